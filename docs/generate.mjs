@@ -1,0 +1,25 @@
+// Writes the generated pages: `npm run docs`. With --check it only says which are stale (exit 1).
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { referencePages, withTables } from '../dist/kernel/docs.js'
+import { version } from '../dist/kernel/version.js'
+import { bundled } from '../dist/plugins/index.js'
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+const pages = referencePages(bundled, version())
+for (const { manifest } of bundled) {
+  const path = `plugins/${manifest.name}/README.md`
+  if (existsSync(join(root, path))) pages.set(path, withTables(readFileSync(join(root, path), 'utf8'), manifest))
+}
+const stale = [...pages].filter(([path, text]) => !existsSync(join(root, path)) || readFileSync(join(root, path), 'utf8') !== text)
+if (process.argv.includes('--check')) {
+  for (const [path] of stale) process.stderr.write(`stale: ${path}; run npm run docs\n`)
+  process.exitCode = stale.length > 0 ? 1 : 0
+} else {
+  for (const [path, text] of stale) {
+    mkdirSync(dirname(join(root, path)), { recursive: true })
+    writeFileSync(join(root, path), text)
+    process.stdout.write(`wrote ${path}\n`)
+  }
+}

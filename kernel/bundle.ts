@@ -1,0 +1,73 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { parse } from 'yaml'
+import { compileStrict, issuesOf } from './validate.js'
+import type { BundledModel, Manifest } from './define.js'
+import type { ModelCard } from './engine.js'
+import type { Bundle, RegisteredEngine } from './services.js'
+
+const text = { type: 'string' } as const
+const count = { type: 'integer', minimum: 0 } as const
+const words = { type: 'array', items: text } as const
+
+/** Schema of a model card (card.yaml). */
+export const cardSchema = {
+  type: 'object',
+  additionalProperties: false,
+  required: ['modelId', 'revision', 'title', 'description', 'tasks', 'family', 'engine', 'backends', 'files',
+    'totalBytes', 'nLayers', 'hiddenSize', 'kvHeads', 'contextLength', 'supportsTensor', 'companions', 'licence',
+    'languages', 'voices', 'defaults', 'support'],
+  properties: {
+    modelId: { type: 'string', pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}$' },
+    revision: text, title: text, description: text, tasks: words, family: text, engine: text, backends: words,
+    files: { type: 'array', items: { type: 'object', additionalProperties: false, required: ['path', 'role', 'bytes'],
+      properties: { path: { type: 'string', pattern: '^(?!.*\\.\\.)[A-Za-z0-9._+=@()/-]{1,128}$' }, role: text, bytes: count,
+        sha256: { type: 'string', pattern: '^[0-9a-f]{64}$' } } } },
+    totalBytes: count, nLayers: count, hiddenSize: count, kvHeads: count, contextLength: count,
+    supportsTensor: { type: 'boolean' },
+    companions: { type: 'array', items: { type: 'object', additionalProperties: false, required: ['modelId', 'role'],
+      properties: { modelId: text, role: text } } },
+    licence: text, languages: words,
+    voices: { type: 'array', items: { type: 'object', additionalProperties: false, required: ['id', 'name', 'language'],
+      properties: { id: text, name: text, language: text } } },
+    defaults: { type: 'object' },
+    support: { type: 'object', additionalProperties: text }
+  }
+} as const
+
+/** Reads a card. Throws with the file and the field when it is not as the schema says. */
+export function readCard (folder: string): ModelCard {
+  const path = join(folder, 'card.yaml')
+  const value: unknown = parse(readFileSync(path, 'utf8'), { maxAliasCount: 0 })
+  const validate = compileStrict(cardSchema)
+  if (!validate(value)) {
+    const [issue] = issuesOf(validate.errors)
+    throw new Error(`model card ${path}: ${issue?.path ?? ''} ${issue?.message ?? 'is not valid'}`)
+  }
+  return value as ModelCard
+}
+
+/** The engines and bundled models of a set of plugins; cards are read on first use. */
+export function createBundle (manifests: readonly Manifest[]): Bundle {
+  const engines = new Map<string, RegisteredEngine>()
+  const folders = new Map<string, string>()
+  const cards = new Map<string, BundledModel>()
+  for (const m of manifests) {
+    for (const [name, decl] of Object.entries(m.engines ?? {})) engines.set(name, { name, owner: m.name, decl })
+    for (const [id, { folder }] of Object.entries(m.models ?? {})) folders.set(id, fileURLToPath(folder))
+  }
+  const model = (id: string): BundledModel | undefined => {
+    const directory = folders.get(id)
+    if (directory === undefined) return undefined
+    const known = cards.get(id) ?? { card: readCard(directory), directory }
+    cards.set(id, known)
+    return known
+  }
+  return {
+    engine: (name) => engines.get(name),
+    engines: () => [...engines.values()],
+    model,
+    models: () => [...folders.keys()].map((id) => model(id)!)
+  }
+}

@@ -1,0 +1,203 @@
+import { kernelError } from '../errors.js'
+import { Admission } from './admission.js'
+import { CallTable } from './calls.js'
+import { deliver } from './deliver.js'
+import { invalidPayload, runStream, runUnary } from './drive.js'
+import { ChunkBuffer } from './pump.js'
+import { serverStreams } from './registry.js'
+import type { SvcError } from '../errors.js'
+import type { Clock } from '../clock.js'
+import type { ErrorDecl, Logger, NodeInfo } from '../define.js'
+import type { Commands } from '../services.js'
+import type { Call, CallOutcome, Origin } from './calls.js'
+import type { StreamTarget, Terminal } from './deliver.js'
+import type { CheckedChunk, DriveOptions } from './drive.js'
+import type { CapabilityLimits } from './limits.js'
+import type { Capability, Registry } from './registry.js'
+
+/** A call as a client asks for it (`contract.md` 4). */
+export interface CallRequest {
+  call_id?: string | null
+  capability_id: string
+  version: string
+  descriptor_revision: string
+  target_node?: string | null
+  timeout_seconds?: number
+  payload?: unknown
+  /** Size of the request as it arrived; the payload's own size when absent. */
+  bytes?: number
+}
+
+export interface UnaryAnswer { callId: string, commandId: string, headers: Readonly<Record<string, string>>, result: unknown }
+
+export interface InvokerOptions {
+  clock: Clock
+  log: Logger
+  node: Pick<NodeInfo, 'nodeId' | 'installId'>
+  commands: Commands
+  limits: CapabilityLimits
+  registry: Registry
+  errorDecl: (reason: string) => ErrorDecl | undefined
+  /** Told about every call that got past its guards, when it has ended. */
+  onOutcome: (outcome: CallOutcome) => void
+}
+
+/** A call past admission: checked, with its slot. */
+interface Admitted { call: Call, payload: unknown, release: () => void }
+
+/** Guards, runs and ends calls; knows no transport. */
+export class Invoker {
+  readonly calls: CallTable
+  readonly #options: InvokerOptions
+  readonly #drive: DriveOptions
+  /** A capability that is registered anew starts with a fresh queue. */
+  readonly #gates = new WeakMap<Capability, Admission>()
+  #refusing = false
+
+  constructor (options: InvokerOptions) {
+    this.#options = options
+    this.calls = new CallTable(options.clock, options.commands)
+    const { clock, log, errorDecl } = options
+    this.#drive = { clock, log, errorDecl, abandonMs: options.limits.abandonMs }
+  }
+
+  /** New calls are refused from now on; open ones go on. */
+  refuse (): void { this.#refusing = true }
+
+  /**
+   * Runs a call that has one result (unary, client streaming). `accept` throws when the transport cannot
+   * serve the capability. Throws an SvcError.
+   */
+  async unary (request: CallRequest, origin: Origin, accept: (c: Capability) => void): Promise<UnaryAnswer> {
+    return await this.#during(request, origin, accept, async (call) => {
+      const { payload, release } = await this.#admit(call, request)
+      const result = await runUnary(call, payload, release, this.#drive)
+      const answer = { callId: call.callId, commandId: call.commandId, headers: call.headers, result }
+      return { answer, terminal: { kind: 'completed', payload: result } }
+    })
+  }
+
+  /**
+   * Runs a call of any kind into the target that `accept` picks for the capability. Throws an SvcError for
+   * guards, and for early failures where the target wants them thrown; else every end is a frame.
+   */
+  async stream (request: CallRequest, origin: Origin, accept: (c: Capability) => StreamTarget): Promise<Terminal> {
+    return await this.#during(request, origin, accept, async (call, target) => {
+      const { payload, release } = await this.#admit(call, request)
+      const terminal = await this.#run(call, payload, release, target)
+      return { answer: terminal, terminal }
+    })
+  }
+
+  /**
+   * Runs a handler that is no capability of its own in the place of one: it takes that capability's slots
+   * and is ended, buffered and reported like its calls. Its chunks are not checked against a schema.
+   */
+  async serve (place: Capability, handler: Capability['handler'], origin: Origin, target: StreamTarget): Promise<Terminal> {
+    const capability: Capability = { ...place, handler, outputChunk: null, inputChunk: null }
+    const timeoutMs = this.#options.limits.timeoutSeconds * 1000
+    return await this.#opened({ callId: null, capability, origin, timeoutMs }, async (call) => {
+      const release = await this.#gate(place).enter(origin.caller.id, call.signal)
+      const terminal = await this.#run(call, undefined, release, target)
+      return { answer: terminal, terminal }
+    })
+  }
+
+  /** Drives the handler into a buffer and delivers the buffer to the target. */
+  async #run (call: Call, payload: unknown, release: () => void, target: StreamTarget): Promise<Terminal> {
+    const buffer = new ChunkBuffer<CheckedChunk>(target.room)
+    if (serverStreams(call.capability.descriptor.io_mode)) void runStream(call, payload, buffer, release, this.#drive)
+    else {
+      runUnary(call, payload, release, this.#drive).then((result) => { buffer.end(result) },
+        (error: unknown) => { buffer.fail(error) })
+    }
+    return await deliver(call, buffer, target, { clock: this.#options.clock, ...this.#options.limits })
+  }
+
+  /** Guards up to the revision, then opens the call for as long as `work` takes and reports how it ended. */
+  async #during<A, T> (
+    request: CallRequest, origin: Origin, accept: (c: Capability) => A,
+    work: (call: Call, accepted: A) => Promise<{ answer: T, terminal: Terminal }>
+  ): Promise<T> {
+    this.#checkNode(request.target_node ?? null)
+    const capability = this.#options.registry.find(request.capability_id, request.version, request.descriptor_revision)
+    const accepted = accept(capability)
+    const timeoutMs = (request.timeout_seconds ?? this.#options.limits.timeoutSeconds) * 1000
+    return await this.#opened({ callId: request.call_id ?? null, capability, origin, timeoutMs },
+      async (call) => await work(call, accepted))
+  }
+
+  /** Opens a call for as long as `work` takes and reports how it ended. */
+  async #opened<T> (
+    fields: Parameters<CallTable['open']>[0], work: (call: Call) => Promise<{ answer: T, terminal: Terminal }>
+  ): Promise<T> {
+    if (this.#refusing) throw kernelError('shutting_down')
+    const { call, close } = this.calls.open(fields)
+    try {
+      const { answer, terminal } = await work(call)
+      this.#report(call, terminal.kind, terminal.kind === 'completed' ? null : terminal.error)
+      return answer
+    } catch (error) {
+      const { reason } = error as SvcError
+      this.#report(call, reason === 'cancelled' ? 'cancelled' : 'failed', error as SvcError)
+      throw error
+    } finally {
+      close()
+    }
+  }
+
+  /** This node by its node id, its install id or `local`. */
+  #checkNode (node: string | null): void {
+    const { nodeId, installId } = this.#options.node
+    if (node === null || node === 'local' || node === nodeId || node === installId) return
+    throw kernelError('node_not_found', `No node "${node.slice(0, 128)}" is known here; this node is ${nodeId}.`,
+      { param: 'target_node', node_id: nodeId })
+  }
+
+  /** Admission, size, input schema. Throws with the slot given back. */
+  async #admit (call: Call, request: CallRequest): Promise<Admitted> {
+    const release = await this.#gate(call.capability).enter(call.origin.caller.id, call.signal)
+    try {
+      const payload = request.payload
+      this.#checkSize(request)
+      const issues = call.capability.input(payload)
+      if (issues !== null) throw invalidPayload(issues, 'payload')
+      call.signal.throwIfAborted()
+      return { call, payload, release }
+    } catch (error) {
+      release()
+      throw error
+    }
+  }
+
+  #checkSize (request: CallRequest): void {
+    const most = this.#options.limits.payloadBytes
+    const bytes = request.bytes ?? Buffer.byteLength(JSON.stringify(request.payload) ?? '')
+    if (bytes <= most) return
+    throw kernelError('payload_too_large', `The request has ${bytes} bytes; at most ${most} are taken.`,
+      { bytes, limit_bytes: most })
+  }
+
+  #gate (capability: Capability): Admission {
+    const known = this.#gates.get(capability)
+    if (known !== undefined) return known
+    const gate = new Admission(capability.name, this.#options.clock, this.#options.limits)
+    this.#gates.set(capability, gate)
+    return gate
+  }
+
+  #report (call: Call, kind: CallOutcome['kind'], error: SvcError | null): void {
+    const outcome: CallOutcome = {
+      callId: call.callId,
+      commandId: call.commandId,
+      requestId: call.origin.requestId,
+      capability: call.capability.name,
+      callerId: call.origin.caller.id,
+      kind,
+      reason: error?.reason ?? null,
+      seconds: (this.#options.clock.mono() - call.startedMs) / 1000
+    }
+    this.#options.log.debug({ ...outcome }, `${outcome.capability} ${kind}`)
+    this.#options.onOutcome(outcome)
+  }
+}

@@ -1,0 +1,120 @@
+/** Bytes that all raw streams together may hold for their readers. */
+export class BytePool {
+  readonly #limit: number
+  readonly #waiters = new Set<() => void>()
+  #used = 0
+
+  constructor (limitBytes: number) { this.#limit = limitBytes }
+
+  get used (): number { return this.#used }
+  get full (): boolean { return this.#used >= this.#limit }
+
+  /** Positive to take, negative to give back. */
+  add (bytes: number): void {
+    this.#used += bytes
+    if (bytes < 0) for (const wake of [...this.#waiters]) wake()
+  }
+
+  /** Calls `fn` whenever bytes are given back, until the returned function is called. */
+  onRoom (fn: () => void): () => void {
+    this.#waiters.add(fn)
+    return () => { this.#waiters.delete(fn) }
+  }
+}
+
+export interface RoomLimits { chunks: number, bytes: number, pool?: BytePool }
+
+/** What comes out of a buffer: a chunk, or the end with what the handler returned. */
+export type Taken<T> = { done: false, value: T } | { done: true, value: unknown }
+
+/**
+ * Between a handler and its reader: a bounded queue with one producer and one consumer. The producer asks
+ * for room before each chunk, so that the handler (and the runner behind it) waits for the reader; one
+ * chunk may pass the limit in bytes, and an empty queue always has room, so a large chunk cannot get stuck.
+ */
+export class ChunkBuffer<T> {
+  readonly #limits: RoomLimits
+  readonly #items: { value: T, bytes: number }[] = []
+  #bytes = 0
+  #ending: { value: unknown } | { error: unknown } | null = null
+  #closed = false
+  #wakeProducer = (): void => {}
+  #wakeConsumer = (): void => {}
+
+  constructor (limits: RoomLimits) { this.#limits = limits }
+
+  get bytes (): number { return this.#bytes }
+  get length (): number { return this.#items.length }
+
+  get hasRoom (): boolean {
+    if (this.#items.length === 0) return true
+    const { chunks, bytes, pool } = this.#limits
+    return this.#items.length < chunks && this.#bytes < bytes && pool?.full !== true
+  }
+
+  /** Resolves when the next chunk may be produced. Rejects with the signal's reason. */
+  async room (signal: AbortSignal): Promise<void> {
+    signal.throwIfAborted()
+    if (this.hasRoom) return
+    await new Promise<void>((resolve, reject) => {
+      const settle = (then: () => void): void => {
+        this.#wakeProducer = () => {}
+        offPool?.()
+        signal.removeEventListener('abort', onAbort)
+        then()
+      }
+      const onAbort = (): void => { settle(() => { reject(signal.reason as Error) }) }
+      const look = (): void => { if (this.hasRoom) settle(resolve) }
+      const offPool = this.#limits.pool?.onRoom(look)
+      this.#wakeProducer = look
+      signal.addEventListener('abort', onAbort)
+    })
+  }
+
+  push (value: T, bytes: number): void {
+    if (this.#closed) return
+    this.#items.push({ value, bytes })
+    this.#count(bytes)
+    this.#wakeConsumer()
+  }
+
+  /** The producer is done; `value` goes into the terminal frame. */
+  end (value: unknown): void { this.#finish({ value }) }
+
+  /** The producer failed; what it made before is still handed out. */
+  fail (error: unknown): void { this.#finish({ error }) }
+
+  /** The next chunk, or the end. Rejects with the producer's error, after the chunks before it. */
+  async take (): Promise<Taken<T>> {
+    while (this.#items.length === 0 && this.#ending === null) {
+      await new Promise<void>((resolve) => { this.#wakeConsumer = resolve })
+    }
+    const item = this.#items.shift()
+    if (item !== undefined) {
+      this.#count(-item.bytes)
+      this.#wakeProducer()
+      return { done: false, value: item.value }
+    }
+    const ending = this.#ending!
+    if ('error' in ending) throw ending.error
+    return { done: true, value: ending.value }
+  }
+
+  /** Forgets what waits and everything that would still come. */
+  close (): void {
+    this.#closed = true
+    this.#items.length = 0
+    this.#count(-this.#bytes)
+    this.#wakeProducer()
+  }
+
+  #finish (ending: { value: unknown } | { error: unknown }): void {
+    this.#ending ??= ending
+    this.#wakeConsumer()
+  }
+
+  #count (bytes: number): void {
+    this.#bytes += bytes
+    this.#limits.pool?.add(bytes)
+  }
+}

@@ -1,0 +1,151 @@
+import { randomUUID } from 'node:crypto'
+import { kernelError, SvcError } from '../errors.js'
+import { Reply } from '../define.js'
+import { errorBody, errorHeaders } from '../http/error-body.js'
+import { chooseType } from './accept.js'
+import { FRAMES_TYPE } from './frames.js'
+import { clientStreams } from './registry.js'
+import { capabilityRouteDecls } from './route-decls.js'
+import { eventSink, framesSink, rawSink, stallGuard } from './sinks.js'
+import type { Clock } from '../clock.js'
+import type { NodeInfo, RouteDecl, RouteRequest } from '../define.js'
+import type { ErrorBody } from '../http/error-body.js'
+import type { CallTable, Origin } from './calls.js'
+import type { StreamTarget } from './deliver.js'
+import type { CallRequest, Invoker } from './invoke.js'
+import type { CapabilityLimits } from './limits.js'
+import type { BytePool } from './pump.js'
+import type { callSchema } from './route-decls.js'
+import type { Capability, Registry } from './registry.js'
+
+/** A route for the HTTP layer to mount; the WebSocket route has no handler here (see session.ts). */
+export interface CapabilityRoute {
+  name: string
+  decl: RouteDecl
+  handler: ((request: RouteRequest) => unknown) | null
+}
+
+export interface RoutesHost {
+  clock: Clock
+  node: Pick<NodeInfo, 'nodeId' | 'installId'>
+  limits: CapabilityLimits
+  registry: Registry
+  invoker: Invoker
+  calls: CallTable
+  mediaPool: BytePool
+}
+
+const EVENTS_TYPE = 'text/event-stream'
+const { session: { url: SESSION_URL }, call: { url: CALL_URL }, stream: { url: STREAM_URL } } = capabilityRouteDecls
+
+/** The routes of the capability layer, with their handlers. */
+export function capabilityRoutes (host: RoutesHost): CapabilityRoute[] {
+  const decls = capabilityRouteDecls
+  const route = <D extends RouteDecl>(name: string, decl: D, handler: (r: RouteRequest<D>) => unknown): CapabilityRoute =>
+    ({ name, decl, handler: handler as (r: RouteRequest) => unknown })
+  return [
+    route('list', decls.list, (request) => listCapabilities(host, request.query.node_id)),
+    route('call', decls.call, async (request) => await callUnary(host, request)),
+    route('stream', decls.stream, async (request) => await callStream(host, request)),
+    route('cancel', decls.cancel, (request) => ({ cancelled: host.calls.cancel(request.body.call_id, request.caller) })),
+    { name: 'session', decl: decls.session, handler: null }
+  ]
+}
+
+function listCapabilities (host: RoutesHost, nodeId: string | undefined): unknown {
+  const { node } = host
+  if (nodeId !== undefined && nodeId !== 'local' && nodeId !== node.nodeId && nodeId !== node.installId) {
+    throw kernelError('node_not_found', `No node "${nodeId}" is known here; this node is ${node.nodeId}.`,
+      { param: 'node_id' })
+  }
+  return host.registry.list()
+}
+
+type CallRouteRequest = RouteRequest<{ body: typeof callSchema }>
+
+async function callUnary (host: RoutesHost, request: CallRouteRequest): Promise<Reply> {
+  const origin = originOf(request)
+  try {
+    const answer = await host.invoker.unary(requestOf(request), origin, unaryOnly)
+    const body = { call_id: answer.callId, ok: true, result: answer.result }
+    return new Reply(body, 200, { ...answer.headers, 'x-svc-command-id': answer.commandId })
+  } catch (error) {
+    const { body, status, headers } = refusal(error, origin)
+    return new Reply(body, status, headers)
+  }
+}
+
+async function callStream (host: RoutesHost, request: CallRouteRequest): Promise<void> {
+  const origin = originOf(request)
+  try {
+    await host.invoker.stream(requestOf(request), origin, (capability) => httpTarget(host, request, capability))
+  } catch (error) {
+    const { body, status, headers } = refusal(error, origin)
+    const writer = request.open({ status, contentType: 'application/json; charset=utf-8', headers })
+    await writer.write(JSON.stringify(body))
+    await writer.end()
+  }
+}
+
+/** The command id is made here, so that an answer carries it whatever happens. */
+function originOf (request: CallRouteRequest): Origin & { commandId: string } {
+  const { caller, requestId, signal } = request
+  return { caller, requestId, signal, commandId: randomUUID() }
+}
+
+/** The error body with the headers of every answer. Throws on what is not an SvcError: a defect here. */
+function refusal (error: unknown, origin: Origin & { commandId: string }):
+{ body: ErrorBody, status: number, headers: Record<string, string> } {
+  if (!(error instanceof SvcError)) throw error
+  const headers = { ...errorHeaders(error), 'x-svc-command-id': origin.commandId }
+  return { body: errorBody(error, origin.requestId), status: error.status, headers }
+}
+
+/** The size that counts is that of the body as it came; a body without a length is measured by its payload. */
+function requestOf (request: CallRouteRequest): CallRequest {
+  const length = Number(request.headers['content-length'] ?? Number.NaN)
+  return Number.isInteger(length) ? { ...request.body, bytes: length } : request.body
+}
+
+function unaryOnly (capability: Capability): void {
+  const mode = capability.descriptor.io_mode
+  if (mode !== 'unary') throw wrongRoute(capability, clientStreams(mode) ? SESSION_URL : STREAM_URL)
+}
+
+function wrongRoute (capability: Capability, right: string): SvcError {
+  const mode = capability.descriptor.io_mode
+  return kernelError('invalid_request', `${capability.name} is ${mode}; call it through ${right}.`,
+    { param: 'capability_id', io_mode: mode, route: right })
+}
+
+/** The response as a stream in the framing that Accept asks for. */
+function httpTarget (host: RoutesHost, request: CallRouteRequest, capability: Capability): StreamTarget {
+  const mode = capability.descriptor.io_mode
+  if (mode !== 'server_streaming') throw wrongRoute(capability, clientStreams(mode) ? SESSION_URL : CALL_URL)
+  const offers = [FRAMES_TYPE, EVENTS_TYPE, ...capability.mediaType === null ? [] : [capability.mediaType]]
+  const type = chooseType(request.headers['accept'], offers)
+  if (type === null) {
+    throw kernelError('invalid_request', `${capability.name} streams as ${offers.join(', ')}; Accept names none of them.`,
+      { param: 'accept', offered: offers })
+  }
+  const { clock, limits } = host
+  const raw = type === capability.mediaType
+  const stallMs = raw ? limits.mediaStallMs : limits.streamStallMs
+  return {
+    raw,
+    throwsEarly: true,
+    room: raw
+      ? { chunks: Number.POSITIVE_INFINITY, bytes: limits.mediaBytes, pool: host.mediaPool }
+      : { chunks: limits.streamChunks, bytes: limits.streamBytes },
+    open: (headers) => {
+      const head = {
+        contentType: type,
+        headers: { 'cache-control': 'no-cache', 'x-accel-buffering': 'no', ...headers },
+        stallMs
+      }
+      const writer = stallGuard(request.open(head), clock, stallMs)
+      if (raw) return rawSink(writer)
+      return type === EVENTS_TYPE ? eventSink(writer, clock, limits.keepAliveMs) : framesSink(writer)
+    }
+  }
+}

@@ -1,0 +1,66 @@
+import { randomUUID } from 'node:crypto'
+import { SvcError } from '../errors.js'
+import { rawSink, stallGuard } from './sinks.js'
+import type { Invocations, ServedFrame, ServeOptions } from '../services.js'
+import type { RouteRequest, StreamWriter } from '../define.js'
+import type { StreamTarget } from './deliver.js'
+import type { Frame } from './frames.js'
+import type { RoutesHost } from './routes.js'
+import type { FrameSink } from './sinks.js'
+import type { Capability } from './registry.js'
+
+/** Lets a plugin's own route answer with a stream in the place of one of its capabilities. */
+export function createInvocations (host: RoutesHost, place: (name: string) => Capability): Invocations {
+  return {
+    async serve (request, options) {
+      const { caller, requestId, signal } = request
+      const origin = { caller, requestId, signal, commandId: randomUUID() }
+      const handler = (_input: unknown, call: Parameters<ServeOptions['handler']>[0]): unknown => options.handler(call)
+      try {
+        await host.invoker.serve(place(options.as), handler, origin, servedTarget(host, request, options))
+      } catch (error) {
+        // The command id goes with every answer, so that a failure can be looked up.
+        if (error instanceof SvcError) error.headers['x-svc-command-id'] = origin.commandId
+        throw error
+      }
+    }
+  }
+}
+
+function servedTarget (host: RoutesHost, request: RouteRequest, options: ServeOptions): StreamTarget {
+  const { clock, limits } = host
+  const { frame } = options
+  const stallMs = frame === undefined ? limits.mediaStallMs : limits.streamStallMs
+  return {
+    raw: frame === undefined,
+    throwsEarly: true,
+    room: frame === undefined
+      ? { chunks: Number.POSITIVE_INFINITY, bytes: limits.mediaBytes, pool: host.mediaPool }
+      : { chunks: limits.streamChunks, bytes: limits.streamBytes },
+    open (headers) {
+      const head = { contentType: options.contentType, headers: { ...headers }, stallMs }
+      const writer = stallGuard(request.open(head), clock, stallMs)
+      return frame === undefined ? rawSink(writer) : shapedSink(writer, frame, request.requestId)
+    }
+  }
+}
+
+/** Frames in the shape the plugin gives them. */
+function shapedSink (
+  writer: Pick<StreamWriter, 'write' | 'end' | 'cut'>, shape: NonNullable<ServeOptions['frame']>, requestId: string
+): FrameSink {
+  return {
+    async write (frame) {
+      const bytes = shape(servedFrame(frame, requestId))
+      if (bytes !== null) await writer.write(bytes)
+    },
+    end: () => writer.end(),
+    cut () { writer.cut() }
+  }
+}
+
+function servedFrame ({ header, media }: Frame, requestId: string): ServedFrame {
+  const { kind, payload, error } = header
+  const body = error === null ? null : { error: { ...error, requestId }, detail: error.message }
+  return { kind: kind === 'error' ? 'failed' : kind, payload, media, error: body }
+}

@@ -1,0 +1,160 @@
+import type { Groups, KnownVerb } from './tree.js'
+
+const waitOption = ['--wait [seconds]', 'keep trying while the node is starting or busy (60 s when no time is given)'] as const
+
+/** The kernel's own verbs; each module is loaded only when its verb is used. */
+export const builtIn: readonly KnownVerb[] = [
+  {
+    name: 'up',
+    owner: 'kernel',
+    summary: 'run a node in the foreground',
+    options: [
+      ['--port <n>', 'port to listen on, 0 for any free one (api.port)'],
+      ['--host <host>', 'address to listen on (api.host)'],
+      ['--config <file>', 'svc.yaml to use (SVC_CONFIG; else svc.yaml in the home)'],
+      ['--name <name>', 'name of the node for people (name)']
+    ],
+    examples: ['svc up', 'svc up --port 0 --json', 'svc up --home /var/lib/svc --host 0.0.0.0'],
+    load: () => import('./verbs/up.js')
+  },
+  {
+    name: 'status',
+    owner: 'kernel',
+    summary: 'show the nodes, their health and what they can serve',
+    options: [['--wait [seconds]', 'until the node is ready (60 s when no time is given), else exit 4']],
+    examples: ['svc status', 'svc status --wait=30 && echo ready', 'svc status --json'],
+    load: () => import('./verbs/status.js')
+  },
+  {
+    name: 'state',
+    owner: 'kernel',
+    summary: 'print the whole state of the cluster',
+    examples: ['svc state', 'svc state --json | jq .nodeHealth'],
+    load: () => import('./verbs/state.js')
+  },
+  {
+    name: 'capabilities',
+    owner: 'kernel',
+    summary: 'list what a node can do, or show one capability with its schema',
+    args: '[id@version]',
+    options: [['--node <id>', 'ask another node'], ['--wait [seconds]', waitOption[1]]],
+    examples: ['svc capabilities', 'svc capabilities tts@1.0.0', 'svc capabilities --json'],
+    load: () => import('./verbs/capabilities.js')
+  },
+  {
+    name: 'call',
+    owner: 'kernel',
+    summary: 'call a capability; its input fields are options',
+    args: '<id@version>',
+    options: [
+      ['-o, --output <file>', 'write media to a file (- is stdout)'],
+      ['--payload <json>', 'the payload, or a part of it; @FILE reads a file, - reads stdin'],
+      ['--node <id>', 'serve it on another node'],
+      ['--timeout <seconds>', 'longest wait for the first and each next chunk'],
+      waitOption
+    ],
+    examples: [
+      'svc call tts@1.0.0 --model svc/voice-en --text "Hello" -o hello.mp3',
+      'svc call demo@1.0.0 --payload \'{"text":"a b c"}\' --json'
+    ],
+    open: true,
+    load: () => import('./verbs/call.js')
+  },
+  {
+    name: 'plugin new',
+    owner: 'kernel',
+    summary: 'write a plugin that runs, with a passing test',
+    args: '<name>',
+    options: [['--dir <dir>', 'folder to write to (else ./NAME)']],
+    examples: ['svc plugin new demo', 'svc plugin new demo --dir ~/plugins/demo'],
+    load: () => import('./verbs/plugin-new.js')
+  },
+  {
+    name: 'plugin ls',
+    owner: 'kernel',
+    summary: 'list plugins and whether they are on',
+    options: [['--config <file>', 'svc.yaml to read']],
+    load: () => import('./verbs/plugin-ls.js')
+  },
+  {
+    name: 'plugin show',
+    owner: 'kernel',
+    summary: 'show everything a plugin declares',
+    args: '<name>',
+    options: [['--config <file>', 'svc.yaml to read']],
+    load: () => import('./verbs/plugin-show.js')
+  },
+  {
+    name: 'plugin enable',
+    owner: 'kernel',
+    summary: 'switch a plugin on in svc.yaml, from the next restart',
+    args: '<name>',
+    options: [['--config <file>', 'svc.yaml to change']],
+    load: () => import('./verbs/plugin-enable.js')
+  },
+  {
+    name: 'plugin disable',
+    owner: 'kernel',
+    summary: 'switch a plugin off in svc.yaml, from the next restart',
+    args: '<name>',
+    options: [['--config <file>', 'svc.yaml to change']],
+    load: () => import('./verbs/plugin-disable.js')
+  },
+  {
+    name: 'config check',
+    owner: 'kernel',
+    summary: 'check svc.yaml and the SVC_* variables, naming every problem at once',
+    options: [['--config <file>', 'svc.yaml to check']],
+    load: () => import('./verbs/config-check.js')
+  },
+  {
+    name: 'config get',
+    owner: 'kernel',
+    summary: 'print the settings in use, or those under a key',
+    args: '[key]',
+    options: [['--origin', 'say where each value comes from'], ['--config <file>', 'svc.yaml to read']],
+    examples: ['svc config get api.port', 'svc config get --origin'],
+    load: () => import('./verbs/config-get.js')
+  },
+  {
+    name: 'config set',
+    owner: 'kernel',
+    summary: 'change one setting in svc.yaml, from the next restart',
+    args: '<key> <value>',
+    options: [['--config <file>', 'svc.yaml to change']],
+    examples: ['svc config set api.port 8080', 'svc config set logging.enabled true'],
+    load: () => import('./verbs/config-set.js')
+  },
+  {
+    name: 'docs codes',
+    owner: 'kernel',
+    summary: 'list every error reason, conflict code, event and authority',
+    options: [['--config <file>', 'svc.yaml whose plugins count too']],
+    load: () => import('./verbs/docs-codes.js')
+  },
+  {
+    name: 'completion',
+    owner: 'kernel',
+    summary: 'print a completion script for bash, zsh or fish',
+    args: '<shell>',
+    examples: ['source <(svc completion bash)', 'svc completion zsh > ~/.zfunc/_svc', 'svc completion fish | source'],
+    load: () => import('./verbs/completion.js')
+  },
+  {
+    name: 'complete-words',
+    owner: 'kernel',
+    summary: 'print what can follow the given words; used by completion scripts',
+    args: '[words...]',
+    hidden: true,
+    open: true,
+    load: () => import('./verbs/complete-words.js')
+  }
+]
+
+/** What each group of verbs is about. */
+export const groups: Groups = {
+  plugin: 'write, list and switch plugins',
+  config: 'check, read and change svc.yaml',
+  docs: 'print what the code knows about itself',
+  token: 'make, list and revoke tokens of this node'
+}

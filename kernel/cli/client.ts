@@ -1,0 +1,144 @@
+import { request as httpRequest } from 'node:http'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { IncomingHttpHeaders, IncomingMessage, RequestOptions } from 'node:http'
+import { apiFailure, CliError, exitCodes, interrupted, readApiError } from './errors.js'
+
+/** An answer whose body is still to be read. Reading throws CliError when the connection breaks. */
+export interface Answer {
+  readonly status: number
+  readonly headers: IncomingHttpHeaders
+  readonly bytes: AsyncIterable<Uint8Array>
+}
+
+export interface Ask {
+  method?: 'GET' | 'POST' | 'PUT' | 'DELETE'
+  /** Sent as JSON. */
+  body?: unknown
+  accept?: string
+  signal?: AbortSignal
+}
+
+/** A node's API. Every method throws CliError: 7 without an answer, else by the answer's error body. */
+export interface Client {
+  readonly url: string
+  /** Asks and reads the JSON answer. */
+  json<T = unknown> (path: string, ask?: Ask): Promise<T>
+  /** Asks and leaves the body of a good answer to the caller. */
+  open (path: string, ask?: Ask): Promise<Answer>
+}
+
+export interface ClientOptions { url: string, token: string | undefined, signal: AbortSignal }
+
+/** Largest JSON answer that is read, bytes. */
+const BODY_LIMIT = 256 * 1024 * 1024
+
+/** A client for the node at `url`. Throws CliError (2) for an address that is none. */
+export function createClient ({ url, token, signal: outer }: ClientOptions): Client {
+  const base = parseBase(url)
+  const open = async (path: string, ask: Ask = {}): Promise<Answer> => {
+    const signal = ask.signal === undefined ? outer : AbortSignal.any([outer, ask.signal])
+    const body = ask.body === undefined ? undefined : JSON.stringify(ask.body)
+    const response = await send(new URL(`${base.pathname.replace(/\/$/, '')}${path}`, base), {
+      method: ask.method ?? (body === undefined ? 'GET' : 'POST'),
+      signal,
+      headers: {
+        accept: ask.accept ?? 'application/json',
+        ...(body === undefined ? {} : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) }),
+        ...(token === undefined ? {} : { authorization: `Bearer ${token}` })
+      }
+    }, body).catch((error: unknown) => { throw noAnswer(error, base, outer) })
+    const status = response.statusCode ?? 0
+    const bytes = guarded(response, base, outer)
+    if (status >= 200 && status < 300) return { status, headers: response.headers, bytes }
+    const text = await readText(bytes)
+    throw apiFailure(status, readApiError(text), text)
+  }
+  return {
+    url: base.href.replace(/\/$/, ''),
+    open,
+    async json<T> (path: string, ask?: Ask) {
+      const text = await readText((await open(path, ask)).bytes)
+      try {
+        return JSON.parse(text) as T
+      } catch {
+        throw new CliError(exitCodes.failed, `${base.origin}${path} did not answer with JSON; is that a svc node?`)
+      }
+    }
+  }
+}
+
+function parseBase (url: string): URL {
+  const base = URL.canParse(url) ? new URL(url) : undefined
+  if (base === undefined || (base.protocol !== 'http:' && base.protocol !== 'https:')) {
+    throw new CliError(exitCodes.usage, `"${url}" is not an address such as http://127.0.0.1:52415 (--url, SVC_URL)`)
+  }
+  return base
+}
+
+async function send (url: URL, options: RequestOptions, body: string | undefined): Promise<IncomingMessage> {
+  const request = url.protocol === 'https:' ? (await import('node:https')).request : httpRequest
+  return await new Promise((resolve, reject) => {
+    const outgoing = request(url, options, resolve)
+    outgoing.on('error', reject)
+    outgoing.end(body)
+  })
+}
+
+async function * guarded (response: IncomingMessage, base: URL, signal: AbortSignal): AsyncGenerator<Uint8Array> {
+  try {
+    for await (const chunk of response) yield chunk as Uint8Array
+  } catch {
+    if (signal.aborted) throw interrupted()
+    throw new CliError(exitCodes.failed, `the node at ${base.origin} ended the answer early; its log says why`)
+  }
+}
+
+async function readText (bytes: AsyncIterable<Uint8Array>): Promise<string> {
+  const parts: Uint8Array[] = []
+  let size = 0
+  for await (const part of bytes) {
+    size += part.length
+    if (size > BODY_LIMIT) throw new CliError(exitCodes.failed, `the answer is over ${BODY_LIMIT} bytes`)
+    parts.push(part)
+  }
+  return Buffer.concat(parts).toString('utf8')
+}
+
+function noAnswer (error: unknown, base: URL, signal: AbortSignal): CliError {
+  if (signal.aborted) return interrupted()
+  const { code, message } = error as NodeJS.ErrnoException
+  const cause = code === 'ECONNREFUSED' ? 'nothing listens there' : message === '' ? String(code) : message
+  return new CliError(exitCodes.unreachable,
+    `no node answers at ${base.origin}: ${cause}; start one with \`svc up\`, or name another with --url`)
+}
+
+/** True when the address is this host itself. */
+export function isLoopbackUrl (url: string): boolean {
+  if (!URL.canParse(url)) return false
+  const { hostname } = new URL(url)
+  return hostname === 'localhost' || hostname === '[::1]' || /^127(\.\d{1,3}){3}$/.test(hostname)
+}
+
+const DEFAULT_URL = 'http://127.0.0.1:52415'
+
+/** The address of the node that runs on this home (its run/node.json), else the default one. */
+export function runningUrl (home: string): string {
+  try {
+    const running = JSON.parse(readFileSync(join(home, 'run', 'node.json'), 'utf8')) as { url?: unknown, format?: unknown }
+    return running.format === 1 && typeof running.url === 'string' ? running.url : DEFAULT_URL
+  } catch {
+    return DEFAULT_URL
+  }
+}
+
+/** The operator token of a home, for a node on this host only; undefined when it cannot be read. */
+export function ownToken (home: string, url: string): string | undefined {
+  if (!isLoopbackUrl(url)) return undefined
+  try {
+    const token = readFileSync(join(home, 'operator.token'), 'utf8').trim()
+    return token === '' ? undefined : token
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,111 @@
+/** What each exit status of `svc` means; `svc help exit-codes` prints it. */
+export const exitCodes = {
+  ok: 0, failed: 1, usage: 2, notFound: 3, notReady: 4, auth: 5, doesNotFit: 6, unreachable: 7, interrupted: 130
+} as const
+
+export type ExitCode = (typeof exitCodes)[keyof typeof exitCodes]
+
+export const exitCodeMeanings: readonly (readonly [code: ExitCode, meaning: string])[] = [
+  [0, 'ok'],
+  [1, 'failed: the command was understood and could not be done'],
+  [2, 'usage: a verb, an option or a value is wrong'],
+  [3, 'not found: no such model, capability, plugin, node or token'],
+  [4, 'not ready: busy or still starting, try again (HTTP 503 and 429)'],
+  [5, 'not allowed: no token, or one without the authority (HTTP 401 and 403)'],
+  [6, 'does not fit: not enough memory or disk'],
+  [7, 'unreachable: no node answers at that address'],
+  [130, 'interrupted (Ctrl-C)']
+]
+
+/** Reasons whose exit status does not follow from their HTTP status. */
+const byReason: Readonly<Record<string, ExitCode>> = {
+  insufficient_memory: exitCodes.doesNotFit,
+  insufficient_disk: exitCodes.doesNotFit,
+  not_ready: exitCodes.notReady,
+  not_ready_yet: exitCodes.notReady,
+  unreachable: exitCodes.unreachable,
+  cancelled: exitCodes.failed
+}
+
+const byStatus: Readonly<Record<number, ExitCode>> = {
+  400: exitCodes.usage,
+  401: exitCodes.auth,
+  403: exitCodes.auth,
+  404: exitCodes.notFound,
+  422: exitCodes.usage,
+  429: exitCodes.notReady,
+  503: exitCodes.notReady
+}
+
+/** Exit status for an answer's HTTP status and error reason. */
+export function exitCodeFor (status: number, reason?: string): ExitCode {
+  return byReason[reason ?? ''] ?? byStatus[status] ?? exitCodes.failed
+}
+
+/** The error object of the node's error body, as far as the command line reads it. */
+export interface ApiError {
+  message: string
+  code: number
+  reason: string
+  requestId?: string
+  details?: Record<string, unknown>
+}
+
+/** A failure that is shown as a sentence and ends the command with `exitCode`. */
+export class CliError extends Error {
+  readonly exitCode: ExitCode
+  /** The node's error object, when the node answered with one. */
+  readonly api: ApiError | undefined
+  /** HTTP status of the answer; undefined when there was none. */
+  readonly status: number | undefined
+  constructor (exitCode: ExitCode, message: string, answer: { api?: ApiError | undefined, status?: number } = {}) {
+    super(message)
+    this.name = 'CliError'
+    this.exitCode = exitCode
+    this.api = answer.api
+    this.status = answer.status
+  }
+}
+
+/** A wrong verb, option or value (exit 2). */
+export function usageError (message: string): CliError { return new CliError(exitCodes.usage, message) }
+
+/** The command was interrupted (exit 130). */
+export function interrupted (): CliError { return new CliError(exitCodes.interrupted, 'interrupted') }
+
+/** Turns an error object of the API (from a body or from a `failed` frame) into a CliError. */
+export function apiFailure (status: number, api: ApiError | undefined, text = ''): CliError {
+  if (api === undefined) {
+    const said = text.trim().slice(0, 200)
+    return new CliError(exitCodeFor(status), `the node answered ${status}${said === '' ? '' : `: ${said}`}`, { status })
+  }
+  return new CliError(exitCodeFor(status, api.reason), sentence(status, api), { api, status })
+}
+
+function sentence (status: number, api: ApiError): string {
+  const issues = (api.details?.['issues'] as { path: string, message: string }[] | undefined) ?? []
+  const remedy = api.details?.['remedy']
+  return [
+    `${api.message} (${status} ${api.reason})`,
+    ...issues.map((issue) => `  ${issue.path}: ${issue.message}`),
+    ...(typeof remedy === 'string' ? [`  ${remedy}`] : []),
+    ...(status >= 500 && api.requestId !== undefined ? [`  request id ${api.requestId}`] : [])
+  ].join('\n')
+}
+
+/** Reads the error object out of a body that is the node's error body; undefined for anything else. */
+export function readApiError (text: string): ApiError | undefined {
+  try {
+    return asApiError((JSON.parse(text) as { error?: unknown }).error)
+  } catch {
+    return undefined
+  }
+}
+
+/** The value as an error object, when it has the parts of one. */
+export function asApiError (value: unknown): ApiError | undefined {
+  const error = value as Partial<ApiError> | null | undefined
+  return typeof error?.message === 'string' && typeof error.reason === 'string' && typeof error.code === 'number'
+    ? error as ApiError
+    : undefined
+}

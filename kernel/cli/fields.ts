@@ -1,0 +1,92 @@
+import { describe } from '../config/describe.js'
+import { nearest } from '../config/nearest.js'
+import { usageError } from './errors.js'
+import type { JsonSchema } from '../schema.js'
+
+type Props = Readonly<Record<string, JsonSchema>>
+
+/** The declared fields of an object schema. */
+export function fieldsOf (schema: JsonSchema): Props { return (schema['properties'] ?? {}) as Props }
+
+/** The JSON types a field allows; const and enum count by their values, anyOf and oneOf by their parts. */
+export function typesOf (schema: JsonSchema): Set<string> {
+  const named = schema['type']
+  if (named !== undefined) return new Set([named].flat() as string[])
+  const values = 'const' in schema ? [schema['const']] : schema['enum'] as unknown[] | undefined
+  if (values !== undefined) return new Set(values.map(jsonType))
+  const parts = (schema['anyOf'] ?? schema['oneOf'] ?? []) as JsonSchema[]
+  return new Set(parts.flatMap((part) => [...typesOf(part)]))
+}
+
+function jsonType (value: unknown): string {
+  return value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value
+}
+
+/**
+ * Reads `--name value`, `--name=value` and bare `--name` (a boolean) into a payload, each value by the type
+ * its schema gives it. Dashes in a name may stand for underscores; a field that is a list may be given several
+ * times. Throws CliError (2) for an unknown field, a missing value and a value of the wrong type.
+ */
+export function parseFields (words: readonly string[], schema: JsonSchema): Record<string, unknown> {
+  const fields = fieldsOf(schema)
+  const payload: Record<string, unknown> = {}
+  for (let i = 0; i < words.length; i++) {
+    const { flag, attached } = splitFlag(words[i]!)
+    const name = fieldName(flag, fields, schema)
+    const types = typesOf(fields[name] ?? {})
+    const bare = attached === undefined && types.has('boolean') && !/^(true|false)$/.test(words[i + 1] ?? '')
+    const text = attached ?? (bare ? 'true' : words[++i])
+    if (text === undefined) throw usageError(`--${flag} needs a value`)
+    put(payload, name, flag, text, fields[name] ?? {})
+  }
+  return payload
+}
+
+function splitFlag (word: string): { flag: string, attached: string | undefined } {
+  const match = /^--([^=]+)(?:=([\s\S]*))?$/.exec(word)
+  if (match === null) throw usageError(`"${word}" is not a field; write --name value`)
+  return { flag: match[1]!, attached: match[2] }
+}
+
+function fieldName (flag: string, fields: Props, schema: JsonSchema): string {
+  if (Object.hasOwn(fields, flag)) return flag
+  const snake = flag.replaceAll('-', '_')
+  if (Object.hasOwn(fields, snake)) return snake
+  if (schema['additionalProperties'] !== false) return flag
+  const near = nearest(flag, Object.keys(fields))
+  throw usageError(`the capability has no field "${flag}"${near === undefined ? '' : `; did you mean --${near}?`}\n` +
+    `  its fields: ${Object.keys(fields).join(', ') || 'none'}`)
+}
+
+function put (payload: Record<string, unknown>, name: string, flag: string, text: string, schema: JsonSchema): void {
+  const known = Object.hasOwn(payload, name)
+  if (typesOf(schema).has('array') && !text.startsWith('[')) {
+    const items = known ? payload[name] as unknown[] : []
+    payload[name] = [...items, parseValue(flag, text, (schema['items'] ?? {}) as JsonSchema)]
+    return
+  }
+  if (known) throw usageError(`--${flag} is given twice`)
+  payload[name] = parseValue(flag, text, schema)
+}
+
+/** A value written as text, read by the types its schema allows; text itself comes last. */
+export function parseValue (flag: string, text: string, schema: JsonSchema): unknown {
+  const types = typesOf(schema)
+  if (types.size === 0) return jsonOr(text, text)
+  if (types.has('null') && text === 'null') return null
+  if (types.has('boolean') && /^(true|false)$/.test(text)) return text === 'true'
+  const numeric = types.has('number') || types.has('integer')
+  if (numeric && text.trim() !== '' && Number.isFinite(Number(text))) {
+    if (types.has('number') || Number.isInteger(Number(text))) return Number(text)
+  }
+  if (types.has('object') || types.has('array')) {
+    const value = jsonOr(text, undefined)
+    if (value !== undefined && types.has(jsonType(value))) return value
+  }
+  if (types.has('string')) return text
+  throw usageError(`--${flag} must be ${describe(schema)}, not ${JSON.stringify(text)}`)
+}
+
+function jsonOr (text: string, otherwise: unknown): unknown {
+  try { return JSON.parse(text) as unknown } catch { return otherwise }
+}

@@ -1,0 +1,100 @@
+import { decodeFrames, FrameError } from '../capabilities/frames.js'
+import type { Frame } from '../capabilities/frames.js'
+import type { IoMode } from '../define.js'
+import type { JsonSchema } from '../schema.js'
+import { nearest } from '../config/nearest.js'
+import { apiFailure, asApiError, CliError, exitCodes, interrupted } from './errors.js'
+import type { Client } from './client.js'
+import type { Invocation } from './verb.js'
+
+export type { Frame } from '../capabilities/frames.js'
+
+/** A capability as GET /v1/capabilities lists it. */
+export interface Listed {
+  id: string
+  version: string
+  title: string
+  description: string
+  io_mode: IoMode
+  input_schema: JsonSchema
+  output_schema: JsonSchema | null
+  input_chunk_schema: JsonSchema | null
+  output_chunk_schema: JsonSchema | null
+  annotations: Record<string, string>
+  revision: string
+  node_id: string
+}
+
+export interface Listing { node_id: string, capabilities: Listed[], revisions: Record<string, string> }
+
+/** Splits `ID@VERSION`; the version may be missing. */
+export function parseId (text: string): { id: string, version?: string } {
+  const at = text.lastIndexOf('@')
+  return at <= 0 ? { id: text } : { id: text.slice(0, at), version: text.slice(at + 1) }
+}
+
+/** The address of the listing, of this node or of another. */
+export function listingPath (nodeId?: string): string {
+  return `/v1/capabilities${nodeId === undefined ? '' : `?node_id=${encodeURIComponent(nodeId)}`}`
+}
+
+/** Finds a capability in a listing. Throws CliError (3) naming what there is. */
+export function pick (listing: Listing, wanted: { id: string, version?: string }): Listed {
+  const name = wanted.version === undefined ? wanted.id : `${wanted.id}@${wanted.version}`
+  const found = listing.capabilities.filter((c) =>
+    c.id === wanted.id && (wanted.version === undefined || c.version === wanted.version))
+  const names = listing.capabilities.map((c) => `${c.id}@${c.version}`)
+  if (found.length === 1) return found[0]!
+  if (found.length > 1) {
+    throw new CliError(exitCodes.usage, `"${name}" has several versions: ${names.filter((n) => n.startsWith(`${name}@`)).join(', ')}`)
+  }
+  const near = nearest(name, names)
+  throw new CliError(exitCodes.notFound, `the node has no capability "${name}"` +
+    `${near === undefined ? '' : `; did you mean ${near}?`}\n  it has: ${names.join(', ') || 'none'}`)
+}
+
+/** The request body that invokes a discovered capability. */
+export function invocationBody (found: Listed, call: { payload: unknown, timeoutSeconds?: number, node?: string }): object {
+  return {
+    capability_id: found.id,
+    version: found.version,
+    descriptor_revision: found.revision,
+    ...(call.node === undefined ? {} : { target_node: call.node }),
+    ...(call.timeoutSeconds === undefined ? {} : { timeout_seconds: call.timeoutSeconds }),
+    payload: call.payload
+  }
+}
+
+/** Discovers a capability, calls it and yields its frames; see VerbContext.invoke. */
+export async function * invoke (client: Client, signal: AbortSignal, call: Invocation): AsyncGenerator<Frame> {
+  const found = pick(await client.json<Listing>(listingPath()), call)
+  yield * stream(client, signal, invocationBody(found, call))
+}
+
+/**
+ * Opens a stream and yields its frames up to and with `completed`. Throws CliError for a refusal, a `failed`
+ * or `cancelled` end and a connection that breaks. Leaving the loop early closes the connection, which cancels.
+ */
+export async function * stream (client: Client, signal: AbortSignal, body: object): AsyncGenerator<Frame> {
+  const leave = new AbortController()
+  const answer = await client.open('/v1/capabilities/stream',
+    { method: 'POST', body, accept: 'application/vnd.svc.frames', signal: leave.signal })
+  try {
+    for await (const frame of decodeFrames(answer.bytes)) {
+      if (frame.header.kind === 'failed' || frame.header.kind === 'cancelled') throw failure(frame, signal)
+      yield frame
+    }
+  } catch (error) {
+    if (signal.aborted) throw interrupted()
+    throw error instanceof FrameError ? new CliError(exitCodes.failed, `the node's answer broke off: ${error.message}`) : error
+  } finally {
+    leave.abort()
+  }
+}
+
+function failure (frame: Frame, signal: AbortSignal): CliError {
+  if (signal.aborted) return interrupted()
+  const api = asApiError(frame.header.error)
+  if (api !== undefined) return apiFailure(api.code, api)
+  return new CliError(exitCodes.failed, frame.header.kind === 'cancelled' ? 'the call was cancelled' : 'the call failed')
+}

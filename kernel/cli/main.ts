@@ -1,0 +1,23 @@
+#!/usr/bin/env node
+import { exitCodes } from './errors.js'
+import { runCli } from './program.js'
+import type { Plugin } from '../define.js'
+
+/** The plugins that ship with svc: the one place where the kernel reaches for them. */
+async function plugins (): Promise<readonly Plugin[]> {
+  return (await import('../../plugins/index.js')).bundled
+}
+
+const interrupt = new AbortController()
+process.once('SIGINT', () => { interrupt.abort() })
+// The reader of our output is gone (`svc state | head`): nobody is left to tell anything.
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  process.exit(error.code === 'EPIPE' ? exitCodes.ok : exitCodes.failed)
+})
+
+const status = await runCli(process.argv.slice(2), {
+  io: { stdout: process.stdout, stderr: process.stderr, stdin: process.stdin, env: process.env, cwd: process.cwd() },
+  plugins,
+  signal: interrupt.signal
+})
+process.stdout.write('', () => { process.exit(status) })

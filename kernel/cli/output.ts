@@ -1,0 +1,66 @@
+import { styleText } from 'node:util'
+import type { Readable, Writable } from 'node:stream'
+import type { Out, Progress } from './verb.js'
+
+/** The outside of one run of the command line; tests pass their own. */
+export interface Io {
+  stdout: Writable & { isTTY?: boolean }
+  stderr: Writable & { isTTY?: boolean }
+  stdin: Readable & { isTTY?: boolean }
+  env: NodeJS.ProcessEnv
+  cwd: string
+}
+
+/** Removes control characters, so that a name from the network cannot steer the terminal. */
+export function clean (text: string): string {
+  return [...text].filter((c) => c >= ' ' && (c < '\x7f' || c > '\x9f')).join('')
+}
+
+/** Columns padded to their widest cell; no trailing spaces. */
+export function formatTable (headers: readonly string[], rows: readonly (readonly string[])[]): string {
+  const all = [headers, ...rows.map((row) => row.map(clean))]
+  const widths = headers.map((_, i) => Math.max(...all.map((row) => [...(row[i] ?? '')].length)))
+  const pad = (cell: string, i: number): string => cell + ' '.repeat(widths[i]! - [...cell].length)
+  return all.map((row) => headers.map((_, i) => pad(row[i] ?? '', i)).join('  ').trimEnd()).join('\n')
+}
+
+/** Data goes to stdout: one JSON value per line with `--json`, else text for people. */
+export function createOut (io: Pick<Io, 'stdout'>, json: boolean): Out {
+  const line = (text: string): void => { io.stdout.write(`${text}\n`) }
+  return {
+    json,
+    terminal: io.stdout.isTTY === true,
+    line,
+    value: (value) => { line(json ? JSON.stringify(value) : JSON.stringify(value, null, 2)) },
+    table: (headers, rows) => { line(formatTable(headers, rows)) },
+    async bytes (bytes) {
+      await new Promise<void>((resolve, reject) => {
+        io.stdout.write(bytes, (error) => { error == null ? resolve() : reject(error) })
+      })
+    }
+  }
+}
+
+/** Progress, warnings and colours go to stderr; a line that replaces itself only on a terminal. */
+export function createProgress (io: Pick<Io, 'stderr' | 'env'>): Progress {
+  const terminal = io.stderr.isTTY === true
+  const coloured = terminal && (io.env['NO_COLOR'] ?? '') === '' && io.env['TERM'] !== 'dumb'
+  let open = false
+  const end = (): void => {
+    if (open) io.stderr.write('\n')
+    open = false
+  }
+  return {
+    line (text) {
+      end()
+      io.stderr.write(`${text}\n`)
+    },
+    update (text) {
+      if (!terminal) return
+      io.stderr.write(`\r\x1b[K${text}`)
+      open = true
+    },
+    end,
+    paint: (style, text) => coloured ? styleText(style, text) : text
+  }
+}

@@ -1,0 +1,47 @@
+import { execFileSync } from 'node:child_process'
+import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
+
+/** A process that listens on a port. */
+export interface Holder { pid: number, command: string }
+
+/** State of a listening socket in /proc/net/tcp. */
+const LISTENING = '0A'
+
+/** Inodes of the sockets that listen on a port, from the text of /proc/net/tcp or tcp6. */
+export function listeningInodes (table: string, port: number): string[] {
+  const suffix = `:${port.toString(16).toUpperCase().padStart(4, '0')}`
+  return table.split('\n').slice(1).map((line) => line.trim().split(/\s+/))
+    .filter((columns) => columns[1]?.endsWith(suffix) === true && columns[3] === LISTENING)
+    .map((columns) => columns[9]!)
+}
+
+/** Who listens on a TCP port of this machine; undefined when that cannot be seen (another user's process). */
+export function portHolder (port: number): Holder | undefined {
+  return process.platform === 'linux' ? fromProc(port) : fromLsof(port)
+}
+
+function fromProc (port: number): Holder | undefined {
+  const inodes = ['/proc/net/tcp', '/proc/net/tcp6'].flatMap((path) => listeningInodes(quiet(() => readFileSync(path, 'utf8')) ?? '', port))
+  const links = new Set(inodes.map((inode) => `socket:[${inode}]`))
+  if (links.size === 0) return undefined
+  for (const name of readdirSync('/proc')) {
+    if (!/^\d+$/.test(name)) continue
+    const fds = quiet(() => readdirSync(`/proc/${name}/fd`)) ?? []
+    if (fds.some((fd) => links.has(quiet(() => readlinkSync(`/proc/${name}/fd/${fd}`)) ?? ''))) {
+      const command = (quiet(() => readFileSync(`/proc/${name}/cmdline`, 'utf8')) ?? '').split('\0').join(' ').trim()
+      return { pid: Number(name), command }
+    }
+  }
+  return undefined
+}
+
+function fromLsof (port: number): Holder | undefined {
+  const text = quiet(() => execFileSync('lsof', ['-nP', `-iTCP:${port}`, '-sTCP:LISTEN', '-Fpc'],
+    { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] })) ?? ''
+  const pid = /^p(\d+)$/m.exec(text)?.[1]
+  return pid === undefined ? undefined : { pid: Number(pid), command: /^c(.*)$/m.exec(text)?.[1] ?? '' }
+}
+
+function quiet<T> (read: () => T): T | undefined {
+  try { return read() } catch { return undefined }
+}

@@ -1,0 +1,197 @@
+import { Command, CommanderError } from 'commander'
+import { homedir } from 'node:os'
+import { resolve } from 'node:path'
+import { version } from '../version.js'
+import type { Plugin } from '../define.js'
+import { builtIn, groups } from './builtin.js'
+import { createClient, ownToken, runningUrl } from './client.js'
+import { CliError, exitCodes, interrupted, usageError } from './errors.js'
+import { invoke } from './invoke.js'
+import { createOut, createProgress } from './output.js'
+import { openSink } from './sink.js'
+import { notYet, retryFor } from './wait.js'
+import { collectVerbs, topNames } from './tree.js'
+import { helpTopics } from './topics.js'
+import type { Client } from './client.js'
+import type { Io } from './output.js'
+import type { KnownVerb } from './tree.js'
+import type { Progress, Verb, VerbContext } from './verb.js'
+
+/** Options that every verb has, in commander's notation. */
+export const globalOptions: readonly (readonly [flags: string, description: string])[] = [
+  ['--json', 'answer with JSON on stdout'],
+  ['--url <url>', 'address of the node (SVC_URL; else the node of the home, else http://127.0.0.1:52415)'],
+  ['--token <token>', 'token to send (SVC_TOKEN; else the operator token of the home, to this host only)'],
+  ['--home <dir>', 'home directory (SVC_HOME; else ~/.svc)']
+]
+
+/** Seconds of a bare `--wait`. */
+const DEFAULT_WAIT_SECONDS = 60
+
+export interface CliOptions {
+  io: Io
+  /** The plugins that ship with svc; called only when their verbs or declarations are needed. */
+  plugins: () => Promise<readonly Plugin[]>
+  /** Aborts at Ctrl-C. */
+  signal: AbortSignal
+}
+
+/** Runs one command line (without `node` and the script) and resolves to its exit status. Never throws. */
+export async function runCli (argv: readonly string[], options: CliOptions): Promise<number> {
+  const err = createProgress(options.io)
+  const json = argv.includes('--json')
+  try {
+    const words = argv.map((word) => word === '--wait' ? '--wait=' : word)
+    return await execute(words, options)
+  } catch (error) {
+    if (error instanceof CommanderError) return commanderStatus(error)
+    return report(options.signal.aborted ? interrupted() : error, err, json, options.io.env['SVC_DEBUG'] === '1')
+  } finally {
+    err.end()
+  }
+}
+
+async function execute (argv: string[], options: CliOptions): Promise<number> {
+  const verbs = collectVerbs(builtIn, knowsAll(argv) ? [] : await options.plugins())
+  let status: number | void = exitCodes.ok
+  const program = buildProgram(verbs, options.io, async (verb, args, given) => {
+    const module = (await verb.load()).default as Verb
+    status = await module.run(createContext(given, options), args, given)
+  })
+  if (argv.length === 0) {
+    program.outputHelp()
+    return exitCodes.ok
+  }
+  await program.parseAsync(argv, { from: 'user' })
+  return status ?? exitCodes.ok
+}
+
+/** True when the words begin with a built-in verb, so that no plugin has to be imported to run it. */
+function knowsAll (argv: readonly string[]): boolean {
+  const words = operands(argv)
+  return builtIn.some(({ name, everything }) =>
+    everything !== true && name.split(' ').every((word, i) => words[i] === word))
+}
+
+/** The words that are no options and no values of global options. */
+function operands (argv: readonly string[]): string[] {
+  const valued = globalOptions.filter(([flags]) => flags.includes('<')).map(([flags]) => flags.split(' ')[0]!)
+  return argv.filter((word, i) => !word.startsWith('-') && !valued.includes(argv[i - 1] ?? ''))
+}
+
+type Run = (verb: KnownVerb, args: string[], options: Record<string, unknown>) => Promise<void>
+
+/** The whole commander program. `run` is called with the verb that was asked for. */
+export function buildProgram (verbs: readonly KnownVerb[], io: Pick<Io, 'stdout' | 'stderr'>, run: Run): Command {
+  const program = configured(new Command('svc'), io)
+    .description('Turns a few machines into one inference cluster.')
+    .version(version(), '-V, --version', 'print the version')
+    .helpCommand(false)
+    .addHelpText('after', '\nMore: svc help VERB, svc help exit-codes')
+  for (const [flags, description] of globalOptions) program.option(flags, description)
+  const parents = new Map<string, Command>()
+  for (const verb of verbs) {
+    const [first, second] = verb.name.split(' ') as [string, string?]
+    if (second === undefined) {
+      addVerb(program, first, verb, io, run)
+      continue
+    }
+    const parent = parents.get(first) ?? configured(program.command(first), io).helpCommand(false)
+      .description(groups[first] ?? `${first}: ${verbs.filter((v) => v.name.startsWith(`${first} `)).map((v) => v.name.split(' ')[1]).join(', ')}`)
+    parents.set(first, parent)
+    addVerb(parent, second, verb, io, run)
+  }
+  addHelpVerb(program, io, topNames(verbs))
+  return program
+}
+
+function configured (command: Command, io: Pick<Io, 'stdout' | 'stderr'>): Command {
+  return command.exitOverride()
+    .configureOutput({ writeOut: (text) => io.stdout.write(text), writeErr: (text) => io.stderr.write(text) })
+    .configureHelp({ showGlobalOptions: true })
+    .showHelpAfterError('(svc help shows every verb, and svc help VERB its options)')
+}
+
+function addVerb (parent: Command, word: string, verb: KnownVerb, io: Pick<Io, 'stdout' | 'stderr'>, run: Run): void {
+  const command = configured(parent.command(word, { hidden: verb.hidden === true }), io).description(verb.summary)
+  if (verb.args !== undefined) command.arguments(verb.args)
+  for (const [flags, description] of verb.options ?? []) command.option(flags, description)
+  if (verb.open === true) command.allowUnknownOption().allowExcessArguments()
+  if (verb.examples !== undefined && verb.examples.length > 0) {
+    command.addHelpText('after', `\nExamples:\n${verb.examples.map((line) => `  ${line}`).join('\n')}`)
+  }
+  command.action(async () => {
+    await run(verb, [...command.args], command.optsWithGlobals())
+  })
+}
+
+function addHelpVerb (program: Command, io: Pick<Io, 'stdout' | 'stderr'>, names: readonly string[]): void {
+  configured(program.command('help [topic...]'), io)
+    .description(`show help for a verb, or about ${Object.keys(helpTopics).join(', ')}`)
+    .action((words: string[]) => {
+      const topic = helpTopics[words.join(' ')]
+      if (topic !== undefined) {
+        io.stdout.write(`${topic()}\n`)
+        return
+      }
+      let command = program
+      for (const word of words) {
+        const next = command.commands.find((c) => c.name() === word)
+        if (next === undefined) throw usageError(`no help about "${words.join(' ')}"; there is: ${[...names, ...Object.keys(helpTopics)].join(', ')}`)
+        command = next
+      }
+      command.outputHelp()
+    })
+}
+
+/** Asking for help or the version is fine; everything commander complains about is wrong usage. */
+function commanderStatus (error: CommanderError): number {
+  return error.code === 'commander.helpDisplayed' || error.code === 'commander.version' ? exitCodes.ok : exitCodes.usage
+}
+
+/** Shows an error on stderr: a sentence, or with `--json` the node's error body. */
+function report (error: unknown, err: Progress, json: boolean, debug: boolean): number {
+  const known = error instanceof CliError ? error : undefined
+  const message = error instanceof Error ? error.message : String(error)
+  err.end()
+  if (json) err.line(JSON.stringify({ error: known?.api ?? { message, reason: 'cli', exitCode: known?.exitCode ?? 1 } }))
+  else err.line(`${err.paint('red', 'svc:')} ${message}`)
+  if (known === undefined && debug && error instanceof Error) err.line(String(error.stack))
+  return known?.exitCode ?? exitCodes.failed
+}
+
+/** What a verb works with, from its options and the environment. */
+export function createContext (given: Record<string, unknown>, { io, plugins, signal }: CliOptions): VerbContext {
+  const option = (name: string, variable: string): string | undefined =>
+    (given[name] as string | undefined) ?? (io.env[variable] === '' ? undefined : io.env[variable])
+  const home = resolve(io.cwd, option('home', 'SVC_HOME') ?? `${homedir()}/.svc`)
+  const out = createOut(io, given['json'] === true)
+  let made: Client | undefined
+  const client = (): Client => {
+    const url = option('url', 'SVC_URL') ?? runningUrl(home)
+    return made ??= createClient({ url, token: option('token', 'SVC_TOKEN') ?? ownToken(home, url), signal })
+  }
+  return {
+    get client () { return client() },
+    out,
+    err: createProgress(io),
+    home,
+    wait: waitSeconds(given['wait']),
+    signal,
+    io,
+    plugins,
+    invoke: (call) => invoke(client(), signal, call),
+    sink: (path) => openSink(path === '-' ? path : resolve(io.cwd, path), out),
+    retry: (options, attempt) => retryFor({ ...options, signal }, attempt),
+    notYet,
+    fail: (code, message) => new CliError(code, message)
+  }
+}
+
+function waitSeconds (given: unknown): number | undefined {
+  if (given === undefined) return undefined
+  if (given === '' || given === true) return DEFAULT_WAIT_SECONDS
+  const seconds = Number(given)
+  if (Number.isFinite(seconds) && seconds >= 0) return seconds
+  throw usageError(`--wait=${String(given)}: expected a number of seconds`)
+}

@@ -1,0 +1,58 @@
+import { once } from 'node:events'
+import { createWriteStream, renameSync, rmSync, statSync } from 'node:fs'
+import type { Out } from './verb.js'
+import { CliError, exitCodes, usageError } from './errors.js'
+
+/** Where media goes. */
+export interface Sink {
+  write (bytes: Uint8Array): Promise<void>
+  /** All is written: the file gets its name. */
+  keep (): Promise<void>
+  /** It failed: nothing half-written stays. */
+  drop (): Promise<void>
+}
+
+/**
+ * A sink for `-o`: a file that appears under its name only when it is whole, or stdout for `-`. Throws CliError
+ * (2) for `-` on a terminal, (1) when the file cannot be written.
+ */
+export function openSink (path: string, out: Out): Sink {
+  if (path === '-') {
+    if (out.terminal) throw usageError('bytes are never written to a terminal; use -o FILE or a pipe')
+    return { write: (bytes) => out.bytes(bytes), keep: async () => {}, drop: async () => {} }
+  }
+  return fileSink(path)
+}
+
+function fileSink (path: string): Sink {
+  // A pipe or a device is written in place: it cannot be renamed onto.
+  const plain = statSync(path, { throwIfNoEntry: false })?.isFile() ?? true
+  const temporary = plain ? `${path}.${process.pid}.part` : path
+  const file = createWriteStream(temporary)
+  let failure: Error | undefined
+  file.on('error', (error) => { failure = error })
+  const check = (): void => {
+    if (failure !== undefined) throw new CliError(exitCodes.failed, `cannot write ${path}: ${failure.message}`)
+  }
+  const close = async (): Promise<void> => {
+    if (file.closed) return
+    const closed = once(file, 'close').catch(() => {})
+    file.end()
+    await closed
+  }
+  return {
+    async write (bytes) {
+      check()
+      if (!file.write(bytes)) await Promise.race([once(file, 'drain'), once(file, 'close')]).catch(() => {})
+    },
+    async keep () {
+      await close()
+      check()
+      if (plain) renameSync(temporary, path)
+    },
+    async drop () {
+      await close()
+      if (plain) rmSync(temporary, { force: true })
+    }
+  }
+}

@@ -1,0 +1,76 @@
+import type { Plugin } from '../define.js'
+import type { Client } from './client.js'
+import type { CliError, ExitCode } from './errors.js'
+import type { Frame } from './invoke.js'
+import type { Io } from './output.js'
+import type { Sink } from './sink.js'
+import type { WaitOptions } from './wait.js'
+
+/** Data for the caller: stdout and nothing else. */
+export interface Out {
+  /** True with `--json`. */
+  readonly json: boolean
+  /** True when stdout is a terminal: never write bytes there. */
+  readonly terminal: boolean
+  line (text: string): void
+  /** One JSON value: on one line with `--json`, else indented. */
+  value (value: unknown): void
+  table (headers: readonly string[], rows: readonly (readonly string[])[]): void
+  /** Raw bytes; resolves when the reader took them. */
+  bytes (bytes: Uint8Array): Promise<void>
+}
+
+/** What goes on, for people: stderr. */
+export interface Progress {
+  line (text: string): void
+  /** Replaces the current line on a terminal; elsewhere nothing. */
+  update (text: string): void
+  /** Ends a replaced line. */
+  end (): void
+  /** Colours the text where that is wanted (terminal, no NO_COLOR). */
+  paint (style: 'red' | 'green' | 'yellow' | 'bold' | 'dim', text: string): string
+}
+
+/** What to invoke. The version may be left out where the node serves one only. */
+export interface Invocation {
+  id: string
+  version?: string
+  payload: Record<string, unknown>
+  /** Longest wait for the first and for each next chunk, seconds; the node's default when absent. */
+  timeoutSeconds?: number
+}
+
+/** What a verb works with. */
+export interface VerbContext {
+  /** The node's HTTP API, at the address and with the credential of this run. */
+  readonly client: Client
+  readonly out: Out
+  readonly err: Progress
+  /** Absolute path of the home directory. */
+  readonly home: string
+  /** Seconds of `--wait[=s]`; undefined when it was not given. */
+  readonly wait: number | undefined
+  /** Aborts at Ctrl-C. */
+  readonly signal: AbortSignal
+  readonly io: Io
+  /** The plugins that ship with svc; imported on first use. */
+  plugins (): Promise<readonly Plugin[]>
+  /** Discovers a streaming capability and calls it. Throws CliError for every way it can fail. */
+  invoke (call: Invocation): AsyncIterable<Frame>
+  /** A sink for media: a file that appears under its name only when it is whole, or stdout for `-`. */
+  sink (path: string): Sink
+  /** Tries until it works, the time is up or the error is final. `notYet` covers the usual reasons to wait. */
+  retry<T> (options: Omit<WaitOptions, 'signal'>, attempt: () => Promise<T>): Promise<T>
+  /** True for errors that say the node is starting or busy, and for no answer at all. */
+  notYet (error: CliError): boolean
+  /** An error that ends the command with that exit status; throw it. */
+  fail (code: ExitCode, message: string): CliError
+}
+
+/**
+ * The default export of a verb's module. `args` are the arguments in the order declared (a variadic one is
+ * spread out), `options` those of the declaration by camelCase name. Returns the exit status, nothing for 0.
+ */
+export interface Verb {
+  run (ctx: VerbContext, args: string[], options: Record<string, unknown>): Promise<number | void>
+}

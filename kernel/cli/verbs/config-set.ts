@@ -1,0 +1,33 @@
+import { findSetting, parseTyped, resolveConfig } from '../../config/index.js'
+import { describe } from '../../config/describe.js'
+import { editConfig, restartHint, saveEdit } from '../edit-config.js'
+import { settingsEnv } from '../env.js'
+import { ownersOf, readInstallation } from '../installed.js'
+import type { Verb } from '../verb.js'
+
+export default {
+  async run (ctx, [key, text], options) {
+    const installation = await readInstallation(ctx, options['config'])
+    const owners = ownersOf(installation.plugins)
+    const found = findSetting(owners, key!)
+    if (found.schema === null) {
+      throw ctx.fail(3, `there is no setting "${key!}"${found.suggestion === undefined ? '' : `; did you mean ${found.suggestion}?`}`)
+    }
+    const reference = /^\$\{env\.[A-Za-z_][A-Za-z0-9_]*\}$/.test(text!)
+    const value = reference ? text : parseTyped(text!, found.schema)
+    if (value === undefined) throw ctx.fail(2, `${key!}: expected ${describe(found.schema)}, not ${JSON.stringify(text)}`)
+    const { config } = resolveConfig(installation.raw, { owners, env: settingsEnv({}) })
+    const place = config.writtenAt(key!)
+    const edit = editConfig(ctx, installation, place, value)
+    saveEdit(edit)
+    const wins = resolveConfig(installation.raw, { owners, env: settingsEnv(ctx.io.env) }).config.entries(key!)
+      .find((entry) => entry.origin === 'env')
+    if (ctx.out.json) {
+      ctx.out.value({ settings: [{ path: place, value, file: edit.path }] })
+      return
+    }
+    ctx.out.line(`${place} is set in ${edit.path}.`)
+    if (wins !== undefined) ctx.err.line(`${wins.source ?? 'a variable'} is set and counts more than the file`)
+    for (const line of restartHint(ctx)) ctx.out.line(line)
+  }
+} satisfies Verb

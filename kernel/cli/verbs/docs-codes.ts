@@ -1,0 +1,42 @@
+import { kernelManifest } from '../../kernel-manifest.js'
+import { readInstallation } from '../installed.js'
+import type { Manifest } from '../../define.js'
+import type { Verb } from '../verb.js'
+
+/** A word with a fixed meaning, and who gives it that meaning. */
+interface Code {
+  kind: 'error' | 'conflict' | 'event' | 'authority'
+  code: string
+  owner: string
+  /** HTTP status, severity or plane. */
+  rank: string | null
+  meaning: string
+  remedy: string | null
+}
+
+export default {
+  async run (ctx, _args, options) {
+    const { plugins, failures } = await readInstallation(ctx, options['config'])
+    const codes = [kernelManifest, ...plugins.map((p) => p.manifest)].flatMap(codesOf)
+    if (ctx.out.json) ctx.out.value({ codes })
+    else {
+      ctx.out.table(['KIND', 'CODE', 'RANK', 'OWNER', 'MEANING', 'WHAT TO DO'], codes.map((c) =>
+        [c.kind, c.code, c.rank ?? '-', c.owner, c.meaning, c.remedy ?? '-']))
+    }
+    for (const failure of failures) ctx.err.line(failure)
+  }
+} satisfies Verb
+
+function codesOf (m: Manifest): Code[] {
+  const owner = m.name
+  return [
+    ...Object.entries(m.errors ?? {}).map(([code, e]): Code =>
+      ({ kind: 'error', code, owner, rank: String(e.status), meaning: e.message, remedy: e.remedy })),
+    ...Object.entries(m.conflicts ?? {}).map(([code, c]): Code =>
+      ({ kind: 'conflict', code, owner, rank: c.severity, meaning: c.meaning, remedy: c.remediation })),
+    ...Object.entries(m.events ?? {}).map(([code, e]): Code =>
+      ({ kind: 'event', code, owner, rank: e.plane, meaning: e.summary, remedy: null })),
+    ...Object.entries(m.authorities ?? {}).map(([code, meaning]): Code =>
+      ({ kind: 'authority', code, owner, rank: null, meaning, remedy: null }))
+  ]
+}

@@ -1,0 +1,66 @@
+import { existsSync, mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs'
+import { dirname, join, relative, resolve } from 'node:path'
+import { findConfig } from '../../config/file.js'
+import { packageRoot } from '../package.js'
+import { pluginFiles } from '../scaffold.js'
+import type { Verb, VerbContext } from '../verb.js'
+
+const NAME = /^[a-z][a-z0-9]*(-[a-z0-9]+)*$/
+
+export default {
+  async run (ctx, [name], options) {
+    if (!NAME.test(name!)) throw ctx.fail(2, `"${name!}": a plugin's name is small letters, digits and single dashes`)
+    if ((await ctx.plugins()).some(({ manifest }) => manifest.name === name)) {
+      throw ctx.fail(2, `"${name!}" is the name of a plugin that ships with svc; take another`)
+    }
+    const folder = resolve(ctx.io.cwd, (options['dir'] as string | undefined) ?? name!)
+    if (existsSync(folder) && readdirSync(folder).length > 0) throw ctx.fail(1, `${folder} is not empty; name another with --dir`)
+    const files = pluginFiles(name!, pathBetween(folder, packageRoot()))
+    try {
+      write(folder, files)
+    } catch (error) {
+      throw ctx.fail(1, `cannot write ${folder}: ${(error as Error).message}`)
+    }
+    report(ctx, name!, folder, Object.keys(files))
+  }
+} satisfies Verb
+
+function write (folder: string, files: Record<string, string>): void {
+  for (const [path, text] of Object.entries(files)) {
+    mkdirSync(dirname(join(folder, path)), { recursive: true })
+    writeFileSync(join(folder, path), text)
+  }
+  // The link npm would make for the file: dependency, so that the test runs at once.
+  mkdirSync(join(folder, 'node_modules'))
+  symlinkSync(packageRoot(), join(folder, 'node_modules', 'svc'), 'dir')
+}
+
+/** `./demo/index.js` when the module lies below the folder of svc.yaml or near it, else its absolute path. */
+function pathBetween (from: string, to: string): string {
+  const path = relative(from, to)
+  return path.split('/').filter((part) => part === '..').length > 3 ? to : path.startsWith('.') ? path : `./${path}`
+}
+
+function report (ctx: VerbContext, name: string, folder: string, files: string[]): void {
+  const config = findConfig({ env: ctx.io.env, home: ctx.home }) ?? join(ctx.home, 'svc.yaml')
+  const module = pathBetween(dirname(config), join(folder, 'index.js'))
+  if (ctx.out.json) {
+    ctx.out.value({ plugins: [{ name, folder, files, config, module }] })
+    return
+  }
+  const from = relative(ctx.io.cwd, folder) || '.'
+  ctx.out.line([
+    `${folder}: ${files.join(', ')}`,
+    '',
+    'Test it:',
+    `  cd ${from} && npm test`,
+    '',
+    `Add to ${config}:`,
+    '  plugins:',
+    `    ${name}:`,
+    `      module: ${JSON.stringify(module)}`,
+    '',
+    'Start the node again, then:',
+    `  svc call ${name}@1.0.0 --text "good morning"`
+  ].join('\n'))
+}

@@ -1,0 +1,7 @@
+import type { Verb } from '../verb.js'
+
+export default {
+  async run ({ client, out }) {
+    out.value(await client.json('/state'))
+  }
+} satisfies Verb

@@ -1,0 +1,156 @@
+import { access } from 'node:fs/promises'
+import { homedir } from 'node:os'
+import { join } from 'node:path'
+import { endLike, launch, launcherEnv, ListenError } from '../../launcher.js'
+import { RESTART_STATUS } from '../../restart.js'
+import { settingsEnv } from '../env.js'
+import { portHolder } from '../port-holder.js'
+import type { Address } from '../../launcher.js'
+import type { Plugin } from '../../define.js'
+import type { SvcNode } from '../../node.js'
+import type { Verb, VerbContext } from '../verb.js'
+
+/** A node that has not stopped by then is ended, ms. */
+const STOP_LIMIT_MS = 14_500
+/** One Ctrl-C may arrive twice: from the terminal and from the launcher. */
+const SAME_SIGNAL_MS = 500
+
+interface Flags { port?: number, host?: string, config?: string, name?: string }
+
+export default {
+  async run (ctx, _args, options) {
+    const flags = readFlags(ctx, options)
+    const { env } = ctx.io
+    if (env['SVC_NO_LAUNCHER'] === '1' || env[launcherEnv.pid] !== undefined) return await serve(ctx, flags)
+    try {
+      const ending = await launch({ args: process.argv.slice(1), env, address: () => wantedAddress(ctx, flags) })
+      endLike(ending)
+      return ending.status ?? 1
+    } catch (error) {
+      throw error instanceof ListenError ? inUse(ctx, error.code, error.address) : error
+    }
+  }
+} satisfies Verb
+
+function readFlags (ctx: VerbContext, options: Record<string, unknown>): Flags {
+  const { port, host, config, name } = options as Record<string, string | undefined>
+  if (port !== undefined && !(/^\d{1,5}$/.test(port) && Number(port) <= 65535)) {
+    throw ctx.fail(2, `--port ${port}: expected a whole number from 0 to 65535`)
+  }
+  return {
+    ...(port === undefined ? {} : { port: Number(port) }),
+    ...(host === undefined ? {} : { host }),
+    ...(config === undefined ? {} : { config }),
+    ...(name === undefined ? {} : { name })
+  }
+}
+
+/**
+ * Where the node will listen, as far as can be said without its plugins: null when svc.yaml has something
+ * unusual there, and the node then binds by itself and reports what is wrong.
+ */
+async function wantedAddress ({ io: { env }, home }: VerbContext, flags: Flags): Promise<Address | null> {
+  const named = flags.config ?? env['SVC_CONFIG'] ?? ''
+  const file = named !== '' || await access(join(home, 'svc.yaml')).then(() => true, () => false)
+  const api: { host?: unknown, port?: unknown } = file ? await apiSection(env, home, flags.config) : {}
+  const host = flags.host ?? env['SVC_API_HOST'] ?? api.host ?? '127.0.0.1'
+  const port = flags.port ?? (env['SVC_API_PORT'] === undefined ? api.port ?? 52415 : Number(env['SVC_API_PORT']))
+  const usable = typeof host === 'string' && host !== '' && !host.includes('$') &&
+    Number.isInteger(port) && (port as number) >= 0 && (port as number) <= 65535
+  return usable ? { host, port: port as number } : null
+}
+
+async function apiSection (env: NodeJS.ProcessEnv, home: string, flag?: string): Promise<object> {
+  const { findConfig, readConfigFile } = await import('../../config/file.js')
+  const raw = readConfigFile(findConfig({ flag, env, home }))
+  const { api } = raw.value as { api?: unknown }
+  return raw.problems.length === 0 && typeof api === 'object' && api !== null ? api : {}
+}
+
+function inUse (ctx: VerbContext, code: string, { host, port }: Address): Error {
+  if (code !== 'EADDRINUSE') return ctx.fail(1, `cannot listen on ${host}:${port}: ${code}; choose another with --host and --port`)
+  const holder = portHolder(port)
+  return ctx.fail(1, `port ${port} is in use by ${holder === undefined
+    ? 'a process that this user cannot see'
+    : `process ${holder.pid} (${holder.command.slice(0, 160)})`}; stop it, or choose another port with --port`)
+}
+
+/** Runs the node in this process until it is told to stop; resolves to the exit status. */
+async function serve (ctx: VerbContext, flags: Flags): Promise<number> {
+  const { env } = ctx.io
+  const fd = env[launcherEnv.fd] ?? ''
+  const starts = Number(env[launcherEnv.starts] ?? 1)
+  for (const name of Object.values(launcherEnv)) Reflect.deleteProperty(process.env, name)
+  endWithLauncher()
+  const told = untilTold()
+  const node = await boot(ctx, flags, fd)
+  const restart = new Promise<'restart'>((resolve) => { node.onRestart(() => { resolve('restart') }) })
+  const { url } = await node.listen().catch((error: NodeJS.ErrnoException) => {
+    if (error.code === undefined || error.syscall !== 'listen') throw error
+    throw inUse(ctx, error.code, { host: flags.host ?? '127.0.0.1', port: (error as { port?: number }).port ?? flags.port ?? 52415 })
+  })
+  await announce(ctx, node, url, starts)
+  const reason = await Promise.race([told, restart])
+  setTimeout(() => { process.exit(1) }, STOP_LIMIT_MS).unref()
+  await node.stop(reason)
+  return reason === 'restart' ? RESTART_STATUS : reason === 'SIGINT' ? 130 : 0
+}
+
+async function boot (ctx: VerbContext, flags: Flags, fd: string): Promise<SvcNode> {
+  const { createNode } = await import('../../node.js')
+  const { port, host, name, config } = flags
+  const given = { 'api.port': port, 'api.host': host, name }
+  return await createNode({
+    home: ctx.home,
+    ...(config === undefined ? {} : { configFlag: config }),
+    flags: Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)),
+    env: settingsEnv(ctx.io.env),
+    bundled: await ctx.plugins(),
+    ...(fd === '' ? {} : { listenFd: Number(fd) })
+  })
+}
+
+/** Where the system cannot tie the two together (setpriv), the end of the channel ends the node. */
+function endWithLauncher (): void {
+  if (process.channel == null) return
+  process.once('disconnect', () => { process.exit(1) })
+  process.channel.unref()
+}
+
+/** Resolves with the first signal to stop; a later Ctrl-C ends the process at once. */
+function untilTold (): Promise<NodeJS.Signals> {
+  return new Promise((resolve) => {
+    let first: number | undefined
+    const heard = (signal: NodeJS.Signals): void => {
+      if (first !== undefined && signal === 'SIGINT' && performance.now() - first > SAME_SIGNAL_MS) process.exit(130)
+      first ??= performance.now()
+      resolve(signal)
+    }
+    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, heard)
+  })
+}
+
+/** Says where the node listens: on stdout at the first start, on stderr after a restart. */
+async function announce (ctx: VerbContext, node: SvcNode, url: string, starts: number): Promise<void> {
+  for (const warning of node.warnings) ctx.err.line(`${ctx.err.paint('yellow', 'warning:')} ${warning}`)
+  if (starts > 1) {
+    ctx.err.line(`restarted: ${url} (node ${node.nodeId}, pid ${process.pid})`)
+  } else if (ctx.out.json) {
+    ctx.out.value({ url, nodeId: node.nodeId, pid: process.pid, home: node.home })
+  } else {
+    ctx.out.line(`svc is up at ${url}`)
+    for (const line of firstSteps(await ctx.plugins(), url, ctx.home)) ctx.out.line(line)
+  }
+}
+
+/** Lines to paste, for what the plugins that ship offer. */
+function firstSteps (plugins: readonly Plugin[], url: string, home: string): string[] {
+  const where = home === join(homedir(), '.svc') ? '' : ` --home ${home}`
+  const speaks = plugins.some(({ manifest }) => manifest.verbs?.['say'] !== undefined)
+  return speaks
+    ? ['Hear it speak (in another terminal):',
+        `  npx svc say "Hello from svc" -o hello.mp3${where}`,
+        `  curl -sS ${url}/v1/audio/speech -H 'content-type: application/json' \\`,
+        '    -d \'{"model":"svc/voice-en","input":"Hello from svc"}\' -o hello.mp3']
+    : [`See what it can do: npx svc capabilities${where}`]
+}

@@ -1,0 +1,90 @@
+import type { JsonSchema } from '../schema.js'
+import { describe, show } from './describe.js'
+import { formatPath } from './paths.js'
+import { nearest } from './nearest.js'
+import { isSecret } from './known.js'
+import type { Known } from './known.js'
+import { parseTyped } from './typed.js'
+import type { Env, Path, Problem } from './types.js'
+
+/** Variables that mean something else than a setting. */
+const specials = [
+  'SVC_HOME', 'SVC_CONFIG', 'SVC_URL', 'SVC_TOKEN', 'SVC_WARMUP_DEADLINE_SECONDS', 'SVC_TELEMETRY_DISABLE',
+  'SVC_DEBUG', 'SVC_NO_LAUNCHER'
+]
+/** Engine binaries, what tests and benches use, and what svc's own processes tell each other. */
+const specialForms = /^SVC_(.+_SERVER_BIN|TEST_.+|BENCH_.+|LAUNCHER_.+|LISTEN_FD|RUNNER_MARK)$/
+
+/** The variable that overrides the setting at a path: `SVC_PLUGINS_RUNNERS_THREADS`. */
+export function envName (path: Path): string {
+  return 'SVC_' + path.join('_').toUpperCase().replace(/[^A-Z0-9]/g, '_')
+}
+
+/** A value given outside the file. */
+export interface Overlay {
+  readonly path: Path
+  readonly value: unknown
+  readonly origin: 'env' | 'flag'
+  /** Name of the variable, or `command line`. */
+  readonly source: string
+}
+
+interface Target { readonly path: Path, readonly schema: JsonSchema }
+
+/** Reads the `SVC_*` variables that override settings. Variables nobody knows are warnings. */
+export function readEnv (
+  known: Known, env: Env
+): { overlays: Overlay[], problems: Problem[], warnings: Problem[] } {
+  const targets = targetsByName(known)
+  const overlays: Overlay[] = []
+  const problems: Problem[] = []
+  const warnings: Problem[] = []
+  for (const [name, text] of Object.entries(env)) {
+    if (text === undefined || !name.startsWith('SVC_') || isSpecial(name)) continue
+    const [target, rival] = targets.get(name) ?? []
+    if (target === undefined) {
+      warnings.push(unknownVariable(name, targets.keys()))
+    } else if (rival !== undefined) {
+      const both = `${formatPath(target.path)} and ${formatPath(rival.path)}`
+      problems.push(at(name, '', `could mean ${both}; set it in svc.yaml instead`))
+    } else {
+      const value = parseTyped(text, target.schema)
+      if (value === undefined) problems.push(badValue(known, name, text, target))
+      else overlays.push({ path: target.path, value, origin: 'env', source: name })
+    }
+  }
+  return { overlays, problems, warnings }
+}
+
+function isSpecial (name: string): boolean { return specials.includes(name) || specialForms.test(name) }
+
+/** Every variable and the settings it could mean; more than one is refused when it is used. */
+function targetsByName (known: Known): Map<string, Target[]> {
+  const targets = new Map<string, Target[]>()
+  const add = (name: string, target: Target): void => {
+    const same = targets.get(name)
+    if (same === undefined) targets.set(name, [target])
+    else same.push(target)
+  }
+  for (const { path, schema } of known.leaves) {
+    const also = known.aliased.find((one) => formatPath(one.path) === formatPath(path))?.also ?? []
+    for (const name of new Set([path, ...also].map(envName))) add(name, { path, schema })
+  }
+  return targets
+}
+
+function at (source: string, path: string, message: string): Problem {
+  return { file: null, line: null, column: null, source, path, message }
+}
+
+function badValue (known: Known, name: string, text: string, { path, schema }: Target): Problem {
+  const expected = describe(schema)
+  const found = isSecret(known, path) ? 'a hidden value' : show(text)
+  return { ...at(name, formatPath(path), `expected ${expected}, found ${found}`), expected }
+}
+
+function unknownVariable (name: string, names: Iterable<string>): Problem {
+  const suggestion = nearest(name, [...names, ...specials])
+  const problem = at(name, '', 'no setting has this variable')
+  return suggestion === undefined ? problem : { ...problem, suggestion }
+}

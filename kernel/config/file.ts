@@ -1,0 +1,118 @@
+import { closeSync, constants, fstatSync, lstatSync, openSync, readSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import { formats, isModulePath } from './formats.js'
+import { isTree } from './paths.js'
+import { readConfigText } from './text.js'
+import type { Env, Problem, RawConfig } from './types.js'
+
+/** Largest svc.yaml, in bytes. */
+export const maxFileBytes = 1024 * 1024
+
+/**
+ * Finds the file to read: `--config`, then SVC_CONFIG, then `<home>/svc.yaml`. The first two are returned
+ * even when there is no such file, so that reading it says so; null when nobody named one and the home has
+ * none.
+ */
+export function findConfig (options: { flag?: string | undefined, env: Env, home: string }): string | null {
+  const named = options.flag ?? options.env['SVC_CONFIG']
+  if (named !== undefined && named !== '') return resolve(named)
+  const path = join(resolve(options.home), 'svc.yaml')
+  try {
+    lstatSync(path)
+    return path
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code
+    return code === 'ENOENT' || code === 'ENOTDIR' ? null : path
+  }
+}
+
+/**
+ * Reads and parses svc.yaml. Never throws: what is wrong with the file or its text is in `problems`.
+ * `null` gives an empty configuration.
+ */
+export function readConfigFile (path: string | null): RawConfig {
+  if (path === null) return readConfigText('', null)
+  const file = resolve(path)
+  const read = readSafely(file)
+  if (typeof read !== 'string') return readConfigText(read.text, file)
+  const problem: Problem = { file, line: null, column: null, path: '', message: read }
+  return { ...readConfigText('', file), problems: [problem], broken: true }
+}
+
+/** Reads the text of the file, or says in a sentence why not. */
+function readSafely (file: string): string | { text: string } {
+  let handle: number
+  try {
+    handle = openSync(file, constants.O_RDONLY | constants.O_NONBLOCK)
+  } catch (error) {
+    const code = String((error as NodeJS.ErrnoException).code)
+    return code === 'ENOENT' ? 'there is no such file' : `cannot be read (${code})`
+  }
+  try {
+    const { mode, size } = fstatSync(handle)
+    if ((mode & constants.S_IFMT) !== constants.S_IFREG) return 'is not a plain file'
+    if ((mode & 0o022) !== 0) {
+      const shown = (mode & 0o777).toString(8)
+      return `may be written by group or others (mode ${shown}) though it can name code to load; ` +
+        `run: chmod go-w '${file}'`
+    }
+    return size > maxFileBytes ? tooLarge(size) : decode(readUpTo(handle, maxFileBytes + 1))
+  } catch (error) {
+    return `cannot be read (${String((error as NodeJS.ErrnoException).code)})`
+  } finally {
+    closeSync(handle)
+  }
+}
+
+function tooLarge (bytes: number): string {
+  return `is too large: ${bytes} bytes, at most ${maxFileBytes} are read`
+}
+
+function readUpTo (handle: number, most: number): Buffer {
+  const buffer = Buffer.alloc(most)
+  let length = 0
+  for (;;) {
+    const count = readSync(handle, buffer, length, most - length, null)
+    if (count === 0 || length + count === most) return buffer.subarray(0, length + count)
+    length += count
+  }
+}
+
+function decode (bytes: Buffer): string | { text: string } {
+  if (bytes.length > maxFileBytes) return tooLarge(bytes.length)
+  try {
+    return { text: new TextDecoder('utf-8', { fatal: true }).decode(bytes) }
+  } catch {
+    return 'is not UTF-8 text'
+  }
+}
+
+/** A plugin that svc.yaml brings in. */
+export interface PluginModule {
+  readonly name: string
+  /** As written: a path or a package name. */
+  readonly module: string
+  /**
+   * Absolute path of svc.yaml: what a relative path is relative to, and where the search for a package
+   * starts.
+   */
+  readonly resolvedFrom: string
+  /** Absolute path of the module, or null when `module` names a package. */
+  readonly path: string | null
+}
+
+/**
+ * Lists the plugins that svc.yaml names by `plugins.<name>.module`, so that they can be imported before
+ * `resolveConfig` needs their schemas. Malformed ones are left out here; `resolveConfig` reports them.
+ */
+export function pluginModules (raw: RawConfig): PluginModule[] {
+  const plugins = raw.value['plugins']
+  if (raw.file === null || !isTree(plugins)) return []
+  const resolvedFrom = resolve(raw.file)
+  return Object.entries(plugins).flatMap(([name, settings]) => {
+    const module = isTree(settings) ? settings['module'] : undefined
+    if (typeof module !== 'string' || formats['module']?.test(module) !== true) return []
+    const path = isModulePath(module) ? resolve(resolvedFrom, '..', module) : null
+    return [{ name, module, resolvedFrom, path }]
+  })
+}

@@ -1,0 +1,149 @@
+import type { FromSchema, JsonSchema } from '../schema.js'
+import { getIn } from './paths.js'
+import type { Path } from './types.js'
+
+const whole = <D extends number> (description: string, value: D, minimum: number, maximum: number): {
+  type: 'integer', description: string, default: D, minimum: number, maximum: number
+} => ({ type: 'integer', description, default: value, minimum, maximum })
+
+const list = (description: string, format: string): {
+  type: 'array'
+  description: string
+  items: { type: 'string', format: string }
+  uniqueItems: true
+  default: never[]
+} => ({ type: 'array', description, items: { type: 'string', format }, uniqueItems: true, default: [] })
+
+const api = {
+  type: 'object',
+  description: 'The HTTP API of this node.',
+  additionalProperties: false,
+  default: {},
+  properties: {
+    host: {
+      type: 'string',
+      format: 'host',
+      default: '127.0.0.1',
+      description: 'Address to listen on; 0.0.0.0 or :: for every address of the machine.'
+    },
+    port: whole('Port to listen on; 0 takes any free one.', 52415, 0, 65535),
+    allowed_hosts: list('Further names under which clients may address this node (Host header).', 'host'),
+    allowed_origins: list('Web pages that may call this node, as scheme://host[:port].', 'origin'),
+    trust_proxy: list('Addresses of proxies whose X-Forwarded-For is believed.', 'cidr')
+  }
+} as const
+
+const access = {
+  type: 'object',
+  description: 'What a request may do without a token.',
+  additionalProperties: false,
+  default: {},
+  properties: {
+    local: {
+      type: 'array',
+      items: { type: 'string' },
+      uniqueItems: true,
+      default: ['read', 'invoke'],
+      description: 'Authorities of a request that comes from this machine without a token.'
+    },
+    remote: {
+      type: 'array',
+      items: { type: 'string' },
+      default: [],
+      description: 'Must stay empty: a request from elsewhere always needs a token.'
+    }
+  }
+} as const
+
+const limits = {
+  type: 'object',
+  description: 'Limits of the HTTP API.',
+  additionalProperties: false,
+  default: {},
+  properties: {
+    connections: whole('Open connections in all.', 1024, 1, 65536),
+    connections_per_address: whole('Open connections of one remote address without a token.', 64, 1, 65536),
+    streams_per_token: whole('Open streams of one token.', 256, 1, 65536),
+    headers_timeout_seconds: whole('Time in which the headers of a request must arrive.', 10, 1, 600),
+    request_timeout_seconds: whole('Time in which a whole request must arrive.', 30, 1, 3600),
+    keep_alive_seconds: whole('Time an idle connection stays open.', 15, 1, 600),
+    handler_timeout_seconds: whole('Time an answer that is no stream may take.', 60, 1, 3600),
+    body_kib: whole('Largest request body in KiB, where a route does not say otherwise.', 256, 1, 65536),
+    calls_at_once: whole('Capability calls that run at the same time.', 8, 1, 1024),
+    calls_queued: whole('Capability calls that may wait for their turn.', 32, 0, 65536),
+    stream_buffer_kib: whole('KiB kept for a stream whose reader is slow.', 1024, 16, 1048576),
+    stream_stall_seconds: whole('Time a stream waits for a reader that takes nothing.', 30, 1, 3600),
+    media_buffer_kib: whole('KiB of encoded sound kept for one player.', 8192, 16, 1048576),
+    media_stall_seconds: whole('Time a sound stream waits for a player that takes nothing.', 900, 1, 86400)
+  }
+} as const
+
+const logging = {
+  type: 'object',
+  description: 'Logs. People read them on stderr.',
+  additionalProperties: false,
+  default: {},
+  properties: {
+    enabled: { type: 'boolean', default: false, description: 'Writes the log to stdout as JSON lines too.' },
+    level: {
+      type: 'string',
+      enum: ['trace', 'debug', 'info', 'warn', 'error', 'fatal'],
+      default: 'info',
+      description: 'Lowest level that is logged.'
+    },
+    ingest_url: {
+      type: 'string',
+      format: 'http-url',
+      examples: ['https://logs.example.net/ingest'],
+      description: 'Where log lines are sent as well.'
+    }
+  }
+} as const
+
+/** The kernel's own top-level keys of svc.yaml. `plugins` is put together from the plugins' schemas. */
+export const kernelKeys = {
+  name: {
+    type: 'string',
+    minLength: 1,
+    maxLength: 64,
+    pattern: '^[^\\p{Cc}]+$',
+    'x-expected': 'text of 1 to 64 characters on one line',
+    examples: ['attic'],
+    description: 'Name of this node for people. The host name when absent.'
+  },
+  api,
+  access,
+  limits,
+  logging
+} as const satisfies Record<string, JsonSchema>
+
+/** The kernel's own settings after validation; every default is filled in. */
+export type KernelConfig = FromSchema<{ type: 'object', properties: typeof kernelKeys }>
+
+/** A check that looks at more than one value, or needs more words than a schema has. */
+export interface Rule {
+  readonly path: Path
+  /** Returns what is wrong, or null. `config` may have failed its schema: then it says null. */
+  readonly check: (config: unknown) => string | null
+}
+
+/** The kernel's rules beyond its schemas. */
+export const kernelRules: readonly Rule[] = [
+  {
+    path: ['access', 'remote'],
+    check: (config) => {
+      const granted = getIn(config, ['access', 'remote'])
+      return Array.isArray(granted) && granted.length > 0
+        ? 'nothing is granted to a remote request without a credential; see `svc token create`'
+        : null
+    }
+  },
+  {
+    path: ['limits', 'headers_timeout_seconds'],
+    check: (config) => {
+      const headers = Number(getIn(config, ['limits', 'headers_timeout_seconds']))
+      const request = Number(getIn(config, ['limits', 'request_timeout_seconds']))
+      return headers > request ? `is above limits.request_timeout_seconds: ${headers} > ${request}` : null
+    }
+  }
+]

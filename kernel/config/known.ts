@@ -1,0 +1,151 @@
+import type { JsonSchema } from '../schema.js'
+import { kernelKeys } from './kernel-keys.js'
+import { formatPath, isTree, isUnder, pathKey } from './paths.js'
+import { nearest } from './nearest.js'
+import type { ConfigOwner, Path } from './types.js'
+
+/** A schema and where in svc.yaml it applies; each is compiled on its own. */
+export interface Piece { readonly path: Path, readonly schema: JsonSchema, readonly owner: string }
+
+/** A setting that is also read from other places of the file. */
+export interface Aliased { readonly path: Path, readonly also: readonly Path[] }
+
+/** Everything the schemas say about keys. */
+export interface Known {
+  readonly owners: readonly ConfigOwner[]
+  readonly pieces: readonly Piece[]
+  /** Settings without named keys of their own, in the order of the schemas. */
+  readonly leaves: readonly { readonly path: Path, readonly schema: JsonSchema }[]
+  /** Every key that may be written: sections, leaves and aliases. */
+  readonly paths: readonly Path[]
+  readonly aliased: readonly Aliased[]
+}
+
+/** Puts together all keys of the kernel and the plugins, and their schemas. */
+export function gatherKnown (owners: readonly ConfigOwner[]): Known {
+  const pieces: Piece[] = []
+  const add = (path: Path, schema: JsonSchema, owner: string): void => {
+    pieces.push({ path, schema: prepare(schema), owner })
+  }
+  for (const [key, schema] of Object.entries(kernelKeys)) add([key], schema, 'kernel')
+  for (const owner of owners) {
+    for (const [key, schema] of Object.entries(owner.settings ?? {})) add([key], schema, owner.name)
+  }
+  for (const owner of owners) add(['plugins', owner.name], pluginSchema(owner), owner.name)
+
+  const leaves: { path: Path, schema: JsonSchema }[] = []
+  const paths: Path[] = [['plugins']]
+  const aliased: Aliased[] = []
+  for (const piece of pieces) {
+    walk(piece.schema, piece.path, (schema, path, leaf) => {
+      paths.push(path)
+      if (leaf) leaves.push({ path, schema })
+      const also = schema['x-also']
+      if (Array.isArray(also)) aliased.push({ path, also: also.map((text) => String(text).split('.')) })
+    })
+  }
+  for (const { also } of aliased) paths.push(...also)
+  return { owners, pieces, leaves, paths, aliased }
+}
+
+/** The schema of the whole of `plugins.<name>`: what the plugin declares and what the kernel adds. */
+export function pluginSchema (owner: ConfigOwner): JsonSchema {
+  const { config = {} } = owner
+  const properties = isTree(config['properties']) ? config['properties'] : {}
+  return {
+    ...config,
+    type: 'object',
+    properties: {
+      enabled: {
+        type: 'boolean',
+        default: true,
+        description: 'Whether the plugin is started.'
+      },
+      ...(owner.bundled ? {} : { module: moduleSchema }),
+      ...properties
+    }
+  }
+}
+
+const moduleSchema: JsonSchema = {
+  type: 'string',
+  format: 'module',
+  description: 'Where the plugin is: a path relative to svc.yaml, or the name of a package.'
+}
+
+function walk (
+  schema: JsonSchema, path: Path, visit: (schema: JsonSchema, path: Path, leaf: boolean) => void
+): void {
+  const properties = schema['properties']
+  const section = isTree(properties)
+  visit(schema, path, !section)
+  if (!section) return
+  for (const [key, inner] of Object.entries(properties)) {
+    if (isTree(inner)) walk(inner, [...path, key], visit)
+  }
+}
+
+const openEnds = [
+  'additionalProperties', 'unevaluatedProperties', 'patternProperties', '$ref', 'allOf', 'anyOf', 'oneOf'
+]
+
+/**
+ * Makes a schema ready for svc.yaml: a section with named keys takes no others unless it says so, and a
+ * section whose keys all have defaults is filled in even when the file does not have it.
+ */
+function prepare (schema: JsonSchema): JsonSchema {
+  const made: Record<string, unknown> = { ...schema }
+  for (const keyword of ['items', 'additionalProperties']) {
+    const inner = schema[keyword]
+    if (isTree(inner)) made[keyword] = prepare(inner)
+  }
+  const properties = schema['properties']
+  if (!isTree(properties)) return made
+  const inner = Object.entries(properties)
+    .map(([key, value]) => [key, isTree(value) ? prepare(value) : value] as const)
+  made['properties'] = Object.fromEntries(inner)
+  if (!openEnds.some((keyword) => keyword in schema)) made['additionalProperties'] = false
+  const filled = new Set(inner.filter(([, value]) => isTree(value) && 'default' in value).map(([key]) => key))
+  const required = Array.isArray(schema['required']) ? schema['required'] : []
+  const fills = filled.size > 0 && required.every((key) => filled.has(String(key)))
+  if (schema['type'] === 'object' && !('default' in schema) && fills) made['default'] = {}
+  return made
+}
+
+/** The schema that applies at a path, or undefined; goes through named keys, maps and lists. */
+export function schemaAt (known: Known, path: Path): JsonSchema | undefined {
+  const piece = known.pieces.find((one) => isUnder(path, one.path))
+  let schema: unknown = piece?.schema
+  for (const key of path.slice(piece?.path.length ?? 0)) {
+    if (!isTree(schema)) return undefined
+    const named = isTree(schema['properties']) ? schema['properties'] : {}
+    schema = Object.hasOwn(named, key) ? named[key] : schema['additionalProperties'] ?? schema['items']
+  }
+  return isTree(schema) ? schema : undefined
+}
+
+/** True when the schema at a path, or one above it, says `x-secret`. */
+export function isSecret (known: Known, path: Path): boolean {
+  return path.some((_, index) => schemaAt(known, path.slice(0, index + 1))?.['x-secret'] === true)
+}
+
+/** The same setting's own path when `path` is, or lies under, one of its other places. */
+export function canonicalPath (known: Known, path: Path): Path {
+  for (const { path: own, also } of known.aliased) {
+    const other = also.find((one) => isUnder(path, one))
+    if (other !== undefined) return [...own, ...path.slice(other.length)]
+  }
+  return path
+}
+
+/** The key that was probably meant by an unknown one: a near one beside it, or the same one elsewhere. */
+export function suggestKey (known: Known, path: Path): string | undefined {
+  const key = path.at(-1) ?? ''
+  const parent = path.slice(0, -1)
+  const beside = known.paths.filter((one) => one.length === path.length && isUnder(one, parent))
+  const near = nearest(key, beside.map((one) => one.at(-1) ?? ''))
+  if (near !== undefined) return near
+  const fits = (one: Path): boolean => one.at(-1) === key || formatPath(one) === key
+  const elsewhere = new Map(known.paths.filter(fits).map((one) => [pathKey(one), formatPath(one)]))
+  return elsewhere.size === 0 || elsewhere.size > 3 ? undefined : [...elsewhere.values()].join('" or "')
+}

@@ -1,0 +1,121 @@
+import type { Path } from './types.js'
+
+/** A map without a prototype, so that no key of a file can reach Object.prototype. */
+export type Tree = Record<string, unknown>
+
+const forbidden = new Set(['__proto__', 'constructor', 'prototype'])
+
+/** True for keys that name parts of JavaScript's object model; they are refused everywhere. */
+export function isForbiddenKey (key: string): boolean { return forbidden.has(key) }
+
+/** Makes an empty map without a prototype. */
+export function emptyTree (): Tree { return Object.create(null) as Tree }
+
+/** True for a map: an object that is neither null nor a list. */
+export function isTree (value: unknown): value is Tree {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** Copies plain data into maps without a prototype; forbidden keys are left out and reported to `refuse`. */
+export function cleanCopy (value: unknown, refuse: (path: Path) => void = () => {}, at: Path = []): unknown {
+  if (Array.isArray(value)) return value.map((item, index) => cleanCopy(item, refuse, [...at, String(index)]))
+  if (!isTree(value)) return value
+  const copy = emptyTree()
+  for (const key of Object.keys(value)) {
+    const path = [...at, key]
+    if (isForbiddenKey(key)) refuse(path)
+    else copy[key] = cleanCopy(value[key], refuse, path)
+  }
+  return copy
+}
+
+/** Freezes plain data to its leaves and returns it. */
+export function deepFreeze<T> (value: T): T {
+  if (typeof value === 'object' && value !== null) {
+    for (const inner of Object.values(value)) deepFreeze(inner)
+    Object.freeze(value)
+  }
+  return value
+}
+
+/** The value at a path, or undefined. Only own keys count. */
+export function getIn (root: unknown, path: Path): unknown {
+  let value = root
+  for (const key of path) {
+    if (typeof value !== 'object' || value === null || !Object.hasOwn(value, key)) return undefined
+    value = (value as Tree)[key]
+  }
+  return value
+}
+
+/**
+ * Puts a value at a path and makes the maps on the way; an empty (null) map on the way is filled.
+ * Returns false, changing nothing, where something else than a map is in the way.
+ */
+export function setIn (root: Tree, path: Path, value: unknown): boolean {
+  let map = root
+  for (const key of path.slice(0, -1)) {
+    map[key] ??= emptyTree()
+    const next = map[key]
+    if (!isTree(next)) return false
+    map = next
+  }
+  const last = path.at(-1)
+  if (last === undefined || path.some(isForbiddenKey)) return false
+  map[last] = value
+  return true
+}
+
+/** Removes the key at a path, if it is there. */
+export function deleteIn (root: Tree, path: Path): void {
+  const parent = getIn(root, path.slice(0, -1))
+  const last = path.at(-1)
+  if (isTree(parent) && last !== undefined) delete parent[last]
+}
+
+/** True when `path` is `prefix` or lies under it. */
+export function isUnder (path: Path, prefix: Path): boolean {
+  return path.length >= prefix.length && prefix.every((key, index) => path[index] === key)
+}
+
+/** A path as one string that can key a Map. */
+export function pathKey (path: Path): string { return JSON.stringify(path) }
+
+/** A path as people write it: `plugins.runners.threads`, `api.allowed_hosts[0]`, `node_overrides."a.b"`. */
+export function formatPath (path: Path): string {
+  let text = ''
+  for (const key of path) {
+    if (/^\d+$/.test(key) && text !== '') text += `[${key}]`
+    else text += (text === '' ? '' : '.') + (/^[\w-]+$/.test(key) ? key : printable(JSON.stringify(key)))
+  }
+  return text
+}
+
+/** Reads what `formatPath` writes. Returns null when the text is not a path. */
+export function parsePath (text: string): Path | null {
+  const path: string[] = []
+  const token = /\.?(?:([^.[\]"\s]+)|("(?:[^"\\]|\\.)*")|\[(\d+)\])/y
+  while (token.lastIndex < text.length) {
+    const dotted = text[token.lastIndex] === '.'
+    const match = token.exec(text)
+    const key = match === null ? undefined : match[1] ?? match[3] ?? unquote(match[2])
+    if (match === null || key === undefined || key === '') return null
+    if (dotted === (path.length === 0 || match[3] !== undefined)) return null
+    path.push(key)
+  }
+  return path.length === 0 ? null : path
+}
+
+function unquote (text: string | undefined): string | undefined {
+  if (text === undefined) return undefined
+  try { return String(JSON.parse(text)) } catch { return undefined }
+}
+
+/** Control characters, line separators and marks that turn the direction of writing. */
+const unsafe = /[\p{Cc}\p{Zl}\p{Zp}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu
+
+/** Escapes what could break a line of output or hide in it. */
+export function printable (text: string): string {
+  const hex = (c: string): string => c.charCodeAt(0).toString(16).padStart(4, '0')
+  return text.replace(unsafe, (c) => `\\u${hex(c)}`)
+}

@@ -1,0 +1,202 @@
+import type { JsonSchema } from '../schema.js'
+import { makeDraft, openSections, overlayOf, placeInFile, problemAt } from './draft.js'
+import type { Draft } from './draft.js'
+import { kernelKeys, kernelRules } from './kernel-keys.js'
+import type { KernelConfig } from './kernel-keys.js'
+import { canonicalPath, gatherKnown, schemaAt, suggestKey } from './known.js'
+import { nearest } from './nearest.js'
+import { cleanCopy, deepFreeze, formatPath, getIn, isTree, isUnder, parsePath } from './paths.js'
+import { hidden } from './secrets.js'
+import type { ConfigOwner, Env, Path, Problem, RawConfig } from './types.js'
+import { isHidden, unknownKey, validateDraft } from './validate.js'
+
+export type Origin = 'flag' | 'env' | 'file' | 'default'
+
+/** One setting as it applies, for people. */
+export interface Entry {
+  /** Dotted path. */
+  readonly path: string
+  /** The value; secrets are `********`. */
+  readonly value: unknown
+  readonly origin: Origin
+  /** Line of svc.yaml, for `file`. */
+  readonly line?: number
+  /** Name of the variable, or `command line`. */
+  readonly source?: string
+}
+
+/** The settings as they apply: validated, with defaults, frozen; maps have no prototype. */
+export interface ResolvedConfig {
+  readonly kernel: KernelConfig
+  /** Whether a plugin is to be started. */
+  enabled (plugin: string): boolean
+  /** What `plugins.<name>` holds for the plugin itself, without the kernel's `enabled` and `module`. */
+  plugin (name: string): Readonly<Record<string, unknown>>
+  /** The value of a top-level key, or undefined. */
+  settings (key: string): unknown
+  /** Every setting with its origin, or only those at and under a dotted path. */
+  entries (under?: string): Entry[]
+  /**
+   * The dotted path at which svc.yaml has (or should get) a setting: for one that is accepted in several
+   * places.
+   */
+  writtenAt (path: string): string
+}
+
+export interface ResolveInput {
+  readonly owners: readonly ConfigOwner[]
+  readonly env: Env
+  /** Values from the command line by dotted path; undefined ones do not count. */
+  readonly flags?: Readonly<Record<string, unknown>>
+  /** Every authority that plugins declare; with it `access.local` is checked for unknown ones. */
+  readonly authorities?: readonly string[]
+}
+
+/**
+ * Puts flags over environment over file over defaults and checks the result against all schemas. Returns
+ * every problem at once; use `config` only when there is none. Warnings do not keep a node from starting.
+ */
+export function resolveConfig (
+  raw: RawConfig, input: ResolveInput
+): { config: ResolvedConfig, problems: Problem[], warnings: Problem[] } {
+  const owners = [...input.owners, ...notLoaded(raw, input.owners)]
+  const draft = makeDraft(raw, gatherKnown(owners), input.env, input.flags ?? {})
+  openSections(draft)
+  checkNames(draft, input.owners)
+  validateDraft(draft)
+  for (const { path, check } of kernelRules) {
+    const message = check(draft.tree)
+    if (message !== null) draft.problems.push(problemAt(draft, path, message))
+  }
+  checkAuthorities(draft, input.authorities)
+  return { config: makeResolved(draft), problems: inOrder(draft.problems), warnings: inOrder(draft.warnings) }
+}
+
+/**
+ * Plugins the file brings in whose module the caller has not loaded: only the kernel's keys can be checked.
+ */
+function notLoaded (raw: RawConfig, owners: readonly ConfigOwner[]): ConfigOwner[] {
+  const plugins = raw.value['plugins']
+  const names = isTree(plugins) ? Object.keys(plugins) : []
+  const unknown = names.filter((name) => !owners.some((owner) => owner.name === name))
+  return unknown
+    .filter((name) => getIn(plugins, [name, 'module']) !== undefined)
+    .map((name) => ({ name, bundled: false, config: { type: 'object', additionalProperties: true } }))
+}
+
+const pluginName = /^[a-z][a-z0-9]*(-[a-z0-9]+)*$/
+
+function checkNames (draft: Draft, loaded: readonly ConfigOwner[]): void {
+  const tops = new Set(draft.known.pieces.map((piece) => piece.path[0]))
+  for (const key of Object.keys(draft.tree)) {
+    if (key !== 'plugins' && !tops.has(key)) draft.problems.push(unknownKey(draft, [key]))
+  }
+  const plugins = draft.tree['plugins']
+  if (plugins === undefined) return
+  if (!isTree(plugins)) {
+    draft.problems.push(problemAt(draft, ['plugins'], 'expected the names of plugins, each with its keys'))
+    return
+  }
+  for (const name of Object.keys(plugins)) {
+    if (!loaded.some((owner) => owner.name === name)) checkStranger(draft, name)
+  }
+}
+
+/** A name under `plugins` that belongs to no loaded plugin. */
+function checkStranger (draft: Draft, name: string): void {
+  const path: Path = ['plugins', name]
+  if (getIn(draft.tree, [...path, 'module']) === undefined) {
+    const suggestion = suggestKey(draft.known, path)
+    const message = 'there is no such plugin, and no `module` says where it is'
+    draft.problems.push(problemAt(draft, path, message, suggestion === undefined ? {} : { suggestion }))
+  } else if (!pluginName.test(name)) {
+    draft.problems.push(problemAt(draft, path, 'a plugin name is small letters, digits and single dashes'))
+  } else {
+    draft.warnings.push(problemAt(draft, path, 'its keys are not checked, because its module is not loaded'))
+  }
+}
+
+function checkAuthorities (draft: Draft, authorities: readonly string[] | undefined): void {
+  const granted = getIn(draft.tree, ['access', 'local'])
+  if (authorities === undefined || !Array.isArray(granted)) return
+  granted.forEach((authority, index) => {
+    if (typeof authority !== 'string' || authorities.includes(authority)) return
+    const suggestion = nearest(authority, authorities)
+    draft.problems.push(problemAt(draft, ['access', 'local', String(index)],
+      `there is no authority ${JSON.stringify(authority)}`, suggestion === undefined ? {} : { suggestion }))
+  })
+}
+
+/** By place in the file; what is not in the file comes last. */
+function inOrder (problems: readonly Problem[]): Problem[] {
+  const last = Number.MAX_SAFE_INTEGER
+  return [...problems].sort((a, b) => {
+    const lines = (a.line ?? last) - (b.line ?? last)
+    return lines === 0 ? (a.column ?? 0) - (b.column ?? 0) : lines
+  })
+}
+
+function makeResolved (draft: Draft): ResolvedConfig {
+  const { known } = draft
+  const tree = deepFreeze(cleanCopy(draft.tree))
+  const given = Object.keys(kernelKeys).map((key) => [key, getIn(tree, [key])] as const)
+  const kernel = Object.fromEntries(given.filter(([, value]) => value !== undefined))
+  return {
+    kernel: deepFreeze(kernel) as unknown as KernelConfig,
+    enabled: (plugin) => getIn(tree, ['plugins', plugin, 'enabled']) !== false,
+    plugin: (name) => pluginKeys(getIn(tree, ['plugins', name])),
+    settings: (key) => getIn(tree, [key]),
+    entries: (under) => {
+      const prefix = under === undefined ? [] : canonicalPath(known, parsePath(under) ?? [under])
+      const all = known.pieces.flatMap(({ path }) => listEntries(draft, getIn(tree, path), path))
+      return all.filter((entry) => isUnder(parsePath(entry.path) ?? [], prefix))
+    },
+    writtenAt: (path) => formatPath(placeInFile(draft, canonicalPath(known, parsePath(path) ?? [path])))
+  }
+}
+
+function pluginKeys (value: unknown): Readonly<Record<string, unknown>> {
+  const { enabled: _, module: __, ...own } = isTree(value) ? value : {}
+  return Object.freeze(Object.assign(Object.create(null) as Record<string, unknown>, own))
+}
+
+/**
+ * The leaves of a value in the order of its schema; an empty map counts as one unless its keys have names.
+ */
+function listEntries (draft: Draft, value: unknown, path: Path): Entry[] {
+  if (value === undefined) return []
+  if (isTree(value)) {
+    const named = schemaAt(draft.known, path)?.['properties']
+    const keys = new Set([...Object.keys(isTree(named) ? named : {}), ...Object.keys(value)])
+    const inner = [...keys].flatMap((key) => listEntries(draft, value[key], [...path, key]))
+    if (inner.length > 0 || isTree(named)) return inner
+  }
+  return [{ path: formatPath(path), value: mask(draft, value, path), ...originOf(draft, path) }]
+}
+
+function mask (draft: Draft, value: unknown, path: Path): unknown {
+  if (isHidden(draft, path)) return hidden
+  if (Array.isArray(value)) return value.map((one, index) => mask(draft, one, [...path, String(index)]))
+  if (!isTree(value)) return value
+  const inner = Object.entries(value).map(([key, one]) => [key, mask(draft, one, [...path, key])] as const)
+  return Object.fromEntries(inner)
+}
+
+function originOf (draft: Draft, path: Path): { origin: Origin, line?: number, source?: string } {
+  const overlay = overlayOf(draft, path)
+  if (overlay !== undefined) return { origin: overlay.origin, source: overlay.source }
+  const position = draft.raw.position(placeInFile(draft, path))
+  return position === undefined ? { origin: 'default' } : { origin: 'file', line: position.line }
+}
+
+/** The schema of a setting, by dotted path; or what was probably meant. For `config get` and `config set`. */
+export function findSetting (
+  owners: readonly ConfigOwner[], path: string
+): { schema: JsonSchema } | { schema: null, suggestion?: string } {
+  const known = gatherKnown(owners)
+  const parsed = parsePath(path)
+  const schema = parsed === null ? undefined : schemaAt(known, canonicalPath(known, parsed))
+  if (schema !== undefined) return { schema }
+  const suggestion = parsed === null ? undefined : suggestKey(known, parsed)
+  return suggestion === undefined ? { schema: null } : { schema: null, suggestion }
+}

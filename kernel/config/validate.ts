@@ -1,0 +1,158 @@
+import { Ajv2020 } from 'ajv/dist/2020.js'
+import type { ErrorObject, ValidateFunction } from 'ajv/dist/2020.js'
+import { describe, show } from './describe.js'
+import { overlayOf, problemAt } from './draft.js'
+import type { Draft } from './draft.js'
+import { formats } from './formats.js'
+import { isSecret, suggestKey } from './known.js'
+import type { Piece } from './known.js'
+import { cleanCopy, formatPath, getIn, isTree, pathKey, setIn } from './paths.js'
+import { nearest } from './nearest.js'
+import type { Path, Problem } from './types.js'
+
+function makeAjv (): Ajv2020 {
+  const ajv = new Ajv2020({
+    strict: true,
+    strictRequired: false,
+    allowUnionTypes: true,
+    allErrors: true,
+    verbose: true,
+    useDefaults: true,
+    coerceTypes: false,
+    removeAdditional: false,
+    ownProperties: true,
+    // The schema of schemas takes longer to compile than everything else here; strict mode finds the same
+    // faults.
+    meta: false, validateSchema: false
+  })
+  for (const keyword of ['x-secret', 'x-also', 'x-expected']) ajv.addKeyword(keyword)
+  for (const [name, { test }] of Object.entries(formats)) ajv.addFormat(name, test)
+  return ajv
+}
+
+/** Checks the whole draft against the schemas, fills in defaults and collects every problem. */
+export function validateDraft (draft: Draft): void {
+  const ajv = makeAjv()
+  for (const piece of draft.known.pieces) {
+    const validate = compile(ajv, piece)
+    if (typeof validate === 'string') draft.problems.push(ownersFault(piece, validate))
+    else checkPiece(draft, piece, validate)
+  }
+}
+
+function compile (ajv: Ajv2020, piece: Piece): ValidateFunction | string {
+  try {
+    // A default at the root of a piece is filled in by `checkPiece`; the library has no place for it.
+    const { default: _, ...schema } = piece.schema
+    return ajv.compile(schema)
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error)
+  }
+}
+
+function ownersFault (piece: Piece, message: string): Problem {
+  return {
+    file: null,
+    line: null,
+    column: null,
+    path: formatPath(piece.path),
+    message: `the schema that ${piece.owner} declares is faulty: ${message}`
+  }
+}
+
+function checkPiece (draft: Draft, piece: Piece, validate: ValidateFunction): void {
+  let value = getIn(draft.tree, piece.path)
+  if (value === undefined) {
+    const isPlugin = piece.path[0] === 'plugins'
+    value = cleanCopy(isPlugin ? piece.schema['default'] ?? {} : piece.schema['default'])
+    if (value === undefined || !setIn(draft.tree, piece.path, value)) return
+  }
+  validate(value)
+  const skipMissing = draft.raw.broken || (isTree(value) && value['enabled'] === false)
+  const reported = new Set(draft.problems.map((problem) => problem.path))
+  const seen = new Set<string>()
+  for (const error of leading(validate.errors ?? [])) {
+    const path = pathOf(piece.path, error)
+    if (error.keyword === 'required' && (skipMissing || reported.has(formatPath(path)))) continue
+    const problem = toProblem(draft, error, path)
+    const key = pathKey([...path, problem.message])
+    if (!seen.has(key)) draft.problems.push(problem)
+    seen.add(key)
+  }
+}
+
+const wholes = new Set(['anyOf', 'oneOf', 'not', 'propertyNames'])
+
+/** Leaves out what only repeats another error: the branches of a choice, the frame of an `if`. */
+function leading (errors: readonly ErrorObject[]): ErrorObject[] {
+  const frames = errors.filter(({ keyword }) => wholes.has(keyword) && keyword !== 'propertyNames')
+  return errors.filter((error) => {
+    if (error.keyword === 'if' || error.keyword === 'propertyNames') return false
+    return !frames.some((frame) => frame !== error && error.instancePath.startsWith(frame.instancePath) &&
+      error.schemaPath.startsWith(`${frame.schemaPath}/`))
+  })
+}
+
+function pathOf (base: Path, error: ErrorObject): Path {
+  const unescape = (key: string): string => key.replaceAll('~1', '/').replaceAll('~0', '~')
+  const inner = error.instancePath.split('/').slice(1).map(unescape)
+  const params = error.params as Record<string, unknown>
+  const key = params['additionalProperty'] ?? params['unevaluatedProperty'] ?? params['missingProperty'] ??
+    error.propertyName
+  return [...base, ...inner, ...(key === undefined ? [] : [String(key)])]
+}
+
+function toProblem (draft: Draft, error: ErrorObject, path: Path): Problem {
+  switch (error.keyword) {
+    case 'additionalProperties':
+    case 'unevaluatedProperties':
+      return unknownKey(draft, path)
+    case 'required':
+      return missingKey(draft, error, path)
+    case 'uniqueItems':
+      return problemAt(draft, path, 'a value stands twice in the list')
+    default:
+      return wrongValue(draft, error, path)
+  }
+}
+
+function missingKey (draft: Draft, error: ErrorObject, path: Path): Problem {
+  const schema = getIn(error.parentSchema, ['properties', path.at(-1) ?? ''])
+  if (!isTree(schema)) return problemAt(draft, path, 'is missing')
+  const expected = describe(schema)
+  return problemAt(draft, path, `is missing; expected ${expected}`, { expected })
+}
+
+function wrongValue (draft: Draft, error: ErrorObject, path: Path): Problem {
+  if (error.propertyName !== undefined) {
+    const expected = describe(error.parentSchema ?? {})
+    return problemAt(draft, path, `the key should be ${expected}`, { expected })
+  }
+  const schema = error.parentSchema ?? {}
+  const choice = error.keyword === 'enum' && typeof error.data === 'string'
+    ? nearest(error.data, (schema['enum'] as unknown[]).filter((one) => typeof one === 'string'))
+    : undefined
+  const expected = describe(schema)
+  const found = isHidden(draft, path) ? 'a hidden value' : show(error.data)
+  const more = choice === undefined || isHidden(draft, path) ? { expected } : { expected, suggestion: choice }
+  return problemAt(draft, path, `expected ${expected}, found ${found}`, more)
+}
+
+/**
+ * True when the value at a path is not to be shown: declared secret, or taken from the environment by the
+ * file.
+ */
+export function isHidden (draft: Draft, path: Path): boolean {
+  if (isSecret(draft.known, path)) return true
+  return overlayOf(draft, path) === undefined && draft.secrets.has(pathKey(path))
+}
+
+/** A key no schema knows. */
+export function unknownKey (draft: Draft, path: Path): Problem {
+  const [top, plugin, key] = path
+  if (top === 'plugins' && key === 'module' && path.length === 3) {
+    return problemAt(draft, path, `is only for plugins of your own; ${String(plugin)} is part of svc`)
+  }
+  const suggestion = suggestKey(draft.known, path)
+  return problemAt(draft, path, 'unknown key', suggestion === undefined ? {} : { suggestion })
+}

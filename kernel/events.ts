@@ -1,0 +1,56 @@
+import type { EventDecl } from './define.js'
+import { schemaChecker } from './validate.js'
+
+/** An event as listeners and the event log see it. */
+export interface BusEvent { kind: string, owner: string, plane: EventDecl['plane'], payload: Record<string, unknown> }
+
+export interface Bus {
+  declare (owner: string, events: Readonly<Record<string, EventDecl>>): void
+  /** Throws for an undeclared kind; a payload off its schema throws in tests and is counted otherwise. */
+  emit (owner: string, kind: string, payload: Record<string, unknown>): void
+  /** Listens to one kind, or to `*`; returns what stops it. */
+  on (kind: string, fn: (event: BusEvent) => void): () => void
+  /** Durable events emitted so far. */
+  readonly durableCount: number
+  readonly invalidCount: number
+}
+
+/** The typed in-process event bus. `strict` (tests) throws on a payload that is not as declared. */
+export function createBus (options: { strict: boolean, onError: (error: unknown, kind: string) => void }): Bus {
+  const kinds = new Map<string, { owner: string, decl: EventDecl, check: (v: unknown) => string | null }>()
+  const listeners = new Map<string, Set<(event: BusEvent) => void>>()
+  let durableCount = 0
+  let invalidCount = 0
+  const deliver = (key: string, event: BusEvent): void => {
+    for (const fn of listeners.get(key) ?? []) {
+      try { fn(event) } catch (error) { options.onError(error, event.kind) }
+    }
+  }
+  return {
+    declare (owner, events) {
+      for (const [kind, decl] of Object.entries(events)) {
+        kinds.set(kind, { owner, decl, check: schemaChecker(decl.payload) })
+      }
+    },
+    emit (owner, kind, payload) {
+      const known = kinds.get(kind)
+      if (known === undefined || known.owner !== owner) throw new Error(`"${owner}" has not declared the event ${kind}`)
+      const problem = known.check(payload)
+      if (problem !== null) {
+        if (options.strict) throw new Error(`event ${kind} of "${owner}": ${problem}`)
+        invalidCount++
+      }
+      if (known.decl.plane === 'durable') durableCount++
+      const event: BusEvent = { kind, owner, plane: known.decl.plane, payload }
+      deliver(kind, event)
+      deliver('*', event)
+    },
+    on (kind, fn) {
+      const set = listeners.get(kind) ?? new Set()
+      listeners.set(kind, set.add(fn))
+      return () => { set.delete(fn) }
+    },
+    get durableCount () { return durableCount },
+    get invalidCount () { return invalidCount }
+  }
+}

@@ -1,0 +1,35 @@
+import type { ConflictDecl } from './define.js'
+
+/** One reason why a node is not well, as `/state` shows it. */
+export interface HealthReason { code: string, severity: 'warn' | 'error', message: string, remediation: string }
+
+export interface NodeHealth { level: 'ok' | 'warn' | 'error', reasons: HealthReason[] }
+
+/** The conflicts and faults raised on this node, by code. Texts come from the declarations. */
+export interface Health {
+  declare (conflicts: Readonly<Record<string, ConflictDecl>>): void
+  raise (code: string, observed: string): void
+  clear (code: string): void
+  snapshot (): NodeHealth
+}
+
+export function createHealth (): Health {
+  const known = new Map<string, ConflictDecl>()
+  const raised = new Map<string, string>()
+  return {
+    declare (conflicts) { for (const [code, decl] of Object.entries(conflicts)) known.set(code, decl) },
+    raise (code, observed) {
+      if (!known.has(code)) throw new Error(`the conflict code "${code}" is not declared`)
+      raised.set(code, observed)
+    },
+    clear (code) { raised.delete(code) },
+    snapshot () {
+      const reasons = [...raised].map(([code, observed]) => {
+        const decl = known.get(code)!
+        return { code, severity: decl.severity, message: `${decl.meaning} ${observed}`.trim(), remediation: decl.remediation }
+      })
+      const level = reasons.some((r) => r.severity === 'error') ? 'error' : reasons.length > 0 ? 'warn' : 'ok'
+      return { level, reasons }
+    }
+  }
+}

@@ -1,0 +1,158 @@
+import { randomUUID } from 'node:crypto'
+import { chmodSync, mkdirSync, readFileSync, statSync } from 'node:fs'
+import { open, rename } from 'node:fs/promises'
+import { closeSync, fsyncSync, openSync, renameSync, rmSync, writeSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+
+/** Layout of the home directory, by purpose. */
+export const homeFile = {
+  node: 'node.json',
+  operatorToken: 'operator.token',
+  tokens: 'state/tokens.json',
+  lock: 'run/node.lock',
+  running: 'run/node.json',
+  config: 'svc.yaml'
+} as const
+
+const FOLDERS = ['state', 'run', 'logs', 'cards', 'traces', 'events']
+
+/** A home that cannot be used, with what to do about it. */
+export class HomeError extends Error {
+  override readonly name = 'HomeError'
+}
+
+/** Makes the home and its folders (0700) where they are missing. Throws HomeError when it cannot. */
+export function prepareHome (home: string): void {
+  try {
+    for (const folder of ['', ...FOLDERS]) mkdirSync(join(home, folder), { recursive: true, mode: 0o700 })
+  } catch (error) {
+    throw new HomeError(`cannot make the home ${home}: ${(error as Error).message}; name another with --home`)
+  }
+  if ((statSync(home).mode & 0o022) !== 0) chmodSync(home, 0o700)
+}
+
+/**
+ * Reads a JSON file that carries `format`. Undefined when the file is missing. Throws HomeError for a
+ * newer format (written by a later svc) and for a broken file.
+ */
+export function readVersioned<T extends object> (path: string, format: number): T | undefined {
+  let text: string
+  try {
+    text = readFileSync(path, 'utf8')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw new HomeError(`cannot read ${path}: ${(error as Error).message}`)
+  }
+  let value: T & { format?: unknown }
+  try {
+    value = JSON.parse(text) as T & { format?: unknown }
+  } catch {
+    throw new HomeError(`${path} is not valid JSON; restore it from a backup or move it away`)
+  }
+  if (typeof value.format !== 'number' || value.format > format) {
+    throw new HomeError(`${path} has format ${String(value.format)}, this svc reads up to ${format}; use the newer svc`)
+  }
+  return value
+}
+
+/** Writes a file whole: temporary name, fsync, rename, fsync of the folder. Mode 0600. */
+export function writeWhole (path: string, text: string): void {
+  const temporary = `${path}.${process.pid}.tmp`
+  const file = openSync(temporary, 'w', 0o600)
+  try {
+    writeSync(file, text)
+    fsyncSync(file)
+  } finally {
+    closeSync(file)
+  }
+  renameSync(temporary, path)
+  syncFolder(dirname(path))
+}
+
+/** As writeWhole, without blocking the event loop. */
+export async function writeWholeAsync (path: string, text: string): Promise<void> {
+  const temporary = `${path}.${process.pid}.${randomUUID()}.tmp`
+  const file = await open(temporary, 'w', 0o600)
+  try {
+    await file.writeFile(text)
+    await file.sync()
+  } finally {
+    await file.close()
+  }
+  await rename(temporary, path)
+  syncFolder(dirname(path))
+}
+
+function syncFolder (path: string): void {
+  const folder = openSync(path, 'r')
+  try { fsyncSync(folder) } finally { closeSync(folder) }
+}
+
+/** Writes JSON with its format number first. */
+export function writeVersioned (path: string, format: number, value: object): void {
+  writeWhole(path, `${JSON.stringify({ format, ...value }, null, 2)}\n`)
+}
+
+interface Holder { format: number, pid: number, startTicks: string | null, since: string }
+
+/** Start time of a process in clock ticks since boot (/proc/<pid>/stat field 22); null where unknown. */
+export function startTicks (pid: number): string | null {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
+    return stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19] ?? null
+  } catch {
+    return null
+  }
+}
+
+function alive (holder: Holder): boolean {
+  try { process.kill(holder.pid, 0) } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ESRCH') return false
+  }
+  return holder.startTicks === null || startTicks(holder.pid) === holder.startTicks
+}
+
+/**
+ * Takes the home for this process. A lock left by a dead process (same pid with another start time counts
+ * as dead) is taken over. Throws HomeError naming the pid that holds it. Returns what gives it back.
+ */
+export function lockHome (home: string): () => void {
+  const path = join(home, homeFile.lock)
+  const mine: Holder = { format: 1, pid: process.pid, startTicks: startTicks(process.pid), since: new Date().toISOString() }
+  for (let attempt = 0; attempt < 3; attempt++) {
+    if (tryLock(path, mine)) return () => { rmSync(path, { force: true }) }
+    const holder = readHolder(path)
+    if (holder !== undefined && alive(holder)) {
+      throw new HomeError(`the home ${home} is in use by process ${holder.pid} since ${holder.since}; ` +
+        'stop it, or give this node its own with --home')
+    }
+    rmSync(path, { force: true })
+  }
+  throw new HomeError(`cannot lock the home ${home}; remove ${path} if no node runs there`)
+}
+
+function tryLock (path: string, mine: Holder): boolean {
+  try {
+    const file = openSync(path, 'wx', 0o600)
+    writeSync(file, JSON.stringify(mine))
+    closeSync(file)
+    return true
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false
+    throw new HomeError(`cannot write ${path}: ${(error as Error).message}`)
+  }
+}
+
+function readHolder (path: string): Holder | undefined {
+  try { return readVersioned<Holder>(path, 1) } catch { return undefined }
+}
+
+/** The install id: a UUID made once per home and kept. */
+export function installId (home: string): string {
+  const path = join(home, homeFile.node)
+  const known = readVersioned<{ installId: string }>(path, 1)
+  if (known !== undefined) return known.installId
+  const id = randomUUID()
+  writeVersioned(path, 1, { installId: id, created: new Date().toISOString() })
+  return id
+}

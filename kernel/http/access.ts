@@ -1,0 +1,71 @@
+import { isIPv4 } from 'node:net'
+import { kernelError } from '../errors.js'
+import type { Caller } from '../define.js'
+import type { Clock } from '../clock.js'
+import type { TokenStore } from './tokens.js'
+
+/** What is needed of a request to know who sent it. */
+export interface Arrival { remoteAddress: string, authorization: string | undefined }
+
+export interface AccessOptions {
+  tokens: TokenStore
+  /** `access.local`: what a loopback request may do without a token. */
+  local: ReadonlySet<string>
+  clock: Clock
+}
+
+/** Failed attempts per address and minute before the answer is 429. */
+const FAILURES_PER_MINUTE = 10
+const FAILURE_WINDOW_MS = 60_000
+
+/** True for loopback addresses, IPv4-mapped ones too. Only the socket's own address counts, never a header. */
+export function isLoopback (address: string): boolean {
+  const plain = address.startsWith('::ffff:') ? address.slice(7) : address
+  return plain === '::1' || (isIPv4(plain) && plain.startsWith('127.'))
+}
+
+/**
+ * Says who a request comes from. Direct host only: a token, or loopback with the authorities of
+ * `access.local`. Paired devices and relays will be further ways to a Caller here.
+ * Throws `unauthenticated`, and `overloaded` after too many bad tokens from one address.
+ */
+export function createAccess (options: AccessOptions): (arrival: Arrival) => Caller {
+  const failures = failureCounter(options.clock)
+  return ({ remoteAddress, authorization }) => {
+    if (authorization !== undefined) {
+      const token = /^Bearer +(\S+)$/i.exec(authorization)?.[1]
+      const holder = token === undefined ? undefined : options.tokens.check(token)
+      if (holder !== undefined) return { id: holder.id, mode: 'direct', authorities: holder.authorities }
+      failures.add(remoteAddress)
+      throw kernelError('unauthenticated', 'The token is not valid here; `svc token create` on the node\'s host makes one.')
+    }
+    if (isLoopback(remoteAddress)) return { id: 'local', mode: 'direct', authorities: options.local }
+    return { id: 'anonymous', mode: 'direct', authorities: new Set() }
+  }
+}
+
+function failureCounter (clock: Clock): { add (address: string): void } {
+  const seen = new Map<string, number[]>()
+  return {
+    add (address) {
+      const now = clock.mono()
+      const recent = (seen.get(address) ?? []).filter((at) => now - at < FAILURE_WINDOW_MS)
+      if (recent.length >= FAILURES_PER_MINUTE) {
+        throw kernelError('overloaded', 'Too many invalid tokens from this address.', { retryAfterSeconds: 60 })
+      }
+      seen.set(address, [...recent, now])
+      if (seen.size > 10_000) seen.delete(seen.keys().next().value!)
+    }
+  }
+}
+
+/** Throws unless the caller has the authority a route declares (`null`: none needed). */
+export function requireAuthority (caller: Caller, authority: string | null): void {
+  if (authority === null || caller.authorities.has(authority)) return
+  if (caller.id === 'local' || caller.id === 'anonymous') {
+    throw kernelError('unauthenticated', `This needs the authority "${authority}": send a token ` +
+      '(`svc token create` on the node\'s host makes one, `svc` itself uses operator.token).', { authority })
+  }
+  throw kernelError('missing_grant', `This needs the authority "${authority}", which the token does not have.`,
+    { authority })
+}

@@ -1,0 +1,35 @@
+import { STATUS_CODES } from 'node:http'
+import type { SvcError } from '../errors.js'
+
+/** The one error body of every route, stream and frame. */
+export interface ErrorBody {
+  error: {
+    message: string, type: string, param: string | null, code: number, reason: string,
+    retryable: boolean, requestId: string, details: Record<string, unknown>
+  }
+  detail: string
+}
+
+/** Builds the body; never carries a stack or a path. */
+export function errorBody (error: SvcError, requestId: string): ErrorBody {
+  return {
+    error: {
+      message: error.message,
+      type: STATUS_CODES[error.status] ?? 'Error',
+      param: error.param,
+      code: error.status,
+      reason: error.reason,
+      retryable: error.retryable,
+      requestId,
+      details: error.details
+    },
+    detail: error.message
+  }
+}
+
+/** Headers that go with an error: its own, and Retry-After on 429, 503 and wherever it names a time. */
+export function errorHeaders (error: SvcError): Record<string, string> {
+  const seconds = error.retryAfterSeconds ?? (error.status === 429 || error.status === 503 ? 1 : undefined)
+  return seconds === undefined ? error.headers
+    : { ...error.headers, 'retry-after': String(Math.max(1, Math.ceil(seconds))) }
+}

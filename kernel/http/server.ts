@@ -1,0 +1,239 @@
+import { randomUUID } from 'node:crypto'
+import type { ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
+import websocket from '@fastify/websocket'
+import { fastify } from 'fastify'
+import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { kernelError, SvcError } from '../errors.js'
+import { compileStrict, compileText, issuesOf } from '../validate.js'
+import { errorBody, errorHeaders } from './error-body.js'
+import { foreignPage, hostAllowed } from './origin.js'
+import type { Clock } from '../clock.js'
+import type { Caller, Logger } from '../define.js'
+import type { KernelReason } from '../errors.js'
+import type { Arrival } from './access.js'
+import type { Served } from './origin.js'
+
+/** Limits of the public listener; seconds and KiB as in svc.yaml. */
+export interface HttpLimits {
+  connections: number
+  connectionsPerAddress: number
+  streamsPerToken: number
+  headersTimeoutMs: number
+  requestTimeoutMs: number
+  keepAliveMs: number
+  handlerTimeoutMs: number
+  bodyBytes: number
+  streamStallMs: number
+}
+
+export interface ServerOptions {
+  clock: Clock
+  log: Logger
+  limits: HttpLimits
+  trustProxy: readonly string[]
+  served: () => Served
+  authenticate: (arrival: Arrival) => Caller
+  /** Methods of the routes that a path fits. */
+  methodsAt: (path: string) => readonly string[]
+}
+
+/** Longest path parameter; ids and model names fit. */
+const MAX_PARAM_LENGTH = 512
+const CONNECTION_CHECK_MS = 5000
+const MAX_REQUESTS_PER_SOCKET = 1000
+
+const callers = new WeakMap<FastifyRequest, Caller>()
+
+/** The caller that the access hook found for a request. */
+export function callerOf (request: FastifyRequest): Caller {
+  const caller = callers.get(request)
+  if (caller === undefined) throw kernelError('unauthenticated')
+  return caller
+}
+
+/** The HTTP server with every limit, check and the one error body; routes are mounted later. */
+export async function createServer (options: ServerOptions): Promise<FastifyInstance> {
+  const { limits } = options
+  const app = fastify({
+    logger: false,
+    genReqId: () => randomUUID(),
+    trustProxy: options.trustProxy.length > 0 ? [...options.trustProxy] : false,
+    requestTimeout: limits.requestTimeoutMs,
+    connectionTimeout: 0,
+    keepAliveTimeout: limits.keepAliveMs,
+    maxRequestsPerSocket: MAX_REQUESTS_PER_SOCKET,
+    bodyLimit: limits.bodyBytes,
+    return503OnClosing: false,
+    forceCloseConnections: true,
+    exposeHeadRoutes: false,
+    onProtoPoisoning: 'error',
+    onConstructorPoisoning: 'error',
+    routerOptions: { maxParamLength: MAX_PARAM_LENGTH, ignoreTrailingSlash: false },
+    http: { headersTimeout: limits.headersTimeoutMs, connectionsCheckingInterval: CONNECTION_CHECK_MS },
+    frameworkErrors: (error, request, reply) => { sendError(reply, fromFastify(error), request.id) },
+    clientErrorHandler: answerBrokenRequest
+  })
+  app.server.maxConnections = limits.connections
+  await app.register(websocket, { options: {
+    maxPayload: 1024 * 1024, perMessageDeflate: false, clientTracking: true,
+    ...{ maxFragments: 64, maxBufferedChunks: 1024 }
+  } })
+  readJsonOnly(app)
+  app.setValidatorCompiler(({ schema, httpPart }) => {
+    const compile = httpPart === 'body' ? compileStrict : compileText
+    return compile(schema as Record<string, unknown>)
+  })
+  app.setSerializerCompiler(() => JSON.stringify)
+  app.setSchemaErrorFormatter((errors, part) => {
+    const issues = issuesOf(errors as Parameters<typeof issuesOf>[0])
+    return invalid(issues, part)
+  })
+  app.setErrorHandler((error: FastifyError, request, reply) => {
+    const svc = fromFastify(error)
+    if (svc.reason === 'internal') options.log.error({ err: error, requestId: request.id }, 'a handler failed')
+    sendError(reply, svc, request.id)
+  })
+  app.setNotFoundHandler((request, reply) => { sendError(reply, notFound(options, request), request.id) })
+  addGuards(app, options)
+  return app
+}
+
+/** Host, origin, closing and identity, in this order, on every method and on WebSocket upgrades. */
+function addGuards (app: FastifyInstance, options: ServerOptions): void {
+  const perAddress = countConnections(app, options.limits)
+  app.addHook('onRequest', async (request, reply) => {
+    const served = options.served()
+    const { headers } = request
+    reply.header('x-svc-request-id', request.id)
+    if (!hostAllowed(headers.host, served)) {
+      throw kernelError('misdirected', `The Host "${printable(headers.host ?? '')}" is not served here; ` +
+        'use the address the node prints, or list the name under api.allowed_hosts.')
+    }
+    const hints = { origin: headers.origin, site: header(headers['sec-fetch-site']), mode: header(headers['sec-fetch-mode']) }
+    if (foreignPage(hints, request.method, served)) throw kernelError('foreign_origin')
+    const caller = options.authenticate({ remoteAddress: remoteOf(request), authorization: headers.authorization })
+    if (caller.id === 'anonymous') perAddress(request.raw.socket)
+    callers.set(request, caller)
+  })
+}
+
+/** The address of the socket itself, or of the client behind a proxy listed in `api.trust_proxy`. */
+function remoteOf (request: FastifyRequest): string {
+  return request.ip
+}
+
+const header = (value: string | string[] | undefined): string | undefined => Array.isArray(value) ? value[0] : value
+
+/** Text from outside, safe and short enough for a message. */
+export function printable (text: string): string {
+  return text.replace(/[^\x20-\x7e]/g, '?').slice(0, 120)
+}
+
+/** Refuses requests without a credential from an address that holds too many connections. */
+function countConnections (app: FastifyInstance, limits: HttpLimits): (socket: Socket) => void {
+  const open = new Map<string, number>()
+  app.server.on('connection', (socket) => {
+    const address = socket.remoteAddress ?? ''
+    open.set(address, (open.get(address) ?? 0) + 1)
+    socket.once('close', () => {
+      const left = (open.get(address) ?? 1) - 1
+      if (left > 0) open.set(address, left)
+      else open.delete(address)
+    })
+  })
+  return (socket) => {
+    const held = open.get(socket.remoteAddress ?? '') ?? 0
+    if (held > limits.connectionsPerAddress) {
+      throw kernelError('overloaded', `${held} connections are open from this address without a credential; ` +
+        `at most ${limits.connectionsPerAddress} may be.`, { retryAfterSeconds: 5 })
+    }
+  }
+}
+
+function readJsonOnly (app: FastifyInstance): void {
+  app.removeAllContentTypeParsers()
+  const parse = app.getDefaultJsonParser('error', 'error')
+  app.addContentTypeParser('application/json', { parseAs: 'string' }, (request, body, done) => {
+    const charset = /;\s*charset\s*=\s*"?([^";\s]+)/i.exec(request.headers['content-type'] ?? '')?.[1]
+    if (charset !== undefined && !/^utf-?8$/i.test(charset)) {
+      done(kernelError('unsupported_media_type', `Bodies are read in UTF-8 only, not ${printable(charset)}.`))
+    } else if (body === '') {
+      done(kernelError('invalid_request', 'The body is empty; send a JSON object.',
+        { issues: [{ path: '', message: 'the body is empty' }] }))
+    } else {
+      parse(request, body as string, done)
+    }
+  })
+}
+
+/** A body or query that does not match, as the one validation error. */
+export function invalid (issues: { path: string, message: string }[], part: string): SvcError {
+  const [first] = issues
+  const field = first?.path === '' || first === undefined ? part : first.path
+  return kernelError('invalid_request', `${field} ${first?.message ?? 'is not valid'}`, { param: field, issues })
+}
+
+const BY_CODE: Readonly<Record<string, KernelReason>> = {
+  FST_ERR_CTP_BODY_TOO_LARGE: 'payload_too_large',
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: 'unsupported_media_type',
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: 'invalid_request',
+  FST_ERR_CTP_EMPTY_JSON_BODY: 'invalid_request',
+  FST_ERR_CTP_INVALID_JSON_BODY: 'invalid_request',
+  FST_ERR_MAX_PARAM_LENGTH: 'uri_too_long',
+  FST_ERR_MAX_LIMIT_OVERRIDE: 'uri_too_long',
+  FST_ERR_BAD_URL: 'invalid_request',
+  FST_ERR_ASYNC_CONSTRAINT: 'invalid_request'
+}
+
+/** Fastify's own errors in our words; an unknown one becomes `internal` and shows nothing of itself. */
+function fromFastify (error: FastifyError | Error): SvcError {
+  if (error instanceof SvcError) return error
+  const { code, statusCode } = error as FastifyError
+  const reason = BY_CODE[code]
+  if (reason === 'invalid_request') {
+    const message = code === 'FST_ERR_BAD_URL' ? 'the path is not a valid URL' : 'the body is not valid JSON'
+    return invalid([{ path: '', message }], code === 'FST_ERR_BAD_URL' ? 'url' : 'body')
+  }
+  if (reason !== undefined) return kernelError(reason)
+  if (statusCode === 400) return invalid([{ path: '', message: 'is not valid JSON' }], 'body')
+  return kernelError('internal')
+}
+
+/** Sends the one error body. */
+export function sendError (reply: FastifyReply, error: SvcError, requestId: string): void {
+  if (reply.sent) return
+  void reply.code(error.status).headers(errorHeaders(error)).type('application/json; charset=utf-8')
+    .send(JSON.stringify(errorBody(error, requestId)))
+}
+
+/** Writes the one error body on a bare response. */
+export function writeError (raw: ServerResponse, error: SvcError, requestId: string): void {
+  const body = JSON.stringify(errorBody(error, requestId))
+  raw.writeHead(error.status, { 'content-type': 'application/json; charset=utf-8', ...errorHeaders(error) }).end(body)
+}
+
+function notFound (options: ServerOptions, request: FastifyRequest): SvcError {
+  const path = request.url.split('?')[0]!
+  const others = options.methodsAt(path)
+  if (others.length > 0) {
+    return kernelError('method_not_allowed', `${request.method} is not offered here; ${others.join(', ')} is.`)
+  }
+  return kernelError('not_found', `There is no route ${request.method} ${printable(path)}; GET /openapi.json lists all.`)
+}
+
+const BROKEN: Readonly<Record<string, KernelReason>> = {
+  HPE_HEADER_OVERFLOW: 'header_too_large',
+  ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout'
+}
+
+/** Requests that never became requests: bad syntax, too many headers, too slow. */
+function answerBrokenRequest (error: Error & { code?: string }, socket: Socket): void {
+  if (!socket.writable || error.code === 'ECONNRESET') { socket.destroy(); return }
+  const known = kernelError(BROKEN[error.code ?? ''] ?? 'invalid_request',
+    BROKEN[error.code ?? ''] === undefined ? 'The request is not valid HTTP.' : undefined)
+  const body = JSON.stringify(errorBody(known, randomUUID()))
+  socket.end(`HTTP/1.1 ${known.status} ${known.status === 408 ? 'Request Timeout' : 'Error'}\r\n` +
+    'content-type: application/json; charset=utf-8\r\nconnection: close\r\n' +
+    `content-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`)
+}

@@ -1,0 +1,58 @@
+import type { ServerResponse } from 'node:http'
+import { kernelError } from '../errors.js'
+import type { Clock } from '../clock.js'
+import type { StreamHead, StreamWriter } from '../define.js'
+
+/**
+ * Writes a streamed response with backpressure: a write resolves once the socket has room again.
+ * Rejects with `slow_consumer` when the reader takes nothing for `stallMs`, `cancelled` when it is gone.
+ */
+export function openStream (
+  raw: ServerResponse, head: StreamHead, options: { clock: Clock, stallMs: number, onClose: () => void }
+): StreamWriter {
+  raw.writeHead(head.status ?? 200, {
+    'content-type': head.contentType, 'cache-control': 'no-cache', 'x-accel-buffering': 'no', ...head.headers
+  })
+  raw.flushHeaders()
+  let ended = false
+  const gone = (): boolean => raw.destroyed || raw.writableEnded
+  return {
+    async write (bytes) {
+      if (ended || gone()) throw kernelError('cancelled', 'The reader is gone.')
+      if (bytes.length === 0 || raw.write(bytes)) return
+      await drained(raw, options)
+    },
+    async end () {
+      if (ended || gone()) return
+      ended = true
+      await new Promise<void>((resolve) => { raw.once('close', resolve); raw.end(resolve) })
+      options.onClose()
+    },
+    cut () {
+      ended = true
+      raw.destroy()
+      options.onClose()
+    },
+    get closed () { return ended || gone() }
+  }
+}
+
+function drained (raw: ServerResponse, options: { clock: Clock, stallMs: number }): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const finish = (settle: () => void): void => {
+      stop()
+      raw.off('drain', onDrain)
+      raw.off('close', onClose)
+      settle()
+    }
+    const onDrain = (): void => { finish(resolve) }
+    const onClose = (): void => { finish(() => { reject(kernelError('cancelled', 'The reader is gone.')) }) }
+    const stop = options.clock.after(options.stallMs, () => {
+      finish(() => {
+        reject(kernelError('slow_consumer', `The reader took nothing for ${options.stallMs / 1000} seconds.`))
+      })
+    })
+    raw.on('drain', onDrain)
+    raw.on('close', onClose)
+  })
+}

@@ -1,0 +1,20 @@
+/** The public surface for plugins; nothing else of the kernel may be imported by them. */
+export { defineService, definePlugin, Reply } from './define.js'
+export type {
+  BundledModel, BundledModelDecl, Caller, CapabilityCall, CapabilityChunk, CapabilityDecl, ChunkMedia, ConflictDecl,
+  Context, EngineDecl, ErrorDecl, EventDecl, IoMode, Logger, Manifest, NodeInfo, Plugin, ReadyCheck, RouteDecl,
+  RouteRequest, Section, SectionDecl, ServiceRef, Started, StreamWriter, VerbDecl
+} from './define.js'
+export { EngineError } from './engine.js'
+export type {
+  CardFile, CardVoice, EngineChunk, EngineEnv, EngineModule, EngineSession, EngineTask, ModelCard, ModelSpec
+} from './engine.js'
+export { kernelError, SvcError } from './errors.js'
+export { BundleService, CommandService, InvocationService, SessionService, TokenService } from './services.js'
+export type {
+  Bundle, Command, Commands, Invocations, RegisteredEngine, ServedFrame, ServeOptions, Session, TokenRecord, Tokens
+} from './services.js'
+export { delay, systemClock } from './clock.js'
+export type { Clock } from './clock.js'
+export type { FromSchema, JsonSchema } from './schema.js'
+export type { Verb, VerbContext } from './cli/verb.js'

@@ -1,0 +1,78 @@
+import { kernelErrors } from './errors.js'
+import { BundleService, CommandService, InvocationService, SessionService, TokenService } from './services.js'
+import type { ConflictDecl, EventDecl, Manifest } from './define.js'
+
+export const authorities = {
+  read: 'See models, capabilities, instances and the state of the cluster.',
+  invoke: 'Use capabilities, speech and chat.',
+  'cluster:write': 'Place and delete instances, purge, download, switch tracing, cancel other callers\' commands.',
+  operator: 'Restart, configuration, events, node diagnostics, tokens, members.',
+  'plugin:read': 'See which plugins are installed and what they declare.',
+  'plugin:manage': 'Enable, disable and configure plugins.',
+  approve: 'Approve spending with an outside provider.'
+} as const
+
+const conflicts = {
+  disk_low: { severity: 'warn', meaning: 'Less than 10 GiB are free on the models volume.',
+    remediation: 'Free space, or move the home to a larger volume (`--home`).' },
+  disk_full: { severity: 'error', meaning: 'At most 2 GiB are free on the models volume.',
+    remediation: 'Free space now; nothing is written to the event log below 2 GiB.' },
+  event_loop_lag: { severity: 'warn', meaning: 'The node answers slowly: its event loop is late by over 250 ms.',
+    remediation: 'Look for a busy machine (`svc status`) or too many streams on one node.' },
+  state_not_durable: { severity: 'warn', meaning: 'The home cannot be written; what is decided is lost at a restart.',
+    remediation: 'Check free space and permissions of the home directory.' },
+  restart_needed: { severity: 'warn', meaning: 'svc.yaml has changed since this node started.',
+    remediation: 'POST /admin/restart applies it.' }
+} as const satisfies Record<string, ConflictDecl>
+
+const nodeEvent = { type: 'object', required: ['nodeId'], additionalProperties: false,
+  properties: { nodeId: { type: 'string' } } } as const
+const pluginEvent = { type: 'object', required: ['nodeId', 'plugin'], additionalProperties: false,
+  properties: { nodeId: { type: 'string' }, plugin: { type: 'string' } } } as const
+
+const events = {
+  NodeJoined: { plane: 'durable', summary: 'A node became part of the cluster.', payload: nodeEvent },
+  NodeRestarted: { plane: 'durable', summary: 'A node was told to restart.', payload: nodeEvent },
+  PluginEnabled: { plane: 'durable', summary: 'A plugin was switched on in svc.yaml.', payload: pluginEvent },
+  PluginDisabled: { plane: 'durable', summary: 'A plugin was switched off in svc.yaml.', payload: pluginEvent }
+} as const satisfies Record<string, EventDecl>
+
+/** What the kernel itself contributes, in the form of a manifest so that checks and docs treat it alike. */
+export const kernelManifest = {
+  name: 'kernel',
+  version: '1.0.0',
+  kernel: '^1.0.0',
+  summary: 'Loads plugins, serves HTTP, keeps the cluster state and the capability registry.',
+  authorities,
+  errors: kernelErrors,
+  conflicts,
+  events,
+  state: {
+    sessionId: 'The cluster session; changes when a new master begins one.',
+    masterNodeId: 'The elected master, or null while none is known.',
+    localNodeId: 'The node that answered.',
+    instances: 'Placed model instances by id.',
+    runners: 'Runner states by runner id.',
+    downloads: 'Transfers by node.',
+    tasks: 'Tasks under way by id, without prompts, text or media.',
+    lastSeen: 'Time of the last sign of life by node.',
+    topology: 'Transport peers and their connections.',
+    tracingEnabled: 'Whether new requests are traced.',
+    lastEventAppliedIdx: 'Index of the newest control event this node knows.',
+    nodeIdentities: 'Who each node is.',
+    node_identities: 'The same map again.',
+    nodeMemory: 'Memory by node, bytes.',
+    nodeSystem: 'Load and accelerator by node.',
+    nodeDisk: 'Space on the models volume by node, bytes.',
+    nodeNetwork: 'Network interfaces by node.',
+    nodeHealth: 'Health level and its reasons by node.',
+    nodeResources: 'Backends, participation and capability conflicts by node.',
+    nodeCapabilities: 'What each node can serve right now.',
+    instanceFailures: 'Instances given up, newest first, at most 64.',
+    cluster: 'Term, quorum and how many nodes are known and alive.'
+  }
+} as const satisfies Manifest
+
+/** Ids of the services the kernel provides to every plugin. */
+export const kernelServices: ReadonlySet<string> = new Set(
+  [BundleService.id, CommandService.id, InvocationService.id, SessionService.id, TokenService.id])

@@ -1,0 +1,169 @@
+/**
+ * The parent of a node. It holds the listening socket and starts the node again when the node asks for it,
+ * so that connections made during a restart wait in the backlog instead of being refused. It never accepts:
+ * the socket is bound here and listened on by the node, which gets it as file descriptor LISTEN_FD.
+ * Little is imported: this process should cost next to nothing.
+ */
+import { spawn, spawnSync } from 'node:child_process'
+import { lookup } from 'node:dns/promises'
+import net from 'node:net'
+import { constants } from 'node:os'
+import { RESTART_STATUS } from './restart.js'
+import type { ChildProcess } from 'node:child_process'
+
+/** The descriptor on which a launched node finds its socket. */
+export const LISTEN_FD = 3
+
+/** Set for the node: its launcher's pid, the descriptor of the socket (empty: none), and which start this is. */
+export const launcherEnv = { pid: 'SVC_LAUNCHER_PID', fd: 'SVC_LISTEN_FD', starts: 'SVC_LAUNCHER_STARTS' } as const
+
+/** Where to listen; port 0 is any free one. */
+export interface Address { host: string, port: number }
+
+export interface LaunchOptions {
+  /** Arguments for Node: the script and its arguments. */
+  args: readonly string[]
+  env: NodeJS.ProcessEnv
+  /** Asked before every start; null leaves listening to the node. */
+  address (): Promise<Address | null>
+}
+
+/** How a node ended: one of the two is set. */
+export interface Ending { status: number | null, signal: NodeJS.Signals | null }
+
+/** The address cannot be listened on; `code` is the system's, such as EADDRINUSE. */
+export class ListenError extends Error {
+  override readonly name = 'ListenError'
+  readonly code: string
+  readonly address: Address
+  constructor (code: string, address: Address) {
+    super(`cannot listen on ${address.host}:${address.port}: ${code}`)
+    this.code = code
+    this.address = address
+  }
+}
+
+/** A bound socket that nobody listens on yet. */
+interface Held { wanted: Address, fd: number, close (): void }
+
+/** The parts of Node's TCP handle that are used here; `net._createServerHandle` makes a bound one. */
+interface TcpHandle { fd: number, close (): void, getsockname (out: { port?: number }): number }
+interface NetInternals { _createServerHandle (host: string, port: number, family: number): TcpHandle | number }
+
+/**
+ * Runs a node until it ends of anything but a restart, and says how it ended. Signals that ask this process
+ * to stop are passed on. Throws ListenError.
+ */
+export async function launch (options: LaunchOptions): Promise<Ending> {
+  let child: ChildProcess | undefined
+  let stopping: NodeJS.Signals | undefined
+  let held: Held | undefined
+  const pass = (signal: NodeJS.Signals): void => {
+    stopping = signal
+    child?.kill(signal)
+  }
+  // A Ctrl-C reaches the whole process group; a node takes the copy passed on here for the same one.
+  for (const signal of STOP_SIGNALS) process.on(signal, pass)
+  try {
+    for (let starts = 1; ; starts++) {
+      held = await hold(held, await options.address())
+      if (stopping !== undefined) return { status: null, signal: stopping }
+      child = start(options, held, starts)
+      const ending = await ended(child)
+      child = undefined
+      if (ending.status !== RESTART_STATUS || stopping !== undefined) return stopped(ending, stopping)
+    }
+  } finally {
+    for (const signal of STOP_SIGNALS) process.off(signal, pass)
+    held?.close()
+  }
+}
+
+const STOP_SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
+
+/** A node that was told to stop while it restarted has simply stopped. */
+function stopped (ending: Ending, signal: NodeJS.Signals | undefined): Ending {
+  return ending.status === RESTART_STATUS && signal !== undefined ? { status: null, signal } : ending
+}
+
+/** Ends this process as the node ended: with its status, or of the same signal. */
+export function endLike ({ status, signal }: Ending): void {
+  if (signal === null) {
+    process.exitCode = status ?? 1
+    return
+  }
+  process.exitCode = 128 + (constants.signals[signal] ?? 0)
+  process.removeAllListeners(signal)
+  process.kill(process.pid, signal)
+}
+
+function start (options: LaunchOptions, held: Held | undefined, starts: number): ChildProcess {
+  const [command, ...before] = [...withParent(), process.execPath]
+  const env = {
+    ...options.env,
+    [launcherEnv.pid]: String(process.pid),
+    [launcherEnv.fd]: held === undefined ? '' : String(LISTEN_FD),
+    [launcherEnv.starts]: String(starts)
+  }
+  return spawn(command!, [...before, ...process.execArgv, ...options.args], {
+    env,
+    stdio: ['inherit', 'inherit', 'inherit', held?.fd ?? 'ignore', 'ipc']
+  })
+}
+
+let parentCommand: string[] | undefined
+
+/** The command that makes a child die with this process even at kill -9; empty where there is none. */
+function withParent (): string[] {
+  const command = ['setpriv', '--pdeathsig', 'KILL']
+  parentCommand ??= process.platform === 'linux' &&
+    spawnSync(command[0]!, [...command.slice(1), 'true'], { stdio: 'ignore' }).status === 0
+    ? command
+    : []
+  return parentCommand
+}
+
+function ended (child: ChildProcess): Promise<Ending> {
+  return new Promise((resolve, reject) => {
+    child.on('error', reject)
+    child.on('exit', (status, signal) => { resolve({ status, signal }) })
+  })
+}
+
+/** Keeps the socket while the address stays the same, else gives it up and binds the new one. */
+async function hold (held: Held | undefined, wanted: Address | null): Promise<Held | undefined> {
+  if (held !== undefined && held.wanted.host === wanted?.host && held.wanted.port === wanted.port) return held
+  held?.close()
+  return wanted === null ? undefined : await bind(wanted)
+}
+
+async function bind (wanted: Address): Promise<Held> {
+  const { address, family } = await lookup(wanted.host).catch((error: NodeJS.ErrnoException) => {
+    throw new ListenError(error.code ?? 'ENOTFOUND', wanted)
+  })
+  await probe(wanted, address)
+  const made = (net as unknown as NetInternals)._createServerHandle(address, wanted.port, family)
+  if (typeof made === 'number') throw new ListenError(errorName(made), wanted)
+  // libuv keeps an address in use to itself until listen(): the socket then has no name.
+  const name: { port?: number } = {}
+  const problem = made.getsockname(name)
+  if (problem !== 0 || (name.port ?? 0) === 0) {
+    made.close()
+    throw new ListenError(problem === 0 ? 'EADDRINUSE' : errorName(problem), wanted)
+  }
+  return { wanted, fd: made.fd, close: () => { made.close() } }
+}
+
+/** Two sockets may be bound to one port as long as neither listens, so binding alone does not tell. */
+function probe (wanted: Address, address: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const server = net.createServer()
+    server.on('error', (error: NodeJS.ErrnoException) => { reject(new ListenError(error.code ?? 'EIO', wanted)) })
+    server.listen({ host: address, port: wanted.port }, () => { server.close(() => { resolve() }) })
+  })
+}
+
+function errorName (errno: number): string {
+  const found = Object.entries(constants.errno).find(([, value]) => value === -errno)
+  return found?.[0] ?? String(errno)
+}

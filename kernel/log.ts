@@ -1,0 +1,81 @@
+import { Writable } from 'node:stream'
+import { multistream, pino, stdSerializers } from 'pino'
+import type { DestinationStream, StreamEntry } from 'pino'
+import pretty from 'pino-pretty'
+import { createShipper } from './log-ship.js'
+import type { Clock } from './clock.js'
+import type { Logger } from './define.js'
+
+export interface LogOptions {
+  /** `logging.level`. */
+  level: string
+  /** `logging.enabled`: JSON lines on stdout besides the readable ones on stderr. */
+  json: boolean
+  /** `logging.ingest_url`: where JSON lines are shipped. */
+  ingestUrl: string | undefined
+  clock: Clock
+  base: Record<string, string>
+}
+
+export interface NodeLog {
+  child (plugin: string): Logger
+  root: Logger
+  /** Lines that could not be shipped. */
+  readonly dropped: number
+  close (): Promise<void>
+}
+
+/** Longest text of one field; longer ones are cut, never the line. */
+const MAX_FIELD = 2048
+/** Fields that never reach a log, at any depth up to two. */
+const SECRET = ['authorization', 'cookie', 'token', 'secret', 'password', 'key', 'sig']
+const REDACT = SECRET.flatMap((name) => [name, `*.${name}`, `*.*.${name}`])
+
+/**
+ * The node's log: people read stderr (coloured on a terminal), machines JSON on stdout and at the ingest
+ * address. Callers pass fields, never prompts, payloads or headers; secrets are cut out all the same.
+ */
+export function createLog (options: LogOptions): NodeLog {
+  const shipper = options.ingestUrl === undefined ? undefined : createShipper(options.ingestUrl, options.clock)
+  const level = options.level as 'info'
+  const streams: StreamEntry[] = [{ level, stream: readable() }]
+  if (options.json) streams.push({ level, stream: process.stdout })
+  if (shipper !== undefined) streams.push({ level, stream: lineStream((line) => { shipper.push(line) }) })
+  const logger = pino({
+    level: options.level, base: options.base, timestamp: pino.stdTimeFunctions.isoTime,
+    redact: { paths: REDACT, censor: '[redacted]' },
+    serializers: { err: shortError },
+    formatters: { log: cutFields }
+  }, multistream(streams))
+  return {
+    root: logger as unknown as Logger,
+    child: (plugin) => logger.child({ plugin }) as unknown as Logger,
+    get dropped () { return shipper?.dropped ?? 0 },
+    async close () { await shipper?.close() }
+  }
+}
+
+function readable (): DestinationStream {
+  return pretty({ destination: 2, colorize: process.stderr.isTTY && process.env['NO_COLOR'] === undefined,
+    ignore: 'pid,hostname,node', translateTime: 'SYS:HH:MM:ss', sync: true, singleLine: true })
+}
+
+function lineStream (push: (line: string) => void): DestinationStream {
+  return new Writable({ decodeStrings: false, write (chunk: string, _encoding, done) { push(chunk); done() } })
+}
+
+function shortError (error: unknown): unknown {
+  if (!(error instanceof Error)) return String(error).slice(0, MAX_FIELD)
+  const { type, message, stack } = stdSerializers.err(error)
+  return { type, message: message.slice(0, MAX_FIELD), stack: stack.slice(0, MAX_FIELD) }
+}
+
+/** Cuts long texts and takes line separators and control characters out of them. */
+function cutFields (fields: Record<string, unknown>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(fields).map(([key, value]) =>
+    [key, typeof value === 'string' ? clean(value) : value]))
+}
+
+function clean (value: string): string {
+  return value.slice(0, MAX_FIELD).replace(/[\u0000-\u0008\u000b-\u001f\u007f\u2028\u2029]/g, '\ufffd')
+}

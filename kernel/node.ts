@@ -1,0 +1,175 @@
+import { rmSync } from 'node:fs'
+import os from 'node:os'
+import { join } from 'node:path'
+import { BootError } from './boot-error.js'
+import { systemClock } from './clock.js'
+import { newNodeId, loneSession } from './cluster/session.js'
+import { homeFile, installId, lockHome, prepareHome, writeVersioned } from './home.js'
+import { operatorToken, openTokens } from './http/tokens.js'
+import { createKernel } from './kernel.js'
+import { createLog } from './log.js'
+import { createRestart } from './restart.js'
+import { prepare } from './setup.js'
+import { watchSelf } from './self-watch.js'
+import { version } from './version.js'
+import type { KernelConfig } from './config/index.js'
+import type { NodeInfo, Plugin } from './define.js'
+import type { Kernel, KernelOptions } from './kernel.js'
+import type { NodeLog } from './log.js'
+import type { Setup } from './setup.js'
+
+export interface NodeOptions {
+  /** Absolute path of the home directory. */
+  home: string
+  /** Value of `--config`, if given. */
+  configFlag?: string
+  /** Settings given as flags, by dotted path. */
+  flags: Record<string, unknown>
+  env: NodeJS.ProcessEnv
+  /** The plugins that ship with svc. */
+  bundled: readonly Plugin[]
+  /** A listening socket inherited from the launcher. */
+  listenFd?: number
+}
+
+/** A node that has booted; it answers once `listen` resolves. */
+export interface SvcNode {
+  readonly nodeId: string
+  readonly home: string
+  readonly url: string
+  readonly warnings: readonly string[]
+  /** Starts listening. Throws with code EADDRINUSE when the port is taken. */
+  listen (): Promise<{ url: string }>
+  /** Drains, ends what is open, stops plugins and gives the home back. */
+  stop (reason: string): Promise<void>
+  /** Called when a restart was asked for over the API; the caller then stops and starts a new process. */
+  onRestart (fn: () => void): void
+}
+
+/** How long open work may go on after a stop was asked for, in ms. */
+const DRAIN_MS = 10_000
+
+/** Boots a node. Throws HomeError, ConfigError or BootError with every problem found. */
+export async function createNode (options: NodeOptions): Promise<SvcNode> {
+  prepareHome(options.home)
+  const release = lockHome(options.home)
+  try {
+    return await boot(options, release)
+  } catch (error) {
+    release()
+    throw error
+  }
+}
+
+async function boot (options: NodeOptions, release: () => void): Promise<SvcNode> {
+  const setup = await prepare(options)
+  const keys = setup.config.kernel
+  const node: NodeInfo = {
+    nodeId: newNodeId(), installId: installId(options.home), name: keys.name ?? os.hostname(), home: options.home,
+    version: version(), configPath: setup.file
+  }
+  const log = createLog({ level: keys.logging.level, json: keys.logging.enabled, ingestUrl: keys.logging.ingest_url,
+    clock: systemClock, base: { node: node.nodeId } })
+  const address: Address = { host: keys.api.host, port: keys.api.port, url: null }
+  const restart = createRestart()
+  const kernel = await createKernel(kernelOptions(options, setup, { node, log, address, restart }))
+  for (const warning of setup.warnings) log.root.warn({}, warning)
+  const unwatch = watchSelf({ health: kernel.health, home: options.home, clock: systemClock })
+  return running({ options, node, kernel, log, address, restart, setup, release: () => { unwatch(); release() } })
+}
+
+interface Address { host: string, port: number, url: string | null }
+type Restart = ReturnType<typeof createRestart>
+interface Made { node: NodeInfo, log: NodeLog, address: Address, restart: Restart }
+
+function kernelOptions (options: NodeOptions, setup: Setup, made: Made): KernelOptions {
+  const keys = setup.config.kernel
+  const known = (): ReadonlySet<string> => setup.authorities
+  return {
+    node: made.node, session: loneSession(made.node.nodeId), clock: systemClock, log: made.log.child,
+    plugins: setup.order, off: setup.off,
+    config: (plugin) => setup.config.plugin(plugin), settings: (key) => setup.config.settings(key),
+    services: new Map(), ...limitsOf(keys), trustProxy: keys.api.trust_proxy,
+    served: () => ({ addresses: addressesOf(made.address.host), port: made.address.port,
+      allowedHosts: keys.api.allowed_hosts.map((h) => h.toLowerCase()), allowedOrigins: keys.api.allowed_origins }),
+    url: () => made.address.url,
+    tokens: openTokens({ home: options.home, clock: systemClock, known, operator: operatorToken(options.home) }),
+    local: new Set(keys.access.local),
+    restart: made.restart.ask, strict: false,
+    configView: () => ({ file: setup.file, entries: setup.config.entries() })
+  }
+}
+
+/** The listener's and the calls' limits out of svc.yaml, in ms and bytes. */
+export function limitsOf (keys: KernelConfig): Pick<KernelOptions, 'limits' | 'callLimits'> {
+  const { limits: l } = keys
+  return {
+    limits: {
+      connections: l.connections, connectionsPerAddress: l.connections_per_address, streamsPerToken: l.streams_per_token,
+      headersTimeoutMs: l.headers_timeout_seconds * 1000, requestTimeoutMs: l.request_timeout_seconds * 1000,
+      keepAliveMs: l.keep_alive_seconds * 1000, handlerTimeoutMs: l.handler_timeout_seconds * 1000,
+      bodyBytes: l.body_kib * 1024, streamStallMs: Math.max(l.stream_stall_seconds, l.media_stall_seconds) * 1000
+    },
+    callLimits: {
+      concurrency: l.calls_at_once, queue: l.calls_queued, streamBytes: l.stream_buffer_kib * 1024,
+      streamStallMs: l.stream_stall_seconds * 1000, mediaBytes: l.media_buffer_kib * 1024,
+      mediaStallMs: l.media_stall_seconds * 1000
+    }
+  }
+}
+
+/** Every address a bind host stands for. */
+function addressesOf (host: string): ReadonlySet<string> {
+  if (host === 'localhost') return new Set(['127.0.0.1', '::1'])
+  if (host !== '0.0.0.0' && host !== '::') return new Set([host.toLowerCase()])
+  return new Set(Object.values(os.networkInterfaces()).flatMap((list) => (list ?? []).map((i) => i.address.toLowerCase())))
+}
+
+interface Running extends Made { options: NodeOptions, kernel: Kernel, setup: Setup, release: () => void }
+
+function running (parts: Running): SvcNode {
+  const { kernel, address, node, options } = parts
+  const runFile = join(options.home, homeFile.running)
+  let stopped: Promise<void> | undefined
+  return {
+    nodeId: node.nodeId, home: options.home, warnings: parts.setup.warnings,
+    get url () { return address.url ?? '' },
+    onRestart: parts.restart.onAsk,
+    async listen () {
+      await listen(kernel, address, options.listenFd)
+      writeVersioned(runFile, 1, { url: address.url, pid: process.pid, nodeId: node.nodeId })
+      kernel.bus.emit('kernel', 'NodeJoined', { nodeId: node.nodeId })
+      parts.log.root.info({ url: address.url, version: node.version, plugins: parts.setup.order.map((p) => p.manifest.name) },
+        'listening')
+      return { url: address.url! }
+    },
+    stop (reason) {
+      stopped ??= (async () => {
+        parts.log.root.info({ reason }, 'stopping')
+        rmSync(runFile, { force: true })
+        await kernel.close(DRAIN_MS)
+        await parts.log.close()
+        parts.release()
+      })()
+      return stopped
+    }
+  }
+}
+
+async function listen (kernel: Kernel, address: Address, fd: number | undefined): Promise<void> {
+  if (fd === undefined) {
+    await kernel.app.listen({ host: address.host, port: address.port })
+  } else {
+    await new Promise<void>((resolve, reject) => {
+      kernel.app.server.once('error', reject)
+      kernel.app.server.listen({ fd }, resolve)
+    })
+  }
+  const bound = kernel.app.server.address()
+  if (bound !== null && typeof bound === 'object') address.port = bound.port
+  const shown = address.host === '0.0.0.0' ? '127.0.0.1' : address.host === '::' ? '[::1]'
+    : address.host.includes(':') ? `[${address.host}]` : address.host
+  address.url = `http://${shown}:${address.port}`
+}
+
+export { BootError }

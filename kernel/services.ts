@@ -1,0 +1,97 @@
+import { defineService } from './define.js'
+import type { BundledModel, Caller, CapabilityCall, CapabilityChunk, EngineDecl, RouteRequest } from './define.js'
+
+/** An engine as declared, with the plugin that owns it and that plugin's options for it. */
+export interface RegisteredEngine { name: string, owner: string, decl: EngineDecl }
+
+/** What the enabled plugins bring along: engines and the models that ship inside packages. */
+export interface Bundle {
+  engine (name: string): RegisteredEngine | undefined
+  engines (): RegisteredEngine[]
+  /** Reads and checks the card on first use. Throws when the package's card is broken. */
+  model (modelId: string): BundledModel | undefined
+  models (): BundledModel[]
+}
+export const BundleService = defineService<Bundle>('kernel.bundle')
+
+/** A command: one open capability call or inference request. */
+export interface Command {
+  readonly commandId: string
+  readonly caller: Caller
+  readonly summary: string
+  /** Ends the command; its stream gets one terminal with this reason. */
+  abort (reason: 'cancelled' | 'session_changed' | 'shutting_down'): void
+}
+
+/** Every open command of this node, so that it can be cancelled, drained or ended with its session. */
+export interface Commands {
+  /** Registers a command until the returned function is called. */
+  track (command: Command): () => void
+  /** Cancels by command id. False when unknown. Throws `missing_grant` for somebody else's command. */
+  cancel (commandId: string, caller: Caller): boolean
+  /** Number of open commands. */
+  readonly open: number
+}
+export const CommandService = defineService<Commands>('kernel.commands')
+
+/** The node's cluster session as plugins may know it. */
+export interface Session {
+  readonly sessionId: string
+  readonly isMaster: boolean
+  readonly masterNodeId: string | null
+  /** Calls `fn` after a new session began. */
+  onChange (fn: () => void): () => void
+}
+export const SessionService = defineService<Session>('kernel.session')
+
+/** A token as it is kept: never the secret itself. Times are ISO-8601. */
+export interface TokenRecord {
+  id: string
+  label: string
+  authorities: string[]
+  created: string
+  expires: string | null
+  lastUsedDay: string | null
+  revoked: boolean
+}
+
+/** Application tokens of this node. */
+export interface Tokens {
+  /** Makes a token. The secret is in the answer only. Throws `invalid_request` for an unknown authority. */
+  create (options: { label: string, authorities: string[], expiresAt: string | null }):
+  Promise<{ token: string, record: TokenRecord }>
+  list (): TokenRecord[]
+  /** False when there is no such token. */
+  revoke (id: string): Promise<boolean>
+}
+export const TokenService = defineService<Tokens>('kernel.tokens')
+
+/** A frame of a served stream as a plugin's own route may write it. */
+export interface ServedFrame {
+  kind: 'started' | 'chunk' | 'completed' | 'failed' | 'cancelled'
+  payload: unknown
+  /** Raw bytes of a chunk. */
+  media: Uint8Array | null
+  /** The one error body, for `failed` and `cancelled`. */
+  error: object | null
+}
+
+/** What a plugin's own route streams through the machinery of capability calls. */
+export interface ServeOptions {
+  /** The capability (id@version) whose places at the table this request takes. */
+  as: string
+  contentType: string
+  /** Writes a frame; null for nothing. Without it only media bytes are written. */
+  frame?: (frame: ServedFrame) => string | Uint8Array | null
+  handler: (call: CapabilityCall) => AsyncIterable<CapabilityChunk>
+}
+
+/** Capability calls for plugins that serve them under another route too. */
+export interface Invocations {
+  /**
+   * Answers a request with a stream: admission, buffering, slow readers, cancel, session change and the one
+   * terminal as in a capability call. The status waits for the first bytes, so earlier failures are thrown.
+   */
+  serve (request: RouteRequest, options: ServeOptions): Promise<void>
+}
+export const InvocationService = defineService<Invocations>('kernel.invocations')

@@ -1,0 +1,100 @@
+import type { RouteDecl, RouteRequest } from './define.js'
+import { kernelError } from './errors.js'
+
+const ok = { type: 'object', required: ['ok'], properties: { ok: { type: 'boolean' } } } as const
+
+const readyReply = {
+  type: 'object', required: ['ready', 'checks'], properties: {
+    ready: { type: 'boolean' },
+    checks: { type: 'array', items: { type: 'object', required: ['name', 'ok', 'detail'], properties: {
+      name: { type: 'string' }, ok: { type: 'boolean' }, detail: { type: 'string' } } } }
+  }
+} as const
+
+/** The kernel's own routes; capabilities have theirs in kernel/capabilities. */
+export const systemRoutes = {
+  healthz: { method: 'GET', url: '/healthz', summary: 'The process is up.', authority: null, reply: ok },
+  readyz: { method: 'GET', url: '/readyz', authority: null, errors: ['not_ready'], reply: readyReply,
+    summary: 'Everything set to start is ready; with `model`, that this model answers real requests.',
+    query: { type: 'object', additionalProperties: false, properties: {
+      model: { type: 'string', minLength: 1, maxLength: 200 } } } },
+  openapi: { method: 'GET', url: '/openapi.json', summary: 'This interface as OpenAPI 3.1.', authority: null,
+    produces: 'application/json; charset=utf-8' },
+  state: { method: 'GET', url: '/state', summary: 'The state of the cluster.', authority: 'read',
+    query: { type: 'object', additionalProperties: false, properties: {
+      follow: { enum: ['0', '1'], description: '1: server-sent events, one at once and one after each change' } } },
+    stream: true },
+  nodeId: { method: 'GET', url: '/node_id', summary: 'The id of this node, a JSON string.', authority: 'read',
+    reply: { type: 'string' } },
+  identity: { method: 'GET', url: '/node/identity', summary: 'Who this node is.', authority: 'read',
+    reply: { type: 'object', required: ['nodeId', 'nodeInstallId', 'hostname', 'ipAddress'] } },
+  restart: { method: 'POST', url: '/admin/restart', summary: 'Replaces the node\'s process; it rejoins by itself.',
+    authority: 'operator', errors: ['restart_pending', 'node_not_found'],
+    query: { type: 'object', additionalProperties: false, properties: { node_id: { type: 'string', minLength: 1 } } },
+    reply: { type: 'object', required: ['status', 'node_id'], properties: {
+      status: { const: 'restarting' }, node_id: { type: 'string' } } } },
+  config: { method: 'GET', url: '/config', summary: 'The settings in force, each with its origin; secrets masked.',
+    authority: 'operator' }
+} as const satisfies Record<string, RouteDecl>
+
+/** What the system routes need of the node. */
+export interface SystemParts {
+  nodeId: string
+  installId: string
+  hostname: string
+  address: () => string
+  ready: (model?: string) => Promise<{ ready: boolean, checks: { name: string, ok: boolean, detail: string }[] }>
+  openApi: () => string
+  state: (request: RouteRequest) => Promise<Record<string, unknown>>
+  /** Resolves after the next change of state, or when the signal aborts. */
+  changed: (signal: AbortSignal) => Promise<void>
+  restart: () => boolean
+  config: () => unknown
+}
+
+/** A follower hears of changes at most this often, in ms. */
+const FOLLOW_PAUSE_MS = 100
+
+/** Handlers of the system routes. */
+export function systemHandlers (parts: SystemParts): { [K in keyof typeof systemRoutes]: (r: RouteRequest) => unknown } {
+  return {
+    healthz: () => ({ ok: true }),
+    readyz: async (request) => {
+      const { model } = request.query as { model?: string }
+      const result = await parts.ready(model)
+      if (result.ready) return result
+      const missing = result.checks.filter((c) => !c.ok).map((c) => `${c.name}: ${c.detail}`).join('; ')
+      throw kernelError('not_ready', `Not ready: ${missing}`, { checks: result.checks })
+    },
+    openapi: () => parts.openApi(),
+    state: async (request) => {
+      const { follow } = request.query as { follow?: string }
+      if (follow !== '1') return await parts.state(request)
+      await followState(parts, request)
+    },
+    nodeId: () => parts.nodeId,
+    identity: () => ({ nodeId: parts.nodeId, nodeInstallId: parts.installId, hostname: parts.hostname,
+      ipAddress: parts.address() }),
+    restart: (request) => {
+      const { node_id: id } = request.query as { node_id?: string }
+      if (id !== undefined && id !== parts.nodeId && id !== parts.installId) {
+        throw kernelError('node_not_found', `No node ${id} is known; this one is ${parts.nodeId}.`)
+      }
+      if (!parts.restart()) throw kernelError('restart_pending')
+      return { status: 'restarting', node_id: parts.nodeId }
+    },
+    config: () => parts.config()
+  }
+}
+
+async function followState (parts: SystemParts, request: RouteRequest): Promise<void> {
+  const stream = request.open({ contentType: 'text/event-stream' })
+  let last = ''
+  while (!request.signal.aborted && !stream.closed) {
+    const state = JSON.stringify(await parts.state(request))
+    await stream.write(state === last ? ': keep-alive\n\n' : `data: ${state}\n\n`)
+    last = state
+    await parts.changed(request.signal)
+    await new Promise((resolve) => setTimeout(resolve, FOLLOW_PAUSE_MS))
+  }
+}

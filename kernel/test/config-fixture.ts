@@ -1,0 +1,95 @@
+import { readConfigText, resolveConfig } from '../config/index.js'
+import type { ConfigOwner, Problem, ResolvedConfig } from '../config/index.js'
+import type { JsonSchema } from '../schema.js'
+
+const section = (properties: Record<string, JsonSchema>, more: JsonSchema = {}): JsonSchema =>
+  ({ type: 'object', additionalProperties: false, properties, ...more })
+
+/** Plugins with every kind of setting; no real plugin is meant. */
+export const owners: readonly ConfigOwner[] = [
+  {
+    name: 'runners',
+    bundled: true,
+    config: section({
+      threads: {
+        type: 'integer',
+        minimum: 1,
+        maximum: 64,
+        default: 2,
+        description: 'Threads of one runner.'
+      },
+      backends: {
+        type: 'object',
+        additionalProperties: { type: 'string', enum: ['cpu', 'cuda', 'webgpu'] },
+        default: {},
+        description: 'Backend by engine.'
+      },
+      tags: { type: 'array', items: { type: 'string' }, description: 'Tags.', examples: [['fast', 'quiet']] },
+      retry: section({
+        tries: { type: 'integer', minimum: 0, default: 3 },
+        base_seconds: { type: 'number', exclusiveMinimum: 0, default: 0.5 }
+      })
+    })
+  },
+  {
+    name: 'hub',
+    bundled: true,
+    config: section({
+      token: { type: 'string', minLength: 4, 'x-secret': true, description: 'Token of the hub.' },
+      headers: { type: 'object', additionalProperties: { type: 'string' } },
+      mode: { anyOf: [{ type: 'string', enum: ['fast'] }, { type: 'integer', minimum: 1 }], default: 'fast' }
+    })
+  },
+  {
+    name: 'staging',
+    bundled: true,
+    settings: {
+      model_store: section({
+        store_path: { type: 'string', minLength: 1, description: 'Where the store is.' },
+        staging: section({
+          cleanup_on_deactivate: { type: 'boolean', default: true },
+          staging_keep_recent_gb: { type: 'number', minimum: 0, default: 40 }
+        })
+      }),
+      node_cache_path: {
+        type: 'string',
+        minLength: 1,
+        default: '~/.svc/staging',
+        'x-also': ['model_store.node_cache_path', 'model_store.staging.node_cache_path']
+      },
+      node_overrides: {
+        type: 'object',
+        additionalProperties: section({ staging_keep_recent_gb: { type: 'number', minimum: 0 } }),
+        'x-also': ['model_store.node_overrides']
+      }
+    }
+  },
+  { name: 'empty', bundled: true }
+]
+
+/** A plugin as svc.yaml brings it in: with a key it cannot do without. */
+export const guest: ConfigOwner = {
+  name: 'guest', bundled: false, config: section({ city: { type: 'string' } }, { required: ['city'] })
+}
+
+export interface Resolved { config: ResolvedConfig, problems: Problem[], warnings: Problem[] }
+
+export interface Given {
+  env?: Record<string, string>
+  flags?: Record<string, unknown>
+  owners?: readonly ConfigOwner[]
+  authorities?: readonly string[]
+}
+
+/** Resolves a text as if it were /etc/svc/svc.yaml. */
+export function resolveText (text: string, given: Given = {}): Resolved {
+  return resolveConfig(readConfigText(text, '/etc/svc/svc.yaml'), { owners, env: {}, ...given })
+}
+
+/** Problems as `line:column path: message`, the way tests compare them. */
+export function brief (problems: readonly Problem[]): string[] {
+  return problems.map(({ line, column, source, path, message, suggestion }) => {
+    const place = line === null ? source ?? '-' : `${line}:${String(column)}`
+    return `${place} ${path}: ${message}${suggestion === undefined ? '' : ` [${suggestion}]`}`
+  })
+}

@@ -1,0 +1,97 @@
+import { chmodSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import t from 'tap'
+import { HomeError, homeFile, installId, lockHome, prepareHome, readVersioned, startTicks, writeVersioned } from '../home.js'
+import { newToken, openTokens, operatorToken, wellFormed } from '../http/tokens.js'
+import { manualClock } from '../testing/index.js'
+
+function home (t: { teardown (fn: () => void): void }): string {
+  const path = mkdtempSync(join(tmpdir(), 'svc-home-'))
+  t.teardown(() => { rmSync(path, { recursive: true, force: true }) })
+  prepareHome(path)
+  return path
+}
+
+t.test('a home is locked by one process', (t) => {
+  const path = home(t)
+  const release = lockHome(path)
+  t.throws(() => lockHome(path), { name: 'HomeError', message: new RegExp(`in use by process ${process.pid} `) })
+  release()
+  lockHome(path)()
+  t.end()
+})
+
+t.test('a lock left by a dead process is taken over', (t) => {
+  const path = home(t)
+  writeVersioned(join(path, homeFile.lock), 1, { pid: 2 ** 22 - 3, startTicks: '1', since: 'x' })
+  lockHome(path)()
+  t.comment('the same pid with another start time is another process')
+  writeVersioned(join(path, homeFile.lock), 1, { pid: process.pid, startTicks: `${startTicks(process.pid)}0`, since: 'x' })
+  lockHome(path)()
+  t.end()
+})
+
+t.test('a file of a newer format is refused, a broken one too', (t) => {
+  const path = join(home(t), 'x.json')
+  t.equal(readVersioned(path, 1), undefined)
+  writeVersioned(path, 2, { a: 1 })
+  t.throws(() => readVersioned(path, 1), { name: 'HomeError', message: /has format 2, this svc reads up to 1/ })
+  writeFileSync(path, '{')
+  t.throws(() => readVersioned(path, 1), { message: /not valid JSON/ })
+  writeFileSync(path, '{}')
+  t.throws(() => readVersioned(path, 1), HomeError)
+  t.end()
+})
+
+t.test('the install id is kept', (t) => {
+  const path = home(t)
+  t.equal(installId(path), installId(path))
+  t.end()
+})
+
+t.test('tokens have a form that shows typos', (t) => {
+  const token = newToken('app')
+  t.match(token, /^svc_app_[0-9A-Za-z]{43}_[0-9A-Za-z]{6}$/)
+  t.ok(wellFormed(token))
+  const typo = token.slice(0, 20) + (token[20] === 'a' ? 'b' : 'a') + token.slice(21)
+  t.notOk(wellFormed(typo))
+  for (const bad of ['', 'svc_app_', token + 'x', token.replace('svc_app', 'svc_xyz')]) t.notOk(wellFormed(bad), bad)
+  t.end()
+})
+
+t.test('the operator token is only its owner\'s', (t) => {
+  const path = home(t)
+  const token = operatorToken(path)
+  t.equal(operatorToken(path), token)
+  const file = join(path, homeFile.operatorToken)
+  t.equal(statSync(file).mode & 0o777, 0o600)
+  chmodSync(file, 0o644)
+  t.throws(() => operatorToken(path), { name: 'HomeError', message: /chmod 600/ })
+  t.end()
+})
+
+t.test('application tokens: made, checked, revoked, expired, kept as hashes only', async (t) => {
+  const path = home(t)
+  const clock = manualClock()
+  const known = new Set(['read', 'invoke', 'operator'])
+  const open = (): ReturnType<typeof openTokens> =>
+    openTokens({ home: path, clock, known: () => known, operator: operatorToken(path) })
+  const tokens = open()
+  t.same(tokens.check(operatorToken(path))?.authorities, known)
+  t.equal(tokens.check(newToken('app')), undefined)
+  await t.rejects(tokens.create({ label: 'x', authorities: ['root'], expiresAt: null }), { reason: 'invalid_request' } as never)
+  const { token, record } = await tokens.create({ label: 'ci', authorities: ['read'], expiresAt: null })
+  t.same([...tokens.check(token)!.authorities], ['read'])
+  t.same([...open().check(token)!.authorities], ['read'], 'after a restart')
+  t.notMatch(readFileSync(join(path, homeFile.tokens), 'utf8'), token)
+  t.equal(await tokens.revoke(record.id), true)
+  t.equal(tokens.check(token), undefined)
+  t.equal(open().check(token), undefined, 'revoked for good')
+  t.equal(await tokens.revoke('nobody'), false)
+  const soon = await tokens.create({ label: 'soon', authorities: ['read'],
+    expiresAt: new Date(clock.now() + 1000).toISOString() })
+  t.ok(tokens.check(soon.token))
+  await clock.advance(1001)
+  t.equal(tokens.check(soon.token), undefined)
+})

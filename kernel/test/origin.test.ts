@@ -1,0 +1,40 @@
+import t from 'tap'
+import { foreignPage, hostAllowed, parseHost } from '../http/origin.js'
+
+const served = { addresses: new Set(['127.0.0.1']), port: 52415, allowedHosts: ['box.lan'],
+  allowedOrigins: ['https://ops.example'] }
+
+const hosts: [string | undefined, boolean][] = [
+  ['127.0.0.1:52415', true], ['127.0.0.1', true], ['localhost:52415', true], ['LOCALHOST:52415', true], ['localhost', true],
+  ['box.lan', true], ['box.lan:8080', true],
+  ['evil.example', false], ['localhost.evil', false], ['localhost.:52415', false], ['127.0.0.1.:52415', false],
+  ['[::1]:52415', false], ['0.0.0.0:52415', false], ['127.0.0.1:1', false], ['127.0.0.2:52415', false],
+  ['', false], [undefined, false], ['127.0.0.1:52415@evil', false], ['2130706433', false], ['a b', false], ['[::1', false]
+]
+for (const [host, expect] of hosts) {
+  t.equal(hostAllowed(host, served), expect, `Host ${String(host)}`)
+}
+t.equal(hostAllowed('[::1]:52415', { ...served, addresses: new Set(['::1']) }), true, 'IPv6 where we listen on it')
+t.same(parseHost('[fe80::1]:9'), { name: 'fe80::1', port: 9 })
+
+interface Row { origin?: string, site?: string, mode?: string, method?: string, foreign: boolean }
+const pages: Row[] = [
+  { foreign: false },
+  { origin: 'http://127.0.0.1:52415', foreign: false },
+  { origin: 'http://localhost:52415', foreign: false },
+  { origin: 'https://ops.example', foreign: false },
+  { origin: 'https://ops.example', site: 'cross-site', foreign: false },
+  { origin: 'https://evil.example', foreign: true },
+  { origin: 'null', foreign: true },
+  { origin: 'http://127.0.0.1:1', foreign: true },
+  { origin: 'https://127.0.0.1:52415', foreign: true },
+  { site: 'cross-site', foreign: true },
+  { site: 'same-site', method: 'POST', foreign: true },
+  { site: 'cross-site', mode: 'navigate', foreign: false },
+  { site: 'cross-site', mode: 'navigate', method: 'POST', foreign: true },
+  { site: 'same-origin', foreign: false },
+  { site: 'none', foreign: false }
+]
+for (const { origin, site, mode, method = 'GET', foreign } of pages) {
+  t.equal(foreignPage({ origin, site, mode }, method, served), foreign, JSON.stringify({ origin, site, mode, method }))
+}

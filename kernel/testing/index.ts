@@ -1,0 +1,5 @@
+/** The test kit: one plugin alone on the real kernel. Exported as `svc/testing`. */
+export { fake, startPlugin } from './start-plugin.js'
+export type { Fake, Rig, StartOptions, TestContext } from './start-plugin.js'
+export { manualClock } from './manual-clock.js'
+export type { ManualClock } from './manual-clock.js'

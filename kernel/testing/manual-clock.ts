@@ -1,0 +1,40 @@
+import type { Clock } from '../clock.js'
+
+/** A clock that moves only when told to. */
+export interface ManualClock extends Clock {
+  /** Moves time forward and runs what falls due, in order; lets pending promises settle in between. */
+  advance (ms: number): Promise<void>
+}
+
+interface Due { at: number, fn: () => void, everyMs: number | null }
+
+/** `startMs` is the wall time at the beginning; monotonic time begins at 0. */
+export function manualClock (startMs = Date.UTC(2026, 0, 1)): ManualClock {
+  let now = 0
+  const due = new Set<Due>()
+  const add = (ms: number, fn: () => void, everyMs: number | null): (() => void) => {
+    const entry = { at: now + ms, fn, everyMs }
+    due.add(entry)
+    return () => { due.delete(entry) }
+  }
+  const next = (until: number): Due | undefined =>
+    [...due].filter((d) => d.at <= until).sort((a, b) => a.at - b.at)[0]
+  return {
+    now: () => startMs + now,
+    mono: () => now,
+    after: (ms, fn) => add(ms, fn, null),
+    every: (ms, fn) => add(ms, fn, ms),
+    async advance (ms) {
+      const until = now + ms
+      for (let entry = next(until); entry !== undefined; entry = next(until)) {
+        now = entry.at
+        if (entry.everyMs === null) due.delete(entry)
+        else entry.at += entry.everyMs
+        entry.fn()
+        await new Promise((resolve) => setImmediate(resolve))
+      }
+      now = until
+      await new Promise((resolve) => setImmediate(resolve))
+    }
+  }
+}

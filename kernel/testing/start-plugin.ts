@@ -1,0 +1,180 @@
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Ajv2020 } from 'ajv/dist/2020.js'
+import type { FastifyInstance, LightMyRequestResponse } from 'fastify'
+import { newNodeId, loneSession } from '../cluster/session.js'
+import { arrange } from '../graph.js'
+import { createKernel } from '../kernel.js'
+import { kernelManifest, kernelServices } from '../kernel-manifest.js'
+import { checkManifests } from '../registry.js'
+import { BootError } from '../boot-error.js'
+import { manualClock } from './manual-clock.js'
+import type { Clock } from '../clock.js'
+import type { Logger, Manifest, Plugin, ServiceRef } from '../define.js'
+import type { HealthReason } from '../health.js'
+import type { Kernel, KernelOptions } from '../kernel.js'
+import type { JsonSchema } from '../schema.js'
+import type { TokenStore } from '../http/tokens.js'
+import type { ManualClock } from './manual-clock.js'
+
+/** A stand-in for a service, made by `fake`. */
+export interface Fake { id: string, instance: unknown }
+
+/** A typed stand-in for a service: only the parts the test needs. Calling anything else throws its name. */
+export function fake<T> (ref: ServiceRef<T>, parts: Partial<T>): Fake {
+  const instance = new Proxy(parts as object, {
+    get (target, key) {
+      if (key in target || typeof key === 'symbol' || key === 'then') return Reflect.get(target, key) as unknown
+      throw new Error(`the fake of "${ref.id}" has no "${key}"`)
+    }
+  })
+  return { id: ref.id, instance }
+}
+
+/** What `startPlugin` needs of a test: tap's `t`, node:test's context, or anything with a teardown. */
+export interface TestContext { teardown? (fn: () => unknown): unknown, after? (fn: () => unknown): unknown }
+
+export interface StartOptions {
+  /** Services the plugin consumes, or kernel services to replace. */
+  fakes?: readonly Fake[]
+  /** Authorities of the requests the test makes; everything there is when absent. */
+  allow?: readonly string[]
+  /** The plugin's slice of svc.yaml; defaults are filled in and it is checked as in a real boot. */
+  config?: Record<string, unknown>
+  /** Values of the top-level keys the plugin owns. */
+  settings?: Record<string, unknown>
+  /** Further plugins to start before it (real ones). */
+  plugins?: readonly Plugin[]
+  clock?: Clock
+  /** Bundled plugins that are switched off. */
+  off?: readonly Plugin[]
+  /** Overrides of the kernel's limits. */
+  limits?: Partial<KernelOptions['limits']>
+  callLimits?: KernelOptions['callLimits']
+  /** False: bad events and replies are counted instead of thrown, as in production. */
+  strict?: boolean
+}
+
+/** A plugin running alone on a real kernel. */
+export interface Rig {
+  app: FastifyInstance
+  kernel: Kernel
+  /** Makes a request without a socket. */
+  inject (options: { method?: string, url: string, payload?: unknown, headers?: Record<string, string> }):
+  Promise<LightMyRequestResponse>
+  /** Every event emitted so far. */
+  events: { kind: string, payload: Record<string, unknown> }[]
+  /** The conflicts raised now. */
+  conflicts (): HealthReason[]
+  /** A service the plugin provides. */
+  service<T> (ref: ServiceRef<T>): T
+  /** What was logged. */
+  logged: { level: string, fields: Record<string, unknown>, message: string }[]
+  clock: ManualClock
+  home: string
+  /** Opens a real port on loopback and returns its URL. */
+  listen (): Promise<string>
+  stop (): Promise<void>
+}
+
+const LIMITS: KernelOptions['limits'] = {
+  connections: 1024, connectionsPerAddress: 64, streamsPerToken: 256, headersTimeoutMs: 10_000, requestTimeoutMs: 30_000,
+  keepAliveMs: 15_000, handlerTimeoutMs: 60_000, bodyBytes: 256 * 1024, streamStallMs: 30_000
+}
+
+/**
+ * Starts one plugin on the real kernel. Its `requires` are dropped: fakes stand in for the services it
+ * consumes. Stops by itself at the end of the test. Throws BootError as a real boot does.
+ */
+export async function startPlugin (t: TestContext, plugin: Plugin, options: StartOptions = {}): Promise<Rig> {
+  const home = mkdtempSync(join(tmpdir(), 'svc-test-'))
+  const clock = (options.clock ?? manualClock()) as ManualClock
+  const alone: Plugin = { ...plugin, manifest: { ...plugin.manifest, requires: [], consumesOptional: {
+    ...plugin.manifest.consumesOptional, ...plugin.manifest.consumes }, consumes: {} } }
+  const plugins = [...options.plugins ?? [], alone]
+  refuseBadDeclarations([...options.plugins ?? [], plugin])
+  const events: Rig['events'] = []
+  const logged: Rig['logged'] = []
+  const where = { host: '127.0.0.1', port: 80 }
+  const kernel = await createKernel({ ...kernelParts(plugin, options, { home, clock, logged, where }), plugins })
+  kernel.bus.on('*', ({ kind, payload }) => { events.push({ kind, payload }) })
+  let stopped: Promise<void> | undefined
+  const stop = (): Promise<void> => stopped ??= kernel.close(0).finally(() => { rmSync(home, { recursive: true, force: true }) })
+  ;(t.teardown ?? t.after)?.call(t, stop)
+  return {
+    app: kernel.app, kernel, events, logged, clock, home, stop,
+    inject: async (request) => await kernel.app.inject({ method: 'GET', ...request,
+      headers: { host: `127.0.0.1:${where.port}`, ...request.headers } } as never) as unknown as LightMyRequestResponse,
+    conflicts: () => kernel.health.snapshot().reasons,
+    service: <T>(ref: ServiceRef<T>) => kernel.service(ref.id) as T,
+    async listen () {
+      const url = await kernel.app.listen({ host: where.host, port: 0 })
+      where.port = Number(new URL(url).port)
+      return url
+    }
+  }
+}
+
+function refuseBadDeclarations (plugins: readonly Plugin[]): void {
+  const manifests = plugins.map((p) => ({ ...p.manifest, requires: [], consumes: {} } as Manifest))
+  const problems = [...arrange({ manifests, disabled: new Set() }).problems, ...checkManifests(manifests)]
+  if (problems.length > 0) throw new BootError(problems)
+}
+
+interface Made { home: string, clock: Clock, logged: Rig['logged'], where: { host: string, port: number } }
+
+function kernelParts (plugin: Plugin, options: StartOptions, made: Made): Omit<KernelOptions, 'plugins'> {
+  const nodeId = newNodeId()
+  const known = new Set([kernelManifest as Manifest, plugin.manifest, ...(options.plugins ?? []).map((p) => p.manifest)]
+    .flatMap((m) => Object.keys(m.authorities ?? {})))
+  const config = new Map([plugin, ...options.plugins ?? []].map((p) =>
+    [p.manifest.name, filled(p.manifest.name, p.manifest.config, p === plugin ? options.config : {})]))
+  const settings = Object.fromEntries(Object.entries(plugin.manifest.settings ?? {}).map(([key, schema]) =>
+    [key, filled(key, { type: 'object', properties: { value: schema } }, options.settings?.[key] === undefined
+      ? {} : { value: options.settings[key] })['value']]))
+  return {
+    node: { nodeId, installId: '00000000-0000-4000-8000-000000000000', name: 'test', home: made.home, version: '0.0.0',
+      configPath: null },
+    session: loneSession(nodeId), clock: made.clock, log: (name) => recorder(name, made.logged),
+    off: (options.off ?? []).map((p) => ({ plugin: p, message: `The plugin "${p.manifest.name}" is disabled.` })),
+    config: (name) => config.get(name) ?? {}, settings: (key) => settings[key],
+    services: standIns(plugin, options),
+    limits: { ...LIMITS, ...options.limits }, callLimits: options.callLimits ?? {}, trustProxy: [],
+    served: () => ({ addresses: new Set(['127.0.0.1']), port: made.where.port, allowedHosts: [], allowedOrigins: [] }),
+    url: () => `http://127.0.0.1:${made.where.port}`,
+    tokens: memoryTokens(), local: new Set(options.allow ?? known), restart: () => true,
+    configView: () => ({ file: null, entries: [] }), strict: options.strict ?? true
+  }
+}
+
+/** The test's fakes; a consumed service without one throws its name when it is used. */
+function standIns (plugin: Plugin, options: StartOptions): Map<string, unknown> {
+  const missing = Object.values(plugin.manifest.consumes ?? {})
+    .filter((ref) => !kernelServices.has(ref.id) && options.plugins === undefined).map((ref) => fake<object>(ref as ServiceRef<object>, {}))
+  return new Map([...missing, ...options.fakes ?? []].map((f) => [f.id, f.instance]))
+}
+
+/** A config slice with defaults, checked as svc.yaml is. Throws BootError naming the key. */
+function filled (name: string, schema: JsonSchema | undefined, value: Record<string, unknown> = {}): Record<string, unknown> {
+  const copy = structuredClone(value)
+  if (schema === undefined) return copy
+  const ajv = new Ajv2020({ useDefaults: true, allErrors: true, strict: false })
+  const validate = ajv.compile(schema)
+  if (!validate(copy)) {
+    throw new BootError((validate.errors ?? []).map((e) => `plugins.${name}${e.instancePath}: ${e.message ?? 'is not valid'}`))
+  }
+  return copy
+}
+
+function recorder (plugin: string, logged: Rig['logged']): Logger {
+  const at = (level: string) => (fields: Record<string, unknown>, message: string): void => {
+    logged.push({ level, fields: { plugin, ...fields }, message })
+  }
+  return { debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error'), fatal: at('fatal') }
+}
+
+function memoryTokens (): TokenStore {
+  return { check: () => undefined, create: async () => { throw new Error('no tokens in this rig') }, list: () => [],
+    revoke: async () => false }
+}

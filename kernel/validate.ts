@@ -1,0 +1,82 @@
+import { Ajv2020 } from 'ajv/dist/2020.js'
+import type { ErrorObject, ValidateFunction } from 'ajv'
+import type { JsonSchema } from './schema.js'
+
+/** One thing wrong with a value: JSON pointer and a sentence. */
+export interface Issue { path: string, message: string }
+
+const base = { removeAdditional: false, useDefaults: false, strict: true, strictTypes: false, strictRequired: false } as const
+
+/** Bodies, payloads, events: nothing is coerced, stripped or filled in. */
+const strictAjv = withFormats(new Ajv2020({ ...base, coerceTypes: false, allErrors: false }))
+/** Query strings and path parameters arrive as text: numbers, booleans and one-element lists are read. */
+const textAjv = withFormats(new Ajv2020({ ...base, coerceTypes: 'array', useDefaults: true, allErrors: false }))
+
+function withFormats (ajv: Ajv2020): Ajv2020 {
+  ajv.addFormat('uri', (s: string) => URL.canParse(s))
+  ajv.addFormat('uuid', /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i)
+  ajv.addFormat('date-time', (s: string) => !Number.isNaN(Date.parse(s)))
+  ajv.addKeyword('x-secret').addKeyword('x-also').addKeyword('x-unit')
+  return ajv
+}
+
+const compiled = new WeakMap<JsonSchema, ValidateFunction>()
+const compiledText = new WeakMap<JsonSchema, ValidateFunction>()
+
+/** Compiles once per schema object. Throws when the schema itself is wrong. */
+export function compileStrict (schema: JsonSchema): ValidateFunction {
+  return once(compiled, strictAjv, schema)
+}
+
+/** As compileStrict, for values that arrive as text. */
+export function compileText (schema: JsonSchema): ValidateFunction {
+  return once(compiledText, textAjv, schema)
+}
+
+function once (cache: WeakMap<JsonSchema, ValidateFunction>, ajv: Ajv2020, schema: JsonSchema): ValidateFunction {
+  let validate = cache.get(schema)
+  if (validate === undefined) {
+    validate = ajv.compile(schema)
+    cache.set(schema, validate)
+  }
+  return validate
+}
+
+/** Null when the value is as the schema says, else a sentence naming the field. */
+export function schemaChecker (schema: JsonSchema): (value: unknown) => string | null {
+  return (value) => {
+    const validate = compileStrict(schema)
+    if (validate(value)) return null
+    const [issue] = issuesOf(validate.errors)
+    return issue === undefined ? 'is not valid' : `${issue.path || 'value'} ${issue.message}`
+  }
+}
+
+/** Ajv's errors as issues with the field's path, in words. */
+export function issuesOf (errors: readonly ErrorObject[] | null | undefined): Issue[] {
+  return (errors ?? []).map((e) => ({ path: pathOf(e), message: sentence(e) }))
+}
+
+function pathOf (e: ErrorObject): string {
+  const at = e.instancePath.slice(1).replaceAll('/', '.').replaceAll('~1', '/').replaceAll('~0', '~')
+  const params = e.params as Record<string, unknown>
+  const extra = e.keyword === 'required' ? params['missingProperty']
+    : e.keyword === 'additionalProperties' ? params['additionalProperty']
+      : e.keyword === 'unevaluatedProperties' ? params['unevaluatedProperty'] : undefined
+  return extra === undefined ? at : at === '' ? String(extra) : `${at}.${String(extra)}`
+}
+
+function sentence (e: ErrorObject): string {
+  const p = e.params as Record<string, unknown>
+  switch (e.keyword) {
+    case 'required': return 'is required'
+    case 'additionalProperties':
+    case 'unevaluatedProperties': return 'is not a known field'
+    case 'const': return `must be ${JSON.stringify(p['allowedValue'])}`
+    case 'enum': return `must be one of ${(p['allowedValues'] as unknown[]).map((v) => JSON.stringify(v)).join(', ')}`
+    case 'minLength': return p['limit'] === 1 ? 'must not be empty' : `must have at least ${String(p['limit'])} characters`
+    case 'maxLength': return `must have at most ${String(p['limit'])} characters`
+    case 'type': return `must be ${[p['type']].flat().join(' or ')}`
+    default: return e.message ?? 'is not valid'
+  }
+}

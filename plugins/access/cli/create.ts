@@ -1,0 +1,22 @@
+import { expiryOf } from './expiry.js'
+import type { TokenRecord, Verb } from '../../../kernel/index.js'
+
+export default {
+  async run (ctx, [label], options) {
+    const authorities = (options['authority'] as string[] | undefined) ?? ['read', 'invoke']
+    const when = options['expires'] as string | undefined
+    const expires = when === undefined ? null : expiryOf(when, Date.now())
+    if (when !== undefined && expires === null) {
+      throw ctx.fail(2, `--expires ${when}: expected a span such as 90d or a date to come such as 2027-01-31`)
+    }
+    const made = await ctx.client.json<{ token: string, record: TokenRecord }>('/v1/tokens',
+      { method: 'POST', body: { label, authorities, expires } })
+    if (ctx.out.json) {
+      ctx.out.value(made)
+      return
+    }
+    ctx.out.line(made.token)
+    ctx.err.line(`token ${made.record.id} "${made.record.label}" may ${authorities.join(', ')}; it ${
+      expires === null ? 'does not expire' : `ends ${expires}`}. It is not shown again: keep it now.`)
+  }
+} satisfies Verb

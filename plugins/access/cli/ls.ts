@@ -1,0 +1,20 @@
+import type { TokenRecord, Verb } from '../../../kernel/index.js'
+
+export default {
+  async run ({ client, out }) {
+    const answer = await client.json<{ tokens: TokenRecord[] }>('/v1/tokens')
+    if (out.json) {
+      out.value(answer)
+      return
+    }
+    out.table(['ID', 'LABEL', 'AUTHORITIES', 'CREATED', 'EXPIRES', 'LAST USED', 'STATE'], answer.tokens.map((t) =>
+      [t.id, t.label, t.authorities.join(','), t.created.slice(0, 10), t.expires?.slice(0, 16) ?? 'never',
+        t.lastUsedDay ?? 'never', stateOf(t, Date.now())]))
+  }
+} satisfies Verb
+
+/** Whether a token still works at `now` (ms since 1970). */
+export function stateOf (token: Pick<TokenRecord, 'revoked' | 'expires'>, now: number): 'active' | 'expired' | 'revoked' {
+  if (token.revoked) return 'revoked'
+  return token.expires !== null && Date.parse(token.expires) <= now ? 'expired' : 'active'
+}

@@ -1,0 +1,78 @@
+import { definePlugin, kernelError, TokenService } from '../../kernel/index.js'
+import { routes } from './routes.js'
+
+/** Tokens of this node. Pairing of devices and the relay will live here too. */
+export default definePlugin({
+  name: 'access',
+  version: '1.0.0',
+  kernel: '^1.0.0',
+  summary: 'Makes, lists and revokes the tokens of a node.',
+  consumes: { tokens: TokenService },
+  routes,
+  errors: {
+    token_not_found: {
+      status: 404, retryable: false, message: 'There is no such token.', remedy: '`svc token ls` lists them by id.'
+    }
+  },
+  events: {
+    TokenCreated: {
+      plane: 'durable',
+      summary: 'A token was made; the event names what it may do, never its secret.',
+      payload: {
+        type: 'object', additionalProperties: false, required: ['id', 'label', 'authorities', 'by'],
+        properties: {
+          id: { type: 'string' }, label: { type: 'string' }, authorities: { type: 'array', items: { type: 'string' } },
+          by: { type: 'string' }
+        }
+      }
+    },
+    TokenRevoked: {
+      plane: 'durable',
+      summary: 'A token was revoked.',
+      payload: {
+        type: 'object', additionalProperties: false, required: ['id', 'by'],
+        properties: { id: { type: 'string' }, by: { type: 'string' } }
+      }
+    }
+  },
+  verbs: {
+    'token create': {
+      summary: 'make a token; it is shown once',
+      args: '<label>',
+      options: [
+        ['--authority <name...>', 'what it may do (read and invoke when none is given)'],
+        ['--expires <when>', 'when it ends: 90d, 12h, or a date such as 2027-01-31']
+      ],
+      examples: ['svc token create phone', 'svc token create dashboard --authority read --expires 90d'],
+      load: () => import('./cli/create.js')
+    },
+    'token ls': {
+      summary: 'list the tokens of the node, without their secrets',
+      load: () => import('./cli/ls.js')
+    },
+    'token revoke': {
+      summary: 'revoke a token at once and for good',
+      args: '<id>',
+      load: () => import('./cli/revoke.js')
+    }
+  }
+}, ({ deps: { tokens }, clock, emit, error }) => ({
+  routes: {
+    list: () => ({ tokens: tokens.list() }),
+    create: async ({ body: { label, authorities, expires = null }, caller }) => {
+      if (expires !== null && Date.parse(expires) <= clock.now()) {
+        throw kernelError('invalid_request', `A token that expires at ${expires} would be of no use: that is past.`,
+          { param: 'expires', issues: [{ path: 'expires', message: 'must lie in the future' }] })
+      }
+      const expiresAt = expires === null ? null : new Date(expires).toISOString()
+      const made = await tokens.create({ label, authorities, expiresAt })
+      emit('TokenCreated', { id: made.record.id, label, authorities, by: caller.id })
+      return made
+    },
+    revoke: async ({ params: { id }, caller }) => {
+      if (!await tokens.revoke(id)) throw error('token_not_found', `There is no token ${id}.`)
+      emit('TokenRevoked', { id, by: caller.id })
+      return { id, revoked: true as const }
+    }
+  }
+}))

@@ -1,0 +1,97 @@
+import { text as readAll } from 'node:stream/consumers'
+import { findPlayer, play } from './player.js'
+import type { Verb, VerbContext } from '../../../kernel/index.js'
+
+const DEFAULT_MODEL = 'svc/voice-en'
+/** Seconds to wait for a node that is still starting when `--wait` is not given. */
+const STARTING_SECONDS = 30
+
+/** Where the sound goes. */
+interface Target {
+  write (bytes: Uint8Array): Promise<void>
+  keep (): Promise<void>
+  drop (): Promise<void>
+  /** Said on stderr when all is well. */
+  done: string | null
+}
+
+export default {
+  async run (ctx, [words], options) {
+    const text = words === '-' ? await readAll(ctx.io.stdin) : words!
+    if (text.trim() === '') throw ctx.fail(2, 'there is nothing to say: the text is empty')
+    const payload = payloadOf(ctx, text, options)
+    const output = options['output'] as string | undefined
+    const heard = { bytes: 0, seconds: 0 }
+    let target: Target | undefined
+    try {
+      await ctx.retry({
+        seconds: ctx.wait ?? STARTING_SECONDS,
+        again: async (error) => heard.bytes === 0 && await worthWaiting(ctx, error),
+        onWait: (error) => { ctx.err.update(`waiting: ${error.message.split('\n')[0]!}`) }
+      }, async () => {
+        for await (const { header, media } of ctx.invoke({ id: 'tts', version: '1.0.0', payload })) {
+          if (media === null || header.media === null) continue
+          heard.bytes += media.byteLength
+          heard.seconds = header.media.timestamp_seconds + header.media.duration_seconds
+          target ??= openTarget(ctx, output)
+          await target.write(media)
+          ctx.err.update(`${heard.seconds.toFixed(1)} s, ${heard.bytes} bytes`)
+        }
+      })
+      await target?.keep()
+    } catch (error) {
+      await target?.drop()
+      throw error
+    }
+    finish(ctx, heard, target)
+  }
+} satisfies Verb
+
+function finish (ctx: VerbContext, heard: { bytes: number, seconds: number }, target: Target | undefined): void {
+  ctx.err.end()
+  if (target === undefined) throw ctx.fail(1, 'the node answered without any sound')
+  if (target.done !== null) ctx.err.line(`${target.done}: ${heard.seconds.toFixed(1)} s of MP3, ${heard.bytes} bytes`)
+}
+
+function payloadOf (ctx: VerbContext, text: string, options: Record<string, unknown>): Record<string, unknown> {
+  const { model = DEFAULT_MODEL, voice, speed } = options as Record<string, string | undefined>
+  if (speed !== undefined && !(Number(speed) > 0)) throw ctx.fail(2, `--speed ${speed}: expected a number above 0`)
+  return {
+    model,
+    text,
+    ...(voice === undefined ? {} : { voice }),
+    ...(speed === undefined ? {} : { speed: Number(speed) })
+  }
+}
+
+/**
+ * Waiting helps while the node starts: nothing answers (only with --wait), it answers "not ready", or the model
+ * is not there yet and not everything set to start by itself is ready.
+ */
+async function worthWaiting (ctx: VerbContext, error: Parameters<VerbContext['notYet']>[0]): Promise<boolean> {
+  if (error.status === undefined) return ctx.wait !== undefined && ctx.notYet(error)
+  if (ctx.notYet(error)) return true
+  if (error.api?.reason !== 'no_instance' && error.api?.reason !== 'capability_not_found') return false
+  return ctx.wait !== undefined || !await ctx.client.json('/readyz').then(() => true, () => false)
+}
+
+/** A file, the pipe, a player, or speech.mp3: never bytes on a terminal. */
+function openTarget (ctx: VerbContext, output: string | undefined): Target {
+  if (output !== undefined) return toFile(ctx, output, output === '-' ? null : output)
+  if (!ctx.out.terminal) return toFile(ctx, '-', null)
+  const player = findPlayer(ctx.io.env['PATH'] ?? '')
+  if (player === undefined) return toFile(ctx, 'speech.mp3', 'no player found (ffplay, mpv, mpg123, afplay); written to speech.mp3')
+  const playing = play(player, ctx.io.env)
+  ctx.signal.addEventListener('abort', () => { playing.stop() }, { once: true })
+  return {
+    write: (bytes) => playing.write(bytes),
+    keep: () => playing.end(),
+    drop: async () => { playing.stop() },
+    done: null
+  }
+}
+
+function toFile (ctx: VerbContext, path: string, done: string | null): Target {
+  const sink = ctx.sink(path)
+  return { write: (bytes) => sink.write(bytes), keep: () => sink.keep(), drop: () => sink.drop(), done }
+}

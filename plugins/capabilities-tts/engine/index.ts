@@ -1,0 +1,71 @@
+/**
+ * Engine `onnx-tts`: text to speech on onnxruntime. Runs inside a runner process; see family.ts for what a
+ * family of voices provides and speech.ts for the way of an answer.
+ */
+import type { EngineChunk, EngineEnv, EngineModule, EngineSession, EngineTask, ModelSpec } from '../../../kernel/engine.js'
+import { EngineError } from '../../../kernel/engine.js'
+import type { Family } from './family.js'
+import { loadFamily } from './load.js'
+import { DECODE_SECONDS, FIRST_SECONDS, Pace } from './pace.js'
+import { readRequest, type SpeechTask } from './request.js'
+import { speak } from './speech.js'
+
+/** Spoken at warmup: a bare vowel run, which every IPA voice and every character voice has symbols for. */
+const WARMUP = 'aaa eee ooo, aaa eee ooo.'
+// onnxruntime allocates on its first runs, and the MP3 encoder is compiled while it works.
+const WARMUP_RUNS = 3
+
+class SpeechSession implements EngineSession {
+  private readonly family: Family
+  private readonly spec: ModelSpec
+
+  constructor (family: Family, spec: ModelSpec) {
+    this.family = family
+    this.spec = spec
+  }
+
+  async warmup (): Promise<void> {
+    this.family.warmFront()
+    for (let i = 0; i < WARMUP_RUNS; i++) {
+      const request: SpeechTask['request'] = {
+        text: WARMUP, voice: this.family.defaultVoice, language: 'ipa', speed: 1, temperature: 1, seed: undefined,
+        maxSymbols: Infinity, pace: new Pace(FIRST_SECONDS, DECODE_SECONDS)
+      }
+      const encoding = 'mp3'
+      let bytes = 0
+      for await (const chunk of speak(this.family, { request, encoding, interval: 1 }, this.spec.card.modelId, NEVER)) {
+        bytes += chunk.media?.length ?? 0
+      }
+      if (bytes === 0) throw new EngineError('model_invalid', `${this.spec.card.modelId} made no sound in its first run`)
+    }
+  }
+
+  async * run (task: EngineTask, signal: AbortSignal): AsyncGenerator<EngineChunk> {
+    if (task.kind !== 'tts') throw new EngineError('invalid_payload', `engine onnx-tts serves tts, not ${task.kind}`)
+    const { card } = this.spec
+    yield * speak(this.family, readRequest(task.payload, this.family, card), card.modelId, signal)
+  }
+
+  info (): Record<string, unknown> {
+    const { sampleRate, voices, streams, seeded, limits } = this.family
+    return { family: this.spec.card.family, sampleRate, voices, streams, seeded, limits, languages: this.family.languages() }
+  }
+
+  async close (): Promise<void> {
+    await this.family.close()
+  }
+}
+
+const NEVER = new AbortController().signal
+
+/** A session on a loaded family. */
+export function openSpeech (family: Family, spec: ModelSpec): EngineSession {
+  return new SpeechSession(family, spec)
+}
+
+/** The engine. `load` reads the files that the card lists below `spec.directory`. */
+const engine: EngineModule = {
+  load: async (spec: ModelSpec, env: EngineEnv) => openSpeech(await loadFamily(spec, env), spec)
+}
+
+export default engine

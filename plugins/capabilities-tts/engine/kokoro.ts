@@ -1,0 +1,145 @@
+/**
+ * Kokoro-82M v1.0: one graph, 24 kHz, no local tail (its norms look at the whole sentence), so whole units
+ * are spoken. Style packs are files of float32 [510][256], one row per length of the phoneme string.
+ */
+import { Tensor, type InferenceSession } from 'onnxruntime-node'
+import { EngineError, type CardVoice } from '../../../kernel/engine.js'
+import type { Family, SpeechRequest, SpeechUnit } from './family.js'
+import { capSymbols, espeakFront, phonemizerMissing, plainFront, builtinFront, type Espeak, type Front } from './phonemes.js'
+import { warmUp } from '../text/front-end.js'
+import { float32, floats, int64, type Feeds, type Sessions } from './sessions.js'
+import { languageCode } from './voice-config.js'
+
+/** Dimensions of one style row, tokens of one run, and the sampling rate in Hz. */
+export const STYLE_WIDTH = 256
+export const MAX_TOKENS = 510
+export const KOKORO_RATE = 24_000
+
+// More than about 450 tokens sound rushed; the first unit is short because a unit is spoken whole.
+const SIZES = { maxSymbols: 400, firstSymbols: 100 }
+
+/** First letter of a voice's id: its language, and what espeak calls it (none where espeak is of no use). */
+const LANGUAGES: Record<string, { code: string, espeak?: string }> = {
+  a: { code: 'en-us', espeak: 'en-us' },
+  b: { code: 'en-gb', espeak: 'en-gb' },
+  e: { code: 'es', espeak: 'es' },
+  f: { code: 'fr-fr', espeak: 'fr' },
+  h: { code: 'hi', espeak: 'hi' },
+  i: { code: 'it', espeak: 'it' },
+  j: { code: 'ja' },
+  p: { code: 'pt-br', espeak: 'pt-br' },
+  z: { code: 'zh' }
+}
+
+/** What a Kokoro model is made of. */
+export interface KokoroParts {
+  session: InferenceSession
+  /** Noise inputs of the graph, if it was given any. */
+  noise: (request: SpeechRequest, unit: SpeechUnit) => Feeds
+  seeded: boolean
+  /** Phoneme character to token. */
+  vocab: Map<string, number>
+  /** Voice id to style pack. */
+  packs: Map<string, Float32Array>
+  voices: CardVoice[]
+  defaultVoice: string
+  espeak: Espeak | undefined
+  /** True where the card says that the English front end of this package may be used. */
+  builtin: boolean
+  modelId: string
+}
+
+/** Style of a phoneme string of `length` symbols: the row of that length, averaged over the voices of a mix. */
+export function styleRow (packs: Float32Array[], length: number): Float32Array {
+  const row = new Float32Array(STYLE_WIDTH)
+  for (const pack of packs) {
+    const at = Math.min(Math.max(length - 1, 0), pack.length / STYLE_WIDTH - 1) * STYLE_WIDTH
+    for (let i = 0; i < STYLE_WIDTH; i++) row[i] = (row[i] as number) + (pack[at + i] as number) / packs.length
+  }
+  return row
+}
+
+/** Reads a style pack. @throws EngineError model_invalid for a size that is not whole rows. */
+export function readStylePack (bytes: Uint8Array, name: string): Float32Array {
+  const row = STYLE_WIDTH * 4
+  if (bytes.length === 0 || bytes.length % row !== 0) {
+    throw new EngineError('model_invalid', `style pack ${name} has ${bytes.length} bytes, not a multiple of ${row}`)
+  }
+  return new Float32Array(Uint8Array.from(bytes).buffer)
+}
+
+/** espeak's spelling of a few sounds, as Kokoro was trained on them. */
+const FIXES: Array<[RegExp, string]> = [[/ʲ/g, 'j'], [/r/g, 'ɹ'], [/x/g, 'k'], [/ɬ/g, 'l']]
+
+function frontOf (parts: KokoroParts, code: string): Front {
+  const language = Object.values(LANGUAGES).find(l => l.code === code)
+  if (code === 'ipa' || language === undefined) return plainFront
+  if (parts.builtin && code.startsWith('en-')) return builtinFront
+  if (parts.espeak === undefined) throw phonemizerMissing(parts.modelId)
+  return espeakFront(parts.espeak, language.espeak ?? code)
+}
+
+/** Names of the inputs, and the type of `speed`, differ between exports. */
+function signatureOf (session: InferenceSession): { tokens: string, integerSpeed: boolean } {
+  const tokens = ['input_ids', 'tokens'].find(name => session.inputNames.includes(name))
+  if (tokens === undefined) {
+    throw new EngineError('model_invalid', 'a Kokoro graph has an input named input_ids or tokens, this one has ' +
+      session.inputNames.join(', '))
+  }
+  const speed = session.inputMetadata.find(input => input.name === 'speed')
+  return { tokens, integerSpeed: speed?.isTensor === true && speed.type === 'int32' }
+}
+
+/** Puts a loaded model behind the common interface. @throws EngineError model_invalid */
+export function kokoroFamily (parts: KokoroParts, sessions: Sessions): Family {
+  const { tokens, integerSpeed } = signatureOf(parts.session)
+  const offered = Object.values(LANGUAGES).filter(l => l.espeak !== undefined).map(l => l.code)
+  const known = (id: string): boolean => id.split(',').every(name => parts.packs.has(name.trim()))
+  return {
+    sampleRate: KOKORO_RATE,
+    voices: parts.voices,
+    defaultVoice: parts.defaultVoice,
+    limits: { speed: integerSpeed ? { min: 1, max: 2, integer: true } : { min: 0.5, max: 2 }, temperature: undefined },
+    seeded: parts.seeded,
+    pauseSeconds: 0,
+    streams: false,
+    findVoice: id => known(id) ? id.split(',').map(name => name.trim()).join(',') : undefined,
+    findLanguage: (code, voice) => findLanguage(code ?? voice.slice(0, 1), offered),
+    languages: () => [...offered, 'ipa'],
+    prepare: (text, request) => prepare(parts, text, request),
+    synth: (unit, request, signal) => synth(unit, request, signal),
+    warmFront: () => { if (parts.builtin) warmUp() },
+    close: async () => await sessions.close()
+  }
+
+  async function * synth (unit: SpeechUnit, request: SpeechRequest, signal: AbortSignal): AsyncGenerator<Float32Array> {
+    if (signal.aborted) return
+    const packs = request.voice.split(',').map(name => parts.packs.get(name) as Float32Array)
+    const feeds: Feeds = {
+      [tokens]: int64(unit.ids, [1, unit.ids.length]),
+      style: float32(styleRow(packs, unit.symbols), [1, STYLE_WIDTH]),
+      speed: integerSpeed ? new Tensor('int32', Int32Array.of(request.speed), [1]) : float32([request.speed], [1]),
+      ...parts.noise(request, unit)
+    }
+    const out = await sessions.run(parts.session, feeds, 'tokens', unit.ids.length)
+    const name = ['waveform', 'audio'].find(n => out[n] !== undefined) ?? parts.session.outputNames[0] ?? ''
+    yield floats(out[name], name)
+  }
+}
+
+function findLanguage (code: string, offered: string[]): string | undefined {
+  const wanted = LANGUAGES[code]?.code ?? languageCode(code)
+  if (wanted === 'ipa') return wanted
+  return offered.find(c => c === wanted) ?? offered.find(c => c.split('-')[0] === wanted)
+}
+
+function * prepare (parts: KokoroParts, text: string, request: SpeechRequest): Generator<SpeechUnit> {
+  const front = frontOf(parts, request.language)
+  let index = 0
+  for (const { phonemes, sentenceEnd } of capSymbols(front(text, SIZES), request.maxSymbols)) {
+    const sounds = request.language === 'ipa' ? phonemes : FIXES.reduce((s, [from, to]) => s.replace(from, to), phonemes)
+    const symbols = [...sounds]
+    const ids = symbols.map(symbol => parts.vocab.get(symbol)).filter(id => id !== undefined)
+    yield { ids: [0, ...ids.slice(0, MAX_TOKENS), 0], symbols: symbols.length, sentenceEnd, index: index++ }
+  }
+}

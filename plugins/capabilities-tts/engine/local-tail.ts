@@ -1,0 +1,117 @@
+/**
+ * Finding the part of a vocoder graph that only looks a few frames to each side. Such a tail can be run in
+ * overlapping pieces, and the samples are the same as those of one whole run.
+ */
+import { attributesOf, closureOf, type GraphIndex } from './onnx-graph.js'
+import type { OnnxNode } from './onnx-proto.js'
+
+/** Where to cut, and how the tail's input frames relate to its output samples. */
+export interface LocalTail {
+  /** Tensor [1, channels, frames] at which the tail starts. */
+  tensor: string
+  /** Output samples per input frame. */
+  hop: number
+  /** Frames to each side that one output frame depends on. */
+  overlap: number
+  /** Graph inputs that the tail needs besides (the speaker id of multi-speaker voices). */
+  extra: string[]
+}
+
+const POINTWISE = new Set(['LeakyRelu', 'Relu', 'Tanh', 'Sigmoid', 'Add', 'Sub', 'Mul', 'Div', 'Cast', 'Identity',
+  'Clip', 'Sin', 'Cos', 'Pow', 'Reciprocal', 'Neg', 'Elu', 'PRelu'])
+const RESHAPING = new Set(['Unsqueeze', 'Squeeze'])
+
+/** Reach of one tensor into the tail's input: `rate` samples per frame, `left` and `right` in frames. */
+interface Reach { rate: number, left: number, right: number }
+
+const ints = (node: OnnxNode, name: string, fallback: number[]): number[] => {
+  const value = attributesOf(node).get(name)?.ints
+  return value === undefined || value.length === 0 ? fallback : [...value]
+}
+
+/** Conv along one axis: output i reads inputs i - pad … i - pad + (kernel - 1) * dilation. */
+function convReach (node: OnnxNode, from: Reach): Reach | undefined {
+  const kernel = ints(node, 'kernel_shape', [])
+  const [stride = 1] = ints(node, 'strides', [1])
+  if (kernel.length !== 1 || stride !== 1 || attributesOf(node).has('auto_pad')) return undefined
+  const [dilation = 1] = ints(node, 'dilations', [1])
+  const [before = 0, after = 0] = ints(node, 'pads', [0, 0])
+  const span = ((kernel[0] ?? 1) - 1) * dilation
+  // A length-changing Conv would shift every sample behind it against its frame.
+  if (before + after !== span) return undefined
+  return { rate: from.rate, left: from.left + before / from.rate, right: from.right + after / from.rate }
+}
+
+/** ConvTranspose with stride s: output o reads inputs (o + pad - kernel + 1) / s … (o + pad) / s. */
+function convTransposeReach (node: OnnxNode, from: Reach): Reach | undefined {
+  const kernel = ints(node, 'kernel_shape', [])
+  const [stride = 1] = ints(node, 'strides', [1])
+  const [dilation = 1] = ints(node, 'dilations', [1])
+  const [before = 0, after = 0] = ints(node, 'pads', [0, 0])
+  const [extra = 0] = ints(node, 'output_padding', [0])
+  const span = ((kernel[0] ?? 1) - 1) * dilation
+  if (kernel.length !== 1 || span + 1 + extra - before - after !== stride) return undefined
+  const scale = stride * from.rate
+  return { rate: scale, left: from.left + (span - before) / scale, right: from.right + before / scale }
+}
+
+/** Reach of a node's output from its inputs'; undefined where the node is not local. */
+function nodeReach (node: OnnxNode, reachOf: Map<string, Reach>): Reach | undefined {
+  const moving = node.input.map(name => reachOf.get(name)).filter(r => r !== undefined)
+  const first = moving[0]
+  if (first === undefined) return undefined
+  if (node.opType === 'Conv') return moving.length === 1 ? convReach(node, first) : undefined
+  if (node.opType === 'ConvTranspose') return moving.length === 1 ? convTransposeReach(node, first) : undefined
+  if (RESHAPING.has(node.opType)) return first
+  if (!POINTWISE.has(node.opType) || moving.some(r => r.rate !== first.rate)) return undefined
+  return {
+    rate: first.rate,
+    left: Math.max(...moving.map(r => r.left)),
+    right: Math.max(...moving.map(r => r.right))
+  }
+}
+
+/** Reach of `output` when `tensor` is the start, or undefined when something on the way is not local. */
+function reachFrom (index: GraphIndex, nodes: Set<number>, tensor: string, output: string): Reach | undefined {
+  const reachOf = new Map<string, Reach>([[tensor, { rate: 1, left: 0, right: 0 }]])
+  // Nodes of an ONNX graph are sorted: every input is produced before it is used.
+  for (const at of [...nodes].sort((a, b) => a - b)) {
+    const node = index.model.graph.node[at] as OnnxNode
+    if (!node.input.some(name => reachOf.has(name))) continue
+    const reach = nodeReach(node, reachOf)
+    if (reach === undefined) return undefined
+    for (const name of node.output) reachOf.set(name, reach)
+  }
+  return reachOf.get(output)
+}
+
+/**
+ * Whole frames to each side that a frame's samples need. Its first sample stands at the frame's start, its
+ * last one a sample before the next frame.
+ */
+function overlapOf ({ rate, left, right }: Reach): number {
+  return Math.floor(Math.max(left, right + 1 - 1 / rate) + 1e-6)
+}
+
+/**
+ * The longest local tail of a graph with one audio output, or undefined. Candidates are the data inputs of
+ * its Convs in graph order (in stock Piper files the first that fits is the input of `/dec/conv_pre/Conv`);
+ * the tail may need graph inputs of its own only if they are named in `allowed`.
+ */
+export function findLocalTail (index: GraphIndex, output: string, allowed: string[]): LocalTail | undefined {
+  const convs = index.model.graph.node.filter(n => n.opType === 'Conv')
+  const named = convs.find(n => n.name === '/dec/conv_pre/Conv')
+  const behind = closureOf(index, [output], new Set()).nodes
+  for (const conv of named === undefined ? convs : [named, ...convs]) {
+    const tensor = conv.input[0]
+    const at = tensor === undefined ? undefined : index.producer.get(tensor)
+    if (tensor === undefined || at === undefined || !behind.has(at)) continue
+    const { nodes, inputs } = closureOf(index, [output], new Set([tensor]))
+    const extra = [...inputs].filter(name => name !== tensor)
+    if (!inputs.has(tensor) || extra.some(name => !allowed.includes(name))) continue
+    const reach = reachFrom(index, nodes, tensor, output)
+    if (reach === undefined || reach.rate < 8) continue
+    return { tensor, hop: reach.rate, overlap: overlapOf(reach), extra }
+  }
+  return undefined
+}

@@ -1,0 +1,118 @@
+/**
+ * Cutting ONNX graphs: the part of a graph between named tensors becomes a graph of its own
+ * (what `onnx.utils.extract_model` does), so that a long tail can be run piece by piece.
+ */
+import {
+  ATTRIBUTE, ELEMENT, decodeMessage, tensorInfo, tensorName, valueName,
+  type OnnxAttribute, type OnnxGraph, type OnnxModel, type OnnxNode
+} from './onnx-proto.js'
+
+/** Lookup tables over one graph; build once, use for every question. */
+export interface GraphIndex {
+  model: OnnxModel
+  /** Node index that produces a tensor. */
+  producer: Map<string, number>
+  initializers: Map<string, Uint8Array>
+  inputs: Map<string, Uint8Array>
+  outputs: Map<string, Uint8Array>
+  values: Map<string, Uint8Array>
+  /** True where some weights lie in another file: such a model is loaded by path, never cut. */
+  external: boolean
+}
+
+/** What a set of tensors depends on, stopping at some tensors. */
+export interface Closure { nodes: Set<number>, initializers: Set<string>, inputs: Set<string> }
+
+/** Builds the lookup tables of a decoded model. */
+export function indexGraph (model: OnnxModel): GraphIndex {
+  const { graph } = model
+  const producer = new Map<string, number>()
+  graph.node.forEach((node, i) => { for (const name of node.output) producer.set(name, i) })
+  const initializers = new Map<string, Uint8Array>()
+  let external = false
+  for (const bytes of graph.initializer) {
+    const head = tensorName(bytes)
+    initializers.set(head.name, bytes)
+    external ||= head.external
+  }
+  const named = (list: Uint8Array[]): Map<string, Uint8Array> => new Map(list.map(b => [valueName(b), b]))
+  return {
+    model, producer, initializers, external,
+    inputs: named(graph.input), outputs: named(graph.output), values: named(graph.valueInfo)
+  }
+}
+
+/** Decodes the attributes of a node by name. */
+export function attributesOf (node: OnnxNode): Map<string, OnnxAttribute> {
+  return new Map(node.attribute.map(bytes => {
+    const attribute = decodeMessage('AttributeProto', bytes)
+    return [attribute.name, attribute]
+  }))
+}
+
+// Bodies of If, Loop and Scan may use tensors of the graph around them; those count as inputs of the node.
+const WITH_BODY = new Set(['If', 'Loop', 'Scan', 'SequenceMap'])
+
+function bodyReferences (node: OnnxNode): string[] {
+  const names: string[] = []
+  for (const attribute of attributesOf(node).values()) {
+    if (attribute.type === ATTRIBUTE.graph && attribute.g !== null) names.push(...graphReferences(attribute.g))
+    if (attribute.type === ATTRIBUTE.graphs) for (const g of attribute.graphs) names.push(...graphReferences(g))
+  }
+  return names
+}
+
+function graphReferences (graph: OnnxGraph): string[] {
+  return [...graph.node.flatMap(referencesOf), ...graph.output.map(valueName)]
+}
+
+function referencesOf (node: OnnxNode): string[] {
+  return WITH_BODY.has(node.opType) ? [...node.input, ...bodyReferences(node)] : node.input
+}
+
+/**
+ * Everything `outputs` depend on, not looking behind the tensors in `stops`. `inputs` are the graph inputs
+ * and stop tensors reached.
+ */
+export function closureOf (index: GraphIndex, outputs: string[], stops: Set<string>): Closure {
+  const closure: Closure = { nodes: new Set(), initializers: new Set(), inputs: new Set() }
+  const seen = new Set<string>()
+  const stack = [...outputs]
+  for (let name = stack.pop(); name !== undefined; name = stack.pop()) {
+    if (name === '' || seen.has(name)) continue
+    seen.add(name)
+    const at = index.producer.get(name)
+    if (stops.has(name) || (at === undefined && index.inputs.has(name))) closure.inputs.add(name)
+    else if (at !== undefined) {
+      if (!closure.nodes.has(at)) stack.push(...referencesOf(index.model.graph.node[at] as OnnxNode))
+      closure.nodes.add(at)
+    } else if (index.initializers.has(name)) closure.initializers.add(name)
+  }
+  return closure
+}
+
+/**
+ * The graph between `inputs` (tensor names; graph inputs that are needed besides are kept) and `outputs`.
+ * @throws Error naming a tensor that the graph does not have.
+ */
+export function extractModel (index: GraphIndex, inputs: string[], outputs: string[]): OnnxModel {
+  for (const name of [...inputs, ...outputs]) {
+    if (!index.producer.has(name) && !index.inputs.has(name)) throw new Error(`the graph has no tensor "${name}"`)
+  }
+  const closure = closureOf(index, outputs, new Set(inputs))
+  const describe = (name: string): Uint8Array => index.inputs.get(name) ?? index.outputs.get(name) ??
+    index.values.get(name) ?? tensorInfo(name, ELEMENT.float)
+  const { graph } = index.model
+  const kept = new Set([...closure.inputs, ...outputs])
+  return {
+    ...index.model,
+    graph: {
+      name: graph.name,
+      node: graph.node.filter((_, i) => closure.nodes.has(i)),
+      initializer: [...closure.initializers].map(name => index.initializers.get(name) as Uint8Array),
+      input: [...closure.inputs].map(describe),
+      output: outputs.map(describe),
+      valueInfo: graph.valueInfo.filter(bytes => !kept.has(valueName(bytes)))
+    }
+  }
+}

@@ -1,0 +1,162 @@
+/**
+ * From text to phoneme strings short enough for one run: with the built-in English front end, with espeak
+ * (an optional package), character by character, or as phonemes already.
+ */
+import { EngineError } from '../../../kernel/engine.js'
+import { inspect, prepareEnglish, type Unit } from '../text/front-end.js'
+import { normaliseSentence } from '../text/normalise.js'
+import { sentences as englishSentences } from '../text/sentences.js'
+
+/** How long units may be, in phoneme symbols. */
+export interface UnitSizes { maxSymbols: number, firstSymbols: number }
+
+/** What one run speaks. */
+export type PhonemeUnit = Pick<Unit, 'phonemes' | 'sentenceEnd'>
+
+/** A source of units; lazy, so that a long text is never held as phonemes. */
+export type Front = (text: string, sizes: UnitSizes) => Iterable<PhonemeUnit>
+
+/** Text to one IPA string per sentence with espeak; null for a language it does not have. */
+export type Espeak = (text: string, voice: string) => string[] | null
+
+// Longest text handed over at once: bounds memory where there is no sentence end for pages.
+const LONGEST_SENTENCE = 600
+
+/** Sentences of a text, none longer than a page of a small book. */
+export function * sentences (text: string, language: string): Generator<string> {
+  const locale = Intl.Segmenter.supportedLocalesOf([language]).length > 0 ? language : 'en'
+  for (const { segment } of new Intl.Segmenter(locale, { granularity: 'sentence' }).segment(text)) {
+    for (let rest = segment.trim(); rest !== '';) {
+      const cut = rest.length <= LONGEST_SENTENCE ? rest.length : breakBefore(rest, LONGEST_SENTENCE)
+      yield rest.slice(0, cut)
+      rest = rest.slice(cut).trimStart()
+    }
+  }
+}
+
+function breakBefore (text: string, limit: number): number {
+  const space = text.lastIndexOf(' ', limit)
+  if (space > limit / 2) return space
+  // Never between the halves of a surrogate pair.
+  return (text.codePointAt(limit - 1) ?? 0) > 0xffff ? limit - 1 : limit
+}
+
+// Where a phoneme string may be split, best first.
+const BREAKS = [/[.!?…]/u, /[:;]/u, /[,—–]/u, /\s/u]
+
+function splitPoint (symbols: string[], limit: number): number {
+  for (const mark of BREAKS) {
+    for (let i = Math.min(limit, symbols.length) - 1; i > 0; i--) {
+      if (mark.test(symbols[i] as string)) return i + 1
+    }
+  }
+  return limit
+}
+
+/** The end of the first clause that is worth speaking alone, or undefined. */
+function firstClause (symbols: string[], limit: number): number | undefined {
+  if (symbols.length <= limit) return undefined
+  const at = symbols.findIndex((symbol, i) => i >= 12 && /[,;:.!?—–…]/u.test(symbol))
+  return at < 0 ? undefined : at + 1
+}
+
+/** Cuts a phoneme string into parts of at most `maxSymbols`; with `first`, starts with a short clause. */
+export function * splitPhonemes (phonemes: string, sizes: UnitSizes, first: boolean): Generator<string> {
+  let symbols = [...phonemes.trim()]
+  const clause = first ? firstClause(symbols, sizes.firstSymbols) : undefined
+  if (clause !== undefined && clause <= sizes.maxSymbols) {
+    yield symbols.slice(0, clause).join('')
+    symbols = symbols.slice(clause)
+  }
+  while (symbols.length > sizes.maxSymbols) {
+    const cut = splitPoint(symbols, sizes.maxSymbols)
+    yield symbols.slice(0, cut).join('').trim()
+    symbols = symbols.slice(cut)
+  }
+  if (symbols.length > 0) yield symbols.join('').trim()
+}
+
+/** Units of phoneme strings that are whole sentences. */
+function * unitsOf (spoken: Iterable<string>, sizes: UnitSizes): Generator<PhonemeUnit> {
+  let first = true
+  for (const sentence of spoken) {
+    const parts: string[] = [...splitPhonemes(sentence, sizes, first)].filter(part => /[\p{L}\p{N}]/u.test(part))
+    for (const [i, phonemes] of parts.entries()) yield { phonemes, sentenceEnd: i === parts.length - 1 }
+    first &&= parts.length === 0
+  }
+}
+
+/** The English front end of this package. @throws EngineError text_unspeakable */
+export const builtinFront: Front = (text, sizes) => {
+  const { speakable, skippedScripts } = inspect(text)
+  if (!speakable) throw unspeakable(skippedScripts)
+  return prepareEnglish(text, sizes)
+}
+
+/** Phonemes from espeak in the language `voice`. */
+export const espeakFront = (espeak: Espeak, voice: string): Front => (text, sizes) =>
+  unitsOf(espeakSentences(espeak, voice, text), sizes)
+
+function * espeakSentences (espeak: Espeak, voice: string, text: string): Generator<string> {
+  for (const sentence of voice.startsWith('en') ? englishWords(text) : sentences(text, voice)) {
+    const spoken = espeak(sentence, voice)
+    if (spoken === null) throw new EngineError('model_invalid', `espeak has no language "${voice}"`)
+    // Marks such as (en) say that espeak switched languages; they are not sounds.
+    for (const phonemes of spoken) yield phonemes.replace(/\([a-z-]+\)/g, '')
+  }
+}
+
+// espeak reads "Dr. Smith" as two sentences and "$3.50" digit by digit: English is written out before.
+function * englishWords (text: string): Generator<string> {
+  for (const sentence of englishSentences(text)) yield normaliseSentence(sentence).trim()
+}
+
+/** Characters are the symbols (Piper's phoneme type `text`, and phonemes sent as text). */
+export const plainFront: Front = (text, sizes) => unitsOf(sentences(text, 'en'), sizes)
+
+/** The refusal for text without anything to say. */
+export function unspeakable (skippedScripts: string[] = []): EngineError {
+  const why = skippedScripts.length === 0 ? 'it has no words' : `it is written in ${skippedScripts.join(', ')} only`
+  return new EngineError('text_unspeakable', `this voice cannot speak the text: ${why}`, { skippedScripts })
+}
+
+/** Ends a stream of units after `max` symbols, in the middle of a unit if need be. */
+export function * capSymbols (units: Iterable<PhonemeUnit>, max: number): Generator<PhonemeUnit> {
+  let left = max
+  for (const unit of units) {
+    const symbols = [...unit.phonemes]
+    yield symbols.length <= left ? unit : { ...unit, phonemes: symbols.slice(0, left).join('') }
+    left -= symbols.length
+    if (left <= 0) return
+  }
+}
+
+/** Finds the optional package; undefined where it is not installed. `load` imports it (tests pass their own). */
+export async function findEspeak (load: () => Promise<unknown> = importPackage): Promise<Espeak | undefined> {
+  let found: unknown
+  try {
+    found = await load()
+  } catch (error) {
+    if (isMissing(error)) return undefined
+    throw error
+  }
+  const { default: main, phonemizeToString } = found as { default?: { phonemizeToString?: Espeak }, phonemizeToString?: Espeak }
+  return phonemizeToString ?? main?.phonemizeToString
+}
+
+// Loaders differ in the code they give the error; the message names the package.
+function isMissing (error: unknown): boolean {
+  const { code, message } = error as NodeJS.ErrnoException
+  return code === 'ERR_MODULE_NOT_FOUND' || String(message).includes(`Cannot find package '${ESPEAK_PACKAGE}'`)
+}
+
+// Typed as a string so that the compiler does not look for it: the package is a peer that may be absent.
+const ESPEAK_PACKAGE: string = 'piper-phonemize'
+const importPackage = async (): Promise<unknown> => await import(ESPEAK_PACKAGE)
+
+/** The refusal of a voice that needs espeak where it is missing. */
+export function phonemizerMissing (model: string): EngineError {
+  return new EngineError('phonemizer_missing', `${model} needs phonemes from espeak, which is not installed. ` +
+    'Run "npm install piper-phonemize" (GPL-3.0) and restart the node, or send phonemes with lang_code "ipa".',
+  { command: 'npm install piper-phonemize' })
+}

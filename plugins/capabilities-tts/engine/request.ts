@@ -1,0 +1,118 @@
+/**
+ * From the payload of a task to a request the family honours. The schema of the capability was checked
+ * before; here are the bounds that depend on the voice. Every problem is reported at once.
+ */
+import { EngineError, type ModelCard } from '../../../kernel/engine.js'
+import { ENCODINGS, type Encoding } from './encoder.js'
+import type { Family, Range, SpeechRequest } from './family.js'
+import { DECODE_SECONDS, FIRST_SECONDS, Pace } from './pace.js'
+
+/** Bounds of `streaming_interval` in seconds: about one MP3 frame, and what is still held in memory lightly. */
+export const INTERVAL: Range = { min: 0.04, max: 60 }
+/** Seconds of audio per chunk where a request says nothing. */
+export const DEFAULT_INTERVAL = 1
+
+/** A checked request with what the answer is written in. */
+export interface SpeechTask { request: SpeechRequest, encoding: Encoding, interval: number }
+
+interface Issue { path: string, message: string }
+
+/** Collects problems and reads single fields. */
+class PayloadReader {
+  readonly issues: Issue[] = []
+  private readonly payload: Record<string, unknown>
+
+  constructor (payload: Record<string, unknown>) {
+    this.payload = payload
+  }
+
+  fail (field: string, message: string): void {
+    this.issues.push({ path: `/${field}`, message })
+  }
+
+  string (field: string): string | undefined {
+    const value = this.payload[field]
+    if (value === undefined || typeof value === 'string') return value
+    this.fail(field, `${field} must be a string`)
+    return undefined
+  }
+
+  /** A number within a range, both ends included; `what` says what the range is of. */
+  number (field: string, fallback: number, range: Range, what: string): number {
+    const value = this.payload[field]
+    if (value === undefined) return fallback
+    const inside = typeof value === 'number' && value >= range.min && value <= range.max
+    if (inside && (range.integer !== true || Number.isInteger(value))) return value
+    const kind = range.integer === true ? 'a whole number' : 'a number'
+    this.fail(field, `${field} is ${String(value)}, but ${what} takes ${kind} from ${range.min} to ${range.max}`)
+    return fallback
+  }
+}
+
+function readVoice (reader: PayloadReader, family: Family, model: string): string {
+  const wanted = reader.string('voice')
+  if (wanted === undefined) return family.defaultVoice
+  const found = family.findVoice(wanted)
+  if (found === undefined) {
+    reader.fail('voice', `${model} has no voice "${wanted}": it has ${family.voices.map(v => v.id).join(', ')}`)
+  }
+  return found ?? family.defaultVoice
+}
+
+function readLanguage (reader: PayloadReader, family: Family, model: string, voice: string): string {
+  const wanted = reader.string('lang_code')
+  const found = family.findLanguage(wanted, voice)
+  if (found === undefined) {
+    const asked = wanted === undefined ? `voice "${voice}" names no language that is offered` : `lang_code "${wanted}"`
+    reader.fail('lang_code', `${asked}: ${model} speaks ${family.languages().join(', ')}`)
+  }
+  return found ?? ''
+}
+
+function readSeed (reader: PayloadReader, family: Family, given: unknown, model: string): number | undefined {
+  if (given === undefined) return undefined
+  if (!family.seeded) {
+    reader.fail('seed', `${model} draws noise of its own that no seed reaches: leave seed out`)
+    return undefined
+  }
+  return reader.number('seed', 0, { min: 0, max: 4_294_967_295, integer: true }, model)
+}
+
+function readEncoding (reader: PayloadReader): Encoding {
+  const wanted = reader.string('encoding') ?? reader.string('response_format') ?? 'mp3'
+  const found = ENCODINGS.find(encoding => encoding === wanted)
+  if (found === undefined) reader.fail('response_format', `"${wanted}" is not written here: ${ENCODINGS.join(', ')} are`)
+  return found ?? 'mp3'
+}
+
+const ANY_COUNT: Range = { min: 1, max: Number.MAX_SAFE_INTEGER, integer: true }
+
+/**
+ * Reads a `tts` payload for one voice. `top_p`, `top_k`, `repetition_penalty` and `instruct` have no meaning
+ * for these families and are left alone, as the cards say.
+ * @throws EngineError invalid_payload with `issues: [{path, message}]`
+ */
+export function readRequest (payload: Record<string, unknown>, family: Family, card: ModelCard): SpeechTask {
+  const reader = new PayloadReader(payload)
+  const model = card.modelId
+  const text = reader.string('text') ?? ''
+  if (text === '') reader.fail('text', 'text must not be empty')
+  const voice = readVoice(reader, family, model)
+  const interval = reader.number('streaming_interval', DEFAULT_INTERVAL, INTERVAL, model)
+  const { speed, temperature } = family.limits
+  const request: SpeechRequest = {
+    text,
+    voice,
+    language: readLanguage(reader, family, model, voice),
+    speed: reader.number('speed', 1, speed, model),
+    temperature: temperature === undefined ? 1 : reader.number('temperature', 1, temperature, model),
+    seed: readSeed(reader, family, payload['seed'], model),
+    maxSymbols: reader.number('max_tokens', Infinity, ANY_COUNT, model),
+    pace: new Pace(Math.min(FIRST_SECONDS, interval), DECODE_SECONDS)
+  }
+  const encoding = readEncoding(reader)
+  if (reader.issues.length > 0) {
+    throw new EngineError('invalid_payload', reader.issues.map(i => i.message).join('; '), { issues: reader.issues })
+  }
+  return { request, encoding, interval }
+}

@@ -1,0 +1,113 @@
+/**
+ * Noise that follows a seed. Graphs draw theirs with RandomNormalLike, which no request can seed; the nodes
+ * are replaced by a lookup in a table that is fed with each run.
+ */
+import { attributesOf, type GraphIndex } from './onnx-graph.js'
+import { ELEMENT, encodeMessage, tensorInfo, type OnnxModel, type OnnxNode } from './onnx-proto.js'
+
+/** Length of a noise table: prime, so that a repeat never lines up with the rows of a tensor. */
+export const NOISE_LENGTH = 131_071
+/** Graph inputs that `seedNoise` adds: float32 [NOISE_LENGTH] and int64 [] (where in the table to start). */
+export const NOISE_INPUT = 'svc_noise'
+export const NOISE_START = 'svc_noise_start'
+
+const RANDOM = new Set(['RandomNormal', 'RandomNormalLike', 'RandomUniform', 'RandomUniformLike', 'Bernoulli',
+  'Multinomial'])
+// Distance between the starts of two nodes in the table.
+const NODE_STRIDE = 40_961
+
+/** A uniform generator over [0, 1) (xorshift128 seeded by splitmix32): same seed, same numbers everywhere. */
+export function uniform (seed: number): () => number {
+  let mix = seed >>> 0
+  const split = (): number => {
+    mix = (mix + 0x9e3779b9) >>> 0
+    let z = mix
+    z = Math.imul(z ^ (z >>> 16), 0x21f0aaad)
+    z = Math.imul(z ^ (z >>> 15), 0x735a2d97)
+    return (z ^ (z >>> 15)) >>> 0
+  }
+  let [a, b, c, d] = [split(), split(), split(), split() | 1]
+  return () => {
+    const t = a ^ (a << 11)
+    a = b
+    b = c
+    c = d
+    d = (d ^ (d >>> 19) ^ t ^ (t >>> 8)) >>> 0
+    return d / 4_294_967_296
+  }
+}
+
+/** `length` numbers of the standard normal distribution (Box and Muller). */
+export function gaussian (seed: number, length: number): Float32Array {
+  const next = uniform(seed)
+  const out = new Float32Array(length)
+  for (let i = 0; i < length; i += 2) {
+    const radius = Math.sqrt(-2 * Math.log(1 - next()))
+    const angle = 2 * Math.PI * next()
+    out[i] = radius * Math.cos(angle)
+    if (i + 1 < length) out[i + 1] = radius * Math.sin(angle)
+  }
+  return out
+}
+
+/** A node that `seedNoise` can replace: standard normal, shaped like its input. */
+function replaceable (node: OnnxNode): boolean {
+  if (node.opType !== 'RandomNormalLike') return false
+  const attributes = attributesOf(node)
+  return (attributes.get('mean')?.f ?? 0) === 0 && (attributes.get('scale')?.f ?? 1) === 1
+}
+
+const scalar = (name: string, value: number): Uint8Array => {
+  const rawData = new Uint8Array(8)
+  new DataView(rawData.buffer).setBigInt64(0, BigInt(value), true)
+  return encodeMessage('TensorProto', { dims: [], dataType: ELEMENT.int64, name, rawData })
+}
+
+const call = (opType: string, input: string[], output: string): OnnxNode =>
+  ({ opType, input, output: [output], name: `svc/${output}`, domain: '', attribute: [] })
+
+/** table[(start + k * stride + 0 … size - 1) mod length], in the shape of the node's input. */
+function lookup (node: OnnxNode, k: number): { nodes: OnnxNode[], initializer: Uint8Array } {
+  const at = (part: string): string => `svc_noise_${k}_${part}`
+  const [like = ''] = node.input
+  const [output = ''] = node.output
+  return {
+    initializer: scalar(at('offset'), k * NODE_STRIDE),
+    nodes: [
+      call('Size', [like], at('size')),
+      call('Shape', [like], at('shape')),
+      call('Add', [NOISE_START, at('offset')], at('from')),
+      call('Add', [at('from'), at('size')], at('to')),
+      call('Range', [at('from'), at('to'), 'svc_noise_one'], at('range')),
+      call('Mod', [at('range'), 'svc_noise_length'], at('index')),
+      call('Gather', [NOISE_INPUT, at('index')], at('flat')),
+      call('Reshape', [at('flat'), at('shape')], output)
+    ]
+  }
+}
+
+/**
+ * The model with every RandomNormalLike replaced by the lookup, and whether that covers all its random
+ * nodes. A model without random nodes is returned as it is: it is seeded by nature.
+ */
+export function seedNoise (index: GraphIndex): { model: OnnxModel, seeded: boolean, fed: boolean } {
+  const { model } = index
+  const random = model.graph.node.filter(node => RANDOM.has(node.opType))
+  if (random.length === 0) return { model, seeded: true, fed: false }
+  if (!random.every(replaceable)) return { model, seeded: false, fed: false }
+  const initializer = [scalar('svc_noise_one', 1), scalar('svc_noise_length', NOISE_LENGTH)]
+  let k = 0
+  const node = model.graph.node.flatMap(n => {
+    if (!replaceable(n)) return [n]
+    const replaced = lookup(n, k++)
+    initializer.push(replaced.initializer)
+    return replaced.nodes
+  })
+  const input = [
+    ...model.graph.input,
+    tensorInfo(NOISE_INPUT, ELEMENT.float, [NOISE_LENGTH]),
+    tensorInfo(NOISE_START, ELEMENT.int64, [])
+  ]
+  const graph = { ...model.graph, node, input, initializer: [...model.graph.initializer, ...initializer] }
+  return { model: { ...model, graph }, seeded: true, fed: true }
+}

@@ -1,0 +1,134 @@
+/** The way of one answer: units to samples, samples to encoded chunks of the length asked for. */
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { EngineChunk } from '../../../kernel/engine.js'
+import type { AudioEncoder, Encoded } from './audio.js'
+import { createEncoder } from './encoder.js'
+import type { Family, SpeechRequest } from './family.js'
+import { FIRST_SECONDS, Pace } from './pace.js'
+import { unspeakable } from './phonemes.js'
+import type { SpeechTask } from './request.js'
+
+/** All samples of a request, unit after unit, with the family's pause between sentences. */
+export async function * samplesOf (
+  family: Family, request: SpeechRequest, signal: AbortSignal
+): AsyncGenerator<Float32Array> {
+  let pause = 0
+  let units = 0
+  for (const unit of family.prepare(request.text, request)) {
+    if (signal.aborted) return
+    if (pause > 0) yield new Float32Array(pause)
+    for await (const samples of family.synth(unit, request, signal)) {
+      yield samples
+      // Native runs block this thread: a cancel can only be heard between them.
+      await nextTurn()
+      if (signal.aborted) return
+    }
+    pause = unit.sentenceEnd ? Math.round(family.pauseSeconds * family.sampleRate) : 0
+    units++
+  }
+  if (units === 0) throw unspeakable()
+}
+
+/** Splits a stream of samples into parts whose ends fall on the ends of paced chunks. */
+class Slicer {
+  private readonly pace: Pace
+  private readonly sampleRate: number
+  private left: number
+
+  constructor (pace: Pace, sampleRate: number) {
+    this.pace = pace
+    this.sampleRate = sampleRate
+    this.left = this.next()
+  }
+
+  /** Parts of `samples`; `full` marks a part that ends a chunk. */
+  * slice (samples: Float32Array): Generator<{ part: Float32Array, full: boolean }> {
+    for (let at = 0; at < samples.length;) {
+      const part = samples.subarray(at, at + this.left)
+      at += part.length
+      this.left -= part.length
+      const full = this.left <= 0
+      if (full) this.left = this.next()
+      yield { part, full }
+    }
+  }
+
+  private next (): number {
+    return Math.max(1, Math.round(this.pace.next() * this.sampleRate))
+  }
+}
+
+/** Gathers encoded bytes into numbered chunks. */
+class ChunkWriter {
+  private readonly head: { model: string, format: string, sampleRate: number }
+  private readonly encoder: AudioEncoder
+  private pending: Uint8Array[] = []
+  private pendingSeconds = 0
+  private written = 0
+  private index = 0
+
+  constructor (head: ChunkWriter['head'], encoder: AudioEncoder) {
+    this.head = head
+    this.encoder = encoder
+  }
+
+  push (samples: Float32Array): void {
+    this.hold(this.encoder.encode(samples))
+  }
+
+  /** True where there are bytes to send. */
+  get ready (): boolean {
+    return this.pending.length > 0
+  }
+
+  take (): EngineChunk {
+    return this.chunk(true)
+  }
+
+  /** The last chunk, with the encoder's rest. */
+  last (): EngineChunk {
+    this.hold(this.encoder.finish())
+    return this.chunk(false)
+  }
+
+  private hold ({ bytes, seconds }: Encoded): void {
+    if (bytes.length > 0) this.pending.push(bytes)
+    this.pendingSeconds += seconds
+  }
+
+  private chunk (partial: boolean): EngineChunk {
+    const { model, format, sampleRate } = this.head
+    const chunk: EngineChunk = {
+      payload: { model, format, chunk_index: this.index++, sample_rate: sampleRate, is_partial: partial },
+      media: Buffer.concat(this.pending),
+      timing: { timestampSeconds: this.written, durationSeconds: this.pendingSeconds }
+    }
+    this.written += this.pendingSeconds
+    this.pending = []
+    this.pendingSeconds = 0
+    return chunk
+  }
+}
+
+/**
+ * Speaks one task. Chunks start short and grow to the interval; the last one carries the encoder's rest.
+ * Ends without a last chunk when `signal` aborts.
+ */
+export async function * speak (
+  family: Family, task: SpeechTask, model: string, signal: AbortSignal
+): AsyncGenerator<EngineChunk> {
+  const { sampleRate } = family
+  const encoder = createEncoder(task.encoding, sampleRate)
+  const writer = new ChunkWriter({ model, format: task.encoding, sampleRate }, encoder)
+  const slicer = new Slicer(new Pace(FIRST_SECONDS, task.interval), sampleRate)
+  for await (const samples of samplesOf(family, task.request, signal)) {
+    for (const { part, full } of slicer.slice(samples)) {
+      writer.push(part)
+      if (!full || !writer.ready) continue
+      yield writer.take()
+      await nextTurn()
+      if (signal.aborted) return
+    }
+  }
+  if (!signal.aborted) yield writer.last()
+}

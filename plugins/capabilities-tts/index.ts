@@ -1,0 +1,63 @@
+import { definePlugin, InvocationService, kernelError } from '../../kernel/index.js'
+import { RunnersService } from '../runners/service.js'
+import { config } from './config.js'
+import { tts } from './descriptor.js'
+import { errors } from './errors.js'
+import { routes } from './routes.js'
+import { speak } from './speak.js'
+import { speechHandler } from './speech-route.js'
+
+/** Text to speech: the capability, the OpenAI routes, the engine and the voice that ships with svc. */
+export default definePlugin({
+  name: 'capabilities-tts',
+  version: '1.0.0',
+  kernel: '^1.0.0',
+  summary: 'Speaks texts with placed voices and streams the sound while it is being made.',
+  requires: ['runners'],
+  consumes: { runners: RunnersService, invocations: InvocationService },
+  config, errors, routes,
+  capabilities: { tts },
+  engines: {
+    'onnx-tts': {
+      summary: 'Piper (VITS) and Kokoro voices and the bundled voice on onnxruntime.',
+      module: new URL('./engine/index.js', import.meta.url).href,
+      backends: ['cpu', 'cuda', 'webgpu']
+    }
+  },
+  models: { 'svc/voice-en': { folder: new URL('./voice/', import.meta.url).href } },
+  verbs: {
+    say: {
+      summary: 'Speak a text',
+      args: '<text>',
+      options: [
+        ['-o, --output <file>', 'write the MP3 here'],
+        ['--model <id>', 'model to speak with'],
+        ['--voice <id>', 'voice of the model'],
+        ['--speed <factor>', 'multiple of the voice\'s own tempo'],
+        ['--wait [seconds]', 'wait until a voice is ready']
+      ],
+      examples: ['svc say "Hello from svc" -o hello.mp3', 'echo "Good morning" | svc say - | mpg123 -'],
+      load: () => import('./cli/say.js')
+    }
+  }
+}, (ctx) => {
+  const { runners, invocations } = ctx.deps
+  const aliases = { models: ctx.config.model_aliases as Record<string, string>,
+    voices: ctx.config.voice_aliases as Record<string, string> }
+  return {
+    invoke: { tts: (input, call) => speak(runners, input, call) },
+    routes: {
+      speech: speechHandler({ runners, invocations, aliases,
+        error: (reason, message, details) => ctx.error(reason, message, details) }),
+      voices: ({ query }) => {
+        const wanted = query.model === undefined ? undefined : aliases.models[query.model] ?? query.model
+        const models = runners.models('tts').filter(({ card }) => wanted === undefined || card.modelId === wanted)
+        if (wanted !== undefined && models.length === 0) {
+          throw kernelError('no_instance', `No speech model ${wanted} is known here.`, { model: wanted })
+        }
+        return { object: 'list', data: models.flatMap(({ card }) =>
+          card.voices.map(({ id, name }) => ({ id, name, model: card.modelId }))) }
+      }
+    }
+  }
+})

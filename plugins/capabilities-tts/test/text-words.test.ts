@@ -1,0 +1,77 @@
+import { readFileSync } from 'node:fs'
+import t from 'tap'
+import { dictionary } from 'cmu-pronouncing-dictionary'
+import { readData } from '../text/data.js'
+import { lookUp } from '../text/dictionary.js'
+import { homograph } from '../text/homographs.js'
+import { WEAK } from '../text/lexicon.js'
+import { pronounce } from '../text/lts.js'
+import { readLetters } from '../text/lts-model.js'
+import { arpabet, ipa, phones } from '../text/phones.js'
+
+function check (word: string, expected: string): void {
+  t.equal(pronounce(word).map(arpabet).join(' | '), expected, word)
+}
+
+t.test('the shipped dictionary is the one of the npm package', async (t) => {
+  const script = new URL('../text/train/build-dictionary.mjs', import.meta.url).href
+  const { pack } = await import(script) as { pack: (entries: Record<string, string>) => Buffer }
+  t.ok(pack(dictionary).equals(readData('dictionary.bin')), 'else run node text/train/build-dictionary.mjs')
+})
+
+t.test('every word of the dictionary is found, others are not', async (t) => {
+  let wrong = 0
+  const words = Object.keys(dictionary).filter((word) => /^[a-z']+$/.test(word))
+  for (const word of words) {
+    if (arpabet(lookUp(word) ?? []) !== dictionary[word]!.replace(/ *#.*/, '')) wrong++
+  }
+  t.equal(wrong, 0)
+  t.ok(words.length > 120_000)
+  for (const word of ['', 'zzzzzzz', 'aaaaaaa', "'", 'hellox', '~', 'é']) t.equal(lookUp(word), undefined, word)
+})
+
+t.test('IPA as the voice was trained on', async (t) => {
+  t.equal(ipa(phones('HH AH0 L OW1')), 'həlˈoʊ')
+  t.equal(ipa(phones('W ER1 L D')), 'wˈɜːld')
+  t.equal(ipa(phones('AE2 K N AA1 L IH0 JH ER0 IY0')), 'ˌæknˈɑːlɪdʒɚi')
+  t.equal(ipa(phones('CH OY1 ZH UW0 NG TH')), 'tʃˈɔɪʒuːŋθ')
+  t.equal(WEAK.get('the'), 'ðə')
+  t.equal(WEAK.size, 40)
+  t.throws(() => phones('XX'), /"XX"/)
+})
+
+t.test('derived words', async () => {
+  check('cats', 'K AE1 T S')
+  check("nginx's", pronounce('nginx').map(arpabet).join('') + ' IH0 Z')
+  check("robot's", 'R OW1 B AA2 T S')
+  check("'hello'", 'HH AH0 L OW1')
+  check('tokenizes', pronounce('tokenize').map(arpabet).join('') + ' IH0 Z')
+  check('json', 'JH EY1 S AH0 N')
+  check('a'.repeat(50), ['a'.repeat(24), 'a'.repeat(24), 'aa'].map((w) => pronounce(w).map(arpabet)).join(' | '))
+})
+
+t.test('letter-to-sound of words that were never shown', async (t) => {
+  const file = readFileSync(new URL('./fixtures/held-out-words.txt', import.meta.url), 'utf8')
+  const rows = file.trim().split('\n').map((line) => line.split(/ (.*)/) as [string, string])
+  const right = rows.filter(([word, wanted]) => arpabet(readLetters(word)) === wanted).length
+  const plain = (text: string): string => text.replace(/\d/g, '')
+  const plainRight = rows.filter(([word, wanted]) => plain(arpabet(readLetters(word))) === plain(wanted)).length
+  t.equal(rows.length, 200)
+  t.ok(right >= 0.58 * rows.length, `${right} of 200 with stress`)
+  t.ok(plainRight >= 0.64 * rows.length, `${plainRight} of 200 without stress`)
+  t.same(readLetters(''), [])
+})
+
+t.test('homographs follow their neighbours', async (t) => {
+  const rows: Array<[string, string, string, string]> = [
+    ['read', 'have', 'it', 'R EH1 D'], ['read', 'to', 'it', 'R IY1 D'], ['use', 'to', 'it', 'Y UW1 Z'],
+    ['use', 'the', 'of', 'Y UW1 S'], ['live', 'i', 'in', 'L IH1 V'], ['live', '', 'music', 'L AY1 V'],
+    ['record', 'a', '', 'R EH1 K ER0 D'], ['record', 'to', 'it', 'R AH0 K AO1 R D'],
+    ['close', 'very', 'to', 'K L OW1 S'], ['close', 'please', 'the', 'K L OW1 Z'],
+    ['wind', 'the', '', 'W IH1 N D'], ['wound', 'it', 'up', 'W AW1 N D']
+  ]
+  for (const [word, before, after, expected] of rows) {
+    t.equal(arpabet(homograph(word, before, after) ?? []), expected, `${before} ${word} ${after}`)
+  }
+  t.equal(homograph('cat', 'the', ''), undefined)
+})

@@ -1,0 +1,62 @@
+/**
+ * Phones as numbers: ARPABET with stress as in the CMU dictionary, in the order of `train/phones.mjs`. The
+ * IPA of each is the one the embedded voice was trained on (stress mark right before its vowel).
+ */
+const CONSONANTS: ReadonlyArray<readonly [string, string]> = [
+  ['B', 'b'], ['CH', 'tʃ'], ['D', 'd'], ['DH', 'ð'], ['F', 'f'], ['G', 'ɡ'], ['HH', 'h'], ['JH', 'dʒ'],
+  ['K', 'k'],
+  ['L', 'l'], ['M', 'm'], ['N', 'n'], ['NG', 'ŋ'], ['P', 'p'], ['R', 'ɹ'], ['S', 's'], ['SH', 'ʃ'], ['T',
+  't'],
+  ['TH', 'θ'], ['V', 'v'], ['W', 'w'], ['Y', 'j'], ['Z', 'z'], ['ZH', 'ʒ']
+]
+
+/** name, IPA with stress, IPA without stress */
+const VOWELS: ReadonlyArray<readonly [string, string, string]> = [
+  ['AA', 'ɑː', 'ɑː'], ['AE', 'æ', 'æ'], ['AH', 'ʌ', 'ə'], ['AO', 'ɔː', 'ɔː'], ['AW', 'aʊ', 'aʊ'], ['AY',
+  'aɪ', 'aɪ'],
+  ['EH', 'ɛ', 'ɛ'], ['ER', 'ɜː', 'ɚ'], ['EY', 'eɪ', 'eɪ'], ['IH', 'ɪ', 'ɪ'], ['IY', 'iː', 'i'], ['OW', 'oʊ',
+  'oʊ'],
+  ['OY', 'ɔɪ', 'ɔɪ'], ['UH', 'ʊ', 'ʊ'], ['UW', 'uː', 'uː']
+]
+
+export const FIRST_VOWEL = CONSONANTS.length + 1
+
+const TABLE: ReadonlyArray<readonly [string, string]> = [
+  ['', ''],
+  ...CONSONANTS,
+  ...VOWELS.flatMap(([name, strong, weak]) =>
+    [[name + '0', weak], [name + '1', 'ˈ' + strong], [name + '2', 'ˌ' + strong]] as const)
+]
+
+const CODES = new Map(TABLE.map(([name], code) => [name, code]))
+
+/** "HH AH0 L OW1" as phone numbers; throws on a name that is no phone. */
+export function phones (pronunciation: string): number[] {
+  return pronunciation.split(' ').map((name) => {
+    const code = CODES.get(name)
+    if (!code) throw new RangeError(`"${name}" in "${pronunciation}" is no ARPABET phone with stress`)
+    return code
+  })
+}
+
+/** Phone numbers as IPA. */
+export function ipa (codes: Iterable<number>): string {
+  let out = ''
+  for (const code of codes) out += TABLE[code]?.[1] ?? ''
+  return out
+}
+
+/** Phone numbers as ARPABET, for tests and messages. */
+export function arpabet (codes: Iterable<number>): string {
+  return Array.from(codes, (code) => TABLE[code]?.[0] ?? '').join(' ')
+}
+
+/** Name of a phone without its stress digit. */
+export function plainName (code: number | undefined): string {
+  return (TABLE[code ?? 0]?.[0] ?? '').replace(/\d$/, '')
+}
+
+/** True for vowels with primary stress: each vowel has three numbers, for stress 0, 1 and 2. */
+export function isPrimary (code: number): boolean {
+  return code >= FIRST_VOWEL && (code - FIRST_VOWEL) % 3 === 1
+}

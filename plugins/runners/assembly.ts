@@ -1,0 +1,183 @@
+import type { Bundle, Clock, Logger, ModelCard, NodeInfo, ReadyCheck, Section } from '../../kernel/index.js'
+import { createAdvertiser } from './advertise.js'
+import { autostartModels } from './autostart.js'
+import { chooseBackend, declaredBackend } from './backends.js'
+import type { BackendChoice } from './backends.js'
+import { createBoard } from './board.js'
+import { createCanary } from './canary.js'
+import type { Detection } from './detection.js'
+import { createFailures } from './failures.js'
+import type { Failures, InstanceFailure } from './failures.js'
+import { createFleet } from './fleet.js'
+import type { Fleet, RunnerFailure } from './fleet.js'
+import { createInstances } from './instances.js'
+import type { InstancesParts, LocalInstances } from './instances.js'
+import { launchOptions } from './launch.js'
+import type { RunnerConfig } from './launch.js'
+import type { RunnerOptions, Supervisor } from './process/supervisor.js'
+import { createReadiness } from './readiness.js'
+import { createReconciler } from './reconcile.js'
+import { createRouting } from './routing.js'
+import type { Routing, RoutingParts } from './routing.js'
+import { pruneScratch, runnersFolder } from './scratch.js'
+import type { RunnerStatus } from './service.js'
+import type { Assignment, Instance } from './shapes.js'
+import { TaskTable } from './tasks.js'
+
+/** What the plugin's parts need of the kernel and of this machine. */
+export interface AssemblyParts {
+  node: NodeInfo
+  clock: Clock
+  log: Logger
+  bundle: Bundle
+  config: RunnerConfig & { backends: Readonly<Record<string, unknown>>, autostart?: string[] }
+  sections: {
+    instances: Section<Instance>
+    runners: Section<RunnerStatus>
+    failures: Section<InstanceFailure>
+  }
+  detection: Pick<Detection, 'probed' | 'runtimes'>
+  createSupervisor (options: RunnerOptions): Supervisor
+  newId (): string
+  advertise (tag: string, on: boolean): void
+  statusUpdated (event: Assignment & { status: RunnerStatus }): void
+  runnerFailed (event: Assignment & RunnerFailure): void
+  failureRecorded (failure: Omit<InstanceFailure, 'recordedAt'>): void
+  taskFailed: RoutingParts['taskFailed']
+  created: InstancesParts['created']
+  deleted: InstancesParts['deleted']
+  error: InstancesParts['error']
+}
+
+/** The working plugin, apart from its manifest. */
+export interface Assembly {
+  fleet: Fleet
+  instances: LocalInstances
+  routing: Routing
+  tasks: TaskTable
+  failures: Failures
+  readiness: (model?: string) => Promise<ReadyCheck>
+  /** Brings the runners in line with the instances. */
+  reconcile (): Promise<void>
+  /** Removes old folders of runners. */
+  prune (): Promise<void>
+  /** The /state view of the runners. */
+  runners (): Record<string, RunnerStatus>
+  /** Ends every runner and starts no other. */
+  close (): Promise<void>
+}
+
+/** Puts the parts together; opens nothing until an instance asks for it. */
+export function assemble (parts: AssemblyParts): Assembly {
+  const { node, clock, log, bundle, config, sections, newId } = parts
+  let closed = false
+  const backend = (card: ModelCard): BackendChoice | null => backendOf(parts, card)
+  const board = createBoard(sections.runners, clock)
+  const tasks = new TaskTable(() => clock.mono())
+  const failures = createFailures(sections.failures, node.nodeId, newId)
+  const fleet: Fleet = createFleet({
+    clock,
+    log,
+    board,
+    create: (options) => parts.createSupervisor(options),
+    launch: (assignment) =>
+      launchOptions({ bundle, clock, log, home: node.home, config, backend }, assignment),
+    onMoved: (assignment, status) => { parts.statusUpdated({ ...assignment, status }) },
+    onFailed: (assignment, failure) => { recordFailure(parts, failures, assignment, failure) },
+    onChange: createAdvertiser(
+      () => fleet,
+      (tag, on) => { parts.advertise(tag, on) }
+    )
+  })
+  const prune = async (): Promise<void> => {
+    await pruneScratch(runnersFolder(node.home), (runnerId) => fleet.get(runnerId) !== undefined)
+  }
+  const reconcile = createReconciler({
+    desired: () => (closed ? [] : instances.assignments()),
+    present: () => fleet.members().map(({ assignment }) => assignment.runnerId),
+    start: (assignment) => { fleet.start(assignment) },
+    async stop (runnerId) {
+      await fleet.stop(runnerId)
+      await prune()
+    }
+  })
+  const instances: LocalInstances = createInstances({
+    section: sections.instances,
+    nodeId: node.nodeId,
+    bundle,
+    newId,
+    probed: parts.detection.probed,
+    backend,
+    gaveUp: (runnerId) => fleet.get(runnerId)?.gaveUp === true,
+    reconcile,
+    created: parts.created,
+    deleted: parts.deleted,
+    error: parts.error
+  })
+  const routing = createRouting({
+    bundle,
+    clock,
+    log,
+    fleet,
+    tasks,
+    newId,
+    backend,
+    placed: instances.placed,
+    taskFailed: parts.taskFailed
+  })
+  const readiness = createReadiness({
+    clock,
+    autostart: () => autostartModels({ bundle, configured: config.autostart }),
+    missing: routing.missing,
+    serving: routing.serving,
+    idle: ({ assignment }) => tasks.outstanding(assignment.runnerId) === 0,
+    canary: createCanary({ clock, log, newId })
+  })
+  return {
+    fleet,
+    instances,
+    routing,
+    tasks,
+    failures,
+    readiness,
+    reconcile,
+    prune,
+    runners: () => instances.runners(sections.runners, (runnerId) => board.get(runnerId)),
+    async close () {
+      closed = true
+      await reconcile()
+    }
+  }
+}
+
+function backendOf ({ bundle, config, detection }: AssemblyParts, card: ModelCard): BackendChoice | null {
+  const engine = bundle.engine(card.engine)
+  if (engine === undefined) return null
+  const offers = engine.decl.backends.filter((name) => card.backends.includes(name))
+  return chooseBackend({
+    engine: engine.name,
+    offers,
+    declared: declaredBackend(config.backends, engine.name),
+    runtimes: detection.runtimes
+  })
+}
+
+function recordFailure (
+  parts: AssemblyParts,
+  failures: Failures,
+  assignment: Assignment,
+  failure: RunnerFailure
+): void {
+  const { instanceId, modelId } = assignment
+  const record = {
+    instanceId,
+    modelId,
+    errorCode: 'runner_failed',
+    errorMessage: failure.errorMessage,
+    affectedNodeIds: [parts.node.nodeId]
+  }
+  parts.log.error({ ...assignment, ...failure }, 'a runner was given up')
+  parts.runnerFailed({ ...assignment, ...failure })
+  failures.record({ ...record, recordedAt: new Date(parts.clock.now()).toISOString() })
+  parts.failureRecorded(record)
+}

@@ -1,0 +1,51 @@
+/** Schema of `plugins.runners` in svc.yaml. */
+export const config = {
+  type: 'object',
+  additionalProperties: false,
+  properties: {
+    backends: {
+      type: 'object',
+      description:
+        'Backend per engine, e.g. {onnx-tts: cuda}. A declared one is used even where the hardware is not ' +
+        'seen. Without one, an engine uses cuda where the GPU and its libraries are found, else the CPU.',
+      additionalProperties: { enum: ['cpu', 'cuda', 'webgpu'] },
+      default: {}
+    },
+    threads: {
+      type: 'integer',
+      minimum: 1,
+      maximum: 256,
+      default: 1,
+      description: 'Threads one inference may use.'
+    },
+    autostart: {
+      type: 'array',
+      items: { type: 'string', minLength: 3, maxLength: 200, pattern: '^[^/\\s]+/[^/\\s]+$' },
+      uniqueItems: true,
+      description:
+        'Models started with the node. Left out: every model that ships with an enabled plugin. ' +
+        'An empty list starts none.'
+    },
+    max_concurrent: {
+      type: 'integer',
+      minimum: 1,
+      maximum: 1024,
+      default: 8,
+      description: 'Requests one runner works on at the same time.'
+    },
+    max_queued: {
+      type: 'integer',
+      minimum: 0,
+      maximum: 10_000,
+      default: 32,
+      description: 'Requests that wait at one runner; one more is answered with 429.'
+    },
+    memory_limit_mb: {
+      type: 'integer',
+      minimum: 64,
+      description:
+        'Resident memory in MiB above which a runner is ended. Left out: derived from the size of ' +
+        'the model, at least 1024.'
+    }
+  }
+} as const

@@ -1,0 +1,133 @@
+import type { Clock, Logger, ModelCard } from '../../kernel/index.js'
+import type { StatusBoard } from './board.js'
+import { MESSAGE_CHARS_MAX } from './limits.js'
+import { reasonOf } from './process/errors.js'
+import { kindOf, serves } from './process/states.js'
+import type { RunnerOptions, Supervisor } from './process/supervisor.js'
+import type { RunnerReport, RunnerStatus } from './service.js'
+import type { Assignment } from './shapes.js'
+
+/** What a runner needs to be made, without the callbacks. */
+export type LaunchOptions = Omit<RunnerOptions, 'onStatus' | 'onFailed'>
+
+/** A runner of this node. */
+export interface Member {
+  readonly assignment: Assignment
+  /** Null when it could not even be made, e.g. because the card is broken. */
+  supervisor: Supervisor | null
+  card: ModelCard | null
+  /** Monotonic ms of the last chunk that a real inference gave; null when none did. */
+  forwardMono: number | null
+  /** Its attempts are used up. */
+  gaveUp: boolean
+}
+
+export interface RunnerFailure {
+  errorMessage: string
+  attempts: number
+}
+
+export interface FleetParts {
+  clock: Clock
+  log: Logger
+  board: StatusBoard
+  create (options: RunnerOptions): Supervisor
+  /** Says how to run an assignment. Throws when that is impossible. */
+  launch (assignment: Assignment): LaunchOptions
+  /** The runner moved on in its lifecycle. */
+  onMoved (assignment: Assignment, status: RunnerStatus): void
+  onFailed (assignment: Assignment, failure: RunnerFailure): void
+  /** Anything changed that readiness or routing depends on. */
+  onChange (): void
+}
+
+/** The runners of this node. */
+export interface Fleet {
+  start (assignment: Assignment): void
+  /** Resolves when the process is gone. */
+  stop (runnerId: string): Promise<void>
+  get (runnerId: string): Member | undefined
+  members (): Member[]
+  status (member: Member): RunnerStatus
+  /** True when the runner accepts tasks. */
+  ready (member: Member): boolean
+  reports (): RunnerReport[]
+}
+
+export function createFleet (parts: FleetParts): Fleet {
+  const members = new Map<string, Member>()
+  const statusOf = ({ assignment }: Member): RunnerStatus =>
+    parts.board.get(assignment.runnerId) ?? { RunnerIdle: {} }
+  const set = (member: Member, status: RunnerStatus): void => {
+    if (members.get(member.assignment.runnerId) !== member) return
+    if (parts.board.set(member.assignment.runnerId, status)) parts.onMoved(member.assignment, status)
+    parts.onChange()
+  }
+  const fail = (member: Member, { errorMessage, attempts }: RunnerFailure): void => {
+    if (member.gaveUp || members.get(member.assignment.runnerId) !== member) return
+    member.gaveUp = true
+    const failure = { errorMessage: errorMessage.slice(0, MESSAGE_CHARS_MAX), attempts }
+    if (kindOf(statusOf(member)) !== 'RunnerFailed') {
+      set(member, { RunnerFailed: { errorMessage: failure.errorMessage } })
+    }
+    parts.onFailed(member.assignment, failure)
+  }
+  return {
+    start (assignment) {
+      if (members.has(assignment.runnerId)) return
+      const member: Member = { assignment, supervisor: null, card: null, forwardMono: null, gaveUp: false }
+      members.set(assignment.runnerId, member)
+      set(member, { RunnerIdle: {} })
+      try {
+        const options = parts.launch(assignment)
+        member.card = options.spec.card
+        member.supervisor = parts.create({
+          ...options,
+          onStatus: (status) => { set(member, status) },
+          onFailed: (failure) => { fail(member, failure) }
+        })
+        member.supervisor.start()
+      } catch (error) {
+        fail(member, { errorMessage: reasonOf(error), attempts: 0 })
+      }
+    },
+    async stop (runnerId) {
+      const member = members.get(runnerId)
+      try {
+        await member?.supervisor?.stop()
+      } catch (error) {
+        parts.log.error({ runnerId, error: reasonOf(error) }, 'the runner did not stop as it should')
+      }
+      members.delete(runnerId)
+      parts.board.remove(runnerId)
+      parts.onChange()
+    },
+    get: (runnerId) => members.get(runnerId),
+    members: () => [...members.values()],
+    status: statusOf,
+    ready: (member) => member.supervisor !== null && serves(kindOf(statusOf(member))),
+    reports: () =>
+      [...members.values()].map(
+        (member) => member.supervisor?.report() ?? stillborn(member, statusOf(member))
+      )
+  }
+}
+
+/** The report of a runner that never became a process. */
+function stillborn ({ assignment }: Member, status: RunnerStatus): RunnerReport {
+  return {
+    ...assignment,
+    pid: null,
+    processAlive: false,
+    exitCode: null,
+    statusKind: kindOf(status),
+    secondsInStatus: 0,
+    phase: 'RunnerFailed' in status ? status.RunnerFailed.errorMessage : 'not started',
+    restarts: 0,
+    flightRecorder: [],
+    inProgressTasks: [],
+    completedTaskCount: 0,
+    secondsSinceForward: null,
+    rssBytes: null
+  }
+}

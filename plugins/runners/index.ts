@@ -1,0 +1,113 @@
+import { randomUUID } from 'node:crypto'
+import { definePlugin, kernelError } from '../../kernel/index.js'
+import type { Caller, Plugin, Section } from '../../kernel/index.js'
+import { assemble } from './assembly.js'
+import { autostart } from './autostart.js'
+import { checkOverrides } from './binaries.js'
+import { startDetection } from './detection.js'
+import type { InstanceFailure } from './failures.js'
+import { systemProbe } from './gpu-probe.js'
+import type { ProbeIo } from './gpu-probe.js'
+import { manifest } from './manifest.js'
+import { createSupervisor, resolveLimits, sweepOrphans } from './process/supervisor.js'
+import type { RunnerOptions, Supervisor } from './process/supervisor.js'
+import { runnersFolder } from './scratch.js'
+import type { RunnerStatus } from './service.js'
+import type { Instance } from './shapes.js'
+import { nodeResources, nodeSystem } from './state-views.js'
+
+/** What the plugin takes from the machine; tests give an in-memory runner and a made-up machine. */
+export interface RunnersParts {
+  createSupervisor (options: RunnerOptions): Supervisor
+  probe: ProbeIo
+  /** User the node runs as. */
+  uid: number
+}
+
+/** The plugin on given parts of the machine. */
+export function createRunners (parts: RunnersParts): Plugin {
+  return definePlugin(manifest, (ctx) => {
+    resolveLimits({}, parts.probe.env)
+    const killed = sweepOrphans(runnersFolder(ctx.node.home))
+    if (killed.length > 0) ctx.log.warn({ pids: killed }, 'ended runners that an earlier node left behind')
+    const { bundle, commands, session } = ctx.deps
+    const detection = startDetection({
+      io: parts.probe,
+      overrides: async () => await checkOverrides(parts.probe.env, parts.uid),
+      declared: ctx.config.backends,
+      engines: bundle.engines().map(({ name, decl }) => ({ name, backends: decl.backends })),
+      log: ctx.log,
+      clock: ctx.clock,
+      raise: ctx.raise,
+      clear: ctx.clear
+    })
+    ctx.effect('hardware detection', () => { detection.stop() })
+    const assembly = assemble({
+      node: ctx.node,
+      clock: ctx.clock,
+      log: ctx.log,
+      bundle,
+      config: ctx.config,
+      detection,
+      sections: {
+        instances: ctx.sections.instances as unknown as Section<Instance>,
+        runners: ctx.sections.runners as unknown as Section<RunnerStatus>,
+        failures: ctx.sections.failures as Section<InstanceFailure>
+      },
+      createSupervisor: parts.createSupervisor,
+      newId: randomUUID,
+      advertise: ctx.advertise,
+      statusUpdated: (event) => { ctx.emit('RunnerStatusUpdated', event) },
+      runnerFailed: (event) => { ctx.emit('RunnerFailed', event) },
+      failureRecorded: (event) => { ctx.emit('InstanceFailureRecorded', event) },
+      taskFailed: (event) => { ctx.emit('TaskFailed', event) },
+      created: (instanceId, modelId, nodeIds) => {
+        ctx.emit('InstanceCreated', { instanceId, modelId, nodeIds })
+      },
+      deleted: (instanceId, modelId) => { ctx.emit('InstanceDeleted', { instanceId, modelId }) },
+      error: ctx.error
+    })
+    const { instances, routing } = assembly
+    void assembly.prune()
+    ctx.effect('runners', assembly.close)
+    ctx.sections.instances.observe(() => { void assembly.reconcile() })
+    ctx.readiness('runners', assembly.readiness)
+    const boot = (): void => {
+      void autostart({
+        bundle,
+        log: ctx.log,
+        configured: ctx.config.autostart,
+        isMaster: () => session.isMaster,
+        ensure: instances.ensure
+      })
+    }
+    ctx.effect('autostart', session.onChange(boot))
+    boot()
+    return {
+      routes: {
+        cancel: (request) => cancelCommand(commands.cancel, request.params.command_id, request.caller)
+      },
+      services: { runners: routing, instances, accelerators: { accelerators: detection.accelerators } },
+      state: {
+        instances: instances.view,
+        runners: assembly.runners,
+        tasks: () => assembly.tasks.view(),
+        instanceFailures: assembly.failures.view,
+        nodeSystem: nodeSystem(ctx.node.nodeId, detection.accelerators),
+        nodeResources: nodeResources(ctx.node.nodeId, detection.backends)
+      }
+    }
+  })
+}
+
+/** Answers POST /v1/cancel/:command_id. Throws `command_unknown`. */
+function cancelCommand (
+  cancel: (id: string, caller: Caller) => boolean,
+  commandId: string,
+  caller: Caller
+): unknown {
+  if (!cancel(commandId, caller)) throw kernelError('command_unknown', `No command ${commandId} is running.`)
+  return { message: 'The command was cancelled.', command_id: commandId }
+}
+
+export default createRunners({ createSupervisor, probe: systemProbe(), uid: process.getuid?.() ?? 0 })

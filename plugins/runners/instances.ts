@@ -1,0 +1,100 @@
+import type { Bundle, ModelCard, Section, SvcError } from '../../kernel/index.js'
+import type { BackendChoice } from './backends.js'
+import type { errors } from './errors.js'
+import type { Instances, RunnerStatus } from './service.js'
+import { assignmentOf, namedRunners, soloInstance } from './shapes.js'
+import type { Assignment, Instance } from './shapes.js'
+
+export interface InstancesParts {
+  section: Section<Instance>
+  nodeId: string
+  bundle: Bundle
+  newId (): string
+  /** Resolves when the files that tell which backends there are have been looked at. */
+  probed: Promise<unknown>
+  backend (card: ModelCard): BackendChoice | null
+  /** The runner has used up its attempts. */
+  gaveUp (runnerId: string): boolean
+  /** Brings the runners in line with the section; see `createReconciler`. */
+  reconcile (): Promise<void>
+  created (instanceId: string, modelId: string, nodeIds: string[]): void
+  deleted (instanceId: string, modelId: string): void
+  error (reason: keyof typeof errors, message: string, details?: Record<string, unknown>): SvcError
+}
+
+/** The instances, each placed on one node as a whole. */
+export interface LocalInstances extends Instances {
+  /** What the control document asks of this node. */
+  assignments (): Assignment[]
+  /** True when an instance of the model names a node. */
+  placed (modelId: string): boolean
+  /** The state view: id to instance. */
+  view (): Record<string, Instance>
+  /** The state view of the runners: those a live instance names, no other. */
+  runners(
+    section: Section<RunnerStatus>,
+    local: (runnerId: string) => RunnerStatus | undefined
+  ): Record<string, RunnerStatus>
+}
+
+export function createInstances (parts: InstancesParts): LocalInstances {
+  const all = (): Instance[] => [...parts.section.entries()].map(({ value }) => value)
+  const assignments = (): Assignment[] =>
+    all().flatMap((instance) => assignmentOf(instance, parts.nodeId) ?? [])
+
+  function create (modelId: string): { instanceId: string } {
+    const card = placeable(parts, modelId)
+    const ids = { instanceId: parts.newId(), runnerId: parts.newId(), nodeId: parts.nodeId }
+    parts.section.put(ids.instanceId, soloInstance(ids, card))
+    parts.created(ids.instanceId, modelId, [parts.nodeId])
+    void parts.reconcile()
+    return { instanceId: ids.instanceId }
+  }
+
+  async function remove (instanceId: string): Promise<void> {
+    const instance = parts.section.get(instanceId)
+    if (instance === undefined) throw parts.error('instance_not_found', `No instance ${instanceId}.`)
+    parts.section.remove(instanceId)
+    parts.deleted(instanceId, instance.RingInstance.shardAssignments.modelId)
+    await parts.reconcile()
+  }
+
+  return {
+    async ensure (modelId) {
+      await parts.probed
+      const existing = assignments().find((assignment) => assignment.modelId === modelId)
+      if (existing === undefined) return create(modelId)
+      if (!parts.gaveUp(existing.runnerId)) return { instanceId: existing.instanceId }
+      await remove(existing.instanceId)
+      return create(modelId)
+    },
+    remove,
+    assignments,
+    placed: (modelId) => all().some(({ RingInstance: ring }) => ring.shardAssignments.modelId === modelId),
+    view: () => Object.fromEntries(all().map((instance) => [instance.RingInstance.instanceId, instance])),
+    runners (section, local) {
+      const named = namedRunners(all())
+      const shown = [...section.entries()].filter(({ key }) => named.has(key))
+      return Object.fromEntries(
+        shown.map(({ key, nodeId, value }) => [key, nodeId === parts.nodeId ? (local(key) ?? value) : value])
+      )
+    }
+  }
+}
+
+/** The card of a model that can be placed here. Throws `model_unknown` or `no_backend`. */
+function placeable ({ bundle, backend, error }: InstancesParts, modelId: string): ModelCard {
+  const card = bundle.model(modelId)?.card
+  if (card === undefined) {
+    const known = bundle.models().map((model) => model.card.modelId)
+    throw error('model_unknown', `No model is called ${modelId} here.`, { param: 'model_id', known })
+  }
+  const choice = backend(card)
+  if (choice === null) {
+    throw error('no_backend', `No enabled plugin brings engine ${card.engine} of ${modelId}.`)
+  }
+  if (choice.backend === null) {
+    throw error('no_backend', `${modelId} cannot run here: ${choice.problem}.`, { remedy: choice.remedy })
+  }
+  return card
+}

@@ -1,0 +1,58 @@
+import { join } from 'node:path'
+import type { Bundle, Clock, Logger, ModelCard } from '../../kernel/index.js'
+import type { BackendChoice } from './backends.js'
+import type { LaunchOptions } from './fleet.js'
+import { memoryLimitBytes } from './memory.js'
+import { runnersFolder } from './scratch.js'
+import type { Assignment } from './shapes.js'
+
+/** The part of the configuration that reaches a runner. */
+export interface RunnerConfig {
+  threads: number
+  max_concurrent: number
+  max_queued: number
+  memory_limit_mb?: number
+}
+
+export interface LaunchParts {
+  bundle: Bundle
+  clock: Clock
+  log: Logger
+  home: string
+  config: RunnerConfig
+  backend (card: ModelCard): BackendChoice | null
+}
+
+/** How to run an assignment on this node. Throws an Error with one sentence when that is impossible. */
+export function launchOptions (
+  parts: LaunchParts,
+  { instanceId, runnerId, modelId }: Assignment
+): LaunchOptions {
+  const { bundle, clock, log, home, config } = parts
+  const model = bundle.model(modelId)
+  if (model === undefined) throw new Error(`model ${modelId} is not on this node`)
+  const engine = bundle.engine(model.card.engine)
+  const choice = parts.backend(model.card)
+  if (engine === undefined || choice === null) {
+    throw new Error(`no enabled plugin brings engine ${model.card.engine}`)
+  }
+  if (choice.backend === null) throw new Error(choice.problem)
+  return {
+    runnerId,
+    instanceId,
+    spec: {
+      card: model.card,
+      directory: model.directory,
+      backend: choice.backend,
+      threads: config.threads,
+      options: {}
+    },
+    engineModule: engine.decl.module,
+    clock,
+    log,
+    scratch: join(runnersFolder(home), runnerId),
+    memoryLimitBytes: memoryLimitBytes(model.card, config.memory_limit_mb),
+    maxConcurrent: config.max_concurrent,
+    maxQueued: config.max_queued
+  }
+}

@@ -1,0 +1,33 @@
+import { BundleService, CommandService, SessionService } from '../../kernel/index.js'
+import type { Manifest } from '../../kernel/index.js'
+import { config } from './config.js'
+import { conflicts } from './conflicts.js'
+import { errors } from './errors.js'
+import { events } from './events.js'
+import { routes } from './routes.js'
+import { sections } from './sections.js'
+import { AcceleratorService, InstanceService, RunnersService } from './service.js'
+
+/** Everything the plugin declares. */
+export const manifest = {
+  name: 'runners',
+  version: '1.0.0',
+  kernel: '^1.0.0',
+  summary: 'Runs models in child processes, one per instance, and routes requests to them.',
+  config,
+  consumes: { bundle: BundleService, commands: CommandService, session: SessionService },
+  provides: { runners: RunnersService, instances: InstanceService, accelerators: AcceleratorService },
+  routes,
+  events,
+  errors,
+  conflicts,
+  sections,
+  state: {
+    instances: 'Instances by id: which model runs where.',
+    runners: 'Status of each runner a live instance names.',
+    tasks: 'Requests being served and, for half a minute, those that ended; without their content.',
+    instanceFailures: 'Why instances could not serve, newest first, at most 64.',
+    nodeSystem: "Adds the accelerator found to the kernel's readings.",
+    nodeResources: 'Adds the backends found or declared.'
+  }
+} as const satisfies Manifest

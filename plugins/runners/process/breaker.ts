@@ -1,0 +1,41 @@
+import type { RunnerLimits } from './limits.js'
+
+type BreakerLimits = Pick<RunnerLimits,
+  'backoffFirstMs' | 'backoffMaxMs' | 'backoffJitter' | 'breakerFailures' | 'breakerWindowMs' | 'readyClearMs'>
+
+/** Failures so far: their times (monotonic ms) inside the window, and how many in a row. */
+export interface BreakerState { readonly recent: readonly number[], readonly attempts: number }
+
+export const CLOSED: BreakerState = { recent: [], attempts: 0 }
+
+/** One end of a runner process that nobody asked for. */
+export interface Failure {
+  readonly nowMs: number
+  /** How long it had been ready; 0 when it never was. */
+  readonly readyMs: number
+  /** It hung in a way a restart does not mend (a warmup overrun): no second try. */
+  readonly wedged: boolean
+}
+
+export type Verdict = { readonly giveUp: true } | { readonly giveUp: false, readonly delayMs: number }
+
+/**
+ * Decides after a failure: start again after a delay, or give up. Gives up on a wedge and on
+ * `breakerFailures` failures within `breakerWindowMs`; being ready for `readyClearMs` forgets the past.
+ * `random` is uniform in [0, 1).
+ */
+export function afterFailure (
+  before: BreakerState, failure: Failure, limits: BreakerLimits, random: () => number
+): { state: BreakerState, verdict: Verdict } {
+  const past = failure.readyMs >= limits.readyClearMs ? CLOSED : before
+  const recent = [...past.recent.filter((at) => failure.nowMs - at < limits.breakerWindowMs), failure.nowMs]
+  const state = { recent, attempts: past.attempts + 1 }
+  if (failure.wedged || recent.length >= limits.breakerFailures) return { state, verdict: { giveUp: true } }
+  return { state, verdict: { giveUp: false, delayMs: backoffMs(state.attempts, limits, random) } }
+}
+
+/** Wait before the try after `attempts` failures in a row: doubling, capped, with jitter on top. */
+export function backoffMs (attempts: number, limits: BreakerLimits, random: () => number): number {
+  const doubled = limits.backoffFirstMs * 2 ** Math.min(attempts - 1, 30)
+  return Math.min(doubled, limits.backoffMaxMs) * (1 + limits.backoffJitter * random())
+}

@@ -1,0 +1,29 @@
+/**
+ * Why a task could not be served. `reason` is `overloaded` (details.retryAfterSeconds), `instance_lost`,
+ * `cancelled`, `timeout`, `provider_error`, or whatever reason the engine gave in an EngineError.
+ */
+export class RunnerError extends Error {
+  readonly reason: string
+  readonly details: Record<string, unknown>
+  constructor (reason: string, message: string, details: Record<string, unknown> = {}) {
+    super(message)
+    this.name = 'RunnerError'
+    this.reason = reason
+    this.details = details
+  }
+}
+
+/** The other side broke the frame protocol; the process behind it cannot be trusted any more. */
+export class ProtocolError extends Error {
+  constructor (message: string) {
+    super(message)
+    this.name = 'ProtocolError'
+  }
+}
+
+/** The message of anything thrown, on one line and of bounded length. */
+export function reasonOf (error: unknown, maxLength = 500): string {
+  const text = error instanceof Error ? error.message : String(error)
+  const line = text.replace(/\s+/g, ' ').trim()
+  return line.length > maxLength ? `${line.slice(0, maxLength)}…` : line
+}

@@ -1,0 +1,153 @@
+/**
+ * The runner process: one engine, one model. Started by launch.ts; everything it knows comes in frames
+ * over file descriptor 3, and when that closes it ends, with its whole process group.
+ */
+import './birth.js'
+import { Worker } from 'node:worker_threads'
+import { Activity } from './activity.js'
+import { reasonOf } from './errors.js'
+import { guardFamily } from './family.js'
+import { FROM_RUNNER, TO_RUNNER } from './messages.js'
+import { RateMeter } from './meter.js'
+import { NodeLink } from './node-link.js'
+import { TaskServer } from './serve.js'
+import { BEAT_MS, PHASE, SLOT, SLOT_COUNT } from './shared.js'
+import type { EngineEnv, EngineModule, EngineSession, EngineTask, ModelSpec } from '../../../kernel/engine.js'
+import type { Frame } from './frames.js'
+import type { HostLimits } from './limits.js'
+import type { SpecMessage } from './messages.js'
+import type { WatchdogData } from './shared.js'
+
+const EXIT_ENGINE = 70
+const LOGS_PER_SECOND = 100
+const PROGRESS_MS = 100
+const LOG_CHARS = 4_096
+/** The watchdog's heap; it holds next to nothing. */
+const WATCHDOG_HEAP = { maxOldGenerationSizeMb: 16, maxYoungGenerationSizeMb: 2, stackSizeMb: 1 }
+
+const state = new Int32Array(new SharedArrayBuffer(SLOT_COUNT * Int32Array.BYTES_PER_ELEMENT))
+const link = new NodeLink(onFrame, endGroup)
+const activity = new Activity(link, state)
+const logMeter = new RateMeter(LOGS_PER_SECOND)
+let server: TaskServer | null = null
+let session: EngineSession | null = null
+let stage = 'start'
+let stopping = false
+
+process.on('uncaughtException', (error) => { void fail(error) })
+
+function onFrame ({ kind, task, header }: Frame): void {
+  if (kind === TO_RUNNER.spec) void boot(header as unknown as SpecMessage)
+  else if (kind === TO_RUNNER.task) server?.start(task, header as unknown as EngineTask)
+  else if (kind === TO_RUNNER.credit) server?.grant(task, Number(header['chunks']), Number(header['bytes']))
+  else if (kind === TO_RUNNER.cancel) server?.cancel(task)
+  else if (kind === TO_RUNNER.stop) void stop()
+}
+
+async function boot ({ spec, engineModule, limits }: SpecMessage): Promise<void> {
+  link.send(FROM_RUNNER.hello, 0, { pid: process.pid })
+  startWatchdog(spec, limits)
+  guardFamily((error) => { log('warn', 'no guard for child processes of the engine', { error: error.message }) })
+  try {
+    session = await loadEngine(spec, engineModule)
+    await warmUp(session)
+    server = new TaskServer(session, { link, limits, log, step: (call) => activity.step(call) })
+  } catch (error) {
+    await fail(error)
+  }
+}
+
+async function loadEngine (spec: ModelSpec, engineModule: string): Promise<EngineSession> {
+  stage = 'import'
+  const module = await import(engineModule) as { default?: Partial<EngineModule> }
+  const load = module.default?.load
+  if (typeof load !== 'function') throw new TypeError('the engine module has no default export with a load function')
+  stage = 'load'
+  const loaded = await load.call(module.default, spec, engineEnv())
+  link.send(FROM_RUNNER.loaded, 0, { info: loaded.info() })
+  return loaded
+}
+
+async function warmUp (loaded: EngineSession): Promise<void> {
+  stage = 'warmup'
+  link.send(FROM_RUNNER.warming, 0, {})
+  // The engine may block this thread for all of its warmup: the frame has to be out before.
+  if (link.behind) await link.flushed()
+  const startedAt = performance.now()
+  enter(PHASE.warmup)
+  await loaded.warmup()
+  enter(PHASE.serving)
+  stage = 'serve'
+  link.send(FROM_RUNNER.ready, 0, { warmupMs: performance.now() - startedAt })
+}
+
+function enter (phase: number): void {
+  Atomics.store(state, SLOT.phase, phase)
+  Atomics.notify(state, SLOT.phase)
+}
+
+function engineEnv (): EngineEnv {
+  let sentAt = -Infinity
+  let best = -1
+  return {
+    progress (loaded, total) {
+      const now = performance.now()
+      if (!(loaded > best && loaded <= total) || (now - sentAt < PROGRESS_MS && loaded < total)) return
+      best = loaded
+      sentAt = now
+      link.send(FROM_RUNNER.progress, 0, { loaded, total })
+    },
+    work: (label, units, call) => activity.work(label, units, call),
+    log
+  }
+}
+
+function log (level: 'info' | 'warn' | 'error', message: string, fields: Record<string, unknown> = {}): void {
+  if (!logMeter.admit(performance.now())) return
+  const text = String(message).slice(0, LOG_CHARS)
+  try {
+    const fits = JSON.stringify(fields).length <= 4 * LOG_CHARS
+    link.send(FROM_RUNNER.log, 0, { level, message: text, fields: fits ? fields : { fieldsDropped: 'too large' } })
+  } catch {
+    link.send(FROM_RUNNER.log, 0, { level, message: text, fields: { fieldsDropped: 'not JSON' } })
+  }
+}
+
+function startWatchdog (spec: ModelSpec, limits: HostLimits): void {
+  const workerData: WatchdogData = {
+    state,
+    nodePid: Number(process.argv[2]),
+    modelId: spec.card.modelId,
+    warmupMs: limits.warmupMs,
+    loopBlockedMs: limits.loopBlockedMs
+  }
+  const entry = new URL('./watchdog.js', import.meta.url)
+  new Worker(entry, { workerData, resourceLimits: WATCHDOG_HEAP }).unref()
+  setInterval(() => { Atomics.add(state, SLOT.beat, 1) }, BEAT_MS).unref()
+}
+
+/** Reports what ended this runner, and ends it. */
+async function fail (error: unknown): Promise<void> {
+  const stack = error instanceof Error ? error.stack ?? error.message : String(error)
+  process.stderr.write(`runner failed in ${stage}: ${stack}\n`)
+  link.send(FROM_RUNNER.fatal, 0, { stage, message: reasonOf(error) })
+  await link.flushed()
+  process.exit(EXIT_ENGINE)
+}
+
+async function stop (): Promise<void> {
+  if (stopping) return
+  stopping = true
+  await server?.cancelAll()
+  try {
+    await session?.close?.()
+  } catch (error) {
+    process.stderr.write(`the engine threw while closing: ${reasonOf(error)}\n`)
+  }
+  process.exit(0)
+}
+
+function endGroup (): void {
+  if (stopping) process.exit(0)
+  process.kill(-process.pid, 'SIGKILL')
+}

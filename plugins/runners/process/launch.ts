@@ -1,0 +1,118 @@
+import { spawn, spawnSync } from 'node:child_process'
+import { accessSync, constants, existsSync, writeFileSync } from 'node:fs'
+import { delimiter, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { isMainThread } from 'node:worker_threads'
+import { MARK, writePidfile } from './pidfile.js'
+import type { ChildProcess } from 'node:child_process'
+import type { Duplex, Readable } from 'node:stream'
+
+/** Added to the runner's score, so that the kernel ends a runner before the node when memory is out. */
+const OOM_SCORE_ADJ = '500'
+const SETPRIV_CHECK_MS = 5_000
+
+/** What of the node's environment a runner sees: no secrets, no node options. */
+const ENV_NAMES = new Set(['PATH', 'LANG', 'LANGUAGE', 'TZ', 'TMPDIR', 'LD_LIBRARY_PATH', 'DYLD_LIBRARY_PATH',
+  'CUDA_VISIBLE_DEVICES', 'OMP_NUM_THREADS'])
+const ENV_PATTERNS = [/^LC_[A-Z]+$/, /^NVIDIA_[A-Z_]+$/, /^SVC_[A-Z0-9_]+_SERVER_BIN$/]
+
+/** A runner process just started: its pid, its output, and the socket frames travel on. */
+export interface Launched { child: ChildProcess, pid: number, stdout: Readable, stderr: Readable, frames: Duplex }
+
+/** The environment of a runner: the allow-list, a home of its own, and its mark. */
+export function runnerEnv (
+  env: Record<string, string | undefined>, scratch: string, mark: string
+): Record<string, string> {
+  const kept = Object.entries(env).filter((entry): entry is [string, string] =>
+    entry[1] !== undefined && (ENV_NAMES.has(entry[0]) || ENV_PATTERNS.some((pattern) => pattern.test(entry[0]))))
+  return { ...Object.fromEntries(kept), HOME: scratch, [MARK]: mark }
+}
+
+/**
+ * Path of the runner's entry script. From TypeScript sources (tests) it is the compiled one under dist.
+ * Throws when that has not been built.
+ */
+export function hostEntry (here: string = import.meta.url): string {
+  if (!here.endsWith('.ts')) return fileURLToPath(new URL('./host.js', here))
+  const root = fileURLToPath(new URL('../../../', here))
+  const entry = join(root, 'dist', 'plugins', 'runners', 'process', 'host.js')
+  if (!existsSync(entry)) {
+    throw new Error(`the runner entry ${entry} is not built: run \`npx tsc -p tsconfig.build.json\` first`)
+  }
+  return entry
+}
+
+const setprivs = new Map<string, boolean>()
+
+/** Path of a `setpriv` that knows `--pdeathsig`, from PATH; null where there is none. */
+export function findSetpriv (path: string = process.env['PATH'] ?? ''): string | null {
+  if (process.platform !== 'linux') return null
+  const folders = path.split(delimiter).filter((dir) => dir.startsWith('/'))
+  const found = folders.map((dir) => join(dir, 'setpriv')).find(runnable)
+  if (found === undefined) return null
+  if (!setprivs.has(found)) {
+    // Some builds of setpriv lack the option; asked once per path.
+    const run = spawnSync(found, ['--pdeathsig', 'KILL', '--', process.execPath, '-v'],
+      { stdio: 'ignore', env: {}, timeout: SETPRIV_CHECK_MS })
+    setprivs.set(found, run.status === 0)
+  }
+  return setprivs.get(found) === true ? found : null
+}
+
+function runnable (path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK)
+    return true
+  } catch {
+    return false
+  }
+}
+
+/**
+ * Starts a runner process in a group and session of its own. Where `setpriv` is there, the kernel kills
+ * the runner when this process dies; everywhere, a thread of the runner does. Throws when the system
+ * refuses to start a process.
+ */
+export function launch (options: { scratch: string, mark: string, entry?: string }): Launched {
+  const entry = options.entry ?? hostEntry()
+  const command = [process.execPath, '--no-warnings', entry, String(process.pid)]
+  // The death signal is sent when the spawning *thread* ends, so only the main thread may ask for it.
+  const setpriv = isMainThread ? findSetpriv() : null
+  const [file, ...args] = setpriv === null ? command : [setpriv, '--pdeathsig', 'KILL', '--', ...command]
+  const child = spawn(file as string, args, {
+    cwd: options.scratch,
+    detached: true,
+    env: runnerEnv(process.env, options.scratch, options.mark),
+    stdio: ['ignore', 'pipe', 'pipe', 'pipe']
+  })
+  if (child.pid === undefined) {
+    child.on('error', () => {})
+    throw new Error(`cannot start a runner process: the system refused to run ${file} in its scratch folder`)
+  }
+  preferAsVictim(child.pid)
+  try {
+    writePidfile(options.scratch, child.pid, options.mark)
+  } catch (error) {
+    signalGroup(child.pid, 'SIGKILL')
+    throw error
+  }
+  const [, stdout, stderr, frames] = child.stdio
+  return { child, pid: child.pid, stdout: stdout as Readable, stderr: stderr as Readable, frames: frames as Duplex }
+}
+
+function preferAsVictim (pid: number): void {
+  try {
+    writeFileSync(`/proc/${pid}/oom_score_adj`, OOM_SCORE_ADJ)
+  } catch {
+    // Not Linux, or the process has ended already; its exit tells the rest.
+  }
+}
+
+/** Sends a signal to a whole process group; a group that is gone is no error. */
+export function signalGroup (pid: number, signal: NodeJS.Signals): void {
+  try {
+    process.kill(-pid, signal)
+  } catch {
+    // Already gone.
+  }
+}

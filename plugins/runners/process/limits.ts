@@ -1,0 +1,114 @@
+/** Every deadline and bound of a runner. Times in milliseconds, sizes in bytes. */
+export interface RunnerLimits {
+  /** Spawn to the first frame. */
+  readonly firstReportMs: number
+  /** Loading without progress: the larger of this and the model's bytes at `loadBytesPerSecond`. */
+  readonly loadMinMs: number
+  readonly loadBytesPerSecond: number
+  /** Deadline of the warmup inference; `SVC_WARMUP_DEADLINE_SECONDS` replaces the default. */
+  readonly warmupMs: number
+  /** What the node adds before it kills by itself, so that the runner's own watchdog speaks first. */
+  readonly warmupGraceMs: number
+  /** Announced work is overdue after max(workMinMs, workFactor x measured time per unit x units). */
+  readonly workMinMs: number
+  readonly workFactor: number
+  /** Longest time the runner's event loop may stand still outside announced work. */
+  readonly loopBlockedMs: number
+  /** Longest pause between two chunks of a task, after the first, while the reader has credit. */
+  readonly chunkIdleMs: number
+  /** A cancelled task must have ended in the runner by then. */
+  readonly cancelMs: number
+  /** One step of the escalating stop: cancel, SIGTERM, SIGKILL. */
+  readonly stopStepMs: number
+  /** How often deadlines are looked at. A deadline counts as passed when two looks agree. */
+  readonly checkMs: number
+  readonly rssPollMs: number
+  /** Wait before a restart: first, doubled each time, at most, and the random share added on top. */
+  readonly backoffFirstMs: number
+  readonly backoffMaxMs: number
+  readonly backoffJitter: number
+  /** This many failures inside the window end the restarts. */
+  readonly breakerFailures: number
+  readonly breakerWindowMs: number
+  /** Ready for this long forgets earlier failures. */
+  readonly readyClearMs: number
+  /** Credit of one task: what the runner may send ahead of the reader. */
+  readonly windowChunks: number
+  readonly windowBytes: number
+  readonly maxFrameBytes: number
+  /** Frames other than chunks; a runner that sends more is killed. */
+  readonly controlFramesPerSecond: number
+  /** Output of the runner: a longer line is split, more lines are counted and dropped. */
+  readonly lineBytes: number
+  readonly linesPerSecond: number
+  readonly logFileBytes: number
+  readonly flightEntries: number
+}
+
+const KiB = 1024
+const MiB = 1024 * KiB
+
+export const DEFAULT_LIMITS: RunnerLimits = {
+  firstReportMs: 120_000,
+  loadMinMs: 120_000,
+  loadBytesPerSecond: 20_000_000,
+  warmupMs: 300_000,
+  warmupGraceMs: 750,
+  workMinMs: 10_000,
+  workFactor: 10,
+  loopBlockedMs: 12_000,
+  chunkIdleMs: 120_000,
+  cancelMs: 10_000,
+  stopStepMs: 5_000,
+  checkMs: 250,
+  rssPollMs: 1_000,
+  backoffFirstMs: 1_000,
+  backoffMaxMs: 30_000,
+  backoffJitter: 0.25,
+  breakerFailures: 3,
+  breakerWindowMs: 60_000,
+  readyClearMs: 600_000,
+  windowChunks: 64,
+  windowBytes: MiB,
+  maxFrameBytes: 16 * MiB,
+  controlFramesPerSecond: 2_000,
+  lineBytes: 8 * KiB,
+  linesPerSecond: 200,
+  logFileBytes: 5_000_000,
+  flightEntries: 128
+}
+
+/** What the runner itself has to know of the limits; travels in the first frame. */
+export type HostLimits = Pick<RunnerLimits,
+  'warmupMs' | 'loopBlockedMs' | 'windowChunks' | 'windowBytes' | 'maxFrameBytes'>
+
+const WARMUP_VARIABLE = 'SVC_WARMUP_DEADLINE_SECONDS'
+/** A day: longer than any real warmup, and far from where timers overflow. */
+const WARMUP_MAX_SECONDS = 86_400
+
+/**
+ * The limits in force: the defaults, then `SVC_WARMUP_DEADLINE_SECONDS`, then what the caller sets.
+ * Throws RangeError naming the variable or field when a value is not a positive number.
+ */
+export function resolveLimits (
+  overrides: Partial<RunnerLimits> = {}, env: Record<string, string | undefined> = process.env
+): RunnerLimits {
+  const limits = { ...DEFAULT_LIMITS, ...warmupFrom(env), ...overrides }
+  for (const [name, value] of Object.entries(limits)) {
+    if (typeof value !== 'number' || !Number.isFinite(value) || value < 0 || (value === 0 && name !== 'backoffJitter')) {
+      throw new RangeError(`runner limit ${name} must be a number above 0, got ${String(value)}`)
+    }
+  }
+  return limits
+}
+
+function warmupFrom (env: Record<string, string | undefined>): Partial<RunnerLimits> {
+  const text = env[WARMUP_VARIABLE]
+  if (text === undefined || text === '') return {}
+  const seconds = Number(text)
+  if (!(seconds > 0 && seconds <= WARMUP_MAX_SECONDS)) {
+    throw new RangeError(`${WARMUP_VARIABLE} must be a number of seconds above 0 and at most ` +
+      `${WARMUP_MAX_SECONDS}, got "${text}". Unset it for the default of ${DEFAULT_LIMITS.warmupMs / 1000}.`)
+  }
+  return { warmupMs: seconds * 1000 }
+}

@@ -1,0 +1,103 @@
+import { ProtocolError, reasonOf } from './errors.js'
+import { encodeFrame, FrameParser } from './frames.js'
+import { readMessage } from './messages.js'
+import { RateMeter } from './meter.js'
+import type { Clock } from '../../../kernel/clock.js'
+import type { Frame } from './frames.js'
+import type { RunnerLimits } from './limits.js'
+import type { RunnerMessage } from './messages.js'
+import type { Duplex } from 'node:stream'
+
+/** Frames handled before other work of the node gets its turn. */
+const FRAMES_PER_TURN = 256
+
+export interface LinkHandlers {
+  /** A checked message and the frame it came in. A ProtocolError thrown here breaks the link. */
+  message (message: RunnerMessage, frame: Frame): void
+  /** The runner broke the protocol; nothing more is read. */
+  broken (error: ProtocolError): void
+  /** Nothing more will come; `unread` bytes are left of an unfinished frame. */
+  closed (unread: number): void
+}
+
+/** The node's end of the frame socket of one runner process. */
+export class Link {
+  readonly #socket: Duplex
+  readonly #parser: FrameParser
+  readonly #control: RateMeter
+  readonly #clock: Clock
+  readonly #handlers: LinkHandlers
+  #broken = false
+  #closed = false
+
+  constructor (socket: Duplex, limits: RunnerLimits, clock: Clock, handlers: LinkHandlers) {
+    this.#socket = socket
+    this.#parser = new FrameParser(limits.maxFrameBytes)
+    this.#control = new RateMeter(limits.controlFramesPerSecond)
+    this.#clock = clock
+    this.#handlers = handlers
+    socket.on('data', (bytes: Buffer) => { this.#onData(bytes) })
+    socket.on('error', () => {})
+    socket.on('end', () => { this.#close() })
+    socket.on('close', () => { this.#close() })
+  }
+
+  get closed (): boolean { return this.#closed }
+
+  send (kind: number, task: number, header: object): void {
+    if (this.#closed || !this.#socket.writable) return
+    for (const piece of encodeFrame(kind, task, header)) this.#socket.write(piece)
+  }
+
+  /** Handles every frame that has come and closes. */
+  finish (): void {
+    this.#close()
+    this.#socket.destroy()
+  }
+
+  #onData (bytes: Buffer): void {
+    if (this.#broken) return
+    this.#parser.push(bytes)
+    this.#pump(FRAMES_PER_TURN)
+  }
+
+  #pump (most: number): void {
+    try {
+      for (let handled = 0; handled < most; handled++) {
+        const frame = this.#parser.next()
+        if (frame === undefined) return
+        this.#handle(frame)
+      }
+    } catch (error) {
+      this.#break(error instanceof ProtocolError ? error : new ProtocolError(reasonOf(error)))
+      return
+    }
+    this.#socket.pause()
+    setImmediate(() => {
+      if (this.#broken) return
+      this.#socket.resume()
+      this.#pump(FRAMES_PER_TURN)
+    })
+  }
+
+  #handle (frame: Frame): void {
+    const message = readMessage(frame)
+    if (message.type !== 'chunk' && !this.#control.admit(this.#clock.mono())) {
+      throw new ProtocolError('too many control frames in one second')
+    }
+    this.#handlers.message(message, frame)
+  }
+
+  #break (error: ProtocolError): void {
+    this.#broken = true
+    this.#socket.resume()
+    this.#handlers.broken(error)
+  }
+
+  #close (): void {
+    if (this.#closed) return
+    this.#closed = true
+    if (!this.#broken) this.#pump(Infinity)
+    this.#handlers.closed(this.#broken ? 0 : this.#parser.pending)
+  }
+}

@@ -1,0 +1,79 @@
+import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { bootId, environmentOf, processGroup, processIds, startTime } from './proc.js'
+
+/** Name of the file in a runner's scratch folder that says which process is its. */
+export const PIDFILE = 'runner.pid'
+/** Environment variable that marks a runner and everything it starts. */
+export const MARK = 'SVC_RUNNER_MARK'
+const FORMAT = 1
+
+/** Identifies one process of one boot of one machine; `mark` identifies what it started. */
+export interface PidRecord { format: number, pid: number, startTime: string, bootId: string, mark: string }
+
+/** Writes the pidfile of a process just started; nothing where the system does not tell start times. */
+export function writePidfile (scratch: string, pid: number, mark: string): void {
+  const started = startTime(pid)
+  const boot = bootId()
+  if (started === null || boot === null) return
+  const record: PidRecord = { format: FORMAT, pid, startTime: started, bootId: boot, mark }
+  const path = join(scratch, PIDFILE)
+  writeFileSync(`${path}.new`, JSON.stringify(record), { mode: 0o600 })
+  renameSync(`${path}.new`, path)
+}
+
+export function removePidfile (scratch: string): void {
+  rmSync(join(scratch, PIDFILE), { force: true })
+}
+
+/** The record in a pidfile, or null when there is none or it is not one of ours. */
+export function readPidfile (scratch: string): PidRecord | null {
+  try {
+    const value = JSON.parse(readFileSync(join(scratch, PIDFILE), 'utf8')) as Partial<PidRecord>
+    const whole = value.format === FORMAT && Number.isSafeInteger(value.pid) && (value.pid ?? 0) > 1 &&
+      typeof value.startTime === 'string' && typeof value.bootId === 'string' && typeof value.mark === 'string'
+    return whole ? value as PidRecord : null
+  } catch {
+    return null
+  }
+}
+
+/**
+ * Kills what an earlier node left behind: for each pidfile in `dir` and its direct subfolders, the
+ * process whose pid, start time and boot all match, and the members of its group that carry its mark.
+ * Anything that matches less is left alone. Returns the pids killed; removes the pidfiles.
+ */
+export function sweepOrphans (dir: string): number[] {
+  const killed: number[] = []
+  for (const folder of [dir, ...subfolders(dir)]) {
+    const record = readPidfile(folder)
+    if (record !== null && record.bootId === bootId()) killed.push(...killMatches(record))
+    removePidfile(folder)
+  }
+  return killed
+}
+
+function subfolders (dir: string): string[] {
+  try {
+    return readdirSync(dir, { withFileTypes: true }).filter((e) => e.isDirectory()).map((e) => join(dir, e.name))
+  } catch {
+    return []
+  }
+}
+
+function killMatches (record: PidRecord): number[] {
+  const leader = startTime(record.pid) === record.startTime ? [record.pid] : []
+  const mark = `${MARK}=${record.mark}`
+  const members = processIds().filter((pid) =>
+    pid !== record.pid && processGroup(pid) === record.pid && environmentOf(pid).includes(mark))
+  return [...leader, ...members].filter(killOne)
+}
+
+function killOne (pid: number): boolean {
+  try {
+    process.kill(pid, 'SIGKILL')
+    return true
+  } catch {
+    return false
+  }
+}

@@ -1,0 +1,62 @@
+import { readdirSync, readFileSync } from 'node:fs'
+
+/** Facts from /proc; every function answers null or empty where there is none (macOS, process gone). */
+
+function read (path: string): string | null {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch {
+    return null
+  }
+}
+
+/** Fields of /proc/<pid>/stat after the command name, which may itself hold spaces and parentheses. */
+function statFields (pid: number): string[] | null {
+  const text = read(`/proc/${pid}/stat`)
+  return text === null ? null : text.slice(text.lastIndexOf(')') + 2).split(' ')
+}
+
+/** Start time of a process in clock ticks since boot (field 22 of stat): with the pid, its identity. */
+export function startTime (pid: number): string | null {
+  return statFields(pid)?.[22 - 3] ?? null
+}
+
+/** Process group (field 5 of stat). */
+export function processGroup (pid: number): number | null {
+  const field = statFields(pid)?.[5 - 3]
+  return field === undefined ? null : Number(field)
+}
+
+/** Identity of this boot of the machine. */
+export function bootId (): string | null {
+  return read('/proc/sys/kernel/random/boot_id')?.trim() ?? null
+}
+
+/** Environment a process was started with; empty when it may not be read. */
+export function environmentOf (pid: number): string[] {
+  return read(`/proc/${pid}/environ`)?.split('\0') ?? []
+}
+
+/** Every process id. */
+export function processIds (): number[] {
+  try {
+    return readdirSync('/proc').filter((name) => /^\d+$/.test(name)).map(Number)
+  } catch {
+    return []
+  }
+}
+
+/** Resident memory of a process in bytes. */
+export function residentBytes (pid: number): number | null {
+  const found = /^VmRSS:\s+(\d+) kB$/m.exec(read(`/proc/${pid}/status`) ?? '')
+  return found?.[1] === undefined ? null : Number(found[1]) * 1024
+}
+
+/** What the kernel knows about a process that does not answer: one line for the flight recorder. */
+export function diagnose (pid: number): string {
+  const status = read(`/proc/${pid}/status`) ?? ''
+  const field = (name: string): string => new RegExp(`^${name}:\\s+(.+)$`, 'm').exec(status)?.[1] ?? '?'
+  const wchan = read(`/proc/${pid}/wchan`)?.trim() ?? '?'
+  return `state ${field('State')}, waits in ${wchan === '0' ? 'user code' : wchan}, resident ${field('VmRSS')}, ` +
+    `threads ${field('Threads')}, switches ${field('voluntary_ctxt_switches')}/${field('nonvoluntary_ctxt_switches')}`
+}

@@ -1,0 +1,289 @@
+import { join } from 'node:path'
+import { delay } from '../../../kernel/clock.js'
+import { drain } from './drain.js'
+import { cancelled } from './admission.js'
+import { endedByWarmupWatchdog, passedDeadline, warmupMessage } from './deadlines.js'
+import { ProtocolError, RunnerError } from './errors.js'
+import { launch, signalGroup } from './launch.js'
+import { Link } from './link.js'
+import { TO_RUNNER } from './messages.js'
+import { removePidfile } from './pidfile.js'
+import { diagnose, residentBytes } from './proc.js'
+import { RingFile } from './ring.js'
+import { TaskTable } from './task-table.js'
+import { WorkLedger } from './work.js'
+import type { EngineTask, ModelSpec } from '../../../kernel/engine.js'
+import type { Clock } from '../../../kernel/clock.js'
+import type { Logger } from '../../../kernel/define.js'
+import type { Phase } from './deadlines.js'
+import type { FlightRecorder } from './flight.js'
+import type { Frame } from './frames.js'
+import type { Launched } from './launch.js'
+import type { RunnerLimits } from './limits.js'
+import type { RunnerMessage } from './messages.js'
+import type { TaskChannel } from './tasks.js'
+
+/** Name of the runner's output file in its scratch folder. */
+export const LOG_FILE = 'runner.log'
+/** After the process has ended, its last frames and lines have this long to be read. */
+const LAST_WORDS_MS = 500
+
+/** The only phase in which a message makes sense; those not named are always in place. */
+const EXPECTED: Partial<Record<RunnerMessage['type'], Phase>> = {
+  hello: 'connecting',
+  progress: 'loading',
+  loaded: 'loading',
+  warming: 'loading',
+  ready: 'warmup',
+  chunk: 'serving',
+  end: 'serving',
+  fail: 'serving'
+}
+
+/** What a runner process is made from. */
+export interface ProcessOptions {
+  spec: ModelSpec
+  engineModule: string
+  scratch: string
+  mark: string
+  limits: RunnerLimits
+  memoryLimitBytes: number | undefined
+  clock: Clock
+  log: Logger
+  flight: FlightRecorder
+}
+
+/** How a runner process ended. `message` is null after an orderly stop. */
+export interface Ended { message: string | null, wedged: boolean, exitCode: number | null, readyMs: number }
+
+export interface ProcessEvents {
+  /** It has reached the next stage of its life. */
+  connected (): void
+  progress (loaded: number, total: number): void
+  loaded (info: Record<string, unknown>): void
+  warming (): void
+  ready (warmupMs: number): void
+  /** A task has left the runner. `serviceMs` is null when it was lost. */
+  released (channel: TaskChannel, serviceMs: number | null): void
+  /** A chunk or a clean end came: the model computes. */
+  alive (): void
+  /** Called once, last. */
+  ended (how: Ended): void
+}
+
+/** One runner process from its start to its end: frames, deadlines, memory cap, output, stop. */
+export class RunnerProcess {
+  readonly pid: number
+  readonly tasks: TaskTable
+  readonly #options: ProcessOptions
+  readonly #events: ProcessEvents
+  readonly #launched: Launched
+  readonly #link: Link
+  readonly #ledger: WorkLedger
+  readonly #ring: RingFile
+  #undo: (() => void)[] = []
+  #phase: Phase = 'connecting'
+  #since: number
+  #readyAt: number | null = null
+  #suspect = ''
+  #failure: { message: string, wedged: boolean } | null = null
+  #stopping = false
+  #exit: { code: number | null, signal: string | null } | null = null
+  #finished = false
+  #rssBytes: number | null = null
+  #whenEnded: () => void = () => {}
+  readonly #ended: Promise<void>
+
+  constructor (options: ProcessOptions, events: ProcessEvents) {
+    this.#options = options
+    this.#events = events
+    this.#since = options.clock.mono()
+    this.#ledger = new WorkLedger(options.limits)
+    this.#ring = new RingFile(join(options.scratch, LOG_FILE), options.limits.logFileBytes)
+    this.#ended = new Promise((resolve) => { this.#whenEnded = resolve })
+    this.#launched = launch({ scratch: options.scratch, mark: options.mark })
+    this.pid = this.#launched.pid
+    this.#link = new Link(this.#launched.frames, options.limits, options.clock, {
+      message: (message, frame) => { this.#onMessage(message, frame) },
+      broken: (error) => { this.kill(`the runner broke the frame protocol: ${error.message}`) },
+      closed: (unread) => { this.#onLinkClosed(unread) }
+    })
+    this.tasks = new TaskTable(options.limits, options.clock, this.#link, {
+      released: (channel, serviceMs) => { events.released(channel, serviceMs) },
+      note: (what) => { options.flight.add(what) }
+    })
+    this.#launched.child.on('exit', (code, signal) => { this.#onExit(code, signal) })
+    this.#launched.child.on('close', () => { this.#finish() })
+    this.#launched.child.on('error', () => {})
+    this.#watch()
+    this.#greet()
+  }
+
+  get exited (): boolean { return this.#exit !== null }
+  /** False from the moment its end is certain: no task may be handed to it any more. */
+  get usable (): boolean { return !this.exited && !this.#stopping && this.#failure === null && !this.#link.closed }
+  get rssBytes (): number | null { return this.exited ? null : this.#rssBytes }
+  get phase (): Phase { return this.#phase }
+
+  /** Hands a task to the runner. */
+  open (taskId: string, task: EngineTask): TaskChannel {
+    return this.tasks.open(taskId, task)
+  }
+
+  /** The reader of a task has gone: its terminal is `cancelled`, and the runner is told. */
+  cancel (channel: TaskChannel): void {
+    channel.settle(cancelled())
+    this.tasks.cancel(channel)
+  }
+
+  /** Ends the process at once; it counts as failed with this message. The first message stays. */
+  kill (message: string, wedged = false): void {
+    if (this.exited) return
+    if (this.#failure === null && !this.#stopping) {
+      this.#failure = { message, wedged }
+      this.#options.flight.add(`killed: ${message}; ${diagnose(this.pid)}`)
+    }
+    signalGroup(this.pid, 'SIGKILL')
+  }
+
+  /** Cancel, then SIGTERM, then SIGKILL to the group, a step apart. Resolves when the process is gone. */
+  async stop (): Promise<void> {
+    if (!this.#stopping) {
+      this.#stopping = true
+      this.tasks.settleAll(new RunnerError('instance_lost', 'The instance was stopped.'))
+      this.#link.send(TO_RUNNER.stop, 0, {})
+      this.#escalate('SIGTERM', 1)
+      this.#escalate('SIGKILL', 2)
+    }
+    await this.#ended
+  }
+
+  #escalate (signal: NodeJS.Signals, steps: number): void {
+    const { clock, limits, flight } = this.#options
+    this.#undo.push(clock.after(steps * limits.stopStepMs, () => {
+      flight.add(`not stopped after ${steps * limits.stopStepMs} ms: ${signal} to the group`)
+      signalGroup(this.pid, signal)
+    }))
+  }
+
+  #greet (): void {
+    const { spec, engineModule, limits, flight } = this.#options
+    const { warmupMs, loopBlockedMs, windowChunks, windowBytes, maxFrameBytes } = limits
+    flight.add(`process ${this.pid} started`)
+    this.#link.send(TO_RUNNER.spec, 0, {
+      spec, engineModule, limits: { warmupMs, loopBlockedMs, windowChunks, windowBytes, maxFrameBytes }
+    })
+  }
+
+  #watch (): void {
+    const { clock, limits, flight } = this.#options
+    const dropped = (name: string) => (lines: number) => { flight.add(`${lines} lines of ${name} dropped`) }
+    this.#undo.push(
+      drain(this.#launched.stdout, 'stdout', this.#ring, clock, limits, dropped('stdout')),
+      drain(this.#launched.stderr, 'stderr', this.#ring, clock, limits, dropped('stderr')),
+      clock.every(limits.checkMs, () => { this.#checkDeadlines() }),
+      clock.every(limits.rssPollMs, () => { this.#checkMemory() })
+    )
+  }
+
+  #onMessage (message: RunnerMessage, frame: Frame): void {
+    const expected = EXPECTED[message.type]
+    if (expected !== undefined && expected !== this.#phase) {
+      throw new ProtocolError(`"${message.type}" came while ${this.#phase}, not while ${expected}`)
+    }
+    switch (message.type) {
+      case 'hello': this.#enter('loading'); this.#events.connected(); break
+      case 'progress':
+        this.#since = this.#options.clock.mono()
+        this.#events.progress(message.loaded, message.total)
+        break
+      case 'loaded': this.#events.loaded(message.info); break
+      case 'warming': this.#enter('warmup'); this.#events.warming(); break
+      case 'ready':
+        this.#enter('serving')
+        this.#readyAt = this.#since
+        this.#events.ready(message.warmupMs)
+        break
+      case 'work': this.#ledger.apply(message, this.#options.clock.mono()); break
+      case 'log': this.#options.log[message.level]({ ...message.fields, pid: this.pid }, message.message); break
+      case 'fatal': this.kill(`the engine failed (${message.stage}): ${message.message}`); break
+      default:
+        if (message.type !== 'fail') this.#events.alive()
+        this.tasks.onMessage(frame.task, message, frame)
+    }
+  }
+
+  #enter (phase: Phase): void {
+    this.#phase = phase
+    this.#since = this.#options.clock.mono()
+    this.#options.flight.add(`phase ${phase}`)
+  }
+
+  /** A deadline counts when two looks agree: one may come before frames that wait to be read. */
+  #checkDeadlines (): void {
+    const { clock, limits, spec } = this.#options
+    const now = clock.mono()
+    if (this.#stopping || this.#failure !== null) return
+    if (!this.#ledger.busy) this.tasks.failIdle(now)
+    const passed = passedDeadline({
+      phase: this.#phase,
+      since: this.#since,
+      modelBytes: spec.card.totalBytes,
+      overdueWork: this.#ledger.overdue(now),
+      cancelledSince: this.tasks.cancelledSince
+    }, limits, now)
+    if (passed !== null && passed.key === this.#suspect) this.kill(passed.message, passed.wedged)
+    this.#suspect = passed?.key ?? ''
+  }
+
+  #checkMemory (): void {
+    const limit = this.#options.memoryLimitBytes
+    this.#rssBytes = this.exited ? null : residentBytes(this.pid)
+    if (limit === undefined || this.#rssBytes === null || this.#rssBytes <= limit) return
+    this.kill(`the runner grew to ${this.#rssBytes} bytes of resident memory; its limit is ${limit}`)
+  }
+
+  #onLinkClosed (unread: number): void {
+    if (unread > 0) this.#options.flight.add(`the frames ended ${unread} bytes into one`)
+    // A process that closes its frames and lives on serves nobody.
+    this.#undo.push(this.#options.clock.after(LAST_WORDS_MS, () => { this.kill('the runner closed its frame socket') }))
+  }
+
+  /** What it has started goes with it; its last frames and lines are still to be read. */
+  #onExit (code: number | null, signal: string | null): void {
+    this.#exit = { code, signal }
+    signalGroup(this.pid, 'SIGKILL')
+    this.#undo.push(this.#options.clock.after(LAST_WORDS_MS, () => { this.#finish() }))
+  }
+
+  #finish (): void {
+    if (this.#finished) return
+    this.#finished = true
+    this.#link.finish()
+    const how = this.#describeEnd()
+    for (const undo of this.#undo) undo()
+    this.#launched.stdout.destroy()
+    this.#launched.stderr.destroy()
+    removePidfile(this.#options.scratch)
+    this.#options.flight.add(how.message ?? 'process stopped')
+    const cause = how.message ?? 'it was stopped'
+    this.tasks.loseAll(new RunnerError('instance_lost', `The instance serving this task was lost: ${cause}.`))
+    this.#events.ended(how)
+    // A disk that hangs does not hold up the stop of a process that is gone.
+    void Promise.race([this.#ring.flushed(), delay(this.#options.clock, LAST_WORDS_MS)]).then(this.#whenEnded)
+  }
+
+  #describeEnd (): Ended {
+    const { limits, clock } = this.#options
+    const { code, signal } = this.#exit ?? { code: null, signal: null }
+    const readyMs = this.#readyAt === null ? 0 : clock.mono() - this.#readyAt
+    const ended = { exitCode: code, readyMs }
+    if (this.#stopping) return { ...ended, message: null, wedged: false }
+    if (this.#failure !== null) return { ...ended, ...this.#failure }
+    if (endedByWarmupWatchdog({ phase: this.#phase, since: this.#since }, signal, limits, clock.mono())) {
+      return { ...ended, message: warmupMessage(limits), wedged: true }
+    }
+    const cause = signal === null ? `exited with code ${code}` : `was ended by ${signal}`
+    return { ...ended, message: `the runner process ${cause} while ${this.#phase}`, wedged: false }
+  }
+}

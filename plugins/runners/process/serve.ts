@@ -1,0 +1,139 @@
+import { CreditWindow } from './credits.js'
+import { encodeFrame } from './frames.js'
+import { FROM_RUNNER } from './messages.js'
+import type { EngineChunk, EngineSession, EngineTask } from '../../../kernel/engine.js'
+import type { HostLimits } from './limits.js'
+import type { NodeLink } from './node-link.js'
+
+const MAX_MESSAGE = 4_096
+const MAX_DETAILS_BYTES = 65_536
+
+/** What serving needs of the runner around it. */
+export interface ServeEnv {
+  link: NodeLink
+  limits: HostLimits
+  /** Announces the synchronous part of a call into the engine. */
+  step<T> (call: () => T): T
+  log (level: 'info' | 'warn' | 'error', message: string, fields?: Record<string, unknown>): void
+}
+
+interface Running { abort: AbortController, window: CreditWindow, wake: () => void, done: Promise<void> }
+
+/** The tasks a runner is serving. Each ends with exactly one `end` or `fail` frame. */
+export class TaskServer {
+  readonly #env: ServeEnv
+  readonly #session: EngineSession
+  readonly #running = new Map<number, Running>()
+
+  constructor (session: EngineSession, env: ServeEnv) {
+    this.#session = session
+    this.#env = env
+  }
+
+  start (number: number, task: EngineTask): void {
+    const { windowChunks, windowBytes } = this.#env.limits
+    const window = new CreditWindow(windowChunks, windowBytes)
+    const running: Running = { abort: new AbortController(), window, wake: () => {}, done: Promise.resolve() }
+    this.#running.set(number, running)
+    running.done = this.#serve(number, task, running).finally(() => { this.#running.delete(number) })
+  }
+
+  grant (number: number, chunks: number, bytes: number): void {
+    const running = this.#running.get(number)
+    running?.window.grant(chunks, bytes)
+    running?.wake()
+  }
+
+  cancel (number: number): void {
+    const running = this.#running.get(number)
+    running?.abort.abort()
+    running?.wake()
+  }
+
+  /** Cancels every task; resolves when the engine has let go of all of them. */
+  async cancelAll (): Promise<void> {
+    const all = [...this.#running.entries()]
+    for (const [number] of all) this.cancel(number)
+    await Promise.all(all.map(async ([, running]) => { await running.done }))
+  }
+
+  async #serve (number: number, task: EngineTask, running: Running): Promise<void> {
+    const { link } = this.#env
+    try {
+      await this.#pump(number, task, running)
+      link.send(FROM_RUNNER.end, number, {})
+    } catch (error) {
+      if (running.abort.signal.aborted) link.send(FROM_RUNNER.end, number, {})
+      else link.send(FROM_RUNNER.fail, number, this.#explain(error))
+    }
+  }
+
+  async #pump (number: number, task: EngineTask, running: Running): Promise<void> {
+    const { signal } = running.abort
+    const iterator = this.#env.step(() => this.#session.run(task, signal)[Symbol.asyncIterator]())
+    let index = 0
+    while (await this.#credit(running)) {
+      const result = await this.#env.step(() => iterator.next())
+      if (result.done === true) return
+      if (signal.aborted) break
+      try {
+        running.window.take(this.#send(number, index++, result.value))
+      } catch (error) {
+        await iterator.return?.()
+        throw error
+      }
+    }
+    await iterator.return?.()
+  }
+
+  /** Resolves to true when a chunk may be sent, false when the task was cancelled. */
+  async #credit (running: Running): Promise<boolean> {
+    while (!running.window.open && !running.abort.signal.aborted) {
+      await new Promise<void>((resolve) => { running.wake = resolve })
+    }
+    return !running.abort.signal.aborted
+  }
+
+  #send (number: number, index: number, chunk: EngineChunk): number {
+    if (typeof chunk !== 'object' || chunk === null || !isObject(chunk.payload)) {
+      throw new TypeError('the engine yielded a chunk without a payload object')
+    }
+    if (chunk.media !== undefined && !(chunk.media instanceof Uint8Array)) {
+      throw new TypeError('the engine yielded media that are not a Uint8Array')
+    }
+    const pieces = encodeFrame(FROM_RUNNER.chunk, number, { index, payload: chunk.payload }, chunk.media)
+    const bytes = pieces.reduce((sum, piece) => sum + piece.byteLength, 0)
+    if (bytes > this.#env.limits.maxFrameBytes) {
+      throw new RangeError(`the engine yielded a chunk of ${bytes} bytes; at most ${this.#env.limits.maxFrameBytes} fit`)
+    }
+    return this.#env.link.sendEncoded(pieces)
+  }
+
+  /** An EngineError goes out as it is; its class may come from another copy of the kernel. */
+  #explain (error: unknown): { reason: string, message: string, details: Record<string, unknown> } {
+    if (isEngineError(error)) {
+      return { reason: error.reason, message: error.message.slice(0, MAX_MESSAGE), details: plain(error.details) }
+    }
+    this.#env.log('error', 'the engine threw while serving a task', {
+      error: error instanceof Error ? error.stack ?? error.message : String(error)
+    })
+    return { reason: 'provider_error', message: 'The engine failed while serving the task.', details: {} }
+  }
+}
+
+const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+function isEngineError (error: unknown): error is { reason: string, message: string, details: unknown } {
+  return error instanceof Error && error.name === 'EngineError' && 'reason' in error &&
+    typeof error.reason === 'string' && /^[a-z][a-z0-9_]{0,63}$/.test(error.reason)
+}
+
+function plain (details: unknown): Record<string, unknown> {
+  try {
+    const text = JSON.stringify(details)
+    return isObject(details) && text.length <= MAX_DETAILS_BYTES ? details : {}
+  } catch {
+    return {}
+  }
+}

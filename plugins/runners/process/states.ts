@@ -1,0 +1,36 @@
+import type { RunnerStatus } from '../service.js'
+
+export type StatusKind = RunnerStatus extends infer S ? S extends S ? keyof S & string : never : never
+
+/**
+ * Which status may follow which. A runner that ends by itself goes back to RunnerIdle and is started
+ * again; RunnerFailed is the end of its attempts, RunnerShutdown the end of its life.
+ */
+export const NEXT_STATUS: Readonly<Record<StatusKind, readonly StatusKind[]>> = {
+  RunnerIdle: ['RunnerConnecting', 'RunnerShuttingDown', 'RunnerFailed'],
+  RunnerConnecting: ['RunnerConnected', 'RunnerIdle', 'RunnerShuttingDown', 'RunnerFailed'],
+  RunnerConnected: ['RunnerLoading', 'RunnerIdle', 'RunnerShuttingDown', 'RunnerFailed'],
+  RunnerLoading: ['RunnerLoading', 'RunnerLoaded', 'RunnerIdle', 'RunnerShuttingDown', 'RunnerFailed'],
+  RunnerLoaded: ['RunnerWarmingUp', 'RunnerIdle', 'RunnerShuttingDown', 'RunnerFailed'],
+  RunnerWarmingUp: ['RunnerReady', 'RunnerIdle', 'RunnerShuttingDown', 'RunnerFailed'],
+  RunnerReady: ['RunnerRunning', 'RunnerIdle', 'RunnerShuttingDown', 'RunnerFailed'],
+  RunnerRunning: ['RunnerReady', 'RunnerIdle', 'RunnerShuttingDown', 'RunnerFailed'],
+  RunnerShuttingDown: ['RunnerShutdown'],
+  RunnerShutdown: [],
+  RunnerFailed: ['RunnerShuttingDown']
+}
+
+/** The tag of a status. */
+export function kindOf (status: RunnerStatus): StatusKind {
+  return Object.keys(status)[0] as StatusKind
+}
+
+/** True when `to` may follow `from`. */
+export function mayFollow (from: StatusKind, to: StatusKind): boolean {
+  return NEXT_STATUS[from].includes(to)
+}
+
+/** True when tasks are accepted in this status. */
+export function serves (kind: StatusKind): boolean {
+  return kind === 'RunnerReady' || kind === 'RunnerRunning'
+}

@@ -1,0 +1,282 @@
+import { randomUUID } from 'node:crypto'
+import { mkdirSync } from 'node:fs'
+import { Admission, cancelled } from './admission.js'
+import { afterFailure, CLOSED } from './breaker.js'
+import { reasonOf, RunnerError } from './errors.js'
+import { FlightRecorder } from './flight.js'
+import { resolveLimits } from './limits.js'
+import { RunnerProcess } from './runner-process.js'
+import { kindOf, mayFollow, serves } from './states.js'
+import type { EngineChunk, EngineTask, ModelSpec } from '../../../kernel/engine.js'
+import type { Clock } from '../../../kernel/clock.js'
+import type { Logger } from '../../../kernel/define.js'
+import type { RunnerReport, RunnerStatus } from '../service.js'
+import type { BreakerState } from './breaker.js'
+import type { RunnerLimits } from './limits.js'
+import type { Ended, ProcessEvents } from './runner-process.js'
+import type { TaskChannel } from './tasks.js'
+
+export { RunnerError } from './errors.js'
+export { DEFAULT_LIMITS, resolveLimits } from './limits.js'
+export { sweepOrphans } from './pidfile.js'
+export type { RunnerLimits } from './limits.js'
+
+const DEFAULT_CONCURRENT = 1
+const DEFAULT_QUEUED = 8
+
+export interface RunnerOptions {
+  readonly runnerId: string
+  readonly instanceId: string
+  readonly spec: ModelSpec
+  /** file: URL of the engine module. */
+  readonly engineModule: string
+  readonly clock: Clock
+  readonly log: Logger
+  /** Folder of this runner alone: its working directory, pidfile and output. Made when missing. */
+  readonly scratch: string
+  readonly limits?: Partial<RunnerLimits>
+  /** Resident memory beyond which the process is killed. */
+  readonly memoryLimitBytes?: number
+  /** Tasks inside the runner at once. */
+  readonly maxConcurrent?: number
+  /** Tasks that may wait for a place. */
+  readonly maxQueued?: number
+  /** Uniform in [0, 1). */
+  readonly random?: () => number
+  onStatus (status: RunnerStatus): void
+  /** The runner is given up; called at most once. */
+  onFailed (failure: { errorMessage: string, attempts: number }): void
+}
+
+/** Keeps one runner process alive and hands it tasks. */
+export interface Supervisor {
+  /** Starts the process; returns at once. Only the first call counts. */
+  start (): void
+  /**
+   * Runs a task; nothing happens before the first pull. Throws RunnerError: `overloaded`, `instance_lost`,
+   * `cancelled` (the signal aborted), `timeout`, `provider_error`, or the engine's own reason.
+   */
+  open (taskId: string, task: EngineTask, signal: AbortSignal): AsyncIterable<EngineChunk>
+  readonly status: RunnerStatus
+  report (): RunnerReport
+  /** Ends the process for good; resolves when it is gone. Cannot be taken back. */
+  stop (): Promise<void>
+}
+
+/** Makes a stopped supervisor. Throws RangeError naming a limit that is no positive number. */
+export function createSupervisor (options: RunnerOptions): Supervisor {
+  return new RunnerSupervisor(options)
+}
+
+class RunnerSupervisor implements Supervisor {
+  readonly #options: RunnerOptions
+  readonly #limits: RunnerLimits
+  readonly #admission: Admission
+  readonly #flight: FlightRecorder
+  #status: RunnerStatus = { RunnerIdle: {} }
+  #statusSince: number
+  #breaker: BreakerState = CLOSED
+  #process: RunnerProcess | null = null
+  #started = false
+  #restarts = 0
+  #cancelRestart: (() => void) | null = null
+  #stopped: Promise<void> | null = null
+  #exitCode: number | null = null
+  #completed = 0
+  #lastForward: number | null = null
+
+  constructor (options: RunnerOptions) {
+    this.#options = options
+    this.#limits = resolveLimits(options.limits)
+    this.#admission = new Admission(options.maxConcurrent ?? DEFAULT_CONCURRENT, options.maxQueued ?? DEFAULT_QUEUED)
+    this.#flight = new FlightRecorder(this.#limits.flightEntries, () => options.clock.now())
+    this.#statusSince = options.clock.mono()
+  }
+
+  get status (): RunnerStatus { return this.#status }
+
+  start (): void {
+    if (this.#started || this.#stopped !== null) return
+    this.#started = true
+    this.#launch()
+  }
+
+  async * open (taskId: string, task: EngineTask, signal: AbortSignal): AsyncGenerator<EngineChunk, void> {
+    this.#mustServe()
+    await this.#admission.enter(signal)
+    const { process, channel } = this.#hand(taskId, task, signal)
+    const cancel = (): void => { process.cancel(channel) }
+    signal.addEventListener('abort', cancel, { once: true })
+    try {
+      for (;;) {
+        const chunk = await channel.next(() => this.#options.clock.mono())
+        if (chunk === null) return
+        yield chunk
+      }
+    } finally {
+      signal.removeEventListener('abort', cancel)
+      cancel()
+    }
+  }
+
+  report (): RunnerReport {
+    const { clock, runnerId, instanceId, spec } = this.#options
+    const seconds = (since: number): number => (clock.mono() - since) / 1000
+    return {
+      runnerId,
+      instanceId,
+      modelId: spec.card.modelId,
+      pid: this.#process?.pid ?? null,
+      processAlive: this.#process !== null && !this.#process.exited,
+      exitCode: this.#exitCode,
+      statusKind: kindOf(this.#status),
+      secondsInStatus: seconds(this.#statusSince),
+      phase: this.#phase(),
+      restarts: this.#restarts,
+      flightRecorder: this.#flight.entries(),
+      inProgressTasks: this.#process?.tasks.taskIds ?? [],
+      completedTaskCount: this.#completed,
+      secondsSinceForward: this.#lastForward === null ? null : seconds(this.#lastForward),
+      rssBytes: this.#process?.rssBytes ?? null
+    }
+  }
+
+  stop (): Promise<void> {
+    this.#stopped ??= this.#shutDown()
+    return this.#stopped
+  }
+
+  async #shutDown (): Promise<void> {
+    this.#move({ RunnerShuttingDown: {} })
+    this.#cancelRestart?.()
+    this.#admission.refuseAll(new RunnerError('instance_lost', 'The instance was stopped.'))
+    await this.#process?.stop()
+    this.#move({ RunnerShutdown: {} })
+  }
+
+  /** Gives an admitted task to the process, unless either has gone while it waited. */
+  #hand (taskId: string, task: EngineTask, signal: AbortSignal): { process: RunnerProcess, channel: TaskChannel } {
+    try {
+      const process = this.#mustServe()
+      if (signal.aborted) throw cancelled()
+      const channel = process.open(taskId, task)
+      this.#move({ RunnerRunning: {} })
+      return { process, channel }
+    } catch (error) {
+      this.#admission.leave(null)
+      throw error
+    }
+  }
+
+  #mustServe (): RunnerProcess {
+    const kind = kindOf(this.#status)
+    if (this.#process?.usable === true && serves(kind)) return this.#process
+    throw new RunnerError('instance_lost', `The runner of ${this.#options.spec.card.modelId} serves no tasks now: ${this.#phase()}.`,
+      { status: kind })
+  }
+
+  #phase (): string {
+    if (this.#cancelRestart !== null) return 'waiting to restart'
+    if (this.#process === null) return 'no process'
+    return this.#process.usable || this.#process.phase !== 'serving' ? this.#process.phase : 'ending'
+  }
+
+  /** Goes to a status; staying where it is, or where no way leads, changes nothing. */
+  #move (status: RunnerStatus): void {
+    const from = kindOf(this.#status)
+    const to = kindOf(status)
+    if (!mayFollow(from, to)) return
+    this.#status = status
+    if (from !== to) this.#statusSince = this.#options.clock.mono()
+    this.#options.onStatus(status)
+  }
+
+  #launch (): void {
+    const { spec, engineModule, scratch, memoryLimitBytes, clock, log } = this.#options
+    this.#cancelRestart = null
+    this.#move({ RunnerConnecting: {} })
+    try {
+      mkdirSync(scratch, { recursive: true, mode: 0o700 })
+      this.#process = new RunnerProcess({
+        spec,
+        engineModule,
+        scratch,
+        memoryLimitBytes,
+        clock,
+        log,
+        mark: randomUUID(),
+        limits: this.#limits,
+        flight: this.#flight
+      }, this.#events())
+    } catch (error) {
+      this.#onEnded({ message: reasonOf(error), wedged: false, exitCode: null, readyMs: 0 })
+    }
+  }
+
+  #events (): ProcessEvents {
+    const { clock, spec, log, runnerId } = this.#options
+    return {
+      connected: () => {
+        this.#move({ RunnerConnected: {} })
+        this.#move({ RunnerLoading: { layersLoaded: 0, totalLayers: spec.card.nLayers } })
+      },
+      progress: (layersLoaded, totalLayers) => { this.#move({ RunnerLoading: { layersLoaded, totalLayers } }) },
+      loaded: (info) => {
+        log.info({ runnerId, info }, 'model loaded')
+        this.#move({ RunnerLoaded: {} })
+      },
+      warming: () => { this.#move({ RunnerWarmingUp: {} }) },
+      ready: (warmupMs) => {
+        log.info({ runnerId, warmupMs: Math.round(warmupMs) }, 'runner ready')
+        this.#lastForward = clock.mono()
+        this.#move({ RunnerReady: {} })
+      },
+      alive: () => { this.#lastForward = clock.mono() },
+      released: (_channel, serviceMs) => { this.#onReleased(serviceMs) },
+      ended: (how) => { this.#onEnded(how) }
+    }
+  }
+
+  #onReleased (serviceMs: number | null): void {
+    if (serviceMs !== null) this.#completed += 1
+    this.#admission.leave(serviceMs)
+    if (this.#process?.tasks.size === 0) this.#move({ RunnerReady: {} })
+  }
+
+  #onEnded (how: Ended): void {
+    this.#process = null
+    this.#exitCode = how.exitCode
+    if (how.message === null || this.#stopped !== null) return
+    const { clock, log, runnerId, random } = this.#options
+    const failure = { nowMs: clock.mono(), readyMs: how.readyMs, wedged: how.wedged }
+    const { state, verdict } = afterFailure(this.#breaker, failure, this.#limits, random ?? Math.random)
+    this.#breaker = state
+    if (verdict.giveUp) {
+      this.#giveUp(how.message, how.wedged)
+      return
+    }
+    log.warn({ runnerId, reason: how.message, delayMs: Math.round(verdict.delayMs) }, 'runner lost; starting it again')
+    this.#flight.add(`restart in ${Math.round(verdict.delayMs)} ms`)
+    this.#move({ RunnerIdle: {} })
+    this.#refuseQueued(how.message)
+    this.#restarts += 1
+    this.#cancelRestart = clock.after(verdict.delayMs, () => { this.#launch() })
+  }
+
+  #giveUp (errorMessage: string, wedged: boolean): void {
+    const { log, runnerId, onFailed } = this.#options
+    const attempts = this.#breaker.attempts
+    const fields = { runnerId, attempts, reason: errorMessage }
+    if (wedged) log.fatal(fields, 'CRITICAL: runner wedged and given up')
+    else log.error(fields, 'runner given up')
+    this.#flight.add(`given up after ${attempts} attempts`)
+    this.#move({ RunnerFailed: { errorMessage } })
+    this.#refuseQueued(errorMessage)
+    onFailed({ errorMessage, attempts })
+  }
+
+  #refuseQueued (message: string): void {
+    this.#admission.refuseAll(
+      new RunnerError('instance_lost', `The instance that was to serve this task was lost: ${message}.`))
+  }
+}

@@ -1,0 +1,57 @@
+import type { Clock, EngineTask, ReadyCheck } from '../../kernel/index.js'
+import { canaryTask, proofAge, proven } from './canary.js'
+import type { BrokenLink } from './chain.js'
+import type { Member } from './fleet.js'
+import { FORWARD_FRESH_SECONDS } from './limits.js'
+
+export interface ReadinessParts {
+  clock: Clock
+  /** Models that are set to start with the node. */
+  autostart (): string[]
+  missing (modelId: string, capability: null): BrokenLink | null
+  serving (modelId: string): Member[]
+  idle (member: Member): boolean
+  canary (member: Member, task: EngineTask): Promise<boolean>
+}
+
+/**
+ * The check behind GET /readyz. Without a model: everything that starts by itself is ready. With one: a
+ * ready runner of it did real work within 30 s; an idle runner is given a canary to show it.
+ */
+export function createReadiness (parts: ReadinessParts): (model?: string) => Promise<ReadyCheck> {
+  return async (model) => (model === undefined ? everything(parts) : await oneModel(parts, model))
+}
+
+function everything ({ autostart, missing }: ReadinessParts): ReadyCheck {
+  const models = autostart()
+  if (models.length === 0) return { ok: true, detail: 'no model is set to start with the node' }
+  const broken = models.flatMap((model) => {
+    const link = missing(model, null)
+    return link === null ? [] : [`${model}: ${link.problem}`]
+  })
+  return broken.length === 0
+    ? { ok: true, detail: `ready: ${models.join(', ')}` }
+    : { ok: false, detail: broken.join('; ') }
+}
+
+async function oneModel (parts: ReadinessParts, model: string): Promise<ReadyCheck> {
+  const broken = parts.missing(model, null)
+  if (broken !== null) return { ok: false, detail: `${broken.problem}. ${broken.remedy}` }
+  const members = parts.serving(model)
+  const fresh = members.find((member) => proven(member, parts.clock.mono()))
+  if (fresh !== undefined) return { ok: true, detail: `last inference ${age(fresh, parts.clock)} ago` }
+  const idle = members.find((member) => parts.idle(member))
+  if (idle === undefined) {
+    return { ok: false, detail: `busy, without a result for over ${FORWARD_FRESH_SECONDS} s` }
+  }
+  const task = idle.card === null ? undefined : canaryTask(idle.card)
+  if (task === undefined) return { ok: false, detail: `idle; last inference ${age(idle, parts.clock)} ago` }
+  return (await parts.canary(idle, task))
+    ? { ok: true, detail: 'a canary inference was answered' }
+    : { ok: false, detail: 'a canary inference was not answered in time' }
+}
+
+function age (member: Member, clock: Clock): string {
+  const seconds = proofAge(member, clock.mono())
+  return seconds === null ? 'never' : `${seconds.toFixed(1)} s`
+}

@@ -1,0 +1,48 @@
+import type { Assignment } from './shapes.js'
+
+/** What has to change so that exactly the desired runners are there. */
+export interface Plan {
+  start: Assignment[]
+  stop: string[]
+}
+
+/** Compares what the instances ask of this node with the runners that are there. Pure and idempotent. */
+export function plan (desired: readonly Assignment[], present: readonly string[]): Plan {
+  const wanted = new Set(desired.map(({ runnerId }) => runnerId))
+  const there = new Set(present)
+  return {
+    start: desired.filter(({ runnerId }) => !there.has(runnerId)),
+    stop: present.filter((runnerId) => !wanted.has(runnerId))
+  }
+}
+
+/** What the loop works on. */
+export interface ReconcileParts {
+  desired (): Assignment[]
+  present (): string[]
+  start (assignment: Assignment): void
+  stop (runnerId: string): Promise<void>
+}
+
+/**
+ * The loop that makes the runners what the instances say: it looks at what is, so first placement, restart
+ * and failover are the same pass. One pass at a time; the returned promise resolves when a pass that began
+ * after the call has ended. Memory is given back before new runners take theirs: stops come first.
+ */
+export function createReconciler (parts: ReconcileParts): () => Promise<void> {
+  let tail = Promise.resolve()
+  let queued = false
+  const pass = async (): Promise<void> => {
+    queued = false
+    const { stop, start } = plan(parts.desired(), parts.present())
+    await Promise.all(stop.map((runnerId) => parts.stop(runnerId)))
+    for (const assignment of start) parts.start(assignment)
+  }
+  return () => {
+    if (!queued) {
+      queued = true
+      tail = tail.then(pass)
+    }
+    return tail
+  }
+}

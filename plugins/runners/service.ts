@@ -1,0 +1,90 @@
+import { defineService } from '../../kernel/index.js'
+import type { Caller, EngineChunk, EngineTask, ModelCard } from '../../kernel/index.js'
+
+/** A runner's lifecycle as a one-key object, e.g. `{"RunnerReady":{}}`. */
+export type RunnerStatus =
+  | { RunnerIdle: Record<never, never> } | { RunnerConnecting: Record<never, never> }
+  | { RunnerConnected: Record<never, never> }
+  | { RunnerLoading: { layersLoaded: number, totalLayers: number } }
+  | { RunnerLoaded: Record<never, never> } | { RunnerWarmingUp: Record<never, never> }
+  | { RunnerReady: Record<never, never> } | { RunnerRunning: Record<never, never> }
+  | { RunnerShuttingDown: Record<never, never> } | { RunnerShutdown: Record<never, never> }
+  | { RunnerFailed: { errorMessage: string } }
+
+/** One line of a runner's recent past. */
+export interface FlightEntry { at: string, what: string }
+
+/** A runner as diagnostics show it. Times in seconds. */
+export interface RunnerReport {
+  runnerId: string
+  instanceId: string
+  modelId: string
+  pid: number | null
+  processAlive: boolean
+  exitCode: number | null
+  statusKind: string
+  secondsInStatus: number
+  phase: string
+  restarts: number
+  flightRecorder: FlightEntry[]
+  inProgressTasks: string[]
+  completedTaskCount: number
+  /** Seconds since a real inference (warmup, request or canary) last succeeded; null when never. */
+  secondsSinceForward: number | null
+  rssBytes: number | null
+}
+
+/** A task, named by the master, and the runner that serves it. */
+export interface Route { taskId: string, instanceId: string, runnerId: string, modelId: string }
+
+/** What a routed request asks for. */
+export interface RouteQuery { modelId: string, capability: string, commandId: string, caller: Caller }
+
+/** The data plane from any node to the runner that serves a model. */
+export interface Runners {
+  /**
+   * Names a task and picks a ready instance. Throws `no_instance` (details.brokenLink and details.remedy
+   * name the first broken link of the availability chain).
+   */
+  route (query: RouteQuery): Promise<Route>
+  /**
+   * Runs the task. Pulling is the backpressure; aborting the signal cancels the work in the engine.
+   * Throws `instance_lost` when the runner ends before the task does, EngineError reasons as they are.
+   */
+  open (route: Route, task: EngineTask, signal: AbortSignal): AsyncIterable<EngineChunk>
+  /** The card of a model this node can name, ready or not. */
+  card (modelId: string): ModelCard | undefined
+  /** Models with the given task: card, and whether a ready runner serves it. */
+  models (task: string): { card: ModelCard, ready: boolean }[]
+  reports (): RunnerReport[]
+}
+export const RunnersService = defineService<Runners>('runners')
+
+/** Instances: which models are to run. Owned by `placement` once that plugin is there. */
+export interface Instances {
+  /** Makes sure an instance of the model exists; the same id on every call while it does. */
+  ensure (modelId: string): Promise<{ instanceId: string }>
+  remove (instanceId: string): Promise<void>
+}
+export const InstanceService = defineService<Instances>('instances')
+
+/**
+ * A GPU this node could serve from, in the shape of `nodeSystem.accelerator` in /state. The probe runs once,
+ * so what changes by the second is null until something samples it.
+ */
+export interface Accelerator {
+  vendor: string
+  name: string
+  utilizationRatio: number | null
+  vramTotalBytes: number | null
+  vramUsedBytes: number | null
+  powerWatts: number | null
+  temperatureCelsius: number | null
+}
+
+/** The GPUs of this node. */
+export interface Accelerators {
+  /** The GPUs found so far; empty until the probe has run, a second or two after the start. */
+  accelerators (): Accelerator[]
+}
+export const AcceleratorService = defineService<Accelerators>('accelerators')

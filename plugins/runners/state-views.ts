@@ -1,0 +1,20 @@
+import type { Caller } from '../../kernel/index.js'
+import type { Accelerator } from './service.js'
+
+type View = (caller: Caller, base?: unknown) => unknown
+type ByNode = Record<string, Record<string, unknown>>
+
+/** What the kernel shows under nodeSystem, with this node's first accelerator in it. */
+export function nodeSystem (nodeId: string, accelerators: () => Accelerator[]): View {
+  return (_caller, base) => withFields(base, nodeId, { accelerator: accelerators()[0] ?? null })
+}
+
+/** What the kernel shows under nodeResources, with the backends of this node. */
+export function nodeResources (nodeId: string, backends: () => string[]): View {
+  return (_caller, base) => withFields(base, nodeId, { backends: backends() })
+}
+
+function withFields (base: unknown, nodeId: string, fields: Record<string, unknown>): ByNode {
+  const nodes = (base ?? {}) as ByNode
+  return { ...nodes, [nodeId]: { ...nodes[nodeId], ...fields } }
+}

@@ -1,0 +1,186 @@
+import t from 'tap'
+import { chooseBackend, declaredBackend } from '../backends.js'
+import { byCode, detect } from '../detect.js'
+import type { ConflictCode, Observation } from '../detect.js'
+import type { GpuFact, Runtimes } from '../gpu-facts.js'
+
+const GiB = 1024 ** 3
+const none: Runtimes = { cuda: false, webgpu: false, nvidiaDevice: false }
+const cudaHere: Runtimes = { cuda: true, webgpu: false, nvidiaDevice: true }
+const gpu = (vendor: GpuFact['vendor'], vram: number | null, unified = false): GpuFact => ({
+  vendor,
+  name: `${vendor} card`,
+  vramTotalBytes: vram,
+  unified
+})
+const nvidia = gpu('nvidia', 24 * GiB)
+const onnx = { name: 'onnx-tts', backends: ['cuda', 'webgpu', 'cpu'] }
+
+interface Row {
+  seen?: Partial<Observation>
+  declared?: Record<string, string>
+  engines?: (typeof onnx)[]
+}
+
+function check (name: string, row: Row, expected: Partial<Record<ConflictCode, RegExp>>): void {
+  t.test(name, async (t) => {
+    const seen = { gpus: [], runtimes: none, binaries: [], problems: [], ...row.seen }
+    const found = detect(seen, row.declared ?? {}, row.engines ?? [onnx])
+    t.same([...new Set(found.map(({ code }) => code))].sort(), Object.keys(expected).sort())
+    for (const [code, text] of Object.entries(expected)) t.match(byCode(found, code as ConflictCode), text)
+  })
+}
+
+check('a plain machine', {}, {})
+check('a plain machine told so', { declared: { 'onnx-tts': 'cpu' } }, {})
+
+check('a GPU used through cuda', { seen: { gpus: [nvidia], runtimes: cudaHere } }, {})
+check(
+  'a GPU declared and used',
+  { seen: { gpus: [nvidia], runtimes: cudaHere }, declared: { 'onnx-tts': 'cuda' } },
+  {}
+)
+check(
+  'a GPU without the libraries',
+  { seen: { gpus: [nvidia], runtimes: { ...none, nvidiaDevice: true } } },
+  { gpu_serving_disabled: /nvidia card is visible, but engine onnx-tts .*libraries are not installed/ }
+)
+check(
+  'a GPU and cpu declared',
+  { seen: { gpus: [nvidia], runtimes: cudaHere }, declared: { 'onnx-tts': 'cpu' } },
+  { gpu_serving_disabled: /cpu is declared/ }
+)
+check(
+  'cuda declared without the libraries',
+  { seen: { gpus: [nvidia] }, declared: { 'onnx-tts': 'cuda' } },
+  { gpu_serving_disabled: /cuda is declared, but its libraries are not installed/ }
+)
+check(
+  'an engine that has no GPU backend',
+  { seen: { gpus: [nvidia] }, engines: [{ name: 'plain', backends: ['cpu'] }] },
+  {}
+)
+check('no engine at all', { seen: { gpus: [nvidia] }, engines: [] }, {})
+check(
+  'two engines, one on the CPU',
+  {
+    seen: { gpus: [nvidia], runtimes: cudaHere },
+    declared: { other: 'cpu' },
+    engines: [onnx, { name: 'other', backends: ['cuda', 'cpu'] }]
+  },
+  { gpu_serving_disabled: /engine other/ }
+)
+check(
+  'a large AMD GPU with webgpu at hand',
+  { seen: { gpus: [gpu('amd', 16 * GiB)], runtimes: { ...none, webgpu: true } } },
+  { gpu_serving_disabled: /amd card/ }
+)
+check(
+  'the same, used',
+  {
+    seen: { gpus: [gpu('amd', 16 * GiB)], runtimes: { ...none, webgpu: true } },
+    declared: { 'onnx-tts': 'webgpu' }
+  },
+  {}
+)
+check('a large AMD GPU without webgpu', { seen: { gpus: [gpu('amd', 16 * GiB)] } }, {})
+check(
+  'a small built-in GPU',
+  { seen: { gpus: [gpu('amd', GiB / 2)], runtimes: { ...none, webgpu: true } } },
+  {}
+)
+check(
+  'an Intel GPU that shares memory',
+  { seen: { gpus: [gpu('intel', null, true)], runtimes: { ...none, webgpu: true } } },
+  {}
+)
+check(
+  'an Apple GPU left unused',
+  { seen: { gpus: [gpu('apple', null, true)], runtimes: { ...none, webgpu: true } } },
+  { gpu_serving_disabled: /apple card/ }
+)
+
+check(
+  'a GPU of unknown memory',
+  {
+    seen: { gpus: [gpu('nvidia', null)], runtimes: cudaHere, problems: ['nvidia-smi: spawn ENOENT'] }
+  },
+  { gpu_detection_degraded: /nvidia card is unknown \(nvidia-smi: spawn ENOENT\)/ }
+)
+check(
+  'a failed probe without a GPU is no conflict',
+  { seen: { problems: ['systeminformation: timed out'] } },
+  {}
+)
+
+check(
+  'unusable binaries',
+  {
+    seen: {
+      binaries: [
+        { variable: 'SVC_LLAMA_SERVER_BIN', path: '/x', problem: 'does not exist' },
+        { variable: 'SVC_OTHER_SERVER_BIN', path: '', problem: 'is empty' },
+        { variable: 'SVC_GOOD_SERVER_BIN', path: '/bin/sh', problem: null }
+      ]
+    }
+  },
+  {
+    invalid_engine_binary:
+      /^SVC_LLAMA_SERVER_BIN: \/x does not exist; SVC_OTHER_SERVER_BIN: the path is empty$/
+  }
+)
+
+check(
+  'cuda declared on a machine without a GPU',
+  { declared: { 'onnx-tts': 'cuda' } },
+  { backend_override_conflict: /plugins\.runners\.backends\.onnx-tts is cuda, but no NVIDIA GPU is visible/ }
+)
+check(
+  'cuda declared beside an AMD GPU',
+  { seen: { gpus: [gpu('amd', GiB)] }, declared: { 'onnx-tts': 'cuda' } },
+  { backend_override_conflict: /no NVIDIA GPU/ }
+)
+check(
+  'webgpu declared without a GPU',
+  { declared: { 'onnx-tts': 'webgpu' } },
+  { backend_override_conflict: /no GPU is visible/ }
+)
+check(
+  'declared for an engine that is not enabled',
+  { declared: { ghost: 'cuda' } },
+  { backend_override_conflict: /backends\.ghost/ }
+)
+
+interface Choice {
+  offers?: string[]
+  declared?: string
+  runtimes?: Runtimes
+}
+
+function choose (
+  name: string,
+  { offers = onnx.backends, declared, runtimes = none }: Choice,
+  expected: string | null
+): void {
+  t.test(`backend: ${name}`, async (t) => {
+    const choice = chooseBackend({ engine: 'onnx-tts', offers, declared, runtimes })
+    t.equal(choice.backend, expected)
+    if (choice.backend === null) {
+      t.match(choice.problem, /onnx-tts/)
+      t.match(choice.remedy, /plugins\.runners\.backends\.onnx-tts/)
+    }
+  })
+}
+choose('the CPU where nothing else is found', {}, 'cpu')
+choose('cuda where GPU and libraries are found', { runtimes: cudaHere }, 'cuda')
+choose('not cuda without a GPU', { runtimes: { ...cudaHere, nvidiaDevice: false } }, 'cpu')
+choose('not webgpu by itself', { runtimes: { ...none, webgpu: true } }, 'cpu')
+choose('a declared one is honoured unseen', { declared: 'cuda' }, 'cuda')
+choose('a declared one beats what is found', { declared: 'cpu', runtimes: cudaHere }, 'cpu')
+choose('one the engine does not offer', { offers: ['cpu'], declared: 'cuda' }, null)
+choose('an engine for GPUs only', { offers: ['cuda'] }, null)
+
+t.test('a declaration is read by own key only', async (t) => {
+  t.equal(declaredBackend({ a: 'cuda' }, 'a'), 'cuda')
+  t.equal(declaredBackend({}, 'constructor'), undefined)
+})

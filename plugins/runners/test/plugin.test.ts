@@ -1,0 +1,273 @@
+import t from 'tap'
+import { CommandService } from '../../../kernel/index.js'
+import { fake } from '../../../kernel/testing/index.js'
+import { InstanceService } from '../service.js'
+import { startRunners, until } from './rig.js'
+import { card } from './samples.js'
+
+const VOICE = 'svc/voice-en'
+
+t.test('the bundled model starts with the node, in the shapes of /state', async (t) => {
+  const rig = await startRunners(t)
+  const runner = await rig.runner(VOICE)
+  t.match(runner.options, {
+    spec: { backend: 'cpu', threads: 1, directory: `/models/${VOICE}` },
+    engineModule: 'file:///engine.js',
+    maxConcurrent: 8,
+    maxQueued: 32,
+    memoryLimitBytes: 1024 ** 3
+  })
+  const { instanceId, runnerId } = runner.options
+  t.match(runner.options.scratch, new RegExp(`^${rig.home}/run/runners/${runnerId}$`))
+  const state = await rig.state()
+  t.match(state, {
+    instances: {
+      [instanceId]: {
+        RingInstance: {
+          instanceId,
+          contextTokenLimit: 0,
+          systemRole: null,
+          engine: 'onnx-tts',
+          shardAssignments: {
+            modelId: VOICE,
+            runnerToShard: {
+              [runnerId]: {
+                PipelineShardMetadata: { deviceRank: 0, worldSize: 1, startLayer: 0, endLayer: 3, nLayers: 3 }
+              }
+            },
+            nodeToRunner: { [state['localNodeId'] as unknown as string]: runnerId }
+          }
+        }
+      }
+    },
+    runners: { [runnerId]: { RunnerConnecting: {} } },
+    tasks: {},
+    instanceFailures: []
+  })
+  t.strictSame(Object.keys(state['runners'] as unknown as object), [runnerId], 'and no other runner')
+})
+
+t.test('hosts are for operators', async (t) => {
+  const rig = await startRunners(t, { allow: ['read'] })
+  const { instanceId } = (await rig.runner(VOICE)).options
+  const instances = (await rig.state())['instances'] as unknown as Record<
+    string,
+    { RingInstance: { hostsByNode: unknown } }
+  >
+  t.equal(instances[instanceId]?.RingInstance.hostsByNode, null)
+})
+
+t.test('the tag, the status and the events follow the runner', async (t) => {
+  const rig = await startRunners(t, { config: { autostart: [] } })
+  const { instanceId } = await rig.service(InstanceService).ensure(VOICE)
+  const nodeIds = [(await rig.state())['localNodeId'] as unknown as string]
+  t.same(rig.events[0], { kind: 'InstanceCreated', payload: { instanceId, modelId: VOICE, nodeIds } })
+  const runner = await rig.runner(VOICE)
+  const { runnerId } = runner.options
+  const tags = async (): Promise<unknown> =>
+    Object.values((await rig.state())['nodeCapabilities'] as unknown as object)[0]
+  t.same(await tags(), [])
+  runner.ready()
+  t.same(await tags(), ['tts'])
+  t.same((await rig.state())['runners'], { [runnerId]: { RunnerReady: {} } })
+  const kinds = (): string[] =>
+    rig.events
+      .filter(({ kind }) => kind === 'RunnerStatusUpdated')
+      .map(({ payload }) => Object.keys(payload['status'] as object)[0] ?? '')
+  const soFar = kinds()
+  t.same(soFar, [
+    'RunnerIdle',
+    'RunnerConnecting',
+    'RunnerConnected',
+    'RunnerLoading',
+    'RunnerLoaded',
+    'RunnerWarmingUp',
+    'RunnerReady'
+  ])
+  for (let n = 0; n < 50; n += 1) {
+    runner.move({ RunnerRunning: {} })
+    runner.move({ RunnerReady: {} })
+  }
+  t.same(kinds(), soFar, 'ready and running alternate without events')
+  runner.move({ RunnerIdle: {} })
+  t.same(await tags(), [], 'a crashed runner takes the tag away')
+  t.same(kinds().slice(soFar.length), ['RunnerIdle'])
+})
+
+t.test('a runner that is given up is recorded and can be asked for again', async (t) => {
+  const rig = await startRunners(t)
+  const first = await rig.runner(VOICE)
+  const { instanceId, runnerId } = first.options
+  const nodeId = (await rig.state())['localNodeId'] as unknown as string
+  first.giveUp('out of memory')
+  const state = await rig.state()
+  t.same(state['runners'], { [runnerId]: { RunnerFailed: { errorMessage: 'out of memory' } } })
+  t.match(state['instanceFailures'], [
+    {
+      instanceId,
+      modelId: VOICE,
+      errorCode: 'runner_failed',
+      errorMessage: 'out of memory',
+      affectedNodeIds: [nodeId],
+      recordedAt: /^2026-01-01T/
+    }
+  ])
+  t.match(rig.events.find(({ kind }) => kind === 'RunnerFailed')?.payload, {
+    runnerId,
+    errorMessage: 'out of memory',
+    attempts: 3
+  })
+  t.match(rig.events.find(({ kind }) => kind === 'InstanceFailureRecorded')?.payload, {
+    instanceId,
+    errorCode: 'runner_failed'
+  })
+  const again = await rig.service(InstanceService).ensure(VOICE)
+  t.not(again.instanceId, instanceId)
+  const second = await rig.runner(VOICE)
+  t.ok(first.stopped)
+  t.same(Object.keys((await rig.state())['runners'] as unknown as object), [second.options.runnerId])
+})
+
+t.test('failures are bounded, newest first', async (t) => {
+  const rig = await startRunners(t)
+  for (let n = 0; n < 70; n += 1) {
+    ;(await rig.runner(VOICE)).giveUp(`failure ${n}`)
+    await rig.clock.advance(1000)
+    await rig.service(InstanceService).ensure(VOICE)
+  }
+  const shown = (await rig.state())['instanceFailures'] as unknown as { errorMessage: string }[]
+  t.equal(shown.length, 64)
+  t.same([shown[0]?.errorMessage, shown[63]?.errorMessage], ['failure 69', 'failure 6'])
+})
+
+t.test('ensure and remove', async (t) => {
+  const rig = await startRunners(t, { cards: [card(VOICE), card('acme/x')], config: { autostart: [] } })
+  const instances = rig.service(InstanceService)
+  t.same((await rig.state())['instances'], {}, 'an empty list starts nothing')
+  const [one, two] = await Promise.all([instances.ensure('acme/x'), instances.ensure('acme/x')])
+  t.same(one, two, 'asked twice at once, placed once')
+  t.same(await instances.ensure('acme/x'), one)
+  const runner = await rig.runner('acme/x')
+  await instances.remove(one.instanceId)
+  t.ok(runner.stopped)
+  const state = await rig.state()
+  t.same([state['instances'], state['runners']], [{}, {}])
+  t.match(rig.events.at(-1), { kind: 'RunnerStatusUpdated', payload: { status: { RunnerShutdown: {} } } })
+  t.ok(
+    rig.events.some(
+      ({ kind, payload }) => kind === 'InstanceDeleted' && payload['instanceId'] === one.instanceId
+    )
+  )
+  t.not((await instances.ensure('acme/x')).instanceId, one.instanceId)
+  await t.rejects(instances.remove(one.instanceId), { reason: 'instance_not_found', status: 404 })
+  await t.rejects(instances.ensure('acme/none'), {
+    reason: 'model_unknown',
+    details: { known: [VOICE, 'acme/x'] }
+  })
+})
+
+t.test('a model without a backend is refused with the way out', async (t) => {
+  const gpuOnly = card('acme/gpu', { backends: ['cuda'] })
+  const noEngine = card('acme/other', { engine: 'ghost' })
+  const rig = await startRunners(t, { cards: [gpuOnly, noEngine], config: { autostart: ['acme/gpu'] } })
+  const instances = rig.service(InstanceService)
+  await t.rejects(instances.ensure('acme/gpu'), {
+    reason: 'no_backend',
+    details: { remedy: /backends\.onnx-tts/ }
+  })
+  await t.rejects(instances.ensure('acme/other'), { reason: 'no_backend', message: /ghost/ })
+  await until(() =>
+    rig.logged.find(({ level, fields }) => level === 'error' && fields['modelId'] === 'acme/gpu')
+  )
+})
+
+t.test('a declared backend is honoured unseen', async (t) => {
+  const rig = await startRunners(t, { config: { backends: { 'onnx-tts': 'cuda', typo: 'cpu' } } })
+  t.equal((await rig.runner(VOICE)).options.spec.backend, 'cuda')
+  t.ok(
+    rig.logged.some(({ level, message }) => level === 'warn' && /backends\.typo/.test(message)),
+    'an unknown engine is said'
+  )
+  await rig.clock.advance(1000)
+  await until(() => rig.conflicts().length > 0)
+  t.match(rig.conflicts(), [
+    { code: 'backend_override_conflict', severity: 'warn', message: /onnx-tts is cuda, but no NVIDIA GPU/ }
+  ])
+})
+
+t.test('a GPU left unused is an error in nodeHealth, and the accelerator is in nodeSystem', async (t) => {
+  const rig = await startRunners(t, {
+    probe: {
+      list: async (folder) => (folder === '/dev' ? ['nvidia0', 'nvidiactl'] : []),
+      nvidiaSmi: async () => 'NVIDIA H200, 143771\n'
+    }
+  })
+  await rig.runner(VOICE)
+  await rig.clock.advance(1000)
+  await until(() => rig.conflicts().length > 0)
+  const state = await rig.state()
+  const nodeId = state['localNodeId'] as unknown as string
+  t.match(state['nodeHealth'], {
+    [nodeId]: { level: 'error', reasons: [{ code: 'gpu_serving_disabled', message: /NVIDIA H200/ }] }
+  })
+  t.match(state['nodeSystem'], {
+    [nodeId]: {
+      pcpuUsage: Number,
+      accelerator: {
+        vendor: 'nvidia',
+        name: 'NVIDIA H200',
+        vramTotalBytes: 143_771 * 1024 ** 2,
+        utilizationRatio: null
+      }
+    }
+  })
+  t.match(state['nodeResources'], { [nodeId]: { backends: ['cpu'], participation: 'full' } })
+})
+
+t.test('an unusable binary override is a warning', async (t) => {
+  const rig = await startRunners(t, { probe: { env: { SVC_LLAMA_SERVER_BIN: 'llama-server' } } })
+  await until(() => rig.conflicts().length > 0)
+  t.match(rig.conflicts(), [
+    { code: 'invalid_engine_binary', message: /SVC_LLAMA_SERVER_BIN: llama-server is not an absolute path/ }
+  ])
+})
+
+t.test('a wrong warmup deadline ends the boot with its name', async (t) => {
+  await t.rejects(
+    startRunners(t, { probe: { env: { SVC_WARMUP_DEADLINE_SECONDS: 'soon' } } }),
+    /SVC_WARMUP_DEADLINE_SECONDS/
+  )
+})
+
+t.test('every runner ends with the node', async (t) => {
+  const rig = await startRunners(t, { cards: [card(VOICE), card('acme/x')] })
+  await rig.runner(VOICE)
+  await rig.runner('acme/x')
+  await rig.stop()
+  t.same(
+    rig.runners.map(({ stopped }) => stopped),
+    [true, true]
+  )
+})
+
+t.test('cancelling by command id', async (t) => {
+  const cancelled: string[] = []
+  const commands = fake(CommandService, {
+    cancel: (id, caller) => id === 'known' && cancelled.push(`${id} ${caller.id}`) > 0
+  })
+  const rig = await startRunners(t, { fakes: [commands] })
+  const yes = await rig.inject({ method: 'POST', url: '/v1/cancel/known' })
+  t.equal(yes.statusCode, 200)
+  t.match(yes.json(), { message: String, command_id: 'known' })
+  t.equal(cancelled.length, 1)
+  const no = await rig.inject({ method: 'POST', url: '/v1/cancel/unknown' })
+  t.equal(no.statusCode, 404)
+  t.match(no.json(), { error: { reason: 'command_unknown', retryable: false } })
+  const long = await rig.inject({ method: 'POST', url: `/v1/cancel/${'x'.repeat(129)}` })
+  t.equal(long.statusCode, 400)
+})
+
+t.test('cancelling needs the invoke authority', async (t) => {
+  const rig = await startRunners(t, { allow: ['read'] })
+  t.equal((await rig.inject({ method: 'POST', url: '/v1/cancel/x' })).statusCode, 401)
+})

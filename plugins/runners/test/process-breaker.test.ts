@@ -1,0 +1,45 @@
+import t from 'tap'
+import { afterFailure, backoffMs, CLOSED } from '../process/breaker.js'
+import { DEFAULT_LIMITS } from '../process/limits.js'
+import type { Failure } from '../process/breaker.js'
+
+t.test('backoff doubles to its cap, jitter on top', (t) => {
+  const check = (attempts: number, random: number, expected: number): void => {
+    t.equal(backoffMs(attempts, DEFAULT_LIMITS, () => random), expected, `attempt ${attempts}, random ${random}`)
+  }
+  check(1, 0, 1_000)
+  check(2, 0, 2_000)
+  check(3, 0, 4_000)
+  check(5, 0, 16_000)
+  check(6, 0, 30_000)
+  check(1_000, 0, 30_000)
+  check(1, 0.5, 1_125)
+  check(6, 0.8, 36_000)
+  t.end()
+})
+
+/** Runs failures through the breaker; the verdicts as text: a delay in ms, or `stop`. */
+function verdicts (failures: Partial<Failure>[]): (number | string)[] {
+  let state = CLOSED
+  return failures.map((failure) => {
+    const next = afterFailure(state, { nowMs: 0, readyMs: 0, wedged: false, ...failure }, DEFAULT_LIMITS, () => 0)
+    state = next.state
+    return next.verdict.giveUp ? 'stop' : next.verdict.delayMs
+  })
+}
+
+t.test('three failures in 60 s end it; a wedge ends it at once; ten good minutes forget', (t) => {
+  const check = (name: string, failures: Partial<Failure>[], expected: (number | string)[]): void => {
+    t.strictSame(verdicts(failures), expected, name)
+  }
+  const at = (...times: number[]): Partial<Failure>[] => times.map((nowMs) => ({ nowMs }))
+  check('three at once', at(0, 1_000, 3_000), [1_000, 2_000, 'stop'])
+  check('the third just inside the window', at(0, 30_000, 59_999), [1_000, 2_000, 'stop'])
+  check('the third just outside the window', at(0, 30_000, 60_000), [1_000, 2_000, 4_000])
+  check('slow failures go on with growing waits', at(0, 40_000, 80_000, 120_000, 160_000, 200_000, 240_000),
+    [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000])
+  check('a wedge', [{ wedged: true }], ['stop'])
+  check('ready for 10 min between', [...at(0, 1_000), { nowMs: 700_000, readyMs: 600_000 }], [1_000, 2_000, 1_000])
+  check('ready for less', [...at(0, 1_000), { nowMs: 600_000, readyMs: 599_999 }], [1_000, 2_000, 4_000])
+  t.end()
+})

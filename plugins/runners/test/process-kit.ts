@@ -1,0 +1,154 @@
+import './process-plain-spawn.js'
+import { readFileSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { systemClock } from '../../../kernel/clock.js'
+import { kindOf } from '../process/states.js'
+import { createSupervisor } from '../process/supervisor.js'
+import type { Logger } from '../../../kernel/define.js'
+import type { EngineChunk, ModelCard, ModelSpec } from '../../../kernel/engine.js'
+import type { RunnerStatus } from '../service.js'
+import type { RunnerError, RunnerOptions, Supervisor } from '../process/supervisor.js'
+
+/** What the kit needs of a tap test. */
+export interface TestCase { testdir (): string, teardown (fn: () => unknown): void }
+
+export const ENGINE = new URL('./fixtures/engine.mjs', import.meta.url).href
+
+const CARD: ModelCard = {
+  modelId: 'test/engine',
+  revision: '1',
+  title: 'Test engine',
+  description: '',
+  tasks: ['test'],
+  family: 'test',
+  engine: 'test',
+  backends: ['cpu'],
+  files: [],
+  totalBytes: 1,
+  nLayers: 4,
+  hiddenSize: 1,
+  kvHeads: 1,
+  contextLength: 1,
+  supportsTensor: false,
+  companions: [],
+  licence: 'MIT',
+  languages: [],
+  voices: [],
+  defaults: {},
+  support: {}
+}
+
+export function testSpec (options: Record<string, unknown> = {}): ModelSpec {
+  return { card: CARD, directory: '/', backend: 'cpu', threads: 1, options }
+}
+
+/** Waits until a condition holds; throws naming it when it does not within the time. */
+export async function until (what: string, holds: () => boolean, timeoutMs = 20_000): Promise<void> {
+  const deadline = performance.now() + timeoutMs
+  while (!holds()) {
+    if (performance.now() > deadline) throw new Error(`waited ${timeoutMs} ms in vain for: ${what}`)
+    await sleep(5)
+  }
+}
+
+/** True while a process with that id runs; a zombie that waits to be collected does not. */
+export function lives (pid: number): boolean {
+  return /^State:\s+[^ZX]/m.test(textOf(`/proc/${pid}/status`))
+}
+
+/** What is in a file; empty while there is none. */
+export function textOf (path: string): string {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch {
+    return ''
+  }
+}
+
+export interface LogLine { level: string, message: string, fields: Record<string, unknown> }
+
+export function recordingLog (): { log: Logger, lines: LogLine[] } {
+  const lines: LogLine[] = []
+  const at = (level: string) => (fields: Record<string, unknown>, message: string) => {
+    lines.push({ level, message, fields })
+  }
+  return { log: { debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error'), fatal: at('fatal') }, lines }
+}
+
+export interface Bench {
+  supervisor: Supervisor
+  scratch: string
+  statuses: RunnerStatus[]
+  failures: { errorMessage: string, attempts: number }[]
+  lines: LogLine[]
+  /** Kinds reached so far, without the Runner prefix. */
+  kinds (): string[]
+  pid (): number
+  ready (): Promise<void>
+  failed (): Promise<string>
+  open (payload: Record<string, unknown>, signal?: AbortSignal): AsyncIterable<EngineChunk>
+}
+
+/** A supervisor with a real runner process behind it, stopped at the end of the test. */
+export function bench (
+  t: TestCase, engineOptions: Record<string, unknown> = {}, options: Partial<RunnerOptions> = {}
+): Bench {
+  const statuses: RunnerStatus[] = []
+  const failures: Bench['failures'] = []
+  const { log, lines } = recordingLog()
+  const scratch = t.testdir()
+  const supervisor = createSupervisor({
+    runnerId: 'runner-1',
+    instanceId: 'instance-1',
+    spec: testSpec(engineOptions),
+    engineModule: ENGINE,
+    clock: systemClock,
+    log,
+    scratch,
+    random: () => 0,
+    onStatus: (status) => { statuses.push(status) },
+    onFailed: (failure) => { failures.push(failure) },
+    ...options,
+    limits: { backoffFirstMs: 50, checkMs: 50, stopStepMs: 300, ...options.limits }
+  })
+  t.teardown(() => supervisor.stop())
+  supervisor.start()
+  let tasks = 0
+  return {
+    supervisor,
+    scratch,
+    statuses,
+    failures,
+    lines,
+    kinds: () => statuses.map((status) => kindOf(status).replace('Runner', '')),
+    pid: () => supervisor.report().pid ?? -1,
+    ready: () => until('ready', () => 'RunnerReady' in supervisor.status),
+    failed: async () => {
+      await until('failed', () => 'RunnerFailed' in supervisor.status)
+      return failures[0]?.errorMessage ?? ''
+    },
+    open: (payload, signal = new AbortController().signal) =>
+      supervisor.open(`task-${++tasks}`, { kind: 'test', payload }, signal)
+  }
+}
+
+/** What a stream gave: its payloads, the bytes of its media, and how it ended. */
+export interface Heard { payloads: Record<string, unknown>[], bytes: number, end: string, error: RunnerError | null }
+
+/** Reads a stream to its end; `onChunk` may act while it runs. */
+export async function hear (
+  stream: AsyncIterable<EngineChunk>, onChunk: (index: number, chunk: EngineChunk) => void | Promise<void> = () => {}
+): Promise<Heard> {
+  const heard: Heard = { payloads: [], bytes: 0, end: 'end', error: null }
+  try {
+    for await (const chunk of stream) {
+      heard.payloads.push(chunk.payload)
+      heard.bytes += chunk.media?.byteLength ?? 0
+      await onChunk(heard.payloads.length - 1, chunk)
+    }
+  } catch (error) {
+    heard.error = error as RunnerError
+    heard.end = heard.error.reason
+  }
+  return heard
+}

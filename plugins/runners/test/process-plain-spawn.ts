@@ -1,0 +1,14 @@
+/**
+ * tap adds its loader to NODE_OPTIONS of every child process, whatever its environment says. A runner
+ * under test must be as it is in real life, so this takes it out again. Import it for its effect.
+ */
+import { createRequire } from 'node:module'
+
+interface Spawning { env: Record<string, string | undefined> }
+interface SpawnHook { addListener (listener: (spawning: Spawning) => void): void }
+
+const hook = createRequire(import.meta.url)('process-on-spawn') as SpawnHook
+hook.addListener((spawning) => {
+  const kept = Object.entries(spawning.env).filter(([name]) => name !== 'NODE_OPTIONS' && !name.startsWith('_TAPJS_'))
+  spawning.env = Object.fromEntries(kept)
+})

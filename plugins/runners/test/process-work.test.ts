@@ -1,0 +1,149 @@
+import t from 'tap'
+import { Announcer } from '../process/announce.js'
+import { endedByWarmupWatchdog, passedDeadline } from '../process/deadlines.js'
+import { DEFAULT_LIMITS } from '../process/limits.js'
+import { allowedMs, loadingMs, WorkLedger } from '../process/work.js'
+import type { Watch } from '../process/deadlines.js'
+import type { WorkMessage } from '../process/messages.js'
+
+t.test('how long work and loading may take', (t) => {
+  const check = (units: number, msPerUnit: number, expected: number): void => {
+    t.equal(allowedMs(units, msPerUnit, DEFAULT_LIMITS), expected, `${units} units of ${msPerUnit} ms`)
+  }
+  check(1, 0, 10_000)
+  check(10, 100, 10_000)
+  check(11, 100, 11_000)
+  check(600, 100, 600_000)
+  t.equal(loadingMs(1, DEFAULT_LIMITS), 120_000)
+  t.equal(loadingMs(2.4e9, DEFAULT_LIMITS), 120_000)
+  t.equal(loadingMs(40e9, DEFAULT_LIMITS), 2_000_000)
+  t.end()
+})
+
+const message = (part: Partial<WorkMessage>): WorkMessage => ({ open: [], closed: [], measured: [], ...part })
+
+t.test('the ledger finds overdue work by its measured cost', (t) => {
+  const ledger = new WorkLedger(DEFAULT_LIMITS)
+  t.equal(ledger.overdue(1e9), null)
+  ledger.apply(message({ open: [{ id: 1, label: 'a', units: 2 }] }), 0)
+  t.ok(ledger.busy)
+  t.equal(ledger.overdue(10_000), null)
+  t.match(ledger.overdue(10_001), { id: 1, label: 'a', units: 2, runningMs: 10_001, allowedMs: 10_000 })
+  ledger.apply(message({ closed: [1], measured: [{ label: 'a', units: 2, ms: 6_000 }] }), 20_000)
+  t.notOk(ledger.busy)
+  ledger.apply(message({ open: [{ id: 2, label: 'a', units: 4 }, { id: 3, label: 'b', units: 4 }] }), 20_000)
+  t.equal(ledger.overdue(30_001)?.id, 3, 'b has no measurement')
+  ledger.apply(message({ closed: [3] }), 30_000)
+  t.equal(ledger.overdue(140_000), null, '4 units of 3 s may take 120 s')
+  t.equal(ledger.overdue(140_001)?.id, 2)
+  t.throws(() => {
+    ledger.apply(message({ open: Array.from({ length: 1_100 }, (_, id) => ({ id, label: 'c', units: 1 })) }), 0)
+  }, /more than 1024/)
+  t.end()
+})
+
+t.test('deadlines by phase', (t) => {
+  const check = (watch: Partial<Watch>, nowMs: number, expected: string | null): void => {
+    const whole: Watch = {
+      phase: 'serving', since: 0, modelBytes: 1, overdueWork: null, cancelledSince: null, ...watch
+    }
+    const passed = passedDeadline(whole, DEFAULT_LIMITS, nowMs)
+    t.equal(passed?.key ?? null, expected, `${whole.phase} at ${nowMs}`)
+    t.equal(passed?.wedged ?? false, expected === 'warmup')
+  }
+  const work = { id: 5, label: 'a', units: 1, runningMs: 11_000, allowedMs: 10_000 }
+  check({ phase: 'connecting' }, 120_000, null)
+  check({ phase: 'connecting' }, 120_001, 'first report')
+  check({ phase: 'loading' }, 120_000, null)
+  check({ phase: 'loading', overdueWork: work }, 120_000, null)
+  check({ phase: 'loading' }, 120_001, 'loading')
+  check({ phase: 'loading', modelBytes: 20e9 }, 1_000_000, null)
+  check({ phase: 'warmup', overdueWork: work }, 300_750, null)
+  check({ phase: 'warmup' }, 300_751, 'warmup')
+  check({}, 1e9, null)
+  check({ overdueWork: work }, 0, 'work 5')
+  check({ cancelledSince: 0 }, 10_000, null)
+  check({ cancelledSince: 0 }, 10_001, 'cancel')
+  t.end()
+})
+
+t.test('a kill in warmup is the watchdog\'s when most of the deadline has passed', (t) => {
+  const check = (phase: Watch['phase'], signal: string | null, nowMs: number, expected: boolean): void => {
+    t.equal(endedByWarmupWatchdog({ phase, since: 0 }, signal, DEFAULT_LIMITS, nowMs), expected, `${phase} ${signal} ${nowMs}`)
+  }
+  check('warmup', 'SIGKILL', 299_900, true)
+  check('warmup', 'SIGKILL', 100_000, false)
+  check('warmup', 'SIGSEGV', 299_900, false)
+  check('serving', 'SIGKILL', 299_900, false)
+  t.end()
+})
+
+/** An announcer on a hand-moved clock, with a ledger on the other side. */
+function bench () {
+  let nowMs = 0
+  const timers: { at: number, fn: () => void }[] = []
+  const sent: WorkMessage[] = []
+  const ledger = new WorkLedger(DEFAULT_LIMITS)
+  const announcer = new Announcer({
+    now: () => nowMs,
+    after: (ms, fn) => { timers.push({ at: nowMs + ms, fn }) },
+    send: (message) => { sent.push(message); ledger.apply(message, nowMs) }
+  })
+  /** Moves the clock; timers fire only when the thread is not blocked by a call. */
+  const pass = (ms: number, blocked: boolean): void => {
+    nowMs += ms
+    while (!blocked && (timers[0]?.at ?? Infinity) <= nowMs) timers.shift()?.fn()
+  }
+  const call = (label: string, units: number, ms: number): void => {
+    const handle = announcer.begin(label, units)
+    pass(ms, true)
+    if (!ledger.busy) throw new Error(`${label} ran unannounced`)
+    announcer.end(handle)
+    pass(0, false)
+  }
+  return { announcer, ledger, sent, pass, call }
+}
+
+t.test('long calls are announced one by one and measured', (t) => {
+  const { sent, call, pass, ledger } = bench()
+  for (let i = 0; i < 3; i++) call('decode', 4, 200)
+  pass(10, false)
+  t.strictSame(sent.flatMap((m) => m.open.map((o) => o.units)), [4, 4, 4])
+  t.strictSame(sent.flatMap((m) => m.closed), [1, 2, 3])
+  t.strictSame(sent.flatMap((m) => m.measured).reduce((sum, m) => sum + m.ms, 0), 600)
+  t.notOk(ledger.busy)
+  t.end()
+})
+
+t.test('short calls are coalesced and never unannounced', (t) => {
+  const { sent, call, pass, ledger } = bench()
+  for (let i = 0; i < 10_000; i++) call(`layer ${i % 100}`, 1, 0.1)
+  pass(20, false)
+  t.ok(sent.length < 400, `${sent.length} frames for 10,000 calls in one second`)
+  t.ok(Math.abs(sent.flatMap((m) => m.measured).reduce((sum, m) => sum + m.ms, 0) - 1_000) < 1e-6, 'all time is measured')
+  t.notOk(ledger.busy)
+  t.end()
+})
+
+t.test('a call larger than the announcement above it is announced itself', (t) => {
+  const { announcer, sent, pass } = bench()
+  const first = announcer.begin('a', 1)
+  pass(1, true)
+  announcer.end(first)
+  announcer.begin('a', 1_000)
+  t.strictSame(sent.map((m) => m.open[0]?.units), [1, 1_000])
+  t.end()
+})
+
+t.test('overlapping calls each have their announcement', (t) => {
+  const { announcer, ledger, pass } = bench()
+  const a = announcer.begin('a', 1)
+  const b = announcer.begin('a', 1)
+  announcer.end(a)
+  pass(10, false)
+  t.ok(ledger.busy, 'b is still open')
+  announcer.end(b)
+  pass(10, false)
+  t.notOk(ledger.busy)
+  t.end()
+})

@@ -1,0 +1,129 @@
+import t from 'tap'
+import { memoryLimitBytes } from '../memory.js'
+import { plan, createReconciler } from '../reconcile.js'
+import { assignmentOf, namedRunners, soloInstance, stateCard } from '../shapes.js'
+import { card } from './samples.js'
+
+const ids = { instanceId: 'I', runnerId: 'R', nodeId: 'N' }
+
+t.test('an instance on one node is a pipeline of one in a ring of one', async (t) => {
+  const model = card('svc/voice-en', { contextLength: 4096 })
+  t.same(soloInstance(ids, model), {
+    RingInstance: {
+      instanceId: 'I',
+      contextTokenLimit: 4096,
+      systemRole: null,
+      engine: 'onnx-tts',
+      shardAssignments: {
+        modelId: 'svc/voice-en',
+        runnerToShard: {
+          R: {
+            PipelineShardMetadata: {
+              modelCard: stateCard(model),
+              deviceRank: 0,
+              worldSize: 1,
+              startLayer: 0,
+              endLayer: 3,
+              nLayers: 3
+            }
+          }
+        },
+        nodeToRunner: { N: 'R' }
+      },
+      hostsByNode: { N: [] }
+    }
+  })
+})
+
+t.test('sizes in a state card are {inBytes}', async (t) => {
+  const shown = stateCard(card('svc/voice-en'))
+  t.same(shown.storageSize, { inBytes: 5_000_000 })
+  t.same(shown.files, [{ path: 'voice.onnx', role: 'graph', size: { inBytes: 5_000_000 } }])
+  t.notOk('totalBytes' in shown)
+  t.equal(shown.modelId, 'svc/voice-en')
+})
+
+t.test('an assignment is read back from the instance', async (t) => {
+  const instance = soloInstance(ids, card('svc/voice-en'))
+  t.same(assignmentOf(instance, 'N'), { instanceId: 'I', runnerId: 'R', modelId: 'svc/voice-en' })
+  t.equal(assignmentOf(instance, 'another'), null)
+  t.same([...namedRunners([instance])], ['R'])
+})
+
+const a = { instanceId: 'ia', runnerId: 'a', modelId: 'x/a' }
+const b = { instanceId: 'ib', runnerId: 'b', modelId: 'x/b' }
+
+function checkPlan (
+  name: string,
+  desired: (typeof a)[],
+  present: string[],
+  start: string[],
+  stop: string[]
+): void {
+  t.test(name, async (t) => {
+    const found = plan(desired, present)
+    t.same(
+      found.start.map(({ runnerId }) => runnerId),
+      start
+    )
+    t.same(found.stop, stop)
+  })
+}
+checkPlan('nothing to do', [], [], [], [])
+checkPlan('a first placement', [a, b], [], ['a', 'b'], [])
+checkPlan('as it should be', [a, b], ['b', 'a'], [], [])
+checkPlan('a deletion', [a], ['a', 'b'], [], ['b'])
+checkPlan('a replacement', [b], ['a'], ['b'], ['a'])
+
+t.test('the loop ends in the desired state, stops first, one pass at a time', async (t) => {
+  const present = new Set(['old'])
+  const log: string[] = []
+  let desired = [a]
+  let passes = 0
+  const reconcile = createReconciler({
+    desired: () => {
+      passes += 1
+      return desired
+    },
+    present: () => [...present],
+    start: ({ runnerId }) => {
+      log.push(`start ${runnerId}`)
+      present.add(runnerId)
+    },
+    async stop (runnerId) {
+      await new Promise((resolve) => { setImmediate(resolve) })
+      log.push(`stop ${runnerId}`)
+      present.delete(runnerId)
+    }
+  })
+  const first = reconcile()
+  t.equal(reconcile(), first, 'asked twice before it began is one pass')
+  await first
+  t.same(log, ['stop old', 'start a'])
+  desired = [b]
+  await reconcile()
+  await reconcile()
+  t.same([...present], ['b'])
+  t.same(log, ['stop old', 'start a', 'stop a', 'start b'])
+  t.equal(passes, 3)
+})
+
+const GiB = 1024 ** 3
+function checkMemory (
+  name: string,
+  totalBytes: number,
+  configuredMb: number | undefined,
+  bytes: number
+): void {
+  t.test(`memory cap: ${name}`, async (t) => {
+    t.equal(memoryLimitBytes({ totalBytes }, configuredMb), bytes)
+  })
+}
+checkMemory('a small model gets the floor', 5_000_000, undefined, GiB)
+checkMemory(
+  'a large model gets its share and a tenth',
+  10 * GiB,
+  undefined,
+  Math.ceil((13 * GiB + 256 * 1024 ** 2) * 1.1)
+)
+checkMemory('the configuration wins', 10 * GiB, 64, 64 * 1024 ** 2)
