@@ -302,7 +302,7 @@ export type Started<M> =
   When<M, 'routes', 'routes', RouteHandlers<M>> &
   When<M, 'capabilities', 'invoke', Invokers<M>> &
   When<M, 'provides', 'services', Provided<M>> &
-  When<M, 'state', 'state', { [K in Keys<M, 'state'>]: (caller: Caller) => unknown }>
+  When<M, 'state', 'state', { [K in Keys<M, 'state'>]: (caller: Caller, base?: unknown) => unknown }>
 
 /** A plugin as the kernel holds it. */
 export interface Plugin {

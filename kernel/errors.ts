@@ -51,6 +51,7 @@ export const kernelErrors = {
   revision_mismatch: final(409, 'The capability has changed since it was discovered.',
     'Read GET /v1/capabilities again and pin the current revision.'),
   restart_pending: retry(409, 'A restart is already under way.', 'Wait for it to finish.', 5),
+  config_changed: final(409, 'svc.yaml has changed meanwhile.', 'Read GET /config again and repeat the change.'),
   payload_too_large: final(413, 'The body is too large.', 'Send less, or raise the limit in svc.yaml.'),
   uri_too_long: final(414, 'The address is too long.', 'Shorten the path or the query.'),
   unsupported_media_type: final(415, 'Only JSON bodies in UTF-8 are read here.',

@@ -10,21 +10,32 @@ export interface Bus {
   emit (owner: string, kind: string, payload: Record<string, unknown>): void
   /** Listens to one kind, or to `*`; returns what stops it. */
   on (kind: string, fn: (event: BusEvent) => void): () => void
+  /** Delivers what was emitted while the plugins were still starting; from then on at once. */
+  open (): void
   /** Durable events emitted so far. */
   readonly durableCount: number
   readonly invalidCount: number
 }
 
-/** The typed in-process event bus. `strict` (tests) throws on a payload that is not as declared. */
+/**
+ * The typed in-process event bus. Until it is opened events wait, so that a plugin that starts later misses
+ * nothing. `strict` (tests) throws on a payload
+ * that is not as declared.
+ */
 export function createBus (options: { strict: boolean, onError: (error: unknown, kind: string) => void }): Bus {
   const kinds = new Map<string, { owner: string, decl: EventDecl, check: (v: unknown) => string | null }>()
   const listeners = new Map<string, Set<(event: BusEvent) => void>>()
   let durableCount = 0
   let invalidCount = 0
+  let waiting: BusEvent[] | null = []
   const deliver = (key: string, event: BusEvent): void => {
     for (const fn of listeners.get(key) ?? []) {
       try { fn(event) } catch (error) { options.onError(error, event.kind) }
     }
+  }
+  const send = (event: BusEvent): void => {
+    deliver(event.kind, event)
+    deliver('*', event)
   }
   return {
     declare (owner, events) {
@@ -42,8 +53,13 @@ export function createBus (options: { strict: boolean, onError: (error: unknown,
       }
       if (known.decl.plane === 'durable') durableCount++
       const event: BusEvent = { kind, owner, plane: known.decl.plane, payload }
-      deliver(kind, event)
-      deliver('*', event)
+      if (waiting !== null) waiting.push(event)
+      else send(event)
+    },
+    open () {
+      const held = waiting ?? []
+      waiting = null
+      for (const event of held) send(event)
     },
     on (kind, fn) {
       const set = listeners.get(kind) ?? new Set()

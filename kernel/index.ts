@@ -10,9 +10,11 @@ export type {
   CardFile, CardVoice, EngineChunk, EngineEnv, EngineModule, EngineSession, EngineTask, ModelCard, ModelSpec
 } from './engine.js'
 export { kernelError, SvcError } from './errors.js'
-export { BundleService, CommandService, InvocationService, SessionService, TokenService } from './services.js'
+export {
+  BundleService, CommandService, InspectionService, InvocationService, SessionService, TokenService
+} from './services.js'
 export type {
-  Bundle, Command, Commands, Invocations, RegisteredEngine, ServedFrame, ServeOptions, Session, TokenRecord, Tokens
+  Bundle, Command, Commands, Inspection, Invocations, PluginReport, RegisteredEngine, ServedFrame, ServeOptions, Session, TokenRecord, Tokens
 } from './services.js'
 export { delay, systemClock } from './clock.js'
 export type { Clock } from './clock.js'

@@ -1,5 +1,7 @@
 import { kernelErrors } from './errors.js'
-import { BundleService, CommandService, InvocationService, SessionService, TokenService } from './services.js'
+import {
+  BundleService, CommandService, InspectionService, InvocationService, SessionService, TokenService
+} from './services.js'
 import type { ConflictDecl, EventDecl, Manifest } from './define.js'
 
 export const authorities = {
@@ -74,5 +76,5 @@ export const kernelManifest = {
 } as const satisfies Manifest
 
 /** Ids of the services the kernel provides to every plugin. */
-export const kernelServices: ReadonlySet<string> = new Set(
-  [BundleService.id, CommandService.id, InvocationService.id, SessionService.id, TokenService.id])
+export const kernelServices: ReadonlySet<string> = new Set([BundleService, CommandService, InspectionService,
+  InvocationService, SessionService, TokenService].map((ref) => ref.id))

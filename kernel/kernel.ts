@@ -14,19 +14,24 @@ import { callerOf, createServer } from './http/server.js'
 import { kernelManifest } from './kernel-manifest.js'
 import { loadPlugins } from './load.js'
 import { createReadiness } from './readiness.js'
-import { BundleService, CommandService, InvocationService, SessionService, TokenService } from './services.js'
+import {
+  BundleService, CommandService, InspectionService, InvocationService, SessionService, TokenService
+} from './services.js'
 import { baseState, redact, withViews } from './state.js'
 import { systemHandlers, systemRoutes } from './system-routes.js'
 import { schemaChecker } from './validate.js'
 import { createVitals } from './vitals.js'
 import type { CapabilityLimits } from './capabilities/limits.js'
+import type { ConfigApi } from './config-api.js'
 import type { Clock } from './clock.js'
 import type { Caller, Logger, Manifest, NodeInfo, Plugin, RouteDecl, RouteRequest } from './define.js'
+import type { BusEvent } from './events.js'
 import type { HttpLimits } from './http/server.js'
 import type { MountedRoute, MountOptions, StreamCount } from './http/mount.js'
 import type { TokenStore } from './http/tokens.js'
 import type { Served } from './http/origin.js'
-import type { Session } from './services.js'
+import type { Inspection, Session } from './services.js'
+import type { Started } from './load.js'
 import type { StateView } from './state.js'
 
 /** Everything a kernel is made of; a node and the test kit fill it differently. */
@@ -53,7 +58,12 @@ export interface KernelOptions {
   local: ReadonlySet<string>
   /** Asks for a restart; false when one is under way. */
   restart: () => boolean
-  configView: () => unknown
+  /** Reading and changing svc.yaml; `changed` is called after a change. */
+  configApi: (changed: () => void) => ConfigApi
+  /** Warnings of this boot. */
+  warnings: readonly string[]
+  /** Told every event, from the first on. */
+  onEvent?: (event: BusEvent) => void
   /** Tests: throw on events and replies that are not as declared. */
   strict: boolean
 }
@@ -79,10 +89,13 @@ export async function createKernel (options: KernelOptions): Promise<Kernel> {
     methodsAt: (path) => kernel.methodsAt(path)
   })
   try {
-    const parts = { app, routes: [] as MountedRoute[], streams: createStreamCount(options.limits.streamsPerToken) }
-    await loadPlugins(app, options.plugins, kernel.lent, contributions(kernel, parts))
+    const streams = createStreamCount(options.limits.streamsPerToken)
+    const parts: Parts = { app, routes: [], live: [], streams }
+    inspect(kernel, parts, options)
+    await loadPlugins(app, options.plugins, kernel.lent, contributions(kernel, parts), parts.live)
     mountAll(kernel, parts, options)
     await app.ready()
+    kernel.bus.open()
     return booted(kernel, parts, options)
   } catch (error) {
     await app.close()
@@ -92,7 +105,7 @@ export async function createKernel (options: KernelOptions): Promise<Kernel> {
 }
 
 type Assembly = ReturnType<typeof assemble>
-interface Parts { app: FastifyInstance, routes: MountedRoute[], streams: StreamCount }
+interface Parts { app: FastifyInstance, routes: MountedRoute[], live: Started[], streams: StreamCount }
 
 /** The kernel's own services, before any plugin. */
 function assemble (options: KernelOptions) {
@@ -119,6 +132,7 @@ function assemble (options: KernelOptions) {
   const stopping = new AbortController()
   const drain = { on: false }
   bus.on('*', changes.notify)
+  if (options.onEvent !== undefined) bus.on('*', options.onEvent)
   return {
     log, bus, health, commands, documents, changes, readiness, tags, views, manifests, services, capabilities, stopping, drain,
     methodsAt: (_path: string): readonly string[] => [],
@@ -160,6 +174,19 @@ function createChanges (): { notify: () => void, next: (signal: AbortSignal) => 
       if (signal.aborted) done()
     })
   }
+}
+
+/** What diagnostics may ask of the kernel. */
+function inspect (kernel: Assembly, parts: Parts, options: KernelOptions): void {
+  const inspection: Inspection = {
+    plugins: () => parts.live.map(({ plugin: { manifest }, live }) =>
+      ({ name: manifest.name, version: manifest.version, summary: manifest.summary, effects: live.effects() })),
+    warnings: () => [...options.warnings],
+    url: options.url,
+    openCommands: () => kernel.commands.open,
+    openStreams: () => parts.streams.total
+  }
+  if (!kernel.services.has(InspectionService.id)) kernel.services.set(InspectionService.id, inspection)
 }
 
 function contributions (kernel: Assembly, parts: Parts): Parameters<typeof loadPlugins>[3] {
@@ -249,7 +276,7 @@ function systemParts (kernel: Assembly, parts: Parts, options: KernelOptions): P
       if (accepted) kernel.bus.emit('kernel', 'NodeRestarted', { nodeId: options.node.nodeId })
       return accepted
     },
-    config: options.configView
+    config: options.configApi(() => { kernel.health.raise('restart_needed', '') })
   }
 }
 

@@ -23,19 +23,21 @@ export interface Contributions {
   view (key: string, view: StateView): void
 }
 
+/** A plugin that has started. */
+export interface Started { plugin: Plugin, live: LiveContext }
+
 /** Longest time `start()` may take: slow work belongs into the background. */
 export const START_LIMIT_MS = 8000
 
 /**
  * Registers the plugins as siblings at the root, in the given order, and starts them. Every failure is
- * collected; plugins that need a failed one are not tried. Throws BootError when there was any.
+ * collected, what has started goes into `started`; plugins that need a failed one are not tried. Throws BootError when there was any.
  */
 export async function loadPlugins (
-  app: FastifyInstance, order: readonly Plugin[], lent: Lent, to: Contributions
-): Promise<LiveContext[]> {
+  app: FastifyInstance, order: readonly Plugin[], lent: Lent, to: Contributions, started: Started[]
+): Promise<void> {
   const problems: string[] = []
   const failed = new Set<string>()
-  const live: LiveContext[] = []
   const present = new Set(order.map((p) => p.manifest.name))
   for (const plugin of order) {
     const { name } = plugin.manifest
@@ -44,7 +46,7 @@ export async function loadPlugins (
       const blocked = needs.find((n) => failed.has(n))
       if (blocked !== undefined) { failed.add(name); return }
       try {
-        live.push(await startOne(plugin, lent, to, instance))
+        started.push({ plugin, live: await startOne(plugin, lent, to, instance) })
       } catch (error) {
         failed.add(name)
         problems.push(`plugin "${name}" failed to start: ${(error as Error).message}`)
@@ -52,7 +54,6 @@ export async function loadPlugins (
     }, { name, fastify: '5.x', dependencies: needs, encapsulate: true }))
   }
   if (problems.length > 0) throw new BootError(problems)
-  return live
 }
 
 async function startOne (plugin: Plugin, lent: Lent, to: Contributions, app: FastifyInstance): Promise<LiveContext> {

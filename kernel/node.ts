@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { BootError } from './boot-error.js'
 import { systemClock } from './clock.js'
 import { newNodeId, loneSession } from './cluster/session.js'
+import { createConfigApi } from './config-api.js'
 import { homeFile, installId, lockHome, prepareHome, writeVersioned } from './home.js'
 import { operatorToken, openTokens } from './http/tokens.js'
 import { createKernel } from './kernel.js'
@@ -95,8 +96,9 @@ function kernelOptions (options: NodeOptions, setup: Setup, made: Made): KernelO
     url: () => made.address.url,
     tokens: openTokens({ home: options.home, clock: systemClock, known, operator: operatorToken(options.home) }),
     local: new Set(keys.access.local),
-    restart: made.restart.ask, strict: false,
-    configView: () => ({ file: setup.file, entries: setup.config.entries() })
+    restart: made.restart.ask, strict: false, warnings: setup.warnings,
+    configApi: (onChange) => createConfigApi({ path: setup.file ?? join(options.home, homeFile.config), config: setup.config,
+      owners: setup.owners, authorities: [...setup.authorities], onChange })
   }
 }
 

@@ -95,3 +95,18 @@ export interface Invocations {
   serve (request: RouteRequest, options: ServeOptions): Promise<void>
 }
 export const InvocationService = defineService<Invocations>('kernel.invocations')
+
+/** A started plugin as diagnostics show it. */
+export interface PluginReport { name: string, version: string, summary: string, effects: string[] }
+
+/** What the kernel says about itself. */
+export interface Inspection {
+  plugins (): PluginReport[]
+  /** Warnings of this boot, one sentence each. */
+  warnings (): string[]
+  /** The URL clients use, or null before listening. */
+  url (): string | null
+  openCommands (): number
+  openStreams (): number
+}
+export const InspectionService = defineService<Inspection>('kernel.inspection')

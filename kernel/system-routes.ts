@@ -1,5 +1,7 @@
 import type { RouteDecl, RouteRequest } from './define.js'
 import { kernelError } from './errors.js'
+import { requireAuthority } from './http/access.js'
+import type { ConfigApi, ConfigChange } from './config-api.js'
 
 const ok = { type: 'object', required: ['ok'], properties: { ok: { type: 'boolean' } } } as const
 
@@ -34,7 +36,13 @@ export const systemRoutes = {
     reply: { type: 'object', required: ['status', 'node_id'], properties: {
       status: { const: 'restarting' }, node_id: { type: 'string' } } } },
   config: { method: 'GET', url: '/config', summary: 'The settings in force, each with its origin; secrets masked.',
-    authority: 'operator' }
+    authority: 'operator', reply: { type: 'object', required: ['revision', 'file', 'entries'] } },
+  setConfig: { method: 'PUT', url: '/config', authority: 'operator', errors: ['config_changed'],
+    summary: 'Changes svc.yaml at the given revision; takes effect at the next restart.',
+    body: { type: 'object', additionalProperties: false, required: ['revision', 'set'], properties: {
+      revision: { type: 'string' },
+      set: { type: 'object', minProperties: 1, description: 'values by dotted path, null to remove' } } },
+    reply: { type: 'object', required: ['revision', 'restart_needed'] } }
 } as const satisfies Record<string, RouteDecl>
 
 /** What the system routes need of the node. */
@@ -49,7 +57,7 @@ export interface SystemParts {
   /** Resolves after the next change of state, or when the signal aborts. */
   changed: (signal: AbortSignal) => Promise<void>
   restart: () => boolean
-  config: () => unknown
+  config: ConfigApi
 }
 
 /** A follower hears of changes at most this often, in ms. */
@@ -83,7 +91,15 @@ export function systemHandlers (parts: SystemParts): { [K in keyof typeof system
       if (!parts.restart()) throw kernelError('restart_pending')
       return { status: 'restarting', node_id: parts.nodeId }
     },
-    config: () => parts.config()
+    config: () => parts.config.read(),
+    setConfig: (request) => {
+      const change = request.body as ConfigChange
+      // Settings of plugins are the business of those who manage plugins.
+      if (Object.keys(change.set).some((path) => path.startsWith('plugins.'))) {
+        requireAuthority(request.caller, 'plugin:manage')
+      }
+      return parts.config.write(change)
+    }
   }
 }
 

@@ -17,7 +17,9 @@ export function retryAfterSeconds (ahead: number, concurrency: number, meanMs: n
 }
 
 /** The caller to serve next: fewest running, and among those the one who waits in front. Pure. */
-export function nextCaller (waiting: Iterable<string>, running: ReadonlyMap<string, number>): string | undefined {
+export function nextCaller (
+  waiting: Iterable<string>, running: ReadonlyMap<string, number>
+): string | undefined {
   let best: string | undefined
   for (const caller of waiting) {
     if (best === undefined || (running.get(caller) ?? 0) < (running.get(best) ?? 0)) best = caller
@@ -29,13 +31,16 @@ export function nextCaller (waiting: Iterable<string>, running: ReadonlyMap<stri
  * The caller who gives up its newest place in a full queue for `newcomer`: the one with the most waiting,
  * if that is at least two more than the newcomer has; else nobody. Pure.
  */
-export function displaced (lanes: ReadonlyMap<string, { length: number }>, newcomer: string): string | undefined {
+export function displaced (
+  lanes: ReadonlyMap<string, { length: number }>, newcomer: string
+): string | undefined {
   let longest: string | undefined
   for (const [caller, lane] of lanes) {
     if (longest === undefined || lane.length > lanes.get(longest)!.length) longest = caller
   }
   const own = lanes.get(newcomer)?.length ?? 0
-  return longest !== undefined && longest !== newcomer && lanes.get(longest)!.length >= own + 2 ? longest : undefined
+  if (longest === undefined || longest === newcomer) return undefined
+  return lanes.get(longest)!.length >= own + 2 ? longest : undefined
 }
 
 /** Bounded concurrency with a bounded queue behind it, fair between callers. */
@@ -132,8 +137,11 @@ export class Admission {
   }
 
   #overloaded (): Error {
-    const seconds = retryAfterSeconds(this.#active + this.#waiting + 1 - this.#concurrency, this.#concurrency, this.#meanMs)
-    return kernelError('overloaded', `${this.#name} has ${this.#active} calls running and ${this.#waiting} waiting; ` +
-      `try again in ${seconds} s.`, { running: this.#active, waiting: this.#waiting, retryAfterSeconds: seconds })
+    const ahead = this.#active + this.#waiting + 1 - this.#concurrency
+    const seconds = retryAfterSeconds(ahead, this.#concurrency, this.#meanMs)
+    return kernelError('overloaded',
+      `${this.#name} has ${this.#active} calls running and ${this.#waiting} waiting; ` +
+      `try again in ${seconds} s.`,
+      { running: this.#active, waiting: this.#waiting, retryAfterSeconds: seconds })
   }
 }

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { kernelError, SvcError } from '../errors.js'
 import type { Clock } from '../clock.js'
 import type { Caller } from '../define.js'
+import type { KernelReason } from '../errors.js'
 import type { Commands } from '../services.js'
 import type { Capability } from './registry.js'
 
@@ -42,7 +43,9 @@ export class Call {
   readonly #controller = new AbortController()
   #stopDeadline: (() => void) | null = null
 
-  constructor (clock: Clock, fields: Pick<Call, 'callId' | 'commandId' | 'capability' | 'origin' | 'timeoutMs'>) {
+  constructor (
+    clock: Clock, fields: Pick<Call, 'callId' | 'commandId' | 'capability' | 'origin' | 'timeoutMs'>
+  ) {
     this.#clock = clock
     this.callId = fields.callId
     this.commandId = fields.commandId
@@ -83,8 +86,12 @@ export class Call {
 
   setHeader (name: string, value: string): void {
     const key = name.toLowerCase()
-    if (!/^x-[a-z0-9-]+$/.test(key)) throw new TypeError(`a capability may only set x-… headers, not "${name}"`)
-    if (!/^[\x20-\x7e]{0,1024}$/.test(value)) throw new TypeError(`the value of ${key} must be printable ASCII`)
+    if (!/^x-[a-z0-9-]+$/.test(key)) {
+      throw new TypeError(`a capability may only set x-… headers, not "${name}"`)
+    }
+    if (!/^[\x20-\x7e]{0,1024}$/.test(value)) {
+      throw new TypeError(`the value of ${key} must be printable ASCII`)
+    }
     this.headers[key] = value
   }
 }
@@ -149,7 +156,9 @@ export class CallTable {
    */
   cancel (callId: string, caller: Caller): boolean {
     const own = this.#open.get(caller.id)?.get(callId)
-    const hit = own !== undefined ? [own] : [...this.#open.values()].flatMap((calls) => calls.get(callId) ?? [])
+    const hit = own !== undefined
+      ? [own]
+      : [...this.#open.values()].flatMap((calls) => calls.get(callId) ?? [])
     if (own === undefined && hit.length > 0 && !caller.authorities.has('cluster:write')) {
       throw kernelError('missing_grant', 'Cancelling another caller\'s call needs cluster:write.',
         { authority: 'cluster:write' })
@@ -158,8 +167,11 @@ export class CallTable {
     return hit.length > 0
   }
 
-  abortAll (error: SvcError): void {
-    for (const calls of [...this.#open.values()]) for (const call of [...calls.values()]) call.fail(error)
+  /** Ends every call; each gets an error of its own. */
+  abortAll (reason: KernelReason): void {
+    for (const calls of [...this.#open.values()]) {
+      for (const call of [...calls.values()]) call.fail(kernelError(reason))
+    }
   }
 
   /** Resolves when no call is open. */
@@ -182,7 +194,8 @@ export class CallTable {
 function linkSignal (call: Call): () => void {
   const { signal } = call.origin
   const onAbort = (): void => {
-    call.fail(signal.reason instanceof SvcError ? signal.reason : kernelError('cancelled', 'The client went away.'))
+    const known = signal.reason instanceof SvcError
+    call.fail(known ? signal.reason : kernelError('cancelled', 'The client went away.'))
   }
   if (signal.aborted) onAbort()
   else signal.addEventListener('abort', onAbort)

@@ -4,7 +4,7 @@ import { raceAbort } from './drive.js'
 import type { Clock } from '../clock.js'
 import type { Call } from './calls.js'
 import type { CheckedChunk } from './drive.js'
-import type { Frame, FrameHeader } from './frames.js'
+import type { FrameHeader } from './frames.js'
 import type { ChunkBuffer, RoomLimits, Taken } from './pump.js'
 import type { FrameSink } from './sinks.js'
 
@@ -72,7 +72,9 @@ async function firstChunk (
   const first = raceAbort(buffer.take(), call.signal)
   if (target.raw) return await first
   let stop = (): void => {}
-  const held = new Promise<null>((resolve) => { stop = options.clock.after(options.headHoldMs, () => { resolve(null) }) })
+  const held = new Promise<null>((resolve) => {
+    stop = options.clock.after(options.headHoldMs, () => { resolve(null) })
+  })
   const winner = await Promise.race([first, held]).finally(stop)
   if (winner !== null) return winner
   first.catch(() => {})
@@ -85,7 +87,7 @@ const failure = (error: unknown): Terminal => {
   return { kind: known.reason === 'cancelled' ? 'cancelled' : 'failed', error: known }
 }
 
-/** A reader that takes nothing must not hold an ended call: raw streams are cut at once, others after a grace. */
+/** A reader that takes nothing must not hold an ended call: raw is cut at once, others after a grace. */
 function cutAfterAbort (
   call: Call, line: Line, target: StreamTarget, options: { clock: Clock, graceMs: number }
 ): () => void {
@@ -154,11 +156,13 @@ class Line {
   }
 
   /** A frame that cannot be sent ends the call: there is nobody left to tell. */
-  async #write (fields: Partial<FrameHeader> & Pick<FrameHeader, 'kind'>, bytes: Uint8Array | null = null): Promise<void> {
-    const header = { call_id: this.#call.callId, sequence: this.#sequence++, payload: null, media: null, error: null }
-    const frame: Frame = { header: { ...header, ...fields }, media: bytes }
+  async #write (
+    fields: Partial<FrameHeader> & Pick<FrameHeader, 'kind'>, bytes: Uint8Array | null = null
+  ): Promise<void> {
+    const common = { call_id: this.#call.callId, sequence: this.#sequence++ }
+    const header: FrameHeader = { ...common, payload: null, media: null, error: null, ...fields }
     try {
-      await this.#untilCut(this.#sink!.write(frame))
+      await this.#untilCut(this.#sink!.write({ header, media: bytes }))
     } catch (error) {
       this.#lost = true
       this.#call.fail(error instanceof SvcError ? error : kernelError('cancelled', 'The reader is gone.'))

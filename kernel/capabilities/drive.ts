@@ -20,7 +20,7 @@ export interface DriveOptions {
   errorDecl: (reason: string) => ErrorDecl | undefined
 }
 
-/** Rejects with the signal's reason as soon as it aborts; what the promise does afterwards is of no interest. */
+/** Rejects with the signal's reason as soon as it aborts; what the promise does later is of no interest. */
 export function raceAbort<T> (promise: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
     const onAbort = (): void => { reject(signal.reason as Error) }
@@ -34,8 +34,13 @@ export function raceAbort<T> (promise: Promise<T>, signal: AbortSignal): Promise
  * Runs the handler of a unary or client-streaming capability and checks its result. Throws an SvcError.
  * `release` is called when the handler is done or has ignored its abort for `abandonMs`.
  */
-export async function runUnary (call: Call, input: unknown, release: () => void, options: DriveOptions): Promise<unknown> {
-  const work = (async () => await call.capability.handler(input, handlerView(call)))()
+export async function runUnary (
+  call: Call, input: unknown, release: () => void, options: DriveOptions
+): Promise<unknown> {
+  const work = (async () => {
+    call.signal.throwIfAborted()
+    return await call.capability.handler(input, handlerView(call))
+  })()
   try {
     const result = await raceAbort(work, call.signal) ?? null
     checkValue(call.capability.output, result, 'result', call, options)
@@ -58,6 +63,7 @@ export async function runStream (
   let iterator: AsyncIterator<unknown> | null = null
   let over = false
   try {
+    call.signal.throwIfAborted()
     iterator = openIterator(call.capability.handler(input, handlerView(call)))
     for (let first = true; ; first = false) {
       await buffer.room(call.signal)
@@ -82,12 +88,14 @@ export async function runStream (
 }
 
 /** Waits for what the handler still does, but not longer than `abandonMs`; then its slot is free. */
-async function abandon (work: Promise<unknown>, call: Call, release: () => void, options: DriveOptions): Promise<void> {
+async function abandon (
+  work: Promise<unknown>, call: Call, release: () => void, options: DriveOptions
+): Promise<void> {
   let settled = false
   const stop = options.clock.after(options.abandonMs, () => {
     if (settled) return
-    options.log.warn({ requestId: call.origin.requestId, commandId: call.commandId, plugin: call.capability.owner },
-      `${call.capability.name} still runs ${options.abandonMs} ms after its call ended; it must heed call.signal`)
+    options.log.warn(logFields(call), `${call.capability.name} still runs ${options.abandonMs} ms after ` +
+      'its call ended; it must heed call.signal')
     release()
   })
   await work.catch(() => {})
@@ -98,7 +106,9 @@ async function abandon (work: Promise<unknown>, call: Call, release: () => void,
 
 function openIterator (made: unknown): AsyncIterator<unknown> {
   const open = (made as AsyncIterable<unknown> | null | undefined)?.[Symbol.asyncIterator]
-  if (typeof open !== 'function') throw new TypeError('the handler of a streaming capability must return an async iterable')
+  if (typeof open !== 'function') {
+    throw new TypeError('the handler of a streaming capability must return an async iterable')
+  }
   return open.call(made)
 }
 
@@ -112,6 +122,11 @@ function handlerView (call: Call): CapabilityCall {
     input: checkedInput(call),
     setHeader: (name, value) => { call.setHeader(name, value) }
   }
+}
+
+/** What every log line about a call carries. */
+function logFields (call: Call): Record<string, unknown> {
+  return { requestId: call.origin.requestId, commandId: call.commandId, plugin: call.capability.owner }
 }
 
 /** Client chunks, each checked as it is taken; a wrong one ends the call with `invalid_payload`. */
@@ -135,22 +150,27 @@ async function * checkedInput (call: Call): AsyncGenerator {
 /** The error of a payload or client chunk that does not fit its schema; the message names the field. */
 export function invalidPayload (issues: readonly Issue[], part: 'payload' | 'chunk'): SvcError {
   const field = issues[0]?.path || part
-  return kernelError('invalid_payload', `${field} ${issues[0]?.message ?? 'is not valid'}`, { param: field, issues })
+  return kernelError('invalid_payload', `${field} ${issues[0]?.message ?? 'is not valid'}`,
+    { param: field, issues })
 }
 
-function checkChunk (value: unknown, call: Call, options: DriveOptions): { chunk: CheckedChunk, bytes: number } {
+function checkChunk (
+  value: unknown, call: Call, options: DriveOptions
+): { chunk: CheckedChunk, bytes: number } {
   const { payload, media } = (value ?? {}) as Partial<CapabilityChunk>
   const size = checkValue(call.capability.outputChunk, payload, 'chunk', call, options)
   if (media === undefined) return { chunk: { payload, media: null, bytes: null }, bytes: size }
   const numbers = [media.sampleRate, media.channels, media.timestampSeconds, media.durationSeconds]
-  if (!(media.bytes instanceof Uint8Array) || typeof media.mediaType !== 'string' || typeof media.codec !== 'string' ||
+  if (!(media.bytes instanceof Uint8Array) || typeof media.mediaType !== 'string' ||
+    typeof media.codec !== 'string' ||
     !numbers.every((n) => Number.isFinite(n))) {
     throw invalidResult([{ path: 'media', message: 'is not complete' }], 'chunk', call, options)
   }
-  return { chunk: { payload, media: mediaOf(media), bytes: media.bytes }, bytes: size + media.bytes.byteLength }
+  const { bytes } = media
+  return { chunk: { payload, media: mediaOf(media), bytes }, bytes: size + bytes.byteLength }
 }
 
-/** Throws `invalid_result` when the value does not fit or is not JSON; else its length as JSON, in characters. */
+/** Throws `invalid_result` when the value does not fit or is not JSON; else its length as JSON text. */
 function checkValue (
   check: Check | null, value: unknown, part: 'result' | 'chunk', call: Call, options: DriveOptions
 ): number {
@@ -165,13 +185,12 @@ function checkValue (
 
 function invalidResult (issues: readonly Issue[], part: string, call: Call, options: DriveOptions): SvcError {
   const field = issues[0]?.path || part
-  options.log.error({ requestId: call.origin.requestId, commandId: call.commandId, plugin: call.capability.owner, issues },
-    `${call.capability.name} produced a ${part} its schema does not allow`)
-  return kernelError('invalid_result', `${call.capability.name} produced a ${part} its schema does not allow: ` +
-    `${field} ${issues[0]?.message ?? 'is not valid'}`, { issues })
+  const what = `${call.capability.name} produced a ${part} its schema does not allow`
+  options.log.error({ ...logFields(call), issues }, what)
+  return kernelError('invalid_result', `${what}: ${field} ${issues[0]?.message ?? 'is not valid'}`, { issues })
 }
 
-/** Registered errors as they are; anything else is logged and becomes `provider_error`, showing nothing of itself. */
+/** Registered errors as they are; the rest is logged, and `provider_error` shows nothing of it. */
 function knownError (error: unknown, call: Call, options: DriveOptions): SvcError {
   if (call.signal.aborted) return call.signal.reason as SvcError
   if (error instanceof SvcError) return error
@@ -179,7 +198,6 @@ function knownError (error: unknown, call: Call, options: DriveOptions): SvcErro
     const decl = (kernelErrors as Record<string, ErrorDecl>)[error.reason] ?? options.errorDecl(error.reason)
     if (decl !== undefined) return new SvcError(error.reason, decl, error.message, error.details)
   }
-  options.log.error({ err: error, requestId: call.origin.requestId, commandId: call.commandId, plugin: call.capability.owner },
-    `${call.capability.name} failed`)
+  options.log.error({ ...logFields(call), err: error }, `${call.capability.name} failed`)
   return kernelError('provider_error', `${call.capability.name} failed; the node's log has the cause.`)
 }

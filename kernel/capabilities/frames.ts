@@ -30,7 +30,8 @@ export interface FrameHeader {
 export interface Frame { header: FrameHeader, media: Uint8Array | null }
 
 /** Whether no frame follows this one. */
-export const isTerminal = (kind: FrameKind): boolean => kind === 'completed' || kind === 'failed' || kind === 'cancelled'
+export const isTerminal = (kind: FrameKind): boolean =>
+  kind === 'completed' || kind === 'failed' || kind === 'cancelled'
 
 /** The media fields of a frame for a chunk's bytes. */
 export function mediaOf (media: ChunkMedia): FrameMedia {
@@ -73,7 +74,7 @@ export class FrameError extends Error {
 }
 
 /** Reads one message that is exactly one frame. The header's fields are not checked. Throws FrameError. */
-export function decodeFrame (message: Uint8Array): { header: Record<string, unknown>, media: Uint8Array | null } {
+export function decodeFrame (message: Uint8Array): RawFrame {
   const parser = new FrameParser()
   parser.push(message)
   const frame = parser.next()
@@ -100,7 +101,8 @@ export async function * decodeFrames (source: AsyncIterable<Uint8Array>): AsyncG
     : 'the stream ended without a terminal frame')
 }
 
-interface RawFrame { header: Record<string, unknown>, media: Uint8Array | null }
+/** A frame as it was read; nothing but `media.size` has been checked. */
+export interface RawFrame { header: Record<string, unknown>, media: Uint8Array | null }
 
 /** Collects bytes until a frame is whole. */
 class FrameParser {
@@ -136,7 +138,8 @@ class FrameParser {
     const { fields, size } = this.#header
     if (this.#length < size) return null
     this.#header = this.#headerLength = null
-    return { header: fields, media: fields['media'] === null || fields['media'] === undefined ? null : this.#take(size) }
+    const none = (fields['media'] ?? null) === null
+    return { header: fields, media: none ? null : this.#take(size) }
   }
 
   #take (count: number): Buffer {

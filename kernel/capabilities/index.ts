@@ -1,4 +1,3 @@
-import { kernelError } from '../errors.js'
 import { Invoker } from './invoke.js'
 import { defaultLimits } from './limits.js'
 import { BytePool } from './pump.js'
@@ -41,7 +40,7 @@ export interface CapabilitiesOptions {
 
 /** The capabilities of a node: what there is, and every way to call it. */
 export interface Capabilities {
-  /** Adds a capability; the returned function removes it. Throws an Error with every problem, one per line. */
+  /** Adds a capability; the returned function removes it. Throws an Error with every problem, a line each. */
   register (owner: string, decl: CapabilityDecl, handler: Handler): () => void
   list (): Listing
   /** Calls a capability with one result. Throws an SvcError. */
@@ -97,7 +96,7 @@ export function createCapabilities (options: CapabilitiesOptions): Capabilities 
     },
     async close () {
       invoker.refuse()
-      calls.abortAll(kernelError('shutting_down'))
+      calls.abortAll('shutting_down')
       // Terminals go out first; a reader that does not take its own is cut off.
       await ended(clock, calls.idle(), limits.graceMs * 2)
       for (const session of sessions) session.close()

@@ -28,7 +28,12 @@ export interface CallRequest {
   bytes?: number
 }
 
-export interface UnaryAnswer { callId: string, commandId: string, headers: Readonly<Record<string, string>>, result: unknown }
+export interface UnaryAnswer {
+  callId: string
+  commandId: string
+  headers: Readonly<Record<string, string>>
+  result: unknown
+}
 
 export interface InvokerOptions {
   clock: Clock
@@ -81,7 +86,9 @@ export class Invoker {
    * Runs a call of any kind into the target that `accept` picks for the capability. Throws an SvcError for
    * guards, and for early failures where the target wants them thrown; else every end is a frame.
    */
-  async stream (request: CallRequest, origin: Origin, accept: (c: Capability) => StreamTarget): Promise<Terminal> {
+  async stream (
+    request: CallRequest, origin: Origin, accept: (c: Capability) => StreamTarget
+  ): Promise<Terminal> {
     return await this.#during(request, origin, accept, async (call, target) => {
       const { payload, release } = await this.#admit(call, request)
       const terminal = await this.#run(call, payload, release, target)
@@ -93,7 +100,9 @@ export class Invoker {
    * Runs a handler that is no capability of its own in the place of one: it takes that capability's slots
    * and is ended, buffered and reported like its calls. Its chunks are not checked against a schema.
    */
-  async serve (place: Capability, handler: Capability['handler'], origin: Origin, target: StreamTarget): Promise<Terminal> {
+  async serve (
+    place: Capability, handler: Capability['handler'], origin: Origin, target: StreamTarget
+  ): Promise<Terminal> {
     const capability: Capability = { ...place, handler, outputChunk: null, inputChunk: null }
     const timeoutMs = this.#options.limits.timeoutSeconds * 1000
     return await this.#opened({ callId: null, capability, origin, timeoutMs }, async (call) => {
@@ -106,8 +115,9 @@ export class Invoker {
   /** Drives the handler into a buffer and delivers the buffer to the target. */
   async #run (call: Call, payload: unknown, release: () => void, target: StreamTarget): Promise<Terminal> {
     const buffer = new ChunkBuffer<CheckedChunk>(target.room)
-    if (serverStreams(call.capability.descriptor.io_mode)) void runStream(call, payload, buffer, release, this.#drive)
-    else {
+    if (serverStreams(call.capability.descriptor.io_mode)) {
+      void runStream(call, payload, buffer, release, this.#drive)
+    } else {
       runUnary(call, payload, release, this.#drive).then((result) => { buffer.end(result) },
         (error: unknown) => { buffer.fail(error) })
     }
@@ -120,7 +130,8 @@ export class Invoker {
     work: (call: Call, accepted: A) => Promise<{ answer: T, terminal: Terminal }>
   ): Promise<T> {
     this.#checkNode(request.target_node ?? null)
-    const capability = this.#options.registry.find(request.capability_id, request.version, request.descriptor_revision)
+    const { capability_id: id, version, descriptor_revision: revision } = request
+    const capability = this.#options.registry.find(id, version, revision)
     const accepted = accept(capability)
     const timeoutMs = (request.timeout_seconds ?? this.#options.limits.timeoutSeconds) * 1000
     return await this.#opened({ callId: request.call_id ?? null, capability, origin, timeoutMs },
@@ -150,7 +161,8 @@ export class Invoker {
   #checkNode (node: string | null): void {
     const { nodeId, installId } = this.#options.node
     if (node === null || node === 'local' || node === nodeId || node === installId) return
-    throw kernelError('node_not_found', `No node "${node.slice(0, 128)}" is known here; this node is ${nodeId}.`,
+    throw kernelError('node_not_found',
+      `No node "${node.slice(0, 128)}" is known here; this node is ${nodeId}.`,
       { param: 'target_node', node_id: nodeId })
   }
 

@@ -36,9 +36,11 @@ const MODES: readonly IoMode[] = ['unary', 'server_streaming', 'client_streaming
 const MEDIA_TYPE = /^[a-z0-9!#$&^_.+-]+\/[a-z0-9!#$&^_.+-]+$/
 
 /** Whether the client sends a stream of chunks. */
-export const clientStreams = (mode: IoMode): boolean => mode === 'client_streaming' || mode === 'bidirectional'
+export const clientStreams = (mode: IoMode): boolean =>
+  mode === 'client_streaming' || mode === 'bidirectional'
 /** Whether the node sends a stream of chunks. */
-export const serverStreams = (mode: IoMode): boolean => mode === 'server_streaming' || mode === 'bidirectional'
+export const serverStreams = (mode: IoMode): boolean =>
+  mode === 'server_streaming' || mode === 'bidirectional'
 
 /** Everything wrong with a declaration, each sentence naming the plugin and the capability. */
 export function capabilityProblems (owner: string, decl: CapabilityDecl): string[] {
@@ -49,12 +51,15 @@ export function capabilityProblems (owner: string, decl: CapabilityDecl): string
 function fieldProblems (decl: CapabilityDecl): string[] {
   const problems: string[] = []
   if (typeof decl.id !== 'string' || !ID.test(decl.id)) problems.push(`id must match ${ID.source}`)
-  if (typeof decl.version !== 'string' || !VERSION.test(decl.version)) problems.push('version must look like 1.0.0')
+  if (typeof decl.version !== 'string' ||
+    !VERSION.test(decl.version)) problems.push('version must look like 1.0.0')
   if (!MODES.includes(decl.io_mode)) problems.push(`io_mode must be one of ${MODES.join(', ')}`)
   if (typeof decl.title !== 'string' || decl.title === '') problems.push('title must be a text')
-  if (typeof decl.description !== 'string' || decl.description === '') problems.push('description must be a text')
+  if (typeof decl.description !== 'string' ||
+    decl.description === '') problems.push('description must be a text')
   if (typeof decl.annotations !== 'object' || decl.annotations === null ||
-    Object.values(decl.annotations).some((v) => typeof v !== 'string')) problems.push('annotations must be texts by name')
+    Object.values(decl.annotations).some((v) =>
+      typeof v !== 'string')) problems.push('annotations must be texts by name')
   if (decl.media_type !== undefined && !MEDIA_TYPE.test(decl.media_type)) {
     problems.push(`media_type "${decl.media_type}" must look like audio/mpeg, in lower case`)
   }
@@ -126,11 +131,13 @@ export class Registry {
     const capability = versions.get(version)
     if (capability === undefined) {
       const known = [...versions.keys()]
-      throw kernelError('version_mismatch', `Capability "${id}" is served as ${known.join(', ')}, not as "${version.slice(0, 64)}".`,
+      throw kernelError('version_mismatch',
+        `Capability "${id}" is served as ${known.join(', ')}, not as "${version.slice(0, 64)}".`,
         { capability_id: id, versions: known })
     }
     if (capability.revision !== revision) {
-      throw kernelError('revision_mismatch', `The current revision of ${capability.name} is ${capability.revision}.`,
+      throw kernelError('revision_mismatch',
+        `The current revision of ${capability.name} is ${capability.revision}.`,
         { capability_id: id, version, revision: capability.revision })
     }
     return capability
@@ -141,7 +148,8 @@ export class Registry {
     const at = name.lastIndexOf('@')
     const found = this.#byId.get(name.slice(0, at))?.get(name.slice(at + 1))
     if (found !== undefined) return found
-    throw kernelError('capability_not_found', `This node has no capability "${name}".`, { capability_id: name })
+    throw kernelError('capability_not_found', `This node has no capability "${name}".`,
+      { capability_id: name })
   }
 
   /** Every descriptor, sorted by id and version; the same object until something is registered. */
@@ -163,7 +171,8 @@ export class Registry {
 
 function capabilityOf (owner: string, decl: CapabilityDecl, handler: Handler): Capability {
   const descriptor = structuredClone(descriptorOf(decl))
-  const check = (schema: Descriptor['output_schema']): Check | null => schema === null ? null : checkOf(schema)
+  const check = (schema: Descriptor['output_schema']): Check | null =>
+    schema === null ? null : checkOf(schema)
   return {
     owner,
     name: `${decl.id}@${decl.version}`,

@@ -31,14 +31,16 @@ const listQuery = {
   properties: { node_id: { type: 'string', minLength: 1, maxLength: 256 } }
 } as const
 
-const CALL_ERRORS = ['invalid_request', 'node_not_found', 'capability_not_found', 'version_mismatch', 'revision_mismatch',
-  'overloaded', 'payload_too_large', 'invalid_payload', 'no_instance', 'instance_lost', 'session_changed', 'invalid_result',
+const CALL_ERRORS = ['invalid_request', 'node_not_found', 'capability_not_found', 'version_mismatch',
+  'revision_mismatch', 'overloaded', 'payload_too_large', 'invalid_payload', 'no_instance', 'instance_lost',
+  'session_changed', 'invalid_result',
   'timeout', 'provider_error', 'unreachable', 'shutting_down', 'cancelled'] as const
 
 const open = { type: 'object', additionalProperties: true } as const
 const descriptorReply = {
   type: 'object',
-  required: ['id', 'version', 'title', 'description', 'input_schema', 'output_schema', 'io_mode', 'input_chunk_schema',
+  required: ['id', 'version', 'title', 'description', 'input_schema', 'output_schema', 'io_mode',
+    'input_chunk_schema',
     'output_chunk_schema', 'annotations', 'revision', 'node_id'],
   properties: {
     id: { type: 'string' },
@@ -108,7 +110,10 @@ export const capabilityRouteDecls = {
     authority: 'invoke',
     body: cancelSchema,
     reply: {
-      type: 'object', required: ['cancelled'], additionalProperties: false, properties: { cancelled: { type: 'boolean' } }
+      type: 'object',
+      required: ['cancelled'],
+      additionalProperties: false,
+      properties: { cancelled: { type: 'boolean' } }
     },
     errors: ['missing_grant']
   },

@@ -36,18 +36,21 @@ export interface RoutesHost {
 }
 
 const EVENTS_TYPE = 'text/event-stream'
-const { session: { url: SESSION_URL }, call: { url: CALL_URL }, stream: { url: STREAM_URL } } = capabilityRouteDecls
+const { session: { url: SESSION_URL }, call: { url: CALL_URL },
+  stream: { url: STREAM_URL } } = capabilityRouteDecls
 
 /** The routes of the capability layer, with their handlers. */
 export function capabilityRoutes (host: RoutesHost): CapabilityRoute[] {
   const decls = capabilityRouteDecls
-  const route = <D extends RouteDecl>(name: string, decl: D, handler: (r: RouteRequest<D>) => unknown): CapabilityRoute =>
-    ({ name, decl, handler: handler as (r: RouteRequest) => unknown })
+  const route = <D extends RouteDecl>(
+    name: string, decl: D, handler: (r: RouteRequest<D>) => unknown
+  ): CapabilityRoute => ({ name, decl, handler: handler as (r: RouteRequest) => unknown })
   return [
     route('list', decls.list, (request) => listCapabilities(host, request.query.node_id)),
     route('call', decls.call, async (request) => await callUnary(host, request)),
     route('stream', decls.stream, async (request) => await callStream(host, request)),
-    route('cancel', decls.cancel, (request) => ({ cancelled: host.calls.cancel(request.body.call_id, request.caller) })),
+    route('cancel', decls.cancel, (request) =>
+      ({ cancelled: host.calls.cancel(request.body.call_id, request.caller) })),
     { name: 'session', decl: decls.session, handler: null }
   ]
 }
@@ -78,7 +81,8 @@ async function callUnary (host: RoutesHost, request: CallRouteRequest): Promise<
 async function callStream (host: RoutesHost, request: CallRouteRequest): Promise<void> {
   const origin = originOf(request)
   try {
-    await host.invoker.stream(requestOf(request), origin, (capability) => httpTarget(host, request, capability))
+    await host.invoker.stream(requestOf(request), origin, (capability) =>
+      httpTarget(host, request, capability))
   } catch (error) {
     const { body, status, headers } = refusal(error, origin)
     const writer = request.open({ status, contentType: 'application/json; charset=utf-8', headers })
@@ -101,7 +105,7 @@ function refusal (error: unknown, origin: Origin & { commandId: string }):
   return { body: errorBody(error, origin.requestId), status: error.status, headers }
 }
 
-/** The size that counts is that of the body as it came; a body without a length is measured by its payload. */
+/** The size that counts is that of the body as it came; without a length the payload is measured. */
 function requestOf (request: CallRouteRequest): CallRequest {
   const length = Number(request.headers['content-length'] ?? Number.NaN)
   return Number.isInteger(length) ? { ...request.body, bytes: length } : request.body
@@ -125,7 +129,8 @@ function httpTarget (host: RoutesHost, request: CallRouteRequest, capability: Ca
   const offers = [FRAMES_TYPE, EVENTS_TYPE, ...capability.mediaType === null ? [] : [capability.mediaType]]
   const type = chooseType(request.headers['accept'], offers)
   if (type === null) {
-    throw kernelError('invalid_request', `${capability.name} streams as ${offers.join(', ')}; Accept names none of them.`,
+    throw kernelError('invalid_request',
+      `${capability.name} streams as ${offers.join(', ')}; Accept names none of them.`,
       { param: 'accept', offered: offers })
   }
   const { clock, limits } = host

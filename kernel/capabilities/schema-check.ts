@@ -10,7 +10,9 @@ const DIALECT = 'https://json-schema.org/draft/2020-12/schema'
 
 /** What is wrong with a declared schema, one sentence each; empty when it may be used. */
 export function schemaProblems (schema: unknown): string[] {
-  if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) return ['must be a JSON Schema object']
+  if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) {
+    return ['must be a JSON Schema object']
+  }
   let text: string
   try {
     text = JSON.stringify(schema)

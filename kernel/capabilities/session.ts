@@ -94,10 +94,11 @@ export class CapabilitySession {
     }
     const call = callId === null ? undefined : this.#calls.get(callId)
     if (call === undefined) {
-      throw kernelError('command_unknown', 'No call with this call_id is open on this socket.', { param: 'call_id' })
+      throw kernelError('command_unknown', 'No call with this call_id is open on this socket.',
+        { param: 'call_id' })
     }
     if (message.kind === 'cancel') call.controller.abort(kernelError('cancelled'))
-    else if (call.takesInput === false) throw badField('kind', 'this capability takes no chunks from the client')
+    else if (call.takesInput === false) throw badField('kind', 'is not for a capability without input')
     else if (call.input.ended) throw badField('kind', 'the input of this call has ended')
     else if (message.kind === 'end') call.input.end()
     else this.#chunk(call, message, bytes)
@@ -107,21 +108,24 @@ export class CapabilitySession {
     if (!('payload' in message)) throw badField('payload', 'is required')
     call.input.push(message['payload'], bytes)
     if (call.input.bytes > this.#options.limits.inputBytes + OVERSHOOT_BYTES) {
-      call.controller.abort(kernelError('overloaded', 'The client sent far more than the capability has taken.'))
+      call.controller.abort(kernelError('overloaded',
+        'The client sent far more than the capability has taken.'))
     }
   }
 
   #begin (message: Message, bytes: number): void {
     const { kind: _, media: _media, ...fields } = message
+    const { limits } = this.#options
     const request = checked(fields)
     const callId = request.call_id ?? randomUUID()
     if (this.#calls.has(callId)) throw badField('call_id', 'is in use by an open call on this socket')
-    if (this.#calls.size >= this.#options.limits.sessionCalls) {
-      throw kernelError('overloaded', `${this.#calls.size} calls are open on this socket; more are not taken.`)
+    if (this.#calls.size >= limits.sessionCalls) {
+      throw kernelError('overloaded',
+        `${this.#calls.size} calls are open on this socket; more are not taken.`)
     }
     const call: SessionCall = {
       controller: new AbortController(),
-      input: new ClientInput({ chunks: this.#options.limits.inputChunks, bytes: this.#options.limits.inputBytes },
+      input: new ClientInput({ chunks: limits.inputChunks, bytes: limits.inputBytes },
         () => { this.#regulate(call) }),
       takesInput: null,
       stopStall: () => {}
@@ -131,7 +135,8 @@ export class CapabilitySession {
   }
 
   async #run (callId: string, call: SessionCall, request: Parameters<Invoker['stream']>[0]): Promise<void> {
-    const origin = { caller: this.#caller, requestId: randomUUID(), signal: call.controller.signal, input: call.input }
+    const { controller: { signal }, input } = call
+    const origin = { caller: this.#caller, requestId: randomUUID(), signal, input }
     try {
       await this.#options.invoker.stream(request, origin, (capability) => {
         call.takesInput = clientStreams(capability.descriptor.io_mode)
@@ -171,7 +176,8 @@ export class CapabilitySession {
     if (call.input.full) {
       const { streamStallMs } = this.#options.limits
       call.stopStall = this.#options.clock.after(streamStallMs, () => {
-        call.controller.abort(kernelError('timeout', `The capability took no input for ${streamStallMs / 1000} s.`))
+        call.controller.abort(kernelError('timeout',
+          `The capability took no input for ${streamStallMs / 1000} s.`))
         call.input.close()
       })
     }
@@ -199,10 +205,16 @@ export class CapabilitySession {
 /** A message as text (JSON) or binary (a frame). Throws with what is wrong. */
 function parse (data: Buffer, isBinary: boolean): Message {
   const message: unknown = isBinary ? decodeFrame(data).header : JSON.parse(data.toString())
-  if (typeof message !== 'object' || message === null || Array.isArray(message)) throw new Error('not a JSON object')
+  if (typeof message !== 'object' || message === null || Array.isArray(message)) {
+    throw new Error('not a JSON object')
+  }
   const { kind, media } = message as Message
-  if (typeof kind !== 'string' || !KINDS.includes(kind)) throw new Error(`kind must be one of ${KINDS.join(', ')}`)
-  if (media !== undefined && media !== null) throw new Error('media from the client is not taken; put it in the payload')
+  if (typeof kind !== 'string' || !KINDS.includes(kind)) {
+    throw new Error(`kind must be one of ${KINDS.join(', ')}`)
+  }
+  if (media !== undefined && media !== null) {
+    throw new Error('media from the client is not taken; put it in the payload')
+  }
   return message as Message
 }
 
@@ -214,7 +226,8 @@ function checked (fields: Record<string, unknown>): FromSchema<typeof callSchema
 }
 
 function badField (path: string, message: string): SvcError {
-  return kernelError('invalid_request', `${path || 'message'} ${message}`, { param: path, issues: [{ path, message }] })
+  return kernelError('invalid_request', `${path || 'message'} ${message}`,
+    { param: path, issues: [{ path, message }] })
 }
 
 function toBuffer (data: Buffer | ArrayBuffer | Buffer[]): Buffer {

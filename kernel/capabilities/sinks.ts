@@ -34,7 +34,9 @@ export function stallGuard (writer: Writer, clock: Clock, stallMs: number): Writ
   return {
     async write (data) {
       const bytes = typeof data === 'string' ? Buffer.from(data) : data
-      for (let at = 0; at < bytes.byteLength; at += PIECE_BYTES) await piece(bytes.subarray(at, at + PIECE_BYTES))
+      for (let at = 0; at < bytes.byteLength; at += PIECE_BYTES) {
+        await piece(bytes.subarray(at, at + PIECE_BYTES))
+      }
     },
     end: () => writer.end(),
     cut () { writer.cut() }
@@ -50,7 +52,7 @@ export function framesSink (writer: Writer): FrameSink {
   }
 }
 
-/** `text/event-stream`: a comment at once and after each `keepAliveMs` of silence, so that dead peers show. */
+/** `text/event-stream`: a comment at once and after each `keepAliveMs` of silence shows dead peers. */
 export function eventSink (writer: Writer, clock: Clock, keepAliveMs: number): FrameSink {
   let line: Promise<void> = Promise.resolve()
   let stop = (): void => {}

@@ -33,7 +33,13 @@ const OPEN = 1
 /** Close reasons hold 123 bytes. */
 const REASON_CHARS = 120
 
-export interface SocketLimits { bufferBytes: number, stallMs: number, pingMs: number, deadMs: number, graceMs: number }
+export interface SocketLimits {
+  bufferBytes: number
+  stallMs: number
+  pingMs: number
+  deadMs: number
+  graceMs: number
+}
 
 /**
  * One WebSocket with the limits that `ws` leaves to its user: at most `bufferBytes` wait in it (one message
@@ -145,8 +151,11 @@ export class SocketLine {
   #ping (): void {
     const silentMs = this.#clock.mono() - this.#lastSeenMs
     if (this.#paused || this.#ws.readyState !== OPEN) return
-    if (silentMs >= this.#limits.deadMs) this.#drop(kernelError('cancelled', `The peer was silent for ${silentMs / 1000} s.`))
-    else this.#ws.ping()
+    if (silentMs >= this.#limits.deadMs) {
+      this.#drop(kernelError('cancelled', `The peer was silent for ${silentMs / 1000} s.`))
+    } else {
+      this.#ws.ping()
+    }
   }
 
   /** A peer that does not read would not read a close frame either. */

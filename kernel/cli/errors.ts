@@ -87,7 +87,7 @@ function sentence (status: number, api: ApiError): string {
   const remedy = api.details?.['remedy']
   return [
     `${api.message} (${status} ${api.reason})`,
-    ...issues.map((issue) => `  ${issue.path}: ${issue.message}`),
+    ...issues.filter((issue) => !api.message.includes(issue.message)).map((issue) => `  ${issue.path}: ${issue.message}`),
     ...(typeof remedy === 'string' ? [`  ${remedy}`] : []),
     ...(status >= 500 && api.requestId !== undefined ? [`  request id ${api.requestId}`] : [])
   ].join('\n')

@@ -1,14 +1,13 @@
-import { createRequire } from 'node:module'
-import { join } from 'node:path'
-import { pathToFileURL } from 'node:url'
-import { findConfig, pluginModules, readConfigFile } from '../config/index.js'
+import { findConfig, findSetting, pluginModules, readConfigFile } from '../config/index.js'
 import { arrange } from '../graph.js'
+import { loadGuest } from '../guests.js'
 import { kernelManifest } from '../kernel-manifest.js'
 import { nearest } from '../config/nearest.js'
 import { CliError, exitCodes } from './errors.js'
-import type { ConfigOwner, PluginModule, RawConfig } from '../config/index.js'
+import type { ConfigOwner, RawConfig } from '../config/index.js'
+import type { JsonSchema } from '../schema.js'
 import type { Arrangement } from '../graph.js'
-import type { Manifest, Plugin } from '../define.js'
+import type { Manifest } from '../define.js'
 import type { VerbContext } from './verb.js'
 
 /** A plugin this home knows, and where it comes from: `bundled`, or as svc.yaml names it. */
@@ -32,20 +31,12 @@ export async function readInstallation (ctx: VerbContext, configFlag: unknown): 
   const failures: string[] = []
   for (const module of pluginModules(raw)) {
     try {
-      plugins.push({ manifest: await importManifest(module), source: module.module })
+      plugins.push({ manifest: (await loadGuest(module)).manifest, source: module.module })
     } catch (error) {
       failures.push(`plugins.${module.name}: cannot load ${module.module}: ${(error as Error).message}`)
     }
   }
   return { file, raw, plugins, failures }
-}
-
-async function importManifest ({ path, module, resolvedFrom, name }: PluginModule): Promise<Manifest> {
-  const found = path ?? createRequire(join(resolvedFrom, 'svc.yaml')).resolve(module)
-  const { default: plugin } = await import(pathToFileURL(found).href) as { default?: Partial<Plugin> }
-  if (plugin?.manifest === undefined) throw new Error('its default export is not what definePlugin returns')
-  if (plugin.manifest.name !== name) throw new Error(`it calls itself "${plugin.manifest.name}", svc.yaml "${name}"`)
-  return plugin.manifest
 }
 
 /** What of the plugins describes settings. */
@@ -72,6 +63,16 @@ export function disabledIn ({ raw }: Pick<Installation, 'raw'>): Set<string> {
 /** What runs, and what is off only because of something else, with that set of disabled plugins. */
 export function arranged (installation: Installation, disabled: ReadonlySet<string>): Arrangement {
   return arrange({ manifests: installation.plugins.map((p) => p.manifest), disabled })
+}
+
+/** The schema of a setting. Throws CliError (3) with what was probably meant. */
+export function settingSchema (owners: readonly ConfigOwner[], key: string): JsonSchema {
+  const found = findSetting(owners, key)
+  if (found.schema !== null) return found.schema
+  const { suggestion } = found
+  const folder = key.slice(0, key.lastIndexOf('.') + 1)
+  const near = suggestion === undefined ? '' : `; did you mean ${suggestion.includes('.') ? '' : folder}${suggestion}?`
+  throw new CliError(exitCodes.notFound, `there is no setting "${key}"${near}\n  \`svc config get\` lists them all`)
 }
 
 /** The plugin of that name. Throws CliError (3) with what was probably meant. */

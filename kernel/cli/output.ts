@@ -61,6 +61,6 @@ export function createProgress (io: Pick<Io, 'stderr' | 'env'>): Progress {
       open = true
     },
     end,
-    paint: (style, text) => coloured ? styleText(style, text) : text
+    paint: (style, text) => coloured ? styleText(style, text, { validateStream: false }) : text
   }
 }

@@ -9,7 +9,8 @@ setMaxListeners(0, never)
 
 t.test('Retry-After follows the measured rate', async (t) => {
   const check = (ahead: number, concurrency: number, meanMs: number | null, expected: number): void => {
-    t.equal(retryAfterSeconds(ahead, concurrency, meanMs), expected, `${ahead} ahead, ${concurrency} at once, ${meanMs} ms`)
+    t.equal(retryAfterSeconds(ahead, concurrency, meanMs), expected,
+      `${ahead} ahead, ${concurrency} at once, ${meanMs} ms`)
   }
   check(33, 8, null, 1)
   check(33, 8, 100, 1)
@@ -28,7 +29,8 @@ t.test('who is next, who gives way', async (t) => {
   next(['a', 'b'], { a: 1 }, 'b')
   next(['a', 'b', 'c'], { a: 2, b: 1, c: 1 }, 'b')
   const gives = (lanes: Record<string, number>, newcomer: string, expected: string | undefined): void => {
-    t.equal(displaced(new Map(Object.entries(lanes).map(([k, length]) => [k, { length }])), newcomer), expected)
+    t.equal(displaced(new Map(Object.entries(lanes).map(([k, length]) => [k, { length }])), newcomer),
+      expected)
   }
   gives({ a: 32 }, 'b', 'a')
   gives({ a: 32 }, 'a', undefined)
@@ -67,14 +69,16 @@ t.test('turns alternate between callers, and a flood makes room for others', asy
   const served: string[] = []
   const refused: string[] = []
   const call = (caller: string): void => {
-    door.enter(caller, never).then((release) => { served.push(caller); setImmediate(release) }, () => { refused.push(caller) })
+    door.enter(caller, never).then((release) => { served.push(caller); setImmediate(release) },
+      () => { refused.push(caller) })
   }
   for (let i = 0; i < 4; i++) call('flood')
   call('ann')
   call('bob')
   call('ann')
   await new Promise((resolve) => { setImmediate(resolve) })
-  t.same(refused.sort(), ['ann', 'flood', 'flood'], 'the flood lost its newest places; nobody had two more than ann')
+  t.same(refused.sort(), ['ann', 'flood', 'flood'],
+    'the flood lost its newest places; nobody had two more than ann')
   first()
   while (served.length < 4) await new Promise((resolve) => { setImmediate(resolve) })
   t.same(served, ['flood', 'ann', 'bob', 'flood'])

@@ -3,7 +3,8 @@ import { chooseType } from '../capabilities/accept.js'
 import { decodeFrame, decodeFrames, encodeEvent, encodeFrame, FrameError } from '../capabilities/frames.js'
 import type { Frame, FrameKind } from '../capabilities/frames.js'
 
-const frame = (sequence: number, kind: FrameKind, payload: unknown = null, bytes: Uint8Array | null = null): Frame => ({
+const frame = (sequence: number, kind: FrameKind, payload: unknown = null,
+  bytes: Uint8Array | null = null): Frame => ({
   header: {
     call_id: 'c',
     sequence,
@@ -11,7 +12,8 @@ const frame = (sequence: number, kind: FrameKind, payload: unknown = null, bytes
     payload,
     media: bytes === null
       ? null
-      : { media_type: 'audio/mpeg', codec: 'mp3', sample_rate: 22050, channels: 1, size: bytes.byteLength, timestamp_seconds: 0.5, duration_seconds: 1.25 },
+      : { media_type: 'audio/mpeg', codec: 'mp3', sample_rate: 22050, channels: 1, size: bytes.byteLength,
+        timestamp_seconds: 0.5, duration_seconds: 1.25 },
     error: null
   },
   media: bytes
@@ -92,8 +94,10 @@ t.test('events carry the same header, the bytes as base64', async (t) => {
   t.match(text, /^data: \{.*\}\n\n$/)
   const data = JSON.parse(text.slice(6)) as { media: { data: string, size: number }, payload: unknown }
   t.same([...Buffer.from(data.media.data, 'base64')], [...stream[1]!.media!])
-  t.same({ ...data, media: { ...data.media, data: undefined } }, { ...stream[1]!.header, media: { ...stream[1]!.header.media, data: undefined } })
-  t.equal(encodeEvent(frame(1, 'chunk', 'line\nbreak')).split('\n').length, 3, 'a line break in a payload stays escaped')
+  t.same({ ...data, media: { ...data.media, data: undefined } },
+    { ...stream[1]!.header, media: { ...stream[1]!.header.media, data: undefined } })
+  t.equal(encodeEvent(frame(1, 'chunk', 'line\nbreak')).split('\n').length, 3,
+    'a line break in a payload stays escaped')
 })
 
 t.test('Accept', async (t) => {

@@ -1,7 +1,8 @@
 import t from 'tap'
 import { EngineError } from '../engine.js'
 import { kernelError, SvcError } from '../errors.js'
-import { ask, bench, caller, declaration, errorOf, gate, like, NODE, probe, until } from './capabilities-kit.js'
+import { ask, bench, caller, declaration, errorOf, gate, like, NODE, probe,
+  until } from './capabilities-kit.js'
 import type { Bench, View } from './capabilities-kit.js'
 
 const sum = async (input: { n?: number }): Promise<{ sum: number }> => ({ sum: (input.n ?? 0) + 1 })
@@ -13,11 +14,13 @@ t.test('a unary call', async (t) => {
     t.equal(call.caller.id, 'ann')
     return await sum(input)
   })
-  const answer = await ask(b, 'call', { ...body, call_id: 'mine', target_node: NODE.installId, payload: { n: 4 } }).answer
+  const answer = await ask(b, 'call',
+    { ...body, call_id: 'mine', target_node: NODE.installId, payload: { n: 4 } }).answer
   t.equal(answer!.status, 200)
   t.same(answer!.body, { call_id: 'mine', ok: true, result: { sum: 5 } })
   t.match(answer!.headers, { 'x-svc-task-id': 'task-1', 'x-svc-command-id': /^[0-9a-f-]{36}$/ })
-  t.match(b.outcomes, [{ callId: 'mine', kind: 'completed', reason: null, capability: 'probe-unary@1.0.0', callerId: 'ann' }])
+  t.match(b.outcomes, [{ callId: 'mine', kind: 'completed', reason: null, capability: 'probe-unary@1.0.0',
+    callerId: 'ann' }])
   t.equal(b.commands.open + b.capabilities.open, 0)
 })
 
@@ -37,8 +40,10 @@ t.test('guards answer in their order', async (t) => {
     const all = Object.assign({}, ...wrong.slice(first).reverse().map(([, change]) => change)) as object
     const request = ask(b, 'call', { ...body, ...all })
     const error = errorOf(request, await request.answer)
-    t.same([error.reason, error.status, error.code], [wrong[first]![2], wrong[first]![3], wrong[first]![3]], wrong[first]![0])
-    t.match((await request.answer)!.headers, { 'x-svc-command-id': /./ }, 'the command id rides on errors too')
+    t.same([error.reason, error.status, error.code], [wrong[first]![2], wrong[first]![3], wrong[first]![3]],
+      wrong[first]![0])
+    t.match((await request.answer)!.headers, { 'x-svc-command-id': /./ },
+      'the command id rides on errors too')
   }
   const request = ask(b, 'call', body, { headers: { 'content-length': '1001' } })
   t.equal(errorOf(request, await request.answer).reason, 'payload_too_large', 'the body as it came counts')
@@ -48,7 +53,9 @@ t.test('a wrong payload names its field', async (t) => {
   const b = bench()
   const input = {
     type: 'object', additionalProperties: false, required: ['text'],
-    properties: { text: { type: 'string', minLength: 1 }, seed: { type: 'integer', minimum: 0, maximum: 4294967295 }, speed: { type: 'number', exclusiveMinimum: 0 } }
+    properties: { text: { type: 'string', minLength: 1 },
+      seed: { type: 'integer', minimum: 0, maximum: 4294967295 },
+      speed: { type: 'number', exclusiveMinimum: 0 } }
   }
   const body = probe(b, 'unary', async () => ({ sum: 1 }), { input_schema: input })
   const check = async (payload: unknown, field: string | null): Promise<void> => {
@@ -118,10 +125,12 @@ t.test('results are checked', async (t) => {
 })
 
 t.test('what a handler throws', async (t) => {
-  const own = new SvcError('no_speech', { status: 422, retryable: false, message: 'x', remedy: 'Say more.' }, 'Nothing to say.')
+  const own = new SvcError('no_speech', { status: 422, retryable: false, message: 'x', remedy: 'Say more.' },
+    'Nothing to say.')
   const check = async (thrown: unknown, expected: object, logs: number): Promise<void> => {
     const b = bench({
-      errorDecl: (reason) => reason === 'voice_unknown' ? { status: 400, retryable: false, message: 'x', remedy: 'Pick one.' } : undefined
+      errorDecl: (reason) => reason === 'voice_unknown'
+        ? { status: 400, retryable: false, message: 'x', remedy: 'Pick one.' } : undefined
     })
     const body = probe(b, 'unary', () => { throw thrown })
     const request = ask(b, 'call', body)
@@ -130,13 +139,17 @@ t.test('what a handler throws', async (t) => {
     t.match({ ...error, status: answer!.status }, expected)
     t.notMatch(JSON.stringify(answer), 'secret')
     t.equal(b.logged.filter((l) => l.level === 'error').length, logs)
-    if (logs > 0) t.match(b.logged.find((l) => l.level === 'error')!.fields, { requestId: 'request-1', plugin: 'probes', err: thrown })
+    if (logs > 0) t.match(b.logged.find((l) => l.level === 'error')!.fields,
+      { requestId: 'request-1', plugin: 'probes', err: thrown })
   }
-  await check(own, { status: 422, reason: 'no_speech', message: 'Nothing to say.', details: { remedy: 'Say more.' } }, 0)
+  await check(own, { status: 422, reason: 'no_speech', message: 'Nothing to say.',
+    details: { remedy: 'Say more.' } }, 0)
   await check(kernelError('no_instance'), { status: 404, reason: 'no_instance' }, 0)
   await check(kernelError('instance_lost'), { status: 500, reason: 'instance_lost', retryable: true }, 0)
-  await check(new EngineError('voice_unknown', 'No voice x.', { param: 'voice' }), { status: 400, reason: 'voice_unknown', param: 'voice' }, 0)
-  await check(new EngineError('instance_lost', 'Gone.'), { status: 500, reason: 'instance_lost', message: 'Gone.' }, 0)
+  await check(new EngineError('voice_unknown', 'No voice x.', { param: 'voice' }),
+    { status: 400, reason: 'voice_unknown', param: 'voice' }, 0)
+  await check(new EngineError('instance_lost', 'Gone.'),
+    { status: 500, reason: 'instance_lost', message: 'Gone.' }, 0)
   await check(new EngineError('never_heard', 'secret'), { status: 502, reason: 'provider_error' }, 1)
   await check(new Error('secret path /home/x'), { status: 502, reason: 'provider_error' }, 1)
   await check('secret', { status: 502, reason: 'provider_error' }, 1)
@@ -146,7 +159,8 @@ t.test('what a handler throws', async (t) => {
 t.test('headers a handler may set', async (t) => {
   const check = async (name: string, value: string, reason: string | null): Promise<void> => {
     const b = bench()
-    const body = probe(b, 'unary', async (_: unknown, call: View) => { call.setHeader(name, value); return { sum: 1 } })
+    const body = probe(b, 'unary',
+      async (_: unknown, call: View) => { call.setHeader(name, value); return { sum: 1 } })
     const request = ask(b, 'call', body)
     const answer = await request.answer
     if (reason === null) t.equal(answer!.headers[name.toLowerCase()], value)
@@ -168,12 +182,14 @@ const endings: [string, (b: Bench, r: ReturnType<typeof ask>) => unknown, string
 t.test('every ending, while running and while queued', async (t) => {
   for (const [name, end, reason, status] of endings) {
     const b = bench({ limits: { concurrency: 1 } })
-    let seen: unknown
+    let seen: unknown = null
     const body = probe(b, 'unary', async (_: unknown, call: View) => await new Promise((_resolve, reject) => {
-      call.signal.addEventListener('abort', () => { seen = call.signal.reason; reject(call.signal.reason as Error) })
+      seen = undefined
+      call.signal.addEventListener('abort',
+        () => { seen = call.signal.reason; reject(call.signal.reason as Error) })
     }))
     const running = ask(b, 'call', { ...body, call_id: 'c1', timeout_seconds: 2 })
-    await until(() => b.capabilities.open === 1)
+    await until(() => seen === undefined)
     await end(b, running)
     const answer = await running.answer
     t.same([errorOf(running, answer).reason, answer!.status], [reason, status], `${name} while running`)
@@ -183,7 +199,9 @@ t.test('every ending, while running and while queued', async (t) => {
     const { opened, open } = gate()
     let started = 0
     const slow = probe(q, 'unary', async () => { started++; await opened; return { sum: 1 } })
-    const front = ask(q, 'call', { ...slow, call_id: 'front', timeout_seconds: 100 }, { caller: caller('front') })
+    const front = ask(q, 'call', { ...slow, call_id: 'front', timeout_seconds: 100 },
+      { caller: caller('front') })
+    await until(() => started === 1)
     const queued = ask(q, 'call', { ...slow, call_id: 'c1', timeout_seconds: 2 })
     await until(() => q.capabilities.open === 2)
     await end(q, queued)
@@ -199,9 +217,10 @@ t.test('every ending, while running and while queued', async (t) => {
 t.test('a handler that ignores its abort', async (t) => {
   const b = bench({ limits: { concurrency: 1 } })
   const { opened, open } = gate()
-  const body = probe(b, 'unary', async () => { await opened; return { sum: 1 } })
+  let started = 0
+  const body = probe(b, 'unary', async () => { started++; await opened; return { sum: 1 } })
   const first = ask(b, 'call', { ...body, call_id: 'c1' })
-  await until(() => b.capabilities.open === 1)
+  await until(() => started === 1)
   b.capabilities.cancel('c1', caller())
   t.equal((await first.answer)!.status, 499, 'the caller need not wait for it')
   const second = ask(b, 'call', body)
@@ -241,7 +260,8 @@ t.test('cancelling', async (t) => {
   const body = probe(b, 'unary', hang)
   const running = ask(b, 'call', { ...body, call_id: 'c1' })
   await until(() => b.capabilities.open === 1)
-  const cancel = async (id: string, who = caller()): Promise<unknown> => (await ask(b, 'cancel', { call_id: id }, { caller: who }).answer)!.body
+  const cancel = async (id: string, who = caller()): Promise<unknown> =>
+    (await ask(b, 'cancel', { call_id: id }, { caller: who }).answer)!.body
   t.same(await cancel('unknown'), { cancelled: false })
   await t.rejects(cancel('c1', caller('bob')), like({ reason: 'missing_grant', status: 403 }))
   t.equal(b.capabilities.open, 1)
@@ -252,7 +272,8 @@ t.test('cancelling', async (t) => {
 
 t.test('the wrong route names the right one', async (t) => {
   const b = bench()
-  const check = async (io: 'unary' | 'server_streaming' | 'client_streaming' | 'bidirectional', route: 'call' | 'stream', right: string): Promise<void> => {
+  const check = async (io: 'unary' | 'server_streaming' | 'client_streaming' | 'bidirectional',
+    route: 'call' | 'stream', right: string): Promise<void> => {
     const body = probe(b, io, async () => ({ sum: 1 }), { id: `${io}-${route}`.replaceAll('_', '-') })
     const request = ask(b, route, body)
     const error = errorOf(request, await request.answer)
@@ -273,7 +294,8 @@ t.test('the listing', async (t) => {
   for (const query of [{}, { node_id: 'local' }, { node_id: NODE.nodeId }, { node_id: NODE.installId }]) {
     t.equal((await ask(b, 'list', undefined, { query }).answer)!.body, b.capabilities.list())
   }
-  await t.rejects(ask(b, 'list', undefined, { query: { node_id: 'x' } }).answer, like({ reason: 'node_not_found', status: 404 }))
+  await t.rejects(ask(b, 'list', undefined, { query: { node_id: 'x' } }).answer,
+    like({ reason: 'node_not_found', status: 404 }))
 })
 
 t.test('draining refuses and waits, closing ends', async (t) => {
@@ -304,7 +326,8 @@ t.test('two hundred at once: each gets one answer', async (t) => {
   })
   const answers = await Promise.all(Array.from({ length: 200 }, async (_, n) =>
     await ask(b, 'call', { ...body, payload: { n } }, { caller: caller(`c${n % 7}`) }).answer))
-  t.same(answers.map((a) => (a!.body as { result: { sum: number } }).result.sum), Array.from({ length: 200 }, (_, n) => n))
+  t.same(answers.map((a) => (a!.body as { result: { sum: number } }).result.sum),
+    Array.from({ length: 200 }, (_, n) => n))
   t.equal(most, 8)
   t.equal(b.outcomes.length, 200)
   t.equal(b.capabilities.open + b.commands.open, 0)

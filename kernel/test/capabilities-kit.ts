@@ -6,7 +6,8 @@ import { manualClock } from '../testing/manual-clock.js'
 import { decodeFrames } from '../capabilities/frames.js'
 import type { Capabilities, CapabilitiesOptions, CallOutcome } from '../capabilities/index.js'
 import type { Handler } from '../capabilities/registry.js'
-import type { Caller, CapabilityCall, CapabilityChunk, CapabilityDecl, IoMode, Logger, RouteRequest } from '../define.js'
+import type { Caller, CapabilityCall, CapabilityChunk, CapabilityDecl, IoMode, Logger,
+  RouteRequest } from '../define.js'
 import type { ErrorBody } from '../http/error-body.js'
 import type { ManualClock } from '../testing/manual-clock.js'
 
@@ -15,8 +16,10 @@ export const NODE = { nodeId: 'node-1', installId: '00000000-0000-4000-8000-0000
 export const caller = (id = 'ann', ...authorities: string[]): Caller =>
   ({ id, mode: 'direct', authorities: new Set(['invoke', 'read', ...authorities]) })
 
-const input = { type: 'object', additionalProperties: false, properties: { n: { type: 'integer', minimum: 0 } } } as const
-const chunk = { type: 'object', additionalProperties: false, required: ['i'], properties: { i: { type: 'integer' } } } as const
+const input = { type: 'object', additionalProperties: false,
+  properties: { n: { type: 'integer', minimum: 0 } } } as const
+const chunk = { type: 'object', additionalProperties: false, required: ['i'],
+  properties: { i: { type: 'integer' } } } as const
 
 /** A declaration with the schemas that its kind needs. */
 export function declaration (io: IoMode, more: Partial<CapabilityDecl> = {}): CapabilityDecl {
@@ -29,7 +32,8 @@ export function declaration (io: IoMode, more: Partial<CapabilityDecl> = {}): Ca
     description: 'A probe.',
     io_mode: io,
     input_schema: input,
-    output_schema: serverSide ? null : { type: 'object', required: ['sum'], properties: { sum: { type: 'integer' } } },
+    output_schema: serverSide ? null
+      : { type: 'object', required: ['sum'], properties: { sum: { type: 'integer' } } },
     input_chunk_schema: clientSide ? chunk : null,
     output_chunk_schema: serverSide ? chunk : null,
     annotations: { stability: 'stable' },
@@ -54,7 +58,8 @@ export function bench (options: Partial<CapabilitiesOptions> = {}): Bench {
   const at = (level: string) => (fields: Record<string, unknown>, message: string): void => {
     logged.push({ level, fields, message })
   }
-  const log: Logger = { debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error'), fatal: at('fatal') }
+  const log: Logger = { debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error'),
+    fatal: at('fatal') }
   const capabilities = createCapabilities({
     clock, log, commands, node: NODE, onOutcome: (outcome) => { outcomes.push(outcome) }, ...options
   })
@@ -83,7 +88,8 @@ export const piece = (i: number, size?: number): Piece => size === undefined
   ? { payload: { i } }
   : {
       payload: { i },
-      media: { bytes: new Uint8Array(size).fill(i % 256), mediaType: 'audio/mpeg', codec: 'mp3', sampleRate: 22050, channels: 1,
+      media: { bytes: new Uint8Array(size).fill(i % 256), mediaType: 'audio/mpeg', codec: 'mp3',
+        sampleRate: 22050, channels: 1,
         timestampSeconds: i, durationSeconds: 1 }
     }
 
@@ -104,7 +110,8 @@ export class FakeReader {
     if (this.wasCut) throw kernelError('cancelled', 'The reader is gone.')
     if (this.stuck) {
       await new Promise<void>((resolve, reject) => {
-        this.#waiting.push({ accept: resolve, refuse: () => { reject(kernelError('cancelled', 'The reader is gone.')) } })
+        this.#waiting.push({ accept: resolve,
+          refuse: () => { reject(kernelError('cancelled', 'The reader is gone.')) } })
       })
     }
     this.received.push(typeof bytes === 'string' ? Buffer.from(bytes) : Uint8Array.from(bytes))
@@ -134,11 +141,13 @@ export class FakeReader {
   }
 
   /** The frames received so far as `kind` or `kind:sequence`, checked to be whole. */
-  async frames (): Promise<{ kind: string, sequence: number, payload: unknown, error: ErrorBody['error'] | null, media: Uint8Array | null }[]> {
+  async frames (): Promise<{ kind: string, sequence: number, payload: unknown,
+    error: ErrorBody['error'] | null, media: Uint8Array | null }[]> {
     const out = []
     const source = this.received
     for await (const { header, media } of decodeFrames((async function * () { yield * source })())) {
-      out.push({ kind: header.kind, sequence: header.sequence, payload: header.payload, error: header.error, media })
+      out.push({ kind: header.kind, sequence: header.sequence, payload: header.payload, error: header.error,
+        media })
     }
     return out
   }
@@ -155,7 +164,8 @@ export interface Request {
 /** Makes a request to one of the routes, as the HTTP layer would. */
 export function ask (
   b: Pick<Bench, 'capabilities'>, route: 'list' | 'call' | 'stream' | 'cancel', body: unknown,
-  more: { accept?: string, caller?: Caller, query?: Record<string, string>, headers?: Record<string, string>, reader?: FakeReader } = {}
+  more: { accept?: string, caller?: Caller, query?: Record<string, string>, headers?: Record<string, string>,
+    reader?: FakeReader } = {}
 ): Request {
   const reader = more.reader ?? new FakeReader()
   const controller = new AbortController()
@@ -182,11 +192,13 @@ export function ask (
     const reply = result instanceof Reply ? result : new Reply(result)
     return { status: reply.status, body: reply.body, headers: reply.headers }
   }
-  return { reader, leave: () => { controller.abort(kernelError('cancelled', 'The client went away.')) }, answer: run() }
+  return { reader, leave: () => { controller.abort(kernelError('cancelled', 'The client went away.')) },
+    answer: run() }
 }
 
 /** The error an answer carries, as reply or as an early JSON stream. */
-export function errorOf (request: Request, answer: Awaited<Request['answer']>): ErrorBody['error'] & { status: number } {
+export function errorOf (request: Request,
+  answer: Awaited<Request['answer']>): ErrorBody['error'] & { status: number } {
   const body = (answer === null ? JSON.parse(request.reader.text) : answer.body) as ErrorBody
   return { ...body.error, status: answer?.status ?? request.reader.status }
 }
@@ -198,6 +210,11 @@ export async function until (condition: () => boolean, what = 'the condition'): 
     await new Promise((resolve) => { setImmediate(resolve) })
   }
   throw new Error(`${what} never came true`)
+}
+
+/** Lets everything that can go on without time or outside help do so. */
+export async function settle (turns = 3): Promise<void> {
+  for (let turn = 0; turn < turns; turn++) await new Promise((resolve) => { setImmediate(resolve) })
 }
 
 /** A promise with its ends outside. */

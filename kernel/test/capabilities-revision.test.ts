@@ -20,20 +20,24 @@ t.test('the published test vector', async (t) => {
 })
 
 t.test('canonical JSON has one spelling', async (t) => {
-  const check = (value: unknown, expected: string): void => { t.equal(canonicalJson(value), expected, expected) }
-  check({ b: 1, a: { d: [2, { z: 0, y: null }], c: true } }, '{"a":{"c":true,"d":[2,{"y":null,"z":0}]},"b":1}')
+  const check = (value: unknown,
+    expected: string): void => { t.equal(canonicalJson(value), expected, expected) }
+  check({ b: 1, a: { d: [2, { z: 0, y: null }], c: true } },
+    '{"a":{"c":true,"d":[2,{"y":null,"z":0}]},"b":1}')
   check('é\u{1F600}\u2028', '"\\u00e9\\ud83d\\ude00\\u2028"')
   check({ é: 1, z: 2, '\u{1F600}': 3, '\uff5e': 4 }, '{"z":2,"\\u00e9":1,"\\ud83d\\ude00":3,"\\uff5e":4}')
   check('a"\\\n\u0001', '"a\\"\\\\\\n\\u0001"')
   check([0.1, 1e21, -0, 1.5e-7], '[0.1,1e+21,0,1.5e-7]')
   check({ a: undefined, b: [] }, '{"b":[]}')
-  for (const bad of [Number.NaN, Number.POSITIVE_INFINITY, 1n, () => {}]) t.throws(() => canonicalJson([bad]), TypeError)
+  for (const bad of [Number.NaN, Number.POSITIVE_INFINITY, 1n, () => {}]) t.throws(() =>
+    canonicalJson([bad]), TypeError)
 })
 
 t.test('every field changes the revision', async (t) => {
   const base = declaration('bidirectional')
   const check = (change: Partial<CapabilityDecl>): void => {
-    t.not(revisionOf(descriptorOf({ ...base, ...change })), revisionOf(descriptorOf(base)), Object.keys(change).join())
+    t.not(revisionOf(descriptorOf({ ...base, ...change })), revisionOf(descriptorOf(base)),
+      Object.keys(change).join())
   }
   check({ id: 'x' })
   check({ version: '1.0.1' })

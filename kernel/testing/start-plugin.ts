@@ -5,6 +5,7 @@ import { Ajv2020 } from 'ajv/dist/2020.js'
 import type { FastifyInstance, LightMyRequestResponse } from 'fastify'
 import { newNodeId, loneSession } from '../cluster/session.js'
 import { arrange } from '../graph.js'
+import { prepareHome } from '../home.js'
 import { createKernel } from '../kernel.js'
 import { kernelManifest, kernelServices } from '../kernel-manifest.js'
 import { checkManifests } from '../registry.js'
@@ -89,6 +90,7 @@ const LIMITS: KernelOptions['limits'] = {
  */
 export async function startPlugin (t: TestContext, plugin: Plugin, options: StartOptions = {}): Promise<Rig> {
   const home = mkdtempSync(join(tmpdir(), 'svc-test-'))
+  prepareHome(home)
   const clock = (options.clock ?? manualClock()) as ManualClock
   const alone: Plugin = { ...plugin, manifest: { ...plugin.manifest, requires: [], consumesOptional: {
     ...plugin.manifest.consumesOptional, ...plugin.manifest.consumes }, consumes: {} } }
@@ -97,8 +99,8 @@ export async function startPlugin (t: TestContext, plugin: Plugin, options: Star
   const events: Rig['events'] = []
   const logged: Rig['logged'] = []
   const where = { host: '127.0.0.1', port: 80 }
-  const kernel = await createKernel({ ...kernelParts(plugin, options, { home, clock, logged, where }), plugins })
-  kernel.bus.on('*', ({ kind, payload }) => { events.push({ kind, payload }) })
+  const kernel = await createKernel({ ...kernelParts(plugin, options, { home, clock, logged, where }), plugins,
+    onEvent: ({ kind, payload }) => { events.push({ kind, payload }) } })
   let stopped: Promise<void> | undefined
   const stop = (): Promise<void> => stopped ??= kernel.close(0).finally(() => { rmSync(home, { recursive: true, force: true }) })
   ;(t.teardown ?? t.after)?.call(t, stop)
@@ -144,7 +146,8 @@ function kernelParts (plugin: Plugin, options: StartOptions, made: Made): Omit<K
     served: () => ({ addresses: new Set(['127.0.0.1']), port: made.where.port, allowedHosts: [], allowedOrigins: [] }),
     url: () => `http://127.0.0.1:${made.where.port}`,
     tokens: memoryTokens(), local: new Set(options.allow ?? known), restart: () => true,
-    configView: () => ({ file: null, entries: [] }), strict: options.strict ?? true
+    configApi: () => ({ read: () => ({ revision: '', file: '', entries: [] }),
+      write: () => { throw new Error('no svc.yaml in this rig') } }), warnings: [], strict: options.strict ?? true
   }
 }
 

@@ -13,6 +13,10 @@ export const errors = {
     status: 502, retryable: false, message: 'The model files do not fit together.',
     remedy: 'Check the model card and its files; `svc status` shows why the runner failed.'
   },
+  model_incomplete: {
+    status: 502, retryable: false, message: 'A file of the model is missing.',
+    remedy: 'Compare the model card with the files in the model\'s folder.'
+  },
   format_unsupported: {
     status: 400, retryable: false, message: 'There is no encoder for this audio format here.',
     remedy: 'Ask for mp3, wav or pcm.'

@@ -1,9 +1,12 @@
-import type { Bundle, Clock, Logger, ModelCard, NodeInfo, ReadyCheck, Section } from '../../kernel/index.js'
+import type {
+  Bundle, Clock, Context, Logger, ModelCard, NodeInfo, ReadyCheck, Section
+} from '../../kernel/index.js'
 import { createAdvertiser } from './advertise.js'
 import { autostartModels } from './autostart.js'
 import { chooseBackend, declaredBackend } from './backends.js'
 import type { BackendChoice } from './backends.js'
 import { createBoard } from './board.js'
+import type { StatusBoard } from './board.js'
 import { createCanary } from './canary.js'
 import type { Detection } from './detection.js'
 import { createFailures } from './failures.js'
@@ -14,15 +17,18 @@ import { createInstances } from './instances.js'
 import type { InstancesParts, LocalInstances } from './instances.js'
 import { launchOptions } from './launch.js'
 import type { RunnerConfig } from './launch.js'
+import type { manifest } from './manifest.js'
 import type { RunnerOptions, Supervisor } from './process/supervisor.js'
 import { createReadiness } from './readiness.js'
 import { createReconciler } from './reconcile.js'
 import { createRouting } from './routing.js'
-import type { Routing, RoutingParts } from './routing.js'
+import type { Routing } from './routing.js'
 import { pruneScratch, runnersFolder } from './scratch.js'
 import type { RunnerStatus } from './service.js'
 import type { Assignment, Instance } from './shapes.js'
 import { TaskTable } from './tasks.js'
+
+type Emit = Context<typeof manifest>['emit']
 
 /** What the plugin's parts need of the kernel and of this machine. */
 export interface AssemblyParts {
@@ -36,16 +42,11 @@ export interface AssemblyParts {
     runners: Section<RunnerStatus>
     failures: Section<InstanceFailure>
   }
-  detection: Pick<Detection, 'probed' | 'runtimes'>
+  detection: Pick<Detection, 'probed' | 'runtimes' | 'binary'>
   createSupervisor (options: RunnerOptions): Supervisor
   newId (): string
   advertise (tag: string, on: boolean): void
-  statusUpdated (event: Assignment & { status: RunnerStatus }): void
-  runnerFailed (event: Assignment & RunnerFailure): void
-  failureRecorded (failure: Omit<InstanceFailure, 'recordedAt'>): void
-  taskFailed: RoutingParts['taskFailed']
-  created: InstancesParts['created']
-  deleted: InstancesParts['deleted']
+  emit: Emit
   error: InstancesParts['error']
 }
 
@@ -69,26 +70,13 @@ export interface Assembly {
 
 /** Puts the parts together; opens nothing until an instance asks for it. */
 export function assemble (parts: AssemblyParts): Assembly {
-  const { node, clock, log, bundle, config, sections, newId } = parts
+  const { node, clock, log, bundle, config, sections, newId, emit } = parts
   let closed = false
   const backend = (card: ModelCard): BackendChoice | null => backendOf(parts, card)
   const board = createBoard(sections.runners, clock)
   const tasks = new TaskTable(() => clock.mono())
   const failures = createFailures(sections.failures, node.nodeId, newId)
-  const fleet: Fleet = createFleet({
-    clock,
-    log,
-    board,
-    create: (options) => parts.createSupervisor(options),
-    launch: (assignment) =>
-      launchOptions({ bundle, clock, log, home: node.home, config, backend }, assignment),
-    onMoved: (assignment, status) => { parts.statusUpdated({ ...assignment, status }) },
-    onFailed: (assignment, failure) => { recordFailure(parts, failures, assignment, failure) },
-    onChange: createAdvertiser(
-      () => fleet,
-      (tag, on) => { parts.advertise(tag, on) }
-    )
-  })
+  const fleet = openFleet(parts, board, failures, backend)
   const prune = async (): Promise<void> => {
     await pruneScratch(runnersFolder(node.home), (runnerId) => fleet.get(runnerId) !== undefined)
   }
@@ -110,8 +98,8 @@ export function assemble (parts: AssemblyParts): Assembly {
     backend,
     gaveUp: (runnerId) => fleet.get(runnerId)?.gaveUp === true,
     reconcile,
-    created: parts.created,
-    deleted: parts.deleted,
+    created: (instanceId, modelId, nodeIds) => { emit('InstanceCreated', { instanceId, modelId, nodeIds }) },
+    deleted: (instanceId, modelId) => { emit('InstanceDeleted', { instanceId, modelId }) },
     error: parts.error
   })
   const routing = createRouting({
@@ -123,7 +111,7 @@ export function assemble (parts: AssemblyParts): Assembly {
     newId,
     backend,
     placed: instances.placed,
-    taskFailed: parts.taskFailed
+    taskFailed: (failure) => { emit('TaskFailed', failure) }
   })
   const readiness = createReadiness({
     clock,
@@ -148,6 +136,27 @@ export function assemble (parts: AssemblyParts): Assembly {
       await reconcile()
     }
   }
+}
+
+function openFleet (
+  parts: AssemblyParts,
+  board: StatusBoard,
+  failures: Failures,
+  backend: (card: ModelCard) => BackendChoice | null
+): Fleet {
+  const { clock, log, bundle, config, node, detection: { binary } } = parts
+  const fleet: Fleet = createFleet({
+    clock,
+    log,
+    board,
+    create: (options) => parts.createSupervisor(options),
+    launch: (assignment) =>
+      launchOptions({ bundle, clock, log, home: node.home, config, backend, binary }, assignment),
+    onMoved: (assignment, status) => { parts.emit('RunnerStatusUpdated', { ...assignment, status }) },
+    onFailed: (assignment, failure) => { recordFailure(parts, failures, assignment, failure) },
+    onChange: createAdvertiser(() => fleet, (tag, on) => { parts.advertise(tag, on) })
+  })
+  return fleet
 }
 
 function backendOf ({ bundle, config, detection }: AssemblyParts, card: ModelCard): BackendChoice | null {
@@ -177,7 +186,7 @@ function recordFailure (
     affectedNodeIds: [parts.node.nodeId]
   }
   parts.log.error({ ...assignment, ...failure }, 'a runner was given up')
-  parts.runnerFailed({ ...assignment, ...failure })
+  parts.emit('RunnerFailed', { ...assignment, ...failure })
   failures.record({ ...record, recordedAt: new Date(parts.clock.now()).toISOString() })
-  parts.failureRecorded(record)
+  parts.emit('InstanceFailureRecorded', record)
 }

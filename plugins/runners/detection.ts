@@ -1,5 +1,6 @@
 import type { Context, Logger } from '../../kernel/index.js'
-import type { checkOverrides } from './binaries.js'
+import { overrideVariable } from './binaries.js'
+import type { BinaryOverride, checkOverrides } from './binaries.js'
 import { declaredBackend } from './backends.js'
 import { conflicts } from './conflicts.js'
 import { byCode, detect, invalidBinaries } from './detect.js'
@@ -31,6 +32,8 @@ export interface Detection {
   accelerators (): Accelerator[]
   /** Backends this node offers: what is found and, honoured unseen, what is declared. */
   backends (): string[]
+  /** The usable binary override of an engine, if one is set. */
+  binary (engine: string): string | undefined
   stop (): void
 }
 
@@ -38,11 +41,13 @@ export interface Detection {
 export function startDetection (parts: DetectionParts): Detection {
   let runtimes: Runtimes = { cuda: false, webgpu: false, nvidiaDevice: false }
   let gpus: GpuFact[] = []
+  let overrides: BinaryOverride[] = []
   let stopped = false
   warnUnknownEngines(parts)
   const quick = async (): Promise<void> => {
     const [found, binaries] = await Promise.all([probeRuntimes(parts.io), parts.overrides()])
     runtimes = found
+    overrides = binaries
     if (!stopped) publish(parts, ['invalid_engine_binary'], invalidBinaries(binaries))
   }
   const probed = quick().catch((error: unknown) => {
@@ -72,6 +77,8 @@ export function startDetection (parts: DetectionParts): Detection {
       return runtimes
     },
     accelerators: () => gpus.map(accelerator),
+    binary: (engine) => overrides.find(({ variable, problem }) =>
+      variable === overrideVariable(engine) && problem === null)?.path,
     backends: () => offered(runtimes, gpus, parts.declared),
     stop () {
       stopped = true

@@ -57,14 +57,7 @@ export function createRunners (parts: RunnersParts): Plugin {
       createSupervisor: parts.createSupervisor,
       newId: randomUUID,
       advertise: ctx.advertise,
-      statusUpdated: (event) => { ctx.emit('RunnerStatusUpdated', event) },
-      runnerFailed: (event) => { ctx.emit('RunnerFailed', event) },
-      failureRecorded: (event) => { ctx.emit('InstanceFailureRecorded', event) },
-      taskFailed: (event) => { ctx.emit('TaskFailed', event) },
-      created: (instanceId, modelId, nodeIds) => {
-        ctx.emit('InstanceCreated', { instanceId, modelId, nodeIds })
-      },
-      deleted: (instanceId, modelId) => { ctx.emit('InstanceDeleted', { instanceId, modelId }) },
+      emit: ctx.emit,
       error: ctx.error
     })
     const { instances, routing } = assembly

@@ -21,6 +21,8 @@ export interface LaunchParts {
   home: string
   config: RunnerConfig
   backend (card: ModelCard): BackendChoice | null
+  /** The usable binary override of an engine, if one is set. */
+  binary (engine: string): string | undefined
 }
 
 /** How to run an assignment on this node. Throws an Error with one sentence when that is impossible. */
@@ -45,7 +47,7 @@ export function launchOptions (
       directory: model.directory,
       backend: choice.backend,
       threads: config.threads,
-      options: {}
+      options: engine.decl.external === true ? external(parts.binary(engine.name)) : {}
     },
     engineModule: engine.decl.module,
     clock,
@@ -55,4 +57,9 @@ export function launchOptions (
     maxConcurrent: config.max_concurrent,
     maxQueued: config.max_queued
   }
+}
+
+/** What an engine that drives an external program is told: which one, where the operator said so. */
+function external (serverBinary: string | undefined): Record<string, unknown> {
+  return serverBinary === undefined ? {} : { serverBinary }
 }

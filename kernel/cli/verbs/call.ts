@@ -110,6 +110,6 @@ async function show (
   }
   totals.bytes += media.byteLength
   const end = (header.media?.timestamp_seconds ?? 0) + (header.media?.duration_seconds ?? 0)
-  err.update(`chunk ${totals.chunks}, ${totals.bytes} bytes, ${end.toFixed(1)} s`)
+  err.update(`chunk ${totals.chunks}, ${totals.bytes} bytes${end > 0 ? `, ${end.toFixed(1)} s` : ''}`)
   await keep(media)
 }

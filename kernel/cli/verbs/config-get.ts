@@ -1,6 +1,6 @@
-import { findSetting, formatProblems, resolveConfig } from '../../config/index.js'
+import { formatProblems, resolveConfig } from '../../config/index.js'
 import { settingsEnv } from '../env.js'
-import { authoritiesOf, ownersOf, readInstallation } from '../installed.js'
+import { authoritiesOf, ownersOf, readInstallation, settingSchema } from '../installed.js'
 import type { Entry } from '../../config/index.js'
 import type { Verb } from '../verb.js'
 
@@ -13,12 +13,7 @@ export default {
     })
     if (problems.length > 0) throw ctx.fail(1, `the settings are not valid:\n${formatProblems(problems, ctx.io.cwd)}`)
     const entries = config.entries(key)
-    if (key !== undefined && entries.length === 0) {
-      const found = findSetting(owners, key)
-      if (found.schema === null) {
-        throw ctx.fail(3, `there is no setting "${key}"${found.suggestion === undefined ? '' : `; did you mean ${found.suggestion}?`}`)
-      }
-    }
+    if (key !== undefined && entries.length === 0) settingSchema(owners, key)
     if (ctx.out.json) ctx.out.value({ settings: entries })
     else if (options['origin'] === true) {
       ctx.out.table(['SETTING', 'VALUE', 'FROM'], entries.map((e) => [e.path, shown(e), originOf(e, file)]))

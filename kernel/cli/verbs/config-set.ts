@@ -1,21 +1,18 @@
-import { findSetting, parseTyped, resolveConfig } from '../../config/index.js'
+import { parseTyped, resolveConfig } from '../../config/index.js'
 import { describe } from '../../config/describe.js'
 import { editConfig, restartHint, saveEdit } from '../edit-config.js'
 import { settingsEnv } from '../env.js'
-import { ownersOf, readInstallation } from '../installed.js'
+import { ownersOf, readInstallation, settingSchema } from '../installed.js'
 import type { Verb } from '../verb.js'
 
 export default {
   async run (ctx, [key, text], options) {
     const installation = await readInstallation(ctx, options['config'])
     const owners = ownersOf(installation.plugins)
-    const found = findSetting(owners, key!)
-    if (found.schema === null) {
-      throw ctx.fail(3, `there is no setting "${key!}"${found.suggestion === undefined ? '' : `; did you mean ${found.suggestion}?`}`)
-    }
+    const schema = settingSchema(owners, key!)
     const reference = /^\$\{env\.[A-Za-z_][A-Za-z0-9_]*\}$/.test(text!)
-    const value = reference ? text : parseTyped(text!, found.schema)
-    if (value === undefined) throw ctx.fail(2, `${key!}: expected ${describe(found.schema)}, not ${JSON.stringify(text)}`)
+    const value = reference ? text : parseTyped(text!, schema)
+    if (value === undefined) throw ctx.fail(2, `${key!}: expected ${describe(schema)}, not ${JSON.stringify(text)}`)
     const { config } = resolveConfig(installation.raw, { owners, env: settingsEnv({}) })
     const place = config.writtenAt(key!)
     const edit = editConfig(ctx, installation, place, value)

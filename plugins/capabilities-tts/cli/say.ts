@@ -35,7 +35,7 @@ export default {
           heard.seconds = header.media.timestamp_seconds + header.media.duration_seconds
           target ??= openTarget(ctx, output)
           await target.write(media)
-          ctx.err.update(`${heard.seconds.toFixed(1)} s, ${heard.bytes} bytes`)
+          ctx.err.update(amount(heard))
         }
       })
       await target?.keep()
@@ -50,8 +50,11 @@ export default {
 function finish (ctx: VerbContext, heard: { bytes: number, seconds: number }, target: Target | undefined): void {
   ctx.err.end()
   if (target === undefined) throw ctx.fail(1, 'the node answered without any sound')
-  if (target.done !== null) ctx.err.line(`${target.done}: ${heard.seconds.toFixed(1)} s of MP3, ${heard.bytes} bytes`)
+  if (target.done !== null) ctx.err.line(`${target.done}: ${amount(heard)}`)
 }
+
+const amount = ({ bytes, seconds }: { bytes: number, seconds: number }): string =>
+  seconds > 0 ? `${seconds.toFixed(1)} s of MP3, ${bytes} bytes` : `${bytes} bytes of MP3`
 
 function payloadOf (ctx: VerbContext, text: string, options: Record<string, unknown>): Record<string, unknown> {
   const { model = DEFAULT_MODEL, voice, speed } = options as Record<string, string | undefined>

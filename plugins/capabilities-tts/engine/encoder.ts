@@ -16,7 +16,7 @@ export function createEncoder (encoding: Encoding, sampleRate: number): AudioEnc
   if (encoding === 'wav') return new PcmStream(sampleRate, wavHeader(sampleRate))
   if (encoding === 'pcm') return new PcmStream(sampleRate, new Uint8Array())
   if (MP3_RATES.includes(sampleRate)) return new Mp3Stream(sampleRate)
-  const message = `this voice speaks at ${sampleRate} Hz, which MP3 does not have (${MP3_RATES.join(', ')} Hz): ` +
-    'ask for wav or pcm'
-  throw new EngineError('invalid_payload', message, { issues: [{ path: '/response_format', message }] })
+  const rates = MP3_RATES.join(', ')
+  const message = `this voice speaks at ${sampleRate} Hz, MP3 at ${rates} Hz only: ask for wav or pcm`
+  throw new EngineError('invalid_payload', message, { issues: [{ path: 'response_format', message }] })
 }

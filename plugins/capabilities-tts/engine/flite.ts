@@ -20,12 +20,14 @@ const SEED_BITS = 22
  * themselves, larger ones are folded into that range.
  */
 export function seedScale (seed: number): number {
-  const folded = seed < 2 ** SEED_BITS ? seed : Math.imul(seed ^ (seed >>> 15), 0x2c1b3c6d) >>> (32 - SEED_BITS)
-  return folded / 1000
+  if (seed < 2 ** SEED_BITS) return seed / 1000
+  return (Math.imul(seed ^ (seed >>> 15), 0x2c1b3c6d) >>> (32 - SEED_BITS)) / 1000
 }
 
 /** Opens the voice, cut where its graph has the two tensors and whole otherwise. */
-export async function openFlite (model: OnnxModel, config: VoiceConfig, sessions: Sessions): Promise<VitsGraph> {
+export async function openFlite (
+  model: OnnxModel, config: VoiceConfig, sessions: Sessions
+): Promise<VitsGraph> {
   const index = indexGraph(model)
   const noise = {
     noise: () => ({}),
@@ -38,7 +40,8 @@ export async function openFlite (model: OnnxModel, config: VoiceConfig, sessions
   }
   const output = [...index.outputs.keys()].slice(0, 1)
   const cut = ['excitation', 'frames']
-  const front = await sessions.open(encodeModel(extractModel(index, [...index.inputs.keys()], cut)), 'the voice')
+  const inputs = [...index.inputs.keys()]
+  const front = await sessions.open(encodeModel(extractModel(index, inputs, cut)), 'the voice')
   const vocoder = await sessions.open(encodeModel(extractModel(index, cut, output)), 'its vocoder')
   return {
     front,

@@ -2,7 +2,9 @@
  * Engine `onnx-tts`: text to speech on onnxruntime. Runs inside a runner process; see family.ts for what a
  * family of voices provides and speech.ts for the way of an answer.
  */
-import type { EngineChunk, EngineEnv, EngineModule, EngineSession, EngineTask, ModelSpec } from '../../../kernel/engine.js'
+import type {
+  EngineChunk, EngineEnv, EngineModule, EngineSession, EngineTask, ModelSpec
+} from '../../../kernel/engine.js'
 import { EngineError } from '../../../kernel/engine.js'
 import type { Family } from './family.js'
 import { loadFamily } from './load.js'
@@ -25,30 +27,39 @@ class SpeechSession implements EngineSession {
   }
 
   async warmup (): Promise<void> {
+    const { modelId } = this.spec.card
     this.family.warmFront()
     for (let i = 0; i < WARMUP_RUNS; i++) {
       const request: SpeechTask['request'] = {
-        text: WARMUP, voice: this.family.defaultVoice, language: 'ipa', speed: 1, temperature: 1, seed: undefined,
-        maxSymbols: Infinity, pace: new Pace(FIRST_SECONDS, DECODE_SECONDS)
+        text: WARMUP,
+        voice: this.family.defaultVoice,
+        language: 'ipa',
+        speed: 1,
+        temperature: 1,
+        seed: undefined,
+        maxSymbols: Infinity,
+        pace: new Pace(FIRST_SECONDS, DECODE_SECONDS)
       }
-      const encoding = 'mp3'
       let bytes = 0
-      for await (const chunk of speak(this.family, { request, encoding, interval: 1 }, this.spec.card.modelId, NEVER)) {
-        bytes += chunk.media?.length ?? 0
-      }
-      if (bytes === 0) throw new EngineError('model_invalid', `${this.spec.card.modelId} made no sound in its first run`)
+      const task: SpeechTask = { request, encoding: 'mp3', interval: 1 }
+      for await (const chunk of speak(this.family, task, modelId, NEVER)) bytes += chunk.media?.length ?? 0
+      if (bytes === 0) throw new EngineError('model_invalid', `${modelId} made no sound in its first run`)
     }
   }
 
   async * run (task: EngineTask, signal: AbortSignal): AsyncGenerator<EngineChunk> {
-    if (task.kind !== 'tts') throw new EngineError('invalid_payload', `engine onnx-tts serves tts, not ${task.kind}`)
+    const { kind } = task
+    if (kind !== 'tts') throw new EngineError('invalid_payload', `engine onnx-tts serves tts, not ${kind}`)
     const { card } = this.spec
     yield * speak(this.family, readRequest(task.payload, this.family, card), card.modelId, signal)
   }
 
   info (): Record<string, unknown> {
     const { sampleRate, voices, streams, seeded, limits } = this.family
-    return { family: this.spec.card.family, sampleRate, voices, streams, seeded, limits, languages: this.family.languages() }
+    return {
+      family: this.spec.card.family, sampleRate, voices, streams, seeded, limits,
+      languages: this.family.languages()
+    }
   }
 
   async close (): Promise<void> {

@@ -5,7 +5,9 @@
 import { Tensor, type InferenceSession } from 'onnxruntime-node'
 import { EngineError, type CardVoice } from '../../../kernel/engine.js'
 import type { Family, SpeechRequest, SpeechUnit } from './family.js'
-import { capSymbols, espeakFront, phonemizerMissing, plainFront, builtinFront, type Espeak, type Front } from './phonemes.js'
+import {
+  capSymbols, espeakFront, phonemizerMissing, plainFront, builtinFront, type Espeak, type Front
+} from './phonemes.js'
 import { warmUp } from '../text/front-end.js'
 import { float32, floats, int64, type Feeds, type Sessions } from './sessions.js'
 import { languageCode } from './voice-config.js'
@@ -49,12 +51,14 @@ export interface KokoroParts {
   modelId: string
 }
 
-/** Style of a phoneme string of `length` symbols: the row of that length, averaged over the voices of a mix. */
+/**
+ * Style of a phoneme string of `length` symbols: the row of that length, averaged over the voices of a mix.
+ */
 export function styleRow (packs: Float32Array[], length: number): Float32Array {
   const row = new Float32Array(STYLE_WIDTH)
   for (const pack of packs) {
     const at = Math.min(Math.max(length - 1, 0), pack.length / STYLE_WIDTH - 1) * STYLE_WIDTH
-    for (let i = 0; i < STYLE_WIDTH; i++) row[i] = (row[i] as number) + (pack[at + i] as number) / packs.length
+    row.forEach((sum, i) => { row[i] = sum + (pack[at + i] as number) / packs.length })
   }
   return row
 }
@@ -63,7 +67,9 @@ export function styleRow (packs: Float32Array[], length: number): Float32Array {
 export function readStylePack (bytes: Uint8Array, name: string): Float32Array {
   const row = STYLE_WIDTH * 4
   if (bytes.length === 0 || bytes.length % row !== 0) {
-    throw new EngineError('model_invalid', `style pack ${name} has ${bytes.length} bytes, not a multiple of ${row}`)
+    throw new EngineError(
+      'model_invalid', `style pack ${name} has ${bytes.length} bytes, not a multiple of ${row}`
+    )
   }
   return new Float32Array(Uint8Array.from(bytes).buffer)
 }
@@ -83,8 +89,8 @@ function frontOf (parts: KokoroParts, code: string): Front {
 function signatureOf (session: InferenceSession): { tokens: string, integerSpeed: boolean } {
   const tokens = ['input_ids', 'tokens'].find(name => session.inputNames.includes(name))
   if (tokens === undefined) {
-    throw new EngineError('model_invalid', 'a Kokoro graph has an input named input_ids or tokens, this one has ' +
-      session.inputNames.join(', '))
+    const names = session.inputNames.join(', ')
+    throw new EngineError('model_invalid', `a Kokoro graph has input_ids or tokens, this one has ${names}`)
   }
   const speed = session.inputMetadata.find(input => input.name === 'speed')
   return { tokens, integerSpeed: speed?.isTensor === true && speed.type === 'int32' }
@@ -99,7 +105,10 @@ export function kokoroFamily (parts: KokoroParts, sessions: Sessions): Family {
     sampleRate: KOKORO_RATE,
     voices: parts.voices,
     defaultVoice: parts.defaultVoice,
-    limits: { speed: integerSpeed ? { min: 1, max: 2, integer: true } : { min: 0.5, max: 2 }, temperature: undefined },
+    limits: {
+      speed: integerSpeed ? { min: 1, max: 2, integer: true } : { min: 0.5, max: 2 },
+      temperature: undefined
+    },
     seeded: parts.seeded,
     pauseSeconds: 0,
     streams: false,
@@ -112,13 +121,17 @@ export function kokoroFamily (parts: KokoroParts, sessions: Sessions): Family {
     close: async () => await sessions.close()
   }
 
-  async function * synth (unit: SpeechUnit, request: SpeechRequest, signal: AbortSignal): AsyncGenerator<Float32Array> {
+  async function * synth (
+    unit: SpeechUnit, request: SpeechRequest, signal: AbortSignal
+  ): AsyncGenerator<Float32Array> {
     if (signal.aborted) return
     const packs = request.voice.split(',').map(name => parts.packs.get(name) as Float32Array)
     const feeds: Feeds = {
       [tokens]: int64(unit.ids, [1, unit.ids.length]),
       style: float32(styleRow(packs, unit.symbols), [1, STYLE_WIDTH]),
-      speed: integerSpeed ? new Tensor('int32', Int32Array.of(request.speed), [1]) : float32([request.speed], [1]),
+      speed: integerSpeed
+        ? new Tensor('int32', Int32Array.of(request.speed), [1])
+        : float32([request.speed], [1]),
       ...parts.noise(request, unit)
     }
     const out = await sessions.run(parts.session, feeds, 'tokens', unit.ids.length)
@@ -137,7 +150,8 @@ function * prepare (parts: KokoroParts, text: string, request: SpeechRequest): G
   const front = frontOf(parts, request.language)
   let index = 0
   for (const { phonemes, sentenceEnd } of capSymbols(front(text, SIZES), request.maxSymbols)) {
-    const sounds = request.language === 'ipa' ? phonemes : FIXES.reduce((s, [from, to]) => s.replace(from, to), phonemes)
+    const fixes = request.language === 'ipa' ? [] : FIXES
+    const sounds = fixes.reduce((s, [from, to]) => s.replace(from, to), phonemes)
     const symbols = [...sounds]
     const ids = symbols.map(symbol => parts.vocab.get(symbol)).filter(id => id !== undefined)
     yield { ids: [0, ...ids.slice(0, MAX_TOKENS), 0], symbols: symbols.length, sentenceEnd, index: index++ }

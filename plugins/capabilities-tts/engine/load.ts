@@ -8,7 +8,9 @@ import { openFlite } from './flite.js'
 import { kokoroFamily, readStylePack } from './kokoro.js'
 import { indexGraph } from './onnx-graph.js'
 import { decodeModel, encodeModel } from './onnx-proto.js'
-import { builtinFront, espeakFront, findEspeak, phonemizerMissing, plainFront, type Espeak, type Front } from './phonemes.js'
+import {
+  builtinFront, espeakFront, findEspeak, phonemizerMissing, plainFront, type Espeak, type Front
+} from './phonemes.js'
 import { openPiper, tableNoise } from './piper.js'
 import { seedNoise } from './seeded-noise.js'
 import { Sessions } from './sessions.js'
@@ -16,7 +18,9 @@ import { vitsFamily, type VitsVoice } from './vits.js'
 import { readVoiceConfig, type VoiceConfig } from './voice-config.js'
 
 /** What loading needs beside the spec; tests pass their own finder of espeak. */
-export interface LoadTools { env: EngineEnv, sessions: Sessions, findEspeak: () => Promise<Espeak | undefined> }
+export interface LoadTools {
+  env: EngineEnv, sessions: Sessions, findEspeak: () => Promise<Espeak | undefined>
+}
 
 type Loader = (spec: ModelSpec, tools: LoadTools) => Promise<Family>
 
@@ -42,7 +46,9 @@ function fileOf (spec: ModelSpec, role: string, ending: string): string {
   const { files, modelId } = spec.card
   const file = files.find(f => f.role === role) ?? files.find(f => f.path.endsWith(ending))
   if (file !== undefined) return join(spec.directory, file.path)
-  throw new EngineError('model_incomplete', `the card of ${modelId} lists no file with role ${role} or ending ${ending}`)
+  throw new EngineError(
+    'model_incomplete', `the card of ${modelId} lists no file with role ${role} or ending ${ending}`
+  )
 }
 
 async function read (path: string): Promise<Buffer> {
@@ -67,7 +73,9 @@ function decode (bytes: Uint8Array, path: string): ReturnType<typeof decodeModel
   try {
     return decodeModel(bytes)
   } catch (error) {
-    throw new EngineError('model_invalid', `${basename(path)} is not an ONNX file: ${(error as Error).message}`)
+    throw new EngineError(
+      'model_invalid', `${basename(path)} is not an ONNX file: ${(error as Error).message}`
+    )
   }
 }
 
@@ -79,7 +87,9 @@ async function loadVits (spec: ModelSpec, tools: LoadTools): Promise<Family> {
   env.progress(1, 3)
   const embedded = spec.card.family === 'flite'
   const model = decode(bytes, path)
-  const graph = embedded ? await openFlite(model, config, sessions) : await openPiper(model, path, config, sessions)
+  const graph = embedded
+    ? await openFlite(model, config, sessions)
+    : await openPiper(model, path, config, sessions)
   env.progress(2, 3)
   const front = await vitsFront(spec, config, tools)
   env.progress(3, 3)
@@ -99,8 +109,9 @@ async function loadVits (spec: ModelSpec, tools: LoadTools): Promise<Family> {
 /** Speakers of the configuration, named as the card names them. */
 function vitsVoices ({ card }: ModelSpec, config: VoiceConfig): CardVoice[] {
   const language = config.languages[0] ?? ''
-  if (config.speakers.size === 0) return card.voices.slice(0, 1).concat({ id: 'default', name: 'default', language }).slice(0, 1)
-  return [...config.speakers.keys()].map(id => card.voices.find(v => v.id === id) ?? { id, name: id, language })
+  if (config.speakers.size === 0) return [card.voices[0] ?? { id: 'default', name: 'default', language }]
+  const named = (id: string): CardVoice => card.voices.find(v => v.id === id) ?? { id, name: id, language }
+  return [...config.speakers.keys()].map(named)
 }
 
 async function vitsFront ({ card }: ModelSpec, config: VoiceConfig, tools: LoadTools): Promise<Front> {
@@ -108,7 +119,9 @@ async function vitsFront ({ card }: ModelSpec, config: VoiceConfig, tools: LoadT
   const builtin = card.family === 'flite' || (card.defaults['phonemizer'] ?? config.phonemizer) === 'builtin'
   if (builtin && config.languages.some(code => code.startsWith('en'))) return builtinFront
   if (config.phonemeType !== 'espeak') {
-    throw new EngineError('model_invalid', `phoneme type "${config.phonemeType}" is not supported: espeak and text are`)
+    throw new EngineError(
+      'model_invalid', `phoneme type "${config.phonemeType}" is not supported: espeak and text are`
+    )
   }
   const espeak = await tools.findEspeak()
   if (espeak === undefined) return () => { throw phonemizerMissing(card.modelId) }
@@ -123,12 +136,16 @@ async function loadKokoro (spec: ModelSpec, tools: LoadTools): Promise<Family> {
   const vocab = readVocab(await readJson(fileOf(spec, 'config', 'config.json')))
   const path = fileOf(spec, 'weights', '.onnx')
   const original = indexGraph(decode(await read(path), path))
-  const { model, seeded, fed } = original.external ? { model: undefined, seeded: false, fed: false } : seedNoise(original)
+  const { model, seeded, fed } = original.external
+    ? { model: undefined, seeded: false, fed: false }
+    : seedNoise(original)
   env.progress(2, 3)
   // A graph that stays as it is is read by onnxruntime itself, which needs less memory.
   const session = await sessions.open(fed && model !== undefined ? encodeModel(model) : path, 'the model')
   env.progress(3, 3)
-  const voices = [...packs.keys()].map(id => card.voices.find(v => v.id === id) ?? { id, name: id, language: id.slice(0, 1) })
+  const voices = [...packs.keys()].map(
+    id => card.voices.find(v => v.id === id) ?? { id, name: id, language: id.slice(0, 1) }
+  )
   const espeak = await tools.findEspeak()
   return kokoroFamily({
     session, vocab, packs, voices, espeak, seeded,
@@ -141,7 +158,9 @@ async function loadKokoro (spec: ModelSpec, tools: LoadTools): Promise<Family> {
 
 async function readPacks ({ card, directory }: ModelSpec): Promise<Map<string, Float32Array>> {
   const files = card.files.filter(file => file.role === 'voice' || file.path.endsWith('.bin'))
-  if (files.length === 0) throw new EngineError('model_incomplete', `the card of ${card.modelId} lists no style pack (.bin)`)
+  if (files.length === 0) throw new EngineError(
+    'model_incomplete', `the card of ${card.modelId} lists no style pack (.bin)`
+  )
   const packs = new Map<string, Float32Array>()
   for (const { path } of files) {
     packs.set(basename(path, '.bin'), readStylePack(await read(join(directory, path)), basename(path)))
@@ -154,5 +173,7 @@ function readVocab (json: unknown): Map<string, number> {
   if (typeof vocab === 'object' && vocab !== null && Object.values(vocab).every(Number.isInteger)) {
     return new Map(Object.entries(vocab as Record<string, number>))
   }
-  throw new EngineError('model_invalid', 'config.json of a Kokoro model must have a vocab of characters to integers')
+  throw new EngineError(
+    'model_invalid', 'config.json of a Kokoro model must have a vocab of characters to integers'
+  )
 }

@@ -16,7 +16,9 @@ export interface TailRun {
  * Samples of all frames in pieces. A piece is computed with `overlap` frames to each side, clipped at the
  * ends, and only its own samples are kept: they equal those of one whole run up to float rounding.
  */
-export async function * decodeLocal (tail: TailRun, pace: Pace, signal: AbortSignal): AsyncGenerator<Float32Array> {
+export async function * decodeLocal (
+  tail: TailRun, pace: Pace, signal: AbortSignal
+): AsyncGenerator<Float32Array> {
   const { frames, hop, overlap } = tail
   for (let a = 0; a < frames && !signal.aborted;) {
     const length = Math.max(1, Math.round(pace.next() * tail.sampleRate / hop))

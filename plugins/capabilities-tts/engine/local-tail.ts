@@ -17,8 +17,8 @@ export interface LocalTail {
   extra: string[]
 }
 
-const POINTWISE = new Set(['LeakyRelu', 'Relu', 'Tanh', 'Sigmoid', 'Add', 'Sub', 'Mul', 'Div', 'Cast', 'Identity',
-  'Clip', 'Sin', 'Cos', 'Pow', 'Reciprocal', 'Neg', 'Elu', 'PRelu'])
+const POINTWISE = new Set(['LeakyRelu', 'Relu', 'Tanh', 'Sigmoid', 'Add', 'Sub', 'Mul', 'Div', 'Cast',
+  'Identity', 'Clip', 'Sin', 'Cos', 'Pow', 'Reciprocal', 'Neg', 'Elu', 'PRelu'])
 const RESHAPING = new Set(['Unsqueeze', 'Squeeze'])
 
 /** Reach of one tensor into the tail's input: `rate` samples per frame, `left` and `right` in frames. */
@@ -60,8 +60,8 @@ function nodeReach (node: OnnxNode, reachOf: Map<string, Reach>): Reach | undefi
   const moving = node.input.map(name => reachOf.get(name)).filter(r => r !== undefined)
   const first = moving[0]
   if (first === undefined) return undefined
-  if (node.opType === 'Conv') return moving.length === 1 ? convReach(node, first) : undefined
-  if (node.opType === 'ConvTranspose') return moving.length === 1 ? convTransposeReach(node, first) : undefined
+  const convolve = { Conv: convReach, ConvTranspose: convTransposeReach }[node.opType]
+  if (convolve !== undefined) return moving.length === 1 ? convolve(node, first) : undefined
   if (RESHAPING.has(node.opType)) return first
   if (!POINTWISE.has(node.opType) || moving.some(r => r.rate !== first.rate)) return undefined
   return {
@@ -72,7 +72,9 @@ function nodeReach (node: OnnxNode, reachOf: Map<string, Reach>): Reach | undefi
 }
 
 /** Reach of `output` when `tensor` is the start, or undefined when something on the way is not local. */
-function reachFrom (index: GraphIndex, nodes: Set<number>, tensor: string, output: string): Reach | undefined {
+function reachFrom (
+  index: GraphIndex, nodes: Set<number>, tensor: string, output: string
+): Reach | undefined {
   const reachOf = new Map<string, Reach>([[tensor, { rate: 1, left: 0, right: 0 }]])
   // Nodes of an ONNX graph are sorted: every input is produced before it is used.
   for (const at of [...nodes].sort((a, b) => a - b)) {

@@ -45,7 +45,8 @@ export function walkFrames (bytes: Uint8Array): { frames: Mp3Frame[], rest: numb
   let offset = 0
   for (;;) {
     const frame = readFrame(bytes, offset)
-    if (frame === undefined || offset + frame.size > bytes.length) return { frames, rest: bytes.length - offset }
+    const rest = bytes.length - offset
+    if (frame === undefined || frame.size > rest) return { frames, rest }
     frames.push(frame)
     offset += frame.size
   }

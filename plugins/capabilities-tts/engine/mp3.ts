@@ -6,7 +6,10 @@ import { Mp3Encoder } from 'lamejs'
 import { toInt16, type AudioEncoder, type Encoded } from './audio.js'
 import { framesSeconds, walkFrames } from './mp3-frames.js'
 
-interface LameEncoder { encodeBuffer (left: Int16Array): Int8Array | Uint8Array, flush (): Int8Array | Uint8Array }
+interface LameEncoder {
+  encodeBuffer (left: Int16Array): Int8Array | Uint8Array
+  flush (): Int8Array | Uint8Array
+}
 const Lame = Mp3Encoder as new (channels: number, sampleRate: number, kbps: number) => LameEncoder
 
 /** Bit rate by sampling rate: transparent enough for one voice (the low rates end at 160 kbps). */

@@ -56,8 +56,9 @@ const WITH_BODY = new Set(['If', 'Loop', 'Scan', 'SequenceMap'])
 function bodyReferences (node: OnnxNode): string[] {
   const names: string[] = []
   for (const attribute of attributesOf(node).values()) {
-    if (attribute.type === ATTRIBUTE.graph && attribute.g !== null) names.push(...graphReferences(attribute.g))
-    if (attribute.type === ATTRIBUTE.graphs) for (const g of attribute.graphs) names.push(...graphReferences(g))
+    const { type, g, graphs } = attribute
+    if (type === ATTRIBUTE.graph && g !== null) names.push(...graphReferences(g))
+    if (type === ATTRIBUTE.graphs) names.push(...graphs.flatMap(graphReferences))
   }
   return names
 }
@@ -97,7 +98,8 @@ export function closureOf (index: GraphIndex, outputs: string[], stops: Set<stri
  */
 export function extractModel (index: GraphIndex, inputs: string[], outputs: string[]): OnnxModel {
   for (const name of [...inputs, ...outputs]) {
-    if (!index.producer.has(name) && !index.inputs.has(name)) throw new Error(`the graph has no tensor "${name}"`)
+    const known = index.producer.has(name) || index.inputs.has(name)
+    if (!known) throw new Error(`the graph has no tensor "${name}"`)
   }
   const closure = closureOf(index, outputs, new Set(inputs))
   const describe = (name: string): Uint8Array => index.inputs.get(name) ?? index.outputs.get(name) ??

@@ -49,7 +49,13 @@ export interface OnnxAttribute {
 }
 
 /** A decoded tensor; only little-endian `rawData` is read and written here. */
-export interface OnnxTensor { dims: number[], dataType: number, name: string, rawData: Uint8Array, dataLocation: number }
+export interface OnnxTensor {
+  dims: number[]
+  dataType: number
+  name: string
+  rawData: Uint8Array
+  dataLocation: number
+}
 
 interface OnnxMessages {
   ModelProto: OnnxModel
@@ -144,7 +150,9 @@ const root = protobuf.Root.fromJSON({
 /** Element types of tensors as ONNX numbers them. */
 export const ELEMENT = { float: 1, int32: 6, int64: 7, float16: 10 } as const
 /** Attribute types as ONNX numbers them. */
-export const ATTRIBUTE = { float: 1, int: 2, string: 3, tensor: 4, graph: 5, floats: 6, ints: 7, graphs: 10 } as const
+export const ATTRIBUTE = {
+  float: 1, int: 2, string: 3, tensor: 4, graph: 5, floats: 6, ints: 7, graphs: 10
+} as const
 
 /** Decodes one message. @throws RangeError or Error from protobufjs for bytes that are not that message. */
 export function decodeMessage<K extends keyof OnnxMessages> (name: K, bytes: Uint8Array): OnnxMessages[K] {
@@ -159,7 +167,8 @@ export function encodeMessage (name: MessageName, fields: object): Uint8Array {
 
 /** Name of an encoded TensorProto, and whether its data lies in another file; the data itself is skipped. */
 export function tensorName (bytes: Uint8Array): { name: string, external: boolean } {
-  const head = root.lookupType('TensorName').decode(bytes) as unknown as { name: string, dataLocation: number }
+  const decoded: unknown = root.lookupType('TensorName').decode(bytes)
+  const head = decoded as { name: string, dataLocation: number }
   return { name: head.name, external: head.dataLocation === 1 }
 }
 

@@ -6,7 +6,9 @@
 
 /** Seconds of the first piece: one MP3 frame comes out of it at every sampling rate. */
 export const FIRST_SECONDS = 0.12
-/** Seconds of the longest decoded piece: well under a second of work on any machine that speaks in real time. */
+/**
+ * Seconds of the longest decoded piece: well under a second of work on any machine that speaks in real time.
+ */
 export const DECODE_SECONDS = 4
 
 /** The lengths of successive pieces, in seconds. */

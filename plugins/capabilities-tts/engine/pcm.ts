@@ -1,7 +1,9 @@
 /** 16-bit samples, bare or behind a WAV header. */
 import { toInt16, type AudioEncoder, type Encoded } from './audio.js'
 
-/** A WAV header for mono 16-bit sound of unknown length: both sizes are 0xFFFFFFFF, as streaming writers do. */
+/**
+ * A WAV header for mono 16-bit sound of unknown length: both sizes are 0xFFFFFFFF, as streaming writers do.
+ */
 export function wavHeader (sampleRate: number): Uint8Array {
   const header = Buffer.alloc(44)
   header.write('RIFF', 0, 'latin1')

@@ -80,7 +80,8 @@ export function * splitPhonemes (phonemes: string, sizes: UnitSizes, first: bool
 function * unitsOf (spoken: Iterable<string>, sizes: UnitSizes): Generator<PhonemeUnit> {
   let first = true
   for (const sentence of spoken) {
-    const parts: string[] = [...splitPhonemes(sentence, sizes, first)].filter(part => /[\p{L}\p{N}]/u.test(part))
+    const split = [...splitPhonemes(sentence, sizes, first)]
+    const parts: string[] = split.filter(part => /[\p{L}\p{N}]/u.test(part))
     for (const [i, phonemes] of parts.entries()) yield { phonemes, sentenceEnd: i === parts.length - 1 }
     first &&= parts.length === 0
   }
@@ -116,7 +117,8 @@ export const plainFront: Front = (text, sizes) => unitsOf(sentences(text, 'en'),
 
 /** The refusal for text without anything to say. */
 export function unspeakable (skippedScripts: string[] = []): EngineError {
-  const why = skippedScripts.length === 0 ? 'it has no words' : `it is written in ${skippedScripts.join(', ')} only`
+  const scripts = skippedScripts.join(', ')
+  const why = scripts === '' ? 'it has no words' : `it has no words but in ${scripts}`
   return new EngineError('text_unspeakable', `this voice cannot speak the text: ${why}`, { skippedScripts })
 }
 
@@ -131,7 +133,11 @@ export function * capSymbols (units: Iterable<PhonemeUnit>, max: number): Genera
   }
 }
 
-/** Finds the optional package; undefined where it is not installed. `load` imports it (tests pass their own). */
+interface EspeakModule { phonemizeToString?: Espeak }
+
+/**
+ * Finds the optional package; undefined where it is not installed. `load` imports it (tests pass their own).
+ */
 export async function findEspeak (load: () => Promise<unknown> = importPackage): Promise<Espeak | undefined> {
   let found: unknown
   try {
@@ -140,14 +146,14 @@ export async function findEspeak (load: () => Promise<unknown> = importPackage):
     if (isMissing(error)) return undefined
     throw error
   }
-  const { default: main, phonemizeToString } = found as { default?: { phonemizeToString?: Espeak }, phonemizeToString?: Espeak }
-  return phonemizeToString ?? main?.phonemizeToString
+  const main = found as EspeakModule & { default?: EspeakModule }
+  return main.phonemizeToString ?? main.default?.phonemizeToString
 }
 
 // Loaders differ in the code they give the error; the message names the package.
 function isMissing (error: unknown): boolean {
   const { code, message } = error as NodeJS.ErrnoException
-  return code === 'ERR_MODULE_NOT_FOUND' || String(message).includes(`Cannot find package '${ESPEAK_PACKAGE}'`)
+  return code === 'ERR_MODULE_NOT_FOUND' || message.includes(`Cannot find package '${ESPEAK_PACKAGE}'`)
 }
 
 // Typed as a string so that the compiler does not look for it: the package is a peer that may be absent.
@@ -156,7 +162,8 @@ const importPackage = async (): Promise<unknown> => await import(ESPEAK_PACKAGE)
 
 /** The refusal of a voice that needs espeak where it is missing. */
 export function phonemizerMissing (model: string): EngineError {
-  return new EngineError('phonemizer_missing', `${model} needs phonemes from espeak, which is not installed. ` +
-    'Run "npm install piper-phonemize" (GPL-3.0) and restart the node, or send phonemes with lang_code "ipa".',
-  { command: 'npm install piper-phonemize' })
+  const command = 'npm install piper-phonemize'
+  const message = `${model} needs phonemes from espeak, which is not installed. Run "${command}" (GPL-3.0) ` +
+    'and restart the node, or send phonemes with lang_code "ipa".'
+  return new EngineError('phonemizer_missing', message, { command })
 }

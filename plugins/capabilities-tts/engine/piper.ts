@@ -16,7 +16,9 @@ import type { VoiceConfig } from './voice-config.js'
 // Distance between the starts of two units in the noise table.
 const UNIT_STRIDE = 17_389
 
-/** The noise inputs of a run. A request keeps its table for all its units, which start at different places. */
+/**
+ * The noise inputs of a run. A request keeps its table for all its units, which start at different places.
+ */
 export function tableNoise (): (request: SpeechRequest, unit: SpeechUnit) => Feeds {
   const tables = new WeakMap<SpeechRequest, Float32Array>()
   return (request, unit) => {
@@ -54,7 +56,9 @@ export async function openPiper (
   const original = indexGraph(file)
   const noiseW = (): number => config.noiseW
   if (original.external) {
-    return { front: await sessions.open(path, 'the voice'), tail: undefined, noise: () => ({}), noiseW, seeded: false }
+    return {
+      front: await sessions.open(path, 'the voice'), tail: undefined, noise: () => ({}), noiseW, seeded: false
+    }
   }
   const { model, seeded, fed } = seedNoise(original)
   const noise = fed ? tableNoise() : (): Feeds => ({})

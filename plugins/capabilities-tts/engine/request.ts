@@ -7,7 +7,9 @@ import { ENCODINGS, type Encoding } from './encoder.js'
 import type { Family, Range, SpeechRequest } from './family.js'
 import { DECODE_SECONDS, FIRST_SECONDS, Pace } from './pace.js'
 
-/** Bounds of `streaming_interval` in seconds: about one MP3 frame, and what is still held in memory lightly. */
+/**
+ * Bounds of `streaming_interval` in seconds: about one MP3 frame, and what is still held in memory lightly.
+ */
 export const INTERVAL: Range = { min: 0.04, max: 60 }
 /** Seconds of audio per chunk where a request says nothing. */
 export const DEFAULT_INTERVAL = 1
@@ -27,7 +29,7 @@ class PayloadReader {
   }
 
   fail (field: string, message: string): void {
-    this.issues.push({ path: `/${field}`, message })
+    this.issues.push({ path: field, message })
   }
 
   string (field: string): string | undefined {
@@ -44,7 +46,9 @@ class PayloadReader {
     const inside = typeof value === 'number' && value >= range.min && value <= range.max
     if (inside && (range.integer !== true || Number.isInteger(value))) return value
     const kind = range.integer === true ? 'a whole number' : 'a number'
-    this.fail(field, `${field} is ${String(value)}, but ${what} takes ${kind} from ${range.min} to ${range.max}`)
+    this.fail(
+      field, `${field} is ${String(value)}, but ${what} takes ${kind} from ${range.min} to ${range.max}`
+    )
     return fallback
   }
 }
@@ -54,7 +58,9 @@ function readVoice (reader: PayloadReader, family: Family, model: string): strin
   if (wanted === undefined) return family.defaultVoice
   const found = family.findVoice(wanted)
   if (found === undefined) {
-    reader.fail('voice', `${model} has no voice "${wanted}": it has ${family.voices.map(v => v.id).join(', ')}`)
+    reader.fail(
+      'voice', `${model} has no voice "${wanted}": it has ${family.voices.map(v => v.id).join(', ')}`
+    )
   }
   return found ?? family.defaultVoice
 }
@@ -63,7 +69,9 @@ function readLanguage (reader: PayloadReader, family: Family, model: string, voi
   const wanted = reader.string('lang_code')
   const found = family.findLanguage(wanted, voice)
   if (found === undefined) {
-    const asked = wanted === undefined ? `voice "${voice}" names no language that is offered` : `lang_code "${wanted}"`
+    const asked = wanted === undefined
+      ? `voice "${voice}" names no language that is offered`
+      : `lang_code "${wanted}"`
     reader.fail('lang_code', `${asked}: ${model} speaks ${family.languages().join(', ')}`)
   }
   return found ?? ''
@@ -81,7 +89,9 @@ function readSeed (reader: PayloadReader, family: Family, given: unknown, model:
 function readEncoding (reader: PayloadReader): Encoding {
   const wanted = reader.string('encoding') ?? reader.string('response_format') ?? 'mp3'
   const found = ENCODINGS.find(encoding => encoding === wanted)
-  if (found === undefined) reader.fail('response_format', `"${wanted}" is not written here: ${ENCODINGS.join(', ')} are`)
+  if (found === undefined) {
+    reader.fail('response_format', `"${wanted}" is not written here: ${ENCODINGS.join(', ')} are`)
+  }
   return found ?? 'mp3'
 }
 
@@ -112,7 +122,9 @@ export function readRequest (payload: Record<string, unknown>, family: Family, c
   }
   const encoding = readEncoding(reader)
   if (reader.issues.length > 0) {
-    throw new EngineError('invalid_payload', reader.issues.map(i => i.message).join('; '), { issues: reader.issues })
+    throw new EngineError(
+      'invalid_payload', reader.issues.map(i => i.message).join('; '), { issues: reader.issues }
+    )
   }
   return { request, encoding, interval }
 }

@@ -69,5 +69,7 @@ export const float32 = (values: Float32Array | number[], dims: number[]): Tensor
 /** The float samples of a tensor of any rank. @throws EngineError model_invalid for another element type. */
 export function floats (tensor: Tensor | undefined, name: string): Float32Array {
   if (tensor?.data instanceof Float32Array) return tensor.data
-  throw new EngineError('model_invalid', `output "${name}" of the graph is not float32 but ${tensor?.type ?? 'missing'}`)
+  throw new EngineError(
+    'model_invalid', `output "${name}" of the graph is not float32 but ${tensor?.type ?? 'missing'}`
+  )
 }

@@ -1,7 +1,7 @@
 /**
- * Voices with Piper's signature: `input`, `input_lengths`, `scales`, `sid` in, samples out. Two families share
- * it: stock Piper (VITS) voices and the embedded one. They differ in where the graph is cut and how a seed
- * reaches the noise; both are data here (`VitsGraph`).
+ * Voices with Piper's signature: `input`, `input_lengths`, `scales`, `sid` in, samples out. Two families
+ * share it: stock Piper (VITS) voices and the embedded one. They differ in where the graph is cut and how a
+ * seed reaches the noise; both are data here (`VitsGraph`).
  */
 import type { InferenceSession } from 'onnxruntime-node'
 import type { CardVoice } from '../../../kernel/engine.js'
@@ -46,7 +46,10 @@ export interface VitsVoice {
   defaultVoice: string
 }
 
-/** A VITS voice keeps its quality from a quarter to four times its speed; noise beyond twice its level is hiss. */
+/**
+ * A VITS voice keeps its quality from a quarter to four times its speed; noise beyond twice its level is
+ * hiss.
+ */
 export const VITS_LIMITS: Limits = { speed: { min: 0.25, max: 4 }, temperature: { min: 0, max: 2 } }
 
 /** Puts a loaded voice behind the common interface. */
@@ -81,7 +84,9 @@ function * prepare (voice: VitsVoice, text: string, request: SpeechRequest): Gen
 }
 
 function feedsOf ({ config, graph }: VitsVoice, unit: SpeechUnit, request: SpeechRequest): Feeds {
-  const scales = [config.noiseScale * request.temperature, config.lengthScale / request.speed, graph.noiseW(request)]
+  const scales = [
+    config.noiseScale * request.temperature, config.lengthScale / request.speed, graph.noiseW(request)
+  ]
   const all: Feeds = {
     input: int64(unit.ids, [1, unit.ids.length]),
     input_lengths: int64([unit.ids.length], [1]),

@@ -25,7 +25,9 @@ type Json = Record<string, unknown>
 const isObject = (value: unknown): value is Json =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-const invalid = (message: string): EngineError => new EngineError('model_invalid', `voice configuration: ${message}`)
+const invalid = (message: string): EngineError => new EngineError(
+  'model_invalid', `voice configuration: ${message}`
+)
 
 function child (json: Json, key: string): Json {
   const value = json[key] ?? {}
@@ -35,8 +37,8 @@ function child (json: Json, key: string): Json {
 
 function number (json: Json, key: string, fallback?: number): number {
   const value = json[key] ?? fallback
-  if (typeof value !== 'number' || !Number.isFinite(value)) throw invalid(`${key} must be a number, not ${String(value)}`)
-  return value
+  if (typeof value === 'number' && Number.isFinite(value)) return value
+  throw invalid(`${key} must be a number, not ${String(value)}`)
 }
 
 const text = (json: Json, key: string, fallback: string): string =>
@@ -46,7 +48,9 @@ function idMap (json: Json): Map<string, number[]> {
   const map = new Map<string, number[]>()
   for (const [symbol, ids] of Object.entries(child(json, 'phoneme_id_map'))) {
     const list = Array.isArray(ids) ? ids : [ids]
-    if (!list.every(id => Number.isInteger(id))) throw invalid(`phoneme_id_map["${symbol}"] must be a list of integers`)
+    if (!list.every(
+      id => Number.isInteger(id)
+    )) throw invalid(`phoneme_id_map["${symbol}"] must be a list of integers`)
     map.set(symbol, list as number[])
   }
   for (const mark of ['_', '^', '$']) if (!map.has(mark)) throw invalid(`phoneme_id_map has no "${mark}"`)
@@ -74,7 +78,9 @@ export function readVoiceConfig (json: unknown): VoiceConfig {
   return {
     sampleRate: number(child(json, 'audio'), 'sample_rate'),
     idMap: idMap(json),
-    phonemeMap: new Map(Object.entries(child(json, 'phoneme_map')).map(([k, v]) => [k, (v as unknown[]).map(String)])),
+    phonemeMap: new Map(
+      Object.entries(child(json, 'phoneme_map')).map(([k, v]) => [k, (v as unknown[]).map(String)])
+    ),
     phonemeType: text(json, 'phoneme_type', 'espeak'),
     espeakVoice,
     phonemizer: typeof json['phonemizer'] === 'string' ? json['phonemizer'] : undefined,

@@ -38,7 +38,9 @@ t.test('the last part of an encoding is never empty', async t => {
 })
 
 t.test('an MP3 at another rate is refused with a way out', async t => {
-  t.throws(() => createEncoder('mp3', 20_000), { reason: 'invalid_payload', message: /20000 Hz.*ask for wav or pcm/ })
+  t.throws(
+    () => createEncoder('mp3', 20_000), { reason: 'invalid_payload', message: /20000 Hz.*ask for wav or pcm/ }
+  )
   t.ok(createEncoder('wav', 20_000))
 })
 
@@ -46,7 +48,9 @@ t.test('pcm is every sample once, wav the same behind a header of unknown length
   const samples = Float32Array.from([0, 0.5, -0.5, 1, -1, 2, -2, NaN])
   const bytesOf = (encoding: 'wav' | 'pcm'): Buffer => {
     const encoder = createEncoder(encoding, 22_050)
-    const parts = [samples.subarray(0, 3), samples.subarray(3, 3), samples.subarray(3)].map(s => encoder.encode(s).bytes)
+    const parts = [
+      samples.subarray(0, 3), samples.subarray(3, 3), samples.subarray(3)
+    ].map(s => encoder.encode(s).bytes)
     return Buffer.concat([...parts, encoder.finish().bytes])
   }
   const pcm = bytesOf('pcm')
@@ -56,7 +60,10 @@ t.test('pcm is every sample once, wav the same behind a header of unknown length
   const wav = bytesOf('wav')
   t.same(wav.subarray(44), pcm)
   t.match({
-    riff: wav.toString('latin1', 0, 4), size: wav.readUInt32LE(4), rate: wav.readUInt32LE(24), data: wav.readUInt32LE(40)
+    riff: wav.toString('latin1', 0, 4),
+    size: wav.readUInt32LE(4),
+    rate: wav.readUInt32LE(24),
+    data: wav.readUInt32LE(40)
   }, { riff: 'RIFF', size: 0xffffffff, rate: 22_050, data: 0xffffffff })
 })
 
@@ -68,8 +75,14 @@ t.test('the walker stops at what is not a frame', async t => {
   t.equal(walkFrames(bytes.subarray(0, -1)).rest, (last?.size ?? 0) - 1, 'a cut frame is rest')
   t.match(walkFrames(Buffer.from('ID3 not a frame')), { frames: [], rest: 15 })
   t.match(walkFrames(new Uint8Array()), { frames: [], rest: 0 })
-  for (const header of [[0xff, 0xf2, 0, 0], [0xff, 0xfb, 0xf0, 0], [0xff, 0xfb, 0x9c, 0], [0xff, 0xff, 0x90, 0], [0xff, 0xeb, 0x90, 0]]) {
+  for (const header of [
+    [0xff, 0xf2, 0, 0], [0xff, 0xfb, 0xf0, 0], [0xff, 0xfb, 0x9c, 0], [0xff, 0xff, 0x90, 0],
+    [0xff, 0xeb, 0x90, 0]
+  ]) {
     t.equal(readFrame(Uint8Array.from(header), 0), undefined, `header ${header.join(' ')}`)
   }
-  t.match(readFrame(Uint8Array.from([0xff, 0xfb, 0x90, 0]), 0), { sampleRate: 44_100, kbps: 128, size: 417, samples: 1152 })
+  t.match(
+    readFrame(Uint8Array.from([0xff, 0xfb, 0x90, 0]), 0),
+    { sampleRate: 44_100, kbps: 128, size: 417, samples: 1152 }
+  )
 })

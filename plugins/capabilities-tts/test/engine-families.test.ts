@@ -1,4 +1,5 @@
-import { access } from 'node:fs/promises'
+import { createHash } from 'node:crypto'
+import { access, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
 import type { EngineSession, ModelSpec } from '../../../kernel/engine.js'
@@ -10,13 +11,20 @@ import { walkFrames } from '../engine/mp3-frames.js'
 import { findEspeak, type Espeak } from '../engine/phonemes.js'
 import { supportOf } from '../engine/support.js'
 import { TINY } from './fixtures/make-graphs.js'
-import { cardOf, DATA_DIR, embeddedSpec, IPA, kokoroSpec, piperSpec, quietEnv, refusal, say } from './engine-kit.js'
+import {
+  cardOf, DATA_DIR, embeddedSpec, IPA, kokoroSpec, piperSpec, quietEnv, refusal, say
+} from './engine-kit.js'
 
 const none = async (): Promise<undefined> => undefined
 
-async function open (spec: ModelSpec, espeak: () => Promise<Espeak | undefined> = none): Promise<EngineSession> {
+async function open (
+  spec: ModelSpec, espeak: () => Promise<Espeak | undefined> = none
+): Promise<EngineSession> {
   return openSpeech(await loadFamily(spec, quietEnv(), espeak), spec)
 }
+
+const FIELDS = ['text', 'voice', 'speed', 'temperature', 'seed', 'max_tokens', 'top_p', 'top_k', 'lang_code',
+  'repetition_penalty', 'instruct', 'streaming_interval', 'response_format']
 
 interface Case { name: string, spec: ModelSpec, voices: [string, string] }
 
@@ -24,7 +32,10 @@ async function families (dir: string): Promise<Case[]> {
   return [
     { name: 'flite', spec: await embeddedSpec(), voices: ['rms', 'slt'] },
     { name: 'piper', spec: await piperSpec(join(dir, 'one')), voices: ['default', 'default'] },
-    { name: 'piper, speakers', spec: await piperSpec(join(dir, 'many'), { shape: { ...TINY, speakers: 3 } }), voices: ['s0', 's2'] },
+    {
+      name: 'piper, speakers', spec: await piperSpec(join(dir, 'many'), { shape: { ...TINY, speakers: 3 } }),
+      voices: ['s0', 's2']
+    },
     {
       name: 'kokoro',
       spec: await kokoroSpec(join(dir, 'kokoro'), { tokens: 'input_ids', speed: 'float32', noise: true }),
@@ -41,14 +52,21 @@ t.test('every family: seed, speed, voice and max_tokens do what they mean', asyn
       await say(session, { text: IPA, lang_code: 'ipa', voice: voices[0], seed: 1, ...fields })
     const plain = await ask({})
     t.ok(plain.bytes.equals((await ask({})).bytes), `${name}: same seed, same bytes`)
-    t.notOk(plain.bytes.equals((await ask({ seed: 4_294_967_295 })).bytes), `${name}: other seed, other bytes`)
+    t.notOk(
+      plain.bytes.equals((await ask({ seed: 4_294_967_295 })).bytes), `${name}: other seed, other bytes`
+    )
     const ratio = (await ask({ speed: 0.5 })).seconds / plain.seconds
     t.ok(ratio > 1.4 && ratio < 2.2, `${name}: half speed takes ${ratio.toFixed(2)} times as long`)
     if (voices[0] !== voices[1]) {
-      t.notOk(plain.bytes.equals((await ask({ voice: voices[1] })).bytes), `${name}: another voice sounds different`)
+      t.notOk(
+        plain.bytes.equals((await ask({ voice: voices[1] })).bytes), `${name}: another voice sounds different`
+      )
     }
     const cut = await ask({ max_tokens: 30 })
-    t.ok(cut.seconds < plain.seconds * 0.6, `${name}: 30 symbols of ${IPA.length} take ${cut.seconds.toFixed(2)} s`)
+    t.ok(
+      cut.seconds < plain.seconds * 0.6,
+      `${name}: 30 symbols of ${IPA.length} take ${cut.seconds.toFixed(2)} s`
+    )
     await session.close?.()
   }
 })
@@ -57,12 +75,17 @@ t.test('temperature scales the noise of VITS voices', async t => {
   const session = await open(await piperSpec(t.testdir()))
   const ask = async (temperature: number): Promise<Buffer> =>
     (await say(session, { text: IPA, lang_code: 'ipa', seed: 3, temperature })).bytes
-  t.ok((await ask(1)).equals((await say(session, { text: IPA, lang_code: 'ipa', seed: 3 })).bytes), '1 is the default')
+  t.ok(
+    (await ask(1)).equals((await say(session, { text: IPA, lang_code: 'ipa', seed: 3 })).bytes),
+    '1 is the default'
+  )
   t.notOk((await ask(0)).equals(await ask(2)))
 })
 
 t.test('every family refuses what it cannot honour, naming field and range', async t => {
-  const check = async (session: EngineSession, payload: Record<string, unknown>, path: string, says: RegExp): Promise<void> => {
+  const check = async (
+    session: EngineSession, payload: Record<string, unknown>, path: string, says: RegExp
+  ): Promise<void> => {
     const error = await refusal(session, { text: 'hello', lang_code: 'ipa', ...payload })
     t.equal(error.reason, 'invalid_payload', JSON.stringify(payload))
     t.match(error.details, { issues: [{ path, message: says }] }, JSON.stringify(payload))
@@ -70,16 +93,21 @@ t.test('every family refuses what it cannot honour, naming field and range', asy
   for (const { name, spec } of await families(t.testdir())) {
     const session = await open(spec)
     const kokoro = name === 'kokoro'
-    const range = kokoro ? /from 0\.5 to 2/ : /from 0\.25 to 4/
-    for (const speed of [50, kokoro ? 0.49 : 0.24, kokoro ? 2.01 : 4.01, Infinity, NaN]) await check(session, { speed }, '/speed', range)
-    for (const streaming_interval of [0.039, 61]) await check(session, { streaming_interval }, '/streaming_interval', /from 0\.04 to 60/)
-    for (const seed of [-1, 2 ** 32, 1.5]) await check(session, { seed }, '/seed', /whole number from 0 to 4294967295/)
-    for (const max_tokens of [0, 1.5]) await check(session, { max_tokens }, '/max_tokens', /whole number from 1/)
+    const outside: Array<[string, number[], RegExp]> = [
+      ['speed', kokoro ? [0.49, 2.01] : [0.24, 4.01], kokoro ? /from 0\.5 to 2/ : /from 0\.25 to 4/],
+      ['speed', [50, Infinity, NaN], /a number from/],
+      ['streaming_interval', [0.039, 61], /from 0\.04 to 60/],
+      ['seed', [-1, 2 ** 32, 1.5], /whole number from 0 to 4294967295/],
+      ['max_tokens', [0, 1.5], /whole number from 1/],
+      ['temperature', kokoro ? [] : [-0.1, 2.1], /from 0 to 2/]
+    ]
+    for (const [field, values, says] of outside) {
+      for (const value of values) await check(session, { [field]: value }, `/${field}`, says)
+    }
     await check(session, { voice: 'nobody' }, '/voice', /no voice "nobody": it has \w+/)
     await check(session, { lang_code: 'xx' }, '/lang_code', /speaks .*ipa/)
     await check(session, { text: '' }, '/text', /not be empty/)
     await check(session, { encoding: 'flac' }, '/response_format', /mp3, wav, pcm/)
-    if (!kokoro) for (const temperature of [-0.1, 2.1]) await check(session, { temperature }, '/temperature', /from 0 to 2/)
     const both = await refusal(session, { text: 'hello', speed: 50, voice: 'nobody' })
     t.equal((both.details['issues'] as unknown[]).length, 2, `${name}: all problems at once`)
     await session.close?.()
@@ -90,8 +118,11 @@ t.test('the bounds themselves are served', async t => {
   for (const { name, spec } of await families(t.testdir())) {
     const session = await open(spec)
     const [slow, fast] = name === 'kokoro' ? [0.5, 2] : [0.25, 4]
-    for (const fields of [{ speed: slow }, { speed: fast }, { streaming_interval: 0.04 }, { streaming_interval: 60 },
-      { temperature: 0 }, { temperature: 2 }, { seed: 0 }, { max_tokens: 1 }]) {
+    const bounds = [
+      { speed: slow }, { speed: fast }, { streaming_interval: 0.04 }, { streaming_interval: 60 },
+      { temperature: 0 }, { temperature: 2 }, { seed: 0 }, { max_tokens: 1 }
+    ]
+    for (const fields of bounds) {
       const { bytes } = await say(session, { text: 'ola ola', lang_code: 'ipa', ...fields })
       t.ok(walkFrames(bytes).frames.length > 0, `${name}: ${JSON.stringify(fields)}`)
     }
@@ -99,8 +130,7 @@ t.test('the bounds themselves are served', async t => {
     const plain = await say(session, { text: 'ola', lang_code: 'ipa', seed: 1 })
     t.ok(plain.bytes.equals((await say(session, { text: 'ola', lang_code: 'ipa', seed: 1, ...inert })).bytes),
       `${name}: fields without meaning change nothing`)
-    for (const field of ['text', 'voice', 'speed', 'temperature', 'seed', 'max_tokens', 'top_p', 'top_k', 'lang_code',
-      'repetition_penalty', 'instruct', 'streaming_interval', 'response_format']) {
+    for (const field of FIELDS) {
       t.ok(supportOf(spec.card.family)[field], `${name}: the card says what ${field} does`)
     }
     await session.close?.()
@@ -116,7 +146,9 @@ t.test('seeds of the embedded voice: small ones are themselves, large ones stay 
     t.ok(back >= 0 && back < 2 ** 22, `seed ${seed} → ${back}`)
     t.equal(back, Math.round(seedScale(seed) * 1000), 'nothing is lost on the way')
   }
-  t.equal(new Set(Array.from({ length: 1000 }, (_, i) => seedScale(2 ** 31 + i))).size, 1000, 'neighbours differ')
+  t.equal(
+    new Set(Array.from({ length: 1000 }, (_, i) => seedScale(2 ** 31 + i))).size, 1000, 'neighbours differ'
+  )
 })
 
 t.test('a voice that needs espeak says how to get it, and uses it when it is there', async t => {
@@ -132,9 +164,13 @@ t.test('a voice that needs espeak says how to get it, and uses it when it is the
   const session = await open(spec, async () => espeak)
   const { bytes } = await say(session, { text: 'Hello world. Again.', seed: 1, lang_code: 'en_US' })
   t.same(asked, ['en-us: Hello world.', 'en-us: Again.'])
-  const plain = await say(await open(spec, async () => () => ['hɛloʊ, wɜld.']), { text: 'Hello world. Again.', seed: 1 })
+  const plain = await say(
+    await open(spec, async () => () => ['hɛloʊ, wɜld.']), { text: 'Hello world. Again.', seed: 1 }
+  )
   t.ok(bytes.equals(plain.bytes), 'language marks are not spoken')
-  t.match(await refusal(await open(spec, async () => () => null), { text: 'hi' }), { reason: 'model_invalid' })
+  t.match(
+    await refusal(await open(spec, async () => () => null), { text: 'hi' }), { reason: 'model_invalid' }
+  )
 })
 
 t.test('the package of espeak is looked for, not required', async t => {
@@ -150,18 +186,28 @@ t.test('phonemizer builtin and phoneme type text need no espeak', async t => {
   const dir = t.testdir()
   const builtin = await open(await piperSpec(join(dir, 'a'), { config: { phonemizer: 'builtin' } }))
   t.ok((await say(builtin, { text: 'Hello there.' })).seconds > 0.1)
-  const byCard = await open(await piperSpec(join(dir, 'b'), { card: { defaults: { phonemizer: 'builtin' } } }))
+  const byCard = await open(
+    await piperSpec(join(dir, 'b'), { card: { defaults: { phonemizer: 'builtin' } } })
+  )
   t.ok((await say(byCard, { text: 'Hello there.' })).seconds > 0.1)
   const text = await open(await piperSpec(join(dir, 'c'), { config: { phoneme_type: 'text' } }))
   t.ok((await say(text, { text: 'hello there.' })).seconds > 0.1)
-  await t.rejects(open(await piperSpec(join(dir, 'd'), { config: { phoneme_type: 'pinyin' } })), { reason: 'model_invalid', message: /pinyin/ })
+  await t.rejects(
+    open(await piperSpec(join(dir, 'd'), { config: { phoneme_type: 'pinyin' } })),
+    { reason: 'model_invalid', message: /pinyin/ }
+  )
 })
 
 t.test('kokoro: both signatures, styles by length, mixes, languages', async t => {
   const dir = t.testdir()
-  const integer = await open(await kokoroSpec(join(dir, 'int'), { tokens: 'tokens', speed: 'int32', noise: false }))
+  const integer = await open(
+    await kokoroSpec(join(dir, 'int'), { tokens: 'tokens', speed: 'int32', noise: false })
+  )
   t.ok((await say(integer, { text: IPA, lang_code: 'ipa', speed: 2 })).seconds > 0.5)
-  t.match(await refusal(integer, { text: IPA, lang_code: 'ipa', speed: 1.5 }), { message: /whole number from 1 to 2/ })
+  t.match(
+    await refusal(integer, { text: IPA, lang_code: 'ipa', speed: 1.5 }),
+    { message: /whole number from 1 to 2/ }
+  )
   const spec = await kokoroSpec(join(dir, 'float'), { tokens: 'input_ids', speed: 'float32', noise: false })
   const spoken: string[] = []
   const session = await open(spec, async () => (text, voice) => { spoken.push(voice); return [text] })
@@ -170,17 +216,24 @@ t.test('kokoro: both signatures, styles by length, mixes, languages', async t =>
   const mixed = await ask({ voice: 'af_one, bm_two' })
   t.notOk(mixed.equals(await ask({ voice: 'af_one' })))
   t.ok(mixed.equals(await ask({ voice: 'bm_two,af_one' })), 'a mix has no order')
-  for (const fields of [{ voice: 'af_one' }, { voice: 'bm_two' }, { lang_code: 'f' }, { lang_code: 'pt_BR' }, { lang_code: 'en' }]) {
+  for (const fields of [
+    { voice: 'af_one' }, { voice: 'bm_two' }, { lang_code: 'f' }, { lang_code: 'pt_BR' }, { lang_code: 'en' }
+  ]) {
     await say(session, { text: 'ola', ...fields })
   }
   t.same(spoken, ['en-us', 'en-gb', 'fr', 'pt-br', 'en-us'])
-  t.match(await refusal(session, { text: 'ola', voice: 'jf_three' }), { message: /voice "jf_three" names no language/ })
+  t.match(
+    await refusal(session, { text: 'ola', voice: 'jf_three' }),
+    { message: /voice "jf_three" names no language/ }
+  )
   const without = await open(spec)
   t.match(await refusal(without, { text: 'hello' }), { reason: 'phonemizer_missing' })
 })
 
 t.test('style rows: the row of the length, kept inside the pack, averaged over a mix', async t => {
-  const pack = (value: number): Float32Array => new Float32Array(3 * 256).map((_, i) => value + Math.floor(i / 256))
+  const pack = (value: number): Float32Array => new Float32Array(3 * 256).map(
+    (_, i) => value + Math.floor(i / 256)
+  )
   const check = (packs: number[], length: number, value: number): void => {
     const row = styleRow(packs.map(pack), length)
     t.ok(row.length === 256 && row.every(v => v === value), `length ${length} of ${packs.join('+')}`)
@@ -196,19 +249,38 @@ t.test('style rows: the row of the length, kept inside the pack, averaged over a
 
 t.test('a broken model is refused with what is wrong', async t => {
   const spec = await piperSpec(t.testdir())
-  const check = async (change: Partial<ModelSpec['card']>, reason: string, says: RegExp, backend = 'cpu'): Promise<void> => {
+  const check = async (
+    change: Partial<ModelSpec['card']>, reason: string, says: RegExp, backend = 'cpu'
+  ): Promise<void> => {
     const card = cardOf({ ...spec.card, ...change })
     await t.rejects(engine.load({ ...spec, card, backend }, quietEnv()), { reason, message: says })
   }
-  const files = (...paths: string[]): Partial<ModelSpec['card']> => ({ files: paths.map(path => ({ path, role: 'f', bytes: 0 })) })
+  const files = (...paths: string[]): Partial<ModelSpec['card']> =>
+    ({ files: paths.map(path => ({ path, role: 'f', bytes: 0 })) })
   await check({ family: 'nope' }, 'model_invalid', /no family "nope": it has flite, piper, kokoro/)
   await check(files('voice.onnx.json'), 'model_incomplete', /lists no file .*\.onnx/)
   await check(files('voice.onnx.json', 'gone.onnx'), 'model_incomplete', /cannot read gone\.onnx/)
-  await check({ files: [{ path: 'voice.onnx', role: 'config', bytes: 0 }, { path: 'voice.onnx', role: 'weights', bytes: 0 }] },
-    'model_invalid', /voice\.onnx is not JSON/)
-  await check({ files: [{ path: 'voice.onnx.json', role: 'weights', bytes: 0 }, { path: 'voice.onnx.json', role: 'config', bytes: 0 }] },
-    'model_invalid', /voice\.onnx\.json/)
+  const swapped = (config: string, weights: string): Partial<ModelSpec['card']> =>
+    ({ files: [{ path: config, role: 'config', bytes: 0 }, { path: weights, role: 'weights', bytes: 0 }] })
+  await check(swapped('voice.onnx', 'voice.onnx'), 'model_invalid', /voice\.onnx is not JSON/)
+  await check(swapped('voice.onnx.json', 'voice.onnx.json'), 'model_invalid', /voice\.onnx\.json/)
   await check({}, 'no_backend', /no backend "tpu"/, 'tpu')
+})
+
+t.test('the card of the voice that ships is true', async t => {
+  const { card, directory } = await embeddedSpec()
+  for (const { path, bytes, sha256 } of card.files) {
+    const content = await readFile(join(directory, path))
+    t.match(
+      { bytes: content.length, sha256: createHash('sha256').update(content).digest('hex') },
+      { bytes, sha256 }, path
+    )
+  }
+  t.equal(card.totalBytes, card.files.reduce((sum, file) => sum + file.bytes, 0))
+  t.same(card.support, supportOf('flite'))
+  const session = await open(await embeddedSpec())
+  t.same(session.info()['voices'], card.voices)
+  t.same(session.info()['languages'], [...card.languages, 'ipa'])
 })
 
 t.test('the official Piper test voice', async t => {
@@ -220,7 +292,11 @@ t.test('the official Piper test voice', async t => {
   }
   const files = ['test_voice.onnx', 'test_voice.onnx.json'].map(path => ({ path, role: 'f', bytes: 0 }))
   const spec: ModelSpec = {
-    card: cardOf({ modelId: 'piper/test', family: 'piper', files }), directory: dir, backend: 'cpu', threads: 1, options: {}
+    card: cardOf({ modelId: 'piper/test', family: 'piper', files }),
+    directory: dir,
+    backend: 'cpu',
+    threads: 1,
+    options: {}
   }
   const session = await open(spec, async () => () => ['həlˈoʊ.'])
   await session.warmup()

@@ -15,7 +15,15 @@ import { difference, embeddedSpec, gather, IPA, piperSpec, quietEnv, VOICE_DIR }
 
 const never = new AbortController().signal
 const request = (voice: string, fields: Partial<SpeechRequest> = {}): SpeechRequest => ({
-  text: IPA, voice, language: 'ipa', speed: 1, temperature: 1, seed: 7, maxSymbols: Infinity, pace: new Pace(0.02, 4), ...fields
+  text: IPA,
+  voice,
+  language: 'ipa',
+  speed: 1,
+  temperature: 1,
+  seed: 7,
+  maxSymbols: Infinity,
+  pace: new Pace(0.02, 4),
+  ...fields
 })
 
 t.test('a decoded file is written back without loss', async t => {
@@ -49,7 +57,9 @@ t.test('a graph without a local tail, or with unknown names, is not cut', async 
 t.test('a closure follows what bodies of If and Loop use', async t => {
   const { node } = decodeModel(makePiper(TINY).bytes).graph
   const index = indexGraph(decodeModel(makePiper(TINY).bytes))
-  t.equal(closureOf(index, ['output'], new Set()).nodes.size, node.length, 'every node of the fixture is used')
+  t.equal(
+    closureOf(index, ['output'], new Set()).nodes.size, node.length, 'every node of the fixture is used'
+  )
   const { If } = await import('./fixtures/if-graph.js')
   t.same([...closureOf(indexGraph(If), ['y'], new Set()).inputs].sort(), ['a', 'condition'])
 })
@@ -127,7 +137,9 @@ t.test('embedded voice: pieces equal the whole run', async t => {
     })
     const apart = difference(cut.samples, floats(output, 'output'))
     t.ok(apart < 1e-6, `${voice}: differs by ${apart}`)
-    t.ok(cut.pieces > 3 && cut.samples.some(v => Math.abs(v) > 0.1), `${voice}: ${cut.pieces} pieces, audible`)
+    t.ok(
+      cut.pieces > 3 && cut.samples.some(v => Math.abs(v) > 0.1), `${voice}: ${cut.pieces} pieces, audible`
+    )
   }
   await sessions.close()
   await family.close()

@@ -29,11 +29,13 @@ export function quietEnv (): EngineEnv & { announced: Array<{ label: string, uni
 }
 
 /** A card with the fields an engine reads, and the rest filled in. */
-export function cardOf (card: Partial<ModelCard> & Pick<ModelCard, 'modelId' | 'family' | 'files'>): ModelCard {
+export function cardOf (
+  card: Partial<ModelCard> & Pick<ModelCard, 'modelId' | 'family' | 'files'>
+): ModelCard {
   return {
-    revision: '1', title: '', description: '', tasks: ['tts'], engine: 'onnx-tts', backends: ['cpu'], totalBytes: 0,
-    nLayers: 1, hiddenSize: 1, kvHeads: 0, contextLength: 0, supportsTensor: false, companions: [], licence: '',
-    languages: [], voices: [], defaults: {}, support: {}, ...card
+    revision: '1', title: '', description: '', tasks: ['tts'], engine: 'onnx-tts', backends: ['cpu'],
+    totalBytes: 0, nLayers: 1, hiddenSize: 1, kvHeads: 0, contextLength: 0, supportsTensor: false,
+    companions: [], licence: '', languages: [], voices: [], defaults: {}, support: {}, ...card
   }
 }
 
@@ -48,7 +50,9 @@ export async function embeddedSpec (): Promise<ModelSpec> {
 
 /** A Piper voice with random weights in `dir`. */
 export async function piperSpec (
-  dir: string, options: { shape?: VitsShape, config?: Record<string, unknown>, card?: Partial<ModelCard> } = {}
+  dir: string, options: {
+    shape?: VitsShape, config?: Record<string, unknown>, card?: Partial<ModelCard>
+  } = {}
 ): Promise<ModelSpec> {
   const shape = options.shape ?? TINY
   await mkdir(dir, { recursive: true })
@@ -59,9 +63,13 @@ export async function piperSpec (
 }
 
 /** A Kokoro model with random weights, the vocabulary of the IPA and two voices in `dir`. */
-export async function kokoroSpec (dir: string, options: Parameters<typeof makeKokoro>[0]): Promise<ModelSpec> {
+export async function kokoroSpec (
+  dir: string, options: Parameters<typeof makeKokoro>[0]
+): Promise<ModelSpec> {
   await mkdir(dir, { recursive: true })
-  const vocab = Object.fromEntries([...';:,.!? abcdefhijklmnopqrstuvwxyzæðŋɑɔəɛɡɪɹʃʊʌʒˈˌː'].map((c, i) => [c, i + 1]))
+  const vocab = Object.fromEntries(
+    [...';:,.!? abcdefhijklmnopqrstuvwxyzæðŋɑɔəɛɡɪɹʃʊʌʒˈˌː'].map((c, i) => [c, i + 1])
+  )
   await writeFile(join(dir, 'model.onnx'), makeKokoro(options))
   await writeFile(join(dir, 'config.json'), JSON.stringify({ vocab }))
   const names = ['af_one', 'bm_two', 'jf_three']
@@ -69,7 +77,8 @@ export async function kokoroSpec (dir: string, options: Parameters<typeof makeKo
     const rows = new Float32Array(510 * 256).map((_, i) => Math.sin(i * (k + 1)) + Math.floor(i / 256) * 0.01)
     await writeFile(join(dir, `${name}.bin`), new Uint8Array(rows.buffer))
   }
-  const files = ['model.onnx', 'config.json', ...names.map(n => `${n}.bin`)].map(path => ({ path, role: 'file', bytes: 0 }))
+  const paths = ['model.onnx', 'config.json', ...names.map(n => `${n}.bin`)]
+  const files = paths.map(path => ({ path, role: 'file', bytes: 0 }))
   return specOf(cardOf({ modelId: 'test/kokoro', family: 'kokoro', files }), dir)
 }
 
@@ -81,7 +90,8 @@ export async function say (
   session: EngineSession, payload: Record<string, unknown>, signal = new AbortController().signal
 ): Promise<Answer> {
   const chunks: EngineChunk[] = []
-  for await (const chunk of session.run({ kind: 'tts', payload: { model: 'm', ...payload } }, signal)) chunks.push(chunk)
+  const answer = session.run({ kind: 'tts', payload: { model: 'm', ...payload } }, signal)
+  for await (const chunk of answer) chunks.push(chunk)
   return {
     chunks,
     bytes: Buffer.concat(chunks.map(c => c.media ?? new Uint8Array())),
@@ -90,7 +100,9 @@ export async function say (
 }
 
 /** The refusal of a request. */
-export async function refusal (session: EngineSession, payload: Record<string, unknown>): Promise<EngineError> {
+export async function refusal (
+  session: EngineSession, payload: Record<string, unknown>
+): Promise<EngineError> {
   try {
     await say(session, payload)
   } catch (error) {
@@ -107,7 +119,9 @@ export function difference (a: Float32Array, b: Float32Array): number {
 }
 
 /** All samples of a stream of pieces. */
-export async function gather (pieces: AsyncIterable<Float32Array>): Promise<{ samples: Float32Array, pieces: number }> {
+export async function gather (
+  pieces: AsyncIterable<Float32Array>
+): Promise<{ samples: Float32Array, pieces: number }> {
   const parts: Float32Array[] = []
   for await (const part of pieces) parts.push(part)
   const samples = new Float32Array(parts.reduce((n, p) => n + p.length, 0))
@@ -120,4 +134,5 @@ export async function gather (pieces: AsyncIterable<Float32Array>): Promise<{ sa
 }
 
 /** IPA that every fixture voice has symbols for: about 100 symbols in two clauses. */
-export const IPA = 'ðə kwɪk bɹaʊn fɑks dʒʌmps oʊvə ðə leɪzi dɔɡ, waɪl ə smɔl ɡɹup ʌv bɜdz sɪŋz aʊt laʊdli ɪn ðə tɹiz.'
+export const IPA = 'ðə kwɪk bɹaʊn fɑks dʒʌmps oʊvə ðə leɪzi dɔɡ, ' +
+  'waɪl ə smɔl ɡɹup ʌv bɜdz sɪŋz aʊt laʊdli ɪn ðə tɹiz.'

@@ -27,7 +27,10 @@ function checkChunks (t: Test, answer: Answer, format: string): void {
   })
   let at = 0
   for (const { timing } of answer.chunks) {
-    t.ok(timing !== undefined && Math.abs(timing.timestampSeconds - at) < 1e-9, 'chunks follow each other in time')
+    t.ok(
+      timing !== undefined && Math.abs(timing.timestampSeconds - at) < 1e-9,
+      'chunks follow each other in time'
+    )
     at += timing?.durationSeconds ?? 0
   }
 }
@@ -52,12 +55,17 @@ t.test('an answer is numbered chunks of whole frames, the last one marked', asyn
 t.test('streaming_interval is the length of the chunks, and changes nothing else', async t => {
   const whole = await say(session, { text: TEXT, streaming_interval: 60, encoding: 'pcm' })
   for (const interval of [0.05, 0.3, 1]) {
-    const { chunks, bytes } = await say(session, { text: TEXT, streaming_interval: interval, encoding: 'pcm' })
+    const { chunks, bytes } = await say(
+      session, { text: TEXT, streaming_interval: interval, encoding: 'pcm' }
+    )
     const lengths = chunks.map(c => c.timing?.durationSeconds ?? 0)
     t.ok(Math.max(...lengths) <= interval + 0.001, `${interval} s: none longer (${Math.max(...lengths)})`)
     t.ok((lengths[0] ?? 0) <= 0.121, 'the first is short')
     if (lengths.length > 8) t.ok(Math.abs((lengths[6] ?? 0) - interval) < 0.001, `${interval} s: reached`)
-    const apart = Array.from({ length: bytes.length / 2 }, (_, i) => Math.abs(bytes.readInt16LE(2 * i) - whole.bytes.readInt16LE(2 * i)))
+    const apart = Array.from(
+      { length: bytes.length / 2 },
+      (_, i) => Math.abs(bytes.readInt16LE(2 * i) - whole.bytes.readInt16LE(2 * i))
+    )
     t.ok(bytes.length === whole.bytes.length && Math.max(...apart) <= 1, `${interval} s: the same sound`)
   }
 })
@@ -65,7 +73,9 @@ t.test('streaming_interval is the length of the chunks, and changes nothing else
 t.test('an abort ends the answer within a chunk, without a last one', async t => {
   const stop = new AbortController()
   const chunks = []
-  for await (const chunk of session.run({ kind: 'tts', payload: { text: TEXT.repeat(20), streaming_interval: 0.1 } }, stop.signal)) {
+  for await (const chunk of session.run(
+    { kind: 'tts', payload: { text: TEXT.repeat(20), streaming_interval: 0.1 } }, stop.signal
+  )) {
     chunks.push(chunk)
     if (chunks.length === 3) stop.abort()
   }
@@ -84,7 +94,9 @@ t.test('text without anything to say is refused', async t => {
 })
 
 t.test('another kind of task is refused', async t => {
-  await t.rejects(session.run({ kind: 'chat', payload: {} }, new AbortController().signal)[Symbol.asyncIterator]().next(),
+  await t.rejects(session.run(
+    { kind: 'chat', payload: {} }, new AbortController().signal
+  )[Symbol.asyncIterator]().next(),
     { reason: 'invalid_payload', message: /serves tts, not chat/ })
 })
 
@@ -112,7 +124,9 @@ t.test('a very long text starts at once and is spoken piece by piece', async t =
 
 t.test('info names rate, voices and limits', async t => {
   t.match(session.info(), {
-    family: 'flite', sampleRate: 16_000, streams: true, seeded: true, limits: { speed: { min: 0.25, max: 4 } },
+    family: 'flite', sampleRate: 16_000, streams: true, seeded: true, limits: {
+      speed: { min: 0.25, max: 4 }
+    },
     voices: [{ id: 'rms' }, { id: 'slt' }]
   })
 })

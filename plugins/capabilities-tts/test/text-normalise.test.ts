@@ -18,9 +18,11 @@ check('numbers', [
   ['-5 and 5-10', 'minus five and five to ten'], ['−7', 'minus seven'], ['pages 5–10', 'pages five to ten'],
   ['the 1st, 2nd and 23rd', 'the first, second and twenty third'], ['the 112th', 'the one hundred twelfth'],
   ['007', 'zero zero seven'], ['1e-5', 'one times ten to the minus five'],
-  ['1/2 cup, 3/4, 2½ cups', 'one half cup, three quarters, two and a half cups'], ['24/7', 'twenty four seven'],
+  ['1/2 cup, 3/4, 2½ cups', 'one half cup, three quarters, two and a half cups'],
+  ['24/7', 'twenty four seven'],
   ['12345678901234567890', digits('12345678901234567890')], ['10k users', 'ten thousand users'],
-  ['1920x1080', 'nineteen twenty by one thousand eighty'], ['3 × 4', 'three times four'], ['10x', 'ten times'],
+  ['1920x1080', 'nineteen twenty by one thousand eighty'], ['3 × 4', 'three times four'],
+  ['10x', 'ten times'],
   ['٣ and ५', 'three and five'], ['１２', 'twelve']
 ])
 
@@ -45,8 +47,9 @@ const DAY = 'November twentieth, twenty twenty six'
 check('dates and times', [
   ['2026-11-20', DAY], ['20 Nov 2026', DAY], ['11/20/2026', DAY], ['20/11/2026', DAY], ['Nov. 20, 2026', DAY],
   ['20.11.2026', DAY], ['20th of November 2026', DAY], ['2026-11-20T15:45:00Z', DAY + ', fifteen forty five'],
-  ['2026-13-45', 'two thousand twenty six thirteen forty five'],
-  ['on November 20', 'on November twentieth'], ['May 5th', 'May fifth'], ['May 2024', 'May twenty twenty four'],
+  ['2026-13-45', 'twenty twenty six thirteen, forty five'],
+  ['on November 20', 'on November twentieth'], ['May 5th', 'May fifth'],
+  ['May 2024', 'May twenty twenty four'],
   ['I may 5 times', 'I may five times'],
   ['3:30 PM', 'three thirty pee em'], ['15:45', 'fifteen forty five'], ['3:00', "three o'clock"],
   ['15:00', 'fifteen hundred'], ['at 3pm.', 'at three pee em.'], ['5 a.m. today', 'five ay em today'],
@@ -54,26 +57,36 @@ check('dates and times', [
 ])
 
 check('units', [
-  ['5 km', 'five kilometers'], ['1 km', 'one kilometer'], ['10 GB', 'ten gigabytes'], ['16GB RAM', 'sixteen gigabytes RAM'],
+  ['5 km', 'five kilometers'], ['1 km', 'one kilometer'], ['10 GB', 'ten gigabytes'],
+  ['16GB RAM', 'sixteen gigabytes RAM'],
   ['72°F', 'seventy two degrees fahrenheit'], ['-3°C', 'minus three degrees celsius'],
-  ['60 mph', 'sixty miles per hour'], ['100 km/h', 'one hundred kilometers per hour'], ['100 ms', 'one hundred milliseconds'],
-  ['3.5GB/s', 'three point five gigabytes per second'], ['5 μm', 'five micrometers'], ['3-5 km', 'three to five kilometers'],
+  ['60 mph', 'sixty miles per hour'], ['100 km/h', 'one hundred kilometers per hour'],
+  ['100 ms', 'one hundred milliseconds'],
+  ['3.5GB/s', 'three point five gigabytes per second'], ['5 μm', 'five micrometers'],
+  ['3-5 km', 'three to five kilometers'],
   ['a 5-km run', 'a five kilometer run'], ['5G and 4K', 'five gee and four kay']
 ])
 
 check('abbreviations', [
-  ['Dr. Smith and Mr. Jones', 'Doctor Smith and Mister Jones'], ['e.g. this, i.e. that', 'for example, this, that is, that'],
-  ['cats, dogs, etc.', 'cats, dogs, etcetera.'], ['cats vs. dogs', 'cats versus dogs'], ['No. 5', 'number five'],
-  ['St. Paul', 'Saint Paul'], ['Main St.', 'Main Street.'], ['Fig. 3', 'Figure three'], ['pp. 5-10', 'pages five to ten'],
+  ['Dr. Smith and Mr. Jones', 'Doctor Smith and Mister Jones'],
+  ['e.g. this, i.e. that', 'for example, this, that is, that'],
+  ['cats, dogs, etc.', 'cats, dogs, etcetera.'], ['cats vs. dogs', 'cats versus dogs'],
+  ['No. 5', 'number five'],
+  ['St. Paul', 'Saint Paul'], ['Main St.', 'Main Street.'], ['Fig. 3', 'Figure three'],
+  ['pp. 5-10', 'pages five to ten'],
   ['approx. 5', 'approximately five'], ['Henry VIII', 'Henry the eighth'], ['Chapter IV', 'Chapter four'],
   ['World War II', 'World War two'], ['Rocky III', 'Rocky three'], ['I am', 'I am']
 ])
 
 check('letters and acronyms', [
   ['GPU and NASA', 'gee pee you and NASA'], ['the GPUs', "the gee pee you's"], ['U.S.A.', 'you ess ay'],
-  ['J. K. Rowling', 'jay kay Rowling'], ['AT&T', 'ay tee and tee'], ['MP3 and x86', 'em pee three and ex eighty six'],
-  ['STOP RIGHT NOW!', 'STOP RIGHT NOW!'], ['This is NOT good', 'This is NOT good'], ['US and us', 'you ess and us'],
-  ["OpenAI's node_id", "Open ay eye's node id"], ['Plan B', 'Plan bee'], ['A dog', 'A dog'], ['TCP/IP', 'tee see pee eye pee']
+  ['J. K. Rowling', 'jay kay Rowling'], ['AT&T', 'ay tee and tee'],
+  ['MP3 and x86', 'em pee three and ex eighty six'],
+  ['STOP RIGHT NOW!', 'STOP RIGHT NOW!'], ['This is NOT good', 'This is NOT good'],
+  ['US and us', 'you ess and us'],
+  ["OpenAI's node_id", "Open ay eye's node id"], ['Plan B', 'Plan bee'],
+  ['fp16, IPv6', 'eff pee sixteen, eye pee vee six'], ['A dog', 'A dog'],
+  ['TCP/IP', 'tee see pee eye pee']
 ])
 
 check('addresses, codes and versions', [
@@ -89,9 +102,12 @@ check('addresses, codes and versions', [
 check('signs and punctuation', [
   ['50% & up', 'fifty percent and up'], ['C++ and C#', 'see plus plus and see sharp'],
   ['#1 and #topic', 'number one and hashtag topic'], ['2+2=4', 'two plus two equals four'],
-  ['“Hello” – she said — ‘hi’', 'Hello, she said, hi'], ['Ｆｕｌｌ ｗｉｄｔｈ！', 'Full width!'], ['Well… yes...', 'Well, yes.'],
-  ['café naïve Zürich Straße', 'cafe naive Zurich Strasse'], ['(see below)', 'see below'], ['What?! No!!', 'What? No!'],
-  ['😀 hi 😀', 'hi'], ["don't", "don't"], ['a\u0301b\u200bc', 'abc'], ['π is 3', 'pi is three'], ['>5', 'greater than five'],
+  ['“Hello” – she said — ‘hi’', 'Hello, she said, hi'], ['Ｆｕｌｌ ｗｉｄｔｈ！', 'Full width!'],
+  ['Well… yes...', 'Well, yes.'],
+  ['café naïve Zürich Straße', 'cafe naive Zurich Strasse'], ['(see below)', 'see below'],
+  ['What?! No!!', 'What? No!'],
+  ['😀 hi 😀', 'hi'], ["don't", "don't"], ['a\u0301b\u200bc', 'abc'], ['π is 3', 'pi is three'],
+  ['>5', 'greater than five'],
   ['', ''], ['?!…', ''], ['😀👍🏽', ''], ['שלום', ''], ['世界 ok', 'ok']
 ])
 

@@ -1,6 +1,6 @@
 import { homograph } from './homographs.js'
 import { WEAK } from './lexicon.js'
-import { pronounce } from './lts.js'
+import { MAX_WORD, pronounce } from './lts.js'
 import { normaliseSentence } from './normalise.js'
 import { ipa as toIpa } from './phones.js'
 import { skippedScripts } from './scripts.js'
@@ -47,6 +47,11 @@ function wordIpa (word: string, before: string, after: string): string[] {
   return (codes ? [codes] : pronounce(word)).map(toIpa)
 }
 
+/** the letters of the k-th sound of a word that is read in pieces */
+function piece (word: string, k: number, count: number): string {
+  return count === 1 ? word : word.slice(k * MAX_WORD, (k + 1) * MAX_WORD)
+}
+
 /** words and marks of a normalised sentence */
 function tokenise (normalised: string): Token[] {
   const parts = normalised.toLowerCase().match(/[a-z']+|[,.;:?!]/g) ?? []
@@ -59,7 +64,7 @@ function tokenise (normalised: string): Token[] {
       return
     }
     const sounds = wordIpa(part, word(parts[i - 1]), word(parts[i + 1])).filter((sound) => sound !== '')
-    sounds.forEach((ipa, k) => tokens.push({ text: k === 0 ? part : '', ipa, mark: '' }))
+    sounds.forEach((ipa, k) => tokens.push({ text: piece(part, k, sounds.length), ipa, mark: '' }))
   })
   return tokens
 }
@@ -96,7 +101,7 @@ function unitEnd (tokens: readonly Token[], start: number, limit: number): numbe
 }
 
 function toUnit (tokens: readonly Token[], sentenceEnd: boolean): Unit {
-  const text = tokens.map((each) => each.text + each.mark).filter((each) => each !== '').join(' ')
+  const text = tokens.map((each) => each.text + each.mark).join(' ')
   const phonemes = tokens.map((each) => each.ipa + each.mark).join(' ')
   return { text, phonemes, sentenceEnd, final: false }
 }

@@ -4,8 +4,8 @@ import { readLetters } from './lts-model.js'
 import { bySuffix, withS } from './morphology.js'
 import { phones } from './phones.js'
 
-/** longer words are no words: they are read in pieces, so that a unit of speech can end between them */
-const MAX_WORD = 24
+/** Longer words are no words: they are read in pieces, so that a unit of speech can end between them. */
+export const MAX_WORD = 24
 
 const CLITICS: ReadonlyArray<readonly [string, string]> = [
   ["n't", 'AH0 N T'], ["'ll", 'AH0 L'], ["'re", 'ER0'], ["'ve", 'V'], ["'d", 'D'], ["'m", 'M']

@@ -40,7 +40,10 @@ function applyWords (sentence: string): string {
  * "MP3", "GPT4" and "x86" are letters and digits read apart; amounts such as "5km" and "3rd" are left alone
  */
 function splitCodes (text: string): string {
-  return text.replace(/\b([A-Za-z]+)-?(\d+)(?=[A-Za-z]*\b)/g, '$1 $2')
+  return text.replace(/\b([A-Za-z]+)-?(\d+)(?=[A-Za-z]*\b)/g, (_, letters: string, number: string) => {
+    const spelled = letters === 'IPv' || /^[b-df-hj-np-tv-z]{2,3}$/.test(letters)
+    return `${spelled ? spell(letters) : letters} ${number}`
+  })
 }
 
 /**

@@ -29,6 +29,7 @@ function rangeEnd (text: string): string {
 }
 
 function version (all: string, prefix: string, numbers: string): string {
+  if (/^\d{1,2}\.\d{1,2}\.\d{4}$/.test(all)) return all
   if (!prefix && /^[1-9]\d{0,2}(?:\.\d{3}){2,}$/.test(numbers)) return cardinal(numbers.replaceAll('.', ''))
   return (prefix ? 'version ' : '') + numbers.split('.').map((each) => cardinal(each)).join(' point ')
 }

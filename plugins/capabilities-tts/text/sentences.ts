@@ -60,7 +60,7 @@ function continues (before: string, after: string): boolean {
 export function * splitSentences (folded: string): Generator<string> {
   let pending = ''
   for (const { segment } of segmenter.segment(folded)) {
-    if (pending !== '' && !continues(pending, segment)) {
+    if (pending !== '' && segment.trim() !== '' && !continues(pending, segment)) {
       yield pending
       pending = ''
     }

@@ -16,8 +16,8 @@ const REGULAR = `
 const IRREGULAR: ReadonlyArray<readonly [string, string, string]> = [
   ['km/h', 'kilometer per hour', 'kilometers per hour'], ['mph', 'mile per hour', 'miles per hour'],
   ['m/s', 'meter per second', 'meters per second'], ['fps', 'frame per second', 'frames per second'],
-  ['tok/s', 'token per second', 'tokens per second'], ['rpm', 'revolution per minute',
-  'revolutions per minute'],
+  ['tok/s', 'token per second', 'tokens per second'],
+  ['rpm', 'revolution per minute', 'revolutions per minute'],
   ['dpi', 'dot per inch', 'dots per inch'], ['°F', 'degree fahrenheit', 'degrees fahrenheit'],
   ['°C', 'degree celsius', 'degrees celsius'], ['°', 'degree', 'degrees'], ['%', 'percent', 'percent'],
   ['Hz', 'hertz', 'hertz'], ['kHz', 'kilohertz', 'kilohertz'], ['MHz', 'megahertz', 'megahertz'],

@@ -28,7 +28,9 @@ export class Activity {
 
   /** EngineEnv.work. Throws RangeError when `units` is not a number above 0. */
   async work<T> (label: string, units: number, call: () => T | Promise<T>): Promise<T> {
-    if (!(units > 0 && Number.isFinite(units))) throw new RangeError(`work units must be above 0, got ${units}`)
+    if (!(units > 0 && Number.isFinite(units))) {
+      throw new RangeError(`work units must be a number above 0, got ${units}`)
+    }
     this.#endStep()
     const handle = this.#announcer.begin(String(label).slice(0, LABEL_CHARS), units)
     Atomics.add(this.#state, SLOT.announced, 1)

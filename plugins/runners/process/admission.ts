@@ -25,7 +25,7 @@ export class Admission {
   get active (): number { return this.#active }
   get queued (): number { return this.#waiting.length }
 
-  /** Resolves when there is a place. Throws RunnerError `overloaded`, or `cancelled` when the signal aborts. */
+  /** Resolves when there is a place. Throws RunnerError `overloaded`, or `cancelled` on abort. */
   async enter (signal: AbortSignal): Promise<void> {
     if (signal.aborted) throw cancelled()
     if (this.#active < this.#slots) {
@@ -39,7 +39,8 @@ export class Admission {
   /** Frees a place after a task that took `serviceMs`; null when it tells nothing about the service time. */
   leave (serviceMs: number | null): void {
     if (serviceMs !== null) {
-      this.#meanMs = this.#meanMs === null ? serviceMs : this.#meanMs + NEWEST_SHARE * (serviceMs - this.#meanMs)
+      const mean = this.#meanMs ?? serviceMs
+      this.#meanMs = mean + NEWEST_SHARE * (serviceMs - mean)
     }
     const next = this.#waiting.shift()
     if (next === undefined) this.#active -= 1

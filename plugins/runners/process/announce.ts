@@ -8,6 +8,8 @@ const COALESCE_MS = 10
  */
 const SHORT_MS = 100
 
+type Sums = Map<string, { units: number, ms: number }>
+
 interface Parked extends OpenWork { announcedAt: number }
 
 /** Work in progress, under the announcement it stands under. */
@@ -29,8 +31,8 @@ export interface AnnouncerIo {
 export class Announcer {
   readonly #io: AnnouncerIo
   readonly #parked = new Map<number, Parked>()
-  readonly #total = new Map<string, { units: number, ms: number }>()
-  #measured = new Map<string, { units: number, ms: number }>()
+  readonly #total: Sums = new Map()
+  #measured: Sums = new Map()
   #lastId = 0
   #timerSet = false
 
@@ -81,7 +83,7 @@ export class Announcer {
   }
 }
 
-function add (sums: Map<string, { units: number, ms: number }>, label: string, units: number, ms: number): void {
+function add (sums: Sums, label: string, units: number, ms: number): void {
   const sum = sums.get(label) ?? { units: 0, ms: 0 }
   sum.units += units
   sum.ms += ms

@@ -1,7 +1,8 @@
 import type { RunnerLimits } from './limits.js'
 
 type BreakerLimits = Pick<RunnerLimits,
-  'backoffFirstMs' | 'backoffMaxMs' | 'backoffJitter' | 'breakerFailures' | 'breakerWindowMs' | 'readyClearMs'>
+  'backoffFirstMs' | 'backoffMaxMs' | 'backoffJitter' |
+  'breakerFailures' | 'breakerWindowMs' | 'readyClearMs'>
 
 /** Failures so far: their times (monotonic ms) inside the window, and how many in a row. */
 export interface BreakerState { readonly recent: readonly number[], readonly attempts: number }

@@ -27,12 +27,12 @@ export function passedDeadline (watch: Watch, limits: RunnerLimits, nowMs: numbe
   switch (watch.phase) {
     case 'connecting': return elapsed <= limits.firstReportMs
       ? null
-      : passed('first report', `the runner did not report within ${seconds(limits.firstReportMs)} of its start`)
+      : passed('first report', `the runner did not report within ${seconds(limits.firstReportMs)}`)
     case 'loading': {
       const allowed = loadingMs(watch.modelBytes, limits)
       return elapsed <= allowed
         ? null
-        : passed('loading', `loading made no progress for ${seconds(allowed)} (model of ${watch.modelBytes} bytes)`)
+        : passed('loading', `loading ${watch.modelBytes} bytes made no progress for ${seconds(allowed)}`)
     }
     case 'warmup': return elapsed <= limits.warmupMs + limits.warmupGraceMs
       ? null
@@ -57,7 +57,8 @@ const passed = (key: string, message: string): Passed => ({ key, message, wedged
 
 /** What a warmup overrun is called wherever it is reported. */
 export function warmupMessage (limits: Pick<RunnerLimits, 'warmupMs'>): string {
-  return `warmup did not finish within ${seconds(limits.warmupMs)}; SVC_WARMUP_DEADLINE_SECONDS sets the deadline`
+  return `warmup did not finish within ${seconds(limits.warmupMs)}; ` +
+    'SVC_WARMUP_DEADLINE_SECONDS sets the deadline'
 }
 
 /**

@@ -22,7 +22,9 @@ const HEAD_BYTES = 1 + 4 + 4
 const NO_MEDIA = new Uint8Array(0)
 
 /** The bytes of a frame, as pieces to be written one after the other; the media are not copied. */
-export function encodeFrame (kind: number, task: number, header: object, media: Uint8Array = NO_MEDIA): Uint8Array[] {
+export function encodeFrame (
+  kind: number, task: number, header: object, media: Uint8Array = NO_MEDIA
+): Uint8Array[] {
   const json = JSON.stringify(header)
   const jsonBytes = Buffer.byteLength(json)
   const head = Buffer.allocUnsafe(LENGTH_BYTES + HEAD_BYTES + jsonBytes)
@@ -96,7 +98,11 @@ function decode (bytes: Buffer): Frame {
   // Copied, so that one small piece of media does not keep a whole read buffer alive.
   const media = jsonEnd === bytes.length ? NO_MEDIA : new Uint8Array(bytes.subarray(jsonEnd))
   return {
-    kind: bytes.readUInt8(4), task: bytes.readUInt32BE(5), header: parse(bytes, jsonEnd), media, bytes: bytes.length
+    kind: bytes.readUInt8(4),
+    task: bytes.readUInt32BE(5),
+    header: parse(bytes, jsonEnd),
+    media,
+    bytes: bytes.length
   }
 }
 

@@ -21,6 +21,8 @@ import type { WatchdogData } from './shared.js'
 const EXIT_ENGINE = 70
 const LOGS_PER_SECOND = 100
 const PROGRESS_MS = 100
+/** How long the last frame may take to leave. */
+const LAST_WORDS_MS = 1_000
 const LOG_CHARS = 4_096
 /** The watchdog's heap; it holds next to nothing. */
 const WATCHDOG_HEAP = { maxOldGenerationSizeMb: 16, maxYoungGenerationSizeMb: 2, stackSizeMb: 1 }
@@ -47,7 +49,7 @@ function onFrame ({ kind, task, header }: Frame): void {
 async function boot ({ spec, engineModule, limits }: SpecMessage): Promise<void> {
   link.send(FROM_RUNNER.hello, 0, { pid: process.pid })
   startWatchdog(spec, limits)
-  guardFamily((error) => { log('warn', 'no guard for child processes of the engine', { error: error.message }) })
+  guardFamily((error) => { log('warn', 'no guard for processes of the engine', { error: error.message }) })
   try {
     session = await loadEngine(spec, engineModule)
     await warmUp(session)
@@ -61,7 +63,9 @@ async function loadEngine (spec: ModelSpec, engineModule: string): Promise<Engin
   stage = 'import'
   const module = await import(engineModule) as { default?: Partial<EngineModule> }
   const load = module.default?.load
-  if (typeof load !== 'function') throw new TypeError('the engine module has no default export with a load function')
+  if (typeof load !== 'function') {
+    throw new TypeError('the engine module has no default export with a load function')
+  }
   stage = 'load'
   const loaded = await load.call(module.default, spec, engineEnv())
   link.send(FROM_RUNNER.loaded, 0, { info: loaded.info() })
@@ -106,8 +110,8 @@ function log (level: 'info' | 'warn' | 'error', message: string, fields: Record<
   if (!logMeter.admit(performance.now())) return
   const text = String(message).slice(0, LOG_CHARS)
   try {
-    const fits = JSON.stringify(fields).length <= 4 * LOG_CHARS
-    link.send(FROM_RUNNER.log, 0, { level, message: text, fields: fits ? fields : { fieldsDropped: 'too large' } })
+    const kept = JSON.stringify(fields).length <= 4 * LOG_CHARS ? fields : { fieldsDropped: 'too large' }
+    link.send(FROM_RUNNER.log, 0, { level, message: text, fields: kept })
   } catch {
     link.send(FROM_RUNNER.log, 0, { level, message: text, fields: { fieldsDropped: 'not JSON' } })
   }
@@ -131,6 +135,7 @@ async function fail (error: unknown): Promise<void> {
   const stack = error instanceof Error ? error.stack ?? error.message : String(error)
   process.stderr.write(`runner failed in ${stage}: ${stack}\n`)
   link.send(FROM_RUNNER.fatal, 0, { stage, message: reasonOf(error) })
+  setTimeout(() => { process.exit(EXIT_ENGINE) }, LAST_WORDS_MS)
   await link.flushed()
   process.exit(EXIT_ENGINE)
 }

@@ -95,7 +95,8 @@ export function resolveLimits (
 ): RunnerLimits {
   const limits = { ...DEFAULT_LIMITS, ...warmupFrom(env), ...overrides }
   for (const [name, value] of Object.entries(limits)) {
-    if (typeof value !== 'number' || !Number.isFinite(value) || value < 0 || (value === 0 && name !== 'backoffJitter')) {
+    const least = name === 'backoffJitter' ? 0 : Number.MIN_VALUE
+    if (typeof value !== 'number' || !Number.isFinite(value) || value < least) {
       throw new RangeError(`runner limit ${name} must be a number above 0, got ${String(value)}`)
     }
   }

@@ -27,6 +27,9 @@ export class LineLimiter {
     return dropped
   }
 
+  /** True while lines are only counted. */
+  flooded (nowMs: number): boolean { return this.#meter.full(nowMs) }
+
   push (bytes: Buffer, nowMs: number): string[] {
     const lines: string[] = []
     let start = 0

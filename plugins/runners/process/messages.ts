@@ -1,5 +1,5 @@
 import { ProtocolError } from './errors.js'
-import type { ModelSpec } from '../../../kernel/engine.js'
+import type { EngineChunk, ModelSpec } from '../../../kernel/engine.js'
 import type { Frame } from './frames.js'
 import type { HostLimits } from './limits.js'
 
@@ -8,7 +8,17 @@ export const TO_RUNNER = { spec: 1, task: 2, credit: 3, cancel: 4, stop: 5 } as 
 
 /** Frame kinds from the runner to the node. */
 export const FROM_RUNNER = {
-  hello: 16, progress: 17, loaded: 18, warming: 19, ready: 20, work: 21, chunk: 22, end: 23, fail: 24, log: 25, fatal: 26
+  hello: 16,
+  progress: 17,
+  loaded: 18,
+  warming: 19,
+  ready: 20,
+  work: 21,
+  chunk: 22,
+  end: 23,
+  fail: 24,
+  log: 25,
+  fatal: 26
 } as const
 
 /** First frame a runner gets. */
@@ -32,7 +42,7 @@ export type RunnerMessage =
   | { type: 'warming' }
   | { type: 'ready', warmupMs: number }
   | ({ type: 'work' } & WorkMessage)
-  | { type: 'chunk', index: number, payload: Record<string, unknown> }
+  | { type: 'chunk', index: number, payload: Record<string, unknown>, timing?: Timing }
   | { type: 'end' }
   | { type: 'fail', reason: string, message: string, details: Record<string, unknown> }
   | { type: 'log', level: 'info' | 'warn' | 'error', message: string, fields: Record<string, unknown> }
@@ -40,14 +50,22 @@ export type RunnerMessage =
 
 type Header = Record<string, unknown>
 
+const MAX_LIST = 1_024
+type Timing = NonNullable<EngineChunk['timing']>
+
 const READERS: Readonly<Record<number, (header: Header) => RunnerMessage>> = {
   [FROM_RUNNER.hello]: (h) => ({ type: 'hello', pid: count(h, 'pid') }),
-  [FROM_RUNNER.progress]: (h) => ({ type: 'progress', loaded: amount(h, 'loaded'), total: amount(h, 'total') }),
+  [FROM_RUNNER.progress]: (h) => ({
+    type: 'progress', loaded: amount(h, 'loaded'), total: amount(h, 'total')
+  }),
   [FROM_RUNNER.loaded]: (h) => ({ type: 'loaded', info: object(h, 'info') }),
   [FROM_RUNNER.warming]: () => ({ type: 'warming' }),
   [FROM_RUNNER.ready]: (h) => ({ type: 'ready', warmupMs: amount(h, 'warmupMs') }),
   [FROM_RUNNER.work]: readWork,
-  [FROM_RUNNER.chunk]: (h) => ({ type: 'chunk', index: count(h, 'index'), payload: object(h, 'payload') }),
+  [FROM_RUNNER.chunk]: (h) => ({
+    type: 'chunk', index: count(h, 'index'), payload: object(h, 'payload'),
+    ...(h['timing'] === undefined ? {} : { timing: timing(object(h, 'timing')) })
+  }),
   [FROM_RUNNER.end]: () => ({ type: 'end' }),
   [FROM_RUNNER.fail]: (h) => ({
     type: 'fail', reason: reason(h), message: text(h, 'message'), details: object(h, 'details')
@@ -65,6 +83,10 @@ export function readMessage (frame: Pick<Frame, 'kind' | 'header'>): RunnerMessa
   return reader(frame.header)
 }
 
+function timing (t: Header): Timing {
+  return { timestampSeconds: amount(t, 'timestampSeconds'), durationSeconds: amount(t, 'durationSeconds') }
+}
+
 function readWork (header: Header): RunnerMessage {
   const open = list(header, 'open').map((entry) => (
     { id: count(entry, 'id'), label: text(entry, 'label', 64), units: amount(entry, 'units') }
@@ -73,7 +95,8 @@ function readWork (header: Header): RunnerMessage {
     { label: text(entry, 'label', 64), units: amount(entry, 'units'), ms: amount(entry, 'ms') }
   ))
   const closed = header['closed']
-  if (!Array.isArray(closed) || !closed.every((id) => Number.isSafeInteger(id))) throw wrong('closed', 'integers')
+  const isId = (id: unknown): boolean => Number.isSafeInteger(id)
+  if (!Array.isArray(closed) || !closed.every(isId)) throw wrong('closed', 'a list of whole numbers')
   return { type: 'work', open, closed: closed as number[], measured }
 }
 
@@ -107,7 +130,9 @@ function object (header: Header, field: string): Record<string, unknown> {
 function list (header: Header, field: string): Header[] {
   const value = header[field]
   const isObject = (entry: unknown): boolean => typeof entry === 'object' && entry !== null
-  if (!Array.isArray(value) || value.length > 1_024 || !value.every(isObject)) throw wrong(field, 'a list of objects')
+  if (!Array.isArray(value) || value.length > MAX_LIST || !value.every(isObject)) {
+    throw wrong(field, `a list of at most ${MAX_LIST} objects`)
+  }
   return value as Header[]
 }
 

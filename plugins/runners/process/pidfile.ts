@@ -30,8 +30,9 @@ export function removePidfile (scratch: string): void {
 export function readPidfile (scratch: string): PidRecord | null {
   try {
     const value = JSON.parse(readFileSync(join(scratch, PIDFILE), 'utf8')) as Partial<PidRecord>
+    const texts = [value.startTime, value.bootId, value.mark]
     const whole = value.format === FORMAT && Number.isSafeInteger(value.pid) && (value.pid ?? 0) > 1 &&
-      typeof value.startTime === 'string' && typeof value.bootId === 'string' && typeof value.mark === 'string'
+      texts.every((text) => typeof text === 'string')
     return whole ? value as PidRecord : null
   } catch {
     return null
@@ -55,7 +56,8 @@ export function sweepOrphans (dir: string): number[] {
 
 function subfolders (dir: string): string[] {
   try {
-    return readdirSync(dir, { withFileTypes: true }).filter((e) => e.isDirectory()).map((e) => join(dir, e.name))
+    const entries = readdirSync(dir, { withFileTypes: true })
+    return entries.filter((entry) => entry.isDirectory()).map((entry) => join(dir, entry.name))
   } catch {
     return []
   }

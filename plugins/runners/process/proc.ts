@@ -57,6 +57,8 @@ export function diagnose (pid: number): string {
   const status = read(`/proc/${pid}/status`) ?? ''
   const field = (name: string): string => new RegExp(`^${name}:\\s+(.+)$`, 'm').exec(status)?.[1] ?? '?'
   const wchan = read(`/proc/${pid}/wchan`)?.trim() ?? '?'
-  return `state ${field('State')}, waits in ${wchan === '0' ? 'user code' : wchan}, resident ${field('VmRSS')}, ` +
-    `threads ${field('Threads')}, switches ${field('voluntary_ctxt_switches')}/${field('nonvoluntary_ctxt_switches')}`
+  const place = wchan === '0' ? 'user code' : wchan
+  const switches = `${field('voluntary_ctxt_switches')}/${field('nonvoluntary_ctxt_switches')}`
+  return `state ${field('State')}, waits in ${place}, resident ${field('VmRSS')}, ` +
+    `threads ${field('Threads')}, switches ${switches}`
 }

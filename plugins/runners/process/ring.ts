@@ -1,4 +1,4 @@
-import { appendFile, rename, rm, stat } from 'node:fs/promises'
+import { appendFile, rename, stat } from 'node:fs/promises'
 
 /** Text waiting for a slow disk; beyond it lines are dropped, so that memory stays bounded. */
 const MAX_PENDING = 512 * 1024
@@ -63,10 +63,4 @@ export class RingFile {
 
 async function sizeOf (path: string): Promise<number> {
   return await stat(path).then((found) => found.size, () => 0)
-}
-
-/** Removes a ring file and its older half. */
-export async function removeRing (path: string): Promise<void> {
-  await rm(path, { force: true })
-  await rm(`${path}.1`, { force: true })
 }

@@ -2,7 +2,8 @@ import { join } from 'node:path'
 import { delay } from '../../../kernel/clock.js'
 import { drain } from './drain.js'
 import { cancelled } from './admission.js'
-import { endedByWarmupWatchdog, passedDeadline, warmupMessage } from './deadlines.js'
+import { passedDeadline } from './deadlines.js'
+import { describeEnd } from './ending.js'
 import { ProtocolError, RunnerError } from './errors.js'
 import { launch, signalGroup } from './launch.js'
 import { Link } from './link.js'
@@ -12,15 +13,12 @@ import { diagnose, residentBytes } from './proc.js'
 import { RingFile } from './ring.js'
 import { TaskTable } from './task-table.js'
 import { WorkLedger } from './work.js'
-import type { EngineTask, ModelSpec } from '../../../kernel/engine.js'
-import type { Clock } from '../../../kernel/clock.js'
-import type { Logger } from '../../../kernel/define.js'
+import type { EngineTask } from '../../../kernel/engine.js'
 import type { Phase } from './deadlines.js'
-import type { FlightRecorder } from './flight.js'
 import type { Frame } from './frames.js'
 import type { Launched } from './launch.js'
-import type { RunnerLimits } from './limits.js'
 import type { RunnerMessage } from './messages.js'
+import type { ProcessEvents, ProcessOptions } from './process-options.js'
 import type { TaskChannel } from './tasks.js'
 
 /** Name of the runner's output file in its scratch folder. */
@@ -38,37 +36,6 @@ const EXPECTED: Partial<Record<RunnerMessage['type'], Phase>> = {
   chunk: 'serving',
   end: 'serving',
   fail: 'serving'
-}
-
-/** What a runner process is made from. */
-export interface ProcessOptions {
-  spec: ModelSpec
-  engineModule: string
-  scratch: string
-  mark: string
-  limits: RunnerLimits
-  memoryLimitBytes: number | undefined
-  clock: Clock
-  log: Logger
-  flight: FlightRecorder
-}
-
-/** How a runner process ended. `message` is null after an orderly stop. */
-export interface Ended { message: string | null, wedged: boolean, exitCode: number | null, readyMs: number }
-
-export interface ProcessEvents {
-  /** It has reached the next stage of its life. */
-  connected (): void
-  progress (loaded: number, total: number): void
-  loaded (info: Record<string, unknown>): void
-  warming (): void
-  ready (warmupMs: number): void
-  /** A task has left the runner. `serviceMs` is null when it was lost. */
-  released (channel: TaskChannel, serviceMs: number | null): void
-  /** A chunk or a clean end came: the model computes. */
-  alive (): void
-  /** Called once, last. */
-  ended (how: Ended): void
 }
 
 /** One runner process from its start to its end: frames, deadlines, memory cap, output, stop. */
@@ -121,7 +88,9 @@ export class RunnerProcess {
 
   get exited (): boolean { return this.#exit !== null }
   /** False from the moment its end is certain: no task may be handed to it any more. */
-  get usable (): boolean { return !this.exited && !this.#stopping && this.#failure === null && !this.#link.closed }
+  get usable (): boolean {
+    return !this.exited && !this.#stopping && this.#failure === null && !this.#link.closed
+  }
   get rssBytes (): number | null { return this.exited ? null : this.#rssBytes }
   get phase (): Phase { return this.#phase }
 
@@ -205,10 +174,12 @@ export class RunnerProcess {
         this.#events.ready(message.warmupMs)
         break
       case 'work': this.#ledger.apply(message, this.#options.clock.mono()); break
-      case 'log': this.#options.log[message.level]({ ...message.fields, pid: this.pid }, message.message); break
+      case 'log':
+        this.#options.log[message.level]({ ...message.fields, pid: this.pid }, message.message)
+        break
       case 'fatal': this.kill(`the engine failed (${message.stage}): ${message.message}`); break
       default:
-        if (message.type !== 'fail') this.#events.alive()
+        if (message.type === 'chunk') this.#events.alive()
         this.tasks.onMessage(frame.task, message, frame)
     }
   }
@@ -246,7 +217,8 @@ export class RunnerProcess {
   #onLinkClosed (unread: number): void {
     if (unread > 0) this.#options.flight.add(`the frames ended ${unread} bytes into one`)
     // A process that closes its frames and lives on serves nobody.
-    this.#undo.push(this.#options.clock.after(LAST_WORDS_MS, () => { this.kill('the runner closed its frame socket') }))
+    const kill = (): void => { this.kill('the runner closed its frame socket') }
+    this.#undo.push(this.#options.clock.after(LAST_WORDS_MS, kill))
   }
 
   /** What it has started goes with it; its last frames and lines are still to be read. */
@@ -260,7 +232,15 @@ export class RunnerProcess {
     if (this.#finished) return
     this.#finished = true
     this.#link.finish()
-    const how = this.#describeEnd()
+    const how = describeEnd({
+      stopping: this.#stopping,
+      failure: this.#failure,
+      phase: this.#phase,
+      since: this.#since,
+      readyAt: this.#readyAt,
+      exit: this.#exit
+    }, this.#options.limits, this.#options.clock.mono())
+    if (this.#ring.lost > 0) this.#options.flight.add(`${this.#ring.lost} lines of output could not be kept`)
     for (const undo of this.#undo) undo()
     this.#launched.stdout.destroy()
     this.#launched.stderr.destroy()
@@ -271,19 +251,5 @@ export class RunnerProcess {
     this.#events.ended(how)
     // A disk that hangs does not hold up the stop of a process that is gone.
     void Promise.race([this.#ring.flushed(), delay(this.#options.clock, LAST_WORDS_MS)]).then(this.#whenEnded)
-  }
-
-  #describeEnd (): Ended {
-    const { limits, clock } = this.#options
-    const { code, signal } = this.#exit ?? { code: null, signal: null }
-    const readyMs = this.#readyAt === null ? 0 : clock.mono() - this.#readyAt
-    const ended = { exitCode: code, readyMs }
-    if (this.#stopping) return { ...ended, message: null, wedged: false }
-    if (this.#failure !== null) return { ...ended, ...this.#failure }
-    if (endedByWarmupWatchdog({ phase: this.#phase, since: this.#since }, signal, limits, clock.mono())) {
-      return { ...ended, message: warmupMessage(limits), wedged: true }
-    }
-    const cause = signal === null ? `exited with code ${code}` : `was ended by ${signal}`
-    return { ...ended, message: `the runner process ${cause} while ${this.#phase}`, wedged: false }
   }
 }

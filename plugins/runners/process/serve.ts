@@ -101,10 +101,12 @@ export class TaskServer {
     if (chunk.media !== undefined && !(chunk.media instanceof Uint8Array)) {
       throw new TypeError('the engine yielded media that are not a Uint8Array')
     }
-    const pieces = encodeFrame(FROM_RUNNER.chunk, number, { index, payload: chunk.payload }, chunk.media)
+    const pieces = encodeFrame(FROM_RUNNER.chunk, number,
+      { index, payload: chunk.payload, timing: chunk.timing }, chunk.media)
     const bytes = pieces.reduce((sum, piece) => sum + piece.byteLength, 0)
     if (bytes > this.#env.limits.maxFrameBytes) {
-      throw new RangeError(`the engine yielded a chunk of ${bytes} bytes; at most ${this.#env.limits.maxFrameBytes} fit`)
+      throw new RangeError(`the engine yielded a chunk of ${bytes} bytes; ` +
+        `at most ${this.#env.limits.maxFrameBytes} fit into a frame`)
     }
     return this.#env.link.sendEncoded(pieces)
   }
@@ -112,7 +114,8 @@ export class TaskServer {
   /** An EngineError goes out as it is; its class may come from another copy of the kernel. */
   #explain (error: unknown): { reason: string, message: string, details: Record<string, unknown> } {
     if (isEngineError(error)) {
-      return { reason: error.reason, message: error.message.slice(0, MAX_MESSAGE), details: plain(error.details) }
+      const message = error.message.slice(0, MAX_MESSAGE)
+      return { reason: error.reason, message, details: plain(error.details) }
     }
     this.#env.log('error', 'the engine threw while serving a task', {
       error: error instanceof Error ? error.stack ?? error.message : String(error)

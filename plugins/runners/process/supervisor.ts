@@ -7,61 +7,22 @@ import { FlightRecorder } from './flight.js'
 import { resolveLimits } from './limits.js'
 import { RunnerProcess } from './runner-process.js'
 import { kindOf, mayFollow, serves } from './states.js'
-import type { EngineChunk, EngineTask, ModelSpec } from '../../../kernel/engine.js'
-import type { Clock } from '../../../kernel/clock.js'
-import type { Logger } from '../../../kernel/define.js'
+import type { EngineChunk, EngineTask } from '../../../kernel/engine.js'
 import type { RunnerReport, RunnerStatus } from '../service.js'
 import type { BreakerState } from './breaker.js'
 import type { RunnerLimits } from './limits.js'
-import type { Ended, ProcessEvents } from './runner-process.js'
+import type { RunnerOptions, Supervisor } from './options.js'
+import type { Ended, ProcessEvents } from './process-options.js'
 import type { TaskChannel } from './tasks.js'
 
 export { RunnerError } from './errors.js'
 export { DEFAULT_LIMITS, resolveLimits } from './limits.js'
 export { sweepOrphans } from './pidfile.js'
 export type { RunnerLimits } from './limits.js'
+export type { RunnerOptions, Supervisor } from './options.js'
 
 const DEFAULT_CONCURRENT = 1
 const DEFAULT_QUEUED = 8
-
-export interface RunnerOptions {
-  readonly runnerId: string
-  readonly instanceId: string
-  readonly spec: ModelSpec
-  /** file: URL of the engine module. */
-  readonly engineModule: string
-  readonly clock: Clock
-  readonly log: Logger
-  /** Folder of this runner alone: its working directory, pidfile and output. Made when missing. */
-  readonly scratch: string
-  readonly limits?: Partial<RunnerLimits>
-  /** Resident memory beyond which the process is killed. */
-  readonly memoryLimitBytes?: number
-  /** Tasks inside the runner at once. */
-  readonly maxConcurrent?: number
-  /** Tasks that may wait for a place. */
-  readonly maxQueued?: number
-  /** Uniform in [0, 1). */
-  readonly random?: () => number
-  onStatus (status: RunnerStatus): void
-  /** The runner is given up; called at most once. */
-  onFailed (failure: { errorMessage: string, attempts: number }): void
-}
-
-/** Keeps one runner process alive and hands it tasks. */
-export interface Supervisor {
-  /** Starts the process; returns at once. Only the first call counts. */
-  start (): void
-  /**
-   * Runs a task; nothing happens before the first pull. Throws RunnerError: `overloaded`, `instance_lost`,
-   * `cancelled` (the signal aborted), `timeout`, `provider_error`, or the engine's own reason.
-   */
-  open (taskId: string, task: EngineTask, signal: AbortSignal): AsyncIterable<EngineChunk>
-  readonly status: RunnerStatus
-  report (): RunnerReport
-  /** Ends the process for good; resolves when it is gone. Cannot be taken back. */
-  stop (): Promise<void>
-}
 
 /** Makes a stopped supervisor. Throws RangeError naming a limit that is no positive number. */
 export function createSupervisor (options: RunnerOptions): Supervisor {
@@ -88,7 +49,8 @@ class RunnerSupervisor implements Supervisor {
   constructor (options: RunnerOptions) {
     this.#options = options
     this.#limits = resolveLimits(options.limits)
-    this.#admission = new Admission(options.maxConcurrent ?? DEFAULT_CONCURRENT, options.maxQueued ?? DEFAULT_QUEUED)
+    const { maxConcurrent = DEFAULT_CONCURRENT, maxQueued = DEFAULT_QUEUED } = options
+    this.#admission = new Admission(maxConcurrent, maxQueued)
     this.#flight = new FlightRecorder(this.#limits.flightEntries, () => options.clock.now())
     this.#statusSince = options.clock.mono()
   }
@@ -155,7 +117,9 @@ class RunnerSupervisor implements Supervisor {
   }
 
   /** Gives an admitted task to the process, unless either has gone while it waited. */
-  #hand (taskId: string, task: EngineTask, signal: AbortSignal): { process: RunnerProcess, channel: TaskChannel } {
+  #hand (
+    taskId: string, task: EngineTask, signal: AbortSignal
+  ): { process: RunnerProcess, channel: TaskChannel } {
     try {
       const process = this.#mustServe()
       if (signal.aborted) throw cancelled()
@@ -171,8 +135,9 @@ class RunnerSupervisor implements Supervisor {
   #mustServe (): RunnerProcess {
     const kind = kindOf(this.#status)
     if (this.#process?.usable === true && serves(kind)) return this.#process
-    throw new RunnerError('instance_lost', `The runner of ${this.#options.spec.card.modelId} serves no tasks now: ${this.#phase()}.`,
-      { status: kind })
+    const { modelId } = this.#options.spec.card
+    throw new RunnerError('instance_lost',
+      `The runner of ${modelId} serves no tasks now: ${this.#phase()}.`, { status: kind })
   }
 
   #phase (): string {
@@ -220,7 +185,9 @@ class RunnerSupervisor implements Supervisor {
         this.#move({ RunnerConnected: {} })
         this.#move({ RunnerLoading: { layersLoaded: 0, totalLayers: spec.card.nLayers } })
       },
-      progress: (layersLoaded, totalLayers) => { this.#move({ RunnerLoading: { layersLoaded, totalLayers } }) },
+      progress: (layersLoaded, totalLayers) => {
+        this.#move({ RunnerLoading: { layersLoaded, totalLayers } })
+      },
       loaded: (info) => {
         log.info({ runnerId, info }, 'model loaded')
         this.#move({ RunnerLoaded: {} })
@@ -255,8 +222,9 @@ class RunnerSupervisor implements Supervisor {
       this.#giveUp(how.message, how.wedged)
       return
     }
-    log.warn({ runnerId, reason: how.message, delayMs: Math.round(verdict.delayMs) }, 'runner lost; starting it again')
-    this.#flight.add(`restart in ${Math.round(verdict.delayMs)} ms`)
+    const delayMs = Math.round(verdict.delayMs)
+    log.warn({ runnerId, reason: how.message, delayMs }, 'runner lost; starting it again')
+    this.#flight.add(`restart in ${delayMs} ms`)
     this.#move({ RunnerIdle: {} })
     this.#refuseQueued(how.message)
     this.#restarts += 1

@@ -37,8 +37,9 @@ export class TaskTable {
 
   /** When the oldest cancelled task that still holds its place was cancelled. */
   get cancelledSince (): number | null {
-    const times = [...this.#channels.values()].map((channel) => channel.cancelledAt).filter((at) => at !== null)
-    return times.length === 0 ? null : Math.min(...times)
+    const times = [...this.#channels.values()].map((channel) => channel.cancelledAt ?? Infinity)
+    const oldest = Math.min(...times)
+    return oldest === Infinity ? null : oldest
   }
 
   open (taskId: string, task: EngineTask): TaskChannel {
@@ -62,7 +63,8 @@ export class TaskTable {
   onMessage (number: number, message: TaskMessage, frame: Pick<Frame, 'media' | 'bytes'>): void {
     const channel = this.#channels.get(number)
     if (channel === undefined) {
-      if (number < 1 || number > this.#lastNumber) throw new ProtocolError(`a frame for unknown task ${number}`)
+      const known = number >= 1 && number <= this.#lastNumber
+      if (!known) throw new ProtocolError(`a frame for unknown task ${number}`)
       this.#events.note(`a second terminal or late chunk of task number ${number} was dropped`)
     } else if (message.type === 'chunk') {
       this.#onChunk(channel, message, frame)
@@ -101,9 +103,11 @@ export class TaskTable {
   #onChunk (
     channel: TaskChannel, message: TaskMessage & { type: 'chunk' }, frame: Pick<Frame, 'media' | 'bytes'>
   ): void {
-    const chunk: EngineChunk = frame.media.byteLength === 0
-      ? { payload: message.payload }
-      : { payload: message.payload, media: frame.media }
+    const chunk: EngineChunk = {
+      payload: message.payload,
+      ...(frame.media.byteLength === 0 ? {} : { media: frame.media }),
+      ...(message.timing === undefined ? {} : { timing: message.timing })
+    }
     const result = channel.accept(message.index, chunk, frame.bytes, this.#clock.mono())
     if (result === 'kept') return
     this.#events.note(`chunk ${message.index} of task ${channel.taskId}: ${result}`)
@@ -111,7 +115,9 @@ export class TaskTable {
   }
 
   #onTerminal (number: number, channel: TaskChannel, message: TaskMessage & { type: 'end' | 'fail' }): void {
-    const error = message.type === 'end' ? null : new RunnerError(message.reason, message.message, message.details)
+    const error = message.type === 'end'
+      ? null
+      : new RunnerError(message.reason, message.message, message.details)
     channel.settle(error)
     this.#events.note(`task ${channel.taskId} ${error === null ? 'ended' : `failed: ${error.reason}`}`)
     const served = error === null && channel.cancelledAt === null

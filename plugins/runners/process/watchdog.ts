@@ -37,20 +37,21 @@ function watch (): void {
     if (process.ppid !== nodePid) die(null)
     const beat = Atomics.load(state, SLOT.beat)
     // Own ticks are counted, not time: a suspended process would otherwise wake up guilty.
-    stillMs = beat !== lastBeat || phase !== PHASE.serving || Atomics.load(state, SLOT.announced) > 0 ? 0 : stillMs + BEAT_MS
+    const moves = beat !== lastBeat || phase !== PHASE.serving || Atomics.load(state, SLOT.announced) > 0
+    stillMs = moves ? 0 : stillMs + BEAT_MS
     lastBeat = beat
     if (stillMs > loopBlockedMs) die(blockedLine())
   }
 }
 
 function warmupLine (): string {
-  return `warmup of ${modelId} did not finish within ${warmupMs / 1000} s: the engine is blocked or waits for ` +
-    'something that does not come. Ending the runner. SVC_WARMUP_DEADLINE_SECONDS sets the deadline.'
+  return `warmup of ${modelId} did not finish within ${warmupMs / 1000} s: the engine is blocked, or waits ` +
+    'for something that does not come. Ending the runner. SVC_WARMUP_DEADLINE_SECONDS sets the deadline.'
 }
 
 function blockedLine (): string {
-  return `the engine of ${modelId} has blocked its event loop for more than ${loopBlockedMs / 1000} s outside ` +
-    'announced work (env.work). Ending the runner.'
+  return `the engine of ${modelId} has blocked its event loop for more than ${loopBlockedMs / 1000} s ` +
+    'outside announced work (env.work). Ending the runner.'
 }
 
 watch()

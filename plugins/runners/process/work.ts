@@ -20,7 +20,9 @@ export function allowedMs (units: number, msPerUnit: number, limits: WorkLimits)
 }
 
 /** Allowed time for loading without progress: max(min, bytes / rate). */
-export function loadingMs (bytes: number, limits: Pick<RunnerLimits, 'loadMinMs' | 'loadBytesPerSecond'>): number {
+export function loadingMs (
+  bytes: number, limits: Pick<RunnerLimits, 'loadMinMs' | 'loadBytesPerSecond'>
+): number {
   return Math.max(limits.loadMinMs, bytes / limits.loadBytesPerSecond * 1000)
 }
 
@@ -39,7 +41,9 @@ export class WorkLedger {
     for (const id of message.closed) this.#open.delete(id)
     for (const { label, units, ms } of message.measured) this.#measure(label, units, ms)
     for (const { id, label, units } of message.open) this.#open.set(id, { label, units, since: nowMs })
-    if (this.#open.size > MAX_OPEN) throw new ProtocolError(`more than ${MAX_OPEN} pieces of work open at once`)
+    if (this.#open.size > MAX_OPEN) {
+      throw new ProtocolError(`more than ${MAX_OPEN} pieces of work open at once`)
+    }
   }
 
   /** The first piece of work past its time, if any. */

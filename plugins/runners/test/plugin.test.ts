@@ -232,6 +232,18 @@ t.test('an unusable binary override is a warning', async (t) => {
   ])
 })
 
+const overrides: [string, boolean, string, Record<string, unknown>][] = [
+  ['an external engine gets its usable override', true, '/bin/sh', { serverBinary: '/bin/sh' }],
+  ['an unusable override is not handed on', true, '/dev/null', {}],
+  ['an engine of our own gets none', false, '/bin/sh', {}]
+]
+for (const [name, external, path, expected] of overrides) {
+  t.test(name, async (t) => {
+    const rig = await startRunners(t, { external, probe: { env: { SVC_ONNX_TTS_SERVER_BIN: path } } })
+    t.same((await rig.runner(VOICE)).options.spec.options, expected)
+  })
+}
+
 t.test('a wrong warmup deadline ends the boot with its name', async (t) => {
   await t.rejects(
     startRunners(t, { probe: { env: { SVC_WARMUP_DEADLINE_SECONDS: 'soon' } } }),

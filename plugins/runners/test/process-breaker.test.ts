@@ -5,7 +5,8 @@ import type { Failure } from '../process/breaker.js'
 
 t.test('backoff doubles to its cap, jitter on top', (t) => {
   const check = (attempts: number, random: number, expected: number): void => {
-    t.equal(backoffMs(attempts, DEFAULT_LIMITS, () => random), expected, `attempt ${attempts}, random ${random}`)
+    const actual = backoffMs(attempts, DEFAULT_LIMITS, () => random)
+    t.equal(actual, expected, `attempt ${attempts}, random ${random}`)
   }
   check(1, 0, 1_000)
   check(2, 0, 2_000)
@@ -22,7 +23,8 @@ t.test('backoff doubles to its cap, jitter on top', (t) => {
 function verdicts (failures: Partial<Failure>[]): (number | string)[] {
   let state = CLOSED
   return failures.map((failure) => {
-    const next = afterFailure(state, { nowMs: 0, readyMs: 0, wedged: false, ...failure }, DEFAULT_LIMITS, () => 0)
+    const whole = { nowMs: 0, readyMs: 0, wedged: false, ...failure }
+    const next = afterFailure(state, whole, DEFAULT_LIMITS, () => 0)
     state = next.state
     return next.verdict.giveUp ? 'stop' : next.verdict.delayMs
   })
@@ -39,7 +41,8 @@ t.test('three failures in 60 s end it; a wedge ends it at once; ten good minutes
   check('slow failures go on with growing waits', at(0, 40_000, 80_000, 120_000, 160_000, 200_000, 240_000),
     [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000])
   check('a wedge', [{ wedged: true }], ['stop'])
-  check('ready for 10 min between', [...at(0, 1_000), { nowMs: 700_000, readyMs: 600_000 }], [1_000, 2_000, 1_000])
+  check('ready for 10 min between', [...at(0, 1_000), { nowMs: 700_000, readyMs: 600_000 }],
+    [1_000, 2_000, 1_000])
   check('ready for less', [...at(0, 1_000), { nowMs: 600_000, readyMs: 599_999 }], [1_000, 2_000, 4_000])
   t.end()
 })

@@ -16,7 +16,8 @@ const NODE = new URL('./fixtures/node.mjs', import.meta.url)
 function runNode (t: TestCase, mode: string, payload: object, path?: string) {
   const root = `${pathToFileURL(dirname(hostEntry())).href}/`
   const scratch = t.testdir()
-  const child = spawn(process.execPath, ['--expose-gc', NODE.pathname, root, scratch, mode, JSON.stringify(payload)], {
+  const args = ['--expose-gc', NODE.pathname, root, scratch, mode, JSON.stringify(payload)]
+  const child = spawn(process.execPath, args, {
     env: { ...process.env, ...(path === undefined ? {} : { PATH: path }) },
     stdio: ['ignore', 'pipe', 'inherit']
   })
@@ -91,13 +92,19 @@ t.test('the environment is an allow-list', (t) => {
     TZ: undefined
   }
   t.strictSame(runnerEnv(env, '/scratch', 'm'), {
-    PATH: '/bin', LC_ALL: 'C', NVIDIA_VISIBLE_DEVICES: '0', SVC_LLAMA_SERVER_BIN: '/x', HOME: '/scratch', [MARK]: 'm'
+    PATH: '/bin',
+    LC_ALL: 'C',
+    NVIDIA_VISIBLE_DEVICES: '0',
+    SVC_LLAMA_SERVER_BIN: '/x',
+    HOME: '/scratch',
+    [MARK]: 'm'
   })
   t.end()
 })
 
 t.test('the runner entry is the compiled one', (t) => {
-  t.equal(hostEntry('file:///x/dist/plugins/runners/process/launch.js'), '/x/dist/plugins/runners/process/host.js')
+  const folder = '/x/dist/plugins/runners/process'
+  t.equal(hostEntry(`file://${folder}/launch.js`), `${folder}/host.js`)
   t.throws(() => hostEntry('file:///nowhere/plugins/runners/process/launch.ts'), /not built: run `npx tsc/)
   t.end()
 })
@@ -127,7 +134,8 @@ t.test('orphans are swept on an exact match only', async (t) => {
   t.strictSame(sweepOrphans(dir), [match])
   await until('match gone', () => !lives(match))
   t.ok([older, boot, format].every(lives))
-  t.strictSame(['match', 'older', 'boot', 'garbage'].map((name) => readPidfile(join(dir, name))), [null, null, null, null])
+  const left = ['match', 'older', 'boot', 'garbage'].map((name) => readPidfile(join(dir, name)))
+  t.strictSame(left, [null, null, null, null])
   t.strictSame(sweepOrphans(join(dir, 'no such folder')), [])
 })
 
@@ -136,11 +144,13 @@ t.test('what an orphan started is swept by its mark when the orphan itself is go
   const leader = spawn('/bin/sh', ['-c', '/bin/sleep 1000 & echo $!'], {
     detached: true, stdio: ['ignore', 'pipe', 'ignore'], env: { [MARK]: 'm1' }
   })
-  const member = Number((await createInterface({ input: leader.stdout })[Symbol.asyncIterator]().next()).value)
+  const lines = createInterface({ input: leader.stdout })[Symbol.asyncIterator]()
+  const member = Number((await lines.next()).value)
   t.teardown(() => { signalGroup(leader.pid ?? -1, 'SIGKILL') })
   await until('leader gone', () => !lives(leader.pid ?? -1))
   const file = (mark: string): void => {
-    writeFileSync(join(dir, PIDFILE), JSON.stringify({ format: 1, pid: leader.pid, startTime: '1', bootId: bootId(), mark }))
+    const record = { format: 1, pid: leader.pid, startTime: '1', bootId: bootId(), mark }
+    writeFileSync(join(dir, PIDFILE), JSON.stringify(record))
   }
   file('another mark')
   t.strictSame(sweepOrphans(dir), [])
@@ -160,7 +170,8 @@ t.test('a runner started by a process that is gone ends at once', async (t) => {
   await until('gone', () => !lives(pid))
   t.equal(startTime(99_999_999), null)
   t.equal(residentBytes(99_999_999), null)
-  const stranger = spawn(process.execPath, [hostEntry(), '1'], { stdio: ['ignore', 'ignore', 'ignore', 'pipe'] })
+  const stdio = ['ignore', 'ignore', 'ignore', 'pipe'] as const
+  const stranger = spawn(process.execPath, [hostEntry(), '1'], { stdio: [...stdio] })
   const signal = await new Promise((resolve) => { stranger.on('exit', (_code, name) => { resolve(name) }) })
   t.equal(signal, 'SIGKILL', 'its parent is not the one it was told')
 })

@@ -24,7 +24,7 @@ const wire = (...args: Parameters<typeof encodeFrame>): Buffer => Buffer.concat(
 t.test('frames come out as they went in, whatever the pieces', (t) => {
   const frames = [
     { kind: 1, task: 0, header: {}, media: new Uint8Array(0) },
-    { kind: 22, task: 4_294_967_295, header: { text: 'grüße 🎧', n: [1, 2] }, media: new Uint8Array([0, 255, 10]) },
+    { kind: 22, task: 2 ** 32 - 1, header: { text: 'grüße 🎧', n: [1] }, media: new Uint8Array([0, 255]) },
     { kind: 255, task: 7, header: { a: null }, media: new Uint8Array(500).fill(3) }
   ]
   const pieces = frames.map((f) => wire(f.kind, f.task, f.header, f.media))
@@ -47,9 +47,10 @@ t.test('what is malformed is refused', (t) => {
   const lying = wire(1, 1, {})
   lying.writeUInt32BE(1_000, 9)
   const check = (name: string, bytes: Buffer, expected: RegExp): void => {
-    for (const pieceBytes of [1, bytes.length]) t.match(parse(bytes, pieceBytes), expected, `${name}, pieces of ${pieceBytes}`)
+    t.match(parse(bytes, bytes.length), expected, name)
+    t.match(parse(bytes, 1), expected, `${name}, byte by byte`)
   }
-  check('longer than allowed', wire(1, 1, { text: 'x'.repeat(MAX) }), /frame of 1\d+ bytes; allowed are 9 to 1024/)
+  check('longer than allowed', wire(1, 1, { text: 'x'.repeat(MAX) }), /of 1\d+ bytes; allowed are 9 to 1024/)
   check('shorter than its head', Buffer.from([0, 0, 0, 8, 1, 0, 0, 0, 1, 0, 0, 0]), /frame of 8 bytes/)
   check('text', Buffer.from('GET / HTTP/1.1\r\n'), /frame of 1195725856 bytes/)
   check('no JSON', json('{{'), /not JSON/)

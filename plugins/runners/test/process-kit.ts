@@ -72,7 +72,10 @@ export function recordingLog (): { log: Logger, lines: LogLine[] } {
   const at = (level: string) => (fields: Record<string, unknown>, message: string) => {
     lines.push({ level, message, fields })
   }
-  return { log: { debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error'), fatal: at('fatal') }, lines }
+  const log = {
+    debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error'), fatal: at('fatal')
+  }
+  return { log, lines }
 }
 
 export interface Bench {
@@ -133,11 +136,17 @@ export function bench (
 }
 
 /** What a stream gave: its payloads, the bytes of its media, and how it ended. */
-export interface Heard { payloads: Record<string, unknown>[], bytes: number, end: string, error: RunnerError | null }
+export interface Heard {
+  payloads: Record<string, unknown>[]
+  bytes: number
+  end: string
+  error: RunnerError | null
+}
 
 /** Reads a stream to its end; `onChunk` may act while it runs. */
 export async function hear (
-  stream: AsyncIterable<EngineChunk>, onChunk: (index: number, chunk: EngineChunk) => void | Promise<void> = () => {}
+  stream: AsyncIterable<EngineChunk>,
+  onChunk: (index: number, chunk: EngineChunk) => void | Promise<void> = () => {}
 ): Promise<Heard> {
   const heard: Heard = { payloads: [], bytes: 0, end: 'end', error: null }
   try {

@@ -112,7 +112,8 @@ t.test('several at once where allowed', async (t) => {
   const streams = [1, 2, 3].map(() => hear(open({ mode: 'untilCancelled' }, abort.signal)))
   await until('all run', () => supervisor.report().inProgressTasks.length === 3)
   abort.abort()
-  t.strictSame((await Promise.all(streams)).map((heard) => heard.end), ['cancelled', 'cancelled', 'cancelled'])
+  const ends = (await Promise.all(streams)).map((heard) => heard.end)
+  t.strictSame(ends, ['cancelled', 'cancelled', 'cancelled'])
 })
 
 t.test('a reader that stops reading stops the engine at the end of its credit', async (t) => {
@@ -171,5 +172,5 @@ t.test('an engine module that is not there or is none', async (t) => {
     t.equal(failures[0]?.attempts, 1)
   }
   await check(ENGINE.replace('engine.mjs', 'missing.mjs'), /engine failed \(import\): Cannot find module/)
-  await check(new URL('./fixtures/not-an-engine.mjs', import.meta.url).href, /no default export with a load function/)
+  await check(ENGINE.replace('engine.mjs', 'not-an-engine.mjs'), /no default export with a load function/)
 })

@@ -9,6 +9,6 @@ interface SpawnHook { addListener (listener: (spawning: Spawning) => void): void
 
 const hook = createRequire(import.meta.url)('process-on-spawn') as SpawnHook
 hook.addListener((spawning) => {
-  const kept = Object.entries(spawning.env).filter(([name]) => name !== 'NODE_OPTIONS' && !name.startsWith('_TAPJS_'))
-  spawning.env = Object.fromEntries(kept)
+  const isTaps = (name: string): boolean => name === 'NODE_OPTIONS' || name.startsWith('_TAPJS_')
+  spawning.env = Object.fromEntries(Object.entries(spawning.env).filter(([name]) => !isTaps(name)))
 })

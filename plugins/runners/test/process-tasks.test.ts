@@ -14,7 +14,8 @@ function channel (limits = DEFAULT_LIMITS) {
     grant: (chunks, bytes) => { grants.push({ chunks, bytes }) },
     cancel: () => { cancels += 1 }
   }, 0)
-  const accept = (index: number, bytes = 10): string => made.accept(index, { payload: { index } }, bytes, index)
+  const accept = (index: number, bytes = 10): string =>
+    made.accept(index, { payload: { index } }, bytes, index)
   const rest = async (): Promise<(number | string)[]> => {
     const seen: (number | string)[] = []
     try {
@@ -31,7 +32,9 @@ function channel (limits = DEFAULT_LIMITS) {
 }
 
 t.test('duplicates are dropped, a gap fails, each task has one terminal', async (t) => {
-  const check = async (name: string, indices: number[], last: RunnerError | null, expected: (number | string)[]) => {
+  const check = async (
+    name: string, indices: number[], last: RunnerError | null, expected: (number | string)[]
+  ): Promise<void> => {
     const { made, accept, rest } = channel()
     for (const index of indices) accept(index)
     made.settle(last)
@@ -81,7 +84,8 @@ t.test('cancel is asked for once', (t) => {
 
 t.test('the table: one release per task, unknown tasks refused, a bad payload takes no place', (t) => {
   const released: string[] = []
-  const link = { send: (_kind: number, _task: number, header: object) => { JSON.stringify(header) } } as unknown as Link
+  const send = (_kind: number, _task: number, header: object): void => { JSON.stringify(header) }
+  const link = { send } as unknown as Link
   const table = new TaskTable(DEFAULT_LIMITS, systemClock, link, {
     released: (channel) => { released.push(channel.taskId) }, note: () => {}
   })

@@ -1,9 +1,11 @@
 import t from 'tap'
 import { Announcer } from '../process/announce.js'
 import { endedByWarmupWatchdog, passedDeadline } from '../process/deadlines.js'
+import { describeEnd } from '../process/ending.js'
 import { DEFAULT_LIMITS } from '../process/limits.js'
 import { allowedMs, loadingMs, WorkLedger } from '../process/work.js'
 import type { Watch } from '../process/deadlines.js'
+import type { Ending } from '../process/ending.js'
 import type { WorkMessage } from '../process/messages.js'
 
 t.test('how long work and loading may take', (t) => {
@@ -37,7 +39,8 @@ t.test('the ledger finds overdue work by its measured cost', (t) => {
   t.equal(ledger.overdue(140_000), null, '4 units of 3 s may take 120 s')
   t.equal(ledger.overdue(140_001)?.id, 2)
   t.throws(() => {
-    ledger.apply(message({ open: Array.from({ length: 1_100 }, (_, id) => ({ id, label: 'c', units: 1 })) }), 0)
+    const open = Array.from({ length: 1_100 }, (_, id) => ({ id, label: 'c', units: 1 }))
+    ledger.apply(message({ open }), 0)
   }, /more than 1024/)
   t.end()
 })
@@ -69,12 +72,37 @@ t.test('deadlines by phase', (t) => {
 
 t.test('a kill in warmup is the watchdog\'s when most of the deadline has passed', (t) => {
   const check = (phase: Watch['phase'], signal: string | null, nowMs: number, expected: boolean): void => {
-    t.equal(endedByWarmupWatchdog({ phase, since: 0 }, signal, DEFAULT_LIMITS, nowMs), expected, `${phase} ${signal} ${nowMs}`)
+    const actual = endedByWarmupWatchdog({ phase, since: 0 }, signal, DEFAULT_LIMITS, nowMs)
+    t.equal(actual, expected, `${phase} ${signal} ${nowMs}`)
   }
   check('warmup', 'SIGKILL', 299_900, true)
   check('warmup', 'SIGKILL', 100_000, false)
   check('warmup', 'SIGSEGV', 299_900, false)
   check('serving', 'SIGKILL', 299_900, false)
+  t.end()
+})
+
+t.test('the end of a process: asked for, the node\'s reason, or its own exit', (t) => {
+  const check = (ending: Partial<Ending>, expected: object): void => {
+    const whole: Ending = {
+      stopping: false,
+      failure: null,
+      phase: 'serving',
+      since: 0,
+      readyAt: 100,
+      exit: { code: 3, signal: null },
+      ...ending
+    }
+    t.match(describeEnd(whole, DEFAULT_LIMITS, 300_100), { exitCode: whole.exit?.code ?? null, ...expected })
+  }
+  const failure = { message: 'too large', wedged: false }
+  const killed = { code: null, signal: 'SIGKILL' }
+  check({}, { message: 'the runner process exited with code 3 while serving', readyMs: 300_000 })
+  check({ exit: killed }, { message: 'the runner process was ended by SIGKILL while serving' })
+  check({ exit: killed, failure }, failure)
+  check({ exit: killed, failure, stopping: true }, { message: null })
+  const wedge = { message: /^warmup did not/, wedged: true, readyMs: 0 }
+  check({ exit: killed, phase: 'warmup', readyAt: null }, wedge)
   t.end()
 })
 
@@ -120,7 +148,8 @@ t.test('short calls are coalesced and never unannounced', (t) => {
   for (let i = 0; i < 10_000; i++) call(`layer ${i % 100}`, 1, 0.1)
   pass(20, false)
   t.ok(sent.length < 400, `${sent.length} frames for 10,000 calls in one second`)
-  t.ok(Math.abs(sent.flatMap((m) => m.measured).reduce((sum, m) => sum + m.ms, 0) - 1_000) < 1e-6, 'all time is measured')
+  const measuredMs = sent.flatMap((m) => m.measured).reduce((sum, m) => sum + m.ms, 0)
+  t.ok(Math.abs(measuredMs - 1_000) < 1e-6, 'all time is measured')
   t.notOk(ledger.busy)
   t.end()
 })

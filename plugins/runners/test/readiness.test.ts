@@ -78,7 +78,7 @@ t.test('a request in between is as good as a canary', async (t) => {
   const runners = rig.service(RunnersService)
   const route = await runners.route({ modelId: VOICE, capability: 'tts', commandId: 'C', caller })
   for await (const chunk of runners.open(route, { kind: 'tts', payload: {} }, new AbortController().signal))
-    {t.ok(chunk)}
+    t.ok(chunk)
   await rig.clock.advance(5_000)
   t.same(await ask(rig, VOICE), { status: 200, detail: 'last inference 5.0 s ago' })
   t.equal(runner.opened.length, 1)

@@ -110,13 +110,13 @@ export function failing (reason: string, chunks = 0, message = 'secret text') {
 }
 
 /** The bundle service with the given models and one engine. */
-export function bundle (cards: ModelCard[], engineBackends = ['cuda', 'cpu']): Fake {
+export function bundle (cards: ModelCard[], external = false): Fake {
   const models = cards.map((one) => ({ card: one, directory: `/models/${one.modelId}` }))
   const engines = [
     {
       name: 'onnx-tts',
       owner: 'capabilities-tts',
-      decl: { summary: 'speech', module: 'file:///engine.js', backends: engineBackends }
+      decl: { summary: 'speech', module: 'file:///engine.js', backends: ['cuda', 'cpu'], external }
     }
   ]
   return fake(BundleService, {
@@ -137,6 +137,8 @@ export interface RunnersRig extends Rig {
 
 export interface RigOptions {
   cards?: ModelCard[]
+  /** The engine drives an external program. */
+  external?: boolean
   config?: Record<string, unknown>
   probe?: Partial<ProbeIo>
   fakes?: Fake[]
@@ -153,7 +155,7 @@ export async function startRunners (t: TestContext, options: RigOptions = {}): P
   }
   const plugin = createRunners({ createSupervisor, probe: machine(options.probe), uid: 1000 })
   const rig = await startPlugin(t, plugin, {
-    fakes: [bundle(options.cards ?? [card('svc/voice-en')]), ...(options.fakes ?? [])],
+    fakes: [bundle(options.cards ?? [card('svc/voice-en')], options.external), ...(options.fakes ?? [])],
     ...(options.config === undefined ? {} : { config: options.config }),
     ...(options.allow === undefined ? {} : { allow: options.allow })
   })

@@ -1,0 +1,71 @@
+import t from 'tap'
+import { spawnSync } from 'node:child_process'
+import { candidates, scripts } from '../cli/completion.js'
+import { builtIn } from '../cli/builtin.js'
+import { globalOptions } from '../cli/program.js'
+import { cli } from './cli-helpers.js'
+
+const names = {
+  plugins: async () => ['runners', 'access'],
+  capabilities: async () => ['tts@1.0.0'],
+  settings: async () => ['api.port', 'api.host'],
+  topics: () => ['exit-codes']
+}
+
+t.test('what can follow', async (t) => {
+  const check = async (line: string, expected: string[] | ((found: string[]) => boolean)): Promise<void> => {
+    const found = await candidates(line.split(' '), builtIn, globalOptions, names)
+    if (typeof expected === 'function') t.ok(expected(found), `${line}: ${found.join(' ')}`)
+    else t.same(found, expected, line)
+  }
+  await check('', (found) => found.includes('status') && found.includes('plugin') && !found.includes('complete-words'))
+  await check('sta', ['state', 'status'])
+  await check('plugin ', ['disable', 'enable', 'ls', 'new', 'show'])
+  await check('plugin dis', ['disable'])
+  await check('plugin disable ', ['access', 'runners'])
+  await check('plugin disable runners ', [])
+  await check('plugin new ', [])
+  await check('call ', ['tts@1.0.0'])
+  await check('capabilities t', ['tts@1.0.0'])
+  await check('capabilities x', [])
+  await check('config get api.p', ['api.port'])
+  await check('completion ', ['bash', 'fish', 'zsh'])
+  await check('status --w', ['--wait'])
+  await check('--home /x status --j', ['--json'])
+  await check('status --home ', [])
+  await check('call -o ', [])
+  await check('help exit', ['exit-codes'])
+  await check('help plu', ['plugin'])
+  await check('nonsense x', [])
+})
+
+t.test('names that cannot be had are left out', async (t) => {
+  const gone = { ...names, capabilities: async () => { throw new Error('no node') } }
+  t.same(await candidates(['call', ''], builtIn, globalOptions, gone), [])
+})
+
+t.test('svc complete-words prints one word per line', async (t) => {
+  const ran = await cli(['complete-words', '--', 'plugin', 'en'])
+  t.equal(ran.out, 'enable\n')
+  const options = await cli(['complete-words', '--', 'status', '--wa'])
+  t.equal(options.out, '--wait\n')
+})
+
+t.test('the scripts are printed, ask svc, and their shell can read them', async (t) => {
+  for (const shell of Object.keys(scripts)) {
+    const { status, out } = await cli(['completion', shell])
+    t.equal(status, 0)
+    t.match(out, /svc complete-words/)
+    const parsed = spawnSync(shell, ['-n'], { input: out, encoding: 'utf8' })
+    if (parsed.error === undefined) t.equal(parsed.status, 0, `${shell}: ${parsed.stderr}`)
+    else t.match(parsed.error, { code: 'ENOENT' }, `${shell} is not installed here`)
+  }
+})
+
+t.test('bash completes a verb through the script', async (t) => {
+  const folder = t.testdir({ svc: '#!/bin/sh\nshift 2\nprintf "%s\\n" "$*-done"\n' })
+  const script = `chmod +x "${folder}/svc"; PATH="${folder}:$PATH"; ${scripts['bash']!}
+COMP_WORDS=(svc plugin dis); COMP_CWORD=2; _svc_words; printf '%s|' "\${COMPREPLY[@]}"`
+  const ran = spawnSync('bash', ['-c', script], { encoding: 'utf8' })
+  t.equal(ran.stdout, 'plugin dis-done|', ran.stderr)
+})

@@ -1,0 +1,114 @@
+import { createServer } from 'node:http'
+import { Readable, Writable } from 'node:stream'
+import type { AddressInfo } from 'node:net'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { encodeFrame } from '../capabilities/frames.js'
+import { runCli } from '../cli/program.js'
+import type { Plugin } from '../define.js'
+import type { Io } from '../cli/output.js'
+
+/** A stream that keeps what is written to it; `terminal` makes it look like one. */
+class Kept extends Writable {
+  readonly parts: Buffer[] = []
+  isTTY: boolean
+  constructor (terminal: boolean) {
+    super()
+    this.isTTY = terminal
+  }
+
+  override _write (chunk: Buffer, _encoding: string, done: () => void): void {
+    this.parts.push(Buffer.from(chunk))
+    done()
+  }
+
+  get text (): string { return Buffer.concat(this.parts).toString() }
+  get bytes (): Buffer { return Buffer.concat(this.parts) }
+}
+
+export interface Given {
+  env?: NodeJS.ProcessEnv
+  cwd?: string
+  stdin?: string
+  terminal?: boolean
+  plugins?: readonly Plugin[]
+  signal?: AbortSignal
+}
+
+export interface Ran { status: number, out: string, bytes: Buffer, err: string, pluginsAsked: number }
+
+/** Runs a command line in this process, with streams of its own. */
+export async function cli (argv: readonly string[], given: Given = {}): Promise<Ran> {
+  const stdout = new Kept(given.terminal ?? false)
+  const stderr = new Kept(given.terminal ?? false)
+  let pluginsAsked = 0
+  const io: Io = {
+    stdout, stderr, stdin: Readable.from([given.stdin ?? '']), env: given.env ?? {}, cwd: given.cwd ?? process.cwd()
+  }
+  const status = await runCli(argv, {
+    io,
+    plugins: async () => { pluginsAsked++; return given.plugins ?? [] },
+    signal: given.signal ?? new AbortController().signal
+  })
+  return { status, out: stdout.text, bytes: stdout.bytes, err: stderr.text, pluginsAsked }
+}
+
+export interface Asked { method: string, url: string, headers: IncomingMessage['headers'], body: unknown }
+
+type Answers = Record<string, (response: ServerResponse, asked: Asked) => void>
+
+/** Something that answers like a node; keys are `METHOD /path`. */
+export async function standIn (
+  t: { teardown (fn: () => unknown): void }, answers: Answers
+): Promise<{ url: string, asked: Asked[] }> {
+  const asked: Asked[] = []
+  const server = createServer((request, response) => {
+    const parts: Buffer[] = []
+    request.on('data', (part: Buffer) => { parts.push(part) })
+    request.on('end', () => {
+      const text = Buffer.concat(parts).toString()
+      const one: Asked = { method: request.method!, url: request.url!, headers: request.headers,
+        body: text === '' ? undefined : JSON.parse(text) }
+      asked.push(one)
+      const answer = answers[`${one.method} ${one.url.split('?')[0]!}`] ?? (() => { sendError(response, 404, 'not_found') })
+      answer(response, one)
+    })
+  })
+  await new Promise<void>((resolve) => { server.listen(0, '127.0.0.1', resolve) })
+  t.teardown(() => { server.closeAllConnections(); server.close() })
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked }
+}
+
+export function sendJson (response: ServerResponse, value: unknown, status = 200): void {
+  response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(value))
+}
+
+export function sendError (response: ServerResponse, status: number, reason: string, details: object = {}): void {
+  const message = `it is ${reason}`
+  sendJson(response, { error: { message, type: 'X', param: null, code: status, reason, retryable: false, requestId: 'r1',
+    details }, detail: message }, status)
+}
+
+/** A capability for a listing; only what the command line reads matters. */
+export function listed (more: object = {}): object {
+  return { id: 'echo', version: '1.0.0', title: 'Echo', description: 'Says it again.', io_mode: 'server_streaming',
+    input_schema: { type: 'object', additionalProperties: false, required: ['text'], properties: {
+      text: { type: 'string' }, count: { type: 'integer', minimum: 1 } } },
+    output_schema: null, input_chunk_schema: null, output_chunk_schema: { type: 'object' }, annotations: {},
+    revision: '0123456789abcdef', node_id: 'n1', ...more }
+}
+
+export function listing (...capabilities: object[]): object {
+  return { node_id: 'n1', capabilities, revisions: {} }
+}
+
+interface FrameLike { kind: string, payload?: unknown, bytes?: string, error?: unknown }
+
+/** The bytes of a stream of frames. */
+export function frames (...list: FrameLike[]): Buffer {
+  return Buffer.concat(list.map(({ kind, payload = null, bytes, error = null }, sequence) => encodeFrame({
+    header: { call_id: 'c1', sequence, kind, payload, error, media: bytes === undefined ? null : {
+      media_type: 'audio/mpeg', codec: 'mp3', sample_rate: 16000, channels: 1, size: Buffer.byteLength(bytes),
+      timestamp_seconds: sequence, duration_seconds: 1 } },
+    media: bytes === undefined ? null : Buffer.from(bytes)
+  })))
+}

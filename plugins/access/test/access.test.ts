@@ -1,0 +1,109 @@
+import t from 'tap'
+import { fake, startPlugin } from '../../../kernel/testing/index.js'
+import { kernelError, TokenService } from '../../../kernel/index.js'
+import { expiryOf } from '../cli/expiry.js'
+import { stateOf } from '../cli/ls.js'
+import access from '../index.js'
+import type { TokenRecord, Tokens } from '../../../kernel/index.js'
+import type { Rig } from '../../../kernel/testing/index.js'
+
+const SECRET = 'svc_app_secret'
+
+/** Tokens in memory, as the kernel keeps them. */
+function memory (): Tokens {
+  const records: TokenRecord[] = []
+  return {
+    async create ({ label, authorities, expiresAt }) {
+      if (authorities.includes('fly')) throw kernelError('invalid_request', '"fly" is not an authority')
+      const record = { id: `app_${records.length}`, label, authorities, created: '2026-01-01T00:00:00.000Z',
+        expires: expiresAt, lastUsedDay: null, revoked: false }
+      records.push(record)
+      return { token: SECRET, record }
+    },
+    list: () => records,
+    async revoke (id) {
+      const found = records.find((r) => r.id === id)
+      if (found !== undefined) found.revoked = true
+      return found !== undefined
+    }
+  }
+}
+
+async function start (t: Parameters<typeof startPlugin>[0], allow?: string[]): Promise<Rig> {
+  return await startPlugin(t, access, { fakes: [fake(TokenService, memory())], ...(allow === undefined ? {} : { allow }) })
+}
+
+const body = { label: 'phone', authorities: ['read', 'invoke'] }
+
+t.test('a token is made, shown once, listed and revoked', async (t) => {
+  const rig = await start(t)
+  const made = await rig.inject({ method: 'POST', url: '/v1/tokens', payload: { ...body, expires: '2027-01-31T01:00:00+01:00' } })
+  t.equal(made.statusCode, 200, made.body)
+  t.equal(made.json().token, SECRET)
+  t.equal(made.json().record.expires, '2027-01-31T00:00:00.000Z')
+  const list = await rig.inject({ url: '/v1/tokens' })
+  t.match(list.json(), { tokens: [{ id: 'app_0', label: 'phone', revoked: false }] })
+  t.notMatch(list.body, SECRET)
+  const gone = await rig.inject({ method: 'DELETE', url: '/v1/tokens/app_0' })
+  t.same(gone.json(), { id: 'app_0', revoked: true })
+  t.equal((await rig.inject({ url: '/v1/tokens' })).json().tokens[0].revoked, true)
+  t.same(rig.events.map((e) => e.kind), ['TokenCreated', 'TokenRevoked'])
+  t.match(rig.events[0]?.payload, { id: 'app_0', label: 'phone', authorities: ['read', 'invoke'] })
+  t.notMatch(JSON.stringify([rig.events, rig.logged]), SECRET, 'the secret is in no event and no log line')
+})
+
+t.test('what is wrong is refused by name', async (t) => {
+  const rig = await start(t)
+  const check = async (payload: object, message: RegExp): Promise<void> => {
+    const answer = await rig.inject({ method: 'POST', url: '/v1/tokens', payload })
+    t.equal(answer.statusCode, 400, JSON.stringify(payload))
+    t.equal(answer.json().error.reason, 'invalid_request')
+    t.match(answer.body, message)
+  }
+  await check({}, /label/)
+  await check({ label: 'x' }, /authorities/)
+  await check({ ...body, label: '' }, /label/)
+  await check({ ...body, label: 'a\nb' }, /label/)
+  await check({ ...body, label: 'x'.repeat(101) }, /label/)
+  await check({ ...body, authorities: [] }, /authorities/)
+  await check({ ...body, authorities: ['read', 'read'] }, /authorities/)
+  await check({ ...body, authorities: ['fly'] }, /fly/)
+  await check({ ...body, expires: 'soon' }, /expires/)
+  await check({ ...body, expires: '2020-01-01T00:00:00Z' }, /is past/)
+  await check({ ...body, more: 1 }, /more/)
+  const unknown = await rig.inject({ method: 'DELETE', url: '/v1/tokens/app_9' })
+  t.equal(unknown.statusCode, 404)
+  t.match(unknown.json().error, { reason: 'token_not_found', message: /app_9/ })
+  t.same(rig.events, [], 'nothing happened')
+})
+
+t.test('only the operator may', async (t) => {
+  const rig = await start(t, ['read', 'invoke', 'cluster:write'])
+  for (const [method, url] of [['GET', '/v1/tokens'], ['POST', '/v1/tokens'], ['DELETE', '/v1/tokens/app_0']] as const) {
+    const answer = await rig.inject({ method, url, ...(method === 'POST' ? { payload: body } : {}) })
+    t.equal(answer.statusCode, 401, `${method} ${url}`)
+  }
+})
+
+t.test('--expires takes a span or a date to come', async (t) => {
+  const now = Date.parse('2026-01-01T00:00:00Z')
+  const check = (text: string, expected: string | null): void => { t.equal(expiryOf(text, now), expected, text) }
+  check('12h', '2026-01-01T12:00:00.000Z')
+  check('90d', '2026-04-01T00:00:00.000Z')
+  check('2w', '2026-01-15T00:00:00.000Z')
+  check('2027-01-31', '2027-01-31T00:00:00.000Z')
+  check('2026-01-01T00:00:01Z', '2026-01-01T00:00:01.000Z')
+  check('0d', null)
+  check('2025-12-31', null)
+  check('90', null)
+  check('-1d', null)
+  check('2027-13-01', null)
+  check('tomorrow', null)
+})
+
+t.test('a token is active, expired or revoked', async (t) => {
+  const now = Date.parse('2026-01-01T00:00:00Z')
+  t.equal(stateOf({ revoked: false, expires: null }, now), 'active')
+  t.equal(stateOf({ revoked: false, expires: '2026-01-01T00:00:00.000Z' }, now), 'expired')
+  t.equal(stateOf({ revoked: true, expires: null }, now), 'revoked')
+})

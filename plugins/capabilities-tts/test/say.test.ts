@@ -1,0 +1,104 @@
+import t from 'tap'
+import { chmodSync, readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { cli, frames, listed, listing, sendError, sendJson, standIn } from '../../../kernel/test/cli-helpers.js'
+import { findPlayer } from '../cli/player.js'
+import tts from '../index.js'
+import type { Given } from '../../../kernel/test/cli-helpers.js'
+
+const sound = frames({ kind: 'started' }, { kind: 'chunk', payload: {}, bytes: 'MP3-one ' },
+  { kind: 'chunk', payload: {}, bytes: 'MP3-two' }, { kind: 'completed' })
+const capabilities = listing(listed({ id: 'tts' }))
+
+/** A player that keeps what it is given in `heard` beside it. */
+const script = '#!/bin/sh\ncat > "$(dirname "$0")/heard"\n'
+
+t.test('where the sound goes', async (t) => {
+  const node = await standIn(t, {
+    'GET /v1/capabilities': (response) => { sendJson(response, capabilities) },
+    'POST /v1/capabilities/stream': (response) => { response.end(sound) }
+  })
+  const cwd = t.testdir({ bin: { mpv: script }, none: {} })
+  chmodSync(join(cwd, 'bin/mpv'), 0o755)
+  const say = async (words: string[], given: Given = {}): ReturnType<typeof cli> =>
+    await cli(['say', ...words, '--url', node.url], { plugins: [tts], cwd, ...given })
+  const file = await say(['Hello', '-o', 'hello.mp3', '--voice', 'slt', '--speed', '1.5'])
+  t.equal(file.status, 0, file.err)
+  t.equal(file.out, '')
+  t.match(file.err, /hello\.mp3: 3\.0 s of MP3, 15 bytes/)
+  t.equal(readFileSync(join(cwd, 'hello.mp3'), 'utf8'), 'MP3-one MP3-two')
+  t.match(node.asked.at(-1)?.body, { capability_id: 'tts', payload: { model: 'svc/voice-en', text: 'Hello', voice: 'slt', speed: 1.5 } })
+  t.equal((await say(['Hello'])).bytes.toString(), 'MP3-one MP3-two', 'a pipe gets the bytes')
+  await say(['-', '--model', 'a/b'], { stdin: 'from a pipe' })
+  t.match(node.asked.at(-1)?.body, { payload: { model: 'a/b', text: 'from a pipe' } })
+  const PATH = process.env['PATH']!
+  const played = await say(['Hello'], { terminal: true, env: { PATH: `${join(cwd, 'bin')}:${PATH}` } })
+  t.equal(played.status, 0, played.err)
+  t.equal(played.out, '', 'never bytes on a terminal')
+  t.equal(readFileSync(join(cwd, 'bin/heard'), 'utf8'), 'MP3-one MP3-two')
+  const kept = await say(['Hello'], { terminal: true, env: { PATH: join(cwd, 'none') } })
+  t.equal(kept.out, '')
+  t.match(kept.err, /no player found .*speech\.mp3/)
+  t.equal(readFileSync(join(cwd, 'speech.mp3'), 'utf8'), 'MP3-one MP3-two')
+})
+
+t.test('what is wrong is told', async (t) => {
+  const node = await standIn(t, {
+    'GET /v1/capabilities': (response) => { sendJson(response, capabilities) },
+    'POST /v1/capabilities/stream': (response, { body }) => {
+      const { payload } = body as { payload: { model: string } }
+      if (payload.model === 'cut/off') response.end(frames({ kind: 'started' }, { kind: 'chunk', payload: {}, bytes: 'MP3' }))
+      else if (payload.model === 'no/sound') response.end(frames({ kind: 'started' }, { kind: 'completed' }))
+      else if (payload.model === 'fi/ne') response.end(sound)
+      else sendError(response, 404, 'no_instance')
+    },
+    'GET /readyz': (response) => { sendJson(response, { ready: true, checks: [] }) }
+  })
+  const cwd = t.testdir({ bin: { ffplay: '#!/bin/sh\nexit 3\n' } })
+  chmodSync(join(cwd, 'bin/ffplay'), 0o755)
+  const check = async (words: string[], status: number, err: RegExp): Promise<void> => {
+    const ran = await cli(['say', ...words, '--url', node.url], { plugins: [tts], cwd, stdin: '  ' })
+    t.match(ran, { status, err, out: '' }, words.join(' '))
+  }
+  await check(['', '-o', 'a.mp3'], 2, /text is empty/)
+  await check(['-', '-o', 'a.mp3'], 2, /text is empty/)
+  await check(['x', '--speed', 'fast'], 2, /--speed fast: expected a number above 0/)
+  await check(['x', '--model', 'un/known', '-o', 'a.mp3'], 3, /no_instance/)
+  await check(['x', '--model', 'cut/off', '-o', 'a.mp3'], 1, /broke off/)
+  await check(['x', '--model', 'no/sound', '-o', 'a.mp3'], 1, /without any sound/)
+  t.same(readdirSync(cwd), ['bin'], 'no file is left')
+  const sour = await cli(['say', 'x', '--model', 'fi/ne', '--url', node.url],
+    { plugins: [tts], cwd, terminal: true, env: { PATH: join(cwd, 'bin') } })
+  t.match(sour, { status: 1, err: /ffplay ended with status 3/ })
+})
+
+t.test('it waits while the node is starting', async (t) => {
+  let asked = 0
+  const node = await standIn(t, {
+    'GET /v1/capabilities': (response) => { sendJson(response, capabilities) },
+    'GET /readyz': (response) => { sendError(response, 503, 'not_ready') },
+    'POST /v1/capabilities/stream': (response) => {
+      asked++
+      if (asked === 1) sendError(response, 404, 'no_instance')
+      else if (asked === 2) sendError(response, 503, 'not_ready')
+      else response.end(sound)
+    }
+  })
+  const ran = await cli(['say', 'x', '--url', node.url], { plugins: [tts] })
+  t.equal(ran.status, 0, ran.err)
+  t.equal(ran.bytes.toString(), 'MP3-one MP3-two')
+  t.equal(asked, 3)
+  asked = 0
+  t.equal((await cli(['say', 'x', '--url', node.url, '--wait=0'], { plugins: [tts] })).status, 3)
+  t.equal(asked, 1, 'with --wait=0 it does not')
+})
+
+t.test('players are tried in order', async (t) => {
+  const folder = t.testdir({ a: { mpg123: '' }, b: { ffplay: '', notes: '' }, c: { mpv: '' } })
+  for (const file of ['a/mpg123', 'b/ffplay']) chmodSync(join(folder, file), 0o755)
+  const check = (path: string, expected: string | undefined): void => { t.equal(findPlayer(path)?.command, expected, path) }
+  check(`${folder}/a`, 'mpg123')
+  check(`${folder}/a:${folder}/b`, 'ffplay')
+  check(`${folder}/c`, undefined)
+  check('', undefined)
+})

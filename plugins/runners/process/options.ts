@@ -1,0 +1,45 @@
+import type { Clock } from '../../../kernel/clock.js'
+import type { Logger } from '../../../kernel/define.js'
+import type { EngineChunk, EngineTask, ModelSpec } from '../../../kernel/engine.js'
+import type { RunnerReport, RunnerStatus } from '../service.js'
+import type { RunnerLimits } from './limits.js'
+
+/** What a supervisor is made from. */
+export interface RunnerOptions {
+  readonly runnerId: string
+  readonly instanceId: string
+  readonly spec: ModelSpec
+  /** file: URL of the engine module. */
+  readonly engineModule: string
+  readonly clock: Clock
+  readonly log: Logger
+  /** Folder of this runner alone: its working directory, pidfile and output. Made when missing. */
+  readonly scratch: string
+  readonly limits?: Partial<RunnerLimits>
+  /** Resident memory beyond which the process is killed. */
+  readonly memoryLimitBytes?: number
+  /** Tasks inside the runner at once. */
+  readonly maxConcurrent?: number
+  /** Tasks that may wait for a place. */
+  readonly maxQueued?: number
+  /** Uniform in [0, 1). */
+  readonly random?: () => number
+  onStatus (status: RunnerStatus): void
+  /** The runner is given up; called at most once. */
+  onFailed (failure: { errorMessage: string, attempts: number }): void
+}
+
+/** Keeps one runner process alive and hands it tasks. */
+export interface Supervisor {
+  /** Starts the process; returns at once. Only the first call counts. */
+  start (): void
+  /**
+   * Runs a task; nothing happens before the first pull. Throws RunnerError: `overloaded`, `instance_lost`,
+   * `cancelled` (the signal aborted), `timeout`, `provider_error`, or the engine's own reason.
+   */
+  open (taskId: string, task: EngineTask, signal: AbortSignal): AsyncIterable<EngineChunk>
+  readonly status: RunnerStatus
+  report (): RunnerReport
+  /** Ends the process for good; resolves when it is gone. Cannot be taken back. */
+  stop (): Promise<void>
+}

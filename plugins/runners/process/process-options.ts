@@ -1,0 +1,37 @@
+import type { Clock } from '../../../kernel/clock.js'
+import type { Logger } from '../../../kernel/define.js'
+import type { ModelSpec } from '../../../kernel/engine.js'
+import type { FlightRecorder } from './flight.js'
+import type { RunnerLimits } from './limits.js'
+import type { TaskChannel } from './tasks.js'
+
+/** What a runner process is made from. */
+export interface ProcessOptions {
+  spec: ModelSpec
+  engineModule: string
+  scratch: string
+  mark: string
+  limits: RunnerLimits
+  memoryLimitBytes: number | undefined
+  clock: Clock
+  log: Logger
+  flight: FlightRecorder
+}
+
+/** How a runner process ended. `message` is null after an orderly stop. */
+export interface Ended { message: string | null, wedged: boolean, exitCode: number | null, readyMs: number }
+
+export interface ProcessEvents {
+  /** It has reached the next stage of its life. */
+  connected (): void
+  progress (loaded: number, total: number): void
+  loaded (info: Record<string, unknown>): void
+  warming (): void
+  ready (warmupMs: number): void
+  /** A task has left the runner. `serviceMs` is null when it was lost. */
+  released (channel: TaskChannel, serviceMs: number | null): void
+  /** A chunk came: the model computes. */
+  alive (): void
+  /** Called once, last. */
+  ended (how: Ended): void
+}

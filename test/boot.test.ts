@@ -1,0 +1,204 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import t from 'tap'
+import { BootError, createNode } from '../kernel/node.js'
+import { parseNeed } from '../kernel/graph.js'
+import { bundled } from '../plugins/index.js'
+import type { Test } from 'tap'
+import type { Plugin } from '../kernel/index.js'
+import type { SvcNode } from '../kernel/node.js'
+
+interface Given {
+  /** Plugins that ship; all of them when absent. */
+  plugins?: readonly Plugin[]
+  /** Text of svc.yaml. */
+  yaml?: string
+  /** Further files in the home. */
+  files?: Record<string, string>
+}
+
+/** A home of its own with these files. */
+function home (t: Test, { yaml, files = {} }: Given): string {
+  const folder = mkdtempSync(join(tmpdir(), 'svc-boot-'))
+  t.teardown(() => { rmSync(folder, { recursive: true, force: true }) })
+  const all = yaml === undefined ? files : { ...files, 'svc.yaml': yaml }
+  for (const [name, text] of Object.entries(all)) writeFileSync(join(folder, name), text)
+  return folder
+}
+
+/** Boots without a model: the engines need the built package, and are tested with it elsewhere. */
+async function boot (folder: string, { plugins = bundled }: Given = {}): Promise<SvcNode> {
+  const runs = plugins.some((p) => p.manifest.name === 'runners')
+  return await createNode({
+    home: folder, env: {}, bundled: plugins,
+    flags: { 'api.port': 0, 'logging.level': 'fatal', ...(runs ? { 'plugins.runners.autostart': [] } : {}) }
+  })
+}
+
+/** A node that listens; it stops at the end of the test. */
+async function up (t: Test, given: Given = {}): Promise<SvcNode> {
+  const node = await boot(home(t, given), given)
+  t.teardown(() => node.stop('test'))
+  await node.listen()
+  return node
+}
+
+/** The problems that end a boot. */
+async function problems (t: Test, given: Given): Promise<readonly string[]> {
+  const folder = home(t, given)
+  const refusal = async (): Promise<unknown> =>
+    await createNode({ home: folder, env: {}, bundled: given.plugins ?? bundled, flags: {} }).then(() => null, (e: unknown) => e)
+  const first = await refusal()
+  t.match(await refusal(), { name: 'BootError' }, 'the second try finds the home free')
+  t.ok(first instanceof BootError)
+  return (first as BootError).problems
+}
+
+/** Every set of plugins in which each plugin has what it requires. */
+function closedSubsets (plugins: readonly Plugin[]): Plugin[][] {
+  const subsets = Array.from({ length: 2 ** plugins.length }, (_, bits) => plugins.filter((_, i) => bits & 2 ** i))
+  return subsets.filter((subset) => subset.every(({ manifest }) =>
+    (manifest.requires ?? []).every((need) => subset.some((p) => p.manifest.name === parseNeed(need).name))))
+}
+
+t.test('every closed subset of the bundled plugins boots, answers and stops', async (t) => {
+  const subsets = closedSubsets(bundled)
+  t.ok(subsets.length > bundled.length, 'more than the plugins one by one')
+  for (const plugins of subsets) {
+    const names = plugins.map((p) => p.manifest.name)
+    await t.test(names.join(' + ') || 'no plugin', async (t) => {
+      const node = await up(t, { plugins })
+      const state = await (await fetch(`${node.url}/state`)).json() as Record<string, unknown>
+      t.equal(state['localNodeId'], node.nodeId)
+      t.equal(state['masterNodeId'], node.nodeId, 'a lone node is its own master')
+      const { capabilities } = await (await fetch(`${node.url}/v1/capabilities`)).json() as { capabilities: { id: string }[] }
+      const declared = plugins.flatMap((p) => Object.values(p.manifest.capabilities ?? {}).map((c) => c.id))
+      t.same(capabilities.map((c) => c.id).sort(), declared.sort())
+      t.equal((await fetch(`${node.url}/readyz`)).status, 200, 'nothing is set to start, so all is ready')
+      await node.stop('test')
+      await t.rejects(fetch(`${node.url}/healthz`), 'nobody listens any more')
+    })
+  }
+})
+
+t.test('a stopped home can be used again, one in use cannot', async (t) => {
+  const folder = home(t, {})
+  const first = await boot(folder, { plugins: [] })
+  await t.rejects(boot(folder, { plugins: [] }), { name: 'HomeError', message: /in use by process \d+/ })
+  await first.stop('test')
+  const second = await boot(folder, { plugins: [] })
+  t.not(second.nodeId, first.nodeId, 'each start has a node id of its own')
+  await second.stop('test')
+})
+
+t.test('a svc.yaml with ten mistakes lists all ten, with their lines', async (t) => {
+  const lines = await problems(t, { yaml: [
+    'nam: attic',
+    'api:',
+    '  port: "52415"',
+    '  hosts: [a.example]',
+    'limits:',
+    '  body_kib: 0',
+    '  headers_timeout_seconds: 60',
+    'logging:',
+    '  level: loud',
+    '  ingest_url: ftp://logs.example',
+    'access:',
+    '  local: [reed]',
+    '  remote: [read]',
+    'plugins:',
+    '  runners:',
+    '    threds: 2'
+  ].join('\n') })
+  const wanted = [/:1:.*nam: unknown key.*"name"/, /:3:.*api\.port: expected a whole number/, /:4:.*api\.hosts: unknown key/,
+    /:6:.*limits\.body_kib: expected a whole number/, /:7:.*headers_timeout_seconds: is above/, /:9:.*logging\.level: expected/,
+    /:10:.*logging\.ingest_url: expected an http/, /:12:.*access\.local\[0\]: there is no authority "reed".*"read"/,
+    /:13:.*access\.remote: nothing is granted/, /:16:.*plugins\.runners\.threds: unknown key.*"threads"/]
+  t.equal(lines.length, wanted.length, lines.join('\n'))
+  for (const pattern of wanted) t.ok(lines.some((line) => pattern.test(line)), String(pattern))
+})
+
+t.test('a disabled plugin takes down what requires it; its routes say how to bring it back', async (t) => {
+  const node = await up(t, { yaml: 'plugins: { runners: { enabled: false } }' })
+  const down = 'plugin "capabilities-tts" is off because it requires "runners", which is disabled; ' +
+    '`svc plugin enable runners` brings it back'
+  t.same(node.warnings, [down])
+  const rows: [string, string, string][] = [
+    ['POST', '/v1/cancel/some-command', 'svc plugin enable runners'], ['GET', '/v1/audio/voices', 'svc plugin enable runners']
+  ]
+  for (const [method, path, line] of rows) {
+    const answer = await fetch(node.url + path, { method })
+    t.equal(answer.status, 404, path)
+    const { error } = await answer.json() as { error: { reason: string, message: string } }
+    t.equal(error.reason, 'plugin_disabled')
+    t.ok(error.message.includes(line), error.message)
+  }
+  const speech = await fetch(`${node.url}/v1/audio/speech`, { method: 'POST', body: '{"anything":1}',
+    headers: { 'content-type': 'application/json' } })
+  t.equal(speech.status, 404, 'the body of a route that is off is not judged')
+  t.equal((await fetch(`${node.url}/v1/nothing`)).status, 404)
+})
+
+t.test('a plugin switched on in so many words is not taken down silently', async (t) => {
+  const yaml = 'plugins: { runners: { enabled: false }, capabilities-tts: { enabled: true } }'
+  t.match(await problems(t, { yaml }), [/"capabilities-tts" is off because it requires "runners"/])
+})
+
+t.test('the settings of a disabled plugin are still checked', async (t) => {
+  const yaml = 'plugins: { runners: { enabled: false, threads: many } }'
+  t.match(await problems(t, { yaml }), [/plugins\.runners\.threads: expected a whole number/])
+})
+
+/** Text of a plugin module; `start` is the body of the function. */
+const guest = (name: string, start: string, extra = ''): string => `export default {
+  manifest: { name: '${name}', version: '1.0.0', kernel: '^1.0.0', summary: 'A guest.', ${extra} },
+  start (ctx) { ${start} }
+}\n`
+const route = "routes: { hi: { method: 'GET', url: '/v1/hi', summary: 'Greets.', authority: 'read' } },"
+const setting = `config: { type: 'object', additionalProperties: false,
+  properties: { whom: { type: 'string', default: 'world' } } },`
+
+t.test('a third-party plugin loads by its path, with its own settings', async (t) => {
+  const node = await up(t, {
+    plugins: [], yaml: 'plugins: { hello: { module: ./hello.mjs, whom: you } }',
+    files: { 'hello.mjs': guest('hello', 'return { routes: { hi: () => ({ hi: ctx.config.whom }) } }', route + setting) }
+  })
+  t.same(await (await fetch(`${node.url}/v1/hi`)).json(), { hi: 'you' })
+  const { paths } = await (await fetch(`${node.url}/openapi.json`)).json() as { paths: object }
+  t.ok('/v1/hi' in paths, 'it is documented by itself')
+})
+
+t.test('plugins that fail in start end the boot, every one named', async (t) => {
+  const lines = await problems(t, {
+    plugins: [], yaml: ['plugins:', '  one: { module: ./one.mjs }', '  two: { module: ./two.mjs }',
+      '  three: { module: ./three.mjs }'].join('\n'),
+    files: {
+      'one.mjs': guest('one', "throw new Error('no disk')"), 'two.mjs': guest('two', 'return {}', route),
+      'three.mjs': guest('three', 'return {}', "requires: ['one'],")
+    }
+  })
+  t.match(lines, [/plugin "one" failed to start: no disk/, /plugin "two" failed to start: .*declared route "hi"/])
+  t.equal(lines.length, 2, 'one that needs a failed plugin is not tried')
+})
+
+t.test('modules that are no plugins, and two plugins with one name, are problems of the boot', async (t) => {
+  const lines = await problems(t, {
+    yaml: ['plugins:', '  gone: { module: ./gone.mjs }', '  empty: { module: ./empty.mjs }', '  other: { module: ./hello.mjs }',
+      '  hello: { module: ./hello.mjs }', '  greet: { module: ./greet.mjs }', '  needy: { module: ./needy.mjs }'].join('\n'),
+    files: {
+      'empty.mjs': 'export default 5\n',
+      'hello.mjs': guest('hello', 'return {}', route),
+      'greet.mjs': guest('greet', 'return {}', route),
+      'needy.mjs': guest('needy', 'return {}', "requires: ['nowhere', 'hello@^2.0.0'],")
+    }
+  })
+  const wanted = [/plugins\.gone\.module: cannot load \.\/gone\.mjs/, /plugins\.empty\.module: .* has no plugin as its default/,
+    /plugins\.other\.module: .* is the plugin "hello"; use that name as the key/,
+    /"needy" requires "nowhere", which is not there/, /"needy" requires hello@\^2\.0\.0, found 1\.0\.0/,
+    /route "GET \/v1\/hi" is declared by both "hello" and "greet"/]
+  for (const pattern of wanted) t.ok(lines.some((line) => pattern.test(line)), String(pattern))
+  const [first] = bundled
+  const twice = await problems(t, { plugins: [first!, first!] })
+  t.ok(twice.includes('2 plugins are named "access"; names are unique'), twice.join('\n'))
+})

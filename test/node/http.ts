@@ -1,0 +1,153 @@
+/** HTTP as tests need it: any header, one connection per request, streams that can be left. */
+import { request } from 'node:http'
+import { connect } from 'node:net'
+import { decodeFrames } from '../../kernel/capabilities/frames.js'
+import type { IncomingHttpHeaders, IncomingMessage, RequestOptions } from 'node:http'
+import type { Socket } from 'node:net'
+import type { Frame } from '../../kernel/capabilities/frames.js'
+
+/** Where to ask, and as whom: the operator unless `token` is null (nobody). */
+export interface At { url: string, token?: string }
+
+export interface Ask {
+  method?: string
+  body?: unknown
+  /** Sent as it is, in place of `body`. */
+  raw?: string | Buffer
+  headers?: Record<string, string>
+  /** Null sends no credential. */
+  token?: string | null
+}
+
+export interface Answer {
+  status: number
+  headers: IncomingHttpHeaders
+  bytes: Buffer
+  text: string
+  /** The body as JSON; undefined when it is none. */
+  json: unknown
+}
+
+/** The parts of an error body that tests look at. */
+export interface Refusal { error: { reason: string, code: number, message: string, retryable: boolean,
+  param: string | null, requestId: string, details: Record<string, unknown> }, detail: string }
+
+export const refusal = (answer: { json: unknown }): Refusal['error'] | undefined =>
+  (answer.json as Refusal | undefined)?.error
+
+function optionsOf (at: At, path: string, ask: Ask, body: string | Buffer | undefined): RequestOptions {
+  const url = new URL(path, at.url)
+  const token = ask.token === undefined ? at.token : ask.token
+  return {
+    host: url.hostname, port: url.port, path: path, agent: false,
+    method: ask.method ?? (body === undefined ? 'GET' : 'POST'),
+    headers: {
+      ...(body === undefined ? {} : { 'content-type': 'application/json', 'content-length': String(Buffer.byteLength(body)) }),
+      ...(token === null || token === undefined ? {} : { authorization: `Bearer ${token}` }),
+      ...ask.headers
+    }
+  }
+}
+
+/** Opens a request and resolves with the head of its answer. */
+export function open (at: At, path: string, options: Ask = {}): Promise<IncomingMessage> {
+  const body = options.raw ?? (options.body === undefined ? undefined : JSON.stringify(options.body))
+  return new Promise((resolve, reject) => {
+    const req = request(optionsOf(at, path, options, body), resolve)
+    req.on('error', reject)
+    req.end(body)
+  })
+}
+
+/** Asks and reads the whole answer. */
+export async function ask (at: At, path: string, options: Ask = {}): Promise<Answer> {
+  const response = await open(at, path, options)
+  const bytes = await whole(response)
+  return { status: response.statusCode ?? 0, headers: response.headers, bytes, text: bytes.toString(), json: parsed(bytes) }
+}
+
+export async function whole (response: IncomingMessage): Promise<Buffer> {
+  const parts: Buffer[] = []
+  for await (const part of response) parts.push(part as Buffer)
+  return Buffer.concat(parts)
+}
+
+function parsed (bytes: Buffer): unknown {
+  try { return JSON.parse(bytes.toString()) as unknown } catch { return undefined }
+}
+
+/** What a capability call needs to know of its node. */
+export interface Host extends At { revision (name: string): string }
+
+/** Body of a call. */
+export function call (node: Host, name: string, payload: unknown, extra: Record<string, unknown> = {}): object {
+  const [id, version] = name.split('@')
+  return { capability_id: id, version, descriptor_revision: node.revision(name), payload, ...extra }
+}
+
+/** An open stream of frames. */
+export interface Stream {
+  status: number
+  headers: IncomingHttpHeaders
+  frames: AsyncGenerator<Frame>
+  response: IncomingMessage
+  /** The client goes away. */
+  leave (): void
+}
+
+/** Opens a framed stream. Throws with the error body when it is refused. */
+export async function stream (node: Host, name: string, payload: unknown, options: {
+  extra?: Record<string, unknown>, token?: string | null
+} = {}): Promise<Stream> {
+  const response = await open(node, '/v1/capabilities/stream', {
+    body: call(node, name, payload, options.extra), headers: { accept: 'application/vnd.svc.frames' },
+    ...(options.token === undefined ? {} : { token: options.token })
+  })
+  response.on('error', () => {})
+  if (response.statusCode !== 200) {
+    const text = (await whole(response)).toString()
+    throw Object.assign(new Error(`${response.statusCode}: ${text}`), { status: response.statusCode, text })
+  }
+  return {
+    status: response.statusCode, headers: response.headers, response,
+    frames: decodeFrames(response as AsyncIterable<Uint8Array>),
+    leave () { response.destroy() }
+  }
+}
+
+/** A whole stream: its frames, its bytes and its one terminal. */
+export interface Heard { frames: Frame[], bytes: Buffer, last: Frame | undefined, terminals: number, headers: IncomingHttpHeaders }
+
+/** Reads a stream to its end; a cut connection leaves `terminals` at 0. */
+export async function hear (opened: Stream): Promise<Heard> {
+  const frames: Frame[] = []
+  try {
+    for await (const frame of opened.frames) frames.push(frame)
+  } catch { /* cut: there is no terminal then */ }
+  return {
+    frames, headers: opened.headers, last: frames.at(-1),
+    bytes: Buffer.concat(frames.flatMap((f) => f.media === null ? [] : [f.media])),
+    terminals: frames.filter(({ header: { kind } }) => ['completed', 'failed', 'cancelled'].includes(kind)).length
+  }
+}
+
+/** Calls and reads to the end in one step. */
+export const streamed = async (node: Host, name: string, payload: unknown, options?: Parameters<typeof stream>[3]):
+Promise<Heard> => await hear(await stream(node, name, payload, options))
+
+/** A bare TCP connection; what comes is kept. */
+export interface Raw { socket: Socket, text (): string, closed: Promise<void>, isClosed (): boolean }
+
+export function dial (port: number, host = '127.0.0.1'): Promise<Raw> {
+  return new Promise((resolve, reject) => {
+    const socket = connect({ port, host, allowHalfOpen: false })
+    const parts: Buffer[] = []
+    let over = false
+    const closed = new Promise<void>((done) => { socket.on('close', () => { over = true; done() }) })
+    socket.on('data', (b: Buffer) => { parts.push(b) })
+    socket.on('error', (error) => { if (socket.pending) reject(error) })
+    socket.once('connect', () => {
+      resolve({ socket, text: () => Buffer.concat(parts).toString(), closed, isClosed: () => over })
+    })
+  })
+}

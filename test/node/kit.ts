@@ -1,0 +1,181 @@
+/** Whole nodes as real processes on loopback, and what tests ask of them. */
+import { spawn } from 'node:child_process'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { stringify } from 'yaml'
+import { ask } from './http.js'
+import { alive, hardKill, runnersOf } from './proc.js'
+import type { ChildProcess } from 'node:child_process'
+import type { Test } from 'tap'
+
+export const root = fileURLToPath(new URL('../../', import.meta.url))
+export const cli = join(root, 'dist/kernel/cli/main.js')
+/** Plugins and engines that misbehave on demand. */
+export const fixture = (name: string): string => fileURLToPath(new URL(`./fixtures/${name}`, import.meta.url))
+
+/** The long form of the fault tests: full repetitions, the product's own timers, figures printed. */
+export const full = process.env['SVC_TEST_FULL'] === '1'
+/** One value for `npm test`, another for the long form. */
+export const pick = <T>(short: T, long: T): T => full ? long : short
+
+/** Checks a fault test's outcome; the long form prints it as one JSON line. */
+export function figure (t: Test, id: string, pass: boolean, values: Record<string, unknown>): void {
+  if (full) process.stderr.write(`${JSON.stringify({ id, pass, figure: values })}\n`)
+  t.ok(pass, `${id}: ${JSON.stringify(values)}`)
+}
+
+/** Resolves with the first value that is not undefined, null or false. Rejects naming what was waited for. */
+export async function until<T> (
+  what: string, look: () => T | Promise<T>, { seconds = 30, everyMs = 25 } = {}
+): Promise<Exclude<T, undefined | null | false>> {
+  const deadline = performance.now() + seconds * 1000
+  for (;;) {
+    const value = await look()
+    if (value !== undefined && value !== null && value !== false) {
+      return value as Exclude<T, undefined | null | false>
+    }
+    if (performance.now() > deadline) throw new Error(`waited ${seconds} s in vain for: ${what}`)
+    await sleep(everyMs)
+  }
+}
+
+export const sleep = (ms: number): Promise<void> => new Promise((resolve) => { setTimeout(resolve, ms) })
+
+/** A folder that is removed with the test. */
+export function folder (t: Test): string {
+  const path = mkdtempSync(join(tmpdir(), 'svc-node-'))
+  t.teardown(() => { rmSync(path, { recursive: true, force: true, maxRetries: 5 }) })
+  return path
+}
+
+/** The environment of a child: ours, without what a test runner or a developer's own svc put there. */
+export function cleanEnv (extra: Record<string, string> = {}): NodeJS.ProcessEnv {
+  const kept = Object.entries(process.env).filter(([name]) =>
+    !/^(NODE_|TAP|SVC_|npm_|_TAPJS)/i.test(name) && name !== 'FORCE_COLOR')
+  return { ...Object.fromEntries(kept), NO_COLOR: '1', ...extra }
+}
+
+/** A child process with its output kept. */
+export interface Child {
+  process: ChildProcess
+  pid: number
+  stdout (): string
+  stderr (): string
+  /** Status of the end; a signal is its name. */
+  ended: Promise<number | string>
+  over (): boolean
+}
+
+export function run (command: string, args: readonly string[], options: {
+  env?: Record<string, string>, cwd?: string, input?: string
+} = {}): Child {
+  const child = spawn(command, args, {
+    env: cleanEnv(options.env), cwd: options.cwd ?? tmpdir(), stdio: ['pipe', 'pipe', 'pipe']
+  })
+  const text = { stdout: [] as Buffer[], stderr: [] as Buffer[] }
+  child.stdout.on('data', (b: Buffer) => { text.stdout.push(b) })
+  child.stderr.on('data', (b: Buffer) => { text.stderr.push(b) })
+  child.stdin.on('error', () => {})
+  child.stdin.end(options.input ?? '')
+  let over = false
+  const ended = new Promise<number | string>((resolve, reject) => {
+    child.on('error', reject)
+    child.on('close', (code, signal) => { over = true; resolve(code ?? signal ?? 'unknown') })
+  })
+  return {
+    process: child,
+    pid: child.pid ?? 0,
+    stdout: () => Buffer.concat(text.stdout).toString(),
+    stderr: () => Buffer.concat(text.stderr).toString(),
+    ended,
+    over: () => over
+  }
+}
+
+/** Runs `svc` to its end. */
+export async function svc (args: readonly string[], options: Parameters<typeof run>[2] = {}):
+Promise<{ status: number | string, stdout: string, stderr: string }> {
+  const child = run(process.execPath, [cli, ...args], options)
+  const status = await child.ended
+  return { status, stdout: child.stdout(), stderr: child.stderr() }
+}
+
+export interface NodeOptions {
+  /** Text or value of svc.yaml. */
+  config?: string | Record<string, unknown>
+  env?: Record<string, string>
+  home?: string
+  args?: readonly string[]
+  /** Models to wait for; false waits for listening only. */
+  ready?: boolean
+}
+
+/** A running node. `pid` does the work; `child` is what was started: the launcher. */
+export interface TestNode {
+  url: string
+  port: number
+  nodeId: string
+  pid: number
+  home: string
+  child: Child
+  /** The operator's token. */
+  token: string
+  /** Pids of the runners. */
+  runners (): number[]
+  revision (name: string): string
+  /** Ends launcher, node and runners at once; true when nothing is left. */
+  kill (): Promise<void>
+}
+
+/** A svc.yaml in a fresh home. */
+export function writeConfig (home: string, config: string | Record<string, unknown>): string {
+  mkdirSync(home, { recursive: true, mode: 0o700 })
+  const path = join(home, 'svc.yaml')
+  writeFileSync(path, typeof config === 'string' ? config : stringify(config), { mode: 0o600 })
+  return path
+}
+
+/** Starts `svc up --json --port 0` and waits for its line and, unless told otherwise, for /readyz. */
+export async function startNode (t: Test, options: NodeOptions = {}): Promise<TestNode> {
+  const home = options.home ?? join(folder(t), 'home')
+  if (options.config !== undefined) writeConfig(home, options.config)
+  const args = [cli, 'up', '--json', '--home', home, '--port', '0', ...options.args ?? []]
+  const child = run(process.execPath, args, { env: { HOME: home, ...options.env } })
+  t.teardown(() => hardKill(child.pid))
+  const line = await until('the line of svc up', () => {
+    if (child.over()) throw new Error(`svc up ended early: ${child.stderr()}`)
+    return /^\{.*\}$/m.exec(child.stdout())?.[0]
+  })
+  const said = JSON.parse(line) as { url: string, nodeId: string, pid: number, home: string }
+  const token = readFileSync(join(home, 'operator.token'), 'utf8').trim()
+  const at = { url: said.url, token }
+  if (options.ready !== false) await until('/readyz', async () => (await ask(at, '/readyz')).status === 200)
+  const { revisions } = (await ask(at, '/v1/capabilities')).json as { revisions: Record<string, string> }
+  t.teardown(() => hardKill(said.pid))
+  return {
+    ...said, home, child, token,
+    port: Number(new URL(said.url).port),
+    runners: () => runnersOf(said.pid),
+    revision: (name) => revisions[name] ?? 'none',
+    async kill () {
+      const all = [child.pid, said.pid, ...runnersOf(said.pid)]
+      hardKill(child.pid)
+      await until('the end of a killed node', () => all.every((pid) => !alive(pid)))
+    }
+  }
+}
+
+/** The svc.yaml of a node with the engine that misbehaves, and nothing that takes long. */
+export function faultsConfig (extra: Record<string, unknown> = {}, runners: Record<string, unknown> = {}):
+Record<string, unknown> {
+  return {
+    ...extra,
+    plugins: {
+      faults: { module: fixture('faults.mjs') },
+      runners: { autostart: ['test/ok'], ...runners },
+      ...extra['plugins'] as object | undefined
+    }
+  }
+}

@@ -1,0 +1,65 @@
+/** What /proc says about processes. */
+import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
+
+const read = (path: string): string => {
+  try { return readFileSync(path, 'utf8') } catch { return '' }
+}
+
+/** Parent and state of a process; undefined when there is none. */
+function stat (pid: number): { ppid: number, state: string } | undefined {
+  const text = read(`/proc/${pid}/stat`)
+  if (text === '') return undefined
+  const [state = '', ppid = '0'] = text.slice(text.lastIndexOf(')') + 2).split(' ')
+  return { state, ppid: Number(ppid) }
+}
+
+/** True while the process runs; a zombie does not. */
+export function alive (pid: number): boolean {
+  const found = stat(pid)
+  return found !== undefined && found.state !== 'Z' && found.state !== 'X'
+}
+
+/** All processes below one. */
+export function descendants (pid: number): number[] {
+  const parents = new Map<number, number>()
+  for (const name of readdirSync('/proc')) {
+    const found = /^\d+$/.test(name) ? stat(Number(name)) : undefined
+    if (found !== undefined && found.state !== 'Z') parents.set(Number(name), found.ppid)
+  }
+  const below = (at: number): number[] => [...parents].filter(([, ppid]) => ppid === at)
+    .flatMap(([child]) => [child, ...below(child)])
+  return below(pid)
+}
+
+export const cmdline = (pid: number): string => read(`/proc/${pid}/cmdline`).replaceAll('\0', ' ').trim()
+
+/** Runner processes of a node. */
+export function runnersOf (pid: number): number[] {
+  return descendants(pid).filter((child) => / \S*runners\/process\/host\.js /.test(`${cmdline(child)} `))
+}
+
+/** Resident memory, bytes. */
+export function rss (pid: number): number {
+  return Number(/^VmRSS:\s+(\d+) kB/m.exec(read(`/proc/${pid}/status`))?.[1] ?? 0) * 1024
+}
+
+/** Open file descriptors, sockets only. */
+export function sockets (pid: number): number {
+  try {
+    return readdirSync(`/proc/${pid}/fd`).filter((fd) => {
+      try { return readlinkSync(`/proc/${pid}/fd/${fd}`).startsWith('socket:') } catch { return false }
+    }).length
+  } catch {
+    return 0
+  }
+}
+
+/** kill -9 of a process and all below it; those that are gone are no error. */
+export function hardKill (pid: number): void {
+  if (pid <= 0) return
+  for (const each of [...descendants(pid).reverse(), pid]) {
+    try { process.kill(each, 'SIGKILL') } catch { /* gone */ }
+  }
+}
+
+export const oomScoreAdj = (pid: number): number => Number(read(`/proc/${pid}/oom_score_adj`))
