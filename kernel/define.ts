@@ -149,12 +149,13 @@ export interface Manifest {
 
 type Field<M, K extends string> = M extends { readonly [P in K]: infer V } ? V : Record<never, never>
 type Keys<M, K extends string> = Extract<keyof Field<M, K>, string>
-type SchemaAt<D, K extends string> = D extends { readonly [P in K]: infer S } ? FromSchema<S> : unknown
+type SchemaAt<D, K extends string, Filled = false> =
+  D extends { readonly [P in K]: infer S } ? FromSchema<S, Filled> : unknown
 
 /** What a route handler is given. Schemas have been applied; nothing else is known about the values. */
 export interface RouteRequest<D = unknown> {
   readonly params: SchemaAt<D, 'params'>
-  readonly query: SchemaAt<D, 'query'>
+  readonly query: SchemaAt<D, 'query', true>
   readonly body: SchemaAt<D, 'body'>
   readonly headers: Readonly<Record<string, string | undefined>>
   readonly caller: Caller
@@ -264,8 +265,8 @@ export interface Logger {
 
 /** What a started plugin works with. Everything made through it is undone in reverse order. */
 export interface Context<M extends Manifest = Manifest> {
-  readonly config: SchemaAt<M, 'config'>
-  readonly settings: { readonly [K in Keys<M, 'settings'>]: FromSchema<Field<M, 'settings'>[K]> }
+  readonly config: SchemaAt<M, 'config', true>
+  readonly settings: { readonly [K in Keys<M, 'settings'>]: FromSchema<Field<M, 'settings'>[K], true> }
   readonly deps: { readonly [K in keyof Field<M, 'consumes'>]: Instance<Field<M, 'consumes'>[K]> } &
     { readonly [K in keyof Field<M, 'consumesOptional'>]: Instance<Field<M, 'consumesOptional'>[K]> | undefined }
   readonly log: Logger

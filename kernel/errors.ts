@@ -25,6 +25,14 @@ export class SvcError extends Error {
   }
 }
 
+/** The same error with further headers; the given one is not changed, since it may be shared. */
+export function withHeaders (error: SvcError, headers: Record<string, string>): SvcError {
+  const { status, retryable, message, reason, details } = error
+  const copy = new SvcError(reason, { status, retryable, message, remedy: '' }, message, details)
+  Object.assign(copy.headers, error.headers, headers)
+  return copy
+}
+
 const retry = (status: number, message: string, remedy: string, retryAfterSeconds?: number): ErrorDecl =>
   ({ status, retryable: true, message, remedy, ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }) })
 const final = (status: number, message: string, remedy: string): ErrorDecl =>

@@ -18,5 +18,7 @@ export type {
 } from './services.js'
 export { delay, systemClock } from './clock.js'
 export type { Clock } from './clock.js'
+export { monitorLoop } from './loop-delay.js'
+export type { LoopDelay, LoopMonitor } from './loop-delay.js'
 export type { FromSchema, JsonSchema } from './schema.js'
 export type { Verb, VerbContext } from './cli/verb.js'

@@ -8,7 +8,7 @@ import { createDocuments } from './cluster/documents.js'
 import { kernelError } from './errors.js'
 import { createBus } from './events.js'
 import { createHealth } from './health.js'
-import { createAccess } from './http/access.js'
+import { createAccess, requireAuthority } from './http/access.js'
 import { createStreamCount, methodFinder, mount } from './http/mount.js'
 import { callerOf, createServer } from './http/server.js'
 import { kernelManifest } from './kernel-manifest.js'
@@ -228,9 +228,7 @@ function mountSession (kernel: Assembly, app: FastifyInstance, decl: RouteDecl):
     websocket: true,
     onRequest: async (request) => {
       if (kernel.drain.on) throw kernelError('shutting_down')
-      if (decl.authority !== null && !callerOf(request).authorities.has(decl.authority)) {
-        throw kernelError('unauthenticated', `This needs the authority "${decl.authority}".`)
-      }
+      requireAuthority(callerOf(request), decl.authority)
     }
   }, (socket, request) => { kernel.capabilities.session(socket, callerOf(request)) })
 }

@@ -14,8 +14,10 @@ import type { ChildProcess } from 'node:child_process'
 /** The descriptor on which a launched node finds its socket. */
 export const LISTEN_FD = 3
 
-/** Set for the node: its launcher's pid, the descriptor of the socket (empty: none), and which start this is. */
-export const launcherEnv = { pid: 'SVC_LAUNCHER_PID', fd: 'SVC_LISTEN_FD', starts: 'SVC_LAUNCHER_STARTS' } as const
+/** Set for the node: its launcher's pid, the socket's descriptor (empty: none), and which start this is. */
+export const launcherEnv = {
+  pid: 'SVC_LAUNCHER_PID', fd: 'SVC_LISTEN_FD', starts: 'SVC_LAUNCHER_STARTS'
+} as const
 
 /** Where to listen; port 0 is any free one. */
 export interface Address { host: string, port: number }
@@ -48,7 +50,9 @@ interface Held { wanted: Address, fd: number, close (): void }
 
 /** The parts of Node's TCP handle that are used here; `net._createServerHandle` makes a bound one. */
 interface TcpHandle { fd: number, close (): void, getsockname (out: { port?: number }): number }
-interface NetInternals { _createServerHandle (host: string, port: number, family: number): TcpHandle | number }
+interface NetInternals {
+  _createServerHandle (host: string, port: number, family: number): TcpHandle | number
+}
 
 /**
  * Runs a node until it ends of anything but a restart, and says how it ended. Signals that ask this process
@@ -158,7 +162,9 @@ async function bind (wanted: Address): Promise<Held> {
 function probe (wanted: Address, address: string): Promise<void> {
   return new Promise((resolve, reject) => {
     const server = net.createServer()
-    server.on('error', (error: NodeJS.ErrnoException) => { reject(new ListenError(error.code ?? 'EIO', wanted)) })
+    server.on('error', (error: NodeJS.ErrnoException) => {
+      reject(new ListenError(error.code ?? 'EIO', wanted))
+    })
     server.listen({ host: address, port: wanted.port }, () => { server.close(() => { resolve() }) })
   })
 }

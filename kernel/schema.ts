@@ -5,27 +5,29 @@ type Required<S> = S extends { required: readonly (infer K)[] } ? K : never
 type Props<S> = S extends { properties: infer P } ? P : never
 type Flat<T> = { [K in keyof T]: T[K] }
 
-type ObjectOf<S> = Props<S> extends never
+type ObjectOf<S, Filled> = Props<S> extends never
   ? Record<string, unknown>
   : Flat<
-    { [K in keyof Props<S> as K extends Required<S> ? K : HasDefault<Props<S>[K]> extends true ? K : never]:
-      FromSchema<Props<S>[K]> } &
-    { [K in keyof Props<S> as K extends Required<S> ? never : HasDefault<Props<S>[K]> extends true ? never : K]?:
-      FromSchema<Props<S>[K]> }>
+    { [K in keyof Props<S> as Present<S, K, Filled> extends true ? K : never]: FromSchema<Props<S>[K], Filled> } &
+    { [K in keyof Props<S> as Present<S, K, Filled> extends true ? never : K]?: FromSchema<Props<S>[K], Filled> }>
 
 type HasDefault<S> = S extends { default: unknown } ? true : false
+type Present<S, K extends keyof Props<S>, Filled> =
+  K extends Required<S> ? true : Filled extends true ? HasDefault<Props<S>[K]> : false
 
 /**
  * The TypeScript type of a JSON Schema given as a literal: const, enum, type (also a list of types),
  * object with properties and required, array, string, number, integer, boolean, null.
- * A property with a default is present after validation and so not optional.
+ * `Filled`: defaults have been filled in (settings, query strings), so a property with one is present;
+ * bodies and payloads are never filled in.
  */
-export type FromSchema<S> =
+export type FromSchema<S, Filled = false> =
   S extends { const: infer C } ? C
     : S extends { enum: readonly (infer E)[] } ? E
-      : S extends { type: readonly (infer T)[] } ? (T extends unknown ? FromSchema<Omit<S, 'type'> & { type: T }> : never)
-        : S extends { type: 'object' } ? ObjectOf<S>
-          : S extends { type: 'array', items: infer I } ? FromSchema<I>[]
+      : S extends { type: readonly (infer T)[] }
+        ? (T extends unknown ? FromSchema<Omit<S, 'type'> & { type: T }, Filled> : never)
+        : S extends { type: 'object' } ? ObjectOf<S, Filled>
+          : S extends { type: 'array', items: infer I } ? FromSchema<I, Filled>[]
             : S extends { type: 'array' } ? unknown[]
               : S extends { type: 'string' } ? string
                 : S extends { type: 'number' } | { type: 'integer' } ? number

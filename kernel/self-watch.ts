@@ -1,6 +1,6 @@
 import { accessSync, constants } from 'node:fs'
 import { statfs } from 'node:fs/promises'
-import { monitorEventLoopDelay } from 'node:perf_hooks'
+import { monitorLoop } from './loop-delay.js'
 import type { Clock } from './clock.js'
 import type { Health } from './health.js'
 
@@ -20,10 +20,9 @@ export function diskFault (freeBytes: number): 'disk_full' | 'disk_low' | null {
 /** Watches the node itself: disk, home, event loop. Returns what stops it. */
 export function watchSelf (options: { health: Health, home: string, clock: Clock }): () => void {
   const { health, home } = options
-  const loop = monitorEventLoopDelay({ resolution: 20 })
-  loop.enable()
+  const loop = monitorLoop()
   const check = async (): Promise<void> => {
-    lag(health, loop.percentile(99) / 1e6)
+    lag(health, loop.read().p99)
     loop.reset()
     try {
       const { bavail, bsize } = await statfs(home)
@@ -36,7 +35,7 @@ export function watchSelf (options: { health: Health, home: string, clock: Clock
   }
   void check()
   const stop = options.clock.every(PERIOD_MS, () => { void check() })
-  return () => { stop(); loop.disable() }
+  return () => { stop(); loop.stop() }
 }
 
 function lag (health: Health, p99Ms: number): void {

@@ -187,7 +187,8 @@ function invalidResult (issues: readonly Issue[], part: string, call: Call, opti
   const field = issues[0]?.path || part
   const what = `${call.capability.name} produced a ${part} its schema does not allow`
   options.log.error({ ...logFields(call), issues }, what)
-  return kernelError('invalid_result', `${what}: ${field} ${issues[0]?.message ?? 'is not valid'}`, { issues })
+  const message = issues[0]?.message ?? 'is not valid'
+  return kernelError('invalid_result', `${what}: ${field} ${message}`, { issues })
 }
 
 /** Registered errors as they are; the rest is logged, and `provider_error` shows nothing of it. */

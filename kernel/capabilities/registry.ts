@@ -104,7 +104,8 @@ export class Registry {
     const problems = capabilityProblems(owner, decl)
     const first = this.#byId.get(decl.id)?.get(decl.version)
     if (first !== undefined) {
-      problems.push(`plugin "${owner}", capability "${first.name}": already registered by plugin "${first.owner}"`)
+      problems.push(`plugin "${owner}", capability "${first.name}": ` +
+        `already registered by plugin "${first.owner}"`)
     }
     if (problems.length > 0) throw new Error(problems.join('\n'))
     const capability = capabilityOf(owner, decl, handler)

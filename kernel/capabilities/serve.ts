@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { SvcError } from '../errors.js'
+import { SvcError, withHeaders } from '../errors.js'
 import { rawSink, stallGuard } from './sinks.js'
 import type { Invocations, ServedFrame, ServeOptions } from '../services.js'
 import type { RouteRequest, StreamWriter } from '../define.js'
@@ -15,13 +15,12 @@ export function createInvocations (host: RoutesHost, place: (name: string) => Ca
     async serve (request, options) {
       const { caller, requestId, signal } = request
       const origin = { caller, requestId, signal, commandId: randomUUID() }
-      const handler = (_input: unknown, call: Parameters<ServeOptions['handler']>[0]): unknown => options.handler(call)
+      const handler: Capability['handler'] = (_input, call) => options.handler(call)
       try {
         await host.invoker.serve(place(options.as), handler, origin, servedTarget(host, request, options))
       } catch (error) {
         // The command id goes with every answer, so that a failure can be looked up.
-        if (error instanceof SvcError) error.headers['x-svc-command-id'] = origin.commandId
-        throw error
+        throw error instanceof SvcError ? withHeaders(error, { 'x-svc-command-id': origin.commandId }) : error
       }
     }
   }

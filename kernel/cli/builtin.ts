@@ -1,6 +1,7 @@
 import type { Groups, KnownVerb } from './tree.js'
 
-const waitOption = ['--wait [seconds]', 'keep trying while the node is starting or busy (60 s when no time is given)'] as const
+const waiting = 'keep trying while the node is starting or busy (60 s when no time is given)'
+const waitOption = ['--wait [seconds]', waiting] as const
 
 /** The kernel's own verbs; each module is loaded only when its verb is used. */
 export const builtIn: readonly KnownVerb[] = [
@@ -137,7 +138,9 @@ export const builtIn: readonly KnownVerb[] = [
     owner: 'kernel',
     summary: 'print a completion script for bash, zsh or fish',
     args: '<shell>',
-    examples: ['source <(svc completion bash)', 'svc completion zsh > ~/.zfunc/_svc', 'svc completion fish | source'],
+    examples: [
+      'source <(svc completion bash)', 'svc completion zsh > ~/.zfunc/_svc', 'svc completion fish | source'
+    ],
     load: () => import('./verbs/completion.js')
   },
   {

@@ -44,7 +44,9 @@ export function createClient ({ url, token, signal: outer }: ClientOptions): Cli
       signal,
       headers: {
         accept: ask.accept ?? 'application/json',
-        ...(body === undefined ? {} : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) }),
+        ...(body === undefined
+          ? {}
+          : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) }),
         ...(token === undefined ? {} : { authorization: `Bearer ${token}` })
       }
     }, body).catch((error: unknown) => { throw noAnswer(error, base, outer) })
@@ -62,7 +64,8 @@ export function createClient ({ url, token, signal: outer }: ClientOptions): Cli
       try {
         return JSON.parse(text) as T
       } catch {
-        throw new CliError(exitCodes.failed, `${base.origin}${path} did not answer with JSON; is that a svc node?`)
+        throw new CliError(exitCodes.failed,
+          `${base.origin}${path} did not answer with JSON; is that a svc node?`)
       }
     }
   }
@@ -71,7 +74,8 @@ export function createClient ({ url, token, signal: outer }: ClientOptions): Cli
 function parseBase (url: string): URL {
   const base = URL.canParse(url) ? new URL(url) : undefined
   if (base === undefined || (base.protocol !== 'http:' && base.protocol !== 'https:')) {
-    throw new CliError(exitCodes.usage, `"${url}" is not an address such as http://127.0.0.1:52415 (--url, SVC_URL)`)
+    throw new CliError(exitCodes.usage,
+      `"${url}" is not an address such as http://127.0.0.1:52415 (--url, SVC_URL)`)
   }
   return base
 }
@@ -85,12 +89,15 @@ async function send (url: URL, options: RequestOptions, body: string | undefined
   })
 }
 
-async function * guarded (response: IncomingMessage, base: URL, signal: AbortSignal): AsyncGenerator<Uint8Array> {
+async function * guarded (
+  response: IncomingMessage, base: URL, signal: AbortSignal
+): AsyncGenerator<Uint8Array> {
   try {
     for await (const chunk of response) yield chunk as Uint8Array
   } catch {
     if (signal.aborted) throw interrupted()
-    throw new CliError(exitCodes.failed, `the node at ${base.origin} ended the answer early; its log says why`)
+    throw new CliError(exitCodes.failed,
+      `the node at ${base.origin} ended the answer early; its log says why`)
   }
 }
 
@@ -125,7 +132,8 @@ const DEFAULT_URL = 'http://127.0.0.1:52415'
 /** The address of the node that runs on this home (its run/node.json), else the default one. */
 export function runningUrl (home: string): string {
   try {
-    const running = JSON.parse(readFileSync(join(home, 'run', 'node.json'), 'utf8')) as { url?: unknown, format?: unknown }
+    const running = JSON.parse(readFileSync(join(home, 'run', 'node.json'), 'utf8')) as
+      { url?: unknown, format?: unknown }
     return running.format === 1 && typeof running.url === 'string' ? running.url : DEFAULT_URL
   } catch {
     return DEFAULT_URL

@@ -1,7 +1,7 @@
 import { longFlag, takesValue, topNames } from './tree.js'
 import type { KnownVerb } from './tree.js'
 
-/** Words of a running node or of svc.yaml that can stand for an argument; only asked where they are needed. */
+/** Words of a running node or of svc.yaml that can stand for an argument; asked only where needed. */
 export interface Names {
   plugins: () => Promise<string[]>
   capabilities: () => Promise<string[]>
@@ -41,7 +41,8 @@ async function possible (
 
 /** The verb the words begin with, two words before one. */
 function findVerb (plain: readonly string[], verbs: readonly KnownVerb[]): KnownVerb | undefined {
-  return verbs.find(({ name }) => name === plain.slice(0, 2).join(' ')) ?? verbs.find(({ name }) => name === plain[0])
+  const two = plain.slice(0, 2).join(' ')
+  return verbs.find(({ name }) => name === two) ?? verbs.find(({ name }) => name === plain[0])
 }
 
 function withoutOptions (words: readonly string[], verbs: readonly KnownVerb[], globals: Options): string[] {
@@ -61,7 +62,9 @@ async function argumentsOf (verb: KnownVerb, at: number, names: Names): Promise<
   if (verb.name.startsWith('plugin ') && verb.name !== 'plugin new' && verb.args !== undefined) {
     return await names.plugins().catch(() => [])
   }
-  if (verb.name.startsWith('config ') && verb.args !== undefined) return await names.settings().catch(() => [])
+  if (verb.name.startsWith('config ') && verb.args !== undefined) {
+    return await names.settings().catch(() => [])
+  }
   return verb.name === 'completion' ? Object.keys(scripts) : []
 }
 

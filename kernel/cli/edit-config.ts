@@ -11,8 +11,8 @@ import type { VerbContext } from './verb.js'
 export interface Edit { path: string, text: string, changed: boolean }
 
 /**
- * Changes one setting in the text of svc.yaml and checks the result. Throws CliError: 1 when the text cannot be
- * changed, 2 when the changed setting would be wrong (problems elsewhere in the file do not stand in the way).
+ * Changes one setting in the text of svc.yaml and checks the result. Throws CliError: 1 when the text cannot
+ * be changed, 2 when the changed setting would be wrong (problems elsewhere in the file do not matter).
  */
 export function editConfig (ctx: VerbContext, installation: Installation, key: string, value: unknown): Edit {
   const path = installation.file ?? join(ctx.home, 'svc.yaml')
@@ -24,11 +24,15 @@ export function editConfig (ctx: VerbContext, installation: Installation, key: s
     throw new CliError(exitCodes.failed, `${path}: ${(error as Error).message}`)
   }
   const check = (yaml: string): string[] => resolveConfig(readConfigText(yaml, path), {
-    owners: ownersOf(installation.plugins), env: settingsEnv({}), authorities: authoritiesOf(installation.plugins)
+    owners: ownersOf(installation.plugins),
+    env: settingsEnv({}),
+    authorities: authoritiesOf(installation.plugins)
   }).problems.map((problem) => formatProblems([{ ...problem, line: null, column: null }]))
   const old = new Set(check(before))
   const fresh = check(text).filter((problem) => !old.has(problem))
-  if (fresh.length > 0) throw new CliError(exitCodes.usage, `not changed:\n${fresh.map((p) => `  ${p}`).join('\n')}`)
+  if (fresh.length > 0) {
+    throw new CliError(exitCodes.usage, `not changed:\n${fresh.map((p) => `  ${p}`).join('\n')}`)
+  }
   return { path, text, changed: text !== before }
 }
 
@@ -46,6 +50,7 @@ export function saveEdit ({ path, text }: Edit): void {
 export function restartHint (ctx: VerbContext): string[] {
   return [
     'It takes effect at the next restart of the node (POST /admin/restart):',
-    `  curl -X POST -H "authorization: Bearer $(cat ${join(ctx.home, 'operator.token')})" ${ctx.client.url}/admin/restart`
+    `  curl -X POST -H "authorization: Bearer $(cat ${join(ctx.home, 'operator.token')})" ` +
+      `${ctx.client.url}/admin/restart`
   ]
 }

@@ -1,6 +1,14 @@
 /** What each exit status of `svc` means; `svc help exit-codes` prints it. */
 export const exitCodes = {
-  ok: 0, failed: 1, usage: 2, notFound: 3, notReady: 4, auth: 5, doesNotFit: 6, unreachable: 7, interrupted: 130
+  ok: 0,
+  failed: 1,
+  usage: 2,
+  notFound: 3,
+  notReady: 4,
+  auth: 5,
+  doesNotFit: 6,
+  unreachable: 7,
+  interrupted: 130
 } as const
 
 export type ExitCode = (typeof exitCodes)[keyof typeof exitCodes]
@@ -58,7 +66,9 @@ export class CliError extends Error {
   readonly api: ApiError | undefined
   /** HTTP status of the answer; undefined when there was none. */
   readonly status: number | undefined
-  constructor (exitCode: ExitCode, message: string, answer: { api?: ApiError | undefined, status?: number } = {}) {
+  constructor (
+    exitCode: ExitCode, message: string, answer: { api?: ApiError | undefined, status?: number } = {}
+  ) {
     super(message)
     this.name = 'CliError'
     this.exitCode = exitCode
@@ -77,7 +87,8 @@ export function interrupted (): CliError { return new CliError(exitCodes.interru
 export function apiFailure (status: number, api: ApiError | undefined, text = ''): CliError {
   if (api === undefined) {
     const said = text.trim().slice(0, 200)
-    return new CliError(exitCodeFor(status), `the node answered ${status}${said === '' ? '' : `: ${said}`}`, { status })
+    const words = `the node answered ${status}${said === '' ? '' : `: ${said}`}`
+    return new CliError(exitCodeFor(status), words, { status })
   }
   return new CliError(exitCodeFor(status, api.reason), sentence(status, api), { api, status })
 }
@@ -87,7 +98,8 @@ function sentence (status: number, api: ApiError): string {
   const remedy = api.details?.['remedy']
   return [
     `${api.message} (${status} ${api.reason})`,
-    ...issues.filter((issue) => !api.message.includes(issue.message)).map((issue) => `  ${issue.path}: ${issue.message}`),
+    ...issues.filter((issue) => !api.message.includes(issue.message))
+      .map((issue) => `  ${issue.path}: ${issue.message}`),
     ...(typeof remedy === 'string' ? [`  ${remedy}`] : []),
     ...(status >= 500 && api.requestId !== undefined ? [`  request id ${api.requestId}`] : [])
   ].join('\n')
@@ -105,7 +117,8 @@ export function readApiError (text: string): ApiError | undefined {
 /** The value as an error object, when it has the parts of one. */
 export function asApiError (value: unknown): ApiError | undefined {
   const error = value as Partial<ApiError> | null | undefined
-  return typeof error?.message === 'string' && typeof error.reason === 'string' && typeof error.code === 'number'
+  const { message, reason, code } = error ?? {}
+  return typeof message === 'string' && typeof reason === 'string' && typeof code === 'number'
     ? error as ApiError
     : undefined
 }

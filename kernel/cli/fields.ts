@@ -24,7 +24,7 @@ function jsonType (value: unknown): string {
 
 /**
  * Reads `--name value`, `--name=value` and bare `--name` (a boolean) into a payload, each value by the type
- * its schema gives it. Dashes in a name may stand for underscores; a field that is a list may be given several
+ * its schema gives it. Dashes in a name may stand for underscores; a list field may be given several
  * times. Throws CliError (2) for an unknown field, a missing value and a value of the wrong type.
  */
 export function parseFields (words: readonly string[], schema: JsonSchema): Record<string, unknown> {
@@ -54,11 +54,14 @@ function fieldName (flag: string, fields: Props, schema: JsonSchema): string {
   if (Object.hasOwn(fields, snake)) return snake
   if (schema['additionalProperties'] !== false) return flag
   const near = nearest(flag, Object.keys(fields))
-  throw usageError(`the capability has no field "${flag}"${near === undefined ? '' : `; did you mean --${near}?`}\n` +
+  const meant = near === undefined ? '' : `; did you mean --${near}?`
+  throw usageError(`the capability has no field "${flag}"${meant}\n` +
     `  its fields: ${Object.keys(fields).join(', ') || 'none'}`)
 }
 
-function put (payload: Record<string, unknown>, name: string, flag: string, text: string, schema: JsonSchema): void {
+function put (
+  payload: Record<string, unknown>, name: string, flag: string, text: string, schema: JsonSchema
+): void {
   const known = Object.hasOwn(payload, name)
   if (typesOf(schema).has('array') && !text.startsWith('[')) {
     const items = known ? payload[name] as unknown[] : []

@@ -51,12 +51,14 @@ export function ownersOf (plugins: readonly Installed[]): ConfigOwner[] {
 
 /** Every authority there is. */
 export function authoritiesOf (plugins: readonly Installed[]): string[] {
-  return [kernelManifest, ...plugins.map((p) => p.manifest)].flatMap((m: Manifest) => Object.keys(m.authorities ?? {}))
+  return [kernelManifest, ...plugins.map((p) => p.manifest)]
+    .flatMap((m: Manifest) => Object.keys(m.authorities ?? {}))
 }
 
 /** The plugins that svc.yaml switches off. */
 export function disabledIn ({ raw }: Pick<Installation, 'raw'>): Set<string> {
-  const sections = Object.entries((raw.value['plugins'] ?? {}) as Record<string, { enabled?: unknown } | null>)
+  const plugins = (raw.value['plugins'] ?? {}) as Record<string, { enabled?: unknown } | null>
+  const sections = Object.entries(plugins)
   return new Set(sections.filter(([, section]) => section?.enabled === false).map(([name]) => name))
 }
 
@@ -71,8 +73,10 @@ export function settingSchema (owners: readonly ConfigOwner[], key: string): Jso
   if (found.schema !== null) return found.schema
   const { suggestion } = found
   const folder = key.slice(0, key.lastIndexOf('.') + 1)
-  const near = suggestion === undefined ? '' : `; did you mean ${suggestion.includes('.') ? '' : folder}${suggestion}?`
-  throw new CliError(exitCodes.notFound, `there is no setting "${key}"${near}\n  \`svc config get\` lists them all`)
+  const meant = suggestion?.includes('.') === true ? suggestion : `${folder}${suggestion ?? ''}`
+  const near = suggestion === undefined ? '' : `; did you mean ${meant}?`
+  throw new CliError(exitCodes.notFound,
+    `there is no setting "${key}"${near}\n  \`svc config get\` lists them all`)
 }
 
 /** The plugin of that name. Throws CliError (3) with what was probably meant. */

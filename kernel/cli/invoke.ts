@@ -46,7 +46,8 @@ export function pick (listing: Listing, wanted: { id: string, version?: string }
   const names = listing.capabilities.map((c) => `${c.id}@${c.version}`)
   if (found.length === 1) return found[0]!
   if (found.length > 1) {
-    throw new CliError(exitCodes.usage, `"${name}" has several versions: ${names.filter((n) => n.startsWith(`${name}@`)).join(', ')}`)
+    const versions = names.filter((n) => n.startsWith(`${name}@`)).join(', ')
+    throw new CliError(exitCodes.usage, `"${name}" has several versions: ${versions}`)
   }
   const near = nearest(name, names)
   throw new CliError(exitCodes.notFound, `the node has no capability "${name}"` +
@@ -54,7 +55,9 @@ export function pick (listing: Listing, wanted: { id: string, version?: string }
 }
 
 /** The request body that invokes a discovered capability. */
-export function invocationBody (found: Listed, call: { payload: unknown, timeoutSeconds?: number, node?: string }): object {
+export function invocationBody (
+  found: Listed, call: { payload: unknown, timeoutSeconds?: number, node?: string }
+): object {
   return {
     capability_id: found.id,
     version: found.version,
@@ -66,14 +69,16 @@ export function invocationBody (found: Listed, call: { payload: unknown, timeout
 }
 
 /** Discovers a capability, calls it and yields its frames; see VerbContext.invoke. */
-export async function * invoke (client: Client, signal: AbortSignal, call: Invocation): AsyncGenerator<Frame> {
+export async function * invoke (
+  client: Client, signal: AbortSignal, call: Invocation
+): AsyncGenerator<Frame> {
   const found = pick(await client.json<Listing>(listingPath()), call)
   yield * stream(client, signal, invocationBody(found, call))
 }
 
 /**
  * Opens a stream and yields its frames up to and with `completed`. Throws CliError for a refusal, a `failed`
- * or `cancelled` end and a connection that breaks. Leaving the loop early closes the connection, which cancels.
+ * or `cancelled` end and a connection that breaks. Leaving the loop early closes it, which cancels.
  */
 export async function * stream (client: Client, signal: AbortSignal, body: object): AsyncGenerator<Frame> {
   const leave = new AbortController()
@@ -86,7 +91,8 @@ export async function * stream (client: Client, signal: AbortSignal, body: objec
     }
   } catch (error) {
     if (signal.aborted) throw interrupted()
-    throw error instanceof FrameError ? new CliError(exitCodes.failed, `the node's answer broke off: ${error.message}`) : error
+    if (!(error instanceof FrameError)) throw error
+    throw new CliError(exitCodes.failed, `the node's answer broke off: ${error.message}`)
   } finally {
     leave.abort()
   }
@@ -96,5 +102,6 @@ function failure (frame: Frame, signal: AbortSignal): CliError {
   if (signal.aborted) return interrupted()
   const api = asApiError(frame.header.error)
   if (api !== undefined) return apiFailure(api.code, api)
-  return new CliError(exitCodes.failed, frame.header.kind === 'cancelled' ? 'the call was cancelled' : 'the call failed')
+  const { kind } = frame.header
+  return new CliError(exitCodes.failed, kind === 'cancelled' ? 'the call was cancelled' : 'the call failed')
 }

@@ -16,7 +16,9 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
 })
 
 const status = await runCli(process.argv.slice(2), {
-  io: { stdout: process.stdout, stderr: process.stderr, stdin: process.stdin, env: process.env, cwd: process.cwd() },
+  io: {
+    stdout: process.stdout, stderr: process.stderr, stdin: process.stdin, env: process.env, cwd: process.cwd()
+  },
   plugins,
   signal: interrupt.signal
 })

@@ -21,14 +21,17 @@ export function portHolder (port: number): Holder | undefined {
 }
 
 function fromProc (port: number): Holder | undefined {
-  const inodes = ['/proc/net/tcp', '/proc/net/tcp6'].flatMap((path) => listeningInodes(quiet(() => readFileSync(path, 'utf8')) ?? '', port))
+  const tables = ['/proc/net/tcp', '/proc/net/tcp6']
+    .map((path) => quiet(() => readFileSync(path, 'utf8')) ?? '')
+  const inodes = tables.flatMap((table) => listeningInodes(table, port))
   const links = new Set(inodes.map((inode) => `socket:[${inode}]`))
   if (links.size === 0) return undefined
   for (const name of readdirSync('/proc')) {
     if (!/^\d+$/.test(name)) continue
     const fds = quiet(() => readdirSync(`/proc/${name}/fd`)) ?? []
     if (fds.some((fd) => links.has(quiet(() => readlinkSync(`/proc/${name}/fd/${fd}`)) ?? ''))) {
-      const command = (quiet(() => readFileSync(`/proc/${name}/cmdline`, 'utf8')) ?? '').split('\0').join(' ').trim()
+      const words = (quiet(() => readFileSync(`/proc/${name}/cmdline`, 'utf8')) ?? '').split('\0')
+      const command = words.join(' ').trim()
       return { pid: Number(name), command }
     }
   }

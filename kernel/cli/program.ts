@@ -10,7 +10,7 @@ import { invoke } from './invoke.js'
 import { createOut, createProgress } from './output.js'
 import { openSink } from './sink.js'
 import { notYet, retryFor } from './wait.js'
-import { collectVerbs, topNames } from './tree.js'
+import { collectVerbs, inGroup, topNames } from './tree.js'
 import { helpTopics } from './topics.js'
 import type { Client } from './client.js'
 import type { Io } from './output.js'
@@ -36,6 +36,8 @@ export interface CliOptions {
   signal: AbortSignal
 }
 
+type Outputs = Pick<Io, 'stdout' | 'stderr'>
+
 /** Runs one command line (without `node` and the script) and resolves to its exit status. Never throws. */
 export async function runCli (argv: readonly string[], options: CliOptions): Promise<number> {
   const err = createProgress(options.io)
@@ -45,7 +47,8 @@ export async function runCli (argv: readonly string[], options: CliOptions): Pro
     return await execute(words, options)
   } catch (error) {
     if (error instanceof CommanderError) return commanderStatus(error)
-    return report(options.signal.aborted ? interrupted() : error, err, json, options.io.env['SVC_DEBUG'] === '1')
+    const debug = options.io.env['SVC_DEBUG'] === '1'
+    return report(options.signal.aborted ? interrupted() : error, err, json, debug)
   } finally {
     err.end()
   }
@@ -82,7 +85,7 @@ function operands (argv: readonly string[]): string[] {
 type Run = (verb: KnownVerb, args: string[], options: Record<string, unknown>) => Promise<void>
 
 /** The whole commander program. `run` is called with the verb that was asked for. */
-export function buildProgram (verbs: readonly KnownVerb[], io: Pick<Io, 'stdout' | 'stderr'>, run: Run): Command {
+export function buildProgram (verbs: readonly KnownVerb[], io: Outputs, run: Run): Command {
   const program = configured(new Command('svc'), io)
     .description('Turns a few machines into one inference cluster.')
     .version(version(), '-V, --version', 'print the version')
@@ -97,7 +100,7 @@ export function buildProgram (verbs: readonly KnownVerb[], io: Pick<Io, 'stdout'
       continue
     }
     const parent = parents.get(first) ?? configured(program.command(first), io).helpCommand(false)
-      .description(groups[first] ?? `${first}: ${verbs.filter((v) => v.name.startsWith(`${first} `)).map((v) => v.name.split(' ')[1]).join(', ')}`)
+      .description(groups[first] ?? inGroup(verbs, first).map((v) => v.name.split(' ')[1]).join(', '))
     parents.set(first, parent)
     addVerb(parent, second, verb, io, run)
   }
@@ -105,15 +108,16 @@ export function buildProgram (verbs: readonly KnownVerb[], io: Pick<Io, 'stdout'
   return program
 }
 
-function configured (command: Command, io: Pick<Io, 'stdout' | 'stderr'>): Command {
+function configured (command: Command, io: Outputs): Command {
   return command.exitOverride()
     .configureOutput({ writeOut: (text) => io.stdout.write(text), writeErr: (text) => io.stderr.write(text) })
     .configureHelp({ showGlobalOptions: true })
     .showHelpAfterError('(svc help shows every verb, and svc help VERB its options)')
 }
 
-function addVerb (parent: Command, word: string, verb: KnownVerb, io: Pick<Io, 'stdout' | 'stderr'>, run: Run): void {
-  const command = configured(parent.command(word, { hidden: verb.hidden === true }), io).description(verb.summary)
+function addVerb (parent: Command, word: string, verb: KnownVerb, io: Outputs, run: Run): void {
+  const command = configured(parent.command(word, { hidden: verb.hidden === true }), io)
+    .description(verb.summary)
   if (verb.args !== undefined) command.arguments(verb.args)
   for (const [flags, description] of verb.options ?? []) command.option(flags, description)
   if (verb.open === true) command.allowUnknownOption().allowExcessArguments()
@@ -125,7 +129,7 @@ function addVerb (parent: Command, word: string, verb: KnownVerb, io: Pick<Io, '
   })
 }
 
-function addHelpVerb (program: Command, io: Pick<Io, 'stdout' | 'stderr'>, names: readonly string[]): void {
+function addHelpVerb (program: Command, io: Outputs, names: readonly string[]): void {
   configured(program.command('help [topic...]'), io)
     .description(`show help for a verb, or about ${Object.keys(helpTopics).join(', ')}`)
     .action((words: string[]) => {
@@ -137,7 +141,10 @@ function addHelpVerb (program: Command, io: Pick<Io, 'stdout' | 'stderr'>, names
       let command = program
       for (const word of words) {
         const next = command.commands.find((c) => c.name() === word)
-        if (next === undefined) throw usageError(`no help about "${words.join(' ')}"; there is: ${[...names, ...Object.keys(helpTopics)].join(', ')}`)
+        if (next === undefined) {
+          const known = [...names, ...Object.keys(helpTopics)].join(', ')
+          throw usageError(`no help about "${words.join(' ')}"; there is: ${known}`)
+        }
         command = next
       }
       command.outputHelp()
@@ -146,7 +153,8 @@ function addHelpVerb (program: Command, io: Pick<Io, 'stdout' | 'stderr'>, names
 
 /** Asking for help or the version is fine; everything commander complains about is wrong usage. */
 function commanderStatus (error: CommanderError): number {
-  return error.code === 'commander.helpDisplayed' || error.code === 'commander.version' ? exitCodes.ok : exitCodes.usage
+  const fine = error.code === 'commander.helpDisplayed' || error.code === 'commander.version'
+  return fine ? exitCodes.ok : exitCodes.usage
 }
 
 /** Shows an error on stderr: a sentence, or with `--json` the node's error body. */
@@ -154,14 +162,17 @@ function report (error: unknown, err: Progress, json: boolean, debug: boolean): 
   const known = error instanceof CliError ? error : undefined
   const message = error instanceof Error ? error.message : String(error)
   err.end()
-  if (json) err.line(JSON.stringify({ error: known?.api ?? { message, reason: 'cli', exitCode: known?.exitCode ?? 1 } }))
+  const shown = known?.api ?? { message, reason: 'cli', exitCode: known?.exitCode ?? exitCodes.failed }
+  if (json) err.line(JSON.stringify({ error: shown }))
   else err.line(`${err.paint('red', 'svc:')} ${message}`)
   if (known === undefined && debug && error instanceof Error) err.line(String(error.stack))
   return known?.exitCode ?? exitCodes.failed
 }
 
 /** What a verb works with, from its options and the environment. */
-export function createContext (given: Record<string, unknown>, { io, plugins, signal }: CliOptions): VerbContext {
+export function createContext (
+  given: Record<string, unknown>, { io, plugins, signal }: CliOptions
+): VerbContext {
   const option = (name: string, variable: string): string | undefined =>
     (given[name] as string | undefined) ?? (io.env[variable] === '' ? undefined : io.env[variable])
   const home = resolve(io.cwd, option('home', 'SVC_HOME') ?? `${homedir()}/.svc`)

@@ -94,8 +94,10 @@ async function echo (rig, payload) {
       payload
     }
   })
-  const frames = answer.body.split('\\n').filter((line) => line.startsWith('data: ')).map((line) => JSON.parse(line.slice(6)))
-  return { status: answer.statusCode, last: frames.at(-1)?.kind, chunks: frames.filter((f) => f.kind === 'chunk').map((f) => f.payload) }
+  const frames = answer.body.split('\\n').filter((line) => line.startsWith('data: '))
+    .map((line) => JSON.parse(line.slice(6)))
+  const chunks = frames.filter((frame) => frame.kind === 'chunk').map((frame) => frame.payload)
+  return { status: answer.statusCode, last: frames.at(-1)?.kind, chunks }
 }
 
 test('one chunk per word, then the end', async (t) => {
@@ -120,8 +122,8 @@ test('a payload off the schema is refused', async (t) => {
 function readme (name: string): string {
   return `# ${name}
 
-A plugin for svc. It adds the capability \`${name}@1.0.0\`, which gives a text back word by word: put your own work in its
-place.
+A plugin for svc. It adds the capability \`${name}@1.0.0\`, which gives a text back word by word: put your own
+work in its place.
 
 - \`index.js\`: the manifest (what the plugin declares) and \`start\` (what it does).
 - \`test/index.test.js\`: the plugin alone on the real kernel, called over HTTP.
@@ -130,7 +132,8 @@ place.
 
     node --test test/*.test.js
 
-\`node_modules/svc\` is a link to the svc that made this project. \`npm install\` makes it again from \`package.json\`.
+\`node_modules/svc\` is a link to the svc that made this project. \`npm install\` makes it again from
+\`package.json\`.
 
 ## Run it
 

@@ -13,7 +13,7 @@ export interface Sink {
 }
 
 /**
- * A sink for `-o`: a file that appears under its name only when it is whole, or stdout for `-`. Throws CliError
+ * A sink for `-o`: a file that appears under its name only when whole, or stdout for `-`. Throws CliError
  * (2) for `-` on a terminal, (1) when the file cannot be written.
  */
 export function openSink (path: string, out: Out): Sink {
@@ -32,7 +32,8 @@ function fileSink (path: string): Sink {
   let failure: Error | undefined
   file.on('error', (error) => { failure = error })
   const check = (): void => {
-    if (failure !== undefined) throw new CliError(exitCodes.failed, `cannot write ${path}: ${failure.message}`)
+    if (failure === undefined) return
+    throw new CliError(exitCodes.failed, `cannot write ${path}: ${failure.message}`)
   }
   const close = async (): Promise<void> => {
     if (file.closed) return

@@ -25,7 +25,9 @@ export function collectVerbs (builtIn: readonly KnownVerb[], plugins: readonly P
   const owners = new Map<string, string>()
   for (const { name, owner } of all) {
     const first = owners.get(name) ?? all.find((v) => v.name.startsWith(`${name} `))?.owner
-    if (first !== undefined) throw new Error(`the verb "${name}" is declared by both "${first}" and "${owner}"`)
+    if (first !== undefined) {
+      throw new Error(`the verb "${name}" is declared by both "${first}" and "${owner}"`)
+    }
     owners.set(name, owner)
   }
   return all

@@ -59,7 +59,7 @@ export interface VerbContext {
   invoke (call: Invocation): AsyncIterable<Frame>
   /** A sink for media: a file that appears under its name only when it is whole, or stdout for `-`. */
   sink (path: string): Sink
-  /** Tries until it works, the time is up or the error is final. `notYet` covers the usual reasons to wait. */
+  /** Tries until it works, the time is up or the error is final; `notYet` covers the usual reasons. */
   retry<T> (options: Omit<WaitOptions, 'signal'>, attempt: () => Promise<T>): Promise<T>
   /** True for errors that say the node is starting or busy, and for no answer at all. */
   notYet (error: CliError): boolean

@@ -21,7 +21,8 @@ export async function retryFor<T> (options: WaitOptions, attempt: () => Promise<
     try {
       return await attempt()
     } catch (error) {
-      if (!(error instanceof CliError) || performance.now() >= until || !await options.again(error)) throw error
+      if (!(error instanceof CliError) || performance.now() >= until) throw error
+      if (!await options.again(error)) throw error
       options.onWait?.(error)
     }
     await sleep(PAUSE_MS, undefined, { signal: options.signal }).catch(() => { throw interrupted() })
@@ -30,5 +31,6 @@ export async function retryFor<T> (options: WaitOptions, attempt: () => Promise<
 
 /** True for answers that say the node is starting or busy, and for no answer at all. */
 export function notYet (error: CliError): boolean {
-  return error.exitCode === exitCodes.notReady || (error.exitCode === exitCodes.unreachable && error.status === undefined)
+  const silent = error.exitCode === exitCodes.unreachable && error.status === undefined
+  return silent || error.exitCode === exitCodes.notReady
 }

@@ -69,8 +69,8 @@ const limits = {
     keep_alive_seconds: whole('Time an idle connection stays open.', 15, 1, 600),
     handler_timeout_seconds: whole('Time an answer that is no stream may take.', 60, 1, 3600),
     body_kib: whole('Largest request body in KiB, where a route does not say otherwise.', 256, 1, 65536),
-    calls_at_once: whole('Capability calls that run at the same time.', 8, 1, 1024),
-    calls_queued: whole('Capability calls that may wait for their turn.', 32, 0, 65536),
+    calls_at_once: whole('Calls of one capability that run at the same time.', 8, 1, 1024),
+    calls_queued: whole('Calls of one capability that may wait for their turn.', 32, 0, 65536),
     stream_buffer_kib: whole('KiB kept for a stream whose reader is slow.', 1024, 16, 1048576),
     stream_stall_seconds: whole('Time a stream waits for a reader that takes nothing.', 30, 1, 3600),
     media_buffer_kib: whole('KiB of encoded sound kept for one player.', 8192, 16, 1048576),
@@ -118,7 +118,7 @@ export const kernelKeys = {
 } as const satisfies Record<string, JsonSchema>
 
 /** The kernel's own settings after validation; every default is filled in. */
-export type KernelConfig = FromSchema<{ type: 'object', properties: typeof kernelKeys }>
+export type KernelConfig = FromSchema<{ type: 'object', properties: typeof kernelKeys }, true>
 
 /** A check that looks at more than one value, or needs more words than a schema has. */
 export interface Rule {

@@ -93,7 +93,7 @@ async function serve (
       release = streams.open(callerOf(request))
       reply.hijack()
       reply.raw.once('close', release)
-      const headers = { 'x-svc-request-id': request.id, ...head.headers }
+      const headers = { ...reply.getHeaders() as Record<string, string>, ...head.headers }
       stream = openStream(reply.raw, { ...head, headers },
         { clock: options.clock, stallMs: head.stallMs ?? options.limits.streamStallMs, onClose: release })
       return stream

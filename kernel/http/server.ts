@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
+import cors from '@fastify/cors'
 import websocket from '@fastify/websocket'
 import { fastify } from 'fastify'
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
@@ -41,6 +42,8 @@ export interface ServerOptions {
 /** Longest path parameter; ids and model names fit. */
 const MAX_PARAM_LENGTH = 512
 const CONNECTION_CHECK_MS = 5000
+/** A little over a call's limit, so that a call too large gets its typed error instead of a closed socket. */
+const SOCKET_PAYLOAD_BYTES = 1088 * 1024
 const MAX_REQUESTS_PER_SOCKET = 1000
 
 const callers = new WeakMap<FastifyRequest, Caller>()
@@ -76,7 +79,7 @@ export async function createServer (options: ServerOptions): Promise<FastifyInst
   })
   app.server.maxConnections = limits.connections
   await app.register(websocket, { options: {
-    maxPayload: 1024 * 1024, perMessageDeflate: false, clientTracking: true,
+    maxPayload: SOCKET_PAYLOAD_BYTES, perMessageDeflate: false, clientTracking: true,
     ...{ maxFragments: 64, maxBufferedChunks: 1024 }
   } })
   readJsonOnly(app)
@@ -96,7 +99,18 @@ export async function createServer (options: ServerOptions): Promise<FastifyInst
   })
   app.setNotFoundHandler((request, reply) => { sendError(reply, notFound(options, request), request.id) })
   addGuards(app, options)
+  await allowListedPages(app, options.served().allowedOrigins)
   return app
+}
+
+/** Web pages listed under api.allowed_origins may read answers; without a list there are no CORS headers at all. */
+async function allowListedPages (app: FastifyInstance, origins: readonly string[]): Promise<void> {
+  if (origins.length === 0) return
+  await app.register(cors, {
+    origin: [...origins], methods: ['GET', 'POST', 'PUT', 'DELETE'], credentials: false, maxAge: 600,
+    allowedHeaders: ['authorization', 'content-type', 'accept'],
+    exposedHeaders: ['x-svc-request-id', 'x-svc-command-id', 'x-svc-task-id', 'retry-after']
+  })
 }
 
 /** Host, origin, closing and identity, in this order, on every method and on WebSocket upgrades. */

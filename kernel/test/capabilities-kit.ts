@@ -82,6 +82,8 @@ export function probe (
 
 export type View = CapabilityCall
 export type Piece = CapabilityChunk
+/** A streaming handler. */
+export type Source = (input: { n?: number }, call: View) => AsyncIterable<unknown>
 
 /** A chunk with `size` bytes beside it. */
 export const piece = (i: number, size?: number): Piece => size === undefined

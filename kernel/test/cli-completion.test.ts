@@ -18,7 +18,8 @@ t.test('what can follow', async (t) => {
     if (typeof expected === 'function') t.ok(expected(found), `${line}: ${found.join(' ')}`)
     else t.same(found, expected, line)
   }
-  await check('', (found) => found.includes('status') && found.includes('plugin') && !found.includes('complete-words'))
+  await check('', (found) =>
+    found.includes('status') && found.includes('plugin') && !found.includes('complete-words'))
   await check('sta', ['state', 'status'])
   await check('plugin ', ['disable', 'enable', 'ls', 'new', 'show'])
   await check('plugin dis', ['disable'])

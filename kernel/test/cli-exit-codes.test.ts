@@ -37,8 +37,10 @@ t.test('svc help exit-codes lists all of them', async (t) => {
 t.test('a run ends with the code of the answer it got', async (t) => {
   const { url } = await standIn(t, {
     'GET /state': (response, { headers }) => {
-      const [status, reason] = String(headers.authorization).replace('Bearer ', '').split('-') as [string, string]
-      sendError(response, Number(status), reason, { remedy: 'Do that.', issues: [{ path: 'a.b', message: 'is odd' }] })
+      const token = String(headers.authorization).replace('Bearer ', '')
+      const [status, reason] = token.split('-') as [string, string]
+      const issues = [{ path: 'a.b', message: 'is odd' }]
+      sendError(response, Number(status), reason, { remedy: 'Do that.', issues })
     }
   })
   const check = async (status: number, reason: string, code: number): Promise<void> => {

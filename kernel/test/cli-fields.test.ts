@@ -22,7 +22,9 @@ const schema = {
 } as const
 
 t.test('values are read by the type of their field', async (t) => {
-  const check = (words: string[], expected: object): void => { t.same(parseFields(words, schema), expected, words.join(' ')) }
+  const check = (words: string[], expected: object): void => {
+    t.same(parseFields(words, schema), expected, words.join(' '))
+  }
   check([], {})
   check(['--text', 'hello there'], { text: 'hello there' })
   check(['--text=a=b'], { text: 'a=b' })

@@ -42,7 +42,11 @@ export async function cli (argv: readonly string[], given: Given = {}): Promise<
   const stderr = new Kept(given.terminal ?? false)
   let pluginsAsked = 0
   const io: Io = {
-    stdout, stderr, stdin: Readable.from([given.stdin ?? '']), env: given.env ?? {}, cwd: given.cwd ?? process.cwd()
+    stdout,
+    stderr,
+    stdin: Readable.from([given.stdin ?? '']),
+    env: given.env ?? {},
+    cwd: given.cwd ?? process.cwd()
   }
   const status = await runCli(argv, {
     io,
@@ -69,8 +73,9 @@ export async function standIn (
       const one: Asked = { method: request.method!, url: request.url!, headers: request.headers,
         body: text === '' ? undefined : JSON.parse(text) }
       asked.push(one)
-      const answer = answers[`${one.method} ${one.url.split('?')[0]!}`] ?? (() => { sendError(response, 404, 'not_found') })
-      answer(response, one)
+      const answer = answers[`${one.method} ${one.url.split('?')[0]!}`]
+      if (answer === undefined) sendError(response, 404, 'not_found')
+      else answer(response, one)
     })
   })
   await new Promise<void>((resolve) => { server.listen(0, '127.0.0.1', resolve) })
@@ -82,15 +87,19 @@ export function sendJson (response: ServerResponse, value: unknown, status = 200
   response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(value))
 }
 
-export function sendError (response: ServerResponse, status: number, reason: string, details: object = {}): void {
+export function sendError (
+  response: ServerResponse, status: number, reason: string, details: object = {}
+): void {
   const message = `it is ${reason}`
-  sendJson(response, { error: { message, type: 'X', param: null, code: status, reason, retryable: false, requestId: 'r1',
-    details }, detail: message }, status)
+  const error = { message, type: 'X', param: null, code: status, reason, retryable: false, requestId: 'r1',
+    details }
+  sendJson(response, { error, detail: message }, status)
 }
 
 /** A capability for a listing; only what the command line reads matters. */
 export function listed (more: object = {}): object {
-  return { id: 'echo', version: '1.0.0', title: 'Echo', description: 'Says it again.', io_mode: 'server_streaming',
+  return { id: 'echo', version: '1.0.0', title: 'Echo', description: 'Says it again.',
+    io_mode: 'server_streaming',
     input_schema: { type: 'object', additionalProperties: false, required: ['text'], properties: {
       text: { type: 'string' }, count: { type: 'integer', minimum: 1 } } },
     output_schema: null, input_chunk_schema: null, output_chunk_schema: { type: 'object' }, annotations: {},

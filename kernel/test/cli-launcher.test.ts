@@ -9,9 +9,10 @@ import { once } from 'node:events'
 import ts from 'typescript'
 import type { AddressInfo } from 'node:net'
 import type { ChildProcess } from 'node:child_process'
+import type { Test } from 'tap'
 
 /** The launcher and a parent and a child for it, compiled into a folder: real processes run no TypeScript. */
-function build (t: { testdir (content: object): string }): string {
+function build (t: Test): string {
   const compiled = (name: string): string => ts.transpileModule(
     readFileSync(new URL(`../${name}.ts`, import.meta.url), 'utf8'),
     { compilerOptions: { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2023 } }).outputText
@@ -26,7 +27,7 @@ function build (t: { testdir (content: object): string }): string {
       try {
         endLike(await launch({
           args: [new URL('./child.js', import.meta.url).pathname], env: process.env,
-          address: async () => { asked++; return { host, port: Number(asked > 1 && process.env.PORT_2 || port) } }
+          address: async () => ({ host, port: Number(asked++ > 0 && process.env.PORT_2 || port) })
         }))
       } catch (error) {
         console.log(JSON.stringify({ failed: error.code }))
@@ -38,7 +39,9 @@ function build (t: { testdir (content: object): string }): string {
       const say = (value) => process.stdout.write(JSON.stringify(value) + '\\n')
       process.once('disconnect', () => process.exit(1))
       process.channel.unref()
-      for (const signal of ['SIGTERM', 'SIGHUP', 'SIGINT']) process.on(signal, () => { say({ signal }); process.exit(signal === 'SIGINT' ? 130 : 0) })
+      for (const signal of ['SIGTERM', 'SIGHUP', 'SIGINT']) {
+        process.on(signal, () => { say({ signal }); process.exit(signal === 'SIGINT' ? 130 : 0) })
+      }
       const server = net.createServer((socket) => {
         socket.on('error', () => {})
         socket.on('data', (data) => {
@@ -52,7 +55,9 @@ function build (t: { testdir (content: object): string }): string {
       })
       setTimeout(() => {
         server.listen({ fd: Number(process.env.SVC_LISTEN_FD) }, () => {
-          say({ pid: process.pid, port: server.address().port, parent: Number(process.env.SVC_LAUNCHER_PID), starts: Number(process.env.SVC_LAUNCHER_STARTS) })
+          const { SVC_LAUNCHER_PID, SVC_LAUNCHER_STARTS } = process.env
+          say({ pid: process.pid, port: server.address().port, parent: Number(SVC_LAUNCHER_PID),
+            starts: Number(SVC_LAUNCHER_STARTS) })
         })
       }, Number(process.env.SVC_LAUNCHER_STARTS) > 1 ? 400 : 0)`
   })
@@ -60,10 +65,14 @@ function build (t: { testdir (content: object): string }): string {
 
 interface Line { pid: number, port: number, parent: number, starts: number, signal?: string, failed?: string }
 
-interface Parent { process: ChildProcess, line (): Promise<Line>, over: Promise<[number | null, NodeJS.Signals | null]> }
+interface Parent {
+  process: ChildProcess
+  line (): Promise<Line>
+  over: Promise<[number | null, NodeJS.Signals | null]>
+}
 
 /** Starts a launcher; `path` is its PATH. Everything it started is gone at the end of the test. */
-function start (t: { teardown (fn: () => unknown): void }, folder: string, port = 0, more: NodeJS.ProcessEnv = {}): Parent {
+function start (t: Test, folder: string, port = 0, more: NodeJS.ProcessEnv = {}): Parent {
   const { NODE_OPTIONS: _, ...env } = process.env
   const child = spawn(process.execPath, [join(folder, 'parent.js'), '127.0.0.1', String(port)],
     { env: { ...env, ...more }, stdio: ['ignore', 'pipe', 'inherit'] })

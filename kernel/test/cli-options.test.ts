@@ -6,13 +6,22 @@ import { builtIn } from '../cli/builtin.js'
 import { collectVerbs } from '../cli/tree.js'
 import { isLoopbackUrl, runningUrl } from '../cli/client.js'
 import { cli, sendJson, standIn } from './cli-helpers.js'
+import type { Plugin } from '../define.js'
 import type { Verb, VerbContext } from '../cli/verb.js'
 
+interface Seen { args: string[], options: Record<string, unknown>, ctx: VerbContext }
+
 /** A plugin whose verbs only tell how they were called. */
-function probe (seen: { args: string[], options: Record<string, unknown>, ctx: VerbContext }[]): ReturnType<typeof definePlugin> {
-  const verb: Verb = { async run (ctx, args, options) { seen.push({ ctx, args, options }); return options['code'] === undefined ? undefined : Number(options['code']) } }
+function probe (seen: Seen[]): Plugin {
+  const verb: Verb = {
+    async run (ctx, args, options) {
+      seen.push({ ctx, args, options })
+      if (options['code'] !== undefined) return Number(options['code'])
+    }
+  }
   const load = async (): Promise<{ default: unknown }> => ({ default: verb })
-  const options = [['--code <n>', 'exit status'], ['-f, --flag', 'a flag'], ['--many <x...>', 'several'], ['--wait [s]', 'wait']] as const
+  const options = [['--code <n>', 'exit status'], ['-f, --flag', 'a flag'], ['--many <x...>', 'several'],
+    ['--wait [s]', 'wait']] as const
   return definePlugin({ name: 'probe', version: '1.0.0', kernel: '^1.0.0', summary: 'Probe.', verbs: {
     probe: { summary: 'probe', args: '[first] [second]', options, examples: ['svc probe a'], load },
     'pair up': { summary: 'two words', args: '<who>', options, load }
@@ -20,8 +29,9 @@ function probe (seen: { args: string[], options: Record<string, unknown>, ctx: V
 }
 
 t.test('words become a verb, arguments and options', async (t) => {
-  const check = async (line: string, args: string[], options: object, status = 0): Promise<VerbContext | undefined> => {
-    const seen: { args: string[], options: Record<string, unknown>, ctx: VerbContext }[] = []
+  type Found = Promise<VerbContext | undefined>
+  const check = async (line: string, args: string[], options: object, status = 0): Found => {
+    const seen: Seen[] = []
     const ran = await cli(line.split(' '), { plugins: [probe(seen)], cwd: '/work' })
     t.equal(ran.status, status, line)
     t.same(seen[0]?.args, args, line)
@@ -91,18 +101,19 @@ t.test('built-in verbs do not import the plugins; others do', async (t) => {
 })
 
 t.test('two verbs of one name are refused', async (t) => {
-  const make = (verb: string): ReturnType<typeof definePlugin> => definePlugin({ name: 'x', version: '1.0.0', kernel: '^1.0.0',
+  const make = (verb: string): Plugin => definePlugin({ name: 'x', version: '1.0.0', kernel: '^1.0.0',
     summary: 'X.', verbs: { [verb]: { summary: 'x', load: async () => ({ default: null }) } } }, () => ({}))
-  t.throws(() => collectVerbs(builtIn, [make('status')]), /the verb "status" is declared by both "kernel" and "x"/)
+  t.throws(() => collectVerbs(builtIn, [make('status')]),
+    /the verb "status" is declared by both "kernel" and "x"/)
   t.throws(() => collectVerbs(builtIn, [make('plugin')]), /the verb "plugin" is declared by both/)
   t.doesNotThrow(() => collectVerbs(builtIn, [make('plugin fly')]))
 })
 
 t.test('which node is asked, and with which token', async (t) => {
   const node = await standIn(t, { 'GET /state': (response) => { sendJson(response, {}) } })
-  const home = t.testdir({ run: { 'node.json': JSON.stringify({ format: 1, url: node.url, pid: 1, nodeId: 'n' }) },
-    'operator.token': 'svc_op_secret\n' })
-  const check = async (args: string[], env: NodeJS.ProcessEnv, authorization: string | undefined): Promise<void> => {
+  const running = JSON.stringify({ format: 1, url: node.url, pid: 1, nodeId: 'n' })
+  const home = t.testdir({ run: { 'node.json': running }, 'operator.token': 'svc_op_secret\n' })
+  const check = async (args: string[], env: NodeJS.ProcessEnv, authorization?: string): Promise<void> => {
     t.equal((await cli(['state', ...args], { env })).status, 0)
     t.equal(node.asked.pop()?.headers.authorization, authorization, args.join(' '))
   }

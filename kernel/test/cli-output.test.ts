@@ -6,13 +6,16 @@ import { cli, frames, listed, listing, sendError, sendJson, standIn } from './cl
 import { Writable } from 'node:stream'
 
 t.test('a table is padded, and control characters are left out', async (t) => {
-  t.equal(formatTable(['A', 'LONG'], [['x', 'y'], ['wide one', '\x1b[31mred\x07']]), 'A         LONG\nx         y\nwide one  [31mred')
+  const rows = [['x', 'y'], ['wide one', '\x1b[31mred\x07']]
+  t.equal(formatTable(['A', 'LONG'], rows), 'A         LONG\nx         y\nwide one  [31mred')
 })
 
 t.test('colours and replaced lines only where they are wanted', async (t) => {
   const check = (terminal: boolean, env: NodeJS.ProcessEnv, expected: string): void => {
     let text = ''
-    const stderr: Writable & { isTTY?: boolean } = new Writable({ write (chunk, _e, done) { text += String(chunk); done() } })
+    const stderr: Writable & { isTTY?: boolean } = new Writable({
+      write (chunk, _encoding, done) { text += String(chunk); done() }
+    })
     stderr.isTTY = terminal
     const err = createProgress({ stderr, env })
     err.update('half')
@@ -37,7 +40,8 @@ t.test('status joins the nodes and names what is not ready', async (t) => {
   const state = {
     masterNodeId: 'n1', localNodeId: 'n1', nodeCapabilities: { n1: ['tts'] }, runners: {},
     nodeIdentities: { n1: { friendlyName: 'attic', svcVersion: '0.1.0', apiUrl: null } },
-    nodeHealth: { n1: { level: 'warn', reasons: [{ code: 'disk_low', message: 'Little is free.', remediation: 'Free some.' }] } }
+    nodeHealth: { n1: { level: 'warn', reasons: [
+      { code: 'disk_low', message: 'Little is free.', remediation: 'Free some.' }] } }
   }
   let ready = 0
   const { url } = await standIn(t, {
@@ -56,15 +60,20 @@ t.test('status joins the nodes and names what is not ready', async (t) => {
   t.equal((await cli(['status', '--url', url, '--wait=0'])).status, 4)
   const waited = await cli(['status', '--url', url, '--wait=10', '--json'])
   t.equal(waited.status, 0)
-  t.match(JSON.parse(waited.out), { nodes: [{ nodeId: 'n1', name: 'attic', isMaster: true, capabilities: ['tts'] }] })
+  t.match(JSON.parse(waited.out),
+    { nodes: [{ nodeId: 'n1', name: 'attic', isMaster: true, capabilities: ['tts'] }] })
 })
 
 t.test('capabilities: a list, one with its schema, and the bodies as they are', async (t) => {
   const body = listing(listed(), listed({ id: 'other' }))
-  const { url, asked } = await standIn(t, { 'GET /v1/capabilities': (response) => { sendJson(response, body) } })
-  t.match((await cli(['capabilities', '--url', url])).out, /echo@1\.0\.0 +Echo +server_streaming +0123456789abcdef +n1/)
+  const { url, asked } = await standIn(t, {
+    'GET /v1/capabilities': (response) => { sendJson(response, body) }
+  })
+  t.match((await cli(['capabilities', '--url', url])).out,
+    /echo@1\.0\.0 +Echo +server_streaming +0123456789abcdef +n1/)
   const one = await cli(['capabilities', 'echo@1.0.0', '--url', url])
-  t.match(one.out, /Input \(no other fields\):\nFIELD +REQUIRED +VALUE +MEANING\ntext +yes +text\ncount +- +a whole number of at least 1/)
+  t.match(one.out, /Input \(no other fields\):\nFIELD +REQUIRED +VALUE +MEANING\ntext +yes +text\n/)
+  t.match(one.out, /\ncount +- +a whole number of at least 1/)
   t.match(one.out, /Descriptor:\n\{\n {2}"id": "echo"/)
   t.same(JSON.parse((await cli(['capabilities', '--json', '--url', url])).out), body)
   t.same(JSON.parse((await cli(['capabilities', 'echo', '--json', '--url', url])).out), listed())
@@ -86,8 +95,8 @@ t.test('call: media to a file or a pipe, never to a terminal', async (t) => {
   const call = ['call', 'echo@1.0.0', '--text', 'hi there', '--count', '2', '--url', node.url]
   const piped = await cli(call, { cwd })
   t.equal(piped.bytes.toString(), 'ABCDEF')
-  t.same(node.asked.at(-1)?.body, { capability_id: 'echo', version: '1.0.0', descriptor_revision: '0123456789abcdef',
-    payload: { text: 'hi there', count: 2 } })
+  t.same(node.asked.at(-1)?.body, { capability_id: 'echo', version: '1.0.0',
+    descriptor_revision: '0123456789abcdef', payload: { text: 'hi there', count: 2 } })
   t.equal(node.asked.at(-1)?.headers.accept, 'application/vnd.svc.frames')
   const file = await cli([...call, '-o', 'a.mp3'], { cwd })
   t.equal(file.out, '')
@@ -99,7 +108,8 @@ t.test('call: media to a file or a pipe, never to a terminal', async (t) => {
   t.match(terminal.err, /6 bytes of media were not written; -o FILE keeps them/)
   t.equal((await cli([...call, '-o', '-'], { cwd, terminal: true })).status, 2)
   const json = await cli([...call, '--json'], { cwd })
-  t.same(json.out.trim().split('\n').map((line) => JSON.parse(line).kind), ['started', 'chunk', 'chunk', 'completed'])
+  t.same(json.out.trim().split('\n').map((line) => JSON.parse(line).kind),
+    ['started', 'chunk', 'chunk', 'completed'])
 })
 
 t.test('call: payloads from JSON, files and stdin; fields go over them', async (t) => {
@@ -111,7 +121,8 @@ t.test('call: payloads from JSON, files and stdin; fields go over them', async (
   })
   const cwd = t.testdir({ 'p.json': '{"text":"file","count":1}' })
   const check = async (args: string[], expected: unknown, stdin?: string): Promise<void> => {
-    const ran = await cli(['call', 'echo', '--url', node.url, ...args], { cwd, ...(stdin === undefined ? {} : { stdin }) })
+    const given = stdin === undefined ? { cwd } : { cwd, stdin }
+    const ran = await cli(['call', 'echo', '--url', node.url, ...args], given)
     t.same(JSON.parse(ran.out), expected, args.join(' '))
   }
   await check(['--payload', '{"text":"a"}'], { text: 'a' })
@@ -143,9 +154,10 @@ t.test('call: a failed or broken stream fails, and leaves no file', async (t) =>
     t.match(ran.err, message)
     t.same(readdirSync(cwd), [], 'nothing half-written stays')
   }
-  await check(frames({ kind: 'started' }, { kind: 'chunk', bytes: 'ABC' }, { kind: 'failed', error: failed }), 1,
+  const begun = [{ kind: 'started' }, { kind: 'chunk', bytes: 'ABC' }]
+  await check(frames(...begun, { kind: 'failed', error: failed }), 1,
     /the runner died \(500 instance_lost\)/)
-  await check(frames({ kind: 'started' }, { kind: 'chunk', bytes: 'ABC' }), 1, /broke off: .*without a terminal frame/)
+  await check(frames(...begun), 1, /broke off: .*without a terminal frame/)
   await check(frames({ kind: 'started' }, { kind: 'cancelled' }), 1, /the call was cancelled/)
   t.notOk(existsSync(join(t.testdirName, 'a.mp3')))
 })

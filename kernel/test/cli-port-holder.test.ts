@@ -4,14 +4,16 @@ import { once } from 'node:events'
 import { listeningInodes, portHolder } from '../cli/port-holder.js'
 import type { AddressInfo } from 'node:net'
 
-const table = `  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
-   0: 0100007F:CCBC 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 111 1 0000000000000000 100 0
-   1: 0100007F:CCBC 0100007F:1234 01 00000000:00000000 00:00000000 00000000     0        0 222 1 0000000000000000 100 0
-   2: 00000000:0050 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 333 1 0000000000000000 100 0
+const table = `  sl  local_address rem st queue tr retr uid timeout inode
+   0: 0100007F:CCBC 00000000:0000 0A 0:0 00:0 0 0 0 111 1 0 100 0
+   1: 0100007F:CCBC 0100007F:1234 01 0:0 00:0 0 0 0 222 1 0 100 0
+   2: 00000000:0050 00000000:0000 0A 0:0 00:0 0 0 0 333 1 0 100 0
 `
 
 t.test('listening sockets of a port', async (t) => {
-  const check = (port: number, inodes: string[]): void => { t.same(listeningInodes(table, port), inodes, String(port)) }
+  const check = (port: number, inodes: string[]): void => {
+    t.same(listeningInodes(table, port), inodes, String(port))
+  }
   check(52412, ['111'])
   check(80, ['333'])
   check(81, [])

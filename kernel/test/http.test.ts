@@ -139,6 +139,23 @@ t.test('readyz lists its checks', async (t) => {
   t.match((await rig.inject({ url: '/readyz' })).json(), { ready: true, checks: [{ name: 'master', ok: true }, { name: 'voice', ok: true }] })
 })
 
+t.test('a listed web page may read answers, and ask first', async (t) => {
+  const rig = await startPlugin(t, probe, { allowedOrigins: ['https://ops.example'] })
+  const page = { origin: 'https://ops.example' }
+  const answer = await rig.inject({ url: '/find/a', headers: page })
+  t.equal(answer.statusCode, 200)
+  t.equal(answer.headers['access-control-allow-origin'], 'https://ops.example')
+  t.match(answer.headers['vary'], /origin/i)
+  const first = await rig.inject({ method: 'OPTIONS', url: '/echo', headers: { ...page, 'access-control-request-method': 'POST',
+    'access-control-request-headers': 'authorization' } })
+  t.equal(first.statusCode, 204)
+  t.match(first.headers['access-control-allow-headers'], /authorization/)
+  t.notOk(first.headers['access-control-allow-credentials'])
+  t.equal((await rig.inject({ url: '/find/a', headers: { origin: 'https://evil.example' } })).statusCode, 403)
+  const stream = await rig.inject({ url: '/state?follow=0', headers: page })
+  t.equal(stream.headers['access-control-allow-origin'], 'https://ops.example')
+})
+
 t.test('over real sockets', async (t) => {
   const rig = await startPlugin(t, probe, { clock: systemClock, limits: { headersTimeoutMs: 300, requestTimeoutMs: 300 } })
   const url = new URL(await rig.listen())

@@ -53,6 +53,8 @@ export interface StartOptions {
   /** Overrides of the kernel's limits. */
   limits?: Partial<KernelOptions['limits']>
   callLimits?: KernelOptions['callLimits']
+  /** `api.allowed_origins`. */
+  allowedOrigins?: readonly string[]
   /** False: bad events and replies are counted instead of thrown, as in production. */
   strict?: boolean
 }
@@ -143,7 +145,8 @@ function kernelParts (plugin: Plugin, options: StartOptions, made: Made): Omit<K
     config: (name) => config.get(name) ?? {}, settings: (key) => settings[key],
     services: standIns(plugin, options),
     limits: { ...LIMITS, ...options.limits }, callLimits: options.callLimits ?? {}, trustProxy: [],
-    served: () => ({ addresses: new Set(['127.0.0.1']), port: made.where.port, allowedHosts: [], allowedOrigins: [] }),
+    served: () => ({ addresses: new Set(['127.0.0.1']), port: made.where.port, allowedHosts: [],
+      allowedOrigins: options.allowedOrigins ?? [] }),
     url: () => `http://127.0.0.1:${made.where.port}`,
     tokens: memoryTokens(), local: new Set(options.allow ?? known), restart: () => true,
     configApi: () => ({ read: () => ({ revision: '', file: '', entries: [] }),

@@ -11,7 +11,10 @@ export default definePlugin({
   routes,
   errors: {
     token_not_found: {
-      status: 404, retryable: false, message: 'There is no such token.', remedy: '`svc token ls` lists them by id.'
+      status: 404,
+      retryable: false,
+      message: 'There is no such token.',
+      remedy: '`svc token ls` lists them by id.'
     }
   },
   events: {
@@ -21,7 +24,9 @@ export default definePlugin({
       payload: {
         type: 'object', additionalProperties: false, required: ['id', 'label', 'authorities', 'by'],
         properties: {
-          id: { type: 'string' }, label: { type: 'string' }, authorities: { type: 'array', items: { type: 'string' } },
+          id: { type: 'string' },
+          label: { type: 'string' },
+          authorities: { type: 'array', items: { type: 'string' } },
           by: { type: 'string' }
         }
       }
@@ -61,7 +66,7 @@ export default definePlugin({
     list: () => ({ tokens: tokens.list() }),
     create: async ({ body: { label, authorities, expires = null }, caller }) => {
       if (expires !== null && Date.parse(expires) <= clock.now()) {
-        throw kernelError('invalid_request', `A token that expires at ${expires} would be of no use: that is past.`,
+        throw kernelError('invalid_request', `A token that expires at ${expires} is of no use: that is past.`,
           { param: 'expires', issues: [{ path: 'expires', message: 'must lie in the future' }] })
       }
       const expiresAt = expires === null ? null : new Date(expires).toISOString()

@@ -36,15 +36,31 @@ export const routes = {
       additionalProperties: false,
       required: ['label', 'authorities'],
       properties: {
-        label: { type: 'string', minLength: 1, maxLength: 100, pattern: '^[^\\p{Cc}]+$', description: 'What it is for.' },
-        authorities: {
-          type: 'array', minItems: 1, maxItems: 32, uniqueItems: true, items: { type: 'string', minLength: 1, maxLength: 64 }
+        label: {
+          type: 'string',
+          minLength: 1,
+          maxLength: 100,
+          pattern: '^[^\\p{Cc}]+$',
+          description: 'What it is for.'
         },
-        expires: { type: ['string', 'null'], format: 'date-time', maxLength: 40, description: 'When it ends; null for never.' }
+        authorities: {
+          type: 'array',
+          minItems: 1,
+          maxItems: 32,
+          uniqueItems: true,
+          items: { type: 'string', minLength: 1, maxLength: 64 }
+        },
+        expires: {
+          type: ['string', 'null'],
+          format: 'date-time',
+          maxLength: 40,
+          description: 'When it ends; null for never.'
+        }
       }
     },
     reply: {
-      type: 'object', additionalProperties: false, required: ['token', 'record'], properties: { token: text, record }
+      type: 'object', additionalProperties: false, required: ['token', 'record'],
+      properties: { token: text, record }
     },
     errors: ['invalid_request']
   },

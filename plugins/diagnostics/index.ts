@@ -1,6 +1,5 @@
 import os from 'node:os'
-import { monitorEventLoopDelay } from 'node:perf_hooks'
-import { definePlugin, InspectionService, SessionService } from '../../kernel/index.js'
+import { definePlugin, InspectionService, monitorLoop, SessionService } from '../../kernel/index.js'
 import { RunnersService } from '../runners/service.js'
 import { nodeDiagnostics } from './node.js'
 import { routes } from './routes.js'
@@ -16,9 +15,8 @@ export default definePlugin({
   consumesOptional: { runners: RunnersService },
   routes
 }, (ctx) => {
-  const loop = monitorEventLoopDelay({ resolution: 20 })
-  loop.enable()
-  ctx.effect('event loop monitor', () => { loop.disable() })
+  const loop = monitorLoop()
+  ctx.effect('event loop monitor', loop.stop)
   return {
     routes: {
       node: () => nodeDiagnostics({
@@ -29,7 +27,7 @@ export default definePlugin({
         now: new Date(ctx.clock.now()).toISOString(),
         process: { pid: process.pid, uptimeSeconds: process.uptime(), memory: process.memoryUsage(), hostname: os.hostname(),
           nodeVersion: process.version },
-        loopDelayMs: { p50: loop.percentile(50) / 1e6, p99: loop.percentile(99) / 1e6, max: loop.max / 1e6 }
+        loopDelayMs: loop.read()
       })
     }
   }

@@ -43,7 +43,7 @@ type Overrides = Record<string, { cleanup_on_deactivate?: boolean, staging_keep_
 
 /** The section with this node's overrides on top; the install id counts before the name. Pure. */
 export function effective (
-  section: FromSchema<typeof staging>, cachePath: string | undefined, overrides: Overrides,
+  section: FromSchema<typeof staging, true>, cachePath: string | undefined, overrides: Overrides,
   node: { name: string, installId: string }
 ): StagingSettings {
   const own = overrides[node.installId] ?? overrides[node.name] ?? {}

@@ -1,11 +1,11 @@
 import t from 'tap'
-import { readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import OpenAI from 'openai'
 import { WebSocket } from 'ws'
 import { decodeFrame, encodeFrame } from '../../kernel/capabilities/frames.js'
 import { framesSeconds, walkFrames } from '../../plugins/capabilities-tts/engine/mp3-frames.js'
-import { ask, call, hear, open, refusal, stream, streamed, whole } from './http.js'
+import { ask, call, open, refusal, stream, streamed, whole } from './http.js'
 import { folder, run, startNode, svc, until, cli } from './kit.js'
 import { alive, rss } from './proc.js'
 import type { TestNode } from './kit.js'
@@ -178,12 +178,13 @@ t.test('the main job, as a new user meets it', async (t) => {
   })
 
   t.test('a client that is interrupted leaves no half file and the node well', async (t) => {
-    const file = join(folder(t), 'long.mp3')
+    const where = folder(t)
+    const file = join(where, 'long.mp3')
     const child = run(process.execPath, [cli, 'say', `${SENTENCE} `.repeat(500), '-o', file, '--home', node.home])
-    await until('say is under way', () => /s of MP3/.test(child.stderr()))
+    await until('say writes', () => readdirSync(where).length > 0)
     child.process.kill('SIGINT')
     t.equal(await child.ended, 130)
-    t.throws(() => readFileSync(file), 'the unfinished file is not left under its name')
+    t.notOk(existsSync(file), 'the unfinished file is not left under its name')
   })
 })
 
@@ -228,5 +229,3 @@ async function overSession (node: TestNode, request: object): Promise<Frame[]> {
   ws.close()
   return frames
 }
-
-void hear

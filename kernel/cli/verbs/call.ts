@@ -28,7 +28,7 @@ export default {
       const body = invocationBody(found, { payload, ...timeout, ...(node === undefined ? {} : { node }) })
       if (found.io_mode === 'unary') await callOnce(ctx, body)
       else if (found.io_mode === 'server_streaming') await callStream(ctx, body, output, totals)
-      else throw ctx.fail(2, `${found.id} is ${found.io_mode}: it is fed while it runs, over the WebSocket /v1/capabilities/session`)
+      else throw ctx.fail(2, `${found.id} is ${found.io_mode}: use the WebSocket /v1/capabilities/session`)
     })
   }
 } satisfies Verb
@@ -36,7 +36,9 @@ export default {
 /** What `--payload` holds; undefined when it was not given. */
 async function givenPayload (ctx: VerbContext, given: string | undefined): Promise<unknown> {
   if (given === undefined) return undefined
-  const raw = given === '-' ? await text(ctx.io.stdin) : given.startsWith('@') ? readPayload(ctx, given.slice(1)) : given
+  const raw = given === '-'
+    ? await text(ctx.io.stdin)
+    : given.startsWith('@') ? readPayload(ctx, given.slice(1)) : given
   try {
     return JSON.parse(raw)
   } catch (error) {
@@ -65,7 +67,9 @@ function readPayload (ctx: VerbContext, path: string): string {
 function timeoutOf (ctx: VerbContext, given: unknown): { timeoutSeconds?: number } {
   if (given === undefined) return {}
   const seconds = Number(given)
-  if (!(seconds > 0 && seconds <= 300)) throw ctx.fail(2, `--timeout ${String(given)}: expected seconds, over 0 and at most 300`)
+  if (!(seconds > 0 && seconds <= 300)) {
+    throw ctx.fail(2, `--timeout ${String(given)}: expected seconds, over 0 and at most 300`)
+  }
   return { timeoutSeconds: seconds }
 }
 
@@ -75,7 +79,9 @@ async function callOnce ({ client, out }: VerbContext, body: object): Promise<vo
 }
 
 /** Chunks to stdout as they come; media to `-o`, or to stdout when that is no terminal. */
-async function callStream (ctx: VerbContext, body: object, output: string | undefined, totals: Totals): Promise<void> {
+async function callStream (
+  ctx: VerbContext, body: object, output: string | undefined, totals: Totals
+): Promise<void> {
   let sink: Sink | undefined
   const media = async (bytes: Uint8Array): Promise<void> => {
     if (output === undefined && (ctx.out.terminal || ctx.out.json)) {
@@ -94,7 +100,9 @@ async function callStream (ctx: VerbContext, body: object, output: string | unde
   }
   ctx.err.end()
   if (totals.unseen > 0) ctx.err.line(`${totals.unseen} bytes of media were not written; -o FILE keeps them`)
-  if (sink !== undefined && output !== undefined && output !== '-') ctx.err.line(`${output}: ${totals.bytes} bytes`)
+  if (sink !== undefined && output !== undefined && output !== '-') {
+    ctx.err.line(`${output}: ${totals.bytes} bytes`)
+  }
 }
 
 async function show (

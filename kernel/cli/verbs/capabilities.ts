@@ -9,7 +9,8 @@ import type { Out, Verb } from '../verb.js'
 export default {
   async run ({ client, out, wait, signal }, [wanted], options) {
     const path = listingPath(options['node'] as string | undefined)
-    const listing = await retryFor({ seconds: wait ?? 0, signal, again: notYet }, () => client.json<Listing>(path))
+    const listing = await retryFor({ seconds: wait ?? 0, signal, again: notYet },
+      () => client.json<Listing>(path))
     if (wanted !== undefined) {
       const found = pick(listing, parseId(wanted))
       if (out.json) out.value(found)

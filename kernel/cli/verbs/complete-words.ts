@@ -14,12 +14,16 @@ export default {
     const found = await candidates(words, collectVerbs(builtIn, await ctx.plugins()), globalOptions, {
       topics: () => Object.keys(helpTopics),
       plugins: async () => (await installation()).plugins.map(({ manifest }) => manifest.name),
-      capabilities: async () => (await ctx.client.json<Listing>(listingPath())).capabilities.map((c) => `${c.id}@${c.version}`),
+      capabilities: async () => {
+        const listing = await ctx.client.json<Listing>(listingPath())
+        return listing.capabilities.map((c) => `${c.id}@${c.version}`)
+      },
       settings: async () => {
         const { resolveConfig } = await import('../../config/index.js')
         const { ownersOf } = await import('../installed.js')
         const { raw, plugins } = await installation()
-        return resolveConfig(raw, { owners: ownersOf(plugins), env: {} }).config.entries().map((entry) => entry.path)
+        const { config } = resolveConfig(raw, { owners: ownersOf(plugins), env: {} })
+        return config.entries().map((entry) => entry.path)
       }
     })
     for (const word of found) ctx.out.line(word)

@@ -4,7 +4,9 @@ import type { Verb } from '../verb.js'
 export default {
   async run (ctx, [shell]) {
     const script = scripts[shell!]
-    if (script === undefined) throw ctx.fail(2, `no completion for "${shell!}"; there is: ${Object.keys(scripts).join(', ')}`)
+    if (script === undefined) {
+      throw ctx.fail(2, `no completion for "${shell!}"; there is: ${Object.keys(scripts).join(', ')}`)
+    }
     ctx.io.stdout.write(script)
   }
 } satisfies Verb

@@ -15,13 +15,17 @@ export default {
       ...arranged(installation, disabledIn(installation)).problems]
     const wrong = problems.length + graph.length
     if (ctx.out.json) {
-      ctx.out.value({ file, problems: [...problems, ...graph.map((message) => ({ file, line: null, column: null, path: '', message }))], warnings })
+      const plain = graph.map((message) => ({ file, line: null, column: null, path: '', message }))
+      ctx.out.value({ file, problems: [...problems, ...plain], warnings })
       return wrong === 0 ? 0 : 1
     }
     const lines = [formatProblems(problems, ctx.io.cwd), ...graph].filter((text) => text !== '')
-    if (warnings.length > 0) ctx.err.line(`${ctx.err.paint('yellow', 'warnings:')}\n${formatProblems(warnings, ctx.io.cwd)}`)
+    if (warnings.length > 0) {
+      ctx.err.line(`${ctx.err.paint('yellow', 'warnings:')}\n${formatProblems(warnings, ctx.io.cwd)}`)
+    }
     if (wrong > 0) ctx.out.line(lines.join('\n'))
-    ctx.out.line(wrong === 0 ? `${file ?? 'no svc.yaml, the defaults'}: ok` : `${wrong} problem${wrong === 1 ? '' : 's'}`)
+    const good = `${file ?? 'no svc.yaml, the defaults'}: ok`
+    ctx.out.line(wrong === 0 ? good : `${wrong} problem${wrong === 1 ? '' : 's'}`)
     return wrong === 0 ? 0 : 1
   }
 } satisfies Verb

@@ -11,7 +11,9 @@ export default {
     const { config, problems } = resolveConfig(raw, {
       owners, env: settingsEnv(ctx.io.env), authorities: authoritiesOf(plugins)
     })
-    if (problems.length > 0) throw ctx.fail(1, `the settings are not valid:\n${formatProblems(problems, ctx.io.cwd)}`)
+    if (problems.length > 0) {
+      throw ctx.fail(1, `the settings are not valid:\n${formatProblems(problems, ctx.io.cwd)}`)
+    }
     const entries = config.entries(key)
     if (key !== undefined && entries.length === 0) settingSchema(owners, key)
     if (ctx.out.json) ctx.out.value({ settings: entries })

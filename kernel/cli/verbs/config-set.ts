@@ -12,19 +12,24 @@ export default {
     const schema = settingSchema(owners, key!)
     const reference = /^\$\{env\.[A-Za-z_][A-Za-z0-9_]*\}$/.test(text!)
     const value = reference ? text : parseTyped(text!, schema)
-    if (value === undefined) throw ctx.fail(2, `${key!}: expected ${describe(schema)}, not ${JSON.stringify(text)}`)
+    if (value === undefined) {
+      throw ctx.fail(2, `${key!}: expected ${describe(schema)}, not ${JSON.stringify(text)}`)
+    }
     const { config } = resolveConfig(installation.raw, { owners, env: settingsEnv({}) })
     const place = config.writtenAt(key!)
     const edit = editConfig(ctx, installation, place, value)
     saveEdit(edit)
-    const wins = resolveConfig(installation.raw, { owners, env: settingsEnv(ctx.io.env) }).config.entries(key!)
+    const inForce = resolveConfig(installation.raw, { owners, env: settingsEnv(ctx.io.env) }).config
+    const wins = inForce.entries(key!)
       .find((entry) => entry.origin === 'env')
     if (ctx.out.json) {
       ctx.out.value({ settings: [{ path: place, value, file: edit.path }] })
       return
     }
     ctx.out.line(`${place} is set in ${edit.path}.`)
-    if (wins !== undefined) ctx.err.line(`${wins.source ?? 'a variable'} is set and counts more than the file`)
+    if (wins !== undefined) {
+      ctx.err.line(`${wins.source ?? 'a variable'} is set and counts more than the file`)
+    }
     for (const line of restartHint(ctx)) ctx.out.line(line)
   }
 } satisfies Verb

@@ -16,7 +16,8 @@ export default {
     const still = down.find((d) => d.plugin === name)?.message ?? null
     saveEdit(edit)
     if (ctx.out.json) {
-      ctx.out.value({ plugins: [{ name, enabled: true, file: edit.path, comesBack: comes, stillOff: still }] })
+      const plugin = { name, enabled: true, file: edit.path, comesBack: comes, stillOff: still }
+      ctx.out.value({ plugins: [plugin] })
       return
     }
     for (const line of asksFor(manifest)) ctx.out.line(line)
@@ -29,8 +30,10 @@ export default {
 
 /** What a plugin adds that its operator should know of before it runs. */
 function asksFor (manifest: Manifest): string[] {
-  const routes = Object.values(manifest.routes ?? {}).map((r) => `${r.method} ${r.url} (authority ${r.authority ?? 'none'})`)
-  const authorities = Object.entries(manifest.authorities ?? {}).map(([key, text]) => `authority ${key}: ${text}`)
+  const routes = Object.values(manifest.routes ?? {})
+    .map((r) => `${r.method} ${r.url} (authority ${r.authority ?? 'none'})`)
+  const authorities = Object.entries(manifest.authorities ?? {})
+    .map(([key, text]) => `authority ${key}: ${text}`)
   const all = [...routes, ...authorities]
   return all.length === 0 ? [] : [`${manifest.name} adds:`, ...all.map((line) => `  ${line}`)]
 }

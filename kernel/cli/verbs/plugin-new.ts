@@ -9,12 +9,16 @@ const NAME = /^[a-z][a-z0-9]*(-[a-z0-9]+)*$/
 
 export default {
   async run (ctx, [name], options) {
-    if (!NAME.test(name!)) throw ctx.fail(2, `"${name!}": a plugin's name is small letters, digits and single dashes`)
+    if (!NAME.test(name!)) {
+      throw ctx.fail(2, `"${name!}": a plugin's name is small letters, digits and single dashes`)
+    }
     if ((await ctx.plugins()).some(({ manifest }) => manifest.name === name)) {
       throw ctx.fail(2, `"${name!}" is the name of a plugin that ships with svc; take another`)
     }
     const folder = resolve(ctx.io.cwd, (options['dir'] as string | undefined) ?? name!)
-    if (existsSync(folder) && readdirSync(folder).length > 0) throw ctx.fail(1, `${folder} is not empty; name another with --dir`)
+    if (existsSync(folder) && readdirSync(folder).length > 0) {
+      throw ctx.fail(1, `${folder} is not empty; name another with --dir`)
+    }
     const files = pluginFiles(name!, pathBetween(folder, packageRoot()))
     try {
       write(folder, files)
@@ -38,7 +42,8 @@ function write (folder: string, files: Record<string, string>): void {
 /** `./demo/index.js` when the module lies below the folder of svc.yaml or near it, else its absolute path. */
 function pathBetween (from: string, to: string): string {
   const path = relative(from, to)
-  return path.split('/').filter((part) => part === '..').length > 3 ? to : path.startsWith('.') ? path : `./${path}`
+  const steps = path.split('/').filter((part) => part === '..').length
+  return steps > 3 ? to : path.startsWith('.') ? path : `./${path}`
 }
 
 function report (ctx: VerbContext, name: string, folder: string, files: string[]): void {

@@ -26,16 +26,21 @@ interface Section { title: string, headers: string[], rows: string[][] }
 
 /** Everything a manifest declares, as tables. */
 function sectionsOf (m: Manifest): Section[] {
-  const rows = <T> (record: Readonly<Record<string, T>> | undefined, row: (key: string, value: T) => string[]): string[][] =>
+  const rows = <T> (
+    record: Readonly<Record<string, T>> | undefined, row: (key: string, value: T) => string[]
+  ): string[][] =>
     Object.entries(record ?? {}).map(([key, value]) => row(key, value))
-  const summaries = (title: string, record: Readonly<Record<string, { summary: string }>> | undefined): Section =>
+  const summaries = (
+    title: string, record: Readonly<Record<string, { summary: string }>> | undefined
+  ): Section =>
     ({ title, headers: ['NAME', 'MEANING'], rows: rows(record, (key, value) => [key, value.summary]) })
   return [
     { title: 'Routes', headers: ['ROUTE', 'AUTHORITY', 'MEANING'],
       rows: rows(m.routes, (_, r) => [`${r.method} ${r.url}`, r.authority ?? 'none', r.summary]) },
     { title: 'Capabilities', headers: ['CAPABILITY', 'MODE', 'TITLE'],
       rows: rows(m.capabilities, (_, c) => [`${c.id}@${c.version}`, c.io_mode, c.title]) },
-    { title: 'Authorities it adds', headers: ['NAME', 'MEANING'], rows: rows(m.authorities, (key, text) => [key, text]) },
+    { title: 'Authorities it adds', headers: ['NAME', 'MEANING'],
+      rows: rows(m.authorities, (key, text) => [key, text]) },
     { title: 'Errors', headers: ['REASON', 'STATUS', 'MEANING', 'WHAT TO DO'],
       rows: rows(m.errors, (key, e) => [key, String(e.status), e.message, e.remedy]) },
     { title: 'Conflicts', headers: ['CODE', 'SEVERITY', 'MEANING', 'WHAT TO DO'],

@@ -3,7 +3,8 @@ import { notYet, retryFor } from '../wait.js'
 import type { Verb, VerbContext } from '../verb.js'
 
 interface Identity { friendlyName: string | null, svcVersion: string, apiUrl: string | null }
-interface Health { level: 'ok' | 'warn' | 'error', reasons: { code: string, message: string, remediation: string }[] }
+interface Reason { code: string, message: string, remediation: string }
+interface Health { level: 'ok' | 'warn' | 'error', reasons: Reason[] }
 
 /** The parts of GET /state that this view joins. */
 interface State {
@@ -29,10 +30,13 @@ export default {
       return
     }
     ctx.out.table(['NODE', 'NAME', 'VERSION', 'HEALTH', 'MASTER', 'SERVES', 'URL'], nodes.map((n) =>
-      [n.nodeId, n.name ?? '-', n.version, n.health.level, n.isMaster ? 'yes' : '-', n.capabilities.join(' ') || '-',
+      [n.nodeId, n.name ?? '-', n.version, n.health.level, n.isMaster ? 'yes' : '-',
+        n.capabilities.join(' ') || '-',
         n.url ?? ctx.client.url]))
     for (const { name, health } of nodes) {
-      for (const reason of health.reasons) ctx.out.line(`${name ?? ''}: ${reason.message} [${reason.code}]\n  ${reason.remediation}`)
+      for (const { message, code, remediation } of health.reasons) {
+        ctx.out.line(`${name ?? ''}: ${message} [${code}]\n  ${remediation}`)
+      }
     }
     for (const { name, ok, detail } of checks) if (!ok) ctx.out.line(`not ready: ${name}: ${detail}`)
   }
@@ -60,8 +64,8 @@ async function readiness (ctx: VerbContext): Promise<Check[]> {
   try {
     return (await ctx.client.json<{ checks: Check[] }>('/readyz')).checks
   } catch (error) {
-    if (error instanceof CliError && error.status === 503) return (error.api?.details?.['checks'] ?? []) as Check[]
-    throw error
+    if (!(error instanceof CliError) || error.status !== 503) throw error
+    return (error.api?.details?.['checks'] ?? []) as Check[]
   }
 }
 

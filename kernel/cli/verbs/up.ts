@@ -15,6 +15,8 @@ const STOP_LIMIT_MS = 14_500
 /** One Ctrl-C may arrive twice: from the terminal and from the launcher. */
 const SAME_SIGNAL_MS = 500
 
+const DEFAULT_PORT = 52415
+
 interface Flags { port?: number, host?: string, config?: string, name?: string }
 
 export default {
@@ -23,7 +25,8 @@ export default {
     const { env } = ctx.io
     if (env['SVC_NO_LAUNCHER'] === '1' || env[launcherEnv.pid] !== undefined) return await serve(ctx, flags)
     try {
-      const ending = await launch({ args: process.argv.slice(1), env, address: () => wantedAddress(ctx, flags) })
+      const args = process.argv.slice(1)
+      const ending = await launch({ args, env, address: () => wantedAddress(ctx, flags) })
       endLike(ending)
       return ending.status ?? 1
     } catch (error) {
@@ -54,7 +57,8 @@ async function wantedAddress ({ io: { env }, home }: VerbContext, flags: Flags):
   const file = named !== '' || await access(join(home, 'svc.yaml')).then(() => true, () => false)
   const api: { host?: unknown, port?: unknown } = file ? await apiSection(env, home, flags.config) : {}
   const host = flags.host ?? env['SVC_API_HOST'] ?? api.host ?? '127.0.0.1'
-  const port = flags.port ?? (env['SVC_API_PORT'] === undefined ? api.port ?? 52415 : Number(env['SVC_API_PORT']))
+  const variable = env['SVC_API_PORT']
+  const port = flags.port ?? (variable === undefined ? api.port ?? DEFAULT_PORT : Number(variable))
   const usable = typeof host === 'string' && host !== '' && !host.includes('$') &&
     Number.isInteger(port) && (port as number) >= 0 && (port as number) <= 65535
   return usable ? { host, port: port as number } : null
@@ -68,11 +72,14 @@ async function apiSection (env: NodeJS.ProcessEnv, home: string, flag?: string):
 }
 
 function inUse (ctx: VerbContext, code: string, { host, port }: Address): Error {
-  if (code !== 'EADDRINUSE') return ctx.fail(1, `cannot listen on ${host}:${port}: ${code}; choose another with --host and --port`)
+  if (code !== 'EADDRINUSE') {
+    return ctx.fail(1, `cannot listen on ${host}:${port}: ${code}; choose another with --host and --port`)
+  }
   const holder = portHolder(port)
   return ctx.fail(1, `port ${port} is in use by ${holder === undefined
     ? 'a process that this user cannot see'
-    : `process ${holder.pid} (${holder.command.slice(0, 160)})`}; stop it, or choose another port with --port`)
+    : `process ${holder.pid} (${holder.command.slice(0, 160)})`}; ` +
+    'stop it, or choose another port with --port')
 }
 
 /** Runs the node in this process until it is told to stop; resolves to the exit status. */
@@ -87,7 +94,8 @@ async function serve (ctx: VerbContext, flags: Flags): Promise<number> {
   const restart = new Promise<'restart'>((resolve) => { node.onRestart(() => { resolve('restart') }) })
   const { url } = await node.listen().catch((error: NodeJS.ErrnoException) => {
     if (error.code === undefined || error.syscall !== 'listen') throw error
-    throw inUse(ctx, error.code, { host: flags.host ?? '127.0.0.1', port: (error as { port?: number }).port ?? flags.port ?? 52415 })
+    const port = (error as { port?: number }).port ?? flags.port ?? DEFAULT_PORT
+    throw inUse(ctx, error.code, { host: flags.host ?? '127.0.0.1', port })
   })
   await announce(ctx, node, url, starts)
   const reason = await Promise.race([told, restart])
@@ -122,7 +130,8 @@ function untilTold (): Promise<NodeJS.Signals> {
   return new Promise((resolve) => {
     let first: number | undefined
     const heard = (signal: NodeJS.Signals): void => {
-      if (first !== undefined && signal === 'SIGINT' && performance.now() - first > SAME_SIGNAL_MS) process.exit(130)
+      const again = first !== undefined && performance.now() - first > SAME_SIGNAL_MS
+      if (again && signal === 'SIGINT') process.exit(130)
       first ??= performance.now()
       resolve(signal)
     }

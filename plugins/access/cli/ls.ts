@@ -7,14 +7,17 @@ export default {
       out.value(answer)
       return
     }
-    out.table(['ID', 'LABEL', 'AUTHORITIES', 'CREATED', 'EXPIRES', 'LAST USED', 'STATE'], answer.tokens.map((t) =>
+    const headers = ['ID', 'LABEL', 'AUTHORITIES', 'CREATED', 'EXPIRES', 'LAST USED', 'STATE']
+    out.table(headers, answer.tokens.map((t) =>
       [t.id, t.label, t.authorities.join(','), t.created.slice(0, 10), t.expires?.slice(0, 16) ?? 'never',
         t.lastUsedDay ?? 'never', stateOf(t, Date.now())]))
   }
 } satisfies Verb
 
 /** Whether a token still works at `now` (ms since 1970). */
-export function stateOf (token: Pick<TokenRecord, 'revoked' | 'expires'>, now: number): 'active' | 'expired' | 'revoked' {
+export function stateOf (
+  token: Pick<TokenRecord, 'revoked' | 'expires'>, now: number
+): 'active' | 'expired' | 'revoked' {
   if (token.revoked) return 'revoked'
   return token.expires !== null && Date.parse(token.expires) <= now ? 'expired' : 'active'
 }

@@ -30,14 +30,16 @@ function memory (): Tokens {
 }
 
 async function start (t: Parameters<typeof startPlugin>[0], allow?: string[]): Promise<Rig> {
-  return await startPlugin(t, access, { fakes: [fake(TokenService, memory())], ...(allow === undefined ? {} : { allow }) })
+  const fakes = [fake(TokenService, memory())]
+  return await startPlugin(t, access, allow === undefined ? { fakes } : { fakes, allow })
 }
 
 const body = { label: 'phone', authorities: ['read', 'invoke'] }
 
 t.test('a token is made, shown once, listed and revoked', async (t) => {
   const rig = await start(t)
-  const made = await rig.inject({ method: 'POST', url: '/v1/tokens', payload: { ...body, expires: '2027-01-31T01:00:00+01:00' } })
+  const payload = { ...body, expires: '2027-01-31T01:00:00+01:00' }
+  const made = await rig.inject({ method: 'POST', url: '/v1/tokens', payload })
   t.equal(made.statusCode, 200, made.body)
   t.equal(made.json().token, SECRET)
   t.equal(made.json().record.expires, '2027-01-31T00:00:00.000Z')
@@ -79,7 +81,8 @@ t.test('what is wrong is refused by name', async (t) => {
 
 t.test('only the operator may', async (t) => {
   const rig = await start(t, ['read', 'invoke', 'cluster:write'])
-  for (const [method, url] of [['GET', '/v1/tokens'], ['POST', '/v1/tokens'], ['DELETE', '/v1/tokens/app_0']] as const) {
+  const all = [['GET', '/v1/tokens'], ['POST', '/v1/tokens'], ['DELETE', '/v1/tokens/app_0']] as const
+  for (const [method, url] of all) {
     const answer = await rig.inject({ method, url, ...(method === 'POST' ? { payload: body } : {}) })
     t.equal(answer.statusCode, 401, `${method} ${url}`)
   }
@@ -87,7 +90,9 @@ t.test('only the operator may', async (t) => {
 
 t.test('--expires takes a span or a date to come', async (t) => {
   const now = Date.parse('2026-01-01T00:00:00Z')
-  const check = (text: string, expected: string | null): void => { t.equal(expiryOf(text, now), expected, text) }
+  const check = (text: string, expected: string | null): void => {
+    t.equal(expiryOf(text, now), expected, text)
+  }
   check('12h', '2026-01-01T12:00:00.000Z')
   check('90d', '2026-04-01T00:00:00.000Z')
   check('2w', '2026-01-15T00:00:00.000Z')

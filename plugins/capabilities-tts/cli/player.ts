@@ -30,7 +30,7 @@ function isProgram (file: string): boolean {
   }
 }
 
-/** Plays what is written to it. `end` resolves when the player has finished; it rejects when the player failed. */
+/** Plays what is written to it. `end` resolves when all was played; it rejects when the player failed. */
 export interface Playing { write (bytes: Uint8Array): Promise<void>, end (): Promise<void>, stop (): void }
 
 /** Starts a player. Sound that arrives in pieces is heard at once where the player reads its stdin. */
@@ -45,7 +45,8 @@ function playPipe ({ command, args }: Player, env: NodeJS.ProcessEnv): Playing {
   child.stdin.on('error', () => {})
   return {
     async write (bytes) {
-      if (child.stdin.writable && !child.stdin.write(bytes)) await Promise.race([once(child.stdin, 'drain'), over]).catch(() => {})
+      if (!child.stdin.writable || child.stdin.write(bytes)) return
+      await Promise.race([once(child.stdin, 'drain'), over]).catch(() => {})
     },
     async end () {
       child.stdin.end()
@@ -64,7 +65,8 @@ function playFile ({ command, args }: Player, env: NodeJS.ProcessEnv): Playing {
       try {
         const file = join(folder, 'speech.mp3')
         writeFileSync(file, Buffer.concat(parts))
-        await finished(spawn(command, [...args, file], { env, stdio: ['ignore', 'ignore', 'inherit'] }), command)
+        const child = spawn(command, [...args, file], { env, stdio: ['ignore', 'ignore', 'inherit'] })
+        await finished(child, command)
       } finally {
         rmSync(folder, { recursive: true, force: true })
       }
@@ -76,7 +78,10 @@ function playFile ({ command, args }: Player, env: NodeJS.ProcessEnv): Playing {
 function finished (child: ReturnType<typeof spawn>, command: string): Promise<void> {
   const over = new Promise<void>((resolve, reject) => {
     child.on('error', (error) => { reject(new Error(`cannot run ${command}: ${error.message}`)) })
-    child.on('exit', (status) => { status === 0 ? resolve() : reject(new Error(`${command} ended with status ${String(status)}`)) })
+    child.on('exit', (status) => {
+      if (status === 0) resolve()
+      else reject(new Error(`${command} ended with status ${String(status)}`))
+    })
   })
   over.catch(() => {})
   return over

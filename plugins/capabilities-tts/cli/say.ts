@@ -6,6 +6,9 @@ const DEFAULT_MODEL = 'svc/voice-en'
 /** Seconds to wait for a node that is still starting when `--wait` is not given. */
 const STARTING_SECONDS = 30
 
+/** What has arrived so far. */
+interface Heard { bytes: number, seconds: number }
+
 /** Where the sound goes. */
 interface Target {
   write (bytes: Uint8Array): Promise<void>
@@ -21,7 +24,7 @@ export default {
     if (text.trim() === '') throw ctx.fail(2, 'there is nothing to say: the text is empty')
     const payload = payloadOf(ctx, text, options)
     const output = options['output'] as string | undefined
-    const heard = { bytes: 0, seconds: 0 }
+    const heard: Heard = { bytes: 0, seconds: 0 }
     let target: Target | undefined
     try {
       await ctx.retry({
@@ -47,18 +50,22 @@ export default {
   }
 } satisfies Verb
 
-function finish (ctx: VerbContext, heard: { bytes: number, seconds: number }, target: Target | undefined): void {
+function finish (ctx: VerbContext, heard: Heard, target: Target | undefined): void {
   ctx.err.end()
   if (target === undefined) throw ctx.fail(1, 'the node answered without any sound')
   if (target.done !== null) ctx.err.line(`${target.done}: ${amount(heard)}`)
 }
 
-const amount = ({ bytes, seconds }: { bytes: number, seconds: number }): string =>
+const amount = ({ bytes, seconds }: Heard): string =>
   seconds > 0 ? `${seconds.toFixed(1)} s of MP3, ${bytes} bytes` : `${bytes} bytes of MP3`
 
-function payloadOf (ctx: VerbContext, text: string, options: Record<string, unknown>): Record<string, unknown> {
+function payloadOf (
+  ctx: VerbContext, text: string, options: Record<string, unknown>
+): Record<string, unknown> {
   const { model = DEFAULT_MODEL, voice, speed } = options as Record<string, string | undefined>
-  if (speed !== undefined && !(Number(speed) > 0)) throw ctx.fail(2, `--speed ${speed}: expected a number above 0`)
+  if (speed !== undefined && !(Number(speed) > 0)) {
+    throw ctx.fail(2, `--speed ${speed}: expected a number above 0`)
+  }
   return {
     model,
     text,
@@ -68,10 +75,12 @@ function payloadOf (ctx: VerbContext, text: string, options: Record<string, unkn
 }
 
 /**
- * Waiting helps while the node starts: nothing answers (only with --wait), it answers "not ready", or the model
+ * Waiting helps while the node starts: nothing answers (only with --wait), it says "not ready", or the model
  * is not there yet and not everything set to start by itself is ready.
  */
-async function worthWaiting (ctx: VerbContext, error: Parameters<VerbContext['notYet']>[0]): Promise<boolean> {
+async function worthWaiting (
+  ctx: VerbContext, error: Parameters<VerbContext['notYet']>[0]
+): Promise<boolean> {
   if (error.status === undefined) return ctx.wait !== undefined && ctx.notYet(error)
   if (ctx.notYet(error)) return true
   if (error.api?.reason !== 'no_instance' && error.api?.reason !== 'capability_not_found') return false
@@ -83,7 +92,9 @@ function openTarget (ctx: VerbContext, output: string | undefined): Target {
   if (output !== undefined) return toFile(ctx, output, output === '-' ? null : output)
   if (!ctx.out.terminal) return toFile(ctx, '-', null)
   const player = findPlayer(ctx.io.env['PATH'] ?? '')
-  if (player === undefined) return toFile(ctx, 'speech.mp3', 'no player found (ffplay, mpv, mpg123, afplay); written to speech.mp3')
+  if (player === undefined) {
+    return toFile(ctx, 'speech.mp3', 'no player found (ffplay, mpv, mpg123, afplay); written to speech.mp3')
+  }
   const playing = play(player, ctx.io.env)
   ctx.signal.addEventListener('abort', () => { playing.stop() }, { once: true })
   return {

@@ -1,7 +1,9 @@
 import t from 'tap'
 import { chmodSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { cli, frames, listed, listing, sendError, sendJson, standIn } from '../../../kernel/test/cli-helpers.js'
+import {
+  cli, frames, listed, listing, sendError, sendJson, standIn
+} from '../../../kernel/test/cli-helpers.js'
 import { findPlayer } from '../cli/player.js'
 import tts from '../index.js'
 import type { Given } from '../../../kernel/test/cli-helpers.js'
@@ -27,7 +29,8 @@ t.test('where the sound goes', async (t) => {
   t.equal(file.out, '')
   t.match(file.err, /hello\.mp3: 3\.0 s of MP3, 15 bytes/)
   t.equal(readFileSync(join(cwd, 'hello.mp3'), 'utf8'), 'MP3-one MP3-two')
-  t.match(node.asked.at(-1)?.body, { capability_id: 'tts', payload: { model: 'svc/voice-en', text: 'Hello', voice: 'slt', speed: 1.5 } })
+  t.match(node.asked.at(-1)?.body, { capability_id: 'tts',
+    payload: { model: 'svc/voice-en', text: 'Hello', voice: 'slt', speed: 1.5 } })
   t.equal((await say(['Hello'])).bytes.toString(), 'MP3-one MP3-two', 'a pipe gets the bytes')
   await say(['-', '--model', 'a/b'], { stdin: 'from a pipe' })
   t.match(node.asked.at(-1)?.body, { payload: { model: 'a/b', text: 'from a pipe' } })
@@ -47,7 +50,8 @@ t.test('what is wrong is told', async (t) => {
     'GET /v1/capabilities': (response) => { sendJson(response, capabilities) },
     'POST /v1/capabilities/stream': (response, { body }) => {
       const { payload } = body as { payload: { model: string } }
-      if (payload.model === 'cut/off') response.end(frames({ kind: 'started' }, { kind: 'chunk', payload: {}, bytes: 'MP3' }))
+      const chunk = { kind: 'chunk', payload: {}, bytes: 'MP3' }
+      if (payload.model === 'cut/off') response.end(frames({ kind: 'started' }, chunk))
       else if (payload.model === 'no/sound') response.end(frames({ kind: 'started' }, { kind: 'completed' }))
       else if (payload.model === 'fi/ne') response.end(sound)
       else sendError(response, 404, 'no_instance')
@@ -96,7 +100,9 @@ t.test('it waits while the node is starting', async (t) => {
 t.test('players are tried in order', async (t) => {
   const folder = t.testdir({ a: { mpg123: '' }, b: { ffplay: '', notes: '' }, c: { mpv: '' } })
   for (const file of ['a/mpg123', 'b/ffplay']) chmodSync(join(folder, file), 0o755)
-  const check = (path: string, expected: string | undefined): void => { t.equal(findPlayer(path)?.command, expected, path) }
+  const check = (path: string, expected: string | undefined): void => {
+    t.equal(findPlayer(path)?.command, expected, path)
+  }
   check(`${folder}/a`, 'mpg123')
   check(`${folder}/a:${folder}/b`, 'ffplay')
   check(`${folder}/c`, undefined)

@@ -1,0 +1,122 @@
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import os from 'node:os'
+import t from 'tap'
+import { createBus } from '../events.js'
+import { createCommands } from '../commands.js'
+import { createShipper, ingestAllowed } from '../log-ship.js'
+import { diskFault } from '../self-watch.js'
+import { base32 } from '../cluster/session.js'
+import { busyShare, cutByCgroup, parseMeminfo } from '../vitals.js'
+import { systemClock } from '../clock.js'
+import { redact } from '../state.js'
+import type { Caller } from '../define.js'
+
+t.test('memory as a container sees it', (t) => {
+  const rows: [string, Parameters<typeof cutByCgroup>, { total: number, available: number }][] = [
+    ['no limit', [100, 50, { max: null, current: 10, inactiveFile: 0 }], { total: 100, available: 50 }],
+    ['a limit above the machine', [100, 50, { max: 200, current: 10, inactiveFile: 0 }], { total: 100, available: 50 }],
+    ['a limit that bites', [100, 50, { max: 40, current: 30, inactiveFile: 0 }], { total: 40, available: 10 }],
+    ['page cache can be given back', [100, 50, { max: 40, current: 30, inactiveFile: 20 }], { total: 40, available: 30 }],
+    ['over the limit', [100, 50, { max: 40, current: 45, inactiveFile: 0 }], { total: 40, available: 0 }]
+  ]
+  for (const [title, input, expect] of rows) t.same(cutByCgroup(...input), expect, title)
+  t.match(parseMeminfo('MemTotal:  16 kB\nMemAvailable:   8 kB\nHugePages_Total: 0\n'), { MemTotal: 16384, MemAvailable: 8192 })
+  t.end()
+})
+
+t.test('busy share of the cores', (t) => {
+  const cpu = (user: number, idle: number): os.CpuInfo => ({ model: '', speed: 0, times: { user, nice: 0, sys: 0, idle, irq: 0 } })
+  t.equal(busyShare([cpu(0, 0)], [cpu(25, 75)]), 0.25)
+  t.equal(busyShare([cpu(1, 1)], [cpu(1, 1)]), 0, 'no time has passed')
+  t.end()
+})
+
+t.test('disk faults at their bounds', (t) => {
+  const GiB = 1024 ** 3
+  const rows: [number, string | null][] = [[0, 'disk_full'], [2 * GiB, 'disk_full'], [2 * GiB + 1, 'disk_low'],
+    [10 * GiB - 1, 'disk_low'], [10 * GiB, null]]
+  for (const [free, fault] of rows) t.equal(diskFault(free), fault, String(free))
+  t.end()
+})
+
+t.test('base32 of RFC 4648', (t) => {
+  const rows: [string, string][] = [['', ''], ['f', 'my'], ['fo', 'mzxq'], ['foo', 'mzxw6'], ['foob', 'mzxw6yq'],
+    ['fooba', 'mzxw6ytb'], ['foobar', 'mzxw6ytboi']]
+  for (const [text, expect] of rows) t.equal(base32(Buffer.from(text)), expect)
+  t.end()
+})
+
+t.test('events wait until the bus is open, and a failing listener harms nobody', (t) => {
+  const errors: string[] = []
+  const bus = createBus({ strict: true, onError: (_error, kind) => { errors.push(kind) } })
+  bus.declare('a', { Seen: { plane: 'durable', summary: 's', payload: { type: 'object', required: ['n'],
+    properties: { n: { type: 'integer' } } } } })
+  const heard: unknown[] = []
+  bus.on('Seen', () => { throw new Error('no') })
+  bus.on('*', (event) => { heard.push(event.payload) })
+  bus.emit('a', 'Seen', { n: 1 })
+  t.same(heard, [])
+  bus.open()
+  bus.emit('a', 'Seen', { n: 2 })
+  t.same(heard, [{ n: 1 }, { n: 2 }])
+  t.same(errors, ['Seen', 'Seen'])
+  t.equal(bus.durableCount, 2)
+  t.throws(() => { bus.emit('b', 'Seen', { n: 1 }) }, /has not declared the event Seen/)
+  t.throws(() => { bus.emit('a', 'Seen', {}) }, /n is required/)
+  t.end()
+})
+
+t.test('commands: cancel your own, or with the authority anybody\'s', (t) => {
+  const commands = createCommands()
+  const caller = (id: string, ...authorities: string[]): Caller => ({ id, mode: 'direct', authorities: new Set(authorities) })
+  const ended: string[] = []
+  const done = commands.track({ commandId: 'c', caller: caller('ann'), summary: '', abort: (reason) => { ended.push(reason) } })
+  t.equal(commands.open, 1)
+  t.throws(() => commands.cancel('c', caller('bob')), { message: /needs cluster:write/ })
+  t.equal(commands.cancel('c', caller('ann')), true)
+  t.equal(commands.cancel('c', caller('bob', 'cluster:write')), true)
+  commands.abortAll('shutting_down')
+  t.same(ended, ['cancelled', 'cancelled', 'shutting_down'])
+  done()
+  t.equal(commands.cancel('c', caller('ann')), false)
+  t.equal(commands.open, 0)
+  t.end()
+})
+
+t.test('state without addresses and paths', (t) => {
+  t.same(redact({ apiUrl: 'x', list: [{ directory: '/a', n: 1 }], deep: { hostsByNode: {} } }),
+    { apiUrl: null, list: [{ directory: null, n: 1 }], deep: { hostsByNode: null } })
+  t.end()
+})
+
+t.test('where logs may be sent', (t) => {
+  const rows: [string, boolean][] = [['https://logs.example/x', true], ['http://127.0.0.1:9/', true], ['file:///etc', false],
+    ['http://169.254.169.254/latest', false], ['http://[fd00:ec2::254]/', false], ['nonsense', false]]
+  for (const [url, expect] of rows) t.equal(ingestAllowed(url), expect, url)
+  t.end()
+})
+
+t.test('log lines are shipped, and a receiver that fails costs lines, never the node', async (t) => {
+  const got: string[] = []
+  let failing = true
+  const server = createServer((request, response) => {
+    let body = ''
+    request.on('data', (d) => { body += String(d) })
+    request.on('end', () => {
+      if (!failing) got.push(...body.trim().split('\n'))
+      response.writeHead(failing ? 500 : 204).end()
+    })
+  })
+  await new Promise<void>((resolve) => { server.listen(0, '127.0.0.1', resolve) })
+  t.teardown(() => { server.close() })
+  const shipper = createShipper(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`, systemClock)
+  for (let i = 0; i < 2500; i++) shipper.push(`{"n":${i}}\n`)
+  t.equal(shipper.dropped, 500, 'the oldest beyond 2,000 are dropped')
+  await new Promise((resolve) => setTimeout(resolve, 400))
+  failing = false
+  while (got.length < 2000) await new Promise((resolve) => setTimeout(resolve, 20))
+  t.equal(got[0], '{"n":500}')
+  t.equal(got.at(-1), '{"n":2499}')
+  await shipper.close()
+})

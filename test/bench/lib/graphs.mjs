@@ -1,0 +1,59 @@
+/** The medium Piper voice with random weights, written by the project's own generator, and kept. */
+import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { createHash } from 'node:crypto'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { cache, dist, root } from './paths.mjs'
+
+const FIXTURES = join(root, 'plugins/capabilities-tts/test/fixtures')
+const SOURCES = ['graph-builder.ts', 'make-graphs.ts']
+const engineUrl = pathToFileURL(join(dist, 'plugins/capabilities-tts/engine/')).href
+
+/** Further symbols of espeak's American English, so that no phoneme is skipped. */
+const MORE_SYMBOLS = [...'gɾᵻɫʔɒ"()—̩̃']
+
+/** The generator is TypeScript and not part of the package: compiled into the cache. */
+async function generator (folder) {
+  const { default: ts } = await import('typescript')
+  for (const name of SOURCES) {
+    const source = readFileSync(join(FIXTURES, name), 'utf8').replaceAll('../../engine/', engineUrl)
+    const options = { target: ts.ScriptTarget.ES2022, module: ts.ModuleKind.ES2022, verbatimModuleSyntax: true }
+    writeFileSync(join(folder, name.replace('.ts', '.js')), ts.transpileModule(source, { compilerOptions: options }).outputText)
+  }
+  return await import(pathToFileURL(join(folder, 'make-graphs.js')).href)
+}
+
+/**
+ * Folder with voice.onnx (63 MB), voice.onnx.json and tokens.txt (the same symbols, as sherpa-onnx reads
+ * them), and how many weights it has. Noise of the durations is 0, so that every engine speaks equally long.
+ */
+export async function mediumVoice () {
+  const hash = createHash('sha256')
+  for (const name of SOURCES) hash.update(readFileSync(join(FIXTURES, name)))
+  const folder = join(cache, `medium-${hash.digest('hex').slice(0, 12)}`)
+  const at = (name) => join(folder, name)
+  if (!existsSync(at('voice.onnx'))) {
+    mkdirSync(folder, { recursive: true })
+    const { FIXTURE_SYMBOLS, makePiper, makePiperConfig, MEDIUM } = await generator(folder)
+    const symbols = ['_', '^', '$', ...FIXTURE_SYMBOLS, ...MORE_SYMBOLS]
+    const config = makePiperConfig(MEDIUM, {
+      phoneme_id_map: Object.fromEntries(symbols.map((symbol, id) => [symbol, [id]])),
+      inference: { noise_scale: 0.667, length_scale: 1, noise_w: 0 }
+    })
+    writeFileSync(at('voice.onnx.json'), JSON.stringify(config))
+    writeFileSync(at('tokens.txt'), symbols.map((symbol, id) => `${symbol} ${id}\n`).join(''))
+    const { bytes, parameters } = makePiper(MEDIUM)
+    writeFileSync(at('info.json'), JSON.stringify({ parameters, bytes: bytes.length }))
+    writeFileSync(at('voice.part'), bytes)
+    renameSync(at('voice.part'), at('voice.onnx'))
+  }
+  return { folder, ...JSON.parse(readFileSync(at('info.json'), 'utf8')) }
+}
+
+/** The model card that our engine loads it by. */
+export const mediumCard = {
+  modelId: 'bench/piper-medium', revision: '1', title: '', description: '', tasks: ['tts'], family: 'piper',
+  engine: 'onnx-tts', backends: ['cpu'], totalBytes: 0, nLayers: 1, hiddenSize: 192, kvHeads: 0, contextLength: 0,
+  supportsTensor: false, companions: [], licence: '', languages: ['en-us'], voices: [], defaults: {}, support: {},
+  files: ['voice.onnx', 'voice.onnx.json'].map((path) => ({ path, role: 'file', bytes: 0 }))
+}

@@ -1,0 +1,38 @@
+// Our engine alone: the module that a runner loads, without runner, node and HTTP.
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { serveWorker } from '../lib/worker.mjs'
+import { dist } from '../lib/paths.mjs'
+
+const engine = (file) => import(pathToFileURL(join(dist, 'plugins/capabilities-tts/engine', file)).href)
+
+async function espeak () {
+  const { phonemizeToString } = await import('piper-phonemize').then((m) => m.default ?? m)
+  return phonemizeToString
+}
+
+/** options: { card, directory, espeak } */
+await serveWorker(async ({ card, directory, espeak: withEspeak }) => {
+  const { openSpeech } = await engine('index.js')
+  const { loadFamily } = await engine('load.js')
+  const spec = { card: typeof card === 'string' ? JSON.parse(readFileSync(card, 'utf8')) : card, directory, backend: 'cpu', threads: 1, options: {} }
+  const env = { progress () {}, work: async (_label, _units, call) => await call(), log () {} }
+  const session = openSpeech(await loadFamily(spec, env, withEspeak ? espeak : undefined), spec)
+  await session.warmup()
+  const never = new AbortController().signal
+  return {
+    handle: async ({ payload }) => {
+      const startedAt = performance.now()
+      let firstMs = null
+      let bytes = 0
+      let seconds = 0
+      for await (const { media, timing } of session.run({ kind: 'tts', payload }, never)) {
+        firstMs ??= performance.now() - startedAt
+        bytes += media?.length ?? 0
+        seconds = timing.timestampSeconds + timing.durationSeconds
+      }
+      return { firstMs, totalMs: performance.now() - startedAt, bytes, seconds }
+    }
+  }
+})
