@@ -37,7 +37,8 @@ export function createConfigApi (options: ConfigApiOptions): ConfigApi {
         throw kernelError('config_changed', 'svc.yaml has changed since it was read; read GET /config again.',
           { revision: revisionOf(before) })
       }
-      const after = Object.entries(set).reduce((yaml, [path, value]) => edited(options, yaml, path, value), before)
+      const after = Object.entries(set).reduce((yaml, [path, value]) => edited(options, yaml, path, value),
+        before)
       refuseMistakes(options, after)
       if (after !== before) {
         saveConfigFile(options.path, after)

@@ -1,6 +1,8 @@
 import { SvcError, kernelErrors } from './errors.js'
 import type { Clock } from './clock.js'
-import type { Context, ErrorDecl, Logger, Manifest, NodeInfo, Plugin, ReadyCheck, Section, SectionDecl } from './define.js'
+import type {
+  Context, ErrorDecl, Logger, Manifest, NodeInfo, Plugin, ReadyCheck, Section, SectionDecl
+} from './define.js'
 import type { Bus } from './events.js'
 import type { Health } from './health.js'
 
@@ -38,7 +40,8 @@ export function createContext (plugin: Plugin, lent: Lent): LiveContext {
   const effect = (label: string, dispose: Effect['dispose']): void => { effects.push({ label, dispose }) }
   const ctx = {
     config: lent.config(manifest.name),
-    settings: Object.fromEntries(Object.keys(manifest.settings ?? {}).map((key) => [key, lent.settings(key)])),
+    settings: Object.fromEntries(Object.keys(manifest.settings ?? {}).map((key) => [key,
+      lent.settings(key)])),
     deps: dependencies(manifest, lent),
     log, clock: lent.clock, node: lent.node,
     sections: Object.fromEntries(Object.entries(manifest.sections ?? {}).map(([name, decl]) =>
@@ -77,7 +80,9 @@ function dependencies (manifest: Manifest, lent: Lent): Record<string, unknown> 
   const deps: Record<string, unknown> = {}
   for (const [key, ref] of Object.entries(manifest.consumes ?? {})) {
     const service = lent.service(ref.id)
-    if (service === undefined) throw new Error(`the service "${ref.id}" (${key}) is not provided by anything enabled`)
+    if (service === undefined) {
+      throw new Error(`the service "${ref.id}" (${key}) is not provided by anything enabled`)
+    }
     deps[key] = service
   }
   for (const [key, ref] of Object.entries(manifest.consumesOptional ?? {})) deps[key] = lent.service(ref.id)

@@ -34,7 +34,8 @@ export function withHeaders (error: SvcError, headers: Record<string, string>): 
 }
 
 const retry = (status: number, message: string, remedy: string, retryAfterSeconds?: number): ErrorDecl =>
-  ({ status, retryable: true, message, remedy, ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }) })
+  ({ status, retryable: true, message, remedy, ...(retryAfterSeconds === undefined
+    ? {} : { retryAfterSeconds }) })
 const final = (status: number, message: string, remedy: string): ErrorDecl =>
   ({ status, retryable: false, message, remedy })
 
@@ -44,34 +45,42 @@ export const kernelErrors = {
   invalid_payload: final(400, 'The payload does not match the capability.',
     'See the input schema: `svc capabilities ID@VERSION`.'),
   unauthenticated: final(401, 'This needs a token.', 'Make one with `svc token create` on the node\'s host.'),
-  missing_grant: final(403, 'The credential lacks the authority.', 'Ask the operator for a token that has it.'),
+  missing_grant: final(403, 'The credential lacks the authority.',
+    'Ask the operator for a token that has it.'),
   foreign_origin: final(403, 'Requests from this web page are not allowed.',
     'List the origin under api.allowed_origins in svc.yaml.'),
   not_found: final(404, 'There is no such route.', 'GET /openapi.json lists every route.'),
-  plugin_disabled: final(404, 'The plugin that owns this route is disabled.', 'Enable the plugin and restart.'),
+  plugin_disabled: final(404, 'The plugin that owns this route is disabled.',
+    'Enable the plugin and restart.'),
   node_not_found: final(404, 'No such node is known.', '`svc status` shows the nodes.'),
-  no_instance: final(404, 'No instance found for the model.', 'Place the model first; `svc status` shows what runs.'),
+  no_instance: final(404, 'No instance found for the model.',
+    'Place the model first; `svc status` shows what runs.'),
   capability_not_found: final(404, 'No such capability on this node.', '`svc capabilities` lists them.'),
   command_unknown: final(404, 'No such command is running.', 'It may have ended already.'),
   method_not_allowed: final(405, 'This path exists with another method.', 'See the Allow header.'),
-  request_timeout: final(408, 'The request took too long to arrive.', 'Send the whole request within 30 seconds.'),
-  version_mismatch: final(409, 'The capability exists in another version.', '`svc capabilities` lists the versions.'),
+  request_timeout: final(408, 'The request took too long to arrive.',
+    'Send the whole request within 30 seconds.'),
+  version_mismatch: final(409, 'The capability exists in another version.',
+    '`svc capabilities` lists the versions.'),
   revision_mismatch: final(409, 'The capability has changed since it was discovered.',
     'Read GET /v1/capabilities again and pin the current revision.'),
   restart_pending: retry(409, 'A restart is already under way.', 'Wait for it to finish.', 5),
-  config_changed: final(409, 'svc.yaml has changed meanwhile.', 'Read GET /config again and repeat the change.'),
+  config_changed: final(409, 'svc.yaml has changed meanwhile.',
+    'Read GET /config again and repeat the change.'),
   payload_too_large: final(413, 'The body is too large.', 'Send less, or raise the limit in svc.yaml.'),
   uri_too_long: final(414, 'The address is too long.', 'Shorten the path or the query.'),
   unsupported_media_type: final(415, 'Only JSON bodies in UTF-8 are read here.',
     'Send content-type: application/json.'),
-  misdirected: final(421, 'This Host name is not served here.', 'List it under api.allowed_hosts in svc.yaml.'),
+  misdirected: final(421, 'This Host name is not served here.',
+    'List it under api.allowed_hosts in svc.yaml.'),
   overloaded: retry(429, 'Too many requests at once.', 'Try again after the time in Retry-After.', 1),
   header_too_large: final(431, 'The request headers are too large.', 'Send fewer or smaller headers.'),
   internal: final(500, 'The node failed to answer.', 'The node\'s log has the cause under this request id.'),
   instance_lost: retry(500, 'The instance serving this request was lost.', 'Repeat the request.'),
   invalid_result: final(502, 'The capability produced a value its schema does not allow.',
     'Report it to the plugin\'s author.'),
-  provider_error: final(502, 'The capability failed.', 'The node\'s log has the cause under this request id.'),
+  provider_error: final(502, 'The capability failed.',
+    'The node\'s log has the cause under this request id.'),
   unreachable: retry(502, 'The other node cannot be reached.', '`svc doctor` checks the links.'),
   shutting_down: retry(503, 'The node is stopping.', 'Try again, or use another node.', 5),
   no_master: retry(503, 'No master is known at the moment.', 'Try again shortly.', 1),
@@ -86,7 +95,8 @@ export const kernelErrors = {
 export type KernelReason = keyof typeof kernelErrors
 
 /** Makes an error with one of the kernel's own reasons. */
-export function kernelError (reason: KernelReason, message?: string, details?: Record<string, unknown>): SvcError {
+export function kernelError (reason: KernelReason, message?: string, details?: Record<string,
+  unknown>): SvcError {
   return new SvcError(reason, kernelErrors[reason], message, details)
 }
 

@@ -45,7 +45,8 @@ export function arrange (input: GraphInput): Arrangement {
 function duplicates (manifests: readonly Manifest[]): string[] {
   const counts = new Map<string, number>()
   for (const { name } of manifests) counts.set(name, (counts.get(name) ?? 0) + 1)
-  return [...counts].filter(([, n]) => n > 1).map(([name, n]) => `${n} plugins are named "${name}"; names are unique`)
+  return [...counts].filter(([, n]) => n > 1).map(([name,
+    n]) => `${n} plugins are named "${name}"; names are unique`)
 }
 
 function wrongKernel (manifests: readonly Manifest[]): string[] {
@@ -69,13 +70,15 @@ function unmetNeeds (byName: ReadonlyMap<string, Manifest>): string[] {
 }
 
 /** Plugins whose needs, direct or not, are disabled. */
-function takenDown (byName: ReadonlyMap<string, Manifest>, disabled: ReadonlySet<string>): Arrangement['down'] {
+function takenDown (byName: ReadonlyMap<string, Manifest>,
+  disabled: ReadonlySet<string>): Arrangement['down'] {
   const down = new Map<string, string>()
   for (let changed = true; changed;) {
     changed = false
     for (const { name, requires } of byName.values()) {
       if (disabled.has(name) || down.has(name)) continue
-      const missing = (requires ?? []).map((r) => parseNeed(r).name).find((r) => disabled.has(r) || down.has(r))
+      const missing = (requires ?? []).map((r) => parseNeed(r).name).find((r) => disabled.has(r) ||
+        down.has(r))
       if (missing === undefined) continue
       down.set(name, `plugin "${name}" is off because it requires "${missing}", which is ` +
         `${disabled.has(missing) ? 'disabled' : 'off'}; \`svc plugin enable ${missing}\` brings it back`)

@@ -50,7 +50,8 @@ export function readVersioned<T extends object> (path: string, format: number): 
     throw new HomeError(`${path} is not valid JSON; restore it from a backup or move it away`)
   }
   if (typeof value.format !== 'number' || value.format > format) {
-    throw new HomeError(`${path} has format ${String(value.format)}, this svc reads up to ${format}; use the newer svc`)
+    throw new HomeError(`${path} has format ${String(value.format)}, this svc reads up to ${format}; ` +
+      'use the newer svc')
   }
   return value
 }
@@ -118,7 +119,8 @@ function alive (holder: Holder): boolean {
  */
 export function lockHome (home: string): () => void {
   const path = join(home, homeFile.lock)
-  const mine: Holder = { format: 1, pid: process.pid, startTicks: startTicks(process.pid), since: new Date().toISOString() }
+  const mine: Holder = { format: 1, pid: process.pid, startTicks: startTicks(process.pid),
+    since: new Date().toISOString() }
   for (let attempt = 0; attempt < 3; attempt++) {
     if (tryLock(path, mine)) return () => { rmSync(path, { force: true }) }
     const holder = readHolder(path)

@@ -1,9 +1,9 @@
 /** The public surface for plugins; nothing else of the kernel may be imported by them. */
 export { defineService, definePlugin, Reply } from './define.js'
 export type {
-  BundledModel, BundledModelDecl, Caller, CapabilityCall, CapabilityChunk, CapabilityDecl, ChunkMedia, ConflictDecl,
-  Context, EngineDecl, ErrorDecl, EventDecl, IoMode, Logger, Manifest, NodeInfo, Plugin, ReadyCheck, RouteDecl,
-  RouteRequest, Section, SectionDecl, ServiceRef, Started, StreamWriter, VerbDecl
+  BundledModel, BundledModelDecl, Caller, CapabilityCall, CapabilityChunk, CapabilityDecl, ChunkMedia,
+  ConflictDecl, Context, EngineDecl, ErrorDecl, EventDecl, IoMode, Logger, Manifest, NodeInfo, Plugin,
+  ReadyCheck, RouteDecl,   RouteRequest, Section, SectionDecl, ServiceRef, Started, StreamWriter, VerbDecl
 } from './define.js'
 export { EngineError } from './engine.js'
 export type {
@@ -14,7 +14,8 @@ export {
   BundleService, CommandService, InspectionService, InvocationService, SessionService, TokenService
 } from './services.js'
 export type {
-  Bundle, Command, Commands, Inspection, Invocations, PluginReport, RegisteredEngine, ServedFrame, ServeOptions, Session, TokenRecord, Tokens
+  Bundle, Command, Commands, Inspection, Invocations, PluginReport, RegisteredEngine, ServedFrame,
+  ServeOptions, Session, TokenRecord, Tokens
 } from './services.js'
 export { delay, systemClock } from './clock.js'
 export type { Clock } from './clock.js'

@@ -7,7 +7,7 @@ import type { ConflictDecl, EventDecl, Manifest } from './define.js'
 export const authorities = {
   read: 'See models, capabilities, instances and the state of the cluster.',
   invoke: 'Use capabilities, speech and chat.',
-  'cluster:write': 'Place and delete instances, purge, download, switch tracing, cancel other callers\' commands.',
+  'cluster:write': 'Place and delete instances, purge, download, switch tracing, cancel others\' commands.',
   operator: 'Restart, configuration, events, node diagnostics, tokens, members.',
   'plugin:read': 'See which plugins are installed and what they declare.',
   'plugin:manage': 'Enable, disable and configure plugins.',
@@ -19,9 +19,11 @@ const conflicts = {
     remediation: 'Free space, or move the home to a larger volume (`--home`).' },
   disk_full: { severity: 'error', meaning: 'At most 2 GiB are free on the models volume.',
     remediation: 'Free space now; nothing is written to the event log below 2 GiB.' },
-  event_loop_lag: { severity: 'warn', meaning: 'The node answers slowly: its event loop is late by over 250 ms.',
+  event_loop_lag: { severity: 'warn',
+    meaning: 'The node answers slowly: its event loop is late by over 250 ms.',
     remediation: 'Look for a busy machine (`svc status`) or too many streams on one node.' },
-  state_not_durable: { severity: 'warn', meaning: 'The home cannot be written; what is decided is lost at a restart.',
+  state_not_durable: { severity: 'warn',
+    meaning: 'The home cannot be written; what is decided is lost at a restart.',
     remediation: 'Check free space and permissions of the home directory.' },
   restart_needed: { severity: 'warn', meaning: 'svc.yaml has changed since this node started.',
     remediation: 'POST /admin/restart applies it.' }
@@ -36,7 +38,8 @@ const events = {
   NodeJoined: { plane: 'durable', summary: 'A node became part of the cluster.', payload: nodeEvent },
   NodeRestarted: { plane: 'durable', summary: 'A node was told to restart.', payload: nodeEvent },
   PluginEnabled: { plane: 'durable', summary: 'A plugin was switched on in svc.yaml.', payload: pluginEvent },
-  PluginDisabled: { plane: 'durable', summary: 'A plugin was switched off in svc.yaml.', payload: pluginEvent }
+  PluginDisabled: { plane: 'durable', summary: 'A plugin was switched off in svc.yaml.',
+    payload: pluginEvent }
 } as const satisfies Record<string, EventDecl>
 
 /** What the kernel itself contributes, in the form of a manifest so that checks and docs treat it alike. */

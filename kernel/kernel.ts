@@ -33,6 +33,7 @@ import type { Served } from './http/origin.js'
 import type { Inspection, Session } from './services.js'
 import type { Started } from './load.js'
 import type { StateView } from './state.js'
+import type { Vitals } from './vitals.js'
 
 /** Everything a kernel is made of; a node and the test kit fill it differently. */
 export interface KernelOptions {
@@ -85,7 +86,8 @@ export async function createKernel (options: KernelOptions): Promise<Kernel> {
   const kernel = assemble(options)
   const app = await createServer({
     clock: options.clock, log: kernel.log, limits: options.limits, trustProxy: options.trustProxy,
-    served: options.served, authenticate: createAccess({ tokens: options.tokens, local: options.local, clock: options.clock }),
+    served: options.served, authenticate: createAccess({ tokens: options.tokens, local: options.local,
+      clock: options.clock }),
     methodsAt: (path) => kernel.methodsAt(path)
   })
   try {
@@ -110,7 +112,8 @@ interface Parts { app: FastifyInstance, routes: MountedRoute[], live: Started[],
 /** The kernel's own services, before any plugin. */
 function assemble (options: KernelOptions) {
   const log = options.log('kernel')
-  const bus = createBus({ strict: options.strict, onError: (err, kind) => { log.error({ err, kind }, 'a listener failed') } })
+  const bus = createBus({ strict: options.strict, onError: (err, kind) => { log.error({ err, kind },
+    'a listener failed') } })
   const health = createHealth()
   bus.declare('kernel', kernelManifest.events)
   health.declare(kernelManifest.conflicts)
@@ -134,7 +137,8 @@ function assemble (options: KernelOptions) {
   bus.on('*', changes.notify)
   if (options.onEvent !== undefined) bus.on('*', options.onEvent)
   return {
-    log, bus, health, commands, documents, changes, readiness, tags, views, manifests, services, capabilities, stopping, drain,
+    log, bus, health, commands, documents, changes, readiness, tags, views, manifests, services, capabilities,
+    stopping, drain,
     methodsAt: (_path: string): readonly string[] => [],
     lent: {
       node: options.node, clock: options.clock, log: options.log, bus, health,
@@ -180,7 +184,8 @@ function createChanges (): { notify: () => void, next: (signal: AbortSignal) => 
 function inspect (kernel: Assembly, parts: Parts, options: KernelOptions): void {
   const inspection: Inspection = {
     plugins: () => parts.live.map(({ plugin: { manifest }, live }) =>
-      ({ name: manifest.name, version: manifest.version, summary: manifest.summary, effects: live.effects() })),
+      ({ name: manifest.name, version: manifest.version, summary: manifest.summary,
+        effects: live.effects() })),
     warnings: () => [...options.warnings],
     url: options.url,
     openCommands: () => kernel.commands.open,
@@ -193,10 +198,12 @@ function contributions (kernel: Assembly, parts: Parts): Parameters<typeof loadP
   return {
     route (plugin, name, handler) {
       const decl = plugin.manifest.routes![name]!
-      parts.routes.push({ owner: plugin.manifest.name, name, decl, handler: handler as MountedRoute['handler'] })
+      parts.routes.push({ owner: plugin.manifest.name, name, decl,
+        handler: handler as MountedRoute['handler'] })
     },
     capability (plugin, name, handler) {
-      kernel.capabilities.register(plugin.manifest.name, plugin.manifest.capabilities![name]!, handler as never)
+      kernel.capabilities.register(plugin.manifest.name, plugin.manifest.capabilities![name]!,
+        handler as never)
     },
     service (id, instance) { if (!kernel.services.has(id)) kernel.services.set(id, instance) },
     view (key, view) { kernel.views.set(key, view) }
@@ -210,13 +217,15 @@ function mountAll (kernel: Assembly, parts: Parts, options: KernelOptions): void
   }
   const session = kernel.capabilities.routes().filter((route) => {
     if (route.name === 'session') return true
-    parts.routes.push({ owner: 'kernel', name: route.name, decl: route.decl, handler: route.handler as MountedRoute['handler'] })
+    parts.routes.push({ owner: 'kernel', name: route.name, decl: route.decl,
+      handler: route.handler as MountedRoute['handler'] })
     return false
   })
   const taken = new Set(parts.routes.map((r) => `${r.decl.method} ${r.decl.url}`))
   parts.routes.push(...disabledRoutes(options).filter((r) => !taken.has(`${r.decl.method} ${r.decl.url}`)))
   const mounting: MountOptions = { clock: options.clock, log: kernel.log, limits: options.limits,
-    draining: () => kernel.drain.on, stopping: kernel.stopping.signal, ...(options.strict ? { checkReply } : {}) }
+    draining: () => kernel.drain.on, stopping: kernel.stopping.signal, ...(options.strict
+      ? { checkReply } : {}) }
   for (const route of parts.routes) mount(parts.app, route, mounting, parts.streams)
   for (const { decl } of session) mountSession(kernel, parts.app, decl)
   kernel.methodsAt = methodFinder([...parts.routes.map((r) => r.decl), ...session.map((r) => r.decl)])
@@ -235,7 +244,8 @@ function mountSession (kernel: Assembly, app: FastifyInstance, decl: RouteDecl):
 
 /** Routes of plugins that are off answer with the line that brings them back. */
 function disabledRoutes (options: KernelOptions): MountedRoute[] {
-  return options.off.flatMap(({ plugin, message }) => Object.entries(plugin.manifest.routes ?? {}).map(([name, route]) => {
+  return options.off.flatMap(({ plugin,
+    message }) => Object.entries(plugin.manifest.routes ?? {}).map(([name, route]) => {
     const { method, url, summary, authority, params } = route
     return {
       owner: plugin.manifest.name, name,
@@ -252,7 +262,8 @@ function checkReply (route: MountedRoute, body: unknown): void {
   if (problem !== null) throw new Error(`the answer of ${route.decl.method} ${route.decl.url}: ${problem}`)
 }
 
-function systemParts (kernel: Assembly, parts: Parts, options: KernelOptions): Parameters<typeof systemHandlers>[0] {
+function systemParts (kernel: Assembly, parts: Parts,
+  options: KernelOptions): Parameters<typeof systemHandlers>[0] {
   const vitals = createVitals(options.node.home, options.clock.mono)
   let document: string | undefined
   return {
@@ -260,7 +271,8 @@ function systemParts (kernel: Assembly, parts: Parts, options: KernelOptions): P
     address: () => [...options.served().addresses][0] ?? '127.0.0.1',
     ready: async (model) => {
       const checks = await kernel.readiness.run(model)
-      const master = { name: 'master', ok: options.session.masterNodeId !== null, detail: options.session.masterNodeId ?? 'none known' }
+      const master = { name: 'master', ok: options.session.masterNodeId !== null,
+        detail: options.session.masterNodeId ?? 'none known' }
       const all = [master, ...checks]
       return { ready: all.every((c) => c.ok) && (model === undefined || checks.length > 0), checks: all }
     },
@@ -279,16 +291,18 @@ function systemParts (kernel: Assembly, parts: Parts, options: KernelOptions): P
 }
 
 async function stateFor (
-  kernel: Assembly, options: KernelOptions, request: RouteRequest, vitals: Awaited<ReturnType<ReturnType<typeof createVitals>>>
+  kernel: Assembly, options: KernelOptions, request: RouteRequest, vitals: Vitals
 ): Promise<Record<string, unknown>> {
   const { caller }: { caller: Caller } = request
   const base = baseState({
     node: options.node, session: options.session, health: kernel.health, vitals, url: options.url(),
     capabilities: [...kernel.tags].sort(), durableEvents: kernel.bus.durableCount,
     nowIso: new Date(options.clock.now()).toISOString(),
-    machine: { model: os.machine(), chip: os.cpus()[0]?.model ?? 'unknown', os: `${os.type()} ${os.release()}`, commit: null }
+    machine: { model: os.machine(), chip: os.cpus()[0]?.model ?? 'unknown',
+      os: `${os.type()} ${os.release()}`, commit: null }
   })
-  const state = withViews(base, kernel.views, caller, (key, err) => { kernel.log.error({ err, key }, 'a state view failed') })
+  const state = withViews(base, kernel.views, caller, (key, err) => { kernel.log.error({ err, key },
+    'a state view failed') })
   return caller.authorities.has('operator') ? state : redact(state) as Record<string, unknown>
 }
 

@@ -31,7 +31,8 @@ export const START_LIMIT_MS = 8000
 
 /**
  * Registers the plugins as siblings at the root, in the given order, and starts them. Every failure is
- * collected, what has started goes into `started`; plugins that need a failed one are not tried. Throws BootError when there was any.
+ * collected, what has started goes into `started`; plugins that need a failed one are not tried.
+ * Throws BootError when there was any.
  */
 export async function loadPlugins (
   app: FastifyInstance, order: readonly Plugin[], lent: Lent, to: Contributions, started: Started[]
@@ -56,14 +57,16 @@ export async function loadPlugins (
   if (problems.length > 0) throw new BootError(problems)
 }
 
-async function startOne (plugin: Plugin, lent: Lent, to: Contributions, app: FastifyInstance): Promise<LiveContext> {
+async function startOne (plugin: Plugin, lent: Lent, to: Contributions,
+  app: FastifyInstance): Promise<LiveContext> {
   lent.bus.declare(plugin.manifest.name, plugin.manifest.events ?? {})
   lent.health.declare(plugin.manifest.conflicts ?? {})
   const live = createContext(plugin, lent)
   app.addHook('onClose', async () => { await live.dispose() })
   const parts = (await inTime(plugin.start(live.ctx), lent)) as Parts | undefined ?? {}
   const { manifest } = plugin
-  for (const [name, handler] of declared(manifest.routes, parts.routes, 'route')) to.route(plugin, name, handler, app)
+  for (const [name, handler] of declared(manifest.routes, parts.routes, 'route')) to.route(plugin, name,
+    handler, app)
   for (const [name, handler] of declared(manifest.capabilities, parts.invoke, 'capability')) {
     to.capability(plugin, name, handler)
   }
@@ -78,17 +81,21 @@ async function inTime (started: unknown, lent: Lent): Promise<unknown> {
   if (!(started instanceof Promise)) return started
   return await new Promise((resolve, reject) => {
     const cancel = lent.clock.after(START_LIMIT_MS, () => {
-      reject(new Error(`start() took over ${START_LIMIT_MS / 1000} seconds; move slow work into the background`))
+      reject(new Error(`start() took over ${START_LIMIT_MS / 1000} seconds; ` +
+        'move slow work into the background'))
     })
     started.then(resolve, reject).finally(cancel)
   })
 }
 
 /** Pairs what is declared with what was returned; both directions must match. */
-function declared<T> (decls: object | undefined, given: Record<string, T> | undefined, what: string): [string, T][] {
+function declared<T> (decls: object | undefined, given: Record<string, T> | undefined,
+  what: string): [string, T][] {
   const wanted = Object.keys(decls ?? {})
   const extra = Object.keys(given ?? {}).find((key) => !wanted.includes(key))
-  if (extra !== undefined) throw new Error(`start() returned the ${what} "${extra}", which the manifest does not declare`)
+  if (extra !== undefined) {
+    throw new Error(`start() returned the ${what} "${extra}", which the manifest does not declare`)
+  }
   return wanted.map((key) => {
     const value = given?.[key]
     if (value === undefined) throw new Error(`start() returned nothing for the declared ${what} "${key}"`)

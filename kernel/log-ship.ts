@@ -36,7 +36,8 @@ export function createShipper (url: string, clock: Clock): Shipper {
     try {
       const { statusCode, body } = await request(url, {
         method: 'POST', headers: { 'content-type': 'application/x-ndjson' }, body: lines.join(''),
-        headersTimeout: SEND_TIMEOUT_MS, bodyTimeout: SEND_TIMEOUT_MS, signal: AbortSignal.timeout(SEND_TIMEOUT_MS)
+        headersTimeout: SEND_TIMEOUT_MS, bodyTimeout: SEND_TIMEOUT_MS,
+        signal: AbortSignal.timeout(SEND_TIMEOUT_MS)
       })
       await body.dump()
       return statusCode < 300

@@ -36,7 +36,8 @@ const REDACT = SECRET.flatMap((name) => [name, `*.${name}`, `*.*.${name}`])
  * address. Callers pass fields, never prompts, payloads or headers; secrets are cut out all the same.
  */
 export function createLog (options: LogOptions): NodeLog {
-  const shipper = options.ingestUrl === undefined ? undefined : createShipper(options.ingestUrl, options.clock)
+  const shipper = options.ingestUrl === undefined ? undefined : createShipper(options.ingestUrl,
+    options.clock)
   const level = options.level as 'info'
   const streams: StreamEntry[] = [{ level, stream: readable() }]
   if (options.json) streams.push({ level, stream: process.stdout })
@@ -61,7 +62,8 @@ function readable (): DestinationStream {
 }
 
 function lineStream (push: (line: string) => void): DestinationStream {
-  return new Writable({ decodeStrings: false, write (chunk: string, _encoding, done) { push(chunk); done() } })
+  return new Writable({ decodeStrings: false, write (chunk: string, _encoding,
+    done) { push(chunk); done() } })
 }
 
 function shortError (error: unknown): unknown {

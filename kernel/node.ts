@@ -66,17 +66,20 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
   const setup = await prepare(options)
   const keys = setup.config.kernel
   const node: NodeInfo = {
-    nodeId: newNodeId(), installId: installId(options.home), name: keys.name ?? os.hostname(), home: options.home,
+    nodeId: newNodeId(), installId: installId(options.home), name: keys.name ?? os.hostname(),
+    home: options.home,
     version: version(), configPath: setup.file
   }
-  const log = createLog({ level: keys.logging.level, json: keys.logging.enabled, ingestUrl: keys.logging.ingest_url,
+  const log = createLog({ level: keys.logging.level, json: keys.logging.enabled,
+    ingestUrl: keys.logging.ingest_url,
     clock: systemClock, base: { node: node.nodeId } })
   const address: Address = { host: keys.api.host, port: keys.api.port, url: null }
   const restart = createRestart()
   const kernel = await createKernel(kernelOptions(options, setup, { node, log, address, restart }))
   for (const warning of setup.warnings) log.root.warn({}, warning)
   const unwatch = watchSelf({ health: kernel.health, home: options.home, clock: systemClock })
-  return running({ options, node, kernel, log, address, restart, setup, release: () => { unwatch(); release() } })
+  return running({ options, node, kernel, log, address, restart, setup,
+    release: () => { unwatch(); release() } })
 }
 
 interface Address { host: string, port: number, url: string | null }
@@ -92,12 +95,15 @@ function kernelOptions (options: NodeOptions, setup: Setup, made: Made): KernelO
     config: (plugin) => setup.config.plugin(plugin), settings: (key) => setup.config.settings(key),
     services: new Map(), ...limitsOf(keys), trustProxy: keys.api.trust_proxy,
     served: () => ({ addresses: addressesOf(made.address.host), port: made.address.port,
-      allowedHosts: keys.api.allowed_hosts.map((h) => h.toLowerCase()), allowedOrigins: keys.api.allowed_origins }),
+      allowedHosts: keys.api.allowed_hosts.map((h) => h.toLowerCase()),
+      allowedOrigins: keys.api.allowed_origins }),
     url: () => made.address.url,
-    tokens: openTokens({ home: options.home, clock: systemClock, known, operator: operatorToken(options.home) }),
+    tokens: openTokens({ home: options.home, clock: systemClock, known,
+      operator: operatorToken(options.home) }),
     local: new Set(keys.access.local),
     restart: made.restart.ask, strict: false, warnings: setup.warnings,
-    configApi: (onChange) => createConfigApi({ path: setup.file ?? join(options.home, homeFile.config), config: setup.config,
+    configApi: (onChange) => createConfigApi({ path: setup.file ?? join(options.home, homeFile.config),
+      config: setup.config,
       owners: setup.owners, authorities: [...setup.authorities], onChange })
   }
 }
@@ -107,10 +113,12 @@ export function limitsOf (keys: KernelConfig): Pick<KernelOptions, 'limits' | 'c
   const { limits: l } = keys
   return {
     limits: {
-      connections: l.connections, connectionsPerAddress: l.connections_per_address, streamsPerToken: l.streams_per_token,
+      connections: l.connections, connectionsPerAddress: l.connections_per_address,
+      streamsPerToken: l.streams_per_token,
       headersTimeoutMs: l.headers_timeout_seconds * 1000, requestTimeoutMs: l.request_timeout_seconds * 1000,
       keepAliveMs: l.keep_alive_seconds * 1000, handlerTimeoutMs: l.handler_timeout_seconds * 1000,
-      bodyBytes: l.body_kib * 1024, streamStallMs: Math.max(l.stream_stall_seconds, l.media_stall_seconds) * 1000
+      bodyBytes: l.body_kib * 1024, streamStallMs: Math.max(l.stream_stall_seconds,
+        l.media_stall_seconds) * 1000
     },
     callLimits: {
       concurrency: l.calls_at_once, queue: l.calls_queued, streamBytes: l.stream_buffer_kib * 1024,
@@ -124,7 +132,8 @@ export function limitsOf (keys: KernelConfig): Pick<KernelOptions, 'limits' | 'c
 function addressesOf (host: string): ReadonlySet<string> {
   if (host === 'localhost') return new Set(['127.0.0.1', '::1'])
   if (host !== '0.0.0.0' && host !== '::') return new Set([host.toLowerCase()])
-  return new Set(Object.values(os.networkInterfaces()).flatMap((list) => (list ?? []).map((i) => i.address.toLowerCase())))
+  const interfaces = Object.values(os.networkInterfaces()).flatMap((list) => list ?? [])
+  return new Set(interfaces.map((i) => i.address.toLowerCase()))
 }
 
 interface Running extends Made { options: NodeOptions, kernel: Kernel, setup: Setup, release: () => void }
@@ -141,7 +150,8 @@ function running (parts: Running): SvcNode {
       await listen(kernel, address, options.listenFd)
       writeVersioned(runFile, 1, { url: address.url, pid: process.pid, nodeId: node.nodeId })
       kernel.bus.emit('kernel', 'NodeJoined', { nodeId: node.nodeId })
-      parts.log.root.info({ url: address.url, version: node.version, plugins: parts.setup.order.map((p) => p.manifest.name) },
+      parts.log.root.info({ url: address.url, version: node.version,
+        plugins: parts.setup.order.map((p) => p.manifest.name) },
         'listening')
       return { url: address.url! }
     },

@@ -13,7 +13,8 @@ const EVENT = /^[A-Z][A-Za-z0-9]*$/
 
 /** Everything a manifest contributes that must be unique over all plugins. */
 export function contributions (m: Manifest): Owned[] {
-  const own = (kind: string, keys: readonly string[]): Owned[] => keys.map((key) => ({ owner: m.name, kind, key }))
+  const own = (kind: string, keys: readonly string[]): Owned[] => keys.map((key) => ({ owner: m.name, kind,
+    key }))
   const keys = (record: object | undefined): string[] => Object.keys(record ?? {})
   return [
     ...own('route', Object.values(m.routes ?? {}).map((r) => `${r.method} ${r.url}`)),
@@ -39,7 +40,8 @@ export function checkManifests (plugins: readonly Manifest[]): string[] {
   for (const manifest of plugins) problems.push(...badShape(manifest))
   problems.push(...twoOwners([kernelManifest, ...plugins]))
   for (const manifest of plugins) {
-    problems.push(...retired(manifest), ...badRoutes(manifest, byName, plugins), ...badServices(manifest, byName))
+    problems.push(...retired(manifest), ...badRoutes(manifest, byName, plugins), ...badServices(manifest,
+      byName))
   }
   return problems
 }
@@ -54,12 +56,16 @@ function badShape (m: Manifest): string[] {
   for (const word of [...Object.keys(m.errors ?? {}), ...Object.keys(m.conflicts ?? {})]) {
     if (!WORD.test(word)) bad(`"${word}" must be a snake_case word`)
   }
-  for (const kind of Object.keys(m.events ?? {})) if (!EVENT.test(kind)) bad(`event "${kind}" must be CamelCase`)
+  for (const kind of Object.keys(m.events ?? {})) {
+    if (!EVENT.test(kind)) bad(`event "${kind}" must be CamelCase`)
+  }
   for (const [id, e] of Object.entries(m.errors ?? {})) {
     if (!e.remedy) bad(`error "${id}" needs a remedy: what to do next`)
     if (!(e.status >= 400 && e.status <= 599)) bad(`error "${id}" needs an HTTP status from 400 to 599`)
   }
-  for (const [id, c] of Object.entries(m.conflicts ?? {})) if (!c.remediation) bad(`conflict "${id}" needs a remediation`)
+  for (const [id, c] of Object.entries(m.conflicts ?? {})) {
+    if (!c.remediation) bad(`conflict "${id}" needs a remediation`)
+  }
   return problems
 }
 
@@ -92,15 +98,18 @@ function badRoutes (m: Manifest, byName: ReadonlyMap<string, Manifest>, all: rea
   const problems: string[] = []
   const authorities = new Set([kernelManifest, ...all].flatMap((p) => Object.keys(p.authorities ?? {})))
   const reachable = [m, ...[...transitive(m.name, byName)].flatMap((n) => byName.get(n) ?? [])]
-  const reasons = new Set([...Object.keys(kernelErrors), ...reachable.flatMap((p) => Object.keys(p.errors ?? {}))])
+  const reasons = new Set([...Object.keys(kernelErrors),
+    ...reachable.flatMap((p) => Object.keys(p.errors ?? {}))])
   for (const [id, route] of Object.entries(m.routes ?? {})) {
     const at = `plugin "${m.name}", route ${id} (${route.method} ${route.url})`
     const { authority } = route as { authority?: string | null }
     if (authority === undefined) problems.push(`${at}: it declares no authority; write null for none`)
-    else if (authority !== null && !authorities.has(authority)) problems.push(`${at}: unknown authority "${authority}"`)
+    else if (authority !== null &&
+      !authorities.has(authority)) problems.push(`${at}: unknown authority "${authority}"`)
     if (!route.url.startsWith('/')) problems.push(`${at}: the url must begin with "/"`)
     for (const reason of route.errors ?? []) {
-      if (!reasons.has(reason)) problems.push(`${at}: error "${reason}" is declared neither here nor by what it requires`)
+      if (reasons.has(reason)) continue
+      problems.push(`${at}: error "${reason}" is declared neither here nor by what it requires`)
     }
   }
   return problems
@@ -112,5 +121,8 @@ function badServices (m: Manifest, byName: ReadonlyMap<string, Manifest>): strin
   return Object.entries(m.consumes ?? {})
     .filter(([, ref]) => !providers.has(ref.id) && !kernelServices.has(ref.id))
     .map(([key, ref]) => `plugin "${m.name}" consumes the service "${ref.id}" (${key}), ` +
-      `but nothing it requires (${(m.requires ?? []).map((r) => parseNeed(r).name).join(', ') || 'nothing'}) provides it`)
+      `but nothing it requires (${needs(m)}) provides it`)
 }
+
+const needs = (m: Manifest): string =>
+  (m.requires ?? []).map((r) => parseNeed(r).name).join(', ') || 'nothing'

@@ -1,5 +1,7 @@
 import { defineService } from './define.js'
-import type { BundledModel, Caller, CapabilityCall, CapabilityChunk, EngineDecl, RouteRequest } from './define.js'
+import type {
+  BundledModel, Caller, CapabilityCall, CapabilityChunk, EngineDecl, RouteRequest
+} from './define.js'
 
 /** An engine as declared, with the plugin that owns it and that plugin's options for it. */
 export interface RegisteredEngine { name: string, owner: string, decl: EngineDecl }

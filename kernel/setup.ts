@@ -66,7 +66,8 @@ const lines = (problems: Parameters<typeof formatProblems>[0], folder: string): 
 
 function owners (plugins: readonly Plugin[], bundled: boolean): ConfigOwner[] {
   return plugins.map(({ manifest: { name, config, settings } }) => ({
-    name, bundled, ...(config === undefined ? {} : { config }), ...(settings === undefined ? {} : { settings })
+    name, bundled, ...(config === undefined ? {} : { config }), ...(settings === undefined
+      ? {} : { settings })
   }))
 }
 

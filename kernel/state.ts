@@ -24,8 +24,9 @@ export function baseState (input: StateInput): Record<string, unknown> {
   const id = node.nodeId
   const health = input.health.snapshot()
   const identity = {
-    modelId: input.machine.model, chipId: input.machine.chip, friendlyName: node.name, osVersion: input.machine.os,
-    svcVersion: node.version, svcCommit: input.machine.commit, nodeInstallId: node.installId, apiUrl: input.url
+    modelId: input.machine.model, chipId: input.machine.chip, friendlyName: node.name,
+    osVersion: input.machine.os, svcVersion: node.version, svcCommit: input.machine.commit,
+    nodeInstallId: node.installId, apiUrl: input.url
   }
   return {
     sessionId: session.sessionId,
@@ -46,7 +47,8 @@ export function baseState (input: StateInput): Record<string, unknown> {
     nodeDisk: { [id]: vitals.disk },
     nodeNetwork: { [id]: vitals.network },
     nodeHealth: { [id]: health },
-    nodeResources: { [id]: { backends: ['cpu'], participation: 'full', capabilityConflicts: health.reasons } },
+    nodeResources: { [id]: { backends: ['cpu'], participation: 'full',
+      capabilityConflicts: health.reasons } },
     nodeCapabilities: { [id]: [...input.capabilities] },
     instanceFailures: [],
     cluster: { term: session.term, quorum: 'ok', stale: session.masterNodeId === null, partition: false,
@@ -67,7 +69,8 @@ export function withViews (
 }
 
 /** Keys that say where things are: null for callers without the operator authority. */
-const WHEREABOUTS = new Set(['apiUrl', 'sinkMultiaddr', 'hostsByNode', 'stagingRoot', 'directory', 'storePath',
+const WHEREABOUTS = new Set(['apiUrl', 'sinkMultiaddr', 'hostsByNode', 'stagingRoot', 'directory',
+  'storePath',
   'store_path', 'configPath'])
 
 /** The same value with addresses and paths nulled. */

@@ -24,18 +24,22 @@ export const systemRoutes = {
     produces: 'application/json; charset=utf-8' },
   state: { method: 'GET', url: '/state', summary: 'The state of the cluster.', authority: 'read',
     query: { type: 'object', additionalProperties: false, properties: {
-      follow: { enum: ['0', '1'], description: '1: server-sent events, one at once and one after each change' } } },
+      follow: { enum: ['0', '1'],
+        description: '1: server-sent events, one at once and one after each change' } } },
     stream: true },
   nodeId: { method: 'GET', url: '/node_id', summary: 'The id of this node, a JSON string.', authority: 'read',
     reply: { type: 'string' } },
   identity: { method: 'GET', url: '/node/identity', summary: 'Who this node is.', authority: 'read',
     reply: { type: 'object', required: ['nodeId', 'nodeInstallId', 'hostname', 'ipAddress'] } },
-  restart: { method: 'POST', url: '/admin/restart', summary: 'Replaces the node\'s process; it rejoins by itself.',
+  restart: { method: 'POST', url: '/admin/restart',
+    summary: 'Replaces the node\'s process; it rejoins by itself.',
     authority: 'operator', errors: ['restart_pending', 'node_not_found'],
-    query: { type: 'object', additionalProperties: false, properties: { node_id: { type: 'string', minLength: 1 } } },
+    query: { type: 'object', additionalProperties: false,
+      properties: { node_id: { type: 'string', minLength: 1 } } },
     reply: { type: 'object', required: ['status', 'node_id'], properties: {
       status: { const: 'restarting' }, node_id: { type: 'string' } } } },
-  config: { method: 'GET', url: '/config', summary: 'The settings in force, each with its origin; secrets masked.',
+  config: { method: 'GET', url: '/config',
+    summary: 'The settings in force, each with its origin; secrets masked.',
     authority: 'operator', reply: { type: 'object', required: ['revision', 'file', 'entries'] } },
   setConfig: { method: 'PUT', url: '/config', authority: 'operator', errors: ['config_changed'],
     summary: 'Changes svc.yaml at the given revision; takes effect at the next restart.',
@@ -51,7 +55,8 @@ export interface SystemParts {
   installId: string
   hostname: string
   address: () => string
-  ready: (model?: string) => Promise<{ ready: boolean, checks: { name: string, ok: boolean, detail: string }[] }>
+  ready: (model?: string) => Promise<{ ready: boolean, checks: { name: string, ok: boolean,
+    detail: string }[] }>
   openApi: () => string
   state: (request: RouteRequest) => Promise<Record<string, unknown>>
   /** Resolves after the next change of state, or when the signal aborts. */
@@ -64,7 +69,8 @@ export interface SystemParts {
 const FOLLOW_PAUSE_MS = 100
 
 /** Handlers of the system routes. */
-export function systemHandlers (parts: SystemParts): { [K in keyof typeof systemRoutes]: (r: RouteRequest) => unknown } {
+export function systemHandlers (parts: SystemParts):
+{ [K in keyof typeof systemRoutes]: (r: RouteRequest) => unknown } {
   return {
     healthz: () => ({ ok: true }),
     readyz: async (request) => {

@@ -5,12 +5,14 @@ import type { JsonSchema } from './schema.js'
 /** One thing wrong with a value: JSON pointer and a sentence. */
 export interface Issue { path: string, message: string }
 
-const base = { removeAdditional: false, useDefaults: false, strict: true, strictTypes: false, strictRequired: false } as const
+const base = { removeAdditional: false, useDefaults: false, strict: true, strictTypes: false,
+  strictRequired: false } as const
 
 /** Bodies, payloads, events: nothing is coerced, stripped or filled in. */
 const strictAjv = withFormats(new Ajv2020({ ...base, coerceTypes: false, allErrors: false }))
 /** Query strings and path parameters arrive as text: numbers, booleans and one-element lists are read. */
-const textAjv = withFormats(new Ajv2020({ ...base, coerceTypes: 'array', useDefaults: true, allErrors: false }))
+const textAjv = withFormats(new Ajv2020({ ...base, coerceTypes: 'array', useDefaults: true,
+  allErrors: false }))
 
 function withFormats (ajv: Ajv2020): Ajv2020 {
   ajv.addFormat('uri', (s: string) => URL.canParse(s))
@@ -33,7 +35,8 @@ export function compileText (schema: JsonSchema): ValidateFunction {
   return once(compiledText, textAjv, schema)
 }
 
-function once (cache: WeakMap<JsonSchema, ValidateFunction>, ajv: Ajv2020, schema: JsonSchema): ValidateFunction {
+function once (cache: WeakMap<JsonSchema, ValidateFunction>, ajv: Ajv2020,
+  schema: JsonSchema): ValidateFunction {
   let validate = cache.get(schema)
   if (validate === undefined) {
     validate = ajv.compile(schema)
@@ -66,6 +69,8 @@ function pathOf (e: ErrorObject): string {
   return extra === undefined ? at : at === '' ? String(extra) : `${at}.${String(extra)}`
 }
 
+const list = (values: readonly unknown[]): string => values.map((v) => JSON.stringify(v)).join(', ')
+
 function sentence (e: ErrorObject): string {
   const p = e.params as Record<string, unknown>
   switch (e.keyword) {
@@ -73,8 +78,9 @@ function sentence (e: ErrorObject): string {
     case 'additionalProperties':
     case 'unevaluatedProperties': return 'is not a known field'
     case 'const': return `must be ${JSON.stringify(p['allowedValue'])}`
-    case 'enum': return `must be one of ${(p['allowedValues'] as unknown[]).map((v) => JSON.stringify(v)).join(', ')}`
-    case 'minLength': return p['limit'] === 1 ? 'must not be empty' : `must have at least ${String(p['limit'])} characters`
+    case 'enum': return `must be one of ${list(p['allowedValues'] as unknown[])}`
+    case 'minLength':
+      return p['limit'] === 1 ? 'must not be empty' : `must have at least ${String(p['limit'])} characters`
     case 'maxLength': return `must have at most ${String(p['limit'])} characters`
     case 'type': return `must be ${[p['type']].flat().join(' or ')}`
     default: return e.message ?? 'is not valid'

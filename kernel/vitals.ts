@@ -5,7 +5,8 @@ import os from 'node:os'
 /** What a node reports about its machine, in the shapes of `/state`. Bytes as `{inBytes}`. */
 export interface Vitals {
   memory: { ramTotal: Bytes, ramAvailable: Bytes, swapTotal: Bytes, swapAvailable: Bytes }
-  system: { gpuUsage: number | null, temp: number | null, sysPower: number | null, pcpuUsage: number, accelerator: null }
+  system: { gpuUsage: number | null, temp: number | null, sysPower: number | null, pcpuUsage: number,
+    accelerator: null }
   disk: { total: Bytes, available: Bytes }
   network: { interfaces: { name: string, address: string, family: string }[] }
 }

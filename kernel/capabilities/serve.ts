@@ -46,7 +46,8 @@ function servedTarget (host: RoutesHost, request: RouteRequest, options: ServeOp
 
 /** Frames in the shape the plugin gives them. */
 function shapedSink (
-  writer: Pick<StreamWriter, 'write' | 'end' | 'cut'>, shape: NonNullable<ServeOptions['frame']>, requestId: string
+  writer: Pick<StreamWriter, 'write' | 'end' | 'cut'>, shape: NonNullable<ServeOptions['frame']>,
+  requestId: string
 ): FrameSink {
   return {
     async write (frame) {

@@ -49,7 +49,8 @@ function openSection<T> (
     put (key, value) {
       if (!validate(value)) {
         const [issue] = issuesOf(validate.errors)
-        throw new TypeError(`section "${name}", key "${key}": ${issue?.path ?? ''} ${issue?.message ?? 'is not valid'}`)
+        const what = `${issue?.path ?? ''} ${issue?.message ?? 'is not valid'}`
+        throw new TypeError(`section "${name}", key "${key}": ${what}`)
       }
       write(() => { root.set(prefix + key, structuredClone(value)) })
     },

@@ -18,7 +18,7 @@ export interface AccessOptions {
 const FAILURES_PER_MINUTE = 10
 const FAILURE_WINDOW_MS = 60_000
 
-/** True for loopback addresses, IPv4-mapped ones too. Only the socket's own address counts, never a header. */
+/** True for loopback addresses, IPv4-mapped ones too. The socket's own address counts, never a header. */
 export function isLoopback (address: string): boolean {
   const plain = address.startsWith('::ffff:') ? address.slice(7) : address
   return plain === '::1' || (isIPv4(plain) && plain.startsWith('127.'))
@@ -37,7 +37,8 @@ export function createAccess (options: AccessOptions): (arrival: Arrival) => Cal
       const holder = token === undefined ? undefined : options.tokens.check(token)
       if (holder !== undefined) return { id: holder.id, mode: 'direct', authorities: holder.authorities }
       failures.add(remoteAddress)
-      throw kernelError('unauthenticated', 'The token is not valid here; `svc token create` on the node\'s host makes one.')
+      throw kernelError('unauthenticated',
+        'The token is not valid here; `svc token create` on the node\'s host makes one.')
     }
     if (isLoopback(remoteAddress)) return { id: 'local', mode: 'direct', authorities: options.local }
     return { id: 'anonymous', mode: 'direct', authorities: new Set() }
@@ -51,7 +52,8 @@ function failureCounter (clock: Clock): { add (address: string): void } {
       const now = clock.mono()
       const recent = (seen.get(address) ?? []).filter((at) => now - at < FAILURE_WINDOW_MS)
       if (recent.length >= FAILURES_PER_MINUTE) {
-        throw kernelError('overloaded', 'Too many invalid tokens from this address.', { retryAfterSeconds: 60 })
+        throw kernelError('overloaded', 'Too many invalid tokens from this address.',
+          { retryAfterSeconds: 60 })
       }
       seen.set(address, [...recent, now])
       if (seen.size > 10_000) seen.delete(seen.keys().next().value!)
@@ -66,6 +68,7 @@ export function requireAuthority (caller: Caller, authority: string | null): voi
     throw kernelError('unauthenticated', `This needs the authority "${authority}": send a token ` +
       '(`svc token create` on the node\'s host makes one, `svc` itself uses operator.token).', { authority })
   }
-  throw kernelError('missing_grant', `This needs the authority "${authority}", which the token does not have.`,
+  throw kernelError('missing_grant',
+    `This needs the authority "${authority}", which the token does not have.`,
     { authority })
 }

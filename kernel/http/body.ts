@@ -24,21 +24,24 @@ export function collectBody (
   const onData = (piece: Buffer): void => {
     const needed = length + piece.byteLength
     if (needed > limit) {
-      finish(kernelError('payload_too_large', `The body is larger than ${limit} bytes.`, { limit_bytes: limit }))
+      finish(kernelError('payload_too_large', `The body is larger than ${limit} bytes.`,
+        { limit_bytes: limit }))
       return
     }
-    if (needed > body.byteLength) body = grown(body, length, Math.min(limit, Math.max(needed, 2 * body.byteLength)))
+    if (needed > body.byteLength) body = grown(body, length, Math.min(limit,
+      Math.max(needed, 2 * body.byteLength)))
     piece.copy(body, length)
     length = needed
   }
   const onEnd = (): void => { finish(null) }
   const onError = (): void => {
-    finish(kernelError('invalid_request', 'The body ended early.', { issues: [{ path: '', message: 'the body ended early' }] }))
+    finish(kernelError('invalid_request', 'The body ended early.',
+      { issues: [{ path: '', message: 'the body ended early' }] }))
   }
   source.on('data', onData).on('end', onEnd).on('error', onError)
 }
 
-function grown (body: Buffer, length: number, size: number): Buffer {
+function grown (body: Buffer, length: number, size: number): Buffer<ArrayBuffer> {
   const larger = Buffer.allocUnsafe(size)
   body.copy(larger, 0, 0, length)
   return larger

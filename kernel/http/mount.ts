@@ -41,7 +41,8 @@ export function createStreamCount (limit: number): StreamCount {
     open (caller) {
       const now = held.get(caller.id) ?? 0
       if (now >= limit) {
-        throw kernelError('overloaded', `${now} streams are open for this credential; at most ${limit} may be.`,
+        throw kernelError('overloaded',
+          `${now} streams are open for this credential; at most ${limit} may be.`,
           { retryAfterSeconds: 5 })
       }
       held.set(caller.id, now + 1)
@@ -59,7 +60,8 @@ export function createStreamCount (limit: number): StreamCount {
 }
 
 /** Puts one route on the server: authority first, then schemas, then the handler under its deadline. */
-export function mount (app: FastifyInstance, route: MountedRoute, options: MountOptions, streams: StreamCount): void {
+export function mount (app: FastifyInstance, route: MountedRoute, options: MountOptions,
+  streams: StreamCount): void {
   const { decl } = route
   app.route({
     method: decl.method,
@@ -80,7 +82,8 @@ export function mount (app: FastifyInstance, route: MountedRoute, options: Mount
 }
 
 async function serve (
-  route: MountedRoute, request: FastifyRequest, reply: FastifyReply, options: MountOptions, streams: StreamCount
+  route: MountedRoute, request: FastifyRequest, reply: FastifyReply, options: MountOptions,
+  streams: StreamCount
 ): Promise<void> {
   const abort = abortOnEnd(request, reply, options)
   let stream: StreamWriter | undefined
@@ -118,7 +121,8 @@ const decl = (route: MountedRoute): RouteDecl => route.decl
 
 function explain (error: unknown, route: MountedRoute, requestId: string, options: MountOptions): SvcError {
   if (!(error instanceof SvcError)) {
-    options.log.error({ err: error, requestId, plugin: route.owner, route: route.name }, 'a route handler failed')
+    options.log.error({ err: error, requestId, plugin: route.owner, route: route.name },
+      'a route handler failed')
   }
   return toSvcError(error)
 }
@@ -152,7 +156,8 @@ function abortOnEnd (request: FastifyRequest, reply: FastifyReply, options: Moun
   }
 }
 
-async function withDeadline (work: unknown, route: MountedRoute, options: MountOptions, ending: Ending): Promise<unknown> {
+async function withDeadline (work: unknown, route: MountedRoute, options: MountOptions,
+  ending: Ending): Promise<unknown> {
   if (!(work instanceof Promise)) return work
   const ms = route.decl.deadlineMs ?? options.limits.handlerTimeoutMs
   return await new Promise((resolve, reject) => {

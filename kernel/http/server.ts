@@ -7,6 +7,7 @@ import { fastify } from 'fastify'
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { kernelError, SvcError } from '../errors.js'
 import { compileStrict, compileText, issuesOf } from '../validate.js'
+import { collectBody } from './body.js'
 import { errorBody, errorHeaders } from './error-body.js'
 import { foreignPage, hostAllowed } from './origin.js'
 import type { Clock } from '../clock.js'
@@ -94,7 +95,8 @@ export async function createServer (options: ServerOptions): Promise<FastifyInst
   })
   app.setErrorHandler((error: FastifyError, request, reply) => {
     const svc = fromFastify(error)
-    if (svc.reason === 'internal') options.log.error({ err: error, requestId: request.id }, 'a handler failed')
+    if (svc.reason === 'internal') options.log.error({ err: error, requestId: request.id },
+      'a handler failed')
     sendError(reply, svc, request.id)
   })
   app.setNotFoundHandler((request, reply) => { sendError(reply, notFound(options, request), request.id) })
@@ -103,7 +105,7 @@ export async function createServer (options: ServerOptions): Promise<FastifyInst
   return app
 }
 
-/** Web pages listed under api.allowed_origins may read answers; without a list there are no CORS headers at all. */
+/** Web pages listed under api.allowed_origins may read answers; without a list there are no CORS headers. */
 async function allowListedPages (app: FastifyInstance, origins: readonly string[]): Promise<void> {
   if (origins.length === 0) return
   await app.register(cors, {
@@ -124,9 +126,11 @@ function addGuards (app: FastifyInstance, options: ServerOptions): void {
       throw kernelError('misdirected', `The Host "${printable(headers.host ?? '')}" is not served here; ` +
         'use the address the node prints, or list the name under api.allowed_hosts.')
     }
-    const hints = { origin: headers.origin, site: header(headers['sec-fetch-site']), mode: header(headers['sec-fetch-mode']) }
+    const hints = { origin: headers.origin, site: header(headers['sec-fetch-site']),
+      mode: header(headers['sec-fetch-mode']) }
     if (foreignPage(hints, request.method, served)) throw kernelError('foreign_origin')
-    const caller = options.authenticate({ remoteAddress: remoteOf(request), authorization: headers.authorization })
+    const caller = options.authenticate({ remoteAddress: remoteOf(request),
+      authorization: headers.authorization })
     if (caller.id === 'anonymous') perAddress(request.raw.socket)
     callers.set(request, caller)
   })
@@ -137,7 +141,8 @@ function remoteOf (request: FastifyRequest): string {
   return request.ip
 }
 
-const header = (value: string | string[] | undefined): string | undefined => Array.isArray(value) ? value[0] : value
+const header = (value: string | string[] | undefined): string | undefined =>
+  Array.isArray(value) ? value[0] : value
 
 /** Text from outside, safe and short enough for a message. */
 export function printable (text: string): string {
@@ -159,7 +164,8 @@ function countConnections (app: FastifyInstance, limits: HttpLimits): (socket: S
   return (socket) => {
     const held = open.get(socket.remoteAddress ?? '') ?? 0
     if (held > limits.connectionsPerAddress) {
-      throw kernelError('overloaded', `${held} connections are open from this address without a credential; ` +
+      throw kernelError('overloaded',
+        `${held} connections are open from this address without a credential; ` +
         `at most ${limits.connectionsPerAddress} may be.`, { retryAfterSeconds: 5 })
     }
   }
@@ -168,24 +174,35 @@ function countConnections (app: FastifyInstance, limits: HttpLimits): (socket: S
 function readJsonOnly (app: FastifyInstance): void {
   app.removeAllContentTypeParsers()
   const parse = app.getDefaultJsonParser('error', 'error')
-  app.addContentTypeParser('application/json', { parseAs: 'string' }, (request, body, done) => {
+  app.addContentTypeParser('application/json', (request, payload, done) => {
     const charset = /;\s*charset\s*=\s*"?([^";\s]+)/i.exec(request.headers['content-type'] ?? '')?.[1]
     if (charset !== undefined && !/^utf-?8$/i.test(charset)) {
       done(kernelError('unsupported_media_type', `Bodies are read in UTF-8 only, not ${printable(charset)}.`))
-    } else if (body === '') {
-      done(kernelError('invalid_request', 'The body is empty; send a JSON object.',
-        { issues: [{ path: '', message: 'the body is empty' }] }))
-    } else {
-      parse(request, body as string, done)
+      return
     }
+    const limit = request.routeOptions.bodyLimit ?? app.initialConfig.bodyLimit!
+    if (Number(request.headers['content-length']) > limit) {
+      done(kernelError('payload_too_large', `The body is larger than ${limit} bytes.`,
+        { limit_bytes: limit }))
+      return
+    }
+    collectBody(payload, limit, (error, body) => {
+      if (error !== null || body === undefined) done(error)
+      else if (body.byteLength === 0) done(emptyBody())
+      else void parse(request, body.toString(), done)
+    })
   })
 }
+
+const emptyBody = (): SvcError => kernelError('invalid_request', 'The body is empty; send a JSON object.',
+  { issues: [{ path: '', message: 'the body is empty' }] })
 
 /** A body or query that does not match, as the one validation error. */
 export function invalid (issues: { path: string, message: string }[], part: string): SvcError {
   const [first] = issues
   const field = first?.path === '' || first === undefined ? part : first.path
-  return kernelError('invalid_request', `${field} ${first?.message ?? 'is not valid'}`, { param: field, issues })
+  return kernelError('invalid_request', `${field} ${first?.message ?? 'is not valid'}`, { param: field,
+    issues })
 }
 
 const BY_CODE: Readonly<Record<string, KernelReason>> = {
@@ -206,7 +223,7 @@ function fromFastify (error: FastifyError | Error): SvcError {
   const { code, statusCode } = error as FastifyError
   const reason = BY_CODE[code]
   if (reason === 'invalid_request') {
-    const message = code === 'FST_ERR_BAD_URL' ? 'the path is not a valid URL' : 'the body is not valid JSON'
+    const message = code === 'FST_ERR_BAD_URL' ? 'is not a valid path' : 'is not valid JSON'
     return invalid([{ path: '', message }], code === 'FST_ERR_BAD_URL' ? 'url' : 'body')
   }
   if (reason !== undefined) return kernelError(reason)
@@ -224,16 +241,19 @@ export function sendError (reply: FastifyReply, error: SvcError, requestId: stri
 /** Writes the one error body on a bare response. */
 export function writeError (raw: ServerResponse, error: SvcError, requestId: string): void {
   const body = JSON.stringify(errorBody(error, requestId))
-  raw.writeHead(error.status, { 'content-type': 'application/json; charset=utf-8', ...errorHeaders(error) }).end(body)
+  raw.writeHead(error.status, { 'content-type': 'application/json; charset=utf-8',
+    ...errorHeaders(error) }).end(body)
 }
 
 function notFound (options: ServerOptions, request: FastifyRequest): SvcError {
   const path = request.url.split('?')[0]!
   const others = options.methodsAt(path)
   if (others.length > 0) {
-    return kernelError('method_not_allowed', `${request.method} is not offered here; ${others.join(', ')} is.`)
+    return kernelError('method_not_allowed',
+      `${request.method} is not offered here; ${others.join(', ')} is.`)
   }
-  return kernelError('not_found', `There is no route ${request.method} ${printable(path)}; GET /openapi.json lists all.`)
+  return kernelError('not_found',
+    `There is no route ${request.method} ${printable(path)}; GET /openapi.json lists all.`)
 }
 
 const BROKEN: Readonly<Record<string, KernelReason>> = {

@@ -65,12 +65,14 @@ export function operatorToken (home: string): string {
   return readFileSync(path, 'utf8').trim()
 }
 
-export interface TokenStoreOptions { home: string, clock: Clock, known: () => ReadonlySet<string>, operator: string }
+export interface TokenStoreOptions { home: string, clock: Clock, known: () => ReadonlySet<string>,
+  operator: string }
 
 /** Opens the token file of a home. Only hashes are kept. */
 export function openTokens (options: TokenStoreOptions): TokenStore {
   const path = join(options.home, homeFile.tokens)
-  const tokens = new Map((readVersioned<{ tokens: StoredToken[] }>(path, 1)?.tokens ?? []).map((t) => [t.id, t]))
+  const tokens = new Map((readVersioned<{ tokens: StoredToken[] }>(path, 1)?.tokens ?? []).map((t) => [t.id,
+    t]))
   const operator = { hash: digest(options.operator), holder: { id: 'operator', authorities: options.known } }
   const save = (): void => { writeVersioned(path, 1, { tokens: [...tokens.values()] }) }
   const today = (): string => new Date(options.clock.now()).toISOString().slice(0, 10)
@@ -80,7 +82,8 @@ export function openTokens (options: TokenStoreOptions): TokenStore {
     check (token) {
       if (!wellFormed(token)) return undefined
       const hash = digest(token)
-      if (timingSafeEqual(hash, operator.hash)) return { id: 'operator', authorities: operator.holder.authorities() }
+      if (timingSafeEqual(hash, operator.hash)) return { id: 'operator',
+        authorities: operator.holder.authorities() }
       const found = [...tokens.values()].find((t) => timingSafeEqual(Buffer.from(t.hash, 'hex'), hash))
       if (found === undefined || !valid(found)) return undefined
       if (found.lastUsedDay !== today()) { found.lastUsedDay = today(); save() }
@@ -89,12 +92,15 @@ export function openTokens (options: TokenStoreOptions): TokenStore {
     async create ({ label, authorities, expiresAt }) {
       const unknown = authorities.find((a) => !options.known().has(a))
       if (unknown !== undefined) {
-        throw kernelError('invalid_request', `"${unknown}" is not an authority; known: ${[...options.known()].join(', ')}`,
-          { param: 'authorities', issues: [{ path: 'authorities', message: `"${unknown}" is not an authority` }] })
+        throw kernelError('invalid_request',
+          `"${unknown}" is not an authority; known: ${[...options.known()].join(', ')}`,
+          { param: 'authorities', issues: [{ path: 'authorities',
+            message: `"${unknown}" is not an authority` }] })
       }
       const token = newToken('app')
       const record: TokenRecord = { id: `app_${randomBytes(6).toString('hex')}`, label, authorities,
-        created: new Date(options.clock.now()).toISOString(), expires: expiresAt, lastUsedDay: null, revoked: false }
+        created: new Date(options.clock.now()).toISOString(), expires: expiresAt, lastUsedDay: null,
+        revoked: false }
       tokens.set(record.id, { ...record, hash: digest(token).toString('hex') })
       save()
       return { token, record }

@@ -9,14 +9,16 @@ import type { ConfigApi } from '../config-api.js'
 const owners = [{ name: 'probe', bundled: true, config: { type: 'object', additionalProperties: false,
   properties: { size: { type: 'integer', minimum: 1, default: 3 } } } }]
 
-function open (t: { teardown (fn: () => void): void }, text: string): { api: ConfigApi, path: string, changes: () => number } {
+function open (t: { teardown (fn: () => void): void }, text: string): { api: ConfigApi, path: string,
+  changes: () => number } {
   const folder = mkdtempSync(join(tmpdir(), 'svc-config-'))
   t.teardown(() => { rmSync(folder, { recursive: true, force: true }) })
   const path = join(folder, 'svc.yaml')
   if (text !== '') writeFileSync(path, text, { mode: 0o600 })
   let changes = 0
   const { config } = resolveConfig(readConfigText(text, path), { owners, env: {} })
-  const api = createConfigApi({ path, config, owners, authorities: ['read', 'invoke'], onChange: () => { changes++ } })
+  const api = createConfigApi({ path, config, owners, authorities: ['read', 'invoke'],
+    onChange: () => { changes++ } })
   return { api, path, changes: () => changes }
 }
 
@@ -36,7 +38,7 @@ t.test('a stale revision, a wrong value and an unknown key change nothing', (t) 
   const { api, path, changes } = open(t, 'api:\n  port: 5000\n')
   const { revision } = api.read()
   const refused = (change: Parameters<ConfigApi['write']>[0], reason: string, message: RegExp): void => {
-    t.throws(() => api.write(change), { message } as Error)
+    t.throws(() => api.write(change), { message } as never)
     try { api.write(change) } catch (error) { t.equal((error as { reason: string }).reason, reason) }
   }
   refused({ revision: 'old', set: { 'api.port': 1 } }, 'config_changed', /has changed/)

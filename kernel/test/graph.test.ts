@@ -18,7 +18,8 @@ interface Row {
 
 function check (row: Row): void {
   t.test(row.title, (t) => {
-    const got = arrange({ manifests: row.plugins, disabled: new Set(row.disabled), demanded: new Set(row.demanded) })
+    const got = arrange({ manifests: row.plugins, disabled: new Set(row.disabled),
+      demanded: new Set(row.demanded) })
     if (row.order !== undefined) t.same(got.order, row.order)
     t.same(got.down.map((d) => d.plugin), row.down ?? [])
     t.equal(got.problems.length, row.problems?.length ?? 0, got.problems.join('\n'))
@@ -30,19 +31,26 @@ function check (row: Row): void {
 check({ title: 'no plugin at all', plugins: [], order: [] })
 check({ title: 'needs come first', order: ['c', 'b', 'a'],
   plugins: [plugin('a', { requires: ['b'] }), plugin('b', { requires: ['c@^1.0.0'] }), plugin('c')] })
-check({ title: 'without needs the given order stays', order: ['z', 'a'], plugins: [plugin('z'), plugin('a')] })
+check({ title: 'without needs the given order stays', order: ['z', 'a'], plugins: [plugin('z'),
+  plugin('a')] })
 check({ title: 'after orders, and means nothing when absent', order: ['b', 'a'],
   plugins: [plugin('a', { after: ['b', 'nowhere'] }), plugin('b')] })
-check({ title: 'two of one name', plugins: [plugin('a'), plugin('a')], problems: [/2 plugins are named "a"/] })
-check({ title: 'a missing need', plugins: [plugin('a', { requires: ['b'] })], problems: [/"a" requires "b", which is not there/] })
+check({ title: 'two of one name', plugins: [plugin('a'), plugin('a')],
+  problems: [/2 plugins are named "a"/] })
+check({ title: 'a missing need', plugins: [plugin('a', { requires: ['b'] })],
+  problems: [/"a" requires "b", which is not there/] })
 check({ title: 'a wrong version', plugins: [plugin('a', { requires: ['b@^2.0.0'] }), plugin('b')],
   problems: [/requires b@\^2\.0\.0, found 1\.0\.0/] })
-check({ title: 'a wrong kernel', plugins: [plugin('a', { kernel: '^9.0.0' })], problems: [/written for kernel \^9\.0\.0/] })
+check({ title: 'a wrong kernel', plugins: [plugin('a', { kernel: '^9.0.0' })],
+  problems: [/written for kernel \^9\.0\.0/] })
 check({ title: 'a circle shows its path', order: ['d'], problems: [/a -> b -> c -> a/],
-  plugins: [plugin('a', { requires: ['b'] }), plugin('b', { requires: ['c'] }), plugin('c', { requires: ['a'] }), plugin('d')] })
-check({ title: 'a disabled need takes its dependants down, all the way', disabled: ['c'], order: [], down: ['b', 'a'],
+  plugins: [plugin('a', { requires: ['b'] }), plugin('b', { requires: ['c'] }), plugin('c',
+    { requires: ['a'] }), plugin('d')] })
+check({ title: 'a disabled need takes its dependants down, all the way', disabled: ['c'], order: [],
+  down: ['b', 'a'],
   plugins: [plugin('a', { requires: ['b'] }), plugin('b', { requires: ['c'] }), plugin('c')] })
-check({ title: 'what was switched on by name is not taken down silently', disabled: ['b'], demanded: ['a'], down: ['a'],
+check({ title: 'what was switched on by name is not taken down silently', disabled: ['b'], demanded: ['a'],
+  down: ['a'],
   plugins: [plugin('a', { requires: ['b'] }), plugin('b')], problems: [/svc plugin enable b/] })
 check({ title: 'every problem at once', problems: [/2 plugins/, /kernel/, /nowhere/],
   plugins: [plugin('a'), plugin('a'), plugin('b', { kernel: '^9.0.0', requires: ['nowhere'] })] })
@@ -67,7 +75,8 @@ const twice: [string, Partial<Manifest>, RegExp][] = [
   ['conflict code', { conflicts: { odd: conflict } }, /conflict code "odd" is declared by both/],
   ['authority', { authorities: { 'x.y': 'z' } }, /authority "x.y" is declared by both/],
   ['capability', { capabilities: { x: capability } }, /capability "x@1.0.0" is declared by both/],
-  ['section', { sections: { s: { writer: 'node', summary: 's', value: {} } } }, /section "s" is declared by both/]
+  ['section', { sections: { s: { writer: 'node', summary: 's', value: {} } } },
+    /section "s" is declared by both/]
 ]
 for (const [what, part, message] of twice) {
   t.test(`two owners of one ${what}`, (t) => {
@@ -77,12 +86,18 @@ for (const [what, part, message] of twice) {
 }
 
 const bad: [string, Partial<Manifest>, RegExp][] = [
-  ['the kernel owns its reasons', { errors: { no_instance: error } }, /"no_instance" is declared by both "kernel" and "a"/],
-  ['the kernel owns its authorities', { authorities: { read: 'x' } }, /authority "read" is declared by both "kernel"/],
-  ['a route without authority', { routes: { a: { method: 'GET', url: '/x', summary: 's' } as never } }, /declares no authority/],
-  ['a route with an unknown authority', { routes: { a: { ...route, authority: 'root' } } }, /unknown authority "root"/],
-  ['a route with an unknown reason', { routes: { a: { ...route, errors: ['nope'] } } }, /error "nope" is declared neither/],
-  ['a service nobody provides', { consumes: { s: { id: 'ghost' } as never } }, /consumes the service "ghost"/],
+  ['the kernel owns its reasons', { errors: { no_instance: error } },
+    /"no_instance" is declared by both "kernel" and "a"/],
+  ['the kernel owns its authorities', { authorities: { read: 'x' } },
+    /authority "read" is declared by both "kernel"/],
+  ['a route without authority', { routes: { a: { method: 'GET', url: '/x', summary: 's' } as never } },
+    /declares no authority/],
+  ['a route with an unknown authority', { routes: { a: { ...route, authority: 'root' } } },
+    /unknown authority "root"/],
+  ['a route with an unknown reason', { routes: { a: { ...route, errors: ['nope'] } } },
+    /error "nope" is declared neither/],
+  ['a service nobody provides', { consumes: { s: { id: 'ghost' } as never } },
+    /consumes the service "ghost"/],
   ['an error without remedy', { errors: { too_odd: { ...error, remedy: '' } } }, /needs a remedy/],
   ['a reason that is no word', { errors: { 'Too-Odd': error } }, /must be a snake_case word/],
   ['a name that is no name', { name: 'Not OK' }, /lower-case words/],
@@ -97,6 +112,7 @@ for (const [what, part, message] of bad) {
 
 t.test('the same parameter under another name is the same route', (t) => {
   const at = (url: string): Partial<Manifest> => ({ routes: { a: { ...route, url } } })
-  t.match(checkManifests([plugin('a', at('/x/:one')), plugin('b', at('/x/:two'))]).join('\n'), /declared by both/)
+  t.match(checkManifests([plugin('a', at('/x/:one')), plugin('b', at('/x/:two'))]).join('\n'),
+    /declared by both/)
   t.end()
 })

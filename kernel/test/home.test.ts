@@ -2,7 +2,9 @@ import { chmodSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync }
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
-import { HomeError, homeFile, installId, lockHome, prepareHome, readVersioned, startTicks, writeVersioned } from '../home.js'
+import {
+  HomeError, homeFile, installId, lockHome, prepareHome, readVersioned, startTicks, writeVersioned
+} from '../home.js'
 import { newToken, openTokens, operatorToken, wellFormed } from '../http/tokens.js'
 import { manualClock } from '../testing/index.js'
 
@@ -16,7 +18,8 @@ function home (t: { teardown (fn: () => void): void }): string {
 t.test('a home is locked by one process', (t) => {
   const path = home(t)
   const release = lockHome(path)
-  t.throws(() => lockHome(path), { name: 'HomeError', message: new RegExp(`in use by process ${process.pid} `) })
+  t.throws(() => lockHome(path), { name: 'HomeError',
+    message: new RegExp(`in use by process ${process.pid} `) })
   release()
   lockHome(path)()
   t.end()
@@ -27,7 +30,8 @@ t.test('a lock left by a dead process is taken over', (t) => {
   writeVersioned(join(path, homeFile.lock), 1, { pid: 2 ** 22 - 3, startTicks: '1', since: 'x' })
   lockHome(path)()
   t.comment('the same pid with another start time is another process')
-  writeVersioned(join(path, homeFile.lock), 1, { pid: process.pid, startTicks: `${startTicks(process.pid)}0`, since: 'x' })
+  writeVersioned(join(path, homeFile.lock), 1, { pid: process.pid, startTicks: `${startTicks(process.pid)}0`,
+    since: 'x' })
   lockHome(path)()
   t.end()
 })
@@ -36,7 +40,8 @@ t.test('a file of a newer format is refused, a broken one too', (t) => {
   const path = join(home(t), 'x.json')
   t.equal(readVersioned(path, 1), undefined)
   writeVersioned(path, 2, { a: 1 })
-  t.throws(() => readVersioned(path, 1), { name: 'HomeError', message: /has format 2, this svc reads up to 1/ })
+  t.throws(() => readVersioned(path, 1), { name: 'HomeError',
+    message: /has format 2, this svc reads up to 1/ })
   writeFileSync(path, '{')
   t.throws(() => readVersioned(path, 1), { message: /not valid JSON/ })
   writeFileSync(path, '{}')
@@ -56,7 +61,8 @@ t.test('tokens have a form that shows typos', (t) => {
   t.ok(wellFormed(token))
   const typo = token.slice(0, 20) + (token[20] === 'a' ? 'b' : 'a') + token.slice(21)
   t.notOk(wellFormed(typo))
-  for (const bad of ['', 'svc_app_', token + 'x', token.replace('svc_app', 'svc_xyz')]) t.notOk(wellFormed(bad), bad)
+  for (const bad of ['', 'svc_app_', token + 'x', token.replace('svc_app',
+    'svc_xyz')]) t.notOk(wellFormed(bad), bad)
   t.end()
 })
 
@@ -80,7 +86,8 @@ t.test('application tokens: made, checked, revoked, expired, kept as hashes only
   const tokens = open()
   t.same(tokens.check(operatorToken(path))?.authorities, known)
   t.equal(tokens.check(newToken('app')), undefined)
-  await t.rejects(tokens.create({ label: 'x', authorities: ['root'], expiresAt: null }), { reason: 'invalid_request' } as never)
+  await t.rejects(tokens.create({ label: 'x', authorities: ['root'], expiresAt: null }),
+    { reason: 'invalid_request' } as never)
   const { token, record } = await tokens.create({ label: 'ci', authorities: ['read'], expiresAt: null })
   t.same([...tokens.check(token)!.authorities], ['read'])
   t.same([...open().check(token)!.authorities], ['read'], 'after a restart')

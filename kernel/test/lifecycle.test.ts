@@ -40,7 +40,8 @@ const failures: [string, Manifest, (ctx: Context<never>) => unknown, RegExp][] =
   ['start throws', base, () => { throw new Error('no disk') }, /plugin "probe" failed to start: no disk/],
   ['a declared route without handler', { ...base, routes: { a: get('/a') } }, () => ({ routes: {} }),
     /returned nothing for the declared route "a"/],
-  ['a handler nobody declared', base, () => ({ routes: { a: () => 1 } }), /"a", which the manifest does not declare/],
+  ['a handler nobody declared', base, () => ({ routes: { a: () => 1 } }),
+    /"a", which the manifest does not declare/],
   ['a declared service not given', { ...base, provides: { s: defineService('s') } }, () => ({}),
     /nothing for the declared service "s"/]
 ]
@@ -62,12 +63,14 @@ t.test('a start that takes too long ends the boot', async (t) => {
 
 t.test('a handler that throws is a 500 without a word of the cause', async (t) => {
   const rig = await startPlugin(t, definePlugin({ ...base, routes: { a: get('/a'), b: get('/b') } }, () => ({
-    routes: { a: () => { throw new Error('secret path /etc') }, b: async () => { throw new TypeError('secret') } }
+    routes: { a: () => { throw new Error('secret path /etc') },
+      b: async () => { throw new TypeError('secret') } }
   })))
   for (const url of ['/a', '/b']) {
     const answer = await rig.inject({ url })
     t.equal(answer.statusCode, 500)
-    t.match(answer.json(), { error: { reason: 'internal', code: 500, type: 'Internal Server Error', retryable: false } })
+    t.match(answer.json(), { error: { reason: 'internal', code: 500, type: 'Internal Server Error',
+      retryable: false } })
     t.notMatch(answer.body, /secret/)
   }
   t.equal(rig.logged.filter((l) => l.message === 'a route handler failed').length, 2)
@@ -79,11 +82,13 @@ t.test('errors, events, conflicts and state views of a plugin', async (t) => {
     ...base,
     consumes: { other: Other },
     errors: { too_odd: { status: 422, retryable: true, message: 'Odd.', remedy: 'Be even.' } },
-    conflicts: { odd_machine: { severity: 'warn', meaning: 'The machine is odd.', remediation: 'Get another.' } },
+    conflicts: { odd_machine: { severity: 'warn', meaning: 'The machine is odd.',
+      remediation: 'Get another.' } },
     events: { Seen: { plane: 'durable', summary: 's', payload: { type: 'object', required: ['n'],
       properties: { n: { type: 'integer' } }, additionalProperties: false } } },
     state: { probes: 'Probes.' },
-    routes: { go: { ...get('/go'), reply: { type: 'object', required: ['n'], properties: { n: { type: 'integer' } } } },
+    routes: { go: { ...get('/go'), reply: { type: 'object', required: ['n'],
+      properties: { n: { type: 'integer' } } } },
       odd: { ...get('/odd'), errors: ['too_odd'] }, wrong: { ...get('/wrong'), reply: { type: 'string' } } }
   }, (ctx) => {
     ctx.raise('odd_machine', 'Seen 3, declared 2.')
@@ -101,18 +106,21 @@ t.test('errors, events, conflicts and state views of a plugin', async (t) => {
   t.same(rig.events, [{ kind: 'Seen', payload: { n: 1 } }])
   const odd = await rig.inject({ url: '/odd' })
   t.equal(odd.statusCode, 422)
-  t.match(odd.json(), { detail: 'Seven is odd.', error: { reason: 'too_odd', retryable: true, details: { n: 7, remedy: 'Be even.' } } })
+  t.match(odd.json(), { detail: 'Seven is odd.', error: { reason: 'too_odd', retryable: true,
+    details: { n: 7, remedy: 'Be even.' } } })
   t.equal((await rig.inject({ url: '/wrong' })).statusCode, 500, 'tests refuse an answer off its schema')
   const state = (await rig.inject({ url: '/state' })).json() as Record<string, Record<string, unknown>>
   t.same(state['probes'], { n: 4 })
-  t.match(Object.values(state['nodeHealth']!)[0], { level: 'warn', reasons: [{ code: 'odd_machine', severity: 'warn',
+  t.match(Object.values(state['nodeHealth']!)[0], { level: 'warn',
+    reasons: [{ code: 'odd_machine', severity: 'warn',
     message: 'The machine is odd. Seen 3, declared 2.', remediation: 'Get another.' }] })
   t.same(state['node_identities'], state['nodeIdentities'])
 })
 
 t.test('a fake says what it lacks', (t) => {
   const Other = defineService<{ count (): number }>('other')
-  t.throws(() => { (fake(Other, {}).instance as { count (): number }).count() }, /the fake of "other" has no "count"/)
+  t.throws(() => { (fake(Other, {}).instance as { count (): number }).count() },
+    /the fake of "other" has no "count"/)
   t.end()
 })
 
@@ -120,11 +128,13 @@ t.test('sections: typed, checked, observed, one writer', async (t) => {
   let seen = 0
   let section: { put (key: string, value: { n: number }): void, remove (key: string): void } | undefined
   const rig = await startPlugin(t, definePlugin({ ...base, sections: { facts: { writer: 'node', summary: 's',
-    value: { type: 'object', required: ['n'], additionalProperties: false, properties: { n: { type: 'integer' } } } } },
+    value: { type: 'object', required: ['n'], additionalProperties: false,
+      properties: { n: { type: 'integer' } } } } },
   state: { facts: 'Facts.' } }, (ctx) => {
     section = ctx.sections.facts
     ctx.sections.facts.observe(() => { seen++ })
-    return { state: { facts: () => Object.fromEntries([...ctx.sections.facts.entries()].map((e) => [e.key, e.value])) } }
+    return { state: { facts: () => Object.fromEntries([...ctx.sections.facts.entries()].map((e) => [e.key,
+      e.value])) } }
   }))
   section!.put('a', { n: 1 })
   section!.put('b', { n: 2 })

@@ -5,16 +5,20 @@ const served = { addresses: new Set(['127.0.0.1']), port: 52415, allowedHosts: [
   allowedOrigins: ['https://ops.example'] }
 
 const hosts: [string | undefined, boolean][] = [
-  ['127.0.0.1:52415', true], ['127.0.0.1', true], ['localhost:52415', true], ['LOCALHOST:52415', true], ['localhost', true],
+  ['127.0.0.1:52415', true], ['127.0.0.1', true], ['localhost:52415', true], ['LOCALHOST:52415',
+    true], ['localhost', true],
   ['box.lan', true], ['box.lan:8080', true],
-  ['evil.example', false], ['localhost.evil', false], ['localhost.:52415', false], ['127.0.0.1.:52415', false],
+  ['evil.example', false], ['localhost.evil', false], ['localhost.:52415', false], ['127.0.0.1.:52415',
+    false],
   ['[::1]:52415', false], ['0.0.0.0:52415', false], ['127.0.0.1:1', false], ['127.0.0.2:52415', false],
-  ['', false], [undefined, false], ['127.0.0.1:52415@evil', false], ['2130706433', false], ['a b', false], ['[::1', false]
+  ['', false], [undefined, false], ['127.0.0.1:52415@evil', false], ['2130706433', false], ['a b',
+    false], ['[::1', false]
 ]
 for (const [host, expect] of hosts) {
   t.equal(hostAllowed(host, served), expect, `Host ${String(host)}`)
 }
-t.equal(hostAllowed('[::1]:52415', { ...served, addresses: new Set(['::1']) }), true, 'IPv6 where we listen on it')
+t.equal(hostAllowed('[::1]:52415', { ...served, addresses: new Set(['::1']) }), true,
+  'IPv6 where we listen on it')
 t.same(parseHost('[fe80::1]:9'), { name: 'fe80::1', port: 9 })
 
 interface Row { origin?: string, site?: string, mode?: string, method?: string, foreign: boolean }
@@ -36,5 +40,6 @@ const pages: Row[] = [
   { site: 'none', foreign: false }
 ]
 for (const { origin, site, mode, method = 'GET', foreign } of pages) {
-  t.equal(foreignPage({ origin, site, mode }, method, served), foreign, JSON.stringify({ origin, site, mode, method }))
+  t.equal(foreignPage({ origin, site, mode }, method, served), foreign,
+    JSON.stringify({ origin, site, mode, method }))
 }

@@ -26,7 +26,8 @@ export interface Fake { id: string, instance: unknown }
 export function fake<T> (ref: ServiceRef<T>, parts: Partial<T>): Fake {
   const instance = new Proxy(parts as object, {
     get (target, key) {
-      if (key in target || typeof key === 'symbol' || key === 'then') return Reflect.get(target, key) as unknown
+      if (key in target || typeof key === 'symbol' || key === 'then') return Reflect.get(target,
+        key) as unknown
       throw new Error(`the fake of "${ref.id}" has no "${key}"`)
     }
   })
@@ -82,7 +83,8 @@ export interface Rig {
 }
 
 const LIMITS: KernelOptions['limits'] = {
-  connections: 1024, connectionsPerAddress: 64, streamsPerToken: 256, headersTimeoutMs: 10_000, requestTimeoutMs: 30_000,
+  connections: 1024, connectionsPerAddress: 64, streamsPerToken: 256,
+  headersTimeoutMs: 10_000, requestTimeoutMs: 30_000,
   keepAliveMs: 15_000, handlerTimeoutMs: 60_000, bodyBytes: 256 * 1024, streamStallMs: 30_000
 }
 
@@ -101,15 +103,18 @@ export async function startPlugin (t: TestContext, plugin: Plugin, options: Star
   const events: Rig['events'] = []
   const logged: Rig['logged'] = []
   const where = { host: '127.0.0.1', port: 80 }
-  const kernel = await createKernel({ ...kernelParts(plugin, options, { home, clock, logged, where }), plugins,
+  const kernel = await createKernel({ ...kernelParts(plugin, options, { home, clock, logged, where }),
+    plugins,
     onEvent: ({ kind, payload }) => { events.push({ kind, payload }) } })
   let stopped: Promise<void> | undefined
-  const stop = (): Promise<void> => stopped ??= kernel.close(0).finally(() => { rmSync(home, { recursive: true, force: true }) })
+  const stop = (): Promise<void> => stopped ??= kernel.close(0).finally(() => { rmSync(home,
+    { recursive: true, force: true }) })
   ;(t.teardown ?? t.after)?.call(t, stop)
   return {
     app: kernel.app, kernel, events, logged, clock, home, stop,
     inject: async (request) => await kernel.app.inject({ method: 'GET', ...request,
-      headers: { host: `127.0.0.1:${where.port}`, ...request.headers } } as never) as unknown as LightMyRequestResponse,
+      headers: { host: `127.0.0.1:${where.port}`,
+        ...request.headers } } as never) as unknown as LightMyRequestResponse,
     conflicts: () => kernel.health.snapshot().reasons,
     service: <T>(ref: ServiceRef<T>) => kernel.service(ref.id) as T,
     async listen () {
@@ -130,7 +135,8 @@ interface Made { home: string, clock: Clock, logged: Rig['logged'], where: { hos
 
 function kernelParts (plugin: Plugin, options: StartOptions, made: Made): Omit<KernelOptions, 'plugins'> {
   const nodeId = newNodeId()
-  const known = new Set([kernelManifest as Manifest, plugin.manifest, ...(options.plugins ?? []).map((p) => p.manifest)]
+  const known = new Set([kernelManifest as Manifest, plugin.manifest,
+    ...(options.plugins ?? []).map((p) => p.manifest)]
     .flatMap((m) => Object.keys(m.authorities ?? {})))
   const config = new Map([plugin, ...options.plugins ?? []].map((p) =>
     [p.manifest.name, filled(p.manifest.name, p.manifest.config, p === plugin ? options.config : {})]))
@@ -138,10 +144,12 @@ function kernelParts (plugin: Plugin, options: StartOptions, made: Made): Omit<K
     [key, filled(key, { type: 'object', properties: { value: schema } }, options.settings?.[key] === undefined
       ? {} : { value: options.settings[key] })['value']]))
   return {
-    node: { nodeId, installId: '00000000-0000-4000-8000-000000000000', name: 'test', home: made.home, version: '0.0.0',
+    node: { nodeId, installId: '00000000-0000-4000-8000-000000000000', name: 'test', home: made.home,
+      version: '0.0.0',
       configPath: null },
     session: loneSession(nodeId), clock: made.clock, log: (name) => recorder(name, made.logged),
-    off: (options.off ?? []).map((p) => ({ plugin: p, message: `The plugin "${p.manifest.name}" is disabled.` })),
+    off: (options.off ?? []).map((p) => ({ plugin: p,
+      message: `The plugin "${p.manifest.name}" is disabled.` })),
     config: (name) => config.get(name) ?? {}, settings: (key) => settings[key],
     services: standIns(plugin, options),
     limits: { ...LIMITS, ...options.limits }, callLimits: options.callLimits ?? {}, trustProxy: [],
@@ -150,25 +158,29 @@ function kernelParts (plugin: Plugin, options: StartOptions, made: Made): Omit<K
     url: () => `http://127.0.0.1:${made.where.port}`,
     tokens: memoryTokens(), local: new Set(options.allow ?? known), restart: () => true,
     configApi: () => ({ read: () => ({ revision: '', file: '', entries: [] }),
-      write: () => { throw new Error('no svc.yaml in this rig') } }), warnings: [], strict: options.strict ?? true
+      write: () => { throw new Error('no svc.yaml in this rig') } }),
+    warnings: [], strict: options.strict ?? true
   }
 }
 
 /** The test's fakes; a consumed service without one throws its name when it is used. */
 function standIns (plugin: Plugin, options: StartOptions): Map<string, unknown> {
   const missing = Object.values(plugin.manifest.consumes ?? {})
-    .filter((ref) => !kernelServices.has(ref.id) && options.plugins === undefined).map((ref) => fake<object>(ref as ServiceRef<object>, {}))
+    .filter((ref) => !kernelServices.has(ref.id) &&
+      options.plugins === undefined).map((ref) => fake<object>(ref as ServiceRef<object>, {}))
   return new Map([...missing, ...options.fakes ?? []].map((f) => [f.id, f.instance]))
 }
 
 /** A config slice with defaults, checked as svc.yaml is. Throws BootError naming the key. */
-function filled (name: string, schema: JsonSchema | undefined, value: Record<string, unknown> = {}): Record<string, unknown> {
+function filled (name: string, schema: JsonSchema | undefined, value: Record<string,
+  unknown> = {}): Record<string, unknown> {
   const copy = structuredClone(value)
   if (schema === undefined) return copy
   const ajv = new Ajv2020({ useDefaults: true, allErrors: true, strict: false })
   const validate = ajv.compile(schema)
   if (!validate(copy)) {
-    throw new BootError((validate.errors ?? []).map((e) => `plugins.${name}${e.instancePath}: ${e.message ?? 'is not valid'}`))
+    throw new BootError((validate.errors ?? []).map((e) =>
+      `plugins.${name}${e.instancePath}: ${e.message ?? 'is not valid'}`))
   }
   return copy
 }
@@ -181,6 +193,7 @@ function recorder (plugin: string, logged: Rig['logged']): Logger {
 }
 
 function memoryTokens (): TokenStore {
-  return { check: () => undefined, create: async () => { throw new Error('no tokens in this rig') }, list: () => [],
+  return { check: () => undefined, create: async () => { throw new Error('no tokens in this rig') },
+    list: () => [],
     revoke: async () => false }
 }

@@ -47,12 +47,13 @@ export const tts = {
   id: 'tts',
   version: '1.0.0',
   title: 'Text to speech',
-  description: 'Speaks a text with a placed text-to-speech model and streams MP3 while it is still being spoken.',
+  description: 'Speaks a text with a placed text-to-speech model and streams MP3 while it is being spoken.',
   input_schema: inputSchema,
   output_schema: null,
   io_mode: 'server_streaming',
   input_chunk_schema: null,
   output_chunk_schema: outputChunkSchema,
-  annotations: { modality: 'audio', latency: 'interactive', runtime: 'onnxruntime', stability: 'experimental' },
+  annotations: { modality: 'audio', latency: 'interactive', runtime: 'onnxruntime',
+    stability: 'experimental' },
   media_type: 'audio/mpeg'
 } as const satisfies CapabilityDecl

@@ -51,7 +51,8 @@ export default definePlugin({
         error: (reason, message, details) => ctx.error(reason, message, details) }),
       voices: ({ query }) => {
         const wanted = query.model === undefined ? undefined : aliases.models[query.model] ?? query.model
-        const models = runners.models('tts').filter(({ card }) => wanted === undefined || card.modelId === wanted)
+        const models = runners.models('tts').filter(({ card }) => wanted === undefined ||
+          card.modelId === wanted)
         if (wanted !== undefined && models.length === 0) {
           throw kernelError('no_instance', `No speech model ${wanted} is known here.`, { model: wanted })
         }

@@ -2,14 +2,15 @@ import type { RouteDecl } from '../../kernel/index.js'
 
 const MiB = 1024 * 1024
 
-/** OpenAI's fields and those of the `tts` capability; unknown ones are ignored, as OpenAI's clients expect. */
+/** OpenAI's fields and those of the `tts` capability; unknown ones are ignored, as its clients expect. */
 export const speechBody = {
   type: 'object',
   required: ['model', 'input'],
   properties: {
     model: { type: 'string', minLength: 1 },
     input: { type: 'string', minLength: 1 },
-    voice: { type: ['string', 'object'], minLength: 1, required: ['id'], properties: { id: { type: 'string', minLength: 1 } } },
+    voice: { type: ['string', 'object'], minLength: 1, required: ['id'],
+      properties: { id: { type: 'string', minLength: 1 } } },
     instructions: { type: 'string' },
     response_format: { enum: ['mp3', 'wav', 'pcm', 'flac', 'opus', 'aac'] },
     speed: { type: 'number', exclusiveMinimum: 0 },
@@ -30,12 +31,14 @@ export const routes = {
     method: 'POST', url: '/v1/audio/speech', authority: 'invoke', stream: true, bodyLimit: MiB,
     summary: 'Speaks a text (OpenAI\'s route): mp3, wav or pcm, as raw audio or server-sent events.',
     body: speechBody, produces: 'audio/mpeg',
-    errors: ['no_instance', 'invalid_payload', 'text_unspeakable', 'phonemizer_missing', 'format_unsupported', 'overloaded',
+    errors: ['no_instance', 'invalid_payload', 'text_unspeakable', 'phonemizer_missing',
+      'format_unsupported', 'overloaded',
       'instance_lost', 'timeout']
   },
   voices: {
     method: 'GET', url: '/v1/audio/voices', authority: 'read', summary: 'The voices of a model, or of all.',
-    query: { type: 'object', additionalProperties: false, properties: { model: { type: 'string', minLength: 1 } } },
+    query: { type: 'object', additionalProperties: false,
+      properties: { model: { type: 'string', minLength: 1 } } },
     reply: {
       type: 'object', required: ['object', 'data'], properties: {
         object: { const: 'list' },

@@ -6,7 +6,8 @@ import type { speechBody } from './routes.js'
 type SpeechBody = FromSchema<typeof speechBody>
 
 /** Names clients may use instead of a model's or a voice's own. */
-export interface Aliases { models: Readonly<Record<string, string>>, voices: Readonly<Record<string, string>> }
+export interface Aliases { models: Readonly<Record<string, string>>, voices: Readonly<Record<string,
+  string>> }
 
 export interface SpeechParts {
   runners: Runners
@@ -16,7 +17,8 @@ export interface SpeechParts {
 }
 
 /** Fields that go to the engine as they are. */
-const SAME = ['speed', 'streaming_interval', 'lang_code', 'temperature', 'top_p', 'top_k', 'repetition_penalty',
+const SAME = ['speed', 'streaming_interval', 'lang_code', 'temperature', 'top_p', 'top_k',
+  'repetition_penalty',
   'max_tokens', 'seed'] as const
 
 /** OpenAI's body as a task of the engine. Pure. */
@@ -46,13 +48,15 @@ export function speechEvent (frame: ServedFrame): string | null {
 }
 
 /** Handler of POST /v1/audio/speech. */
-export function speechHandler (parts: SpeechParts): (request: RouteRequest<{ body: typeof speechBody }>) => Promise<void> {
+export function speechHandler (parts: SpeechParts):
+(request: RouteRequest<{ body: typeof speechBody }>) => Promise<void> {
   return async (request) => {
     const { body } = request
     const format = body.response_format ?? 'mp3'
     const contentType = mediaTypeOf(format)
     if (contentType === undefined) {
-      throw parts.error('format_unsupported', `There is no encoder for ${format} here; ask for mp3, wav or pcm.`,
+      throw parts.error('format_unsupported',
+        `There is no encoder for ${format} here; ask for mp3, wav or pcm.`,
         { param: 'response_format' })
     }
     const events = body.stream_format === 'sse'

@@ -9,12 +9,14 @@ export interface DiagnosticsInput {
   runners: readonly RunnerReport[]
   /** ISO-8601. */
   now: string
-  process: { pid: number, uptimeSeconds: number, memory: NodeJS.MemoryUsage, hostname: string, nodeVersion: string }
+  process: { pid: number, uptimeSeconds: number, memory: NodeJS.MemoryUsage, hostname: string,
+    nodeVersion: string }
   loopDelayMs: { p50: number, p99: number, max: number }
 }
 
 /** A process of this node. Bytes; null where the system does not say. */
-export interface ProcessReport { pid: number, role: 'node' | 'runner', runnerId: string | null, rssBytes: number | null }
+export interface ProcessReport { pid: number, role: 'node' | 'runner', runnerId: string | null,
+  rssBytes: number | null }
 
 /** The answer of GET /v1/diagnostics/node. */
 export interface NodeDiagnostics {
@@ -35,7 +37,8 @@ export function nodeDiagnostics (input: DiagnosticsInput): NodeDiagnostics {
   return {
     generatedAt: input.now,
     runtime: {
-      nodeId: node.nodeId, nodeInstallId: node.installId, hostname: input.process.hostname, pid: input.process.pid,
+      nodeId: node.nodeId, nodeInstallId: node.installId, hostname: input.process.hostname,
+      pid: input.process.pid,
       isMaster: session.isMaster, masterNodeId: session.masterNodeId, sessionId: session.sessionId,
       svcVersion: node.version, nodeVersion: input.process.nodeVersion, configPath: node.configPath,
       tracingEnabled: false, apiUrl: inspection.url(), uptimeSeconds: input.process.uptimeSeconds
@@ -47,7 +50,8 @@ export function nodeDiagnostics (input: DiagnosticsInput): NodeDiagnostics {
     },
     processes: [
       { pid: input.process.pid, role: 'node', runnerId: null, rssBytes: input.process.memory.rss },
-      ...alive.map((r): ProcessReport => ({ pid: r.pid!, role: 'runner', runnerId: r.runnerId, rssBytes: r.rssBytes }))
+      ...alive.map((r): ProcessReport => ({ pid: r.pid!, role: 'runner', runnerId: r.runnerId,
+        rssBytes: r.rssBytes }))
     ],
     supervisorRunners: [...runners],
     placements: runners.map(({ instanceId, runnerId, modelId }) => ({ instanceId, runnerId, modelId })),

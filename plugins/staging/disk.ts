@@ -3,7 +3,8 @@ import { lstat, readdir, stat, statfs } from 'node:fs/promises'
 import { join } from 'node:path'
 
 /** A staged copy as it lies on disk. */
-export interface StagedCopy { modelId: string, directory: string, sizeBytes: number, lastUsedEpochSeconds: number }
+export interface StagedCopy { modelId: string, directory: string, sizeBytes: number,
+  lastUsedEpochSeconds: number }
 
 /** Touched while a copy is in use; its time is the last use. */
 const LAST_USED = '.last_used'
@@ -22,7 +23,8 @@ export async function stagedCopies (root: string): Promise<StagedCopy[]> {
     const modelId = entry.isDirectory() ? modelOf(entry.name) : undefined
     if (modelId === undefined) return []
     const directory = join(root, entry.name)
-    return [{ modelId, directory, sizeBytes: await sizeOf(directory), lastUsedEpochSeconds: await lastUse(directory) }]
+    return [{ modelId, directory, sizeBytes: await sizeOf(directory),
+      lastUsedEpochSeconds: await lastUse(directory) }]
   }))
   return copies.flat().sort((a, b) => b.lastUsedEpochSeconds - a.lastUsedEpochSeconds)
 }

@@ -12,9 +12,11 @@ const storage = {
   summary: 'What this node keeps on disk: staged models, event log, free space.',
   reply: {
     type: 'object', additionalProperties: false,
-    required: ['nodeId', 'stagingRoot', 'stagedModels', 'stagedTotalBytes', 'eventLogBytes', 'diskTotalBytes', 'diskFreeBytes'],
+    required: ['nodeId', 'stagingRoot', 'stagedModels', 'stagedTotalBytes', 'eventLogBytes',
+      'diskTotalBytes', 'diskFreeBytes'],
     properties: {
-      nodeId: { type: 'string' }, stagingRoot: { type: ['string', 'null'] }, stagedTotalBytes: bytes, eventLogBytes: bytes,
+      nodeId: { type: 'string' }, stagingRoot: { type: ['string',
+        'null'] }, stagedTotalBytes: bytes, eventLogBytes: bytes,
       diskTotalBytes: bytes, diskFreeBytes: bytes,
       stagedModels: { type: 'array', items: { type: 'object',
         required: ['modelId', 'directory', 'sizeBytes', 'lastUsedEpochSeconds', 'inUse', 'in_use'] } }
@@ -42,7 +44,8 @@ export default definePlugin({
   return {
     routes: {
       storage: async ({ caller }) => {
-        const running = new Set((ctx.deps.runners?.reports() ?? []).filter((r) => r.processAlive).map((r) => r.modelId))
+        const reports = ctx.deps.runners?.reports() ?? []
+        const running = new Set(reports.filter((r) => r.processAlive).map((r) => r.modelId))
         const [copies, volume, log] = await Promise.all([stagedCopies(root), volumeOf(root),
           sizeOf(join(ctx.node.home, 'events'))])
         const mayKnow = caller.authorities.has('operator')

@@ -1,7 +1,7 @@
 import type { FromSchema } from '../../kernel/index.js'
 
 const cachePath = { type: 'string', minLength: 1,
-  description: 'Folder of the staged copies, one subfolder <org>--<name> per model; <home>/staging when absent.' } as const
+  description: 'Folder of staged copies, one subfolder <org>--<name> each; <home>/staging when absent.' } as const
 
 const staging = {
   type: 'object', additionalProperties: false, default: {},
@@ -23,7 +23,8 @@ export const settings = {
       store_path: { type: 'string', minLength: 1, description: 'Folder of the LAN store, on a store host.' }
     }
   },
-  node_cache_path: { ...cachePath, 'x-also': ['model_store.node_cache_path', 'model_store.staging.node_cache_path'] },
+  node_cache_path: { ...cachePath, 'x-also': ['model_store.node_cache_path',
+    'model_store.staging.node_cache_path'] },
   node_overrides: {
     type: 'object', default: {}, 'x-also': ['model_store.node_overrides'],
     description: 'Staging settings of single nodes, by node name or install id.',
@@ -37,9 +38,11 @@ export const settings = {
 } as const
 
 /** The staging settings as they apply to one node. */
-export interface StagingSettings { cleanupOnDeactivate: boolean, keepRecentGib: number, cachePath: string | null }
+export interface StagingSettings { cleanupOnDeactivate: boolean, keepRecentGib: number,
+  cachePath: string | null }
 
-type Overrides = Record<string, { cleanup_on_deactivate?: boolean, staging_keep_recent_gb?: number, node_cache_path?: string }>
+type Overrides = Record<string, { cleanup_on_deactivate?: boolean, staging_keep_recent_gb?: number,
+  node_cache_path?: string }>
 
 /** The section with this node's overrides on top; the install id counts before the name. Pure. */
 export function effective (

@@ -8,7 +8,7 @@ export function expired (modifiedMs: number, nowMs: number, retentionDays: numbe
   return nowMs - modifiedMs > retentionDays * DAY_MS
 }
 
-/** Removes trace files (*.json) older than the retention; returns their names. An absent folder holds none. */
+/** Removes trace files (*.json) older than the retention; returns their names. */
 export async function pruneTraces (folder: string, retentionDays: number, nowMs: number): Promise<string[]> {
   const entries = await readdir(folder, { withFileTypes: true }).catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return []

@@ -159,11 +159,11 @@ t.test('ensure and remove', async (t) => {
     )
   )
   t.not((await instances.ensure('acme/x')).instanceId, one.instanceId)
-  await t.rejects(instances.remove(one.instanceId), { reason: 'instance_not_found', status: 404 })
+  await t.rejects(instances.remove(one.instanceId), { reason: 'instance_not_found', status: 404 } as never)
   await t.rejects(instances.ensure('acme/none'), {
     reason: 'model_unknown',
     details: { known: [VOICE, 'acme/x'] }
-  })
+  } as never)
 })
 
 t.test('a model without a backend is refused with the way out', async (t) => {
@@ -174,7 +174,7 @@ t.test('a model without a backend is refused with the way out', async (t) => {
   await t.rejects(instances.ensure('acme/gpu'), {
     reason: 'no_backend',
     details: { remedy: /backends\.onnx-tts/ }
-  })
+  } as never)
   await t.rejects(instances.ensure('acme/other'), { reason: 'no_backend', message: /ghost/ })
   await until(() =>
     rig.logged.find(({ level, fields }) => level === 'error' && fields['modelId'] === 'acme/gpu')

@@ -57,7 +57,7 @@ t.test('a real process serves, dies, comes back and goes with its instance', asy
   const spoken = { payload: { text: 'hello', model: VOICE } }
   t.match(await ask(rig, { text: 'hello', chunks: 3 }), [spoken, spoken, spoken])
 
-  await t.rejects(ask(rig, { text: 'die' }), { reason: 'instance_lost', retryable: true })
+  await t.rejects(ask(rig, { text: 'die' }), { reason: 'instance_lost', retryable: true } as never)
   await ready(rig)
   t.not(pidOf(rig), first, 'another process')
   t.match(await ask(rig, { text: 'again' }), [{ payload: { text: 'again' } }])

@@ -64,7 +64,7 @@ t.test('a task is routed, served and shown without its content', async (t) => {
   t.notMatch(JSON.stringify(rig.events), /hello/)
   await t.rejects(
     drain(runners.open(route, task, never)),
-    { reason: 'instance_lost' },
+    { reason: 'instance_lost' } as never,
     'a task is served once'
   )
 })
@@ -95,7 +95,7 @@ for (const [name, over, link, remedy] of broken) {
 t.test('no route to a runner that is loading or lost', async (t) => {
   const { runner, runners } = await ready(t)
   runner.move({ RunnerIdle: {} })
-  await t.rejects(runners.route(query), { reason: 'no_instance', details: { brokenLink: 'runner' } })
+  await t.rejects(runners.route(query), { reason: 'no_instance', details: { brokenLink: 'runner' } } as never)
   t.match(runners.models('tts'), [{ card: { modelId: VOICE }, ready: false }])
 })
 
@@ -148,7 +148,7 @@ for (const [name, { reason, chunks, thrown, event }] of Object.entries(failures)
     const { rig, runner, runners } = await ready(t)
     runner.answer = failing(reason, chunks)
     const route = await runners.route(query)
-    await t.rejects(drain(runners.open(route, task, never)), thrown)
+    await t.rejects(drain(runners.open(route, task, never)), thrown as never)
     t.equal(await status(rig, route), 'Failed')
     const failed = rig.events.filter(({ kind }) => kind === 'TaskFailed')
     t.equal(failed.length, event ? 1 : 0)
@@ -183,7 +183,7 @@ for (const [name, reason, expected, thrown] of aborts) {
     await until(() => runner.opened.length > 0)
     t.equal(await status(rig, route), 'Running')
     controller.abort(reason)
-    await t.rejects(outcome, { reason: thrown })
+    await t.rejects(outcome, { reason: thrown } as never)
     t.equal(await status(rig, route), expected)
     t.notOk(rig.events.some(({ kind }) => kind === 'TaskFailed'))
   })
@@ -212,6 +212,7 @@ t.test('a task whose instance is gone before it is opened', async (t) => {
   const { rig, runner, runners } = await ready(t)
   const route = await runners.route(query)
   await rig.service((await import('../service.js')).InstanceService).remove(runner.options.instanceId)
-  await t.rejects(drain(runners.open(route, task, never)), { reason: 'instance_lost', retryable: true })
+  await t.rejects(drain(runners.open(route, task, never)),
+    { reason: 'instance_lost', retryable: true } as never)
   t.equal(await status(rig, route), 'Failed')
 })
