@@ -23,11 +23,13 @@ export function allRoutes (manifests: readonly Manifest[]): OwnedRoute[] {
 
 /** A Markdown table; cells are one line each. */
 export function table (head: readonly string[], rows: readonly (readonly string[])[]): string {
-  const line = (cells: readonly string[]): string =>
-    `| ${cells.map((c) => c.replaceAll('|', '\\|').replaceAll('<', '&lt;').replace(/\s+/g, ' ')).join(' | ')} |`
+  const cell = (text: string): string =>
+    text.replaceAll('|', '\\|').replaceAll('<', '&lt;').replace(/\s+/g, ' ')
+  const line = (cells: readonly string[]): string => `| ${cells.map(cell).join(' | ')} |`
   return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n')
 }
 
+const order = (a: string, b: string): number => a < b ? -1 : a > b ? 1 : 0
 const code = (text: string): string => '`' + text + '`'
 const byKey = <T>(record: Readonly<Record<string, T>> | undefined): [string, T][] =>
   Object.entries(record ?? {}).sort(([a], [b]) => a < b ? -1 : 1)
@@ -38,7 +40,7 @@ function rows<T> (
   cells: (key: string, value: T) => string[]
 ): string[][] {
   return all.flatMap((m) => byKey(of(m)).map(([key, value]) => [...cells(key, value), m.name]))
-    .sort(([a = ''], [b = '']) => a < b ? -1 : a > b ? 1 : 0)
+    .sort(([a = ''], [b = '']) => order(a, b))
 }
 
 /** All reference pages, by path from the root of the repository. Pure. */
@@ -60,25 +62,28 @@ const page = (title: string, intro: string, body: string): string =>
 
 /** The pages of words with a fixed meaning. */
 function wordPages (all: readonly Manifest[]): [string, string][] {
+  const errors = rows(all, (m) => m.errors, (id, e) =>
+    [code(id), String(e.status), e.retryable ? 'yes' : 'no', e.message, e.remedy])
+  const conflicts = rows(all, (m) => m.conflicts, (id, c) => [code(id), c.severity, c.meaning, c.remediation])
+  const events = rows(all, (m) => m.events, (kind, e) =>
+    [code(kind), e.plane, e.summary, fieldsOf(e.payload).map(code).join(', ')])
+  const authorities = rows(all, (m) => m.authorities, (id, text) => [code(id), text])
   return [
     ['docs/reference/errors.md', page('Error reasons', 'Every error body carries one of these words in ' +
       `\`error.reason\`; they are never reused. ${GLOSSARY}`,
-    table(['Reason', 'Status', 'Retry', 'Meaning', 'What to do', 'From'], rows(all, (m) => m.errors, (id, e) =>
-      [code(id), String(e.status), e.retryable ? 'yes' : 'no', e.message, e.remedy])))],
-    ['docs/reference/conflicts.md', page('Health codes', 'Shown in `/state` under `nodeHealth` and by `svc status`. ' +
-      `A \`warn\` makes the node's health yellow, an \`error\` red. ${GLOSSARY}`,
-    table(['Code', 'Severity', 'Meaning', 'What to do', 'From'], rows(all, (m) => m.conflicts, (id, c) =>
-      [code(id), c.severity, c.meaning, c.remediation])))],
-    ['docs/reference/events.md', page('Events', 'Durable events are meant for the event log; telemetry is lossy. ' +
-      `None carries a prompt, a text or media. ${GLOSSARY}`,
-    table(['Event', 'Plane', 'Meaning', 'Fields', 'From'], rows(all, (m) => m.events, (kind, e) =>
-      [code(kind), e.plane, e.summary, fieldsOf(e.payload).map(code).join(', ')])))],
+    table(['Reason', 'Status', 'Retry', 'Meaning', 'What to do', 'From'], errors))],
+    ['docs/reference/conflicts.md', page('Health codes', 'Shown in `/state` under `nodeHealth` and by ' +
+      `\`svc status\`. A \`warn\` makes the node's health yellow, an \`error\` red. ${GLOSSARY}`,
+    table(['Code', 'Severity', 'Meaning', 'What to do', 'From'], conflicts))],
+    ['docs/reference/events.md', page('Events', 'Durable events are meant for the event log; telemetry is ' +
+      `lossy. None carries a prompt, a text or media. ${GLOSSARY}`,
+    table(['Event', 'Plane', 'Meaning', 'Fields', 'From'], events))],
     ['docs/reference/authorities.md', page('Authorities',
       `Every route declares the authority it needs; none implies another. ${GLOSSARY}`,
-      table(['Authority', 'Covers', 'From'], rows(all, (m) => m.authorities, (id, text) => [code(id), text])))],
+      table(['Authority', 'Covers', 'From'], authorities))],
     ['docs/reference/state.md', page('Keys of GET /state',
-      'Keys of the kernel are always there. A plugin fills some of them and may add others. Callers without the ' +
-      `authority \`operator\` see null where the answer would show addresses or paths. ${GLOSSARY}`,
+      'Keys of the kernel are always there. A plugin fills some of them and may add others. Callers ' +
+      `without the authority \`operator\` see null where the answer would show addresses or paths. ${GLOSSARY}`,
       table(['Key', 'Meaning', 'From'], stateRows(all)))]
   ]
 }
@@ -89,15 +94,18 @@ const fieldsOf = (schema: JsonSchema): string[] => Object.keys((schema['properti
 function stateRows (all: readonly Manifest[]): string[][] {
   const found = new Map<string, { text: string, from: string[] }>()
   for (const m of all) {
-    for (const [key, text] of byKey(m.state)) found.set(key, { text, from: [...found.get(key)?.from ?? [], m.name] })
+    for (const [key, text] of byKey(m.state)) {
+      found.set(key, { text, from: [...found.get(key)?.from ?? [], m.name] })
+    }
   }
-  return [...found].sort(([a], [b]) => a < b ? -1 : 1).map(([key, { text, from }]) => [code(key), text, from.join(', ')])
+  return [...found].sort(([a], [b]) => a < b ? -1 : 1)
+    .map(([key, { text, from }]) => [code(key), text, from.join(', ')])
 }
 
 function routesPage (manifests: readonly Manifest[]): string {
-  const sorted = allRoutes(manifests).sort((a, b) => a.decl.url < b.decl.url ? -1 : a.decl.url > b.decl.url ? 1 : 0)
-  return page('Routes', 'The same in machine form: `GET /openapi.json`, or [openapi.json](openapi.json). The ' +
-    `[README](../../README.md#every-route) has a curl of each. ${GLOSSARY}`,
+  const sorted = allRoutes(manifests).sort((a, b) => order(a.decl.url, b.decl.url))
+  return page('Routes', 'The same in machine form: `GET /openapi.json`, or [openapi.json](openapi.json). ' +
+    `The [README](../../README.md#every-route) has a curl of each. ${GLOSSARY}`,
   table(['Route', 'Authority', 'What it does', 'From'], sorted.map(({ owner, decl }) =>
     [code(`${decl.method} ${decl.url}`), decl.authority ?? 'none', decl.summary, owner])))
 }
@@ -107,14 +115,15 @@ function cliPage (manifests: readonly Manifest[]): string {
   const own = builtIn.filter((v) => v.hidden !== true).map((v) => [v.name, v] as const)
   const verbs = [...own, ...manifests.flatMap((m) => Object.entries(m.verbs ?? {}))]
     .sort(([a], [b]) => a < b ? -1 : 1)
-  return page('The command line', 'Every verb also takes `--json`, `--url`, `--token`, `--home` and `--help`. ' +
-    `\`svc help exit-codes\` and \`svc help environment\` print the rest. ${GLOSSARY}`,
+  return page('The command line', 'Every verb also takes `--json`, `--url`, `--token`, `--home` and ' +
+    `\`--help\`. \`svc help exit-codes\` and \`svc help environment\` print the rest. ${GLOSSARY}`,
   verbs.map(([name, verb]) => verbText(name, verb)).join('\n\n'))
 }
 
 function verbText (name: string, verb: Omit<VerbDecl, 'load'>): string {
   const { args, summary, options = [], examples = [] } = verb
-  const parts = [`## svc ${name}`, `${code(`svc ${name}${args === undefined ? '' : ` ${args}`}`)}: ${summary}.`]
+  const usage = code(['svc', name, ...args === undefined ? [] : [args]].join(' '))
+  const parts = [`## svc ${name}`, `${usage}: ${summary}.`]
   if (options.length > 0) {
     parts.push(table(['Option', 'What it does'], options.map(([flags, text]) => [code(flags), text])))
   }
@@ -123,11 +132,15 @@ function verbText (name: string, verb: Omit<VerbDecl, 'load'>): string {
 }
 
 function pluginsPage (manifests: readonly Manifest[]): string {
-  return page('Bundled plugins', 'One folder each; `index.ts` here is the only list of them. Words are explained ' +
-    'in the [glossary](../docs/glossary.md).',
-  table(['Plugin', 'What it does', 'Requires', 'Provides', 'Capabilities', 'Routes'], manifests.map((m) =>
-    [`[${m.name}](${m.name}/README.md)`, m.summary, list(m.requires), list(Object.values(m.provides ?? {}).map((s) => s.id)),
-      list(Object.values(m.capabilities ?? {}).map(nameOf)), String(Object.keys(m.routes ?? {}).length)])))
+  const lines = manifests.map((m) => [
+    `[${m.name}](${m.name}/README.md)`, m.summary, list(m.requires),
+    list(Object.values(m.provides ?? {}).map((s) => s.id)),
+    list(Object.values(m.capabilities ?? {}).map(nameOf)),
+    String(Object.keys(m.routes ?? {}).length)
+  ])
+  return page('Bundled plugins', 'One folder each; `index.ts` here is the only list of them. Words are ' +
+    'explained in the [glossary](../docs/glossary.md).',
+  table(['Plugin', 'What it does', 'Requires', 'Provides', 'Capabilities', 'Routes'], lines))
 }
 
 const nameOf = (c: CapabilityDecl): string => `${c.id}@${c.version}`
@@ -143,13 +156,17 @@ export function readmeTables (m: Manifest): string {
       [code(nameOf(c)), c.io_mode, c.description])],
     ['Routes', ['Route', 'Authority', 'What it does'], Object.values(m.routes ?? {}).map((r) =>
       [code(`${r.method} ${r.url}`), r.authority ?? 'none', r.summary])],
-    ['Services', ['Service', 'As'], Object.entries(m.provides ?? {}).map(([key, ref]) => [code(ref.id), code(key)])],
+    ['Services', ['Service', 'Key'], Object.entries(m.provides ?? {}).map(([key, s]) =>
+      [code(s.id), code(key)])],
     ['Engines', ['Engine', 'Backends', 'What it runs'], byKey(m.engines).map(([k, e]) =>
       [code(k), e.backends.join(', '), e.summary])],
     ['Events', ['Event', 'Plane', 'Meaning'], byKey(m.events).map(([k, e]) => [code(k), e.plane, e.summary])],
-    ['Errors', ['Reason', 'Status', 'What to do'], byKey(m.errors).map(([k, e]) => [code(k), String(e.status), e.remedy])],
-    ['Conflicts', ['Code', 'Severity', 'Meaning'], byKey(m.conflicts).map(([k, c]) => [code(k), c.severity, c.meaning])],
-    ['Document sections', ['Section', 'Writer', 'Meaning'], byKey(m.sections).map(([k, s]) => [code(k), s.writer, s.summary])],
+    ['Errors', ['Reason', 'Status', 'What to do'], byKey(m.errors).map(([k, e]) =>
+      [code(k), String(e.status), e.remedy])],
+    ['Conflicts', ['Code', 'Severity', 'Meaning'], byKey(m.conflicts).map(([k, c]) =>
+      [code(k), c.severity, c.meaning])],
+    ['Document sections', ['Section', 'Writer', 'Meaning'], byKey(m.sections).map(([k, s]) =>
+      [code(k), s.writer, s.summary])],
     ['Keys of /state', ['Key', 'Meaning'], byKey(m.state).map(([k, text]) => [code(k), text])],
     ['Verbs', ['Verb', 'What it does'], byKey(m.verbs).map(([k, v]) => [code(`svc ${k}`), v.summary])]
   ]
@@ -171,6 +188,8 @@ function settingRows (path: string, schema: JsonSchema | undefined): string[][] 
 export function withTables (readme: string, m: Manifest): string {
   const from = readme.indexOf(BEGIN)
   const to = readme.indexOf(END)
-  if (from < 0 || to < from) throw new Error(`the README of "${m.name}" lacks the markers ${BEGIN} and ${END}`)
+  if (from < 0 || to < from) {
+    throw new Error(`the README of "${m.name}" lacks the markers ${BEGIN} and ${END}`)
+  }
   return `${readme.slice(0, from)}${BEGIN}\n\n${readmeTables(m)}\n\n${readme.slice(to)}`
 }

@@ -158,7 +158,8 @@ function running (parts: Running): SvcNode {
     stop (reason) {
       stopped ??= (async () => {
         parts.log.root.info({ reason }, 'stopping')
-        rmSync(runFile, { force: true })
+        // After a restart the address is the same, so clients may keep it.
+        if (reason !== 'restart') rmSync(runFile, { force: true })
         await kernel.close(DRAIN_MS)
         await parts.log.close()
         parts.release()

@@ -1,5 +1,6 @@
-// Copies what is not TypeScript but belongs to the built package (models, cards, data) beside the compiled code.
-import { cpSync, readdirSync, rmSync } from 'node:fs'
+// Finishes a build: copies what is not TypeScript (models, cards, data) beside the compiled code, and makes
+// `npx svc` in the checkout run the compiled command at once.
+import { chmodSync, cpSync, existsSync, readdirSync, rmSync, symlinkSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
@@ -18,4 +19,12 @@ for (const path of files(join(root, 'plugins'))) {
   const to = join(root, 'dist', relative(root, path))
   cpSync(path, to)
 }
-for (const stale of ['dist/test']) rmSync(join(root, stale), { recursive: true, force: true })
+
+const main = join(root, 'dist/kernel/cli/main.js')
+chmodSync(main, 0o755)
+// Without a local bin, npx would install the checkout into its cache and build it a second time.
+const bin = join(root, 'node_modules/.bin')
+if (existsSync(bin)) {
+  rmSync(join(bin, 'svc'), { force: true })
+  symlinkSync(relative(bin, main), join(bin, 'svc'))
+}

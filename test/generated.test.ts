@@ -1,0 +1,28 @@
+import { readFileSync } from 'node:fs'
+import t from 'tap'
+import { referencePages, withTables } from '../kernel/docs.js'
+import { version } from '../kernel/version.js'
+import { bundled } from '../plugins/index.js'
+
+const read = (path: string): string => readFileSync(new URL(`../${path}`, import.meta.url), 'utf8')
+const STALE = 'is stale: run npm run docs'
+
+t.test('the reference pages are what the declarations say', (t) => {
+  for (const [path, text] of referencePages(bundled, version())) t.equal(read(path), text, `${path} ${STALE}`)
+  t.end()
+})
+
+t.test('so is the generated part of each plugin\'s README', (t) => {
+  for (const { manifest } of bundled) {
+    const path = `plugins/${manifest.name}/README.md`
+    t.equal(read(path), withTables(read(path), manifest), `${path} ${STALE}`)
+  }
+  t.end()
+})
+
+t.test('a README without the markers is refused by name', (t) => {
+  const { manifest } = bundled[0]!
+  t.throws(() => withTables('# access\n', manifest), { message: /README of "access" lacks the markers/ })
+  t.throws(() => withTables('<!-- /generated -->\n<!-- generated -->', manifest), { message: /lacks the markers/ })
+  t.end()
+})
