@@ -83,7 +83,7 @@ function wordPages (all: readonly Manifest[]): [string, string][] {
       table(['Authority', 'Covers', 'From'], authorities))],
     ['docs/reference/state.md', page('Keys of GET /state',
       'Keys of the kernel are always there. A plugin fills some of them and may add others. Callers ' +
-      `without the authority \`operator\` see null where the answer would show addresses or paths. ${GLOSSARY}`,
+      `without the authority \`operator\` see null in place of addresses and paths. ${GLOSSARY}`,
       table(['Key', 'Meaning', 'From'], stateRows(all)))]
   ]
 }

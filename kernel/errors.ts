@@ -81,7 +81,7 @@ export const kernelErrors = {
     'Report it to the plugin\'s author.'),
   provider_error: final(502, 'The capability failed.',
     'The node\'s log has the cause under this request id.'),
-  unreachable: retry(502, 'The other node cannot be reached.', '`svc doctor` checks the links.'),
+  unreachable: retry(502, 'The other node cannot be reached.', 'Check the network between the nodes.'),
   shutting_down: retry(503, 'The node is stopping.', 'Try again, or use another node.', 5),
   no_master: retry(503, 'No master is known at the moment.', 'Try again shortly.', 1),
   session_changed: retry(503, 'The cluster session changed.', 'Repeat the request.', 1),

@@ -1,38 +1,29 @@
 import os from 'node:os'
 import type { FastifyInstance } from 'fastify'
-import { createCapabilities } from './capabilities/index.js'
-import { createBundle } from './bundle.js'
-import { errorsOf, openApi } from './catalogue.js'
-import { createCommands } from './commands.js'
-import { createDocuments } from './cluster/documents.js'
-import { kernelError } from './errors.js'
-import { createBus } from './events.js'
-import { createHealth } from './health.js'
-import { createAccess, requireAuthority } from './http/access.js'
-import { createStreamCount, methodFinder, mount } from './http/mount.js'
-import { callerOf, createServer } from './http/server.js'
-import { kernelManifest } from './kernel-manifest.js'
+import { assemble } from './assembly.js'
+import { openApi } from './catalogue.js'
+import { createAccess } from './http/access.js'
+import { createStreamCount } from './http/mount.js'
+import { createServer } from './http/server.js'
 import { loadPlugins } from './load.js'
-import { createReadiness } from './readiness.js'
-import {
-  BundleService, CommandService, InspectionService, InvocationService, SessionService, TokenService
-} from './services.js'
+import { mountAll } from './mounting.js'
+import { InspectionService } from './services.js'
 import { baseState, redact, withViews } from './state.js'
-import { systemHandlers, systemRoutes } from './system-routes.js'
-import { schemaChecker } from './validate.js'
+import { systemHandlers } from './system-routes.js'
 import { createVitals } from './vitals.js'
+import type { Assembly } from './assembly.js'
 import type { CapabilityLimits } from './capabilities/limits.js'
-import type { ConfigApi } from './config-api.js'
 import type { Clock } from './clock.js'
-import type { Caller, Logger, Manifest, NodeInfo, Plugin, RouteDecl, RouteRequest } from './define.js'
+import type { ConfigApi } from './config-api.js'
+import type { Logger, Manifest, NodeInfo, Plugin, RouteRequest } from './define.js'
 import type { BusEvent } from './events.js'
+import type { MountedRoute, StreamCount } from './http/mount.js'
 import type { HttpLimits } from './http/server.js'
-import type { MountedRoute, MountOptions, StreamCount } from './http/mount.js'
-import type { TokenStore } from './http/tokens.js'
 import type { Served } from './http/origin.js'
+import type { TokenStore } from './http/tokens.js'
+import type { Contributions, Started } from './load.js'
 import type { Inspection, Session } from './services.js'
-import type { Started } from './load.js'
-import type { StateView } from './state.js'
+import type { SystemParts } from './system-routes.js'
 import type { Vitals } from './vitals.js'
 
 /** Everything a kernel is made of; a node and the test kit fill it differently. */
@@ -72,30 +63,31 @@ export interface KernelOptions {
 /** A booted kernel. */
 export interface Kernel {
   readonly app: FastifyInstance
-  readonly bus: ReturnType<typeof createBus>
-  readonly health: ReturnType<typeof createHealth>
-  readonly commands: ReturnType<typeof createCommands>
+  readonly bus: Assembly['bus']
+  readonly health: Assembly['health']
+  readonly commands: Assembly['commands']
   readonly routes: readonly MountedRoute[]
   service (id: string): unknown
   /** Refuses new requests, gives open ones up to `graceMs`, ends them with one terminal, stops plugins. */
   close (graceMs: number): Promise<void>
 }
 
+/** What grows while a kernel boots. */
+export interface Parts { app: FastifyInstance, routes: MountedRoute[], live: Started[], streams: StreamCount }
+
 /** Boots a kernel: server, registry, plugins in order, system routes. Throws BootError. */
 export async function createKernel (options: KernelOptions): Promise<Kernel> {
   const kernel = assemble(options)
+  const { clock, limits, tokens, local } = options
   const app = await createServer({
-    clock: options.clock, log: kernel.log, limits: options.limits, trustProxy: options.trustProxy,
-    served: options.served, authenticate: createAccess({ tokens: options.tokens, local: options.local,
-      clock: options.clock }),
-    methodsAt: (path) => kernel.methodsAt(path)
+    clock, log: kernel.log, limits, trustProxy: options.trustProxy, served: options.served,
+    authenticate: createAccess({ tokens, local, clock }), methodsAt: (path) => kernel.methodsAt(path)
   })
   try {
-    const streams = createStreamCount(options.limits.streamsPerToken)
-    const parts: Parts = { app, routes: [], live: [], streams }
+    const parts: Parts = { app, routes: [], live: [], streams: createStreamCount(limits.streamsPerToken) }
     inspect(kernel, parts, options)
     await loadPlugins(app, options.plugins, kernel.lent, contributions(kernel, parts), parts.live)
-    mountAll(kernel, parts, options)
+    mountAll(kernel, parts, options, systemHandlers(systemParts(kernel, parts, options)))
     await app.ready()
     kernel.bus.open()
     return booted(kernel, parts, options)
@@ -103,80 +95,6 @@ export async function createKernel (options: KernelOptions): Promise<Kernel> {
     await app.close()
     kernel.documents.close()
     throw error
-  }
-}
-
-type Assembly = ReturnType<typeof assemble>
-interface Parts { app: FastifyInstance, routes: MountedRoute[], live: Started[], streams: StreamCount }
-
-/** The kernel's own services, before any plugin. */
-function assemble (options: KernelOptions) {
-  const log = options.log('kernel')
-  const bus = createBus({ strict: options.strict, onError: (err, kind) => { log.error({ err, kind },
-    'a listener failed') } })
-  const health = createHealth()
-  bus.declare('kernel', kernelManifest.events)
-  health.declare(kernelManifest.conflicts)
-  const commands = createCommands()
-  const documents = createDocuments({ nodeId: options.node.nodeId, isMaster: () => options.session.isMaster })
-  const changes = createChanges()
-  const readiness = createReadiness()
-  const tags = new Set<string>()
-  const views = new Map<string, StateView>()
-  const manifests = options.plugins.map((p) => p.manifest)
-  const services = new Map<string, unknown>([
-    [BundleService.id, createBundle(manifests)], [CommandService.id, commands],
-    [SessionService.id, options.session], [TokenService.id, options.tokens], ...options.services
-  ])
-  const reasons = new Map(errorsOf(manifests).map(({ reason, decl }) => [reason, decl]))
-  const capabilities = createCapabilities({ clock: options.clock, log, node: options.node, commands,
-    limits: options.callLimits, errorDecl: (reason) => reasons.get(reason) })
-  if (!services.has(InvocationService.id)) services.set(InvocationService.id, capabilities.invocations)
-  const stopping = new AbortController()
-  const drain = { on: false }
-  bus.on('*', changes.notify)
-  if (options.onEvent !== undefined) bus.on('*', options.onEvent)
-  return {
-    log, bus, health, commands, documents, changes, readiness, tags, views, manifests, services, capabilities,
-    stopping, drain,
-    methodsAt: (_path: string): readonly string[] => [],
-    lent: {
-      node: options.node, clock: options.clock, log: options.log, bus, health,
-      section: (name: string, decl: Parameters<typeof documents.section>[1]) => {
-        const section = documents.section<unknown>(name, decl)
-        section.observe(changes.notify)
-        return section
-      },
-      service: (id: string) => services.get(id),
-      config: options.config, settings: options.settings,
-      advertise (tag: string, on: boolean) {
-        if (on) tags.add(tag)
-        else tags.delete(tag)
-        changes.notify()
-      },
-      readiness: readiness.add
-    }
-  }
-}
-
-/** Wakes whoever follows the state. */
-function createChanges (): { notify: () => void, next: (signal: AbortSignal) => Promise<void> } {
-  const waiting = new Set<() => void>()
-  return {
-    notify () { for (const wake of [...waiting]) wake() },
-    next: (signal) => new Promise((resolve) => {
-      const done = (): void => {
-        waiting.delete(done)
-        signal.removeEventListener('abort', done)
-        clearTimeout(timer)
-        resolve()
-      }
-      // A quiet cluster still proves the stream alive.
-      const timer = setTimeout(done, 10_000)
-      waiting.add(done)
-      signal.addEventListener('abort', done)
-      if (signal.aborted) done()
-    })
   }
 }
 
@@ -194,7 +112,7 @@ function inspect (kernel: Assembly, parts: Parts, options: KernelOptions): void 
   if (!kernel.services.has(InspectionService.id)) kernel.services.set(InspectionService.id, inspection)
 }
 
-function contributions (kernel: Assembly, parts: Parts): Parameters<typeof loadPlugins>[3] {
+function contributions (kernel: Assembly, parts: Parts): Contributions {
   return {
     route (plugin, name, handler) {
       const decl = plugin.manifest.routes![name]!
@@ -210,60 +128,7 @@ function contributions (kernel: Assembly, parts: Parts): Parameters<typeof loadP
   }
 }
 
-function mountAll (kernel: Assembly, parts: Parts, options: KernelOptions): void {
-  const handlers = systemHandlers(systemParts(kernel, parts, options))
-  for (const [name, decl] of Object.entries(systemRoutes)) {
-    parts.routes.push({ owner: 'kernel', name, decl, handler: handlers[name as keyof typeof systemRoutes] })
-  }
-  const session = kernel.capabilities.routes().filter((route) => {
-    if (route.name === 'session') return true
-    parts.routes.push({ owner: 'kernel', name: route.name, decl: route.decl,
-      handler: route.handler as MountedRoute['handler'] })
-    return false
-  })
-  const taken = new Set(parts.routes.map((r) => `${r.decl.method} ${r.decl.url}`))
-  parts.routes.push(...disabledRoutes(options).filter((r) => !taken.has(`${r.decl.method} ${r.decl.url}`)))
-  const mounting: MountOptions = { clock: options.clock, log: kernel.log, limits: options.limits,
-    draining: () => kernel.drain.on, stopping: kernel.stopping.signal, ...(options.strict
-      ? { checkReply } : {}) }
-  for (const route of parts.routes) mount(parts.app, route, mounting, parts.streams)
-  for (const { decl } of session) mountSession(kernel, parts.app, decl)
-  kernel.methodsAt = methodFinder([...parts.routes.map((r) => r.decl), ...session.map((r) => r.decl)])
-}
-
-/** The WebSocket for capability calls: same guards as every route, then the socket is handed over. */
-function mountSession (kernel: Assembly, app: FastifyInstance, decl: RouteDecl): void {
-  app.get(decl.url, {
-    websocket: true,
-    onRequest: async (request) => {
-      if (kernel.drain.on) throw kernelError('shutting_down')
-      requireAuthority(callerOf(request), decl.authority)
-    }
-  }, (socket, request) => { kernel.capabilities.session(socket, callerOf(request)) })
-}
-
-/** Routes of plugins that are off answer with the line that brings them back. */
-function disabledRoutes (options: KernelOptions): MountedRoute[] {
-  return options.off.flatMap(({ plugin,
-    message }) => Object.entries(plugin.manifest.routes ?? {}).map(([name, route]) => {
-    const { method, url, summary, authority, params } = route
-    return {
-      owner: plugin.manifest.name, name,
-      decl: { method, url, summary, authority, ...(params === undefined ? {} : { params }),
-        query: { type: 'object' }, ...(method === 'POST' || method === 'PUT' ? { body: {} } : {}) },
-      handler: () => { throw kernelError('plugin_disabled', message, { plugin: plugin.manifest.name }) }
-    }
-  }))
-}
-
-function checkReply (route: MountedRoute, body: unknown): void {
-  if (route.decl.reply === undefined) return
-  const problem = schemaChecker(route.decl.reply)(JSON.parse(JSON.stringify(body ?? null)))
-  if (problem !== null) throw new Error(`the answer of ${route.decl.method} ${route.decl.url}: ${problem}`)
-}
-
-function systemParts (kernel: Assembly, parts: Parts,
-  options: KernelOptions): Parameters<typeof systemHandlers>[0] {
+function systemParts (kernel: Assembly, parts: Parts, options: KernelOptions): SystemParts {
   const vitals = createVitals(options.node.home, options.clock.mono)
   let document: string | undefined
   return {
@@ -271,14 +136,11 @@ function systemParts (kernel: Assembly, parts: Parts,
     address: () => [...options.served().addresses][0] ?? '127.0.0.1',
     ready: async (model) => {
       const checks = await kernel.readiness.run(model)
-      const master = { name: 'master', ok: options.session.masterNodeId !== null,
-        detail: options.session.masterNodeId ?? 'none known' }
-      const all = [master, ...checks]
+      const { masterNodeId } = options.session
+      const all = [{ name: 'master', ok: masterNodeId !== null, detail: masterNodeId ?? 'none known' }, ...checks]
       return { ready: all.every((c) => c.ok) && (model === undefined || checks.length > 0), checks: all }
     },
-    openApi: () => document ??= JSON.stringify(
-      openApi(parts.routes.filter((r) => !options.off.some((o) => o.plugin.manifest.name === r.owner)),
-        kernel.manifests as Manifest[], options.node.version)),
+    openApi: () => document ??= JSON.stringify(describe(kernel.manifests, parts, options)),
     state: async (request) => await stateFor(kernel, options, request, await vitals()),
     changed: kernel.changes.next,
     restart: () => {
@@ -290,10 +152,16 @@ function systemParts (kernel: Assembly, parts: Parts,
   }
 }
 
+/** The OpenAPI document of what is on; routes of disabled plugins are not part of the interface. */
+function describe (manifests: readonly Manifest[], parts: Parts, options: KernelOptions): object {
+  const off = new Set(options.off.map((o) => o.plugin.manifest.name))
+  return openApi(parts.routes.filter((r) => !off.has(r.owner)), manifests, options.node.version)
+}
+
 async function stateFor (
   kernel: Assembly, options: KernelOptions, request: RouteRequest, vitals: Vitals
 ): Promise<Record<string, unknown>> {
-  const { caller }: { caller: Caller } = request
+  const { caller } = request
   const base = baseState({
     node: options.node, session: options.session, health: kernel.health, vitals, url: options.url(),
     capabilities: [...kernel.tags].sort(), durableEvents: kernel.bus.durableCount,
@@ -301,8 +169,8 @@ async function stateFor (
     machine: { model: os.machine(), chip: os.cpus()[0]?.model ?? 'unknown',
       os: `${os.type()} ${os.release()}`, commit: null }
   })
-  const state = withViews(base, kernel.views, caller, (key, err) => { kernel.log.error({ err, key },
-    'a state view failed') })
+  const onError = (key: string, err: unknown): void => { kernel.log.error({ err, key }, 'a state view failed') }
+  const state = withViews(base, kernel.views, caller, onError)
   return caller.authorities.has('operator') ? state : redact(state) as Record<string, unknown>
 }
 

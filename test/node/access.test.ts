@@ -268,7 +268,8 @@ t.test('T-H13: tokens, prompts and keys are nowhere to be found afterwards', asy
   const sink = createServer((req, res) => {
     req.on('data', (b: Buffer) => { received.push(b.toString()) })
     req.on('end', () => { res.end('{}') })
-  }).listen(0, '127.0.0.1')
+  })
+  await new Promise<void>((resolve) => { sink.listen(0, '127.0.0.1', resolve) })
   t.teardown(() => { sink.close(); sink.closeAllConnections() })
   const { port } = sink.address() as AddressInfo
   const node = await startNode(t, { env: { CANARY_KEY: 'canarykey0987654321', SVC_LOGGING_LEVEL: 'trace' },

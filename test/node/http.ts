@@ -36,10 +36,10 @@ export const refusal = (answer: { json: unknown }): Refusal['error'] | undefined
   (answer.json as Refusal | undefined)?.error
 
 function optionsOf (at: At, path: string, ask: Ask, body: string | Buffer | undefined): RequestOptions {
-  const url = new URL(path, at.url)
+  const url = new URL(at.url)
   const token = ask.token === undefined ? at.token : ask.token
   return {
-    host: url.hostname, port: url.port, path: path, agent: false,
+    host: url.hostname, port: url.port, path, agent: false,
     method: ask.method ?? (body === undefined ? 'GET' : 'POST'),
     headers: {
       ...(body === undefined ? {} : { 'content-type': 'application/json', 'content-length': String(Buffer.byteLength(body)) }),

@@ -17,7 +17,7 @@ export const removeHome = (home) => { rmSync(home, { recursive: true, force: tru
  * Starts `svc up` and resolves when it has printed where it listens; `spawnedAt` and `listeningAt` are
  * performance.now() of both moments. `yaml` becomes svc.yaml.
  */
-export async function startNode ({ home = newHome(), yaml } = {}) {
+export async function startNode ({ home = newHome(), yaml, keepHome = false } = {}) {
   if (yaml !== undefined) writeFileSync(join(home, 'svc.yaml'), yaml)
   const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => name !== 'NODE_OPTIONS' && !name.startsWith('SVC_')))
   const spawnedAt = performance.now()
@@ -42,7 +42,7 @@ export async function startNode ({ home = newHome(), yaml } = {}) {
       const ended = once(child, 'exit')
       child.kill('SIGTERM')
       await ended
-      removeHome(home)
+      if (!keepHome) removeHome(home)
     }
   }
 }

@@ -1,0 +1,102 @@
+import { createCapabilities } from './capabilities/index.js'
+import { createBundle } from './bundle.js'
+import { errorsOf } from './catalogue.js'
+import { createChanges } from './changes.js'
+import { createCommands } from './commands.js'
+import { createDocuments } from './cluster/documents.js'
+import { createBus } from './events.js'
+import { createHealth } from './health.js'
+import { kernelManifest } from './kernel-manifest.js'
+import { createReadiness } from './readiness.js'
+import { BundleService, CommandService, InvocationService, SessionService, TokenService } from './services.js'
+import type { Capabilities } from './capabilities/index.js'
+import type { Changes } from './changes.js'
+import type { Documents } from './cluster/documents.js'
+import type { Lent } from './context.js'
+import type { Logger, Manifest } from './define.js'
+import type { Bus } from './events.js'
+import type { Health } from './health.js'
+import type { KernelOptions } from './kernel.js'
+import type { Readiness } from './readiness.js'
+import type { StateView } from './state.js'
+
+/** The kernel's own parts, before any plugin has started. */
+export interface Assembly {
+  log: Logger
+  bus: Bus
+  health: Health
+  commands: ReturnType<typeof createCommands>
+  documents: Documents
+  changes: Changes
+  readiness: Readiness
+  /** Tags under `nodeCapabilities`. */
+  tags: Set<string>
+  /** Plugins' views of /state, by key. */
+  views: Map<string, StateView>
+  manifests: readonly Manifest[]
+  /** Services by id; plugins add theirs as they start. */
+  services: Map<string, unknown>
+  capabilities: Capabilities
+  /** Aborts when the node stops for good. */
+  stopping: AbortController
+  /** On while open work may end and no new work is taken. */
+  drain: { on: boolean }
+  /** Methods of the routes that a path fits; set once the routes are mounted. */
+  methodsAt: (path: string) => readonly string[]
+  /** What plugins' contexts are made of. */
+  lent: Lent
+}
+
+/** Makes the parts and ties them together. */
+export function assemble (options: KernelOptions): Assembly {
+  const log = options.log('kernel')
+  const bus = openBus(options, log)
+  const health = createHealth()
+  health.declare(kernelManifest.conflicts)
+  const commands = createCommands()
+  const documents = createDocuments({ nodeId: options.node.nodeId, isMaster: () => options.session.isMaster })
+  const changes = createChanges()
+  bus.on('*', changes.notify)
+  const readiness = createReadiness()
+  const tags = new Set<string>()
+  const manifests = options.plugins.map((p) => p.manifest)
+  const reasons = new Map(errorsOf(manifests).map(({ reason, decl }) => [reason, decl]))
+  const capabilities = createCapabilities({
+    clock: options.clock, log, node: options.node, commands, limits: options.callLimits,
+    errorDecl: (reason) => reasons.get(reason)
+  })
+  const services = new Map<string, unknown>([
+    [BundleService.id, createBundle(manifests)], [CommandService.id, commands],
+    [InvocationService.id, capabilities.invocations], [SessionService.id, options.session],
+    [TokenService.id, options.tokens], ...options.services
+  ])
+  return {
+    log, bus, health, commands, documents, changes, readiness, tags, views: new Map(), manifests, services,
+    capabilities, stopping: new AbortController(), drain: { on: false }, methodsAt: () => [],
+    lent: {
+      node: options.node, clock: options.clock, log: options.log, bus, health,
+      section (name, decl) {
+        const section = documents.section<unknown>(name, decl)
+        section.observe(changes.notify)
+        return section
+      },
+      service: (id) => services.get(id),
+      config: options.config,
+      settings: options.settings,
+      advertise (tag, on) {
+        if (on) tags.add(tag)
+        else tags.delete(tag)
+        changes.notify()
+      },
+      readiness: readiness.add
+    }
+  }
+}
+
+function openBus (options: KernelOptions, log: Logger): Bus {
+  const onError = (err: unknown, kind: string): void => { log.error({ err, kind }, 'a listener failed') }
+  const bus = createBus({ strict: options.strict, onError })
+  bus.declare('kernel', kernelManifest.events)
+  if (options.onEvent !== undefined) bus.on('*', options.onEvent)
+  return bus
+}

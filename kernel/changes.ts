@@ -1,0 +1,28 @@
+/** A quiet cluster still proves a follower's stream alive after this long, ms. */
+const QUIET_MS = 10_000
+
+/** Wakes whoever follows the state. */
+export interface Changes {
+  notify (): void
+  /** Resolves after the next change, after a quiet while, or when the signal aborts. */
+  next (signal: AbortSignal): Promise<void>
+}
+
+export function createChanges (): Changes {
+  const waiting = new Set<() => void>()
+  return {
+    notify () { for (const wake of [...waiting]) wake() },
+    next: (signal) => new Promise((resolve) => {
+      const done = (): void => {
+        waiting.delete(done)
+        signal.removeEventListener('abort', done)
+        clearTimeout(timer)
+        resolve()
+      }
+      const timer = setTimeout(done, QUIET_MS)
+      waiting.add(done)
+      signal.addEventListener('abort', done)
+      if (signal.aborted) done()
+    })
+  }
+}

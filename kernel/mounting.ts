@@ -1,0 +1,87 @@
+import type { FastifyInstance } from 'fastify'
+import { kernelError } from './errors.js'
+import { requireAuthority } from './http/access.js'
+import { methodFinder, mount } from './http/mount.js'
+import { callerOf } from './http/server.js'
+import { systemRoutes } from './system-routes.js'
+import { schemaChecker } from './validate.js'
+import type { Assembly } from './assembly.js'
+import type { RouteDecl } from './define.js'
+import type { MountedRoute, MountOptions } from './http/mount.js'
+import type { KernelOptions, Parts } from './kernel.js'
+import type { systemHandlers } from './system-routes.js'
+
+type SystemHandlers = ReturnType<typeof systemHandlers>
+
+/** Puts every route on the server: the plugins' (already in `parts`), the kernel's own, the disabled ones. */
+export function mountAll (
+  kernel: Assembly, parts: Parts, options: KernelOptions, handlers: SystemHandlers
+): void {
+  const { routes } = parts
+  for (const [name, decl] of Object.entries(systemRoutes)) {
+    routes.push({ owner: 'kernel', name, decl, handler: handlers[name as keyof typeof systemRoutes] })
+  }
+  const sockets: { name: string, decl: RouteDecl }[] = []
+  for (const { name, decl, handler } of kernel.capabilities.routes()) {
+    if (handler === null) sockets.push({ name, decl })
+    else routes.push({ owner: 'kernel', name, decl, handler })
+  }
+  const taken = new Set(routes.map(({ decl }) => `${decl.method} ${decl.url}`))
+  routes.push(...disabledRoutes(options).filter(({ decl }) => !taken.has(`${decl.method} ${decl.url}`)))
+  const mounting: MountOptions = {
+    clock: options.clock, log: kernel.log, limits: options.limits,
+    draining: () => kernel.drain.on, stopping: kernel.stopping.signal,
+    ...(options.strict ? { checkReply } : {})
+  }
+  for (const route of routes) mount(parts.app, route, mounting, parts.streams)
+  for (const { name, decl } of sockets) {
+    mountSocket(kernel, parts.app, decl)
+    routes.push({ owner: 'kernel', name, decl, handler: noUpgrade })
+  }
+  kernel.methodsAt = methodFinder(routes.map((r) => r.decl))
+}
+
+/** The WebSocket for capability calls: same guards as every route, then the socket is handed over. */
+function mountSocket (kernel: Assembly, app: FastifyInstance, decl: RouteDecl): void {
+  app.route({
+    method: 'GET',
+    url: decl.url,
+    onRequest: async (request) => {
+      if (kernel.drain.on) throw kernelError('shutting_down')
+      requireAuthority(callerOf(request), decl.authority)
+    },
+    handler: noUpgrade,
+    wsHandler: (socket, request) => { kernel.capabilities.session(socket, callerOf(request)) }
+  })
+}
+
+function noUpgrade (): never {
+  throw kernelError('not_found', 'This path is a WebSocket; a plain request finds nothing here.')
+}
+
+/** Routes of plugins that are off answer with the line that brings them back. */
+function disabledRoutes (options: KernelOptions): MountedRoute[] {
+  return options.off.flatMap(({ plugin: { manifest }, message }) =>
+    Object.entries(manifest.routes ?? {}).map(([name, route]) => ({
+      owner: manifest.name,
+      name,
+      decl: withoutSchemas(route),
+      handler: () => { throw kernelError('plugin_disabled', message, { plugin: manifest.name }) }
+    })))
+}
+
+/** Any query and body will do: the answer is the same. */
+function withoutSchemas ({ method, url, summary, authority, params }: RouteDecl): RouteDecl {
+  return {
+    method, url, summary, authority, query: { type: 'object' },
+    ...(params === undefined ? {} : { params }),
+    ...(method === 'POST' || method === 'PUT' ? { body: {} } : {})
+  }
+}
+
+/** Tests only: an answer that is not as declared is a defect. */
+function checkReply ({ decl }: MountedRoute, body: unknown): void {
+  if (decl.reply === undefined) return
+  const problem = schemaChecker(decl.reply)(JSON.parse(JSON.stringify(body ?? null)))
+  if (problem !== null) throw new Error(`the answer of ${decl.method} ${decl.url}: ${problem}`)
+}

@@ -1,0 +1,27 @@
+// A guest plugin that the benchmark of the event loop puts into the node: it measures the loop it runs on.
+import { monitorEventLoopDelay } from 'node:perf_hooks'
+
+// The monitor's timer fires every so many ms and records the time since it fired last.
+const RESOLUTION_MS = 1
+
+export default {
+  manifest: {
+    name: 'loop-probe', version: '1.0.0', kernel: '^1.0.0', summary: 'Measures the event loop of the node.',
+    routes: { loop: { method: 'GET', url: '/v1/bench/loop', authority: 'read', summary: 'Delays since the last call, ms.' } }
+  },
+  start () {
+    const loop = monitorEventLoopDelay({ resolution: RESOLUTION_MS })
+    loop.enable()
+    const delay = (ns) => Math.max(0, ns / 1e6 - RESOLUTION_MS)
+    return {
+      routes: {
+        loop: () => {
+          const { count, max } = loop
+          const [p50, p99] = [50, 99].map((p) => delay(loop.percentile(p)))
+          loop.reset()
+          return { count, p50, p99, max: delay(max) }
+        }
+      }
+    }
+  }
+}

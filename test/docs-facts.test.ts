@@ -1,0 +1,139 @@
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+import { builtIn } from '../kernel/cli/builtin.js'
+import { exitCodeMeanings } from '../kernel/cli/errors.js'
+import { findSetting } from '../kernel/config/index.js'
+import { allRoutes, table } from '../kernel/docs.js'
+import { kernelManifest } from '../kernel/kernel-manifest.js'
+import { supportOf } from '../plugins/capabilities-tts/engine/support.js'
+import { bundled } from '../plugins/index.js'
+import type { Manifest } from '../kernel/index.js'
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+const read = (path: string): string => readFileSync(join(root, path), 'utf8')
+const manifests: readonly Manifest[] = [kernelManifest, ...bundled.map((p) => p.manifest)]
+
+function under (folder: string, ending: string): string[] {
+  return readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' })
+    .filter((path) => path.endsWith(ending) && !path.includes('node_modules')).map((path) => join(folder, path)).sort()
+}
+
+const pages = ['README.md', 'CHANGELOG.md', 'kernel/README.md', ...under('docs', '.md'), ...under('plugins', '.md')]
+/** The page without code: fences, indented blocks and comments. */
+const prose = (text: string): string => text.replace(/^```[\s\S]*?^```$/gm, '').replace(/^ {4}.*$/gm, '')
+
+t.test('every relative link leads somewhere', (t) => {
+  for (const path of pages) {
+    for (const [, target] of prose(read(path)).matchAll(/\]\((?!https?:|#)([^)#\s]+)[^)]*\)/g)) {
+      t.ok(existsSync(join(root, dirname(path), target!)), `${path} links to ${target}`)
+    }
+  }
+  t.end()
+})
+
+t.test('every page of docs leads to the glossary', (t) => {
+  for (const path of under('docs', '.md').filter((p) => !/glossary\.md$|decisions\/\d/.test(p))) {
+    t.match(read(path), /\]\([^)]*glossary\.md\)/, path)
+  }
+  t.end()
+})
+
+t.test('the list of decisions is whole', (t) => {
+  const listed = [...read('docs/decisions/README.md').matchAll(/\]\((\d{3}-[a-z-]+\.md)\) \| (.+) \|/g)]
+  t.same(listed.map(([, file]) => `docs/decisions/${file!}`), under('docs/decisions', '.md').filter((p) => /\/\d/.test(p)))
+  for (const [, file, title] of listed) {
+    const text = read(`docs/decisions/${file!}`)
+    t.equal(text.split('\n')[0], `# ${file!.slice(0, 3)} ${title!}`)
+    for (const part of ['Context', 'Decision', 'Why', 'Consequences']) t.ok(text.includes(`**${part}.**`), `${file!}: ${part}`)
+  }
+  t.end()
+})
+
+t.test('the README shows a curl of every route', (t) => {
+  const text = read('README.md').replace(/\\\n */g, '')
+  const shown = [...text.matchAll(/curl [^\n]*?\$SVC(\/[^\s"?]*)[^\n]*/g)].map(([line, path]) =>
+    ({ method: / -X (\w+)/.exec(line)?.[1] ?? (/ -d /.test(line) ? 'POST' : 'GET'), path: path! }))
+  for (const { decl } of allRoutes(manifests)) {
+    const pattern = new RegExp(`^${decl.url.replace(/:[a-z_]+/g, '[^/]+')}$`)
+    t.ok(shown.some((s) => s.method === decl.method && pattern.test(s.path)), `${decl.method} ${decl.url}`)
+  }
+  t.end()
+})
+
+t.test('documents and remedies name no verb that is not there', (t) => {
+  const names = [...builtIn.map((v) => v.name), ...manifests.flatMap((m) => Object.keys(m.verbs ?? {})), 'help']
+  const firsts = new Set(names.map((name) => name.split(' ')[0]!))
+  const groups = new Set(names.filter((name) => name.includes(' ')).map((name) => name.split(' ')[0]!))
+  const known = (first: string, second: string | undefined): boolean =>
+    groups.has(first) ? second === undefined || names.includes(`${first} ${second}`) : firsts.has(first)
+  const check = (where: string, text: string): void => {
+    for (const [, first, second] of text.matchAll(/(?:`|^ {4}|npx |Run )svc ([a-z]+)(?: ([a-z]+))?/gm)) {
+      t.ok(known(first!, second), `${where}: svc ${first!} ${second ?? ''}`)
+    }
+  }
+  for (const path of pages) check(path, read(path))
+  for (const m of manifests) {
+    for (const [id, e] of Object.entries(m.errors ?? {})) check(`error ${id}`, e.remedy)
+    for (const [id, c] of Object.entries(m.conflicts ?? {})) check(`conflict ${id}`, c.remediation)
+  }
+  for (const name of names) {
+    if (name !== 'complete-words' && name !== 'help') t.ok(read('README.md').includes(`svc ${name}`), `README: ${name}`)
+  }
+  t.end()
+})
+
+const SETTING = /`((?:api|access|limits|logging|plugins\.(?:runners|capabilities-tts))\.(?!ts`)[a-z_.-]+)`/g
+
+t.test('documents name no setting that is not there', (t) => {
+  const owners = manifests.slice(1).map(({ name, config, settings }) => ({ name, bundled: true,
+    ...(config === undefined ? {} : { config }), ...(settings === undefined ? {} : { settings }) }))
+  for (const path of pages) {
+    for (const [, setting] of prose(read(path)).matchAll(SETTING)) {
+      t.ok(findSetting(owners, setting!).schema !== null, `${path}: ${setting!}`)
+    }
+  }
+  t.end()
+})
+
+t.test('operations lists every exit code, and the README of tts every field of every family', (t) => {
+  const listed = [...read('docs/operations.md').split('## Exit codes')[1]!.matchAll(/^\| (\d+) \|/gm)].map(([, code]) => Number(code))
+  t.same(listed, exitCodeMeanings.map(([code]) => code))
+  const families = ['flite', 'piper', 'kokoro']
+  const fields = [...new Set(families.flatMap((family) => Object.keys(supportOf(family))))].sort()
+  const support = table(['Field', ...families.map((f) => `\`${f}\``)], fields.map((field) => {
+    const cells = families.map((family) => supportOf(family)[field] ?? '-')
+    return [`\`${field}\``, ...cells.map((cell, i) => i > 0 && cell === cells[0] ? 'the same' : cell)]
+  }))
+  const shown = /<!-- support -->\n\n([\s\S]*?)\n\n<!-- \/support -->/.exec(read('plugins/capabilities-tts/README.md'))?.[1]
+  t.equal(shown, support, 'the table between the support markers')
+  t.end()
+})
+
+t.test('the notices name every dependency with its licence', (t) => {
+  const { dependencies } = JSON.parse(read('package.json')) as { dependencies: Record<string, string> }
+  const notices = read('THIRD_PARTY_NOTICES')
+  for (const name of Object.keys(dependencies)) {
+    const { license } = JSON.parse(read(`node_modules/${name}/package.json`)) as { license: string }
+    t.match(notices, new RegExp(`^  ${name.replace('/', '\\/')} .*${license}$`, 'm'), name)
+  }
+  const { packages } = JSON.parse(read('package-lock.json')) as { packages: Record<string, { dev?: boolean, license?: string }> }
+  const seen = new Set(Object.entries(packages).flatMap(([path, p]) => path === '' || p.dev === true ? [] : [p.license]))
+  for (const licence of seen) {
+    const known = ['MIT', 'ISC', 'BSD-3-Clause', 'Apache-2.0', 'LGPL-3.0', '(MIT OR CC0-1.0)']
+    t.ok(known.includes(licence ?? 'none'), `a licence the notices speak of: ${licence ?? 'none'}`)
+  }
+  for (const file of ['plugins/capabilities-tts/voice/en_US-flite-16k.NOTICE.txt',
+    'plugins/capabilities-tts/text/data/CMUDICT-LICENCE.txt']) {
+    t.ok(notices.includes(read(file).trimEnd()), `${file} is in the notices`)
+  }
+  t.end()
+})
+
+t.test('nobody is sent to the package of that name on the registry', (t) => {
+  for (const path of [...pages, 'THIRD_PARTY_NOTICES']) {
+    t.notMatch(read(path), /npm (i|install|add)( -\S+)* svc\b|npx (-y |--yes )svc|npx svc@|npm (i|install) -g svc/, path)
+  }
+  t.end()
+})
