@@ -7,12 +7,13 @@ import { version } from '../dist/kernel/version.js'
 import { bundled } from '../dist/plugins/index.js'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
+const read = (path) => readFileSync(join(root, path), 'utf8')
 const pages = referencePages(bundled, version())
 for (const { manifest } of bundled) {
   const path = `plugins/${manifest.name}/README.md`
-  if (existsSync(join(root, path))) pages.set(path, withTables(readFileSync(join(root, path), 'utf8'), manifest))
+  if (existsSync(join(root, path))) pages.set(path, withTables(read(path), manifest))
 }
-const stale = [...pages].filter(([path, text]) => !existsSync(join(root, path)) || readFileSync(join(root, path), 'utf8') !== text)
+const stale = [...pages].filter(([path, text]) => !existsSync(join(root, path)) || read(path) !== text)
 if (process.argv.includes('--check')) {
   for (const [path] of stale) process.stderr.write(`stale: ${path}; run npm run docs\n`)
   process.exitCode = stale.length > 0 ? 1 : 0

@@ -8,13 +8,14 @@ export interface OwnedRoute { owner: string, name: string, decl: RouteDecl }
 
 /** Every declared route of a set of plugins. */
 export function routesOf (manifests: readonly Manifest[]): OwnedRoute[] {
-  return manifests.flatMap((m) => Object.entries(m.routes ?? {}).map(([name, decl]) => ({ owner: m.name,
-    name, decl })))
+  return manifests.flatMap((m) =>
+    Object.entries(m.routes ?? {}).map(([name, decl]) => ({ owner: m.name, name, decl })))
 }
 
+interface OwnedError { owner: string, reason: string, decl: ErrorDecl }
+
 /** Every error reason with its owner, kernel first. */
-export function errorsOf (manifests: readonly Manifest[]): { owner: string, reason: string,
-  decl: ErrorDecl }[] {
+export function errorsOf (manifests: readonly Manifest[]): OwnedError[] {
   return [kernelManifest as Manifest, ...manifests].flatMap((m) =>
     Object.entries(m.errors ?? {}).map(([reason, decl]) => ({ owner: m.name, reason, decl })))
 }
@@ -40,8 +41,9 @@ const errorSchema = {
 const COMMON = ['invalid_request', 'unauthenticated', 'missing_grant', 'internal', 'shutting_down'] as const
 
 /** The OpenAPI 3.1 document of a set of routes; its schema dialect is ours, so schemas go in unchanged. */
-export function openApi (routes: readonly OwnedRoute[], manifests: readonly Manifest[],
-  version: string): object {
+export function openApi (
+  routes: readonly OwnedRoute[], manifests: readonly Manifest[], version: string
+): object {
   const reasons = new Map(errorsOf(manifests).map((e) => [e.reason, e.decl]))
   const paths: Record<string, Record<string, object>> = {}
   for (const route of routes) {
@@ -51,8 +53,11 @@ export function openApi (routes: readonly OwnedRoute[], manifests: readonly Mani
   return {
     openapi: '3.1.0',
     jsonSchemaDialect: 'https://json-schema.org/draft/2020-12/schema',
-    info: { title: 'svc', version,
-      description: 'A cluster of inference nodes. Any node answers any request.' },
+    info: {
+      title: 'svc',
+      version,
+      description: 'A cluster of inference nodes. Any node answers any request.'
+    },
     paths: Object.fromEntries(Object.entries(paths).sort(([a], [b]) => a < b ? -1 : 1)),
     components: {
       schemas: { Error: errorSchema },
@@ -71,10 +76,14 @@ function operation ({ owner, name, decl }: OwnedRoute, reasons: ReadonlyMap<stri
     'x-errors': errors,
     ...(decl.authority === null ? { security: [] } : { security: [{ token: [] }] }),
     ...parameters(decl),
-    ...(decl.body === undefined ? {} : { requestBody: {
-      required: true, content: { 'application/json': { schema: decl.body } } } }),
+    ...requestBody(decl),
     responses: { 200: answer(decl), ...errorAnswers(errors, reasons) }
   }
+}
+
+function requestBody ({ body }: RouteDecl): { requestBody?: object } {
+  if (body === undefined) return {}
+  return { requestBody: { required: true, content: { 'application/json': { schema: body } } } }
 }
 
 function parameters (decl: RouteDecl): { parameters?: object[] } {
@@ -86,18 +95,21 @@ function fields (schema: JsonSchema | undefined, where: 'path' | 'query'): objec
   const properties = (schema?.['properties'] ?? {}) as Record<string, JsonSchema>
   const required = new Set((schema?.['required'] ?? []) as string[])
   return Object.entries(properties).map(([name, field]) => ({
-    name: name === '*' ? 'path' : name, in: where, required: where === 'path' ||
-      required.has(name), schema: field
+    name: name === '*' ? 'path' : name,
+    in: where,
+    required: where === 'path' || required.has(name),
+    schema: field
   }))
 }
 
 function answer (decl: RouteDecl): object {
-  return { description: 'OK', content: { [decl.produces ?? 'application/json']: decl.reply === undefined
-    ? {} : { schema: decl.reply } } }
+  const media = decl.reply === undefined ? {} : { schema: decl.reply }
+  return { description: 'OK', content: { [decl.produces ?? 'application/json']: media } }
 }
 
-function errorAnswers (errors: readonly string[], reasons: ReadonlyMap<string,
-  ErrorDecl>): Record<string, object> {
+function errorAnswers (
+  errors: readonly string[], reasons: ReadonlyMap<string, ErrorDecl>
+): Record<string, object> {
   const byStatus = new Map<number, string[]>()
   for (const reason of errors) {
     const status = (reasons.get(reason) ?? kernelErrors.internal).status

@@ -1,9 +1,10 @@
 import { kernelError } from './errors.js'
 import type { Command, Commands } from './services.js'
 
+interface OpenCommands extends Commands { abortAll (reason: 'session_changed' | 'shutting_down'): void }
+
 /** The open commands of this node; `abortAll` ends them at shutdown or at a session change. */
-export function createCommands ():
-Commands & { abortAll (reason: 'session_changed' | 'shutting_down'): void } {
+export function createCommands (): OpenCommands {
   const open = new Map<string, Command>()
   return {
     track (command) {

@@ -37,8 +37,8 @@ export function createConfigApi (options: ConfigApiOptions): ConfigApi {
         throw kernelError('config_changed', 'svc.yaml has changed since it was read; read GET /config again.',
           { revision: revisionOf(before) })
       }
-      const after = Object.entries(set).reduce((yaml, [path, value]) => edited(options, yaml, path, value),
-        before)
+      const after = Object.entries(set)
+        .reduce((yaml, [path, value]) => edited(options, yaml, path, value), before)
       refuseMistakes(options, after)
       if (after !== before) {
         saveConfigFile(options.path, after)
@@ -63,8 +63,9 @@ function edited (options: ConfigApiOptions, yaml: string, path: string, value: u
 }
 
 function refuseMistakes (options: ConfigApiOptions, yaml: string): void {
-  const { problems } = resolveConfig(readConfigText(yaml, options.path),
-    { owners: options.owners, env: {}, authorities: options.authorities })
+  const { problems } = resolveConfig(readConfigText(yaml, options.path), {
+    owners: options.owners, env: {}, authorities: options.authorities
+  })
   if (problems.length > 0) throw refused(problems.map(({ path, message }) => ({ path, message })))
 }
 

@@ -40,8 +40,8 @@ export function createContext (plugin: Plugin, lent: Lent): LiveContext {
   const effect = (label: string, dispose: Effect['dispose']): void => { effects.push({ label, dispose }) }
   const ctx = {
     config: lent.config(manifest.name),
-    settings: Object.fromEntries(Object.keys(manifest.settings ?? {}).map((key) => [key,
-      lent.settings(key)])),
+    settings: Object.fromEntries(Object.keys(manifest.settings ?? {}).map((key) =>
+      [key, lent.settings(key)])),
     deps: dependencies(manifest, lent),
     log, clock: lent.clock, node: lent.node,
     sections: Object.fromEntries(Object.entries(manifest.sections ?? {}).map(([name, decl]) =>
@@ -93,11 +93,14 @@ function dependencies (manifest: Manifest, lent: Lent): Record<string, unknown> 
 function tracked (
   section: Section<unknown>, name: string, effect: (label: string, dispose: () => void) => void
 ): Section<unknown> {
-  return { ...section, observe (fn) {
-    const stop = section.observe(fn)
-    effect(`observe ${name}`, stop)
-    return stop
-  } }
+  return {
+    ...section,
+    observe (fn) {
+      const stop = section.observe(fn)
+      effect(`observe ${name}`, stop)
+      return stop
+    }
+  }
 }
 
 function guarded (fn: () => void, log: Logger, label: string): () => void {

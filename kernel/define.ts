@@ -263,18 +263,23 @@ export interface Logger {
   fatal (fields: Record<string, unknown>, message: string): void
 }
 
+type Consumed<M> = { readonly [K in keyof Field<M, 'consumes'>]: Instance<Field<M, 'consumes'>[K]> }
+type ConsumedOptional<M> = {
+  readonly [K in keyof Field<M, 'consumesOptional'>]: Instance<Field<M, 'consumesOptional'>[K]> | undefined
+}
+type Sections<M> = {
+  readonly [K in Keys<M, 'sections'>]: Section<SchemaAt<Field<M, 'sections'>[K], 'value'>>
+}
+
 /** What a started plugin works with. Everything made through it is undone in reverse order. */
 export interface Context<M extends Manifest = Manifest> {
   readonly config: SchemaAt<M, 'config', true>
   readonly settings: { readonly [K in Keys<M, 'settings'>]: FromSchema<Field<M, 'settings'>[K], true> }
-  readonly deps: { readonly [K in keyof Field<M, 'consumes'>]: Instance<Field<M, 'consumes'>[K]> } &
-    { readonly [K in keyof Field<M, 'consumesOptional'>]: Instance<Field<M,
-      'consumesOptional'>[K]> | undefined }
+  readonly deps: Consumed<M> & ConsumedOptional<M>
   readonly log: Logger
   readonly clock: Clock
   readonly node: NodeInfo
-  readonly sections: { readonly [K in Keys<M, 'sections'>]: Section<SchemaAt<Field<M, 'sections'>[K],
-    'value'>> }
+  readonly sections: Sections<M>
   emit<K extends Keys<M, 'events'>> (kind: K, payload: SchemaAt<Field<M, 'events'>[K], 'payload'>): void
   /** Listens to any plugin's event. */
   on (kind: string, fn: (payload: Record<string, unknown>) => void): void

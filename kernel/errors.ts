@@ -33,9 +33,9 @@ export function withHeaders (error: SvcError, headers: Record<string, string>): 
   return copy
 }
 
-const retry = (status: number, message: string, remedy: string, retryAfterSeconds?: number): ErrorDecl =>
-  ({ status, retryable: true, message, remedy, ...(retryAfterSeconds === undefined
-    ? {} : { retryAfterSeconds }) })
+const retry = (status: number, message: string, remedy: string, retryAfterSeconds?: number): ErrorDecl => ({
+  status, retryable: true, message, remedy, ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds })
+})
 const final = (status: number, message: string, remedy: string): ErrorDecl =>
   ({ status, retryable: false, message, remedy })
 
@@ -95,8 +95,9 @@ export const kernelErrors = {
 export type KernelReason = keyof typeof kernelErrors
 
 /** Makes an error with one of the kernel's own reasons. */
-export function kernelError (reason: KernelReason, message?: string, details?: Record<string,
-  unknown>): SvcError {
+export function kernelError (
+  reason: KernelReason, message?: string, details?: Record<string, unknown>
+): SvcError {
   return new SvcError(reason, kernelErrors[reason], message, details)
 }
 

@@ -2,8 +2,12 @@ import type { EventDecl } from './define.js'
 import { schemaChecker } from './validate.js'
 
 /** An event as listeners and the event log see it. */
-export interface BusEvent { kind: string, owner: string, plane: EventDecl['plane'], payload: Record<string,
-  unknown> }
+export interface BusEvent {
+  kind: string
+  owner: string
+  plane: EventDecl['plane']
+  payload: Record<string, unknown>
+}
 
 export interface Bus {
   declare (owner: string, events: Readonly<Record<string, EventDecl>>): void
@@ -20,11 +24,11 @@ export interface Bus {
 
 /**
  * The typed in-process event bus. Until it is opened events wait, so that a plugin that starts later misses
- * nothing. `strict` (tests) throws on a payload
- * that is not as declared.
+ * nothing. `strict` (tests) throws on a payload that is not as declared.
  */
-export function createBus (options: { strict: boolean, onError: (error: unknown,
-  kind: string) => void }): Bus {
+export function createBus (
+  options: { strict: boolean, onError: (error: unknown, kind: string) => void }
+): Bus {
   const kinds = new Map<string, { owner: string, decl: EventDecl, check: (v: unknown) => string | null }>()
   const listeners = new Map<string, Set<(event: BusEvent) => void>>()
   let durableCount = 0
@@ -47,8 +51,9 @@ export function createBus (options: { strict: boolean, onError: (error: unknown,
     },
     emit (owner, kind, payload) {
       const known = kinds.get(kind)
-      if (known === undefined ||
-        known.owner !== owner) throw new Error(`"${owner}" has not declared the event ${kind}`)
+      if (known === undefined || known.owner !== owner) {
+        throw new Error(`"${owner}" has not declared the event ${kind}`)
+      }
       const problem = known.check(payload)
       if (problem !== null) {
         if (options.strict) throw new Error(`event ${kind} of "${owner}": ${problem}`)

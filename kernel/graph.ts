@@ -45,8 +45,8 @@ export function arrange (input: GraphInput): Arrangement {
 function duplicates (manifests: readonly Manifest[]): string[] {
   const counts = new Map<string, number>()
   for (const { name } of manifests) counts.set(name, (counts.get(name) ?? 0) + 1)
-  return [...counts].filter(([, n]) => n > 1).map(([name,
-    n]) => `${n} plugins are named "${name}"; names are unique`)
+  return [...counts].filter(([, n]) => n > 1)
+    .map(([name, n]) => `${n} plugins are named "${name}"; names are unique`)
 }
 
 function wrongKernel (manifests: readonly Manifest[]): string[] {
@@ -70,15 +70,16 @@ function unmetNeeds (byName: ReadonlyMap<string, Manifest>): string[] {
 }
 
 /** Plugins whose needs, direct or not, are disabled. */
-function takenDown (byName: ReadonlyMap<string, Manifest>,
-  disabled: ReadonlySet<string>): Arrangement['down'] {
+function takenDown (
+  byName: ReadonlyMap<string, Manifest>, disabled: ReadonlySet<string>
+): Arrangement['down'] {
   const down = new Map<string, string>()
+  const isOff = (name: string): boolean => disabled.has(name) || down.has(name)
   for (let changed = true; changed;) {
     changed = false
     for (const { name, requires } of byName.values()) {
-      if (disabled.has(name) || down.has(name)) continue
-      const missing = (requires ?? []).map((r) => parseNeed(r).name).find((r) => disabled.has(r) ||
-        down.has(r))
+      if (isOff(name)) continue
+      const missing = (requires ?? []).map((r) => parseNeed(r).name).find(isOff)
       if (missing === undefined) continue
       down.set(name, `plugin "${name}" is off because it requires "${missing}", which is ` +
         `${disabled.has(missing) ? 'disabled' : 'off'}; \`svc plugin enable ${missing}\` brings it back`)
@@ -91,8 +92,9 @@ function takenDown (byName: ReadonlyMap<string, Manifest>,
 /** Kahn's order, ties by position in the list, so the same input always starts in the same order. */
 function topological (manifests: readonly Manifest[]): { order: string[], cycles: string[][] } {
   const names = new Set(manifests.map((m) => m.name))
-  const before = new Map(manifests.map((m) => [m.name, new Set(
-    [...(m.requires ?? []).map((r) => parseNeed(r).name), ...(m.after ?? [])].filter((n) => names.has(n)))]))
+  const predecessors = (m: Manifest): Set<string> => new Set(
+    [...(m.requires ?? []).map((r) => parseNeed(r).name), ...(m.after ?? [])].filter((n) => names.has(n)))
+  const before = new Map(manifests.map((m) => [m.name, predecessors(m)]))
   const order: string[] = []
   const placed = new Set<string>()
   for (let moved = true; moved;) {

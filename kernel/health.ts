@@ -1,8 +1,12 @@
 import type { ConflictDecl } from './define.js'
 
 /** One reason why a node is not well, as `/state` shows it. */
-export interface HealthReason { code: string, severity: 'warn' | 'error', message: string,
-  remediation: string }
+export interface HealthReason {
+  code: string
+  severity: 'warn' | 'error'
+  message: string
+  remediation: string
+}
 
 export interface NodeHealth { level: 'ok' | 'warn' | 'error', reasons: HealthReason[] }
 
@@ -26,9 +30,8 @@ export function createHealth (): Health {
     clear (code) { raised.delete(code) },
     snapshot () {
       const reasons = [...raised].map(([code, observed]) => {
-        const decl = known.get(code)!
-        return { code, severity: decl.severity, message: `${decl.meaning} ${observed}`.trim(),
-          remediation: decl.remediation }
+        const { severity, meaning, remediation } = known.get(code)!
+        return { code, severity, message: `${meaning} ${observed}`.trim(), remediation }
       })
       const level = reasons.some((r) => r.severity === 'error') ? 'error' : reasons.length > 0 ? 'warn' : 'ok'
       return { level, reasons }

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { chmodSync, mkdirSync, readFileSync, statSync } from 'node:fs'
+import { chmodSync, existsSync, mkdirSync, readFileSync, statSync } from 'node:fs'
 import { open, rename } from 'node:fs/promises'
 import { closeSync, fsyncSync, openSync, renameSync, rmSync, writeSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -21,10 +21,26 @@ export class HomeError extends Error {
   override readonly name = 'HomeError'
 }
 
+/**
+ * Makes a folder and the ones above it. Node's own recursive mkdir never returns where the system answers
+ * ENOENT for a folder whose parent is there, as /proc does.
+ */
+function makeFolder (path: string): void {
+  try {
+    mkdirSync(path, { mode: 0o700 })
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    if (code === 'EEXIST') return
+    if (code !== 'ENOENT' || existsSync(dirname(path))) throw error
+    makeFolder(dirname(path))
+    mkdirSync(path, { mode: 0o700 })
+  }
+}
+
 /** Makes the home and its folders (0700) where they are missing. Throws HomeError when it cannot. */
 export function prepareHome (home: string): void {
   try {
-    for (const folder of ['', ...FOLDERS]) mkdirSync(join(home, folder), { recursive: true, mode: 0o700 })
+    for (const folder of ['', ...FOLDERS]) makeFolder(join(home, folder))
   } catch (error) {
     throw new HomeError(`cannot make the home ${home}: ${(error as Error).message}; name another with --home`)
   }
@@ -96,21 +112,30 @@ export function writeVersioned (path: string, format: number, value: object): vo
 
 interface Holder { format: number, pid: number, startTicks: string | null, since: string }
 
-/** Start time of a process in clock ticks since boot (/proc/<pid>/stat field 22); null where unknown. */
-export function startTicks (pid: number): string | null {
+/** Fields 3 and 22 of /proc/<pid>/stat: the state letter and the start time in clock ticks since boot. */
+function procStat (pid: number): { state: string, startTicks: string } | null {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
-    return stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19] ?? null
+    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+    return { state: fields[0] ?? '', startTicks: fields[19] ?? '' }
   } catch {
     return null
   }
 }
 
+/** Start time of a process in clock ticks since boot; null where unknown. */
+export function startTicks (pid: number): string | null {
+  return procStat(pid)?.startTicks ?? null
+}
+
+/** A process that nobody has waited for (a zombie, common in containers without an init) is dead. */
 function alive (holder: Holder): boolean {
   try { process.kill(holder.pid, 0) } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ESRCH') return false
   }
-  return holder.startTicks === null || startTicks(holder.pid) === holder.startTicks
+  const stat = procStat(holder.pid)
+  if (stat !== null && /[ZX]/.test(stat.state)) return false
+  return holder.startTicks === null || stat?.startTicks === holder.startTicks
 }
 
 /**
@@ -119,8 +144,12 @@ function alive (holder: Holder): boolean {
  */
 export function lockHome (home: string): () => void {
   const path = join(home, homeFile.lock)
-  const mine: Holder = { format: 1, pid: process.pid, startTicks: startTicks(process.pid),
-    since: new Date().toISOString() }
+  const mine: Holder = {
+    format: 1,
+    pid: process.pid,
+    startTicks: startTicks(process.pid),
+    since: new Date().toISOString()
+  }
   for (let attempt = 0; attempt < 3; attempt++) {
     if (tryLock(path, mine)) return () => { rmSync(path, { force: true }) }
     const holder = readHolder(path)

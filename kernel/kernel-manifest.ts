@@ -15,31 +15,56 @@ export const authorities = {
 } as const
 
 const conflicts = {
-  disk_low: { severity: 'warn', meaning: 'Less than 10 GiB are free on the models volume.',
-    remediation: 'Free space, or move the home to a larger volume (`--home`).' },
-  disk_full: { severity: 'error', meaning: 'At most 2 GiB are free on the models volume.',
-    remediation: 'Free space now; nothing is written to the event log below 2 GiB.' },
-  event_loop_lag: { severity: 'warn',
+  disk_low: {
+    severity: 'warn',
+    meaning: 'Less than 10 GiB are free on the models volume.',
+    remediation: 'Free space, or move the home to a larger volume (`--home`).'
+  },
+  disk_full: {
+    severity: 'error',
+    meaning: 'At most 2 GiB are free on the models volume.',
+    remediation: 'Free space now; nothing is written to the event log below 2 GiB.'
+  },
+  event_loop_lag: {
+    severity: 'warn',
     meaning: 'The node answers slowly: its event loop is late by over 250 ms.',
-    remediation: 'Look for a busy machine (`svc status`) or too many streams on one node.' },
-  state_not_durable: { severity: 'warn',
+    remediation: 'Look for a busy machine (`svc status`) or too many streams on one node.'
+  },
+  state_not_durable: {
+    severity: 'warn',
     meaning: 'The home cannot be written; what is decided is lost at a restart.',
-    remediation: 'Check free space and permissions of the home directory.' },
-  restart_needed: { severity: 'warn', meaning: 'svc.yaml has changed since this node started.',
-    remediation: 'POST /admin/restart applies it.' }
+    remediation: 'Check free space and permissions of the home directory.'
+  },
+  restart_needed: {
+    severity: 'warn',
+    meaning: 'svc.yaml has changed since this node started.',
+    remediation: 'POST /admin/restart applies it.'
+  }
 } as const satisfies Record<string, ConflictDecl>
 
-const nodeEvent = { type: 'object', required: ['nodeId'], additionalProperties: false,
-  properties: { nodeId: { type: 'string' } } } as const
-const pluginEvent = { type: 'object', required: ['nodeId', 'plugin'], additionalProperties: false,
-  properties: { nodeId: { type: 'string' }, plugin: { type: 'string' } } } as const
+const nodeEvent = {
+  type: 'object',
+  required: ['nodeId'],
+  additionalProperties: false,
+  properties: { nodeId: { type: 'string' } }
+} as const
+
+const pluginEvent = {
+  type: 'object',
+  required: ['nodeId', 'plugin'],
+  additionalProperties: false,
+  properties: { nodeId: { type: 'string' }, plugin: { type: 'string' } }
+} as const
 
 const events = {
   NodeJoined: { plane: 'durable', summary: 'A node became part of the cluster.', payload: nodeEvent },
   NodeRestarted: { plane: 'durable', summary: 'A node was told to restart.', payload: nodeEvent },
-  PluginEnabled: { plane: 'durable', summary: 'A plugin was switched on in svc.yaml.', payload: pluginEvent },
-  PluginDisabled: { plane: 'durable', summary: 'A plugin was switched off in svc.yaml.',
-    payload: pluginEvent }
+  PluginEnabled: {
+    plane: 'durable', summary: 'A plugin was switched on in svc.yaml.', payload: pluginEvent
+  },
+  PluginDisabled: {
+    plane: 'durable', summary: 'A plugin was switched off in svc.yaml.', payload: pluginEvent
+  }
 } as const satisfies Record<string, EventDecl>
 
 /** What the kernel itself contributes, in the form of a manifest so that checks and docs treat it alike. */
@@ -79,5 +104,6 @@ export const kernelManifest = {
 } as const satisfies Manifest
 
 /** Ids of the services the kernel provides to every plugin. */
-export const kernelServices: ReadonlySet<string> = new Set([BundleService, CommandService, InspectionService,
-  InvocationService, SessionService, TokenService].map((ref) => ref.id))
+export const kernelServices: ReadonlySet<string> = new Set([
+  BundleService, CommandService, InspectionService, InvocationService, SessionService, TokenService
+].map((ref) => ref.id))

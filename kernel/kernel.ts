@@ -137,7 +137,8 @@ function systemParts (kernel: Assembly, parts: Parts, options: KernelOptions): S
     ready: async (model) => {
       const checks = await kernel.readiness.run(model)
       const { masterNodeId } = options.session
-      const all = [{ name: 'master', ok: masterNodeId !== null, detail: masterNodeId ?? 'none known' }, ...checks]
+      const master = { name: 'master', ok: masterNodeId !== null, detail: masterNodeId ?? 'none known' }
+      const all = [master, ...checks]
       return { ready: all.every((c) => c.ok) && (model === undefined || checks.length > 0), checks: all }
     },
     openApi: () => document ??= JSON.stringify(describe(kernel.manifests, parts, options)),
@@ -169,7 +170,9 @@ async function stateFor (
     machine: { model: os.machine(), chip: os.cpus()[0]?.model ?? 'unknown',
       os: `${os.type()} ${os.release()}`, commit: null }
   })
-  const onError = (key: string, err: unknown): void => { kernel.log.error({ err, key }, 'a state view failed') }
+  const onError = (key: string, err: unknown): void => {
+    kernel.log.error({ err, key }, 'a state view failed')
+  }
   const state = withViews(base, kernel.views, caller, onError)
   return caller.authorities.has('operator') ? state : redact(state) as Record<string, unknown>
 }

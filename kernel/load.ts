@@ -57,16 +57,18 @@ export async function loadPlugins (
   if (problems.length > 0) throw new BootError(problems)
 }
 
-async function startOne (plugin: Plugin, lent: Lent, to: Contributions,
-  app: FastifyInstance): Promise<LiveContext> {
+async function startOne (
+  plugin: Plugin, lent: Lent, to: Contributions, app: FastifyInstance
+): Promise<LiveContext> {
   lent.bus.declare(plugin.manifest.name, plugin.manifest.events ?? {})
   lent.health.declare(plugin.manifest.conflicts ?? {})
   const live = createContext(plugin, lent)
   app.addHook('onClose', async () => { await live.dispose() })
   const parts = (await inTime(plugin.start(live.ctx), lent)) as Parts | undefined ?? {}
   const { manifest } = plugin
-  for (const [name, handler] of declared(manifest.routes, parts.routes, 'route')) to.route(plugin, name,
-    handler, app)
+  for (const [name, handler] of declared(manifest.routes, parts.routes, 'route')) {
+    to.route(plugin, name, handler, app)
+  }
   for (const [name, handler] of declared(manifest.capabilities, parts.invoke, 'capability')) {
     to.capability(plugin, name, handler)
   }
@@ -89,8 +91,9 @@ async function inTime (started: unknown, lent: Lent): Promise<unknown> {
 }
 
 /** Pairs what is declared with what was returned; both directions must match. */
-function declared<T> (decls: object | undefined, given: Record<string, T> | undefined,
-  what: string): [string, T][] {
+function declared<T> (
+  decls: object | undefined, given: Record<string, T> | undefined, what: string
+): [string, T][] {
   const wanted = Object.keys(decls ?? {})
   const extra = Object.keys(given ?? {}).find((key) => !wanted.includes(key))
   if (extra !== undefined) {

@@ -35,8 +35,11 @@ export function createShipper (url: string, clock: Clock): Shipper {
   const send = async (lines: readonly string[]): Promise<boolean> => {
     try {
       const { statusCode, body } = await request(url, {
-        method: 'POST', headers: { 'content-type': 'application/x-ndjson' }, body: lines.join(''),
-        headersTimeout: SEND_TIMEOUT_MS, bodyTimeout: SEND_TIMEOUT_MS,
+        method: 'POST',
+        headers: { 'content-type': 'application/x-ndjson' },
+        body: lines.join(''),
+        headersTimeout: SEND_TIMEOUT_MS,
+        bodyTimeout: SEND_TIMEOUT_MS,
         signal: AbortSignal.timeout(SEND_TIMEOUT_MS)
       })
       await body.dump()

@@ -36,8 +36,8 @@ const REDACT = SECRET.flatMap((name) => [name, `*.${name}`, `*.*.${name}`])
  * address. Callers pass fields, never prompts, payloads or headers; secrets are cut out all the same.
  */
 export function createLog (options: LogOptions): NodeLog {
-  const shipper = options.ingestUrl === undefined ? undefined : createShipper(options.ingestUrl,
-    options.clock)
+  const { ingestUrl, clock } = options
+  const shipper = ingestUrl === undefined ? undefined : createShipper(ingestUrl, clock)
   const level = options.level as 'info'
   const streams: StreamEntry[] = [{ level, stream: readable() }]
   if (options.json) streams.push({ level, stream: process.stdout })
@@ -57,13 +57,24 @@ export function createLog (options: LogOptions): NodeLog {
 }
 
 function readable (): DestinationStream {
-  return pretty({ destination: 2, colorize: process.stderr.isTTY && process.env['NO_COLOR'] === undefined,
-    ignore: 'pid,hostname,node', translateTime: 'SYS:HH:MM:ss', sync: true, singleLine: true })
+  return pretty({
+    destination: 2,
+    colorize: process.stderr.isTTY && process.env['NO_COLOR'] === undefined,
+    ignore: 'pid,hostname,node',
+    translateTime: 'SYS:HH:MM:ss',
+    sync: true,
+    singleLine: true
+  })
 }
 
 function lineStream (push: (line: string) => void): DestinationStream {
-  return new Writable({ decodeStrings: false, write (chunk: string, _encoding,
-    done) { push(chunk); done() } })
+  return new Writable({
+    decodeStrings: false,
+    write (chunk: string, _encoding, done) {
+      push(chunk)
+      done()
+    }
+  })
 }
 
 function shortError (error: unknown): unknown {

@@ -18,8 +18,11 @@ export function monitorLoop (): LoopMonitor {
   histogram.enable()
   const beyond = (ns: number): number => Math.max(0, ns / 1e6 - RESOLUTION_MS)
   return {
-    read: () => ({ p50: beyond(histogram.percentile(50)), p99: beyond(histogram.percentile(99)),
-      max: beyond(histogram.max) }),
+    read: () => ({
+      p50: beyond(histogram.percentile(50)),
+      p99: beyond(histogram.percentile(99)),
+      max: beyond(histogram.max)
+    }),
     reset () { histogram.reset() },
     stop () { histogram.disable() }
   }

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
@@ -48,7 +48,8 @@ async function up (t: Test, given: Given = {}): Promise<SvcNode> {
 async function problems (t: Test, given: Given): Promise<readonly string[]> {
   const folder = home(t, given)
   const refusal = async (): Promise<unknown> =>
-    await createNode({ home: folder, env: {}, bundled: given.plugins ?? bundled, flags: {} }).then(() => null, (e: unknown) => e)
+    await createNode({ home: folder, env: {}, bundled: given.plugins ?? bundled, flags: {} })
+      .then(() => null, (error: unknown) => error)
   const first = await refusal()
   t.match(await refusal(), { name: 'BootError' }, 'the second try finds the home free')
   t.ok(first instanceof BootError)
@@ -57,7 +58,8 @@ async function problems (t: Test, given: Given): Promise<readonly string[]> {
 
 /** Every set of plugins in which each plugin has what it requires. */
 function closedSubsets (plugins: readonly Plugin[]): Plugin[][] {
-  const subsets = Array.from({ length: 2 ** plugins.length }, (_, bits) => plugins.filter((_, i) => bits & 2 ** i))
+  const subsets = Array.from({ length: 2 ** plugins.length }, (_, bits) =>
+    plugins.filter((_, i) => (bits & 2 ** i) !== 0))
   return subsets.filter((subset) => subset.every(({ manifest }) =>
     (manifest.requires ?? []).every((need) => subset.some((p) => p.manifest.name === parseNeed(need).name))))
 }
@@ -72,9 +74,10 @@ t.test('every closed subset of the bundled plugins boots, answers and stops', as
       const state = await (await fetch(`${node.url}/state`)).json() as Record<string, unknown>
       t.equal(state['localNodeId'], node.nodeId)
       t.equal(state['masterNodeId'], node.nodeId, 'a lone node is its own master')
-      const { capabilities } = await (await fetch(`${node.url}/v1/capabilities`)).json() as { capabilities: { id: string }[] }
+      const answer = await fetch(`${node.url}/v1/capabilities`)
+      const listing = await answer.json() as { capabilities: { id: string }[] }
       const declared = plugins.flatMap((p) => Object.values(p.manifest.capabilities ?? {}).map((c) => c.id))
-      t.same(capabilities.map((c) => c.id).sort(), declared.sort())
+      t.same(listing.capabilities.map((c) => c.id).sort(), declared.sort())
       t.equal((await fetch(`${node.url}/readyz`)).status, 200, 'nothing is set to start, so all is ready')
       await node.stop('test')
       await t.rejects(fetch(`${node.url}/healthz`), 'nobody listens any more')
@@ -111,10 +114,15 @@ t.test('a svc.yaml with ten mistakes lists all ten, with their lines', async (t)
     '  runners:',
     '    threds: 2'
   ].join('\n') })
-  const wanted = [/:1:.*nam: unknown key.*"name"/, /:3:.*api\.port: expected a whole number/, /:4:.*api\.hosts: unknown key/,
-    /:6:.*limits\.body_kib: expected a whole number/, /:7:.*headers_timeout_seconds: is above/, /:9:.*logging\.level: expected/,
-    /:10:.*logging\.ingest_url: expected an http/, /:12:.*access\.local\[0\]: there is no authority "reed".*"read"/,
-    /:13:.*access\.remote: nothing is granted/, /:16:.*plugins\.runners\.threds: unknown key.*"threads"/]
+  const wanted = [
+    /:1:.*nam: unknown key.*"name"/, /:3:.*api\.port: expected a whole number/,
+    /:4:.*api\.hosts: unknown key/,
+    /:6:.*limits\.body_kib: expected a whole number/, /:7:.*headers_timeout_seconds: is above/,
+    /:9:.*logging\.level: expected/, /:10:.*logging\.ingest_url: expected an http/,
+    /:12:.*access\.local\[0\]: there is no authority "reed".*"read"/,
+    /:13:.*access\.remote: nothing is granted/,
+    /:16:.*plugins\.runners\.threds: unknown key.*"threads"/
+  ]
   t.equal(lines.length, wanted.length, lines.join('\n'))
   for (const pattern of wanted) t.ok(lines.some((line) => pattern.test(line)), String(pattern))
 })
@@ -125,7 +133,8 @@ t.test('a disabled plugin takes down what requires it; its routes say how to bri
     '`svc plugin enable runners` brings it back'
   t.same(node.warnings, [down])
   const rows: [string, string, string][] = [
-    ['POST', '/v1/cancel/some-command', 'svc plugin enable runners'], ['GET', '/v1/audio/voices', 'svc plugin enable runners']
+    ['POST', '/v1/cancel/some-command', 'svc plugin enable runners'],
+    ['GET', '/v1/audio/voices', 'svc plugin enable runners']
   ]
   for (const [method, path, line] of rows) {
     const answer = await fetch(node.url + path, { method })
@@ -159,14 +168,35 @@ const route = "routes: { hi: { method: 'GET', url: '/v1/hi', summary: 'Greets.',
 const setting = `config: { type: 'object', additionalProperties: false,
   properties: { whom: { type: 'string', default: 'world' } } },`
 
+const answers = (what: string): string => `return { routes: { hi: () => ({ hi: ${what} }) } }`
+
 t.test('a third-party plugin loads by its path, with its own settings', async (t) => {
   const node = await up(t, {
     plugins: [], yaml: 'plugins: { hello: { module: ./hello.mjs, whom: you } }',
-    files: { 'hello.mjs': guest('hello', 'return { routes: { hi: () => ({ hi: ctx.config.whom }) } }', route + setting) }
+    files: { 'hello.mjs': guest('hello', answers('ctx.config.whom'), route + setting) }
   })
   t.same(await (await fetch(`${node.url}/v1/hi`)).json(), { hi: 'you' })
   const { paths } = await (await fetch(`${node.url}/openapi.json`)).json() as { paths: object }
   t.ok('/v1/hi' in paths, 'it is documented by itself')
+})
+
+t.test('a restart is asked for once; a second asking is restart_pending', async (t) => {
+  const node = await up(t, {
+    plugins: [], yaml: 'plugins: { hello: { module: ./hello.mjs } }',
+    files: { 'hello.mjs': guest('hello', `let told = 0; ctx.on('NodeRestarted', () => { told++ }); ${answers('told')}`,
+      route) }
+  })
+  let asked = 0
+  node.onRestart(() => { asked++ })
+  const token = readFileSync(join(node.home, 'operator.token'), 'utf8').trim()
+  const restart = async (): Promise<Response> => await fetch(`${node.url}/admin/restart`,
+    { method: 'POST', headers: { authorization: `Bearer ${token}` } })
+  t.match(await (await restart()).json(), { status: 'restarting', node_id: node.nodeId })
+  const second = await restart()
+  t.equal(second.status, 409)
+  t.match(await second.json(), { error: { reason: 'restart_pending', retryable: true } })
+  t.equal(asked, 1)
+  t.same(await (await fetch(`${node.url}/v1/hi`)).json(), { hi: 1 }, 'the event NodeRestarted was told once')
 })
 
 t.test('plugins that fail in start end the boot, every one named', async (t) => {
@@ -178,14 +208,18 @@ t.test('plugins that fail in start end the boot, every one named', async (t) => 
       'three.mjs': guest('three', 'return {}', "requires: ['one'],")
     }
   })
-  t.match(lines, [/plugin "one" failed to start: no disk/, /plugin "two" failed to start: .*declared route "hi"/])
+  t.match(lines, [/plugin "one" failed to start: no disk/,
+    /plugin "two" failed to start: .*declared route "hi"/])
   t.equal(lines.length, 2, 'one that needs a failed plugin is not tried')
 })
 
 t.test('modules that are no plugins, and two plugins with one name, are problems of the boot', async (t) => {
   const lines = await problems(t, {
-    yaml: ['plugins:', '  gone: { module: ./gone.mjs }', '  empty: { module: ./empty.mjs }', '  other: { module: ./hello.mjs }',
-      '  hello: { module: ./hello.mjs }', '  greet: { module: ./greet.mjs }', '  needy: { module: ./needy.mjs }'].join('\n'),
+    yaml: [
+      'plugins:', '  gone: { module: ./gone.mjs }', '  empty: { module: ./empty.mjs }',
+      '  other: { module: ./hello.mjs }', '  hello: { module: ./hello.mjs }',
+      '  greet: { module: ./greet.mjs }', '  needy: { module: ./needy.mjs }'
+    ].join('\n'),
     files: {
       'empty.mjs': 'export default 5\n',
       'hello.mjs': guest('hello', 'return {}', route),
@@ -193,10 +227,13 @@ t.test('modules that are no plugins, and two plugins with one name, are problems
       'needy.mjs': guest('needy', 'return {}', "requires: ['nowhere', 'hello@^2.0.0'],")
     }
   })
-  const wanted = [/plugins\.gone\.module: cannot load \.\/gone\.mjs/, /plugins\.empty\.module: .* has no plugin as its default/,
-    /plugins\.other\.module: .* is the plugin "hello"; use that name as the key/,
+  const wanted = [
+    /plugins\.gone\.module: cannot load \.\/gone\.mjs/,
+    /plugins\.empty\.module: .*its default export is not what definePlugin returns/,
+    /plugins\.other\.module: .*calls itself "hello"; use that name as the key/,
     /"needy" requires "nowhere", which is not there/, /"needy" requires hello@\^2\.0\.0, found 1\.0\.0/,
-    /route "GET \/v1\/hi" is declared by both "hello" and "greet"/]
+    /route "GET \/v1\/hi" is declared by both "hello" and "greet"/
+  ]
   for (const pattern of wanted) t.ok(lines.some((line) => pattern.test(line)), String(pattern))
   const [first] = bundled
   const twice = await problems(t, { plugins: [first!, first!] })

@@ -11,7 +11,9 @@ const SKIPPED = new Set(['test', 'train', 'node_modules', 'dist'])
 function * files (folder) {
   for (const entry of readdirSync(folder, { withFileTypes: true })) {
     const path = join(folder, entry.name)
-    if (entry.isDirectory()) { if (!SKIPPED.has(entry.name)) yield * files(path) } else if (KEPT.test(entry.name)) yield path
+    if (!entry.isDirectory()) {
+      if (KEPT.test(entry.name)) yield path
+    } else if (!SKIPPED.has(entry.name)) yield * files(path)
   }
 }
 

@@ -234,7 +234,8 @@ function fromFastify (error: FastifyError | Error): SvcError {
 /** Sends the one error body. */
 export function sendError (reply: FastifyReply, error: SvcError, requestId: string): void {
   if (reply.sent) return
-  void reply.code(error.status).header('x-svc-request-id', requestId).headers(errorHeaders(error)).type('application/json; charset=utf-8')
+  void reply.code(error.status).header('x-svc-request-id', requestId).headers(errorHeaders(error))
+    .type('application/json; charset=utf-8')
     .send(JSON.stringify(errorBody(error, requestId)))
 }
 

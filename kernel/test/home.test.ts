@@ -25,6 +25,14 @@ t.test('a home is locked by one process', (t) => {
   t.end()
 })
 
+t.test('a home that cannot be made is refused at once', (t) => {
+  t.throws(() => { prepareHome('/proc/nowhere/svc') }, { name: 'HomeError', message: /cannot make the home/ })
+  const deep = join(home(t), 'a', 'b', 'c')
+  prepareHome(deep)
+  t.ok(statSync(join(deep, 'run')).isDirectory())
+  t.end()
+})
+
 t.test('a lock left by a dead process is taken over', (t) => {
   const path = home(t)
   writeVersioned(join(path, homeFile.lock), 1, { pid: 2 ** 22 - 3, startTicks: '1', since: 'x' })

@@ -1,7 +1,9 @@
 import type { FromSchema } from '../../kernel/index.js'
 
-const cachePath = { type: 'string', minLength: 1,
-  description: 'Folder of staged copies, one subfolder <org>--<name> each; <home>/staging when absent.' } as const
+const cachePath = {
+  type: 'string', minLength: 1,
+  description: 'Folder of staged copies, one subfolder <org>--<name> each; <home>/staging when absent.'
+} as const
 
 const staging = {
   type: 'object', additionalProperties: false, default: {},

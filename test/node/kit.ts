@@ -146,7 +146,8 @@ export async function startNode (t: Test, options: NodeOptions = {}): Promise<Te
   t.teardown(() => hardKill(child.pid))
   const line = await until('the line of svc up', () => {
     if (child.over()) throw new Error(`svc up ended early: ${child.stderr()}`)
-    return /^\{.*\}$/m.exec(child.stdout())?.[0]
+    // Log lines may stand before it, where `logging.enabled` is on.
+    return child.stdout().split('\n').find((text) => /^\{"url":.*,"pid":.*,"home":.*\}$/.test(text))
   })
   const said = JSON.parse(line) as { url: string, nodeId: string, pid: number, home: string }
   const token = readFileSync(join(home, 'operator.token'), 'utf8').trim()

@@ -1,5 +1,6 @@
 // @ts-check
-/** @import { EngineChunk, EngineEnv, EngineModule, EngineSession, EngineTask, ModelSpec } from 'svc/plugin' */
+/** @import { EngineChunk, EngineEnv, EngineModule, EngineSession } from 'svc/plugin' */
+/** @import { EngineTask, ModelSpec } from 'svc/plugin' */
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { EngineError } from 'svc/plugin'

@@ -53,9 +53,10 @@ export default definePlugin({
 }, ({ deps: { runners } }) => ({
   invoke: {
     async * beep (input, call) {
-      const query = { modelId: 'example/beep', capability: 'beep', commandId: call.commandId, caller: call.caller }
-      const route = await runners.route(query)
-      for await (const { payload, media, timing } of runners.open(route, { kind: 'beep', payload: input }, call.signal)) {
+      const { commandId, caller, signal } = call
+      const route = await runners.route({ modelId: 'example/beep', capability: 'beep', commandId, caller })
+      const chunks = runners.open(route, { kind: 'beep', payload: input }, signal)
+      for await (const { payload, media, timing } of chunks) {
         yield {
           payload: { chunk_index: Number(payload['chunk_index']) },
           media: {

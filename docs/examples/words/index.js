@@ -1,7 +1,10 @@
 // @ts-check
 import { definePlugin } from 'svc/plugin'
 
-const total = { type: 'integer', minimum: 0 }
+const howMany = { type: 'integer', minimum: 0 }
+const words = {
+  type: 'object', additionalProperties: false, required: ['words'], properties: { words: howMany }
+}
 
 export default definePlugin({
   name: 'words',
@@ -28,12 +31,7 @@ export default definePlugin({
         required: ['text'],
         properties: { text: { type: 'string', minLength: 1, maxLength: 100000 } }
       },
-      output_schema: {
-        type: 'object',
-        additionalProperties: false,
-        required: ['words'],
-        properties: { words: { type: 'integer', minimum: 0 } }
-      },
+      output_schema: words,
       annotations: { stability: 'experimental' }
     }
   },
@@ -43,7 +41,7 @@ export default definePlugin({
       url: '/v1/words',
       summary: 'How many words were counted so far.',
       authority: 'read',
-      reply: { type: 'object', additionalProperties: false, required: ['words'], properties: { words: total } }
+      reply: words
     }
   },
   errors: {
@@ -58,11 +56,11 @@ export default definePlugin({
     WordsCounted: {
       plane: 'telemetry',
       summary: 'A text was counted.',
-      payload: { type: 'object', additionalProperties: false, required: ['words'], properties: { words: total } }
+      payload: words
     }
   },
   sections: {
-    wordCounts: { writer: 'node', summary: 'Words counted by each node since it started.', value: total }
+    wordCounts: { writer: 'node', summary: 'Words counted by each node since it started.', value: howMany }
   },
   state: { wordCounts: 'Words counted by node id.' }
 }, (ctx) => {
@@ -74,7 +72,8 @@ export default definePlugin({
       count: async ({ text }) => {
         const words = text.split(/\s+/).filter((word) => word !== '').length
         if (words > most) {
-          throw ctx.error('too_many_words', `The text has ${words} words; at most ${most} are taken.`, { words, most })
+          const message = `The text has ${words} words; at most ${most} are taken.`
+          throw ctx.error('too_many_words', message, { words, most })
         }
         counted += words
         wordCounts.put('total', counted)
@@ -84,7 +83,10 @@ export default definePlugin({
     },
     routes: { total: () => ({ words: counted }) },
     state: {
-      wordCounts: () => Object.fromEntries([...wordCounts.entries()].map(({ nodeId, value }) => [nodeId, value]))
+      wordCounts: () => {
+        const counts = [...wordCounts.entries()].map(({ nodeId, value }) => [nodeId, value])
+        return Object.fromEntries(counts)
+      }
     }
   }
 })

@@ -33,7 +33,8 @@ t.test('the report names the processes that do the work', async (t) => {
 
 t.test('it works without runners', async (t) => {
   const rig = await startPlugin(t, diagnostics)
-  t.match((await rig.inject({ url: '/v1/diagnostics/node' })).json(), { supervisorRunners: [], placements: [] })
+  const answer = await rig.inject({ url: '/v1/diagnostics/node' })
+  t.match(answer.json(), { supervisorRunners: [], placements: [] })
 })
 
 t.test('only operators may look', async (t) => {

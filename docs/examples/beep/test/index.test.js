@@ -7,7 +7,8 @@ import engine from '../engine.js'
 /** @type {import('svc/plugin').EngineEnv} */
 const env = { progress () {}, work: async (_label, _units, call) => await call(), log () {} }
 const directory = fileURLToPath(new URL('../model/', import.meta.url))
-const spec = /** @type {import('svc/plugin').ModelSpec} */ ({ directory, backend: 'cpu', threads: 1, options: {} })
+const given = { directory, backend: 'cpu', threads: 1, options: {} }
+const spec = /** @type {import('svc/plugin').ModelSpec} */ (given)
 
 /** @param {object} payload @param {AbortSignal} signal */
 async function beep (payload, signal = new AbortController().signal) {

@@ -11,10 +11,11 @@ import words from '../index.js'
  */
 async function count (rig, payload) {
   const { revisions } = (await rig.inject({ url: '/v1/capabilities' })).json()
+  const revision = revisions['words@1.0.0']
   return await rig.inject({
     method: 'POST',
     url: '/v1/capabilities/call',
-    payload: { capability_id: 'words', version: '1.0.0', descriptor_revision: revisions['words@1.0.0'], payload }
+    payload: { capability_id: 'words', version: '1.0.0', descriptor_revision: revision, payload }
   })
 }
 
@@ -24,7 +25,8 @@ test('counts words, tells the total and shows it in /state', async (t) => {
   assert.deepEqual((await count(rig, { text: 'four' })).json().result, { words: 1 })
   assert.deepEqual((await rig.inject({ url: '/v1/words' })).json(), { words: 4 })
   assert.deepEqual(Object.values((await rig.inject({ url: '/state' })).json().wordCounts), [4])
-  assert.deepEqual(rig.events.filter((e) => e.kind === 'WordsCounted').map((e) => e.payload), [{ words: 3 }, { words: 1 }])
+  const told = rig.events.filter((e) => e.kind === 'WordsCounted').map((e) => e.payload)
+  assert.deepEqual(told, [{ words: 3 }, { words: 1 }])
 })
 
 test('refuses a text above the configured size with its own reason', async (t) => {

@@ -1,0 +1,79 @@
+import type { Heartbeat } from './messages.js'
+import type { NodeId } from './types.js'
+
+interface Peer {
+  connected: boolean
+  heardAt: number
+  /** Newest heartbeat of this connection. */
+  report: Heartbeat | null
+  /** Boot and count of the newest heartbeat of all. */
+  boot: number
+  count: number
+}
+
+/**
+ * Failure detector. A closed connection is news at once; an open one counts while something was heard within
+ * `silence` ms. It has no clock: every method takes the time.
+ */
+export class Liveness {
+  readonly #peers = new Map<NodeId, Peer>()
+  readonly #silence: number
+
+  constructor (silence: number) { this.#silence = silence }
+
+  up (id: NodeId, now: number): void {
+    const old = this.#peers.get(id)
+    this.#peers.set(id, { connected: true, heardAt: now, report: null, boot: old?.boot ?? 0, count: old?.count ?? 0 })
+  }
+
+  down (id: NodeId): void {
+    const peer = this.#peers.get(id)
+    if (peer !== undefined) peer.connected = false
+  }
+
+  /** Forgets a node that was removed from the cluster. */
+  forget (id: NodeId): void { this.#peers.delete(id) }
+
+  /** Anything arrived from that node. False when it is not known: whoever speaks must have connected first. */
+  heard (id: NodeId, now: number): boolean {
+    const peer = this.#peers.get(id)
+    if (peer !== undefined) peer.heardAt = now
+    return peer !== undefined
+  }
+
+  /** Takes a heartbeat; false when a newer one was heard before. */
+  report (id: NodeId, beat: Heartbeat): boolean {
+    const peer = this.#peers.get(id)
+    if (peer === undefined || (beat.boot - peer.boot || beat.count - peer.count) <= 0) return false
+    peer.report = beat
+    peer.boot = beat.boot
+    peer.count = beat.count
+    return true
+  }
+
+  latest (id: NodeId): Heartbeat | null { return this.#peers.get(id)?.report ?? null }
+
+  connected (id: NodeId): boolean { return this.#peers.get(id)?.connected === true }
+
+  /** Every node that was ever connected. */
+  known (): NodeId[] { return [...this.#peers.keys()] }
+
+  connections (): NodeId[] { return this.known().filter((id) => this.connected(id)) }
+
+  alive (now: number): NodeId[] {
+    const alive: NodeId[] = []
+    for (const [id, peer] of this.#peers) if (peer.connected && now - peer.heardAt < this.#silence) alive.push(id)
+    return alive
+  }
+
+  /** Whether every node that was ever known is gone. Then the fault is more likely here than there. */
+  lostEveryone (now: number): boolean { return this.#peers.size > 0 && this.alive(now).length === 0 }
+
+  /** This node stood still: the silence it counted was its own, and what it heard last is old. */
+  forgive (now: number): void {
+    for (const peer of this.#peers.values()) {
+      peer.heardAt = now
+      peer.report = null
+    }
+  }
+}

@@ -1,0 +1,86 @@
+/** Stable identity of a member: the same before and after a restart. `boot` tells the starts apart. */
+export type NodeId = string
+export type SessionId = string
+export type StreamId = string
+export type CommandId = string
+
+/** Fencing token. Totally ordered by term, then master; carried by every directive. */
+export interface Token {
+  readonly term: number
+  readonly master: NodeId
+}
+
+/** One mastership. `sid` is what clients see and never comes back under another master; `term` may rise within it. */
+export interface Leader extends Token {
+  readonly sid: SessionId
+  /** How often the master had started when the session began. */
+  readonly boot: number
+}
+
+/** How new a node's copy of the control data is: the term and number of its last entry. */
+export interface Freshness {
+  readonly term: number
+  readonly seq: number
+}
+
+/** One vote of a campaign. Compared from the first field to the last; the greatest wins. */
+export interface Ballot extends Freshness {
+  readonly eligible: boolean
+  /** Preference among equally fresh nodes; 0 unless configured. */
+  readonly weight: number
+  readonly nodeId: NodeId
+}
+
+/** What a node has promised, kept on its disk before anyone is told. */
+export interface PromiseRecord {
+  /** Highest term this node has promised itself to. */
+  readonly term: number
+  /** Who got the vote of that term. */
+  readonly votedFor: NodeId | null
+  /** Number of starts of this node. */
+  readonly boot: number
+}
+
+/** A change of the control data: one for an application, or of the list of voters. */
+export interface Change {
+  readonly kind: 'command' | 'voters'
+  readonly payload: unknown
+}
+
+/** One entry of the control data. `session` is the first of every term, `anoint` raises the term of a session. */
+export interface Entry {
+  readonly kind: 'session' | 'anoint' | Change['kind']
+  readonly id: string
+  readonly sid: SessionId
+  readonly term: number
+  readonly payload: unknown
+}
+
+/** Where a command was entered. The same for every retry of its id. */
+export interface Receipt extends Freshness {
+  readonly sid: SessionId
+}
+
+export type Refusal =
+  /** No master was known for the election timeout. */
+  'no_master' |
+  /** The session of the command ended; it may or may not have been carried out. Retry with the same id. */
+  'session_changed' |
+  /** The command names a session that this node does not lead. */
+  'stale_session' |
+  /** The master did not answer in time; it may or may not have been carried out. Retry with the same id. */
+  'no_answer' |
+  /** The master could not write it to its disk. */
+  'storage_failed' |
+  /** The change of voters adds or removes more than one, or is not a list of node ids. */
+  'voters_invalid' |
+  /** An earlier change of voters, or the start of this session, is not held by a majority yet. */
+  'voters_busy'
+
+export type Outcome = ({ readonly ok: true } & Receipt) | { readonly ok: false, readonly code: Refusal }
+
+/** Why a stream ended without its own terminal. */
+export type StreamEnd = 'session_changed' | 'no_master'
+
+export type Role = 'follower' | 'pre-vote' | 'campaign' | 'claim' | 'master'
+export type Mode = 'available' | 'majority'

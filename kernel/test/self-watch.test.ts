@@ -1,0 +1,80 @@
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import t from 'tap'
+import { createDocuments } from '../cluster/documents.js'
+import { createHealth } from '../health.js'
+import { kernelManifest } from '../kernel-manifest.js'
+import { diskFault, DISK_FULL_BYTES, DISK_LOW_BYTES, watchSelf } from '../self-watch.js'
+import { manualClock } from '../testing/index.js'
+import type { Test } from 'tap'
+
+const codes = (health: ReturnType<typeof createHealth>): string[] => health.snapshot().reasons.map((r) => r.code)
+
+/** A watched home, with the clock that makes the watch look again. */
+function watched (t: Test): { health: ReturnType<typeof createHealth>, home: string, look: () => Promise<void> } {
+  const home = mkdtempSync(join(tmpdir(), 'svc-watch-'))
+  const health = createHealth()
+  health.declare(kernelManifest.conflicts)
+  const clock = manualClock()
+  const stop = watchSelf({ health, home, clock })
+  t.teardown(() => { stop(); rmSync(home, { recursive: true, force: true }) })
+  return { health, home, look: async () => { await clock.advance(10_000) } }
+}
+
+/** Looks until `seen` holds: what is asked of the disk is answered in its own time. */
+async function until (look: () => Promise<void>, seen: () => boolean): Promise<void> {
+  while (!seen()) {
+    await look()
+    await new Promise((resolve) => { setTimeout(resolve, 5) })
+  }
+}
+
+t.test('how much free space is a fault', (t) => {
+  const check = (bytes: number, expected: string | null): void => {
+    t.equal(diskFault(bytes), expected, `${bytes}`)
+  }
+  check(0, 'disk_full')
+  check(DISK_FULL_BYTES, 'disk_full')
+  check(DISK_FULL_BYTES + 1, 'disk_low')
+  check(DISK_LOW_BYTES - 1, 'disk_low')
+  check(DISK_LOW_BYTES, null)
+  t.end()
+})
+
+t.test('a home that is gone is state_not_durable, and mended when it is back', async (t) => {
+  const { health, home, look } = watched(t)
+  await look()
+  t.notOk(codes(health).includes('state_not_durable'))
+  rmSync(home, { recursive: true })
+  await until(look, () => codes(health).includes('state_not_durable'))
+  t.match(health.snapshot(), { level: /warn|error/ })
+})
+
+t.test('a blocked event loop is event_loop_lag, and is forgotten when it runs again', async (t) => {
+  const { health, look } = watched(t)
+  await until(look, () => {
+    const end = performance.now() + 600
+    while (performance.now() < end) { /* nothing else gets its turn */ }
+    return codes(health).includes('event_loop_lag')
+  })
+  const { reasons } = health.snapshot()
+  t.match(reasons.find((r) => r.code === 'event_loop_lag')?.message, /p99 over the last 10 s: \d{3,} ms/)
+  await until(look, () => !codes(health).includes('event_loop_lag'))
+})
+
+t.test('a section of the master is refused with not_master on another node', (t) => {
+  let master = false
+  const documents = createDocuments({ nodeId: 'a', isMaster: () => master })
+  const section = documents.section<{ n: number }>('plans', { writer: 'master', summary: 's',
+    value: { type: 'object', required: ['n'], properties: { n: { type: 'integer' } } } })
+  t.throws(() => { section.put('x', { n: 1 }) }, { reason: 'not_master', message: /Only the master writes "plans"/ })
+  t.equal(section.get('x'), undefined)
+  master = true
+  section.put('x', { n: 1 })
+  t.same(section.get('x'), { n: 1 })
+  master = false
+  t.throws(() => { section.remove('x') }, { reason: 'not_master' })
+  documents.close()
+  t.end()
+})

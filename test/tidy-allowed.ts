@@ -1,0 +1,62 @@
+/** The rules of tidy.test.ts. */
+export type Rule =
+  'line length' | 'file length' | 'function length' | 'console' | 'process.env' | 'time and chance' |
+  'types' | 'silenced compiler' | 'left over' | 'imports of plugins' | 'imports of the kernel' |
+  'plugins named in the kernel' | 'dead files' | 'plugin folders' | 'words without a test' |
+  'one copy of yjs' | 'markdown titles' | 'machine paths'
+
+const runner = 'a runner process has the system\'s clock only; tests start real ones'
+const sameTypes = 'takes from a file of the kernel what kernel/index.ts exports as well'
+const clusterComes = 'comes into use when nodes join; declared so that clients can know it'
+
+/** Files, or folders with a "/" at the end, that may break a rule, each with the reason. */
+export const allowed: Partial<Record<Rule, Readonly<Record<string, string>>>> = {
+  'line length': {
+    'test/node/': 'tests of whole nodes, still being written',
+    'test/bench/': 'benches, still being written'
+  },
+  'process.env': {
+    'kernel/cli/main.ts': 'the entry: hands it on as an argument',
+    'kernel/cli/verbs/up.ts': 'takes out what the launcher told the node, so that no child sees it',
+    'kernel/log.ts': 'NO_COLOR',
+    'plugins/runners/gpu-probe.ts': 'the default of an argument',
+    'plugins/runners/process/limits.ts': 'the default of an argument',
+    'plugins/runners/process/launch.ts': 'PATH and the allow-list for a runner\'s environment'
+  },
+  'time and chance': {
+    'kernel/clock.ts': 'the clock itself',
+    'kernel/changes.ts': 'the pulse of a followed /state, which goes on while a test\'s clock stands',
+    'kernel/kernel.ts': 'waits for open work at a stop, which goes on while a test\'s clock stands',
+    'kernel/system-routes.ts': 'the pause between two pushes of /state',
+    'kernel/cli/verbs/up.ts': 'a program on its own; its last resort against a stop that hangs',
+    'kernel/cli/wait.ts': 'the command line waits in real time',
+    'plugins/access/cli/create.ts': 'the command line: when a token is to end',
+    'plugins/access/cli/ls.ts': 'the command line: which tokens have ended',
+    'plugins/runners/process/activity.ts': runner,
+    'plugins/runners/process/host.ts': runner,
+    'plugins/runners/process/watchdog.ts': runner,
+    'plugins/runners/process/supervisor.ts': 'the default of an argument'
+  },
+  'imports of plugins': {
+    'plugins/runners/process/': sameTypes
+  },
+  'imports of the kernel': {
+    'kernel/cli/main.ts': 'the one place where the list of bundled plugins is imported, when it runs'
+  },
+  'plugins named in the kernel': {
+    'kernel/config/kernel-keys.ts': '"access" is also a key of svc.yaml',
+    'kernel/config/resolve.ts': '"access" is also a key of svc.yaml'
+  },
+  'dead files': {
+    'plugins/capabilities-tts/engine/support.ts': 'texts that cards and the README repeat; tests compare them'
+  },
+  'words without a test': {
+    'kernel: no_master': clusterComes,
+    'kernel: PluginEnabled': 'declared, and emitted nowhere so far',
+    'kernel: PluginDisabled': 'declared, and emitted nowhere so far'
+  },
+  'machine paths': {
+    'kernel/test/': 'made-up paths as data',
+    'plugins/runners/test/process-family.test.ts': 'made-up paths as data'
+  }
+}

@@ -1,0 +1,220 @@
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { dirname, join, relative } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+import ts from 'typescript'
+import { kernelManifest } from '../kernel/kernel-manifest.js'
+import { bundled } from '../plugins/index.js'
+import { allowed } from './tidy-allowed.js'
+import type { Manifest } from '../kernel/index.js'
+import type { Rule } from './tidy-allowed.js'
+
+const LINE_COLUMNS = 110
+const FILE_LINES = 400
+const FUNCTION_LINES = 70
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+const skipped = /(^|\/)(node_modules|dist|\.tap)(\/|$)/
+/** Made by other tools, or kept as it came. */
+const foreign = /^plugins\/capabilities-tts\/voice\//
+
+const paths = ['kernel', 'plugins', 'test', 'docs'].flatMap((top) =>
+  readdirSync(join(root, top), { recursive: true, encoding: 'utf8' }).map((path) => join(top, path)))
+  .filter((path) => !skipped.test(path) && !foreign.test(path)).sort()
+const text = new Map(paths.filter((path) => /\.(ts|mjs|js)$/.test(path))
+  .map((path) => [path, readFileSync(join(root, path), 'utf8')]))
+const code = [...text.keys()]
+const sources = code.filter((path) => path.endsWith('.ts') && !isTest(path))
+const trees = new Map(code.filter((path) => path.endsWith('.ts')).map((path) =>
+  [path, ts.createSourceFile(path, text.get(path)!, ts.ScriptTarget.ESNext, true)]))
+
+function isTest (path: string): boolean { return /(^|\/)(test|fixtures)\//.test(path) }
+
+/** One breach of a rule: where, and what. */
+interface Breach { path: string, what: string }
+
+/** Fails for each breach that is not allowed, and for each permission that is not needed any more. */
+function check (rule: Rule, breaches: readonly Breach[]): void {
+  t.test(rule, (t) => {
+    const list = Object.keys(allowed[rule] ?? {})
+    const covers = (entry: string, path: string): boolean =>
+      entry.endsWith('/') ? path.startsWith(entry) : path === entry
+    for (const { path, what } of breaches) {
+      if (!list.some((entry) => covers(entry, path))) t.fail(`${path}: ${what}`)
+    }
+    for (const entry of list) {
+      const used = breaches.some(({ path }) => covers(entry, path))
+      t.ok(used, `"${entry}" needs no permission any more: take it out`)
+    }
+    t.pass(`${breaches.length} breaches, ${list.length} places allowed`)
+    t.end()
+  })
+}
+
+/** Calls `visit` for every node of a file. */
+function walk (node: ts.Node, visit: (node: ts.Node) => void): void {
+  visit(node)
+  node.forEachChild((child) => { walk(child, visit) })
+}
+
+/** Breaches found in the syntax of files: what `look` says about a node. */
+function inSyntax (files: readonly string[], look: (node: ts.Node) => string | undefined): Breach[] {
+  return files.flatMap((path) => {
+    const found: Breach[] = []
+    const tree = trees.get(path)!
+    walk(tree, (node) => {
+      const what = look(node)
+      const line = tree.getLineAndCharacterOfPosition(node.getStart()).line + 1
+      if (what !== undefined) found.push({ path, what: `line ${line}: ${what}` })
+    })
+    return found
+  })
+}
+
+/** Breaches found in the text of files, line by line. */
+function inLines (files: readonly string[], look: (line: string) => string | undefined): Breach[] {
+  return files.flatMap((path) => readFileSync(join(root, path), 'utf8').split('\n').flatMap((line, i) => {
+    const what = look(line)
+    return what === undefined ? [] : [{ path, what: `line ${i + 1}: ${what}` }]
+  }))
+}
+
+function linesOf (node: ts.Node): number {
+  const tree = node.getSourceFile()
+  const line = (at: number): number => tree.getLineAndCharacterOfPosition(at).line
+  return line(node.end) - line(node.getStart()) + 1
+}
+
+check('line length', inLines(code, (line) =>
+  line.length > LINE_COLUMNS ? `${line.length} columns` : undefined))
+
+check('file length', code.filter((path) => text.get(path)!.split('\n').length - 1 > FILE_LINES)
+  .map((path) => ({ path, what: `over ${FILE_LINES} lines` })))
+
+check('function length', inSyntax(sources, (node) => {
+  if (!ts.isFunctionLike(node)) return undefined
+  const length = linesOf(node)
+  return length > FUNCTION_LINES ? `a function of ${length} lines` : undefined
+}))
+
+const reads = (node: ts.Node, object: string, property?: string): boolean =>
+  ts.isPropertyAccessExpression(node) && node.expression.getText() === object &&
+  (property === undefined || node.name.text === property)
+
+check('console', inSyntax([...trees.keys()], (node) => reads(node, 'console') ? 'console' : undefined))
+
+check('process.env', inSyntax(sources, (node) => reads(node, 'process', 'env') ? 'process.env' : undefined))
+
+check('time and chance', inSyntax(sources, (node) => {
+  if (ts.isCallExpression(node) && ts.isIdentifier(node.expression)) {
+    const { text: name } = node.expression
+    if (name === 'setTimeout' || name === 'setInterval') return name
+  }
+  if (reads(node, 'Date', 'now') || reads(node, 'performance', 'now')) return node.getText()
+  return reads(node, 'Math', 'random') ? 'Math.random' : undefined
+}))
+
+check('types', inSyntax([...trees.keys()], (node) => {
+  if (node.kind === ts.SyntaxKind.AnyKeyword) return 'any'
+  return ts.isModuleDeclaration(node) ? 'declare module' : undefined
+}))
+
+check('silenced compiler', inLines(code.filter((p) => p !== 'test/tidy.test.ts'), (line) =>
+  /@ts-(ignore|nocheck)/.test(line) || /@ts-expect-error(?! -- \w)/.test(line) ? line.trim() : undefined))
+
+check('left over', inLines(code.filter((p) => p !== 'test/tidy.test.ts'), (line) =>
+  /\.only\(|\bdebugger\b|\b(TODO|FIXME|XXX)\b/.exec(line)?.[0]))
+
+/** What a file imports, also when it runs, and the modules it names by URL. */
+function imports (path: string): string[] {
+  const found: string[] = []
+  walk(trees.get(path)!, (node) => {
+    const names = ts.isImportDeclaration(node) || ts.isExportDeclaration(node)
+    const declared = names ? node.moduleSpecifier : undefined
+    const made = ts.isNewExpression(node) && node.expression.getText() === 'URL'
+    const called = ts.isCallExpression(node) && node.expression.kind === ts.SyntaxKind.ImportKeyword
+    const from = declared ?? (made || called ? node.arguments?.[0] : undefined)
+    if (from !== undefined && ts.isStringLiteral(from) && !from.text.endsWith('/')) found.push(from.text)
+  })
+  return found
+}
+
+/** The file of the repository that a relative import means. */
+const target = (path: string, from: string): string =>
+  relative(root, join(root, dirname(path), from)).replace(/\.js$/, '.ts')
+const json = (path: string): unknown => JSON.parse(readFileSync(join(root, path), 'utf8'))
+const { dependencies } = json('package.json') as { dependencies: object }
+const packageOf = (from: string): string => from.split('/').slice(0, from.startsWith('@') ? 2 : 1).join('/')
+const inFolder = (folder: string): string[] => sources.filter((path) => path.startsWith(folder))
+
+const pluginFiles = inFolder('plugins/').filter((path) => path !== 'plugins/index.ts')
+check('imports of plugins', pluginFiles.flatMap((path) => {
+  const own = path.split('/').slice(0, 2).join('/')
+  return imports(path).flatMap((from) => {
+    if (!from.startsWith('.')) {
+      const fine = from.startsWith('node:') || packageOf(from) in dependencies
+      return fine && !/^(fastify|yjs|y-)/.test(from) ? [] : [{ path, what: from }]
+    }
+    const to = target(path, from)
+    const door = /^(kernel\/(index|engine)|plugins\/[^/]+\/service)\.ts$/.test(to)
+    return door || to.startsWith(`${own}/`) ? [] : [{ path, what: to }]
+  })
+}))
+
+check('imports of the kernel', inFolder('kernel/').flatMap((path) => imports(path).filter((from) => {
+  if (from.startsWith('.')) return target(path, from).startsWith('plugins/')
+  if (/^(yjs|y-)/.test(from)) return !path.startsWith('kernel/cluster/')
+  return !from.startsWith('node:') && !(packageOf(from) in dependencies)
+}).map((from) => ({ path, what: from }))))
+
+check('plugins named in the kernel', inSyntax(inFolder('kernel/'), (node) =>
+  ts.isStringLiteral(node) && bundled.some((p) => p.manifest.name === node.text) ? node.text : undefined))
+
+check('dead files', (() => {
+  const entries = ['kernel/cli/main.ts', 'kernel/index.ts', 'kernel/testing/index.ts', 'kernel/docs.ts']
+  const reached = new Set<string>()
+  const reach = (path: string): void => {
+    if (reached.has(path) || !trees.has(path)) return
+    reached.add(path)
+    for (const from of imports(path)) if (from.startsWith('.')) reach(target(path, from))
+  }
+  entries.forEach(reach)
+  return sources.filter((path) => !path.startsWith('test/') && !reached.has(path))
+    .map((path) => ({ path, what: 'nothing imports it' }))
+})())
+
+check('plugin folders', bundled.flatMap(({ manifest: { name } }) => {
+  const folder = `plugins/${name}`
+  const tests = code.filter((path) => path.startsWith(`${folder}/test/`) && path.endsWith('.test.ts'))
+  return [
+    ...existsSync(join(root, folder, 'README.md')) ? [] : [{ path: folder, what: 'no README.md' }],
+    ...tests.length > 0 ? [] : [{ path: folder, what: 'no test' }]
+  ]
+}))
+
+check('words without a test', [kernelManifest as Manifest, ...bundled.map((p) => p.manifest)].flatMap((m) => {
+  const folder = m.name === 'kernel' ? 'kernel/' : `plugins/${m.name}/`
+  const tests = code.filter((path) => path.startsWith(`${folder}test/`) || path.startsWith('test/'))
+    .filter((path) => path !== 'test/tidy-allowed.ts')
+    .map((path) => text.get(path)!)
+  const words = [m.errors, m.conflicts, m.events].flatMap((record) => Object.keys(record ?? {}))
+  return words.filter((word) => !tests.some((content) => new RegExp(`\\b${word}\\b`).test(content)))
+    .map((word) => ({ path: `${m.name}: ${word}`, what: 'no test names it' }))
+}))
+
+check('one copy of yjs', (() => {
+  const { packages } = json('package-lock.json') as { packages: object }
+  const copies = Object.keys(packages).filter((path) => /(^|\/)node_modules\/yjs$/.test(path))
+  return copies.length === 1 ? [] : [{ path: 'package-lock.json', what: copies.join(', ') }]
+})())
+
+const pages = [...paths.filter((path) => path.endsWith('.md')), 'README.md', 'CHANGELOG.md']
+
+check('markdown titles', pages.flatMap((path) => {
+  const plain = readFileSync(join(root, path), 'utf8').replace(/^```[\s\S]*?^```$/gm, '')
+  const titles = plain.split('\n').filter((line) => line.startsWith('# '))
+  return plain.startsWith('# ') && titles.length === 1 ? [] : [{ path, what: `${titles.length} titles` }]
+}))
+
+check('machine paths', inLines([...code, ...pages].filter((p) => p !== 'test/tidy.test.ts'), (line) =>
+  /(?<![\w.])\/(work|root|Users|mnt|home)\/\w|registry\.npm|:4873\b/.exec(line)?.[0]))
