@@ -8,6 +8,7 @@ export interface Changes {
   next (signal: AbortSignal): Promise<void>
 }
 
+/** Nobody waits yet. */
 export function createChanges (): Changes {
   const waiting = new Set<() => void>()
   return {

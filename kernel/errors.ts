@@ -28,7 +28,9 @@ export class SvcError extends Error {
 /** The same error with further headers; the given one is not changed, since it may be shared. */
 export function withHeaders (error: SvcError, headers: Record<string, string>): SvcError {
   const { status, retryable, message, reason, details } = error
-  const copy = new SvcError(reason, { status, retryable, message, remedy: '' }, message, details)
+  const { retryAfterSeconds } = error
+  const again = retryAfterSeconds === undefined ? {} : { retryAfterSeconds }
+  const copy = new SvcError(reason, { status, retryable, message, remedy: '', ...again }, message, details)
   Object.assign(copy.headers, error.headers, headers)
   return copy
 }

@@ -18,6 +18,7 @@ export interface Health {
   snapshot (): NodeHealth
 }
 
+/** An empty list of faults; codes must be declared before they are raised. */
 export function createHealth (): Health {
   const known = new Map<string, ConflictDecl>()
   const raised = new Map<string, string>()

@@ -1,7 +1,9 @@
 import { randomUUID } from 'node:crypto'
-import { chmodSync, existsSync, mkdirSync, readFileSync, statSync } from 'node:fs'
+import {
+  chmodSync, closeSync, existsSync, fsyncSync, mkdirSync, openSync, readFileSync, renameSync, rmSync, statSync,
+  writeSync
+} from 'node:fs'
 import { open, rename } from 'node:fs/promises'
-import { closeSync, fsyncSync, openSync, renameSync, rmSync, writeSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 
 /** Layout of the home directory, by purpose. */

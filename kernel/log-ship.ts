@@ -32,6 +32,12 @@ export function createShipper (url: string, clock: Clock): Shipper {
   let dropped = 0
   let closed = false
   let busy: Promise<void> | undefined
+  let sending: Promise<boolean> | undefined
+  const trim = (): void => {
+    const excess = Math.max(0, queue.length - MAX_QUEUED_LINES)
+    queue.splice(0, excess)
+    dropped += excess
+  }
   const send = async (lines: readonly string[]): Promise<boolean> => {
     try {
       const { statusCode, body } = await request(url, {
@@ -52,13 +58,13 @@ export function createShipper (url: string, clock: Clock): Shipper {
     let pause = FIRST_RETRY_MS
     await delay(clock, LINGER_MS)
     while (queue.length > 0 && !closed) {
-      const batch = queue.slice(0, MAX_BATCH_LINES)
-      const before = dropped
-      if (await send(batch)) {
-        // Lines dropped meanwhile were the oldest, so part of this batch is already out of the queue.
-        queue.splice(0, Math.max(0, batch.length - (dropped - before)))
+      const batch = queue.splice(0, MAX_BATCH_LINES)
+      sending = send(batch)
+      if (await sending) {
         pause = FIRST_RETRY_MS
       } else {
+        queue.unshift(...batch)
+        trim()
         await delay(clock, pause)
         pause = Math.min(LAST_RETRY_MS, pause * 2)
       }
@@ -69,13 +75,14 @@ export function createShipper (url: string, clock: Clock): Shipper {
     push (line) {
       if (closed) return
       queue.push(line)
-      if (queue.length > MAX_QUEUED_LINES) { queue.shift(); dropped++ }
+      trim()
       start()
     },
     get dropped () { return dropped },
     async close () {
       closed = true
-      if (queue.length > 0) await send(queue.slice(0, MAX_QUEUED_LINES))
+      await sending
+      if (queue.length > 0) await send(queue.splice(0))
     }
   }
 }

@@ -43,7 +43,9 @@ export function createLog (options: LogOptions): NodeLog {
   if (options.json) streams.push({ level, stream: process.stdout })
   if (shipper !== undefined) streams.push({ level, stream: lineStream((line) => { shipper.push(line) }) })
   const logger = pino({
-    level: options.level, base: options.base, timestamp: pino.stdTimeFunctions.isoTime,
+    level: options.level,
+    base: options.base,
+    timestamp: pino.stdTimeFunctions.isoTime,
     redact: { paths: REDACT, censor: '[redacted]' },
     serializers: { err: shortError },
     formatters: { log: cutFields }

@@ -15,6 +15,7 @@ import { watchSelf } from './self-watch.js'
 import { version } from './version.js'
 import type { KernelConfig } from './config/index.js'
 import type { NodeInfo, Plugin } from './define.js'
+import type { Served } from './http/origin.js'
 import type { Kernel, KernelOptions } from './kernel.js'
 import type { NodeLog } from './log.js'
 import type { Setup } from './setup.js'
@@ -66,20 +67,28 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
   const setup = await prepare(options)
   const keys = setup.config.kernel
   const node: NodeInfo = {
-    nodeId: newNodeId(), installId: installId(options.home), name: keys.name ?? os.hostname(),
+    nodeId: newNodeId(),
+    installId: installId(options.home),
+    name: keys.name ?? os.hostname(),
     home: options.home,
-    version: version(), configPath: setup.file
+    version: version(),
+    configPath: setup.file
   }
-  const log = createLog({ level: keys.logging.level, json: keys.logging.enabled,
+  const log = createLog({
+    level: keys.logging.level,
+    json: keys.logging.enabled,
     ingestUrl: keys.logging.ingest_url,
-    clock: systemClock, base: { node: node.nodeId } })
+    clock: systemClock,
+    base: { node: node.nodeId }
+  })
   const address: Address = { host: keys.api.host, port: keys.api.port, url: null }
   const restart = createRestart()
   const kernel = await createKernel(kernelOptions(options, setup, { node, log, address, restart }))
   for (const warning of setup.warnings) log.root.warn({}, warning)
   const unwatch = watchSelf({ health: kernel.health, home: options.home, clock: systemClock })
-  return running({ options, node, kernel, log, address, restart, setup,
-    release: () => { unwatch(); release() } })
+  return running({
+    options, node, kernel, log, address, restart, setup, release: () => { unwatch(); release() }
+  })
 }
 
 interface Address { host: string, port: number, url: string | null }
@@ -88,23 +97,46 @@ interface Made { node: NodeInfo, log: NodeLog, address: Address, restart: Restar
 
 function kernelOptions (options: NodeOptions, setup: Setup, made: Made): KernelOptions {
   const keys = setup.config.kernel
-  const known = (): ReadonlySet<string> => setup.authorities
   return {
-    node: made.node, session: loneSession(made.node.nodeId), clock: systemClock, log: made.log.child,
-    plugins: setup.order, off: setup.off,
-    config: (plugin) => setup.config.plugin(plugin), settings: (key) => setup.config.settings(key),
-    services: new Map(), ...limitsOf(keys), trustProxy: keys.api.trust_proxy,
-    served: () => ({ addresses: addressesOf(made.address.host), port: made.address.port,
-      allowedHosts: keys.api.allowed_hosts.map((h) => h.toLowerCase()),
-      allowedOrigins: keys.api.allowed_origins }),
+    node: made.node,
+    session: loneSession(made.node.nodeId),
+    clock: systemClock,
+    log: made.log.child,
+    plugins: setup.order,
+    off: setup.off,
+    config: (plugin) => setup.config.plugin(plugin),
+    settings: (key) => setup.config.settings(key),
+    services: new Map(),
+    ...limitsOf(keys),
+    trustProxy: keys.api.trust_proxy,
+    served: () => servedAt(made.address, keys.api),
     url: () => made.address.url,
-    tokens: openTokens({ home: options.home, clock: systemClock, known,
-      operator: operatorToken(options.home) }),
+    tokens: openTokens({
+      home: options.home,
+      clock: systemClock,
+      known: () => setup.authorities,
+      operator: operatorToken(options.home)
+    }),
     local: new Set(keys.access.local),
-    restart: made.restart.ask, strict: false, warnings: setup.warnings,
-    configApi: (onChange) => createConfigApi({ path: setup.file ?? join(options.home, homeFile.config),
+    restart: made.restart.ask,
+    strict: false,
+    warnings: setup.warnings,
+    configApi: (onChange) => createConfigApi({
+      path: setup.file ?? join(options.home, homeFile.config),
       config: setup.config,
-      owners: setup.owners, authorities: [...setup.authorities], onChange })
+      owners: setup.owners,
+      authorities: [...setup.authorities],
+      onChange
+    })
+  }
+}
+
+function servedAt (address: Address, api: KernelConfig['api']): Served {
+  return {
+    addresses: addressesOf(address.host),
+    port: address.port,
+    allowedHosts: api.allowed_hosts.map((h) => h.toLowerCase()),
+    allowedOrigins: api.allowed_origins
   }
 }
 
@@ -113,16 +145,22 @@ export function limitsOf (keys: KernelConfig): Pick<KernelOptions, 'limits' | 'c
   const { limits: l } = keys
   return {
     limits: {
-      connections: l.connections, connectionsPerAddress: l.connections_per_address,
+      connections: l.connections,
+      connectionsPerAddress: l.connections_per_address,
       streamsPerToken: l.streams_per_token,
-      headersTimeoutMs: l.headers_timeout_seconds * 1000, requestTimeoutMs: l.request_timeout_seconds * 1000,
-      keepAliveMs: l.keep_alive_seconds * 1000, handlerTimeoutMs: l.handler_timeout_seconds * 1000,
-      bodyBytes: l.body_kib * 1024, streamStallMs: Math.max(l.stream_stall_seconds,
-        l.media_stall_seconds) * 1000
+      headersTimeoutMs: l.headers_timeout_seconds * 1000,
+      requestTimeoutMs: l.request_timeout_seconds * 1000,
+      keepAliveMs: l.keep_alive_seconds * 1000,
+      handlerTimeoutMs: l.handler_timeout_seconds * 1000,
+      bodyBytes: l.body_kib * 1024,
+      streamStallMs: Math.max(l.stream_stall_seconds, l.media_stall_seconds) * 1000
     },
     callLimits: {
-      concurrency: l.calls_at_once, queue: l.calls_queued, streamBytes: l.stream_buffer_kib * 1024,
-      streamStallMs: l.stream_stall_seconds * 1000, mediaBytes: l.media_buffer_kib * 1024,
+      concurrency: l.calls_at_once,
+      queue: l.calls_queued,
+      streamBytes: l.stream_buffer_kib * 1024,
+      streamStallMs: l.stream_stall_seconds * 1000,
+      mediaBytes: l.media_buffer_kib * 1024,
       mediaStallMs: l.media_stall_seconds * 1000
     }
   }
@@ -150,9 +188,8 @@ function running (parts: Running): SvcNode {
       await listen(kernel, address, options.listenFd)
       writeVersioned(runFile, 1, { url: address.url, pid: process.pid, nodeId: node.nodeId })
       kernel.bus.emit('kernel', 'NodeJoined', { nodeId: node.nodeId })
-      parts.log.root.info({ url: address.url, version: node.version,
-        plugins: parts.setup.order.map((p) => p.manifest.name) },
-        'listening')
+      const plugins = parts.setup.order.map((p) => p.manifest.name)
+      parts.log.root.info({ url: address.url, version: node.version, plugins }, 'listening')
       return { url: address.url! }
     },
     stop (reason) {

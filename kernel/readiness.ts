@@ -10,6 +10,7 @@ export interface Readiness {
   run (model?: string): Promise<{ name: string, ok: boolean, detail: string }[]>
 }
 
+/** No checks yet; plugins add theirs. */
 export function createReadiness (): Readiness {
   const checks = new Map<string, Check>()
   const one = async (name: string, check: Check, model?: string): Promise<{ name: string } & ReadyCheck> => {

@@ -13,8 +13,8 @@ const EVENT = /^[A-Z][A-Za-z0-9]*$/
 
 /** Everything a manifest contributes that must be unique over all plugins. */
 export function contributions (m: Manifest): Owned[] {
-  const own = (kind: string, keys: readonly string[]): Owned[] => keys.map((key) => ({ owner: m.name, kind,
-    key }))
+  const own = (kind: string, keys: readonly string[]): Owned[] =>
+    keys.map((key) => ({ owner: m.name, kind, key }))
   const keys = (record: object | undefined): string[] => Object.keys(record ?? {})
   return [
     ...own('route', Object.values(m.routes ?? {}).map((r) => `${r.method} ${r.url}`)),
@@ -40,8 +40,9 @@ export function checkManifests (plugins: readonly Manifest[]): string[] {
   for (const manifest of plugins) problems.push(...badShape(manifest))
   problems.push(...twoOwners([kernelManifest, ...plugins]))
   for (const manifest of plugins) {
-    problems.push(...retired(manifest), ...badRoutes(manifest, byName, plugins), ...badServices(manifest,
-      byName))
+    problems.push(...retired(manifest))
+    problems.push(...badRoutes(manifest, byName, plugins))
+    problems.push(...badServices(manifest, byName))
   }
   return problems
 }
@@ -75,10 +76,10 @@ function twoOwners (all: readonly Manifest[]): string[] {
   for (const { owner, kind, key } of all.flatMap(contributions)) {
     const id = `${kind} ${routeShape(kind, key)}`
     const first = owners.get(id)
-    if (first === undefined) owners.set(id, owner)
-    else if (!(kind === 'state key' && first === 'kernel')) {
-      problems.push(`${kind} "${key}" is declared by both "${first}" and "${owner}"`)
-    }
+    // One plugin may fill a key of /state that the kernel shows empty.
+    const filled = kind === 'state key' && first === 'kernel'
+    if (first === undefined || filled) owners.set(id, owner)
+    else problems.push(`${kind} "${key}" is declared by both "${first}" and "${owner}"`)
   }
   return problems
 }
@@ -98,14 +99,17 @@ function badRoutes (m: Manifest, byName: ReadonlyMap<string, Manifest>, all: rea
   const problems: string[] = []
   const authorities = new Set([kernelManifest, ...all].flatMap((p) => Object.keys(p.authorities ?? {})))
   const reachable = [m, ...[...transitive(m.name, byName)].flatMap((n) => byName.get(n) ?? [])]
-  const reasons = new Set([...Object.keys(kernelErrors),
-    ...reachable.flatMap((p) => Object.keys(p.errors ?? {}))])
+  const reasons = new Set([
+    ...Object.keys(kernelErrors), ...reachable.flatMap((p) => Object.keys(p.errors ?? {}))
+  ])
   for (const [id, route] of Object.entries(m.routes ?? {})) {
     const at = `plugin "${m.name}", route ${id} (${route.method} ${route.url})`
     const { authority } = route as { authority?: string | null }
-    if (authority === undefined) problems.push(`${at}: it declares no authority; write null for none`)
-    else if (authority !== null &&
-      !authorities.has(authority)) problems.push(`${at}: unknown authority "${authority}"`)
+    if (authority === undefined) {
+      problems.push(`${at}: it declares no authority; write null for none`)
+    } else if (authority !== null && !authorities.has(authority)) {
+      problems.push(`${at}: unknown authority "${authority}"`)
+    }
     if (!route.url.startsWith('/')) problems.push(`${at}: the url must begin with "/"`)
     for (const reason of route.errors ?? []) {
       if (reasons.has(reason)) continue

@@ -7,11 +7,11 @@ type Flat<T> = { [K in keyof T]: T[K] }
 
 type ObjectOf<S, Filled> = Props<S> extends never
   ? Record<string, unknown>
-  : Flat<
-    { [K in keyof Props<S> as Present<S, K, Filled> extends true ? K : never]: FromSchema<Props<S>[K],
-      Filled> } &
-    { [K in keyof Props<S> as Present<S, K, Filled> extends true ? never : K]?: FromSchema<Props<S>[K],
-      Filled> }>
+  : Flat<{
+    [K in keyof Props<S> as Present<S, K, Filled> extends true ? K : never]: FromSchema<Props<S>[K], Filled>
+  } & {
+    [K in keyof Props<S> as Present<S, K, Filled> extends true ? never : K]?: FromSchema<Props<S>[K], Filled>
+  }>
 
 type HasDefault<S> = S extends { default: unknown } ? true : false
 type Present<S, K extends keyof Props<S>, Filled> =

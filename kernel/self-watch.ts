@@ -39,9 +39,11 @@ export function watchSelf (options: { health: Health, home: string, clock: Clock
 }
 
 function lag (health: Health, p99Ms: number): void {
-  if (p99Ms > LAG_LIMIT_MS) health.raise('event_loop_lag',
-    `p99 over the last ${PERIOD_MS / 1000} s: ${Math.round(p99Ms)} ms.`)
-  else health.clear('event_loop_lag')
+  if (p99Ms > LAG_LIMIT_MS) {
+    health.raise('event_loop_lag', `p99 over the last ${PERIOD_MS / 1000} s: ${Math.round(p99Ms)} ms.`)
+  } else {
+    health.clear('event_loop_lag')
+  }
 }
 
 function disk (health: Health, freeBytes: number): void {

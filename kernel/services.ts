@@ -60,8 +60,9 @@ export interface TokenRecord {
 /** Application tokens of this node. */
 export interface Tokens {
   /** Makes a token. The secret is in the answer only. Throws `invalid_request` for an unknown authority. */
-  create (options: { label: string, authorities: string[], expiresAt: string | null }):
-  Promise<{ token: string, record: TokenRecord }>
+  create (
+    options: { label: string, authorities: string[], expiresAt: string | null }
+  ): Promise<{ token: string, record: TokenRecord }>
   list (): TokenRecord[]
   /** False when there is no such token. */
   revoke (id: string): Promise<boolean>

@@ -31,32 +31,38 @@ export interface SetupOptions {
 
 /** Reads the settings, loads third-party plugins and arranges all. Throws BootError with every problem. */
 export async function prepare (options: SetupOptions): Promise<Setup> {
-  const file = findConfig({ env: options.env, home: options.home,
-    ...(options.configFlag === undefined ? {} : { flag: options.configFlag }) })
+  const { home, env, configFlag } = options
+  const file = findConfig({ home, env, ...(configFlag === undefined ? {} : { flag: configFlag }) })
   const raw = readConfigFile(file)
   const { plugins: guests, problems } = await loadModules(raw)
   const plugins = [...options.bundled, ...guests]
   const describes = [...owners(options.bundled, true), ...owners(guests, false)]
   const { config, problems: mistakes, warnings } = resolveConfig(raw, {
-    owners: describes, env: options.env, flags: options.flags, authorities: [...authoritiesOf(plugins)]
+    owners: describes, env, flags: options.flags, authorities: [...authoritiesOf(plugins)]
   })
   const manifests = plugins.map((p) => p.manifest)
   const disabled = new Set(manifests.map((m) => m.name).filter((name) => !config.enabled(name)))
   const graph = arrange({ manifests, disabled, demanded: demandedIn(raw) })
-  const all = [...lines(mistakes, options.home), ...problems, ...checkManifests(manifests), ...graph.problems]
+  const all = [...lines(mistakes, home), ...problems, ...checkManifests(manifests), ...graph.problems]
   if (all.length > 0) throw new BootError(all)
   const byName = new Map(plugins.map((p) => [p.manifest.name, p]))
   return {
-    config, file, owners: describes, order: graph.order.map((name) => byName.get(name)!),
-    off: [...[...disabled].map((name) => ({ plugin: byName.get(name)!, message: disabledMessage(name) })),
-      ...graph.down.map(({ plugin, message }) => ({ plugin: byName.get(plugin)!, message }))],
+    config,
+    file,
+    owners: describes,
+    order: graph.order.map((name) => byName.get(name)!),
+    off: [
+      ...[...disabled].map((name) => ({ plugin: byName.get(name)!, message: disabledMessage(name) })),
+      ...graph.down.map(({ plugin, message }) => ({ plugin: byName.get(plugin)!, message }))
+    ],
     authorities: authoritiesOf(plugins),
-    warnings: [...lines(warnings, options.home), ...graph.down.map((d) => d.message)]
+    warnings: [...lines(warnings, home), ...graph.down.map((d) => d.message)]
   }
 }
 
 const authoritiesOf = (plugins: readonly Plugin[]): ReadonlySet<string> => new Set([
-  ...Object.keys(kernelAuthorities), ...plugins.flatMap((p) => Object.keys(p.manifest.authorities ?? {}))])
+  ...Object.keys(kernelAuthorities), ...plugins.flatMap((p) => Object.keys(p.manifest.authorities ?? {}))
+])
 
 const disabledMessage = (name: string): string =>
   `The plugin "${name}" is disabled; \`svc plugin enable ${name}\` and a restart bring it back.`
@@ -66,8 +72,10 @@ const lines = (problems: Parameters<typeof formatProblems>[0], folder: string): 
 
 function owners (plugins: readonly Plugin[], bundled: boolean): ConfigOwner[] {
   return plugins.map(({ manifest: { name, config, settings } }) => ({
-    name, bundled, ...(config === undefined ? {} : { config }), ...(settings === undefined
-      ? {} : { settings })
+    name,
+    bundled,
+    ...(config === undefined ? {} : { config }),
+    ...(settings === undefined ? {} : { settings })
   }))
 }
 

@@ -24,9 +24,14 @@ export function baseState (input: StateInput): Record<string, unknown> {
   const id = node.nodeId
   const health = input.health.snapshot()
   const identity = {
-    modelId: input.machine.model, chipId: input.machine.chip, friendlyName: node.name,
-    osVersion: input.machine.os, svcVersion: node.version, svcCommit: input.machine.commit,
-    nodeInstallId: node.installId, apiUrl: input.url
+    modelId: input.machine.model,
+    chipId: input.machine.chip,
+    friendlyName: node.name,
+    osVersion: input.machine.os,
+    svcVersion: node.version,
+    svcCommit: input.machine.commit,
+    nodeInstallId: node.installId,
+    apiUrl: input.url
   }
   return {
     sessionId: session.sessionId,
@@ -47,12 +52,19 @@ export function baseState (input: StateInput): Record<string, unknown> {
     nodeDisk: { [id]: vitals.disk },
     nodeNetwork: { [id]: vitals.network },
     nodeHealth: { [id]: health },
-    nodeResources: { [id]: { backends: ['cpu'], participation: 'full',
-      capabilityConflicts: health.reasons } },
+    nodeResources: {
+      [id]: { backends: ['cpu'], participation: 'full', capabilityConflicts: health.reasons }
+    },
     nodeCapabilities: { [id]: [...input.capabilities] },
     instanceFailures: [],
-    cluster: { term: session.term, quorum: 'ok', stale: session.masterNodeId === null, partition: false,
-      knownNodes: 1, liveNodes: 1 }
+    cluster: {
+      term: session.term,
+      quorum: 'ok',
+      stale: session.masterNodeId === null,
+      partition: false,
+      knownNodes: 1,
+      liveNodes: 1
+    }
   }
 }
 
@@ -69,9 +81,10 @@ export function withViews (
 }
 
 /** Keys that say where things are: null for callers without the operator authority. */
-const WHEREABOUTS = new Set(['apiUrl', 'sinkMultiaddr', 'hostsByNode', 'stagingRoot', 'directory',
-  'storePath',
-  'store_path', 'configPath'])
+const WHEREABOUTS = new Set([
+  'apiUrl', 'sinkMultiaddr', 'hostsByNode',
+  'stagingRoot', 'directory', 'storePath', 'store_path', 'configPath'
+])
 
 /** The same value with addresses and paths nulled. */
 export function redact (value: unknown): unknown {

@@ -5,49 +5,113 @@ import type { ConfigApi, ConfigChange } from './config-api.js'
 
 const ok = { type: 'object', required: ['ok'], properties: { ok: { type: 'boolean' } } } as const
 
+const readyCheck = {
+  type: 'object',
+  required: ['name', 'ok', 'detail'],
+  properties: { name: { type: 'string' }, ok: { type: 'boolean' }, detail: { type: 'string' } }
+} as const
+
 const readyReply = {
-  type: 'object', required: ['ready', 'checks'], properties: {
-    ready: { type: 'boolean' },
-    checks: { type: 'array', items: { type: 'object', required: ['name', 'ok', 'detail'], properties: {
-      name: { type: 'string' }, ok: { type: 'boolean' }, detail: { type: 'string' } } } }
+  type: 'object',
+  required: ['ready', 'checks'],
+  properties: { ready: { type: 'boolean' }, checks: { type: 'array', items: readyCheck } }
+} as const
+
+const readyQuery = {
+  type: 'object',
+  additionalProperties: false,
+  properties: { model: { type: 'string', minLength: 1, maxLength: 200 } }
+} as const
+
+const stateQuery = {
+  type: 'object',
+  additionalProperties: false,
+  properties: {
+    follow: {
+      enum: ['0', '1'],
+      description: '1: server-sent events, one at once and one after each change'
+    }
+  }
+} as const
+
+const restartQuery = {
+  type: 'object',
+  additionalProperties: false,
+  properties: { node_id: { type: 'string', minLength: 1 } }
+} as const
+
+const restartReply = {
+  type: 'object',
+  required: ['status', 'node_id'],
+  properties: { status: { const: 'restarting' }, node_id: { type: 'string' } }
+} as const
+
+const configChange = {
+  type: 'object',
+  additionalProperties: false,
+  required: ['revision', 'set'],
+  properties: {
+    revision: { type: 'string' },
+    set: { type: 'object', minProperties: 1, description: 'values by dotted path, null to remove' }
   }
 } as const
 
 /** The kernel's own routes; capabilities have theirs in kernel/capabilities. */
 export const systemRoutes = {
-  healthz: { method: 'GET', url: '/healthz', summary: 'The process is up.', authority: null, reply: ok },
-  readyz: { method: 'GET', url: '/readyz', authority: null, errors: ['not_ready'], reply: readyReply,
+  healthz: {
+    method: 'GET', url: '/healthz', authority: null,
+    summary: 'The process is up.',
+    reply: ok
+  },
+  readyz: {
+    method: 'GET', url: '/readyz', authority: null,
     summary: 'Everything set to start is ready; with `model`, that this model answers real requests.',
-    query: { type: 'object', additionalProperties: false, properties: {
-      model: { type: 'string', minLength: 1, maxLength: 200 } } } },
-  openapi: { method: 'GET', url: '/openapi.json', summary: 'This interface as OpenAPI 3.1.', authority: null,
-    produces: 'application/json; charset=utf-8' },
-  state: { method: 'GET', url: '/state', summary: 'The state of the cluster.', authority: 'read',
-    query: { type: 'object', additionalProperties: false, properties: {
-      follow: { enum: ['0', '1'],
-        description: '1: server-sent events, one at once and one after each change' } } },
-    stream: true },
-  nodeId: { method: 'GET', url: '/node_id', summary: 'The id of this node, a JSON string.', authority: 'read',
-    reply: { type: 'string' } },
-  identity: { method: 'GET', url: '/node/identity', summary: 'Who this node is.', authority: 'read',
-    reply: { type: 'object', required: ['nodeId', 'nodeInstallId', 'hostname', 'ipAddress'] } },
-  restart: { method: 'POST', url: '/admin/restart',
+    query: readyQuery,
+    reply: readyReply,
+    errors: ['not_ready']
+  },
+  openapi: {
+    method: 'GET', url: '/openapi.json', authority: null,
+    summary: 'This interface as OpenAPI 3.1.',
+    produces: 'application/json; charset=utf-8'
+  },
+  state: {
+    method: 'GET', url: '/state', authority: 'read', stream: true,
+    summary: 'The state of the cluster.',
+    query: stateQuery
+  },
+  nodeId: {
+    method: 'GET', url: '/node_id', authority: 'read',
+    summary: 'The id of this node, a JSON string.',
+    reply: { type: 'string' }
+  },
+  identity: {
+    method: 'GET', url: '/node/identity', authority: 'read',
+    summary: 'Who this node is.',
+    reply: { type: 'object', required: ['nodeId', 'nodeInstallId', 'hostname', 'ipAddress'] }
+  },
+  restart: {
+    method: 'POST', url: '/admin/restart', authority: 'operator',
     summary: 'Replaces the node\'s process; it rejoins by itself.',
-    authority: 'operator', errors: ['restart_pending', 'node_not_found'],
-    query: { type: 'object', additionalProperties: false,
-      properties: { node_id: { type: 'string', minLength: 1 } } },
-    reply: { type: 'object', required: ['status', 'node_id'], properties: {
-      status: { const: 'restarting' }, node_id: { type: 'string' } } } },
-  config: { method: 'GET', url: '/config',
+    query: restartQuery,
+    reply: restartReply,
+    errors: ['restart_pending', 'node_not_found']
+  },
+  config: {
+    method: 'GET', url: '/config', authority: 'operator',
     summary: 'The settings in force, each with its origin; secrets masked.',
-    authority: 'operator', reply: { type: 'object', required: ['revision', 'file', 'entries'] } },
-  setConfig: { method: 'PUT', url: '/config', authority: 'operator', errors: ['config_changed'],
+    reply: { type: 'object', required: ['revision', 'file', 'entries'] }
+  },
+  setConfig: {
+    method: 'PUT', url: '/config', authority: 'operator',
     summary: 'Changes svc.yaml at the given revision; takes effect at the next restart.',
-    body: { type: 'object', additionalProperties: false, required: ['revision', 'set'], properties: {
-      revision: { type: 'string' },
-      set: { type: 'object', minProperties: 1, description: 'values by dotted path, null to remove' } } },
-    reply: { type: 'object', required: ['revision', 'restart_needed'] } }
+    body: configChange,
+    reply: { type: 'object', required: ['revision', 'restart_needed'] },
+    errors: ['config_changed']
+  }
 } as const satisfies Record<string, RouteDecl>
+
+interface ReadyReport { ready: boolean, checks: { name: string, ok: boolean, detail: string }[] }
 
 /** What the system routes need of the node. */
 export interface SystemParts {
@@ -55,8 +119,7 @@ export interface SystemParts {
   installId: string
   hostname: string
   address: () => string
-  ready: (model?: string) => Promise<{ ready: boolean, checks: { name: string, ok: boolean,
-    detail: string }[] }>
+  ready: (model?: string) => Promise<ReadyReport>
   openApi: () => string
   state: (request: RouteRequest) => Promise<Record<string, unknown>>
   /** Resolves after the next change of state, or when the signal aborts. */
@@ -68,9 +131,10 @@ export interface SystemParts {
 /** A follower hears of changes at most this often, in ms. */
 const FOLLOW_PAUSE_MS = 100
 
+type Handlers = { [K in keyof typeof systemRoutes]: (request: RouteRequest) => unknown }
+
 /** Handlers of the system routes. */
-export function systemHandlers (parts: SystemParts):
-{ [K in keyof typeof systemRoutes]: (r: RouteRequest) => unknown } {
+export function systemHandlers (parts: SystemParts): Handlers {
   return {
     healthz: () => ({ ok: true }),
     readyz: async (request) => {
@@ -87,8 +151,12 @@ export function systemHandlers (parts: SystemParts):
       await followState(parts, request)
     },
     nodeId: () => parts.nodeId,
-    identity: () => ({ nodeId: parts.nodeId, nodeInstallId: parts.installId, hostname: parts.hostname,
-      ipAddress: parts.address() }),
+    identity: () => ({
+      nodeId: parts.nodeId,
+      nodeInstallId: parts.installId,
+      hostname: parts.hostname,
+      ipAddress: parts.address()
+    }),
     restart: (request) => {
       const { node_id: id } = request.query as { node_id?: string }
       if (id !== undefined && id !== parts.nodeId && id !== parts.installId) {
@@ -101,7 +169,7 @@ export function systemHandlers (parts: SystemParts):
     setConfig: (request) => {
       const change = request.body as ConfigChange
       // Settings of plugins are the business of those who manage plugins.
-      if (Object.keys(change.set).some((path) => path.startsWith('plugins.'))) {
+      if (Object.keys(change.set).some((path) => path === 'plugins' || path.startsWith('plugins.'))) {
         requireAuthority(request.caller, 'plugin:manage')
       }
       return parts.config.write(change)

@@ -5,14 +5,16 @@ import type { JsonSchema } from './schema.js'
 /** One thing wrong with a value: JSON pointer and a sentence. */
 export interface Issue { path: string, message: string }
 
-const base = { removeAdditional: false, useDefaults: false, strict: true, strictTypes: false,
-  strictRequired: false } as const
+const base = {
+  removeAdditional: false, useDefaults: false, strict: true, strictTypes: false, strictRequired: false
+} as const
 
 /** Bodies, payloads, events: nothing is coerced, stripped or filled in. */
 const strictAjv = withFormats(new Ajv2020({ ...base, coerceTypes: false, allErrors: false }))
 /** Query strings and path parameters arrive as text: numbers, booleans and one-element lists are read. */
-const textAjv = withFormats(new Ajv2020({ ...base, coerceTypes: 'array', useDefaults: true,
-  allErrors: false }))
+const textAjv = withFormats(new Ajv2020({
+  ...base, coerceTypes: 'array', useDefaults: true, allErrors: false
+}))
 
 function withFormats (ajv: Ajv2020): Ajv2020 {
   ajv.addFormat('uri', (s: string) => URL.canParse(s))
@@ -35,8 +37,9 @@ export function compileText (schema: JsonSchema): ValidateFunction {
   return once(compiledText, textAjv, schema)
 }
 
-function once (cache: WeakMap<JsonSchema, ValidateFunction>, ajv: Ajv2020,
-  schema: JsonSchema): ValidateFunction {
+function once (
+  cache: WeakMap<JsonSchema, ValidateFunction>, ajv: Ajv2020, schema: JsonSchema
+): ValidateFunction {
   let validate = cache.get(schema)
   if (validate === undefined) {
     validate = ajv.compile(schema)

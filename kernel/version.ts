@@ -7,8 +7,8 @@ export function version (): string {
   if (known !== undefined) return known
   for (const up of ['../package.json', '../../package.json']) {
     try {
-      const { name, version: found } = JSON.parse(readFileSync(new URL(up, import.meta.url), 'utf8')) as
-        { name?: string, version?: string }
+      const text = readFileSync(new URL(up, import.meta.url), 'utf8')
+      const { name, version: found } = JSON.parse(text) as { name?: string, version?: string }
       if (name === 'svc' && found !== undefined) return known = found
     } catch { /* not at this level */ }
   }

@@ -5,8 +5,13 @@ import os from 'node:os'
 /** What a node reports about its machine, in the shapes of `/state`. Bytes as `{inBytes}`. */
 export interface Vitals {
   memory: { ramTotal: Bytes, ramAvailable: Bytes, swapTotal: Bytes, swapAvailable: Bytes }
-  system: { gpuUsage: number | null, temp: number | null, sysPower: number | null, pcpuUsage: number,
-    accelerator: null }
+  system: {
+    gpuUsage: number | null
+    temp: number | null
+    sysPower: number | null
+    pcpuUsage: number
+    accelerator: null
+  }
   disk: { total: Bytes, available: Bytes }
   network: { interfaces: { name: string, address: string, family: string }[] }
 }
@@ -52,14 +57,19 @@ function cgroup (): { max: number | null, current: number, inactiveFile: number 
 function memory (): Vitals['memory'] {
   const info = parseMeminfo(text('/proc/meminfo'))
   const seen = cutByCgroup(info['MemTotal'] ?? os.totalmem(), info['MemAvailable'] ?? os.freemem(), cgroup())
-  return { ramTotal: bytes(seen.total), ramAvailable: bytes(seen.available),
-    swapTotal: bytes(info['SwapTotal'] ?? 0), swapAvailable: bytes(info['SwapFree'] ?? 0) }
+  return {
+    ramTotal: bytes(seen.total),
+    ramAvailable: bytes(seen.available),
+    swapTotal: bytes(info['SwapTotal'] ?? 0),
+    swapAvailable: bytes(info['SwapFree'] ?? 0)
+  }
 }
 
 /** Busy share of all cores between two readings of os.cpus(), 0 to 1. Pure. */
 export function busyShare (before: readonly os.CpuInfo[], after: readonly os.CpuInfo[]): number {
   const sum = (list: readonly os.CpuInfo[]): { idle: number, all: number } => list.reduce((s, c) => ({
-    idle: s.idle + c.times.idle, all: s.all + Object.values(c.times).reduce((a, b) => a + b, 0)
+    idle: s.idle + c.times.idle,
+    all: s.all + Object.values(c.times).reduce((a, b) => a + b, 0)
   }), { idle: 0, all: 0 })
   const [a, b] = [sum(before), sum(after)]
   return b.all > a.all ? Math.min(1, Math.max(0, 1 - (b.idle - a.idle) / (b.all - a.all))) : 0

@@ -180,11 +180,12 @@ t.test('a third-party plugin loads by its path, with its own settings', async (t
   t.ok('/v1/hi' in paths, 'it is documented by itself')
 })
 
+const counts = "let told = 0; ctx.on('NodeRestarted', () => { told++ }); "
+
 t.test('a restart is asked for once; a second asking is restart_pending', async (t) => {
   const node = await up(t, {
     plugins: [], yaml: 'plugins: { hello: { module: ./hello.mjs } }',
-    files: { 'hello.mjs': guest('hello', `let told = 0; ctx.on('NodeRestarted', () => { told++ }); ${answers('told')}`,
-      route) }
+    files: { 'hello.mjs': guest('hello', counts + answers('told'), route) }
   })
   let asked = 0
   node.onRestart(() => { asked++ })

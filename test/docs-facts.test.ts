@@ -35,6 +35,16 @@ t.test('every relative link leads somewhere', (t) => {
   t.end()
 })
 
+t.test('every file of the repository that a page names is there', (t) => {
+  const named = /`((?:kernel|plugins|test|docs)\/[\w./-]+?\/?)`/g
+  for (const path of pages) {
+    for (const [, file] of prose(read(path)).matchAll(named)) {
+      if (!/^test\/faults$/.test(file!)) t.ok(existsSync(join(root, file!)), `${path} names ${file}`)
+    }
+  }
+  t.end()
+})
+
 t.test('every page of docs leads to the glossary', (t) => {
   for (const path of under('docs', '.md').filter((p) => !/glossary\.md$|decisions\/\d/.test(p))) {
     t.match(read(path), /\]\([^)]*glossary\.md\)/, path)

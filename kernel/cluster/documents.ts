@@ -1,4 +1,5 @@
 import * as Y from 'yjs'
+import { deepFreeze } from '../config/paths.js'
 import { compileStrict, issuesOf } from '../validate.js'
 import { kernelError } from '../errors.js'
 import type { Section, SectionDecl } from '../define.js'
@@ -23,6 +24,7 @@ export interface Documents {
   close (): void
 }
 
+/** Opens empty documents; `close` destroys them. */
 export function createDocuments (options: DocumentsOptions): Documents {
   const control = new Y.Doc()
   const observed = new Y.Doc()
@@ -52,7 +54,8 @@ function openSection<T> (
         const what = `${issue?.path ?? ''} ${issue?.message ?? 'is not valid'}`
         throw new TypeError(`section "${name}", key "${key}": ${what}`)
       }
-      write(() => { root.set(prefix + key, structuredClone(value)) })
+      // Frozen: a reader that changed what it got would change the document unseen.
+      write(() => { root.set(prefix + key, deepFreeze(structuredClone(value))) })
     },
     remove (key) { if (root.has(prefix + key)) write(() => { root.delete(prefix + key) }) },
     get: (key) => root.get(prefix + key),

@@ -64,11 +64,10 @@ function failureCounter (clock: Clock): { add (address: string): void } {
 /** Throws unless the caller has the authority a route declares (`null`: none needed). */
 export function requireAuthority (caller: Caller, authority: string | null): void {
   if (authority === null || caller.authorities.has(authority)) return
+  const needed = `This needs the authority "${authority}"`
   if (caller.id === 'local' || caller.id === 'anonymous') {
-    throw kernelError('unauthenticated', `This needs the authority "${authority}": send a token ` +
-      '(`svc token create` on the node\'s host makes one, `svc` itself uses operator.token).', { authority })
+    const where = '`svc token create` on the node\'s host makes one, `svc` itself uses operator.token'
+    throw kernelError('unauthenticated', `${needed}: send a token (${where}).`, { authority })
   }
-  throw kernelError('missing_grant',
-    `This needs the authority "${authority}", which the token does not have.`,
-    { authority })
+  throw kernelError('missing_grant', `${needed}, which the token does not have.`, { authority })
 }

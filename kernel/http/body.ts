@@ -28,8 +28,10 @@ export function collectBody (
         { limit_bytes: limit }))
       return
     }
-    if (needed > body.byteLength) body = grown(body, length, Math.min(limit,
-      Math.max(needed, 2 * body.byteLength)))
+    if (needed > body.byteLength) {
+      const wanted = Math.max(needed, 2 * body.byteLength)
+      body = grown(body, length, Math.min(limit, wanted))
+    }
     piece.copy(body, length)
     length = needed
   }

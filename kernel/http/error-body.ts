@@ -4,8 +4,14 @@ import type { SvcError } from '../errors.js'
 /** The one error body of every route, stream and frame. */
 export interface ErrorBody {
   error: {
-    message: string, type: string, param: string | null, code: number, reason: string,
-    retryable: boolean, requestId: string, details: Record<string, unknown>
+    message: string
+    type: string
+    param: string | null
+    code: number
+    reason: string
+    retryable: boolean
+    requestId: string
+    details: Record<string, unknown>
   }
   detail: string
 }
@@ -30,6 +36,6 @@ export function errorBody (error: SvcError, requestId: string): ErrorBody {
 /** Headers that go with an error: its own, and Retry-After on 429, 503 and wherever it names a time. */
 export function errorHeaders (error: SvcError): Record<string, string> {
   const seconds = error.retryAfterSeconds ?? (error.status === 429 || error.status === 503 ? 1 : undefined)
-  return seconds === undefined ? error.headers
-    : { ...error.headers, 'retry-after': String(Math.max(1, Math.ceil(seconds))) }
+  if (seconds === undefined) return error.headers
+  return { ...error.headers, 'retry-after': String(Math.max(1, Math.ceil(seconds))) }
 }

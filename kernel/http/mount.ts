@@ -35,6 +35,7 @@ const NO_QUERY: JsonSchema = { type: 'object', additionalProperties: false }
 /** Counts open streams by caller. */
 export interface StreamCount { open (caller: Caller): () => void, readonly total: number }
 
+/** At most `limit` open streams per caller; one more is `overloaded`. */
 export function createStreamCount (limit: number): StreamCount {
   const held = new Map<string, number>()
   return {
@@ -60,8 +61,9 @@ export function createStreamCount (limit: number): StreamCount {
 }
 
 /** Puts one route on the server: authority first, then schemas, then the handler under its deadline. */
-export function mount (app: FastifyInstance, route: MountedRoute, options: MountOptions,
-  streams: StreamCount): void {
+export function mount (
+  app: FastifyInstance, route: MountedRoute, options: MountOptions, streams: StreamCount
+): void {
   const { decl } = route
   app.route({
     method: decl.method,
@@ -89,21 +91,26 @@ async function serve (
   let stream: StreamWriter | undefined
   let release = (): void => {}
   const req: RouteRequest = {
-    params: request.params, query: request.query, body: request.body,
+    params: request.params,
+    query: request.query,
+    body: request.body,
     headers: request.headers as RouteRequest['headers'],
-    caller: callerOf(request), requestId: request.id, signal: abort.signal,
+    caller: callerOf(request),
+    requestId: request.id,
+    signal: abort.signal,
     open (head) {
       release = streams.open(callerOf(request))
       reply.hijack()
       reply.raw.once('close', release)
       const headers = { ...reply.getHeaders() as Record<string, string>, ...head.headers }
-      stream = openStream(reply.raw, { ...head, headers },
-        { clock: options.clock, stallMs: head.stallMs ?? options.limits.streamStallMs, onClose: release })
+      stream = openStream(reply.raw, { ...head, headers }, {
+        clock: options.clock, stallMs: head.stallMs ?? options.limits.streamStallMs, onClose: release
+      })
       return stream
     }
   }
   try {
-    const result = await (decl(route).stream === true
+    const result = await (route.decl.stream === true
       ? route.handler(req)
       : withDeadline(route.handler(req), route, options, abort))
     if (stream === undefined) sendResult(route, reply, result, options)
@@ -117,12 +124,10 @@ async function serve (
   }
 }
 
-const decl = (route: MountedRoute): RouteDecl => route.decl
-
 function explain (error: unknown, route: MountedRoute, requestId: string, options: MountOptions): SvcError {
   if (!(error instanceof SvcError)) {
-    options.log.error({ err: error, requestId, plugin: route.owner, route: route.name },
-      'a route handler failed')
+    const fields = { err: error, requestId, plugin: route.owner, route: route.name }
+    options.log.error(fields, 'a route handler failed')
   }
   return toSvcError(error)
 }
@@ -156,8 +161,9 @@ function abortOnEnd (request: FastifyRequest, reply: FastifyReply, options: Moun
   }
 }
 
-async function withDeadline (work: unknown, route: MountedRoute, options: MountOptions,
-  ending: Ending): Promise<unknown> {
+async function withDeadline (
+  work: unknown, route: MountedRoute, options: MountOptions, ending: Ending
+): Promise<unknown> {
   if (!(work instanceof Promise)) return work
   const ms = route.decl.deadlineMs ?? options.limits.handlerTimeoutMs
   return await new Promise((resolve, reject) => {
@@ -172,10 +178,14 @@ async function withDeadline (work: unknown, route: MountedRoute, options: MountO
 
 /** Which methods fit a concrete path, for 405 answers. */
 export function methodFinder (routes: readonly RouteDecl[]): (path: string) => string[] {
-  const table = routes.map(({ method, url }) => ({
-    method,
-    pattern: new RegExp(`^${url.split('/').map((part) => part === '*' ? '.*'
-      : part.startsWith(':') ? '[^/]+' : part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')).join('/')}$`)
-  }))
+  const table = routes.map(({ method, url }) => ({ method, pattern: pathPattern(url) }))
   return (path) => [...new Set(table.filter((r) => r.pattern.test(path)).map((r) => r.method))]
+}
+
+function pathPattern (url: string): RegExp {
+  const parts = url.split('/').map((part) => {
+    if (part === '*') return '.*'
+    return part.startsWith(':') ? '[^/]+' : part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
+  })
+  return new RegExp(`^${parts.join('/')}$`)
 }

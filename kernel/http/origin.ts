@@ -35,8 +35,11 @@ export function hostAllowed (header: string | undefined, served: Served): boolea
 }
 
 /** What the browser says about where a request comes from. */
-export interface BrowserHints { origin?: string | undefined, site?: string | undefined,
-  mode?: string | undefined }
+export interface BrowserHints {
+  origin?: string | undefined
+  site?: string | undefined
+  mode?: string | undefined
+}
 
 /**
  * True when a web page that is not ours (nor listed) sent the request. Browsers always send Origin with
@@ -47,8 +50,9 @@ export function foreignPage (hints: BrowserHints, method: string, served: Served
     if (served.allowedOrigins.includes(hints.origin)) return false
     return !sameOrigin(hints.origin, served)
   }
-  if (hints.site === 'cross-site' || hints.site === 'same-site') return !(method === 'GET' &&
-    hints.mode === 'navigate')
+  if (hints.site === 'cross-site' || hints.site === 'same-site') {
+    return !(method === 'GET' && hints.mode === 'navigate')
+  }
   return false
 }
 

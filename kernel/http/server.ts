@@ -1,5 +1,4 @@
 import { randomUUID } from 'node:crypto'
-import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import cors from '@fastify/cors'
 import websocket from '@fastify/websocket'
@@ -16,7 +15,7 @@ import type { KernelReason } from '../errors.js'
 import type { Arrival } from './access.js'
 import type { Served } from './origin.js'
 
-/** Limits of the public listener; seconds and KiB as in svc.yaml. */
+/** Limits of the public listener; times in ms, sizes in bytes. */
 export interface HttpLimits {
   connections: number
   connectionsPerAddress: number
@@ -81,6 +80,7 @@ export async function createServer (options: ServerOptions): Promise<FastifyInst
   app.server.maxConnections = limits.connections
   await app.register(websocket, { options: {
     maxPayload: SOCKET_PAYLOAD_BYTES, perMessageDeflate: false, clientTracking: true,
+    // Known to ws, not yet to its types: many tiny fragments cost memory out of proportion.
     ...{ maxFragments: 64, maxBufferedChunks: 1024 }
   } })
   readJsonOnly(app)
@@ -95,8 +95,9 @@ export async function createServer (options: ServerOptions): Promise<FastifyInst
   })
   app.setErrorHandler((error: FastifyError, request, reply) => {
     const svc = fromFastify(error)
-    if (svc.reason === 'internal') options.log.error({ err: error, requestId: request.id },
-      'a handler failed')
+    if (svc.reason === 'internal') {
+      options.log.error({ err: error, requestId: request.id }, 'a handler failed')
+    }
     sendError(reply, svc, request.id)
   })
   app.setNotFoundHandler((request, reply) => { sendError(reply, notFound(options, request), request.id) })
@@ -109,7 +110,10 @@ export async function createServer (options: ServerOptions): Promise<FastifyInst
 async function allowListedPages (app: FastifyInstance, origins: readonly string[]): Promise<void> {
   if (origins.length === 0) return
   await app.register(cors, {
-    origin: [...origins], methods: ['GET', 'POST', 'PUT', 'DELETE'], credentials: false, maxAge: 600,
+    origin: [...origins],
+    methods: ['GET', 'POST', 'PUT', 'DELETE'],
+    credentials: false,
+    maxAge: 600,
     allowedHeaders: ['authorization', 'content-type', 'accept'],
     exposedHeaders: ['x-svc-request-id', 'x-svc-command-id', 'x-svc-task-id', 'retry-after']
   })
@@ -126,11 +130,14 @@ function addGuards (app: FastifyInstance, options: ServerOptions): void {
       throw kernelError('misdirected', `The Host "${printable(headers.host ?? '')}" is not served here; ` +
         'use the address the node prints, or list the name under api.allowed_hosts.')
     }
-    const hints = { origin: headers.origin, site: header(headers['sec-fetch-site']),
-      mode: header(headers['sec-fetch-mode']) }
+    const hints = {
+      origin: headers.origin,
+      site: header(headers['sec-fetch-site']),
+      mode: header(headers['sec-fetch-mode'])
+    }
     if (foreignPage(hints, request.method, served)) throw kernelError('foreign_origin')
-    const caller = options.authenticate({ remoteAddress: remoteOf(request),
-      authorization: headers.authorization })
+    const arrival = { remoteAddress: remoteOf(request), authorization: headers.authorization }
+    const caller = options.authenticate(arrival)
     if (caller.id === 'anonymous') perAddress(request.raw.socket)
     callers.set(request, caller)
   })
@@ -201,8 +208,8 @@ const emptyBody = (): SvcError => kernelError('invalid_request', 'The body is em
 export function invalid (issues: { path: string, message: string }[], part: string): SvcError {
   const [first] = issues
   const field = first?.path === '' || first === undefined ? part : first.path
-  return kernelError('invalid_request', `${field} ${first?.message ?? 'is not valid'}`, { param: field,
-    issues })
+  const message = `${field} ${first?.message ?? 'is not valid'}`
+  return kernelError('invalid_request', message, { param: field, issues })
 }
 
 const BY_CODE: Readonly<Record<string, KernelReason>> = {
@@ -234,16 +241,11 @@ function fromFastify (error: FastifyError | Error): SvcError {
 /** Sends the one error body. */
 export function sendError (reply: FastifyReply, error: SvcError, requestId: string): void {
   if (reply.sent) return
-  void reply.code(error.status).header('x-svc-request-id', requestId).headers(errorHeaders(error))
+  void reply.code(error.status)
+    .header('x-svc-request-id', requestId)
+    .headers(errorHeaders(error))
     .type('application/json; charset=utf-8')
     .send(JSON.stringify(errorBody(error, requestId)))
-}
-
-/** Writes the one error body on a bare response. */
-export function writeError (raw: ServerResponse, error: SvcError, requestId: string): void {
-  const body = JSON.stringify(errorBody(error, requestId))
-  raw.writeHead(error.status, { 'content-type': 'application/json; charset=utf-8',
-    ...errorHeaders(error) }).end(body)
 }
 
 function notFound (options: ServerOptions, request: FastifyRequest): SvcError {
@@ -265,8 +267,10 @@ const BROKEN: Readonly<Record<string, KernelReason>> = {
 /** Requests that never became requests: bad syntax, too many headers, too slow. */
 function answerBrokenRequest (error: Error & { code?: string }, socket: Socket): void {
   if (!socket.writable || error.code === 'ECONNRESET') { socket.destroy(); return }
-  const known = kernelError(BROKEN[error.code ?? ''] ?? 'invalid_request',
-    BROKEN[error.code ?? ''] === undefined ? 'The request is not valid HTTP.' : undefined)
+  const reason = BROKEN[error.code ?? '']
+  const known = reason === undefined
+    ? kernelError('invalid_request', 'The request is not valid HTTP.')
+    : kernelError(reason)
   const body = JSON.stringify(errorBody(known, randomUUID()))
   socket.end(`HTTP/1.1 ${known.status} ${known.status === 408 ? 'Request Timeout' : 'Error'}\r\n` +
     'content-type: application/json; charset=utf-8\r\nconnection: close\r\n' +

@@ -5,6 +5,7 @@ import { crc32 } from 'node:zlib'
 import { kernelError } from '../errors.js'
 import { HomeError, homeFile, readVersioned, writeVersioned } from '../home.js'
 import type { Clock } from '../clock.js'
+import type { SvcError } from '../errors.js'
 import type { TokenRecord, Tokens } from '../services.js'
 
 const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
@@ -65,15 +66,31 @@ export function operatorToken (home: string): string {
   return readFileSync(path, 'utf8').trim()
 }
 
-export interface TokenStoreOptions { home: string, clock: Clock, known: () => ReadonlySet<string>,
-  operator: string }
+export interface TokenStoreOptions {
+  home: string
+  clock: Clock
+  known: () => ReadonlySet<string>
+  operator: string
+}
+
+function noAuthority (name: string, known: ReadonlySet<string>): SvcError {
+  const message = `"${name}" is not an authority`
+  return kernelError('invalid_request', `${message}; known: ${[...known].join(', ')}`, {
+    param: 'authorities', issues: [{ path: 'authorities', message }]
+  })
+}
+
+/** Compares in constant time; a stored hash of another length, say from a file edited by hand, is nobody's. */
+function sameHash (stored: Buffer, given: Buffer): boolean {
+  return stored.byteLength === given.byteLength && timingSafeEqual(stored, given)
+}
 
 /** Opens the token file of a home. Only hashes are kept. */
 export function openTokens (options: TokenStoreOptions): TokenStore {
   const path = join(options.home, homeFile.tokens)
-  const tokens = new Map((readVersioned<{ tokens: StoredToken[] }>(path, 1)?.tokens ?? []).map((t) => [t.id,
-    t]))
-  const operator = { hash: digest(options.operator), holder: { id: 'operator', authorities: options.known } }
+  const stored = readVersioned<{ tokens: StoredToken[] }>(path, 1)?.tokens ?? []
+  const tokens = new Map(stored.map((t) => [t.id, t]))
+  const operatorHash = digest(options.operator)
   const save = (): void => { writeVersioned(path, 1, { tokens: [...tokens.values()] }) }
   const today = (): string => new Date(options.clock.now()).toISOString().slice(0, 10)
   const valid = (t: StoredToken): boolean =>
@@ -82,27 +99,39 @@ export function openTokens (options: TokenStoreOptions): TokenStore {
     check (token) {
       if (!wellFormed(token)) return undefined
       const hash = digest(token)
-      if (timingSafeEqual(hash, operator.hash)) return { id: 'operator',
-        authorities: operator.holder.authorities() }
-      const found = [...tokens.values()].find((t) => timingSafeEqual(Buffer.from(t.hash, 'hex'), hash))
+      if (timingSafeEqual(hash, operatorHash)) {
+        return { id: 'operator', authorities: options.known() }
+      }
+      const found = [...tokens.values()].find((t) => sameHash(Buffer.from(t.hash, 'hex'), hash))
       if (found === undefined || !valid(found)) return undefined
-      if (found.lastUsedDay !== today()) { found.lastUsedDay = today(); save() }
+      if (found.lastUsedDay !== today()) {
+        found.lastUsedDay = today()
+        // A full disk must not lock anybody out; the day is written with the next change.
+        try { save() } catch { /* nodeHealth tells of the disk */ }
+      }
       return { id: found.id, authorities: new Set(found.authorities) }
     },
     async create ({ label, authorities, expiresAt }) {
       const unknown = authorities.find((a) => !options.known().has(a))
-      if (unknown !== undefined) {
-        throw kernelError('invalid_request',
-          `"${unknown}" is not an authority; known: ${[...options.known()].join(', ')}`,
-          { param: 'authorities', issues: [{ path: 'authorities',
-            message: `"${unknown}" is not an authority` }] })
-      }
+      if (unknown !== undefined) throw noAuthority(unknown, options.known())
       const token = newToken('app')
-      const record: TokenRecord = { id: `app_${randomBytes(6).toString('hex')}`, label, authorities,
-        created: new Date(options.clock.now()).toISOString(), expires: expiresAt, lastUsedDay: null,
-        revoked: false }
+      const record: TokenRecord = {
+        id: `app_${randomBytes(6).toString('hex')}`,
+        label,
+        authorities,
+        created: new Date(options.clock.now()).toISOString(),
+        expires: expiresAt,
+        lastUsedDay: null,
+        revoked: false
+      }
       tokens.set(record.id, { ...record, hash: digest(token).toString('hex') })
-      save()
+      try {
+        save()
+      } catch (error) {
+        // Nobody learns this token, and a restart would not know it.
+        tokens.delete(record.id)
+        throw error
+      }
       return { token, record }
     },
     list: () => [...tokens.values()].map(({ hash: _, ...record }) => record),

@@ -6,19 +6,28 @@ import { createConfigApi } from '../config-api.js'
 import { readConfigText, resolveConfig } from '../config/index.js'
 import type { ConfigApi } from '../config-api.js'
 
-const owners = [{ name: 'probe', bundled: true, config: { type: 'object', additionalProperties: false,
-  properties: { size: { type: 'integer', minimum: 1, default: 3 } } } }]
+const owners = [{
+  name: 'probe',
+  bundled: true,
+  config: {
+    type: 'object',
+    additionalProperties: false,
+    properties: { size: { type: 'integer', minimum: 1, default: 3 } }
+  }
+}]
 
-function open (t: { teardown (fn: () => void): void }, text: string): { api: ConfigApi, path: string,
-  changes: () => number } {
+interface Opened { api: ConfigApi, path: string, changes: () => number }
+
+function open (t: { teardown (fn: () => void): void }, text: string): Opened {
   const folder = mkdtempSync(join(tmpdir(), 'svc-config-'))
   t.teardown(() => { rmSync(folder, { recursive: true, force: true }) })
   const path = join(folder, 'svc.yaml')
   if (text !== '') writeFileSync(path, text, { mode: 0o600 })
   let changes = 0
   const { config } = resolveConfig(readConfigText(text, path), { owners, env: {} })
-  const api = createConfigApi({ path, config, owners, authorities: ['read', 'invoke'],
-    onChange: () => { changes++ } })
+  const api = createConfigApi({
+    path, config, owners, authorities: ['read', 'invoke'], onChange: () => { changes++ }
+  })
   return { api, path, changes: () => changes }
 }
 

@@ -18,8 +18,9 @@ interface Row {
 
 function check (row: Row): void {
   t.test(row.title, (t) => {
-    const got = arrange({ manifests: row.plugins, disabled: new Set(row.disabled),
-      demanded: new Set(row.demanded) })
+    const got = arrange({
+      manifests: row.plugins, disabled: new Set(row.disabled), demanded: new Set(row.demanded)
+    })
     if (row.order !== undefined) t.same(got.order, row.order)
     t.same(got.down.map((d) => d.plugin), row.down ?? [])
     t.equal(got.problems.length, row.problems?.length ?? 0, got.problems.join('\n'))
@@ -31,8 +32,8 @@ function check (row: Row): void {
 check({ title: 'no plugin at all', plugins: [], order: [] })
 check({ title: 'needs come first', order: ['c', 'b', 'a'],
   plugins: [plugin('a', { requires: ['b'] }), plugin('b', { requires: ['c@^1.0.0'] }), plugin('c')] })
-check({ title: 'without needs the given order stays', order: ['z', 'a'], plugins: [plugin('z'),
-  plugin('a')] })
+check({ title: 'without needs the given order stays', order: ['z', 'a'],
+  plugins: [plugin('z'), plugin('a')] })
 check({ title: 'after orders, and means nothing when absent', order: ['b', 'a'],
   plugins: [plugin('a', { after: ['b', 'nowhere'] }), plugin('b')] })
 check({ title: 'two of one name', plugins: [plugin('a'), plugin('a')],
@@ -44,14 +45,16 @@ check({ title: 'a wrong version', plugins: [plugin('a', { requires: ['b@^2.0.0']
 check({ title: 'a wrong kernel', plugins: [plugin('a', { kernel: '^9.0.0' })],
   problems: [/written for kernel \^9\.0\.0/] })
 check({ title: 'a circle shows its path', order: ['d'], problems: [/a -> b -> c -> a/],
-  plugins: [plugin('a', { requires: ['b'] }), plugin('b', { requires: ['c'] }), plugin('c',
-    { requires: ['a'] }), plugin('d')] })
-check({ title: 'a disabled need takes its dependants down, all the way', disabled: ['c'], order: [],
-  down: ['b', 'a'],
+  plugins: [
+    plugin('a', { requires: ['b'] }), plugin('b', { requires: ['c'] }), plugin('c', { requires: ['a'] }),
+    plugin('d')
+  ] })
+check({ title: 'a disabled need takes its dependants down, all the way',
+  disabled: ['c'], order: [], down: ['b', 'a'],
   plugins: [plugin('a', { requires: ['b'] }), plugin('b', { requires: ['c'] }), plugin('c')] })
-check({ title: 'what was switched on by name is not taken down silently', disabled: ['b'], demanded: ['a'],
-  down: ['a'],
-  plugins: [plugin('a', { requires: ['b'] }), plugin('b')], problems: [/svc plugin enable b/] })
+check({ title: 'what was switched on by name is not taken down silently',
+  disabled: ['b'], demanded: ['a'], down: ['a'], problems: [/svc plugin enable b/],
+  plugins: [plugin('a', { requires: ['b'] }), plugin('b')] })
 check({ title: 'every problem at once', problems: [/2 plugins/, /kernel/, /nowhere/],
   plugins: [plugin('a'), plugin('a'), plugin('b', { kernel: '^9.0.0', requires: ['nowhere'] })] })
 
@@ -65,8 +68,15 @@ const error = { status: 400, retryable: false, message: 'No.', remedy: 'Do somet
 const conflict = { severity: 'warn', meaning: 'x', remediation: 'y' } as const
 const route = { method: 'GET', url: '/x', summary: 's', authority: 'read' } as const
 const event = { plane: 'durable', summary: 's', payload: { type: 'object' } } as const
-const capability = { id: 'x', version: '1.0.0', title: 't', description: 'd', io_mode: 'unary',
-  input_schema: { type: 'object' }, annotations: {} } as const
+const capability = {
+  id: 'x',
+  version: '1.0.0',
+  title: 't',
+  description: 'd',
+  io_mode: 'unary',
+  input_schema: { type: 'object' },
+  annotations: {}
+} as const
 
 const twice: [string, Partial<Manifest>, RegExp][] = [
   ['route', { routes: { a: route } }, /route "GET \/x" is declared by both "a" and "b"/],
@@ -75,6 +85,8 @@ const twice: [string, Partial<Manifest>, RegExp][] = [
   ['conflict code', { conflicts: { odd: conflict } }, /conflict code "odd" is declared by both/],
   ['authority', { authorities: { 'x.y': 'z' } }, /authority "x.y" is declared by both/],
   ['capability', { capabilities: { x: capability } }, /capability "x@1.0.0" is declared by both/],
+  ['state key of the kernel', { state: { instances: 'Mine.' } },
+    /state key "instances" is declared by both "a" and "b"/],
   ['section', { sections: { s: { writer: 'node', summary: 's', value: {} } } },
     /section "s" is declared by both/]
 ]

@@ -18,8 +18,9 @@ function home (t: { teardown (fn: () => void): void }): string {
 t.test('a home is locked by one process', (t) => {
   const path = home(t)
   const release = lockHome(path)
-  t.throws(() => lockHome(path), { name: 'HomeError',
-    message: new RegExp(`in use by process ${process.pid} `) })
+  t.throws(() => lockHome(path), {
+    name: 'HomeError', message: new RegExp(`in use by process ${process.pid} `)
+  })
   release()
   lockHome(path)()
   t.end()
@@ -38,8 +39,9 @@ t.test('a lock left by a dead process is taken over', (t) => {
   writeVersioned(join(path, homeFile.lock), 1, { pid: 2 ** 22 - 3, startTicks: '1', since: 'x' })
   lockHome(path)()
   t.comment('the same pid with another start time is another process')
-  writeVersioned(join(path, homeFile.lock), 1, { pid: process.pid, startTicks: `${startTicks(process.pid)}0`,
-    since: 'x' })
+  writeVersioned(join(path, homeFile.lock), 1, {
+    pid: process.pid, startTicks: `${startTicks(process.pid)}0`, since: 'x'
+  })
   lockHome(path)()
   t.end()
 })
@@ -48,8 +50,9 @@ t.test('a file of a newer format is refused, a broken one too', (t) => {
   const path = join(home(t), 'x.json')
   t.equal(readVersioned(path, 1), undefined)
   writeVersioned(path, 2, { a: 1 })
-  t.throws(() => readVersioned(path, 1), { name: 'HomeError',
-    message: /has format 2, this svc reads up to 1/ })
+  t.throws(() => readVersioned(path, 1), {
+    name: 'HomeError', message: /has format 2, this svc reads up to 1/
+  })
   writeFileSync(path, '{')
   t.throws(() => readVersioned(path, 1), { message: /not valid JSON/ })
   writeFileSync(path, '{}')
@@ -69,8 +72,9 @@ t.test('tokens have a form that shows typos', (t) => {
   t.ok(wellFormed(token))
   const typo = token.slice(0, 20) + (token[20] === 'a' ? 'b' : 'a') + token.slice(21)
   t.notOk(wellFormed(typo))
-  for (const bad of ['', 'svc_app_', token + 'x', token.replace('svc_app',
-    'svc_xyz')]) t.notOk(wellFormed(bad), bad)
+  for (const bad of ['', 'svc_app_', token + 'x', token.replace('svc_app', 'svc_xyz')]) {
+    t.notOk(wellFormed(bad), bad)
+  }
   t.end()
 })
 
@@ -104,8 +108,8 @@ t.test('application tokens: made, checked, revoked, expired, kept as hashes only
   t.equal(tokens.check(token), undefined)
   t.equal(open().check(token), undefined, 'revoked for good')
   t.equal(await tokens.revoke('nobody'), false)
-  const soon = await tokens.create({ label: 'soon', authorities: ['read'],
-    expiresAt: new Date(clock.now() + 1000).toISOString() })
+  const expiresAt = new Date(clock.now() + 1000).toISOString()
+  const soon = await tokens.create({ label: 'soon', authorities: ['read'], expiresAt })
   t.ok(tokens.check(soon.token))
   await clock.advance(1001)
   t.equal(tokens.check(soon.token), undefined)

@@ -7,54 +7,76 @@ import { startPlugin } from '../testing/index.js'
 import { systemClock } from '../clock.js'
 
 const base = { name: 'probe', version: '1.0.0', kernel: '^1.0.0', summary: 'A probe.' } as const
+const echoBody = {
+  type: 'object',
+  additionalProperties: false,
+  required: ['n'],
+  properties: { n: { type: 'integer', minimum: 0 }, s: { type: 'string' } }
+} as const
+const findQuery = {
+  type: 'object',
+  additionalProperties: false,
+  properties: { limit: { type: 'integer', minimum: 1 }, tag: { type: 'array', items: { type: 'string' } } }
+} as const
 const probe = definePlugin({
   ...base,
   routes: {
-    echo: { method: 'POST', url: '/echo', summary: 's', authority: 'invoke', body: { type: 'object',
-      additionalProperties: false, required: ['n'], properties: { n: { type: 'integer', minimum: 0 },
-        s: { type: 'string' } } } },
-    find: { method: 'GET', url: '/find/:id', summary: 's', authority: 'read',
+    echo: { method: 'POST', url: '/echo', summary: 's', authority: 'invoke', body: echoBody },
+    find: {
+      method: 'GET',
+      url: '/find/:id',
+      summary: 's',
+      authority: 'read',
       params: { type: 'object', properties: { id: { type: 'string', pattern: '^[a-z0-9]{1,600}$' } } },
-      query: { type: 'object', additionalProperties: false,
-        properties: { limit: { type: 'integer', minimum: 1 },
-        tag: { type: 'array', items: { type: 'string' } } } } },
+      query: findQuery
+    },
     remove: { method: 'DELETE', url: '/find/:id', summary: 's', authority: 'cluster:write' }
   }
-}, () => ({ routes: { echo: ({ body }) => body, find: ({ params, query }) => ({ params, query }),
-  remove: () => ({}) } }))
+}, () => ({
+  routes: {
+    echo: ({ body }) => body,
+    find: ({ params, query }) => ({ params, query }),
+    remove: () => ({})
+  }
+}))
 
 const JSON_TYPE = { 'content-type': 'application/json' }
 
-interface Row { title: string, method?: string, url: string, headers?: Record<string, string>,
-  payload?: unknown,
-  status: number, reason?: string, param?: string }
+interface Row {
+  title: string
+  method?: string
+  url: string
+  headers?: Record<string, string>
+  payload?: unknown
+  status: number
+  reason?: string
+  param?: string
+}
 
 const rows: Row[] = [
   { title: 'a good body', method: 'POST', url: '/echo', payload: { n: 1 }, status: 200 },
-  { title: 'an unknown field', method: 'POST', url: '/echo', payload: { n: 1, x: 1 }, status: 400,
-    reason: 'invalid_request', param: 'x' },
-  { title: 'a number as text is not coerced', method: 'POST', url: '/echo', payload: { n: '1' }, status: 400,
-    param: 'n' },
+  { title: 'an unknown field', method: 'POST', url: '/echo', payload: { n: 1, x: 1 },
+    status: 400, reason: 'invalid_request', param: 'x' },
+  { title: 'a number as text is not coerced', method: 'POST', url: '/echo', payload: { n: '1' },
+    status: 400, param: 'n' },
   { title: 'a missing field', method: 'POST', url: '/echo', payload: {}, status: 400, param: 'n' },
   { title: 'no body at all', method: 'POST', url: '/echo', status: 400, reason: 'invalid_request' },
-  { title: 'an empty body', method: 'POST', url: '/echo', payload: '', headers: JSON_TYPE, status: 400,
-    reason: 'invalid_request' },
-  { title: 'broken JSON', method: 'POST', url: '/echo', payload: '{', headers: JSON_TYPE, status: 400,
-    reason: 'invalid_request' },
+  { title: 'an empty body', method: 'POST', url: '/echo', payload: '', headers: JSON_TYPE,
+    status: 400, reason: 'invalid_request' },
+  { title: 'broken JSON', method: 'POST', url: '/echo', payload: '{', headers: JSON_TYPE,
+    status: 400, reason: 'invalid_request' },
   { title: '__proto__ in JSON', method: 'POST', url: '/echo', payload: '{"n":1,"__proto__":{}}',
     headers: JSON_TYPE, status: 400 },
   { title: 'text', method: 'POST', url: '/echo', payload: 'n=1', headers: { 'content-type': 'text/plain' },
-    status: 415,
-    reason: 'unsupported_media_type' },
+    status: 415, reason: 'unsupported_media_type' },
   { title: 'a form', method: 'POST', url: '/echo', payload: 'n=1', status: 415,
     headers: { 'content-type': 'application/x-www-form-urlencoded' } },
   { title: 'another charset', method: 'POST', url: '/echo', payload: '{"n":1}', status: 415,
     headers: { 'content-type': 'application/json; charset=utf-16' } },
   { title: 'utf-8 by name', method: 'POST', url: '/echo', payload: '{"n":1}', status: 200,
     headers: { 'content-type': 'application/json; charset="UTF-8"' } },
-  { title: 'a body over the limit', method: 'POST', url: '/echo', payload: { n: 1,
-    s: 'x'.repeat(256 * 1024) }, status: 413,
-    reason: 'payload_too_large' },
+  { title: 'a body over the limit', method: 'POST', url: '/echo',
+    payload: { n: 1, s: 'x'.repeat(256 * 1024) }, status: 413, reason: 'payload_too_large' },
   { title: 'a query as numbers and lists', url: '/find/a?limit=3&tag=x', status: 200 },
   { title: 'an unknown query parameter', url: '/find/a?limt=3', status: 400, param: 'limt' },
   { title: 'a query off its type', url: '/find/a?limit=x', status: 400, param: 'limit' },
@@ -64,35 +86,41 @@ const rows: Row[] = [
   { title: 'no such route', url: '/nothing', status: 404, reason: 'not_found' },
   { title: 'another method', method: 'PUT', url: '/find/a', status: 405, reason: 'method_not_allowed' },
   { title: 'a bad escape', url: '/find/%E0%A4%A', status: 400, reason: 'invalid_request' },
-  { title: 'another Host', url: '/state', headers: { host: 'evil.example' }, status: 421,
-    reason: 'misdirected' },
+  { title: 'another Host', url: '/state', headers: { host: 'evil.example' },
+    status: 421, reason: 'misdirected' },
   { title: 'another Host on DELETE', method: 'DELETE', url: '/find/a', headers: { host: 'evil.example' },
     status: 421 },
   { title: 'another Host on an unknown route', url: '/nothing', headers: { host: 'evil.example' },
     status: 421 },
-  { title: 'a foreign page', url: '/state', headers: { origin: 'https://evil.example' }, status: 403,
-    reason: 'foreign_origin' },
+  { title: 'a foreign page', url: '/state', headers: { origin: 'https://evil.example' },
+    status: 403, reason: 'foreign_origin' },
   { title: 'a foreign page without Origin', method: 'POST', url: '/echo', payload: { n: 1 }, status: 403,
     headers: { 'sec-fetch-site': 'cross-site' } },
-  { title: 'a wrong token', url: '/state', headers: { authorization: 'Bearer svc_app_x' }, status: 401,
-    reason: 'unauthenticated' },
+  { title: 'a wrong token', url: '/state', headers: { authorization: 'Bearer svc_app_x' },
+    status: 401, reason: 'unauthenticated' },
   { title: 'an unknown query on a route without query', url: '/node_id?x=1', status: 400, param: 'x' }
 ]
 
 t.test('every refusal has the one error body', async (t) => {
   const rig = await startPlugin(t, probe)
-  for (const row of rows) {
-    const answer = await rig.inject({ url: row.url, ...(row.method === undefined
-      ? {} : { method: row.method }),
-      ...(row.headers === undefined ? {} : { headers: row.headers }), ...(row.payload === undefined
-        ? {} : { payload: row.payload }) })
-    t.equal(answer.statusCode, row.status, `${row.title}: ${answer.body.slice(0, 200)}`)
-    if (row.status === 200) continue
+  for (const { title, status, reason, param, ...request } of rows) {
+    const answer = await rig.inject(request)
+    t.equal(answer.statusCode, status, `${title}: ${answer.body.slice(0, 200)}`)
+    if (status === 200) continue
     const body = answer.json() as { error: Record<string, unknown>, detail: string }
-    t.match(body, { error: { message: String, type: String, code: row.status, reason: row.reason ?? String,
-      retryable: Boolean,
-      requestId: String, details: Object }, detail: String }, row.title)
-    if (row.param !== undefined) t.equal(body.error['param'], row.param, row.title)
+    t.match(body, {
+      error: {
+        message: String,
+        type: String,
+        code: status,
+        reason: reason ?? String,
+        retryable: Boolean,
+        requestId: String,
+        details: Object
+      },
+      detail: String
+    }, title)
+    if (param !== undefined) t.equal(body.error['param'], param, title)
     t.notMatch(answer.body, /node_modules|at .*\.[jt]s:\d/, 'no stack, no path')
   }
 })
@@ -102,8 +130,9 @@ t.test('authorities: local callers get what access.local says', async (t) => {
   t.equal((await rig.inject({ url: '/find/a' })).statusCode, 200)
   const refused = await rig.inject({ method: 'POST', url: '/echo', payload: { n: 1 } })
   t.equal(refused.statusCode, 401)
-  t.match(refused.json(), { error: { reason: 'unauthenticated', message: /svc token/,
-    details: { authority: 'invoke' } } })
+  t.match(refused.json(), {
+    error: { reason: 'unauthenticated', message: /svc token/, details: { authority: 'invoke' } }
+  })
 })
 
 t.test('forwarded addresses are not believed', async (t) => {
@@ -117,18 +146,20 @@ t.test('forwarded addresses are not believed', async (t) => {
 t.test('state hides addresses and paths from those who may not operate', async (t) => {
   const identity = async (allow: string[]): Promise<Record<string, unknown>> => {
     const rig = await startPlugin(t, probe, { allow })
-    const state = (await rig.inject({ url: '/state' })).json() as { nodeIdentities: Record<string,
-      Record<string, unknown>> }
-    return Object.values(state.nodeIdentities)[0]!
+    const answer = await rig.inject({ url: '/state' })
+    const { nodeIdentities } = answer.json() as { nodeIdentities: Record<string, Record<string, unknown>> }
+    return Object.values(nodeIdentities)[0]!
   }
   t.equal((await identity(['read']))['apiUrl'], null)
   t.match((await identity(['read', 'operator']))['apiUrl'], /^http:/)
 })
 
 t.test('a route of a disabled plugin names the line that enables it', async (t) => {
-  const off = definePlugin({ ...base, name: 'sleeper', routes: { x: { method: 'GET', url: '/sleep/:id',
-    summary: 's',
-    authority: 'read' } } }, () => ({ routes: { x: () => ({}) } }))
+  const off = definePlugin({
+    ...base,
+    name: 'sleeper',
+    routes: { x: { method: 'GET', url: '/sleep/:id', summary: 's', authority: 'read' } }
+  }, () => ({ routes: { x: () => ({}) } }))
   const rig = await startPlugin(t, probe, { off: [off] })
   const answer = await rig.inject({ url: '/sleep/1' })
   t.equal(answer.statusCode, 404)
@@ -138,15 +169,17 @@ t.test('a route of a disabled plugin names the line that enables it', async (t) 
 
 t.test('openapi lists every route with its authority', async (t) => {
   const rig = await startPlugin(t, probe)
-  const doc = (await rig.inject({ url: '/openapi.json' })).json() as { openapi: string, paths: Record<string,
-    Record<string, object>> }
+  const answer = await rig.inject({ url: '/openapi.json' })
+  const doc = answer.json() as { openapi: string, paths: Record<string, Record<string, object>> }
   t.equal(doc.openapi, '3.1.0')
-  t.match(doc.paths['/find/{id}'], { get: { 'x-authority': 'read', operationId: 'probe.find' },
-    delete: { 'x-authority': 'cluster:write' } })
-  for (const path of ['/healthz', '/readyz', '/state', '/v1/capabilities', '/v1/capabilities/call',
-    '/admin/restart']) {
-    t.ok(doc.paths[path], path)
-  }
+  t.match(doc.paths['/find/{id}'], {
+    get: { 'x-authority': 'read', operationId: 'probe.find' },
+    delete: { 'x-authority': 'cluster:write' }
+  })
+  const own = [
+    '/healthz', '/readyz', '/state', '/v1/capabilities', '/v1/capabilities/call', '/admin/restart'
+  ]
+  for (const path of own) t.ok(doc.paths[path], path)
 })
 
 t.test('readyz lists its checks', async (t) => {
@@ -161,8 +194,10 @@ t.test('readyz lists its checks', async (t) => {
   t.ok(before.headers['retry-after'])
   t.match(before.json(), { error: { reason: 'not_ready', message: /voice: loading/ } })
   ok = true
-  t.match((await rig.inject({ url: '/readyz' })).json(), { ready: true,
-    checks: [{ name: 'master', ok: true }, { name: 'voice', ok: true }] })
+  t.match((await rig.inject({ url: '/readyz' })).json(), {
+    ready: true,
+    checks: [{ name: 'master', ok: true }, { name: 'voice', ok: true }]
+  })
 })
 
 t.test('a listed web page may read answers, and ask first', async (t) => {
@@ -172,9 +207,15 @@ t.test('a listed web page may read answers, and ask first', async (t) => {
   t.equal(answer.statusCode, 200)
   t.equal(answer.headers['access-control-allow-origin'], 'https://ops.example')
   t.match(answer.headers['vary'], /origin/i)
-  const first = await rig.inject({ method: 'OPTIONS', url: '/echo', headers: { ...page,
-    'access-control-request-method': 'POST',
-    'access-control-request-headers': 'authorization' } })
+  const first = await rig.inject({
+    method: 'OPTIONS',
+    url: '/echo',
+    headers: {
+      ...page,
+      'access-control-request-method': 'POST',
+      'access-control-request-headers': 'authorization'
+    }
+  })
   t.equal(first.statusCode, 204)
   t.match(first.headers['access-control-allow-headers'], /authorization/)
   t.notOk(first.headers['access-control-allow-credentials'])
@@ -184,8 +225,9 @@ t.test('a listed web page may read answers, and ask first', async (t) => {
 })
 
 t.test('over real sockets', async (t) => {
-  const rig = await startPlugin(t, probe, { clock: systemClock, limits: { headersTimeoutMs: 300,
-    requestTimeoutMs: 300 } })
+  const rig = await startPlugin(t, probe, {
+    clock: systemClock, limits: { headersTimeoutMs: 300, requestTimeoutMs: 300 }
+  })
   const url = new URL(await rig.listen())
   const raw = (text: string): Promise<string> => new Promise((resolve) => {
     let got = ''
@@ -201,23 +243,23 @@ t.test('over real sockets', async (t) => {
   t.match(await raw(`GET /node_id HTTP/1.1\r\nhost: ${url.host}\r\n${many}\r\n\r\n`), /^HTTP\/1.1 431/)
   t.match(await raw(`GET /${'x'.repeat(64 * 1024)} HTTP/1.1\r\nhost: ${url.host}\r\n\r\n`),
     /^HTTP\/1.1 4(14|31)/)
-  const socket = new WebSocket(`ws://${url.host}/v1/capabilities/session`,
-    { headers: { host: 'evil.example' } })
-  t.equal(await refusal(socket), 421)
-  const foreign = new WebSocket(`ws://${url.host}/v1/capabilities/session`,
-    { origin: 'https://evil.example' })
-  t.equal(await refusal(foreign), 403)
+  const session = `ws://${url.host}/v1/capabilities/session`
+  t.equal(await refusal(new WebSocket(session, { headers: { host: 'evil.example' } })), 421)
+  t.equal(await refusal(new WebSocket(session, { origin: 'https://evil.example' })), 403)
   t.comment('a plain GET on the socket\'s path is no upgrade')
   const plain = await new Promise<number>((resolve) => {
-    httpRequest(new URL('/v1/capabilities/session', url),
-      (res) => { res.resume(); resolve(res.statusCode!) }).end()
+    httpRequest(new URL('/v1/capabilities/session', url), (res) => {
+      res.resume()
+      resolve(res.statusCode!)
+    }).end()
   })
   t.equal(plain, 404)
 })
 
 t.test('headers that trickle in are cut off', async (t) => {
-  const rig = await startPlugin(t, probe, { clock: systemClock, limits: { headersTimeoutMs: 200,
-    requestTimeoutMs: 200 } })
+  const rig = await startPlugin(t, probe, {
+    clock: systemClock, limits: { headersTimeoutMs: 200, requestTimeoutMs: 200 }
+  })
   const url = new URL(await rig.listen())
   rig.app.server.headersTimeout = 200
   const socket = connect(Number(url.port), '127.0.0.1')
@@ -235,8 +277,10 @@ t.test('headers that trickle in are cut off', async (t) => {
 
 function refusal (socket: WebSocket): Promise<number> {
   return new Promise((resolve) => {
-    socket.on('unexpected-response', (_request,
-      response) => { resolve(response.statusCode!); response.resume() })
+    socket.on('unexpected-response', (_request, response) => {
+      resolve(response.statusCode!)
+      response.resume()
+    })
     socket.on('open', () => { resolve(101) })
     socket.on('error', () => {})
   })

@@ -1,10 +1,12 @@
 import t from 'tap'
 import { definePlugin, defineService } from '../index.js'
 import { fake, startPlugin } from '../testing/index.js'
-import type { Context, Manifest } from '../index.js'
+import type { Context, Manifest, Section } from '../index.js'
 
 const base = { name: 'probe', version: '1.0.0', kernel: '^1.0.0', summary: 'A probe.' } as const
 const get = (url: string) => ({ method: 'GET', url, summary: 's', authority: 'read' }) as const
+const oneNumber = { type: 'object', required: ['n'], properties: { n: { type: 'integer' } } } as const
+const oneNumberOnly = { ...oneNumber, additionalProperties: false } as const
 
 t.test('effects are undone in reverse order, also when one fails', async (t) => {
   const undone: string[] = []
@@ -21,8 +23,10 @@ t.test('effects are undone in reverse order, also when one fails', async (t) => 
 
 t.test('timers and listeners end with the plugin', async (t) => {
   let ticks = 0
-  const rig = await startPlugin(t, definePlugin({ ...base, events: {
-    Ping: { plane: 'telemetry', summary: 's', payload: { type: 'object' } } } }, (ctx) => {
+  const rig = await startPlugin(t, definePlugin({
+    ...base,
+    events: { Ping: { plane: 'telemetry', summary: 's', payload: { type: 'object' } } }
+  }, (ctx) => {
     ctx.every('tick', 100, () => { ticks++; if (ticks === 2) throw new Error('once') })
     ctx.on('Ping', () => { ticks += 10 })
     ctx.emit('Ping', {})
@@ -63,14 +67,17 @@ t.test('a start that takes too long ends the boot', async (t) => {
 
 t.test('a handler that throws is a 500 without a word of the cause', async (t) => {
   const rig = await startPlugin(t, definePlugin({ ...base, routes: { a: get('/a'), b: get('/b') } }, () => ({
-    routes: { a: () => { throw new Error('secret path /etc') },
-      b: async () => { throw new TypeError('secret') } }
+    routes: {
+      a: () => { throw new Error('secret path /etc') },
+      b: async () => { throw new TypeError('secret') }
+    }
   })))
   for (const url of ['/a', '/b']) {
     const answer = await rig.inject({ url })
     t.equal(answer.statusCode, 500)
-    t.match(answer.json(), { error: { reason: 'internal', code: 500, type: 'Internal Server Error',
-      retryable: false } })
+    t.match(answer.json(), {
+      error: { reason: 'internal', code: 500, type: 'Internal Server Error', retryable: false }
+    })
     t.notMatch(answer.body, /secret/)
   }
   t.equal(rig.logged.filter((l) => l.message === 'a route handler failed').length, 2)
@@ -82,14 +89,16 @@ t.test('errors, events, conflicts and state views of a plugin', async (t) => {
     ...base,
     consumes: { other: Other },
     errors: { too_odd: { status: 422, retryable: true, message: 'Odd.', remedy: 'Be even.' } },
-    conflicts: { odd_machine: { severity: 'warn', meaning: 'The machine is odd.',
-      remediation: 'Get another.' } },
-    events: { Seen: { plane: 'durable', summary: 's', payload: { type: 'object', required: ['n'],
-      properties: { n: { type: 'integer' } }, additionalProperties: false } } },
+    conflicts: {
+      odd_machine: { severity: 'warn', meaning: 'The machine is odd.', remediation: 'Get another.' }
+    },
+    events: { Seen: { plane: 'durable', summary: 's', payload: oneNumberOnly } },
     state: { probes: 'Probes.' },
-    routes: { go: { ...get('/go'), reply: { type: 'object', required: ['n'],
-      properties: { n: { type: 'integer' } } } },
-      odd: { ...get('/odd'), errors: ['too_odd'] }, wrong: { ...get('/wrong'), reply: { type: 'string' } } }
+    routes: {
+      go: { ...get('/go'), reply: oneNumber },
+      odd: { ...get('/odd'), errors: ['too_odd'] },
+      wrong: { ...get('/wrong'), reply: { type: 'string' } }
+    }
   }, (ctx) => {
     ctx.raise('odd_machine', 'Seen 3, declared 2.')
     return {
@@ -106,14 +115,22 @@ t.test('errors, events, conflicts and state views of a plugin', async (t) => {
   t.same(rig.events, [{ kind: 'Seen', payload: { n: 1 } }])
   const odd = await rig.inject({ url: '/odd' })
   t.equal(odd.statusCode, 422)
-  t.match(odd.json(), { detail: 'Seven is odd.', error: { reason: 'too_odd', retryable: true,
-    details: { n: 7, remedy: 'Be even.' } } })
+  t.match(odd.json(), {
+    detail: 'Seven is odd.',
+    error: { reason: 'too_odd', retryable: true, details: { n: 7, remedy: 'Be even.' } }
+  })
   t.equal((await rig.inject({ url: '/wrong' })).statusCode, 500, 'tests refuse an answer off its schema')
   const state = (await rig.inject({ url: '/state' })).json() as Record<string, Record<string, unknown>>
   t.same(state['probes'], { n: 4 })
-  t.match(Object.values(state['nodeHealth']!)[0], { level: 'warn',
-    reasons: [{ code: 'odd_machine', severity: 'warn',
-    message: 'The machine is odd. Seen 3, declared 2.', remediation: 'Get another.' }] })
+  t.match(Object.values(state['nodeHealth']!)[0], {
+    level: 'warn',
+    reasons: [{
+      code: 'odd_machine',
+      severity: 'warn',
+      message: 'The machine is odd. Seen 3, declared 2.',
+      remediation: 'Get another.'
+    }]
+  })
   t.same(state['node_identities'], state['nodeIdentities'])
 })
 
@@ -126,19 +143,22 @@ t.test('a fake says what it lacks', (t) => {
 
 t.test('sections: typed, checked, observed, one writer', async (t) => {
   let seen = 0
-  let section: { put (key: string, value: { n: number }): void, remove (key: string): void } | undefined
-  const rig = await startPlugin(t, definePlugin({ ...base, sections: { facts: { writer: 'node', summary: 's',
-    value: { type: 'object', required: ['n'], additionalProperties: false,
-      properties: { n: { type: 'integer' } } } } },
-  state: { facts: 'Facts.' } }, (ctx) => {
-    section = ctx.sections.facts
-    ctx.sections.facts.observe(() => { seen++ })
-    return { state: { facts: () => Object.fromEntries([...ctx.sections.facts.entries()].map((e) => [e.key,
-      e.value])) } }
+  let section: Section<{ n: number }> | undefined
+  const rig = await startPlugin(t, definePlugin({
+    ...base,
+    sections: { facts: { writer: 'node', summary: 's', value: oneNumberOnly } },
+    state: { facts: 'Facts.' }
+  }, (ctx) => {
+    const { facts } = ctx.sections
+    section = facts
+    facts.observe(() => { seen++ })
+    const all = (): object => Object.fromEntries([...facts.entries()].map((e) => [e.key, e.value]))
+    return { state: { facts: all } }
   }))
   section!.put('a', { n: 1 })
   section!.put('b', { n: 2 })
   section!.remove('a')
+  t.throws(() => { section!.get('b')!.n = 3 }, TypeError, 'what is read cannot be changed')
   t.equal(seen, 3)
   t.throws(() => { section!.put('c', { n: 'x' } as never) }, /section "facts", key "c": n must be integer/)
   t.same((await rig.inject({ url: '/state' })).json()['facts'], { b: { n: 2 } })

@@ -1,18 +1,22 @@
 import t from 'tap'
 import { foreignPage, hostAllowed, parseHost } from '../http/origin.js'
 
-const served = { addresses: new Set(['127.0.0.1']), port: 52415, allowedHosts: ['box.lan'],
-  allowedOrigins: ['https://ops.example'] }
+const served = {
+  addresses: new Set(['127.0.0.1']),
+  port: 52415,
+  allowedHosts: ['box.lan'],
+  allowedOrigins: ['https://ops.example']
+}
 
 const hosts: [string | undefined, boolean][] = [
-  ['127.0.0.1:52415', true], ['127.0.0.1', true], ['localhost:52415', true], ['LOCALHOST:52415',
-    true], ['localhost', true],
+  ['127.0.0.1:52415', true], ['127.0.0.1', true],
+  ['localhost:52415', true], ['LOCALHOST:52415', true], ['localhost', true],
   ['box.lan', true], ['box.lan:8080', true],
-  ['evil.example', false], ['localhost.evil', false], ['localhost.:52415', false], ['127.0.0.1.:52415',
-    false],
+  ['evil.example', false], ['localhost.evil', false],
+  ['localhost.:52415', false], ['127.0.0.1.:52415', false],
   ['[::1]:52415', false], ['0.0.0.0:52415', false], ['127.0.0.1:1', false], ['127.0.0.2:52415', false],
-  ['', false], [undefined, false], ['127.0.0.1:52415@evil', false], ['2130706433', false], ['a b',
-    false], ['[::1', false]
+  ['', false], [undefined, false], ['127.0.0.1:52415@evil', false], ['2130706433', false],
+  ['a b', false], ['[::1', false]
 ]
 for (const [host, expect] of hosts) {
   t.equal(hostAllowed(host, served), expect, `Host ${String(host)}`)

@@ -15,23 +15,23 @@ import type { Caller } from '../define.js'
 t.test('memory as a container sees it', (t) => {
   const rows: [string, Parameters<typeof cutByCgroup>, { total: number, available: number }][] = [
     ['no limit', [100, 50, { max: null, current: 10, inactiveFile: 0 }], { total: 100, available: 50 }],
-    ['a limit above the machine', [100, 50, { max: 200, current: 10, inactiveFile: 0 }], { total: 100,
-      available: 50 }],
-    ['a limit that bites', [100, 50, { max: 40, current: 30, inactiveFile: 0 }], { total: 40,
-      available: 10 }],
-    ['page cache can be given back', [100, 50, { max: 40, current: 30, inactiveFile: 20 }], { total: 40,
-      available: 30 }],
+    ['a limit above the machine', [100, 50, { max: 200, current: 10, inactiveFile: 0 }],
+      { total: 100, available: 50 }],
+    ['a limit that bites', [100, 50, { max: 40, current: 30, inactiveFile: 0 }],
+      { total: 40, available: 10 }],
+    ['page cache can be given back', [100, 50, { max: 40, current: 30, inactiveFile: 20 }],
+      { total: 40, available: 30 }],
     ['over the limit', [100, 50, { max: 40, current: 45, inactiveFile: 0 }], { total: 40, available: 0 }]
   ]
   for (const [title, input, expect] of rows) t.same(cutByCgroup(...input), expect, title)
-  t.match(parseMeminfo('MemTotal:  16 kB\nMemAvailable:   8 kB\nHugePages_Total: 0\n'), { MemTotal: 16384,
-    MemAvailable: 8192 })
+  t.match(parseMeminfo('MemTotal:  16 kB\nMemAvailable:   8 kB\nHugePages_Total: 0\n'),
+    { MemTotal: 16384, MemAvailable: 8192 })
   t.end()
 })
 
 t.test('busy share of the cores', (t) => {
-  const cpu = (user: number, idle: number): os.CpuInfo => ({ model: '', speed: 0, times: { user, nice: 0,
-    sys: 0, idle, irq: 0 } })
+  const cpu = (user: number, idle: number): os.CpuInfo =>
+    ({ model: '', speed: 0, times: { user, nice: 0, sys: 0, idle, irq: 0 } })
   t.equal(busyShare([cpu(0, 0)], [cpu(25, 75)]), 0.25)
   t.equal(busyShare([cpu(1, 1)], [cpu(1, 1)]), 0, 'no time has passed')
   t.end()
@@ -39,17 +39,20 @@ t.test('busy share of the cores', (t) => {
 
 t.test('disk faults at their bounds', (t) => {
   const GiB = 1024 ** 3
-  const rows: [number, string | null][] = [[0, 'disk_full'], [2 * GiB, 'disk_full'], [2 * GiB + 1,
-    'disk_low'],
-    [10 * GiB - 1, 'disk_low'], [10 * GiB, null]]
+  const rows: [number, string | null][] = [
+    [0, 'disk_full'], [2 * GiB, 'disk_full'],
+    [2 * GiB + 1, 'disk_low'], [10 * GiB - 1, 'disk_low'],
+    [10 * GiB, null]
+  ]
   for (const [free, fault] of rows) t.equal(diskFault(free), fault, String(free))
   t.end()
 })
 
 t.test('base32 of RFC 4648', (t) => {
-  const rows: [string, string][] = [['', ''], ['f', 'my'], ['fo', 'mzxq'], ['foo', 'mzxw6'], ['foob',
-    'mzxw6yq'],
-    ['fooba', 'mzxw6ytb'], ['foobar', 'mzxw6ytboi']]
+  const rows: [string, string][] = [
+    ['', ''], ['f', 'my'], ['fo', 'mzxq'], ['foo', 'mzxw6'],
+    ['foob', 'mzxw6yq'], ['fooba', 'mzxw6ytb'], ['foobar', 'mzxw6ytboi']
+  ]
   for (const [text, expect] of rows) t.equal(base32(Buffer.from(text)), expect)
   t.end()
 })
@@ -57,8 +60,8 @@ t.test('base32 of RFC 4648', (t) => {
 t.test('events wait until the bus is open, and a failing listener harms nobody', (t) => {
   const errors: string[] = []
   const bus = createBus({ strict: true, onError: (_error, kind) => { errors.push(kind) } })
-  bus.declare('a', { Seen: { plane: 'durable', summary: 's', payload: { type: 'object', required: ['n'],
-    properties: { n: { type: 'integer' } } } } })
+  const payload = { type: 'object', required: ['n'], properties: { n: { type: 'integer' } } }
+  bus.declare('a', { Seen: { plane: 'durable', summary: 's', payload } })
   const heard: unknown[] = []
   bus.on('Seen', () => { throw new Error('no') })
   bus.on('*', (event) => { heard.push(event.payload) })
@@ -76,11 +79,12 @@ t.test('events wait until the bus is open, and a failing listener harms nobody',
 
 t.test('commands: cancel your own, or with the authority anybody\'s', (t) => {
   const commands = createCommands()
-  const caller = (id: string, ...authorities: string[]): Caller => ({ id, mode: 'direct',
-    authorities: new Set(authorities) })
+  const caller = (id: string, ...authorities: string[]): Caller =>
+    ({ id, mode: 'direct', authorities: new Set(authorities) })
   const ended: string[] = []
-  const done = commands.track({ commandId: 'c', caller: caller('ann'), summary: '',
-    abort: (reason) => { ended.push(reason) } })
+  const done = commands.track({
+    commandId: 'c', caller: caller('ann'), summary: '', abort: (reason) => { ended.push(reason) }
+  })
   t.equal(commands.open, 1)
   t.throws(() => commands.cancel('c', caller('bob')), { message: /needs cluster:write/ })
   t.equal(commands.cancel('c', caller('ann')), true)
@@ -100,9 +104,10 @@ t.test('state without addresses and paths', (t) => {
 })
 
 t.test('where logs may be sent', (t) => {
-  const rows: [string, boolean][] = [['https://logs.example/x', true], ['http://127.0.0.1:9/', true],
-    ['file:///etc', false],
-    ['http://169.254.169.254/latest', false], ['http://[fd00:ec2::254]/', false], ['nonsense', false]]
+  const rows: [string, boolean][] = [
+    ['https://logs.example/x', true], ['http://127.0.0.1:9/', true], ['file:///etc', false],
+    ['http://169.254.169.254/latest', false], ['http://[fd00:ec2::254]/', false], ['nonsense', false]
+  ]
   for (const [url, expect] of rows) t.equal(ingestAllowed(url), expect, url)
   t.end()
 })

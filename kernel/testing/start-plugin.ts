@@ -12,7 +12,7 @@ import { checkManifests } from '../registry.js'
 import { BootError } from '../boot-error.js'
 import { manualClock } from './manual-clock.js'
 import type { Clock } from '../clock.js'
-import type { Logger, Manifest, Plugin, ServiceRef } from '../define.js'
+import type { Logger, Manifest, NodeInfo, Plugin, ServiceRef } from '../define.js'
 import type { HealthReason } from '../health.js'
 import type { Kernel, KernelOptions } from '../kernel.js'
 import type { JsonSchema } from '../schema.js'
@@ -26,8 +26,9 @@ export interface Fake { id: string, instance: unknown }
 export function fake<T> (ref: ServiceRef<T>, parts: Partial<T>): Fake {
   const instance = new Proxy(parts as object, {
     get (target, key) {
-      if (key in target || typeof key === 'symbol' || key === 'then') return Reflect.get(target,
-        key) as unknown
+      if (key in target || typeof key === 'symbol' || key === 'then') {
+        return Reflect.get(target, key) as unknown
+      }
       throw new Error(`the fake of "${ref.id}" has no "${key}"`)
     }
   })
@@ -65,8 +66,9 @@ export interface Rig {
   app: FastifyInstance
   kernel: Kernel
   /** Makes a request without a socket. */
-  inject (options: { method?: string, url: string, payload?: unknown, headers?: Record<string, string> }):
-  Promise<LightMyRequestResponse>
+  inject (
+    options: { method?: string, url: string, payload?: unknown, headers?: Record<string, string> }
+  ): Promise<LightMyRequestResponse>
   /** Every event emitted so far. */
   events: { kind: string, payload: Record<string, unknown> }[]
   /** The conflicts raised now. */
@@ -83,9 +85,15 @@ export interface Rig {
 }
 
 const LIMITS: KernelOptions['limits'] = {
-  connections: 1024, connectionsPerAddress: 64, streamsPerToken: 256,
-  headersTimeoutMs: 10_000, requestTimeoutMs: 30_000,
-  keepAliveMs: 15_000, handlerTimeoutMs: 60_000, bodyBytes: 256 * 1024, streamStallMs: 30_000
+  connections: 1024,
+  connectionsPerAddress: 64,
+  streamsPerToken: 256,
+  headersTimeoutMs: 10_000,
+  requestTimeoutMs: 30_000,
+  keepAliveMs: 15_000,
+  handlerTimeoutMs: 60_000,
+  bodyBytes: 256 * 1024,
+  streamStallMs: 30_000
 }
 
 /**
@@ -96,25 +104,28 @@ export async function startPlugin (t: TestContext, plugin: Plugin, options: Star
   const home = mkdtempSync(join(tmpdir(), 'svc-test-'))
   prepareHome(home)
   const clock = (options.clock ?? manualClock()) as ManualClock
-  const alone: Plugin = { ...plugin, manifest: { ...plugin.manifest, requires: [], consumesOptional: {
-    ...plugin.manifest.consumesOptional, ...plugin.manifest.consumes }, consumes: {} } }
-  const plugins = [...options.plugins ?? [], alone]
+  const plugins = [...options.plugins ?? [], { ...plugin, manifest: standalone(plugin.manifest) }]
   refuseBadDeclarations([...options.plugins ?? [], plugin])
   const events: Rig['events'] = []
   const logged: Rig['logged'] = []
   const where = { host: '127.0.0.1', port: 80 }
-  const kernel = await createKernel({ ...kernelParts(plugin, options, { home, clock, logged, where }),
+  const kernel = await createKernel({
+    ...kernelParts(plugin, options, { home, clock, logged, where }),
     plugins,
-    onEvent: ({ kind, payload }) => { events.push({ kind, payload }) } })
+    onEvent: ({ kind, payload }) => { events.push({ kind, payload }) }
+  })
   let stopped: Promise<void> | undefined
-  const stop = (): Promise<void> => stopped ??= kernel.close(0).finally(() => { rmSync(home,
-    { recursive: true, force: true }) })
+  const stop = (): Promise<void> => stopped ??= kernel.close(0).finally(() => {
+    rmSync(home, { recursive: true, force: true })
+  })
   ;(t.teardown ?? t.after)?.call(t, stop)
   return {
     app: kernel.app, kernel, events, logged, clock, home, stop,
-    inject: async (request) => await kernel.app.inject({ method: 'GET', ...request,
-      headers: { host: `127.0.0.1:${where.port}`,
-        ...request.headers } } as never) as unknown as LightMyRequestResponse,
+    inject: async (request) => {
+      const headers = { host: `127.0.0.1:${where.port}`, ...request.headers }
+      const sent = { method: 'GET', ...request, headers } as never
+      return await kernel.app.inject(sent) as unknown as LightMyRequestResponse
+    },
     conflicts: () => kernel.health.snapshot().reasons,
     service: <T>(ref: ServiceRef<T>) => kernel.service(ref.id) as T,
     async listen () {
@@ -123,6 +134,12 @@ export async function startPlugin (t: TestContext, plugin: Plugin, options: Star
       return url
     }
   }
+}
+
+/** The manifest without needs: what it consumes may be absent, so that fakes can take the places. */
+function standalone (manifest: Manifest): Manifest {
+  const consumesOptional = { ...manifest.consumesOptional, ...manifest.consumes }
+  return { ...manifest, requires: [], consumesOptional, consumes: {} }
 }
 
 function refuseBadDeclarations (plugins: readonly Plugin[]): void {
@@ -135,45 +152,76 @@ interface Made { home: string, clock: Clock, logged: Rig['logged'], where: { hos
 
 function kernelParts (plugin: Plugin, options: StartOptions, made: Made): Omit<KernelOptions, 'plugins'> {
   const nodeId = newNodeId()
-  const known = new Set([kernelManifest as Manifest, plugin.manifest,
-    ...(options.plugins ?? []).map((p) => p.manifest)]
+  const all = [plugin, ...options.plugins ?? []]
+  const known = new Set([kernelManifest as Manifest, ...all.map((p) => p.manifest)]
     .flatMap((m) => Object.keys(m.authorities ?? {})))
-  const config = new Map([plugin, ...options.plugins ?? []].map((p) =>
+  const config = new Map(all.map((p) =>
     [p.manifest.name, filled(p.manifest.name, p.manifest.config, p === plugin ? options.config : {})]))
-  const settings = Object.fromEntries(Object.entries(plugin.manifest.settings ?? {}).map(([key, schema]) =>
-    [key, filled(key, { type: 'object', properties: { value: schema } }, options.settings?.[key] === undefined
-      ? {} : { value: options.settings[key] })['value']]))
+  const settings = settingsOf(plugin, options.settings)
   return {
-    node: { nodeId, installId: '00000000-0000-4000-8000-000000000000', name: 'test', home: made.home,
-      version: '0.0.0',
-      configPath: null },
-    session: loneSession(nodeId), clock: made.clock, log: (name) => recorder(name, made.logged),
-    off: (options.off ?? []).map((p) => ({ plugin: p,
-      message: `The plugin "${p.manifest.name}" is disabled.` })),
-    config: (name) => config.get(name) ?? {}, settings: (key) => settings[key],
+    node: testNode(nodeId, made.home),
+    session: loneSession(nodeId),
+    clock: made.clock,
+    log: (name) => recorder(name, made.logged),
+    off: (options.off ?? []).map((p) =>
+      ({ plugin: p, message: `The plugin "${p.manifest.name}" is disabled.` })),
+    config: (name) => config.get(name) ?? {},
+    settings: (key) => settings[key],
     services: standIns(plugin, options),
-    limits: { ...LIMITS, ...options.limits }, callLimits: options.callLimits ?? {}, trustProxy: [],
-    served: () => ({ addresses: new Set(['127.0.0.1']), port: made.where.port, allowedHosts: [],
-      allowedOrigins: options.allowedOrigins ?? [] }),
+    limits: { ...LIMITS, ...options.limits },
+    callLimits: options.callLimits ?? {},
+    trustProxy: [],
+    served: () => ({
+      addresses: new Set(['127.0.0.1']),
+      port: made.where.port,
+      allowedHosts: [],
+      allowedOrigins: options.allowedOrigins ?? []
+    }),
     url: () => `http://127.0.0.1:${made.where.port}`,
-    tokens: memoryTokens(), local: new Set(options.allow ?? known), restart: () => true,
-    configApi: () => ({ read: () => ({ revision: '', file: '', entries: [] }),
-      write: () => { throw new Error('no svc.yaml in this rig') } }),
-    warnings: [], strict: options.strict ?? true
+    tokens: memoryTokens(),
+    local: new Set(options.allow ?? known),
+    restart: () => true,
+    configApi: () => ({
+      read: () => ({ revision: '', file: '', entries: [] }),
+      write: () => { throw new Error('no svc.yaml in this rig') }
+    }),
+    warnings: [],
+    strict: options.strict ?? true
   }
+}
+
+function testNode (nodeId: string, home: string): NodeInfo {
+  return {
+    nodeId,
+    installId: '00000000-0000-4000-8000-000000000000',
+    name: 'test',
+    home,
+    version: '0.0.0',
+    configPath: null
+  }
+}
+
+/** The top-level keys a plugin owns, with the test's values or the defaults. */
+function settingsOf (plugin: Plugin, given: Record<string, unknown> = {}): Record<string, unknown> {
+  const owned = Object.entries(plugin.manifest.settings ?? {})
+  return Object.fromEntries(owned.map(([key, schema]) => {
+    const value = given[key] === undefined ? {} : { value: given[key] }
+    return [key, filled(key, { type: 'object', properties: { value: schema } }, value)['value']]
+  }))
 }
 
 /** The test's fakes; a consumed service without one throws its name when it is used. */
 function standIns (plugin: Plugin, options: StartOptions): Map<string, unknown> {
   const missing = Object.values(plugin.manifest.consumes ?? {})
-    .filter((ref) => !kernelServices.has(ref.id) &&
-      options.plugins === undefined).map((ref) => fake<object>(ref as ServiceRef<object>, {}))
+    .filter((ref) => !kernelServices.has(ref.id) && options.plugins === undefined)
+    .map((ref) => fake<object>(ref as ServiceRef<object>, {}))
   return new Map([...missing, ...options.fakes ?? []].map((f) => [f.id, f.instance]))
 }
 
 /** A config slice with defaults, checked as svc.yaml is. Throws BootError naming the key. */
-function filled (name: string, schema: JsonSchema | undefined, value: Record<string,
-  unknown> = {}): Record<string, unknown> {
+function filled (
+  name: string, schema: JsonSchema | undefined, value: Record<string, unknown> = {}
+): Record<string, unknown> {
   const copy = structuredClone(value)
   if (schema === undefined) return copy
   const ajv = new Ajv2020({ useDefaults: true, allErrors: true, strict: false })
@@ -193,7 +241,10 @@ function recorder (plugin: string, logged: Rig['logged']): Logger {
 }
 
 function memoryTokens (): TokenStore {
-  return { check: () => undefined, create: async () => { throw new Error('no tokens in this rig') },
+  return {
+    check: () => undefined,
+    create: async () => { throw new Error('no tokens in this rig') },
     list: () => [],
-    revoke: async () => false }
+    revoke: async () => false
+  }
 }

@@ -53,7 +53,8 @@ export const tts = {
   io_mode: 'server_streaming',
   input_chunk_schema: null,
   output_chunk_schema: outputChunkSchema,
-  annotations: { modality: 'audio', latency: 'interactive', runtime: 'onnxruntime',
-    stability: 'experimental' },
+  annotations: {
+    modality: 'audio', latency: 'interactive', runtime: 'onnxruntime', stability: 'experimental'
+  },
   media_type: 'audio/mpeg'
 } as const satisfies CapabilityDecl

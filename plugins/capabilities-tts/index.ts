@@ -5,7 +5,7 @@ import { tts } from './descriptor.js'
 import { errors } from './errors.js'
 import { routes } from './routes.js'
 import { speak } from './speak.js'
-import { speechHandler } from './speech-route.js'
+import { renamed, speechHandler } from './speech-route.js'
 
 /** Text to speech: the capability, the OpenAI routes, the engine and the voice that ships with svc. */
 export default definePlugin({
@@ -42,22 +42,29 @@ export default definePlugin({
   }
 }, (ctx) => {
   const { runners, invocations } = ctx.deps
-  const aliases = { models: ctx.config.model_aliases as Record<string, string>,
-    voices: ctx.config.voice_aliases as Record<string, string> }
+  const aliases = {
+    models: ctx.config.model_aliases as Record<string, string>,
+    voices: ctx.config.voice_aliases as Record<string, string>
+  }
   return {
     invoke: { tts: (input, call) => speak(runners, input, call) },
     routes: {
-      speech: speechHandler({ runners, invocations, aliases,
-        error: (reason, message, details) => ctx.error(reason, message, details) }),
+      speech: speechHandler({
+        runners,
+        invocations,
+        aliases,
+        error: (reason, message, details) => ctx.error(reason, message, details)
+      }),
       voices: ({ query }) => {
-        const wanted = query.model === undefined ? undefined : aliases.models[query.model] ?? query.model
-        const models = runners.models('tts').filter(({ card }) => wanted === undefined ||
-          card.modelId === wanted)
+        const wanted = query.model === undefined ? undefined : renamed(aliases.models, query.model)
+        const models = runners.models('tts')
+          .filter(({ card }) => wanted === undefined || card.modelId === wanted)
         if (wanted !== undefined && models.length === 0) {
           throw kernelError('no_instance', `No speech model ${wanted} is known here.`, { model: wanted })
         }
-        return { object: 'list', data: models.flatMap(({ card }) =>
-          card.voices.map(({ id, name }) => ({ id, name, model: card.modelId }))) }
+        const voices = models.flatMap(({ card }) =>
+          card.voices.map(({ id, name }) => ({ id, name, model: card.modelId })))
+        return { object: 'list', data: voices }
       }
     }
   }

@@ -6,8 +6,9 @@ export type SpokenChunk = {
   model: string, format: 'mp3', chunk_index: number, sample_rate: number, is_partial: boolean
 }
 
-const MEDIA_TYPES: Readonly<Record<string, string>> = { mp3: 'audio/mpeg', wav: 'audio/wav',
-  pcm: 'audio/pcm' }
+const MEDIA_TYPES: Readonly<Record<string, string>> = {
+  mp3: 'audio/mpeg', wav: 'audio/wav', pcm: 'audio/pcm'
+}
 
 /** Media type of an encoding the engine writes; undefined when it writes no such thing. */
 export function mediaTypeOf (encoding: string): string | undefined {
@@ -34,9 +35,11 @@ function withMedia (chunk: EngineChunk): CapabilityChunk<SpokenChunk> {
   return {
     payload,
     media: {
-      bytes: chunk.media, mediaType: mediaTypeOf(payload.format) ?? 'application/octet-stream',
+      bytes: chunk.media,
+      mediaType: mediaTypeOf(payload.format) ?? 'application/octet-stream',
       codec: payload.format,
-      sampleRate: payload.sample_rate, channels: 1,
+      sampleRate: payload.sample_rate,
+      channels: 1,
       timestampSeconds: chunk.timing?.timestampSeconds ?? 0,
       durationSeconds: chunk.timing?.durationSeconds ?? 0
     }

@@ -6,8 +6,10 @@ import type { speechBody } from './routes.js'
 type SpeechBody = FromSchema<typeof speechBody>
 
 /** Names clients may use instead of a model's or a voice's own. */
-export interface Aliases { models: Readonly<Record<string, string>>, voices: Readonly<Record<string,
-  string>> }
+export interface Aliases {
+  models: Readonly<Record<string, string>>
+  voices: Readonly<Record<string, string>>
+}
 
 export interface SpeechParts {
   runners: Runners
@@ -17,47 +19,59 @@ export interface SpeechParts {
 }
 
 /** Fields that go to the engine as they are. */
-const SAME = ['speed', 'streaming_interval', 'lang_code', 'temperature', 'top_p', 'top_k',
-  'repetition_penalty',
-  'max_tokens', 'seed'] as const
+const SAME = [
+  'speed', 'streaming_interval', 'lang_code',
+  'temperature', 'top_p', 'top_k', 'repetition_penalty', 'max_tokens', 'seed'
+] as const
+
+/** The name an alias stands for, or the name itself. */
+export function renamed (aliases: Readonly<Record<string, string>>, name: string): string {
+  return Object.hasOwn(aliases, name) ? aliases[name]! : name
+}
 
 /** OpenAI's body as a task of the engine. Pure. */
 export function toTask (body: SpeechBody, aliases: Aliases): Record<string, unknown> & { model: string } {
   const voice = typeof body.voice === 'object' ? (body.voice as { id: string }).id : body.voice
   const task: Record<string, unknown> & { model: string } = {
-    model: aliases.models[body.model] ?? body.model, text: body.input, encoding: body.response_format ?? 'mp3'
+    model: renamed(aliases.models, body.model), text: body.input, encoding: body.response_format ?? 'mp3'
   }
-  if (voice !== undefined) task['voice'] = aliases.voices[voice as string] ?? voice
+  if (voice !== undefined) task['voice'] = renamed(aliases.voices, voice as string)
   if (body.instructions !== undefined) task['instruct'] = body.instructions
   for (const key of SAME) if (body[key] !== undefined) task[key] = body[key]
   return task
 }
 
+/** A voice counts no tokens; OpenAI's clients expect the field. */
+const NO_TOKENS = { input_tokens: 0, output_tokens: 0, total_tokens: 0 }
+
 /** The events of `stream_format: sse`; null for what OpenAI's stream does not show. Pure. */
 export function speechEvent (frame: ServedFrame): string | null {
   const event = (value: object): string => `data: ${JSON.stringify(value)}\n\n`
   switch (frame.kind) {
-    case 'chunk': return frame.media === null || frame.media.byteLength === 0 ? null
-      : event({ type: 'speech.audio.delta', audio: Buffer.from(frame.media).toString('base64') })
-    case 'completed': return event({ type: 'speech.audio.done',
-      usage: { input_tokens: 0, output_tokens: 0, total_tokens: 0 } })
+    case 'chunk':
+      if (frame.media === null || frame.media.byteLength === 0) return null
+      return event({ type: 'speech.audio.delta', audio: Buffer.from(frame.media).toString('base64') })
+    case 'completed':
+      return event({ type: 'speech.audio.done', usage: NO_TOKENS })
     case 'failed':
-    case 'cancelled': return event(frame.error as object)
-    default: return null
+    case 'cancelled':
+      return event(frame.error as object)
+    default:
+      return null
   }
 }
 
+type SpeechHandler = (request: RouteRequest<{ body: typeof speechBody }>) => Promise<void>
+
 /** Handler of POST /v1/audio/speech. */
-export function speechHandler (parts: SpeechParts):
-(request: RouteRequest<{ body: typeof speechBody }>) => Promise<void> {
+export function speechHandler (parts: SpeechParts): SpeechHandler {
   return async (request) => {
     const { body } = request
     const format = body.response_format ?? 'mp3'
     const contentType = mediaTypeOf(format)
     if (contentType === undefined) {
-      throw parts.error('format_unsupported',
-        `There is no encoder for ${format} here; ask for mp3, wav or pcm.`,
-        { param: 'response_format' })
+      const message = `There is no encoder for ${format} here; ask for mp3, wav or pcm.`
+      throw parts.error('format_unsupported', message, { param: 'response_format' })
     }
     const events = body.stream_format === 'sse'
     await parts.invocations.serve(request as RouteRequest, {

@@ -25,9 +25,13 @@ export default definePlugin({
         inspection: ctx.deps.inspection,
         runners: ctx.deps.runners?.reports() ?? [],
         now: new Date(ctx.clock.now()).toISOString(),
-        process: { pid: process.pid, uptimeSeconds: process.uptime(), memory: process.memoryUsage(),
+        process: {
+          pid: process.pid,
+          uptimeSeconds: process.uptime(),
+          memory: process.memoryUsage(),
           hostname: os.hostname(),
-          nodeVersion: process.version },
+          nodeVersion: process.version
+        },
         loopDelayMs: loop.read()
       })
     }

@@ -9,14 +9,23 @@ export interface DiagnosticsInput {
   runners: readonly RunnerReport[]
   /** ISO-8601. */
   now: string
-  process: { pid: number, uptimeSeconds: number, memory: NodeJS.MemoryUsage, hostname: string,
-    nodeVersion: string }
+  process: {
+    pid: number
+    uptimeSeconds: number
+    memory: NodeJS.MemoryUsage
+    hostname: string
+    nodeVersion: string
+  }
   loopDelayMs: { p50: number, p99: number, max: number }
 }
 
 /** A process of this node. Bytes; null where the system does not say. */
-export interface ProcessReport { pid: number, role: 'node' | 'runner', runnerId: string | null,
-  rssBytes: number | null }
+export interface ProcessReport {
+  pid: number
+  role: 'node' | 'runner'
+  runnerId: string | null
+  rssBytes: number | null
+}
 
 /** The answer of GET /v1/diagnostics/node. */
 export interface NodeDiagnostics {
@@ -37,21 +46,31 @@ export function nodeDiagnostics (input: DiagnosticsInput): NodeDiagnostics {
   return {
     generatedAt: input.now,
     runtime: {
-      nodeId: node.nodeId, nodeInstallId: node.installId, hostname: input.process.hostname,
+      nodeId: node.nodeId,
+      nodeInstallId: node.installId,
+      hostname: input.process.hostname,
       pid: input.process.pid,
-      isMaster: session.isMaster, masterNodeId: session.masterNodeId, sessionId: session.sessionId,
-      svcVersion: node.version, nodeVersion: input.process.nodeVersion, configPath: node.configPath,
-      tracingEnabled: false, apiUrl: inspection.url(), uptimeSeconds: input.process.uptimeSeconds
+      isMaster: session.isMaster,
+      masterNodeId: session.masterNodeId,
+      sessionId: session.sessionId,
+      svcVersion: node.version,
+      nodeVersion: input.process.nodeVersion,
+      configPath: node.configPath,
+      tracingEnabled: false,
+      apiUrl: inspection.url(),
+      uptimeSeconds: input.process.uptimeSeconds
     },
     resources: {
-      eventLoopDelayMs: input.loopDelayMs, heapUsedBytes: input.process.memory.heapUsed,
-      externalBytes: input.process.memory.external, openCommands: inspection.openCommands(),
+      eventLoopDelayMs: input.loopDelayMs,
+      heapUsedBytes: input.process.memory.heapUsed,
+      externalBytes: input.process.memory.external,
+      openCommands: inspection.openCommands(),
       openStreams: inspection.openStreams()
     },
     processes: [
       { pid: input.process.pid, role: 'node', runnerId: null, rssBytes: input.process.memory.rss },
-      ...alive.map((r): ProcessReport => ({ pid: r.pid!, role: 'runner', runnerId: r.runnerId,
-        rssBytes: r.rssBytes }))
+      ...alive.map(({ pid, runnerId, rssBytes }): ProcessReport =>
+        ({ pid: pid!, role: 'runner', runnerId, rssBytes }))
     ],
     supervisorRunners: [...runners],
     placements: runners.map(({ instanceId, runnerId, modelId }) => ({ instanceId, runnerId, modelId })),

@@ -8,11 +8,17 @@ export const routes = {
     summary: 'What goes on inside this node: process, runners with their pids, plugins, warnings.',
     reply: {
       type: 'object', additionalProperties: false,
-      required: ['generatedAt', 'runtime', 'resources', 'processes', 'supervisorRunners', 'placements',
-        'plugins', 'warnings'],
+      required: [
+        'generatedAt', 'runtime', 'resources', 'processes', 'supervisorRunners', 'placements',
+        'plugins', 'warnings'
+      ],
       properties: {
-        generatedAt: { type: 'string' }, runtime: { type: 'object', required: ['nodeId', 'pid', 'isMaster'] },
-        resources: { type: 'object' }, processes: list, supervisorRunners: list, placements: list,
+        generatedAt: { type: 'string' },
+        runtime: { type: 'object', required: ['nodeId', 'pid', 'isMaster'] },
+        resources: { type: 'object' },
+        processes: list,
+        supervisorRunners: list,
+        placements: list,
         plugins: list,
         warnings: { type: 'array', items: { type: 'string' } }
       }

@@ -3,8 +3,12 @@ import { lstat, readdir, stat, statfs } from 'node:fs/promises'
 import { join } from 'node:path'
 
 /** A staged copy as it lies on disk. */
-export interface StagedCopy { modelId: string, directory: string, sizeBytes: number,
-  lastUsedEpochSeconds: number }
+export interface StagedCopy {
+  modelId: string
+  directory: string
+  sizeBytes: number
+  lastUsedEpochSeconds: number
+}
 
 /** Touched while a copy is in use; its time is the last use. */
 const LAST_USED = '.last_used'
@@ -23,8 +27,9 @@ export async function stagedCopies (root: string): Promise<StagedCopy[]> {
     const modelId = entry.isDirectory() ? modelOf(entry.name) : undefined
     if (modelId === undefined) return []
     const directory = join(root, entry.name)
-    return [{ modelId, directory, sizeBytes: await sizeOf(directory),
-      lastUsedEpochSeconds: await lastUse(directory) }]
+    const sizeBytes = await sizeOf(directory)
+    const lastUsedEpochSeconds = await lastUse(directory)
+    return [{ modelId, directory, sizeBytes, lastUsedEpochSeconds }]
   }))
   return copies.flat().sort((a, b) => b.lastUsedEpochSeconds - a.lastUsedEpochSeconds)
 }
@@ -43,7 +48,7 @@ export async function sizeOf (folder: string): Promise<number> {
   for (const entry of await list(folder)) {
     const path = join(folder, entry.name)
     if (entry.isDirectory()) sum += await sizeOf(path)
-    else if (entry.isFile() && entry.name !== LAST_USED) sum += (await lstat(path)).size
+    else if (entry.isFile() && entry.name !== LAST_USED) sum += (await lstat(path).catch(() => ({ size: 0 }))).size
   }
   return sum
 }

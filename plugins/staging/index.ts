@@ -7,19 +7,27 @@ import { sizeOf, stagedCopies, volumeOf } from './disk.js'
 import { effective, settings } from './settings.js'
 
 const bytes = { type: 'integer', minimum: 0 } as const
+const stagedModel = {
+  type: 'object',
+  required: ['modelId', 'directory', 'sizeBytes', 'lastUsedEpochSeconds', 'inUse', 'in_use']
+} as const
 const storage = {
   method: 'GET', url: '/store/storage', authority: 'read',
   summary: 'What this node keeps on disk: staged models, event log, free space.',
   reply: {
     type: 'object', additionalProperties: false,
-    required: ['nodeId', 'stagingRoot', 'stagedModels', 'stagedTotalBytes', 'eventLogBytes',
-      'diskTotalBytes', 'diskFreeBytes'],
+    required: [
+      'nodeId', 'stagingRoot', 'stagedModels', 'stagedTotalBytes', 'eventLogBytes',
+      'diskTotalBytes', 'diskFreeBytes'
+    ],
     properties: {
-      nodeId: { type: 'string' }, stagingRoot: { type: ['string',
-        'null'] }, stagedTotalBytes: bytes, eventLogBytes: bytes,
-      diskTotalBytes: bytes, diskFreeBytes: bytes,
-      stagedModels: { type: 'array', items: { type: 'object',
-        required: ['modelId', 'directory', 'sizeBytes', 'lastUsedEpochSeconds', 'inUse', 'in_use'] } }
+      nodeId: { type: 'string' },
+      stagingRoot: { type: ['string', 'null'] },
+      stagedTotalBytes: bytes,
+      eventLogBytes: bytes,
+      diskTotalBytes: bytes,
+      diskFreeBytes: bytes,
+      stagedModels: { type: 'array', items: stagedModel }
     }
   }
 } as const satisfies RouteDecl
@@ -46,8 +54,9 @@ export default definePlugin({
       storage: async ({ caller }) => {
         const reports = ctx.deps.runners?.reports() ?? []
         const running = new Set(reports.filter((r) => r.processAlive).map((r) => r.modelId))
-        const [copies, volume, log] = await Promise.all([stagedCopies(root), volumeOf(root),
-          sizeOf(join(ctx.node.home, 'events'))])
+        const [copies, volume, log] = await Promise.all([
+          stagedCopies(root), volumeOf(root), sizeOf(join(ctx.node.home, 'events'))
+        ])
         const mayKnow = caller.authorities.has('operator')
         return {
           nodeId: ctx.node.nodeId,
@@ -57,7 +66,9 @@ export default definePlugin({
             return { ...copy, directory: mayKnow ? copy.directory : null, inUse, in_use: inUse }
           }),
           stagedTotalBytes: copies.reduce((sum, c) => sum + c.sizeBytes, 0),
-          eventLogBytes: log, diskTotalBytes: volume.totalBytes, diskFreeBytes: volume.freeBytes
+          eventLogBytes: log,
+          diskTotalBytes: volume.totalBytes,
+          diskFreeBytes: volume.freeBytes
         }
       }
     }

@@ -9,10 +9,14 @@ const staging = {
   type: 'object', additionalProperties: false, default: {},
   description: 'Staged copies: what the runtime loads from.',
   properties: {
-    cleanup_on_deactivate: { type: 'boolean', default: true,
-      description: 'Whether idle staged copies are evicted when an instance ends and at start.' },
-    staging_keep_recent_gb: { type: 'number', minimum: 0, default: 40,
-      description: 'GiB of most recently used idle copies that are kept.' }
+    cleanup_on_deactivate: {
+      type: 'boolean', default: true,
+      description: 'Whether idle staged copies are evicted when an instance ends and at start.'
+    },
+    staging_keep_recent_gb: {
+      type: 'number', minimum: 0, default: 40,
+      description: 'GiB of most recently used idle copies that are kept.'
+    }
   }
 } as const
 
@@ -25,14 +29,17 @@ export const settings = {
       store_path: { type: 'string', minLength: 1, description: 'Folder of the LAN store, on a store host.' }
     }
   },
-  node_cache_path: { ...cachePath, 'x-also': ['model_store.node_cache_path',
-    'model_store.staging.node_cache_path'] },
+  node_cache_path: {
+    ...cachePath, 'x-also': ['model_store.node_cache_path', 'model_store.staging.node_cache_path']
+  },
   node_overrides: {
     type: 'object', default: {}, 'x-also': ['model_store.node_overrides'],
     description: 'Staging settings of single nodes, by node name or install id.',
     additionalProperties: {
-      type: 'object', additionalProperties: false, properties: {
-        cleanup_on_deactivate: { type: 'boolean' }, staging_keep_recent_gb: { type: 'number', minimum: 0 },
+      type: 'object', additionalProperties: false,
+      properties: {
+        cleanup_on_deactivate: { type: 'boolean' },
+        staging_keep_recent_gb: { type: 'number', minimum: 0 },
         node_cache_path: { type: 'string', minLength: 1 }
       }
     }
@@ -40,16 +47,22 @@ export const settings = {
 } as const
 
 /** The staging settings as they apply to one node. */
-export interface StagingSettings { cleanupOnDeactivate: boolean, keepRecentGib: number,
-  cachePath: string | null }
+export interface StagingSettings {
+  cleanupOnDeactivate: boolean
+  keepRecentGib: number
+  cachePath: string | null
+}
 
-type Overrides = Record<string, { cleanup_on_deactivate?: boolean, staging_keep_recent_gb?: number,
-  node_cache_path?: string }>
+interface Override {
+  cleanup_on_deactivate?: boolean
+  staging_keep_recent_gb?: number
+  node_cache_path?: string
+}
 
 /** The section with this node's overrides on top; the install id counts before the name. Pure. */
 export function effective (
-  section: FromSchema<typeof staging, true>, cachePath: string | undefined, overrides: Overrides,
-  node: { name: string, installId: string }
+  section: FromSchema<typeof staging, true>, cachePath: string | undefined,
+  overrides: Record<string, Override>, node: { name: string, installId: string }
 ): StagingSettings {
   const own = overrides[node.installId] ?? overrides[node.name] ?? {}
   return {

@@ -14,8 +14,9 @@ export default definePlugin({
     tracing: {
       type: 'object', additionalProperties: false, default: {}, description: 'Traces of single requests.',
       properties: {
-        retention_days: { type: 'integer', minimum: 1, default: 3,
-          description: 'Days a saved trace file is kept.' }
+        retention_days: {
+          type: 'integer', minimum: 1, default: 3, description: 'Days a saved trace file is kept.'
+        }
       }
     }
   }

@@ -6,6 +6,7 @@ import { faultsConfig, figure, full, pick, sleep, startNode, until } from './kit
 import { alive, oomScoreAdj, rss, sockets } from './proc.js'
 import type { Heard, Raw } from './http.js'
 import type { TestNode } from './kit.js'
+import type { Test } from 'tap'
 
 const TTS = 'tts@1.0.0'
 const VOICE = 'svc/voice-en'
@@ -37,7 +38,6 @@ function lost (t: Test, heard: Heard, what: string): void {
   t.equal(heard.terminals, 1, `${what}: exactly one terminal`)
   t.match(heard.last?.header, { kind: 'failed', error: { reason: 'instance_lost', retryable: true, code: 500 } }, what)
 }
-type Test = typeof t
 
 t.test('runners that die, hang, flood and grow', async (t) => {
   const node = await startNode(t, { config: faultsConfig({

@@ -1,10 +1,10 @@
 // @ts-check
 import { definePlugin } from 'svc/plugin'
 
-const howMany = { type: 'integer', minimum: 0 }
-const words = {
+const howMany = /** @type {const} */ ({ type: 'integer', minimum: 0 })
+const words = /** @type {const} */ ({
   type: 'object', additionalProperties: false, required: ['words'], properties: { words: howMany }
-}
+})
 
 export default definePlugin({
   name: 'words',

@@ -23,7 +23,10 @@ export interface Standing {
   readonly master: NodeId
 }
 
-/** Of two masters the one with more followers wins, then the older session in steps of `ageStep` ms, then the id. */
+/**
+ * Of two masters the one with more followers wins, then the older session (in steps of `ageStep` ms), then
+ * the id.
+ */
 export function byStanding (a: Standing, b: Standing, ageStep: number): number {
   return a.following - b.following || Math.floor(a.age / ageStep) - Math.floor(b.age / ageStep) ||
     text(a.master, b.master)

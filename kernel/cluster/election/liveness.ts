@@ -22,8 +22,8 @@ export class Liveness {
   constructor (silence: number) { this.#silence = silence }
 
   up (id: NodeId, now: number): void {
-    const old = this.#peers.get(id)
-    this.#peers.set(id, { connected: true, heardAt: now, report: null, boot: old?.boot ?? 0, count: old?.count ?? 0 })
+    const { boot, count } = this.#peers.get(id) ?? { boot: 0, count: 0 }
+    this.#peers.set(id, { connected: true, heardAt: now, report: null, boot, count })
   }
 
   down (id: NodeId): void {
@@ -34,7 +34,9 @@ export class Liveness {
   /** Forgets a node that was removed from the cluster. */
   forget (id: NodeId): void { this.#peers.delete(id) }
 
-  /** Anything arrived from that node. False when it is not known: whoever speaks must have connected first. */
+  /**
+   * Anything arrived from that node. False when it is not known: whoever speaks must have connected first.
+   */
   heard (id: NodeId, now: number): boolean {
     const peer = this.#peers.get(id)
     if (peer !== undefined) peer.heardAt = now
@@ -62,7 +64,9 @@ export class Liveness {
 
   alive (now: number): NodeId[] {
     const alive: NodeId[] = []
-    for (const [id, peer] of this.#peers) if (peer.connected && now - peer.heardAt < this.#silence) alive.push(id)
+    for (const [id, { connected, heardAt }] of this.#peers) {
+      if (connected && now - heardAt < this.#silence) alive.push(id)
+    }
     return alive
   }
 

@@ -1,6 +1,11 @@
-import type { Ballot, Change, CommandId, Freshness, Leader, NodeId, Outcome, Role, SessionId, Token } from './types.js'
+import type {
+  Ballot, Change, CommandId, Freshness, Leader, NodeId, Outcome, Role, SessionId, Token
+} from './types.js'
 
-/** Sent to every connected peer each `timing.heartbeat`, and at once when a node becomes or stops being master. */
+/**
+ * Sent to every connected peer each `timing.heartbeat`, and at once when a node becomes or stops being
+ * master.
+ */
 export interface Heartbeat {
   readonly kind: 'heartbeat'
   /** Rises by one with every heartbeat of a boot, so that an old one is known when it arrives late. */
@@ -45,11 +50,21 @@ export interface ClaimAnswer {
 }
 
 /** Control data from the master. What is in `body` only the ledger knows. */
-export interface Append { readonly kind: 'append', readonly leader: Leader, readonly fresh: Freshness, readonly body: unknown }
+export interface Append {
+  readonly kind: 'append'
+  readonly leader: Leader
+  readonly fresh: Freshness
+  readonly body: unknown
+}
 /** "Your append does not fit what I have: send all of it." */
 export interface Need { readonly kind: 'need', readonly sid: SessionId }
 /** The sender holds the entries of this session up to `seq`, on its disk where the mode asks for it. */
-export interface Ack { readonly kind: 'ack', readonly sid: SessionId, readonly term: number, readonly seq: number }
+export interface Ack {
+  readonly kind: 'ack'
+  readonly sid: SessionId
+  readonly term: number
+  readonly seq: number
+}
 /** Refusal of a master whose token is below the sender's promise. */
 export interface Nack { readonly kind: 'nack', readonly sid: SessionId, readonly promised: Token }
 
@@ -75,8 +90,8 @@ export interface CommandAnswer {
   readonly outcome: Outcome
 }
 
-export type Message = Heartbeat | PreVote | PreVoteAnswer | CampaignBallot | StaleBallot | Claim | ClaimAnswer |
-  Append | Need | Ack | Nack | Probe | ProbeAnswer | Command | CommandAnswer
+export type Message = Heartbeat | PreVote | PreVoteAnswer | CampaignBallot | StaleBallot | Claim |
+  ClaimAnswer | Append | Need | Ack | Nack | Probe | ProbeAnswer | Command | CommandAnswer
 
 export type MessageKind = Message['kind']
 export type MessageOf<K extends MessageKind> = Extract<Message, { kind: K }>

@@ -1,6 +1,9 @@
 import type { Mode, NodeId } from './types.js'
 
-/** `cluster.quorum`: 1 stays available everywhere; a majority, or more than that, never loses what it acknowledged. */
+/**
+ * `cluster.quorum`: 1 stays available everywhere; a majority, or more than that, never loses what it
+ * acknowledged.
+ */
 export type QuorumSetting = 'majority' | number
 
 export interface Quorum {
@@ -11,7 +14,8 @@ export interface Quorum {
 
 /**
  * Reads `cluster.quorum` for a list of voters.
- * @throws RangeError that names the numbers and what to set, for a number that is not 1 and not above half of the voters
+ * @throws RangeError that names the numbers and what to set, for a number that is not 1 and not above half
+ *   of the voters
  */
 export function readQuorum (setting: QuorumSetting, voters: readonly NodeId[]): Quorum {
   if (setting === 1) return { mode: 'available', atLeast: 1 }
@@ -20,7 +24,8 @@ export function readQuorum (setting: QuorumSetting, voters: readonly NodeId[]): 
   if (Number.isInteger(setting) && setting >= least && setting <= voters.length) {
     return { mode: 'majority', atLeast: setting }
   }
-  throw new RangeError(`cluster.quorum is ${setting}, but ${voters.length} voters need ${least} to ${voters.length} ` +
+  const range = `${least} to ${voters.length}`
+  throw new RangeError(`cluster.quorum is ${setting}, but ${voters.length} voters need ${range}, ` +
     'so that two halves cannot both decide: set "majority", or 1 to stay available without that promise')
 }
 

@@ -20,15 +20,23 @@ function record (shape: Readonly<Record<string, Check>>): Check {
 const token = { term: count, master: text }
 const leader = record({ ...token, sid: text, boot: count })
 const fresh = record({ term: count, seq: count })
-const ballot = record({ term: count, seq: count, eligible: flag, weight: (v) => Number.isFinite(v), nodeId: text })
+const finite: Check = (v) => Number.isFinite(v)
+const ballot = record({ term: count, seq: count, eligible: flag, weight: finite, nodeId: text })
 const change = record({ kind: oneOf('command', 'voters') })
 const accepted = record({ ok: (v) => v === true, sid: text, term: count, seq: count })
 const refused = record({ ok: (v) => v === false, code: text })
 
 const SHAPES: { readonly [K in MessageKind]: Shape<MessageOf<K>> } = {
   heartbeat: {
-    count, boot: count, role: oneOf('follower', 'pre-vote', 'campaign', 'claim', 'master'), leader: orNull(leader),
-    promised: count, fresh, following: count, age: span, durable: flag
+    count,
+    boot: count,
+    role: oneOf('follower', 'pre-vote', 'campaign', 'claim', 'master'),
+    leader: orNull(leader),
+    promised: count,
+    fresh,
+    following: count,
+    age: span,
+    durable: flag
   },
   'pre-vote': { round: count },
   'pre-vote-answer': { round: count, grant: flag, leader: orNull(leader) },
@@ -49,8 +57,8 @@ const SHAPES: { readonly [K in MessageKind]: Shape<MessageOf<K>> } = {
 const checks = new Map(Object.entries(SHAPES).map(([kind, shape]) => [kind, record(shape)]))
 
 /**
- * A message from another node, or null when its kind is unknown here or a field is missing or of the wrong type.
- * Fields that are unknown here are left alone: another version may have added them.
+ * A message from another node, or null when its kind is unknown here or a field is missing or of the wrong
+ * type. Fields that are unknown here are left alone: another version may have added them.
  */
 export function readMessage (value: unknown): Message | null {
   if (typeof value !== 'object' || value === null) return null

@@ -1,11 +1,17 @@
-/** How long the nodes take to choose a new master, milliseconds. A campaign ends earlier when every live node answered. */
+/**
+ * How long the nodes take to choose a new master, milliseconds. A campaign ends earlier when every live
+ * node answered.
+ */
 export const DEFAULT_ELECTION_TIMEOUT = 3000
 
 /** Every duration of the election, milliseconds of a monotonic clock. Only differences mean anything. */
 export interface Timing {
   /** Time between two heartbeats of a node. */
   readonly heartbeat: number
-  /** A peer that said nothing for so long counts as gone: three heartbeats, so that one lost beat elects nobody. */
+  /**
+   * A peer that said nothing for so long counts as gone: three heartbeats, so that one lost beat elects
+   * nobody.
+   */
   readonly silence: number
   /** Longest wait for ballots. */
   readonly campaign: number
@@ -19,7 +25,9 @@ export interface Timing {
   readonly claim: number
   /** A gap between two ticks above this means that this node itself stood still. */
   readonly stall: number
-  /** A node that just started waits so long for its connections before it suspects that there is no master. */
+  /**
+   * A node that just started waits so long for its connections before it suspects that there is no master.
+   */
   readonly grace: number
   /** A refused claimant tries again after `backoff` to `backoff + backoffSpread`. */
   readonly backoff: number
@@ -51,12 +59,14 @@ export const TICK = 200
 
 /**
  * The default timing with some values replaced.
- * @throws RangeError that names the value, when one is not a positive number or the order between two does not hold
+ * @throws RangeError that names the value, when one is not a positive number or the order between two does
+ *   not hold
  */
 export function timingWith (overrides: Partial<Timing> = {}): Timing {
   const timing = { ...DEFAULT_TIMING, ...overrides }
   for (const [name, ms] of Object.entries(timing)) {
-    if (!Number.isFinite(ms) || ms <= 0) throw new RangeError(`timing.${name} is ${ms}: give milliseconds above 0`)
+    if (Number.isFinite(ms) && ms > 0) continue
+    throw new RangeError(`timing.${name} is ${ms}: give milliseconds above 0`)
   }
   below(timing, 'heartbeat', 'silence')
   below(timing, 'heartbeat', 'sticky')

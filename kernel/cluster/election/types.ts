@@ -10,7 +10,10 @@ export interface Token {
   readonly master: NodeId
 }
 
-/** One mastership. `sid` is what clients see and never comes back under another master; `term` may rise within it. */
+/**
+ * One mastership. `sid` is what clients see and never comes back under another master; `term` may rise
+ * within it.
+ */
 export interface Leader extends Token {
   readonly sid: SessionId
   /** How often the master had started when the session began. */
@@ -47,7 +50,10 @@ export interface Change {
   readonly payload: unknown
 }
 
-/** One entry of the control data. `session` is the first of every term, `anoint` raises the term of a session. */
+/**
+ * One entry of the control data. `session` is the first of every term, `anoint` raises the term of a
+ * session.
+ */
 export interface Entry {
   readonly kind: 'session' | 'anoint' | Change['kind']
   readonly id: string

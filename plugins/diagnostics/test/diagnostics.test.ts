@@ -5,23 +5,36 @@ import diagnostics from '../index.js'
 import type { RunnerReport } from '../../runners/service.js'
 
 const runner: RunnerReport = {
-  runnerId: 'r1', instanceId: 'i1', modelId: 'svc/voice-en', pid: 4242, processAlive: true, exitCode: null,
-  statusKind: 'RunnerReady', secondsInStatus: 3, phase: 'idle', restarts: 0, flightRecorder: [],
+  runnerId: 'r1',
+  instanceId: 'i1',
+  modelId: 'svc/voice-en',
+  pid: 4242,
+  processAlive: true,
+  exitCode: null,
+  statusKind: 'RunnerReady',
+  secondsInStatus: 3,
+  phase: 'idle',
+  restarts: 0,
+  flightRecorder: [],
   inProgressTasks: [],
-  completedTaskCount: 7, secondsSinceForward: 1, rssBytes: 1000
+  completedTaskCount: 7,
+  secondsSinceForward: 1,
+  rssBytes: 1000
 }
 
 t.test('the report names the processes that do the work', async (t) => {
   const gone = { ...runner, runnerId: 'r2', pid: null, processAlive: false }
-  const rig = await startPlugin(t, diagnostics, { fakes: [fake(RunnersService,
-    { reports: () => [runner, gone] })] })
+  const fakes = [fake(RunnersService, { reports: () => [runner, gone] })]
+  const rig = await startPlugin(t, diagnostics, { fakes })
   const answer = await rig.inject({ url: '/v1/diagnostics/node' })
   t.equal(answer.statusCode, 200)
   t.match(answer.json(), {
     generatedAt: /^2026-01-01T/,
     runtime: { pid: process.pid, isMaster: true, hostname: String },
-    processes: [{ pid: process.pid, role: 'node' }, { pid: 4242, role: 'runner', runnerId: 'r1',
-      rssBytes: 1000 }],
+    processes: [
+      { pid: process.pid, role: 'node' },
+      { pid: 4242, role: 'runner', runnerId: 'r1', rssBytes: 1000 }
+    ],
     supervisorRunners: [{ runnerId: 'r1', completedTaskCount: 7 }, { runnerId: 'r2' }],
     placements: [{ instanceId: 'i1', modelId: 'svc/voice-en' }, { runnerId: 'r2' }],
     plugins: [{ name: 'diagnostics', effects: ['event loop monitor'] }],

@@ -189,7 +189,7 @@ class RunnerSupervisor implements Supervisor {
         this.#move({ RunnerLoading: { layersLoaded, totalLayers } })
       },
       loaded: (info) => {
-        log.info({ runnerId, info }, 'model loaded')
+        log.debug({ runnerId, info }, 'model loaded')
         this.#move({ RunnerLoaded: {} })
       },
       warming: () => { this.#move({ RunnerWarmingUp: {} }) },

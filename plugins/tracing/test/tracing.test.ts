@@ -7,8 +7,9 @@ import tracing from '../index.js'
 
 const DAY = 86_400_000
 const rows: [string, number, number, boolean][] = [
-  ['fresh', 0, 3, false], ['exactly at the limit', 3 * DAY, 3, false], ['past the limit', 3 * DAY + 1, 3,
-    true],
+  ['fresh', 0, 3, false],
+  ['exactly at the limit', 3 * DAY, 3, false],
+  ['past the limit', 3 * DAY + 1, 3, true],
   ['from the future', -DAY, 3, false]
 ]
 for (const [title, age, days, gone] of rows) t.equal(expired(100 * DAY - age, 100 * DAY, days), gone, title)

@@ -1,0 +1,194 @@
+import { advanceCampaign, onBallot, onStale } from './campaign.js'
+import { advanceClaim, onClaim, onClaimAnswer } from './claim.js'
+import { onCommand, onCommandAnswer, submit, tickWaiting } from './commands.js'
+import { Elector } from './elector.js'
+import { Fence } from './fence.js'
+import { onAppend } from './follower.js'
+import {
+  catchUp, hearWhileProbing, meet, onAck, onNack, onNeed, onProbe, startProbe, tickMaster
+} from './master.js'
+import { advancePreVote, onPreVote, onPreVoteAnswer, startPreVote, suspects } from './pre-vote.js'
+import { readQuorum } from './quorum.js'
+import { readMessage } from './read-message.js'
+import { RULES } from './rules.js'
+import { openStream, stepDown } from './sessions.js'
+import { timingWith } from './timing.js'
+import { statusOf } from './status.js'
+import type { Message, MessageKind, MessageOf } from './messages.js'
+import type { Io, Ledger } from './ports.js'
+import type { QuorumSetting } from './quorum.js'
+import type { Rules } from './rules.js'
+import type { Status } from './status.js'
+import type { Timing } from './timing.js'
+import type { CommandId, NodeId, PromiseRecord, StreamId } from './types.js'
+
+export interface ElectionOptions {
+  /** Stable id of this member. */
+  readonly id: NodeId
+  /** `cluster.quorum`. */
+  readonly quorum: QuorumSetting
+  /** What the disk held: the last record given to `io.persist`; null on the first start. */
+  readonly stored: PromiseRecord | null
+  /** Whether this node may be master; true when left out. */
+  readonly eligible?: boolean
+  /** Preference among equally fresh nodes, 0 when left out. The greater one wins. */
+  readonly weight?: number
+  readonly timing?: Partial<Timing>
+  /** The decisions; only tests replace any. */
+  readonly rules?: Rules
+}
+
+type Handler<K extends MessageKind> = (e: Elector, from: NodeId, message: MessageOf<K>, now: number) => void
+
+const HANDLERS: { readonly [K in MessageKind]: Handler<K> } = {
+  heartbeat: onHeartbeat,
+  'pre-vote': onPreVote,
+  'pre-vote-answer': onPreVoteAnswer,
+  ballot: onBallot,
+  stale: onStale,
+  claim: onClaim,
+  'claim-answer': onClaimAnswer,
+  append: onAppend,
+  need: onNeed,
+  ack: onAck,
+  nack: onNack,
+  probe: onProbe,
+  'probe-answer': () => {},
+  command: onCommand,
+  'command-answer': onCommandAnswer
+}
+
+function onHeartbeat (e: Elector, from: NodeId, beat: MessageOf<'heartbeat'>, now: number): void {
+  if (!e.liveness.report(from, beat)) return
+  e.noteTerm(beat.promised)
+  if (beat.role === 'master' && beat.leader?.master === from) meet(e, from, beat.leader, beat, now)
+  else if (e.leader?.master === from && e.rules.hasResigned(e.leader, beat)) e.lostAt ??= now
+  catchUp(e, from, beat)
+}
+
+/**
+ * Election, session and fencing of one node. No clock, no socket, no file: time comes in as monotonic
+ * milliseconds, effects go out through `io`, the control data is behind `ledger`. The same inputs give the
+ * same outputs. The steps must not be called from inside an effect.
+ */
+export class Election {
+  /** For workers: whether a directive may be carried out. */
+  readonly fence: Fence
+  readonly #e: Elector
+
+  /**
+   * @throws RangeError for a quorum that two halves could both reach, or a timing that cannot work
+   */
+  constructor (options: ElectionOptions, io: Io, ledger: Ledger) {
+    const { id, stored, eligible = true, weight = 0, rules = RULES } = options
+    const quorum = readQuorum(options.quorum, ledger.voters())
+    const timing = timingWith(options.timing)
+    const e = new Elector({ id, quorum, eligible, weight, rules, timing }, io, ledger, stored)
+    this.#e = e
+    this.fence = new Fence(() => ({
+      leader: e.leader,
+      promised: e.promise.promised,
+      covered: e.leader !== null && e.promise.covers(e.leader.term)
+    }), rules.admitsDirective)
+  }
+
+  /** Begins: gives the connections a moment before a missing master counts. */
+  start (now: number): void {
+    const e = this.#e
+    e.retryAt = now + e.timing.grace * (1 + 0.3 * e.io.random())
+    e.noteStorage()
+  }
+
+  /** Call every `TICK` ms or so. */
+  tick (now: number): void {
+    const e = this.#e
+    this.#step(now)
+    if (now >= e.nextBeat) {
+      if (!e.promise.storing) e.promise.retry()
+      e.noteStorage()
+      e.beat(now)
+    }
+    tickWaiting(e, now)
+    const { phase } = e
+    switch (phase.role) {
+      case 'master': return tickMaster(e, phase, now)
+      case 'pre-vote': return advancePreVote(e, phase, now)
+      case 'campaign': return advanceCampaign(e, phase, now)
+      case 'claim': return advanceClaim(e, phase, now)
+      case 'follower': if (suspects(e, now)) startPreVote(e, now)
+    }
+  }
+
+  /**
+   * A message from an authenticated peer; `from` is the identity of the connection, not of the message.
+   * @returns false when it was ignored: of an unknown kind, malformed, or from a node that never connected
+   */
+  receive (from: NodeId, value: unknown, now: number): boolean {
+    const e = this.#e
+    const message = readMessage(value)
+    this.#step(now)
+    if (message === null || !e.liveness.heard(from, now)) return false
+    hearWhileProbing(e, from, message, now)
+    const handle = HANDLERS[message.kind] as (e: Elector, from: NodeId, message: Message, now: number) => void
+    handle(e, from, message, now)
+    tickWaiting(e, now)
+    return true
+  }
+
+  /** The first connection to a peer opened. Both sides are authenticated. */
+  up (peer: NodeId, now: number): void {
+    const e = this.#e
+    this.#step(now)
+    e.liveness.up(peer, now)
+    e.send(peer, e.heartbeat(now))
+  }
+
+  /** The last connection to a peer closed. */
+  down (peer: NodeId, now: number): void {
+    const e = this.#e
+    this.#step(now)
+    e.liveness.down(peer)
+    if (e.leader?.master === peer) e.lostAt ??= now
+  }
+
+  /** A node left the cluster for good. */
+  forget (peer: NodeId): void { this.#e.liveness.forget(peer) }
+
+  /** Enters a command, or asks again for the answer to one. One `io.commandResult` follows. */
+  command (id: CommandId, payload: unknown, now: number): void {
+    this.#step(now)
+    submit(this.#e, id, { kind: 'command', payload }, now)
+  }
+
+  /** Changes the list of voters by one node, like a command. */
+  changeVoters (id: CommandId, voters: readonly NodeId[], now: number): void {
+    this.#step(now)
+    submit(this.#e, id, { kind: 'voters', payload: voters }, now)
+  }
+
+  /** Binds an open stream to the session; `io.terminal` ends it when the session ends. */
+  openStream (stream: StreamId): void { openStream(this.#e, stream) }
+
+  /** The stream ended by itself. */
+  closeStream (stream: StreamId): void { this.#e.streams.delete(stream) }
+
+  /** Gives the mastership up before a planned stop, so that the others need not miss it first. */
+  resign (now: number): void {
+    const e = this.#e
+    if (e.phase.role === 'master') stepDown(e, now + e.timing.silence, now)
+  }
+
+  status (now: number): Status { return statusOf(this.#e, now) }
+
+  /** A gap since the last step means that this node stood still: the silence it counted was its own. */
+  #step (now: number): void {
+    const e = this.#e
+    const gap = now - (e.lastStep ?? now)
+    e.lastStep = now
+    if (!e.rules.stalled(gap, e.timing)) return
+    e.liveness.forgive(now)
+    e.heardAt = Math.max(e.heardAt, now - e.timing.sticky)
+    if (e.phase.role === 'master') startProbe(e, e.phase, now)
+    else e.toFollower(now + e.timing.sticky)
+  }
+}

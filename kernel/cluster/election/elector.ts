@@ -1,0 +1,156 @@
+import { Liveness } from './liveness.js'
+import { PromiseKeeper } from './promise.js'
+import { voices, voicesNeeded } from './quorum.js'
+import { FOLLOWER, MOVES } from './roles.js'
+import type { Heartbeat, Message } from './messages.js'
+import type { Io, Ledger } from './ports.js'
+import type { Quorum } from './quorum.js'
+import type { Phase } from './roles.js'
+import type { Rules } from './rules.js'
+import type { Timing } from './timing.js'
+import type {
+  Ballot, Change, CommandId, Leader, NodeId, PromiseRecord, SessionId, StreamId
+} from './types.js'
+
+export interface ElectorOptions {
+  readonly id: NodeId
+  readonly quorum: Quorum
+  readonly timing: Timing
+  readonly rules: Rules
+  /** Whether this node may be master at all. */
+  readonly eligible: boolean
+  /** Preference among equally fresh nodes. */
+  readonly weight: number
+}
+
+/** A command that entered the cluster here and has no answer yet. */
+export interface Waiting {
+  readonly change: Change
+  /** The session it was sent to; null while no master is known. */
+  sid: SessionId | null
+  deadline: number
+  resendAt: number
+}
+
+/** State of one node's election, shared by the modules of the phases. */
+export class Elector {
+  readonly options: ElectorOptions
+  readonly io: Io
+  readonly ledger: Ledger
+  readonly liveness: Liveness
+  readonly promise: PromiseKeeper
+  readonly streams = new Map<StreamId, SessionId>()
+  readonly waiting = new Map<CommandId, Waiting>()
+  leader: Leader | null = null
+  /** When the leader was heard last. */
+  heardAt = -Infinity
+  /** Since when the connection to the leader is closed, or it is known to have resigned. */
+  lostAt: number | null = null
+  /** Highest term heard of. */
+  seen: number
+  /** No election is started before. */
+  retryAt = 0
+  lastStep: number | null = null
+  nextBeat = 0
+  beats = 0
+  rounds = 0
+  #phase: Phase = FOLLOWER
+  #storing = true
+
+  constructor (options: ElectorOptions, io: Io, ledger: Ledger, stored: PromiseRecord | null) {
+    this.options = options
+    this.io = io
+    this.ledger = ledger
+    this.liveness = new Liveness(options.timing.silence)
+    this.promise = new PromiseKeeper(stored, (r) => io.persist(r), (ok) => options.rules.promiseCounts(ok))
+    this.seen = this.promise.promised.term
+  }
+
+  get id (): NodeId { return this.options.id }
+  get rules (): Rules { return this.options.rules }
+  get timing (): Timing { return this.options.timing }
+  get phase (): Phase { return this.#phase }
+
+  /** Changes the role. A move that the table does not know is a defect of the core. */
+  enter (phase: Phase): void {
+    const from = this.#phase.role
+    if (!MOVES[from].includes(phase.role)) throw new Error(`no move from ${from} to ${phase.role}`)
+    this.#phase = phase
+  }
+
+  toFollower (retryAt: number): void {
+    if (this.#phase.role !== 'follower') this.enter(FOLLOWER)
+    this.retryAt = retryAt
+  }
+
+  /** Tells the world once when the disk begins or ceases to refuse. */
+  noteStorage (): void {
+    if (this.promise.storing === this.#storing) return
+    this.#storing = this.promise.storing
+    this.io.storageChanged(this.#storing)
+  }
+
+  /** May be master: allowed to, able to promise, and a voter where voters count. */
+  eligible (): boolean {
+    const { eligible, quorum } = this.options
+    const voter = quorum.mode === 'available' || this.ledger.voters().includes(this.id)
+    return eligible && voter && this.promise.storing
+  }
+
+  /** Voices needed to be elected and to acknowledge. */
+  needed (): number { return voicesNeeded(this.options.quorum, this.ledger.voters()) }
+
+  voices (nodes: Iterable<NodeId>): number { return voices(this.options.quorum, this.ledger.voters(), nodes) }
+
+  /** Whether a live master is known, so that no other one is supported. A master knows itself. */
+  hasLiveMaster (now: number): boolean {
+    if (this.leader === null) return false
+    if (this.leader.master === this.id) return this.phase.role === 'master'
+    return this.lostAt === null && this.liveness.connected(this.leader.master) &&
+      this.rules.sticksToMaster(now - this.heardAt, this.timing)
+  }
+
+  /** The highest term this node knows of. */
+  topTerm (): number { return Math.max(this.seen, this.promise.promised.term) }
+
+  noteTerm (term: number): void { if (term > this.seen) this.seen = term }
+
+  ballot (): Ballot {
+    return { eligible: this.eligible(), ...this.ledger.fresh(), weight: this.options.weight, nodeId: this.id }
+  }
+
+  send (to: NodeId, message: Message): void { this.io.send(to, message) }
+
+  sendTo (peers: Iterable<NodeId>, message: Message): void {
+    for (const peer of peers) this.io.send(peer, message)
+  }
+
+  /** Nodes that follow this master, itself included. */
+  following (now: number): number {
+    const sid = this.leader?.sid
+    return 1 + this.liveness.alive(now).filter((id) => this.liveness.latest(id)?.leader?.sid === sid).length
+  }
+
+  heartbeat (now: number): Heartbeat {
+    const { phase } = this
+    const master = phase.role === 'master'
+    return {
+      kind: 'heartbeat',
+      count: ++this.beats,
+      boot: this.promise.boot,
+      role: phase.role,
+      leader: this.leader,
+      promised: this.promise.promised.term,
+      fresh: this.ledger.fresh(),
+      following: master ? this.following(now) : 0,
+      age: master ? now - phase.since : 0,
+      durable: this.promise.storing
+    }
+  }
+
+  /** Heartbeat to every connected peer. */
+  beat (now: number): void {
+    this.nextBeat = now + this.timing.heartbeat
+    this.sendTo(this.liveness.connections(), this.heartbeat(now))
+  }
+}

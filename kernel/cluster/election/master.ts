@@ -1,0 +1,175 @@
+import { settle } from './commands.js'
+import { accept } from './follower.js'
+import { setLeader, stepDown } from './sessions.js'
+import type { Elector } from './elector.js'
+import type { Heartbeat, Message, MessageOf } from './messages.js'
+import type { Mastering } from './roles.js'
+import type { Entry, Leader, NodeId } from './types.js'
+
+/** Enters the first entry of the new session, then tells everyone. */
+export function become (e: Elector, leader: Leader, now: number): void {
+  const { sid, term } = leader
+  const stored = write(e, { kind: 'session', id: `session:${sid}`, sid, term, payload: null })
+  if (!stored) return e.toFollower(now + e.timing.heartbeat)
+  const { seq } = e.ledger.fresh()
+  const phase: Mastering = {
+    role: 'master',
+    since: now,
+    startSeq: seq,
+    votersSeq: seq,
+    acks: new Map(),
+    pending: new Map(),
+    probe: null
+  }
+  e.enter(phase)
+  setLeader(e, leader, now)
+  e.io.becameMaster(leader)
+  e.beat(now)
+  replicate(e, e.liveness.alive(now))
+}
+
+function write (e: Elector, entry: Entry): boolean {
+  if (e.ledger.append(entry)) return true
+  e.promise.failed()
+  e.noteStorage()
+  return false
+}
+
+/** Sends the control data to some peers: what they lack, as far as they said. */
+export function replicate (e: Elector, peers: readonly NodeId[], whole = false): void {
+  const { phase, leader } = e
+  if (phase.role !== 'master' || leader === null) return
+  for (const peer of peers) {
+    const held = whole ? null : phase.acks.get(peer) ?? null
+    e.send(peer, { kind: 'append', leader, fresh: e.ledger.fresh(), body: e.ledger.body(held) })
+  }
+}
+
+export function tickMaster (e: Elector, phase: Mastering, now: number): void {
+  const voters = e.ledger.voters()
+  const { quorum } = e.options
+  const reachable = e.voices([e.id, ...e.liveness.alive(now)])
+  const state = { mode: quorum.mode, reachable, needed: e.needed(), age: now - phase.since }
+  const removed = quorum.mode === 'majority' && !voters.includes(e.id) && held(e, phase, phase.votersSeq, now)
+  if (removed || !e.rules.keepsMastership(state, e.timing)) return stepDown(e, now + e.timing.heartbeat, now)
+  if (phase.probe !== null) tickProbe(e, phase, now)
+  settle(e, now)
+}
+
+/**
+ * Whether enough nodes hold the entry `seq`: voters in the majority mode, else one other live node if there
+ * is one.
+ */
+export function held (e: Elector, phase: Mastering, seq: number, now: number): boolean {
+  const holders = [...phase.acks].filter(([, upTo]) => upTo >= seq).map(([id]) => id)
+  if (e.options.quorum.mode === 'majority') {
+    return e.rules.heldByEnough(e.voices([e.id, ...holders]), e.needed())
+  }
+  const others = e.liveness.alive(now).some((id) => e.liveness.latest(id)?.durable !== false)
+  return e.rules.heldByEnough(holders.length, others ? 1 : 0)
+}
+
+export function onAck (e: Elector, from: NodeId, ack: MessageOf<'ack'>, now: number): void {
+  const { phase } = e
+  if (phase.role !== 'master' || ack.sid !== e.leader?.sid) return
+  phase.acks.set(from, Math.max(ack.seq, phase.acks.get(from) ?? 0))
+  settle(e, now)
+}
+
+export function onNeed (e: Elector, from: NodeId, { sid }: MessageOf<'need'>): void {
+  if (e.leader?.sid === sid) replicate(e, [from], true)
+}
+
+/** A follower promised itself to a higher token. The session goes on under a higher term, or ends. */
+export function onNack (e: Elector, _from: NodeId, { sid, promised }: MessageOf<'nack'>, now: number): void {
+  e.noteTerm(promised.term)
+  const { phase, leader } = e
+  if (phase.role !== 'master' || leader === null || sid !== leader.sid) return
+  if (e.rules.mayFollow(e.options.quorum.mode, promised, leader)) return
+  const may = e.rules.mayReanoint(e.options.quorum.mode, phase.probe === null)
+  if (may) reanoint(e, leader, promised.term + 1, now)
+  else stepDown(e, now + e.timing.preVote, now)
+}
+
+/**
+ * Raises the term of the own session, so that nodes with a higher promise can follow it. Its streams live
+ * on.
+ */
+function reanoint (e: Elector, leader: Leader, term: number, now: number): void {
+  const stored = e.promise.grant({ term, master: e.id })
+  e.noteStorage()
+  const entry: Entry = { kind: 'anoint', id: `anoint:${term}`, sid: leader.sid, term, payload: null }
+  if (!stored || !write(e, entry)) return stepDown(e, now + e.timing.heartbeat, now)
+  setLeader(e, { ...leader, term }, now)
+  e.beat(now)
+  replicate(e, e.liveness.alive(now))
+}
+
+/** Another node says that it is master. Either this one follows it, or two masters have met. */
+export function meet (e: Elector, from: NodeId, other: Leader, beat: Heartbeat, now: number): void {
+  const { phase, leader } = e
+  if (phase.role !== 'master' || leader === null) {
+    accept(e, from, other, now)
+    return
+  }
+  const stays = e.rules.staysMaster({
+    mode: e.options.quorum.mode,
+    verified: phase.probe === null,
+    mine: { ...leader, following: e.following(now), age: now - phase.since },
+    other: { ...other, following: beat.following, age: beat.age },
+    ageStep: e.timing.ageStep
+  })
+  if (!stays) {
+    stepDown(e, now + e.timing.heartbeat, now)
+    accept(e, from, other, now)
+  } else if (e.options.quorum.mode === 'available' && other.term >= leader.term) {
+    reanoint(e, leader, Math.max(other.term, e.promise.promised.term) + 1, now)
+  } else {
+    e.send(from, e.heartbeat(now))
+  }
+}
+
+/** Brings a follower up to date whose heartbeat shows that it is behind. */
+export function catchUp (e: Elector, from: NodeId, beat: Heartbeat): void {
+  const { phase, leader } = e
+  if (phase.role !== 'master' || leader === null || beat.role === 'master') return
+  const follows = beat.leader?.sid === leader.sid && beat.leader.term === leader.term
+  const { seq } = e.ledger.fresh()
+  if (!follows || phase.acks.get(from) !== seq) replicate(e, [from])
+}
+
+/** This node stood still while it was master: it is not sure any more, and asks. */
+export function startProbe (e: Elector, phase: Mastering, now: number): void {
+  phase.probe = { nonce: ++e.rounds, since: now, askedAt: now, answers: new Set([e.id]) }
+  e.sendTo(e.liveness.connections(), { kind: 'probe', nonce: phase.probe.nonce })
+}
+
+function tickProbe (e: Elector, phase: Mastering, now: number): void {
+  const { probe } = phase
+  if (probe === null) return
+  // Nobody answers: the available mode goes on alone, the other one asks until it has its majority or stops.
+  if (e.options.quorum.mode === 'available' && now - probe.since > e.timing.claim) phase.probe = null
+  else if (now - probe.askedAt >= e.timing.claim) {
+    probe.askedAt = now
+    e.sendTo(e.liveness.connections(), { kind: 'probe', nonce: probe.nonce })
+  }
+}
+
+export function onProbe (e: Elector, from: NodeId, { nonce }: MessageOf<'probe'>): void {
+  e.send(from, { kind: 'probe-answer', nonce, leader: e.leader, promised: e.promise.promised.term })
+}
+
+/** Any message to a master that is not sure: it may make it sure, or show that its time is over. */
+export function hearWhileProbing (e: Elector, from: NodeId, message: Message, now: number): void {
+  const { phase, leader } = e
+  if (phase.role !== 'master' || phase.probe === null || leader === null) return
+  if (!e.rules.verifies(message, phase.probe.nonce)) return
+  if (message.kind === 'probe-answer') {
+    const { leader: other, promised } = message
+    const replaced = other !== null && other.sid !== leader.sid && other.term >= leader.term
+    if (replaced || promised > leader.term) return stepDown(e, now + e.timing.heartbeat, now)
+  }
+  phase.probe.answers.add(from)
+  const needed = e.options.quorum.mode === 'majority' ? e.needed() : 2
+  if (e.voices(phase.probe.answers) >= needed) phase.probe = null
+}

@@ -1,0 +1,76 @@
+import type { PromiseRecord, Token } from './types.js'
+
+/** Writes the record so that it survives a crash, before it returns. False when the disk refused. */
+export type Persist = (record: PromiseRecord) => boolean
+
+/**
+ * The promise of a node: the highest term it bound itself to, and to whom. It reaches the disk before
+ * anyone hears of it. When the disk refuses, nothing is promised; the node may still follow a master, which
+ * raises `floor` in memory only, and then neither acknowledges nor carries out anything.
+ */
+export class PromiseKeeper {
+  readonly #persist: Persist
+  readonly #counts: (persisted: boolean) => boolean
+  #record: PromiseRecord
+  #floor: Token
+  #storing = true
+
+  /**
+   * @param stored what the disk held; null on the first start
+   * @param counts which answers of `persist` make a promise (rule `promiseCounts`)
+   */
+  constructor (stored: PromiseRecord | null, persist: Persist, counts: (persisted: boolean) => boolean) {
+    this.#persist = persist
+    this.#counts = counts
+    this.#record = stored ?? { term: 0, votedFor: null, boot: 0 }
+    this.#floor = this.durable
+    const booted = { ...this.#record, boot: this.#record.boot + 1 }
+    if (!this.#write(booted)) this.#record = booted
+  }
+
+  /** Number of this start. Counted in memory also when the disk refused it. */
+  get boot (): number { return this.#record.boot }
+
+  /** What the disk holds. */
+  get durable (): Token { return { term: this.#record.term, master: this.#record.votedFor ?? '' } }
+
+  /** The highest token this node bound itself to, on disk or, while the disk refuses, in memory. */
+  get promised (): Token { return this.#floor.term > this.#record.term ? this.#floor : this.durable }
+
+  /** False from a failed write to the next good one. */
+  get storing (): boolean { return this.#storing }
+
+  /** Promises the vote of `token.term`. False, and nothing changed, when the disk refused. */
+  grant (token: Token): boolean {
+    if (this.#record.term === token.term && this.#record.votedFor === token.master) return true
+    return this.#write({ ...this.#record, term: token.term, votedFor: token.master })
+  }
+
+  /** Follows a master; its term is at least the promised one. The floor rises in any case. */
+  follow (token: Token): void {
+    if (token.term <= this.promised.term) return
+    this.#floor = token
+    this.#write({ ...this.#record, term: token.term, votedFor: token.master })
+  }
+
+  /** Whether the disk holds a promise of at least that term, so that one may act under it. */
+  covers (term: number): boolean { return this.#record.term >= term }
+
+  /** The disk refused something else that must last, such as an entry. */
+  failed (): void { this.#storing = false }
+
+  /** Writes again what was refused. Called from time to time while `storing` is false. */
+  retry (): void {
+    const { term, master } = this.promised
+    this.#write({ ...this.#record, term, votedFor: master === '' ? null : master })
+  }
+
+  #write (record: PromiseRecord): boolean {
+    let persisted = false
+    // An exception is a refusal like any other: `storing` tells it.
+    try { persisted = this.#persist(record) } catch {}
+    this.#storing = this.#counts(persisted)
+    if (this.#storing) this.#record = record
+    return this.#storing
+  }
+}

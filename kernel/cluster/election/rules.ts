@@ -1,0 +1,163 @@
+import { byBallot, byFreshness, byStanding } from './ballots.js'
+import { admitsDirective } from './fence.js'
+import type { Standing } from './ballots.js'
+import type { AdmitRule } from './fence.js'
+import type { Heartbeat, Message, PreVoteAnswer } from './messages.js'
+import type { Timing } from './timing.js'
+import type { Ballot, Freshness, Leader, Mode, NodeId, Receipt, Token } from './types.js'
+
+/**
+ * The decisions of the algorithm, each a pure function. The phases ask them and do the rest, so that a test
+ * can take one rule away and show what it is for.
+ */
+export interface Rules {
+  /** A node suspects its own silence after it stood still. */
+  stalled (gap: number, timing: Timing): boolean
+  /** Who heard its master `since` ms ago supports no other. */
+  sticksToMaster (since: number, timing: Timing): boolean
+  /** An election starts only when no peer knows a live master, and enough peers agree. */
+  mayCampaign (preVote: { denied: boolean, grants: number, needed: number }): boolean
+  /** A refusal counts when it names a master other than the node that asked. */
+  denies (answer: PreVoteAnswer, self: NodeId): boolean
+  ballotOrder (a: Ballot, b: Ballot): number
+  /** A ballot of a term that is over is told so. */
+  answersOldBallot (): boolean
+  /** One vote per term. */
+  mayVote (promised: Token, claim: Token): boolean
+  /** A claimant must know at least what the voter knows. */
+  freshEnough (claimant: Freshness, voter: Freshness): boolean
+  /** Only a write that succeeded is a promise. */
+  promiseCounts (persisted: boolean): boolean
+  claimResult (claim: ClaimState): 'won' | 'lost' | 'open'
+  /** Accepting any master ends an own claim, and a claim stands only while the promise is still its own. */
+  claimStands (promised: Token, claim: Token, acceptedOther: boolean): boolean
+  /** Masters below the promise are refused. */
+  mayFollow (mode: Mode, promised: Token, leader: Token): boolean
+  /** A refused master is told the promise that stood against it. */
+  answersRefused (): boolean
+  /** Control data never goes back. */
+  mayReplace (incoming: Freshness, own: Freshness): boolean
+  /** A change is acknowledged when enough nodes hold it. */
+  heldByEnough (copies: number, needed: number): boolean
+  /** What makes a master that slept sure again: an answer to its latest question, nothing older. */
+  verifies (message: Message, nonce: number): boolean
+  /** A master that is not sure does nothing in that role. */
+  mayActAsMaster (verified: boolean): boolean
+  /** Of two masters that meet, whether this one stays. */
+  staysMaster (meeting: Meeting): boolean
+  /** A refused master may raise the term of its session instead of ending it. */
+  mayReanoint (mode: Mode, verified: boolean): boolean
+  /** A master that reaches too few voters for too long stops. */
+  keepsMastership (state: Reach, timing: Timing): boolean
+  /** The leader's own heartbeat says that it is not the leader any more. */
+  hasResigned (leader: Leader, beat: Heartbeat): boolean
+  /** A command is entered once; a retry gets the first answer. */
+  enteredBefore (receipt: Receipt | undefined): Receipt | undefined
+  /** A command for another session is refused. */
+  fitsSession (commandSid: string, sid: string): boolean
+  /** Streams end with their session, and not when only its term rises. */
+  sessionEnds (old: Leader | null, next: Leader | null): boolean
+  /** The list of voters changes by one, and only when nothing before it is open. */
+  mayChangeVoters (change: VoterChange): 'yes' | 'voters_invalid' | 'voters_busy'
+  admitsDirective: AdmitRule
+}
+
+export interface ClaimState {
+  readonly mode: Mode
+  readonly yes: number
+  readonly needed: number
+  readonly refused: boolean
+  /** Every live peer answered. */
+  readonly complete: boolean
+  readonly expired: boolean
+}
+
+/** How many voters a master reaches. */
+export interface Reach {
+  readonly mode: Mode
+  readonly reachable: number
+  readonly needed: number
+  /** Milliseconds since it became master. */
+  readonly age: number
+}
+
+export interface Meeting {
+  readonly mode: Mode
+  readonly verified: boolean
+  readonly mine: Standing & Token
+  readonly other: Standing & Token
+  readonly ageStep: number
+}
+
+export interface VoterChange {
+  readonly from: readonly NodeId[]
+  readonly to: readonly NodeId[]
+  /** Everything up to the last change of voters, and the start of this session, is held by enough voters. */
+  readonly settled: boolean
+}
+
+function claimResult (state: ClaimState): 'won' | 'lost' | 'open' {
+  const { mode, yes, needed, refused, complete, expired } = state
+  if (mode === 'majority') return yes >= needed ? 'won' : expired || complete ? 'lost' : 'open'
+  if (refused) return 'lost'
+  return complete || expired ? 'won' : 'open'
+}
+
+function mayFollow (mode: Mode, promised: Token, leader: Token): boolean {
+  if (leader.term !== promised.term) return leader.term > promised.term
+  // A majority elects one master per term, so whoever leads it was elected. Else two halves may both have
+  // one, and a node follows only the one it chose, so that its data of one term comes from one master.
+  return mode === 'majority' || promised.master === leader.master
+}
+
+function staysMaster ({ mode, verified, mine, other, ageStep }: Meeting): boolean {
+  if (mode === 'majority') return mine.term >= other.term
+  return verified && byStanding(mine, other, ageStep) > 0
+}
+
+function hasResigned (leader: Leader, beat: Heartbeat): boolean {
+  if (beat.boot !== leader.boot) return beat.boot > leader.boot
+  // A beat from before it became master may arrive late: then its promise was lower, or it was still
+  // claiming.
+  return beat.promised >= leader.term && beat.role !== 'master' && beat.role !== 'claim' &&
+    beat.leader?.sid !== leader.sid
+}
+
+function mayChangeVoters ({ from, to, settled }: VoterChange): 'yes' | 'voters_invalid' | 'voters_busy' {
+  const added = to.filter((id) => !from.includes(id)).length
+  const removed = from.filter((id) => !to.includes(id)).length
+  if (to.length === 0 || added + removed !== 1 || new Set(to).size !== to.length) return 'voters_invalid'
+  return settled ? 'yes' : 'voters_busy'
+}
+
+export const RULES: Rules = {
+  stalled: (gap, timing) => gap > timing.stall,
+  sticksToMaster: (since, timing) => since < timing.sticky,
+  mayCampaign: ({ denied, grants, needed }) => !denied && grants >= needed,
+  denies: (answer, self) => !answer.grant && answer.leader !== null && answer.leader.master !== self,
+  ballotOrder: byBallot,
+  answersOldBallot: () => true,
+  mayVote: (promised, claim) => claim.term > promised.term ||
+    (claim.term === promised.term && claim.master === promised.master),
+  freshEnough: (claimant, voter) => byFreshness(claimant, voter) >= 0,
+  promiseCounts: (persisted) => persisted,
+  claimResult,
+  claimStands: (promised, claim, acceptedOther) => !acceptedOther && promised.term === claim.term &&
+    promised.master === claim.master,
+  mayFollow,
+  answersRefused: () => true,
+  mayReplace: (incoming, own) => byFreshness(incoming, own) >= 0,
+  heldByEnough: (copies, needed) => copies >= needed,
+  verifies: (message, nonce) => message.kind === 'probe-answer' && message.nonce === nonce,
+  mayActAsMaster: (verified) => verified,
+  staysMaster,
+  mayReanoint: (mode, verified) => mode === 'available' && verified,
+  keepsMastership: ({ mode, reachable, needed, age }, timing) =>
+    mode === 'available' || reachable >= needed || age <= timing.silence,
+  hasResigned,
+  enteredBefore: (receipt) => receipt,
+  fitsSession: (commandSid, sid) => commandSid === sid,
+  sessionEnds: (old, next) => old !== null && old.sid !== next?.sid,
+  mayChangeVoters,
+  admitsDirective
+}

@@ -1,0 +1,163 @@
+import t from 'tap'
+import OpenAI from 'openai'
+import { systemClock } from '../../../kernel/clock.js'
+import { EngineError, kernelError } from '../../../kernel/index.js'
+import { fake, startPlugin } from '../../../kernel/testing/index.js'
+import { RunnersService } from '../../runners/service.js'
+import { inputSchema, outputChunkSchema, tts } from '../descriptor.js'
+import plugin from '../index.js'
+import { renamed, speechEvent, toTask } from '../speech-route.js'
+import type { EngineChunk, EngineTask, ModelCard } from '../../../kernel/index.js'
+import type { Fake, StartOptions } from '../../../kernel/testing/index.js'
+
+const VOICE = 'svc/voice-en'
+const card = { modelId: VOICE, voices: [{ id: 'rms', name: 'RMS', language: 'en' }, { id: 'slt', name: 'SLT',
+  language: 'en' }] } as ModelCard
+
+/** Two chunks of whatever encoding is asked for; the runner is not what is tested here. */
+async function * spoken (task: EngineTask): AsyncGenerator<EngineChunk> {
+  const format = (task.payload['encoding'] ?? 'mp3') as string
+  for (const index of [0, 1]) {
+    yield {
+      payload: { model: VOICE, format, chunk_index: index, sample_rate: 16000, is_partial: index === 0 },
+      media: Buffer.from(`${format}${index}`),
+      timing: { timestampSeconds: index, durationSeconds: 1 }
+    }
+  }
+}
+
+interface Asked { tasks: EngineTask[], models: string[] }
+
+function runners (asked: Asked, open: typeof spoken = spoken): Fake {
+  return fake(RunnersService, {
+    async route ({ modelId }) {
+      asked.models.push(modelId)
+      if (modelId !== VOICE) throw kernelError('no_instance', `No instance found for model ${modelId}`)
+      return { taskId: 'task-1', instanceId: 'i', runnerId: 'r', modelId }
+    },
+    open: (_route, task) => { asked.tasks.push(task); return open(task) },
+    models: () => [{ card, ready: true }]
+  })
+}
+
+function start (t: Parameters<typeof startPlugin>[0], options: StartOptions & { open?: typeof spoken } = {}) {
+  const asked: Asked = { tasks: [], models: [] }
+  const rig = startPlugin(t, plugin, { clock: systemClock, fakes: [runners(asked, options.open)], ...options })
+  return rig.then((r) => ({ rig: r, asked }))
+}
+
+t.test('the descriptor is the documented one', (t) => {
+  t.same(inputSchema.required, ['model', 'text'])
+  t.same(Object.keys(inputSchema.properties), ['model', 'text', 'voice', 'response_format', 'streaming_interval',
+    'speed', 'instruct', 'lang_code', 'temperature', 'top_p', 'top_k', 'repetition_penalty', 'max_tokens', 'seed'])
+  t.equal(inputSchema.additionalProperties, false)
+  t.same(outputChunkSchema.required, ['model', 'format', 'chunk_index', 'is_partial'])
+  t.same(tts.annotations, { modality: 'audio', latency: 'interactive', runtime: 'onnxruntime',
+    stability: 'experimental' })
+  t.match(tts, { id: 'tts', version: '1.0.0', io_mode: 'server_streaming', output_schema: null,
+    input_chunk_schema: null })
+  t.end()
+})
+
+t.test('an OpenAI body as a task', (t) => {
+  const aliases = { models: { 'tts-1': VOICE }, voices: { alloy: 'slt' } }
+  const rows: [Parameters<typeof toTask>[0], object][] = [
+    [{ model: VOICE, input: 'Hi' }, { model: VOICE, text: 'Hi', encoding: 'mp3' }],
+    [{ model: 'tts-1', input: 'Hi', voice: 'alloy', response_format: 'pcm' },
+      { model: VOICE, text: 'Hi', voice: 'slt', encoding: 'pcm' }],
+    [{ model: VOICE, input: 'Hi', voice: { id: 'rms' }, instructions: 'Softly.' },
+      { model: VOICE, text: 'Hi', voice: 'rms', instruct: 'Softly.', encoding: 'mp3' }],
+    [{ model: VOICE, input: 'Hi', speed: 2, seed: 0, max_tokens: 5, lang_code: 'en' },
+      { model: VOICE, text: 'Hi', speed: 2, seed: 0, max_tokens: 5, lang_code: 'en', encoding: 'mp3' }],
+    [{ model: 'constructor', input: 'Hi', voice: 'toString' },
+      { model: 'constructor', text: 'Hi', voice: 'toString', encoding: 'mp3' }]
+  ]
+  for (const [body, expect] of rows) t.same(toTask(body, aliases), expect)
+  t.equal(renamed({}, '__proto__'), '__proto__')
+  t.end()
+})
+
+t.test('the events of a speech stream', (t) => {
+  const frame = { payload: null, media: null, error: null }
+  t.equal(speechEvent({ ...frame, kind: 'started' }), null)
+  t.equal(speechEvent({ ...frame, kind: 'chunk', media: Buffer.from('abc') }),
+    'data: {"type":"speech.audio.delta","audio":"YWJj"}\n\n')
+  t.match(speechEvent({ ...frame, kind: 'completed' }), /^data: {"type":"speech.audio.done","usage":/)
+  t.equal(speechEvent({ ...frame, kind: 'failed', error: { error: { reason: 'x' } } }),
+    'data: {"error":{"reason":"x"}}\n\n')
+  t.end()
+})
+
+t.test('POST /v1/audio/speech', async (t) => {
+  const { rig, asked } = await start(t, { config: { model_aliases: { 'tts-1': VOICE } } })
+  const speak = async (payload: object) => await rig.inject({ method: 'POST', url: '/v1/audio/speech', payload })
+  const rows: [object, number, string, RegExp][] = [
+    [{ model: VOICE, input: 'Hi' }, 200, 'audio/mpeg', /^mp30mp31$/],
+    [{ model: 'tts-1', input: 'Hi', response_format: 'wav' }, 200, 'audio/wav', /^wav0wav1$/],
+    [{ model: VOICE, input: 'Hi', response_format: 'pcm', unknown_field: 1 }, 200, 'audio/pcm', /^pcm0pcm1$/],
+    [{ model: VOICE, input: 'Hi', stream_format: 'sse' }, 200, 'text/event-stream',
+      /audio.delta.*audio.delta.*audio.done/s],
+    [{ model: VOICE, input: 'Hi', response_format: 'flac' }, 400, 'application/json', /format_unsupported/],
+    [{ model: VOICE, input: 'Hi', response_format: 'mp4' }, 400, 'application/json', /response_format must be one of/],
+    [{ model: VOICE, input: '' }, 400, 'application/json', /input must not be empty/],
+    [{ input: 'Hi' }, 400, 'application/json', /model is required/],
+    [{ model: 'acme/none', input: 'Hi' }, 404, 'application/json', /no_instance/]
+  ]
+  for (const [body, status, type, expect] of rows) {
+    const answer = await speak(body)
+    t.equal(answer.statusCode, status, JSON.stringify(body) + answer.body)
+    t.match(answer.headers['content-type'], type)
+    t.match(answer.body, expect)
+    if (status === 200) {
+      t.equal(answer.headers['x-svc-task-id'], 'task-1')
+      t.ok(answer.headers['x-svc-command-id'])
+    }
+  }
+  t.match((await speak({ model: 'acme/none', input: 'Hi' })).headers, { 'x-svc-command-id': String })
+  t.notOk(asked.tasks.some((task) => 'unknown_field' in task.payload))
+})
+
+t.test('what the engine refuses is an ordinary error body', async (t) => {
+  const { rig } = await start(t, { open: async function * () {
+    throw new EngineError('text_unspeakable', 'Only punctuation.', { text: 'x' })
+  } })
+  const answer = await rig.inject({ method: 'POST', url: '/v1/audio/speech', payload: { model: VOICE, input: '...' } })
+  t.equal(answer.statusCode, 400)
+  t.match(answer.json(), { error: { reason: 'text_unspeakable', message: 'Only punctuation.' } })
+})
+
+t.test('the capability passes chunks through, with their media beside them', async (t) => {
+  const { rig, asked } = await start(t)
+  const { revisions } = (await rig.inject({ url: '/v1/capabilities' })).json() as { revisions: Record<string, string> }
+  const answer = await rig.inject({ method: 'POST', url: '/v1/capabilities/stream',
+    headers: { accept: 'text/event-stream' }, payload: { capability_id: 'tts', version: '1.0.0',
+      descriptor_revision: revisions['tts@1.0.0'], payload: { model: VOICE, text: 'Hi', seed: 4294967295 } } })
+  t.equal(answer.statusCode, 200)
+  const frames = answer.body.split('\n').filter((l) => l.startsWith('data: ')).map((l) => JSON.parse(l.slice(6)) as object)
+  t.match(frames, [
+    { sequence: 0, kind: 'started' },
+    { sequence: 1, kind: 'chunk', payload: { chunk_index: 0, is_partial: true, model: VOICE, format: 'mp3' },
+      media: { media_type: 'audio/mpeg', codec: 'mp3', sample_rate: 16000, channels: 1, size: 4, duration_seconds: 1 } },
+    { sequence: 2, kind: 'chunk', payload: { chunk_index: 1, is_partial: false } },
+    { sequence: 3, kind: 'completed', error: null }
+  ])
+  t.match(asked.tasks[0], { kind: 'tts', payload: { model: VOICE, text: 'Hi', seed: 4294967295 } })
+})
+
+t.test('voices of all models, of one, of none', async (t) => {
+  const { rig } = await start(t)
+  const both = [{ id: 'rms', name: 'RMS', model: VOICE }, { id: 'slt', name: 'SLT', model: VOICE }]
+  t.same((await rig.inject({ url: '/v1/audio/voices' })).json(), { object: 'list', data: both })
+  t.same((await rig.inject({ url: `/v1/audio/voices?model=${VOICE}` })).json(), { object: 'list', data: both })
+  t.equal((await rig.inject({ url: '/v1/audio/voices?model=acme/none' })).statusCode, 404)
+})
+
+t.test('the official OpenAI client', async (t) => {
+  const { rig } = await start(t)
+  const client = new OpenAI({ baseURL: `${await rig.listen()}/v1`, apiKey: 'none', maxRetries: 0,
+    defaultHeaders: { authorization: null } })
+  const answer = await client.audio.speech.create({ model: VOICE, voice: 'slt', input: 'Hi', speed: 1.5 })
+  t.equal(Buffer.from(await answer.arrayBuffer()).toString(), 'mp30mp31')
+  await t.rejects(client.audio.speech.create({ model: 'acme/none', voice: 'slt', input: 'Hi' }),
+    { name: 'Error', status: 404, message: /No instance found for model acme\/none/ } as never)
+})

@@ -1,0 +1,63 @@
+import type { World } from './world.js'
+
+/** Commands, streams and directives, as clients and a master would make them, until `end`. */
+export class Load {
+  readonly #world: World
+  readonly #ids: string[] = []
+  #count = 0
+
+  constructor (world: World) { this.#world = world }
+
+  begin (start: number, end: number): void {
+    const { schedule, random } = this.#world
+    const next = (): void => {
+      this.#round()
+      if (schedule.now < end) schedule.after(150 + random() * 300, next)
+    }
+    schedule.at(start, next)
+  }
+
+  #round (): void {
+    const { random } = this.#world
+    const id = `c${this.#count++}`
+    this.#ids.push(id)
+    this.command(id)
+    // The same command at two nodes at once, and an old one again, maybe in another session.
+    if (random() < 0.1) this.command(id)
+    if (random() < 0.1) this.command(this.#ids[Math.floor(random() * this.#ids.length)]!)
+    this.stream(`s${this.#count}`)
+    this.#direct()
+  }
+
+  command (id: string): void {
+    const { world, node } = this.#pick()
+    node.step((core) => { core.command(id, null, world.now) })
+  }
+
+  stream (id: string): void {
+    const { world, node } = this.#pick()
+    node.step((core) => {
+      world.check.opened(id, node, core.status(world.now).leader?.sid ?? null)
+      core.openStream(id)
+    })
+  }
+
+  /** Every node that believes to be master directs someone. */
+  #direct (): void {
+    const world = this.#world
+    if (world.random() < 0.5) return
+    for (const master of world.nodes) {
+      if (master.frozen || !master.isMaster) continue
+      const leader = master.core?.status(world.now).leader
+      if (leader === null || leader === undefined) continue
+      const { sid, term } = leader
+      const instance = `i${Math.floor(world.random() * 4)}`
+      world.direct(master, this.#pick().node, { token: { term, master: master.id }, sid, instance })
+    }
+  }
+
+  #pick (): { world: World, node: World['nodes'][number] } {
+    const world = this.#world
+    return { world, node: world.node(Math.floor(world.random() * world.nodes.length)) }
+  }
+}

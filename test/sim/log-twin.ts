@@ -1,0 +1,90 @@
+import type {
+  Adoption, Entry, Freshness, Ledger, NodeId, PromiseRecord, Receipt
+} from '../../kernel/cluster/election/index.js'
+
+/** An entry and the digest of everything up to it. */
+export interface Logged extends Entry { readonly digest: number }
+
+interface Body {
+  /** What the entries continue; null when they are the whole log. */
+  readonly base: { readonly seq: number, readonly digest: number } | null
+  readonly entries: readonly Logged[]
+}
+
+/** A node's disk. Outlives its crashes. */
+export interface Disk {
+  promise: PromiseRecord | null
+  log: readonly Logged[]
+}
+
+/** What happens when something is written. `wrote`: whether the bytes arrived although the write failed. */
+export type Write = () => { ok: boolean, wrote: boolean }
+
+/** FNV-1a over 32 bits. */
+function digestOf (seed: number, text: string): number {
+  let hash = seed
+  for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 16777619)
+  return hash >>> 0
+}
+
+/** Stands in for the control document: a list of entries in which each one's digest covers all before it. */
+export class LogTwin implements Ledger {
+  readonly disk: Disk
+  readonly #first: readonly NodeId[]
+  readonly #write: Write
+  readonly #changed: () => void
+
+  /** @param first the voters before any change of them */
+  constructor (disk: Disk, first: readonly NodeId[], write: Write, changed: () => void) {
+    this.disk = disk
+    this.#first = first
+    this.#write = write
+    this.#changed = changed
+  }
+
+  fresh (): Freshness {
+    const { log } = this.disk
+    return { term: log.at(-1)?.term ?? 0, seq: log.length }
+  }
+
+  voters (): readonly NodeId[] {
+    const change = this.disk.log.findLast(({ kind }) => kind === 'voters')
+    return change === undefined ? this.#first : change.payload as readonly NodeId[]
+  }
+
+  append (entry: Entry): boolean {
+    const { log } = this.disk
+    const text = `${entry.kind} ${entry.id} ${entry.sid} ${entry.term}`
+    return this.#store([...log, { ...entry, digest: digestOf(log.at(-1)?.digest ?? 2166136261, text) }])
+  }
+
+  find (id: string): Receipt | undefined {
+    const i = this.disk.log.findLastIndex((entry) => entry.id === id)
+    const entry = this.disk.log[i]
+    return entry === undefined ? undefined : { sid: entry.sid, term: entry.term, seq: i + 1 }
+  }
+
+  body (seq: number | null): Body {
+    const { log } = this.disk
+    const base = seq === null ? undefined : log[seq - 1]
+    if (seq === null || base === undefined) return { base: null, entries: log }
+    return { base: { seq, digest: base.digest }, entries: log.slice(seq) }
+  }
+
+  adopt (body: unknown): Adoption {
+    const { base, entries } = body as Body
+    const { log } = this.disk
+    if (base !== null && log[base.seq - 1]?.digest !== base.digest) return 'gap'
+    const next = base === null ? entries : [...log.slice(0, base.seq), ...entries]
+    if (next.length === log.length && next.at(-1)?.digest === log.at(-1)?.digest) return 'adopted'
+    return this.#store(next) ? 'adopted' : 'failed'
+  }
+
+  #store (log: readonly Logged[]): boolean {
+    const { ok, wrote } = this.#write()
+    if (!ok && !wrote) return false
+    this.disk.log = log
+    this.#changed()
+    return ok
+  }
+}

@@ -1,0 +1,58 @@
+import type { Schedule } from './schedule.js'
+
+/** `hole`: nothing arrives, but what was sent may arrive after the heal. `reset`: the connection is closed. */
+export type Cut = 'hole' | 'reset'
+
+/** Chances of one message. */
+export interface Weather { readonly loss: number, readonly twice: number, readonly late: number }
+
+export const CALM: Weather = { loss: 0.005, twice: 0.01, late: 0.02 }
+export const ROUGH: Weather = { loss: 0.05, twice: 0.05, late: 0.1 }
+
+/** Messages of a connection are tried again for so long while its path swallows them. */
+const RETRIES = 12
+
+/** Where a message goes. `gone` once the start of the process that it was sent to is over. */
+export interface Target { gone (): boolean, take (): void }
+
+/** Links between nodes, each direction by itself: latency, loss, repetition, holes that deliver late, resets. */
+export class Network {
+  readonly #schedule: Schedule
+  readonly #random: () => number
+  weather: Weather
+  readonly #cuts = new Map<string, Cut>()
+
+  constructor (schedule: Schedule, random: () => number, weather: Weather) {
+    this.#schedule = schedule
+    this.#random = random
+    this.weather = weather
+  }
+
+  cut (from: string, to: string, how: Cut): void { this.#cuts.set(`${from}>${to}`, how) }
+  heal (): void { this.#cuts.clear() }
+  isCut (from: string, to: string): boolean { return this.#cuts.has(`${from}>${to}`) }
+  get whole (): boolean { return this.#cuts.size === 0 }
+
+  /** Whether a message leaves at all, and when. */
+  carry (from: string, to: string, target: Target): void {
+    if (this.#cuts.get(`${from}>${to}`) === 'reset' || this.#random() < this.weather.loss) return
+    this.#try(from, to, target, 0)
+    if (this.#random() < this.weather.twice) this.#try(from, to, target, 0)
+  }
+
+  #try (from: string, to: string, target: Target, tries: number): void {
+    this.#schedule.after(this.#latency(), () => {
+      if (target.gone()) return
+      const cut = this.#cuts.get(`${from}>${to}`)
+      if (cut === undefined) return target.take()
+      if (cut === 'reset' || tries >= RETRIES) return
+      this.#schedule.after(500 + this.#random() * 1500, () => { this.#try(from, to, target, tries + 1) })
+    })
+  }
+
+  /** Milliseconds: 1 to 26, seldom 0.3 to 1.8 s more. */
+  #latency (): number {
+    const late = this.#random() < this.weather.late ? 300 + this.#random() * 1500 : 0
+    return 1 + this.#random() * 25 + late
+  }
+}

@@ -1,0 +1,170 @@
+import { Election } from '../../kernel/cluster/election/index.js'
+import { LogTwin } from './log-twin.js'
+import type {
+  Io, Leader, Message, NodeId, Outcome, QuorumSetting, Rules, StreamEnd, Token
+} from '../../kernel/cluster/election/index.js'
+import type { Disk } from './log-twin.js'
+import type { Schedule } from './schedule.js'
+
+export type DiskFault = 'good' | 'slow' | 'failing'
+
+/** What a node reports to the world around it. */
+export interface Watcher {
+  send (from: SimNode, to: NodeId, message: unknown): void
+  terminal (node: SimNode, stream: string, why: StreamEnd): void
+  commandResult (node: SimNode, id: string, outcome: Outcome): void
+  becameMaster (node: SimNode, leader: Leader): void
+  sessionChanged (node: SimNode, next: Leader | null, previous: Leader | null): void
+  logChanged (node: SimNode): void
+}
+
+export interface NodeOptions {
+  readonly quorum: QuorumSetting
+  readonly voters: readonly NodeId[]
+  readonly rules: Rules
+  /** A disk that says yes and keeps no promise: the mutant that answers before it writes. */
+  readonly forgetful: boolean
+}
+
+/** A directive of a master to a worker: run this instance. */
+export interface Directive { readonly token: Token, readonly sid: string, readonly instance: string }
+
+const SLOW_MS = 2500
+const BUGGIFY = 0.02
+
+/** One process with its disk: the core under test, and the faults a process can have. */
+export class SimNode {
+  readonly id: NodeId
+  readonly disk: Disk = { promise: null, log: [] }
+  core: Election | null = null
+  log: LogTwin | null = null
+  paused = false
+  diskFault: DiskFault = 'good'
+  /** Counts the starts; what belongs to an earlier one is void. */
+  generation = 0
+  /** Instances that run here, and under which session. */
+  readonly running = new Map<string, string>()
+  /** Open connections, as this side knows. */
+  readonly peers = new Set<NodeId>()
+  readonly #schedule: Schedule
+  readonly #random: () => number
+  readonly #watch: Watcher
+  readonly #options: NodeOptions
+  #outbox: { to: NodeId, message: unknown }[] = []
+  #writing = 0
+  #busyUntil = 0
+  #held: (() => void)[] = []
+
+  constructor (id: NodeId, schedule: Schedule, random: () => number, watch: Watcher, options: NodeOptions) {
+    this.id = id
+    this.#schedule = schedule
+    this.#random = random
+    this.#watch = watch
+    this.#options = options
+  }
+
+  get up (): boolean { return this.core !== null }
+  get frozen (): boolean { return this.paused || this.#schedule.now < this.#busyUntil }
+  get isMaster (): boolean { return this.core?.status(this.#schedule.now).role === 'master' }
+
+  start (): void {
+    if (this.core !== null) return
+    this.generation++
+    this.paused = false
+    this.#busyUntil = 0
+    this.#held = []
+    this.#outbox = []
+    const { voters, quorum, rules } = this.#options
+    const log = new LogTwin(this.disk, voters, () => this.#write(), () => { this.#watch.logChanged(this) })
+    this.log = log
+    this.core = new Election({ id: this.id, quorum, stored: this.disk.promise, rules }, this.#io(), log)
+    this.step((core) => { core.start(this.#schedule.now) })
+    const { generation } = this
+    const loop = (): void => {
+      if (this.generation !== generation || this.core === null) return
+      if (!this.frozen) this.step((core) => { core.tick(this.#schedule.now) })
+      this.#schedule.after(200, loop)
+    }
+    this.#schedule.after(this.#random() * 200, loop)
+  }
+
+  /** The process ends at once; what it had not sent is lost, its disk stays. */
+  crash (): void {
+    this.core = null
+    this.generation++
+    this.running.clear()
+    this.peers.clear()
+  }
+
+  /** Runs the process again after a pause: what came meanwhile arrives in one burst, before or after its timers. */
+  resume (): void {
+    if (!this.paused) return
+    this.paused = false
+    const tick = (): void => { this.#act((core) => { core.tick(this.#schedule.now) }) }
+    if (this.#random() < 0.5) this.#held.unshift(tick)
+    this.#drain()
+  }
+
+  link (peer: NodeId): void {
+    this.step((core) => {
+      if (this.peers.has(peer)) return
+      this.peers.add(peer)
+      core.up(peer, this.#schedule.now)
+    })
+  }
+
+  unlink (peer: NodeId): void {
+    this.step((core) => { if (this.peers.delete(peer)) core.down(peer, this.#schedule.now) })
+  }
+
+  /** One step of the process; held back while it stands still. Messages leave when its writes are done. */
+  step (act: (core: Election) => void): void {
+    if (this.core === null) return
+    if (this.frozen || this.#held.length > 0) this.#held.push(() => { this.#act(act) })
+    else this.#act(act)
+  }
+
+  #act (act: (core: Election) => void): void {
+    if (this.core === null) return
+    act(this.core)
+    const outbox = this.#outbox
+    const wait = this.#writing
+    this.#outbox = []
+    this.#writing = 0
+    const flush = (): void => { for (const { to, message } of outbox) this.#watch.send(this, to, message) }
+    if (wait === 0) return flush()
+    this.#busyUntil = this.#schedule.now + wait
+    this.#held.unshift(flush)
+    const { generation } = this
+    this.#schedule.after(wait, () => { if (this.generation === generation) this.#drain() })
+  }
+
+  #drain (): void {
+    while (this.#held.length > 0 && !this.frozen) this.#held.shift()!()
+  }
+
+  #write (): { ok: boolean, wrote: boolean } {
+    if (this.diskFault === 'failing') return { ok: false, wrote: this.#random() < 0.3 }
+    if (this.diskFault === 'slow') this.#writing += 100 + this.#random() * SLOW_MS
+    else if (this.#random() < BUGGIFY) this.#writing += 1 + this.#random() * 100
+    return { ok: true, wrote: true }
+  }
+
+  #io (): Io {
+    const watch = this.#watch
+    return {
+      send: (to, message: Message) => { this.#outbox.push({ to, message }) },
+      persist: (record) => {
+        const { ok, wrote } = this.#write()
+        if (wrote && !this.#options.forgetful) this.disk.promise = record
+        return ok
+      },
+      random: this.#random,
+      terminal: (stream, why) => { watch.terminal(this, stream, why) },
+      commandResult: (id, outcome) => { watch.commandResult(this, id, outcome) },
+      becameMaster: (leader) => { watch.becameMaster(this, leader) },
+      sessionChanged: (next, previous) => { watch.sessionChanged(this, next, previous) },
+      storageChanged: () => {}
+    }
+  }
+}

@@ -1,0 +1,78 @@
+import { parseArgs } from 'node:util'
+import fc from 'fast-check'
+import { plans } from './faults.js'
+import { simulate } from './simulate.js'
+import { quantiles } from './quantiles.js'
+import type { Plan, SimMode } from './plan.js'
+
+const { values } = parseArgs({
+  options: {
+    runs: { type: 'string', default: '1000' },
+    seed: { type: 'string', default: '1' },
+    path: { type: 'string' },
+    mode: { type: 'string' }
+  }
+})
+
+const runs = number('runs', values.runs)
+const seed = number('seed', values.seed)
+const modes: SimMode[] = values.mode === undefined ? ['A', 'B'] : [mode(values.mode)]
+
+function number (name: string, text: string): number {
+  const value = Number(text)
+  if (!Number.isInteger(value) || value < 0) throw new RangeError(`--${name} is "${text}": give a whole number`)
+  return value
+}
+
+function mode (text: string): SimMode {
+  if (text === 'A' || text === 'B') return text
+  throw new RangeError(`--mode is "${text}": give A (quorum 1) or B (majority), or leave it out for both`)
+}
+
+interface Totals {
+  runs: number
+  failures: number
+  elections: number
+  acked: number
+  opened: number
+  directives: number
+  messages: number
+  failovers: number[]
+}
+
+/** Runs plans of one mode until one fails, then looks for a smaller one. */
+function explore (mode: SimMode): { totals: Totals, found: string | null } {
+  const totals: Totals = {
+    runs: 0, failures: 0, elections: 0, acked: 0, opened: 0, directives: 0, messages: 0, failovers: []
+  }
+  const holds = fc.property(plans(mode), (plan: Plan) => {
+    const result = simulate(plan)
+    totals.runs++
+    totals.elections += result.elections
+    totals.acked += result.acked
+    totals.opened += result.opened
+    totals.directives += result.directives
+    totals.messages += result.messages
+    totals.failovers.push(...result.failovers)
+    if (result.violations.length > 0) throw new Error(result.violations.join('; '))
+  })
+  const where = values.path === undefined ? {} : { path: values.path }
+  const details = fc.check(holds, { numRuns: runs, seed, ...where })
+  if (!details.failed) return { totals, found: null }
+  totals.failures = 1
+  const again = `npm run sim -- --mode ${mode} --seed ${seed} --path ${details.counterexamplePath ?? ''}`
+  const error = details.errorInstance instanceof Error ? details.errorInstance.message : String(details.errorInstance)
+  return { totals, found: `${error}\n${again}\n${JSON.stringify(details.counterexample?.[0])}` }
+}
+
+for (const mode of modes) {
+  const started = process.cpuUsage()
+  const { totals, found } = explore(mode)
+  const { user, system } = process.cpuUsage(started)
+  const { failovers, ...counts } = totals
+  const line = { mode, seed, ...counts, cpuSeconds: Math.round((user + system) / 1e5) / 10, failoverMs: quantiles(failovers) }
+  process.stdout.write(`${JSON.stringify(line)}\n`)
+  if (found === null) continue
+  process.stderr.write(`${found}\n`)
+  process.exitCode = 1
+}
