@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import {
-  chmodSync, closeSync, existsSync, fsyncSync, mkdirSync, openSync, readFileSync, renameSync, rmSync, statSync,
+  chmodSync, closeSync, existsSync, fsyncSync, mkdirSync, openSync, readFileSync, renameSync, rmSync,
+  statSync,
   writeSync
 } from 'node:fs'
 import { open, rename } from 'node:fs/promises'

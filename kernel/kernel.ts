@@ -149,6 +149,9 @@ function systemParts (kernel: Assembly, parts: Parts, options: KernelOptions): S
       if (accepted) kernel.bus.emit('kernel', 'NodeRestarted', { nodeId: options.node.nodeId })
       return accepted
     },
+    switched (plugin, on) {
+      kernel.bus.emit('kernel', on ? 'PluginEnabled' : 'PluginDisabled', { nodeId: options.node.nodeId, plugin })
+    },
     config: options.configApi(() => { kernel.health.raise('restart_needed', '') })
   }
 }

@@ -126,6 +126,8 @@ export interface SystemParts {
   changed: (signal: AbortSignal) => Promise<void>
   restart: () => boolean
   config: ConfigApi
+  /** A plugin was switched on or off in svc.yaml. */
+  switched: (plugin: string, on: boolean) => void
 }
 
 /** A follower hears of changes at most this often, in ms. */
@@ -172,7 +174,12 @@ export function systemHandlers (parts: SystemParts): Handlers {
       if (Object.keys(change.set).some((path) => path === 'plugins' || path.startsWith('plugins.'))) {
         requireAuthority(request.caller, 'plugin:manage')
       }
-      return parts.config.write(change)
+      const written = parts.config.write(change)
+      for (const [path, value] of Object.entries(change.set)) {
+        const plugin = /^plugins\.([^.]+)\.enabled$/.exec(path)?.[1]
+        if (plugin !== undefined && typeof value === 'boolean') parts.switched(plugin, value)
+      }
+      return written
     }
   }
 }

@@ -80,7 +80,7 @@ function noAuthority (name: string, known: ReadonlySet<string>): SvcError {
   })
 }
 
-/** Compares in constant time; a stored hash of another length, say from a file edited by hand, is nobody's. */
+/** Compares in constant time; a stored hash of another length (a file edited by hand) is nobody's. */
 function sameHash (stored: Buffer, given: Buffer): boolean {
   return stored.byteLength === given.byteLength && timingSafeEqual(stored, given)
 }

@@ -167,6 +167,21 @@ t.test('a route of a disabled plugin names the line that enables it', async (t) 
   t.notMatch((await rig.inject({ url: '/openapi.json' })).body, /sleep/)
 })
 
+t.test('a change of settings: plugins are the business of those who manage them', async (t) => {
+  const put = async (allow: string[], set: object): Promise<{ status: number, kinds: string[] }> => {
+    const rig = await startPlugin(t, probe, { allow })
+    const { statusCode } = await rig.inject({ method: 'PUT', url: '/config', payload: { revision: '', set } })
+    return { status: statusCode, kinds: rig.events.map((e) => e.kind) }
+  }
+  const manager = ['operator', 'plugin:manage']
+  t.same(await put(['operator'], { 'api.port': 1 }), { status: 200, kinds: [] })
+  t.equal((await put(['operator'], { 'plugins.probe.enabled': false })).status, 401)
+  t.equal((await put(['operator'], { plugins: {} })).status, 401)
+  t.same(await put(manager, { 'plugins.probe.enabled': false }), { status: 200, kinds: ['PluginDisabled'] })
+  t.same(await put(manager, { 'plugins.probe.enabled': true }), { status: 200, kinds: ['PluginEnabled'] })
+  t.equal((await put(['read'], { 'api.port': 1 })).status, 401)
+})
+
 t.test('openapi lists every route with its authority', async (t) => {
   const rig = await startPlugin(t, probe)
   const answer = await rig.inject({ url: '/openapi.json' })

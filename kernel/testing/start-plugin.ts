@@ -183,7 +183,7 @@ function kernelParts (plugin: Plugin, options: StartOptions, made: Made): Omit<K
     restart: () => true,
     configApi: () => ({
       read: () => ({ revision: '', file: '', entries: [] }),
-      write: () => { throw new Error('no svc.yaml in this rig') }
+      write: () => ({ revision: '', restart_needed: true })
     }),
     warnings: [],
     strict: options.strict ?? true

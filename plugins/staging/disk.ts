@@ -48,7 +48,9 @@ export async function sizeOf (folder: string): Promise<number> {
   for (const entry of await list(folder)) {
     const path = join(folder, entry.name)
     if (entry.isDirectory()) sum += await sizeOf(path)
-    else if (entry.isFile() && entry.name !== LAST_USED) sum += (await lstat(path).catch(() => ({ size: 0 }))).size
+    else if (entry.isFile() && entry.name !== LAST_USED) {
+      sum += (await lstat(path).catch(() => ({ size: 0 }))).size
+    }
   }
   return sum
 }

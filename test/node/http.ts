@@ -42,7 +42,8 @@ function optionsOf (at: At, path: string, ask: Ask, body: string | Buffer | unde
     host: url.hostname, port: url.port, path, agent: false,
     method: ask.method ?? (body === undefined ? 'GET' : 'POST'),
     headers: {
-      ...(body === undefined ? {} : { 'content-type': 'application/json', 'content-length': String(Buffer.byteLength(body)) }),
+      ...(body === undefined ? {} : { 'content-type': 'application/json',
+        'content-length': String(Buffer.byteLength(body)) }),
       ...(token === null || token === undefined ? {} : { authorization: `Bearer ${token}` }),
       ...ask.headers
     }
@@ -63,7 +64,8 @@ export function open (at: At, path: string, options: Ask = {}): Promise<Incoming
 export async function ask (at: At, path: string, options: Ask = {}): Promise<Answer> {
   const response = await open(at, path, options)
   const bytes = await whole(response)
-  return { status: response.statusCode ?? 0, headers: response.headers, bytes, text: bytes.toString(), json: parsed(bytes) }
+  return { status: response.statusCode ?? 0, headers: response.headers, bytes, text: bytes.toString(),
+    json: parsed(bytes) }
 }
 
 export async function whole (response: IncomingMessage): Promise<Buffer> {
@@ -80,7 +82,8 @@ function parsed (bytes: Buffer): unknown {
 export interface Host extends At { revision (name: string): string }
 
 /** Body of a call. */
-export function call (node: Host, name: string, payload: unknown, extra: Record<string, unknown> = {}): object {
+export function call (node: Host, name: string, payload: unknown, extra: Record<string,
+  unknown> = {}): object {
   const [id, version] = name.split('@')
   return { capability_id: id, version, descriptor_revision: node.revision(name), payload, ...extra }
 }
@@ -116,7 +119,8 @@ export async function stream (node: Host, name: string, payload: unknown, option
 }
 
 /** A whole stream: its frames, its bytes and its one terminal. */
-export interface Heard { frames: Frame[], bytes: Buffer, last: Frame | undefined, terminals: number, headers: IncomingHttpHeaders }
+export interface Heard { frames: Frame[], bytes: Buffer, last: Frame | undefined, terminals: number,
+  headers: IncomingHttpHeaders }
 
 /** Reads a stream to its end; a cut connection leaves `terminals` at 0. */
 export async function hear (opened: Stream): Promise<Heard> {
@@ -127,27 +131,45 @@ export async function hear (opened: Stream): Promise<Heard> {
   return {
     frames, headers: opened.headers, last: frames.at(-1),
     bytes: Buffer.concat(frames.flatMap((f) => f.media === null ? [] : [f.media])),
-    terminals: frames.filter(({ header: { kind } }) => ['completed', 'failed', 'cancelled'].includes(kind)).length
+    terminals: frames.filter(({ header: { kind } }) => ['completed', 'failed',
+      'cancelled'].includes(kind)).length
   }
 }
 
 /** Calls and reads to the end in one step. */
-export const streamed = async (node: Host, name: string, payload: unknown, options?: Parameters<typeof stream>[3]):
+export const streamed = async (node: Host, name: string, payload: unknown,
+  options?: Parameters<typeof stream>[3]):
 Promise<Heard> => await hear(await stream(node, name, payload, options))
 
-/** A bare TCP connection; what comes is kept. */
-export interface Raw { socket: Socket, text (): string, closed: Promise<void>, isClosed (): boolean }
+/** How much of what a bare connection gets is kept. */
+const KEPT_BYTES = 64 * 1024
+
+/** A bare TCP connection. `text` is the start of what came, `bytes` how much it was. */
+export interface Raw { socket: Socket, text (): string, bytes (): number, closed: Promise<void>,
+  isClosed (): boolean }
 
 export function dial (port: number, host = '127.0.0.1'): Promise<Raw> {
   return new Promise((resolve, reject) => {
     const socket = connect({ port, host, allowHalfOpen: false })
     const parts: Buffer[] = []
+    let bytes = 0
     let over = false
     const closed = new Promise<void>((done) => { socket.on('close', () => { over = true; done() }) })
-    socket.on('data', (b: Buffer) => { parts.push(b) })
+    socket.on('data', (b: Buffer) => {
+      if (bytes < KEPT_BYTES) parts.push(b)
+      bytes += b.byteLength
+    })
     socket.on('error', (error) => { if (socket.pending) reject(error) })
     socket.once('connect', () => {
-      resolve({ socket, text: () => Buffer.concat(parts).toString(), closed, isClosed: () => over })
+      resolve({ socket, text: () => Buffer.concat(parts).toString(), bytes: () => bytes, closed,
+        isClosed: () => over })
     })
   })
 }
+
+/** The head of a request as it goes over the wire, with the operator's token. */
+export const headOf = (
+  at: { port: number, token: string }, method: string, path: string, fields: readonly string[] = []
+): string => [
+  `${method} ${path} HTTP/1.1`, `host: 127.0.0.1:${at.port}`, `authorization: Bearer ${at.token}`, ...fields, '', ''
+].join('\r\n')

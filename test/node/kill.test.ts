@@ -2,13 +2,11 @@ import t from 'tap'
 import { existsSync, readdirSync, symlinkSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { hear, stream, streamed } from './http.js'
+import { does, TTS } from './engine.js'
 import { faultsConfig, figure, folder, pick, startNode, until } from './kit.js'
 import { alive, cmdline, descendants } from './proc.js'
 import type { TestNode } from './kit.js'
 
-const TTS = 'tts@1.0.0'
-const does = (what: string, options: object = {}): object =>
-  ({ model: 'test/ok', text: 'x', instruct: JSON.stringify({ do: what, ...options }) })
 
 t.test('T-R02: kill -9 leaves nothing behind', async (t) => {
   const rows: [string, NodeJS.ProcessEnv['PATH'], (node: TestNode) => number][] = [
@@ -21,21 +19,27 @@ t.test('T-R02: kill -9 leaves nothing behind', async (t) => {
   let slowest = 0
   for (const [who, path, victim] of rows) {
     for (let n = 0; n < pick(1, 5); n++) {
-      const node = await startNode(t, { config: faultsConfig(), ...(path === undefined ? {} : { env: { PATH: bare } }) })
+      const node = await startNode(t, { config: faultsConfig(),
+        ...(path === undefined ? {} : { env: { PATH: bare } }) })
       const below = [node.pid, ...descendants(node.pid), node.child.pid]
       t.ok(node.runners().length === 1 && below.length >= 3)
-      const opened = await stream(node, TTS, does('count', { delayMs: 10 }))
+      const opened = await stream(node, TTS, does('test/ok', 'count', { delayMs: 10 }))
       await opened.frames.next()
       const start = performance.now()
       process.kill(victim(node), 'SIGKILL')
-      await until(`all of it to end after kill -9 of ${who}`, () => below.every((pid) => !alive(pid)), { seconds: 15, everyMs: 5 })
-        .catch((error: Error) => { t.fail(`${error.message}: left are ${below.filter(alive).map(cmdline).join(' | ')}`) })
+      await until(`all of it to end after kill -9 of ${who}`, () => below.every((pid) => !alive(pid)),
+        { seconds: 15, everyMs: 5 })
+        .catch((error: Error) => {
+          t.fail(`${error.message}: left are ${below.filter(alive).map(cmdline).join(' | ')}`)
+        })
       slowest = Math.max(slowest, performance.now() - start)
       await node.child.ended
       t.equal((await hear(opened)).terminals, 0, 'the stream is cut, not ended')
       // The home is usable again, and says nothing about the dead.
       const again = await startNode(t, { home: node.home })
-      t.equal((await streamed(again, TTS, does('count', { chunks: 1 }))).last?.header.kind, 'completed', `after ${who}`)
+      t.equal((await streamed(again, TTS, does('test/ok', 'count', { chunks: 1 }))).last?.header.kind,
+        'completed',
+        `after ${who}`)
       await again.kill()
     }
   }

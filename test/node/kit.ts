@@ -41,6 +41,9 @@ export async function until<T> (
   }
 }
 
+/** Seconds since a time of performance.now(), to the millisecond. */
+export const secondsSince = (start: number): number => Math.round(performance.now() - start) / 1000
+
 export const sleep = (ms: number): Promise<void> => new Promise((resolve) => { setTimeout(resolve, ms) })
 
 /** A folder that is removed with the test. */
@@ -68,12 +71,17 @@ export interface Child {
   over (): boolean
 }
 
+/** Children that run; none outlives this process, whatever ends it. */
+const running = new Set<number>()
+process.on('exit', () => { for (const pid of running) hardKill(pid) })
+
 export function run (command: string, args: readonly string[], options: {
   env?: Record<string, string>, cwd?: string, input?: string
 } = {}): Child {
   const child = spawn(command, args, {
     env: cleanEnv(options.env), cwd: options.cwd ?? tmpdir(), stdio: ['pipe', 'pipe', 'pipe']
   })
+  if (child.pid !== undefined) running.add(child.pid)
   const text = { stdout: [] as Buffer[], stderr: [] as Buffer[] }
   child.stdout.on('data', (b: Buffer) => { text.stdout.push(b) })
   child.stderr.on('data', (b: Buffer) => { text.stderr.push(b) })
@@ -82,7 +90,11 @@ export function run (command: string, args: readonly string[], options: {
   let over = false
   const ended = new Promise<number | string>((resolve, reject) => {
     child.on('error', reject)
-    child.on('close', (code, signal) => { over = true; resolve(code ?? signal ?? 'unknown') })
+    child.on('close', (code, signal) => {
+      over = true
+      running.delete(child.pid ?? 0)
+      resolve(code ?? signal ?? 'unknown')
+    })
   })
   return {
     process: child,

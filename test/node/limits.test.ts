@@ -1,12 +1,11 @@
 import t from 'tap'
-import { networkInterfaces } from 'node:os'
-import { ask, call, dial, hear, open, refusal, stream } from './http.js'
-import { faultsConfig, figure, full, pick, sleep, startNode, until } from './kit.js'
+import { ask, call, dial, headOf, refusal } from './http.js'
+import { does, TTS } from './engine.js'
+import { faultsConfig, figure, full, pick, secondsSince, sleep, startNode, until } from './kit.js'
 import { rss, sockets } from './proc.js'
-import type { Raw, Stream } from './http.js'
+import type { Raw } from './http.js'
 import type { TestNode } from './kit.js'
 
-const TTS = 'tts@1.0.0'
 /** Node looks for late requests this often, seconds. */
 const CHECK_SECONDS = 5
 const SLACK_SECONDS = 3
@@ -16,15 +15,7 @@ const timers = {
 const many = pick(100, 500)
 const each = pick(10, 200)
 
-/** Payload for the engine that misbehaves. */
-const does = (what: string, options: object = {}): object =>
-  ({ model: 'test/ok', text: 'x', instruct: JSON.stringify({ do: what, ...options }) })
-const endless = (bytes: number, delayMs: number): object => does('count', { bytes, delayMs })
-
-const head = (node: TestNode, method: string, path: string, fields: readonly string[] = []): string =>
-  [`${method} ${path} HTTP/1.1`, `host: 127.0.0.1:${node.port}`, `authorization: Bearer ${node.token}`, ...fields, '', ''].join('\r\n')
-
-const secondsSince = (start: number): number => (performance.now() - start) / 1000
+const endless = (bytes: number, delayMs: number): object => does('test/ok', 'count', { bytes, delayMs })
 
 /** Asks /healthz until told to stop; returns the answer times in ms, sorted. */
 function watch (node: TestNode): () => Promise<number[]> {
@@ -42,7 +33,8 @@ function watch (node: TestNode): () => Promise<number[]> {
 
 t.test('slow, broken and vanished clients', async (t) => {
   const node = await startNode(t, { config: faultsConfig({ limits: {
-    headers_timeout_seconds: timers.headers, request_timeout_seconds: timers.request, keep_alive_seconds: timers.keepAlive,
+    headers_timeout_seconds: timers.headers, request_timeout_seconds: timers.request,
+      keep_alive_seconds: timers.keepAlive,
     stream_stall_seconds: timers.stall, calls_at_once: 512, calls_queued: 512, streams_per_token: 1024
   } }, { max_concurrent: 512 }) })
 
@@ -54,10 +46,12 @@ t.test('slow, broken and vanished clients', async (t) => {
     const bodies = await Promise.all(Array.from({ length: 5 }, () => dial(node.port)))
     for (const { socket } of slow) socket.write('GET /healthz HTTP/1.1\r\nhost: ')
     for (const { socket } of bodies) {
-      socket.write(head(node, 'POST', '/v1/audio/speech', ['content-type: application/json', 'content-length: 1000']))
+      socket.write(headOf(node, 'POST', '/v1/audio/speech', ['content-type: application/json',
+        'content-length: 1000']))
     }
     const drip = setInterval(() => {
-      for (const { socket } of [...slow, ...bodies]) if (!socket.destroyed && socket.writable) socket.write('1')
+      for (const { socket } of [...slow, ...bodies]) if (!socket.destroyed &&
+        socket.writable) socket.write('1')
     }, 1000)
     const allow = timers.headers + CHECK_SECONDS + SLACK_SECONDS
     await until('the slow headers are cut off', () => slow.every((s) => s.isClosed()), { seconds: allow })
@@ -83,18 +77,23 @@ t.test('slow, broken and vanished clients', async (t) => {
     const exact = 256 * 1024
     const label = JSON.stringify({ label: '@', authorities: ['read'] })
     const sized = (n: number): string => label.replace('@', 'x'.repeat(n - label.length + 1))
-    t.equal((await ask(node, '/v1/tokens', { raw: sized(exact) })).status, 400, 'at the limit: read, then refused by its schema')
+    t.equal((await ask(node, '/v1/tokens', { raw: sized(exact) })).status, 400,
+      'at the limit: read, then refused by its schema')
     t.equal(refusal(await ask(node, '/v1/tokens', { raw: sized(exact + 1) }))?.reason, 'payload_too_large')
     const crumbs = ['crumbs', Buffer.from('xxxxxx')] as const
-    for (const [name, piece] of [['endless chunks', Buffer.alloc(64 * 1024, 'x')], crumbs, crumbs, crumbs] as const) {
+    for (const [name, piece] of [['endless chunks', Buffer.alloc(64 * 1024, 'x')], crumbs, crumbs,
+      crumbs] as const) {
       const raw = await dial(node.port)
-      raw.socket.write(head(node, 'POST', '/v1/capabilities/stream', ['content-type: application/json', 'transfer-encoding: chunked']))
-      const framed = Buffer.concat([Buffer.from(`${piece.length.toString(16)}\r\n`), piece, Buffer.from('\r\n')])
+      raw.socket.write(headOf(node, 'POST', '/v1/capabilities/stream', ['content-type: application/json',
+        'transfer-encoding: chunked']))
+      const framed = Buffer.concat([Buffer.from(`${piece.length.toString(16)}\r\n`), piece,
+        Buffer.from('\r\n')])
       const batch = piece.length > 100 ? framed : Buffer.concat(Array.from({ length: 1000 }, () => framed))
       let sent = 0
       while (!raw.isClosed() && sent < 64e6 && raw.text() === '') {
         sent += batch.length
-        if (!raw.socket.write(batch)) await Promise.race([new Promise((resolve) => raw.socket.once('drain', resolve)), raw.closed])
+        if (!raw.socket.write(batch)) await Promise.race([new Promise((resolve) => raw.socket.once('drain',
+          resolve)), raw.closed])
         await sleep(0)
       }
       t.match(raw.text(), /^HTTP\/1\.1 413 /, `${name}: 413 after ${sent} bytes`)
@@ -109,23 +108,27 @@ t.test('slow, broken and vanished clients', async (t) => {
     const long = await dial(node.port)
     long.socket.write(`GET /${'a'.repeat(64 * 1024)} HTTP/1.1\r\nhost: 127.0.0.1:${node.port}\r\n\r\n`)
     const headers = await dial(node.port)
-    headers.socket.write(head(node, 'GET', '/healthz', Array.from({ length: 2000 }, (_, i) => `x-header-${i}: v`)))
+    headers.socket.write(headOf(node, 'GET', '/healthz', Array.from({ length: 2000 },
+      (_, i) => `x-header-${i}: v`)))
     for (const [name, raw] of [['64 KiB address', long], ['2,000 headers', headers]] as const) {
       await until(`the answer to ${name}`, () => raw.text().includes('\r\n\r\n') && raw.isClosed())
       t.match(raw.text(), /^HTTP\/1\.1 (414|431) /, name)
       t.match(JSON.parse(raw.text().split('\r\n\r\n')[1]!), { error: { code: /414|431/, requestId: String } })
     }
     for (const [path, status] of [
-      [`/v1/tokens/${'x'.repeat(600)}`, 414], [`/v1/tokens/${'x'.repeat(500)}`, 400], ['/v1/tokens/..%2f..%2fetc%2fpasswd', 404],
+      [`/v1/tokens/${'x'.repeat(600)}`, 414], [`/v1/tokens/${'x'.repeat(500)}`, 400],
+        ['/v1/tokens/..%2f..%2fetc%2fpasswd', 404],
       ['/v1/tokens/a%00b', 404], ['/v1/tokens/%zz', 400], [`/v1/cancel/${'x'.repeat(600)}`, 414]
     ] as const) {
       const answer = await ask(node, path, { method: path.includes('cancel') ? 'POST' : 'DELETE' })
       t.equal(answer.status, status, `${path.slice(0, 40)}: ${answer.text.slice(0, 120)}`)
       t.equal(refusal(answer)?.code, status)
     }
-    for (const [name, bytes] of [['not HTTP', 'hello\r\n\r\n'], ['TLS', '\u0016\u0003\u0001\u0002\u0000\u0001'],
-      ['two lengths', head(node, 'POST', '/v1/tokens', ['content-length: 3', 'content-length: 5'])],
-      ['length and chunks', head(node, 'POST', '/v1/tokens', ['content-length: 3', 'transfer-encoding: chunked'])]] as const) {
+    for (const [name, bytes] of [['not HTTP', 'hello\r\n\r\n'],
+      ['TLS', '\u0016\u0003\u0001\u0002\u0000\u0001'],
+      ['two lengths', headOf(node, 'POST', '/v1/tokens', ['content-length: 3', 'content-length: 5'])],
+      ['length and chunks', headOf(node, 'POST', '/v1/tokens', ['content-length: 3',
+        'transfer-encoding: chunked'])]] as const) {
       const raw = await dial(node.port)
       raw.socket.write(bytes)
       await until(`${name} is refused`, () => raw.isClosed())
@@ -138,14 +141,16 @@ t.test('slow, broken and vanished clients', async (t) => {
     const before = sockets(node.pid)
     const start = performance.now()
     for (const silent of [false, true]) {
-      const opened = await Promise.all([halfOpen(node, silent), streams(node, silent), upgrades(node, silent)])
-      await until('all their sockets are freed', () => sockets(node.pid) <= before,
-        { seconds: 45 }).catch((error: Error) => { throw new Error(`${error.message}: ${sockets(node.pid)} of ${before}`) })
+      const opened = await Promise.all([halfOpen(node, silent), streams(node, silent),
+        upgrades(node, silent)])
+      await until('all their sockets are freed', () => sockets(node.pid) <= before, { seconds: 45 })
       for (const raw of opened.flat()) raw.socket.destroy()
     }
     await until('the runner is idle', async () => {
-      const { tasks } = (await ask(node, '/state')).json as { tasks: Record<string, { Inference: { status: string } }> }
-      return Object.values(tasks).every(({ Inference: { status } }) => status !== 'Running' && status !== 'Pending')
+      const { tasks } = (await ask(node, '/state')).json as { tasks: Record<string,
+        { Inference: { status: string } }> }
+      return Object.values(tasks).every(({ Inference: { status } }) => status !== 'Running' &&
+        status !== 'Pending')
     })
     await until('every descriptor is back', () => sockets(node.pid) <= before)
     figure(t, 'T-H05', t.passing(), { each, seconds: Math.round(secondsSince(start)) })
@@ -155,7 +160,7 @@ t.test('slow, broken and vanished clients', async (t) => {
 /** Connections that asked once and then rest. */
 async function halfOpen (node: TestNode, silent: boolean): Promise<Raw[]> {
   const raws = await Promise.all(Array.from({ length: each }, () => dial(node.port)))
-  for (const { socket } of raws) socket.write(head(node, 'GET', '/healthz'))
+  for (const { socket } of raws) socket.write(headOf(node, 'GET', '/healthz'))
   await until('answers', () => raws.every((r) => r.text().includes('{"ok":true}')))
   for (const { socket } of raws) if (!silent) socket.resetAndDestroy()
   return raws
@@ -166,10 +171,10 @@ async function streams (node: TestNode, silent: boolean): Promise<Raw[]> {
   const body = JSON.stringify(call(node, TTS, endless(16 * 1024, 1)))
   const raws = await Promise.all(Array.from({ length: each }, () => dial(node.port)))
   for (const { socket } of raws) {
-    socket.write(head(node, 'POST', '/v1/capabilities/stream',
+    socket.write(headOf(node, 'POST', '/v1/capabilities/stream',
       ['content-type: application/json', `content-length: ${Buffer.byteLength(body)}`]) + body)
   }
-  await until('chunks', () => raws.every((r) => r.text().length > 20_000), { seconds: 60 })
+  await until('chunks', () => raws.every((r) => r.bytes() > 20_000), { seconds: 60 })
   for (const { socket } of raws) {
     if (silent) socket.pause()
     else socket.resetAndDestroy()
@@ -179,7 +184,8 @@ async function streams (node: TestNode, silent: boolean): Promise<Raw[]> {
 
 /** WebSockets that have just opened, and some whose handshake is half sent. */
 async function upgrades (node: TestNode, silent: boolean): Promise<Raw[]> {
-  const handshake = head(node, 'GET', '/v1/capabilities/session', ['connection: Upgrade', 'upgrade: websocket',
+  const handshake = headOf(node, 'GET', '/v1/capabilities/session', ['connection: Upgrade',
+    'upgrade: websocket',
     'sec-websocket-version: 13', 'sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ=='])
   const raws = await Promise.all(Array.from({ length: each }, () => dial(node.port)))
   raws.forEach(({ socket }, i) => { socket.write(i % 3 === 0 ? handshake.slice(0, -30) : handshake) })
@@ -187,45 +193,3 @@ async function upgrades (node: TestNode, silent: boolean): Promise<Raw[]> {
   for (const { socket } of raws) if (!silent) socket.resetAndDestroy()
   return raws
 }
-
-t.test('T-H06: too many at once', async (t) => {
-  const outside = Object.values(networkInterfaces()).flat().find((i) => i?.family === 'IPv4' && !i.internal)?.address
-  const node = await startNode(t, { args: outside === undefined ? [] : ['--host', '0.0.0.0'], config: faultsConfig({
-    limits: { streams_per_token: 16, connections_per_address: 64, calls_at_once: 17, calls_queued: 1 }
-  }, { max_concurrent: 32 }) })
-
-  t.test('the 17th stream of one token', async (t) => {
-    const held: Stream[] = []
-    for (let i = 0; i < 16; i++) held.push(await stream(node, TTS, endless(10, 50)))
-    const refused = await ask(node, '/v1/capabilities/stream', { body: call(node, TTS, endless(10, 50)) })
-    t.match([refused.status, refusal(refused)?.reason], [429, 'overloaded'])
-    t.ok(Number(refused.headers['retry-after']) >= 1, 'says when to come again')
-    t.equal(refusal(refused)?.retryable, true)
-    const other = await stream(node, TTS, endless(10, 50), { token: null })
-    t.equal(other.status, 200, 'another caller still gets one')
-    const queued = open(node, '/v1/capabilities/stream', { body: call(node, TTS, does('count', { chunks: 1 })), token: null })
-    await until('one waits in the queue', async () => {
-      const full = await ask(node, '/v1/capabilities/stream', { body: call(node, TTS, endless(10, 50)), token: null })
-      return full.status === 429 && refusal(full)?.details['waiting'] === 1 ? full : undefined
-    })
-    for (const { leave } of [other, ...held]) leave()
-    const after = await queued
-    t.equal(after.statusCode, 200, 'what waited is served once there is room')
-    after.destroy()
-    t.equal((await hear(await stream(node, TTS, does('count', { chunks: 1 })))).last?.header.kind, 'completed')
-  })
-
-  t.test('the 65th connection of one address without a credential',
-    { skip: outside === undefined ? 'this machine has only loopback' : false }, async (t) => {
-      const url = `http://${outside}:${node.port}`
-      const held = await Promise.all(Array.from({ length: 64 }, () => dial(node.port, outside)))
-      const refused = await ask({ url }, '/healthz')
-      t.match([refused.status, refusal(refused)?.reason], [429, 'overloaded'])
-      t.ok(Number(refused.headers['retry-after']) >= 1)
-      t.equal((await ask({ url, token: node.token }, '/healthz')).status, 200, 'a credential is not held to it')
-      t.equal((await ask(node, '/healthz', { token: null })).status, 200, 'nor is loopback')
-      for (const { socket } of held) socket.destroy()
-      await until('there is room again', async () => (await ask({ url }, '/healthz')).status === 200)
-    })
-  figure(t, 'T-H06', t.passing(), {})
-})

@@ -22,27 +22,31 @@ const valid: readonly Record<string, unknown>[] = [
   { seed: 0 }, { seed: 4294967295 }
 ]
 
-/** Payloads that are not, with the field at fault. */
+/** Values that are none of the field's; undefined leaves the field out. */
+const wrong: Readonly<Record<string, readonly unknown[]>> = {
+  model: [undefined, '', 5, null, ['test/ok']],
+  text: [undefined, '', ['x'], 7],
+  voice: ['', 1, null],
+  response_format: ['wav', 'MP3', '', null],
+  streaming_interval: [0, -1, '1'],
+  speed: [0, -1, '1.5', true],
+  instruct: [5, null],
+  lang_code: [5],
+  temperature: ['0'],
+  top_p: [false],
+  top_k: [-1, 1.5, '1'],
+  repetition_penalty: [0, -2],
+  max_tokens: [0, -1, 1.5],
+  seed: [-1, 4294967296, 1.5, '1'],
+  unknown: [1],
+  Model: ['test/ok'],
+  encoding: ['wav']
+}
+
+/** Payloads that are not valid, with the field at fault. */
 const invalid: readonly [field: string, payload: unknown][] = [
-  ['model', { text: 'x' }], ['text', { model: 'test/ok' }],
-  ['model', { ...GOOD, model: '' }], ['model', { ...GOOD, model: 5 }], ['model', { ...GOOD, model: null }],
-  ['text', { ...GOOD, text: '' }], ['text', { ...GOOD, text: ['x'] }], ['text', { ...GOOD, text: 7 }],
-  ['voice', { ...GOOD, voice: '' }], ['voice', { ...GOOD, voice: 1 }], ['voice', { ...GOOD, voice: null }],
-  ['response_format', { ...GOOD, response_format: 'wav' }], ['response_format', { ...GOOD, response_format: 'MP3' }],
-  ['response_format', { ...GOOD, response_format: null }],
-  ['streaming_interval', { ...GOOD, streaming_interval: 0 }], ['streaming_interval', { ...GOOD, streaming_interval: -1 }],
-  ['streaming_interval', { ...GOOD, streaming_interval: '1' }],
-  ['speed', { ...GOOD, speed: 0 }], ['speed', { ...GOOD, speed: -1 }], ['speed', { ...GOOD, speed: '1.5' }],
-  ['speed', { ...GOOD, speed: true }],
-  ['instruct', { ...GOOD, instruct: 5 }], ['lang_code', { ...GOOD, lang_code: 5 }],
-  ['temperature', { ...GOOD, temperature: '0' }], ['top_p', { ...GOOD, top_p: false }],
-  ['top_k', { ...GOOD, top_k: -1 }], ['top_k', { ...GOOD, top_k: 1.5 }], ['top_k', { ...GOOD, top_k: '1' }],
-  ['repetition_penalty', { ...GOOD, repetition_penalty: 0 }], ['repetition_penalty', { ...GOOD, repetition_penalty: -2 }],
-  ['max_tokens', { ...GOOD, max_tokens: 0 }], ['max_tokens', { ...GOOD, max_tokens: -1 }],
-  ['max_tokens', { ...GOOD, max_tokens: 1.5 }],
-  ['seed', { ...GOOD, seed: -1 }], ['seed', { ...GOOD, seed: 4294967296 }], ['seed', { ...GOOD, seed: 1.5 }],
-  ['seed', { ...GOOD, seed: '1' }],
-  ['unknown', { ...GOOD, unknown: 1 }], ['Model', { ...GOOD, Model: 'x' }], ['encoding', { ...GOOD, encoding: 'wav' }],
+  ...Object.entries(wrong).flatMap(([field, values]) => values.map((value): [string, unknown] =>
+    [field, { ...GOOD, [field]: value }])),
   ['payload', null], ['payload', []], ['payload', 'text'], ['payload', 5]
 ]
 
@@ -68,7 +72,8 @@ t.test('what a call may say', async (t) => {
       refused(t, answer, 400, 'invalid_payload', what)
       const error = refusal(answer)
       const [issue] = error?.details['issues'] as { path: string, message: string }[]
-      t.ok(error?.message.includes(field) && (field === 'payload' || issue?.path === field), `${what} names ${field}`)
+      t.ok(error?.message.includes(field) && (field === 'payload' || issue?.path === field),
+        `${what} names ${field}`)
     }
     figure(t, 'T-H07', t.passing(), { cases: valid.length + invalid.length })
   })
@@ -82,7 +87,8 @@ t.test('what a call may say', async (t) => {
       ['NaN is no JSON', body.replace('"text":"hello"', '"text":"hello","speed":NaN'), 400],
       ['cut short', body.slice(0, -1), 400],
       ['__proto__', body.replace('"text":"hello"', '"text":"hello","__proto__":{"speed":2}'), 400],
-      ['constructor.prototype', body.replace('"text":"hello"', '"text":"hello","constructor":{"prototype":{}}'), 400],
+      ['constructor.prototype', body.replace('"text":"hello"',
+        '"text":"hello","constructor":{"prototype":{}}'), 400],
       ['deep nesting', body.replace('"hello"', `${'['.repeat(50_000)}${']'.repeat(50_000)}`), 400]
     ] as const) {
       const answer = await ask(node, '/v1/capabilities/stream', { raw, headers: { accept: 'audio/mpeg' } })
@@ -117,8 +123,10 @@ t.test('what a call may say', async (t) => {
     }
     t.match(refusal(await post(node, { ...good, descriptor_revision: 'x' }))?.details,
       { revision: node.revision(TTS) }, 'the current revision is in the details')
-    for (const here of [node.nodeId, 'local', null]) t.equal((await post(node, { ...good, target_node: here })).status, 200)
-    refused(t, await ask(node, '/v1/capabilities/call', { body: good }), 400, 'invalid_request', 'a stream through /call')
+    for (const here of [node.nodeId, 'local', null]) t.equal((await post(node,
+      { ...good, target_node: here })).status, 200)
+    refused(t, await ask(node, '/v1/capabilities/call', { body: good }), 400, 'invalid_request',
+      'a stream through /call')
     for (const field of ['capability_id', 'version', 'descriptor_revision', 'payload']) {
       const { [field]: _, ...rest } = good
       const answer = await post(node, rest)
@@ -141,8 +149,10 @@ t.test('what a call may say', async (t) => {
 
   t.test('the same bad fields on /v1/audio/speech', async (t) => {
     const body = { model: 'test/ok', input: 'hello' }
-    t.equal((await ask(node, '/v1/audio/speech', { body: { ...body, unknown: 1, user: 'me' } })).status, 200, 'OpenAI ignores unknown fields')
-    for (const [field, value] of [['speed', 0], ['speed', '1'], ['seed', 4294967296], ['seed', -1], ['top_k', -1], ['input', ''],
+    t.equal((await ask(node, '/v1/audio/speech', { body: { ...body, unknown: 1, user: 'me' } })).status, 200,
+      'OpenAI ignores unknown fields')
+    for (const [field, value] of [['speed', 0], ['speed', '1'], ['seed', 4294967296], ['seed', -1],
+      ['top_k', -1], ['input', ''],
       ['response_format', 'exe'], ['stream_format', 'x'], ['voice', 5], ['max_tokens', 0]] as const) {
       const answer = await ask(node, '/v1/audio/speech', { body: { ...body, [field]: value } })
       refused(t, answer, 400, 'invalid_request', `${field}: ${JSON.stringify(value)}`)

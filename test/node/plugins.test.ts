@@ -2,17 +2,20 @@ import t from 'tap'
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { ask, call, refusal, stream, hear } from './http.js'
-import { faultsConfig, fixture, folder, full, root, run, sleep, startNode, svc, until, writeConfig } from './kit.js'
+import { faultsConfig, fixture, folder, full, root, run, sleep, startNode, svc, until,
+  writeConfig } from './kit.js'
 import type { Answer } from './http.js'
 
 const seen = (answer: Answer): string => `${answer.status} ${refusal(answer)?.reason ?? 'fine'}`
 
 t.test('a plugin that throws wherever it can', async (t) => {
-  const node = await startNode(t, { config: faultsConfig({ plugins: { shaky: { module: fixture('shaky.mjs') } } }, { autostart: [] }) })
+  const node = await startNode(t,
+    { config: faultsConfig({ plugins: { shaky: { module: fixture('shaky.mjs') } } }, { autostart: [] }) })
 
   t.test('in a handler', async (t) => {
     for (const [how, expected] of Object.entries({
-      ok: '200 fine', throws: '502 provider_error', rejects: '502 provider_error', 'off schema': '502 invalid_result',
+      ok: '200 fine', throws: '502 provider_error', rejects: '502 provider_error',
+        'off schema': '502 invalid_result',
       circular: '502 invalid_result', nothing: '502 invalid_result'
     })) {
       const answer = await ask(node, '/v1/capabilities/call', { body: call(node, 'shaky@1.0.0', { how }) })
@@ -20,7 +23,8 @@ t.test('a plugin that throws wherever it can', async (t) => {
       t.notMatch(answer.text, /secret/)
     }
     for (const [how, expected] of Object.entries({
-      ok: '200 fine', throws: '500 internal', rejects: '500 internal', text: '500 internal', circular: '500 internal'
+      ok: '200 fine', throws: '500 internal', rejects: '500 internal', text: '500 internal',
+        circular: '500 internal'
     })) {
       const answer = await ask(node, `/shaky/${how}`)
       t.equal(seen(answer), expected, `route ${how}: ${answer.text.slice(0, 200)}`)
@@ -30,17 +34,20 @@ t.test('a plugin that throws wherever it can', async (t) => {
 
   t.test('in a chunk', async (t) => {
     for (const [how, expected, chunks] of [
-      ['ok', 'completed null', 1], ['throws later', 'failed provider_error', 1], ['off schema', 'failed invalid_result', 1],
+      ['ok', 'completed null', 1], ['throws later', 'failed provider_error', 1],
+        ['off schema', 'failed invalid_result', 1],
       ['throws at the end', 'failed provider_error', 2]
     ] as const) {
       const heard = await hear(await stream(node, 'drip@1.0.0', { how }))
       const { kind, error } = heard.last!.header
       t.equal(`${kind} ${error?.reason ?? null}`, expected, how)
-      t.strictSame([heard.terminals, heard.frames.filter((f) => f.header.kind === 'chunk').length], [1, chunks], how)
+      t.strictSame([heard.terminals, heard.frames.filter((f) => f.header.kind === 'chunk').length],
+        [1, chunks], how)
       t.notMatch(JSON.stringify(heard.last?.header), /secret/)
     }
     for (const [how, expected] of Object.entries({
-      throws: '502 provider_error', 'throws first': '502 provider_error', 'no stream': '502 provider_error', 'bad media': '502 invalid_result'
+      throws: '502 provider_error', 'throws first': '502 provider_error', 'no stream': '502 provider_error',
+        'bad media': '502 invalid_result'
     })) {
       const answer = await ask(node, '/v1/capabilities/stream', { body: call(node, 'drip@1.0.0', { how }) })
       t.equal(seen(answer), expected, `${how}: ${answer.text.slice(0, 200)}`)
@@ -56,7 +63,8 @@ t.test('a plugin that throws wherever it can', async (t) => {
     t.notMatch(state.text, /secret/)
     t.equal((await ask(node, '/readyz')).status, 200)
     t.match((await ask(node, '/readyz?model=test/ok')).json, { error: { reason: 'not_ready', details: {
-      checks: [{ name: 'master', ok: true }, { name: 'runners' }, { name: 'shaky', ok: false, detail: 'cannot say' }] } } })
+      checks: [{ name: 'master', ok: true }, { name: 'runners' }, { name: 'shaky', ok: false,
+        detail: 'cannot say' }] } } })
     await sleep(200)
     t.equal((await ask(node, '/healthz')).status, 200, 'its timer ends nothing')
     t.match(node.child.stderr(), /the secret of \/very\/secret\/place/, 'the log has every cause')
@@ -66,7 +74,8 @@ t.test('a plugin that throws wherever it can', async (t) => {
     node.child.process.kill('SIGTERM')
     t.equal(await node.child.ended, 0, 'the node still stops as it should')
     const log = node.child.stderr()
-    t.ok(log.indexOf('the last effect is undone') < log.indexOf('the first effect is undone'), 'in reverse order, all of it')
+    t.ok(log.indexOf('the last effect is undone') < log.indexOf('the first effect is undone'),
+      'in reverse order, all of it')
     t.match(log, /the first effect is undone/)
     t.notOk(existsSync(join(node.home, 'run/node.lock')), 'and the home is given back')
   })
@@ -74,7 +83,9 @@ t.test('a plugin that throws wherever it can', async (t) => {
 
 /** A plugin without imports, as source text. */
 const plugin = (name: string, start: string, more = ''): string =>
-  `export default { manifest: { name: '${name}', version: '1.0.0', kernel: '^1.0.0', summary: 'x'${more} }, start: ${start} }`
+  `export const manifest = { name: '${name}', version: '1.0.0', kernel: '^1.0.0', summary: 'x'${more} }
+export default { manifest, start: ${start} }
+`
 
 /** A home whose svc.yaml names these plugins, each in a file of its own. */
 function homeWith (t: Parameters<typeof folder>[0], plugins: Record<string, string>): string {
@@ -100,7 +111,8 @@ t.test('boots that are refused name everything that is wrong', async (t) => {
       one: plugin('one', '() => { throw new Error("no luck with one") }'),
       two: plugin('two', 'async () => { throw new Error("no luck with two") }'),
       liar: plugin('liar', '() => ({ routes: { ghost: () => 1 } })'),
-      lazy: plugin('lazy', '() => ({})', ', routes: { a: { method: "GET", url: "/a", summary: "a", authority: null } }'),
+      lazy: plugin('lazy', '() => ({})',
+        ', routes: { a: { method: "GET", url: "/a", summary: "a", authority: null } }'),
       ...full ? { slow: plugin('slow', '() => new Promise(() => {})') } : {},
       child: plugin('child', '() => { throw new Error("never tried") }', ', requires: ["one"]')
     }))
@@ -118,35 +130,46 @@ t.test('boots that are refused name everything that is wrong', async (t) => {
       misnamed: plugin('other', '() => ({})')
     }))
     for (const line of [/plugins\.broken\.module: cannot load/, /plugins\.nothing\.module: .*default export/,
-      /plugins\.throws\.module: cannot load .*at import/, /plugins\.misnamed\.module: .*"other"; use that name/]) t.match(said, line)
+      /plugins\.throws\.module: cannot load .*at import/,
+        /plugins\.misnamed\.module: .*"other"; use that name/]) t.match(said, line)
   })
 
   t.test('two plugins with one name, and manifests that clash', async (t) => {
-    const route = (authority: string): string => `, routes: { a: { method: "GET", url: "/same/:x", summary: "a"${authority} } }`
+    const route = (authority: string): string =>
+      `, routes: { a: { method: "GET", url: "/same/:x", summary: "a"${authority} } }`
     const said = await up(homeWith(t, {
       access: plugin('access', '() => ({})'),
       left: plugin('left', '() => ({})', route(', authority: null')),
       right: plugin('right', '() => ({})', route('')),
       old: plugin('old', '() => ({})').replace('^1.0.0', '^0.1.0'),
       needy: plugin('needy', '() => ({})', ', requires: ["nobody", "runners@^9.0.0"]'),
-      hen: plugin('hen', '() => ({})', ', requires: ["egg"]'), egg: plugin('egg', '() => ({})', ', requires: ["hen"]')
+      hen: plugin('hen', '() => ({})', ', requires: ["egg"]'), egg: plugin('egg', '() => ({})',
+        ', requires: ["hen"]')
     }))
-    for (const line of [/2 plugins are named "access"/, /route "GET \/same\/:x" is declared by both "left" and "right"/,
-      /plugin "right", route a .*: it declares no authority; write null for none/, /plugin "old" was written for kernel \^0\.1\.0/,
-      /plugin "needy" requires "nobody", which is not there/, /plugin "needy" requires runners@\^9\.0\.0, found/,
+    for (const line of [/2 plugins are named "access"/,
+      /route "GET \/same\/:x" is declared by both "left" and "right"/,
+      /plugin "right", route a .*: it declares no authority; write null for none/,
+        /plugin "old" was written for kernel \^0\.1\.0/,
+      /plugin "needy" requires "nobody", which is not there/,
+        /plugin "needy" requires runners@\^9\.0\.0, found/,
       /plugins require each other in a circle: (hen -> egg -> hen|egg -> hen -> egg)/]) t.match(said, line)
   })
 
   t.test('a svc.yaml with ten mistakes', async (t) => {
     const home = join(folder(t), 'home')
     writeConfig(home, [
-      'nmae: attic', 'api:', '  port: 99999', '  hots: 127.0.0.1', 'logging:', '  level: loud', '  enabled: "yes"',
-      'limits:', '  connections: 0', '  body_kib: many', 'access:', '  local: [reed]', 'plugins:', '  runners:', '    threads: 1.5',
+      'nmae: attic', 'api:', '  port: 99999', '  hots: 127.0.0.1', 'logging:', '  level: loud',
+        '  enabled: "yes"',
+      'limits:', '  connections: 0', '  body_kib: many', 'access:', '  local: [reed]', 'plugins:',
+        '  runners:', '    threads: 1.5',
       '  nobody: {}', ''
     ].join('\n'))
-    const lines = [/svc\.yaml:1:\d+:? .*nmae.*"?name"?/, /svc\.yaml:3:\d+:? .*api\.port/, /svc\.yaml:4:\d+:? .*hots.*host/, /svc\.yaml:6:\d+:? .*logging\.level/,
-      /svc\.yaml:7:\d+:? .*logging\.enabled/, /svc\.yaml:9:\d+:? .*limits\.connections/, /svc\.yaml:10:\d+:? .*limits\.body_kib/,
-      /svc\.yaml:12:\d+:? .*access\.local.*reed/, /svc\.yaml:15:\d+:? .*threads/, /svc\.yaml:16:\d+:? .*nobody/]
+    const lines = [/svc\.yaml:1:\d+:? .*nmae.*"?name"?/, /svc\.yaml:3:\d+:? .*api\.port/,
+      /svc\.yaml:4:\d+:? .*hots.*host/, /svc\.yaml:6:\d+:? .*logging\.level/,
+      /svc\.yaml:7:\d+:? .*logging\.enabled/, /svc\.yaml:9:\d+:? .*limits\.connections/,
+        /svc\.yaml:10:\d+:? .*limits\.body_kib/,
+      /svc\.yaml:12:\d+:? .*access\.local.*reed/, /svc\.yaml:15:\d+:? .*threads/,
+        /svc\.yaml:16:\d+:? .*nobody/]
     const check = await svc(['config', 'check', '--home', home])
     t.equal(check.status, 1)
     for (const line of lines) t.match(check.stdout + check.stderr, line)
@@ -161,8 +184,10 @@ t.test('a plugin of one\'s own: made, tested, listed, called', async (t) => {
   mkdirSync(home)
   const made = await svc(['plugin', 'new', 'demo', '--home', home], { cwd: where })
   t.equal(made.status, 0, made.stderr)
-  const { scripts } = JSON.parse(readFileSync(join(where, 'demo/package.json'), 'utf8')) as { scripts: { test: string } }
-  const tested = run('/bin/sh', ['-c', scripts.test], { cwd: join(where, 'demo'), env: { PATH: `${process.env['PATH']}` } })
+  const { scripts } = JSON.parse(readFileSync(join(where, 'demo/package.json'),
+    'utf8')) as { scripts: { test: string } }
+  const tested = run('/bin/sh', ['-c', scripts.test], { cwd: join(where, 'demo'),
+    env: { PATH: `${process.env['PATH']}` } })
   t.equal(await tested.ended, 0, tested.stdout() + tested.stderr())
   t.match(tested.stdout(), /# pass [1-9]/)
   const advice = /plugins:\n( +demo:\n +module: .*)$/m.exec(made.stdout)
@@ -177,12 +202,14 @@ t.test('a plugin of one\'s own: made, tested, listed, called', async (t) => {
   const called = await svc(['call', 'demo@1.0.0', '--text', 'good morning', '--json', ...flags])
   t.equal(called.status, 0, called.stderr)
   t.match(called.stdout, /"good"[^]*"morning"/)
-  t.equal((await svc(['plugin', 'new', 'demo', '--home', home], { cwd: where })).status, 1, 'never over one that is there')
+  t.equal((await svc(['plugin', 'new', 'demo', '--home', home], { cwd: where })).status, 1,
+    'never over one that is there')
   t.equal((await svc(['plugin', 'new', 'No_Name', '--home', home], { cwd: where })).status, 2)
   await node.kill()
 })
 
-t.test('npm pack, and the tarball installed elsewhere', { skip: full ? false : 'only in the long form' }, async (t) => {
+t.test('npm pack, and the tarball installed elsewhere', { skip: full ? false : 'only in the long form' },
+  async (t) => {
   const where = folder(t)
   const npm = async (args: string[], cwd: string): Promise<string> => {
     const child = run('npm', args, { cwd, env: { npm_config_update_notifier: 'false' } })
@@ -196,8 +223,12 @@ t.test('npm pack, and the tarball installed elsewhere', { skip: full ? false : '
   const bin = join(where, 'node_modules/.bin/svc')
   const up = run(bin, ['up', '--json', '--home', home, '--port', '0'], { cwd: where })
   t.teardown(async () => { up.process.kill('SIGTERM'); await up.ended })
-  await until('svc up', () => { if (up.over()) throw new Error(up.stderr()); return up.stdout().includes('"url"') }, { seconds: 60 })
-  const said = run(bin, ['say', 'Packed and spoken.', '-o', join(where, 'x.mp3'), '--home', home], { cwd: where })
+  await until('svc up', () => {
+    if (up.over()) throw new Error(up.stderr())
+    return up.stdout().includes('"url"')
+  }, { seconds: 60 })
+  const said = run(bin, ['say', 'Packed and spoken.', '-o', join(where, 'x.mp3'), '--home', home],
+    { cwd: where })
   t.equal(await said.ended, 0, said.stderr())
   t.ok(readFileSync(join(where, 'x.mp3')).length > 1000)
 })

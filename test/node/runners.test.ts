@@ -1,42 +1,20 @@
 import t from 'tap'
-import { readdirSync, readFileSync, statSync } from 'node:fs'
-import { join } from 'node:path'
-import { ask, call, dial, hear, open, stream, streamed } from './http.js'
-import { faultsConfig, figure, full, pick, sleep, startNode, until } from './kit.js'
-import { alive, oomScoreAdj, rss, sockets } from './proc.js'
+import { ask, call, dial, headOf, hear, open, stream, streamed } from './http.js'
+import { does, ready, report, runnerLogs, TTS } from './engine.js'
+import { faultsConfig, figure, full, pick, secondsSince, sleep, startNode, until } from './kit.js'
+import { oomScoreAdj, rss, sockets } from './proc.js'
 import type { Heard, Raw } from './http.js'
 import type { TestNode } from './kit.js'
 import type { Test } from 'tap'
 
-const TTS = 'tts@1.0.0'
 const VOICE = 'svc/voice-en'
 const STALL_SECONDS = pick(2, 30)
-
-/** Payload for the engine that misbehaves. */
-const does = (model: string, what: string, options: object = {}, text = 'x'): object =>
-  ({ model, text, instruct: JSON.stringify({ do: what, ...options }) })
-
-interface Report { pid: number | null, modelId: string, statusKind: string, restarts: number, inProgressTasks: string[] }
-
-/** The node's own account of its runner of a model. */
-async function report (node: TestNode, model: string): Promise<Report> {
-  const { supervisorRunners } = (await ask(node, '/v1/diagnostics/node')).json as { supervisorRunners: Report[] }
-  const found = supervisorRunners.find((r) => r.modelId === model)
-  if (found === undefined) throw new Error(`no runner of ${model}`)
-  return found
-}
-
-const ready = (node: TestNode, model: string): Promise<Report> => until(`a ready runner of ${model}`, async () => {
-  const found = await report(node, model)
-  return found.statusKind === 'RunnerReady' && found.pid !== null && alive(found.pid) && found
-})
-
-const secondsSince = (start: number): number => Math.round(performance.now() - start) / 1000
 
 /** The stream ended once, as a lost instance that may be asked again. */
 function lost (t: Test, heard: Heard, what: string): void {
   t.equal(heard.terminals, 1, `${what}: exactly one terminal`)
-  t.match(heard.last?.header, { kind: 'failed', error: { reason: 'instance_lost', retryable: true, code: 500 } }, what)
+  t.match(heard.last?.header, { kind: 'failed', error: { reason: 'instance_lost', retryable: true,
+    code: 500 } }, what)
 }
 
 t.test('runners that die, hang, flood and grow', async (t) => {
@@ -50,8 +28,10 @@ t.test('runners that die, hang, flood and grow', async (t) => {
       const { pid } = await ready(node, VOICE)
       const text = 'All work and no play makes a dull day. '.repeat(400)
       const framed = await stream(node, TTS, { model: VOICE, text })
-      const events = await open(node, '/v1/capabilities/stream', { body: call(node, TTS, { model: VOICE, text }), headers: { accept: 'text/event-stream' } })
-      const raw = await open(node, '/v1/capabilities/stream', { body: call(node, TTS, { model: VOICE, text }), headers: { accept: 'audio/mpeg' } })
+      const events = await open(node, '/v1/capabilities/stream',
+        { body: call(node, TTS, { model: VOICE, text }), headers: { accept: 'text/event-stream' } })
+      const raw = await open(node, '/v1/capabilities/stream', { body: call(node, TTS, { model: VOICE, text }),
+        headers: { accept: 'audio/mpeg' } })
       const bystander = streamed(node, TTS, does('test/b', 'count', { chunks: 40, delayMs: 25 }))
       await framed.frames.next()
       await framed.frames.next()
@@ -62,16 +42,21 @@ t.test('runners that die, hang, flood and grow', async (t) => {
       lost(t, heard, 'frames')
       let text2 = ''
       for await (const part of events) text2 += String(part)
-      t.equal(text2.match(/"kind":"(completed|failed|cancelled)"/g)?.length, 1, 'events: exactly one terminal')
+      t.equal(text2.match(/"kind":"(completed|failed|cancelled)"/g)?.length, 1,
+        'events: exactly one terminal')
       t.match(text2, /"reason":"instance_lost"/)
-      await t.rejects(async () => { for await (const part of raw) void part }, 'raw bytes end without a clean end')
+      await t.rejects(async () => { for await (const part of raw) void part },
+        'raw bytes end without a clean end')
       t.equal((await bystander).last?.header.kind, 'completed', 'other runners do not notice')
       await ready(node, VOICE)
       const readySeconds = secondsSince(start)
-      t.equal((await streamed(node, TTS, { model: VOICE, text: 'Back again.' })).last?.header.kind, 'completed')
-      const { tasks } = (await ask(node, '/state')).json as { tasks: Record<string, { Inference: { modelId: string, status: string } }> }
+      t.equal((await streamed(node, TTS, { model: VOICE, text: 'Back again.' })).last?.header.kind,
+        'completed')
+      const { tasks } = (await ask(node, '/state')).json as { tasks: Record<string,
+        { Inference: { modelId: string, status: string } }> }
       const mine = Object.values(tasks).filter(({ Inference: task }) => task.modelId === VOICE)
-      t.strictSame([...new Set(mine.map(({ Inference: { status } }) => status))].sort(), ['Complete', 'Failed'])
+      t.strictSame([...new Set(mine.map(({ Inference: { status } }) => status))].sort(),
+        ['Complete', 'Failed'])
       figure(t, 'T-R01', t.passing() && errorSeconds < 5, { errorSeconds, readySeconds })
     }
   })
@@ -93,7 +78,8 @@ t.test('runners that die, hang, flood and grow', async (t) => {
   t.test('raw sound waits for a player that stops reading, and the runner does not', async (t) => {
     const response = await open(node, '/v1/capabilities/stream', { headers: { accept: 'audio/mpeg' },
       body: call(node, TTS, does('test/ok', 'count', { chunks: 110, bytes: 65536 })) })
-    await until('the runner is free', async () => (await report(node, 'test/ok')).inProgressTasks.length === 0)
+    await until('the runner is free',
+      async () => (await report(node, 'test/ok')).inProgressTasks.length === 0)
     let bytes = 0
     for await (const part of response) bytes += (part as Buffer).byteLength
     t.equal(bytes, 110 * 65536, 'the player still gets all of it')
@@ -115,9 +101,11 @@ t.test('runners that die, hang, flood and grow', async (t) => {
         const start = performance.now()
         leave(opened)
         await until(`the runner hears of the ${way}`, () => node.child.stdout().split('\n')
-          .some((line) => line.includes('a task is over') && line.includes(`"text":${length}`) && line.includes('"aborted":true')), { everyMs: 10 })
+          .some((line) => line.includes('a task is over') && line.includes(`"text":${length}`) &&
+            line.includes('"aborted":true')), { everyMs: 10 })
         took.push(performance.now() - start)
-        await until('its place is free', async () => (await report(node, 'test/ok')).inProgressTasks.length === 0)
+        await until('its place is free',
+          async () => (await report(node, 'test/ok')).inProgressTasks.length === 0)
       }
     }
     const most = Math.round(Math.max(...took))
@@ -142,7 +130,8 @@ t.test('runners that die, hang, flood and grow', async (t) => {
     t.equal(heard.last?.header.kind, 'completed', 'the task is not disturbed')
     const megabytes = (heard.frames.at(-2)?.header.payload as { sample_rate: number }).sample_rate
     const logs = runnerLogs(node.home)
-    t.ok(logs.some(({ text }) => /\[\d+ lines dropped: too many per second\]/.test(text)), 'what was too much is counted')
+    t.ok(logs.some(({ text }) => /\[\d+ lines dropped: too many per second\]/.test(text)),
+      'what was too much is counted')
     t.ok(logs.every(({ bytes }) => bytes <= 5_100_000), 'and kept small')
     const p99 = Math.round(slow.sort((a, b) => a - b)[Math.floor(slow.length * 0.99)] ?? 0)
     const { pid } = await ready(node, 'test/b')
@@ -150,7 +139,8 @@ t.test('runners that die, hang, flood and grow', async (t) => {
     lost(t, control, 'a flood of frames')
     t.not((await ready(node, 'test/b')).pid, pid)
     const grown = most - before
-    figure(t, 'T-R07', t.passing() && grown < 60e6 && (!full || p99 < 100), { floodedMB: megabytes, grownMB: Math.round(grown / 1e6), apiP99Ms: p99 })
+    figure(t, 'T-R07', t.passing() && grown < 60e6 && (!full || p99 < 100), { floodedMB: megabytes,
+      grownMB: Math.round(grown / 1e6), apiP99Ms: p99 })
   })
 
   t.test('T-R12: a runner that grows past its share', async (t) => {
@@ -164,20 +154,23 @@ t.test('runners that die, hang, flood and grow', async (t) => {
     clearInterval(watching)
     lost(t, heard, 'the runner that grew')
     t.match(heard.last?.header.error?.message, /memory|MiB|bytes/i, 'says that it was memory')
-    t.strictSame([await ready(node, 'test/ok'), await ready(node, VOICE)].map((r) => r.pid), others, 'the others live on')
+    t.strictSame([await ready(node, 'test/ok'), await ready(node, VOICE)].map((r) => r.pid), others,
+      'the others live on')
     await ready(node, 'test/c')
     figure(t, 'T-R12', t.passing(), { killedAtMB: Math.round(most / 1e6), limitMB: 403 })
   })
 
   t.test('what an engine throws is one terminal and no more of it is shown', async (t) => {
     for (const [what, reason] of [['throws', 'provider_error'], ['offSchema', 'invalid_result']] as const) {
-      const heard = await streamed(node, TTS, does('test/ok', what)).catch((error: { text?: string }) => error.text ?? '')
+      const heard = await streamed(node, TTS, does('test/ok', what)).catch((error: { text?: string }) =>
+        error.text ?? '')
       const seen = typeof heard === 'string' ? heard : JSON.stringify(heard.last?.header)
       t.match(seen, new RegExp(`"reason":"${reason}"`), what)
       t.notMatch(seen, /secret/)
       if (typeof heard !== 'string') t.equal(heard.terminals, 1)
     }
-    t.equal((await streamed(node, TTS, does('test/ok', 'count', { chunks: 2 }))).last?.header.kind, 'completed')
+    t.equal((await streamed(node, TTS, does('test/ok', 'count', { chunks: 2 }))).last?.header.kind,
+      'completed')
   })
 })
 
@@ -188,8 +181,8 @@ async function slowReaders (t: Test, node: TestNode): Promise<void> {
   const body = JSON.stringify(call(node, TTS, does('test/ok', 'count', { bytes: 65536 })))
   const readers: Raw[] = await Promise.all(Array.from({ length: 5 }, () => dial(node.port)))
   for (const { socket } of readers) {
-    socket.write(`POST /v1/capabilities/stream HTTP/1.1\r\nhost: 127.0.0.1:${node.port}\r\ncontent-type: application/json\r\n` +
-      `authorization: Bearer ${node.token}\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`)
+    socket.write(headOf(node, 'POST', '/v1/capabilities/stream',
+      ['content-type: application/json', `content-length: ${Buffer.byteLength(body)}`]) + body)
     socket.pause()
   }
   if (full) {
@@ -197,7 +190,8 @@ async function slowReaders (t: Test, node: TestNode): Promise<void> {
     for (let n = 0; n < 30; n++) { for (const { socket } of readers) socket.read(1024); await sleep(1000) }
   }
   let most = 0
-  await until('the node to wait for them', async () => (await report(node, 'test/ok')).inProgressTasks.length === 5)
+  await until('the node to wait for them',
+    async () => (await report(node, 'test/ok')).inProgressTasks.length === 5)
   const held = sockets(node.pid)
   const other = await streamed(node, TTS, does('test/b', 'count', { chunks: 50, delayMs: 10 }))
   t.equal(other.last?.header.kind, 'completed', 'other streams are not held up')
@@ -207,51 +201,10 @@ async function slowReaders (t: Test, node: TestNode): Promise<void> {
   }, { seconds: 2 * STALL_SECONDS + 30 })
   const seconds = secondsSince(start)
   await until('their sockets are closed', () => sockets(node.pid) <= held - 5)
-  await until('their places are free', async () => (await report(node, 'test/ok')).inProgressTasks.length === 0)
+  await until('their places are free',
+    async () => (await report(node, 'test/ok')).inProgressTasks.length === 0)
   for (const { socket } of readers) socket.destroy()
   const grown = most - before
-  figure(t, 'T-R09', t.passing() && grown < 100e6 && seconds >= STALL_SECONDS, { readers: 5, grownMB: Math.round(grown / 1e6), seconds })
+  figure(t, 'T-R09', t.passing() && grown < 100e6 && seconds >= STALL_SECONDS,
+    { readers: 5, grownMB: Math.round(grown / 1e6), seconds })
 }
-
-function runnerLogs (home: string): { text: string, bytes: number }[] {
-  return (readdirSync(join(home, 'run/runners'), { recursive: true }) as string[]).filter((name) => name.includes('runner.log'))
-    .map((name) => join(home, 'run/runners', name))
-    .map((path) => ({ text: readFileSync(path, 'utf8'), bytes: statSync(path).size }))
-}
-
-t.test('T-R03 and T-R04: a runner that cannot start, and one that hangs in its warmup', async (t) => {
-  const WARMUP_SECONDS = 3
-  const node = await startNode(t, { ready: false, env: { SVC_WARMUP_DEADLINE_SECONDS: String(WARMUP_SECONDS) },
-    config: faultsConfig({ logging: { enabled: true } }, { autostart: ['test/exits', 'test/stuck', 'test/ok'] }) })
-  const warming = (async () => {
-    await until('the warmup', async () => (await report(node, 'test/stuck')).statusKind === 'RunnerWarmingUp', { everyMs: 5 })
-    const start = performance.now()
-    await until('the end of the warmup', async () => (await report(node, 'test/stuck')).statusKind === 'RunnerFailed', { everyMs: 5 })
-    return secondsSince(start)
-  })()
-  await ready(node, 'test/ok')
-  t.equal((await streamed(node, TTS, does('test/ok', 'count', { chunks: 1 }))).last?.header.kind, 'completed', 'the node dispatches meanwhile')
-  const seconds = await warming
-  t.match(node.child.stderr() + node.child.stdout(), /CRITICAL/, 'with a CRITICAL line')
-  t.ok(runnerLogs(node.home).some(({ text }) => /CRITICAL warmup of test\/stuck did not finish within 3 s/.test(text)))
-  figure(t, 'T-R04', seconds >= WARMUP_SECONDS - 0.5 && seconds <= WARMUP_SECONDS + 2, { seconds })
-
-  await until('the runner that exits is given up', async () => (await report(node, 'test/exits')).statusKind === 'RunnerFailed', { seconds: 30 })
-  const { instanceFailures } = (await ask(node, '/state')).json as { instanceFailures: { modelId: string, errorCode: string, errorMessage: string }[] }
-  const failures = instanceFailures.filter((f) => f.modelId === 'test/exits')
-  t.equal(failures.length, 1, 'one failure, recorded once')
-  t.match(failures[0], { errorCode: 'runner_failed', errorMessage: /exited with code 3/ })
-  t.equal(instanceFailures.filter((f) => f.modelId === 'test/stuck').length, 1)
-  await sleep(pick(2000, 62_000))
-  const { restarts, pid } = await report(node, 'test/exits')
-  t.equal(restarts, 2, 'three tries, and no fourth')
-  t.equal((await report(node, 'test/stuck')).restarts, 0, 'a wedge is not tried again')
-  t.ok(pid === null || !alive(pid))
-  t.equal(node.child.stdout().split('"msg":"a runner was given up"').length, 3)
-  const refused = await ask(node, '/v1/capabilities/stream', { body: call(node, TTS, does('test/exits', 'count')) })
-  t.match([refused.status, refused.json], [404, { error: { reason: 'no_instance', details: { brokenLink: 'runner', remedy: String } } }])
-  const readyz = await ask(node, '/readyz')
-  t.match([readyz.status, readyz.text], [503, /test\/exits/], '/readyz names it')
-  t.equal((await streamed(node, TTS, does('test/ok', 'count', { chunks: 1 }))).last?.header.kind, 'completed', 'and the node dispatches on')
-  figure(t, 'T-R03', t.passing(), { attempts: restarts + 1, failures: failures.length })
-})

@@ -57,7 +57,8 @@ t.test('the main job, as a new user meets it', async (t) => {
     const wav = (await ask(node, '/v1/audio/speech', speech({ response_format: 'wav' }))).bytes
     const samples = wavSeconds(wav)
     t.equal(samples.rate, 16000)
-    t.ok(Math.abs(seconds - samples.seconds) <= ENCODER_SECONDS, `${seconds} s of MP3, ${samples.seconds} s of samples`)
+    t.ok(Math.abs(seconds - samples.seconds) <= ENCODER_SECONDS,
+      `${seconds} s of MP3, ${samples.seconds} s of samples`)
     t.ok(seconds > 1 && seconds < 10, 'about as long as the sentence')
   })
 
@@ -66,11 +67,13 @@ t.test('the main job, as a new user meets it', async (t) => {
     const framed = await streamed(node, TTS, payload)
     checkFrames(t, framed.frames)
     validMp3(t, framed.bytes, 'frames')
-    const raw = await ask(node, '/v1/capabilities/stream', { body: call(node, TTS, payload), headers: { accept: 'audio/mpeg' } })
+    const raw = await ask(node, '/v1/capabilities/stream', { body: call(node, TTS, payload),
+      headers: { accept: 'audio/mpeg' } })
     t.equal(raw.headers['content-type'], 'audio/mpeg')
     t.match(raw.headers['x-svc-command-id'], /^[0-9a-f-]{36}$/)
     t.ok(raw.bytes.equals(framed.bytes), 'raw bytes are the frames\' bytes')
-    const events = await ask(node, '/v1/capabilities/stream', { body: call(node, TTS, payload), headers: { accept: 'text/event-stream' } })
+    const events = await ask(node, '/v1/capabilities/stream', { body: call(node, TTS, payload),
+      headers: { accept: 'text/event-stream' } })
     t.ok(eventBytes(events.text).equals(framed.bytes), 'so are the events\'')
     const session = await overSession(node, call(node, TTS, payload, { call_id: 'one' }))
     checkFrames(t, session)
@@ -106,16 +109,20 @@ t.test('the main job, as a new user meets it', async (t) => {
 
   t.test('the official openai client', async (t) => {
     const client = new OpenAI({ baseURL: `${node.url}/v1`, apiKey: node.token, maxRetries: 0 })
-    const answer = await client.audio.speech.create({ model: MODEL, voice: 'slt' as 'alloy', input: SENTENCE })
+    const answer = await client.audio.speech.create({ model: MODEL, voice: 'slt' as 'alloy',
+      input: SENTENCE })
     validMp3(t, Buffer.from(await answer.arrayBuffer()), 'openai')
-    await t.rejects(client.audio.speech.create({ model: MODEL, voice: 'nobody' as 'alloy', input: SENTENCE }),
-      { status: 400 }, 'an unknown voice is a 400')
-    await t.rejects(client.audio.speech.create({ model: 'no/such', voice: 'slt' as 'alloy', input: 'x' }), { status: 404 })
+    for (const [model, voice, status] of [[MODEL, 'nobody', 400], ['no/such', 'slt', 404]] as const) {
+      const refused = await client.audio.speech.create({ model, voice: voice as 'alloy', input: SENTENCE })
+        .then(() => undefined, (error: { status?: number }) => error.status)
+      t.equal(refused, status, `${model} ${voice}`)
+    }
   })
 
   t.test('two svc say at once', async (t) => {
     const files = ['a.mp3', 'b.mp3'].map((name) => join(folder(t), name))
-    const ended = await Promise.all(files.map((file) => svc(['say', SENTENCE, '-o', file, '--home', node.home])))
+    const ended = await Promise.all(files.map((file) => svc(['say', SENTENCE, '-o', file, '--home',
+      node.home])))
     t.strictSame(ended.map((e) => e.status), [0, 0])
     const [a, b] = files.map((file) => readFileSync(file))
     t.ok(a!.equals(b!), 'both hear the same')
@@ -135,7 +142,8 @@ t.test('the main job, as a new user meets it', async (t) => {
       validMp3(t, heard.bytes, name)
     }
     const either: Record<string, string> = {
-      punctuation: '... !!! ??? -- ,;:', 'emoji alone': '😀🎉', 'right to left': 'שלום עולם', spaces: '   \n\t ',
+      punctuation: '... !!! ??? -- ,;:', 'emoji alone': '😀🎉', 'right to left': 'שלום עולם',
+        spaces: '   \n\t ',
       'lone surrogate': '\ud83d', 'combining marks': 'e\u0301\u0301\u0301'
     }
     for (const [name, text] of Object.entries(either)) {
@@ -164,7 +172,8 @@ t.test('the main job, as a new user meets it', async (t) => {
       most = { node: Math.max(most.node, rss(node.pid)), runner: Math.max(most.runner, rss(runner!)) }
       if (bytes > 300_000 && !cancelled) {
         cancelled = true
-        t.match((await ask(node, '/v1/capabilities/stream/cancel', { body: { call_id: 'long' } })).json, { cancelled: true })
+        t.match((await ask(node, '/v1/capabilities/stream/cancel', { body: { call_id: 'long' } })).json,
+          { cancelled: true })
       }
     }
     t.equal(last?.header.kind, 'cancelled')
@@ -174,13 +183,15 @@ t.test('the main job, as a new user meets it', async (t) => {
       const { runners } = (await ask(node, '/state')).json as { runners: Record<string, object> }
       return Object.values(runners).every((status) => 'RunnerReady' in status)
     })
-    t.equal((await streamed(node, TTS, { model: MODEL, text: 'Still there.' })).last?.header.kind, 'completed')
+    t.equal((await streamed(node, TTS, { model: MODEL, text: 'Still there.' })).last?.header.kind,
+      'completed')
   })
 
   t.test('a client that is interrupted leaves no half file and the node well', async (t) => {
     const where = folder(t)
     const file = join(where, 'long.mp3')
-    const child = run(process.execPath, [cli, 'say', `${SENTENCE} `.repeat(500), '-o', file, '--home', node.home])
+    const child = run(process.execPath, [cli, 'say', `${SENTENCE} `.repeat(500), '-o', file, '--home',
+      node.home])
     await until('say writes', () => readdirSync(where).length > 0)
     child.process.kill('SIGINT')
     t.equal(await child.ended, 130)
@@ -193,9 +204,11 @@ function checkFrames (t: Test, frames: readonly Frame[]): void {
   const kinds = frames.map((f) => f.header.kind)
   t.strictSame(kinds, ['started', ...Array<string>(frames.length - 2).fill('chunk'), 'completed'])
   t.strictSame(frames.map((f) => f.header.sequence), frames.map((_, i) => i))
-  const chunks = frames.slice(1, -1).map((f) => f.header.payload as { chunk_index: number, is_partial: boolean, model: string, sample_rate: number })
+  const chunks = frames.slice(1, -1).map((f) => f.header.payload as { chunk_index: number,
+    is_partial: boolean, model: string, sample_rate: number })
   t.strictSame(chunks.map((c) => c.chunk_index), chunks.map((_, i) => i), 'chunk_index has no gaps')
-  t.strictSame(chunks.map((c) => c.is_partial), chunks.map((_, i) => i < chunks.length - 1), 'the last chunk says so')
+  t.strictSame(chunks.map((c) => c.is_partial), chunks.map((_, i) => i < chunks.length - 1),
+    'the last chunk says so')
   t.ok(chunks.every((c) => c.model === MODEL && c.sample_rate === 16000))
   t.ok(frames.slice(1, -1).every((f) => (f.media?.byteLength ?? 0) > 0), 'no chunk is without bytes')
   let at = 0
@@ -208,7 +221,8 @@ function checkFrames (t: Test, frames: readonly Frame[]): void {
 const eventsOf = (text: string): unknown[] => text.split('\n').filter((line) => line.startsWith('data: '))
   .map((line) => JSON.parse(line.slice(6)) as unknown)
 
-const eventBytes = (text: string): Buffer => Buffer.concat((eventsOf(text) as { media: { data: string } | null }[])
+const eventBytes = (text: string): Buffer =>
+  Buffer.concat((eventsOf(text) as { media: { data: string } | null }[])
   .map(({ media }) => Buffer.from(media?.data ?? '', 'base64')))
 
 /** One call over the WebSocket, to its terminal. */

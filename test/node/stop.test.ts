@@ -3,17 +3,14 @@ import { readFileSync } from 'node:fs'
 import { Agent, request } from 'node:http'
 import { join } from 'node:path'
 import { ask, hear, refusal, stream, streamed } from './http.js'
-import { faultsConfig, figure, pick, sleep, startNode, until } from './kit.js'
+import { does, TTS } from './engine.js'
+import { faultsConfig, figure, pick, secondsSince, sleep, startNode, until } from './kit.js'
 import { alive, descendants } from './proc.js'
 import type { Heard, Host } from './http.js'
 
-const TTS = 'tts@1.0.0'
-const does = (what: string, options: object = {}): object =>
-  ({ model: 'test/ok', text: 'x', instruct: JSON.stringify({ do: what, ...options }) })
-const secondsSince = (start: number): number => Math.round(performance.now() - start) / 1000
-
 /** Load on a node until told to stop: streams of about a second, and short requests over kept connections. */
-function load (host: Host, streams: number): { stop: () => Promise<{ heard: Heard[], refused: number[], errors: string[] }>, statuses: Map<string, number> } {
+function load (host: Host, streams: number): { stop: () => Promise<{ heard: Heard[], refused: number[],
+  errors: string[] }>, statuses: Map<string, number> } {
   let on = true
   const heard: Heard[] = []
   const refused: number[] = []
@@ -23,7 +20,7 @@ function load (host: Host, streams: number): { stop: () => Promise<{ heard: Hear
   const one = async (): Promise<void> => {
     while (on) {
       try {
-        heard.push(await streamed(host, TTS, does('count', { chunks: 20, delayMs: 50 })))
+        heard.push(await streamed(host, TTS, does('test/ok', 'count', { chunks: 20, delayMs: 50 })))
       } catch (error) {
         const { status, message } = error as { status?: number, message: string }
         if (status === undefined) errors.push(message)
@@ -40,13 +37,15 @@ function load (host: Host, streams: number): { stop: () => Promise<{ heard: Hear
     }
   }
   const work = [...Array.from({ length: streams }, one), pings()]
-  return { statuses, async stop () { on = false; await Promise.all(work); agent.destroy(); return { heard, refused, errors } } }
+  return { statuses, async stop () { on = false; await Promise.all(work); agent.destroy(); return { heard,
+    refused, errors } } }
 }
 
 /** GET /node_id over a kept connection, as a word. */
 function ping (host: Host, agent: Agent): Promise<string> {
   return new Promise((resolve) => {
-    const req = request(`${host.url}/node_id`, { agent, headers: { authorization: `Bearer ${host.token ?? ''}` } }, (res) => {
+    const req = request(`${host.url}/node_id`,
+      { agent, headers: { authorization: `Bearer ${host.token ?? ''}` } }, (res) => {
       res.resume()
       res.on('end', () => { resolve(String(res.statusCode)) })
       res.on('error', () => { resolve('cut') })
@@ -57,14 +56,15 @@ function ping (host: Host, agent: Agent): Promise<string> {
 }
 
 t.test('T-R14: stopping and restarting under load', async (t) => {
-  t.test('SIGTERM: new requests are refused, each stream gets one terminal, the end comes in time', async (t) => {
+  t.test('SIGTERM: new requests are refused, each stream gets one terminal, the end comes in time',
+    async (t) => {
     for (const to of ['node', 'launcher'] as const) {
       const node = await startNode(t, { config: faultsConfig() })
       const below = descendants(node.child.pid)
       // One would go on for ever, one ends by itself while the node drains.
       const endless = to === 'node' || pick(false, true)
-      const streams = [await stream(node, TTS, does('count', { chunks: 30, delayMs: 50 })),
-        ...endless ? [await stream(node, TTS, does('count', { delayMs: 20 }))] : []]
+      const streams = [await stream(node, TTS, does('test/ok', 'count', { chunks: 30, delayMs: 50 })),
+        ...endless ? [await stream(node, TTS, does('test/ok', 'count', { delayMs: 20 }))] : []]
       for (const { frames } of streams) await frames.next()
       const idle = new Agent({ keepAlive: true })
       t.equal(await ping(node, idle), '200')
@@ -79,7 +79,8 @@ t.test('T-R14: stopping and restarting under load', async (t) => {
       }, { everyMs: 5 })
       t.equal(await ping(node, idle), '503', 'a connection that was kept open is answered too')
       const [short, long] = await Promise.all(streams.map(hear))
-      t.match([short?.terminals, short?.last?.header.kind], [1, 'completed'], 'what ends in time is heard to its end')
+      t.match([short?.terminals, short?.last?.header.kind], [1, 'completed'],
+        'what ends in time is heard to its end')
       if (endless) {
         t.equal(long?.terminals, 1)
         t.match(long?.last?.header, { kind: 'failed', error: { reason: 'shutting_down', retryable: true } })
@@ -101,7 +102,8 @@ t.test('T-R14: stopping and restarting under load', async (t) => {
     const answer = await ask(node, '/admin/restart', { body: {} })
     t.match([answer.status, answer.json], [200, { status: 'restarting', node_id: node.nodeId }], answer.text)
     const second = await ask(node, '/admin/restart', { method: 'POST' }).catch(() => undefined)
-    if (second !== undefined) t.ok([409, 503].includes(second.status) || (second.json as { node_id?: string }).node_id !== node.nodeId)
+    if (second !== undefined) t.ok([409, 503].includes(second.status) ||
+      (second.json as { node_id?: string }).node_id !== node.nodeId)
     const nodeId = await until('another node process', async () => {
       const now = await ask(node, '/node_id')
       return now.status === 200 && now.json !== node.nodeId && now.json as string
@@ -111,10 +113,13 @@ t.test('T-R14: stopping and restarting under load', async (t) => {
     const ready = secondsSince(start)
     const { heard, refused, errors } = await stop()
     t.ok(heard.every((h) => h.terminals === 1), `${heard.length} streams, each with one terminal`)
-    t.ok(heard.every((h) => h.last?.header.kind === 'completed' || h.last?.header.error?.reason === 'shutting_down'))
-    t.ok(refused.every((status) => status === 503 || status === 404), `refusals say 503, or 404 before the runner is ready: ${String([...new Set(refused)])}`)
+    t.ok(heard.every((h) => h.last?.header.kind === 'completed' ||
+      h.last?.header.error?.reason === 'shutting_down'))
+    t.ok(refused.every((status) => status === 503 || status === 404),
+      `refusals say 503, or 404 before the runner is ready: ${String([...new Set(refused)])}`)
     t.strictSame(errors, [], 'no connection was refused or cut')
-    t.strictSame([...statuses.keys()].filter((s) => s !== '200' && s !== '503' && s !== 'ECONNRESET'), [], 'kept connections get an answer, or were closed while idle')
+    t.strictSame([...statuses.keys()].filter((s) => s !== '200' && s !== '503' && s !== 'ECONNRESET'), [],
+      'kept connections get an answer, or were closed while idle')
     t.ok(!alive(node.pid) && alive(node.child.pid), 'the launcher is the same')
     t.not(nodeId, node.nodeId)
     t.match(node.child.stderr(), /restarted: http/)
@@ -122,14 +127,15 @@ t.test('T-R14: stopping and restarting under load', async (t) => {
     t.ok(alive(home.pid), 'the home names the new process')
     node.child.process.kill('SIGTERM')
     t.equal(await node.child.ended, 0)
-    figure(t, 'T-R14', t.passing(), { how: 'restart', answersSeconds: answers, readySeconds: ready, streams: heard.length })
+    figure(t, 'T-R14', t.passing(), { how: 'restart', answersSeconds: answers, readySeconds: ready,
+      streams: heard.length })
   })
 })
 
 t.test('SIGSTOP and SIGCONT of the node', async (t) => {
   const node = await startNode(t, { config: faultsConfig() })
   const runner = node.runners()[0]!
-  const opened = await stream(node, TTS, does('count', { chunks: 100, delayMs: 20 }))
+  const opened = await stream(node, TTS, does('test/ok', 'count', { chunks: 100, delayMs: 20 }))
   await opened.frames.next()
   process.kill(node.pid, 'SIGSTOP')
   const waiting = ask(node, '/node_id')

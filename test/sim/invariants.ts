@@ -123,15 +123,15 @@ export class Invariants {
   finish (nodes: readonly SimNode[]): void {
     const now = this.#now()
     const masters = nodes.filter((node) => node.isMaster)
-    const leaders = nodes.map((node) => `${node.id}:${node.core?.status(now).leader?.sid ?? '-'}`).join(' ')
+    const leaders = nodes.map((node) => `${node.id}:${node.leader?.sid ?? '-'}`).join(' ')
     const [master] = masters
     if (masters.length !== 1 || master === undefined) return this.breach(`I6 ${masters.length} masters: ${leaders}`)
-    const sid = master.core?.status(now).leader?.sid
-    if (nodes.some((node) => node.core?.status(now).leader?.sid !== sid)) this.breach(`I6 not one session: ${leaders}`)
+    const sid = master.leader?.sid
+    if (nodes.some((node) => node.leader?.sid !== sid)) this.breach(`I6 not one session: ${leaders}`)
     if (now - this.lastElection < QUIET) this.breach('I6 an election near the end')
     this.#keptAll(master)
     this.#sameCopies(nodes, master)
-    this.#endedOnce(now)
+    this.#endedOnce()
   }
 
   #keptAll ({ disk: { log } }: SimNode): void {
@@ -148,10 +148,10 @@ export class Invariants {
     }
   }
 
-  #endedOnce (now: number): void {
+  #endedOnce (): void {
     for (const [id, { node, generation, sid, ends }] of this.streams) {
       if (node.generation !== generation) continue
-      const over = sid === null || node.core?.status(now).leader?.sid !== sid
+      const over = sid === null || node.leader?.sid !== sid
       if (over && ends !== 1) this.breach(`I4 stream ${id} of an ended session has ${ends} ends`)
       const left = this.#left.has(`${node.id}/${generation}/${sid}`)
       if (!left && sid !== null && ends !== 0) this.breach(`I4 stream ${id} was ended with its session alive`)

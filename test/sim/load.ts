@@ -12,7 +12,7 @@ export class Load {
     const { schedule, random } = this.#world
     const next = (): void => {
       this.#round()
-      if (schedule.now < end) schedule.after(150 + random() * 300, next)
+      if (schedule.now < end) schedule.after(200 + random() * 400, next)
     }
     schedule.at(start, next)
   }
@@ -37,7 +37,7 @@ export class Load {
   stream (id: string): void {
     const { world, node } = this.#pick()
     node.step((core) => {
-      world.check.opened(id, node, core.status(world.now).leader?.sid ?? null)
+      world.check.opened(id, node, node.leader?.sid ?? null)
       core.openStream(id)
     })
   }
@@ -48,9 +48,8 @@ export class Load {
     if (world.random() < 0.5) return
     for (const master of world.nodes) {
       if (master.frozen || !master.isMaster) continue
-      const leader = master.core?.status(world.now).leader
-      if (leader === null || leader === undefined) continue
-      const { sid, term } = leader
+      if (master.leader === null) continue
+      const { sid, term } = master.leader
       const instance = `i${Math.floor(world.random() * 4)}`
       world.direct(master, this.#pick().node, { token: { term, master: master.id }, sid, instance })
     }

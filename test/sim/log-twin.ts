@@ -2,8 +2,11 @@ import type {
   Adoption, Entry, Freshness, Ledger, NodeId, PromiseRecord, Receipt
 } from '../../kernel/cluster/election/index.js'
 
-/** An entry and the digest of everything up to it. */
-export interface Logged extends Entry { readonly digest: number }
+/** An entry, the digest of everything up to it, and the voters as it leaves them. */
+export interface Logged extends Entry {
+  readonly digest: number
+  readonly voters: readonly NodeId[]
+}
 
 interface Body {
   /** What the entries continue; null when they are the whole log. */
@@ -48,14 +51,14 @@ export class LogTwin implements Ledger {
   }
 
   voters (): readonly NodeId[] {
-    const change = this.disk.log.findLast(({ kind }) => kind === 'voters')
-    return change === undefined ? this.#first : change.payload as readonly NodeId[]
+    return this.disk.log.at(-1)?.voters ?? this.#first
   }
 
   append (entry: Entry): boolean {
     const { log } = this.disk
     const text = `${entry.kind} ${entry.id} ${entry.sid} ${entry.term}`
-    return this.#store([...log, { ...entry, digest: digestOf(log.at(-1)?.digest ?? 2166136261, text) }])
+    const voters = entry.kind === 'voters' ? entry.payload as readonly NodeId[] : this.voters()
+    return this.#store([...log, { ...entry, voters, digest: digestOf(log.at(-1)?.digest ?? 2166136261, text) }])
   }
 
   find (id: string): Receipt | undefined {

@@ -24,13 +24,14 @@ export interface NodeOptions {
   readonly rules: Rules
   /** A disk that says yes and keeps no promise: the mutant that answers before it writes. */
   readonly forgetful: boolean
+  /** Chance that a good write takes up to 0.1 s, which widens the window between a promise and its answer. */
+  readonly hiccups: number
 }
 
 /** A directive of a master to a worker: run this instance. */
 export interface Directive { readonly token: Token, readonly sid: string, readonly instance: string }
 
 const SLOW_MS = 2500
-const BUGGIFY = 0.02
 
 /** One process with its disk: the core under test, and the faults a process can have. */
 export class SimNode {
@@ -65,7 +66,8 @@ export class SimNode {
 
   get up (): boolean { return this.core !== null }
   get frozen (): boolean { return this.paused || this.#schedule.now < this.#busyUntil }
-  get isMaster (): boolean { return this.core?.status(this.#schedule.now).role === 'master' }
+  get isMaster (): boolean { return this.core?.role === 'master' }
+  get leader (): Leader | null { return this.core?.leader ?? null }
 
   start (): void {
     if (this.core !== null) return
@@ -96,12 +98,12 @@ export class SimNode {
     this.peers.clear()
   }
 
-  /** Runs the process again after a pause: what came meanwhile arrives in one burst, before or after its timers. */
-  resume (): void {
+  /** Runs the process again: what came meanwhile arrives in one burst, after its timers or before them. */
+  resume (first: 'timers' | 'messages' = this.#random() < 0.5 ? 'timers' : 'messages'): void {
     if (!this.paused) return
     this.paused = false
     const tick = (): void => { this.#act((core) => { core.tick(this.#schedule.now) }) }
-    if (this.#random() < 0.5) this.#held.unshift(tick)
+    if (first === 'timers') this.#held.unshift(tick)
     this.#drain()
   }
 
@@ -146,7 +148,7 @@ export class SimNode {
   #write (): { ok: boolean, wrote: boolean } {
     if (this.diskFault === 'failing') return { ok: false, wrote: this.#random() < 0.3 }
     if (this.diskFault === 'slow') this.#writing += 100 + this.#random() * SLOW_MS
-    else if (this.#random() < BUGGIFY) this.#writing += 1 + this.#random() * 100
+    else if (this.#random() < this.#options.hiccups) this.#writing += 1 + this.#random() * 100
     return { ok: true, wrote: true }
   }
 

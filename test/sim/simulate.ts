@@ -1,7 +1,7 @@
 import { strike } from './faults.js'
 import { END } from './invariants.js'
 import { Load } from './load.js'
-import { CALM } from './network.js'
+import { CALM, ROUGH } from './network.js'
 import { MENDED } from './plan.js'
 import { World } from './world.js'
 import type { Plan } from './plan.js'
@@ -20,10 +20,11 @@ export interface Result {
 
 /** A run with more breaches than this has said enough. */
 const ENOUGH = 3
+const HICCUPS = 0.02
 
 /** Runs a plan: 60 virtual seconds with faults, then 45 without. The same plan and code give the same result. */
 export function simulate (plan: Plan, changes: Changes = {}): Result {
-  const world = new World(plan, changes)
+  const world = new World({ ...plan, weather: plan.rough ? ROUGH : CALM, hiccups: HICCUPS }, changes)
   const { schedule, random, check } = world
   for (const node of world.nodes) schedule.at(random() * 400, () => { world.start(node) })
   for (const fault of plan.faults) schedule.at(fault.at, () => { strike(world, fault) })

@@ -1,12 +1,22 @@
 import { RULES } from '../../kernel/cluster/election/index.js'
 import { Invariants } from './invariants.js'
-import { CALM, Network, ROUGH } from './network.js'
+import { Network } from './network.js'
 import { SimNode } from './node.js'
 import { seeded } from './random.js'
 import { Schedule } from './schedule.js'
 import type { Message, Rules } from '../../kernel/cluster/election/index.js'
 import type { Directive, Watcher } from './node.js'
+import type { Weather } from './network.js'
 import type { Plan } from './plan.js'
+
+export interface WorldOptions extends Pick<Plan, 'mode' | 'n' | 'voters' | 'seed' | 'newer'> {
+  readonly weather: Weather
+  /** Chance that a write takes a moment. */
+  readonly hiccups: number
+}
+
+/** Looks at every message on its way; one that it takes does not arrive. */
+export type Intercept = (from: SimNode, to: SimNode, message: Message) => boolean
 
 /** What a test may change about the code under test. */
 export interface Changes {
@@ -23,23 +33,26 @@ export class World {
   readonly nodes: readonly SimNode[]
   readonly check: Invariants
   messages = 0
+  /** Takes messages out; null for none. */
+  intercept: Intercept | null = null
   /** Milliseconds from a fault that took a well cluster's master to the next master. */
   readonly failovers: number[] = []
   #masterLostAt: number | null = null
   readonly #newer: number
   readonly #byId: ReadonlyMap<string, SimNode>
 
-  constructor (plan: Omit<Plan, 'faults'>, { rules = {}, forgetful = false }: Changes = {}) {
+  constructor (plan: WorldOptions, { rules = {}, forgetful = false }: Changes = {}) {
     this.random = seeded(plan.seed)
     this.#newer = plan.newer
-    this.network = new Network(this.schedule, this.random, plan.rough ? ROUGH : CALM)
+    this.network = new Network(this.schedule, this.random, plan.weather)
     this.check = new Invariants(plan.mode, () => this.schedule.now)
     const ids = Array.from({ length: plan.n }, (_, i) => `n${i}`)
     const options = {
       quorum: plan.mode === 'B' ? 'majority' as const : 1,
       voters: ids.slice(0, plan.voters),
       rules: { ...RULES, ...rules },
-      forgetful
+      forgetful,
+      hiccups: plan.hiccups
     }
     const watcher = this.#watcher()
     this.nodes = ids.map((id) => new SimNode(id, this.schedule, this.random, watcher, options))
@@ -116,7 +129,7 @@ export class World {
     this.#carry(from.id, to, () => {
       to.step((core) => {
         if (!core.fence.admits(directive.token).ok) return
-        this.check.carriesOut(to, directive, core.status(this.now).leader)
+        this.check.carriesOut(to, directive, to.leader)
       })
     })
   }
@@ -131,7 +144,7 @@ export class World {
 
   #masterGoes (node: SimNode): void {
     const well = this.network.whole && this.nodes.every((other) => other.up && !other.frozen &&
-      other.diskFault === 'good' && other.core?.status(this.now).leader?.master === node.id)
+      other.diskFault === 'good' && other.leader?.master === node.id)
     if (well && this.nodes.length > 2) this.#masterLostAt = this.now
   }
 
@@ -161,6 +174,7 @@ export class World {
     return {
       send: (from, id, message) => {
         const to = this.#byId.get(id)!
+        if (this.intercept?.(from, to, message as Message) === true) return
         const newer = (this.#newer >> this.nodes.indexOf(from)) & 1
         if (newer === 1) this.#sendNewer(from, to, message as Message)
         else this.#send(from, to, message)

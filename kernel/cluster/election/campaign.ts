@@ -8,7 +8,7 @@ import type { NodeId } from './types.js'
 /** Opens the campaign for a term, or joins it: sends the own ballot and collects those of the live peers. */
 export function startCampaign (e: Elector, term: number, now: number): void {
   e.noteTerm(term)
-  const ballot = e.ballot()
+  const ballot = e.ballot(now)
   const phase: Campaigning = {
     role: 'campaign',
     term,

@@ -38,7 +38,7 @@ function mayVoteFor (e: Elector, { leader, fresh }: MessageOf<'claim'>, now: num
   if (e.hasLiveMaster(now) && e.leader?.sid !== leader.sid) return false
   if (!e.rules.mayVote(e.promise.promised, leader)) return false
   // In the available mode a node that cannot be master must not keep the others from having one.
-  const counts = e.options.quorum.mode === 'majority' || e.eligible()
+  const counts = e.options.quorum.mode === 'majority' || e.eligible(now)
   return !counts || e.rules.freshEnough(fresh, e.ledger.fresh())
 }
 

@@ -20,7 +20,7 @@ import type { QuorumSetting } from './quorum.js'
 import type { Rules } from './rules.js'
 import type { Status } from './status.js'
 import type { Timing } from './timing.js'
-import type { CommandId, NodeId, PromiseRecord, StreamId } from './types.js'
+import type { CommandId, Leader, NodeId, PromiseRecord, Role, StreamId } from './types.js'
 
 export interface ElectionOptions {
   /** Stable id of this member. */
@@ -172,11 +172,20 @@ export class Election {
   /** The stream ended by itself. */
   closeStream (stream: StreamId): void { this.#e.streams.delete(stream) }
 
-  /** Gives the mastership up before a planned stop, so that the others need not miss it first. */
+  /**
+   * Gives the mastership up before a planned stop, so that the others need not miss it first, and does not
+   * stand again for `timing.silence` ms.
+   */
   resign (now: number): void {
     const e = this.#e
+    e.standsAgainAt = now + e.timing.silence
     if (e.phase.role === 'master') stepDown(e, now + e.timing.silence, now)
   }
+
+  get role (): Role { return this.#e.phase.role }
+
+  /** The master this node follows; null while there is none. */
+  get leader (): Leader | null { return this.#e.leader }
 
   status (now: number): Status { return statusOf(this.#e, now) }
 

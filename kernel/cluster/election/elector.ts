@@ -50,6 +50,8 @@ export class Elector {
   seen: number
   /** No election is started before. */
   retryAt = 0
+  /** This node does not stand before: it has resigned. */
+  standsAgainAt = 0
   lastStep: number | null = null
   nextBeat = 0
   beats = 0
@@ -90,11 +92,11 @@ export class Elector {
     this.io.storageChanged(this.#storing)
   }
 
-  /** May be master: allowed to, able to promise, and a voter where voters count. */
-  eligible (): boolean {
+  /** May be master: allowed to, able to promise, not just resigned, and a voter where voters count. */
+  eligible (now: number): boolean {
     const { eligible, quorum } = this.options
     const voter = quorum.mode === 'available' || this.ledger.voters().includes(this.id)
-    return eligible && voter && this.promise.storing
+    return eligible && voter && this.promise.storing && now >= this.standsAgainAt
   }
 
   /** Voices needed to be elected and to acknowledge. */
@@ -115,8 +117,8 @@ export class Elector {
 
   noteTerm (term: number): void { if (term > this.seen) this.seen = term }
 
-  ballot (): Ballot {
-    return { eligible: this.eligible(), ...this.ledger.fresh(), weight: this.options.weight, nodeId: this.id }
+  ballot (now: number): Ballot {
+    return { eligible: this.eligible(now), ...this.ledger.fresh(), weight: this.options.weight, nodeId: this.id }
   }
 
   send (to: NodeId, message: Message): void { this.io.send(to, message) }

@@ -122,7 +122,7 @@ export function meet (e: Elector, from: NodeId, other: Leader, beat: Heartbeat, 
   if (!stays) {
     stepDown(e, now + e.timing.heartbeat, now)
     accept(e, from, other, now)
-  } else if (e.options.quorum.mode === 'available' && other.term >= leader.term) {
+  } else if (other.term >= leader.term && e.rules.mayReanoint(e.options.quorum.mode, phase.probe === null)) {
     reanoint(e, leader, Math.max(other.term, e.promise.promised.term) + 1, now)
   } else {
     e.send(from, e.heartbeat(now))

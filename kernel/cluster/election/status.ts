@@ -39,7 +39,7 @@ export function statusOf (e: Elector, now: number): Status {
     alone: e.liveness.lostEveryone(now),
     knownNodes: known,
     liveNodes: live,
-    eligible: e.eligible(),
+    eligible: e.eligible(now),
     storing: e.promise.storing
   }
 }

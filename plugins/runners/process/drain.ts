@@ -1,5 +1,5 @@
 import { LineLimiter } from './lines.js'
-import type { Clock } from '../../../kernel/clock.js'
+import type { Clock } from '../../../kernel/index.js'
 import type { RunnerLimits } from './limits.js'
 import type { RingFile } from './ring.js'
 import type { Readable } from 'node:stream'

@@ -21,6 +21,8 @@ const ENV_PATTERNS = [/^LC_[A-Z]+$/, /^NVIDIA_[A-Z_]+$/, /^SVC_[A-Z0-9_]+_SERVER
  * generation sized for servers.
  */
 const LEAN_ENV = { MALLOC_ARENA_MAX: '1' }
+/** onnxruntime from 1.30 reports its use to its maker unless told not to: nothing leaves this machine. */
+const QUIET_ENV = { ORT_DISABLE_TELEMETRY: '1' }
 const LEAN_FLAGS = ['--max-semi-space-size=2']
 
 /** A runner process just started: its pid, its output, and the socket frames travel on. */
@@ -40,7 +42,7 @@ export function runnerEnv (
     ENV_NAMES.has(name) || ENV_PATTERNS.some((pattern) => pattern.test(name))
   const kept = Object.entries(env).filter((entry): entry is [string, string] =>
     entry[1] !== undefined && allowed(entry[0]))
-  return { ...Object.fromEntries(kept), ...LEAN_ENV, HOME: scratch, [MARK]: mark }
+  return { ...Object.fromEntries(kept), ...LEAN_ENV, ...QUIET_ENV, HOME: scratch, [MARK]: mark }
 }
 
 /**

@@ -1,5 +1,4 @@
-import type { Clock } from '../../../kernel/clock.js'
-import type { Logger } from '../../../kernel/define.js'
+import type { Clock, Logger } from '../../../kernel/index.js'
 import type { EngineChunk, EngineTask, ModelSpec } from '../../../kernel/engine.js'
 import type { RunnerReport, RunnerStatus } from '../service.js'
 import type { RunnerLimits } from './limits.js'

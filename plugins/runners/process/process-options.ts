@@ -1,5 +1,4 @@
-import type { Clock } from '../../../kernel/clock.js'
-import type { Logger } from '../../../kernel/define.js'
+import type { Clock, Logger } from '../../../kernel/index.js'
 import type { ModelSpec } from '../../../kernel/engine.js'
 import type { FlightRecorder } from './flight.js'
 import type { RunnerLimits } from './limits.js'

@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import { delay } from '../../../kernel/clock.js'
+import { delay } from '../../../kernel/index.js'
 import { drain } from './drain.js'
 import { cancelled } from './admission.js'
 import { passedDeadline } from './deadlines.js'

@@ -96,6 +96,8 @@ t.test('the environment is an allow-list', (t) => {
     LC_ALL: 'C',
     NVIDIA_VISIBLE_DEVICES: '0',
     SVC_LLAMA_SERVER_BIN: '/x',
+    MALLOC_ARENA_MAX: '1',
+    ORT_DISABLE_TELEMETRY: '1',
     HOME: '/scratch',
     [MARK]: 'm'
   })

@@ -1,0 +1,39 @@
+/** The engine that misbehaves, as tests see it. */
+import { readdirSync, readFileSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import { ask } from './http.js'
+import { until } from './kit.js'
+import { alive } from './proc.js'
+import type { TestNode } from './kit.js'
+
+export const TTS = 'tts@1.0.0'
+
+/** Payload for the engine that misbehaves. */
+export const does = (model: string, what: string, options: object = {}, text = 'x'): object =>
+  ({ model, text, instruct: JSON.stringify({ do: what, ...options }) })
+
+export interface Report { pid: number | null, modelId: string, statusKind: string, restarts: number,
+  inProgressTasks: string[] }
+
+/** The node's own account of its runner of a model. */
+export async function report (node: TestNode, model: string): Promise<Report> {
+  const { supervisorRunners } = (await ask(node,
+    '/v1/diagnostics/node')).json as { supervisorRunners: Report[] }
+  const found = supervisorRunners.find((r) => r.modelId === model)
+  if (found === undefined) throw new Error(`no runner of ${model}`)
+  return found
+}
+
+export const ready = (node: TestNode, model: string): Promise<Report> => until(`a ready runner of ${model}`,
+  async () => {
+  const found = await report(node, model)
+  return found.statusKind === 'RunnerReady' && found.pid !== null && alive(found.pid) && found
+})
+
+/** What the runners of a node have written. */
+export function runnerLogs (home: string): { text: string, bytes: number }[] {
+  return (readdirSync(join(home, 'run/runners'), { recursive: true }) as string[]).filter((name) =>
+    name.includes('runner.log'))
+    .map((name) => join(home, 'run/runners', name))
+    .map((path) => ({ text: readFileSync(path, 'utf8'), bytes: statSync(path).size }))
+}

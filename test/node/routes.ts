@@ -1,0 +1,65 @@
+/** The routes of a node, and ways to ask them that leave the node as it is. */
+import { WebSocket } from 'ws'
+import { ask, refusal } from './http.js'
+import type { Ask } from './http.js'
+import type { TestNode } from './kit.js'
+
+export const SESSION = '/v1/capabilities/session'
+export const AUTHORITIES = ['read', 'invoke', 'cluster:write', 'operator', 'plugin:read', 'plugin:manage',
+  'approve'] as const
+
+export interface Route { method: string, path: string, authority: string | null, body: boolean }
+
+/** Every route of the node, out of its own description, and the WebSocket. */
+export async function routesOf (node: TestNode): Promise<Route[]> {
+  const { paths } = (await ask(node, '/openapi.json')).json as {
+    paths: Record<string, Record<string, { 'x-authority'?: string | null, requestBody?: object }>> }
+  const listed = Object.entries(paths).flatMap(([path, methods]) => Object.entries(methods).map(([method,
+    operation]) => ({
+    method: method.toUpperCase(), path, authority: operation['x-authority'] as string | null,
+      body: operation.requestBody !== undefined
+  })))
+  return listed.some((r) => r.path === SESSION) ? listed
+    : [...listed, { method: 'GET', path: SESSION, authority: 'invoke', body: false }]
+}
+
+/** A path that fits the route and names nothing that is there. */
+const concrete = ({ path }: Route): string => path.replaceAll(/\{\w+\}/g, 'nobody')
+
+/** The routes that would end the node or pass any check are asked in a way that stops short of it. */
+export const harmless = (route: Route): { path: string, ask: Ask } => ({
+  path: route.path === '/admin/restart' ? '/admin/restart?node_id=nobody' : concrete(route),
+  ask: { method: route.method, ...(route.body ? { body: {} } : {}) }
+})
+
+/** Asks over HTTP, or for the WebSocket by its handshake. */
+export async function knock (node: TestNode, route: Route, token: string | null): Promise<{ status: number,
+  reason: string | undefined }> {
+  const { path, ask: options } = harmless(route)
+  if (route.path !== SESSION) {
+    const answer = await ask(node, path, { ...options, token })
+    return { status: answer.status, reason: refusal(answer)?.reason }
+  }
+  const ws = new WebSocket(`${node.url.replace('http', 'ws')}${SESSION}`,
+    token === null ? {} : { headers: { authorization: `Bearer ${token}` } })
+  return await new Promise((resolve, reject) => {
+    ws.on('error', () => {})
+    ws.once('open', () => { ws.terminate(); resolve({ status: 101, reason: undefined }) })
+    ws.once('unexpected-response', (_request, response) => {
+      let text = ''
+      response.on('data', (b: Buffer) => { text += b.toString() })
+      response.on('end', () => {
+        ws.terminate()
+        try {
+          resolve({ status: response.statusCode ?? 0,
+            reason: refusal({ json: JSON.parse(text) as unknown })?.reason })
+        } catch { reject(new Error(`the answer to a refused handshake is no error body: ${text}`)) }
+      })
+    })
+  })
+}
+
+export async function tokenWith (node: TestNode, authorities: readonly string[]): Promise<string> {
+  const answer = await ask(node, '/v1/tokens', { body: { label: authorities.join('+'), authorities } })
+  return (answer.json as { token: string }).token
+}

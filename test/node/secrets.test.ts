@@ -1,0 +1,90 @@
+import t from 'tap'
+import { createServer } from 'node:http'
+import { readdirSync, readFileSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import { ask, call } from './http.js'
+import { faultsConfig, figure, folder, startNode, svc, until } from './kit.js'
+import { harmless, routesOf, SESSION, tokenWith } from './routes.js'
+import type { AddressInfo } from 'node:net'
+
+const TTS = 'tts@1.0.0'
+
+t.test('T-H13: tokens, prompts and keys are nowhere to be found afterwards', async (t) => {
+  const received: string[] = []
+  const sink = createServer((req, res) => {
+    req.on('data', (b: Buffer) => { received.push(b.toString()) })
+    req.on('end', () => { res.end('{}') })
+  })
+  await new Promise<void>((resolve) => { sink.listen(0, '127.0.0.1', resolve) })
+  t.teardown(() => { sink.close(); sink.closeAllConnections() })
+  const { port } = sink.address() as AddressInfo
+  const node = await startNode(t, { env: { CANARY_KEY: 'canarykey0987654321', SVC_LOGGING_LEVEL: 'trace' },
+    config: faultsConfig({ logging: { enabled: true, ingest_url: `http://127.0.0.1:${port}/in` } },
+      { autostart: ['test/ok', 'svc/voice-en'] }) })
+  const prompt = 'canaryprompt1234567890'
+  const app = await tokenWith(node, ['read', 'invoke'])
+  const secrets = { prompt, app, operator: node.token, key: 'canarykey0987654321',
+    typo: `${app.slice(0, -2)}xx` }
+  const wrong = await svc(['status', '--home', node.home, '--token', secrets.typo])
+  t.equal(wrong.status, 5)
+  t.notMatch(wrong.stderr + wrong.stdout, new RegExp(secrets.typo),
+    'the CLI does not print what it was given')
+  const bodies = [
+    { model: 'svc/voice-en', text: prompt }, { model: prompt, text: prompt }, { model: 'test/ok',
+      text: prompt, speed: prompt },
+    { model: 'svc/voice-en', text: `${prompt} 今日` , voice: prompt },
+    ...['throws', 'offSchema', 'exit', 'count'].map((what) => ({ model: 'test/ok', text: prompt,
+      instruct: JSON.stringify({ do: what, chunks: 1 }) }))
+  ]
+  for (const payload of bodies) {
+    await ask(node, '/v1/capabilities/stream', { token: app, body: call(node, TTS, payload),
+      headers: { accept: 'text/event-stream' } }).catch(() => {})
+    await ask(node, '/v1/audio/speech', { token: app, body: { model: payload.model, input: payload.text,
+      instructions: prompt } }).catch(() => {})
+  }
+  await until('the runner is back', async () => (await ask(node, '/readyz')).status === 200)
+  for (const route of await routesOf(node)) {
+    const { path, ask: options } = harmless(route)
+    if (route.path === SESSION) continue
+    await ask(node, path, { ...options, headers: { authorization: `Bearer ${secrets.typo}` }, token: null })
+    await ask(node, path, { ...options, token: app, headers: { 'x-api-key': secrets.key,
+      cookie: `sid=${secrets.key}` } })
+    await ask(node, `${path}${path.includes('?') ? '&' : '?'}prompt=${prompt}&key=${secrets.key}`,
+      { ...options, token: node.token })
+    await ask(node, path, { ...options, raw: `{"token":"${app}","prompt":"${prompt}"`, token: app })
+  }
+  const said = await svc(['say', prompt, '-o', join(folder(t), 'x.mp3'), '--home', node.home, '--token', app])
+  t.equal(said.status, 0)
+  await until('log lines at the receiver', () => received.join('').includes('a task failed'))
+  node.child.process.kill('SIGTERM')
+  t.equal(await node.child.ended, 0)
+  const places: Record<string, string> = { stdout: node.child.stdout(), stderr: node.child.stderr(),
+    receiver: received.join(''), ...filesOf(node.home) }
+  let looked = 0
+  for (const [place, text] of Object.entries(places)) {
+    for (const [name, secret] of Object.entries(secrets)) {
+      looked++
+      t.notOk(text.includes(secret), `${name} in ${place}: ${around(text, secret)}`)
+    }
+  }
+  t.ok(places['stdout']!.split('\n').length > 20 && places['receiver']!.length > 1000,
+    'there was something to look through')
+  t.notOk(Object.keys(places).some((p) => p.includes(prompt)), 'no file is named after it')
+  figure(t, 'T-H13', t.passing(), { places: Object.keys(places).length, looked })
+})
+
+const around = (text: string, secret: string): string => {
+  const at = text.indexOf(secret)
+  return at < 0 ? 'absent' : JSON.stringify(text.slice(Math.max(0, at - 120), at + 40))
+}
+
+/** Every file below a folder but the operator's token. */
+function filesOf (home: string): Record<string, string> {
+  const found: Record<string, string> = {}
+  for (const name of readdirSync(home, { recursive: true }) as string[]) {
+    const path = join(home, name)
+    if (name === 'operator.token' || !statSync(path, { throwIfNoEntry: false })?.isFile()) continue
+    found[name] = readFileSync(path, 'latin1')
+  }
+  return found
+}

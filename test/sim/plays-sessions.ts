@@ -1,0 +1,142 @@
+import { Scene } from './scene.js'
+import type { CommandAnswer } from '../../kernel/cluster/election/messages.js'
+import type { Play } from './scene.js'
+
+/** n4 stays master of three nodes or of two; the others elect another one. Then all meet. */
+function meeting (withOldMaster: readonly string[], others: readonly string[]): Play['run'] {
+  return (changes) => {
+    const scene = new Scene('A', 5, changes)
+    scene.begin()
+    scene.split(withOldMaster, others)
+    scene.until('the other side elects', () => scene.elections === 2)
+    scene.run(8000)
+    const [winners, losers] = withOldMaster.length > others.length ? [withOldMaster, others] : [others, withOldMaster]
+    const { sid } = scene.node(winners[0]!).leader ?? {}
+    for (const id of [...winners, ...losers]) scene.stream(`at-${id}`, id)
+    scene.world.heal()
+    scene.run(10_000)
+    scene.expect('the larger side keeps its session', scene.world.nodes.every(({ leader }) => leader?.sid === sid))
+    scene.expect('its streams go on', winners.every((id) => scene.ends(`at-${id}`) === 0))
+    scene.expect('the others end once', losers.every((id) => scene.ends(`at-${id}`) === 1))
+    scene.expect('nobody was elected for it', scene.elections === 2)
+    return scene.finish()
+  }
+}
+
+export const SESSIONS: readonly Play[] = [
+  { name: 'two masters meet, the old one has more followers', run: meeting(['n2', 'n3', 'n4'], ['n0', 'n1']) },
+  { name: 'two masters meet, the new one has more followers', run: meeting(['n3', 'n4'], ['n0', 'n1', 'n2']) },
+  {
+    name: 'a master that slept enters nothing before it is sure',
+    run (changes) {
+      const scene = new Scene('A', 3, changes)
+      scene.begin()
+      scene.world.pause(scene.node('n2'))
+      scene.until('another master', () => scene.elections === 2)
+      scene.node('n2').resume('timers')
+      scene.command('late', 'n2')
+      scene.expect('it is not entered', !scene.holds('n2', 'late'))
+      return scene.finish()
+    }
+  },
+  {
+    name: 'a short sleep of the master changes nothing',
+    run (changes) {
+      const scene = new Scene('B', 3, changes)
+      scene.begin()
+      scene.stream('stream', 'n0')
+      scene.world.pause(scene.node('n2'))
+      scene.run(4000)
+      scene.node('n2').resume('messages')
+      scene.run(5000)
+      scene.command('then', 'n2')
+      scene.until('it acknowledges again', () => scene.acked('then'))
+      scene.expect('no election', scene.elections === 1 && scene.ends('stream') === 0)
+      return scene.finish()
+    }
+  },
+  {
+    name: 'a command for another session is refused',
+    run (changes) {
+      const scene = new Scene('B', 3, changes)
+      scene.begin()
+      const change = { kind: 'command' as const, payload: null }
+      const said = scene.answers(() => { scene.say('n0', 'n2', { kind: 'command', id: 'old', sid: 'other', change }) })
+      const answers = said.filter((message): message is CommandAnswer => message.kind === 'command-answer')
+      scene.expect('it is told so', answers.some(({ outcome }) => !outcome.ok && outcome.code === 'stale_session'))
+      scene.expect('it is not entered', !scene.holds('n2', 'old'))
+      return scene.wrong
+    }
+  },
+  {
+    name: 'a command is carried out once, at two nodes and after a failover',
+    run (changes) {
+      const scene = new Scene('B', 3, changes)
+      scene.begin()
+      scene.command('once', 'n0')
+      scene.command('once', 'n1')
+      scene.until('it is acknowledged', () => scene.acked('once'))
+      scene.world.crash(scene.node('n2'))
+      scene.until('a new master', () => scene.elections === 2)
+      scene.run(1000)
+      scene.command('once', 'n0')
+      scene.run(3000)
+      const entries = scene.node('n1').disk.log.filter(({ id }) => id === 'once').length
+      scene.expect('one entry', entries === 1)
+      return scene.finish()
+    }
+  },
+  {
+    name: 'voters change one at a time',
+    run (changes) {
+      const scene = new Scene('B', 5, changes, 3)
+      const change = (id: string, list: readonly string[]): void => {
+        scene.node('n0').step((core) => { core.changeVoters(id, list, scene.world.now) })
+      }
+      scene.begin()
+      change('two', ['n0', 'n1', 'n2', 'n3', 'n4'])
+      scene.run(500)
+      scene.expect('two at once are refused', scene.world.check.refused.get('two') === 'voters_invalid')
+      change('one', ['n0', 'n1', 'n2', 'n3'])
+      scene.until('one is taken', () => scene.acked('one'))
+      scene.expect('it counts', scene.world.voters(scene.node('n0')).length === 4)
+      scene.catch((from, _to, { kind }) => kind === 'ack' && from !== 'n2')
+      change('three', ['n0', 'n1', 'n2', 'n3', 'n4'])
+      scene.run(300)
+      change('four', ['n0', 'n1', 'n2', 'n3'])
+      scene.run(300)
+      scene.expect('the next waits for the one before', scene.world.check.refused.get('four') === 'voters_busy')
+      return scene.finish()
+    }
+  },
+  {
+    name: 'a master that is no voter any more makes room',
+    run (changes) {
+      const scene = new Scene('B', 3, changes)
+      scene.begin()
+      scene.node('n0').step((core) => { core.changeVoters('out', ['n0', 'n1'], scene.world.now) })
+      scene.until('another master', () => scene.elections === 2)
+      scene.expect('n2 follows it', !scene.node('n2').isMaster)
+      return scene.finish()
+    }
+  },
+  {
+    name: 'a worker refuses a directive of a master that it does not follow any more',
+    run (changes) {
+      const scene = new Scene('B', 3, changes)
+      scene.begin()
+      const { term = 0, sid = '' } = scene.node('n2').leader ?? {}
+      const directive = { token: { term, master: 'n2' }, sid, instance: 'i1' }
+      scene.world.direct(scene.node('n2'), scene.node('n0'), directive)
+      scene.run(100)
+      scene.expect('it was carried out', scene.world.check.directives === 1)
+      scene.world.crash(scene.node('n2'))
+      scene.until('a new master', () => scene.elections === 2)
+      scene.run(1000)
+      scene.world.direct(scene.node('n2'), scene.node('n0'), directive)
+      scene.run(100)
+      scene.expect('now it is not', scene.world.check.directives === 1)
+      return scene.finish()
+    }
+  }
+]
