@@ -150,7 +150,8 @@ function systemParts (kernel: Assembly, parts: Parts, options: KernelOptions): S
       return accepted
     },
     switched (plugin, on) {
-      kernel.bus.emit('kernel', on ? 'PluginEnabled' : 'PluginDisabled', { nodeId: options.node.nodeId, plugin })
+      const kind = on ? 'PluginEnabled' : 'PluginDisabled'
+      kernel.bus.emit('kernel', kind, { nodeId: options.node.nodeId, plugin })
     },
     config: options.configApi(() => { kernel.health.raise('restart_needed', '') })
   }

@@ -13,11 +13,19 @@ const WARM_ROUNDS = 2
 async function burst (load, url, pid, seconds) {
   const before = cpuMs(pid)
   const result = await load.ask({ url: url + PATH, seconds, connections: CONNECTIONS })
-  if (result.failed > 0 || result.total === 0) throw new Error(`${result.failed} requests to ${url}${PATH} failed`)
-  return { ...result, cpuUs: before === null ? Number.NaN : (cpuMs(pid) - before) * 1000 / result.total }
+  if (result.failed > 0 || result.total === 0) {
+    throw new Error(`${result.failed} requests to ${url}${PATH} failed`)
+  }
+  return {
+    ...result,
+    cpuUs: before === null ? Number.NaN : ((cpuMs(pid) - before) * 1000) / result.total
+  }
 }
 
-const rowOf = (name, results) => [name, ...['perSecond', 'p50Ms', 'p99Ms', 'cpuUs'].map((field) => figure(median(pluck(results, field))))]
+const rowOf = (name, results) => [
+  name,
+  ...['perSecond', 'p50Ms', 'p99Ms', 'cpuUs'].map((field) => figure(median(pluck(results, field))))
+]
 
 export default {
   title: 'GET /v1/capabilities under autocannon',
@@ -35,15 +43,22 @@ export default {
       await interleave(WARM_ROUNDS, steps)
       const results = await interleave(short ? 5 : 9, steps)
       const ratios = results.svc.map((r, i) => r.perSecond / results.bare[i].perSecond)
+      const cpuRatios = results.svc.map((r, i) => results.bare[i].cpuUs / r.cpuUs)
       return {
         columns: ['', 'requests/s', 'p50, ms', 'p99, ms', 'server CPU per request, µs'],
         rows: [rowOf('svc', results.svc), rowOf('bare fastify, same bytes', results.bare)],
         targets: [
-          { name: 'requests per second, svc : bare (median of the rounds\' ratios)', value: median(ratios), limit: 0.9, atLeast: true }
+          {
+            name: "requests per second, svc : bare (median of the rounds' ratios)",
+            value: median(ratios),
+            limit: 0.9,
+            atLeast: true
+          }
         ],
         notes: [
-          `ratio of CPU time per request, bare : svc: ${figure(median(results.svc.map((r, i) => results.bare[i].cpuUs / r.cpuUs)))}`,
-          `${body.length} bytes; ${CONNECTIONS} connections; ${ratios.length} rounds of ${seconds} s each, interleaved, after ` +
+          `ratio of CPU time per request, bare : svc: ${figure(median(cpuRatios))}`,
+          `${body.length} bytes; ${CONNECTIONS} connections; ${ratios.length} rounds of ${seconds} s each, ` +
+            'interleaved, after ' +
             `${WARM_ROUNDS} warm ones; load generator, svc and the bare server in processes of their own`
         ],
         data: results

@@ -8,8 +8,12 @@ import { firstSpeech, request, speak, startNode } from './lib/node.mjs'
 
 const STREAMS = 8
 const SAMPLE_MS = 20
-const TEXT = 'This is one of eight listeners, each of whom hears a story of her own. The node passes all of it on and stays ' +
-  'quick for everybody else. Nothing waits for the voice but the ones who asked for it. '.repeat(4)
+const STORY = [
+  'This is one of eight listeners, each of whom hears a story of her own.',
+  'The node passes all of it on and stays quick for everybody else.',
+  'Nothing waits for the voice but the ones who asked for it.'
+].join(' ')
+const TEXT = `${STORY} ${STORY}`
 
 /** Speaks again and again until told to stop; answers how many texts were heard. */
 async function listen (node, state) {
@@ -43,11 +47,20 @@ async function stretch (node, streams, seconds) {
   const loop = await loopOf(node)
   state.over = true
   const [times, ...texts] = await Promise.all([knocking, ...listeners])
-  return { ...loop, healthzP50: quantile(times, 0.5), healthzP99: quantile(times, 0.99), texts: texts.reduce((a, b) => a + b, 0) }
+  return {
+    ...loop,
+    healthzP50: quantile(times, 0.5),
+    healthzP99: quantile(times, 0.99),
+    texts: texts.reduce((a, b) => a + b, 0)
+  }
 }
 
-const rowOf = (name, results) => [name, ...['p50', 'p99', 'max', 'healthzP50', 'healthzP99']
-  .map((field) => figure(median(pluck(results, field))))]
+const rowOf = (name, results) => [
+  name,
+  ...['p50', 'p99', 'max', 'healthzP50', 'healthzP99'].map((field) =>
+    figure(median(pluck(results, field)))
+  )
+]
 
 export default {
   title: 'Event loop of the kernel while 8 speech streams run',
@@ -55,7 +68,9 @@ export default {
     const seconds = short ? 6 : 20
     const rounds = short ? 2 : 5
     const module = join(here, 'workers', 'probe-plugin.mjs')
-    const node = await startNode({ yaml: `plugins: { loop-probe: { module: ${JSON.stringify(module)} } }\n` })
+    const node = await startNode({
+      yaml: `plugins: { loop-probe: { module: ${JSON.stringify(module)} } }\n`
+    })
     try {
       await firstSpeech(node, TEXT)
       await stretch(node, STREAMS, 3)
@@ -70,12 +85,19 @@ export default {
         columns: ['', 'delay p50, ms', 'p99', 'max', 'GET /healthz p50, ms', 'p99'],
         rows: [rowOf('idle', idle), rowOf(`${STREAMS} streams`, busy)],
         targets: [
-          { name: `event loop delay p99, ${STREAMS} streams (median of the rounds)`, value: median(pluck(busy, 'p99')), limit: 20, unit: 'ms' }
+          {
+            name: `event loop delay p99, ${STREAMS} streams (median of the rounds)`,
+            value: median(pluck(busy, 'p99')),
+            limit: 20,
+            unit: 'ms'
+          }
         ],
         notes: [
-          `measured inside the node by a guest plugin (monitorEventLoopDelay, 1 ms, less its own 1 ms); ${rounds} rounds of ${seconds} s; ` +
+          'measured inside the node by a guest plugin (monitorEventLoopDelay, 1 ms, less its own 1 ms); ' +
+            `${rounds} rounds of ${seconds} s; ` +
             `${busy.reduce((sum, r) => sum + r.texts, 0)} texts spoken`,
-          `/v1/diagnostics/node said p99 ${figure(resources.eventLoopDelayMs.p99, 'ms')} for the whole life of the node, its start included`
+          `/v1/diagnostics/node said p99 ${figure(resources.eventLoopDelayMs.p99, 'ms')} ` +
+            'for the whole life of the node, its start included'
         ],
         data: { idle, busy, diagnostics: resources.eventLoopDelayMs }
       }

@@ -5,17 +5,41 @@ import { firstSpeech, processes, speak, startNode } from './lib/node.mjs'
 
 const MB = 1e6
 const STEP = 25
-const WORDS = ['lantern', 'harbour', 'winter', 'bridge', 'paper', 'engine', 'garden', 'window', 'number', 'river', 'silver', 'morning',
-  'teacher', 'market', 'summer', 'letter', 'island', 'forest', 'kitchen', 'signal']
+const WORDS = [
+  'lantern',
+  'harbour',
+  'winter',
+  'bridge',
+  'paper',
+  'engine',
+  'garden',
+  'window',
+  'number',
+  'river',
+  'silver',
+  'morning',
+  'teacher',
+  'market',
+  'summer',
+  'letter',
+  'island',
+  'forest',
+  'kitchen',
+  'signal'
+]
 
 /** Sentence number `i`: 5 to 29 words, never the same one twice in a row. */
 function sentence (i) {
-  const words = Array.from({ length: 4 + (i * 7) % 25 }, (_, k) => WORDS[(i * 13 + k * (1 + i % 9)) % WORDS.length])
+  const words = Array.from(
+    { length: 4 + ((i * 7) % 25) },
+    (_, k) => WORDS[(i * 13 + k * (1 + (i % 9))) % WORDS.length]
+  )
   return `Sentence ${i}: ${words.join(' ')}.`
 }
 
 /** Growth over the last half, MB per 100 sentences. */
-const growth = (samples, role) => 100 * slope(samples.slice(samples.length >> 1).map((s) => [s.sentences, s[role]]))
+const growth = (samples, role) =>
+  100 * slope(samples.slice(samples.length >> 1).map((s) => [s.sentences, s[role]]))
 
 async function measure (node, count) {
   const samples = []
@@ -39,20 +63,50 @@ export default {
       const samples = await measure(node, count)
       const at = (share, role) => samples[Math.round((samples.length - 1) * share)][role]
       const lastHalf = (role) => samples.slice(samples.length >> 1).map((s) => s[role])
-      const rows = ['kernel', 'runner'].map((role) => [role, ...[0, 0.1, 0.25, 0.5, 0.75, 1].map((share) => figure(at(share, role))),
-        figure(median(lastHalf(role))), figure(Math.max(...lastHalf(role))), figure(growth(samples, role))])
+      const rows = ['kernel', 'runner'].map((role) => [
+        role,
+        ...[0, 0.1, 0.25, 0.5, 0.75, 1].map((share) => figure(at(share, role))),
+        figure(median(lastHalf(role))),
+        figure(Math.max(...lastHalf(role))),
+        figure(growth(samples, role))
+      ])
       // Flat: less than a tenth of the limit would be gained in ten times as many sentences.
-      const flat = (role, limit) => ({ name: `${role}: growth over the last half per 100 sentences`, value: growth(samples, role), limit, unit: 'MB' })
+      const flat = (role, limit) => ({
+        name: `${role}: growth over the last half per 100 sentences`,
+        value: growth(samples, role),
+        limit,
+        unit: 'MB'
+      })
       return {
-        columns: ['MB after', 'none', '10 %', '25 %', '50 %', '75 %', 'all', 'last half: median', 'most', 'growth per 100'],
+        columns: [
+          'MB after',
+          'none',
+          '10 %',
+          '25 %',
+          '50 %',
+          '75 %',
+          'all',
+          'last half: median',
+          'most',
+          'growth per 100'
+        ],
         rows,
         targets: [
           { name: `kernel after ${count} sentences`, value: at(1, 'kernel'), limit: 150, unit: 'MB' },
-          { name: `voice runner after ${count} sentences`, value: at(1, 'runner'), limit: 250, unit: 'MB' },
-          flat('kernel', 1), flat('runner', 1)
+          {
+            name: `voice runner after ${count} sentences`,
+            value: at(1, 'runner'),
+            limit: 250,
+            unit: 'MB'
+          },
+          flat('kernel', 1),
+          flat('runner', 1)
         ],
-        notes: [`${count} sentences of 5 to 29 words, one after the other, raw MP3; resident set as /v1/diagnostics/node reports it, every ` +
-          `${STEP} sentences; growth is the slope of the line through the last half`],
+        notes: [
+          `${count} sentences of 5 to 29 words, one after the other, raw MP3; ` +
+            'resident set as /v1/diagnostics/node reports it, every ' +
+            `${STEP} sentences; growth is the slope of the line through the last half`
+        ],
         data: samples
       }
     } finally {

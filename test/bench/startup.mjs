@@ -14,8 +14,13 @@ async function once (home) {
   return { listeningMs, speechMs }
 }
 
-const rowOf = (name, results) => [name, ...['listeningMs', 'speechMs'].flatMap((field) =>
-  [figure(median(pluck(results, field))), figure(quantile(pluck(results, field), 1))])]
+const rowOf = (name, results) => [
+  name,
+  ...['listeningMs', 'speechMs'].flatMap((field) => [
+    figure(median(pluck(results, field))),
+    figure(quantile(pluck(results, field), 1))
+  ])
+]
 
 export default {
   title: 'Start of a node',
@@ -38,11 +43,24 @@ export default {
       columns: ['', 'listening p50, ms', 'slowest', 'first speech p50, ms', 'slowest'],
       rows: [rowOf('new home', fresh), rowOf('used home', again)],
       targets: [
-        { name: 'svc up to listening, p50', value: median(pluck(all, 'listeningMs')), limit: 1000, unit: 'ms' },
-        { name: 'svc up to first speech, p50', value: median(pluck(all, 'speechMs')), limit: 3000, unit: 'ms' }
+        {
+          name: 'svc up to listening, p50',
+          value: median(pluck(all, 'listeningMs')),
+          limit: 1000,
+          unit: 'ms'
+        },
+        {
+          name: 'svc up to first speech, p50',
+          value: median(pluck(all, 'speechMs')),
+          limit: 3000,
+          unit: 'ms'
+        }
       ],
-      notes: [`${rounds} starts each, in turn; from before the spawn of \`svc up --json\` to its line, and to the first MP3 byte of ` +
-        '"Hello from svc." over HTTP (asked for again every 10 ms until a voice is ready)'],
+      notes: [
+        `${rounds} starts each, in turn; from before the spawn of \`svc up --json\` to its line, ` +
+          'and to the first MP3 byte of ' +
+          '"Hello from svc." over HTTP (asked for again every 10 ms until a voice is ready)'
+      ],
       data: { fresh, again }
     }
   }

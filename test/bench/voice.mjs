@@ -8,7 +8,8 @@ import { firstSpeech, speak, startNode } from './lib/node.mjs'
 import { dist } from './lib/paths.mjs'
 import { startWorker } from './lib/worker.mjs'
 
-const SENTENCE = 'The little station at the edge of the town opens before sunrise, and the first train leaves for the coast.'
+const SENTENCE =
+  'The little station at the edge of the town opens before sunrise, and the first train leaves for the coast.'
 // The encoder is JavaScript: it takes this many sentences until it is compiled for good.
 const WARM_ROUNDS = 20
 const folder = join(dist, 'plugins/capabilities-tts/voice')
@@ -19,11 +20,19 @@ const load = (file) => import(pathToFileURL(join(dist, 'plugins/capabilities-tts
 async function bareInput () {
   const { prepareEnglish } = await load('text/front-end.js')
   const { readVoiceConfig, phonemeIds } = await load('engine/voice-config.js')
-  const config = readVoiceConfig(JSON.parse(readFileSync(join(folder, 'en_US-flite-16k.onnx.json'), 'utf8')))
-  const phonemes = [...prepareEnglish(SENTENCE, { maxSymbols: 400, firstSymbols: 400 })].map((unit) => unit.phonemes).join(' ')
+  const config = readVoiceConfig(
+    JSON.parse(readFileSync(join(folder, 'en_US-flite-16k.onnx.json'), 'utf8'))
+  )
+  const phonemes = [...prepareEnglish(SENTENCE, { maxSymbols: 400, firstSymbols: 400 })]
+    .map((unit) => unit.phonemes)
+    .join(' ')
   return {
-    model: join(folder, 'en_US-flite-16k.onnx'), ids: phonemeIds(config, phonemes, false),
-    scales: [config.noiseScale, config.lengthScale, config.noiseW], sid: 0, sampleRate: config.sampleRate, kbps: 48
+    model: join(folder, 'en_US-flite-16k.onnx'),
+    ids: phonemeIds(config, phonemes, false),
+    scales: [config.noiseScale, config.lengthScale, config.noiseW],
+    sid: 0,
+    sampleRate: config.sampleRate,
+    kbps: 48
   }
 }
 
@@ -33,12 +42,22 @@ async function embeddedCard () {
 }
 
 /** The times of an answer without its bytes, in whole microseconds. */
-const timesOf = (answer) => Object.fromEntries(
-  Object.entries(answer).filter(([name]) => name.endsWith('Ms')).map(([name, ms]) => [name, Number(ms.toFixed(3))]))
+const timesOf = (answer) =>
+  Object.fromEntries(
+    Object.entries(answer)
+      .filter(([name]) => name.endsWith('Ms'))
+      .map(([name, ms]) => [name, Number(ms.toFixed(3))])
+  )
 
-const row = (name, results) => [name, ...['firstMs', 'totalMs'].flatMap((field) => results[0][field] === undefined
-  ? ['–', '–']
-  : [figure(median(pluck(results, field))), figure(quantile(pluck(results, field), 0.9))]), figure(results[0].seconds ?? null)]
+const row = (name, results) => [
+  name,
+  ...['firstMs', 'totalMs'].flatMap((field) =>
+    results[0][field] === undefined
+      ? ['–', '–']
+      : [figure(median(pluck(results, field))), figure(quantile(pluck(results, field), 0.9))]
+  ),
+  figure(results[0].seconds ?? null)
+]
 
 export default {
   title: 'Embedded voice, 20 words, one thread, warm',
@@ -72,7 +91,8 @@ export default {
           { name: 'total over HTTP : bare session + lamejs (medians)', value: total, limit: 1.25 }
         ],
         notes: [
-          `median of the ratios round by round: HTTP ${figure(median(ratios(http)))}, engine alone ${figure(median(ratios(alone)))}`,
+          `median of the ratios round by round: HTTP ${figure(median(ratios(http)))}, ` +
+            `engine alone ${figure(median(ratios(alone)))}`,
           `${http.length} rounds, interleaved, after ${WARM_ROUNDS} warm ones; "${SENTENCE}"`
         ],
         data: { http: http.map(timesOf), engine: alone.map(timesOf), bare: floor.map(timesOf) }

@@ -42,14 +42,16 @@ function runners (asked: Asked, open: typeof spoken = spoken): Fake {
 
 function start (t: Parameters<typeof startPlugin>[0], options: StartOptions & { open?: typeof spoken } = {}) {
   const asked: Asked = { tasks: [], models: [] }
-  const rig = startPlugin(t, plugin, { clock: systemClock, fakes: [runners(asked, options.open)], ...options })
+  const fakes = [runners(asked, options.open)]
+  const rig = startPlugin(t, plugin, { clock: systemClock, fakes, ...options })
   return rig.then((r) => ({ rig: r, asked }))
 }
 
 t.test('the descriptor is the documented one', (t) => {
   t.same(inputSchema.required, ['model', 'text'])
-  t.same(Object.keys(inputSchema.properties), ['model', 'text', 'voice', 'response_format', 'streaming_interval',
-    'speed', 'instruct', 'lang_code', 'temperature', 'top_p', 'top_k', 'repetition_penalty', 'max_tokens', 'seed'])
+  t.same(Object.keys(inputSchema.properties), ['model', 'text', 'voice', 'response_format',
+    'streaming_interval', 'speed', 'instruct', 'lang_code', 'temperature', 'top_p', 'top_k',
+    'repetition_penalty', 'max_tokens', 'seed'])
   t.equal(inputSchema.additionalProperties, false)
   t.same(outputChunkSchema.required, ['model', 'format', 'chunk_index', 'is_partial'])
   t.same(tts.annotations, { modality: 'audio', latency: 'interactive', runtime: 'onnxruntime',
@@ -90,7 +92,8 @@ t.test('the events of a speech stream', (t) => {
 
 t.test('POST /v1/audio/speech', async (t) => {
   const { rig, asked } = await start(t, { config: { model_aliases: { 'tts-1': VOICE } } })
-  const speak = async (payload: object) => await rig.inject({ method: 'POST', url: '/v1/audio/speech', payload })
+  const url = '/v1/audio/speech'
+  const speak = async (payload: object) => await rig.inject({ method: 'POST', url, payload })
   const rows: [object, number, string, RegExp][] = [
     [{ model: VOICE, input: 'Hi' }, 200, 'audio/mpeg', /^mp30mp31$/],
     [{ model: 'tts-1', input: 'Hi', response_format: 'wav' }, 200, 'audio/wav', /^wav0wav1$/],
@@ -98,7 +101,7 @@ t.test('POST /v1/audio/speech', async (t) => {
     [{ model: VOICE, input: 'Hi', stream_format: 'sse' }, 200, 'text/event-stream',
       /audio.delta.*audio.delta.*audio.done/s],
     [{ model: VOICE, input: 'Hi', response_format: 'flac' }, 400, 'application/json', /format_unsupported/],
-    [{ model: VOICE, input: 'Hi', response_format: 'mp4' }, 400, 'application/json', /response_format must be one of/],
+    [{ model: VOICE, input: 'Hi', response_format: 'mp4' }, 400, 'application/json', /response_format must/],
     [{ model: VOICE, input: '' }, 400, 'application/json', /input must not be empty/],
     [{ input: 'Hi' }, 400, 'application/json', /model is required/],
     [{ model: 'acme/none', input: 'Hi' }, 404, 'application/json', /no_instance/]
@@ -121,23 +124,28 @@ t.test('what the engine refuses is an ordinary error body', async (t) => {
   const { rig } = await start(t, { open: async function * () {
     throw new EngineError('text_unspeakable', 'Only punctuation.', { text: 'x' })
   } })
-  const answer = await rig.inject({ method: 'POST', url: '/v1/audio/speech', payload: { model: VOICE, input: '...' } })
+  const payload = { model: VOICE, input: '...' }
+  const answer = await rig.inject({ method: 'POST', url: '/v1/audio/speech', payload })
   t.equal(answer.statusCode, 400)
   t.match(answer.json(), { error: { reason: 'text_unspeakable', message: 'Only punctuation.' } })
 })
 
 t.test('the capability passes chunks through, with their media beside them', async (t) => {
   const { rig, asked } = await start(t)
-  const { revisions } = (await rig.inject({ url: '/v1/capabilities' })).json() as { revisions: Record<string, string> }
+  const list = await rig.inject({ url: '/v1/capabilities' })
+  const listing = list.json() as { revisions: Record<string, string> }
   const answer = await rig.inject({ method: 'POST', url: '/v1/capabilities/stream',
     headers: { accept: 'text/event-stream' }, payload: { capability_id: 'tts', version: '1.0.0',
-      descriptor_revision: revisions['tts@1.0.0'], payload: { model: VOICE, text: 'Hi', seed: 4294967295 } } })
+      descriptor_revision: listing.revisions['tts@1.0.0'],
+      payload: { model: VOICE, text: 'Hi', seed: 4294967295 } } })
   t.equal(answer.statusCode, 200)
-  const frames = answer.body.split('\n').filter((l) => l.startsWith('data: ')).map((l) => JSON.parse(l.slice(6)) as object)
+  const frames = answer.body.split('\n').filter((line) => line.startsWith('data: '))
+    .map((line) => JSON.parse(line.slice(6)) as object)
   t.match(frames, [
     { sequence: 0, kind: 'started' },
     { sequence: 1, kind: 'chunk', payload: { chunk_index: 0, is_partial: true, model: VOICE, format: 'mp3' },
-      media: { media_type: 'audio/mpeg', codec: 'mp3', sample_rate: 16000, channels: 1, size: 4, duration_seconds: 1 } },
+      media: { media_type: 'audio/mpeg', codec: 'mp3', sample_rate: 16000, channels: 1, size: 4,
+        duration_seconds: 1 } },
     { sequence: 2, kind: 'chunk', payload: { chunk_index: 1, is_partial: false } },
     { sequence: 3, kind: 'completed', error: null }
   ])
@@ -148,7 +156,8 @@ t.test('voices of all models, of one, of none', async (t) => {
   const { rig } = await start(t)
   const both = [{ id: 'rms', name: 'RMS', model: VOICE }, { id: 'slt', name: 'SLT', model: VOICE }]
   t.same((await rig.inject({ url: '/v1/audio/voices' })).json(), { object: 'list', data: both })
-  t.same((await rig.inject({ url: `/v1/audio/voices?model=${VOICE}` })).json(), { object: 'list', data: both })
+  const one = await rig.inject({ url: `/v1/audio/voices?model=${VOICE}` })
+  t.same(one.json(), { object: 'list', data: both })
   t.equal((await rig.inject({ url: '/v1/audio/voices?model=acme/none' })).statusCode, 404)
 })
 

@@ -17,8 +17,15 @@ async function generator (folder) {
   const { default: ts } = await import('typescript')
   for (const name of SOURCES) {
     const source = readFileSync(join(FIXTURES, name), 'utf8').replaceAll('../../engine/', engineUrl)
-    const options = { target: ts.ScriptTarget.ES2022, module: ts.ModuleKind.ES2022, verbatimModuleSyntax: true }
-    writeFileSync(join(folder, name.replace('.ts', '.js')), ts.transpileModule(source, { compilerOptions: options }).outputText)
+    const options = {
+      target: ts.ScriptTarget.ES2022,
+      module: ts.ModuleKind.ES2022,
+      verbatimModuleSyntax: true
+    }
+    writeFileSync(
+      join(folder, name.replace('.ts', '.js')),
+      ts.transpileModule(source, { compilerOptions: options }).outputText
+    )
   }
   return await import(pathToFileURL(join(folder, 'make-graphs.js')).href)
 }
@@ -52,8 +59,25 @@ export async function mediumVoice () {
 
 /** The model card that our engine loads it by. */
 export const mediumCard = {
-  modelId: 'bench/piper-medium', revision: '1', title: '', description: '', tasks: ['tts'], family: 'piper',
-  engine: 'onnx-tts', backends: ['cpu'], totalBytes: 0, nLayers: 1, hiddenSize: 192, kvHeads: 0, contextLength: 0,
-  supportsTensor: false, companions: [], licence: '', languages: ['en-us'], voices: [], defaults: {}, support: {},
+  modelId: 'bench/piper-medium',
+  revision: '1',
+  title: '',
+  description: '',
+  tasks: ['tts'],
+  family: 'piper',
+  engine: 'onnx-tts',
+  backends: ['cpu'],
+  totalBytes: 0,
+  nLayers: 1,
+  hiddenSize: 192,
+  kvHeads: 0,
+  contextLength: 0,
+  supportsTensor: false,
+  companions: [],
+  licence: '',
+  languages: ['en-us'],
+  voices: [],
+  defaults: {},
+  support: {},
   files: ['voice.onnx', 'voice.onnx.json'].map((path) => ({ path, role: 'file', bytes: 0 }))
 }

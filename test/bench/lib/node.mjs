@@ -11,7 +11,9 @@ import { dist } from './paths.mjs'
 const READY_LIMIT_MS = 60_000
 
 export const newHome = () => mkdtempSync(join(tmpdir(), 'svc-bench-'))
-export const removeHome = (home) => { rmSync(home, { recursive: true, force: true }) }
+export const removeHome = (home) => {
+  rmSync(home, { recursive: true, force: true })
+}
 
 /**
  * Starts `svc up` and resolves when it has printed where it listens; `spawnedAt` and `listeningAt` are
@@ -19,21 +21,36 @@ export const removeHome = (home) => { rmSync(home, { recursive: true, force: tru
  */
 export async function startNode ({ home = newHome(), yaml, keepHome = false } = {}) {
   if (yaml !== undefined) writeFileSync(join(home, 'svc.yaml'), yaml)
-  const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => name !== 'NODE_OPTIONS' && !name.startsWith('SVC_')))
+  const env = Object.fromEntries(
+    Object.entries(process.env).filter(([name]) => name !== 'NODE_OPTIONS' && !name.startsWith('SVC_'))
+  )
   const spawnedAt = performance.now()
-  const child = spawn(process.execPath, [join(dist, 'kernel/cli/main.js'), 'up', '--home', home, '--port', '0', '--json'],
-    { env, stdio: ['ignore', 'pipe', 'pipe'] })
+  const child = spawn(
+    process.execPath,
+    [join(dist, 'kernel/cli/main.js'), 'up', '--home', home, '--port', '0', '--json'],
+    { env, stdio: ['ignore', 'pipe', 'pipe'] }
+  )
   let said = ''
-  child.stderr.on('data', (bytes) => { said = (said + bytes).slice(-8000) })
+  child.stderr.on('data', (bytes) => {
+    said = (said + bytes).slice(-8000)
+  })
   const info = await firstLine(child, () => said)
   const listeningAt = performance.now()
   const agent = new http.Agent({ keepAlive: true, maxSockets: 64 })
   const operator = readFileSync(join(home, 'operator.token'), 'utf8').trim()
   return {
-    ...info, home, spawnedAt, listeningAt, agent,
+    ...info,
+    home,
+    spawnedAt,
+    listeningAt,
+    agent,
     said: () => said,
     json: async (path) => {
-      const { body, status } = await request({ agent, url: info.url + path, headers: { authorization: `Bearer ${operator}` } })
+      const { body, status } = await request({
+        agent,
+        url: info.url + path,
+        headers: { authorization: `Bearer ${operator}` }
+      })
       if (status !== 200) throw new Error(`GET ${path}: ${status} ${body.toString()}`)
       return JSON.parse(body.toString())
     },
@@ -50,7 +67,9 @@ export async function startNode ({ home = newHome(), yaml, keepHome = false } = 
 async function firstLine (child, said) {
   let text = ''
   return await new Promise((resolve, reject) => {
-    child.once('exit', (code) => { reject(new Error(`svc up ended with ${code}: ${said()}`)) })
+    child.once('exit', (code) => {
+      reject(new Error(`svc up ended with ${code}: ${said()}`))
+    })
     child.stdout.on('data', (bytes) => {
       text += bytes
       if (text.includes('\n')) resolve(JSON.parse(text.slice(0, text.indexOf('\n'))))
@@ -74,7 +93,14 @@ export function request ({ agent, url, method = 'GET', headers = {}, body, keep 
       })
       res.on('error', reject)
       res.on('end', () => {
-        resolve({ status: res.statusCode, headMs, firstMs, totalMs: performance.now() - startedAt, bytes, body: Buffer.concat(parts) })
+        resolve({
+          status: res.statusCode,
+          headMs,
+          firstMs,
+          totalMs: performance.now() - startedAt,
+          bytes,
+          body: Buffer.concat(parts)
+        })
       })
     })
     req.on('error', reject)
@@ -85,9 +111,18 @@ export function request ({ agent, url, method = 'GET', headers = {}, body, keep 
 /** Speaks over HTTP with raw sound as the answer. Throws where the answer is not sound. */
 export async function speak (node, input, fields = {}) {
   const body = JSON.stringify({ model: 'svc/voice-en', input, ...fields })
-  const answer = await request({ agent: node.agent, url: `${node.url}/v1/audio/speech`, method: 'POST', body,
-    headers: { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) } })
-  if (answer.status !== 200) throw Object.assign(new Error(`${answer.status} ${answer.body.toString()}`), { status: answer.status })
+  const answer = await request({
+    agent: node.agent,
+    url: `${node.url}/v1/audio/speech`,
+    method: 'POST',
+    body,
+    headers: { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) }
+  })
+  if (answer.status !== 200) {
+    throw Object.assign(new Error(`${answer.status} ${answer.body.toString()}`), {
+      status: answer.status
+    })
+  }
   return answer
 }
 

@@ -9,9 +9,11 @@ export const dist = join(root, 'dist')
 /** Made files: below node_modules, which git ignores. */
 export const cache = join(here, 'node_modules', '.cache', 'svc')
 
-/** The data of espeak-ng: from the package that brings the phonemiser, else from the system; or undefined. */
+/** Data of espeak-ng: ESPEAK_DATA_PATH, else those of the phonemiser's package; undefined without both. */
 export function espeakData () {
-  const places = [join(here, 'node_modules', 'piper-phonemize', 'espeak-ng-data'),
-    '/usr/share/espeak-ng-data', '/usr/lib/x86_64-linux-gnu/espeak-ng-data', '/usr/lib/aarch64-linux-gnu/espeak-ng-data']
-  return places.find((place) => existsSync(join(place, 'phontab')))
+  const places = [
+    process.env.ESPEAK_DATA_PATH,
+    join(here, 'node_modules', 'piper-phonemize', 'espeak-ng-data')
+  ]
+  return places.find((place) => place !== undefined && existsSync(join(place, 'phontab')))
 }

@@ -5,7 +5,10 @@ import { root } from './paths.mjs'
 
 function git (...args) {
   try {
-    return execFileSync('git', ['-C', root, ...args], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim()
+    return execFileSync('git', ['-C', root, ...args], {
+      encoding: 'utf8',
+      stdio: ['ignore', 'pipe', 'ignore']
+    }).trim()
   } catch {
     return ''
   }
@@ -15,15 +18,22 @@ function git (...args) {
 function commit () {
   const short = git('rev-parse', '--short', 'HEAD')
   if (short === '') return 'unknown'
-  return git('status', '--porcelain', '--', 'kernel', 'plugins', 'package.json') === '' ? short : `${short}+changes`
+  return git('status', '--porcelain', '--', 'kernel', 'plugins', 'package.json') === ''
+    ? short
+    : `${short}+changes`
 }
 
 /** What the figures were measured on. */
 export function machine () {
   const cpus = os.cpus()
   return {
-    cpu: cpus[0]?.model.trim() ?? 'unknown', cores: cpus.length, memoryGb: Math.round(os.totalmem() / 2 ** 30),
-    node: process.version, load: os.loadavg().map((n) => Number(n.toFixed(1))), date: new Date().toISOString(), commit: commit()
+    cpu: cpus[0]?.model.trim() ?? 'unknown',
+    cores: cpus.length,
+    memoryGb: Math.round(os.totalmem() / 2 ** 30),
+    node: process.version,
+    load: os.loadavg().map((n) => Number(n.toFixed(1))),
+    date: new Date().toISOString(),
+    commit: commit()
   }
 }
 
@@ -31,7 +41,12 @@ export function machine () {
 export function figure (value, unit = '') {
   if (value === null || value === undefined || Number.isNaN(value)) return '–'
   if (typeof value === 'string') return value
-  const text = Math.abs(value) >= 100 ? value.toFixed(0) : Math.abs(value) >= 10 ? value.toFixed(1) : value.toFixed(2)
+  const text =
+    Math.abs(value) >= 100
+      ? value.toFixed(0)
+      : Math.abs(value) >= 10
+        ? value.toFixed(1)
+        : value.toFixed(2)
   return unit === '' ? text : `${text} ${unit}`
 }
 
@@ -48,7 +63,7 @@ function table (head, rows) {
 }
 
 /**
- * One benchmark as Markdown and as a JSON line. `result` has `columns`, `rows` (texts), `targets` and `notes`.
+ * One benchmark as Markdown and as a JSON line. `result` has `columns`, `rows` (texts), `targets`, `notes`.
  */
 export function print (name, title, result, command, before) {
   const after = machine()
@@ -57,16 +72,30 @@ export function print (name, title, result, command, before) {
   const parts = [
     `## ${title}`,
     '',
-    `${before.cpu}, ${before.cores} cores, Node ${before.node}, ${load}; ${before.date}, commit ${before.commit}; \`${command}\``,
+    `${before.cpu}, ${before.cores} cores, Node ${before.node}, ${load};`,
+    `${before.date}, commit ${before.commit}; \`${command}\``,
     '',
     table(columns, rows),
     '',
-    table(['target', 'figure', 'limit', ''], targets.map((t) => [
-      t.name, figure(t.value, t.unit), `${t.atLeast ? 'at least' : 'at most'} ${t.limit}${t.unit ? ` ${t.unit}` : ''}`, verdict(t)
-    ])),
-    ...notes.length === 0 ? [] : ['', ...notes.map((note) => `- ${note}`)],
+    table(
+      ['target', 'figure', 'limit', ''],
+      targets.map((t) => [
+        t.name,
+        figure(t.value, t.unit),
+        `${t.atLeast ? 'at least' : 'at most'} ${t.limit}${t.unit ? ` ${t.unit}` : ''}`,
+        verdict(t)
+      ])
+    ),
+    ...(notes.length === 0 ? [] : ['', ...notes.map((note) => `- ${note}`)]),
     ''
   ]
-  const json = { bench: name, ...before, loadAfter: after.load, command, targets: targets.map((t) => ({ ...t, verdict: verdict(t).replaceAll('*', '') })), data }
+  const json = {
+    bench: name,
+    ...before,
+    loadAfter: after.load,
+    command,
+    targets: targets.map((t) => ({ ...t, verdict: verdict(t).replaceAll('*', '') })),
+    data
+  }
   process.stdout.write(`${parts.join('\n')}\n${JSON.stringify(json)}\n\n`)
 }

@@ -6,7 +6,11 @@ import { serveWorker } from '../lib/worker.mjs'
 
 /** options: { model, ids, scales, sid, sampleRate, kbps } */
 await serveWorker(async ({ model, ids, scales, sid, sampleRate, kbps }) => {
-  const session = await InferenceSession.create(readFileSync(model), { intraOpNumThreads: 1, interOpNumThreads: 1, logSeverityLevel: 3 })
+  const session = await InferenceSession.create(readFileSync(model), {
+    intraOpNumThreads: 1,
+    interOpNumThreads: 1,
+    logSeverityLevel: 3
+  })
   const feeds = {
     input: new Tensor('int64', BigInt64Array.from(ids, BigInt), [1, ids.length]),
     input_lengths: new Tensor('int64', BigInt64Array.of(BigInt(ids.length)), [1]),
@@ -23,7 +27,13 @@ await serveWorker(async ({ model, ids, scales, sid, sampleRate, kbps }) => {
       const encoder = new Mp3Encoder(1, sampleRate, kbps)
       const bytes = encoder.encodeBuffer(pcm).length + encoder.flush().length
       const encodeMs = performance.now() - encodeAt
-      return { sessionMs, encodeMs, totalMs: sessionMs + encodeMs, bytes, seconds: pcm.length / sampleRate }
+      return {
+        sessionMs,
+        encodeMs,
+        totalMs: sessionMs + encodeMs,
+        bytes,
+        seconds: pcm.length / sampleRate
+      }
     }
   }
 })

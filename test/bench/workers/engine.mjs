@@ -16,7 +16,13 @@ async function espeak () {
 await serveWorker(async ({ card, directory, espeak: withEspeak }) => {
   const { openSpeech } = await engine('index.js')
   const { loadFamily } = await engine('load.js')
-  const spec = { card: typeof card === 'string' ? JSON.parse(readFileSync(card, 'utf8')) : card, directory, backend: 'cpu', threads: 1, options: {} }
+  const spec = {
+    card: typeof card === 'string' ? JSON.parse(readFileSync(card, 'utf8')) : card,
+    directory,
+    backend: 'cpu',
+    threads: 1,
+    options: {}
+  }
   const env = { progress () {}, work: async (_label, _units, call) => await call(), log () {} }
   const session = openSpeech(await loadFamily(spec, env, withEspeak ? espeak : undefined), spec)
   await session.warmup()

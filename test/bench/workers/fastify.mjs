@@ -5,7 +5,9 @@ import { serveWorker } from '../lib/worker.mjs'
 /** options: { path, body } */
 await serveWorker(async ({ path, body }) => {
   const app = fastify({ logger: false })
-  app.get(path, (_request, reply) => { reply.type('application/json; charset=utf-8').send(body) })
+  app.get(path, (_request, reply) => {
+    reply.type('application/json; charset=utf-8').send(body)
+  })
   await app.listen({ host: '127.0.0.1', port: 0 })
   return { ready: { url: `http://127.0.0.1:${app.server.address().port}` }, handle: () => ({}) }
 })

@@ -2,12 +2,23 @@
 import autocannon from 'autocannon'
 import { serveWorker } from '../lib/worker.mjs'
 
-// svc ends a connection after 1,000 requests, which autocannon does not notice by itself: it opens new ones in time.
+// svc ends a connection after 1,000 requests, which autocannon does not notice by itself.
 const RECONNECT_AFTER = 900
 
 await serveWorker(async () => ({
   handle: async ({ url, seconds, connections }) => {
-    const { requests, latency, errors, timeouts, non2xx, duration } = await autocannon({ url, duration: seconds, connections, reconnectRate: RECONNECT_AFTER })
-    return { perSecond: requests.total / duration, total: requests.total, p50Ms: latency.p50, p99Ms: latency.p99, failed: errors + timeouts + non2xx }
+    const { requests, latency, errors, timeouts, non2xx, duration } = await autocannon({
+      url,
+      duration: seconds,
+      connections,
+      reconnectRate: RECONNECT_AFTER
+    })
+    return {
+      perSecond: requests.total / duration,
+      total: requests.total,
+      p50Ms: latency.p50,
+      p99Ms: latency.p99,
+      failed: errors + timeouts + non2xx
+    }
   }
 }))

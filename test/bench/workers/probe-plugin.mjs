@@ -6,8 +6,18 @@ const RESOLUTION_MS = 1
 
 export default {
   manifest: {
-    name: 'loop-probe', version: '1.0.0', kernel: '^1.0.0', summary: 'Measures the event loop of the node.',
-    routes: { loop: { method: 'GET', url: '/v1/bench/loop', authority: 'read', summary: 'Delays since the last call, ms.' } }
+    name: 'loop-probe',
+    version: '1.0.0',
+    kernel: '^1.0.0',
+    summary: 'Measures the event loop of the node.',
+    routes: {
+      loop: {
+        method: 'GET',
+        url: '/v1/bench/loop',
+        authority: 'read',
+        summary: 'Delays since the last call, ms.'
+      }
+    }
   },
   start () {
     const loop = monitorEventLoopDelay({ resolution: RESOLUTION_MS })

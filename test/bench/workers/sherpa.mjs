@@ -8,8 +8,17 @@ await serveWorker(async ({ folder, data }) => {
   const { OfflineTts, GenerationConfig } = createRequire(import.meta.url)('sherpa-onnx-node')
   const tts = await OfflineTts.createAsync({
     model: {
-      vits: { model: join(folder, 'voice.onnx'), tokens: join(folder, 'tokens.txt'), dataDir: data, noiseScale: 0.667, noiseScaleW: 0, lengthScale: 1 },
-      numThreads: 1, provider: 'cpu', debug: false
+      vits: {
+        model: join(folder, 'voice.onnx'),
+        tokens: join(folder, 'tokens.txt'),
+        dataDir: data,
+        noiseScale: 0.667,
+        noiseScaleW: 0,
+        lengthScale: 1
+      },
+      numThreads: 1,
+      provider: 'cpu',
+      debug: false
     },
     maxNumSentences: 1
   })
@@ -21,12 +30,16 @@ await serveWorker(async ({ folder, data }) => {
       let firstMs = null
       let lastMs = 0
       let samples = 0
-      await tts.generateAsync({ text, generationConfig, onProgress: (piece) => {
-        lastMs = performance.now() - startedAt
-        firstMs ??= lastMs
-        samples += piece.samples.length
-        return 1
-      } })
+      await tts.generateAsync({
+        text,
+        generationConfig,
+        onProgress: (piece) => {
+          lastMs = performance.now() - startedAt
+          firstMs ??= lastMs
+          samples += piece.samples.length
+          return 1
+        }
+      })
       return { firstMs, totalMs: lastMs, seconds: samples / tts.sampleRate }
     }
   }
