@@ -252,8 +252,10 @@ function notFound (options: ServerOptions, request: FastifyRequest): SvcError {
   const path = request.url.split('?')[0]!
   const others = options.methodsAt(path)
   if (others.length > 0) {
-    return kernelError('method_not_allowed',
+    const error = kernelError('method_not_allowed',
       `${request.method} is not offered here; ${others.join(', ')} is.`)
+    error.headers['allow'] = others.join(', ')
+    return error
   }
   return kernelError('not_found',
     `There is no route ${request.method} ${printable(path)}; GET /openapi.json lists all.`)

@@ -17,6 +17,8 @@ if (unknown.length > 0) {
   process.exit(2)
 }
 
+for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => { process.exit(130) })
+
 let failed = 0
 for (const name of names.length === 0 ? NAMES : names) {
   const { default: bench } = await import(`./${name}.mjs`)

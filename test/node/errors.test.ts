@@ -22,6 +22,8 @@ t.test('T-H12: the errors of every route have one body and show nothing of the i
     t.equal(body?.error['code'], answer.status)
     t.equal(body?.error['requestId'], answer.headers['x-svc-request-id'],
       `${what}: the request id is the header's`)
+    if (answer.status === 405) t.match(answer.headers['allow'], /^[A-Z]+(, [A-Z]+)*$/,
+      `${what}: which methods are`)
     t.match(answer.headers['content-type'], /^application\/json/)
     t.notMatch(answer.text, leaks(node), what)
     if (answer.status === 429 || answer.status === 503) t.ok(Number(answer.headers['retry-after']) >= 1)

@@ -59,7 +59,10 @@ const faultOf = (kinds: readonly FaultKind[]): fc.Arbitrary<Fault> => fc.record(
   hard: fc.boolean()
 })
 
-/** Plans of one mode. Half of them draw their faults from a few kinds only, so that the same ones meet often. */
+/**
+ * Plans of one mode. Half of them draw their faults from a few kinds only, so that the same ones meet
+ * often.
+ */
 export function plans (mode: SimMode): fc.Arbitrary<Plan> {
   const swarm = fc.tuple(fc.boolean(), fc.subarray([...FAULT_KINDS], { minLength: 2, maxLength: 6 }))
   return swarm.chain(([few, kinds]) => fc.integer({ min: 1, max: 7 }).chain((n) => fc.record({

@@ -44,7 +44,10 @@ export class Invariants {
     this.#masterOfTerm.set(term, node.id)
   }
 
-  /** I2: the term a node accepts never falls, over restarts as far as its disk took the promise. I5 begins here. */
+  /**
+   * I2: the term a node accepts never falls, over restarts as far as its disk took the promise. I5 begins
+   * here.
+   */
   accepted (node: SimNode, next: Leader | null, previous: Leader | null): void {
     if (previous !== null && previous.sid !== next?.sid) this.#left.add(`${node.id}/${node.generation}/${previous.sid}`)
     if (next === null) return
@@ -106,10 +109,13 @@ export class Invariants {
     } else if (before !== log.length) this.breach(`I8 command ${last.id} entered at ${before} and at ${log.length}`)
   }
 
-  /** I5: a worker acts only under the token it accepted, never below its promise; no instance has two sessions. */
+  /**
+   * I5: a worker acts only under the token it accepted, never below its promise; no instance has two
+   * sessions.
+   */
   carriesOut (node: SimNode, { token, sid, instance }: Directive, leader: Leader | null): void {
     this.directives++
-    if (token.term < (node.disk.promise?.term ?? 0)) this.breach(`I5 ${node.id} acted below its promise`)
+    if (token.term < node.promised) this.breach(`I5 ${node.id} acted below its promise`)
     if (leader === null || leader.sid !== sid || leader.term !== token.term || leader.master !== token.master) {
       this.breach(`I5 ${node.id} acted for ${sid}/${token.term} while it follows ${leader?.sid}/${leader?.term}`)
     }

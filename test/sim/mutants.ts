@@ -6,58 +6,202 @@ export interface Mutant {
   readonly name: string
   /** What is missing. */
   readonly without: string
+  /** The play that goes wrong without it. */
+  readonly shownBy: string
   readonly changes: Changes
 }
 
-const mutant = (name: string, without: string, rules: Changes['rules'] & object): Mutant =>
-  ({ name, without, changes: { rules } })
-
 export const MUTANTS: readonly Mutant[] = [
-  mutant('trusts-own-silence', 'a node that stood still suspects itself first', { stalled: () => false }),
-  mutant('no-stickiness', 'who hears a master supports no other', { sticksToMaster: () => false }),
-  mutant('no-pre-vote', 'nobody campaigns while a peer hears a master', { mayCampaign: () => true }),
-  mutant('no-denial', 'a named master ends the pre-vote', { denies: () => false }),
-  mutant('ballot-by-id', 'the freshest ballot wins', {
-    ballotOrder: (a, b) => a.nodeId < b.nodeId ? -1 : a.nodeId > b.nodeId ? 1 : 0
-  }),
-  mutant('silent-on-old-ballot', 'an old ballot is told the term', { answersOldBallot: () => false }),
-  mutant('two-votes', 'one vote per term', { mayVote: () => true }),
-  mutant('stale-claimant', 'a claimant knows at least what its voters know', { freshEnough: () => true }),
-  mutant('trusts-failed-disk', 'a failed write is no promise', { promiseCounts: () => true }),
+  {
+    name: 'trusts-own-silence',
+    without: 'a node that stood still suspects itself first',
+    shownBy: 'a follower that slept does not elect itself',
+    changes: { rules: { stalled: () => false } }
+  },
+  {
+    name: 'no-stickiness',
+    without: 'who hears a master supports no other',
+    shownBy: 'one cut link elects nobody, majority',
+    changes: { rules: { sticksToMaster: () => false } }
+  },
+  {
+    name: 'no-pre-vote',
+    without: 'nobody campaigns while a peer hears a master',
+    shownBy: 'one cut link elects nobody, quorum 1',
+    changes: { rules: { mayCampaign: () => true } }
+  },
+  {
+    name: 'no-denial',
+    without: 'a named master ends the pre-vote',
+    shownBy: 'one cut link elects nobody, quorum 1',
+    changes: { rules: { denies: () => false } }
+  },
+  {
+    name: 'ballot-by-id',
+    without: 'the freshest ballot wins',
+    shownBy: 'the freshest node is elected, not the one with the greatest id',
+    changes: {
+      rules: { ballotOrder: (a, b) => RULES.ballotOrder({ ...a, term: 0, seq: 0 }, { ...b, term: 0, seq: 0 }) }
+    }
+  },
+  {
+    name: 'silent-on-old-ballot',
+    without: 'an old ballot is told the term',
+    shownBy: 'an old ballot is answered with the term',
+    changes: { rules: { answersOldBallot: () => false } }
+  },
+  {
+    name: 'two-votes',
+    without: 'one vote per term',
+    shownBy: 'one vote per term',
+    changes: { rules: { mayVote: () => true } }
+  },
+  {
+    name: 'stale-claimant',
+    without: 'a claimant knows at least what its voters know',
+    shownBy: 'a claimant that lacks an entry is refused, majority',
+    changes: { rules: { freshEnough: () => true } }
+  },
+  {
+    name: 'trusts-failed-disk',
+    without: 'a failed write is no promise',
+    shownBy: 'a failing disk gives no vote',
+    changes: { rules: { promiseCounts: () => true } }
+  },
   {
     name: 'unwritten-promise',
     without: 'the promise is on disk before the answer leaves',
+    shownBy: 'one vote per term, over a restart',
     changes: { forgetful: true }
   },
-  mutant('one-voice', 'a majority elects', {
-    claimResult: (state) => RULES.claimResult({ ...state, needed: 1 })
-  }),
-  mutant('deaf-to-refusal', 'in the available mode any refusal ends a claim', {
-    claimResult: (state) => RULES.claimResult({ ...state, refused: false })
-  }),
-  mutant('keep-claim', 'accepting a master ends an own claim', { claimStands: () => true }),
-  mutant('no-promise', 'a master below the promise is refused', { mayFollow: () => true }),
-  mutant('silent-refusal', 'a refused master is told why', { answersRefused: () => false }),
-  mutant('roll-back', 'control data never goes back', { mayReplace: () => true }),
-  mutant('ack-at-once', 'enough nodes hold what is acknowledged', { heldByEnough: () => true }),
-  mutant('any-message-verifies', 'only an answer to the newest probe makes a master sure', { verifies: () => true }),
-  mutant('unsure-acts', 'a master that is not sure acknowledges nothing', { mayActAsMaster: () => true }),
-  mutant('unsure-stays', 'a master that is not sure yields', {
-    staysMaster: (meeting) => RULES.staysMaster({ ...meeting, verified: true })
-  }),
-  mutant('never-yields', 'of two masters one yields', { staysMaster: () => true }),
-  mutant('smaller-side-stays', 'the master with more followers stays', {
-    staysMaster: (meeting) => meeting.mode === 'majority' ? RULES.staysMaster(meeting) : !RULES.staysMaster(meeting)
-  }),
-  mutant('no-re-anoint', 'the session of the winner lives on under a higher term', { mayReanoint: () => false }),
-  mutant('no-quorum-check', 'a master without a majority stops', { keepsMastership: () => true }),
-  mutant('no-news-of-resignation', 'a resigned master is missed at once', { hasResigned: () => false }),
-  mutant('twice', 'a command is entered once', { enteredBefore: () => undefined }),
-  mutant('any-session', 'a command of another session is refused', { fitsSession: () => true }),
-  mutant('streams-outlive', 'streams end with their session', { sessionEnds: () => false }),
-  mutant('term-ends-streams', 'streams live on when only the term rises', {
-    sessionEnds: (old, next) => old !== null && (old.sid !== next?.sid || old.term !== next.term)
-  }),
-  mutant('voters-at-will', 'the voters change by one, when nothing is open', { mayChangeVoters: () => 'yes' }),
-  mutant('open-fence', 'a worker acts only for the master it follows', { admitsDirective: () => ({ ok: true }) })
+  {
+    name: 'one-voice',
+    without: 'a majority elects',
+    shownBy: 'a claim that no voter answers is lost, majority',
+    changes: { rules: { claimResult: (state) => RULES.claimResult({ ...state, needed: 1 }) } }
+  },
+  {
+    name: 'deaf-to-refusal',
+    without: 'in the available mode any refusal ends a claim',
+    shownBy: 'one refusal ends a claim, quorum 1',
+    changes: { rules: { claimResult: (state) => RULES.claimResult({ ...state, refused: false }) } }
+  },
+  {
+    name: 'keep-claim',
+    without: 'accepting a master ends an own claim',
+    shownBy: 'a claimant that accepted a master does not become one',
+    changes: { rules: { claimStands: () => true } }
+  },
+  {
+    name: 'no-promise',
+    without: 'a master below the promise is refused',
+    shownBy: 'who voted for a new master acknowledges nothing to the old one',
+    changes: { rules: { mayFollow: () => true } }
+  },
+  {
+    name: 'silent-refusal',
+    without: 'a refused master is told why',
+    shownBy: 'two masters meet, the old one has more followers',
+    changes: { rules: { answersRefused: () => false } }
+  },
+  {
+    name: 'roll-back',
+    without: 'control data never goes back',
+    shownBy: 'an append that was overtaken does not shorten the log',
+    changes: { rules: { mayReplace: () => true } }
+  },
+  {
+    name: 'ack-at-once',
+    without: 'enough nodes hold what is acknowledged',
+    shownBy: 'the smaller side of a cut has no master and acknowledges nothing, majority',
+    changes: { rules: { heldByEnough: () => true } }
+  },
+  {
+    name: 'any-message-verifies',
+    without: 'only an answer to the newest probe makes a master sure',
+    shownBy: 'old messages do not convince a master that slept',
+    changes: { rules: { verifies: () => true } }
+  },
+  {
+    name: 'unsure-acts',
+    without: 'a master that is not sure enters nothing',
+    shownBy: 'a master that slept enters nothing before it is sure',
+    changes: { rules: { mayActAsMaster: () => true } }
+  },
+  {
+    name: 'unsure-stays',
+    without: 'a master that is not sure yields',
+    shownBy: 'old messages do not convince a master that slept',
+    changes: { rules: { staysMaster: (meeting) => RULES.staysMaster({ ...meeting, verified: true }) } }
+  },
+  {
+    name: 'never-yields',
+    without: 'of two masters one yields',
+    shownBy: 'two masters meet, the old one has more followers',
+    changes: { rules: { staysMaster: () => true } }
+  },
+  {
+    name: 'smaller-side-stays',
+    without: 'the master with more followers stays',
+    shownBy: 'two masters meet, the old one has more followers',
+    changes: {
+      rules: { staysMaster: (meeting) => (meeting.mode === 'majority') === RULES.staysMaster(meeting) }
+    }
+  },
+  {
+    name: 'no-re-anoint',
+    without: 'the session of the winner lives on under a higher term',
+    shownBy: 'two masters meet, the old one has more followers',
+    changes: { rules: { mayReanoint: () => false } }
+  },
+  {
+    name: 'no-quorum-check',
+    without: 'a master without a majority stops',
+    shownBy: 'the smaller side of a cut has no master and acknowledges nothing, majority',
+    changes: { rules: { keepsMastership: () => true } }
+  },
+  {
+    name: 'no-news-of-resignation',
+    without: 'a resigned master is missed at once',
+    shownBy: 'a master that resigns is replaced without waiting for silence',
+    changes: { rules: { hasResigned: () => false } }
+  },
+  {
+    name: 'twice',
+    without: 'a command is entered once',
+    shownBy: 'a command is carried out once, at two nodes and after a failover',
+    changes: { rules: { enteredBefore: () => undefined } }
+  },
+  {
+    name: 'any-session',
+    without: 'a command of another session is refused',
+    shownBy: 'a command for another session is refused',
+    changes: { rules: { fitsSession: () => true } }
+  },
+  {
+    name: 'streams-outlive',
+    without: 'streams end with their session',
+    shownBy: 'two masters meet, the old one has more followers',
+    changes: { rules: { sessionEnds: () => false } }
+  },
+  {
+    name: 'term-ends-streams',
+    without: 'streams live on when only the term rises',
+    shownBy: 'two masters meet, the old one has more followers',
+    changes: {
+      rules: { sessionEnds: (old, next) => old !== null && (old.sid !== next?.sid || old.term !== next.term) }
+    }
+  },
+  {
+    name: 'voters-at-will',
+    without: 'the voters change by one, when nothing is open',
+    shownBy: 'voters change one at a time',
+    changes: { rules: { mayChangeVoters: () => 'yes' } }
+  },
+  {
+    name: 'open-fence',
+    without: 'a worker acts only for the master it follows',
+    shownBy: 'a worker refuses a directive of a master that it does not follow any more',
+    changes: { rules: { admitsDirective: () => ({ ok: true }) } }
+  }
 ]

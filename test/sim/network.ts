@@ -1,6 +1,8 @@
 import type { Schedule } from './schedule.js'
 
-/** `hole`: nothing arrives, but what was sent may arrive after the heal. `reset`: the connection is closed. */
+/**
+ * `hole`: nothing arrives, but what was sent may arrive after the heal. `reset`: the connection is closed.
+ */
 export type Cut = 'hole' | 'reset'
 
 /** Chances of one message. */
@@ -17,7 +19,10 @@ const RETRIES = 12
 /** Where a message goes. `gone` once the start of the process that it was sent to is over. */
 export interface Target { gone (): boolean, take (): void }
 
-/** Links between nodes, each direction by itself: latency, loss, repetition, holes that deliver late, resets. */
+/**
+ * Links between nodes, each direction by itself: latency, loss, repetition, holes that deliver late,
+ * resets.
+ */
 export class Network {
   readonly #schedule: Schedule
   readonly #random: () => number

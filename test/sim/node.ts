@@ -22,7 +22,7 @@ export interface NodeOptions {
   readonly quorum: QuorumSetting
   readonly voters: readonly NodeId[]
   readonly rules: Rules
-  /** A disk that says yes and keeps no promise: the mutant that answers before it writes. */
+  /** A disk that says yes and keeps no promise, only the number of starts. */
   readonly forgetful: boolean
   /** Chance that a good write takes up to 0.1 s, which widens the window between a promise and its answer. */
   readonly hiccups: number
@@ -43,6 +43,8 @@ export class SimNode {
   diskFault: DiskFault = 'good'
   /** Counts the starts; what belongs to an earlier one is void. */
   generation = 0
+  /** Term of the last promise that the disk confirmed. */
+  promised = 0
   /** Instances that run here, and under which session. */
   readonly running = new Map<string, string>()
   /** Open connections, as this side knows. */
@@ -147,8 +149,10 @@ export class SimNode {
 
   #write (): { ok: boolean, wrote: boolean } {
     if (this.diskFault === 'failing') return { ok: false, wrote: this.#random() < 0.3 }
-    if (this.diskFault === 'slow') this.#writing += 100 + this.#random() * SLOW_MS
-    else if (this.#random() < this.#options.hiccups) this.#writing += 1 + this.#random() * 100
+    const slow = this.diskFault === 'slow'
+    // Several writes of one step reach the disk together.
+    if (slow) this.#writing = Math.max(this.#writing, 100 + this.#random() * SLOW_MS)
+    else if (this.#random() < this.#options.hiccups) this.#writing = Math.max(this.#writing, this.#random() * 100)
     return { ok: true, wrote: true }
   }
 
@@ -158,7 +162,9 @@ export class SimNode {
       send: (to, message: Message) => { this.#outbox.push({ to, message }) },
       persist: (record) => {
         const { ok, wrote } = this.#write()
-        if (wrote && !this.#options.forgetful) this.disk.promise = record
+        const { term = 0, votedFor = null } = this.disk.promise ?? {}
+        if (wrote) this.disk.promise = this.#options.forgetful ? { ...record, term, votedFor } : record
+        if (ok) this.promised = record.term
         return ok
       },
       random: this.#random,

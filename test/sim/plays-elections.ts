@@ -53,6 +53,31 @@ export const ELECTIONS: readonly Play[] = [
   { name: 'a claimant that lacks an entry is refused, quorum 1', run: staleClaim('A') },
   { name: 'a claimant that lacks an entry is refused, majority', run: staleClaim('B') },
   {
+    name: 'the freshest node is elected, not the one with the greatest id',
+    run (changes) {
+      const scene = new Scene('A', 3, changes)
+      scene.begin()
+      scene.catch((_from, to, { kind }) => kind === 'append' && to === 'n1')
+      scene.command('kept', 'n2')
+      scene.until('it is acknowledged', () => scene.acked('kept'))
+      scene.world.crash(scene.node('n2'))
+      scene.until('n0 is elected', () => scene.node('n0').isMaster, 2000)
+      return scene.finish()
+    }
+  },
+  {
+    name: 'a claim that no voter answers is lost, majority',
+    run (changes) {
+      const scene = new Scene('B', 3, changes)
+      withoutMaster(scene)
+      scene.catch((_from, _to, { kind }) => kind === 'claim-answer')
+      scene.until('n1 claims', () => scene.node('n1').core?.role === 'claim')
+      scene.run(3000)
+      scene.expect('n1 is not master', scene.elections === 1)
+      return scene.finish()
+    }
+  },
+  {
     name: 'one refusal ends a claim, quorum 1',
     run (changes) {
       const scene = new Scene('A', 3, changes)
@@ -109,11 +134,12 @@ export const ELECTIONS: readonly Play[] = [
     run (changes) {
       const scene = new Scene('B', 3, changes)
       withoutMaster(scene)
-      scene.answers(() => { scene.say('n1', 'n0', claimOf('n1', 50)) })
+      const given = votes(scene.answers(() => { scene.say('n1', 'n0', claimOf('n1', 50)) }))
+      scene.expect('n1 has the vote', given.join() === 'yes')
       scene.world.crash(scene.node('n0'))
       scene.world.start(scene.node('n0'))
       scene.world.start(scene.node('n2'))
-      scene.run(500)
+      scene.run(60)
       const other = votes(scene.answers(() => { scene.say('n2', 'n0', claimOf('n2', 50)) }))
       scene.expect('n2 does not get the vote', other.join() === 'no')
       return scene.wrong

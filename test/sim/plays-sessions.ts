@@ -110,13 +110,24 @@ export const SESSIONS: readonly Play[] = [
     }
   },
   {
-    name: 'a master that is no voter any more makes room',
+    name: 'a master leaves the voters after it resigned, not before',
     run (changes) {
       const scene = new Scene('B', 3, changes)
+      const leave = (id: string): void => {
+        scene.node('n0').step((core) => { core.changeVoters(id, ['n0', 'n1'], scene.world.now) })
+      }
       scene.begin()
-      scene.node('n0').step((core) => { core.changeVoters('out', ['n0', 'n1'], scene.world.now) })
+      leave('too-early')
+      scene.run(500)
+      scene.expect('it is refused', scene.world.check.refused.get('too-early') === 'voters_self')
+      scene.node('n2').step((core) => { core.resign(scene.world.now) })
       scene.until('another master', () => scene.elections === 2)
-      scene.expect('n2 follows it', !scene.node('n2').isMaster)
+      scene.run(1000)
+      leave('out')
+      scene.until('it is out', () => scene.acked('out'))
+      scene.world.crash(scene.node('n1'))
+      scene.run(15_000)
+      scene.expect('n2 is not elected without a voice', scene.elections === 2)
       return scene.finish()
     }
   },

@@ -1,5 +1,6 @@
 import { parseArgs } from 'node:util'
 import fc from 'fast-check'
+import { failover } from './failover.js'
 import { plans } from './faults.js'
 import { simulate } from './simulate.js'
 import { quantiles } from './quantiles.js'
@@ -10,7 +11,8 @@ const { values } = parseArgs({
     runs: { type: 'string', default: '1000' },
     seed: { type: 'string', default: '1' },
     path: { type: 'string' },
-    mode: { type: 'string' }
+    mode: { type: 'string' },
+    failover: { type: 'boolean', default: false }
   }
 })
 
@@ -65,14 +67,27 @@ function explore (mode: SimMode): { totals: Totals, found: string | null } {
   return { totals, found: `${error}\n${again}\n${JSON.stringify(details.counterexample?.[0])}` }
 }
 
-for (const mode of modes) {
+function tellExploration (mode: SimMode): void {
   const started = process.cpuUsage()
   const { totals, found } = explore(mode)
   const { user, system } = process.cpuUsage(started)
   const { failovers, ...counts } = totals
-  const line = { mode, seed, ...counts, cpuSeconds: Math.round((user + system) / 1e5) / 10, failoverMs: quantiles(failovers) }
+  const cpuSeconds = Math.round((user + system) / 1e5) / 10
+  const line = { mode, seed, ...counts, cpuSeconds, failoverMs: quantiles(failovers) }
   process.stdout.write(`${JSON.stringify(line)}\n`)
-  if (found === null) continue
+  if (found === null) return
   process.stderr.write(`${found}\n`)
   process.exitCode = 1
 }
+
+/** Times without any other fault: `--failover`, with `--runs` losses of each kind and size. */
+function tellFailovers (mode: SimMode): void {
+  for (const n of [3, 5, 7]) {
+    for (const loss of ['kill', 'stop', 'cut'] as const) {
+      const times = Array.from({ length: runs }, (_, i) => failover(mode, n, loss, seed + i))
+      process.stdout.write(`${JSON.stringify({ mode, nodes: n, loss, failoverMs: quantiles(times) })}\n`)
+    }
+  }
+}
+
+for (const mode of modes) (values.failover ? tellFailovers : tellExploration)(mode)

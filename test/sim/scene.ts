@@ -9,8 +9,8 @@ interface Caught { readonly from: SimNode, readonly to: SimNode, readonly messag
 type Which = (from: string, to: string, message: Message) => boolean
 
 /**
- * A schedule written by hand: no chance decides anything that matters. Nodes are named n0, n1, …; in the beginning the
- * one with the greatest number is master, because all are equally fresh.
+ * A schedule written by hand: no chance decides anything that matters. Nodes are named n0, n1, …; in the
+ * beginning the one with the greatest number is master, because all are equally fresh.
  */
 export class Scene {
   readonly world: World

@@ -22,7 +22,10 @@ export interface Result {
 const ENOUGH = 3
 const HICCUPS = 0.02
 
-/** Runs a plan: 60 virtual seconds with faults, then 45 without. The same plan and code give the same result. */
+/**
+ * Runs a plan: 60 virtual seconds with faults, then 45 without. The same plan and code give the same
+ * result.
+ */
 export function simulate (plan: Plan, changes: Changes = {}): Result {
   const world = new World({ ...plan, weather: plan.rough ? ROUGH : CALM, hiccups: HICCUPS }, changes)
   const { schedule, random, check } = world

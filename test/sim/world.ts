@@ -162,7 +162,10 @@ export class World {
     this.#carry(from.id, to, () => { this.deliver(from, to, message) })
   }
 
-  /** A newer version says more: fields that nobody here knows, kinds that nobody knows, and now and then nonsense. */
+  /**
+   * A newer version says more: fields that nobody here knows, kinds that nobody knows, and now and then
+   * nonsense.
+   */
   #sendNewer (from: SimNode, to: SimNode, message: Message): void {
     if (this.random() < 0.03) this.#send(from, to, { kind: 'census', page: 1 })
     if (this.random() < 0.01) this.#send(from, to, { kind: message.kind })

@@ -64,7 +64,7 @@ function enter (
   if (change.kind === 'voters') {
     const to = readVoters(change.payload)
     const settled = held(e, phase, phase.votersSeq, now)
-    const may = e.rules.mayChangeVoters({ from: e.ledger.voters(), to, settled })
+    const may = e.rules.mayChangeVoters({ master: e.id, from: e.ledger.voters(), to, settled })
     if (may !== 'yes') return may
   }
   if (!e.ledger.append({ ...change, id, sid, term })) {

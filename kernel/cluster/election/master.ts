@@ -46,12 +46,9 @@ export function replicate (e: Elector, peers: readonly NodeId[], whole = false):
 }
 
 export function tickMaster (e: Elector, phase: Mastering, now: number): void {
-  const voters = e.ledger.voters()
-  const { quorum } = e.options
   const reachable = e.voices([e.id, ...e.liveness.alive(now)])
-  const state = { mode: quorum.mode, reachable, needed: e.needed(), age: now - phase.since }
-  const removed = quorum.mode === 'majority' && !voters.includes(e.id) && held(e, phase, phase.votersSeq, now)
-  if (removed || !e.rules.keepsMastership(state, e.timing)) return stepDown(e, now + e.timing.heartbeat, now)
+  const state = { mode: e.options.quorum.mode, reachable, needed: e.needed(), age: now - phase.since }
+  if (!e.rules.keepsMastership(state, e.timing)) return stepDown(e, now + e.timing.heartbeat, now)
   if (phase.probe !== null) tickProbe(e, phase, now)
   settle(e, now)
 }

@@ -58,7 +58,7 @@ export interface Rules {
   /** Streams end with their session, and not when only its term rises. */
   sessionEnds (old: Leader | null, next: Leader | null): boolean
   /** The list of voters changes by one, and only when nothing before it is open. */
-  mayChangeVoters (change: VoterChange): 'yes' | 'voters_invalid' | 'voters_busy'
+  mayChangeVoters (change: VoterChange): 'yes' | VoterRefusal
   admitsDirective: AdmitRule
 }
 
@@ -89,7 +89,10 @@ export interface Meeting {
   readonly ageStep: number
 }
 
+export type VoterRefusal = 'voters_invalid' | 'voters_self' | 'voters_busy'
+
 export interface VoterChange {
+  readonly master: NodeId
   readonly from: readonly NodeId[]
   readonly to: readonly NodeId[]
   /** Everything up to the last change of voters, and the start of this session, is held by enough voters. */
@@ -123,10 +126,12 @@ function hasResigned (leader: Leader, beat: Heartbeat): boolean {
     beat.leader?.sid !== leader.sid
 }
 
-function mayChangeVoters ({ from, to, settled }: VoterChange): 'yes' | 'voters_invalid' | 'voters_busy' {
+function mayChangeVoters ({ master, from, to, settled }: VoterChange): 'yes' | VoterRefusal {
   const added = to.filter((id) => !from.includes(id)).length
   const removed = from.filter((id) => !to.includes(id)).length
   if (to.length === 0 || added + removed !== 1 || new Set(to).size !== to.length) return 'voters_invalid'
+  // Else the one node that holds the change could be the one that may not stand, and nobody would be elected.
+  if (!to.includes(master)) return 'voters_self'
   return settled ? 'yes' : 'voters_busy'
 }
 

@@ -80,6 +80,8 @@ export type Refusal =
   'storage_failed' |
   /** The change of voters adds or removes more than one, or is not a list of node ids. */
   'voters_invalid' |
+  /** The master does not take itself out: let it resign first. */
+  'voters_self' |
   /** An earlier change of voters, or the start of this session, is not held by a majority yet. */
   'voters_busy'
 

@@ -30,6 +30,9 @@ export async function startNode ({ home = newHome(), yaml, keepHome = false } = 
     [join(dist, 'kernel/cli/main.js'), 'up', '--home', home, '--port', '0', '--json'],
     { env, stdio: ['ignore', 'pipe', 'pipe'] }
   )
+  // A benchmark that fails or is interrupted leaves no node behind.
+  const end = () => { child.kill('SIGKILL') }
+  process.once('exit', end)
   let said = ''
   child.stderr.on('data', (bytes) => {
     said = (said + bytes).slice(-8000)
@@ -59,6 +62,7 @@ export async function startNode ({ home = newHome(), yaml, keepHome = false } = 
       const ended = once(child, 'exit')
       child.kill('SIGTERM')
       await ended
+      process.off('exit', end)
       if (!keepHome) removeHome(home)
     }
   }
