@@ -3,6 +3,7 @@ import { kernelError } from './errors.js'
 import { requireAuthority } from './http/access.js'
 import { methodFinder, mount } from './http/mount.js'
 import { callerOf } from './http/server.js'
+import { socketScope } from './http/sockets.js'
 import { systemRoutes } from './system-routes.js'
 import { schemaChecker } from './validate.js'
 import type { Assembly } from './assembly.js'
@@ -34,10 +35,8 @@ export function mountAll (
     ...(options.strict ? { checkReply } : {})
   }
   for (const route of routes) mount(parts.app, route, mounting, parts.streams)
-  for (const { name, decl } of sockets) {
-    mountSocket(kernel, parts.app, decl)
-    routes.push({ owner: 'kernel', name, decl, handler: noUpgrade })
-  }
+  socketScope(parts.app, (scope) => { for (const { decl } of sockets) mountSocket(kernel, scope, decl) })
+  for (const { name, decl } of sockets) routes.push({ owner: 'kernel', name, decl, handler: noUpgrade })
   kernel.methodsAt = methodFinder(routes.map((r) => r.decl))
 }
 

@@ -109,7 +109,7 @@ function kernelOptions (options: NodeOptions, setup: Setup, made: Made): KernelO
     services: new Map(),
     ...limitsOf(keys),
     trustProxy: keys.api.trust_proxy,
-    served: () => servedAt(made.address, keys.api),
+    served: servedBy(made.address, keys.api),
     url: () => made.address.url,
     tokens: openTokens({
       home: options.home,
@@ -128,6 +128,22 @@ function kernelOptions (options: NodeOptions, setup: Setup, made: Made): KernelO
       authorities: [...setup.authorities],
       onChange
     })
+  }
+}
+
+/** How long the list of the machine's addresses is believed, ms. */
+const ADDRESSES_MS = 1000
+
+/** What is served, asked for with every request and therefore kept while it cannot have changed. */
+function servedBy (address: Address, api: KernelConfig['api']): () => Served {
+  let last: { host: string, port: number, at: number, served: Served } | undefined
+  return () => {
+    const { host, port } = address
+    const now = systemClock.mono()
+    if (last === undefined || last.host !== host || last.port !== port || now - last.at > ADDRESSES_MS) {
+      last = { host, port, at: now, served: servedAt(address, api) }
+    }
+    return last.served
   }
 }
 

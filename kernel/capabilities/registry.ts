@@ -1,4 +1,5 @@
 import { kernelError } from '../errors.js'
+import { writeOnce } from '../http/json.js'
 import { descriptorOf, revisionOf } from './revision.js'
 import { checkOf, schemaProblems } from './schema-check.js'
 import type { CapabilityCall, CapabilityDecl, IoMode } from '../define.js'
@@ -162,11 +163,11 @@ export class Registry {
   #makeListing (): Listing {
     const all = [...this.#byId.values()].flatMap((versions) => [...versions.values()])
       .sort((a, b) => a.name < b.name ? -1 : 1)
-    return {
+    return writeOnce({
       node_id: this.#nodeId,
       capabilities: all.map((c) => ({ ...c.descriptor, revision: c.revision, node_id: this.#nodeId })),
       revisions: Object.fromEntries(all.map((c) => [c.name, c.revision]))
-    }
+    })
   }
 }
 

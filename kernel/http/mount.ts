@@ -2,10 +2,12 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { Reply } from '../define.js'
 import { kernelError, SvcError, toSvcError } from '../errors.js'
 import { requireAuthority } from './access.js'
+import { Ending } from './ending.js'
+import { jsonText } from './json.js'
 import { callerOf, sendError } from './server.js'
 import { openStream } from './stream-writer.js'
 import type { Clock } from '../clock.js'
-import type { Caller, Logger, RouteDecl, RouteRequest, StreamWriter } from '../define.js'
+import type { Caller, Logger, RouteDecl, RouteRequest, StreamHead, StreamWriter } from '../define.js'
 import type { JsonSchema } from '../schema.js'
 import type { HttpLimits } from './server.js'
 
@@ -75,54 +77,102 @@ export function mount (
       ...(decl.body === undefined ? {} : { body: decl.body })
     },
     ...(decl.bodyLimit === undefined ? {} : { bodyLimit: decl.bodyLimit }),
-    onRequest: async (request) => {
+    onRequest: (request, _reply, done) => {
       if (options.draining()) throw kernelError('shutting_down')
       requireAuthority(callerOf(request), decl.authority)
+      done()
     },
-    handler: async (request, reply) => { await serve(route, request, reply, options, streams) }
+    handler: (request, reply) => new Exchange(route, request, reply, options, streams).serve()
   })
 }
 
-async function serve (
-  route: MountedRoute, request: FastifyRequest, reply: FastifyReply, options: MountOptions,
-  streams: StreamCount
-): Promise<void> {
-  const abort = abortOnEnd(request, reply, options)
-  let stream: StreamWriter | undefined
-  let release = (): void => {}
-  const req: RouteRequest = {
-    params: request.params,
-    query: request.query,
-    body: request.body,
-    headers: request.headers as RouteRequest['headers'],
-    caller: callerOf(request),
-    requestId: request.id,
-    signal: abort.signal,
-    open (head) {
-      release = streams.open(callerOf(request))
-      reply.hijack()
-      reply.raw.once('close', release)
-      const headers = { ...reply.getHeaders() as Record<string, string>, ...head.headers }
-      stream = openStream(reply.raw, { ...head, headers }, {
-        clock: options.clock, stallMs: head.stallMs ?? options.limits.streamStallMs, onClose: release
-      })
-      return stream
+/**
+ * One request as its handler sees it, and its answer. A class, and synchronous where the handler is: closures
+ * and promises for every request cost more than most handlers.
+ */
+class Exchange implements RouteRequest {
+  readonly params: RouteRequest['params']
+  readonly query: RouteRequest['query']
+  readonly body: RouteRequest['body']
+  readonly headers: RouteRequest['headers']
+  readonly caller: Caller
+  readonly requestId: string
+  readonly #route: MountedRoute
+  readonly #options: MountOptions
+  readonly #ending: Ending
+  readonly #reply: FastifyReply
+  readonly #streams: StreamCount
+  /** The answer as a stream, once the handler has opened it. */
+  #stream: StreamWriter | undefined
+
+  constructor (
+    route: MountedRoute, request: FastifyRequest, reply: FastifyReply, options: MountOptions,
+    streams: StreamCount
+  ) {
+    this.params = request.params
+    this.query = request.query
+    this.body = request.body
+    this.headers = request.headers as RouteRequest['headers']
+    this.caller = callerOf(request)
+    this.requestId = request.id
+    this.#route = route
+    this.#options = options
+    this.#ending = new Ending(reply, options.stopping)
+    this.#reply = reply
+    this.#streams = streams
+  }
+
+  get signal (): AbortSignal { return this.#ending.signal }
+
+  open (head: StreamHead): StreamWriter {
+    const { clock, limits } = this.#options
+    const { raw } = this.#reply
+    const release = this.#streams.open(this.caller)
+    this.#reply.hijack()
+    raw.once('close', release)
+    const headers = { ...this.#reply.getHeaders() as Record<string, string>, ...head.headers }
+    const stallMs = head.stallMs ?? limits.streamStallMs
+    this.#stream = openStream(raw, { ...head, headers }, { clock, stallMs, onClose: release })
+    return this.#stream
+  }
+
+  /** Runs the handler and answers; resolves when a handler that works on has been answered. */
+  serve (): Promise<void> | undefined {
+    try {
+      const result = this.#route.handler(this)
+      if (isThenable(result) || this.#stream !== undefined) return this.#settle(Promise.resolve(result))
+      sendResult(this.#route, this.#reply, result, this.#options)
+    } catch (error) {
+      this.#fail(error)
+    }
+    this.#ending.done()
+    return undefined
+  }
+
+  async #settle (work: Promise<unknown>): Promise<void> {
+    const route = this.#route
+    try {
+      const result = await (route.decl.stream === true
+        ? work
+        : withDeadline(work, route, this.#options, this.#ending))
+      if (this.#stream === undefined) sendResult(route, this.#reply, result, this.#options)
+      else if (!this.#stream.closed) await this.#stream.end()
+    } catch (error) {
+      this.#fail(error)
+    } finally {
+      this.#ending.done()
     }
   }
-  try {
-    const result = await (route.decl.stream === true
-      ? route.handler(req)
-      : withDeadline(route.handler(req), route, options, abort))
-    if (stream === undefined) sendResult(route, reply, result, options)
-    else if (!stream.closed) await stream.end()
-  } catch (error) {
-    const svc = explain(error, route, request.id, options)
-    if (stream === undefined) sendError(reply, svc, request.id)
-    else stream.cut()
-  } finally {
-    abort.done()
+
+  #fail (error: unknown): void {
+    const svc = explain(error, this.#route, this.requestId, this.#options)
+    if (this.#stream === undefined) sendError(this.#reply, svc, this.requestId)
+    else this.#stream.cut()
   }
 }
+
+const isThenable = (value: unknown): boolean =>
+  typeof (value as PromiseLike<unknown> | null | undefined)?.then === 'function'
 
 function explain (error: unknown, route: MountedRoute, requestId: string, options: MountOptions): SvcError {
   if (!(error instanceof SvcError)) {
@@ -139,32 +189,13 @@ function sendResult (route: MountedRoute, reply: FastifyReply, result: unknown, 
   if (route.decl.produces !== undefined) {
     void reply.type(route.decl.produces).send(answer.body)
   } else {
-    void reply.type('application/json; charset=utf-8').send(JSON.stringify(answer.body ?? null))
-  }
-}
-
-interface Ending { signal: AbortSignal, abort: (reason: SvcError) => void, done: () => void }
-
-/** One abort signal from the socket: the client went away, the deadline passed or the node stops. */
-function abortOnEnd (request: FastifyRequest, reply: FastifyReply, options: MountOptions): Ending {
-  const controller = new AbortController()
-  const onClose = (): void => {
-    if (!reply.raw.writableFinished) controller.abort(kernelError('cancelled', 'The client went away.'))
-  }
-  const onStop = (): void => { controller.abort(kernelError('shutting_down')) }
-  reply.raw.once('close', onClose)
-  options.stopping.addEventListener('abort', onStop, { once: true })
-  return {
-    signal: controller.signal,
-    abort: (reason) => { controller.abort(reason) },
-    done () { options.stopping.removeEventListener('abort', onStop) }
+    void reply.type('application/json; charset=utf-8').send(jsonText(answer.body))
   }
 }
 
 async function withDeadline (
-  work: unknown, route: MountedRoute, options: MountOptions, ending: Ending
+  work: Promise<unknown>, route: MountedRoute, options: MountOptions, ending: Ending
 ): Promise<unknown> {
-  if (!(work instanceof Promise)) return work
   const ms = route.decl.deadlineMs ?? options.limits.handlerTimeoutMs
   return await new Promise((resolve, reject) => {
     const cancel = options.clock.after(ms, () => {

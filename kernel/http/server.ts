@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { Socket } from 'node:net'
 import cors from '@fastify/cors'
-import websocket from '@fastify/websocket'
 import { fastify } from 'fastify'
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { kernelError, SvcError } from '../errors.js'
@@ -9,6 +8,7 @@ import { compileStrict, compileText, issuesOf } from '../validate.js'
 import { collectBody } from './body.js'
 import { errorBody, errorHeaders } from './error-body.js'
 import { foreignPage, hostAllowed } from './origin.js'
+import { closeUnupgraded } from './sockets.js'
 import type { Clock } from '../clock.js'
 import type { Caller, Logger } from '../define.js'
 import type { KernelReason } from '../errors.js'
@@ -42,16 +42,20 @@ export interface ServerOptions {
 /** Longest path parameter; ids and model names fit. */
 const MAX_PARAM_LENGTH = 512
 const CONNECTION_CHECK_MS = 5000
-/** A little over a call's limit, so that a call too large gets its typed error instead of a closed socket. */
-const SOCKET_PAYLOAD_BYTES = 1088 * 1024
 const MAX_REQUESTS_PER_SOCKET = 1000
 
-const callers = new WeakMap<FastifyRequest, Caller>()
+/** Where the access hook puts the caller: a field of every request, made once for all of them. */
+const CALLER = 'svcCaller'
+type WithCaller = FastifyRequest & { [CALLER]: Caller | null }
+
+function setCaller (request: FastifyRequest, caller: Caller): void {
+  (request as WithCaller)[CALLER] = caller
+}
 
 /** The caller that the access hook found for a request. */
 export function callerOf (request: FastifyRequest): Caller {
-  const caller = callers.get(request)
-  if (caller === undefined) throw kernelError('unauthenticated')
+  const caller = (request as WithCaller)[CALLER]
+  if (caller === null) throw kernelError('unauthenticated')
   return caller
 }
 
@@ -78,11 +82,6 @@ export async function createServer (options: ServerOptions): Promise<FastifyInst
     clientErrorHandler: answerBrokenRequest
   })
   app.server.maxConnections = limits.connections
-  await app.register(websocket, { options: {
-    maxPayload: SOCKET_PAYLOAD_BYTES, perMessageDeflate: false, clientTracking: true,
-    // Known to ws, not yet to its types: many tiny fragments cost memory out of proportion.
-    ...{ maxFragments: 64, maxBufferedChunks: 1024 }
-  } })
   readJsonOnly(app)
   app.setValidatorCompiler(({ schema, httpPart }) => {
     const compile = httpPart === 'body' ? compileStrict : compileText
@@ -122,11 +121,15 @@ async function allowListedPages (app: FastifyInstance, origins: readonly string[
 /** Host, origin, closing and identity, in this order, on every method and on WebSocket upgrades. */
 function addGuards (app: FastifyInstance, options: ServerOptions): void {
   const perAddress = countConnections(app, options.limits)
-  app.addHook('onRequest', async (request, reply) => {
+  const hostKnown = rememberHost()
+  app.decorateRequest(CALLER, null)
+  // Not async: a promise per hook and request costs more than all the checks.
+  app.addHook('onRequest', (request, reply, done) => {
     const served = options.served()
     const { headers } = request
     reply.header('x-svc-request-id', request.id)
-    if (!hostAllowed(headers.host, served)) {
+    closeUnupgraded(request, reply)
+    if (!hostKnown(headers.host, served)) {
       throw kernelError('misdirected', `The Host "${printable(headers.host ?? '')}" is not served here; ` +
         'use the address the node prints, or list the name under api.allowed_hosts.')
     }
@@ -139,8 +142,20 @@ function addGuards (app: FastifyInstance, options: ServerOptions): void {
     const arrival = { remoteAddress: remoteOf(request), authorization: headers.authorization }
     const caller = options.authenticate(arrival)
     if (caller.id === 'anonymous') perAddress(request.raw.socket)
-    callers.set(request, caller)
+    setCaller(request, caller)
+    done()
   })
+}
+
+/** hostAllowed, which is not asked again about the name that came last: clients keep theirs. */
+function rememberHost (): typeof hostAllowed {
+  let last: { header: string | undefined, served: Served } | undefined
+  return (header, served) => {
+    if (last !== undefined && last.header === header && last.served === served) return true
+    if (!hostAllowed(header, served)) return false
+    last = { header, served }
+    return true
+  }
 }
 
 /** The address of the socket itself, or of the client behind a proxy listed in `api.trust_proxy`. */

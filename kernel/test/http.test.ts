@@ -271,6 +271,21 @@ t.test('over real sockets', async (t) => {
   t.equal(plain, 404)
 })
 
+t.test('an upgrade on a plain route gets its answer, and the socket is closed', async (t) => {
+  const rig = await startPlugin(t, probe, { clock: systemClock })
+  const url = new URL(await rig.listen())
+  const answer = await new Promise<string>((resolve) => {
+    let got = ''
+    const socket = connect(Number(url.port), '127.0.0.1', () => {
+      socket.write(`GET /node_id HTTP/1.1\r\nhost: ${url.host}\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n`)
+    })
+    socket.on('data', (d) => { got += String(d) })
+    socket.on('close', () => { resolve(got) })
+    socket.on('error', () => {})
+  })
+  t.match(answer, /^HTTP\/1.1 200 /)
+})
+
 t.test('headers that trickle in are cut off', async (t) => {
   const rig = await startPlugin(t, probe, {
     clock: systemClock, limits: { headersTimeoutMs: 200, requestTimeoutMs: 200 }
