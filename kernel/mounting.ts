@@ -8,7 +8,7 @@ import { systemRoutes } from './system-routes.js'
 import { schemaChecker } from './validate.js'
 import type { Assembly } from './assembly.js'
 import type { RouteDecl } from './define.js'
-import type { MountedRoute, MountOptions } from './http/mount.js'
+import type { MountedRoute, MountOptions, StreamCount } from './http/mount.js'
 import type { KernelOptions, Parts } from './kernel.js'
 import type { systemHandlers } from './system-routes.js'
 
@@ -35,19 +35,23 @@ export function mountAll (
     ...(options.strict ? { checkReply } : {})
   }
   for (const route of routes) mount(parts.app, route, mounting, parts.streams)
-  socketScope(parts.app, (scope) => { for (const { decl } of sockets) mountSocket(kernel, scope, decl) })
+  socketScope(parts.app, (scope) => {
+    for (const { decl } of sockets) mountSocket(kernel, scope, decl, parts.streams)
+  })
   for (const { name, decl } of sockets) routes.push({ owner: 'kernel', name, decl, handler: noUpgrade })
   kernel.methodsAt = methodFinder(routes.map((r) => r.decl))
 }
 
 /** The WebSocket for capability calls: same guards as every route, then the socket is handed over. */
-function mountSocket (kernel: Assembly, app: FastifyInstance, decl: RouteDecl): void {
+function mountSocket (kernel: Assembly, app: FastifyInstance, decl: RouteDecl, streams: StreamCount): void {
   app.route({
     method: 'GET',
     url: decl.url,
     onRequest: async (request) => {
       if (kernel.drain.on) throw kernelError('shutting_down')
       requireAuthority(callerOf(request), decl.authority)
+      // An open session is an open stream; refused here, the answer is still an ordinary one.
+      if (request.ws) request.raw.socket.once('close', streams.open(callerOf(request)))
     },
     handler: noUpgrade,
     wsHandler: (socket, request) => { kernel.capabilities.session(socket, callerOf(request)) }

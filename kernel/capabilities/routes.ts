@@ -1,15 +1,14 @@
 import { randomUUID } from 'node:crypto'
-import { kernelError, SvcError } from '../errors.js'
+import { kernelError } from '../errors.js'
 import { Reply } from '../define.js'
-import { errorBody, errorHeaders } from '../http/error-body.js'
 import { chooseType } from './accept.js'
 import { FRAMES_TYPE } from './frames.js'
+import { withCommandId } from './refusal.js'
 import { clientStreams } from './registry.js'
 import { capabilityRouteDecls } from './route-decls.js'
 import { eventSink, framesSink, rawSink, stallGuard } from './sinks.js'
 import type { Clock } from '../clock.js'
 import type { NodeInfo, RouteDecl, RouteRequest } from '../define.js'
-import type { ErrorBody } from '../http/error-body.js'
 import type { CallTable, Origin } from './calls.js'
 import type { StreamTarget } from './deliver.js'
 import type { CallRequest, Invoker } from './invoke.js'
@@ -73,8 +72,7 @@ async function callUnary (host: RoutesHost, request: CallRouteRequest): Promise<
     const body = { call_id: answer.callId, ok: true, result: answer.result }
     return new Reply(body, 200, { ...answer.headers, 'x-svc-command-id': answer.commandId })
   } catch (error) {
-    const { body, status, headers } = refusal(error, origin)
-    return new Reply(body, status, headers)
+    throw withCommandId(error, origin.commandId)
   }
 }
 
@@ -84,10 +82,7 @@ async function callStream (host: RoutesHost, request: CallRouteRequest): Promise
     await host.invoker.stream(requestOf(request), origin, (capability) =>
       httpTarget(host, request, capability))
   } catch (error) {
-    const { body, status, headers } = refusal(error, origin)
-    const writer = request.open({ status, contentType: 'application/json; charset=utf-8', headers })
-    await writer.write(JSON.stringify(body))
-    await writer.end()
+    throw withCommandId(error, origin.commandId)
   }
 }
 
@@ -95,14 +90,6 @@ async function callStream (host: RoutesHost, request: CallRouteRequest): Promise
 function originOf (request: CallRouteRequest): Origin & { commandId: string } {
   const { caller, requestId, signal } = request
   return { caller, requestId, signal, commandId: randomUUID() }
-}
-
-/** The error body with the headers of every answer. Throws on what is not an SvcError: a defect here. */
-function refusal (error: unknown, origin: Origin & { commandId: string }):
-{ body: ErrorBody, status: number, headers: Record<string, string> } {
-  if (!(error instanceof SvcError)) throw error
-  const headers = { ...errorHeaders(error), 'x-svc-command-id': origin.commandId }
-  return { body: errorBody(error, origin.requestId), status: error.status, headers }
 }
 
 /** The size that counts is that of the body as it came; without a length the payload is measured. */
@@ -116,7 +103,7 @@ function unaryOnly (capability: Capability): void {
   if (mode !== 'unary') throw wrongRoute(capability, clientStreams(mode) ? SESSION_URL : STREAM_URL)
 }
 
-function wrongRoute (capability: Capability, right: string): SvcError {
+function wrongRoute (capability: Capability, right: string): Error {
   const mode = capability.descriptor.io_mode
   return kernelError('invalid_request', `${capability.name} is ${mode}; call it through ${right}.`,
     { param: 'capability_id', io_mode: mode, route: right })

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { SvcError, withHeaders } from '../errors.js'
+import { withCommandId } from './refusal.js'
 import { rawSink, stallGuard } from './sinks.js'
 import type { Invocations, ServedFrame, ServeOptions } from '../services.js'
 import type { RouteRequest, StreamWriter } from '../define.js'
@@ -19,8 +19,7 @@ export function createInvocations (host: RoutesHost, place: (name: string) => Ca
       try {
         await host.invoker.serve(place(options.as), handler, origin, servedTarget(host, request, options))
       } catch (error) {
-        // The command id goes with every answer, so that a failure can be looked up.
-        throw error instanceof SvcError ? withHeaders(error, { 'x-svc-command-id': origin.commandId }) : error
+        throw withCommandId(error, origin.commandId)
       }
     }
   }

@@ -1,6 +1,7 @@
 import { createCapabilities } from '../capabilities/index.js'
 import { createCommands } from '../commands.js'
-import { kernelError } from '../errors.js'
+import { kernelError, SvcError } from '../errors.js'
+import { errorBody, errorHeaders } from '../http/error-body.js'
 import { Reply } from '../define.js'
 import { manualClock } from '../testing/manual-clock.js'
 import { decodeFrames } from '../capabilities/frames.js'
@@ -189,7 +190,15 @@ export function ask (
   }
   const { handler } = b.capabilities.routes().find((r) => r.name === route)!
   const run = async (): Promise<Awaited<Request['answer']>> => {
-    const result = await handler!(request)
+    const result = await Promise.resolve(handler!(request)).catch(async (error: unknown) => {
+      if (!(error instanceof SvcError) || reader.opened) throw error
+      const [body, headers] = [errorBody(error, request.requestId), errorHeaders(error)]
+      if (route !== 'stream') return new Reply(body, error.status, headers)
+      const contentType = 'application/json; charset=utf-8'
+      const writer = request.open({ status: error.status, contentType, headers })
+      await writer.write(JSON.stringify(body))
+      await writer.end()
+    })
     if (reader.opened) return null
     const reply = result instanceof Reply ? result : new Reply(result)
     return { status: reply.status, body: reply.body, headers: reply.headers }

@@ -277,13 +277,27 @@ t.test('an upgrade on a plain route gets its answer, and the socket is closed', 
   const answer = await new Promise<string>((resolve) => {
     let got = ''
     const socket = connect(Number(url.port), '127.0.0.1', () => {
-      socket.write(`GET /node_id HTTP/1.1\r\nhost: ${url.host}\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n`)
+      const upgrade = 'connection: upgrade\r\nupgrade: websocket'
+      socket.write(`GET /node_id HTTP/1.1\r\nhost: ${url.host}\r\n${upgrade}\r\n\r\n`)
     })
     socket.on('data', (d) => { got += String(d) })
     socket.on('close', () => { resolve(got) })
     socket.on('error', () => {})
   })
   t.match(answer, /^HTTP\/1.1 200 /)
+})
+
+t.test('an open session counts as a stream of its caller', async (t) => {
+  const rig = await startPlugin(t, probe, { clock: systemClock, limits: { streamsPerToken: 1 } })
+  const url = new URL(await rig.listen())
+  const dial = (): WebSocket => new WebSocket(`ws://${url.host}/v1/capabilities/session`)
+  const first = dial()
+  t.equal(await refusal(first), 101)
+  t.equal(await refusal(dial()), 429)
+  first.terminate()
+  let status = 0
+  while (status !== 101) status = await refusal(dial())
+  t.equal(status, 101, 'a closed session gives its place back')
 })
 
 t.test('headers that trickle in are cut off', async (t) => {

@@ -25,7 +25,9 @@ const APPLY: { readonly [K in FaultKind]: (world: World, fault: Fault) => void }
 function split (world: World, { mask, hard }: Fault): void {
   const side = (i: number): number => (mask >> i) & 1
   world.nodes.forEach((a, i) => {
-    world.nodes.forEach((b, j) => { if (i < j && side(i) !== side(j)) world.cut(a, b, hard ? 'reset' : 'hole') })
+    world.nodes.forEach((b, j) => {
+      if (i < j && side(i) !== side(j)) world.cut(a, b, hard ? 'reset' : 'hole')
+    })
   })
 }
 

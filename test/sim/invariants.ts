@@ -3,7 +3,12 @@ import type { Leader, Outcome, Receipt } from '../../kernel/cluster/election/ind
 import type { Directive, SimNode } from './node.js'
 import type { SimMode } from './plan.js'
 
-interface Stream { readonly node: SimNode, readonly generation: number, readonly sid: string | null, ends: number }
+interface Stream {
+  readonly node: SimNode
+  readonly generation: number
+  readonly sid: string | null
+  ends: number
+}
 
 /** Watches a run and writes down every breach of the invariants I1 to I8. */
 export class Invariants {
@@ -40,7 +45,9 @@ export class Invariants {
     if (this.#masterOfSid.has(sid)) this.breach(`I1 session id used twice: ${sid}`)
     this.#masterOfSid.set(sid, node.id)
     const other = this.#masterOfTerm.get(term)
-    if (this.#mode === 'B' && other !== undefined) this.breach(`I1 two masters in term ${term}: ${other}, ${node.id}`)
+    if (this.#mode === 'B' && other !== undefined) {
+      this.breach(`I1 two masters in term ${term}: ${other}, ${node.id}`)
+    }
     this.#masterOfTerm.set(term, node.id)
   }
 
@@ -49,7 +56,9 @@ export class Invariants {
    * here.
    */
   accepted (node: SimNode, next: Leader | null, previous: Leader | null): void {
-    if (previous !== null && previous.sid !== next?.sid) this.#left.add(`${node.id}/${node.generation}/${previous.sid}`)
+    if (previous !== null && previous.sid !== next?.sid) {
+      this.#left.add(`${node.id}/${node.generation}/${previous.sid}`)
+    }
     if (next === null) return
     const old = this.#accepted.get(node)
     const here = old?.generation === node.generation ? old.here : 0
@@ -106,7 +115,9 @@ export class Invariants {
     if (before === undefined) {
       this.executed++
       this.#entered.set(key, log.length)
-    } else if (before !== log.length) this.breach(`I8 command ${last.id} entered at ${before} and at ${log.length}`)
+    } else if (before !== log.length) {
+      this.breach(`I8 command ${last.id} entered at ${before} and at ${log.length}`)
+    }
   }
 
   /**
@@ -115,9 +126,10 @@ export class Invariants {
    */
   carriesOut (node: SimNode, { token, sid, instance }: Directive, leader: Leader | null): void {
     this.directives++
-    if (token.term < node.promised) this.breach(`I5 ${node.id} acted below its promise`)
-    if (leader === null || leader.sid !== sid || leader.term !== token.term || leader.master !== token.master) {
-      this.breach(`I5 ${node.id} acted for ${sid}/${token.term} while it follows ${leader?.sid}/${leader?.term}`)
+    const { term, master } = token
+    if (term < node.promised) this.breach(`I5 ${node.id} acted below its promise`)
+    if (leader === null || leader.sid !== sid || leader.term !== term || leader.master !== master) {
+      this.breach(`I5 ${node.id} acted for ${sid}/${term} while it follows ${leader?.sid}/${leader?.term}`)
     }
     node.running.set(instance, sid)
     for (const [other, of] of node.running) {
@@ -131,7 +143,9 @@ export class Invariants {
     const masters = nodes.filter((node) => node.isMaster)
     const leaders = nodes.map((node) => `${node.id}:${node.leader?.sid ?? '-'}`).join(' ')
     const [master] = masters
-    if (masters.length !== 1 || master === undefined) return this.breach(`I6 ${masters.length} masters: ${leaders}`)
+    if (masters.length !== 1 || master === undefined) {
+      return this.breach(`I6 ${masters.length} masters: ${leaders}`)
+    }
     const sid = master.leader?.sid
     if (nodes.some((node) => node.leader?.sid !== sid)) this.breach(`I6 not one session: ${leaders}`)
     if (now - this.lastElection < QUIET) this.breach('I6 an election near the end')
@@ -150,7 +164,8 @@ export class Invariants {
   #sameCopies (nodes: readonly SimNode[], master: SimNode): void {
     const last = master.disk.log.at(-1)
     for (const { id, disk } of nodes) {
-      if (disk.log.at(-1)?.digest !== last?.digest) this.breach(`I7 ${id} holds something else than its master`)
+      const same = disk.log.at(-1)?.digest === last?.digest
+      if (!same) this.breach(`I7 ${id} holds something else than its master`)
     }
   }
 

@@ -58,7 +58,8 @@ export class LogTwin implements Ledger {
     const { log } = this.disk
     const text = `${entry.kind} ${entry.id} ${entry.sid} ${entry.term}`
     const voters = entry.kind === 'voters' ? entry.payload as readonly NodeId[] : this.voters()
-    return this.#store([...log, { ...entry, voters, digest: digestOf(log.at(-1)?.digest ?? 2166136261, text) }])
+    const digest = digestOf(log.at(-1)?.digest ?? 2166136261, text)
+    return this.#store([...log, { ...entry, voters, digest }])
   }
 
   find (id: string): Receipt | undefined {

@@ -41,7 +41,9 @@ export const MUTANTS: readonly Mutant[] = [
     without: 'the freshest ballot wins',
     shownBy: 'the freshest node is elected, not the one with the greatest id',
     changes: {
-      rules: { ballotOrder: (a, b) => RULES.ballotOrder({ ...a, term: 0, seq: 0 }, { ...b, term: 0, seq: 0 }) }
+      rules: {
+        ballotOrder: (a, b) => RULES.ballotOrder({ ...a, term: 0, seq: 0 }, { ...b, term: 0, seq: 0 })
+      }
     }
   },
   {

@@ -152,7 +152,9 @@ export class SimNode {
     const slow = this.diskFault === 'slow'
     // Several writes of one step reach the disk together.
     if (slow) this.#writing = Math.max(this.#writing, 100 + this.#random() * SLOW_MS)
-    else if (this.#random() < this.#options.hiccups) this.#writing = Math.max(this.#writing, this.#random() * 100)
+    else if (this.#random() < this.#options.hiccups) {
+      this.#writing = Math.max(this.#writing, this.#random() * 100)
+    }
     return { ok: true, wrote: true }
   }
 

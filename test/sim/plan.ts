@@ -2,8 +2,8 @@
 export type SimMode = 'A' | 'B'
 
 export const FAULT_KINDS = [
-  'crash', 'crashMaster', 'start', 'start', 'pause', 'pauseMaster', 'resume', 'resume', 'cut', 'link', 'oneWay', 'heal',
-  'heal', 'diskSlow', 'diskFailing', 'diskGood', 'voters', 'resign'
+  'crash', 'crashMaster', 'start', 'start', 'pause', 'pauseMaster', 'resume', 'resume', 'cut', 'link',
+  'oneWay', 'heal', 'heal', 'diskSlow', 'diskFailing', 'diskGood', 'voters', 'resign'
 ] as const
 export type FaultKind = typeof FAULT_KINDS[number]
 

@@ -36,8 +36,16 @@ export const FLAWS: readonly Play[] = [
       scene.expect('n2 leads', leader !== null)
       if (leader === null) return scene.wrong
       const beat: Heartbeat = {
-        kind: 'heartbeat', count: 1000, boot: leader.boot, role: 'master', leader: { ...leader, term }, promised: term,
-        fresh: { term, seq: 5 }, following: 1, age: 9000, durable: true
+        kind: 'heartbeat',
+        count: 1000,
+        boot: leader.boot,
+        role: 'master',
+        leader: { ...leader, term },
+        promised: term,
+        fresh: { term, seq: 5 },
+        following: 1,
+        age: 9000,
+        durable: true
       }
       scene.say('n2', 'n1', beat)
       scene.expect('n1 follows n2', scene.node('n1').leader?.sid === leader.sid)

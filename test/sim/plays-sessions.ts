@@ -1,5 +1,5 @@
 import { Scene } from './scene.js'
-import type { CommandAnswer } from '../../kernel/cluster/election/messages.js'
+import type { Command, CommandAnswer } from '../../kernel/cluster/election/messages.js'
 import type { Play } from './scene.js'
 
 /** n4 stays master of three nodes or of two; the others elect another one. Then all meet. */
@@ -10,12 +10,15 @@ function meeting (withOldMaster: readonly string[], others: readonly string[]): 
     scene.split(withOldMaster, others)
     scene.until('the other side elects', () => scene.elections === 2)
     scene.run(8000)
-    const [winners, losers] = withOldMaster.length > others.length ? [withOldMaster, others] : [others, withOldMaster]
+    const [winners, losers] = withOldMaster.length > others.length
+      ? [withOldMaster, others]
+      : [others, withOldMaster]
     const { sid } = scene.node(winners[0]!).leader ?? {}
     for (const id of [...winners, ...losers]) scene.stream(`at-${id}`, id)
     scene.world.heal()
     scene.run(10_000)
-    scene.expect('the larger side keeps its session', scene.world.nodes.every(({ leader }) => leader?.sid === sid))
+    const one = scene.world.nodes.every(({ leader }) => leader?.sid === sid)
+    scene.expect('the larger side keeps its session', one)
     scene.expect('its streams go on', winners.every((id) => scene.ends(`at-${id}`) === 0))
     scene.expect('the others end once', losers.every((id) => scene.ends(`at-${id}`) === 1))
     scene.expect('nobody was elected for it', scene.elections === 2)
@@ -24,8 +27,14 @@ function meeting (withOldMaster: readonly string[], others: readonly string[]): 
 }
 
 export const SESSIONS: readonly Play[] = [
-  { name: 'two masters meet, the old one has more followers', run: meeting(['n2', 'n3', 'n4'], ['n0', 'n1']) },
-  { name: 'two masters meet, the new one has more followers', run: meeting(['n3', 'n4'], ['n0', 'n1', 'n2']) },
+  {
+    name: 'two masters meet, the old one has more followers',
+    run: meeting(['n2', 'n3', 'n4'], ['n0', 'n1'])
+  },
+  {
+    name: 'two masters meet, the new one has more followers',
+    run: meeting(['n3', 'n4'], ['n0', 'n1', 'n2'])
+  },
   {
     name: 'a master that slept enters nothing before it is sure',
     run (changes) {
@@ -60,10 +69,12 @@ export const SESSIONS: readonly Play[] = [
     run (changes) {
       const scene = new Scene('B', 3, changes)
       scene.begin()
-      const change = { kind: 'command' as const, payload: null }
-      const said = scene.answers(() => { scene.say('n0', 'n2', { kind: 'command', id: 'old', sid: 'other', change }) })
+      const change = { kind: 'command', payload: null } as const
+      const old: Command = { kind: 'command', id: 'old', sid: 'other', change }
+      const said = scene.answers(() => { scene.say('n0', 'n2', old) })
       const answers = said.filter((message): message is CommandAnswer => message.kind === 'command-answer')
-      scene.expect('it is told so', answers.some(({ outcome }) => !outcome.ok && outcome.code === 'stale_session'))
+      const told = answers.some(({ outcome }) => !outcome.ok && outcome.code === 'stale_session')
+      scene.expect('it is told so', told)
       scene.expect('it is not entered', !scene.holds('n2', 'old'))
       return scene.wrong
     }
@@ -105,7 +116,8 @@ export const SESSIONS: readonly Play[] = [
       scene.run(300)
       change('four', ['n0', 'n1', 'n2', 'n3'])
       scene.run(300)
-      scene.expect('the next waits for the one before', scene.world.check.refused.get('four') === 'voters_busy')
+      const code = scene.world.check.refused.get('four')
+      scene.expect('the next waits for the one before', code === 'voters_busy')
       return scene.finish()
     }
   },

@@ -22,8 +22,8 @@ const modes: SimMode[] = values.mode === undefined ? ['A', 'B'] : [mode(values.m
 
 function number (name: string, text: string): number {
   const value = Number(text)
-  if (!Number.isInteger(value) || value < 0) throw new RangeError(`--${name} is "${text}": give a whole number`)
-  return value
+  if (Number.isInteger(value) && value >= 0) return value
+  throw new RangeError(`--${name} is "${text}": give a whole number`)
 }
 
 function mode (text: string): SimMode {
@@ -63,7 +63,8 @@ function explore (mode: SimMode): { totals: Totals, found: string | null } {
   if (!details.failed) return { totals, found: null }
   totals.failures = 1
   const again = `npm run sim -- --mode ${mode} --seed ${seed} --path ${details.counterexamplePath ?? ''}`
-  const error = details.errorInstance instanceof Error ? details.errorInstance.message : String(details.errorInstance)
+  const { errorInstance } = details
+  const error = errorInstance instanceof Error ? errorInstance.message : String(errorInstance)
   return { totals, found: `${error}\n${again}\n${JSON.stringify(details.counterexample?.[0])}` }
 }
 

@@ -59,7 +59,9 @@ export class Scene {
   /** Messages arrive again. What was caught stays so. */
   pass (): void { this.#which = null }
 
-  caught (kind: MessageKind): readonly Caught[] { return this.#caught.filter(({ message }) => message.kind === kind) }
+  caught (kind: MessageKind): readonly Caught[] {
+    return this.#caught.filter(({ message }) => message.kind === kind)
+  }
 
   /** Delivers the first caught message of a kind to a node now. */
   late (kind: MessageKind, to: string): void {

@@ -67,8 +67,8 @@ export function held (e: Elector, phase: Mastering, seq: number, now: number): b
 }
 
 export function onAck (e: Elector, from: NodeId, ack: MessageOf<'ack'>, now: number): void {
-  const { phase } = e
-  if (phase.role !== 'master' || ack.sid !== e.leader?.sid) return
+  const { phase, leader } = e
+  if (phase.role !== 'master' || ack.sid !== leader?.sid || ack.term !== leader.term) return
   phase.acks.set(from, Math.max(ack.seq, phase.acks.get(from) ?? 0))
   settle(e, now)
 }

@@ -1,0 +1,177 @@
+import { readFileSync, readdirSync } from 'node:fs'
+import t from 'tap'
+import { Election, Fence, RULES } from '../cluster/election/index.js'
+import { PromiseKeeper } from '../cluster/election/promise.js'
+import { MOVES } from '../cluster/election/roles.js'
+import type { Io, Ledger, PromiseRecord, Role, Token } from '../cluster/election/index.js'
+
+interface Disk {
+  works: boolean
+  held: PromiseRecord | null
+  writes: number
+  persist (record: PromiseRecord): boolean
+}
+
+/** A disk that takes writes while `works`. */
+function disk (): Disk {
+  return {
+    works: true,
+    held: null,
+    writes: 0,
+    persist (record) {
+      this.writes++
+      if (this.works) this.held = record
+      return this.works
+    }
+  }
+}
+
+t.test('promises', (t) => {
+  const store = disk()
+  const keeper = new PromiseKeeper(null, (r) => store.persist(r), RULES.promiseCounts)
+  t.same(store.held, { term: 0, votedFor: null, boot: 1 }, 'a start is counted')
+  t.equal(keeper.grant({ term: 3, master: 'a' }), true)
+  t.same(store.held, { term: 3, votedFor: 'a', boot: 1 }, 'on disk before the answer')
+  t.equal(keeper.covers(3) && !keeper.covers(4), true)
+  const { writes } = store
+  t.equal(keeper.grant({ term: 3, master: 'a' }), true)
+  t.equal(store.writes, writes, 'the same promise is not written again')
+
+  store.works = false
+  t.equal(keeper.grant({ term: 4, master: 'b' }), false, 'a failed write promises nothing')
+  t.same(keeper.promised, { term: 3, master: 'a' })
+  t.equal(keeper.storing, false)
+  keeper.follow({ term: 6, master: 'c' })
+  t.same(keeper.promised, { term: 6, master: 'c' }, 'following raises the floor in memory')
+  t.equal(keeper.covers(6), false, 'and covers nothing')
+  store.works = true
+  keeper.retry()
+  t.same(store.held, { term: 6, votedFor: 'c', boot: 1 }, 'the floor reaches the disk later')
+  t.equal(keeper.storing && keeper.covers(6), true)
+
+  const again = new PromiseKeeper(store.held, (r) => store.persist(r), RULES.promiseCounts)
+  t.same([again.boot, again.promised], [2, { term: 6, master: 'c' }], 'a restart forgets nothing')
+  again.follow({ term: 5, master: 'z' })
+  t.same(again.promised, { term: 6, master: 'c' }, 'and nothing lowers it')
+  const broken = new PromiseKeeper(store.held, () => { throw new Error('EIO') }, RULES.promiseCounts)
+  t.same([broken.storing, broken.boot], [false, 3], 'an exception is a refusal; the start counts in memory')
+  t.end()
+})
+
+t.test('votes', (t) => {
+  const promised = { term: 5, master: 'b' }
+  const check = (term: number, master: string, ...expected: [boolean, boolean, boolean]): void => {
+    const token = { term, master }
+    const [vote, available, majority] = expected
+    t.equal(RULES.mayVote(promised, token), vote, `vote for ${master} in ${term}`)
+    t.equal(RULES.mayFollow('available', promised, token), available, `available: ${master} in ${term}`)
+    t.equal(RULES.mayFollow('majority', promised, token), majority, `majority: ${master} in ${term}`)
+  }
+  check(4, 'b', false, false, false)
+  check(5, 'a', false, false, true)
+  check(5, 'b', true, true, true)
+  check(5, 'c', false, false, true)
+  check(6, 'a', true, true, true)
+  t.end()
+})
+
+t.test('the fence', (t) => {
+  const leader = { sid: 's', master: 'm', term: 5, boot: 1 }
+  const promised = { term: 5, master: 'm' }
+  const check = (what: string, state: object, token: Token, code: string | null): void => {
+    const fence = new Fence(() => ({ leader, promised, covered: true, ...state }), RULES.admitsDirective)
+    const admission = fence.admits(token)
+    t.equal(admission.ok ? null : admission.code, code, what)
+    if (!admission.ok) t.ok(admission.promised, 'says the promise')
+  }
+  check('the accepted master', {}, { term: 5, master: 'm' }, null)
+  check('an older term', {}, { term: 4, master: 'm' }, 'stale')
+  check('a later term that is not accepted yet', {}, { term: 6, master: 'm' }, 'unknown')
+  check('another master of the same term', {}, { term: 5, master: 'x' }, 'unknown')
+  check('no master', { leader: null }, { term: 5, master: 'm' }, 'unknown')
+  check('promised to a later one', { promised: { term: 6, master: 'x' } }, { term: 5, master: 'm' }, 'stale')
+  check('the promise is not on disk', { covered: false }, { term: 5, master: 'm' }, 'storage_failed')
+  t.end()
+})
+
+t.test('claims', (t) => {
+  const base = { yes: 1, needed: 2, refused: false, complete: false, expired: false }
+  const check = (mode: 'available' | 'majority', change: object, result: string): void => {
+    t.equal(RULES.claimResult({ mode, ...base, ...change }), result, `${mode} ${JSON.stringify(change)}`)
+  }
+  check('available', {}, 'open')
+  check('available', { refused: true, yes: 6 }, 'lost')
+  check('available', { complete: true }, 'won')
+  check('available', { expired: true }, 'won')
+  check('majority', {}, 'open')
+  check('majority', { yes: 2 }, 'won')
+  check('majority', { yes: 2, refused: true }, 'won')
+  check('majority', { refused: true }, 'open')
+  check('majority', { complete: true }, 'lost')
+  check('majority', { expired: true }, 'lost')
+  t.end()
+})
+
+t.test('the table of roles', (t) => {
+  const reachable = new Set<Role>(['follower'])
+  for (const role of reachable) for (const next of MOVES[role]) reachable.add(next)
+  t.same([...reachable].sort(), Object.keys(MOVES).sort(), 'every role can be reached')
+  for (const [role, next] of Object.entries(MOVES)) t.ok(next.includes('follower'), `${role} to follower`)
+  t.same(Object.entries(MOVES).filter(([, next]) => next.includes('master')).map(([role]) => role), ['claim'],
+    'only a claim makes a master')
+  t.end()
+})
+
+t.test('a lone node', (t) => {
+  const said: string[] = []
+  const entries: { id: string, sid: string, term: number }[] = []
+  const ledger: Ledger = {
+    fresh: () => ({ term: entries.at(-1)?.term ?? 0, seq: entries.length }),
+    voters: () => ['a'],
+    append: ({ id, sid, term }) => { entries.push({ id, sid, term }); return true },
+    find: (id) => {
+      const i = entries.findIndex((entry) => entry.id === id)
+      return i < 0 ? undefined : { sid: entries[i]!.sid, term: entries[i]!.term, seq: i + 1 }
+    },
+    body: () => null,
+    adopt: () => 'adopted'
+  }
+  const io: Io = {
+    send: () => {},
+    persist: () => true,
+    random: () => 0,
+    terminal: (stream, why) => { said.push(`${stream} ${why}`) },
+    commandResult: (id, outcome) => { said.push(`${id} ${outcome.ok ? outcome.seq : outcome.code}`) },
+    becameMaster: ({ term }) => { said.push(`master ${term}`) },
+    sessionChanged: () => {},
+    storageChanged: () => {}
+  }
+  const core = new Election({ id: 'a', quorum: 'majority', stored: null }, io, ledger)
+  core.start(0)
+  core.openStream('early')
+  core.command('c1', null, 0)
+  t.equal(core.status(0).stale, true)
+  t.equal(core.receive('x', { kind: 'probe', nonce: 1 }, 1), false, 'strangers are ignored')
+  for (let now = 200; now <= 2000; now += 200) core.tick(now)
+  core.command('c1', null, 2100)
+  core.openStream('open')
+  core.openStream('closed')
+  core.closeStream('closed')
+  t.match(core.status(2100), { role: 'master', term: 1, stale: false, quorum: 'ok', liveNodes: ['a'] })
+  t.equal(core.fence.admits({ term: 1, master: 'a' }).ok, true)
+  core.resign(2200)
+  t.same(said, ['early no_master', 'master 1', 'c1 2', 'c1 2', 'open session_changed'])
+  t.throws(() => new Election({ id: 'a', quorum: 2, stored: null }, io, ledger), { name: 'RangeError' })
+  t.end()
+})
+
+t.test('the core has no clock, no socket, no chance and no file of its own', (t) => {
+  const folder = new URL('../cluster/election/', import.meta.url)
+  for (const name of readdirSync(folder)) {
+    const text = readFileSync(new URL(name, folder), 'utf8')
+    const banned = /\b(Date\.|performance\.|process\.|Math\.random|set(Timeout|Interval)|fetch\()|from 'node:/
+    const found = banned.exec(text)
+    t.equal(found?.[0], undefined, name)
+  }
+  t.end()
+})
