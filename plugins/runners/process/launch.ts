@@ -21,9 +21,9 @@ const ENV_PATTERNS = [/^LC_[A-Z]+$/, /^NVIDIA_[A-Z_]+$/, /^SVC_[A-Z0-9_]+_SERVER
  * generation sized for servers.
  */
 const LEAN_ENV = { MALLOC_ARENA_MAX: '1' }
+const LEAN_FLAGS = ['--max-semi-space-size=8']
 /** onnxruntime from 1.30 reports its use to its maker unless told not to: nothing leaves this machine. */
 const QUIET_ENV = { ORT_DISABLE_TELEMETRY: '1' }
-const LEAN_FLAGS = ['--max-semi-space-size=8']
 
 /** A runner process just started: its pid, its output, and the socket frames travel on. */
 export interface Launched {
