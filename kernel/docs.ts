@@ -1,8 +1,9 @@
-import { errorsOf, openApi, routesOf } from './catalogue.js'
+import { openApi, routesOf } from './catalogue.js'
 import { capabilityRouteDecls } from './capabilities/index.js'
 import { builtIn } from './cli/builtin.js'
 import { exampleYaml } from './config/index.js'
 import { kernelManifest } from './kernel-manifest.js'
+import { ownerOf } from './owners.js'
 import { systemRoutes } from './system-routes.js'
 import type { OwnedRoute } from './catalogue.js'
 import type { CapabilityDecl, Manifest, Plugin, VerbDecl } from './define.js'
@@ -46,8 +47,7 @@ function rows<T> (
 /** All reference pages, by path from the root of the repository. Pure. */
 export function referencePages (plugins: readonly Plugin[], version: string): Map<string, string> {
   const manifests = plugins.map((p) => p.manifest)
-  const owners = manifests.map(({ name, config, settings }) => ({ name, bundled: true,
-    ...(config === undefined ? {} : { config }), ...(settings === undefined ? {} : { settings }) }))
+  const owners = manifests.map((m) => ownerOf(m, true))
   return new Map([
     ...wordPages([kernelManifest, ...manifests]), ['docs/reference/routes.md', routesPage(manifests)],
     ['docs/reference/cli.md', cliPage(manifests)], ['plugins/README.md', pluginsPage(manifests)],

@@ -2,7 +2,7 @@ import { BootError } from './boot-error.js'
 import { findConfig, formatProblems, pluginModules, readConfigFile, resolveConfig } from './config/index.js'
 import { arrange } from './graph.js'
 import { loadGuest } from './guests.js'
-import { authorities as kernelAuthorities } from './kernel-manifest.js'
+import { authoritiesOf, ownerOf } from './owners.js'
 import { checkManifests } from './registry.js'
 import type { ConfigOwner, RawConfig, ResolvedConfig } from './config/index.js'
 import type { Plugin } from './define.js'
@@ -36,11 +36,14 @@ export async function prepare (options: SetupOptions): Promise<Setup> {
   const raw = readConfigFile(file)
   const { plugins: guests, problems } = await loadModules(raw)
   const plugins = [...options.bundled, ...guests]
-  const describes = [...owners(options.bundled, true), ...owners(guests, false)]
-  const { config, problems: mistakes, warnings } = resolveConfig(raw, {
-    owners: describes, env, flags: options.flags, authorities: [...authoritiesOf(plugins)]
-  })
   const manifests = plugins.map((p) => p.manifest)
+  const authorities = authoritiesOf(manifests)
+  const owners = [
+    ...options.bundled.map((p) => ownerOf(p.manifest, true)), ...guests.map((p) => ownerOf(p.manifest, false))
+  ]
+  const { config, problems: mistakes, warnings } = resolveConfig(raw, {
+    owners, env, flags: options.flags, authorities
+  })
   const disabled = new Set(manifests.map((m) => m.name).filter((name) => !config.enabled(name)))
   const graph = arrange({ manifests, disabled, demanded: demandedIn(raw) })
   const all = [...lines(mistakes, home), ...problems, ...checkManifests(manifests), ...graph.problems]
@@ -49,35 +52,22 @@ export async function prepare (options: SetupOptions): Promise<Setup> {
   return {
     config,
     file,
-    owners: describes,
+    owners,
     order: graph.order.map((name) => byName.get(name)!),
     off: [
       ...[...disabled].map((name) => ({ plugin: byName.get(name)!, message: disabledMessage(name) })),
       ...graph.down.map(({ plugin, message }) => ({ plugin: byName.get(plugin)!, message }))
     ],
-    authorities: authoritiesOf(plugins),
+    authorities: new Set(authorities),
     warnings: [...lines(warnings, home), ...graph.down.map((d) => d.message)]
   }
 }
-
-const authoritiesOf = (plugins: readonly Plugin[]): ReadonlySet<string> => new Set([
-  ...Object.keys(kernelAuthorities), ...plugins.flatMap((p) => Object.keys(p.manifest.authorities ?? {}))
-])
 
 const disabledMessage = (name: string): string =>
   `The plugin "${name}" is disabled; \`svc plugin enable ${name}\` and a restart bring it back.`
 
 const lines = (problems: Parameters<typeof formatProblems>[0], folder: string): string[] =>
   formatProblems(problems, folder).split('\n').filter((line) => line !== '')
-
-function owners (plugins: readonly Plugin[], bundled: boolean): ConfigOwner[] {
-  return plugins.map(({ manifest: { name, config, settings } }) => ({
-    name,
-    bundled,
-    ...(config === undefined ? {} : { config }),
-    ...(settings === undefined ? {} : { settings })
-  }))
-}
 
 /** Plugins that svc.yaml switches on in so many words. */
 function demandedIn (raw: RawConfig): ReadonlySet<string> {

@@ -1,7 +1,7 @@
 import { findConfig, findSetting, pluginModules, readConfigFile } from '../config/index.js'
 import { arrange } from '../graph.js'
 import { loadGuest } from '../guests.js'
-import { kernelManifest } from '../kernel-manifest.js'
+import { authoritiesOf as authoritiesIn, ownerOf } from '../owners.js'
 import { nearest } from '../config/nearest.js'
 import { CliError, exitCodes } from './errors.js'
 import type { ConfigOwner, RawConfig } from '../config/index.js'
@@ -41,18 +41,12 @@ export async function readInstallation (ctx: VerbContext, configFlag: unknown): 
 
 /** What of the plugins describes settings. */
 export function ownersOf (plugins: readonly Installed[]): ConfigOwner[] {
-  return plugins.map(({ manifest, source }) => ({
-    name: manifest.name,
-    bundled: source === 'bundled',
-    ...(manifest.config === undefined ? {} : { config: manifest.config }),
-    ...(manifest.settings === undefined ? {} : { settings: manifest.settings })
-  }))
+  return plugins.map(({ manifest, source }) => ownerOf(manifest, source === 'bundled'))
 }
 
-/** Every authority there is. */
+/** Every authority there is with these plugins. */
 export function authoritiesOf (plugins: readonly Installed[]): string[] {
-  return [kernelManifest, ...plugins.map((p) => p.manifest)]
-    .flatMap((m: Manifest) => Object.keys(m.authorities ?? {}))
+  return authoritiesIn(plugins.map((p) => p.manifest))
 }
 
 /** The plugins that svc.yaml switches off. */
