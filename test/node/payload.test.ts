@@ -144,7 +144,7 @@ t.test('what a call may say', async (t) => {
       { raw: sized(bytes), headers: { accept: 'audio/mpeg' } })
     t.equal((await at(1024 * 1024)).status, 200)
     refused(t, await at(1024 * 1024 + 1), 413, 'payload_too_large', 'one byte more')
-    refused(t, await at(3 * 1024 * 1024), 413, 'payload_too_large', 'far more')
+    refused(t, await heard(() => at(3 * 1024 * 1024)), 413, 'payload_too_large', 'far more')
   })
 
   t.test('the same bad fields on /v1/audio/speech', async (t) => {
@@ -160,3 +160,13 @@ t.test('what a call may say', async (t) => {
     }
   })
 })
+
+/** The node answers and closes before such a body is sent whole; a client may lose the answer by writing on. */
+async function heard (attempt: () => Promise<Answer>): Promise<Answer> {
+  for (let tries = 1; ; tries++) {
+    try { return await attempt() } catch (error) {
+      const lost = ['EPIPE', 'ECONNRESET'].includes((error as NodeJS.ErrnoException).code ?? '')
+      if (!lost || tries === 20) throw error
+    }
+  }
+}
