@@ -161,7 +161,7 @@ t.test('what a call may say', async (t) => {
   })
 })
 
-/** The node answers and closes before such a body is sent whole; a client may lose the answer by writing on. */
+/** The node answers and closes before such a body is sent whole; a client that writes on may lose it. */
 async function heard (attempt: () => Promise<Answer>): Promise<Answer> {
   for (let tries = 1; ; tries++) {
     try { return await attempt() } catch (error) {
