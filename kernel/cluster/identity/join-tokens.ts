@@ -1,0 +1,122 @@
+import { randomBytes, timingSafeEqual } from 'node:crypto'
+import { join } from 'node:path'
+import { kernelError } from '../../errors.js'
+import { HomeError, readVersioned, writeVersioned } from '../../home.js'
+import { identityFile, readText } from './files.js'
+import { proofKeyOf, proofWith, readJoinToken, writeJoinToken } from './join-token.js'
+import type { SvcError } from '../../errors.js'
+import type { JoinTokens, Redemption } from './types.js'
+
+const FORMAT = 1
+/** The longest life of a token: one day. */
+const MAX_TTL_SECONDS = 86_400
+const MAX_OPEN = 100
+/** Used and expired tokens are remembered, so that a refusal can say which: this many, the newest. */
+const MAX_ENDED = 200
+
+interface Stored {
+  id: string
+  /** base64url of what checks proofs; null once used or expired. */
+  key: string | null
+  /** The inviter's. */
+  fingerprint: string
+  /** Milliseconds since 1970. */
+  exp: number
+  /** The joiner's fingerprint. */
+  usedBy: string | null
+}
+
+type Why = 'unknown' | 'expired' | 'used' | 'wrong_proof'
+
+const refusals: Record<Why, string> = {
+  unknown: 'The join token is not one of this node.',
+  expired: 'The join token has expired.',
+  used: 'The join token has been used already; each lets one node in.',
+  wrong_proof: 'The proof does not fit the join token and this connection.'
+}
+
+function refused (why: Why): SvcError {
+  return kernelError('join_refused', refusals[why], { why })
+}
+
+function isStored (value: unknown): value is Stored {
+  const { id, key, fingerprint, exp, usedBy } = (value ?? {}) as Partial<Stored>
+  return typeof id === 'string' && typeof fingerprint === 'string' && typeof exp === 'number' &&
+    (key === null || typeof key === 'string') && (usedBy === null || typeof usedBy === 'string')
+}
+
+function readStored (path: string): readonly Stored[] {
+  // Its keys let a node in: as private as the node's own.
+  readText(path, 'secret')
+  const tokens = readVersioned<{ tokens?: unknown }>(path, FORMAT)?.tokens ?? []
+  if (Array.isArray(tokens) && tokens.every(isStored)) return tokens
+  throw new HomeError(`${path} holds no list of join tokens; run: rm ${path} (open tokens are void then)`)
+}
+
+const open = (token: Stored, nowMs: number): boolean => token.usedBy === null && token.exp > nowMs
+
+/** Takes the keys out of ended tokens, and forgets the oldest of them. */
+function prune (tokens: readonly Stored[], nowMs: number): readonly Stored[] {
+  const ended = tokens.filter((token) => !open(token, nowMs))
+  const forgotten = new Set(ended.slice(0, Math.max(0, ended.length - MAX_ENDED)))
+  return tokens.filter((token) => !forgotten.has(token))
+    .map((token) => open(token, nowMs) ? token : { ...token, key: null })
+}
+
+function fits (token: Stored, { proof, binding, joinerFingerprint }: Redemption): boolean {
+  if (token.key === null) return false
+  const fingerprints = { inviter: token.fingerprint, joiner: joinerFingerprint }
+  const wanted = Buffer.from(proofWith(Buffer.from(token.key, 'base64url'), binding, fingerprints))
+  const given = Buffer.from(proof)
+  return given.byteLength === wanted.byteLength && timingSafeEqual(given, wanted)
+}
+
+function checkTtl (seconds: number): void {
+  if (Number.isInteger(seconds) && seconds >= 1 && seconds <= MAX_TTL_SECONDS) return
+  const message = `ttl_seconds is ${seconds}; it must be a whole number from 1 to ${MAX_TTL_SECONDS}`
+  throw kernelError('invalid_request', message, {
+    param: 'ttl_seconds', issues: [{ path: 'ttl_seconds', message }]
+  })
+}
+
+/**
+ * Opens the join tokens of a home. Throws HomeError when their file is broken or can be read by others.
+ * `now` is the wall time in milliseconds since 1970.
+ */
+export function openJoinTokens ({ home, now }: { home: string, now: () => number }): JoinTokens {
+  const path = join(home, identityFile.joinTokens)
+  let tokens = readStored(path)
+  const save = (next: readonly Stored[]): void => {
+    const pruned = prune(next, now())
+    writeVersioned(path, FORMAT, { tokens: pruned })
+    // Only what is on the disk counts: a failed write leaves all as it was.
+    tokens = pruned
+  }
+  const pending = (): number => tokens.reduce((n, token) => n + (open(token, now()) ? 1 : 0), 0)
+  return {
+    create ({ clusterId, seeds, fingerprint, ttlSeconds }) {
+      checkTtl(ttlSeconds)
+      if (pending() >= MAX_OPEN) {
+        throw kernelError('overloaded', `${MAX_OPEN} join tokens are open already; let some expire`)
+      }
+      const id = randomBytes(16).toString('base64url')
+      const secret = randomBytes(16).toString('base64url')
+      const exp = now() + ttlSeconds * 1000
+      const token = writeJoinToken({ clusterId, seeds, fingerprint, id, secret, exp })
+      // A token that its reader would refuse is never given out.
+      readJoinToken(token, now())
+      const key = proofKeyOf(secret).toString('base64url')
+      save([...tokens, { id, key, fingerprint, exp, usedBy: null }])
+      return { token, expires: new Date(exp).toISOString() }
+    },
+    redeem (request) {
+      const found = tokens.find((token) => token.id === request.tokenId)
+      if (found === undefined) throw refused('unknown')
+      if (found.usedBy !== null) throw refused('used')
+      if (!open(found, now())) throw refused('expired')
+      if (!fits(found, request)) throw refused('wrong_proof')
+      save(tokens.map((token) => token === found ? { ...token, usedBy: request.joinerFingerprint } : token))
+    },
+    get pending () { return pending() }
+  }
+}

@@ -1,0 +1,86 @@
+import {
+  createHash, createPrivateKey, createPublicKey, generateKeyPairSync, X509Certificate
+} from 'node:crypto'
+import { join } from 'node:path'
+import { HomeError, writeWhole } from '../../home.js'
+import { makeCertificate } from './certificate.js'
+import { identityFile, readText } from './files.js'
+import type { KeyObject } from 'node:crypto'
+import type { NodeKey } from './types.js'
+
+/** base64url SHA-256 of a public key's SPKI DER. */
+function fingerprintOfKey (key: KeyObject): string {
+  return createHash('sha256').update(key.export({ type: 'spki', format: 'der' })).digest('base64url')
+}
+
+/** What a certificate's key is known by: base64url SHA-256 of its SPKI DER, 43 characters. */
+export function fingerprintOf (certificate: X509Certificate): string {
+  return fingerprintOfKey(certificate.publicKey)
+}
+
+const pemOf = (key: KeyObject): string => key.export({ type: 'pkcs8', format: 'pem' }).toString()
+
+function readKey (path: string): KeyObject | undefined {
+  const text = readText(path, 'secret')
+  if (text === undefined) return undefined
+  let key: KeyObject
+  try {
+    key = createPrivateKey(text)
+  } catch {
+    throw new HomeError(`${path} holds no private key in PEM; restore it from a backup`)
+  }
+  if (key.asymmetricKeyType !== 'ed25519') {
+    throw new HomeError(`${path} holds a key of kind ${String(key.asymmetricKeyType)}, not ed25519; ` +
+      'restore it from a backup')
+  }
+  return key
+}
+
+function makeKey (home: string, path: string): KeyObject {
+  // A certificate without its key: the key was lost, and a new one would be a stranger to the cluster.
+  const certificate = join(home, identityFile.certificate)
+  if (readText(certificate, 'public') !== undefined) {
+    const members = join(home, identityFile.members)
+    throw new HomeError(`${path} is missing, ${certificate} is there; restore the key from a backup, or ` +
+      `run: rm -f ${certificate} ${members} and join the cluster again as a new node`)
+  }
+  const { privateKey } = generateKeyPairSync('ed25519')
+  writeWhole(path, pemOf(privateKey))
+  return privateKey
+}
+
+/** The stored certificate, or undefined when there is none or it names another install id. */
+function readCertificate (path: string, installId: string, fingerprint: string): string | undefined {
+  const text = readText(path, 'public')
+  if (text === undefined) return undefined
+  let certificate: X509Certificate
+  let found: string
+  try {
+    certificate = new X509Certificate(text)
+    found = fingerprintOf(certificate)
+  } catch {
+    throw new HomeError(`${path} is not a certificate; run: rm ${path} (it is made again from the key)`)
+  }
+  if (found !== fingerprint) {
+    throw new HomeError(`${path} belongs to another key than the one beside it; restore the pair from a ` +
+      `backup, or run: rm ${path} (it is made again from the key)`)
+  }
+  return certificate.subject === `CN=${installId}` ? text : undefined
+}
+
+/**
+ * Opens the node's key and certificate; makes them at the first start (node.key 0600, node.crt). Throws
+ * HomeError when the key can be read by others, is lost, or when one of the two is broken.
+ */
+export async function openNodeKey (home: string, installId: string): Promise<NodeKey> {
+  const keyPath = join(home, identityFile.key)
+  const certificatePath = join(home, identityFile.certificate)
+  const key = readKey(keyPath) ?? makeKey(home, keyPath)
+  const fingerprint = fingerprintOfKey(createPublicKey(key))
+  let certificatePem = readCertificate(certificatePath, installId, fingerprint)
+  if (certificatePem === undefined) {
+    certificatePem = makeCertificate(key, installId)
+    writeWhole(certificatePath, certificatePem)
+  }
+  return { installId, privateKeyPem: pemOf(key), certificatePem, fingerprint }
+}

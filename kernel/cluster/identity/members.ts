@@ -1,0 +1,70 @@
+import { randomUUID } from 'node:crypto'
+import { join } from 'node:path'
+import { HomeError, readVersioned, writeVersioned } from '../../home.js'
+import { identityFile } from './files.js'
+import { invalidField, readMembership, shaped } from './shapes.js'
+import type { Member, Members, MembersOptions, Membership } from './types.js'
+
+const FORMAT = 1
+
+function readStored (path: string, self: MembersOptions['self']): Membership | undefined {
+  const stored = readVersioned(path, FORMAT)
+  if (stored === undefined) return undefined
+  const found = shaped(() => readMembership(stored), ({ message }) =>
+    new HomeError(`${path}: ${message}; restore it from a backup, or remove it and join the cluster again`))
+  const own = found.members.find((member) => member.installId === self.installId)
+  if (own !== undefined && own.fingerprint !== self.fingerprint) {
+    throw new HomeError(`${path} knows this node by the key ${own.fingerprint}, ${identityFile.key} is ` +
+      `${self.fingerprint}; restore that key from a backup, or run: rm ${path} and join the cluster again`)
+  }
+  return found
+}
+
+/**
+ * Opens the members file of a home. A fresh home is a cluster of one with a random id. Throws HomeError for
+ * a file that is broken, newer, or that knows this node by another key.
+ */
+export function openMembers ({ home, self, now }: MembersOptions): Members {
+  const path = join(home, identityFile.members)
+  const listeners = new Set<() => void>()
+  let current: Membership
+  let byId: ReadonlyMap<string, Member>
+  let byKey: ReadonlyMap<string, Member>
+  let removed: ReadonlySet<string>
+  const take = (next: Membership): void => {
+    current = next
+    byId = new Map(next.members.map((member) => [member.installId, member]))
+    byKey = new Map(next.members.map((member) => [member.fingerprint, member]))
+    removed = new Set(next.removed.map((entry) => entry.fingerprint))
+  }
+  const write = (next: Membership): void => {
+    writeVersioned(path, FORMAT, next)
+    take(next)
+  }
+  const stored = readStored(path, self)
+  if (stored === undefined) write(alone(self, now()))
+  else take(stored)
+  return {
+    current: () => current,
+    find: (installId) => byId.get(installId),
+    byFingerprint: (fingerprint) => removed.has(fingerprint) ? undefined : byKey.get(fingerprint),
+    isRemoved: (fingerprint) => removed.has(fingerprint),
+    replace (next) {
+      const checked = shaped(() => readMembership(next), invalidField)
+      if (JSON.stringify(checked) === JSON.stringify(current)) return
+      write(checked)
+      for (const fn of [...listeners]) fn()
+    },
+    onChange (fn) {
+      const own = (): void => { fn() }
+      listeners.add(own)
+      return () => { listeners.delete(own) }
+    }
+  }
+}
+
+function alone (self: MembersOptions['self'], nowMs: number): Membership {
+  const joinedAt = new Date(nowMs).toISOString()
+  const fresh = { clusterId: randomUUID(), members: [{ ...self, joinedAt }], removed: [] }
+  return shaped(() => readMembership(fresh), invalidField)
+}

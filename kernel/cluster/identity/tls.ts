@@ -1,0 +1,134 @@
+import { constants } from 'node:crypto'
+import { connect } from 'node:tls'
+import { fingerprintOf } from './key.js'
+import type { TLSSocket, TlsOptions } from 'node:tls'
+import type { Clock } from '../../clock.js'
+import type { NodeKey } from './types.js'
+
+/** How long a peer may take for its part of the handshake. */
+const HANDSHAKE_MS = 10_000
+
+/**
+ * TLS of the members' listener: 1.3 only, own key, the peer's key asked for. Nothing is refused by the
+ * library, since there is no authority to ask: whoever listens compares the peer's fingerprint himself.
+ */
+export function serverTls (key: NodeKey): TlsOptions {
+  return {
+    key: key.privateKeyPem,
+    cert: key.certificatePem,
+    minVersion: 'TLSv1.3',
+    requestCert: true,
+    rejectUnauthorized: false,
+    handshakeTimeout: HANDSHAKE_MS,
+    // Every connection proves its key anew.
+    secureOptions: constants.SSL_OP_NO_TICKET
+  }
+}
+
+const proven = new WeakMap<TLSSocket, string>()
+
+/**
+ * Fingerprint of the key the other end has proven; undefined when it showed none, or one we cannot read.
+ * Remembered, since a client's getPeerX509Certificate answers once only (node 20 takes the certificate out
+ * of OpenSSL's list as it reads it): call this and not that.
+ */
+export function peerFingerprint (socket: TLSSocket): string | undefined {
+  const known = proven.get(socket)
+  if (known !== undefined) return known
+  try {
+    const certificate = socket.getPeerX509Certificate()
+    if (certificate === undefined) return undefined
+    const found = fingerprintOf(certificate)
+    proven.set(socket, found)
+    return found
+  } catch {
+    return undefined
+  }
+}
+
+/** Why a dial failed: `wrong_key`, `timeout`, `aborted`, or the system's or TLS library's own code. */
+export interface DialError extends Error {
+  code: string
+}
+
+export interface DialOptions {
+  key: NodeKey
+  host: string
+  port: number
+  /** The fingerprint the other end must have, or what decides about it. */
+  expect: string | ((fingerprint: string) => boolean)
+  /** For connection and handshake together. */
+  timeoutMs: number
+  clock: Clock
+  signal?: AbortSignal
+}
+
+function dialError (code: string, message: string): DialError {
+  return Object.assign(new Error(message), { code })
+}
+
+/** The failure in words; several addresses of one name fail as one AggregateError without a message. */
+function systemError (where: string, error: NodeJS.ErrnoException): DialError {
+  const first = error instanceof AggregateError ? error.errors[0] as NodeJS.ErrnoException : error
+  return dialError(error.code ?? first.code ?? 'failed', `${where}: ${first.message}`)
+}
+
+/** What is wrong with the other end's key; null when it is as expected. */
+function keyProblem (socket: TLSSocket, expect: DialOptions['expect']): string | null {
+  const found = peerFingerprint(socket)
+  if (found === undefined) return 'showed no key'
+  if (typeof expect !== 'string') return expect(found) ? null : `has the key ${found}, which is no member's`
+  return found === expect ? null : `has the key ${found}, not the expected ${expect}`
+}
+
+/**
+ * Connects and checks the other end's key before a byte is written to it. Resolves with the open socket,
+ * whose errors are then the caller's to listen for; rejects with a DialError and the socket destroyed.
+ */
+export function dial (options: DialOptions): Promise<TLSSocket> {
+  const { key, host, port, expect, timeoutMs, clock, signal } = options
+  const where = `${host} port ${port}`
+  return new Promise((resolve, reject) => {
+    if (signal?.aborted === true) {
+      reject(dialError('aborted', `${where}: given up before the start`))
+      return
+    }
+    const socket = connect({
+      host,
+      port,
+      key: key.privateKeyPem,
+      cert: key.certificatePem,
+      minVersion: 'TLSv1.3',
+      rejectUnauthorized: false
+    })
+    const end = (): void => {
+      stopTimer()
+      signal?.removeEventListener('abort', onAbort)
+      socket.off('error', onError).off('close', onClose).off('secureConnect', onSecure)
+    }
+    const fail = (error: DialError): void => {
+      end()
+      // A socket being destroyed may still tell of an error.
+      socket.on('error', () => {})
+      socket.destroy()
+      reject(error)
+    }
+    const onAbort = (): void => { fail(dialError('aborted', `${where}: given up`)) }
+    const stopTimer = clock.after(timeoutMs, () => {
+      fail(dialError('timeout', `${where}: no TLS connection within ${timeoutMs} ms`))
+    })
+    const onError = (error: Error): void => { fail(systemError(where, error)) }
+    const onClose = (): void => { fail(dialError('closed', `${where}: closed during the handshake`)) }
+    const onSecure = (): void => {
+      const problem = keyProblem(socket, expect)
+      if (problem !== null) {
+        fail(dialError('wrong_key', `${where} ${problem}`))
+        return
+      }
+      end()
+      resolve(socket)
+    }
+    signal?.addEventListener('abort', onAbort, { once: true })
+    socket.on('error', onError).on('close', onClose).on('secureConnect', onSecure)
+  })
+}
