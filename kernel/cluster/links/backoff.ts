@@ -1,0 +1,10 @@
+/**
+ * Milliseconds to the next attempt after `attempts` failed ones: doubles from `minMs` to `maxMs`, spread over
+ * its upper half so that nodes do not dial in step. `random` is uniform in [0, 1).
+ */
+export function backoffMs (
+  attempts: number, limits: { minMs: number, maxMs: number }, random: number
+): number {
+  const whole = Math.min(limits.maxMs, limits.minMs * 2 ** Math.min(30, Math.max(0, attempts - 1)))
+  return whole / 2 + random * whole / 2
+}

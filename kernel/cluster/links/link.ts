@@ -1,0 +1,255 @@
+import { WebSocket } from 'ws'
+import { createBudget } from './budget.js'
+import { closeCodes, closeWord } from './close-codes.js'
+import { decodeFrame, encodeFrame, FrameError, readGreeting } from './codec.js'
+import type { RawData } from 'ws'
+import type { Clock } from '../../clock.js'
+import type { Budget } from './budget.js'
+import type { CloseWord } from './close-codes.js'
+import type { Greeting, WireKind } from './codec.js'
+import type { Rival } from './prefer.js'
+import type { FrameKind, LinkLimits, Peer } from './types.js'
+
+/** What a link tells its owner. */
+export interface LinkHooks {
+  /** The other end's hello; returns why it is refused. */
+  greeted (link: Link, greeting: Greeting): CloseWord | undefined
+  frame (link: Link, kind: FrameKind, body: unknown): void
+  /** Once: nothing is sent or received from here on. `word` of close-codes, or what `end` was given. */
+  closed (link: Link, word: string, mine: boolean): void
+}
+
+export interface LinkOptions {
+  ws: WebSocket
+  serial: number
+  /** Whose key the connection has proven. */
+  installId: string
+  fingerprint: string
+  outgoing: boolean
+  address: string
+  greeting: Greeting
+  clock: Clock
+  limits: LinkLimits
+  hooks: LinkHooks
+}
+
+/** Kinds that are refused first when the other end takes too little. */
+const BULK: ReadonlySet<WireKind> = new Set(['document', 'channel'])
+
+/** What WebSockets of links are opened with; a little more than a frame may come, so that we refuse it. */
+export function socketOptions (limits: LinkLimits): { maxPayload: number, perMessageDeflate: false } {
+  return {
+    maxPayload: limits.frameBytes + 64 * 1024,
+    perMessageDeflate: false,
+    // Known to ws, not yet to its types: many tiny fragments cost memory out of proportion.
+    ...{ maxFragments: 64, maxBufferedChunks: 1024 }
+  }
+}
+
+/** One open WebSocket with a member whose key was checked before. */
+export class Link {
+  readonly installId: string
+  readonly fingerprint: string
+  readonly outgoing: boolean
+  readonly serial: number
+  readonly address: string
+  readonly since: number
+  /** Resolves when the connection is gone. */
+  readonly gone: Promise<void>
+  /** The other end's; undefined before it came. */
+  greeting: Greeting | undefined
+  rttMs: number | null = null
+  bytesIn = 0
+  bytesOut = 0
+  framesIn = 0
+  framesOut = 0
+  readonly #ws: WebSocket
+  readonly #options: LinkOptions
+  readonly #bytes: Budget
+  readonly #frames: Budget
+  /** open: takes frames; fading: a better link is up, what is on its way counts; ended: nothing does. */
+  #state: 'open' | 'fading' | 'ended' = 'open'
+  #pinged: number | undefined
+  #taken = { bytes: 0, at: 0 }
+  #stop: () => void
+  #unpause: () => void = () => {}
+
+  constructor (options: LinkOptions) {
+    const { ws, clock, limits } = options
+    this.#options = options
+    this.#ws = ws
+    this.installId = options.installId
+    this.fingerprint = options.fingerprint
+    this.outgoing = options.outgoing
+    this.serial = options.serial
+    this.address = options.address
+    this.since = clock.mono()
+    this.#taken.at = this.since
+    this.#bytes = createBudget(limits.bytesPerSecond, limits.burstBytes, this.since)
+    this.#frames = createBudget(limits.framesPerSecond, limits.burstFrames, this.since)
+    this.#stop = clock.after(limits.helloMs, () => { this.end('no_hello') })
+    ws.on('message', (data, binary) => { this.#receive(data, binary) })
+    // Errors are followed by a close.
+    ws.on('error', () => {})
+    ws.on('close', (code) => { this.#lost(code) })
+    this.gone = new Promise((resolve) => { ws.once('close', () => { resolve() }) })
+    this.#write(encodeFrame('hello', options.greeting))
+  }
+
+  get open (): boolean { return this.#state === 'open' }
+  get buffered (): number { return this.#ws.bufferedAmount }
+
+  /** What decides between this and another link; only after the hello. */
+  get rival (): Rival {
+    const { hello, serial, alone } = this.greeting!
+    return { nodeId: hello.nodeId, outgoing: this.outgoing, serial: this.serial, theirs: { serial, alone } }
+  }
+
+  describe (): Peer {
+    const { hello } = this.greeting!
+    const { installId, address, outgoing, rttMs, since } = this
+    const { bytesIn, bytesOut, framesIn, framesOut, buffered } = this
+    return {
+      installId, nodeId: hello.nodeId, hello, address, outgoing, rttMs, since,
+      bytesIn, bytesOut, framesIn, framesOut, buffered
+    }
+  }
+
+  /** Sends an encoded frame; false when too much waits. Beyond the last limit the link ends. */
+  send (kind: WireKind, frame: Uint8Array): boolean {
+    const { limits } = this.#options
+    if (!this.open || frame.byteLength > limits.frameBytes) return false
+    const { buffered } = this
+    if (BULK.has(kind) && buffered > limits.bulkBufferedBytes) return false
+    if (buffered + frame.byteLength > limits.bufferedBytes) {
+      this.end('slow_reader')
+      return false
+    }
+    this.#write(frame)
+    return true
+  }
+
+  /** Measures the round trip, and ends a link whose other end takes nothing. */
+  tick (): void {
+    if (!this.open || this.greeting === undefined) return
+    const now = this.#options.clock.mono()
+    const taken = this.bytesOut - this.buffered
+    if (this.buffered === 0 || taken > this.#taken.bytes) this.#taken = { bytes: taken, at: now }
+    if (now - this.#taken.at >= this.#options.limits.stallMs) {
+      this.end('stalled')
+      return
+    }
+    if (this.send('ping', encodeFrame('ping', now))) this.#pinged = now
+  }
+
+  /** Closes with the code of a word. */
+  end (word: CloseWord): void { this.endWith(closeCodes[word], word) }
+
+  /** Closes with any code; the other end gets it if it reads. */
+  endWith (code: number, reason: string): void {
+    if (this.#state === 'ended') return
+    this.#quit()
+    this.#close(code, reason)
+    this.#options.hooks.closed(this, reason, true)
+  }
+
+  /** Closes since a better link is up; frames on their way are still delivered, nothing is reported. */
+  fade (): void {
+    if (this.#state !== 'open') return
+    this.#state = 'fading'
+    this.#close(closeCodes.duplicate, 'duplicate')
+  }
+
+  #close (code: number, reason: string): void {
+    const { clock, limits } = this.#options
+    this.#stop()
+    this.#ws.close(code, Buffer.from(reason).subarray(0, 100).toString())
+    const cut = clock.after(limits.closeMs, () => { this.#ws.terminate() })
+    this.#ws.once('close', cut)
+  }
+
+  #quit (): void {
+    this.#state = 'ended'
+    this.#stop()
+    this.#unpause()
+  }
+
+  #lost (code: number): void {
+    if (this.#state === 'ended') return
+    this.#quit()
+    this.#options.hooks.closed(this, closeWord(code), false)
+  }
+
+  #write (frame: Uint8Array): void {
+    this.bytesOut += frame.byteLength
+    this.framesOut++
+    // The callback takes the error of a socket that closes meanwhile; the close itself is reported.
+    this.#ws.send(frame, { binary: true }, () => {})
+  }
+
+  #receive (data: RawData, binary: boolean): void {
+    if (this.#state === 'ended') return
+    const bytes = data as Buffer
+    this.bytesIn += bytes.byteLength
+    this.framesIn++
+    try {
+      if (!binary) throw new FrameError('text_frame', 'a text frame')
+      if (bytes.byteLength > this.#options.limits.frameBytes) {
+        throw new FrameError('too_large', 'a large frame')
+      }
+      const { kind, body } = decodeFrame(bytes)
+      this.#take(kind, body)
+    } catch (error) {
+      if (!(error instanceof FrameError)) throw error
+      this.end(error.word)
+      return
+    }
+    this.#throttle(bytes.byteLength)
+  }
+
+  #take (kind: WireKind, body: unknown): void {
+    if (kind === 'hello') {
+      this.#meet(body)
+      return
+    }
+    if (this.greeting === undefined) throw new FrameError('bad_hello', `${kind} before the hello`)
+    if (kind === 'ping') this.#answer(body)
+    else if (kind === 'pong') this.#answered(body)
+    else this.#options.hooks.frame(this, kind, body)
+  }
+
+  #meet (body: unknown): void {
+    if (this.greeting !== undefined) throw new FrameError('bad_hello', 'a second hello')
+    const greeting = readGreeting(body)
+    this.greeting = greeting
+    this.#stop()
+    const word = this.#options.hooks.greeted(this, greeting)
+    if (word !== undefined) throw new FrameError(word, 'the hello is refused')
+  }
+
+  #answer (stamp: unknown): void {
+    if (typeof stamp !== 'number') throw new FrameError('bad_frame', 'a ping carries a number')
+    this.send('pong', encodeFrame('pong', stamp))
+  }
+
+  #answered (stamp: unknown): void {
+    if (stamp !== this.#pinged || this.#pinged === undefined) return
+    this.rttMs = this.#options.clock.mono() - this.#pinged
+    this.#pinged = undefined
+  }
+
+  /** Reads on when the peer is back within its budget. */
+  #throttle (size: number): void {
+    const { clock } = this.#options
+    const now = clock.mono()
+    const waitMs = Math.max(this.#bytes.take(size, now), this.#frames.take(1, now))
+    if (waitMs === 0 || this.#ws.isPaused || this.#ws.readyState !== WebSocket.OPEN) return
+    this.#ws.pause()
+    const stop = clock.after(waitMs, () => { this.#unpause() })
+    this.#unpause = () => {
+      stop()
+      this.#unpause = () => {}
+      this.#ws.resume()
+    }
+  }
+}

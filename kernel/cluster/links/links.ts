@@ -1,0 +1,229 @@
+import { formatAddress, readAddress } from '../identity/index.js'
+import { closeCodes } from './close-codes.js'
+import { encodeFrame } from './codec.js'
+import { connectMember, upgrade } from './connect.js'
+import { createDialler } from './dialler.js'
+import { defaultLimits } from './limits.js'
+import { Link } from './link.js'
+import { createListener } from './listener.js'
+import { createRegistry } from './registry.js'
+import { createRequests } from './requests.js'
+import type { WebSocket } from 'ws'
+import type { Member } from '../identity/index.js'
+import type { Dialler, Target } from './dialler.js'
+import type { LinkHooks } from './link.js'
+import type { Listener } from './listener.js'
+import type { Registry } from './registry.js'
+import type { Requests } from './requests.js'
+import type { FrameKind, LinkLimits, Links, LinksOptions } from './types.js'
+
+/**
+ * The links of a node: one per member, whoever dialled. Made once per node; `listen` and `start` in any
+ * order, `close` at the end.
+ */
+export function createLinks (options: LinksOptions): Links {
+  const links = new LinkSet(options)
+  return {
+    listen: (at) => links.listen(at),
+    start () { links.start() },
+    send: (to, kind, body) => links.send(to, kind, body),
+    broadcast: (kind, body) => links.broadcast(kind, body),
+    peers: () => links.registry.currents().map((link) => link.describe()),
+    peer: (installId) => links.registry.current(installId)?.describe(),
+    dials: () => links.dialler.dials(),
+    hint (address) { links.dialler.hint(address) },
+    drop (installId, code, reason) { links.drop(installId, code, reason) },
+    request: (installId, request) => links.requests.request(installId, request),
+    close: () => links.close()
+  }
+}
+
+class LinkSet {
+  readonly registry: Registry
+  readonly dialler: Dialler
+  readonly requests: Requests
+  readonly #options: LinksOptions
+  readonly #limits: LinkLimits
+  readonly #hooks: LinkHooks
+  /** What waits for a dialled link's hello. */
+  readonly #waiting = new Map<Link, { resolve: () => void, reject: (error: Error) => void }>()
+  #listener: Promise<Listener> | undefined
+  #serial = 0
+  #stop: (() => void)[] = []
+  #closed = false
+
+  constructor (options: LinksOptions) {
+    const { key, members, clock, random, log, events } = options
+    this.#options = options
+    const limits = this.#limits = { ...defaultLimits, ...options.limits }
+    const self = key.installId
+    this.registry = createRegistry({
+      self, log, events,
+      clusterId: () => members.current().clusterId,
+      changed: () => { this.dialler.update() }
+    })
+    this.dialler = createDialler({
+      clock, limits, random,
+      members: () => members.current().members.filter(({ installId }) => installId !== self),
+      linked: (installId) => this.registry.current(installId) !== undefined,
+      attempt: (target, signal) => this.#attempt(target, signal)
+    })
+    this.requests = createRequests({
+      key, clock, limits,
+      member: (installId) => members.find(installId),
+      addresses: (installId) => this.#addresses(installId)
+    })
+    this.#hooks = this.#linkHooks()
+    this.#stop.push(members.onChange(() => { this.#membersChanged() }))
+    this.#stop.push(clock.every(limits.pingMs, () => {
+      for (const link of this.registry.currents()) link.tick()
+    }))
+  }
+
+  async listen (at: { host: string, port: number }): Promise<{ host: string, port: number }> {
+    this.#listener ??= createListener({
+      ...this.#options,
+      limits: this.#limits,
+      accept: (ws, socket, member) => {
+        const address = formatAddress(socket.remoteAddress ?? '', socket.remotePort ?? 0)
+        this.#adopt(ws, member, { outgoing: false, address })
+      }
+    })
+    return await (await this.#listener).listen(at)
+  }
+
+  start (): void { this.dialler.start() }
+
+  send (to: string, kind: FrameKind, body: unknown): boolean {
+    const link = this.registry.outlet(to)
+    return link !== undefined && link.send(kind, this.#encode(kind, body))
+  }
+
+  broadcast (kind: FrameKind, body: unknown): number {
+    const links = this.registry.currents()
+    if (links.length === 0) return 0
+    const frame = this.#encode(kind, body)
+    return links.reduce((sent, link) => sent + (link.send(kind, frame) ? 1 : 0), 0)
+  }
+
+  drop (installId: string, code: number, reason: string): void {
+    for (const link of this.registry.of(installId)) link.endWith(code, reason)
+    this.requests.drop(installId)
+    void this.#listener?.then((listener) => { listener.dropRequests(installId) })
+  }
+
+  async close (): Promise<void> {
+    if (this.#closed) return
+    this.#closed = true
+    for (const stop of this.#stop) stop()
+    this.dialler.close()
+    this.requests.close()
+    const links = this.registry.all()
+    const gone = links.map((link) => link.gone)
+    for (const link of links) link.end('stopping')
+    await Promise.all(gone)
+    await (await this.#listener)?.close()
+  }
+
+  #encode (kind: FrameKind, body: unknown): Uint8Array {
+    const frame = encodeFrame(kind, body)
+    if (frame.byteLength > this.#limits.frameBytes) {
+      const { byteLength: bytes } = frame
+      this.#options.log.error({ kind, bytes, limit: this.#limits.frameBytes }, 'a frame is too large to send')
+    }
+    return frame
+  }
+
+  /** One dial up to the other end's hello; see DiallerOptions.attempt. */
+  async #attempt (target: Target, signal: AbortSignal): Promise<string> {
+    const { key, members, clock } = this.#options
+    const options = { key, members, clock, limits: this.#limits }
+    const { socket, member } = await connectMember(target, options, signal)
+    const { installId } = member
+    // Two links that this node dialled could each be the one that an end closes.
+    const current = this.registry.current(installId)
+    const mine = (link: Link): boolean => (link.outgoing && link.open) || link === current
+    if (this.registry.of(installId).some(mine)) {
+      socket.on('error', () => {}).destroy()
+      return installId
+    }
+    await upgrade(socket, options, signal, async (ws) => {
+      const link = this.#adopt(ws, member, { outgoing: true, address: target.address })
+      if (!link.open) throw new Error('not_member')
+      await new Promise<void>((resolve, reject) => { this.#waiting.set(link, { resolve, reject }) })
+    })
+    return installId
+  }
+
+  #adopt (ws: WebSocket, member: Member, from: { outgoing: boolean, address: string }): Link {
+    const { hello, clock } = this.#options
+    const { installId, fingerprint } = member
+    const serial = ++this.#serial
+    const alone = !this.registry.of(installId).some((other) => other.open)
+    const link = new Link({
+      ws, serial, installId, fingerprint, ...from, clock,
+      greeting: { hello: hello(), serial, alone },
+      limits: this.#limits,
+      hooks: this.#hooks
+    })
+    this.registry.add(link)
+    // Removed while the connection was made.
+    if (this.#options.members.find(installId)?.fingerprint !== fingerprint) link.end('not_member')
+    if (this.#closed) link.end('stopping')
+    return link
+  }
+
+  #linkHooks (): LinkHooks {
+    const { log, events } = this.#options
+    return {
+      greeted: (link, greeting) => {
+        const refused = this.registry.greeted(link, greeting)
+        if (refused === undefined) this.#settled(link)
+        return refused
+      },
+      frame: (link, kind, body) => {
+        try {
+          events.frame(link.installId, kind, body)
+        } catch (error) {
+          log.error({ err: error, kind, from: link.installId }, 'a frame could not be handled')
+        }
+      },
+      closed: (link, word, mine) => {
+        const { installId: peer, address } = link
+        log.info({ peer, address, reason: word, by: mine ? 'this node' : 'the other end' }, 'a link closed')
+        this.registry.closed(link, word)
+        this.#settled(link, word)
+      }
+    }
+  }
+
+  #settled (link: Link, reason?: string): void {
+    const waiting = this.#waiting.get(link)
+    this.#waiting.delete(link)
+    if (reason === undefined) waiting?.resolve()
+    else waiting?.reject(new Error(reason === 'lost' ? 'closed' : reason))
+  }
+
+  #membersChanged (): void {
+    const { members } = this.#options
+    const keys = new Map(members.current().members.map((member) => [member.installId, member.fingerprint]))
+    for (const link of this.registry.all()) {
+      if (keys.get(link.installId) !== link.fingerprint) link.endWith(closeCodes.not_member, 'not_member')
+    }
+    this.requests.keep(keys)
+    void this.#listener?.then((listener) => { listener.keep(keys) })
+    this.dialler.update()
+  }
+
+  /** Where requests to a member go: where its link leads, what it says of itself, what the file has. */
+  #addresses (installId: string): readonly string[] {
+    const link = this.registry.current(installId)
+    const said = link?.greeting?.hello.address
+    const at = said === null || said === undefined ? undefined : readAddress(said)
+    const from = link === undefined || link.outgoing ? undefined : readAddress(link.address)
+    const seen = from === undefined || at === undefined ? [] : [formatAddress(from.host, at.port)]
+    const dialled = link?.outgoing === true ? [link.address] : []
+    const listed = this.#options.members.find(installId)?.addresses ?? []
+    return [...new Set([...dialled, ...(at === undefined ? [] : [said!]), ...seen, ...listed])]
+  }
+}

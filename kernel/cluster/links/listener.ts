@@ -1,0 +1,191 @@
+import { EventEmitter } from 'node:events'
+import { createServer } from 'node:https'
+import websocket from '@fastify/websocket'
+import { fastify } from 'fastify'
+import { peerFingerprint, serverTls } from '../identity/index.js'
+import { CLUSTER_PATH } from './connect.js'
+import { addJoinRoute, JOIN_PATH } from './join-route.js'
+import { socketOptions } from './link.js'
+import { memberOf, setMember } from '../../http/member-socket.js'
+import type { IncomingMessage, Server as HttpServer } from 'node:http'
+import type { Server } from 'node:https'
+import type { AddressInfo } from 'node:net'
+import type { Duplex } from 'node:stream'
+import type { TLSSocket } from 'node:tls'
+import type { WebSocket } from 'ws'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { Member } from '../identity/index.js'
+import type { LinkLimits, LinksOptions } from './types.js'
+
+export interface ListenerOptions extends LinksOptions {
+  limits: LinkLimits
+  /** A member's WebSocket on /cluster. */
+  accept: (ws: WebSocket, socket: TLSSocket, member: Member) => void
+}
+
+export interface Listener {
+  listen (at: { host: string, port: number }): Promise<{ host: string, port: number }>
+  /** Ends every connection of a member that carries requests; its links are not touched. */
+  dropRequests (installId: string): void
+  /** Forgets whose a connection is when its key is no longer that member's; `keys`: by install id. */
+  keep (keys: ReadonlyMap<string, string>): void
+  close (): Promise<void>
+}
+
+/** Sockets that became links. */
+const linkSockets = new WeakSet<object>()
+
+const API_PREFIX = '/api/'
+const HEADERS_MS = 5000
+const KEEP_ALIVE_MS = 15_000
+const CHECK_MS = 1000
+
+/** The members' listener: TLS 1.3, the peer's key compared before anything it says is read. */
+export async function createListener (options: ListenerOptions): Promise<Listener> {
+  const { limits } = options
+  const upgrades = new EventEmitter()
+  let server: Server | undefined
+  const app = fastify({
+    logger: false,
+    exposeHeadRoutes: false,
+    forceCloseConnections: true,
+    serverFactory: (handler) => {
+      server = createServer({
+        ...serverTls(options.key),
+        headersTimeout: HEADERS_MS,
+        requestTimeout: 30_000,
+        keepAliveTimeout: KEEP_ALIVE_MS,
+        connectionsCheckingInterval: CHECK_MS
+      }, handler)
+      return server as unknown as HttpServer
+    }
+  })
+  // The plugin listens for upgrades here; those of the API go another way.
+  await app.register(websocket, { options: { ...socketOptions(limits), server: upgrades as HttpServer } })
+  addRoutes(app, options)
+  await app.ready()
+  const https = server!
+  https.maxConnections = limits.connections
+  const sockets = guard(https, options)
+  https.on('upgrade', (request, socket, head) => { routeUpgrade(options, upgrades, request, socket, head) })
+  https.on('tlsClientError', (_error, socket) => { socket.destroy() })
+  https.on('clientError', (_error, socket) => { socket.destroy() })
+  return {
+    listen: (at) => listenOn(https, at),
+    dropRequests (installId) {
+      for (const socket of sockets.keys()) {
+        if (memberOf(socket) === installId && !linkSockets.has(socket)) socket.destroy()
+      }
+    },
+    keep (keys) {
+      for (const [socket, fingerprint] of sockets) {
+        const installId = memberOf(socket)
+        if (installId === undefined || keys.get(installId) === fingerprint) continue
+        setMember(socket, undefined)
+        // A link still says why it closes.
+        if (!linkSockets.has(socket)) socket.destroy()
+      }
+    },
+    async close () {
+      const closed = new Promise<void>((resolve) => { https.close(() => { resolve() }) })
+      for (const socket of sockets.keys()) socket.destroy()
+      https.closeAllConnections()
+      await app.close()
+      await closed
+    }
+  }
+}
+
+function listenOn (
+  server: Server, { host, port }: { host: string, port: number }
+): ReturnType<Listener['listen']> {
+  return new Promise((resolve, reject) => {
+    server.once('error', reject)
+    server.listen({ host, port }, () => {
+      server.off('error', reject)
+      const { address, port: bound } = server.address() as AddressInfo
+      resolve({ host: address, port: bound })
+    })
+  })
+}
+
+/** Compares keys the moment a connection is secure, before Node's HTTP parser is put to it. */
+function guard (server: Server, options: ListenerOptions): Map<TLSSocket, string | undefined> {
+  const { key, members, joinTokens, clock, limits, log } = options
+  const sockets = new Map<TLSSocket, string | undefined>()
+  let strangers = 0
+  const letJoin = (socket: TLSSocket, fingerprint: string | undefined): boolean => {
+    if (fingerprint === undefined || fingerprint === key.fingerprint) return false
+    if (members.isRemoved(fingerprint)) return false
+    if (joinTokens.pending === 0 || strangers >= limits.strangers) return false
+    strangers++
+    const stop = clock.after(limits.strangerMs, () => { socket.destroy() })
+    socket.once('close', () => {
+      strangers--
+      stop()
+    })
+    return true
+  }
+  server.prependListener('secureConnection', (socket) => {
+    socket.on('error', () => {})
+    const fingerprint = peerFingerprint(socket)
+    sockets.set(socket, fingerprint)
+    socket.once('close', () => { sockets.delete(socket) })
+    const member = fingerprint === undefined ? undefined : members.byFingerprint(fingerprint)
+    if (member !== undefined && fingerprint !== key.fingerprint) {
+      setMember(socket, member.installId)
+    } else if (!letJoin(socket, fingerprint)) {
+      log.debug({ address: socket.remoteAddress, fingerprint }, 'a key that is no member\'s was turned away')
+      socket.destroy()
+    }
+  })
+  return sockets
+}
+
+function addRoutes (app: FastifyInstance, options: ListenerOptions): void {
+  app.addHook('onRequest', (request, reply, done) => {
+    const { socket } = request.raw
+    const joins = request.method === 'POST' && request.raw.url === JOIN_PATH
+    if (socket.destroyed || (memberOf(socket) === undefined && !joins)) {
+      reply.hijack()
+      socket.destroy()
+      return
+    }
+    done()
+  })
+  addJoinRoute(app, options)
+  const api = {
+    onRequest: (request: FastifyRequest, reply: FastifyReply) => {
+      reply.hijack()
+      request.raw.url = request.raw.url!.slice(API_PREFIX.length - 1)
+      options.api(request.raw, reply.raw)
+    },
+    handler: () => {}
+  }
+  void app.register(async (scope) => {
+    scope.all(`${API_PREFIX}*`, api)
+    scope.get(CLUSTER_PATH, { websocket: true }, (ws, request) => {
+      const socket = request.raw.socket as TLSSocket
+      const member = options.members.find(memberOf(socket) ?? '')
+      if (member === undefined) ws.terminate()
+      else {
+        linkSockets.add(socket)
+        options.accept(ws, socket, member)
+      }
+    })
+  })
+}
+
+function routeUpgrade (
+  options: ListenerOptions, upgrades: EventEmitter, request: IncomingMessage, socket: Duplex, head: Buffer
+): void {
+  if (memberOf(socket) === undefined) {
+    socket.destroy()
+  } else if (request.url?.startsWith(API_PREFIX) === true) {
+    request.url = request.url.slice(API_PREFIX.length - 1)
+    if (options.apiUpgrade === undefined) socket.destroy()
+    else options.apiUpgrade(request, socket, head)
+  } else {
+    upgrades.emit('upgrade', request, socket, head)
+  }
+}

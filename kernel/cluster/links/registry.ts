@@ -1,0 +1,130 @@
+import { replaces } from './prefer.js'
+import type { Logger } from '../../define.js'
+import type { CloseWord } from './close-codes.js'
+import type { Greeting } from './codec.js'
+import type { Link } from './link.js'
+import type { LinkEvents } from './types.js'
+
+interface Known {
+  /** Every link that may still carry frames, greeted or not. */
+  open: Set<Link>
+  current: Link | undefined
+  /** The process start that was told of as up; null when none is. */
+  told: string | null
+}
+
+export interface RegistryOptions {
+  self: string
+  clusterId: () => string
+  log: Logger
+  events: LinkEvents
+  /** After a member became linked or lost its link. */
+  changed: () => void
+}
+
+export interface Registry {
+  add (link: Link): void
+  greeted (link: Link, greeting: Greeting): CloseWord | undefined
+  closed (link: Link, word: string): void
+  current (installId: string): Link | undefined
+  /** What to send through: the current link, or the one that is about to take over from it. */
+  outlet (installId: string): Link | undefined
+  /** Links that were told of as up. */
+  currents (): Link[]
+  all (): Link[]
+  of (installId: string): Link[]
+}
+
+/** Which links there are, which one of a member counts, and what is told of it: up once, down once. */
+export function createRegistry (options: RegistryOptions): Registry {
+  return new LinkRegistry(options)
+}
+
+class LinkRegistry implements Registry {
+  readonly #options: RegistryOptions
+  readonly #members = new Map<string, Known>()
+
+  constructor (options: RegistryOptions) {
+    this.#options = options
+  }
+
+  add (link: Link): void { this.#known(link.installId).open.add(link) }
+
+  greeted (link: Link, { hello }: Greeting): CloseWord | undefined {
+    if (hello.installId !== link.installId) return 'wrong_identity'
+    if (hello.clusterId !== this.#options.clusterId()) return 'other_cluster'
+    const state = this.#known(link.installId)
+    const { current } = state
+    if (current !== undefined && !replaces(link.rival, current.rival, this.#options.self, link.installId)) {
+      link.fade()
+      return undefined
+    }
+    this.#use(link, state)
+    // Of an older process start nothing counts any more.
+    if (current?.rival.nodeId === hello.nodeId) current.fade()
+    else current?.end('duplicate')
+    return undefined
+  }
+
+  closed (link: Link, word: string): void {
+    const { installId } = link
+    const state = this.#known(installId)
+    state.open.delete(link)
+    if (state.current === link) {
+      state.current = undefined
+      // Another connection may yet take over from one that was closed as a duplicate.
+      if (word !== 'duplicate' || state.open.size === 0) this.#down(installId, state, word)
+      this.#options.changed()
+    } else if (state.current === undefined && state.open.size === 0) {
+      this.#down(installId, state, word)
+    }
+    if (state.open.size === 0 && state.told === null) this.#members.delete(installId)
+  }
+
+  current (installId: string): Link | undefined { return this.#members.get(installId)?.current }
+
+  outlet (installId: string): Link | undefined {
+    const state = this.#members.get(installId)
+    if (state === undefined || state.told === null) return undefined
+    return state.current ?? [...state.open].find((link) => link.open)
+  }
+
+  currents (): Link[] { return [...this.#members.values()].flatMap(({ current }) => current ?? []) }
+  all (): Link[] { return [...this.#members.values()].flatMap(({ open }) => [...open]) }
+  of (installId: string): Link[] { return [...this.#members.get(installId)?.open ?? []] }
+
+  #known (installId: string): Known {
+    let found = this.#members.get(installId)
+    if (found === undefined) {
+      this.#members.set(installId, found = { open: new Set(), current: undefined, told: null })
+    }
+    return found
+  }
+
+  #use (link: Link, state: Known): void {
+    const { installId } = link
+    const { nodeId } = link.greeting!.hello
+    state.current = link
+    if (state.told !== null && state.told !== nodeId) this.#down(installId, state, 'restarted')
+    if (state.told === null) {
+      state.told = nodeId
+      this.#tell(() => { this.#options.events.up(link.describe()) })
+    }
+    this.#options.changed()
+  }
+
+  #down (installId: string, state: Known, reason: string): void {
+    if (state.told === null) return
+    state.told = null
+    this.#tell(() => { this.#options.events.down(installId, reason) })
+  }
+
+  /** What the layers above throw must not harm a link. */
+  #tell (act: () => void): void {
+    try {
+      act()
+    } catch (error) {
+      this.#options.log.error({ err: error }, 'a listener of cluster links failed')
+    }
+  }
+}

@@ -1,0 +1,186 @@
+import { Agent, request as httpRequest } from 'node:http'
+import { kernelError } from '../../errors.js'
+import { CALLER_HEADER, writeCaller } from '../../http/passed-on.js'
+import { dial, readAddress } from '../identity/index.js'
+import { MEMBERS_HOST } from './connect.js'
+import { dialReason } from './dial-reason.js'
+import type { ClientRequest, IncomingMessage } from 'node:http'
+import type { Duplex } from 'node:stream'
+import type { TLSSocket } from 'node:tls'
+import type { Clock } from '../../clock.js'
+import type { Member, NodeKey } from '../identity/index.js'
+import type { LinkLimits, MemberRequest, MemberResponse } from './types.js'
+
+export interface RequestsOptions {
+  key: NodeKey
+  clock: Clock
+  limits: LinkLimits
+  member: (installId: string) => Member | undefined
+  /** Addresses of that member, the best first. */
+  addresses: (installId: string) => readonly string[]
+}
+
+export interface Requests {
+  request (installId: string, request: MemberRequest): Promise<MemberResponse>
+  /** Ends every request to a member, and its kept connections. */
+  drop (installId: string): void
+  /** Drops every member that is gone or has another key than before; `keys`: fingerprints by install id. */
+  keep (keys: ReadonlyMap<string, string>): void
+  close (): void
+}
+
+/** HTTP requests to members over connections whose key was compared before the first byte. */
+export function createRequests (options: RequestsOptions): Requests {
+  const agents = new Map<string, MemberAgent>()
+  const agentOf = (member: Member): MemberAgent => {
+    const { installId } = member
+    let agent = agents.get(installId)
+    if (agent === undefined) agents.set(installId, agent = new MemberAgent(member, options))
+    return agent
+  }
+  const drop = (installId: string): void => {
+    agents.get(installId)?.stop()
+    agents.delete(installId)
+  }
+  return {
+    async request (installId, request) {
+      const member = options.member(installId)
+      if (installId === options.key.installId || member === undefined) {
+        throw kernelError('unreachable', `${installId} is no other member of this cluster.`)
+      }
+      const agent = agentOf(member)
+      try {
+        return await exchange(agent, installId, request, options)
+      } catch (error) {
+        // The other end closed a kept connection just when it was taken up again; reading twice is harmless.
+        if (!(error instanceof Stale) || request.method !== 'GET') throw whyLost(installId, error)
+        return await exchange(agent, installId, request, options)
+          .catch((again: unknown) => { throw whyLost(installId, again) })
+      }
+    },
+    drop,
+    keep (keys) {
+      for (const [installId, agent] of [...agents]) {
+        if (keys.get(installId) !== agent.fingerprint) drop(installId)
+      }
+    },
+    close () { for (const installId of [...agents.keys()]) drop(installId) }
+  }
+}
+
+/** A kept connection that broke before anything came back. */
+class Stale extends Error {}
+
+function whyLost (installId: string, error: unknown): unknown {
+  return error instanceof Stale ? kernelError('unreachable', `${installId}: ${error.message}`) : error
+}
+
+/** Keeps the connections to one member. */
+class MemberAgent extends Agent {
+  readonly fingerprint: string
+  readonly #installId: string
+  readonly #options: RequestsOptions
+  readonly #stop = new AbortController()
+
+  constructor ({ installId, fingerprint }: Member, options: RequestsOptions) {
+    super({ keepAlive: true, maxSockets: options.limits.requestSockets, maxFreeSockets: 8 })
+    this.fingerprint = fingerprint
+    this.#installId = installId
+    this.#options = options
+  }
+
+  override createConnection (
+    _options: unknown, done: (error: Error | null, socket?: Duplex) => void
+  ): undefined {
+    this.#dial().then((socket) => { done(null, socket) }, done)
+  }
+
+  stop (): void {
+    this.#stop.abort()
+    this.destroy()
+  }
+
+  /** The first address that answers with the member's key. */
+  async #dial (): Promise<TLSSocket> {
+    const { key, clock, limits, addresses } = this.#options
+    const failures: { address: string, reason: string }[] = []
+    for (const address of addresses(this.#installId)) {
+      const at = readAddress(address)
+      if (at === undefined || this.#stop.signal.aborted) continue
+      try {
+        return await dial({
+          key, ...at, expect: this.fingerprint, timeoutMs: limits.dialMs, clock, signal: this.#stop.signal
+        })
+      } catch (error) {
+        failures.push({ address, reason: dialReason(error) })
+      }
+    }
+    const list = failures.map(({ address, reason }) => `${address} ${reason}`).join(', ')
+    throw kernelError('unreachable',
+      `${this.#installId} cannot be reached: ${list === '' ? 'no address is known' : list}.`,
+      { addresses: failures })
+  }
+}
+
+function headersOf (request: MemberRequest, body: string | undefined): Record<string, string> {
+  const headers: Record<string, string> = {}
+  for (const [name, value] of Object.entries(request.headers ?? {})) headers[name.toLowerCase()] = value
+  headers['host'] = MEMBERS_HOST
+  headers[CALLER_HEADER] = writeCaller(request.caller)
+  delete headers['connection']
+  delete headers['transfer-encoding']
+  delete headers['content-length']
+  if (body === undefined) return headers
+  headers['content-type'] = 'application/json'
+  headers['content-length'] = String(Buffer.byteLength(body))
+  return headers
+}
+
+function exchange (
+  agent: MemberAgent, installId: string, request: MemberRequest, { clock, limits }: RequestsOptions
+): Promise<MemberResponse> {
+  const { signal, method } = request
+  const timeoutMs = request.timeoutMs ?? limits.requestHeadMs
+  const body = request.body === undefined ? undefined : JSON.stringify(request.body)
+  return new Promise((resolve, reject) => {
+    if (signal?.aborted === true) {
+      reject(kernelError('cancelled'))
+      return
+    }
+    const path = `/api${request.path}`
+    const call = httpRequest({ agent, method, path, headers: headersOf(request, body) })
+    let response: IncomingMessage | undefined
+    const onAbort = (): void => { (response ?? call).destroy(kernelError('cancelled')) }
+    const stopTimer = clock.after(timeoutMs, () => {
+      call.destroy(kernelError('timeout', `${installId} sent no answer to ${method} ${request.path} ` +
+        `within ${timeoutMs} ms.`))
+    })
+    signal?.addEventListener('abort', onAbort, { once: true })
+    call.once('close', () => {
+      stopTimer()
+      signal?.removeEventListener('abort', onAbort)
+    })
+    call.on('error', (error) => { reject(failure(installId, call, error)) })
+    call.once('response', (head: IncomingMessage) => {
+      stopTimer()
+      response = head
+      resolve({ status: head.statusCode!, headers: plainHeaders(head), body: head })
+    })
+    call.end(body)
+  })
+}
+
+function failure (installId: string, call: ClientRequest, error: Error): Error {
+  if (error.name === 'SvcError') return error
+  const { code } = error as NodeJS.ErrnoException
+  const message = `the connection broke before the answer (${code ?? error.message})`
+  return call.reusedSocket ? new Stale(message) : kernelError('unreachable', `${installId}: ${message}`)
+}
+
+function plainHeaders ({ headers }: IncomingMessage): Record<string, string> {
+  const plain: Record<string, string> = {}
+  for (const [name, value] of Object.entries(headers)) {
+    if (value !== undefined) plain[name] = Array.isArray(value) ? value.join(', ') : value
+  }
+  return plain
+}

@@ -1,0 +1,35 @@
+import { kernelError } from '../errors.js'
+import type { Caller } from '../define.js'
+
+/** Carries who asked, with a request that one node passes on to another. Read from members' sockets only. */
+export const CALLER_HEADER = 'x-svc-caller'
+
+const MODES: ReadonlySet<unknown> = new Set(['direct', 'paired', 'relay'])
+
+/** The header's value for a caller. Header values are Latin-1, so other letters become \\u escapes. */
+export function writeCaller ({ id, mode, authorities }: Caller): string {
+  return JSON.stringify({ id, mode, authorities: [...authorities] })
+    .replace(/[^\x20-\x7e]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`)
+}
+
+/**
+ * The caller that a member vouches for: it was authorised where it entered the cluster. Throws
+ * `unauthenticated` when the header is missing or malformed.
+ */
+export function readCaller (header: string | string[] | undefined): Caller {
+  const fields = parse(header)
+  const { id, mode, authorities } = fields
+  const fine = typeof id === 'string' && id !== '' && MODES.has(mode) && Array.isArray(authorities) &&
+    authorities.every((a) => typeof a === 'string')
+  if (!fine) throw kernelError('unauthenticated', 'A request passed on by a member must say who asked.')
+  return { id, mode: mode as Caller['mode'], authorities: new Set(authorities as string[]) }
+}
+
+function parse (header: string | string[] | undefined): Record<string, unknown> {
+  try {
+    const value: unknown = JSON.parse(typeof header === 'string' ? header : '')
+    return typeof value === 'object' && value !== null ? value as Record<string, unknown> : {}
+  } catch {
+    return {}
+  }
+}

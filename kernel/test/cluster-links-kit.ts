@@ -1,0 +1,127 @@
+import { randomUUID } from 'node:crypto'
+import { WebSocket } from 'ws'
+import { systemClock } from '../clock.js'
+import { createLinks } from '../cluster/links/index.js'
+import { dial, formatAddress, openJoinTokens, openMembers, openNodeKey } from '../cluster/identity/index.js'
+import { encodeFrame } from '../cluster/links/codec.js'
+import { tempHome, tempKey } from './cluster-identity-kit.js'
+import type { Caller, Logger } from '../define.js'
+import type { Hello, Links, LinksOptions } from '../cluster/links/index.js'
+import type { JoinTokens, Members, Membership, NodeKey } from '../cluster/identity/index.js'
+
+export { tempKey }
+export interface Owner { teardown (fn: () => unknown): unknown }
+
+const quiet = (): void => {}
+export const log: Logger = { debug: quiet, info: quiet, warn: quiet, error: quiet, fatal: quiet }
+
+export const caller: Caller = { id: 'tok_ä', mode: 'direct', authorities: new Set(['read', 'operator']) }
+
+/** Resolves when the condition holds; fails after 20 s with what was waited for. */
+export async function until (what: string, condition: () => boolean): Promise<void> {
+  const end = Date.now() + 20_000
+  while (!condition()) {
+    if (Date.now() > end) throw new Error(`waited in vain: ${what}`)
+    await new Promise((resolve) => { setTimeout(resolve, 5) })
+  }
+}
+
+export interface TestNode {
+  id: string
+  key: NodeKey
+  members: Members
+  tokens: JoinTokens
+  links: Links
+  /** `up ID`, `down ID REASON`, `KIND ID BODY`, in order. */
+  told: string[]
+  address: string
+  hello: Hello
+}
+
+export type Extra = Partial<Omit<LinksOptions, 'key' | 'members' | 'joinTokens'>> & {
+  /** An install id to order nodes by. */
+  id?: string
+  /** Host to listen on; null: not at all. */
+  host?: string | null
+}
+
+/** A node with its links, listening on loopback; not started. */
+export async function testNode (t: Owner, extra: Extra = {}): Promise<TestNode> {
+  const { id = randomUUID(), host = '127.0.0.1', ...more } = extra
+  const home = tempHome(t)
+  const key = await openNodeKey(home, id)
+  const self = { installId: id, fingerprint: key.fingerprint, name: `node ${id}`, addresses: [] as string[] }
+  const members = openMembers({ home, self, now: Date.now })
+  const tokens = openJoinTokens({ home, now: Date.now })
+  const told: string[] = []
+  const hello: Hello = {
+    installId: id, nodeId: randomUUID(), name: self.name, version: '0.0.0', apiUrl: null, address: null,
+    clusterId: members.current().clusterId
+  }
+  const node = { id, key, members, tokens, told, address: '', hello }
+  const links = createLinks({
+    key, members, joinTokens: tokens, clock: systemClock, log, random: Math.random,
+    hello: () => ({ ...node.hello, clusterId: members.current().clusterId }),
+    events: {
+      up: (peer) => { told.push(`up ${peer.installId}`) },
+      down: (installId, reason) => { told.push(`down ${installId} ${reason}`) },
+      frame: (from, kind, body) => { told.push(`${kind} ${from} ${JSON.stringify(body)}`) }
+    },
+    api: (_request, response) => { response.end('{}') },
+    admit: async () => members.current(),
+    ...more
+  })
+  t.teardown(() => links.close())
+  if (host !== null) {
+    const at = await links.listen({ host, port: 0 })
+    node.address = formatAddress(at.host, at.port)
+  }
+  return Object.assign(node, { links })
+}
+
+/** Makes all of them members of one cluster, each known at the given addresses (its own when not said). */
+export function unite (
+  nodes: readonly { id: string, key: NodeKey, members?: Members, address?: string, addresses?: string[] }[]
+): Membership {
+  const membership: Membership = {
+    clusterId: randomUUID(),
+    removed: [],
+    members: nodes.map(({ id, key, address, addresses }) => ({
+      installId: id, fingerprint: key.fingerprint, name: id, joinedAt: new Date(0).toISOString(),
+      addresses: addresses ?? (address === undefined || address === '' ? [] : [address])
+    }))
+  }
+  for (const { members } of nodes) members?.replace(membership)
+  return membership
+}
+
+/** What a node was told of links, without frames. */
+export const updown = (node: TestNode): string[] => node.told.filter((line) => /^(up|down) /.test(line))
+
+/** A WebSocket of a hand-made peer, whose key is given. */
+export async function rawSocket (
+  t: Owner, key: NodeKey, node: TestNode
+): Promise<{ ws: WebSocket, code: Promise<number> }> {
+  const [, host, port] = /^\[?(.*?)\]?:(\d+)$/.exec(node.address)!
+  const socket = await dial({
+    key, host: host!, port: Number(port), expect: node.key.fingerprint, timeoutMs: 5000, clock: systemClock
+  })
+  const options = { createConnection: () => socket, perMessageDeflate: false }
+  const ws = new WebSocket('ws://svc-members/cluster', options)
+  const code = new Promise<number>((resolve) => { ws.on('close', (it) => { resolve(it) }) })
+  ws.on('error', () => {})
+  t.teardown(() => { ws.terminate() })
+  await new Promise<void>((resolve) => {
+    ws.once('open', () => { resolve() }).once('close', () => { resolve() })
+  })
+  return { ws, code }
+}
+
+/** The bytes of a hello. */
+export function helloFrame (
+  node: TestNode, installId: string, change: Partial<Hello> = {}, serial = 1
+): Uint8Array {
+  const { clusterId } = node.members.current()
+  const hello = { ...node.hello, clusterId, installId, nodeId: 'raw', ...change }
+  return encodeFrame('hello', { hello, serial, alone: true })
+}
