@@ -1,0 +1,210 @@
+import * as Y from 'yjs'
+import { deepFreeze } from '../../config/paths.js'
+import { ROOT, checkUpdate } from './guard.js'
+import { keep, sizeOf } from './values.js'
+import type { Pair, Verdict } from './guard.js'
+import type { Write } from './types.js'
+
+/** A document beyond one of these is replaced by a new one with the same entries. */
+const MAX_STRUCTS = 5000
+const MAX_ENCODED = 512 * 1024
+/** Above this size, less than a tenth of it must not be dead. */
+const SMALL = 64 * 1024
+const LEAST_LIVE = 0.1
+
+/** New values by key; undefined where the key went. */
+export type Changes = ReadonlyMap<string, unknown>
+
+/**
+ * Keys and JSON values in a Y.Doc with one writer. The layout is the one of y-utility's YKeyValue: one list
+ * of `{ key, val }`, where writing a key appends an entry and deletes the old one. Deleted neighbours melt
+ * into one struct, so the size follows the live keys and not the number of writes; in a Y.Map every write
+ * would stay for ever.
+ */
+export class KvDoc {
+  /** Client id of the one writer. */
+  readonly writer: number
+  /** Whether that is this node. */
+  readonly own: boolean
+  readonly #doc = new Y.Doc()
+  readonly #list: Y.Array<Pair>
+  /** In the order of the list: a written key moves to the end. */
+  readonly #live = new Map<string, unknown>()
+  readonly #sizes = new Map<string, number>()
+  #liveBytes = 0
+  #changes = new Map<string, unknown>()
+  #sent: Uint8Array | null = null
+  /** Bytes of updates since the encoded size was looked at. */
+  #unmeasured = 0
+
+  /** @param writer left out: this node writes */
+  constructor (writer?: number) {
+    this.#list = this.#doc.getArray<Pair>(ROOT)
+    this.writer = writer ?? this.#doc.clientID
+    this.own = writer === undefined
+    this.#list.observe((event) => { this.#observed(event) })
+    if (this.own) this.#doc.on('update', (update) => { this.#sent = update })
+  }
+
+  /** A document of this node's own with these contents; the values are already in a document's form. */
+  static holding (contents: ReadonlyMap<string, unknown>): KvDoc {
+    const kv = new KvDoc()
+    kv.#transact(contents)
+    return kv
+  }
+
+  get live (): ReadonlyMap<string, unknown> { return this.#live }
+  /** Bytes of the live entries as JSON. */
+  get liveBytes (): number { return this.#liveBytes }
+  /** Clock of the writer: the number of entries ever written. */
+  get clock (): number { return Y.getState(this.#doc.store, this.writer) }
+  get structs (): number { return this.#doc.store.clients.get(this.writer)?.length ?? 0 }
+  get doc (): Y.Doc { return this.#doc }
+
+  /**
+   * Writes as one transaction. Returns what others apply; null when nothing changed. Only for the writer.
+   * Values must be what `keep` made, since they are not copied.
+   */
+  write (changes: Changes): Uint8Array | null {
+    this.#sent = null
+    this.#transact(changes)
+    const sent = this.#sent as Uint8Array | null
+    this.#unmeasured += sent?.length ?? 0
+    return sent
+  }
+
+  /** Bytes of the live entries after these changes. */
+  bytesAfter (changes: Changes): number {
+    let bytes = this.#liveBytes
+    for (const [key, value] of changes) {
+      bytes -= this.#sizes.get(key) ?? 0
+      if (value !== undefined) bytes += sizeOf(key, JSON.stringify(value))
+    }
+    return bytes
+  }
+
+  /** Whether this document should be replaced by a new one. Encodes it once per 64 KiB of updates. */
+  worn (): boolean {
+    if (this.structs > MAX_STRUCTS) return true
+    if (this.#unmeasured < SMALL) return false
+    this.#unmeasured = 0
+    const { length } = this.state()
+    return length > MAX_ENCODED || (length > SMALL && this.#liveBytes / length < LEAST_LIVE)
+  }
+
+  check (update: Uint8Array, known = this.clock, maxBytes?: number): Verdict {
+    const limit = maxBytes === undefined ? {} : { maxBytes }
+    return checkUpdate(update, { client: this.writer, known, ...limit })
+  }
+
+  /** Applies an update that `check` let pass. Null: the document is not what its writer has; drop it. */
+  apply (update: Uint8Array): Changes | null {
+    this.#changes = new Map()
+    try {
+      Y.applyUpdate(this.#doc, update)
+    } catch {
+      return null
+    }
+    const { pendingStructs, pendingDs } = this.#doc.store
+    if (pendingStructs !== null || pendingDs !== null) return null
+    return this.#live.size === this.#list.length ? this.#changes : null
+  }
+
+  /** All of it, or what a document with this state vector lacks. */
+  state (vector?: Uint8Array): Uint8Array { return Y.encodeStateAsUpdate(this.#doc, vector) }
+
+  destroy (): void { this.#doc.destroy() }
+
+  #transact (changes: Changes): void {
+    this.#doc.transact(() => {
+      const pushed: Pair[] = []
+      for (const [key, val] of changes) {
+        if (this.#live.has(key)) this.#list.delete(this.#indexOf(key))
+        // Out of the map at once: the indices of the keys behind it have moved.
+        this.#forget(key)
+        if (val !== undefined) pushed.push({ key, val })
+      }
+      if (pushed.length > 0) this.#list.push(pushed)
+    })
+  }
+
+  #indexOf (key: string): number {
+    let i = 0
+    for (const other of this.#live.keys()) {
+      if (other === key) return i
+      i++
+    }
+    return -1
+  }
+
+  #forget (key: string): void {
+    this.#live.delete(key)
+    this.#liveBytes -= this.#sizes.get(key) ?? 0
+    this.#sizes.delete(key)
+  }
+
+  /**
+   * Takes over what a transaction did to the list, whoever made it. Looks at what changed only; Yjs' own
+   * `event.changes` walks through all of the list.
+   */
+  #observed ({ transaction }: Y.YArrayEvent<Pair>): void {
+    const before = transaction.beforeState.get(this.writer) ?? 0
+    Y.iterateDeletedStructs(transaction, transaction.deleteSet, (struct) => {
+      if (struct.id.clock >= before) return
+      for (const { key } of pairsOf(struct)) {
+        this.#forget(key)
+        this.#changes.set(key, undefined)
+      }
+    })
+    const structs = this.#doc.store.clients.get(this.writer) ?? []
+    let first = structs.length
+    while (first > 0 && (structs[first - 1]?.id.clock ?? 0) >= before) first--
+    // In the order of clocks, which is the order of the list.
+    for (const struct of structs.slice(first)) {
+      if (struct.deleted) continue
+      for (const { key, val } of pairsOf(struct)) this.#take(key, deepFreeze(val))
+    }
+  }
+
+  #take (key: string, value: unknown): void {
+    this.#forget(key)
+    const bytes = sizeOf(key, JSON.stringify(value))
+    this.#live.set(key, value)
+    this.#sizes.set(key, bytes)
+    this.#liveBytes += bytes
+    this.#changes.set(key, value)
+  }
+}
+
+function pairsOf (struct: Y.Item | Y.GC): readonly Pair[] {
+  return struct instanceof Y.Item ? struct.content.getContent() as Pair[] : []
+}
+
+/**
+ * Writes in a document's form, the last one of each key, without those that change nothing.
+ * @throws TypeError that names the key
+ */
+export function changesOf (
+  writes: readonly Write[], live: ReadonlyMap<string, unknown>
+): Map<string, unknown> {
+  const changes = new Map<string, unknown>()
+  for (const { key, value } of writes) {
+    changes.set(key, value === undefined ? undefined : keep(key, value).value)
+  }
+  for (const [key, value] of changes) {
+    const same = value === undefined
+      ? !live.has(key)
+      : live.has(key) && JSON.stringify(live.get(key)) === JSON.stringify(value)
+    if (same) changes.delete(key)
+  }
+  return changes
+}
+
+/** What changes from one contents to another. */
+export function difference (
+  from: ReadonlyMap<string, unknown>, to: ReadonlyMap<string, unknown>
+): Map<string, unknown> {
+  const changes = changesOf([...to].map(([key, value]) => ({ key, value })), from)
+  for (const key of from.keys()) if (!to.has(key)) changes.set(key, undefined)
+  return changes
+}

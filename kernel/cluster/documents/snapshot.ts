@@ -1,0 +1,70 @@
+import { createHash } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { HomeError, writeWhole } from '../../home.js'
+import { checkKey, checkValue } from './values.js'
+import type { NodeId } from '../election/index.js'
+import type { KeptReceipt } from './receipts.js'
+import type { SnapshotStore } from './types.js'
+
+const FORMAT = 1
+
+/** What a node keeps of the control document: plain JSON, never Yjs. */
+export interface Snapshot {
+  readonly sid: string | null
+  readonly term: number
+  readonly seq: number
+  readonly gen: number
+  readonly digest: string
+  readonly voters: readonly NodeId[] | null
+  readonly receipts: readonly KeptReceipt[]
+  readonly entries: ReadonlyArray<readonly [string, unknown]>
+}
+
+interface File { readonly format: number, readonly sha256: string, readonly snapshot: Snapshot }
+
+const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex')
+
+/** The text of a snapshot's file: the JSON and its hash. */
+export function snapshotText (snapshot: Snapshot): string {
+  const text = JSON.stringify(snapshot)
+  return `{"format":${FORMAT},"sha256":"${sha256(text)}","snapshot":${text}}\n`
+}
+
+/** @throws HomeError for a text that is not what `snapshotText` wrote; it names `path` */
+export function readSnapshot (text: string, path: string): Snapshot {
+  const broken = (why: string): HomeError => new HomeError(`${path} ${why}; restore it from a backup, or ` +
+    'move it away to begin without the control data (a majority of the members must still have theirs)')
+  let file: Partial<File> | null
+  try {
+    file = JSON.parse(text) as Partial<File> | null
+  } catch {
+    throw broken('is not valid JSON')
+  }
+  if (file?.format !== FORMAT) throw broken(`has format ${String(file?.format)}, this svc reads ${FORMAT}`)
+  const { snapshot } = file
+  // Parsing and writing again gives the same text, so the hash of the text is the hash of the contents.
+  if (snapshot === undefined || sha256(JSON.stringify(snapshot)) !== file.sha256) {
+    throw broken('does not have the hash written in it')
+  }
+  const bad = snapshot.entries.find(([key, value]) => checkKey(key) !== null || checkValue(value) !== null)
+  if (bad !== undefined) throw broken(`has the entry ${JSON.stringify(bad[0])}, which no document takes`)
+  return snapshot
+}
+
+/** A snapshot's file in the home. */
+export function fileStore (path: string): SnapshotStore {
+  return {
+    read () {
+      try {
+        return readFileSync(path, 'utf8')
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+        throw new HomeError(`cannot read ${path}: ${(error as Error).message}`)
+      }
+    },
+    write (text) { writeWhole(path, text) }
+  }
+}
+
+/** Nothing is kept: for a node that lives in memory only. */
+export const memoryStore: SnapshotStore = { read: () => undefined, write () {} }

@@ -1,0 +1,70 @@
+import { deepFreeze } from '../../config/paths.js'
+
+/** Containers within containers in one value. */
+export const MAX_DEPTH = 16
+
+const KEY = /^[a-zA-Z0-9/_.:@-]{1,200}$/
+/** As a part of a key these would reach a prototype where keys become fields. */
+const RESERVED = new Set(['__proto__', 'constructor', 'prototype'])
+/** Half of a surrogate pair: UTF-8 has no bytes for it, so two nodes would hold different texts. */
+const BROKEN_TEXT = /\p{Surrogate}/u
+
+/** Why no document takes this key; null when it is fine. */
+export function checkKey (key: unknown): string | null {
+  if (typeof key !== 'string' || !KEY.test(key)) return 'must be 1 to 200 of a-z A-Z 0-9 / _ . : @ -'
+  const reserved = key.split('/').find((part) => RESERVED.has(part))
+  return reserved === undefined ? null : `must not contain the name ${reserved}`
+}
+
+/** Why no document takes this value; null when it is plain JSON, at most 16 containers deep. */
+export function checkValue (value: unknown, depth = 0): string | null {
+  if (value === null || typeof value === 'boolean') return null
+  if (typeof value === 'string') return BROKEN_TEXT.test(value) ? 'has half a surrogate pair in a text' : null
+  if (typeof value === 'number') return Number.isFinite(value) ? null : `has the number ${value}`
+  if (typeof value !== 'object') return `has ${article(typeof value)}, which is not JSON`
+  if (depth === MAX_DEPTH) return `is more than ${MAX_DEPTH} levels deep`
+  return Array.isArray(value) ? checkArray(value, depth) : checkObject(value, depth)
+}
+
+function article (type: string): string { return `${type === 'undefined' ? 'an' : 'a'} ${type}` }
+
+function checkArray (list: readonly unknown[], depth: number): string | null {
+  if (Object.getPrototypeOf(list) !== Array.prototype) return 'has a list with a foreign prototype'
+  // By number: a hole reads as undefined, which is refused.
+  for (let i = 0; i < list.length; i++) {
+    const wrong = checkValue(list[i], depth + 1)
+    if (wrong !== null) return wrong
+  }
+  return null
+}
+
+function checkObject (object: object, depth: number): string | null {
+  const prototype: unknown = Object.getPrototypeOf(object)
+  if (prototype !== Object.prototype && prototype !== null) return 'has an object with a foreign prototype'
+  for (const [name, inner] of Object.entries(object)) {
+    if (name === '__proto__') return 'has a field named __proto__'
+    if (BROKEN_TEXT.test(name)) return 'has half a surrogate pair in a field name'
+    const wrong = inner === undefined ? null : checkValue(inner, depth + 1)
+    if (wrong !== null) return wrong
+  }
+  return null
+}
+
+/** A value as documents keep it: its own frozen copy, and the bytes it takes as JSON with its key. */
+export interface Kept { readonly value: unknown, readonly bytes: number }
+
+/**
+ * Copies a value into a document's form; fields that are undefined are left out.
+ * @throws TypeError that names the key
+ */
+export function keep (key: string, value: unknown): Kept {
+  const wrong = checkKey(key)
+  if (wrong !== null) throw new TypeError(`key ${JSON.stringify(key)} ${wrong}`)
+  const unfit = checkValue(value)
+  if (unfit !== null) throw new TypeError(`the value of "${key}" ${unfit}`)
+  const text = JSON.stringify(value)
+  return { value: deepFreeze(JSON.parse(text)), bytes: sizeOf(key, text) }
+}
+
+/** Bytes of an entry as JSON. */
+export function sizeOf (key: string, text: string): number { return key.length + Buffer.byteLength(text) }
