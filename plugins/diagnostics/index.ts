@@ -1,5 +1,7 @@
 import os from 'node:os'
-import { definePlugin, InspectionService, monitorLoop, SessionService } from '../../kernel/index.js'
+import {
+  definePlugin, InspectionService, monitorLoop, SessionService, TelemetryService
+} from '../../kernel/index.js'
 import { RunnersService } from '../runners/service.js'
 import { nodeDiagnostics } from './node.js'
 import { routes } from './routes.js'
@@ -9,9 +11,9 @@ export default definePlugin({
   name: 'diagnostics',
   version: '1.0.0',
   kernel: '^1.0.0',
-  summary: 'Shows what goes on inside a node: its process, runners, plugins and warnings.',
+  summary: 'Shows what goes on inside a node: its process, runners, plugins, telemetry and warnings.',
   after: ['runners'],
-  consumes: { inspection: InspectionService, session: SessionService },
+  consumes: { inspection: InspectionService, session: SessionService, telemetry: TelemetryService },
   consumesOptional: { runners: RunnersService },
   routes
 }, (ctx) => {
@@ -19,6 +21,7 @@ export default definePlugin({
   ctx.effect('event loop monitor', loop.stop)
   return {
     routes: {
+      telemetry: () => ctx.deps.telemetry.counters(),
       node: () => nodeDiagnostics({
         node: ctx.node,
         session: ctx.deps.session,

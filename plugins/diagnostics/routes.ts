@@ -1,5 +1,6 @@
 import type { RouteDecl } from '../../kernel/index.js'
 
+const count = { type: 'integer', minimum: 0 } as const
 const list = { type: 'array', items: { type: 'object' } } as const
 
 export const routes = {
@@ -21,6 +22,34 @@ export const routes = {
         placements: list,
         plugins: list,
         warnings: { type: 'array', items: { type: 'string' } }
+      }
+    }
+  },
+  telemetry: {
+    method: 'GET', url: '/v1/diagnostics/telemetry', authority: 'read',
+    summary: 'How this node\'s readings get to its peers: admission, coalescing, drops, queue, publishes.',
+    reply: {
+      type: 'object', additionalProperties: false,
+      required: [
+        'enabled', 'transport', 'admissionCapacity', 'pendingReadings', 'queueDepth', 'maxQueueDepth',
+        'readingsOffered', 'readingsCoalesced', 'readingsDropped', 'readingsPublished', 'publishFailures',
+        'noPeerPublishes', 'bytesPublished', 'lastSuccessfulPublishAgeSeconds'
+      ],
+      properties: {
+        enabled: { type: 'boolean' },
+        transport: { type: 'string' },
+        admissionCapacity: count,
+        pendingReadings: count,
+        queueDepth: count,
+        maxQueueDepth: count,
+        readingsOffered: count,
+        readingsCoalesced: count,
+        readingsDropped: count,
+        readingsPublished: count,
+        publishFailures: count,
+        noPeerPublishes: count,
+        bytesPublished: count,
+        lastSuccessfulPublishAgeSeconds: { type: ['number', 'null'], minimum: 0 }
       }
     }
   }

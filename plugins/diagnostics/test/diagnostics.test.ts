@@ -1,7 +1,9 @@
 import t from 'tap'
 import { fake, startPlugin } from '../../../kernel/testing/index.js'
+import { TelemetryService } from '../../../kernel/index.js'
 import { RunnersService } from '../../runners/service.js'
 import diagnostics from '../index.js'
+import type { TelemetryCounters } from '../../../kernel/index.js'
 import type { RunnerReport } from '../../runners/service.js'
 
 const runner: RunnerReport = {
@@ -53,4 +55,40 @@ t.test('it works without runners', async (t) => {
 t.test('only operators may look', async (t) => {
   const rig = await startPlugin(t, diagnostics, { allow: ['read', 'invoke'] })
   t.equal((await rig.inject({ url: '/v1/diagnostics/node' })).statusCode, 401)
+})
+
+const counters: TelemetryCounters = {
+  enabled: true,
+  transport: 'websocket',
+  admissionCapacity: 64,
+  pendingReadings: 2,
+  queueDepth: 2,
+  maxQueueDepth: 9,
+  readingsOffered: 40,
+  readingsCoalesced: 5,
+  readingsDropped: 1,
+  readingsPublished: 32,
+  publishFailures: 3,
+  noPeerPublishes: 4,
+  bytesPublished: 12_345,
+  lastSuccessfulPublishAgeSeconds: 1.5
+}
+
+t.test('the pressure of the telemetry plane, as the service counts it', async (t) => {
+  const check = async (shown: TelemetryCounters): Promise<void> => {
+    const fakes = [fake(TelemetryService, { counters: () => shown })]
+    const rig = await startPlugin(t, diagnostics, { fakes, allow: ['read'] })
+    const answer = await rig.inject({ url: '/v1/diagnostics/telemetry' })
+    t.equal(answer.statusCode, 200, answer.body)
+    t.strictSame(answer.json(), shown)
+  }
+  await check(counters)
+  await check({ ...counters, lastSuccessfulPublishAgeSeconds: null })
+  await check({ ...counters, enabled: false, readingsOffered: 0, readingsPublished: 0 })
+})
+
+t.test('telemetry is not shown without the read authority', async (t) => {
+  const fakes = [fake(TelemetryService, { counters: () => counters })]
+  const rig = await startPlugin(t, diagnostics, { fakes, allow: ['invoke'] })
+  t.equal((await rig.inject({ url: '/v1/diagnostics/telemetry' })).statusCode, 401)
 })

@@ -1,0 +1,102 @@
+import os from 'node:os'
+
+/** Text of a file, '' when it cannot be read. */
+export type ReadText = (path: string) => Promise<string>
+
+/** A control group's memory in bytes; `max` null means no limit. */
+export interface CgroupMemory { max: number | null, current: number, inactiveFile: number }
+
+/** Bytes. */
+export interface MemoryReading { total: number, available: number, swapTotal: number, swapFree: number }
+
+/** Fields of /proc/meminfo in bytes. Pure. */
+export function parseMeminfo (content: string): Record<string, number> {
+  const found: Record<string, number> = {}
+  for (const [, key, kib] of content.matchAll(/^(\w+):\s+(\d+) kB$/gm)) found[key!] = Number(kib) * 1024
+  return found
+}
+
+/**
+ * Total and available memory as a container sees them: MemAvailable, cut by the cgroup's limit less what
+ * the group uses beyond its reclaimable page cache. Pure.
+ */
+export function cutByCgroup (
+  total: number, available: number, cgroup: CgroupMemory
+): { total: number, available: number } {
+  if (cgroup.max === null || cgroup.max >= total) return { total, available }
+  const free = cgroup.max - Math.max(0, cgroup.current - cgroup.inactiveFile)
+  return { total: cgroup.max, available: Math.max(0, Math.min(available, free)) }
+}
+
+/** Where the memory files of a process's groups lie, and which layout they have. */
+export interface CgroupFolders { version: 1 | 2, folders: string[] }
+
+/**
+ * The folders of the group a process is in and of all groups around it, innermost first. The mount's own
+ * root is always one of them: inside a container it is the container's group, whatever the path says.
+ * `content` is /proc/self/cgroup (cgroups(7)). Pure.
+ */
+export function cgroupFolders (content: string): CgroupFolders[] {
+  const layout = (version: 1 | 2, base: string, path: string): CgroupFolders => {
+    const names = path.split('/').filter((name) => name !== '' && name !== '..')
+    const folders = names.map((_, i) => `${base}/${names.slice(0, names.length - i).join('/')}`)
+    return { version, folders: [...folders, base] }
+  }
+  return content.split('\n').flatMap((line) => {
+    const [, controllers, path] = /^\d+:([^:]*):(\/.*)$/.exec(line) ?? []
+    if (controllers === undefined || path === undefined) return []
+    if (controllers === '') return [layout(2, '/sys/fs/cgroup', path)]
+    return controllers.split(',').includes('memory') ? [layout(1, '/sys/fs/cgroup/memory', path)] : []
+  })
+}
+
+/** Version 1 says "no limit" with a number near 2^63; nothing above 2^60 is one. */
+const NO_LIMIT_BYTES = 2 ** 60
+
+/** A group out of its files: limit, usage and memory.stat. A missing or unlimited limit is null. Pure. */
+export function parseCgroup (
+  version: 1 | 2, files: { limit: string, usage: string, stat: string }
+): CgroupMemory {
+  const cache = version === 2 ? /^inactive_file (\d+)$/m : /^total_inactive_file (\d+)$/m
+  const limit = /^\d+$/.test(files.limit.trim()) ? Number(files.limit) : Infinity
+  return {
+    max: limit < NO_LIMIT_BYTES ? limit : null,
+    current: Number(files.usage.trim()) || 0,
+    inactiveFile: Number(cache.exec(files.stat)?.[1] ?? 0)
+  }
+}
+
+const FILES = {
+  1: { limit: 'memory.limit_in_bytes', usage: 'memory.usage_in_bytes' },
+  2: { limit: 'memory.max', usage: 'memory.current' }
+} as const
+
+async function readCgroup (version: 1 | 2, folder: string, read: ReadText): Promise<CgroupMemory> {
+  const limit = await read(`${folder}/${FILES[version].limit}`)
+  const none = { max: null, current: 0, inactiveFile: 0 }
+  if (parseCgroup(version, { limit, usage: '', stat: '' }).max === null) return none
+  const [usage, stat] =
+    await Promise.all([read(`${folder}/${FILES[version].usage}`), read(`${folder}/memory.stat`)])
+  return parseCgroup(version, { limit, usage, stat })
+}
+
+/** Memory of a Linux machine, cut by the limits of every group this process is in. */
+export async function readLinuxMemory (read: ReadText): Promise<MemoryReading> {
+  const info = parseMeminfo(await read('/proc/meminfo'))
+  const layouts = cgroupFolders(await read('/proc/self/cgroup'))
+  const groups = await Promise.all(layouts.flatMap(({ version, folders }) =>
+    folders.map((folder) => readCgroup(version, folder, read))))
+  const whole = { total: info['MemTotal'] ?? os.totalmem(), available: info['MemAvailable'] ?? os.freemem() }
+  const seen = groups.reduce((rest, group) => cutByCgroup(rest.total, rest.available, group), whole)
+  return { ...seen, swapTotal: info['SwapTotal'] ?? 0, swapFree: info['SwapFree'] ?? 0 }
+}
+
+/** Memory as `mem()` of systeminformation reports it, for systems without /proc. Throws on other shapes. */
+export function memoryOf (answer: unknown): MemoryReading {
+  const { total, available, swaptotal = 0, swapfree = 0 } = (answer ?? {}) as Record<string, number>
+  const reading = { total, available, swapTotal: swaptotal, swapFree: swapfree }
+  for (const [name, value] of Object.entries(reading)) {
+    if (!Number.isFinite(value)) throw new Error(`systeminformation says no "${name}": ${String(value)}`)
+  }
+  return reading as MemoryReading
+}

@@ -1,0 +1,34 @@
+/** Bytes an interface received and sent since the machine started. */
+export type Traffic = ReadonlyMap<string, { rx: number, tx: number }>
+
+/** Bytes per second; null before there are two readings, or when a counter began anew. */
+export interface Rates { rxBytesPerSecond: number | null, txBytesPerSecond: number | null }
+
+/** An address of the machine; the rates are those of its whole interface. */
+export interface InterfaceReading extends Rates { name: string, address: string, family: string }
+
+/** Counters by interface out of /proc/net/dev: after the colon field 1 is received, field 9 sent. Pure. */
+export function parseNetDev (content: string): Traffic {
+  return new Map([...content.matchAll(/^\s*([^\s|]+):\s*(\d[\d\s]*)$/gm)].flatMap(([, name, fields]) => {
+    const [rx, , , , , , , , tx] = fields!.trim().split(/\s+/).map(Number)
+    return rx === undefined || tx === undefined ? [] : [[name!, { rx, tx }] as const]
+  }))
+}
+
+/** The same out of `networkStats()` of systeminformation; entries without numbers are left out. Pure. */
+export function trafficOf (answer: unknown): Traffic {
+  const list: unknown[] = Array.isArray(answer) ? answer : []
+  return new Map((list as Record<string, unknown>[]).flatMap(({ iface, rx_bytes: rx, tx_bytes: tx }) =>
+    typeof iface === 'string' && Number.isFinite(rx) && Number.isFinite(tx)
+      ? [[iface, { rx: rx as number, tx: tx as number }] as const]
+      : []))
+}
+
+/** Bytes per second of one interface between two readings `ms` apart. Pure. */
+export function ratesOf (name: string, before: Traffic, after: Traffic, ms: number): Rates {
+  const [a, b] = [before.get(name), after.get(name)]
+  const rate = (from: number, to: number): number | null =>
+    ms > 0 && to >= from ? Math.round((to - from) / ms * 1000) : null
+  if (a === undefined || b === undefined) return { rxBytesPerSecond: null, txBytesPerSecond: null }
+  return { rxBytesPerSecond: rate(a.rx, b.rx), txBytesPerSecond: rate(a.tx, b.tx) }
+}

@@ -1,0 +1,246 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import t from 'tap'
+import { systemClock } from '../clock.js'
+import { createAsker } from '../cluster/telemetry/asker.js'
+import { gpusOf, parseSmi, readAmdGpus, readProcessorHeat, summarize } from '../cluster/telemetry/gpu.js'
+import { cgroupFolders, memoryOf, parseCgroup, readLinuxMemory } from '../cluster/telemetry/memory.js'
+import { parseNetDev, ratesOf, trafficOf } from '../cluster/telemetry/network.js'
+import { manualClock } from '../testing/manual-clock.js'
+import type { GpuReading } from '../cluster/telemetry/gpu.js'
+import type { CgroupMemory } from '../cluster/telemetry/memory.js'
+import type { Test } from 'tap'
+
+const GIB = 1024 ** 3
+
+t.test('the folders of the groups a process is in', (t) => {
+  const check = (content: string, expected: ReturnType<typeof cgroupFolders>): void => {
+    t.same(cgroupFolders(content), expected, content)
+  }
+  check('', [])
+  check('nonsense', [])
+  check('0::/\n', [{ version: 2, folders: ['/sys/fs/cgroup'] }])
+  check('0::/system.slice/svc.service', [{ version: 2, folders: [
+    '/sys/fs/cgroup/system.slice/svc.service', '/sys/fs/cgroup/system.slice', '/sys/fs/cgroup'
+  ] }])
+  check('5:cpu,cpuacct:/a\n4:memory:/docker/b\n1:name=systemd:/c', [{ version: 1, folders: [
+    '/sys/fs/cgroup/memory/docker/b', '/sys/fs/cgroup/memory/docker', '/sys/fs/cgroup/memory'
+  ] }])
+  check('0::/../../etc', [{ version: 2, folders: ['/sys/fs/cgroup/etc', '/sys/fs/cgroup'] }])
+  t.end()
+})
+
+t.test('a group out of its files', (t) => {
+  const check = (
+    version: 1 | 2, [limit, usage, stat]: [string, string, string], expected: CgroupMemory
+  ): void => {
+    t.same(parseCgroup(version, { limit, usage, stat }), expected, `version ${version}, ${limit.trim()}`)
+  }
+  check(2, ['1000\n', '300\n', 'anon 5\ninactive_file 70\nactive_file 9\n'],
+    { max: 1000, current: 300, inactiveFile: 70 })
+  check(2, ['max\n', '300\n', ''], { max: null, current: 300, inactiveFile: 0 })
+  check(2, ['', '', ''], { max: null, current: 0, inactiveFile: 0 })
+  check(1, ['1000\n', '300\n', 'inactive_file 1\ntotal_inactive_file 70\n'],
+    { max: 1000, current: 300, inactiveFile: 70 })
+  check(1, ['9223372036854771712\n', '300\n', ''], { max: null, current: 300, inactiveFile: 0 })
+  check(1, ['0\n', '0\n', ''], { max: 0, current: 0, inactiveFile: 0 })
+  t.end()
+})
+
+t.test('memory of a Linux machine in groups', async (t) => {
+  const meminfo = `MemTotal: ${16 * 1024 ** 2} kB\nMemAvailable: ${10 * 1024 ** 2} kB\n`
+  const check = async (
+    title: string, files: Record<string, string>, expected: { total: number, available: number }
+  ): Promise<void> => {
+    const all: Record<string, string> = { '/proc/meminfo': meminfo, ...files }
+    t.match(await readLinuxMemory(async (path) => all[path] ?? ''),
+      { total: expected.total * GIB, available: expected.available * GIB, swapTotal: 0 }, title)
+  }
+  const group = (base: string, limit: string, usage: string, max: number, used: number): object => ({
+    [`${base}/${limit}`]: `${max * GIB}\n`, [`${base}/${usage}`]: `${used * GIB}\n`
+  })
+  const v2 = (path: string, max: number, used: number): object =>
+    group(`/sys/fs/cgroup${path}`, 'memory.max', 'memory.current', max, used)
+  const v1 = (path: string, max: number, used: number): object =>
+    group(`/sys/fs/cgroup/memory${path}`, 'memory.limit_in_bytes', 'memory.usage_in_bytes', max, used)
+  await check('no groups', {}, { total: 16, available: 10 })
+  await check('version 2, no limit', { '/proc/self/cgroup': '0::/' }, { total: 16, available: 10 })
+  await check('version 2', { '/proc/self/cgroup': '0::/a', ...v2('/a', 4, 1) }, { total: 4, available: 3 })
+  await check('version 2, the group around is tighter',
+    { '/proc/self/cgroup': '0::/a/b', ...v2('/a/b', 8, 1), ...v2('/a', 6, 5) }, { total: 6, available: 1 })
+  await check('version 2, in a container whose path is not its own',
+    { '/proc/self/cgroup': '0::/host/x', ...v2('', 2, 1) }, { total: 2, available: 1 })
+  await check('version 1 beside an empty version 2',
+    { '/proc/self/cgroup': '4:memory:/d\n0::/', ...v1('/d', 3, 1) }, { total: 3, available: 2 })
+  const stat = { '/sys/fs/cgroup/a/memory.stat': `inactive_file ${GIB}` }
+  await check('page cache can be given back',
+    { '/proc/self/cgroup': '0::/a', ...v2('/a', 4, 4), ...stat }, { total: 4, available: 1 })
+})
+
+t.test('memory of other systems', (t) => {
+  t.same(memoryOf({ total: 8, available: 3 }), { total: 8, available: 3, swapTotal: 0, swapFree: 0 })
+  for (const answer of [undefined, {}, { total: 8, available: NaN }, { total: '8', available: 1 }]) {
+    t.throws(() => memoryOf(answer), /systeminformation says no "(total|available)"/)
+  }
+  t.end()
+})
+
+t.test('traffic', (t) => {
+  const dev = parseNetDev(`Inter-|   Receive
+ face |bytes    packets
+    lo: 10 1 0 0 0 0 0 0 20 1 0 0 0 0 0 0
+  eth0:300 1 0 0 0 0 0 0 400 1 0 0 0 0 0 0
+ short: 1 2
+`)
+  t.same([...dev], [['lo', { rx: 10, tx: 20 }], ['eth0', { rx: 300, tx: 400 }]])
+  t.same([...parseNetDev('')], [])
+  t.same([...trafficOf([{ iface: 'en0', rx_bytes: 1, tx_bytes: 2 }, { iface: 'x', rx_bytes: null }, {}])],
+    [['en0', { rx: 1, tx: 2 }]])
+  t.same([...trafficOf('nonsense')], [])
+  const check = (ms: number, name: string, expected: (number | null)[]): void => {
+    const rates = ratesOf(name, dev, new Map([['lo', { rx: 1010, tx: 0 }]]), ms)
+    t.same([rates.rxBytesPerSecond, rates.txBytesPerSecond], expected, `${name}, ${ms} ms`)
+  }
+  check(500, 'lo', [2000, null])
+  check(0, 'lo', [null, null])
+  check(500, 'eth0', [null, null])
+  check(500, 'unknown', [null, null])
+  t.end()
+})
+
+t.test('GPUs out of systeminformation', (t) => {
+  const check = (answer: unknown, expected: object[]): void => { t.match(gpusOf(answer), expected) }
+  const still = { controllers: [{ vendor: 'Intel', vram: 256 }] }
+  for (const answer of [undefined, {}, { controllers: 'x' }, still]) t.same(gpusOf(answer), [])
+  check({ controllers: [{ vendor: 'NVIDIA', model: 'A', memoryTotal: 2, memoryUsed: 1 }] }, [{
+    vendor: 'nvidia', name: 'A', utilizationRatio: 0, vramTotalBytes: 2 * 1024 ** 2, vramUsedBytes: 1024 ** 2,
+    powerWatts: null, temperatureCelsius: null
+  }])
+  t.end()
+})
+
+t.test('GPUs out of nvidia-smi', (t) => {
+  t.same(parseSmi(''), [])
+  t.same(parseSmi('No devices were found\n'), [])
+  t.match(parseSmi('NVIDIA A, 50, 1024, 512, 71.50, 40\nTesla B, [N/A], 1024, 0, [N/A], 35\n'), [
+    { vendor: 'nvidia', name: 'NVIDIA A', utilizationRatio: 0.5, vramUsedBytes: GIB / 2, powerWatts: 71.5 },
+    { name: 'Tesla B', utilizationRatio: null, vramTotalBytes: GIB, powerWatts: null, temperatureCelsius: 35 }
+  ])
+  t.end()
+})
+
+const names = (tree: Record<string, string>) => async (folder: string): Promise<string[]> => [...new Set(
+  Object.keys(tree).filter((path) => path.startsWith(`${folder}/`))
+    .map((path) => path.slice(folder.length + 1).split('/')[0]!))]
+const content = (tree: Record<string, string>) => async (path: string): Promise<string> => tree[path] ?? ''
+
+t.test('GPUs out of the files of amdgpu', async (t) => {
+  const device = '/sys/class/drm/card1/device'
+  const tree = {
+    '/sys/class/drm/card0/device/vendor': '0x1a03\n',
+    '/sys/class/drm/card1-DP-1/status': 'connected\n',
+    [`${device}/vendor`]: '0x1002\n',
+    [`${device}/gpu_busy_percent`]: '25\n',
+    [`${device}/mem_info_vram_total`]: `${8 * GIB}\n`,
+    [`${device}/mem_info_vram_used`]: `${GIB}\n`,
+    [`${device}/hwmon/hwmon3/power1_average`]: '45000000\n',
+    [`${device}/hwmon/hwmon3/temp1_input`]: '51000\n'
+  }
+  t.same(await readAmdGpus(names(tree), content(tree)), [{
+    vendor: 'amd', name: 'AMD GPU', utilizationRatio: 0.25, vramTotalBytes: 8 * GIB, vramUsedBytes: GIB,
+    powerWatts: 45, temperatureCelsius: 51
+  }])
+  t.same(await readAmdGpus(names({}), content({})), [])
+  const bare = { [`${device}/vendor`]: '0x1002' }
+  t.match(await readAmdGpus(names(bare), content(bare)), [{ utilizationRatio: null, powerWatts: null }])
+})
+
+t.test('heat of the processor', async (t) => {
+  const check = async (tree: Record<string, string>, expected: number | null): Promise<void> => {
+    t.equal(await readProcessorHeat(names(tree), content(tree)), expected)
+  }
+  const [mon, zone] = ['/sys/class/hwmon/hwmon', '/sys/class/thermal/thermal_zone']
+  await check({}, null)
+  await check({ [`${mon}0/name`]: 'nvme\n', [`${mon}0/temp1_input`]: '70000\n' }, null)
+  await check({ [`${mon}1/name`]: 'k10temp\n', [`${mon}1/temp1_input`]: '48250\n' }, 48.25)
+  const package_ = { [`${zone}0/type`]: 'x86_pkg_temp\n', [`${zone}0/temp`]: '40000\n' }
+  await check({ [`${mon}1/name`]: 'coretemp\n', ...package_ }, 40)
+  await check({ [`${zone}0/type`]: 'battery\n', [`${zone}0/temp`]: '30000\n' }, null)
+})
+
+t.test('one picture of several GPUs', (t) => {
+  const gpu = (busy: number | null, watts: number | null, celsius: number | null): GpuReading => ({
+    vendor: 'v', name: 'n', vramTotalBytes: 1, vramUsedBytes: 0,
+    utilizationRatio: busy, powerWatts: watts, temperatureCelsius: celsius
+  })
+  const check = (gpus: GpuReading[], heat: number | null, expected: (number | null)[]): void => {
+    const { gpuUsage, sysPower, temp, accelerator } = summarize(gpus, heat)
+    t.same([gpuUsage, sysPower, temp], expected)
+    t.equal(accelerator, gpus[0] ?? null)
+  }
+  check([], null, [null, null, null])
+  check([], 50, [null, null, 50])
+  check([gpu(0.2, 10, 60), gpu(0.6, 30, null)], 50, [0.4, 40, 60])
+  check([gpu(null, null, 40)], 50, [null, null, 50])
+  t.end()
+})
+
+/** An asked process does not keep this one alive; a test has to. */
+const awake = setInterval(() => {}, 1000)
+t.teardown(() => { clearInterval(awake) })
+
+/** A module with the same form as systeminformation. */
+function standIn (t: Test, source: string): string {
+  const folder = mkdtempSync(join(tmpdir(), 'svc-asker-'))
+  t.teardown(() => { rmSync(folder, { recursive: true, force: true }) })
+  const file = join(folder, 'stand-in.mjs')
+  writeFileSync(file, `export default { ${source} }`)
+  return pathToFileURL(file).href
+}
+
+t.test('systeminformation is asked in a process of its own', async (t) => {
+  const asker = createAsker({ clock: systemClock })
+  t.teardown(asker.close)
+  const [memory, version] = await Promise.all([asker.ask('mem'), asker.ask('version')])
+  t.ok(memoryOf(memory).total > 0)
+  t.type(version, 'string')
+})
+
+t.test('one process answers one question after the other', async (t) => {
+  const module = standIn(t, `
+    n: 0,
+    async count (by) { this.n += by; return { n: this.n, home: process.env.HOME ?? null } },
+    refuse () { throw new Error('no such sensor') }`)
+  const asker = createAsker({ clock: systemClock, module })
+  t.teardown(asker.close)
+  const answers = [1, 10, 100].map((by) => asker.ask('count', by))
+  t.same(await Promise.all(answers), [1, 11, 111].map((n) => ({ n, home: null })))
+  await t.rejects(asker.ask('refuse'), /no such sensor/)
+  await t.rejects(asker.ask('unknown'), /not a function/)
+})
+
+t.test('a process that hangs or dies is ended, and the next question gets another', async (t) => {
+  const module = standIn(t, `
+    hang () { for (;;) {} },
+    die () { process.exit(3) },
+    pid () { return process.pid }`)
+  const clock = manualClock()
+  const asker = createAsker({ clock, module })
+  t.teardown(asker.close)
+  const first = await asker.ask('pid')
+  const hung = asker.ask('hang').then(() => 'answered', (error: Error) => error.message)
+  await clock.advance(0)
+  await clock.advance(14_999)
+  t.equal(await Promise.race([hung, clock.advance(0)]), undefined)
+  await clock.advance(1)
+  t.match(await hung, /gave no answer in 15 s/)
+  const second = await asker.ask('pid')
+  t.not(second, first)
+  await t.rejects(asker.ask('die'), /ended without an answer/)
+  const third = await asker.ask('pid')
+  t.not(third, second)
+  await clock.advance(10_000)
+  t.not(await asker.ask('pid'), third, 'nobody asked for 10 s')
+})

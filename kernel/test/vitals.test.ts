@@ -1,0 +1,229 @@
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import t from 'tap'
+import { systemClock } from '../clock.js'
+import { manualClock } from '../testing/manual-clock.js'
+import { createVitals } from '../vitals.js'
+import type os from 'node:os'
+import type { Machine } from '../cluster/telemetry/machine.js'
+import type { Logger } from '../define.js'
+import type { ManualClock } from '../testing/manual-clock.js'
+
+const GIB = 1024 ** 3
+const netDev = (rx: number, tx: number): string => `Inter-|   Receive  |  Transmit
+ face |bytes packets errs drop fifo frame compressed multicast|bytes packets errs drop
+  eth0: ${rx} 3 0 0 0 0 0 0 ${tx} 4 0 0 0 0 0 0
+`
+const cpu = (user: number, idle: number): os.CpuInfo =>
+  ({ model: '', speed: 0, times: { user, nice: 0, sys: 0, idle, irq: 0 } })
+const address: os.NetworkInterfaceInfo =
+  { address: '10.0.0.7', family: 'IPv4', netmask: '', mac: '', internal: false, cidr: null }
+
+/** A quiet Linux machine with 16 GiB and no GPU; running a program on it is an error. */
+const files: Record<string, string> = {
+  '/proc/meminfo': `MemTotal: ${16 * 1024 ** 2} kB
+MemAvailable: ${8 * 1024 ** 2} kB
+SwapTotal: 1024 kB
+SwapFree: 512 kB
+`,
+  '/proc/net/dev': netDev(1000, 500)
+}
+const never = (): Promise<never> => Promise.reject(new Error('a program was run'))
+const machine = (changed: Partial<Machine> = {}): Machine => ({
+  platform: 'linux',
+  read: async (path) => files[path] ?? '',
+  list: async () => [],
+  ask: never,
+  nvidiaSmi: never,
+  space: async () => ({ total: 100 * GIB, available: 40 * GIB }),
+  cpus: () => [cpu(1, 1)],
+  addresses: () => ({ eth0: [address] }),
+  ...changed
+})
+
+interface Rig { vitals: ReturnType<typeof createVitals>, clock: ManualClock, warned: unknown[] }
+
+function rig (changed: Partial<Machine> = {}): Rig {
+  const clock = manualClock()
+  const warned: unknown[] = []
+  const ignore = (): void => {}
+  const warn: Logger['warn'] = (fields) => { warned.push(fields['part']) }
+  const log = { debug: ignore, info: ignore, warn, error: ignore, fatal: ignore }
+  return { vitals: createVitals({ home: '/home', clock, log, machine: machine(changed) }), clock, warned }
+}
+
+/** The reading after what runs in the background has settled. */
+async function settled ({ vitals, clock }: Rig): ReturnType<Rig['vitals']> {
+  await vitals()
+  await clock.advance(1000)
+  return await vitals()
+}
+
+t.test('a machine without a GPU: every part, and no program run', async (t) => {
+  const made = rig()
+  t.same(await settled(made), {
+    memory: {
+      ramTotal: { inBytes: 16 * GIB },
+      ramAvailable: { inBytes: 8 * GIB },
+      swapTotal: { inBytes: 1024 ** 2 },
+      swapAvailable: { inBytes: 512 * 1024 }
+    },
+    system: { gpuUsage: null, temp: null, sysPower: null, pcpuUsage: 0, accelerator: null },
+    disk: { total: { inBytes: 100 * GIB }, available: { inBytes: 40 * GIB } },
+    network: {
+      interfaces: [
+        { name: 'eth0', address: '10.0.0.7', family: 'IPv4', rxBytesPerSecond: 0, txBytesPerSecond: 0 }
+      ]
+    }
+  })
+  t.same(made.warned, [])
+})
+
+t.test('a reading is given again within a second', async (t) => {
+  let spaces = 0
+  const { vitals, clock } = rig({ space: async () => ({ total: ++spaces, available: 0 }) })
+  t.equal(await vitals(), await vitals())
+  await clock.advance(999)
+  await vitals()
+  t.equal(spaces, 1)
+  await clock.advance(1)
+  await vitals()
+  t.equal(spaces, 2)
+})
+
+t.test('traffic and load are those since the reading before', async (t) => {
+  let dev = netDev(1000, 500)
+  let cpus = [cpu(0, 0)]
+  const { vitals, clock } = rig({
+    read: async (path) => path === '/proc/net/dev' ? dev : files[path] ?? '', cpus: () => cpus
+  })
+  t.match(await vitals(), { network: { interfaces: [{ rxBytesPerSecond: null, txBytesPerSecond: null }] } })
+  await clock.advance(2000)
+  dev = netDev(5000, 700)
+  cpus = [cpu(75, 25)]
+  t.match(await vitals(), {
+    network: { interfaces: [{ rxBytesPerSecond: 2000, txBytesPerSecond: 100 }] }, system: { pcpuUsage: 0.75 }
+  })
+  await clock.advance(2000)
+  dev = netDev(0, 900)
+  t.match(await vitals(), { network: { interfaces: [{ rxBytesPerSecond: null, txBytesPerSecond: 100 }] } },
+    'a counter that began anew says nothing')
+})
+
+t.test('a part that fails is null and is logged once; the others are there', async (t) => {
+  const fails = (): never => { throw new Error('no') }
+  const check = async (changed: Partial<Machine>, part: string, expected: object): Promise<void> => {
+    const made = rig(changed)
+    for (let i = 0; i < 3; i++) {
+      t.match(await made.vitals(), expected, part)
+      await made.clock.advance(2000)
+    }
+    t.same(made.warned, [part])
+  }
+  await check({ space: never }, 'disk', { disk: null, memory: { ramTotal: {} }, network: {} })
+  await check({ space: fails }, 'disk', { disk: null, memory: { ramTotal: {} } })
+  await check({ cpus: fails }, 'cpu', { system: { pcpuUsage: null }, disk: { total: {} } })
+  await check({ addresses: fails }, 'network', { network: null, disk: { total: {} } })
+  await check({ platform: 'darwin', ask: async (call) => call === 'mem' ? fails() : {} }, 'memory',
+    { memory: null, disk: { total: {} } })
+})
+
+t.test('a volume that hangs delays a reading by a second at most, and is asked once', async (t) => {
+  let asked = 0
+  const { vitals, clock, warned } = rig({ space: () => { asked++; return new Promise(() => {}) } })
+  for (let i = 0; i < 3; i++) {
+    const reading = vitals()
+    await clock.advance(0)
+    await clock.advance(1000)
+    t.match(await reading, { disk: null, memory: { ramTotal: {} } })
+  }
+  t.equal(asked, 1)
+  t.same(warned, ['disk'])
+})
+
+const controller = {
+  vendor: 'NVIDIA Corporation', model: 'H200', name: 'NVIDIA H200', memoryTotal: 143771, memoryUsed: 1024,
+  utilizationGpu: 40, powerDraw: 350.5, temperatureGpu: 61
+}
+const nvidia = async (folder: string): Promise<string[]> => folder === '/dev' ? ['null', 'nvidia0'] : []
+
+t.test('GPUs and sensors are looked at every 30 s, in the background', async (t) => {
+  let asked = 0
+  const made = rig({ list: nvidia, ask: async () => { asked++; return { controllers: [controller] } } })
+  t.match(await made.vitals(), { system: { accelerator: null } }, 'nobody waits for it')
+  const expected = {
+    gpuUsage: 0.4, temp: 61, sysPower: 350.5,
+    accelerator: {
+      vendor: 'nvidia', name: 'NVIDIA H200', utilizationRatio: 0.4, vramTotalBytes: 143771 * 1024 ** 2,
+      vramUsedBytes: GIB, powerWatts: 350.5, temperatureCelsius: 61
+    }
+  }
+  for (const ms of [1000, 28_000]) {
+    await made.clock.advance(ms)
+    t.match(await made.vitals(), { system: expected })
+    t.equal(asked, 1)
+  }
+  await made.clock.advance(1000)
+  await made.vitals()
+  await made.clock.advance(1000)
+  t.equal(asked, 2)
+})
+
+t.test('what systeminformation does not say of an NVIDIA GPU, nvidia-smi does', async (t) => {
+  const check = async (ask: Machine['ask'], title: string): Promise<void> => {
+    const made = rig({ list: nvidia, ask, nvidiaSmi: async () => 'NVIDIA H200, 7, 143771, 512, 80.25, 33\n' })
+    t.match(await settled(made), { system: { gpuUsage: 0.07, temp: 33, sysPower: 80.25 } }, title)
+    t.same(made.warned, [], title)
+  }
+  await check(never, 'it fails')
+  await check(async () => ({ controllers: [] }), 'no lspci')
+  await check(async () => ({ controllers: [{ vendor: 'ASPEED', vram: 16 }] }), 'another adapter only')
+})
+
+t.test('a sick GPU driver is logged once and asked ever more rarely', async (t) => {
+  let asked = 0
+  const made = rig({ list: nvidia, ask: never, nvidiaSmi: () => { asked++; return never() } })
+  const asks: number[] = []
+  for (let s = 0; s < 600; s += 10) {
+    const before = asked
+    t.match(await made.vitals(), { system: { gpuUsage: null, accelerator: null } })
+    await made.clock.advance(10_000)
+    if (asked > before) asks.push(s)
+  }
+  t.same(asks, [0, 60, 180, 420])
+  t.same(made.warned, ['gpu'])
+})
+
+t.test('other systems are asked through systeminformation', async (t) => {
+  const calls: unknown[] = []
+  const made = rig({
+    platform: 'darwin',
+    async ask (call, ...args) {
+      calls.push([call, ...args])
+      if (call === 'mem') return { total: 100, available: 60, swaptotal: 10, swapfree: 4 }
+      if (call === 'cpuTemperature') return { main: 55.5 }
+      return [{ iface: 'eth0', rx_bytes: 10, tx_bytes: 20 }, { iface: 'bad' }]
+    }
+  })
+  t.match(await settled(made), {
+    memory: {
+      ramTotal: { inBytes: 100 }, ramAvailable: { inBytes: 60 }, swapTotal: { inBytes: 10 },
+      swapAvailable: { inBytes: 4 }
+    },
+    system: { temp: 55.5 },
+    network: { interfaces: [{ name: 'eth0', rxBytesPerSecond: 0 }] }
+  })
+  t.same(calls.slice(0, 3).map(String).sort(), ['cpuTemperature', 'mem', 'networkStats,eth0'])
+})
+
+t.test('the machine the test runs on', async (t) => {
+  const home = mkdtempSync(join(tmpdir(), 'svc-vitals-'))
+  t.teardown(() => { rmSync(home, { recursive: true, force: true }) })
+  const ignore = (): void => {}
+  const log = { debug: ignore, info: ignore, warn: ignore, error: ignore, fatal: ignore }
+  const { memory, disk, network } = await createVitals({ home, clock: systemClock, log })()
+  t.ok(memory !== null && memory.ramTotal.inBytes >= memory.ramAvailable.inBytes)
+  t.ok(disk !== null && disk.total.inBytes > 0)
+  t.ok(Array.isArray(network?.interfaces))
+})
