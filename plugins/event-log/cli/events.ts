@@ -1,0 +1,102 @@
+import { systemClock } from '../../../kernel/index.js'
+import { serverEvents } from './sse.js'
+import { sinceOf } from './since.js'
+import type { Verb, VerbContext } from '../../../kernel/index.js'
+import type { EventsPage, ShownEvent } from '../page.js'
+
+/** Events a followed stream begins with when no --since is given. */
+const BEGIN_WITH = '20'
+
+/** How long a stream that broke off is tried again, ms. */
+const RETRY_MS = 60_000
+
+export default {
+  async run (ctx, _args, options) {
+    const query = queryOf(ctx, options)
+    if (options['follow'] === true) await goOn(ctx, query)
+    else await once(ctx, query)
+  }
+} satisfies Verb
+
+/** The query of GET /events. Throws CliError (2) for a --since or --limit that is none. */
+function queryOf (ctx: VerbContext, options: Record<string, unknown>): Map<string, string> {
+  const query = new Map<string, string>()
+  const { since, kind, node, limit } = options as
+    { since?: string, kind?: string[], node?: string, limit?: string }
+  if (since !== undefined) {
+    const from = sinceOf(since, systemClock.now())
+    if (from === null) {
+      throw ctx.fail(2, `--since ${since}: expected a span such as 10m, a time such as 2026-01-31T08:00Z, ` +
+        'or an index')
+    }
+    query.set('since', from)
+  }
+  if (kind !== undefined) query.set('kinds', kind.join(','))
+  if (node !== undefined) query.set('node', node)
+  if (limit !== undefined) query.set('limit', limit)
+  return query
+}
+
+const path = (query: Map<string, string>): string => {
+  const text = new URLSearchParams([...query]).toString()
+  return text === '' ? '/events' : `/events?${text}`
+}
+
+async function once ({ client, out, err }: VerbContext, query: Map<string, string>): Promise<void> {
+  const page = await client.json<EventsPage>(path(query))
+  if (out.json) {
+    out.value(page)
+    return
+  }
+  for (const [from, to] of page.gaps ?? []) err.line(gapLine({ from, to }))
+  for (const event of page.events) out.line(lineOf(event))
+  if (page.events.length === 0) err.line('nothing happened that fits')
+}
+
+/** Follows the stream until Ctrl-C; when the node goes away and comes back, it goes on where it was. */
+async function goOn (ctx: VerbContext, query: Map<string, string>): Promise<void> {
+  query.set('follow', '1')
+  if (!query.has('since') && !query.has('limit')) query.set('limit', BEGIN_WITH)
+  let heardAt = -Infinity
+  await ctx.retry({
+    seconds: Infinity,
+    again: (error) => [1, 4, 7].includes(error.exitCode) && systemClock.mono() - heardAt < RETRY_MS,
+    onWait: (error) => { ctx.err.update(`${error.message.split('\n')[0]!}; trying again`) }
+  }, async () => {
+    const answer = await ctx.client.open(path(query), { accept: 'text/event-stream' })
+    const heard = (): void => { heardAt = systemClock.mono() }
+    for await (const { type, data, id } of serverEvents(answer.bytes, heard)) {
+      if (id !== null) {
+        query.set('since', id)
+        query.delete('limit')
+      }
+      show(ctx, type, data)
+    }
+    throw ctx.fail(1, `the node at ${ctx.client.url} ended the stream`)
+  })
+}
+
+function show ({ out, err }: VerbContext, type: string, data: string): void {
+  const value = JSON.parse(data) as unknown
+  if (type === 'gap') err.line(gapLine(value as { from: number, to: number }))
+  else if (out.json) out.value(value)
+  else out.line(lineOf(value as ShownEvent))
+}
+
+function gapLine ({ from, to }: { from: number, to: number }): string {
+  return `events ${from} to ${to} are no longer kept`
+}
+
+/** One line for people: when, which, where, what. */
+function lineOf ({ idx, at, origin, event }: ShownEvent): string {
+  const [kind, payload] = Object.entries(event)[0] ?? ['?', {}]
+  const details = Object.entries(payload).map(([key, value]) => `${key}=${word(value)}`).join(' ')
+  return plain(`${at}  ${idx}  ${origin.slice(0, 8)}  ${kind}  ${details}`).trimEnd()
+}
+
+const word = (value: unknown): string => typeof value === 'string' && /^[\w.:/@-]+$/.test(value)
+  ? value
+  : JSON.stringify(value)
+
+/** Without control characters: what a node sends must not steer the terminal. */
+const plain = (text: string): string => text.replace(/\p{Cc}/gu, ' ')

@@ -1,0 +1,67 @@
+import { createHash } from 'node:crypto'
+
+/** `{"<Kind>": {…payload…}}`: one key. */
+export type TaggedEvent = Readonly<Record<string, Readonly<Record<string, unknown>>>>
+
+/** An event before it has its index. */
+export interface Submission {
+  /** UUID, made where it happened: a repeated submission is not doubled. */
+  readonly id: string
+  /** When it happened, ISO-8601 UTC, by the clock of `origin`. */
+  readonly at: string
+  /** Node id of the node where it happened. */
+  readonly origin: string
+  readonly event: TaggedEvent
+}
+
+/** An event in the log. */
+export interface Entry extends Submission {
+  /** Rises strictly along the log; not every number is used. */
+  readonly idx: number
+  /** Index of the entry before; 0 for the first of all. */
+  readonly prev: number
+  /** Digest of the log up to and including this entry. */
+  readonly chain: string
+  /** Session of the master that gave the index. */
+  readonly sid: string
+}
+
+/** A place in the log. Logs that share a position are equal up to it. */
+export interface Position { readonly idx: number, readonly chain: string }
+
+/** Before the first entry. */
+export const START: Position = { idx: 0, chain: '' }
+
+/** Characters of a digest: 96 bits. */
+const CHAIN_CHARS = 16
+
+/** Digest of a log that ends in `before` and goes on with the event `id`, put at `idx` in session `sid`. */
+export function chainAfter (before: Position, { idx, sid, id }: Pick<Entry, 'idx' | 'sid' | 'id'>): string {
+  const text = `${before.chain}|${before.idx}|${idx}|${sid}|${id}`
+  return createHash('sha256').update(text).digest('base64url').slice(0, CHAIN_CHARS)
+}
+
+/** The entry that puts `submission` at `idx` behind `before`. */
+export function entryAfter (before: Position, idx: number, sid: string, submission: Submission): Entry {
+  const { id, at, origin, event } = submission
+  return { idx, prev: before.idx, chain: chainAfter(before, { idx, sid, id }), sid, at, origin, id, event }
+}
+
+/** An entry without its place, to be submitted anew. */
+export function submissionOf ({ id, at, origin, event }: Submission): Submission {
+  return { id, at, origin, event }
+}
+
+export function samePosition (a: Position, b: Position): boolean {
+  return a.idx === b.idx && a.chain === b.chain
+}
+
+/** The kind of an event. */
+export function kindOf (event: TaggedEvent): string {
+  return Object.keys(event)[0] ?? ''
+}
+
+/** Bytes of a value as JSON. */
+export function jsonBytes (value: unknown): number {
+  return Buffer.byteLength(JSON.stringify(value))
+}

@@ -1,0 +1,90 @@
+import { randomUUID } from 'node:crypto'
+import { TICK_MS } from './limits.js'
+import { createReplication } from './replication.js'
+import type { Clock, Cluster, EventTap, Logger, Session } from '../../kernel/index.js'
+import type { EventLog } from './log.js'
+import type { Message } from './messages.js'
+import type { Input, Output, Replication } from './steps.js'
+
+export interface FeedOptions {
+  log: EventLog
+  tap: EventTap
+  cluster: Cluster
+  session: Session
+  clock: Clock
+  logger: Logger
+  /** Node id of this start: the origin of its events. */
+  nodeId: string
+  /** Events of this node between two indices were dropped. */
+  dropped: (gap: { from: number, to: number, count: number }) => void
+}
+
+/** Feeds the log: with the durable events of this node, and with those of the others through the cluster. */
+export function startFeed (options: FeedOptions): { replication: Replication, stop: () => void } {
+  const { log, tap, cluster, session, clock, nodeId } = options
+  const replication = createReplication(log)
+  const channel = cluster.channel<Message>('event-log', (from, message) => {
+    push({ type: 'message', from, message })
+  })
+  let cancelWake = (): void => {}
+  const effect = (output: Output): void => {
+    switch (output.type) {
+      // Whatever does not leave is asked for, or sent, again.
+      case 'send': channel.send(output.to, output.message); break
+      case 'broadcast': channel.broadcast(output.message); break
+      case 'wake':
+        cancelWake()
+        cancelWake = clock.after(output.ms, () => { push({ type: 'tick' }) })
+        break
+      case 'dropped': {
+        const { from, to, count } = output
+        options.logger.warn({ from, to, count }, 'events were dropped: too many at once, or too large')
+        options.dropped({ from, to, count })
+      }
+    }
+  }
+  const push = queued((input: Input) => {
+    for (const output of replication.step(input, clock.mono())) effect(output)
+  })
+  const look = (): void => {
+    const { sessionId: sid, isMaster, masterNodeId } = session
+    const master = masterNodeId === null ? null : cluster.masterInstallId
+    push({ type: 'session', sid, isMaster, master })
+  }
+  for (const node of cluster.nodes()) {
+    if (!node.self && node.live) push({ type: 'peerUp', peer: node.installId })
+  }
+  look()
+  const stops = [
+    tap.onDurable(({ kind, payload }) => {
+      const at = new Date(clock.now()).toISOString()
+      const submission = { id: randomUUID(), at, origin: nodeId, event: { [kind]: payload } }
+      push({ type: 'local', submission })
+    }),
+    cluster.onPeers(({ installId, up }) => { push({ type: up ? 'peerUp' : 'peerDown', peer: installId }) }),
+    session.onChange(look),
+    clock.every(TICK_MS, () => {
+      look()
+      push({ type: 'tick' })
+    }),
+    () => { channel.close() },
+    () => { cancelWake() }
+  ]
+  return { replication, stop: () => { for (const stop of stops) stop() } }
+}
+
+/** One input after the other, also when handling one brings the next. */
+function queued (handle: (input: Input) => void): (input: Input) => void {
+  const inputs: Input[] = []
+  let busy = false
+  return (input) => {
+    inputs.push(input)
+    if (busy) return
+    busy = true
+    try {
+      for (let next = inputs.shift(); next !== undefined; next = inputs.shift()) handle(next)
+    } finally {
+      busy = false
+    }
+  }
+}

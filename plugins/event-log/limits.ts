@@ -1,0 +1,33 @@
+/** Entries every node keeps. */
+export const RING_ENTRIES = 10_000
+
+/** Bytes of JSON those entries may have together; the oldest go first. */
+export const RING_BYTES = 32 * 1024 * 1024
+
+/** Own events that wait until they are in the log; one more is dropped and counted. */
+export const QUEUE_ENTRIES = 1_000
+
+/** A larger event is dropped and counted: it would not fit into a message. */
+export const EVENT_BYTES = 16 * 1024
+
+/** Most entries, and most bytes of them, in one message. */
+export const PAGE_ENTRIES = 200
+export const PAGE_BYTES = 256 * 1024
+
+/** How long a new master waits for a silent peer before it gives out indices, ms. */
+export const LEARN_MS = 500
+
+/** How long it may take a new master to fetch what peers hold, as long as they keep sending, ms. */
+export const LEARN_MOST_MS = 5_000
+
+/** After this time without an answer a question or a submission is sent again, ms. */
+export const RESEND_MS = 1_000
+
+/** How often a master says where the log ends, in case a message was lost, ms. */
+export const HEAD_MS = 5_000
+
+/** How often the replication looks at the time, ms. */
+export const TICK_MS = 1_000
+
+/** A comment goes down an idle stream this often, ms. */
+export const COMMENT_MS = 10_000

@@ -1,0 +1,74 @@
+import { PAGE_ENTRIES } from './limits.js'
+import type { Entry, Position, Submission } from './entries.js'
+
+/** What the nodes say to each other. `sid`: the session in which it is meant; others ignore it. */
+export type Message =
+  /** Master: the log ends here. */
+  | { readonly type: 'head', readonly sid: string, readonly last: Position }
+  /** Master: new entries. */
+  | { readonly type: 'append', readonly sid: string, readonly entries: readonly Entry[] }
+  /**
+   * What follows the newest of these positions (newest first)? `learn`: asked by a new master, which takes
+   * over what peers hold beyond its own log.
+   */
+  | {
+    readonly type: 'want', readonly sid: string, readonly n: number
+    readonly learn: boolean, readonly have: readonly Position[]
+  }
+  /** Answers question `n`: the entries after `base`, and where the sender's log ends. */
+  | {
+    readonly type: 'page', readonly sid: string, readonly n: number, readonly base: Position
+    readonly entries: readonly Entry[], readonly last: Position
+  }
+  /** Follower to master: events that shall get an index. */
+  | { readonly type: 'submit', readonly sid: string, readonly events: readonly Submission[] }
+
+/** Positions in one `want`: a ring of 10,000 needs 16. */
+const MOST_POSITIONS = 64
+
+type Fields = Record<string, unknown>
+
+const isFields = (value: unknown): value is Fields =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+const isText = (value: unknown, most: number): boolean => typeof value === 'string' && value.length <= most
+
+/** Far beyond any real index, and still far from where numbers lose their exactness. */
+const MOST_IDX = 2 ** 50
+
+const isIdx = (value: unknown): boolean =>
+  Number.isSafeInteger(value) && (value as number) >= 0 && (value as number) <= MOST_IDX
+
+const isPosition = (value: unknown): boolean =>
+  isFields(value) && isIdx(value['idx']) && isText(value['chain'], 64)
+
+function isSubmission (value: unknown): boolean {
+  if (!isFields(value) || !isFields(value['event'])) return false
+  const bodies = Object.values(value['event'])
+  return isText(value['id'], 64) && isText(value['at'], 40) && isText(value['origin'], 64) &&
+    bodies.length === 1 && isFields(bodies[0])
+}
+
+const isEntry = (value: unknown): boolean => isSubmission(value) && isPosition(value) &&
+  isIdx((value as Fields)['prev']) && isText((value as Fields)['sid'], 200)
+
+function isList (value: unknown, most: number, fits: (item: unknown) => boolean): boolean {
+  return Array.isArray(value) && value.length <= most && value.every(fits)
+}
+
+const shapes: Readonly<Record<string, (m: Fields) => boolean>> = {
+  head: (m) => isPosition(m['last']),
+  append: (m) => isList(m['entries'], PAGE_ENTRIES, isEntry),
+  want: (m) => isIdx(m['n']) && typeof m['learn'] === 'boolean' &&
+    isList(m['have'], MOST_POSITIONS, isPosition),
+  page: (m) => isIdx(m['n']) && isPosition(m['base']) && isPosition(m['last']) &&
+    isList(m['entries'], PAGE_ENTRIES, isEntry),
+  submit: (m) => isList(m['events'], PAGE_ENTRIES, isSubmission)
+}
+
+/** What arrived as a message, or null when it is none: other nodes may run another version. */
+export function readMessage (value: unknown): Message | null {
+  if (!isFields(value) || typeof value['type'] !== 'string' || !isText(value['sid'], 200)) return null
+  const fits = Object.hasOwn(shapes, value['type']) ? shapes[value['type']]! : () => false
+  return fits(value) ? value as unknown as Message : null
+}

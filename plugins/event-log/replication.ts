@@ -1,0 +1,326 @@
+import { adopt } from './adopt.js'
+import { assign, inPages } from './assign.js'
+import { samePosition, submissionOf } from './entries.js'
+import { createLearning } from './learning.js'
+import { HEAD_MS, LEARN_MS, RESEND_MS } from './limits.js'
+import { readMessage } from './messages.js'
+import { createOutbox } from './outbox.js'
+import type { Entry, Position, Submission } from './entries.js'
+import type { Learning } from './learning.js'
+import type { EventLog } from './log.js'
+import type { Message } from './messages.js'
+import type { Input, Output, Replication } from './steps.js'
+
+type Of<T extends Message['type']> = Extract<Message, { type: T }>
+
+/**
+ * Keeps the logs of all nodes equal. The master gives the indices; followers submit to it, append what it
+ * sends and ask for what they miss. No clock, no socket and no chance in here.
+ *
+ * A position (index and digest) that two logs share means that they are equal up to it. So a follower shows
+ * some of its positions, the master answers with what follows the newest one it knows, and whatever else the
+ * follower has behind that is taken out and submitted anew.
+ */
+export function createReplication (log: EventLog): Replication {
+  return new Machine(log)
+}
+
+class Machine implements Replication {
+  garbled = 0
+  readonly #log: EventLog
+  readonly #outbox = createOutbox()
+  readonly #peers = new Set<string>()
+  #sid = ''
+  #isMaster = false
+  #master: string | null = null
+  /** Set while a new master finds out what its peers hold. */
+  #learning: Learning | null = null
+  /** Highest index anybody has named: new ones go above it. */
+  #heard = 0
+  /** The open question to the master, and when it was sent. */
+  #asked: { n: number, at: number } | null = null
+  #questions = 0
+  /** The submission that is on its way: what is not in the log yet, and when it was sent. */
+  #sent: { ids: Set<string>, at: number } | null = null
+  #headAt = 0
+  /** A follower's log was equal to its master's since they met. */
+  #met = false
+  #dropped: { from: number, count: number } | null = null
+  #now = 0
+  #out: Output[] = []
+
+  constructor (log: EventLog) { this.#log = log }
+
+  get waiting (): number { return this.#outbox.size }
+
+  get highest (): number { return Math.max(this.#log.last.idx, this.#heard) }
+
+  get inStep (): boolean { return this.#settled || (this.#reachableMaster() !== null && this.#met) }
+
+  step (input: Input, now: number): Output[] {
+    this.#now = now
+    this.#out = []
+    switch (input.type) {
+      case 'local': this.#local(input.submission); break
+      case 'message': this.#receive(input.from, input.message); break
+      case 'peerUp': this.#peerUp(input.peer); break
+      case 'peerDown': this.#peerDown(input.peer); break
+      case 'session': this.#session(input); break
+      case 'tick': this.#tick()
+    }
+    this.#reportDropped()
+    return this.#out
+  }
+
+  get #settled (): boolean { return this.#isMaster && this.#learning === null }
+
+  #send (to: string, message: Message): void { this.#out.push({ type: 'send', to, message }) }
+
+  #local (submission: Submission): void {
+    if (!this.#outbox.add(submission)) this.#drop(1)
+    this.#forward()
+  }
+
+  /** Own events on: into the log here, or to the master. */
+  #forward (): void {
+    if (this.#settled) {
+      this.#assignAll()
+      return
+    }
+    const master = this.#reachableMaster()
+    if (master === null || this.#sent !== null) return
+    const events = this.#outbox.page()
+    if (events.length === 0) return
+    this.#sent = { ids: new Set(events.map((e) => e.id)), at: this.#now }
+    this.#send(master, { type: 'submit', sid: this.#sid, events })
+  }
+
+  #reachableMaster (): string | null {
+    const master = this.#master
+    return !this.#isMaster && master !== null && this.#peers.has(master) ? master : null
+  }
+
+  #assignAll (): void {
+    for (let page = this.#outbox.page(); page.length > 0; page = this.#outbox.page()) {
+      this.#assign(page)
+      for (const { id } of page) this.#outbox.settle(id)
+    }
+  }
+
+  /** Gives each event that is not in the log its index, and tells everybody. */
+  #assign (submissions: readonly Submission[]): void {
+    for (const entries of inPages(assign(this.#log, this.#sid, this.#heard, submissions))) {
+      this.#out.push({ type: 'broadcast', message: { type: 'append', sid: this.#sid, entries } })
+    }
+  }
+
+  #peerUp (peer: string): void {
+    this.#peers.add(peer)
+    if (this.#learning !== null) this.#learn(this.#learning.add(peer))
+    else if (this.#isMaster) this.#send(peer, this.#head())
+    else if (peer === this.#master) this.#meetMaster()
+  }
+
+  #peerDown (peer: string): void {
+    this.#peers.delete(peer)
+    if (this.#learning !== null) this.#learn(this.#learning.remove(peer))
+    if (peer === this.#master) {
+      this.#asked = null
+      this.#sent = null
+    }
+  }
+
+  #session ({ sid, isMaster, master }: Extract<Input, { type: 'session' }>): void {
+    if (sid === this.#sid && isMaster === this.#isMaster && master === this.#master) return
+    this.#sid = sid
+    this.#isMaster = isMaster
+    this.#master = master
+    this.#learning = null
+    if (isMaster) this.#startLearning()
+    else this.#meetMaster()
+  }
+
+  #meetMaster (): void {
+    this.#met = false
+    this.#asked = null
+    this.#sent = null
+    this.#ask()
+    this.#forward()
+  }
+
+  #startLearning (): void {
+    this.#asked = null
+    this.#sent = null
+    this.#learning = createLearning({ log: this.#log, peers: this.#peers, now: this.#now })
+    this.#out.push({ type: 'wake', ms: LEARN_MS })
+    this.#learn([...this.#peers])
+  }
+
+  /** Asks these peers what they hold; ends the learning when nobody is left to be waited for. */
+  #learn (peers: readonly string[]): void {
+    const have = this.#log.locator()
+    for (const peer of peers) {
+      const n = ++this.#questions
+      this.#learning!.asked(peer, n, have[0]!)
+      this.#send(peer, { type: 'want', sid: this.#sid, n, learn: true, have })
+    }
+    if (this.#learning!.done(this.#now)) this.#settle()
+  }
+
+  /** From here on this master gives out indices. */
+  #settle (): void {
+    this.#learning = null
+    this.#announce()
+    this.#assignAll()
+  }
+
+  #head (): Message { return { type: 'head', sid: this.#sid, last: place(this.#log.last) } }
+
+  #announce (): void {
+    this.#headAt = this.#now
+    this.#out.push({ type: 'broadcast', message: this.#head() })
+  }
+
+  #tick (): void {
+    if (this.#learning !== null) {
+      if (this.#learning.done(this.#now)) this.#settle()
+      else this.#out.push({ type: 'wake', ms: LEARN_MS })
+      return
+    }
+    if (this.#isMaster) {
+      if (this.#now - this.#headAt >= HEAD_MS) this.#announce()
+      return
+    }
+    if (this.#asked !== null) this.#askUnlessAsked()
+    if (this.#sent !== null && this.#now - this.#sent.at >= RESEND_MS) this.#sent = null
+    this.#forward()
+  }
+
+  #receive (from: string, raw: unknown): void {
+    const message = readMessage(raw)
+    if (message === null) {
+      this.garbled++
+      return
+    }
+    switch (message.type) {
+      case 'want': this.#onWant(from, message); break
+      case 'submit': this.#onSubmit(from, message); break
+      case 'page': this.#onPage(from, message); break
+      case 'head': this.#onHead(from, message); break
+      case 'append': this.#onAppend(from, message)
+    }
+  }
+
+  #hear (idx: number): void { this.#heard = Math.max(this.#heard, idx) }
+
+  /** True for the word of the master this node follows, in its session. */
+  #isFromMaster (from: string, sid: string): boolean {
+    return !this.#isMaster && from === this.#master && sid === this.#sid
+  }
+
+  #onWant (from: string, { sid, n, learn, have }: Of<'want'>): void {
+    this.#hear(have[0]?.idx ?? 0)
+    // A new master may ask anybody; a follower only the master of its session, once that knows what it holds.
+    if (!learn && !(this.#settled && sid === this.#sid)) return
+    const { base, last } = this.#log
+    const common = have.find((position) => this.#log.holds(position)) ?? base
+    const entries = this.#log.page(common.idx)
+    this.#send(from, { type: 'page', sid, n, base: place(common), entries, last: place(last) })
+  }
+
+  #onSubmit (from: string, { sid, events }: Of<'submit'>): void {
+    if (!this.#settled || sid !== this.#sid) return
+    const known = events.some((e) => this.#log.has(e.id))
+    this.#assign(events)
+    // Its log lacks what it submitted before: it will see that it is behind.
+    if (known) this.#send(from, this.#head())
+  }
+
+  #onHead (from: string, { sid, last }: Of<'head'>): void {
+    this.#hear(last.idx)
+    if (!this.#isFromMaster(from, sid)) return
+    // In step, and still not there: it was lost, or came before the master was ready.
+    if (samePosition(last, this.#log.last)) {
+      this.#met = true
+      this.#asked = null
+      this.#sent = null
+    } else {
+      this.#askUnlessAsked()
+    }
+    this.#forward()
+  }
+
+  #onAppend (from: string, { sid, entries }: Of<'append'>): void {
+    this.#hear(entries.at(-1)?.idx ?? 0)
+    if (!this.#isFromMaster(from, sid)) return
+    for (const entry of entries) {
+      if (this.#log.holds(entry)) continue
+      if (!this.#append(entry)) {
+        this.#askUnlessAsked()
+        break
+      }
+    }
+    this.#forward()
+  }
+
+  #append (entry: Entry): boolean {
+    if (!this.#log.append(entry)) return false
+    this.#outbox.settle(entry.id)
+    const sent = this.#sent
+    if (sent?.ids.delete(entry.id) === true && sent.ids.size === 0) this.#sent = null
+    return true
+  }
+
+  #askUnlessAsked (): void {
+    if (this.#asked === null || this.#now - this.#asked.at >= RESEND_MS) this.#ask()
+  }
+
+  #ask (): void {
+    const master = this.#reachableMaster()
+    if (master === null) return
+    const n = ++this.#questions
+    this.#asked = { n, at: this.#now }
+    this.#send(master, { type: 'want', sid: this.#sid, n, learn: false, have: this.#log.locator() })
+  }
+
+  #onPage (from: string, page: Of<'page'>): void {
+    this.#hear(page.last.idx)
+    if (this.#learning !== null && page.sid === this.#sid) {
+      this.#learn(this.#learning.page(from, page, (entry) => this.#append(entry), this.#now))
+    } else if (this.#isFromMaster(from, page.sid) && page.n === this.#asked?.n) {
+      this.#asked = null
+      this.#follow(page)
+      this.#forward()
+    }
+  }
+
+  /** Makes this log equal to the master's as far as the page goes; what differs goes back to the outbox. */
+  #follow (page: Of<'page'>): void {
+    const { state, removed } = adopt(this.#log, page, (entry) => this.#append(entry))
+    this.#takeBack(removed)
+    if (state === 'more') this.#ask()
+    if (state === 'whole') this.#met = true
+  }
+
+  #takeBack (entries: readonly Entry[]): void {
+    // Some are in the new tail too.
+    const missing = entries.filter((entry) => !this.#log.has(entry.id))
+    const lost = this.#outbox.takeBack(missing.map(submissionOf))
+    if (lost > 0) this.#drop(lost)
+  }
+
+  #drop (count: number): void {
+    this.#dropped ??= { from: this.#log.last.idx, count: 0 }
+    this.#dropped.count += count
+  }
+
+  #reportDropped (): void {
+    if (this.#dropped === null || this.#outbox.size > 0) return
+    const { from, count } = this.#dropped
+    this.#dropped = null
+    this.#out.push({ type: 'dropped', from, to: this.#log.last.idx, count })
+  }
+}
+
+/** An entry's position alone. */
+const place = ({ idx, chain }: Position): Position => ({ idx, chain })

@@ -1,0 +1,53 @@
+import type { RouteDecl } from '../../kernel/index.js'
+
+const idx = { type: 'integer', minimum: 0 } as const
+const text = { type: 'string' } as const
+
+const entry = {
+  type: 'object', additionalProperties: false, required: ['idx', 'at', 'origin', 'sessionId', 'id', 'event'],
+  properties: {
+    idx, at: text, origin: text, sessionId: text, id: text,
+    event: { type: 'object', minProperties: 1, maxProperties: 1 }
+  }
+} as const
+
+/** HTTP routes of this plugin; the handlers are in `index.ts`. */
+export const routes = {
+  list: {
+    method: 'GET', url: '/events', authority: 'operator', stream: true,
+    summary: 'What happened in the cluster: its control events in order, as a page or followed.',
+    query: {
+      type: 'object', additionalProperties: false,
+      properties: {
+        since: {
+          type: 'string', minLength: 1, maxLength: 40,
+          description: 'Behind this index, or from this time on (ISO-8601). The newest when absent.'
+        },
+        limit: {
+          type: 'string', pattern: '^[0-9]{1,4}$',
+          description: 'At most so many: 1 to 1000, 200 when absent.'
+        },
+        kinds: {
+          type: 'string', minLength: 1, maxLength: 2000, description: 'Only these, with commas between.'
+        },
+        node: {
+          type: 'string', minLength: 1, maxLength: 100,
+          description: 'Only events of this node: id, name or local.'
+        },
+        follow: { enum: ['0', '1'], description: '1: server-sent events that go on; honours Last-Event-ID.' }
+      }
+    },
+    reply: {
+      type: 'object', additionalProperties: false,
+      required: ['sessionId', 'mode', 'counted', 'firstIdx', 'nextIdx', 'events'],
+      properties: {
+        sessionId: text,
+        mode: { enum: ['normal', 'counting-only'] },
+        counted: idx, firstIdx: idx, nextIdx: idx,
+        events: { type: 'array', items: entry },
+        gaps: { type: 'array', items: { type: 'array', items: idx, minItems: 2, maxItems: 2 } }
+      }
+    },
+    errors: ['invalid_request', 'node_not_found']
+  }
+} as const satisfies Record<string, RouteDecl>

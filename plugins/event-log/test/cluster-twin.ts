@@ -1,0 +1,130 @@
+import { createEventLog } from '../log.js'
+import { openReader } from '../reader.js'
+import { createReplication } from '../replication.js'
+import type { Submission } from '../entries.js'
+import type { EventLog } from '../log.js'
+import type { Reader } from '../reader.js'
+import type { Input, Replication } from '../steps.js'
+
+/** A node of the twin: the real state machine and log. */
+export interface TwinNode {
+  id: string
+  log: EventLog
+  machine: Replication
+  reader: Reader
+  /** Ids of the events its reader was given, in order. */
+  read: string[]
+  /** Indices of those that carried an id. */
+  rising: number[]
+  dropped: number
+}
+
+interface Flying { from: string, to: string, message: unknown, at: number, epoch: number }
+
+/** Nodes joined by links that may lose, double and reorder messages. Time moves when told. */
+export class ClusterTwin {
+  readonly nodes = new Map<string, TwinNode>()
+  now = 0
+  /** Of what is sent: what arrives, after how many ms. [] is lost, two are doubled. */
+  fate: () => number[] = () => [1]
+  #flying: Flying[] = []
+  #links = new Map<string, number>()
+  #epoch = 0
+  #count = 0
+  readonly submitted: string[] = []
+
+  constructor (ids: readonly string[], make: () => EventLog = createEventLog) {
+    for (const id of ids) this.start(id, make())
+  }
+
+  /** A fresh process under this id. */
+  start (id: string, log = createEventLog()): TwinNode {
+    const node: TwinNode = { id, log, machine: createReplication(log), reader: openReader(log, 0), read: [],
+      rising: [], dropped: 0 }
+    this.nodes.set(id, node)
+    return node
+  }
+
+  node (id: string): TwinNode { return this.nodes.get(id)! }
+
+  /** The links are exactly those within the groups; what flies over a closed one is lost. */
+  connect (...groups: (readonly string[])[]): void {
+    const wanted = new Set(groups.flatMap((group) =>
+      group.flatMap((a) => group.filter((b) => a < b).map((b) => `${a}|${b}`))))
+    for (const link of [...this.#links.keys()].filter((link) => !wanted.has(link))) {
+      this.#links.delete(link)
+      this.#tellEnds(link, 'peerDown')
+    }
+    for (const link of wanted) {
+      if (this.#links.has(link)) continue
+      this.#links.set(link, ++this.#epoch)
+      this.#tellEnds(link, 'peerUp')
+    }
+  }
+
+  #tellEnds (link: string, type: 'peerUp' | 'peerDown'): void {
+    const [a, b] = link.split('|') as [string, string]
+    this.step(a, { type, peer: b })
+    this.step(b, { type, peer: a })
+  }
+
+  /** `master` leads a session with these nodes. */
+  elect (sid: string, master: string, among: readonly string[]): void {
+    for (const id of among) this.step(id, { type: 'session', sid, isMaster: id === master, master })
+  }
+
+  /** An event happens at a node. */
+  happen (id: string, more: object = {}): string {
+    const event = `e${++this.#count}`
+    this.submitted.push(event)
+    const submission: Submission = { id: event, at: new Date(this.now).toISOString(), origin: id,
+      event: { Happened: { ...more } } }
+    this.step(id, { type: 'local', submission })
+    return event
+  }
+
+  step (id: string, input: Input): void {
+    const node = this.node(id)
+    for (const output of node.machine.step(input, this.now)) {
+      if (output.type === 'send') this.#post(id, output.to, output.message)
+      if (output.type === 'broadcast') for (const to of this.nodes.keys()) this.#post(id, to, output.message)
+      if (output.type === 'dropped') node.dropped += output.count
+    }
+    for (const step of node.reader.take(Infinity)) {
+      if (step.type === 'gap') continue
+      node.read.push(step.entry.id)
+      if (step.rising) node.rising.push(step.entry.idx)
+    }
+  }
+
+  #post (from: string, to: string, message: unknown): void {
+    const epoch = this.#links.get([from, to].sort().join('|'))
+    if (from === to || epoch === undefined) return
+    const copy = JSON.parse(JSON.stringify(message)) as unknown
+    for (const delay of this.fate()) {
+      this.#flying.push({ from, to, message: copy, at: this.now + delay, epoch })
+    }
+  }
+
+  /** Lets time pass: messages arrive, and every 100 ms each node looks at the time. */
+  run (ms: number): void {
+    const until = this.now + ms
+    let nextTick = this.now + 100
+    while (this.now < until) {
+      const next = Math.min(until, nextTick, ...this.#flying.map((f) => f.at))
+      this.now = Math.max(this.now, next)
+      const due = this.#flying.filter((f) => f.at <= this.now).sort((a, b) => a.at - b.at)
+      this.#flying = this.#flying.filter((f) => f.at > this.now)
+      for (const { from, to, message, epoch } of due) {
+        if (this.#links.get([from, to].sort().join('|')) !== epoch) continue
+        this.step(to, { type: 'message', from, message })
+      }
+      if (this.now < nextTick) continue
+      nextTick += 100
+      for (const id of this.nodes.keys()) this.step(id, { type: 'tick' })
+    }
+  }
+
+  /** Ids of the events in a node's log, in order. */
+  ids (id: string): string[] { return this.node(id).log.entries.map((e) => e.id) }
+}

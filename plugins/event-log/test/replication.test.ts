@@ -1,0 +1,213 @@
+import t from 'tap'
+import type { Test } from 'tap'
+import { createEventLog } from '../log.js'
+import { ClusterTwin } from './cluster-twin.js'
+
+type T = Pick<Test, 'same' | 'ok' | 'equal' | 'match' | 'teardown'>
+
+const ALL = ['a', 'b', 'c']
+
+/** A cluster of three in which `a` is the master. */
+function three (make?: () => ReturnType<typeof createEventLog>): ClusterTwin {
+  const twin = new ClusterTwin(ALL, make)
+  twin.connect(ALL)
+  twin.elect('s1', 'a', ALL)
+  twin.run(50)
+  return twin
+}
+
+/** All nodes hold the same list, each event is in it once, indices and the readers' ids rise. */
+function agree (t: T, twin: ClusterTwin, ids: readonly string[] = ALL): void {
+  const first = twin.node(ids[0]!).log.entries
+  for (const id of ids) t.same(twin.node(id).log.entries, first, `${id} holds the same list`)
+  t.same(first.map((e) => e.id).sort(), [...twin.submitted].sort(), 'each event is there once')
+  t.ok(first.every((e, i) => i === 0 || e.idx > first[i - 1]!.idx), 'indices rise')
+  for (const id of ids) {
+    const { read, rising } = twin.node(id)
+    t.equal(new Set(read).size, read.length, `the reader at ${id} had nothing twice`)
+    t.same([...read].sort(), [...twin.submitted].sort(), `the reader at ${id} missed nothing`)
+    t.ok(rising.every((idx, i) => i === 0 || idx > rising[i - 1]!), `its ids rise at ${id}`)
+  }
+}
+
+t.test('every node has the events of all, in the order of the master', async (t) => {
+  const twin = three()
+  for (const id of ['b', 'a', 'c', 'b', 'b', 'a']) twin.happen(id)
+  twin.run(100)
+  agree(t, twin)
+  t.same(twin.node('c').log.entries.map((e) => e.idx), [1, 2, 3, 4, 5, 6])
+  t.same(twin.node('c').log.entries[0]!.origin, 'a', 'the master is the first to give one')
+  t.equal(twin.node('b').machine.waiting, 0)
+  t.equal(twin.node('b').machine.inStep, true)
+})
+
+t.test('a node without a master keeps its events until there is one', async (t) => {
+  const twin = new ClusterTwin(ALL)
+  for (const id of ALL) twin.happen(id)
+  twin.run(1000)
+  t.equal(twin.node('a').log.entries.length, 0)
+  twin.connect(ALL)
+  twin.elect('s1', 'b', ALL)
+  twin.run(100)
+  agree(t, twin)
+})
+
+t.test('a new master takes over what only its followers have of the old one', async (t) => {
+  const twin = three()
+  twin.happen('a')
+  twin.run(50)
+  // The last word of the old master reaches b alone.
+  twin.connect(['a', 'b'])
+  twin.happen('a')
+  twin.happen('b')
+  twin.run(50)
+  t.equal(twin.node('b').log.last.idx, 3)
+  t.equal(twin.node('c').log.last.idx, 1)
+  twin.connect(['b', 'c'])
+  twin.happen('c')
+  twin.elect('s2', 'c', ['b', 'c'])
+  twin.run(100)
+  agree(t, twin, ['b', 'c'])
+  t.equal(twin.node('b').log.entries.at(-1)!.idx, 4, 'the new index is behind those of the old master')
+  t.equal(twin.node('b').log.entries.at(-1)!.sid, 's2')
+})
+
+t.test('a peer that says nothing holds a new master up for half a second only', async (t) => {
+  const twin = three()
+  twin.connect(['b', 'c'])
+  twin.fate = () => []
+  twin.elect('s2', 'b', ['b', 'c'])
+  twin.happen('b')
+  twin.run(400)
+  t.equal(twin.node('b').log.entries.length, 0)
+  twin.run(200)
+  t.equal(twin.node('b').log.entries.length, 1)
+})
+
+t.test('after a split the losing side gives its events to the winning one, and none is lost', async (t) => {
+  const twin = three()
+  for (let i = 0; i < 5; i++) twin.happen('a')
+  twin.run(50)
+  twin.connect(['a'], ['b', 'c'])
+  twin.elect('s2', 'b', ['b', 'c'])
+  for (let i = 0; i < 6; i++) twin.happen('a')
+  const before = twin.now
+  for (let i = 0; i < 4; i++) twin.happen(i % 2 === 0 ? 'b' : 'c')
+  twin.run(100)
+  twin.connect(ALL)
+  twin.elect('s2', 'b', ALL)
+  twin.run(3000)
+  agree(t, twin)
+  const back = twin.node('c').log.entries.filter((e) => e.origin === 'a' && e.sid === 's2')
+  t.equal(back.length, 6)
+  t.equal(back[0]!.at, new Date(before).toISOString(), 'with the time at which they happened')
+  t.equal(back[0]!.idx, 12, 'above every index that any side gave')
+})
+
+t.test('a lost message is made up for', async (t) => {
+  const twin = three()
+  const lose = (happens: string): void => {
+    twin.fate = () => []
+    twin.happen(happens)
+    twin.run(1)
+    twin.fate = () => [1]
+  }
+  lose('b')
+  twin.run(1500)
+  agree(t, twin)
+  t.equal(twin.submitted.length, 1, 'a submission is sent again after a second')
+  lose('a')
+  twin.run(6000)
+  agree(t, twin)
+  t.equal(twin.submitted.length, 2, 'a follower hears where the log ends, and asks')
+})
+
+t.test('a node that was away catches up in pages', async (t) => {
+  const twin = three()
+  twin.connect(['a', 'b'], ['c'])
+  for (let i = 0; i < 700; i++) twin.happen(i % 2 === 0 ? 'a' : 'b', { text: 'x'.repeat(1000) })
+  twin.run(3000)
+  twin.connect(ALL)
+  twin.run(100)
+  agree(t, twin)
+})
+
+t.test('a process that starts anew gets the whole log, also when it is made the master', async (t) => {
+  const twin = three()
+  for (let i = 0; i < 300; i++) twin.happen('b')
+  twin.run(2000)
+  for (const id of ['c', 'a']) {
+    const others = ALL.filter((other) => other !== id)
+    twin.connect(others)
+    twin.start(id)
+    twin.elect(`s-${id}`, id, [id])
+    twin.happen(id)
+    twin.connect(ALL)
+    twin.elect(`t-${id}`, id === 'c' ? 'a' : 'a', ALL)
+    twin.run(3000)
+  }
+  const list = twin.ids('a')
+  t.equal(list.length, 302)
+  for (const id of ALL) t.same(twin.ids(id), list)
+})
+
+t.test('a node that was away for longer than the ring begins where the others do', async (t) => {
+  const twin = three(() => createEventLog(50))
+  twin.happen('c')
+  twin.run(50)
+  twin.connect(['a', 'b'], ['c'])
+  for (let i = 0; i < 200; i++) twin.happen('a')
+  twin.run(100)
+  twin.connect(ALL)
+  twin.run(2000)
+  t.same(twin.ids('c'), twin.ids('a'))
+  t.equal(twin.node('c').log.entries.length, 50)
+  t.equal(twin.node('c').read.length, 51)
+  twin.start('b', createEventLog(50))
+  twin.connect(['a', 'c'])
+  twin.connect(ALL)
+  twin.elect('s2', 'b', ALL)
+  twin.happen('b')
+  twin.run(2000)
+  t.equal(twin.node('b').log.last.idx, 202, 'an empty master goes on behind the others')
+  t.same(twin.ids('c'), twin.ids('b'))
+  t.equal(twin.ids('b').length, 50)
+})
+
+t.test('a repeated submission is not doubled', async (t) => {
+  const twin = three()
+  twin.fate = () => [1, 1, 30]
+  for (let i = 0; i < 20; i++) twin.happen(ALL[i % 3]!)
+  twin.run(5000)
+  agree(t, twin)
+})
+
+t.test('too many events and one too large are dropped, counted and reported', async (t) => {
+  const twin = new ClusterTwin(['a'])
+  for (let i = 0; i < 1005; i++) twin.happen('a')
+  t.equal(twin.node('a').machine.waiting, 1000)
+  twin.elect('s1', 'a', ['a'])
+  t.equal(twin.node('a').dropped, 5)
+  t.equal(twin.node('a').log.entries.length, 1000)
+  twin.happen('a', { text: 'x'.repeat(20_000) })
+  t.equal(twin.node('a').dropped, 6)
+  t.equal(twin.node('a').log.entries.length, 1000)
+})
+
+t.test('what is no message is counted, and an answer that nobody asked for does nothing', async (t) => {
+  const twin = three()
+  twin.happen('a')
+  twin.run(50)
+  const b = twin.node('b')
+  const before = [...b.log.entries]
+  const junk: unknown[] = [null, 7, 'x', [], {}, { type: 'toString', sid: 's1' }, { type: 'head', sid: 's1' },
+    { type: 'append', sid: 's1', entries: [{ idx: -1 }] }, { type: 'submit', sid: 's1', events: [{}] },
+    { type: 'want', sid: 's1', n: 1, learn: true, have: 'all' },
+    { type: 'head', sid: 's1', last: { idx: 2 ** 53, chain: '' } }]
+  for (const message of junk) twin.step('b', { type: 'message', from: 'a', message })
+  t.equal(b.machine.garbled, junk.length)
+  const forged = { type: 'page', sid: 's1', n: 1, base: { idx: 0, chain: '' }, entries: [],
+    last: { idx: 0, chain: '' } }
+  for (const from of ['c', 'a']) twin.step('b', { type: 'message', from, message: forged })
+  t.same(b.log.entries, before)
+})
