@@ -14,6 +14,8 @@ export interface Origin {
   readonly signal: AbortSignal
   /** Made by the transport when it needs the id before the call exists. */
   readonly commandId?: string
+  /** Passed on by another node: it is served here or nowhere. */
+  readonly viaMember?: boolean
   /** Chunks from the client. */
   readonly input?: AsyncIterable<unknown>
 }

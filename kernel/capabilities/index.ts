@@ -2,12 +2,13 @@ import { Invoker } from './invoke.js'
 import { defaultLimits } from './limits.js'
 import { BytePool } from './pump.js'
 import { Registry } from './registry.js'
+import { Remote } from './remote.js'
 import { capabilityRoutes } from './routes.js'
 import { createInvocations } from './serve.js'
 import { CapabilitySession } from './session.js'
 import type { Clock } from '../clock.js'
 import type { Caller, CapabilityDecl, ErrorDecl, Logger, NodeInfo } from '../define.js'
-import type { Commands, Invocations } from '../services.js'
+import type { Cluster, Commands, Invocations } from '../services.js'
 import type { CallOutcome, Origin } from './calls.js'
 import type { StreamTarget, Terminal } from './deliver.js'
 import type { CallRequest, UnaryAnswer } from './invoke.js'
@@ -31,6 +32,10 @@ export interface CapabilitiesOptions {
   log: Logger
   node: Pick<NodeInfo, 'nodeId' | 'installId'>
   commands: Commands
+  /** The other nodes; without them every capability is this node's own. */
+  cluster?: Cluster | undefined
+  /** Install id of a live node that serves a capability which this node does not; null when this one does. */
+  elsewhere?: ((capabilityId: string) => string | null) | undefined
   limits?: Partial<CapabilityLimits>
   /** Declarations of plugins' error reasons, for errors that engines throw by name. */
   errorDecl?: (reason: string) => ErrorDecl | undefined
@@ -50,8 +55,8 @@ export interface Capabilities {
   /** Cancels an open call. False when unknown; throws `missing_grant` for somebody else's. */
   cancel (callId: string, caller: Caller): boolean
   routes (): CapabilityRoute[]
-  /** Serves calls over a WebSocket until it closes. */
-  session (ws: SessionSocket, caller: Caller): void
+  /** Serves calls over a WebSocket until it closes; `viaMember`: another node passed it on. */
+  session (ws: SessionSocket, caller: Caller, viaMember?: boolean): void
   /** For plugins that serve a capability under a route of their own. */
   readonly invocations: Invocations
   /** Number of open calls. */
@@ -67,15 +72,17 @@ export function createCapabilities (options: CapabilitiesOptions): Capabilities 
   const { clock, log, node, commands } = options
   const limits: CapabilityLimits = { ...defaultLimits, ...options.limits }
   const registry = new Registry(node.nodeId)
+  const { cluster, elsewhere } = options
+  const remote = new Remote({ clock, node, limits, cluster, elsewhere })
   const invoker = new Invoker({
-    clock, log, node, commands, limits, registry,
+    clock, log, commands, limits, registry, remote,
     errorDecl: options.errorDecl ?? (() => undefined),
     onOutcome: options.onOutcome ?? (() => {})
   })
   const { calls } = invoker
   const mediaPool = new BytePool(limits.mediaTotalBytes)
   const sessions = new Set<CapabilitySession>()
-  const host = { clock, node, limits, registry, invoker, calls, mediaPool }
+  const host = { clock, node, limits, registry, remote, invoker, calls, mediaPool }
   return {
     invocations: createInvocations(host, (name) => registry.named(name)),
     register: (owner, decl, handler) => registry.register(owner, decl, handler),
@@ -84,8 +91,8 @@ export function createCapabilities (options: CapabilitiesOptions): Capabilities 
     stream: async (request, origin, target) => await invoker.stream(request, origin, () => target),
     cancel: (callId, caller) => calls.cancel(callId, caller),
     routes: () => capabilityRoutes(host),
-    session (ws, caller) {
-      const session = new CapabilitySession(ws, caller, { clock, limits, invoker })
+    session (ws, caller, viaMember = false) {
+      const session = new CapabilitySession(ws, caller, { clock, limits, invoker, viaMember })
       sessions.add(session)
       ws.on('close', () => { sessions.delete(session) })
     },

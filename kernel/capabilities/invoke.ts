@@ -7,13 +7,14 @@ import { ChunkBuffer } from './pump.js'
 import { serverStreams } from './registry.js'
 import type { SvcError } from '../errors.js'
 import type { Clock } from '../clock.js'
-import type { ErrorDecl, Logger, NodeInfo } from '../define.js'
+import type { ErrorDecl, Logger } from '../define.js'
 import type { Commands } from '../services.js'
 import type { Call, CallOutcome, Origin } from './calls.js'
 import type { StreamTarget, Terminal } from './deliver.js'
 import type { CheckedChunk, DriveOptions } from './drive.js'
 import type { CapabilityLimits } from './limits.js'
 import type { Capability, Registry } from './registry.js'
+import type { Remote } from './remote.js'
 
 /** A call as a client asks for it (`contract.md` 4). */
 export interface CallRequest {
@@ -38,10 +39,10 @@ export interface UnaryAnswer {
 export interface InvokerOptions {
   clock: Clock
   log: Logger
-  node: Pick<NodeInfo, 'nodeId' | 'installId'>
   commands: Commands
   limits: CapabilityLimits
   registry: Registry
+  remote: Remote
   errorDecl: (reason: string) => ErrorDecl | undefined
   /** Told about every call that got past its guards, when it has ended. */
   onOutcome: (outcome: CallOutcome) => void
@@ -121,7 +122,9 @@ export class Invoker {
       runUnary(call, payload, release, this.#drive).then((result) => { buffer.end(result) },
         (error: unknown) => { buffer.fail(error) })
     }
-    return await deliver(call, buffer, target, { clock: this.#options.clock, ...this.#options.limits })
+    const { clock, limits } = this.#options
+    const headHoldMs = call.capability.away?.headHoldMs ?? limits.headHoldMs
+    return await deliver(call, buffer, target, { clock, graceMs: limits.graceMs, headHoldMs })
   }
 
   /** Guards up to the revision, then opens the call for as long as `work` takes and reports how it ended. */
@@ -129,9 +132,12 @@ export class Invoker {
     request: CallRequest, origin: Origin, accept: (c: Capability) => A,
     work: (call: Call, accepted: A) => Promise<{ answer: T, terminal: Terminal }>
   ): Promise<T> {
-    this.#checkNode(request.target_node ?? null)
+    const { registry, remote } = this.#options
     const { capability_id: id, version, descriptor_revision: revision } = request
-    const capability = this.#options.registry.find(id, version, revision)
+    const node = remote.target(request, origin)
+    const capability = node === null
+      ? registry.find(id, version, revision)
+      : await remote.capability(node, request, origin.signal)
     const accepted = accept(capability)
     const timeoutMs = (request.timeout_seconds ?? this.#options.limits.timeoutSeconds) * 1000
     return await this.#opened({ callId: request.call_id ?? null, capability, origin, timeoutMs },
@@ -157,24 +163,16 @@ export class Invoker {
     }
   }
 
-  /** This node by its node id, its install id or `local`. */
-  #checkNode (node: string | null): void {
-    const { nodeId, installId } = this.#options.node
-    if (node === null || node === 'local' || node === nodeId || node === installId) return
-    throw kernelError('node_not_found',
-      `No node "${node.slice(0, 128)}" is known here; this node is ${nodeId}.`,
-      { param: 'target_node', node_id: nodeId })
-  }
-
   /** Admission, size, input schema. Throws with the slot given back. */
   async #admit (call: Call, request: CallRequest): Promise<Admitted> {
-    const release = await this.#gate(call.capability).enter(call.origin.caller.id, call.signal)
+    const { capability, origin, signal } = call
+    const release = capability.away?.enter() ?? await this.#gate(capability).enter(origin.caller.id, signal)
     try {
       const payload = request.payload
       this.#checkSize(request)
-      const issues = call.capability.input(payload)
+      const issues = capability.input(payload)
       if (issues !== null) throw invalidPayload(issues, 'payload')
-      call.signal.throwIfAborted()
+      signal.throwIfAborted()
       return { call, payload, release }
     } catch (error) {
       release()

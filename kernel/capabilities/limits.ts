@@ -33,6 +33,8 @@ export interface CapabilityLimits {
   /** Client chunks of one call that may wait for its handler. */
   inputChunks: number
   inputBytes: number
+  /** Calls that one other node serves for this one at once. */
+  remoteCalls: number
 }
 
 export const defaultLimits: CapabilityLimits = {
@@ -55,7 +57,8 @@ export const defaultLimits: CapabilityLimits = {
   sessionPingMs: 5000,
   sessionDeadMs: 15_000,
   inputChunks: 64,
-  inputBytes: MIB
+  inputBytes: MIB,
+  remoteCalls: 64
 }
 
 /** Longest `timeout_seconds` a caller may ask for. */

@@ -22,6 +22,8 @@ export interface Capability {
   readonly output: Check | null
   readonly inputChunk: Check | null
   readonly outputChunk: Check | null
+  /** Set when another node serves the calls: the places there are instead of this node's own. */
+  readonly away?: { readonly enter: () => () => void, readonly headHoldMs: number }
 }
 
 /** The answer of `GET /v1/capabilities`. */
@@ -89,6 +91,33 @@ function schemasProblems (decl: CapabilityDecl): string[] {
   })
 }
 
+/**
+ * The capability of that version, if its revision is the pinned one; `versions` are those of the id, and
+ * `where` begins a sentence. Throws as Registry.find does.
+ */
+export function chooseVersion<T extends { readonly revision: string }> (
+  versions: ReadonlyMap<string, T> | undefined, wanted: { id: string, version: string, revision: string },
+  where: string
+): T {
+  const { id, version, revision } = wanted
+  if (versions === undefined || versions.size === 0) {
+    throw kernelError('capability_not_found', `${where} has no capability "${id.slice(0, 128)}".`,
+      { capability_id: id.slice(0, 128) })
+  }
+  const found = versions.get(version)
+  if (found === undefined) {
+    const known = [...versions.keys()]
+    throw kernelError('version_mismatch',
+      `Capability "${id}" is served as ${known.join(', ')}, not as "${version.slice(0, 64)}".`,
+      { capability_id: id, versions: known })
+  }
+  if (found.revision !== revision) {
+    throw kernelError('revision_mismatch', `The current revision of ${id}@${version} is ${found.revision}.`,
+      { capability_id: id, version, revision: found.revision })
+  }
+  return found
+}
+
 /** The capabilities of one node. */
 export class Registry {
   readonly #nodeId: string
@@ -125,24 +154,7 @@ export class Registry {
    * `version_mismatch` (details.versions) or `revision_mismatch` (details.revision: the current one).
    */
   find (id: string, version: string, revision: string): Capability {
-    const versions = this.#byId.get(id)
-    if (versions === undefined) {
-      throw kernelError('capability_not_found', `This node has no capability "${id.slice(0, 128)}".`,
-        { capability_id: id.slice(0, 128) })
-    }
-    const capability = versions.get(version)
-    if (capability === undefined) {
-      const known = [...versions.keys()]
-      throw kernelError('version_mismatch',
-        `Capability "${id}" is served as ${known.join(', ')}, not as "${version.slice(0, 64)}".`,
-        { capability_id: id, versions: known })
-    }
-    if (capability.revision !== revision) {
-      throw kernelError('revision_mismatch',
-        `The current revision of ${capability.name} is ${capability.revision}.`,
-        { capability_id: id, version, revision: capability.revision })
-    }
-    return capability
+    return chooseVersion(this.#byId.get(id), { id, version, revision }, 'This node')
   }
 
   /** Finds by `id@version`. Throws `capability_not_found`. */
@@ -158,6 +170,12 @@ export class Registry {
   list (): Listing {
     this.#listing ??= this.#makeListing()
     return this.#listing
+  }
+
+  /** What each capability emits beside its frames, by `id@version`. */
+  mediaTypes (): Record<string, string> {
+    const all = [...this.#byId.values()].flatMap((versions) => [...versions.values()])
+    return Object.fromEntries(all.flatMap((c) => c.mediaType === null ? [] : [[c.name, c.mediaType]]))
   }
 
   #makeListing (): Listing {

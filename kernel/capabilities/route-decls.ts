@@ -75,7 +75,7 @@ export const capabilityRouteDecls = {
         revisions: { type: 'object', additionalProperties: { type: 'string' } }
       }
     },
-    errors: ['node_not_found']
+    errors: ['node_not_found', 'unreachable']
   },
   call: {
     method: 'POST',

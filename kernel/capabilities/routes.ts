@@ -1,10 +1,10 @@
-import { randomUUID } from 'node:crypto'
 import { kernelError } from '../errors.js'
 import { Reply } from '../define.js'
 import { chooseType } from './accept.js'
 import { FRAMES_TYPE } from './frames.js'
-import { withCommandId } from './refusal.js'
+import { commandIdOf, withCommandId } from './command-id.js'
 import { clientStreams } from './registry.js'
+import { MEDIA_TYPES_HEADER } from './remote-listing.js'
 import { capabilityRouteDecls } from './route-decls.js'
 import { eventSink, framesSink, rawSink, stallGuard } from './sinks.js'
 import type { Clock } from '../clock.js'
@@ -16,6 +16,7 @@ import type { CapabilityLimits } from './limits.js'
 import type { BytePool } from './pump.js'
 import type { callSchema } from './route-decls.js'
 import type { Capability, Registry } from './registry.js'
+import type { Remote } from './remote.js'
 
 /** A route for the HTTP layer to mount; the WebSocket route has no handler here (see session.ts). */
 export interface CapabilityRoute {
@@ -29,6 +30,7 @@ export interface RoutesHost {
   node: Pick<NodeInfo, 'nodeId' | 'installId'>
   limits: CapabilityLimits
   registry: Registry
+  remote: Remote
   invoker: Invoker
   calls: CallTable
   mediaPool: BytePool
@@ -45,7 +47,7 @@ export function capabilityRoutes (host: RoutesHost): CapabilityRoute[] {
     name: string, decl: D, handler: (r: RouteRequest<D>) => unknown
   ): CapabilityRoute => ({ name, decl, handler: handler as (r: RouteRequest) => unknown })
   return [
-    route('list', decls.list, (request) => listCapabilities(host, request.query.node_id)),
+    route('list', decls.list, (request) => listCapabilities(host, request)),
     route('call', decls.call, async (request) => await callUnary(host, request)),
     route('stream', decls.stream, async (request) => await callStream(host, request)),
     route('cancel', decls.cancel, (request) =>
@@ -54,13 +56,16 @@ export function capabilityRoutes (host: RoutesHost): CapabilityRoute[] {
   ]
 }
 
-function listCapabilities (host: RoutesHost, nodeId: string | undefined): unknown {
-  const { node } = host
-  if (nodeId !== undefined && nodeId !== 'local' && nodeId !== node.nodeId && nodeId !== node.installId) {
-    throw kernelError('node_not_found', `No node "${nodeId}" is known here; this node is ${node.nodeId}.`,
-      { param: 'node_id' })
-  }
-  return host.registry.list()
+type ListRouteRequest = RouteRequest<Pick<typeof capabilityRouteDecls.list, 'query'>>
+
+/** Not async: this node's own listing is answered at once. */
+function listCapabilities (host: RoutesHost, request: ListRouteRequest): unknown {
+  const { registry, remote } = host
+  const { query: { node_id: ref }, member } = request
+  const node = ref === undefined ? null : remote.named(ref, member !== null, 'node_id')
+  if (node !== null) return remote.listing(node, request.caller, request.signal)
+  if (member === null) return registry.list()
+  return new Reply(registry.list(), 200, { [MEDIA_TYPES_HEADER]: JSON.stringify(registry.mediaTypes()) })
 }
 
 type CallRouteRequest = RouteRequest<{ body: typeof callSchema }>
@@ -88,12 +93,16 @@ async function callStream (host: RoutesHost, request: CallRouteRequest): Promise
 
 /** The command id is made here, so that an answer carries it whatever happens. */
 function originOf (request: CallRouteRequest): Origin & { commandId: string } {
-  const { caller, requestId, signal } = request
-  return { caller, requestId, signal, commandId: randomUUID() }
+  const { caller, requestId, signal, member } = request
+  return { caller, requestId, signal, commandId: commandIdOf(request), viaMember: member !== null }
 }
 
-/** The size that counts is that of the body as it came; without a length the payload is measured. */
+/**
+ * The size that counts is that of the body as it came to the first node; without its length the payload is
+ * measured.
+ */
 function requestOf (request: CallRouteRequest): CallRequest {
+  if (request.member !== null) return request.body
   const length = Number(request.headers['content-length'] ?? Number.NaN)
   return Number.isInteger(length) ? { ...request.body, bytes: length } : request.body
 }
@@ -122,7 +131,9 @@ function httpTarget (host: RoutesHost, request: CallRouteRequest, capability: Ca
   }
   const { clock, limits } = host
   const raw = type === capability.mediaType
-  const stallMs = raw ? limits.mediaStallMs : limits.streamStallMs
+  // The node in between has the reader's own limit, and its reader may be a player.
+  const patient = raw || request.member !== null
+  const stallMs = patient ? limits.mediaStallMs : limits.streamStallMs
   return {
     raw,
     throwsEarly: true,

@@ -1,5 +1,4 @@
-import { randomUUID } from 'node:crypto'
-import { withCommandId } from './refusal.js'
+import { commandIdOf, withCommandId } from './command-id.js'
 import { rawSink, stallGuard } from './sinks.js'
 import type { Invocations, ServedFrame, ServeOptions } from '../services.js'
 import type { RouteRequest, StreamWriter } from '../define.js'
@@ -14,7 +13,7 @@ export function createInvocations (host: RoutesHost, place: (name: string) => Ca
   return {
     async serve (request, options) {
       const { caller, requestId, signal } = request
-      const origin = { caller, requestId, signal, commandId: randomUUID() }
+      const origin = { caller, requestId, signal, commandId: commandIdOf(request) }
       const handler: Capability['handler'] = (_input, call) => options.handler(call)
       try {
         await host.invoker.serve(place(options.as), handler, origin, servedTarget(host, request, options))

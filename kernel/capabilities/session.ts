@@ -16,7 +16,13 @@ import type { Invoker } from './invoke.js'
 import type { CapabilityLimits } from './limits.js'
 import type { SessionSocket } from './socket.js'
 
-export interface SessionOptions { clock: Clock, limits: CapabilityLimits, invoker: Invoker }
+export interface SessionOptions {
+  clock: Clock
+  limits: CapabilityLimits
+  invoker: Invoker
+  /** Another node passed the socket on. */
+  viaMember: boolean
+}
 
 interface SessionCall {
   controller: AbortController
@@ -136,7 +142,8 @@ export class CapabilitySession {
 
   async #run (callId: string, call: SessionCall, request: Parameters<Invoker['stream']>[0]): Promise<void> {
     const { controller: { signal }, input } = call
-    const origin = { caller: this.#caller, requestId: randomUUID(), signal, input }
+    const { viaMember } = this.#options
+    const origin = { caller: this.#caller, requestId: randomUUID(), signal, input, viaMember }
     try {
       await this.#options.invoker.stream(request, origin, (capability) => {
         call.takesInput = clientStreams(capability.descriptor.io_mode)

@@ -53,7 +53,7 @@ export interface Bench {
 /** The capability layer with a manual clock, and everything it says on record. */
 export function bench (options: Partial<CapabilitiesOptions> = {}): Bench {
   const clock = manualClock()
-  const commands = createCommands()
+  const commands = createCommands(() => () => {})
   const logged: Bench['logged'] = []
   const outcomes: CallOutcome[] = []
   const at = (level: string) => (fields: Record<string, unknown>, message: string): void => {
@@ -168,7 +168,7 @@ export interface Request {
 export function ask (
   b: Pick<Bench, 'capabilities'>, route: 'list' | 'call' | 'stream' | 'cancel', body: unknown,
   more: { accept?: string, caller?: Caller, query?: Record<string, string>, headers?: Record<string, string>,
-    reader?: FakeReader } = {}
+    reader?: FakeReader, member?: string } = {}
 ): Request {
   const reader = more.reader ?? new FakeReader()
   const controller = new AbortController()
@@ -177,6 +177,7 @@ export function ask (
     query: more.query ?? {},
     body,
     headers: { ...(more.accept === undefined ? {} : { accept: more.accept }), ...more.headers },
+    member: more.member ?? null,
     caller: more.caller ?? caller(),
     requestId: 'request-1',
     signal: controller.signal,

@@ -34,6 +34,7 @@ export default definePlugin({
         ['--model <id>', 'model to speak with'],
         ['--voice <id>', 'voice of the model'],
         ['--speed <factor>', 'multiple of the voice\'s own tempo'],
+        ['--node <id>', 'speak on another node'],
         ['--wait [seconds]', 'wait until a voice is ready']
       ],
       examples: ['svc say "Hello from svc" -o hello.mp3', 'echo "Good morning" | svc say - | mpg123 -'],

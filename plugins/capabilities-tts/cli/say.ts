@@ -24,6 +24,8 @@ export default {
     if (text.trim() === '') throw ctx.fail(2, 'there is nothing to say: the text is empty')
     const payload = payloadOf(ctx, text, options)
     const output = options['output'] as string | undefined
+    const node = options['node'] as string | undefined
+    const call = { id: 'tts', version: '1.0.0', payload, ...(node === undefined ? {} : { node }) }
     const heard: Heard = { bytes: 0, seconds: 0 }
     let target: Target | undefined
     try {
@@ -32,7 +34,7 @@ export default {
         again: async (error) => heard.bytes === 0 && await worthWaiting(ctx, error),
         onWait: (error) => { ctx.err.update(`waiting: ${error.message.split('\n')[0]!}`) }
       }, async () => {
-        for await (const { header, media } of ctx.invoke({ id: 'tts', version: '1.0.0', payload })) {
+        for await (const { header, media } of ctx.invoke(call)) {
           if (media === null || header.media === null) continue
           heard.bytes += media.byteLength
           heard.seconds = header.media.timestamp_seconds + header.media.duration_seconds

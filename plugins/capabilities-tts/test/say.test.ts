@@ -31,6 +31,10 @@ t.test('where the sound goes', async (t) => {
   t.equal(readFileSync(join(cwd, 'hello.mp3'), 'utf8'), 'MP3-one MP3-two')
   t.match(node.asked.at(-1)?.body, { capability_id: 'tts',
     payload: { model: 'svc/voice-en', text: 'Hello', voice: 'slt', speed: 1.5 } })
+  t.notOk('target_node' in (node.asked.at(-1)!.body as object))
+  await say(['Hello', '--node', 'beta'])
+  t.match(node.asked.at(-1)?.body, { capability_id: 'tts', target_node: 'beta' })
+  t.equal(node.asked.at(-2)?.url, '/v1/capabilities?node_id=beta')
   t.equal((await say(['Hello'])).bytes.toString(), 'MP3-one MP3-two', 'a pipe gets the bytes')
   await say(['-', '--model', 'a/b'], { stdin: 'from a pipe' })
   t.match(node.asked.at(-1)?.body, { payload: { model: 'a/b', text: 'from a pipe' } })

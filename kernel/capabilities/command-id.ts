@@ -1,0 +1,16 @@
+import { randomUUID } from 'node:crypto'
+import { SvcError, withHeaders } from '../errors.js'
+import type { RouteRequest } from '../define.js'
+
+const COMMAND_ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
+
+/** The error with the id of its command, which goes with every answer so that a failure can be looked up. */
+export function withCommandId (error: unknown, commandId: string): unknown {
+  return error instanceof SvcError ? withHeaders(error, { 'x-svc-command-id': commandId }) : error
+}
+
+/** A new command id, or the one the command has at the node that passed the request on. */
+export function commandIdOf ({ member, headers }: Pick<RouteRequest, 'member' | 'headers'>): string {
+  const given = member === null ? undefined : headers['x-svc-command-id']
+  return given !== undefined && COMMAND_ID.test(given) ? given : randomUUID()
+}

@@ -1,0 +1,174 @@
+import { once, setMaxListeners } from 'node:events'
+import http from 'node:http'
+import { createServer } from '../http/server.js'
+import { createStreamCount, mount } from '../http/mount.js'
+import { setMember } from '../http/member-socket.js'
+import { CALLER_HEADER, writeCaller } from '../http/passed-on.js'
+import { kernelError } from '../errors.js'
+import { bench, NODE } from './capabilities-kit.js'
+import type { AddressInfo, Socket } from 'node:net'
+import type { CapabilitiesOptions } from '../capabilities/index.js'
+import type { Cluster, MemberRequest, MemberResponse, NodeView } from '../services.js'
+import type { HttpLimits } from '../http/server.js'
+import type { Bench } from './capabilities-kit.js'
+
+export const OTHER = { nodeId: 'node-2', installId: '00000000-0000-4000-8000-000000000002' }
+/** A member that is known and down. */
+export const GONE = { nodeId: 'node-3', installId: '00000000-0000-4000-8000-000000000003' }
+
+const LIMITS: HttpLimits = {
+  connections: 1024, connectionsPerAddress: 1024, streamsPerToken: 1024, headersTimeoutMs: 10_000,
+  requestTimeoutMs: 30_000, keepAliveMs: 15_000, handlerTimeoutMs: 60_000, bodyBytes: 256 * 1024,
+  streamStallMs: 30_000
+}
+
+/** What one node asked another. */
+export interface Passed { to: string, method: string, path: string, body: Record<string, unknown> }
+
+/** Answers a member's request in the place of the real node. */
+export type Stand = (request: http.IncomingMessage, response: http.ServerResponse) => void
+
+/** Two nodes whose capability layers reach each other over real sockets. */
+export interface Pair {
+  here: Bench
+  there: Bench
+  passed: Passed[]
+  /** Paths whose answer has begun to arrive. */
+  answered: string[]
+  /** Sockets that the other node's members' listener has accepted so far. */
+  sockets: Set<Socket>
+  live: Map<string, boolean>
+  /** Set to answer for the other node. */
+  stand: { is: Stand | null }
+}
+
+type Teardown = { teardown: (fn: () => unknown) => void }
+
+/** Starts both; `here` calls, `there` serves. */
+export async function pair (
+  t: Teardown, options: { here?: Partial<CapabilitiesOptions>, there?: Partial<CapabilitiesOptions> } = {}
+): Promise<Pair> {
+  const ports = new Map<string, number>()
+  const passed: Passed[] = []
+  const answered: string[] = []
+  const sockets: Pair['sockets'] = new Set()
+  const live = new Map([[NODE.installId, true], [OTHER.installId, true], [GONE.installId, false]])
+  const stand: Pair['stand'] = { is: null }
+  const agent = new http.Agent({ keepAlive: true })
+  t.teardown(() => { agent.destroy() })
+  const clusterOf = (self: typeof NODE): Cluster => fakeCluster(self, live, async (to, request) => {
+    passed.push({ to, method: request.method, path: request.path,
+      body: (request.body ?? {}) as Record<string, unknown> })
+    const answer = await pass(agent, ports.get(to), request)
+    answered.push(request.path)
+    return answer
+  })
+  const here = bench({ cluster: clusterOf(NODE), ...options.here })
+  const there = bench({ node: OTHER, cluster: clusterOf(OTHER), ...options.there })
+  ports.set(NODE.installId, await serve(t, here, OTHER.installId, new Set(), { is: null }))
+  ports.set(OTHER.installId, await serve(t, there, NODE.installId, sockets, stand))
+  return { here, there, passed, answered, sockets, live, stand }
+}
+
+function fakeCluster (
+  self: typeof NODE, live: ReadonlyMap<string, boolean>, request: Cluster['request']
+): Cluster {
+  const names = ['alpha', 'beta', 'gamma']
+  const nodes = (): NodeView[] => [NODE, OTHER, GONE].map((node, at) => ({
+    ...node, name: names[at]!, self: node.nodeId === self.nodeId, live: live.get(node.installId) === true,
+    master: at === 0, apiUrl: at === 1 ? 'http://192.0.2.2:8080' : null
+  }))
+  return {
+    self,
+    masterInstallId: NODE.installId,
+    nodes,
+    resolve: (ref) => nodes().find((n) => ref === 'local' ? n.self
+      : [n.nodeId, n.installId, n.name].includes(ref)),
+    channel: () => { throw new Error('not used here') },
+    onPeers: () => () => {},
+    request
+  } as Cluster
+}
+
+/** One request between members, over a plain socket. */
+async function pass (
+  agent: http.Agent, port: number | undefined, request: MemberRequest
+): Promise<MemberResponse> {
+  if (port === undefined) throw kernelError('unreachable')
+  const text = request.body === undefined ? '' : JSON.stringify(request.body)
+  const headers = {
+    ...request.headers, [CALLER_HEADER]: writeCaller(request.caller),
+    ...(text === '' ? {} : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text) })
+  }
+  const { method, path, signal } = request
+  signal?.throwIfAborted()
+  return await new Promise((resolve, reject) => {
+    const sent = http.request({ host: '127.0.0.1', port, agent, method, path, headers })
+    let answer: http.IncomingMessage | undefined
+    signal?.addEventListener('abort', () => { (answer ?? sent).destroy(kernelError('cancelled')) })
+    sent.on('error', reject)
+    sent.on('response', (body) => {
+      answer = body
+      resolve({ status: body.statusCode!, headers: body.headers as Record<string, string>, body })
+    })
+    sent.end(text)
+  })
+}
+
+/** The node's routes behind a listener whose every socket is a member's; its port. */
+async function serve (
+  t: Teardown, node: Bench, member: string, sockets: Set<Socket>, stand: Pair['stand']
+): Promise<number> {
+  const log = { debug () {}, info () {}, warn () {}, error () {}, fatal () {} }
+  const app = await createServer({
+    clock: node.clock, log, limits: LIMITS, trustProxy: [], methodsAt: () => [],
+    served: () => ({ addresses: new Set(), port: 0, allowedHosts: [], allowedOrigins: [] }),
+    authenticate: () => { throw new Error('nobody else is served here') }
+  })
+  const stopping = new AbortController()
+  setMaxListeners(0, stopping.signal)
+  const { signal } = stopping
+  const mounting = { clock: node.clock, log, limits: LIMITS, draining: () => false, stopping: signal }
+  for (const { name, decl, handler } of node.capabilities.routes()) {
+    if (handler === null) continue
+    mount(app, { owner: 'kernel', name, decl, handler }, mounting, createStreamCount(1024))
+  }
+  await app.ready()
+  const listener = http.createServer((request, response) => {
+    if (stand.is !== null) stand.is(request, response)
+    else app.server.emit('request', request, response)
+  })
+  listener.on('connection', (socket) => {
+    setMember(socket, member)
+    sockets.add(socket)
+  })
+  listener.listen(0, '127.0.0.1')
+  await once(listener, 'listening')
+  t.teardown(async () => {
+    listener.closeAllConnections()
+    listener.close()
+    await app.close()
+  })
+  return (listener.address() as AddressInfo).port
+}
+
+/** Cuts every connection between the nodes in the middle of what it carries. */
+export function cut (nodes: Pair): void {
+  for (const socket of nodes.sockets) socket.resetAndDestroy()
+}
+
+/** The bodies of calls that were passed on. */
+export const callsOf = (nodes: Pair): Passed[] => nodes.passed.filter((p) => p.method === 'POST')
+
+/** Resolves when the condition holds; for what real sockets decide. */
+export async function eventually (condition: () => boolean, what: string): Promise<void> {
+  for (let turn = 0; turn < 5000; turn++) {
+    if (condition()) return
+    await new Promise((resolve) => { setTimeout(resolve, 2) })
+  }
+  throw new Error(`${what} never came true`)
+}
+
+/** The body that calls a capability of `there` from `here`. */
+export const at = (body: Record<string, unknown>, more: object = {}): Record<string, unknown> =>
+  ({ ...body, target_node: OTHER.nodeId, ...more })
