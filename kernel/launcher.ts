@@ -28,6 +28,10 @@ export interface LaunchOptions {
   env: NodeJS.ProcessEnv
   /** Asked before every start; null leaves listening to the node. */
   address (): Promise<Address | null>
+  /** Given: reads the node's stdout and stderr, at every start; else they are those of this process. */
+  output?: (child: ChildProcess) => void
+  /** Aborted: the node is asked to stop, as by SIGTERM. */
+  stop?: AbortSignal
 }
 
 /** How a node ended: one of the two is set. */
@@ -68,6 +72,9 @@ export async function launch (options: LaunchOptions): Promise<Ending> {
   }
   // A Ctrl-C reaches the whole process group; a node takes the copy passed on here for the same one.
   for (const signal of STOP_SIGNALS) process.on(signal, pass)
+  const quit = (): void => { pass('SIGTERM') }
+  options.stop?.addEventListener('abort', quit)
+  if (options.stop?.aborted === true) quit()
   try {
     for (let starts = 1; ; starts++) {
       held = await hold(held, await options.address())
@@ -79,6 +86,7 @@ export async function launch (options: LaunchOptions): Promise<Ending> {
     }
   } finally {
     for (const signal of STOP_SIGNALS) process.off(signal, pass)
+    options.stop?.removeEventListener('abort', quit)
     held?.close()
   }
 }
@@ -109,10 +117,13 @@ function start (options: LaunchOptions, held: Held | undefined, starts: number):
     [launcherEnv.fd]: held === undefined ? '' : String(LISTEN_FD),
     [launcherEnv.starts]: String(starts)
   }
-  return spawn(command!, [...before, ...process.execArgv, ...options.args], {
+  const own = options.output === undefined ? 'inherit' : 'pipe'
+  const child = spawn(command!, [...before, ...process.execArgv, ...options.args], {
     env,
-    stdio: ['inherit', 'inherit', 'inherit', held?.fd ?? 'ignore', 'ipc']
+    stdio: [own === 'pipe' ? 'ignore' : own, own, own, held?.fd ?? 'ignore', 'ipc']
   })
+  options.output?.(child)
+  return child
 }
 
 let parentCommand: string[] | undefined

@@ -13,24 +13,71 @@ export const builtIn: readonly KnownVerb[] = [
       ['--port <n>', 'port to listen on, 0 for any free one (api.port)'],
       ['--host <host>', 'address to listen on (api.host)'],
       ['--config <file>', 'svc.yaml to use (SVC_CONFIG; else svc.yaml in the home)'],
-      ['--name <name>', 'name of the node for people (name)']
+      ['--name <name>', 'name of the node for people (name)'],
+      ['--join <token>', 'join the cluster that made this token (`svc join-token`), or host:port of a member'],
+      ['--no-discovery', 'do not look for members on the local network (cluster.discovery)']
     ],
     examples: ['svc up', 'svc up --port 0 --json', 'svc up --home /var/lib/svc --host 0.0.0.0'],
     load: () => import('./verbs/up.js')
   },
   {
+    name: 'dev',
+    owner: 'kernel',
+    summary: 'run a cluster of several nodes on this machine, for trying things out',
+    options: [
+      ['--nodes <n>', 'how many (3)'],
+      ['--base-port <port>', 'first of two ports per node, 0 for any free ones (52415)']
+    ],
+    examples: ['svc dev', 'svc dev --nodes 5 --json', 'svc dev --base-port 0 --home ./trial'],
+    load: () => import('./verbs/dev.js')
+  },
+  {
     name: 'status',
     owner: 'kernel',
-    summary: 'show the nodes, their health and what they can serve',
+    summary: 'show the cluster: session, master, quorum, nodes, what is ready and what is wrong',
     options: [['--wait [seconds]', 'until the node is ready (60 s when no time is given), else exit 4']],
     examples: ['svc status', 'svc status --wait=30 && echo ready', 'svc status --json'],
     load: () => import('./verbs/status.js')
   },
   {
+    name: 'nodes',
+    owner: 'kernel',
+    summary: 'list the nodes: where they are, master, live or lost, memory, health',
+    examples: ['svc nodes', 'svc nodes --json | jq -r \'.nodes[] | select(.live | not) | .name\''],
+    load: () => import('./verbs/nodes.js')
+  },
+  {
+    name: 'doctor',
+    owner: 'kernel',
+    summary: 'check this machine, the node and its cluster, and say what to do; exit 1 when a check fails',
+    examples: ['svc doctor', 'svc doctor --json'],
+    load: () => import('./verbs/doctor.js')
+  },
+  {
+    name: 'join-token',
+    owner: 'kernel',
+    summary: 'print a token with which one more machine can join the cluster',
+    options: [['--ttl <span>', 'how long it is good for: 90s, 15m, 2h, 1d (15m)']],
+    examples: ['svc join-token', 'svc join-token --ttl 1h --json'],
+    load: () => import('./verbs/join-token.js')
+  },
+  {
+    name: 'members',
+    owner: 'kernel',
+    summary: 'list the machines that belong to the cluster, or remove one for good',
+    args: '[action] [id]',
+    examples: ['svc members', 'svc members remove attic'],
+    load: () => import('./verbs/members.js')
+  },
+  {
     name: 'state',
     owner: 'kernel',
     summary: 'print the whole state of the cluster',
-    examples: ['svc state', 'svc state --json | jq .nodeHealth'],
+    options: [
+      ['--follow', 'print the state, then every change of it: one JSON object of the changed keys per line'],
+      waitOption
+    ],
+    examples: ['svc state', 'svc state --json | jq .nodeHealth', 'svc state --follow --json'],
     load: () => import('./verbs/state.js')
   },
   {

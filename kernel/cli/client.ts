@@ -1,5 +1,5 @@
 import { request as httpRequest } from 'node:http'
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { IncomingHttpHeaders, IncomingMessage, RequestOptions } from 'node:http'
 import { apiFailure, CliError, exitCodes, interrupted, readApiError } from './errors.js'
@@ -22,6 +22,8 @@ export interface Ask {
 /** A node's API. Every method throws CliError: 7 without an answer, else by the answer's error body. */
 export interface Client {
   readonly url: string
+  /** Sent as a bearer token with every request. */
+  readonly token: string | undefined
   /** Asks and reads the JSON answer. */
   json<T = unknown> (path: string, ask?: Ask): Promise<T>
   /** Asks and leaves the body of a good answer to the caller. */
@@ -58,6 +60,7 @@ export function createClient ({ url, token, signal: outer }: ClientOptions): Cli
   }
   return {
     url: base.href.replace(/\/$/, ''),
+    token,
     open,
     async json<T> (path: string, ask?: Ask) {
       const text = await readText((await open(path, ask)).bytes)
@@ -129,22 +132,51 @@ export function isLoopbackUrl (url: string): boolean {
 
 const DEFAULT_URL = 'http://127.0.0.1:52415'
 
-/** The address of the node that runs on this home (its run/node.json), else the default one. */
-export function runningUrl (home: string): string {
+/** What run/node.json says of the node that runs on a home; undefined when there is none. */
+function runningAt (home: string): { url: string, pid: unknown } | undefined {
   try {
     const running = JSON.parse(readFileSync(join(home, 'run', 'node.json'), 'utf8')) as
-      { url?: unknown, format?: unknown }
-    return running.format === 1 && typeof running.url === 'string' ? running.url : DEFAULT_URL
+      { url?: unknown, pid?: unknown, format?: unknown }
+    return running.format === 1 && typeof running.url === 'string'
+      ? { url: running.url, pid: running.pid }
+      : undefined
   } catch {
-    return DEFAULT_URL
+    return undefined
   }
 }
 
-/** The operator token of a home, for a node on this host only; undefined when it cannot be read. */
+function isAlive (pid: unknown): boolean {
+  try { return process.kill(pid as number, 0) } catch { return false }
+}
+
+/** Homes of the nodes of `svc dev` in a home, the first one first. */
+function devHomes (home: string): string[] {
+  try {
+    return readdirSync(join(home, 'dev')).filter((name) => /^node\d+$/.test(name))
+      .sort((a, b) => Number(a.slice(4)) - Number(b.slice(4))).map((name) => join(home, 'dev', name))
+  } catch {
+    return []
+  }
+}
+
+/** The address of the node that runs on this home, else of the first of its `svc dev`, else the default. */
+export function runningUrl (home: string): string {
+  const own = runningAt(home)
+  if (own !== undefined) return own.url
+  const dev = devHomes(home).map(runningAt).find((node) => node !== undefined && isAlive(node.pid))
+  return dev?.url ?? DEFAULT_URL
+}
+
+/**
+ * The operator token of a home, or of the node of its `svc dev` that has this address; for a node on this
+ * host only. Undefined when it cannot be read.
+ */
 export function ownToken (home: string, url: string): string | undefined {
   if (!isLoopbackUrl(url)) return undefined
+  const same = (one: string): boolean => runningAt(one)?.url === url.replace(/\/$/, '')
+  const holder = same(home) ? home : devHomes(home).find(same) ?? home
   try {
-    const token = readFileSync(join(home, 'operator.token'), 'utf8').trim()
+    const token = readFileSync(join(holder, 'operator.token'), 'utf8').trim()
     return token === '' ? undefined : token
   } catch {
     return undefined

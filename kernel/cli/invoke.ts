@@ -72,7 +72,7 @@ export function invocationBody (
 export async function * invoke (
   client: Client, signal: AbortSignal, call: Invocation
 ): AsyncGenerator<Frame> {
-  const found = pick(await client.json<Listing>(listingPath()), call)
+  const found = pick(await client.json<Listing>(listingPath(call.node)), call)
   yield * stream(client, signal, invocationBody(found, call))
 }
 

@@ -38,6 +38,8 @@ export interface Invocation {
   payload: Record<string, unknown>
   /** Longest wait for the first and for each next chunk, seconds; the node's default when absent. */
   timeoutSeconds?: number
+  /** Node that is to serve it, by id, install id or name; the one that is asked when absent. */
+  node?: string
 }
 
 /** What a verb works with. */

@@ -1,7 +1,67 @@
-import type { Verb } from '../verb.js'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { changesBetween, describeChange, follow } from '../follow-state.js'
+import type { Replica } from '../../cluster/replica-client.js'
+import type { Verb, VerbContext } from '../verb.js'
+
+/** A node that takes a connection and ends it at once is not asked more often than this, ms. */
+const PAUSE_MS = 250
+/** A node that restarts or a network that comes back is waited for this long, seconds. */
+const RETURN_SECONDS = 600
 
 export default {
-  async run ({ client, out }) {
-    out.value(await client.json('/state'))
+  async run (ctx, _args, options) {
+    if (options['follow'] === true) await followState(ctx)
+    else ctx.out.value(await ctx.client.json('/state'))
   }
 } satisfies Verb
+
+/** Prints what changed, after the whole state at first, until interrupted. */
+async function followState (ctx: VerbContext): Promise<never> {
+  let shown: ReadonlyMap<string, unknown> = new Map()
+  let replica: Replica | undefined
+  const show = (): void => {
+    if (replica === undefined) return
+    const now = replica.current()
+    print(ctx, shown, now)
+    shown = now
+  }
+  let seconds = ctx.wait ?? 0
+  for (;;) {
+    replica = await ctx.retry({ seconds, again: ctx.notYet }, () => follow(ctx.client, ctx.signal, show))
+    show()
+    const { quiet, why } = await ended(ctx, replica)
+    replica.close()
+    replica = undefined
+    seconds = RETURN_SECONDS
+    if (!quiet) ctx.err.line(`${why}; connecting again`)
+    // An interruption meanwhile ends the next attempt.
+    await sleep(PAUSE_MS, undefined, { signal: ctx.signal }).catch(() => {})
+  }
+}
+
+/** How the connection ended. Throws CliError (130) at Ctrl-C. */
+async function ended (ctx: VerbContext, replica: Replica): ReturnType<() => Replica['over']> {
+  let stop = (): void => {}
+  const interrupted = new Promise<never>((_, reject) => {
+    stop = () => { reject(ctx.fail(130, 'interrupted')) }
+    ctx.signal.addEventListener('abort', stop)
+  })
+  try {
+    if (ctx.signal.aborted) stop()
+    return await Promise.race([replica.over, interrupted])
+  } catch (error) {
+    replica.close()
+    throw error
+  } finally {
+    ctx.signal.removeEventListener('abort', stop)
+  }
+}
+
+function print (
+  { out }: VerbContext, before: ReadonlyMap<string, unknown>, after: ReadonlyMap<string, unknown>
+): void {
+  const changes = changesBetween(before, after)
+  if (Object.keys(changes).length === 0) return
+  if (out.json) return out.value(changes)
+  for (const [key, value] of Object.entries(changes)) out.line(describeChange(key, before.get(key), value))
+}

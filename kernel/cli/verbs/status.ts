@@ -1,20 +1,8 @@
+import { clusterWarnings, instancesOf, joinNodes, readMembers } from '../cluster-view.js'
 import { CliError } from '../errors.js'
 import { notYet, retryFor } from '../wait.js'
+import type { NodeRow, State, Warning } from '../cluster-view.js'
 import type { Verb, VerbContext } from '../verb.js'
-
-interface Identity { friendlyName: string | null, svcVersion: string, apiUrl: string | null }
-interface Reason { code: string, message: string, remediation: string }
-interface Health { level: 'ok' | 'warn' | 'error', reasons: Reason[] }
-
-/** The parts of GET /state that this view joins. */
-interface State {
-  masterNodeId: string | null
-  localNodeId: string
-  nodeIdentities: Record<string, Identity>
-  nodeHealth: Record<string, Health>
-  nodeCapabilities: Record<string, string[]>
-  runners: Record<string, unknown>
-}
 
 /** One check of GET /readyz. */
 interface Check { name: string, ok: boolean, detail: string }
@@ -22,41 +10,41 @@ interface Check { name: string, ok: boolean, detail: string }
 export default {
   async run (ctx) {
     if (ctx.wait !== undefined) await untilReady(ctx, ctx.wait)
-    const state = await ctx.client.json<State>('/state')
-    const checks = await readiness(ctx)
-    const nodes = Object.keys(state.nodeIdentities).map((id) => nodeRow(id, state))
+    const [state, members, checks] = await Promise.all([
+      ctx.client.json<State>('/state'), readMembers(ctx.client), readiness(ctx)
+    ])
+    const nodes = joinNodes(state, members)
+    const instances = instancesOf(state)
+    const warnings = [...clusterWarnings(state, nodes), ...nodes.flatMap(healthWarnings)]
     if (ctx.out.json) {
-      ctx.out.value({ nodes })
+      const { sessionId = null, masterNodeId, cluster } = state
+      ctx.out.value({ nodes, cluster: { sessionId, masterNodeId, ...cluster }, instances, warnings, checks })
       return
     }
+    ctx.out.line(headline(state, nodes))
+    ctx.out.line(`Instances: ${instances.filter((one) => one.ready).length} of ${instances.length} ready`)
     ctx.out.table(['NODE', 'NAME', 'VERSION', 'HEALTH', 'MASTER', 'SERVES', 'URL'], nodes.map((n) =>
-      [n.nodeId, n.name ?? '-', n.version, n.health.level, n.isMaster ? 'yes' : '-',
-        n.capabilities.join(' ') || '-',
-        n.url ?? ctx.client.url]))
-    for (const { name, health } of nodes) {
-      for (const { message, code, remediation } of health.reasons) {
-        ctx.out.line(`${name ?? ''}: ${message} [${code}]\n  ${remediation}`)
-      }
+      [n.nodeId ?? '-', n.name ?? '-', n.version ?? '-', n.live ? n.health.level : 'lost',
+        n.isMaster ? 'yes' : '-', n.capabilities.join(' ') || '-',
+        n.url ?? (n.isLocal ? ctx.client.url : '-')]))
+    for (const { node, code, message, remedy } of warnings) {
+      ctx.out.line(`${node ?? 'cluster'}: ${message} [${code}]\n  ${remedy}`)
     }
     for (const { name, ok, detail } of checks) if (!ok) ctx.out.line(`not ready: ${name}: ${detail}`)
   }
 } satisfies Verb
 
-function nodeRow (nodeId: string, state: State): {
-  nodeId: string, name: string | null, version: string, url: string | null
-  isMaster: boolean, isLocal: boolean, health: Health, capabilities: string[]
-} {
-  const identity = state.nodeIdentities[nodeId]!
-  return {
-    nodeId,
-    name: identity.friendlyName,
-    version: identity.svcVersion,
-    url: identity.apiUrl,
-    isMaster: state.masterNodeId === nodeId,
-    isLocal: state.localNodeId === nodeId,
-    health: state.nodeHealth[nodeId] ?? { level: 'ok', reasons: [] },
-    capabilities: state.nodeCapabilities[nodeId] ?? []
-  }
+function headline ({ sessionId, masterNodeId, cluster }: State, nodes: readonly NodeRow[]): string {
+  const master = nodes.find((node) => node.isMaster)?.name ?? masterNodeId ?? 'none'
+  const live = cluster?.liveNodes ?? nodes.filter((node) => node.live).length
+  const known = cluster?.knownNodes ?? nodes.length
+  const term = cluster === undefined ? '' : `, term ${cluster.term}, quorum ${cluster.quorum}`
+  return `Session ${sessionId ?? 'none'}, master ${master}${term}, ${live} of ${known} nodes live`
+}
+
+function healthWarnings ({ name, health }: NodeRow): Warning[] {
+  return health.reasons.map(({ code, message, remediation }) =>
+    ({ node: name, code, message, remedy: remediation }))
 }
 
 /** What GET /readyz saw, whether it says yes or no. */

@@ -17,11 +17,18 @@ const SAME_SIGNAL_MS = 500
 
 const DEFAULT_PORT = 52415
 
-interface Flags { port?: number, host?: string, config?: string, name?: string }
+interface Flags {
+  port?: number
+  host?: string
+  config?: string
+  name?: string
+  join?: string
+  discovery?: boolean
+}
 
 export default {
   async run (ctx, _args, options) {
-    const flags = readFlags(ctx, options)
+    const flags = await reachable(ctx, readFlags(ctx, options))
     const { env } = ctx.io
     if (env['SVC_NO_LAUNCHER'] === '1' || env[launcherEnv.pid] !== undefined) return await serve(ctx, flags)
     try {
@@ -36,7 +43,7 @@ export default {
 } satisfies Verb
 
 function readFlags (ctx: VerbContext, options: Record<string, unknown>): Flags {
-  const { port, host, config, name } = options as Record<string, string | undefined>
+  const { port, host, config, name, join } = options as Record<string, string | undefined>
   if (port !== undefined && !(/^\d{1,5}$/.test(port) && Number(port) <= 65535)) {
     throw ctx.fail(2, `--port ${port}: expected a whole number from 0 to 65535`)
   }
@@ -44,7 +51,29 @@ function readFlags (ctx: VerbContext, options: Record<string, unknown>): Flags {
     ...(port === undefined ? {} : { port: Number(port) }),
     ...(host === undefined ? {} : { host }),
     ...(config === undefined ? {} : { config }),
-    ...(name === undefined ? {} : { name })
+    ...(name === undefined ? {} : { name }),
+    ...(join === undefined ? {} : { join }),
+    ...(options['discovery'] === false ? { discovery: false } : {})
+  }
+}
+
+/**
+ * With a join token the node listens on the address that reaches the inviter, unless one was set: on loopback,
+ * the default, nobody else could reach it.
+ */
+async function reachable ({ io: { env }, fail }: VerbContext, flags: Flags): Promise<Flags> {
+  const { host, join } = flags
+  if (join === undefined || host !== undefined || env['SVC_API_HOST'] !== undefined) return flags
+  const { readAddress, readJoinToken } = await import('../../cluster/identity/index.js')
+  const { localAddressTo } = await import('../../cluster/local-address.js')
+  const known = readAddress(join)
+  try {
+    const seeds = known === undefined ? readJoinToken(join, 0).seeds : [join]
+    const seed = readAddress(seeds[0] ?? '')
+    const own = seed === undefined ? undefined : await localAddressTo(seed.host)
+    return own === undefined ? flags : { ...flags, host: own }
+  } catch (error) {
+    throw fail(2, `--join: ${(error as Error).message}`)
   }
 }
 
@@ -90,7 +119,11 @@ async function serve (ctx: VerbContext, flags: Flags): Promise<number> {
   for (const name of Object.values(launcherEnv)) Reflect.deleteProperty(process.env, name)
   endWithLauncher()
   const told = untilTold()
-  const node = await boot(ctx, flags, fd)
+  const node = await boot(ctx, flags, fd).catch((error: NodeJS.ErrnoException) => {
+    if (error.syscall !== 'listen' || error.code === undefined) throw error
+    const { port = 0, address = '' } = error as { port?: number, address?: string }
+    throw inUse(ctx, error.code, { host: address, port })
+  })
   const restart = new Promise<'restart'>((resolve) => { node.onRestart(() => { resolve('restart') }) })
   const { url } = await node.listen().catch((error: NodeJS.ErrnoException) => {
     if (error.code === undefined || error.syscall !== 'listen') throw error
@@ -106,14 +139,15 @@ async function serve (ctx: VerbContext, flags: Flags): Promise<number> {
 
 async function boot (ctx: VerbContext, flags: Flags, fd: string): Promise<SvcNode> {
   const { createNode } = await import('../../node.js')
-  const { port, host, name, config } = flags
-  const given = { 'api.port': port, 'api.host': host, name }
+  const { port, host, name, config, join } = flags
+  const given = { 'api.port': port, 'api.host': host, name, 'cluster.discovery': flags.discovery }
   return await createNode({
     home: ctx.home,
     ...(config === undefined ? {} : { configFlag: config }),
     flags: Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)),
     env: settingsEnv(ctx.io.env),
     bundled: await ctx.plugins(),
+    ...(join === undefined ? {} : { join }),
     ...(fd === '' ? {} : { listenFd: Number(fd) })
   })
 }

@@ -1,0 +1,179 @@
+import type { Client } from './client.js'
+import { CliError } from './errors.js'
+
+export interface Reason { code: string, severity?: string, message: string, remediation: string }
+export interface Health { level: 'ok' | 'warn' | 'error', reasons: Reason[] }
+interface Bytes { inBytes: number }
+
+interface Identity {
+  friendlyName: string | null, svcVersion: string, apiUrl: string | null, nodeInstallId?: string | null
+}
+
+/** The parts of GET /state that the views join; a lone or an older node may leave some out. */
+export interface State {
+  sessionId?: string | null
+  masterNodeId: string | null
+  localNodeId: string
+  nodeIdentities: Record<string, Identity>
+  nodeHealth: Record<string, Health>
+  nodeCapabilities: Record<string, string[]>
+  nodeMemory?: Record<string, { ramTotal: Bytes, ramAvailable: Bytes } | null>
+  lastSeen?: Record<string, string>
+  instances?: Record<string, Record<string, unknown>>
+  runners?: Record<string, Record<string, unknown>>
+  cluster?: {
+    term: number, quorum: 'ok' | 'lost', stale: boolean, partition: boolean, knownNodes: number
+    liveNodes: number
+  }
+}
+
+export interface MemberRow {
+  installId: string, nodeId: string | null, name: string, fingerprint: string, addresses: string[]
+  live: boolean, master: boolean, self: boolean, version: string | null, rttMs: number | null
+  joinedAt: string
+}
+
+export interface DialRow {
+  address: string, installId: string | null, state: 'connected' | 'waiting' | 'dialling'
+  reason: string | null, attempts: number, nextInMs: number | null
+}
+
+/** The body of GET /cluster/members. */
+export interface MemberList {
+  clusterId: string, members: MemberRow[], dials: DialRow[]
+  removed: { installId: string, fingerprint?: string, at?: string }[]
+}
+
+/** One node as `svc nodes` and `svc status` show it. */
+export interface NodeRow {
+  nodeId: string | null, installId: string | null, name: string | null, url: string | null
+  version: string | null, isMaster: boolean, isLocal: boolean, live: boolean
+  /** Seconds since the last sign of life of a node that is not live; null when live or never seen. */
+  lostForSeconds: number | null
+  memoryTotalBytes: number | null, memoryAvailableBytes: number | null
+  health: Health, capabilities: string[]
+}
+
+/** Without the member list, a node counts as live with a sign of life this recent, seconds. */
+const LIVE_SECONDS = 15
+
+/** The members; null where the credential or the node does not give them. */
+export async function readMembers (client: Client): Promise<MemberList | null> {
+  try {
+    return await client.json<MemberList>('/cluster/members')
+  } catch (error) {
+    if (error instanceof CliError && error.status !== undefined) return null
+    throw error
+  }
+}
+
+/** Every node that the state or the member list knows, by name. */
+export function joinNodes (state: State, members: MemberList | null): NodeRow[] {
+  const shown = new Set(Object.keys(state.nodeIdentities))
+  const known = (member: MemberRow): boolean => member.nodeId !== null && shown.has(member.nodeId)
+  const rows = [
+    ...[...shown].map((id) => fromState(id, state, members)),
+    ...(members?.members ?? []).filter((member) => !known(member)).map(neverSeen)
+  ]
+  return rows.sort((a, b) => (a.name ?? '').localeCompare(b.name ?? '', 'en', { numeric: true }))
+}
+
+function fromState (nodeId: string, state: State, members: MemberList | null): NodeRow {
+  const identity = state.nodeIdentities[nodeId]!
+  const isLocal = state.localNodeId === nodeId
+  const age = secondsSinceSeen(nodeId, state)
+  const member = members?.members.find((one) => one.nodeId === nodeId)
+  const live = isLocal || (member?.live ?? (age === null || age <= LIVE_SECONDS))
+  const memory = state.nodeMemory?.[nodeId]
+  return {
+    nodeId,
+    installId: identity.nodeInstallId ?? member?.installId ?? null,
+    name: identity.friendlyName,
+    url: identity.apiUrl,
+    version: identity.svcVersion,
+    isMaster: state.masterNodeId === nodeId,
+    isLocal,
+    live,
+    lostForSeconds: live ? null : age,
+    memoryTotalBytes: memory?.ramTotal.inBytes ?? null,
+    memoryAvailableBytes: memory?.ramAvailable.inBytes ?? null,
+    health: state.nodeHealth[nodeId] ?? { level: 'ok', reasons: [] },
+    capabilities: state.nodeCapabilities[nodeId] ?? []
+  }
+}
+
+/** By the clock of the node that answers: its own entry is its present. */
+function secondsSinceSeen (nodeId: string, { lastSeen, localNodeId }: State): number | null {
+  const [now, then] = [lastSeen?.[localNodeId], lastSeen?.[nodeId]].map((at) => Date.parse(at ?? ''))
+  const age = (now! - then!) / 1000
+  return Number.isFinite(age) ? Math.max(0, Math.round(age)) : null
+}
+
+/** A member of which the state has nothing: it has not been here in this session. */
+function neverSeen (member: MemberRow): NodeRow {
+  return {
+    nodeId: member.nodeId,
+    installId: member.installId,
+    name: member.name,
+    url: null,
+    version: member.version,
+    isMaster: member.master,
+    isLocal: member.self,
+    live: member.live,
+    lostForSeconds: null,
+    memoryTotalBytes: null,
+    memoryAvailableBytes: null,
+    health: { level: 'ok', reasons: [] },
+    capabilities: []
+  }
+}
+
+export interface InstanceRow { instanceId: string, modelId: string | null, ready: boolean }
+
+const SERVING = new Set(['RunnerReady', 'RunnerRunning'])
+
+/** The instances, each ready when all of its runners can serve. */
+export function instancesOf ({ instances = {}, runners = {} }: State): InstanceRow[] {
+  return Object.entries(instances).map(([instanceId, tagged]) => {
+    const { shardAssignments } = (Object.values(tagged)[0] ?? {}) as
+      { shardAssignments?: { modelId?: string, runnerToShard?: Record<string, unknown> } }
+    const ids = Object.keys(shardAssignments?.runnerToShard ?? {})
+    const serves = (id: string): boolean => SERVING.has(Object.keys(runners[id] ?? {})[0] ?? '')
+    const modelId = shardAssignments?.modelId ?? null
+    return { instanceId, modelId, ready: ids.length > 0 && ids.every(serves) }
+  })
+}
+
+export interface Warning { node: string | null, code: string, message: string, remedy: string }
+
+/** What to do about a member that is not there. */
+export function startOrRemove (installId: string): string {
+  return `Start it with \`svc up\`; if it is gone for good: \`svc members remove ${installId}\`.`
+}
+
+/** What is wrong in the cluster as a whole. */
+export function clusterWarnings (state: State, nodes: readonly NodeRow[]): Warning[] {
+  const warn = (code: string, message: string, remedy: string): Warning =>
+    ({ node: null, code, message, remedy })
+  const found: Warning[] = []
+  const lost = nodes.filter((node) => !node.live)
+  if (state.cluster?.quorum === 'lost') {
+    const { liveNodes, knownNodes } = state.cluster
+    found.push(warn('no_quorum',
+      `Too few nodes are in reach to decide anything: ${liveNodes} of ${knownNodes}.`,
+      'Start the missing nodes; remove one that is gone for good: `svc members remove ID`.'))
+  } else if (state.masterNodeId === null) {
+    found.push(warn('no_master', 'No master is known at the moment.',
+      'It settles within seconds; `svc doctor` shows what is in the way if it does not.'))
+  }
+  if (state.cluster?.partition === true) {
+    found.push(warn('partition', 'The cluster is split: not every node sees every other.',
+      'Mend the network between the nodes; `svc doctor` shows which dial fails and why.'))
+  }
+  for (const { name, installId, lostForSeconds } of lost) {
+    const since = lostForSeconds === null ? 'not seen in this session' : `lost for ${lostForSeconds} s`
+    found.push({ node: name, code: 'node_lost', message: `The node gives no sign of life: ${since}.`,
+      remedy: startOrRemove(installId ?? 'ID') })
+  }
+  return found
+}

@@ -1,0 +1,121 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { createClient, ownToken } from './client.js'
+import { startDevNode, describeEnding, devEnv, isMemberOf } from './dev-node.js'
+import type { DevNode, UpLine } from './dev-node.js'
+import type { Ports } from './dev-ports.js'
+import type { Client } from './client.js'
+import type { State } from './cluster-view.js'
+import type { VerbContext } from './verb.js'
+import { CliError, exitCodes } from './errors.js'
+
+/** Longest wait for a first master, before which no token can be made, and for all to agree, seconds. */
+const MASTER_SECONDS = 30
+const AGREE_SECONDS = 120
+/** Nodes that have not stopped by then end with this process, ms. */
+const STOP_LIMIT_MS = 16_000
+
+export interface DevOptions {
+  homes: readonly { name: string, home: string, ports: Ports }[]
+  authorities: readonly string[]
+  script: string
+  env: NodeJS.ProcessEnv
+  stop: AbortSignal
+}
+
+export interface DevNodeUp extends UpLine { name: string }
+
+/** A cluster of nodes that are children of this process. */
+export interface DevCluster {
+  readonly nodes: readonly DevNode[]
+  /** Resolves once all nodes listen. Throws CliError: 1 when one does not start, else as the first says. */
+  join (): Promise<DevNodeUp[]>
+  /** Resolves when all nodes have ended, or do not end in time. */
+  stopped (): Promise<void>
+}
+
+/** Starts the first node and those that already are members with it; `join` brings in the others. */
+export function startDev (ctx: VerbContext, options: DevOptions): DevCluster {
+  const { homes, stop } = options
+  const first = homes[0]!
+  const begin = (home: typeof first, token: string | null): DevNode => startDevNode({
+    ...home,
+    token,
+    env: devEnv(options.env, home.ports.cluster, options.authorities,
+      homes.filter((one) => one !== home).map((one) => one.ports.cluster)),
+    script: options.script,
+    stop,
+    log: (line) => { ctx.err.line(`${ctx.err.paint('dim', `${home.name} |`)} ${line}`) }
+  })
+  const order = homes.map((one) => one.name)
+  const known = homes.filter((one) => one === first || isMemberOf(first.home, one.home))
+  const nodes = known.map((one) => begin(one, null))
+  return {
+    nodes,
+    async join () {
+      const { url } = await nodes[0]!.up
+      const client = clientOf(ctx, url, first.home)
+      await Promise.all(homes.filter((one) => !known.includes(one)).map(async (one) => {
+        const token = await tokenFrom(ctx, client)
+        if (!stop.aborted) nodes.push(begin(one, token))
+      }))
+      nodes.sort((a, b) => order.indexOf(a.name) - order.indexOf(b.name))
+      return await Promise.all(nodes.map(async ({ up, name }) => ({ ...await up, name })))
+    },
+    async stopped () {
+      const all = Promise.allSettled(nodes.map((node) => node.over))
+      await Promise.race([all, sleep(STOP_LIMIT_MS, undefined, { ref: false })])
+    }
+  }
+}
+
+function clientOf ({ signal }: VerbContext, url: string, home: string): Client {
+  return createClient({ url, token: ownToken(home, url), signal })
+}
+
+async function tokenFrom (ctx: VerbContext, client: Client): Promise<string> {
+  const ask = { method: 'POST', body: { local: true } } as const
+  const { token } = await ctx.retry({ seconds: MASTER_SECONDS, again: ctx.notYet },
+    () => client.json<{ token: string }>('/cluster/join-tokens', ask))
+  return token
+}
+
+/**
+ * Waits until every node names one master and one session and counts all of them as live. Throws CliError: 1
+ * when a node ended meanwhile, 4 with what they disagree about when that takes too long.
+ */
+export async function agreement (
+  ctx: VerbContext, cluster: DevCluster, up: readonly UpLine[]
+): Promise<{ masterNodeId: string, sessionId: string }> {
+  const clients = up.map(({ url, home }) => clientOf(ctx, url, home))
+  const again = (error: CliError): boolean =>
+    cluster.nodes.every((node) => node.ending === undefined) && ctx.notYet(error)
+  return await ctx.retry({ seconds: AGREE_SECONDS, again }, async () => {
+    const dead = cluster.nodes.find((node) => node.ending !== undefined)
+    if (dead !== undefined) {
+      throw new CliError(exitCodes.failed, `${dead.name} did not stay: ${describeEnding(dead.ending!)}`)
+    }
+    const states = await Promise.all(clients.map((client) => client.json<State>('/state')))
+    const problem = disagreement(states)
+    if (problem !== null) throw new CliError(exitCodes.notReady, `the nodes do not agree yet: ${problem}`)
+    return { masterNodeId: states[0]!.masterNodeId!, sessionId: states[0]!.sessionId! }
+  })
+}
+
+/** Why the nodes are not one cluster yet; null when they are. Pure. */
+export function disagreement (states: readonly State[]): string | null {
+  const ids = states.map((state) => state.localNodeId)
+  const name = (i: number): string => states[i]!.nodeIdentities[ids[i]!]?.friendlyName ?? ids[i]!
+  for (const [i, state] of states.entries()) {
+    if (state.masterNodeId === null || state.cluster?.stale === true) return `${name(i)} knows no master`
+    const missing = ids.filter((id) => state.nodeIdentities[id] === undefined)
+    if (missing.length > 0) return `${name(i)} does not know ${missing.join(', ')}`
+    const live = state.cluster?.liveNodes ?? 1
+    if (live < states.length) return `${name(i)} counts ${live} of ${states.length} nodes as live`
+  }
+  const differs = (of: (state: State) => unknown): number =>
+    states.findIndex((state) => of(state) !== of(states[0]!))
+  const master = differs((state) => state.masterNodeId)
+  if (master > 0) return `${name(0)} and ${name(master)} name different masters`
+  const session = differs((state) => state.sessionId)
+  return session > 0 ? `${name(0)} and ${name(session)} are in different sessions` : null
+}

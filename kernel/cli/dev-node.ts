@@ -1,0 +1,137 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { launch } from '../launcher.js'
+import type { ChildProcess } from 'node:child_process'
+import type { Ending } from '../launcher.js'
+import type { Ports } from './dev-ports.js'
+import { CliError, exitCodes } from './errors.js'
+
+/** Lines of a node's log that are repeated when it does not start. */
+const LAST_LINES = 8
+
+/** The line `svc up --json` prints. */
+export interface UpLine { url: string, nodeId: string, pid: number, home: string }
+
+export interface DevNodeOptions {
+  name: string
+  home: string
+  ports: Ports
+  /** Token to join with at the first start; null: the home is a member already, or is to be the first one. */
+  token: string | null
+  /** Environment of the node. */
+  env: NodeJS.ProcessEnv
+  /** The script of `svc`. */
+  script: string
+  /** Aborted: the node is asked to stop. */
+  stop: AbortSignal
+  /** Called for every line of its log. */
+  log (line: string): void
+}
+
+export interface DevNode {
+  readonly name: string
+  readonly home: string
+  readonly ports: Ports
+  /** Resolves once it listens; rejects with CliError (1) when it ends before. */
+  readonly up: Promise<UpLine>
+  /** Resolves when it has ended for good; a restart is no end. */
+  readonly over: Promise<Ending>
+  /** Set when it has ended. */
+  ending: Ending | undefined
+}
+
+/** Settings that are each node's own here; the others reach all nodes. */
+const ownSettings = new Set([
+  'SVC_HOME', 'SVC_URL', 'SVC_TOKEN', 'SVC_NO_LAUNCHER', 'SVC_NAME', 'SVC_API_HOST', 'SVC_API_PORT',
+  'SVC_CLUSTER_HOST', 'SVC_CLUSTER_PORT', 'SVC_CLUSTER_ADVERTISE', 'SVC_CLUSTER_PEERS'
+])
+
+/** The environment of a development node: every authority without a token, its own port for members. */
+export function devEnv (
+  env: NodeJS.ProcessEnv, port: number, authorities: readonly string[], peers: readonly number[] = []
+): NodeJS.ProcessEnv {
+  return {
+    ...Object.fromEntries(Object.entries(env).filter(([name]) => !ownSettings.has(name))),
+    SVC_CLUSTER_PORT: String(port),
+    // With other ports than last time nobody would find the others under the addresses they remember.
+    ...(peers.length === 0 ? {} : { SVC_CLUSTER_PEERS: peers.map((peer) => `127.0.0.1:${peer}`).join(',') }),
+    SVC_CLUSTER_DISCOVERY: 'false',
+    SVC_ACCESS_LOCAL: authorities.join(',')
+  }
+}
+
+/** Starts a node with this process as its launcher: it is started again when it asks, and ends with us. */
+export function startDevNode (options: DevNodeOptions): DevNode {
+  const { name, home, ports, env, script, stop, log } = options
+  const args = [script, 'up', '--json', '--home', home, '--name', name, '--host', '127.0.0.1', '--port',
+    String(ports.api)]
+  const joining = options.token === null ? [] : ['--join', options.token]
+  const last: string[] = []
+  const note = (line: string): void => {
+    last.push(line)
+    if (last.length > LAST_LINES) last.shift()
+    log(line)
+  }
+  let first: UpLine | undefined
+  let told: (line: UpLine) => void
+  const line = new Promise<UpLine>((resolve) => { told = resolve })
+  const output = (child: ChildProcess): void => {
+    createInterface({ input: child.stderr! }).on('line', note)
+    createInterface({ input: child.stdout! }).on('line', (text) => {
+      const up = first === undefined ? readUp(text) : undefined
+      if (up === undefined) note(text)
+      else told(first = up)
+    })
+  }
+  const over = launch({
+    // A token is good for one start only.
+    get args () { return first === undefined ? [...args, ...joining] : args },
+    env,
+    stop,
+    output,
+    address: async () => ({ host: '127.0.0.1', port: ports.api })
+  })
+  const early = over.then((ending) => {
+    throw new CliError(exitCodes.failed, [`${name} did not start: ${describeEnding(ending)}`,
+      ...last.map((text) => `  ${text}`)].join('\n'))
+  })
+  const up = Promise.race([line, early])
+  up.catch(() => {})
+  early.catch(() => {})
+  const node: DevNode = { name, home, ports, up, over, ending: undefined }
+  over.then((ending) => { node.ending = ending }, () => { node.ending = { status: 1, signal: null } })
+  return node
+}
+
+function readUp (text: string): UpLine | undefined {
+  try {
+    const line = JSON.parse(text) as Partial<UpLine>
+    return typeof line.url === 'string' && typeof line.pid === 'number' ? line as UpLine : undefined
+  } catch {
+    return undefined
+  }
+}
+
+export function describeEnding ({ status, signal }: Ending): string {
+  return signal === null ? `it ended with status ${status ?? 1}` : `it was ended by ${signal}`
+}
+
+interface KeptMembers { clusterId?: unknown, members?: { installId?: unknown }[] }
+
+/** True when a home is a member of the first home's cluster, and both know it. */
+export function isMemberOf (first: string, home: string): boolean {
+  const theirs = read<KeptMembers>(join(first, 'state', 'members.json'))
+  const own = read<KeptMembers>(join(home, 'state', 'members.json'))
+  const id = read<{ installId?: unknown }>(join(home, 'node.json'))?.installId
+  return theirs?.clusterId !== undefined && theirs.clusterId === own?.clusterId && id !== undefined &&
+    theirs.members?.some((member) => member.installId === id) === true
+}
+
+function read<T> (path: string): T | undefined {
+  try {
+    return JSON.parse(readFileSync(path, 'utf8')) as T
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,116 @@
+import { fail, ok, warn } from './doctor-host.js'
+import { clusterWarnings, startOrRemove } from './cluster-view.js'
+import { showSpan } from './units.js'
+import type { Check } from './doctor-host.js'
+import type { DialRow, MemberList, NodeRow, State } from './cluster-view.js'
+
+/** Clocks this far apart are worth a word; beyond the second limit tokens and times go wrong, seconds. */
+const SKEW_WARN_SECONDS = 5
+const SKEW_FAIL_SECONDS = 60
+/** The Date header has whole seconds. */
+const SKEW_STEP_SECONDS = 1
+
+/** Master and quorum. Pure, as all here. */
+export function checkMaster (state: State, nodes: readonly NodeRow[]): Check[] {
+  const master = nodes.find((node) => node.isMaster)
+  const { term, quorum, liveNodes, knownNodes, partition } = state.cluster ??
+    { term: 0, quorum: 'ok', liveNodes: nodes.length, knownNodes: nodes.length, partition: false }
+  const numbers = `${liveNodes} of ${knownNodes} nodes live`
+  const named = (code: string): string =>
+    clusterWarnings(state, nodes).find((warning) => warning.code === code)?.remedy ?? '`svc nodes`'
+  return [
+    state.masterNodeId === null
+      ? fail('master', 'no master is known', named(quorum === 'lost' ? 'no_quorum' : 'no_master'))
+      : ok('master', `${master?.name ?? state.masterNodeId} in term ${term}`),
+    quorum === 'lost'
+      ? fail('quorum', `lost: ${numbers}`, named('no_quorum'))
+      : ok('quorum', `ok: ${numbers}`),
+    ...(partition ? [fail('partition', 'not every node sees every other', named('partition'))] : [])
+  ]
+}
+
+/** Each member: live, or why it cannot be reached. */
+export function checkMembers (list: MemberList, nodes: readonly NodeRow[]): Check[] {
+  const members = list.members.filter((member) => !member.self).map((member): Check => {
+    const name = `member ${member.name}`
+    if (member.live) {
+      return ok(name, `live${member.rttMs === null ? '' : `, ${member.rttMs.toFixed(1)} ms away`}`)
+    }
+    const lost = nodes.find((node) => node.installId === member.installId)?.lostForSeconds ?? null
+    const since = lost === null ? 'not seen in this session' : `lost for ${showSpan(lost)}`
+    const tried = list.dials.filter(({ installId, address }) =>
+      installId === member.installId || (installId === null && member.addresses.includes(address)))
+    return fail(name, [since, ...tried.map(describeDial)].join('; '), startOrRemove(member.installId))
+  })
+  return [...members, ...strangers(list)]
+}
+
+function describeDial ({ address, reason, attempts }: DialRow): string {
+  return `${address}: ${reason ?? 'no answer yet'} (${attempts} attempts)`
+}
+
+/** Addresses from settings or discovery where no member answers. */
+function strangers ({ dials, members }: MemberList): Check[] {
+  const own = new Set(members.flatMap((member) => member.addresses))
+  const silent = dials.filter(({ installId, state, reason, address }) =>
+    installId === null && state !== 'connected' && reason !== null && !own.has(address))
+  return silent.map((dial) => warn(`address ${dial.address}`, describeDial(dial),
+    'Take it out of cluster.peers if no member is to be there; else look at that machine with `svc doctor`.'))
+}
+
+/** Whether other machines can join at all. */
+export function checkListener ({ members }: MemberList): Check[] {
+  const own = members.find((member) => member.self)
+  if (own === undefined || own.addresses.length === 0) return []
+  const open = own.addresses.filter((address) => !/^(127\.|\[::1\]|localhost)/.test(address))
+  const only = ': only nodes on this machine can join; for others: svc up --host ADDRESS'
+  return [ok('members listener', `at ${own.addresses.join(', ')}${open.length > 0 ? '' : only}`)]
+}
+
+/** One version everywhere, this command line included. */
+export function checkVersions (nodes: readonly NodeRow[], own: string): Check {
+  const seen = nodes.filter((node) => node.version !== null)
+  const all = new Set([own, ...seen.map((node) => node.version)])
+  if (all.size === 1) return ok('versions', `${own} on all ${seen.length} nodes`)
+  const list = seen.map((node) => `${node.name ?? node.nodeId ?? 'a node'} ${node.version ?? ''}`)
+  return warn('versions', `${list.join(', ')}; this command line ${own}`,
+    'Bring all nodes to the same version, one after the other.')
+}
+
+/** What the nodes say of themselves. */
+export function checkHealth (nodes: readonly NodeRow[]): Check[] {
+  const live = nodes.filter((node) => node.live)
+  const reasons = live.flatMap((node) => node.health.reasons.map((reason): Check => {
+    const make = (reason.severity ?? node.health.level) === 'error' ? fail : warn
+    return make(`health of ${node.name ?? node.nodeId ?? 'a node'}`, `${reason.message} [${reason.code}]`,
+      reason.remediation)
+  }))
+  return reasons.length > 0 ? reasons : [ok('health', `${live.length} live nodes report nothing`)]
+}
+
+/** A node's clock against the one of this machine, seconds; positive: ahead. */
+export interface ClockReading { name: string, aheadSeconds: number }
+
+/** How far the clocks of the nodes are apart. */
+export function checkClocks (readings: readonly ClockReading[]): Check {
+  if (readings.length < 2) return ok('clocks', 'only one node could be asked for its time')
+  const sorted = [...readings].sort((a, b) => a.aheadSeconds - b.aheadSeconds)
+  const [slow, fast] = [sorted[0]!, sorted.at(-1)!]
+  const apart = fast.aheadSeconds - slow.aheadSeconds
+  const numbers = `${readings.length} nodes at most ${Math.max(apart, SKEW_STEP_SECONDS).toFixed(0)} s apart`
+  if (apart < SKEW_WARN_SECONDS) return ok('clocks', numbers)
+  const make = apart < SKEW_FAIL_SECONDS ? warn : fail
+  return make('clocks', `${numbers}: ${fast.name} is ahead of ${slow.name}`,
+    'Set the time of both machines by NTP: `timedatectl set-ntp true`.')
+}
+
+/** Whether members are looked for on the local network, and whether this machine could. */
+export function checkDiscovery (on: boolean | null, problem: string | null): Check {
+  const known = 'addresses come from tokens and cluster.peers'
+  if (on === false) return ok('discovery', `off (cluster.discovery): ${known}`)
+  const setting = on === null ? 'the setting cannot be read' : 'on (cluster.discovery)'
+  return problem === null
+    ? ok('discovery', `${setting}, multicast works here`)
+    : warn('discovery', `${setting}, but multicast does not work here: ${problem}`,
+      'Nodes still find each other by their tokens; else list addresses under cluster.peers.')
+}

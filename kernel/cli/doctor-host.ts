@@ -1,0 +1,94 @@
+import { accessSync, constants, existsSync, readFileSync, statfsSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { createServer } from 'node:net'
+import { packageRoot } from './package.js'
+import { portHolder } from './port-holder.js'
+import { showBytes } from './units.js'
+
+/** One thing looked at: what was found, in numbers, and what to do about it. */
+export interface Check {
+  name: string
+  result: 'ok' | 'warn' | 'fail'
+  message: string
+  /** The next command or step; null when there is nothing to do. */
+  remedy: string | null
+}
+
+export const ok = (name: string, message: string): Check => ({ name, result: 'ok', message, remedy: null })
+export const warn = (name: string, message: string, remedy: string): Check =>
+  ({ name, result: 'warn', message, remedy })
+export const fail = (name: string, message: string, remedy: string): Check =>
+  ({ name, result: 'fail', message, remedy })
+
+/** Free space below which a node reports disk_low and disk_full, bytes. */
+const LOW_BYTES = 10 * 2 ** 30
+const FULL_BYTES = 2 * 2 ** 30
+
+/** The version of Node against `engines` of the package. */
+export function checkNode (running: string, required = requiredNode()): Check {
+  const [has, needs] = [running, required].map((text) => text.replace(/^[^\d]*/, '').split('.').map(Number))
+  const older = [0, 1, 2].map((i) => (has![i] ?? 0) - (needs![i] ?? 0)).find((difference) => difference !== 0)
+  return (older ?? 0) < 0
+    ? fail('node version', `Node ${running} is older than ${required}`, `Install Node ${required}.`)
+    : ok('node version', `Node ${running} (needs ${required})`)
+}
+
+function requiredNode (): string {
+  const text = readFileSync(join(packageRoot(), 'package.json'), 'utf8')
+  return (JSON.parse(text) as { engines: { node: string } }).engines.node
+}
+
+/** Whether the home, or the folder it would be made in, can be written. */
+export function checkHome (home: string): Check {
+  const folder = nearestFolder(home)
+  try {
+    accessSync(folder, constants.W_OK | constants.X_OK)
+  } catch (error) {
+    return fail('home', `${folder} cannot be written: ${(error as NodeJS.ErrnoException).code ?? 'unknown'}`,
+      'Change its owner or its permissions, or name another home with --home.')
+  }
+  return ok('home', folder === home ? `${home} can be written` : `${home} will be made at the first start`)
+}
+
+function nearestFolder (path: string): string {
+  let folder = path
+  while (!existsSync(folder) && dirname(folder) !== folder) folder = dirname(folder)
+  return folder
+}
+
+/** Free space where the home is. */
+export function checkDisk (home: string): Check {
+  const { bavail, blocks, bsize } = statfsSync(nearestFolder(home))
+  return judgeDisk(bavail * bsize, blocks * bsize)
+}
+
+/** Pure. */
+export function judgeDisk (free: number, total: number): Check {
+  const message = `${showBytes(free)} free of ${showBytes(total)}`
+  const remedy = 'Free some space, or put the home on another disk with --home.'
+  if (free <= FULL_BYTES) return fail('disk', message, remedy)
+  return free < LOW_BYTES ? warn('disk', message, remedy) : ok('disk', message)
+}
+
+/** Whether the ports a node would take are free; for a machine where none runs. */
+export async function checkPorts (ports: readonly number[]): Promise<Check> {
+  const taken: string[] = []
+  for (const port of ports) {
+    const code = await listenProblem(port)
+    if (code === null) continue
+    const holder = code === 'EADDRINUSE' ? portHolder(port) : undefined
+    const who = holder === undefined ? code : `process ${holder.pid} (${holder.command.slice(0, 80)})`
+    taken.push(`port ${port}: ${who}`)
+  }
+  return taken.length === 0
+    ? ok('ports', `${ports.join(' and ')} are free`)
+    : fail('ports', taken.join('; '), 'Stop what holds it, or start the node with another --port.')
+}
+
+function listenProblem (port: number): Promise<string | null> {
+  return new Promise((resolve) => {
+    const server = createServer()
+    server.on('error', (error: NodeJS.ErrnoException) => { resolve(error.code ?? error.message) })
+    server.listen({ host: '127.0.0.1', port }, () => { server.close(() => { resolve(null) }) })
+  })
+}

@@ -1,0 +1,112 @@
+import { join } from 'node:path'
+import { authoritiesOf } from '../../owners.js'
+import { agreement, startDev } from '../dev-cluster.js'
+import { describeEnding } from '../dev-node.js'
+import { devPorts } from '../dev-ports.js'
+import { settingsEnv } from '../env.js'
+import type { DevNode } from '../dev-node.js'
+import type { DevNodeUp } from '../dev-cluster.js'
+import type { Verb, VerbContext } from '../verb.js'
+
+const DEFAULT_NODES = 3
+const MAX_NODES = 64
+const DEFAULT_BASE_PORT = 52415
+
+export default {
+  async run (ctx, _args, options) {
+    const count = whole(ctx, '--nodes', options['nodes'], DEFAULT_NODES, 1, MAX_NODES)
+    const base = whole(ctx, '--base-port', options['basePort'], DEFAULT_BASE_PORT, 0, 65535 - 2 * count + 1)
+    const ports = await devPorts(count, base)
+    const homes = ports.map((pair, i) =>
+      ({ name: `node${i + 1}`, home: join(ctx.home, 'dev', `node${i + 1}`), ports: pair }))
+    const stop = stopping(ctx, count)
+    const cluster = startDev(ctx, {
+      homes,
+      authorities: authoritiesOf((await ctx.plugins()).map(({ manifest }) => manifest)),
+      script: process.argv[1]!,
+      env: settingsEnv(ctx.io.env),
+      stop: stop.signal
+    })
+    try {
+      const nodes = await cluster.join()
+      const agreed = await agreement(ctx, cluster, nodes)
+      announce(ctx, nodes, agreed)
+      return await watch(ctx, cluster.nodes, stop.signal)
+    } catch (error) {
+      // Told to stop while it was still starting: no failure.
+      if (stop.signal.aborted && !ctx.signal.aborted) return 0
+      throw error
+    } finally {
+      stop.now()
+      await cluster.stopped()
+      stop.forget()
+    }
+  }
+} satisfies Verb
+
+function whole (
+  ctx: VerbContext, flag: string, given: unknown, fallback: number, minimum: number, maximum: number
+): number {
+  if (given === undefined) return fallback
+  const value = Number(given)
+  if (/^\d{1,5}$/.test(String(given)) && value >= minimum && value <= maximum) return value
+  throw ctx.fail(2, `${flag} ${String(given)}: expected a whole number from ${minimum} to ${maximum}`)
+}
+
+/** Every way this command is told to stop, as one signal. */
+function stopping (
+  { signal }: VerbContext, nodes: number
+): { signal: AbortSignal, now: () => void, forget: () => void } {
+  const stop = new AbortController()
+  const now = (): void => { stop.abort() }
+  const signals = ['SIGTERM', 'SIGHUP'] as const
+  // Each node's launcher listens for the same signals.
+  process.setMaxListeners(process.getMaxListeners() + nodes)
+  for (const name of signals) process.on(name, now)
+  signal.addEventListener('abort', now)
+  if (signal.aborted) now()
+  return {
+    signal: stop.signal,
+    now,
+    forget: () => {
+      process.setMaxListeners(process.getMaxListeners() - nodes)
+      for (const name of signals) process.off(name, now)
+      signal.removeEventListener('abort', now)
+    }
+  }
+}
+
+function announce (
+  ctx: VerbContext, nodes: readonly DevNodeUp[], agreed: { masterNodeId: string, sessionId: string }
+): void {
+  if (ctx.out.json) {
+    const shown = nodes.map(({ url, nodeId, pid, home, name }) => ({ url, nodeId, pid, home, name }))
+    ctx.out.value({ nodes: shown, ...agreed })
+    return
+  }
+  ctx.out.table(['NAME', 'NODE', 'URL', 'MASTER', 'PID', 'HOME'], nodes.map((node) =>
+    [node.name, node.nodeId, node.url, node.nodeId === agreed.masterNodeId ? 'yes' : '-', String(node.pid),
+      node.home]))
+  ctx.out.line(`Session ${agreed.sessionId}. Try: npx svc nodes --url ${nodes[0]!.url}`)
+  ctx.out.line('Ctrl-C ends all of them.')
+}
+
+/** Says which nodes end; resolves when told to stop, or with 1 when none is left. */
+async function watch (ctx: VerbContext, nodes: readonly DevNode[], stop: AbortSignal): Promise<number> {
+  const told = new Promise<void>((resolve) => {
+    stop.addEventListener('abort', () => { resolve() })
+    if (stop.aborted) resolve()
+  })
+  const each = nodes.map(async ({ name, home, ports, over }) => {
+    const ending = await over
+    if (stop.aborted) return
+    const command = `svc up --home ${home} --name ${name} --port ${ports.api}`
+    ctx.err.line(`${ctx.err.paint('yellow', `${name}: ${describeEnding(ending)}`)}; the others go on. ` +
+      `Start it again: SVC_CLUSTER_PORT=${ports.cluster} ${command}`)
+  })
+  const none = Promise.allSettled(each).then(() => 'none' as const)
+  const first = await Promise.race([told, none])
+  if (stop.aborted) return ctx.signal.aborted ? 130 : 0
+  if (first === 'none') ctx.err.line('no node is left')
+  return 1
+}

@@ -1,0 +1,148 @@
+import { systemClock } from '../../clock.js'
+import { version } from '../../version.js'
+import { createClient, isLoopbackUrl } from '../client.js'
+import { joinNodes, readMembers } from '../cluster-view.js'
+import {
+  checkClocks, checkDiscovery, checkHealth, checkListener, checkMaster, checkMembers, checkVersions
+} from '../doctor-cluster.js'
+import { checkDisk, checkHome, checkNode, checkPorts, fail, ok, warn } from '../doctor-host.js'
+import { CliError } from '../errors.js'
+import type { ClockReading } from '../doctor-cluster.js'
+import type { Check } from '../doctor-host.js'
+import type { NodeRow, State } from '../cluster-view.js'
+import type { Verb, VerbContext } from '../verb.js'
+
+/** Longest wait for another node's time, ms. */
+const CLOCK_LIMIT_MS = 3000
+
+export default {
+  async run (ctx) {
+    const local = isLoopbackUrl(ctx.client.url)
+    const checks = [checkNode(process.versions.node),
+      ...(local ? [checkHome(ctx.home), checkDisk(ctx.home)] : []),
+      ...await checkCluster(ctx, local)]
+    const failed = checks.filter((check) => check.result === 'fail').length
+    if (ctx.out.json) ctx.out.value({ checks })
+    else show(ctx, checks, failed)
+    return failed === 0 ? 0 : 1
+  }
+} satisfies Verb
+
+const colours = { ok: 'green', warn: 'yellow', fail: 'red' } as const
+
+function show ({ out, io, err }: VerbContext, checks: readonly Check[], failed: number): void {
+  // Colours are for stderr elsewhere; here the marks are the data.
+  const paint = io.stdout.isTTY === true ? err.paint : (_: string, text: string): string => text
+  const width = Math.max(...checks.map((check) => check.name.length))
+  for (const { name, result, message, remedy } of checks) {
+    out.line(`${paint(colours[result], result.padEnd(4))}  ${name.padEnd(width)}  ${message}`)
+    if (remedy !== null) out.line(`      ${remedy}`)
+  }
+  const warned = checks.filter((check) => check.result === 'warn').length
+  const count = (n: number, what: string): string => `${n} ${what}${n === 1 ? '' : 's'}`
+  out.line(`${count(checks.length, 'check')}: ${count(failed, 'failure')}, ${count(warned, 'warning')}`)
+}
+
+/** Everything that a node has to be asked for; without one, why and how to start it. */
+async function checkCluster (ctx: VerbContext, local: boolean): Promise<Check[]> {
+  const began = systemClock.mono()
+  let state: State
+  try {
+    state = await ctx.client.json<State>('/state')
+  } catch (error) {
+    if (!(error instanceof CliError) || ctx.signal.aborted) throw error
+    return await withoutState(ctx, local, error)
+  }
+  const answered = ok('answers', `${ctx.client.url} answered in ${Math.round(systemClock.mono() - began)} ms`)
+  const list = await readMembers(ctx.client)
+  const nodes = joinNodes(state, list)
+  return [
+    answered,
+    await checkReady(ctx),
+    ...checkMaster(state, nodes),
+    ...(list === null ? [noMembers()] : [...checkListener(list), ...checkMembers(list, nodes)]),
+    checkVersions(nodes, version()),
+    checkClocks(await readClocks(ctx, nodes)),
+    ...checkHealth(nodes),
+    ...await discovery(ctx, local)
+  ]
+}
+
+async function withoutState (ctx: VerbContext, local: boolean, error: CliError): Promise<Check[]> {
+  const [said] = error.message.split('\n')
+  if (error.status === undefined) {
+    const home = ctx.home
+    const node = fail('answers', `no node answers at ${ctx.client.url}`,
+      local
+        ? `Start one: svc up --home ${home}`
+        : 'Start it there with `svc up`, or name another with --url.')
+    return local ? [node, await checkPorts(portsOf(ctx.client.url))] : [node]
+  }
+  const remedy = error.exitCode === 5
+    ? 'Send a token (--token, SVC_TOKEN); `svc token create` on that host makes one.'
+    : 'Its log says why; `svc status` asks again.'
+  return [fail('answers', said!, remedy)]
+}
+
+/** The API port, and the next one for the members' listener. */
+function portsOf (url: string): number[] {
+  const port = Number(new URL(url).port)
+  return port > 0 ? [port, port + 1].filter((one) => one <= 65535) : []
+}
+
+function noMembers (): Check {
+  return warn('members', 'the members cannot be listed with this credential',
+    'Use a token with the authority "operator" (--token), or run this on the node\'s host.')
+}
+
+async function checkReady ({ client }: VerbContext): Promise<Check> {
+  try {
+    await client.json('/readyz')
+    return ok('ready', 'everything set to start is ready')
+  } catch (error) {
+    if (!(error instanceof CliError) || error.status === undefined) throw error
+    const checks = (error.api?.details?.['checks'] ?? []) as { name: string, ok: boolean, detail: string }[]
+    const missing = checks.filter((check) => !check.ok).map(({ name, detail }) => `${name}: ${detail}`)
+    const [said] = error.message.split('\n')
+    return warn('ready', missing.join('; ') || said!, 'Wait for it: svc status --wait')
+  }
+}
+
+/** The clocks of the nodes that can be asked from here, by the Date of an answer. */
+async function readClocks (ctx: VerbContext, nodes: readonly NodeRow[]): Promise<ClockReading[]> {
+  const readings = await Promise.all(nodes.filter((node) => node.live).map(async (node) => {
+    const url = node.isLocal ? ctx.client.url : node.url
+    return url === null ? undefined : await readClock(ctx, node, url)
+  }))
+  return readings.filter((reading) => reading !== undefined)
+}
+
+async function readClock (
+  { signal }: VerbContext, { name, nodeId }: NodeRow, url: string
+): Promise<ClockReading | undefined> {
+  try {
+    const client = createClient({ url, token: undefined, signal })
+    const before = systemClock.now()
+    const answer = await client.open('/healthz', { signal: AbortSignal.timeout(CLOCK_LIMIT_MS) })
+    const middle = (before + systemClock.now()) / 2
+    for await (const _ of answer.bytes) { /* to its end, so that the connection is free */ }
+    // The header is cut to whole seconds: half a second is its mean error.
+    const ahead = (Date.parse(answer.headers.date ?? '') + 500 - middle) / 1000
+    return Number.isFinite(ahead) ? { name: name ?? nodeId ?? url, aheadSeconds: ahead } : undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** The setting of the node, and whether multicast works on this machine when that is the node's. */
+async function discovery ({ client }: VerbContext, local: boolean): Promise<Check[]> {
+  const on = await client.json<{ entries: { path: string, value: unknown }[] }>('/config').then(
+    ({ entries }) => entries.find((entry) => entry.path === 'cluster.discovery')?.value,
+    (error: unknown) => {
+      if (error instanceof CliError && error.status !== undefined) return undefined
+      throw error
+    })
+  if (!local || on === false) return typeof on === 'boolean' ? [checkDiscovery(on, null)] : []
+  const { multicastProblem } = await import('../../cluster/discovery.js')
+  return [checkDiscovery(on === true ? true : null, await multicastProblem(systemClock))]
+}

@@ -1,0 +1,53 @@
+import { nearest } from '../../config/nearest.js'
+import { CliError } from '../errors.js'
+import type { MemberList, MemberRow } from '../cluster-view.js'
+import type { Verb, VerbContext } from '../verb.js'
+
+export default {
+  async run (ctx, [action, ref]) {
+    if (action === undefined) return await list(ctx)
+    if (action !== 'remove' || ref === undefined) {
+      throw ctx.fail(2, 'expected `svc members` or `svc members remove ID`')
+    }
+    await remove(ctx, ref)
+  }
+} satisfies Verb
+
+async function list ({ client, out }: VerbContext): Promise<void> {
+  const body = await client.json<MemberList>('/cluster/members')
+  if (out.json) return out.value(body)
+  out.table(['NAME', 'ID', 'NODE', 'LIVE', 'MASTER', 'VERSION', 'RTT', 'ADDRESSES', 'JOINED'],
+    body.members.map((m) => [m.self ? `${m.name} (this node)` : m.name, m.installId, m.nodeId ?? '-',
+      m.live ? 'yes' : 'no', m.master ? 'yes' : '-', m.version ?? '-',
+      m.rttMs === null ? '-' : `${m.rttMs.toFixed(1)} ms`, m.addresses.join(' ') || '-', m.joinedAt]))
+  for (const { address, state, reason, attempts } of body.dials) {
+    if (state !== 'connected' && reason !== null) {
+      out.line(`no connection to ${address} after ${attempts} attempts: ${reason}`)
+    }
+  }
+}
+
+async function remove (ctx: VerbContext, ref: string): Promise<void> {
+  const { members } = await ctx.client.json<MemberList>('/cluster/members')
+  const { installId, name } = findMember(members, ref)
+  const path = `/cluster/members/${encodeURIComponent(installId)}`
+  const answer = await ctx.client.json(path, { method: 'DELETE' })
+  if (ctx.out.json) ctx.out.value(answer)
+  else ctx.out.line(`removed ${name} (${installId}); it needs a new token to come back: \`svc join-token\``)
+}
+
+/** The member of that install id, node id, name, or beginning of an install id. Throws CliError (3, 2). */
+function findMember (members: readonly MemberRow[], ref: string): MemberRow {
+  const exact = members.filter((m) => m.installId === ref || m.nodeId === ref || m.name === ref)
+  const found = exact.length > 0 || ref.length < 4
+    ? exact
+    : members.filter((m) => m.installId.startsWith(ref))
+  if (found.length === 1) return found[0]!
+  if (found.length > 1) {
+    throw new CliError(2, `"${ref}" names ${found.length} members; give an id of \`svc members\`: ${
+      found.map((m) => m.installId).join(', ')}`)
+  }
+  const near = nearest(ref, members.flatMap((m) => [m.name, m.installId]))
+  throw new CliError(3, `no member "${ref}"${near === undefined ? '' : `; did you mean ${near}?`}\n` +
+    '  `svc members` lists them')
+}

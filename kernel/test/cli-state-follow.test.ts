@@ -1,0 +1,188 @@
+import t from 'tap'
+import { createServer } from 'node:http'
+import { Writable } from 'node:stream'
+import { createDecoder, readVarUint } from 'lib0/decoding'
+import { createEncoder, length, toUint8Array, writeVarUint } from 'lib0/encoding'
+import { readSyncMessage, writeUpdate } from 'y-protocols/sync'
+import { WebSocketServer } from 'ws'
+import { Array as YArray, Doc } from 'yjs'
+import { changesBetween, describeChange } from '../cli/follow-state.js'
+import { runCli } from '../cli/program.js'
+import { cli } from './cli-helpers.js'
+import type { AddressInfo } from 'node:net'
+import type { IncomingMessage } from 'node:http'
+import type { Test } from 'tap'
+import type { WebSocket } from 'ws'
+
+t.test('what changed between two states', (t) => {
+  const check = (before: object, after: object, expected: object): void => {
+    t.same(changesBetween(new Map(Object.entries(before)), new Map(Object.entries(after))), expected)
+  }
+  check({}, { a: 1, b: null }, { a: 1, b: null })
+  check({ a: { x: [1] } }, { a: { x: [1] } }, {})
+  check({ a: { x: [1] }, b: 2 }, { a: { x: [2] }, c: 3 }, { a: { x: [2] }, c: 3, b: null })
+  t.end()
+})
+
+t.test('a change in words', (t) => {
+  const check = (before: unknown, after: unknown, expected: string): void => {
+    t.equal(describeChange('key', before, after), expected)
+  }
+  check(null, 'n1', 'key: "n1"')
+  check('n1', null, 'key: null')
+  check(undefined, {}, 'key: {}')
+  check({ a: 1, b: 2, c: 3 }, { a: 1, b: { x: 1 }, d: 4 }, 'key: ~b {"x":1}\nkey: -c\nkey: +d 4')
+  check('x', { a: 1 }, 'key: {"a":1}')
+  check(undefined, 'x'.repeat(200), `key: "${'x'.repeat(98)}…`)
+  t.end()
+})
+
+/** A node's /state/sync, as the contract has it: a read-only y-websocket server. */
+interface Sync { url: string, set (entries: object): void, renew (entries: object): void, cut (): void
+  asked: { url: string | undefined, authorization: string | undefined }[], wrote: number }
+
+async function syncServer (t: Test, first: object): Promise<Sync> {
+  const sockets = new Set<WebSocket>()
+  const asked: Sync['asked'] = []
+  let doc = new Doc()
+  const fill = (entries: object): void => {
+    const list: YArray<{ key: string, val: unknown }> = doc.getArray('entries')
+    doc.transact(() => {
+      for (const [key, val] of Object.entries(entries)) {
+        const at = list.toArray().findIndex((entry) => entry.key === key)
+        if (at >= 0) list.delete(at)
+        if (val !== undefined) list.push([{ key, val }])
+      }
+    })
+  }
+  const watch = (): void => {
+    doc.on('update', (update: Uint8Array) => {
+      const encoder = createEncoder()
+      writeVarUint(encoder, 0)
+      writeUpdate(encoder, update)
+      for (const socket of sockets) socket.send(toUint8Array(encoder))
+    })
+  }
+  const sync: Sync = { url: '', asked, wrote: 0, set: fill,
+    cut: () => { for (const socket of sockets) socket.close(1012, 'restarting') },
+    renew: (entries) => {
+      doc = new Doc()
+      fill(entries)
+      watch()
+      sync.cut()
+    } }
+  fill(first)
+  watch()
+  const server = createServer()
+  const wss = new WebSocketServer({ server })
+  wss.on('connection', (socket: WebSocket, request: IncomingMessage) => {
+    asked.push({ url: request.url, authorization: request.headers.authorization })
+    sockets.add(socket)
+    socket.on('close', () => { sockets.delete(socket) })
+    socket.on('message', (data: Buffer) => {
+      const decoder = createDecoder(new Uint8Array(data))
+      if (readVarUint(decoder) !== 0) return
+      const encoder = createEncoder()
+      writeVarUint(encoder, 0)
+      if (readSyncMessage(decoder, encoder, doc, socket) !== 0) sync.wrote++
+      if (length(encoder) > 1) socket.send(toUint8Array(encoder))
+    })
+  })
+  await new Promise<void>((resolve) => { server.listen(0, '127.0.0.1', resolve) })
+  t.teardown(() => { for (const one of wss.clients) one.terminate(); server.close() })
+  sync.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  return sync
+}
+
+/** Runs the verb and lets the test wait for its lines. */
+function follow (t: Test, words: string[]): { lines: () => string[], has (n: number): Promise<void>
+  err: () => string, stop (): Promise<number> } {
+  const stop = new AbortController()
+  let [out, err] = ['', '']
+  let heard = (): void => {}
+  const into = (take: (text: string) => void): Writable => new Writable({
+    write (chunk, _encoding, done) { take(String(chunk)); heard(); done() }
+  })
+  const over = runCli(['state', '--follow', ...words], {
+    io: { stdout: into((text) => { out += text }), stderr: into((text) => { err += text }),
+      stdin: process.stdin, env: {}, cwd: t.testdirName },
+    plugins: async () => [],
+    signal: stop.signal
+  })
+  const lines = (): string[] => out.split('\n').slice(0, -1)
+  return {
+    lines,
+    err: () => err,
+    async has (n) { while (lines().length < n) await new Promise<void>((resolve) => { heard = resolve }) },
+    async stop () { stop.abort(); return await over }
+  }
+}
+
+t.test('state --follow --json: all keys, then the changed ones, until interrupted', async (t) => {
+  const node = await syncServer(t, { sessionId: 's1', masterNodeId: null, gone: 1 })
+  const run = follow(t, ['--json', '--url', node.url, '--token', 'secret'])
+  await run.has(1)
+  node.set({ masterNodeId: 'n1' })
+  await run.has(2)
+  node.set({ instances: { i1: {} }, gone: undefined })
+  await run.has(3)
+  t.same(run.lines().map((line) => JSON.parse(line)), [
+    { sessionId: 's1', masterNodeId: null, gone: 1 }, { masterNodeId: 'n1' },
+    { instances: { i1: {} }, gone: null }
+  ])
+  t.same(node.asked, [{ url: '/state/sync', authorization: 'Bearer secret' }])
+  t.equal(await run.stop(), 130)
+})
+
+t.test('state --follow in words', async (t) => {
+  const node = await syncServer(t, { masterNodeId: null })
+  const run = follow(t, ['--url', node.url])
+  await run.has(1)
+  node.set({ masterNodeId: 'n1', nodeHealth: { n1: { level: 'ok' } } })
+  await run.has(3)
+  t.same(run.lines(), ['masterNodeId: null', 'masterNodeId: "n1"', 'nodeHealth: {"n1":{"level":"ok"}}'])
+  t.equal(await run.stop(), 130)
+})
+
+t.test('a connection that ends is made again; only what differs is printed', async (t) => {
+  const node = await syncServer(t, { sessionId: 's1', masterNodeId: 'n1', old: 1 })
+  const run = follow(t, ['--json', '--url', node.url])
+  await run.has(1)
+  // Another document with the same keys: a client that kept its own would mix the two.
+  node.renew({ sessionId: 's2', masterNodeId: 'n1' })
+  await run.has(2)
+  t.same(JSON.parse(run.lines()[1]!), { sessionId: 's2', old: null })
+  t.match(run.err(), /the node ended the connection \(1012: restarting\); connecting again/)
+  t.equal(node.asked.length, 2)
+  t.equal(node.wrote, 0, 'a reader writes nothing')
+  t.equal(await run.stop(), 130)
+})
+
+t.test('a refusal is an error with the code of its answer', async (t) => {
+  const check = async (status: number, reason: string, code: number): Promise<void> => {
+    const server = createServer()
+    server.on('upgrade', (_, socket) => {
+      const error = { message: `it is ${reason}`, reason, code: status, details: {} }
+      const body = JSON.stringify({ error })
+      socket.end(`HTTP/1.1 ${status} X\r\ncontent-length: ${body.length}\r\nconnection: close\r\n\r\n${body}`)
+    })
+    await new Promise<void>((resolve) => { server.listen(0, '127.0.0.1', resolve) })
+    t.teardown(() => { server.closeAllConnections(); server.close() })
+    const ran = await cli(['state', '--follow', '--url',
+      `http://127.0.0.1:${(server.address() as AddressInfo).port}`])
+    t.equal(ran.status, code, reason)
+    t.match(ran.err, new RegExp(`it is ${reason} \\(${status} ${reason}\\)`))
+    t.equal(ran.out, '')
+  }
+  await check(401, 'unauthenticated', 5)
+  await check(403, 'missing_grant', 5)
+  await check(404, 'not_found', 3)
+  await check(503, 'not_ready', 4)
+  const gone = createServer()
+  await new Promise<void>((resolve) => { gone.listen(0, '127.0.0.1', resolve) })
+  const { port } = gone.address() as AddressInfo
+  await new Promise((resolve) => { gone.close(resolve) })
+  const ran = await cli(['state', '--follow', '--url', `http://127.0.0.1:${port}`])
+  t.equal(ran.status, 7)
+  t.match(ran.err, /no node answers at .*ECONNREFUSED.*svc up/)
+})
