@@ -1,23 +1,27 @@
+import { setMaxListeners } from 'node:events'
 import { createCapabilities } from './capabilities/index.js'
 import { createBundle } from './bundle.js'
 import { errorsOf } from './catalogue.js'
 import { createChanges } from './changes.js'
 import { createCommands } from './commands.js'
-import { createDocuments } from './cluster/documents.js'
 import { createBus } from './events.js'
 import { createHealth } from './health.js'
 import { kernelManifest } from './kernel-manifest.js'
 import { createReadiness } from './readiness.js'
-import { BundleService, CommandService, InvocationService, SessionService, TokenService } from './services.js'
+import {
+  BundleService, ClusterService, CommandService, EventTapService, InvocationService, SessionService,
+  TelemetryService, TokenService
+} from './services.js'
 import type { Capabilities } from './capabilities/index.js'
 import type { Changes } from './changes.js'
-import type { Documents } from './cluster/documents.js'
+import type { ClusterCore } from './cluster/cluster.js'
 import type { Lent } from './context.js'
 import type { Logger, Manifest } from './define.js'
 import type { Bus } from './events.js'
 import type { Health } from './health.js'
 import type { KernelOptions } from './kernel.js'
 import type { Readiness } from './readiness.js'
+import type { EventTap } from './services.js'
 import type { StateView } from './state.js'
 
 /** The kernel's own parts, before any plugin has started. */
@@ -26,7 +30,7 @@ export interface Assembly {
   bus: Bus
   health: Health
   commands: ReturnType<typeof createCommands>
-  documents: Documents
+  cluster: ClusterCore
   changes: Changes
   readiness: Readiness
   /** Tags under `nodeCapabilities`. */
@@ -53,8 +57,8 @@ export function assemble (options: KernelOptions): Assembly {
   const bus = openBus(options, log)
   const health = createHealth()
   health.declare(kernelManifest.conflicts)
-  const commands = createCommands()
-  const documents = createDocuments({ nodeId: options.node.nodeId, isMaster: () => options.session.isMaster })
+  const { cluster } = options
+  const commands = createCommands((id, end) => cluster.streams.open(id, end))
   const changes = createChanges()
   bus.on('*', changes.notify)
   const readiness = createReadiness()
@@ -63,26 +67,33 @@ export function assemble (options: KernelOptions): Assembly {
   const reasons = new Map(errorsOf(manifests).map(({ reason, decl }) => [reason, decl]))
   const capabilities = createCapabilities({
     clock: options.clock, log, node: options.node, commands, limits: options.callLimits,
+    cluster: cluster.service, elsewhere: (id) => elsewhere(options, tags, id),
     errorDecl: (reason) => reasons.get(reason)
   })
   const services = new Map<string, unknown>([
     [BundleService.id, createBundle(manifests)], [CommandService.id, commands],
-    [InvocationService.id, capabilities.invocations], [SessionService.id, options.session],
+    [InvocationService.id, capabilities.invocations], [SessionService.id, cluster.session],
+    [ClusterService.id, cluster.service], [EventTapService.id, tapOf(bus)],
+    [TelemetryService.id, options.telemetry],
     [TokenService.id, options.tokens], ...options.services
   ])
+  const stopping = new AbortController()
+  // Every open call listens.
+  setMaxListeners(0, stopping.signal)
   return {
-    log, bus, health, commands, documents, changes, readiness, tags, views: new Map(), manifests, services,
-    capabilities, stopping: new AbortController(), drain: { on: false }, methodsAt: () => [],
+    log, bus, health, commands, cluster, changes, readiness, tags, views: new Map(), manifests, services,
+    capabilities, stopping, drain: { on: false }, methodsAt: () => [],
     lent: {
       node: options.node, clock: options.clock, log: options.log, bus, health,
       section (name, decl) {
-        const section = documents.section<unknown>(name, decl)
+        const section = cluster.sections.section<unknown>(name, decl)
         section.observe(changes.notify)
         return section
       },
       service: (id) => services.get(id),
       config: options.config,
       settings: options.settings,
+      command: async (name, args, id) => (await cluster.desk.run(name, args, id)).result,
       advertise (tag, on) {
         if (on) tags.add(tag)
         else tags.delete(tag)
@@ -90,6 +101,26 @@ export function assemble (options: KernelOptions): Assembly {
       },
       readiness: readiness.add
     }
+  }
+}
+
+/** The install id of a live node that says it can serve a capability, when this one does not. */
+function elsewhere ({ cluster, node }: KernelOptions, tags: ReadonlySet<string>, id: string): string | null {
+  if (tags.has(id)) return null
+  for (const { installId, key, value, old } of cluster.replicas.entries()) {
+    if (old || installId === node.installId || key !== 'node/capabilities') continue
+    if ((value as string[]).includes(id)) return installId
+  }
+  return null
+}
+
+/** Durable events, for whoever keeps them. */
+function tapOf (bus: Bus): EventTap {
+  return {
+    kinds: () => bus.durableKinds(),
+    onDurable: (fn) => bus.on('*', ({ plane, kind, payload }) => {
+      if (plane === 'durable') fn({ kind, payload })
+    })
   }
 }
 

@@ -4,6 +4,8 @@ const QUIET_MS = 10_000
 /** Wakes whoever follows the state. */
 export interface Changes {
   notify (): void
+  /** Calls `fn` after each change, once for a burst of them; returns what stops it. */
+  listen (fn: () => void): () => void
   /** Resolves after the next change, after a quiet while, or when the signal aborts. */
   next (signal: AbortSignal): Promise<void>
 }
@@ -11,8 +13,23 @@ export interface Changes {
 /** Nobody waits yet. */
 export function createChanges (): Changes {
   const waiting = new Set<() => void>()
+  const listeners = new Set<() => void>()
+  let queued = false
+  const tell = (): void => {
+    queued = false
+    for (const fn of [...listeners]) fn()
+  }
   return {
-    notify () { for (const wake of [...waiting]) wake() },
+    notify () {
+      for (const wake of [...waiting]) wake()
+      if (queued || listeners.size === 0) return
+      queued = true
+      queueMicrotask(tell)
+    },
+    listen (fn) {
+      listeners.add(fn)
+      return () => { listeners.delete(fn) }
+    },
     next: (signal) => new Promise((resolve) => {
       const done = (): void => {
         waiting.delete(done)

@@ -1,15 +1,22 @@
 import { kernelError } from './errors.js'
 import type { Command, Commands } from './services.js'
 
+/** Binds an open command to the cluster's session: `end` is called once if the session ends first. */
+export type BindToSession = (commandId: string, end: () => void) => () => void
+
 interface OpenCommands extends Commands { abortAll (reason: 'session_changed' | 'shutting_down'): void }
 
 /** The open commands of this node; `abortAll` ends them at shutdown or at a session change. */
-export function createCommands (): OpenCommands {
+export function createCommands (bind: BindToSession): OpenCommands {
   const open = new Map<string, Command>()
   return {
     track (command) {
       open.set(command.commandId, command)
-      return () => { open.delete(command.commandId) }
+      const free = bind(command.commandId, () => { command.abort('session_changed') })
+      return () => {
+        open.delete(command.commandId)
+        free()
+      }
     },
     cancel (commandId, caller) {
       const command = open.get(commandId)

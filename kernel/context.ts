@@ -1,4 +1,5 @@
 import { SvcError, kernelErrors } from './errors.js'
+import { schemaChecker } from './validate.js'
 import type { Clock } from './clock.js'
 import type {
   Context, ErrorDecl, Logger, Manifest, NodeInfo, Plugin, ReadyCheck, Section, SectionDecl
@@ -18,6 +19,8 @@ export interface Lent {
   config: (plugin: string) => unknown
   settings: (key: string) => unknown
   advertise: (tag: string, on: boolean) => void
+  /** Runs a command of the cluster by its full name. */
+  command: (name: string, args: unknown, id?: string) => Promise<unknown>
   readiness: (name: string, check: (model?: string) => ReadyCheck | Promise<ReadyCheck>) => () => void
 }
 
@@ -46,6 +49,11 @@ export function createContext (plugin: Plugin, lent: Lent): LiveContext {
     log, clock: lent.clock, node: lent.node,
     sections: Object.fromEntries(Object.entries(manifest.sections ?? {}).map(([name, decl]) =>
       [name, tracked(lent.section(name, decl), name, effect)])),
+    command: async (name: string, args: unknown, id?: string) => {
+      const problem = ownCommand(manifest, name)(args)
+      if (problem !== null) throw new TypeError(`command "${name}" of "${manifest.name}": ${problem}`)
+      return await lent.command(commandName(manifest.name, name), args, id)
+    },
     emit: (kind: string, payload: Record<string, unknown>) => { lent.bus.emit(manifest.name, kind, payload) },
     on (kind: string, fn: (payload: Record<string, unknown>) => void) {
       effect(`on ${kind}`, lent.bus.on(kind, (event) => { fn(event.payload) }))
@@ -74,6 +82,16 @@ export function createContext (plugin: Plugin, lent: Lent): LiveContext {
       }
     }
   }
+}
+
+/** The name of a plugin's command among those of all plugins. */
+export function commandName (plugin: string, name: string): string { return `${plugin}.${name}` }
+
+/** The check of the command's arguments. */
+function ownCommand (manifest: Manifest, name: string): (args: unknown) => string | null {
+  const decl = manifest.commands?.[name]
+  if (decl === undefined) throw new Error(`plugin "${manifest.name}" has not declared the command "${name}"`)
+  return schemaChecker(decl.args)
 }
 
 function dependencies (manifest: Manifest, lent: Lent): Record<string, unknown> {

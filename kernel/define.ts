@@ -48,7 +48,16 @@ export interface SectionDecl {
   /** Who may write: the elected master (control document) or each node its own (observed document). */
   readonly writer: 'master' | 'node'
   readonly summary: string
+  /** Master sections only: false when a new session begins without its entries. */
+  readonly carry?: boolean
   readonly value: JsonSchema
+}
+
+/** A decision of the cluster: any node asks for it, the master carries it out once. */
+export interface CommandDecl {
+  readonly summary: string
+  readonly args: JsonSchema
+  readonly result?: JsonSchema
 }
 
 export type IoMode = 'unary' | 'server_streaming' | 'client_streaming' | 'bidirectional'
@@ -140,6 +149,8 @@ export interface Manifest {
   readonly conflicts?: Readonly<Record<string, ConflictDecl>>
   readonly capabilities?: Readonly<Record<string, CapabilityDecl>>
   readonly sections?: Readonly<Record<string, SectionDecl>>
+  /** What may be written to `master` sections, and by which word. */
+  readonly commands?: Readonly<Record<string, CommandDecl>>
   /** Top-level keys this plugin adds to GET /state, with one line each. */
   readonly state?: Readonly<Record<string, string>>
   readonly engines?: Readonly<Record<string, EngineDecl>>
@@ -160,6 +171,8 @@ export interface RouteRequest<D = unknown> {
   readonly headers: Readonly<Record<string, string | undefined>>
   readonly caller: Caller
   readonly requestId: string
+  /** Install id of the node that passed the request on; null when the client asked this node itself. */
+  readonly member: string | null
   /** Aborts when the client goes away, the deadline passes or the node stops. */
   readonly signal: AbortSignal
   /** Takes over the response as a stream; the handler's return value is then ignored. */
@@ -233,7 +246,7 @@ type CapabilityHandler<D> = D extends { io_mode: 'unary' | 'client_streaming' }
 
 /** Typed access to one document section. Values are plain JSON and are checked against the schema. */
 export interface Section<T> {
-  /** Writes one key. Throws `not_master` on a master section of a node that is not master. */
+  /** Writes one key. Throws `not_master` on a master section outside the plugin's commands. */
   put (key: string, value: T): void
   remove (key: string): void
   get (key: string, nodeId?: string): T | undefined
@@ -280,6 +293,13 @@ export interface Context<M extends Manifest = Manifest> {
   readonly clock: Clock
   readonly node: NodeInfo
   readonly sections: Sections<M>
+  /**
+   * Has the master carry out a command of this plugin; resolves once the cluster holds it. A repeated `id` is
+   * the same command. Throws what its handler threw, `no_master`, `no_quorum`, `session_changed`.
+   */
+  command<K extends Keys<M, 'commands'>> (
+    name: K, args: SchemaAt<Field<M, 'commands'>[K], 'args'>, id?: string
+  ): Promise<SchemaAt<Field<M, 'commands'>[K], 'result'>>
   emit<K extends Keys<M, 'events'>> (kind: K, payload: SchemaAt<Field<M, 'events'>[K], 'payload'>): void
   /** Listens to any plugin's event. */
   on (kind: string, fn: (payload: Record<string, unknown>) => void): void
@@ -301,6 +321,10 @@ export interface ReadyCheck { ok: boolean | null, detail: string }
 
 type RouteHandlers<M> = { [K in Keys<M, 'routes'>]: (req: RouteRequest<Field<M, 'routes'>[K]>) => unknown }
 type Invokers<M> = { [K in Keys<M, 'capabilities'>]: CapabilityHandler<Field<M, 'capabilities'>[K]> }
+type Commanders<M> = {
+  [K in Keys<M, 'commands'>]: (args: SchemaAt<Field<M, 'commands'>[K], 'args'>) =>
+    SchemaAt<Field<M, 'commands'>[K], 'result'>
+}
 type Provided<M> = { [K in keyof Field<M, 'provides'>]: Instance<Field<M, 'provides'>[K]> }
 type When<M, K extends keyof Manifest, Name extends string, T> =
   M extends { readonly [P in K]: unknown } ? { readonly [P in Name]: T } : { readonly [P in Name]?: never }
@@ -309,6 +333,7 @@ type When<M, K extends keyof Manifest, Name extends string, T> =
 export type Started<M> =
   When<M, 'routes', 'routes', RouteHandlers<M>> &
   When<M, 'capabilities', 'invoke', Invokers<M>> &
+  When<M, 'commands', 'commands', Commanders<M>> &
   When<M, 'provides', 'services', Provided<M>> &
   When<M, 'state', 'state', { [K in Keys<M, 'state'>]: (caller: Caller, base?: unknown) => unknown }>
 

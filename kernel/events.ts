@@ -17,6 +17,8 @@ export interface Bus {
   on (kind: string, fn: (event: BusEvent) => void): () => void
   /** Delivers what was emitted while the plugins were still starting; from then on at once. */
   open (): void
+  /** Every declared kind of the durable plane. */
+  durableKinds (): string[]
   /** Durable events emitted so far. */
   readonly durableCount: number
   readonly invalidCount: number
@@ -74,6 +76,7 @@ export function createBus (
       listeners.set(kind, set.add(fn))
       return () => { set.delete(fn) }
     },
+    durableKinds: () => [...kinds].filter(([, { decl }]) => decl.plane === 'durable').map(([kind]) => kind),
     get durableCount () { return durableCount },
     get invalidCount () { return invalidCount }
   }

@@ -1,8 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import {
   chmodSync, closeSync, existsSync, fsyncSync, mkdirSync, openSync, readFileSync, renameSync, rmSync,
-  statSync,
-  writeSync
+  statSync, writeFileSync, writeSync
 } from 'node:fs'
 import { open, rename } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
@@ -80,7 +79,8 @@ export function writeWhole (path: string, text: string): void {
   const temporary = `${path}.${process.pid}.tmp`
   const file = openSync(temporary, 'w', 0o600)
   try {
-    writeSync(file, text)
+    // Not writeSync, which may write less than it was given.
+    writeFileSync(file, text)
     fsyncSync(file)
   } finally {
     closeSync(file)

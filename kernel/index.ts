@@ -2,7 +2,7 @@
 export { defineService, definePlugin, Reply } from './define.js'
 export type {
   BundledModel, BundledModelDecl, Caller, CapabilityCall, CapabilityChunk, CapabilityDecl, ChunkMedia,
-  ConflictDecl, Context, EngineDecl, ErrorDecl, EventDecl, IoMode, Logger, Manifest, NodeInfo, Plugin,
+  CommandDecl, ConflictDecl, Context, EngineDecl, ErrorDecl, EventDecl, IoMode, Logger, Manifest, NodeInfo, Plugin,
   ReadyCheck, RouteDecl, RouteRequest, Section, SectionDecl, ServiceRef, Started, StreamWriter, VerbDecl
 } from './define.js'
 export { EngineError } from './engine.js'
@@ -11,12 +11,15 @@ export type {
 } from './engine.js'
 export { kernelError, SvcError } from './errors.js'
 export {
-  BundleService, CommandService, InspectionService, InvocationService, SessionService, TokenService
+  BundleService, ClusterService, CommandService, EventTapService, InspectionService, InvocationService,
+  SessionService, TelemetryService, TokenService
 } from './services.js'
 export type {
-  Bundle, Command, Commands, Inspection, Invocations, PluginReport, RegisteredEngine, ServedFrame,
-  ServeOptions, Session, TokenRecord, Tokens
+  Bundle, Channel, Cluster, Command, Commands, EventTap, Inspection, Invocations, MemberRequest,
+  MemberResponse, NodeView, PluginReport, RegisteredEngine, ServedFrame, ServeOptions, Session, TokenRecord,
+  Tokens
 } from './services.js'
+export type { TelemetryCounters } from './cluster/telemetry/index.js'
 export { delay, systemClock } from './clock.js'
 export type { Clock } from './clock.js'
 export { monitorLoop } from './loop-delay.js'

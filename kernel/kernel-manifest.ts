@@ -1,6 +1,7 @@
 import { kernelErrors } from './errors.js'
 import {
-  BundleService, CommandService, InspectionService, InvocationService, SessionService, TokenService
+  BundleService, ClusterService, CommandService, EventTapService, InspectionService, InvocationService,
+  SessionService, TelemetryService, TokenService
 } from './services.js'
 import type { ConflictDecl, EventDecl, Manifest } from './define.js'
 
@@ -35,6 +36,16 @@ const conflicts = {
     meaning: 'The home cannot be written; what is decided is lost at a restart.',
     remediation: 'Check free space and permissions of the home directory.'
   },
+  unreachable: {
+    severity: 'warn',
+    meaning: 'The node gives no sign of life.',
+    remediation: 'Look whether it runs and can be reached: `svc doctor` on both nodes shows why a dial fails.'
+  },
+  version_mismatch: {
+    severity: 'warn',
+    meaning: 'The nodes run different versions of svc.',
+    remediation: 'Bring all nodes to the same version, one after the other.'
+  },
   restart_needed: {
     severity: 'warn',
     meaning: 'svc.yaml has changed since this node started.',
@@ -49,6 +60,19 @@ const nodeEvent = {
   properties: { nodeId: { type: 'string' } }
 } as const
 
+const text = { type: 'string' } as const
+const sessionEvent = {
+  type: 'object',
+  required: ['sessionId', 'term', 'masterNodeId'],
+  additionalProperties: false,
+  properties: {
+    sessionId: text,
+    term: { type: 'integer', minimum: 0 },
+    masterNodeId: text,
+    previousSessionId: { type: ['string', 'null'] }
+  }
+} as const
+
 const pluginEvent = {
   type: 'object',
   required: ['nodeId', 'plugin'],
@@ -58,6 +82,33 @@ const pluginEvent = {
 
 const events = {
   NodeJoined: { plane: 'durable', summary: 'A node became part of the cluster.', payload: nodeEvent },
+  NodeTimedOut: {
+    plane: 'durable',
+    summary: 'The master misses a node; `evidence` says what was seen of it.',
+    payload: {
+      type: 'object',
+      required: ['nodeId', 'evidence'],
+      additionalProperties: false,
+      properties: { nodeId: text, evidence: text }
+    }
+  },
+  NodeRemoved: {
+    plane: 'durable', summary: 'A node was removed from the cluster for good.', payload: nodeEvent
+  },
+  MasterElected: { plane: 'durable', summary: 'A node became master.', payload: sessionEvent },
+  SessionChanged: {
+    plane: 'durable', summary: 'The cluster began another session.', payload: sessionEvent
+  },
+  StateDiverged: {
+    plane: 'durable',
+    summary: 'Two nodes held different data under the same number; it was loaded anew.',
+    payload: {
+      type: 'object',
+      required: ['nodeId', 'document'],
+      additionalProperties: false,
+      properties: { nodeId: text, document: text }
+    }
+  },
   NodeRestarted: { plane: 'durable', summary: 'A node was told to restart.', payload: nodeEvent },
   PluginEnabled: {
     plane: 'durable', summary: 'A plugin was switched on in svc.yaml.', payload: pluginEvent
@@ -105,5 +156,6 @@ export const kernelManifest = {
 
 /** Ids of the services the kernel provides to every plugin. */
 export const kernelServices: ReadonlySet<string> = new Set([
-  BundleService, CommandService, InspectionService, InvocationService, SessionService, TokenService
+  BundleService, ClusterService, CommandService, EventTapService, InspectionService, InvocationService,
+  SessionService, TelemetryService, TokenService
 ].map((ref) => ref.id))

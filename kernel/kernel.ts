@@ -1,35 +1,48 @@
 import os from 'node:os'
+import { json } from 'node:stream/consumers'
 import type { FastifyInstance } from 'fastify'
 import { assemble } from './assembly.js'
 import { openApi } from './catalogue.js'
 import { createAccess } from './http/access.js'
+import { createFacts } from './facts.js'
 import { createStreamCount } from './http/mount.js'
 import { createServer } from './http/server.js'
 import { loadPlugins } from './load.js'
 import { mountAll } from './mounting.js'
 import { InspectionService } from './services.js'
+import { kernelManifest } from './kernel-manifest.js'
+import { kernelError, SvcError } from './errors.js'
+import { clusterHandlers } from './cluster-routes.js'
+import { commandName } from './context.js'
 import { baseState, redact, withViews } from './state.js'
+import { createStateSync } from './state-sync.js'
 import { systemHandlers } from './system-routes.js'
-import { createVitals } from './vitals.js'
 import type { Assembly } from './assembly.js'
 import type { CapabilityLimits } from './capabilities/limits.js'
 import type { Clock } from './clock.js'
+import type { ClusterCore } from './cluster/cluster.js'
+import type { Telemetry } from './cluster/telemetry/index.js'
+import type { Network } from './cluster-routes.js'
 import type { ConfigApi } from './config-api.js'
-import type { Logger, Manifest, NodeInfo, Plugin, RouteRequest } from './define.js'
+import type { Caller, Logger, Manifest, NodeInfo, Plugin } from './define.js'
 import type { BusEvent } from './events.js'
 import type { MountedRoute, StreamCount } from './http/mount.js'
 import type { HttpLimits } from './http/server.js'
 import type { Served } from './http/origin.js'
 import type { TokenStore } from './http/tokens.js'
 import type { Contributions, Started } from './load.js'
-import type { Inspection, Session } from './services.js'
+import type { Facts } from './facts.js'
+import type { Inspection } from './services.js'
 import type { SystemParts } from './system-routes.js'
 import type { Vitals } from './vitals.js'
 
 /** Everything a kernel is made of; a node and the test kit fill it differently. */
 export interface KernelOptions {
   node: NodeInfo
-  session: Session & { readonly term: number }
+  cluster: ClusterCore
+  network: Network
+  telemetry: Telemetry
+  vitals: () => Promise<Vitals>
   clock: Clock
   log: (plugin: string) => Logger
   /** Plugins to start, in start order. */
@@ -73,7 +86,16 @@ export interface Kernel {
 }
 
 /** What grows while a kernel boots. */
-export interface Parts { app: FastifyInstance, routes: MountedRoute[], live: Started[], streams: StreamCount }
+export interface Parts {
+  app: FastifyInstance
+  routes: MountedRoute[]
+  live: Started[]
+  streams: StreamCount
+  facts: Facts
+}
+
+/** How often a node looks whether there is something new to tell of itself, ms. */
+const FACTS_MS = 2000
 
 /** Boots a kernel: server, registry, plugins in order, system routes. Throws BootError. */
 export async function createKernel (options: KernelOptions): Promise<Kernel> {
@@ -84,18 +106,73 @@ export async function createKernel (options: KernelOptions): Promise<Kernel> {
     authenticate: createAccess({ tokens, local, clock }), methodsAt: (path) => kernel.methodsAt(path)
   })
   try {
-    const parts: Parts = { app, routes: [], live: [], streams: createStreamCount(limits.streamsPerToken) }
+    const parts: Parts = {
+      app, routes: [], live: [], streams: createStreamCount(limits.streamsPerToken),
+      facts: factsOf(kernel, options)
+    }
     inspect(kernel, parts, options)
     await loadPlugins(app, options.plugins, kernel.lent, contributions(kernel, parts), parts.live)
-    mountAll(kernel, parts, options, systemHandlers(systemParts(kernel, parts, options)))
+    const handlers = {
+      ...systemHandlers(systemParts(kernel, parts, options)), ...clusterHandlers(options)
+    }
+    const sync = createStateSync({
+      state: async (caller) => await stateFor(kernel, parts, options, caller),
+      changed: kernel.changes.next,
+      clock,
+      log: kernel.log
+    })
+    app.addHook('preClose', async () => { sync.close() })
+    mountAll(kernel, parts, options, handlers, sync)
     await app.ready()
     kernel.bus.open()
-    return booted(kernel, parts, options)
+    return booted(kernel, parts, options, keepTelling(kernel, parts, options))
   } catch (error) {
     await app.close()
-    kernel.documents.close()
     throw error
   }
+}
+
+function factsOf (kernel: Assembly, options: KernelOptions): Facts {
+  const { node, cluster, telemetry, vitals, url, network, clock } = options
+  return createFacts({
+    node, cluster, telemetry, vitals, url,
+    health: kernel.health,
+    peers: () => network.peers(),
+    bandwidth: (installId) => network.bytesPerSecond(installId),
+    tags: kernel.tags,
+    views: kernel.views,
+    unreachable: kernelManifest.conflicts.unreachable,
+    mono: clock.mono,
+    now: clock.now
+  })
+}
+
+/**
+ * Tells the other nodes about this one, whenever something of it changed and now and then. Returns what ends
+ * that.
+ */
+function keepTelling (kernel: Assembly, parts: Parts, options: KernelOptions): () => void {
+  const publish = (): void => {
+    compareVersions(kernel, options)
+    parts.facts.publish().catch((err: unknown) => {
+      kernel.log.error({ err }, 'this node could not tell the others about itself')
+    })
+  }
+  const stops = [
+    options.clock.every(FACTS_MS, publish), kernel.changes.listen(publish),
+    options.cluster.service.onPeers(kernel.changes.notify),
+    options.cluster.session.onChange(kernel.changes.notify),
+    options.cluster.control.observe(kernel.changes.notify),
+    options.cluster.replicas.observe(kernel.changes.notify)
+  ]
+  publish()
+  return () => { for (const stop of stops) stop() }
+}
+
+function compareVersions (kernel: Assembly, { network, node }: KernelOptions): void {
+  const other = network.peers().find(({ version }) => version !== node.version)
+  if (other === undefined) kernel.health.clear('version_mismatch')
+  else kernel.health.raise('version_mismatch', `${node.version} here, ${other.version} on ${other.name}.`)
 }
 
 /** What diagnostics may ask of the kernel. */
@@ -124,37 +201,57 @@ function contributions (kernel: Assembly, parts: Parts): Contributions {
         handler as never)
     },
     service (id, instance) { if (!kernel.services.has(id)) kernel.services.set(id, instance) },
+    command (plugin, name, handler) {
+      const full = commandName(plugin.manifest.name, name)
+      parts.app.addHook('onClose', async () => { release() })
+      const release = kernel.cluster.desk.handle(full, handler)
+    },
     view (key, view) { kernel.views.set(key, view) }
   }
 }
 
 function systemParts (kernel: Assembly, parts: Parts, options: KernelOptions): SystemParts {
-  const vitals = createVitals(options.node.home, options.clock.mono)
+  const { cluster, node } = options
   let document: string | undefined
   return {
-    nodeId: options.node.nodeId, installId: options.node.installId, hostname: os.hostname(),
+    nodeId: node.nodeId, installId: node.installId, hostname: os.hostname(),
     address: () => [...options.served().addresses][0] ?? '127.0.0.1',
     ready: async (model) => {
       const checks = await kernel.readiness.run(model)
-      const { masterNodeId } = options.session
+      const { masterNodeId } = cluster.session
       const master = { name: 'master', ok: masterNodeId !== null, detail: masterNodeId ?? 'none known' }
       const all = [master, ...checks]
       return { ready: all.every((c) => c.ok) && (model === undefined || checks.length > 0), checks: all }
     },
     openApi: () => document ??= JSON.stringify(describe(kernel.manifests, parts, options)),
-    state: async (request) => await stateFor(kernel, options, request, await vitals()),
+    state: async ({ caller }) => await stateFor(kernel, parts, options, caller),
     changed: kernel.changes.next,
     restart: () => {
       const accepted = options.restart()
-      if (accepted) kernel.bus.emit('kernel', 'NodeRestarted', { nodeId: options.node.nodeId })
+      if (accepted) kernel.bus.emit('kernel', 'NodeRestarted', { nodeId: node.nodeId })
       return accepted
     },
+    restartOther: async (id, { caller, signal }) => await restartOther(cluster, id, caller, signal),
     switched (plugin, on) {
       const kind = on ? 'PluginEnabled' : 'PluginDisabled'
-      kernel.bus.emit('kernel', kind, { nodeId: options.node.nodeId, plugin })
+      kernel.bus.emit('kernel', kind, { nodeId: node.nodeId, plugin })
     },
     config: options.configApi(() => { kernel.health.raise('restart_needed', '') })
   }
+}
+
+async function restartOther (
+  cluster: ClusterCore, id: string, caller: Caller, signal: AbortSignal
+): Promise<unknown> {
+  const other = cluster.directory.resolve(id)
+  if (other === undefined) throw kernelError('node_not_found', `No node "${id}" is known.`)
+  const answer = await cluster.service.request(other.installId, {
+    method: 'POST', path: '/admin/restart', caller, signal
+  })
+  const body = await json(answer.body) as { error?: { reason: string, message: string, retryable: boolean } }
+  if (body.error === undefined) return body
+  const { reason, message, retryable } = body.error
+  throw new SvcError(reason, { status: answer.status, retryable, message, remedy: '' })
 }
 
 /** The OpenAPI document of what is on; routes of disabled plugins are not part of the interface. */
@@ -163,16 +260,15 @@ function describe (manifests: readonly Manifest[], parts: Parts, options: Kernel
   return openApi(parts.routes.filter((r) => !off.has(r.owner)), manifests, options.node.version)
 }
 
+/** What a caller sees of the cluster. */
 async function stateFor (
-  kernel: Assembly, options: KernelOptions, request: RouteRequest, vitals: Vitals
+  kernel: Assembly, parts: Parts, options: KernelOptions, caller: Caller
 ): Promise<Record<string, unknown>> {
-  const { caller } = request
+  const { cluster } = options
+  const status = cluster.status()
   const base = baseState({
-    node: options.node, session: options.session, health: kernel.health, vitals, url: options.url(),
-    capabilities: [...kernel.tags].sort(), durableEvents: kernel.bus.durableCount,
-    nowIso: new Date(options.clock.now()).toISOString(),
-    machine: { model: os.machine(), chip: os.cpus()[0]?.model ?? 'unknown',
-      os: `${os.type()} ${os.release()}`, commit: null }
+    session: cluster.session, quorum: status.quorum, stale: status.stale, nodes: await parts.facts.all(),
+    durableEvents: kernel.bus.durableCount
   })
   const onError = (key: string, err: unknown): void => {
     kernel.log.error({ err, key }, 'a state view failed')
@@ -181,7 +277,7 @@ async function stateFor (
   return caller.authorities.has('operator') ? state : redact(state) as Record<string, unknown>
 }
 
-function booted (kernel: Assembly, parts: Parts, options: KernelOptions): Kernel {
+function booted (kernel: Assembly, parts: Parts, options: KernelOptions, quiet: () => void): Kernel {
   return {
     app: parts.app, bus: kernel.bus, health: kernel.health, commands: kernel.commands, routes: parts.routes,
     service: (id) => kernel.services.get(id),
@@ -194,8 +290,8 @@ function booted (kernel: Assembly, parts: Parts, options: KernelOptions): Kernel
       kernel.commands.abortAll('shutting_down')
       kernel.stopping.abort()
       await kernel.capabilities.close()
+      quiet()
       await parts.app.close()
-      kernel.documents.close()
     }
   }
 }

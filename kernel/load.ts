@@ -12,6 +12,7 @@ interface Parts {
   routes?: Record<string, (request: never) => unknown>
   invoke?: Record<string, unknown>
   services?: Record<string, unknown>
+  commands?: Record<string, (args: unknown) => unknown>
   state?: Record<string, StateView>
 }
 
@@ -20,6 +21,7 @@ export interface Contributions {
   route (plugin: Plugin, name: string, handler: (request: never) => unknown, app: FastifyInstance): void
   capability (plugin: Plugin, name: string, handler: unknown): void
   service (id: string, instance: unknown): void
+  command (plugin: Plugin, name: string, handler: (args: unknown) => unknown): void
   view (key: string, view: StateView): void
 }
 
@@ -66,6 +68,9 @@ async function startOne (
   app.addHook('onClose', async () => { await live.dispose() })
   const parts = (await inTime(plugin.start(live.ctx), lent)) as Parts | undefined ?? {}
   const { manifest } = plugin
+  for (const [name, handler] of declared(manifest.commands, parts.commands, 'command')) {
+    to.command(plugin, name, handler)
+  }
   for (const [name, handler] of declared(manifest.routes, parts.routes, 'route')) {
     to.route(plugin, name, handler, app)
   }

@@ -2,29 +2,40 @@ import type { FastifyInstance } from 'fastify'
 import { kernelError } from './errors.js'
 import { requireAuthority } from './http/access.js'
 import { methodFinder, mount } from './http/mount.js'
+import { memberOf } from './http/member-socket.js'
 import { callerOf } from './http/server.js'
 import { socketScope } from './http/sockets.js'
+import { stateSyncRoute } from './state-sync.js'
+import { clusterRoutes } from './cluster-routes.js'
 import { systemRoutes } from './system-routes.js'
 import { schemaChecker } from './validate.js'
 import type { Assembly } from './assembly.js'
-import type { RouteDecl } from './define.js'
+import type { WebSocket } from 'ws'
+import type { Caller, RouteDecl } from './define.js'
 import type { MountedRoute, MountOptions, StreamCount } from './http/mount.js'
 import type { KernelOptions, Parts } from './kernel.js'
+import type { clusterHandlers } from './cluster-routes.js'
+import type { StateSync } from './state-sync.js'
 import type { systemHandlers } from './system-routes.js'
 
-type SystemHandlers = ReturnType<typeof systemHandlers>
+type Handlers = ReturnType<typeof systemHandlers> & ReturnType<typeof clusterHandlers>
+/** `viaMember`: the socket was passed on by another node, which authorised it. */
+type Session = (socket: WebSocket, caller: Caller, viaMember: boolean) => void
 
 /** Puts every route on the server: the plugins' (already in `parts`), the kernel's own, the disabled ones. */
 export function mountAll (
-  kernel: Assembly, parts: Parts, options: KernelOptions, handlers: SystemHandlers
+  kernel: Assembly, parts: Parts, options: KernelOptions, handlers: Handlers, sync: StateSync
 ): void {
   const { routes } = parts
-  for (const [name, decl] of Object.entries(systemRoutes)) {
-    routes.push({ owner: 'kernel', name, decl, handler: handlers[name as keyof typeof systemRoutes] })
+  for (const [name, decl] of Object.entries({ ...systemRoutes, ...clusterRoutes })) {
+    const handler = handlers[name as keyof Handlers] as MountedRoute['handler']
+    routes.push({ owner: 'kernel', name, decl, handler })
   }
-  const sockets: { name: string, decl: RouteDecl }[] = []
+  const sockets: { name: string, decl: RouteDecl, serve: Session }[] = [
+    { name: 'stateSync', decl: stateSyncRoute, serve: sync.serve }
+  ]
   for (const { name, decl, handler } of kernel.capabilities.routes()) {
-    if (handler === null) sockets.push({ name, decl })
+    if (handler === null) sockets.push({ name, decl, serve: kernel.capabilities.session })
     else routes.push({ owner: 'kernel', name, decl, handler })
   }
   const taken = new Set(routes.map(({ decl }) => `${decl.method} ${decl.url}`))
@@ -36,14 +47,16 @@ export function mountAll (
   }
   for (const route of routes) mount(parts.app, route, mounting, parts.streams)
   socketScope(parts.app, (scope) => {
-    for (const { decl } of sockets) mountSocket(kernel, scope, decl, parts.streams)
+    for (const { decl, serve } of sockets) mountSocket(kernel, scope, decl, serve, parts.streams)
   })
   for (const { name, decl } of sockets) routes.push({ owner: 'kernel', name, decl, handler: noUpgrade })
   kernel.methodsAt = methodFinder(routes.map((r) => r.decl))
 }
 
-/** The WebSocket for capability calls: same guards as every route, then the socket is handed over. */
-function mountSocket (kernel: Assembly, app: FastifyInstance, decl: RouteDecl, streams: StreamCount): void {
+/** A WebSocket: same guards as every route, then the socket is handed over. */
+function mountSocket (
+  kernel: Assembly, app: FastifyInstance, decl: RouteDecl, serve: Session, streams: StreamCount
+): void {
   app.route({
     method: 'GET',
     url: decl.url,
@@ -54,7 +67,9 @@ function mountSocket (kernel: Assembly, app: FastifyInstance, decl: RouteDecl, s
       if (request.ws) request.raw.socket.once('close', streams.open(callerOf(request)))
     },
     handler: noUpgrade,
-    wsHandler: (socket, request) => { kernel.capabilities.session(socket, callerOf(request)) }
+    wsHandler: (socket, request) => {
+      serve(socket, callerOf(request), memberOf(request.raw.socket) !== undefined)
+    }
   })
 }
 

@@ -3,7 +3,8 @@ import os from 'node:os'
 import { join } from 'node:path'
 import { BootError } from './boot-error.js'
 import { systemClock } from './clock.js'
-import { newNodeId, loneSession } from './cluster/session.js'
+import { newNodeId } from './cluster/node-id.js'
+import { openNodeLinks } from './cluster/node-links.js'
 import { createConfigApi } from './config-api.js'
 import { homeFile, installId, lockHome, prepareHome, writeVersioned } from './home.js'
 import { operatorToken, openTokens } from './http/tokens.js'
@@ -13,12 +14,15 @@ import { createRestart } from './restart.js'
 import { prepare } from './setup.js'
 import { watchSelf } from './self-watch.js'
 import { version } from './version.js'
+import { createVitals } from './vitals.js'
 import type { KernelConfig } from './config/index.js'
 import type { NodeInfo, Plugin } from './define.js'
 import type { Served } from './http/origin.js'
+import type { NodeLinks } from './cluster/node-links.js'
 import type { Kernel, KernelOptions } from './kernel.js'
 import type { NodeLog } from './log.js'
 import type { Setup } from './setup.js'
+import type { Vitals } from './vitals.js'
 
 export interface NodeOptions {
   /** Absolute path of the home directory. */
@@ -32,6 +36,8 @@ export interface NodeOptions {
   bundled: readonly Plugin[]
   /** A listening socket inherited from the launcher. */
   listenFd?: number
+  /** `--join`: a join token, or host:port of a member. */
+  join?: string
 }
 
 /** A node that has booted; it answers once `listen` resolves. */
@@ -81,25 +87,68 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
     clock: systemClock,
     base: { node: node.nodeId }
   })
-  const address: Address = { host: keys.api.host, port: keys.api.port, url: null }
+  const address: Address = { host: keys.api.host, port: keys.api.port, url: null, outside: null }
   const restart = createRestart()
-  const kernel = await createKernel(kernelOptions(options, setup, { node, log, address, restart }))
-  for (const warning of setup.warnings) log.root.warn({}, warning)
-  const unwatch = watchSelf({ health: kernel.health, home: options.home, clock: systemClock })
-  return running({
-    options, node, kernel, log, address, restart, setup, release: () => { unwatch(); release() }
+  const vitals = createVitals({ home: options.home, clock: systemClock, log: log.child('vitals') })
+  const events = createEventQueue()
+  const links = await openNodeLinks({
+    node, settings: keys.cluster, vitals,
+    api: address,
+    apiUrl: () => address.outside,
+    join: options.join,
+    telemetry: options.env['SVC_TELEMETRY_DISABLE'] !== '1',
+    clock: systemClock,
+    log: log.child('cluster'),
+    emit: events.emit
   })
+  const made = { node, log, address, restart, links, vitals }
+  try {
+    const kernel = await createKernel(kernelOptions(options, setup, made))
+    events.open((kind, payload) => { kernel.bus.emit('kernel', kind, payload) })
+    for (const warning of setup.warnings) log.root.warn({}, warning)
+    const unwatch = watchSelf({ health: kernel.health, home: options.home, clock: systemClock })
+    return running({ ...made, options, kernel, setup, release: () => { unwatch(); release() } })
+  } catch (error) {
+    await links.stop()
+    throw error
+  }
 }
 
-interface Address { host: string, port: number, url: string | null }
+type Emit = (kind: string, payload: Record<string, unknown>) => void
+
+/** What the cluster tells before there is a bus. */
+function createEventQueue (): { emit: Emit, open (to: Emit): void } {
+  const held: Parameters<Emit>[] = []
+  let emit: Emit = (kind, payload) => { held.push([kind, payload]) }
+  return {
+    emit: (kind, payload) => { emit(kind, payload) },
+    open (to) {
+      emit = to
+      for (const event of held.splice(0)) to(...event)
+    }
+  }
+}
+
+/** `url` is for clients on this machine, `outside` for other machines. */
+interface Address { host: string, port: number, url: string | null, outside: string | null }
 type Restart = ReturnType<typeof createRestart>
-interface Made { node: NodeInfo, log: NodeLog, address: Address, restart: Restart }
+interface Made {
+  node: NodeInfo
+  log: NodeLog
+  address: Address
+  restart: Restart
+  links: NodeLinks
+  vitals: () => Promise<Vitals>
+}
 
 function kernelOptions (options: NodeOptions, setup: Setup, made: Made): KernelOptions {
   const keys = setup.config.kernel
   return {
     node: made.node,
-    session: loneSession(made.node.nodeId),
+    cluster: made.links.cluster,
+    network: made.links.network,
+    telemetry: made.links.telemetry,
+    vitals: made.vitals,
     clock: systemClock,
     log: made.log.child,
     plugins: setup.order,
@@ -110,7 +159,7 @@ function kernelOptions (options: NodeOptions, setup: Setup, made: Made): KernelO
     ...limitsOf(keys),
     trustProxy: keys.api.trust_proxy,
     served: servedBy(made.address, keys.api),
-    url: () => made.address.url,
+    url: () => made.address.outside,
     tokens: openTokens({
       home: options.home,
       clock: systemClock,
@@ -202,8 +251,11 @@ function running (parts: Running): SvcNode {
     onRestart: parts.restart.onAsk,
     async listen () {
       await listen(kernel, address, options.listenFd)
+      parts.links.start((request, response) => { kernel.app.routing(request, response) })
       writeVersioned(runFile, 1, { url: address.url, pid: process.pid, nodeId: node.nodeId })
-      kernel.bus.emit('kernel', 'NodeJoined', { nodeId: node.nodeId })
+      if (parts.links.network.members.current().members.length === 1) {
+        kernel.bus.emit('kernel', 'NodeJoined', { nodeId: node.nodeId })
+      }
       const plugins = parts.setup.order.map((p) => p.manifest.name)
       parts.log.root.info({ url: address.url, version: node.version, plugins }, 'listening')
       return { url: address.url! }
@@ -213,7 +265,9 @@ function running (parts: Running): SvcNode {
         parts.log.root.info({ reason }, 'stopping')
         // After a restart the address is the same, so clients may keep it.
         if (reason !== 'restart') rmSync(runFile, { force: true })
+        parts.links.cluster.resign()
         await kernel.close(DRAIN_MS)
+        await parts.links.stop()
         await parts.log.close()
         parts.release()
       })()
@@ -236,6 +290,15 @@ async function listen (kernel: Kernel, address: Address, fd: number | undefined)
   const shown = address.host === '0.0.0.0' ? '127.0.0.1' : address.host === '::' ? '[::1]'
     : address.host.includes(':') ? `[${address.host}]` : address.host
   address.url = `http://${shown}:${address.port}`
+  const wildcard = address.host === '0.0.0.0' || address.host === '::'
+  address.outside = wildcard ? outsideUrl(address) : address.url
+}
+
+/** The URL under which other machines reach a node that listens everywhere. */
+function outsideUrl ({ port, url }: Address): string | null {
+  const all = Object.values(os.networkInterfaces()).flatMap((list) => list ?? [])
+  const first = all.find((i) => !i.internal && i.family === 'IPv4')
+  return first === undefined ? url : `http://${first.address}:${port}`
 }
 
 export { BootError }

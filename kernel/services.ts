@@ -1,4 +1,6 @@
+import type { Readable } from 'node:stream'
 import { defineService } from './define.js'
+import type { TelemetryCounters } from './cluster/telemetry/index.js'
 import type {
   BundledModel, Caller, CapabilityCall, CapabilityChunk, EngineDecl, RouteRequest
 } from './define.js'
@@ -38,13 +40,85 @@ export const CommandService = defineService<Commands>('kernel.commands')
 
 /** The node's cluster session as plugins may know it. */
 export interface Session {
+  /** The session this node is in, or was in last while no master is known. */
   readonly sessionId: string
   readonly isMaster: boolean
+  /** Null while no master is known. */
   readonly masterNodeId: string | null
-  /** Calls `fn` after a new session began. */
+  /** Calls `fn` after a new session began, and after the master was lost. */
   onChange (fn: () => void): () => void
 }
 export const SessionService = defineService<Session>('kernel.session')
+
+/** A node as the cluster knows it. */
+export interface NodeView {
+  /** Id of its present start; of its last one when it is gone, its install id when it never was here. */
+  readonly nodeId: string
+  readonly installId: string
+  readonly name: string
+  readonly self: boolean
+  readonly live: boolean
+  readonly master: boolean
+  readonly apiUrl: string | null
+}
+
+/** A request to another node's API. */
+export interface MemberRequest {
+  readonly method: string
+  /** Path and query as on the public API. */
+  readonly path: string
+  readonly headers?: Readonly<Record<string, string>>
+  /** Sent as JSON. */
+  readonly body?: unknown
+  /** In whose name: the other node applies its authorities and no rule of its own. */
+  readonly caller: Caller
+  /** Ends the request, also while its answer is being read. */
+  readonly signal?: AbortSignal
+  /** Longest wait for the head of the answer. */
+  readonly timeoutMs?: number
+}
+
+export interface MemberResponse {
+  readonly status: number
+  readonly headers: Readonly<Record<string, string>>
+  /** Destroying it ends the request at the other node. */
+  readonly body: Readable
+}
+
+/** Small JSON messages between the same plugin on all nodes. */
+export interface Channel<T> {
+  /** False when there is no link to that install id, or it is congested. */
+  send (to: string, message: T): boolean
+  /** Number of nodes it went to. */
+  broadcast (message: T): number
+  close (): void
+}
+
+/** The other nodes, for plugins. */
+export interface Cluster {
+  readonly self: { readonly installId: string, readonly nodeId: string }
+  /** The install id of the master, or null. */
+  readonly masterInstallId: string | null
+  /** This node first, then every other member, live or not. */
+  nodes (): readonly NodeView[]
+  /** By node id, install id, name or `local`. */
+  resolve (ref: string): NodeView | undefined
+  /** Lossy while a link is down; in order on each link. `from` is an install id. */
+  channel<T> (name: string, receive: (from: string, message: T) => void): Channel<T>
+  /** Calls `fn` after a link to a node opened or closed. */
+  onPeers (fn: (change: { installId: string, up: boolean }) => void): () => void
+  /** Asks another node's API. Throws `unreachable`. */
+  request (installId: string, request: MemberRequest): Promise<MemberResponse>
+}
+export const ClusterService = defineService<Cluster>('kernel.cluster')
+
+/** Every durable event of this node, for the plugin that keeps them. */
+export interface EventTap {
+  /** Every kind there is, once all plugins have started. */
+  kinds (): Iterable<string>
+  onDurable (fn: (event: { kind: string, payload: Record<string, unknown> }) => void): () => void
+}
+export const EventTapService = defineService<EventTap>('kernel.event-tap')
 
 /** A token as it is kept: never the secret itself. Times are ISO-8601. */
 export interface TokenRecord {
@@ -113,3 +187,6 @@ export interface Inspection {
   openStreams (): number
 }
 export const InspectionService = defineService<Inspection>('kernel.inspection')
+
+/** The pressure of the telemetry plane, for diagnostics. */
+export const TelemetryService = defineService<{ counters (): TelemetryCounters }>('kernel.telemetry')

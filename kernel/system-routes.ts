@@ -95,7 +95,7 @@ export const systemRoutes = {
     summary: 'Replaces the node\'s process; it rejoins by itself.',
     query: restartQuery,
     reply: restartReply,
-    errors: ['restart_pending', 'node_not_found']
+    errors: ['restart_pending', 'node_not_found', 'unreachable']
   },
   config: {
     method: 'GET', url: '/config', authority: 'operator',
@@ -125,6 +125,8 @@ export interface SystemParts {
   /** Resolves after the next change of state, or when the signal aborts. */
   changed: (signal: AbortSignal) => Promise<void>
   restart: () => boolean
+  /** Asks another node to restart. Throws `node_not_found` and `unreachable`. */
+  restartOther: (node: string, request: RouteRequest) => Promise<unknown>
   config: ConfigApi
   /** A plugin was switched on or off in svc.yaml. */
   switched: (plugin: string, on: boolean) => void
@@ -161,9 +163,8 @@ export function systemHandlers (parts: SystemParts): Handlers {
     }),
     restart: (request) => {
       const { node_id: id } = request.query as { node_id?: string }
-      if (id !== undefined && id !== parts.nodeId && id !== parts.installId) {
-        throw kernelError('node_not_found', `No node ${id} is known; this one is ${parts.nodeId}.`)
-      }
+      const own = id === undefined || id === parts.nodeId || id === parts.installId || id === 'local'
+      if (!own) return parts.restartOther(id, request)
       if (!parts.restart()) throw kernelError('restart_pending')
       return { status: 'restarting', node_id: parts.nodeId }
     },

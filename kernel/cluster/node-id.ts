@@ -1,5 +1,4 @@
 import { randomBytes } from 'node:crypto'
-import type { Session } from '../services.js'
 
 const ALPHABET = 'abcdefghijklmnopqrstuvwxyz234567'
 
@@ -18,10 +17,4 @@ export function base32 (bytes: Uint8Array): string {
 /** A new peer id: 26 characters, made at every process start. */
 export function newNodeId (): string {
   return base32(randomBytes(16))
-}
-
-/** The session of a lone node: it is its own master from the start, in term 1. */
-export function loneSession (nodeId: string): Session & { readonly term: number } {
-  const sessionId = `1.${base32(randomBytes(10))}`
-  return { sessionId, term: 1, isMaster: true, masterNodeId: nodeId, onChange: () => () => {} }
 }

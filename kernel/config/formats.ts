@@ -11,6 +11,11 @@ function isHost (text: string): boolean {
   return text.length <= 253 && !onlyDigitsAndDots.test(text) && labels.every((label) => hostLabel.test(label))
 }
 
+function isHostPort (text: string): boolean {
+  const match = /^(?:\[([^\]]+)\]|([^:]+)):(\d{1,5})$/.exec(text)
+  return match !== null && isHost(match[1] ?? match[2]!) && Number(match[3]) > 0 && Number(match[3]) <= 65535
+}
+
 function isHttpUrl (text: string): boolean {
   const url = URL.canParse(text) ? new URL(text) : null
   return url !== null && /^https?:$/.test(url.protocol) && url.username === '' && url.password === ''
@@ -39,6 +44,7 @@ function isModule (text: string): boolean {
 /** The values of `format` a configuration schema may use, each with what it asks for in words. */
 export const formats: Readonly<Record<string, Format>> = {
   host: { test: isHost, expected: 'a host name or an IP address' },
+  'host-port': { test: isHostPort, expected: 'an address with a port, like attic.lan:52416' },
   origin: { test: isOrigin, expected: 'an origin like https://host:port, without a path' },
   cidr: { test: isCidr, expected: 'an IP address or a range like 10.0.0.0/8' },
   'http-url': { test: isHttpUrl, expected: 'an http or https address without a password in it' },

@@ -100,6 +100,58 @@ const logging = {
   }
 } as const
 
+const cluster = {
+  type: 'object',
+  description: 'The other nodes: how they are found, and how many must agree.',
+  additionalProperties: false,
+  default: {},
+  properties: {
+    host: {
+      type: 'string',
+      format: 'host',
+      examples: ['192.168.1.20'],
+      description: 'Address on which members are listened for; that of the API when absent.'
+    },
+    port: {
+      type: 'integer',
+      minimum: 0,
+      maximum: 65535,
+      examples: [52416],
+      description: 'Port on which members are listened for; the API\'s port + 1 when absent.'
+    },
+    advertise: {
+      type: 'string',
+      format: 'host-port',
+      examples: ['attic.lan:52416'],
+      description: 'Where other nodes reach the members\' listener, when it is not the address it is bound to.'
+    },
+    peers: {
+      type: 'array',
+      items: { type: 'string', format: 'host-port' },
+      uniqueItems: true,
+      default: [],
+      description: 'Further addresses (host:port) at which to look for members.'
+    },
+    quorum: {
+      type: ['integer', 'string'],
+      minimum: 1,
+      maximum: 99,
+      pattern: '^majority$',
+      default: 1,
+      'x-expected': '1, majority, or a number above half of the members',
+      description: '1: every part of the cluster goes on by itself. majority: only the larger part decides, ' +
+        'and nothing it acknowledged is lost.'
+    },
+    discovery: {
+      type: 'boolean',
+      default: true,
+      description: 'Looks for members on the local network (mDNS).'
+    },
+    heartbeat_ms: whole('Time between two signs of life; a node is missed after three.', 2000, 100, 60000),
+    election_timeout_ms: whole('Longest time in which votes for a new master are collected.', 3000, 150, 60000)
+  }
+} as const
+
 /** The kernel's own top-level keys of svc.yaml. `plugins` is put together from the plugins' schemas. */
 export const kernelKeys = {
   name: {
@@ -112,6 +164,7 @@ export const kernelKeys = {
     description: 'Name of this node for people. The host name when absent.'
   },
   api,
+  cluster,
   access,
   limits,
   logging

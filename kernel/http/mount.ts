@@ -4,6 +4,7 @@ import { kernelError, SvcError, toSvcError } from '../errors.js'
 import { requireAuthority } from './access.js'
 import { Ending } from './ending.js'
 import { jsonText } from './json.js'
+import { memberOf } from './member-socket.js'
 import { callerOf, sendError } from './server.js'
 import { openStream } from './stream-writer.js'
 import type { Clock } from '../clock.js'
@@ -97,6 +98,7 @@ class Exchange implements RouteRequest {
   readonly headers: RouteRequest['headers']
   readonly caller: Caller
   readonly requestId: string
+  readonly member: string | null
   readonly #route: MountedRoute
   readonly #options: MountOptions
   readonly #ending: Ending
@@ -115,6 +117,7 @@ class Exchange implements RouteRequest {
     this.headers = request.headers as RouteRequest['headers']
     this.caller = callerOf(request)
     this.requestId = request.id
+    this.member = memberOf(request.raw.socket) ?? null
     this.#route = route
     this.#options = options
     this.#ending = new Ending(reply, options.stopping)

@@ -7,7 +7,9 @@ import { kernelError, SvcError } from '../errors.js'
 import { compileStrict, compileText, issuesOf } from '../validate.js'
 import { collectBody } from './body.js'
 import { errorBody, errorHeaders } from './error-body.js'
+import { memberOf } from './member-socket.js'
 import { foreignPage, hostAllowed } from './origin.js'
+import { CALLER_HEADER, readCaller } from './passed-on.js'
 import { closeUnupgraded } from './sockets.js'
 import type { Clock } from '../clock.js'
 import type { Caller, Logger } from '../define.js'
@@ -125,9 +127,14 @@ function addGuards (app: FastifyInstance, options: ServerOptions): void {
   app.decorateRequest(CALLER, null)
   // Not async: a promise per hook and request costs more than all the checks.
   app.addHook('onRequest', (request, reply, done) => {
-    const served = options.served()
     const { headers } = request
     reply.header('x-svc-request-id', request.id)
+    if (memberOf(request.raw.socket) !== undefined) {
+      setCaller(request, readCaller(headers[CALLER_HEADER]))
+      done()
+      return
+    }
+    const served = options.served()
     closeUnupgraded(request, reply)
     if (!hostKnown(headers.host, served)) {
       throw kernelError('misdirected', `The Host "${printable(headers.host ?? '')}" is not served here; ` +

@@ -57,7 +57,7 @@ t.test('quorum', (t) => {
   check(5, 5, 5)
   check(2, 5, null)
   check(2, 4, null)
-  check(6, 5, null)
+  check(6, 5, 5)
   check(0, 5, null)
   check(-1, 5, null)
   check(2.5, 3, null)

@@ -161,7 +161,7 @@ t.test('a lone node', (t) => {
   t.equal(core.fence.admits({ term: 1, master: 'a' }).ok, true)
   core.resign(2200)
   t.same(said, ['early no_master', 'master 1', 'c1 2', 'c1 2', 'open session_changed'])
-  t.throws(() => new Election({ id: 'a', quorum: 2, stored: null }, io, ledger), { name: 'RangeError' })
+  t.throws(() => new Election({ id: 'a', quorum: 0, stored: null }, io, ledger), { name: 'RangeError' })
   t.end()
 })
 

@@ -2,7 +2,6 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
-import { createDocuments } from '../cluster/documents.js'
 import { createHealth } from '../health.js'
 import { kernelManifest } from '../kernel-manifest.js'
 import { diskFault, DISK_FULL_BYTES, DISK_LOW_BYTES, watchSelf } from '../self-watch.js'
@@ -68,21 +67,4 @@ t.test('a blocked event loop is event_loop_lag, and is forgotten when it runs ag
   const { reasons } = health.snapshot()
   t.match(reasons.find((r) => r.code === 'event_loop_lag')?.message, /p99 over the last 10 s: \d{3,} ms/)
   await until(look, () => !lags())
-})
-
-t.test('a section of the master is refused with not_master on another node', (t) => {
-  let master = false
-  const documents = createDocuments({ nodeId: 'a', isMaster: () => master })
-  const section = documents.section<{ n: number }>('plans', { writer: 'master', summary: 's',
-    value: { type: 'object', required: ['n'], properties: { n: { type: 'integer' } } } })
-  const refused = { reason: 'not_master', message: /Only the master writes "plans"/ }
-  t.throws(() => { section.put('x', { n: 1 }) }, refused)
-  t.equal(section.get('x'), undefined)
-  master = true
-  section.put('x', { n: 1 })
-  t.same(section.get('x'), { n: 1 })
-  master = false
-  t.throws(() => { section.remove('x') }, refused)
-  documents.close()
-  t.end()
 })

@@ -6,7 +6,7 @@ import { createBus } from '../events.js'
 import { createCommands } from '../commands.js'
 import { createShipper, ingestAllowed } from '../log-ship.js'
 import { diskFault } from '../self-watch.js'
-import { base32 } from '../cluster/session.js'
+import { base32 } from '../cluster/node-id.js'
 import { busyShare, cutByCgroup, parseMeminfo } from '../vitals.js'
 import { systemClock } from '../clock.js'
 import { redact } from '../state.js'
@@ -78,7 +78,7 @@ t.test('events wait until the bus is open, and a failing listener harms nobody',
 })
 
 t.test('commands: cancel your own, or with the authority anybody\'s', (t) => {
-  const commands = createCommands()
+  const commands = createCommands(() => () => {})
   const caller = (id: string, ...authorities: string[]): Caller =>
     ({ id, mode: 'direct', authorities: new Set(authorities) })
   const ended: string[] = []

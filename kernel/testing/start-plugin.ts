@@ -3,13 +3,14 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import type { FastifyInstance, LightMyRequestResponse } from 'fastify'
-import { newNodeId, loneSession } from '../cluster/session.js'
+import { newNodeId } from '../cluster/node-id.js'
 import { arrange } from '../graph.js'
 import { prepareHome } from '../home.js'
 import { createKernel } from '../kernel.js'
 import { kernelManifest, kernelServices } from '../kernel-manifest.js'
 import { checkManifests } from '../registry.js'
 import { BootError } from '../boot-error.js'
+import { loneCluster } from './lone-cluster.js'
 import { manualClock } from './manual-clock.js'
 import type { Clock } from '../clock.js'
 import type { Logger, Manifest, NodeInfo, Plugin, ServiceRef } from '../define.js'
@@ -109,13 +110,15 @@ export async function startPlugin (t: TestContext, plugin: Plugin, options: Star
   const events: Rig['events'] = []
   const logged: Rig['logged'] = []
   const where = { host: '127.0.0.1', port: 80 }
+  const parts = kernelParts(plugin, options, { home, clock, logged, where })
   const kernel = await createKernel({
-    ...kernelParts(plugin, options, { home, clock, logged, where }),
+    ...parts,
     plugins,
     onEvent: ({ kind, payload }) => { events.push({ kind, payload }) }
   })
   let stopped: Promise<void> | undefined
   const stop = (): Promise<void> => stopped ??= kernel.close(0).finally(() => {
+    parts.cluster.stop()
     rmSync(home, { recursive: true, force: true })
   })
   ;(t.teardown ?? t.after)?.call(t, stop)
@@ -151,7 +154,7 @@ function refuseBadDeclarations (plugins: readonly Plugin[]): void {
 interface Made { home: string, clock: Clock, logged: Rig['logged'], where: { host: string, port: number } }
 
 function kernelParts (plugin: Plugin, options: StartOptions, made: Made): Omit<KernelOptions, 'plugins'> {
-  const nodeId = newNodeId()
+  const node = testNode(newNodeId(), made.home)
   const all = [plugin, ...options.plugins ?? []]
   const known = new Set([kernelManifest as Manifest, ...all.map((p) => p.manifest)]
     .flatMap((m) => Object.keys(m.authorities ?? {})))
@@ -159,8 +162,8 @@ function kernelParts (plugin: Plugin, options: StartOptions, made: Made): Omit<K
     [p.manifest.name, filled(p.manifest.name, p.manifest.config, p === plugin ? options.config : {})]))
   const settings = settingsOf(plugin, options.settings)
   return {
-    node: testNode(nodeId, made.home),
-    session: loneSession(nodeId),
+    node,
+    ...loneCluster(node, made.clock, recorder('cluster', made.logged)),
     clock: made.clock,
     log: (name) => recorder(name, made.logged),
     off: (options.off ?? []).map((p) =>

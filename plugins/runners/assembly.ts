@@ -45,6 +45,10 @@ export interface AssemblyParts {
   detection: Pick<Detection, 'probed' | 'runtimes' | 'binary'>
   createSupervisor (options: RunnerOptions): Supervisor
   newId (): string
+  /** Has the master enter an instance; the id of the one that counts. */
+  place (instance: Instance): Promise<string>
+  /** Has the master remove one; false when it was gone. */
+  unplace (instanceId: string): Promise<boolean>
   advertise (tag: string, on: boolean): void
   emit: Emit
   error: InstancesParts['error']
@@ -98,8 +102,8 @@ export function assemble (parts: AssemblyParts): Assembly {
     backend,
     gaveUp: (runnerId) => fleet.get(runnerId)?.gaveUp === true,
     reconcile,
-    created: (instanceId, modelId, nodeIds) => { emit('InstanceCreated', { instanceId, modelId, nodeIds }) },
-    deleted: (instanceId, modelId) => { emit('InstanceDeleted', { instanceId, modelId }) },
+    place: parts.place,
+    unplace: parts.unplace,
     error: parts.error
   })
   const routing = createRouting({

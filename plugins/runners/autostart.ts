@@ -7,7 +7,7 @@ export interface AutostartParts {
   log: Logger
   /** The configured list; undefined for every bundled model. */
   configured: readonly string[] | undefined
-  isMaster (): boolean
+  masterKnown (): boolean
   ensure (modelId: string): Promise<unknown>
 }
 
@@ -20,11 +20,11 @@ export function autostartModels ({
 }
 
 /**
- * Asks for an instance of each of them; only the master may place. Safe to call again after each change of
- * session. A model that cannot start is logged and shows in GET /readyz; the others start all the same.
+ * Asks for an instance of each of them on this node. Safe to call again after each change of session, which
+ * is what happens while no master is known. A model that cannot start is logged and shows in GET /readyz; the others start all the same.
  */
 export async function autostart (parts: AutostartParts): Promise<void> {
-  if (!parts.isMaster()) return
+  if (!parts.masterKnown()) return
   let models: string[] = []
   try {
     models = autostartModels(parts)

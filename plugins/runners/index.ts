@@ -1,14 +1,17 @@
 import { randomUUID } from 'node:crypto'
 import { definePlugin, kernelError } from '../../kernel/index.js'
-import type { Caller, Plugin, Section } from '../../kernel/index.js'
+import type { Caller, Cluster, Context, Plugin, Section, Session } from '../../kernel/index.js'
 import { assemble } from './assembly.js'
 import { autostart } from './autostart.js'
 import { checkOverrides } from './binaries.js'
+import { commandHandlers } from './commands.js'
 import { startDetection } from './detection.js'
 import type { InstanceFailure } from './failures.js'
 import { systemProbe } from './gpu-probe.js'
 import type { ProbeIo } from './gpu-probe.js'
+import { LostNodes } from './lost-nodes.js'
 import { manifest } from './manifest.js'
+import { reasonOf } from './process/errors.js'
 import { createSupervisor, resolveLimits, sweepOrphans } from './process/supervisor.js'
 import type { RunnerOptions, Supervisor } from './process/supervisor.js'
 import { runnersFolder } from './scratch.js'
@@ -30,7 +33,7 @@ export function createRunners (parts: RunnersParts): Plugin {
     resolveLimits({}, parts.probe.env)
     const killed = sweepOrphans(runnersFolder(ctx.node.home))
     if (killed.length > 0) ctx.log.warn({ pids: killed }, 'ended runners that an earlier node left behind')
-    const { bundle, commands, session } = ctx.deps
+    const { bundle, commands, session, cluster } = ctx.deps
     const detection = startDetection({
       io: parts.probe,
       overrides: async () => await checkOverrides(parts.probe.env, parts.uid),
@@ -42,6 +45,7 @@ export function createRunners (parts: RunnersParts): Plugin {
       clear: ctx.clear
     })
     ctx.effect('hardware detection', () => { detection.stop() })
+    const instanceSection = ctx.sections.instances as unknown as Section<Instance>
     const assembly = assemble({
       node: ctx.node,
       clock: ctx.clock,
@@ -50,12 +54,14 @@ export function createRunners (parts: RunnersParts): Plugin {
       config: ctx.config,
       detection,
       sections: {
-        instances: ctx.sections.instances as unknown as Section<Instance>,
+        instances: instanceSection,
         runners: ctx.sections.runners as unknown as Section<RunnerStatus>,
         failures: ctx.sections.failures as Section<InstanceFailure>
       },
       createSupervisor: parts.createSupervisor,
       newId: randomUUID,
+      place: async (instance) => (await ctx.command('create', { instance: instance as never })).instanceId,
+      unplace: async (instanceId) => (await ctx.command('remove', { instanceId })).removed,
       advertise: ctx.advertise,
       emit: ctx.emit,
       error: ctx.error
@@ -70,13 +76,21 @@ export function createRunners (parts: RunnersParts): Plugin {
         bundle,
         log: ctx.log,
         configured: ctx.config.autostart,
-        isMaster: () => session.isMaster,
+        masterKnown: () => session.masterNodeId !== null,
         ensure: instances.ensure
       })
     }
     ctx.effect('autostart', session.onChange(boot))
     boot()
+    removeLost(ctx, instanceSection, session, cluster)
     return {
+      commands: commandHandlers({
+        section: instanceSection,
+        created: (instanceId, modelId, nodeIds) => {
+          ctx.emit('InstanceCreated', { instanceId, modelId, nodeIds })
+        },
+        deleted: (instanceId, modelId) => { ctx.emit('InstanceDeleted', { instanceId, modelId }) }
+      }) as never,
       routes: {
         cancel: (request) => cancelCommand(commands.cancel, request.params.command_id, request.caller)
       },
@@ -91,6 +105,34 @@ export function createRunners (parts: RunnersParts): Plugin {
       }
     }
   })
+}
+
+/** How often the master looks for instances of nodes that are gone, ms. */
+const LOST_MS = 2000
+
+/** On the master: instances of nodes that are gone for good are removed. */
+function removeLost (
+  ctx: Context<typeof manifest>, section: Section<Instance>, session: Session, cluster: Cluster
+): void {
+  const { clock, log } = ctx
+  const lost = new LostNodes()
+  let since = clock.mono()
+  let sessionId = session.sessionId
+  ctx.effect('session age', session.onChange(() => {
+    if (session.sessionId !== sessionId) since = clock.mono()
+    sessionId = session.sessionId
+  }))
+  const look = (): void => {
+    if (!session.isMaster) return
+    const now = clock.mono()
+    const all = [...section.entries()].map(({ value }) => value)
+    for (const instanceId of lost.gone(all, cluster.nodes(), now, now - since)) {
+      ctx.command('remove', { instanceId }).catch((error: unknown) => {
+        log.warn({ instanceId, error: reasonOf(error) }, 'an instance of a lost node could not be removed')
+      })
+    }
+  }
+  ctx.every('lost nodes', LOST_MS, look)
 }
 
 /** Answers POST /v1/cancel/:command_id. Throws `command_unknown`. */

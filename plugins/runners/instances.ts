@@ -17,8 +17,8 @@ export interface InstancesParts {
   gaveUp (runnerId: string): boolean
   /** Brings the runners in line with the section; see `createReconciler`. */
   reconcile (): Promise<void>
-  created (instanceId: string, modelId: string, nodeIds: string[]): void
-  deleted (instanceId: string, modelId: string): void
+  place (instance: Instance): Promise<string>
+  unplace (instanceId: string): Promise<boolean>
   error (reason: keyof typeof errors, message: string, details?: Record<string, unknown>): SvcError
 }
 
@@ -42,20 +42,17 @@ export function createInstances (parts: InstancesParts): LocalInstances {
   const assignments = (): Assignment[] =>
     all().flatMap((instance) => assignmentOf(instance, parts.nodeId) ?? [])
 
-  function create (modelId: string): { instanceId: string } {
+  async function create (modelId: string): Promise<{ instanceId: string }> {
     const card = placeable(parts, modelId)
     const ids = { instanceId: parts.newId(), runnerId: parts.newId(), nodeId: parts.nodeId }
-    parts.section.put(ids.instanceId, soloInstance(ids, card))
-    parts.created(ids.instanceId, modelId, [parts.nodeId])
+    const instanceId = await parts.place(soloInstance(ids, card))
     void parts.reconcile()
-    return { instanceId: ids.instanceId }
+    return { instanceId }
   }
 
   async function remove (instanceId: string): Promise<void> {
-    const instance = parts.section.get(instanceId)
-    if (instance === undefined) throw parts.error('instance_not_found', `No instance ${instanceId}.`)
-    parts.section.remove(instanceId)
-    parts.deleted(instanceId, instance.RingInstance.shardAssignments.modelId)
+    const removed = await parts.unplace(instanceId)
+    if (!removed) throw parts.error('instance_not_found', `No instance ${instanceId}.`)
     await parts.reconcile()
   }
 
@@ -63,10 +60,10 @@ export function createInstances (parts: InstancesParts): LocalInstances {
     async ensure (modelId) {
       await parts.probed
       const existing = assignments().find((assignment) => assignment.modelId === modelId)
-      if (existing === undefined) return create(modelId)
+      if (existing === undefined) return await create(modelId)
       if (!parts.gaveUp(existing.runnerId)) return { instanceId: existing.instanceId }
       await remove(existing.instanceId)
-      return create(modelId)
+      return await create(modelId)
     },
     remove,
     assignments,

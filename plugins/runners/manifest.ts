@@ -1,5 +1,6 @@
-import { BundleService, CommandService, SessionService } from '../../kernel/index.js'
+import { BundleService, ClusterService, CommandService, SessionService } from '../../kernel/index.js'
 import type { Manifest } from '../../kernel/index.js'
+import { commands } from './commands.js'
 import { config } from './config.js'
 import { conflicts } from './conflicts.js'
 import { errors } from './errors.js'
@@ -15,13 +16,16 @@ export const manifest = {
   kernel: '^1.0.0',
   summary: 'Runs models in child processes, one per instance, and routes requests to them.',
   config,
-  consumes: { bundle: BundleService, commands: CommandService, session: SessionService },
+  consumes: {
+    bundle: BundleService, commands: CommandService, session: SessionService, cluster: ClusterService
+  },
   provides: { runners: RunnersService, instances: InstanceService, accelerators: AcceleratorService },
   routes,
   events,
   errors,
   conflicts,
   sections,
+  commands,
   state: {
     instances: 'Instances by id: which model runs where.',
     runners: 'Status of each runner a live instance names.',

@@ -73,10 +73,10 @@ function enter (
     stepDown(e, now + e.timing.heartbeat, now)
     return 'storage_failed'
   }
-  const { seq } = e.ledger.fresh()
-  if (change.kind === 'voters') phase.votersSeq = seq
+  const receipt = e.ledger.find(id) ?? { sid, term, seq: e.ledger.fresh().seq }
+  if (change.kind === 'voters') phase.votersSeq = receipt.seq
   replicate(e, e.liveness.alive(now))
-  return { sid, term, seq }
+  return receipt
 }
 
 /** Node ids of a change of voters; none, which is refused, when it is anything else. */

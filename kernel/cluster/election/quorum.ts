@@ -8,7 +8,10 @@ export type QuorumSetting = 'majority' | number
 
 export interface Quorum {
   readonly mode: Mode
-  /** Least number of voters asked for; a majority of the list is needed in any case. */
+  /**
+   * Least number of voters asked for, or all of them while there are fewer; a majority of the list is needed
+   * in any case.
+   */
   readonly atLeast: number
 }
 
@@ -21,11 +24,8 @@ export function readQuorum (setting: QuorumSetting, voters: readonly NodeId[]): 
   if (setting === 1) return { mode: 'available', atLeast: 1 }
   const least = majorityOf(voters.length)
   if (setting === 'majority') return { mode: 'majority', atLeast: 1 }
-  if (Number.isInteger(setting) && setting >= least && setting <= voters.length) {
-    return { mode: 'majority', atLeast: setting }
-  }
-  const range = `${least} to ${voters.length}`
-  throw new RangeError(`cluster.quorum is ${setting}, but ${voters.length} voters need ${range}, ` +
+  if (Number.isInteger(setting) && setting >= least) return { mode: 'majority', atLeast: setting }
+  throw new RangeError(`cluster.quorum is ${setting}, but ${voters.length} voters need at least ${least}, ` +
     'so that two halves cannot both decide: set "majority", or 1 to stay available without that promise')
 }
 
@@ -37,7 +37,7 @@ export function majorityOf (voters: number): number {
 /** How many voices are needed. Infinite while a node that needs a majority knows no voters. */
 export function voicesNeeded (quorum: Quorum, voters: readonly NodeId[]): number {
   if (quorum.mode === 'available') return 1
-  return voters.length === 0 ? Infinity : Math.max(majorityOf(voters.length), quorum.atLeast)
+  return voters.length === 0 ? Infinity : Math.max(majorityOf(voters.length), Math.min(quorum.atLeast, voters.length))
 }
 
 /** How many of `nodes` have a voice: all of them in the available mode, else the voters. */

@@ -1,4 +1,4 @@
-import { base32 } from '../session.js'
+import { base32 } from '../node-id.js'
 import type { NodeId, SessionId } from './types.js'
 
 const TERM_BYTES = 6

@@ -65,6 +65,8 @@ export interface Entry {
 /** Where a command was entered. The same for every retry of its id. */
 export interface Receipt extends Freshness {
   readonly sid: SessionId
+  /** What carrying it out gave; only the ledger knows its meaning. */
+  readonly result?: unknown
 }
 
 export type Refusal =

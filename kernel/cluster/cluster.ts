@@ -1,0 +1,317 @@
+import { join } from 'node:path'
+import { kernelError } from '../errors.js'
+import { Channels } from './channels.js'
+import { CommandDesk } from './desk.js'
+import { Digests } from './digests.js'
+import { Directory } from './directory.js'
+import { createControl, createReplicas } from './documents/index.js'
+import { ElectionDriver } from './driver.js'
+import { MembershipKeeper } from './membership.js'
+import { readPromise, writePromise } from './promise-file.js'
+import { createSections } from './sections.js'
+import { SessionStreams } from './streams.js'
+import { SessionView } from './session-view.js'
+import type { Clock } from '../clock.js'
+import type { Logger, NodeInfo } from '../define.js'
+import type { Cluster, MemberRequest, MemberResponse } from '../services.js'
+import type { LinkedNode } from './directory.js'
+import type { Control, Replicas } from './documents/index.js'
+import type { Leader, QuorumSetting, Status, Timing } from './election/index.js'
+import type { Candidate, Members } from './identity/index.js'
+import type { Sections } from './sections.js'
+
+export type FrameKind = 'election' | 'document' | 'telemetry' | 'channel'
+
+/** A node at the other end of a link. */
+export interface LinkPeer extends LinkedNode {
+  readonly address: string
+  readonly rttMs: number | null
+}
+
+/** What the cluster needs of the links; a lone node has none. */
+export interface Transport {
+  send (to: string, kind: FrameKind, body: unknown): boolean
+  broadcast (kind: FrameKind, body: unknown): number
+  peers (): readonly LinkPeer[]
+  request (installId: string, request: MemberRequest): Promise<MemberResponse>
+  drop (installId: string, reason: 'protocol' | 'removed'): void
+}
+
+export interface ClusterOptions {
+  node: NodeInfo
+  clock: Clock
+  log: Logger
+  random: () => number
+  quorum: QuorumSetting
+  timing: Timing
+  /** Folder for the promise and the control document; null keeps both in memory (tests). */
+  folder: string | null
+  members: Members
+  /** This home has just joined: it knows the members and nothing of what they decided. */
+  joining?: boolean
+  /** This node as others should know it, with the addresses of now. */
+  self: () => Candidate
+  apiUrl: () => string | null
+  transport: Transport
+  /** Told control events once; from then on they are the bus's. */
+  emit: (kind: string, payload: Record<string, unknown>) => void
+}
+
+/** The cluster as this node sees it. */
+export interface ClusterCore {
+  readonly service: Cluster
+  readonly session: SessionView
+  readonly sections: Sections
+  readonly desk: CommandDesk
+  readonly streams: SessionStreams
+  readonly membership: MembershipKeeper
+  readonly directory: Directory
+  readonly control: Control
+  readonly replicas: Replicas
+  status (): Status
+  /** Begins. A node that is alone is its own master when this returns. */
+  start (): void
+  /** Input from the links. */
+  up (peer: LinkPeer): void
+  down (installId: string, reason: string): void
+  /** False for a frame that is off the protocol: its link is to be closed. */
+  frame (from: string, kind: Exclude<FrameKind, 'telemetry'>, body: unknown): boolean
+  /** Tells the others that this node stops, so that they need not miss it first. */
+  resign (): void
+  stop (): void
+}
+
+/** Puts the parts together; nothing runs before `start`. Throws RangeError for an impossible quorum. */
+export function createCluster (options: ClusterOptions): ClusterCore {
+  return new ClusterNode(options)
+}
+
+class ClusterNode implements ClusterCore {
+  readonly service: Cluster
+  readonly session: SessionView
+  readonly sections: Sections
+  readonly desk: CommandDesk
+  readonly streams: SessionStreams
+  readonly membership: MembershipKeeper
+  readonly directory: Directory
+  readonly control: Control
+  readonly replicas: Replicas
+  readonly #options: ClusterOptions
+  readonly #driver: ElectionDriver
+  readonly #channels: Channels
+  readonly #digests: Digests
+  readonly #peerListeners = new Set<(change: { installId: string, up: boolean }) => void>()
+  #live: ReadonlySet<string> = new Set()
+  #stopTick: (() => void) | undefined
+
+  constructor (options: ClusterOptions) {
+    this.#options = options
+    const { node, clock, log, transport, members, timing } = options
+    const { installId } = node
+    const majority = options.quorum !== 1
+    this.desk = new CommandDesk({
+      clock,
+      log,
+      submit: async (id, payload) => await this.#driver.command(id, payload),
+      quorumLost: () => this.#driver.status().quorum === 'lost'
+    })
+    this.control = createControl({
+      path: options.folder === null ? null : join(options.folder, 'control.json'),
+      durable: majority,
+      execute: (payload) => this.desk.execute(payload),
+      seed: (previous) => this.#seed(previous),
+      clock,
+      log,
+      founders: this.#alone() ? [installId] : []
+    })
+    this.replicas = createReplicas({
+      installId,
+      nodeId: node.nodeId,
+      send: (to, message) => transport.send(to, 'document', message),
+      broadcast: (message) => { transport.broadcast('document', message) },
+      clock,
+      log,
+      diverged: (who) => { this.#diverged(who, 'observed') }
+    })
+    this.#driver = this.#openDriver(timing)
+    this.membership = new MembershipKeeper({
+      members, control: this.control, desk: this.desk, driver: () => this.#driver, majority, clock, log,
+      self: () => ({ ...options.self(), nodeId: node.nodeId }),
+      gone: (gone) => { this.#gone(gone) }
+    })
+    this.directory = new Directory({
+      self: () => ({ installId, nodeId: node.nodeId, name: node.name, apiUrl: options.apiUrl() }),
+      linked: () => transport.peers(),
+      members: () => this.membership.records(),
+      status: () => this.#driver.status(),
+      now: () => clock.now()
+    })
+    this.session = new SessionView(this.#driver, (id) => this.directory.nodeIdOf(id), installId)
+    this.streams = new SessionStreams(this.#driver)
+    this.sections = createSections({
+      self: node, control: this.control, replicas: this.replicas, desk: this.desk,
+      masterNodeId: () => this.session.masterNodeId
+    })
+    this.#channels = new Channels({
+      send: (to, body) => transport.send(to, 'channel', body),
+      broadcast: (body) => transport.broadcast('channel', body),
+      log
+    })
+    this.#digests = new Digests({
+      channels: this.#channels,
+      control: this.control,
+      replicas: this.replicas,
+      boot: node.nodeId,
+      masterInstallId: () => this.#driver.leader?.master ?? null,
+      need: (master, sid) => { transport.send(master, 'election', { kind: 'need', sid }) },
+      diverged: (who) => { this.#diverged(who, 'control') }
+    })
+    this.service = this.#openService()
+  }
+
+  start (): void {
+    const { clock, timing } = this.#options
+    this.#driver.start(this.#alone())
+    this.#stopTick = clock.every(timing.heartbeat, () => { this.#beat() })
+  }
+
+  status (): Status { return this.#driver.status() }
+
+  up (peer: LinkPeer): void {
+    this.directory.met(peer)
+    this.#driver.up(peer.installId)
+    this.replicas.up(peer.installId)
+    this.#noteLive()
+    for (const fn of this.#peerListeners) fn({ installId: peer.installId, up: true })
+  }
+
+  down (installId: string, reason: string): void {
+    this.#driver.down(installId)
+    this.replicas.down(installId)
+    this.#noteLive(reason)
+    for (const fn of this.#peerListeners) fn({ installId, up: false })
+  }
+
+  frame (from: string, kind: Exclude<FrameKind, 'telemetry'>, body: unknown): boolean {
+    this.directory.heard(from)
+    // A message that another version understands is ignored; only documents have a strict protocol.
+    if (kind === 'election') this.#driver.receive(from, body)
+    else if (kind === 'channel') return this.#channels.receive(from, body)
+    else return this.replicas.receive(from, body) === 'ok'
+    return true
+  }
+
+  resign (): void { this.#driver.resign() }
+
+  stop (): void {
+    this.#stopTick?.()
+    this.#driver.stop()
+    this.replicas.close()
+    this.control.close()
+  }
+
+  #alone (): boolean {
+    return this.#options.joining !== true && this.#options.members.current().members.length <= 1
+  }
+
+  #openDriver (timing: Timing): ElectionDriver {
+    const { node, clock, random, transport, folder } = this.#options
+    const path = folder === null ? null : join(folder, 'promise.json')
+    return new ElectionDriver({
+      id: node.installId,
+      quorum: this.#options.quorum,
+      timing: this.#alone() ? { ...timing, grace: 1 } : timing,
+      stored: readPromise(path),
+      // Nobody else relies on the promise of a node that is alone: a full disk does not stop it.
+      persist: (record) => writePromise(path, record) || this.#alone(),
+      ledger: this.control,
+      clock,
+      random,
+      send: (to, message) => { transport.send(to, 'election', message) },
+      events: {
+        sessionChanged: (next, previous) => { this.#sessionChanged(next, previous) },
+        becameMaster: (leader) => { this.#emitSession('MasterElected', leader) },
+        terminal: (stream) => { this.streams.terminal(stream) },
+        storageChanged: (storing) => {
+          if (!storing) this.#options.log.error({}, 'the disk takes no promise: this node cannot be master')
+        }
+      }
+    })
+  }
+
+  #sessionChanged (next: Leader | null, previous: Leader | null): void {
+    if (next !== null) this.streams.bind()
+    this.session.changed(next)
+    if (next === null || next.sid === previous?.sid) return
+    if (next.master === this.#options.node.installId) this.#emitSession('SessionChanged', next)
+    this.membership.introduce().catch((err: unknown) => {
+      this.#options.log.warn({ err }, 'this node could not enter itself; the next session tries again')
+    })
+  }
+
+  #emitSession (kind: 'MasterElected' | 'SessionChanged', { sid, term }: Leader): void {
+    const before = this.session.before
+    this.#options.emit(kind, {
+      sessionId: sid, term, masterNodeId: this.#options.node.nodeId,
+      ...(kind === 'SessionChanged' ? { previousSessionId: before } : {})
+    })
+  }
+
+  #seed (previous: ReadonlyMap<string, unknown>): Map<string, unknown> {
+    const next = new Map([...previous].filter(([key]) => this.sections.carried(key)))
+    this.membership.seed(next)
+    return next
+  }
+
+  /** Once per heartbeat: what every node tells the others, and what the master looks after. */
+  #beat (): void {
+    this.#digests.tell()
+    this.#noteLive()
+    this.membership.alignVoters().catch((err: unknown) => {
+      this.#options.log.warn({ err }, 'the voters could not be changed; tried again with the next heartbeat')
+    })
+  }
+
+  /** The master says who came and who is missed. */
+  #noteLive (evidence = 'silent for three heartbeats'): void {
+    const before = this.#live
+    this.#live = new Set(this.directory.nodes().filter((n) => n.live && !n.self).map((n) => n.installId))
+    if (!this.#driver.isMaster) return
+    for (const id of this.#live) if (!before.has(id)) this.#emitNode('NodeJoined', id, {})
+    for (const id of before) if (!this.#live.has(id)) this.#emitNode('NodeTimedOut', id, { evidence })
+  }
+
+  #emitNode (kind: string, installId: string, more: Record<string, unknown>): void {
+    this.#options.emit(kind, { nodeId: this.directory.nodeIdOf(installId) ?? installId, ...more })
+  }
+
+  #diverged (who: string, document: string): void { this.#emitNode('StateDiverged', who, { document }) }
+
+  #gone (installId: string): void {
+    if (this.#driver.isMaster) this.#emitNode('NodeRemoved', installId, {})
+    this.#options.transport.drop(installId, 'removed')
+    this.#driver.forget(installId)
+    this.replicas.drop(installId)
+    this.directory.forget(installId)
+  }
+
+  #openService (): Cluster {
+    const { node, transport } = this.#options
+    const driver = this.#driver
+    return {
+      self: { installId: node.installId, nodeId: node.nodeId },
+      get masterInstallId () { return driver.leader?.master ?? null },
+      nodes: () => this.directory.nodes(),
+      resolve: (ref) => this.directory.resolve(ref),
+      channel: (name, receive) => this.#channels.open(name, receive),
+      onPeers: (fn) => {
+        this.#peerListeners.add(fn)
+        return () => { this.#peerListeners.delete(fn) }
+      },
+      request: async (installId, request) => {
+        if (installId === node.installId) throw kernelError('internal', 'A node does not ask itself.')
+        return await transport.request(installId, request)
+      }
+    }
+  }
+}

@@ -1,0 +1,148 @@
+import { Election, TICK } from './election/index.js'
+import type { Clock } from '../clock.js'
+import type {
+  Io, Leader, Ledger, Message, Outcome, PromiseRecord, QuorumSetting, Status, StreamEnd, Timing
+} from './election/index.js'
+
+/** What the election tells the node around it, each after the step that caused it. */
+export interface ElectionEvents {
+  sessionChanged (next: Leader | null, previous: Leader | null): void
+  becameMaster (leader: Leader): void
+  terminal (stream: string, why: StreamEnd): void
+  storageChanged (storing: boolean): void
+}
+
+export interface DriverOptions {
+  id: string
+  quorum: QuorumSetting
+  timing: Timing
+  stored: PromiseRecord | null
+  /** Writes the promise so that it survives a crash; false when the disk refused. */
+  persist: (record: PromiseRecord) => boolean
+  ledger: Ledger
+  clock: Clock
+  /** 0 to 1, from a source nobody can guess. */
+  random: () => number
+  send: (to: string, message: Message) => void
+  events: ElectionEvents
+}
+
+/** Waits for the tick of a node that is alone: more than the steps from follower to master. */
+const STEPS_TO_MASTER = 8
+
+/**
+ * Runs the pure election core in real time: one step after the other, messages and effects leave when the
+ * step is over.
+ */
+export class ElectionDriver {
+  readonly #core: Election
+  readonly #clock: Clock
+  readonly #options: DriverOptions
+  readonly #tickMs: number
+  readonly #open = new Map<string, ((outcome: Outcome) => void)[]>()
+  #outbox: { to: string, message: Message }[] = []
+  #effects: (() => void)[] = []
+  #stepping = false
+  #stop: (() => void) | undefined
+
+  /** Throws RangeError for a quorum that two halves could both reach. */
+  constructor (options: DriverOptions) {
+    const { id, quorum, stored, timing, ledger } = options
+    this.#options = options
+    this.#clock = options.clock
+    this.#tickMs = Math.max(10, TICK * timing.heartbeat / 2000)
+    this.#core = new Election({ id, quorum, stored, timing }, this.#io(), ledger)
+  }
+
+  /** Begins. A node that is `alone` is its own master when this returns. */
+  start (alone: boolean): void {
+    this.#stop = this.#clock.every(this.#tickMs, () => { this.tick() })
+    this.#step((core, now) => { core.start(now) })
+    if (!alone) return
+    const { grace } = this.#options.timing
+    for (let i = 0; i < STEPS_TO_MASTER && this.#core.role !== 'master'; i++) {
+      this.#step((core, now) => { core.tick(now + grace * 2) })
+    }
+  }
+
+  stop (): void { this.#stop?.() }
+
+  tick (): void { this.#step((core, now) => { core.tick(now) }) }
+
+  /** False when the message was ignored. */
+  receive (from: string, value: unknown): boolean {
+    let taken = false
+    this.#step((core, now) => { taken = core.receive(from, value, now) })
+    return taken
+  }
+
+  up (peer: string): void { this.#step((core, now) => { core.up(peer, now) }) }
+  down (peer: string): void { this.#step((core, now) => { core.down(peer, now) }) }
+  forget (peer: string): void { this.#core.forget(peer) }
+  resign (): void { this.#step((core, now) => { core.resign(now) }) }
+
+  /** Enters a command; resolves with its one outcome. The same id twice at once has the same outcome. */
+  async command (id: string, payload: unknown): Promise<Outcome> {
+    return await this.#submit(id, (core, now) => { core.command(id, payload, now) })
+  }
+
+  async changeVoters (id: string, voters: readonly string[]): Promise<Outcome> {
+    return await this.#submit(id, (core, now) => { core.changeVoters(id, voters, now) })
+  }
+
+  openStream (id: string): void { this.#step((core) => { core.openStream(id) }) }
+  closeStream (id: string): void { this.#core.closeStream(id) }
+
+  status (): Status { return this.#core.status(this.#clock.mono()) }
+  get leader (): Leader | null { return this.#core.leader }
+  get isMaster (): boolean { return this.#core.role === 'master' }
+  get fence (): Election['fence'] { return this.#core.fence }
+
+  async #submit (id: string, act: (core: Election, now: number) => void): Promise<Outcome> {
+    return await new Promise((resolve) => {
+      const waiting = this.#open.get(id)
+      if (waiting === undefined) this.#open.set(id, [resolve])
+      else waiting.push(resolve)
+      this.#step(act)
+    })
+  }
+
+  #step (act: (core: Election, now: number) => void): void {
+    // What a step caused may ask for another one: it waits, or the core would change under its own feet.
+    if (this.#stepping) {
+      this.#effects.push(() => { this.#step(act) })
+      return
+    }
+    this.#stepping = true
+    try {
+      act(this.#core, this.#clock.mono())
+    } finally {
+      this.#stepping = false
+    }
+    const outbox = this.#outbox
+    this.#outbox = []
+    for (const { to, message } of outbox) this.#options.send(to, message)
+    for (let effect = this.#effects.shift(); effect !== undefined; effect = this.#effects.shift()) effect()
+  }
+
+  #io (): Io {
+    const { events, persist, random } = this.#options
+    const later = (effect: () => void): void => { this.#effects.push(effect) }
+    return {
+      send: (to, message) => { this.#outbox.push({ to, message }) },
+      persist,
+      random,
+      terminal: (stream, why) => { later(() => { events.terminal(stream, why) }) },
+      commandResult: (id, outcome) => {
+        later(() => {
+          const waiting = this.#open.get(id) ?? []
+          this.#open.delete(id)
+          for (const resolve of waiting) resolve(outcome)
+        })
+      },
+      becameMaster: (leader) => { later(() => { events.becameMaster(leader) }) },
+      sessionChanged: (next, previous) => { later(() => { events.sessionChanged(next, previous) }) },
+      storageChanged: (storing) => { later(() => { events.storageChanged(storing) }) }
+    }
+  }
+}

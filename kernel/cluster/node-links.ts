@@ -1,0 +1,265 @@
+import { randomInt } from 'node:crypto'
+import { rmSync } from 'node:fs'
+import os from 'node:os'
+import { join as joinPath } from 'node:path'
+import { BootError } from '../boot-error.js'
+import { createCluster } from './cluster.js'
+import { createDiscovery } from './discovery.js'
+import {
+  formatAddress, join, openJoinTokens, openMembers, openNodeKey, readAddress, readJoinToken
+} from './identity/index.js'
+import { createLinks } from './links/index.js'
+import { createMeasuring } from './measuring.js'
+import { createTelemetry } from './telemetry/index.js'
+import { clusterTiming } from './timing.js'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Clock } from '../clock.js'
+import type { Network } from '../cluster-routes.js'
+import type { KernelConfig } from '../config/index.js'
+import type { Logger, NodeInfo } from '../define.js'
+import type { Vitals } from '../vitals.js'
+import type { ClusterCore } from './cluster.js'
+import type { Candidate, JoinTokens, Members, NodeKey } from './identity/index.js'
+import type { Links, Peer } from './links/index.js'
+import type { Measuring } from './measuring.js'
+import type { Telemetry } from './telemetry/index.js'
+
+export interface NodeLinksOptions {
+  node: NodeInfo
+  settings: KernelConfig['cluster']
+  /** Where the API is going to listen. */
+  api: { host: string, port: number }
+  /** The API as other machines reach it; null before it listens. */
+  apiUrl: () => string | null
+  /** `--join`: a token, or host:port of a member. */
+  join: string | undefined
+  telemetry: boolean
+  vitals: () => Promise<Vitals>
+  clock: Clock
+  log: Logger
+  emit: (kind: string, payload: Record<string, unknown>) => void
+}
+
+/** A node's place among the others: its links, and the cluster over them. */
+export interface NodeLinks {
+  readonly cluster: ClusterCore
+  readonly telemetry: Telemetry
+  readonly network: Network
+  /** The API listens: looks for the others. Requests that members pass on go to `handler`. */
+  start (handler: (request: IncomingMessage, response: ServerResponse) => void): void
+  stop (): Promise<void>
+}
+
+interface Opened {
+  options: NodeLinksOptions
+  key: NodeKey
+  members: Members
+  joinTokens: JoinTokens
+  self: () => Candidate
+  bound: { host: string, port: number }
+}
+
+type Handler = Parameters<NodeLinks['start']>[0]
+
+/** What the links talk to; set one after the other, since each needs the one before. */
+interface Ends { cluster?: ClusterCore, telemetry?: Telemetry, measuring?: Measuring, handler?: Handler }
+
+/**
+ * Listens for members and joins where that was asked for. A node that is alone is its own master when this
+ * resolves; others elect after `start`. Throws HomeError, BootError (quorum), what listening throws,
+ * `join_refused` and `unreachable`.
+ */
+export async function openNodeLinks (options: NodeLinksOptions): Promise<NodeLinks> {
+  const { node, settings, api, clock } = options
+  const key = await openNodeKey(node.home, node.installId)
+  const bound = { host: settings.host ?? api.host, port: 0 }
+  const self = (): Candidate => ({
+    installId: node.installId,
+    fingerprint: key.fingerprint,
+    name: node.name,
+    addresses: addressesOf(bound, settings.advertise)
+  })
+  const members = openMembers({ home: node.home, self: self(), now: clock.now })
+  const joinTokens = openJoinTokens({ home: node.home, now: clock.now })
+  const opened: Opened = { options, key, members, joinTokens, self, bound }
+  const ends: Ends = {}
+  const links = openLinks(opened, ends)
+  try {
+    const port = settings.port ?? (api.port === 0 ? 0 : api.port + 1)
+    Object.assign(bound, await links.listen({ host: bound.host, port }))
+    return await enter(opened, links, ends)
+  } catch (error) {
+    await links.close()
+    throw error
+  }
+}
+
+/** Joins if asked to, then makes the cluster over the links. */
+async function enter (opened: Opened, links: Links, ends: Ends): Promise<NodeLinks> {
+  const { options, members } = opened
+  const { clock, log, settings } = options
+  const joining = await joinBy(opened, links)
+  const cluster = ends.cluster = openCluster(opened, links, joining)
+  const telemetry = ends.telemetry = createTelemetry({
+    clock, log, enabled: options.telemetry, sample: options.vitals, periodMs: settings.heartbeat_ms,
+    publish: (body) => ({ peers: links.broadcast('telemetry', body), bytes: JSON.stringify(body).length })
+  })
+  const measuring = ends.measuring = createMeasuring({
+    self: options.node.installId, clock, random: randomShare,
+    request: async (to, request) => await links.request(to, request)
+  })
+  // Whoever was faster than this node's start is met now.
+  for (const peer of links.peers()) meet(ends, peer)
+  const alone = !joining && members.current().members.length <= 1
+  if (alone) cluster.start()
+  const network = networkOf(opened, links, measuring)
+  let discovery: { stop (): Promise<void> } | undefined
+  return {
+    cluster,
+    telemetry,
+    network,
+    start (handler) {
+      ends.handler = handler
+      if (!alone) cluster.start()
+      links.start()
+      for (const address of settings.peers) links.hint(address)
+      telemetry.start()
+      if (settings.discovery) discovery = lookAround(opened, links)
+    },
+    async stop () {
+      cluster.resign()
+      telemetry.close()
+      measuring.close()
+      await discovery?.stop()
+      await links.close()
+      cluster.stop()
+    }
+  }
+}
+
+function openLinks (opened: Opened, ends: Ends): Links {
+  const { options: { node, clock, log, apiUrl }, key, members, joinTokens, self } = opened
+  const links: Links = createLinks({
+    key, members, joinTokens, clock, log,
+    random: randomShare,
+    hello: () => ({
+      installId: node.installId,
+      nodeId: node.nodeId,
+      name: node.name,
+      version: node.version,
+      clusterId: members.current().clusterId,
+      apiUrl: apiUrl(),
+      address: self().addresses[0] ?? null
+    }),
+    events: {
+      up (peer) { meet(ends, peer) },
+      down (installId, reason) {
+        ends.telemetry?.forget(installId)
+        ends.measuring?.down(installId)
+        ends.cluster?.down(installId, reason)
+      },
+      frame (from, kind, body) {
+        if (kind === 'telemetry') {
+          ends.cluster?.directory.heard(from)
+          ends.telemetry?.receive(from, body)
+        } else if (ends.cluster?.frame(from, kind, body) === false) {
+          links.drop(from, 4403, `a ${kind} frame that is off the protocol`)
+        }
+      }
+    },
+    api (request, response) {
+      if (ends.handler === undefined) response.writeHead(503).end()
+      else ends.handler(request, response)
+    },
+    admit: async (candidate) => await ends.cluster!.membership.admit(candidate)
+  })
+  return links
+}
+
+function meet ({ cluster, measuring }: Ends, peer: Peer): void {
+  cluster?.up({ ...peer, name: peer.hello.name, apiUrl: peer.hello.apiUrl })
+  measuring?.up(peer.installId)
+}
+
+/** Throws BootError for a quorum or times that cannot work. */
+function openCluster (opened: Opened, links: Links, joining: boolean): ClusterCore {
+  try {
+    return clusterOver(opened, links, joining)
+  } catch (error) {
+    throw error instanceof RangeError ? new BootError([error.message]) : error
+  }
+}
+
+function clusterOver (opened: Opened, links: Links, joining: boolean): ClusterCore {
+  const { options: { node, clock, log, settings, apiUrl, emit }, members, self } = opened
+  return createCluster({
+    node, clock, log, members, joining, self, apiUrl, emit,
+    random: randomShare,
+    quorum: settings.quorum as 1,
+    timing: clusterTiming(settings),
+    folder: joinPath(node.home, 'state'),
+    transport: {
+      send: (to, kind, body) => links.send(to, kind, body),
+      broadcast: (kind, body) => links.broadcast(kind, body),
+      peers: () => links.peers().map(({ hello, ...peer }) =>
+        ({ ...peer, name: hello.name, apiUrl: hello.apiUrl })),
+      request: async (to, request) => await links.request(to, request),
+      drop: (id, reason) => { links.drop(id, 4403, reason) }
+    }
+  })
+}
+
+function networkOf ({ members, joinTokens, key, self, bound }: Opened, links: Links, measuring: Measuring):
+Network {
+  return {
+    members,
+    peers: () => links.peers().map(({ hello, ...peer }) =>
+      ({ ...peer, name: hello.name, apiUrl: hello.apiUrl, version: hello.version })),
+    dials: () => links.dials(),
+    addresses: () => bound.port === 0 ? [] : self().addresses,
+    invite: (ttlSeconds) => joinTokens.create({
+      ttlSeconds, clusterId: members.current().clusterId, fingerprint: key.fingerprint, seeds: self().addresses
+    }),
+    bytesPerSecond: (installId) => measuring.bytesPerSecond(installId)
+  }
+}
+
+function lookAround ({ options: { node, log }, members, bound }: Opened, links: Links): { stop (): Promise<void> } {
+  return createDiscovery({
+    port: bound.port, installId: node.installId, clusterHash: members.current().clusterId, log,
+    found: (address) => { links.hint(address) }
+  })
+}
+
+/** True when this home has joined just now. A home that is a member already starts as it is. */
+async function joinBy ({ options, key, members, self }: Opened, links: Links): Promise<boolean> {
+  if (options.join === undefined) return false
+  if (readAddress(options.join) !== undefined) {
+    links.hint(options.join)
+    return false
+  }
+  // The same line may stand in a unit file: it is no error at the second start, when its time is over.
+  if (members.current().clusterId === readJoinToken(options.join, 0).clusterId) return false
+  const ticket = readJoinToken(options.join, options.clock.now())
+  const membership = await join({ key, self: self(), ticket, clock: options.clock })
+  // What this home decided alone, or promised to others, means nothing in its new cluster.
+  for (const file of ['control.json', 'promise.json']) {
+    rmSync(joinPath(options.node.home, 'state', file), { force: true })
+  }
+  members.replace(membership)
+  return true
+}
+
+/** Where others reach the members' listener: what was configured, or every address it is bound to. */
+function addressesOf ({ host, port }: Opened['bound'], advertised: string | undefined): string[] {
+  if (advertised !== undefined) return [advertised]
+  if (port === 0) return []
+  if (host !== '0.0.0.0' && host !== '::') return [formatAddress(host, port)]
+  const all = Object.values(os.networkInterfaces()).flatMap((list) => list ?? [])
+    .filter((i) => !i.internal && !i.address.startsWith('fe80:') && (host === '::' || i.family === 'IPv4'))
+  const found = all.map((i) => formatAddress(i.address, port))
+  return found.length > 0 ? found : [formatAddress(host === '::' ? '::1' : '127.0.0.1', port)]
+}
+
+/** 0 (inclusive) to 1, from the system's generator. */
+function randomShare (): number { return randomInt(2 ** 32) / 2 ** 32 }

@@ -1,0 +1,51 @@
+import type { Session } from '../services.js'
+import type { ElectionDriver } from './driver.js'
+import type { Leader } from './election/index.js'
+
+/** The session as plugins and `/state` know it. */
+export class SessionView implements Session {
+  readonly #driver: Pick<ElectionDriver, 'leader' | 'isMaster'>
+  readonly #nodeIdOf: (installId: string) => string | null
+  readonly #self: string
+  readonly #listeners = new Set<() => void>()
+  #last = ''
+  #before: string | null = null
+  #term = 0
+
+  constructor (
+    driver: Pick<ElectionDriver, 'leader' | 'isMaster'>, nodeIdOf: (installId: string) => string | null,
+    self: string
+  ) {
+    this.#driver = driver
+    this.#nodeIdOf = nodeIdOf
+    this.#self = self
+  }
+
+  /** Empty before the first session. */
+  get sessionId (): string { return this.#driver.leader?.sid ?? this.#last }
+  get term (): number { return this.#driver.leader?.term ?? this.#term }
+  get isMaster (): boolean { return this.#driver.isMaster && this.#driver.leader?.master === this.#self }
+
+  get masterNodeId (): string | null {
+    const { leader } = this.#driver
+    return leader === null ? null : this.#nodeIdOf(leader.master)
+  }
+
+  /** The session before this one; null for the first. */
+  get before (): string | null { return this.#before }
+
+  onChange (fn: () => void): () => void {
+    this.#listeners.add(fn)
+    return () => { this.#listeners.delete(fn) }
+  }
+
+  /** The election says that another session, term, or none is in force. */
+  changed (next: Leader | null): void {
+    if (next !== null) {
+      if (next.sid !== this.#last) this.#before = this.#last === '' ? null : this.#last
+      this.#last = next.sid
+      this.#term = next.term
+    }
+    for (const fn of [...this.#listeners]) fn()
+  }
+}

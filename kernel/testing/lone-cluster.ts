@@ -1,0 +1,83 @@
+import { createCluster } from '../cluster/cluster.js'
+import { timingWith } from '../cluster/election/index.js'
+import { createTelemetry } from '../cluster/telemetry/index.js'
+import { systemClock } from '../clock.js'
+import { kernelError } from '../errors.js'
+import type { ClusterCore } from '../cluster/cluster.js'
+import type { Members, Membership } from '../cluster/identity/index.js'
+import type { Telemetry } from '../cluster/telemetry/index.js'
+import type { Network } from '../cluster-routes.js'
+import { createVitals } from '../vitals.js'
+import type { Clock } from '../clock.js'
+import type { Logger, NodeInfo } from '../define.js'
+import type { Vitals } from '../vitals.js'
+
+/** The real cluster of a node that is alone, all of it in memory. */
+export interface LoneCluster {
+  cluster: ClusterCore
+  network: Network
+  telemetry: Telemetry
+  vitals: () => Promise<Vitals>
+}
+
+/** A cluster of one: its own master from the start. */
+export function loneCluster (node: NodeInfo, clock: Clock, log: Logger): LoneCluster {
+  const self = { installId: node.installId, fingerprint: 'f'.repeat(43), name: node.name, addresses: [] }
+  const members = memoryMembers({
+    clusterId: 'test', members: [{ ...self, joinedAt: '2026-01-01T00:00:00.000Z' }], removed: []
+  })
+  const cluster = createCluster({
+    node, clock, log, members,
+    random: () => 0.5,
+    quorum: 1,
+    timing: timingWith(),
+    folder: null,
+    self: () => self,
+    apiUrl: () => null,
+    transport: {
+      send: () => false,
+      broadcast: () => 0,
+      peers: () => [],
+      request: async () => { throw kernelError('unreachable') },
+      drop: () => {}
+    },
+    emit: () => {}
+  })
+  cluster.start()
+  // In real time: what the machine says does not wait for a test's clock.
+  const vitals = createVitals({ home: node.home, clock: systemClock, log })
+  return {
+    cluster,
+    vitals,
+    telemetry: createTelemetry({ clock, log, enabled: true, sample: vitals, publish: () => ({ peers: 0, bytes: 0 }) }),
+    network: {
+      members,
+      peers: () => [],
+      dials: () => [],
+      addresses: () => [],
+      invite: () => { throw new Error('nobody joins this rig') },
+      bytesPerSecond: () => null
+    }
+  }
+}
+
+function memoryMembers (first: Membership): Members {
+  let current = first
+  const listeners = new Set<() => void>()
+  const find = (id: string): Membership['members'][number] | undefined =>
+    current.members.find((m) => m.installId === id)
+  return {
+    current: () => current,
+    find,
+    byFingerprint: (fingerprint) => current.members.find((m) => m.fingerprint === fingerprint),
+    isRemoved: (fingerprint) => current.removed.some((r) => r.fingerprint === fingerprint),
+    replace (next) {
+      current = next
+      for (const fn of listeners) fn()
+    },
+    onChange (fn) {
+      listeners.add(fn)
+      return () => { listeners.delete(fn) }
+    }
+  }
+}
