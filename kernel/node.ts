@@ -106,7 +106,10 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
     const kernel = await createKernel(kernelOptions(options, setup, made))
     events.open((kind, payload) => { kernel.bus.emit('kernel', kind, payload) })
     for (const warning of setup.warnings) log.root.warn({}, warning)
-    const unwatch = watchSelf({ health: kernel.health, home: options.home, clock: systemClock })
+    const unwatch = watchSelf({
+      health: kernel.health, home: options.home, clock: systemClock,
+      storing: () => links.cluster.status().storing
+    })
     return running({ ...made, options, kernel, setup, release: () => { unwatch(); release() } })
   } catch (error) {
     await links.stop()
@@ -265,7 +268,6 @@ function running (parts: Running): SvcNode {
         parts.log.root.info({ reason }, 'stopping')
         // After a restart the address is the same, so clients may keep it.
         if (reason !== 'restart') rmSync(runFile, { force: true })
-        parts.links.cluster.resign()
         await kernel.close(DRAIN_MS)
         await parts.links.stop()
         await parts.log.close()

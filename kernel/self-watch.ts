@@ -1,5 +1,6 @@
 import { accessSync, constants } from 'node:fs'
 import { statfs } from 'node:fs/promises'
+import { join } from 'node:path'
 import { monitorLoop } from './loop-delay.js'
 import type { Clock } from './clock.js'
 import type { Health } from './health.js'
@@ -17,8 +18,16 @@ export function diskFault (freeBytes: number): 'disk_full' | 'disk_low' | null {
   return freeBytes <= DISK_FULL_BYTES ? 'disk_full' : freeBytes < DISK_LOW_BYTES ? 'disk_low' : null
 }
 
+export interface SelfWatchOptions {
+  health: Health
+  home: string
+  clock: Clock
+  /** Whether the election's promises reach the disk. */
+  storing?: () => boolean
+}
+
 /** Watches the node itself: disk, home, event loop. Returns what stops it. */
-export function watchSelf (options: { health: Health, home: string, clock: Clock }): () => void {
+export function watchSelf (options: SelfWatchOptions): () => void {
   const { health, home } = options
   const loop = monitorLoop()
   const check = async (): Promise<void> => {
@@ -28,6 +37,8 @@ export function watchSelf (options: { health: Health, home: string, clock: Clock
       const { bavail, bsize } = await statfs(home)
       disk(health, bavail * bsize)
       accessSync(home, constants.W_OK)
+      accessSync(join(home, 'state'), constants.W_OK)
+      if (options.storing?.() === false) throw new Error('promises cannot be written; it cannot be master')
       health.clear('state_not_durable')
     } catch (error) {
       health.raise('state_not_durable', (error as Error).message.slice(0, 200))

@@ -172,8 +172,11 @@ export function runningUrl (home: string): string {
  * host only. Undefined when it cannot be read.
  */
 export function ownToken (home: string, url: string): string | undefined {
-  if (!isLoopbackUrl(url)) return undefined
-  const same = (one: string): boolean => runningAt(one)?.url === url.replace(/\/$/, '')
+  const at = url.replace(/\/$/, '')
+  const same = (one: string): boolean => runningAt(one)?.url === at
+  // A node that listens on the network is on this host when its process is.
+  const here = isLoopbackUrl(url) || (same(home) && isAlive(runningAt(home)?.pid))
+  if (!here) return undefined
   const holder = same(home) ? home : devHomes(home).find(same) ?? home
   try {
     const token = readFileSync(join(holder, 'operator.token'), 'utf8').trim()

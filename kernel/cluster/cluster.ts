@@ -13,11 +13,11 @@ import { SessionStreams } from './streams.js'
 import { SessionView } from './session-view.js'
 import type { Clock } from '../clock.js'
 import type { Logger, NodeInfo } from '../define.js'
-import type { Cluster, MemberRequest, MemberResponse } from '../services.js'
+import type { Channel, Cluster, MemberRequest, MemberResponse } from '../services.js'
 import type { LinkedNode } from './directory.js'
 import type { Control, Replicas } from './documents/index.js'
 import type { Leader, QuorumSetting, Status, Timing } from './election/index.js'
-import type { Candidate, Members } from './identity/index.js'
+import type { Candidate, Members, Membership } from './identity/index.js'
 import type { Sections } from './sections.js'
 
 export type FrameKind = 'election' | 'document' | 'telemetry' | 'channel'
@@ -100,8 +100,13 @@ class ClusterNode implements ClusterCore {
   readonly #driver: ElectionDriver
   readonly #channels: Channels
   readonly #digests: Digests
+  /** What a node knows of the members, told to whoever it is linked with. */
+  readonly #knownMembers: Channel<Membership>
   readonly #peerListeners = new Set<(change: { installId: string, up: boolean }) => void>()
+  /** Who is there as the master in force tells it. */
   #live: ReadonlySet<string> = new Set()
+  /** Why the link to a node closed, while it is closed. */
+  readonly #evidence = new Map<string, string>()
   #stopTick: (() => void) | undefined
 
   constructor (options: ClusterOptions) {
@@ -157,6 +162,9 @@ class ClusterNode implements ClusterCore {
       broadcast: (body) => transport.broadcast('channel', body),
       log
     })
+    this.#knownMembers = this.#channels.open<Membership>('kernel.members', (_from, known) => {
+      this.membership.merge(known)
+    })
     this.#digests = new Digests({
       channels: this.#channels,
       control: this.control,
@@ -179,8 +187,10 @@ class ClusterNode implements ClusterCore {
 
   up (peer: LinkPeer): void {
     this.directory.met(peer)
+    this.#evidence.delete(peer.installId)
     this.#driver.up(peer.installId)
     this.replicas.up(peer.installId)
+    this.#knownMembers.send(peer.installId, this.#options.members.current())
     this.#noteLive()
     for (const fn of this.#peerListeners) fn({ installId: peer.installId, up: true })
   }
@@ -188,7 +198,8 @@ class ClusterNode implements ClusterCore {
   down (installId: string, reason: string): void {
     this.#driver.down(installId)
     this.replicas.down(installId)
-    this.#noteLive(reason)
+    this.#evidence.set(installId, reason)
+    this.#noteLive()
     for (const fn of this.#peerListeners) fn({ installId, up: false })
   }
 
@@ -230,7 +241,10 @@ class ClusterNode implements ClusterCore {
       send: (to, message) => { transport.send(to, 'election', message) },
       events: {
         sessionChanged: (next, previous) => { this.#sessionChanged(next, previous) },
-        becameMaster: (leader) => { this.#emitSession('MasterElected', leader) },
+        becameMaster: (leader) => {
+          this.#emitSession('MasterElected', leader)
+          this.#noteLive()
+        },
         terminal: (stream) => { this.streams.terminal(stream) },
         storageChanged: (storing) => {
           if (!storing) this.#options.log.error({}, 'the disk takes no promise: this node cannot be master')
@@ -272,13 +286,21 @@ class ClusterNode implements ClusterCore {
     })
   }
 
-  /** The master says who came and who is missed. */
-  #noteLive (evidence = 'silent for three heartbeats'): void {
+  /**
+   * The master says who came and who is missed. While there is none nobody says it: the next master does, of
+   * all that happened since, the loss of the old one too.
+   */
+  #noteLive (): void {
     const before = this.#live
-    this.#live = new Set(this.directory.nodes().filter((n) => n.live && !n.self).map((n) => n.installId))
-    if (!this.#driver.isMaster) return
-    for (const id of this.#live) if (!before.has(id)) this.#emitNode('NodeJoined', id, {})
-    for (const id of before) if (!this.#live.has(id)) this.#emitNode('NodeTimedOut', id, { evidence })
+    const live = new Set(this.directory.nodes().filter((n) => n.live && !n.self).map((n) => n.installId))
+    const { isMaster, leader } = this.#driver
+    if (isMaster || (leader !== null && live.has(leader.master))) this.#live = live
+    if (!isMaster) return
+    for (const id of live) if (!before.has(id)) this.#emitNode('NodeJoined', id, {})
+    for (const id of before) {
+      if (live.has(id) || this.#options.members.find(id) === undefined) continue
+      this.#emitNode('NodeTimedOut', id, { evidence: this.#evidence.get(id) ?? 'silent for three heartbeats' })
+    }
   }
 
   #emitNode (kind: string, installId: string, more: Record<string, unknown>): void {
@@ -291,6 +313,7 @@ class ClusterNode implements ClusterCore {
     if (this.#driver.isMaster) this.#emitNode('NodeRemoved', installId, {})
     this.#options.transport.drop(installId, 'removed')
     this.#driver.forget(installId)
+    this.#evidence.delete(installId)
     this.replicas.drop(installId)
     this.directory.forget(installId)
   }

@@ -76,9 +76,10 @@ export class Directory {
       (named.length === 1 ? named[0] : undefined)
   }
 
-  /** The node id a node has now, or had last. */
+  /** The node id a node has now, or had last; also of one that is no member any more, until `forget`. */
   nodeIdOf (installId: string): string | null {
-    return this.nodes().find((node) => node.installId === installId)?.nodeId ?? null
+    const node = this.nodes().find((other) => other.installId === installId) ?? this.#last.get(installId)
+    return node?.nodeId ?? null
   }
 }
 

@@ -16,7 +16,10 @@ const MEMBER = 'member/'
 const REMOVED = 'removed/'
 const CLUSTER = 'cluster/id'
 
-export const memberCommands = { put: 'kernel.member-put', remove: 'kernel.member-remove' } as const
+/** `put`: a node about itself or a new one. `keep`: what a node knows about others, where nothing is known. */
+export const memberCommands = {
+  put: 'kernel.member-put', keep: 'kernel.member-keep', remove: 'kernel.member-remove'
+} as const
 
 export interface MembershipOptions {
   members: Members
@@ -46,6 +49,7 @@ export class MembershipKeeper {
     this.#options = options
     const { desk, control } = options
     desk.handle(memberCommands.put, (args) => { this.#put(args as MemberRecord) })
+    desk.handle(memberCommands.keep, (args) => { this.#keep(args as MemberRecord) })
     desk.handle(memberCommands.remove, (args) => { this.#remove(args as Removed) })
     control.observe((keys) => {
       if ([...keys].some((key) => key.startsWith(MEMBER) || key.startsWith(REMOVED))) {
@@ -65,7 +69,10 @@ export class MembershipKeeper {
   seed (into: Map<string, unknown>): void {
     const { clusterId, members, removed } = this.#options.members.current()
     if (!into.has(CLUSTER)) into.set(CLUSTER, clusterId)
-    for (const gone of removed) into.set(REMOVED + gone.installId, gone)
+    for (const gone of removed) {
+      into.set(REMOVED + gone.installId, gone)
+      into.delete(MEMBER + gone.installId)
+    }
     for (const member of members) {
       const key = MEMBER + member.installId
       if (!into.has(key)) into.set(key, { ...member, nodeId: null })
@@ -91,26 +98,43 @@ export class MembershipKeeper {
     this.#spread()
   }
 
-  /** A session began: what this node knows and the document does not is entered. */
+  /**
+   * A session began: what this node knows and the document does not is entered. The document may be on its way
+   * still, so that the master decides what is news.
+   */
   async introduce (): Promise<void> {
+    const { desk, members, self } = this.#options
     const inDocument = this.#inDocument()
-    const removed = this.#removedInDocument()
-    const own = this.#options.self()
-    const { members } = this.#options.members.current()
-    const mine = { ...members.find((m) => m.installId === own.installId)!, ...own }
-    const missing = members.filter((m) => !inDocument.has(m.installId) && !removed.has(m.installId))
-      .map((m) => ({ ...m, nodeId: null }))
-    const wanted = [...missing.filter((m) => m.installId !== own.installId)]
+    const gone = this.#removedInDocument()
+    const own = self()
+    const known = members.current()
+    for (const removed of known.removed) {
+      if (!gone.has(removed.installId)) await desk.run(memberCommands.remove, removed)
+    }
+    for (const member of known.members) {
+      if (member.installId === own.installId || inDocument.has(member.installId)) continue
+      if (!gone.has(member.installId)) await desk.run(memberCommands.keep, { ...member, nodeId: null })
+    }
+    const mine = { ...members.find(own.installId)!, ...own }
     const said = inDocument.get(own.installId)
-    if (said === undefined || !sameRecord(said, mine)) wanted.push(mine as never)
-    for (const record of wanted) await this.#options.desk.run(memberCommands.put, record)
+    if (said === undefined || !sameRecord(said, mine)) await desk.run(memberCommands.put, mine)
+  }
+
+  /**
+   * Takes over what another member knows, whatever session either is in: two halves whose masters refuse each
+   * other would never meet else. Throws what the members file throws for nonsense.
+   */
+  merge (other: Membership): void {
+    if (other.clusterId === this.#options.members.current().clusterId) this.#spread(other)
   }
 
   /** Brings the voters one step nearer to the members; called on the master from time to time. */
   async alignVoters (): Promise<void> {
     const { majority, driver, control } = this.#options
     if (!majority || this.#aligning || !driver().isMaster) return
-    const next = nextVoters(control.voters(), [...this.#inDocument().keys()], driver().leader!.master)
+    const { liveNodes } = driver().status()
+    const members = [...this.#inDocument().keys()]
+    const next = nextVoters(control.voters(), { members, live: liveNodes }, driver().leader!.master)
     if (next === null) return
     this.#aligning = true
     try {
@@ -143,16 +167,23 @@ export class MembershipKeeper {
     this.#options.desk.write(MEMBER + record.installId, { ...record, joinedAt })
   }
 
+  #keep (record: MemberRecord): void {
+    const { control } = this.#options
+    const said = control.get(MEMBER + record.installId) ?? control.get(REMOVED + record.installId)
+    if (said === undefined) this.#put(record)
+  }
+
   #remove (removed: Removed): void {
     this.#options.desk.write(MEMBER + removed.installId, undefined)
     this.#options.desk.write(REMOVED + removed.installId, removed)
   }
 
-  /** Puts the document's list and the file's together, and drops who is removed. */
-  #spread (): void {
+  /** Puts the document's list and the file's together, and another node's, and drops who is removed. */
+  #spread (other?: Membership): void {
     const { members, log } = this.#options
     const before = members.current()
-    const next = union(before, [...this.#inDocument().values()], [...this.#removedInDocument().values()])
+    const own = union(before, [...this.#inDocument().values()], [...this.#removedInDocument().values()])
+    const next = other === undefined ? own : union(other, own.members, own.removed)
     if (JSON.stringify(next) === JSON.stringify(before)) return
     try {
       members.replace(next)
@@ -173,11 +204,11 @@ function sameRecord (a: MemberRecord, b: MemberRecord): boolean {
 
 /** The lists of a file and a document together: the document knows newer addresses, removal wins. Pure. */
 export function union (
-  file: Membership, members: readonly MemberRecord[], removed: readonly Removed[]
+  file: Membership, members: readonly (Member | MemberRecord)[], removed: readonly Removed[]
 ): Membership {
   const out = new Map([...file.removed, ...removed].map((r) => [r.installId, r]))
   const all = new Map<string, Member>(file.members.map((m) => [m.installId, m]))
-  for (const { nodeId: _, ...member } of members) all.set(member.installId, member)
+  for (const { nodeId: _, ...member } of members as readonly MemberRecord[]) all.set(member.installId, member)
   const byId = <T extends { installId: string }>(a: T, b: T): number => a.installId < b.installId ? -1 : 1
   return {
     clusterId: file.clusterId,
@@ -188,12 +219,14 @@ export function union (
 
 /**
  * The next list of voters on the way to the members: one node is added, or one removed, never the master
- * itself. Null when nothing is to be done. Pure.
+ * itself. A node gets its vote once it is there: one that is still on its way would only be missed. Null when
+ * nothing is to be done. Pure.
  */
 export function nextVoters (
-  voters: readonly string[], members: readonly string[], master: string
+  voters: readonly string[], { members, live }: { members: readonly string[], live: readonly string[] },
+  master: string
 ): string[] | null {
-  const added = members.find((id) => !voters.includes(id))
+  const added = members.find((id) => !voters.includes(id) && live.includes(id))
   if (added !== undefined) return [...voters, added]
   const removed = voters.find((id) => !members.includes(id) && id !== master)
   return removed === undefined ? null : voters.filter((id) => id !== removed)

@@ -3,6 +3,7 @@ import { rmSync } from 'node:fs'
 import os from 'node:os'
 import { join as joinPath } from 'node:path'
 import { BootError } from '../boot-error.js'
+import { kernelError } from '../errors.js'
 import { createCluster } from './cluster.js'
 import { createDiscovery } from './discovery.js'
 import {
@@ -171,9 +172,17 @@ function openLinks (opened: Opened, ends: Ends): Links {
       if (ends.handler === undefined) response.writeHead(503).end()
       else ends.handler(request, response)
     },
+    mayAdmit: () => { mayAdmit(ends.cluster) },
     admit: async (candidate) => await ends.cluster!.membership.admit(candidate)
   })
   return links
+}
+
+/** Throws `no_master` or `no_quorum` while the cluster cannot decide. */
+function mayAdmit (cluster: ClusterCore | undefined): void {
+  const status = cluster?.status()
+  if (status?.quorum === 'lost') throw kernelError('no_quorum')
+  if (status === undefined || status.stale) throw kernelError('no_master')
 }
 
 function meet ({ cluster, measuring }: Ends, peer: Peer): void {
@@ -235,6 +244,10 @@ function lookAround ({ options: { node, log }, members, bound }: Opened, links: 
 async function joinBy ({ options, key, members, self }: Opened, links: Links): Promise<boolean> {
   if (options.join === undefined) return false
   if (readAddress(options.join) !== undefined) {
+    if (members.current().members.length <= 1) {
+      throw kernelError('join_refused', `This home belongs to no cluster yet, so ${options.join} would not ` +
+        'know it: run `svc join-token` on a member and start with --join TOKEN.', { why: 'no_member' })
+    }
     links.hint(options.join)
     return false
   }

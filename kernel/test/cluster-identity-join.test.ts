@@ -168,7 +168,7 @@ const badAnswers: Bad[] = [
   { title: 'no JSON', reply: (_, response) => { response.end('hello') },
     is: { reason: 'unreachable', details: { seeds: [{ code: 'no_answer' }], remedy: /make a new one/ } } },
   { title: 'a connection cut', reply: (request) => { request.socket.destroy() },
-    is: { reason: 'unreachable', message: /answer is lost/ } },
+    is: { reason: 'unreachable', message: /gave no answer/ } },
   { title: 'more than a megabyte', reply: (_, response) => { response.end(' '.repeat(1024 * 1024 + 1)) },
     is: { reason: 'unreachable', message: /longer than 1048576 bytes/ } },
   { title: 'null', reply: (_, response) => { response.end('null') },

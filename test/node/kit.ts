@@ -1,6 +1,6 @@
 /** Whole nodes as real processes on loopback, and what tests ask of them. */
 import { spawn } from 'node:child_process'
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -10,7 +10,12 @@ import { alive, hardKill, runnersOf } from './proc.js'
 import type { ChildProcess } from 'node:child_process'
 import type { Test } from 'tap'
 
-export const root = fileURLToPath(new URL('../../', import.meta.url))
+/** The folder with package.json, also where this file was compiled to somewhere below it. */
+export const root = ((): string => {
+  let folder = new URL('../../', import.meta.url)
+  while (!existsSync(new URL('package.json', folder))) folder = new URL('../', folder)
+  return fileURLToPath(folder)
+})()
 export const cli = join(root, 'dist/kernel/cli/main.js')
 /** Plugins and engines that misbehave on demand. */
 export const fixture = (name: string): string => fileURLToPath(new URL(`./fixtures/${name}`, import.meta.url))
@@ -44,7 +49,11 @@ export async function until<T> (
 /** Seconds since a time of performance.now(), to the millisecond. */
 export const secondsSince = (start: number): number => Math.round(performance.now() - start) / 1000
 
-export const sleep = (ms: number): Promise<void> => new Promise((resolve) => { setTimeout(resolve, ms) })
+/** Resolves after `ms`, or at once when the signal ends the wait. */
+export const sleep = (ms: number, signal?: AbortSignal): Promise<void> => new Promise((resolve) => {
+  const timer = setTimeout(resolve, ms)
+  signal?.addEventListener('abort', () => { clearTimeout(timer); resolve() }, { once: true })
+})
 
 /** A folder that is removed with the test. */
 export function folder (t: Test): string {
@@ -122,6 +131,8 @@ export interface NodeOptions {
   args?: readonly string[]
   /** Models to wait for; false waits for listening only. */
   ready?: boolean
+  /** Put before the command, such as what runs it on another machine. */
+  before?: readonly string[]
 }
 
 /** A running node. `pid` does the work; `child` is what was started: the launcher. */
@@ -153,8 +164,9 @@ export function writeConfig (home: string, config: string | Record<string, unkno
 export async function startNode (t: Test, options: NodeOptions = {}): Promise<TestNode> {
   const home = options.home ?? join(folder(t), 'home')
   if (options.config !== undefined) writeConfig(home, options.config)
-  const args = [cli, 'up', '--json', '--home', home, '--port', '0', ...options.args ?? []]
-  const child = run(process.execPath, args, { env: { HOME: home, ...options.env } })
+  const words = [...options.before ?? [], process.execPath,
+    cli, 'up', '--json', '--home', home, '--port', '0', ...options.args ?? []]
+  const child = run(words[0]!, words.slice(1), { env: { HOME: home, ...options.env } })
   t.teardown(() => hardKill(child.pid))
   const line = await until('the line of svc up', () => {
     if (child.over()) throw new Error(`svc up ended early: ${child.stderr()}`)

@@ -63,3 +63,19 @@ export function hardKill (pid: number): void {
 }
 
 export const oomScoreAdj = (pid: number): number => Number(read(`/proc/${pid}/oom_score_adj`))
+
+/** Which of some processes holds the local end of a TCP connection over IPv4; undefined when none does. */
+export function holderOf (connection: { local: number, remote: number }, pids: readonly number[]):
+number | undefined {
+  const port = (n: number): string => n.toString(16).toUpperCase().padStart(4, '0')
+  const [local, remote] = [`:${port(connection.local)}`, `:${port(connection.remote)}`]
+  const inode = read('/proc/net/tcp').split('\n').map((line) => line.trim().split(/\s+/))
+    .find((fields) => fields[1]?.endsWith(local) === true && fields[2]?.endsWith(remote) === true)?.[9]
+  return inode === undefined ? undefined : pids.find((pid) => {
+    try {
+      return readdirSync(`/proc/${pid}/fd`).some((fd) => {
+        try { return readlinkSync(`/proc/${pid}/fd/${fd}`) === `socket:[${inode}]` } catch { return false }
+      })
+    } catch { return false }
+  })
+}

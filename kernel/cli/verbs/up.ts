@@ -4,6 +4,9 @@ import { join } from 'node:path'
 import { endLike, launch, launcherEnv, ListenError } from '../../launcher.js'
 import { RESTART_STATUS } from '../../restart.js'
 import { settingsEnv } from '../env.js'
+import { SvcError } from '../../errors.js'
+import { isLoopbackUrl } from '../client.js'
+import { exitCodeFor } from '../errors.js'
 import { portHolder } from '../port-holder.js'
 import type { Address } from '../../launcher.js'
 import type { Plugin } from '../../define.js'
@@ -120,6 +123,7 @@ async function serve (ctx: VerbContext, flags: Flags): Promise<number> {
   endWithLauncher()
   const told = untilTold()
   const node = await boot(ctx, flags, fd).catch((error: NodeJS.ErrnoException) => {
+    if (error instanceof SvcError) throw ctx.fail(exitCodeFor(error.status, error.reason), error.message)
     if (error.syscall !== 'listen' || error.code === undefined) throw error
     const { port = 0, address = '' } = error as { port?: number, address?: string }
     throw inUse(ctx, error.code, { host: address, port })
@@ -194,6 +198,7 @@ function firstSteps (plugins: readonly Plugin[], url: string, home: string): str
     ? ['Hear it speak (in another terminal):',
         `  npx svc say "Hello from svc" -o hello.mp3${where}`,
         `  curl -sS ${url}/v1/audio/speech -H 'content-type: application/json' \\`,
+        ...(isLoopbackUrl(url) ? [] : [`    -H "authorization: Bearer $(cat ${home}/operator.token)" \\`]),
         '    -d \'{"model":"svc/voice-en","input":"Hello from svc"}\' -o hello.mp3']
     : [`See what it can do: npx svc capabilities${where}`]
 }

@@ -1,4 +1,5 @@
 import { request } from 'node:http'
+import { delay } from '../../clock.js'
 import { kernelError, kernelErrors } from '../../errors.js'
 import { readAddress } from './address.js'
 import { joinBinding, proofOf } from './join-token.js'
@@ -118,7 +119,8 @@ async function ask (seed: string, socket: TLSSocket, options: JoinOptions): Prom
     answer = await post(socket, { token_id: ticket.id, proof, member: self }, clock)
   } catch (error) {
     const { message } = error as Error
-    throw kernelError('unreachable', `${seed} was asked and its answer is lost: ${message}`, {
+    throw kernelError('unreachable', `${seed} gave no answer (${message}): the token was used or its time is ` +
+      'over there, or the connection broke; make a new one with `svc join-token` and join again', {
       seeds: [{ seed, code: 'no_answer', message }],
       remedy: 'The token may be used up: make a new one with `svc join-token` and join again.'
     })
@@ -136,6 +138,25 @@ async function ask (seed: string, socket: TLSSocket, options: JoinOptions): Prom
  * and message).
  */
 export async function join (options: JoinOptions): Promise<Membership> {
+  const { clock } = options
+  const deadline = clock.mono() + ELECTION_MS
+  for (;;) {
+    try {
+      return await joinOnce(options)
+    } catch (error) {
+      const waiting = WAITING.has((error as SvcError).reason)
+      if (!waiting || clock.mono() >= deadline) throw error
+      await delay(clock, AGAIN_MS)
+    }
+  }
+}
+
+/** A cluster that is choosing its master is asked again for so long, ms. The token is not used up by that. */
+const ELECTION_MS = 30_000
+const AGAIN_MS = 1000
+const WAITING: ReadonlySet<string> = new Set(['no_master', 'no_quorum'])
+
+async function joinOnce (options: JoinOptions): Promise<Membership> {
   const { key, ticket, clock } = options
   const failures: Failure[] = []
   for (const seed of ticket.seeds) {

@@ -13,6 +13,7 @@ export interface JoinRouteOptions {
   joinTokens: JoinTokens
   limits: LinkLimits
   log: Logger
+  mayAdmit?: LinksOptions['mayAdmit']
   admit: LinksOptions['admit']
 }
 
@@ -52,6 +53,8 @@ async function admitted (socket: TLSSocket, body: unknown, options: JoinRouteOpt
     throw kernelError('join_refused', `The install id ${member.installId} belongs to another member; ` +
       'run: svc members remove on a member first, if that one is gone.', { why: 'taken' })
   }
+  // Before the token is used up for nothing.
+  options.mayAdmit?.()
   joinTokens.redeem({ tokenId, proof, binding: joinBinding(socket), joinerFingerprint: fingerprint })
   return await admit(member)
 }

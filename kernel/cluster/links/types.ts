@@ -140,6 +140,8 @@ export interface LinksOptions {
   api: (request: IncomingMessage, response: ServerResponse) => void
   /** The same for WebSocket upgrades. */
   apiUpgrade?: (request: IncomingMessage, socket: Duplex, head: Buffer) => void
+  /** Throws when nobody can be admitted just now, e.g. `no_master`; asked before a token is used up. */
+  mayAdmit?: () => void
   /** After token and proof of POST /join were found right: adds the member, answers the membership. */
   admit: (member: Omit<Member, 'joinedAt'>) => Promise<Membership>
   limits?: Partial<LinkLimits>

@@ -1,0 +1,265 @@
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { isIP } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Readable } from 'node:stream'
+import t from 'tap'
+import { Channels } from '../cluster/channels.js'
+import { Directory } from '../cluster/directory.js'
+import { DEFAULT_TIMING } from '../cluster/election/index.js'
+import { localAddressTo } from '../cluster/local-address.js'
+import { createMeasuring } from '../cluster/measuring.js'
+import { readPromise, writePromise } from '../cluster/promise-file.js'
+import { clusterTiming } from '../cluster/timing.js'
+import { COMMAND_HEADER, commandId } from '../cluster-routes.js'
+import { readCaller, writeCaller } from '../http/passed-on.js'
+import { memberOf, setMember } from '../http/member-socket.js'
+import { baseState } from '../state.js'
+import { manualClock } from '../testing/index.js'
+import { failure } from './cluster-core-kit.js'
+import type { DirectoryOptions, LinkedNode } from '../cluster/directory.js'
+import type { Caller, Logger } from '../define.js'
+import type { MemberRequest } from '../services.js'
+import type { NodeFacts, StateInput } from '../state.js'
+
+t.test('the times of the election follow two settings', (t) => {
+  const check = (beat: number, vote: number, expected: Partial<typeof DEFAULT_TIMING>): void => {
+    t.match(clusterTiming({ heartbeat_ms: beat, election_timeout_ms: vote }), expected, `${beat}/${vote}`)
+  }
+  check(2000, 3000, DEFAULT_TIMING)
+  check(1000, 3000, { heartbeat: 1000, silence: 3000, sticky: 1250, stall: 750, settle: 100, campaign: 3000, claim: 1000 })
+  check(2000, 1500, { silence: 6000, campaign: 1500, preVote: 250, claim: 500, grace: 500, backoff: 75 })
+  check(100, 150, { heartbeat: 100, silence: 300, settle: 20, backoff: 20, backoffSpread: 50, command: 10_000 })
+  t.throws(() => clusterTiming({ heartbeat_ms: 0, election_timeout_ms: 3000 }), RangeError)
+  t.throws(() => clusterTiming({ heartbeat_ms: 2000, election_timeout_ms: NaN }), RangeError)
+  t.end()
+})
+
+const linked = (n: number, name = `name${n}`): LinkedNode =>
+  ({ installId: `install${n}`, nodeId: `node${n}`, name, apiUrl: null })
+
+function directory (more: Partial<DirectoryOptions> = {}): Directory {
+  const record = (n: number, name?: string): ReturnType<DirectoryOptions['members']>[number] => ({
+    ...linked(n, name), fingerprint: '', addresses: [], joinedAt: '', nodeId: n === 3 ? null : `node${n}`
+  })
+  return new Directory({
+    self: () => linked(1, 'twin'),
+    linked: () => [linked(2)],
+    members: () => [record(4, 'twin'), record(3), record(2), record(1, 'twin')],
+    status: () => ({ liveNodes: ['install1', 'install2'], leader: { sid: 's', term: 1, master: 'install2', boot: 1 } }),
+    now: () => 5000,
+    ...more
+  })
+}
+
+t.test('a node is found by any of its names', (t) => {
+  const nodes = directory()
+  const check = (ref: string, expected: string | undefined): void => {
+    t.equal(nodes.resolve(ref)?.installId, expected, `"${ref}"`)
+  }
+  check('local', 'install1')
+  check('install1', 'install1')
+  check('node1', 'install1')
+  check('node2', 'install2')
+  check('name2', 'install2')
+  check('install3', 'install3')
+  check('name3', 'install3')
+  check('twin', undefined)
+  check('node4', 'install4')
+  check('', undefined)
+  check('nobody', undefined)
+  t.strictSame(nodes.nodes().map((n) => [n.installId, n.self, n.live, n.master]), [
+    ['install1', true, true, false], ['install2', false, true, true],
+    ['install3', false, false, false], ['install4', false, false, false]
+  ], 'itself first, the others by name')
+  t.equal(nodes.resolve('install3')?.nodeId, 'install3', 'a node that never was here has its install id only')
+  t.end()
+})
+
+t.test('who is linked and silent is not live, and what it said last is kept', (t) => {
+  const nodes = directory({ status: () => ({ liveNodes: ['install1'], leader: null }) })
+  t.match(nodes.resolve('install2'), { live: false, master: false, nodeId: 'node2' })
+  nodes.met({ ...linked(3), nodeId: 'its second start', apiUrl: 'http://x' })
+  t.match(nodes.resolve('install3'), { live: false, nodeId: 'its second start', apiUrl: 'http://x' })
+  t.strictSame([nodes.seenAt('install3'), nodes.seenAt('install1'), nodes.seenAt('install2')], [5000, 5000, undefined])
+  nodes.forget('install3')
+  t.equal(nodes.seenAt('install3'), undefined)
+  t.equal(nodes.nodeIdOf('install3'), 'install3')
+  t.equal(nodes.nodeIdOf('nobody'), null)
+  nodes.met(linked(9))
+  t.equal(nodes.nodeIdOf('install9'), 'node9', 'also of one that is no member any more')
+  t.end()
+})
+
+t.test('the id of a command', async (t) => {
+  const uuid = '0F8FAD5B-D9CB-469F-A165-70867728950E'
+  t.equal(commandId(uuid), uuid.toLowerCase(), 'one id however it is written')
+  t.match(commandId(undefined), /^[0-9a-f-]{36}$/)
+  t.not(commandId(undefined), commandId(undefined))
+  for (const wrong of ['', 'x', `${uuid}0`, uuid.slice(1), uuid.replaceAll('-', '')]) {
+    t.match(await failure((async () => commandId(wrong))()), {
+      reason: 'invalid_request', details: { issues: [{ path: COMMAND_HEADER }] }
+    }, `"${wrong}"`)
+  }
+})
+
+t.test('who asked is passed on whole, or not at all', async (t) => {
+  for (const caller of [
+    { id: 'tok_ä', mode: 'direct', authorities: new Set(['read', 'invoke']) },
+    { id: 'phone', mode: 'paired', authorities: new Set() },
+    { id: 'r', mode: 'relay', authorities: new Set(['operator']) }
+  ] satisfies Caller[]) t.strictSame(readCaller(writeCaller(caller)), caller)
+  const wrong: [string, string | string[] | undefined][] = [
+    ['nothing', undefined], ['empty', ''], ['no JSON', '{'], ['null', 'null'], ['a list', '[]'], ['a text', '"x"'],
+    ['twice', [writeCaller({ id: 'a', mode: 'direct', authorities: new Set() })]],
+    ['no id', '{"mode":"direct","authorities":[]}'], ['an empty id', '{"id":"","mode":"direct","authorities":[]}'],
+    ['an id of another type', '{"id":7,"mode":"direct","authorities":[]}'],
+    ['an unknown mode', '{"id":"a","mode":"root","authorities":[]}'],
+    ['no authorities', '{"id":"a","mode":"direct"}'],
+    ['authorities of another type', '{"id":"a","mode":"direct","authorities":"operator"}'],
+    ['an authority of another type', '{"id":"a","mode":"direct","authorities":["read",7]}']
+  ]
+  for (const [what, header] of wrong) {
+    t.match(await failure((async () => readCaller(header))()), { reason: 'unauthenticated', status: 401 }, what)
+  }
+})
+
+t.test('whose socket it is', (t) => {
+  const [mine, other] = [{}, {}]
+  setMember(mine, 'a')
+  t.strictSame([memberOf(mine), memberOf(other)], ['a', undefined])
+  setMember(mine, undefined)
+  t.equal(memberOf(mine), undefined)
+  t.end()
+})
+
+t.test('channels', (t) => {
+  const sent: unknown[] = []
+  const errors: string[] = []
+  const none = (): void => {}
+  const log: Logger = {
+    debug: none, info: none, warn: none, fatal: none, error: (_, message) => { errors.push(message) }
+  }
+  const channels = new Channels({
+    send: (to, body) => { sent.push([to, body]); return to === 'there' },
+    broadcast: (body) => { sent.push(body); return 2 },
+    log
+  })
+  const heard: unknown[] = []
+  const channel = channels.open<number>('a', (from, message) => { heard.push([from, message]) })
+  t.throws(() => channels.open('a', none), /"a" is open already/)
+  t.equal(channel.send('there', 1), true)
+  t.equal(channel.send('away', 2), false)
+  t.equal(channel.broadcast(3), 2)
+  t.strictSame(sent, [['there', { channel: 'a', message: 1 }], ['away', { channel: 'a', message: 2 }],
+    { channel: 'a', message: 3 }])
+  channels.open('fails', () => { throw new Error('no') })
+  t.equal(channels.receive('x', { channel: 'a', message: 1 }), true)
+  t.equal(channels.receive('x', { channel: 'fails' }), true)
+  t.equal(channels.receive('x', { channel: 'of another version' }), true)
+  for (const wrong of [null, undefined, 7, 'a', {}, { channel: 7 }]) t.equal(channels.receive('x', wrong), false)
+  channel.close()
+  channels.receive('x', { channel: 'a', message: 2 })
+  t.strictSame(heard, [['x', 1]])
+  t.equal(errors.length, 1)
+  t.end()
+})
+
+t.test('a promise is kept on the disk', (t) => {
+  const home = mkdtempSync(join(tmpdir(), 'svc-promise-'))
+  t.teardown(() => { rmSync(home, { recursive: true, force: true }) })
+  const path = join(home, 'promise.json')
+  const record = { term: 7, votedFor: 'a', boot: 3 }
+  t.equal(readPromise(path), null)
+  t.equal(writePromise(path, record), true)
+  t.strictSame(readPromise(path), record)
+  t.equal(writePromise(join(home, 'nowhere', 'promise.json'), record), false, 'a disk that refuses')
+  t.strictSame([readPromise(null), writePromise(null, record)], [null, true], 'in memory only')
+  writeFileSync(path, '{')
+  t.throws(() => readPromise(path), { name: 'HomeError' } as Error)
+  mkdirSync(join(home, 'folder'))
+  t.equal(writePromise(join(home, 'folder'), record), false)
+  t.end()
+})
+
+t.test('the own address towards another', async (t) => {
+  const address = await localAddressTo('127.0.0.1')
+  t.equal(address, '127.0.0.1')
+  t.equal(isIP(address!), 4)
+  t.equal(await localAddressTo('no-such-host.invalid'), undefined)
+})
+
+t.test('links are measured by one end, now and then', async (t) => {
+  const clock = manualClock()
+  const asked: string[] = []
+  let busy = false
+  const request = async (to: string, { path }: MemberRequest): Promise<never> => {
+    asked.push(`${to} ${path}`)
+    if (busy) throw new Error('busy')
+    return { status: 200, headers: {}, body: Readable.from([Buffer.alloc(1024)]) } as never
+  }
+  const measuring = createMeasuring({ self: 'b', clock, random: () => 0.5, request })
+  measuring.up('a')
+  measuring.up('c')
+  await clock.advance(10_000)
+  t.strictSame(asked, ['c /cluster/probe'], 'the smaller id measures')
+  t.equal(measuring.bytesPerSecond('a'), null)
+  busy = true
+  await clock.advance(30 * 60_000)
+  t.equal(asked.length, 2, 'again after half an hour')
+  measuring.down('c')
+  await clock.advance(60 * 60_000)
+  t.equal(asked.length, 2, 'not when the link is gone')
+  t.equal(measuring.bytesPerSecond('c'), null)
+  measuring.up('c')
+  measuring.close()
+  await clock.advance(60 * 60_000)
+  t.equal(asked.length, 2)
+})
+
+/** Facts about a node that is there, with nothing known but what is given. */
+function facts (n: number, more: Partial<NodeFacts> = {}, live = true): NodeFacts {
+  const view = { ...linked(n), self: n === 1, live, master: n === 2 }
+  return {
+    view, seenAt: 1000, identity: { friendlyName: view.name }, memory: null, system: null, disk: null, network: null,
+    health: { level: 'ok', reasons: [] }, resources: null, capabilities: [], links: [], tasks: {}, ...more
+  }
+}
+
+const stateOf = (nodes: NodeFacts[], more: Partial<StateInput> = {}): Record<string, object> => baseState({
+  session: { sessionId: 's', masterNodeId: 'node2', term: 3 }, quorum: 'ok', stale: false, nodes, durableEvents: 4, ...more
+}) as Record<string, object>
+
+t.test('/state out of facts', (t) => {
+  const memory = { ramTotal: { inBytes: 1 } } as unknown as NodeFacts['memory']
+  const link = { nodeId: 'node1', ipAddress: '10.0.0.1', port: 80, rttMs: 0.5, bytesPerSecond: 9 }
+  const gone = facts(3, { memory, seenAt: null, capabilities: ['tts'], links: [link], tasks: { t3: {} } }, false)
+  const state = stateOf([
+    facts(1, { tasks: { t1: {} }, links: [{ ...link, nodeId: 'node2', ipAddress: 'fd00::1' }] }),
+    facts(2, { memory, capabilities: ['tts'], tasks: { t2: {} } }), gone
+  ])
+  t.match(state, {
+    sessionId: 's', masterNodeId: 'node2', localNodeId: 'node1', lastEventAppliedIdx: 4,
+    tasks: { t1: {}, t2: {} }, nodeMemory: { node2: memory }, nodeCapabilities: { node1: [], node2: ['tts'] },
+    cluster: { term: 3, quorum: 'ok', stale: false, partition: true, knownNodes: 3, liveNodes: 2 },
+    lastSeen: { node1: '1970-01-01T00:00:01.000Z' },
+    topology: { nodes: ['node1', 'node2'] }
+  })
+  const keys = (name: string): string[] => Object.keys(state[name]!)
+  t.strictSame((state['topology'] as { connections: object }).connections, {
+    node1: { node2: [{
+      sinkMultiaddr: { address: '/ip6/fd00::1/tcp/80', ipAddress: 'fd00::1', port: 80 },
+      session: true, rttMs: 0.5, bytesPerSecond: 9
+    }] }
+  })
+  t.strictSame(keys('nodeIdentities'), ['node1', 'node2', 'node3'], 'of whom is gone it is known who it was')
+  t.strictSame([keys('nodeHealth').length, keys('nodeMemory'), keys('tasks'), keys('lastSeen')],
+    [3, ['node2'], ['t1', 't2'], ['node1', 'node2']])
+  t.equal(state['node_identities'], state['nodeIdentities'])
+  const elsewhere = stateOf([facts(2), facts(1)])
+  t.equal(elsewhere['localNodeId'], 'node2')
+  t.strictSame(Object.keys(elsewhere['nodeHealth']!), ['node1', 'node2'], 'the same order on every node')
+  t.match(stateOf([facts(1)], { quorum: 'lost', stale: true }),
+    { cluster: { quorum: 'lost', stale: true, partition: false, knownNodes: 1 } })
+  t.end()
+})

@@ -1,0 +1,144 @@
+import t from 'tap'
+import { openSpeech, sameState, startCluster } from './cluster-kit.js'
+import { does, ready, report, TTS } from './engine.js'
+import { ask, call, refusal, streamed } from './http.js'
+import { faultsConfig, figure, pick, secondsSince, sleep, until } from './kit.js'
+import type { Cluster, Member } from './cluster-kit.js'
+
+const READS = ['/state', '/node_id', '/v1/capabilities']
+
+/** Requests a node's runner works on. */
+const working = async ({ node }: Member): Promise<number> =>
+  (await report(node, 'test/ok')).inProgressTasks.length
+
+/** Reads at any node that answers, one after the other, until told to stop. */
+function readers (cluster: Cluster, count: number): { counts: Map<string, number>, failed: string[],
+  stop (): Promise<void> } {
+  const counts = new Map<string, number>()
+  const failed: string[] = []
+  let on = true
+  let turn = 0
+  const read = async (path: string): Promise<void> => {
+    const said: string[] = []
+    for (let n = 0; n < cluster.members.length; n++) {
+      const member = cluster.members[turn++ % cluster.members.length]!
+      const answer = await member.ask(path)
+      if (answer?.status === 200) {
+        counts.set(member.name, (counts.get(member.name) ?? 0) + 1)
+        return
+      }
+      said.push(`${member.name} ${answer?.status ?? 'no answer'}`)
+    }
+    failed.push(`${path}: ${said.join(', ')}`)
+  }
+  const work = Array.from({ length: count }, async (_, first) => {
+    for (let n = first; on; n++) {
+      await read(READS[n % READS.length]!)
+      await sleep(5)
+    }
+  })
+  return { counts, failed, async stop () { on = false; await Promise.all(work) } }
+}
+
+/** Restarts a member over another one's API and waits until it is back under a new id. */
+async function restart (through: Member, member: Member): Promise<string> {
+  const old = (await member.ask('/node_id'))!.json as string
+  const answer = await ask(through.node, `/admin/restart?node_id=${old}`, { method: 'POST' })
+  if (answer.status !== 200) throw new Error(`${answer.status} ${answer.text}`)
+  return await until(`${member.name} under a new id`, async () => {
+    const now = await member.ask('/node_id')
+    return now?.status === 200 && now.json !== old && now.json as string
+  })
+}
+
+t.test('three nodes that speak', async (t) => {
+  const cluster = await startCluster(t, { config: faultsConfig() })
+  await Promise.all(cluster.members.map((m) => ready(m.node, 'test/ok')))
+  const [one, two, three] = cluster.members as [Member, Member, Member]
+
+  await t.test('all answer /state alike', async (t) => {
+    await sameState(cluster.members)
+    const states = await Promise.all(cluster.members.map((m) => m.state()))
+    const ids = cluster.members.map((m) => m.node.nodeId).sort()
+    for (const [i, state] of states.entries()) {
+      t.equal(state!.localNodeId, cluster.members[i]!.node.nodeId)
+      for (const key of ['nodeIdentities', 'nodeMemory', 'nodeSystem', 'nodeDisk', 'nodeHealth', 'lastSeen',
+        'nodeCapabilities', 'nodeResources']) {
+        await until(`${key} of every node`, async () =>
+          Object.keys((await cluster.members[i]!.state())?.[key] as object).sort().join() === ids.join())
+      }
+      t.match(state!.cluster, { quorum: 'ok', stale: false, partition: false, knownNodes: 3, liveNodes: 3 })
+      t.strictSame([...state!.topology.nodes].sort(), ids)
+    }
+    await until('edges both ways between all', async () => {
+      const { connections } = (await one.state())!.topology
+      return ids.every((a) => ids.every((b) => a === b || (connections[a]?.[b]?.length ?? 0) > 0))
+    })
+  })
+
+  await t.test('the capabilities of another node, and calls there', async (t) => {
+    const { node_id: said, capabilities } = (await one.ask(`/v1/capabilities?node_id=${two.node.nodeId}`))!
+      .json as { node_id: string, capabilities: { id: string, node_id: string }[] }
+    t.equal(said, two.node.nodeId)
+    t.ok(capabilities.some(({ id, node_id: at }) => id === 'tts' && at === two.node.nodeId))
+    const tags = (await one.state())!['nodeCapabilities'] as Record<string, string[]>
+    t.ok(Object.values(tags).every((list) => list.includes('tts')), 'any node finds who speaks')
+    const there = await streamed(one.node, TTS, does('test/ok', 'count', { chunks: 5 }),
+      { extra: { target_node: two.node.nodeId } })
+    t.match([there.terminals, there.last?.header.kind, there.frames.length], [1, 'completed', 7])
+    t.equal(there.bytes.byteLength, 5000)
+
+    const opened = await openSpeech(one, 'x', { target_node: two.node.nodeId })
+    await until('the work there', async () => await working(two) === 1)
+    t.equal(await working(one), 0, 'and not here')
+    opened.leave()
+    await until('its end when the client leaves', async () => await working(two) === 0)
+
+    const nobody = await ask(one.node, '/v1/capabilities/stream',
+      { body: call(one.node, TTS, does('test/ok', 'count'), { target_node: 'nobody' }) })
+    t.match([nobody.status, refusal(nobody)?.reason], [404, 'node_not_found'])
+    const listed = await one.ask('/v1/capabilities?node_id=nobody')
+    t.match([listed?.status, refusal({ json: listed?.json })?.reason], [404, 'node_not_found'])
+  })
+
+  await t.test('a node that is gone', async (t) => {
+    const { others: [gone] } = await cluster.agreed()
+    const asker = cluster.members.find((m) => m !== gone)!
+    await gone!.kill()
+    const answer = await ask(asker.node, '/v1/capabilities/stream',
+      { body: call(asker.node, TTS, does('test/ok', 'count'), { target_node: gone!.node.nodeId }) })
+    t.match(answer.status, 502, answer.text)
+    t.equal(refusal(answer)?.reason, 'unreachable')
+    const refused = await ask(asker.node, `/admin/restart?node_id=${gone!.node.nodeId}`, { method: 'POST' })
+    t.match([refused.status, refusal(refused)?.reason], [502, 'unreachable'], refused.text)
+    await gone!.start()
+    await cluster.agreed()
+    await ready(gone!.node, 'test/ok')
+  })
+
+  await t.test('a rolling restart under a steady load of reads', async (t) => {
+    const start = performance.now()
+    const { counts, failed, stop } = readers(cluster, 4)
+    await until('reads everywhere', () => counts.size === 3)
+    for (const member of pick([one, two], [one, two, three, one, two, three])) {
+      const { others } = await cluster.agreed()
+      const through = others.find((m) => m !== member)!
+      const id = await restart(through, member)
+      const after = await cluster.agreed({ seconds: 60 })
+      t.ok((await after.master.state())!.topology.nodes.includes(id), `${member.name} is back by itself`)
+    }
+    await sameState(cluster.members)
+    await stop()
+    const reads = [...counts.values()].reduce((sum, n) => sum + n, 0)
+    t.strictSame(failed, [], 'no read failed')
+    figure(t, 'rolling restart', t.passing(), { reads, failed: failed.length, seconds: secondsSince(start) })
+  })
+
+  await t.test('a node restarts itself, and nobody else', async (t) => {
+    const nobody = await ask(one.node, '/admin/restart?node_id=nobody', { method: 'POST' })
+    t.match([nobody.status, refusal(nobody)?.reason], [404, 'node_not_found'])
+    const id = await restart(three, three)
+    t.type(id, 'string')
+    await cluster.agreed()
+  })
+})

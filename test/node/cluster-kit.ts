@@ -1,0 +1,368 @@
+/** Clusters of whole nodes as real processes, and what is done to them. */
+import { randomInt, randomUUID } from 'node:crypto'
+import { readFileSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { join } from 'node:path'
+import { chaosProxy } from '../tools/chaosproxy.js'
+import { ask, stream } from './http.js'
+import { fixture, folder, pick, sleep, startNode, until } from './kit.js'
+import { does, TTS } from './engine.js'
+import { alive, hardKill, holderOf } from './proc.js'
+import type { Test } from 'tap'
+import type { ChaosProxy } from '../tools/chaosproxy.js'
+import type { Lan } from '../tools/netns.js'
+import type { Answer, Ask, Stream } from './http.js'
+import type { TestNode } from './kit.js'
+
+/** The timers of the nodes, milliseconds; the long form has the product's own. */
+export const HEARTBEAT_MS = pick(400, 2000)
+export const ELECTION_MS = pick(600, 3000)
+/** A node that says nothing for so long is missed. */
+export const SILENCE_MS = 3 * HEARTBEAT_MS
+
+/** No runner starts: for tests in which nobody speaks. */
+export const quiet = { plugins: { runners: { autostart: [] } } }
+
+export interface ClusterOptions {
+  nodes?: number
+  /** How many of them are started, the others later by the test; all when absent. */
+  joined?: number
+  quorum?: number | 'majority'
+  /** svc.yaml of every node, besides `name` and `cluster`. */
+  config?: Record<string, unknown>
+  env?: Record<string, string>
+  /** Each node is reached through a proxy of its own, so that it can be cut off. */
+  proxied?: boolean
+  /** Each node is a machine of its own. */
+  lan?: Lan
+}
+
+/** The parts of /state that tests look at. */
+export interface State extends Record<string, unknown> {
+  sessionId: string
+  masterNodeId: string | null
+  localNodeId: string
+  instances: Record<string, unknown>
+  nodeHealth: Record<string, { level: string, reasons: { code: string, severity: string }[] }>
+  topology: { nodes: string[], connections: Record<string, Record<string, unknown[]>> }
+  cluster: { term: number, quorum: 'ok' | 'lost', stale: boolean, partition: boolean,
+    knownNodes: number, liveNodes: number }
+}
+
+/** What nodes agree on. */
+export interface Agreement { sessionId: string, term: number, master: Member, others: Member[] }
+
+/** Where an acknowledged command stands. */
+export interface Receipt { sid: string, term: number, seq: number }
+
+/** A node of the cluster over all its starts. */
+export interface Member {
+  /** From 1. */
+  readonly number: number
+  readonly name: string
+  readonly home: string
+  /** The node of its last start. */
+  readonly node: TestNode
+  readonly proxy: ChaosProxy | null
+  /** The process that does the work; another one after a restart. */
+  pid (): number
+  /** False after `kill`, until it is started again. */
+  readonly up: boolean
+  /** Starts it with the same home and ports; resolves once it listens. */
+  start (more?: { args?: readonly string[], env?: Record<string, string> }): Promise<void>
+  /** Its svc.yaml, with some settings of `cluster` replaced. */
+  config (more?: Record<string, unknown>): Record<string, unknown>
+  /** kill -9 of all of it. */
+  kill (): Promise<void>
+  pause (): void
+  cont (): void
+  /** Undefined when there is no answer in time. */
+  ask (path: string, options?: Ask & { ms?: number }): Promise<Answer | undefined>
+  state (): Promise<State | undefined>
+  /** A command that changes nothing. The same id is the same command. */
+  touch (id?: string, ms?: number): Promise<Answer | undefined>
+}
+
+export interface Cluster {
+  readonly members: readonly Member[]
+  /** Members that are up. */
+  up (): Member[]
+  /**
+   * Waits until the nodes, those that are up by default, say the same: session, master, and how many live.
+   */
+  agreed (options?: { on?: readonly Member[], live?: number, not?: string, seconds?: number }):
+  Promise<Agreement>
+  /** A fresh join token of a member, or the refusal. */
+  joinToken (from: Member, ttlSeconds?: number): Promise<Answer>
+  /** Cuts two members from each other, or one from all others. Needs `proxied` or `lan`. */
+  cut (a: Member, b?: Member): void
+  heal (a: Member, b?: Member): void
+}
+
+/** Ports that nobody listens on, below those that systems give to outgoing connections. */
+export async function freePorts (count: number): Promise<number[]> {
+  const ports = new Set<number>()
+  while (ports.size < count) {
+    const port = randomInt(15_000, 32_000)
+    if (await listens(port)) ports.add(port)
+  }
+  return [...ports]
+}
+
+/** True when a port can be listened on. */
+function listens (port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const server = createServer()
+    server.once('error', () => { resolve(false) })
+    server.listen(port, '127.0.0.1', () => { server.close(() => { resolve(true) }) })
+  })
+}
+
+/** A node's answer in time; undefined when it refuses the connection, cuts it or is silent. */
+async function soon (node: TestNode, path: string, { ms = 5000, ...options }: Ask & { ms?: number } = {}):
+Promise<Answer | undefined> {
+  const answer = ask(node, path, options).catch(() => undefined)
+  const late = new AbortController()
+  try {
+    return await Promise.race([answer, sleep(ms, late.signal).then(() => undefined)])
+  } finally {
+    late.abort()
+  }
+}
+
+/** The process that has the home; also while it starts. */
+function lockHolder (home: string): number | undefined {
+  try {
+    return (JSON.parse(readFileSync(join(home, 'run/node.lock'), 'utf8')) as { pid: number }).pid
+  } catch { return undefined }
+}
+
+interface Place { api: number, members: number, host: string | null, before: readonly string[] }
+
+/** Makes one node of a cluster; it is not started yet. */
+async function member (t: Test, number: number, place: Place, options: ClusterOptions,
+  pids: () => Map<number, string>): Promise<Member> {
+  const name = `n${number}`
+  const home = join(folder(t), 'home')
+  const proxy = options.proxied === true ? await proxyFor(t, place, pids) : null
+  const config = (more: Record<string, unknown> = {}): Record<string, unknown> => ({
+    ...options.config ?? quiet,
+    name,
+    cluster: {
+      heartbeat_ms: HEARTBEAT_MS, election_timeout_ms: ELECTION_MS, discovery: false, port: place.members,
+      ...options.quorum === undefined ? {} : { quorum: options.quorum },
+      ...proxy === null ? {} : { advertise: proxy.address },
+      ...more
+    }
+  })
+  let node: TestNode | undefined
+  let up = false
+  const running = (): TestNode => {
+    if (node === undefined) throw new Error(`${name} was never started`)
+    return node
+  }
+  const self: Member = {
+    number, name, home, proxy, config,
+    get node () { return running() },
+    get up () { return up },
+    pid: () => lockHolder(home) ?? node?.pid ?? 0,
+    async start ({ args = [], env = {} } = {}) {
+      const host = place.host === null ? [] : ['--host', place.host]
+      node = await startNode(t, { home, config: config(), ready: false, before: place.before,
+        env: { ...options.env, ...env }, args: ['--port', String(place.api), ...host, ...args] })
+      up = true
+    },
+    async kill () {
+      up = false
+      const pid = self.pid()
+      hardKill(pid)
+      hardKill(running().child.pid)
+      await until(`the end of ${name}`, () => !alive(pid) && !alive(running().child.pid), { everyMs: 2 })
+    },
+    pause () { process.kill(self.pid(), 'SIGSTOP') },
+    cont () { process.kill(self.pid(), 'SIGCONT') },
+    ask: async (path, more) => await soon(running(), path, more),
+    async state () {
+      const answer = await soon(running(), '/state')
+      return answer?.status === 200 ? answer.json as State : undefined
+    },
+    touch: async (id, ms = 20_000) => await soon(running(), '/cluster/touch',
+      { method: 'POST', ms, ...id === undefined ? {} : { headers: { 'x-svc-command-id': id } } })
+  }
+  return self
+}
+
+/** A proxy before a node's members' listener that knows which member dials. */
+async function proxyFor (t: Test, place: Place, pids: () => Map<number, string>): Promise<ChaosProxy> {
+  const made: { proxy?: ChaosProxy } = {}
+  const proxy = await chaosProxy({
+    target: { host: '127.0.0.1', port: place.members },
+    from: ({ port }) => {
+      const known = pids()
+      const pid = holderOf({ local: port, remote: made.proxy?.port ?? 0 }, [...known.keys()])
+      return pid === undefined ? undefined : known.get(pid)
+    }
+  })
+  made.proxy = proxy
+  t.teardown(() => proxy.close())
+  return proxy
+}
+
+/** Starts a cluster and waits until all its nodes agree. */
+export async function startCluster (t: Test, options: ClusterOptions = {}): Promise<Cluster> {
+  const count = options.nodes ?? 3
+  const ports = options.lan === undefined ? await freePorts(2 * count) : []
+  const members: Member[] = []
+  const pids = (): Map<number, string> => new Map(members.map((m) => [m.pid(), m.name]))
+  for (let number = 1; number <= count; number++) {
+    const [api = 52415, second = 52416] = ports.slice(2 * number - 2)
+    members.push(await member(t, number, {
+      api, members: second, host: options.lan?.address(number) ?? null, before: options.lan?.on(number) ?? []
+    }, options, pids))
+  }
+  const cluster = clusterOf(members, options.lan)
+  await members[0]!.start()
+  const joined = members.slice(0, options.joined ?? count)
+  await Promise.all(joined.slice(1).map(async (each) => {
+    const { token } = (await cluster.joinToken(members[0]!)).json as { token: string }
+    await each.start({ args: ['--join', token] })
+  }))
+  await cluster.agreed()
+  if (options.quorum !== undefined && options.quorum !== 1) {
+    await until('all to be voters', () => joined.every((m) => voters(m) === joined.length))
+  }
+  return cluster
+}
+
+/** How many voters a node has on disk; it is written with every entry where a majority decides. */
+function voters ({ home }: Member): number {
+  try {
+    const text = readFileSync(join(home, 'state/control.json'), 'utf8')
+    const { snapshot } = JSON.parse(text) as { snapshot: { voters: string[] | null } }
+    return snapshot.voters?.length ?? 0
+  } catch { return 0 }
+}
+
+function clusterOf (members: readonly Member[], lan: Lan | undefined): Cluster {
+  const up = (): Member[] => members.filter((m) => m.up)
+  const pairs = (a: Member, b: Member | undefined): [Member, Member][] =>
+    (b === undefined ? members.filter((m) => m !== a) : [b]).map((other) => [a, other])
+  const proxyOf = (m: Member): ChaosProxy => {
+    if (m.proxy === null) throw new Error('this cluster has no proxies and no LAN: nothing can be cut')
+    return m.proxy
+  }
+  return {
+    members, up,
+    async agreed ({ on = up(), live = on.length, not, seconds = 30 } = {}) {
+      const said: unknown[] = []
+      return await until(`${live} nodes to agree`, async () => {
+        const states = await Promise.all(on.map((m) => m.state()))
+        said.splice(0, said.length, ...states.map((s) => s === undefined ? null
+          : { session: s.sessionId, master: s.masterNodeId, ...s.cluster }))
+        return agreement(on, states, live, not)
+      }, { seconds }).catch((error: Error) => {
+        throw new Error(`${error.message}; they say ${JSON.stringify(said)}`, { cause: error })
+      })
+    },
+    async joinToken (from, ttlSeconds) {
+      const body = { ...lan === undefined ? { local: true } : {},
+        ...ttlSeconds === undefined ? {} : { ttl_seconds: ttlSeconds } }
+      return await ask(from.node, '/cluster/join-tokens', { body })
+    },
+    cut (a, b) {
+      for (const [x, y] of pairs(a, b)) {
+        if (lan !== undefined) lan.cut(x.number, y.number)
+        else { proxyOf(x).cut(y.name); proxyOf(y).cut(x.name) }
+      }
+    },
+    heal (a, b) {
+      for (const [x, y] of pairs(a, b)) {
+        if (lan !== undefined) lan.heal(x.number, y.number)
+        else { proxyOf(x).heal(y.name); proxyOf(y).heal(x.name) }
+      }
+    }
+  }
+}
+
+/** What the states say with one voice; undefined while they do not. */
+function agreement (on: readonly Member[], states: readonly (State | undefined)[], live: number,
+  not: string | undefined): Agreement | undefined {
+  const [first] = states
+  if (first === undefined || first.masterNodeId === null || first.sessionId === not) return undefined
+  const same = states.every((s) => s?.sessionId === first.sessionId &&
+    s.masterNodeId === first.masterNodeId && s.cluster.term === first.cluster.term &&
+    !s.cluster.stale && s.cluster.liveNodes === live)
+  const master = on.find((_, i) => states[i]?.localNodeId === first.masterNodeId)
+  if (!same || master === undefined) return undefined
+  return { sessionId: first.sessionId, term: first.cluster.term, master,
+    others: on.filter((m) => m !== master) }
+}
+
+/** Comes over the telemetry plane, or is measured on each link; and who was asked. */
+const MEASURED: ReadonlySet<string> = new Set(['localNodeId', 'nodeMemory', 'nodeSystem', 'nodeDisk',
+  'nodeNetwork', 'lastSeen', 'downloads', 'tasks', 'rttMs', 'bytesPerSecond'])
+
+/** A state as text, with the keys of every object in order, without what differs between nodes by design. */
+function documents (state: State): string {
+  return JSON.stringify(state, (key, value: unknown) => {
+    if (MEASURED.has(key)) return undefined
+    if (typeof value !== 'object' || value === null || Array.isArray(value)) return value
+    return Object.fromEntries(Object.entries(value).sort(([a], [b]) => a < b ? -1 : 1))
+  })
+}
+
+/** Waits until /state is the same on all of them; fails naming the keys that differ. */
+export async function sameState (on: readonly Member[], seconds = 30): Promise<void> {
+  let differ: string[] = []
+  await until('the same /state everywhere', async () => {
+    const states = await Promise.all(on.map((m) => m.state()))
+    const [first] = states
+    if (first === undefined || states.includes(undefined)) return false
+    differ = Object.keys(first).filter((key) => !MEASURED.has(key) &&
+      states.some((s) => documents({ x: s?.[key] } as never) !== documents({ x: first[key] } as never)))
+    return states.every((s) => documents(s!) === documents(first))
+  }, { seconds }).catch((error: Error) => {
+    throw new Error(`${error.message}; different: ${differ.join(', ')}`, { cause: error })
+  })
+}
+
+/** p50, p95 and the greatest, rounded to the millisecond. */
+export function spread (values: readonly number[]): { p50: number, p95: number, max: number } {
+  const sorted = [...values].sort((a, b) => a - b)
+  const last = sorted.length - 1
+  const at = (share: number): number => sorted[Math.min(last, Math.floor(sorted.length * share))]!
+  return { p50: at(0.5), p95: at(0.95), max: sorted.at(-1)! }
+}
+
+/** The receipt in an answer to `touch`; undefined when it was not acknowledged. */
+export function receiptOf (answer: Answer | undefined): Receipt | undefined {
+  if (answer?.status !== 200) return undefined
+  const { sid, term, seq } = answer.json as Receipt
+  return { sid, term, seq }
+}
+
+/** Touches one of the members in turn until a command is acknowledged; always the same command. */
+export async function acknowledged (on: readonly Member[], seconds = 30): Promise<Receipt> {
+  const id = randomUUID()
+  let turn = 0
+  return await until('a command to be acknowledged', async () =>
+    receiptOf(await on[turn++ % on.length]!.touch(id)), { seconds, everyMs: 5 })
+}
+
+/** An endless speech of the engine that misbehaves; its node's svc.yaml is `faultsConfig()`. */
+export async function openSpeech ({ node }: Member, text = 'x', extra: Record<string, unknown> = {}):
+Promise<Stream> {
+  const payload = does('test/ok', 'count', { bytes: 100, delayMs: 20 }, text)
+  const opened = await stream(node, TTS, payload, { extra })
+  await opened.frames.next()
+  return opened
+}
+
+/** The environment of a node whose wall clock is off by so many milliseconds; `set` lets it jump. */
+export function skewed (t: Test, offsetMs: number): { env: Record<string, string>, set (ms: number): void } {
+  const path = join(folder(t), 'offset')
+  const set = (ms: number): void => { writeFileSync(path, String(ms)) }
+  set(offsetMs)
+  const url = `file://${fixture('skewed-clock.mjs')}`
+  return { set, env: { NODE_OPTIONS: `--import ${url}`, TEST_CLOCK_FILE: path } }
+}

@@ -1,0 +1,103 @@
+import t from 'tap'
+import { acknowledged, HEARTBEAT_MS, quiet, sameState, SILENCE_MS, startCluster } from './cluster-kit.js'
+import { figure, pick, secondsSince, sleep, until } from './kit.js'
+import type { Member } from './cluster-kit.js'
+
+t.test('three nodes behind proxies', async (t) => {
+  const cluster = await startCluster(t, { config: quiet, proxied: true })
+
+  /** Does something to the open connections between two members; says how many there were. */
+  const between = (a: Member, b: Member, act: {
+    dialled: (proxy: NonNullable<Member['proxy']>, from: string) => number
+    taken: (proxy: NonNullable<Member['proxy']>, from: string) => number
+  }): number => act.dialled(b.proxy!, a.name) + act.taken(a.proxy!, b.name)
+
+  const passed = (): number => cluster.members.reduce((sum, { proxy }) =>
+    sum + proxy!.seen.up + proxy!.seen.down, 0)
+
+  const damages: [string, (from: Member, to: Member) => number][] = [
+    ['a byte is turned', (from, to) => between(from, to, {
+      dialled: (proxy, name) => proxy.corrupt('up', 0, name),
+      taken: (proxy, name) => proxy.corrupt('down', 0, name)
+    })],
+    ['bytes are lost', (from, to) => between(from, to, {
+      dialled: (proxy, name) => proxy.drop('up', 64, name),
+      taken: (proxy, name) => proxy.drop('down', 64, name)
+    })],
+    ['RST', (from, to) => between(from, to, {
+      dialled: (proxy, name) => proxy.reset(name),
+      taken: (proxy, name) => proxy.reset(name)
+    })],
+    ['half open', (from, to) => between(from, to, {
+      dialled: (proxy, name) => proxy.halfOpen(name),
+      taken: (proxy, name) => proxy.halfOpen(name)
+    })]
+  ]
+  await t.test('T-Y05: what a master sends to a follower is damaged', async (t) => {
+    for (const [what, damage] of damages) {
+      const before = await cluster.agreed()
+      const [follower] = before.others
+      const bytes = passed()
+      t.ok(damage(before.master, follower!) > 0, `${what}: there was a connection to damage`)
+      const start = performance.now()
+      await acknowledged([follower!])
+      await cluster.agreed()
+      await sameState(cluster.members)
+      const seconds = secondsSince(start)
+      const extra = passed() - bytes
+      figure(t, 'T-Y05', t.passing() && seconds <= pick(20, what === 'half open' ? 10 : 2),
+        { what, seconds, extraBytes: extra })
+    }
+  })
+
+  await t.test('T-E07: one link that comes and goes', async (t) => {
+    const before = await cluster.agreed()
+    const [follower] = before.others
+    const half = HEARTBEAT_MS * 0.75
+    for (let n = 0; n < pick(5, 20); n++) {
+      cluster.cut(before.master, follower)
+      await sleep(half)
+      cluster.heal(before.master, follower)
+      await sleep(half)
+    }
+    const after = await cluster.agreed()
+    const elections = after.term - before.term
+    await sameState(cluster.members)
+    figure(t, 'T-E07', t.passing() && elections <= 1, { elections, flaps: pick(5, 20) })
+  })
+
+  await t.test('one link that is gone: a follower goes on through the third node', async (t) => {
+    const before = await cluster.agreed()
+    const [follower] = before.others
+    cluster.cut(before.master, follower)
+    await sleep(SILENCE_MS + HEARTBEAT_MS)
+    const receipt = await acknowledged([before.master])
+    t.equal(receipt.sid, before.sessionId, 'the master goes on')
+    cluster.heal(before.master, follower)
+    const after = await cluster.agreed()
+    t.equal(after.sessionId, before.sessionId, 'one lost link ends no session')
+  })
+
+  await t.test('quorum 1: a node that is cut off goes on by itself, and one session wins', async (t) => {
+    const before = await cluster.agreed()
+    const alone = before.master
+    cluster.cut(alone)
+    const side = await cluster.agreed({ on: before.others, not: before.sessionId })
+    await until('the old master to know that it is alone', async () => {
+      const state = await alone.state()
+      return state?.masterNodeId === state?.localNodeId && state?.cluster.liveNodes === 1 &&
+        state.cluster.partition
+    })
+    t.equal((await acknowledged([alone])).sid, before.sessionId, 'it decides for itself')
+    t.equal((await acknowledged(before.others)).sid, side.sessionId, 'and so do the others')
+    // Old heartbeats that wait in the cut would speak of followers it does not have any more.
+    for (const m of cluster.members) m.proxy!.reset(m === alone ? undefined : alone.name)
+    cluster.heal(alone)
+    const after = await cluster.agreed()
+    // A master that stood still while the sides met gives way, and on a busy machine short timers call that
+    // a stall.
+    if (full) t.equal(after.sessionId, side.sessionId, 'the side with more nodes keeps its session')
+    else t.ok([side.sessionId, before.sessionId].includes(after.sessionId), 'one of the sessions goes on')
+    await sameState(cluster.members)
+  })
+})
