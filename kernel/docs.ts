@@ -1,12 +1,14 @@
 import { openApi, routesOf } from './catalogue.js'
 import { capabilityRouteDecls } from './capabilities/index.js'
 import { builtIn } from './cli/builtin.js'
+import { clusterRoutes } from './cluster-routes.js'
 import { exampleYaml } from './config/index.js'
 import { kernelManifest } from './kernel-manifest.js'
 import { ownerOf } from './owners.js'
+import { stateSyncRoute } from './cluster/state-sync.js'
 import { systemRoutes } from './system-routes.js'
 import type { OwnedRoute } from './catalogue.js'
-import type { CapabilityDecl, Manifest, Plugin, VerbDecl } from './define.js'
+import type { CapabilityDecl, Manifest, Plugin, RouteDecl, VerbDecl } from './define.js'
 import type { JsonSchema } from './schema.js'
 
 /** The markers between which a plugin's README is generated. */
@@ -17,7 +19,8 @@ const GLOSSARY = 'Words are explained in the [glossary](../glossary.md).'
 
 /** Every route of the kernel and of the given plugins. */
 export function allRoutes (manifests: readonly Manifest[]): OwnedRoute[] {
-  const own = [...Object.entries(systemRoutes), ...Object.entries(capabilityRouteDecls)]
+  const kernels = { ...systemRoutes, ...clusterRoutes, stateSync: stateSyncRoute, ...capabilityRouteDecls }
+  const own = Object.entries<RouteDecl>(kernels)
     .map(([name, decl]) => ({ owner: 'kernel', name, decl }))
   return [...own, ...routesOf(manifests)]
 }

@@ -2,7 +2,8 @@
 export { defineService, definePlugin, Reply } from './define.js'
 export type {
   BundledModel, BundledModelDecl, Caller, CapabilityCall, CapabilityChunk, CapabilityDecl, ChunkMedia,
-  CommandDecl, ConflictDecl, Context, EngineDecl, ErrorDecl, EventDecl, IoMode, Logger, Manifest, NodeInfo, Plugin,
+  CommandDecl, ConflictDecl, Context, EngineDecl, ErrorDecl, EventDecl, IoMode, Logger, Manifest, NodeInfo,
+  Plugin,
   ReadyCheck, RouteDecl, RouteRequest, Section, SectionDecl, ServiceRef, Started, StreamWriter, VerbDecl
 } from './define.js'
 export { EngineError } from './engine.js'

@@ -15,7 +15,7 @@ import { kernelError, SvcError } from './errors.js'
 import { clusterHandlers } from './cluster-routes.js'
 import { commandName } from './context.js'
 import { baseState, redact, withViews } from './state.js'
-import { createStateSync } from './state-sync.js'
+import { createStateSync } from './cluster/state-sync.js'
 import { systemHandlers } from './system-routes.js'
 import type { Assembly } from './assembly.js'
 import type { CapabilityLimits } from './capabilities/limits.js'
@@ -94,8 +94,9 @@ export interface Parts {
   facts: Facts
 }
 
-/** How often a node looks whether there is something new to tell of itself, ms. */
+/** How often a node looks whether there is something new to tell, and how soon after a change it does, ms. */
 const FACTS_MS = 2000
+const FACTS_SOON_MS = 20
 
 /** Boots a kernel: server, registry, plugins in order, system routes. Throws BootError. */
 export async function createKernel (options: KernelOptions): Promise<Kernel> {
@@ -158,8 +159,16 @@ function keepTelling (kernel: Assembly, parts: Parts, options: KernelOptions): (
       kernel.log.error({ err }, 'this node could not tell the others about itself')
     })
   }
+  let waiting: (() => void) | undefined
+  // A burst of changes, such as those of busy runners, is told once.
+  const soon = (): void => {
+    waiting ??= options.clock.after(FACTS_SOON_MS, () => {
+      waiting = undefined
+      publish()
+    })
+  }
   const stops = [
-    options.clock.every(FACTS_MS, publish), kernel.changes.listen(publish),
+    options.clock.every(FACTS_MS, publish), kernel.changes.listen(soon), () => { waiting?.() },
     options.cluster.service.onPeers(kernel.changes.notify),
     options.cluster.session.onChange(kernel.changes.notify),
     options.cluster.control.observe(kernel.changes.notify),
@@ -231,6 +240,7 @@ function systemParts (kernel: Assembly, parts: Parts, options: KernelOptions): S
       if (accepted) kernel.bus.emit('kernel', 'NodeRestarted', { nodeId: node.nodeId })
       return accepted
     },
+    isSelf: (id) => cluster.directory.resolve(id)?.self === true,
     restartOther: async (id, { caller, signal }) => await restartOther(cluster, id, caller, signal),
     switched (plugin, on) {
       const kind = on ? 'PluginEnabled' : 'PluginDisabled'

@@ -125,6 +125,8 @@ export interface SystemParts {
   /** Resolves after the next change of state, or when the signal aborts. */
   changed: (signal: AbortSignal) => Promise<void>
   restart: () => boolean
+  /** Whether an id or a name is this node's. */
+  isSelf: (node: string) => boolean
   /** Asks another node to restart. Throws `node_not_found` and `unreachable`. */
   restartOther: (node: string, request: RouteRequest) => Promise<unknown>
   config: ConfigApi
@@ -163,8 +165,7 @@ export function systemHandlers (parts: SystemParts): Handlers {
     }),
     restart: (request) => {
       const { node_id: id } = request.query as { node_id?: string }
-      const own = id === undefined || id === parts.nodeId || id === parts.installId || id === 'local'
-      if (!own) return parts.restartOther(id, request)
+      if (id !== undefined && !parts.isSelf(id)) return parts.restartOther(id, request)
       if (!parts.restart()) throw kernelError('restart_pending')
       return { status: 'restarting', node_id: parts.nodeId }
     },

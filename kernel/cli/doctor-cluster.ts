@@ -55,7 +55,8 @@ function strangers ({ dials, members }: MemberList): Check[] {
   const silent = dials.filter(({ installId, state, reason, address }) =>
     installId === null && state !== 'connected' && reason !== null && !own.has(address))
   return silent.map((dial) => warn(`address ${dial.address}`, describeDial(dial),
-    'Take it out of cluster.peers if no member is to be there; else look at that machine with `svc doctor`.'))
+    'It comes from cluster.peers, or was seen on the network; where no member is to be there, take it out ' +
+    'of cluster.peers, else look at that machine with `svc doctor`.'))
 }
 
 /** Whether other machines can join at all. */

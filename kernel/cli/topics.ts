@@ -7,6 +7,7 @@ const variables: readonly (readonly [name: string, meaning: string])[] = [
   ['SVC_CONFIG', 'svc.yaml to use, as --config'],
   ['SVC_<SETTING>', 'overrides a setting of svc.yaml: SVC_API_PORT is api.port'],
   ['SVC_NO_LAUNCHER', '1: `svc up` runs without its launcher; /admin/restart then ends the node'],
+  ['SVC_TELEMETRY_DISABLE', '1: this node tells the others nothing of its memory, load and disk'],
   ['SVC_DEBUG', '1: unexpected errors of the command line come with their stack'],
   ['NO_COLOR', 'no colours']
 ]

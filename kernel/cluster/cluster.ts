@@ -140,7 +140,7 @@ class ClusterNode implements ClusterCore {
     })
     this.#driver = this.#openDriver(timing)
     this.membership = new MembershipKeeper({
-      members, control: this.control, desk: this.desk, driver: () => this.#driver, majority, clock, log,
+      members, control: this.control, desk: this.desk, driver: () => this.#driver, clock, log,
       self: () => ({ ...options.self(), nodeId: node.nodeId }),
       gone: (gone) => { this.#gone(gone) }
     })
@@ -299,7 +299,8 @@ class ClusterNode implements ClusterCore {
     for (const id of live) if (!before.has(id)) this.#emitNode('NodeJoined', id, {})
     for (const id of before) {
       if (live.has(id) || this.#options.members.find(id) === undefined) continue
-      this.#emitNode('NodeTimedOut', id, { evidence: this.#evidence.get(id) ?? 'silent for three heartbeats' })
+      const evidence = this.#evidence.get(id) ?? 'silent for three heartbeats'
+      this.#emitNode('NodeTimedOut', id, { evidence })
     }
   }
 

@@ -21,7 +21,7 @@ export interface DeskOptions {
 
 interface Payload { readonly name: string, readonly args: unknown }
 interface ErrorParts {
-  reason: string
+  reason: string | undefined
   status: number
   retryable: boolean
   message: string
@@ -123,6 +123,8 @@ function valueOf (result: Result | undefined): unknown {
   // A handler that returns nothing leaves nothing behind: JSON has no word for it.
   if (!('error' in result)) return result.value
   const { reason, status, retryable, message, details } = result.error
+  // What the document itself refuses, such as one key too many, has a message and no reason.
+  if (reason === undefined) throw kernelError('internal', message)
   throw new SvcError(reason, { status, retryable, message, remedy: String(details['remedy'] ?? '') },
     message, details)
 }

@@ -31,7 +31,8 @@ export class Digests {
 
   constructor (options: DigestsOptions) {
     this.#options = options
-    this.#channel = options.channels.open<Digest>('kernel.digest', (from, digest) => { this.#heard(from, digest) })
+    const heard = (from: string, digest: Digest): void => { this.#heard(from, digest) }
+    this.#channel = options.channels.open<Digest>('kernel.digest', heard)
   }
 
   tell (): void {

@@ -43,7 +43,7 @@ export class Directory {
     this.#last.delete(installId)
   }
 
-  /** Wall time of the last sign of life, ms; undefined for a node that was not heard since this one started. */
+  /** Wall time of the last sign of life, ms; undefined when there was none since this node started. */
   seenAt (installId: string): number | undefined {
     return installId === this.#options.self().installId ? this.#options.now() : this.#seen.get(installId)
   }

@@ -16,7 +16,7 @@ const MEMBER = 'member/'
 const REMOVED = 'removed/'
 const CLUSTER = 'cluster/id'
 
-/** `put`: a node about itself or a new one. `keep`: what a node knows about others, where nothing is known. */
+/** `put`: a node about itself, or a new one. `keep`: what a node knows of others, where nothing is known. */
 export const memberCommands = {
   put: 'kernel.member-put', keep: 'kernel.member-keep', remove: 'kernel.member-remove'
 } as const
@@ -28,8 +28,6 @@ export interface MembershipOptions {
   driver: () => ElectionDriver
   /** This node as it is now. */
   self: () => Candidate & { nodeId: string }
-  /** With a majority the voters follow the members. */
-  majority: boolean
   clock: Clock
   log: Logger
   /** A node was removed: nothing of it is kept. */
@@ -99,8 +97,8 @@ export class MembershipKeeper {
   }
 
   /**
-   * A session began: what this node knows and the document does not is entered. The document may be on its way
-   * still, so that the master decides what is news.
+   * A session began: what this node knows and the document does not is entered. The document may still be
+   * on its way, so that the master decides what is news.
    */
   async introduce (): Promise<void> {
     const { desk, members, self } = this.#options
@@ -128,10 +126,13 @@ export class MembershipKeeper {
     if (other.clusterId === this.#options.members.current().clusterId) this.#spread(other)
   }
 
-  /** Brings the voters one step nearer to the members; called on the master from time to time. */
+  /**
+   * Brings the voters one step nearer to the members; called on the master from time to time. Also where one
+   * node decides alone, so that a majority can be asked for later.
+   */
   async alignVoters (): Promise<void> {
-    const { majority, driver, control } = this.#options
-    if (!majority || this.#aligning || !driver().isMaster) return
+    const { driver, control } = this.#options
+    if (this.#aligning || !driver().isMaster) return
     const { liveNodes } = driver().status()
     const members = [...this.#inDocument().keys()]
     const next = nextVoters(control.voters(), { members, live: liveNodes }, driver().leader!.master)

@@ -227,13 +227,18 @@ Network {
     dials: () => links.dials(),
     addresses: () => bound.port === 0 ? [] : self().addresses,
     invite: (ttlSeconds) => joinTokens.create({
-      ttlSeconds, clusterId: members.current().clusterId, fingerprint: key.fingerprint, seeds: self().addresses
+      ttlSeconds,
+      clusterId: members.current().clusterId,
+      fingerprint: key.fingerprint,
+      seeds: self().addresses
     }),
     bytesPerSecond: (installId) => measuring.bytesPerSecond(installId)
   }
 }
 
-function lookAround ({ options: { node, log }, members, bound }: Opened, links: Links): { stop (): Promise<void> } {
+function lookAround (
+  { options: { node, log }, members, bound }: Opened, links: Links
+): { stop (): Promise<void> } {
   return createDiscovery({
     port: bound.port, installId: node.installId, clusterHash: members.current().clusterId, log,
     found: (address) => { links.hint(address) }

@@ -1,15 +1,17 @@
 import type { ElectionDriver } from './driver.js'
 
+type StreamDriver = Pick<ElectionDriver, 'leader' | 'openStream' | 'closeStream'>
+
 /**
- * Open command streams and the sessions they belong to. The core ends each of them once when its session ends;
- * one that is opened while no master is known belongs to the session that comes next.
+ * Open command streams and the sessions they belong to. The core ends each of them once when its session
+ * ends; one that is opened while no master is known belongs to the session that comes next.
  */
 export class SessionStreams {
-  readonly #driver: Pick<ElectionDriver, 'leader' | 'openStream' | 'closeStream'>
+  readonly #driver: StreamDriver
   readonly #ends = new Map<string, () => void>()
   readonly #unbound = new Set<string>()
 
-  constructor (driver: Pick<ElectionDriver, 'leader' | 'openStream' | 'closeStream'>) { this.#driver = driver }
+  constructor (driver: StreamDriver) { this.#driver = driver }
 
   /** `end` is called once if the session ends first. Returns what to call when the stream ended by itself. */
   open (id: string, end: () => void): () => void {

@@ -123,7 +123,7 @@ const cluster = {
       type: 'string',
       format: 'host-port',
       examples: ['attic.lan:52416'],
-      description: 'Where other nodes reach the members\' listener, when it is not the address it is bound to.'
+      description: 'Where other nodes reach the members\' listener, when that is not where it is bound.'
     },
     peers: {
       type: 'array',
@@ -139,8 +139,8 @@ const cluster = {
       pattern: '^majority$',
       default: 1,
       'x-expected': '1, majority, or a number above half of the members',
-      description: '1: every part of the cluster goes on by itself. majority: only the larger part decides, ' +
-        'and nothing it acknowledged is lost.'
+      description: '1: every part of the cluster goes on by itself. majority: only the larger part ' +
+        'decides, and nothing it acknowledged is lost.'
     },
     discovery: {
       type: 'boolean',
@@ -148,7 +148,7 @@ const cluster = {
       description: 'Looks for members on the local network (mDNS).'
     },
     heartbeat_ms: whole('Time between two signs of life; a node is missed after three.', 2000, 100, 60000),
-    election_timeout_ms: whole('Longest time in which votes for a new master are collected.', 3000, 150, 60000)
+    election_timeout_ms: whole('Longest time in which votes for a master are collected.', 3000, 150, 60000)
   }
 } as const
 

@@ -49,7 +49,9 @@ export function loneCluster (node: NodeInfo, clock: Clock, log: Logger): LoneClu
   return {
     cluster,
     vitals,
-    telemetry: createTelemetry({ clock, log, enabled: true, sample: vitals, publish: () => ({ peers: 0, bytes: 0 }) }),
+    telemetry: createTelemetry({
+      clock, log, enabled: true, sample: vitals, publish: () => ({ peers: 0, bytes: 0 })
+    }),
     network: {
       members,
       peers: () => [],

@@ -21,7 +21,8 @@ export function autostartModels ({
 
 /**
  * Asks for an instance of each of them on this node. Safe to call again after each change of session, which
- * is what happens while no master is known. A model that cannot start is logged and shows in GET /readyz; the others start all the same.
+ * is what happens while no master is known. A model that cannot start is logged and shows in GET /readyz;
+ * the others start all the same.
  */
 export async function autostart (parts: AutostartParts): Promise<void> {
   if (!parts.masterKnown()) return

@@ -1,11 +1,12 @@
 import { randomUUID } from 'node:crypto'
 import { definePlugin, kernelError } from '../../kernel/index.js'
-import type { Caller, Cluster, Context, Plugin, Section, Session } from '../../kernel/index.js'
+import type { Caller, Context, Plugin, Section } from '../../kernel/index.js'
 import { assemble } from './assembly.js'
 import { autostart } from './autostart.js'
 import { checkOverrides } from './binaries.js'
 import { commandHandlers } from './commands.js'
 import { startDetection } from './detection.js'
+import type { Detection } from './detection.js'
 import type { InstanceFailure } from './failures.js'
 import { systemProbe } from './gpu-probe.js'
 import type { ProbeIo } from './gpu-probe.js'
@@ -18,6 +19,8 @@ import { runnersFolder } from './scratch.js'
 import type { RunnerStatus } from './service.js'
 import type { Instance } from './shapes.js'
 import { nodeResources, nodeSystem } from './state-views.js'
+
+type RunnersContext = Context<typeof manifest>
 
 /** What the plugin takes from the machine; tests give an in-memory runner and a made-up machine. */
 export interface RunnersParts {
@@ -33,18 +36,8 @@ export function createRunners (parts: RunnersParts): Plugin {
     resolveLimits({}, parts.probe.env)
     const killed = sweepOrphans(runnersFolder(ctx.node.home))
     if (killed.length > 0) ctx.log.warn({ pids: killed }, 'ended runners that an earlier node left behind')
-    const { bundle, commands, session, cluster } = ctx.deps
-    const detection = startDetection({
-      io: parts.probe,
-      overrides: async () => await checkOverrides(parts.probe.env, parts.uid),
-      declared: ctx.config.backends,
-      engines: bundle.engines().map(({ name, decl }) => ({ name, backends: decl.backends })),
-      log: ctx.log,
-      clock: ctx.clock,
-      raise: ctx.raise,
-      clear: ctx.clear
-    })
-    ctx.effect('hardware detection', () => { detection.stop() })
+    const { bundle, commands, session } = ctx.deps
+    const detection = detect(ctx, parts)
     const instanceSection = ctx.sections.instances as unknown as Section<Instance>
     const assembly = assemble({
       node: ctx.node,
@@ -82,7 +75,7 @@ export function createRunners (parts: RunnersParts): Plugin {
     }
     ctx.effect('autostart', session.onChange(boot))
     boot()
-    removeLost(ctx, instanceSection, session, cluster)
+    removeLost(ctx, instanceSection)
     return {
       commands: commandHandlers({
         section: instanceSection,
@@ -107,14 +100,28 @@ export function createRunners (parts: RunnersParts): Plugin {
   })
 }
 
+/** Looks for the hardware there is; ends with the plugin. */
+function detect (ctx: RunnersContext, parts: RunnersParts): Detection {
+  const detection = startDetection({
+    io: parts.probe,
+    overrides: async () => await checkOverrides(parts.probe.env, parts.uid),
+    declared: ctx.config.backends,
+    engines: ctx.deps.bundle.engines().map(({ name, decl }) => ({ name, backends: decl.backends })),
+    log: ctx.log,
+    clock: ctx.clock,
+    raise: ctx.raise,
+    clear: ctx.clear
+  })
+  ctx.effect('hardware detection', () => { detection.stop() })
+  return detection
+}
+
 /** How often the master looks for instances of nodes that are gone, ms. */
 const LOST_MS = 2000
 
 /** On the master: instances of nodes that are gone for good are removed. */
-function removeLost (
-  ctx: Context<typeof manifest>, section: Section<Instance>, session: Session, cluster: Cluster
-): void {
-  const { clock, log } = ctx
+function removeLost (ctx: RunnersContext, section: Section<Instance>): void {
+  const { clock, log, deps: { session, cluster } } = ctx
   const lost = new LostNodes()
   let since = clock.mono()
   let sessionId = session.sessionId

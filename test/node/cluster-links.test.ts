@@ -1,6 +1,6 @@
 import t from 'tap'
 import { acknowledged, HEARTBEAT_MS, quiet, sameState, SILENCE_MS, startCluster } from './cluster-kit.js'
-import { figure, pick, secondsSince, sleep, until } from './kit.js'
+import { figure, full, pick, secondsSince, sleep, until } from './kit.js'
 import type { Member } from './cluster-kit.js'
 
 t.test('three nodes behind proxies', async (t) => {

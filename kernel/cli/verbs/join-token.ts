@@ -11,15 +11,19 @@ export default {
     if (seconds === undefined || seconds === 0) {
       throw ctx.fail(2, `--ttl ${given}: expected a span such as 90s, 15m, 2h or 1d`)
     }
+    const local = options['local'] === true ? { local: true } : {}
     const made = await ctx.client.json<{ token: string, expires: string, command: string }>(
-      '/cluster/join-tokens', { method: 'POST', body: { ttl_seconds: seconds } }
+      '/cluster/join-tokens', { method: 'POST', body: { ttl_seconds: seconds, ...local } }
     ).catch((error: unknown) => { throw withRemedy(error) })
     if (ctx.out.json) {
       ctx.out.value(made)
       return
     }
     ctx.out.line(made.token)
-    ctx.err.line(`On the other machine, within ${showSpan(seconds)} (until ${made.expires}), once:`)
+    const where = options['local'] === true
+      ? 'this machine, with a --home and a --port of its own'
+      : 'the other machine'
+    ctx.err.line(`On ${where}, within ${showSpan(seconds)} (until ${made.expires}), once:`)
     ctx.err.line(`  ${made.command}`)
   }
 } satisfies Verb

@@ -33,7 +33,10 @@ async function remove (ctx: VerbContext, ref: string): Promise<void> {
   const path = `/cluster/members/${encodeURIComponent(installId)}`
   const answer = await ctx.client.json(path, { method: 'DELETE' })
   if (ctx.out.json) ctx.out.value(answer)
-  else ctx.out.line(`removed ${name} (${installId}); it needs a new token to come back: \`svc join-token\``)
+  else {
+    ctx.out.line(`removed ${name} (${installId}); to come back it needs an empty home and a new ` +
+      'token: `svc join-token`')
+  }
 }
 
 /** The member of that install id, node id, name, or beginning of an install id. Throws CliError (3, 2). */

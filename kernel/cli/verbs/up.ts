@@ -27,6 +27,8 @@ interface Flags {
   name?: string
   join?: string
   discovery?: boolean
+  /** `host` was not given: it follows from the join token. */
+  found?: boolean
 }
 
 export default {
@@ -61,8 +63,8 @@ function readFlags (ctx: VerbContext, options: Record<string, unknown>): Flags {
 }
 
 /**
- * With a join token the node listens on the address that reaches the inviter, unless one was set: on loopback,
- * the default, nobody else could reach it.
+ * With a join token the node listens on the address that reaches the inviter, unless one was set: on
+ * loopback, the default, nobody else could reach it.
  */
 async function reachable ({ io: { env }, fail }: VerbContext, flags: Flags): Promise<Flags> {
   const { host, join } = flags
@@ -74,7 +76,7 @@ async function reachable ({ io: { env }, fail }: VerbContext, flags: Flags): Pro
     const seeds = known === undefined ? readJoinToken(join, 0).seeds : [join]
     const seed = readAddress(seeds[0] ?? '')
     const own = seed === undefined ? undefined : await localAddressTo(seed.host)
-    return own === undefined ? flags : { ...flags, host: own }
+    return own === undefined ? flags : { ...flags, host: own, found: true }
   } catch (error) {
     throw fail(2, `--join: ${(error as Error).message}`)
   }
@@ -135,6 +137,10 @@ async function serve (ctx: VerbContext, flags: Flags): Promise<number> {
     throw inUse(ctx, error.code, { host: flags.host ?? '127.0.0.1', port })
   })
   await announce(ctx, node, url, starts)
+  if (flags.found === true && flags.host !== '127.0.0.1' && starts === 1) {
+    ctx.err.line(`It listens on ${flags.host!} because of --join; to keep that for later starts: ` +
+      `svc config set api.host ${flags.host!}`)
+  }
   const reason = await Promise.race([told, restart])
   setTimeout(() => { process.exit(1) }, STOP_LIMIT_MS).unref()
   await node.stop(reason)

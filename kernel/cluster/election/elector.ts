@@ -118,7 +118,8 @@ export class Elector {
   noteTerm (term: number): void { if (term > this.seen) this.seen = term }
 
   ballot (now: number): Ballot {
-    return { eligible: this.eligible(now), ...this.ledger.fresh(), weight: this.options.weight, nodeId: this.id }
+    const { weight } = this.options
+    return { eligible: this.eligible(now), ...this.ledger.fresh(), weight, nodeId: this.id }
   }
 
   send (to: NodeId, message: Message): void { this.io.send(to, message) }

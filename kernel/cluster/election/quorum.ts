@@ -37,7 +37,8 @@ export function majorityOf (voters: number): number {
 /** How many voices are needed. Infinite while a node that needs a majority knows no voters. */
 export function voicesNeeded (quorum: Quorum, voters: readonly NodeId[]): number {
   if (quorum.mode === 'available') return 1
-  return voters.length === 0 ? Infinity : Math.max(majorityOf(voters.length), Math.min(quorum.atLeast, voters.length))
+  const { length } = voters
+  return length === 0 ? Infinity : Math.max(majorityOf(length), Math.min(quorum.atLeast, length))
 }
 
 /** How many of `nodes` have a voice: all of them in the available mode, else the voters. */

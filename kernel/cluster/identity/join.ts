@@ -119,8 +119,8 @@ async function ask (seed: string, socket: TLSSocket, options: JoinOptions): Prom
     answer = await post(socket, { token_id: ticket.id, proof, member: self }, clock)
   } catch (error) {
     const { message } = error as Error
-    throw kernelError('unreachable', `${seed} gave no answer (${message}): the token was used or its time is ` +
-      'over there, or the connection broke; make a new one with `svc join-token` and join again', {
+    throw kernelError('unreachable', `${seed} gave no answer (${message}): the token was used, or its time ` +
+      'is over there, or the connection broke; make a new one with `svc join-token` and join again', {
       seeds: [{ seed, code: 'no_answer', message }],
       remedy: 'The token may be used up: make a new one with `svc join-token` and join again.'
     })

@@ -1,10 +1,10 @@
 import * as decoding from 'lib0/decoding'
 import * as encoding from 'lib0/encoding'
 import { messageYjsSyncStep1, writeSyncStep2, writeUpdate } from 'y-protocols/sync'
-import { KvDoc } from './cluster/documents/index.js'
+import { KvDoc } from './documents/index.js'
 import type { WebSocket } from 'ws'
-import type { Clock } from './clock.js'
-import type { Caller, Logger, RouteDecl } from './define.js'
+import type { Clock } from '../clock.js'
+import type { Caller, Logger, RouteDecl } from '../define.js'
 
 /** The outer message kind of the y-websocket protocol that carries a sync message. */
 const MESSAGE_SYNC = 0
@@ -31,7 +31,8 @@ export const stateSyncRoute = {
 
 /** Keys that come over the telemetry plane: they change all the time and belong to no document. */
 const READINGS: ReadonlySet<string> = new Set([
-  'lastSeen', 'nodeMemory', 'nodeSystem', 'nodeDisk', 'nodeNetwork', 'tasks', 'downloads', 'lastEventAppliedIdx'
+  'lastSeen', 'nodeMemory', 'nodeSystem', 'nodeDisk', 'nodeNetwork', 'tasks', 'downloads',
+  'lastEventAppliedIdx'
 ])
 
 export interface StateSyncOptions {
@@ -132,11 +133,13 @@ class Replica {
   async #refresh (): Promise<void> {
     const changes = this.#changes(await this.#options.state(this.#caller))
     if (changes.size === 0) return
+    const first = this.#kv.live.size === 0
     const update = this.#kv.write(changes)
     if (update === null) return
     const message = framed((encoder) => { writeUpdate(encoder, update) })
     for (const socket of this.#sockets) this.#send(socket, message)
-    if (this.#kv.worn()) this.#renew()
+    // A new document cannot be worn, only large: to begin again would not make it smaller.
+    if (!first && this.#kv.worn()) this.#renew()
   }
 
   #changes (state: Record<string, unknown>): Map<string, unknown> {
