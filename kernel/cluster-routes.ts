@@ -5,16 +5,7 @@ import { PROBE_BYTES, probeBody } from './cluster/bandwidth.js'
 import type { ClusterCore, LinkPeer } from './cluster/cluster.js'
 import type { Members } from './cluster/identity/index.js'
 import type { RouteDecl, RouteRequest } from './define.js'
-
-/** A tried address of another node, and how it went. */
-export interface DialReport {
-  readonly address: string
-  readonly installId: string | null
-  readonly state: 'connected' | 'waiting' | 'dialling'
-  readonly reason: string | null
-  readonly attempts: number
-  readonly nextInMs: number | null
-}
+import type { DialReport } from './services.js'
 
 /** The links of this node, as routes and `/state` need them. */
 export interface Network {
@@ -83,7 +74,7 @@ export const clusterRoutes = {
     method: 'GET', url: '/cluster/probe', authority: 'operator', stream: true,
     summary: 'Bytes without meaning, by which a member measures the link.',
     produces: 'application/octet-stream',
-    errors: ['missing_grant']
+    errors: ['not_found']
   }
 } as const satisfies Record<string, RouteDecl>
 
@@ -116,7 +107,7 @@ export function clusterHandlers (parts: ClusterRouteParts): Handlers {
       return { sid, term, seq, command_id: id }
     },
     probe: (request) => {
-      if (request.member === null) throw kernelError('missing_grant', 'Only members measure links.')
+      if (request.member === null) throw kernelError('not_found', 'Only members of the cluster measure links.')
       return new Reply(probeBody(PROBE_BYTES, randomBytes))
     }
   }

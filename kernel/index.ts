@@ -16,7 +16,7 @@ export {
   SessionService, TelemetryService, TokenService
 } from './services.js'
 export type {
-  Bundle, Channel, Cluster, Command, Commands, EventTap, Inspection, Invocations, MemberRequest,
+  Bundle, Channel, Cluster, Command, Commands, DialReport, EventTap, Inspection, Invocations, MemberRequest,
   MemberResponse, NodeView, PluginReport, RegisteredEngine, ServedFrame, ServeOptions, Session, TokenRecord,
   Tokens
 } from './services.js'

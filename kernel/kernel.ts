@@ -193,7 +193,8 @@ function inspect (kernel: Assembly, parts: Parts, options: KernelOptions): void 
     warnings: () => [...options.warnings],
     url: options.url,
     openCommands: () => kernel.commands.open,
-    openStreams: () => parts.streams.total
+    openStreams: () => parts.streams.total,
+    dials: () => options.network.dials()
   }
   if (!kernel.services.has(InspectionService.id)) kernel.services.set(InspectionService.id, inspection)
 }

@@ -176,6 +176,20 @@ export const InvocationService = defineService<Invocations>('kernel.invocations'
 /** A started plugin as diagnostics show it. */
 export interface PluginReport { name: string, version: string, summary: string, effects: string[] }
 
+/** A tried address of another node. */
+export interface DialReport {
+  /** host:port. */
+  readonly address: string
+  /** Whose address it is; null for a hint at which nobody answered yet. */
+  readonly installId: string | null
+  readonly state: 'connected' | 'waiting' | 'dialling'
+  /** Why the newest attempt failed. */
+  readonly reason: string | null
+  /** Failed attempts in a row. */
+  readonly attempts: number
+  readonly nextInMs: number | null
+}
+
 /** What the kernel says about itself. */
 export interface Inspection {
   plugins (): PluginReport[]
@@ -185,6 +199,8 @@ export interface Inspection {
   url (): string | null
   openCommands (): number
   openStreams (): number
+  /** Every address at which a member was looked for, and how that goes. */
+  dials (): readonly DialReport[]
 }
 export const InspectionService = defineService<Inspection>('kernel.inspection')
 

@@ -1,4 +1,4 @@
-import type { Inspection, NodeInfo, PluginReport, Session } from '../../kernel/index.js'
+import type { DialReport, Inspection, NodeInfo, PluginReport, Session } from '../../kernel/index.js'
 import type { RunnerReport } from '../runners/service.js'
 
 /** What the report is made of. */
@@ -35,6 +35,8 @@ export interface NodeDiagnostics {
   processes: ProcessReport[]
   supervisorRunners: RunnerReport[]
   placements: { instanceId: string, runnerId: string, modelId: string }[]
+  /** Addresses at which members were looked for, each with why it failed. */
+  dials: readonly DialReport[]
   plugins: PluginReport[]
   warnings: string[]
 }
@@ -74,6 +76,7 @@ export function nodeDiagnostics (input: DiagnosticsInput): NodeDiagnostics {
     ],
     supervisorRunners: [...runners],
     placements: runners.map(({ instanceId, runnerId, modelId }) => ({ instanceId, runnerId, modelId })),
+    dials: inspection.dials(),
     plugins: inspection.plugins(),
     warnings: inspection.warnings()
   }

@@ -6,12 +6,12 @@ const list = { type: 'array', items: { type: 'object' } } as const
 export const routes = {
   node: {
     method: 'GET', url: '/v1/diagnostics/node', authority: 'operator',
-    summary: 'What goes on inside this node: process, runners with their pids, plugins, warnings.',
+    summary: 'What goes on inside this node: process, runners with pids, tried addresses, plugins, warnings.',
     reply: {
       type: 'object', additionalProperties: false,
       required: [
         'generatedAt', 'runtime', 'resources', 'processes', 'supervisorRunners', 'placements',
-        'plugins', 'warnings'
+        'dials', 'plugins', 'warnings'
       ],
       properties: {
         generatedAt: { type: 'string' },
@@ -20,6 +20,7 @@ export const routes = {
         processes: list,
         supervisorRunners: list,
         placements: list,
+        dials: list,
         plugins: list,
         warnings: { type: 'array', items: { type: 'string' } }
       }

@@ -49,7 +49,7 @@ t.test('the report names the processes that do the work', async (t) => {
 t.test('it works without runners', async (t) => {
   const rig = await startPlugin(t, diagnostics)
   const answer = await rig.inject({ url: '/v1/diagnostics/node' })
-  t.match(answer.json(), { supervisorRunners: [], placements: [] })
+  t.match(answer.json(), { supervisorRunners: [], placements: [], dials: [] })
 })
 
 t.test('only operators may look', async (t) => {

@@ -62,6 +62,18 @@ function table (head, rows) {
   return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n')
 }
 
+function targetTable (targets) {
+  return table(
+    ['target', 'figure', 'limit', ''],
+    targets.map((t) => [
+      t.name,
+      figure(t.value, t.unit),
+      `${t.atLeast ? 'at least' : 'at most'} ${t.limit}${t.unit ? ` ${t.unit}` : ''}`,
+      verdict(t)
+    ])
+  )
+}
+
 /**
  * One benchmark as Markdown and as a JSON line. `result` has `columns`, `rows` (texts), `targets`, `notes`.
  */
@@ -76,16 +88,7 @@ export function print (name, title, result, command, before) {
     `${before.date}, commit ${before.commit}; \`${command}\``,
     '',
     table(columns, rows),
-    '',
-    table(
-      ['target', 'figure', 'limit', ''],
-      targets.map((t) => [
-        t.name,
-        figure(t.value, t.unit),
-        `${t.atLeast ? 'at least' : 'at most'} ${t.limit}${t.unit ? ` ${t.unit}` : ''}`,
-        verdict(t)
-      ])
-    ),
+    ...(targets.length === 0 ? [] : ['', targetTable(targets)]),
     ...(notes.length === 0 ? [] : ['', ...notes.map((note) => `- ${note}`)]),
     ''
   ]

@@ -1,0 +1,64 @@
+import t from 'tap'
+import type { Section } from '../../../kernel/index.js'
+import { commandHandlers, commands } from '../commands.js'
+import { InstanceService } from '../service.js'
+import { soloInstance } from '../shapes.js'
+import type { Instance } from '../shapes.js'
+import { startRunners } from './rig.js'
+import { card } from './samples.js'
+
+/** The section as the master has it inside a command. */
+function section (): Section<Instance> {
+  const map = new Map<string, Instance>()
+  return {
+    put: (key, value) => { map.set(key, value) },
+    remove: (key) => { map.delete(key) },
+    get: (key) => map.get(key),
+    entries: () => [...map].map(([key, value]) => ({ nodeId: 'master', key, value })),
+    observe: () => () => {}
+  }
+}
+
+const on = (instanceId: string, nodeId: string, modelId = 'm'): Instance =>
+  soloInstance({ instanceId, runnerId: `runner of ${instanceId}`, nodeId }, card(modelId))
+
+t.test('the master places a model once on a node, and removes it once', (t) => {
+  const said: string[] = []
+  const held = section()
+  const { create, remove } = commandHandlers({
+    section: held,
+    created: (id, modelId, nodeIds) => { said.push(`created ${id} ${modelId} on ${nodeIds.join()}`) },
+    deleted: (id, modelId) => { said.push(`deleted ${id} ${modelId}`) }
+  })
+  const check = (instance: Instance, expected: string): void => {
+    t.strictSame(create({ instance }), { instanceId: expected })
+  }
+  check(on('a', 'n1'), 'a')
+  check(on('b', 'n1'), 'a')
+  check(on('c', 'n2'), 'c')
+  check(on('d', 'n1', 'other'), 'd')
+  t.strictSame([...held.entries()].map(({ key }) => key), ['a', 'c', 'd'])
+  t.strictSame(remove({ instanceId: 'a' }), { removed: true })
+  t.strictSame(remove({ instanceId: 'a' }), { removed: false })
+  check(on('e', 'n1'), 'e')
+  t.strictSame(said, ['created a m on n1', 'created c m on n2', 'created d other on n1', 'deleted a m',
+    'created e m on n1'])
+  t.strictSame(Object.keys(commands).sort(), ['create', 'remove'], 'each is declared')
+  t.end()
+})
+
+t.test('what a plugin decides goes through its commands', async (t) => {
+  const cards = [card('svc/m'), card('svc/n')]
+  const rig = await startRunners(t, { cards, config: { autostart: ['svc/m'] } })
+  await rig.runner('svc/m')
+  const instances = rig.service(InstanceService)
+  const kinds = (): string[] => rig.events.map((e) => e.kind).filter((kind) => kind.startsWith('Instance'))
+  t.strictSame(kinds(), ['InstanceCreated'])
+  const [first, second] = await Promise.all([instances.ensure('svc/n'), instances.ensure('svc/n')])
+  t.strictSame(first, second, 'two at once are one')
+  t.strictSame(kinds(), ['InstanceCreated', 'InstanceCreated'])
+  await instances.remove(first.instanceId)
+  t.strictSame(kinds().at(-1), 'InstanceDeleted')
+  await t.rejects(instances.remove(first.instanceId), /No instance/)
+  t.equal(kinds().length, 3)
+})
