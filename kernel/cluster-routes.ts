@@ -107,7 +107,7 @@ export function clusterHandlers (parts: ClusterRouteParts): Handlers {
       return { sid, term, seq, command_id: id }
     },
     probe: (request) => {
-      if (request.member === null) throw kernelError('not_found', 'Only members of the cluster measure links.')
+      if (request.member === null) throw kernelError('not_found', 'Only members measure links.')
       return new Reply(probeBody(PROBE_BYTES, randomBytes))
     }
   }

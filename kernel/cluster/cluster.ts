@@ -105,6 +105,8 @@ class ClusterNode implements ClusterCore {
   readonly #peerListeners = new Set<(change: { installId: string, up: boolean }) => void>()
   /** Who is there as the master in force tells it. */
   #live: ReadonlySet<string> = new Set()
+  /** The session whose document has what this node knows of the members. */
+  #introduced: string | undefined
   /** Why the link to a node closed, while it is closed. */
   readonly #evidence = new Map<string, string>()
   #stopTick: (() => void) | undefined
@@ -175,6 +177,7 @@ class ClusterNode implements ClusterCore {
       diverged: (who) => { this.#diverged(who, 'control') }
     })
     this.service = this.#openService()
+    this.control.observe(() => { queueMicrotask(() => { this.#introduce() }) })
   }
 
   start (): void {
@@ -258,6 +261,14 @@ class ClusterNode implements ClusterCore {
     this.session.changed(next)
     if (next === null || next.sid === previous?.sid) return
     if (next.master === this.#options.node.installId) this.#emitSession('SessionChanged', next)
+    this.#introduce()
+  }
+
+  /** Enters what this node knows, once per session, when it holds the document of that very session. */
+  #introduce (): void {
+    const sid = this.#driver.leader?.sid
+    if (sid === undefined || sid === this.#introduced || sid !== this.control.position().sid) return
+    this.#introduced = sid
     this.membership.introduce().catch((err: unknown) => {
       this.#options.log.warn({ err }, 'this node could not enter itself; the next session tries again')
     })
@@ -280,6 +291,7 @@ class ClusterNode implements ClusterCore {
   /** Once per heartbeat: what every node tells the others, and what the master looks after. */
   #beat (): void {
     this.#digests.tell()
+    this.#introduce()
     this.#noteLive()
     this.membership.alignVoters().catch((err: unknown) => {
       this.#options.log.warn({ err }, 'the voters could not be changed; tried again with the next heartbeat')

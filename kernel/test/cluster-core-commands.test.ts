@@ -74,7 +74,8 @@ t.test('T-E18: the same id twice has one effect and one answer', async (t) => {
   const next = await c.agreed()
   t.not(next.core.session.sessionId, both[0]?.receipt.sid)
   for (const { core } of c.others(master)) {
-    t.strictSame(await c.settled(core.desk.run('test.add', { key: 'a' }, id)), both[0], 'also after a failover')
+    const again = await c.settled(core.desk.run('test.add', { key: 'a' }, id))
+    t.strictSame(again, both[0], 'also after a failover')
   }
   t.equal(numbers(next).get('a'), 1)
 })
@@ -103,11 +104,14 @@ t.test('what a handler throws is what the asking node gets', async (t) => {
     const untyped = await failure(c.settled(core.desk.run('test.fail', { typed: false })))
     t.equal(untyped.reason, 'internal')
     t.notMatch(JSON.stringify(untyped), 'secret', 'a defect tells nothing of itself')
-    t.match(await failure(c.settled(core.desk.run('test.none', {}))), { reason: 'internal', message: /test\.none/ })
+    const unknown = await failure(c.settled(core.desk.run('test.none', {})))
+    t.match(unknown, { reason: 'internal', message: /test\.none/ })
     t.equal((await c.settled(core.desk.run('test.mute', {}))).result, undefined, 'no result')
   }
   await c.agreed()
-  for (const node of c.nodes) t.equal(numbers(node).get('half'), undefined, 'nothing of a failed one is written')
+  for (const node of c.nodes) {
+    t.equal(numbers(node).get('half'), undefined, 'nothing of a failed one is written')
+  }
 })
 
 t.test('a section is written by commands only', async (t) => {
@@ -132,12 +136,14 @@ t.test('without a master a command waits, and then says so', async (t) => {
   m.kill(a)
   m.kill(b)
   const before = m.clock.mono()
-  t.match(await failure(m.settled(last.core.desk.run('test.add', { key: 'a' }))), { reason: 'no_quorum', status: 503 })
+  const refused = await failure(m.settled(last.core.desk.run('test.add', { key: 'a' })))
+  t.match(refused, { reason: 'no_quorum', status: 503 })
   const took = m.clock.mono() - before
   t.ok(took >= 3000 && took < 25_000, `a bounded wait: ${took} ms`)
   t.equal(last.core.status().quorum, 'lost')
   m.restart(a)
-  t.strictSame((await m.settled(last.core.desk.run('test.add', { key: 'a' }))).result, { now: 1 }, 'two of three decide')
+  const { result } = await m.settled(last.core.desk.run('test.add', { key: 'a' }))
+  t.strictSame(result, { now: 1 }, 'two of three decide')
 })
 
 t.test('with quorum 1 and no vote won nobody is master', async (t) => {
@@ -145,10 +151,11 @@ t.test('with quorum 1 and no vote won nobody is master', async (t) => {
   const master = await c.agreed()
   const [other] = c.others(master)
   // Everything about elections is lost, both ways: the other one still counts as there.
-  c.filters.push((frame) => frame.kind === 'election' && frame.body['kind'] !== 'heartbeat' ? null : frame.body)
+  c.filters.push(({ kind, body }) => kind === 'election' && body['kind'] !== 'heartbeat' ? null : body)
   master.core.resign()
   await c.run(100)
-  t.match(await failure(c.settled(other!.core.desk.run('test.add', { key: 'a' }))), { reason: 'no_master', status: 503 })
+  const refused = await failure(c.settled(other!.core.desk.run('test.add', { key: 'a' })))
+  t.match(refused, { reason: 'no_master', status: 503 })
 })
 
 t.test('with a majority nothing that was acknowledged is lost', async (t) => {

@@ -5,7 +5,9 @@ import type { WireEntry } from '../cluster/documents/control-body.js'
 import type { CoreCluster, CoreNode, Frame, Owner } from './cluster-core-kit.js'
 
 /** A quiet cluster with one master, whose events so far are forgotten. */
-async function quiet (t: Owner, nodes = 3): Promise<{ c: CoreCluster, master: CoreNode, others: CoreNode[] }> {
+async function quiet (
+  t: Owner, nodes = 3
+): Promise<{ c: CoreCluster, master: CoreNode, others: CoreNode[] }> {
   const c = await coreCluster(t, { nodes })
   await c.run(10_000)
   const master = await c.agreed()
@@ -13,7 +15,8 @@ async function quiet (t: Owner, nodes = 3): Promise<{ c: CoreCluster, master: Co
   return { c, master, others: c.others(master) }
 }
 
-const by = (c: CoreCluster, kind: string): string[] => c.events.filter((e) => e.kind === kind).map((e) => e.node)
+const by = (c: CoreCluster, kind: string): string[] =>
+  c.events.filter((e) => e.kind === kind).map((e) => e.node)
 
 t.test('a node alone elects itself', async (t) => {
   const c = await coreCluster(t, { nodes: 1 })

@@ -27,9 +27,13 @@ t.test('the times of the election follow two settings', (t) => {
     t.match(clusterTiming({ heartbeat_ms: beat, election_timeout_ms: vote }), expected, `${beat}/${vote}`)
   }
   check(2000, 3000, DEFAULT_TIMING)
-  check(1000, 3000, { heartbeat: 1000, silence: 3000, sticky: 1250, stall: 750, settle: 100, campaign: 3000, claim: 1000 })
+  check(1000, 3000, {
+    heartbeat: 1000, silence: 3000, sticky: 1250, stall: 750, settle: 100, campaign: 3000, claim: 1000
+  })
   check(2000, 1500, { silence: 6000, campaign: 1500, preVote: 250, claim: 500, grace: 500, backoff: 75 })
-  check(100, 150, { heartbeat: 100, silence: 300, settle: 20, backoff: 20, backoffSpread: 50, command: 10_000 })
+  check(100, 150, {
+    heartbeat: 100, silence: 300, settle: 20, backoff: 20, backoffSpread: 50, command: 10_000
+  })
   t.throws(() => clusterTiming({ heartbeat_ms: 0, election_timeout_ms: 3000 }), RangeError)
   t.throws(() => clusterTiming({ heartbeat_ms: 2000, election_timeout_ms: NaN }), RangeError)
   t.end()
@@ -46,7 +50,9 @@ function directory (more: Partial<DirectoryOptions> = {}): Directory {
     self: () => linked(1, 'twin'),
     linked: () => [linked(2)],
     members: () => [record(4, 'twin'), record(3), record(2), record(1, 'twin')],
-    status: () => ({ liveNodes: ['install1', 'install2'], leader: { sid: 's', term: 1, master: 'install2', boot: 1 } }),
+    status: () => ({
+      liveNodes: ['install1', 'install2'], leader: { sid: 's', term: 1, master: 'install2', boot: 1 }
+    }),
     now: () => 5000,
     ...more
   })
@@ -81,7 +87,7 @@ t.test('who is linked and silent is not live, and what it said last is kept', (t
   t.match(nodes.resolve('install2'), { live: false, master: false, nodeId: 'node2' })
   nodes.met({ ...linked(3), nodeId: 'its second start', apiUrl: 'http://x' })
   t.match(nodes.resolve('install3'), { live: false, nodeId: 'its second start', apiUrl: 'http://x' })
-  t.strictSame([nodes.seenAt('install3'), nodes.seenAt('install1'), nodes.seenAt('install2')], [5000, 5000, undefined])
+  t.strictSame([3, 1, 2].map((n) => nodes.seenAt(`install${n}`)), [5000, 5000, undefined])
   nodes.forget('install3')
   t.equal(nodes.seenAt('install3'), undefined)
   t.equal(nodes.nodeIdOf('install3'), 'install3')
@@ -110,9 +116,11 @@ t.test('who asked is passed on whole, or not at all', async (t) => {
     { id: 'r', mode: 'relay', authorities: new Set(['operator']) }
   ] satisfies Caller[]) t.strictSame(readCaller(writeCaller(caller)), caller)
   const wrong: [string, string | string[] | undefined][] = [
-    ['nothing', undefined], ['empty', ''], ['no JSON', '{'], ['null', 'null'], ['a list', '[]'], ['a text', '"x"'],
+    ['nothing', undefined], ['empty', ''], ['no JSON', '{'], ['null', 'null'], ['a list', '[]'],
+    ['a text', '"x"'],
     ['twice', [writeCaller({ id: 'a', mode: 'direct', authorities: new Set() })]],
-    ['no id', '{"mode":"direct","authorities":[]}'], ['an empty id', '{"id":"","mode":"direct","authorities":[]}'],
+    ['no id', '{"mode":"direct","authorities":[]}'],
+    ['an empty id', '{"id":"","mode":"direct","authorities":[]}'],
     ['an id of another type', '{"id":7,"mode":"direct","authorities":[]}'],
     ['an unknown mode', '{"id":"a","mode":"root","authorities":[]}'],
     ['no authorities', '{"id":"a","mode":"direct"}'],
@@ -120,7 +128,8 @@ t.test('who asked is passed on whole, or not at all', async (t) => {
     ['an authority of another type', '{"id":"a","mode":"direct","authorities":["read",7]}']
   ]
   for (const [what, header] of wrong) {
-    t.match(await failure((async () => readCaller(header))()), { reason: 'unauthenticated', status: 401 }, what)
+    const refused = await failure((async () => readCaller(header))())
+    t.match(refused, { reason: 'unauthenticated', status: 401 }, what)
   }
 })
 
@@ -157,7 +166,9 @@ t.test('channels', (t) => {
   t.equal(channels.receive('x', { channel: 'a', message: 1 }), true)
   t.equal(channels.receive('x', { channel: 'fails' }), true)
   t.equal(channels.receive('x', { channel: 'of another version' }), true)
-  for (const wrong of [null, undefined, 7, 'a', {}, { channel: 7 }]) t.equal(channels.receive('x', wrong), false)
+  for (const wrong of [null, undefined, 7, 'a', {}, { channel: 7 }]) {
+    t.equal(channels.receive('x', wrong), false)
+  }
   channel.close()
   channels.receive('x', { channel: 'a', message: 2 })
   t.strictSame(heard, [['x', 1]])
@@ -221,19 +232,22 @@ t.test('links are measured by one end, now and then', async (t) => {
 function facts (n: number, more: Partial<NodeFacts> = {}, live = true): NodeFacts {
   const view = { ...linked(n), self: n === 1, live, master: n === 2 }
   return {
-    view, seenAt: 1000, identity: { friendlyName: view.name }, memory: null, system: null, disk: null, network: null,
+    view, seenAt: 1000, identity: { friendlyName: view.name },
+    memory: null, system: null, disk: null, network: null,
     health: { level: 'ok', reasons: [] }, resources: null, capabilities: [], links: [], tasks: {}, ...more
   }
 }
 
 const stateOf = (nodes: NodeFacts[], more: Partial<StateInput> = {}): Record<string, object> => baseState({
-  session: { sessionId: 's', masterNodeId: 'node2', term: 3 }, quorum: 'ok', stale: false, nodes, durableEvents: 4, ...more
+  session: { sessionId: 's', masterNodeId: 'node2', term: 3 }, quorum: 'ok', stale: false, nodes,
+  durableEvents: 4, ...more
 }) as Record<string, object>
 
 t.test('/state out of facts', (t) => {
   const memory = { ramTotal: { inBytes: 1 } } as unknown as NodeFacts['memory']
   const link = { nodeId: 'node1', ipAddress: '10.0.0.1', port: 80, rttMs: 0.5, bytesPerSecond: 9 }
-  const gone = facts(3, { memory, seenAt: null, capabilities: ['tts'], links: [link], tasks: { t3: {} } }, false)
+  const said = { memory, seenAt: null, capabilities: ['tts'], links: [link], tasks: { t3: {} } }
+  const gone = facts(3, said, false)
   const state = stateOf([
     facts(1, { tasks: { t1: {} }, links: [{ ...link, nodeId: 'node2', ipAddress: 'fd00::1' }] }),
     facts(2, { memory, capabilities: ['tts'], tasks: { t2: {} } }), gone

@@ -32,7 +32,9 @@ function prepare (core: ClusterCore): void {
   })
 }
 
-async function start (t: Owner, nodes = 3): Promise<{ c: CoreCluster, master: CoreNode, others: CoreNode[] }> {
+async function start (
+  t: Owner, nodes = 3
+): Promise<{ c: CoreCluster, master: CoreNode, others: CoreNode[] }> {
   const c = await coreCluster(t, { nodes, prepare })
   const master = await c.agreed()
   return { c, master, others: c.others(master) }

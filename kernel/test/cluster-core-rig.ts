@@ -1,0 +1,123 @@
+import { createTelemetry } from '../cluster/telemetry/index.js'
+import { createKernel } from '../kernel.js'
+import { authorities } from '../kernel-manifest.js'
+import type { LightMyRequestResponse } from 'fastify'
+import type { Telemetry } from '../cluster/telemetry/index.js'
+import type { Network } from '../cluster-routes.js'
+import type { Logger } from '../define.js'
+import type { Kernel, KernelOptions } from '../kernel.js'
+import type { Vitals } from '../vitals.js'
+import type { CoreCluster, CoreNode, Owner } from './cluster-core-kit.js'
+
+/** A whole kernel, without plugins, on a node of the kit. */
+export interface NodeRig {
+  readonly node: CoreNode
+  readonly kernel: Kernel
+  /** Its version of svc, as it tells others. */
+  version: string
+  get (url: string): Promise<object>
+  ask (method: string, url: string, payload?: object, headers?: Record<string, string>):
+  Promise<LightMyRequestResponse>
+}
+
+export interface RigOptions {
+  /** Authorities of the requests; all when left out. */
+  allow?: readonly string[]
+  network?: Partial<Network>
+}
+
+/** What lies at a path inside a JSON value. */
+export function dig<T> (value: unknown, ...path: string[]): T {
+  type Fields = Record<string, unknown> | undefined
+  return path.reduce<unknown>((inner, key) => (inner as Fields)?.[key], value) as T
+}
+
+const vitals: Vitals = {
+  memory: {
+    ramTotal: { inBytes: 16e9 }, ramAvailable: { inBytes: 8e9 },
+    swapTotal: { inBytes: 0 }, swapAvailable: { inBytes: 0 }
+  },
+  system: { gpuUsage: null, temp: null, sysPower: null, pcpuUsage: 0.5, accelerator: null },
+  disk: null,
+  network: null
+}
+
+const nothing = (): void => {}
+const log: Logger = { debug: nothing, info: nothing, warn: nothing, error: nothing, fatal: nothing }
+
+const limits: KernelOptions['limits'] = {
+  connections: 64, connectionsPerAddress: 64, streamsPerToken: 64,
+  headersTimeoutMs: 10_000, requestTimeoutMs: 30_000, keepAliveMs: 1000,
+  handlerTimeoutMs: 60_000, bodyBytes: 1024 * 1024, streamStallMs: 30_000
+}
+
+/** Kernels on all nodes of a cluster; their readings go to each other at once. */
+export async function kernelsOn (t: Owner, c: CoreCluster, options: RigOptions = {}): Promise<NodeRig[]> {
+  const planes = new Map<string, Telemetry>()
+  const rigs: NodeRig[] = []
+  for (const node of c.nodes) {
+    const telemetry = createTelemetry({
+      clock: c.clock, log, enabled: true, sample: async () => vitals,
+      publish (body) {
+        const peers = node.peers()
+        for (const { installId } of peers) {
+          planes.get(installId)?.receive(node.installId, structuredClone(body))
+        }
+        return { peers: peers.length, bytes: 1 }
+      }
+    })
+    planes.set(node.installId, telemetry)
+    telemetry.start()
+    const version = (installId: string): string =>
+      rigs.find((rig) => rig.node.installId === installId)?.version ?? '1.0.0'
+    const kernel = await createKernel(kernelOptions(c, node, telemetry, options, version))
+    t.teardown(async () => {
+      telemetry.close()
+      await kernel.close(0)
+    })
+    rigs.push(rigOf(node, kernel))
+  }
+  return rigs
+}
+
+function rigOf (node: CoreNode, kernel: Kernel): NodeRig {
+  const ask: NodeRig['ask'] = async (method, url, payload, headers = {}) => await kernel.app.inject({
+    method: method as 'GET', url, headers: { host: '127.0.0.1:80', ...headers },
+    ...(payload === undefined ? {} : { payload })
+  })
+  return { node, kernel, version: '1.0.0', ask, get: async (url) => (await ask('GET', url)).json() as object }
+}
+
+function kernelOptions (
+  c: CoreCluster, node: CoreNode, telemetry: Telemetry, { allow, network }: RigOptions,
+  version: (installId: string) => string
+): KernelOptions {
+  return {
+    node: node.node,
+    cluster: node.core,
+    network: {
+      members: node.members,
+      peers: () => node.peers().map((peer) => ({ ...peer, version: version(peer.installId) })),
+      dials: () => [],
+      addresses: () => ['192.0.2.1:81'],
+      invite: (ttl) =>
+        ({ token: `svcjoin1_${ttl}`, expires: new Date(c.clock.now() + ttl * 1000).toISOString() }),
+      bytesPerSecond: () => null,
+      ...network
+    },
+    telemetry, vitals: async () => vitals, clock: c.clock, log: () => log, limits,
+    plugins: [], off: [], config: () => ({}), settings: () => undefined, services: new Map(), callLimits: {},
+    trustProxy: [], warnings: [], strict: true, restart: () => true,
+    served: () => ({ addresses: new Set(['127.0.0.1']), port: 80, allowedHosts: [], allowedOrigins: [] }),
+    url: () => `http://${node.name}:80`,
+    tokens: {
+      check: () => undefined, list: () => [], revoke: async () => false,
+      create: async () => { throw new Error('no tokens here') }
+    },
+    local: new Set(allow ?? Object.keys(authorities)),
+    configApi: () => ({
+      read: () => ({ revision: '', file: '', entries: [] }),
+      write: () => ({ revision: '', restart_needed: true })
+    })
+  }
+}

@@ -1,0 +1,199 @@
+import fc from 'fast-check'
+import t from 'tap'
+import { WebSocket } from 'ws'
+import { WebsocketProvider } from 'y-websocket'
+import { Doc } from 'yjs'
+import { definePlugin } from '../define.js'
+import { SYNC_CLOSED } from '../cluster/state-sync.js'
+import { startPlugin } from '../testing/index.js'
+import type { Rig, StartOptions } from '../testing/index.js'
+
+interface Owner { teardown (fn: () => unknown): unknown }
+
+interface Served extends Rig {
+  /** ws://host:port */
+  address: string
+  /** Changes /state: a tag of this node comes or goes. */
+  advertise (tag: string, on: boolean): void
+}
+
+async function serve (t: Owner, options: StartOptions = {}): Promise<Served> {
+  let advertise: Served['advertise'] = () => {}
+  const manifest = { name: 'probe', version: '1.0.0', kernel: '^1.0.0', summary: 'Changes the state.' }
+  const plugin = definePlugin(manifest, (ctx) => {
+    advertise = (tag, on) => { ctx.advertise(tag, on) }
+    return {}
+  })
+  const rig = await startPlugin(t, plugin, options)
+  const address = (await rig.listen()).replace('http', 'ws')
+  return { ...rig, address, advertise: (tag, on) => { advertise(tag, on) } }
+}
+
+interface Reader {
+  doc: Doc
+  provider: WebsocketProvider
+  /** The value of a key; of two entries the later one counts. */
+  get (key: string): unknown
+}
+
+/** The client that everybody uses. */
+async function reader (t: Owner, { address }: Served): Promise<Reader> {
+  const doc = new Doc()
+  const provider = new WebsocketProvider(`${address}/state`, 'sync', doc, {
+    disableBc: true, WebSocketPolyfill: WebSocket as unknown as typeof globalThis.WebSocket
+  })
+  t.teardown(() => {
+    provider.destroy()
+    doc.destroy()
+  })
+  const entries = doc.getArray<{ key: string, val: unknown }>('entries')
+  await new Promise<void>((resolve) => { provider.on('sync', (ok) => { if (ok) resolve() }) })
+  return { doc, provider, get: (key) => entries.toArray().findLast((entry) => entry.key === key)?.val }
+}
+
+async function until (look: () => boolean): Promise<void> {
+  while (!look()) await new Promise((resolve) => { setTimeout(resolve, 5) })
+}
+
+const tags = ({ get }: Reader): string[] =>
+  Object.values(get('nodeCapabilities') as Record<string, string[]>).flat()
+
+/** A plain socket that is open. */
+async function socket (t: Owner, { address }: Served): Promise<WebSocket> {
+  const made = new WebSocket(`${address}/state/sync`)
+  t.teardown(() => { made.terminate() })
+  made.on('error', () => {})
+  await new Promise((resolve) => { made.once('open', resolve) })
+  return made
+}
+
+const closing = async (made: WebSocket): Promise<number> =>
+  await new Promise((resolve) => { made.once('close', resolve) })
+
+t.test('the whole state, and then every change', async (t) => {
+  const rig = await serve(t)
+  const [one, two] = [await reader(t, rig), await reader(t, rig)]
+  const state = (await rig.inject({ url: '/state' })).json() as Record<string, unknown>
+  const readings = ['lastSeen', 'nodeMemory', 'nodeSystem', 'nodeDisk', 'nodeNetwork', 'tasks', 'downloads',
+    'lastEventAppliedIdx']
+  for (const [key, value] of Object.entries(state)) {
+    if (readings.includes(key)) t.equal(one.get(key), undefined, `${key} is no part of it`)
+    else t.strictSame(one.get(key), value, key)
+  }
+  rig.advertise('tts', true)
+  await until(() => [one, two].every((r) => tags(r).includes('tts')))
+  rig.advertise('tts', false)
+  await until(() => [one, two].every((r) => tags(r).length === 0))
+  const keys = one.doc.getArray<{ key: string }>('entries').map(({ key }) => key)
+  t.equal(keys.length, new Set(keys).size, 'each key is there once')
+})
+
+t.test('what a client writes stays with it', async (t) => {
+  const rig = await serve(t)
+  const [bad, good] = [await reader(t, rig), await reader(t, rig)]
+  const entries = bad.doc.getArray<{ key: string, val: unknown }>('entries')
+  entries.push([{ key: 'masterNodeId', val: 'me' }])
+  entries.delete(0, 1)
+  // What comes later over the same socket is behind the write.
+  rig.advertise('later', true)
+  await until(() => tags(good).includes('later'))
+  const after = await reader(t, rig)
+  const { masterNodeId } = (await rig.inject({ url: '/state' })).json() as { masterNodeId: string }
+  t.strictSame([good, after].map((r) => r.get('masterNodeId')), [masterNodeId, masterNodeId])
+  t.equal(after.doc.getArray('entries').length, good.doc.getArray('entries').length)
+})
+
+t.test('addresses are for operators', async (t) => {
+  const check = async (allow: string[], shown: unknown): Promise<void> => {
+    const rig = await serve(t, { allow })
+    const identities = (await reader(t, rig)).get('nodeIdentities') as Record<string, { apiUrl: unknown }>
+    t.match(Object.values(identities)[0]!.apiUrl, shown, allow.join())
+  }
+  await check(['read'], null)
+  await check(['read', 'operator'], /^http:/)
+})
+
+t.test('who may not read gets a plain answer', async (t) => {
+  const rig = await serve(t, { allow: [] })
+  const status = await new Promise((resolve) => {
+    const made = new WebSocket(`${rig.address}/state/sync`)
+    made.on('unexpected-response', (_, response) => { resolve(response.statusCode) })
+    made.on('error', () => {})
+  })
+  t.equal(status, 401)
+  const plain = await (await serve(t)).inject({ url: '/state/sync' })
+  t.equal(plain.statusCode, 404, 'a plain request finds nothing')
+})
+
+t.test('what is no message of the protocol closes its socket', async (t) => {
+  const rig = await serve(t)
+  const good = await reader(t, rig)
+  const check = async (what: string, message: string | Buffer): Promise<void> => {
+    const made = await socket(t, rig)
+    const closed = closing(made)
+    made.send(message)
+    t.equal(await closed, SYNC_CLOSED.protocol, what)
+  }
+  await check('text', 'hello')
+  await check('an empty text', '')
+  await check('nothing', Buffer.alloc(0))
+  await check('half a message', Buffer.from([0, 0, 200]))
+  await check('no state vector', Buffer.from([0, 0, 2, 255, 255]))
+  await check('more than a question takes', Buffer.alloc(65 * 1024))
+  rig.advertise('still', true)
+  await until(() => tags(good).includes('still'))
+  t.equal((await rig.inject({ url: '/healthz' })).statusCode, 200)
+})
+
+t.test('T-Y04: 2,000 random frames harm nobody', async (t) => {
+  const rig = await serve(t)
+  const good = await reader(t, rig)
+  const bytes = fc.uint8Array({ maxLength: 120 })
+  // Most begin as a message of the protocol does: a sync message of one of its three kinds, or of another.
+  const frame = fc.oneof(bytes, ...[[0], [0, 0], [0, 1], [0, 2]].map((head) =>
+    bytes.map((rest) => Uint8Array.of(...head, ...rest))))
+  let made = await socket(t, rig)
+  let closed = 0
+  for (const message of fc.sample(frame, { seed: 7, numRuns: 2000 })) {
+    if (made.readyState !== WebSocket.OPEN) {
+      closed++
+      made = await socket(t, rig)
+    }
+    made.send(message)
+    // Half of them wait for what comes of it.
+    if (message.length % 2 === 0) await new Promise((resolve) => { setImmediate(resolve) })
+  }
+  t.ok(closed > 10, `${closed} of the sockets were closed`)
+  rig.advertise('after', true)
+  await until(() => tags(good).includes('after'))
+  t.ok(tags(await reader(t, rig)).includes('after'))
+  t.equal((await rig.inject({ url: '/healthz' })).statusCode, 200)
+  t.strictSame(rig.logged.filter(({ level }) => level === 'error'), [])
+})
+
+t.test('a quiet connection shows that it lives, and ends with the node', async (t) => {
+  const rig = await serve(t)
+  const made = await socket(t, rig)
+  const alive = new Promise<void>((resolve) => {
+    // An empty awareness message: the client would give up a connection that is silent.
+    made.on('message', (data: Buffer) => { if (data.equals(Buffer.from([1, 1, 0]))) resolve() })
+  })
+  await rig.clock.advance(10_000)
+  await alive
+  const closed = closing(made)
+  await rig.stop()
+  t.equal(await closed, 1001)
+})
+
+t.test('a state that is large can be read, and begins anew when much was written', async (t) => {
+  const rig = await serve(t)
+  const large = Array.from({ length: 40 }, (_, n) => `${n}:${'x'.repeat(20_000)}`)
+  for (const tag of large) rig.advertise(tag, true)
+  const one = await reader(t, rig)
+  t.equal(tags(one).length, 40)
+  const made = await socket(t, rig)
+  const closed = closing(made)
+  rig.advertise('one more', true)
+  t.equal(await closed, SYNC_CLOSED.renewed)
+  t.equal(tags(await reader(t, rig)).length, 41)
+})
