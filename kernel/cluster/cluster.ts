@@ -270,7 +270,8 @@ class ClusterNode implements ClusterCore {
     if (sid === undefined || sid === this.#introduced || sid !== this.control.position().sid) return
     this.#introduced = sid
     this.membership.introduce().catch((err: unknown) => {
-      this.#options.log.warn({ err }, 'this node could not enter itself; the next session tries again')
+      if (this.#introduced === sid) this.#introduced = undefined
+      this.#options.log.warn({ err }, 'this node could not enter itself; the next heartbeat tries again')
     })
   }
 

@@ -77,7 +77,7 @@ async function inviting (t: Owner, reply: Reply = honest): Promise<Inviter> {
 type Joining = Pick<JoinOptions, 'key' | 'ticket'> & Partial<JoinOptions>
 
 const joining = (options: Joining): Promise<Membership> =>
-  join({ clock: systemClock, self: candidate(options.key, { name: 'bob' }), ...options })
+  join({ clock: systemClock, patienceMs: 0, self: candidate(options.key, { name: 'bob' }), ...options })
 
 /** Joins and expects it to fail; the error. */
 async function failing (options: Joining): Promise<SvcError> {
@@ -212,4 +212,17 @@ t.test('an inviter that never answers is given up', async (t) => {
   await arrived
   await clock.advance(30_000)
   t.match(await outcome, { reason: 'unreachable', message: /no answer within 30000 ms/ })
+})
+
+t.test('a cluster that is choosing its master is asked again with the same token', async (t) => {
+  let asked = 0
+  const inviter = await inviting(t, async (request, response, self) => {
+    asked++
+    if (asked === 1) throw kernelError('no_master')
+    await honest(request, response, self)
+  })
+  const key = await tempKey(t)
+  const membership = await joining({ key, ticket: inviter.ticket(), patienceMs: 30_000 })
+  t.equal(asked, 2)
+  t.ok(membership.members.some(({ fingerprint }) => fingerprint === key.fingerprint))
 })

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
@@ -15,6 +15,7 @@ const codes = (health: Health): string[] => health.snapshot().reasons.map((r) =>
 /** A watched home, with what makes the watch look again. */
 function watched (t: Test): { health: Health, home: string, look: () => Promise<void> } {
   const home = mkdtempSync(join(tmpdir(), 'svc-watch-'))
+  mkdirSync(join(home, 'state'))
   const health = createHealth()
   health.declare(kernelManifest.conflicts)
   const clock = manualClock()

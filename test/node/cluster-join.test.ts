@@ -21,7 +21,9 @@ async function attempt (t: Test, token: string, env: Record<string, string> = {}
   const child = run(process.execPath, [cli, 'up', '--home', home, '--port', '0', '--join', token],
     { env: { HOME: home, ...env } })
   t.teardown(() => { hardKill(child.pid) })
-  const status = await Promise.race([child.ended, sleep(20_000).then(() => 'it runs on')])
+  const patience = new AbortController()
+  const status = await Promise.race([child.ended, sleep(20_000, patience.signal).then(() => 'it runs on')])
+  patience.abort()
   hardKill(child.pid)
   return { status, stderr: child.stderr() }
 }

@@ -23,6 +23,8 @@ export interface JoinOptions {
   self: Candidate
   ticket: JoinTicket
   clock: Clock
+  /** How long a cluster that has no master just now is asked again, ms; half a minute when left out. */
+  patienceMs?: number
 }
 
 interface Answer { status: number, body: unknown }
@@ -138,8 +140,8 @@ async function ask (seed: string, socket: TLSSocket, options: JoinOptions): Prom
  * and message).
  */
 export async function join (options: JoinOptions): Promise<Membership> {
-  const { clock } = options
-  const deadline = clock.mono() + ELECTION_MS
+  const { clock, patienceMs = ELECTION_MS } = options
+  const deadline = clock.mono() + patienceMs
   for (;;) {
     try {
       return await joinOnce(options)
