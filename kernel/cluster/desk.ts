@@ -62,6 +62,8 @@ export class CommandDesk {
     for (;;) {
       const outcome = await this.#options.submit(id, { name, args } satisfies Payload)
       if (outcome.ok) return { receipt: outcome, result: valueOf(outcome.result as Result | undefined) }
+      // Without a quorum nobody will take it up within the time that a caller waits.
+      if (this.#options.quorumLost()) throw kernelError('no_quorum')
       const over = this.#options.clock.mono() >= deadline
       if (over || !AGAIN.has(outcome.code)) throw this.#refused(outcome.code)
     }

@@ -29,6 +29,7 @@ export function createMeasuring (options: MeasuringOptions): Measuring {
   const { self, clock, random, request } = options
   const bandwidth = createBandwidth(clock)
   const due = new Map<string, () => void>()
+  const measuredAt = new Map<string, number>()
   const later = (installId: string, ms: number): void => {
     due.get(installId)?.()
     due.set(installId, clock.after(ms, () => { void once(installId) }))
@@ -37,6 +38,7 @@ export function createMeasuring (options: MeasuringOptions): Measuring {
     try {
       const { body } = await request(installId, { method: 'GET', path: '/cluster/probe', caller: asNode })
       bandwidth.sample(installId, await measure(body, clock))
+      measuredAt.set(installId, clock.mono())
     } catch {
       // The link is gone or the other end is busy. Nothing is known then, and the next time will tell.
     }
@@ -44,11 +46,15 @@ export function createMeasuring (options: MeasuringOptions): Measuring {
   }
   return {
     // One end is enough: what it learns stands under its own edges.
-    up (installId) { if (self < installId) later(installId, FIRST_MS * (1 + random())) },
+    up (installId) {
+      if (self > installId) return
+      // A link that comes and goes is not measured each time.
+      const age = clock.mono() - (measuredAt.get(installId) ?? -Infinity)
+      later(installId, Math.max(FIRST_MS * (1 + random()), AGAIN_MS - age))
+    },
     down (installId) {
       due.get(installId)?.()
       due.delete(installId)
-      bandwidth.forget(installId)
     },
     bytesPerSecond: (installId) => bandwidth.bytesPerSecond(installId),
     close () {

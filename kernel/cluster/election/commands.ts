@@ -23,6 +23,12 @@ export function tickWaiting (e: Elector, now: number): void {
   }
 }
 
+/** Sends what has no answer yet once more, now. */
+export function resend (e: Elector, now: number): void {
+  for (const waiting of e.waiting.values()) waiting.resendAt = now
+  tickWaiting(e, now)
+}
+
 /** A command is bound to the first session it is sent to; only the same session ever sees it again. */
 function dispatch (e: Elector, leader: Leader, id: CommandId, waiting: Waiting, now: number): void {
   if (waiting.sid === null) {

@@ -1,6 +1,6 @@
 import { advanceCampaign, onBallot, onStale } from './campaign.js'
 import { advanceClaim, onClaim, onClaimAnswer } from './claim.js'
-import { onCommand, onCommandAnswer, submit, tickWaiting } from './commands.js'
+import { onCommand, onCommandAnswer, resend, submit, tickWaiting } from './commands.js'
 import { Elector } from './elector.js'
 import { Fence } from './fence.js'
 import { onAppend } from './follower.js'
@@ -141,6 +141,8 @@ export class Election {
     this.#step(now)
     e.liveness.up(peer, now)
     e.send(peer, e.heartbeat(now))
+    // What was on its way to the master went down with the old connection.
+    if (e.leader?.master === peer) resend(e, now)
   }
 
   /** The last connection to a peer closed. */
