@@ -97,3 +97,25 @@ t.test('reading messages', (t) => {
   check('a refusal', answer({ ok: false, code: 'no_master' }), true)
   t.end()
 })
+
+t.test('whom a node follows is known from its heartbeat and from what it acknowledges', (t) => {
+  const mine = { sid: 's2', term: 2, master: 'b', boot: 1 }
+  const liveness = new Liveness(SILENCE)
+  const leader = (now: number): string | null => liveness.recent('a', now)?.leader?.sid ?? null
+  liveness.follows('a', mine)
+  t.equal(liveness.recent('a', 0), null, 'an unknown node follows nobody')
+  liveness.up('a', 0)
+  liveness.follows('a', mine)
+  t.equal(leader(0), null, 'nor does one that has not spoken')
+  liveness.heard('a', 100)
+  liveness.report('a', { ...beat(1, 1), leader: { sid: 's1', term: 1, master: 'c', boot: 1 } })
+  t.equal(leader(100), 's1')
+  liveness.heard('a', 200)
+  liveness.follows('a', mine)
+  t.equal(leader(200), 's2', 'what it acknowledged is newer than its heartbeat')
+  liveness.heard('a', 200 + SILENCE)
+  t.equal(leader(200 + SILENCE), null, 'after a silence its old words say nothing, whatever else was heard')
+  liveness.report('a', { ...beat(1, 2), leader: { sid: 's3', term: 3, master: 'c', boot: 1 } })
+  t.equal(leader(200 + SILENCE), 's3')
+  t.end()
+})

@@ -131,7 +131,8 @@ export class Elector {
   /** Nodes that follow this master, itself included. */
   following (now: number): number {
     const sid = this.leader?.sid
-    return 1 + this.liveness.alive(now).filter((id) => this.liveness.latest(id)?.leader?.sid === sid).length
+    const follows = (id: NodeId): boolean => this.liveness.recent(id, now)?.leader?.sid === sid
+    return 1 + this.liveness.alive(now).filter(follows).length
   }
 
   heartbeat (now: number): Heartbeat {

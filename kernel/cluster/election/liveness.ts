@@ -1,11 +1,12 @@
 import type { Heartbeat } from './messages.js'
-import type { NodeId } from './types.js'
+import type { Leader, NodeId } from './types.js'
 
 interface Peer {
   connected: boolean
   heardAt: number
-  /** Newest heartbeat of this connection. */
+  /** Newest heartbeat of this connection, and when it came. */
   report: Heartbeat | null
+  reportedAt: number
   /** Boot and count of the newest heartbeat of all. */
   boot: number
   count: number
@@ -23,7 +24,7 @@ export class Liveness {
 
   up (id: NodeId, now: number): void {
     const { boot, count } = this.#peers.get(id) ?? { boot: 0, count: 0 }
-    this.#peers.set(id, { connected: true, heardAt: now, report: null, boot, count })
+    this.#peers.set(id, { connected: true, heardAt: now, report: null, reportedAt: now, boot, count })
   }
 
   down (id: NodeId): void {
@@ -48,12 +49,34 @@ export class Liveness {
     const peer = this.#peers.get(id)
     if (peer === undefined || (beat.boot - peer.boot || beat.count - peer.count) <= 0) return false
     peer.report = beat
+    // It has just been heard.
+    peer.reportedAt = peer.heardAt
     peer.boot = beat.boot
     peer.count = beat.count
     return true
   }
 
+  /**
+   * A node acknowledged what `leader` sent: it follows, although its last heartbeat may be from before. A new
+   * master would else count no followers until the next heartbeats, and give way to any other.
+   */
+  follows (id: NodeId, leader: Leader): void {
+    const peer = this.#peers.get(id)
+    if (peer?.report == null) return
+    peer.report = { ...peer.report, leader }
+    peer.reportedAt = peer.heardAt
+  }
+
   latest (id: NodeId): Heartbeat | null { return this.#peers.get(id)?.report ?? null }
+
+  /**
+   * The newest heartbeat, unless it is so old that its node counted as gone since: then it says what was, and
+   * whatever else was heard of the node does not make it new.
+   */
+  recent (id: NodeId, now: number): Heartbeat | null {
+    const peer = this.#peers.get(id)
+    return peer !== undefined && now - peer.reportedAt < this.#silence ? peer.report : null
+  }
 
   connected (id: NodeId): boolean { return this.#peers.get(id)?.connected === true }
 

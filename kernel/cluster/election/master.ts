@@ -70,6 +70,7 @@ export function onAck (e: Elector, from: NodeId, ack: MessageOf<'ack'>, now: num
   const { phase, leader } = e
   if (phase.role !== 'master' || ack.sid !== leader?.sid || ack.term !== leader.term) return
   phase.acks.set(from, Math.max(ack.seq, phase.acks.get(from) ?? 0))
+  e.liveness.follows(from, leader)
   settle(e, now)
 }
 
