@@ -47,8 +47,9 @@ async function up (t: Test, given: Given = {}): Promise<SvcNode> {
 /** The problems that end a boot. */
 async function problems (t: Test, given: Given): Promise<readonly string[]> {
   const folder = home(t, given)
+  const flags = { 'cluster.port': 0 }
   const refusal = async (): Promise<unknown> =>
-    await createNode({ home: folder, env: {}, bundled: given.plugins ?? bundled, flags: { 'cluster.port': 0 } })
+    await createNode({ home: folder, env: {}, bundled: given.plugins ?? bundled, flags })
       .then(() => null, (error: unknown) => error)
   const first = await refusal()
   t.match(await refusal(), { name: 'BootError' }, 'the second try finds the home free')
