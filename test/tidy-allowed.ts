@@ -6,14 +6,9 @@ export type Rule =
   'one copy of yjs' | 'markdown titles' | 'machine paths'
 
 const runner = 'a runner process has the system\'s clock only; tests start real ones'
-const elections = 'being written; arrives together with the joining of nodes'
 
 /** Files, or folders with a "/" at the end, that may break a rule, each with the reason. */
 export const allowed: Partial<Record<Rule, Readonly<Record<string, string>>>> = {
-  'line length': {
-    'kernel/cluster/election/': elections,
-    'test/sim/': elections
-  },
   'process.env': {
     'kernel/cli/main.ts': 'the entry: hands it on as an argument',
     'kernel/cli/verbs/up.ts': 'takes out what the launcher told the node, so that no child sees it',
@@ -44,7 +39,6 @@ export const allowed: Partial<Record<Rule, Readonly<Record<string, string>>>> = 
     'kernel/config/resolve.ts': '"access" is also a key of svc.yaml'
   },
   'dead files': {
-    'kernel/cluster/election/': elections,
     'plugins/capabilities-tts/engine/support.ts': 'texts that cards and the README repeat; tests compare them'
   },
   'machine paths': {

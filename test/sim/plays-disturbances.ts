@@ -61,7 +61,8 @@ export const DISTURBANCES: readonly Play[] = [
       const alone = scene.node('n0').core!.status(scene.world.now)
       scene.expect('alone, stale, without quorum', alone.alone && alone.stale && alone.quorum === 'lost')
       const other = scene.node('n2').core!.status(scene.world.now)
-      scene.expect('the others see a partition and have their quorum', other.partition && other.quorum === 'ok')
+      const seen = other.partition && other.quorum === 'ok'
+      scene.expect('the others see a partition and have their quorum', seen)
       scene.expect('no election', scene.elections === 1)
       return scene.finish()
     }
