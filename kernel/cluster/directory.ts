@@ -78,8 +78,14 @@ export class Directory {
 
   /** The node id a node has now, or had last; also of one that is no member any more, until `forget`. */
   nodeIdOf (installId: string): string | null {
-    const node = this.nodes().find((other) => other.installId === installId) ?? this.#last.get(installId)
-    return node?.nodeId ?? null
+    // Asked for with every request, so not by way of the whole list: a link's node is the last one met.
+    const { self, members } = this.#options
+    const own = self()
+    if (installId === own.installId) return own.nodeId
+    const last = this.#last.get(installId)
+    if (last !== undefined) return last.nodeId
+    const member = members().find((other) => other.installId === installId)
+    return member === undefined ? null : fromRecord(member).nodeId
   }
 }
 
