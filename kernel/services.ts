@@ -183,7 +183,7 @@ export interface DialReport {
   /** Whose address it is; null for a hint at which nobody answered yet. */
   readonly installId: string | null
   readonly state: 'connected' | 'waiting' | 'dialling'
-  /** Why the newest attempt failed. */
+  /** Why the newest attempt failed: `refused`, `timeout`, `wrong_key`... */
   readonly reason: string | null
   /** Failed attempts in a row. */
   readonly attempts: number

@@ -185,8 +185,13 @@ function mayAdmit (cluster: ClusterCore | undefined): void {
   if (status === undefined || status.stale) throw kernelError('no_master')
 }
 
+/** A peer of the links as the cluster and `/state` know it. */
+function asNode ({ hello: { name, apiUrl, version }, ...peer }: Peer): ReturnType<Network['peers']>[number] {
+  return { ...peer, name, apiUrl, version }
+}
+
 function meet ({ cluster, measuring }: Ends, peer: Peer): void {
-  cluster?.up({ ...peer, name: peer.hello.name, apiUrl: peer.hello.apiUrl })
+  cluster?.up(asNode(peer))
   measuring?.up(peer.installId)
 }
 
@@ -210,8 +215,7 @@ function clusterOver (opened: Opened, links: Links, joining: boolean): ClusterCo
     transport: {
       send: (to, kind, body) => links.send(to, kind, body),
       broadcast: (kind, body) => links.broadcast(kind, body),
-      peers: () => links.peers().map(({ hello, ...peer }) =>
-        ({ ...peer, name: hello.name, apiUrl: hello.apiUrl })),
+      peers: () => links.peers().map(asNode),
       request: async (to, request) => await links.request(to, request),
       drop: (id, reason) => { links.drop(id, 4403, reason) }
     }
@@ -222,8 +226,7 @@ function networkOf ({ members, joinTokens, key, self, bound }: Opened, links: Li
 Network {
   return {
     members,
-    peers: () => links.peers().map(({ hello, ...peer }) =>
-      ({ ...peer, name: hello.name, apiUrl: hello.apiUrl, version: hello.version })),
+    peers: () => links.peers().map(asNode),
     dials: () => links.dials(),
     addresses: () => bound.port === 0 ? [] : self().addresses,
     invite: (ttlSeconds) => joinTokens.create({

@@ -1,51 +1,50 @@
 import t from 'tap'
 import { coreCluster } from './cluster-core-kit.js'
+import type { CoreCluster, CoreNode } from './cluster-core-kit.js'
 
-t.test('of two halves the larger one keeps its session: links that closed', async (t) => {
-  for (const seed of [1, 2, 3, 4, 5, 6, 7, 8]) {
-    const c = await coreCluster(t, { nodes: 3, seed })
-    const old = await c.agreed()
-    const before = old.core.session.sessionId
-    const others = c.others(old)
-    c.cut([old], others)
-    const next = await c.agreed(others)
-    await c.run(8000)
-    t.equal(old.core.session.sessionId, before)
-    c.heal()
-    await c.agreed()
-    await c.run(6000)
-    t.equal((await c.agreed()).core.session.sessionId, next.core.session.sessionId, `seed ${seed}`)
-  }
-})
+const SEEDS = [1, 2, 3, 4, 5, 6, 7, 8]
 
-t.test('of two halves the larger one keeps its session: links that stood and carried nothing', async (t) => {
-  for (const seed of [1, 2, 3, 4, 5, 6, 7, 8]) {
-    const c = await coreCluster(t, { nodes: 3, seed })
-    const old = await c.agreed()
-    const before = old.core.session.sessionId
-    const others = c.others(old)
-    c.filters.push(({ from, to, body }) =>
-      from === old.installId || to === old.installId ? null : body)
-    const next = await c.agreed(others)
-    await c.run(8000)
-    t.equal(old.core.session.sessionId, before)
-    c.filters.length = 0
-    await c.agreed()
-    await c.run(6000)
-    t.equal((await c.agreed()).core.session.sessionId, next.core.session.sessionId, `seed ${seed}`)
-  }
-})
+type Half = (c: CoreCluster, old: CoreNode, others: CoreNode[]) => void | Promise<void>
 
-t.test('a master that has just been elected counts those who follow it', async (t) => {
-  for (const seed of [1, 2, 3, 4, 5, 6, 7, 8]) {
-    const c = await coreCluster(t, { nodes: 3, seed })
-    const old = await c.agreed()
-    const others = c.others(old)
-    c.cut([old], others)
-    const next = await c.agreed(others)
-    const { sessionId } = next.core.session
-    c.heal()
-    await c.run(6000)
-    t.equal((await c.agreed()).core.session.sessionId, sessionId, `seed ${seed}`)
-  }
-})
+/** Parts the master from the two others and joins them again: the session of the two is to go on. */
+function check (
+  what: string, part: Half, wait: (c: CoreCluster, others: CoreNode[]) => Promise<CoreNode>,
+  join: (c: CoreCluster) => void
+): void {
+  t.test(`of two halves the larger one keeps its session: ${what}`, async (t) => {
+    for (const seed of SEEDS) {
+      const c = await coreCluster(t, { nodes: 3, seed })
+      const old = await c.agreed()
+      const before = old.core.session.sessionId
+      const others = c.others(old)
+      await part(c, old, others)
+      const { sessionId } = (await wait(c, others)).core.session
+      t.equal(old.core.session.sessionId, before)
+      join(c)
+      await c.agreed()
+      await c.run(6000)
+      t.equal((await c.agreed()).core.session.sessionId, sessionId, `seed ${seed}`)
+    }
+  })
+}
+
+const closed: Half = (c, old, others) => { c.cut([old], others) }
+const silent: Half = (c, old) => {
+  c.filters.push(({ from, to, body }) => from === old.installId || to === old.installId ? null : body)
+}
+const settled = async (c: CoreCluster, others: CoreNode[]): Promise<CoreNode> => {
+  const next = await c.agreed(others)
+  await c.run(8000)
+  return next
+}
+/** Just elected and followed; no follower has sent a heartbeat since. */
+const fresh = async (c: CoreCluster, others: CoreNode[]): Promise<CoreNode> =>
+  await c.until('a new master that is followed', () => {
+    const next = others.find((node) => node.core.session.isMaster)
+    const same = others.every((node) => node.core.session.sessionId === next?.core.session.sessionId)
+    return same ? next : undefined
+  })
+
+check('links that closed', closed, settled, (c) => { c.heal() })
+check('links that stood and carried nothing', silent, settled, (c) => { c.filters.length = 0 })
+check('a master that has only just been elected', closed, fresh, (c) => { c.heal() })

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { checkValue } from './values.js'
 import type { Entry, NodeId } from '../election/index.js'
-import type { KeptReceipt } from './receipts.js'
+import type { Snapshot } from './snapshot.js'
 
 /** An entry as it goes to followers. `update` is empty when the document did not change. */
 export interface WireEntry {
@@ -26,18 +26,10 @@ export interface PartBody {
 }
 
 /** Everything. `state` is a Yjs update for an empty document (the payload of a sync step 2). */
-export interface WholeBody {
+export interface WholeBody extends Omit<Snapshot, 'entries'> {
   readonly base: null
   readonly state: Uint8Array
   readonly clientId: number
-  readonly sid: string | null
-  readonly term: number
-  readonly seq: number
-  readonly gen: number
-  readonly digest: string
-  /** Null before the first entry. */
-  readonly voters: readonly NodeId[] | null
-  readonly receipts: readonly KeptReceipt[]
 }
 
 export type ControlBody = PartBody | WholeBody

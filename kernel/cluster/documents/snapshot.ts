@@ -15,6 +15,7 @@ export interface Snapshot {
   readonly seq: number
   readonly gen: number
   readonly digest: string
+  /** Null before the first entry. */
   readonly voters: readonly NodeId[] | null
   readonly receipts: readonly KeptReceipt[]
   readonly entries: ReadonlyArray<readonly [string, unknown]>

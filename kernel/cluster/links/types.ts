@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
 import type { Clock } from '../../clock.js'
 import type { Logger } from '../../define.js'
-import type { MemberRequest, MemberResponse } from '../../services.js'
+import type { DialReport, MemberRequest, MemberResponse } from '../../services.js'
 import type { JoinTokens, Member, Members, Membership, NodeKey } from '../identity/index.js'
 
 export type { MemberRequest, MemberResponse } from '../../services.js'
@@ -41,17 +41,7 @@ export interface Peer {
 }
 
 /** An address and how dialling it goes. */
-export interface Dial {
-  readonly address: string
-  /** Whose address it is; null for a hint nobody answered at yet. */
-  readonly installId: string | null
-  readonly state: 'connected' | 'waiting' | 'dialling'
-  /** Why the newest attempt failed: `refused`, `timeout`, `wrong_key`... (see docs of the dialler). */
-  readonly reason: string | null
-  /** Failed attempts in a row. */
-  readonly attempts: number
-  readonly nextInMs: number | null
-}
+export type Dial = DialReport
 
 export type FrameKind = 'election' | 'document' | 'telemetry' | 'channel'
 
