@@ -20,6 +20,7 @@ import type { Logger, Manifest } from './define.js'
 import type { Bus } from './events.js'
 import type { Health } from './health.js'
 import type { KernelOptions } from './kernel.js'
+import type { Rewrite } from './http/model-path.js'
 import type { Readiness } from './readiness.js'
 import type { EventTap } from './services.js'
 import type { StateView } from './state.js'
@@ -47,6 +48,8 @@ export interface Assembly {
   drain: { on: boolean }
   /** Methods of the routes that a path fits; set once the routes are mounted. */
   methodsAt: (path: string) => readonly string[]
+  /** Encodes the slash of a model id in a path; set then too. */
+  rewrite: Rewrite
   /** What plugins' contexts are made of. */
   lent: Lent
 }
@@ -82,7 +85,7 @@ export function assemble (options: KernelOptions): Assembly {
   setMaxListeners(0, stopping.signal)
   return {
     log, bus, health, commands, cluster, changes, readiness, tags, views: new Map(), manifests, services,
-    capabilities, stopping, drain: { on: false }, methodsAt: () => [],
+    capabilities, stopping, drain: { on: false }, methodsAt: () => [], rewrite: (_method, url) => url,
     lent: {
       node: options.node, clock: options.clock, log: options.log, bus, health,
       section (name, decl) {

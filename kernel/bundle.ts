@@ -43,8 +43,8 @@ export const cardSchema = {
   additionalProperties: false,
   required: [
     'modelId', 'revision', 'title', 'description', 'tasks', 'family', 'engine', 'backends', 'files',
-    'totalBytes', 'nLayers', 'hiddenSize', 'kvHeads', 'contextLength', 'supportsTensor', 'companions',
-    'licence', 'languages', 'voices', 'defaults', 'support'
+    'totalBytes', 'nLayers', 'hiddenSize', 'heads', 'kvHeads', 'headSize', 'contextLength', 'supportsTensor',
+    'companions', 'licence', 'languages', 'quantization', 'voices', 'defaults', 'support'
   ],
   properties: {
     modelId: { type: 'string', pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}$' },
@@ -59,28 +59,45 @@ export const cardSchema = {
     totalBytes: count,
     nLayers: count,
     hiddenSize: count,
+    heads: count,
     kvHeads: count,
+    headSize: count,
     contextLength: count,
     supportsTensor: { type: 'boolean' },
     companions: { type: 'array', items: companion },
     licence: text,
     languages: words,
+    quantization: { type: ['string', 'null'] },
     voices: { type: 'array', items: voice },
     defaults: { type: 'object' },
     support: { type: 'object', additionalProperties: text }
   }
 } as const
 
-/** Reads a card. Throws with the file and the field when it is not as the schema says. */
+const fits = compileStrict(cardSchema)
+
+/** Checks a card; `where` names it in the message. Throws an Error that names the field. */
+export function checkCard (value: unknown, where: string): ModelCard {
+  if (fits(value)) return value as ModelCard
+  const [issue] = issuesOf(fits.errors)
+  throw new Error(`model card ${where}: ${issue?.path ?? ''} ${issue?.message ?? 'is not valid'}`)
+}
+
+/** Reads a card in YAML. Throws an Error that names the place or the field. */
+export function parseCard (text: string, where: string): ModelCard {
+  let value: unknown
+  try {
+    value = parse(text, { maxAliasCount: 0 })
+  } catch (error) {
+    throw new Error(`model card ${where}: ${(error as Error).message}`, { cause: error })
+  }
+  return checkCard(value, where)
+}
+
+/** Reads the card of a folder. Throws with the file and the field when it is not as the schema says. */
 export function readCard (folder: string): ModelCard {
   const path = join(folder, 'card.yaml')
-  const value: unknown = parse(readFileSync(path, 'utf8'), { maxAliasCount: 0 })
-  const validate = compileStrict(cardSchema)
-  if (!validate(value)) {
-    const [issue] = issuesOf(validate.errors)
-    throw new Error(`model card ${path}: ${issue?.path ?? ''} ${issue?.message ?? 'is not valid'}`)
-  }
-  return value as ModelCard
+  return parseCard(readFileSync(path, 'utf8'), path)
 }
 
 /** The engines and bundled models of a set of plugins; cards are read on first use. */

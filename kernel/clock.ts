@@ -25,7 +25,18 @@ export const systemClock: Clock = {
   }
 }
 
-/** Resolves after `ms` by that clock. */
-export function delay (clock: Clock, ms: number): Promise<void> {
-  return new Promise((resolve) => { clock.after(ms, resolve) })
+/** Resolves after `ms` by that clock; rejects with the signal's reason as soon as it aborts. */
+export function delay (clock: Clock, ms: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const onAbort = (): void => {
+      cancel()
+      reject(signal!.reason as Error)
+    }
+    const cancel = clock.after(ms, () => {
+      signal?.removeEventListener('abort', onAbort)
+      resolve()
+    })
+    if (signal?.aborted === true) onAbort()
+    else signal?.addEventListener('abort', onAbort, { once: true })
+  })
 }

@@ -26,12 +26,19 @@ export interface ModelCard {
   totalBytes: number
   nLayers: number
   hiddenSize: number
+  /** Attention heads; 0 where there are none. */
+  heads: number
+  /** Heads of keys and values. */
   kvHeads: number
+  /** Values per head. */
+  headSize: number
   contextLength: number
   supportsTensor: boolean
   companions: { modelId: string, role: string }[]
   licence: string
   languages: string[]
+  /** How the weights are kept, e.g. `q4`, `fp16`; null when nothing says. */
+  quantization: string | null
   voices: CardVoice[]
   defaults: Record<string, string | number | boolean>
   support: Record<string, string>

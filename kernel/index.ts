@@ -4,12 +4,14 @@ export type {
   BundledModel, BundledModelDecl, Caller, CapabilityCall, CapabilityChunk, CapabilityDecl, ChunkMedia,
   CommandDecl, ConflictDecl, Context, EngineDecl, ErrorDecl, EventDecl, IoMode, Logger, Manifest, NodeInfo,
   Plugin,
-  ReadyCheck, RouteDecl, RouteRequest, Section, SectionDecl, ServiceRef, Started, StreamWriter, VerbDecl
+  ReadyCheck, RouteDecl, RouteRequest, Section, SectionDecl, ServiceRef, Started, StreamHead,
+  StreamWriter, VerbDecl
 } from './define.js'
 export { EngineError } from './engine.js'
 export type {
   CardFile, CardVoice, EngineChunk, EngineEnv, EngineModule, EngineSession, EngineTask, ModelCard, ModelSpec
 } from './engine.js'
+export { cardSchema, checkCard, parseCard } from './bundle.js'
 export { kernelError, SvcError } from './errors.js'
 export {
   BundleService, ClusterService, CommandService, EventTapService, InspectionService, InvocationService,

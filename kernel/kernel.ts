@@ -104,7 +104,8 @@ export async function createKernel (options: KernelOptions): Promise<Kernel> {
   const { clock, limits, tokens, local } = options
   const app = await createServer({
     clock, log: kernel.log, limits, trustProxy: options.trustProxy, served: options.served,
-    authenticate: createAccess({ tokens, local, clock }), methodsAt: (path) => kernel.methodsAt(path)
+    authenticate: createAccess({ tokens, local, clock }), methodsAt: (path) => kernel.methodsAt(path),
+    rewrite: (method, url) => kernel.rewrite(method, url)
   })
   try {
     const parts: Parts = {

@@ -3,6 +3,7 @@ import { kernelError } from './errors.js'
 import { requireAuthority } from './http/access.js'
 import { methodFinder, mount } from './http/mount.js'
 import { memberOf } from './http/member-socket.js'
+import { modelPaths } from './http/model-path.js'
 import { callerOf } from './http/server.js'
 import { socketScope } from './http/sockets.js'
 import { stateSyncRoute } from './cluster/state-sync.js'
@@ -50,7 +51,9 @@ export function mountAll (
     for (const { decl, serve } of sockets) mountSocket(kernel, scope, decl, serve, parts.streams)
   })
   for (const { name, decl } of sockets) routes.push({ owner: 'kernel', name, decl, handler: noUpgrade })
-  kernel.methodsAt = methodFinder(routes.map((r) => r.decl))
+  const decls = routes.map((r) => r.decl)
+  kernel.methodsAt = methodFinder(decls)
+  kernel.rewrite = modelPaths(decls)
 }
 
 /** A WebSocket: same guards as every route, then the socket is handed over. */

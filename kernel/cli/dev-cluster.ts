@@ -1,3 +1,4 @@
+import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { createClient, ownToken } from './client.js'
 import { startDevNode, describeEnding, devEnv, isMemberOf } from './dev-node.js'
@@ -40,8 +41,13 @@ export function startDev (ctx: VerbContext, options: DevOptions): DevCluster {
   const begin = (home: typeof first, token: string | null): DevNode => startDevNode({
     ...home,
     token,
-    env: devEnv(options.env, home.ports.cluster, options.authorities,
-      homes.filter((one) => one !== home).map((one) => one.ports.cluster)),
+    env: devEnv(options.env, {
+      port: home.ports.cluster,
+      authorities: options.authorities,
+      peers: homes.filter((one) => one !== home).map((one) => one.ports.cluster),
+      // The others copy models from the first one.
+      ...(home === first ? { store: join(home.home, 'store') } : {})
+    }),
     script: options.script,
     stop,
     log: (line) => { ctx.err.line(`${ctx.err.paint('dim', `${home.name} |`)} ${line}`) }

@@ -44,18 +44,31 @@ export interface DevNode {
 /** Settings that are each node's own here; the others reach all nodes. */
 const ownSettings = new Set([
   'SVC_HOME', 'SVC_URL', 'SVC_TOKEN', 'SVC_NO_LAUNCHER', 'SVC_NAME', 'SVC_API_HOST', 'SVC_API_PORT',
-  'SVC_CLUSTER_HOST', 'SVC_CLUSTER_PORT', 'SVC_CLUSTER_ADVERTISE', 'SVC_CLUSTER_PEERS'
+  'SVC_CLUSTER_HOST', 'SVC_CLUSTER_PORT', 'SVC_CLUSTER_ADVERTISE', 'SVC_CLUSTER_PEERS',
+  'SVC_MODEL_STORE_STORE_PATH', 'SVC_NODE_CACHE_PATH'
 ])
+
+/** What a development node is told besides the settings of all. */
+export interface DevSettings {
+  /** Its port for members. */
+  port: number
+  authorities: readonly string[]
+  /** Ports of the others. */
+  peers?: readonly number[]
+  /** Folder of the model store on the node that has it. */
+  store?: string
+}
 
 /** The environment of a development node: every authority without a token, its own port for members. */
 export function devEnv (
-  env: NodeJS.ProcessEnv, port: number, authorities: readonly string[], peers: readonly number[] = []
+  env: NodeJS.ProcessEnv, { port, authorities, peers = [], store }: DevSettings
 ): NodeJS.ProcessEnv {
   return {
     ...Object.fromEntries(Object.entries(env).filter(([name]) => !ownSettings.has(name))),
     SVC_CLUSTER_PORT: String(port),
     // With other ports than last time nobody would find the others under the addresses they remember.
     ...(peers.length === 0 ? {} : { SVC_CLUSTER_PEERS: peers.map((peer) => `127.0.0.1:${peer}`).join(',') }),
+    ...(store === undefined ? {} : { SVC_MODEL_STORE_STORE_PATH: store }),
     SVC_CLUSTER_DISCOVERY: 'false',
     SVC_ACCESS_LOCAL: authorities.join(',')
   }

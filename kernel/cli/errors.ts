@@ -29,6 +29,7 @@ export const exitCodeMeanings: readonly (readonly [code: ExitCode, meaning: stri
 const byReason: Readonly<Record<string, ExitCode>> = {
   insufficient_memory: exitCodes.doesNotFit,
   insufficient_disk: exitCodes.doesNotFit,
+  no_safe_fit: exitCodes.doesNotFit,
   not_ready: exitCodes.notReady,
   not_ready_yet: exitCodes.notReady,
   unreachable: exitCodes.unreachable,

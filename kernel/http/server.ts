@@ -15,6 +15,7 @@ import type { Clock } from '../clock.js'
 import type { Caller, Logger } from '../define.js'
 import type { KernelReason } from '../errors.js'
 import type { Arrival } from './access.js'
+import type { Rewrite } from './model-path.js'
 import type { Served } from './origin.js'
 
 /** Limits of the public listener; times in ms, sizes in bytes. */
@@ -39,6 +40,8 @@ export interface ServerOptions {
   authenticate: (arrival: Arrival) => Caller
   /** Methods of the routes that a path fits. */
   methodsAt: (path: string) => readonly string[]
+  /** Puts the path of a request into the form the router knows. */
+  rewrite: Rewrite
 }
 
 /** Longest path parameter; ids and model names fit. */
@@ -78,6 +81,7 @@ export async function createServer (options: ServerOptions): Promise<FastifyInst
     exposeHeadRoutes: false,
     onProtoPoisoning: 'error',
     onConstructorPoisoning: 'error',
+    rewriteUrl: ({ method = '', url = '/' }) => options.rewrite(method, url),
     routerOptions: { maxParamLength: MAX_PARAM_LENGTH, ignoreTrailingSlash: false },
     http: { headersTimeout: limits.headersTimeoutMs, connectionsCheckingInterval: CONNECTION_CHECK_MS },
     frameworkErrors: (error, request, reply) => { sendError(reply, fromFastify(error), request.id) },

@@ -122,6 +122,7 @@ async function serve (
   const log = { debug () {}, info () {}, warn () {}, error () {}, fatal () {} }
   const app = await createServer({
     clock: node.clock, log, limits: LIMITS, trustProxy: [], methodsAt: () => [],
+    rewrite: (_method, url) => url,
     served: () => ({ addresses: new Set(), port: 0, allowedHosts: [], allowedOrigins: [] }),
     authenticate: () => { throw new Error('nobody else is served here') }
   })

@@ -241,9 +241,10 @@ t.test('two ports a node, all different', async (t) => {
 
 t.test('each node has its own settings; the rest reaches all of them', (t) => {
   const env = devEnv({ PATH: '/bin', SVC_NAME: 'x', SVC_API_PORT: '1', SVC_CLUSTER_QUORUM: 'majority',
-    SVC_CLUSTER_PEERS: 'a:1', SVC_TOKEN: 't' }, 7, ['read', 'operator'])
+    SVC_CLUSTER_PEERS: 'a:1', SVC_TOKEN: 't', SVC_MODEL_STORE_STORE_PATH: '/b' },
+  { port: 7, authorities: ['read', 'operator'], store: '/a' })
   t.same(env, { PATH: '/bin', SVC_CLUSTER_QUORUM: 'majority', SVC_CLUSTER_PORT: '7',
-    SVC_CLUSTER_DISCOVERY: 'false', SVC_ACCESS_LOCAL: 'read,operator' })
+    SVC_MODEL_STORE_STORE_PATH: '/a', SVC_CLUSTER_DISCOVERY: 'false', SVC_ACCESS_LOCAL: 'read,operator' })
   t.notOk(isMemberOf('/nowhere', '/nowhere'))
   t.end()
 })

@@ -5,8 +5,8 @@ import { payloadOf, step2, update } from './messages.js'
 import { keep } from './values.js'
 import type { Announce, Ask, State, Update } from './types.js'
 
-/** Bytes of an observed document's live entries as JSON. */
-export const MAX_OBSERVED_BYTES = 64 * 1024
+/** Bytes of an observed document's live entries as JSON; well below what a replica takes. */
+export const MAX_OBSERVED_BYTES = 192 * 1024
 
 /** The document that this node alone writes. Changes are seen here at once and leave together by `flush`. */
 export class ObservedDoc {

@@ -162,7 +162,7 @@ export interface ReplicasStats {
 export interface Replicas {
   /**
    * Throws TypeError for a key or value that no document takes, RangeError when the document would be larger
-   * than 64 KiB. Both name the key.
+   * than 192 KiB. Both name the key.
    */
   put (key: string, value: unknown): void
   remove (key: string): void

@@ -34,8 +34,9 @@ export function cardOf (
 ): ModelCard {
   return {
     revision: '1', title: '', description: '', tasks: ['tts'], engine: 'onnx-tts', backends: ['cpu'],
-    totalBytes: 0, nLayers: 1, hiddenSize: 1, kvHeads: 0, contextLength: 0, supportsTensor: false,
-    companions: [], licence: '', languages: [], voices: [], defaults: {}, support: {}, ...card
+    totalBytes: 0, nLayers: 1, hiddenSize: 1, heads: 0, kvHeads: 0, headSize: 0, contextLength: 0,
+    supportsTensor: false, companions: [], licence: '', languages: [], quantization: null, voices: [],
+    defaults: {}, support: {}, ...card
   }
 }
 

@@ -33,7 +33,7 @@ function runners (asked: Asked, open: typeof spoken = spoken): Fake {
     async route ({ modelId }) {
       asked.models.push(modelId)
       if (modelId !== VOICE) throw kernelError('no_instance', `No instance found for model ${modelId}`)
-      return { taskId: 'task-1', instanceId: 'i', runnerId: 'r', modelId }
+      return { taskId: 'task-1', nodeId: 'n', installId: 'i-n', instanceId: 'i', runnerId: 'r', modelId }
     },
     open: (_route, task) => { asked.tasks.push(task); return open(task) },
     models: () => [{ card, ready: true }]

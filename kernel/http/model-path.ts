@@ -1,0 +1,40 @@
+import type { RouteDecl } from '../define.js'
+
+/** The parameter that holds a model id, which has a slash in it. */
+const PARAM = ':model_id'
+
+/** Rewrites the raw path of a request; gives it back unchanged where there is nothing to rewrite. */
+export type Rewrite = (method: string, url: string) => string
+
+interface Pattern { method: string, expression: RegExp, tail: number }
+
+/**
+ * Lets clients write a model id in a path as it is, `org/name`, as well as `org%2Fname`: on routes with
+ * `:model_id` its slashes are encoded before the router sees them. The route with the longest end wins, so
+ * that `/store/models/a/b/manifest` is the manifest of `a/b`.
+ */
+export function modelPaths (routes: readonly RouteDecl[]): Rewrite {
+  const patterns = routes.filter(({ url }) => url.includes(PARAM)).map(patternOf)
+    .sort((a, b) => b.tail - a.tail)
+  return (method, url) => {
+    const query = url.indexOf('?')
+    const path = query < 0 ? url : url.slice(0, query)
+    for (const { method: own, expression } of patterns) {
+      if (own !== method && !(own === 'GET' && method === 'HEAD')) continue
+      const found = expression.exec(path)
+      if (found === null) continue
+      const [, before, id, after] = found
+      return `${before!}${id!.replaceAll('/', '%2F')}${after!}${query < 0 ? '' : url.slice(query)}`
+    }
+    return url
+  }
+}
+
+function patternOf ({ method, url }: RouteDecl): Pattern {
+  const [before = '', after = ''] = url.split(PARAM)
+  const literal = (text: string): string => text.replace(/[.+?^${}()|[\]\\]/g, '\\$&')
+  // The shortest id before a rest of the path, so that the rest is whole.
+  const rest = after.endsWith('*')
+    ? `(.+?)(${literal(after.slice(0, -1))}.*)` : `(.+)(${literal(after)})`
+  return { method, expression: new RegExp(`^(${literal(before)})${rest}$`), tail: after.length }
+}
