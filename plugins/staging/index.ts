@@ -1,76 +1,118 @@
 import { homedir } from 'node:os'
-import { join } from 'node:path'
+import { isAbsolute, join, resolve } from 'node:path'
 import { definePlugin } from '../../kernel/index.js'
-import type { RouteDecl } from '../../kernel/index.js'
-import { RunnersService } from '../runners/service.js'
-import { sizeOf, stagedCopies, volumeOf } from './disk.js'
-import { effective, settings } from './settings.js'
+import type { Plugin, RouteRequest } from '../../kernel/index.js'
+import { cancelDownload, download, downloads, downloadState, pause } from './handlers/downloads.js'
+import { file, manifest as manifestHandler } from './handlers/files.js'
+import { add, card, copies, models, removeCustom } from './handlers/models.js'
+import { purge, remove } from './handlers/purge.js'
+import { stage } from './handlers/stage.js'
+import { storage } from './handlers/storage.js'
+import { health, registry } from './handlers/store.js'
+import { manifest } from './manifest.js'
+import { modelsService } from './models-service.js'
+import { Plane } from './plane.js'
+import type { PlaneOptions, StagingContext } from './plane.js'
+import { effective } from './settings.js'
+import { rememberStore } from './remember-store.js'
+import { startupPass } from './startup-pass.js'
 
-const bytes = { type: 'integer', minimum: 0 } as const
-const stagedModel = {
-  type: 'object',
-  required: ['modelId', 'directory', 'sizeBytes', 'lastUsedEpochSeconds', 'inUse', 'in_use']
-} as const
-const storage = {
-  method: 'GET', url: '/store/storage', authority: 'read',
-  summary: 'What this node keeps on disk: staged models, event log, free space.',
-  reply: {
-    type: 'object', additionalProperties: false,
-    required: [
-      'nodeId', 'stagingRoot', 'stagedModels', 'stagedTotalBytes', 'eventLogBytes',
-      'diskTotalBytes', 'diskFreeBytes'
-    ],
-    properties: {
-      nodeId: { type: 'string' },
-      stagingRoot: { type: ['string', 'null'] },
-      stagedTotalBytes: bytes,
-      eventLogBytes: bytes,
-      diskTotalBytes: bytes,
-      diskFreeBytes: bytes,
-      stagedModels: { type: 'array', items: stagedModel }
+const GIB = 1024 ** 3
+const MIB = 1024 ** 2
+
+/** What the plugin takes from the machine; tests give their own. */
+export interface StagingParts {
+  env: Readonly<Record<string, string | undefined>>
+  random: () => number
+  /** What stays free after every transfer, bytes. */
+  headroomBytes: number
+}
+
+/** The plugin on given parts of the machine. */
+export function createStaging (parts: StagingParts): Plugin {
+  return definePlugin(manifest, (ctx) => {
+    const plane = new Plane(optionsOf(ctx, parts))
+    ctx.effect('models', async () => { await plane.close() })
+    startupPass(plane, ctx.deps.session)
+    rememberStore(plane, ctx.deps.session)
+    ctx.effect('links', ctx.deps.cluster.onPeers(() => { plane.share() }))
+    const { customCards, stores } = ctx.sections
+    return {
+      services: { models: modelsService(plane) },
+      state: { downloads: () => plane.telling.view() },
+      commands: {
+        setStore: ({ installId, is }) => {
+          if (is) stores.put(installId, { since: new Date(ctx.clock.now()).toISOString() })
+          else stores.remove(installId)
+          return { is }
+        },
+        addCard: ({ card }) => {
+          const { modelId } = card as { modelId: string }
+          customCards.put(modelId, card)
+          return { modelId }
+        },
+        removeCard: ({ modelId }) => {
+          const removed = customCards.get(modelId) !== undefined
+          customCards.remove(modelId)
+          return { removed }
+        }
+      },
+      routes: routesOf(plane)
     }
+  })
+}
+
+/** Every handler waits until the disks have been looked at. */
+function routesOf (plane: Plane) {
+  const on = (handler: (plane: Plane, request: never) => unknown) => async (request: RouteRequest<never>) => {
+    await plane.opened
+    return await handler(plane, request as never)
   }
-} as const satisfies RouteDecl
+  return {
+    storage: on(storage), health: on(health), registry: on(registry), downloads: on(downloads),
+    download: on(download), downloadState: on(downloadState), pause: on(pause),
+    cancelDownload: on(cancelDownload), stage: on(stage), purge: on(purge), remove: on(remove),
+    manifest: on(manifestHandler), file: on(file), models: on(models), modelsShort: on(models),
+    copies: on(copies), card: on(card), add: on(add), removeCustom: on(removeCustom)
+  }
+}
 
-/** `~` at the front of a path is the user's home. */
-const expanded = (path: string): string => path.startsWith('~/') ? join(homedir(), path.slice(2)) : path
+/** `~` at the front is the user's home; what is relative counts from the folder of svc.yaml. */
+function absolute (path: string, configPath: string | null): string {
+  if (path === '~' || path.startsWith('~/')) return join(homedir(), path.slice(1))
+  return isAbsolute(path) ? path : resolve(configPath === null ? '.' : join(configPath, '..'), path)
+}
 
-/** Models on disk. So far: the settings, and the node's own storage breakdown. */
-export default definePlugin({
-  name: 'staging',
-  version: '0.1.0',
-  kernel: '^1.0.0',
-  summary: 'Knows what models this node keeps on disk.',
-  after: ['runners'],
-  consumesOptional: { runners: RunnersService },
-  settings,
-  routes: { storage }
-}, (ctx) => {
+function optionsOf (ctx: StagingContext, { env, random, headroomBytes }: StagingParts): PlaneOptions {
   const { model_store: store, node_cache_path: cachePath, node_overrides: overrides } = ctx.settings
   const own = effective(store.staging, cachePath, overrides as Parameters<typeof effective>[2], ctx.node)
-  const root = own.cachePath === null ? join(ctx.node.home, 'staging') : expanded(own.cachePath)
+  const { home, configPath } = ctx.node
+  const at = (path: string | undefined | null, standard: string): string =>
+    path == null ? join(home, standard) : absolute(path, configPath)
+  const { hub } = store
   return {
-    routes: {
-      storage: async ({ caller }) => {
-        const reports = ctx.deps.runners?.reports() ?? []
-        const running = new Set(reports.filter((r) => r.processAlive).map((r) => r.modelId))
-        const [copies, volume, log] = await Promise.all([
-          stagedCopies(root), volumeOf(root), sizeOf(join(ctx.node.home, 'events'))
-        ])
-        const mayKnow = caller.authorities.has('operator')
-        return {
-          nodeId: ctx.node.nodeId,
-          stagingRoot: mayKnow ? root : null,
-          stagedModels: copies.map((copy) => {
-            const inUse = running.has(copy.modelId)
-            return { ...copy, directory: mayKnow ? copy.directory : null, inUse, in_use: inUse }
-          }),
-          stagedTotalBytes: copies.reduce((sum, c) => sum + c.sizeBytes, 0),
-          eventLogBytes: log,
-          diskTotalBytes: volume.totalBytes,
-          diskFreeBytes: volume.freeBytes
-        }
-      }
-    }
+    ctx, random, headroomBytes,
+    stagingPath: at(own.cachePath, 'staging'),
+    cachePath: at(hub.cache_path, 'hub'),
+    storePath: store.store_path === undefined ? null : absolute(store.store_path, configPath),
+    keepRecentBytes: own.keepRecentGib * GIB,
+    cleanupOnDeactivate: own.cleanupOnDeactivate,
+    uploadBytesPerSecond: bytesOf(store.upload_mib_per_second),
+    hub: hub.enabled
+      ? { url: hub.url, redirectHosts: hub.redirect_hosts, token: env['SVC_HUB_TOKEN'] ?? env['HF_TOKEN'] }
+      : null
   }
+}
+
+const bytesOf = (mib: number | undefined): number | null => mib === undefined ? null : mib * MIB
+
+/** Keeps 10 GiB free; only tests have less, by a variable nobody else is to set. */
+function headroomBytes (text: string | undefined): number {
+  return text !== undefined && /^\d{1,15}$/.test(text) ? Number(text) : 10 * GIB
+}
+
+export default createStaging({
+  env: process.env,
+  random: Math.random,
+  headroomBytes: headroomBytes(process.env['SVC_TEST_HEADROOM_BYTES'])
 })

@@ -20,13 +20,40 @@ const staging = {
   }
 } as const
 
+const hub = {
+  type: 'object', additionalProperties: false, default: {},
+  description: 'The public model hub. A token is read from the variable SVC_HUB_TOKEN, else HF_TOKEN.',
+  properties: {
+    enabled: { type: 'boolean', default: true, description: 'Whether models may be fetched from the hub.' },
+    url: {
+      type: 'string', format: 'uri', pattern: '^https?://[^@]+$', default: 'https://huggingface.co',
+      description: 'Base address of the hub, or of a mirror that speaks its API.'
+    },
+    redirect_hosts: {
+      type: 'array', uniqueItems: true, items: { type: 'string', minLength: 1 },
+      default: ['*.huggingface.co', '*.hf.co'],
+      description: 'Hosts the hub may send a download to; *.example.net for all below one.'
+    },
+    cache_path: {
+      type: 'string', minLength: 1,
+      description: 'Folder for what a node fetches from the hub itself while no store can be reached; ' +
+        '<home>/hub when absent.'
+    }
+  }
+} as const
+
 /** The top-level keys of svc.yaml about models on disk. */
 export const settings = {
   model_store: {
     type: 'object', additionalProperties: false, default: {}, description: 'Where models are kept.',
     properties: {
       staging,
-      store_path: { type: 'string', minLength: 1, description: 'Folder of the LAN store, on a store host.' }
+      hub,
+      store_path: { type: 'string', minLength: 1, description: 'Folder of the LAN store, on a store host.' },
+      upload_mib_per_second: {
+        type: 'number', exclusiveMinimum: 0,
+        description: 'Most MiB a second this node sends to others that copy models; no limit when absent.'
+      }
     }
   },
   node_cache_path: {

@@ -1,0 +1,93 @@
+/** The files of a model whose card is looked for. */
+import { basename, join } from 'node:path'
+import { CardError } from './error.js'
+import { readGguf, type GgufHeader } from './gguf.js'
+import { isObject, type Json } from './json.js'
+import { readOnnxHeader, type OnnxHeader } from './onnx.js'
+import { openRegular } from './reader.js'
+
+/** A file below the folder. */
+export interface FolderFile { path: string, size: number, sha256?: string }
+
+const TEXT_BYTES = 4 * 1024 * 1024
+
+/**
+ * A text file as a whole. `follow` allows a symbolic link.
+ * @throws CardError for a file of more than `limit` bytes, or none
+ */
+export async function readText (path: string, limit = TEXT_BYTES, follow = false): Promise<string> {
+  const { file, size } = await openRegular(path, follow)
+  try {
+    if (size > limit) throw new CardError(`${basename(path)} has ${size} bytes, more than ${limit}`)
+    return (await file.readFile()).toString('utf8')
+  } catch (error) {
+    if (error instanceof CardError) throw error
+    throw new CardError(`${basename(path)} cannot be read: ${(error as Error).message}`, { cause: error })
+  } finally {
+    await file.close()
+  }
+}
+
+/** A folder and its files by path. Only text, ONNX and GGUF files are ever opened. */
+export class Folder {
+  readonly files: readonly FolderFile[]
+  readonly #root: string
+  readonly #byPath: ReadonlyMap<string, FolderFile>
+
+  constructor (root: string, files: readonly FolderFile[]) {
+    this.#root = root
+    this.files = files
+    this.#byPath = new Map(files.map((file) => [file.path, file]))
+  }
+
+  has (path: string): boolean { return this.#byPath.has(path) }
+
+  /** Bytes of a file; 0 for none. */
+  size (path: string): number { return this.#byPath.get(path)?.size ?? 0 }
+
+  /** Paths that match, in the order of the files. */
+  matching (pattern: RegExp): string[] {
+    return this.files.map((file) => file.path).filter((path) => pattern.test(path))
+  }
+
+  /** @throws CardError */
+  async text (path: string, limit?: number): Promise<string> {
+    return await readText(join(this.#root, path), limit)
+  }
+
+  /** A JSON object; undefined when there is no such file. @throws CardError when it is something else */
+  async json (path: string): Promise<Json | undefined> {
+    if (!this.has(path)) return undefined
+    const content = await this.text(path)
+    let value: unknown
+    try {
+      value = JSON.parse(content)
+    } catch (error) {
+      throw new CardError(`${path} is not JSON: ${(error as Error).message.slice(0, 200)}`, { cause: error })
+    }
+    if (!isObject(value)) throw new CardError(`${path} is not a JSON object`)
+    return value
+  }
+
+  /** @throws CardError, also when external weights are missing or shorter than the graph needs */
+  async onnx (path: string): Promise<OnnxHeader> {
+    const header = await readOnnxHeader(join(this.#root, path))
+    for (const [name, bytes] of header.externalBytes) {
+      const beside = besides(path, name)
+      if (!this.has(beside)) {
+        throw new CardError(`${path} has weights in ${beside}, which is not among the files`)
+      }
+      const size = this.size(beside)
+      if (size < bytes) throw new CardError(`${path} needs ${bytes} bytes of ${beside}, which has ${size}`)
+    }
+    return header
+  }
+
+  /** @throws CardError */
+  async gguf (path: string): Promise<GgufHeader> { return await readGguf(join(this.#root, path)) }
+}
+
+/** Path of a file that is named relative to another file's folder. */
+export function besides (path: string, name: string): string {
+  return path.slice(0, path.lastIndexOf('/') + 1) + name
+}

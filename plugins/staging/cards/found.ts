@@ -1,0 +1,98 @@
+/** What a detector finds out about a model, and how that becomes a card. */
+import { checkCard, type CardFile, type CardVoice, type ModelCard } from '../../../kernel/index.js'
+import { CardError } from './error.js'
+import type { Folder, FolderFile } from './folder.js'
+import { roleOf } from './roles.js'
+
+/** What the card is asked for. */
+export interface DeriveOptions {
+  modelId: string
+  revision: string
+  files: FolderFile[]
+  /** What the hub says; files are asked otherwise. */
+  licence?: string
+  languages?: string[]
+}
+
+/** Facts of one kind of model. Sizes that a kind does not have are left out and become 0. */
+export interface Found {
+  description: string
+  tasks: string[]
+  family: string
+  engine: string
+  backends: string[]
+  /** Roles of the files that make the model; all others are named by their paths. */
+  roles: Map<string, string>
+  nLayers: number
+  hiddenSize?: number
+  heads?: number
+  kvHeads?: number
+  headSize?: number
+  contextLength: number
+  quantization: string | null
+  licence?: string
+  languages?: string[]
+  voices?: CardVoice[]
+  defaults?: ModelCard['defaults']
+  support?: ModelCard['support']
+}
+
+/** Name of the card inside a model's folder; never a file of the card itself. */
+export const CARD_FILE = 'card.yaml'
+
+/** The files of a card: all but the card, with their roles. */
+export function cardFiles (
+  files: readonly FolderFile[], roles: ReadonlyMap<string, string>
+): { files: CardFile[], totalBytes: number } {
+  const listed = files.filter(({ path }) => path !== CARD_FILE).map(({ path, size, sha256 }) => ({
+    path, role: roles.get(path) ?? roleOf(path), bytes: size, ...sha256 === undefined ? {} : { sha256 }
+  }))
+  return { files: listed, totalBytes: listed.reduce((sum, { bytes }) => sum + bytes, 0) }
+}
+
+/** Where the licence stands, if anywhere. */
+function licenceOf (folder: Folder, found: Found): string {
+  const file = folder.files.find(({ path }) => roleOf(path) === 'licence')?.path
+  return found.licence ?? (file === undefined ? 'not stated' : `see ${file}`)
+}
+
+/** The card. @throws CardError when a fact or a path does not fit into one */
+export function toCard (found: Found, folder: Folder, options: DeriveOptions): ModelCard {
+  const { modelId, revision } = options
+  const { files, totalBytes } = cardFiles(folder.files, found.roles)
+  return checked({
+    modelId,
+    revision,
+    title: modelId.slice(modelId.indexOf('/') + 1),
+    description: found.description,
+    tasks: found.tasks,
+    family: found.family,
+    engine: found.engine,
+    backends: found.backends,
+    files,
+    totalBytes,
+    nLayers: found.nLayers,
+    hiddenSize: found.hiddenSize ?? 0,
+    heads: found.heads ?? 0,
+    kvHeads: found.kvHeads ?? 0,
+    headSize: found.headSize ?? 0,
+    contextLength: found.contextLength,
+    supportsTensor: false,
+    companions: [],
+    licence: options.licence ?? licenceOf(folder, found),
+    languages: options.languages ?? found.languages ?? [],
+    quantization: found.quantization,
+    voices: found.voices ?? [],
+    defaults: found.defaults ?? {},
+    support: found.support ?? {}
+  })
+}
+
+/** The same card. @throws CardError when it is not as the schema says */
+export function checked (card: ModelCard): ModelCard {
+  try {
+    return checkCard(card, card.modelId.slice(0, 200))
+  } catch (error) {
+    throw new CardError((error as Error).message, { cause: error })
+  }
+}

@@ -1,0 +1,206 @@
+/** Headers of GGUF files, versions 2 and 3. Nothing is believed before it is checked against the file. */
+import { GGML_TYPES } from './ggml-types.js'
+import { withReader, type HeaderReader } from './reader.js'
+
+const HEADER_BYTES = 64 * 1024 * 1024
+const KEY_BYTES = 65_535
+/** Most metadata entries, and most tensors: real files have some thousands. */
+const ENTRIES = 65_536
+const STRING_BYTES = 1024 * 1024
+const ARRAY_DEPTH = 8
+/** Arrays of whole numbers up to here (a value per layer) keep their largest. */
+const SMALL_ARRAY = 4096
+
+/** An array in the metadata: only how long it is, and the largest of a short one of whole numbers. */
+export interface GgufArray { length: number, largest: number | null }
+
+/** A value of the metadata. A text of more than 1 MiB is null. */
+export type GgufValue = number | boolean | string | GgufArray | null
+
+/** What a GGUF file says before its weights. */
+export interface GgufHeader {
+  version: number
+  metadata: Map<string, GgufValue>
+  tensorCount: number
+  /** Bytes of the weights per type of tensor; types unknown here count 0. */
+  bytesByType: Map<string, number>
+  /** Where the weights begin in the file. */
+  dataOffset: number
+}
+
+/** Bytes of metadata values of fixed size; 8 is a string and 9 an array. */
+const SIZES: Record<number, number> = { 0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8 }
+const STRING = 8
+const ARRAY = 9
+
+/**
+ * Reads a header: at most 64 MiB, never the weights. Tensors must lie inside the file.
+ * @throws CardError
+ */
+export async function readGguf (path: string): Promise<GgufHeader> {
+  return await withReader(path, async (r) => {
+    r.limit(HEADER_BYTES)
+    await r.ready(24)
+    if (r.size < 24 || (await r.text(4)) !== 'GGUF') r.fail('it does not begin as a GGUF file')
+    const version = r.u32()
+    if (version !== 2 && version !== 3) r.fail(`GGUF version ${version} is not 2 or 3 (little-endian)`)
+    const tensorCount = entries(r, 'tensors', 24)
+    const pairs = entries(r, 'metadata entries', 13)
+    const metadata = await readMetadata(r, pairs)
+    const { bytesByType, dataOffset } = await readTensors(r, tensorCount, alignment(r, metadata))
+    return { version, metadata, tensorCount, bytesByType, dataOffset }
+  })
+}
+
+/** A 64-bit number of things of which each takes at least `each` bytes of what is left. */
+function count (r: HeaderReader, what: string, each: number): number {
+  const value = r.u64()
+  if (value * BigInt(each) > BigInt(r.left)) r.fail(`it claims ${value} ${what}, which do not fit into it`)
+  return Number(value)
+}
+
+function entries (r: HeaderReader, what: string, each: number): number {
+  const value = count(r, what, each)
+  return value <= ENTRIES ? value : r.fail(`it has ${value} ${what}, more than ${ENTRIES}`)
+}
+
+/** A 64-bit number. */
+async function whole (r: HeaderReader, what: string): Promise<number> {
+  await r.ready(8)
+  const value = r.u64()
+  if (value > BigInt(Number.MAX_SAFE_INTEGER)) r.fail(`${what} ${value} is too large`)
+  return Number(value)
+}
+
+async function key (r: HeaderReader): Promise<string> {
+  const length = await whole(r, 'a length')
+  if (length > KEY_BYTES) r.fail(`a name of ${length} bytes is longer than ${KEY_BYTES}`)
+  return await r.text(length)
+}
+
+async function readMetadata (r: HeaderReader, pairs: number): Promise<Map<string, GgufValue>> {
+  const metadata = new Map<string, GgufValue>()
+  for (let i = 0; i < pairs; i++) {
+    const name = await key(r)
+    await r.ready(4)
+    metadata.set(name, await readValue(r, r.u32()))
+  }
+  return metadata
+}
+
+async function readValue (r: HeaderReader, type: number): Promise<GgufValue> {
+  if (type === ARRAY) return await readArray(r, 1)
+  if (type === STRING) {
+    const length = await whole(r, 'a length')
+    if (length <= STRING_BYTES) return await r.text(length)
+    r.skip(length)
+    return null
+  }
+  await r.ready(8)
+  return fixed(r, type)
+}
+
+/** A value of fixed size, which `ready` has made available. */
+function fixed (r: HeaderReader, type: number): number | boolean {
+  switch (type) {
+    case 0: return r.u8()
+    case 1: return r.u8() << 24 >> 24
+    case 2: return r.u8() | r.u8() << 8
+    case 3: return (r.u8() | r.u8() << 8) << 16 >> 16
+    case 4: return r.u32()
+    case 5: return r.i32()
+    case 6: return float32(r.u32())
+    case 7: return r.u8() !== 0
+    case 10: return Number(r.u64())
+    case 11: return Number(BigInt.asIntN(64, r.u64()))
+    case 12: return r.f64()
+    default: return r.fail(`metadata of type ${type} is unknown`)
+  }
+}
+
+const float32 = (bits: number): number => {
+  const view = new DataView(new ArrayBuffer(4))
+  view.setUint32(0, bits)
+  return view.getFloat32(0)
+}
+
+async function readArray (r: HeaderReader, depth: number): Promise<GgufArray> {
+  if (depth > ARRAY_DEPTH) r.fail(`arrays lie in more than ${ARRAY_DEPTH} arrays`)
+  await r.ready(12)
+  const type = r.u32()
+  const size = SIZES[type]
+  const length = count(r, 'array items', size ?? (type === ARRAY ? 12 : 8))
+  if (size !== undefined) return { length, largest: await skipFixed(r, type, length, size) }
+  if (type !== STRING && type !== ARRAY) r.fail(`an array of type ${type} is unknown`)
+  for (let i = 0; i < length; i++) {
+    if (type === ARRAY) await readArray(r, depth + 1)
+    else await skipString(r)
+  }
+  return { length, largest: null }
+}
+
+/** Without a wait where the window has the length: vocabularies have hundreds of thousands. */
+async function skipString (r: HeaderReader): Promise<void> {
+  const wait = r.ready(8)
+  if (wait !== undefined) await wait
+  const length = r.u64()
+  if (length > BigInt(r.left)) r.fail(`a text of ${length} bytes does not fit into it`)
+  r.skip(Number(length))
+}
+
+async function skipFixed (
+  r: HeaderReader, type: number, length: number, size: number
+): Promise<number | null> {
+  const integers = type !== 6 && type !== 7 && type !== 12
+  if (!integers || length > SMALL_ARRAY || length === 0) {
+    r.skip(length * size)
+    return null
+  }
+  let largest = -Infinity
+  for (let i = 0; i < length; i++) {
+    const wait = r.ready(8)
+    if (wait !== undefined) await wait
+    largest = Math.max(largest, Number(fixed(r, type)))
+  }
+  return largest
+}
+
+/** Where a block of weights may begin: a power of two, 32 unless said otherwise. */
+function alignment (r: HeaderReader, metadata: Map<string, GgufValue>): number {
+  const value = metadata.get('general.alignment') ?? 32
+  if (typeof value === 'number' && value >= 1 && value <= 2 ** 20 && Math.log2(value) % 1 === 0) return value
+  return r.fail('general.alignment is not a power of two up to 1 MiB')
+}
+
+/** A tensor: its bytes (0 for a type that is unknown here) and where they begin behind the header. */
+interface TensorPlace { type: string, bytes: bigint, offset: bigint }
+
+async function readTensors (r: HeaderReader, tensors: number, align: number):
+Promise<{ bytesByType: Map<string, number>, dataOffset: number }> {
+  const places: TensorPlace[] = []
+  for (let i = 0; i < tensors; i++) places.push(await readTensor(r))
+  const dataOffset = Math.ceil(r.position / align) * align
+  const bytesByType = new Map<string, number>()
+  for (const { type, bytes, offset } of places) {
+    const end = BigInt(dataOffset) + offset + bytes
+    if (end > BigInt(r.size)) r.fail(`a ${type} tensor ends at byte ${end}, behind the end of the file`)
+    bytesByType.set(type, (bytesByType.get(type) ?? 0) + Number(bytes))
+  }
+  return { bytesByType, dataOffset }
+}
+
+async function readTensor (r: HeaderReader): Promise<TensorPlace> {
+  const name = await key(r)
+  await r.ready(4)
+  const dims = r.u32()
+  if (dims > 8) r.fail(`tensor ${JSON.stringify(name.slice(0, 60))} has ${dims} dimensions`)
+  await r.ready(dims * 8 + 12)
+  let values = 1n
+  for (let i = 0; i < dims; i++) values *= r.u64()
+  const id = r.u32()
+  const offset = r.u64()
+  const known = GGML_TYPES[id]
+  if (known === undefined) return { type: `type ${id}`, bytes: 0n, offset }
+  const blocks = (values + BigInt(known.block - 1)) / BigInt(known.block)
+  return { type: known.name, bytes: blocks * BigInt(known.bytes), offset }
+}

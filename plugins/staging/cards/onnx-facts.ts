@@ -1,0 +1,63 @@
+/** What the head of a graph says about the files and sizes of a model. */
+import { besides, type Folder } from './folder.js'
+import type { OnnxHeader } from './onnx.js'
+
+const FOUR_GIB = 4 * 2 ** 30
+/** Endings of transformers.js, and what they mean. */
+const SUFFIXES: ReadonlyArray<[RegExp, string]> = [
+  [/[_-]q4f16$/, 'q4f16'], [/[_-]q2f16$/, 'q2f16'], [/[_-]q1f16$/, 'q1f16'], [/[_-]bnb4$/, 'bnb4'],
+  [/[_-](q4|q2|q1)$/, ''], [/[_-](quantized|q8)$/, 'q8'], [/[_-](int8|uint8|fp16|bf16|fp32)$/, '']
+]
+const TYPES: Readonly<Record<number, string>> = {
+  1: 'fp32', 2: 'q8', 3: 'q8', 10: 'fp16', 11: 'fp64', 16: 'bf16', 21: 'q4', 22: 'q4'
+}
+
+/** Roles of a graph and of the files beside it that hold its weights. */
+export function weightsOf (path: string, header: OnnxHeader): Map<string, string> {
+  const beside = header.externalFiles.map((name): [string, string] => [besides(path, name), 'external-data'])
+  return new Map([[path, 'weights'], ...beside])
+}
+
+const stemOf = (path: string): string => path.slice(path.lastIndexOf('/') + 1, -'.onnx'.length)
+
+/** How weights are kept: by the name's ending, else by the operators, else by what most bytes are. */
+export function suffixOf (header: OnnxHeader, path: string): string | null {
+  for (const [pattern, meaning] of SUFFIXES) {
+    const match = pattern.exec(stemOf(path))
+    if (match !== null) return meaning === '' ? match[1] as string : meaning
+  }
+  if (header.weightBits !== null) return `q${header.weightBits}`
+  const [most] = [...header.bytesByType].sort(([, a], [, b]) => b - a)
+  return most === undefined ? null : TYPES[most[0]] ?? null
+}
+
+/**
+ * The graph to use among several of one model: the plain one up to 4 GiB, else q4, else the smallest, each
+ * with its external weights. Undefined when there is none.
+ */
+export function chooseGraph (folder: Folder, paths: readonly string[]): string | undefined {
+  const bytes = (path: string): number => folder.files
+    .filter(({ path: name }) => name === path || name.startsWith(`${path}_data`) || name === `${path}.data`)
+    .reduce((sum, file) => sum + file.size, 0)
+  const plain = paths.find((path) => stemOf(path) === 'model' && bytes(path) <= FOUR_GIB)
+  const q4 = paths.find((path) => /[_-]q4$/.test(stemOf(path)))
+  return plain ?? q4 ?? [...paths].sort((a, b) => bytes(a) - bytes(b))[0]
+}
+
+/** The key-value cache of a decoder, as its inputs show it. Sizes that are free are undefined. */
+export interface CacheShape { layers: number, kvHeads: number | undefined, headSize: number | undefined }
+
+/** The cache among the inputs of a graph; undefined when it has none. */
+export function cacheOf (header: OnnxHeader): CacheShape | undefined {
+  const pattern = /^past(_key_values\.\d+(\.decoder)?\.key|_key_\d+|_\d+)$/
+  const keys = header.inputs.filter(({ name }) => pattern.test(name))
+  const [first] = keys
+  if (first === undefined) return undefined
+  // Keys and values in one tensor have a leading dimension of two.
+  const from = first.dims.length === 5 ? 2 : 1
+  const size = (at: number): number | undefined => {
+    const dim = first.dims[at]
+    return typeof dim === 'number' && dim > 0 ? dim : undefined
+  }
+  return { layers: keys.length, kvHeads: size(from), headSize: size(from + 2) }
+}

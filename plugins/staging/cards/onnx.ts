@@ -1,0 +1,258 @@
+/** Heads of ONNX files, read without loading weights. Field numbers are those of onnx.proto (ONNX 1.16). */
+import { filePathProblem } from '../files/index.js'
+import { ProtoWalker, type Field } from './protobuf.js'
+import { withReader } from './reader.js'
+
+/** Most inputs, outputs, operators, properties and external files. */
+const ENTRIES = 4096
+/** Longest property that is kept, and longest name of a size. */
+const METADATA_BYTES = 65_536
+const DIM_BYTES = 256
+/** What is asked of the entries that say where weights lie. */
+const PLACE = new Set(['location', 'offset', 'length'])
+
+/** An input or output: its element type (numbers of TensorProto.DataType) and size; names for free sizes. */
+export interface OnnxPort { name: string, elemType: number, dims: (number | string | null)[] }
+
+/** A file beside the graph that holds weights, and how many bytes it must have at least. */
+export interface ExternalFile { path: string, bytes: number }
+
+/** The head of an ONNX file. */
+export interface OnnxHeader {
+  inputs: OnnxPort[]
+  outputs: OnnxPort[]
+  /** Relative to the folder of the file; never leads out of it. */
+  externalFiles: string[]
+  /** The least size of each external file. */
+  externalBytes: Map<string, number>
+  /** Domain to version; the default domain is ''. */
+  opsets: Map<string, number>
+  metadata: Record<string, string>
+  /** Bytes of all tensors, in the file and beside it. */
+  initializerBytes: number
+  /** The same by element type. */
+  bytesByType: Map<number, number>
+  /** Nodes of the main graph. */
+  nodeCount: number
+  /** Operators anywhere, with their domain unless it is the default one. */
+  opTypes: Set<string>
+  /** Bits of a weight where MatMulNBits is used. */
+  weightBits: number | null
+}
+
+/** Bytes of a value, by TensorProto.DataType; others count one. */
+const VALUE_BYTES: Record<number, number> = {
+  1: 4, 4: 2, 5: 2, 6: 4, 7: 8, 10: 2, 11: 8, 12: 4, 13: 8, 14: 8, 15: 16, 16: 2
+}
+
+/**
+ * Reads an ONNX file by its structure: raw weights are skipped, so that gigabytes cost a few reads.
+ * @throws CardError when it is broken, or names external weights outside its folder
+ */
+export async function readOnnxHeader (path: string): Promise<OnnxHeader> {
+  return await withReader(path, async (r) => {
+    const scan = new OnnxScan(new ProtoWalker(r))
+    await scan.model(r.size)
+    return scan.header
+  })
+}
+
+class OnnxScan {
+  readonly header: OnnxHeader = {
+    inputs: [], outputs: [], externalFiles: [], externalBytes: new Map(), opsets: new Map(), metadata: {},
+    initializerBytes: 0, bytesByType: new Map(), nodeCount: 0, opTypes: new Set(), weightBits: null
+  }
+
+  readonly #walk: ProtoWalker
+  readonly #metadata = new Map<string, string>()
+
+  constructor (walk: ProtoWalker) { this.#walk = walk }
+
+  async model (length: number): Promise<void> {
+    let graphs = 0
+    await this.#walk.each(length, (field) => {
+      switch (field.number) {
+        case 7: graphs++; return this.#graph(field, true)
+        case 8: return this.#opset(field)
+        case 14: return this.#property(field)
+        case 25: return this.#function(field)
+      }
+    })
+    if (graphs !== 1) this.#walk.r.fail(`it holds ${graphs} graphs, not one`)
+    if (this.header.outputs.length === 0) this.#walk.r.fail('its graph has no outputs')
+    this.header.metadata = Object.fromEntries(this.#metadata)
+  }
+
+  async #graph (graph: Field, main: boolean): Promise<void> {
+    const { inputs, outputs } = this.header
+    await this.#walk.message(graph, (field) => {
+      if (field.number === 1) {
+        if (main) this.header.nodeCount++
+        return this.#node(field)
+      }
+      if (field.number === 5) return this.#tensor(field)
+      if (field.number === 15) return this.#sparse(field)
+      if (main && field.number === 11) return this.#port(field, inputs)
+      if (main && field.number === 12) return this.#port(field, outputs)
+    })
+  }
+
+  async #function (fn: Field): Promise<void> {
+    await this.#walk.message(fn, (field) => {
+      if (field.number === 7) return this.#node(field)
+      if (field.number === 11) return this.#attribute(field, () => {})
+    })
+  }
+
+  async #node (node: Field): Promise<void> {
+    let [type, domain, bits] = ['', '', null as number | null]
+    await this.#walk.message(node, async (field) => {
+      if (field.number === 4) type = await this.#walk.text(field)
+      if (field.number === 7) domain = await this.#walk.text(field)
+      if (field.number === 5) {
+        await this.#attribute(field, (name, value) => { if (name === 'bits') bits = value })
+      }
+    })
+    if (type === 'MatMulNBits') this.header.weightBits ??= bits
+    const { opTypes } = this.header
+    opTypes.add(domain === '' || domain === 'ai.onnx' ? type : `${domain}.${type}`)
+    if (opTypes.size > ENTRIES) this.#walk.r.fail(`it has more than ${ENTRIES} operators`)
+  }
+
+  async #attribute (attribute: Field, integer: (name: string, value: number) => void): Promise<void> {
+    let [name, value] = ['', null as number | null]
+    await this.#walk.message(attribute, async (field) => {
+      switch (field.number) {
+        case 1: name = await this.#walk.text(field); break
+        case 3: value = field.value; break
+        case 5: case 10: await this.#tensor(field); break
+        case 6: case 11: await this.#graph(field, false); break
+        case 22: case 23: await this.#sparse(field); break
+      }
+    })
+    if (value !== null) integer(name, value)
+  }
+
+  async #sparse (sparse: Field): Promise<void> {
+    await this.#walk.message(sparse, (field) => {
+      if (field.number === 1 || field.number === 2) return this.#tensor(field)
+    })
+  }
+
+  async #tensor (tensor: Field): Promise<void> {
+    const at = { values: 1, type: 0, stored: 0, external: false, place: new Map<string, string>() }
+    await this.#walk.message(tensor, async (field) => {
+      switch (field.number) {
+        case 1: at.values *= await this.#product(field); break
+        case 2: at.type = field.value; break
+        case 4: case 5: case 6: case 7: case 9: case 10: case 11: at.stored += field.length; break
+        case 13: await this.#place(field, at.place); break
+        case 14: at.external ||= field.value === 1; break
+      }
+    })
+    const bytes = at.external || at.place.size > 0
+      ? this.#external(at.place, at.values * (VALUE_BYTES[at.type] ?? 1))
+      : at.stored
+    const { bytesByType } = this.header
+    this.header.initializerBytes += bytes
+    bytesByType.set(at.type, (bytesByType.get(at.type) ?? 0) + bytes)
+  }
+
+  /** Sizes come one by one, or packed. */
+  async #product (field: Field): Promise<number> {
+    if (field.wire === 0) return field.value
+    if (field.length > 1024) this.#walk.r.fail('a tensor has too many dimensions')
+    let [product, value, shift] = [1, 0, 0]
+    for (const byte of await this.#walk.r.bytes(field.length)) {
+      value += (byte & 127) * 2 ** shift
+      shift += 7
+      if (byte >= 128) continue
+      product *= value
+      value = shift = 0
+    }
+    return product
+  }
+
+  /** Notes a file beside the graph; answers the bytes of the tensor in it. */
+  #external (place: Map<string, string>, expected: number): number {
+    const { r } = this.#walk
+    const { externalFiles, externalBytes } = this.header
+    const path = (place.get('location') ?? '').replace(/^\.\//, '')
+    const problem = filePathProblem(path)
+    if (problem !== null) r.fail(`where its weights lie is refused: ${problem}`)
+    const [offset, length] = [Number(place.get('offset') ?? 0), Number(place.get('length') ?? expected)]
+    if (!Number.isSafeInteger(offset + length) || offset < 0 || length < 0) {
+      r.fail(`weights in ${path} have an impossible offset or length`)
+    }
+    if (!externalBytes.has(path)) externalFiles.push(path)
+    if (externalFiles.length > ENTRIES) r.fail(`its weights lie in more than ${ENTRIES} files`)
+    externalBytes.set(path, Math.max(externalBytes.get(path) ?? 0, offset + length))
+    return length
+  }
+
+  async #place (field: Field, into: Map<string, string>): Promise<void> {
+    const [key, value] = await this.#entry(field)
+    if (PLACE.has(key)) into.set(key, value)
+  }
+
+  async #entry (entry: Field): Promise<[string, string]> {
+    let [key, value] = ['', '']
+    await this.#walk.message(entry, async (field) => {
+      if (field.number === 1) key = await this.#walk.text(field)
+      if (field.number === 2 && field.length <= METADATA_BYTES) {
+        value = await this.#walk.text(field, METADATA_BYTES)
+      }
+    })
+    return [key, value]
+  }
+
+  async #property (property: Field): Promise<void> {
+    const [key, value] = await this.#entry(property)
+    this.#metadata.set(key, value)
+    if (this.#metadata.size > 1024) this.#walk.r.fail('it has more than 1024 properties')
+  }
+
+  async #opset (opset: Field): Promise<void> {
+    let [domain, version] = ['', 0]
+    await this.#walk.message(opset, async (field) => {
+      if (field.number === 1) domain = await this.#walk.text(field)
+      if (field.number === 2) version = field.value
+    })
+    this.header.opsets.set(domain, version)
+    if (this.header.opsets.size > ENTRIES) this.#walk.r.fail(`it has more than ${ENTRIES} operator sets`)
+  }
+
+  async #port (port: Field, into: OnnxPort[]): Promise<void> {
+    const found: OnnxPort = { name: '', elemType: 0, dims: [] }
+    await this.#walk.message(port, async (field) => {
+      if (field.number === 1) found.name = await this.#walk.text(field)
+      if (field.number === 2) await this.#type(field, found)
+    })
+    into.push(found)
+    if (into.length > ENTRIES) this.#walk.r.fail(`it has more than ${ENTRIES} inputs or outputs`)
+  }
+
+  /** TypeProto: only tensors have a size. */
+  async #type (type: Field, into: OnnxPort): Promise<void> {
+    await this.#walk.message(type, async (tensor) => {
+      if (tensor.number !== 1) return
+      await this.#walk.message(tensor, async (field) => {
+        if (field.number === 1) into.elemType = field.value
+        if (field.number !== 2) return
+        await this.#walk.message(field, async (dim) => {
+          if (dim.number === 1) into.dims.push(await this.#dim(dim))
+          if (into.dims.length > 64) this.#walk.r.fail(`${into.name} has more than 64 dimensions`)
+        })
+      })
+    })
+  }
+
+  async #dim (dim: Field): Promise<number | string | null> {
+    let size: number | string | null = null
+    await this.#walk.message(dim, async (field) => {
+      if (field.number === 1) size = Number.isSafeInteger(field.value) ? field.value : null
+      if (field.number === 2 && field.length <= DIM_BYTES) size = await this.#walk.text(field)
+    })
+    return size
+  }
+}

@@ -1,0 +1,130 @@
+/** Reads the head of a large file through a small window; every length is checked against the file. */
+import { constants } from 'node:fs'
+import { open, type FileHandle } from 'node:fs/promises'
+import { basename } from 'node:path'
+import { CardError } from './error.js'
+
+/** Bytes read at once: fields behind a skipped block cost one such read. */
+const WINDOW = 32 * 1024
+
+/**
+ * Opens a regular file for reading. `follow` allows a symbolic link as the last part of the path.
+ * @throws CardError for anything that is no regular file, or cannot be opened
+ */
+export async function openRegular (
+  path: string, follow = false
+): Promise<{ file: FileHandle, size: number }> {
+  // A fifo must not make the open wait for a writer.
+  const flags = constants.O_RDONLY | constants.O_NONBLOCK | (follow ? 0 : constants.O_NOFOLLOW)
+  let file: FileHandle
+  try {
+    file = await open(path, flags)
+  } catch (error) {
+    throw new CardError(`${basename(path)} cannot be opened: ${(error as Error).message}`, { cause: error })
+  }
+  try {
+    const stat = await file.stat()
+    if (!stat.isFile()) throw new CardError(`${basename(path)} is not a regular file`)
+    return { file, size: stat.size }
+  } catch (error) {
+    await file.close()
+    throw error
+  }
+}
+
+/** A position in a file, and the values found there. Numbers are little-endian. */
+export class HeaderReader {
+  readonly size: number
+  readonly #file: FileHandle
+  readonly #name: string
+  readonly #window = Buffer.alloc(WINDOW)
+  #limit: number
+  #start = 0
+  #filled = 0
+  #position = 0
+
+  constructor (file: FileHandle, name: string, size: number) {
+    this.#file = file
+    this.#name = name
+    this.size = size
+    this.#limit = size
+  }
+
+  get position (): number { return this.#position }
+
+  /** Bytes between here and the end of the file. */
+  get left (): number { return this.size - this.#position }
+
+  /** From now on, reading past `bytes` fails: a bound on the work a file can cause. */
+  limit (bytes: number): void { this.#limit = Math.min(this.size, bytes) }
+
+  /** @throws CardError always, with the file and the position */
+  fail (what: string): never {
+    throw new CardError(`${this.#name} is broken: ${what} (at byte ${this.#position} of ${this.size})`)
+  }
+
+  /** Waits until `bytes` (at most 4 KiB), or all up to the end, can be read at once; undefined: they can. */
+  ready (bytes: number): Promise<void> | undefined {
+    const end = this.#start + this.#filled
+    if (this.#position >= this.#start && Math.min(this.#position + bytes, this.size) <= end) return undefined
+    return this.#fill()
+  }
+
+  async #fill (): Promise<void> {
+    const { bytesRead } = await this.#file.read(this.#window, 0, WINDOW, this.#position)
+    this.#start = this.#position
+    this.#filled = bytesRead
+  }
+
+  /** Goes to a place. @throws CardError outside the file or the limit */
+  seek (position: number): void {
+    if (!Number.isSafeInteger(position) || position < 0 || position > this.#limit) this.#outside(position)
+    this.#position = position
+  }
+
+  skip (bytes: number): void { this.seek(this.#position + bytes) }
+
+  #outside (position: number): never {
+    if (position <= this.size) this.fail(`its header is longer than ${this.#limit} bytes`)
+    this.fail(`it should go on to byte ${position}, and ends before`)
+  }
+
+  #take (bytes: number): number {
+    const at = this.#position - this.#start
+    this.seek(this.#position + bytes)
+    if (at < 0 || at + bytes > this.#filled) this.fail('it ends early')
+    return at
+  }
+
+  // These five need `ready` before.
+  u8 (): number { return this.#window[this.#take(1)] as number }
+  u32 (): number { return this.#window.readUInt32LE(this.#take(4)) }
+  i32 (): number { return this.#window.readInt32LE(this.#take(4)) }
+  u64 (): bigint { return this.#window.readBigUInt64LE(this.#take(8)) }
+  f64 (): number { return this.#window.readDoubleLE(this.#take(8)) }
+
+  /** The next bytes, copied. @throws CardError when the file has fewer, before anything is allocated */
+  async bytes (count: number): Promise<Buffer> {
+    const from = this.#position
+    this.skip(count)
+    const at = from - this.#start
+    if (at >= 0 && at + count <= this.#filled) return Buffer.from(this.#window.subarray(at, at + count))
+    const bytes = Buffer.alloc(count)
+    const { bytesRead } = await this.#file.read(bytes, 0, count, from)
+    if (bytesRead < count) this.fail('it ends early')
+    return bytes
+  }
+
+  /** The next bytes as text. */
+  async text (count: number): Promise<string> { return (await this.bytes(count)).toString('utf8') }
+}
+
+/** Opens a file, hands a reader to `read`, and closes it whatever happens. @throws CardError */
+export async function withReader<T> (path: string, read: (r: HeaderReader) => Promise<T>): Promise<T> {
+  const { file, size } = await openRegular(path)
+  try {
+    return await read(new HeaderReader(file, basename(path), size))
+  } finally {
+    await file.close()
+  }
+}

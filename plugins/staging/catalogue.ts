@@ -1,0 +1,89 @@
+import type { Cluster, ModelCard, NodeView, Section } from '../../kernel/index.js'
+import { mergeCatalogue } from './cards/index.js'
+import type { LocalCopies } from './local-copies.js'
+import type { CardOrigin } from './service.js'
+import type { CopyEntry, StoreEntryFact } from './shared.js'
+
+/** A copy somewhere in the cluster. */
+export interface ClusterCopy {
+  modelId: string
+  nodeId: string
+  nodeName: string
+  kind: 'store' | 'bundled' | 'staged' | 'cache' | 'receiving'
+  sizeBytes: number
+  digest: string
+  live: boolean
+}
+
+/** A copy, without where it is. */
+type CopyFact = Omit<ClusterCopy, 'nodeId' | 'nodeName' | 'live'>
+
+export interface CatalogueParts {
+  cluster: Cluster
+  local: LocalCopies
+  sections: {
+    modelCopies: Section<CopyEntry>
+    storeModels: Section<StoreEntryFact>
+    homeCards: Section<ModelCard>
+    customCards: Section<ModelCard>
+  }
+  /** Transfers under way on any node. */
+  receiving: () => Iterable<{ installId: string, modelId: string, bytes: number }>
+}
+
+/** What the whole cluster knows of models: cards, and where the copies are. */
+export class Catalogue {
+  readonly #parts: CatalogueParts
+
+  constructor (parts: CatalogueParts) { this.#parts = parts }
+
+  /** Every card by model id; what is said later in the list of origins counts. */
+  cards (): Map<string, { card: ModelCard, origin: CardOrigin }> {
+    const { local, sections: { storeModels, homeCards, customCards } } = this.#parts
+    const own = local.all()
+    const values = (section: Section<ModelCard>): ModelCard[] =>
+      [...section.entries()].map(({ value }) => value)
+    return mergeCatalogue([
+      { origin: 'store', cards: [...storeModels.entries()].map(({ value }) => value.card) },
+      { origin: 'bundled', cards: own.filter(({ kind }) => kind === 'bundled').map(({ card }) => card) },
+      { origin: 'staged', cards: own.filter(({ kind }) => kind !== 'bundled').map(({ card }) => card) },
+      { origin: 'home', cards: values(homeCards) },
+      { origin: 'custom', cards: values(customCards) }
+    ])
+  }
+
+  card (modelId: string): ModelCard | undefined {
+    return this.#parts.local.get(modelId)?.card ?? this.cards().get(modelId)?.card
+  }
+
+  /** Where the copies of one model, or of all, are. */
+  copies (wanted?: string): ClusterCopy[] {
+    const { cluster, sections: { modelCopies, storeModels }, receiving } = this.#parts
+    const nodes = new Map(cluster.nodes().map((node) => [node.nodeId, node]))
+    const found: ClusterCopy[] = []
+    const add = (node: NodeView | undefined, copy: CopyFact): void => {
+      if (node === undefined || (wanted !== undefined && copy.modelId !== wanted)) return
+      found.push({ ...copy, nodeId: node.nodeId, nodeName: node.name, live: node.live })
+    }
+    for (const { nodeId, key, value } of storeModels.entries()) {
+      const { totalBytes: sizeBytes, digest } = value
+      add(nodes.get(nodeId), { modelId: key, kind: 'store', sizeBytes, digest })
+    }
+    for (const { nodeId, key, value: { kind, sizeBytes, digest } } of modelCopies.entries()) {
+      add(nodes.get(nodeId), { modelId: key, kind, sizeBytes, digest })
+    }
+    for (const { installId, modelId, bytes } of receiving()) {
+      const node = cluster.resolve(installId)
+      add(node, { modelId, kind: 'receiving', sizeBytes: bytes, digest: '' })
+    }
+    return found
+  }
+
+  /** Models that a runner somewhere in the cluster serves. */
+  ready (): Set<string> {
+    const { cluster, sections: { modelCopies } } = this.#parts
+    const live = new Set(cluster.nodes().filter((node) => node.live).map((node) => node.nodeId))
+    const ready = [...modelCopies.entries()].filter(({ nodeId, value }) => value.ready && live.has(nodeId))
+    return new Set(ready.map(({ key }) => key))
+  }
+}

@@ -1,0 +1,108 @@
+import { isVerbError, readModelId, storePath } from './api.js'
+import { nameOf, stagingsOf } from './cluster.js'
+import { amountOf, etaOf, percentOf } from './meter.js'
+import { plain, showBytes, showSpan } from './units.js'
+import type { DownloadStatus } from './api.js'
+import type { StateView } from './cluster.js'
+import type { Amount } from './meter.js'
+import type { Verb, VerbContext } from '../../../kernel/index.js'
+
+/** A download into the store, or the way of a model to a node. */
+interface Row extends DownloadStatus {
+  kind: 'store' | 'staging'
+  /** The node it goes to; null for the store. */
+  nodeId: string | null
+  nodeName: string | null
+}
+
+const actions = ['pause', 'resume', 'cancel'] as const
+
+export default {
+  async run (ctx, [action, model]) {
+    if (action === undefined) return await list(ctx)
+    const known = actions.find((one) => one === action)
+    if (known === undefined || model === undefined) {
+      throw ctx.fail(2, 'expected `svc downloads`, or `svc downloads pause|resume|cancel MODEL`')
+    }
+    const modelId = readModelId(ctx, model)
+    const status = known === 'resume' ? await resume(ctx, modelId) : await end(ctx, modelId, known)
+    if (ctx.out.json) ctx.out.value(status)
+    else ctx.out.line(`${modelId}: ${status.status}`)
+  }
+} satisfies Verb
+
+async function end (ctx: VerbContext, modelId: string, action: 'pause' | 'cancel'): Promise<DownloadStatus> {
+  const path = `${storePath(modelId)}/download`
+  return action === 'pause'
+    ? await ctx.client.json(`${path}/pause`, { method: 'POST', body: {} })
+    : await ctx.client.json(path, { method: 'DELETE' })
+}
+
+/** Goes on with what the store has begun; a name it does not know must not start a new download. */
+async function resume (ctx: VerbContext, modelId: string): Promise<DownloadStatus> {
+  const path = `${storePath(modelId)}/download`
+  const status = await ctx.client.json<DownloadStatus>(`${path}/status`)
+  if (status.status === 'not_found') {
+    throw ctx.fail(3, `there is no download of ${modelId}; \`svc pull ${modelId}\` starts one`)
+  }
+  const stands = status.status === 'paused' || status.status === 'failed' || status.status === 'cancelled'
+  return stands ? await ctx.client.json(path, { method: 'POST', body: {} }) : status
+}
+
+async function list (ctx: VerbContext): Promise<void> {
+  const [stored, state] = await Promise.all([readStored(ctx), ctx.client.json<StateView>('/state')])
+  const downloads = [...stored, ...underWay(state)]
+  if (ctx.out.json) ctx.out.value({ downloads })
+  else if (downloads.length === 0) ctx.err.line('no downloads; `svc pull MODEL` starts one')
+  else {
+    ctx.out.table(['MODEL', 'STATE', 'PROGRESS', 'SIZE', 'RATE', 'ETA', 'ERROR'], downloads.map((row) =>
+      [row.modelId, stateOf(row), ...cells(amountOf(row), row.status), plain(row.error ?? '-')]))
+  }
+}
+
+/** Without a store, and while its host is lost, the copies under way to nodes are shown all the same. */
+const NO_STORE: ReadonlySet<string> = new Set(['store_not_configured', 'store_unreachable'])
+
+/** The downloads of the store; none where there is no store to ask. */
+async function readStored ({ client }: VerbContext): Promise<Row[]> {
+  try {
+    const { downloads } = await client.json<{ downloads: DownloadStatus[] }>('/store/downloads')
+    return downloads.map((status) => ({ ...status, kind: 'store', nodeId: null, nodeName: null }))
+  } catch (error) {
+    if (isVerbError(error) && NO_STORE.has(error.api?.reason ?? '')) return []
+    throw error
+  }
+}
+
+/** What is on its way to nodes, or failed on it; what arrived is a copy, which `svc ls` lists. */
+function underWay (state: StateView): Row[] {
+  return stagingsOf(state).filter(({ status }) => status !== 'complete').map((one) => ({
+    kind: 'staging',
+    nodeId: one.nodeId,
+    nodeName: nameOf(state, one.nodeId),
+    modelId: one.modelId,
+    status: one.status,
+    progress: one.total > 0 ? Math.min(1, one.done / one.total) : 0,
+    error: one.error,
+    reason: one.reason,
+    downloadedBytes: one.done,
+    totalBytes: one.total,
+    bytesPerSecond: one.rate,
+    etaMs: one.etaMs
+  }))
+}
+
+const stateOf = ({ kind, status, nodeName }: Row): string =>
+  kind === 'store' ? status : `${status}@${nodeName ?? '-'}`
+
+function cells (amount: Amount, status: DownloadStatus['status']): string[] {
+  const percent = status === 'complete' ? 100 : percentOf(amount)
+  const moving = status === 'downloading'
+  const eta = moving ? etaOf(amount) : undefined
+  return [
+    percent === undefined ? '-' : `${percent} %`,
+    amount.total > 0 ? showBytes(amount.total) : '-',
+    moving && amount.rate > 0 ? `${showBytes(amount.rate)}/s` : '-',
+    eta === undefined ? '-' : showSpan(eta)
+  ]
+}

@@ -1,0 +1,66 @@
+import { readCopies } from './api.js'
+import { showBytes } from './units.js'
+import { sizeOfCopies, whereOf } from './where.js'
+import type { ModelCopy } from './api.js'
+import type { Verb } from '../../../kernel/index.js'
+
+/** What of an entry of GET /v1/models is shown. */
+interface ListEntry {
+  id: string
+  tasks?: string[]
+  storage_size_megabytes?: number
+  installed?: boolean
+  ready?: boolean
+}
+
+/** A model as `svc ls` shows it. */
+export interface ModelRow {
+  modelId: string
+  sizeBytes: number | null
+  state: 'ready' | 'receiving' | 'installed' | '-'
+  tasks: string[]
+  copies: ModelCopy[]
+}
+
+export default {
+  async run (ctx) {
+    const [copies, { data }] = await Promise.all([
+      readCopies(ctx), ctx.client.json<{ data: ListEntry[] }>('/v1/models')
+    ])
+    const models = joinModels(data, copies)
+    if (ctx.out.json) ctx.out.value({ models })
+    else if (models.length === 0) {
+      ctx.err.line('no models yet; `svc pull org/name` or `svc pull ./folder` brings one')
+    } else {
+      ctx.out.table(['NAME', 'SIZE', 'WHERE', 'STATE'], models.map((model) => [model.modelId,
+        model.sizeBytes === null ? '-' : showBytes(model.sizeBytes), whereOf(model.copies), model.state]))
+    }
+  }
+} satisfies Verb
+
+const MIB = 1024 * 1024
+
+/** Every model that is in the catalogue or somewhere on a disk, by name. */
+export function joinModels (entries: readonly ListEntry[], copies: readonly ModelCopy[]): ModelRow[] {
+  const listed = new Map(entries.map((entry) => [entry.id, entry]))
+  const ids = [...new Set([...listed.keys(), ...copies.map((copy) => copy.modelId)])].sort()
+  return ids.map((modelId) => {
+    const entry = listed.get(modelId)
+    const own = copies.filter((copy) => copy.modelId === modelId)
+    const told = entry?.storage_size_megabytes
+    return {
+      modelId,
+      sizeBytes: sizeOfCopies(own) ?? (told === undefined ? null : Math.round(told * MIB)),
+      state: stateOf(entry, own),
+      tasks: entry?.tasks ?? [],
+      copies: own
+    }
+  })
+}
+
+function stateOf (entry: ListEntry | undefined, copies: readonly ModelCopy[]): ModelRow['state'] {
+  if (entry?.ready === true) return 'ready'
+  if (copies.some((copy) => copy.kind === 'receiving')) return 'receiving'
+  const usable = copies.some((copy) => copy.kind !== 'store' && copy.live !== false)
+  return entry?.installed === true || usable ? 'installed' : '-'
+}

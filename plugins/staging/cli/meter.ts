@@ -1,0 +1,58 @@
+import { showBytes, showSpan } from './units.js'
+import type { DownloadStatus } from './api.js'
+import type { VerbContext } from '../../../kernel/index.js'
+
+/** How far a transfer is. Bytes, bytes per second, milliseconds; 0 or null where it is not known. */
+export interface Amount { done: number, total: number, rate: number, etaMs: number | null }
+
+/** One reading of a meter. `step`: it is at least 10 % on from the last one that had it. */
+export interface Reading { text: string, step: boolean }
+
+/** The amount of a download as far as the node gives it. */
+export function amountOf (status: DownloadStatus): Amount {
+  const total = status.totalBytes ?? 0
+  return {
+    done: status.downloadedBytes ?? Math.round(status.progress * total),
+    total,
+    rate: status.bytesPerSecond ?? 0,
+    etaMs: status.etaMs ?? null
+  }
+}
+
+/** Whole percent; 100 only when nothing is missing, undefined while the total is not known. */
+export function percentOf ({ done, total }: Amount): number | undefined {
+  return total > 0 ? Math.min(100, Math.floor(done / total * 100)) : undefined
+}
+
+/** Time to go, ms: the node's word, else by the rate; undefined when neither is known. */
+export function etaOf ({ done, total, rate, etaMs }: Amount): number | undefined {
+  if (etaMs !== null) return etaMs
+  return rate > 0 && total > 0 ? Math.max(0, total - done) / rate * 1000 : undefined
+}
+
+/** Shows the progress of one transfer; it never goes backwards. */
+export function createMeter (name: string): (amount: Amount) => Reading {
+  let bytes = 0
+  let percent = 0
+  let stepped = -1
+  return (amount) => {
+    bytes = Math.max(bytes, amount.done)
+    percent = Math.max(percent, percentOf(amount) ?? 0)
+    const step = Math.floor(percent / 10) > stepped
+    if (step) stepped = Math.floor(percent / 10)
+    const eta = etaOf({ ...amount, done: bytes })
+    const parts = amount.total === 0
+      ? [bytes > 0 ? showBytes(bytes) : 'waiting']
+      : [`${percent} %`, `${showBytes(bytes)}/${showBytes(amount.total)}`,
+          ...(amount.rate > 0 ? [`${showBytes(amount.rate)}/s`] : []),
+          ...(eta === undefined || percent === 100 ? [] : [`ETA ${showSpan(eta)}`])]
+    return { text: [name, ...parts].join('  '), step }
+  }
+}
+
+/** Shows readings on stderr: on a terminal in one line, elsewhere a line for each step. Not with --json. */
+export function showReadings ({ io, out, err }: VerbContext, readings: readonly Reading[]): void {
+  if (out.json) return
+  if (io.stderr.isTTY === true) err.update(readings.map((reading) => reading.text).join('; '))
+  else for (const { text, step } of readings) if (step) err.line(text)
+}

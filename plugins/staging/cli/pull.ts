@@ -1,0 +1,88 @@
+import { askPatiently, exitFor, storePath } from './api.js'
+import { amountOf, createMeter, showReadings } from './meter.js'
+import { realPace } from './pace.js'
+import { wantedFrom } from './source.js'
+import { plain, showBytes } from './units.js'
+import type { DownloadStatus } from './api.js'
+import type { Pace } from './pace.js'
+import type { SourceOptions } from './source.js'
+import type { Verb, VerbContext } from '../../../kernel/index.js'
+
+/** Pause between two looks at a download, ms. */
+const POLL_MS = 500
+
+/** `svc pull`: brings a model into the store and shows how far it is. */
+export function createPull (pace: Pace): Verb {
+  return {
+    async run (ctx, [word], options) {
+      const { modelId, body } = wantedFrom(ctx, word!, options as SourceOptions)
+      const path = `${storePath(modelId)}/download`
+      const first = await ctx.client.json<DownloadStatus>(path, { method: 'POST', body })
+      if (options['background'] === true) {
+        inBackground(ctx, first)
+        return
+      }
+      try {
+        finish(ctx, await follow(ctx, pace, first))
+      } catch (error) {
+        if (!ctx.signal.aborted) throw error
+        ctx.err.line('the download continues; svc downloads shows it')
+        return 130
+      }
+    }
+  }
+}
+
+export default createPull(realPace)
+
+const ends = new Set<string>(['complete', 'failed', 'paused', 'cancelled', 'not_found'])
+const over = ({ status }: DownloadStatus): boolean => ends.has(status)
+
+function inBackground ({ out, err }: VerbContext, first: DownloadStatus): void {
+  if (out.json) {
+    out.value(first)
+    return
+  }
+  out.line(`${first.modelId}: ${first.status}`)
+  if (!over(first)) err.line('the download goes on by itself; svc downloads shows it')
+}
+
+/** Shows every change until it is over. Throws VerbError when the node stays away, 130 at Ctrl-C. */
+async function follow (ctx: VerbContext, pace: Pace, first: DownloadStatus): Promise<DownloadStatus> {
+  const meter = createMeter(first.modelId)
+  let status = first
+  let shown = ''
+  for (;;) {
+    const text = JSON.stringify(status)
+    if (ctx.out.json && text !== shown) ctx.out.value(status)
+    shown = text
+    showReadings(ctx, [meter(amountOf(status))])
+    if (over(status)) break
+    await pace.pause(POLL_MS, ctx.signal)
+    status = await askPatiently(ctx, `${storePath(first.modelId)}/download/status`)
+  }
+  ctx.err.end()
+  return status
+}
+
+/** What came of it, and what to do next. Throws VerbError for every end but a complete one. */
+function finish (ctx: VerbContext, status: DownloadStatus): void {
+  const { modelId, totalBytes } = status
+  const why = plain(status.error ?? status.reason ?? 'the node gives no reason')
+  switch (status.status) {
+    case 'failed':
+      throw ctx.fail(exitFor(status.reason), `${modelId} could not be pulled: ${why}` +
+        ((status.downloadedBytes ?? 0) > 0
+          ? '\n  what was fetched is kept; the same command goes on from there' : ''))
+    case 'paused':
+      throw ctx.fail(1, `the download of ${modelId} was paused; \`svc downloads resume ${modelId}\` goes on`)
+    case 'cancelled':
+      throw ctx.fail(1, `the download of ${modelId} was cancelled; \`svc pull ${modelId}\` goes on`)
+    case 'not_found':
+      throw ctx.fail(3, `the store knows no download of ${modelId}; \`svc downloads\` shows those it knows`)
+    default:
+      if (ctx.out.json) return
+      ctx.out.line(`${modelId} is in the store${totalBytes == null ? '' : `: ${showBytes(totalBytes)}`}`)
+      ctx.err.line(`next: npx svc stage ${modelId} --node NAME`)
+  }
+}

@@ -1,0 +1,56 @@
+import { isVerbError, readCopies, readModelId, storePath } from './api.js'
+import { canAsk, confirm } from './confirm.js'
+import { plain, showBytes } from './units.js'
+import { sizeOfCopies, whereOf } from './where.js'
+import type { VerbError } from './api.js'
+import type { Verb, VerbContext } from '../../../kernel/index.js'
+
+/** What came of one model. */
+interface Removal { modelId: string, deleted: boolean, error: string | null }
+
+export default {
+  async run (ctx, words, options) {
+    const ids = [...new Set(words.map((word) => readModelId(ctx, word)))]
+    if (options['yes'] !== true && canAsk(ctx) && !await agreed(ctx, ids)) {
+      ctx.err.line('nothing was removed')
+      return 1
+    }
+    const failures: VerbError[] = []
+    const models: Removal[] = []
+    for (const modelId of ids) {
+      const failure = await remove(ctx, modelId)
+      models.push({ modelId, deleted: failure === null, error: failure?.message ?? null })
+      if (failure !== null) failures.push(failure)
+      if (ctx.out.json) continue
+      if (failure === null) ctx.out.line(`${modelId} is removed from the store`)
+      else if (ids.length > 1) ctx.err.line(`${modelId}: ${plain(failure.message)}`)
+    }
+    if (ctx.out.json) ctx.out.value({ models })
+    if (failures.length === 0) return
+    if (ids.length === 1) throw failures[0]!
+    throw ctx.fail(failures[0]!.exitCode, `${failures.length} of ${ids.length} models could not be removed`)
+  }
+} satisfies Verb
+
+/** Shows where the models are, and asks. */
+async function agreed (ctx: VerbContext, ids: readonly string[]): Promise<boolean> {
+  const copies = await readCopies(ctx)
+  for (const modelId of ids) {
+    const own = copies.filter((copy) => copy.modelId === modelId)
+    const size = sizeOfCopies(own)
+    ctx.err.line(plain(`${modelId}  ${size === undefined ? '-' : showBytes(size)}  ${whereOf(own)}`))
+  }
+  const what = ids.length === 1 ? ids[0]! : `${ids.length} models`
+  return await confirm(ctx, `Remove ${what} from the store, and the staged copies that are not in use?`)
+}
+
+/** Null when it is removed, else why not. Throws VerbError (130) at Ctrl-C. */
+async function remove (ctx: VerbContext, modelId: string): Promise<VerbError | null> {
+  try {
+    await ctx.client.json(storePath(modelId), { method: 'DELETE' })
+    return null
+  } catch (error) {
+    if (ctx.signal.aborted || !isVerbError(error)) throw error
+    return error
+  }
+}

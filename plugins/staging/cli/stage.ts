@@ -1,0 +1,108 @@
+import { askPatiently, exitFor, readModelId, storePath } from './api.js'
+import { findNodes, isThere, nameOf, stagingsOf } from './cluster.js'
+import { createMeter, showReadings } from './meter.js'
+import { realPace } from './pace.js'
+import { plain } from './units.js'
+import { advance, isOver } from './stage-steps.js'
+import type { StateView } from './cluster.js'
+import type { Pace } from './pace.js'
+import type { StagedNode, StageWatch } from './stage-steps.js'
+import type { Reading } from './meter.js'
+import type { Verb, VerbContext } from '../../../kernel/index.js'
+
+/** The body of POST /store/models/{id}/stage. */
+interface StageAnswer { commandId: string, message: string, nodes: StagedNode[] }
+
+/** Pause between two looks at the state, ms; the numbers in it are up to 2 s old anyway. */
+const POLL_MS = 1000
+
+/** `svc stage`: copies a model of the store to nodes and waits until it is there. */
+export function createStage (pace: Pace): Verb {
+  return {
+    async run (ctx, [model], options) {
+      const modelId = readModelId(ctx, model!)
+      const state = await ctx.client.json<StateView>('/state')
+      const nodeIds = targets(ctx, state, options as { node?: string[], all?: boolean })
+      const answer = await ctx.client.json<StageAnswer>(`${storePath(modelId)}/stage`,
+        { method: 'POST', body: { nodeIds } })
+      try {
+        const wanted = { modelId, before: state, nodes: answer.nodes, limitMs: limitOf(ctx, options) }
+        const nodes = options['wait'] === false ? answer.nodes : await watch(ctx, pace, wanted)
+        return finish(ctx, { ...answer, nodes }, state, options['wait'] !== false)
+      } catch (error) {
+        if (!ctx.signal.aborted) throw error
+        ctx.err.line('the copying continues; svc downloads shows it')
+        return 130
+      }
+    }
+  }
+}
+
+export default createStage(realPace)
+
+/** Without a number of seconds it takes as long as it takes. */
+const limitOf = (ctx: VerbContext, options: Record<string, unknown>): number =>
+  typeof options['wait'] === 'string' && options['wait'] !== '' ? ctx.wait! * 1000 : Infinity
+
+/** The ids of the nodes that are meant; none for the one that is asked. */
+function targets (ctx: VerbContext, state: StateView, given: { node?: string[], all?: boolean }): string[] {
+  if (given.all !== true) return findNodes(ctx, state, given.node ?? [])
+  if (given.node !== undefined) throw ctx.fail(2, '--all and --node exclude each other')
+  return Object.keys(state.nodeIdentities).filter((nodeId) => isThere(state, nodeId))
+}
+
+interface Watched { modelId: string, before: StateView, nodes: readonly StagedNode[], limitMs: number }
+
+/** Shows how far each node is until all are done or the time is up; returns how they then are. */
+async function watch (
+  ctx: VerbContext, pace: Pace, { modelId, before, nodes, limitMs }: Watched
+): Promise<StagedNode[]> {
+  const attempts = new Map(stagingsOf(before).filter((one) => one.modelId === modelId)
+    .map((one) => [one.nodeId, one.attemptId]))
+  const show = display(ctx, modelId, before, nodes)
+  const began = pace.mono()
+  let watched: StageWatch = { nodes, goneSince: new Map() }
+  while (!watched.nodes.every(isOver) && pace.mono() - began < limitMs) {
+    await pace.pause(POLL_MS, ctx.signal)
+    const state = await askPatiently<StateView>(ctx, '/state')
+    watched = advance(watched, { state, modelId, attempts, elapsedMs: pace.mono() - began })
+    show(state, watched.nodes)
+  }
+  ctx.err.end()
+  return [...watched.nodes]
+}
+
+type Show = (state: StateView, nodes: readonly StagedNode[]) => void
+
+/** Shows the nodes whose copy is under way. */
+function display (ctx: VerbContext, modelId: string, before: StateView, nodes: readonly StagedNode[]): Show {
+  const meters = new Map(nodes.map(({ nodeId }) =>
+    [nodeId, createMeter(`${modelId} to ${nameOf(before, nodeId)}`)]))
+  return (state, now) => {
+    const open = new Set(now.filter((node) => !isOver(node)).map((node) => node.nodeId))
+    const readings = stagingsOf(state).flatMap((one): Reading[] => {
+      const meter = one.modelId === modelId && open.has(one.nodeId) ? meters.get(one.nodeId) : undefined
+      return meter === undefined ? [] : [meter(one)]
+    })
+    showReadings(ctx, readings)
+  }
+}
+
+/** Shows each node's end; the exit status. */
+function finish (ctx: VerbContext, answer: StageAnswer, state: StateView, waited: boolean): number {
+  const { nodes } = answer
+  if (ctx.out.json) ctx.out.value(answer)
+  else {
+    ctx.out.table(['NODE', 'STATUS', 'ERROR'], nodes.map((node) =>
+      [nameOf(state, node.nodeId), node.status, plain(node.error ?? '-')]))
+  }
+  const failed = nodes.filter((node) => node.status === 'failed')
+  if (failed.some(doesNotFit)) return 6
+  if (failed.length > 0) return 1
+  if (nodes.every(isOver)) return 0
+  ctx.err.line(`the copying continues${waited ? ', the time to wait is up' : ''}; svc downloads shows it`)
+  return waited ? 4 : 0
+}
+
+const doesNotFit = ({ reason, error }: StagedNode): boolean =>
+  exitFor(reason) === 6 || /\bno_safe_fit\b/.test(error ?? '')

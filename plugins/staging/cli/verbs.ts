@@ -1,0 +1,65 @@
+import type { VerbDecl } from '../../../kernel/index.js'
+
+/** The verbs about models. */
+export const verbs = {
+  pull: {
+    summary: 'bring a model into the store: from the hub, from a folder, or from a node that has it',
+    args: '<model-or-folder>',
+    options: [
+      ['--revision <r>', 'branch, tag or commit of the hub; org/name@revision says the same'],
+      ['--variant <v>', 'which of several weights: q4, q8, fp16, fp32, int8 and so on'],
+      ['--allow <pattern...>', 'only files whose path fits one of these patterns (* ? **)'],
+      ['--as <org/name>', 'what a folder is to be called (its card.yaml says, else local/FOLDER)'],
+      ['--from <node>', 'from the copy of this node: id, install id or name'],
+      ['--background', 'start it and return']
+    ],
+    examples: [
+      'svc pull acme/voice', 'svc pull acme/chat@v2 --variant q4', 'svc pull ./my-voice --as acme/voice',
+      'svc pull acme/voice --from attic --background'
+    ],
+    load: () => import('./pull.js')
+  },
+  ls: {
+    summary: 'list the models: size, which nodes have them, what is ready',
+    examples: ['svc ls', 'svc ls --json | jq -r \'.models[] | select(.state == "ready") | .modelId\''],
+    load: () => import('./ls.js')
+  },
+  show: {
+    summary: 'show what is known of a model: its card and where it is',
+    args: '<model>',
+    examples: ['svc show svc/voice-en', 'svc show acme/chat --json'],
+    load: () => import('./show.js')
+  },
+  rm: {
+    summary: 'remove models from the store, and their staged copies that are not in use',
+    args: '<model...>',
+    options: [['-y, --yes', 'do not ask']],
+    examples: ['svc rm acme/voice', 'svc rm -y acme/voice acme/chat'],
+    load: () => import('./rm.js')
+  },
+  purge: {
+    summary: 'remove staged copies that are not in use, on every node; the store keeps its own',
+    args: '[model]',
+    options: [['-y, --yes', 'do not ask'], ['--dry-run', 'only show what there is to remove']],
+    examples: ['svc purge --dry-run', 'svc purge acme/voice', 'svc purge -y --json'],
+    load: () => import('./purge.js')
+  },
+  stage: {
+    summary: 'copy a model of the store to nodes, and wait until it is there',
+    args: '<model>',
+    options: [
+      ['--node <ref...>', 'nodes by id, install id or name (the one that is asked when none is given)'],
+      ['--all', 'every node that is live'],
+      ['--wait [seconds]', 'wait at most so long, else exit 4 (until it is done when no time is given)'],
+      ['--no-wait', 'start it and return']
+    ],
+    examples: ['svc stage acme/voice --node attic cellar', 'svc stage acme/voice --all --wait=600'],
+    load: () => import('./stage.js')
+  },
+  downloads: {
+    summary: 'list the downloads into the store and the copies under way to nodes; pause, resume, cancel',
+    args: '[action] [model]',
+    examples: ['svc downloads', 'svc downloads pause acme/chat', 'svc downloads --json'],
+    load: () => import('./downloads.js')
+  }
+} satisfies Record<string, VerbDecl>

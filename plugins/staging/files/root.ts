@@ -1,0 +1,323 @@
+import { randomUUID } from 'node:crypto'
+import { constants } from 'node:fs'
+import type { Dirent, Stats } from 'node:fs'
+import { access, lstat, mkdir, open, readdir, rename, rm } from 'node:fs/promises'
+import { dirname, join, resolve } from 'node:path'
+import { PathError, errnoOf } from './errors.js'
+import { isRealFolder, makeFolders, sync } from './folders.js'
+import { folderOf, modelOf } from './ids.js'
+import { KeyedLock } from './lock.js'
+import { manifestDigest } from './manifest.js'
+import { isOwnName } from './paths.js'
+import { checkRecord, readRecord, writeRecord } from './record.js'
+import { isSealed, missingFile, requireFiles, seal } from './seal.js'
+import { findFiles } from './walk.js'
+import type { Clock } from '../../../kernel/index.js'
+import type { FoundFile } from './walk.js'
+import type { Copy, CopyRecord } from '../types.js'
+
+const INCOMING = '.incoming'
+const TRASH = '.trash'
+const LAST_USED = '.last_used'
+
+/** A transfer that is not published yet. `mtimeMs` is its latest change, of the folder or a file in it. */
+export interface Pending { modelId: string, directory: string, sizeBytes: number, mtimeMs: number }
+
+/** What a sweep may take: transfers unchanged for `olderThanMs` whose models are not in `live`. */
+export interface SweepOptions { olderThanMs: number, live: ReadonlySet<string> }
+
+/**
+ * A folder of model folders: the staging root, the store or the hub's cache. Copies appear and go by a
+ * rename, so that a crash leaves whole ones only. Every change of one model runs alone; that holds within
+ * one object, so a folder must not be opened twice.
+ */
+export class ModelRoot {
+  readonly root: string
+  readonly #clock: Clock
+  readonly #lock = new KeyedLock()
+  /** Folders in the trash that a running operation still needs or removes itself. */
+  readonly #busy = new Set<string>()
+
+  /** The clock says what is old; the root need not exist yet. */
+  constructor ({ root, clock }: { root: string, clock: Clock }) {
+    this.root = resolve(root)
+    this.#clock = clock
+  }
+
+  /**
+   * Makes the root and its inner folders, and finishes publications that a crash cut off. Throws an Error
+   * with the path and the cause when the root cannot be used.
+   */
+  async prepare (): Promise<void> {
+    try {
+      await makeFolders(this.root)
+      for (const name of [INCOMING, TRASH]) await this.#inner(name)
+      await access(this.root, constants.W_OK | constants.X_OK)
+      await this.#recover()
+    } catch (cause) {
+      const why = cause instanceof Error ? cause.message : String(cause)
+      throw new Error(`The model folder ${this.root} cannot be used: ${why}`, { cause })
+    }
+  }
+
+  async #inner (name: string): Promise<void> {
+    const folder = join(this.root, name)
+    if (await isRealFolder(folder)) return
+    await mkdir(folder, { mode: 0o700 }).catch((error: unknown) => {
+      if (errnoOf(error) !== 'EEXIST') throw error
+    })
+  }
+
+  async #recover (): Promise<void> {
+    for (const { modelId, directory } of await this.#transfers()) {
+      await this.#alone(modelId, async () => {
+        if (await isSealed(directory, modelId)) await this.#swap(directory, this.#published(modelId))
+      })
+    }
+  }
+
+  /** Every published copy, newest used first; those nobody vouches for too. An absent root holds none. */
+  async list (): Promise<Copy[]> {
+    const copies: Copy[] = []
+    for (const entry of await this.#entries('')) {
+      const modelId = entry.isDirectory() ? modelOf(entry.name) : undefined
+      const copy = modelId === undefined ? undefined : await this.read(modelId)
+      if (copy !== undefined) copies.push(copy)
+    }
+    return copies.sort((a, b) => b.lastUsedMs - a.lastUsedMs || (a.modelId < b.modelId ? -1 : 1))
+  }
+
+  /**
+   * The published copy of a model. Its record is null when it is damaged, of another model, or names a file
+   * that is not there with its size. Throws PathError for what is no model id.
+   */
+  async read (modelId: string): Promise<Copy | undefined> {
+    const directory = this.#published(modelId)
+    for (;;) {
+      const own = await lstat(directory).catch(() => undefined)
+      if (own?.isDirectory() !== true) return undefined
+      const copy = await this.#look(modelId, directory, own)
+      // Another folder by now: what was seen may be half of the one and half of the other.
+      const after = await lstat(directory).catch(() => undefined)
+      if (after?.ino === own.ino) return copy
+    }
+  }
+
+  async #look (modelId: string, directory: string, own: Stats): Promise<Copy> {
+    const [files, record, marker] = await Promise.all([
+      findFiles(directory), readRecord(directory, modelId),
+      lstat(join(directory, LAST_USED)).catch(() => undefined)
+    ])
+    const whole = record !== null && missingFile(record.manifest, files) === undefined
+    const used = marker?.isFile() === true ? marker : own
+    return {
+      modelId,
+      directory,
+      sizeBytes: bytesOf(files),
+      freeableBytes: freeable(files),
+      // Rounded: a file system keeps the milliseconds as a fraction of a second.
+      lastUsedMs: Math.round(used.mtimeMs),
+      record: whole ? record : null
+    }
+  }
+
+  /** Where a transfer of this model writes; not made here. Throws PathError for what is no model id. */
+  incoming (modelId: string): string { return join(this.root, INCOMING, folderOf(modelId)) }
+
+  /** The transfers that are not published yet, whether they run or not. */
+  async pending (): Promise<Pending[]> {
+    const found: Pending[] = []
+    for (const { modelId, directory } of await this.#transfers()) {
+      const files = await findFiles(directory)
+      const mtimeMs = files.reduce((latest, file) => Math.max(latest, file.mtimeMs), await newest(directory))
+      found.push({ modelId, directory, sizeBytes: bytesOf(files), mtimeMs: Math.round(mtimeMs) })
+    }
+    return found
+  }
+
+  /**
+   * Publishes the transfer of a model, which must hold the manifest's files (their hashes are the caller's
+   * promise); other files in it are removed. A copy that is already there is replaced. When the transfer is
+   * gone and the same content is published, that copy is the answer. Throws ManifestError or PathError when
+   * the record or the files are not right; then the old copy stays.
+   */
+  async publish (modelId: string, record: CopyRecord): Promise<Copy> {
+    const checked = checkRecord(record, modelId)
+    return await this.#alone(modelId, async () => {
+      const from = this.incoming(modelId)
+      if (!await this.#transferExists(from)) {
+        const there = await this.read(modelId)
+        if (there?.record != null && sameContent(there.record, checked)) return there
+        throw new PathError(`There is no transfer of ${modelId} to publish: ${from} does not exist.`)
+      }
+      await seal(from, checked)
+      await this.#swap(from, this.#published(modelId))
+      return await this.#require(modelId)
+    })
+  }
+
+  async #transferExists (from: string): Promise<boolean> {
+    return await isRealFolder(join(this.root, INCOMING)) && await isRealFolder(from)
+  }
+
+  /** Renames a sealed transfer to its published name; the copy that was there goes to the trash. */
+  async #swap (from: string, to: string): Promise<void> {
+    const arrive = async (): Promise<void> => {
+      await rename(from, to)
+      await sync(this.root)
+      await sync(join(this.root, INCOMING))
+    }
+    if (!await isRealFolder(to)) return await arrive()
+    await this.#trash(to, async (old) => {
+      await arrive().catch(async (error: unknown) => {
+        if (!await isRealFolder(to)) await rename(old, to)
+        throw error
+      })
+      // What cannot be removed now is left to the next sweep: the new copy is in place.
+      await rm(old, { recursive: true, force: true }).catch(() => {})
+    })
+  }
+
+  /**
+   * Writes a record into a folder that is already published, for instance by hand. Throws PathError when the
+   * folder does not hold exactly the manifest's files by name and size.
+   */
+  async adopt (modelId: string, record: CopyRecord): Promise<Copy> {
+    const checked = checkRecord(record, modelId)
+    return await this.#alone(modelId, async () => {
+      const directory = this.#published(modelId)
+      const found = await requireFiles(directory, checked.manifest)
+      if (found.length !== checked.manifest.files.length) {
+        throw new PathError(`${directory} holds ${found.length} files, ` +
+          `the record names ${checked.manifest.files.length}.`)
+      }
+      await writeRecord(directory, checked)
+      return await this.#require(modelId)
+    })
+  }
+
+  async #require (modelId: string): Promise<Copy> {
+    const copy = await this.read(modelId)
+    if (copy === undefined) throw new PathError(`${this.#published(modelId)} was removed by somebody else.`)
+    return copy
+  }
+
+  /** Removes the published copy. Returns the bytes that gives back, 0 when there is no copy. */
+  async remove (modelId: string): Promise<number> {
+    return await this.#alone(modelId, async () => {
+      const directory = this.#published(modelId)
+      if (!await isRealFolder(directory)) return 0
+      return await this.#discard(directory)
+    })
+  }
+
+  /** Removes the transfer of a model, if there is one. */
+  async discard (modelId: string): Promise<void> {
+    await this.#alone(modelId, async () => {
+      const directory = this.incoming(modelId)
+      if (await this.#transferExists(directory)) await this.#discard(directory)
+    })
+  }
+
+  /** Marks the copy of a model as used at a wall time; nothing happens when there is none. */
+  async touch (modelId: string, nowMs: number): Promise<void> {
+    await this.#alone(modelId, async () => {
+      const directory = this.#published(modelId)
+      if (!await isRealFolder(directory)) return
+      const { O_WRONLY, O_CREAT, O_NOFOLLOW, O_NONBLOCK } = constants
+      const flags = O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK
+      const marker = await open(join(directory, LAST_USED), flags, 0o600)
+      try {
+        await marker.utimes(nowMs / 1000, nowMs / 1000)
+      } finally {
+        await marker.close()
+      }
+    })
+  }
+
+  /**
+   * Empties the trash and removes transfers nobody goes on with. Does as much as it can; throws an Error
+   * with the first failure and how many there were.
+   */
+  async sweep ({ olderThanMs, live }: SweepOptions): Promise<void> {
+    const failures: unknown[] = []
+    const keep = (error: unknown): void => { failures.push(error) }
+    for (const { name } of await this.#entries(TRASH)) {
+      const path = join(this.root, TRASH, name)
+      if (!this.#busy.has(path)) await rm(path, { recursive: true, force: true }).catch(keep)
+    }
+    const before = this.#clock.now() - olderThanMs
+    for (const { modelId, mtimeMs } of await this.pending()) {
+      if (mtimeMs < before && !live.has(modelId)) await this.discard(modelId).catch(keep)
+    }
+    if (failures.length === 0) return
+    throw new Error(`${failures.length} folders in ${this.root} could not be removed, the first: ` +
+      String(failures[0]), { cause: failures[0] })
+  }
+
+  async #discard (directory: string): Promise<number> {
+    const files = await findFiles(directory)
+    await this.#trash(directory, async (trash) => {
+      await sync(dirname(directory))
+      await rm(trash, { recursive: true, force: true })
+    })
+    return freeable(files)
+  }
+
+  /** Renames a folder into the trash; sweeps leave it alone until `work` is done with it. */
+  async #trash (directory: string, work: (trash: string) => Promise<void>): Promise<void> {
+    await this.#inner(TRASH)
+    const trash = join(this.root, TRASH, randomUUID())
+    this.#busy.add(trash)
+    try {
+      await rename(directory, trash)
+      await work(trash)
+    } finally {
+      this.#busy.delete(trash)
+    }
+  }
+
+  async #transfers (): Promise<{ modelId: string, directory: string }[]> {
+    return (await this.#entries(INCOMING)).flatMap((entry) => {
+      const modelId = entry.isDirectory() ? modelOf(entry.name) : undefined
+      return modelId === undefined ? [] : [{ modelId, directory: join(this.root, INCOMING, entry.name) }]
+    })
+  }
+
+  /** What the root or an inner folder of it holds. Throws PathError for an inner folder that is a link. */
+  async #entries (name: '' | typeof INCOMING | typeof TRASH): Promise<Dirent[]> {
+    if (name !== '' && !await isRealFolder(join(this.root, name))) return []
+    return await readdir(join(this.root, name), { withFileTypes: true }).catch((error: unknown) => {
+      if (errnoOf(error) === 'ENOENT') return []
+      throw error
+    })
+  }
+
+  #published (modelId: string): string { return join(this.root, folderOf(modelId)) }
+
+  /** Two ids that differ only in case may mean one folder. */
+  async #alone<T> (modelId: string, section: () => Promise<T>): Promise<T> {
+    return await this.#lock.run(folderOf(modelId).toLowerCase(), section)
+  }
+}
+
+const bytesOf = (files: readonly FoundFile[]): number => files.reduce((sum, { size }) => sum + size, 0)
+
+/** A file with further links keeps its bytes when one name goes. */
+const freeable = (files: readonly FoundFile[]): number =>
+  files.reduce((sum, { size, links }) => links > 1 ? sum : sum + size, 0)
+
+const sameContent = (a: CopyRecord, b: CopyRecord): boolean =>
+  manifestDigest(a.manifest) === manifestDigest(b.manifest)
+
+/** The latest change of a folder itself or of svc's own files in it, which findFiles leaves out. */
+async function newest (folder: string): Promise<number> {
+  const names = (await readdir(folder).catch(() => [])).filter(isOwnName)
+  const paths = [folder, ...names.map((name) => join(folder, name))]
+  let latest = 0
+  for (const path of paths) {
+    const stats = await lstat(path).catch(() => undefined)
+    latest = Math.max(latest, stats?.mtimeMs ?? 0)
+  }
+  return latest
+}

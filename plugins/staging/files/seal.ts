@@ -1,0 +1,73 @@
+import { readdir, unlink } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { eachOf } from './each.js'
+import { PathError } from './errors.js'
+import { sync } from './folders.js'
+import { shown } from './names.js'
+import { isOwnName } from './paths.js'
+import { RECORD_FILE, readRecord, writeRecord } from './record.js'
+import { findFiles, walkModel } from './walk.js'
+import type { CopyRecord, ModelManifest } from '../types.js'
+
+/** Files made durable at once: a journalling file system commits them together. */
+const PARALLEL = 16
+
+/** The first file of a manifest that is not among those found with its size; undefined when all are. */
+export function missingFile (
+  manifest: ModelManifest, found: readonly { path: string, size: number }[]
+): string | undefined {
+  const sizes = new Map(found.map(({ path, size }) => [path, size]))
+  return manifest.files.find(({ path, size }) => sizes.get(path) !== size)?.path
+}
+
+/** The files in a folder. Throws PathError unless every file of the manifest is there with its size. */
+export async function requireFiles (folder: string, manifest: ModelManifest): Promise<string[]> {
+  const found = await walkModel(folder)
+  const missing = missingFile(manifest, found)
+  if (missing === undefined) return found.map(({ path }) => path)
+  const actual = found.find(({ path }) => path === missing)?.size
+  const wanted = manifest.files.find(({ path }) => path === missing)!.size
+  throw new PathError(`${shown(missing)} in ${folder} should have ${wanted} bytes, ` +
+    (actual === undefined ? 'but it is not there' : `it has ${actual}`))
+}
+
+/**
+ * Makes a complete transfer ready to be published: nothing but the manifest's files in it, all of it on disk,
+ * and as the last step the record instead of what the transfer kept there for itself. Any part may run again.
+ */
+export async function seal (folder: string, record: CopyRecord): Promise<void> {
+  const found = await requireFiles(folder, record.manifest)
+  const named = new Set(record.manifest.files.map(({ path }) => path))
+  for (const path of found) {
+    if (!named.has(path)) await unlink(join(folder, path))
+  }
+  await eachOf([...named], PARALLEL, async (path) => { await sync(join(folder, path)) })
+  for (const inner of foldersOf(named)) await sync(join(folder, inner))
+  await writeRecord(folder, record)
+  for (const name of await ownFiles(folder)) {
+    if (name !== RECORD_FILE) await unlink(join(folder, name))
+  }
+  await sync(folder)
+}
+
+/** Whether a transfer of this model was sealed, so that it only has to be renamed. */
+export async function isSealed (folder: string, modelId: string): Promise<boolean> {
+  const own = await ownFiles(folder)
+  // A job or a journal beside the record: a transfer began anew after a publication that failed.
+  if (own.length !== 1 || own[0] !== RECORD_FILE) return false
+  const record = await readRecord(folder, modelId)
+  return record !== null && missingFile(record.manifest, await findFiles(folder)) === undefined
+}
+
+async function ownFiles (folder: string): Promise<string[]> {
+  return (await readdir(folder)).filter(isOwnName)
+}
+
+/** The folders that hold the files, inner ones first. */
+function foldersOf (paths: Iterable<string>): string[] {
+  const folders = new Set<string>()
+  for (const path of paths) {
+    for (let folder = dirname(path); folder !== '.'; folder = dirname(folder)) folders.add(folder)
+  }
+  return [...folders].sort((a, b) => b.length - a.length)
+}

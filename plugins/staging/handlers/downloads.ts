@@ -1,0 +1,138 @@
+import { fileURLToPath } from 'node:url'
+import { kernelError, SvcError } from '../../../kernel/index.js'
+import type { RouteRequest } from '../../../kernel/index.js'
+import { lendFolder } from '../lend.js'
+import { modelUrl } from '../net/lan-source.js'
+import { StoreError } from '../store/index.js'
+import type { DownloadStatus, StartOptions, Store } from '../store/index.js'
+import type { errors } from '../errors.js'
+import { modelIdOf } from './ids.js'
+import type { Plane } from '../plane.js'
+
+type Request = RouteRequest<{ params: { type: 'object', properties: { model_id: { type: 'string' } } } }>
+type Reason = keyof typeof errors
+
+/** Reasons of the store that have a name in the API; everything else is `download_failed`. */
+const NAMED: Readonly<Record<string, Reason>> = {
+  download_running: 'download_running', no_safe_fit: 'no_safe_fit', no_hub: 'hub_disabled',
+  no_download: 'download_not_found', not_in_store: 'model_not_found', bad_source: 'import_refused'
+}
+
+/** A failure of the store as a client is told. */
+export function told (plane: Plane, error: unknown): unknown {
+  if (!(error instanceof StoreError) || error instanceof SvcError) return error
+  return plane.options.ctx.error(NAMED[error.reason] ?? 'download_failed', error.message)
+}
+
+/** A status without the path of a folder, which is for the operator alone. */
+function shownTo ({ caller }: RouteRequest, status: DownloadStatus): DownloadStatus {
+  const hidden = status.source?.startsWith('file:') === true && !caller.authorities.has('operator')
+  return hidden ? { ...status, source: 'file' } : status
+}
+
+/** GET /store/downloads. */
+export async function downloads (plane: Plane, request: RouteRequest): Promise<unknown> {
+  if (plane.store !== null) {
+    return { downloads: plane.store.downloads().map((status) => shownTo(request, status)) }
+  }
+  return await plane.access.forward(request, { method: 'GET', path: '/store/downloads' })
+}
+
+/** Runs something on the store of this node, or has the store host answer. */
+async function onStore (
+  plane: Plane, request: Request,
+  call: { method: 'GET' | 'POST' | 'DELETE', end: string },
+  work: (store: Store, modelId: string) => DownloadStatus | Promise<DownloadStatus>
+): Promise<unknown> {
+  const modelId = modelIdOf(request.params.model_id!)
+  if (plane.store === null) {
+    return await plane.access.forward(request, {
+      method: call.method, path: `${modelUrl(modelId)}/download${call.end}`
+    })
+  }
+  try {
+    return shownTo(request, await work(plane.store, modelId))
+  } catch (error) {
+    throw told(plane, error)
+  }
+}
+
+/** GET …/download/status. */
+export async function downloadState (plane: Plane, request: Request): Promise<unknown> {
+  return await onStore(plane, request, { method: 'GET', end: '/status' }, (store, id) => store.status(id))
+}
+
+/** POST …/download/pause. */
+export async function pause (plane: Plane, request: Request): Promise<unknown> {
+  return await onStore(plane, request, { method: 'POST', end: '/pause' }, async (store, id) =>
+    await store.pause(id))
+}
+
+/** DELETE …/download. */
+export async function cancelDownload (plane: Plane, request: Request): Promise<unknown> {
+  return await onStore(plane, request, { method: 'DELETE', end: '' }, async (store, id) =>
+    await store.cancel(id))
+}
+
+/** What a start without options goes on with. */
+const BROKEN_OFF: ReadonlySet<DownloadStatus['status']> = new Set(['paused', 'failed', 'cancelled'])
+
+/** POST …/download: from the hub, from another node, or from a folder of the node that was asked. */
+export async function download (
+  plane: Plane, request: Request & { body: StartOptions | null | undefined }
+): Promise<unknown> {
+  return await startDownload(plane, request, modelIdOf(request.params.model_id!), request.body ?? {})
+}
+
+/** Starts a download here or at the store host; the answer is its state, or that host's Reply. */
+export async function startDownload (
+  plane: Plane, request: RouteRequest, modelId: string, options: StartOptions
+): Promise<unknown> {
+  const { source } = options
+  if (source?.startsWith('file:') === true && !request.caller.authorities.has('operator')) {
+    throw kernelError('missing_grant', 'Only the operator may have a folder of a node read.',
+      { authority: 'operator' })
+  }
+  const { store } = plane
+  if (store === null) return await atHost(plane, request, modelId, options)
+  try {
+    const again = Object.keys(options).length === 0 && BROKEN_OFF.has(store.status(modelId).status)
+    if (again) store.resume(modelId)
+    else if (source === undefined) store.start(modelId, options)
+    else store.start(modelId, { ...options, source: nodeSource(plane, source) })
+    return shownTo(request, store.status(modelId))
+  } catch (error) {
+    throw told(plane, error)
+  }
+}
+
+/** A folder of this node is lent to the store host, which fetches it from here. */
+async function atHost (
+  plane: Plane, request: RouteRequest, modelId: string, body: StartOptions
+): Promise<unknown> {
+  const path = `${modelUrl(modelId)}/download`
+  plane.access.host()
+  if (body.source?.startsWith('file:') !== true) {
+    return await plane.access.forward(request, { method: 'POST', path, body })
+  }
+  await lendFolder(plane, { modelId, folder: pathOf(plane, body.source), signal: request.signal })
+  const source = `node:${plane.node.installId}`
+  return await plane.access.forward(request, { method: 'POST', path, body: { ...body, source } })
+}
+
+function pathOf (plane: Plane, source: string): string {
+  try {
+    if (!source.startsWith('file:///')) throw new Error('it is no file:///absolute/folder')
+    return fileURLToPath(source)
+  } catch (error) {
+    throw plane.options.ctx.error('import_refused', `${source} is no folder: ${(error as Error).message}`)
+  }
+}
+
+/** `node:REF` with the node's install id. Throws `node_not_found`. */
+function nodeSource (plane: Plane, source: string): string {
+  if (!source.startsWith('node:')) return source
+  const node = plane.cluster.resolve(source.slice(5))
+  if (node === undefined) throw kernelError('node_not_found', `No node ${source.slice(5)} is known.`)
+  return `node:${node.installId}`
+}

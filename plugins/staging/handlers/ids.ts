@@ -1,0 +1,21 @@
+import { kernelError } from '../../../kernel/index.js'
+import { modelIdProblem } from '../files/index.js'
+
+/** A model id out of a request. Throws `invalid_request` naming the field. */
+export function modelIdOf (value: string, path = '/model_id'): string {
+  const problem = modelIdProblem(value)
+  if (problem === null) return value
+  const issues = [{ path, message: problem }]
+  throw kernelError('invalid_request', problem, { param: path.slice(1), issues })
+}
+
+/** The one of two spellings of a body's field that was given. Throws `invalid_request` when both were. */
+export function either<T> (
+  body: Readonly<Record<string, unknown>>, camel: string, snake: string
+): T | undefined {
+  if (body[camel] !== undefined && body[snake] !== undefined) {
+    const message = `give ${camel} or ${snake}, not both`
+    throw kernelError('invalid_request', message, { issues: [{ path: `/${snake}`, message }] })
+  }
+  return (body[camel] ?? body[snake]) as T | undefined
+}

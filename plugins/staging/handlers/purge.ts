@@ -1,0 +1,86 @@
+import { randomUUID } from 'node:crypto'
+import type { Caller, RouteRequest } from '../../../kernel/index.js'
+import { eachNode, onlyNode } from '../net/ask.js'
+import { modelUrl } from '../net/lan-source.js'
+import type { Purged } from '../space/index.js'
+import { told } from './downloads.js'
+import { either, modelIdOf } from './ids.js'
+import type { Plane } from '../plane.js'
+
+/** What a purge did on one node. */
+type NodePurged = Purged & { nodeId: string }
+type PurgeTrigger = 'purge' | 'store_delete'
+
+/** Longest wait for one node, ms. */
+const DEADLINE_MS = 20_000
+
+/** Says to another node that the model was deleted from the store; only members are believed. */
+const DELETED_HEADER = 'x-svc-store-delete'
+
+/** POST /store/purge-staging: every node, or this one alone when another node passed it on. */
+export async function purge (plane: Plane, request: RouteRequest): Promise<unknown> {
+  const given = either<string>(request.body as Record<string, unknown>, 'modelId', 'model_id')
+  const modelId = given === undefined ? undefined : modelIdOf(given, '/modelId')
+  const deleted = request.headers[DELETED_HEADER] !== undefined
+  const nodes = request.member === null
+    ? await everywhere(plane, modelId, request.caller, 'purge')
+    : [await here(plane, modelId, deleted ? 'store_delete' : 'purge')]
+  const freed = nodes.reduce((sum, { freedBytes }) => sum + freedBytes, 0)
+  const removed = nodes.reduce((sum, node) => sum + node.removed.length, 0)
+  return {
+    commandId: request.headers['x-svc-command-id'] ?? randomUUID(),
+    message: `Removed ${removed} staged copies, ${freed} bytes.`,
+    nodes
+  }
+}
+
+async function here (plane: Plane, modelId: string | undefined, trigger: PurgeTrigger): Promise<NodePurged> {
+  const { node: { nodeId }, keeper, cacheKeeper, options: { ctx } } = plane
+  const purged = joined(await keeper.purge(modelId, trigger), await cacheKeeper.purge(modelId, trigger))
+  const { removed, skippedInUse, freedBytes } = purged
+  if (trigger === 'purge') ctx.emit('StagingPurged', { nodeId, removed, skippedInUse, freedBytes })
+  return { nodeId, ...purged }
+}
+
+/** A purge of two folders as one. */
+function joined (a: Purged, b: Purged): Purged {
+  const each = (of: (purged: Purged) => string[]): string[] => [...new Set([...of(a), ...of(b)])].sort()
+  return {
+    removed: each(({ removed }) => removed),
+    skippedInUse: each(({ skippedInUse }) => skippedInUse),
+    freedBytes: a.freedBytes + b.freedBytes,
+    error: [a.error, b.error].filter((error) => error !== null).join('; ') || null
+  }
+}
+
+async function everywhere (
+  plane: Plane, modelId: string | undefined, caller: Caller, trigger: PurgeTrigger
+): Promise<NodePurged[]> {
+  return await eachNode<NodePurged>({
+    cluster: plane.cluster, clock: plane.clock, nodes: plane.cluster.nodes(), caller, deadlineMs: DEADLINE_MS,
+    here: async () => await here(plane, modelId, trigger),
+    request: {
+      method: 'POST', path: '/store/purge-staging', body: modelId === undefined ? {} : { modelId },
+      ...trigger === 'store_delete' ? { headers: { [DELETED_HEADER]: '1' } } : {}
+    },
+    read: (answer) => onlyNode<NodePurged>(answer),
+    failed: ({ nodeId }, error) => ({ nodeId, removed: [], skippedInUse: [], freedBytes: 0, error })
+  })
+}
+
+/** DELETE /store/models/{id}: the store's copy, what a download has left, and staged copies not in use. */
+export async function remove (plane: Plane, request: RouteRequest): Promise<unknown> {
+  const modelId = modelIdOf((request.params as { model_id: string }).model_id)
+  const { store, shelf, access, options: { ctx }, node } = plane
+  if (store === null) return await access.forward(request, { method: 'DELETE', path: modelUrl(modelId) })
+  if (shelf?.get(modelId)?.bundled === true) {
+    throw ctx.error('model_bundled', `${modelId} ships with svc and stays.`)
+  }
+  if (store.get(modelId) === undefined && store.status(modelId).status === 'not_found') {
+    throw ctx.error('model_not_found', `The store has no model ${modelId}.`)
+  }
+  await store.remove(modelId).catch((error: unknown) => { throw told(plane, error) })
+  ctx.emit('ModelDeleted', { nodeId: node.nodeId, modelId })
+  const nodes = await everywhere(plane, modelId, request.caller, 'store_delete')
+  return { modelId, deleted: true, nodes }
+}

@@ -1,0 +1,81 @@
+import { randomUUID } from 'node:crypto'
+import { delay, kernelError } from '../../../kernel/index.js'
+import type { NodeView, RouteRequest } from '../../../kernel/index.js'
+import { eachNode, onlyNode } from '../net/ask.js'
+import { modelUrl } from '../net/lan-source.js'
+import type { StageJob } from '../stage-job.js'
+import { either, modelIdOf } from './ids.js'
+import type { Plane } from '../plane.js'
+
+/** How a node stands with a model that it was told to stage. */
+interface Staged {
+  nodeId: string
+  status: 'pending' | 'downloading' | 'complete' | 'failed'
+  error: string | null
+  reason: string | null
+}
+
+interface StageBody { wait?: boolean, timeout_seconds?: number }
+
+/** Longest wait for a node's word that it has begun, s. */
+const BEGIN_SECONDS = 15
+const WAIT_SECONDS = 600
+
+/** POST /store/models/{id}/stage. */
+export async function stage (plane: Plane, request: RouteRequest): Promise<unknown> {
+  const modelId = modelIdOf((request.params as { model_id: string }).model_id)
+  const body = (request.body ?? {}) as StageBody & Record<string, unknown>
+  const refs = either<string[]>(body, 'nodeIds', 'node_ids') ?? []
+  const nodes = targets(plane, refs)
+  const { wait = false, timeout_seconds: seconds = WAIT_SECONDS } = body
+  const results = await eachNode<Staged>({
+    cluster: plane.cluster, clock: plane.clock, nodes, caller: request.caller,
+    deadlineMs: (wait ? seconds + BEGIN_SECONDS : BEGIN_SECONDS) * 1000,
+    here: async () => await stageHere(plane, modelId, wait ? seconds : 0, request.signal),
+    request: {
+      method: 'POST', path: `${modelUrl(modelId)}/stage`, body: { wait, timeout_seconds: seconds }
+    },
+    read: (answer) => onlyNode<Staged>(answer),
+    failed: ({ nodeId }, message) => ({ nodeId, status: 'failed', error: message, reason: 'unreachable' })
+  })
+  const ready = results.filter(({ status }) => status === 'complete').length
+  return {
+    commandId: request.headers['x-svc-command-id'] ?? randomUUID(),
+    message: `${modelId} is on ${ready} of ${results.length} nodes.`,
+    nodes: results
+  }
+}
+
+/** The nodes named, each once; this node when none is. Throws `node_not_found`. */
+function targets ({ cluster }: Plane, refs: readonly string[]): NodeView[] {
+  if (refs.length === 0) return [cluster.nodes()[0]!]
+  const found = refs.map((ref) => {
+    const node = cluster.resolve(ref)
+    if (node === undefined) throw kernelError('node_not_found', `No node ${ref} is known.`)
+    return node
+  })
+  return [...new Map(found.map((node) => [node.installId, node])).values()]
+}
+
+async function stageHere (
+  plane: Plane, modelId: string, seconds: number, signal: AbortSignal
+): Promise<Staged> {
+  const job = plane.stager.stage(modelId)
+  if (seconds > 0 && !job.over) {
+    const done = new AbortController()
+    const late = delay(plane.clock, seconds * 1000, AbortSignal.any([signal, done.signal]))
+    // A client that goes away ends the waiting, not the transfer.
+    await Promise.race([job.ended, late.catch(() => {})])
+    done.abort()
+  }
+  return statusOf(job, plane.node.nodeId)
+}
+
+const STATUS = {
+  pending: 'pending', ongoing: 'downloading', completed: 'complete', failed: 'failed'
+} as const
+
+function statusOf (job: StageJob, nodeId: string): Staged {
+  const status = STATUS[job.state]
+  return { nodeId, status, error: job.failure?.message ?? null, reason: job.failure?.reason ?? null }
+}

@@ -1,0 +1,113 @@
+import { HubError } from './errors.js'
+import { groupBy, smallestOf } from './lists.js'
+import type { Choosable } from './select.js'
+
+/** Largest plain model taken without being asked for: 4 GiB. */
+const MOST_PLAIN_BYTES = 4 * 1024 ** 3
+
+/** Endings that name a precision or an optimisation of the same graph. */
+const PRECISION = new RegExp('^(.+)[_-](q[1-8]|q4f16|q8f16|uint8f16|fp16|fp32|bf16|quantized|' +
+  'int4|int8|uint8|bnb4|o[1-4]|qu?int8(?:_[a-z0-9_]+)?)$', 'i')
+/** What people call a precision -> how its files end. */
+const ALIASES: Record<string, string> = { q8: 'quantized', fp32: '' }
+
+/** One precision of one graph: the file and its external data. */
+interface Graph<F> { folder: string, base: string, variant: string, files: F[], bytes: number }
+
+/** What to take of a model with ONNX files, and what goes with graphs that are not taken. */
+export interface OnnxChoice<F> { chosen: Set<F>, dropped: (file: F) => boolean }
+
+/**
+ * Chooses one folder of graphs and in it one precision of each graph, with its external data and its
+ * `.onnx.json`. Throws HubError `not_found` for a precision that is not there and `ambiguous` for a
+ * collection of voices.
+ */
+export function chooseOnnx<F extends Choosable> (
+  files: readonly F[], variant: string | undefined
+): OnnxChoice<F> {
+  const graphs = graphsOf(files)
+  refuseCollection(graphs)
+  const folders = [...new Set(graphs.map((graph) => graph.folder))].sort()
+  const folder = chooseFolder(folders, variant)
+  const here = graphs.filter((graph) => graph.folder === folder)
+  const byFolder = variant !== undefined && namesVariant(folder, variant)
+  const suffix = chooseSuffix(here, byFolder ? undefined : variant)
+  const chosen = new Set(choosePerGraph(here, suffix).flatMap((graph) => graph.files))
+  const others = folders.filter((other) => other !== folder && !isWithin(folder, other))
+  return {
+    chosen,
+    // A folder of other graphs goes as a whole, with the configuration beside them.
+    dropped: ({ path }) => partOfGraph(path) || others.some((other) => isWithin(folderOf(path), other))
+  }
+}
+
+function graphsOf<F extends Choosable> (files: readonly F[]): Graph<F>[] {
+  return files.filter(({ path }) => path.endsWith('.onnx')).map((file) => {
+    const stem = file.path.slice(file.path.lastIndexOf('/') + 1, -'.onnx'.length)
+    const match = PRECISION.exec(stem)
+    const variant = (match?.[2] ?? '').toLowerCase()
+    const own = files.filter(({ path }) => path === file.path || belongsTo(path, file.path))
+    return {
+      folder: folderOf(file.path),
+      base: match?.[1] ?? stem,
+      variant: variant === 'fp32' ? '' : variant,
+      files: own,
+      bytes: own.reduce((sum, { size }) => sum + size, 0)
+    }
+  })
+}
+
+/** External data and the voice's settings: `X.onnx_data`, `X.onnx_data_1`, `X.onnx.data`, `X.onnx.json`. */
+function belongsTo (path: string, onnx: string): boolean {
+  return path.startsWith(onnx) && /^([._]data(_\d+)?|\.json)$/.test(path.slice(onnx.length))
+}
+
+function partOfGraph (path: string): boolean { return /\.onnx([._]data(_\d+)?|\.json)?$/.test(path) }
+
+function refuseCollection<F extends Choosable> (graphs: readonly Graph<F>[]): void {
+  const voices = graphs.filter((graph) => graph.files.some(({ path }) => path.endsWith('.onnx.json')))
+  if (voices.length < 2) return
+  const example = voices[0]!.files[0]!.path
+  throw new HubError('ambiguous', `the model is a collection of ${voices.length} voices; name one by ` +
+    `allow, e.g. "${example}*"`)
+}
+
+/** The folder the variant names, else `onnx`, the top, one for processors, or the first. */
+function chooseFolder (folders: readonly string[], variant: string | undefined): string {
+  const named = variant === undefined ? undefined : folders.find((folder) => namesVariant(folder, variant))
+  return named ?? folders.find((folder) => folder === 'onnx') ?? folders.find((folder) => folder === '') ??
+    folders.find((folder) => /cpu/i.test(folder)) ?? folders[0]!
+}
+
+function namesVariant (folder: string, variant: string): boolean {
+  return folder.split('/').some((segment) => segment.toLowerCase() === variant.toLowerCase())
+}
+
+function chooseSuffix<F> (graphs: readonly Graph<F>[], variant: string | undefined): string {
+  const known = [...new Set(graphs.map((graph) => graph.variant))]
+  if (variant !== undefined) {
+    const asked = variant.toLowerCase()
+    const suffix = [asked, ALIASES[asked]].find((name) => name !== undefined && known.includes(name))
+    if (suffix !== undefined) return suffix
+    const names = known.map((name) => name === '' ? 'fp32' : name).sort().join(', ')
+    throw new HubError('not_found', `the model has no ONNX variant "${asked.slice(0, 40)}"; it has ${names}`)
+  }
+  const bytes = (suffix: string): number => graphs.filter((graph) => graph.variant === suffix)
+    .reduce((sum, graph) => sum + graph.bytes, 0)
+  if (known.includes('') && bytes('') <= MOST_PLAIN_BYTES) return ''
+  return known.includes('q4') ? 'q4' : smallestOf(known, bytes)
+}
+
+/** Each graph in the precision, or what it has: parts of a model are not always there in all of them. */
+function choosePerGraph<F> (graphs: readonly Graph<F>[], suffix: string): Graph<F>[] {
+  return [...groupBy(graphs, (graph) => graph.base).values()].map((same) =>
+    same.find((graph) => graph.variant === suffix) ?? same.find((graph) => graph.variant === '') ??
+    smallestOf(same, (graph) => graph.bytes))
+}
+
+function folderOf (path: string): string { return path.slice(0, Math.max(0, path.lastIndexOf('/'))) }
+
+/** Whether a folder is another one or lies below it; everything lies below the top. */
+function isWithin (folder: string, other: string): boolean {
+  return other === '' || folder === other || folder.startsWith(`${other}/`)
+}

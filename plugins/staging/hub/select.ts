@@ -1,0 +1,88 @@
+import { HubError } from './errors.js'
+import { globMatches } from './glob.js'
+import { chooseGguf } from './select-gguf.js'
+import { chooseOnnx } from './select-onnx.js'
+import type { Wanted } from './types.js'
+
+/** What choosing needs to know of a file. */
+export interface Choosable { path: string, size: number }
+
+const MOST_PATTERNS = 64
+const LONGEST_PATTERN = 512
+
+/** Formats that run code when they are loaded; voice packs named .bin hold plain floats. */
+const PICKLED = /\.(bin|pt|pth|ckpt|pkl|pickle)$/i
+const VOICE_PACK = /(^|\/)voices\/[^/]+\.bin$/
+/** Weights that no engine here runs. */
+const OTHER_WEIGHTS = /\.(safetensors|bin|pt|pth|ckpt|pkl|pickle|h5|msgpack|tflite|mlmodel|nemo|pb|keras)$/i
+/** Configuration, tokenizer, template. */
+const SMALL = /\.(json|txt|jinja|model|ya?ml|tiktoken|vocab)$/
+const LEGAL = /^(licen[sc]e|notice|copying|use_policy|model_card)([-_.].*)?$/i
+
+/**
+ * Which files of a model are fetched. `allow` decides alone, but for formats that run code when loaded,
+ * which are never fetched. Without it: configuration, tokenizer, template, licence and voices, and one
+ * precision of the ONNX (else GGUF) weights: `variant`, else the plain one up to 4 GiB, else q4, else the
+ * smallest (GGUF: Q4_K_M, else the smallest). Throws HubError `not_found`, `refused_format`, `ambiguous`
+ * or `bad_request`.
+ */
+export function selectFiles<F extends Choosable> (files: readonly F[], wanted: Wanted = {}): F[] {
+  const { allow, variant } = wanted
+  if (allow === undefined || allow.length === 0) return byDefault(files, variant)
+  const named = allowed(files, allow)
+  if (variant === undefined) return named
+  const { chosen, dropped } = chooseWeights(named, variant)
+  return named.filter((file) => chosen.has(file) || !dropped(file))
+}
+
+function allowed<F extends Choosable> (files: readonly F[], allow: readonly string[]): F[] {
+  if (allow.length > MOST_PATTERNS || allow.some((p) => p === '' || p.length > LONGEST_PATTERN)) {
+    throw new HubError('bad_request',
+      `allow takes at most ${MOST_PATTERNS} patterns of 1 to ${LONGEST_PATTERN} characters`)
+  }
+  const matching = files.filter(({ path }) => allow.some((pattern) => globMatches(pattern, path)))
+  if (matching.length === 0) {
+    const patterns = allow.join(' ').slice(0, 200)
+    throw new HubError('not_found', `none of the ${files.length} files matches ${patterns}; patterns match ` +
+      'the whole path: * within a folder, ** across folders')
+  }
+  const safe = matching.filter(({ path }) => !isPickled(path))
+  if (safe.length > 0) return safe
+  throw new HubError('refused_format', `${matching[0]!.path}: this format runs code when it is loaded ` +
+    '(pickle) and is never fetched; choose ONNX or GGUF files')
+}
+
+function byDefault<F extends Choosable> (files: readonly F[], variant: string | undefined): F[] {
+  const usable = files.filter(({ path }) => !isPickled(path) && !isHidden(path))
+  const { chosen, dropped, found } = chooseWeights(usable, variant)
+  const others = new Set(files.flatMap(({ path }) => OTHER_WEIGHTS.exec(path)?.[0] ?? []))
+  if (!found && others.size > 0) {
+    throw new HubError('refused_format', `the model has weights only as ${[...others].join(', ')}; what ` +
+      'runs here is ONNX and GGUF. Look for a conversion of it, e.g. by onnx-community')
+  }
+  const selected = usable.filter((file) => chosen.has(file) || (isCompanion(file.path) && !dropped(file)))
+  if (selected.length === 0) throw new HubError('not_found', 'the model has no files that are of use here')
+  return selected
+}
+
+/** The weights to take, and which other files go with weights not taken. */
+function chooseWeights<F extends Choosable> (
+  files: readonly F[], variant: string | undefined
+): { chosen: Set<F>, dropped: (file: F) => boolean, found: boolean } {
+  if (files.some(({ path }) => path.endsWith('.onnx'))) return { ...chooseOnnx(files, variant), found: true }
+  if (files.some(({ path }) => path.endsWith('.gguf'))) {
+    const chosen = chooseGguf(files.filter(({ path }) => path.endsWith('.gguf')), variant)
+    return { chosen, dropped: ({ path }) => path.endsWith('.gguf'), found: true }
+  }
+  return { chosen: new Set(), dropped: () => false, found: false }
+}
+
+function isPickled (path: string): boolean { return PICKLED.test(path) && !VOICE_PACK.test(path) }
+
+function isHidden (path: string): boolean { return /(^|\/)\./.test(path) }
+
+/** Files that weights need beside them. */
+function isCompanion (path: string): boolean {
+  const name = path.slice(path.lastIndexOf('/') + 1)
+  return SMALL.test(name) || LEGAL.test(name) || /(^|\/)voices\//.test(path)
+}

@@ -1,0 +1,100 @@
+import type { LookupAddress } from 'node:dns'
+import type { Clock, Logger } from '../../../kernel/index.js'
+
+/** A file of a model on the hub. One of the hashes is always there; both are lowercase hex. */
+export interface HubFile {
+  path: string
+  size: number
+  sha256: string | null
+  /** The git blob id, for files the hub keeps in git itself. */
+  gitSha1: string | null
+}
+
+/** Exactly what is to be fetched of a model: plain data that survives JSON. */
+export interface HubSelection {
+  modelId: string
+  /** 40 hex digits. */
+  commit: string
+  /** What was asked for, e.g. `main`. */
+  revision: string
+  files: HubFile[]
+  totalBytes: number
+  /** The licence of the model's metadata, e.g. `mit`. */
+  licence: string | null
+  /** Language tags of the model's metadata. */
+  languages: string[]
+}
+
+/** Which files of a model are wanted. */
+export interface Wanted {
+  /** Globs on the path (`*`, `?`, `**`), case-sensitive. */
+  allow?: readonly string[]
+  /** The precision: `q4`, `fp16`, `q8`, `fp32`, … for ONNX; `Q4_K_M`, … for GGUF. */
+  variant?: string
+}
+
+/** How a model is looked up. */
+export interface ResolveOptions extends Wanted {
+  /** Branch, tag or commit; default `main`. */
+  revision?: string
+  signal?: AbortSignal
+}
+
+/** Bytes of one file from an offset on. */
+export interface HubBody {
+  stream: AsyncIterable<Uint8Array>
+  /** Size of the whole file. */
+  total: number
+}
+
+/** The public model hub, or one that speaks its API. All methods throw HubError. */
+export interface HubClient {
+  /** Base URL without a slash at the end. */
+  readonly url: string
+  /** Looks a model up, pins its commit and chooses files. */
+  resolve (modelId: string, options?: ResolveOptions): Promise<HubSelection>
+  /** Opens a file at byte `start`. The stream yields exactly `total - start` bytes or throws. */
+  open (
+    selection: HubSelection, file: HubFile, options: { start: number, signal?: AbortSignal }
+  ): Promise<HubBody>
+  /** Ends open connections. */
+  close (): Promise<void>
+}
+
+/** Bounds of one client. Times in milliseconds. */
+export interface HubLimits {
+  connectMs: number
+  /** From the request to the head of the answer. */
+  headersMs: number
+  /** Between two pieces of a body. */
+  idleMs: number
+  /** A body slower than this over `floorWindowMs` is given up. */
+  floorBytesPerSecond: number
+  floorWindowMs: number
+  /** Redirects followed for one request. */
+  redirects: number
+  /** Largest answer of the API. */
+  metadataBytes: number
+  /** Further tries of `resolve` after a failure that may pass. */
+  retries: number
+}
+
+/** What a client needs. */
+export interface HubClientOptions {
+  /** Base URL of the hub, e.g. `https://huggingface.co`. May be a host in the own network. */
+  url: string
+  /** Sent as bearer token to the hub's own origin, never to any other. */
+  token?: string
+  /**
+   * Hosts the operator trusts as targets of redirects: `host`, `host:port` or `*.example.org`. Named
+   * ones may be plain http; those named in full may be in the own network.
+   */
+  redirectHosts: readonly string[]
+  clock: Clock
+  /** Uniform in [0, 1). */
+  random: () => number
+  log?: Pick<Logger, 'debug' | 'warn'>
+  limits?: Partial<HubLimits>
+  /** Resolves a host name to all its addresses; default: the system's resolver. */
+  lookup?: (hostname: string) => Promise<LookupAddress[]>
+}

@@ -1,0 +1,22 @@
+import { BundleService, ClusterService, SessionService } from '../../kernel/index.js'
+import type { Manifest } from '../../kernel/index.js'
+import { verbs } from './cli/verbs.js'
+import { conflicts } from './conflicts.js'
+import { errors } from './errors.js'
+import { events } from './events.js'
+import { routes } from './routes.js'
+import { commands, sections } from './sections.js'
+import { ModelsService } from './service.js'
+import { settings } from './settings.js'
+
+/** Everything the plugin declares. */
+export const manifest = {
+  name: 'staging',
+  version: '1.0.0',
+  kernel: '^1.0.0',
+  summary: 'Keeps models in a store, copies them to the nodes that need them, and keeps disks from filling.',
+  consumes: { bundle: BundleService, cluster: ClusterService, session: SessionService },
+  provides: { models: ModelsService },
+  settings, routes, events, errors, conflicts, sections, commands, verbs,
+  state: { downloads: 'Transfers of models, by node.' }
+} as const satisfies Manifest

@@ -1,0 +1,60 @@
+import type { SvcError } from '../../kernel/index.js'
+import { errors } from './errors.js'
+import type { LocatedModel, Models } from './service.js'
+import { ModelGoing } from './space/index.js'
+import type { StageFailure } from './stage-job.js'
+import type { Plane, StagingContext } from './plane.js'
+
+/** The service by which other plugins find models on this node. */
+export function modelsService (plane: Plane): Models {
+  const { ctx } = plane.options
+  return {
+    opened: plane.opened,
+    locate: (modelId) => plane.local.get(modelId),
+    located: () => plane.local.all(),
+    card: (modelId) => plane.card(modelId),
+    cards: () => [...plane.catalogue.cards().values()],
+    use (modelId, by) {
+      try {
+        return plane.uses.use(modelId, by)
+      } catch (error) {
+        throw error instanceof ModelGoing ? ctx.error('model_going', error.message) : error
+      }
+    },
+    serving: (modelId, ready) => { plane.serving(modelId, ready) },
+    async ensure (modelId, signal): Promise<LocatedModel> {
+      await plane.opened
+      const here = plane.local.get(modelId)
+      const companions = plane.companionsOf(modelId).map((id) => plane.local.get(id))
+      if (here !== undefined && !companions.includes(undefined)) return here
+      const job = plane.stager.stage(modelId)
+      await endedOr(job.ended, signal)
+      if (job.failure !== null) throw told(ctx, job.failure)
+      const arrived = plane.local.get(modelId)
+      if (arrived === undefined) throw ctx.error('model_going', `${modelId} was removed again at once.`)
+      return arrived
+    }
+  }
+}
+
+/** A failed transfer by its own reason where that has a name in the API. */
+function told (ctx: StagingContext, { reason, message }: StageFailure): SvcError {
+  const known = Object.keys(errors).find((name) => name === reason) as keyof typeof errors | undefined
+  return ctx.error(known ?? 'download_failed', message)
+}
+
+/** Waits for a transfer; an abort ends the waiting, not the transfer, which others may want too. */
+async function endedOr (ended: Promise<void>, signal: AbortSignal | undefined): Promise<void> {
+  if (signal === undefined) { await ended; return }
+  signal.throwIfAborted()
+  let onAbort = (): void => {}
+  const aborted = new Promise<never>((_resolve, reject) => {
+    onAbort = () => { reject(signal.reason as Error) }
+    signal.addEventListener('abort', onAbort, { once: true })
+  })
+  try {
+    await Promise.race([ended, aborted])
+  } finally {
+    signal.removeEventListener('abort', onAbort)
+  }
+}

@@ -1,0 +1,316 @@
+import { join } from 'node:path'
+import { kernelError } from '../../kernel/index.js'
+import type {
+  Bundle, Clock, Cluster, Context, Logger, ModelCard, NodeInfo, Section
+} from '../../kernel/index.js'
+import { deriveCard, readHomeCards } from './cards/index.js'
+import { Catalogue } from './catalogue.js'
+import { Exchange } from './exchange.js'
+import { ModelRoot, volumeOf } from './files/index.js'
+import { find } from './finder.js'
+import { createHubClient } from './hub/index.js'
+import type { HubClient } from './hub/index.js'
+import { LocalCopies } from './local-copies.js'
+import type { manifest } from './manifest.js'
+import { Uplink } from './net/uplink.js'
+import { Room } from './room.js'
+import { tell, shortCard } from './shared.js'
+import type { CopyEntry, StoreEntryFact } from './shared.js'
+import { Shelf } from './shelf.js'
+import { createKeeper, inUseClosure, Uses } from './space/index.js'
+import type { Keeper } from './space/index.js'
+import { failureOf, Stager } from './stager.js'
+import { StoreAccess } from './store-access.js'
+import { openStore } from './store/index.js'
+import type { Derive, Store } from './store/index.js'
+import { Telling } from './telling.js'
+
+export type StagingContext = Context<typeof manifest>
+
+/** Sections whose schemas say less than what is in them. */
+interface FactSections {
+  modelCopies: Section<CopyEntry>
+  storeModels: Section<StoreEntryFact>
+  homeCards: Section<ModelCard>
+  customCards: Section<ModelCard>
+}
+
+/** What the plugin takes from the machine and from svc.yaml, with every path absolute. */
+export interface PlaneOptions {
+  ctx: StagingContext
+  random: () => number
+  stagingPath: string
+  cachePath: string
+  /** Null on a node that is no store host. */
+  storePath: string | null
+  keepRecentBytes: number
+  cleanupOnDeactivate: boolean
+  uploadBytesPerSecond: number | null
+  headroomBytes: number
+  hub: { url: string, redirectHosts: readonly string[], token: string | undefined } | null
+}
+
+/** How long a transfer nobody goes on with is kept, ms. */
+const KEEP_PARTIAL_MS = 24 * 3600_000
+
+/** Everything about models on this node; `opened` resolves when the disks have been looked at. */
+export class Plane {
+  readonly options: PlaneOptions
+  readonly node: NodeInfo
+  readonly clock: Clock
+  readonly log: Logger
+  readonly cluster: Cluster
+  readonly bundle: Bundle
+  readonly uses = new Uses()
+  readonly room: Room
+  readonly uplink: Uplink
+  readonly hub: HubClient | null
+  readonly access: StoreAccess
+  readonly catalogue: Catalogue
+  readonly exchange: Exchange
+  readonly telling: Telling
+  readonly local: LocalCopies
+  readonly stager: Stager
+  readonly keeper: Keeper
+  /** Of the cache for what came from the hub: nothing is evicted there, an operator can purge it. */
+  readonly cacheKeeper: Keeper
+  readonly staging: ModelRoot
+  readonly cache: ModelRoot
+  /** Set by `open` on a store host. */
+  store: Store | null = null
+  shelf: Shelf | null = null
+  readonly opened: Promise<void>
+  readonly #serving = new Set<string>()
+  /** Folders that could not be used at the start. */
+  readonly #broken = new Set<ModelRoot>()
+  /** Digests of what the store has, as they were told last. */
+  readonly #digests = new Map<string, string>()
+  #closing = false
+
+  constructor (options: PlaneOptions) {
+    const { ctx, random } = options
+    const { clock, log, node, sections, deps: { cluster, bundle } } = ctx
+    this.options = options
+    this.node = node
+    this.clock = clock
+    this.log = log
+    this.cluster = cluster
+    this.bundle = bundle
+    this.room = new Room(options.headroomBytes)
+    this.uplink = new Uplink(options.uploadBytesPerSecond, clock)
+    this.hub = options.hub === null ? null : hubClient(options.hub, { clock, random, log })
+    this.staging = new ModelRoot({ root: options.stagingPath, clock })
+    this.cache = new ModelRoot({ root: options.cachePath, clock })
+    this.local = new LocalCopies({
+      bundle, log, staging: this.staging, cache: this.cache, onChange: () => { this.share() }
+    })
+    const { storeHosts } = sections
+    const facts: FactSections = sections as never
+    this.access = new StoreAccess({
+      cluster, storeHosts, storeModels: facts.storeModels, error: ctx.error,
+      remembered: () => [...sections.stores.entries()].map(({ key }) => key)
+    })
+    this.telling = new Telling({
+      cluster, clock, jobs: () => this.stager.jobs(), nodeId: node.nodeId
+    })
+    this.catalogue = new Catalogue({
+      cluster, local: this.local, sections: facts, receiving: () => this.telling.receiving()
+    })
+    this.exchange = new Exchange({ cluster, clock, random, access: this.access })
+    this.keeper = this.#createKeeper('staged', this.staging)
+    this.cacheKeeper = this.#createKeeper('cache', this.cache)
+    this.stager = this.#createStager()
+    this.opened = this.#open()
+  }
+
+  /** The card of a model of the catalogue. */
+  card (modelId: string): ModelCard | undefined { return this.catalogue.card(modelId) }
+
+  /** What a model needs beside its own files. */
+  companionsOf (modelId: string): string[] {
+    return this.card(modelId)?.companions.map((companion) => companion.modelId) ?? []
+  }
+
+  /** A runner of the model became ready here, or is so no more. */
+  serving (modelId: string, ready: boolean): void {
+    if (ready) this.#serving.add(modelId)
+    else this.#serving.delete(modelId)
+    this.share()
+  }
+
+  /** Tells the other nodes what this one has. */
+  share (): void {
+    if (this.#closing) return
+    const { sections } = this.options.ctx
+    const { nodeId } = this.node
+    const copies = new Map(this.local.all().map((copy): [string, CopyEntry] => [copy.card.modelId, {
+      kind: copy.kind, digest: copy.digest, sizeBytes: copy.manifest.totalBytes,
+      ready: this.#serving.has(copy.card.modelId)
+    }]))
+    const left = [
+      ...tell(sections.modelCopies, nodeId, copies),
+      ...tell(sections.storeModels as never, nodeId, this.shelf?.facts() ?? new Map<string, never>())
+    ]
+    if (left.length > 0) {
+      this.log.error({ models: left }, 'too many models: the other nodes are not told of these')
+    }
+    this.exchange.offer(this.local.all())
+  }
+
+  /** Ends transfers and downloads; what has come stays for the next start. */
+  async close (): Promise<void> {
+    this.#closing = true
+    await this.stager.close()
+    await this.opened
+    await this.store?.close()
+    await this.hub?.close()
+    this.exchange.close()
+    this.telling.close()
+  }
+
+  /** Never rejects: what cannot be used is reported, the rest works. */
+  async #open (): Promise<void> {
+    const { ctx, storePath } = this.options
+    await this.#whole(this.staging)
+    await this.#whole(this.cache)
+    await this.local.open()
+    if (storePath !== null) await this.#openStore(storePath)
+    const since = new Date(this.clock.now()).toISOString()
+    const host = new Map(this.shelf === null ? [] : [['store', { since }]])
+    tell(ctx.sections.storeHosts, this.node.nodeId, host)
+    await this.#homeCards()
+    this.share()
+  }
+
+  async #whole (root: ModelRoot): Promise<void> {
+    try {
+      await root.prepare()
+    } catch (error) {
+      this.#broken.add(root)
+      this.unusable(error)
+      return
+    }
+    await root.sweep({ olderThanMs: KEEP_PARTIAL_MS, live: new Set() }).catch((err: unknown) => {
+      this.log.warn({ err }, 'what earlier transfers left could not be removed')
+    })
+  }
+
+  /** The folder, or null when it could not be used at the start. */
+  usable (root: ModelRoot): ModelRoot | null { return this.#broken.has(root) ? null : root }
+
+  /** Reports a folder that cannot be used; the rest works on. */
+  unusable (error: unknown): void {
+    const { message } = failureOf(error)
+    this.log.error({ err: error }, 'a folder of models cannot be used')
+    this.options.ctx.raise('staging_unusable', message)
+  }
+
+  async #openStore (path: string): Promise<void> {
+    const { random } = this.options
+    try {
+      const root = new ModelRoot({ root: path, clock: this.clock })
+      this.store = await openStore({
+        root, random, clock: this.clock, log: this.log, hub: this.hub,
+        derive: this.derive,
+        admit: async ({ modelId, totalBytes, resumableBytes }, run) =>
+          await this.room.alone(path, modelId, undefined, async () => {
+            await this.room.check(path, totalBytes - resumableBytes)
+            return await run()
+          }),
+        space: async (bytes) => { await this.room.check(path, bytes) },
+        fromNode: this.exchange.fromNode,
+        onChange: (modelId) => {
+          this.#stored(modelId)
+          this.share()
+        }
+      })
+      this.shelf = new Shelf(this.store, this.local, new Date(this.clock.now()).toISOString())
+      for (const { modelId, digest } of this.shelf.items()) this.#digests.set(modelId, digest)
+    } catch (error) {
+      this.unusable(error)
+    }
+  }
+
+  /** Says when the store has a new model, or other content under a known name. */
+  #stored (modelId: string): void {
+    const item = this.shelf?.get(modelId)
+    if (item === undefined) this.#digests.delete(modelId)
+    if (item === undefined || this.#digests.get(modelId) === item.digest) return
+    this.#digests.set(modelId, item.digest)
+    const { revision, totalBytes } = item.manifest
+    this.options.ctx.emit('ModelStored', { nodeId: this.node.nodeId, modelId, revision, totalBytes })
+  }
+
+  /** Cards that were written by hand count more than what is found out from the files. */
+  readonly derive: Derive = async (folder, about) => {
+    const said = this.catalogue.cards().get(about.modelId)
+    const byHand = said !== undefined && (said.origin === 'home' || said.origin === 'custom')
+    if (!byHand) return await deriveCard(folder, about)
+    const roles = new Map(said.card.files.map(({ path, role }) => [path, role]))
+    const files = about.files.map(({ path, size, sha256 }) =>
+      ({ path, role: roles.get(path) ?? 'other', bytes: size, ...sha256 === undefined ? {} : { sha256 } }))
+    return { ...said.card, files, totalBytes: about.files.reduce((sum, { size }) => sum + size, 0) }
+  }
+
+  async #homeCards (): Promise<void> {
+    const { cards, problems } = await readHomeCards(join(this.node.home, 'cards'))
+    for (const problem of problems) this.log.warn({ problem }, 'a card in the home cannot be used')
+    const entries = new Map(cards.map((card) => [card.modelId, shortCard(card)]))
+    tell(this.options.ctx.sections.homeCards as never, this.node.nodeId, entries as never)
+  }
+
+  #createKeeper (kind: 'staged' | 'cache', root: ModelRoot): Keeper {
+    const { ctx, cleanupOnDeactivate, keepRecentBytes, headroomBytes } = this.options
+    return createKeeper({
+      root, uses: this.uses, clock: this.clock, log: this.log,
+      companionsOf: (modelId) => this.companionsOf(modelId),
+      leased: () => this.stager.active(),
+      settings: () => ({ cleanupOnDeactivate, keepRecentBytes, headroomBytes }),
+      volume: async () => await volumeOf(root.root),
+      onEvicted: ({ modelId, freedBytes, trigger }) => {
+        this.local.removed(kind, modelId)
+        this.stager.forget(modelId)
+        if (trigger === 'purge') return
+        ctx.emit('StagedModelEvicted', { nodeId: this.node.nodeId, modelId, freedBytes, trigger })
+      }
+    })
+  }
+
+  #createStager (): Stager {
+    const { ctx, random } = this.options
+    const { nodeId } = this.node
+    return new Stager({
+      staging: () => this.usable(this.staging), cache: () => this.usable(this.cache),
+      local: this.local, keeper: this.keeper, room: this.room,
+      exchange: this.exchange, hub: this.hub, clock: this.clock, random, log: this.log,
+      find: async (modelId, signal) => await find({
+        cluster: this.cluster, access: this.access, shelf: this.shelf, hub: this.hub !== null,
+        copies: (id) => this.catalogue.copies(id), error: ctx.error
+      }, modelId, signal),
+      derive: async (folder, { modelId, revision, files }) =>
+        await this.derive(folder, { modelId, revision, files }),
+      onChange: () => { this.telling.changed() },
+      onPending: ({ modelId, attemptId }) => {
+        ctx.emit('NodeDownloadProgress', { nodeId, modelId, attemptId, status: 'pending', totalBytes: 0 })
+      },
+      inUse: (modelId) => inUseClosure(this.uses.ids(), (id) => this.companionsOf(id)).has(modelId),
+      onCompleted: ({ modelId, attemptId, progress: { totalBytes } }) => {
+        ctx.clear('download_failed')
+        ctx.emit('NodeDownloadProgress', { nodeId, modelId, attemptId, status: 'completed', totalBytes })
+      },
+      onFailed: ({ modelId, attemptId }, { reason, message }) => {
+        // A name that is none is the asker's mistake, not this node's trouble.
+        if (reason !== 'model_not_found') ctx.raise('download_failed', `${modelId}: ${message}`)
+        ctx.emit('DownloadFailed', { nodeId, modelId, attemptId, reason, errorMessage: message })
+      },
+      unusable: () => kernelError('internal', `The folder ${this.staging.root} cannot be used.`)
+    })
+  }
+}
+
+function hubClient (
+  { url, redirectHosts, token }: NonNullable<PlaneOptions['hub']>,
+  parts: { clock: Clock, random: () => number, log: Logger }
+): HubClient {
+  return createHubClient({ url, redirectHosts, ...token === undefined ? {} : { token }, ...parts })
+}

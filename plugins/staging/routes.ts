@@ -1,0 +1,251 @@
+import type { RouteDecl } from '../../kernel/index.js'
+
+const text = { type: 'string' } as const
+const bytes = { type: 'integer', minimum: 0 } as const
+const nullable = { type: ['string', 'null'] } as const
+const modelParam = {
+  type: 'object', required: ['model_id'], properties: { model_id: { type: 'string', minLength: 1 } }
+} as const
+const modelId = { type: 'string', minLength: 1, maxLength: 512 } as const
+const nodeRefs = {
+  type: 'array', uniqueItems: true, maxItems: 256, items: { type: 'string', minLength: 1, maxLength: 128 }
+} as const
+
+const storage = {
+  method: 'GET', url: '/store/storage', authority: 'read',
+  summary: 'What this node keeps on disk: staged models, event log, free space.',
+  reply: {
+    type: 'object', additionalProperties: false,
+    required: [
+      'nodeId', 'stagingRoot', 'stagedModels', 'stagedTotalBytes', 'eventLogBytes',
+      'diskTotalBytes', 'diskFreeBytes'
+    ],
+    properties: {
+      nodeId: text,
+      stagingRoot: nullable,
+      stagedTotalBytes: bytes,
+      eventLogBytes: bytes,
+      diskTotalBytes: bytes,
+      diskFreeBytes: bytes,
+      stagedModels: {
+        type: 'array',
+        items: {
+          type: 'object',
+          required: ['modelId', 'directory', 'sizeBytes', 'lastUsedEpochSeconds', 'inUse', 'in_use']
+        }
+      }
+    }
+  }
+} as const satisfies RouteDecl
+
+const health = {
+  method: 'GET', url: '/store/health', authority: 'read',
+  summary: 'Where the store is and what room it has.',
+  reply: {
+    type: 'object', additionalProperties: false,
+    required: ['storePath', 'freeBytes', 'totalBytes', 'usedBytes'],
+    properties: { storePath: nullable, freeBytes: bytes, totalBytes: bytes, usedBytes: bytes }
+  },
+  errors: ['store_not_configured', 'store_unreachable']
+} as const satisfies RouteDecl
+
+const registry = {
+  method: 'GET', url: '/store/registry', authority: 'read',
+  summary: 'Every model in the store, and which nodes have a copy.',
+  reply: { type: 'object', required: ['entries'], properties: { entries: { type: 'array' } } },
+  errors: ['store_not_configured', 'store_unreachable']
+} as const satisfies RouteDecl
+
+const downloadStatus = {
+  type: 'object',
+  required: ['modelId', 'status', 'progress', 'error'],
+  properties: {
+    modelId: text, progress: { type: 'number', minimum: 0, maximum: 1 }, error: nullable,
+    status: {
+      enum: ['pending', 'downloading', 'paused', 'complete', 'failed', 'cancelled', 'not_found']
+    }
+  }
+} as const
+const storeErrors = ['store_not_configured', 'store_unreachable'] as const
+
+const downloads = {
+  method: 'GET', url: '/store/downloads', authority: 'read',
+  summary: 'Downloads into the store, those that ended included.',
+  reply: {
+    type: 'object', required: ['downloads'],
+    properties: { downloads: { type: 'array', items: downloadStatus } }
+  },
+  errors: storeErrors
+} as const satisfies RouteDecl
+
+const download = {
+  method: 'POST', url: '/store/models/:model_id/download', authority: 'cluster:write',
+  summary: 'Starts a download into the store, or goes on with one that was paused or cancelled.',
+  params: modelParam,
+  body: {
+    type: 'object', additionalProperties: false,
+    properties: {
+      source: {
+        type: 'string', minLength: 1, maxLength: 4096,
+        description: '`hub` (the default), `file:///folder` on the node that is asked (operator only), ' +
+          'or `node:REF` for the copy of another node'
+      },
+      revision: { type: 'string', minLength: 1, maxLength: 256, pattern: '^[A-Za-z0-9][A-Za-z0-9._/-]*$' },
+      allow: { type: 'array', maxItems: 64, items: { type: 'string', minLength: 1, maxLength: 256 } },
+      variant: { type: 'string', minLength: 1, maxLength: 64, pattern: '^[A-Za-z0-9._-]+$' }
+    }
+  },
+  reply: downloadStatus,
+  deadlineMs: 600_000,
+  errors: [...storeErrors, 'download_running', 'import_refused', 'hub_disabled', 'missing_grant']
+} as const satisfies RouteDecl
+
+const downloadState = {
+  method: 'GET', url: '/store/models/:model_id/download/status', authority: 'read',
+  summary: 'How far the download of a model is.',
+  params: modelParam, reply: downloadStatus, errors: storeErrors
+} as const satisfies RouteDecl
+
+const pause = {
+  method: 'POST', url: '/store/models/:model_id/download/pause', authority: 'cluster:write',
+  summary: 'Pauses a download, also over restarts of the node; what has come is kept.',
+  params: modelParam, reply: downloadStatus, errors: [...storeErrors, 'download_not_found']
+} as const satisfies RouteDecl
+
+const cancelDownload = {
+  method: 'DELETE', url: '/store/models/:model_id/download', authority: 'cluster:write',
+  summary: 'Cancels a download; what has come is kept for the next one.',
+  params: modelParam, reply: downloadStatus, errors: [...storeErrors, 'download_not_found']
+} as const satisfies RouteDecl
+
+const nodeResult = { type: 'array', items: { type: 'object', required: ['nodeId', 'error'] } } as const
+
+const stage = {
+  method: 'POST', url: '/store/models/:model_id/stage', authority: 'cluster:write',
+  summary: 'Copies a model from the store onto nodes; with `wait`, answers when it is there.',
+  params: modelParam,
+  body: {
+    type: 'object', additionalProperties: false,
+    properties: {
+      nodeIds: nodeRefs, node_ids: nodeRefs, wait: { type: 'boolean' },
+      timeout_seconds: { type: 'integer', minimum: 1, maximum: 86_400 }
+    }
+  },
+  reply: {
+    type: 'object', additionalProperties: false, required: ['commandId', 'message', 'nodes'],
+    properties: { commandId: text, message: text, nodes: nodeResult }
+  },
+  deadlineMs: 86_430_000,
+  errors: ['node_not_found', 'model_not_found', 'store_not_configured']
+} as const satisfies RouteDecl
+
+const purge = {
+  method: 'POST', url: '/store/purge-staging', authority: 'cluster:write',
+  summary: 'Removes staged copies that are not in use from every node: all, or one model\'s.',
+  body: {
+    type: 'object', additionalProperties: false, properties: { modelId, model_id: modelId }
+  },
+  reply: {
+    type: 'object', additionalProperties: false, required: ['commandId', 'message', 'nodes'],
+    properties: { commandId: text, message: text, nodes: nodeResult }
+  },
+  errors: ['invalid_request']
+} as const satisfies RouteDecl
+
+const remove = {
+  method: 'DELETE', url: '/store/models/:model_id', authority: 'cluster:write',
+  summary: 'Deletes a model from the store, and the staged copies that are not in use.',
+  params: modelParam,
+  reply: {
+    type: 'object', required: ['modelId', 'deleted'], properties: { modelId: text, deleted: { const: true } }
+  },
+  errors: [...storeErrors, 'model_not_found', 'model_bundled']
+} as const satisfies RouteDecl
+
+const from = {
+  enum: ['store', 'self'],
+  description: '`self`: the copy of this node, also while it is still being received'
+} as const
+
+const digest = {
+  type: 'string', pattern: '^[0-9a-f]{64}$',
+  description: 'of the content that is wanted, where there may be several'
+} as const
+
+const manifest = {
+  method: 'GET', url: '/store/models/:model_id/manifest', authority: 'read',
+  summary: 'Every file of a model with its size and the hashes of its chunks.',
+  params: modelParam,
+  query: { type: 'object', additionalProperties: false, properties: { from, digest } },
+  reply: {
+    type: 'object', required: ['modelId', 'revision', 'totalBytes', 'chunkBytes', 'files'],
+    properties: {
+      modelId: text, revision: text, totalBytes: bytes, chunkBytes: bytes, files: { type: 'array' }
+    }
+  },
+  errors: [...storeErrors, 'model_not_found']
+} as const satisfies RouteDecl
+
+const file = {
+  method: 'GET', url: '/store/models/:model_id/files/*', authority: 'read', stream: true,
+  summary: 'The bytes of a file; a single Range is honoured, the ETag is the SHA-256.',
+  params: {
+    type: 'object', required: ['model_id', '*'],
+    properties: { model_id: { type: 'string', minLength: 1 }, '*': { type: 'string' } }
+  },
+  query: { type: 'object', additionalProperties: false, properties: { from, digest } },
+  produces: 'application/octet-stream',
+  errors: [...storeErrors, 'model_not_found', 'range_not_satisfiable', 'chunk_not_here']
+} as const satisfies RouteDecl
+
+const modelList = {
+  type: 'object', additionalProperties: false, required: ['object', 'data'],
+  properties: { object: { const: 'list' }, data: { type: 'array' } }
+} as const
+
+const list = {
+  method: 'GET', url: '/v1/models', authority: 'read',
+  summary: 'The catalogue, with what is installed and what is ready.', reply: modelList
+} as const satisfies RouteDecl
+
+const copies = {
+  method: 'GET', url: '/models/copies', authority: 'read',
+  summary: 'Where the copies of all models are, over the whole cluster.',
+  reply: { type: 'object', required: ['copies'], properties: { copies: { type: 'array' } } }
+} as const satisfies RouteDecl
+
+const card = {
+  method: 'GET', url: '/models/:model_id/card', authority: 'read',
+  summary: 'The card of a model, where it comes from and where its copies are.',
+  params: modelParam,
+  reply: { type: 'object', required: ['model_id', 'origin', 'card', 'copies'] },
+  errors: ['model_not_found']
+} as const satisfies RouteDecl
+
+const add = {
+  method: 'POST', url: '/models/add', authority: 'cluster:write',
+  summary: 'Adds a custom card, or starts the download of a model whose card is made from its files.',
+  body: {
+    type: 'object', additionalProperties: false, minProperties: 1, maxProperties: 1,
+    properties: { card: { type: 'object' }, source: modelId }
+  },
+  reply: { type: 'object', required: ['model_id', 'card'] },
+  errors: ['invalid_request', 'card_exists', ...storeErrors]
+} as const satisfies RouteDecl
+
+const removeCustom = {
+  method: 'DELETE', url: '/models/custom/:model_id', authority: 'cluster:write',
+  summary: 'Removes a card that was added.',
+  params: modelParam,
+  reply: {
+    type: 'object', required: ['model_id', 'deleted'],
+    properties: { model_id: text, deleted: { const: true } }
+  },
+  errors: ['model_not_found', 'model_in_use']
+} as const satisfies RouteDecl
+
+/** HTTP routes of this plugin; the handlers are in `handlers/`. */
+export const routes = {
+  storage, health, registry, downloads, download, downloadState, pause, cancelDownload, stage, purge, remove,
+  manifest, file, models: list, modelsShort: { ...list, url: '/models' }, copies, card, add, removeCustom
+} as const satisfies Record<string, RouteDecl>

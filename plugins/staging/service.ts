@@ -1,0 +1,37 @@
+import { defineService } from '../../kernel/index.js'
+import type { ModelCard } from '../../kernel/index.js'
+
+/** Where the card of a model comes from; a later one counts more. */
+export type CardOrigin = 'bundled' | 'store' | 'staged' | 'home' | 'custom'
+
+/** A complete copy of a model on this node. */
+export interface LocatedModel {
+  card: ModelCard
+  /** Absolute; read-only to whoever loads from it. */
+  directory: string
+  kind: 'bundled' | 'staged' | 'cache'
+}
+
+/** Models on disk, for those that run them. */
+export interface Models {
+  /** Resolves once the copies on this node are known. */
+  readonly opened: Promise<void>
+  /** The complete copy on this node; undefined when there is none, or before `opened`. */
+  locate (modelId: string): LocatedModel | undefined
+  /** Every complete copy on this node. */
+  located (): readonly LocatedModel[]
+  /** The card of any model of the catalogue, here or not; its `files` may be empty when it is not here. */
+  card (modelId: string): ModelCard | undefined
+  /** The catalogue of the whole cluster. */
+  cards (): readonly { card: ModelCard, origin: CardOrigin }[]
+  /**
+   * Protects the model and its companions from eviction and purge until the returned function is called.
+   * `by` says who, for people. Throws `model_going` while it is just being removed.
+   */
+  use (modelId: string, by: string): () => void
+  /** Tells the cluster whether a runner of the model is ready on this node. */
+  serving (modelId: string, ready: boolean): void
+  /** Resolves with a complete copy on this node, staged from the store when it is not there. */
+  ensure (modelId: string, signal?: AbortSignal): Promise<LocatedModel>
+}
+export const ModelsService = defineService<Models>('models')

@@ -1,0 +1,245 @@
+import { NoSafeFit, planCapacity } from './capacity.js'
+import { inUseClosure } from './closure.js'
+import { SerialQueue } from './queue.js'
+import { planRecency } from './recency.js'
+import type { Clock, Logger } from '../../../kernel/index.js'
+import type { ModelRoot } from '../files/index.js'
+import type { Copy } from '../types.js'
+import type { CompanionsOf } from './closure.js'
+import type { Uses } from './uses.js'
+
+/** How often the last use of what is in use is written down. */
+const REFRESH_MS = 60_000
+/** What was used this short before a start stays, whatever the budget. */
+const KEEP_AT_START_MS = 30 * 60_000
+
+/** Why a copy went. */
+export type Trigger = 'deactivation' | 'startup' | 'capacity' | 'purge' | 'store_delete'
+
+/** A copy that went. */
+export interface Evicted { modelId: string, freedBytes: number, trigger: Trigger }
+
+/** What a purge did; `error` names the copies that could not be removed, and why. */
+export interface Purged {
+  removed: string[]
+  skippedInUse: string[]
+  freedBytes: number
+  error: string | null
+}
+
+/** Asked again at every pass, so that a change applies at once. */
+export interface KeeperSettings {
+  /** Whether the passes after a deactivation and at start evict at all. */
+  cleanupOnDeactivate: boolean
+  /** Idle data those passes leave. */
+  keepRecentBytes: number
+  /** What stays free after a transfer. */
+  headroomBytes: number
+}
+
+export interface KeeperOptions {
+  root: Pick<ModelRoot, 'root' | 'list' | 'remove' | 'touch'>
+  uses: Uses
+  companionsOf: CompanionsOf
+  /** Models with a transfer under way; their copies and companions stay. */
+  leased: () => Iterable<string>
+  settings: () => KeeperSettings
+  clock: Clock
+  log: Logger
+  onEvicted: (evicted: Evicted) => void
+  /** The volume that holds the root. */
+  volume: () => Promise<{ freeBytes: number }>
+}
+
+/** Decides which staged copies stay on the disk, and removes the others. Its passes run one at a time. */
+export interface Keeper {
+  /**
+   * Begins to write down uses (at use, at release and every minute) and runs the startup pass; resolves
+   * after the pass with what stops the writing. A pass that fails is logged.
+   */
+  start (): Promise<() => void>
+  /** The pass after an instance of the model ended; resolves with what it evicted. */
+  deactivated (modelId: string): Promise<string[]>
+  /** Makes room for a transfer; `keep` and its companions stay. Throws `NoSafeFit`. */
+  makeRoom (additionalBytes: number, options: { keep: readonly string[] }): Promise<{ evicted: string[] }>
+  /** Removes one model's copy, or every copy, that nothing uses and no transfer holds. Never rejects. */
+  purge (modelId?: string, trigger?: 'purge' | 'store_delete'): Promise<Purged>
+  /** Every copy, newest use first; a companion of a used model is in use. */
+  storage (): Promise<{ copies: (Copy & { inUse: boolean })[], totalBytes: number }>
+}
+
+/** The keeper of one staging root. */
+export function createKeeper (options: KeeperOptions): Keeper {
+  return new RootKeeper(options)
+}
+
+const messageOf = (error: unknown): string => error instanceof Error ? error.message : String(error)
+
+class RootKeeper implements Keeper {
+  readonly #options: KeeperOptions
+  readonly #passes = new SerialQueue()
+
+  constructor (options: KeeperOptions) {
+    this.#options = options
+  }
+
+  async start (): Promise<() => void> {
+    const { uses, clock, log } = this.#options
+    const stops = [
+      uses.onUse((modelId) => { void this.#touch([modelId]) }),
+      uses.onIdle((modelId) => { void this.#touch([modelId]) }),
+      clock.every(REFRESH_MS, () => { void this.#touch(uses.ids()) })
+    ]
+    await this.#passes.run('startup', async () => { await this.#startupPass() }).catch((err: unknown) => {
+      log.error({ err }, 'the eviction pass at start failed; idle copies stay')
+    })
+    return () => { for (const stop of stops) stop() }
+  }
+
+  async deactivated (modelId: string): Promise<string[]> {
+    return await this.#passes.run('deactivation', async () => {
+      await this.#touch([modelId])
+      return await this.#recencyPass('deactivation')
+    })
+  }
+
+  async makeRoom (bytes: number, { keep }: { keep: readonly string[] }): Promise<{ evicted: string[] }> {
+    if (bytes <= 0) return { evicted: [] }
+    return await this.#passes.run('capacity', async () => await this.#capacityPass(bytes, keep))
+  }
+
+  async purge (modelId?: string, trigger: 'purge' | 'store_delete' = 'purge'): Promise<Purged> {
+    const wanted = (id: string): boolean => modelId === undefined || id === modelId
+    return await this.#passes.run(trigger, async () => await this.#purgePass(wanted, trigger))
+  }
+
+  async storage (): Promise<{ copies: (Copy & { inUse: boolean })[], totalBytes: number }> {
+    const { root, uses, companionsOf } = this.#options
+    const listed = await root.list()
+    const used = inUseClosure(uses.ids(), companionsOf)
+    const copies = listed.map((copy) => ({ ...copy, inUse: used.has(copy.modelId) }))
+    return { copies, totalBytes: copies.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0) }
+  }
+
+  /** A clock that was ahead must not protect a copy for ever: such times are set to now, on the disk too. */
+  async #startupPass (): Promise<void> {
+    const { root, clock } = this.#options
+    const now = clock.now()
+    const ahead = (await root.list()).filter(({ lastUsedMs }) => lastUsedMs > now)
+    await Promise.all(ahead.map(async ({ modelId }) => { await this.#touchOne(modelId) }))
+    await this.#recencyPass('startup', now - KEEP_AT_START_MS)
+  }
+
+  async #recencyPass (trigger: Trigger, keepSinceMs = Infinity): Promise<string[]> {
+    const { cleanupOnDeactivate, keepRecentBytes } = this.#options.settings()
+    if (!cleanupOnDeactivate) return []
+    const copies = await this.#copies()
+    const safe = this.#safe()
+    const idle = copies.filter(({ modelId }) => !safe.has(modelId))
+    const evicted: string[] = []
+    for (const modelId of planRecency({ idle, budgetBytes: keepRecentBytes, keepSinceMs })) {
+      if (await this.#evict(modelId, trigger) !== undefined) evicted.push(modelId)
+    }
+    return evicted
+  }
+
+  /** Plans anew after each copy: one may be in use by now, give back less than thought, or refuse to go. */
+  async #capacityPass (additionalBytes: number, keep: readonly string[]): Promise<{ evicted: string[] }> {
+    const { settings, volume } = this.#options
+    const { headroomBytes } = settings()
+    // Counted on from here, not read again: some filesystems give space back seconds after the removal.
+    let { freeBytes } = await volume()
+    let left = await this.#copies()
+    const evicted: string[] = []
+    for (;;) {
+      const safe = this.#safe(keep)
+      const idle = left.filter(({ modelId }) => !safe.has(modelId))
+      const plan = planCapacity({ additionalBytes, freeBytes, headroomBytes, idle })
+      if (!plan.fits) throw new NoSafeFit(plan.sentence, plan.numbers)
+      const next = plan.evict[0]
+      if (next === undefined) return { evicted }
+      const freedBytes = await this.#evict(next, 'capacity', keep)
+      if (freedBytes !== undefined) evicted.push(next)
+      freeBytes += freedBytes ?? 0
+      left = left.filter(({ modelId }) => modelId !== next)
+    }
+  }
+
+  async #purgePass (wanted: (modelId: string) => boolean, trigger: Trigger): Promise<Purged> {
+    const { root, leased, log } = this.#options
+    const removed: string[] = []
+    const skipped = new Set<string>()
+    const errors: string[] = []
+    let freedBytes = 0
+    const one = async (modelId: string): Promise<void> => {
+      const freed = await this.#remove(modelId, trigger)
+      if (freed === undefined) { skipped.add(modelId); return }
+      removed.push(modelId)
+      freedBytes += freed
+    }
+    const failed = (what: string, err: unknown): void => {
+      errors.push(`${what}: ${messageOf(err)}`)
+      log.warn({ err, what }, 'the purge left something')
+    }
+    const copies = await root.list().catch((err: unknown) => { failed(root.root, err); return [] })
+    for (const { modelId } of copies) {
+      if (wanted(modelId)) await one(modelId).catch((err: unknown) => { failed(modelId, err) })
+    }
+    // A first transfer has no copy yet that could be skipped.
+    for (const modelId of leased()) if (wanted(modelId) && !removed.includes(modelId)) skipped.add(modelId)
+    const error = errors.length === 0 ? null : errors.join('; ')
+    return { removed: removed.sort(), skippedInUse: [...skipped].sort(), freedBytes, error }
+  }
+
+  /** Like `#remove`, for the passes: what cannot be removed is logged and left. */
+  async #evict (modelId: string, trigger: Trigger, keep?: readonly string[]): Promise<number | undefined> {
+    return await this.#remove(modelId, trigger, keep).catch((err: unknown) => {
+      this.#options.log.warn({ err, modelId, trigger }, 'an idle copy could not be removed')
+      return undefined
+    })
+  }
+
+  /** Removes a copy unless it is needed by now: undefined then, else the bytes that came free. */
+  async #remove (
+    modelId: string, trigger: Trigger, keep: readonly string[] = []
+  ): Promise<number | undefined> {
+    const { root, uses, companionsOf, onEvicted, log } = this.#options
+    // No await from here to `going`: a use comes before, and is seen, or after, and is refused.
+    if (this.#safe(keep).has(modelId)) return undefined
+    const back = uses.going(modelId, (used) => inUseClosure([used], companionsOf).has(modelId))
+    try {
+      const freedBytes = await root.remove(modelId)
+      log.info({ modelId, freedBytes, trigger }, 'removed an idle copy')
+      onEvicted({ modelId, freedBytes, trigger })
+      return freedBytes
+    } finally {
+      back()
+    }
+  }
+
+  /** What no pass may touch now. */
+  #safe (keep: readonly string[] = []): Set<string> {
+    const { uses, leased, companionsOf } = this.#options
+    return inUseClosure([...uses.ids(), ...leased(), ...keep], companionsOf)
+  }
+
+  /** The copies, none used later than now. */
+  async #copies (): Promise<Copy[]> {
+    const { root, clock } = this.#options
+    const copies = await root.list()
+    return copies.map((copy) => ({ ...copy, lastUsedMs: Math.min(copy.lastUsedMs, clock.now()) }))
+  }
+
+  async #touch (used: readonly string[]): Promise<void> {
+    const all = inUseClosure(used, this.#options.companionsOf)
+    await Promise.all([...all].map(async (modelId) => { await this.#touchOne(modelId) }))
+  }
+
+  /** A use that cannot be written down costs at most the order of eviction. */
+  async #touchOne (modelId: string): Promise<void> {
+    const { root, clock, log } = this.#options
+    await root.touch(modelId, clock.now()).catch((err: unknown) => {
+      log.warn({ err, modelId }, 'the last use of a copy could not be written down')
+    })
+  }
+}

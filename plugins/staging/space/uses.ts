@@ -1,0 +1,71 @@
+/** A copy is being removed at this moment: ask again shortly, it can be staged anew then. */
+export class ModelGoing extends Error {
+  readonly modelId: string
+  readonly retryable = true
+
+  constructor (modelId: string, going: string) {
+    const what = going === modelId ? modelId : `${going}, which ${modelId} needs,`
+    super(`${what} is being removed from this node's disk right now. Try again in a moment.`)
+    this.name = 'ModelGoing'
+    this.modelId = modelId
+  }
+}
+
+/** Who needs which model on this node: runners, placed instances. What is used is never evicted. */
+export class Uses {
+  /** For each model its users; every use has a key of its own. */
+  readonly #users = new Map<string, Map<symbol, string>>()
+  readonly #going = new Map<symbol, { modelId: string, blocks: (used: string) => boolean }>()
+  readonly #onUse = new Set<(modelId: string) => void>()
+  readonly #onIdle = new Set<(modelId: string) => void>()
+
+  /**
+   * Marks a model as used, until the returned function is called (again: no effect). Take the use before
+   * looking for the copy, so that it cannot go in between. Throws `ModelGoing` while the copy, or that of a
+   * companion, goes.
+   */
+  use (modelId: string, by: string): () => void {
+    for (const going of this.#going.values()) {
+      if (going.blocks(modelId)) throw new ModelGoing(modelId, going.modelId)
+    }
+    const users = this.#users.get(modelId) ?? new Map<symbol, string>()
+    const key = Symbol(by)
+    this.#users.set(modelId, users.set(key, by))
+    for (const tell of this.#onUse) tell(modelId)
+    return () => {
+      if (!users.delete(key) || users.size > 0) return
+      this.#users.delete(modelId)
+      for (const tell of this.#onIdle) tell(modelId)
+    }
+  }
+
+  has (modelId: string): boolean { return this.#users.has(modelId) }
+
+  /** Who uses a model, in the order they came, each once. */
+  by (modelId: string): string[] { return [...new Set(this.#users.get(modelId)?.values())] }
+
+  /** Every used model; companions are not in it. */
+  ids (): string[] { return [...this.#users.keys()] }
+
+  /** Calls `fn` at every use; returns what stops that. */
+  onUse (fn: (modelId: string) => void): () => void {
+    this.#onUse.add(fn)
+    return () => { this.#onUse.delete(fn) }
+  }
+
+  /** Calls `fn` when the last use of a model ends; returns what stops that. */
+  onIdle (fn: (modelId: string) => void): () => void {
+    this.#onIdle.add(fn)
+    return () => { this.#onIdle.delete(fn) }
+  }
+
+  /**
+   * Refuses every use that `blocks` names until the returned function is called. For who removes a model:
+   * after it has seen, in the same turn of the event loop, that nothing uses it.
+   */
+  going (modelId: string, blocks: (used: string) => boolean): () => void {
+    const key = Symbol(modelId)
+    this.#going.set(key, { modelId, blocks })
+    return () => { this.#going.delete(key) }
+  }
+}

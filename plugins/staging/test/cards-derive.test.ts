@@ -1,0 +1,346 @@
+import { mkdtempSync, readFileSync, rmSync, truncateSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+import { stringify } from 'yaml'
+import { supportOf } from '../../capabilities-tts/engine/support.js'
+import { deriveCard } from '../cards/index.js'
+import { speechSupport } from '../cards/speech-support.js'
+import {
+  config, decoder, external, filesOf, gguf, llama, onnx, put, sharedData, tensor
+} from './cards-kit.js'
+import type { ModelCard } from '../../../kernel/index.js'
+import type { DeriveOptions } from '../cards/index.js'
+
+type Files = Record<string, string | Uint8Array | object>
+
+const root = mkdtempSync(join(tmpdir(), 'svc-cards-'))
+t.teardown(() => { rmSync(root, { recursive: true, force: true }) })
+const about = { modelId: 'acme/model', revision: 'abc' }
+
+/** The card of a folder as it lies there. */
+const cardOf = async (folder: string, more: Partial<DeriveOptions> = {}): Promise<ModelCard> =>
+  await deriveCard(folder, { ...about, files: filesOf(folder), ...more })
+
+let folders = 0
+/** The card of files that are made for it. */
+async function made (files: Files, more: Partial<DeriveOptions> = {}): Promise<ModelCard> {
+  const folder = join(root, String(folders++))
+  put(folder, { 'README.md': 'a model', ...files })
+  return await cardOf(folder, more)
+}
+
+const rolesOf = (card: ModelCard): Record<string, string> =>
+  Object.fromEntries(card.files.map(({ path, role }) => [path, role]))
+const refused = (message: RegExp): { name: string, message: RegExp } => ({ name: 'CardError', message })
+
+const tokenizer = { 'tokenizer.json': '{}', 'tokenizer_config.json': { chat_template: '{{ messages }}' } }
+const language: Files = { 'config.json': config, 'onnx/model.onnx': onnx(decoder), ...tokenizer }
+const piperGraph = onnx({
+  inputs: [['input', 7, ['b', 'p']], ['input_lengths', 7, ['b']], ['scales', 1, [3]]],
+  outputs: [['output', 1, ['b', 1, 't']]],
+  initializers: [tensor('w', 5)]
+})
+const piper = {
+  audio: { sample_rate: 22050 }, phoneme_id_map: { _: [0] }, espeak: { voice: 'en-gb' },
+  language: { code: 'en_GB', family: 'en' }, dataset: 'alan', num_speakers: 1
+}
+const kokoroGraph = onnx({
+  inputs: [['input_ids', 7, [1, 'n']], ['style', 1, [1, 256]], ['speed', 1, [1]]],
+  outputs: [['waveform', 1, ['s']]]
+})
+const kokoro: Files = {
+  'config.json': { n_token: 178, istftnet: {}, vocab: { a: 1 } },
+  'onnx/model_quantized.onnx': kokoroGraph,
+  'voices/af_heart.bin': Buffer.alloc(2048),
+  'voices/bm_lewis.bin': Buffer.alloc(1024),
+  'voices/af_sky.bin': Buffer.alloc(1024)
+}
+
+t.test('transformers.js', async (t) => {
+  const card = await made({ ...language, LICENSE: 'MIT', 'generation_config.json': {}, 'vocab.json': {} })
+  t.match(card, {
+    ...about, title: 'model', tasks: ['chat', 'completions'], family: 'llama', engine: 'onnx-lm',
+    nLayers: 2, hiddenSize: 64, heads: 4, kvHeads: 2, headSize: 16, contextLength: 512, supportsTensor: false,
+    licence: 'see LICENSE', quantization: 'fp32', support: { tools: /^no effect/ }
+  })
+  t.same(rolesOf(card), {
+    LICENSE: 'licence', 'README.md': 'other', 'config.json': 'config', 'generation_config.json': 'config',
+    'onnx/model.onnx': 'weights', 'tokenizer.json': 'tokenizer', 'tokenizer_config.json': 'tokenizer',
+    'vocab.json': 'vocab'
+  })
+  t.equal(card.totalBytes, card.files.reduce((sum, { bytes }) => sum + bytes, 0))
+  const plain = await made({ ...language, 'tokenizer_config.json': {} })
+  t.same(plain.tasks, ['completions'], 'no chat template')
+  const jinja = await made({ ...language, 'tokenizer_config.json': {}, 'chat_template.jinja': '{{ tools }}' })
+  t.match(jinja, { tasks: ['chat', 'completions'], support: { tools: /has a place/ } })
+  t.equal(rolesOf(jinja)['chat_template.jinja'], 'template')
+  const named = { chat_template: [{ name: 'default', template: 'x' }, { template: '{{tools}}' }] }
+  t.match((await made({ ...language, 'tokenizer_config.json': named })).support, { tools: /has a place/ })
+  const options = { licence: 'mit', languages: ['en', 'de'] }
+  t.match(await made(language, options), options, 'the hub knows better')
+})
+
+t.test('several graphs', async (t) => {
+  const beyond = external({ location: 'model_q4.onnx_data', length: '64' })
+  const graph = onnx({ ...decoder, initializers: [beyond] })
+  const card = await made({
+    ...language, 'onnx/model_q4.onnx': graph, 'onnx/model_q4.onnx_data': Buffer.alloc(64),
+    'onnx/model_fp16.onnx': onnx(decoder)
+  })
+  t.match(rolesOf(card), { 'onnx/model.onnx': 'weights', 'onnx/model_q4.onnx': 'other' }, 'the plain one')
+  const folder = join(root, 'large')
+  put(folder, { ...language, 'onnx/model_q4.onnx': graph, 'onnx/model_q4.onnx_data': Buffer.alloc(64) })
+  put(folder, { 'onnx/model.onnx_data': '' })
+  truncateSync(join(folder, 'onnx/model.onnx_data'), 4 * 2 ** 30)
+  const large = await cardOf(folder)
+  t.equal(large.quantization, 'q4', 'q4 where the plain one is over 4 GiB')
+  t.match(rolesOf(large), { 'onnx/model_q4.onnx': 'weights', 'onnx/model_q4.onnx_data': 'external-data' })
+  const { 'onnx/model.onnx': _, ...rest } = language
+  const small = await made({
+    ...rest, 'onnx/model_fp16.onnx': onnx({ ...decoder, metadata: { long: 'er' } }),
+    'onnx/model_int8.onnx': onnx(decoder)
+  })
+  t.equal(small.quantization, 'int8', 'else the smallest')
+  const beside = { ...rest, 'onnx/model_q4.onnx': graph }
+  await t.rejects(made(beside), refused(/weights in onnx\/model_q4.onnx_data, which is not among/))
+  const short = { ...beside, 'onnx/model_q4.onnx_data': 'x' }
+  await t.rejects(made(short), refused(/needs 64 bytes .* which has 1/))
+})
+
+t.test('sizes', async (t) => {
+  const sizes = async (json: object, settings: object = {}): Promise<ModelCard> => await made({
+    ...tokenizer, 'config.json': { model_type: 'x', ...json }, 'model.onnx': onnx(decoder),
+    'tokenizer_config.json': settings
+  })
+  const gpt = await sizes({ n_layer: 12, n_embd: 768, n_head: 12, n_positions: 1024 })
+  t.match(gpt, { nLayers: 12, hiddenSize: 768, heads: 12, kvHeads: 2, headSize: 16, contextLength: 1024 })
+  const wide = await sizes({ text_config: config })
+  t.match(wide, { nLayers: 2, hiddenSize: 64, contextLength: 512 }, 'nested text_config')
+  t.match(await sizes(config, { model_max_length: 128 }), { contextLength: 128 })
+  t.match(await sizes(config, { model_max_length: 1e30 }), { contextLength: 512 })
+  const odd = { hidden_size: '64', num_hidden_layers: -3, num_attention_heads: 1e300, n_positions: 512 }
+  t.match(await sizes(odd), { nLayers: 2, hiddenSize: 32, heads: 2 }, 'nonsense counts as not there')
+  await t.rejects(sizes({ ...config, max_position_embeddings: null }), refused(/says no length of context/))
+})
+
+t.test('encoders', async (t) => {
+  const bert = {
+    ...decoder, inputs: [decoder.inputs![0]!, decoder.inputs![1]!],
+    outputs: [['last_hidden_state', 1, ['b', 's', 384]]] as typeof decoder.outputs & object
+  }
+  const model = { ...config, model_type: 'bert' }
+  const card = await made({ ...language, 'config.json': model, 'onnx/model.onnx': onnx(bert) })
+  t.match(card, { tasks: ['embeddings'], family: 'bert', engine: 'onnx-lm', headSize: 16, support: {} })
+  const classifier = { ...bert, outputs: [['logits', 1, ['b', 2]]] as typeof decoder.outputs & object }
+  await t.rejects(made({ ...language, 'onnx/model.onnx': onnx(classifier) }), refused(/is no language model/))
+})
+
+t.test('onnxruntime-genai', async (t) => {
+  const genai = (more: object = {}, type: object = {}): object => ({
+    model: {
+      type: 'phi3', context_length: 4096, ...type,
+      decoder: {
+        filename: 'model.onnx', hidden_size: 64, num_attention_heads: 4, num_hidden_layers: 2, head_size: 16,
+        num_key_value_heads: 2, ...more
+      }
+    }
+  })
+  const files = (json: object): Files =>
+    ({ 'cpu/genai_config.json': json, 'cpu/model.onnx': onnx(decoder), 'cpu/tokenizer.json': '{}' })
+  const card = await made(files(genai()))
+  t.match(card, { family: 'phi3', engine: 'onnx-lm', tasks: ['completions'], contextLength: 4096, heads: 4 })
+  t.match(rolesOf(card), { 'cpu/genai_config.json': 'config', 'cpu/model.onnx': 'weights' })
+  const bad: Array<[Files, RegExp]> = [
+    [files(genai({ filename: '../../etc/passwd' })), /filename is refused/],
+    [files(genai({ filename: 7 })), /filename is refused/],
+    [files(genai({ filename: 'other.onnx' })), /cpu\/other.onnx, which is not among/],
+    [files(genai({}, { vision: {} })), /part "vision"/],
+    [files(genai({}, { context_length: 0 })), /no length of context/],
+    [files([1]), /not a JSON object/],
+    [{ ...files(genai()), 'gpu/genai_config.json': genai() }, /2 variants/],
+    [{ 'cpu/genai_config.json': genai(), 'cpu/model.onnx': onnx(decoder) }, /tokenizer.json is missing/]
+  ]
+  for (const [content, expected] of bad) await t.rejects(made(content), refused(expected))
+})
+
+t.test('Piper', async (t) => {
+  const card = await made({ 'en/alan.onnx': piperGraph, 'en/alan.onnx.json': piper, 'config.json': {} })
+  t.match(card, {
+    family: 'piper', engine: 'onnx-tts', tasks: ['tts'], backends: ['cpu'], languages: ['en-gb', 'en'],
+    voices: [{ id: 'default', name: 'alan', language: 'en-gb' }], defaults: { voice: 'default' },
+    quantization: 'fp32', support: speechSupport('piper')
+  })
+  t.match(rolesOf(card), { 'en/alan.onnx': 'weights', 'en/alan.onnx.json': 'config' })
+  const many = { ...piper, num_speakers: 2, speaker_id_map: { anna: 0, ben: 1 } }
+  const voice = (json: unknown, graph = piperGraph): Files =>
+    ({ 'a.onnx': graph, 'a.onnx.json': json as object })
+  t.same((await made(voice(many))).voices.map(({ id }) => id), ['anna', 'ben'])
+  t.same((await made(voice({ ...many, speaker_id_map: {} }))).voices.map(({ id }) => id), ['0', '1'])
+  const bad: Array<[Files, RegExp]> = [
+    [voice('{'), /a.onnx.json is not JSON/],
+    [voice(piper, kokoroGraph), /no input input, input_lengths, scales: it has input_ids/],
+    [voice({ ...piper, num_speakers: 1e9 }), /1000000000 speakers/],
+    [{ ...voice(piper), 'b.onnx': piperGraph, 'b.onnx.json': piper }, /2 voices \(a.onnx, b.onnx\)/],
+    [voice({ ...piper, phoneme_id_map: 3 }), /cannot tell what this is/],
+    [{ 'a.onnx': piperGraph }, /cannot tell what this is.*found 2 files: README.md, a.onnx/]
+  ]
+  for (const [content, expected] of bad) await t.rejects(made(content), refused(expected))
+})
+
+t.test('Kokoro', async (t) => {
+  const card = await made(kokoro)
+  t.match(card, {
+    family: 'kokoro', engine: 'onnx-tts', tasks: ['tts'], contextLength: 510, quantization: 'q8',
+    languages: ['en-us', 'en-gb'], defaults: { voice: 'af_heart' },
+    voices: [
+      { id: 'af_heart', name: 'Heart (female)', language: 'en-us' }, { id: 'af_sky' },
+      { id: 'bm_lewis', name: 'Lewis (male)', language: 'en-gb' }
+    ]
+  })
+  t.match(rolesOf(card), {
+    'config.json': 'config', 'onnx/model_quantized.onnx': 'weights', 'voices/af_heart.bin': 'voice'
+  })
+  const bad: Array<[Files, RegExp]> = [
+    [{ ...kokoro, 'voices/af_heart.bin': 'pickle' }, /style pack voices\/af_heart.bin has 6 bytes/],
+    [{ ...kokoro, 'config.json': { model_type: 'style_text_to_speech_2' } }, /no "vocab"/],
+    [{ ...kokoro, 'onnx/model_quantized.onnx': piperGraph }, /no input input_ids, style, speed/]
+  ]
+  for (const [content, expected] of bad) await t.rejects(made(content), refused(expected))
+  for (const family of ['flite', 'piper', 'kokoro']) {
+    t.same(speechSupport(family), supportOf(family), 'the words are those of the engine')
+  }
+})
+
+t.test('GGUF', async (t) => {
+  const card = await made({ 'm.gguf': gguf(llama), 'mmproj-m.gguf': 'x' })
+  t.match(card, {
+    family: 'llama', engine: 'llama-server', tasks: ['chat', 'completions'], nLayers: 4, hiddenSize: 64,
+    heads: 8, kvHeads: 4, headSize: 8, contextLength: 512, quantization: 'Q4_K_M', licence: 'mit',
+    support: { tools: /has a place/ }
+  })
+  t.same(rolesOf(card), { 'README.md': 'other', 'm.gguf': 'weights', 'mmproj-m.gguf': 'other' })
+  const some = await made({ 'm-Q8_0.gguf': gguf(llama), 'm-Q4_K_M.gguf': gguf({ ...llama, data: 4096 }) })
+  t.match(rolesOf(some), { 'm-Q8_0.gguf': 'other', 'm-Q4_K_M.gguf': 'weights' })
+  const small = await made({ 'm-Q8_0.gguf': gguf({ ...llama, data: 4096 }), 'm-Q2_K.gguf': gguf(llama) })
+  t.match(rolesOf(small), { 'm-Q8_0.gguf': 'other', 'm-Q2_K.gguf': 'weights' })
+  const part = gguf({ ...llama, metadata: { ...llama.metadata, 'split.count': 2 } })
+  const parts = { 'm-00001-of-00002.gguf': part, 'm-00002-of-00002.gguf': gguf({}) }
+  const roles = rolesOf(await made(parts))
+  t.match(roles, { 'm-00001-of-00002.gguf': 'weights', 'm-00002-of-00002.gguf': 'weights' })
+  const pooled = gguf({ ...llama, metadata: { ...llama.metadata, 'llama.pooling_type': 1 } })
+  t.same((await made({ 'm.gguf': pooled })).tasks, ['embeddings'])
+  const without = (key: string): Buffer => {
+    const { [key]: _, ...metadata } = llama.metadata!
+    return gguf({ ...llama, metadata })
+  }
+  t.same((await made({ 'm.gguf': without('tokenizer.chat_template') })).tasks, ['completions'])
+  const bare = await made({ 'm.gguf': without('general.file_type') })
+  t.equal(bare.quantization, 'fp32', 'what most bytes are')
+  const ranker = gguf({ ...llama, metadata: { ...llama.metadata, 'llama.pooling_type': 4 } })
+  const bad: Array<[Files, RegExp]> = [
+    [{ 'm-00001-of-00002.gguf': part }, /one of 2 parts, of which 1/],
+    [{ ...parts, 'm-00002-of-00002.gguf': 'cut' }, /00002-of-00002.gguf is broken/],
+    [{ 'm.gguf': part }, /one of 2 parts/],
+    [{ 'm.gguf': without('general.architecture') }, /general.architecture/],
+    [{ 'm.gguf': without('llama.block_count') }, /llama.block_count/],
+    [{ 'm.gguf': ranker }, /ranks documents/],
+    [{ 'mmproj-m.gguf': gguf(llama) }, /cannot tell/]
+  ]
+  for (const [content, expected] of bad) await t.rejects(made(content), refused(expected))
+})
+
+t.test('a card of its own', async (t) => {
+  const own = await made(language)
+  const file = own.files.map((f) => ({ ...f, sha256: 'a'.repeat(64) }))
+  const yaml = (card: object): Files => ({ ...language, 'card.yaml': stringify(card) })
+  const kept = await made(yaml({ ...own, modelId: 'other/name', title: 'Own title', files: file }))
+  t.match(kept, { ...about, title: 'Own title', files: file, totalBytes: own.totalBytes })
+  const stale = { ...own, totalBytes: 5, files: [{ path: 'config.json', role: 'other', bytes: 5 }] }
+  const told = await made(yaml(stale))
+  t.equal(told.totalBytes, own.totalBytes, 'sizes are what is there')
+  t.equal(rolesOf(told)['config.json'], 'other', 'roles are the card\'s')
+  t.notOk('card.yaml' in rolesOf(told))
+  const bad: Array<[Files, RegExp]> = [
+    [{ 'card.yaml': 'tasks: [' }, /card.yaml/],
+    [yaml({ ...own, nLayers: 'many' }), /card.yaml: nLayers must be integer/],
+    [yaml({ ...own, files: [{ path: 'gone', role: 'weights', bytes: 1 }] }), /names gone as weights/],
+    [{ 'card.yaml': 'x'.repeat(32_769) }, /32769 bytes, more than 32768: list only the files/],
+    [{ 'card.yaml': '['.repeat(20_000) }, /card.yaml/],
+    [{ 'card.yaml': 'a: &a [x]\nb: [*a, *a]' }, /card.yaml/]
+  ]
+  for (const [content, expected] of bad) await t.rejects(made(content), refused(expected))
+})
+
+t.test('what does not run here', async (t) => {
+  const bad: Array<[Files, RegExp]> = [
+    [{}, /cannot tell what this is: looked for card.yaml, a Piper voice .* found 1 files: README.md$/],
+    [{ 'config.json': config, 'a.safetensors': '' }, /a.safetensors do not run here; ONNX and GGUF do/],
+    [{ 'config.json': config, 'pytorch_model.bin': '\x80\x02.' }, /pytorch_model.bin do not run here/],
+    [{ ...language, 'config.json': { ...config, is_encoder_decoder: true } }, /an encoder and a decoder/],
+    [{ 'config.json': config, 'onnx/vision.onnx': '', 'onnx/embed.onnx': '' }, /none of its 2 graphs/],
+    [{ ...language, 'config.json': '[]' }, /config.json is not a JSON object/],
+    [{ ...language, 'config.json': '{'.repeat(100_000) }, /config.json is not JSON/],
+    [{ ...language, 'config.json': 'x'.repeat(2 ** 22 + 1) }, /more than 4194304/],
+    [{ ...language, 'onnx/model.onnx': '\x80\x02}q\x00.' }, /model.onnx is broken/]
+  ]
+  for (const [content, expected] of bad) await t.rejects(made(content), refused(expected))
+  for (const path of ['../x', '/etc/passwd', '.svc-record.json', 'a//b']) {
+    await t.rejects(deriveCard(root, { ...about, files: [{ path, size: 1 }] }), refused(/no file path/), path)
+  }
+  const gone = { ...about, files: [{ path: 'a.gguf', size: 1 }] }
+  await t.rejects(deriveCard(root, gone), refused(/a.gguf cannot be opened/))
+  await t.rejects(made(language, { modelId: 'no id' }), refused(/modelId/))
+})
+
+t.test('the voice that ships', async (t) => {
+  const folder = fileURLToPath(new URL('../../capabilities-tts/voice', import.meta.url))
+  const files = filesOf(folder).filter(({ path }) => /^(en_US.*|CMU-LICENCE\.txt)$/.test(path))
+  const card = await cardOf(folder, { files })
+  t.match(card, {
+    family: 'flite', voices: [{ id: 'rms' }, { id: 'slt' }], totalBytes: 3673836, languages: ['en-us', 'en']
+  })
+  const own = await cardOf(folder, { files: [...files, { path: 'card.yaml', size: 1 }] })
+  t.match(own, { title: 'English voice that ships with svc', hiddenSize: 160, files: { length: 4 } })
+  t.same(rolesOf(own), rolesOf(card), 'the same roles as by hand')
+})
+
+const data = sharedData()
+t.test('real models', { skip: data === undefined && 'no folder of shared models' }, async (t) => {
+  const at = (name: string): string => join(data!, name)
+  const expected: Record<string, object> = {
+    'stories260K/optimum': {
+      tasks: ['chat', 'completions'], family: 'llama', engine: 'onnx-lm', nLayers: 5, hiddenSize: 64,
+      heads: 8, kvHeads: 4, headSize: 8, contextLength: 512, quantization: 'fp32'
+    },
+    'stories260K/genai-gqa': { family: 'llama', heads: 8, kvHeads: 4, headSize: 16, contextLength: 512 },
+    'ort-genai-tiny-random-llama-fp16': {
+      tasks: ['chat', 'completions'], family: 'llama', nLayers: 2, hiddenSize: 16, heads: 1, kvHeads: 1,
+      headSize: 16, contextLength: 2048, quantization: 'fp16'
+    },
+    'ort-genai-tiny-random-gpt2-fp32': {
+      tasks: ['completions'], family: 'gpt2', nLayers: 5, hiddenSize: 32, heads: 4, kvHeads: 4, headSize: 8,
+      contextLength: 512, quantization: 'fp32'
+    },
+    'piper-test-voice': { family: 'piper', tasks: ['tts'], languages: ['en-us'] },
+    stories260K: {
+      tasks: ['completions'], family: 'llama', engine: 'llama-server', nLayers: 5, hiddenSize: 64, heads: 8,
+      kvHeads: 4, headSize: 8, contextLength: 512, quantization: 'fp32'
+    }
+  }
+  for (const [name, card] of Object.entries(expected)) t.match(await cardOf(at(name)), card, name)
+  const fp16 = rolesOf(await cardOf(at('ort-genai-tiny-random-llama-fp16')))
+  t.match(fp16, {
+    'model.onnx': 'weights', 'model.onnx.data': 'external-data', 'genai_config.json': 'config'
+  })
+  const lfm = at('ort-genai-tiny-random-lfm2-fp32')
+  await t.rejects(cardOf(lfm), refused(/tokenizer.json is missing/))
+  const packs = ['af_heart', 'am_adam'].map((id) =>
+    [`voices/${id}.bin`, readFileSync(at(`kokoro/${id}.bin`))])
+  const real = { 'config.json': readFileSync(at('kokoro/config.json')), 'kokoro.onnx': kokoroGraph }
+  t.match(await made({ ...real, ...Object.fromEntries(packs) }), { family: 'kokoro', voices: { length: 2 } })
+  for (const name of ['hifigan-lj-v2', 'tinytts-parts', 'kokoro']) {
+    await t.rejects(cardOf(at(name)), refused(/cannot tell what this is/), name)
+  }
+})

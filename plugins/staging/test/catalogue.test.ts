@@ -1,0 +1,277 @@
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { systemClock } from '../../../kernel/clock.js'
+import { manualClock } from '../../../kernel/testing/index.js'
+import { Catalogue } from '../catalogue.js'
+import { ModelRoot } from '../files/index.js'
+import { LocalCopies } from '../local-copies.js'
+import { tell, shortCard } from '../shared.js'
+import { Shelf } from '../shelf.js'
+import { StageJob } from '../stage-job.js'
+import { Telling } from '../telling.js'
+import { manifestOf, recordOf, sha256, write } from './files-kit.js'
+import { memorySection, Network, scratch } from './plane-kit.js'
+import { memoryLog } from './store-kit.js'
+import { card } from '../../runners/test/samples.js'
+import type { Bundle, ModelCard } from '../../../kernel/index.js'
+import type { LocalCopiesParts, LocalCopy } from '../local-copies.js'
+import type { CopyEntry, StoreEntryFact } from '../shared.js'
+import type { Store } from '../store/index.js'
+import type { Test } from './plane-kit.js'
+
+const titled = (modelId: string, title: string): ModelCard => card(modelId, { title })
+
+function copy (modelId: string, kind: LocalCopy['kind'], title: string = kind): LocalCopy {
+  const manifest = manifestOf(modelId, { 'm.gguf': title })
+  return { kind, directory: `/${kind}`, card: titled(modelId, title), manifest, digest: sha256(title) }
+}
+
+/** Copies as `LocalCopies` gives them, without a disk. */
+const localOf = (...copies: LocalCopy[]): LocalCopies => ({
+  all: () => copies, get: (id: string) => copies.find(({ card: { modelId } }) => modelId === id),
+  bundled: () => copies.filter(({ kind }) => kind === 'bundled')
+}) as unknown as LocalCopies
+
+const fact = (title: string): StoreEntryFact => ({
+  digest: sha256(title), revision: 'r', totalBytes: 7, source: 'file', downloadedAt: '', bundled: false,
+  card: titled('acme/m', title)
+})
+
+function catalogueOf (local: LocalCopies = localOf()) {
+  const net = new Network()
+  const cluster = net.node('me')
+  net.node('host')
+  net.node('peer')
+  const sections = {
+    modelCopies: memorySection<CopyEntry>('n-me'), storeModels: memorySection<StoreEntryFact>('n-me'),
+    homeCards: memorySection<ModelCard>('n-me'), customCards: memorySection<ModelCard>('n-me')
+  }
+  const receiving: { installId: string, modelId: string, bytes: number }[] = []
+  const catalogue = new Catalogue({ cluster, local, sections, receiving: () => receiving })
+  return { net, sections, receiving, catalogue }
+}
+
+t.test('of several cards with one id the later origin counts', (t) => {
+  const id = 'acme/m'
+  const { catalogue, sections } = catalogueOf()
+  const origin = (): unknown => [catalogue.cards().get(id)?.origin, catalogue.card(id)?.title]
+  t.same(origin(), [undefined, undefined])
+  sections.storeModels.says('n-host', id, fact('in the store'))
+  t.same(origin(), ['store', 'in the store'])
+  sections.homeCards.says('n-peer', id, titled(id, 'at home'))
+  t.same(origin(), ['home', 'at home'])
+  sections.customCards.put(id, titled(id, 'added'))
+  t.same(origin(), ['custom', 'added'])
+  const staged = catalogueOf(localOf(copy(id, 'staged')))
+  staged.sections.storeModels.says('n-host', id, fact('in the store'))
+  t.match(staged.catalogue.cards().get(id), { origin: 'staged', card: { title: 'staged' } })
+  t.match(catalogueOf(localOf(copy(id, 'bundled'))).catalogue.cards().get(id), { origin: 'bundled' })
+  t.end()
+})
+
+t.test('where the copies are', (t) => {
+  const { catalogue, sections, receiving, net } = catalogueOf()
+  sections.storeModels.says('n-host', 'acme/m', fact('x'))
+  const entry: CopyEntry = { kind: 'staged', digest: sha256('x'), sizeBytes: 5, ready: true }
+  sections.modelCopies.says('n-peer', 'acme/m', entry)
+  sections.modelCopies.says('n-peer', 'acme/other', { ...entry, kind: 'cache', ready: false })
+  sections.modelCopies.says('n-unknown', 'acme/m', entry)
+  receiving.push({ installId: 'i-me', modelId: 'acme/m', bytes: 3 },
+    { installId: 'i-none', modelId: 'acme/m', bytes: 3 })
+  const found = catalogue.copies('acme/m')
+  t.same(found, [
+    { modelId: 'acme/m', nodeId: 'n-host', nodeName: 'host', kind: 'store', sizeBytes: 7,
+      digest: sha256('x'), live: true },
+    { modelId: 'acme/m', nodeId: 'n-peer', nodeName: 'peer', kind: 'staged', sizeBytes: 5,
+      digest: sha256('x'), live: true },
+    { modelId: 'acme/m', nodeId: 'n-me', nodeName: 'me', kind: 'receiving', sizeBytes: 3, digest: '',
+      live: true }
+  ])
+  t.equal(catalogue.copies().length, 4)
+  t.same([...catalogue.ready()], ['acme/m'])
+  net.lose('peer')
+  t.same([...catalogue.ready()], [], 'a runner on a lost node serves nobody')
+  t.match(catalogue.copies('acme/m')[1], { nodeName: 'peer', live: false })
+  t.end()
+})
+
+t.test('tell makes the own entries what they are to be, and writes only what differs', (t) => {
+  const section = memorySection<{ a: number }>('n-me')
+  const written: string[] = []
+  const watched = {
+    ...section,
+    put: (key: string, value: { a: number }) => { written.push(`put ${key}`); section.put(key, value) },
+    remove: (key: string) => { written.push(`remove ${key}`); section.remove(key) }
+  }
+  section.says('n-peer', 'p', { a: 9 })
+  tell(watched, 'n-me', new Map([['x', { a: 1 }], ['y', { a: 2 }]]))
+  tell(watched, 'n-me', new Map([['x', { a: 1 }], ['y', { a: 3 }]]))
+  tell(watched, 'n-me', new Map([['y', { a: 3 }]]))
+  t.same(written, ['put x', 'put y', 'put y', 'remove x'])
+  t.same(section.get('p', 'n-peer'), { a: 9 }, 'what others say is theirs')
+  t.same(shortCard(card('a/b')).files, [])
+  t.end()
+})
+
+t.test('the shelf: what ships and what was pulled; a pulled one counts', (t) => {
+  const entry = (modelId: string, text: string): unknown => ({
+    modelId, directory: `/store/${modelId}`, totalBytes: 1, downloadedAt: 'then',
+    record: { ...recordOf(modelId, { 'm.gguf': text }), card: card(modelId) }
+  })
+  const entries: unknown[] = [entry('acme/pulled', 'p')]
+  const store = { entries: () => entries } as unknown as Store
+  const shelf = new Shelf(store, localOf(copy('svc/voice', 'bundled'), copy('acme/x', 'staged')), 'start')
+  t.same(shelf.items().map(({ modelId, bundled, source, downloadedAt }) =>
+    [modelId, bundled, source, downloadedAt]), [
+    ['svc/voice', true, 'package', 'start'], ['acme/pulled', false, 'file', 'then']
+  ])
+  entries.push(entry('svc/voice', 'newer'))
+  t.match(shelf.get('svc/voice'), { bundled: false, directory: '/store/svc/voice' })
+  t.equal(shelf.items().length, 2)
+  t.equal(shelf.get('acme/none'), undefined)
+  const told = shelf.facts().get('acme/pulled')
+  t.match(told, { revision: 'main', totalBytes: 1, source: 'file', downloadedAt: 'then', bundled: false,
+    card: { files: [] } })
+  t.equal(told?.digest, shelf.get('acme/pulled')?.digest)
+  t.end()
+})
+
+interface Locals { local: LocalCopies, log: ReturnType<typeof memoryLog>, changes: () => number,
+  staging: ModelRoot }
+
+async function locals (t: Test, bundle: Partial<Bundle> = {},
+  more: Partial<LocalCopiesParts> = {}): Promise<Locals> {
+  const staging = new ModelRoot({ root: scratch(t), clock: systemClock })
+  const log = memoryLog()
+  let changes = 0
+  await staging.prepare()
+  const local = new LocalCopies({
+    bundle: { models: () => [], ...bundle } as Bundle, staging, cache: null, log,
+    onChange: () => { changes++ }, ...more
+  })
+  return { local, log, staging, changes: () => changes }
+}
+
+async function publish (root: ModelRoot, modelId: string,
+  text: string): Promise<Awaited<ReturnType<ModelRoot['publish']>>> {
+  write(root.incoming(modelId), { 'm.gguf': text })
+  return await root.publish(modelId, { ...recordOf(modelId, { 'm.gguf': text }), card: card(modelId) })
+}
+
+function shipped (t: Test, modelId: string, files: ModelCard['files']): { card: ModelCard,
+  directory: string } {
+  const directory = scratch(t)
+  writeFileSync(join(directory, 'm.gguf'), 'shipped')
+  return { card: card(modelId, { files, totalBytes: 7 }), directory }
+}
+
+const right = [{ path: 'm.gguf', role: 'weights', bytes: 7, sha256: sha256('shipped') }]
+
+t.test('local copies: what ships, then what is staged; folders nobody vouches for are none', async (t) => {
+  const models = [shipped(t, 'svc/voice', right)]
+  const w = await locals(t, { models: () => models })
+  await publish(w.staging, 'acme/m', 'one')
+  await publish(w.staging, 'svc/voice', 'staged too')
+  mkdirSync(join(w.staging.root, 'acme--stranger'))
+  t.equal(w.local.get('acme/m'), undefined, 'nothing is known before it was looked at')
+  await w.local.open()
+  t.equal(w.changes(), 1)
+  t.match(w.local.get('svc/voice'), { kind: 'bundled', directory: models[0]!.directory })
+  t.match(w.local.of('staged', 'svc/voice'), { kind: 'staged' })
+  t.match(w.local.get('acme/m'), { kind: 'staged', directory: join(w.staging.root, 'acme--m') })
+  t.equal(w.local.get('acme/stranger'), undefined)
+  t.same(w.local.all().map(({ card: { modelId } }) => modelId).sort(), ['acme/m', 'svc/voice'])
+  t.same(w.local.bundled().map(({ card: { modelId } }) => modelId), ['svc/voice'])
+})
+
+t.test('local copies come and go', async (t) => {
+  const w = await locals(t)
+  await w.local.open()
+  const published = await publish(w.staging, 'acme/m', 'one')
+  w.local.added('staged', published)
+  w.local.added('staged', { ...published, modelId: 'acme/none', record: null })
+  t.same(w.local.all().map(({ kind }) => kind), ['staged'])
+  w.local.removed('cache', 'acme/m')
+  t.equal(w.changes(), 2, 'nothing changed')
+  w.local.removed('staged', 'acme/m')
+  t.same(w.local.all(), [])
+  t.equal(w.changes(), 3)
+})
+
+t.test('a model that ships and is not as its card says is left out; the others stay', async (t) => {
+  const wrong: [string, ModelCard['files']][] = [
+    ['svc/short', [{ ...right[0]!, bytes: 8 }]], ['svc/spoiled', [{ ...right[0]!, sha256: sha256('other') }]],
+    ['svc/absent', [{ ...right[0]!, path: 'none' }]]
+  ]
+  for (const [modelId, files] of wrong) {
+    const w = await locals(t, { models: () => [shipped(t, modelId, files), shipped(t, 'svc/voice', right)] })
+    await w.local.open()
+    t.equal(w.local.get(modelId), undefined, modelId)
+    t.ok(w.log.lines.some(([line]) => /ships/.test(line)), 'it is logged')
+    t.ok(w.local.get('svc/voice'), `${modelId} does not take the others with it`)
+  }
+})
+
+t.test('transfers are told to the others, and kept from them', async (t) => {
+  const clock = manualClock()
+  const net = new Network()
+  const [a, b] = [net.node('a'), net.node('b')]
+  const jobs: StageJob[] = []
+  const one = new Telling({ cluster: a, clock, nodeId: 'n-a', jobs: () => jobs })
+  const two = new Telling({ cluster: b, clock, nodeId: 'n-b', jobs: () => [] })
+  const settle = async (ms: number): Promise<void> => {
+    await clock.advance(ms)
+    for (let i = 0; i < 5; i++) await new Promise((resolve) => { setImmediate(resolve) })
+  }
+  await settle(1000)
+  t.same(two.view(), {}, 'nothing is nothing')
+  const job = new StageJob('acme/m', clock)
+  jobs.push(job)
+  job.moved({ bytes: 5, totalBytes: 10, files: 0, totalFiles: 1 })
+  await settle(1000)
+  t.match(two.view(),
+    { 'n-a': [{ DownloadOngoing: { modelId: 'acme/m', downloadProgress: { downloaded: 5 } } }] })
+  t.same([...two.receiving()], [{ installId: 'i-a', modelId: 'acme/m', bytes: 5 }])
+  t.same([...one.receiving()], [{ installId: 'i-a', modelId: 'acme/m', bytes: 5 }])
+  job.complete(10)
+  one.changed()
+  await settle(1000)
+  t.match(two.view(), { 'n-a': [{ DownloadCompleted: { total: 10 } }] })
+  t.same([...two.receiving()], [])
+  const late = new Telling({ cluster: net.node('c'), clock, nodeId: 'n-c', jobs: () => [] })
+  await settle(11_000)
+  t.match(late.view(), { 'n-a': [{ DownloadCompleted: {} }] }, 'who comes later hears of it too')
+  net.lose('a')
+  t.same(two.view(), {}, 'who is lost fetches nothing')
+  for (const telling of [one, two, late]) telling.close()
+})
+
+const hostile: unknown[] = [
+  null, 7, 'x', {}, [null], [7], [{}], [{ Other: { modelId: 'a', nodeId: 'b' } }],
+  [{ DownloadPending: null }],
+  [{ DownloadPending: { modelId: 7, nodeId: 'b' } }], [{ DownloadPending: { modelId: 'a' } }],
+  [{ DownloadPending: { modelId: 'a', nodeId: 'b' }, DownloadFailed: { modelId: 'a', nodeId: 'b' } }],
+  Array.from({ length: 257 }, () => ({ DownloadPending: { modelId: 'a', nodeId: 'b' } }))
+]
+
+t.test('what is no list of transfers is ignored', async (t) => {
+  const net = new Network()
+  const [a, b] = [net.node('a'), net.node('b')]
+  const telling = new Telling({ cluster: b, clock: manualClock(), nodeId: 'n-b', jobs: () => [] })
+  const channel = a.channel<unknown>('staging.downloads', () => {})
+  const settle = async (): Promise<void> => {
+    for (let i = 0; i < 5; i++) await new Promise((resolve) => { setImmediate(resolve) })
+  }
+  for (const message of hostile) {
+    channel.send('i-b', message)
+    await settle()
+    t.same(telling.view(), {}, JSON.stringify(message).slice(0, 60))
+  }
+  const ongoing = { modelId: 'a/b', nodeId: 'n-a', downloadProgress: { downloaded: 'much' } }
+  channel.send('i-b', [{ DownloadOngoing: ongoing }])
+  await settle()
+  for (const { bytes } of telling.receiving()) t.type(bytes, 'number',
+    'a size is a number, whatever a node says')
+  telling.close()
+})

@@ -1,0 +1,286 @@
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import t from 'tap'
+import { Exchange } from '../exchange.js'
+import { chunksOf, manifestDigest } from '../files/index.js'
+import { file, manifest as manifestHandler } from '../handlers/files.js'
+import { StoreAccess } from '../store-access.js'
+import { fetchModel } from '../transfer/index.js'
+import { Uplink } from '../net/uplink.js'
+import { CHUNK_BYTES } from '../types.js'
+import { errorOf, fakeRequest, json, memorySection, Network, scratch, until } from './plane-kit.js'
+import { bytesOf, contentOf, liveClock, manifestOf, wrongFiles } from './transfer-kit.js'
+import { card } from '../../runners/test/samples.js'
+import { Readable } from 'node:stream'
+import type { MemberRequest, MemberResponse } from '../../../kernel/index.js'
+import type { LocalCopy } from '../local-copies.js'
+import type { Plane } from '../plane.js'
+import type { StoreEntryFact } from '../shared.js'
+import type { ModelManifest } from '../types.js'
+import type { Network as Net, NetNode, Test } from './plane-kit.js'
+import type { Content } from './transfer-kit.js'
+
+const ID = 'acme/model'
+const CARD = card(ID)
+const CONTENT = contentOf({ 'big.bin': 2 * CHUNK_BYTES + 100, 'small.bin': 5000, 'empty.bin': 0 })
+const MANIFEST = manifestOf(CONTENT)
+const DIGEST = manifestDigest(MANIFEST)
+const { signal } = new AbortController()
+
+/** A node with an exchange, which answers requests for its files as the real handlers do. */
+interface Member {
+  name: string
+  cluster: NetNode
+  exchange: Exchange
+  folder: string
+  /** What it has a complete copy of. */
+  local: Map<string, LocalCopy>
+  /** What lies on its shelf. */
+  shelf: Map<string, LocalCopy>
+  says: (nodeId: string, fact: StoreEntryFact) => void
+}
+
+function write (folder: string, content: Content): void {
+  for (const [path, bytes] of content) {
+    mkdirSync(dirname(join(folder, path)), { recursive: true })
+    writeFileSync(join(folder, path), bytes)
+  }
+}
+
+function copyOf (folder: string, manifest: ModelManifest): LocalCopy {
+  return { kind: 'staged', directory: folder, card: CARD, manifest, digest: manifestDigest(manifest) }
+}
+
+/** Answers a request of another node by the plugin's own handlers. */
+async function serve (plane: Plane, { path, headers = {} }: MemberRequest): Promise<MemberResponse> {
+  const url = new URL(path, 'http://node')
+  const [, org, name, what,
+    rest] = /^\/store\/models\/([^/]+)\/([^/]+)\/(manifest|files)\/?(.*)$/.exec(url.pathname)!
+  const request = fakeRequest({
+    params: { model_id: `${org!}/${name!}`, '*': rest }, query: Object.fromEntries(url.searchParams), headers,
+    member: 'i-other'
+  })
+  try {
+    if (what === 'manifest') return json(200, await manifestHandler(plane, request as never))
+    await file(plane, request as never)
+  } catch (error) {
+    const { status = 500, message } = error as { status?: number, message: string }
+    return json(status, { error: { message } })
+  }
+  const { head } = request
+  return { status: head?.status ?? 200, headers: head?.headers ?? {}, body: Readable.from([request.sent]) }
+}
+
+function member (t: Test, net: Net, name: string): Member {
+  const cluster = net.node(name)
+  const hosts = memorySection<{ since: string }>(`n-${name}`)
+  const models = memorySection<StoreEntryFact>(`n-${name}`)
+  const access = new StoreAccess({ cluster, storeHosts: hosts, storeModels: models, error: errorOf })
+  const exchange = new Exchange({ cluster, clock: liveClock, access, random: () => 0.5 })
+  t.teardown(() => { exchange.close() })
+  const local = new Map<string, LocalCopy>()
+  const versions = (modelId: string): LocalCopy[] => local.has(modelId) ? [local.get(modelId)!] : []
+  const shelf = new Map<string, LocalCopy>()
+  const plane = {
+    local: { versions }, shelf, exchange, access, cluster, uplink: new Uplink(null, liveClock),
+    options: { ctx: { error: errorOf } }
+  } as unknown as Plane
+  cluster.serve = async (request) => await serve(plane, request)
+  const says = (nodeId: string, fact: StoreEntryFact): void => {
+    hosts.says(nodeId, 'store', { since: '' })
+    models.says(nodeId, ID, fact)
+  }
+  return { name, cluster, exchange, folder: scratch(t), local, shelf, says }
+}
+
+const fact = (digest = DIGEST): StoreEntryFact => ({
+  digest, revision: 'main', totalBytes: MANIFEST.totalBytes, source: 'file', downloadedAt: '',
+  bundled: false, card: CARD
+})
+
+/** Fetches the model as the stager does; resolves when it is whole. */
+async function fetch ({ exchange, folder }: Member, manifest = MANIFEST): Promise<void> {
+  const swarm = exchange.join({ modelId: ID, manifest, digest: manifestDigest(manifest), folder, card: CARD })
+  try {
+    await fetchModel({
+      manifest, folder, clock: liveClock, random: () => 0.5, signal, swarm: swarm.state,
+      sources: swarm.sources, onSources: swarm.onSources, onChunk: swarm.got, onTake: swarm.take,
+      limits: { backoffMs: 2, backoffMaxMs: 10 }
+    })
+  } finally {
+    swarm.leave()
+  }
+}
+
+const filesAsked = ({ cluster }: Member): number =>
+cluster.asked.filter(({ path }) => path.includes('/files/')).length
+
+t.test('two nodes fetch from a store and from each other', async (t) => {
+  const net = new Network()
+  const [store, a, b] = [member(t, net, 'store'), member(t, net, 'a'), member(t, net, 'b')]
+  write(store.folder, CONTENT)
+  store.shelf.set(ID, copyOf(store.folder, MANIFEST))
+  for (const node of [a, b]) node.says('n-store', fact())
+  await Promise.all([fetch(a), fetch(b)])
+  t.same(await wrongFiles(a.folder, CONTENT), [])
+  t.same(await wrongFiles(b.folder, CONTENT), [])
+  t.equal(a.exchange.given(ID), undefined, 'when it is over nothing is given in part any more')
+})
+
+t.test('without its store a node fetches from one that has a complete copy', async (t) => {
+  const net = new Network()
+  const [a, b] = [member(t, net, 'a'), member(t, net, 'b')]
+  write(a.folder, CONTENT)
+  const copy = copyOf(a.folder, MANIFEST)
+  a.local.set(ID, copy)
+  a.exchange.offer([copy])
+  await fetch(b)
+  t.same(await wrongFiles(b.folder, CONTENT), [])
+})
+
+t.test('a copy that is offered no more is not asked for; a node that comes up is', async (t) => {
+  const net = new Network()
+  const [a, b] = [member(t, net, 'a'), member(t, net, 'b')]
+  write(a.folder, CONTENT)
+  const copy = copyOf(a.folder, MANIFEST)
+  a.local.set(ID, copy)
+  a.exchange.offer([copy])
+  const joined = b.exchange.join({ modelId: ID, manifest: MANIFEST, digest: DIGEST, folder: b.folder,
+    card: CARD })
+  await until(() => joined.sources().length === 1)
+  t.match(joined.sources(), [{ id: 'i-a', kind: 'peer' }])
+  a.exchange.offer([])
+  await until(() => joined.sources().length === 0)
+  a.exchange.offer([copy])
+  a.exchange.offer([copy])
+  await until(() => joined.sources().length === 1)
+  let changes = 0
+  const stop = joined.onSources(() => { changes++ })
+  net.lose('a')
+  t.same(joined.sources(), [], 'a node that is lost is no source')
+  t.ok(changes > 0)
+  const c = member(t, net, 'c')
+  c.exchange.offer([copy])
+  await until(() => joined.sources().length === 1)
+  stop()
+  changes = 0
+  c.exchange.offer([])
+  await until(() => joined.sources().length === 0)
+  t.equal(changes, 0, 'nobody listens any more')
+  joined.leave()
+})
+
+t.test('stores count only while they are live and have this very content; once each', async (t) => {
+  const net = new Network()
+  const [store, , b] = [member(t, net, 'store'), member(t, net, 'old'), member(t, net, 'b')]
+  b.says('n-store', fact())
+  b.says('n-old', fact('0'.repeat(64)))
+  b.says('n-b', fact())
+  store.exchange.offer([copyOf(store.folder, MANIFEST)])
+  const joined = b.exchange.join({ modelId: ID, manifest: MANIFEST, digest: DIGEST, folder: b.folder,
+    card: CARD })
+  await until(() => joined.state.peers().length === 1)
+  t.match(joined.sources(), [{ id: 'i-store', kind: 'store' }])
+  t.equal(joined.sources().length, 1, 'neither this node, nor other content, nor the store as a peer too')
+  net.lose('store')
+  t.same(joined.sources(), [])
+  joined.leave()
+})
+
+t.test('what has come is given; what has not is chunk_not_here', async (t) => {
+  const net = new Network()
+  const [a, b] = [member(t, net, 'a'), member(t, net, 'b')]
+  write(b.folder, CONTENT)
+  const joined = b.exchange.join({ modelId: ID, manifest: MANIFEST, digest: DIGEST, folder: b.folder,
+    card: CARD })
+  const table = chunksOf(MANIFEST)
+  const { first } = table.of('big.bin')
+  joined.got(first + 1)
+  const given = b.exchange.given(ID)!
+  const has: [number, number, boolean][] = [
+    [0, CHUNK_BYTES, false], [CHUNK_BYTES, 2 * CHUNK_BYTES, true], [CHUNK_BYTES, CHUNK_BYTES + 1, true],
+    [CHUNK_BYTES - 1, CHUNK_BYTES + 1, false], [2 * CHUNK_BYTES - 1, 2 * CHUNK_BYTES, true],
+    [CHUNK_BYTES, 2 * CHUNK_BYTES + 1, false], [0, 2 * CHUNK_BYTES + 100, false]
+  ]
+  for (const [start, end, there] of has) t.equal(given.has('big.bin', { start, end }), there,
+    `${start}-${end}`)
+  t.ok(given.has('empty.bin', { start: 0, end: 0 }), 'nothing is needed for nothing')
+  const ask = async (range: string): Promise<MemberResponse> => await a.cluster.request('i-b', {
+    method: 'GET', path: `/store/models/${ID}/files/big.bin?from=self`, headers: { range },
+    caller: { id: 'x', mode: 'direct', authorities: new Set() }
+  })
+  t.equal((await ask('bytes=0-99')).status, 409)
+  t.equal((await ask(`bytes=${CHUNK_BYTES}-${CHUNK_BYTES + 99}`)).status, 206)
+  joined.leave()
+  t.equal((await ask(`bytes=${CHUNK_BYTES}-${CHUNK_BYTES + 99}`)).status, 404)
+})
+
+t.test('a node gives what comes of a new version while it has the old one', async (t) => {
+  const net = new Network()
+  const [a, b] = [member(t, net, 'a'), member(t, net, 'b')]
+  const old = contentOf({ 'big.bin': 3000 }, 9)
+  const root = scratch(t)
+  write(root, old)
+  a.local.set(ID, copyOf(root, { ...manifestOf(old), modelId: ID }))
+  write(a.folder, CONTENT)
+  const joined = a.exchange.join({ modelId: ID, manifest: MANIFEST, digest: DIGEST, folder: a.folder,
+    card: CARD })
+  for (let chunk = 0; chunk < chunksOf(MANIFEST).count; chunk++) joined.got(chunk)
+  await fetch(b)
+  t.same(await wrongFiles(b.folder, CONTENT), [],
+    'the new version came from a node that still has the old one')
+  joined.leave()
+})
+
+t.test('a lent folder is given, also by a node that has another copy of that model', async (t) => {
+  const net = new Network()
+  const [host, a] = [member(t, net, 'host'), member(t, net, 'a')]
+  write(a.folder, CONTENT)
+  const back = a.exchange.lend(ID, { folder: a.folder, manifest: MANIFEST, digest: DIGEST, card: CARD })
+  const admitted: number[] = []
+  const bring = async (): Promise<ModelManifest> => await host.exchange.fromNode(
+    ID, 'i-a', host.folder, signal, () => {},
+    async (bytes, run) => { admitted.push(bytes); return await run() })
+  t.equal(manifestDigest(await bring()), DIGEST)
+  t.same(admitted, [MANIFEST.totalBytes], 'room was asked for first')
+  t.same(await wrongFiles(host.folder, CONTENT), [])
+  const old = contentOf({ 'big.bin': 3000 }, 9)
+  const root = scratch(t)
+  write(root, old)
+  a.local.set(ID, copyOf(root, { ...manifestOf(old), modelId: ID }))
+  t.equal(manifestDigest(await bring()), DIGEST, 'what was lent, not what was staged before')
+  back()
+  t.equal(a.exchange.given(ID), undefined)
+  a.local.delete(ID)
+  await t.rejects(bring(), { message: /no model acme\/model on this node/ })
+})
+
+t.test('a loan that was replaced does not end with the old one', async (t) => {
+  const a = member(t, new Network(), 'a')
+  const given = { folder: a.folder, manifest: MANIFEST, digest: DIGEST, card: CARD }
+  const first = a.exchange.lend(ID, given)
+  const second = a.exchange.lend(ID, given)
+  first()
+  t.ok(a.exchange.given(ID))
+  second()
+  t.equal(a.exchange.given(ID), undefined)
+})
+
+t.test('fromNode: refused room ends it before a byte, a node that lies is caught', async (t) => {
+  const net = new Network()
+  const [host, a] = [member(t, net, 'host'), member(t, net, 'a')]
+  const wrong = new Map(CONTENT).set('small.bin', bytesOf(5000, 77))
+  write(a.folder, wrong)
+  a.exchange.lend(ID, { folder: a.folder, manifest: MANIFEST, digest: DIGEST, card: CARD })
+  await t.rejects(host.exchange.fromNode(ID, 'i-a', host.folder, signal, () => {}, async () => {
+    throw new Error('no room')
+  }), { message: 'no room' })
+  t.equal(filesAsked(a), 0)
+  a.cluster.serve = () => json(200, { ...MANIFEST, modelId: 'acme/other', card: CARD })
+  await t.rejects(host.exchange.fromNode(ID, 'i-a', host.folder, signal, () => {}, async (_bytes, run) =>
+    await run()),
+    { message: /another model|acme\/other/ })
+  await t.rejects(host.exchange.fromNode(ID, 'i-none', host.folder, signal, () => {}, async (_b, run) =>
+    await run()),
+    { name: 'SvcError', reason: 'unreachable' })
+})

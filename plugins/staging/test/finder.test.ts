@@ -1,0 +1,241 @@
+import t from 'tap'
+import { find, readManifest } from '../finder.js'
+import { StoreAccess } from '../store-access.js'
+import { manifestDigest } from '../files/index.js'
+import { manifestOf } from './files-kit.js'
+import { errorOf, fakeRequest, json, memorySection, Network } from './plane-kit.js'
+import { card } from '../../runners/test/samples.js'
+import type { MemberResponse } from '../../../kernel/index.js'
+import type { ClusterCopy } from '../catalogue.js'
+import type { FinderParts } from '../finder.js'
+import type { StoreEntryFact } from '../shared.js'
+import type { Shelf, ShelfItem } from '../shelf.js'
+import type { MemorySection, NetNode } from './plane-kit.js'
+
+const ID = 'acme/m'
+const manifest = manifestOf(ID, { 'm.gguf': 'weights', 'a/b': 'x' })
+const digest = manifestDigest(manifest)
+const other = manifestOf(ID, { 'm.gguf': 'other weights' })
+const CARD = card(ID)
+const COMMIT = 'c'.repeat(40)
+const { signal } = new AbortController()
+
+const fact: StoreEntryFact = {
+  digest, revision: COMMIT, totalBytes: 8, source: `hub:https://hub.test@${COMMIT}`,
+  downloadedAt: '2026-01-01T00:00:00.000Z', bundled: false, card: CARD
+}
+
+/** A cluster of `me`, two store hosts and two other nodes. */
+interface World {
+  net: Network
+  me: NetNode
+  nodes: Record<'host' | 'host2' | 'peer' | 'peer2', NetNode>
+  hosts: MemorySection<{ since: string }>
+  models: MemorySection<StoreEntryFact>
+  parts: FinderParts
+  copies: ClusterCopy[]
+}
+
+function world (): World {
+  const net = new Network()
+  const me = net.node('me')
+  const nodes = {
+    host: net.node('host'), host2: net.node('host2'), peer: net.node('peer'), peer2: net.node('peer2')
+  }
+  const hosts = memorySection<{ since: string }>('n-me')
+  const models = memorySection<StoreEntryFact>('n-me')
+  const copies: ClusterCopy[] = []
+  const access = new StoreAccess({ cluster: me, storeHosts: hosts, storeModels: models, error: errorOf })
+  const parts = { cluster: me, access, shelf: null, copies: () => copies, hub: false, error: errorOf }
+  return { net, me, nodes, hosts, models, parts, copies }
+}
+
+const said = (of = manifest, about = CARD): MemberResponse =>
+json(200, { ...of, digest: 'ignored', card: about })
+
+function isStore (w: World, name: 'host' | 'host2', has = true): void {
+  w.hosts.says(`n-${name}`, 'store', { since: '' })
+  if (has) w.models.says(`n-${name}`, ID, fact)
+}
+
+/** The link to a node is lost: the cluster lists what it said no more. */
+function lose (w: World, name: string): void {
+  w.net.lose(name)
+  w.hosts.lost(`n-${name}`)
+  w.models.lost(`n-${name}`)
+}
+
+function hasCopy (w: World, name: 'peer' | 'peer2', of = manifest): void {
+  w.nodes[name].serve = () => said(of)
+  w.copies.push({
+    modelId: ID, nodeId: `n-${name}`, nodeName: name, kind: 'staged', sizeBytes: 1,
+    digest: manifestDigest(of), live: true
+  })
+}
+
+t.test('the own shelf comes first', async (t) => {
+  const w = world()
+  const item = { modelId: ID } as ShelfItem
+  const shelf = { get: (id: string) => id === ID ? item : undefined } as unknown as Shelf
+  t.same(await find({ ...w.parts, shelf }, ID, signal), { from: 'shelf', item })
+})
+
+t.test('a live store is asked for the manifest', async (t) => {
+  const w = world()
+  isStore(w, 'host')
+  w.nodes.host.serve = () => said()
+  t.same(await find(w.parts, ID, signal), { from: 'lan', manifest, digest, card: CARD })
+  t.match(w.nodes.host.asked,
+    [{ method: 'GET', path: '/store/models/acme/m/manifest?from=store', timeoutMs: 15_000 }])
+})
+
+t.test('nobody has a store: store_not_configured', async (t) => {
+  const w = world()
+  await t.rejects(find(w.parts, ID, signal),
+    { name: 'SvcError', reason: 'store_not_configured', status: 503 })
+})
+
+t.test('a store that can be reached and has no such model: model_not_found, and the hub is not asked',
+  async (t) => {
+  const w = world()
+  isStore(w, 'host', false)
+  await t.rejects(find({ ...w.parts, hub: true }, ID, signal),
+    { name: 'SvcError', reason: 'model_not_found', message: /store on host/ })
+})
+
+t.test('of two stores the one that has it is asked', async (t) => {
+  const w = world()
+  isStore(w, 'host', false)
+  isStore(w, 'host2')
+  w.nodes.host2.serve = () => said()
+  t.match(await find(w.parts, ID, signal), { from: 'lan', digest })
+  t.same(w.nodes.host.asked, [])
+})
+
+t.test('a store that breaks is followed by a node with the same content', async (t) => {
+  const w = world()
+  isStore(w, 'host')
+  w.nodes.host.serve = () => { throw new Error('reset') }
+  hasCopy(w, 'peer', other)
+  hasCopy(w, 'peer2')
+  t.match(await find(w.parts, ID, signal), { from: 'lan', digest })
+  t.same(w.nodes.peer.asked, [], 'who says it has other content is not asked')
+  t.match(w.nodes.peer2.asked, [{ path: '/store/models/acme/m/manifest?from=self' }])
+})
+
+t.test('a node that has other content than it said does not count', async (t) => {
+  const w = world()
+  isStore(w, 'host')
+  w.nodes.host.serve = () => json(500, { error: { message: 'disk on fire' } })
+  hasCopy(w, 'peer')
+  w.nodes.peer.serve = () => said(other)
+  await t.rejects(find(w.parts, ID, signal),
+    { name: 'SvcError', reason: 'store_unreachable', message: /host: disk on fire/ })
+})
+
+t.test('the store is lost', async (t) => {
+  await t.test('another node has the same content', async (t) => {
+    const w = world()
+    isStore(w, 'host')
+    lose(w, 'host')
+    hasCopy(w, 'peer')
+    t.match(await find(w.parts, ID, signal), { from: 'lan', digest })
+    t.same(w.nodes.host.asked, [], 'who is lost is not asked')
+  })
+  await t.test('nobody has it and there is no hub: store_unreachable', async (t) => {
+    const w = world()
+    isStore(w, 'host')
+    lose(w, 'host')
+    hasCopy(w, 'peer', other)
+    await t.rejects(find(w.parts, ID, signal),
+      { name: 'SvcError', reason: 'store_unreachable', status: 503, message: /host is lost/ })
+  })
+  await t.test('the hub is asked for the very commit the store had', async (t) => {
+    const w = world()
+    isStore(w, 'host')
+    lose(w, 'host')
+    t.match(await find({ ...w.parts, hub: true }, ID, signal),
+      { from: 'hub', commit: COMMIT, why: { reason: 'store_unreachable' } })
+  })
+  await t.test('the hub is asked for whatever it has when the store never spoke of the model', async (t) => {
+    const w = world()
+    isStore(w, 'host', false)
+    lose(w, 'host')
+    t.match(await find({ ...w.parts, hub: true }, ID, signal), { from: 'hub', commit: null })
+  })
+})
+
+t.test('the commit is read from the source of a hub only', async (t) => {
+  for (const source of ['file', 'node', 'package', 'hub:https://hub.test@main', `hub:x@${COMMIT}y`]) {
+    const w = world()
+    isStore(w, 'host', false)
+    w.models.says('n-host', ID, { ...fact, source })
+    w.nodes.host.serve = () => { throw new Error('reset') }
+    t.match(await find({ ...w.parts, hub: true }, ID, signal), { from: 'hub', commit: null }, source)
+  }
+})
+
+t.test('what a node says is checked', (t) => {
+  const good = { ...manifest, card: CARD, digest }
+  t.same(readManifest(good, ID), { manifest, digest, card: CARD })
+  const bad: [string, unknown][] = [
+    ['nothing', null], ['a text', 'x'], ['a list', []], ['an empty object', {}],
+    ['no card', { ...manifest }],
+    ['another model', { ...manifestOf('acme/other', { a: 'x' }), card: CARD }],
+    ['a card of another model', { ...manifest, card: card('acme/other') }],
+    ['a broken card', { ...manifest, card: { ...CARD, tasks: 7 } }],
+    ['a path out of the folder', { ...manifest, files: [{ ...manifest.files[0], path: '../x' }],
+      card: CARD }],
+    ['a wrong sum', { ...manifest, totalBytes: 1, card: CARD }]
+  ]
+  for (const [what, body] of bad) t.throws(() => readManifest(body, ID), Error, what)
+  t.end()
+})
+
+t.test('StoreAccess: this node first, then live ones by install id', (t) => {
+  const w = world()
+  isStore(w, 'host2')
+  isStore(w, 'host')
+  const names = (): string[] => w.parts.access.hosts().map(({ name }) => name)
+  t.same(names(), ['host', 'host2'])
+  w.hosts.put('store', { since: '' })
+  t.same(names(), ['me', 'host', 'host2'])
+  w.hosts.remove('store')
+  w.net.lose('host')
+  t.same(names(), ['host2', 'host'], 'who is lost comes last')
+  t.equal(w.parts.access.host().name, 'host2')
+  w.net.lose('host2')
+  t.throws(() => w.parts.access.host(),
+    { name: 'SvcError', reason: 'store_unreachable', details: { node: 'n-host' } })
+  t.end()
+})
+
+t.test('StoreAccess: a store host that was lost is still one', (t) => {
+  const w = world()
+  isStore(w, 'host')
+  lose(w, 'host')
+  t.same(w.parts.access.hosts().map(({ name }) => name), ['host'])
+  t.throws(() => w.parts.access.host(), { name: 'SvcError', reason: 'store_unreachable' },
+    'it is there, only out of reach')
+  t.match(w.parts.access.entries(ID), [{ node: { name: 'host' }, fact: { digest } }])
+  t.end()
+})
+
+t.test('StoreAccess passes requests on, answers as they are', async (t) => {
+  const w = world()
+  await t.rejects(w.parts.access.forward(fakeRequest(), { method: 'GET', path: '/x' }),
+    { name: 'SvcError', reason: 'store_not_configured' })
+  isStore(w, 'host')
+  w.nodes.host.serve = () => json(409, { error: { reason: 'download_running' } })
+  const request = fakeRequest()
+  t.match(await w.parts.access.forward(request, { method: 'POST', path: '/x', body: { a: 1 } }),
+    { status: 409, body: { error: { reason: 'download_running' } } })
+  const [asked] = w.nodes.host.asked
+  t.match(asked, { method: 'POST', path: '/x', body: { a: 1 }, timeoutMs: 60_000 })
+  t.equal(asked?.caller, request.caller, 'in the name of who asked')
+  await t.rejects(w.parts.access.forward(fakeRequest({ member: 'i-host2' }), { method: 'GET', path: '/x' }),
+    { name: 'SvcError', reason: 'store_unreachable' }, 'what another node passed on is not passed on again')
+  w.hosts.put('store', { since: '' })
+  await t.rejects(w.parts.access.forward(fakeRequest(), { method: 'GET', path: '/x' }),
+    { name: 'SvcError', reason: 'store_unreachable' }, 'a store host whose store does not open')
+})

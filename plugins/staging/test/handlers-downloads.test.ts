@@ -1,0 +1,239 @@
+import { mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import t from 'tap'
+import { systemClock } from '../../../kernel/clock.js'
+import { download, pause } from '../handlers/downloads.js'
+import { add } from '../handlers/models.js'
+import { ModelsService } from '../service.js'
+import { StoreAccess } from '../store-access.js'
+import { gguf, llama } from './cards-kit.js'
+import { startHub } from './hub-kit.js'
+import {
+  call, codes, errorOf, eventsOf, fakeRequest, json, memorySection, Network, pull, scratch, startNode, until
+} from './plane-kit.js'
+import { card } from '../../runners/test/samples.js'
+import type { Given } from '../exchange.js'
+import type { Plane } from '../plane.js'
+import type { StoreEntryFact } from '../shared.js'
+import type { FakeHub, HubFaults } from './hub-kit.js'
+import type { NetNode, Test } from './plane-kit.js'
+
+const ID = 'acme/llama'
+const URL_OF = `/store/models/${ID}/download`
+const LLAMA = gguf(llama)
+
+async function hubOf (t: Test, faults: HubFaults = {}): Promise<FakeHub> {
+  const hub = await startHub({ models: { [ID]: { files: { 'm.gguf': LLAMA } } }, faults })
+  t.teardown(async () => { await hub.close() })
+  return hub
+}
+
+function source (t: Test): string {
+  const folder = scratch(t)
+  writeFileSync(join(folder, 'm.gguf'), LLAMA)
+  return folder
+}
+
+t.test('pause, go on, cancel; other options meanwhile are download_running', async (t) => {
+  const hub = await hubOf(t, { stallAfter: 100 })
+  const rig = await startNode(t, { store: scratch(t), hub })
+  t.match(await call(rig, 'GET', `${URL_OF}/status`),
+    { status: 200, body: { modelId: ID, status: 'not_found', progress: 0 } })
+  t.match(await call(rig, 'POST', URL_OF, { revision: 'main' }),
+    { status: 200, body: { modelId: ID, source: 'hub' } })
+  await until(() => hub.fetches('m.gguf').length > 0)
+  t.match(await call(rig, 'POST', URL_OF, { revision: 'main' }), { status: 200 }, 'the same again joins it')
+  t.match(await call(rig, 'POST', URL_OF, { variant: 'q4' }),
+    { status: 409, body: { error: { reason: 'download_running' } } })
+  t.match(await call(rig, 'POST', `${URL_OF}/pause`), { status: 200, body: { status: 'paused' } })
+  t.match((await call(rig, 'GET', '/store/downloads')).body,
+    { downloads: [{ modelId: ID, status: 'paused' }] })
+  hub.faults = {}
+  await call(rig, 'POST', URL_OF, { revision: 'main' })
+  await until(async () => (await call(rig, 'GET', `${URL_OF}/status`)).body['status'] === 'complete')
+  hub.setModel(ID, { files: { 'm.gguf': LLAMA, 'config.json': '{}' } })
+  hub.faults = { stallAfter: 1 }
+  await call(rig, 'POST', URL_OF, {})
+  await until(async () => (await call(rig, 'GET', `${URL_OF}/status`)).body['status'] === 'downloading')
+  t.match(await call(rig, 'DELETE', URL_OF), { status: 200, body: { status: 'cancelled' } })
+  t.match(await call(rig, 'GET', `${URL_OF}/status`), { body: { status: 'cancelled' } })
+})
+
+t.test('a plain start goes on with what was paused, with the options it had', async (t) => {
+  const hub = await hubOf(t, { stallAfter: 100 })
+  const rig = await startNode(t, { store: scratch(t), hub })
+  await call(rig, 'POST', URL_OF, { revision: 'main' })
+  await until(() => hub.fetches('m.gguf').length > 0)
+  await call(rig, 'POST', `${URL_OF}/pause`)
+  hub.faults = {}
+  hub.reset()
+  t.match(await pull(rig, ID), { status: 'complete' })
+  t.equal(hub.requests.filter(({ kind }) => kind === 'api').length, 0, 'the commit was chosen before')
+})
+
+t.test('where a folder was is for the operator alone', async (t) => {
+  const store = scratch(t)
+  const href = pathToFileURL(source(t)).href
+  const first = await startNode(t, { store })
+  t.match(await pull(first, ID, { source: href }), { source: href })
+  t.match((await call(first, 'GET', '/store/downloads')).body, { downloads: [{ source: href }] })
+  await first.stop()
+  const reader = await startNode(t, { store, start: { allow: ['read'] } })
+  t.notMatch(JSON.stringify(await call(reader, 'GET', `${URL_OF}/status`)), href)
+  t.match((await call(reader, 'GET', '/store/health')).body, { storePath: null })
+  t.match((await call(reader, 'GET', '/store/registry')).body, { entries: [{ store_path: null }] })
+})
+
+t.test('there is nothing to pause or to cancel: download_not_found', async (t) => {
+  const rig = await startNode(t, { store: scratch(t) })
+  const none = { status: 404, body: { error: { reason: 'download_not_found' } } }
+  t.match(await call(rig, 'POST', `${URL_OF}/pause`), none)
+  t.match(await call(rig, 'DELETE', URL_OF), none)
+  await pull(rig, ID, { source: pathToFileURL(source(t)).href })
+  t.match(await call(rig, 'POST', `${URL_OF}/pause`), none, 'a download that is over cannot be paused')
+  t.match(await call(rig, 'DELETE', URL_OF), none)
+})
+
+t.test('without a hub: hub_disabled; with the model in the store a plain pull is complete', async (t) => {
+  const rig = await startNode(t, { store: scratch(t) })
+  t.match(await call(rig, 'POST', URL_OF, {}), { status: 409, body: { error: { reason: 'hub_disabled' } } })
+  await pull(rig, ID, { source: pathToFileURL(source(t)).href })
+  t.match(await call(rig, 'POST', URL_OF, {}), { status: 200, body: { status: 'complete', progress: 1 } },
+    'who asks for nothing in particular is content with what is there')
+})
+
+t.test('what the hub refuses is told with its reason', async (t) => {
+  const hub = await hubOf(t)
+  const rig = await startNode(t, { store: scratch(t), hub })
+  t.match(await pull(rig, 'acme/none'), { status: 'failed', reason: 'not_found', error: String })
+  hub.faults = { gated: true }
+  t.match(await pull(rig, ID), { status: 'failed', reason: 'gated', error: /SVC_HUB_TOKEN/ })
+  t.same(eventsOf(rig, 'ModelStored'), [])
+})
+
+t.test('a folder: only the operator, only a whole absolute URL, only a model', async (t) => {
+  const folder = source(t)
+  const rig = await startNode(t, { store: scratch(t) })
+  const plain = await startNode(t, { store: scratch(t), start: { allow: ['read', 'cluster:write'] } })
+  t.match(await call(plain, 'POST', URL_OF, { source: pathToFileURL(folder).href }),
+    { status: 403, body: { error: { reason: 'missing_grant' } } })
+  for (const bad of ['file:relative', 'file://host/share', 'ftp://x', 'file:///a%00b', 'FILE:///etc']) {
+    t.match(await call(rig, 'POST', URL_OF, { source: bad }), { status: 400 }, bad)
+  }
+  t.match(await call(rig, 'POST', URL_OF, { source: 'file:relative' }),
+    { body: { error: { reason: 'import_refused' } } })
+  t.match(await call(rig, 'POST', URL_OF, { source: 'node:nobody' }),
+    { status: 404, body: { error: { reason: 'node_not_found' } } })
+  t.match(await pull(rig, ID, { source: 'file:///none/at/all' }), { status: 'failed', error: String })
+  symlinkSync('/etc/passwd', join(folder, 'passwd'))
+  t.match(await pull(rig, ID, { source: pathToFileURL(folder).href }), { status: 'failed', error: /link/ })
+  rmSync(join(folder, 'passwd'))
+  t.match(await pull(rig, ID, { source: pathToFileURL(folder).href }), { status: 'complete' })
+})
+
+t.test('bodies and ids that are not right', async (t) => {
+  const rig = await startNode(t, { store: scratch(t) })
+  const bodies: unknown[] = [
+    { source: '' }, { source: 7 }, { source: 'x'.repeat(5000) }, { revision: '-x' }, { revision: '../x y' },
+    { allow: 'x' },
+    { allow: [7] }, { variant: 'a/b' }, { other: 1 }, []
+  ]
+  for (const body of bodies) t.equal((await call(rig, 'POST', URL_OF, body)).status, 400,
+    JSON.stringify(body).slice(0, 60))
+  for (const id of ['one', 'a/b/c', 'a..b/c', 'CON/x', 'a--b/c', '.a/b', 'a/b.', `${'x'.repeat(97)}/y`]) {
+    t.match(await call(rig, 'GET', `/store/models/${encodeURIComponent(id)}/download/status`),
+      { status: 400, body: { error: { reason: 'invalid_request' } } }, id)
+  }
+})
+
+t.test('a copy that is damaged while it is staged is download_failed, and told', async (t) => {
+  const store = scratch(t)
+  const rig = await startNode(t, { store })
+  await pull(rig, ID, { source: pathToFileURL(source(t)).href })
+  rmSync(join(store, 'acme--llama', 'm.gguf'), { force: true })
+  await t.rejects(rig.service(ModelsService).ensure(ID),
+    { name: 'SvcError', reason: 'download_failed', status: 502 })
+  t.same(codes(rig), ['download_failed'])
+  t.match(eventsOf(rig, 'DownloadFailed'), [{ modelId: ID, reason: String, errorMessage: String }])
+})
+
+interface Far { plane: Plane, host: NetNode, lent: Map<string, Omit<Given, 'has'>> }
+
+/** A node without a store in a cluster with a store host. */
+function far (t: Test): Far {
+  const net = new Network()
+  const cluster = net.node('me')
+  const host = net.node('host')
+  const storeHosts = memorySection<{ since: string }>('n-me')
+  storeHosts.says('n-host', 'store', { since: '' })
+  const access = new StoreAccess({
+    cluster, storeHosts, storeModels: memorySection<StoreEntryFact>('n-me'), error: errorOf
+  })
+  const lent = new Map<string, Omit<Given, 'has'>>()
+  const stops: (() => void)[] = []
+  t.teardown(() => { for (const stop of stops) stop() })
+  const plane = {
+    cluster, access, store: null, shelf: null, node: { installId: 'i-me', nodeId: 'n-me' },
+    clock: { ...systemClock, after: (ms: number, fn: () => void) => {
+      const stop = systemClock.after(ms, fn)
+      stops.push(stop)
+      return stop
+    } },
+    catalogue: { cards: () => new Map() },
+    derive: async (_folder: string, { modelId }: { modelId: string }) => card(modelId),
+    exchange: { lend: (modelId: string, given: Omit<Given,
+      'has'>) => { lent.set(modelId, given); return () => {} } },
+    options: { ctx: { error: errorOf, effect: () => {} } }
+  } as unknown as Plane
+  return { plane, host, lent }
+}
+
+const asking = (body: object, more = {}): never =>
+fakeRequest({ params: { model_id: ID }, body, ...more }) as never
+
+t.test('a node that is no store host passes downloads on', async (t) => {
+  const { plane, host } = far(t)
+  host.serve = () => json(409, { error: { reason: 'download_running' } })
+  t.match(await download(plane, asking({ revision: 'main', allow: ['*.onnx'] })), { status: 409 })
+  t.match(host.asked, [{ method: 'POST', path: `/store/models/${ID}/download`,
+    body: { revision: 'main', allow: ['*.onnx'] } }])
+  await pause(plane, asking({}))
+  t.match(host.asked.at(-1), { method: 'POST', path: `/store/models/${ID}/download/pause` })
+  await t.rejects(download(plane, asking({}, { member: 'i-host' })),
+    { name: 'SvcError', reason: 'store_unreachable' })
+})
+
+t.test('a folder of a node without a store is lent to the store host', async (t) => {
+  const { plane, host, lent } = far(t)
+  host.serve = () => json(200, { modelId: ID, status: 'pending' })
+  const folder = source(t)
+  t.match(await download(plane, asking({ source: pathToFileURL(folder).href, revision: 'v1' })),
+    { status: 200, body: { status: 'pending' } })
+  t.match(host.asked, [{ body: { source: 'node:i-me', revision: 'v1' } }])
+  t.match(lent.get(ID), { folder,
+    manifest: { modelId: ID, files: [{ path: 'm.gguf', size: LLAMA.length }] } })
+  const empty = scratch(t)
+  mkdirSync(join(empty, 'sub'))
+  const refused = [pathToFileURL(empty).href, 'file:///none/at/all',
+    pathToFileURL(join(folder, 'm.gguf')).href, 'file://host/x']
+  for (const one of refused) {
+    await t.rejects(download(plane, asking({ source: one })),
+      { name: 'SvcError', reason: 'import_refused', status: 400 }, one)
+  }
+  const caller = { id: 'x', mode: 'direct', authorities: new Set(['read', 'cluster:write']) }
+  await t.rejects(download(plane, asking({ source: pathToFileURL(folder).href }, { caller })),
+    { name: 'SvcError', reason: 'missing_grant' })
+  t.equal(host.asked.length, 1)
+})
+
+t.test('adding by source over a node without a store answers as the store host does', async (t) => {
+  const { plane, host } = far(t)
+  host.serve = () => json(200, { modelId: ID, status: 'pending', progress: 0, error: null })
+  const body = { source: ID }
+  t.match(await add(plane, asking(body)),
+    { model_id: ID, card: null, download: { modelId: ID, status: 'pending' } })
+  host.serve = () => json(409, { error: { reason: 'hub_disabled', message: 'no hub' } })
+  const refused = await add(plane, asking(body)).catch((error: unknown) => error) as { status?: number }
+  t.equal(refused.status, 409, 'a refusal stays one')
+})

@@ -1,0 +1,223 @@
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import t from 'tap'
+import { stringify } from 'yaml'
+import { definePlugin } from '../../../kernel/index.js'
+import { createStaging } from '../index.js'
+import { card as cardHandler } from '../handlers/models.js'
+import { startPlugin } from '../../../kernel/testing/index.js'
+import { ModelsService } from '../service.js'
+import { StoreAccess } from '../store-access.js'
+import { gguf, llama } from './cards-kit.js'
+import { sha256 } from './files-kit.js'
+import { startHub } from './hub-kit.js'
+import {
+  call, errorOf, eventsOf, fakeRequest, json, memorySection, Network, pull, scratch, startNode
+} from './plane-kit.js'
+import { card } from '../../runners/test/samples.js'
+import type { Plane } from '../plane.js'
+import type { StoreEntryFact } from '../shared.js'
+import type { Test } from './plane-kit.js'
+
+const ID = 'acme/llama'
+const LLAMA = gguf(llama)
+
+function source (t: Test): string {
+  const folder = scratch(t)
+  writeFileSync(join(folder, 'm.gguf'), LLAMA)
+  return pathToFileURL(folder).href
+}
+
+t.test('custom cards: add, see, replace, remove', async (t) => {
+  const rig = await startNode(t, { store: scratch(t) })
+  const mine = card('acme/mine', { title: 'Mine' })
+  t.match(await call(rig, 'GET', '/models/acme/mine/card'),
+    { status: 404, body: { error: { reason: 'model_not_found' } } })
+  t.match(await call(rig, 'POST', '/models/add', { card: mine }),
+    { status: 200, body: { model_id: 'acme/mine', card: mine } })
+  t.match(await call(rig, 'GET', '/models/acme/mine/card'),
+    { body: { model_id: 'acme/mine', origin: 'custom', card: { title: 'Mine' }, copies: [] } })
+  t.match((await call(rig, 'GET', '/v1/models')).body,
+    { data: [{ id: 'acme/mine', installed: false, ready: false, created: 0 }] })
+  t.match(await call(rig, 'POST', '/models/add', { card: { ...mine, title: 'Again' } }), { status: 200 })
+  t.match(await call(rig, 'GET', '/models/acme%2Fmine/card'), { body: { card: { title: 'Again' } } })
+  t.match(await call(rig, 'DELETE', '/models/custom/acme/mine'),
+    { status: 200, body: { model_id: 'acme/mine', deleted: true } })
+  t.match(await call(rig, 'DELETE', '/models/custom/acme/mine'),
+    { status: 404, body: { error: { reason: 'model_not_found' } } })
+  t.same((await call(rig, 'GET', '/models')).body, { object: 'list', data: [] })
+})
+
+t.test('cards that are none', async (t) => {
+  const rig = await startNode(t, { store: scratch(t) })
+  const good = card('acme/mine')
+  const many = Array.from({ length: 3000 }, (_, i) => ({ path: `file-${i}`, role: 'weights', bytes: 1 }))
+  const bad: [string, unknown][] = [
+    ['nothing', {}], ['both', { card: good, source: 'a/b' }], ['a text', { card: 'x' }],
+    ['empty', { card: {} }],
+    ['a wrong field', { card: { ...good, tasks: 'tts' } }],
+    ['another field', { card: { ...good, extra: 1 } }],
+    ['no model id', { card: { ...good, modelId: 'x' } }],
+    ['a device', { card: { ...good, modelId: 'CON/x' } }],
+    ['two dots', { card: { ...good, modelId: 'a..b/x' } }], ['too large', { card: { ...good, files: many } }],
+    ['a bad source', { source: '../x' }]
+  ]
+  for (const [what, body] of bad) {
+    t.match(await call(rig, 'POST', '/models/add', body),
+      { status: 400, body: { error: { reason: 'invalid_request' } } }, what)
+  }
+  t.same((await call(rig, 'GET', '/models')).body['data'], [])
+})
+
+t.test('a name that a real model has is card_exists; what is used cannot go: model_in_use', async (t) => {
+  const rig = await startNode(t, { store: scratch(t) })
+  const models = rig.service(ModelsService)
+  await call(rig, 'POST', '/models/add', { card: card('acme/mine') })
+  const release = models.use('acme/mine', 'instance one')
+  t.match(await call(rig, 'DELETE', '/models/custom/acme/mine'),
+    { status: 409, body: { error: { reason: 'model_in_use' } } })
+  release()
+  t.equal((await call(rig, 'DELETE', '/models/custom/acme/mine')).status, 200)
+  await pull(rig, ID, { source: source(t) })
+  t.match(await call(rig, 'POST', '/models/add', { card: card(ID) }),
+    { status: 409, body: { error: { reason: 'card_exists' } } })
+  await models.ensure(ID)
+  t.match(await call(rig, 'POST', '/models/add', { card: card(ID) }),
+    { status: 409, body: { error: { reason: 'card_exists' } } })
+})
+
+t.test('a card by hand counts more than what the files say', async (t) => {
+  const rig = await startNode(t, { store: scratch(t) })
+  const mine = card(ID, { title: 'By hand', files: [{ path: 'm.gguf', role: 'special', bytes: 1 }] })
+  await call(rig, 'POST', '/models/add', { card: mine })
+  await pull(rig, ID, { source: source(t) })
+  const { body } = await call(rig, 'GET', `/models/${ID}/card`)
+  t.match(body, {
+    origin: 'custom',
+    card: { title: 'By hand', totalBytes: LLAMA.length,
+      files: [{ path: 'm.gguf', role: 'special', bytes: LLAMA.length }] },
+    copies: [{ kind: 'store' }]
+  })
+})
+
+t.test('a card that is replaced by hand is the one that is shown', async (t) => {
+  const rig = await startNode(t, { store: scratch(t) })
+  await call(rig, 'POST', '/models/add', { card: card(ID, { title: 'First' }) })
+  await pull(rig, ID, { source: source(t) })
+  await call(rig, 'POST', '/models/add', { card: card(ID, { title: 'Second' }) })
+  t.match(await call(rig, 'GET', `/models/${ID}/card`),
+    { body: { origin: 'custom', card: { title: 'Second' } } })
+})
+
+t.test('copies over the whole cluster', async (t) => {
+  const rig = await startNode(t, { store: scratch(t) })
+  await pull(rig, ID, { source: source(t) })
+  await rig.service(ModelsService).ensure(ID)
+  const { nodeId } = (await call(rig, 'GET', '/store/storage')).body
+  t.match((await call(rig, 'GET', '/models/copies')).body, { copies: [
+    { modelId: ID, nodeId, nodeName: 'test', kind: 'store', sizeBytes: LLAMA.length,
+      digest: /^[0-9a-f]{64}$/, live: true },
+    { modelId: ID, nodeId, kind: 'staged', sizeBytes: LLAMA.length, live: true }
+  ] })
+})
+
+t.test('adding by source begins the download', async (t) => {
+  const hub = await startHub({ models: { [ID]: { files: { 'm.gguf': LLAMA } } } })
+  t.teardown(async () => { await hub.close() })
+  const rig = await startNode(t, { store: scratch(t), hub })
+  t.match(await call(rig, 'POST', '/models/add', { source: ID }),
+    { status: 200, body: { model_id: ID, card: null, download: { modelId: ID } } })
+  t.match(await pull(rig, ID), { status: 'complete' })
+  t.match(await call(rig, 'POST', '/models/add', { source: ID }), { body: { card: { modelId: ID } } })
+})
+
+t.test('cards in the home are told; a broken one is logged', async (t) => {
+  const plugin = createStaging({ env: {}, random: () => 0.5, headroomBytes: 0 })
+  const home = scratch(t)
+  mkdirSync(join(home, 'cards'))
+  writeFileSync(join(home, 'cards', 'good.yaml'), stringify(card('acme/home', { title: 'At home' })))
+  writeFileSync(join(home, 'cards', 'broken.yaml'), 'modelId: [')
+  const started = definePlugin(plugin.manifest, (ctx) => {
+    const moved = { ...ctx, node: { ...ctx.node, home } }
+    return plugin.start(moved as never) as never
+  })
+  const rig = await startPlugin(t, started, { settings: { model_store: { hub: { enabled: false } } } })
+  t.match(await call(rig, 'GET', '/models/acme/home/card'),
+    { body: { origin: 'home', card: { title: 'At home' } } })
+  t.ok(rig.logged.some(({ fields }) => String(fields['problem']).includes('broken.yaml')))
+})
+
+t.test('a model that ships is on the shelf of a store host, and stays: model_bundled', async (t) => {
+  const folder = scratch(t)
+  writeFileSync(join(folder, 'voice.onnx'), 'weights')
+  const about = card('svc/voice',
+    { files: [{ path: 'voice.onnx', role: 'weights', bytes: 7, sha256: sha256('weights') }], totalBytes: 7 })
+  writeFileSync(join(folder, 'card.yaml'), stringify(about))
+  const voices = definePlugin({
+    name: 'voices', version: '1.0.0', kernel: '^1.0.0', summary: 'A voice.',
+    models: { 'svc/voice': { folder: pathToFileURL(`${folder}/`).href } }
+  }, () => ({}))
+  const rig = await startNode(t, { store: scratch(t), start: { plugins: [voices] } })
+  t.match(await call(rig, 'GET', '/store/models/svc/voice/manifest'),
+    { body: { modelId: 'svc/voice', totalBytes: 7 } })
+  t.match((await call(rig, 'GET', '/store/registry')).body, { entries: [{ model_id: 'svc/voice' }] })
+  t.equal((await call(rig, 'GET', '/store/health')).body['usedBytes'], 0, 'it lies not in the store')
+  t.match(await call(rig, 'DELETE', '/store/models/svc/voice'),
+    { status: 409, body: { error: { reason: 'model_bundled' } } })
+  t.match(await rig.service(ModelsService).ensure('svc/voice'), { kind: 'bundled', directory: folder })
+  t.match((await call(rig, 'POST', '/store/models/svc/voice/stage', { wait: true })).body,
+    { nodes: [{ status: 'complete' }] })
+  t.match((await rig.inject({ url: '/store/models/svc/voice/files/voice.onnx?from=self' })).body, 'weights')
+})
+
+t.test('deleting: what is not there, what is paused, copies that are idle', async (t) => {
+  const hub = await startHub({ models: { [ID]: { files: { 'm.gguf': LLAMA } } }, faults: { stallAfter: 10 } })
+  t.teardown(async () => { await hub.close() })
+  const rig = await startNode(t, { store: scratch(t), hub })
+  t.match(await call(rig, 'DELETE', `/store/models/${ID}`),
+    { status: 404, body: { error: { reason: 'model_not_found' } } })
+  await call(rig, 'POST', `/store/models/${ID}/download`, {})
+  await call(rig, 'POST', `/store/models/${ID}/download/pause`)
+  t.match(await call(rig, 'DELETE', `/store/models/${ID}`),
+    { status: 200, body: { modelId: ID, deleted: true } })
+  t.match((await call(rig, 'GET', `/store/models/${ID}/download/status`)).body, { status: 'not_found' })
+  hub.faults = {}
+  await pull(rig, ID)
+  const models = rig.service(ModelsService)
+  await models.ensure(ID)
+  t.match((await call(rig, 'DELETE', `/store/models/${ID}`)).body,
+    { nodes: [{ removed: [ID], error: null }] })
+  t.equal(models.locate(ID), undefined)
+  t.equal(eventsOf(rig, 'ModelDeleted').length, 2)
+  t.match(eventsOf(rig, 'StagedModelEvicted'), [{ modelId: ID, trigger: 'store_delete' }], 'nobody purged it')
+  t.same(eventsOf(rig, 'StagingPurged'), [])
+})
+
+t.test('the files of a card are asked of the store host', async (t) => {
+  const net = new Network()
+  const cluster = net.node('me')
+  const host = net.node('host')
+  const storeHosts = memorySection<{ since: string }>('n-me')
+  const storeModels = memorySection<StoreEntryFact>('n-me')
+  storeHosts.says('n-host', 'store', { since: '' })
+  const short = card(ID, { files: [] })
+  storeModels.says('n-host', ID, {
+    digest: '', revision: '', totalBytes: 1, source: 'file', downloadedAt: '', bundled: false, card: short
+  })
+  const access = new StoreAccess({ cluster, storeHosts, storeModels, error: errorOf })
+  const known = { card: short, origin: 'store' }
+  const plane = {
+    cluster, access, shelf: null, local: { get: () => undefined }, options: { ctx: { error: errorOf } },
+    catalogue: { cards: () => new Map([[ID, known]]), copies: () => [] }
+  } as unknown as Plane
+  const ask = async (more = {}): Promise<unknown> =>
+  await cardHandler(plane, fakeRequest({ params: { model_id: ID }, ...more }))
+  host.serve = () => json(200, { card: card(ID) })
+  t.match(await ask(), { model_id: ID, origin: 'store', card: { files: [{ path: 'voice.onnx' }] } })
+  t.match(host.asked, [{ path: `/models/${ID}/card`, timeoutMs: 5000 }])
+  t.match(await ask({ member: 'i-host' }), { card: { files: [] } }, 'nodes do not ask each other in circles')
+  t.equal(host.asked.length, 1)
+  host.serve = () => { throw new Error('reset') }
+  t.match(await ask(), { card: { files: [] } }, 'without it the card is short')
+})

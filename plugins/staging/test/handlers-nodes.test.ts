@@ -1,0 +1,321 @@
+import { rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { Readable } from 'node:stream'
+import { pathToFileURL } from 'node:url'
+import t from 'tap'
+import { systemClock } from '../../../kernel/clock.js'
+import { manualClock } from '../../../kernel/testing/index.js'
+import { file, manifest } from '../handlers/files.js'
+import { either, modelIdOf } from '../handlers/ids.js'
+import { purge, remove } from '../handlers/purge.js'
+import { stage } from '../handlers/stage.js'
+import { StageJob } from '../stage-job.js'
+import { StoreAccess } from '../store-access.js'
+import { StoreError } from '../store/index.js'
+import { gguf, llama } from './cards-kit.js'
+import {
+  call, errorOf, fakeRequest, json, memorySection, Network, pull, scratch, soon, startNode, until
+} from './plane-kit.js'
+import type { MemberResponse } from '../../../kernel/index.js'
+import type { Plane } from '../plane.js'
+import type { StoreEntryFact } from '../shared.js'
+import type { Purged } from '../space/index.js'
+import type { FakeRequest, NetNode } from './plane-kit.js'
+
+const ID = 'acme/model'
+const nothing: Purged = { removed: [], skippedInUse: [], freedBytes: 0, error: null }
+
+interface World {
+  net: Network
+  plane: Plane
+  peer: NetNode
+  host: NetNode
+  job: StageJob
+  emitted: [string, Record<string, unknown>][]
+  purged: unknown[]
+}
+
+/** A node `me` without a store, a node `peer`, and the store host `host`. */
+function world (purge: () => Purged = () => nothing, more: Record<string, unknown> = {}): World {
+  const cacheKeeper = { purge: async (): Promise<Purged> => nothing }
+  const net = new Network()
+  const cluster = net.node('me')
+  const peer = net.node('peer')
+  const host = net.node('host')
+  const storeHosts = memorySection<{ since: string }>('n-me')
+  storeHosts.says('n-host', 'store', { since: '' })
+  const access = new StoreAccess({
+    cluster, storeHosts, storeModels: memorySection<StoreEntryFact>('n-me'), error: errorOf
+  })
+  const emitted: World['emitted'] = []
+  const purged: unknown[] = []
+  const job = new StageJob(ID, systemClock)
+  const plane = {
+    cluster, access, store: null, shelf: null, clock: systemClock,
+    node: { nodeId: 'n-me', installId: 'i-me' },
+    local: { versions: () => [] }, exchange: { given: () => undefined },
+    keeper: { purge: async (...given: unknown[]) => { purged.push(given); return purge() } },
+    cacheKeeper,
+    stager: { stage: () => job },
+    options: { ctx: { error: errorOf,
+      emit: (kind: string, payload: Record<string, unknown>) => { emitted.push([kind, payload]) } } },
+    ...more
+  } as unknown as Plane
+  return { net, plane, peer, host, job, emitted, purged }
+}
+
+const asking = (body: object, more = {}): FakeRequest =>
+fakeRequest({ params: { model_id: ID }, body, ...more })
+
+t.test('ids', (t) => {
+  t.equal(modelIdOf(ID), ID)
+  t.throws(() => modelIdOf('x', '/modelId'),
+    { name: 'SvcError', reason: 'invalid_request', param: 'modelId' })
+  t.equal(either({ a: 1 }, 'a', 'b'), 1)
+  t.equal(either({ b: 2 }, 'a', 'b'), 2)
+  t.equal(either({}, 'a', 'b'), undefined)
+  t.throws(() => either({ a: 1, b: 1 }, 'a', 'b'),
+    { name: 'SvcError', reason: 'invalid_request', message: /not both/ })
+  t.end()
+})
+
+t.test('a purge goes to every node; who cannot be reached is named', async (t) => {
+  const w = world(() => ({ removed: [ID], skippedInUse: [], freedBytes: 5, error: null }))
+  w.peer.serve = () => json(200,
+  { nodes: [{ nodeId: 'n-peer', removed: [ID], skippedInUse: ['a/b'], freedBytes: 7, error: null }] })
+  w.net.lose('host')
+  const answer = await purge(w.plane, asking({ model_id: ID }, { headers: { 'x-svc-command-id': 'c1' } }))
+  t.match(answer, {
+    commandId: 'c1',
+    message: /Removed 2 staged copies, 12 bytes/,
+    nodes: [
+      { nodeId: 'n-me', removed: [ID], freedBytes: 5, error: null },
+      { nodeId: 'n-peer', removed: [ID], skippedInUse: ['a/b'], freedBytes: 7, error: null },
+      { nodeId: 'n-host', removed: [], skippedInUse: [], freedBytes: 0, error: /cannot be reached/ }
+    ]
+  })
+  t.match(w.purged, [[ID]])
+  t.match(w.peer.asked, [{ method: 'POST', path: '/store/purge-staging', body: { modelId: ID } }])
+  t.match(w.emitted, [['StagingPurged', { nodeId: 'n-me', removed: [ID], freedBytes: 5 }]])
+})
+
+t.test('a purge takes staged copies and those from the hub; what both have counts once', async (t) => {
+  const cacheKeeper = {
+    purge: async (): Promise<Purged> =>
+    ({ removed: ['a/hub', ID], skippedInUse: ['a/b'], freedBytes: 2, error: 'stuck' })
+  }
+  const w = world(() => ({ removed: [ID], skippedInUse: ['a/b'], freedBytes: 1, error: null }),
+    { cacheKeeper })
+  t.match(await purge(w.plane, asking({}, { member: 'i-peer' })),
+    { nodes: [{ removed: ['a/hub', ID], skippedInUse: ['a/b'], freedBytes: 3, error: 'stuck' }] })
+})
+
+t.test('a purge that another node passed on is done here alone', async (t) => {
+  const w = world()
+  t.match(await purge(w.plane, asking({}, { member: 'i-peer' })), { nodes: [{ nodeId: 'n-me' }] })
+  t.same(w.peer.asked, [])
+  t.match(w.purged, [[undefined]])
+})
+
+t.test('that a model was deleted is believed of a member only', async (t) => {
+  const w = world()
+  const headers = { 'x-svc-store-delete': '1' }
+  await purge(w.plane, asking({ modelId: ID }, { member: 'i-peer', headers }))
+  t.same(w.purged, [[ID, 'store_delete']])
+  t.same(w.emitted, [], 'each copy that went is an event of its own')
+  w.peer.serve = () => json(200, { nodes: [{ nodeId: 'n-peer', ...nothing }] })
+  await purge(w.plane, asking({ modelId: ID }, { headers }))
+  t.same(w.purged.at(-1), [ID, 'purge'])
+  t.match(w.emitted, [['StagingPurged', { nodeId: 'n-me' }]])
+  t.equal(w.peer.asked[0]?.headers?.['x-svc-store-delete'], undefined)
+})
+
+t.test('a purge waits 20 s for a node, and not longer', async (t) => {
+  const clock = manualClock()
+  const w = world(() => nothing, { clock })
+  w.net.lose('host')
+  w.peer.serve = async () => await new Promise<MemberResponse>(() => {})
+  const answer = purge(w.plane, asking({})) as Promise<{ nodes: unknown[] }>
+  await clock.advance(20_000)
+  t.match((await soon(answer)).nodes[1], { nodeId: 'n-peer', error: 'It did not answer within 20 s.' })
+})
+
+t.test('bodies of a purge', async (t) => {
+  const rig = await startNode(t)
+  for (const body of [undefined, [], { modelId: 'x' }, { modelId: 7 }, { other: 1 },
+    { modelId: ID, model_id: ID }]) {
+    const answer = await rig.inject({ method: 'POST', url: '/store/purge-staging',
+      ...body === undefined ? {} : { payload: body } })
+    t.equal(answer.statusCode, 400, JSON.stringify(body))
+  }
+  t.match((await call(rig, 'POST', '/store/purge-staging', {})),
+    { status: 200, body: { commandId: String, nodes: [{ error: null }] } })
+})
+
+t.test('deleting at a store: its own failures have names', async (t) => {
+  const store = {
+    get: () => ({}), status: () => ({ status: 'complete' }),
+    remove: async () => { throw new StoreError('not_in_store', 'it went just now') }
+  }
+  const w = world(() => nothing, { store, shelf: { get: () => undefined } })
+  await t.rejects(remove(w.plane, asking({})), { name: 'SvcError', reason: 'model_not_found', status: 404 })
+  t.same(w.emitted, [])
+  const without = world()
+  without.host.serve = () => json(200, { modelId: ID, deleted: true })
+  t.match(await remove(without.plane, asking({})), { status: 200, body: { deleted: true } })
+  t.match(without.host.asked, [{ method: 'DELETE', path: `/store/models/${ID}` }])
+})
+
+t.test('staging on this node: at once, or when it has ended', async (t) => {
+  const w = world()
+  t.match(await stage(w.plane, asking({})),
+    { message: /0 of 1/, nodes: [{ nodeId: 'n-me', status: 'pending', error: null }] })
+  w.job.moved({ bytes: 1, totalBytes: 2, files: 0, totalFiles: 1 })
+  t.match(await stage(w.plane, asking({ nodeIds: [] })), { nodes: [{ status: 'downloading' }] })
+  let over = false
+  const waiting = (stage(w.plane, asking({ nodeIds: ['me'], wait: true })) as Promise<{ nodes: unknown[] }>)
+    .finally(() => { over = true })
+  for (let i = 0; i < 5; i++) await new Promise((resolve) => { setImmediate(resolve) })
+  t.notOk(over)
+  w.job.complete(2)
+  t.match((await soon(waiting)).nodes, [{ status: 'complete', error: null }])
+  t.match(await stage(w.plane, asking({ wait: true })), { message: /1 of 1/ },
+    'what is over is not waited for')
+})
+
+t.test('waiting ends by the time that was given, or when the client goes; the transfer goes on',
+  async (t) => {
+  const clock = manualClock()
+  const w = world(() => nothing, { clock })
+  const waiting = stage(w.plane, asking({ wait: true, timeout_seconds: 5 }))
+  await clock.advance(5000)
+  t.match(await soon(waiting), { nodes: [{ status: 'pending' }] })
+  const abort = new AbortController()
+  const left = stage(w.plane, asking({ wait: true }, { signal: abort.signal }))
+  await clock.advance(1)
+  abort.abort(new Error('gone'))
+  t.match(await soon(left), { nodes: [{ status: 'pending' }] })
+  t.notOk(w.job.over)
+  t.notOk(w.job.abort.signal.aborted)
+})
+
+t.test('a failed transfer is told with its reason', async (t) => {
+  const w = world()
+  w.job.fail({ reason: 'no_safe_fit', message: 'too little' })
+  t.match(await stage(w.plane, asking({ wait: true })),
+    { nodes: [{ status: 'failed', error: 'too little', reason: 'no_safe_fit' }] })
+})
+
+t.test('staging on other nodes, each once; unknown ones refuse it all', async (t) => {
+  const w = world()
+  w.peer.serve = () => json(200,
+  { nodes: [{ nodeId: 'n-peer', status: 'complete', error: null, reason: null }] })
+  const body = { node_ids: ['peer', 'i-peer', 'n-peer', 'local'], wait: true, timeout_seconds: 7 }
+  w.job.complete(1)
+  t.match(await stage(w.plane, asking(body)), {
+    message: /2 of 2/, nodes: [{ nodeId: 'n-peer', status: 'complete' },
+    { nodeId: 'n-me', status: 'complete' }]
+  })
+  t.match(w.peer.asked,
+    [{ path: `/store/models/${ID}/stage`, body: { wait: true, timeout_seconds: 7 }, timeoutMs: 22_000 }])
+  await t.rejects(stage(w.plane, asking({ nodeIds: ['peer', 'nobody'] })),
+    { name: 'SvcError', reason: 'node_not_found', status: 404 })
+  await t.rejects(stage(w.plane, asking({ nodeIds: ['peer'], node_ids: ['peer'] })),
+    { name: 'SvcError', reason: 'invalid_request' })
+  w.peer.serve = () => json(200, {})
+  t.match(await stage(w.plane, asking({ nodeIds: ['peer'] })),
+    { nodes: [{ nodeId: 'n-peer', status: 'failed', reason: 'unreachable' }] })
+  w.peer.serve = () => json(200, { nodes: [] })
+  t.match(await stage(w.plane, asking({ nodeIds: ['peer'] })),
+    { nodes: [{ nodeId: 'n-peer', status: 'failed' }] },
+    'an answer without the node is a failure of it')
+})
+
+t.test('files of the store host are passed through', async (t) => {
+  const w = world()
+  const request = (more = {}): FakeRequest => fakeRequest({
+    params: { model_id: ID, '*': 'a/b.gguf' },
+    headers: { range: 'bytes=0-4', 'if-range': '"x"', cookie: 'secret' }, ...more
+  })
+  w.host.serve = () => ({
+    status: 206, body: Readable.from([Buffer.from('he'), Buffer.from('llo')]),
+    headers: {
+      etag: '"x"', 'content-range': 'bytes 0-4/9', 'content-length': '5', 'accept-ranges': 'bytes',
+      'content-type': 'application/octet-stream', 'set-cookie': 'no'
+    }
+  })
+  const asked = request()
+  await file(w.plane, asked as never)
+  t.equal(asked.sent.toString(), 'hello')
+  t.match(asked.head, { status: 206,
+    headers: { etag: '"x"', 'content-range': 'bytes 0-4/9', 'content-length': '5' } })
+  t.equal(asked.head?.headers?.['set-cookie'], undefined)
+  t.match(w.host.asked,
+    [{ path: `/store/models/${ID}/files/a/b.gguf`, headers: { range: 'bytes=0-4', 'if-range': '"x"' } }])
+  t.equal(w.host.asked[0]?.headers?.['cookie'], undefined)
+  await t.rejects(file(w.plane, request({ member: 'i-peer' }) as never),
+    { name: 'SvcError', reason: 'model_not_found' }, 'not in circles')
+  await t.rejects(file(w.plane, request({ query: { from: 'self' } }) as never),
+    { name: 'SvcError', reason: 'model_not_found' })
+  w.host.serve = () => json(200, { modelId: ID })
+  t.match(await manifest(w.plane, request() as never), { status: 200, body: { modelId: ID } })
+  await t.rejects(manifest(w.plane, request({ query: { from: 'self' } }) as never),
+    { name: 'SvcError', reason: 'model_not_found' })
+})
+
+t.test('a client that goes away ends the request to the store host', async (t) => {
+  const w = world()
+  const body = Readable.from((function * () { for (;;) yield Buffer.alloc(10) })())
+  w.host.serve = () => ({ status: 200, headers: {}, body })
+  const request = fakeRequest({
+    params: { model_id: ID, '*': 'f' },
+    open: () =>
+    ({ write: async () => { throw new Error('gone') }, end: async () => {}, cut: () => {}, closed: true })
+  })
+  await t.rejects(file(w.plane, request as never), { message: 'gone' })
+  await until(() => body.destroyed)
+  t.ok(body.destroyed)
+  const refused = Readable.from([Buffer.from('x')])
+  w.host.serve = () => ({ status: 200, headers: {}, body: refused })
+  const full = fakeRequest({ params: { model_id: ID, '*': 'f' },
+    open: () => { throw new Error('too many streams') } })
+  await t.rejects(file(w.plane, full as never), { message: 'too many streams' })
+  t.ok(refused.destroyed, 'also when the answer could not be opened')
+})
+
+t.test('a part that has not come is chunk_not_here', async (t) => {
+  const folder = scratch(t)
+  writeFileSync(join(folder, 'f'), 'hello')
+  const one = { path: 'f', size: 5, sha256: 'a'.repeat(64), chunkSha256: ['a'.repeat(64)] }
+  const given = {
+    folder, manifest: { modelId: ID, files: [one] }, digest: 'd', card: {},
+    has: (_path: string, { end }: { end: number }) => end < 3
+  }
+  const w = world(() => nothing, { exchange: { given: () => given }, uplink: { take: async () => {} } })
+  const ask = async (range: string): Promise<FakeRequest> => {
+    const request = fakeRequest({ params: { model_id: ID, '*': 'f' }, query: { from: 'self' },
+      headers: { range } })
+    await file(w.plane, request as never)
+    return request
+  }
+  t.equal((await ask('bytes=0-1')).sent.toString(), 'he')
+  await t.rejects(ask('bytes=0-3'), { name: 'SvcError', reason: 'chunk_not_here', status: 409 })
+  t.match(await manifest(w.plane,
+    fakeRequest({ params: { model_id: ID }, query: { from: 'self' } }) as never),
+    { modelId: ID, digest: 'd', card: {} })
+  rmSync(join(folder, 'f'))
+})
+
+t.test('bodies of staging', async (t) => {
+  const source = scratch(t)
+  writeFileSync(join(source, 'm.gguf'), gguf(llama))
+  const rig = await startNode(t, { store: scratch(t) })
+  await pull(rig, ID, { source: pathToFileURL(source).href })
+  const bad: object[] = [{ nodeIds: 'x' }, { nodeIds: ['a', 'a'] }, { nodeIds: [''] }, { wait: 1 },
+    { timeout_seconds: 0 }, { other: 1 }]
+  for (const body of bad) t.equal((await call(rig, 'POST', `/store/models/${ID}/stage`, body)).status, 400,
+    JSON.stringify(body))
+  t.equal((await call(rig, 'POST', `/store/models/${ID}/stage`, { nodeIds: ['nobody'] })).status, 404)
+  t.equal((await call(rig, 'POST', `/store/models/${ID}/stage`,
+    { nodeIds: ['local', 'test'], wait: true })).status, 200)
+})

@@ -1,0 +1,111 @@
+import t from 'tap'
+import { systemClock } from '../../../kernel/index.js'
+import { isPublicAddress, isUsableAddress } from '../hub/address.js'
+import { HostRules } from '../hub/hosts.js'
+import { createHubClient, HubError } from '../hub/index.js'
+import { startHub } from './hub-kit.js'
+import type { HubClientOptions } from '../hub/index.js'
+
+const REFUSED = { constructor: HubError, reason: 'refused_redirect', message: /refused/ }
+
+const publicOnes = ['8.8.8.8', '99.84.1.1', '172.32.0.1', '100.128.0.1', '2606:4700::1', '2a00:1450:4001::8a']
+const privateOnes = [
+  '0.0.0.0', '0.1.2.3', '10.1.2.3', '100.64.0.1', '100.127.255.255', '127.0.0.1', '127.255.255.254',
+  '169.254.169.254', '172.16.0.1', '172.31.255.255', '192.0.0.1', '192.0.2.1', '192.168.1.1', '198.18.0.1',
+  '198.51.100.7', '203.0.113.9', '224.0.0.1', '240.0.0.1', '255.255.255.255', '::', '::1',
+  '::ffff:127.0.0.1', '::ffff:8.8.8.8', '::ffff:7f00:1', '::7f00:1', '64:ff9b::7f00:1', 'fc00::1',
+  'fd12:3456::1', 'fd00:ec2::254', 'fe80::1', 'fe80::1%eth0', 'ff02::1', '2001::1', '2001:db8::1',
+  '2002:7f00:1::', '3fff::1', '', 'localhost', '1.2.3', '0x7f.1'
+]
+for (const address of publicOnes) t.ok(isPublicAddress(address), `${address} is public`)
+for (const address of privateOnes) t.notOk(isPublicAddress(address), `${address} is not public`)
+for (const address of ['127.0.0.1', '10.0.0.1', '192.168.1.2', 'fd12::1', '::1', '8.8.8.8']) {
+  t.ok(isUsableAddress(address), `${address} may be named`)
+}
+for (const address of ['169.254.169.254', 'fe80::1', 'fd00:ec2::254', '0.0.0.0', '::',
+  '::ffff:169.254.169.254', 'x']) {
+  t.notOk(isUsableAddress(address), `${address} may never be used`)
+}
+
+const rules = new HostRules(new URL('https://hub.example/base'),
+  ['cdn.example', 'lan.local:8080', '*.files.example', '127.0.0.1:9000', '*.odd.example:444',
+    '169.254.169.254'])
+const judged: [string, 'named' | 'public' | undefined][] = [
+  ['https://hub.example/x', 'named'], ['http://hub.example/x', undefined],
+  ['https://hub.example:444/', 'public'], ['https://cdn.example/', 'named'],
+  ['http://cdn.example/', 'named'], ['http://cdn.example:81/', undefined],
+  ['https://lan.local:8080/', 'named'], ['http://lan.local:8080/', 'named'],
+  ['http://lan.local/', undefined], ['http://a.files.example/', 'public'],
+  ['http://files.example/', undefined], ['http://afiles.example/', undefined],
+  ['http://a.files.example:8080/', undefined], ['http://a.odd.example:444/', 'public'],
+  ['https://anything.example/', 'public'], ['http://anything.example/', undefined],
+  ['https://127.0.0.1/', undefined], ['http://127.0.0.1:9000/', 'named'],
+  ['https://127.0.0.1:9001/', undefined], ['https://2130706433/', undefined],
+  ['https://0x7f.1/', undefined], ['https://[::1]/', undefined],
+  ['https://[::ffff:10.0.0.1]/', undefined], ['https://169.254.169.254/', undefined],
+  ['http://169.254.169.254/latest/meta-data', undefined], ['https://8.8.8.8/', 'public'],
+  ['https://user:pass@anything.example/', undefined], ['file:///etc/passwd', undefined],
+  ['ftp://hub.example/', undefined], ['https://hub.example@evil.example/', undefined],
+  ['https://CDN.example/', 'named']
+]
+for (const [url, trust] of judged) {
+  if (trust !== undefined) t.equal(rules.trust(new URL(url)), trust, url)
+  else t.throws(() => rules.trust(new URL(url)), REFUSED, url)
+}
+t.ok(rules.isHub(new URL('https://hub.example/any')))
+t.notOk(rules.isHub(new URL('http://hub.example/any')))
+
+t.test('the client follows no redirect into the own network', async (t) => {
+  const hub = await startHub({ models: { 'acme/x': { files: { 'm.onnx': 'weights' } } } })
+  const looked: string[] = []
+  const addresses: Record<string, string[]> = {
+    'localhost': ['127.0.0.1'], 'rebind.example': ['8.8.8.8', '192.168.0.1'], 'six.example': ['fd12::1'],
+    'meta.files.example': ['169.254.169.254'], 'named.example': ['169.254.169.254'], 'none.example': []
+  }
+  const make = (more: Partial<HubClientOptions>): ReturnType<typeof createHubClient> => createHubClient({
+    url: hub.url, redirectHosts: ['*.files.example', 'named.example'], clock: systemClock, random: () => 0,
+    limits: { connectMs: 500, headersMs: 500, retries: 0 },
+    lookup: async (name) => {
+      looked.push(name)
+      return addresses[name]!.map((address) => ({ address, family: address.includes(':') ? 6 : 4 }))
+    },
+    ...more
+  })
+  const client = make({})
+  t.teardown(async () => { await client.close(); await hub.close() })
+  const selection = await client.resolve('acme/x')
+  const open = (): Promise<unknown> => client.open(selection, selection.files[0]!, { start: 0 })
+  const port = new URL(hub.cdnUrl).port
+  const targets = [
+    hub.cdnUrl, `https://127.0.0.1:${port}/`, 'http://169.254.169.254/latest/', 'https://169.254.169.254/',
+    `https://localhost:${port}/`, 'https://rebind.example/', 'https://six.example/',
+      'http://meta.files.example/',
+    'http://named.example/', `https://[::1]:${port}/`, `http://[::ffff:127.0.0.1]:${port}/`,
+    'file:///etc/passwd',
+    `//localhost:${port}/x`
+  ]
+  for (const redirect of targets) {
+    hub.faults = { redirect }
+    hub.reset()
+    await t.rejects(open(), REFUSED, redirect)
+    t.same(hub.requests.map((r) => r.origin), ['hub'], 'nothing else was asked')
+  }
+  t.ok(looked.includes('rebind.example'), 'names were judged by their addresses')
+  hub.faults = { redirect: 'https://none.example/' }
+  await t.rejects(open(), { reason: 'unavailable', message: /no address/ })
+  hub.faults = { redirect: 'http://[' }
+  await t.rejects(open(), { reason: 'bad_answer', message: /location/ })
+  hub.faults = { redirect: '/acme/x/resolve/main/m.onnx' }
+  hub.reset()
+  await t.rejects(open(), { reason: 'refused_redirect', message: /more than 5 redirects/ })
+  t.equal(hub.requests.length, 6)
+  const named = make({ redirectHosts: [hub.cdnHost] })
+  t.teardown(() => named.close())
+  hub.faults = {}
+  const { stream } = await named.open(selection, selection.files[0]!, { start: 0 })
+  const parts: Uint8Array[] = []
+  for await (const part of stream) parts.push(part)
+  t.equal(String(Buffer.concat(parts)), 'weights', 'what the operator names is followed')
+  t.throws(() => createHubClient({ url: 'hub', redirectHosts: [], clock: systemClock, random: () => 0 }),
+    TypeError)
+})

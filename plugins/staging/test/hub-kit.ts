@@ -1,0 +1,377 @@
+import { createHash } from 'node:crypto'
+import { createServer } from 'node:http'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { IncomingHttpHeaders, IncomingMessage, Server, ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+
+/** A model as the fake hub serves it. */
+export interface HubModel {
+  /** Path in the repository -> content. */
+  files: Record<string, Buffer | string>
+  /**
+   * Paths that are kept by LFS: named with their sha256 and answered by a redirect to the CDN.
+   * Without it: the files with an ending of weights (.onnx, .onnx_data, .bin, .gguf, .safetensors, .pt).
+   */
+  lfs?: string[]
+  /** The licence in the model's metadata, e.g. `mit`. */
+  licence?: string
+  /** Language tags in the model's metadata, e.g. `['en', 'de']`. */
+  languages?: string[]
+}
+
+/** Which of the two servers was asked: `hub` has the API and small files, `cdn` the LFS files. */
+export type HubOrigin = 'hub' | 'cdn'
+
+/** A request as the fake hub saw it. */
+export interface HubRequest {
+  origin: HubOrigin
+  /** `api` model metadata, `file` bytes or a redirect to them. */
+  kind: 'api' | 'file'
+  /** The request target, still encoded. */
+  url: string
+  /** The path of the file in the repository; empty for the API. */
+  path: string
+  headers: IncomingHttpHeaders
+  /** What was answered. */
+  status: number
+  /** Body bytes handed to the socket. */
+  sent: number
+}
+
+/** What goes wrong; all fields are optional and work together. Set it as `hub.faults`. */
+export interface HubFaults {
+  /** Only requests for which it returns true are harmed; without it all are. */
+  only?: (request: HubRequest) => boolean
+  /**
+   * So many requests are harmed, then all is well; without it every one. Faults of a body (from `cutAfter` to
+   * `contentRange`) count the answers with bytes of a file; others count every request, redirects too.
+   */
+  times?: number
+  /** Answers this status (no redirect, no bytes), e.g. 429 or 500. */
+  status?: number
+  /** `Retry-After` that goes with `status`. */
+  retryAfter?: string
+  /** `X-Error-Code` that goes with `status`, e.g. `GatedRepo`. */
+  errorCode?: string
+  /** Every request answers 401 without a token and 403 with one, as a gated model does. */
+  gated?: boolean
+  /** Takes the request and never answers. */
+  mute?: boolean
+  /** Destroys the connection after so many body bytes of an answer. */
+  cutAfter?: number
+  /** Sends so many body bytes of an answer, then nothing more, and keeps the connection open. */
+  stallAfter?: number
+  /** Sends the body that slowly; 1 is one byte a second. */
+  bytesPerSecond?: number
+  /** The byte at this offset of the file is inverted. */
+  flipAt?: number
+  /** Sets `Content-Encoding` (the body stays as it is). */
+  encoding?: string
+  /** `Content-Length` is so many times the truth, and that many bytes are sent. */
+  lengthFactor?: number
+  /** The body (chunked, without a length) never ends. */
+  endless?: boolean
+  /** Answers 200 with the whole file to a Range request. */
+  ignoreRange?: boolean
+  /** Sent as `Content-Range` instead of the right one. */
+  contentRange?: string
+  /** The API names these sizes: path -> bytes. */
+  sizes?: Record<string, number>
+  /** The API names these sha256 for LFS files: path -> hex. */
+  hashes?: Record<string, string>
+  /** `Location` of LFS files instead of the CDN. */
+  redirect?: string
+  /** `X-Linked-Size` instead of the right one. */
+  linkedSize?: string
+  /** `X-Linked-Etag` instead of the right one. */
+  linkedEtag?: string
+  /** Body of the API's answer instead of the right one. */
+  apiBody?: string
+}
+
+/** How to start the fake hub. */
+export interface HubOptions {
+  /** Model id (`org/name`) -> what it has on branch `main`. */
+  models: Record<string, HubModel>
+  /** Faults from the beginning; may be replaced later by `hub.faults = {…}`. */
+  faults?: HubFaults
+  /** Old model id -> new one; the old one answers 307 with a relative Location. */
+  renames?: Record<string, string>
+  /** True: each request needs this bearer token at the hub, else 401. The CDN never asks for it. */
+  token?: string
+  /** False: LFS files come from the hub itself with 200, no redirect. Default true. */
+  cdn?: boolean
+}
+
+/** A running fake hub. */
+export interface FakeHub {
+  /** Base URL of the API and of small files; what `createHubClient` gets as `url`. */
+  readonly url: string
+  /** Base URL of the second origin, to which LFS files are redirected. */
+  readonly cdnUrl: string
+  /** `host:port` of the second origin: what must stand in `redirectHosts`. */
+  readonly cdnHost: string
+  /** What goes wrong from now on. */
+  faults: HubFaults
+  /** Every request so far, oldest first. */
+  readonly requests: HubRequest[]
+  /** Body bytes of files sent so far; by path when one is given. */
+  sent (path?: string): number
+  /** Requests for bytes of a file that were answered 200 or 206. */
+  fetches (path: string): HubRequest[]
+  /** Upstream changes: a new commit on `main`; older commits stay there. Returns the new commit. */
+  setModel (modelId: string, model: HubModel): string
+  /** The commit `main` is at. */
+  commit (modelId: string): string
+  /** Forgets requests and counts. */
+  reset (): void
+  /** Ends both servers and every open connection. */
+  close (): Promise<void>
+}
+
+interface Stored { bytes: Buffer, sha256: string, gitSha1: string, lfs: boolean }
+interface Commit { id: string, files: Map<string, Stored>, licence: string | null, languages: string[] }
+
+const BODY_FAULTS = new Set(['cutAfter', 'stallAfter', 'bytesPerSecond', 'flipAt', 'encoding', 'lengthFactor',
+  'endless', 'ignoreRange', 'contentRange'])
+const WEIGHTS = /\.(onnx|onnx_data|bin|gguf|safetensors|pt)$/
+const PIECE_BYTES = 65_536
+
+const sha = (algorithm: string, ...parts: (Buffer | string)[]): string => {
+  const hash = createHash(algorithm)
+  for (const part of parts) hash.update(part)
+  return hash.digest('hex')
+}
+
+/** The git blob id of some bytes. */
+export function gitBlobSha1 (bytes: Buffer): string {
+  return sha('sha1', `blob ${bytes.length}\0`, bytes)
+}
+
+function commitOf (model: HubModel): Commit {
+  const files = new Map(Object.entries(model.files).map(([path, content]) => {
+    const bytes = Buffer.from(content)
+    const lfs = model.lfs === undefined ? WEIGHTS.test(path) : model.lfs.includes(path)
+    return [path, { bytes, sha256: sha('sha256', bytes), gitSha1: gitBlobSha1(bytes), lfs }]
+  }))
+  const id = sha('sha1', ...[...files].map(([path, file]) => `${path}\0${file.sha256}\0`))
+  return { id, files, licence: model.licence ?? null, languages: model.languages ?? [] }
+}
+
+/**
+ * Starts two local servers that behave like a public model hub: one with the API
+ * (`/api/models/{id}/revision/{rev}`) and small files (`/{id}/resolve/{rev}/{path}`), and a CDN to which
+ * LFS files are redirected. Close it at the end: `t.teardown(() => hub.close())`.
+ */
+export async function startHub (options: HubOptions): Promise<FakeHub> {
+  const hub = new Hub(options)
+  await hub.listen()
+  return hub
+}
+
+class Hub implements FakeHub {
+  faults: HubFaults
+  readonly requests: HubRequest[] = []
+  readonly #options: HubOptions
+  readonly #heads = new Map<string, string>()
+  /** `org/name@commit` -> what it has. */
+  readonly #commits = new Map<string, Commit>()
+  readonly #servers: Record<HubOrigin, Server>
+  readonly #closing = new AbortController()
+
+  constructor (options: HubOptions) {
+    this.#options = options
+    this.faults = options.faults ?? {}
+    for (const [modelId, model] of Object.entries(options.models)) this.setModel(modelId, model)
+    const server = (origin: HubOrigin): Server => createServer((request, response) => {
+      response.on('error', () => undefined)
+      void this.#answer(origin, request, response).catch(() => { response.destroy() })
+    })
+    this.#servers = { hub: server('hub'), cdn: server('cdn') }
+  }
+
+  async listen (): Promise<void> {
+    await Promise.all(Object.values(this.#servers).map((server) =>
+      new Promise<void>((resolve) => { server.listen(0, '127.0.0.1', resolve) })))
+  }
+
+  get url (): string { return `http://${this.#hostOf('hub')}` }
+  get cdnUrl (): string { return `http://${this.cdnHost}` }
+  get cdnHost (): string { return this.#hostOf('cdn') }
+
+  setModel (modelId: string, model: HubModel): string {
+    const commit = commitOf(model)
+    this.#heads.set(modelId, commit.id)
+    this.#commits.set(`${modelId}@${commit.id}`, commit)
+    return commit.id
+  }
+
+  commit (modelId: string): string { return this.#heads.get(modelId) ?? '' }
+
+  fetches (path: string): HubRequest[] {
+    return this.requests.filter((r) => r.kind === 'file' && r.path === path &&
+      (r.status === 200 || r.status === 206))
+  }
+
+  sent (path?: string): number {
+    return this.requests.filter((r) => r.kind === 'file' && (path === undefined || r.path === path))
+      .reduce((sum, r) => sum + r.sent, 0)
+  }
+
+  reset (): void { this.requests.length = 0 }
+
+  async close (): Promise<void> {
+    this.#closing.abort()
+    await Promise.all(Object.values(this.#servers).map((server) => new Promise<void>((resolve) => {
+      server.close(() => { resolve() })
+      server.closeAllConnections()
+    })))
+  }
+
+  #hostOf (origin: HubOrigin): string {
+    return `127.0.0.1:${(this.#servers[origin].address() as AddressInfo).port}`
+  }
+
+  /** The faults for a request, or for a body that is about to be sent; counts `times` down. */
+  #faultsFor (request: HubRequest, moment: 'request' | 'body'): HubFaults {
+    const { only, times = Infinity, ...faults } = this.faults
+    const ofBody = Object.keys(faults).every((name) => BODY_FAULTS.has(name))
+    if (ofBody !== (moment === 'body') || times <= 0 || only?.(request) === false) return {}
+    this.faults = { ...this.faults, ...times === Infinity ? {} : { times: times - 1 } }
+    return faults
+  }
+
+  async #answer (origin: HubOrigin, request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const url = request.url ?? '/'
+    const target = new URL(url, 'http://hub').pathname
+    const api = /^\/api\/models\/([^/]+\/[^/]+)\/revision\/(.+)$/.exec(target)
+    const file = /^\/([^/]+\/[^/]+)\/resolve\/([^/]+)\/(.+)$/.exec(target)
+    const path = file === null ? '' : file[3]!.split('/').map(decodeURIComponent).join('/')
+    const seen: HubRequest = {
+      origin, kind: api === null ? 'file' : 'api', url, path, headers: request.headers, status: 0, sent: 0
+    }
+    this.requests.push(seen)
+    const faults = this.#faultsFor(seen, 'request')
+    if (faults.mute === true) return
+    const head = (status: number, headers: Record<string, string> = {}): ServerResponse => {
+      seen.status = status
+      return response.writeHead(status, headers)
+    }
+    const refuse = (status: number, code: string, headers: Record<string, string> = {}): void => {
+      head(status, { 'x-error-code': code, 'x-error-message': `the hub says ${code}`, ...headers })
+      response.end(JSON.stringify({ error: code }))
+    }
+    if (faults.status !== undefined) {
+      const wait: Record<string, string> =
+        faults.retryAfter === undefined ? {} : { 'retry-after': faults.retryAfter }
+      refuse(faults.status, faults.errorCode ?? 'Fault', wait)
+      return
+    }
+    const authorization = request.headers.authorization
+    if (faults.gated === true) { refuse(authorization === undefined ? 401 : 403, 'GatedRepo'); return }
+    const { token } = this.#options
+    if (origin === 'hub' && token !== undefined && authorization !== `Bearer ${token}`) {
+      refuse(401, 'RepoNotFound')
+      return
+    }
+    const match = api ?? file
+    if (match === null) { refuse(404, 'EntryNotFound'); return }
+    const modelId = match[1]!
+    const renamed = this.#options.renames?.[modelId]
+    if (renamed !== undefined) { head(307, { location: url.replace(modelId, renamed) }).end(); return }
+    const revision = decodeURIComponent(match[2]!)
+    const commit = this.#commits.get(`${modelId}@${revision === 'main' ? this.commit(modelId) : revision}`)
+    if (!this.#heads.has(modelId)) { refuse(404, 'RepoNotFound'); return }
+    if (commit === undefined) { refuse(404, 'RevisionNotFound'); return }
+    if (api !== null) {
+      head(200, { 'content-type': 'application/json' })
+        .end(faults.apiBody ?? JSON.stringify(describe(modelId, commit, faults)))
+      return
+    }
+    const stored = commit.files.get(path)
+    if (stored === undefined) { refuse(404, 'EntryNotFound'); return }
+    const headers: Record<string, string> = { 'x-repo-commit': commit.id, 'accept-ranges': 'bytes' }
+    if (origin === 'hub' && stored.lfs) {
+      headers['x-linked-size'] = faults.linkedSize ?? String(stored.bytes.length)
+      headers['x-linked-etag'] = faults.linkedEtag ?? `"${stored.sha256}"`
+      if (this.#options.cdn !== false) {
+        head(302, { ...headers, location: faults.redirect ?? `${this.cdnUrl}${url}?signed=1` }).end()
+        return
+      }
+    }
+    headers['etag'] = `"${stored.lfs ? stored.sha256 : stored.gitSha1}"`
+    const all = { ...faults, ...this.#faultsFor(seen, 'body') }
+    await this.#sendFile(seen, response, stored.bytes, headers, all, head)
+  }
+
+  async #sendFile (
+    seen: HubRequest, response: ServerResponse, bytes: Buffer, headers: Record<string, string>,
+    faults: HubFaults, head: (status: number, headers: Record<string, string>) => ServerResponse
+  ): Promise<void> {
+    const range = /^bytes=(\d+)-(\d*)$/.exec(seen.headers.range ?? '')
+    const partial = range !== null && faults.ignoreRange !== true
+    const start = partial ? Number(range[1]) : 0
+    const end = partial && range[2] !== '' ? Math.min(Number(range[2]) + 1, bytes.length) : bytes.length
+    if (partial && start >= bytes.length) {
+      head(416, { 'content-range': `bytes */${bytes.length}` }).end()
+      return
+    }
+    const body = Buffer.from(bytes.subarray(start, end))
+    const { flipAt } = faults
+    if (flipAt !== undefined && flipAt >= start && flipAt < end) body[flipAt - start]! ^= 0xff
+    if (partial) headers['content-range'] = faults.contentRange ?? `bytes ${start}-${end - 1}/${bytes.length}`
+    if (faults.encoding !== undefined) headers['content-encoding'] = faults.encoding
+    const length = body.length * (faults.lengthFactor ?? 1)
+    if (faults.endless !== true) headers['content-length'] = String(length)
+    head(partial ? 206 : 200, headers)
+    response.flushHeaders()
+    const wanted = faults.endless === true ? Infinity : length
+    await this.#sendBytes(seen, response, body, wanted, faults)
+  }
+
+  /** Sends the body, then filler up to `wanted` bytes, as the faults want it. */
+  async #sendBytes (
+    seen: HubRequest, response: ServerResponse, body: Buffer, wanted: number, faults: HubFaults
+  ): Promise<void> {
+    const { cutAfter = Infinity, stallAfter = Infinity, bytesPerSecond: rate } = faults
+    const stop = Math.min(cutAfter, stallAfter, wanted)
+    const piece = rate === undefined ? PIECE_BYTES : Math.max(1, Math.floor(rate / 20))
+    for (let at = 0; at < stop && !response.destroyed;) {
+      const size = Math.min(piece, stop - at)
+      const data = at < body.length ? body.subarray(at, Math.min(at + size, body.length)) : Buffer.alloc(size)
+      seen.sent += data.length
+      at += data.length
+      if (!response.write(data)) await this.#drained(response)
+      if (rate !== undefined && at < stop) {
+        await sleep(data.length / rate * 1000, undefined, { signal: this.#closing.signal })
+      }
+    }
+    if (stop === wanted) { response.end(); return }
+    if (stop !== cutAfter) return
+    // What was written must leave before the connection goes, or the other side gets less than `cutAfter`.
+    await new Promise<void>((resolve) => { response.write('', () => { resolve() }) })
+    response.socket?.end()
+  }
+
+  async #drained (response: ServerResponse): Promise<void> {
+    await new Promise<void>((resolve) => {
+      const go = (): void => {
+        response.off('drain', go).off('close', go)
+        resolve()
+      }
+      response.on('drain', go).on('close', go)
+    })
+  }
+}
+
+function describe (modelId: string, commit: Commit, faults: HubFaults): object {
+  const siblings = [...commit.files].map(([rfilename, file]) => {
+    const size = faults.sizes?.[rfilename] ?? file.bytes.length
+    const sha256 = faults.hashes?.[rfilename] ?? file.sha256
+    const lfs = file.lfs ? { lfs: { sha256, size, pointerSize: 134 } } : {}
+    return { rfilename, size, blobId: file.gitSha1, ...lfs }
+  })
+  const tags = [...commit.languages, ...commit.licence === null ? [] : [`license:${commit.licence}`]]
+  const cardData = { license: commit.licence ?? undefined, language: commit.languages }
+  return { id: modelId, modelId, sha: commit.id, private: false, gated: false, tags, cardData, siblings }
+}

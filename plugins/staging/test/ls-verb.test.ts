@@ -1,0 +1,114 @@
+import t from 'tap'
+import { joinModels } from '../cli/ls.js'
+import { sizeOfCopies, whereOf } from '../cli/where.js'
+import { copy, nodeOf, sendError, sendJson } from './verb-kit.js'
+
+t.test('where copies are', async (t) => {
+  t.equal(whereOf([]), '-')
+  t.equal(whereOf([
+    copy({ nodeId: 'n3', nodeName: 'node10' }), copy({ nodeId: 'n2', nodeName: 'node2' }),
+    copy({ kind: 'store' }), copy({ nodeId: 'n4', nodeName: null, live: false }), copy({ kind: 'receiving' })
+  ]), 'store@node1, staged@n4 (lost),node2,node10, receiving@node1')
+  t.equal(sizeOfCopies([]), undefined)
+  const part = copy({ kind: 'receiving', sizeBytes: 9 })
+  t.equal(sizeOfCopies([part, copy({ sizeBytes: 5 })]), 5, 'of a whole copy')
+  t.equal(sizeOfCopies([part]), 9)
+})
+
+t.test('the state of a model', async (t) => {
+  const entry = { id: 'acme/x' }
+  const cases: [object, Parameters<typeof joinModels>[1], string][] = [
+    [{ ready: true, installed: true }, [copy({ kind: 'receiving' })], 'ready'],
+    [{ installed: true }, [copy(), copy({ kind: 'receiving' })], 'receiving'],
+    [{ installed: true }, [], 'installed'],
+    [{}, [copy()], 'installed'],
+    [{}, [copy({ kind: 'bundled' })], 'installed'],
+    [{}, [copy({ live: false })], '-'],
+    [{}, [copy({ kind: 'store' })], '-'],
+    [{}, [], '-']
+  ]
+  for (const [more, copies, state] of cases) {
+    t.equal(joinModels([{ ...entry, ...more }], copies)[0]!.state, state, JSON.stringify([more, copies]))
+  }
+  t.same(joinModels([{ id: 'b/b' }], [copy({ modelId: 'a/a' })]).map((m) => [m.modelId, m.sizeBytes]),
+    [['a/a', 2048], ['b/b', null]], 'by name, with or without an entry or a copy')
+})
+
+t.test('svc ls', async (t) => {
+  const copies = [copy({ kind: 'store' }), copy(), copy({ nodeId: 'n2', nodeName: 'node2\u001b[2J' })]
+  const data = [{ id: 'acme/x', tasks: ['tts'], ready: true, installed: true },
+    { id: 'acme/y', storage_size_megabytes: 1.5 }]
+  const node = await nodeOf(t, {
+    'GET /models/copies': (response) => { sendJson(response, { copies }) },
+    'GET /v1/models': (response) => { sendJson(response, { object: 'list', data }) }
+  })
+  const ran = await node.run(['ls'])
+  t.equal(ran.status, 0)
+  t.equal(ran.out,
+    'NAME    SIZE     WHERE                               STATE\n' +
+    'acme/x  2.0 KiB  store@node1, staged@node1,node2[2J  ready\n' +
+    'acme/y  1.5 MiB  -                                   -\n')
+  const { models } = JSON.parse((await node.run(['ls', '--json'])).out) as { models: object[] }
+  t.match(models, [
+    { modelId: 'acme/x', sizeBytes: 2048, state: 'ready', tasks: ['tts'], copies },
+    { modelId: 'acme/y', sizeBytes: 1.5 * 1024 * 1024, state: '-', tasks: [], copies: [] }
+  ])
+})
+
+t.test('svc ls without models names the next step', async (t) => {
+  const node = await nodeOf(t, {
+    'GET /models/copies': (response) => { sendJson(response, { copies: [] }) },
+    'GET /v1/models': (response) => { sendJson(response, { object: 'list', data: [] }) }
+  })
+  t.match(await node.run(['ls']), { status: 0, out: /^$/, err: /svc pull org\/name/ })
+  t.same(JSON.parse((await node.run(['ls', '--json'])).out), { models: [] })
+})
+
+const card = {
+  modelId: 'acme/x', revision: 'abc', title: 'A voice', description: 'Speaks\nwell.', tasks: ['tts'],
+  family: 'piper', engine: 'onnx-tts', backends: ['cpu'],
+  files: [{ path: 'a.onnx', role: 'weights', bytes: 2048 }], totalBytes: 2048, nLayers: 0, hiddenSize: 0,
+  heads: 0, kvHeads: 0, headSize: 0, contextLength: 0, supportsTensor: false,
+  companions: [{ modelId: 'acme/z', role: 'vocoder' }], licence: 'MIT', languages: ['en', 'de'],
+  quantization: null,
+  voices: Array.from({ length: 14 }, (_, i) => ({ id: `v${i}`, name: 'V', language: 'en' })),
+  defaults: { speed: 1 }, support: {}
+}
+
+t.test('svc show', async (t) => {
+  const answer = { model_id: 'acme/x', origin: 'store', card, copies: [copy({ kind: 'store' })] }
+  const chat = { ...card, title: '', description: '', contextLength: 4096, nLayers: 2, hiddenSize: 64,
+    quantization: 'q4', voices: [], companions: [], defaults: {} }
+  const node = await nodeOf(t, {
+    'GET /models/acme/x/card': (response) => { sendJson(response, answer) },
+    'GET /models/acme/chat/card': (response) => {
+      sendJson(response, { ...answer, model_id: 'acme/chat', card: chat, copies: [] })
+    },
+    'GET /models/acme/none/card': (response) => { sendError(response, 404, 'model_not_found') }
+  })
+  t.equal((await node.run(['show', 'acme/x'])).out, `acme/x  A voice
+Speaks well.
+
+Tasks       tts
+Family      piper
+Engine      onnx-tts (cpu)
+Size        2.0 KiB in 1 file
+Languages   en, de
+Voices      v0, v1, v2, v3, v4, v5, v6, v7, v8, v9, v10, v11 and 2 more
+Companions  acme/z (vocoder)
+Defaults    speed=1
+Licence     MIT
+Revision    abc
+Card from   store
+Where       store@node1
+
+FILE    ROLE     SIZE
+a.onnx  weights  2.0 KiB
+`)
+  t.match((await node.run(['show', 'acme/chat'])).out,
+    /^acme\/chat\n\nTasks[^]*Quantization +q4\nLayers +2 of 64\nContext +4096 tokens\n[^]*Where +-\n/)
+  t.same(JSON.parse((await node.run(['show', 'acme/x', '--json'])).out), answer)
+  t.equal((await node.run(['show', 'acme/none'])).status, 3)
+  t.match(await node.run(['show', 'acme/../x']), { status: 2, err: /is no model/ })
+  t.same(node.requests().length, 4)
+})

@@ -1,0 +1,235 @@
+import { mkdirSync, realpathSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { createMeter, etaOf, percentOf } from '../cli/meter.js'
+import { realPace } from '../cli/pace.js'
+import { plain, showBytes, showSpan } from '../cli/units.js'
+import { download, nodeOf, quickPace, sendError, sendJson } from './verb-kit.js'
+import type { DownloadStatus } from '../cli/api.js'
+import type { Rig } from './verb-kit.js'
+
+/** A node whose download of acme/x goes through these states, the last one for ever. */
+async function downloading (
+  t: Parameters<typeof nodeOf>[0], steps: readonly Partial<DownloadStatus>[]
+): Promise<Rig> {
+  let at = 0
+  return await nodeOf(t, {
+    'POST /store/models/acme/x/download': (response) => { sendJson(response, download(steps[0])) },
+    'GET /store/models/acme/x/download/status': (response) => {
+      at = Math.min(at + 1, steps.length - 1)
+      sendJson(response, download(steps[at]))
+    }
+  })
+}
+
+t.test('svc pull follows to the end, and names the next command', async (t) => {
+  const steps: Partial<DownloadStatus>[] = [{ status: 'pending', totalBytes: 0 },
+    ...Array.from({ length: 50 }, (_, i) => ({ downloadedBytes: i * 20, bytesPerSecond: 10 })),
+    { downloadedBytes: 400, bytesPerSecond: 10, etaMs: 61_000 },
+    { downloadedBytes: 1000, progress: 1, status: 'complete' }]
+  const pauses: number[] = []
+  const node = await downloading(t, steps)
+  const ran = await node.run(['pull', 'acme/x'], { pace: quickPace((n) => { pauses.push(n) }) })
+  t.equal(ran.status, 0, ran.err)
+  t.equal(ran.out, 'acme/x is in the store: 1000 B\n')
+  const lines = ran.err.trim().split('\n')
+  t.equal(lines.at(-1), 'next: npx svc stage acme/x --node NAME')
+  t.same(lines.slice(0, -1), [
+    'acme/x  waiting',
+    ...Array.from({ length: 9 }, (_, i) => i + 1).map((i) =>
+      `acme/x  ${i * 10} %  ${i * 100} B/1000 B  10 B/s  ETA ${showSpan((1000 - i * 100) * 100)}`),
+    'acme/x  100 %  1000 B/1000 B'
+  ], 'a line for each 10 %, never backwards')
+  t.equal(pauses.length, steps.length - 1, 'asked once per pause')
+  t.same(node.asked[0]!.body, {})
+})
+
+t.test('svc pull on a terminal shows one line', async (t) => {
+  const node = await downloading(t,
+    [{ downloadedBytes: 10 }, { downloadedBytes: 20 }, { status: 'complete' }])
+  const { err } = await node.run(['pull', 'acme/x'], { typed: '' })
+  t.match(err, /\r\u001b\[Kacme\/x {2}1 % {2}10 B\/1000 B\r\u001b\[Kacme\/x {2}2 % /)
+  t.match(err, /\nnext: npx svc stage acme\/x --node NAME\n$/)
+})
+
+t.test('svc pull --json: one status per line, the last one final', async (t) => {
+  const same = { downloadedBytes: 10 }
+  const node = await downloading(t, [same, same, same, { downloadedBytes: 500 }, { status: 'complete' }])
+  const ran = await node.run(['pull', 'acme/x', '--json'])
+  const lines = ran.out.trim().split('\n').map((line) => JSON.parse(line) as DownloadStatus)
+  t.same(lines, [download(same), download({ downloadedBytes: 500 }), download({ status: 'complete' })],
+    'only what changed')
+  t.equal(ran.err, '')
+  const failed = await (await downloading(t, [{}, { status: 'failed', error: 'gone', reason: 'stalled' }]))
+    .run(['pull', 'acme/x', '--json'])
+  t.equal(failed.status, 1)
+  t.match(JSON.parse(failed.out.trim().split('\n').at(-1)!), { status: 'failed', reason: 'stalled' })
+  t.match(JSON.parse(failed.err), { error: { exitCode: 1 } })
+})
+
+t.test('every end has its exit status', async (t) => {
+  const cases: [Partial<DownloadStatus>, number, RegExp][] = [
+    [{ status: 'failed', error: 'it\u001b[31m stalled', reason: 'stalled', downloadedBytes: 1 }, 1,
+      /acme\/x could not be pulled: it \[31m stalled\n {2}what was fetched is kept/],
+    [{ status: 'failed', error: null, reason: null }, 1, /the node gives no reason/],
+    [{ status: 'failed', error: 'needs 9 GiB', reason: 'no_safe_fit' }, 6, /needs 9 GiB/],
+    [{ status: 'failed', error: 'no such model', reason: 'not_found' }, 3, /no such model/],
+    [{ status: 'paused' }, 1, /`svc downloads resume acme\/x` goes on/],
+    [{ status: 'cancelled' }, 1, /was cancelled; `svc pull acme\/x` goes on/],
+    [{ status: 'not_found' }, 3, /the store knows no download/]
+  ]
+  for (const [end, status, err] of cases) {
+    const node = await downloading(t, [{}, end])
+    const ran = await node.run(['pull', 'acme/x'])
+    t.match(ran, { status, out: /^$/, err }, JSON.stringify(end))
+    t.notMatch(ran.err, '\u001b')
+  }
+  const refusals: [number, string, number][] = [
+    [503, 'store_not_configured', 4], [404, 'model_not_found', 3], [409, 'download_running', 1]
+  ]
+  for (const [http, reason, status] of refusals) {
+    const node = await nodeOf(t, {
+      'POST /store/models/acme/x/download': (response) => { sendError(response, http, reason) }
+    })
+    t.match(await node.run(['pull', 'acme/x']), { status, err: new RegExp(reason) })
+  }
+})
+
+t.test('a node that is busy in the middle is asked again', async (t) => {
+  let asked = 0
+  const node = await nodeOf(t, {
+    'POST /store/models/acme/x/download': (response) => { sendJson(response, download()) },
+    'GET /store/models/acme/x/download/status': (response) => {
+      if (++asked === 1) sendError(response, 503, 'not_ready')
+      else if (asked === 2) sendJson(response, download({ status: 'unheard-of' as 'pending' }))
+      else sendJson(response, download({ status: 'complete' }))
+    }
+  })
+  t.equal((await node.run(['pull', 'acme/x'])).status, 0)
+  t.equal(asked, 3, 'a state it does not know is no end')
+})
+
+t.test('Ctrl-C leaves the download to the node', async (t) => {
+  const stop = new AbortController()
+  const node = await downloading(t, [{ downloadedBytes: 1 }])
+  const ran = await node.run(['pull', 'acme/x'], {
+    signal: stop.signal, pace: quickPace((n) => { if (n === 3) stop.abort() })
+  })
+  t.equal(ran.status, 130)
+  t.match(ran.err, /the download continues; svc downloads shows it\n$/)
+  t.notOk(node.requests().some((one) => one.startsWith('DELETE')))
+  t.equal(node.asked.length, 3, 'nothing was asked after it')
+})
+
+t.test('svc pull --background returns at once', async (t) => {
+  const node = await downloading(t, [{ status: 'pending' }])
+  const ran = await node.run(['pull', 'acme/x', '--background'])
+  t.same([ran.status, ran.out], [0, 'acme/x: pending\n'])
+  t.match(ran.err, /svc downloads shows it/)
+  t.equal(node.asked.length, 1)
+  t.same(JSON.parse((await node.run(['pull', 'acme/x', '--background', '--json'])).out),
+    download({ status: 'pending' }))
+})
+
+t.test('what is sent for a model', async (t) => {
+  const node = await downloading(t, [{ status: 'complete' }])
+  const cases: [string[], object][] = [
+    [['acme/x@v2'], { revision: 'v2' }],
+    [['acme/x@refs/pr/1', '--revision', 'refs/pr/1'], { revision: 'refs/pr/1' }],
+    [['acme/x', '--revision', 'main', '--variant', 'q4'], { revision: 'main', variant: 'q4' }],
+    [['acme/x', '--allow', '*.onnx', 'voices/**'], { allow: ['*.onnx', 'voices/**'] }],
+    [['acme/x', '--from', 'attic'], { source: 'node:attic' }]
+  ]
+  for (const [words, body] of cases) {
+    t.equal((await node.run(['pull', ...words])).status, 0)
+    t.same(node.asked.at(-1)!.body, body, words.join(' '))
+  }
+})
+
+t.test('what is sent for a folder', async (t) => {
+  const cwd = realpathSync(t.testdir({
+    voice: { 'a.onnx': 'x' },
+    carded: { 'card.yaml': 'title: A\nmodelId: "acme/x"  # mine\n' },
+    crlf: { 'card.yaml': 'modelId: acme/x\r\n' },
+    badly: { 'card.yaml': 'modelId: ../../etc\n' },
+    nested: { 'card.yaml': 'other:\n  modelId: acme/y\n' },
+    '.. My Model (v2)!': {},
+    link: t.fixture('symlink', 'carded'),
+    'file.txt': 'x'
+  }))
+  mkdirSync(join(cwd, 'acme', 'x'), { recursive: true })
+  writeFileSync(join(cwd, 'acme', 'x', 'card.yaml'), 'modelId: 5\n')
+  const cases: [string[], string, string][] = [
+    [['./voice'], 'local/voice', 'voice'],
+    [['voice'], 'local/voice', 'voice'],
+    [['./voice', '--as', 'acme/x'], 'acme/x', 'voice'],
+    [[join(cwd, 'carded')], 'acme/x', 'carded'],
+    [['~/carded'], 'acme/x', 'carded'],
+    [['crlf'], 'acme/x', 'crlf'],
+    [['link'], 'acme/x', 'carded'],
+    [['badly'], 'local/badly', 'badly'],
+    [['nested'], 'local/nested', 'nested'],
+    [['acme/x'], 'local/x', 'acme/x'],
+    [['.. My Model (v2)!'], 'local/My-Model-v2', '..%20My%20Model%20(v2)!']
+  ]
+  const answers = Object.fromEntries([...new Set(cases.map(([, modelId]) => modelId))].map((modelId) =>
+    [`POST /store/models/${modelId}/download`, (response: Parameters<typeof sendJson>[0]) => {
+      sendJson(response, download({ modelId, status: 'complete' }))
+    }]))
+  const node = await nodeOf(t, answers)
+  for (const [words, modelId, folder] of cases) {
+    const ran = await node.run(['pull', ...words], { cwd, env: { HOME: cwd } })
+    t.equal(ran.status, 0, ran.err)
+    t.match(node.asked.at(-1), {
+      url: `/store/models/${modelId}/download`, body: { source: `file://${cwd}/${folder}` }
+    }, words.join(' '))
+  }
+  await node.run(['pull', 'voice', '--revision', 'mine'], { cwd })
+  t.match(node.asked.at(-1), { body: { revision: 'mine' } })
+})
+
+t.test('what makes no sense is refused before anything is asked', async (t) => {
+  const cwd = t.testdir({ voice: {} })
+  const node = await nodeOf(t, {})
+  const cases: [string[], RegExp][] = [
+    [['acme'], /"acme" is no model: expected org\/name/],
+    [['acme/x/y'], /is no model/],
+    [['acme/..'], /is no model/],
+    [['acme/a..b'], /is no model/],
+    [['acme/x?y'], /is no model/],
+    [['acme/x@'], /after the @ of the model comes a revision/],
+    [['acme/x@a', '--revision', 'b'], /two revisions: @a and --revision b/],
+    [['acme/x', '--as', 'acme/y'], /--as is for a folder only/],
+    [['acme/x', '--from', 'attic', '--variant', 'q4'], /--variant is not for --from/],
+    [['./voice', '--variant', 'q4'], /--variant is not for a folder/],
+    [['./voice', '--from', 'attic'], /--from is not for a folder/],
+    [['./voice', '--as', 'acme'], /"acme" is no model/],
+    [['./none'], /there is no folder .*none/],
+    [['~/none'], /there is no folder/],
+    [['../../etc'], /there is no folder/]
+  ]
+  for (const [words, err] of cases) {
+    t.match(await node.run(['pull', ...words], { cwd }), { status: 2, out: /^$/, err }, words.join(' '))
+  }
+  t.same(node.asked, [])
+})
+
+t.test('meters', async (t) => {
+  const meter = createMeter('m')
+  const at = (done: number, total: number, rate = 0): string =>
+    meter({ done, total, rate, etaMs: null }).text
+  t.equal(at(0, 0), 'm  waiting')
+  t.equal(at(512, 0), 'm  512 B', 'the total is not known yet')
+  t.equal(at(1024, 4096, 1024), 'm  25 %  1.0 KiB/4.0 KiB  1.0 KiB/s  ETA 3s')
+  t.equal(at(512, 4096), 'm  25 %  1.0 KiB/4.0 KiB', 'begun anew: it stays where it was')
+  t.equal(at(4095, 4096), 'm  99 %  4.0 KiB/4.0 KiB', '100 only for all of it')
+  t.equal(percentOf({ done: 9, total: 3, rate: 0, etaMs: null }), 100)
+  t.equal(etaOf({ done: 5, total: 3, rate: 1, etaMs: null }), 0)
+  t.same([59_000, 60_000, 4_320_000, 90_000_000, 0, 1].map(showSpan),
+    ['59s', '1m', '1h12m', '1d1h', '0s', '1s'])
+  t.same([0, 1023, 1024, 1024 ** 3 * 150].map(showBytes), ['0 B', '1023 B', '1.0 KiB', '150 GiB'])
+  t.equal(plain('a\u0007\nb'), 'a b')
+  const stopped = AbortSignal.abort()
+  await realPace.pause(60_000, stopped)
+  t.ok(realPace.mono() > 0, 'an aborted pause ends at once')
+})

@@ -1,0 +1,125 @@
+import { existsSync, linkSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs'
+import { closeSync, ftruncateSync, openSync, utimesSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { manualClock } from '../../../kernel/testing/index.js'
+import { ModelRoot } from '../files/index.js'
+import { createKeeper, Uses } from '../space/index.js'
+import type { Logger } from '../../../kernel/index.js'
+import type { ManualClock } from '../../../kernel/testing/index.js'
+import type { Evicted, Keeper, KeeperOptions } from '../space/index.js'
+
+export const GIB = 1024 ** 3
+export const MINUTE = 60_000
+
+/** A staging root on the real disk whose models are sparse files, and its keeper. */
+export interface SpaceRig {
+  folder: string
+  clock: ManualClock
+  uses: Uses
+  keeper: Keeper
+  evicted: Evicted[]
+  logged: string[]
+  /** May be changed while the keeper works. */
+  settings: { cleanupOnDeactivate: boolean, keepRecentBytes: number, headroomBytes: number }
+  leased: Set<string>
+  companions: Map<string, string[]>
+  volume: { freeBytes: number }
+  /** A model `o/NAME` of so many bytes, last used so many minutes ago (negative: in the future). */
+  put (name: string, bytes: number, minutesAgo: number): void
+  /** Gives the model's weights a second name outside of the root. */
+  hardLink (name: string): void
+  /** The models that are there, by name. */
+  there (): string
+  /** The last use as it stands on the disk, in minutes before now. */
+  ageOf (name: string): number
+}
+
+function logger (lines: string[]): Logger {
+  const write = (level: string) => (fields: Record<string, unknown>, message: string): void => {
+    lines.push(`${level} ${message} ${String(fields['modelId'] ?? '')}`.trim())
+  }
+  const [debug, info, warn, error, fatal] =
+    [write('debug'), write('info'), write('warn'), write('error'), write('fatal')]
+  return { debug, info, warn, error, fatal }
+}
+
+/** Sets up a root that goes away with the test; `over` replaces single options of the keeper. */
+export function spaceRig (
+  t: { teardown: (fn: () => void) => void }, over: (root: ModelRoot) => Partial<KeeperOptions> = () => ({})
+): SpaceRig {
+  const parent = mkdtempSync(join(tmpdir(), 'svc-space-'))
+  t.teardown(() => { rmSync(parent, { recursive: true, force: true }) })
+  const folder = join(parent, 'staging')
+  mkdirSync(join(folder, '.trash'), { recursive: true })
+  mkdirSync(join(folder, '.incoming'))
+  const clock = manualClock()
+  const uses = new Uses()
+  const root = new ModelRoot({ root: folder, clock })
+  const [evicted, logged]: [Evicted[], string[]] = [[], []]
+  const settings = { cleanupOnDeactivate: true, keepRecentBytes: 40 * GIB, headroomBytes: 10 * GIB }
+  const leased = new Set<string>()
+  const companions = new Map<string, string[]>()
+  const volume = { freeBytes: 1000 * GIB }
+  const keeper = createKeeper({
+    root,
+    uses,
+    clock,
+    companionsOf: (id) => companions.get(id) ?? [],
+    leased: () => leased,
+    settings: () => settings,
+    log: logger(logged),
+    onEvicted: (one) => { evicted.push(one) },
+    volume: async () => await Promise.resolve({ ...volume }),
+    ...over(root)
+  })
+  const state = { clock, uses, evicted, logged, settings, leased, companions, volume }
+  return { folder, keeper, ...state, ...disk(folder, clock) }
+}
+
+function disk (folder: string, clock: ManualClock): Pick<SpaceRig, 'put' | 'hardLink' | 'there' | 'ageOf'> {
+  const weights = (name: string): string => join(folder, `o--${name}`, 'onnx', 'model.onnx')
+  const marker = (name: string): string => join(folder, `o--${name}`, '.last_used')
+  return {
+    put (name, bytes, minutesAgo) {
+      mkdirSync(dirname(weights(name)), { recursive: true })
+      const file = openSync(weights(name), 'w')
+      ftruncateSync(file, bytes)
+      closeSync(file)
+      writeFileSync(marker(name), '')
+      const seconds = (clock.now() - minutesAgo * MINUTE) / 1000
+      utimesSync(marker(name), seconds, seconds)
+    },
+    hardLink (name) { linkSync(weights(name), join(folder, '..', name)) },
+    there: () => readdirSync(folder).filter((entry) => existsSync(join(folder, entry, '.last_used')))
+      .map((entry) => entry.replace('o--', '')).sort().join(' '),
+    ageOf: (name) => Math.round((clock.now() - statSync(marker(name)).mtimeMs) / 1000) / 60
+  }
+}
+
+type Root = KeeperOptions['root']
+
+/** A root with single operations replaced; each is given the real one. */
+export function instead (
+  root: Root, by: Partial<{ [K in 'list' | 'remove' | 'touch']: (real: Root[K]) => Root[K] }>
+): Partial<KeeperOptions> {
+  const real: Root = {
+    root: root.root,
+    list: async () => await root.list(),
+    remove: async (id) => await root.remove(id),
+    touch: async (id, nowMs) => { await root.touch(id, nowMs) }
+  }
+  const { list: lists = (own) => own, remove = (own) => own, touch = (own) => own } = by
+  return {
+    root: { ...real, list: lists(real.list), remove: remove(real.remove), touch: touch(real.touch) }
+  }
+}
+
+/** Resolves when the condition holds; rejects after 10 s. */
+export async function until (what: string, holds: () => boolean): Promise<void> {
+  const end = performance.now() + 10_000
+  while (!holds()) {
+    if (performance.now() > end) throw new Error(`waited in vain: ${what}`)
+    await new Promise((resolve) => setTimeout(resolve, 2))
+  }
+}

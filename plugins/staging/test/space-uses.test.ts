@@ -1,0 +1,118 @@
+import t from 'tap'
+import { ModelGoing, SerialQueue, Uses } from '../space/index.js'
+
+t.test('uses are counted, told, and released once', (t) => {
+  const uses = new Uses()
+  const told: string[] = []
+  const stopUse = uses.onUse((id) => { told.push(`use ${id}`) })
+  const stopIdle = uses.onIdle((id) => { told.push(`idle ${id}`) })
+  t.notOk(uses.has('o/a'))
+  t.same(uses.by('o/a'), [])
+  const first = uses.use('o/a', 'instance 1')
+  const second = uses.use('o/a', 'runner 2')
+  const third = uses.use('o/a', 'runner 2')
+  const other = uses.use('o/b', 'runner 2')
+  t.same(uses.ids(), ['o/a', 'o/b'])
+  t.same(uses.by('o/a'), ['instance 1', 'runner 2'], 'each user once')
+  first()
+  first()
+  second()
+  t.ok(uses.has('o/a'), 'a release counts once')
+  t.same(uses.by('o/a'), ['runner 2'])
+  third()
+  t.notOk(uses.has('o/a'))
+  t.same(uses.ids(), ['o/b'])
+  third()
+  const again = uses.use('o/a', 'runner 3')
+  third()
+  t.ok(uses.has('o/a'), 'an old release does not end a new use')
+  t.same(told, ['use o/a', 'use o/a', 'use o/a', 'use o/b', 'idle o/a', 'use o/a'])
+  stopUse()
+  stopIdle()
+  again()
+  other()
+  uses.use('o/c', 'x')()
+  t.equal(told.length, 6, 'nothing is told after the stop')
+  t.end()
+})
+
+t.test('what goes cannot be used, until it is gone', (t) => {
+  const uses = new Uses()
+  const told: string[] = []
+  uses.onUse((id) => { told.push(id) })
+  const draft = uses.going('o/draft', (used) => used === 'o/draft' || used === 'o/base')
+  const lone = uses.going('o/lone', (used) => used === 'o/lone')
+  const refused = (modelId: string): ModelGoing => {
+    try { uses.use(modelId, 'x') } catch (error) { if (error instanceof ModelGoing) return error }
+    throw new Error(`${modelId} was not refused`)
+  }
+  const message = /^o\/draft is being removed .*again/
+  t.match(refused('o/draft'), { retryable: true, modelId: 'o/draft', message })
+  t.match(refused('o/base').message, /^o\/draft, which o\/base needs, is being removed/)
+  t.match(refused('o/lone').modelId, 'o/lone')
+  t.same([uses.ids(), told], [[], []], 'a refused use leaves nothing behind')
+  uses.use('o/other', 'x')
+  draft()
+  uses.use('o/base', 'x')
+  t.match(refused('o/lone').modelId, 'o/lone', 'the other still goes')
+  lone()
+  uses.use('o/lone', 'x')
+  t.same(uses.ids(), ['o/other', 'o/base', 'o/lone'])
+  t.end()
+})
+
+/** A job that ends when told to. */
+function gate (): { wait: Promise<void>, open: () => void } {
+  let open = (): void => {}
+  const wait = new Promise<void>((resolve) => { open = resolve })
+  return { wait, open }
+}
+
+t.test('the queue runs one at a time, in order, whatever is thrown', async (t) => {
+  const queue = new SerialQueue()
+  const log: string[] = []
+  const first = gate()
+  const running = queue.run('first', async () => {
+    log.push('first')
+    await first.wait
+    log.push('first over')
+    return 1
+  })
+  const broken = queue.run('broken', () => {
+    log.push('broken')
+    throw new Error('defect')
+  })
+  const last = queue.run('last', () => { log.push('last') })
+  t.equal(queue.size, 3)
+  t.same(queue.labels, ['first', 'broken', 'last'])
+  await new Promise((resolve) => setImmediate(resolve))
+  t.same(log, ['first'])
+  first.open()
+  t.equal(await running, 1, 'gives back what the job gives')
+  await t.rejects(broken, { message: 'defect' })
+  await last
+  t.same(log, ['first', 'first over', 'broken', 'last'])
+  t.equal(queue.size, 0)
+})
+
+t.test('waiting can be given up, running cannot', async (t) => {
+  const queue = new SerialQueue()
+  const log: string[] = []
+  const first = gate()
+  const controller = new AbortController()
+  const running = queue.run('first', async () => { await first.wait; return 'over' }, controller.signal)
+  const waiting = queue.run('waiting', () => { log.push('waiting') }, controller.signal)
+  const last = queue.run('last', () => { log.push('last') }, new AbortController().signal)
+  await new Promise((resolve) => setImmediate(resolve))
+  controller.abort(new Error('given up'))
+  await t.rejects(waiting, { message: 'given up' })
+  t.same(queue.labels, ['first', 'last'])
+  await t.rejects(queue.run('late', () => { log.push('late') }, controller.signal), { message: 'given up' })
+  await new Promise((resolve) => setImmediate(resolve))
+  t.same(log, [], 'the one behind still waits for the first')
+  first.open()
+  t.equal(await running, 'over')
+  await last
+  t.same(log, ['last'])
+  t.equal(queue.size, 0)
+})

@@ -1,0 +1,66 @@
+import { spawn } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { once } from 'node:events'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import t from 'tap'
+import { ModelRoot } from '../files/index.js'
+import { systemClock } from '../../../kernel/index.js'
+import { startHub } from './hub-kit.js'
+import { bytes, clientOf, contents, ID, MIB, names, open, scratch, write } from './store-kit.js'
+
+const CHILD = fileURLToPath(new URL('store-child.ts', import.meta.url))
+const WEIGHTS = bytes(6 * MIB, 3)
+
+/** Runs a store in a process of its own that starts one download; resolves once it reports enough bytes. */
+async function runUntil (
+  t: { teardown (fn: () => unknown): void }, setup: object, enough: number
+): Promise<ChildProcess> {
+  const child = spawn(process.execPath, [...process.execArgv, CHILD, JSON.stringify(setup)], {
+    stdio: ['ignore', 'pipe', 'inherit']
+  })
+  t.teardown(() => { child.kill('SIGKILL') })
+  let text = ''
+  for await (const piece of child.stdout!) {
+    text += String(piece)
+    if (text.split('\n').slice(0, -1).some((line) => Number(line) >= enough)) return child
+  }
+  throw new Error(`the child ended before it had ${enough} bytes; it said ${text}`)
+}
+
+async function kill (child: ChildProcess): Promise<void> {
+  const exit = once(child, 'exit')
+  child.kill('SIGKILL')
+  await exit
+}
+
+t.test('kill -9 in the middle of a pull: nothing half published, and it goes on by itself', async (t) => {
+  const hub = await startHub({ models: { [ID]: { files: { 'model.onnx': WEIGHTS, 'config.json': '{}' } } } })
+  t.teardown(async () => { await hub.close() })
+  const folder = scratch(t)
+  const setup = { folder, modelId: ID, url: hub.url, cdnHost: hub.cdnHost }
+  hub.faults = { only: ({ origin }) => origin === 'cdn', stallAfter: 2 * MIB }
+  await kill(await runUntil(t, setup, 2 * MIB))
+  t.equal(existsSync(join(folder, 'acme--voice')), false)
+  t.same(await new ModelRoot({ root: folder, clock: systemClock }).list(), [])
+  hub.faults = {}
+  const before = hub.sent('model.onnx')
+  t.equal(before, 2 * MIB)
+  const store = await open(t, folder, { hub: clientOf(hub) })
+  t.match(await store.wait(ID), { status: 'complete' })
+  t.equal(hub.sent('model.onnx') - before, 4 * MIB, 'what was there was not fetched again')
+  t.same(readFileSync(join(store.get(ID)!.directory, 'model.onnx')), WEIGHTS)
+})
+
+t.test('kill -9 in the middle of an import', async (t) => {
+  const files = Object.fromEntries(Array.from({ length: 8 }, (_, i) => [`part-${i}`, bytes(MIB, i)]))
+  const source = write(scratch(t), { ...files, 'model.onnx': WEIGHTS })
+  const folder = scratch(t)
+  const child = await runUntil(t, { folder, modelId: ID, source: pathToFileURL(source).href }, 1)
+  await kill(child)
+  const store = await open(t, folder)
+  t.match(await store.wait(ID), { status: 'complete' }, 'it went on, unless it was done')
+  t.same(await contents(store.get(ID)!.directory), await contents(source))
+  t.same(names(join(folder, '.incoming')), [])
+})

@@ -1,0 +1,319 @@
+import { execFileSync } from 'node:child_process'
+import { appendFileSync, existsSync, linkSync, lstatSync, mkdirSync, rmSync, symlinkSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import t from 'tap'
+import type { ModelCard } from '../../../kernel/index.js'
+import { manifestDigest } from '../files/index.js'
+import type { Progress } from '../types.js'
+import { bytes, contents, gate, ID, memoryLog, MIB, names, open, scratch, until, write } from './store-kit.js'
+
+const LARGE = {
+  'model.onnx': bytes(17 * MIB + 5), 'config.json': '{}', 'voices/en.bin': bytes(3000, 2), empty: ''
+}
+const FILES = { ...LARGE, 'model.onnx': bytes(100_000) }
+const TOTAL = 103_002
+
+t.test('a folder is copied, hashed and published read-only', async (t) => {
+  const source = write(scratch(t), LARGE)
+  const store = await open(t, scratch(t))
+  const seen: Progress[] = []
+  const entry = await store.importFolder(source, { modelId: ID, onProgress: (p) => seen.push(p) })
+  t.match(entry, { modelId: ID, totalBytes: 17 * MIB + 5 + 2 + 3000, record: { source: 'file' } })
+  t.same(entry.record.manifest.files.map(({ path, size, chunkSha256 }) => [path, size, chunkSha256.length]), [
+    ['config.json', 2, 1], ['empty', 0, 0], ['model.onnx', 17 * MIB + 5, 2], ['voices/en.bin', 3000, 1]
+  ])
+  t.same(await contents(entry.directory), await contents(source))
+  for (const { path } of entry.record.manifest.files) {
+    const { mode, nlink, ino } = lstatSync(join(entry.directory, path))
+    t.equal(mode & 0o777, 0o444, `${path} is read-only`)
+    t.equal(nlink, 1, `${path} is no hard link`)
+    t.not(ino, lstatSync(join(source, path)).ino)
+  }
+  t.same(seen.at(-1), { bytes: entry.totalBytes, totalBytes: entry.totalBytes, files: 4, totalFiles: 4 })
+  t.ok(seen.every((p, i) => i === 0 || p.bytes >= seen[i - 1]!.bytes), 'progress never goes back')
+  t.same(store.status(ID), {
+    modelId: ID, status: 'complete', progress: 1, error: null, reason: null,
+    downloadedBytes: entry.totalBytes, totalBytes: entry.totalBytes, bytesPerSecond: 0,
+    etaMs: null, source: pathToFileURL(source).href,
+    revision: null, startedAt: store.status(ID).startedAt
+  })
+  t.same(store.entries(), [entry])
+})
+
+t.test('the same bytes are not copied again, other bytes replace them', async (t) => {
+  const source = write(scratch(t), FILES)
+  const store = await open(t, scratch(t))
+  const first = await store.importFolder(source, { modelId: ID })
+  const { ino } = lstatSync(join(first.directory, 'model.onnx'))
+  const same = await store.importFolder(source, { modelId: ID })
+  t.equal(lstatSync(join(first.directory, 'model.onnx')).ino, ino, 'nothing was touched')
+  t.equal(same.downloadedAt, first.downloadedAt)
+  write(source, { 'config.json': '[]' })
+  const other = await store.importFolder(source, { modelId: ID })
+  t.not(manifestDigest(other.record.manifest), manifestDigest(first.record.manifest))
+  t.same(await contents(other.directory), await contents(source))
+  t.same(names(join(store.get(ID)!.directory, '..', '.trash')), [])
+})
+
+t.test('what cannot be a source is refused with a sentence', async (t) => {
+  const folder = scratch(t)
+  const store = await open(t, folder)
+  const source = scratch(t)
+  const refused = async (path: string, reason: string, message: RegExp): Promise<void> => {
+    await t.rejects(store.importFolder(path, { modelId: ID }), { name: 'StoreError', reason, message })
+    t.equal(store.get(ID), undefined)
+    t.same(names(join(folder, '.incoming')), [], 'nothing is left')
+  }
+  await refused(join(source, 'absent'), 'bad_source', /cannot read .*absent/)
+  await refused(source, 'bad_source', /holds no files/)
+  write(source, { 'file.onnx': 'x' })
+  await refused(join(source, 'file.onnx'), 'bad_source', /is no folder/)
+  await refused(folder, 'bad_source', /overlaps with the store/)
+  await refused(join(folder, '.incoming'), 'bad_source', /overlaps with the store/)
+  await refused(join(folder, '..'), 'bad_source', /overlaps with the store/)
+  symlinkSync('/etc/hostname', join(source, 'model.onnx'))
+  await refused(source, 'bad_path', /model\.onnx.*link/)
+  rmSync(join(source, 'model.onnx'))
+  write(source, { 'a model.onnx': 'x' })
+  await refused(source, 'bad_path', /a model\.onnx/)
+  rmSync(join(source, 'a model.onnx'))
+  execFileSync('mkfifo', [join(source, 'pipe')])
+  await refused(source, 'bad_path', /pipe/)
+  const escape = store.importFolder(source, { modelId: '../../x' })
+  await t.rejects(escape, { name: 'StoreError', reason: 'invalid_model_id' })
+  t.throws(() => store.start(ID, { source: 'file://x/y' }), { name: 'StoreError', reason: 'bad_source' })
+  const device = { name: 'StoreError', reason: 'invalid_model_id' }
+  t.throws(() => store.start('CON/x', { source: 'file:///x' }), device)
+})
+
+t.test('a folder that says nothing about itself fails, and keeps its bytes for the next try', async (t) => {
+  const source = write(scratch(t), { 'weights.bin': bytes(1000) })
+  const folder = scratch(t)
+  const store = await open(t, folder)
+  await t.rejects(store.importFolder(source, { modelId: ID }), {
+    name: 'StoreError', reason: 'unusable_model', message: /cannot tell what this is: no model\.onnx/
+  })
+  t.match(store.status(ID), { status: 'failed', reason: 'unusable_model', progress: 1 })
+  t.same(names(folder), ['.incoming', '.trash'], 'nothing is published')
+  write(source, { 'model.onnx': 'now there is' })
+  t.ok(await store.importFolder(source, { modelId: ID }))
+  t.same(names(folder), ['.incoming', '.trash', 'acme--voice'])
+})
+
+t.test('a card that is given must fit the files', async (t) => {
+  const source = write(scratch(t), { 'weights.dat': 'abc' })
+  const store = await open(t, scratch(t))
+  const file = { path: 'weights.dat', role: 'weights', bytes: 3 }
+  const card = { modelId: ID, title: 'given', files: [file] } as ModelCard
+  const wrong: [Partial<ModelCard>, RegExp][] = [
+    [{ modelId: 'acme/other' }, /of acme\/other/],
+    [{ files: [{ ...file, path: 'absent' }] }, /absent, which is not there/],
+    [{ files: [{ ...file, bytes: 4 }] }, /has 3 bytes, not 4/],
+    [{ files: [{ ...file, sha256: 'a'.repeat(64) }] }, /another sha256/]
+  ]
+  for (const [change, message] of wrong) {
+    const imported = store.importFolder(source, { modelId: ID, card: { ...card, ...change } })
+    await t.rejects(imported, { name: 'StoreError', reason: 'card_mismatch', message })
+  }
+  const { record } = await store.importFolder(source, { modelId: ID, card })
+  t.equal(record.card.title, 'given', 'derive, which knows no such folder, was not asked')
+})
+
+t.test('a source that changes meanwhile is not taken', async (t) => {
+  const source = write(scratch(t), FILES)
+  const changes: [string, () => void][] = [
+    ['a file grows', () => { appendFileSync(join(source, 'config.json'), 'x') }],
+    ['a file is replaced by one of its size', () => { writeFileSync(join(source, 'config.json'), 'XYZ') }],
+    ['a file comes', () => { writeFileSync(join(source, 'new.txt'), '') }],
+    ['a file goes', () => { rmSync(join(source, 'new.txt')) }]
+  ]
+  for (const [name, change] of changes) {
+    let once: (() => void) | undefined = change
+    const store = await open(t, scratch(t), {
+      // Between the look at the folder and the end of the copy: when the transfer begins to report.
+      onChange: () => {
+        if (store.status(ID).downloadedBytes === 0) return
+        once?.()
+        once = undefined
+      }
+    })
+    const imported = store.importFolder(source, { modelId: ID })
+    await t.rejects(imported, { name: 'StoreError', reason: 'source_changed' }, name)
+    t.equal(once, undefined, 'the change was made')
+    t.equal(store.get(ID), undefined)
+  }
+})
+
+t.test('an import is cancelled by its signal, and goes on from its files', async (t) => {
+  const source = write(scratch(t), FILES)
+  const folder = scratch(t)
+  const abort = new AbortController()
+  const store = await open(t, folder)
+  const onProgress = (): void => { abort.abort() }
+  const first = store.importFolder(source, { modelId: ID, signal: abort.signal, onProgress })
+  await t.rejects(first, { name: 'StoreError', reason: 'cancelled' })
+  t.match(store.status(ID), { status: 'cancelled', error: null })
+  t.same(names(folder), ['.incoming', '.trash'])
+  await store.importFolder(source, { modelId: ID })
+  t.same(await contents(store.get(ID)!.directory), await contents(source))
+  const late = store.importFolder(source, { modelId: ID, signal: AbortSignal.abort() })
+  await t.rejects(late, { name: 'AbortError' })
+})
+
+t.test('files an earlier import left are kept when their bytes are right', async (t) => {
+  const source = write(scratch(t), FILES)
+  const folder = scratch(t)
+  const incoming = join(folder, '.incoming', 'acme--voice')
+  write(incoming, { ...FILES, 'config.json': '{]', 'stray/file': 'x' })
+  rmSync(join(incoming, 'empty'))
+  write(incoming, { 'empty/file': 'a folder where a file belongs' })
+  const kept = lstatSync(join(incoming, 'model.onnx')).ino
+  const store = await open(t, folder)
+  const { directory } = await store.importFolder(source, { modelId: ID })
+  t.equal(lstatSync(join(directory, 'model.onnx')).ino, kept)
+  t.same(await contents(directory), await contents(source))
+  t.equal(existsSync(join(directory, 'stray')), false, 'an empty folder is not left either')
+})
+
+t.test('links planted in the incoming folder are not followed', async (t) => {
+  const victim = write(scratch(t), { precious: 'data' })
+  const source = write(scratch(t), FILES)
+  const folder = scratch(t)
+  const incoming = join(folder, '.incoming', 'acme--voice')
+  mkdirSync(incoming, { recursive: true })
+  symlinkSync(join(victim, 'precious'), join(incoming, 'config.json'))
+  symlinkSync(victim, join(incoming, 'voices'))
+  linkSync(join(victim, 'precious'), join(incoming, 'empty'))
+  const store = await open(t, folder)
+  const { directory } = await store.importFolder(source, { modelId: ID })
+  t.same(await contents(directory), await contents(source))
+  t.same(names(victim), ['precious'])
+  t.same(await contents(victim), await contents(write(scratch(t), { precious: 'data' })))
+})
+
+t.test('admission is asked with the bytes, before the first is written', async (t) => {
+  const source = write(scratch(t), FILES)
+  const folder = scratch(t)
+  const asked: object[] = []
+  const refusing = await open(t, folder, {
+    admit: async (job) => {
+      asked.push(job)
+      throw Object.assign(new Error('12 GiB do not fit: 11 GiB are free'), { reason: 'no_safe_fit' })
+    }
+  })
+  const imported = refusing.importFolder(source, { modelId: ID })
+  await t.rejects(imported, { name: 'StoreError', reason: 'no_safe_fit', message: /12 GiB/ })
+  t.same(asked, [{ modelId: ID, totalBytes: TOTAL, resumableBytes: 0 }])
+  t.same(names(join(folder, '.incoming')), [])
+  t.match(refusing.status(ID), { status: 'failed', reason: 'no_safe_fit' })
+})
+
+t.test('who waits for admission is pending, and can be cancelled at once', async (t) => {
+  const source = write(scratch(t), FILES)
+  const turn = gate()
+  let asked = false
+  let ran = 0
+  const store = await open(t, scratch(t), {
+    admit: async (_job, run) => { asked = true; await turn.opened; ran++; return await run() }
+  })
+  const job = store.start(ID, { source: pathToFileURL(source).href })
+  await until(() => asked)
+  t.match(job.status(), { status: 'pending', totalBytes: TOTAL, progress: 0 })
+  t.match(await store.cancel(ID), { status: 'cancelled' })
+  turn.open()
+  await until(() => ran === 1)
+  t.same(store.entries(), [])
+  t.match(await store.wait(ID), { status: 'cancelled' })
+})
+
+t.test('a folder put into the store by hand is hashed and taken in', async (t) => {
+  const folder = scratch(t)
+  write(join(folder, 'acme--voice'), FILES)
+  write(join(folder, 'acme--riddle'), { 'x.txt': '?' })
+  write(join(folder, 'lost+found'), { x: '' })
+  const log = memoryLog()
+  const changed: string[] = []
+  const store = await open(t, folder, { log, onChange: (modelId) => { changed.push(modelId) } })
+  await store.refresh()
+  const entry = store.get(ID)
+  t.match(entry, { record: { source: 'file', card: { modelId: ID }, manifest: { revision: 'local' } } })
+  t.equal(lstatSync(join(folder, 'acme--voice', 'model.onnx')).mode & 0o777, 0o444)
+  t.match(store.problems(), [{ modelId: 'acme/riddle', problem: /no model\.onnx/ }])
+  t.ok(log.lines.some(([, fields]) => fields['modelId'] === 'acme/riddle'), 'the log says why')
+  t.ok(changed.includes(ID))
+  const lines = log.lines.length
+  await store.refresh()
+  t.equal(log.lines.length, lines, 'what was said once is not said again')
+  t.equal(store.get(ID), entry)
+
+  write(join(folder, 'acme--riddle'), { 'model.onnx': 'solved' })
+  write(join(folder, 'acme--late'), { 'model.onnx': 'late' })
+  rmSync(join(folder, 'acme--voice'), { recursive: true })
+  await Promise.all([store.refresh(), store.refresh()])
+  t.same(store.entries().map(({ modelId }) => modelId).sort(), ['acme/late', 'acme/riddle'])
+  t.same(store.problems(), [])
+  t.equal(store.status(ID).status, 'not_found')
+})
+
+t.test('a copy that lost a file is not offered, and not vouched for anew', async (t) => {
+  const folder = scratch(t)
+  const source = write(scratch(t), FILES)
+  const first = await open(t, folder)
+  const { directory } = await first.importFolder(source, { modelId: ID })
+  rmSync(join(directory, 'config.json'))
+  await first.refresh()
+  t.equal(first.get(ID), undefined)
+  const problem = /pull acme\/voice again, or remove .*\.svc-record\.json/
+  t.match(first.problems(), [{ modelId: ID, problem }])
+  t.equal(first.status(ID).status, 'not_found')
+  await first.close()
+  const second = await open(t, folder)
+  await second.refresh()
+  t.equal(second.get(ID), undefined)
+  await second.importFolder(source, { modelId: ID })
+  t.same(second.problems(), [])
+  t.same(await contents(directory), await contents(source))
+})
+
+t.test('removal gives the bytes back and ends what was asked before', async (t) => {
+  const folder = scratch(t)
+  const source = write(scratch(t), FILES)
+  const store = await open(t, folder)
+  const message = /acme\/voice is not in the store/
+  await t.rejects(store.remove(ID), { name: 'StoreError', reason: 'not_in_store', message })
+  await t.rejects(store.remove('../x'), { name: 'StoreError', reason: 'invalid_model_id' })
+  await store.importFolder(source, { modelId: ID })
+  t.equal(await store.remove(ID), TOTAL)
+  t.same(names(folder), ['.incoming', '.trash'])
+  t.equal(store.status(ID).status, 'not_found')
+  t.same(store.downloads(), [])
+
+  const job = store.start(ID, { source: pathToFileURL(source).href })
+  const removed = store.remove(ID)
+  const next = store.start(ID, { source: pathToFileURL(source).href })
+  t.not(next, job, 'who starts after a removal gets a new download')
+  await removed
+  t.match(await job.done, { status: 'cancelled' })
+  t.match(await next.done, { status: 'complete' })
+  t.same(await contents(store.get(ID)!.directory), await contents(source))
+})
+
+t.test('a node is a source too', async (t) => {
+  const store = await open(t, scratch(t), {
+    fromNode: async (modelId, installId, folder, signal, progress, admit) => await admit(3, async () => {
+      t.same([modelId, installId, signal.aborted], [ID, 'node-1', false])
+      write(folder, { 'model.onnx': 'abc' })
+      progress({ bytes: 3, totalBytes: 3, files: 1, totalFiles: 1 })
+      const other = await open(t, scratch(t))
+      const { record } = await other.importFolder(folder, { modelId: ID })
+      return record.manifest
+    })
+  })
+  const { done } = store.start(ID, { source: 'node:node-1' })
+  t.match(await done, { status: 'complete', source: 'node:node-1' })
+  t.match(store.get(ID)?.record, { source: 'node', card: { modelId: ID } })
+  const alone = await open(t, scratch(t))
+  t.match(await alone.start(ID, { source: 'node:node-1' }).done, { status: 'failed', reason: 'bad_source' })
+})

@@ -1,0 +1,101 @@
+import { mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { systemClock } from '../../../kernel/index.js'
+import type { Logger, ModelCard } from '../../../kernel/index.js'
+import { ModelRoot, hashFile, walkModel } from '../files/index.js'
+import { createHubClient } from '../hub/index.js'
+import type { HubClient } from '../hub/index.js'
+import { openStore } from '../store/index.js'
+import type { Derive, Store, StoreOptions } from '../store/index.js'
+import type { FakeHub } from './hub-kit.js'
+
+export const ID = 'acme/voice'
+export const MIB = 1024 * 1024
+
+interface Test { teardown (fn: () => unknown): void }
+
+/** A folder that is removed with the test. */
+export function scratch (t: Test): string {
+  const folder = realpathSync(mkdtempSync(join(tmpdir(), 'svc-store-')))
+  t.teardown(() => { rmSync(folder, { recursive: true, force: true }) })
+  return folder
+}
+
+/** Writes files below a folder. */
+export function write (folder: string, files: Record<string, string | Buffer>): string {
+  for (const [path, content] of Object.entries(files)) {
+    mkdirSync(dirname(join(folder, path)), { recursive: true })
+    writeFileSync(join(folder, path), content)
+  }
+  return folder
+}
+
+/** Bytes that differ in each place, the same for the same seed. */
+export function bytes (size: number, seed = 1): Buffer {
+  const out = Buffer.allocUnsafe(size)
+  let x = seed * 2654435761 >>> 0
+  for (let i = 0; i < size; i++) {
+    x = (Math.imul(x, 1664525) + 1013904223) >>> 0
+    out[i] = x >>> 24
+  }
+  return out
+}
+
+/** What `derive` says of every folder that has a `model.onnx`. */
+export const derive: Derive = async (_folder, { modelId, revision, files }) => {
+  const known = files.some(({ path }) => path === 'model.onnx')
+  if (!known) throw new Error('cannot tell what this is: no model.onnx')
+  return { modelId, revision, title: 'a test', files: [] as ModelCard['files'] } as ModelCard
+}
+
+/** A log that keeps its lines. */
+export function memoryLog (): Logger & { lines: [string, Record<string, unknown>][] } {
+  const lines: [string, Record<string, unknown>][] = []
+  const keep = (fields: Record<string, unknown>, message: string): void => { lines.push([message, fields]) }
+  return { lines, debug: keep, info: keep, warn: keep, error: keep, fatal: keep }
+}
+
+export function clientOf (hub: FakeHub): HubClient {
+  return createHubClient({
+    url: hub.url, redirectHosts: [hub.cdnHost], clock: systemClock, random: () => 0.01, limits: { retries: 0 }
+  })
+}
+
+/** Opens a store in a folder; it is closed with the test. */
+export async function open (t: Test, folder: string, options: Partial<StoreOptions> = {}): Promise<Store> {
+  const store = await openStore({
+    root: new ModelRoot({ root: folder, clock: systemClock }),
+    clock: systemClock,
+    random: () => 0.01,
+    hub: null,
+    derive,
+    admit: async (_job, run) => await run(),
+    log: memoryLog(),
+    ...options
+  })
+  t.teardown(async () => { await store.close() })
+  return store
+}
+
+/** Waits until something holds; the test's own timeout ends it. */
+export async function until (what: () => boolean): Promise<void> {
+  while (!what()) await new Promise((resolve) => { setImmediate(resolve) })
+}
+
+/** A promise and what resolves it. */
+export function gate (): { opened: Promise<void>, open: () => void } {
+  let open = (): void => undefined
+  const opened = new Promise<void>((resolve) => { open = resolve })
+  return { opened, open }
+}
+
+/** Path and sha256 of every file of a folder. */
+export async function contents (folder: string): Promise<Record<string, string>> {
+  const found: Record<string, string> = {}
+  for (const { path } of await walkModel(folder)) found[path] = (await hashFile(join(folder, path))).sha256
+  return found
+}
+
+/** What lies in a folder, hidden names too. */
+export const names = (folder: string): string[] => readdirSync(folder).sort()

@@ -1,0 +1,144 @@
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { asStoreError, StoreError } from '../store/errors.js'
+import { parseJob, readJob, writeJob } from '../store/job-file.js'
+import type { JobRecord } from '../store/job-file.js'
+import { RateMeter } from '../store/rate.js'
+import { parseSource } from '../store/source.js'
+import { Turns } from '../store/turns.js'
+import { gate, ID } from './store-kit.js'
+
+t.test('the rate is that of the last ten seconds', async (t) => {
+  const meter = new RateMeter()
+  t.equal(meter.rate(0), 0)
+  meter.add(500, 0)
+  t.equal(meter.rate(1000), 0, 'the first count is only a mark')
+  for (let ms = 100; ms <= 5000; ms += 100) meter.add(500 + ms, ms)
+  t.equal(meter.rate(5000), 1000)
+  for (let ms = 5100; ms <= 20_000; ms += 100) meter.add(500 + 5000 + (ms - 5000) * 3, ms)
+  t.equal(meter.rate(20_000), 3000, 'what was before does not count')
+  t.equal(meter.rate(25_000), 1500, 'nothing for half of the window')
+  t.equal(meter.rate(60_000), 0, 'nothing at all')
+})
+
+t.test('counts that come faster than the grain are one, and none is lost', async (t) => {
+  const meter = new RateMeter(1000)
+  meter.add(0, 0)
+  for (let i = 1; i <= 500; i++) meter.add(i * 10, i)
+  t.equal(meter.rate(500), 10_000)
+})
+
+t.test('sources', async (t) => {
+  t.same(parseSource('hub'), { kind: 'hub' })
+  t.same(parseSource('file:///models/a%20b'), { kind: 'file', path: '/models/a b' })
+  t.same(parseSource('node:01JABC-x.y_z'), { kind: 'node', installId: '01JABC-x.y_z' })
+  const wrong = [
+    '', 'HUB', 'file://host/a', 'file:models', 'file:///a%00b', 'file:///a%2fb', 'file:///%zz', 'node:',
+    'node:../x', `node:${'a'.repeat(129)}`, 'https://example.org/x', '/models/a', 'x'.repeat(10_000)
+  ]
+  for (const text of wrong) {
+    t.throws(() => parseSource(text), { name: 'StoreError', reason: 'bad_source' }, text.slice(0, 40))
+  }
+  t.throws(() => parseSource('x'.repeat(10_000)), { message: /^.{0,400}$/ }, 'a long one is not repeated')
+})
+
+t.test('errors keep the reason they come with', async (t) => {
+  const own = new StoreError('bad_source', 'x')
+  t.equal(asStoreError(own), own)
+  const hub = Object.assign(new Error('the hub says no'), { reason: 'gated' })
+  t.match(asStoreError(hub), { reason: 'gated', message: 'the hub says no', cause: hub })
+  t.match(asStoreError(Object.assign(new Error('x'), { code: 'ENOSPC' })), { reason: 'disk_full' })
+  t.match(asStoreError(Object.assign(new Error('x'), { code: 'EROFS' })), { reason: 'unwritable' })
+  t.match(asStoreError(Object.assign(new Error('x'), { name: 'PathError' })), { reason: 'bad_path' })
+  t.match(asStoreError(new TypeError('boom')), { reason: 'internal', message: 'boom' })
+  t.match(asStoreError('text'), { reason: 'internal', message: 'text' })
+  t.match(asStoreError(undefined), { reason: 'internal' })
+})
+
+const file = { path: 'a/model.onnx', size: 5, sha256: 'a'.repeat(64), gitSha1: null }
+const selection = {
+  modelId: ID, commit: 'b'.repeat(40), revision: 'main', files: [file], totalBytes: 5, licence: null,
+  languages: []
+}
+const record: JobRecord = {
+  format: 1,
+  source: 'hub',
+  revision: 'main',
+  allow: ['*.onnx'],
+  variant: 'q4',
+  state: 'paused',
+  error: null,
+  reason: null,
+  startedAt: '2026-01-01T00:00:00.000Z',
+  totalBytes: 5,
+  selection,
+  card: null
+}
+
+t.test('a job is read as it was written', async (t) => {
+  const folder = join(t.testdir(), 'incoming', 'acme--voice')
+  t.equal(await readJob(folder, ID), undefined)
+  await writeJob(folder, record)
+  t.same(await readJob(folder, ID), record)
+  t.equal(await readJob(folder, 'acme/other'), undefined, 'its files are of another model')
+  await writeJob(folder, { ...record, selection: null, state: 'failed', error: 'no', reason: 'hash' })
+  t.match(await readJob(folder, ID), { selection: null, state: 'failed', error: 'no', reason: 'hash' })
+})
+
+t.test('a job file that is not whole counts as none', async (t) => {
+  const folder = t.testdir()
+  for (const text of ['', '{', 'null', '[]', '"x"', '{"format":2}']) {
+    writeFileSync(join(folder, '.svc-job.json'), text)
+    t.equal(await readJob(folder, ID), undefined, text)
+  }
+  const other = t.testdir()
+  mkdirSync(join(other, '.svc-job.json'))
+  t.equal(await readJob(other, ID), undefined, 'a folder')
+})
+
+t.test('each field of a job file is checked', async (t) => {
+  t.same(parseJob(structuredClone(record), ID), record)
+  const wrong: Record<string, unknown> = {
+    'no source': { source: 5 },
+    state: { state: 'running' },
+    allow: { allow: [1] },
+    totalBytes: { totalBytes: -1 },
+    startedAt: { startedAt: null },
+    'a card of another model': { card: { modelId: 'x/y' } },
+    'a selection of another model': { selection: { ...selection, modelId: 'x/y' } },
+    commit: { selection: { ...selection, commit: 'main' } },
+    'no commit': { selection: { ...selection, commit: null } },
+    sum: { selection: { ...selection, totalBytes: 6 } },
+    'no files': { selection: { ...selection, files: [], totalBytes: 0 } },
+    'too many files': {
+      selection: { ...selection, files: Array(16_385).fill(file), totalBytes: 5 * 16_385 }
+    },
+    path: { selection: { ...selection, files: [{ ...file, path: '../../etc/passwd' }] } },
+    'an absolute path': { selection: { ...selection, files: [{ ...file, path: '/etc/passwd' }] } },
+    'an own name': { selection: { ...selection, files: [{ ...file, path: '.svc-record.json' }] } },
+    size: { selection: { ...selection, files: [{ ...file, size: 5.5 }], totalBytes: 5.5 } },
+    hash: { selection: { ...selection, files: [{ ...file, sha256: '../x' }] } },
+    'no hash': { selection: { ...selection, files: [{ ...file, sha256: null }] } }
+  }
+  for (const [name, change] of Object.entries(wrong)) {
+    t.equal(parseJob({ ...record, ...change as object }, ID), undefined, name)
+  }
+})
+
+t.test('what concerns one key happens one after the other', async (t) => {
+  const turns = new Turns()
+  const order: string[] = []
+  const first = gate()
+  const a = turns.run('x', async () => { await first.opened; order.push('a'); throw new Error('a fails') })
+  const b = turns.run('x', async () => { order.push('b') })
+  const other = turns.run('y', async () => { order.push('other') })
+  t.equal(turns.busy('x'), true)
+  await other
+  t.same(order, ['other'])
+  first.open()
+  await t.rejects(a, { message: 'a fails' })
+  await b
+  t.same(order, ['other', 'a', 'b'])
+  t.equal(turns.busy('x'), false)
+})

@@ -1,0 +1,198 @@
+import { createHash } from 'node:crypto'
+import { createServer } from 'node:http'
+import { once } from 'node:events'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { AddressInfo } from 'node:net'
+import { Agent, request } from 'undici'
+import { systemClock } from '../../../kernel/index.js'
+import type { Clock } from '../../../kernel/index.js'
+import { manifestDigest } from '../files/index.js'
+import { fetchModel } from '../transfer/index.js'
+import { CHUNK_BYTES } from '../types.js'
+import type { ByteRange, ChunkSource, FetchOptions, TransferLimits } from '../transfer/index.js'
+import type { ModelManifest } from '../types.js'
+
+export const MIB = 1024 * 1024
+
+export const sha256 = (bytes: Uint8Array): string => createHash('sha256').update(bytes).digest('hex')
+
+/** The contents of a model's files. */
+export type Content = ReadonlyMap<string, Buffer>
+
+/** Bytes that differ in each place, the same for the same seed. */
+export function bytesOf (size: number, seed: number): Buffer {
+  const bytes = Buffer.allocUnsafe(size)
+  let x = (seed * 2654435761 + 1) >>> 0
+  for (let i = 0; i < size; i++) {
+    x = (Math.imul(x, 1664525) + 1013904223) >>> 0
+    bytes[i] = x >>> 24
+  }
+  return bytes
+}
+
+/** Files by their sizes, with contents made from the seed. */
+export function contentOf (sizes: Record<string, number>, seed = 1): Content {
+  return new Map(Object.entries(sizes).map(([path, size], i) => [path, bytesOf(size, seed * 1000 + i)]))
+}
+
+export function manifestOf (content: Content): ModelManifest {
+  const files = [...content].map(([path, bytes]) => ({
+    path,
+    size: bytes.length,
+    sha256: sha256(bytes),
+    chunkSha256: Array.from({ length: Math.ceil(bytes.length / CHUNK_BYTES) }, (_, i) =>
+      sha256(bytes.subarray(i * CHUNK_BYTES, (i + 1) * CHUNK_BYTES)))
+  }))
+  const totalBytes = files.reduce((sum, { size }) => sum + size, 0)
+  return { modelId: 'acme/model', revision: 'main', totalBytes, chunkBytes: CHUNK_BYTES, files }
+}
+
+export interface MemorySource extends ChunkSource {
+  /** Every range asked for. */
+  readonly asked: Array<ByteRange & { path: string }>
+  /** Bytes given. */
+  given: number
+}
+
+/** A source that gives its content, in pieces; `spoil` may put another body in place of the right one. */
+export function memorySource (content: Content, options: {
+  id?: string
+  kind?: 'store' | 'peer'
+  piece?: number
+  has?: (chunk: number) => boolean
+  spoil?: (right: Buffer, call: number, signal: AbortSignal) => AsyncIterable<Uint8Array> | Promise<never>
+} = {}): MemorySource {
+  const { id = 'store', kind = 'store', piece = 64 * 1024, has = () => true, spoil } = options
+  const source: MemorySource = {
+    id,
+    kind,
+    has,
+    asked: [],
+    given: 0,
+    async read (path, range, signal) {
+      source.asked.push({ path, ...range })
+      const right = content.get(path)!.subarray(range.start, range.end)
+      const body = await (spoil?.(right, source.asked.length, signal) ?? inPieces(right, piece))
+      return counted(body, (bytes) => { source.given += bytes })
+    }
+  }
+  return source
+}
+
+async function * counted (
+  body: AsyncIterable<Uint8Array>, count: (n: number) => void
+): AsyncIterable<Uint8Array> {
+  for await (const bytes of body) {
+    count(bytes.length)
+    yield bytes
+  }
+}
+
+/** Bytes in pieces. */
+export async function * inPieces (bytes: Buffer, piece = 64 * 1024): AsyncIterable<Uint8Array> {
+  for (let at = 0; at < bytes.length; at += piece) yield bytes.subarray(at, at + piece)
+}
+
+/** The system's clock, but waiting for it keeps the test's process alive. */
+export const liveClock: Clock = {
+  ...systemClock,
+  after (ms, fn) {
+    const timer = setTimeout(fn, ms)
+    return () => { clearTimeout(timer) }
+  }
+}
+
+/** Fetches with small pauses between attempts. */
+export async function fetchInto (
+  folder: string, manifest: ModelManifest, sources: readonly ChunkSource[],
+  { limits, ...more }: Partial<Omit<FetchOptions, 'limits'>> & { limits?: Partial<TransferLimits> } = {}
+): Promise<void> {
+  await fetchModel({
+    folder,
+    manifest,
+    sources: () => sources,
+    clock: liveClock,
+    random: () => 0.5,
+    limits: { backoffMs: 2, backoffMaxMs: 10, ...limits },
+    ...more
+  })
+}
+
+/** The files of a folder whose content is not as it should be. */
+export async function wrongFiles (folder: string, content: Content): Promise<string[]> {
+  const wrong: string[] = []
+  for (const [path, bytes] of content) {
+    const there = await readFile(join(folder, path)).catch(() => undefined)
+    if (there === undefined || !there.equals(bytes)) wrong.push(path)
+  }
+  return wrong
+}
+
+/** A journal's text for a manifest. */
+export const journalOf = (manifest: ModelManifest, ...lines: string[]): string =>
+  `svc-journal 1 ${manifestDigest(manifest)}\n${lines.map((line) => `${line}\n`).join('')}`
+
+/**
+ * A real HTTP server on loopback that gives ranges of files, and counts what left its sockets. It may pause
+ * after each 64 KiB.
+ */
+export async function startServer (content: Content, { pauseMs = 0 } = {}): Promise<{
+  url: string, sent: () => number, asked: () => number, connections: () => number
+  until: (sent: number) => Promise<void>, close: () => Promise<void>
+}> {
+  let [sent, asked, connections] = [0, 0, 0]
+  let waiting: { sent: number, done: () => void } | undefined
+  const server = createServer((req, res) => {
+    const [, from, to] = /^bytes=(\d+)-(\d+)$/.exec(req.headers.range ?? '') ?? []
+    const path = decodeURIComponent((req.url ?? '').slice(1))
+    const bytes = content.get(path)!.subarray(Number(from), Number(to) + 1)
+    asked += bytes.length
+    res.writeHead(206, { 'content-length': bytes.length })
+    let at = 0
+    const next = (): void => {
+      if (at >= bytes.length) { res.end(); return }
+      const part = bytes.subarray(at, at += 64 * 1024)
+      res.write(part, (error) => {
+        if (error !== undefined && error !== null) return
+        sent += part.length
+        if (waiting !== undefined && sent >= waiting.sent) waiting.done()
+        if (pauseMs > 0) setTimeout(next, pauseMs)
+        else next()
+      })
+    }
+    next()
+  })
+  server.on('connection', () => { connections++ })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`,
+    sent: () => sent,
+    asked: () => asked,
+    connections: () => connections,
+    until: async (bytes) => { await new Promise<void>((done) => { waiting = { sent: bytes, done } }) },
+    async close () {
+      server.closeAllConnections()
+      server.close()
+      await once(server, 'close')
+    }
+  }
+}
+
+/** A source that reads from such a server. */
+export function httpSource (url: string, id = 'store'): ChunkSource & { close: () => Promise<void> } {
+  const agent = new Agent({ connections: 8 })
+  return {
+    id,
+    kind: 'store',
+    has: () => true,
+    async read (path, { start, end }, signal) {
+      const { body } = await request(url + encodeURIComponent(path), {
+        dispatcher: agent, signal, headers: { range: `bytes=${start}-${end - 1}` }
+      })
+      return body
+    },
+    async close () { await agent.destroy() }
+  }
+}

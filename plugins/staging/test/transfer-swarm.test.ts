@@ -1,0 +1,167 @@
+import t from 'tap'
+import { ChunkBits, RateFloor, Swarm } from '../transfer/index.js'
+import { backoff } from '../transfer/standing.js'
+import type { Supplier } from '../transfer/index.js'
+
+const store: Supplier = { id: 'store', kind: 'store', has: () => true }
+const peer = (swarm: Swarm, id: string): Supplier => ({ id, kind: 'peer', has: (i) => swarm.holds(id, i) })
+const setOf = (count: number, ...chunks: number[]): ChunkBits => {
+  const bits = new ChunkBits(count)
+  for (const i of chunks) bits.add(i)
+  return bits
+}
+const none = new Set<number>()
+const first = (): number => 0
+
+t.test('bits', async (t) => {
+  const bits = setOf(20, 0, 7, 8, 19)
+  t.equal(bits.size, 4)
+  t.notOk(bits.add(7), 'in already')
+  t.notOk(bits.add(20) || bits.add(-1), 'no chunk')
+  t.same([bits.next(0), bits.next(1), bits.next(9), bits.next(20), bits.next(9, 19)], [0, 7, 19, -1, -1])
+  t.ok(bits.delete(8))
+  t.notOk(bits.delete(8) || bits.delete(99))
+  t.same([...ChunkBits.read(bits.bytes, 20)!.bytes], [0b10000001, 0, 0b1000])
+  t.equal(ChunkBits.read(new Uint8Array(2), 20), undefined)
+  const full = ChunkBits.read(new Uint8Array([255, 255, 255]), 20)!
+  t.equal(full.size, 20, 'what is beyond the last does not count')
+  t.equal(ChunkBits.all(20).size, 20)
+  t.equal(new ChunkBits(0).next(0), -1)
+})
+
+t.test('from the store: in order when alone', async (t) => {
+  const swarm = new Swarm(5)
+  t.equal(swarm.pick(store, setOf(5, 2, 3, 4), none, () => 0.9, 0), 2)
+  t.equal(swarm.pick(store, setOf(5, 2, 3, 4), new Set([2]), () => 0.9, 0), 3)
+  t.equal(swarm.pick(store, setOf(5, 1), new Set([1]), first, 0), undefined, 'in flight')
+  t.equal(swarm.pick(store, setOf(5), none, first, 0), undefined)
+  t.equal(swarm.pick({ ...store, has: () => false }, setOf(5, 1), none, first, 0), undefined)
+})
+
+t.test('from the store: what nobody has or claims, from a random place', async (t) => {
+  const swarm = new Swarm(8)
+  swarm.setPeer('b', new Uint8Array([0b00001111]))
+  t.equal(swarm.pick(store, ChunkBits.all(8), none, () => 0.8, 0), 6)
+  t.equal(swarm.pick(store, ChunkBits.all(8), new Set([6, 7]), () => 0.8, 0), 4, 'round to the beginning')
+  t.equal(swarm.pick(store, ChunkBits.all(8), none, first, 0), 4, 'past those that a peer has')
+  swarm.taken('c', 5, 1000)
+  const missing = setOf(8, 0, 5)
+  t.equal(swarm.pick(store, missing, none, first, 1001), 0, 'rather what a peer has than what is claimed')
+  t.equal(swarm.pick(store, missing, new Set([0]), first, 1001), 5, 'claimed, but nothing else is left')
+  t.equal(swarm.pick(store, missing, none, first, 31_000), 5, 'a claim ends after 30 s')
+})
+
+t.test('a claim ends when the claimant has the chunk, or is gone', async (t) => {
+  const swarm = new Swarm(3)
+  swarm.taken('b', 0, 0)
+  swarm.taken('c', 1, 0)
+  swarm.taken('c', 77, 0)
+  t.equal(swarm.pick(store, setOf(3, 0, 1, 2), none, first, 1), 2)
+  swarm.dropPeer('c')
+  t.equal(swarm.pick(store, setOf(3, 0, 1), none, first, 1), 1)
+  swarm.got('b', 0)
+  t.equal(swarm.pick(store, setOf(3, 0), none, first, 1), 0)
+})
+
+t.test('from a peer: the rarest it has', async (t) => {
+  const swarm = new Swarm(4)
+  let changes = 0
+  const stop = swarm.onChange(() => { changes++ })
+  t.ok(swarm.setPeer('a', 'all'))
+  t.notOk(swarm.setPeer('a', new Uint8Array(9)), 'of another length')
+  swarm.setPeer('b', new Uint8Array([0b0011]))
+  swarm.got('c', 2)
+  swarm.got('c', 2)
+  swarm.got('c', 99)
+  t.equal(changes, 3)
+  stop()
+  t.equal(swarm.pick(peer(swarm, 'a'), ChunkBits.all(4), none, first, 0), 3)
+  t.equal(swarm.pick(peer(swarm, 'b'), ChunkBits.all(4), none, first, 0), 0)
+  t.equal(swarm.pick(peer(swarm, 'c'), ChunkBits.all(4), none, first, 0), 2)
+  t.equal(swarm.pick(peer(swarm, 'nobody'), ChunkBits.all(4), none, first, 0), undefined)
+  swarm.setPeer('a', new Uint8Array([0b0100]))
+  swarm.dropPeer('b')
+  t.same(swarm.peers().sort(), ['a', 'c'])
+  t.equal(swarm.pick(store, ChunkBits.all(4), new Set([0, 1, 3]), first, 0), 2)
+  t.equal(changes, 3, 'no more told')
+})
+
+t.test('rate floor', async (t) => {
+  const floor = new RateFloor(1000, 60_000)
+  t.notOk(floor.below(59_999), 'no full window yet')
+  floor.add(59_999)
+  t.ok(floor.below(60_000))
+  floor.add(60_000)
+  t.notOk(floor.below(120_000), 'a window of its own')
+  t.ok(floor.below(180_000), 'nothing came')
+})
+
+t.test('backoff doubles up to the most, and is jittered', async (t) => {
+  const limits = { backoffMs: 500, backoffMaxMs: 30_000 }
+  t.same([1, 2, 3, 9].map((n) => backoff(n, limits, () => 1)), [500, 1000, 2000, 30_000])
+  t.same([1, 9].map((n) => backoff(n, limits, () => 0)), [250, 15_000])
+})
+
+interface Node {
+  id: string
+  swarm: Swarm
+  missing: ChunkBits
+  flying: Map<number, { from: string, left: number }>
+}
+
+/**
+ * Virtual time: nodes that fetch a model at once. The store's uplink is one chunk per tick in sum, as is each
+ * node's; news of what was got and claimed arrive a tick later. Returns the ticks until all have everything.
+ */
+function simulate (nodes: number, chunks: number, random: () => number): number {
+  const all: Node[] = Array.from({ length: nodes }, (_, n) => ({
+    id: `n${n}`, swarm: new Swarm(chunks), missing: ChunkBits.all(chunks), flying: new Map()
+  }))
+  for (const a of all) for (const b of all) if (a !== b) a.swarm.setPeer(b.id, new ChunkBits(chunks).bytes)
+  let mail: Array<() => void> = []
+  const others = (node: Node): Node[] => all.filter((other) => other !== node)
+  const begin = (node: Node, now: number): void => {
+    const sources = [...others(node).map(({ id }) => peer(node.swarm, id)), store]
+    for (const source of sources) {
+      const busy = [...node.flying.values()].filter(({ from }) => from === source.id).length
+      const chunk = busy < 2 ? node.swarm.pick(source, node.missing, node.flying, random, now) : undefined
+      if (chunk === undefined) continue
+      node.flying.set(chunk, { from: source.id, left: 1 })
+      if (source !== store) continue
+      mail.push(() => { for (const other of others(node)) other.swarm.taken(node.id, chunk, now) })
+    }
+  }
+  const advance = (): void => {
+    for (const from of ['store', ...all.map(({ id }) => id)]) {
+      const flights = all.flatMap((node) => [...node.flying].filter(([, f]) => f.from === from)
+        .map(([chunk, flight]) => ({ node, chunk, flight })))
+      for (const { node, chunk, flight } of flights) {
+        flight.left -= 1 / flights.length
+        if (flight.left > 1e-9) continue
+        node.flying.delete(chunk)
+        node.missing.delete(chunk)
+        mail.push(() => { for (const other of others(node)) other.swarm.got(node.id, chunk) })
+      }
+    }
+  }
+  let tick = 0
+  for (; all.some(({ missing }) => missing.size > 0) && tick < 100 * chunks; tick++) {
+    const due = mail
+    mail = []
+    for (const deliver of due) deliver()
+    for (const node of all) for (let slot = 0; slot < 2; slot++) begin(node, tick * 1000)
+    advance()
+  }
+  return tick
+}
+
+t.test('three nodes share one copy\'s worth of the store\'s uplink', async (t) => {
+  for (let seed = 1; seed <= 10; seed++) {
+    let x = seed
+    const random = (): number => (x = (x * 48271) % 2147483647) / 2147483647
+    const chunks = 128
+    const ticks = simulate(3, chunks, random)
+    t.ok(ticks <= 1.3 * chunks, `seed ${seed}: ${ticks} ticks for ${chunks} chunks`)
+  }
+  t.ok(simulate(1, 50, first) <= 52, 'one node alone needs one copy\'s time')
+})

@@ -1,0 +1,334 @@
+import { chunksOf, manifestDigest } from '../files/index.js'
+import { diskError, SourceFault, TransferError } from './error.js'
+import { BufferPool, ChunkWriter } from './chunk-writer.js'
+import { ChunkBits } from './bits.js'
+import { Journal, readJournal } from './journal.js'
+import { OpenFiles } from './open-files.js'
+import { SourceReader } from './source-reader.js'
+import { Standing, backoff } from './standing.js'
+import { Swarm } from './swarm.js'
+import { Tally } from './tally.js'
+import { DEFAULT_LIMITS } from './types.js'
+import { beginWork } from './work.js'
+import { findKept } from './kept.js'
+import type { ChunkTable } from '../files/index.js'
+import type { Supplier } from './swarm.js'
+import type { ChunkSource, FetchOptions, TransferLimits } from './types.js'
+import type { Work } from './work.js'
+
+/** Chunks up to this size may fill all places in flight from one source: their cost is the round trip. */
+const SMALL_BYTES = 1024 * 1024
+
+/**
+ * Fetches what a folder lacks of a model, in chunks, from several sources at once; resolves when every file
+ * is whole and each chunk has the manifest's hash. A broken off transfer of the same folder is taken up where
+ * it was. Throws TransferError, the signal's reason, or what `space` threw; what was fetched stays for the
+ * next one.
+ */
+export async function fetchModel (options: FetchOptions): Promise<void> {
+  options.signal?.throwIfAborted()
+  await new Transfer(options).run()
+}
+
+class Transfer {
+  readonly #options: FetchOptions
+  readonly #limits: TransferLimits
+  readonly #table: ChunkTable
+  readonly #swarm: Swarm
+  readonly #standing: Standing
+  readonly #files: OpenFiles
+  readonly #tally: Tally
+  readonly #pool = new BufferPool()
+  readonly #missing: ChunkBits
+  readonly #small: ChunkBits
+  /** Chunks that are begun, in flight or waiting for a source. */
+  readonly #begun = new Map<number, Work>()
+  readonly #inFlight = new Map<number, SourceReader>()
+  #journal: Journal | undefined
+  #ended: { error: unknown } | undefined
+  #wake: () => void = () => {}
+  /** Looks in a row that found nobody who has a missing chunk. */
+  #dry = 0
+  #cancelDry: (() => void) | undefined
+
+  constructor (options: FetchOptions) {
+    this.#options = options
+    this.#limits = { ...DEFAULT_LIMITS, ...options.limits }
+    this.#table = chunksOf(options.manifest)
+    this.#swarm = options.swarm ?? new Swarm(this.#table.count)
+    this.#standing = new Standing(this.#limits, options.random)
+    this.#files = new OpenFiles(options.folder)
+    this.#tally = new Tally(options)
+    this.#missing = ChunkBits.all(this.#table.count)
+    this.#small = new ChunkBits(this.#table.count)
+    for (const { path, size } of options.manifest.files) {
+      if (size > 0 && size <= SMALL_BYTES) this.#small.add(this.#table.of(path).first)
+    }
+  }
+
+  async run (): Promise<void> {
+    const { signal, onSources } = this.#options
+    const abort = (): void => { this.#end(signal?.reason) }
+    signal?.addEventListener('abort', abort)
+    const stops = [this.#swarm.onChange(() => { this.#wake() }), onSources?.(() => { this.#wake() })]
+    try {
+      await this.#resume()
+      await this.#fetchAll()
+    } finally {
+      signal?.removeEventListener('abort', abort)
+      for (const stop of stops) stop?.()
+      this.#cancelDry?.()
+      await this.#journal?.close()
+    }
+    // The last lines of the journal may have failed.
+    this.#throwIfEnded()
+  }
+
+  /** Takes over what the folder holds, and begins its journal anew. */
+  async #resume (): Promise<void> {
+    const { folder, manifest, signal } = this.#options
+    const digest = manifestDigest(manifest)
+    try {
+      const found = await readJournal(folder)
+      const journal = found?.digest === digest ? found : undefined
+      const { complete, begun } = await findKept(folder, manifest, this.#table, journal, signal)
+      for (const work of begun) {
+        this.#begun.set(work.number, work)
+        this.#tally.has(work.done)
+      }
+      for (let i = complete.next(0); i >= 0; i = complete.next(i + 1)) {
+        const { start, end } = this.#table.at(i)
+        this.#tally.has(end - start)
+        this.#complete(i)
+      }
+      const state = {
+        digest,
+        complete: bitsOf(complete),
+        partial: new Map(begun.map((work) => [work.number, work.done]))
+      }
+      this.#tally.tell()
+      this.#journal = await Journal.begin(folder, state, (error) => { this.#end(diskError(error, folder)) })
+    } catch (error) {
+      if (signal?.aborted === true) throw signal.reason
+      throw diskError(error, folder)
+    }
+  }
+
+  async #fetchAll (): Promise<void> {
+    try {
+      while (this.#missing.size > 0) {
+        const woken = new Promise<void>((resolve) => { this.#wake = resolve })
+        this.#throwIfEnded()
+        const cancel = this.#fill()
+        await woken
+        cancel?.()
+      }
+    } finally {
+      await this.#drain()
+    }
+  }
+
+  /** Waits until nothing is in flight: what is gathered gets written, files get closed. */
+  async #drain (): Promise<void> {
+    while (this.#inFlight.size > 0) {
+      await new Promise<void>((resolve) => { this.#wake = resolve })
+    }
+  }
+
+  #throwIfEnded (): void { if (this.#ended !== undefined) throw this.#ended.error }
+
+  /** Ends the transfer with that error; the first one counts. */
+  #end (error: unknown): void {
+    if (this.#ended !== undefined) return
+    this.#ended = { error }
+    const stop = error instanceof Error ? error : new Error('the transfer was ended')
+    for (const reader of this.#inFlight.values()) reader.stop(stop)
+    this.#wake()
+  }
+
+  /** Begins as many chunks as may be in flight. Sets a timer for resting sources; returns what cancels it. */
+  #fill (): (() => void) | undefined {
+    const { clock } = this.#options
+    // One time for all: a source whose rest ends between two looks would be waited for by nobody.
+    const now = clock.mono()
+    while (this.#inFlight.size < this.#limits.parallel && this.#beginOne(now)) { /* one more */ }
+    if (this.#missing.size === this.#inFlight.size) return undefined
+    const rests = this.#options.sources().map(({ id }) => this.#standing.of(id).restUntil - now)
+    const soonest = Math.min(...rests.filter((ms) => ms > 0))
+    if (this.#inFlight.size === 0) this.#lookForHope()
+    return soonest === Infinity ? undefined : clock.after(soonest, () => { this.#wake() })
+  }
+
+  /** Asks one source for one chunk: other nodes before the store, the least busy first. */
+  #beginOne (now: number): boolean {
+    const ready = this.#options.sources().filter(({ id }) => this.#standing.of(id).restUntil <= now)
+    const rank = ({ kind, id }: ChunkSource): number =>
+      (kind === 'store' ? 1e6 : 0) + this.#standing.of(id).busy
+    for (const source of ready.sort((a, b) => rank(a) - rank(b))) {
+      const chunk = this.#choose(source, now)
+      if (chunk === undefined) continue
+      this.#begin(source, chunk)
+      return true
+    }
+    return false
+  }
+
+  /** The chunk to ask a source for: one that is begun already, or the swarm's choice. */
+  #choose (source: ChunkSource, now: number): number | undefined {
+    const full = this.#standing.of(source.id).busy >= this.#limits.perSource
+    const supplier: Supplier = {
+      id: source.id,
+      kind: source.kind,
+      has: (i) => (!full || this.#small.has(i)) && source.has(i) && !this.#distrusted(source, i)
+    }
+    for (const i of this.#begun.keys()) if (!this.#inFlight.has(i) && supplier.has(i)) return i
+    return this.#swarm.pick(supplier, this.#missing, this.#inFlight, this.#options.random, now)
+  }
+
+  /** Whether a source gave wrong bytes of a chunk while another one has it. */
+  #distrusted (source: ChunkSource, chunk: number): boolean {
+    return this.#standing.blamed(source.id, chunk) && this.#options.sources().some((other) =>
+      other.has(chunk) && !this.#standing.blamed(other.id, chunk) && !this.#standing.dead(other.id))
+  }
+
+  #begin (source: ChunkSource, chunk: number): void {
+    if (!this.#standing.dead(source.id)) this.#hope()
+    const work = this.#begun.get(chunk) ?? beginWork(chunk, this.#table.at(chunk))
+    const reader = new SourceReader(this.#options.clock, this.#limits)
+    this.#begun.set(chunk, work)
+    this.#inFlight.set(chunk, reader)
+    this.#standing.of(source.id).busy++
+    if (source.kind === 'store') this.#options.onTake?.(chunk)
+    void this.#carryOut(source, work, reader)
+  }
+
+  async #carryOut (source: ChunkSource, work: Work, reader: SourceReader): Promise<void> {
+    const before = work.done
+    try {
+      const fault = await this.#receive(source, work, reader)
+      this.#settle(source, work, before, fault)
+    } catch (error) {
+      this.#end(error)
+    } finally {
+      this.#inFlight.delete(work.number)
+      this.#standing.of(source.id).busy--
+      this.#wake()
+    }
+  }
+
+  /** Gets the rest of a chunk onto the disk; returns the source's fault. Throws what ends the transfer. */
+  async #receive (
+    source: ChunkSource, work: Work, reader: SourceReader
+  ): Promise<SourceFault | undefined> {
+    const { file: { path }, start, end } = work.chunk
+    const range = { start: start + work.done, end }
+    try {
+      return await this.#files.use(path, async (file) => {
+        const writer = new ChunkWriter(work, file, this.#pool, (bytes) => this.#wrote(work, bytes))
+        let fault: SourceFault | undefined
+        try {
+          await reader.read(source, path, range, async (piece) => {
+            work.givers.add(source.id)
+            await writer.add(piece)
+          })
+        } catch (error) {
+          if (!(error instanceof SourceFault)) throw error
+          fault = error
+        } finally {
+          await writer.end()
+        }
+        return fault
+      })
+    } catch (error) {
+      // Neither the source's fault nor `space` or `stop`: the disk's.
+      throw this.#ended === undefined && !this.#tally.refused(error) ? diskError(error, path) : error
+    }
+  }
+
+  #wrote (work: Work, bytes: number): Promise<void> | undefined {
+    if (work.done < work.size) this.#journal?.partial(work.number, work.done)
+    return this.#tally.wrote(bytes)
+  }
+
+  /** Draws the conclusions of an attempt: the chunk is right, wrong or to go on with another source. */
+  #settle (source: ChunkSource, work: Work, before: number, fault: SourceFault | undefined): void {
+    const now = this.#options.clock.mono()
+    const useful = work.done - before >= SMALL_BYTES
+    if (fault !== undefined) this.#standing.failed(source.id, fault, now, useful)
+    if (work.done < work.size) return
+    this.#begun.delete(work.number)
+    if (work.hash.digest('hex') !== work.chunk.sha256) {
+      this.#wrong(source, work, now)
+      return
+    }
+    if (fault === undefined) this.#standing.succeeded(source.id)
+    this.#journal?.complete(work.number)
+    this.#complete(work.number)
+  }
+
+  /** A chunk came out wrong: it begins again at its first byte, with another source if there is one. */
+  #wrong (source: ChunkSource, work: Work, now: number): void {
+    const { file: { path }, index } = work.chunk
+    this.#journal?.partial(work.number, 0)
+    this.#tally.lost(work.size)
+    if (work.kept) return
+    const fault = new SourceFault(`sent wrong bytes of chunk ${index} of ${path}`)
+    this.#standing.failed(source.id, fault, now, false)
+    const times = this.#standing.wrong(work.number, work.givers)
+    if (times < this.#limits.hashRetries) return
+    this.#end(new TransferError('hash', `chunk ${index} of ${path} came ${times} times with a wrong hash ` +
+      `(${this.#standing.faults()}); delete the copy there and pull it again`))
+  }
+
+  #complete (chunk: number): void {
+    this.#missing.delete(chunk)
+    this.#tally.completed(this.#table.at(chunk).file)
+    this.#options.onChunk?.(chunk)
+  }
+
+  /** Nothing is in flight and nobody can be asked now: waits a while for a source, or gives up. */
+  #lookForHope (): void {
+    const sources = this.#options.sources()
+    const alive = sources.filter(({ id }) => !this.#standing.dead(id))
+    if (alive.some((source) => this.#useful(source))) return
+    const exhausted = sources.length > 0 && alive.length === 0
+    if (exhausted || this.#dry > this.#limits.retries) this.#end(this.#noSource())
+    else this.#cancelDry ??= this.#waitDry()
+  }
+
+  #useful (source: ChunkSource): boolean {
+    for (let i = this.#missing.next(0); i >= 0; i = this.#missing.next(i + 1)) {
+      if (source.has(i)) return true
+    }
+    return false
+  }
+
+  #waitDry (): () => void {
+    this.#dry++
+    return this.#options.clock.after(backoff(this.#dry, this.#limits, this.#options.random), () => {
+      this.#cancelDry = undefined
+      this.#wake()
+    })
+  }
+
+  #hope (): void {
+    this.#dry = 0
+    this.#cancelDry?.()
+    this.#cancelDry = undefined
+  }
+
+  #noSource (): TransferError {
+    const { modelId } = this.#options.manifest
+    const faults = this.#standing.faults()
+    return new TransferError('no_source',
+      `no source for ${this.#missing.size} of ${this.#table.count} chunks of ${modelId}: ` +
+      `${faults === '' ? 'no node that can be reached has them' : faults}; what was fetched is kept: ` +
+      'start it again when a node that has the model can be reached')
+  }
+}
+
+function bitsOf (bits: ChunkBits): Set<number> {
+  const set = new Set<number>()
+  for (let i = bits.next(0); i >= 0; i = bits.next(i + 1)) set.add(i)
+  return set
+}

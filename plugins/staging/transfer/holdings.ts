@@ -1,0 +1,136 @@
+import { MOST_GOT, readMessage } from './holdings-messages.js'
+import type { Clock } from '../../../kernel/index.js'
+import type { HoldingsMessage } from './holdings-messages.js'
+import type { Swarm } from './swarm.js'
+
+/** How long chunks that were got are gathered before the others are told, ms. */
+const GATHER_MS = 100
+
+/** How messages get to the other nodes; a channel of the cluster fits. */
+export interface HoldingsChannel {
+  send (to: string, message: HoldingsMessage): unknown
+  broadcast (message: HoldingsMessage): unknown
+}
+
+/** What this node tells the others of its chunks, and learns of theirs. `digest`: of the model's manifest. */
+export interface Holdings {
+  /** Lets others know what this node gives: everything, or what `held` returns. Returns what ends it. */
+  offer (digest: string, held: 'all' | (() => Uint8Array | 'all')): () => void
+  /** Keeps a swarm up to date with what the others hold, until the returned function is called. */
+  follow (digest: string, swarm: Swarm): () => void
+  /** A message of another node. Anything that is none is ignored. */
+  receive (from: string, message: unknown): void
+  /** A node can be reached: it is asked what it has. */
+  peerUp (id: string): void
+  /** A node is gone, and all that it held. */
+  peerDown (id: string): void
+  /** This node got a chunk of what it offers; the others hear of it within 100 ms. */
+  announce (digest: string, chunk: number): void
+  /** This node fetches a chunk from the store now: others are to take another one. */
+  claim (digest: string, chunk: number): void
+}
+
+/** Speaks with the other nodes about who holds which chunks. */
+export function createHoldings (options: { channel: HoldingsChannel, clock: Clock }): Holdings {
+  return new NodeHoldings(options)
+}
+
+type Held = 'all' | (() => Uint8Array | 'all')
+
+class NodeHoldings implements Holdings {
+  readonly #channel: HoldingsChannel
+  readonly #clock: Clock
+  readonly #offers = new Map<string, { held: Held }>()
+  readonly #followed = new Map<string, Set<Swarm>>()
+  /** Chunks that were got and not told of yet. */
+  readonly #news = new Map<string, number[]>()
+
+  constructor ({ channel, clock }: { channel: HoldingsChannel, clock: Clock }) {
+    this.#channel = channel
+    this.#clock = clock
+  }
+
+  offer (digest: string, held: Held): () => void {
+    const mine = { held }
+    this.#offers.set(digest, mine)
+    const have = this.#state(digest)
+    if (have !== undefined) this.#channel.broadcast(have)
+    return () => {
+      // A later offer of the same model stays.
+      if (this.#offers.get(digest) !== mine) return
+      this.#offers.delete(digest)
+      this.#news.delete(digest)
+      this.#channel.broadcast({ t: 'end', m: digest })
+    }
+  }
+
+  follow (digest: string, swarm: Swarm): () => void {
+    const set = this.#followed.get(digest) ?? new Set()
+    this.#followed.set(digest, set.add(swarm))
+    this.#channel.broadcast({ t: 'ask', m: digest })
+    return () => {
+      set.delete(swarm)
+      if (set.size === 0 && this.#followed.get(digest) === set) this.#followed.delete(digest)
+    }
+  }
+
+  receive (from: string, unknown: unknown): void {
+    const message = readMessage(unknown)
+    if (message === undefined) return
+    if (message.t !== 'ask') {
+      for (const swarm of this.#followed.get(message.m) ?? []) this.#learn(swarm, from, message)
+      return
+    }
+    const have = this.#state(message.m)
+    if (have !== undefined) this.#channel.send(from, have)
+  }
+
+  peerUp (id: string): void {
+    for (const digest of this.#followed.keys()) this.#channel.send(id, { t: 'ask', m: digest })
+  }
+
+  peerDown (id: string): void {
+    for (const set of this.#followed.values()) for (const swarm of set) swarm.dropPeer(id)
+  }
+
+  announce (digest: string, chunk: number): void {
+    if (!this.#offers.has(digest)) return
+    const waiting = this.#news.get(digest)
+    if (waiting === undefined) {
+      this.#news.set(digest, [chunk])
+      this.#clock.after(GATHER_MS, () => { this.#flush(digest) })
+      return
+    }
+    waiting.push(chunk)
+    if (waiting.length >= MOST_GOT) this.#flush(digest)
+  }
+
+  claim (digest: string, chunk: number): void {
+    this.#channel.broadcast({ t: 'take', m: digest, i: chunk })
+  }
+
+  /** What is said of an offer. */
+  #state (digest: string): HoldingsMessage | undefined {
+    const offer = this.#offers.get(digest)
+    if (offer === undefined) return undefined
+    const held = offer.held === 'all' ? 'all' : offer.held()
+    if (held === 'all') return { t: 'have', m: digest, all: true }
+    return { t: 'have', m: digest, bits: Buffer.from(held).toString('base64') }
+  }
+
+  #flush (digest: string): void {
+    const chunks = this.#news.get(digest)
+    this.#news.delete(digest)
+    if (chunks === undefined || !this.#offers.has(digest)) return
+    this.#channel.broadcast({ t: 'got', m: digest, i: chunks })
+  }
+
+  #learn (swarm: Swarm, from: string, message: Exclude<HoldingsMessage, { t: 'ask' }>): void {
+    switch (message.t) {
+      case 'have': swarm.setPeer(from, 'all' in message ? 'all' : Buffer.from(message.bits, 'base64')); break
+      case 'got': for (const chunk of message.i) swarm.got(from, chunk); break
+      case 'take': swarm.taken(from, message.i, this.#clock.mono()); break
+      case 'end': swarm.dropPeer(from); break
+    }
+  }
+}

@@ -1,0 +1,107 @@
+import { RateFloor } from './rate-floor.js'
+import { SourceFault } from './error.js'
+import type { Clock } from '../../../kernel/index.js'
+import type { ByteRange, ChunkSource, TransferLimits } from './types.js'
+
+const CHECK_MS = 1000
+
+/**
+ * One range read from a source, under watch: it must answer, keep sending and stay above the rate floor. Only
+ * time spent waiting for the source counts. A source that ignores its signal is left behind all the same.
+ */
+export class SourceReader {
+  readonly #clock: Clock
+  readonly #limits: TransferLimits
+  readonly #floor: RateFloor
+  readonly #abort = new AbortController()
+  #limitMs: number
+  #waitedMs = 0
+  #since: number | undefined
+  #leave: ((error: Error) => void) | undefined
+
+  constructor (clock: Clock, limits: TransferLimits) {
+    this.#clock = clock
+    this.#limits = limits
+    this.#limitMs = limits.connectMs
+    this.#floor = new RateFloor(limits.floorBytesPerSecond, limits.floorWindowMs)
+  }
+
+  /** Ends the reading with that error. */
+  stop (error: Error): void {
+    this.#abort.abort(error)
+    this.#leave?.(error)
+  }
+
+  /**
+   * Hands the bytes of the range to `take`, piece by piece. Throws SourceFault for whatever the source does
+   * wrong, `stop`'s error, or what `take` throws.
+   */
+  async read (
+    source: ChunkSource, path: string, range: ByteRange, take: (piece: Uint8Array) => Promise<void>
+  ): Promise<void> {
+    const unwatch = this.#clock.every(CHECK_MS, () => { this.#check() })
+    let pieces: AsyncIterator<Uint8Array> | undefined
+    let ended = false
+    try {
+      const body = await this.#wait(async () => await source.read(path, range, this.#abort.signal))
+      pieces = body[Symbol.asyncIterator]()
+      this.#limitMs = this.#limits.idleMs
+      await this.#take(pieces, range.end - range.start, take)
+      ended = true
+    } finally {
+      unwatch()
+      if (!ended) this.#discard(pieces)
+    }
+  }
+
+  async #take (
+    pieces: AsyncIterator<Uint8Array>, length: number, take: (piece: Uint8Array) => Promise<void>
+  ): Promise<void> {
+    let got = 0
+    for (;;) {
+      // Also asked after the last byte: a connection whose body was read to its end can be used again.
+      const next = await this.#wait(async () => await pieces.next())
+      if (next.done === true) break
+      const piece = next.value
+      if (piece.length > length - got) throw new SourceFault(`sent more than the ${length} bytes asked for`)
+      got += piece.length
+      this.#floor.add(piece.length)
+      await take(piece)
+    }
+    if (got < length) throw new SourceFault(`ended after ${got} of ${length} bytes`)
+  }
+
+  async #wait<T> (step: () => Promise<T>): Promise<T> {
+    if (this.#abort.signal.aborted) throw this.#abort.signal.reason
+    this.#since = this.#clock.mono()
+    try {
+      return await new Promise<T>((resolve, reject) => {
+        this.#leave = reject
+        step().then(resolve, reject)
+      })
+    } catch (error) {
+      if (this.#abort.signal.aborted) throw this.#abort.signal.reason
+      throw new SourceFault(error instanceof Error ? error.message : String(error), error)
+    } finally {
+      this.#waitedMs += this.#clock.mono() - this.#since
+      this.#since = undefined
+    }
+  }
+
+  #check (): void {
+    if (this.#since === undefined) return
+    const waiting = this.#clock.mono() - this.#since
+    const { floorBytesPerSecond: floor, floorWindowMs } = this.#limits
+    if (waiting >= this.#limitMs) {
+      this.stop(new SourceFault(`sent nothing for ${Math.round(waiting / 1000)} s`))
+    } else if (this.#floor.below(this.#waitedMs + waiting)) {
+      this.stop(new SourceFault(`sent less than ${floor / 1024} KiB/s for ${floorWindowMs / 1000} s`))
+    }
+  }
+
+  /** Tells the source that no more is wanted. Does not wait for it: it may never answer. */
+  #discard (pieces: AsyncIterator<Uint8Array> | undefined): void {
+    this.#abort.abort(new Error('the transfer reads no further'))
+    Promise.resolve(pieces?.return?.()).catch(() => {})
+  }
+}

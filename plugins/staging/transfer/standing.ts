@@ -1,0 +1,68 @@
+import type { SourceFault } from './error.js'
+import type { TransferLimits } from './types.js'
+
+interface Record { failures: number, restUntil: number, busy: number, fault: SourceFault | undefined }
+
+/** The pause after `failures` failures in a row, ms: doubled each time, half of it by chance. Pure. */
+export function backoff (
+  failures: number, limits: Pick<TransferLimits, 'backoffMs' | 'backoffMaxMs'>, random: () => number
+): number {
+  const most = Math.min(limits.backoffMs * 2 ** (failures - 1), limits.backoffMaxMs)
+  return most / 2 + random() * most / 2
+}
+
+/** How the sources of a transfer have behaved: which of them rest, which count as dead. */
+export class Standing {
+  readonly #limits: TransferLimits
+  readonly #random: () => number
+  readonly #records = new Map<string, Record>()
+  /** The sources that gave wrong bytes of a chunk. */
+  readonly #blamed = new Map<number, Set<string>>()
+  readonly #wrong = new Map<number, number>()
+
+  constructor (limits: TransferLimits, random: () => number) {
+    this.#limits = limits
+    this.#random = random
+  }
+
+  of (id: string): Record {
+    let record = this.#records.get(id)
+    if (record === undefined) {
+      this.#records.set(id, record = { failures: 0, restUntil: 0, busy: 0, fault: undefined })
+    }
+    return record
+  }
+
+  /** Too many failures in a row: asked again only while others keep the transfer alive. */
+  dead (id: string): boolean { return this.of(id).failures > this.#limits.retries }
+
+  /** A source failed and rests. One that was useful before it failed begins its count again. */
+  failed (id: string, fault: SourceFault, now: number, useful: boolean): void {
+    const record = this.of(id)
+    record.failures = useful ? 1 : record.failures + 1
+    record.restUntil = now + backoff(record.failures, this.#limits, this.#random)
+    record.fault = fault
+  }
+
+  /** A chunk that a source gave bytes of is right. */
+  succeeded (id: string): void { this.of(id).failures = 0 }
+
+  /** A chunk came out wrong; returns how often by now. */
+  wrong (chunk: number, givers: Iterable<string>): number {
+    const blamed = this.#blamed.get(chunk) ?? new Set()
+    for (const id of givers) blamed.add(id)
+    this.#blamed.set(chunk, blamed)
+    const times = (this.#wrong.get(chunk) ?? 0) + 1
+    this.#wrong.set(chunk, times)
+    return times
+  }
+
+  /** Whether a source gave wrong bytes of a chunk. */
+  blamed (id: string, chunk: number): boolean { return this.#blamed.get(chunk)?.has(id) === true }
+
+  /** The last fault of each source, for a message. */
+  faults (): string {
+    const told = [...this.#records].filter(([, { fault }]) => fault !== undefined)
+    return told.map(([id, { fault }]) => `${id}: ${fault!.message}`).join('; ')
+  }
+}

@@ -1,0 +1,127 @@
+import { ChunkBits } from './bits.js'
+
+/** How long another node's word that it fetches a chunk from the store keeps others off it, ms. */
+export const CLAIM_MS = 30_000
+/** Added to the rarity of a chunk that another node has claimed: taken only when nothing else is left. */
+const CLAIMED = 1 << 20
+
+/** What the choice of a chunk needs to know of a source. */
+export interface Supplier {
+  readonly id: string
+  readonly kind: 'store' | 'peer'
+  has (chunk: number): boolean
+}
+
+/**
+ * What the other nodes hold and fetch of one model, and the choice of the next chunk by it. The store's
+ * uplink is the narrow place when several nodes fetch at once: each asks it for what no other has or claims,
+ * and the nodes give each other the rest. Pure: time and chance are arguments.
+ */
+export class Swarm {
+  readonly count: number
+  readonly #peers = new Map<string, ChunkBits>()
+  /** Of each chunk, how many peers hold it. */
+  readonly #rarity: Uint16Array
+  readonly #claims = new Map<number, { peer: string, until: number }>()
+  readonly #listeners = new Set<() => void>()
+
+  /** `count`: chunks of the model. */
+  constructor (count: number) {
+    this.count = count
+    this.#rarity = new Uint16Array(count)
+  }
+
+  /** Sets all that a peer holds. A bitmap of the wrong length is ignored: false. */
+  setPeer (id: string, bits: Uint8Array | 'all'): boolean {
+    const held = bits === 'all' ? ChunkBits.all(this.count) : ChunkBits.read(bits, this.count)
+    if (held === undefined) return false
+    this.#forgetBits(id)
+    this.#peers.set(id, held)
+    for (let i = held.next(0); i >= 0; i = held.next(i + 1)) this.#gained(id, i)
+    this.#changed()
+    return true
+  }
+
+  /** A peer got a chunk. Numbers that are no chunks are ignored. */
+  got (id: string, chunk: number): void {
+    let held = this.#peers.get(id)
+    if (held === undefined) this.#peers.set(id, held = new ChunkBits(this.count))
+    if (!held.add(chunk)) return
+    this.#gained(id, chunk)
+    this.#changed()
+  }
+
+  /** A peer fetches a chunk from the store from now (monotonic ms) on. */
+  taken (id: string, chunk: number, now: number): void {
+    if (chunk >= 0 && chunk < this.count) this.#claims.set(chunk, { peer: id, until: now + CLAIM_MS })
+  }
+
+  /** A peer is gone, or holds nothing any more. */
+  dropPeer (id: string): void {
+    this.#forgetBits(id)
+    for (const [chunk, claim] of this.#claims) if (claim.peer === id) this.#claims.delete(chunk)
+    this.#changed()
+  }
+
+  /** Whether a peer is known to hold a chunk. */
+  holds (id: string, chunk: number): boolean { return this.#peers.get(id)?.has(chunk) === true }
+
+  /** The peers that said what they hold. */
+  peers (): string[] { return [...this.#peers.keys()] }
+
+  /** Calls `fn` when what peers hold has changed. */
+  onChange (fn: () => void): () => void {
+    this.#listeners.add(fn)
+    return () => { this.#listeners.delete(fn) }
+  }
+
+  /**
+   * The chunk to ask a source for next, of those missing here and not in flight: the rarest it has. From the
+   * store those that another node has claimed come last. Among equals a random one when there are peers:
+   * nodes that go through the model in the same order would ask the store for the same. Alone in order, which
+   * disks like.
+   */
+  pick (
+    source: Supplier, missing: ChunkBits, inFlight: { has (chunk: number): boolean },
+    random: () => number, now: number
+  ): number | undefined {
+    const start = this.#peers.size === 0 ? 0 : Math.floor(random() * this.count)
+    const lowest = source.kind === 'peer' ? 1 : 0
+    let best: number | undefined
+    let bestCost = Infinity
+    const consider = (from: number, to: number): void => {
+      for (let i = missing.next(from, to); i >= 0 && bestCost > lowest; i = missing.next(i + 1, to)) {
+        if (inFlight.has(i) || !source.has(i)) continue
+        const cost = this.#cost(source, i, now)
+        if (cost < bestCost) [best, bestCost] = [i, cost]
+      }
+    }
+    consider(start, this.count)
+    consider(0, start)
+    return best
+  }
+
+  #cost (source: Supplier, chunk: number, now: number): number {
+    const rarity = this.#rarity[chunk]!
+    if (source.kind === 'peer') return rarity
+    const claim = this.#claims.get(chunk)
+    if (claim === undefined) return rarity
+    if (claim.until > now) return CLAIMED + rarity
+    this.#claims.delete(chunk)
+    return rarity
+  }
+
+  #gained (id: string, chunk: number): void {
+    this.#rarity[chunk]!++
+    if (this.#claims.get(chunk)?.peer === id) this.#claims.delete(chunk)
+  }
+
+  #forgetBits (id: string): void {
+    const held = this.#peers.get(id)
+    if (held === undefined) return
+    for (let i = held.next(0); i >= 0; i = held.next(i + 1)) this.#rarity[i]!--
+    this.#peers.delete(id)
+  }
+
+  #changed (): void { for (const fn of this.#listeners) fn() }
+}

@@ -1,0 +1,72 @@
+import type { Clock } from '../../../kernel/index.js'
+import type { ModelManifest, Progress } from '../types.js'
+import type { Supplier, Swarm } from './swarm.js'
+
+/** Bytes of one file: `start` is the first, `end` the one after the last. */
+export interface ByteRange { start: number, end: number }
+
+/** A node that can give chunks of one model: the store, or another node that has some. */
+export interface ChunkSource extends Supplier {
+  /**
+   * The bytes of a range of a file. Rejects with any error when it cannot. Ends when `signal` aborts. A
+   * source that gives fewer or more bytes than asked for is at fault.
+   */
+  read (path: string, range: ByteRange, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>>
+}
+
+/** Times in ms, rates in bytes per second. */
+export interface TransferLimits {
+  /** Chunks in flight from one source; files below 1 MiB may use all of `parallel`. */
+  perSource: number
+  /** Chunks in flight in sum. */
+  parallel: number
+  /** Failures in a row after which a source counts as dead. */
+  retries: number
+  /** Wrong hashes of one chunk, over all sources, after which the transfer fails. */
+  hashRetries: number
+  connectMs: number
+  idleMs: number
+  floorBytesPerSecond: number
+  floorWindowMs: number
+  /** The rest of a source after its first failure, doubled with each further one, jittered. */
+  backoffMs: number
+  backoffMaxMs: number
+}
+
+export const DEFAULT_LIMITS: TransferLimits = {
+  perSource: 2,
+  parallel: 6,
+  retries: 5,
+  hashRetries: 3,
+  connectMs: 15_000,
+  idleMs: 20_000,
+  floorBytesPerSecond: 64 * 1024,
+  floorWindowMs: 60_000,
+  backoffMs: 500,
+  backoffMaxMs: 30_000
+}
+
+export interface FetchOptions {
+  /** A checked one (`checkManifest`). */
+  manifest: ModelManifest
+  /** The incoming folder; may hold bytes of an earlier, broken off transfer. Made when absent. */
+  folder: string
+  /** Asked again whenever there is room for another chunk. */
+  sources: () => readonly ChunkSource[]
+  /** Calls `fn` when sources come, go or hold more. */
+  onSources?: (fn: () => void) => () => void
+  /** What the other nodes hold; without it every source is taken as it says of itself. */
+  swarm?: Swarm
+  /** A chunk is verified and on disk; also called for each that was kept from an earlier transfer. */
+  onChunk?: (chunk: number) => void
+  /** A chunk is asked of the store now: what other nodes are to be told. */
+  onTake?: (chunk: number) => void
+  /** Bytes kept, verified or under way; never falls within a run. */
+  onProgress?: (progress: Progress) => void
+  /** Awaited every 1 GiB of new bytes; what it throws ends the transfer and is thrown on. */
+  space?: (bytesToGo: number) => Promise<void>
+  clock: Clock
+  random: () => number
+  signal?: AbortSignal
+  limits?: Partial<TransferLimits>
+}

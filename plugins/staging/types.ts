@@ -1,0 +1,42 @@
+import type { ModelCard } from '../../kernel/index.js'
+
+/** Bytes of a chunk: files are hashed, fetched and verified in such pieces. */
+export const CHUNK_BYTES = 16 * 1024 * 1024
+
+/** A file of a model. Hashes are lowercase hex. A file of 0 bytes has no chunks. */
+export interface ManifestFile { path: string, size: number, sha256: string, chunkSha256: string[] }
+
+/** What a model consists of: every file with its hashes. */
+export interface ModelManifest {
+  modelId: string
+  /** What it was pulled as: a commit of a hub, or a word of the operator. */
+  revision: string
+  totalBytes: number
+  chunkBytes: number
+  files: ManifestFile[]
+}
+
+/** What a published copy says of itself. */
+export interface CopyRecord {
+  manifest: ModelManifest
+  card: ModelCard
+  /** Where it came from: `hub:URL@COMMIT`, `file`, `store`, `node`. */
+  source: string
+  /** ISO-8601. */
+  publishedAt: string
+}
+
+/** A published model folder. */
+export interface Copy {
+  modelId: string
+  directory: string
+  sizeBytes: number
+  /** What removing it gives back: a file with further hard links counts 0. */
+  freeableBytes: number
+  lastUsedMs: number
+  /** Null for a folder nobody vouches for. */
+  record: CopyRecord | null
+}
+
+/** How far a transfer is. */
+export interface Progress { bytes: number, totalBytes: number, files: number, totalFiles: number }
