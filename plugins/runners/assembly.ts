@@ -1,5 +1,5 @@
 import type {
-  Bundle, Clock, Context, Logger, ModelCard, NodeInfo, ReadyCheck, Section
+  Bundle, Clock, Cluster, Context, Logger, ModelCard, NodeInfo, ReadyCheck, Section
 } from '../../kernel/index.js'
 import { createAdvertiser } from './advertise.js'
 import { autostartModels } from './autostart.js'
@@ -15,9 +15,13 @@ import { createFleet } from './fleet.js'
 import type { Fleet, RunnerFailure } from './fleet.js'
 import { createInstances } from './instances.js'
 import type { InstancesParts, LocalInstances } from './instances.js'
+import { createHolds } from './copies.js'
+import type { Holds } from './copies.js'
 import { launchOptions } from './launch.js'
 import type { RunnerConfig } from './launch.js'
 import type { manifest } from './manifest.js'
+import type { Models } from '../staging/service.js'
+import { reasonOf } from './process/errors.js'
 import type { RunnerOptions, Supervisor } from './process/supervisor.js'
 import { createReadiness } from './readiness.js'
 import { createReconciler } from './reconcile.js'
@@ -35,7 +39,13 @@ export interface AssemblyParts {
   node: NodeInfo
   clock: Clock
   log: Logger
+  cluster: Pick<Cluster, 'request' | 'resolve'>
+  /** What ships, and what is staged here. */
   bundle: Bundle
+  /** What ships alone: it starts with the node unless other models are named. */
+  shipped: Bundle
+  /** Files of models; absent where the plugin `staging` is off. */
+  models?: Models | undefined
   config: RunnerConfig & { backends: Readonly<Record<string, unknown>>, autostart?: string[] }
   sections: {
     instances: Section<Instance>
@@ -80,25 +90,23 @@ export function assemble (parts: AssemblyParts): Assembly {
   const board = createBoard(sections.runners, clock)
   const tasks = new TaskTable(() => clock.mono())
   const failures = createFailures(sections.failures, node.nodeId, newId)
-  const fleet = openFleet(parts, board, failures, backend)
+  const holds = createHolds(parts.models, (error) => {
+    log.warn({ error: reasonOf(error) }, 'a runner starts while its files are being removed')
+  })
+  const fleet = openFleet(parts, { board, failures, backend, holds })
   const prune = async (): Promise<void> => {
     await pruneScratch(runnersFolder(node.home), (runnerId) => fleet.get(runnerId) !== undefined)
   }
-  const reconcile = createReconciler({
-    desired: () => (closed ? [] : instances.assignments()),
-    present: () => fleet.members().map(({ assignment }) => assignment.runnerId),
-    start: (assignment) => { fleet.start(assignment) },
-    async stop (runnerId) {
-      await fleet.stop(runnerId)
-      await prune()
-    }
+  const reconcile = openReconciler(parts, {
+    fleet, holds, prune, desired: () => (closed ? [] : instances.assignments())
   })
   const instances: LocalInstances = createInstances({
     section: sections.instances,
     nodeId: node.nodeId,
     bundle,
     newId,
-    probed: parts.detection.probed,
+    probed: Promise.all([parts.detection.probed, parts.models?.opened]),
+    models: parts.models,
     backend,
     gaveUp: (runnerId) => fleet.get(runnerId)?.gaveUp === true,
     reconcile,
@@ -108,8 +116,12 @@ export function assemble (parts: AssemblyParts): Assembly {
   })
   const routing = createRouting({
     bundle,
+    models: parts.models,
     clock,
     log,
+    self: node,
+    cluster: parts.cluster,
+    sections,
     fleet,
     tasks,
     newId,
@@ -119,7 +131,7 @@ export function assemble (parts: AssemblyParts): Assembly {
   })
   const readiness = createReadiness({
     clock,
-    autostart: () => autostartModels({ bundle, configured: config.autostart }),
+    autostart: () => autostartModels({ bundle: parts.shipped, configured: config.autostart }),
     missing: routing.missing,
     serving: routing.serving,
     idle: ({ assignment }) => tasks.outstanding(assignment.runnerId) === 0,
@@ -142,13 +154,49 @@ export function assemble (parts: AssemblyParts): Assembly {
   }
 }
 
-function openFleet (
-  parts: AssemblyParts,
-  board: StatusBoard,
-  failures: Failures,
-  backend: (card: ModelCard) => BackendChoice | null
-): Fleet {
+interface ReconcilerNeeds {
+  fleet: Fleet
+  holds: Holds
+  prune (): Promise<void>
+  desired (): Assignment[]
+}
+
+/** Brings the runners in line with what is desired, from when the disks have been looked at. */
+function openReconciler (
+  { models }: AssemblyParts, { fleet, holds, prune, desired }: ReconcilerNeeds
+): () => Promise<void> {
+  let opened = models === undefined
+  const reconcile = createReconciler({
+    // Until then no model can be found.
+    desired: () => (opened ? desired() : []),
+    present: () => fleet.members().map(({ assignment }) => assignment.runnerId),
+    start (assignment) {
+      holds.take(assignment)
+      fleet.start(assignment)
+    },
+    async stop (runnerId) {
+      await fleet.stop(runnerId)
+      holds.release(runnerId)
+      await prune()
+    }
+  })
+  void models?.opened.then(async () => {
+    opened = true
+    await reconcile()
+  })
+  return reconcile
+}
+
+interface FleetNeeds {
+  board: StatusBoard
+  failures: Failures
+  backend (card: ModelCard): BackendChoice | null
+  holds: Holds
+}
+
+function openFleet (parts: AssemblyParts, { board, failures, backend, holds }: FleetNeeds): Fleet {
   const { clock, log, bundle, config, node, detection: { binary } } = parts
+  const advertise = createAdvertiser(() => fleet, (tag, on) => { parts.advertise(tag, on) })
   const fleet: Fleet = createFleet({
     clock,
     log,
@@ -158,7 +206,10 @@ function openFleet (
       launchOptions({ bundle, clock, log, home: node.home, config, backend, binary }, assignment),
     onMoved: (assignment, status) => { parts.emit('RunnerStatusUpdated', { ...assignment, status }) },
     onFailed: (assignment, failure) => { recordFailure(parts, failures, assignment, failure) },
-    onChange: createAdvertiser(() => fleet, (tag, on) => { parts.advertise(tag, on) })
+    onChange () {
+      advertise()
+      holds.tell(fleet)
+    }
   })
   return fleet
 }

@@ -7,7 +7,7 @@ import type { RunnerStatus } from './service.js'
 export const LINKS = ['card', 'backend', 'placement', 'runner', 'request'] as const
 export type Link = (typeof LINKS)[number]
 
-/** What is known about a model on this node. */
+/** What this node knows about a model. */
 export interface ChainFacts {
   modelId: string
   /** The task asked for; null when the question is about the model alone. */
@@ -18,9 +18,11 @@ export interface ChainFacts {
   /** Why the model's card, which is there, cannot be read. */
   cardProblem?: string | undefined
   backend: BackendChoice | null
+  /** An instance of the model names another node that is there: this one needs no backend for it. */
+  elsewhere: boolean
   /** An instance of the model names a node. */
   placed: boolean
-  /** The most advanced runner of the model, if any. */
+  /** The most advanced runner of the model on any node, if there is one. */
   runner: RunnerStatus | null
 }
 
@@ -60,7 +62,8 @@ function noCard ({ card, cardProblem, known, modelId }: ChainFacts): BrokenLink 
   return { link: 'card', problem: `no model is called ${modelId} here`, remedy }
 }
 
-function noBackend ({ backend, card }: ChainFacts): BrokenLink | null {
+function noBackend ({ backend, card, elsewhere }: ChainFacts): BrokenLink | null {
+  if (elsewhere) return null
   if (backend === null) {
     return {
       link: 'backend',

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { definePlugin, kernelError } from '../../kernel/index.js'
 import type { Caller, Context, Plugin, Section } from '../../kernel/index.js'
 import { assemble } from './assembly.js'
+import type { AssemblyParts } from './assembly.js'
 import { autostart } from './autostart.js'
 import { checkOverrides } from './binaries.js'
 import { commandHandlers } from './commands.js'
@@ -10,11 +11,13 @@ import type { Detection } from './detection.js'
 import type { InstanceFailure } from './failures.js'
 import { systemProbe } from './gpu-probe.js'
 import type { ProbeIo } from './gpu-probe.js'
+import { withCopies } from './copies.js'
 import { LostNodes } from './lost-nodes.js'
 import { manifest } from './manifest.js'
 import { reasonOf } from './process/errors.js'
 import { createSupervisor, resolveLimits, sweepOrphans } from './process/supervisor.js'
 import type { RunnerOptions, Supervisor } from './process/supervisor.js'
+import { taskHandler } from './remote/receive.js'
 import { runnersFolder } from './scratch.js'
 import type { RunnerStatus } from './service.js'
 import type { Instance } from './shapes.js'
@@ -36,21 +39,20 @@ export function createRunners (parts: RunnersParts): Plugin {
     resolveLimits({}, parts.probe.env)
     const killed = sweepOrphans(runnersFolder(ctx.node.home))
     if (killed.length > 0) ctx.log.warn({ pids: killed }, 'ended runners that an earlier node left behind')
-    const { bundle, commands, session } = ctx.deps
+    const { bundle, commands, session, models, cluster } = ctx.deps
     const detection = detect(ctx, parts)
-    const instanceSection = ctx.sections.instances as unknown as Section<Instance>
+    const sections = sectionsOf(ctx)
     const assembly = assemble({
       node: ctx.node,
       clock: ctx.clock,
       log: ctx.log,
-      bundle,
+      cluster,
+      bundle: withCopies(bundle, models),
+      shipped: bundle,
+      models,
       config: ctx.config,
       detection,
-      sections: {
-        instances: instanceSection,
-        runners: ctx.sections.runners as unknown as Section<RunnerStatus>,
-        failures: ctx.sections.failures as Section<InstanceFailure>
-      },
+      sections,
       createSupervisor: parts.createSupervisor,
       newId: randomUUID,
       place: async (instance) => (await ctx.command('create', { instance: instance as never })).instanceId,
@@ -75,17 +77,18 @@ export function createRunners (parts: RunnersParts): Plugin {
     }
     ctx.effect('autostart', session.onChange(boot))
     boot()
-    removeLost(ctx, instanceSection)
+    removeLost(ctx, sections.instances)
     return {
       commands: commandHandlers({
-        section: instanceSection,
+        section: sections.instances,
         created: (instanceId, modelId, nodeIds) => {
           ctx.emit('InstanceCreated', { instanceId, modelId, nodeIds })
         },
         deleted: (instanceId, modelId) => { ctx.emit('InstanceDeleted', { instanceId, modelId }) }
       }) as never,
       routes: {
-        cancel: (request) => cancelCommand(commands.cancel, request.params.command_id, request.caller)
+        cancel: (request) => cancelCommand(commands.cancel, request.params.command_id, request.caller),
+        task: taskHandler({ cluster, commands, clock: ctx.clock, take: routing.take, open: routing.open })
       },
       services: { runners: routing, instances, accelerators: { accelerators: detection.accelerators } },
       state: {
@@ -98,6 +101,15 @@ export function createRunners (parts: RunnersParts): Plugin {
       }
     }
   })
+}
+
+/** The sections by the types of this plugin, which their schemas stand for. */
+function sectionsOf (ctx: RunnersContext): AssemblyParts['sections'] {
+  return {
+    instances: ctx.sections.instances as unknown as Section<Instance>,
+    runners: ctx.sections.runners as unknown as Section<RunnerStatus>,
+    failures: ctx.sections.failures as Section<InstanceFailure>
+  }
 }
 
 /** Looks for the hardware there is; ends with the plugin. */

@@ -1,4 +1,5 @@
 import type { Bundle, ModelCard, Section, SvcError } from '../../kernel/index.js'
+import type { Models } from '../staging/service.js'
 import type { BackendChoice } from './backends.js'
 import type { errors } from './errors.js'
 import type { Instances, RunnerStatus } from './service.js'
@@ -10,7 +11,9 @@ export interface InstancesParts {
   nodeId: string
   bundle: Bundle
   newId (): string
-  /** Resolves when the files that tell which backends there are have been looked at. */
+  /** Where models that are not here yet can be had from. */
+  models?: Models | undefined
+  /** Resolves when the files that tell which backends and models there are have been looked at. */
   probed: Promise<unknown>
   backend (card: ModelCard): BackendChoice | null
   /** The runner has used up its attempts. */
@@ -43,6 +46,9 @@ export function createInstances (parts: InstancesParts): LocalInstances {
     all().flatMap((instance) => assignmentOf(instance, parts.nodeId) ?? [])
 
   async function create (modelId: string): Promise<{ instanceId: string }> {
+    const { bundle, models } = parts
+    const elsewhere = bundle.model(modelId) === undefined && models?.card(modelId) !== undefined
+    if (elsewhere) await models.ensure(modelId)
     const card = placeable(parts, modelId)
     const ids = { instanceId: parts.newId(), runnerId: parts.newId(), nodeId: parts.nodeId }
     const instanceId = await parts.place(soloInstance(ids, card))

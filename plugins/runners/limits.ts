@@ -6,6 +6,9 @@ export const TASKS_FINISHED_MAX = 64
 /** A task that was named but never opened within this time counts as timed out. */
 export const TASK_PENDING_MS = 60_000
 
+/** A card with more files goes into an instance without them: the document goes to every node. */
+export const INSTANCE_FILES_MAX = 64
+
 /** Instance failures kept per node and shown in /state. */
 export const FAILURES_MAX = 64
 

@@ -1,5 +1,6 @@
 import { BundleService, ClusterService, CommandService, SessionService } from '../../kernel/index.js'
 import type { Manifest } from '../../kernel/index.js'
+import { ModelsService } from '../staging/service.js'
 import { commands } from './commands.js'
 import { config } from './config.js'
 import { conflicts } from './conflicts.js'
@@ -16,6 +17,8 @@ export const manifest = {
   kernel: '^1.0.0',
   summary: 'Runs models in child processes, one per instance, and routes requests to them.',
   config,
+  after: ['staging'],
+  consumesOptional: { models: ModelsService },
   consumes: {
     bundle: BundleService, commands: CommandService, session: SessionService, cluster: ClusterService
   },

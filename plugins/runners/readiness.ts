@@ -1,4 +1,5 @@
 import type { Clock, EngineTask, ReadyCheck } from '../../kernel/index.js'
+import type { Scope } from './availability.js'
 import { canaryTask, proofAge, proven } from './canary.js'
 import type { BrokenLink } from './chain.js'
 import type { Member } from './fleet.js'
@@ -8,7 +9,9 @@ export interface ReadinessParts {
   clock: Clock
   /** Models that are set to start with the node. */
   autostart (): string[]
-  missing (modelId: string, capability: null): BrokenLink | null
+  /** What keeps the model from being served by this node, or by any. */
+  missing (modelId: string, capability: null, scope: Scope): BrokenLink | null
+  /** Its ready runners on this node. */
   serving (modelId: string): Member[]
   idle (member: Member): boolean
   canary (member: Member, task: EngineTask): Promise<boolean>
@@ -16,7 +19,8 @@ export interface ReadinessParts {
 
 /**
  * The check behind GET /readyz. Without a model: everything that starts by itself is ready. With one: a
- * ready runner of it did real work within 30 s; an idle runner is given a canary to show it.
+ * ready runner of it did real work within 30 s; an idle runner is given a canary to show it. A model that
+ * only other nodes serve is theirs to prove.
  */
 export function createReadiness (parts: ReadinessParts): (model?: string) => Promise<ReadyCheck> {
   return async (model) => (model === undefined ? everything(parts) : await oneModel(parts, model))
@@ -26,7 +30,7 @@ function everything ({ autostart, missing }: ReadinessParts): ReadyCheck {
   const models = autostart()
   if (models.length === 0) return { ok: true, detail: 'no model is set to start with the node' }
   const broken = models.flatMap((model) => {
-    const link = missing(model, null)
+    const link = missing(model, null, 'here')
     return link === null ? [] : [`${model}: ${link.problem}`]
   })
   return broken.length === 0
@@ -35,8 +39,12 @@ function everything ({ autostart, missing }: ReadinessParts): ReadyCheck {
 }
 
 async function oneModel (parts: ReadinessParts, model: string): Promise<ReadyCheck> {
-  const broken = parts.missing(model, null)
-  if (broken !== null) return { ok: false, detail: `${broken.problem}. ${broken.remedy}` }
+  if (parts.missing(model, null, 'here') !== null) {
+    const broken = parts.missing(model, null, 'anywhere')
+    return broken === null
+      ? { ok: true, detail: 'a runner on another node says that it is ready' }
+      : { ok: false, detail: `${broken.problem}. ${broken.remedy}` }
+  }
   const members = parts.serving(model)
   const fresh = members.find((member) => proven(member, parts.clock.mono()))
   if (fresh !== undefined) return { ok: true, detail: `last inference ${age(fresh, parts.clock)} ago` }

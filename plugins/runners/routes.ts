@@ -1,5 +1,7 @@
 import type { RouteDecl } from '../../kernel/index.js'
 
+const id = { type: 'string', minLength: 1, maxLength: 128 } as const
+
 /** HTTP routes of this plugin; the handlers are in `index.ts`. */
 export const routes = {
   cancel: {
@@ -20,5 +22,34 @@ export const routes = {
       properties: { message: { type: 'string' }, command_id: { type: 'string' } }
     },
     errors: ['command_unknown', 'missing_grant']
+  },
+  task: {
+    method: 'POST',
+    url: '/runners/tasks',
+    summary: 'Runs a task of another node on a runner of this one; for members of the cluster only.',
+    authority: 'invoke',
+    stream: true,
+    bodyLimit: 8 * 1024 * 1024,
+    produces: 'application/vnd.svc.task',
+    body: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['taskId', 'commandId', 'modelId', 'instanceId', 'runnerId', 'capability', 'task'],
+      properties: {
+        taskId: { type: 'string', pattern: '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' },
+        commandId: id,
+        modelId: { type: 'string', minLength: 1, maxLength: 256 },
+        instanceId: id,
+        runnerId: id,
+        capability: id,
+        task: {
+          type: 'object',
+          additionalProperties: false,
+          required: ['kind', 'payload'],
+          properties: { kind: id, payload: { type: 'object' } }
+        }
+      }
+    },
+    errors: ['not_found', 'overloaded']
   }
 } as const satisfies Record<string, RouteDecl>

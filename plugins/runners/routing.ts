@@ -1,192 +1,126 @@
-import { EngineError, kernelError, SvcError } from '../../kernel/index.js'
-import type { Bundle, Clock, EngineChunk, EngineTask, Logger, ModelCard } from '../../kernel/index.js'
-import type { BackendChoice } from './backends.js'
-import { brokenLink, noInstanceMessage } from './chain.js'
+import { kernelError } from '../../kernel/index.js'
+import type { Clock, EngineChunk, EngineTask, SvcError } from '../../kernel/index.js'
+import { createAvailability } from './availability.js'
+import type { Availability, AvailabilityParts } from './availability.js'
+import { noInstanceMessage } from './chain.js'
 import type { BrokenLink } from './chain.js'
-import type { Fleet, Member } from './fleet.js'
-import { reasonOf, RunnerError } from './process/errors.js'
-import { kindOf } from './process/states.js'
-import type { Route, RouteQuery, Runners, RunnerStatus } from './service.js'
-import type { TaskTable, TerminalStatus } from './tasks.js'
+import type { Member } from './fleet.js'
+import { RunnerError } from './process/errors.js'
+import { choose, compare } from './remote/choose.js'
+import type { Assigned } from './remote/receive.js'
+import { createSender } from './remote/send.js'
+import type { SendParts } from './remote/send.js'
+import { serve } from './serve.js'
+import type { ServeParts } from './serve.js'
+import type { Route, RouteQuery, Runners } from './service.js'
+import { TaskTable } from './tasks.js'
 
-export interface RoutingParts {
-  bundle: Bundle
-  clock: Clock
-  log: Logger
-  fleet: Fleet
-  tasks: TaskTable
-  newId (): string
-  backend (card: ModelCard): BackendChoice | null
-  placed (modelId: string): boolean
-  taskFailed (failure: { taskId: string, commandId: string, errorType: string, errorMessage: string }): void
-}
+export type RoutingParts = Omit<AvailabilityParts, 'away'> & ServeParts & SendParts & { newId (): string }
 
-/** The service, and the question "what is missing?" on its own. */
-export interface Routing extends Runners {
-  /** The first broken link of the model's chain; null when a request for `capability` could be served. */
-  missing (modelId: string, capability: string | null): BrokenLink | null
-  /** Runners of the model that accept tasks, least loaded first. */
+/** The service, and the questions behind it on their own. */
+export interface Routing extends Runners, Pick<Availability, 'missing'> {
+  /** Runners of the model on this node that accept tasks, least loaded first. */
   serving (modelId: string): Member[]
+  /** Enters a task of another node. Throws `instance_lost`, and `invalid_request` for an id that is taken. */
+  take (assigned: Assigned): Route
 }
 
 export function createRouting (parts: RoutingParts): Routing {
-  const { fleet, tasks } = parts
-  const ofModel = (modelId: string): Member[] =>
-    fleet.members().filter(({ assignment }) => assignment.modelId === modelId)
-  const serving = (modelId: string): Member[] =>
-    ofModel(modelId)
-      .filter((member) => fleet.ready(member))
-      .map((member) => ({ member, load: tasks.outstanding(member.assignment.runnerId) }))
-      .sort(
-        (a, b) =>
-          a.load - b.load || a.member.assignment.instanceId.localeCompare(b.member.assignment.instanceId)
-      )
-      .map(({ member }) => member)
-
-  function missing (modelId: string, capability: string | null): BrokenLink | null {
-    const { card, cardProblem } = readCard(parts.bundle, modelId)
-    return brokenLink({
-      modelId,
-      capability,
-      known:
-        card === null && cardProblem === undefined
-          ? parts.bundle.models().map((model) => model.card.modelId)
-          : [],
-      card,
-      cardProblem,
-      backend: card === null ? null : parts.backend(card),
-      placed: parts.placed(modelId),
-      runner: mostAdvanced(ofModel(modelId).map((member) => fleet.status(member)))
-    })
-  }
-
-  async function route ({ modelId, capability, commandId }: RouteQuery): Promise<Route> {
-    const broken = missing(modelId, capability)
-    const member = broken === null ? serving(modelId)[0] : undefined
-    if (member === undefined) throw noInstance(modelId, broken)
-    const { instanceId, runnerId } = member.assignment
-    const taskId = parts.newId()
-    const createdAt = new Date(parts.clock.now()).toISOString()
-    tasks.add({ taskId, commandId, instanceId, modelId, capability, createdAt }, runnerId)
-    return { taskId, instanceId, runnerId, modelId }
-  }
-
+  const { bundle, fleet, self } = parts
+  // Not shown: each node shows what it serves itself.
+  const away = new TaskTable(() => parts.clock.mono())
+  const availability = createAvailability({ ...parts, away })
+  const openThere = thereOpener(parts, away)
   return {
-    route,
-    open: (route, task, signal) => serve(parts, route, task, signal),
-    card: (modelId) => parts.bundle.model(modelId)?.card,
-    models: (task) =>
-      parts.bundle
-        .models()
-        .filter(({ card }) => card.tasks.includes(task))
-        .map(({ card }) => ({ card, ready: serving(card.modelId).length > 0 })),
+    route: async (query) => pick(parts, availability, away, query),
+    take: (assigned) => take(parts, assigned),
+    open (route, task, signal) {
+      const work = route.nodeId === self.nodeId
+        ? { tasks: parts.tasks, chunks: () => chunksHere(parts, route, task, signal) }
+        : { tasks: away, chunks: () => openThere(route, task, signal) }
+      return serve(parts, { route, ...work }, signal)
+    },
+    card: (modelId) => bundle.model(modelId)?.card ?? parts.models?.card(modelId),
+    models (task) {
+      const ready = availability.ready()
+      return [...availability.cards().values()]
+        .filter((card) => card.tasks.includes(task))
+        .map((card) => ({ card, ready: ready.has(card.modelId) }))
+    },
     reports: () => fleet.reports(),
-    missing,
-    serving
+    missing: availability.missing,
+    serving: (modelId) => availability.own(modelId).toSorted(compare).map(({ member }) => member)
   }
 }
 
-/** Runs one routed task to its one terminal status. */
-async function * serve (
-  parts: RoutingParts,
-  route: Route,
-  task: EngineTask,
-  signal: AbortSignal
+/** Names a task and the runner that is to serve it. Throws `no_instance`. */
+function pick (
+  parts: RoutingParts, availability: Availability, away: TaskTable, query: RouteQuery
+): Route {
+  const { modelId, capability, commandId, caller } = query
+  const broken = availability.missing(modelId, capability, 'anywhere')
+  if (broken !== null) throw noInstance(modelId, broken)
+  const chosen = choose([...availability.own(modelId), ...availability.others(modelId)])
+  if (chosen === undefined) throw noInstance(modelId, NOT_READY)
+  const { instanceId, runnerId, nodeId, installId } = chosen
+  const taskId = parts.newId()
+  const task = { taskId, commandId, instanceId, modelId, capability, createdAt: timeOf(parts.clock) }
+  if (chosen.own) parts.tasks.add(task, runnerId)
+  else away.add(task, runnerId, caller)
+  return { taskId, instanceId, runnerId, modelId, nodeId, installId }
+}
+
+function take ({ fleet, tasks, clock, self }: RoutingParts, assigned: Assigned): Route {
+  const { taskId, commandId, modelId, instanceId, runnerId, capability } = assigned
+  const assignment = fleet.get(runnerId)?.assignment
+  if (assignment?.instanceId !== instanceId || assignment.modelId !== modelId) {
+    throw kernelError('instance_lost', `Runner ${runnerId} of ${modelId} is not on this node any more.`)
+  }
+  if (tasks.get(taskId) !== undefined) {
+    throw kernelError('invalid_request', `Task ${taskId} is known here already.`, { param: 'taskId' })
+  }
+  tasks.add({ taskId, commandId, instanceId, modelId, capability, createdAt: timeOf(clock) }, runnerId)
+  return { taskId, instanceId, runnerId, modelId, nodeId: self.nodeId, installId: self.installId }
+}
+
+/** The task on a runner of this node. */
+async function * chunksHere (
+  { fleet, clock }: RoutingParts, { runnerId, modelId, taskId }: Route, task: EngineTask, signal: AbortSignal
 ): AsyncGenerator<EngineChunk> {
-  const { taskId, modelId } = route
-  const member = parts.fleet.get(route.runnerId)
-  if (!parts.tasks.start(taskId)) throw kernelError('instance_lost', `Task ${taskId} is not open any more.`)
-  let status: TerminalStatus = 'Cancelled'
-  let answered = false
-  try {
-    const supervisor = member?.supervisor
-    if (member === undefined || supervisor == null) {
-      throw new RunnerError('instance_lost', `The runner of ${modelId} is gone.`)
-    }
-    for await (const chunk of supervisor.open(taskId, task, signal)) {
-      answered = true
-      member.forwardMono = parts.clock.mono()
-      yield chunk
-    }
-    status = signal.aborted ? whenAborted(signal) : 'Complete'
-  } catch (error) {
-    status = signal.aborted ? whenAborted(signal) : 'Failed'
-    if (signal.aborted) throw signal.reason instanceof SvcError ? signal.reason : kernelError('cancelled')
-    report(parts, route, error, answered)
-    throw publicError(error, modelId)
-  } finally {
-    parts.tasks.finish(taskId, status)
+  const member = fleet.get(runnerId)
+  if (member?.supervisor == null) {
+    throw new RunnerError('instance_lost', `The runner of ${modelId} is gone.`)
+  }
+  for await (const chunk of member.supervisor.open(taskId, task, signal)) {
+    member.forwardMono = clock.mono()
+    yield chunk
   }
 }
 
-function whenAborted ({ reason }: AbortSignal): TerminalStatus {
-  return reason instanceof SvcError && reason.reason === 'timeout' ? 'TimedOut' : 'Cancelled'
+/** Opens tasks on runners of other nodes, in the name of who asked. */
+function thereOpener (
+  parts: SendParts, away: TaskTable
+): (route: Route, task: EngineTask, signal: AbortSignal) => AsyncIterable<EngineChunk> {
+  const sender = createSender(parts)
+  return (route, task, signal) => {
+    const about = away.get(route.taskId)
+    const caller = away.callerOf(route.taskId)
+    if (about === undefined || caller === null) throw new Error(`task ${route.taskId} was never routed`)
+    return sender.open(route, { task, about, caller }, signal)
+  }
 }
 
-const KERNEL_REASONS = ['overloaded', 'instance_lost', 'provider_error', 'timeout', 'cancelled'] as const
+const timeOf = (clock: Clock): string => new Date(clock.now()).toISOString()
 
-/** What the caller is told. A `provider_error` keeps its cause to the log: it may hold anything. */
-function publicError (error: unknown, modelId: string): Error {
-  if (error instanceof SvcError) return error
-  if (!(error instanceof RunnerError)) return kernelError('provider_error')
-  const reason = KERNEL_REASONS.find((known) => known === error.reason)
-  if (reason === undefined) return new EngineError(error.reason, error.message, error.details)
-  const message = reason === 'provider_error' ? undefined : error.message
-  return kernelError(reason, message, { model: modelId, ...error.details })
+/** The runner was ready a moment ago. */
+const NOT_READY: BrokenLink = {
+  link: 'runner', problem: 'its runner is not ready', remedy: 'Try again shortly.'
 }
 
-/** An ordinary refusal before the first chunk is the client's to read; all else is worth an event. */
-function report (
-  { log, tasks, taskFailed }: RoutingParts,
-  { taskId, modelId }: Route,
-  error: unknown,
-  answered: boolean
-): void {
-  const reason = error instanceof RunnerError || error instanceof SvcError ? error.reason : 'provider_error'
-  if (reason === 'overloaded') return
-  if (!answered && reason !== 'instance_lost' && reason !== 'provider_error') return
-  const commandId = tasks.get(taskId)?.commandId ?? ''
-  log.error({ taskId, commandId, modelId, reason, error: reasonOf(error) }, 'a task failed')
-  taskFailed({
-    taskId,
-    commandId,
-    errorType: reason,
-    errorMessage: `The task of ${modelId} failed with ${reason}.`
-  })
-}
-
-function noInstance (modelId: string, broken: BrokenLink | null): SvcError {
-  const link =
-    broken ?? ({ link: 'runner', problem: 'its runner is not ready', remedy: 'Try again shortly.' } as const)
+function noInstance (modelId: string, link: BrokenLink): SvcError {
   return kernelError('no_instance', noInstanceMessage(modelId, link), {
     model: modelId,
     brokenLink: link.link,
     remedy: link.remedy
   })
-}
-
-function readCard (bundle: Bundle, modelId: string): { card: ModelCard | null, cardProblem?: string } {
-  try {
-    return { card: bundle.model(modelId)?.card ?? null }
-  } catch (error) {
-    return { card: null, cardProblem: `its card cannot be read: ${reasonOf(error)}` }
-  }
-}
-
-const ADVANCE = [
-  'RunnerFailed',
-  'RunnerShutdown',
-  'RunnerShuttingDown',
-  'RunnerIdle',
-  'RunnerConnecting',
-  'RunnerConnected',
-  'RunnerLoading',
-  'RunnerLoaded',
-  'RunnerWarmingUp',
-  'RunnerRunning',
-  'RunnerReady'
-]
-
-function mostAdvanced (statuses: RunnerStatus[]): RunnerStatus | null {
-  return statuses.toSorted((a, b) => ADVANCE.indexOf(kindOf(b)) - ADVANCE.indexOf(kindOf(a)))[0] ?? null
 }

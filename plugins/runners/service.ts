@@ -34,8 +34,16 @@ export interface RunnerReport {
   rssBytes: number | null
 }
 
-/** A task, named by the master, and the runner that serves it. */
-export interface Route { taskId: string, instanceId: string, runnerId: string, modelId: string }
+/** A task and the runner that serves it, on any node. */
+export interface Route {
+  taskId: string
+  instanceId: string
+  runnerId: string
+  modelId: string
+  /** The node of the runner: the id of its present start, and the one that stays. */
+  nodeId: string
+  installId: string
+}
 
 /** What a routed request asks for. */
 export interface RouteQuery { modelId: string, capability: string, commandId: string, caller: Caller }
@@ -43,18 +51,20 @@ export interface RouteQuery { modelId: string, capability: string, commandId: st
 /** The data plane from any node to the runner that serves a model. */
 export interface Runners {
   /**
-   * Names a task and picks a ready instance. Throws `no_instance` (details.brokenLink and details.remedy
-   * name the first broken link of the availability chain).
+   * Names a task and picks the ready runner with the least outstanding work, on whichever node. Throws
+   * `no_instance` (details.brokenLink and details.remedy name the first broken link of the availability
+   * chain).
    */
   route (query: RouteQuery): Promise<Route>
   /**
    * Runs the task. Pulling is the backpressure; aborting the signal cancels the work in the engine.
-   * Throws `instance_lost` when the runner ends before the task does, EngineError reasons as they are.
+   * Throws `instance_lost` when the runner or its node ends before the task does, `overloaded` when the
+   * runner's queue is full, EngineError reasons as they are.
    */
   open (route: Route, task: EngineTask, signal: AbortSignal): AsyncIterable<EngineChunk>
   /** The card of a model this node can name, ready or not. */
   card (modelId: string): ModelCard | undefined
-  /** Models with the given task: card, and whether a ready runner serves it. */
+  /** Models with the given task, here and on other nodes: card, and whether a ready runner serves it. */
   models (task: string): { card: ModelCard, ready: boolean }[]
   reports (): RunnerReport[]
 }

@@ -1,4 +1,5 @@
 import type { ModelCard } from '../../kernel/index.js'
+import { INSTANCE_FILES_MAX } from './limits.js'
 
 /** A model card as /state shows it: byte counts are `{inBytes}`. */
 export type StateCard = Omit<ModelCard, 'totalBytes' | 'files'> & {
@@ -41,9 +42,10 @@ export interface Assignment {
   modelId: string
 }
 
-/** The card in the shape of /state. */
+/** The card in the shape of /state. A long list of files is left out: every node holds every instance. */
 export function stateCard (card: ModelCard): StateCard {
-  const { totalBytes, files, ...rest } = card
+  const { totalBytes, files: all, ...rest } = card
+  const files = all.length > INSTANCE_FILES_MAX ? [] : all
   return {
     ...rest,
     storageSize: { inBytes: totalBytes },

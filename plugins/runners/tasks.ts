@@ -1,3 +1,4 @@
+import type { Caller } from '../../kernel/index.js'
 import { TASK_LINGER_MS, TASK_PENDING_MS, TASKS_FINISHED_MAX } from './limits.js'
 
 export type TaskStatus = 'Pending' | 'Running' | 'Complete' | 'TimedOut' | 'Failed' | 'Cancelled'
@@ -17,12 +18,13 @@ export interface Task {
 interface Entry {
   task: Task
   runnerId: string
+  caller: Caller | null
   changedMono: number
 }
 
 /**
- * The tasks of this node, in memory. Each gets exactly one terminal status, guarded here; finished ones
- * stay visible for a moment. `mono` is monotonic milliseconds.
+ * Tasks, in memory: those this node serves, or those it has given to others. Each gets exactly one terminal
+ * status, guarded here; finished ones stay visible for a moment. `mono` is monotonic milliseconds.
  */
 export class TaskTable {
   readonly #mono: () => number
@@ -32,12 +34,13 @@ export class TaskTable {
     this.#mono = mono
   }
 
-  /** Enters a new task as Pending. */
-  add (task: Omit<Task, 'status'>, runnerId: string): void {
+  /** Enters a new task as Pending. `caller`: who asks, where that is to be passed on. */
+  add (task: Omit<Task, 'status'>, runnerId: string, caller: Caller | null = null): void {
     this.#sweep()
     this.#entries.set(task.taskId, {
       task: { ...task, status: 'Pending' },
       runnerId,
+      caller,
       changedMono: this.#mono()
     })
   }
@@ -55,6 +58,11 @@ export class TaskTable {
 
   get (taskId: string): Task | undefined {
     return this.#entries.get(taskId)?.task
+  }
+
+  /** Who asked for a task; null when that is not known. */
+  callerOf (taskId: string): Caller | null {
+    return this.#entries.get(taskId)?.caller ?? null
   }
 
   /** Tasks of a runner that have no terminal status yet. */

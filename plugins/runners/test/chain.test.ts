@@ -9,6 +9,7 @@ const whole: ChainFacts = {
   known: ['svc/voice-en'],
   card: { engine: 'onnx-tts', tasks: ['tts'] },
   backend: { backend: 'cpu', declared: false },
+  elsewhere: false,
   placed: true,
   runner: { RunnerReady: {} }
 }
@@ -42,6 +43,10 @@ check(
 )
 check('no engine', { backend: null }, 'backend', /onnx-tts/, /svc plugin enable/)
 check('no backend', { backend: { backend: null, problem: 'P', remedy: 'R' } }, 'backend', /^P$/, /^R$/)
+check('no engine, but another node has it', { backend: null, elsewhere: true }, null)
+check('another node is still loading it', {
+  backend: null, elsewhere: true, runner: { RunnerLoading: { layersLoaded: 1, totalLayers: 3 } }
+}, 'runner', /is loading/)
 check('not placed', { placed: false, runner: null }, 'placement', /not placed/, /plugins\.runners\.autostart/)
 check('no runner yet', { runner: null }, 'runner', /not started/, /svc status/)
 check('a task it does not do', { capability: 'chat' }, 'request', /does tts, not chat/, /acme\/x for tts/)

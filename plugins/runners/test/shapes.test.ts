@@ -43,6 +43,14 @@ t.test('sizes in a state card are {inBytes}', async (t) => {
   t.equal(shown.modelId, 'svc/voice-en')
 })
 
+t.test('a long list of files stays out of the instance', async (t) => {
+  const files = Array.from({ length: 65 }, (_, n) => ({ path: `f${n}.onnx`, role: 'graph', bytes: 1 }))
+  t.equal(stateCard(card('acme/x', { files: files.slice(1) })).files.length, 64)
+  const shown = stateCard(card('acme/x', { files }))
+  t.same(shown.files, [])
+  t.same(shown.storageSize, { inBytes: 5_000_000 }, 'the size stays')
+})
+
 t.test('an assignment is read back from the instance', async (t) => {
   const instance = soloInstance(ids, card('svc/voice-en'))
   t.same(assignmentOf(instance, 'N'), { instanceId: 'I', runnerId: 'R', modelId: 'svc/voice-en' })

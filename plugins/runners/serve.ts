@@ -1,0 +1,84 @@
+import { EngineError, kernelError, SvcError } from '../../kernel/index.js'
+import type { EngineChunk, Logger } from '../../kernel/index.js'
+import { reasonOf, RunnerError } from './process/errors.js'
+import { ToldError } from './remote/frames.js'
+import type { Route } from './service.js'
+import type { TaskTable, TerminalStatus } from './tasks.js'
+
+/** What recording the end of a task needs. */
+export interface ServeParts {
+  log: Logger
+  taskFailed (failure: { taskId: string, commandId: string, errorType: string, errorMessage: string }): void
+}
+
+/** A routed task: the table it is entered in, and what opens its stream. */
+export interface Work {
+  route: Route
+  tasks: TaskTable
+  chunks (): AsyncIterable<EngineChunk>
+}
+
+/** Runs one routed task to its one terminal status. Throws SvcError, or EngineError as the engine gave it. */
+export async function * serve (
+  parts: ServeParts, { route, tasks, chunks }: Work, signal: AbortSignal
+): AsyncGenerator<EngineChunk> {
+  const { taskId, modelId } = route
+  if (!tasks.start(taskId)) throw kernelError('instance_lost', `Task ${taskId} is not open any more.`)
+  let status: TerminalStatus = 'Cancelled'
+  let answered = false
+  try {
+    for await (const chunk of chunks()) {
+      answered = true
+      yield chunk
+    }
+    status = signal.aborted ? whenAborted(signal) : 'Complete'
+  } catch (error) {
+    status = signal.aborted ? whenAborted(signal) : 'Failed'
+    if (signal.aborted) throw signal.reason instanceof SvcError ? signal.reason : kernelError('cancelled')
+    if (worthAnEvent(error, answered)) record(parts, route, tasks.get(taskId)?.commandId ?? '', error)
+    throw publicError(error, modelId)
+  } finally {
+    tasks.finish(taskId, status)
+  }
+}
+
+function whenAborted ({ reason }: AbortSignal): TerminalStatus {
+  return reason instanceof SvcError && reason.reason === 'timeout' ? 'TimedOut' : 'Cancelled'
+}
+
+const KERNEL_REASONS = [
+  'overloaded', 'instance_lost', 'provider_error', 'timeout', 'cancelled', 'session_changed'
+] as const
+
+/** What the caller is told. A `provider_error` keeps its cause to the log: it may hold anything. */
+function publicError (error: unknown, modelId: string): Error {
+  if (error instanceof SvcError) return error
+  if (!(error instanceof RunnerError)) return kernelError('provider_error')
+  const reason = KERNEL_REASONS.find((known) => known === error.reason)
+  if (reason === undefined) return new EngineError(error.reason, error.message, error.details)
+  const message = reason === 'provider_error' ? undefined : error.message
+  return kernelError(reason, message, { model: modelId, ...error.details })
+}
+
+const causeOf = (error: unknown): string =>
+  error instanceof RunnerError || error instanceof SvcError ? error.reason : 'provider_error'
+
+/**
+ * An ordinary refusal before the first chunk is the client's to read, and the node that served a task has
+ * recorded its failure; all else is worth an event.
+ */
+function worthAnEvent (error: unknown, answered: boolean): boolean {
+  const reason = causeOf(error)
+  if (error instanceof ToldError || reason === 'overloaded') return false
+  return answered || reason === 'instance_lost' || reason === 'provider_error'
+}
+
+function record (
+  { log, taskFailed }: ServeParts, { taskId, modelId }: Route, commandId: string, error: unknown
+): void {
+  const reason = causeOf(error)
+  log.error({ taskId, commandId, modelId, reason, error: reasonOf(error) }, 'a task failed')
+  taskFailed({
+    taskId, commandId, errorType: reason, errorMessage: `The task of ${modelId} failed with ${reason}.`
+  })
+}

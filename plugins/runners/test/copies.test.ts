@@ -1,0 +1,128 @@
+import t from 'tap'
+import { createHolds, withCopies } from '../copies.js'
+import { card } from './samples.js'
+import type { Bundle, BundledModel } from '../../../kernel/index.js'
+import type { LocatedModel, Models } from '../../staging/service.js'
+import type { Fleet, Member } from '../fleet.js'
+import type { Assignment } from '../shapes.js'
+
+const VOICE = 'svc/voice'
+
+function bundleOf (...ids: string[]): Bundle {
+  const models = ids.map((id): BundledModel => ({ card: card(id), directory: `/package/${id}` }))
+  return {
+    engine: () => undefined, engines: () => [],
+    model: (id) => models.find((one) => one.card.modelId === id),
+    models: () => models
+  }
+}
+
+function modelsOf (located: LocatedModel[], more: Partial<Models> = {}): Models {
+  return {
+    locate: (id: string) => located.find((one) => one.card.modelId === id),
+    located: () => located,
+    ...more
+  } as Models
+}
+
+const staged = (id: string): LocatedModel => ({ card: card(id), directory: `/staging/${id}`, kind: 'staged' })
+
+t.test('without the plugin of models the bundle is as it is', (t) => {
+  const bundle = bundleOf(VOICE)
+  t.equal(withCopies(bundle, undefined), bundle)
+  t.end()
+})
+
+t.test('what is staged counts as what ships', (t) => {
+  const bundle = withCopies(bundleOf(VOICE), modelsOf([staged('acme/m'), staged(VOICE)]))
+  t.match(bundle.model('acme/m'), { directory: '/staging/acme/m' })
+  t.match(bundle.model(VOICE), { directory: `/staging/${VOICE}` },
+    'where it is is for the plugin of models to say')
+  t.equal(bundle.model('acme/none'), undefined)
+  t.same(bundle.models().map(({ card: { modelId } }) => modelId), [VOICE, 'acme/m'], 'each once')
+  t.same(bundle.engines(), [], 'the rest of the bundle is there')
+  t.match(withCopies(bundleOf(VOICE), modelsOf([])).model(VOICE), { directory: `/package/${VOICE}` },
+    'what ships can be had before the copies are known')
+  t.end()
+})
+
+const assignment = (runnerId: string, modelId = 'acme/m'): Assignment =>
+  ({ runnerId, modelId, instanceId: `i-${runnerId}` })
+
+t.test('a runner holds its model until it is released, once', (t) => {
+  const said: string[] = []
+  const models = modelsOf([], {
+    use: (modelId, by) => {
+      said.push(`use ${modelId} by ${by}`)
+      return () => { said.push(`release ${modelId}`) }
+    }
+  })
+  const holds = createHolds(models, () => { t.fail('refused') })
+  holds.take(assignment('r1'))
+  holds.take(assignment('r1'))
+  holds.take(assignment('r2'))
+  holds.release('r1')
+  holds.release('r1')
+  holds.release('none')
+  t.same(said, ['use acme/m by instance i-r1', 'use acme/m by instance i-r2', 'release acme/m'])
+  holds.take(assignment('r1'))
+  t.equal(said.at(-1), 'use acme/m by instance i-r1', 'it may take it anew')
+  t.end()
+})
+
+t.test('a model that is just going is told, and can be taken later', (t) => {
+  let going = true
+  const refused: unknown[] = []
+  const uses: string[] = []
+  const models = modelsOf([], {
+    use: (modelId) => {
+      if (going) throw new Error('model_going')
+      uses.push(modelId)
+      return () => {}
+    }
+  })
+  const holds = createHolds(models, (error) => { refused.push((error as Error).message) })
+  holds.take(assignment('r1'))
+  t.same(refused, ['model_going'])
+  holds.release('r1')
+  going = false
+  holds.take(assignment('r1'))
+  t.same(uses, ['acme/m'])
+  t.end()
+})
+
+/** A fleet of runners: id, model and whether it is ready. */
+function fleetOf (...runners: [string, string, boolean][]): Fleet {
+  const members = runners.map(([id, modelId]) => ({ assignment: assignment(id, modelId) }) as Member)
+  return {
+    members: () => members,
+    ready: ({ assignment: { runnerId } }: Member) => runners.find(([id]) => id === runnerId)![2]
+  } as Fleet
+}
+
+t.test('models with a ready runner are told when that changes, and only then', (t) => {
+  const said: [string, boolean][] = []
+  const holds = createHolds(modelsOf([], { serving: (id, ready) => { said.push([id, ready]) } }), () => {})
+  const tell = (...runners: [string, string, boolean][]): [string, boolean][] => {
+    said.length = 0
+    holds.tell(fleetOf(...runners))
+    return [...said]
+  }
+  t.same(tell(['r1', 'a/a', false]), [])
+  t.same(tell(['r1', 'a/a', true], ['r2', 'a/b', true]), [['a/a', true], ['a/b', true]])
+  t.same(tell(['r1', 'a/a', true], ['r2', 'a/b', true]), [])
+  t.same(tell(['r1', 'a/a', false], ['r3', 'a/a', true], ['r2', 'a/b', true]), [],
+    'another runner serves it still')
+  t.same(tell(['r3', 'a/a', true]), [['a/b', false]])
+  t.same(tell(), [['a/a', false]])
+  t.end()
+})
+
+t.test('without the plugin of models nothing is held or told', (t) => {
+  const holds = createHolds(undefined, () => { t.fail('refused') })
+  holds.take(assignment('r1'))
+  holds.release('r1')
+  holds.tell(fleetOf(['r1', 'a/a', true]))
+  t.pass('and nothing breaks')
+  t.end()
+})

@@ -1,0 +1,206 @@
+import { setMaxListeners } from 'node:events'
+import http from 'node:http'
+import { duplexPair } from 'node:stream'
+import type { Duplex } from 'node:stream'
+import { kernelError } from '../../../kernel/index.js'
+import { fake } from '../../../kernel/testing/index.js'
+import { setMember } from '../../../kernel/http/member-socket.js'
+import { CALLER_HEADER, writeCaller } from '../../../kernel/http/passed-on.js'
+import { ClusterService } from '../../../kernel/index.js'
+import type {
+  Caller, Cluster, EngineChunk, MemberRequest, MemberResponse, ModelCard, NodeView, Section
+} from '../../../kernel/index.js'
+import type { ManualClock, TestContext } from '../../../kernel/testing/index.js'
+import type { Fleet, Member } from '../fleet.js'
+import { createRouting } from '../routing.js'
+import type { Routing } from '../routing.js'
+import type { RunnerStatus } from '../service.js'
+import type { Instance } from '../shapes.js'
+import { TaskTable } from '../tasks.js'
+import { bundle, startRunners, until } from './rig.js'
+import type { FakeRunner, RunnersRig } from './rig.js'
+import { card } from './samples.js'
+
+export const VOICE = 'svc/voice-en'
+export const caller: Caller = { id: 'somebody', mode: 'direct', authorities: new Set(['invoke']) }
+export const task = { kind: 'tts', payload: { text: 'hello' } }
+export const query = { modelId: VOICE, capability: 'tts', commandId: 'C', caller }
+/** The node that asks. */
+export const ASKER = { nodeId: 'asker-1', installId: '00000000-0000-4000-8000-00000000000a', name: 'alpha' }
+
+/** Answers a request in the place of the serving node. */
+export type Stand = (request: http.IncomingMessage, response: http.ServerResponse) => void
+
+/** A node that asks (its routing) and one that serves (the plugin on a kernel), joined in memory. */
+export interface Pair {
+  asker: Routing
+  /** The tasks the asking node serves itself. */
+  tasks: TaskTable
+  /** TaskFailed of the asking node. */
+  failed: object[]
+  rig: RunnersRig
+  runner: FakeRunner
+  clock: ManualClock
+  /** Which nodes count as live, by install id; both at first. */
+  live: Map<string, boolean>
+  /** The asking node's ends of the connections so far. */
+  sockets: Duplex[]
+  stand: { is: Stand | null }
+  /** Sends anything to the serving node as the asking one. */
+  request (request: Partial<MemberRequest>): Promise<MemberResponse>
+}
+
+export interface PairOptions {
+  /** A ready runner of the asking node, with so many tasks open. */
+  own?: { load: number }
+  /** What the serving node's runner says of itself. */
+  status?: RunnerStatus
+  cards?: ModelCard[]
+}
+
+/** Starts both. The serving node has the model and a ready runner of it. */
+export async function pair (t: TestContext, options: PairOptions = {}): Promise<Pair> {
+  const live = new Map<string, boolean>([[ASKER.installId, true]])
+  const views: NodeView[] = []
+  const resolve = (ref: string): NodeView | undefined => {
+    const view = views.find((one) => one.nodeId === ref || one.installId === ref)
+    return view === undefined ? undefined : { ...view, live: live.get(view.installId) === true }
+  }
+  const rig = await startRunners(t, { fakes: [fake(ClusterService, {
+    resolve, nodes: () => views.map((view) => ({ ...view, live: live.get(view.installId) === true }))
+  })] })
+  const runner = await rig.runner(VOICE)
+  runner.ready()
+  const { nodeId, installId } = await identity(rig)
+  live.set(installId, true)
+  views.push(viewOf(ASKER, true), viewOf({ nodeId, installId, name: 'beta' }, false))
+
+  const sockets: Duplex[] = []
+  const stand: Pair['stand'] = { is: null }
+  const request = connector(rig, sockets, stand)
+  const tasks = new TaskTable(() => 0)
+  const failed: object[] = []
+  let ids = 0
+  const asker = createRouting({
+    self: ASKER,
+    bundle: bundle(options.cards ?? []).instance as never,
+    models: { card: (id) => id === VOICE ? card(VOICE) : undefined },
+    cluster: { resolve, request: async (_to, sent) => await request(sent) },
+    sections: await sectionsOf(rig, options.status),
+    clock: rig.clock,
+    log: { debug () {}, info () {}, warn () {}, error () {}, fatal () {} },
+    fleet: ownFleet(options.own, tasks),
+    tasks,
+    newId: () => `00000000-0000-4000-8000-${String(++ids).padStart(12, '0')}`,
+    backend: () => null,
+    placed: () => true,
+    taskFailed: (failure) => { failed.push(failure) }
+  })
+  return {
+    asker, tasks, failed, rig, runner, live, sockets, stand, clock: rig.clock,
+    request: (sent) => request({ method: 'POST', path: '/runners/tasks', caller, ...sent })
+  }
+}
+
+const viewOf = (node: { nodeId: string, installId: string, name: string }, self: boolean): NodeView =>
+  ({ ...node, self, live: true, master: self, apiUrl: null })
+
+async function identity (rig: RunnersRig): Promise<{ nodeId: string, installId: string }> {
+  const said = (await rig.inject({ url: '/node/identity' })).json() as Record<string, string>
+  return { nodeId: said['nodeId']!, installId: said['nodeInstallId']! }
+}
+
+/** What the documents say of the serving node, as the asking one sees it. */
+async function sectionsOf (rig: RunnersRig, status?: RunnerStatus): Promise<{
+  instances: Section<Instance>, runners: Section<RunnerStatus>
+}> {
+  const { instances, runners } = await rig.state() as unknown as
+    { instances: Record<string, Instance>, runners: Record<string, RunnerStatus> }
+  const { nodeId } = await identity(rig)
+  const section = <T>(all: Record<string, T>): Section<T> => ({
+    entries: () => Object.entries(all).map(([key, value]) => ({ nodeId, key, value }))
+  }) as unknown as Section<T>
+  const shown = status === undefined ? runners
+    : Object.fromEntries(Object.keys(runners).map((id) => [id, status]))
+  return { instances: section(instances), runners: section(shown) }
+}
+
+/** The asking node's own runners: none, or a ready one. */
+function ownFleet (own: PairOptions['own'], tasks: TaskTable): Fleet {
+  const assignment = { instanceId: '0-own', runnerId: 'own-runner', modelId: VOICE }
+  const member: Member = { assignment, supervisor: null, card: null, forwardMono: null, gaveUp: false }
+  for (let n = 0; n < (own?.load ?? 0); n++) {
+    const about = { commandId: 'x', instanceId: '0-own', modelId: VOICE, capability: 'tts', createdAt: 'T' }
+    tasks.add({ taskId: `mine-${n}`, ...about }, assignment.runnerId)
+  }
+  return {
+    members: () => own === undefined ? [] : [member],
+    get: () => undefined,
+    ready: () => true,
+    status: () => ({ RunnerReady: {} }),
+    reports: () => []
+  } as unknown as Fleet
+}
+
+/** Requests to the serving node over connections that hold next to nothing. */
+function connector (
+  rig: RunnersRig, sockets: Duplex[], stand: Pair['stand']
+): (request: MemberRequest) => Promise<MemberResponse> {
+  const instead = http.createServer((request, response) => { stand.is?.(request, response) })
+  return async ({ method, path, headers, body, caller: by, signal }) => {
+    const [near, far] = duplexPair({ highWaterMark: 1024 })
+    sockets.push(near)
+    far.on('error', () => {})
+    near.on('close', () => { far.destroy() })
+    far.on('close', () => { near.destroy() })
+    setMember(far, ASKER.installId)
+    await rig.app.ready()
+    ;(stand.is === null ? rig.app.server : instead).emit('connection', far)
+    const text = typeof body === 'string' ? body : JSON.stringify(body)
+    if (signal !== undefined) setMaxListeners(0, signal)
+    signal?.throwIfAborted()
+    return await new Promise((resolve, reject) => {
+      const sent = http.request({
+        createConnection: () => near, method, path, headers: {
+          ...headers, host: 'members', [CALLER_HEADER]: writeCaller(by),
+          'content-type': 'application/json', 'content-length': Buffer.byteLength(text)
+        }
+      })
+      let answer: http.IncomingMessage | undefined
+      signal?.addEventListener('abort', () => { (answer ?? sent).destroy(kernelError('cancelled')) })
+      sent.on('error', reject)
+      sent.on('response', (head) => {
+        answer = head
+        resolve({ status: head.statusCode!, headers: head.headers as Record<string, string>, body: head })
+      })
+      sent.end(text)
+    })
+  }
+}
+
+/** What a stream gave, and how it ended. */
+export interface Heard { chunks: EngineChunk[], error: Record<string, unknown> | null }
+
+/** Reads a stream to its end; `onChunk` may act while it runs. */
+export async function hear (
+  stream: AsyncIterable<EngineChunk>, onChunk: (chunk: EngineChunk) => unknown = () => {}
+): Promise<Heard> {
+  const heard: Heard = { chunks: [], error: null }
+  try {
+    for await (const chunk of stream) {
+      heard.chunks.push(chunk)
+      await onChunk(chunk)
+    }
+  } catch (error) {
+    heard.error = error as Record<string, unknown>
+  }
+  return heard
+}
+
+/** The task as the serving node shows it. */
+export async function taskAt (rig: RunnersRig, taskId: string): Promise<Record<string, string> | undefined> {
+  const { tasks } = await rig.state() as unknown as { tasks: Record<string, { Inference: never }> }
+  return tasks[taskId]?.Inference
+}
+
+export { until }
