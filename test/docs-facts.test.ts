@@ -71,7 +71,8 @@ t.test('the README shows a curl of every route', (t) => {
   const shown = [...text.matchAll(/curl [^\n]*?\$SVC(\/[^\s"?]*)[^\n]*/g)].map(([line, path]) =>
     ({ method: / -X (\w+)/.exec(line)?.[1] ?? (/ -d /.test(line) ? 'POST' : 'GET'), path: path! }))
   for (const { decl } of allRoutes(manifests)) {
-    const pattern = new RegExp(`^${decl.url.replace(/:[a-z_]+/g, '[^/]+')}$`)
+    const url = decl.url.replace(':model_id', '.+').replace(/:[a-z_]+/g, '[^/]+').replace(/\*$/, '.+')
+    const pattern = new RegExp(`^${url}$`)
     t.ok(shown.some((s) => s.method === decl.method && pattern.test(s.path)), `${decl.method} ${decl.url}`)
   }
   t.end()

@@ -124,7 +124,9 @@ t.test('every command under "Every route" of the README works as written', { ski
   const [, part] = /<!-- routes -->([\s\S]*)<!-- \/routes -->/.exec(read('README.md'))!
   const blocks = [...part!.matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map(([, body]) => body!)
   t.ok(blocks.length > 5)
-  const node = await startNode(t)
+  const node = await startNode(t, {
+    config: { model_store: { store_path: 'store' } }, env: { SVC_TEST_HEADROOM_BYTES: '0' }
+  })
   const script = [`SVC=${node.url}`, `TOKEN=$(cat ${node.home}/operator.token)`, ...blocks.map((block, i) =>
     `echo; echo "=== ${i}"\n${block}`)].join('\n')
   const child = run('bash', ['-euo', 'pipefail', '-c', script], { cwd: folder(t) })

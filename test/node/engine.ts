@@ -17,17 +17,22 @@ export interface Report { pid: number | null, modelId: string, statusKind: strin
 
 /** The node's own account of its runner of a model. */
 export async function report (node: TestNode, model: string): Promise<Report> {
-  const { supervisorRunners } = (await ask(node,
-    '/v1/diagnostics/node')).json as { supervisorRunners: Report[] }
-  const found = supervisorRunners.find((r) => r.modelId === model)
+  const found = await reported(node, model)
   if (found === undefined) throw new Error(`no runner of ${model}`)
   return found
 }
 
+async function reported (node: TestNode, model: string): Promise<Report | undefined> {
+  const { supervisorRunners } = (await ask(node,
+    '/v1/diagnostics/node')).json as { supervisorRunners: Report[] }
+  return supervisorRunners.find((r) => r.modelId === model)
+}
+
 export const ready = (node: TestNode, model: string): Promise<Report> => until(`a ready runner of ${model}`,
   async () => {
-  const found = await report(node, model)
-  return found.statusKind === 'RunnerReady' && found.pid !== null && alive(found.pid) && found
+  // A node that has just started looks at its disks first.
+  const found = await reported(node, model)
+  return found?.statusKind === 'RunnerReady' && found.pid !== null && alive(found.pid) && found
 })
 
 /** What the runners of a node have written. */

@@ -1,0 +1,132 @@
+import t from 'tap'
+import { join } from 'node:path'
+import { startHub } from '../../plugins/staging/test/hub-kit.js'
+import { refusal } from './http.js'
+import { figure, full, pick, secondsSince, until } from './kit.js'
+import {
+  copiesOf, folderOf, hashesOf, isCopy, listing, makeModel, MIB, pull, put, received, stage, startSite,
+  together,
+  transferOf, voiceFiles
+} from './staging-kit.js'
+import type { Made, Place, Staged } from './staging-kit.js'
+
+const VOICE = hashesOf(voiceFiles())
+const LATEST = { seconds: pick(75, 150) }
+
+t.test('T-D13: the store host goes away in the middle', async (t) => {
+  const files = voiceFiles()
+  const hub = await startHub({ models: { 'acme/begun': { files }, 'acme/fresh': { files },
+    'acme/later': { files } } })
+  t.teardown(() => hub.close())
+  const reachable = { enabled: true, url: hub.url, redirect_hosts: [hub.cdnHost] }
+  const site = await startSite(t, { nodes: 4, storeOn: 4, config: (n) => ({ model_store: {
+    ...n === 4 ? { upload_mib_per_second: 3 } : n === 2 ? { upload_mib_per_second: 5 } : {},
+    hub: n === 1 || n === 4 ? reachable : { enabled: false }
+  } }) })
+  const [hubbed, lonely, third, host] = site.nodes as [Place, Place, Place, Place]
+  for (const id of ['acme/begun', 'acme/fresh', 'acme/later']) t.match(await pull(host, id, {}),
+    { status: 'complete' })
+  const [rest, cut, kept, other] = ['rest', 'cut', 'kept', 'other'].map((name, i) =>
+    makeModel(t, `acme/${name}`, { 'weights.data': (i < 2 ? 24 : 1) * MIB })) as [Made, Made, Made, Made]
+  for (const model of [cut, other]) await put(site, model)
+  for (const model of [kept, rest]) {
+    await put(site, model)
+    t.match(await stage(host, model.modelId, [lonely]), [{ status: 'complete' }])
+  }
+  await until('all copies to be known', async () => (await Promise.all(site.nodes.map(async (node) =>
+    [...await copiesOf(node, kept.modelId), ...await copiesOf(node, rest.modelId)].filter(({ kind }) =>
+      kind === 'staged').length === 2))).every((yes) => yes))
+  const sent = hub.sent()
+
+  const begin = async (at: Place, modelId: string, bytes: number): Promise<void> => {
+    await stage(at, modelId, [at], { wait: false })
+    await received(at, modelId, bytes)
+  }
+  await Promise.all([begin(hubbed, 'acme/begun', 1), begin(lonely, cut.modelId, 1),
+    begin(third, rest.modelId, 1)])
+  t.equal((await transferOf(hubbed, 'acme/begun'))?.kind, 'DownloadOngoing', 'in the middle')
+  if (full) host.signal('SIGSTOP')
+  else await host.kill()
+  const start = performance.now()
+  const end = async (at: Place, modelId: string): Promise<Staged & { seconds: number }> => {
+    const [ended] = await stage(at, modelId, [at], LATEST)
+    return { ...ended!, seconds: secondsSince(start) }
+  }
+  const [fromHub, none, fromPeer] = await Promise.all([
+    end(hubbed, 'acme/begun'), end(lonely, cut.modelId), end(third, rest.modelId)
+  ])
+
+  await t.test('a node that holds all of it gives the rest', async (t) => {
+    t.match(fromPeer, { status: 'complete', error: null })
+    t.ok(isCopy(folderOf(third.staging, rest.modelId), rest.sha256))
+  })
+
+  await t.test('nobody has the rest: a sentence, and no hang', async (t) => {
+    t.match(none, { status: 'failed', error: /acme\/cut/ })
+    t.match(await transferOf(lonely, cut.modelId), { kind: 'DownloadFailed' })
+    t.strictSame(listing(folderOf(lonely.staging, cut.modelId)), [], 'nothing is published')
+    figure(t, 'T-D13', none.seconds < pick(70, 120), { reason: none.reason, seconds: none.seconds })
+  })
+
+  await t.test('the hub has the rest of what came from there', async (t) => {
+    t.match(fromHub, { status: 'complete', error: null })
+    t.ok(hub.sent() > sent, 'the hub was asked')
+    t.ok(isCopy(folderOf(join(hubbed.home, 'hub'), 'acme/begun'), VOICE), 'it is in the cache of the node')
+    figure(t, 'T-D13', true, { seconds: fromHub.seconds })
+  })
+
+  await t.test('what is asked for while it is away', async (t) => {
+    t.match(await stage(hubbed, 'acme/fresh', [hubbed], LATEST), [{ status: 'complete', error: null }],
+      'from the hub')
+    t.ok(isCopy(folderOf(join(hubbed.home, 'hub'), 'acme/fresh'), VOICE))
+    t.match(await until('the copy to be told', async () => {
+      const copies = (await copiesOf(lonely, 'acme/fresh')).filter(({ live }) => live)
+      return copies.length > 0 && copies
+    }, { seconds: 5 }).catch((error: Error) => [error.message]), [{ kind: 'cache', nodeName: 'n1' }])
+    t.match(await stage(third, other.modelId, [third], LATEST),
+      [{ status: 'failed', reason: 'store_unreachable', error: /n4/ }], 'without a hub: which node is away')
+    t.match(await stage(third, kept.modelId, [third], LATEST), [{ status: 'complete' }], 'from another node')
+    t.ok(isCopy(folderOf(third.staging, kept.modelId), kept.sha256))
+    const health = await third.ask('/store/health')
+    t.match([health.status, refusal(health)?.reason], [503, 'store_unreachable'])
+    t.match(refusal(health)?.message, /n4/)
+  })
+
+  await t.test('when it is back, all goes on', async (t) => {
+    if (full) host.signal('SIGCONT')
+    else await host.start()
+    await together(site.nodes)
+    t.match(await stage(lonely, cut.modelId, [lonely], LATEST), [{ status: 'complete' }])
+    t.ok(isCopy(folderOf(lonely.staging, cut.modelId), cut.sha256))
+  })
+})
+
+t.test('T-D13: the store host was the master', async (t) => {
+  const hub = await startHub({ models: { 'acme/hubbed': { files: voiceFiles() } } })
+  t.teardown(() => hub.close())
+  const site = await startSite(t, { nodes: 3, config: (n) => ({ model_store: {
+    hub: n === 3 ? { enabled: false } : { enabled: true, url: hub.url, redirect_hosts: [hub.cdnHost] }
+  } }) })
+  const [first, second, third] = site.nodes as [Place, Place, Place]
+  t.match(await pull(first, 'acme/hubbed', {}), { status: 'complete' })
+  const [shared, other] = ['shared', 'other'].map((name) =>
+    makeModel(t, `acme/${name}`, { 'weights.data': MIB })) as [Made, Made]
+  await put(site, other)
+  await put(site, shared)
+  t.match(await stage(first, shared.modelId, [third]), [{ status: 'complete' }])
+  await until('n2 to know of the copy', async () => (await copiesOf(second, shared.modelId)).length === 2)
+  await first.kill()
+  await until('a new master', async () => {
+    const states = await Promise.all([second, third].map((node) => node.state()))
+    return states.every((state) => state.cluster.liveNodes === 2 && state.masterNodeId !== null &&
+      state.masterNodeId !== first.node.nodeId && state.sessionId === states[0]!.sessionId)
+  })
+  t.match(await stage(second, 'acme/hubbed', [second]), [{ status: 'complete', error: null }],
+    'the hub has it')
+  t.match(await stage(second, shared.modelId, [second]), [{ status: 'complete', error: null }], 'n3 has it')
+  t.match(await stage(third, other.modelId, [third]), [{ status: 'failed', reason: 'store_unreachable',
+    error: /n1/ }])
+  const health = await second.ask('/store/health')
+  t.match([health.status, refusal(health)?.reason], [503, 'store_unreachable'],
+    'a store is configured, and away')
+})
