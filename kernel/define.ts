@@ -108,6 +108,13 @@ export interface EngineDecl {
   readonly backends: readonly string[]
   /** True when it drives an external binary, whose override is `SVC_<ENGINE>_SERVER_BIN`. */
   readonly external?: boolean
+  /** Memory in use per byte of weights (cache, activations, the runner itself); 1.30 when absent. */
+  readonly overhead?: number
+  /** True when several nodes can run one model together, each a part; how they talk is `meta`. */
+  readonly multiNode?: boolean
+  readonly meta?: 'Ring' | 'LlamaRpc'
+  /** True when those parts may be shares of every layer. */
+  readonly tensor?: boolean
 }
 
 /** A model that ships inside a package: loaded in place from `folder` (file: URL) with its `card.yaml`. */

@@ -15,12 +15,12 @@ export { cardSchema, checkCard, parseCard } from './bundle.js'
 export { kernelError, SvcError } from './errors.js'
 export {
   BundleService, ClusterService, CommandService, EventTapService, InspectionService, InvocationService,
-  SessionService, TelemetryService, TokenService
+  SessionService, StateService, TelemetryService, TokenService
 } from './services.js'
 export type {
   Bundle, Channel, Cluster, Command, Commands, DialReport, EventTap, Inspection, Invocations, MemberRequest,
-  MemberResponse, NodeView, PluginReport, RegisteredEngine, ServedFrame, ServeOptions, Session, TokenRecord,
-  Tokens
+  MemberResponse, NodeView, PluginReport, RegisteredEngine, ServedFrame, ServeOptions, Session, StateReader,
+  TokenRecord, Tokens
 } from './services.js'
 export type { TelemetryCounters } from './cluster/telemetry/index.js'
 export { delay, systemClock } from './clock.js'

@@ -1,7 +1,7 @@
 import { kernelErrors } from './errors.js'
 import {
   BundleService, ClusterService, CommandService, EventTapService, InspectionService, InvocationService,
-  SessionService, TelemetryService, TokenService
+  SessionService, StateService, TelemetryService, TokenService
 } from './services.js'
 import type { ConflictDecl, EventDecl, Manifest } from './define.js'
 
@@ -157,5 +157,5 @@ export const kernelManifest = {
 /** Ids of the services the kernel provides to every plugin. */
 export const kernelServices: ReadonlySet<string> = new Set([
   BundleService, ClusterService, CommandService, EventTapService, InspectionService, InvocationService,
-  SessionService, TelemetryService, TokenService
+  SessionService, StateService, TelemetryService, TokenService
 ].map((ref) => ref.id))

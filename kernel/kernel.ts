@@ -9,7 +9,7 @@ import { createStreamCount } from './http/mount.js'
 import { createServer } from './http/server.js'
 import { loadPlugins } from './load.js'
 import { mountAll } from './mounting.js'
-import { InspectionService } from './services.js'
+import { InspectionService, StateService } from './services.js'
 import { kernelManifest } from './kernel-manifest.js'
 import { kernelError, SvcError } from './errors.js'
 import { clusterHandlers } from './cluster-routes.js'
@@ -32,7 +32,7 @@ import type { Served } from './http/origin.js'
 import type { TokenStore } from './http/tokens.js'
 import type { Contributions, Started } from './load.js'
 import type { Facts } from './facts.js'
-import type { Inspection } from './services.js'
+import type { Inspection, StateReader } from './services.js'
 import type { SystemParts } from './system-routes.js'
 import type { Vitals } from './vitals.js'
 
@@ -185,7 +185,10 @@ function compareVersions (kernel: Assembly, { network, node }: KernelOptions): v
   else kernel.health.raise('version_mismatch', `${node.version} here, ${other.version} on ${other.name}.`)
 }
 
-/** What diagnostics may ask of the kernel. */
+/** Plugins see the state with its addresses. */
+const INSIDE: Caller = { id: 'node', mode: 'direct', authorities: new Set(['read', 'operator']) }
+
+/** What diagnostics may ask of the kernel, and what it knows of the cluster. */
 function inspect (kernel: Assembly, parts: Parts, options: KernelOptions): void {
   const inspection: Inspection = {
     plugins: () => parts.live.map(({ plugin: { manifest }, live }) =>
@@ -197,7 +200,10 @@ function inspect (kernel: Assembly, parts: Parts, options: KernelOptions): void 
     openStreams: () => parts.streams.total,
     dials: () => options.network.dials()
   }
-  if (!kernel.services.has(InspectionService.id)) kernel.services.set(InspectionService.id, inspection)
+  const state: StateReader = { read: async () => await stateFor(kernel, parts, options, INSIDE) }
+  // A test may have put its own there.
+  const own: [string, unknown][] = [[InspectionService.id, inspection], [StateService.id, state]]
+  for (const [id, service] of own) if (!kernel.services.has(id)) kernel.services.set(id, service)
 }
 
 function contributions (kernel: Assembly, parts: Parts): Contributions {

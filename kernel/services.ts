@@ -206,3 +206,10 @@ export const InspectionService = defineService<Inspection>('kernel.inspection')
 
 /** The pressure of the telemetry plane, for diagnostics. */
 export const TelemetryService = defineService<{ counters (): TelemetryCounters }>('kernel.telemetry')
+
+/** What this node knows of the cluster. */
+export interface StateReader {
+  /** The object that GET /state answers an operator with. */
+  read (): Promise<Record<string, unknown>>
+}
+export const StateService = defineService<StateReader>('kernel.state')

@@ -2,6 +2,7 @@ import access from './access/index.js'
 import capabilitiesTts from './capabilities-tts/index.js'
 import diagnostics from './diagnostics/index.js'
 import eventLog from './event-log/index.js'
+import placement from './placement/index.js'
 import runners from './runners/index.js'
 import staging from './staging/index.js'
 import tracing from './tracing/index.js'
@@ -9,5 +10,5 @@ import type { Plugin } from '../kernel/index.js'
 
 /** The plugins that ship with svc: the only list of them. */
 export const bundled: readonly Plugin[] = [
-  access, runners, capabilitiesTts, staging, tracing, diagnostics, eventLog
+  access, runners, placement, capabilitiesTts, staging, tracing, diagnostics, eventLog
 ]

@@ -56,9 +56,9 @@ export interface AssemblyParts {
   createSupervisor (options: RunnerOptions): Supervisor
   newId (): string
   /** Has the master enter an instance; the id of the one that counts. */
-  place (instance: Instance): Promise<string>
+  place: InstancesParts['place']
   /** Has the master remove one; false when it was gone. */
-  unplace (instanceId: string): Promise<boolean>
+  unplace: InstancesParts['unplace']
   advertise (tag: string, on: boolean): void
   emit: Emit
   error: InstancesParts['error']
@@ -202,6 +202,7 @@ function openFleet (parts: AssemblyParts, { board, failures, backend, holds }: F
     log,
     board,
     create: (options) => parts.createSupervisor(options),
+    prepare: ({ modelId }) => bundle.model(modelId) === undefined ? parts.models?.ensure(modelId) : undefined,
     launch: (assignment) =>
       launchOptions({ bundle, clock, log, home: node.home, config, backend, binary }, assignment),
     onMoved: (assignment, status) => { parts.emit('RunnerStatusUpdated', { ...assignment, status }) },

@@ -22,10 +22,11 @@ export function autostartModels ({
 /**
  * Asks for an instance of each of them on this node. Safe to call again after each change of session, which
  * is what happens while no master is known. A model that cannot start is logged and shows in GET /readyz;
- * the others start all the same.
+ * the others start all the same. Resolves to false when one is not known: the node that has it may not have
+ * been met yet.
  */
-export async function autostart (parts: AutostartParts): Promise<void> {
-  if (!parts.masterKnown()) return
+export async function autostart (parts: AutostartParts): Promise<boolean> {
+  if (!parts.masterKnown()) return true
   let models: string[] = []
   try {
     models = autostartModels(parts)
@@ -35,11 +36,13 @@ export async function autostart (parts: AutostartParts): Promise<void> {
       'no model is started: the card of a bundled model cannot be read'
     )
   }
+  let allKnown = true
   await Promise.all(
     models.map(async (modelId) => {
       try {
         await parts.ensure(modelId)
       } catch (error) {
+        if (error instanceof SvcError && error.reason === 'model_unknown') allKnown = false
         const remedy = error instanceof SvcError ? error.details['remedy'] : undefined
         parts.log.error(
           { modelId, error: reasonOf(error), remedy },
@@ -48,4 +51,5 @@ export async function autostart (parts: AutostartParts): Promise<void> {
       }
     })
   )
+  return allKnown
 }

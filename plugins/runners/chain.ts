@@ -81,7 +81,7 @@ function notPlaced ({ placed, modelId }: ChainFacts): BrokenLink | null {
   return {
     link: 'placement',
     problem: 'it is not placed on any node',
-    remedy: `Add ${modelId} to plugins.runners.autostart in svc.yaml and restart the node.`
+    remedy: `Place it: \`svc place ${modelId}\`.`
   }
 }
 

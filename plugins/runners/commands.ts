@@ -1,5 +1,6 @@
 import type { CommandDecl, Section } from '../../kernel/index.js'
 import { sections } from './sections.js'
+import type { Entering } from './service.js'
 import type { Instance } from './shapes.js'
 
 const text = { type: 'string' } as const
@@ -12,7 +13,7 @@ export const commands = {
       type: 'object',
       additionalProperties: false,
       required: ['instance'],
-      properties: { instance: sections.instances.value }
+      properties: { instance: sections.instances.value, force: { type: 'boolean' } }
     },
     result: { type: 'object', required: ['instanceId'], properties: { instanceId: text } }
   },
@@ -30,21 +31,28 @@ export const commands = {
 
 export interface CommandParts {
   section: Section<Instance>
+  /** Looks at what is to be entered; throws to refuse it. Not asked where that was forced. */
+  check (entering: Entering): void
   created (instanceId: string, modelId: string, nodeIds: string[]): void
   deleted (instanceId: string, modelId: string): void
 }
 
 /** What the master does with them. */
-export function commandHandlers ({ section, created, deleted }: CommandParts): {
-  create (args: { instance: Instance }): { instanceId: string }
+export function commandHandlers ({ section, check, created, deleted }: CommandParts): {
+  create (args: { instance: Instance, force?: boolean }): { instanceId: string }
   remove (args: { instanceId: string }): { removed: boolean }
 } {
   return {
-    create ({ instance }) {
+    create ({ instance, force }) {
       const { instanceId, shardAssignments: { modelId, nodeToRunner } } = instance.RingInstance
       const nodeIds = Object.keys(nodeToRunner)
       const there = samePlace(section, modelId, nodeIds)
       if (there !== undefined) return { instanceId: there }
+      if (force !== true) {
+        check({ instance, instances: [...section.entries()].map(({ value }) => value) })
+      }
+      // An id belongs to one instance for ever.
+      if (section.get(instanceId) !== undefined) return { instanceId }
       section.put(instanceId, instance)
       created(instanceId, modelId, nodeIds)
       return { instanceId }

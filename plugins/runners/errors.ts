@@ -6,7 +6,7 @@ export const errors = {
     status: 400,
     retryable: false,
     message: 'No model of that name is known.',
-    remedy: 'Use one of the names in details.known.'
+    remedy: 'Use one of the names in details.known, or bring the model: `svc pull MODEL`.'
   },
   no_backend: {
     status: 400,

@@ -32,6 +32,8 @@ export interface FleetParts {
   log: Logger
   board: StatusBoard
   create (options: RunnerOptions): Supervisor
+  /** Brings what an assignment needs to this node; undefined when nothing is missing. */
+  prepare (assignment: Assignment): Promise<unknown> | undefined
   /** Says how to run an assignment. Throws when that is impossible. */
   launch (assignment: Assignment): LaunchOptions
   /** The runner moved on in its lifecycle. */
@@ -72,23 +74,34 @@ export function createFleet (parts: FleetParts): Fleet {
     }
     parts.onFailed(member.assignment, failure)
   }
+  const launch = (member: Member): void => {
+    // It may have been stopped while its files were on their way.
+    if (members.get(member.assignment.runnerId) !== member) return
+    try {
+      const options = parts.launch(member.assignment)
+      member.card = options.spec.card
+      member.supervisor = parts.create({
+        ...options,
+        onStatus: (status) => { set(member, status) },
+        onFailed: (failure) => { fail(member, failure) }
+      })
+      member.supervisor.start()
+    } catch (error) {
+      fail(member, { errorMessage: reasonOf(error), attempts: 0 })
+    }
+  }
   return {
     start (assignment) {
       if (members.has(assignment.runnerId)) return
       const member: Member = { assignment, supervisor: null, card: null, forwardMono: null, gaveUp: false }
       members.set(assignment.runnerId, member)
       set(member, { RunnerIdle: {} })
-      try {
-        const options = parts.launch(assignment)
-        member.card = options.spec.card
-        member.supervisor = parts.create({
-          ...options,
-          onStatus: (status) => { set(member, status) },
-          onFailed: (failure) => { fail(member, failure) }
+      const preparing = parts.prepare(assignment)
+      if (preparing === undefined) launch(member)
+      else {
+        preparing.then(() => { launch(member) }, (error: unknown) => {
+          fail(member, { errorMessage: reasonOf(error), attempts: 0 })
         })
-        member.supervisor.start()
-      } catch (error) {
-        fail(member, { errorMessage: reasonOf(error), attempts: 0 })
       }
     },
     async stop (runnerId) {

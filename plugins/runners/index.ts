@@ -19,7 +19,7 @@ import { createSupervisor, resolveLimits, sweepOrphans } from './process/supervi
 import type { RunnerOptions, Supervisor } from './process/supervisor.js'
 import { taskHandler } from './remote/receive.js'
 import { runnersFolder } from './scratch.js'
-import type { RunnerStatus } from './service.js'
+import type { Entering, Instances, RunnerStatus } from './service.js'
 import type { Instance } from './shapes.js'
 import { nodeResources, nodeSystem } from './state-views.js'
 
@@ -42,6 +42,7 @@ export function createRunners (parts: RunnersParts): Plugin {
     const { bundle, commands, session, models, cluster } = ctx.deps
     const detection = detect(ctx, parts)
     const sections = sectionsOf(ctx)
+    const entering = enteringOf(ctx)
     const assembly = assemble({
       node: ctx.node,
       clock: ctx.clock,
@@ -55,8 +56,8 @@ export function createRunners (parts: RunnersParts): Plugin {
       sections,
       createSupervisor: parts.createSupervisor,
       newId: randomUUID,
-      place: async (instance) => (await ctx.command('create', { instance: instance as never })).instanceId,
-      unplace: async (instanceId) => (await ctx.command('remove', { instanceId })).removed,
+      place: entering.place,
+      unplace: entering.unplace,
       advertise: ctx.advertise,
       emit: ctx.emit,
       error: ctx.error
@@ -66,21 +67,12 @@ export function createRunners (parts: RunnersParts): Plugin {
     ctx.effect('runners', assembly.close)
     ctx.sections.instances.observe(() => { void assembly.reconcile() })
     ctx.readiness('runners', assembly.readiness)
-    const boot = (): void => {
-      void autostart({
-        bundle,
-        log: ctx.log,
-        configured: ctx.config.autostart,
-        masterKnown: () => session.masterNodeId !== null,
-        ensure: instances.ensure
-      })
-    }
-    ctx.effect('autostart', session.onChange(boot))
-    boot()
+    startModels(ctx, instances.ensure)
     removeLost(ctx, sections.instances)
     return {
       commands: commandHandlers({
         section: sections.instances,
+        check: entering.check,
         created: (instanceId, modelId, nodeIds) => {
           ctx.emit('InstanceCreated', { instanceId, modelId, nodeIds })
         },
@@ -90,7 +82,11 @@ export function createRunners (parts: RunnersParts): Plugin {
         cancel: (request) => cancelCommand(commands.cancel, request.params.command_id, request.caller),
         task: taskHandler({ cluster, commands, clock: ctx.clock, take: routing.take, open: routing.open })
       },
-      services: { runners: routing, instances, accelerators: { accelerators: detection.accelerators } },
+      services: {
+        runners: routing,
+        instances: { ...instances, place: entering.place, onEnter: entering.onEnter },
+        accelerators: { accelerators: detection.accelerators }
+      },
       state: {
         instances: instances.view,
         runners: assembly.runners,
@@ -101,6 +97,25 @@ export function createRunners (parts: RunnersParts): Plugin {
       }
     }
   })
+}
+
+/** How instances get into the document and out of it, and who looks at them before. */
+function enteringOf (ctx: RunnersContext): Pick<Instances, 'place' | 'onEnter'> & {
+  unplace (instanceId: string, commandId?: string): Promise<boolean>
+  check (entering: Entering): void
+} {
+  const checks = new Set<(entering: Entering) => void>()
+  return {
+    place: async (instance, { commandId, force = false } = {}) =>
+      (await ctx.command('create', { instance: instance as never, force }, commandId)).instanceId,
+    unplace: async (instanceId, commandId) =>
+      (await ctx.command('remove', { instanceId }, commandId)).removed,
+    check (entering) { for (const check of checks) check(entering) },
+    onEnter (check) {
+      checks.add(check)
+      return () => { checks.delete(check) }
+    }
+  }
 }
 
 /** The sections by the types of this plugin, which their schemas stand for. */
@@ -126,6 +141,30 @@ function detect (ctx: RunnersContext, parts: RunnersParts): Detection {
   })
   ctx.effect('hardware detection', () => { detection.stop() })
   return detection
+}
+
+/** How long a model that nobody knows yet is waited for before it is asked for again, ms. */
+const UNKNOWN_MS = 10_000
+
+/** Starts what is set to start with the node: now, in each new session, and when a model becomes known. */
+function startModels (ctx: RunnersContext, ensure: (modelId: string) => Promise<unknown>): void {
+  const { bundle, session } = ctx.deps
+  let cancel = (): void => {}
+  const boot = (): void => {
+    cancel()
+    void autostart({
+      bundle,
+      log: ctx.log,
+      configured: ctx.config.autostart,
+      masterKnown: () => session.masterNodeId !== null,
+      ensure
+    }).then((allKnown) => {
+      if (!allKnown) cancel = ctx.clock.after(UNKNOWN_MS, boot)
+    })
+  }
+  ctx.effect('autostart', session.onChange(boot))
+  ctx.effect('autostart again', () => { cancel() })
+  boot()
 }
 
 /** How often the master looks for instances of nodes that are gone, ms. */

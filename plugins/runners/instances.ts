@@ -20,13 +20,13 @@ export interface InstancesParts {
   gaveUp (runnerId: string): boolean
   /** Brings the runners in line with the section; see `createReconciler`. */
   reconcile (): Promise<void>
-  place (instance: Instance): Promise<string>
-  unplace (instanceId: string): Promise<boolean>
+  place: Instances['place']
+  unplace (instanceId: string, commandId?: string): Promise<boolean>
   error (reason: keyof typeof errors, message: string, details?: Record<string, unknown>): SvcError
 }
 
 /** The instances, each placed on one node as a whole. */
-export interface LocalInstances extends Instances {
+export interface LocalInstances extends Pick<Instances, 'ensure' | 'remove'> {
   /** What the control document asks of this node. */
   assignments (): Assignment[]
   /** True when an instance of the model names a node. */
@@ -51,13 +51,14 @@ export function createInstances (parts: InstancesParts): LocalInstances {
     if (elsewhere) await models.ensure(modelId)
     const card = placeable(parts, modelId)
     const ids = { instanceId: parts.newId(), runnerId: parts.newId(), nodeId: parts.nodeId }
-    const instanceId = await parts.place(soloInstance(ids, card))
+    // What is set to start here starts: a master without readings must not hold up a boot.
+    const instanceId = await parts.place(soloInstance(ids, card), { force: true })
     void parts.reconcile()
     return { instanceId }
   }
 
-  async function remove (instanceId: string): Promise<void> {
-    const removed = await parts.unplace(instanceId)
+  async function remove (instanceId: string, commandId?: string): Promise<void> {
+    const removed = await parts.unplace(instanceId, commandId)
     if (!removed) throw parts.error('instance_not_found', `No instance ${instanceId}.`)
     await parts.reconcile()
   }

@@ -1,5 +1,10 @@
 import { defineService } from '../../kernel/index.js'
+import type { Instance } from './shapes.js'
 import type { Caller, EngineChunk, EngineTask, ModelCard } from '../../kernel/index.js'
+
+export { errors as runnerErrors } from './errors.js'
+export { stateCard } from './shapes.js'
+export type { Instance, RingInstance, Shard, ShardBody, StateCard } from './shapes.js'
 
 /** A runner's lifecycle as a one-key object, e.g. `{"RunnerReady":{}}`. */
 export type RunnerStatus =
@@ -70,11 +75,25 @@ export interface Runners {
 }
 export const RunnersService = defineService<Runners>('runners')
 
-/** Instances: which models are to run. Owned by `placement` once that plugin is there. */
+/** What is to be entered, and what there is at that moment. */
+export interface Entering { instance: Instance, instances: readonly Instance[] }
+
+/** Instances: which models are to run, and where. */
 export interface Instances {
-  /** Makes sure an instance of the model exists; the same id on every call while it does. */
+  /** Makes sure that this node runs the model; the same id on every call while it does. */
   ensure (modelId: string): Promise<{ instanceId: string }>
-  remove (instanceId: string): Promise<void>
+  /**
+   * Has the master enter an instance; the id of the one that counts. `commandId` makes a repeated one the
+   * same one; `force` leaves out the checks of `onEnter`. Throws what they throw.
+   */
+  place (instance: Instance, options?: { commandId?: string, force?: boolean }): Promise<string>
+  /** Throws `instance_not_found`. */
+  remove (instanceId: string, commandId?: string): Promise<void>
+  /**
+   * Has `check` look at each instance before the master enters it; a throw refuses it. Returns what ends
+   * that.
+   */
+  onEnter (check: (entering: Entering) => void): () => void
 }
 export const InstanceService = defineService<Instances>('instances')
 

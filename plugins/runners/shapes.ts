@@ -8,16 +8,15 @@ export type StateCard = Omit<ModelCard, 'totalBytes' | 'files'> & {
 }
 
 /** The part of a model one runner holds; layers are half open. */
-export type Shard = {
-  PipelineShardMetadata: {
-    modelCard: StateCard
-    deviceRank: number
-    worldSize: number
-    startLayer: number
-    endLayer: number
-    nLayers: number
-  }
+export interface ShardBody {
+  modelCard: StateCard
+  deviceRank: number
+  worldSize: number
+  startLayer: number
+  endLayer: number
+  nLayers: number
 }
+export type Shard = { PipelineShardMetadata: ShardBody } | { TensorShardMetadata: ShardBody }
 
 export type RingInstance = {
   instanceId: string

@@ -13,6 +13,8 @@ export function modelsService (plane: Plane): Models {
     locate: (modelId) => plane.local.get(modelId),
     located: () => plane.local.all(),
     card: (modelId) => plane.card(modelId),
+    stagedBytes: (modelId) => new Map(plane.catalogue.copies(modelId)
+      .filter(({ kind }) => kind !== 'store').map(({ nodeId, sizeBytes }) => [nodeId, sizeBytes])),
     cards: () => [...plane.catalogue.cards().values()],
     use (modelId, by) {
       try {

@@ -22,6 +22,8 @@ export interface Models {
   located (): readonly LocatedModel[]
   /** The card of any model of the catalogue, here or not; its `files` may be empty when it is not here. */
   card (modelId: string): ModelCard | undefined
+  /** Bytes of the model's own copies by node id, over the whole cluster; those in stores are not copies. */
+  stagedBytes (modelId: string): ReadonlyMap<string, number>
   /** The catalogue of the whole cluster. */
   cards (): readonly { card: ModelCard, origin: CardOrigin }[]
   /**

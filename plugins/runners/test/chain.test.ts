@@ -47,7 +47,7 @@ check('no engine, but another node has it', { backend: null, elsewhere: true }, 
 check('another node is still loading it', {
   backend: null, elsewhere: true, runner: { RunnerLoading: { layersLoaded: 1, totalLayers: 3 } }
 }, 'runner', /is loading/)
-check('not placed', { placed: false, runner: null }, 'placement', /not placed/, /plugins\.runners\.autostart/)
+check('not placed', { placed: false, runner: null }, 'placement', /not placed/, /svc place acme\/x/)
 check('no runner yet', { runner: null }, 'runner', /not started/, /svc status/)
 check('a task it does not do', { capability: 'chat' }, 'request', /does tts, not chat/, /acme\/x for tts/)
 check('the first broken link wins', { card: null, backend: null, placed: false, runner: null }, 'card')

@@ -27,6 +27,9 @@ t.test('the master places a model once on a node, and removes it once', (t) => {
   const held = section()
   const { create, remove } = commandHandlers({
     section: held,
+    check: ({ instance: { RingInstance: { instanceId } } }) => {
+      if (instanceId.startsWith('large')) throw new Error('it does not fit')
+    },
     created: (id, modelId, nodeIds) => { said.push(`created ${id} ${modelId} on ${nodeIds.join()}`) },
     deleted: (id, modelId) => { said.push(`deleted ${id} ${modelId}`) }
   })
@@ -37,6 +40,9 @@ t.test('the master places a model once on a node, and removes it once', (t) => {
   check(on('b', 'n1'), 'a')
   check(on('c', 'n2'), 'c')
   check(on('d', 'n1', 'other'), 'd')
+  check(on('d', 'n3', 'third'), 'd')
+  t.throws(() => create({ instance: on('large', 'n3') }), { message: 'it does not fit' })
+  t.strictSame(create({ instance: on('large', 'n1') }), { instanceId: 'a' }, 'what is there is not judged')
   t.strictSame([...held.entries()].map(({ key }) => key), ['a', 'c', 'd'])
   t.strictSame(remove({ instanceId: 'a' }), { removed: true })
   t.strictSame(remove({ instanceId: 'a' }), { removed: false })

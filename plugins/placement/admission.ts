@@ -1,0 +1,47 @@
+import { SvcError } from '../../kernel/index.js'
+import { checkFits } from './check.js'
+import type { Planning } from './planning.js'
+import type { Entering } from '../runners/service.js'
+import type { StateView } from './state-view.js'
+import { cardOf, ranksOf } from './view.js'
+
+/** How often the master looks at the cluster, so that it can judge at once, ms. */
+export const REFRESH_MS = 1000
+
+/**
+ * The master's own look at what is to be placed: two nodes may have planned for the same memory at once. It
+ * refuses by what it knows; what it has not been told yet, the node that planned had.
+ */
+export class Admission {
+  readonly #planning: Planning
+  readonly #failed: (error: unknown) => void
+  #state: StateView | undefined
+
+  /** `failed` is told when the state cannot be read. */
+  constructor (planning: Planning, failed: (error: unknown) => void) {
+    this.#planning = planning
+    this.#failed = failed
+  }
+
+  /** Looks at the cluster anew. Never rejects. */
+  async refresh (): Promise<void> {
+    await this.#planning.state().then((state) => { this.#state = state }, this.#failed)
+  }
+
+  /** What was seen says nothing any more. */
+  forget (): void { this.#state = undefined }
+
+  /** Throws why the instance cannot be placed beside those that there are. */
+  check ({ instance, instances }: Entering): void {
+    if (this.#state === undefined) return
+    const all = instances.map((one) => [one.RingInstance.instanceId, one] as const)
+    const state = { ...this.#state, instances: Object.fromEntries(all) }
+    const { modelId } = instance.RingInstance.shardAssignments
+    const card = this.#planning.known(modelId) ?? cardOf(ranksOf(instance)[0]!.shard)
+    try {
+      checkFits({ instance, card, view: this.#planning.view(state, modelId) })
+    } catch (error) {
+      if (!(error instanceof SvcError && error.reason === 'info_pending')) throw error
+    }
+  }
+}

@@ -1,0 +1,131 @@
+import { kernelError } from '../../kernel/index.js'
+import type { ModelCard, SvcError } from '../../kernel/index.js'
+import { claimsByNode, gib, needOf, usableOf } from './planner/memory.js'
+import type { ClusterView, NodeFacts, PlanRequest } from './planner/types.js'
+import { planBriefly } from './planner/plan.js'
+import { refusalError, refuse } from './refusals.js'
+import type { Instance, RingInstance } from '../runners/service.js'
+import { partOf, ranksOf } from './view.js'
+import type { Rank } from './view.js'
+
+/**
+ * Throws what is wrong with the form of an instance: `invalid_request` that names the field. Its schema has
+ * been applied; what is asked of the cluster is for `checkFits`.
+ */
+export function checkForm ({ RingInstance: ring }: Instance, card: ModelCard): void {
+  const at = 'instance.RingInstance'
+  if (ring.engine !== card.engine) {
+    throw invalid(`${at}.engine`, `must be ${card.engine}, the engine of ${card.modelId}`)
+  }
+  const { runnerToShard, nodeToRunner } = ring.shardAssignments
+  const runners = Object.values(nodeToRunner)
+  const assignments = `${at}.shardAssignments`
+  if (new Set(runners).size !== runners.length) {
+    throw invalid(`${assignments}.nodeToRunner`, 'must name each runner once')
+  }
+  for (const runnerId of runners) {
+    if (!Object.hasOwn(runnerToShard, runnerId)) {
+      throw invalid(`${assignments}.runnerToShard`, `has no shard for the runner ${runnerId}`)
+    }
+  }
+  if (Object.keys(runnerToShard).length !== runners.length) {
+    throw invalid(`${assignments}.runnerToShard`, 'names a runner that is on no node')
+  }
+  checkShards(ranksOf({ RingInstance: ring }), ring, card, `${assignments}.runnerToShard`)
+}
+
+function checkShards (
+  ranks: readonly Rank[], { shardAssignments: { modelId } }: RingInstance, card: ModelCard, path: string
+): void {
+  const tensor = ranks[0]!.tensor
+  let layer = 0
+  ranks.forEach(({ runnerId, shard, tensor: own }, place) => {
+    const wrong = (field: readonly string[], message: string): SvcError =>
+      invalid([path, runnerId, ...field].join('.'), message)
+    if (own !== tensor) throw wrong([], 'must be cut as the others are')
+    if (tensor && ranks.length === 1) throw wrong([], 'must be a PipelineShardMetadata: it is the only one')
+    if (shard.modelCard.modelId !== modelId) throw wrong(['modelCard', 'modelId'], `must be ${modelId}`)
+    if (shard.worldSize !== ranks.length) throw wrong(['worldSize'], `must be ${ranks.length}`)
+    if (shard.nLayers !== card.nLayers) throw wrong(['nLayers'], `must be ${card.nLayers}`)
+    if (shard.deviceRank !== place) throw wrong(['deviceRank'], 'must count from 0 without gaps')
+    const start = tensor ? 0 : layer
+    if (shard.startLayer !== start) throw wrong(['startLayer'], `must be ${start}`)
+    const last = tensor || place === ranks.length - 1
+    if (last && shard.endLayer !== card.nLayers) throw wrong(['endLayer'], `must be ${card.nLayers}`)
+    if (!last && (shard.endLayer <= start || shard.endLayer > card.nLayers)) {
+      throw wrong(['endLayer'], `must be above ${start} and at most ${card.nLayers}`)
+    }
+    layer = shard.endLayer
+  })
+}
+
+/** A field that is not valid. */
+export function invalid (path: string, message: string): SvcError {
+  return kernelError('invalid_request', `${path} ${message}`, { param: path, issues: [{ path, message }] })
+}
+
+/** What is to be checked against the cluster. */
+export interface Fitting { instance: Instance, card: ModelCard, view: ClusterView }
+
+/**
+ * Throws why these nodes cannot run the instance: what the planner says of a placement on exactly them, then
+ * what each of them has for the layers it is given. Whatever is not told yet is `info_pending`; a node
+ * that is not live is `node_not_found`.
+ */
+export function checkFits (fitting: Fitting): void {
+  const { instance, view } = fitting
+  const ranks = ranksOf(instance)
+  for (const { nodeId } of ranks) {
+    if (view.nodes.some((node) => node.nodeId === nodeId)) continue
+    throw kernelError('node_not_found', `No node ${nodeId.slice(0, 128)} is live.`)
+  }
+  const result = planBriefly(requestOf(fitting, ranks), view, { steps: 0 })
+  if (!result.ok) throw refusalError(result)
+  checkRing(ranks, view)
+  for (const rank of ranks) checkShare(fitting, rank)
+}
+
+/** The question whether the model can be placed on these nodes and no other. */
+function requestOf ({ card, view }: Fitting, ranks: readonly Rank[]): PlanRequest {
+  const chosen = new Set(ranks.map(({ nodeId }) => nodeId))
+  return {
+    card,
+    sharding: ranks[0]!.tensor ? 'Tensor' : 'Pipeline',
+    instanceMeta: 'Ring',
+    minNodes: ranks.length,
+    excluded: view.nodes.map(({ nodeId }) => nodeId).filter((nodeId) => !chosen.has(nodeId))
+  }
+}
+
+function checkRing (ranks: readonly Rank[], { nodes, edges }: ClusterView): void {
+  if (ranks.length === 1) return
+  const linked = new Set(edges.map(({ from, to }) => `${from} ${to}`))
+  ranks.forEach(({ nodeId }, place) => {
+    const next = ranks[(place + 1) % ranks.length]!.nodeId
+    if (linked.has(`${nodeId} ${next}`) && linked.has(`${next} ${nodeId}`)) return
+    const [a, b] = [nodeId, next].map((id) => nodes.find((node) => node.nodeId === id)?.name ?? id)
+    throw refuse('no_connected_cycle',
+      `${a} and ${b} are next to each other in the ring and are not connected in both directions.`)
+  })
+}
+
+function checkShare ({ instance, card, view }: Fitting, { nodeId, shard }: Rank): void {
+  const node = view.nodes.find((one) => one.nodeId === nodeId)!
+  const traits = view.engines[card.engine]!
+  const need = needOf(card, traits.overhead, partOf(shard))
+  const backends = traits.backends.filter((name) =>
+    card.backends.includes(name) && node.backends?.[card.engine]?.includes(name) === true)
+  const told = { ...node, memory: node.memory! }
+  const claims = claimsByNode(view)(nodeId)
+  const offers = backends.map((backend) => ({ backend, ...usableOf(told, backend, claims) }))
+  if (offers.some(({ usableBytes }) => need.neededBytes < usableBytes)) return
+  const best = Math.max(0, ...offers.map(({ usableBytes }) => usableBytes))
+  throw refuse('insufficient_memory', messageFor(node, shard, need.neededBytes, best), {
+    instanceId: instance.RingInstance.instanceId, nodes: [{ nodeId, name: node.name, need, offers }]
+  })
+}
+
+function messageFor (node: NodeFacts, shard: Rank['shard'], needed: number, usable: number): string {
+  return `${node.name} needs ${gib(needed)} for layers ${shard.startLayer} to ${shard.endLayer} ` +
+    `and can use ${gib(usable)}; it must be less.`
+}

@@ -1,0 +1,165 @@
+import { failedAttempts } from '../progress.js'
+import type { Progress } from '../progress.js'
+import type { Instance, StateCard } from '../../runners/service.js'
+import { ranksOf } from '../view.js'
+import { isVerbError, nameOf, plain, readModelId, realPace } from './api.js'
+import type { Pace, SeenState, VerbError } from './api.js'
+import { linesOf } from './sums.js'
+import { watch } from './watch.js'
+import type { Verb, VerbContext } from '../../../kernel/index.js'
+
+/** The body of POST /place_instance. */
+interface Placed { message: string, command_id: string, instance_id: string, model_card: StateCard }
+
+/** A row of GET /instance/previews. */
+interface Row {
+  sharding: string
+  min_nodes: number
+  error: string | null
+  reason: string | null
+  details: Record<string, unknown> | null
+}
+
+/** What is asked for, as the routes take it. */
+interface Ask { model_id: string, sharding: 'Pipeline' | 'Tensor', min_nodes: number, excluded: string[] }
+
+/** `svc place`: places a model and waits until it is ready. */
+export function createPlace (pace: Pace): Verb {
+  return {
+    async run (ctx, [model], options) {
+      const ask = askOf(ctx, readModelId(ctx, model!), options)
+      const state = await ctx.client.json<SeenState>('/state')
+      try {
+        if (options['explain'] === true) await explain(ctx, ask, state)
+        if (options['dryRun'] === true) await tryOut(ctx, ask, state)
+        else return await place(ctx, pace, ask, options, state)
+      } catch (error) {
+        throw isVerbError(error) ? explained(ctx, ask, state, error) : error
+      }
+    }
+  }
+}
+
+export default createPlace(realPace)
+
+function askOf (ctx: VerbContext, model_id: string, options: Record<string, unknown>): Ask {
+  const { minNodes = '1', sharding = 'pipeline', exclude = [] } = options as
+    { minNodes?: string, sharding?: string, exclude?: string[] }
+  const min = Number(minNodes)
+  if (!Number.isInteger(min) || min < 1) {
+    throw ctx.fail(2, `--min-nodes ${minNodes}: expected a number from 1 on`)
+  }
+  const known = (['Pipeline', 'Tensor'] as const).find((one) => one.toLowerCase() === sharding.toLowerCase())
+  if (known === undefined) throw ctx.fail(2, `--sharding ${sharding}: expected pipeline or tensor`)
+  return { model_id, sharding: known, min_nodes: min, excluded: exclude }
+}
+
+function queryOf ({ model_id: model, excluded, ...shape }: Ask, shaped: boolean): string {
+  const query = new URLSearchParams({ model_id: model })
+  if (shaped) for (const [key, value] of Object.entries(shape)) query.set(key, String(value))
+  for (const ref of excluded) query.append('excluded_node_ids', ref)
+  return query.toString()
+}
+
+/** Shows the sums of what would be placed; for people only. */
+async function explain (ctx: VerbContext, ask: Ask, state: SeenState): Promise<void> {
+  const { previews } = await ctx.client.json<{ previews: Row[] }>(`/instance/previews?${queryOf(ask, false)}`)
+  const row = rowFor(previews, ask)
+  if (row === undefined || row.error !== null) return
+  const { why } = row.details as { why: string }
+  for (const line of [plain(why), ...linesOf(ask.model_id, row.details, (id) => nameOf(state, id))]) {
+    ctx.err.line(line)
+  }
+}
+
+/** Plans with equal parts are shown once, under the least number of nodes. */
+function rowFor (rows: readonly Row[], ask: Ask): Row | undefined {
+  return rows.filter((row) => (ask.min_nodes === 1 || row.sharding === ask.sharding) &&
+    row.min_nodes <= ask.min_nodes && ranks(row) >= ask.min_nodes)[0]
+}
+
+const ranks = ({ details }: Row): number => ((details?.['ranks'] ?? []) as unknown[]).length
+
+/** Shows where the model would go. */
+async function tryOut (ctx: VerbContext, ask: Ask, state: SeenState): Promise<void> {
+  const instance = await ctx.client.json<Instance>(`/instance/placement?${queryOf(ask, true)}`)
+  if (ctx.out.json) {
+    ctx.out.value(instance)
+    return
+  }
+  ctx.out.table(['RANK', 'NODE', 'LAYERS'], ranksOf(instance).map(({ nodeId, shard }) => [
+    String(shard.deviceRank), nameOf(state, nodeId), `${shard.startLayer} to ${shard.endLayer}`
+  ]))
+  ctx.err.line(`nothing was placed; svc place ${ask.model_id} does`)
+}
+
+async function place (
+  ctx: VerbContext, pace: Pace, ask: Ask, options: Record<string, unknown>, before: SeenState
+): Promise<number> {
+  const { excluded, ...shape } = ask
+  const placed = await ctx.client.json<Placed>('/place_instance', {
+    method: 'POST', body: { ...shape, excluded_nodes: excluded, force: options['force'] === true }
+  })
+  ctx.err.line(plain(placed.message))
+  if (options['wait'] === false) {
+    show(ctx, placed)
+    ctx.err.line('it is starting; svc ps shows how far it is')
+    return 0
+  }
+  const limitMs = typeof options['wait'] === 'string' && options['wait'] !== '' ? ctx.wait! * 1000 : Infinity
+  try {
+    const attempts = failedAttempts(before)
+    return finish(ctx, placed, await watch(ctx, pace, { instanceId: placed.instance_id, attempts, limitMs }))
+  } catch (error) {
+    if (!ctx.signal.aborted) throw error
+    return interrupted(ctx)
+  }
+}
+
+function interrupted (ctx: VerbContext): number {
+  ctx.err.line('it goes on starting; svc ps shows how far it is, svc stop ends it')
+  return 130
+}
+
+function show ({ out }: VerbContext, placed: Placed): void {
+  if (out.json) out.value(placed)
+  else out.line(placed.instance_id)
+}
+
+/** Says how the waiting ended; the exit status. */
+function finish (ctx: VerbContext, placed: Placed, progress: Progress): number {
+  const { modelId, tasks } = placed.model_card
+  if (progress.kind === 'failed') {
+    throw ctx.fail(1, plain(`${modelId} cannot start: ${progress.message}; svc why ${modelId} says more, ` +
+      `svc stop ${placed.instance_id} gives the place back`))
+  }
+  if (progress.kind === 'gone') throw ctx.fail(1, `the instance ${placed.instance_id} was removed meanwhile`)
+  if (ctx.signal.aborted) return interrupted(ctx)
+  show(ctx, placed)
+  if (progress.kind === 'starting') {
+    ctx.err.line('the time to wait is up and it goes on starting; svc ps shows how far it is')
+    return 4
+  }
+  ctx.err.line(`ready; try it: ${tryWith(modelId, tasks)}`)
+  return 0
+}
+
+function tryWith (modelId: string, tasks: readonly string[]): string {
+  if (tasks.includes('tts')) return `svc say "hello" --model ${modelId}`
+  return tasks.includes('chat') ? `svc run ${modelId} "hello"` : `svc why ${modelId}`
+}
+
+/** Reasons of a refusal that is about the cluster, not about how the verb was used. */
+const REFUSED = new Set([
+  'no_connected_cycle', 'exclusions_removed_all', 'tensor_unsupported', 'tensor_indivisible',
+  'too_few_layers', 'no_backend'
+])
+
+/** The error with the sums and the ways out, and the exit status that goes with its reason. */
+function explained (ctx: VerbContext, ask: Ask, state: SeenState, error: VerbError): VerbError {
+  const { api } = error
+  if (api === undefined) return error
+  for (const line of linesOf(ask.model_id, api.details, (id) => nameOf(state, id))) ctx.err.line(line)
+  if (api.reason === 'model_unknown') return ctx.fail(3, error.message)
+  return REFUSED.has(api.reason) ? ctx.fail(1, error.message) : error
+}

@@ -1,0 +1,42 @@
+import type { VerbDecl } from '../../../kernel/index.js'
+
+/** The verbs about instances. */
+export const verbs = {
+  place: {
+    summary: 'place a model on nodes that have the memory for it, and wait until it is ready',
+    args: '<model>',
+    options: [
+      ['--min-nodes <n>', 'spread it over at least so many nodes'],
+      ['--sharding <s>', 'how it is cut: pipeline (by layers) or tensor'],
+      ['--exclude <node...>', 'nodes that take no part, by id, install id or name'],
+      ['--dry-run', 'show where it would go; place nothing'],
+      ['--explain', 'show the sums of memory, node by node'],
+      ['--force', 'do not check memory; the event log tells of it'],
+      ['--wait [seconds]', 'wait at most so long, else exit 4 (until it is ready when no time is given)'],
+      ['--no-wait', 'place it and return']
+    ],
+    examples: [
+      'svc place svc/voice-en', 'svc place acme/chat --dry-run --explain',
+      'svc place acme/chat --min-nodes 2 --exclude attic --wait=300'
+    ],
+    load: () => import('./place.js')
+  },
+  ps: {
+    summary: 'list the instances: model, nodes, state, memory of the weights',
+    examples: ['svc ps', 'svc ps --json | jq -r \'.instances[] | select(.state == "ready") | .instanceId\''],
+    load: () => import('./ps.js')
+  },
+  stop: {
+    summary: 'remove an instance, or all instances of a model; the files stay',
+    args: '<instance-or-model>',
+    options: [['-y, --yes', 'do not ask when there are several']],
+    examples: ['svc stop svc/voice-en', 'svc stop 7d0f8a52', 'svc stop -y acme/chat'],
+    load: () => import('./stop.js')
+  },
+  why: {
+    summary: 'show what keeps a model from answering, and the command that mends it',
+    args: '<model>',
+    examples: ['svc why acme/chat', 'svc why svc/voice-en --json'],
+    load: () => import('./why.js')
+  }
+} satisfies Record<string, VerbDecl>

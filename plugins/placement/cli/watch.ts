@@ -1,0 +1,91 @@
+import { progressOf } from '../progress.js'
+import type { Progress } from '../progress.js'
+import { nameOf, plain } from './api.js'
+import type { Pace, SeenState } from './api.js'
+import type { VerbContext } from '../../../kernel/index.js'
+
+/** Pause between two looks at the state, ms. */
+const POLL_MS = 500
+/** How long a node that went away in the middle of a wait is asked again, seconds. */
+const RETURN_SECONDS = 60
+/** So long an instance that was just placed may be missing in the state, ms. */
+const APPEAR_MS = 5000
+
+/** What is waited for. */
+export interface Watched { instanceId: string, attempts: ReadonlySet<string>, limitMs: number }
+
+/** Shows how far the instance is until it is ready, has failed or is gone, or the time is up. */
+export async function watch (
+  ctx: VerbContext, pace: Pace, { instanceId, attempts, limitMs }: Watched
+): Promise<Progress> {
+  const began = pace.mono()
+  let shown = ''
+  let seen = false
+  for (;;) {
+    const state = await ask(ctx)
+    const progress = progressOf(state, instanceId, attempts)
+    const elapsed = pace.mono() - began
+    const waits = progress.kind === 'gone' ? !seen && elapsed < APPEAR_MS : progress.kind === 'starting'
+    if (!waits || elapsed >= limitMs || ctx.signal.aborted) {
+      ctx.err.end()
+      return progress
+    }
+    seen ||= progress.kind !== 'gone'
+    const text = progress.kind === 'starting' ? textOf(state, progress) : 'waiting for the cluster'
+    if (text !== shown) {
+      shown = text
+      if (ctx.io.stderr.isTTY === true) ctx.err.update(text)
+      else ctx.err.line(text)
+    }
+    await pace.pause(POLL_MS, ctx.signal)
+  }
+}
+
+async function ask (ctx: VerbContext): Promise<SeenState> {
+  return await ctx.retry({
+    seconds: RETURN_SECONDS,
+    again: ctx.notYet,
+    onWait: (error) => { ctx.err.update(`${error.message.split('\n')[0]!}; asking again`) }
+  }, () => ctx.client.json<SeenState>('/state'))
+}
+
+function textOf (state: SeenState, { instance, ranks }: Progress & { kind: 'starting' }): string {
+  const { modelId, nodeToRunner } = instance.RingInstance.shardAssignments
+  return ranks.map((rank) => {
+    const runner = state.runners[nodeToRunner[rank.nodeId] ?? '']
+    return `${nameOf(state, rank.nodeId)}: ${plain(stateText(state, rank, runner, modelId))}`
+  }).join('; ')
+}
+
+const WORDS: Readonly<Record<string, string>> = {
+  RunnerIdle: 'waits for its runner',
+  RunnerConnecting: 'connects',
+  RunnerConnected: 'connected',
+  RunnerLoading: 'loads',
+  RunnerLoaded: 'loaded',
+  RunnerWarmingUp: 'warms up',
+  RunnerReady: 'ready',
+  RunnerRunning: 'ready',
+  RunnerShuttingDown: 'shuts down',
+  RunnerShutdown: 'shut down',
+  RunnerFailed: 'failed; it is tried again',
+  DownloadPending: 'waits for its files',
+  DownloadOngoing: 'copies its files'
+}
+
+/** A state of a rank in words, with how far it is. */
+export function stateText (
+  state: SeenState, { nodeId, state: kind }: { nodeId: string, state: string },
+  runner: Record<string, unknown> | undefined, modelId: string
+): string {
+  const words = WORDS[kind] ?? kind
+  if (kind === 'RunnerLoading') {
+    const { layersLoaded, totalLayers } = (runner?.[kind] ?? {}) as Record<string, number>
+    return layersLoaded === undefined ? words : `${words} (${layersLoaded} of ${totalLayers})`
+  }
+  if (kind !== 'DownloadOngoing') return words
+  const copy = (state.downloads[nodeId] ?? []).map((one) => one[kind]).find((one) => one?.modelId === modelId)
+  const { total = 0, downloaded = 0 } = (copy as { downloadProgress?: Record<string, number> } | undefined)
+    ?.downloadProgress ?? {}
+  return total > 0 ? `${words} (${Math.floor(downloaded / total * 100)}%)` : words
+}

@@ -1,0 +1,36 @@
+import type { ErrorDecl } from '../../kernel/index.js'
+
+const refused = (message: string, remedy: string): ErrorDecl =>
+  ({ status: 400, retryable: false, message, remedy })
+
+/** Reasons this plugin answers with, beside the kernel's own and those of `runners`. */
+export const errors = {
+  insufficient_memory: refused('A node has not enough memory for its share of the model.',
+    'details.suggestions names what would make it fit; `svc place MODEL --explain` shows the sums.'),
+  no_connected_cycle: refused('Too few nodes are connected with each other in both directions.',
+    'Lower min_nodes, or mend the links: `svc doctor` shows which dial fails.'),
+  exclusions_removed_all: refused('The exclusions leave no node.', 'Exclude fewer nodes.'),
+  tensor_unsupported: refused('The model cannot be cut by tensors.', 'Use the sharding Pipeline.'),
+  tensor_indivisible: refused('The model cannot be cut evenly for that many nodes.',
+    'Choose another min_nodes, or the sharding Pipeline.'),
+  too_few_layers: refused('The model has fewer layers than nodes are asked for.', 'Lower min_nodes.'),
+  info_pending: {
+    status: 503,
+    retryable: true,
+    message: 'Not every node has told of its memory and backends yet.',
+    remedy: 'Try again shortly; `svc nodes` shows which node tells nothing of its memory.',
+    retryAfterSeconds: 2
+  },
+  instance_failed: {
+    status: 500,
+    retryable: false,
+    message: 'The instance was placed and could not start.',
+    remedy: '`svc why MODEL` names the cause; `svc stop INSTANCE` gives the place back.'
+  },
+  not_ready_yet: {
+    status: 504,
+    retryable: true,
+    message: 'The instance is placed and not ready yet.',
+    remedy: 'It goes on starting: `svc ps` shows how far it is.'
+  }
+} as const satisfies Record<string, ErrorDecl>

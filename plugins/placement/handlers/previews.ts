@@ -1,0 +1,54 @@
+import type { RouteRequest } from '../../../kernel/index.js'
+import type { Desk } from '../desk.js'
+import { instanceOf, shownTo } from '../instance.js'
+import { previews as combinations } from '../planner/index.js'
+import type { Preview } from '../planner/index.js'
+import type { routes } from '../routes.js'
+
+/** GET /instance/placement. */
+export async function placement (
+  { planning, newId }: Desk, request: RouteRequest<typeof routes.placement>
+): Promise<unknown> {
+  const { query, caller, signal } = request
+  const { plan, card, state } = await planning.plan({
+    modelId: query.model_id,
+    sharding: query.sharding,
+    instanceMeta: query.instance_meta,
+    minNodes: query.min_nodes,
+    excluded: query.excluded_node_ids,
+    force: false
+  }, signal)
+  return shownTo(caller, instanceOf(plan, card, state, newId))
+}
+
+/** GET /instance/previews. */
+export async function previews (
+  { planning, newId }: Desk, { query, caller }: RouteRequest<typeof routes.previews>
+): Promise<unknown> {
+  const card = await planning.card(query.model_id)
+  const state = await planning.state()
+  const rows = combinations(card, planning.view(state, card.modelId), {
+    nodeIds: planning.nodeIds(query.node_ids), excluded: planning.nodeIds(query.excluded_node_ids)
+  })
+  return {
+    previews: rows.map((row) => rowOf(card.modelId, row, ({ plan }) =>
+      shownTo(caller, instanceOf(plan, card, state, newId))))
+  }
+}
+
+/** What fits has its sums under `details`, as what does not. */
+function rowOf (
+  modelId: string, { sharding, instanceMeta, minNodes, result, memoryDeltaByNode }: Preview,
+  instance: (planned: Preview['result'] & { ok: true }) => unknown
+): Record<string, unknown> {
+  const shape = { model_id: modelId, sharding, instance_meta: instanceMeta, min_nodes: minNodes }
+  if (!result.ok) {
+    const { reason, message: error, details } = result
+    return { ...shape, instance: null, memory_delta_by_node: null, error, reason, details }
+  }
+  const { ranks, stagedBytes, why } = result.plan
+  return {
+    ...shape, instance: instance(result), memory_delta_by_node: memoryDeltaByNode, error: null, reason: null,
+    details: { why, stagedBytes, ranks }
+  }
+}

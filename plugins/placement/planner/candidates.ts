@@ -1,0 +1,123 @@
+import { claimsByNode, needOf, usableOf } from './memory.js'
+import type { Need, NodeClaims, Part, Usable } from './memory.js'
+import type { ClusterView, EngineTraits, NodeFacts, PlanRequest } from './types.js'
+
+/** What is asked, with the engine's traits at hand. */
+export interface Job {
+  request: PlanRequest
+  traits: EngineTraits
+  /** Units the model is cut into; at least 1, also where the card says 0. */
+  layers: number
+}
+
+/** One way to run on a node. */
+export interface Option {
+  backend: string
+  /** Place in the engine's order of preference, 0 is best. */
+  order: number
+  usable: Usable
+  /** Most layers that fit, 0 when not even one does. */
+  layers: number
+}
+
+/** A node that may take part. `options` is best backend first and never empty. */
+export interface Candidate {
+  node: NodeFacts
+  /** It has not told enough: `options` is the most it could turn out to be. */
+  pending: boolean
+  stagedBytes: number
+  options: Option[]
+}
+
+/** Who may take part, and who is out. In order of node id. */
+export interface Survey {
+  candidates: Candidate[]
+  /** Would be candidates, but are excluded. */
+  excluded: NodeFacts[]
+  /** Run models, but have no backend for this one. */
+  withoutBackend: NodeFacts[]
+  /** Do not run models. */
+  management: NodeFacts[]
+}
+
+/** More than any machine has, and still exact in arithmetic. */
+const BOUNDLESS = 2 ** 50
+
+/** Terms of what a node needs for its part of the job. */
+export function jobNeed (job: Job, part: Part): Need {
+  return needOf(job.request.card, job.traits.overhead, part)
+}
+
+/** Sorts the nodes of the view. */
+export function survey (job: Job, view: ClusterView): Survey {
+  const excluded = new Set(job.request.excluded)
+  const claims = claimsByNode(view)
+  const out: Survey = { candidates: [], excluded: [], withoutBackend: [], management: [] }
+  for (const node of [...view.nodes].sort((a, b) => compareText(a.nodeId, b.nodeId))) {
+    if (node.participation === 'management') out.management.push(node)
+    else if (backendsOf(job, node).length === 0) out.withoutBackend.push(node)
+    else if (excluded.has(node.nodeId) || excluded.has(node.installId)) out.excluded.push(node)
+    else out.candidates.push(candidateOf(job, node, claims(node.nodeId)))
+  }
+  return out
+}
+
+/** Backends on which the node can run the model, best first; of an untold node, all that are thinkable. */
+function backendsOf (
+  { request: { card }, traits }: Job, node: NodeFacts
+): { backend: string, order: number }[] {
+  const told = node.backends === null ? traits.backends : ownList(node.backends, card.engine)
+  return [...new Set(told)]
+    .filter((backend) => card.backends.includes(backend))
+    .map((backend) => ({ backend, order: orderOf(traits, backend) }))
+    .sort((a, b) => a.order - b.order || compareText(a.backend, b.backend))
+}
+
+/** Backends the engine does not list come after all it does. */
+function orderOf ({ backends }: EngineTraits, backend: string): number {
+  const at = backends.indexOf(backend)
+  return at < 0 ? backends.length : at
+}
+
+function ownList (lists: Readonly<Record<string, readonly string[]>>, key: string): readonly string[] {
+  return Object.hasOwn(lists, key) ? lists[key]! : []
+}
+
+function candidateOf (job: Job, node: NodeFacts, claims: NodeClaims): Candidate {
+  const { memory } = node
+  const pending = memory === null || node.backends === null || node.participation === null
+  const options = backendsOf(job, node).map(({ backend, order }) => {
+    const usable = pending ? boundless() : usableOf({ ...node, memory }, backend, claims)
+    return { backend, order, usable, layers: layersThatFit(job, usable.usableBytes) }
+  })
+  return { node, pending, stagedBytes: node.stagedBytes.get(job.request.card.modelId) ?? 0, options }
+}
+
+function boundless (): Usable {
+  return {
+    memory: 'ram',
+    totalBytes: BOUNDLESS,
+    limitBytes: BOUNDLESS,
+    freeBytes: BOUNDLESS,
+    reservedBytes: 0,
+    releasingBytes: 0,
+    usableBytes: BOUNDLESS
+  }
+}
+
+/** By halves: a layer more never needs less. */
+function layersThatFit (job: Job, usableBytes: number): number {
+  if (job.request.force === true) return job.layers
+  let [fits, tooMany] = [0, job.layers + 1]
+  while (tooMany - fits > 1) {
+    const middle = Math.floor((fits + tooMany) / 2)
+    if (jobNeed(job, { of: middle, parts: job.layers }).neededBytes < usableBytes) fits = middle
+    else tooMany = middle
+  }
+  return fits
+}
+
+/** Order of text that does not depend on the locale. */
+export function compareText (a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0
+}

@@ -1,0 +1,130 @@
+import type { ModelCard } from '../../../kernel/index.js'
+
+/** How a model is cut: by layers, or every layer across all ranks. */
+export type Sharding = 'Pipeline' | 'Tensor'
+/** How the ranks of an instance talk: in a ring, or a driver with its donors. */
+export type InstanceMeta = 'Ring' | 'LlamaRpc'
+
+/** What is asked for. */
+export interface PlanRequest {
+  card: ModelCard
+  sharding: Sharding
+  instanceMeta: InstanceMeta
+  /** At least this many nodes; 1 or less means any number. */
+  minNodes: number
+  /** Node ids or install ids that must not take part; unknown ones are ignored. */
+  excluded: readonly string[]
+  /** Memory is not checked. Everything else is. */
+  force?: boolean
+}
+
+/** One node, as its own reports say; null is "not told yet". Bytes. */
+export interface NodeFacts {
+  nodeId: string
+  installId: string
+  name: string
+  memory: { ramTotal: number, ramAvailable: number } | null
+  /** Memory of the GPU; null where none is known, then GPU backends are counted against the RAM. */
+  vram: { total: number, used: number } | null
+  /** Engine name to the backends this node can run it on. */
+  backends: Readonly<Record<string, readonly string[]>> | null
+  /** Model id to the bytes of it that lie on this node already. */
+  stagedBytes: ReadonlyMap<string, number>
+  /** Only `full` nodes run models. */
+  participation: 'full' | 'management' | null
+}
+
+/** What an engine can do. */
+export interface EngineTraits {
+  /** Whether a model can be spread over several nodes. */
+  multiNode: boolean
+  /** How its ranks on several nodes talk; `Ring` when left out. */
+  meta?: InstanceMeta
+  tensor: boolean
+  /** Memory in use per byte of weights, in whole hundredths, e.g. 1.30. */
+  overhead: number
+  /** Best first. */
+  backends: readonly string[]
+}
+
+/** Memory of one node that is spoken for, or about to come back. `backend` says which memory. */
+export interface MemoryClaim { nodeId: string, backend: string, bytes: number }
+
+/** Memory that stopping an instance gives back. */
+export interface InstanceMemory { instanceId: string, modelId: string, memory: readonly MemoryClaim[] }
+
+/** Everything the planner may know of the cluster. Node ids are unique. */
+export interface ClusterView {
+  nodes: readonly NodeFacts[]
+  /** Live connections, one entry per direction. */
+  edges: readonly { from: string, to: string }[]
+  engines: Readonly<Record<string, EngineTraits>>
+  /** Placed, but not loaded yet: not in the memory readings. */
+  reservations: readonly MemoryClaim[]
+  /** Being given back: still in the memory readings. */
+  releasing: readonly MemoryClaim[]
+  /** Running instances, for the suggestion to stop one. */
+  instances?: readonly InstanceMemory[]
+}
+
+/** The part of the model one node is given. Layers are half open; a tensor rank has all of them. */
+export interface PlanRank {
+  nodeId: string
+  backend: string
+  startLayer: number
+  endLayer: number
+  /** Bytes of weights. */
+  shareBytes: number
+  /** With overhead, cache and fixed cost. */
+  neededBytes: number
+  usableBytes: number
+  /** Below zero only when forced. */
+  freeAfterBytes: number
+}
+
+export interface Plan {
+  sharding: Sharding
+  instanceMeta: InstanceMeta
+  /** In ring order; of `LlamaRpc` the driver first. */
+  ranks: PlanRank[]
+  /** Bytes of the model that lie on the chosen nodes already. */
+  stagedBytes: number
+  /** One sentence: why these nodes. */
+  why: string
+}
+
+/**
+ * Why nothing was planned, the most basic first. `info_pending` is last: nothing else stands in the way,
+ * if the nodes that have not told yet turn out to have enough.
+ */
+export const REFUSALS = [
+  'tensor_unsupported', 'too_few_layers', 'no_backend', 'exclusions_removed_all', 'tensor_indivisible',
+  'no_connected_cycle', 'insufficient_memory', 'info_pending'
+] as const
+export type RefusalReason = typeof REFUSALS[number]
+
+/** A change of the request or the cluster after which the same request is planned. */
+export type Change =
+  | { kind: 'sharding', sharding: Sharding }
+  | { kind: 'instance_meta', instanceMeta: InstanceMeta }
+  | { kind: 'min_nodes', minNodes: number }
+  | { kind: 'free', nodeId: string, backend: string, bytes: number }
+  | { kind: 'stop', instanceId: string }
+  | { kind: 'include', nodeIds: string[] }
+/** A change and how to say it after "it would be possible to". */
+export type Suggestion = Change & { text: string }
+
+/** Why not. `details` is plain JSON in bytes; see the functions of refusals.ts. */
+export interface Refusal {
+  ok: false
+  reason: RefusalReason
+  message: string
+  details: Record<string, unknown> & { suggestions: Suggestion[] }
+  /** Of `info_pending`: the nodes that have not told enough yet. */
+  pendingNodes?: string[]
+}
+export interface Planned { ok: true, plan: Plan }
+export type PlanResult = Planned | Refusal
+
+/** Counts the planner's steps, so that a test can bound its work without a clock. */
+export interface Meter { steps: number }

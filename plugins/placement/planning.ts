@@ -1,0 +1,122 @@
+import { delay } from '../../kernel/index.js'
+import type { Bundle, Clock, Cluster, ModelCard, SvcError } from '../../kernel/index.js'
+import type { Models } from '../staging/service.js'
+import { plan } from './planner/index.js'
+import type {
+  ClusterView, InstanceMeta, Plan, PlanRequest, Refusal, RefusalReason, Sharding
+} from './planner/types.js'
+import { modelUnknown, refusalError, refuse } from './refusals.js'
+import type { ReadState, StateView } from './state-view.js'
+import { viewOf } from './view.js'
+
+/** Longest wait for nodes that have not told of themselves yet, ms. */
+export const INFO_PENDING_MS = 15_000
+/** How often it is looked again meanwhile, ms: readings of other nodes come without a sign. */
+export const LOOK_MS = 250
+
+/** A placement as it is asked for. */
+export interface Ask {
+  modelId: string
+  sharding: Sharding
+  instanceMeta: InstanceMeta
+  minNodes: number
+  /** Node ids, install ids or names; unknown ones are ignored. */
+  excluded: readonly string[]
+  force: boolean
+}
+
+export interface PlanningParts {
+  clock: Clock
+  bundle: Bundle
+  cluster: Cluster
+  /** Absent where the plugin `staging` is off. */
+  models: Models | undefined
+  readState: ReadState
+}
+
+/** What came out, and the state it was made of. */
+export interface Outcome { plan: Plan, card: ModelCard, state: StateView }
+
+/** Everything that turns a question about a placement into an answer; nothing is placed here. */
+export class Planning {
+  readonly #parts: PlanningParts
+
+  constructor (parts: PlanningParts) { this.#parts = parts }
+
+  /** The card of a model. Throws `model_unknown`. */
+  async card (modelId: string): Promise<ModelCard> {
+    const { models, bundle } = this.#parts
+    await models?.opened
+    const card = this.known(modelId)
+    if (card !== undefined) return card
+    const known = [...models?.cards() ?? [], ...bundle.models()].map((one) => one.card.modelId)
+    throw modelUnknown(modelId, [...new Set(known)].sort())
+  }
+
+  /** The card of a model, or undefined. */
+  known (modelId: string): ModelCard | undefined {
+    const { models, bundle } = this.#parts
+    return models?.card(modelId) ?? bundle.model(modelId)?.card
+  }
+
+  /** The cluster as the planner sees it. */
+  view (state: StateView, modelId: string): ClusterView {
+    const { bundle, cluster, models } = this.#parts
+    const stagedBytes = (id: string): ReadonlyMap<string, number> => models?.stagedBytes(id) ?? new Map()
+    return viewOf({ bundle, cluster, stagedBytes }, state, modelId)
+  }
+
+  async state (): Promise<StateView> { return await this.#parts.readState() }
+
+  /** Node ids for what nodes are called; what no node is called stays as it is. */
+  nodeIds (refs: readonly string[]): string[] {
+    return refs.map((ref) => this.#parts.cluster.resolve(ref)?.nodeId ?? ref)
+  }
+
+  /** Those of the names that no node has. */
+  unknownNodes (refs: readonly string[]): string[] {
+    return refs.filter((ref) => this.#parts.cluster.resolve(ref) === undefined)
+  }
+
+  /**
+   * Plans a placement. While nodes have not told enough it looks again for at most 15 s. Throws
+   * `model_unknown` and the typed reasons of the planner, `info_pending` among them.
+   */
+  async plan (ask: Ask, signal: AbortSignal): Promise<Outcome> {
+    const card = await this.card(ask.modelId)
+    return await this.#untilTold({
+      card, sharding: ask.sharding, instanceMeta: ask.instanceMeta, minNodes: ask.minNodes,
+      excluded: this.nodeIds(ask.excluded), force: ask.force
+    }, signal)
+  }
+
+  async #untilTold (request: PlanRequest, signal: AbortSignal): Promise<Outcome> {
+    const { clock } = this.#parts
+    const { card } = request
+    const until = clock.mono() + INFO_PENDING_MS
+    for (;;) {
+      const state = await this.state()
+      const view = this.view(state, card.modelId)
+      const result = plan(request, view)
+      if (result.ok) return { plan: result.plan, card, state }
+      const error = unlinked(result, view) ?? refusalError(result)
+      if (error.reason !== 'info_pending' || clock.mono() >= until) throw error
+      await delay(clock, LOOK_MS, signal)
+    }
+  }
+}
+
+/** Refusals that would not stand if nodes had told of connections. */
+const BY_LINKS: ReadonlySet<RefusalReason> = new Set(['no_connected_cycle', 'insufficient_memory'])
+
+/** Among several live nodes each has a connection: one that names none has not told of it yet. */
+function unlinked ({ reason }: Refusal, { nodes, edges }: ClusterView): SvcError | undefined {
+  if (!BY_LINKS.has(reason) || nodes.length < 2) return undefined
+  const told = new Set(edges.map(({ from }) => from))
+  const silent = nodes.filter(({ nodeId, participation }) => participation === 'full' && !told.has(nodeId))
+  if (silent.length === 0) return undefined
+  const pendingNodes = silent.map(({ nodeId, name }) => ({ nodeId, name, missing: ['connections'] }))
+  const names = silent.slice(0, 4).map(({ name }) => name).join(', ')
+  return refuse('info_pending', `Waiting for ${names} to tell of the connections to other nodes.`,
+    { pendingNodes })
+}

@@ -1,0 +1,190 @@
+import type { RouteDecl } from '../../kernel/index.js'
+
+const text = { type: 'string' } as const
+const uuid = { type: 'string', format: 'uuid' } as const
+const modelId = { type: 'string', minLength: 1, maxLength: 512 } as const
+const sharding = { enum: ['Pipeline', 'Tensor'] } as const
+const instanceMeta = { enum: ['Ring', 'LlamaRpc'] } as const
+const minNodes = { type: 'integer', minimum: 1, maximum: 1024 } as const
+const seconds = { type: 'integer', minimum: 1, maximum: 86_400 } as const
+const nodeRefs = {
+  type: 'array', uniqueItems: true, maxItems: 256, items: { type: 'string', minLength: 1, maxLength: 128 }
+} as const
+const tagged = { type: 'object', minProperties: 1, maxProperties: 1 } as const
+
+/** Why nothing can be placed. */
+const refusals = [
+  'model_unknown', 'insufficient_memory', 'no_connected_cycle', 'exclusions_removed_all',
+  'tensor_unsupported', 'tensor_indivisible', 'too_few_layers', 'no_backend', 'info_pending'
+] as const
+const waiting = ['not_ready_yet', 'instance_failed', 'instance_lost'] as const
+const commanding = ['no_master', 'no_quorum', 'session_changed'] as const
+
+const placed = {
+  type: 'object', additionalProperties: false,
+  required: ['message', 'command_id', 'instance_id', 'model_card'],
+  properties: { message: text, command_id: text, instance_id: text, model_card: { type: 'object' } }
+} as const
+
+const place = {
+  // No deadline of its own: with `wait` it answers when the model is ready, after timeout_seconds at last.
+  method: 'POST', url: '/place_instance', authority: 'cluster:write', stream: true,
+  summary: 'Plans where a model is to run and places it there; with `wait`, answers when it is ready.',
+  body: {
+    type: 'object', additionalProperties: false, required: ['model_id'],
+    properties: {
+      model_id: modelId, sharding, instance_meta: instanceMeta, min_nodes: minNodes,
+      excluded_nodes: {
+        ...nodeRefs, description: 'by node id, install id or name; unknown ones are ignored'
+      },
+      wait: { type: 'boolean' },
+      timeout_seconds: { ...seconds, description: 'longest wait for it to be ready; 600 when absent' },
+      force: { type: 'boolean', description: 'memory is not checked; the event log tells of it' }
+    }
+  },
+  reply: placed,
+  errors: [...refusals, ...waiting, ...commanding]
+} as const satisfies RouteDecl
+
+const layer = { type: 'integer', minimum: 0 } as const
+const shardOf = {
+  type: 'object', additionalProperties: false,
+  required: ['modelCard', 'deviceRank', 'worldSize', 'startLayer', 'endLayer', 'nLayers'],
+  properties: {
+    modelCard: { type: 'object', required: ['modelId'], properties: { modelId } },
+    deviceRank: layer, worldSize: { type: 'integer', minimum: 1 },
+    startLayer: layer, endLayer: layer, nLayers: layer
+  }
+} as const
+const shard = {
+  type: 'object', additionalProperties: false, minProperties: 1, maxProperties: 1,
+  properties: { PipelineShardMetadata: shardOf, TensorShardMetadata: shardOf }
+} as const
+const hosts = { type: ['object', 'null'] } as const
+const ring = {
+  type: 'object', additionalProperties: false,
+  required: ['instanceId', 'contextTokenLimit', 'systemRole', 'engine', 'shardAssignments', 'hostsByNode'],
+  properties: {
+    instanceId: uuid,
+    contextTokenLimit: layer,
+    systemRole: { type: ['string', 'null'] },
+    engine: { type: 'string', minLength: 1 },
+    shardAssignments: {
+      type: 'object', additionalProperties: false, required: ['modelId', 'runnerToShard', 'nodeToRunner'],
+      properties: {
+        modelId,
+        runnerToShard: {
+          type: 'object', minProperties: 1, maxProperties: 1024, propertyNames: { format: 'uuid' },
+          additionalProperties: shard
+        },
+        nodeToRunner: { type: 'object', minProperties: 1, maxProperties: 1024, additionalProperties: uuid }
+      }
+    },
+    hostsByNode: { ...hosts, description: 'filled in by the node' }
+  }
+} as const
+
+const create = {
+  method: 'POST', url: '/instance', authority: 'cluster:write',
+  summary: 'Places an instance as it is given, such as one of GET /instance/placement.',
+  body: {
+    type: 'object', additionalProperties: false, required: ['instance'],
+    properties: {
+      instance: {
+        type: 'object', additionalProperties: false, required: ['RingInstance'],
+        properties: { RingInstance: ring }
+      }
+    }
+  },
+  reply: placed,
+  errors: ['invalid_request', 'node_not_found', ...refusals, ...commanding]
+} as const satisfies RouteDecl
+
+const placement = {
+  method: 'GET', url: '/instance/placement', authority: 'read',
+  summary: 'The instance that a placement would make; nothing is placed.',
+  query: {
+    type: 'object', additionalProperties: false, required: ['model_id'],
+    properties: {
+      model_id: modelId, sharding: { ...sharding, default: 'Pipeline' },
+      instance_meta: { ...instanceMeta, default: 'Ring' }, min_nodes: { ...minNodes, default: 1 },
+      excluded_node_ids: { ...nodeRefs, default: [] }
+    }
+  },
+  reply: tagged,
+  errors: refusals
+} as const satisfies RouteDecl
+
+const previews = {
+  method: 'GET', url: '/instance/previews', authority: 'read',
+  summary: 'Every way to place a model: the instance it gives, or why it cannot be.',
+  query: {
+    type: 'object', additionalProperties: false, required: ['model_id'],
+    properties: {
+      model_id: modelId,
+      node_ids: { ...nodeRefs, default: [], description: 'only these nodes; all when there is none' },
+      excluded_node_ids: { ...nodeRefs, default: [] }
+    }
+  },
+  reply: {
+    type: 'object', additionalProperties: false, required: ['previews'],
+    properties: {
+      previews: {
+        type: 'array',
+        items: {
+          type: 'object', additionalProperties: false,
+          required: [
+            'model_id', 'sharding', 'instance_meta', 'min_nodes', 'instance', 'memory_delta_by_node', 'error',
+            'reason', 'details'
+          ],
+          properties: {
+            model_id: text, sharding, instance_meta: instanceMeta, min_nodes: minNodes,
+            instance: { type: ['object', 'null'] },
+            memory_delta_by_node: { type: ['object', 'null'] },
+            error: { type: ['string', 'null'] },
+            reason: { type: ['string', 'null'] },
+            details: { type: ['object', 'null'] }
+          }
+        }
+      }
+    }
+  },
+  errors: ['model_unknown']
+} as const satisfies RouteDecl
+
+const params = {
+  type: 'object', additionalProperties: false, required: ['instance_id'],
+  properties: { instance_id: { type: 'string', minLength: 1, maxLength: 128 } }
+} as const
+
+const get = {
+  method: 'GET', url: '/instance/:instance_id', authority: 'read',
+  summary: 'An instance.',
+  params, reply: tagged, errors: ['instance_not_found']
+} as const satisfies RouteDecl
+
+const remove = {
+  method: 'DELETE', url: '/instance/:instance_id', authority: 'cluster:write',
+  summary: 'Removes an instance; its runners end.',
+  params,
+  reply: {
+    type: 'object', additionalProperties: false, required: ['message', 'command_id', 'instance_id'],
+    properties: { message: text, command_id: text, instance_id: text }
+  },
+  errors: ['instance_not_found', ...commanding]
+} as const satisfies RouteDecl
+
+const awaitReady = {
+  method: 'GET', url: '/instance/await', authority: 'read', stream: true,
+  summary: 'Server-sent events: one when an instance of the model is ready, or when the time is up.',
+  query: {
+    type: 'object', additionalProperties: false, required: ['model_id'],
+    properties: { model_id: modelId, timeout_seconds: { ...seconds, default: 600 } }
+  },
+  produces: 'text/event-stream'
+} as const satisfies RouteDecl
+
+/** HTTP routes of this plugin; the handlers are in `handlers/`. */
+export const routes = {
+  place, create, placement, previews, get, remove, await: awaitReady
+} as const satisfies Record<string, RouteDecl>

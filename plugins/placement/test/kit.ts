@@ -1,0 +1,207 @@
+import { BundleService, ClusterService, SessionService, StateService } from '../../../kernel/index.js'
+import type { EngineDecl, ModelCard, NodeView, Session } from '../../../kernel/index.js'
+import { fake, manualClock, startPlugin } from '../../../kernel/testing/index.js'
+import type { ManualClock, Rig, TestContext } from '../../../kernel/testing/index.js'
+import { ModelsService } from '../../staging/service.js'
+import type { Models } from '../../staging/service.js'
+import { errors } from '../errors.js'
+import placement from '../index.js'
+import { refuse } from '../refusals.js'
+import { InstanceService, runnerErrors } from '../../runners/service.js'
+import type { Entering, Instance } from '../../runners/service.js'
+import type { StateView } from '../state-view.js'
+
+export const GIB = 1024 ** 3
+export const ID = '00000000-0000-4000-8000-000000000000'
+
+/** A card of 10 GiB in 10 layers; `over` changes fields. */
+export function card (modelId: string, over: Partial<ModelCard> = {}): ModelCard {
+  return {
+    modelId, revision: 'r1', title: modelId, description: '', tasks: ['chat'], family: 'llama', engine: 'lm',
+    backends: ['cpu', 'cuda'], files: [{ path: 'model.onnx', role: 'weights', bytes: 10 * GIB }],
+    totalBytes: 10 * GIB, nLayers: 10, hiddenSize: 64, heads: 8, kvHeads: 8, headSize: 0,
+    contextLength: 4096, supportsTensor: false, companions: [], licence: 'MIT', languages: ['en'],
+    quantization: null, voices: [], defaults: {}, support: {}, ...over
+  }
+}
+
+type Engine = Partial<EngineDecl>
+
+/** Engines by name: `lm` on one node, `wide` over several, both on the CPU. */
+const ENGINES: Record<string, Engine> = {
+  lm: {}, wide: { multiNode: true, tensor: true }, gpu: { backends: ['cuda', 'cpu'], overhead: 1.1 }
+}
+
+/** A node named `n<number>`, as the cluster knows it. */
+export function nodeView (name: string, over: Partial<NodeView> = {}): NodeView {
+  return {
+    nodeId: `id-${name}`, installId: `install-${name}`, name, self: name === 'n1', live: true,
+    master: name === 'n1', apiUrl: null, ...over
+  }
+}
+
+/** A state in which nodes of so many GiB of RAM, half of it free, are all connected. */
+export function stateOf (gibs: Record<string, number>): StateView {
+  const ids = Object.keys(gibs).map((name) => `id-${name}`)
+  const edge = { sinkMultiaddr: { ipAddress: '10.0.0.1', port: 52415 }, session: true }
+  const each = <T>(of: (gib: number) => T): Record<string, T> =>
+    Object.fromEntries(Object.entries(gibs).map(([name, gib]) => [`id-${name}`, of(gib)]))
+  return {
+    instances: {}, runners: {}, downloads: {}, instanceFailures: [], nodeSystem: {},
+    topology: {
+      nodes: ids,
+      connections: Object.fromEntries(ids.map((from) =>
+        [from, Object.fromEntries(ids.filter((to) => to !== from).map((to) => [to, [edge]]))]))
+    },
+    nodeMemory: each((gib) => ({
+      ramTotal: { inBytes: gib * GIB }, ramAvailable: { inBytes: gib * GIB / 2 }
+    })),
+    nodeResources: each(() => ({ backends: ['cpu'], participation: 'full' as const }))
+  }
+}
+
+export interface Options {
+  /** Node name to GiB of RAM; n1 is the node that is asked. */
+  nodes?: Record<string, number>
+  /** Those that are not live. */
+  lost?: string[]
+  cards?: ModelCard[]
+  staged?: Record<string, Record<string, number>>
+  allow?: string[]
+  isMaster?: boolean
+}
+
+export interface PlacementRig extends Rig {
+  clock: ManualClock
+  state: StateView
+  /** What was entered, in order. */
+  placed: { instance: Instance, options: { commandId?: string, force?: boolean } | undefined }[]
+  removed: string[]
+  /** What the master says to the next placements, one after the other. */
+  answers: (Error | string)[]
+  /** The check that the plugin had the master make. */
+  check: (entering: Entering) => void
+  reads: number
+  newSession: () => void
+  session: { isMaster: boolean }
+  ask (method: string, url: string, payload?: unknown): Promise<{ status: number, body: Body }>
+}
+
+/** An answer's body, an error's among them. */
+export interface Body extends Record<string, unknown> {
+  error?: {
+    message: string, reason: string, retryable: boolean, param: string | null
+    details: Record<string, unknown> & { issues?: { path: string, message: string }[] }
+  }
+}
+
+/** The plugin alone, with stand-ins for all it uses. */
+export async function startPlacement (t: TestContext, options: Options = {}): Promise<PlacementRig> {
+  const { nodes = { n1: 64 }, lost = [], cards = [card('acme/chat')], staged = {} } = options
+  const state = stateOf(nodes)
+  const made = {
+    state, placed: [] as PlacementRig['placed'], removed: [] as string[], answers: [] as (Error | string)[],
+    check: (() => {}) as PlacementRig['check'], reads: 0, newSession: () => {},
+    session: { isMaster: options.isMaster ?? false }
+  }
+  const clock = manualClock()
+  // What runners declares counts as declared here, because that plugin is not started.
+  const alone = { ...placement, manifest: { ...placement.manifest, errors: { ...errors, ...runnerErrors } } }
+  const rig = await startPlugin(t, alone, {
+    clock, ...(options.allow === undefined ? {} : { allow: options.allow }),
+    fakes: [...clusterFakes(Object.keys(nodes), lost, made), ...modelFakes(cards, staged), placing(made)]
+  })
+  // The rig's own parts go onto `made`, which the stand-ins go on changing.
+  return Object.assign(made, rig, {
+    clock,
+    async ask (method: string, url: string, payload?: unknown) {
+      const answer = await rig.inject({ method, url, ...(payload === undefined ? {} : { payload }) })
+      return { status: answer.statusCode, body: answer.json<Body>() }
+    }
+  }) as PlacementRig
+}
+
+interface Made extends Pick<PlacementRig, 'state' | 'placed' | 'removed' | 'answers' | 'session'> {
+  check: PlacementRig['check']
+  reads: number
+  newSession: () => void
+}
+
+function clusterFakes (names: string[], lost: string[], made: Made): ReturnType<typeof fake>[] {
+  const views = [
+    ...names.map((name) => nodeView(name)), ...lost.map((name) => nodeView(name, { live: false }))
+  ]
+  return [
+    fake(ClusterService, {
+      nodes: () => views,
+      resolve: (ref) => views.find(({ nodeId, installId, name }) => [nodeId, installId, name].includes(ref))
+    }),
+    fake(SessionService, {
+      get isMaster () { return made.session.isMaster },
+      onChange: (fn) => {
+        made.newSession = fn
+        return () => {}
+      }
+    } as Partial<Session>),
+    fake(StateService, {
+      async read () {
+        made.reads++
+        return structuredClone(made.state) as unknown as Record<string, unknown>
+      }
+    })
+  ]
+}
+
+function modelFakes (
+  cards: ModelCard[], staged: Record<string, Record<string, number>>
+): ReturnType<typeof fake>[] {
+  const engines = Object.entries(ENGINES).map(([name, decl]) =>
+    ({ name, owner: 'x', decl: { summary: '', module: '', backends: ['cpu'], ...decl } }))
+  const models: Partial<Models> = {
+    opened: Promise.resolve(),
+    card: (modelId) => cards.find((one) => one.modelId === modelId),
+    cards: () => cards.map((one) => ({ card: one, origin: 'store' as const })),
+    stagedBytes: (modelId) => new Map(Object.entries(staged[modelId] ?? {}))
+  }
+  return [
+    fake(BundleService, { engines: () => engines, models: () => [], model: () => undefined }),
+    fake(ModelsService, models)
+  ]
+}
+
+function placing (made: Made): ReturnType<typeof fake> {
+  return fake(InstanceService, {
+    async place (instance, options) {
+      made.placed.push({ instance, options })
+      const answer = made.answers.shift()
+      if (answer instanceof Error) throw answer
+      if (answer !== undefined) return answer
+      const { instanceId } = instance.RingInstance
+      made.state.instances[instanceId] = instance
+      return instanceId
+    },
+    async remove (instanceId) {
+      made.removed.push(instanceId)
+      if (made.state.instances[instanceId] === undefined) {
+        throw refuse('instance_not_found', `No instance ${instanceId}.`)
+      }
+      delete made.state.instances[instanceId]
+    },
+    onEnter (check) {
+      made.check = check
+      return () => {}
+    }
+  })
+}
+
+/** Sets the status of every runner of an instance. */
+export function runnersAre (state: StateView, instanceId: string, status: Record<string, unknown>): void {
+  const { runnerToShard } = state.instances[instanceId]!.RingInstance.shardAssignments
+  for (const runnerId of Object.keys(runnerToShard)) state.runners[runnerId] = status
+}
+
+/** Lets what waits for promises go on until the condition holds. */
+export async function until (condition: () => boolean): Promise<void> {
+  for (let i = 0; i < 2000 && !condition(); i++) await new Promise((resolve) => setImmediate(resolve))
+  if (!condition()) throw new Error('it did not come about')
+}

@@ -1,0 +1,241 @@
+import t from 'tap'
+import { kernelError } from '../../../kernel/index.js'
+import { card, GIB, runnersAre, startPlacement, until } from './kit.js'
+import type { Options } from './kit.js'
+import { refuse } from '../refusals.js'
+
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
+
+t.test('a model is placed on the node that holds it', async (t) => {
+  const rig = await startPlacement(t, { nodes: { n1: 8, n2: 64 } })
+  const { status, body } = await rig.ask('POST', '/place_instance', { model_id: 'acme/chat' })
+  t.equal(status, 200, JSON.stringify(body))
+  t.strictSame(Object.keys(body), ['message', 'command_id', 'instance_id', 'model_card'])
+  t.match(body['message'], /^acme\/chat is placed on n2\. 1 node/)
+  t.match(body['model_card'], { modelId: 'acme/chat', storageSize: { inBytes: 10 * GIB }, files: [{}] })
+  const [entered] = rig.placed
+  t.match(entered!.options, { commandId: UUID, force: false })
+  t.equal(entered!.options!.commandId, body['command_id'])
+  const ring = entered!.instance.RingInstance
+  t.equal(ring.instanceId, body['instance_id'])
+  t.match(ring, { engine: 'lm', contextTokenLimit: 4096, systemRole: null, hostsByNode: { 'id-n2': [] } })
+  const runnerId = ring.shardAssignments.nodeToRunner['id-n2']!
+  t.strictSame(Object.keys(ring.shardAssignments.nodeToRunner), ['id-n2'])
+  t.match(ring.shardAssignments.runnerToShard[runnerId], {
+    PipelineShardMetadata: {
+      deviceRank: 0, worldSize: 1, startLayer: 0, endLayer: 10, nLayers: 10,
+      modelCard: { modelId: 'acme/chat', storageSize: { inBytes: 10 * GIB }, files: [] }
+    }
+  })
+  t.match(ring.instanceId, UUID)
+  t.strictSame(rig.events, [], 'nothing was forced')
+})
+
+t.test('a model over several nodes, in a ring with addresses', async (t) => {
+  const wide = card('acme/wide', { engine: 'wide', supportsTensor: true })
+  const rig = await startPlacement(t, { nodes: { n1: 64, n2: 64, n3: 64 }, cards: [wide] })
+  const ask = { model_id: 'acme/wide', min_nodes: 3 }
+  t.equal((await rig.ask('POST', '/place_instance', ask)).status, 200)
+  const ring = rig.placed[0]!.instance.RingInstance
+  const shards = Object.values(ring.shardAssignments.runnerToShard)
+    .map((shard) => Object.values(shard)[0] as { deviceRank: number, startLayer: number, endLayer: number })
+  t.strictSame(shards.map(({ deviceRank }) => deviceRank), [0, 1, 2])
+  t.equal(shards[0]!.startLayer, 0)
+  t.equal(shards[1]!.startLayer, shards[0]!.endLayer)
+  t.equal(shards[2]!.endLayer, 10)
+  t.strictSame(ring.hostsByNode['id-n1'], [{ ip: '10.0.0.1', port: 52415 }])
+  const tensor = { ...ask, sharding: 'Tensor', min_nodes: 2, excluded_nodes: ['n3'] }
+  t.equal((await rig.ask('POST', '/place_instance', tensor)).status, 200)
+  t.match(Object.values(rig.placed[1]!.instance.RingInstance.shardAssignments.runnerToShard), [
+    { TensorShardMetadata: { startLayer: 0, endLayer: 10, worldSize: 2 } }, { TensorShardMetadata: {} }
+  ])
+})
+
+t.test('what is there already, and exclusions nobody knows, are told', async (t) => {
+  const rig = await startPlacement(t, { nodes: { n1: 64, n2: 64 } })
+  rig.answers.push('the-one-that-counts')
+  const { body } = await rig.ask('POST', '/place_instance', {
+    model_id: 'acme/chat', excluded_nodes: ['install-n1', 'gone'], force: true
+  })
+  t.match(body, {
+    instance_id: 'the-one-that-counts',
+    message: 'acme/chat is placed on n2 already. Excluded but not known: gone.'
+  })
+  t.strictSame(rig.events, [], 'nothing new was forced')
+})
+
+t.test('force is told to the event log', async (t) => {
+  const rig = await startPlacement(t, { nodes: { n1: 4 } })
+  const { status, body } = await rig.ask('POST', '/place_instance', { model_id: 'acme/chat', force: true })
+  t.equal(status, 200)
+  t.match(rig.placed, [{ options: { force: true } }])
+  t.match(rig.events, [{
+    kind: 'PlacementForced',
+    payload: { instanceId: body['instance_id'], modelId: 'acme/chat', nodeIds: ['id-n1'], by: 'local' }
+  }])
+})
+
+const GPU_ONLY = card('acme/gpu', { engine: 'gpu', backends: ['cuda'] })
+const WIDE = card('acme/wide', { engine: 'wide', supportsTensor: true, heads: 7 })
+const refusals: [string, Options, object, { details: object, message: RegExp }][] = [
+  ['insufficient_memory', { nodes: { n1: 20 } }, {}, {
+    message: /n1: needs 13\.25 GiB \(weights 10\.00 GiB x 1\.30 .*\), has 10\.00 GiB\. .* if you free 3\.26/,
+    details: {
+      nodes: [{
+        nodeId: 'id-n1', name: 'n1', neededBytes: 13.25 * GIB, usableBytes: 10 * GIB, overhead: 1.3,
+        weightsBytes: 13 * GIB, cacheBytes: 0, fixedBytes: GIB / 4
+      }],
+      suggestions: [{ kind: 'free', nodeId: 'id-n1' }], remedy: /suggestions/
+    }
+  }],
+  ['no_connected_cycle', { nodes: { n1: 64, n2: 64 } }, { min_nodes: 3, model_id: 'acme/wide' },
+    { message: /min_nodes is 3, but 2 nodes/, details: { minNodes: 3 } }],
+  ['exclusions_removed_all', { nodes: { n1: 64, n2: 64 } }, { excluded_nodes: ['n1', 'install-n2'] },
+    { message: /n1, n2/, details: { excludedNodes: [{ nodeId: 'id-n1' }, { nodeId: 'id-n2' }] } }],
+  ['tensor_unsupported', { nodes: { n1: 64 } }, { sharding: 'Tensor' },
+    { message: /does not support Tensor/, details: { modelSupportsTensor: false } }],
+  ['tensor_indivisible', { nodes: { n1: 64, n2: 64 } },
+    { sharding: 'Tensor', model_id: 'acme/wide', min_nodes: 2 },
+    { message: /7 heads/, details: { heads: 7 } }],
+  ['too_few_layers', { nodes: { n1: 64 } }, { min_nodes: 11, model_id: 'acme/wide' },
+    { message: /10 layers, too few for 11/, details: { nLayers: 10, minNodes: 11 } }],
+  ['no_backend', { nodes: { n1: 64 } }, { model_id: 'acme/gpu' },
+    { message: /engine gpu needs one of cuda/, details: { engine: 'gpu', nodes: [{ backends: ['cpu'] }] } }],
+  ['model_unknown', {}, { model_id: 'acme/none' },
+    { message: /No model is called acme\/none/, details: { known: ['acme/chat', 'acme/gpu', 'acme/wide'],
+      remedy: /svc pull acme\/none/ } }]
+]
+for (const [reason, options, ask, expected] of refusals) {
+  t.test(`refused before any command: ${reason}`, async (t) => {
+    const rig = await startPlacement(t, { ...options, cards: [card('acme/chat'), GPU_ONLY, WIDE] })
+    for (const url of ['/place_instance', '/instance/placement']) {
+      const whole = { model_id: 'acme/chat', ...ask }
+      const { status, body } = url === '/place_instance'
+        ? await rig.ask('POST', url, whole)
+        : await rig.ask('GET', `${url}?${queryOf(whole)}`)
+      t.equal(status, 400, url)
+      t.match(body.error, { reason, retryable: false, ...expected })
+      t.equal(body['detail'], body.error!.message)
+    }
+    t.strictSame(rig.placed, [])
+  })
+}
+
+function queryOf (ask: Record<string, unknown>): string {
+  const query = new URLSearchParams()
+  for (const [key, value] of Object.entries(ask)) {
+    const name = key === 'excluded_nodes' ? 'excluded_node_ids' : key
+    for (const one of [value].flat()) query.append(name, String(one))
+  }
+  return query.toString()
+}
+
+t.test('equal is not less: a model that needs exactly what is free is refused', async (t) => {
+  const exact = card('acme/exact', { totalBytes: 6 * GIB })
+  const rig = await startPlacement(t, { cards: [exact] })
+  const memory = rig.state.nodeMemory['id-n1']!
+  memory.ramAvailable.inBytes = Math.ceil(6 * GIB * 130 / 100) + 256 * 1024 * 1024
+  const ask = async (): Promise<number> =>
+    (await rig.ask('POST', '/place_instance', { model_id: 'acme/exact' })).status
+  t.equal(await ask(), 400)
+  memory.ramAvailable.inBytes++
+  t.equal(await ask(), 200)
+})
+
+t.test('what is placed and not loaded yet is counted', async (t) => {
+  const rig = await startPlacement(t, { nodes: { n1: 40 } })
+  const { body } = await rig.ask('POST', '/place_instance', { model_id: 'acme/chat' })
+  const again = await rig.ask('POST', '/place_instance', { model_id: 'acme/chat' })
+  t.match(again.body.error,
+    { reason: 'insufficient_memory', details: { nodes: [{ reservedBytes: 13.25 * GIB }] } })
+  runnersAre(rig.state, body['instance_id'] as string, { RunnerReady: {} })
+  t.equal((await rig.ask('POST', '/place_instance', { model_id: 'acme/chat' })).status, 200,
+    'once loaded the reading shows it')
+})
+
+t.test('nodes that are lost, and GPUs', async (t) => {
+  const onGpu = card('acme/gpu', { engine: 'gpu' })
+  const rig = await startPlacement(t, { nodes: { n1: 4 }, lost: ['n2'], cards: [onGpu] })
+  t.match((await rig.ask('POST', '/place_instance', { model_id: 'acme/gpu' })).body.error,
+    { reason: 'insufficient_memory', details: { candidates: [{ nodeId: 'id-n1' }] } })
+  rig.state.nodeResources['id-n1']!.backends = ['cpu', 'cuda']
+  rig.state.nodeSystem['id-n1'] = { accelerator: { vramTotalBytes: 24 * GIB, vramUsedBytes: GIB } }
+  t.match((await rig.ask('POST', '/place_instance', { model_id: 'acme/gpu' })).body['message'], /on cuda/)
+  rig.state.nodeSystem['id-n1'] = { accelerator: { vramTotalBytes: 24 * GIB, vramUsedBytes: null } }
+  t.equal((await rig.ask('POST', '/place_instance', { model_id: 'acme/gpu' })).status, 400)
+})
+
+t.test('where a node has told nothing, it is waited for 15 s', async (t) => {
+  const rig = await startPlacement(t, { nodes: { n1: 16, n2: 64 } })
+  const { nodeMemory } = rig.state
+  const told = nodeMemory['id-n2']!
+  delete nodeMemory['id-n2']
+  const asked = (): ReturnType<typeof rig.ask> =>
+    rig.ask('POST', '/place_instance', { model_id: 'acme/chat' })
+
+  let pending = asked()
+  await until(() => rig.reads === 1)
+  await rig.clock.advance(14_900)
+  nodeMemory['id-n2'] = told
+  await rig.clock.advance(100)
+  t.match((await pending).body['message'], /placed on n2/, 'it goes on as soon as the node tells')
+
+  delete nodeMemory['id-n2']
+  const before = rig.reads
+  const raw = rig.inject({ method: 'POST', url: '/place_instance', payload: { model_id: 'acme/chat' } })
+  await until(() => rig.reads > before)
+  await rig.clock.advance(14_999)
+  t.equal(rig.reads - before, 60, 'it looks every 250 ms')
+  await rig.clock.advance(251)
+  const answer = await raw
+  t.equal(answer.statusCode, 503)
+  t.equal(answer.headers['retry-after'], '2')
+  t.match(answer.json(), { error: {
+    reason: 'info_pending', retryable: true,
+    details: { pendingNodes: [{ nodeId: 'id-n2', name: 'n2', missing: ['memory'] }] }
+  } })
+  nodeMemory['id-n1'] = { ramTotal: { inBytes: 64 * GIB }, ramAvailable: { inBytes: 32 * GIB } }
+  pending = asked()
+  t.equal((await pending).status, 200, 'what fits without that node does not wait')
+})
+
+t.test('connections that were not told yet are waited for too', async (t) => {
+  const rig = await startPlacement(t, {
+    nodes: { n1: 64, n2: 64 }, cards: [card('acme/wide', { engine: 'wide' })]
+  })
+  const { connections } = rig.state.topology
+  const told = connections['id-n2']!
+  delete connections['id-n2']
+  const ask = { model_id: 'acme/wide', min_nodes: 2 }
+  const pending = rig.ask('POST', '/place_instance', ask)
+  await until(() => rig.reads === 1)
+  connections['id-n2'] = told
+  await rig.clock.advance(250)
+  t.equal((await pending).status, 200)
+  delete connections['id-n2']
+  const late = rig.ask('POST', '/place_instance', ask)
+  const { reads } = rig
+  await until(() => rig.reads > reads)
+  await rig.clock.advance(15_250)
+  t.match((await late).body.error, { reason: 'info_pending', details: { pendingNodes: [{ name: 'n2' }] } })
+})
+
+t.test('what the master refuses is planned anew, three times at most', async (t) => {
+  const rig = await startPlacement(t)
+  const refusal = (): Error => refuse('insufficient_memory', 'somebody was faster')
+  rig.answers.push(refusal(), refusal())
+  const first = rig.ask('POST', '/place_instance', { model_id: 'acme/chat' })
+  for (const tries of [1, 2]) {
+    await until(() => rig.placed.length === tries)
+    await until(() => rig.reads >= tries)
+    await new Promise((resolve) => setImmediate(resolve))
+    await rig.clock.advance(250)
+  }
+  t.equal((await first).status, 200)
+  t.equal(new Set(rig.placed.map(({ options }) => options!.commandId)).size, 3, 'each its own command')
+  rig.answers.push(kernelError('no_quorum'))
+  const { status, body } = await rig.ask('POST', '/place_instance', { model_id: 'acme/chat' })
+  t.equal(status, 503)
+  t.match(body.error, { reason: 'no_quorum' })
+  t.equal(rig.placed.length, 4, 'other errors are not')
+})

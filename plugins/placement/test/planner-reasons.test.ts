@@ -1,0 +1,280 @@
+import t from 'tap'
+import { CACHE_TOKENS, FIXED_BYTES, plan } from '../planner/index.js'
+import type { ClusterView, MemoryClaim, PlanRequest, RefusalReason } from '../planner/index.js'
+import { GIB, card, links, lm, mesh, node, planned, refused, request, view } from './planner-kit.js'
+
+const rpc = { ...lm, meta: 'LlamaRpc', overhead: 1.1 } as const
+const three = [node('a', 50), node('b', 50), node('c', 50)]
+const heads = { supportsTensor: true, heads: 32, kvHeads: 8, headSize: 128 }
+
+function claim (nodeId: string, bytes: number): MemoryClaim {
+  return { nodeId, backend: 'cpu', bytes }
+}
+
+interface Row {
+  what: string
+  request?: Partial<PlanRequest>
+  view: ClusterView
+  reason: RefusalReason
+  message: RegExp
+  /** Texts of the suggestions. */
+  suggestions?: string[]
+}
+
+const rows: Row[] = [{
+  what: 'the model cannot be cut across its layers',
+  request: { sharding: 'Tensor', minNodes: 2 },
+  view: view(three),
+  reason: 'tensor_unsupported',
+  message: /^Model acme\/x does not support Tensor sharding\. It can be placed if you set sharding to Pipel/,
+  suggestions: ['set sharding to Pipeline']
+}, {
+  what: 'the engine cannot, also where one node would do',
+  request: { sharding: 'Tensor', card: card(heads) },
+  view: view(three, { engines: { lm: { ...lm, tensor: false } } }),
+  reason: 'tensor_unsupported',
+  message: /^Engine lm does not support Tensor sharding\./
+}, {
+  what: 'fewer layers than nodes',
+  request: { card: card({ nLayers: 2 }), minNodes: 3 },
+  view: view(three),
+  reason: 'too_few_layers',
+  message: /has 2 layers, too few for 3 nodes: every node of a Pipeline holds at least one\./,
+  suggestions: ['set min_nodes to 2']
+}, {
+  what: 'an engine nobody brings',
+  view: view(three, { engines: {} }),
+  reason: 'no_backend',
+  message: /needs engine lm, which no plugin here brings\.$/
+}, {
+  what: 'an engine named like a part of every object',
+  request: { card: card({ engine: 'constructor' }) },
+  view: view(three),
+  reason: 'no_backend',
+  message: /needs engine constructor, which no plugin here brings\.$/
+}, {
+  what: 'no node has a backend of the model',
+  request: { card: card({ backends: ['cuda'] }) },
+  view: view(three),
+  reason: 'no_backend',
+  message: /^No node can run acme\/x: engine lm needs one of cuda\.$/
+}, {
+  what: 'only management nodes',
+  view: view([node('a', 50, { participation: 'management' })]),
+  reason: 'no_backend',
+  message: /^No node runs models, so acme\/x cannot be placed\.$/
+}, {
+  what: 'no node at all',
+  view: view([]),
+  reason: 'no_backend',
+  message: /^No node runs models/
+}, {
+  what: 'everyone is excluded, by either id',
+  request: { excluded: ['a', 'install-b', 'c', 'nobody'] },
+  view: view(three),
+  reason: 'exclusions_removed_all',
+  message: /removed every node that can run acme\/x: a, b, c\. It can be placed if you no longer exclu/,
+  suggestions: ['no longer exclude a']
+}, {
+  what: 'the last that has the backend is excluded',
+  request: { excluded: ['b'] },
+  view: view([node('a', 50, { backends: { other: ['cpu'] } }), node('b', 50)]),
+  reason: 'exclusions_removed_all',
+  message: /: b\./
+}, {
+  what: 'a node that has not told its memory could do it',
+  view: view([node('a', 1), node('b', 0, { memory: null })]),
+  reason: 'info_pending',
+  message: /^Waiting for b to tell what it has; retry in a few seconds\.$/,
+  suggestions: []
+}, {
+  what: 'nodes that have told nothing',
+  view: view([
+    node('a', 0, { memory: null, backends: null, participation: null }),
+    node('b', 50, { backends: null })
+  ]),
+  reason: 'info_pending',
+  message: /^Waiting for a, b to tell what they have/
+}, {
+  what: 'a node that has told neither memory nor links may close the cycle',
+  request: { minNodes: 2 },
+  view: view([node('a', 50), node('b', 0, { memory: null })], { edges: [] }),
+  reason: 'info_pending',
+  message: /b/
+}, {
+  what: 'an untold node is not waited for when it cannot help',
+  request: { minNodes: 3 },
+  view: view([node('a', 50), node('b', 0, { memory: null })]),
+  reason: 'no_connected_cycle',
+  message: /^min_nodes is 3, but 2 nodes can run acme\/x\./,
+  suggestions: ['set min_nodes to 1']
+}, {
+  what: 'heads that cannot be dealt out',
+  request: { sharding: 'Tensor', minNodes: 3, card: card(heads) },
+  view: view(three),
+  reason: 'tensor_indivisible',
+  message: /deals out 32 heads, 8 key-value heads and a width of 4096 evenly, which 3 nodes cannot do\./,
+  suggestions: ['set sharding to Pipeline', 'set min_nodes to 2']
+}, {
+  what: 'an engine of one node',
+  request: { minNodes: 2 },
+  view: view(three, { engines: { lm: { ...lm, multiNode: false } } }),
+  reason: 'no_connected_cycle',
+  message: /^Engine lm runs a model on one node, so min_nodes 2 cannot be met\./,
+  suggestions: ['set min_nodes to 1']
+}, {
+  what: 'an engine that links its nodes in another way',
+  request: { minNodes: 2 },
+  view: view(three, { engines: { lm: rpc } }),
+  reason: 'no_connected_cycle',
+  message: /^Engine lm spreads a model over nodes as LlamaRpc, not as Ring, so min_nodes 2 cannot be met\./,
+  suggestions: ['set instance_meta to LlamaRpc', 'set min_nodes to 1']
+}, {
+  what: 'fewer nodes than asked for',
+  request: { minNodes: 4 },
+  view: view(three),
+  reason: 'no_connected_cycle',
+  message: /^min_nodes is 4, but 3 nodes can run acme\/x\. It can be placed if you set min_nodes to 3\.$/,
+  suggestions: ['set min_nodes to 3']
+}, {
+  what: 'a chain is not a cycle',
+  request: { minNodes: 3 },
+  view: view(three, { edges: links(['a', 'b'], ['b', 'c']) }),
+  reason: 'no_connected_cycle',
+  message: /^No cycle of 3 or more nodes with live links both ways among the 3 that can run acme\/x\./,
+  suggestions: ['set min_nodes to 2']
+}, {
+  what: 'a link in one direction is none',
+  request: { minNodes: 2 },
+  view: view(three.slice(0, 2), { edges: [{ from: 'a', to: 'b' }] }),
+  reason: 'no_connected_cycle',
+  message: /^No cycle of 2 or more nodes/
+}, {
+  what: 'donors without a common driver',
+  request: { minNodes: 3, instanceMeta: 'LlamaRpc' },
+  view: view([...three, node('d', 50)], { engines: { lm: rpc }, edges: links(['a', 'b'], ['c', 'd']) }),
+  reason: 'no_connected_cycle',
+  message: /^No node has live links both ways to 2 others among the 4/
+}, {
+  what: 'too little memory anywhere',
+  view: view([node('a', 11), node('b', 5)], { edges: [] }),
+  reason: 'insufficient_memory',
+  message: new RegExp('^Model acme/x does not fit on the nearest choice, 1 node: a: needs 13\\.25 GiB ' +
+    '\\(weights 10\\.00 GiB x 1\\.30 \\+ cache 0\\.00 GiB \\+ 0\\.25 GiB\\), has 11\\.00 GiB\\. ' +
+    'It can be placed if you free 2\\.26 GiB of memory on a\\.$'),
+  suggestions: ['free 2.26 GiB of memory on a', 'free 8.26 GiB of memory on b']
+}, {
+  what: 'memory is not summed: an even part is too much for one',
+  request: { sharding: 'Tensor', minNodes: 2, card: card(heads) },
+  view: view([node('a', 50), node('b', 7)]),
+  reason: 'insufficient_memory',
+  message: /on 2 nodes: b: needs 7\.06 GiB \(weights 5\.00 GiB x 1\.30 \+ cache 0\.31 GiB \+ 0\.25 /,
+  suggestions: ['set sharding to Pipeline', 'set min_nodes to 1', 'free 0.07 GiB of memory on b']
+}]
+
+for (const row of rows) {
+  t.test(`${row.reason}: ${row.what}`, async (t) => {
+    const result = refused(plan(request(row.request), row.view))
+    t.equal(result.reason, row.reason)
+    t.match(result.message, row.message)
+    t.equal(result.details['modelId'], 'acme/x')
+    const texts = result.details.suggestions.map(({ text }) => text)
+    if (row.suggestions !== undefined) t.same(texts, row.suggestions)
+    t.equal('pendingNodes' in result, row.reason === 'info_pending')
+  })
+}
+
+t.test('the fixed terms are those of the contract', async (t) => {
+  t.equal(CACHE_TOKENS, 8192)
+  t.equal(FIXED_BYTES, 256 * 1024 * 1024)
+})
+
+t.test('pending nodes are named with what they have not told', async (t) => {
+  const nodes = [node('a', 1), node('b', 0, { memory: null, backends: null })]
+  const result = refused(plan(request(), view(nodes)))
+  t.same(result.pendingNodes, ['b'])
+  t.same(result.details['pendingNodes'], [{ nodeId: 'b', name: 'b', missing: ['memory', 'backends'] }])
+})
+
+t.test('a node that has not told is not needed where another fits', async (t) => {
+  const nodes = [node('a', 0, { memory: null }), node('b', 14)]
+  t.equal(planned(plan(request(), view(nodes))).ranks[0]?.nodeId, 'b')
+})
+
+t.test('equal is refused and a byte more is not, on RAM, GPU and in parts', async (t) => {
+  const needed = 13.25 * GIB
+  const gpu = (used: number): ClusterView => view([
+    node('a', 100, { vram: { total: 20 * GIB, used }, backends: { lm: ['cuda'] } })
+  ])
+  const part = (bytes: number): ClusterView =>
+    view([node('a', 6.75 + bytes / GIB), node('b', 6.75 + bytes / GIB)])
+  t.match(refused(plan(request(), view([node('a', needed / GIB)]))).message, /has 13\.25 GiB, 1 byte too few/)
+  t.ok(plan(request(), view([node('a', (needed + 1) / GIB)])).ok)
+  t.notOk(plan(request(), gpu(18 * GIB - needed)).ok)
+  t.ok(plan(request(), gpu(18 * GIB - needed - 1)).ok)
+  t.notOk(plan(request({ minNodes: 2 }), part(0)).ok)
+  t.ok(plan(request({ minNodes: 2 }), part(1)).ok)
+  const model = card({ ...heads, headSize: 0 })
+  t.notOk(plan(request({ minNodes: 2, sharding: 'Tensor', card: model }), part(0)).ok)
+  t.ok(plan(request({ minNodes: 2, sharding: 'Tensor', card: model }), part(1)).ok)
+})
+
+t.test('overhead is exact in hundredths', async (t) => {
+  const model = card({ totalBytes: 1000 })
+  const engines = { lm: { ...lm, overhead: 1.1 } }
+  const result = planned(plan(request({ card: model }), view([node('a', 1)], { engines })))
+  t.equal(result.ranks[0]!.neededBytes, 1100 + FIXED_BYTES)
+})
+
+t.test('the details hold every term', async (t) => {
+  const result = refused(plan(request({ card: card(heads) }), view([node('a', 9)], {
+    reservations: [claim('a', 2 * GIB), claim('z', GIB)],
+    releasing: [claim('a', GIB)]
+  })))
+  t.same(result.details['nodes'], [{
+    nodeId: 'a',
+    name: 'a',
+    backend: 'cpu',
+    startLayer: 0,
+    endLayer: 20,
+    shareBytes: 10 * GIB,
+    overhead: 1.3,
+    weightsBytes: 13 * GIB,
+    cacheBytes: 2 * 2 * 8192 * 20 * 8 * 128,
+    fixedBytes: 0.25 * GIB,
+    neededBytes: 13.875 * GIB,
+    memory: 'ram',
+    totalBytes: 1024 * GIB,
+    limitBytes: 768 * GIB,
+    freeBytes: 9 * GIB,
+    reservedBytes: 2 * GIB,
+    releasingBytes: GIB,
+    usableBytes: 8 * GIB,
+    shortBytes: 5.875 * GIB + 1
+  }])
+})
+
+t.test('links that are live in one direction are told', async (t) => {
+  const edges = [...mesh(three).filter(({ from, to }) => from !== 'a' || to !== 'c'), { from: 'z', to: 'a' }]
+  const result = refused(plan(request({ minNodes: 3 }), view(three, { edges })))
+  t.same(result.details['oneWayLinks'], [{ from: 'c', to: 'a' }])
+})
+
+t.test('many nodes are named briefly', async (t) => {
+  const nodes = Array.from({ length: 7 }, (_, i) => node(`n${i}`, 1))
+  const result = refused(plan(request({ minNodes: 7 }), view(nodes)))
+  t.match(result.message, /on 7 nodes: n0: .*; n3: [^;]*; and 3 more\./)
+  t.equal((result.details['nodes'] as unknown[]).length, 7)
+  const excluded = nodes.map(({ nodeId }) => nodeId)
+  t.match(refused(plan(request({ excluded }), view(nodes))).message, /: n0, n1, n2, n3 and 3 more\./)
+})
+
+t.test('stopping an instance is suggested, the smallest first', async (t) => {
+  const held = (instanceId: string, gib: number): NonNullable<ClusterView['instances']>[number] =>
+    ({ instanceId, modelId: `acme/${instanceId}`, memory: [claim('a', gib * GIB)] })
+  const instances = [held('large', 9), held('small', 1), held('right', 8)]
+  const result = refused(plan(request(), view([node('a', 6)], { instances })))
+  t.same(result.details.suggestions.map(({ text }) => text), [
+    'stop instance right (acme/right)', 'stop instance large (acme/large)', 'free 7.26 GiB of memory on a'
+  ])
+})

@@ -1,0 +1,221 @@
+import t from 'tap'
+import { card, GIB, runnersAre } from './kit.js'
+import { stateCard } from '../../runners/service.js'
+import { instanceOn, nodeOf, seenState, sendError, sendJson } from './verb-kit.js'
+
+const A = '11111111-1111-4111-8111-111111111111'
+const B = '22222222-2222-4222-8222-222222222222'
+const placed = {
+  message: 'acme/chat is placed on n1, n2. 2 nodes.', command_id: 'c', instance_id: A,
+  model_card: stateCard(card('acme/chat'))
+}
+
+t.test('svc place waits and shows the state', async (t) => {
+  const state = seenState()
+  const node = await nodeOf(t, {
+    'GET /state': (response) => { sendJson(response, state) },
+    'POST /place_instance': (response) => {
+      state.instances[A] = instanceOn(A, 'acme/chat', ['id-n1', 'id-n2'])
+      sendJson(response, placed)
+    }
+  })
+  const steps: (() => void)[] = [
+    () => {
+      state.downloads = { 'id-n2': [
+        {
+          DownloadOngoing: { modelId: 'acme/chat', downloadProgress: { total: 200, downloaded: 90 } }
+        } as never
+      ] }
+      runnersAre(state, A, { RunnerLoading: { layersLoaded: 2, totalLayers: 10 } })
+    },
+    () => { state.downloads = {} },
+    () => { runnersAre(state, A, { RunnerReady: {} }) }
+  ]
+  const ran = await node.run(['place', 'acme/chat', '--min-nodes', '2', '--exclude', 'n3', 'n4'],
+    { onPause: () => { steps.shift()?.() } })
+  t.match(ran, { status: 0, out: `${A}\n` })
+  t.equal(ran.err, [
+    'acme/chat is placed on n1, n2. 2 nodes.',
+    'n1: waits for its runner; n2: waits for its runner',
+    'n1: loads (2 of 10); n2: copies its files (45%)',
+    'n1: loads (2 of 10); n2: loads (2 of 10)',
+    'ready; try it: svc run acme/chat "hello"', ''
+  ].join('\n'))
+  t.strictSame(node.asked.find(({ method }) => method === 'POST')!.body, {
+    model_id: 'acme/chat', sharding: 'Pipeline', min_nodes: 2, excluded_nodes: ['n3', 'n4'], force: false
+  })
+  const json = await node.run(
+    ['place', 'acme/chat', '--json', '--force', '--no-wait', '--sharding', 'TENSOR'])
+  t.strictSame(JSON.parse(json.out), placed, 'the body of the route')
+  t.match(json, { status: 0, err: /it is starting; svc ps/ })
+  t.match(node.asked.at(-1)!.body, { force: true, sharding: 'Tensor' })
+})
+
+t.test('svc place: how waiting can end', async (t) => {
+  const state = seenState()
+  const node = await nodeOf(t, {
+    'GET /state': (response) => { sendJson(response, state) },
+    'POST /place_instance': (response) => {
+      state.instances[A] = instanceOn(A, 'acme/chat', ['id-n1'])
+      sendJson(response, placed)
+    }
+  })
+  const place = async (step: () => void, ...more: string[]): ReturnType<typeof node.run> =>
+    await node.run(['place', 'acme/chat', ...more], { onPause: step })
+  t.match(await place(() => {}, '--wait=3'), { status: 4, out: `${A}\n`, err: /the time to wait is up/ })
+  t.match(await place(() => {
+    state.instanceFailures = [
+      { instanceId: A, errorCode: 'x', errorMessage: 'no \u001blibrary', affectedNodeIds: ['id-n1'] }
+    ]
+  }), { status: 1, out: '', err: /chat cannot start: no {2}library; svc why acme\/chat .*svc stop 1111/ })
+  state.instanceFailures = []
+  t.match(await place(() => { state.instances = {} }), { status: 1, err: /was removed meanwhile/ })
+  const stop = new AbortController()
+  const cut = await node.run(['place', 'acme/chat'], { signal: stop.signal, onPause: () => { stop.abort() } })
+  t.match(cut, { status: 130, err: /it goes on starting/ })
+})
+
+const details = {
+  nodes: [{
+    nodeId: 'id-n1', name: 'n1', backend: 'cpu', startLayer: 0, endLayer: 10, shareBytes: 10 * GIB,
+    overhead: 1.3, cacheBytes: GIB / 2, fixedBytes: GIB / 4, neededBytes: 13.75 * GIB, usableBytes: 8 * GIB,
+    availableBytes: 9 * GIB, limitBytes: 12 * GIB, reservedBytes: GIB
+  }],
+  suggestions: [
+    { kind: 'stop', instanceId: B, text: `stop instance ${B} (acme/x)` },
+    { kind: 'min_nodes', minNodes: 2, text: 'set min_nodes to 2' },
+    { kind: 'sharding', sharding: 'Tensor', text: 'set sharding to Tensor' },
+    { kind: 'free', nodeId: 'id-n1', bytes: 1, text: 'free 5.80 GiB of memory on n1' }
+  ]
+}
+
+t.test('svc place shows the arithmetic of what does not fit, and the ways out', async (t) => {
+  let refusal: [number, string, object] = [400, 'insufficient_memory', details]
+  const node = await nodeOf(t, {
+    'GET /state': (response) => { sendJson(response, seenState()) },
+    'POST /place_instance': (response) => { sendError(response, ...refusal) },
+    'GET /instance/placement': (response) => { sendError(response, ...refusal) }
+  })
+  for (const more of [[], ['--dry-run']]) {
+    const ran = await node.run(['place', 'acme/chat', ...more])
+    t.equal(ran.status, 6)
+    t.match(ran.err, 'n1 (cpu, layers 0 to 10): needs 13.8 GiB = weights 10.0 GiB x 1.30 + cache 512 MiB + ' +
+      'runner 256 MiB, can use 8.0 GiB (the lesser of 9.0 GiB free and 12.0 GiB allowed, less 1.0 GiB of ' +
+      'models that load): 5.8 GiB too little\n4 ways to make it fit:\n' +
+      `  stop instance ${B} (acme/x): svc stop ${B}\n` +
+      '  set min_nodes to 2: svc place acme/chat --min-nodes 2\n' +
+      '  set sharding to Tensor: svc place acme/chat --sharding tensor\n' +
+      '  free 5.80 GiB of memory on n1\n')
+  }
+  const cases: [number, string, number][] = [
+    [400, 'model_unknown', 3], [400, 'no_connected_cycle', 1], [400, 'no_backend', 1],
+    [400, 'too_few_layers', 1], [400, 'exclusions_removed_all', 1], [400, 'tensor_unsupported', 1],
+    [400, 'tensor_indivisible', 1],
+    [503, 'info_pending', 4], [401, 'unauthenticated', 5], [400, 'invalid_request', 2]
+  ]
+  for (const [status, reason, exit] of cases) {
+    refusal = [status, reason, {}]
+    const ran = await node.run(['place', 'acme/chat'])
+    t.match(ran, { status: exit, err: new RegExp(`it is ${reason}`) }, reason)
+  }
+  const wrong = [['x'], ['acme/..x'], ['acme/chat', '--min-nodes', '0'], ['acme/chat', '--min-nodes', 'two'],
+    ['acme/chat', '--sharding', 'rows']]
+  for (const words of wrong) t.equal((await node.run(['place', ...words])).status, 2, words.join(' '))
+})
+
+t.test('svc place --dry-run --explain', async (t) => {
+  const ranks = [{ nodeId: 'id-n2', backend: 'cpu', startLayer: 0, endLayer: 10, shareBytes: 10 * GIB,
+    neededBytes: 13 * GIB, usableBytes: 32 * GIB }]
+  const row = { sharding: 'Pipeline', min_nodes: 1, error: null, reason: null,
+    details: { why: '1 node, the fewest.', ranks } }
+  const two = { ...row, min_nodes: 2, details: { why: '2 nodes.', ranks: [...ranks, ...ranks] } }
+  const instance = instanceOn(A, 'acme/chat', ['id-n2'])
+  const node = await nodeOf(t, {
+    'GET /state': (response) => { sendJson(response, seenState()) },
+    'GET /instance/previews': (response) => { sendJson(response, { previews: [row, two] }) },
+    'GET /instance/placement': (response) => { sendJson(response, instance) }
+  })
+  const ran = await node.run(['place', 'acme/chat', '--dry-run', '--explain', '--exclude', 'n1'])
+  t.equal(ran.out, 'RANK  NODE  LAYERS\n0     n2    0 to 10\n')
+  t.equal(ran.err, '1 node, the fewest.\n' +
+    'n2 (cpu, layers 0 to 10): needs 13.0 GiB for 10.0 GiB of weights, can use 32.0 GiB\n' +
+    'nothing was placed; svc place acme/chat does\n')
+  t.strictSame(node.asked.map(({ url }) => url), ['/state',
+    '/instance/previews?model_id=acme%2Fchat&excluded_node_ids=n1',
+    '/instance/placement?model_id=acme%2Fchat&sharding=Pipeline&min_nodes=1&excluded_node_ids=n1'])
+  const wide = await node.run(['place', 'acme/chat', '--dry-run', '--explain', '--min-nodes', '2'])
+  t.match(wide.err, /^2 nodes/)
+  t.strictSame(JSON.parse((await node.run(['place', 'acme/chat', '--dry-run', '--json'])).out), instance)
+})
+
+t.test('svc ps', async (t) => {
+  const state = seenState()
+  const node = await nodeOf(t, { 'GET /state': (response) => { sendJson(response, state) } })
+  t.match(await node.run(['ps']), { status: 0, out: /^$/, err: /nothing is placed; `svc place/ })
+  t.strictSame(JSON.parse((await node.run(['ps', '--json'])).out), { instances: [] })
+  const C = '33333333-3333-4333-8333-333333333333'
+  const all: [string, string, string[]][] =
+    [[B, 'b/b', ['id-n1', 'id-n2']], [A, 'a/a', ['id-n1']], [C, 'c/c', ['id-n3']]]
+  for (const [id, model, nodes] of all) state.instances[id] = instanceOn(id, model, nodes)
+  runnersAre(state, A, { RunnerRunning: {} })
+  runnersAre(state, B, { RunnerLoading: { layersLoaded: 1, totalLayers: 4 } })
+  state.instanceFailures = [{ instanceId: C, errorCode: 'x', errorMessage: 'gone', affectedNodeIds: [] }]
+  const ran = await node.run(['ps'])
+  t.equal(ran.out, 'INSTANCE                              MODEL  NODES  STATE           MEM\n' +
+    `${A}  a/a    n1     ready           10.0 GiB\n` +
+    `${B}  b/b    n1,n2  loads (1 of 4)  10.0 GiB\n` +
+    `${C}  c/c    id-n3  failed: gone    10.0 GiB\n`)
+  t.match(JSON.parse((await node.run(['ps', '--json'])).out), { instances: [
+    { instanceId: A, modelId: 'a/a', state: 'ready', error: null, memoryBytes: 10 * GIB,
+      nodes: [{ nodeId: 'id-n1', name: 'n1', state: 'RunnerRunning' }] },
+    { state: 'starting', nodes: [{ state: 'RunnerLoading' }, { state: 'RunnerLoading' }] },
+    { state: 'failed', error: 'gone' }
+  ] })
+})
+
+t.test('svc stop', async (t) => {
+  const state = seenState()
+  const reset = (): void => {
+    state.instances = {
+      [A]: instanceOn(A, 'acme/chat', ['id-n1']), [B]: instanceOn(B, 'acme/chat', ['id-n2'])
+    }
+  }
+  reset()
+  let refused = false
+  const remove = (id: string) => (response: Parameters<typeof sendJson>[0]): void => {
+    if (refused && id === B) sendError(response, 503, 'no_quorum')
+    else if (state.instances[id] === undefined) sendError(response, 404, 'instance_not_found')
+    else {
+      delete state.instances[id]
+      sendJson(response, { message: 'x', command_id: 'c', instance_id: id })
+    }
+  }
+  const node = await nodeOf(t, {
+    'GET /state': (response) => { sendJson(response, state) },
+    [`DELETE /instance/${A}`]: remove(A), [`DELETE /instance/${B}`]: remove(B)
+  })
+  t.match(await node.run(['stop', '1111']), { status: 0, out: 'stopped 1 instance of acme/chat\n', err: '' })
+  reset()
+  t.match(await node.run(['stop', 'acme/chat'], { typed: 'n\n' }),
+    { status: 1, out: '', err: /n1\n.*n2\nStop 2 instances\? \[y\/N\] nothing was stopped/ })
+  t.equal(Object.keys(state.instances).length, 2)
+  t.match(await node.run(['stop', 'acme/chat'], { typed: '' }), { status: 1 }, 'no answer is a no')
+  t.match(await node.run(['stop', 'acme/chat'], { typed: 'y\n' }),
+    { status: 0, out: 'stopped 2 instances of acme/chat\n' })
+  reset()
+  t.match(await node.run(['stop', '-y', 'acme/chat'], { typed: '' }), { status: 0 }, 'not asked with -y')
+  reset()
+  const json = await node.run(['stop', 'acme/chat', '--json'])
+  t.strictSame(JSON.parse(json.out), { instances: [A, B].map((instanceId) =>
+    ({ instanceId, modelId: 'acme/chat', stopped: true, error: null })) })
+  reset()
+  refused = true
+  t.match(await node.run(['stop', 'acme/chat']), {
+    status: 4, out: 'stopped 1 instance of acme/chat\n', err: /2222.*no_quorum[^]*1 of 2 instances could not/
+  })
+  t.match(await node.run(['stop', B]), { status: 4, out: '', err: /no_quorum/ })
+  t.match(await node.run(['stop', 'acme/none']), { status: 3, err: /svc ps/ })
+  t.match(await node.run(['stop', 'ffff']), { status: 3 })
+  state.instances['2222aaaa'] = instanceOn('2222aaaa', 'a/a', ['id-n1'])
+  t.match(await node.run(['stop', '2222']), { status: 2, err: /begins 2 instance ids/ })
+})

@@ -1,0 +1,139 @@
+import t from 'tap'
+import { Admission } from '../admission.js'
+import type { Planning } from '../planning.js'
+import { card, runnersAre, startPlacement, until } from './kit.js'
+import type { Body, PlacementRig } from './kit.js'
+
+const BODY = { model_id: 'acme/chat', wait: true, timeout_seconds: 60 }
+
+function thrownBy (fn: () => void): unknown {
+  try { fn() } catch (error) { return error }
+  return undefined
+}
+
+/** Places and comes back once it is waited for: the answer, and the id. */
+async function waitOn (
+  rig: PlacementRig, body: object = BODY
+): Promise<{ id: string, answer: Promise<{ status: number, body: Body }> }> {
+  const { reads } = rig
+  const answer = rig.ask('POST', '/place_instance', body)
+  // Once to plan, once to wait.
+  await until(() => rig.reads >= reads + 2)
+  return { id: rig.placed.at(-1)!.instance.RingInstance.instanceId, answer }
+}
+
+t.test('with wait the answer comes when every runner is ready', async (t) => {
+  const rig = await startPlacement(t)
+  const { id, answer } = await waitOn(rig)
+  runnersAre(rig.state, id, { RunnerLoading: { layersLoaded: 1, totalLayers: 3 } })
+  await rig.clock.advance(30_000)
+  runnersAre(rig.state, id, { RunnerReady: {} })
+  await rig.clock.advance(250)
+  const { status, body } = await answer
+  t.equal(status, 200)
+  t.match(body, { instance_id: id, message: /placed on n1/ })
+})
+
+t.test('when the time is up: 504 with the state reached', async (t) => {
+  const rig = await startPlacement(t)
+  const { id, answer } = await waitOn(rig)
+  runnersAre(rig.state, id, { RunnerWarmingUp: {} })
+  await rig.clock.advance(60_250)
+  const { status, body } = await answer
+  t.equal(status, 504)
+  t.match(body.error, {
+    reason: 'not_ready_yet', retryable: true, message: /not ready after 60 s: RunnerWarmingUp/,
+    details: { instance_id: id, nodes: [{ node_id: 'id-n1', state: 'RunnerWarmingUp' }], remedy: /svc ps/ }
+  })
+  t.ok(rig.state.instances[id], 'it goes on')
+})
+
+t.test('the failure of a runner, and of a transfer', async (t) => {
+  const rig = await startPlacement(t)
+  const old = { DownloadFailed: { modelId: 'acme/chat', attemptId: 'old', errorMessage: 'then' } }
+  rig.state.downloads['id-n1'] = [old]
+  const first = await waitOn(rig)
+  runnersAre(rig.state, first.id, { RunnerFailed: { errorMessage: 'out of luck' } })
+  await rig.clock.advance(1000)
+  rig.state.instanceFailures.push({
+    instanceId: first.id, errorCode: 'runner_failed', errorMessage: 'out of luck', affectedNodeIds: ['id-n1']
+  })
+  await rig.clock.advance(250)
+  const failed = await first.answer
+  t.equal(failed.status, 500)
+  t.match(failed.body.error, {
+    reason: 'instance_failed', message: /cannot start: out of luck/,
+    details: { instance_id: first.id, node_ids: ['id-n1'], error_code: 'runner_failed' }
+  })
+  rig.state.instances = {}
+
+  const second = await waitOn(rig)
+  const download = (tag: string, attemptId: string): never =>
+    ({ [tag]: { modelId: 'acme/chat', attemptId, errorMessage: 'no space' } }) as never
+  rig.state.downloads['id-n1'] = [old, download('DownloadOngoing', 'new')]
+  await rig.clock.advance(1000)
+  rig.state.downloads['id-n1'] = [old, download('DownloadFailed', 'new')]
+  await rig.clock.advance(250)
+  t.match((await second.answer).body.error, {
+    reason: 'instance_failed', message: /no space/, details: { error_code: 'download_failed' }
+  })
+})
+
+t.test('an instance that is removed meanwhile is lost; one that is late to show is not', async (t) => {
+  const rig = await startPlacement(t)
+  const first = await waitOn(rig)
+  rig.state.instances = {}
+  await rig.clock.advance(250)
+  t.match((await first.answer).body.error,
+    { reason: 'instance_lost', retryable: true, message: /was removed/ })
+  const late = await startPlacement(t)
+  late.answers.push('somewhere')
+  const second = await waitOn(late)
+  const { instance } = late.placed[0]!
+  await late.clock.advance(4500)
+  late.state.instances['somewhere'] = instance
+  await late.clock.advance(250)
+  for (const runnerId of Object.keys(instance.RingInstance.shardAssignments.runnerToShard)) {
+    late.state.runners[runnerId] = { RunnerReady: {} }
+  }
+  await late.clock.advance(250)
+  t.equal((await second.answer).status, 200)
+})
+
+t.test('the master refuses by what it knows itself', async (t) => {
+  const rig = await startPlacement(t, { nodes: { n1: 40, n2: 16 }, cards: [card('acme/chat')] })
+  await rig.ask('POST', '/place_instance', { model_id: 'acme/chat' })
+  const { instance } = rig.placed[0]!
+  const other = structuredClone(instance)
+  other.RingInstance.instanceId = 'other'
+  const entering = { instance: other, instances: [instance] }
+  rig.check(entering)
+  t.pass('a node that is not the master has looked at nothing')
+
+  rig.session.isMaster = true
+  const { reads } = rig
+  rig.newSession()
+  await until(() => rig.reads > reads)
+  await new Promise((resolve) => setImmediate(resolve))
+  const refusal = thrownBy(() => { rig.check(entering) })
+  t.match(refusal, { reason: 'insufficient_memory', status: 400,
+    details: { nodes: [{ name: 'n1', reservedBytes: Number }], suggestions: [] } })
+  rig.check({ instance: other, instances: [] })
+
+  delete rig.state.nodeMemory['id-n1']
+  await rig.clock.advance(1000)
+  rig.check(entering)
+  t.pass('what the master was not told, the node that planned had')
+  rig.session.isMaster = false
+  rig.state.nodeMemory['id-n1'] = rig.state.nodeMemory['id-n2']!
+  await rig.clock.advance(1000)
+  rig.check(entering)
+  t.pass('a node that is master no more forgets what it saw')
+})
+
+t.test('a state that cannot be read is told and not thrown', async (t) => {
+  const said: unknown[] = []
+  const broken = { state: async () => { throw new Error('no state') } } as unknown as Planning
+  await new Admission(broken, (error) => { said.push(error) }).refresh()
+  t.match(said, [/no state/])
+})

@@ -1,0 +1,144 @@
+import type { Bundle, Cluster, EngineDecl, ModelCard, NodeView } from '../../kernel/index.js'
+import { needOf } from './planner/memory.js'
+import type { Part } from './planner/memory.js'
+import type { ClusterView, EngineTraits, InstanceMemory, MemoryClaim, NodeFacts } from './planner/types.js'
+import type { Instance, ShardBody } from '../runners/service.js'
+import type { StateView } from './state-view.js'
+
+/** Memory in use per byte of weights of an engine that declares nothing else. */
+const OVERHEAD = 1.30
+
+/** What an engine can do, with what is assumed of one that does not say. */
+export function traitsOf (decl: EngineDecl): EngineTraits {
+  const { backends, multiNode = false, meta, tensor = false, overhead = OVERHEAD } = decl
+  return { multiNode, tensor, overhead, backends, ...(meta === undefined ? {} : { meta }) }
+}
+
+/** What a view is made of. */
+export interface ViewParts {
+  bundle: Pick<Bundle, 'engines'>
+  cluster: Pick<Cluster, 'nodes'>
+  /** Node id to the bytes of the model that lie there. */
+  stagedBytes (modelId: string): ReadonlyMap<string, number>
+}
+
+/** The cluster as the planner sees it; a node that is not live is no part of it. Pure but for `parts`. */
+export function viewOf (parts: ViewParts, state: StateView, modelId: string): ClusterView {
+  const engines = Object.fromEntries(parts.bundle.engines().map(({ name, decl }) => [name, traitsOf(decl)]))
+  const staged = parts.stagedBytes(modelId)
+  const nodes = parts.cluster.nodes().filter(({ live }) => live)
+    .map((node) => factsOf(node, state, engines, new Map([[modelId, staged.get(node.nodeId) ?? 0]])))
+  const there = new Set(nodes.map(({ nodeId }) => nodeId))
+  const instances = memoryOf(state, engines, nodes)
+  return {
+    nodes,
+    edges: edgesOf(state).filter(({ from, to }) => there.has(from) && there.has(to)),
+    engines,
+    reservations: instances.flatMap(({ reserved }) => reserved),
+    releasing: [],
+    instances: instances.map(({ shown }) => shown).filter(({ memory }) => memory.length > 0)
+  }
+}
+
+function factsOf (
+  { nodeId, installId, name }: NodeView, state: StateView, engines: ClusterView['engines'],
+  stagedBytes: ReadonlyMap<string, number>
+): NodeFacts {
+  const memory = state.nodeMemory[nodeId]
+  const resources = state.nodeResources[nodeId]
+  const gpu = state.nodeSystem[nodeId]?.accelerator
+  return {
+    nodeId, installId, name, stagedBytes,
+    memory: memory === undefined
+      ? null
+      : { ramTotal: memory.ramTotal.inBytes, ramAvailable: memory.ramAvailable.inBytes },
+    // Without a reading of what is in use there is no telling what is free.
+    vram: gpu?.vramTotalBytes == null || gpu.vramUsedBytes == null
+      ? null
+      : { total: gpu.vramTotalBytes, used: gpu.vramUsedBytes },
+    backends: resources === undefined ? null : backendsOf(resources.backends, engines),
+    participation: resources?.participation ?? null
+  }
+}
+
+/** Each engine with those of its backends that the node offers. */
+function backendsOf (
+  offered: readonly string[], engines: ClusterView['engines']
+): Record<string, readonly string[]> {
+  return Object.fromEntries(Object.entries(engines).map(([name, { backends }]) =>
+    [name, backends.filter((backend) => offered.includes(backend))]))
+}
+
+function edgesOf ({ topology }: StateView): { from: string, to: string }[] {
+  return Object.entries(topology.connections).flatMap(([from, sinks]) => Object.entries(sinks)
+    .filter(([, edges]) => edges.some(({ session }) => session))
+    .map(([to]) => ({ from, to })))
+}
+
+/** A runner in one of these has its model in memory: the readings show it. */
+const LOADED = new Set([
+  'RunnerLoaded', 'RunnerWarmingUp', 'RunnerReady', 'RunnerRunning', 'RunnerShuttingDown'
+])
+/** A runner in one of these takes no memory and will not. */
+const ENDED = new Set(['RunnerFailed', 'RunnerShutdown'])
+
+/** What the instances take: reserved while their runners load, shown once they have. */
+function memoryOf (
+  state: StateView, engines: ClusterView['engines'], nodes: readonly NodeFacts[]
+): { reserved: MemoryClaim[], shown: InstanceMemory }[] {
+  const byId = new Map(nodes.map((node) => [node.nodeId, node]))
+  return Object.values(state.instances).map((instance) => {
+    const { instanceId, shardAssignments: { modelId } } = instance.RingInstance
+    const reserved: MemoryClaim[] = []
+    const memory: MemoryClaim[] = []
+    for (const { nodeId, runnerId, shard } of ranksOf(instance)) {
+      const kind = Object.keys(state.runners[runnerId] ?? {})[0] ?? 'RunnerIdle'
+      const node = byId.get(nodeId)
+      if (node === undefined || ENDED.has(kind)) continue
+      const claim = { nodeId, ...claimOf(instance, shard, engines, node) }
+      if (LOADED.has(kind)) memory.push(claim)
+      else reserved.push(claim)
+    }
+    return { reserved, shown: { instanceId, modelId, memory } }
+  })
+}
+
+/** One rank of an instance. */
+export interface Rank { nodeId: string, runnerId: string, shard: ShardBody, tensor: boolean }
+
+/** The ranks of an instance by their number; a runner without a shard is left out. */
+export function ranksOf ({ RingInstance: { shardAssignments } }: Instance): Rank[] {
+  return Object.entries(shardAssignments.nodeToRunner).flatMap(([nodeId, runnerId]) => {
+    const [tag, shard] = Object.entries(shardAssignments.runnerToShard[runnerId] ?? {})[0] ?? []
+    return shard === undefined
+      ? []
+      : [{ nodeId, runnerId, shard: shard as ShardBody, tensor: tag === 'TensorShardMetadata' }]
+  }).sort((a, b) => a.shard.deviceRank - b.shard.deviceRank)
+}
+
+function claimOf (
+  { RingInstance: { engine } }: Instance, shard: ShardBody, engines: ClusterView['engines'], node: NodeFacts
+): { backend: string, bytes: number } {
+  const card = cardOf(shard)
+  const traits = engines[engine]
+  return {
+    backend: node.backends?.[engine]?.find((name) => card.backends.includes(name)) ?? 'cpu',
+    bytes: needOf(card, traits?.overhead ?? OVERHEAD, partOf(shard)).neededBytes
+  }
+}
+
+/** The part of the model that a shard is: a tensor rank has every layer, so its part is one of all ranks. */
+export function partOf ({ startLayer, endLayer, nLayers, worldSize }: ShardBody): Part {
+  const whole = endLayer - startLayer === nLayers
+  return whole ? { of: 1, parts: worldSize } : { of: endLayer - startLayer, parts: nLayers }
+}
+
+/** The card of a shard, with plain bytes. */
+export function cardOf ({ modelCard }: ShardBody): ModelCard {
+  const { storageSize, files, ...rest } = modelCard
+  return {
+    ...rest,
+    totalBytes: storageSize.inBytes,
+    files: files.map(({ size, ...file }) => ({ ...file, bytes: size.inBytes }))
+  }
+}
