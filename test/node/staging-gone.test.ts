@@ -11,6 +11,8 @@ import {
 import type { Made, Place, Staged } from './staging-kit.js'
 
 const VOICE = hashesOf(voiceFiles())
+/** Blocks that only the long form runs. */
+const SHORT = pick<string | false>('only in the long form: npm run test:faults', false)
 const LATEST = { seconds: pick(75, 150) }
 
 t.test('T-D13: the store host goes away in the middle', async (t) => {
@@ -61,7 +63,8 @@ t.test('T-D13: the store host goes away in the middle', async (t) => {
     t.ok(isCopy(folderOf(third.staging, rest.modelId), rest.sha256))
   })
 
-  await t.test('nobody has the rest: a sentence, and no hang', async (t) => {
+  // Half a minute of waiting for sources that may come back.
+  await t.test('nobody has the rest: a sentence, and no hang', { skip: SHORT }, async (t) => {
     t.match(none, { status: 'failed', error: /acme\/cut/ })
     t.match(await transferOf(lonely, cut.modelId), { kind: 'DownloadFailed' })
     t.strictSame(listing(folderOf(lonely.staging, cut.modelId)), [], 'nothing is published')
@@ -101,7 +104,7 @@ t.test('T-D13: the store host goes away in the middle', async (t) => {
   })
 })
 
-t.test('T-D13: the store host was the master', async (t) => {
+t.test('T-D13: the store host was the master', { skip: SHORT }, async (t) => {
   const hub = await startHub({ models: { 'acme/hubbed': { files: voiceFiles() } } })
   t.teardown(() => hub.close())
   const site = await startSite(t, { nodes: 3, config: (n) => ({ model_store: {
