@@ -71,7 +71,7 @@ t.test('a task is routed, served and shown without its content', async (t) => {
 
 const broken: [string, Partial<RouteQuery>, string, RegExp][] = [
   ['an unknown model', { modelId: 'acme/none' }, 'card', /svc\/voice-en/],
-  ['a model that is not placed', { modelId: 'acme/x' }, 'placement', /autostart/],
+  ['a model that is not placed', { modelId: 'acme/x' }, 'placement', /svc place acme\/x/],
   ['a model that does something else', { capability: 'chat' }, 'request', /does chat/]
 ]
 for (const [name, over, link, remedy] of broken) {
