@@ -11,7 +11,6 @@ export { EngineError } from './engine.js'
 export type {
   CardFile, CardVoice, EngineChunk, EngineEnv, EngineModule, EngineSession, EngineTask, ModelCard, ModelSpec
 } from './engine.js'
-export { cardSchema, checkCard, parseCard } from './bundle.js'
 export { kernelError, SvcError } from './errors.js'
 export {
   BundleService, ClusterService, CommandService, EventTapService, InspectionService, InvocationService,

@@ -1,5 +1,6 @@
 /** From the files of a model to its card. */
-import { parseCard, type CardFile, type ModelCard } from '../../../kernel/index.js'
+import { parseCard } from '../../../kernel/cards.js'
+import type { CardFile, ModelCard } from '../../../kernel/index.js'
 import { filePathProblem } from '../files/index.js'
 import { CardError } from './error.js'
 import { Folder } from './folder.js'

@@ -1,5 +1,6 @@
 /** What a detector finds out about a model, and how that becomes a card. */
-import { checkCard, type CardFile, type CardVoice, type ModelCard } from '../../../kernel/index.js'
+import { checkCard } from '../../../kernel/cards.js'
+import type { CardFile, CardVoice, ModelCard } from '../../../kernel/index.js'
 import { CardError } from './error.js'
 import type { Folder, FolderFile } from './folder.js'
 import { roleOf } from './roles.js'

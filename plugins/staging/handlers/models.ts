@@ -1,4 +1,5 @@
-import { checkCard, kernelError, Reply } from '../../../kernel/index.js'
+import { checkCard } from '../../../kernel/cards.js'
+import { kernelError, Reply } from '../../../kernel/index.js'
 import type { ModelCard, RouteRequest } from '../../../kernel/index.js'
 import { modelListEntry } from '../cards/index.js'
 import { askNode } from '../net/ask.js'

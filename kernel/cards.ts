@@ -1,0 +1,5 @@
+/**
+ * Reading model cards: a surface of its own for plugins, since it brings the YAML reader and the schema
+ * compiler along, which a command line that only looks at manifests must not load.
+ */
+export { cardSchema, checkCard, parseCard } from './bundle.js'
