@@ -120,7 +120,9 @@ export class Plane {
     this.keeper = this.#createKeeper('staged', this.staging)
     this.cacheKeeper = this.#createKeeper('cache', this.cache)
     this.stager = this.#createStager()
-    this.opened = this.#open()
+    this.opened = this.#open().catch((err: unknown) => {
+      log.error({ err }, 'models on this node are known only in part')
+    })
   }
 
   /** The card of a model of the catalogue. */
