@@ -17,9 +17,8 @@ export interface Report { pid: number | null, modelId: string, statusKind: strin
 
 /** The node's own account of its runner of a model. */
 export async function report (node: TestNode, model: string): Promise<Report> {
-  const found = await reported(node, model)
-  if (found === undefined) throw new Error(`no runner of ${model}`)
-  return found
+  // A node that has just started looks at its disks before it starts runners.
+  return await until(`a runner of ${model}`, () => reported(node, model), { seconds: 10 })
 }
 
 async function reported (node: TestNode, model: string): Promise<Report | undefined> {
@@ -30,7 +29,6 @@ async function reported (node: TestNode, model: string): Promise<Report | undefi
 
 export const ready = (node: TestNode, model: string): Promise<Report> => until(`a ready runner of ${model}`,
   async () => {
-  // A node that has just started looks at its disks first.
   const found = await reported(node, model)
   return found?.statusKind === 'RunnerReady' && found.pid !== null && alive(found.pid) && found
 })

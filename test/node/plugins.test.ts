@@ -63,8 +63,8 @@ t.test('a plugin that throws wherever it can', async (t) => {
     t.notMatch(state.text, /secret/)
     t.equal((await ask(node, '/readyz')).status, 200)
     t.match((await ask(node, '/readyz?model=test/ok')).json, { error: { reason: 'not_ready', details: {
-      checks: [{ name: 'master', ok: true }, { name: 'runners' }, { name: 'shaky', ok: false,
-        detail: 'cannot say' }] } } })
+      checks: [{ name: 'master', ok: true }, { name: 'shaky', ok: false, detail: 'cannot say' },
+        { name: 'runners' }] } } })
     await sleep(200)
     t.equal((await ask(node, '/healthz')).status, 200, 'its timer ends nothing')
     t.match(node.child.stderr(), /the secret of \/very\/secret\/place/, 'the log has every cause')

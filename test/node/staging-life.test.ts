@@ -10,6 +10,9 @@ import {
 } from './staging-kit.js'
 import type { Place } from './staging-kit.js'
 
+/** Blocks that only the long form runs. */
+const SHORT = pick<string | false>('only in the long form: npm run test:faults', false)
+
 t.test('a store host that comes back with nothing', async (t) => {
   const site = await startSite(t)
   const [first, second] = site.nodes as [Place, Place]
@@ -42,7 +45,7 @@ t.test('a store host that comes back with nothing', async (t) => {
     [{ status: 'complete' }, { status: 'complete' }])
 })
 
-t.test('a store of many models', async (t) => {
+t.test('a store of many models', { skip: SHORT }, async (t) => {
   const site = await startSite(t)
   const [first, second] = site.nodes as [Place, Place]
   const made = Array.from({ length: pick(30, 150) }, (_, i) => {
@@ -110,7 +113,6 @@ t.test('a copy in use', async (t) => {
   t.match(ready.data.find(({ id }) => id === 'acme/voice'), { installed: true, ready: true })
 })
 
-const SHORT = pick<string | false>('only in the long form: npm run test:faults', false)
 t.test('the clock of the receiver is set back in the middle', { skip: SHORT }, async (t) => {
   const clock = skewed(t, 0)
   const site = await startSite(t, {
