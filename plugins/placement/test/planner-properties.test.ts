@@ -4,7 +4,7 @@ import type { ClusterView, NodeFacts, PlanRequest, RefusalReason } from '../plan
 import { GIB, lm, mesh, node, seeded, shuffled, someCase } from './planner-kit.js'
 import { breaches, fewestNodes } from './planner-rules.js'
 
-const CASES = 600
+const CASES = 1500
 
 type Memory = NonNullable<NodeFacts['memory']>
 interface Question { request: PlanRequest, view: ClusterView }
