@@ -28,6 +28,8 @@ export interface ClusterOptions {
   /** How many of them are started, the others later by the test; all when absent. */
   joined?: number
   quorum?: number | 'majority'
+  /** In place of `HEARTBEAT_MS`, milliseconds. */
+  heartbeatMs?: number
   /** svc.yaml of every node, besides `name` and `cluster`. */
   config?: Record<string, unknown>
   env?: Record<string, string>
@@ -149,7 +151,8 @@ async function member (t: Test, number: number, place: Place, options: ClusterOp
     ...options.config ?? quiet,
     name,
     cluster: {
-      heartbeat_ms: HEARTBEAT_MS, election_timeout_ms: ELECTION_MS, discovery: false, port: place.members,
+      heartbeat_ms: options.heartbeatMs ?? HEARTBEAT_MS, election_timeout_ms: ELECTION_MS,
+      discovery: false, port: place.members,
       ...options.quorum === undefined ? {} : { quorum: options.quorum },
       ...proxy === null ? {} : { advertise: proxy.address },
       ...more
