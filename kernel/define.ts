@@ -44,6 +44,20 @@ export interface EventDecl {
   readonly payload: JsonSchema
 }
 
+/** Declares a durable event whose payload has exactly these properties, each of them required. */
+export function durableEvent<const P extends Record<string, unknown>> (summary: string, properties: P) {
+  return {
+    plane: 'durable',
+    summary,
+    payload: {
+      type: 'object',
+      additionalProperties: false,
+      required: Object.keys(properties) as (keyof P)[],
+      properties
+    }
+  } as const
+}
+
 export interface SectionDecl {
   /** Who may write: the elected master (control document) or each node its own (observed document). */
   readonly writer: 'master' | 'node'

@@ -1,5 +1,5 @@
 /** The public surface for plugins; nothing else of the kernel may be imported by them. */
-export { defineService, definePlugin, Reply } from './define.js'
+export { defineService, definePlugin, durableEvent, Reply } from './define.js'
 export type {
   BundledModel, BundledModelDecl, Caller, CapabilityCall, CapabilityChunk, CapabilityDecl, ChunkMedia,
   CommandDecl, ConflictDecl, Context, EngineDecl, ErrorDecl, EventDecl, IoMode, Logger, Manifest, NodeInfo,
@@ -28,3 +28,8 @@ export { monitorLoop } from './loop-delay.js'
 export type { LoopDelay, LoopMonitor } from './loop-delay.js'
 export type { FromSchema, JsonSchema } from './schema.js'
 export type { Verb, VerbContext } from './cli/verb.js'
+export { canAsk, confirm } from './cli/confirm.js'
+export { plain } from './cli/output.js'
+export { realPace } from './cli/pace.js'
+export type { Pace } from './cli/pace.js'
+export { showBytes, showSpan } from './cli/units.js'

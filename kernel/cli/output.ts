@@ -16,6 +16,9 @@ export function clean (text: string): string {
   return [...text].filter((c) => c >= ' ' && (c < '\x7f' || c > '\x9f')).join('')
 }
 
+/** With a space for each run of control characters: for text of another machine inside a sentence. */
+export const plain = (text: string): string => text.replace(/\p{Cc}+/gu, ' ')
+
 /** Columns padded to their widest cell; no trailing spaces. */
 export function formatTable (headers: readonly string[], rows: readonly (readonly string[])[]): string {
   const all = [headers, ...rows.map((row) => row.map(clean))]

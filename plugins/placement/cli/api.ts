@@ -1,5 +1,4 @@
-import { setTimeout as sleep } from 'node:timers/promises'
-import { systemClock } from '../../../kernel/index.js'
+import { plain } from '../../../kernel/index.js'
 import type { VerbContext } from '../../../kernel/index.js'
 import type { StateView } from '../state-view.js'
 
@@ -34,36 +33,5 @@ export function nameOf ({ nodeIdentities }: SeenState, nodeId: string): string {
   return plain(nodeIdentities[nodeId]?.friendlyName ?? nodeId)
 }
 
-/** Without control characters: what another machine sends must not steer the terminal. */
-export const plain = (text: string): string => text.replace(/\p{Cc}+/gu, ' ')
-
-const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB'] as const
-
-/** A number of bytes for people: `512 B`, `3.5 GiB`. */
-export function showBytes (bytes: number): string {
-  let value = bytes
-  let unit = 0
-  while (value >= 1024 && unit < UNITS.length - 1) {
-    value /= 1024
-    unit++
-  }
-  return `${unit === 0 || value >= 100 ? Math.round(value) : value.toFixed(1)} ${UNITS[unit]!}`
-}
-
 /** `1 instance`, `2 instances`. */
 export const count = (n: number, what: string): string => `${n} ${what}${n === 1 ? '' : 's'}`
-
-/** How a verb that waits sees time; tests pass their own. */
-export interface Pace {
-  /** Resolves after `ms`, earlier when the signal aborts. Keeps the process alive meanwhile. */
-  pause (ms: number, signal: AbortSignal): Promise<void>
-  /** Monotonic milliseconds. */
-  mono (): number
-}
-
-/** The time of the machine. */
-export const realPace: Pace = {
-  // The clock's own timers would let the process end in the middle of a wait.
-  pause: (ms, signal) => sleep(ms, undefined, { signal }).catch(() => {}),
-  mono: systemClock.mono
-}

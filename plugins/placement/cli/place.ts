@@ -2,11 +2,12 @@ import { failedAttempts } from '../progress.js'
 import type { Progress } from '../progress.js'
 import type { Instance, StateCard } from '../../runners/service.js'
 import { ranksOf } from '../view.js'
-import { isVerbError, nameOf, plain, readModelId, realPace } from './api.js'
-import type { Pace, SeenState, VerbError } from './api.js'
+import { plain, realPace } from '../../../kernel/index.js'
+import { isVerbError, nameOf, readModelId } from './api.js'
+import type { Pace, Verb, VerbContext } from '../../../kernel/index.js'
+import type { SeenState, VerbError } from './api.js'
 import { linesOf } from './sums.js'
 import { watch } from './watch.js'
-import type { Verb, VerbContext } from '../../../kernel/index.js'
 
 /** The body of POST /place_instance. */
 interface Placed { message: string, command_id: string, instance_id: string, model_card: StateCard }

@@ -1,6 +1,7 @@
 import { progressOf } from '../progress.js'
 import { partOf, ranksOf } from '../view.js'
-import { nameOf, showBytes } from './api.js'
+import { showBytes } from '../../../kernel/index.js'
+import { nameOf } from './api.js'
 import type { SeenState } from './api.js'
 import { stateText } from './watch.js'
 import type { Verb } from '../../../kernel/index.js'

@@ -1,5 +1,5 @@
-import { createInterface } from 'node:readline'
-import { count, isModelId, isVerbError, plain } from './api.js'
+import { canAsk, confirm, plain } from '../../../kernel/index.js'
+import { count, isModelId, isVerbError } from './api.js'
 import type { SeenState, VerbError } from './api.js'
 import { rowsOf } from './ps.js'
 import type { PsRow } from './ps.js'
@@ -47,25 +47,13 @@ function meant (ctx: VerbContext, rows: readonly PsRow[], word: string): PsRow[]
 }
 
 /** True when somebody can be asked. */
-const canAsk = ({ io }: VerbContext): boolean => io.stdin.isTTY === true && io.stderr.isTTY === true
-
 /** Shows what would be stopped, and asks; the end of the input is a no. Throws VerbError (130) at Ctrl-C. */
 async function agreed (ctx: VerbContext, rows: readonly PsRow[]): Promise<boolean> {
-  const { err, io: { stdin, stderr }, signal } = ctx
+  const { err } = ctx
   for (const { instanceId, modelId, nodes } of rows) {
     err.line(plain(`${instanceId}  ${modelId}  ${nodes.map(({ name }) => name).join(',')}`))
   }
-  stderr.write(`Stop ${count(rows.length, 'instance')}? [y/N] `)
-  // Not as a terminal: readline would take Ctrl-C for itself.
-  const lines = createInterface({ input: stdin, terminal: false, signal })
-  try {
-    for await (const line of lines) return /^y(es)?$/i.test(line.trim())
-  } finally {
-    lines.close()
-  }
-  stderr.write('\n')
-  if (signal.aborted) throw ctx.fail(130, 'interrupted')
-  return false
+  return await confirm(ctx, `Stop ${count(rows.length, 'instance')}?`)
 }
 
 /** Null when it is gone, else why not. Throws VerbError (130) at Ctrl-C. */

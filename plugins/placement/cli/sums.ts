@@ -1,4 +1,5 @@
-import { count, plain, showBytes } from './api.js'
+import { plain, showBytes } from '../../../kernel/index.js'
+import { count } from './api.js'
 
 /** The sums of one node, of a placement that fits or of one that does not. */
 export interface NodeSums {

@@ -1,8 +1,9 @@
 import { progressOf } from '../progress.js'
 import type { Progress } from '../progress.js'
-import { nameOf, plain } from './api.js'
-import type { Pace, SeenState } from './api.js'
-import type { VerbContext } from '../../../kernel/index.js'
+import { plain } from '../../../kernel/index.js'
+import { nameOf } from './api.js'
+import type { Pace, VerbContext } from '../../../kernel/index.js'
+import type { SeenState } from './api.js'
 
 /** Pause between two looks at the state, ms. */
 const POLL_MS = 500

@@ -1,4 +1,5 @@
-import { isVerbError, plain, readModelId } from './api.js'
+import { plain } from '../../../kernel/index.js'
+import { isVerbError, readModelId } from './api.js'
 import type { SeenState } from './api.js'
 import { linksOf } from './links.js'
 import type { Card, Link, Ready, Row } from './links.js'

@@ -8,7 +8,8 @@ import { instanceOf } from '../instance.js'
 import type { Instance } from '../../runners/service.js'
 import { card, stateOf } from './kit.js'
 import type { Asked } from '../../../kernel/test/cli-helpers.js'
-import type { Pace, SeenState } from '../cli/api.js'
+import type { Pace } from '../../../kernel/index.js'
+import type { SeenState } from '../cli/api.js'
 
 export { sendError, sendJson } from '../../../kernel/test/cli-helpers.js'
 

@@ -1,12 +1,11 @@
 import { askPatiently, exitFor, storePath } from './api.js'
 import { amountOf, createMeter, showReadings } from './meter.js'
-import { realPace } from './pace.js'
+import { realPace } from '../../../kernel/index.js'
 import { wantedFrom } from './source.js'
 import { plain, showBytes } from './units.js'
 import type { DownloadStatus } from './api.js'
-import type { Pace } from './pace.js'
+import type { Pace, Verb, VerbContext } from '../../../kernel/index.js'
 import type { SourceOptions } from './source.js'
-import type { Verb, VerbContext } from '../../../kernel/index.js'
 
 /** Pause between two looks at a download, ms. */
 const POLL_MS = 500

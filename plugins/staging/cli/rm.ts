@@ -1,5 +1,5 @@
 import { isVerbError, readCopies, readModelId, storePath } from './api.js'
-import { canAsk, confirm } from './confirm.js'
+import { canAsk, confirm } from '../../../kernel/index.js'
 import { plain, showBytes } from './units.js'
 import { sizeOfCopies, whereOf } from './where.js'
 import type { VerbError } from './api.js'

@@ -1,14 +1,13 @@
 import { askPatiently, exitFor, readModelId, storePath } from './api.js'
 import { findNodes, isThere, nameOf, stagingsOf } from './cluster.js'
 import { createMeter, showReadings } from './meter.js'
-import { realPace } from './pace.js'
+import { realPace } from '../../../kernel/index.js'
 import { plain } from './units.js'
 import { advance, isOver } from './stage-steps.js'
 import type { StateView } from './cluster.js'
-import type { Pace } from './pace.js'
+import type { Pace, Verb, VerbContext } from '../../../kernel/index.js'
 import type { StagedNode, StageWatch } from './stage-steps.js'
 import type { Reading } from './meter.js'
-import type { Verb, VerbContext } from '../../../kernel/index.js'
 
 /** The body of POST /store/models/{id}/stage. */
 interface StageAnswer { commandId: string, message: string, nodes: StagedNode[] }

@@ -1,5 +1,5 @@
 import { createInterface } from 'node:readline'
-import type { VerbContext } from '../../../kernel/index.js'
+import type { VerbContext } from './verb.js'
 
 /** True when somebody can be asked. */
 export function canAsk ({ io }: VerbContext): boolean {
