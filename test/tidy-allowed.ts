@@ -40,9 +40,6 @@ export const allowed: Partial<Record<Rule, Readonly<Record<string, string>>>> = 
     'kernel/config/kernel-keys.ts': '"access" is also a key of svc.yaml',
     'kernel/config/resolve.ts': '"access" is also a key of svc.yaml'
   },
-  'dead files': {
-    'plugins/capabilities-tts/engine/support.ts': 'texts that cards and the README repeat; tests compare them'
-  },
   'machine paths': {
     'kernel/test/': 'made-up paths as data',
     'plugins/runners/test/process-family.test.ts': 'made-up paths as data'

@@ -1,20 +1,12 @@
+import { durableEvent } from '../../kernel/index.js'
 import type { EventDecl } from '../../kernel/index.js'
 
 const text = { type: 'string' } as const
 
 /** Durable events of this plugin. */
 export const events = {
-  PlacementForced: {
-    plane: 'durable',
-    summary: 'Somebody had an instance placed without the check of memory.',
-    payload: {
-      type: 'object',
-      additionalProperties: false,
-      required: ['instanceId', 'modelId', 'nodeIds', 'by'],
-      properties: {
-        instanceId: text, modelId: text, nodeIds: { type: 'array', items: text },
-        by: { type: 'string', description: 'id of the caller' }
-      }
-    }
-  }
+  PlacementForced: durableEvent('Somebody had an instance placed without the check of memory.', {
+    instanceId: text, modelId: text, nodeIds: { type: 'array', items: text },
+    by: { type: 'string', description: 'id of the caller' }
+  })
 } as const satisfies Record<string, EventDecl>

@@ -1,4 +1,5 @@
 import type { SvcError } from '../../kernel/index.js'
+import { unlessAborted } from './abortable.js'
 import { errors } from './errors.js'
 import type { LocatedModel, Models } from './service.js'
 import { ModelGoing } from './space/index.js'
@@ -30,7 +31,8 @@ export function modelsService (plane: Plane): Models {
       const companions = plane.companionsOf(modelId).map((id) => plane.local.get(id))
       if (here !== undefined && !companions.includes(undefined)) return here
       const job = plane.stager.stage(modelId)
-      await endedOr(job.ended, signal)
+      // An abort ends the waiting, not the transfer: others may want it too.
+      await unlessAborted(job.ended, signal)
       if (job.failure !== null) throw told(ctx, job.failure)
       const arrived = plane.local.get(modelId)
       if (arrived === undefined) throw ctx.error('model_going', `${modelId} was removed again at once.`)
@@ -43,20 +45,4 @@ export function modelsService (plane: Plane): Models {
 function told (ctx: StagingContext, { reason, message }: StageFailure): SvcError {
   const known = Object.keys(errors).find((name) => name === reason) as keyof typeof errors | undefined
   return ctx.error(known ?? 'download_failed', message)
-}
-
-/** Waits for a transfer; an abort ends the waiting, not the transfer, which others may want too. */
-async function endedOr (ended: Promise<void>, signal: AbortSignal | undefined): Promise<void> {
-  if (signal === undefined) { await ended; return }
-  signal.throwIfAborted()
-  let onAbort = (): void => {}
-  const aborted = new Promise<never>((_resolve, reject) => {
-    onAbort = () => { reject(signal.reason as Error) }
-    signal.addEventListener('abort', onAbort, { once: true })
-  })
-  try {
-    await Promise.race([ended, aborted])
-  } finally {
-    signal.removeEventListener('abort', onAbort)
-  }
 }

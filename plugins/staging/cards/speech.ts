@@ -1,12 +1,12 @@
 /** Text-to-speech models: Piper voices and Kokoro. */
 import type { CardVoice } from '../../../kernel/index.js'
+import { supportOf } from '../../capabilities-tts/service.js'
 import { CardError } from './error.js'
 import type { Folder } from './folder.js'
 import type { Found } from './found.js'
 import { child, count, isObject, text, type Json } from './json.js'
 import type { OnnxHeader } from './onnx.js'
 import { chooseGraph, suffixOf, weightsOf } from './onnx-facts.js'
-import { speechSupport } from './speech-support.js'
 
 const VOICES = 4096
 /** Symbols a voice is given at once, and tokens of Kokoro's context. */
@@ -74,7 +74,7 @@ async function piperFacts (folder: Folder, path: string, json: Json): Promise<Fo
     languages: [...new Set(codes)],
     voices,
     defaults: { voice: voices[0]!.id, speed: 1, temperature: 1, streaming_interval: 1 },
-    support: speechSupport(family)
+    support: supportOf(family)
   }
 }
 
@@ -131,7 +131,7 @@ async function kokoroFacts (folder: Folder, path: string, packs: string[]): Prom
     defaults: {
       voice: voices.find(({ id }) => id === 'af_heart')?.id ?? voices[0]!.id, speed: 1, streaming_interval: 1
     },
-    support: speechSupport('kokoro')
+    support: supportOf('kokoro')
   }
 }
 

@@ -2,6 +2,9 @@
 export class KeyedLock {
   readonly #tails = new Map<string, Promise<unknown>>()
 
+  /** True while a section of that name runs or waits. */
+  busy (key: string): boolean { return this.#tails.has(key) }
+
   /** Runs `section` when those of the same name before it are over, whether they failed or not. */
   async run<T> (key: string, section: () => Promise<T>): Promise<T> {
     const before = this.#tails.get(key) ?? Promise.resolve()

@@ -1,7 +1,8 @@
 import { modelIdProblem } from '../files/index.js'
 import { createAgents, lookupAll } from './agents.js'
 import { checkBodyHead, checkLinked } from './answers.js'
-import { backoffMs, pause } from './backoff.js'
+import { delay } from '../../../kernel/index.js'
+import { backoffMs } from './backoff.js'
 import { readBody } from './body.js'
 import { HubError } from './errors.js'
 import { HostRules } from './hosts.js'
@@ -109,7 +110,7 @@ class Client implements HubClient {
         if (!(error instanceof HubError) || !error.retryable || failures > this.#limits.retries) throw error
         const waitMs = Math.max(error.retryAfterMs ?? 0, backoffMs(failures, random))
         log?.warn({ reason: error.reason, waitMs: Math.round(waitMs) }, error.message)
-        await pause(clock, waitMs, signal)
+        await delay(clock, waitMs, signal)
       }
     }
   }

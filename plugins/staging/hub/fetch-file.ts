@@ -1,6 +1,7 @@
 import type { Clock } from '../../../kernel/index.js'
 import type { ManifestFile } from '../types.js'
-import { backoffMs, pause } from './backoff.js'
+import { delay } from '../../../kernel/index.js'
+import { backoffMs } from './backoff.js'
 import { HubError } from './errors.js'
 import { PartialFile } from './partial-file.js'
 import type { Tally } from './tally.js'
@@ -41,7 +42,7 @@ export async function fetchFile (job: Job, file: HubFile): Promise<ManifestFile>
       } catch (error) {
         const waitMs = patience.after(error, partial.length - before)
         if (patience.startOver) await partial.restart()
-        await pause(job.clock, waitMs, job.signal)
+        await delay(job.clock, waitMs, job.signal)
       }
     }
   } finally {

@@ -1,3 +1,5 @@
+import { unlessAborted } from '../abortable.js'
+
 /** Runs one thing at a time, in the order asked. What one throws goes to its caller; the next still runs. */
 export class SerialQueue {
   readonly #entries = new Set<{ label: string }>()
@@ -23,26 +25,11 @@ export class SerialQueue {
     this.#tail = before.then(async () => { await done })
     try {
       await unlessAborted(before, signal)
+      signal?.throwIfAborted()
       return await fn()
     } finally {
       this.#entries.delete(entry)
       over()
     }
-  }
-}
-
-/** Waits for a promise that never rejects; rejects with the signal's reason when that comes first. */
-async function unlessAborted (turn: Promise<void>, signal: AbortSignal | undefined): Promise<void> {
-  if (signal === undefined) { await turn; return }
-  let abort = (): void => {}
-  const aborted = new Promise<never>((_resolve, reject) => {
-    abort = () => { reject(signal.reason as Error) }
-    signal.addEventListener('abort', abort, { once: true })
-  })
-  try {
-    await Promise.race([turn, aborted])
-    signal.throwIfAborted()
-  } finally {
-    signal.removeEventListener('abort', abort)
   }
 }

@@ -5,3 +5,4 @@ export type {
   Admit, Derive, DownloadStatus, FromNode, ImportOptions, Job, StartOptions, StoreEntry, StoreOptions,
   StoreProblem
 } from './types.js'
+export { hashTree } from './tree.js'

@@ -6,7 +6,7 @@ import type { ModelRoot } from '../files/index.js'
 import type { Copy, CopyRecord } from '../types.js'
 import { StoreError } from './errors.js'
 import { hashTree, makeReadOnly } from './tree.js'
-import type { Turns } from './turns.js'
+import type { KeyedLock } from '../files/index.js'
 import type { Derive, StoreEntry, StoreProblem } from './types.js'
 
 /** What the shelf works with. */
@@ -15,7 +15,7 @@ export interface ShelfOptions {
   clock: Clock
   derive: Derive
   log: Logger
-  turns: Turns
+  turns: KeyedLock
   changed: (modelId: string) => void
 }
 

@@ -10,7 +10,7 @@ import type { JobRecord, JobRequest } from './job-file.js'
 import { Shelf } from './shelf.js'
 import { parseSource } from './source.js'
 import { bytesIn } from './tree.js'
-import { Turns } from './turns.js'
+import { KeyedLock } from '../files/index.js'
 import type {
   DownloadStatus, ImportOptions, Job, StartOptions, StoreEntry, StoreOptions, StoreProblem
 } from './types.js'
@@ -32,7 +32,7 @@ export async function openStore (options: StoreOptions): Promise<Store> {
 export class Store {
   readonly #options: StoreOptions
   readonly #shelf: Shelf
-  readonly #turns = new Turns()
+  readonly #turns = new KeyedLock()
   /** The last download of each model. */
   readonly #jobs = new Map<string, Download>()
   readonly #changed: (modelId: string) => void

@@ -6,7 +6,7 @@ import { parseJob, readJob, writeJob } from '../store/job-file.js'
 import type { JobRecord } from '../store/job-file.js'
 import { RateMeter } from '../store/rate.js'
 import { parseSource } from '../store/source.js'
-import { Turns } from '../store/turns.js'
+import { KeyedLock } from '../files/index.js'
 import { gate, ID } from './store-kit.js'
 
 t.test('the rate is that of the last ten seconds', async (t) => {
@@ -127,7 +127,7 @@ t.test('each field of a job file is checked', async (t) => {
 })
 
 t.test('what concerns one key happens one after the other', async (t) => {
-  const turns = new Turns()
+  const turns = new KeyedLock()
   const order: string[] = []
   const first = gate()
   const a = turns.run('x', async () => { await first.opened; order.push('a'); throw new Error('a fails') })
