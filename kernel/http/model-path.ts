@@ -6,7 +6,7 @@ const PARAM = ':model_id'
 /** Rewrites the raw path of a request; gives it back unchanged where there is nothing to rewrite. */
 export type Rewrite = (method: string, url: string) => string
 
-interface Pattern { method: string, expression: RegExp, tail: number }
+interface Pattern { method: string, before: string, expression: RegExp, tail: number }
 
 /**
  * Lets clients write a model id in a path as it is, `org/name`, as well as `org%2Fname`: on routes with
@@ -19,12 +19,14 @@ export function modelPaths (routes: readonly RouteDecl[]): Rewrite {
   return (method, url) => {
     const query = url.indexOf('?')
     const path = query < 0 ? url : url.slice(0, query)
-    for (const { method: own, expression } of patterns) {
+    for (const { method: own, before, expression } of patterns) {
+      // Every request comes by here: most are done with the beginning of their path.
+      if (!path.startsWith(before)) continue
       if (own !== method && !(own === 'GET' && method === 'HEAD')) continue
       const found = expression.exec(path)
       if (found === null) continue
-      const [, before, id, after] = found
-      return `${before!}${id!.replaceAll('/', '%2F')}${after!}${query < 0 ? '' : url.slice(query)}`
+      const [, id, after] = found
+      return `${before}${id!.replaceAll('/', '%2F')}${after!}${query < 0 ? '' : url.slice(query)}`
     }
     return url
   }
@@ -36,5 +38,5 @@ function patternOf ({ method, url }: RouteDecl): Pattern {
   // The shortest id before a rest of the path, so that the rest is whole.
   const rest = after.endsWith('*')
     ? `(.+?)(${literal(after.slice(0, -1))}.*)` : `(.+)(${literal(after)})`
-  return { method, expression: new RegExp(`^(${literal(before)})${rest}$`), tail: after.length }
+  return { method, before, expression: new RegExp(`^${literal(before)}${rest}$`), tail: after.length }
 }

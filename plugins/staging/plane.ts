@@ -145,7 +145,8 @@ export class Plane {
     if (this.#closing) return
     const { sections } = this.options.ctx
     const { nodeId } = this.node
-    const copies = new Map(this.local.all().map((copy): [string, CopyEntry] => [copy.card.modelId, {
+    const own = this.local.all()
+    const copies = new Map(own.map((copy): [string, CopyEntry] => [copy.card.modelId, {
       kind: copy.kind, digest: copy.digest, sizeBytes: copy.manifest.totalBytes,
       ready: this.#serving.has(copy.card.modelId)
     }]))
@@ -156,7 +157,7 @@ export class Plane {
     if (left.length > 0) {
       this.log.error({ models: left }, 'too many models: the other nodes are not told of these')
     }
-    this.exchange.offer(this.local.all())
+    this.exchange.offer(own)
   }
 
   /** Ends transfers and downloads; what has come stays for the next start. */
@@ -221,10 +222,8 @@ export class Plane {
           }),
         space: async (bytes) => { await this.room.check(path, bytes) },
         fromNode: this.exchange.fromNode,
-        onChange: (modelId) => {
-          this.#stored(modelId)
-          this.share()
-        }
+        // Also told of progress, which is no news for the other nodes.
+        onChange: (modelId) => { if (this.#stored(modelId)) this.share() }
       })
       this.shelf = new Shelf(this.store, this.local, new Date(this.clock.now()).toISOString())
       for (const { modelId, digest } of this.shelf.items()) this.#digests.set(modelId, digest)
@@ -233,14 +232,15 @@ export class Plane {
     }
   }
 
-  /** Says when the store has a new model, or other content under a known name. */
-  #stored (modelId: string): void {
+  /** Says when the store has a new model, or other content under a known name. True when there is news. */
+  #stored (modelId: string): boolean {
     const item = this.shelf?.get(modelId)
-    if (item === undefined) this.#digests.delete(modelId)
-    if (item === undefined || this.#digests.get(modelId) === item.digest) return
+    if (item === undefined) return this.#digests.delete(modelId)
+    if (this.#digests.get(modelId) === item.digest) return false
     this.#digests.set(modelId, item.digest)
     const { revision, totalBytes } = item.manifest
     this.options.ctx.emit('ModelStored', { nodeId: this.node.nodeId, modelId, revision, totalBytes })
+    return true
   }
 
   /** Cards that were written by hand count more than what is found out from the files. */

@@ -1,9 +1,9 @@
 import type { ModelCard } from '../../kernel/index.js'
 import { manifestDigest } from './files/index.js'
-import type { LocalCopies } from './local-copies.js'
+import type { LocalCopies, LocalCopy } from './local-copies.js'
 import { shortCard } from './shared.js'
 import type { StoreEntryFact } from './shared.js'
-import type { Store } from './store/index.js'
+import type { Store, StoreEntry } from './store/index.js'
 import type { ModelManifest } from './types.js'
 
 /** A model that this node, a store host, gives to others. */
@@ -35,19 +35,29 @@ export class Shelf {
   }
 
   get (modelId: string): ShelfItem | undefined {
-    return this.items().find((item) => item.modelId === modelId)
+    const entry = this.#store.get(modelId)
+    if (entry !== undefined) return this.#stored(entry)
+    const copy = this.#local.of('bundled', modelId)
+    return copy === undefined ? undefined : this.#shipped(copy)
   }
 
   items (): ShelfItem[] {
-    const shipped = this.#local.bundled().map(({ card, directory, manifest, digest }): ShelfItem => ({
+    const shipped = this.#local.bundled().map((copy) => this.#shipped(copy))
+    const stored = this.#store.entries().map((entry) => this.#stored(entry))
+    return [...new Map([...shipped, ...stored].map((item) => [item.modelId, item])).values()]
+  }
+
+  #shipped ({ card, directory, manifest, digest }: LocalCopy): ShelfItem {
+    return {
       modelId: card.modelId, directory, manifest, digest, card, source: 'package', downloadedAt: this.#since,
       bundled: true
-    }))
-    const stored = this.#store.entries().map(({ modelId, directory, record, downloadedAt }): ShelfItem => ({
-      modelId, directory, downloadedAt, manifest: record.manifest, digest: this.#digest(record.manifest),
-      card: record.card, source: record.source, bundled: false
-    }))
-    return [...new Map([...shipped, ...stored].map((item) => [item.modelId, item])).values()]
+    }
+  }
+
+  #stored ({ modelId, directory, record: { manifest, card, source }, downloadedAt }: StoreEntry): ShelfItem {
+    return {
+      modelId, directory, manifest, digest: this.#digest(manifest), card, source, downloadedAt, bundled: false
+    }
   }
 
   /** What the other nodes are told. */

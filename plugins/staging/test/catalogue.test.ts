@@ -30,7 +30,8 @@ function copy (modelId: string, kind: LocalCopy['kind'], title: string = kind): 
 /** Copies as `LocalCopies` gives them, without a disk. */
 const localOf = (...copies: LocalCopy[]): LocalCopies => ({
   all: () => copies, get: (id: string) => copies.find(({ card: { modelId } }) => modelId === id),
-  bundled: () => copies.filter(({ kind }) => kind === 'bundled')
+  bundled: () => copies.filter(({ kind }) => kind === 'bundled'),
+  of: (kind: string, id: string) => copies.find((one) => one.kind === kind && one.card.modelId === id)
 }) as unknown as LocalCopies
 
 const fact = (title: string): StoreEntryFact => ({
@@ -120,7 +121,10 @@ t.test('the shelf: what ships and what was pulled; a pulled one counts', (t) => 
     record: { ...recordOf(modelId, { 'm.gguf': text }), card: card(modelId) }
   })
   const entries: unknown[] = [entry('acme/pulled', 'p')]
-  const store = { entries: () => entries } as unknown as Store
+  const store = {
+    entries: () => entries,
+    get: (id: string) => entries.find((one) => (one as { modelId: string }).modelId === id)
+  } as unknown as Store
   const shelf = new Shelf(store, localOf(copy('svc/voice', 'bundled'), copy('acme/x', 'staged')), 'start')
   t.same(shelf.items().map(({ modelId, bundled, source, downloadedAt }) =>
     [modelId, bundled, source, downloadedAt]), [
