@@ -70,7 +70,7 @@ export function assemble (options: KernelOptions): Assembly {
   const reasons = new Map(errorsOf(manifests).map(({ reason, decl }) => [reason, decl]))
   const capabilities = createCapabilities({
     clock: options.clock, log, node: options.node, commands, limits: options.callLimits,
-    cluster: cluster.service, elsewhere: (id) => elsewhere(options, tags, id),
+    cluster: cluster.service, elsewhere: (id) => elsewhere(options, id),
     errorDecl: (reason) => reasons.get(reason)
   })
   const services = new Map<string, unknown>([
@@ -107,9 +107,8 @@ export function assemble (options: KernelOptions): Assembly {
   }
 }
 
-/** The install id of a live node that says it can serve a capability, when this one does not. */
-function elsewhere ({ cluster, node }: KernelOptions, tags: ReadonlySet<string>, id: string): string | null {
-  if (tags.has(id)) return null
+/** The install id of a live node that says it can serve a capability. */
+function elsewhere ({ cluster, node }: KernelOptions, id: string): string | null {
   for (const { installId, key, value, old } of cluster.replicas.entries()) {
     if (old || installId === node.installId || key !== 'node/capabilities') continue
     if ((value as string[]).includes(id)) return installId

@@ -253,6 +253,11 @@ export interface CapabilityCall<C = unknown> {
   readonly caller: Caller
   /** Aborts on cancel, disconnect, deadline, session change or shutdown. */
   readonly signal: AbortSignal
+  /**
+   * The client wants a request whose instance was lost to be tried once more elsewhere, and may have it: the
+   * answer is no stream, or not one byte of it was sent before the first chunk.
+   */
+  readonly retry: boolean
   /** Chunks from the client (client_streaming and bidirectional only; otherwise empty). */
   readonly input: AsyncIterable<C>
   /** Headers to send with the answer, e.g. `x-svc-task-id`; only before the first chunk. */

@@ -12,14 +12,16 @@ export type {
   CardFile, CardVoice, EngineChunk, EngineEnv, EngineModule, EngineSession, EngineTask, ModelCard, ModelSpec
 } from './engine.js'
 export { kernelError, SvcError } from './errors.js'
+export { Admission } from './capabilities/admission.js'
+export type { Release } from './capabilities/admission.js'
 export {
-  BundleService, ClusterService, CommandService, EventTapService, InspectionService, InvocationService,
-  SessionService, StateService, TelemetryService, TokenService
+  BundleService, ClusterService, CommandService, EventTapService, FreeMemoryService, InspectionService,
+  InvocationService, SessionService, StateService, TelemetryService, TokenService
 } from './services.js'
 export type {
-  Bundle, Channel, Cluster, Command, Commands, DialReport, EventTap, Inspection, Invocations, MemberRequest,
-  MemberResponse, NodeView, PluginReport, RegisteredEngine, ServedFrame, ServeOptions, Session, StateReader,
-  TokenRecord, Tokens
+  Bundle, Channel, Cluster, Command, Commands, DialReport, EventTap, FreeMemory, Inspection, Invocations,
+  MemberRequest, MemberResponse, NodeView, PluginReport, RegisteredEngine, ServedFrame, ServeOptions,
+  Session, StateReader, TokenRecord, Tokens
 } from './services.js'
 export type { TelemetryCounters } from './cluster/telemetry/index.js'
 export { delay, systemClock } from './clock.js'

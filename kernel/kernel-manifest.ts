@@ -1,7 +1,7 @@
 import { kernelErrors } from './errors.js'
 import {
-  BundleService, ClusterService, CommandService, EventTapService, InspectionService, InvocationService,
-  SessionService, StateService, TelemetryService, TokenService
+  BundleService, ClusterService, CommandService, EventTapService, FreeMemoryService, InspectionService,
+  InvocationService, SessionService, StateService, TelemetryService, TokenService
 } from './services.js'
 import type { ConflictDecl, EventDecl, Manifest } from './define.js'
 
@@ -156,6 +156,6 @@ export const kernelManifest = {
 
 /** Ids of the services the kernel provides to every plugin. */
 export const kernelServices: ReadonlySet<string> = new Set([
-  BundleService, ClusterService, CommandService, EventTapService, InspectionService, InvocationService,
-  SessionService, StateService, TelemetryService, TokenService
+  BundleService, ClusterService, CommandService, EventTapService, FreeMemoryService, InspectionService,
+  InvocationService, SessionService, StateService, TelemetryService, TokenService
 ].map((ref) => ref.id))

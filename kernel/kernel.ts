@@ -9,14 +9,16 @@ import { createStreamCount } from './http/mount.js'
 import { createServer } from './http/server.js'
 import { loadPlugins } from './load.js'
 import { mountAll } from './mounting.js'
-import { InspectionService, StateService } from './services.js'
+import { FreeMemoryService, InspectionService, StateService } from './services.js'
 import { kernelManifest } from './kernel-manifest.js'
 import { kernelError, SvcError } from './errors.js'
 import { clusterHandlers } from './cluster-routes.js'
 import { commandName } from './context.js'
+import { systemClock } from './clock.js'
 import { baseState, redact, withViews } from './state.js'
 import { createStateSync } from './cluster/state-sync.js'
 import { systemHandlers } from './system-routes.js'
+import { createFreeMemory } from './vitals.js'
 import type { Assembly } from './assembly.js'
 import type { CapabilityLimits } from './capabilities/limits.js'
 import type { Clock } from './clock.js'
@@ -202,7 +204,12 @@ function inspect (kernel: Assembly, parts: Parts, options: KernelOptions): void 
   }
   const state: StateReader = { read: async () => await stateFor(kernel, parts, options, INSIDE) }
   // A test may have put its own there.
-  const own: [string, unknown][] = [[InspectionService.id, inspection], [StateService.id, state]]
+  const own: [string, unknown][] = [
+    [InspectionService.id, inspection],
+    [StateService.id, state],
+    // In real time: what the machine says does not wait for a test's clock.
+    [FreeMemoryService.id, createFreeMemory({ clock: systemClock, log: kernel.log })]
+  ]
   for (const [id, service] of own) if (!kernel.services.has(id)) kernel.services.set(id, service)
 }
 

@@ -213,3 +213,12 @@ export interface StateReader {
   read (): Promise<Record<string, unknown>>
 }
 export const StateService = defineService<StateReader>('kernel.state')
+
+/** Memory that nobody uses at this moment, bytes; null where nothing tells, at the latest after 5 s. */
+export interface FreeMemory {
+  /** Of the machine, cut by the limits of this process's control groups. */
+  ram (): Promise<number | null>
+  /** Of its first GPU. */
+  vram (): Promise<number | null>
+}
+export const FreeMemoryService = defineService<FreeMemory>('kernel.free-memory')

@@ -7,6 +7,7 @@ import type { GpuReading, SlowReading } from './cluster/telemetry/gpu.js'
 import type { Machine } from './cluster/telemetry/machine.js'
 import type { InterfaceReading, Traffic } from './cluster/telemetry/network.js'
 import type { Logger } from './define.js'
+import type { FreeMemory } from './services.js'
 
 export { cutByCgroup, parseMeminfo } from './cluster/telemetry/memory.js'
 
@@ -44,6 +45,8 @@ export interface VitalsOptions {
 const FRESH_MS = 1000
 /** A part that takes longer is null this time; it is not asked again before it has answered. */
 const PART_MS = 1000
+/** The same for GPUs where somebody waits for them: a program is run that wakes their driver. */
+const GPU_PART_MS = 5000
 /** GPUs and sensors are looked at this often, and rarer while that fails. */
 const SLOW_MS = 30_000
 const SLOW_DOUBLINGS = 7
@@ -89,6 +92,21 @@ export function createVitals (options: VitalsOptions): () => Promise<Vitals> {
   }
 }
 
+/** Asks the machine itself each time, unlike `createVitals`. */
+export function createFreeMemory (options: Omit<VitalsOptions, 'home'>): FreeMemory {
+  const { clock } = options
+  const machine = options.machine ?? thisMachine(clock)
+  const report = reporter(options.log)
+  return {
+    ram: bounded(clock, async () => (await readMemory(machine)).available,
+      (error) => { report('memory', error) }),
+    vram: bounded(clock, async () => {
+      const { vramTotalBytes, vramUsedBytes } = (await readGpus(machine))[0] ?? {}
+      return vramTotalBytes == null || vramUsedBytes == null ? null : vramTotalBytes - vramUsedBytes
+    }, (error) => { report('gpu', error) }, GPU_PART_MS)
+  }
+}
+
 /** Logs the first failure of each part. */
 function reporter (log: Logger): (part: string, error: unknown) => void {
   const told = new Set<string>()
@@ -99,9 +117,9 @@ function reporter (log: Logger): (part: string, error: unknown) => void {
   }
 }
 
-/** The same reading, but null when it fails or takes over PART_MS. A hung one is never asked twice. */
+/** The same reading, but null when it fails or takes over `ms`. A hung one is never asked twice. */
 function bounded<T> (
-  clock: Clock, read: () => T | Promise<T>, failed: (error: unknown) => void
+  clock: Clock, read: () => T | Promise<T>, failed: (error: unknown) => void, ms = PART_MS
 ): () => Promise<T | null> {
   let pending: Promise<T | null> | undefined
   return async () => {
@@ -109,8 +127,8 @@ function bounded<T> (
       .finally(() => { pending = undefined })
     let cancel = (): void => {}
     const late = new Promise<null>((resolve) => {
-      cancel = clock.after(PART_MS, () => {
-        failed(new Error(`no answer in ${PART_MS} ms`))
+      cancel = clock.after(ms, () => {
+        failed(new Error(`no answer in ${ms} ms`))
         resolve(null)
       })
     })

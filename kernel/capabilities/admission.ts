@@ -1,7 +1,13 @@
 import { kernelError } from '../errors.js'
 import type { Clock } from '../clock.js'
 
-interface Waiter { resolve: (release: () => void) => void, reject: (error: unknown) => void }
+/**
+ * Gives a slot back; the second time nothing happens. `measured: false` leaves its time out of the mean: it
+ * says nothing about how long a call takes.
+ */
+export type Release = (measured?: boolean) => void
+
+interface Waiter { resolve: (release: Release) => void, reject: (error: unknown) => void }
 
 const MAX_RETRY_SECONDS = 60
 /** Weight of the newest call in the running mean of how long a slot is held. */
@@ -70,7 +76,7 @@ export class Admission {
    * Resolves with the function that gives the slot back. Throws `overloaded` (with Retry-After) when the
    * queue is full, and the signal's reason when it aborts first; an aborted call leaves the queue.
    */
-  async enter (caller: string, signal: AbortSignal): Promise<() => void> {
+  async enter (caller: string, signal: AbortSignal): Promise<Release> {
     signal.throwIfAborted()
     if (this.#active < this.#concurrency) return this.#take(caller)
     if (this.#waiting >= this.#queue) this.#makeRoom(caller)
@@ -88,24 +94,34 @@ export class Admission {
     })
   }
 
-  #take (caller: string): () => void {
+  /** Refuses every call that waits. */
+  refuseAll (error: Error): void {
+    const waiting = [...this.#lanes.values()].flat()
+    this.#lanes.clear()
+    this.#waiting = 0
+    for (const waiter of waiting) waiter.reject(error)
+  }
+
+  #take (caller: string): Release {
     const since = this.#clock.mono()
     this.#active++
     this.#running.set(caller, (this.#running.get(caller) ?? 0) + 1)
     let held = true
-    return () => {
+    return (measured = true) => {
       if (!held) return
       held = false
-      this.#give(caller, this.#clock.mono() - since)
+      this.#give(caller, measured ? this.#clock.mono() - since : null)
     }
   }
 
-  #give (caller: string, heldMs: number): void {
+  #give (caller: string, heldMs: number | null): void {
     this.#active--
     const left = this.#running.get(caller)! - 1
     if (left > 0) this.#running.set(caller, left)
     else this.#running.delete(caller)
-    this.#meanMs = this.#meanMs === null ? heldMs : this.#meanMs + NEWEST * (heldMs - this.#meanMs)
+    if (heldMs !== null) {
+      this.#meanMs = this.#meanMs === null ? heldMs : this.#meanMs + NEWEST * (heldMs - this.#meanMs)
+    }
     const next = nextCaller(this.#lanes.keys(), this.#running)
     if (next === undefined) return
     const lane = this.#lanes.get(next)!

@@ -14,6 +14,8 @@ export interface Origin {
   readonly signal: AbortSignal
   /** Made by the transport when it needs the id before the call exists. */
   readonly commandId?: string
+  /** The client asked for a second try where an instance is lost. */
+  readonly retry?: boolean
   /** Passed on by another node: it is served here or nowhere. */
   readonly viaMember?: boolean
   /** Chunks from the client. */
@@ -41,6 +43,8 @@ export class Call {
   readonly timeoutMs: number
   readonly startedMs: number
   readonly headers: Record<string, string> = {}
+  /** A second try would not show: nothing of the first can have been sent. */
+  retry: boolean
   readonly #clock: Clock
   readonly #controller = new AbortController()
   #stopDeadline: (() => void) | null = null
@@ -55,6 +59,7 @@ export class Call {
     this.origin = fields.origin
     this.timeoutMs = fields.timeoutMs
     this.startedMs = clock.mono()
+    this.retry = fields.origin.retry === true
   }
 
   get signal (): AbortSignal { return this.#controller.signal }

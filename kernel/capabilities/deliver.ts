@@ -12,12 +12,17 @@ import type { FrameSink } from './sinks.js'
 export interface StreamTarget {
   /** Only media bytes travel: the head waits for the first of them, and an abort cuts at once. */
   readonly raw: boolean
+  /** The head waits for the first chunk, as that of `raw` always does. */
+  readonly holdsHead?: boolean
   /** A failure before the head was sent is thrown instead of becoming frames. */
   readonly throwsEarly: boolean
   readonly room: RoomLimits
   /** Sends the head. */
   open (headers: Readonly<Record<string, string>>): FrameSink
 }
+
+/** Whether nothing is sent before the first chunk, however long that takes. */
+export const holdsHead = ({ raw, holdsHead }: StreamTarget): boolean => raw || holdsHead === true
 
 /** How a stream ended: the terminal frame, in words. */
 export type Terminal =
@@ -70,7 +75,7 @@ async function firstChunk (
   options: { clock: Clock, headHoldMs: number }
 ): Promise<Taken<CheckedChunk>> {
   const first = raceAbort(buffer.take(), call.signal)
-  if (target.raw) return await first
+  if (holdsHead(target)) return await first
   let stop = (): void => {}
   const held = new Promise<null>((resolve) => {
     stop = options.clock.after(options.headHoldMs, () => { resolve(null) })

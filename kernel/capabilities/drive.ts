@@ -119,6 +119,7 @@ function handlerView (call: Call): CapabilityCall {
     commandId: call.commandId,
     caller: call.origin.caller,
     signal: call.signal,
+    retry: call.retry,
     input: checkedInput(call),
     setHeader: (name, value) => { call.setHeader(name, value) }
   }

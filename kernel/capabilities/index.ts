@@ -72,7 +72,9 @@ export function createCapabilities (options: CapabilitiesOptions): Capabilities 
   const { clock, log, node, commands } = options
   const limits: CapabilityLimits = { ...defaultLimits, ...options.limits }
   const registry = new Registry(node.nodeId)
-  const { cluster, elsewhere } = options
+  const { cluster } = options
+  // What a plugin here serves finds its own way to runners: another node in between could only be lost.
+  const elsewhere = (id: string): string | null => registry.has(id) ? null : options.elsewhere?.(id) ?? null
   const remote = new Remote({ clock, node, limits, cluster, elsewhere })
   const invoker = new Invoker({
     clock, log, commands, limits, registry, remote,

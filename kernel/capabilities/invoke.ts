@@ -1,7 +1,7 @@
 import { kernelError } from '../errors.js'
 import { Admission } from './admission.js'
 import { CallTable } from './calls.js'
-import { deliver } from './deliver.js'
+import { deliver, holdsHead } from './deliver.js'
 import { invalidPayload, runStream, runUnary } from './drive.js'
 import { ChunkBuffer } from './pump.js'
 import { serverStreams } from './registry.js'
@@ -115,6 +115,7 @@ export class Invoker {
 
   /** Drives the handler into a buffer and delivers the buffer to the target. */
   async #run (call: Call, payload: unknown, release: () => void, target: StreamTarget): Promise<Terminal> {
+    if (!holdsHead(target)) call.retry = false
     const buffer = new ChunkBuffer<CheckedChunk>(target.room)
     if (serverStreams(call.capability.descriptor.io_mode)) {
       void runStream(call, payload, buffer, release, this.#drive)
@@ -166,7 +167,7 @@ export class Invoker {
   /** Admission, size, input schema. Throws with the slot given back. */
   async #admit (call: Call, request: CallRequest): Promise<Admitted> {
     const { capability, origin, signal } = call
-    const release = capability.away?.enter() ?? await this.#gate(capability).enter(origin.caller.id, signal)
+    const release = await (capability.away?.door ?? this.#gate(capability)).enter(origin.caller.id, signal)
     try {
       const payload = request.payload
       this.#checkSize(request)

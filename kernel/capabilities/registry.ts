@@ -5,6 +5,7 @@ import { checkOf, schemaProblems } from './schema-check.js'
 import type { CapabilityCall, CapabilityDecl, IoMode } from '../define.js'
 import type { Descriptor } from './revision.js'
 import type { Check } from './schema-check.js'
+import type { Admission } from './admission.js'
 
 /** A handler as plugins give it; its argument types come from the declaration (see define.ts). */
 export type Handler = (input: never, call: CapabilityCall<never>) => unknown
@@ -23,7 +24,7 @@ export interface Capability {
   readonly inputChunk: Check | null
   readonly outputChunk: Check | null
   /** Set when another node serves the calls: the places there are instead of this node's own. */
-  readonly away?: { readonly enter: () => () => void, readonly headHoldMs: number }
+  readonly away?: { readonly door: Admission, readonly headHoldMs: number }
 }
 
 /** The answer of `GET /v1/capabilities`. */
@@ -156,6 +157,9 @@ export class Registry {
   find (id: string, version: string, revision: string): Capability {
     return chooseVersion(this.#byId.get(id), { id, version, revision }, 'This node')
   }
+
+  /** True when some version of it is served here. */
+  has (id: string): boolean { return this.#byId.has(id) }
 
   /** Finds by `id@version`. Throws `capability_not_found`. */
   named (name: string): Capability {

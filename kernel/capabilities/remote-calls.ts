@@ -1,8 +1,10 @@
 import { kernelError, SvcError } from '../errors.js'
+import { Admission } from './admission.js'
 import { decodeFrames, FRAMES_TYPE } from './frames.js'
 import { clientStreams } from './registry.js'
 import { errorFrom, fieldOf, lost, nodeName, parsed, refusalOf, unreachable } from './remote-errors.js'
 import { RemoteLine } from './remote-line.js'
+import { RETRY_HEADER } from './retry.js'
 import type { Clock } from '../clock.js'
 import type { CapabilityCall, CapabilityChunk } from '../define.js'
 import type { Cluster, NodeView } from '../services.js'
@@ -34,7 +36,7 @@ const OWN_HEADERS = ['x-svc-command-id', 'x-svc-request-id']
 /** Calls of this node that another one serves. */
 export class RemoteCalls {
   readonly #options: RemoteCallsOptions
-  readonly #running = new Map<string, number>()
+  readonly #doors = new Map<string, Admission>()
 
   constructor (options: RemoteCallsOptions) { this.#options = options }
 
@@ -59,28 +61,18 @@ export class RemoteCalls {
       output: null,
       inputChunk: null,
       outputChunk: null,
-      away: { enter: () => this.#enter(node), headHoldMs }
+      away: { door: this.#door(node), headHoldMs }
     }
   }
 
-  /** A place among the calls to that node. Throws `overloaded`. */
-  #enter (node: NodeView): () => void {
-    const most = this.#options.limits.remoteCalls
-    const now = this.#running.get(node.installId) ?? 0
-    if (now >= most) {
-      throw kernelError('overloaded',
-        `${now} calls to ${nodeName(node)} are open here; at most ${most} may be.`,
-        { node_id: node.nodeId, running: now, limit: most })
-    }
-    this.#running.set(node.installId, now + 1)
-    let held = true
-    return () => {
-      if (!held) return
-      held = false
-      const left = this.#running.get(node.installId)! - 1
-      if (left > 0) this.#running.set(node.installId, left)
-      else this.#running.delete(node.installId)
-    }
+  /** The places for calls to that node; nobody waits for one. */
+  #door (node: NodeView): Admission {
+    const known = this.#doors.get(node.installId)
+    if (known !== undefined) return known
+    const { clock, limits: { remoteCalls } } = this.#options
+    const door = new Admission(`The way to ${nodeName(node)}`, clock, { concurrency: remoteCalls, queue: 0 })
+    this.#doors.set(node.installId, door)
+    return door
   }
 
   async #unary (
@@ -134,7 +126,9 @@ export class RemoteCalls {
     const line = await RemoteLine.open({
       method: 'POST',
       path,
-      headers: { accept, 'x-svc-command-id': call.commandId },
+      headers: {
+        accept, 'x-svc-command-id': call.commandId, ...(call.retry ? { [RETRY_HEADER]: '1' } : {})
+      },
       // The command id is no other call's; the caller's call_id may be in use by one of another entry node.
       body: {
         call_id: call.commandId,

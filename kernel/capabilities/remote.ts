@@ -15,7 +15,8 @@ export interface RemoteOptions {
   node: Pick<NodeInfo, 'nodeId' | 'installId'>
   limits: CapabilityLimits
   cluster: Cluster | undefined
-  elsewhere: ((capabilityId: string) => string | null) | undefined
+  /** The install id of a node that serves what this one does not. */
+  elsewhere (capabilityId: string): string | null
 }
 
 /** The capabilities of other nodes: which node serves a call, what it can do, and calling it. */
@@ -34,15 +35,15 @@ export class Remote {
   }
 
   /**
-   * The node that is to serve a call: the one it names, else one that advertises the capability when this
-   * node does not serve it; null is this node. What another node passed on stays here, so that no call goes
+   * The node that is to serve a call: the one it names, else one that advertises the capability when no
+   * plugin of this node has it; null is this node. What another node passed on stays here, so that no call goes
    * in circles. Throws `node_not_found` and `unreachable`.
    */
   target ({ target_node: ref, capability_id: id }: CallRequest, origin: Origin): NodeView | null {
     const { cluster, elsewhere } = this.#options
     const viaMember = origin.viaMember === true
     if (ref !== undefined && ref !== null) return this.named(ref, viaMember, 'target_node')
-    if (viaMember || cluster === undefined || elsewhere === undefined) return null
+    if (viaMember || cluster === undefined) return null
     const installId = elsewhere(id)
     const node = installId === null ? undefined : cluster.resolve(installId)
     return node === undefined || node.self || !node.live ? null : node

@@ -5,6 +5,7 @@ import { FRAMES_TYPE } from './frames.js'
 import { commandIdOf, withCommandId } from './command-id.js'
 import { clientStreams } from './registry.js'
 import { MEDIA_TYPES_HEADER } from './remote-listing.js'
+import { wantsRetry } from './retry.js'
 import { capabilityRouteDecls } from './route-decls.js'
 import { eventSink, framesSink, rawSink, stallGuard } from './sinks.js'
 import type { Clock } from '../clock.js'
@@ -93,8 +94,9 @@ async function callStream (host: RoutesHost, request: CallRouteRequest): Promise
 
 /** The command id is made here, so that an answer carries it whatever happens. */
 function originOf (request: CallRouteRequest): Origin & { commandId: string } {
-  const { caller, requestId, signal, member } = request
-  return { caller, requestId, signal, commandId: commandIdOf(request), viaMember: member !== null }
+  const { caller, requestId, signal, member, headers } = request
+  const viaMember = member !== null
+  return { caller, requestId, signal, commandId: commandIdOf(request), viaMember, retry: wantsRetry(headers) }
 }
 
 /**
@@ -136,6 +138,8 @@ function httpTarget (host: RoutesHost, request: CallRouteRequest, capability: Ca
   const stallMs = patient ? limits.mediaStallMs : limits.streamStallMs
   return {
     raw,
+    // The node in between sends nothing on before the first chunk, or it would not ask for this.
+    holdsHead: request.member !== null && wantsRetry(request.headers),
     throwsEarly: true,
     room: raw
       ? { chunks: Number.POSITIVE_INFINITY, bytes: limits.mediaBytes, pool: host.mediaPool }

@@ -1,4 +1,5 @@
 import { commandIdOf, withCommandId } from './command-id.js'
+import { wantsRetry } from './retry.js'
 import { rawSink, stallGuard } from './sinks.js'
 import type { Invocations, ServedFrame, ServeOptions } from '../services.js'
 import type { RouteRequest, StreamWriter } from '../define.js'
@@ -12,8 +13,9 @@ import type { Capability } from './registry.js'
 export function createInvocations (host: RoutesHost, place: (name: string) => Capability): Invocations {
   return {
     async serve (request, options) {
-      const { caller, requestId, signal } = request
-      const origin = { caller, requestId, signal, commandId: commandIdOf(request) }
+      const { caller, requestId, signal, headers } = request
+      const [commandId, retry] = [commandIdOf(request), wantsRetry(headers)]
+      const origin = { caller, requestId, signal, commandId, retry }
       const handler: Capability['handler'] = (_input, call) => options.handler(call)
       try {
         await host.invoker.serve(place(options.as), handler, origin, servedTarget(host, request, options))

@@ -21,6 +21,7 @@ export interface State {
   lastSeen?: Record<string, string>
   instances?: Record<string, Record<string, unknown>>
   runners?: Record<string, Record<string, unknown>>
+  waitingInstances?: Record<string, { modelId: string }>
   cluster?: {
     term: number, quorum: 'ok' | 'lost', stale: boolean, partition: boolean, knownNodes: number
     liveNodes: number
@@ -142,6 +143,39 @@ export function instancesOf ({ instances = {}, runners = {} }: State): InstanceR
     const modelId = shardAssignments?.modelId ?? null
     return { instanceId, modelId, ready: ids.length > 0 && ids.every(serves) }
   })
+}
+
+/** The models of which an instance does not serve, or waits for a place. */
+export function unservedModels (state: State): string[] {
+  const unready = instancesOf(state)
+    .flatMap(({ modelId, ready }) => modelId === null || ready ? [] : [modelId])
+  const waiting = Object.values(state.waitingInstances ?? {}).map(({ modelId }) => modelId)
+  return [...new Set([...unready, ...waiting])].sort()
+}
+
+/** What keeps a model from answering, and what mends it. */
+export interface Unavailable { modelId: string, brokenLink: string, message: string, remedy: string }
+
+/** Those of the models that cannot be asked; nothing of one about which the node does not tell. */
+export async function readUnavailable (client: Client, models: readonly string[]): Promise<Unavailable[]> {
+  const all = await Promise.all(models.map(async (modelId) => {
+    const path = modelId.split('/').map(encodeURIComponent).join('/')
+    try {
+      return await client.json<Availability>(`/models/${path}/availability`)
+    } catch (error) {
+      if (error instanceof CliError && error.status !== undefined) return null
+      throw error
+    }
+  }))
+  return all.flatMap((one) => one === null || one.available
+    ? []
+    : [{ modelId: one.model_id, brokenLink: one.broken_link!, message: one.message!, remedy: one.remedy! }])
+}
+
+/** The body of GET /models/{id}/availability; the last three are null where it is available. */
+interface Availability {
+  model_id: string, available: boolean, broken_link: string | null, message: string | null
+  remedy: string | null
 }
 
 export interface Warning { node: string | null, code: string, message: string, remedy: string }

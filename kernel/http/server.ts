@@ -119,8 +119,10 @@ async function allowListedPages (app: FastifyInstance, origins: readonly string[
     methods: ['GET', 'POST', 'PUT', 'DELETE'],
     credentials: false,
     maxAge: 600,
-    allowedHeaders: ['authorization', 'content-type', 'accept'],
-    exposedHeaders: ['x-svc-request-id', 'x-svc-command-id', 'x-svc-task-id', 'retry-after']
+    allowedHeaders: ['authorization', 'content-type', 'accept', 'x-svc-retry'],
+    exposedHeaders: [
+      'x-svc-request-id', 'x-svc-command-id', 'x-svc-task-id', 'x-svc-retried', 'retry-after'
+    ]
   })
 }
 

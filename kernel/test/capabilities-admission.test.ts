@@ -106,3 +106,33 @@ t.test('a queue of none refuses at once', async (t) => {
   await door.enter('a', never)
   await t.rejects(door.enter('b', never), like({ reason: 'overloaded' }))
 })
+
+t.test('everybody who waits can be refused at once', async (t) => {
+  const door = new Admission('x', manualClock(), { concurrency: 1, queue: 8 })
+  const release = await door.enter('a', never)
+  const controller = new AbortController()
+  const waiting = [door.enter('a', never), door.enter('b', controller.signal), door.enter('b', never)]
+    .map(async (entering) => await entering.then(() => 'in', (error: unknown) => (error as Error).message))
+  door.refuseAll(new Error('lost'))
+  t.same(await Promise.all(waiting), ['lost', 'lost', 'lost'])
+  t.same([door.active, door.waiting], [1, 0])
+  controller.abort()
+  release()
+  t.equal(door.active, 0, 'nobody took the place')
+  ;(await door.enter('a', never))()
+})
+
+t.test('a place that tells nothing about the time of a call does not count in the rate', async (t) => {
+  const clock = manualClock()
+  const door = new Admission('x', clock, { concurrency: 1, queue: 0 })
+  const hold = async (ms: number, measured?: boolean): Promise<void> => {
+    const release = await door.enter('a', never)
+    await clock.advance(ms)
+    release(measured)
+  }
+  await hold(4000)
+  await hold(60_000, false)
+  const release = await door.enter('a', never)
+  await t.rejects(door.enter('b', never), like({ retryAfterSeconds: 4 }))
+  release()
+})

@@ -2,13 +2,13 @@ import fc from 'fast-check'
 import t from 'tap'
 import { plans } from '../../test/sim/faults.js'
 import { LogTwin } from '../../test/sim/log-twin.js'
+import { simulate } from '../../test/sim/simulate.js'
 import { createControl } from '../cluster/documents/index.js'
 import { keptLog, put } from './cluster-documents-kit.js'
 import { manualClock } from '../testing/index.js'
 import type { Adoption, Entry, Freshness, Ledger, NodeId, Receipt } from '../cluster/election/index.js'
 import type { Control, SnapshotStore } from '../cluster/documents/index.js'
 import type { ControlBody } from '../cluster/documents/control-body.js'
-import type * as Simulate from '../../test/sim/simulate.js'
 import type { Disk, Write } from '../../test/sim/log-twin.js'
 import type { SimMode } from '../../test/sim/plan.js'
 
@@ -102,14 +102,6 @@ class ControlledLog implements Ledger {
   }
 }
 
-const node = await t.mockImport<object>('../../test/sim/node.js', {
-  '../../test/sim/log-twin.js': { LogTwin: ControlledLog }
-})
-const world = await t.mockImport<object>('../../test/sim/world.js', { '../../test/sim/node.js': node })
-const { simulate } = await t.mockImport<typeof Simulate>('../../test/sim/simulate.js', {
-  '../../test/sim/world.js': world
-})
-
 const RUNS = Number(process.env['SIM_CONTROL_RUNS'] ?? 15)
 
 const explore = (mode: SimMode): void => {
@@ -118,7 +110,9 @@ const explore = (mode: SimMode): void => {
     gaps = 0
     let acked = 0
     const holds = fc.property(plans(mode), (plan) => {
-      const result = simulate(plan)
+      const result = simulate(plan, {
+        ledger: (disk, first, write, changed) => new ControlledLog(disk, first, write, changed)
+      })
       acked += result.acked
       if (result.violations.length > 0) throw new Error(result.violations.join('; '))
     })

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { systemClock } from '../clock.js'
 import { manualClock } from '../testing/manual-clock.js'
-import { createVitals } from '../vitals.js'
+import { createFreeMemory, createVitals } from '../vitals.js'
 import type os from 'node:os'
 import type { Machine } from '../cluster/telemetry/machine.js'
 import type { Logger } from '../define.js'
@@ -44,12 +44,17 @@ const machine = (changed: Partial<Machine> = {}): Machine => ({
 
 interface Rig { vitals: ReturnType<typeof createVitals>, clock: ManualClock, warned: unknown[] }
 
-function rig (changed: Partial<Machine> = {}): Rig {
-  const clock = manualClock()
+function quiet (): { clock: ManualClock, warned: unknown[], log: Logger } {
   const warned: unknown[] = []
   const ignore = (): void => {}
   const warn: Logger['warn'] = (fields) => { warned.push(fields['part']) }
-  const log = { debug: ignore, info: ignore, warn, error: ignore, fatal: ignore }
+  return {
+    clock: manualClock(), warned, log: { debug: ignore, info: ignore, warn, error: ignore, fatal: ignore }
+  }
+}
+
+function rig (changed: Partial<Machine> = {}): Rig {
+  const { clock, warned, log } = quiet()
   return { vitals: createVitals({ home: '/home', clock, log, machine: machine(changed) }), clock, warned }
 }
 
@@ -90,6 +95,27 @@ t.test('a reading is given again within a second', async (t) => {
   await clock.advance(1)
   await vitals()
   t.equal(spaces, 2)
+})
+
+t.test('free memory is read anew each time, and null where nothing tells in time', async (t) => {
+  const { clock, warned, log } = quiet()
+  let available = 8
+  const meminfo = (): string => `MemTotal: ${16 * 1024 ** 2} kB\nMemAvailable: ${available * 1024 ** 2} kB\n`
+  const read = async (path: string): Promise<string> => path === '/proc/meminfo' ? meminfo() : ''
+  const list = async (folder: string): Promise<string[]> => folder === '/dev' ? ['nvidia0'] : []
+  const nvidiaSmi = async (): Promise<string> => 'NVIDIA H200, 3, 1000, 400, 70, 30\nother, 0, 9, 0, 1, 1\n'
+  const free = createFreeMemory({ clock, log, machine: machine({ read, list, nvidiaSmi }) })
+  t.equal(await free.ram(), 8 * GIB)
+  available = 3
+  t.equal(await free.ram(), 3 * GIB)
+  t.equal(await free.vram(), 600 * 1024 ** 2, 'of the first GPU')
+  t.equal(await createFreeMemory({ clock, log, machine: machine() }).vram(), null, 'no GPU')
+  t.same(warned, [])
+  const hangs = createFreeMemory({ clock, log, machine: machine({ read: () => new Promise(() => {}) }) })
+  const late = hangs.ram()
+  await clock.advance(1000)
+  t.equal(await late, null)
+  t.same(warned, ['memory'])
 })
 
 t.test('traffic and load are those since the reading before', async (t) => {

@@ -1,4 +1,5 @@
 import type { CapabilityCall, CapabilityChunk, EngineChunk } from '../../kernel/index.js'
+import { runTask } from '../runners/service.js'
 import type { Runners } from '../runners/service.js'
 
 /** What the engine says about each chunk. */
@@ -15,18 +16,12 @@ export function mediaTypeOf (encoding: string): string | undefined {
   return Object.hasOwn(MEDIA_TYPES, encoding) ? MEDIA_TYPES[encoding] : undefined
 }
 
-/**
- * The way of a spoken text: the request becomes a task, the master's route names the instance, the runner
- * speaks, its chunks pass through unchanged. Pulling is the backpressure, the call's signal the cancel.
- */
+/** A spoken text, made by whichever runner of the voice has the least to do. */
 export async function * speak (
   runners: Runners, payload: Record<string, unknown> & { model: string }, call: CapabilityCall
 ): AsyncGenerator<CapabilityChunk<SpokenChunk>> {
-  const route = await runners.route({
-    modelId: payload.model, capability: 'tts', commandId: call.commandId, caller: call.caller
-  })
-  call.setHeader('x-svc-task-id', route.taskId)
-  for await (const chunk of runners.open(route, { kind: 'tts', payload }, call.signal)) yield withMedia(chunk)
+  const request = { modelId: payload.model, capability: 'tts', task: { kind: 'tts', payload } }
+  for await (const chunk of runTask(runners, request, call)) yield withMedia(chunk)
 }
 
 function withMedia (chunk: EngineChunk): CapabilityChunk<SpokenChunk> {

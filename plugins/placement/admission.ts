@@ -1,7 +1,8 @@
 import { SvcError } from '../../kernel/index.js'
 import { checkFits } from './check.js'
 import type { Planning } from './planning.js'
-import type { Entering } from '../runners/service.js'
+import { refuse } from './refusals.js'
+import type { Entering, Instance } from '../runners/service.js'
 import type { StateView } from './state-view.js'
 import { cardOf, ranksOf } from './view.js'
 
@@ -14,12 +15,14 @@ export const REFRESH_MS = 1000
  */
 export class Admission {
   readonly #planning: Planning
+  readonly #waits: (id: string) => boolean
   readonly #failed: (error: unknown) => void
   #state: StateView | undefined
 
-  /** `failed` is told when the state cannot be read. */
-  constructor (planning: Planning, failed: (error: unknown) => void) {
+  /** `waits` says whether something waits under that id; `failed` is told when the state cannot be read. */
+  constructor (planning: Planning, waits: (id: string) => boolean, failed: (error: unknown) => void) {
     this.#planning = planning
+    this.#waits = waits
     this.#failed = failed
   }
 
@@ -33,6 +36,7 @@ export class Admission {
 
   /** Throws why the instance cannot be placed beside those that there are. */
   check ({ instance, instances }: Entering): void {
+    this.#checkReplaced(instance, instances)
     if (this.#state === undefined) return
     const all = instances.map((one) => [one.RingInstance.instanceId, one] as const)
     const state = { ...this.#state, instances: Object.fromEntries(all) }
@@ -43,5 +47,12 @@ export class Admission {
     } catch (error) {
       if (!(error instanceof SvcError && error.reason === 'info_pending')) throw error
     }
+  }
+  /** What a master decided may arrive when another one has seen to it already. */
+  #checkReplaced ({ RingInstance: { placement } }: Instance, instances: readonly Instance[]): void {
+    const id = placement?.replaces ?? null
+    if (id === null) return
+    const done = instances.some(({ RingInstance: ring }) => ring.placement?.replaces === id)
+    if (done || !this.#waits(id)) throw refuse('not_waiting', `Nothing waits for a place under ${id}.`)
   }
 }

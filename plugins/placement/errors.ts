@@ -21,6 +21,12 @@ export const errors = {
     remedy: 'Try again shortly; `svc nodes` shows which node tells nothing of its memory.',
     retryAfterSeconds: 2
   },
+  not_waiting: {
+    status: 409,
+    retryable: false,
+    message: 'What this instance was to take the place of is placed already, or is not wanted any more.',
+    remedy: '`svc ps` shows what is placed and what waits for a place.'
+  },
   instance_failed: {
     status: 500,
     retryable: false,

@@ -1,27 +1,46 @@
 import { randomUUID } from 'node:crypto'
 import { definePlugin } from '../../kernel/index.js'
 import type { Context } from '../../kernel/index.js'
+import { absenceOf } from './absence.js'
 import { Admission, REFRESH_MS } from './admission.js'
+import { commandHandlers } from './commands.js'
 import type { Desk } from './desk.js'
 import { awaitReady, get, remove } from './handlers/instances.js'
 import { create, place } from './handlers/place.js'
 import { placement, previews } from './handlers/previews.js'
+import { startKeeper } from './keeper/index.js'
 import { manifest } from './manifest.js'
+import { createOnDemand } from './on-demand.js'
 import { Planning } from './planning.js'
+import { readiness } from './readiness.js'
+import { createStanding, sectionsOf, waitingView } from './standing.js'
+import type { StandingSections } from './standing.js'
 import { stateReader } from './state-view.js'
 
 export default definePlugin(manifest, (ctx) => {
   const { bundle, cluster, models, instances, state } = ctx.deps
   const readState = stateReader(state)
-  const planning = new Planning({ clock: ctx.clock, bundle, cluster, models, readState })
-  judge(ctx, planning)
+  const planning = new Planning({ clock: ctx.clock, bundle, cluster, models, instances, readState })
+  const sections = sectionsOf(ctx)
+  const { autoplace = null, drain_seconds: drainSeconds } = ctx.config
+  const placedAlways = (): string[] => autoplace ?? bundle.models().map(({ card }) => card.modelId)
+  const standing = createStanding(ctx, sections)
+  judge(ctx, planning, sections)
+  startKeeper(ctx, { planning, readState, sections, autoplace: placedAlways })
+  ctx.readiness('placement', readiness({
+    readState, autoplace: placedAlways, isStopped: standing.isStopped,
+    waiting: () => Object.values(waitingView(sections))
+  }))
+  ctx.effect('why a model is not placed', instances.onAbsent((modelId) => absenceOf(modelId, sections)))
   const desk: Desk = {
-    clock: ctx.clock, cluster, planning, instances, readState, newId: randomUUID,
+    clock: ctx.clock, cluster, planning, instances, readState, standing, drainSeconds, newId: randomUUID,
     forced (instanceId, modelId, nodeIds, { id: by }) {
       ctx.log.warn({ instanceId, modelId, nodeIds, by }, 'an instance was placed without the check of memory')
       ctx.emit('PlacementForced', { instanceId, modelId, nodeIds, by })
     }
   }
+  const { on_demand: onDemand, on_demand_ttl_seconds: ttlSeconds } = ctx.config
+  if (onDemand) ctx.effect('placing on demand', instances.onMissing(createOnDemand({ desk, ttlSeconds })))
   return {
     routes: {
       place: async (request) => await place(desk, request),
@@ -31,14 +50,23 @@ export default definePlugin(manifest, (ctx) => {
       get: async (request) => await get(desk, request),
       remove: async (request) => await remove(desk, request),
       await: async (request) => { await awaitReady(desk, request) }
-    }
+    },
+    commands: commandHandlers({
+      ...sections,
+      waits (instanceId, { modelId, reason, message }) {
+        ctx.emit('InstanceWaiting', { instanceId, modelId, reason, message })
+      }
+    }) as never,
+    state: { waitingInstances: () => waitingView(sections) }
   }
 })
 
 /** Has the master look itself before it enters an instance. */
-function judge (ctx: Context<typeof manifest>, planning: Planning): void {
+function judge (
+  ctx: Context<typeof manifest>, planning: Planning, { waiting }: StandingSections
+): void {
   const { session, instances } = ctx.deps
-  const admission = new Admission(planning, (error) => {
+  const admission = new Admission(planning, (id) => waiting.get(id) !== undefined, (error) => {
     ctx.log.warn({ err: error }, 'the state could not be read')
   })
   const look = (): void => {

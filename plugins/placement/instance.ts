@@ -1,13 +1,16 @@
 import type { Caller, ModelCard } from '../../kernel/index.js'
 import type { Plan } from './planner/types.js'
 import { stateCard } from '../runners/service.js'
-import type { Instance, RingInstance, Shard, ShardBody } from '../runners/service.js'
+import type { Instance, PlacementIntent, RingInstance, Shard, ShardBody } from '../runners/service.js'
 import type { StateView } from './state-view.js'
 
-/** The instance that a plan gives. `newId` names it and its runners. */
+/**
+ * The instance that a plan gives. `newId` names it and its runners; `placement` is what was asked for, so
+ * that it can be placed again.
+ */
 export function instanceOf (
   plan: Pick<Plan, 'ranks' | 'sharding'>, card: ModelCard, state: Pick<StateView, 'topology'>,
-  newId: () => string
+  newId: () => string, placement?: PlacementIntent
 ): Instance {
   const runnerToShard: Record<string, Shard> = {}
   const nodeToRunner: Record<string, string> = {}
@@ -32,7 +35,8 @@ export function instanceOf (
       systemRole: null,
       engine: card.engine,
       shardAssignments: { modelId: card.modelId, runnerToShard, nodeToRunner },
-      hostsByNode: hostsOf(plan.ranks.map(({ nodeId }) => nodeId), state)
+      hostsByNode: hostsOf(plan.ranks.map(({ nodeId }) => nodeId), state),
+      ...placement === undefined ? {} : { placement }
     }
   }
 }

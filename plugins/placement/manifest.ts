@@ -2,9 +2,12 @@ import { BundleService, ClusterService, SessionService, StateService } from '../
 import type { Manifest } from '../../kernel/index.js'
 import { ModelsService } from '../staging/service.js'
 import { verbs } from './cli/verbs.js'
+import { commands } from './commands.js'
+import { config } from './config.js'
 import { errors } from './errors.js'
 import { events } from './events.js'
 import { routes } from './routes.js'
+import { sections } from './sections.js'
 import { InstanceService } from '../runners/service.js'
 
 /** Everything the plugin declares. */
@@ -12,7 +15,7 @@ export const manifest = {
   name: 'placement',
   version: '1.0.0',
   kernel: '^1.0.0',
-  summary: 'Decides which nodes run a model: checks memory node by node, previews, places and removes.',
+  summary: 'Decides which nodes run a model, and places anew what was lost.',
   requires: ['runners'],
   after: ['staging'],
   consumes: {
@@ -20,5 +23,6 @@ export const manifest = {
     instances: InstanceService
   },
   consumesOptional: { models: ModelsService },
-  routes, errors, events, verbs
+  config, sections, commands, routes, errors, events, verbs,
+  state: { waitingInstances: 'Instances that are to be placed as soon as that is possible, and why not yet.' }
 } as const satisfies Manifest

@@ -1,5 +1,5 @@
-import { delay } from '../../kernel/index.js'
-import type { Bundle, Clock, Cluster, ModelCard, SvcError } from '../../kernel/index.js'
+import { delay, SvcError } from '../../kernel/index.js'
+import type { Bundle, Clock, Cluster, ModelCard } from '../../kernel/index.js'
 import type { Models } from '../staging/service.js'
 import { plan } from './planner/index.js'
 import type {
@@ -7,6 +7,7 @@ import type {
 } from './planner/types.js'
 import { modelUnknown, refusalError, refuse } from './refusals.js'
 import type { ReadState, StateView } from './state-view.js'
+import type { Instances } from '../runners/service.js'
 import { viewOf } from './view.js'
 
 /** Longest wait for nodes that have not told of themselves yet, ms. */
@@ -31,6 +32,7 @@ export interface PlanningParts {
   cluster: Cluster
   /** Absent where the plugin `staging` is off. */
   models: Models | undefined
+  instances: Pick<Instances, 'releasing'>
   readState: ReadState
 }
 
@@ -63,7 +65,8 @@ export class Planning {
   view (state: StateView, modelId: string): ClusterView {
     const { bundle, cluster, models } = this.#parts
     const stagedBytes = (id: string): ReadonlyMap<string, number> => models?.stagedBytes(id) ?? new Map()
-    return viewOf({ bundle, cluster, stagedBytes }, state, modelId)
+    const releasing = this.#parts.instances.releasing()
+    return viewOf({ bundle, cluster, stagedBytes, releasing }, state, modelId)
   }
 
   async state (): Promise<StateView> { return await this.#parts.readState() }
@@ -83,26 +86,40 @@ export class Planning {
    * `model_unknown` and the typed reasons of the planner, `info_pending` among them.
    */
   async plan (ask: Ask, signal: AbortSignal): Promise<Outcome> {
-    const card = await this.card(ask.modelId)
-    return await this.#untilTold({
-      card, sharding: ask.sharding, instanceMeta: ask.instanceMeta, minNodes: ask.minNodes,
-      excluded: this.nodeIds(ask.excluded), force: ask.force
-    }, signal)
+    return await this.#untilTold(this.#requestOf(ask, await this.card(ask.modelId)), signal)
+  }
+
+  /** Plans a placement by this state, without any wait. Throws as `plan` does. */
+  look (ask: Ask, state: StateView): Outcome {
+    const card = this.known(ask.modelId)
+    if (card === undefined) throw modelUnknown(ask.modelId, [])
+    return this.#once(this.#requestOf(ask, card), state)
+  }
+
+  #requestOf ({ sharding, instanceMeta, minNodes, excluded, force }: Ask, card: ModelCard): PlanRequest {
+    return { card, sharding, instanceMeta, minNodes, excluded: this.nodeIds(excluded), force }
   }
 
   async #untilTold (request: PlanRequest, signal: AbortSignal): Promise<Outcome> {
     const { clock } = this.#parts
-    const { card } = request
     const until = clock.mono() + INFO_PENDING_MS
     for (;;) {
-      const state = await this.state()
-      const view = this.view(state, card.modelId)
-      const result = plan(request, view)
-      if (result.ok) return { plan: result.plan, card, state }
-      const error = unlinked(result, view) ?? refusalError(result)
-      if (error.reason !== 'info_pending' || clock.mono() >= until) throw error
+      try {
+        return this.#once(request, await this.state())
+      } catch (error) {
+        const pending = error instanceof SvcError && error.reason === 'info_pending'
+        if (!pending || clock.mono() >= until) throw error
+      }
       await delay(clock, LOOK_MS, signal)
     }
+  }
+
+  #once (request: PlanRequest, state: StateView): Outcome {
+    const { card } = request
+    const view = this.view(state, card.modelId)
+    const result = plan(request, view)
+    if (result.ok) return { plan: result.plan, card, state }
+    throw unlinked(result, view) ?? refusalError(result)
   }
 }
 

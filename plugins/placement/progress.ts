@@ -1,4 +1,5 @@
 import type { Instance } from '../runners/service.js'
+import type { WaitingInstance } from './standing.js'
 import type { Download, StateView } from './state-view.js'
 import { ranksOf } from './view.js'
 
@@ -10,6 +11,10 @@ export type Progress =
   | { kind: 'ready', instance: Instance }
   | { kind: 'starting', instance: Instance, ranks: RankProgress[] }
   | { kind: 'failed', instance: Instance, nodeIds: string[], code: string, message: string }
+  /** It is being stopped; `until` is ISO-8601. */
+  | { kind: 'draining', instance: Instance, until: string }
+  /** It has lost its place and waits for another. */
+  | { kind: 'waiting', entry: WaitingInstance }
   | { kind: 'gone' }
 
 const SERVING = new Set(['RunnerReady', 'RunnerRunning'])
@@ -18,8 +23,13 @@ const SERVING = new Set(['RunnerReady', 'RunnerRunning'])
 export function progressOf (
   state: StateView, instanceId: string, attempts: ReadonlySet<string> = new Set()
 ): Progress {
-  const instance = state.instances[instanceId]
-  if (instance === undefined) return { kind: 'gone' }
+  const instance = own(state.instances, instanceId)
+  if (instance === undefined) {
+    const entry = own(state.waitingInstances ?? {}, instanceId)
+    return entry === undefined ? { kind: 'gone' } : { kind: 'waiting', entry }
+  }
+  const { drainUntil } = instance.RingInstance
+  if (drainUntil !== undefined) return { kind: 'draining', instance, until: drainUntil }
   const ranks = ranksOf(instance).map(({ nodeId, runnerId }) =>
     ({ nodeId, kind: kindOf(state, runnerId) }))
   if (ranks.length > 0 && ranks.every(({ kind }) => SERVING.has(kind))) return { kind: 'ready', instance }
@@ -31,6 +41,32 @@ export function progressOf (
     instance,
     ranks: ranks.map(({ nodeId, kind }) => ({ nodeId, state: copying(state, nodeId, modelId) ?? kind }))
   }
+}
+
+const own = <T>(map: Readonly<Record<string, T>>, key: string): T | undefined =>
+  Object.hasOwn(map, key) ? map[key] : undefined
+
+/**
+ * The id under which an instance goes on after it was placed anew, or waits for that; its own while nothing
+ * has taken its place.
+ */
+export function successorOf (
+  { instances, waitingInstances = {} }: Pick<StateView, 'instances' | 'waitingInstances'>, instanceId: string
+): string {
+  const next = new Map<string, string>()
+  for (const [id, { replaces }] of Object.entries(waitingInstances)) {
+    if (replaces !== null) next.set(replaces, id)
+  }
+  for (const [id, { RingInstance: { placement } }] of Object.entries(instances)) {
+    if (placement?.replaces != null) next.set(placement.replaces, id)
+  }
+  const seen = new Set<string>()
+  let id = instanceId
+  while (!Object.hasOwn(instances, id) && next.has(id) && !seen.has(id)) {
+    seen.add(id)
+    id = next.get(id)!
+  }
+  return id
 }
 
 const kindOf = ({ runners }: StateView, runnerId: string): string =>
@@ -74,8 +110,9 @@ function copying ({ downloads }: StateView, nodeId: string, modelId: string): st
   return one === undefined ? undefined : Object.keys(one)[0]
 }
 
-/** The instances of a model. */
+/** The instances of a model that take requests or will. */
 export function instancesOf ({ instances }: StateView, modelId: string): string[] {
   return Object.values(instances).map(({ RingInstance: ring }) => ring)
-    .filter((ring) => ring.shardAssignments.modelId === modelId).map(({ instanceId }) => instanceId)
+    .filter((ring) => ring.shardAssignments.modelId === modelId && ring.drainUntil === undefined)
+    .map(({ instanceId }) => instanceId)
 }

@@ -37,6 +37,10 @@ const place = {
       excluded_nodes: {
         ...nodeRefs, description: 'by node id, install id or name; unknown ones are ignored'
       },
+      ttl_seconds: {
+        type: ['integer', 'null'], minimum: 1, maximum: 604_800,
+        description: 'unloaded after so long without a request; null for never'
+      },
       wait: { type: 'boolean' },
       timeout_seconds: { ...seconds, description: 'longest wait for it to be ready; 600 when absent' },
       force: { type: 'boolean', description: 'memory is not checked; the event log tells of it' }
@@ -80,7 +84,9 @@ const ring = {
         nodeToRunner: { type: 'object', minProperties: 1, maxProperties: 1024, additionalProperties: uuid }
       }
     },
-    hostsByNode: { ...hosts, description: 'filled in by the node' }
+    hostsByNode: { ...hosts, description: 'filled in by the node' },
+    placement: { type: 'object', description: 'as /state shows it; the node writes its own' },
+    drainUntil: { ...text, description: 'as /state shows it; left out by the node' }
   }
 } as const
 
@@ -165,8 +171,17 @@ const get = {
 
 const remove = {
   method: 'DELETE', url: '/instance/:instance_id', authority: 'cluster:write',
-  summary: 'Removes an instance; its runners end.',
+  summary: 'Stops an instance: it takes no new requests and goes when those it has have ended.',
   params,
+  query: {
+    type: 'object', additionalProperties: false,
+    properties: {
+      drain_seconds: {
+        type: 'integer', minimum: 0, maximum: 3600,
+        description: 'longest time for open requests; plugins.placement.drain_seconds when absent, 0 for none'
+      }
+    }
+  },
   reply: {
     type: 'object', additionalProperties: false, required: ['message', 'command_id', 'instance_id'],
     properties: { message: text, command_id: text, instance_id: text }

@@ -1,5 +1,6 @@
 import type { StateReader } from '../../kernel/index.js'
 import type { Instance } from '../runners/service.js'
+import type { WaitingInstance } from './standing.js'
 
 interface Bytes { inBytes: number }
 
@@ -33,6 +34,8 @@ export interface StateView {
   nodeSystem: Record<string, { accelerator?: Accelerator | null }>
   nodeResources: Record<string, { backends: string[], participation: 'full' | 'management' }>
   instanceFailures: InstanceFailure[]
+  /** What is to be placed as soon as that is possible; absent in the state of an older node. */
+  waitingInstances?: Readonly<Record<string, WaitingInstance>>
 }
 
 interface Accelerator { vramTotalBytes: number | null, vramUsedBytes: number | null }

@@ -2,7 +2,7 @@ import type { Bundle, Cluster, EngineDecl, ModelCard, NodeView } from '../../ker
 import { needOf } from './planner/memory.js'
 import type { Part } from './planner/memory.js'
 import type { ClusterView, EngineTraits, InstanceMemory, MemoryClaim, NodeFacts } from './planner/types.js'
-import type { Instance, ShardBody } from '../runners/service.js'
+import type { Instance, Releasing, ShardBody } from '../runners/service.js'
 import type { StateView } from './state-view.js'
 
 /** Memory in use per byte of weights of an engine that declares nothing else. */
@@ -20,6 +20,8 @@ export interface ViewParts {
   cluster: Pick<Cluster, 'nodes'>
   /** Node id to the bytes of the model that lie there. */
   stagedBytes (modelId: string): ReadonlyMap<string, number>
+  /** Instances that are removed and still give their memory back, with the nodes on which they do. */
+  releasing: readonly Releasing[]
 }
 
 /** The cluster as the planner sees it; a node that is not live is no part of it. Pure but for `parts`. */
@@ -35,7 +37,8 @@ export function viewOf (parts: ViewParts, state: StateView, modelId: string): Cl
     edges: edgesOf(state).filter(({ from, to }) => there.has(from) && there.has(to)),
     engines,
     reservations: instances.flatMap(({ reserved }) => reserved),
-    releasing: [],
+    releasing: parts.releasing.flatMap(({ instance, nodeIds }) =>
+      claimsOn(instance, nodeIds, engines, nodes)),
     instances: instances.map(({ shown }) => shown).filter(({ memory }) => memory.length > 0)
   }
 }
@@ -100,6 +103,18 @@ function memoryOf (
       else reserved.push(claim)
     }
     return { reserved, shown: { instanceId, modelId, memory } }
+  })
+}
+
+/** What an instance has of the memory of these nodes. */
+function claimsOn (
+  instance: Instance, nodeIds: readonly string[], engines: ClusterView['engines'], nodes: readonly NodeFacts[]
+): MemoryClaim[] {
+  return ranksOf(instance).flatMap(({ nodeId, shard }) => {
+    const node = nodes.find((one) => one.nodeId === nodeId)
+    return node === undefined || !nodeIds.includes(nodeId)
+      ? []
+      : [{ nodeId, ...claimOf(instance, shard, engines, node) }]
   })
 }
 

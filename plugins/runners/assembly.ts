@@ -1,13 +1,14 @@
 import type {
-  Bundle, Clock, Cluster, Context, Logger, ModelCard, NodeInfo, ReadyCheck, Section
+  Bundle, Clock, Cluster, Context, FreeMemory, Logger, ModelCard, NodeInfo, ReadyCheck, Section, StateReader
 } from '../../kernel/index.js'
 import { createAdvertiser } from './advertise.js'
-import { autostartModels } from './autostart.js'
 import { chooseBackend, declaredBackend } from './backends.js'
 import type { BackendChoice } from './backends.js'
 import { createBoard } from './board.js'
 import type { StatusBoard } from './board.js'
 import { createCanary } from './canary.js'
+import { createReadChains } from './chain-facts.js'
+import type { ChainFactsParts, ReadChains } from './chain-facts.js'
 import type { Detection } from './detection.js'
 import { createFailures } from './failures.js'
 import type { Failures, InstanceFailure } from './failures.js'
@@ -15,9 +16,13 @@ import { createFleet } from './fleet.js'
 import type { Fleet, RunnerFailure } from './fleet.js'
 import { createInstances } from './instances.js'
 import type { InstancesParts, LocalInstances } from './instances.js'
+import { createFit } from './fit.js'
+import type { FitParts } from './fit.js'
 import { createHolds } from './copies.js'
 import type { Holds } from './copies.js'
 import { launchOptions } from './launch.js'
+import { openLifecycle } from './lifecycle.js'
+import type { Lifecycle } from './lifecycle.js'
 import type { RunnerConfig } from './launch.js'
 import type { manifest } from './manifest.js'
 import type { Models } from '../staging/service.js'
@@ -25,12 +30,13 @@ import { reasonOf } from './process/errors.js'
 import type { RunnerOptions, Supervisor } from './process/supervisor.js'
 import { createReadiness } from './readiness.js'
 import { createReconciler } from './reconcile.js'
+import { Bulletin } from './remote/news.js'
 import { createRouting } from './routing.js'
 import type { Routing } from './routing.js'
 import { pruneScratch, runnersFolder } from './scratch.js'
 import type { RunnerStatus } from './service.js'
 import type { Assignment, Instance } from './shapes.js'
-import { TaskTable } from './tasks.js'
+import { isOver, TaskTable } from './tasks.js'
 
 type Emit = Context<typeof manifest>['emit']
 
@@ -39,14 +45,17 @@ export interface AssemblyParts {
   node: NodeInfo
   clock: Clock
   log: Logger
-  cluster: Pick<Cluster, 'request' | 'resolve'>
+  cluster: Pick<Cluster, 'channel' | 'nodes' | 'onPeers' | 'request' | 'resolve'>
+  /** Tells what other nodes offer. */
+  state: StateReader | undefined
+  /** Why a model is not placed, where somebody knows. */
+  absence: ChainFactsParts['absence']
+  memory: FreeMemory
   /** What ships, and what is staged here. */
   bundle: Bundle
-  /** What ships alone: it starts with the node unless other models are named. */
-  shipped: Bundle
   /** Files of models; absent where the plugin `staging` is off. */
-  models?: Models | undefined
-  config: RunnerConfig & { backends: Readonly<Record<string, unknown>>, autostart?: string[] }
+  models: Models | undefined
+  config: RunnerConfig & { backends: Readonly<Record<string, unknown>> }
   sections: {
     instances: Section<Instance>
     runners: Section<RunnerStatus>
@@ -55,10 +64,11 @@ export interface AssemblyParts {
   detection: Pick<Detection, 'probed' | 'runtimes' | 'binary'>
   createSupervisor (options: RunnerOptions): Supervisor
   newId (): string
-  /** Has the master enter an instance; the id of the one that counts. */
-  place: InstancesParts['place']
+  /** Names a task. */
+  newTaskId (): string
   /** Has the master remove one; false when it was gone. */
   unplace: InstancesParts['unplace']
+  drain: InstancesParts['drain']
   advertise (tag: string, on: boolean): void
   emit: Emit
   error: InstancesParts['error']
@@ -72,8 +82,11 @@ export interface Assembly {
   tasks: TaskTable
   failures: Failures
   readiness: (model?: string) => Promise<ReadyCheck>
+  /** What any model needs to answer. */
+  chains: ReadChains
   /** Brings the runners in line with the instances. */
   reconcile (): Promise<void>
+  releasing: Lifecycle['releasing']
   /** Removes old folders of runners. */
   prune (): Promise<void>
   /** The /state view of the runners. */
@@ -84,71 +97,67 @@ export interface Assembly {
 
 /** Puts the parts together; opens nothing until an instance asks for it. */
 export function assemble (parts: AssemblyParts): Assembly {
-  const { node, clock, log, bundle, config, sections, newId, emit } = parts
+  const { node, clock, log, sections, newId, emit } = parts
   let closed = false
   const backend = (card: ModelCard): BackendChoice | null => backendOf(parts, card)
   const board = createBoard(sections.runners, clock)
-  const tasks = new TaskTable(() => clock.mono())
+  const tasks: TaskTable = new TaskTable(() => clock.mono(), ({ status }, runnerId) => {
+    news.changed()
+    if (isOver(status)) lifecycle.taskEnded(runnerId)
+  })
+  const news = new Bulletin({ cluster: parts.cluster, clock, tasks })
   const failures = createFailures(sections.failures, node.nodeId, newId)
   const holds = createHolds(parts.models, (error) => {
     log.warn({ error: reasonOf(error) }, 'a runner starts while its files are being removed')
   })
-  const fleet = openFleet(parts, { board, failures, backend, holds })
+  const shard: FitParts['shard'] = (assignment) => instances.shard(assignment)
+  const fleet = openFleet(parts, { board, failures, backend, holds, shard })
   const prune = async (): Promise<void> => {
     await pruneScratch(runnersFolder(node.home), (runnerId) => fleet.get(runnerId) !== undefined)
   }
   const reconcile = openReconciler(parts, {
-    fleet, holds, prune, desired: () => (closed ? [] : instances.assignments())
+    fleet, holds, prune, desired: () => closed
+      ? []
+      : instances.assignments().filter(({ runnerId }) => !lifecycle.over(runnerId))
   })
   const instances: LocalInstances = createInstances({
+    ...parts,
     section: sections.instances,
     nodeId: node.nodeId,
-    bundle,
-    newId,
-    probed: Promise.all([parts.detection.probed, parts.models?.opened]),
-    models: parts.models,
-    backend,
-    gaveUp: (runnerId) => fleet.get(runnerId)?.gaveUp === true,
-    reconcile,
-    place: parts.place,
-    unplace: parts.unplace,
-    error: parts.error
+    reconcile
   })
+  const unloaded = (event: { instanceId: string, modelId: string, idleSeconds: number }): void => {
+    emit('InstanceUnloaded', event)
+  }
+  const lifecycle = openLifecycle({ ...parts, instances, fleet, tasks, reconcile, unloaded })
   const routing = createRouting({
-    bundle,
-    models: parts.models,
-    clock,
-    log,
+    ...parts,
     self: node,
-    cluster: parts.cluster,
-    sections,
     fleet,
     tasks,
-    newId,
+    news,
+    newId: parts.newTaskId,
     backend,
-    placed: instances.placed,
     taskFailed: (failure) => { emit('TaskFailed', failure) }
   })
   const readiness = createReadiness({
     clock,
-    autostart: () => autostartModels({ bundle: parts.shipped, configured: config.autostart }),
     missing: routing.missing,
     serving: routing.serving,
     idle: ({ assignment }) => tasks.outstanding(assignment.runnerId) === 0,
     canary: createCanary({ clock, log, newId })
   })
+  const chains = createReadChains({
+    ...parts, self: node, backend, local: (runnerId) => board.get(runnerId)
+  })
   return {
-    fleet,
-    instances,
-    routing,
-    tasks,
-    failures,
-    readiness,
-    reconcile,
-    prune,
+    fleet, instances, routing, tasks, failures, readiness, chains, reconcile, prune,
+    releasing: lifecycle.releasing,
     runners: () => instances.runners(sections.runners, (runnerId) => board.get(runnerId)),
     async close () {
       closed = true
+      news.close()
+      lifecycle.close()
       await reconcile()
     }
   }
@@ -161,13 +170,13 @@ interface ReconcilerNeeds {
   desired (): Assignment[]
 }
 
-/** Brings the runners in line with what is desired, from when the disks have been looked at. */
+/** Brings the runners in line with what is desired, from when disks and hardware have been looked at. */
 function openReconciler (
-  { models }: AssemblyParts, { fleet, holds, prune, desired }: ReconcilerNeeds
+  { models, detection }: AssemblyParts, { fleet, holds, prune, desired }: ReconcilerNeeds
 ): () => Promise<void> {
-  let opened = models === undefined
+  let opened = false
   const reconcile = createReconciler({
-    // Until then no model can be found.
+    // Until then no model can be found, and no backend chosen.
     desired: () => (opened ? desired() : []),
     present: () => fleet.members().map(({ assignment }) => assignment.runnerId),
     start (assignment) {
@@ -180,7 +189,7 @@ function openReconciler (
       await prune()
     }
   })
-  void models?.opened.then(async () => {
+  void Promise.all([detection.probed, models?.opened]).then(async () => {
     opened = true
     await reconcile()
   })
@@ -192,9 +201,11 @@ interface FleetNeeds {
   failures: Failures
   backend (card: ModelCard): BackendChoice | null
   holds: Holds
+  shard: FitParts['shard']
 }
 
-function openFleet (parts: AssemblyParts, { board, failures, backend, holds }: FleetNeeds): Fleet {
+function openFleet (parts: AssemblyParts, needs: FleetNeeds): Fleet {
+  const { board, failures, backend, holds, shard } = needs
   const { clock, log, bundle, config, node, detection: { binary } } = parts
   const advertise = createAdvertiser(() => fleet, (tag, on) => { parts.advertise(tag, on) })
   const fleet: Fleet = createFleet({
@@ -205,6 +216,7 @@ function openFleet (parts: AssemblyParts, { board, failures, backend, holds }: F
     prepare: ({ modelId }) => bundle.model(modelId) === undefined ? parts.models?.ensure(modelId) : undefined,
     launch: (assignment) =>
       launchOptions({ bundle, clock, log, home: node.home, config, backend, binary }, assignment),
+    admit: createFit({ memory: parts.memory, shard }),
     onMoved: (assignment, status) => { parts.emit('RunnerStatusUpdated', { ...assignment, status }) },
     onFailed: (assignment, failure) => { recordFailure(parts, failures, assignment, failure) },
     onChange () {
@@ -237,7 +249,7 @@ function recordFailure (
   const record = {
     instanceId,
     modelId,
-    errorCode: 'runner_failed',
+    errorCode: failure.errorCode,
     errorMessage: failure.errorMessage,
     affectedNodeIds: [parts.node.nodeId]
   }

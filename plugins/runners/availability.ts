@@ -9,8 +9,10 @@ import { kindOf, serves } from './process/states.js'
 import type { Candidate } from './remote/choose.js'
 import { runnersElsewhere } from './remote/elsewhere.js'
 import type { ElsewhereParts, RunnerElsewhere } from './remote/elsewhere.js'
-import type { RunnerStatus } from './service.js'
-import type { Instance } from './shapes.js'
+import type { Bulletin } from './remote/news.js'
+import { isDraining, PlacedInstances } from './remote/placed.js'
+import type { Absence, RunnerStatus } from './service.js'
+import type { Instance, RingInstance } from './shapes.js'
 import type { TaskTable } from './tasks.js'
 
 export interface AvailabilityParts {
@@ -23,10 +25,13 @@ export interface AvailabilityParts {
   fleet: Fleet
   /** Tasks that this node serves, whoever asked. */
   tasks: TaskTable
-  /** Tasks that other nodes serve for this one: what it knows of their load. */
+  /** Tasks that other nodes serve for this one. */
   away: TaskTable
+  /** What other nodes tell of their load. */
+  news: Pick<Bulletin, 'load'>
   backend (card: ModelCard): BackendChoice | null
-  placed (modelId: string): boolean
+  /** Why a model is not placed, where somebody knows. */
+  absence (modelId: string): Absence | null
 }
 
 /** Whether only this node counts, or all of them. */
@@ -35,14 +40,25 @@ export type Scope = 'here' | 'anywhere'
 /** A ready runner of this node. */
 export type OwnCandidate = Candidate & { readonly member: Member }
 
+/** What there is of one model at one moment. */
+export interface Look {
+  /** Every instance of it, whatever its state. */
+  readonly instances: readonly RingInstance[]
+  /** Its runners on this node, apart from those of instances that take no new requests. */
+  readonly here: readonly Member[]
+  /** Its runners on other nodes that are there. */
+  readonly there: readonly RunnerElsewhere[]
+}
+
 /** Which models can be used, where, and what is missing. */
 export interface Availability {
+  look (modelId: string, scope: Scope): Look
   /** The first broken link of the model's chain; null when a request for `capability` could be served. */
-  missing (modelId: string, capability: string | null, scope: Scope): BrokenLink | null
-  /** Ready runners of the model on this node. */
-  own (modelId: string): OwnCandidate[]
-  /** Ready runners of the model on other nodes. */
-  others (modelId: string): Candidate[]
+  broken (modelId: string, capability: string | null, look: Look): BrokenLink | null
+  /** Ready runners on this node that take new requests. */
+  own (look: Look): OwnCandidate[]
+  /** Ready runners on other nodes that take new requests. */
+  others (look: Look): Candidate[]
   /** The models this node can name: those that are here, and those that others serve. */
   cards (): Map<string, ModelCard>
   /** The ones of them that have a ready runner somewhere. */
@@ -50,11 +66,13 @@ export interface Availability {
 }
 
 export function createAvailability (parts: AvailabilityParts): Availability {
-  const { fleet, tasks, away, self, bundle } = parts
-  const elsewhere = (modelId?: string): RunnerElsewhere[] =>
-    runnersElsewhere({ ...parts.sections, cluster: parts.cluster }, modelId)
-  const readyElsewhere = (modelId?: string): RunnerElsewhere[] => elsewhere(modelId).filter(accepts)
-  const readyHere = (): Member[] => fleet.members().filter((member) => fleet.ready(member))
+  const { fleet, tasks, away, news, self, bundle, cluster, sections } = parts
+  const placed = new PlacedInstances(sections.instances)
+  const elsewhere = (instances: readonly RingInstance[]): RunnerElsewhere[] =>
+    runnersElsewhere({ self, cluster, runners: sections.runners }, instances)
+  const takesNew = ({ assignment: { modelId, instanceId } }: Member): boolean =>
+    !placed.of(modelId).some((ring) => ring.instanceId === instanceId && isDraining(ring))
+  const readyElsewhere = (): RunnerElsewhere[] => elsewhere(placed.of()).filter(accepts)
   const cards = (): Map<string, ModelCard> => {
     const all = new Map(bundle.models().map(({ card }) => [card.modelId, card]))
     for (const { modelId } of readyElsewhere()) {
@@ -65,44 +83,56 @@ export function createAvailability (parts: AvailabilityParts): Availability {
   }
   return {
     cards,
-    own: (modelId) => readyHere().filter(({ assignment }) => assignment.modelId === modelId)
-      .map((member) => {
-        const { instanceId, runnerId } = member.assignment
-        const { nodeId, installId } = self
-        const load = tasks.outstanding(runnerId)
-        return { nodeId, installId, instanceId, runnerId, own: true, load, member }
-      }),
-    others: (modelId) => readyElsewhere(modelId).map((runner) =>
-      ({ ...runner, own: false, load: loadOf(runner, away.outstanding(runner.runnerId)) })),
+    look (modelId, scope) {
+      const instances = placed.of(modelId)
+      return {
+        instances,
+        here: fleet.members().filter((member) => member.assignment.modelId === modelId && takesNew(member)),
+        there: scope === 'anywhere' ? elsewhere(instances) : []
+      }
+    },
+    own: ({ here }) => here.filter((member) => fleet.ready(member)).map((member) => {
+      const { instanceId, runnerId } = member.assignment
+      const { nodeId, installId } = self
+      return { nodeId, installId, instanceId, runnerId, own: true, load: tasks.outstanding(runnerId), member }
+    }),
+    others: ({ there }) => there.filter(accepts).map((runner) => {
+      const { installId, runnerId } = runner
+      const load = loadOf(runner, away.outstanding(runnerId), news.load(installId, runnerId))
+      return { ...runner, own: false, load }
+    }),
     ready: () => new Set([
-      ...readyHere().map(({ assignment }) => assignment.modelId),
+      ...fleet.members().filter((member) => fleet.ready(member) && takesNew(member))
+        .map(({ assignment }) => assignment.modelId),
       ...readyElsewhere().map(({ modelId }) => modelId)
     ]),
-    missing (modelId, capability, scope) {
-      const there = scope === 'anywhere' ? elsewhere(modelId) : []
-      return brokenLink({
-        modelId,
-        capability,
-        ...cardFacts(parts, modelId, cards),
-        elsewhere: there.length > 0,
-        placed: parts.placed(modelId),
-        runner: mostAdvanced([
-          ...statusesHere(fleet, modelId), ...there.flatMap(({ status }) => status ?? [])
-        ])
-      })
-    }
+    broken: (modelId, capability, { instances, here, there }) => brokenLink({
+      modelId,
+      capability,
+      ...cardFacts(parts, modelId, cards),
+      elsewhere: there.length > 0,
+      placed: instances.length > 0,
+      draining: instances.length > 0 && instances.every(isDraining),
+      absence: instances.every(isDraining) ? parts.absence(modelId) : null,
+      runner: mostAdvanced([
+        ...here.map((member) => fleet.status(member)),
+        ...there.flatMap(({ status, draining }) => status === null || draining ? [] : [status])
+      ])
+    })
   }
 }
 
-const accepts = ({ status }: RunnerElsewhere): boolean => status !== null && serves(kindOf(status))
+const accepts = ({ status, draining }: RunnerElsewhere): boolean =>
+  !draining && status !== null && serves(kindOf(status))
 
-/** What this node has open there, and at least one task where the runner says that it is working. */
-const loadOf = ({ status }: RunnerElsewhere, open: number): number =>
-  status !== null && 'RunnerRunning' in status ? Math.max(open, 1) : open
-
-const statusesHere = (fleet: Fleet, modelId: string): RunnerStatus[] => fleet.members()
-  .filter(({ assignment }) => assignment.modelId === modelId)
-  .map((member) => fleet.status(member))
+/**
+ * What this node has open there, and what the other node said last of the work of others; before it has said
+ * anything, at least one task where its runner is said to be working.
+ */
+function loadOf ({ status }: RunnerElsewhere, open: number, others: number | null): number {
+  if (others !== null) return open + others
+  return status !== null && 'RunnerRunning' in status ? Math.max(open, 1) : open
+}
 
 interface CardFacts {
   card: ModelCard | null

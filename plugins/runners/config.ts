@@ -18,14 +18,6 @@ export const config = {
       default: 1,
       description: 'Threads one inference may use.'
     },
-    autostart: {
-      type: 'array',
-      items: { type: 'string', minLength: 3, maxLength: 200, pattern: '^[^/\\s]+/[^/\\s]+$' },
-      uniqueItems: true,
-      description:
-        'Models started with the node. Left out: every model that ships with an enabled plugin. ' +
-        'An empty list starts none.'
-    },
     max_concurrent: {
       type: 'integer',
       minimum: 1,

@@ -15,6 +15,7 @@ export const events = {
     instanceId: text,
     modelId: text,
     errorMessage: text,
+    errorCode: text,
     attempts: { type: 'integer' }
   }),
   TaskFailed: durableEvent(
@@ -27,6 +28,11 @@ export const events = {
     nodeIds: strings
   }),
   InstanceDeleted: durableEvent('An instance was removed.', { instanceId: text, modelId: text }),
+  InstanceUnloaded: durableEvent('An instance is removed because nobody used it for as long as its ttl.', {
+    instanceId: text,
+    modelId: text,
+    idleSeconds: { type: 'integer' }
+  }),
   InstanceFailureRecorded: durableEvent(
     'An instance cannot serve; the record is in /state under instanceFailures.',
     { instanceId: text, modelId: text, errorCode: text, errorMessage: text, affectedNodeIds: strings }

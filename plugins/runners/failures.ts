@@ -1,6 +1,20 @@
 import type { Section } from '../../kernel/index.js'
 import { FAILURES_MAX } from './limits.js'
 
+/** What kind of failure it is; a plugin that decides what happens next goes by it. */
+export type FailureCode =
+  'insufficient_memory' | 'download_failed' | 'no_backend' | 'warmup_timeout' | 'runner_failed'
+
+/** A runner cannot even be started here. The message is one sentence without its full stop. */
+export class LaunchError extends Error {
+  readonly errorCode: FailureCode
+  constructor (errorCode: FailureCode, message: string) {
+    super(message)
+    this.name = 'LaunchError'
+    this.errorCode = errorCode
+  }
+}
+
 /** Why an instance cannot serve, as /state shows it. */
 export type InstanceFailure = {
   instanceId: string

@@ -1,5 +1,7 @@
 import type { Clock, Logger, ModelCard } from '../../kernel/index.js'
 import type { StatusBoard } from './board.js'
+import { LaunchError } from './failures.js'
+import type { FailureCode } from './failures.js'
 import { MESSAGE_CHARS_MAX } from './limits.js'
 import { reasonOf } from './process/errors.js'
 import { kindOf, serves } from './process/states.js'
@@ -24,6 +26,7 @@ export interface Member {
 
 export interface RunnerFailure {
   errorMessage: string
+  errorCode: FailureCode
   attempts: number
 }
 
@@ -36,6 +39,8 @@ export interface FleetParts {
   prepare (assignment: Assignment): Promise<unknown> | undefined
   /** Says how to run an assignment. Throws when that is impossible. */
   launch (assignment: Assignment): LaunchOptions
+  /** Rejects when it cannot be run now, e.g. for lack of memory. */
+  admit (assignment: Assignment, options: LaunchOptions): Promise<void>
   /** The runner moved on in its lifecycle. */
   onMoved (assignment: Assignment, status: RunnerStatus): void
   onFailed (assignment: Assignment, failure: RunnerFailure): void
@@ -65,21 +70,25 @@ export function createFleet (parts: FleetParts): Fleet {
     if (parts.board.set(member.assignment.runnerId, status)) parts.onMoved(member.assignment, status)
     parts.onChange()
   }
-  const fail = (member: Member, { errorMessage, attempts }: RunnerFailure): void => {
+  const fail = (member: Member, { errorMessage, errorCode, attempts }: RunnerFailure): void => {
     if (member.gaveUp || members.get(member.assignment.runnerId) !== member) return
     member.gaveUp = true
-    const failure = { errorMessage: errorMessage.slice(0, MESSAGE_CHARS_MAX), attempts }
+    const failure = { errorMessage: errorMessage.slice(0, MESSAGE_CHARS_MAX), errorCode, attempts }
     if (kindOf(statusOf(member)) !== 'RunnerFailed') {
-      set(member, { RunnerFailed: { errorMessage: failure.errorMessage } })
+      set(member, { RunnerFailed: { errorMessage: failure.errorMessage, errorCode } })
     }
     parts.onFailed(member.assignment, failure)
   }
-  const launch = (member: Member): void => {
-    // It may have been stopped while its files were on their way.
-    if (members.get(member.assignment.runnerId) !== member) return
+  const launch = async (member: Member): Promise<void> => {
+    const there = (): boolean => members.get(member.assignment.runnerId) === member
     try {
+      await bring(parts, member.assignment)
+      // It may have been stopped while its files were on their way.
+      if (!there()) return
       const options = parts.launch(member.assignment)
       member.card = options.spec.card
+      await parts.admit(member.assignment, options)
+      if (!there()) return
       member.supervisor = parts.create({
         ...options,
         onStatus: (status) => { set(member, status) },
@@ -87,7 +96,8 @@ export function createFleet (parts: FleetParts): Fleet {
       })
       member.supervisor.start()
     } catch (error) {
-      fail(member, { errorMessage: reasonOf(error), attempts: 0 })
+      const errorCode = error instanceof LaunchError ? error.errorCode : 'runner_failed'
+      fail(member, { errorMessage: reasonOf(error), errorCode, attempts: 0 })
     }
   }
   return {
@@ -96,13 +106,7 @@ export function createFleet (parts: FleetParts): Fleet {
       const member: Member = { assignment, supervisor: null, card: null, forwardMono: null, gaveUp: false }
       members.set(assignment.runnerId, member)
       set(member, { RunnerIdle: {} })
-      const preparing = parts.prepare(assignment)
-      if (preparing === undefined) launch(member)
-      else {
-        preparing.then(() => { launch(member) }, (error: unknown) => {
-          fail(member, { errorMessage: reasonOf(error), attempts: 0 })
-        })
-      }
+      void launch(member)
     },
     async stop (runnerId) {
       const member = members.get(runnerId)
@@ -123,6 +127,15 @@ export function createFleet (parts: FleetParts): Fleet {
       [...members.values()].map(
         (member) => member.supervisor?.report() ?? stillborn(member, statusOf(member))
       )
+  }
+}
+
+/** Brings what an assignment needs. Throws a LaunchError. */
+async function bring ({ prepare }: Pick<FleetParts, 'prepare'>, assignment: Assignment): Promise<void> {
+  try {
+    await prepare(assignment)
+  } catch (error) {
+    throw new LaunchError('download_failed', reasonOf(error))
   }
 }
 

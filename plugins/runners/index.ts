@@ -1,10 +1,11 @@
 import { randomUUID } from 'node:crypto'
-import { definePlugin, kernelError } from '../../kernel/index.js'
-import type { Caller, Context, Plugin, Section } from '../../kernel/index.js'
+import { definePlugin } from '../../kernel/index.js'
+import type { Context, Plugin, Section } from '../../kernel/index.js'
 import { assemble } from './assembly.js'
 import type { AssemblyParts } from './assembly.js'
-import { autostart } from './autostart.js'
 import { checkOverrides } from './binaries.js'
+import { cancelHandler } from './cancel.js'
+import { absences, availabilityHandler, judgeBy } from './chain-route.js'
 import { commandHandlers } from './commands.js'
 import { startDetection } from './detection.js'
 import type { Detection } from './detection.js'
@@ -12,7 +13,6 @@ import type { InstanceFailure } from './failures.js'
 import { systemProbe } from './gpu-probe.js'
 import type { ProbeIo } from './gpu-probe.js'
 import { withCopies } from './copies.js'
-import { LostNodes } from './lost-nodes.js'
 import { manifest } from './manifest.js'
 import { reasonOf } from './process/errors.js'
 import { createSupervisor, resolveLimits, sweepOrphans } from './process/supervisor.js'
@@ -22,6 +22,8 @@ import { runnersFolder } from './scratch.js'
 import type { Entering, Instances, RunnerStatus } from './service.js'
 import type { Instance } from './shapes.js'
 import { nodeResources, nodeSystem } from './state-views.js'
+import { createTaskIds } from './task-ids.js'
+import type { TaskIds } from './task-ids.js'
 
 type RunnersContext = Context<typeof manifest>
 
@@ -39,25 +41,28 @@ export function createRunners (parts: RunnersParts): Plugin {
     resolveLimits({}, parts.probe.env)
     const killed = sweepOrphans(runnersFolder(ctx.node.home))
     if (killed.length > 0) ctx.log.warn({ pids: killed }, 'ended runners that an earlier node left behind')
-    const { bundle, commands, session, models, cluster } = ctx.deps
+    const { bundle, commands, models, cluster, state, memory } = ctx.deps
     const detection = detect(ctx, parts)
     const sections = sectionsOf(ctx)
     const entering = enteringOf(ctx)
+    const { absence, onAbsent } = absences()
     const assembly = assemble({
       node: ctx.node,
       clock: ctx.clock,
       log: ctx.log,
       cluster,
+      state,
+      absence,
+      memory,
       bundle: withCopies(bundle, models),
-      shipped: bundle,
       models,
       config: ctx.config,
       detection,
       sections,
       createSupervisor: parts.createSupervisor,
       newId: randomUUID,
-      place: entering.place,
-      unplace: entering.unplace,
+      newTaskId: taskIds(ctx).next,
+      ...entering,
       advertise: ctx.advertise,
       emit: ctx.emit,
       error: ctx.error
@@ -67,30 +72,32 @@ export function createRunners (parts: RunnersParts): Plugin {
     ctx.effect('runners', assembly.close)
     ctx.sections.instances.observe(() => { void assembly.reconcile() })
     ctx.readiness('runners', assembly.readiness)
-    startModels(ctx, instances.ensure)
-    removeLost(ctx, sections.instances)
+    if (models !== undefined) ctx.effect('judgement of models', models.judge(judgeBy(assembly.chains)))
     return {
-      commands: commandHandlers({
-        section: sections.instances,
-        check: entering.check,
-        created: (instanceId, modelId, nodeIds) => {
-          ctx.emit('InstanceCreated', { instanceId, modelId, nodeIds })
-        },
-        deleted: (instanceId, modelId) => { ctx.emit('InstanceDeleted', { instanceId, modelId }) }
-      }) as never,
+      commands: decisions(ctx, entering.check) as never,
       routes: {
-        cancel: (request) => cancelCommand(commands.cancel, request.params.command_id, request.caller),
+        cancel: cancelHandler({ commands, cluster }),
+        availability: availabilityHandler(assembly.chains),
         task: taskHandler({ cluster, commands, clock: ctx.clock, take: routing.take, open: routing.open })
       },
       services: {
         runners: routing,
-        instances: { ...instances, place: entering.place, onEnter: entering.onEnter },
+        instances: {
+          ...instances, place: entering.place, onEnter: entering.onEnter, onAbsent,
+          onMissing: routing.onMissing,
+          releasing: assembly.releasing,
+          recordFailure (failure) {
+            const recordedAt = new Date(ctx.clock.now()).toISOString()
+            assembly.failures.record({ ...failure, recordedAt })
+            ctx.emit('InstanceFailureRecorded', failure)
+          }
+        },
         accelerators: { accelerators: detection.accelerators }
       },
       state: {
         instances: instances.view,
         runners: assembly.runners,
-        tasks: () => assembly.tasks.view(),
+        tasks: routing.tasks,
         instanceFailures: assembly.failures.view,
         nodeSystem: nodeSystem(ctx.node.nodeId, detection.accelerators),
         nodeResources: nodeResources(ctx.node.nodeId, detection.backends)
@@ -99,9 +106,25 @@ export function createRunners (parts: RunnersParts): Plugin {
   })
 }
 
+/** What the master does when a node asks for it. */
+function decisions (ctx: RunnersContext, check: (entering: Entering) => void): object {
+  const aboutInstances = commandHandlers({
+    section: sectionsOf(ctx).instances,
+    now: () => ctx.clock.now(),
+    live: (nodeId) => ctx.deps.cluster.resolve(nodeId)?.live === true,
+    check,
+    created: (instanceId, modelId, nodeIds) => {
+      ctx.emit('InstanceCreated', { instanceId, modelId, nodeIds })
+    },
+    deleted: (instanceId, modelId) => { ctx.emit('InstanceDeleted', { instanceId, modelId }) }
+  })
+  return { ...aboutInstances, taskSpace: () => ({ namespace: randomUUID() }) }
+}
+
 /** How instances get into the document and out of it, and who looks at them before. */
 function enteringOf (ctx: RunnersContext): Pick<Instances, 'place' | 'onEnter'> & {
   unplace (instanceId: string, commandId?: string): Promise<boolean>
+  drain (instanceId: string, seconds: number, commandId?: string): Promise<boolean>
   check (entering: Entering): void
 } {
   const checks = new Set<(entering: Entering) => void>()
@@ -110,6 +133,8 @@ function enteringOf (ctx: RunnersContext): Pick<Instances, 'place' | 'onEnter'> 
       (await ctx.command('create', { instance: instance as never, force }, commandId)).instanceId,
     unplace: async (instanceId, commandId) =>
       (await ctx.command('remove', { instanceId }, commandId)).removed,
+    drain: async (instanceId, seconds, commandId) =>
+      (await ctx.command('drain', { instanceId, seconds }, commandId)).found,
     check (entering) { for (const check of checks) check(entering) },
     onEnter (check) {
       checks.add(check)
@@ -143,64 +168,19 @@ function detect (ctx: RunnersContext, parts: RunnersParts): Detection {
   return detection
 }
 
-/** How long a model that nobody knows yet is waited for before it is asked for again, ms. */
-const UNKNOWN_MS = 10_000
-
-/** Starts what is set to start with the node: now, in each new session, and when a model becomes known. */
-function startModels (ctx: RunnersContext, ensure: (modelId: string) => Promise<unknown>): void {
-  const { bundle, session } = ctx.deps
-  let cancel = (): void => {}
-  const boot = (): void => {
-    cancel()
-    void autostart({
-      bundle,
-      log: ctx.log,
-      configured: ctx.config.autostart,
-      masterKnown: () => session.masterNodeId !== null,
-      ensure
-    }).then((allKnown) => {
-      if (!allKnown) cancel = ctx.clock.after(UNKNOWN_MS, boot)
-    })
-  }
-  ctx.effect('autostart', session.onChange(boot))
-  ctx.effect('autostart again', () => { cancel() })
-  boot()
-}
-
-/** How often the master looks for instances of nodes that are gone, ms. */
-const LOST_MS = 2000
-
-/** On the master: instances of nodes that are gone for good are removed. */
-function removeLost (ctx: RunnersContext, section: Section<Instance>): void {
-  const { clock, log, deps: { session, cluster } } = ctx
-  const lost = new LostNodes()
-  let since = clock.mono()
-  let sessionId = session.sessionId
-  ctx.effect('session age', session.onChange(() => {
-    if (session.sessionId !== sessionId) since = clock.mono()
-    sessionId = session.sessionId
-  }))
-  const look = (): void => {
-    if (!session.isMaster) return
-    const now = clock.mono()
-    const all = [...section.entries()].map(({ value }) => value)
-    for (const instanceId of lost.gone(all, cluster.nodes(), now, now - since)) {
-      ctx.command('remove', { instanceId }).catch((error: unknown) => {
-        log.warn({ instanceId, error: reasonOf(error) }, 'an instance of a lost node could not be removed')
-      })
-    }
-  }
-  ctx.every('lost nodes', LOST_MS, look)
-}
-
-/** Answers POST /v1/cancel/:command_id. Throws `command_unknown`. */
-function cancelCommand (
-  cancel: (id: string, caller: Caller) => boolean,
-  commandId: string,
-  caller: Caller
-): unknown {
-  if (!cancel(commandId, caller)) throw kernelError('command_unknown', `No command ${commandId} is running.`)
-  return { message: 'The command was cancelled.', command_id: commandId }
+/** The ids of the tasks that enter the cluster here. */
+function taskIds (ctx: RunnersContext): TaskIds {
+  const { clock, log, deps: { session } } = ctx
+  const ids = createTaskIds({
+    newId: randomUUID,
+    ask: async () => (await ctx.command('taskSpace', {})).namespace,
+    session,
+    clock,
+    failed: (error) => { log.debug({ error: reasonOf(error) }, 'no namespace for task ids from the master') }
+  })
+  ctx.effect('task ids', session.onChange(ids.refresh))
+  ctx.effect('a namespace for task ids', ids.close)
+  return ids
 }
 
 export default createRunners({ createSupervisor, probe: systemProbe(), uid: process.getuid?.() ?? 0 })

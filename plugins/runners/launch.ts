@@ -1,6 +1,7 @@
 import { join } from 'node:path'
 import type { Bundle, Clock, Logger, ModelCard } from '../../kernel/index.js'
 import type { BackendChoice } from './backends.js'
+import { LaunchError } from './failures.js'
 import type { LaunchOptions } from './fleet.js'
 import { memoryLimitBytes } from './memory.js'
 import { runnersFolder } from './scratch.js'
@@ -25,20 +26,20 @@ export interface LaunchParts {
   binary (engine: string): string | undefined
 }
 
-/** How to run an assignment on this node. Throws an Error with one sentence when that is impossible. */
+/** How to run an assignment on this node. Throws a LaunchError when that is impossible. */
 export function launchOptions (
   parts: LaunchParts,
   { instanceId, runnerId, modelId }: Assignment
 ): LaunchOptions {
   const { bundle, clock, log, home, config } = parts
   const model = bundle.model(modelId)
-  if (model === undefined) throw new Error(`model ${modelId} is not on this node`)
+  if (model === undefined) throw new LaunchError('runner_failed', `model ${modelId} is not on this node`)
   const engine = bundle.engine(model.card.engine)
   const choice = parts.backend(model.card)
   if (engine === undefined || choice === null) {
-    throw new Error(`no enabled plugin brings engine ${model.card.engine}`)
+    throw new LaunchError('no_backend', `no enabled plugin brings engine ${model.card.engine}`)
   }
-  if (choice.backend === null) throw new Error(choice.problem)
+  if (choice.backend === null) throw new LaunchError('no_backend', choice.problem)
   return {
     runnerId,
     instanceId,

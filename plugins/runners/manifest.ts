@@ -1,4 +1,6 @@
-import { BundleService, ClusterService, CommandService, SessionService } from '../../kernel/index.js'
+import {
+  BundleService, ClusterService, CommandService, FreeMemoryService, SessionService, StateService
+} from '../../kernel/index.js'
 import type { Manifest } from '../../kernel/index.js'
 import { ModelsService } from '../staging/service.js'
 import { commands } from './commands.js'
@@ -18,9 +20,10 @@ export const manifest = {
   summary: 'Runs models in child processes, one per instance, and routes requests to them.',
   config,
   after: ['staging'],
-  consumesOptional: { models: ModelsService },
+  consumesOptional: { models: ModelsService, state: StateService },
   consumes: {
-    bundle: BundleService, commands: CommandService, session: SessionService, cluster: ClusterService
+    bundle: BundleService, commands: CommandService, session: SessionService, cluster: ClusterService,
+    memory: FreeMemoryService
   },
   provides: { runners: RunnersService, instances: InstanceService, accelerators: AcceleratorService },
   routes,
@@ -32,7 +35,7 @@ export const manifest = {
   state: {
     instances: 'Instances by id: which model runs where.',
     runners: 'Status of each runner a live instance names.',
-    tasks: 'Requests being served and, for half a minute, those that ended; without their content.',
+    tasks: 'Requests being served by any node and, for half a minute, those that ended; without content.',
     instanceFailures: 'Why instances could not serve, newest first, at most 64.',
     nodeSystem: "Adds the accelerator found to the kernel's readings.",
     nodeResources: 'Adds the backends found or declared.'

@@ -7,8 +7,6 @@ import { FORWARD_FRESH_SECONDS } from './limits.js'
 
 export interface ReadinessParts {
   clock: Clock
-  /** Models that are set to start with the node. */
-  autostart (): string[]
   /** What keeps the model from being served by this node, or by any. */
   missing (modelId: string, capability: null, scope: Scope): BrokenLink | null
   /** Its ready runners on this node. */
@@ -18,24 +16,12 @@ export interface ReadinessParts {
 }
 
 /**
- * The check behind GET /readyz. Without a model: everything that starts by itself is ready. With one: a
- * ready runner of it did real work within 30 s; an idle runner is given a canary to show it. A model that
- * only other nodes serve is theirs to prove.
+ * The check behind GET /readyz?model=: a ready runner of the model did real work within 30 s; an idle runner
+ * is given a canary to show it. A model that only other nodes serve is theirs to prove. Without a model it
+ * has nothing to say.
  */
 export function createReadiness (parts: ReadinessParts): (model?: string) => Promise<ReadyCheck> {
-  return async (model) => (model === undefined ? everything(parts) : await oneModel(parts, model))
-}
-
-function everything ({ autostart, missing }: ReadinessParts): ReadyCheck {
-  const models = autostart()
-  if (models.length === 0) return { ok: true, detail: 'no model is set to start with the node' }
-  const broken = models.flatMap((model) => {
-    const link = missing(model, null, 'here')
-    return link === null ? [] : [`${model}: ${link.problem}`]
-  })
-  return broken.length === 0
-    ? { ok: true, detail: `ready: ${models.join(', ')}` }
-    : { ok: false, detail: broken.join('; ') }
+  return async (model) => (model === undefined ? { ok: null, detail: '' } : await oneModel(parts, model))
 }
 
 async function oneModel (parts: ReadinessParts, model: string): Promise<ReadyCheck> {

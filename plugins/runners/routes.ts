@@ -1,4 +1,5 @@
 import type { RouteDecl } from '../../kernel/index.js'
+import { LINKS } from './chain.js'
 
 const id = { type: 'string', minLength: 1, maxLength: 128 } as const
 
@@ -7,7 +8,7 @@ export const routes = {
   cancel: {
     method: 'POST',
     url: '/v1/cancel/:command_id',
-    summary: 'Cancels a running command by the id in its x-svc-command-id header.',
+    summary: 'Cancels a running command of any node by the id in its x-svc-command-id header.',
     authority: 'invoke',
     params: {
       type: 'object',
@@ -22,6 +23,44 @@ export const routes = {
       properties: { message: { type: 'string' }, command_id: { type: 'string' } }
     },
     errors: ['command_unknown', 'missing_grant']
+  },
+  availability: {
+    method: 'GET',
+    url: '/models/:model_id/availability',
+    summary: 'What a model needs to answer, link by link, and what mends the first that is broken.',
+    authority: 'read',
+    params: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['model_id'],
+      properties: { model_id: { type: 'string', minLength: 1, maxLength: 512 } }
+    },
+    reply: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['model_id', 'available', 'broken_link', 'message', 'remedy', 'links'],
+      properties: {
+        model_id: { type: 'string' },
+        available: { type: 'boolean' },
+        broken_link: { type: ['string', 'null'] },
+        message: { type: ['string', 'null'] },
+        remedy: { type: ['string', 'null'] },
+        links: {
+          type: 'array',
+          items: {
+            type: 'object',
+            additionalProperties: false,
+            required: ['link', 'ok', 'message', 'remedy'],
+            properties: {
+              link: { enum: LINKS },
+              ok: { type: ['boolean', 'null'] },
+              message: { type: 'string' },
+              remedy: { type: ['string', 'null'] }
+            }
+          }
+        }
+      }
+    }
   },
   task: {
     method: 'POST',

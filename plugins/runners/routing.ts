@@ -1,39 +1,61 @@
-import { kernelError } from '../../kernel/index.js'
-import type { Clock, EngineChunk, EngineTask, SvcError } from '../../kernel/index.js'
+import { kernelError, SvcError } from '../../kernel/index.js'
+import type { Clock, EngineChunk, EngineTask } from '../../kernel/index.js'
 import { createAvailability } from './availability.js'
-import type { Availability, AvailabilityParts } from './availability.js'
+import type { Availability, AvailabilityParts, Scope } from './availability.js'
 import { noInstanceMessage } from './chain.js'
 import type { BrokenLink } from './chain.js'
 import type { Member } from './fleet.js'
 import { RunnerError } from './process/errors.js'
 import { choose, compare } from './remote/choose.js'
+import { mergeTasks } from './remote/news.js'
+import type { Bulletin } from './remote/news.js'
 import type { Assigned } from './remote/receive.js'
 import { createSender } from './remote/send.js'
 import type { SendParts } from './remote/send.js'
 import { serve } from './serve.js'
 import type { ServeParts } from './serve.js'
-import type { Route, RouteQuery, Runners } from './service.js'
+import type { Instances, Route, RouteQuery, Runners } from './service.js'
 import { TaskTable } from './tasks.js'
+import type { Asker, Task } from './tasks.js'
 
-export type RoutingParts = Omit<AvailabilityParts, 'away'> & ServeParts & SendParts & { newId (): string }
+export interface RoutingParts extends Omit<AvailabilityParts, 'away' | 'cluster'>, ServeParts {
+  clock: Clock
+  cluster: AvailabilityParts['cluster'] & SendParts['cluster']
+  /** What other nodes tell of their load and their tasks. */
+  news: Pick<Bulletin, 'load' | 'tasks'>
+  /** Makes the id of a task. */
+  newId (): string
+}
 
 /** The service, and the questions behind it on their own. */
-export interface Routing extends Runners, Pick<Availability, 'missing'> {
+export interface Routing extends Runners, Pick<Instances, 'onMissing'> {
+  /** The first broken link of the model's chain; null when a request for `capability` could be served. */
+  missing (modelId: string, capability: string | null, scope: Scope): BrokenLink | null
   /** Runners of the model on this node that accept tasks, least loaded first. */
   serving (modelId: string): Member[]
   /** Enters a task of another node. Throws `instance_lost`, and `invalid_request` for an id that is taken. */
-  take (assigned: Assigned): Route
+  take (assigned: Assigned, asker: Asker): Route
+  /** The tasks of the whole cluster by id, those of other nodes as they told them last. */
+  tasks (): Record<string, { Inference: Task }>
 }
 
 export function createRouting (parts: RoutingParts): Routing {
   const { bundle, fleet, self } = parts
-  // Not shown: each node shows what it serves itself.
   const away = new TaskTable(() => parts.clock.mono())
   const availability = createAvailability({ ...parts, away })
   const openThere = thereOpener(parts, away)
+  const place = placer((modelId) => bundle.model(modelId)?.card ?? parts.models?.card(modelId))
   return {
-    route: async (query) => pick(parts, availability, away, query),
-    take: (assigned) => take(parts, assigned),
+    async route (query) {
+      const routed = pick(parts, availability, away, query)
+      if (!(routed instanceof SvcError)) return routed
+      if (!await place.missing(query, routed)) throw routed
+      const again = pick(parts, availability, away, query)
+      if (again instanceof SvcError) throw again
+      return again
+    },
+    onMissing: place.onMissing,
+    take: (assigned, asker) => take(parts, assigned, asker),
     open (route, task, signal) {
       const work = route.nodeId === self.nodeId
         ? { tasks: parts.tasks, chunks: () => chunksHere(parts, route, task, signal) }
@@ -48,29 +70,35 @@ export function createRouting (parts: RoutingParts): Routing {
         .map((card) => ({ card, ready: ready.has(card.modelId) }))
     },
     reports: () => fleet.reports(),
-    missing: availability.missing,
-    serving: (modelId) => availability.own(modelId).toSorted(compare).map(({ member }) => member)
+    missing: (modelId, capability, scope) =>
+      availability.broken(modelId, capability, availability.look(modelId, scope)),
+    serving: (modelId) => availability.own(availability.look(modelId, 'here'))
+      .toSorted(compare).map(({ member }) => member),
+    tasks: () => mergeTasks(parts.tasks.all(), away.all(), parts.news.tasks())
   }
 }
 
-/** Names a task and the runner that is to serve it. Throws `no_instance`. */
+/** Names a task and the runner that is to serve it; else the `no_instance` that says what is missing. */
 function pick (
   parts: RoutingParts, availability: Availability, away: TaskTable, query: RouteQuery
-): Route {
-  const { modelId, capability, commandId, caller } = query
-  const broken = availability.missing(modelId, capability, 'anywhere')
-  if (broken !== null) throw noInstance(modelId, broken)
-  const chosen = choose([...availability.own(modelId), ...availability.others(modelId)])
-  if (chosen === undefined) throw noInstance(modelId, NOT_READY)
+): Route | SvcError {
+  const { modelId, capability, commandId, caller, except } = query
+  const look = availability.look(modelId, 'anywhere')
+  const broken = availability.broken(modelId, capability, look)
+  if (broken !== null) return noInstance(modelId, broken)
+  const chosen = choose([...availability.own(look), ...availability.others(look)]
+    .filter(({ instanceId }) => instanceId !== except))
+  if (chosen === undefined) return noInstance(modelId, NOT_READY)
   const { instanceId, runnerId, nodeId, installId } = chosen
   const taskId = parts.newId()
   const task = { taskId, commandId, instanceId, modelId, capability, createdAt: timeOf(parts.clock) }
-  if (chosen.own) parts.tasks.add(task, runnerId)
-  else away.add(task, runnerId, caller)
+  ;(chosen.own ? parts.tasks : away).add(task, runnerId, { caller, member: null })
   return { taskId, instanceId, runnerId, modelId, nodeId, installId }
 }
 
-function take ({ fleet, tasks, clock, self }: RoutingParts, assigned: Assigned): Route {
+function take (
+  { fleet, tasks, clock, self }: RoutingParts, assigned: Assigned, asker: Asker
+): Route {
   const { taskId, commandId, modelId, instanceId, runnerId, capability } = assigned
   const assignment = fleet.get(runnerId)?.assignment
   if (assignment?.instanceId !== instanceId || assignment.modelId !== modelId) {
@@ -79,19 +107,45 @@ function take ({ fleet, tasks, clock, self }: RoutingParts, assigned: Assigned):
   if (tasks.get(taskId) !== undefined) {
     throw kernelError('invalid_request', `Task ${taskId} is known here already.`, { param: 'taskId' })
   }
-  tasks.add({ taskId, commandId, instanceId, modelId, capability, createdAt: timeOf(clock) }, runnerId)
+  tasks.add({ taskId, commandId, instanceId, modelId, capability, createdAt: timeOf(clock) }, runnerId, asker)
   return { taskId, instanceId, runnerId, modelId, nodeId: self.nodeId, installId: self.installId }
+}
+
+type PlaceMissing = Parameters<Instances['onMissing']>[0]
+
+/** What is missing of a model that can be placed, or that another request is having placed just now. */
+const ON_ITS_WAY: readonly unknown[] = ['placement', 'runner']
+
+/** Asks whoever can place a model when nothing else is missing. */
+function placer (card: Runners['card']): Pick<Instances, 'onMissing'> & {
+  /** True when there may be a ready instance now. Throws what the placing throws. */
+  missing (query: RouteQuery, refusal: SvcError): Promise<boolean>
+} {
+  const asked = new Set<PlaceMissing>()
+  return {
+    onMissing (place) {
+      asked.add(place)
+      return () => { asked.delete(place) }
+    },
+    async missing (query, { details: { brokenLink } }) {
+      const fits = card(query.modelId)?.tasks.includes(query.capability) === true
+      if (!fits || !ON_ITS_WAY.includes(brokenLink)) return false
+      for (const place of asked) if (await place(query)) return true
+      return false
+    }
+  }
 }
 
 /** The task on a runner of this node. */
 async function * chunksHere (
-  { fleet, clock }: RoutingParts, { runnerId, modelId, taskId }: Route, task: EngineTask, signal: AbortSignal
+  { fleet, clock, tasks }: RoutingParts, { runnerId, modelId, taskId }: Route, task: EngineTask,
+  signal: AbortSignal
 ): AsyncGenerator<EngineChunk> {
   const member = fleet.get(runnerId)
   if (member?.supervisor == null) {
     throw new RunnerError('instance_lost', `The runner of ${modelId} is gone.`)
   }
-  for await (const chunk of member.supervisor.open(taskId, task, signal)) {
+  for await (const chunk of member.supervisor.open(taskId, task, signal, tasks.callerOf(taskId)?.id)) {
     member.forwardMono = clock.mono()
     yield chunk
   }

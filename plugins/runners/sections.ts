@@ -3,6 +3,26 @@ import type { SectionDecl } from '../../kernel/index.js'
 const text = { type: 'string' } as const
 const map = { type: 'object' } as const
 
+const strings = { type: 'array', items: text } as const
+
+const placement = {
+  type: 'object',
+  additionalProperties: false,
+  required: [
+    'origin', 'sharding', 'instanceMeta', 'minNodes', 'excluded', 'failedOn', 'ttlSeconds', 'replaces'
+  ],
+  properties: {
+    origin: { enum: ['request', 'autoplace', 'on_demand'] },
+    sharding: { enum: ['Pipeline', 'Tensor'] },
+    instanceMeta: { enum: ['Ring', 'LlamaRpc'] },
+    minNodes: { type: 'integer', minimum: 1 },
+    excluded: strings,
+    failedOn: strings,
+    ttlSeconds: { type: ['number', 'null'], exclusiveMinimum: 0 },
+    replaces: { type: ['string', 'null'] }
+  }
+} as const
+
 const ringInstance = {
   type: 'object',
   additionalProperties: false,
@@ -22,7 +42,9 @@ const ringInstance = {
         nodeToRunner: { type: 'object', additionalProperties: text }
       }
     },
-    hostsByNode: map
+    hostsByNode: map,
+    placement,
+    drainUntil: text
   }
 } as const
 
@@ -55,7 +77,7 @@ export const sections = {
         modelId: text,
         errorCode: text,
         errorMessage: text,
-        affectedNodeIds: { type: 'array', items: text },
+        affectedNodeIds: strings,
         recordedAt: text
       }
     }

@@ -1,10 +1,15 @@
 import { defineService } from '../../kernel/index.js'
+import type { InstanceFailure } from './failures.js'
 import type { Instance } from './shapes.js'
 import type { Caller, EngineChunk, EngineTask, ModelCard } from '../../kernel/index.js'
 
 export { errors as runnerErrors } from './errors.js'
+export { runTask } from './run-task.js'
+export type { TaskRequest } from './run-task.js'
 export { stateCard } from './shapes.js'
-export type { Instance, RingInstance, Shard, ShardBody, StateCard } from './shapes.js'
+export type {
+  Instance, PlacementIntent, RingInstance, Shard, ShardBody, StateCard
+} from './shapes.js'
 
 /** A runner's lifecycle as a one-key object, e.g. `{"RunnerReady":{}}`. */
 export type RunnerStatus =
@@ -14,7 +19,7 @@ export type RunnerStatus =
   | { RunnerLoaded: Record<never, never> } | { RunnerWarmingUp: Record<never, never> }
   | { RunnerReady: Record<never, never> } | { RunnerRunning: Record<never, never> }
   | { RunnerShuttingDown: Record<never, never> } | { RunnerShutdown: Record<never, never> }
-  | { RunnerFailed: { errorMessage: string } }
+  | { RunnerFailed: { errorMessage: string, errorCode?: string } }
 
 /** One line of a runner's recent past. */
 export interface FlightEntry { at: string, what: string }
@@ -50,8 +55,18 @@ export interface Route {
   installId: string
 }
 
-/** What a routed request asks for. */
-export interface RouteQuery { modelId: string, capability: string, commandId: string, caller: Caller }
+/**
+ * What a routed request asks for. `signal` ends the wait for a model that is only being placed for it;
+ * `except` is an instance that is not to serve it: it was lost with the first try.
+ */
+export interface RouteQuery {
+  modelId: string
+  capability: string
+  commandId: string
+  caller: Caller
+  signal?: AbortSignal
+  except?: string
+}
 
 /** The data plane from any node to the runner that serves a model. */
 export interface Runners {
@@ -75,20 +90,45 @@ export interface Runners {
 }
 export const RunnersService = defineService<Runners>('runners')
 
+/** A removed instance and those of its nodes on which its runner is still ending. */
+export interface Releasing { instance: Instance, nodeIds: string[] }
+
+/** Why a model is not placed, as a part of a sentence, and what mends it. */
+export interface Absence { problem: string, remedy: string }
+
 /** What is to be entered, and what there is at that moment. */
 export interface Entering { instance: Instance, instances: readonly Instance[] }
 
 /** Instances: which models are to run, and where. */
 export interface Instances {
-  /** Makes sure that this node runs the model; the same id on every call while it does. */
-  ensure (modelId: string): Promise<{ instanceId: string }>
   /**
    * Has the master enter an instance; the id of the one that counts. `commandId` makes a repeated one the
    * same one; `force` leaves out the checks of `onEnter`. Throws what they throw.
    */
   place (instance: Instance, options?: { commandId?: string, force?: boolean }): Promise<string>
-  /** Throws `instance_not_found`. */
+  /** Removes it at once; what it serves ends with `instance_lost`. Throws `instance_not_found`. */
   remove (instanceId: string, commandId?: string): Promise<void>
+  /**
+   * Has it take no new requests and removes it when the last one has ended, after `seconds` at the latest.
+   * Where it serves nobody, or its node is gone, that is at once. Throws `instance_not_found`.
+   */
+  drain (instanceId: string, options: { seconds: number, commandId?: string }): Promise<void>
+  /**
+   * Instances that were removed while the runners they had on live nodes still give their memory back.
+   */
+  releasing (): Releasing[]
+  /** Enters that an instance cannot serve, with the event, for what only the master sees. */
+  recordFailure (failure: Omit<InstanceFailure, 'recordedAt'>): void
+  /**
+   * Asks `place` when a request names a model that is not placed anywhere: true when it has a ready instance
+   * now. Its errors become the request's. Returns what ends that.
+   */
+  onMissing (place: (query: RouteQuery) => Promise<boolean>): () => void
+  /**
+   * Has `tell` say why a model is not placed, where it knows: that it waits for a node, or was stopped.
+   * Returns what ends that.
+   */
+  onAbsent (tell: (modelId: string) => Absence | null): () => void
   /**
    * Has `check` look at each instance before the master enters it; a throw refuses it. Returns what ends
    * that.

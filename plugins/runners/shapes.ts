@@ -18,6 +18,22 @@ export interface ShardBody {
 }
 export type Shard = { PipelineShardMetadata: ShardBody } | { TensorShardMetadata: ShardBody }
 
+/** What was asked for when an instance was placed, so that it can be placed again when it is lost. */
+export type PlacementIntent = {
+  /** Who asked: somebody, `plugins.placement.autoplace`, or a request for a model that was not placed. */
+  origin: 'request' | 'autoplace' | 'on_demand'
+  sharding: 'Pipeline' | 'Tensor'
+  instanceMeta: 'Ring' | 'LlamaRpc'
+  minNodes: number
+  /** Install ids of nodes that were excluded, and of those on which the model failed since. */
+  excluded: string[]
+  failedOn: string[]
+  /** Without a request for so long it is unloaded, seconds; null for never. */
+  ttlSeconds: number | null
+  /** The instance whose place it took; null for one that is the first. */
+  replaces: string | null
+}
+
 export type RingInstance = {
   instanceId: string
   contextTokenLimit: number
@@ -29,6 +45,10 @@ export type RingInstance = {
     nodeToRunner: Record<string, string>
   }
   hostsByNode: Record<string, { ip: string, port: number }[]>
+  /** Absent in an instance that was given as it is. */
+  placement?: PlacementIntent
+  /** ISO-8601. Once set it takes no new requests and goes when its last one has ended, at the latest then. */
+  drainUntil?: string
 }
 
 /** An instance as the control document and /state hold it: one key that names how its ranks talk. */
@@ -52,37 +72,6 @@ export function stateCard (card: ModelCard): StateCard {
   }
 }
 
-/** The placement of a whole model on one node: always one pipeline stage in a ring of one. */
-export function soloInstance (
-  ids: { instanceId: string, runnerId: string, nodeId: string },
-  card: ModelCard
-): Instance {
-  const shard: Shard = {
-    PipelineShardMetadata: {
-      modelCard: stateCard(card),
-      deviceRank: 0,
-      worldSize: 1,
-      startLayer: 0,
-      endLayer: card.nLayers,
-      nLayers: card.nLayers
-    }
-  }
-  return {
-    RingInstance: {
-      instanceId: ids.instanceId,
-      contextTokenLimit: card.contextLength,
-      systemRole: null,
-      engine: card.engine,
-      shardAssignments: {
-        modelId: card.modelId,
-        runnerToShard: { [ids.runnerId]: shard },
-        nodeToRunner: { [ids.nodeId]: ids.runnerId }
-      },
-      hostsByNode: { [ids.nodeId]: [] }
-    }
-  }
-}
-
 /** What the instance asks of the node; null when it does not name it. */
 export function assignmentOf (instance: Instance, nodeId: string): Assignment | null {
   const {
@@ -91,6 +80,23 @@ export function assignmentOf (instance: Instance, nodeId: string): Assignment | 
   } = instance.RingInstance
   const runnerId = nodeToRunner[nodeId]
   return runnerId === undefined ? null : { instanceId, runnerId, modelId }
+}
+
+/** The part of the model that the node holds for the instance; null when it holds none. */
+export function shardOf (instance: Instance, nodeId: string): ShardBody | null {
+  const { nodeToRunner, runnerToShard } = instance.RingInstance.shardAssignments
+  const runnerId = nodeToRunner[nodeId]
+  const tagged = runnerId === undefined ? undefined : runnerToShard[runnerId]
+  return tagged === undefined ? null : Object.values(tagged)[0] as ShardBody
+}
+
+/** True for the node of the first rank: it gets the tasks of the instance, and ends it for all ranks. */
+export function leads (instance: Instance, nodeId: string): boolean {
+  const rank = (id: string): number => shardOf(instance, id)?.deviceRank ?? Infinity
+  // Where the ranks are not told, it is still one node.
+  const [first] = Object.keys(instance.RingInstance.shardAssignments.nodeToRunner)
+    .sort((a, b) => rank(a) < rank(b) || (rank(a) === rank(b) && a < b) ? -1 : 1)
+  return first === nodeId
 }
 
 /** Every runner id the instances name, on any node. */

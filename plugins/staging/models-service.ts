@@ -16,6 +16,11 @@ export function modelsService (plane: Plane): Models {
     card: (modelId) => plane.card(modelId),
     stagedBytes: (modelId) => new Map(plane.catalogue.copies(modelId)
       .filter(({ kind }) => kind !== 'store').map(({ nodeId, sizeBytes }) => [nodeId, sizeBytes])),
+    copies: (modelId) => plane.catalogue.copies(modelId),
+    judge (judge) {
+      plane.judge = judge
+      return () => { plane.judge = null }
+    },
     cards: () => [...plane.catalogue.cards().values()],
     use (modelId, by) {
       try {

@@ -16,6 +16,7 @@ import { Uplink } from './net/uplink.js'
 import { Room } from './room.js'
 import { tell, shortCard } from './shared.js'
 import type { CopyEntry, StoreEntryFact } from './shared.js'
+import type { Judge } from './service.js'
 import { Shelf } from './shelf.js'
 import { createKeeper, inUseClosure, Uses } from './space/index.js'
 import type { Keeper } from './space/index.js'
@@ -79,6 +80,8 @@ export class Plane {
   /** Set by `open` on a store host. */
   store: Store | null = null
   shelf: Shelf | null = null
+  /** Set by whoever runs models. */
+  judge: Judge | null = null
   readonly opened: Promise<void>
   readonly #serving = new Set<string>()
   /** Folders that could not be used at the start. */

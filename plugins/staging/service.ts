@@ -12,6 +12,20 @@ export interface LocatedModel {
   kind: 'bundled' | 'staged' | 'cache'
 }
 
+/** Where a copy of a model is: whole, or on its way to the node. */
+export interface ModelCopy {
+  nodeId: string
+  nodeName: string
+  kind: 'store' | 'bundled' | 'staged' | 'cache' | 'receiving'
+  live: boolean
+}
+
+/** Whether a model can be asked, and else the first thing that is missing and what mends it. */
+export interface Judgement { available: boolean, brokenLink: string | null, remedy: string | null }
+
+/** Looks at what is there once; the judgement of any model by that. */
+export type Judge = () => Promise<(modelId: string) => Judgement>
+
 /** Models on disk, for those that run them. */
 export interface Models {
   /** Resolves once the copies on this node are known. */
@@ -24,6 +38,10 @@ export interface Models {
   card (modelId: string): ModelCard | undefined
   /** Bytes of the model's own copies by node id, over the whole cluster; those in stores are not copies. */
   stagedBytes (modelId: string): ReadonlyMap<string, number>
+  /** Where the copies of the model are, over the whole cluster. */
+  copies (modelId: string): readonly ModelCopy[]
+  /** Has the list of models tell which of them can be asked. Returns what ends that. */
+  judge (judge: Judge): () => void
   /** The catalogue of the whole cluster. */
   cards (): readonly { card: ModelCard, origin: CardOrigin }[]
   /**

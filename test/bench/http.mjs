@@ -30,7 +30,7 @@ const rowOf = (name, results) => [
 export default {
   title: 'GET /v1/capabilities under autocannon',
   async run ({ short }) {
-    const node = await startNode({ yaml: 'plugins: { runners: { autostart: [] } }\n' })
+    const node = await startNode({ yaml: 'plugins: { placement: { autoplace: [] } }\n' })
     const { body } = await request({ agent: node.agent, url: node.url + PATH })
     const bare = await startWorker('fastify', { path: PATH, body: body.toString() })
     const load = await startWorker('load')

@@ -2,7 +2,7 @@ import t from 'tap'
 import { openSpeech, sameState, startCluster } from './cluster-kit.js'
 import { does, ready, report, TTS } from './engine.js'
 import { ask, call, refusal, streamed } from './http.js'
-import { faultsConfig, figure, pick, secondsSince, sleep, until } from './kit.js'
+import { faultsConfig, figure, pick, placeOn, secondsSince, sleep, until } from './kit.js'
 import type { Cluster, Member } from './cluster-kit.js'
 
 const READS = ['/state', '/node_id', '/v1/capabilities']
@@ -52,8 +52,8 @@ async function restart (through: Member, member: Member): Promise<string> {
 }
 
 t.test('three nodes that speak', async (t) => {
-  const cluster = await startCluster(t, { config: faultsConfig() })
-  await Promise.all(cluster.members.map((m) => ready(m.node, 'test/ok')))
+  const cluster = await startCluster(t, { config: faultsConfig({}, { autoplace: [] }) })
+  await Promise.all(cluster.members.map((m) => placeOn(m.node, 'test/ok')))
   const [one, two, three] = cluster.members as [Member, Member, Member]
 
   await t.test('all answer /state alike', async (t) => {

@@ -10,8 +10,8 @@ interface Dev { nodes: { url: string, nodeId: string, pid: number, home: string,
 
 t.test('svc dev --nodes 3 --json', async (t) => {
   const home = join(folder(t), 'home')
-  // A voice for each of three nodes costs much and shows nothing here.
-  const env = { HOME: home, SVC_PLUGINS_RUNNERS_AUTOSTART: '[]' }
+  // A voice costs much and shows nothing here.
+  const env = { HOME: home, SVC_PLUGINS_PLACEMENT_AUTOPLACE: '[]' }
   const args = ['dev', '--nodes', '3', '--base-port', '0', '--home', home, '--json']
   const child = run(process.execPath, [cli, ...args], { env })
   t.teardown(() => { hardKill(child.pid) })

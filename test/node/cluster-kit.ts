@@ -21,7 +21,7 @@ export const ELECTION_MS = pick(600, 3000)
 export const SILENCE_MS = 3 * HEARTBEAT_MS
 
 /** No runner starts: for tests in which nobody speaks. */
-export const quiet = { plugins: { runners: { autostart: [] } } }
+export const quiet = { plugins: { placement: { autoplace: [] } } }
 
 export interface ClusterOptions {
   nodes?: number

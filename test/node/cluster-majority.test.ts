@@ -4,9 +4,9 @@ import { available, createLan } from '../tools/netns.js'
 import {
   acknowledged, HEARTBEAT_MS, quiet, receiptOf, SILENCE_MS, startCluster
 } from './cluster-kit.js'
-import { does, ready, TTS } from './engine.js'
+import { does, TTS } from './engine.js'
 import { refusal, streamed } from './http.js'
-import { faultsConfig, figure, full, pick, secondsSince, svc, until, writeConfig } from './kit.js'
+import { faultsConfig, figure, full, pick, placeOn, secondsSince, svc, until, writeConfig } from './kit.js'
 import type { Test } from 'tap'
 import type { Cluster, Member, Receipt } from './cluster-kit.js'
 
@@ -100,7 +100,8 @@ t.test('a majority over proxies', async (t) => {
 
 t.test('T-E05: a majority over a LAN', { skip: available() ?? false }, async (t) => {
   const lan = createLan(t, 3)
-  const cluster = await startCluster(t, { quorum: 'majority', config: faultsConfig(), lan, heartbeatMs })
-  await Promise.all(cluster.members.map((m) => ready(m.node, 'test/ok')))
+  const cluster = await startCluster(t, { quorum: 'majority', config: faultsConfig({}, { autoplace: [] }),
+    lan, heartbeatMs })
+  await Promise.all(cluster.members.map((m) => placeOn(m.node, 'test/ok')))
   await cutOff(t, cluster, pick('follower', 'master'), true)
 })

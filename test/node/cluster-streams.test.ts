@@ -3,9 +3,9 @@ import { randomUUID } from 'node:crypto'
 import { WebSocket } from 'ws'
 import { decodeFrame } from '../../kernel/capabilities/frames.js'
 import { startCluster, openSpeech } from './cluster-kit.js'
-import { does, ready, TTS } from './engine.js'
+import { does, TTS } from './engine.js'
 import { ask, call, hear, open, refusal, stream, streamed } from './http.js'
-import { faultsConfig, figure, pick, secondsSince, sleep, until } from './kit.js'
+import { faultsConfig, figure, pick, placeOn, secondsSince, sleep, until } from './kit.js'
 import type { IncomingMessage } from 'node:http'
 import type { TestNode } from './kit.js'
 
@@ -108,8 +108,8 @@ const ENDS = ['session_changed', 'instance_lost']
 t.test('open streams and the end of their session', async (t) => {
   const cluster = await startCluster(t, { config: faultsConfig({
     limits: { calls_at_once: 256, streams_per_token: 1024 }
-  }, { max_concurrent: 256 }) })
-  await Promise.all(cluster.members.map((m) => ready(m.node, 'test/ok')))
+  }, { max_concurrent: 256, autoplace: [] }) })
+  await Promise.all(cluster.members.map((m) => placeOn(m.node, 'test/ok')))
   const before = await cluster.agreed()
   const [one, two] = before.others
   const runners = before.others.map((m) => m.node.runners()[0])

@@ -64,8 +64,12 @@ export function open (at: At, path: string, options: Ask = {}): Promise<Incoming
 export async function ask (at: At, path: string, options: Ask = {}): Promise<Answer> {
   const response = await open(at, path, options)
   const bytes = await whole(response)
-  return { status: response.statusCode ?? 0, headers: response.headers, bytes, text: bytes.toString(),
-    json: parsed(bytes) }
+  // Read only when looked at: as text, the bytes of a model take longer than their way here.
+  return {
+    status: response.statusCode ?? 0, headers: response.headers, bytes,
+    get text () { return bytes.toString() },
+    get json () { return parsed(bytes) }
+  }
 }
 
 export async function whole (response: IncomingMessage): Promise<Buffer> {

@@ -192,15 +192,34 @@ export async function startNode (t: Test, options: NodeOptions = {}): Promise<Te
   }
 }
 
-/** The svc.yaml of a node with the engine that misbehaves, and nothing that takes long. */
-export function faultsConfig (extra: Record<string, unknown> = {}, runners: Record<string, unknown> = {}):
-Record<string, unknown> {
+/**
+ * The svc.yaml of a node with the engine that misbehaves, and nothing that takes long. `autoplace`: what runs
+ * once in the cluster from the start; what else is given is for `runners`.
+ */
+export function faultsConfig (
+  extra: Record<string, unknown> = {},
+  { autoplace = ['test/ok'], ...runners }: { autoplace?: string[], [more: string]: unknown } = {}
+): Record<string, unknown> {
   return {
     ...extra,
     plugins: {
       faults: { module: fixture('faults.mjs') },
-      runners: { autostart: ['test/ok'], ...runners },
+      placement: { autoplace },
+      runners,
       ...extra['plugins'] as object | undefined
     }
   }
+}
+
+/**
+ * Has a model run on this node and, as every other one is excluded, on no other; the instance's id once it is
+ * ready.
+ */
+export async function placeOn (at: TestNode, model: string): Promise<string> {
+  const { topology } = (await ask(at, '/state')).json as { topology: { nodes: string[] } }
+  const others = topology.nodes.filter((nodeId) => nodeId !== at.nodeId)
+  const answer = await ask(at, '/place_instance',
+    { body: { model_id: model, excluded_nodes: others, wait: true, timeout_seconds: 60 } })
+  if (answer.status !== 200) throw new Error(`${model} on ${at.nodeId}: ${answer.status} ${answer.text}`)
+  return (answer.json as { instance_id: string }).instance_id
 }

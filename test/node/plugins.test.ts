@@ -10,7 +10,7 @@ const seen = (answer: Answer): string => `${answer.status} ${refusal(answer)?.re
 
 t.test('a plugin that throws wherever it can', async (t) => {
   const node = await startNode(t,
-    { config: faultsConfig({ plugins: { shaky: { module: fixture('shaky.mjs') } } }, { autostart: [] }) })
+    { config: faultsConfig({ plugins: { shaky: { module: fixture('shaky.mjs') } } }, { autoplace: [] }) })
 
   t.test('in a handler', async (t) => {
     for (const [how, expected] of Object.entries({
@@ -90,7 +90,7 @@ export default { manifest, start: ${start} }
 /** A home whose svc.yaml names these plugins, each in a file of its own. */
 function homeWith (t: Parameters<typeof folder>[0], plugins: Record<string, string>): string {
   const home = join(folder(t), 'home')
-  writeConfig(home, { plugins: { runners: { autostart: [] },
+  writeConfig(home, { plugins: { placement: { autoplace: [] },
     ...Object.fromEntries(Object.keys(plugins).map((name) => [name, { module: `./${name}.mjs` }])) } })
   for (const [name, text] of Object.entries(plugins)) writeFileSync(join(home, `${name}.mjs`), text)
   return home

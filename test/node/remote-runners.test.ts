@@ -4,7 +4,7 @@ import { framesSeconds, walkFrames } from '../../plugins/capabilities-tts/engine
 import { ELECTION_MS, freePorts, HEARTBEAT_MS } from './cluster-kit.js'
 import { does, report, TTS } from './engine.js'
 import { ask, hear, open, refusal, stream, streamed } from './http.js'
-import { faultsConfig, figure, folder, secondsSince, startNode, until } from './kit.js'
+import { faultsConfig, figure, folder, placeOn, secondsSince, startNode, until } from './kit.js'
 import { alive, hardKill } from './proc.js'
 import type { IncomingMessage } from 'node:http'
 import type { Test } from 'tap'
@@ -18,8 +18,8 @@ const endlessBody = { model: 'test/ok', input: 'x',
 
 interface Said { type?: string, error?: { reason: string, retryable: boolean } }
 
-/** A node with runners of the given models, in a cluster with another one. */
-async function node (t: Test, name: string, autostart: string[], joins?: TestNode): Promise<TestNode> {
+/** A node without runners, in a cluster with another one. */
+async function node (t: Test, name: string, joins?: TestNode): Promise<TestNode> {
   const [api, members] = await freePorts(2)
   const token = joins === undefined ? undefined
     : ((await ask(joins, '/cluster/join-tokens', { body: { local: true } })).json as { token: string }).token
@@ -28,7 +28,7 @@ async function node (t: Test, name: string, autostart: string[], joins?: TestNod
     ready: false,
     config: faultsConfig({ name, cluster: {
       heartbeat_ms: HEARTBEAT_MS, election_timeout_ms: ELECTION_MS, discovery: false, port: members
-    } }, { autostart }),
+    } }, { autoplace: [] }),
     args: ['--port', String(api), ...token === undefined ? [] : ['--join', token]]
   })
 }
@@ -44,23 +44,20 @@ async function drained (response: IncomingMessage): Promise<{ text: string, cut:
   }
 }
 
-/** Waits for a ready runner; it may not have been placed yet. */
-async function started (at: TestNode, model: string): Promise<void> {
-  await until(`a ready runner of ${model}`, async () => {
-    const found = await report(at, model).catch(() => undefined)
-    return found?.statusKind === 'RunnerReady'
-  })
-}
-
 const tasksOf = async (at: TestNode): Promise<Record<string, unknown>> =>
   ((await ask(at, '/state')).json as { tasks: Record<string, unknown> }).tasks
 
 t.test('a voice that only one node has speaks at every node', async (t) => {
-  const one = await node(t, 'one', [])
-  const two = await node(t, 'two', [VOICE, 'test/ok'], one)
-  // It has another model ready, so that it answers for `tts` itself.
-  const three = await node(t, 'three', ['test/b'], one)
-  await Promise.all([started(two, VOICE), started(two, 'test/ok'), started(three, 'test/b')])
+  const one = await node(t, 'one')
+  const two = await node(t, 'two', one)
+  const three = await node(t, 'three', one)
+  await until('the three to see each other', async () => {
+    const seen = await Promise.all([one, two, three].map(async (at) => (await ask(at, '/state')).json as
+      { cluster: { liveNodes: number } }))
+    return seen.every(({ cluster }) => cluster.liveNodes === 3)
+  })
+  // The third has another model ready, so that it answers for `tts` itself.
+  await Promise.all([placeOn(two, VOICE), placeOn(two, 'test/ok'), placeOn(three, 'test/b')])
   const speaks = async (at: TestNode, model: string): Promise<boolean> =>
     (await ask(at, `/readyz?model=${encodeURIComponent(model)}`)).status === 200
   for (const at of [one, three]) {
@@ -76,7 +73,9 @@ t.test('a voice that only one node has speaks at every node', async (t) => {
       t.ok(framesSeconds(frames) > 1)
       const taskId = answer.headers['x-svc-task-id'] as string
       t.match((await tasksOf(two))[taskId], { Inference: { modelId: VOICE, status: 'Complete' } })
-      t.notOk(taskId in await tasksOf(at), 'the task is shown by the node that served it')
+      for (const other of [one, three]) {
+        await until('the task at the other nodes', async () => taskId in await tasksOf(other))
+      }
     }
     const voices = (await ask(one, '/v1/audio/voices')).json as { data: { model: string }[] }
     t.ok(voices.data.some(({ model }) => model === VOICE))
@@ -140,7 +139,7 @@ t.test('a voice that only one node has speaks at every node', async (t) => {
     }
     figure(t, 'a stream whose node was killed', t.passing(), { endedAfterSeconds: secondsSince(start) })
     await until('its end', () => !alive(two.pid))
-    await until('a refusal that names what is missing', async () => {
+    await until('a refusal that names what is missing: every other node was excluded', async () => {
       const answer = await ask(three, '/v1/audio/speech', { body: { model: VOICE, input: 'x' } })
       return answer.status === 404 && refusal(answer)?.reason === 'no_instance'
     })

@@ -20,7 +20,7 @@ function lost (t: Test, heard: Heard, what: string): void {
 t.test('runners that die, hang, flood and grow', async (t) => {
   const node = await startNode(t, { config: faultsConfig({
     limits: { stream_stall_seconds: STALL_SECONDS }, logging: { enabled: true, level: 'debug' }
-  }, { autostart: ['test/ok', 'test/b', 'test/c', VOICE], memory_limit_mb: 384 }) })
+  }, { autoplace: ['test/ok', 'test/b', 'test/c', VOICE], memory_limit_mb: 384 }) })
 
   t.test('T-R01: kill -9 of a runner in the middle of speech', async (t) => {
     // Three failures within a minute would end the restarts.

@@ -20,7 +20,7 @@ t.test('T-H13: tokens, prompts and keys are nowhere to be found afterwards', asy
   const { port } = sink.address() as AddressInfo
   const node = await startNode(t, { env: { CANARY_KEY: 'canarykey0987654321', SVC_LOGGING_LEVEL: 'trace' },
     config: faultsConfig({ logging: { enabled: true, ingest_url: `http://127.0.0.1:${port}/in` } },
-      { autostart: ['test/ok', 'svc/voice-en'] }) })
+      { autoplace: ['test/ok', 'svc/voice-en'] }) })
   const prompt = 'canaryprompt1234567890'
   const app = await tokenWith(node, ['read', 'invoke'])
   const secrets = { prompt, app, operator: node.token, key: 'canarykey0987654321',

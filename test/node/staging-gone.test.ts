@@ -28,8 +28,9 @@ t.test('T-D13: the store host goes away in the middle', async (t) => {
   const [hubbed, lonely, third, host] = site.nodes as [Place, Place, Place, Place]
   for (const id of ['acme/begun', 'acme/fresh', 'acme/later']) t.match(await pull(host, id, {}),
     { status: 'complete' })
-  const [rest, cut, kept, other] = ['rest', 'cut', 'kept', 'other'].map((name, i) =>
-    makeModel(t, `acme/${name}`, { 'weights.data': (i < 2 ? 24 : 1) * MIB })) as [Made, Made, Made, Made]
+  const sizes = { rest: 24, cut: pick(12, 24), kept: 1, other: 1 }
+  const [rest, cut, kept, other] = Object.entries(sizes).map(([name, size]) =>
+    makeModel(t, `acme/${name}`, { 'weights.data': size * MIB })) as [Made, Made, Made, Made]
   for (const model of [cut, other]) await put(site, model)
   for (const model of [kept, rest]) {
     await put(site, model)
@@ -44,9 +45,10 @@ t.test('T-D13: the store host goes away in the middle', async (t) => {
     await stage(at, modelId, [at], { wait: false })
     await received(at, modelId, bytes)
   }
-  await Promise.all([begin(hubbed, 'acme/begun', 1), begin(lonely, cut.modelId, 1),
+  // The hub is asked when nobody came back for half a minute (as in stager.test.ts): only in the long form.
+  await Promise.all([full ? begin(hubbed, 'acme/begun', 1) : undefined, begin(lonely, cut.modelId, 1),
     begin(third, rest.modelId, 1)])
-  t.equal((await transferOf(hubbed, 'acme/begun'))?.kind, 'DownloadOngoing', 'in the middle')
+  t.equal((await transferOf(lonely, cut.modelId))?.kind, 'DownloadOngoing', 'in the middle')
   if (full) host.signal('SIGSTOP')
   else await host.kill()
   const start = performance.now()
@@ -54,28 +56,27 @@ t.test('T-D13: the store host goes away in the middle', async (t) => {
     const [ended] = await stage(at, modelId, [at], LATEST)
     return { ...ended!, seconds: secondsSince(start) }
   }
-  const [fromHub, none, fromPeer] = await Promise.all([
-    end(hubbed, 'acme/begun'), end(lonely, cut.modelId), end(third, rest.modelId)
-  ])
+  // As long is the wait of one without a hub, which fails then: the short form does not look at its end.
+  const [fromHub, none, fromPeer] = await Promise.all([full ? end(hubbed, 'acme/begun') : undefined,
+    full ? end(lonely, cut.modelId) : undefined, end(third, rest.modelId)])
 
   await t.test('a node that holds all of it gives the rest', async (t) => {
     t.match(fromPeer, { status: 'complete', error: null })
     t.ok(isCopy(folderOf(third.staging, rest.modelId), rest.sha256))
   })
 
-  // Half a minute of waiting for sources that may come back.
   await t.test('nobody has the rest: a sentence, and no hang', { skip: SHORT }, async (t) => {
     t.match(none, { status: 'failed', error: /acme\/cut/ })
     t.match(await transferOf(lonely, cut.modelId), { kind: 'DownloadFailed' })
     t.strictSame(listing(folderOf(lonely.staging, cut.modelId)), [], 'nothing is published')
-    figure(t, 'T-D13', none.seconds < pick(70, 120), { reason: none.reason, seconds: none.seconds })
+    figure(t, 'T-D13', none!.seconds < 120, { reason: none!.reason, seconds: none!.seconds })
   })
 
-  await t.test('the hub has the rest of what came from there', async (t) => {
+  await t.test('the hub has the rest of what came from there', { skip: SHORT }, async (t) => {
     t.match(fromHub, { status: 'complete', error: null })
     t.ok(hub.sent() > sent, 'the hub was asked')
     t.ok(isCopy(folderOf(join(hubbed.home, 'hub'), 'acme/begun'), VOICE), 'it is in the cache of the node')
-    figure(t, 'T-D13', true, { seconds: fromHub.seconds })
+    figure(t, 'T-D13', true, { seconds: fromHub!.seconds })
   })
 
   await t.test('what is asked for while it is away', async (t) => {

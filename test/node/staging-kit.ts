@@ -126,7 +126,7 @@ function place (t: Test, { name, api, config, env, store }: {
       node = await startNode(t, {
         home, ready: false, env: { ...env, ...extra }, args: ['--port', String(api), ...args],
         config: {
-          ...rest, name, plugins: { runners: { autostart: [] }, ...plugins },
+          ...rest, name, plugins: { placement: { autoplace: [] }, ...plugins },
           model_store: {
             ...models, hub: { enabled: false, ...models?.hub }, ...store === null ? {} : { store_path: store }
           }

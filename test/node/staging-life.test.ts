@@ -2,7 +2,7 @@ import t from 'tap'
 import { rmSync } from 'node:fs'
 import { pathToFileURL } from 'node:url'
 import { skewed } from './cluster-kit.js'
-import { pick, until } from './kit.js'
+import { pick, placeOn, until } from './kit.js'
 import {
   cardText, copiesOf, folderOf, hashesOf, isCopy, join1, makeModel, MIB, pull, put, sha, stage, startSite,
   svcAt,
@@ -79,15 +79,12 @@ t.test('a store of many models', { skip: SHORT }, async (t) => {
 })
 
 t.test('a copy in use', async (t) => {
-  const site = await startSite(t, {
-    started: 1, config: (n) => n === 2 ? { plugins: { runners: { autostart: ['acme/voice'] } } } : {}
-  })
+  const site = await startSite(t, { started: 1 })
   const [first, second] = site.nodes as [Place, Place]
   await put({ ...site, nodes: [first] }, { modelId: 'acme/voice', folder: voiceFolder(t) })
   await join1(first, second)
   await together(site.nodes)
-  await until('the voice to be staged and ready', async () => (await second.ask('/readyz')).status === 200,
-    { seconds: 60 })
+  await placeOn(second.node, 'acme/voice')
   t.ok(isCopy(folderOf(second.staging, 'acme/voice'), hashesOf(voiceFiles())),
     'it came from the store by itself')
   const spoken = await second.ask('/v1/audio/speech', { body: { model: 'acme/voice', input: 'It works.' } })

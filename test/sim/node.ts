@@ -1,9 +1,8 @@
 import { Election } from '../../kernel/cluster/election/index.js'
-import { LogTwin } from './log-twin.js'
 import type {
-  Io, Leader, Message, NodeId, Outcome, QuorumSetting, Rules, StreamEnd, Token
+  Io, Leader, Ledger, Message, NodeId, Outcome, QuorumSetting, Rules, StreamEnd, Token
 } from '../../kernel/cluster/election/index.js'
-import type { Disk } from './log-twin.js'
+import type { Disk, Write } from './log-twin.js'
 import type { Schedule } from './schedule.js'
 
 export type DiskFault = 'good' | 'slow' | 'failing'
@@ -18,6 +17,10 @@ export interface Watcher {
   logChanged (node: SimNode): void
 }
 
+/** What a node keeps of the commands, over its disk. `first`: the voters before any change of them. */
+export type MakeLedger =
+  (disk: Disk, first: readonly NodeId[], write: Write, changed: () => void) => Ledger
+
 export interface NodeOptions {
   readonly quorum: QuorumSetting
   readonly voters: readonly NodeId[]
@@ -26,6 +29,7 @@ export interface NodeOptions {
   readonly forgetful: boolean
   /** Chance that a good write takes up to 0.1 s, which widens the window between a promise and its answer. */
   readonly hiccups: number
+  readonly ledger: MakeLedger
 }
 
 /** A directive of a master to a worker: run this instance. */
@@ -38,7 +42,7 @@ export class SimNode {
   readonly id: NodeId
   readonly disk: Disk = { promise: null, log: [] }
   core: Election | null = null
-  log: LogTwin | null = null
+  log: Ledger | null = null
   paused = false
   diskFault: DiskFault = 'good'
   /** Counts the starts; what belongs to an earlier one is void. */
@@ -78,8 +82,8 @@ export class SimNode {
     this.#busyUntil = 0
     this.#held = []
     this.#outbox = []
-    const { voters, quorum, rules } = this.#options
-    const log = new LogTwin(this.disk, voters, () => this.#write(), () => { this.#watch.logChanged(this) })
+    const { voters, quorum, rules, ledger } = this.#options
+    const log = ledger(this.disk, voters, () => this.#write(), () => { this.#watch.logChanged(this) })
     this.log = log
     this.core = new Election({ id: this.id, quorum, stored: this.disk.promise, rules }, this.#io(), log)
     this.step((core) => { core.start(this.#schedule.now) })

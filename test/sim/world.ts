@@ -1,11 +1,12 @@
 import { RULES } from '../../kernel/cluster/election/index.js'
 import { Invariants } from './invariants.js'
+import { LogTwin } from './log-twin.js'
 import { Network } from './network.js'
 import { SimNode } from './node.js'
 import { seeded } from './random.js'
 import { Schedule } from './schedule.js'
 import type { Message, Rules } from '../../kernel/cluster/election/index.js'
-import type { Directive, Watcher } from './node.js'
+import type { Directive, MakeLedger, Watcher } from './node.js'
 import type { Weather } from './network.js'
 import type { Plan } from './plan.js'
 
@@ -23,7 +24,11 @@ export interface Changes {
   readonly rules?: Partial<Rules>
   /** Disks that forget promises. */
   readonly forgetful?: boolean
+  /** In the place of the list that stands in for the control document. */
+  readonly ledger?: MakeLedger
 }
+
+const listed: MakeLedger = (disk, first, write, changed) => new LogTwin(disk, first, write, changed)
 
 /** Nodes, links and time of one run. Faults and load act on it. */
 export class World {
@@ -41,7 +46,7 @@ export class World {
   readonly #newer: number
   readonly #byId: ReadonlyMap<string, SimNode>
 
-  constructor (plan: WorldOptions, { rules = {}, forgetful = false }: Changes = {}) {
+  constructor (plan: WorldOptions, { rules = {}, forgetful = false, ledger = listed }: Changes = {}) {
     this.random = seeded(plan.seed)
     this.#newer = plan.newer
     this.network = new Network(this.schedule, this.random, plan.weather)
@@ -52,7 +57,8 @@ export class World {
       voters: ids.slice(0, plan.voters),
       rules: { ...RULES, ...rules },
       forgetful,
-      hiccups: plan.hiccups
+      hiccups: plan.hiccups,
+      ledger
     }
     const watcher = this.#watcher()
     this.nodes = ids.map((id) => new SimNode(id, this.schedule, this.random, watcher, options))

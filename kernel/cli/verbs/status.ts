@@ -1,5 +1,8 @@
-import { clusterWarnings, instancesOf, joinNodes, readMembers } from '../cluster-view.js'
+import {
+  clusterWarnings, instancesOf, joinNodes, readMembers, readUnavailable, unservedModels
+} from '../cluster-view.js'
 import { CliError } from '../errors.js'
+import { plain } from '../output.js'
 import { notYet, retryFor } from '../wait.js'
 import type { NodeRow, State, Warning } from '../cluster-view.js'
 import type { Verb, VerbContext } from '../verb.js'
@@ -13,12 +16,14 @@ export default {
     const [state, members, checks] = await Promise.all([
       ctx.client.json<State>('/state'), readMembers(ctx.client), readiness(ctx)
     ])
+    const unavailable = await readUnavailable(ctx.client, unservedModels(state))
     const nodes = joinNodes(state, members)
     const instances = instancesOf(state)
     const warnings = [...clusterWarnings(state, nodes), ...nodes.flatMap(healthWarnings)]
     if (ctx.out.json) {
       const { sessionId = null, masterNodeId, cluster } = state
-      ctx.out.value({ nodes, cluster: { sessionId, masterNodeId, ...cluster }, instances, warnings, checks })
+      const whole = { sessionId, masterNodeId, ...cluster }
+      ctx.out.value({ nodes, cluster: whole, instances, unavailable, warnings, checks })
       return
     }
     ctx.out.line(headline(state, nodes))
@@ -27,6 +32,9 @@ export default {
       [n.nodeId ?? '-', n.name ?? '-', n.version ?? '-', n.live ? n.health.level : 'lost',
         n.isMaster ? 'yes' : '-', n.capabilities.join(' ') || '-',
         n.url ?? (n.isLocal ? ctx.client.url : '-')]))
+    for (const { modelId, brokenLink, message, remedy } of unavailable) {
+      ctx.out.line(`${modelId}: ${plain(message)} [${brokenLink}]\n  ${plain(remedy)}`)
+    }
     for (const { node, code, message, remedy } of warnings) {
       ctx.out.line(`${node ?? 'cluster'}: ${message} [${code}]\n  ${remedy}`)
     }

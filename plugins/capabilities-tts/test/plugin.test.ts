@@ -3,11 +3,12 @@ import OpenAI from 'openai'
 import { systemClock } from '../../../kernel/clock.js'
 import { EngineError, kernelError } from '../../../kernel/index.js'
 import { fake, startPlugin } from '../../../kernel/testing/index.js'
-import { RunnersService } from '../../runners/service.js'
+import { RunnersService, runTask } from '../../runners/service.js'
 import { inputSchema, outputChunkSchema, tts } from '../descriptor.js'
 import plugin from '../index.js'
 import { renamed, speechEvent, toTask } from '../speech-route.js'
-import type { EngineChunk, EngineTask, ModelCard } from '../../../kernel/index.js'
+import type { CapabilityCall, EngineChunk, EngineTask, ModelCard } from '../../../kernel/index.js'
+import type { Runners } from '../../runners/service.js'
 import type { Fake, StartOptions } from '../../../kernel/testing/index.js'
 
 const VOICE = 'svc/voice-en'
@@ -169,4 +170,107 @@ t.test('the official OpenAI client', async (t) => {
   t.equal(Buffer.from(await answer.arrayBuffer()).toString(), 'mp30mp31')
   await t.rejects(client.audio.speech.create({ model: 'acme/none', voice: 'slt', input: 'Hi' }),
     { name: 'Error', status: 404, message: /No instance found for model acme\/none/ } as never)
+})
+
+const LOST = (): Error => kernelError('instance_lost', 'The instance was lost.', { instanceId: 'i1' })
+
+interface Tries {
+  excepted: (string | undefined)[]
+  ends: ('lost' | 'lost after a chunk' | 'spoken' | 'other')[]
+}
+
+/** Runners whose tries end as the test says; without a further one nothing else is ready. */
+function flaky ({ excepted, ends }: Tries): Fake {
+  let tries = 0
+  return fake(RunnersService, {
+    async route ({ modelId, except }) {
+      excepted.push(except)
+      if (tries >= ends.length) throw kernelError('no_instance', 'No other instance is ready.')
+      const instanceId = `i${++tries}`
+      return { taskId: `task-${tries}`, nodeId: 'n', installId: 'i-n', instanceId, runnerId: 'r', modelId }
+    },
+    async * open ({ instanceId }, task) {
+      const end = ends[Number(instanceId.slice(1)) - 1]
+      if (end === 'lost after a chunk') yield (await spoken(task).next()).value as EngineChunk
+      if (end === 'other') throw kernelError('provider_error')
+      if (end !== 'spoken') throw LOST()
+      yield * spoken(task)
+    },
+    models: () => []
+  })
+}
+
+interface Row {
+  name: string
+  header?: string
+  sse?: boolean
+  ends: Tries['ends']
+  expect: [status: number, taskOrReason: string, retried?: string]
+}
+const rows: Row[] = [
+  { name: 'a lost request is tried once more elsewhere', header: '1', ends: ['lost', 'spoken'],
+    expect: [200, 'task-2', '1'] },
+  { name: 'without the header nothing is tried again', ends: ['lost', 'spoken'],
+    expect: [500, 'instance_lost'] },
+  { name: 'with another value neither', header: '2', ends: ['lost', 'spoken'],
+    expect: [500, 'instance_lost'] },
+  { name: 'a stream of events neither', header: '1', sse: true, ends: ['lost', 'spoken'],
+    expect: [500, 'instance_lost'] },
+  { name: 'once and no more', header: '1', ends: ['lost', 'lost', 'spoken'], expect: [500, 'instance_lost'] },
+  { name: 'only what was lost', header: '1', ends: ['other', 'spoken'], expect: [502, 'provider_error'] },
+  { name: 'where no other instance is ready the loss is the answer', header: '1', ends: ['lost'],
+    expect: [500, 'instance_lost'] },
+  { name: 'nothing is tried again where nothing was lost', header: '1', ends: ['spoken'],
+    expect: [200, 'task-1'] }
+]
+for (const { name, header, sse = false, ends, expect: [status, word, retried] } of rows) {
+  t.test(name, async (t) => {
+    const tries: Tries = { excepted: [], ends }
+    const rig = await startPlugin(t, plugin, { clock: systemClock, fakes: [flaky(tries)] })
+    const answer = await rig.inject({
+      method: 'POST',
+      url: '/v1/audio/speech',
+      headers: header === undefined ? {} : { 'x-svc-retry': header },
+      payload: { model: VOICE, input: 'Hi', ...(sse ? { stream_format: 'sse' } : {}) }
+    })
+    t.equal(answer.statusCode, status, answer.body)
+    t.equal(answer.headers['x-svc-retried'], retried)
+    if (status === 200) t.equal(answer.headers['x-svc-task-id'], word)
+    else t.match(answer.json(), { error: { reason: word, retryable: word === 'instance_lost' } })
+    if (status === 200) t.equal(answer.body, 'mp30mp31', 'the whole answer, once')
+    const again = header === '1' && !sse && ends[0] === 'lost'
+    t.same(tries.excepted, again ? [undefined, 'i1'] : [undefined], 'elsewhere')
+  })
+}
+
+t.test('after the first byte nothing is tried again: the answer is cut', async (t) => {
+  const tries: Tries = { excepted: [], ends: ['lost after a chunk', 'spoken'] }
+  const rig = await startPlugin(t, plugin, { clock: systemClock, fakes: [flaky(tries)] })
+  const url = await rig.listen()
+  const answer = await fetch(`${url}/v1/audio/speech`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', 'x-svc-retry': '1' },
+    body: JSON.stringify({ model: VOICE, input: 'Hi' })
+  })
+  await t.rejects(answer.arrayBuffer())
+  t.equal(tries.excepted.length, 1)
+})
+
+t.test('a cancel in the first try ends both', async (t) => {
+  const excepted: unknown[] = []
+  const call = new AbortController()
+  const cancelled = runTask(fake(RunnersService, {
+    async route ({ modelId, except }) {
+      excepted.push(except)
+      return { taskId: 'x', nodeId: 'n', installId: 'i', instanceId: 'i1', runnerId: 'r', modelId }
+    },
+    async * open () {
+      call.abort(kernelError('cancelled'))
+      throw LOST()
+    }
+  }).instance as Runners, { modelId: VOICE, capability: 'tts', task: { kind: 'tts', payload: {} } }, {
+    retry: true, signal: call.signal, setHeader () {}, commandId: 'c'
+  } as unknown as CapabilityCall)
+  await t.rejects(cancelled.next(), { reason: 'instance_lost' } as never)
+  t.same(excepted, [undefined])
 })

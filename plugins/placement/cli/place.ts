@@ -98,8 +98,13 @@ async function place (
   ctx: VerbContext, pace: Pace, ask: Ask, options: Record<string, unknown>, before: SeenState
 ): Promise<number> {
   const { excluded, ...shape } = ask
+  const ttl = ttlOf(ctx, options['ttl'])
   const placed = await ctx.client.json<Placed>('/place_instance', {
-    method: 'POST', body: { ...shape, excluded_nodes: excluded, force: options['force'] === true }
+    method: 'POST',
+    body: {
+      ...shape, excluded_nodes: excluded, force: options['force'] === true,
+      ...ttl === undefined ? {} : { ttl_seconds: ttl }
+    }
   })
   ctx.err.line(plain(placed.message))
   if (options['wait'] === false) {
@@ -110,11 +115,20 @@ async function place (
   const limitMs = typeof options['wait'] === 'string' && options['wait'] !== '' ? ctx.wait! * 1000 : Infinity
   try {
     const attempts = failedAttempts(before)
-    return finish(ctx, placed, await watch(ctx, pace, { instanceId: placed.instance_id, attempts, limitMs }))
+    const watched = { instanceId: placed.instance_id, attempts, limitMs }
+    const { progress, instanceId } = await watch(ctx, pace, watched)
+    return finish(ctx, { ...placed, instance_id: instanceId }, progress)
   } catch (error) {
     if (!ctx.signal.aborted) throw error
     return interrupted(ctx)
   }
+}
+
+function ttlOf (ctx: VerbContext, given: unknown): number | undefined {
+  if (given === undefined) return undefined
+  const seconds = Number(given)
+  if (Number.isInteger(seconds) && seconds >= 1) return seconds
+  throw ctx.fail(2, `--ttl ${String(given)}: expected a number of seconds from 1 on`)
 }
 
 function interrupted (ctx: VerbContext): number {
@@ -137,8 +151,10 @@ function finish (ctx: VerbContext, placed: Placed, progress: Progress): number {
   if (progress.kind === 'gone') throw ctx.fail(1, `the instance ${placed.instance_id} was removed meanwhile`)
   if (ctx.signal.aborted) return interrupted(ctx)
   show(ctx, placed)
-  if (progress.kind === 'starting') {
-    ctx.err.line('the time to wait is up and it goes on starting; svc ps shows how far it is')
+  if (progress.kind !== 'ready') {
+    ctx.err.line(progress.kind === 'waiting'
+      ? plain(`the time to wait is up; it waits for a node: ${progress.entry.message}`)
+      : 'the time to wait is up and it goes on starting; svc ps shows how far it is')
     return 4
   }
   ctx.err.line(`ready; try it: ${tryWith(modelId, tasks)}`)

@@ -1,10 +1,12 @@
 import { progressOf } from '../progress.js'
 import { partOf, ranksOf } from '../view.js'
-import { showBytes } from '../../../kernel/index.js'
+import { plain, showBytes } from '../../../kernel/index.js'
+import type { WaitingInstance } from '../standing.js'
+import type { Instance } from '../../runners/service.js'
 import { nameOf } from './api.js'
 import type { SeenState } from './api.js'
 import { stateText } from './watch.js'
-import type { Verb } from '../../../kernel/index.js'
+import type { Verb, VerbContext } from '../../../kernel/index.js'
 
 /** A node of an instance as `svc ps` shows it. */
 export interface PsNode { nodeId: string, name: string, runnerId: string, state: string }
@@ -13,8 +15,15 @@ export interface PsNode { nodeId: string, name: string, runnerId: string, state:
 export interface PsRow {
   instanceId: string
   modelId: string
-  state: 'ready' | 'starting' | 'failed'
+  state: 'ready' | 'starting' | 'failed' | 'draining' | 'waiting'
+  /** Why it has failed, or waits. */
   error: string | null
+  /** The instance in whose place it is. */
+  replaces: string | null
+  /** Without a request for so long it is unloaded. */
+  ttlSeconds: number | null
+  /** ISO-8601; null unless it is being stopped. */
+  drainUntil: string | null
   /** Weights on all nodes, bytes. */
   memoryBytes: number
   nodes: PsNode[]
@@ -26,42 +35,76 @@ export default {
     const instances = rowsOf(state)
     if (out.json) out.value({ instances })
     else if (instances.length === 0) err.line('nothing is placed; `svc place org/name` does it')
-    else {
-      out.table(['INSTANCE', 'MODEL', 'NODES', 'STATE', 'MEM'], instances.map((row) => [row.instanceId,
-        row.modelId, row.nodes.map(({ name }) => name).join(','), stateOf(state, row),
-        showBytes(row.memoryBytes)]))
-    }
+    else table(out, state, instances)
   }
 } satisfies Verb
 
-/** The instances, by model. */
-export function rowsOf (state: SeenState): PsRow[] {
-  return Object.entries(state.instances).flatMap(([instanceId, instance]) => {
-    const progress = progressOf(state, instanceId)
-    if (progress.kind === 'gone') return []
-    const ranks = ranksOf(instance)
-    const runner = (runnerId: string): string => Object.keys(state.runners[runnerId] ?? {})[0] ?? 'RunnerIdle'
-    const shown = progress.kind === 'starting'
-      ? new Map(progress.ranks.map((rank) => [rank.nodeId, rank.state]))
-      : null
-    return [{
-      instanceId,
-      modelId: instance.RingInstance.shardAssignments.modelId,
-      state: progress.kind,
-      error: progress.kind === 'failed' ? progress.message : null,
-      memoryBytes: ranks.reduce((sum, { shard }) => {
-        const { of, parts } = partOf(shard)
-        return sum + Math.ceil(shard.modelCard.storageSize.inBytes * of / parts)
-      }, 0),
-      nodes: ranks.map(({ nodeId, runnerId }) => ({
-        nodeId, name: nameOf(state, nodeId), runnerId, state: shown?.get(nodeId) ?? runner(runnerId)
-      }))
-    }]
-  }).sort((a, b) => a.modelId < b.modelId ? -1 : a.modelId > b.modelId ? 1 : 0)
+/** Columns that would be empty are left out. */
+function table (out: VerbContext['out'], state: SeenState, rows: readonly PsRow[]): void {
+  const columns: [string, (row: PsRow) => string, boolean?][] = [
+    ['INSTANCE', ({ instanceId }) => instanceId],
+    ['MODEL', ({ modelId }) => modelId],
+    ['NODES', ({ nodes }) => nodes.map(({ name }) => name).join(',') || '-'],
+    ['STATE', (row) => plain(stateOf(state, row))],
+    ['MEM', ({ state: kind, memoryBytes }) => kind === 'waiting' ? '-' : showBytes(memoryBytes)],
+    ['TTL', ({ ttlSeconds }) => ttlSeconds === null ? '-' : `${ttlSeconds} s`,
+      rows.some(({ ttlSeconds }) => ttlSeconds !== null)],
+    ['REPLACES', ({ replaces }) => replaces ?? '-', rows.some(({ replaces }) => replaces !== null)]
+  ]
+  const shown = columns.filter(([, , wanted = true]) => wanted)
+  out.table(shown.map(([title]) => title), rows.map((row) => shown.map(([, cell]) => cell(row))))
 }
 
-function stateOf (state: SeenState, { state: kind, error, nodes, modelId }: PsRow): string {
+/** The instances and what waits to be one, by model. */
+export function rowsOf (state: SeenState): PsRow[] {
+  const waiting = Object.values(state.waitingInstances ?? {})
+    // While the lost one is being removed both are there.
+    .filter(({ instanceId }) => !Object.hasOwn(state.instances, instanceId))
+  return [
+    ...Object.entries(state.instances).map(([id, instance]) => rowOf(state, id, instance)),
+    ...waiting.map(waitingRow)
+  ]
+    .sort((a, b) => a.modelId < b.modelId ? -1 : a.modelId > b.modelId ? 1 : 0)
+}
+
+function waitingRow ({ instanceId, modelId, message, intent, replaces }: WaitingInstance): PsRow {
+  return {
+    instanceId, modelId, state: 'waiting', error: message, replaces, ttlSeconds: intent.ttlSeconds,
+    drainUntil: null, memoryBytes: 0, nodes: []
+  }
+}
+
+function rowOf (state: SeenState, instanceId: string, instance: Instance): PsRow {
+  const progress = progressOf(state, instanceId)
+  const ranks = ranksOf(instance)
+  const runner = (runnerId: string): string => Object.keys(state.runners[runnerId] ?? {})[0] ?? 'RunnerIdle'
+  const shown = progress.kind === 'starting'
+    ? new Map(progress.ranks.map((rank) => [rank.nodeId, rank.state]))
+    : null
+  const { shardAssignments: { modelId }, placement, drainUntil } = instance.RingInstance
+  return {
+    instanceId,
+    modelId,
+    // It is there, so it is not gone.
+    state: progress.kind as PsRow['state'],
+    error: progress.kind === 'failed' ? progress.message : null,
+    replaces: placement?.replaces ?? null,
+    ttlSeconds: placement?.ttlSeconds ?? null,
+    drainUntil: drainUntil ?? null,
+    memoryBytes: ranks.reduce((sum, { shard }) => {
+      const { of, parts } = partOf(shard)
+      return sum + Math.ceil(shard.modelCard.storageSize.inBytes * of / parts)
+    }, 0),
+    nodes: ranks.map(({ nodeId, runnerId }) => ({
+      nodeId, name: nameOf(state, nodeId), runnerId, state: shown?.get(nodeId) ?? runner(runnerId)
+    }))
+  }
+}
+
+function stateOf (state: SeenState, { state: kind, error, nodes, modelId, drainUntil }: PsRow): string {
   if (kind === 'failed') return `failed: ${error!}`
+  if (kind === 'waiting') return `WAITING: ${error!}`
+  if (kind === 'draining') return `draining until ${drainUntil!}`
   if (kind === 'ready') return 'ready'
   const open = nodes.filter((node) => node.state !== 'RunnerReady' && node.state !== 'RunnerRunning')
   return [...new Set(open.map((node) =>

@@ -1,35 +1,75 @@
-import { canAsk, confirm, plain } from '../../../kernel/index.js'
+import { canAsk, confirm, plain, realPace } from '../../../kernel/index.js'
 import { count, isModelId, isVerbError } from './api.js'
 import type { SeenState, VerbError } from './api.js'
 import { rowsOf } from './ps.js'
 import type { PsRow } from './ps.js'
-import type { Verb, VerbContext } from '../../../kernel/index.js'
+import type { Pace, Verb, VerbContext } from '../../../kernel/index.js'
 
-/** What came of one instance. */
-interface Stopped { instanceId: string, modelId: string, stopped: boolean, error: string | null }
+/** What came of one instance; `message` is what the node said. */
+interface Stopped {
+  instanceId: string
+  modelId: string
+  stopped: boolean
+  message: string | null
+  error: string | null
+}
 
-export default {
-  async run (ctx, [word], options) {
-    const rows = meant(ctx, rowsOf(await ctx.client.json<SeenState>('/state')), word!)
-    if (rows.length > 1 && options['yes'] !== true && canAsk(ctx) && !await agreed(ctx, rows)) {
-      ctx.err.line('nothing was stopped')
-      return 1
+/** `svc stop`: has instances end when their open requests have, or at once. */
+export function createStop (pace: Pace): Verb {
+  return {
+    async run (ctx, [word], options) {
+      const rows = meant(ctx, rowsOf(await ctx.client.json<SeenState>('/state')), word!)
+      if (rows.length > 1 && options['yes'] !== true && canAsk(ctx) && !await agreed(ctx, rows)) {
+        ctx.err.line('nothing was stopped')
+        return 1
+      }
+      return await stopAll(ctx, pace, rows, options['now'] === true)
     }
-    const failures: VerbError[] = []
-    const instances: Stopped[] = []
-    for (const { instanceId, modelId } of rows) {
-      const failure = await stop(ctx, instanceId)
-      instances.push({ instanceId, modelId, stopped: failure === null, error: failure?.message ?? null })
-      if (failure !== null) failures.push(failure)
-    }
-    if (ctx.out.json) ctx.out.value({ instances })
-    else say(ctx, instances)
-    if (failures.length === 0) return
-    if (rows.length === 1) throw failures[0]!
-    throw ctx.fail(failures[0]!.exitCode,
-      `${failures.length} of ${count(rows.length, 'instance')} could not be stopped`)
   }
-} satisfies Verb
+}
+
+export default createStop(realPace)
+
+async function stopAll (
+  ctx: VerbContext, pace: Pace, rows: readonly PsRow[], now: boolean
+): Promise<number | undefined> {
+  const failures: VerbError[] = []
+  const instances: Stopped[] = []
+  for (const { instanceId, modelId } of rows) {
+    const { message = null, failure } = await stop(ctx, instanceId, now)
+    const error = failure?.message ?? null
+    instances.push({ instanceId, modelId, stopped: failure === undefined, message, error })
+    if (failure !== undefined) failures.push(failure)
+  }
+  const waits = failures.length === 0 && ctx.wait !== undefined
+  const left = waits ? await untilGone(ctx, pace, instances, ctx.wait!) : 0
+  if (ctx.out.json) ctx.out.value({ instances })
+  else say(ctx, instances, waits)
+  if (left > 0) {
+    ctx.err.line(`the time to wait is up and ${count(left, 'instance')} still has open requests; svc ps`)
+    return 4
+  }
+  if (failures.length === 0) return undefined
+  if (rows.length === 1) throw failures[0]!
+  throw ctx.fail(failures[0]!.exitCode,
+    `${failures.length} of ${count(rows.length, 'instance')} could not be stopped`)
+}
+
+/** Pause between two looks at the state, ms. */
+const POLL_MS = 500
+
+/** How many of them are still there when all are gone or the time is up. */
+async function untilGone (
+  ctx: VerbContext, pace: Pace, instances: readonly Stopped[], seconds: number
+): Promise<number> {
+  const began = pace.mono()
+  for (;;) {
+    const state = await ctx.client.json<SeenState>('/state')
+    const left = instances.filter(({ instanceId }) => Object.hasOwn(state.instances, instanceId)).length
+    if (left === 0 || pace.mono() - began >= seconds * 1000) return left
+    await pace.pause(POLL_MS, ctx.signal)
+  }
+}
 
 /** The instances that a word means: one by its id or the beginning of it, or all of a model. */
 function meant (ctx: VerbContext, rows: readonly PsRow[], word: string): PsRow[] {
@@ -46,7 +86,6 @@ function meant (ctx: VerbContext, rows: readonly PsRow[], word: string): PsRow[]
   return found
 }
 
-/** True when somebody can be asked. */
 /** Shows what would be stopped, and asks; the end of the input is a no. Throws VerbError (130) at Ctrl-C. */
 async function agreed (ctx: VerbContext, rows: readonly PsRow[]): Promise<boolean> {
   const { err } = ctx
@@ -56,22 +95,26 @@ async function agreed (ctx: VerbContext, rows: readonly PsRow[]): Promise<boolea
   return await confirm(ctx, `Stop ${count(rows.length, 'instance')}?`)
 }
 
-/** Null when it is gone, else why not. Throws VerbError (130) at Ctrl-C. */
-async function stop (ctx: VerbContext, instanceId: string): Promise<VerbError | null> {
+/** What the node says, or why it would not. Throws VerbError (130) at Ctrl-C. */
+async function stop (
+  ctx: VerbContext, instanceId: string, now: boolean
+): Promise<{ message?: string, failure?: VerbError }> {
+  const path = `/instance/${encodeURIComponent(instanceId)}${now ? '?drain_seconds=0' : ''}`
   try {
-    await ctx.client.json(`/instance/${encodeURIComponent(instanceId)}`, { method: 'DELETE' })
-    return null
+    return { message: (await ctx.client.json<{ message: string }>(path, { method: 'DELETE' })).message }
   } catch (error) {
     if (ctx.signal.aborted || !isVerbError(error)) throw error
     // Somebody else stopped it meanwhile.
-    return error.api?.reason === 'instance_not_found' ? null : error
+    return error.api?.reason === 'instance_not_found' ? {} : { failure: error }
   }
 }
 
-function say ({ out, err }: VerbContext, instances: readonly Stopped[]): void {
+/** `gone`: it was waited for, so what the node said first is not news any more. */
+function say ({ out, err }: VerbContext, instances: readonly Stopped[], gone: boolean): void {
   const done = instances.filter(({ stopped }) => stopped)
   const models = [...new Set(done.map(({ modelId }) => modelId))].join(', ')
   if (done.length > 0) out.line(plain(`stopped ${count(done.length, 'instance')} of ${models}`))
+  if (!gone) for (const { message } of done) if (message !== null) err.line(plain(message))
   if (instances.length === 1) return
   for (const { instanceId, error } of instances) {
     if (error !== null) err.line(plain(`${instanceId}: ${error}`))

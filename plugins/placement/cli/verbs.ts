@@ -10,7 +10,8 @@ export const verbs = {
       ['--sharding <s>', 'how it is cut: pipeline (by layers) or tensor'],
       ['--exclude <node...>', 'nodes that take no part, by id, install id or name'],
       ['--dry-run', 'show where it would go; place nothing'],
-      ['--explain', 'show the sums of memory, node by node'],
+      ['--explain', 'show the sums of memory, node by node, and what would make it fit'],
+      ['--ttl <seconds>', 'unload it after so long without a request'],
       ['--force', 'do not check memory; the event log tells of it'],
       ['--wait [seconds]', 'wait at most so long, else exit 4 (until it is ready when no time is given)'],
       ['--no-wait', 'place it and return']
@@ -22,15 +23,19 @@ export const verbs = {
     load: () => import('./place.js')
   },
   ps: {
-    summary: 'list the instances: model, nodes, state, memory of the weights',
+    summary: 'list the instances, and what waits for a place: model, nodes, state, memory of the weights',
     examples: ['svc ps', 'svc ps --json | jq -r \'.instances[] | select(.state == "ready") | .instanceId\''],
     load: () => import('./ps.js')
   },
   stop: {
-    summary: 'remove an instance, or all instances of a model; the files stay',
+    summary: 'stop an instance, or all instances of a model, when open requests have ended; the files stay',
     args: '<instance-or-model>',
-    options: [['-y, --yes', 'do not ask when there are several']],
-    examples: ['svc stop svc/voice-en', 'svc stop 7d0f8a52', 'svc stop -y acme/chat'],
+    options: [
+      ['--now', 'do not wait for open requests: they end with an error'],
+      ['--wait [seconds]', 'come back when it is gone; exit 4 when the time is up'],
+      ['-y, --yes', 'do not ask when there are several']
+    ],
+    examples: ['svc stop svc/voice-en', 'svc stop 7d0f8a52 --now', 'svc stop -y acme/chat --wait=60'],
     load: () => import('./stop.js')
   },
   why: {

@@ -1,6 +1,6 @@
-import { progressOf } from '../progress.js'
 import type { Progress } from '../progress.js'
 import { plain } from '../../../kernel/index.js'
+import { Follower } from '../waiting.js'
 import { nameOf } from './api.js'
 import type { Pace, VerbContext } from '../../../kernel/index.js'
 import type { SeenState } from './api.js'
@@ -9,30 +9,37 @@ import type { SeenState } from './api.js'
 const POLL_MS = 500
 /** How long a node that went away in the middle of a wait is asked again, seconds. */
 const RETURN_SECONDS = 60
-/** So long an instance that was just placed may be missing in the state, ms. */
-const APPEAR_MS = 5000
 
 /** What is waited for. */
 export interface Watched { instanceId: string, attempts: ReadonlySet<string>, limitMs: number }
 
-/** Shows how far the instance is until it is ready, has failed or is gone, or the time is up. */
+/** How it ended, and under which id: an instance that is placed anew has another one. */
+export interface Seen { progress: Progress, instanceId: string }
+
+/**
+ * Shows how far the instance is until it is ready, has failed for good or is gone, or the time is up. Where
+ * it is lost and placed anew it goes on with the one in its place.
+ */
 export async function watch (
   ctx: VerbContext, pace: Pace, { instanceId, attempts, limitMs }: Watched
-): Promise<Progress> {
+): Promise<Seen> {
   const began = pace.mono()
+  const follower = new Follower(instanceId, attempts, began)
   let shown = ''
-  let seen = false
+  let at = instanceId
   for (;;) {
     const state = await ask(ctx)
-    const progress = progressOf(state, instanceId, attempts)
-    const elapsed = pace.mono() - began
-    const waits = progress.kind === 'gone' ? !seen && elapsed < APPEAR_MS : progress.kind === 'starting'
-    if (!waits || elapsed >= limitMs || ctx.signal.aborted) {
+    const now = pace.mono()
+    const { progress, over } = follower.look(state, now)
+    if (over || now - began >= limitMs || ctx.signal.aborted) {
       ctx.err.end()
-      return progress
+      return { progress, instanceId: follower.instanceId }
     }
-    seen ||= progress.kind !== 'gone'
-    const text = progress.kind === 'starting' ? textOf(state, progress) : 'waiting for the cluster'
+    if (follower.instanceId !== at && 'instance' in progress) {
+      at = follower.instanceId
+      ctx.err.line(`it is placed anew, as ${at}`)
+    }
+    const text = textOf(state, progress)
     if (text !== shown) {
       shown = text
       if (ctx.io.stderr.isTTY === true) ctx.err.update(text)
@@ -50,7 +57,18 @@ async function ask (ctx: VerbContext): Promise<SeenState> {
   }, () => ctx.client.json<SeenState>('/state'))
 }
 
-function textOf (state: SeenState, { instance, ranks }: Progress & { kind: 'starting' }): string {
+function textOf (state: SeenState, progress: Progress): string {
+  switch (progress.kind) {
+    case 'starting': return ranksText(state, progress)
+    case 'failed': return plain(`failed: ${progress.message}`)
+    case 'waiting': return plain(`waits for a node: ${progress.entry.message}`)
+    case 'draining': return 'is being stopped'
+    case 'ready': return 'ready'
+    case 'gone': return 'waiting for the cluster'
+  }
+}
+
+function ranksText (state: SeenState, { instance, ranks }: Progress & { kind: 'starting' }): string {
   const { modelId, nodeToRunner } = instance.RingInstance.shardAssignments
   return ranks.map((rank) => {
     const runner = state.runners[nodeToRunner[rank.nodeId] ?? '']

@@ -5,6 +5,7 @@ import { shownTo } from '../instance.js'
 import { instancesOf, progressOf } from '../progress.js'
 import { refuse } from '../refusals.js'
 import type { routes } from '../routes.js'
+import type { WaitingEntry } from '../sections.js'
 import type { Instance } from '../../runners/service.js'
 import { WATCH_MS } from '../waiting.js'
 
@@ -18,14 +19,49 @@ export async function get (desk: Desk, request: RouteRequest<typeof routes.get>)
   return shownTo(request.caller, instances[instanceId]!)
 }
 
-/** DELETE /instance/{id}. */
+/** DELETE /instance/{id}: of one that runs, and of one that waits for a place. */
 export async function remove (desk: Desk, request: RouteRequest<typeof routes.remove>): Promise<unknown> {
   const { instance_id: instanceId } = request.params
+  const seconds = request.query.drain_seconds ?? desk.drainSeconds
   const commandId = desk.newId()
-  await desk.instances.remove(instanceId, commandId)
-  return {
-    message: `Instance ${instanceId} is removed.`, command_id: commandId, instance_id: instanceId
-  }
+  const { instances } = await desk.readState()
+  const there = Object.hasOwn(instances, instanceId) ? instances[instanceId]! : undefined
+  const waits = desk.standing.waits(instanceId)
+  await keepAway(desk, there, waits)
+  if (waits !== undefined) await desk.standing.unwait(instanceId)
+  // What is not there is for the master to say, which may know more.
+  if (there !== undefined || waits === undefined) await end(desk, instanceId, seconds, commandId)
+  const message = there === undefined && waits !== undefined
+    ? `Instance ${instanceId} waits for a place no more.`
+    : await outcomeOf(desk, instanceId, seconds)
+  return { message, command_id: commandId, instance_id: instanceId }
+}
+
+/** What the cluster places by itself stays away only when that is written down, first of all. */
+async function keepAway (
+  { standing }: Desk, there: Instance | undefined, waits: WaitingEntry | undefined
+): Promise<void> {
+  const { placement, shardAssignments } = there?.RingInstance ?? {}
+  const modelId = shardAssignments?.modelId ?? waits?.modelId
+  if (modelId === undefined || (placement ?? waits?.intent)?.origin !== 'autoplace') return
+  await standing.stop(modelId)
+}
+
+async function end (
+  { instances }: Desk, instanceId: string, seconds: number, commandId: string
+): Promise<void> {
+  if (seconds === 0) await instances.remove(instanceId, commandId)
+  else await instances.drain(instanceId, { seconds, commandId })
+}
+
+/** How it stands now, in a sentence. */
+async function outcomeOf ({ readState, clock }: Desk, instanceId: string, seconds: number): Promise<string> {
+  const { instances } = await readState()
+  if (seconds === 0 || !Object.hasOwn(instances, instanceId)) return `Instance ${instanceId} is removed.`
+  const until = instances[instanceId]!.RingInstance.drainUntil ??
+    new Date(clock.now() + seconds * 1000).toISOString()
+  return `Instance ${instanceId} takes no new requests; it is removed when those it has have ended, ` +
+    `at the latest at ${until}.`
 }
 
 /** A client that waits hears at least this often that the stream is alive, ms. */

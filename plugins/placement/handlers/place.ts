@@ -1,22 +1,19 @@
-import { delay, SvcError } from '../../../kernel/index.js'
 import type { ModelCard, RouteRequest } from '../../../kernel/index.js'
 import { checkFits, checkForm, invalid } from '../check.js'
 import type { Desk } from '../desk.js'
-import { errors } from '../errors.js'
-import { hostsOf, instanceOf } from '../instance.js'
-import { LOOK_MS } from '../planning.js'
+import { enter, intentOfAsk, planAndEnter } from '../entering.js'
+import type { Entered } from '../entering.js'
+import { hostsOf } from '../instance.js'
 import type { Ask, Outcome } from '../planning.js'
 import { failedAttempts } from '../progress.js'
 import type { routes } from '../routes.js'
-import { runnerErrors, stateCard } from '../../runners/service.js'
-import type { Instance, Shard } from '../../runners/service.js'
+import { stateCard } from '../../runners/service.js'
+import type { Instance, PlacementIntent, Shard } from '../../runners/service.js'
 import { ranksOf } from '../view.js'
 import { untilReady } from '../waiting.js'
 
 /** Longest wait for an instance to be ready when none is given, s. */
 const WAIT_SECONDS = 600
-/** Plans made for one request when the master, which has newer facts, refuses. */
-const TRIES = 3
 
 /** What a placement is answered with. */
 interface Placed { message: string, command_id: string, instance_id: string, model_card: unknown }
@@ -32,54 +29,19 @@ export async function place (desk: Desk, request: RouteRequest<typeof routes.pla
     excluded: body.excluded_nodes ?? [],
     force: body.force ?? false
   }
-  const { outcome, entered } = await planAndEnter(desk, ask, request)
+  const intent = intentOfAsk(desk, ask, 'request', body.ttl_seconds ?? null)
+  const { outcome, entered } = await planAndEnter(desk, ask, intent, request)
   const answer = answerOf(desk, ask, outcome, entered)
-  if (body.wait === true) {
-    await untilReady({
-      clock: desk.clock,
-      readState: desk.readState,
-      instanceId: entered.instanceId,
-      attempts: failedAttempts(outcome.state),
-      seconds: body.timeout_seconds ?? WAIT_SECONDS,
-      signal: request.signal
-    })
-  }
-  return answer
-}
-
-interface Entered { commandId: string, instanceId: string, isNew: boolean }
-
-async function planAndEnter (
-  desk: Desk, ask: Ask, request: RouteRequest
-): Promise<{ outcome: Outcome, entered: Entered }> {
-  for (let tries = 1; ; tries++) {
-    const outcome = await desk.planning.plan(ask, request.signal)
-    const instance = instanceOf(outcome.plan, outcome.card, outcome.state, desk.newId)
-    try {
-      return { outcome, entered: await enter(desk, instance, request, ask.force) }
-    } catch (error) {
-      if (!refused(error) || tries === TRIES) throw error
-      await delay(desk.clock, LOOK_MS, request.signal)
-    }
-  }
-}
-
-/** Refused as it stands, which another plan may not be. */
-function refused (error: unknown): boolean {
-  return error instanceof SvcError &&
-    (Object.hasOwn(errors, error.reason) || Object.hasOwn(runnerErrors, error.reason))
-}
-
-/** Has the master enter the instance. Throws its refusal. */
-async function enter (
-  desk: Desk, instance: Instance, { caller }: RouteRequest, force: boolean
-): Promise<Entered> {
-  const commandId = desk.newId()
-  const instanceId = await desk.instances.place(instance, { commandId, force })
-  const isNew = instanceId === instance.RingInstance.instanceId
-  const { modelId, nodeToRunner } = instance.RingInstance.shardAssignments
-  if (force && isNew) desk.forced(instanceId, modelId, Object.keys(nodeToRunner), caller)
-  return { commandId, instanceId, isNew }
+  if (body.wait !== true) return answer
+  const instanceId = await untilReady({
+    clock: desk.clock,
+    readState: desk.readState,
+    instanceId: entered.instanceId,
+    attempts: failedAttempts(outcome.state),
+    seconds: body.timeout_seconds ?? WAIT_SECONDS,
+    signal: request.signal
+  })
+  return { ...answer, instance_id: instanceId }
 }
 
 function answerOf (desk: Desk, ask: Ask, { plan, card }: Outcome, entered: Entered): Placed {
@@ -108,7 +70,7 @@ export async function create (desk: Desk, request: RouteRequest<typeof routes.cr
   }
   const instance = completed(given, card, hostsOf(ranksOf(given).map(({ nodeId }) => nodeId), state))
   checkFits({ instance, card, view: desk.planning.view(state, modelId) })
-  const entered = await enter(desk, instance, request, false)
+  const entered = await enter(desk, instance, request.caller, false)
   const names = Object.keys(nodeToRunner).map((id) => desk.cluster.resolve(id)?.name ?? id).join(', ')
   return {
     message: `${modelId} is placed on ${names}${entered.isNew ? '' : ' already'}.`,
@@ -118,9 +80,10 @@ export async function create (desk: Desk, request: RouteRequest<typeof routes.cr
   }
 }
 
-/** With this cluster's own card and addresses, which a client only repeats. */
+/** With this cluster's own card, addresses and intent, which a client only repeats. */
 function completed (
-  { RingInstance: ring }: Instance, card: ModelCard, hostsByNode: ReturnType<typeof hostsOf>
+  { RingInstance: { drainUntil: _, ...ring } }: Instance, card: ModelCard,
+  hostsByNode: ReturnType<typeof hostsOf>
 ): Instance {
   const modelCard = stateCard({ ...card, files: [] })
   const { runnerToShard } = ring.shardAssignments
@@ -130,10 +93,19 @@ function completed (
   })
   return {
     RingInstance: {
-      ...ring, hostsByNode,
+      ...ring, hostsByNode, placement: intentOfGiven({ RingInstance: ring }),
       shardAssignments: {
         ...ring.shardAssignments, runnerToShard: Object.fromEntries(shards) as Record<string, Shard>
       }
     }
+  }
+}
+
+/** What an instance that is given as it is asks for. */
+function intentOfGiven (instance: Instance): PlacementIntent {
+  const ranks = ranksOf(instance)
+  return {
+    origin: 'request', sharding: ranks[0]?.tensor === true ? 'Tensor' : 'Pipeline', instanceMeta: 'Ring',
+    minNodes: ranks.length, excluded: [], failedOn: [], ttlSeconds: null, replaces: null
   }
 }

@@ -1,6 +1,7 @@
 import t from 'tap'
-import { card, GIB, runnersAre, startPlacement, until } from './kit.js'
-import type { PlacementRig } from './kit.js'
+import { card, GIB, ID, runnersAre, startPlacement, until } from './kit.js'
+import type { Options, PlacementRig } from './kit.js'
+import { instanceOn } from './verb-kit.js'
 import type { Instance } from '../../runners/service.js'
 
 async function placed (rig: PlacementRig, modelId = 'acme/chat'): Promise<string> {
@@ -14,10 +15,20 @@ t.test('an instance is shown and removed', async (t) => {
   const id = await placed(rig)
   const shown = await rig.ask('GET', `/instance/${id}`)
   t.strictSame([shown.status, shown.body], [200, rig.state.instances[id]])
-  const removed = await rig.ask('DELETE', `/instance/${id}`)
-  t.equal(removed.status, 200)
-  t.match(removed.body,
-    { message: `Instance ${id} is removed.`, command_id: /^[0-9a-f-]{36}$/, instance_id: id })
+  const drained = await rig.ask('DELETE', `/instance/${id}`)
+  t.equal(drained.status, 200)
+  t.match(drained.body, {
+    message: /takes no new requests; it is removed when those it has have ended, at the latest at 1970-/,
+    command_id: /^[0-9a-f-]{36}$/, instance_id: id
+  })
+  t.equal((await rig.ask('DELETE', `/instance/${id}?drain_seconds=3600`)).status, 200)
+  t.strictSame(rig.drained, [{ instanceId: id, seconds: 30 }, { instanceId: id, seconds: 3600 }])
+  for (const seconds of ['3601', '-1', 'x']) {
+    t.equal((await rig.ask('DELETE', `/instance/${id}?drain_seconds=${seconds}`)).status, 400, seconds)
+  }
+  const removed = await rig.ask('DELETE', `/instance/${id}?drain_seconds=0`)
+  t.match(removed, { status: 200, body: { message: `Instance ${id} is removed.`, instance_id: id } })
+  t.strictSame(rig.removed, [id])
   for (const method of ['GET', 'DELETE']) {
     const { status, body } = await rig.ask(method, `/instance/${id}`)
     t.equal(status, 404)
@@ -34,14 +45,21 @@ t.test('the instance that would be made goes back as it is', async (t) => {
     const { body: instance } = await rig.ask('GET', `/instance/placement?${query}`)
     t.strictSame(rig.state.instances, {}, 'nothing is placed')
     const { RingInstance: ring } = instance as unknown as Instance
-    const back = { RingInstance: { ...ring, hostsByNode: null } }
+    // As /state would show an old one.
+    const shown = { placement: { origin: 'autoplace' }, drainUntil: '2026-01-01T00:00:00Z' }
+    const back = { RingInstance: { ...ring, ...shown, hostsByNode: null } }
     const { status, body } = await rig.ask('POST', '/instance', { instance: back })
     t.equal(status, 200, JSON.stringify(body))
     t.match(body, {
       message: 'acme/wide is placed on n1, n2.', instance_id: ring.instanceId,
       model_card: { modelId: 'acme/wide' }
     })
-    t.strictSame(rig.state.instances[ring.instanceId], instance, 'the addresses are filled in')
+    const placement = {
+      origin: 'request', sharding, instanceMeta: 'Ring', minNodes: 2, excluded: [], failedOn: [],
+      ttlSeconds: null, replaces: null
+    }
+    t.strictSame(rig.state.instances[ring.instanceId], { RingInstance: { ...ring, placement } },
+      'the addresses are filled in, and the intent is its own')
     t.match((await rig.ask('POST', '/instance', { instance })).body.error,
       { reason: 'invalid_request', param: 'instance.RingInstance.instanceId' })
     delete rig.state.instances[ring.instanceId]
@@ -227,4 +245,62 @@ t.test('GET /instance/await tells when an instance is ready, or that none is', a
   await rig.clock.advance(250)
   await until(() => rig.reads >= reads)
   t.strictSame(rig.logged.filter(({ level }) => level === 'error'), [], 'a client that goes away is no error')
+})
+
+/** What cannot be placed: the cluster's only node is too small for it. */
+const tooBig = (more: Options = {}): Options =>
+  ({ nodes: { n1: 4 }, lost: ['n2'], isMaster: true, config: { autoplace: [] }, ...more })
+
+/** Asks while time passes, which commands need. */
+async function passing (
+  rig: PlacementRig, ...ask: Parameters<PlacementRig['ask']>
+): ReturnType<PlacementRig['ask']> {
+  let done = false
+  const answer = rig.ask(...ask).finally(() => { done = true })
+  while (!done) await rig.clock.advance(50)
+  return await answer
+}
+
+async function waiting (rig: PlacementRig): Promise<[string, Record<string, unknown>][]> {
+  const { body } = await rig.ask('GET', '/state')
+  return Object.entries(body['waitingInstances'] as Record<string, Record<string, unknown>>)
+}
+
+t.test('what waits for a place is shown, and ends when it is deleted', async (t) => {
+  const rig = await startPlacement(t, tooBig())
+  rig.state.instances[ID] = instanceOn(ID, 'acme/chat', ['id-n2'])
+  await rig.clock.advance(10_000)
+  t.match(await waiting(rig), [[ID, { modelId: 'acme/chat', reason: 'insufficient_memory' }]])
+  t.match(rig.absence('acme/chat'),
+    { problem: /^it waits for a node: .*n1.*[^.]$/, remedy: /svc place acme\/chat --dry-run/ })
+  t.equal(rig.absence('acme/other'), null)
+  const before = rig.removed.length
+  const ended = await passing(rig, 'DELETE', `/instance/${ID}`)
+  t.match(ended, { status: 200, body: { instance_id: ID, message: /waits for a place no more/ } })
+  t.strictSame([await waiting(rig), rig.drained, rig.removed.length], [[], [], before])
+  t.equal(rig.absence('acme/chat'), null)
+})
+
+t.test('what the cluster places by itself stays stopped until somebody places it', async (t) => {
+  const rig = await startPlacement(t, tooBig({ config: { autoplace: ['acme/chat'] } }))
+  await rig.clock.advance(5000)
+  const [[id]] = await waiting(rig) as [[string, object]]
+  t.equal((await passing(rig, 'DELETE', `/instance/${id}`)).status, 200)
+  await rig.clock.advance(5000)
+  t.strictSame(await waiting(rig), [], 'it does not come back')
+  t.match(rig.absence('acme/chat'), { problem: /^it was stopped at /, remedy: /svc place acme\/chat/ })
+  const body = { model_id: 'acme/chat', force: true }
+  const { body: placed } = await passing(rig, 'POST', '/place_instance', body)
+  t.equal(rig.absence('acme/chat'), null)
+  const again = placed['instance_id'] as string
+  rig.state.instances[again]!.RingInstance.placement!.origin = 'autoplace'
+  t.equal((await passing(rig, 'DELETE', `/instance/${again}?drain_seconds=0`)).status, 200)
+  t.match(rig.absence('acme/chat'), { problem: /^it was stopped/ })
+})
+
+t.test('plugins.placement.drain_seconds is what counts when nobody says it', async (t) => {
+  const rig = await startPlacement(t, { config: { drain_seconds: 0 } })
+  const id = await placed(rig)
+  await rig.ask('DELETE', `/instance/${id}`)
+  t.strictSame([rig.removed, rig.drained], [[id], []])
 })

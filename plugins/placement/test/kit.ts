@@ -8,7 +8,7 @@ import { errors } from '../errors.js'
 import placement from '../index.js'
 import { refuse } from '../refusals.js'
 import { InstanceService, runnerErrors } from '../../runners/service.js'
-import type { Entering, Instance } from '../../runners/service.js'
+import type { Absence, Entering, Instance, Releasing, RouteQuery } from '../../runners/service.js'
 import type { StateView } from '../state-view.js'
 
 export const GIB = 1024 ** 3
@@ -69,6 +69,8 @@ export interface Options {
   staged?: Record<string, Record<string, number>>
   allow?: string[]
   isMaster?: boolean
+  /** The plugin's slice of svc.yaml. */
+  config?: Record<string, unknown>
 }
 
 export interface PlacementRig extends Rig {
@@ -77,6 +79,11 @@ export interface PlacementRig extends Rig {
   /** What was entered, in order. */
   placed: { instance: Instance, options: { commandId?: string, force?: boolean } | undefined }[]
   removed: string[]
+  drained: { instanceId: string, seconds: number }[]
+  /** What the plugin had requests for models that are not placed ask; null where it did not. */
+  missing: ((query: RouteQuery) => Promise<boolean>) | null
+  /** Why the plugin says that a model is not placed. */
+  absence: (modelId: string) => Absence | null
   /** What the master says to the next placements, one after the other. */
   answers: (Error | string)[]
   /** The check that the plugin had the master make. */
@@ -84,6 +91,11 @@ export interface PlacementRig extends Rig {
   reads: number
   newSession: () => void
   session: { isMaster: boolean }
+  /** The nodes of the cluster; tests put others in. */
+  views: NodeView[]
+  /** What was recorded as failed. */
+  failed: { instanceId: string, errorCode: string }[]
+  releasing: Releasing[]
   ask (method: string, url: string, payload?: unknown): Promise<{ status: number, body: Body }>
 }
 
@@ -102,14 +114,21 @@ export async function startPlacement (t: TestContext, options: Options = {}): Pr
   const made = {
     state, placed: [] as PlacementRig['placed'], removed: [] as string[], answers: [] as (Error | string)[],
     check: (() => {}) as PlacementRig['check'], reads: 0, newSession: () => {},
-    session: { isMaster: options.isMaster ?? false }
+    session: { isMaster: options.isMaster ?? false },
+    views: [
+      ...Object.keys(nodes).map((name) => nodeView(name)),
+      ...lost.map((name) => nodeView(name, { live: false }))
+    ],
+    failed: [] as PlacementRig['failed'], releasing: [] as Releasing[],
+    drained: [] as PlacementRig['drained'], missing: null, absence: () => null
   }
   const clock = manualClock()
   // What runners declares counts as declared here, because that plugin is not started.
   const alone = { ...placement, manifest: { ...placement.manifest, errors: { ...errors, ...runnerErrors } } }
   const rig = await startPlugin(t, alone, {
-    clock, ...(options.allow === undefined ? {} : { allow: options.allow }),
-    fakes: [...clusterFakes(Object.keys(nodes), lost, made), ...modelFakes(cards, staged), placing(made)]
+    clock, ...(options.config === undefined ? {} : { config: options.config }),
+    ...(options.allow === undefined ? {} : { allow: options.allow }),
+    fakes: [...clusterFakes(made), ...modelFakes(cards, staged), placing(made)]
   })
   // The rig's own parts go onto `made`, which the stand-ins go on changing.
   return Object.assign(made, rig, {
@@ -121,25 +140,32 @@ export async function startPlacement (t: TestContext, options: Options = {}): Pr
   }) as PlacementRig
 }
 
-interface Made extends Pick<PlacementRig, 'state' | 'placed' | 'removed' | 'answers' | 'session'> {
+type Parts = 'state' | 'placed' | 'removed' | 'answers' | 'session' | 'views' | 'failed' | 'releasing' |
+  'drained' | 'missing' | 'absence'
+
+interface Made extends Pick<PlacementRig, Parts> {
   check: PlacementRig['check']
   reads: number
   newSession: () => void
 }
 
-function clusterFakes (names: string[], lost: string[], made: Made): ReturnType<typeof fake>[] {
-  const views = [
-    ...names.map((name) => nodeView(name)), ...lost.map((name) => nodeView(name, { live: false }))
-  ]
+function clusterFakes (made: Made): ReturnType<typeof fake>[] {
+  const { views } = made
   return [
     fake(ClusterService, {
       nodes: () => views,
+      onPeers: () => () => {},
       resolve: (ref) => views.find(({ nodeId, installId, name }) => [nodeId, installId, name].includes(ref))
     }),
     fake(SessionService, {
+      sessionId: 'S1',
       get isMaster () { return made.session.isMaster },
       onChange: (fn) => {
-        made.newSession = fn
+        const before = made.newSession
+        made.newSession = () => {
+          before()
+          fn()
+        }
         return () => {}
       }
     } as Partial<Session>),
@@ -189,6 +215,25 @@ function placing (made: Made): ReturnType<typeof fake> {
     },
     onEnter (check) {
       made.check = check
+      return () => {}
+    },
+    releasing: () => made.releasing,
+    recordFailure (failure) {
+      made.failed.push(failure)
+      made.state.instanceFailures.push(failure)
+    },
+    async drain (instanceId, { seconds }) {
+      made.drained.push({ instanceId, seconds })
+      const instance = made.state.instances[instanceId]
+      if (instance === undefined) throw refuse('instance_not_found', `No instance ${instanceId}.`)
+      instance.RingInstance.drainUntil = new Date(seconds * 1000).toISOString()
+    },
+    onMissing (place) {
+      made.missing = place
+      return () => {}
+    },
+    onAbsent (tell) {
+      made.absence = tell
       return () => {}
     }
   })

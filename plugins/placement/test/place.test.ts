@@ -239,3 +239,21 @@ t.test('what the master refuses is planned anew, three times at most', async (t)
   t.match(body.error, { reason: 'no_quorum' })
   t.equal(rig.placed.length, 4, 'other errors are not')
 })
+
+t.test('what was asked for is kept with the instance', async (t) => {
+  const rig = await startPlacement(t, { nodes: { n1: 64, n2: 64 } })
+  const ask = { model_id: 'acme/chat', excluded_nodes: ['n1', 'install-n1', 'gone'], ttl_seconds: 600 }
+  t.equal((await rig.ask('POST', '/place_instance', ask)).status, 200)
+  t.strictSame(rig.placed[0]!.instance.RingInstance.placement, {
+    origin: 'request', sharding: 'Pipeline', instanceMeta: 'Ring', minNodes: 1, excluded: ['install-n1'],
+    failedOn: [], ttlSeconds: 600, replaces: null
+  })
+  for (const ttl of [null, undefined]) {
+    await rig.ask('POST', '/place_instance', { model_id: 'acme/chat', ttl_seconds: ttl, force: true })
+    t.equal(rig.placed.at(-1)!.instance.RingInstance.placement!.ttlSeconds, null)
+  }
+  for (const wrong of [0, 604_801, 1.5, '60']) {
+    const { status } = await rig.ask('POST', '/place_instance', { model_id: 'acme/chat', ttl_seconds: wrong })
+    t.equal(status, 400, String(wrong))
+  }
+})

@@ -3,6 +3,7 @@ import { runCli } from '../../../kernel/cli/program.js'
 import { definePlugin } from '../../../kernel/index.js'
 import { standIn } from '../../../kernel/test/cli-helpers.js'
 import { createPlace } from '../cli/place.js'
+import { createStop } from '../cli/stop.js'
 import { verbs } from '../cli/verbs.js'
 import { instanceOf } from '../instance.js'
 import type { Instance } from '../../runners/service.js'
@@ -57,7 +58,11 @@ async function svc (words: readonly string[], options: RunOptions): Promise<Ran>
   const stdin: Readable & { isTTY?: boolean } = Readable.from([options.typed ?? ''])
   if (terminal) stdin.isTTY = true
   const pace = quickPace(options.onPause ?? (() => {}))
-  const paced = { ...verbs, place: { ...verbs.place, load: async () => ({ default: createPlace(pace) }) } }
+  const paced = {
+    ...verbs,
+    place: { ...verbs.place, load: async () => ({ default: createPlace(pace) }) },
+    stop: { ...verbs.stop, load: async () => ({ default: createStop(pace) }) }
+  }
   const plugin = definePlugin({
     name: 'placement-verbs', version: '1.0.0', kernel: '^1.0.0', summary: 'The verbs.', verbs: paced
   }, () => ({}))

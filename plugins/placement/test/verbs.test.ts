@@ -194,7 +194,8 @@ t.test('svc stop', async (t) => {
     'GET /state': (response) => { sendJson(response, state) },
     [`DELETE /instance/${A}`]: remove(A), [`DELETE /instance/${B}`]: remove(B)
   })
-  t.match(await node.run(['stop', '1111']), { status: 0, out: 'stopped 1 instance of acme/chat\n', err: '' })
+  t.match(await node.run(['stop', '1111']),
+    { status: 0, out: 'stopped 1 instance of acme/chat\n', err: 'x\n' })
   reset()
   t.match(await node.run(['stop', 'acme/chat'], { typed: 'n\n' }),
     { status: 1, out: '', err: /n1\n.*n2\nStop 2 instances\? \[y\/N\] nothing was stopped/ })
@@ -207,7 +208,7 @@ t.test('svc stop', async (t) => {
   reset()
   const json = await node.run(['stop', 'acme/chat', '--json'])
   t.strictSame(JSON.parse(json.out), { instances: [A, B].map((instanceId) =>
-    ({ instanceId, modelId: 'acme/chat', stopped: true, error: null })) })
+    ({ instanceId, modelId: 'acme/chat', stopped: true, message: 'x', error: null })) })
   reset()
   refused = true
   t.match(await node.run(['stop', 'acme/chat']), {
@@ -218,4 +219,91 @@ t.test('svc stop', async (t) => {
   t.match(await node.run(['stop', 'ffff']), { status: 3 })
   state.instances['2222aaaa'] = instanceOn('2222aaaa', 'a/a', ['id-n1'])
   t.match(await node.run(['stop', '2222']), { status: 2, err: /begins 2 instance ids/ })
+})
+
+/** An instance that waits for a place, as /state shows it. */
+const waits = (instanceId: string, modelId: string): object => ({
+  instanceId, modelId, origin: 'request', replaces: null, since: '', reason: 'insufficient_memory',
+  message: 'n1: too little.', intent: { ttlSeconds: 60 }
+})
+
+t.test('svc ps shows what is being stopped, what waits, and what was moved', async (t) => {
+  const state = seenState()
+  state.instances = { [A]: instanceOn(A, 'a/a', ['id-n1']), [B]: instanceOn(B, 'b/b', ['id-n1']) }
+  runnersAre(state, A, { RunnerReady: {} })
+  runnersAre(state, B, { RunnerReady: {} })
+  state.instances[A]!.RingInstance.drainUntil = '2026-01-01T00:00:00.000Z'
+  state.instances[B]!.RingInstance.placement = { ttlSeconds: 300, replaces: 'old' } as never
+  state.waitingInstances = { w: waits('w', 'c/c'), [A]: waits(A, 'a/a') } as never
+  const node = await nodeOf(t, { 'GET /state': (response) => { sendJson(response, state) } })
+  t.equal((await node.run(['ps'])).out.replace(/ +/g, ' '), [
+    'INSTANCE MODEL NODES STATE MEM TTL REPLACES',
+    `${A} a/a n1 draining until 2026-01-01T00:00:00.000Z 10.0 GiB - -`,
+    `${B} b/b n1 ready 10.0 GiB 300 s old`,
+    'w c/c - WAITING: n1: too little. - 60 s -', ''
+  ].join('\n'))
+  t.match(JSON.parse((await node.run(['ps', '--json'])).out), { instances: [
+    { state: 'draining', drainUntil: '2026-01-01T00:00:00.000Z', ttlSeconds: null },
+    { state: 'ready', replaces: 'old', ttlSeconds: 300, drainUntil: null },
+    { instanceId: 'w', state: 'waiting', error: 'n1: too little.', nodes: [] }
+  ] })
+})
+
+t.test('svc stop --now, --wait, and of what waits', async (t) => {
+  const state = seenState()
+  const reset = (): void => { state.instances = { [A]: instanceOn(A, 'acme/chat', ['id-n1']) } }
+  reset()
+  state.waitingInstances = { [B]: waits(B, 'acme/other') } as never
+  const answer = (id: string) => (response: Parameters<typeof sendJson>[0]): void => {
+    sendJson(response, { message: `${id.slice(0, 4)} ends`, command_id: 'c', instance_id: id })
+  }
+  const node = await nodeOf(t, {
+    'GET /state': (response) => { sendJson(response, state) },
+    [`DELETE /instance/${A}`]: answer(A), [`DELETE /instance/${B}`]: answer(B)
+  })
+  t.match(await node.run(['stop', 'acme/other']), { status: 0, out: 'stopped 1 instance of acme/other\n' })
+  t.match(await node.run(['stop', 'acme/chat', '--now']), { status: 0, err: '1111 ends\n' })
+  t.equal(node.asked.at(-1)!.url, `/instance/${A}?drain_seconds=0`)
+  const late = await node.run(['stop', 'acme/chat', '--wait=2'])
+  t.match(late, { status: 4, err: /the time to wait is up and 1 instance still has open requests; svc ps/ })
+  const gone = await node.run(['stop', 'acme/chat', '--wait'], {
+    onPause: (n) => { if (n === 3) state.instances = {} }
+  })
+  t.match(gone, { status: 0, out: 'stopped 1 instance of acme/chat\n', err: /^$/ })
+})
+
+t.test('svc place follows an instance that is placed anew', async (t) => {
+  const state = seenState()
+  const node = await nodeOf(t, {
+    'GET /state': (response) => { sendJson(response, state) },
+    'POST /place_instance': (response) => {
+      state.instances = { [A]: instanceOn(A, 'acme/chat', ['id-n1']) }
+      sendJson(response, placed)
+    }
+  })
+  const steps: (() => void)[] = [
+    () => {
+      state.instances = {}
+      state.waitingInstances = { [A]: waits(A, 'acme/chat') } as never
+    },
+    () => {
+      state.waitingInstances = {}
+      state.instances = { [B]: instanceOn(B, 'acme/chat', ['id-n2']) }
+      state.instances[B]!.RingInstance.placement = { replaces: A } as never
+    },
+    () => { runnersAre(state, B, { RunnerReady: {} }) }
+  ]
+  const ran = await node.run(['place', 'acme/chat', '--ttl', '60'], { onPause: () => { steps.shift()?.() } })
+  t.match(ran, { status: 0, out: `${B}\n` })
+  t.match(ran.err,
+    `waits for a node: n1: too little.\nit is placed anew, as ${B}\nn2: waits for its runner\nready;`)
+  t.match(node.asked.find(({ method }) => method === 'POST')!.body, { ttl_seconds: 60 })
+  const up = await node.run(['place', 'acme/chat', '--wait=2'], { onPause: () => {
+    state.instances = {}
+    state.waitingInstances = { [A]: waits(A, 'acme/chat') } as never
+  } })
+  t.match(up, { status: 4, err: /the time to wait is up; it waits for a node: n1: too little/ })
+  for (const ttl of ['0', 'x', '1.5']) {
+    t.equal((await node.run(['place', 'acme/chat', '--ttl', ttl])).status, 2, ttl)
+  }
 })

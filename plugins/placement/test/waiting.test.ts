@@ -58,7 +58,7 @@ t.test('the failure of a runner, and of a transfer', async (t) => {
   rig.state.instanceFailures.push({
     instanceId: first.id, errorCode: 'runner_failed', errorMessage: 'out of luck', affectedNodeIds: ['id-n1']
   })
-  await rig.clock.advance(250)
+  await rig.clock.advance(5250)
   const failed = await first.answer
   t.equal(failed.status, 500)
   t.match(failed.body.error, {
@@ -73,7 +73,7 @@ t.test('the failure of a runner, and of a transfer', async (t) => {
   rig.state.downloads['id-n1'] = [old, download('DownloadOngoing', 'new')]
   await rig.clock.advance(1000)
   rig.state.downloads['id-n1'] = [old, download('DownloadFailed', 'new')]
-  await rig.clock.advance(250)
+  await rig.clock.advance(5250)
   t.match((await second.answer).body.error, {
     reason: 'instance_failed', message: /no space/, details: { error_code: 'download_failed' }
   })
@@ -98,6 +98,78 @@ t.test('an instance that is removed meanwhile is lost; one that is late to show 
   }
   await late.clock.advance(250)
   t.equal((await second.answer).status, 200)
+})
+
+/** As the keeper does it: the instance waits, then another one is in its place. */
+function lose (rig: PlacementRig, id: string): void {
+  const { RingInstance: ring } = rig.state.instances[id]!
+  const { modelId } = ring.shardAssignments
+  delete rig.state.instances[id]
+  rig.state.waitingInstances = { [id]: {
+    instanceId: id, origin: 'request', modelId, intent: ring.placement!, replaces: ring.placement!.replaces,
+    since: '2026-01-01T00:00:00Z', reason: 'insufficient_memory', message: 'n2: too little.'
+  } }
+}
+
+function replace (rig: PlacementRig, id: string, by: string): void {
+  const { instance: { RingInstance: ring } } = rig.placed.at(-1)!
+  rig.state.instances[by] = { RingInstance: {
+    ...ring, instanceId: by, placement: { ...ring.placement!, replaces: id }
+  } }
+  rig.state.waitingInstances = {}
+}
+
+t.test('an instance that is lost meanwhile is followed to the one in its place', async (t) => {
+  const rig = await startPlacement(t)
+  const { id, answer } = await waitOn(rig)
+  await rig.clock.advance(1000)
+  lose(rig, id)
+  await rig.clock.advance(20_000)
+  replace(rig, id, 'second')
+  await rig.clock.advance(1000)
+  lose(rig, 'second')
+  replace(rig, 'second', 'third')
+  await rig.clock.advance(1000)
+  runnersAre(rig.state, 'third', { RunnerReady: {} })
+  await rig.clock.advance(250)
+  t.match(await answer, { status: 200, body: { instance_id: 'third' } })
+})
+
+t.test('one that has failed is followed when it moves, and waited for while it may', async (t) => {
+  const rig = await startPlacement(t)
+  const { id, answer } = await waitOn(rig)
+  rig.state.instanceFailures.push({
+    instanceId: id, errorCode: 'runner_failed', errorMessage: 'no library', affectedNodeIds: ['id-n1']
+  })
+  await rig.clock.advance(4500)
+  lose(rig, id)
+  replace(rig, id, 'second')
+  rig.state.instanceFailures = []
+  await rig.clock.advance(6000)
+  runnersAre(rig.state, 'second', { RunnerReady: {} })
+  await rig.clock.advance(250)
+  t.match(await answer, { status: 200, body: { instance_id: 'second' } })
+})
+
+t.test('the time is up while it waits for a node', async (t) => {
+  const rig = await startPlacement(t)
+  const { id, answer } = await waitOn(rig)
+  lose(rig, id)
+  await rig.clock.advance(60_250)
+  t.match(await answer, { status: 504, body: { error: {
+    reason: 'not_ready_yet', message: /not ready after 60 s: it waits for a node: n2: too little\.$/
+  } } })
+})
+
+t.test('an instance that an operator stops is lost when it is gone', async (t) => {
+  const rig = await startPlacement(t)
+  const { id, answer } = await waitOn(rig)
+  rig.state.instances[id]!.RingInstance.drainUntil = '2026-01-01T00:00:00Z'
+  runnersAre(rig.state, id, { RunnerReady: {} })
+  await rig.clock.advance(6000)
+  delete rig.state.instances[id]
+  await rig.clock.advance(250)
+  t.match(await answer, { status: 500, body: { error: { reason: 'instance_lost' } } })
 })
 
 t.test('the master refuses by what it knows itself', async (t) => {
@@ -134,6 +206,6 @@ t.test('the master refuses by what it knows itself', async (t) => {
 t.test('a state that cannot be read is told and not thrown', async (t) => {
   const said: unknown[] = []
   const broken = { state: async () => { throw new Error('no state') } } as unknown as Planning
-  await new Admission(broken, (error) => { said.push(error) }).refresh()
+  await new Admission(broken, () => false, (error) => { said.push(error) }).refresh()
   t.match(said, [/no state/])
 })

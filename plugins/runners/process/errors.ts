@@ -13,6 +13,11 @@ export class RunnerError extends Error {
   }
 }
 
+/** The terminal of a task whose reader has gone. */
+export function cancelled (): RunnerError {
+  return new RunnerError('cancelled', 'The task was cancelled.')
+}
+
 /** The other side broke the frame protocol; the process behind it cannot be trusted any more. */
 export class ProtocolError extends Error {
   constructor (message: string) {

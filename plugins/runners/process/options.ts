@@ -25,7 +25,9 @@ export interface RunnerOptions {
   readonly random?: () => number
   onStatus (status: RunnerStatus): void
   /** The runner is given up; called at most once. */
-  onFailed (failure: { errorMessage: string, attempts: number }): void
+  onFailed (failure: {
+    errorMessage: string, errorCode: 'warmup_timeout' | 'runner_failed', attempts: number
+  }): void
 }
 
 /** Keeps one runner process alive and hands it tasks. */
@@ -33,10 +35,13 @@ export interface Supervisor {
   /** Starts the process; returns at once. Only the first call counts. */
   start (): void
   /**
-   * Runs a task; nothing happens before the first pull. Throws RunnerError: `overloaded`, `instance_lost`,
+   * Runs a task; nothing happens before the first pull. Those that wait take turns by `callerId`; without it
+   * the node itself asks. Throws RunnerError: `overloaded` (details.retryAfterSeconds), `instance_lost`,
    * `cancelled` (the signal aborted), `timeout`, `provider_error`, or the engine's own reason.
    */
-  open (taskId: string, task: EngineTask, signal: AbortSignal): AsyncIterable<EngineChunk>
+  open (
+    taskId: string, task: EngineTask, signal: AbortSignal, callerId?: string
+  ): AsyncIterable<EngineChunk>
   readonly status: RunnerStatus
   report (): RunnerReport
   /** Ends the process for good; resolves when it is gone. Cannot be taken back. */

@@ -27,8 +27,8 @@ export interface ProcessEvents {
   loaded (info: Record<string, unknown>): void
   warming (): void
   ready (warmupMs: number): void
-  /** A task has left the runner. `serviceMs` is null when it was lost. */
-  released (channel: TaskChannel, serviceMs: number | null): void
+  /** A task has left the runner. `served` is false when it was lost, failed or cancelled. */
+  released (channel: TaskChannel, served: boolean): void
   /** A chunk came: the model computes. */
   alive (): void
   /** Called once, last. */

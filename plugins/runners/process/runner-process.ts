@@ -1,10 +1,9 @@
 import { join } from 'node:path'
 import { delay } from '../../../kernel/index.js'
 import { drain } from './drain.js'
-import { cancelled } from './admission.js'
 import { passedDeadline } from './deadlines.js'
 import { describeEnd } from './ending.js'
-import { ProtocolError, RunnerError } from './errors.js'
+import { cancelled, ProtocolError, RunnerError } from './errors.js'
 import { launch, signalGroup } from './launch.js'
 import { Link } from './link.js'
 import { TO_RUNNER } from './messages.js'
@@ -76,7 +75,7 @@ export class RunnerProcess {
       closed: (unread) => { this.#onLinkClosed(unread) }
     })
     this.tasks = new TaskTable(options.limits, options.clock, this.#link, {
-      released: (channel, serviceMs) => { events.released(channel, serviceMs) },
+      released: (channel, served) => { events.released(channel, served) },
       note: (what) => { options.flight.add(what) }
     })
     this.#launched.child.on('exit', (code, signal) => { this.#onExit(code, signal) })

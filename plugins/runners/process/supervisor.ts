@@ -1,13 +1,14 @@
 import { randomUUID } from 'node:crypto'
 import { mkdirSync } from 'node:fs'
-import { Admission, cancelled } from './admission.js'
+import { Admission, SvcError } from '../../../kernel/index.js'
 import { afterFailure, CLOSED } from './breaker.js'
-import { reasonOf, RunnerError } from './errors.js'
+import { cancelled, reasonOf, RunnerError } from './errors.js'
 import { FlightRecorder } from './flight.js'
 import { resolveLimits } from './limits.js'
 import { RunnerProcess } from './runner-process.js'
 import { kindOf, mayFollow, serves } from './states.js'
 import type { EngineChunk, EngineTask } from '../../../kernel/engine.js'
+import type { Release } from '../../../kernel/index.js'
 import type { RunnerReport, RunnerStatus } from '../service.js'
 import type { BreakerState } from './breaker.js'
 import type { RunnerLimits } from './limits.js'
@@ -23,6 +24,8 @@ export type { RunnerOptions, Supervisor } from './options.js'
 
 const DEFAULT_CONCURRENT = 1
 const DEFAULT_QUEUED = 8
+/** Who asks when nobody is named: the node itself, for its canary. */
+const NODE = 'node'
 
 /** Makes a stopped supervisor. Throws RangeError naming a limit that is no positive number. */
 export function createSupervisor (options: RunnerOptions): Supervisor {
@@ -33,6 +36,8 @@ class RunnerSupervisor implements Supervisor {
   readonly #options: RunnerOptions
   readonly #limits: RunnerLimits
   readonly #admission: Admission
+  /** The places of the tasks that are inside the process. */
+  readonly #places = new Map<TaskChannel, Release>()
   readonly #flight: FlightRecorder
   #status: RunnerStatus = { RunnerIdle: {} }
   #statusSince: number
@@ -50,7 +55,8 @@ class RunnerSupervisor implements Supervisor {
     this.#options = options
     this.#limits = resolveLimits(options.limits)
     const { maxConcurrent = DEFAULT_CONCURRENT, maxQueued = DEFAULT_QUEUED } = options
-    this.#admission = new Admission(maxConcurrent, maxQueued)
+    this.#admission = new Admission(`The runner of ${options.spec.card.modelId}`, options.clock,
+      { concurrency: maxConcurrent, queue: maxQueued })
     this.#flight = new FlightRecorder(this.#limits.flightEntries, () => options.clock.now())
     this.#statusSince = options.clock.mono()
   }
@@ -63,10 +69,12 @@ class RunnerSupervisor implements Supervisor {
     this.#launch()
   }
 
-  async * open (taskId: string, task: EngineTask, signal: AbortSignal): AsyncGenerator<EngineChunk, void> {
+  async * open (
+    taskId: string, task: EngineTask, signal: AbortSignal, callerId: string = NODE
+  ): AsyncGenerator<EngineChunk, void> {
     this.#mustServe()
-    await this.#admission.enter(signal)
-    const { process, channel } = this.#hand(taskId, task, signal)
+    const place = await this.#enter(callerId, signal)
+    const { process, channel } = this.#hand(taskId, task, signal, place)
     const cancel = (): void => { process.cancel(channel) }
     signal.addEventListener('abort', cancel, { once: true })
     try {
@@ -116,18 +124,29 @@ class RunnerSupervisor implements Supervisor {
     this.#move({ RunnerShutdown: {} })
   }
 
+  /** Waits for a place. Throws RunnerError `overloaded`, `cancelled`, `instance_lost`. */
+  async #enter (callerId: string, signal: AbortSignal): Promise<Release> {
+    try {
+      return await this.#admission.enter(callerId, signal)
+    } catch (error) {
+      if (signal.aborted) throw cancelled()
+      throw error instanceof SvcError ? new RunnerError(error.reason, error.message, error.details) : error
+    }
+  }
+
   /** Gives an admitted task to the process, unless either has gone while it waited. */
   #hand (
-    taskId: string, task: EngineTask, signal: AbortSignal
+    taskId: string, task: EngineTask, signal: AbortSignal, place: Release
   ): { process: RunnerProcess, channel: TaskChannel } {
     try {
       const process = this.#mustServe()
       if (signal.aborted) throw cancelled()
       const channel = process.open(taskId, task)
+      this.#places.set(channel, place)
       this.#move({ RunnerRunning: {} })
       return { process, channel }
     } catch (error) {
-      this.#admission.leave(null)
+      place(false)
       throw error
     }
   }
@@ -199,14 +218,15 @@ class RunnerSupervisor implements Supervisor {
         this.#move({ RunnerReady: {} })
       },
       alive: () => { this.#lastForward = clock.mono() },
-      released: (_channel, serviceMs) => { this.#onReleased(serviceMs) },
+      released: (channel, served) => { this.#onReleased(channel, served) },
       ended: (how) => { this.#onEnded(how) }
     }
   }
 
-  #onReleased (serviceMs: number | null): void {
-    if (serviceMs !== null) this.#completed += 1
-    this.#admission.leave(serviceMs)
+  #onReleased (channel: TaskChannel, served: boolean): void {
+    if (served) this.#completed += 1
+    this.#places.get(channel)?.(served)
+    this.#places.delete(channel)
     if (this.#process?.tasks.size === 0) this.#move({ RunnerReady: {} })
   }
 
@@ -238,9 +258,11 @@ class RunnerSupervisor implements Supervisor {
     if (wedged) log.fatal(fields, 'CRITICAL: runner wedged and given up')
     else log.error(fields, 'runner given up')
     this.#flight.add(`given up after ${attempts} attempts`)
-    this.#move({ RunnerFailed: { errorMessage } })
+    // A warmup overrun is the only wedge there is.
+    const errorCode = wedged ? 'warmup_timeout' : 'runner_failed'
+    this.#move({ RunnerFailed: { errorMessage, errorCode } })
     this.#refuseQueued(errorMessage)
-    onFailed({ errorMessage, attempts })
+    onFailed({ errorMessage, errorCode, attempts })
   }
 
   #refuseQueued (message: string): void {

@@ -11,8 +11,8 @@ import type { RunnerMessage } from './messages.js'
 type TaskMessage = Extract<RunnerMessage, { type: 'chunk' | 'end' | 'fail' }>
 
 export interface TableEvents {
-  /** The runner has let go of the task; `serviceMs` is null when the runner was lost. */
-  released (channel: TaskChannel, serviceMs: number | null): void
+  /** The runner has let go of the task. `served` is false when it was lost, failed or cancelled. */
+  released (channel: TaskChannel, served: boolean): void
   note (what: string): void
 }
 
@@ -47,7 +47,7 @@ export class TaskTable {
     const channel = new TaskChannel(taskId, this.#limits, {
       grant: (chunks, bytes) => { this.#link.send(TO_RUNNER.credit, number, { chunks, bytes }) },
       cancel: () => { this.#link.send(TO_RUNNER.cancel, number, {}) }
-    }, this.#clock.mono())
+    })
     // Sent first: a payload that is not JSON throws before the task takes a place.
     this.#link.send(TO_RUNNER.task, number, { kind: task.kind, payload: task.payload })
     this.#channels.set(number, channel)
@@ -96,7 +96,7 @@ export class TaskTable {
   loseAll (error: RunnerError): void {
     for (const [number, channel] of [...this.#channels]) {
       channel.settle(error)
-      this.#release(number, channel, null)
+      this.#release(number, channel, false)
     }
   }
 
@@ -121,11 +121,11 @@ export class TaskTable {
     channel.settle(error)
     this.#events.note(`task ${channel.taskId} ${error === null ? 'ended' : `failed: ${error.reason}`}`)
     const served = error === null && channel.cancelledAt === null
-    this.#release(number, channel, served ? this.#clock.mono() - channel.startedAt : null)
+    this.#release(number, channel, served)
   }
 
-  #release (number: number, channel: TaskChannel, serviceMs: number | null): void {
+  #release (number: number, channel: TaskChannel, served: boolean): void {
     this.#channels.delete(number)
-    this.#events.released(channel, serviceMs)
+    this.#events.released(channel, served)
   }
 }

@@ -18,7 +18,6 @@ export interface ChannelIo {
  */
 export class TaskChannel {
   readonly taskId: string
-  readonly startedAt: number
   readonly #io: ChannelIo
   readonly #window: CreditWindow
   readonly #returns: CreditReturn
@@ -29,9 +28,8 @@ export class TaskChannel {
   #lastChunkAt: number | null = null
   #cancelledAt: number | null = null
 
-  constructor (taskId: string, limits: RunnerLimits, io: ChannelIo, nowMs: number) {
+  constructor (taskId: string, limits: RunnerLimits, io: ChannelIo) {
     this.taskId = taskId
-    this.startedAt = nowMs
     this.#io = io
     this.#window = new CreditWindow(limits.windowChunks, limits.windowBytes)
     this.#returns = new CreditReturn(limits.windowChunks, limits.windowBytes)

@@ -1,6 +1,7 @@
 import type { Cluster, Section } from '../../../kernel/index.js'
 import type { RunnerStatus } from '../service.js'
-import type { Instance } from '../shapes.js'
+import type { RingInstance } from '../shapes.js'
+import { isDraining } from './placed.js'
 
 /** A runner that an instance names on another node which is there. */
 export interface RunnerElsewhere {
@@ -9,34 +10,44 @@ export interface RunnerElsewhere {
   readonly instanceId: string
   readonly runnerId: string
   readonly modelId: string
+  /** Its instance takes no new requests. */
+  readonly draining: boolean
   /** As that node said last, at most half a second ago; null before it has said anything. */
   readonly status: RunnerStatus | null
 }
 
 export interface ElsewhereParts {
-  instances: Section<Instance>
+  self: { readonly nodeId: string }
   runners: Section<RunnerStatus>
-  cluster: Pick<Cluster, 'resolve'>
+  cluster: Pick<Cluster, 'nodes'>
 }
 
-/** The runners of other live nodes, of one model or of all, from the documents that every node holds. */
-export function runnersElsewhere (parts: ElsewhereParts, modelId?: string): RunnerElsewhere[] {
-  const seats = [...parts.instances.entries()].flatMap(({ value }) => seatsOf(value, parts.cluster))
-    .filter((seat) => modelId === undefined || seat.modelId === modelId)
-  if (seats.length === 0) return []
-  const statuses = new Map([...parts.runners.entries()].map(({ nodeId, key, value }) =>
-    [`${nodeId}/${key}`, value]))
-  return seats.map((seat) => ({ ...seat, status: statuses.get(`${seat.nodeId}/${seat.runnerId}`) ?? null }))
-}
-
-/** Where an instance runs, apart from this node and from nodes that are gone or have started anew. */
-function seatsOf (
-  { RingInstance: ring }: Instance, cluster: Pick<Cluster, 'resolve'>
-): Omit<RunnerElsewhere, 'status'>[] {
-  const { instanceId, shardAssignments: { modelId, nodeToRunner } } = ring
-  return Object.entries(nodeToRunner).flatMap(([nodeId, runnerId]) => {
-    const node = cluster.resolve(nodeId)
-    if (node === undefined || node.self || !node.live || node.nodeId !== nodeId) return []
-    return [{ nodeId, installId: node.installId, instanceId, runnerId, modelId }]
+/** The runners of these instances on other live nodes, from the documents that every node holds. */
+export function runnersElsewhere (
+  { self, runners, cluster }: ElsewhereParts, instances: readonly RingInstance[]
+): RunnerElsewhere[] {
+  const named = instances.flatMap((ring) => Object.entries(ring.shardAssignments.nodeToRunner)
+    .filter(([nodeId]) => nodeId !== self.nodeId).map(([nodeId, runnerId]) => ({ nodeId, runnerId, ring })))
+  if (named.length === 0) return []
+  const there = new Map(cluster.nodes().filter((node) => node.live && !node.self)
+    .map(({ nodeId, installId }) => [nodeId, installId]))
+  const said = statusesOf(runners, new Set(named.map(({ runnerId }) => runnerId)))
+  // Neither nodes that are gone nor those that have started anew.
+  return named.flatMap(({ nodeId, runnerId, ring }) => {
+    const installId = there.get(nodeId)
+    if (installId === undefined) return []
+    const { instanceId, shardAssignments: { modelId } } = ring
+    const status = said.get(`${nodeId}/${runnerId}`) ?? null
+    return [{ nodeId, installId, instanceId, runnerId, modelId, draining: isDraining(ring), status }]
   })
+}
+
+function statusesOf (
+  runners: Section<RunnerStatus>, wanted: ReadonlySet<string>
+): Map<string, RunnerStatus> {
+  const statuses = new Map<string, RunnerStatus>()
+  for (const { nodeId, key, value } of runners.entries()) {
+    if (wanted.has(key)) statuses.set(`${nodeId}/${key}`, value)
+  }
+  return statuses
 }

@@ -4,6 +4,7 @@ import type {
 } from '../../../kernel/index.js'
 import type { routes } from '../routes.js'
 import type { Route } from '../service.js'
+import type { Asker } from '../tasks.js'
 import { chunkFrame, endFrame, failFrame, TASK_TYPE } from './frames.js'
 import type { Failure } from './frames.js'
 import { watchNode } from './watch.js'
@@ -26,7 +27,7 @@ export interface ReceiveParts {
   clock: Clock
   commands: Pick<Commands, 'track'>
   /** Enters the task here. Throws `instance_lost`, `invalid_request`. */
-  take (assigned: Assigned): Route
+  take (assigned: Assigned, asker: Asker): Route
   /** Runs a task that was entered. */
   open (route: Route, task: EngineTask, signal: AbortSignal): AsyncIterable<EngineChunk>
 }
@@ -55,7 +56,8 @@ export function taskHandler (parts: ReceiveParts): (request: TaskRequest) => Pro
       stream.cut()
     })
     try {
-      await answer(parts, stream, body, AbortSignal.any([request.signal, end.signal]))
+      await answer(parts, stream, { ...body, asker: { caller, member } },
+        AbortSignal.any([request.signal, end.signal]))
     } finally {
       unwatch()
       untrack()
@@ -65,7 +67,8 @@ export function taskHandler (parts: ReceiveParts): (request: TaskRequest) => Pro
 
 /** Writes the frames of a task up to its terminal. A reader that is gone is told nothing. */
 async function answer (
-  parts: ReceiveParts, stream: StreamWriter, body: TaskRequest['body'], signal: AbortSignal
+  parts: ReceiveParts, stream: StreamWriter, asked: TaskRequest['body'] & { asker: Asker },
+  signal: AbortSignal
 ): Promise<void> {
   const write = async (pieces: Uint8Array[]): Promise<void> => {
     try {
@@ -77,8 +80,8 @@ async function answer (
   }
   let index = 0
   try {
-    const { task, ...assigned } = body
-    for await (const chunk of parts.open(parts.take(assigned), task as EngineTask, signal)) {
+    const { task, asker, ...assigned } = asked
+    for await (const chunk of parts.open(parts.take(assigned, asker), task as EngineTask, signal)) {
       await write(chunkFrame(index++, chunk))
     }
     await write(endFrame())

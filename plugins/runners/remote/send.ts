@@ -1,3 +1,4 @@
+import { Admission, SvcError } from '../../../kernel/index.js'
 import type {
   Caller, Clock, Cluster, EngineChunk, EngineTask, MemberResponse
 } from '../../../kernel/index.js'
@@ -40,26 +41,25 @@ export interface Sender {
 }
 
 export function createSender (parts: SendParts): Sender {
-  const running = new Map<string, number>()
-  const count = (installId: string, by: number): void => {
-    const now = (running.get(installId) ?? 0) + by
-    if (now > 0) running.set(installId, now)
-    else running.delete(installId)
+  const doors = new Map<string, Admission>()
+  const doorTo = (route: Route): Admission => {
+    const known = doors.get(route.installId)
+    if (known !== undefined) return known
+    const name = `The way to ${nodeName(parts, route)}`
+    const door = new Admission(name, parts.clock, { concurrency: TASKS_PER_NODE, queue: 0 })
+    doors.set(route.installId, door)
+    return door
   }
   return {
     async * open (route, errand, signal) {
-      const { installId } = route
-      const open = running.get(installId) ?? 0
-      if (open >= TASKS_PER_NODE) {
-        throw new RunnerError('overloaded',
-          `${open} tasks are open at ${nodeName(parts, route)} from here; at most ${TASKS_PER_NODE} may be.`,
-          { running: open, limit: TASKS_PER_NODE })
-      }
-      count(installId, 1)
+      signal.throwIfAborted()
+      const leave = await doorTo(route).enter(errand.caller.id, signal).catch((error: unknown) => {
+        throw error instanceof SvcError ? new RunnerError(error.reason, error.message, error.details) : error
+      })
       try {
         yield * exchange(parts, route, errand, signal)
       } finally {
-        count(installId, -1)
+        leave()
       }
     }
   }

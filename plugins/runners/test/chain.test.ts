@@ -1,5 +1,5 @@
 import t from 'tap'
-import { brokenLink, LINKS, noInstanceMessage } from '../chain.js'
+import { brokenLink, chainOf, LINKS, noInstanceMessage } from '../chain.js'
 import type { ChainFacts, Link } from '../chain.js'
 import type { RunnerStatus } from '../service.js'
 
@@ -33,7 +33,7 @@ check('a whole chain', {}, null)
 check('a running runner serves too', { runner: { RunnerRunning: {} } }, null)
 check('a question about the model alone', { capability: null }, null)
 check('no card', { card: null }, 'card', /no model is called acme\/x/, /Use one of: svc\/voice-en/)
-check('no card and no model at all', { card: null, known: [] }, 'card', /acme\/x/, /svc plugin enable/)
+check('no card and no model at all', { card: null, known: [] }, 'card', /acme\/x/, /svc pull acme\/x/)
 check(
   'a broken card',
   { card: null, cardProblem: 'its card cannot be read: nLayers' },
@@ -48,7 +48,27 @@ check('another node is still loading it', {
   backend: null, elsewhere: true, runner: { RunnerLoading: { layersLoaded: 1, totalLayers: 3 } }
 }, 'runner', /is loading/)
 check('not placed', { placed: false, runner: null }, 'placement', /not placed/, /svc place acme\/x/)
-check('no runner yet', { runner: null }, 'runner', /not started/, /svc status/)
+check('no runner yet', { runner: null }, 'runner', /not started/, /svc ps/)
+const nowhere = { live: [], lost: [], receiving: [] }
+check('no files', { copies: nowhere }, 'copy', /no node has its files/, /svc pull acme\/x/)
+check('files on their way', { copies: { ...nowhere, receiving: ['n2'] } }, 'copy', /on their way/,
+  /svc downloads/)
+check('lost files', { copies: { ...nowhere, lost: ['n2'] } }, 'copy', /only n2 had its files/, /svc nodes/)
+check('files somewhere', { copies: { ...nowhere, live: ['n3'], lost: ['n2'] } }, null)
+check('the runner waits for files', {
+  runner: { RunnerIdle: {} }, copies: { live: ['n1'], lost: [], receiving: ['n2'] }
+}, 'runner', /being copied to n2/, /svc downloads/)
+check('it waits for a node', {
+  placed: false, runner: null, absence: { problem: 'it waits for a node: too small', remedy: 'Free memory.' }
+}, 'placement', /^it waits for a node: too small$/, /^Free memory\.$/)
+check('it is being stopped', { draining: true }, 'placement', /takes no new requests/, /svc place acme\/x/)
+check('of one that is stopped another waits', {
+  draining: true, absence: { problem: 'it waits', remedy: 'R' }
+}, 'placement', /^it waits$/, /^R$/)
+check('what is placed is not absent', { absence: { problem: 'it waits', remedy: 'R' } }, null)
+check('it was given up', {
+  runner: { RunnerFailed: { errorMessage: 'y' } }, failure: { instanceId: 'i', message: 'no library' }
+}, 'runner', /given up: no library/, /`svc stop i` and `svc place acme\/x`/)
 check('a task it does not do', { capability: 'chat' }, 'request', /does tts, not chat/, /acme\/x for tts/)
 check('the first broken link wins', { card: null, backend: null, placed: false, runner: null }, 'card')
 check('placement comes before the request', { placed: false, runner: null, capability: 'chat' }, 'placement')
@@ -71,7 +91,7 @@ for (const [runner, problem] of statuses) {
 t.test('a failed runner names the way back', async (t) => {
   t.match(
     brokenLink({ ...whole, runner: { RunnerFailed: { errorMessage: 'x' } } })?.remedy,
-    /POST \/admin\/restart/
+    /svc stop acme\/x`, then `svc place acme\/x/
   )
 })
 
@@ -82,5 +102,20 @@ t.test('the sentence of the client', async (t) => {
     remedy: ''
   })
   t.equal(message, 'No instance found for model acme/x: it is not placed on any node.')
-  t.same(LINKS, ['card', 'backend', 'placement', 'runner', 'request'])
+  t.same(LINKS, ['card', 'copy', 'backend', 'placement', 'runner', 'request'])
+})
+
+t.test('every link, and nothing behind the first broken one', async (t) => {
+  const held = chainOf({ ...whole, nodes: ['n1', 'n2'], copies: { live: ['n1'], lost: [], receiving: [] } })
+  t.strictSame(held.map(({ link, ok, message }) => [link, ok, message]), [
+    ['card', true, 'tts, runs on engine onnx-tts'], ['copy', true, 'on n1'],
+    ['backend', true, 'cpu is offered'], ['placement', true, 'on n1, n2'],
+    ['runner', true, 'every runner is ready'],
+    ['request', true, 'it can be asked']
+  ])
+  t.ok(held.every(({ remedy }) => remedy === null))
+  const broken = chainOf({ ...whole, placed: false, runner: null })
+  t.strictSame(broken.map(({ ok }) => ok), [true, true, true, false, null, null])
+  t.match(broken[3], { remedy: /svc place/ })
+  t.match(broken[4], { message: 'not looked at', remedy: null })
 })

@@ -2,10 +2,9 @@ import t from 'tap'
 import type { Section } from '../../../kernel/index.js'
 import { commandHandlers, commands } from '../commands.js'
 import { InstanceService } from '../service.js'
-import { soloInstance } from '../shapes.js'
 import type { Instance } from '../shapes.js'
-import { startRunners } from './rig.js'
-import { card } from './samples.js'
+import { ensure, startRunners } from './rig.js'
+import { card, soloInstance } from './samples.js'
 
 /** The section as the master has it inside a command. */
 function section (): Section<Instance> {
@@ -27,6 +26,8 @@ t.test('the master places a model once on a node, and removes it once', (t) => {
   const held = section()
   const { create, remove } = commandHandlers({
     section: held,
+    now: () => 0,
+    live: () => true,
     check: ({ instance: { RingInstance: { instanceId } } }) => {
       if (instanceId.startsWith('large')) throw new Error('it does not fit')
     },
@@ -49,18 +50,18 @@ t.test('the master places a model once on a node, and removes it once', (t) => {
   check(on('e', 'n1'), 'e')
   t.strictSame(said, ['created a m on n1', 'created c m on n2', 'created d other on n1', 'deleted a m',
     'created e m on n1'])
-  t.strictSame(Object.keys(commands).sort(), ['create', 'remove'], 'each is declared')
+  t.strictSame(Object.keys(commands).sort(), ['create', 'drain', 'remove', 'taskSpace'], 'each is declared')
   t.end()
 })
 
 t.test('what a plugin decides goes through its commands', async (t) => {
   const cards = [card('svc/m'), card('svc/n')]
-  const rig = await startRunners(t, { cards, config: { autostart: ['svc/m'] } })
-  await rig.runner('svc/m')
+  const rig = await startRunners(t, { cards, place: [] })
   const instances = rig.service(InstanceService)
+  await ensure(rig, 'svc/m')
   const kinds = (): string[] => rig.events.map((e) => e.kind).filter((kind) => kind.startsWith('Instance'))
   t.strictSame(kinds(), ['InstanceCreated'])
-  const [first, second] = await Promise.all([instances.ensure('svc/n'), instances.ensure('svc/n')])
+  const [first, second] = await Promise.all([ensure(rig, 'svc/n'), ensure(rig, 'svc/n')])
   t.strictSame(first, second, 'two at once are one')
   t.strictSame(kinds(), ['InstanceCreated', 'InstanceCreated'])
   await instances.remove(first.instanceId)

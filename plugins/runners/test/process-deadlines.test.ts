@@ -15,6 +15,7 @@ t.test('T-R04: a warmup over its deadline is given up at once, with a CRITICAL l
     delete process.env['SVC_WARMUP_DEADLINE_SECONDS']
     t.match(await failed(), /warmup did not finish within 1 s/)
     t.strictSame(failures.map((failure) => failure.attempts), [1])
+    t.match(failures, [{ errorCode: 'warmup_timeout' }])
     t.strictSame(kinds(), ['Connecting', 'Connected', 'Loading', 'Loaded', 'WarmingUp', 'Failed'])
     t.ok(lines.some((line) => line.level === 'fatal' && line.message.startsWith('CRITICAL')))
     const log = join(scratch, 'runner.log')

@@ -100,7 +100,7 @@ t.test('one at a time by default, a queue behind, then overloaded', async (t) =>
   await until('the first runs', () => supervisor.report().inProgressTasks.length === 1)
   const refused = await hear(open({ mode: 'count', chunks: 1 }))
   t.equal(refused.end, 'overloaded')
-  t.match(refused.error?.details, { retryAfterSeconds: 1, queued: 2 })
+  t.match(refused.error?.details, { retryAfterSeconds: 1, running: 1, waiting: 2 })
   t.strictSame((await Promise.all(running)).map((heard) => heard.end), ['end', 'end', 'end'])
   t.equal(supervisor.report().completedTaskCount, 3)
 })

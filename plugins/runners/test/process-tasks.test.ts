@@ -13,7 +13,7 @@ function channel (limits = DEFAULT_LIMITS) {
   const made = new TaskChannel('t', limits, {
     grant: (chunks, bytes) => { grants.push({ chunks, bytes }) },
     cancel: () => { cancels += 1 }
-  }, 0)
+  })
   const accept = (index: number, bytes = 10): string =>
     made.accept(index, { payload: { index } }, bytes, index)
   const rest = async (): Promise<(number | string)[]> => {

@@ -9,7 +9,7 @@ import { createRunners } from '../index.js'
 import { createSupervisor } from '../process/supervisor.js'
 import { runnersFolder } from '../scratch.js'
 import { InstanceService, RunnersService } from '../service.js'
-import { until } from './rig.js'
+import { ensure, until } from './rig.js'
 import { card, machine } from './samples.js'
 
 const VOICE = 'svc/voice-en'
@@ -30,6 +30,7 @@ async function start (t: TestContext): Promise<Rig> {
   })
   const plugin = createRunners({ createSupervisor, probe: machine(), uid: process.getuid?.() ?? 0 })
   const rig = await startPlugin(t, plugin, { fakes: [bundle], clock: systemClock })
+  await ensure(rig, VOICE)
   await ready(rig)
   return rig
 }
@@ -64,7 +65,7 @@ t.test('a real process serves, dies, comes back and goes with its instance', asy
   t.equal((await rig.inject({ url: `/readyz?model=${VOICE}` })).statusCode, 200)
 
   const last = pidOf(rig)
-  const { instanceId } = await rig.service(InstanceService).ensure(VOICE)
+  const { instanceId } = await ensure(rig, VOICE)
   await rig.service(InstanceService).remove(instanceId)
   t.notOk(alive(last), 'the process is gone when remove returns')
   t.same(rig.service(RunnersService).reports(), [])
@@ -74,7 +75,7 @@ t.test('old folders of runners do not pile up', async (t) => {
   const rig = await start(t)
   const instances = rig.service(InstanceService)
   for (let n = 0; n < 6; n += 1) {
-    const { instanceId } = await instances.ensure(VOICE)
+    const { instanceId } = await ensure(rig, VOICE)
     await ready(rig)
     await instances.remove(instanceId)
   }

@@ -3,10 +3,10 @@ import type { Cluster, NodeView, Section } from '../../../kernel/index.js'
 import { choose } from '../remote/choose.js'
 import type { Candidate } from '../remote/choose.js'
 import { runnersElsewhere } from '../remote/elsewhere.js'
+import { PlacedInstances } from '../remote/placed.js'
 import type { RunnerStatus } from '../service.js'
-import { soloInstance } from '../shapes.js'
 import type { Instance } from '../shapes.js'
-import { card } from './samples.js'
+import { card, soloInstance } from './samples.js'
 
 const at = (name: string, load: number, own = false): Candidate =>
   ({ nodeId: `n-${name}`, installId: `i-${name}`, instanceId: name, runnerId: `r-${name}`, own, load })
@@ -31,39 +31,73 @@ for (const [name, candidates, expected] of choices) {
   })
 }
 
-const nodes = new Map<string, Partial<NodeView>>([
-  ['me', { self: true, live: true }], ['b', { self: false, live: true }], ['c', { self: false, live: true }],
-  ['down', { self: false, live: false }]
-])
-const cluster: Pick<Cluster, 'resolve'> = {
-  resolve (ref) {
-    const node = ref === 'old-b' ? { ...nodes.get('b'), nodeId: 'b' } : { ...nodes.get(ref), nodeId: ref }
-    return node.live === undefined ? undefined : { installId: `i-${node.nodeId}`, ...node } as NodeView
+const node = (nodeId: string, live: boolean): NodeView =>
+  ({ nodeId, installId: `i-${nodeId}`, self: nodeId === 'me', live }) as NodeView
+let looks = 0
+const cluster: Pick<Cluster, 'nodes'> = {
+  nodes () {
+    looks += 1
+    return [node('me', true), node('b', true), node('c', true), node('down', false)]
   }
 }
 
 const section = <T>(all: [nodeId: string, key: string, value: T][]): Section<T> =>
-  ({ entries: () => all.map(([nodeId, key, value]) => ({ nodeId, key, value })) }) as unknown as Section<T>
+  ({
+    entries: () => all.map(([nodeId, key, value]) => ({ nodeId, key, value })),
+    observe: () => () => {}
+  }) as unknown as Section<T>
 
 const instance = (instanceId: string, nodeId: string, modelId = 'acme/x'): [string, string, Instance] =>
   ['master', instanceId, soloInstance({ instanceId, runnerId: `r-${instanceId}`, nodeId }, card(modelId))]
 
+const draining = (instanceId: string, nodeId: string): [string, string, Instance] => {
+  const [master, key, { RingInstance: ring }] = instance(instanceId, nodeId)
+  return [master, key, { RingInstance: { ...ring, drainUntil: '2026-01-01T00:00:00.000Z' } }]
+}
+
 t.test('runners of other live nodes, with what those nodes say of them', async (t) => {
+  const placed = new PlacedInstances(section<Instance>([
+    instance('1', 'me'), instance('2', 'b'), instance('3', 'c', 'acme/y'), instance('4', 'down'),
+    instance('5', 'nobody'), instance('6', 'old-b'), draining('7', 'c')
+  ]))
   const parts = {
+    self: { nodeId: 'me' },
     cluster,
-    instances: section<Instance>([instance('1', 'me'), instance('2', 'b'), instance('3', 'c', 'acme/y'),
-      instance('4', 'down'), instance('5', 'nobody'), instance('6', 'old-b'), instance('7', 'c')]),
     runners: section<RunnerStatus>([['b', 'r-2', { RunnerReady: {} }], ['c', 'r-7', { RunnerLoaded: {} }],
       ['b', 'r-3', { RunnerReady: {} }], ['down', 'r-4', { RunnerReady: {} }]])
   }
-  t.same(runnersElsewhere(parts, 'acme/x'), [
-    { nodeId: 'b', installId: 'i-b', instanceId: '2', runnerId: 'r-2', modelId: 'acme/x',
+  const there = (modelId?: string) => runnersElsewhere(parts, placed.of(modelId))
+  t.same(there('acme/x'), [
+    { nodeId: 'b', installId: 'i-b', instanceId: '2', runnerId: 'r-2', modelId: 'acme/x', draining: false,
       status: { RunnerReady: {} } },
-    { nodeId: 'c', installId: 'i-c', instanceId: '7', runnerId: 'r-7', modelId: 'acme/x',
+    { nodeId: 'c', installId: 'i-c', instanceId: '7', runnerId: 'r-7', modelId: 'acme/x', draining: true,
       status: { RunnerLoaded: {} } }
   ])
-  t.match(runnersElsewhere(parts, 'acme/y'), [{ instanceId: '3', status: null }],
+  t.match(there('acme/y'), [{ instanceId: '3', status: null }],
     'what a node says of another node\'s runner does not count')
-  t.same(runnersElsewhere(parts).map(({ instanceId }) => instanceId), ['2', '3', '7'])
-  t.same(runnersElsewhere(parts, 'acme/none'), [])
+  t.same(there().map(({ instanceId }) => instanceId).sort(), ['2', '3', '7'])
+  t.same(there('acme/none'), [])
+})
+
+t.test('a model that is only here costs no look at the other nodes', async (t) => {
+  const parts = { self: { nodeId: 'me' }, cluster, runners: section<RunnerStatus>([]) }
+  const before = looks
+  t.same(runnersElsewhere(parts, new PlacedInstances(section([instance('1', 'me')])).of('acme/x')), [])
+  t.equal(looks, before)
+})
+
+t.test('the instances are read once after each change', async (t) => {
+  let reads = 0
+  let changed = (): void => {}
+  const all = [instance('1', 'me')]
+  const placed = new PlacedInstances({
+    entries () { reads += 1; return all.map(([nodeId, key, value]) => ({ nodeId, key, value })) },
+    observe (fn: () => void) { changed = fn; return () => {} }
+  } as unknown as Section<Instance>)
+  for (let n = 0; n < 3; n++) t.equal(placed.of('acme/x').length, 1)
+  t.equal(reads, 1)
+  all.push(instance('2', 'b'))
+  changed()
+  t.equal(placed.of('acme/x').length, 2)
+  t.equal(reads, 2)
 })

@@ -56,6 +56,14 @@ export interface PairOptions {
   /** What the serving node's runner says of itself. */
   status?: RunnerStatus
   cards?: ModelCard[]
+  /** What the serving node told of the work of others. */
+  told?: number
+}
+
+/** Channels that nobody hears. */
+const deaf = {
+  channel: () => ({ send: () => false, broadcast: () => 0, close () {} }),
+  onPeers: () => () => {}
 }
 
 /** Starts both. The serving node has the model and a ready runner of it. */
@@ -66,9 +74,8 @@ export async function pair (t: TestContext, options: PairOptions = {}): Promise<
     const view = views.find((one) => one.nodeId === ref || one.installId === ref)
     return view === undefined ? undefined : { ...view, live: live.get(view.installId) === true }
   }
-  const rig = await startRunners(t, { fakes: [fake(ClusterService, {
-    resolve, nodes: () => views.map((view) => ({ ...view, live: live.get(view.installId) === true }))
-  })] })
+  const nodes = (): NodeView[] => views.map((view) => ({ ...view, live: live.get(view.installId) === true }))
+  const rig = await startRunners(t, { fakes: [fake(ClusterService, { resolve, nodes, ...deaf })] })
   const runner = await rig.runner(VOICE)
   runner.ready()
   const { nodeId, installId } = await identity(rig)
@@ -85,7 +92,8 @@ export async function pair (t: TestContext, options: PairOptions = {}): Promise<
     self: ASKER,
     bundle: bundle(options.cards ?? []).instance as never,
     models: { card: (id) => id === VOICE ? card(VOICE) : undefined },
-    cluster: { resolve, request: async (_to, sent) => await request(sent) },
+    cluster: { resolve, nodes, request: async (_to, sent) => await request(sent) },
+    news: { load: () => options.told ?? null, tasks: () => [] },
     sections: await sectionsOf(rig, options.status),
     clock: rig.clock,
     log: { debug () {}, info () {}, warn () {}, error () {}, fatal () {} },
@@ -93,7 +101,7 @@ export async function pair (t: TestContext, options: PairOptions = {}): Promise<
     tasks,
     newId: () => `00000000-0000-4000-8000-${String(++ids).padStart(12, '0')}`,
     backend: () => null,
-    placed: () => true,
+    absence: () => null,
     taskFailed: (failure) => { failed.push(failure) }
   })
   return {
@@ -118,7 +126,8 @@ async function sectionsOf (rig: RunnersRig, status?: RunnerStatus): Promise<{
     { instances: Record<string, Instance>, runners: Record<string, RunnerStatus> }
   const { nodeId } = await identity(rig)
   const section = <T>(all: Record<string, T>): Section<T> => ({
-    entries: () => Object.entries(all).map(([key, value]) => ({ nodeId, key, value }))
+    entries: () => Object.entries(all).map(([key, value]) => ({ nodeId, key, value })),
+    observe: () => () => {}
   }) as unknown as Section<T>
   const shown = status === undefined ? runners
     : Object.fromEntries(Object.keys(runners).map((id) => [id, status]))

@@ -1,10 +1,11 @@
 import t from 'tap'
 import { kernelError } from '../../../kernel/index.js'
-import type { EngineChunk, EngineTask } from '../../../kernel/index.js'
+import type { CapabilityCall, EngineChunk, EngineTask } from '../../../kernel/index.js'
 import { RunnerError } from '../process/errors.js'
 import { createReadiness } from '../readiness.js'
 import type { Route } from '../service.js'
-import { ASKER, hear, pair, query, task, taskAt, VOICE } from './remote-kit.js'
+import { runTask } from '../service.js'
+import { ASKER, caller, hear, pair, query, task, taskAt, VOICE } from './remote-kit.js'
 import type { Pair } from './remote-kit.js'
 import { endless, failing, until } from './rig.js'
 
@@ -68,7 +69,9 @@ t.test('a task is served by the runner of another node', async (t) => {
   t.same(runner.opened, [{ taskId: route.taskId, task }])
   t.match(await taskAt(rig, route.taskId), { taskId: route.taskId, commandId: 'C', modelId: VOICE,
     instanceId: route.instanceId, capability: 'tts', status: 'Complete' }, 'shown where it ran')
-  t.same(nodes.tasks.view(), {}, 'and nowhere else')
+  t.same(nodes.tasks.all(), [], 'not as one of the node that asked')
+  t.match(asker.tasks(), { [route.taskId]: { Inference: { status: 'Complete' } } },
+    'which shows it nevertheless')
   t.notMatch(JSON.stringify(await rig.state()), /hello/)
   t.match(await hear(asker.open(route, task, never)), { error: { reason: 'instance_lost' } },
     'a task is served once')
@@ -89,14 +92,11 @@ t.test('what can be named is what others serve, too', async (t) => {
   await t.rejects(asker.route(query), { reason: 'no_instance', details: { brokenLink: 'backend' } } as never)
 })
 
-t.test('/readyz: what another node serves is ready, but not what this one is to start', async (t) => {
+t.test('/readyz: what another node serves is ready', async (t) => {
   const { asker, clock, live } = await pair(t)
   const { missing, serving } = asker
-  const check = createReadiness({
-    clock, missing, serving, autostart: () => [VOICE], idle: () => true, canary: async () => false
-  })
+  const check = createReadiness({ clock, missing, serving, idle: () => true, canary: async () => false })
   t.match(await check(VOICE), { ok: true, detail: /another node/ })
-  t.match(await check(), { ok: false, detail: /^svc\/voice-en: / })
   live.clear()
   t.match(await check(VOICE), { ok: false })
 })
@@ -113,7 +113,10 @@ const loads: [string, Parameters<typeof pair>[1], boolean][] = [
   ['both idle: the own one', { own: { load: 0 } }, true],
   ['the own one works: the other', { own: { load: 1 } }, false],
   ['both work: the own one', { own: { load: 1 }, status: { RunnerRunning: {} } }, true],
-  ['the own one works more: the other', { own: { load: 2 }, status: { RunnerRunning: {} } }, false]
+  ['the own one works more: the other', { own: { load: 2 }, status: { RunnerRunning: {} } }, false],
+  ['the other is said to have less', { own: { load: 3 }, status: { RunnerRunning: {} }, told: 2 }, false],
+  ['the other is said to have more', { own: { load: 3 }, status: { RunnerReady: {} }, told: 4 }, true],
+  ['the other is said to have nothing', { own: { load: 1 }, status: { RunnerRunning: {} }, told: 0 }, false]
 ]
 for (const [name, options, own] of loads) {
   t.test(name, async (t) => {
@@ -288,10 +291,74 @@ t.test('the tasks that one node takes from another are bounded', async (t) => {
     await hear(asker.open(await asker.route(query), task, controller.signal)))
   await until(() => runner.opened.length === 128)
   const { error } = await hear(asker.open(await asker.route(query), task, never))
-  t.match(error, { reason: 'overloaded', status: 429, details: { limit: 128, running: 128 } })
+  t.match(error, { reason: 'overloaded', status: 429, retryAfterSeconds: Number, details: { running: 128 } })
   controller.abort()
   await Promise.all(open)
   const again = asker.open(await asker.route(query), task, never)[Symbol.asyncIterator]()
   t.same((await again.next()).value, { payload: { chunk_index: 0 } }, 'places are given back')
   await again.return?.()
+})
+
+/** A call that may be tried again, and the headers it was given. */
+function retrying (): { call: CapabilityCall, headers: Record<string, string> } {
+  const headers: Record<string, string> = {}
+  const setHeader = (name: string, value: string): void => { headers[name] = value }
+  const call = { commandId: 'C', caller, signal: never, retry: true, setHeader } as unknown as CapabilityCall
+  return { call, headers }
+}
+
+t.test('what is lost here is tried again at another node', async (t) => {
+  // Its own runner is the first choice, and has no process.
+  const { asker, runner, failed } = await pair(t, { own: { load: 0 } })
+  const { call, headers } = retrying()
+  const heard = await hear(runTask(asker, { modelId: VOICE, capability: 'tts', task }, call))
+  t.match(heard, { error: null, chunks: [{}, {}] })
+  t.match(headers, { 'x-svc-task-id': runner.opened[0]!.taskId, 'x-svc-retried': '1' })
+  t.match(failed, [{ errorType: 'instance_lost' }], 'the first try has its own end')
+  const ends = Object.values(asker.tasks()).map(({ Inference: { status } }) => status)
+  t.same(ends.sort(), ['Complete', 'Failed'])
+})
+
+t.test('a node that is lost has no other one to try', async (t) => {
+  const nodes = await pair(t)
+  nodes.runner.answer = async function * () {
+    for (const socket of nodes.sockets) socket.destroy(new Error('reset'))
+    yield * endless(task, never)
+  }
+  const { call, headers } = retrying()
+  const heard = await hear(runTask(nodes.asker, { modelId: VOICE, capability: 'tts', task }, call))
+  t.match(heard.error, { reason: 'instance_lost', retryable: true })
+  t.notOk('x-svc-retried' in headers)
+})
+
+t.test('the caller goes with the task to the queue of the other node', async (t) => {
+  const { asker, runner } = await pair(t)
+  const asked: unknown[] = []
+  runner.open = async function * (_taskId: string, _task: unknown, _signal: AbortSignal, ...rest: unknown[]) {
+    asked.push(...rest)
+    yield { payload: {} }
+  } as typeof runner.open
+  await hear(asker.open(await asker.route(query), task, never))
+  t.same(asked, [caller.id])
+})
+
+t.test('POST /v1/cancel of a member is answered by this node alone', async (t) => {
+  const { request, rig } = await pair(t)
+  const ask = async (): Promise<[number, unknown]> => {
+    const { status, body } = await request({ path: '/v1/cancel/C', body: {} })
+    const parts: Buffer[] = []
+    for await (const part of body) parts.push(part as Buffer)
+    return [status, JSON.parse(Buffer.concat(parts).toString())]
+  }
+  t.match(await ask(), [404, { error: { reason: 'command_unknown' } }])
+  let aborted = ''
+  const of = (by: typeof caller): (() => void) => rig.kernel.commands.track(
+    { commandId: 'C', caller: by, summary: '', abort: (reason) => { aborted = reason } })
+  const untrack = of({ ...caller, id: 'somebody else' })
+  t.match(await ask(), [403, { error: { reason: 'missing_grant' } }])
+  t.equal(aborted, '')
+  untrack()
+  of(caller)
+  t.match(await ask(), [200, { command_id: 'C' }])
+  t.equal(aborted, 'cancelled')
 })

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { BundleService, EngineError } from '../../../kernel/index.js'
 import type { EngineChunk, EngineTask, ModelCard } from '../../../kernel/index.js'
 import { fake, startPlugin } from '../../../kernel/testing/index.js'
@@ -7,8 +8,9 @@ import { createRunners } from '../index.js'
 import { RunnerError } from '../process/errors.js'
 import { kindOf } from '../process/states.js'
 import type { RunnerOptions, Supervisor } from '../process/supervisor.js'
-import type { RunnerStatus } from '../service.js'
-import { card, machine } from './samples.js'
+import { InstanceService } from '../service.js'
+import type { Instance, RunnerStatus } from '../service.js'
+import { card, machine, soloInstance } from './samples.js'
 
 /** An in-memory runner: the test moves it through its states and decides what it answers. */
 export class FakeRunner implements Supervisor {
@@ -81,9 +83,9 @@ export class FakeRunner implements Supervisor {
     }
   }
 
-  giveUp (errorMessage: string): void {
+  giveUp (errorMessage: string, errorCode: 'warmup_timeout' | 'runner_failed' = 'runner_failed'): void {
     this.move({ RunnerFailed: { errorMessage } })
-    this.options.onFailed({ errorMessage, attempts: 3 })
+    this.options.onFailed({ errorMessage, errorCode, attempts: 3 })
   }
 }
 
@@ -139,6 +141,8 @@ export interface RigOptions {
   cards?: ModelCard[]
   /** The engine drives an external program. */
   external?: boolean
+  /** Models placed on the node at its start; all of them when absent. */
+  place?: string[]
   config?: Record<string, unknown>
   probe?: Partial<ProbeIo>
   fakes?: Fake[]
@@ -159,6 +163,8 @@ export async function startRunners (t: TestContext, options: RigOptions = {}): P
     ...(options.config === undefined ? {} : { config: options.config }),
     ...(options.allow === undefined ? {} : { allow: options.allow })
   })
+  const placed = options.place ?? (options.cards ?? [card('svc/voice-en')]).map(({ modelId }) => modelId)
+  for (const modelId of placed) void ensure(rig, modelId)
   const find = (modelId: string): FakeRunner | undefined =>
     runners.findLast((runner) => runner.options.spec.card.modelId === modelId && !runner.stopped)
   return {
@@ -171,6 +177,30 @@ export async function startRunners (t: TestContext, options: RigOptions = {}): P
       return (await rig.inject({ url: '/state' })).json() as Record<string, never>
     }
   }
+}
+
+/**
+ * Has the node of the rig run a model, whatever its memory. The instance that is there counts, unless it is
+ * on its way out or its runner was given up.
+ */
+export async function ensure (
+  rig: Pick<Rig, 'inject' | 'service'>, modelId: string
+): Promise<{ instanceId: string }> {
+  const instances = rig.service(InstanceService)
+  const state = (await rig.inject({ url: '/state' })).json() as {
+    localNodeId: string
+    instances: Record<string, Instance>
+    runners: Record<string, object>
+  }
+  for (const { RingInstance: ring } of Object.values(state.instances)) {
+    const { instanceId, shardAssignments, drainUntil } = ring
+    if (shardAssignments.modelId !== modelId || drainUntil !== undefined) continue
+    const [runnerId = ''] = Object.values(shardAssignments.nodeToRunner)
+    if (!('RunnerFailed' in (state.runners[runnerId] ?? {}))) return { instanceId }
+    await instances.remove(instanceId)
+  }
+  const ids = { instanceId: randomUUID(), runnerId: randomUUID(), nodeId: state.localNodeId }
+  return { instanceId: await instances.place(soloInstance(ids, card(modelId)), { force: true }) }
 }
 
 /** Waits until `look` gives something; the test's own timeout is the limit. */

@@ -78,7 +78,7 @@ for (const [name, over, link, remedy] of broken) {
   t.test(`no route to ${name}`, async (t) => {
     const rig = await startRunners(t, {
       cards: [card(VOICE), card('acme/x')],
-      config: { autostart: [VOICE] }
+      place: [VOICE]
     })
     ;(await rig.runner(VOICE)).ready()
     const asked = { ...query, ...over }

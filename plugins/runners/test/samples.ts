@@ -1,5 +1,7 @@
 import type { ModelCard } from '../../../kernel/index.js'
 import type { ProbeIo } from '../gpu-probe.js'
+import { stateCard } from '../shapes.js'
+import type { Instance, Shard } from '../shapes.js'
 
 /** A small card; `over` changes fields. */
 export function card (modelId: string, over: Partial<ModelCard> = {}): ModelCard {
@@ -45,5 +47,36 @@ export function machine (over: Partial<ProbeIo> = {}): ProbeIo {
     nvidiaSmi: async () => { throw new Error('no nvidia-smi here') },
     runtimeFolder: () => '/ort',
     ...over
+  }
+}
+
+/** The placement of a whole model on one node: always one pipeline stage in a ring of one. */
+export function soloInstance (
+  ids: { instanceId: string, runnerId: string, nodeId: string },
+  card: ModelCard
+): Instance {
+  const shard: Shard = {
+    PipelineShardMetadata: {
+      modelCard: stateCard(card),
+      deviceRank: 0,
+      worldSize: 1,
+      startLayer: 0,
+      endLayer: card.nLayers,
+      nLayers: card.nLayers
+    }
+  }
+  return {
+    RingInstance: {
+      instanceId: ids.instanceId,
+      contextTokenLimit: card.contextLength,
+      systemRole: null,
+      engine: card.engine,
+      shardAssignments: {
+        modelId: card.modelId,
+        runnerToShard: { [ids.runnerId]: shard },
+        nodeToRunner: { [ids.nodeId]: ids.runnerId }
+      },
+      hostsByNode: { [ids.nodeId]: [] }
+    }
   }
 }

@@ -1,8 +1,8 @@
 import t from 'tap'
 import { memoryLimitBytes } from '../memory.js'
 import { plan, createReconciler } from '../reconcile.js'
-import { assignmentOf, namedRunners, soloInstance, stateCard } from '../shapes.js'
-import { card } from './samples.js'
+import { assignmentOf, namedRunners, stateCard } from '../shapes.js'
+import { card, soloInstance } from './samples.js'
 
 const ids = { instanceId: 'I', runnerId: 'R', nodeId: 'N' }
 

@@ -1,5 +1,6 @@
 /** The catalogue: the cards a node knows, and how the model list shows them. */
 import type { ModelCard } from '../../../kernel/index.js'
+import type { Judgement } from '../service.js'
 
 /** Where a card comes from. */
 export type CardOrigin = 'bundled' | 'store' | 'staged' | 'home' | 'custom'
@@ -17,7 +18,13 @@ export function mergeCatalogue (
 }
 
 /** What is known about a model beside its card. `created` is in unix seconds. */
-export interface ModelPresence { installed: boolean, ready: boolean, created: number }
+export interface ModelPresence {
+  installed: boolean
+  ready: boolean
+  created: number
+  /** Left out where nobody judges. */
+  judgement?: Judgement | undefined
+}
 
 /** An entry of `GET /v1/models`. */
 export interface ModelListEntry {
@@ -39,6 +46,11 @@ export interface ModelListEntry {
   audio: AudioFacts | null
   installed: boolean
   ready: boolean
+  /** Whether it can be asked; null where no plugin runs models. */
+  available: boolean | null
+  /** The first broken link of its availability chain. */
+  broken_link: string | null
+  remedy: string | null
 }
 
 /** What a request to the model may ask for. */
@@ -84,7 +96,7 @@ function audioOf ({ tasks, voices, defaults, languages }: ModelCard): AudioFacts
 
 /** The entry of a card in the model list. Megabytes are of 2^20 bytes, rounded up. */
 export function modelListEntry (card: ModelCard, presence: ModelPresence): ModelListEntry {
-  const { installed, ready, created } = presence
+  const { installed, ready, created, judgement } = presence
   return {
     id: card.modelId,
     object: 'model',
@@ -103,6 +115,9 @@ export function modelListEntry (card: ModelCard, presence: ModelPresence): Model
     resolved_capabilities: resolve(card),
     audio: audioOf(card),
     installed,
-    ready
+    ready,
+    available: judgement?.available ?? null,
+    broken_link: judgement?.brokenLink ?? null,
+    remedy: judgement?.remedy ?? null
   }
 }

@@ -12,7 +12,8 @@ import type { Plane } from '../plane.js'
 const CARD_BYTES = 64 * 1024
 
 /** GET /v1/models and GET /models. */
-export function models (plane: Plane): unknown {
+export async function models (plane: Plane): Promise<unknown> {
+  const judge = await plane.judge?.()
   const ready = plane.catalogue.ready()
   const installed = new Set(plane.catalogue.copies().filter(({ live }) => live).map(({ modelId }) => modelId))
   const data = [...plane.catalogue.cards().values()]
@@ -20,7 +21,8 @@ export function models (plane: Plane): unknown {
     .map(({ card }) => modelListEntry(card, {
       installed: installed.has(card.modelId),
       ready: ready.has(card.modelId),
-      created: createdOf(plane, card.modelId)
+      created: createdOf(plane, card.modelId),
+      judgement: judge?.(card.modelId)
     }))
   return { object: 'list', data }
 }

@@ -71,8 +71,11 @@ t.test('an entry of the model list', (t) => {
       chat: true, completions: true, embeddings: false, tts: false, streaming: true, tools: false,
       vision: false
     },
-    audio: null, installed: true, ready: false
+    audio: null, installed: true, ready: false, available: null, broken_link: null, remedy: null
   })
+  const judgement = { available: false, brokenLink: 'placement', remedy: 'Place it.' }
+  t.match(modelListEntry(card('acme/x'), { ...presence, judgement }),
+    { available: false, broken_link: 'placement', remedy: 'Place it.' })
   const tools = (words: string): unknown =>
     modelListEntry(card('a/b', { support: { tools: words } }), presence).resolved_capabilities.tools
   t.equal(tools('given to the chat template'), true)

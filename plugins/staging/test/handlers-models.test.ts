@@ -221,3 +221,18 @@ t.test('the files of a card are asked of the store host', async (t) => {
   host.serve = () => { throw new Error('reset') }
   t.match(await ask(), { card: { files: [] } }, 'without it the card is short')
 })
+
+t.test('the list of models tells what can be asked, where somebody judges that', async (t) => {
+  const rig = await startNode(t, { store: scratch(t) })
+  await call(rig, 'POST', '/models/add', { card: card('acme/mine') })
+  const listed = async (): Promise<unknown> => (await call(rig, 'GET', '/v1/models')).body['data']
+  const unjudged = [{ id: 'acme/mine', available: null, broken_link: null, remedy: null }]
+  t.match(await listed(), unjudged)
+  const models = rig.service(ModelsService)
+  const stop = models.judge(async () => (modelId) =>
+    ({ available: false, brokenLink: 'placement', remedy: `Place ${modelId}.` }))
+  t.match(await listed(), [{ available: false, broken_link: 'placement', remedy: 'Place acme/mine.' }])
+  stop()
+  t.match(await listed(), unjudged)
+  t.same(models.copies('acme/mine'), [])
+})

@@ -308,6 +308,11 @@ t.test('no store can be reached: the hub, into the cache', async (t) => {
   await tight.stager.stage(ID).ended
   t.match(tight.failures, [{ reason: 'no_safe_fit', message: /must stay free/ }])
   t.equal(hub.fetches('m.gguf').length, 0)
+  const lan: Found = { ...item(t), from: 'lan' }
+  let asked = 0
+  const left = await world(t, () => asked++ === 0 ? lan : found(), { hub: client })
+  await left.stager.stage(ID).ended
+  t.same([left.failures, left.local.of('cache', ID)?.kind], [[], 'cache'], 'all who had it are gone')
 })
 
 t.test('with a staged copy of the content the store had, no hub is asked', async (t) => {

@@ -11,13 +11,14 @@ import { startHub } from './hub-kit.js'
 import { bytes, clientOf, contents, ID, MIB, names, open, scratch, write } from './store-kit.js'
 
 const CHILD = fileURLToPath(new URL('store-child.ts', import.meta.url))
+const LOADER = `--import=${import.meta.resolve('tsx/esm')}`
 const WEIGHTS = bytes(6 * MIB, 3)
 
 /** Runs a store in a process of its own that starts one download; resolves once it reports enough bytes. */
 async function runUntil (
   t: { teardown (fn: () => unknown): void }, setup: object, enough: number
 ): Promise<ChildProcess> {
-  const child = spawn(process.execPath, [...process.execArgv, CHILD, JSON.stringify(setup)], {
+  const child = spawn(process.execPath, [LOADER, CHILD, JSON.stringify(setup)], {
     stdio: ['ignore', 'pipe', 'inherit']
   })
   t.teardown(() => { child.kill('SIGKILL') })

@@ -31,9 +31,10 @@ t.test('killed in the middle, at several points: at most one chunk\'s bytes are 
   const file = join(folder, 'manifest.json')
   await writeFile(file, JSON.stringify(manifest))
   const child = fileURLToPath(new URL('transfer-child.ts', import.meta.url))
+  const loader = `--import=${import.meta.resolve('tsx/esm')}`
   for (const part of [0.3, 0.7]) {
     const incoming = join(folder, 'incoming')
-    const running = spawn(process.execPath, [...process.execArgv, child, file, incoming, server.url], {
+    const running = spawn(process.execPath, [loader, child, file, incoming, server.url], {
       stdio: ['ignore', 'ignore', 'inherit']
     })
     await server.until(part * manifest.totalBytes)

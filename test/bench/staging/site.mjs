@@ -74,7 +74,7 @@ export async function withSite ({ folder, count = 2, uploadMib, probe = false },
         name: `n${i + 1}`,
         cluster: { discovery: false, port: ports[2 * i + 1] },
         plugins: {
-          runners: { autostart: [] },
+          placement: { autoplace: [] },
           ...probe ? { 'loop-probe': { module: join(here, 'workers', 'probe-plugin.mjs') } } : {}
         },
         model_store: { hub: { enabled: false }, ...models }

@@ -1,0 +1,164 @@
+import type { Instance, PlacementIntent } from '../../runners/service.js'
+import type { WaitingEntry } from '../sections.js'
+import { AUTOPLACE, intentOf, modelOf, nodesOf } from './intent.js'
+
+/** So often an instance moves because it failed on a live node. */
+export const MOVES_MAX = 2
+
+/** Why an instance cannot serve. */
+export interface Failure {
+  instanceId: string
+  errorCode: string
+  errorMessage: string
+  /** Node ids. */
+  affectedNodeIds: readonly string[]
+}
+
+/** What the master knows when it decides. */
+export interface Situation {
+  /** Wall time, ms. */
+  now: number
+  instances: readonly Instance[]
+  /** Runner id to its status, a one-key object. */
+  runners: Readonly<Record<string, Readonly<Record<string, unknown>>>>
+  failures: readonly Failure[]
+  nodes: readonly { nodeId: string, installId: string, name: string }[]
+  /** Ids of nodes on which nothing can be counted any more. */
+  gone: ReadonlySet<string>
+  waiting: ReadonlyMap<string, WaitingEntry>
+  /** Models that an operator stopped. */
+  stopped: ReadonlySet<string>
+  /** Models the cluster places by itself. */
+  autoplace: readonly string[]
+}
+
+/** What deciding needs besides. */
+export interface Judge {
+  /** Whether a place can be had now. */
+  fits (modelId: string, intent: PlacementIntent): boolean
+  newId (): string
+}
+
+/**
+ * What is to be done, in this order; a master that dies between two of them loses nothing. `lose` enters what
+ * is to take the instance's place and then removes the instance, `wait` only enters.
+ */
+export type Step =
+  | { do: 'forget', id: string, why: string }
+  | { do: 'remove', id: string }
+  | { do: 'lose', id: string, entry: WaitingEntry }
+  | { do: 'wait', id: string, entry: WaitingEntry }
+  | { do: 'place', id: string, entry: WaitingEntry }
+
+/**
+ * Brings what is there in line with what was asked for. Pure: the same situation gives the same steps, and
+ * none when all is well. An entry is done when something that `replaces` it is there.
+ */
+export function decide (situation: Situation, judge: Judge): Step[] {
+  const { instances, waiting } = situation
+  const forgotten = new Map(forgettable(situation))
+  const left = new Map([...waiting].filter(([id]) => !forgotten.has(id)))
+  const replaced = new Set(instances.map(({ RingInstance: { placement } }) => placement?.replaces))
+  const beside = instances.filter(({ RingInstance: { instanceId: id } }) => left.has(id) || replaced.has(id))
+  const losses = instances.filter((one) => !beside.includes(one))
+    .flatMap((instance) => lossOf(situation, judge, instance))
+  const wanted = missing(situation, judge, left, losses)
+  const entered = [...losses, ...wanted]
+    .flatMap((step): [string, WaitingEntry][] => 'entry' in step ? [[step.id, step.entry]] : [])
+  return [
+    ...[...forgotten].map(([id, why]): Step => ({ do: 'forget', id, why })),
+    ...beside.map(({ RingInstance: { instanceId: id } }): Step => ({ do: 'remove', id })),
+    ...losses,
+    ...wanted,
+    ...[...left, ...entered].map(([id, entry]): Step => ({ do: 'place', id, entry }))
+  ]
+}
+
+/** Entries that are done, with why. While the lost instance is still there its entry stays. */
+function forgettable ({ instances, waiting, stopped }: Situation): [string, string][] {
+  const there = new Set(instances.map(({ RingInstance: { instanceId } }) => instanceId))
+  const replaced = new Set([
+    ...instances.map(({ RingInstance: { placement } }) => placement?.replaces),
+    ...[...waiting.values()].map(({ replaces }) => replaces)
+  ])
+  const running = new Set(instances.filter(stays).map(modelOf))
+  const first = new Map<string, string>()
+  const oldestFirst = [...waiting].sort(([a, x], [b, y]) =>
+    x.since.localeCompare(y.since) || (a < b ? -1 : 1))
+  return oldestFirst.flatMap(([id, { modelId, intent }]): [string, string][] => {
+    if (there.has(id)) return []
+    if (replaced.has(id)) return [[id, 'it is placed']]
+    if (intent.origin !== 'autoplace') return []
+    if (stopped.has(modelId)) return [[id, 'an operator stopped the model']]
+    if (running.has(modelId)) return [[id, 'an instance of the model is there']]
+    if (first.has(modelId)) return [[id, `${first.get(modelId)} waits for the same`]]
+    first.set(modelId, id)
+    return []
+  })
+}
+
+const stays = ({ RingInstance: { drainUntil } }: Instance): boolean => drainUntil === undefined
+
+/** What becomes of an instance: nothing, unless its node is gone or it failed and can move. */
+function lossOf (situation: Situation, judge: Judge, instance: Instance): Step[] {
+  const { instanceId: id } = instance.RingInstance
+  const gone = nodesOf(instance).filter((nodeId) => situation.gone.has(nodeId))
+  const intent = intentOf(instance)
+  if (gone.length > 0) {
+    // What was being stopped has nobody left that would end it.
+    if (!stays(instance)) return [{ do: 'remove', id }]
+    const names = gone.map((nodeId) => nameOf(situation, nodeId)).join(', ')
+    const entry = entryOf(situation, instance, intent, ['node_lost', `Its node ${names} is gone.`])
+    return [{ do: 'lose', id, entry }]
+  }
+  const failure = situation.failures.find(({ instanceId }) => instanceId === id)
+  if (failure === undefined || !stays(instance) || serves(situation, instance)) return []
+  const moved = { ...intent, failedOn: [...intent.failedOn, ...affected(situation, failure, instance)] }
+  if (intent.failedOn.length >= MOVES_MAX || !judge.fits(modelOf(instance), moved)) return []
+  const why: [string, string] = [failure.errorCode, failure.errorMessage]
+  return [{ do: 'lose', id, entry: entryOf(situation, instance, moved, why) }]
+}
+
+const nameOf = ({ nodes }: Situation, nodeId: string): string =>
+  nodes.find((node) => node.nodeId === nodeId)?.name ?? nodeId
+
+/** Install ids of the nodes on which it failed. */
+function affected ({ nodes }: Situation, { affectedNodeIds }: Failure, instance: Instance): string[] {
+  const ids = affectedNodeIds.length > 0 ? affectedNodeIds : nodesOf(instance)
+  return ids.map((id) => nodes.find(({ nodeId }) => nodeId === id)?.installId ?? id)
+}
+
+const SERVING = new Set(['RunnerReady', 'RunnerRunning'])
+
+function serves ({ runners }: Situation, { RingInstance: ring }: Instance): boolean {
+  return Object.values(ring.shardAssignments.nodeToRunner).every((runnerId) =>
+    Object.keys(runners[runnerId] ?? {}).some((kind) => SERVING.has(kind)))
+}
+
+function entryOf (
+  { now }: Situation, instance: Instance, intent: PlacementIntent, [reason, message]: [string, string]
+): WaitingEntry {
+  const since = new Date(now).toISOString()
+  return { modelId: modelOf(instance), intent, replaces: intent.replaces, since, reason, message }
+}
+
+/** Models that the cluster places by itself and of which nothing is there, nor waits. */
+function missing (
+  { instances, stopped, autoplace, now }: Situation, judge: Judge,
+  left: ReadonlyMap<string, WaitingEntry>, losses: readonly Step[]
+): Step[] {
+  const there = new Set([
+    ...instances.map(modelOf),
+    ...[...left.values()].map(({ modelId }) => modelId),
+    ...losses.flatMap((step) => 'entry' in step ? [step.entry.modelId] : [])
+  ])
+  const since = new Date(now).toISOString()
+  return autoplace.filter((modelId) => !there.has(modelId) && !stopped.has(modelId)).map((modelId): Step => ({
+    do: 'wait',
+    id: judge.newId(),
+    entry: {
+      modelId, intent: AUTOPLACE, replaces: null, since,
+      reason: 'autoplace', message: 'It is to be placed by itself.'
+    }
+  }))
+}

@@ -1,0 +1,51 @@
+import { createHash, randomUUID } from 'node:crypto'
+import type { Context } from '../../../kernel/index.js'
+import type { manifest } from '../manifest.js'
+import type { Planning } from '../planning.js'
+import type { StandingSections } from '../standing.js'
+import type { ReadState } from '../state-view.js'
+import { Keeper, LOOK_EVERY_MS } from './loop.js'
+
+/** What the keeper needs of the plugin. */
+export interface KeepingParts {
+  planning: Planning
+  readState: ReadState
+  sections: StandingSections
+  /** Models the cluster places by itself. */
+  autoplace (): readonly string[]
+}
+
+/** Events after which something may have to be done. */
+const SIGNS = ['InstanceCreated', 'InstanceDeleted', 'InstanceFailureRecorded', 'RunnerStatusUpdated']
+
+/** Has the master keep in place what was placed, from now until the plugin stops. */
+export function startKeeper (
+  ctx: Context<typeof manifest>, { planning, readState, sections, autoplace }: KeepingParts
+): void {
+  const { session, cluster, instances } = ctx.deps
+  const keeper = new Keeper({
+    clock: ctx.clock, log: ctx.log, session, cluster, readState, planning, instances, ...sections, autoplace,
+    newId: randomUUID,
+    wait: async (id, entry) => await ctx.command('wait', { id, entry: entry as never }, onceFor('wait', id)),
+    note: async (id, reason, message) => await ctx.command('note', { id, reason, message }),
+    unwait: async (id) => await ctx.command('unwait', { id }, onceFor('unwait', id))
+  })
+  const poke = (): void => { keeper.poke() }
+  ctx.effect('keeper', async () => { await keeper.close() })
+  ctx.effect('new session', session.onChange(() => { keeper.sessionChanged() }))
+  ctx.effect('nodes that come and go', cluster.onPeers(poke))
+  sections.waiting.observe(poke)
+  for (const kind of SIGNS) ctx.on(kind, poke)
+  ctx.every('look at what is placed', LOOK_EVERY_MS, poke)
+  keeper.sessionChanged()
+}
+
+/** The id of a command that is given once for an entry, by whichever master: a repeated one is the same. */
+export function onceFor (what: string, id: string): string {
+  const hex = createHash('sha256').update(`placement ${what} ${id}`).digest('hex')
+  const variant = ((parseInt(hex[16]!, 16) & 3) | 8).toString(16)
+  return [
+    hex.slice(0, 8), hex.slice(8, 12), `8${hex.slice(13, 16)}`, `${variant}${hex.slice(17, 20)}`,
+    hex.slice(20, 32)
+  ].join('-')
+}

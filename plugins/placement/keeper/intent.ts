@@ -1,0 +1,35 @@
+import type { Instance, PlacementIntent } from '../../runners/service.js'
+
+/** What was asked for when the instance was placed; for one that was given as it is, what it shows. */
+export function intentOf ({ RingInstance: ring }: Instance): PlacementIntent {
+  const shards = Object.values(ring.shardAssignments.runnerToShard)
+  return ring.placement ?? {
+    origin: 'request',
+    sharding: shards.some((shard) => 'TensorShardMetadata' in shard) ? 'Tensor' : 'Pipeline',
+    instanceMeta: 'Ring',
+    minNodes: 1,
+    excluded: [],
+    failedOn: [],
+    ttlSeconds: null,
+    replaces: null
+  }
+}
+
+/** The intent behind a model that the cluster places by itself. */
+export const AUTOPLACE: PlacementIntent = {
+  origin: 'autoplace',
+  sharding: 'Pipeline',
+  instanceMeta: 'Ring',
+  minNodes: 1,
+  excluded: [],
+  failedOn: [],
+  ttlSeconds: null,
+  replaces: null
+}
+
+/** The model of an instance. */
+export const modelOf = ({ RingInstance: ring }: Instance): string => ring.shardAssignments.modelId
+
+/** The ids of the nodes of an instance. */
+export const nodesOf = ({ RingInstance: ring }: Instance): string[] =>
+  Object.keys(ring.shardAssignments.nodeToRunner)

@@ -1,0 +1,50 @@
+import type { NodeView } from '../../../kernel/index.js'
+import type { Instance } from '../../runners/service.js'
+
+/** A node must be missing for so long before its instances are placed elsewhere, ms. */
+export const MISSING_MS = 3000
+/** In a session younger than this nobody is given up for being silent: links are only being made, ms. */
+export const SESSION_GRACE_MS = 3000
+
+/** What instances may no longer count on. */
+export interface Losses {
+  /** Ids of nodes that are gone. */
+  gone: Set<string>
+  /** Ms until another one may be; null when none is missing. */
+  nextMs: number | null
+}
+
+/**
+ * Keeps track of nodes that are not there. Time is an argument; feed it from time to time on every node, so
+ * that a new master knows since when.
+ */
+export class LostNodes {
+  readonly #missing = new Map<string, number>()
+
+  /**
+   * The nodes that are gone: missing for long enough, or started anew under another id. While a node is
+   * missing, an id that is not known may be what that one is called now. `sessionAgeMs` is the age of the
+   * session.
+   */
+  look (
+    instances: Iterable<Instance>, nodes: readonly NodeView[], now: number, sessionAgeMs: number
+  ): Losses {
+    const live = new Set(nodes.filter((n) => n.live).map((n) => n.nodeId))
+    const known = new Set(nodes.map((n) => n.nodeId))
+    const named = new Set([...instances].flatMap(({ RingInstance: ring }) =>
+      Object.keys(ring.shardAssignments.nodeToRunner)))
+    const absent = new Set([...known, ...named].filter((id) => !live.has(id)))
+    for (const id of this.#missing.keys()) if (!absent.has(id)) this.#missing.delete(id)
+    for (const id of absent) if (!this.#missing.has(id)) this.#missing.set(id, now)
+    const allLive = live.size === known.size
+    const left = (id: string): number => !known.has(id) && allLive
+      ? 0
+      : Math.max(MISSING_MS - (now - this.#missing.get(id)!), SESSION_GRACE_MS - sessionAgeMs)
+    const waits = [...absent].map((id) => ({ id, ms: left(id) }))
+    const later = waits.filter(({ ms }) => ms > 0).map(({ ms }) => ms)
+    return {
+      gone: new Set(waits.filter(({ ms }) => ms <= 0).map(({ id }) => id)),
+      nextMs: later.length === 0 ? null : Math.min(...later)
+    }
+  }
+}

@@ -1,0 +1,151 @@
+import { SvcError } from '../../../kernel/index.js'
+import type { Instance, Instances, PlacementIntent } from '../../runners/service.js'
+import { instanceOf } from '../instance.js'
+import type { Outcome, Planning } from '../planning.js'
+import type { WaitingEntry } from '../sections.js'
+import type { StateView } from '../state-view.js'
+import { modelOf, nodesOf } from './intent.js'
+
+/** First and longest pause before a place is looked for again, ms. */
+export const PAUSE_MS = 250
+export const PAUSE_MAX_MS = 5000
+
+/** The master cannot act now; what is to be done stays to be done. */
+export const LATER: ReadonlySet<string> =
+  new Set(['no_quorum', 'no_master', 'not_master', 'session_changed', 'shutting_down'])
+
+/** Whether an error only says that the master cannot act now. */
+export const isLater = (error: unknown): boolean => error instanceof SvcError && LATER.has(error.reason)
+
+export interface PlacingParts {
+  planning: Planning
+  instances: Pick<Instances, 'place'>
+  newId (): string
+}
+
+/** What came of one try: the instance, or why there is none. */
+export type Tried =
+  | { ok: true, instance: Instance }
+  | { ok: false, reason: string, message: string }
+
+/** Finds places for what waits, and remembers for how long not to look again. */
+export class Placing {
+  readonly #parts: PlacingParts
+  readonly #pauses = new Map<string, { until: number, ms: number }>()
+  #seen = ''
+
+  constructor (parts: PlacingParts) { this.#parts = parts }
+
+  /** Takes in what is there now: where that changed, what was refused is looked at again at once. */
+  notice (state: StateView, liveIds: readonly string[], waiting: ReadonlySet<string>): void {
+    const seen = signature(state, liveIds)
+    if (seen !== this.#seen) this.#pauses.clear()
+    this.#seen = seen
+    for (const id of this.#pauses.keys()) if (!waiting.has(id)) this.#pauses.delete(id)
+  }
+
+  /** Ms until the entry is looked at again; 0 for now. */
+  pause (id: string, now: number): number { return Math.max(0, (this.#pauses.get(id)?.until ?? 0) - now) }
+
+  /** Whether there is a place for it by this state. */
+  fits (modelId: string, intent: PlacementIntent, state: StateView): boolean {
+    try {
+      this.#parts.planning.look(askOf(modelId, intent, taken(state, modelId)), state)
+      return true
+    } catch (error) {
+      if (error instanceof SvcError) return false
+      throw error
+    }
+  }
+
+  /**
+   * Plans a place for an entry and has the master enter it. Throws what `isLater` knows when the master
+   * cannot act now.
+   */
+  async place (id: string, entry: WaitingEntry, state: StateView, now: number): Promise<Tried> {
+    const tried = await this.#tryTo(id, entry, state)
+    if (tried.ok) this.#pauses.delete(id)
+    else {
+      const ms = Math.min(PAUSE_MAX_MS, (this.#pauses.get(id)?.ms ?? PAUSE_MS / 2) * 2)
+      this.#pauses.set(id, { until: now + ms, ms })
+    }
+    return tried
+  }
+
+  async #tryTo (id: string, { modelId, intent }: WaitingEntry, state: StateView): Promise<Tried> {
+    const { planning, instances, newId } = this.#parts
+    try {
+      if (planning.known(modelId) === undefined) await planning.card(modelId)
+      const found = this.#plan(modelId, intent, state)
+      const placement = { ...intent, replaces: id }
+      const instance = instanceOf(found.plan, found.card, state, newId, placement)
+      const entered = await instances.place(instance)
+      return entered === instance.RingInstance.instanceId
+        ? { ok: true, instance }
+        : alreadyThere(modelId)
+    } catch (error) {
+      if (!(error instanceof SvcError) || isLater(error)) throw error
+      if (this.#onlyThere(modelId, intent, state)) return alreadyThere(modelId)
+      return { ok: false, reason: error.reason, message: error.message }
+    }
+  }
+
+  /** Whether only the nodes that run the model already have a place for it. */
+  #onlyThere (modelId: string, intent: PlacementIntent, state: StateView): boolean {
+    if (taken(state, modelId).length === 0) return false
+    try {
+      this.#parts.planning.look(askOf(modelId, { ...intent, failedOn: [] }, []), state)
+      return true
+    } catch { return false }
+  }
+
+  /**
+   * Away from the nodes on which it failed, if that can be: where only those are left, one of them is better
+   * than none. Never where the model runs already: that would be no other instance.
+   */
+  #plan (modelId: string, intent: PlacementIntent, state: StateView): Outcome {
+    const { planning } = this.#parts
+    const there = taken(state, modelId)
+    const anywhere = { ...intent, failedOn: [] }
+    const look = (what: PlacementIntent, nodes: readonly string[]): Outcome =>
+      planning.look(askOf(modelId, what, nodes), state)
+    try {
+      return look(intent, there)
+    } catch (error) {
+      if (intent.failedOn.length === 0 || !(error instanceof SvcError)) throw error
+      return look(anywhere, there)
+    }
+  }
+}
+
+const alreadyThere = (modelId: string): Tried => ({
+  ok: false, reason: 'placed_already', message: `The nodes with a place for ${modelId} run it already.`
+})
+
+/** The nodes that run the model. */
+const taken = ({ instances }: StateView, modelId: string): string[] =>
+  Object.values(instances).filter((one) => modelOf(one) === modelId).flatMap(nodesOf)
+
+function askOf (
+  modelId: string, { sharding, instanceMeta, minNodes, excluded, failedOn }: PlacementIntent,
+  there: readonly string[]
+): Parameters<Planning['look']>[0] {
+  return {
+    modelId, sharding, instanceMeta, minNodes, force: false, excluded: [...excluded, ...failedOn, ...there]
+  }
+}
+
+/** Free memory is looked at in steps of this, bytes: it changes a little all the time. */
+const STEP_BYTES = 256 * 1024 * 1024
+
+/** What a plan depends on, roughly. */
+function signature (state: StateView, liveIds: readonly string[]): string {
+  const { nodeMemory, nodeResources, topology, instances } = state
+  return JSON.stringify([
+    liveIds.map((id) => [
+      id, Math.floor((nodeMemory[id]?.ramAvailable.inBytes ?? -1) / STEP_BYTES), id in nodeResources,
+      Object.keys(topology.connections[id] ?? {}).length
+    ]),
+    Object.keys(instances)
+  ])
+}

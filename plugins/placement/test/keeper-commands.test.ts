@@ -1,0 +1,58 @@
+import t from 'tap'
+import type { Section } from '../../../kernel/index.js'
+import { commandHandlers, commands } from '../commands.js'
+import { onceFor } from '../keeper/index.js'
+import type { StoppedEntry, WaitingEntry } from '../sections.js'
+import { entry, intent } from './keeper-kit.js'
+
+/** A section as the master has it inside a command. */
+function section<T> (): Section<T> & { keys (): string[] } {
+  const map = new Map<string, T>()
+  return {
+    put: (key, value) => { map.set(key, value) },
+    remove: (key) => { map.delete(key) },
+    get: (key) => map.get(key),
+    entries: () => [...map].map(([key, value]) => ({ nodeId: 'master', key, value })),
+    observe: () => () => {},
+    keys: () => [...map.keys()]
+  }
+}
+
+t.test('each command may be repeated', (t) => {
+  const waiting = section<WaitingEntry>()
+  const stopped = section<StoppedEntry>()
+  const said: string[] = []
+  const { wait, note, unwait, stop, unstop } = commandHandlers({
+    waiting, stopped, waits: (id, { reason }) => { said.push(`${id} ${reason}`) }
+  })
+  const check = (done: { changed: boolean }, changed: boolean): void => { t.strictSame(done, { changed }) }
+  const auto = entry({ intent: intent({ origin: 'autoplace' }) })
+  check(wait({ id: 'a', entry: entry() }), true)
+  check(wait({ id: 'a', entry: auto }), false)
+  const reason = 'insufficient_memory'
+  check(note({ id: 'a', reason, message: 'Too little.' }), true)
+  check(note({ id: 'a', reason, message: 'Even less.' }), false)
+  check(note({ id: 'none', reason: 'x', message: 'x' }), false)
+  t.strictSame(waiting.get('a'), { ...entry(), reason, message: 'Too little.' })
+  check(wait({ id: 'b', entry: auto }), true)
+  check(wait({ id: 'c', entry: { ...auto, modelId: 'acme/other' } }), true)
+  check(stop({ modelId: 'acme/chat', since: 'now' }), true)
+  check(stop({ modelId: 'acme/chat', since: 'later' }), false)
+  const left = [waiting.keys(), stopped.keys()]
+  t.strictSame(left, [['a', 'c'], ['acme/chat']], 'only what waits by itself ends')
+  t.strictSame(stopped.get('acme/chat'), { since: 'now' })
+  check(unstop({ modelId: 'acme/chat' }), true)
+  check(unstop({ modelId: 'acme/chat' }), false)
+  check(unwait({ id: 'a' }), true)
+  check(unwait({ id: 'a' }), false)
+  t.strictSame(said, ['a node_lost', 'b node_lost', 'c node_lost'])
+  t.strictSame(Object.keys(commands).sort(), ['note', 'stop', 'unstop', 'unwait', 'wait'], 'each is declared')
+  t.end()
+})
+
+t.test('the id of a command that is given once', (t) => {
+  t.equal(onceFor('wait', 'a'), onceFor('wait', 'a'))
+  t.equal(new Set([onceFor('wait', 'a'), onceFor('wait', 'b'), onceFor('unwait', 'a')]).size, 3)
+  t.match(onceFor('wait', 'a'), /^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/)
+  t.end()
+})

@@ -1,0 +1,106 @@
+import t from 'tap'
+import { decide, MOVES_MAX } from '../keeper/decide.js'
+import type { Situation } from '../keeper/decide.js'
+import { entry, instance, intent, judge, ready, short, situation } from './keeper-kit.js'
+
+const A = instance('a', ['id-n1'])
+const failure = (over: object = {}) => ({
+  instanceId: 'a', errorCode: 'insufficient_memory', errorMessage: 'Too little', affectedNodeIds: ['id-n1'],
+  ...over
+})
+const auto = intent({ origin: 'autoplace' })
+const gone = new Set(['id-n1'])
+const failedOn = (...nodes: string[]) => instance('a', ['id-n1'], { placement: intent({ failedOn: nodes }) })
+const drained = instance('a', ['id-n1'], { drainUntil: '2026-01-01T00:00:10.000Z' })
+const waits = (...entries: [string, Parameters<typeof entry>[0]?][]) =>
+  new Map(entries.map(([id, over]) => [id, entry(over)]))
+
+const table: [string, Partial<Situation>, string[], (() => boolean)?][] = [
+  ['nothing to do', {}, []],
+  ['all is well', { instances: [A], runners: ready(A) }, []],
+  ['a node that is gone', { instances: [A], gone }, ['lose a', 'place a']],
+  ['one node of two that is gone', { instances: [instance('a', ['id-n2', 'id-n1'])], gone },
+    ['lose a', 'place a']],
+  ['another node that is gone', { instances: [A], gone: new Set(['id-n2']) }, []],
+  ['what is being stopped is not placed again', { instances: [drained], gone }, ['remove a']],
+  ['a failure, with a place elsewhere', { instances: [A], failures: [failure()] }, ['lose a', 'place a']],
+  ['a failure, with none', { instances: [A], failures: [failure()] }, [], () => false],
+  ['a failure of long ago: it serves', { instances: [A], runners: ready(A), failures: [failure()] }, []],
+  ['a failure of something else', { instances: [A], failures: [failure({ instanceId: 'b' })] }, []],
+  ['a failure of what is being stopped', { instances: [drained], failures: [failure()] }, []],
+  ['the second move', { instances: [failedOn('x')], failures: [failure()] }, ['lose a', 'place a']],
+  ['no third move', { instances: [failedOn('x', 'y')], failures: [failure()] }, []],
+  ['after the moves a lost node still counts', { instances: [failedOn('x', 'y')], gone },
+    ['lose a', 'place a']],
+  ['what waits is placed', { waiting: waits(['a']) }, ['place a']],
+  ['a master died after it entered the loss', { instances: [A], waiting: waits(['a']) },
+    ['remove a', 'place a']],
+  ['a master died after it placed', {
+    instances: [instance('b', ['id-n2'], { placement: intent({ replaces: 'a' }) })], waiting: waits(['a'])
+  }, ['forget a']],
+  ['a master died, and what it placed is lost by now', {
+    instances: [instance('b', ['id-n1'], { placement: intent({ replaces: 'a' }) })], gone,
+    waiting: waits(['a'])
+  }, ['forget a', 'lose b', 'place b']],
+  ['an entry that has a successor is done', { waiting: waits(['a'], ['b', { replaces: 'a' }]) },
+    ['forget a', 'place b']],
+  ['what was replaced and is there again goes', {
+    instances: [A, instance('b', ['id-n2'], { placement: intent({ replaces: 'a' }) })]
+  }, ['remove a']],
+  ['a model that is placed by itself', { autoplace: ['acme/chat', 'acme/x'], instances: [A] },
+    ['wait new-0', 'place new-0']],
+  ['a model that is placed by itself, and waits', { autoplace: ['acme/chat'], waiting: waits(['a']) },
+    ['place a']],
+  ['a model that is placed by itself, and is just lost', { autoplace: ['acme/chat'], instances: [A], gone },
+    ['lose a', 'place a']],
+  ['a model that is placed by itself, and was stopped', {
+    autoplace: ['acme/chat'], stopped: new Set(['acme/chat'])
+  }, []],
+  ['it waits for a place by itself and is there by now', {
+    instances: [A], waiting: waits(['w', { intent: auto }])
+  }, ['forget w']],
+  ['it waits for a place by itself and was stopped', {
+    waiting: waits(['w', { intent: auto }]), stopped: new Set(['acme/chat'])
+  }, ['forget w']],
+  ['two masters had it placed by itself', {
+    waiting: waits(['w', { intent: auto }], ['v', { intent: auto }])
+  }, ['forget w', 'place v']],
+  ['what somebody asked for twice is wanted twice', { waiting: waits(['w'], ['v']) }, ['place w', 'place v']],
+  ['what is stopped by hand is no matter of the stopped models', {
+    waiting: waits(['w']), stopped: new Set(['acme/chat'])
+  }, ['place w']]
+]
+for (const [what, over, expected, fits] of table) {
+  t.test(what, (t) => {
+    t.strictSame(short(decide(situation(over), judge(fits))), expected)
+    t.end()
+  })
+}
+
+t.test('what an entry says', (t) => {
+  const excluded = intent({ minNodes: 1, excluded: ['install-n3'], replaces: 'before' })
+  const one = instance('a', ['id-n1'], { placement: excluded })
+  const [lost] = decide(situation({ instances: [one], gone }), judge())
+  t.strictSame(lost, { do: 'lose', id: 'a', entry: {
+    modelId: 'acme/chat', intent: excluded, replaces: 'before', since: '2026-01-01T00:00:00.000Z',
+    reason: 'node_lost', message: 'Its node n1 is gone.'
+  } })
+  const asked: unknown[] = []
+  const [moved] = decide(situation({ instances: [one], failures: [failure()] }), judge((modelId, what) => {
+    asked.push([modelId, what.failedOn])
+    return true
+  }))
+  t.match(moved, { entry: { reason: 'insufficient_memory', message: 'Too little',
+    intent: { failedOn: ['install-n1'] } } })
+  t.strictSame(asked, [['acme/chat', ['install-n1']]])
+  const [all] = decide(situation({
+    instances: [instance('a', ['id-n1', 'id-n2'])], failures: [failure({ affectedNodeIds: [] })]
+  }), judge())
+  t.match(all, { entry: { intent: { failedOn: ['install-n1', 'install-n2'] } } }, 'no node is named')
+  const given = instance('a', ['id-n1'])
+  delete given.RingInstance.placement
+  const [simple] = decide(situation({ instances: [given], gone }), judge())
+  t.match(simple, { entry: { intent: intent(), replaces: null } }, 'one that was given as it is')
+  t.equal(MOVES_MAX, 2)
+  t.end()
+})

@@ -1,0 +1,220 @@
+import fc from 'fast-check'
+import t from 'tap'
+import type { Instance } from '../../runners/service.js'
+import { decide, MOVES_MAX } from '../keeper/decide.js'
+import type { Failure, Situation, Step } from '../keeper/decide.js'
+import { LostNodes, MISSING_MS } from '../keeper/lost-nodes.js'
+import { modelOf, nodesOf } from '../keeper/intent.js'
+import type { WaitingEntry } from '../sections.js'
+import { nodeView } from './kit.js'
+import { instance, intent, ready, situation } from './keeper-kit.js'
+
+const RUNS = 400
+const NODES = 4
+const SELF = 'auto/model'
+
+/** One command of the master: a step is one, and losing an instance is two. */
+type Op = { do: 'enter' | 'place', id: string, entry: WaitingEntry } | { do: 'remove' | 'forget', id: string }
+
+const opsOf = (step: Step): Op[] => {
+  if (step.do === 'lose') {
+    return [{ do: 'enter', id: step.id, entry: step.entry }, { do: 'remove', id: step.id }]
+  }
+  return [step.do === 'wait' ? { ...step, do: 'enter' } : step]
+}
+
+interface Node { name: string, starts: number, up: boolean }
+
+/** The document, the nodes, and what becomes of commands. */
+class World {
+  readonly instances = new Map<string, Instance>()
+  readonly waiting = new Map<string, WaitingEntry>()
+  readonly failures: Failure[] = []
+  readonly nodes: Node[] = Array.from({ length: NODES }, (_, i) => ({ name: `n${i}`, starts: 0, up: true }))
+  /** What somebody asked for: the id of its first instance. */
+  readonly asked: string[] = []
+  /** Every id to the one it took the place of. */
+  readonly before = new Map<string, string>()
+  /** Commands that are given once, whoever gives them. */
+  readonly #given = new Set<string>()
+  readonly #lost = new LostNodes()
+  /** What an earlier master had under way: one command at a time. */
+  late: Op[] = []
+  #now = 0
+  #made = 0
+
+  idOf ({ name, starts }: Node): string { return `id-${name}-${starts}` }
+
+  decide (): Step[] {
+    this.#now += 200
+    const nodes = this.nodes.map((node) => nodeView(node.name, { nodeId: this.idOf(node), live: node.up }))
+    const instances = [...this.instances.values()]
+    const failing = new Set(this.failures.map(({ instanceId }) => instanceId))
+    return decide(situation({
+      instances, nodes, now: this.#now, failures: this.failures, waiting: new Map(this.waiting),
+      autoplace: [SELF],
+      gone: this.#lost.look(instances, nodes, this.#now, 1e9).gone,
+      runners: Object.assign({}, ...instances.filter(({ RingInstance: { instanceId } }) =>
+        !failing.has(instanceId)).map(ready)) as Situation['runners']
+    }), {
+      newId: () => `w${this.#made++}`,
+      fits: (modelId, { failedOn }) => this.#placeFor(modelId, failedOn) !== undefined
+    })
+  }
+
+  #placeFor (modelId: string, failedOn: readonly string[]): Node | undefined {
+    const taken = new Set([...this.instances.values()]
+      .filter((one) => modelOf(one) === modelId).flatMap(nodesOf))
+    const free = this.nodes.filter((node) => node.up && !taken.has(this.idOf(node)))
+    return free.find(({ name }) => !failedOn.includes(`install-${name}`))
+  }
+
+  /** What the master does with a command. */
+  apply (op: Op): void {
+    if (op.do === 'enter' && !this.#given.has(op.id)) {
+      this.#given.add(op.id)
+      this.waiting.set(op.id, op.entry)
+    } else if (op.do === 'remove') this.instances.delete(op.id)
+    else if (op.do === 'forget') this.waiting.delete(op.id)
+    else if (op.do === 'place') this.#place(op.id, op.entry)
+  }
+
+  #place (id: string, { modelId, intent: wanted }: WaitingEntry): void {
+    const done = [...this.instances.values()].some(({ RingInstance: r }) => r.placement?.replaces === id)
+    const node = this.#placeFor(modelId, wanted.failedOn) ?? this.#placeFor(modelId, [])
+    if (done || !this.waiting.has(id) || node === undefined) return
+    const made = this.create(modelId, [this.idOf(node)], { ...wanted, replaces: id })
+    this.before.set(made, id)
+  }
+
+  create (modelId: string, nodeIds: string[], placement = intent()): string {
+    const id = `i${this.#made++}`
+    this.instances.set(id, instance(id, nodeIds, { placement }, modelId))
+    return id
+  }
+
+  ask (): void {
+    const id = `m${this.#made}`
+    const node = this.#placeFor(id, [])
+    if (node !== undefined) this.asked.push(this.create(id, [this.idOf(node)]))
+  }
+
+  fail (which: number): void {
+    const one = [...this.instances.values()][which % Math.max(1, this.instances.size)]
+    if (one === undefined) return
+    const [nodeId] = nodesOf(one)
+    const { instanceId } = one.RingInstance
+    const why = { errorCode: 'runner_failed', errorMessage: 'It failed' }
+    this.failures.push({ ...why, instanceId, affectedNodeIds: [nodeId!] })
+  }
+
+  pass (ms: number): void {
+    for (let left = ms; left > 0; left -= 200) this.decide()
+  }
+
+  /** What stands for something asked for: its instances, and entries that nothing has taken the place of. */
+  standing (root: string): { instances: string[], waiting: string[] } {
+    const rootOf = (id: string): string => {
+      let at = id
+      for (let next = this.before.get(at); next !== undefined; next = this.before.get(at)) at = next
+      return at
+    }
+    const placed = new Set([...this.instances.values()].map(({ RingInstance: r }) => r.placement?.replaces))
+    return {
+      instances: [...this.instances.keys()].filter((id) => rootOf(id) === root),
+      waiting: [...this.waiting.keys()].filter((id) =>
+        rootOf(id) === root && !placed.has(id) && !this.instances.has(id))
+    }
+  }
+}
+
+const event = fc.oneof(
+  fc.record({ what: fc.constant('ask' as const), n: fc.nat() }),
+  fc.record({ what: fc.constantFrom('kill', 'restart', 'back', 'fail', 'wait') as
+    fc.Arbitrary<'kill' | 'restart' | 'back' | 'fail' | 'wait'>, n: fc.nat({ max: 7 }) })
+)
+/** After each event a master works for so many commands and is then lost; the next one may come late. */
+const moment = fc.record({ event, commands: fc.nat({ max: 6 }), late: fc.boolean() })
+type Moment = typeof moment extends fc.Arbitrary<infer M> ? M : never
+
+function live (world: World, { event: { what, n }, commands, late }: Moment): void {
+  const node = world.nodes[n % NODES]!
+  if (what === 'ask') world.ask()
+  if (what === 'kill') node.up = false
+  if (what === 'back') node.up = true
+  if (what === 'restart') Object.assign(node, { up: true, starts: node.starts + 1 })
+  if (what === 'fail') world.fail(n)
+  if (what === 'wait') world.pass(MISSING_MS)
+  const ops = world.decide().flatMap(opsOf)
+  for (const op of ops.slice(0, commands)) world.apply(op)
+  // What the master before had under way, now that another one has begun.
+  for (const op of world.late) world.apply(op)
+  world.late = late ? ops.slice(commands, commands + 1) : []
+}
+
+function wrong (world: World): string | undefined {
+  for (const root of world.asked) {
+    const { instances } = world.standing(root)
+    if (instances.length > 1) return `${root} is there as ${instances.join()}`
+  }
+  const far = [...world.instances.values()].find(({ RingInstance: r }) =>
+    (r.placement?.failedOn.length ?? 0) > MOVES_MAX)
+  return far === undefined ? undefined : `${far.RingInstance.instanceId} moved too often`
+}
+
+t.test('nothing that was asked for is lost, and nothing comes twice', (t) => {
+  fc.assert(fc.property(fc.array(moment, { maxLength: 25 }), (moments) => {
+    const world = new World()
+    for (const one of moments) {
+      live(world, one)
+      const problem = wrong(world)
+      if (problem !== undefined) throw new Error(problem)
+    }
+    for (const op of world.late) world.apply(op)
+    world.pass(2 * MISSING_MS)
+    for (let rounds = 0; rounds < 20; rounds++) {
+      for (const op of world.decide().flatMap(opsOf)) world.apply(op)
+    }
+    const rest = world.decide().filter((step) => step.do !== 'place')
+    if (rest.length > 0) throw new Error(`it does not come to rest: ${JSON.stringify(rest)}`)
+    const up = new Set(world.nodes.filter((node) => node.up).map((node) => world.idOf(node)))
+    for (const root of world.asked) {
+      const { instances, waiting } = world.standing(root)
+      if (instances.length + waiting.length !== 1) {
+        throw new Error(`${root} is ${instances.length} times there and waits ${waiting.length} times`)
+      }
+      if (waiting.length > 0 && up.size > 0) throw new Error(`${root} waits although there is a place`)
+    }
+    for (const one of world.instances.values()) {
+      if (!nodesOf(one).every((id) => up.has(id))) throw new Error('an instance of a lost node is left')
+    }
+    const own = [...world.instances.values()].filter((one) => modelOf(one) === SELF).length +
+      [...world.waiting.values()].filter(({ modelId }) => modelId === SELF).length
+    if (own !== 1) throw new Error(`what is placed by itself is there ${own} times`)
+    const problem = wrong(world)
+    if (problem !== undefined) throw new Error(problem)
+  }), { numRuns: RUNS })
+  t.end()
+})
+
+t.test('a master that dies after any command: the next one ends in the same place', (t) => {
+  const outcome = (stopAfter: number): unknown => {
+    const world = new World()
+    const id = world.create('m', [world.idOf(world.nodes[0]!)])
+    world.asked.push(id)
+    world.nodes[0]!.starts++
+    let done = 0
+    for (let rounds = 0; rounds < 8; rounds++) {
+      for (const op of world.decide().flatMap(opsOf)) {
+        if (done++ === stopAfter) break
+        world.apply(op)
+      }
+    }
+    const { instances, waiting } = world.standing(id)
+    return [instances.length, waiting.length, world.waiting.size, world.instances.size]
+  }
+  for (let stopAfter = 0; stopAfter < 8; stopAfter++) {
+    t.strictSame(outcome(stopAfter), [1, 0, 0, 2], `after ${stopAfter}`)
+  }
+  t.end()
+})

@@ -1,0 +1,263 @@
+import t from 'tap'
+import { kernelError } from '../../../kernel/index.js'
+import { SLOWEST_BYTES_PER_SECOND, STALL_SECONDS, Stalls, WARMUP_SECONDS } from '../keeper/stalls.js'
+import { MISSING_MS } from '../keeper/lost-nodes.js'
+import { refuse } from '../refusals.js'
+import { card, GIB, nodeView, runnersAre, startPlacement } from './kit.js'
+import type { Options, PlacementRig } from './kit.js'
+import { instance, intent } from './keeper-kit.js'
+
+type Waiting = Record<string, { instanceId: string, modelId: string, reason: string, message: string,
+  origin: string, since: string }>
+
+const small = card('acme/chat', { totalBytes: GIB, files: [] })
+
+async function start (t: Parameters<typeof startPlacement>[0], options: Options = {}): Promise<PlacementRig> {
+  const rig = await startPlacement(t, {
+    nodes: { n1: 64, n2: 64 }, cards: [small], isMaster: true, config: { autoplace: [] }, ...options
+  })
+  await rig.clock.advance(1100)
+  return rig
+}
+
+/** Lets time pass until it holds; the commands need the cluster's own clock. */
+async function passes (rig: PlacementRig, what: string, holds: () => boolean, ms = 20_000): Promise<number> {
+  const began = rig.clock.mono()
+  while (!holds()) {
+    if (rig.clock.mono() - began > ms) throw new Error(`not within ${ms} ms: ${what}`)
+    await rig.clock.advance(50)
+  }
+  return rig.clock.mono() - began
+}
+
+const waiting = async (rig: PlacementRig): Promise<Waiting> =>
+  ((await rig.inject({ url: '/state' })).json() as { waitingInstances: Waiting }).waitingInstances
+
+const put = (rig: PlacementRig, id: string, nodes: string[], over: object = {}): void => {
+  rig.state.instances[id] = instance(id, nodes, over)
+  runnersAre(rig.state, id, { RunnerReady: {} })
+}
+
+const ids = (rig: PlacementRig): string[] => Object.keys(rig.state.instances)
+const placedOn = (rig: PlacementRig, i = -1): string[] =>
+  Object.keys(rig.placed.at(i)?.instance.RingInstance.shardAssignments.nodeToRunner ?? {})
+
+t.test('a node that is lost: its instance is placed elsewhere', async (t) => {
+  const rig = await start(t)
+  put(rig, 'a', ['id-n2'], { placement: intent({ ttlSeconds: 60, minNodes: 1 }) })
+  await rig.clock.advance(5000)
+  t.strictSame(ids(rig), ['a'])
+  rig.views[1] = nodeView('n2', { live: false })
+  await rig.clock.advance(1000)
+  const ms = await passes(rig, 'another place', () => rig.placed.length === 1)
+  t.ok(ms > MISSING_MS - 1200 && ms <= MISSING_MS, `placed after ${ms + 1000} ms`)
+  t.strictSame(placedOn(rig), ['id-n1'])
+  t.match(rig.placed[0]!.instance.RingInstance.placement,
+    { origin: 'request', ttlSeconds: 60, replaces: 'a', failedOn: [] })
+  t.equal(rig.placed[0]!.options?.force ?? false, false, 'by the planner')
+  t.strictSame(rig.removed, ['a'])
+  await rig.clock.advance(2000)
+  t.strictSame([await waiting(rig), rig.placed.length], [{}, 1])
+  t.match(rig.events.find(({ kind }) => kind === 'InstanceWaiting')?.payload,
+    { instanceId: 'a', modelId: 'acme/chat', reason: 'node_lost', message: 'Its node n2 is gone.' })
+})
+
+t.test('a node that is away for less than that keeps what it has', async (t) => {
+  const rig = await start(t)
+  put(rig, 'a', ['id-n2'])
+  for (let i = 0; i < 3; i++) {
+    rig.views[1] = nodeView('n2', { live: false })
+    await rig.clock.advance(MISSING_MS - 1200)
+    rig.views[1] = nodeView('n2')
+    await rig.clock.advance(1200)
+  }
+  t.strictSame([ids(rig), rig.removed], [['a'], []])
+})
+
+t.test('a node that started anew: at once', async (t) => {
+  const rig = await start(t)
+  put(rig, 'a', ['id-of-before'])
+  await passes(rig, 'a new place', () => rig.placed.length === 1, 1200)
+  t.strictSame(rig.removed, ['a'])
+})
+
+t.test('who is not master does nothing', async (t) => {
+  const rig = await start(t, { isMaster: false, config: { autoplace: ['acme/chat'] } })
+  put(rig, 'a', ['id-of-before'])
+  await rig.clock.advance(20_000)
+  t.strictSame([ids(rig), rig.removed, rig.placed], [['a'], [], []])
+})
+
+t.test('nobody has a place: it waits, says why once, and looks again', async (t) => {
+  const rig = await start(t)
+  rig.state.nodeMemory['id-n1']!.ramAvailable.inBytes = GIB
+  rig.state.nodeMemory['id-n2']!.ramAvailable.inBytes = GIB
+  put(rig, 'a', ['id-of-before'])
+  let all: Waiting = {}
+  for (let i = 0; i < 100 && all['a']?.reason !== 'insufficient_memory'; i++) {
+    await rig.clock.advance(50)
+    all = await waiting(rig)
+  }
+  const seen = { instanceId: 'a', modelId: 'acme/chat', origin: 'request', reason: 'insufficient_memory' }
+  t.match(all, { a: seen })
+  rig.state.nodeMemory['id-n2']!.ramAvailable.inBytes = GIB + 1
+  await rig.clock.advance(20_000)
+  t.strictSame(await waiting(rig), all, 'the numbers in a message are written once')
+  t.strictSame([ids(rig), rig.placed], [[], []])
+  rig.state.nodeMemory['id-n2']!.ramAvailable.inBytes = 32 * GIB
+  await passes(rig, 'a place', () => rig.placed.length === 1, 1200)
+  t.strictSame(placedOn(rig), ['id-n2'])
+})
+
+t.test('what the master refuses is planned again, less and less often', async (t) => {
+  const rig = await start(t)
+  rig.answers.push(...Array.from({ length: 5 }, () => refuse('insufficient_memory', 'No.')))
+  put(rig, 'a', ['id-of-before'])
+  const times: number[] = []
+  for (let i = 1; i <= 6; i++) {
+    await passes(rig, `try ${i}`, () => rig.placed.length === i)
+    times.push(rig.clock.mono())
+  }
+  // Between the first two the removed instance made room, and it was looked again at once.
+  const gaps = times.slice(2).map((at, i) => at - times[i + 1]!)
+  t.ok(gaps.every((gap, i) => gap >= 250 * 2 ** i && gap <= 250 * 2 ** i + 1100), `${gaps}`)
+})
+
+t.test('a master without a quorum tries again quietly', async (t) => {
+  const rig = await start(t)
+  rig.answers.push(kernelError('no_quorum'), kernelError('session_changed'))
+  put(rig, 'a', ['id-of-before'])
+  await passes(rig, 'the third try', () => rig.placed.length === 3)
+  await rig.clock.advance(1000)
+  t.equal(ids(rig).length, 1)
+  t.strictSame(rig.logged.filter(({ level, message }) => level === 'warn' && /could not/.test(message)), [])
+})
+
+t.test('beside an instance of the same model only another node counts', async (t) => {
+  const rig = await start(t)
+  put(rig, 'a', ['id-of-before'])
+  put(rig, 'b', ['id-n1'])
+  put(rig, 'c', ['id-n2'])
+  await passes(rig, 'the loss', () => rig.removed.length === 1)
+  await rig.clock.advance(3000)
+  t.match(await waiting(rig), { a: { reason: 'placed_already' } })
+  delete rig.state.instances['c']
+  await passes(rig, 'a place', () => rig.placed.length === 1)
+  t.strictSame(placedOn(rig), ['id-n2'])
+})
+
+t.test('a failure moves an instance, and where it failed is the last choice', async (t) => {
+  const rig = await start(t)
+  put(rig, 'a', ['id-n1'])
+  runnersAre(rig.state, 'a', { RunnerFailed: { errorMessage: 'x' } })
+  rig.state.instanceFailures.push({
+    instanceId: 'a', errorCode: 'insufficient_memory', errorMessage: 'Too little', affectedNodeIds: ['id-n1']
+  })
+  await passes(rig, 'the move', () => rig.placed.length === 1)
+  t.strictSame(placedOn(rig), ['id-n2'])
+  t.match(rig.placed[0]!.instance.RingInstance.placement, { replaces: 'a', failedOn: ['install-n1'] })
+  await rig.clock.advance(1000)
+  rig.views[1] = nodeView('n2', { live: false })
+  await passes(rig, 'the way back', () => rig.placed.length === 2)
+  t.strictSame(placedOn(rig), ['id-n1'])
+})
+
+t.test('a failure with no other place stays as it is', async (t) => {
+  const rig = await start(t, { nodes: { n1: 64 } })
+  put(rig, 'a', ['id-n1'])
+  runnersAre(rig.state, 'a', { RunnerFailed: { errorMessage: 'x' } })
+  rig.state.instanceFailures.push({
+    instanceId: 'a', errorCode: 'runner_failed', errorMessage: 'x', affectedNodeIds: ['id-n1']
+  })
+  await rig.clock.advance(10_000)
+  t.strictSame([ids(rig), rig.removed, rig.placed], [['a'], [], []])
+})
+
+t.test('nothing moves for too long: that is a failure', async (t) => {
+  const rig = await start(t)
+  put(rig, 'a', ['id-n1'])
+  runnersAre(rig.state, 'a', { RunnerLoading: { layersLoaded: 1, totalLayers: 9 } })
+  await rig.clock.advance(100_000)
+  runnersAre(rig.state, 'a', { RunnerLoading: { layersLoaded: 2, totalLayers: 9 } })
+  await rig.clock.advance((STALL_SECONDS - 2) * 1000)
+  t.strictSame(rig.failed, [], 'it got on')
+  await rig.clock.advance(5000)
+  t.match(rig.failed, [{ instanceId: 'a', errorCode: 'no_progress', affectedNodeIds: ['id-n1'] }])
+  t.strictSame(placedOn(rig), ['id-n2'], 'and handled like one')
+})
+
+t.test('a large model is given the time that it takes', (t) => {
+  const one = instance('a', ['id-n1', 'id-n2'], {}, 'acme/chat', 10 * GIB)
+  const limit = 2 * 10 * GIB / SLOWEST_BYTES_PER_SECOND * 1000
+  const stalls = new Stalls()
+  const [first, second] = Object.keys(one.RingInstance.shardAssignments.runnerToShard)
+  const transfer = { modelId: 'acme/chat', downloadProgress: { downloaded: 1 } }
+  const state = {
+    instances: { a: one }, runners: { [first!]: { RunnerReady: {} }, [second!]: { RunnerIdle: {} } },
+    downloads: { 'id-n2': [{ DownloadOngoing: transfer }] }
+  }
+  t.strictSame([stalls.look(state, 0), stalls.look(state, limit - 1)], [[], []])
+  t.match(stalls.look(state, limit), [{ instanceId: 'a', modelId: 'acme/chat', nodeIds: ['id-n2'] }])
+  transfer.downloadProgress.downloaded++
+  t.strictSame(stalls.look(state, limit + 1), [], 'bytes came')
+  t.equal(stalls.look(state, 2 * limit + 1).length, 1)
+  state.runners[second!] = { RunnerRunning: {} } as never
+  t.strictSame(stalls.look(state, 9 * limit), [], 'it serves')
+  state.runners[second!] = { RunnerWarmingUp: {} } as never
+  const warm = 9 * limit + 1
+  t.strictSame(stalls.look(state, warm), [])
+  t.strictSame(stalls.look(state, warm + WARMUP_SECONDS * 1000 - 1), [], 'a warmup shows no progress')
+  t.equal(stalls.look(state, warm + WARMUP_SECONDS * 1000).length, 1)
+  t.end()
+})
+
+t.test('what is placed by itself', async (t) => {
+  const rig = await start(t, { config: { autoplace: ['acme/chat', 'acme/unknown'] } })
+  await passes(rig, 'the placement', () => rig.placed.length === 1)
+  t.match(rig.placed[0]!.instance.RingInstance.placement, { origin: 'autoplace' })
+  await rig.clock.advance(10_000)
+  t.equal(rig.placed.length, 1, 'once')
+  const [id, ...others] = Object.entries(await waiting(rig))
+  t.match([id?.[1], others], [{ modelId: 'acme/unknown', reason: 'model_unknown', origin: 'autoplace' }, []])
+  const ready = async (): Promise<{ status: number, detail: string }> => {
+    const answer = await rig.inject({ url: '/readyz' })
+    const body = answer.json() as { checks?: Check[], error?: { details: { checks: Check[] } } }
+    const checks = body.checks ?? body.error!.details.checks
+    return { status: answer.statusCode, detail: checks.find(({ name }) => name === 'placement')!.detail }
+  }
+  t.match(await ready(), { status: 503,
+    detail: 'acme/chat: its runner is starting (RunnerIdle); acme/unknown: No model is called acme/unknown' })
+  runnersAre(rig.state, ids(rig)[0]!, { RunnerReady: {} })
+  t.match(await ready(), { status: 503, detail: /^acme\/unknown: .*\(model_unknown\)$/ })
+  const stopped = rig.inject({ method: 'DELETE', url: `/instance/${id![0]}` })
+  await passes(rig, 'the end of waiting', () => true)
+  await rig.clock.advance(500)
+  t.equal((await stopped).statusCode, 200)
+  await rig.clock.advance(10_000)
+  t.strictSame(await waiting(rig), {}, 'an operator stopped it')
+  t.strictSame(await ready(), { status: 200, detail: 'ready: acme/chat' })
+})
+interface Check { name: string, detail: string }
+
+t.test('a model that comes with a plugin is placed by itself where nothing else is said', async (t) => {
+  const rig = await start(t, { config: {} })
+  t.strictSame(rig.placed, [], 'none comes here')
+  const answer = await rig.inject({ url: '/readyz' })
+  t.match(answer.body, /no model is placed by itself/)
+})
+
+t.test('the master enters what takes a place only while it waits for one', async (t) => {
+  const rig = await start(t)
+  const taking = instance('b', ['id-n1'], { placement: intent({ replaces: 'a' }) })
+  const entering = (): void => { rig.check({ instance: taking, instances: [] }) }
+  t.throws(entering, { reason: 'not_waiting' } as never)
+})
+
+t.test('memory that is being given back counts as free', async (t) => {
+  const rig = await start(t, { nodes: { n1: 64 } })
+  rig.state.nodeMemory['id-n1']!.ramAvailable.inBytes = GIB
+  const url = '/instance/placement?model_id=acme/chat'
+  t.match((await rig.ask('GET', url)).body.error, { reason: 'insufficient_memory' })
+  rig.releasing.push({ instance: instance('old', ['id-n1'], {}, 'acme/chat', 60 * GIB), nodeIds: ['id-n1'] })
+  t.match((await rig.ask('GET', url)).status, 200)
+})

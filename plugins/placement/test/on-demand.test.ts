@@ -1,0 +1,125 @@
+import t from 'tap'
+import { kernelError } from '../../../kernel/index.js'
+import type { Caller } from '../../../kernel/index.js'
+import type { PlacementIntent, RouteQuery } from '../../runners/service.js'
+import { card, GIB, runnersAre, startPlacement, until } from './kit.js'
+import type { Options, PlacementRig } from './kit.js'
+
+const caller = { id: 'local' } as unknown as Caller
+const ON = { on_demand: true }
+
+async function start (t: Parameters<typeof startPlacement>[0], more: Options = {}): Promise<PlacementRig> {
+  return await startPlacement(t, { config: ON, ...more })
+}
+
+/** Asks as a request for a model that is not placed does. */
+async function ask (
+  rig: PlacementRig, over: Partial<RouteQuery> = {}
+): Promise<{ served: boolean } | { error: unknown }> {
+  const query = { modelId: 'acme/chat', capability: 'chat', commandId: 'c', caller, ...over }
+  return await rig.missing!(query).then((served) => ({ served }), (error: unknown) => ({ error }))
+}
+
+const only = (rig: PlacementRig): string => rig.placed[0]!.instance.RingInstance.instanceId
+
+t.test('on_demand is off unless it is set', async (t) => {
+  t.equal((await startPlacement(t)).missing, null)
+  t.type((await start(t)).missing, 'function')
+})
+
+t.test('a request places the model and waits until it is ready', async (t) => {
+  const rig = await start(t, { config: { ...ON, on_demand_ttl_seconds: 60 } })
+  const [first, second] = [ask(rig), ask(rig)]
+  await until(() => rig.placed.length > 0)
+  const third = ask(rig)
+  t.match(rig.placed[0]!.instance.RingInstance.placement,
+    { origin: 'on_demand', ttlSeconds: 60, minNodes: 1, excluded: [] })
+  runnersAre(rig.state, only(rig), { RunnerLoading: { layersLoaded: 1, totalLayers: 2 } })
+  await rig.clock.advance(10_000)
+  runnersAre(rig.state, only(rig), { RunnerReady: {} })
+  await rig.clock.advance(500)
+  const served = { served: true }
+  t.strictSame(await Promise.all([first, second, third]), [served, served, served])
+  t.equal(rig.placed.length, 1, 'they share one placement')
+  rig.state.instances = {}
+  void ask(rig)
+  await until(() => rig.placed.length === 2)
+  t.pass('one that is gone is placed again')
+})
+
+t.test('the ttl is 300 s unless it is set', async (t) => {
+  const rig = await start(t)
+  void ask(rig)
+  await until(() => rig.placed.length > 0)
+  t.equal(rig.placed[0]!.instance.RingInstance.placement!.ttlSeconds, 300)
+})
+
+t.test('what cannot be placed is told to the request', async (t) => {
+  const rig = await start(t, { nodes: { n1: 4 }, cards: [card('acme/chat')] })
+  t.match(await ask(rig), { error: { reason: 'insufficient_memory', details: { nodes: [{ name: 'n1' }] } } })
+  t.strictSame(await ask(rig, { modelId: 'acme/none' }), { served: false })
+  t.strictSame(rig.placed, [])
+  rig.state.nodeMemory['id-n1']!.ramTotal.inBytes = 64 * GIB
+  rig.state.nodeMemory['id-n1']!.ramAvailable.inBytes = 32 * GIB
+  void ask(rig)
+  await until(() => rig.placed.length === 1)
+  t.pass('a refusal is not remembered')
+})
+
+t.test('still loading at the deadline: 503, and it goes on loading', async (t) => {
+  const rig = await start(t)
+  const deadline = new AbortController()
+  const answer = ask(rig, { signal: deadline.signal })
+  await until(() => rig.placed.length > 0)
+  await rig.clock.advance(1000)
+  deadline.abort(kernelError('timeout'))
+  t.match(await answer, { error: { reason: 'not_ready', status: 503, retryAfterSeconds: 2 } })
+  t.ok(rig.state.instances[only(rig)])
+
+  const gone = new AbortController()
+  const left = ask(rig, { signal: gone.signal })
+  gone.abort()
+  t.match(await left, { error: { reason: 'cancelled' } })
+  t.match(await ask(rig, { signal: gone.signal }), { error: { reason: 'cancelled' } }, 'gone before it began')
+
+  const patient = ask(rig)
+  await rig.clock.advance(121_000)
+  t.match(await patient, { error: { reason: 'not_ready' } }, 'no request waits for ever')
+  t.equal(rig.placed.length, 1)
+})
+
+t.test('a model that waits for a node already is waited for', async (t) => {
+  const rig = await start(t)
+  const intent: PlacementIntent = {
+    origin: 'request', sharding: 'Pipeline', instanceMeta: 'Ring', minNodes: 1, excluded: [], failedOn: [],
+    ttlSeconds: null, replaces: null
+  }
+  rig.state.waitingInstances = { lost: {
+    instanceId: 'lost', origin: 'request', modelId: 'acme/chat', intent, replaces: null, since: '',
+    reason: 'x', message: 'm'
+  } }
+  const answer = ask(rig)
+  await rig.clock.advance(6000)
+  t.strictSame(rig.placed, [])
+  const deadline = new AbortController()
+  deadline.abort(kernelError('timeout'))
+  t.match(await ask(rig, { signal: deadline.signal }), { error: { reason: 'not_ready' } })
+  await rig.clock.advance(120_000)
+  t.match(await answer, { error: { reason: 'not_ready', message: /it waits for a node: m/ } })
+})
+
+t.test('what an operator stopped is not placed by a request', async (t) => {
+  const rig = await start(t, { isMaster: true, config: { ...ON, autoplace: ['acme/chat'] } })
+  await rig.clock.advance(5000)
+  await until(() => rig.placed.length === 1)
+  const { status } = await stopped(rig, only(rig))
+  t.equal(status, 200)
+  t.strictSame(await ask(rig), { served: false })
+})
+
+async function stopped (rig: PlacementRig, id: string): ReturnType<PlacementRig['ask']> {
+  let done = false
+  const answer = rig.ask('DELETE', `/instance/${id}?drain_seconds=0`).finally(() => { done = true })
+  while (!done) await rig.clock.advance(50)
+  return await answer
+}

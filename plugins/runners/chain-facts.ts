@@ -1,0 +1,155 @@
+import type { Bundle, Cluster, ModelCard, NodeView, Section, StateReader } from '../../kernel/index.js'
+import type { Models } from '../staging/service.js'
+import type { BackendChoice } from './backends.js'
+import { brokenLink, chainOf } from './chain.js'
+import type { BrokenLink, ChainFacts, ChainLink, CopyFacts } from './chain.js'
+import type { InstanceFailure } from './failures.js'
+import { reasonOf } from './process/errors.js'
+import { kindOf } from './process/states.js'
+import type { Absence, RunnerStatus } from './service.js'
+import type { Instance } from './shapes.js'
+
+/** Where the facts about a model come from. */
+export interface ChainFactsParts {
+  self: { readonly nodeId: string }
+  bundle: Bundle
+  /** Absent where the plugin `staging` is off. */
+  models: Pick<Models, 'card' | 'copies'> | undefined
+  cluster: Pick<Cluster, 'nodes'>
+  /** Tells which backends other nodes offer; absent where nobody reads the state. */
+  state: StateReader | undefined
+  sections: {
+    instances: Section<Instance>
+    runners: Section<RunnerStatus>
+    failures: Section<InstanceFailure>
+  }
+  backend (card: ModelCard): BackendChoice | null
+  /** The newest status of a runner of this node. */
+  local (runnerId: string): RunnerStatus | undefined
+  absence (modelId: string): Absence | null
+}
+
+/** Everything about one model's chain. */
+export interface ModelChain { links: ChainLink[], broken: BrokenLink | null }
+
+/** Reads what is there once; the chain of any model by that. */
+export type ReadChains = () => Promise<(modelId: string, capability: string | null) => ModelChain>
+
+/** Gathers what the whole cluster tells of a model and walks its chain. */
+export function createReadChains (parts: ChainFactsParts): ReadChains {
+  return async () => {
+    const { nodeResources = {} } = (await parts.state?.read() ?? {}) as { nodeResources?: Resources }
+    const nodes = new Map(parts.cluster.nodes().map((node) => [node.nodeId, node]))
+    return (modelId, capability) => {
+      const facts = factsOf(parts, { modelId, capability, nodes, resources: nodeResources })
+      return { links: chainOf(facts), broken: brokenLink(facts) }
+    }
+  }
+}
+
+type Resources = Readonly<Record<string, { backends?: readonly string[] }>>
+
+interface Question {
+  modelId: string
+  capability: string | null
+  nodes: ReadonlyMap<string, NodeView>
+  resources: Resources
+}
+
+function factsOf (parts: ChainFactsParts, question: Question): ChainFacts {
+  const { modelId, capability, nodes } = question
+  const { card, cardProblem } = cardOf(parts, modelId)
+  const seats = seatsOf(parts, question)
+  const taking = seats.filter(({ draining }) => !draining)
+  const [best] = (taking.length > 0 ? taking : seats).toSorted((a, b) => b.advance - a.advance)
+  return {
+    modelId,
+    capability,
+    card,
+    cardProblem,
+    known: card === null ? parts.bundle.models().map((one) => one.card.modelId) : [],
+    copies: parts.models === undefined ? undefined : copiesOf(parts.models, modelId),
+    backend: card === null ? null : parts.backend(card),
+    elsewhere: seats.some(({ nodeIds }) => nodeIds.some((id) => isElsewhere(parts, nodes.get(id)))) ||
+      (card !== null && offeredElsewhere(parts, question, card)),
+    placed: best !== undefined,
+    nodes: best?.nodeIds.map((id) => nodes.get(id)?.name ?? id) ?? [],
+    draining: seats.length > 0 && taking.length === 0,
+    absence: parts.absence(modelId),
+    runner: best?.runner ?? null,
+    failure: best?.failure
+  }
+}
+
+function cardOf (
+  { bundle, models }: ChainFactsParts, modelId: string
+): { card: ModelCard | null, cardProblem?: string } {
+  try {
+    return { card: bundle.model(modelId)?.card ?? models?.card(modelId) ?? null }
+  } catch (error) {
+    return { card: null, cardProblem: `its card cannot be read: ${reasonOf(error)}` }
+  }
+}
+
+function copiesOf (models: Pick<Models, 'copies'>, modelId: string): CopyFacts {
+  const all = models.copies(modelId)
+  const whole = all.filter(({ kind }) => kind !== 'receiving')
+  const names = (list: typeof all): string[] => [...new Set(list.map(({ nodeName }) => nodeName))]
+  return {
+    live: names(whole.filter(({ live }) => live)),
+    lost: names(whole.filter(({ live }) => !live)),
+    receiving: names(all.filter(({ kind, live }) => kind === 'receiving' && live))
+  }
+}
+
+const isElsewhere = ({ self }: Pick<ChainFactsParts, 'self'>, node: NodeView | undefined): boolean =>
+  node?.live === true && node.nodeId !== self.nodeId
+
+/** What an engine is can be told only by a node that has it. */
+function offeredElsewhere (
+  parts: ChainFactsParts, { nodes, resources }: Question, card: ModelCard
+): boolean {
+  const offers = parts.bundle.engine(card.engine)?.decl.backends ?? []
+  return [...nodes.values()].some((node) => isElsewhere(parts, node) &&
+    resources[node.nodeId]?.backends?.some((name) =>
+      offers.includes(name) && card.backends.includes(name)) === true)
+}
+
+/** An instance of the model, and how far it is. */
+interface Seat {
+  nodeIds: string[]
+  draining: boolean
+  advance: number
+  /** The one that is least far. */
+  runner: RunnerStatus | null
+  failure: { instanceId: string, message: string } | undefined
+}
+
+function seatsOf ({ sections, local }: ChainFactsParts, { modelId }: Question): Seat[] {
+  const rings = [...sections.instances.entries()].map(({ value }) => value.RingInstance)
+    .filter((ring) => ring.shardAssignments.modelId === modelId)
+  if (rings.length === 0) return []
+  const statuses = new Map([...sections.runners.entries()].map(({ key, value }) => [key, value]))
+  const failures = [...sections.failures.entries()].map(({ value }) => value)
+  return rings.map(({ instanceId, drainUntil, shardAssignments: { nodeToRunner } }) => {
+    const all = Object.values(nodeToRunner).map((id) => local(id) ?? statuses.get(id) ?? null)
+    const runner = all.toSorted((a, b) => advanceOf(a) - advanceOf(b))[0] ?? null
+    const failed = failures.find((failure) => failure.instanceId === instanceId)
+    return {
+      nodeIds: Object.keys(nodeToRunner),
+      draining: drainUntil !== undefined,
+      advance: failed === undefined ? advanceOf(runner) : -1,
+      runner,
+      failure: failed === undefined ? undefined : { instanceId, message: failed.errorMessage }
+    }
+  })
+}
+
+const ADVANCE = [
+  'RunnerFailed', 'RunnerShutdown', 'RunnerShuttingDown', 'RunnerIdle', 'RunnerConnecting', 'RunnerConnected',
+  'RunnerLoading', 'RunnerLoaded', 'RunnerWarmingUp', 'RunnerRunning', 'RunnerReady'
+]
+
+/** How far a runner is; one that has not said anything is where an idle one is. */
+const advanceOf = (status: RunnerStatus | null): number =>
+  ADVANCE.indexOf(status === null ? 'RunnerIdle' : kindOf(status))

@@ -1,0 +1,37 @@
+import { SvcError } from '../../kernel/index.js'
+import type { CapabilityCall, EngineChunk, EngineTask } from '../../kernel/index.js'
+import type { RouteQuery, Runners } from './service.js'
+
+/** What a request wants of a model. */
+export interface TaskRequest extends Pick<RouteQuery, 'modelId' | 'capability'> { task: EngineTask }
+
+/**
+ * The way of a capability call to a runner and back: the request becomes a task, whose id goes with the
+ * answer, and its chunks pass through. Pulling is the backpressure, the call's signal the cancel. Where the
+ * call may be retried and the instance is lost before its first chunk, another one gets the task, once;
+ * without another one the loss is the answer. Throws what `Runners.route` and `Runners.open` throw.
+ */
+export async function * runTask (
+  runners: Runners, { modelId, capability, task }: TaskRequest, call: CapabilityCall
+): AsyncGenerator<EngineChunk> {
+  const { commandId, caller, signal } = call
+  const query: RouteQuery = { modelId, capability, commandId, caller, signal }
+  let route = await runners.route(query)
+  call.setHeader('x-svc-task-id', route.taskId)
+  let answered = false
+  try {
+    for await (const chunk of runners.open(route, task, signal)) {
+      answered = true
+      yield chunk
+    }
+    return
+  } catch (error) {
+    if (answered || !call.retry || signal.aborted || !isLoss(error)) throw error
+    route = await runners.route({ ...query, except: route.instanceId }).catch(() => { throw error })
+  }
+  call.setHeader('x-svc-task-id', route.taskId)
+  call.setHeader('x-svc-retried', '1')
+  yield * runners.open(route, task, signal)
+}
+
+const isLoss = (error: unknown): boolean => error instanceof SvcError && error.reason === 'instance_lost'

@@ -1,0 +1,156 @@
+import t from 'tap'
+import type { NodeView } from '../../../kernel/index.js'
+import { fake } from '../../../kernel/testing/index.js'
+import type { Fake, TestContext } from '../../../kernel/testing/index.js'
+import { ModelsService } from '../../staging/service.js'
+import type { Judge, ModelCopy, Models } from '../../staging/service.js'
+import { createReadChains } from '../chain-facts.js'
+import type { ChainFactsParts } from '../chain-facts.js'
+import { InstanceService } from '../service.js'
+import type { Instance } from '../shapes.js'
+import { ensure, startRunners, until } from './rig.js'
+import type { RunnersRig } from './rig.js'
+import { card, soloInstance } from './samples.js'
+
+const VOICE = 'svc/voice-en'
+const OTHER = 'acme/other'
+
+interface Answer {
+  available: boolean
+  broken_link: string | null
+  message: string | null
+  remedy: string | null
+  links: { link: string, ok: boolean | null, message: string }[]
+}
+
+async function ask (rig: RunnersRig, modelId: string): Promise<Answer> {
+  const answer = await rig.inject({ url: `/models/${modelId}/availability` })
+  t.equal(answer.statusCode, 200, answer.body)
+  return answer.json<Answer>()
+}
+
+const node = (name: string, over: Partial<NodeView> = {}): NodeView => ({
+  nodeId: `id-${name}`, installId: `install-${name}`, name, self: false, live: true, master: false,
+  apiUrl: null, ...over
+})
+
+/** What is on the disks of other nodes. */
+function others (copies: ModelCopy[]): { fakes: Fake[], judge: () => Judge } {
+  let judge: Judge | undefined
+  const models: Partial<Models> = {
+    opened: Promise.resolve(), locate: () => undefined, located: () => [],
+    card: (modelId) => modelId === OTHER ? card(OTHER) : undefined,
+    copies: (modelId) => modelId === OTHER ? copies : [{ ...copy('n2'), kind: 'bundled' }],
+    judge (fn) {
+      judge = fn
+      return () => {}
+    },
+    serving () {}, use: () => () => {}
+  }
+  return { fakes: [fake(ModelsService, models)], judge: () => judge! }
+}
+
+const copy = (name: string, over: Partial<ModelCopy> = {}): ModelCopy =>
+  ({ nodeId: `id-${name}`, nodeName: name, kind: 'staged', live: true, ...over })
+
+async function start (
+  t: TestContext, copies: ModelCopy[]
+): Promise<{ rig: RunnersRig, judge: Judge }> {
+  const { fakes, judge } = others(copies)
+  const rig = await startRunners(t, { fakes, place: [] })
+  return { rig, judge: judge() }
+}
+
+t.test('GET /models/{id}/availability goes from the card to an answer', async (t) => {
+  const rig = await startRunners(t)
+  const runner = await rig.runner(VOICE)
+  t.match(await ask(rig, VOICE), {
+    available: false, broken_link: 'runner', message: /is starting/, remedy: /svc ps/,
+    links: [
+      { link: 'card', ok: true }, { link: 'copy' }, { link: 'backend' }, { link: 'placement', ok: true },
+      { link: 'runner', ok: false }, { link: 'request', ok: null }
+    ]
+  })
+  runner.ready()
+  t.match(await ask(rig, VOICE), { available: true, broken_link: null, message: null, remedy: null })
+  runner.giveUp('no library')
+  t.match(await ask(rig, VOICE),
+    { broken_link: 'runner', message: /given up: no library/, remedy: /svc stop [0-9a-f-]{36}/ })
+  t.match(await ask(rig, 'acme/none'),
+    { broken_link: 'card', message: /no model is called acme\/none/, remedy: new RegExp(VOICE) })
+})
+
+t.test('what other nodes have counts', async (t) => {
+  const { rig, judge } = await start(t, [copy('n3', { live: false })])
+  t.match(await ask(rig, OTHER), { broken_link: 'copy', message: /only n3 had its files/ })
+  t.match(await ask(rig, VOICE), { broken_link: 'placement', links: [{}, { message: 'on n2' }] })
+  t.match((await judge())(OTHER), { available: false, brokenLink: 'copy', remedy: /svc pull/ })
+})
+
+t.test('a transfer, and a model that waits for a node', async (t) => {
+  const { rig } = await start(t, [copy('n2', { kind: 'receiving' })])
+  t.match(await ask(rig, OTHER), { broken_link: 'copy', message: /on their way/ })
+  const { rig: waits } = await start(t, [copy('n2')])
+  const stop = waits.service(InstanceService).onAbsent((modelId) =>
+    modelId === OTHER ? { problem: 'it waits for a node: too small', remedy: 'R' } : null)
+  t.match(await ask(waits, OTHER),
+    { broken_link: 'placement', message: 'it waits for a node: too small', remedy: 'R' })
+  stop()
+  t.match(await ask(waits, OTHER), { broken_link: 'placement', message: 'it is not placed on any node' })
+})
+
+t.test('a ready model is judged available', async (t) => {
+  const { rig, judge } = await start(t, [])
+  void ensure(rig, VOICE)
+  const runner = await rig.runner(VOICE)
+  runner.ready()
+  await until(() => runner.status)
+  t.strictSame((await judge())(VOICE), { available: true, brokenLink: null, remedy: null })
+})
+
+t.test('a backend or an instance on another live node will do', async (t) => {
+  const nodes = [node('n1', { self: true }), node('n2'), node('n3', { live: false })]
+  const rows = <V>(...values: V[]): never =>
+    ({ entries: () => values.map((value, i) => ({ key: `k${i}`, nodeId: 'id-n2', value })) }) as never
+  const instance = (name: string, drainUntil?: string): Instance => {
+    const ids = { instanceId: `i-${name}`, runnerId: `r-${name}`, nodeId: `id-${name}` }
+    const { RingInstance: ring } = soloInstance(ids, card(VOICE))
+    return { RingInstance: { ...ring, ...drainUntil === undefined ? {} : { drainUntil } } }
+  }
+  const broken = async (
+    instances: Instance[], backends: Record<string, { backends: string[] }>,
+    over: Partial<ChainFactsParts> = {}
+  ): Promise<string> => {
+    const chains = createReadChains({
+      self: { nodeId: 'id-n1' },
+      bundle: {
+        model: () => ({ card: card(VOICE), directory: '' }), models: () => [],
+        engine: () =>
+          ({ name: 'onnx-tts', owner: 'x', decl: { summary: '', module: '', backends: ['cuda', 'cpu'] } }),
+        engines: () => []
+      },
+      models: undefined,
+      cluster: { nodes: () => nodes },
+      state: { read: async () => ({ nodeResources: backends }) } as never,
+      sections: { instances: rows(...instances), runners: rows(), failures: rows() },
+      backend: () => ({ backend: null, problem: 'no cuda', remedy: 'R' }),
+      local: () => undefined,
+      absence: () => null,
+      ...over
+    })
+    return (await chains())(VOICE, null).broken?.problem ?? ''
+  }
+  t.equal(await broken([], {}), 'no cuda')
+  t.equal(await broken([], { 'id-n3': { backends: ['cpu'] } }), 'no cuda', 'that one is not there')
+  t.equal(await broken([], { 'id-n2': { backends: ['webgpu'] } }), 'no cuda', 'that is none of the engine')
+  t.equal(await broken([], { 'id-n2': { backends: ['cpu'] } }), 'it is not placed on any node')
+  t.equal(await broken([instance('n2')], {}), 'its runner has not started yet')
+  t.match(await broken([instance('n2', '2030-01-01T00:00:00Z')], {}), /being stopped/)
+  const local = (runnerId: string) => runnerId === 'r-n1' ? { RunnerReady: {} } as const : undefined
+  const here = { backend: () => ({ backend: 'cpu', declared: false }), local }
+  t.equal(await broken([instance('n2'), instance('n1')], {}, here), '', 'the one that is furthest counts')
+  t.match(await broken([instance('n2'), instance('n1', '2030-01-01T00:00:00Z')], {}, here), /not started/,
+    'unless it is being stopped')
+  const unreadable = { bundle: { model () { throw new Error('nLayers') }, models: () => [] } as never }
+  t.equal(await broken([], {}, unreadable), 'its card cannot be read: nLayers')
+})

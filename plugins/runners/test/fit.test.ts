@@ -1,0 +1,55 @@
+import t from 'tap'
+import type { FreeMemory } from '../../../kernel/index.js'
+import { createFit, shortage, weightsOf } from '../fit.js'
+import type { ShardBody } from '../shapes.js'
+import { stateCard } from '../shapes.js'
+import { card } from './samples.js'
+
+const GIB = 1024 ** 3
+const MIB = 1024 ** 2
+const shard = (over: Partial<ShardBody>): ShardBody => ({
+  modelCard: stateCard(card('m')), deviceRank: 0, worldSize: 1, startLayer: 0, endLayer: 4, nLayers: 4,
+  ...over
+})
+
+const shares: [string, ShardBody | null, number][] = [
+  ['an unknown part is all of it', null, 1000],
+  ['one node', shard({}), 1000],
+  ['three of four layers', shard({ startLayer: 1, worldSize: 2 }), 750],
+  ['a slice of every layer', shard({ worldSize: 3 }), 334],
+  ['no layers at all', shard({ startLayer: 4 }), 1000],
+  ['a card that lies about its layers', shard({ nLayers: 0 }), 1000],
+  ['layers from the end to the start', shard({ startLayer: 4, endLayer: 0 }), 1000],
+  ['a world of none', shard({ worldSize: 0 }), 1000]
+]
+for (const [name, part, bytes] of shares) {
+  t.test(`weights: ${name}`, async (t) => { t.equal(weightsOf({ totalBytes: 1000 }, part), bytes) })
+}
+
+t.test('weights and 256 MiB must be below what is free', async (t) => {
+  const ask = { modelId: 'svc/m', weights: 4 * GIB, gpu: false }
+  t.equal(shortage({ ...ask, free: 4 * GIB + 256 * MIB + 1 }), null)
+  t.equal(shortage({ ...ask, free: 4 * GIB + 256 * MIB }), 'svc/m needs 4.3 GiB of memory on this node ' +
+    '(4.0 GiB of weights and 256 MiB beside them), but only 4.3 GiB are free now: end other programs or ' +
+    'models there (`svc stop MODEL`), or place it elsewhere: `svc place svc/m --exclude NODE`')
+  t.match(shortage({ ...ask, gpu: true, free: -5 }), /of GPU memory .* but only 0 B are free/)
+})
+
+const cases: [string, string, Partial<FreeMemory>, boolean][] = [
+  ['room in memory', 'cpu', { ram: async () => 2 * GIB }, true],
+  ['no room in memory', 'cpu', { ram: async () => GIB }, false],
+  ['no reading', 'cpu', { ram: async () => null }, true],
+  ['a reading that fails', 'cpu', { ram: async () => { throw new Error('no') } }, true],
+  ['a GPU is asked for its own', 'cuda', { vram: async () => GIB }, false],
+  ['a GPU with room', 'webgpu', { vram: async () => 2 * GIB }, true],
+  ['a GPU without a reading', 'cuda', { vram: async () => null }, true]
+]
+for (const [name, backend, memory, fits] of cases) {
+  t.test(`before it is loaded: ${name}`, async (t) => {
+    const check = createFit({ memory: memory as FreeMemory, shard: () => null })
+    const spec = { card: card('svc/m', { totalBytes: GIB }), backend } as never
+    const done = check({ instanceId: 'I', runnerId: 'R', modelId: 'svc/m' }, { spec })
+    if (fits) await done
+    else await t.rejects(done, { errorCode: 'insufficient_memory', message: /svc\/m needs/ })
+  })
+}

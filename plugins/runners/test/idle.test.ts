@@ -1,0 +1,68 @@
+import t from 'tap'
+import { manualClock } from '../../../kernel/testing/index.js'
+import { createUnloader, IdleTimes } from '../idle.js'
+import type { Unloadable } from '../idle.js'
+
+const one: Unloadable = {
+  instanceId: 'I', modelId: 'svc/m', runnerId: 'R', ttlSeconds: 10, ready: true, outstanding: 0
+}
+
+interface Step { at: number, over?: Partial<Unloadable>, used?: number, gone?: boolean }
+
+/** Looks at these seconds; how long it was idle where it is over, else null. */
+function looks (steps: readonly Step[]): (number | null)[] {
+  const times = new IdleTimes()
+  return steps.map(({ at, over, used, gone = false }) => {
+    if (used !== undefined) times.used('R', used * 1000)
+    return times.look(gone ? [] : [{ ...one, ...over }], at * 1000)[0]?.idleSeconds ?? null
+  })
+}
+
+const table: [string, Step[], (number | null)[]][] = [
+  ['it counts from ready', [{ at: 0, over: { ready: false } }, { at: 50 }, { at: 59 }, { at: 60 }],
+    [null, null, null, 10]],
+  ['a task ended', [{ at: 0 }, { at: 9 }, { at: 11, used: 9.5 }, { at: 19 }, { at: 20 }],
+    [null, null, null, null, 10.5]],
+  ['a task is served', [{ at: 0 }, { at: 60, over: { outstanding: 1 } }, { at: 69 }, { at: 71 }],
+    [null, null, null, 11]],
+  ['a runner that started again', [{ at: 0 }, { at: 9, over: { ready: false } }, { at: 12 }, { at: 21 },
+    { at: 22 }], [null, null, null, null, 10]],
+  ['not any more unloadable', [{ at: 0 }, { at: 5, gone: true }, { at: 12 }], [null, null, null]],
+  ['a use of before it was known is none', [{ at: 0, used: 3 }, { at: 10 }], [null, 10]]
+]
+for (const [name, steps, expected] of table) {
+  t.test(`idle: ${name}`, async (t) => { t.strictSame(looks(steps), expected) })
+}
+
+t.test('an idle instance is unloaded once, and tried again where that failed', async (t) => {
+  const clock = manualClock()
+  const did: unknown[] = []
+  let fails = true
+  let all = [one]
+  const log = { debug () {}, info () {}, warn () {}, error () {}, fatal () {} }
+  const unloader = createUnloader({
+    clock,
+    log,
+    unloadable: () => all,
+    drain: async (id) => {
+      did.push(`drain ${id}`)
+      if (fails) throw new Error('no master')
+    },
+    unloaded: (event) => { did.push(event) }
+  })
+  await clock.advance(8000)
+  unloader.used('R')
+  await clock.advance(9000)
+  t.strictSame(did, [])
+  await clock.advance(2000)
+  t.strictSame(did.splice(0), ['drain I', 'drain I'])
+  fails = false
+  await clock.advance(5000)
+  t.strictSame(did.splice(0), ['drain I', { instanceId: 'I', modelId: 'svc/m', idleSeconds: 12 }])
+  all = []
+  await clock.advance(1000)
+  unloader.close()
+  all = [one]
+  await clock.advance(60_000)
+  t.strictSame(did, [])
+})

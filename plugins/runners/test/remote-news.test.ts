@@ -1,0 +1,242 @@
+import t from 'tap'
+import type { Channel, Cluster, NodeView } from '../../../kernel/index.js'
+import { manualClock } from '../../../kernel/testing/index.js'
+import type { ManualClock } from '../../../kernel/testing/index.js'
+import { TASK_LINGER_MS } from '../limits.js'
+import { Bulletin, GATHER_MS, HEARD_MAX, mergeTasks, TELL_MS, TOLD_MAX } from '../remote/news.js'
+import type { News } from '../remote/news.js'
+import { TaskTable } from '../tasks.js'
+import type { Task, TaskStatus } from '../tasks.js'
+
+interface Node {
+  id: string
+  tasks: TaskTable
+  bulletin: Bulletin
+  receive: (from: string, message: unknown) => void
+}
+
+/** Nodes in memory with links between them that the test opens, closes and blocks. */
+class Net {
+  readonly clock: ManualClock = manualClock()
+  readonly nodes = new Map<string, Node>()
+  readonly sent: { from: string, to: string, message: News }[] = []
+  readonly links = new Set<string>()
+  /** Links that take nothing for a while. */
+  readonly full = new Set<string>()
+  readonly #peers = new Map<string, (change: { installId: string, up: boolean }) => void>()
+
+  join (id: string): Node {
+    const clusterOf = (): Pick<Cluster, 'channel' | 'nodes' | 'onPeers'> => ({
+      nodes: () => [id, ...this.nodes.keys()].map((other) =>
+        ({ installId: other, self: other === id, live: other === id || this.linked(id, other) }) as NodeView),
+      onPeers: (fn) => {
+        this.#peers.set(id, fn)
+        return () => { this.#peers.delete(id) }
+      },
+      channel: <T>(_name: string, receive: (from: string, message: T) => void): Channel<T> => {
+        node.receive = receive as Node['receive']
+        return {
+          send: (to, message) => this.#send(id, to, message),
+          broadcast: (message) => [...this.nodes.keys()].filter((to) => this.#send(id, to, message)).length,
+          close: () => { node.receive = () => {} }
+        }
+      }
+    })
+    const node = { id, receive: () => {} } as unknown as Node
+    node.tasks = new TaskTable(() => this.clock.mono(), () => { node.bulletin.changed() })
+    node.bulletin = new Bulletin({ cluster: clusterOf(), clock: this.clock, tasks: node.tasks })
+    this.nodes.set(id, node)
+    return node
+  }
+
+  linked (a: string, b: string): boolean { return this.links.has([a, b].sort().join()) }
+
+  link (a: string, b: string, up = true): void {
+    const name = [a, b].sort().join()
+    if (up) this.links.add(name)
+    else this.links.delete(name)
+    this.#peers.get(a)?.({ installId: b, up })
+    this.#peers.get(b)?.({ installId: a, up })
+  }
+
+  #send (from: string, to: string, message: unknown): boolean {
+    if (from === to || !this.linked(from, to) || this.full.has(to)) return false
+    // As JSON goes.
+    const copy = JSON.parse(JSON.stringify(message)) as News
+    if (copy.tasks !== undefined) this.sent.push({ from, to, message: copy })
+    this.nodes.get(to)!.receive(from, copy)
+    return true
+  }
+}
+
+const about = { commandId: 'c', instanceId: 'i', modelId: 'acme/x', capability: 'tts', createdAt: 'T' }
+const add = (node: Node, taskId: string, runnerId = 'r', member: string | null = null): void => {
+  node.tasks.add({ taskId, ...about }, runnerId, { caller: null, member })
+}
+const shown = ({ bulletin }: Node): Record<string, string> =>
+  Object.fromEntries(bulletin.tasks().map(({ taskId, status }) => [taskId, status]))
+
+async function pair (): Promise<{ net: Net, a: Node, b: Node }> {
+  const net = new Net()
+  const [a, b] = [net.join('A'), net.join('B')]
+  net.link('A', 'B')
+  await net.clock.advance(TELL_MS)
+  return { net, a, b }
+}
+
+t.test('a node hears of the tasks and the load of another one, apart from its own', async (t) => {
+  const { net, a, b } = await pair()
+  t.equal(a.bulletin.load('B', 'r'), 0, 'told that there is none')
+  add(b, 'own')
+  add(b, 'of-a', 'r', 'A')
+  add(b, 'of-c', 'r', 'C')
+  b.tasks.start('own')
+  await net.clock.advance(TELL_MS)
+  t.equal(a.bulletin.load('B', 'r'), 2, 'without the task that A itself has given it')
+  t.equal(a.bulletin.load('B', 'other'), 0)
+  t.equal(a.bulletin.load('C', 'r'), null, 'nobody told')
+  t.same(shown(a), { own: 'Running', 'of-a': 'Pending', 'of-c': 'Pending' })
+  b.tasks.finish('own', 'Complete')
+  await net.clock.advance(TELL_MS)
+  t.equal(a.bulletin.load('B', 'r'), 1)
+  t.match(shown(a), { own: 'Complete' })
+  t.same(shown(b), {}, 'nobody is told what he told')
+  t.notMatch(JSON.stringify(net.sent), /payload|prompt|media/)
+})
+
+t.test('at most every half second, and only when something changed', async (t) => {
+  const { net, b } = await pair()
+  net.sent.length = 0
+  await net.clock.advance(TELL_MS * 10)
+  t.equal(net.sent.length, 0)
+  add(b, 't0')
+  await net.clock.advance(GATHER_MS)
+  t.equal(net.sent.length, 1, 'soon after a quiet time')
+  for (let n = 1; n <= 20; n++) {
+    add(b, `t${n}`)
+    await net.clock.advance(TELL_MS / 10)
+  }
+  t.ok(net.sent.length <= 4, `${net.sent.length} messages in two seconds`)
+  await net.clock.advance(TELL_MS)
+  t.equal(net.sent.flatMap(({ message }) => message.tasks).length, 21, 'each change once')
+})
+
+t.test('a large table goes in portions; a node that links up gets all of it', async (t) => {
+  const net = new Net()
+  const b = net.join('B')
+  for (let n = 0; n < TOLD_MAX * 2 + 5; n++) add(b, `t${n}`)
+  const a = net.join('A')
+  net.link('A', 'B')
+  await net.clock.advance(TELL_MS * 4)
+  const told = net.sent.filter(({ from }) => from === 'B').map(({ message }) => message)
+  t.same(told.map(({ whole, tasks }) => [whole, tasks.length]),
+    [[true, TOLD_MAX], [false, TOLD_MAX], [false, 5]])
+  t.equal(a.bulletin.load('B', 'r'), TOLD_MAX * 2 + 5)
+  t.equal(Object.keys(shown(a)).length, TOLD_MAX * 2 + 5)
+})
+
+t.test('a node that is gone is forgotten, and told everything when it is back', async (t) => {
+  const { net, a, b } = await pair()
+  add(b, 'x')
+  await net.clock.advance(TELL_MS)
+  net.link('A', 'B', false)
+  t.equal(a.bulletin.load('B', 'r'), null)
+  t.same(shown(a), {})
+  b.tasks.finish('x', 'Failed')
+  add(b, 'y')
+  net.link('A', 'B')
+  await net.clock.advance(TELL_MS)
+  t.equal(a.bulletin.load('B', 'r'), 1)
+  t.same(shown(a), { x: 'Failed', y: 'Pending' })
+})
+
+t.test('whoever could not be told is told everything again', async (t) => {
+  const { net, a, b } = await pair()
+  net.full.add('A')
+  add(b, 'x')
+  await net.clock.advance(TELL_MS * 3)
+  t.same(shown(a), {})
+  net.full.delete('A')
+  await net.clock.advance(TELL_MS)
+  t.same(shown(a), { x: 'Pending' })
+  t.equal(net.sent.at(-1)?.message.whole, true)
+})
+
+t.test('a plugin that starts late asks for the whole', async (t) => {
+  const net = new Net()
+  const b = net.join('B')
+  add(b, 'x')
+  net.links.add('A,B')
+  const a = net.join('A')
+  await net.clock.advance(TELL_MS)
+  t.same(shown(a), { x: 'Pending' })
+})
+
+t.test('a task that ended and was dropped in between does not stay open', async (t) => {
+  const { net, a, b } = await pair()
+  add(b, 'x')
+  await net.clock.advance(TELL_MS)
+  t.same(shown(a), { x: 'Pending' })
+  b.tasks.finish('x', 'Complete')
+  for (let n = 0; n < 200; n++) {
+    add(b, `t${n}`)
+    b.tasks.finish(`t${n}`, 'Complete')
+  }
+  await net.clock.advance(TELL_MS * 2)
+  t.notOk('x' in shown(a))
+})
+
+t.test('what is over is shown for a while', async (t) => {
+  const { net, a, b } = await pair()
+  add(b, 'x')
+  add(b, 'open')
+  b.tasks.start('open')
+  b.tasks.finish('x', 'Cancelled')
+  await net.clock.advance(TELL_MS)
+  t.same(shown(a), { x: 'Cancelled', open: 'Running' })
+  await net.clock.advance(TASK_LINGER_MS)
+  t.same(shown(a), { open: 'Running' })
+})
+
+t.test('nonsense is not heard', async (t) => {
+  const { net, a, b } = await pair()
+  const task: Task = { taskId: 'x', ...about, status: 'Running' }
+  const good: News = { whole: false, loads: { r: 1 }, tasks: [task], ended: [] }
+  const many = Array.from({ length: TOLD_MAX + 1 }, (_, n) => ({ ...task, taskId: `t${n}` }))
+  const wrong: unknown[] = [
+    null, 7, 'news', [], {}, { ...good, whole: 'yes' }, { ...good, loads: null },
+    { ...good, loads: { r: -1 } }, { ...good, loads: { r: 1.5 } }, { ...good, loads: { r: '1' } },
+    { ...good, tasks: [{ ...task, status: 'Done' }] }, { ...good, tasks: [{ ...task, prompt: 'secret' }] },
+    { ...good, tasks: [{ ...task, modelId: 'x'.repeat(257) }] }, { ...good, tasks: [null] },
+    { ...good, tasks: {} }, { ...good, tasks: many }, { ...good, ended: [1] },
+    { ...good, loads: Object.fromEntries(many.map(({ taskId }) => [taskId, 1])) }
+  ]
+  for (const message of wrong) {
+    a.receive('B', message)
+    t.same([shown(a), a.bulletin.load('B', 'r')], [{}, 0], JSON.stringify(message).slice(0, 80))
+  }
+  a.receive('B', good)
+  t.same([shown(a), a.bulletin.load('B', 'r')], [{ x: 'Running' }, 1])
+  for (let n = 0; n < 20; n++) {
+    const tasks = many.slice(0, TOLD_MAX).map((one) => ({ ...one, taskId: `${n}-${one.taskId}` }))
+    a.receive('B', { ...good, tasks })
+  }
+  t.equal(Object.keys(shown(a)).length, HEARD_MAX, 'and never more than so much')
+  b.bulletin.close()
+  a.bulletin.close()
+  add(b, 'late')
+  await net.clock.advance(TELL_MS)
+  t.notOk('late' in shown(a), 'nothing is told after the end')
+})
+
+t.test('one view of a task that several nodes know', async (t) => {
+  const task = (status: TaskStatus): Task[] => [{ taskId: 'x', ...about, status }]
+  const merged = (own: Task[], given: Task[], told: Task[]): string | undefined =>
+    mergeTasks(own, given, told)['x']?.Inference.status
+  t.equal(merged([], task('Running'), []), 'Running', 'given away a moment ago')
+  t.equal(merged([], task('Pending'), task('Running')), 'Running')
+  t.equal(merged([], task('Failed'), task('Running')), 'Failed', 'its node was lost')
+  t.equal(merged([], task('Cancelled'), task('Complete')), 'Complete', 'who served it knows best')
+  t.equal(merged(task('Complete'), [], task('Running')), 'Complete')
+  t.same(mergeTasks([], [], []), {})
+})

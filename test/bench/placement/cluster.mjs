@@ -1,0 +1,65 @@
+/** Clusters of real processes with placed models, with the product's own timers. */
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { root } from '../lib/paths.mjs'
+
+// The kit of the fault tests, in its long form.
+process.env.SVC_TEST_FULL = '1'
+const built = (path) => import(pathToFileURL(join(root, '.tap/bench/test', path)).href)
+
+export const kit = await built('node/instances-kit.js')
+export const { until } = await built('node/kit.js')
+export const { ready } = await built('node/engine.js')
+const { stream, hear } = await built('node/http.js')
+
+export const VOICE = 'svc/voice-en'
+export const ENGINE = 'test/ok'
+
+/** Runs `work` with a cluster of three nodes, and ends it in any case. */
+export async function withCluster (work, options = {}) {
+  const undo = []
+  const t = { teardown: (fn) => { undo.unshift(fn) } }
+  try {
+    return await work(await kit.instancesCluster(t, {
+      plugins: {
+        faults: { module: join(root, 'test/node/fixtures/faults.mjs') }, runners: { max_concurrent: 256 }
+      },
+      ...options
+    }))
+  } finally {
+    for (const fn of undo) await fn()
+  }
+}
+
+const LONG_TEXT = 'All work and no play makes a dull day, and a dull day makes no play. '.repeat(600)
+
+/** Speech of the voice that goes on for minutes: resolves once it is heard; `end` when it has a terminal. */
+export async function openVoice (node) {
+  const opened = await stream(node, 'tts@1.0.0', { model: VOICE, text: LONG_TEXT })
+  await opened.frames.next()
+  return {
+    end: hear(opened).then(({ terminals, last }) => ({
+      terminals, at: performance.now(), reason: last?.header.error?.reason ?? last?.header.kind ?? 'cut'
+    }))
+  }
+}
+
+/** What `opened` ended with; after `seconds` it hangs. */
+export async function ended (opened, seconds = 15) {
+  let timer
+  const late = new Promise((resolve) => {
+    timer = setTimeout(() => { resolve({ terminals: 0, reason: 'hangs', at: performance.now() }) },
+      seconds * 1000)
+  })
+  const first = await Promise.race([opened.end, late])
+  clearTimeout(timer)
+  return first
+}
+
+/** Asks a node for a word of the voice until it speaks. */
+export async function speaks (node, seconds = 60) {
+  await until('the voice to speak', async () => {
+    const answer = await kit.asked(node, '/v1/audio/speech', { body: { model: VOICE, input: 'Yes.' } })
+    return answer.status === 200 && answer.bytes.length > 500
+  }, { seconds, everyMs: 10 })
+}

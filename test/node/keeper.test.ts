@@ -1,0 +1,86 @@
+import t from 'tap'
+import { HEARTBEAT_MS, openSpeech, startCluster } from './cluster-kit.js'
+import { ask } from './http.js'
+import { faultsConfig, figure, secondsSince, sleep, until } from './kit.js'
+import { alive } from './proc.js'
+import type { Cluster, Member } from './cluster-kit.js'
+
+const MODEL = 'test/ok'
+const config = faultsConfig({}, { autoplace: [] })
+
+/** The instances of the model by id, with their nodes, as a member sees them. */
+async function instances (at: Member): Promise<Record<string, string[]> | undefined> {
+  const state = await at.state()
+  if (state === undefined) return undefined
+  const all = state.instances as Record<string,
+    { RingInstance: { shardAssignments: { nodeToRunner: Record<string, string> } } }>
+  return Object.fromEntries(Object.entries(all).map(([id, { RingInstance: ring }]) =>
+    [id, Object.keys(ring.shardAssignments.nodeToRunner)]))
+}
+
+const speaks = async (at: Member): Promise<boolean> => (await at.ask('/v1/audio/speech', {
+  ms: 2000, body: { model: MODEL, input: 'x', instructions: JSON.stringify({ do: 'count', chunks: 1 }) }
+}))?.status === 200
+
+/** Has a member that is not the master run the model, which may move. Also another one, and the instance. */
+async function placed (cluster: Cluster): Promise<{ id: string, worker: Member, other: Member }> {
+  const { master, others } = await cluster.agreed()
+  const answer = await ask(others[0]!.node, '/place_instance', { body: { model_id: MODEL, wait: true,
+    timeout_seconds: 60, excluded_nodes: [master.node.nodeId] } })
+  if (answer.status !== 200) throw new Error(`${answer.status} ${answer.text}`)
+  const { instance_id: id } = answer.json as { instance_id: string }
+  const [nodeId] = (await instances(others[0]!) ?? {})[id] ?? []
+  const worker = others.find(({ node }) => node.nodeId === nodeId)
+  const other = others.find(({ node }) => node.nodeId !== nodeId)
+  if (worker === undefined || other === undefined) throw new Error(`${id} runs on ${nodeId}`)
+  return { id, worker, other }
+}
+
+t.test('a node that stands still for 4 s keeps what it runs', async (t) => {
+  const cluster = await startCluster(t, { config, heartbeatMs: 2000 })
+  const { id, worker, other } = await placed(cluster)
+  const runners = worker.node.runners()
+  const speech = await openSpeech(worker)
+  worker.pause()
+  await sleep(4000)
+  worker.cont()
+  await until('a frame', async () => !(await speech.frames.next()).done)
+  await until('it to speak', () => speaks(other))
+  t.strictSame(Object.keys(await instances(other) ?? {}), [id])
+  t.strictSame(worker.node.runners(), runners, 'nothing was loaded anew')
+})
+
+for (const quorum of [1, 'majority'] as const) {
+  t.test(`a node that is cut off and comes back, with quorum ${quorum}`, async (t) => {
+    // A node counts for the majority before it has started, which takes its time on a busy machine.
+    const cluster = await startCluster(t, { config, quorum, proxied: true,
+      heartbeatMs: quorum === 1 ? HEARTBEAT_MS : 2000 })
+    const { id, worker, other } = await placed(cluster)
+    const [before] = worker.node.runners()
+    cluster.cut(worker)
+    const start = performance.now()
+    await until('another node to have it', () => speaks(other), { seconds: 60 })
+    const seconds = secondsSince(start)
+    const elsewhere = await instances(other) ?? {}
+    const [next] = Object.keys(elsewhere)
+    t.equal(Object.keys(elsewhere).length, 1)
+    t.not(next, id, 'under another id')
+    t.notOk(elsewhere[next!]!.includes(worker.node.nodeId))
+    cluster.heal(worker)
+    await cluster.agreed()
+    await until('all to name the same single instance', async () => {
+      const seen = await Promise.all(cluster.members.map((member) => instances(member)))
+      return Object.keys(seen[0] ?? {}).length === 1 && seen.every((one) =>
+        JSON.stringify(one) === JSON.stringify(seen[0]))
+    })
+    await until('one runner in all of the cluster', () =>
+      cluster.members.flatMap((member) => member.node.runners()).length === 1)
+    const [last] = Object.values(await instances(other) ?? {})
+    const holder = cluster.members.find((member) => member.node.nodeId === last?.[0])
+    t.equal(holder?.node.runners().length, 1, 'where the instance is')
+    if (holder !== worker) t.notOk(alive(before!), 'the node that was cut off has stopped its own')
+    await until('every node to speak', async () =>
+      (await Promise.all(cluster.members.map((member) => speaks(member)))).every(Boolean))
+    figure(t, `a node cut off, quorum ${quorum}`, t.passing(), { servesElsewhereAfterSeconds: seconds })
+  })
+}
