@@ -36,8 +36,8 @@ export class Remote {
 
   /**
    * The node that is to serve a call: the one it names, else one that advertises the capability when no
-   * plugin of this node has it; null is this node. What another node passed on stays here, so that no call goes
-   * in circles. Throws `node_not_found` and `unreachable`.
+   * plugin of this node has it; null is this node. What another node passed on stays here, so that no call
+   * goes in circles. Throws `node_not_found` and `unreachable`.
    */
   target ({ target_node: ref, capability_id: id }: CallRequest, origin: Origin): NodeView | null {
     const { cluster, elsewhere } = this.#options

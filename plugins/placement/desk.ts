@@ -25,6 +25,8 @@ export interface Desk {
   planning: Planning
   instances: Pick<Instances, 'place' | 'remove' | 'drain'>
   standing: Standing
+  /** True for a model that is placed without anybody asking for it: by itself, or by the next request. */
+  returns (modelId: string): boolean
   readState: ReadState
   /** How long a stopped instance may go on with the requests it has, where nobody says it, seconds. */
   drainSeconds: number

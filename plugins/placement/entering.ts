@@ -51,7 +51,8 @@ export async function enter (
   const isNew = instanceId === instance.RingInstance.instanceId
   const { modelId, nodeToRunner } = instance.RingInstance.shardAssignments
   if (force && isNew) desk.forced(instanceId, modelId, Object.keys(nodeToRunner), caller)
-  if (desk.standing.isStopped(modelId)) await desk.standing.unstop(modelId)
+  // What another node has just stopped may not be known here yet.
+  if (desk.standing.isStopped(modelId) || desk.returns(modelId)) await desk.standing.unstop(modelId)
   return { commandId, instanceId, isNew }
 }
 

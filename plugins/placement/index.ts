@@ -32,14 +32,15 @@ export default definePlugin(manifest, (ctx) => {
     waiting: () => Object.values(waitingView(sections))
   }))
   ctx.effect('why a model is not placed', instances.onAbsent((modelId) => absenceOf(modelId, sections)))
+  const { on_demand: onDemand, on_demand_ttl_seconds: ttlSeconds } = ctx.config
   const desk: Desk = {
     clock: ctx.clock, cluster, planning, instances, readState, standing, drainSeconds, newId: randomUUID,
+    returns: (modelId) => onDemand || (autoplace?.includes(modelId) ?? bundle.model(modelId) !== undefined),
     forced (instanceId, modelId, nodeIds, { id: by }) {
       ctx.log.warn({ instanceId, modelId, nodeIds, by }, 'an instance was placed without the check of memory')
       ctx.emit('PlacementForced', { instanceId, modelId, nodeIds, by })
     }
   }
-  const { on_demand: onDemand, on_demand_ttl_seconds: ttlSeconds } = ctx.config
   if (onDemand) ctx.effect('placing on demand', instances.onMissing(createOnDemand({ desk, ttlSeconds })))
   return {
     routes: {

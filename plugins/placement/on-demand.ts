@@ -1,12 +1,16 @@
-import { kernelError, SvcError } from '../../kernel/index.js'
+import { delay, kernelError, SvcError } from '../../kernel/index.js'
 import type { Desk } from './desk.js'
 import { intentOfAsk, planAndEnter } from './entering.js'
+import type { For } from './entering.js'
+import type { Ask } from './planning.js'
 import { failedAttempts, instancesOf } from './progress.js'
-import type { RouteQuery } from '../runners/service.js'
-import { untilReady } from './waiting.js'
+import type { PlacementIntent, RouteQuery } from '../runners/service.js'
+import { untilReady, WATCH_MS } from './waiting.js'
 
 /** Longest wait of one request for a model that is being placed for it, seconds. */
 export const WAIT_SECONDS = 120
+/** So long after a model was unloaded the readings of a node may still show its memory in use, ms. */
+export const STALE_MS = 3000
 
 export interface OnDemandParts {
   desk: Desk
@@ -52,7 +56,27 @@ async function place (
   // The others that share it must not lose it with the request that came first.
   const { signal } = new AbortController()
   const intent = intentOfAsk(desk, ask, 'on_demand', ttlSeconds)
-  return (await planAndEnter(desk, ask, intent, { caller, signal })).entered.instanceId
+  return await enterWhenFree(desk, ask, intent, { caller, signal })
+}
+
+/** Too little memory is no refusal while models are being unloaded: they give theirs back in a moment. */
+async function enterWhenFree (
+  desk: Desk, ask: Ask, intent: PlacementIntent, whom: For
+): Promise<string> {
+  const { clock, readState } = desk
+  const end = clock.mono() + WAIT_SECONDS * 1000
+  for (let until = 0; ;) {
+    const { instances } = await readState()
+    const unloading = Object.values(instances).some(({ RingInstance: ring }) => ring.drainUntil !== undefined)
+    if (unloading) until = Math.min(end, clock.mono() + STALE_MS)
+    try {
+      return (await planAndEnter(desk, ask, intent, whom)).entered.instanceId
+    } catch (error) {
+      const tooLittle = error instanceof SvcError && error.reason === 'insufficient_memory'
+      if (!tooLittle || clock.mono() >= until) throw error
+    }
+    await delay(clock, WATCH_MS, whom.signal)
+  }
 }
 
 async function ready (desk: Desk, instanceId: string, signal: AbortSignal): Promise<void> {

@@ -32,7 +32,7 @@ export interface PlanningParts {
   cluster: Cluster
   /** Absent where the plugin `staging` is off. */
   models: Models | undefined
-  instances: Pick<Instances, 'releasing'>
+  instances: Pick<Instances, 'releasing' | 'settling'>
   readState: ReadState
 }
 
@@ -82,7 +82,8 @@ export class Planning {
   }
 
   /**
-   * Plans a placement. While nodes have not told enough it looks again for at most 15 s. Throws
+   * Plans a placement. While nodes have not told enough, or still show memory that was just given back, it
+   * looks again, for at most 15 s. Throws
    * `model_unknown` and the typed reasons of the planner, `info_pending` among them.
    */
   async plan (ask: Ask, signal: AbortSignal): Promise<Outcome> {
@@ -107,11 +108,17 @@ export class Planning {
       try {
         return this.#once(request, await this.state())
       } catch (error) {
-        const pending = error instanceof SvcError && error.reason === 'info_pending'
-        if (!pending || clock.mono() >= until) throw error
+        if (!this.#passing(error) || clock.mono() >= until) throw error
       }
       await delay(clock, LOOK_MS, signal)
     }
+  }
+
+  /** A refusal that may be gone in a moment. */
+  #passing (error: unknown): boolean {
+    if (!(error instanceof SvcError)) return false
+    return error.reason === 'info_pending' ||
+      (error.reason === 'insufficient_memory' && this.#parts.instances.settling())
   }
 
   #once (request: PlanRequest, state: StateView): Outcome {

@@ -87,6 +87,7 @@ export interface Assembly {
   /** Brings the runners in line with the instances. */
   reconcile (): Promise<void>
   releasing: Lifecycle['releasing']
+  settling: Lifecycle['settling']
   /** Removes old folders of runners. */
   prune (): Promise<void>
   /** The /state view of the runners. */
@@ -153,6 +154,7 @@ export function assemble (parts: AssemblyParts): Assembly {
   return {
     fleet, instances, routing, tasks, failures, readiness, chains, reconcile, prune,
     releasing: lifecycle.releasing,
+    settling: lifecycle.settling,
     runners: () => instances.runners(sections.runners, (runnerId) => board.get(runnerId)),
     async close () {
       closed = true
@@ -172,7 +174,7 @@ interface ReconcilerNeeds {
 
 /** Brings the runners in line with what is desired, from when disks and hardware have been looked at. */
 function openReconciler (
-  { models, detection }: AssemblyParts, { fleet, holds, prune, desired }: ReconcilerNeeds
+  { models, detection, log }: AssemblyParts, { fleet, holds, prune, desired }: ReconcilerNeeds
 ): () => Promise<void> {
   let opened = false
   const reconcile = createReconciler({
@@ -187,6 +189,9 @@ function openReconciler (
       await fleet.stop(runnerId)
       holds.release(runnerId)
       await prune()
+    },
+    failed (error) {
+      log.error({ error: reasonOf(error) }, 'the runners could not be brought in line with the instances')
     }
   })
   void Promise.all([detection.probed, models?.opened]).then(async () => {

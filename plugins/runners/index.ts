@@ -86,6 +86,7 @@ export function createRunners (parts: RunnersParts): Plugin {
           ...instances, place: entering.place, onEnter: entering.onEnter, onAbsent,
           onMissing: routing.onMissing,
           releasing: assembly.releasing,
+          settling: assembly.settling,
           recordFailure (failure) {
             const recordedAt = new Date(ctx.clock.now()).toISOString()
             assembly.failures.record({ ...failure, recordedAt })

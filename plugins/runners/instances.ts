@@ -40,10 +40,10 @@ export function createInstances (parts: InstancesParts): LocalInstances {
   const assignments = (): Assignment[] =>
     all().flatMap((instance) => assignmentOf(instance, parts.nodeId) ?? [])
 
-  async function remove (instanceId: string, commandId?: string): Promise<void> {
+  const remove: Instances['remove'] = async (instanceId, { commandId, ended = true } = {}) => {
     const removed = await parts.unplace(instanceId, commandId)
     if (!removed) throw parts.error('instance_not_found', `No instance ${instanceId}.`)
-    await parts.reconcile()
+    if (ended) await parts.reconcile()
   }
 
   return {

@@ -34,6 +34,7 @@ export interface Lifecycle {
   /** To be called when a task of a runner of this node has ended. */
   taskEnded (runnerId: string): void
   releasing (): Releasing[]
+  settling (): boolean
   close (): void
 }
 
@@ -73,7 +74,7 @@ export function openLifecycle (parts: LifecycleParts): Lifecycle {
   }
   const ends = (nodeId: string, runnerId: string): boolean => {
     const status = sections.runners.get(runnerId, nodeId)
-    return status !== undefined && !ENDED.has(kindOf(status)) && cluster.resolve(nodeId)?.live === true
+    return status !== undefined && !EMPTY.has(kindOf(status)) && cluster.resolve(nodeId)?.live === true
   }
   const ignore = sections.instances.observe(look)
   look()
@@ -84,6 +85,7 @@ export function openLifecycle (parts: LifecycleParts): Lifecycle {
       drainer.taskEnded()
     },
     releasing: () => removals.view(clock.mono(), ends),
+    settling: () => removals.settling(clock.mono()),
     close () {
       closed = true
       ignore()
@@ -93,5 +95,6 @@ export function openLifecycle (parts: LifecycleParts): Lifecycle {
   }
 }
 
-/** A runner in one of these holds no memory. */
-const ENDED: ReadonlySet<string> = new Set(['RunnerFailed', 'RunnerShutdown'])
+/** A runner in one of these holds none of the model: it has not begun to load it, or is gone. */
+const EMPTY: ReadonlySet<string> =
+  new Set(['RunnerIdle', 'RunnerConnecting', 'RunnerConnected', 'RunnerFailed', 'RunnerShutdown'])

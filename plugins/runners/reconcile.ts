@@ -22,12 +22,14 @@ export interface ReconcileParts {
   present (): string[]
   start (assignment: Assignment): void
   stop (runnerId: string): Promise<void>
+  /** A pass broke off; the next one looks again. */
+  failed (error: unknown): void
 }
 
 /**
  * The loop that makes the runners what the instances say: it looks at what is, so first placement, restart
  * and failover are the same pass. One pass at a time; the returned promise resolves when a pass that began
- * after the call has ended. Memory is given back before new runners take theirs: stops come first.
+ * after the call has ended; it never rejects. Memory is given back before new runners take theirs: stops come first.
  */
 export function createReconciler (parts: ReconcileParts): () => Promise<void> {
   let tail = Promise.resolve()
@@ -41,7 +43,7 @@ export function createReconciler (parts: ReconcileParts): () => Promise<void> {
   return () => {
     if (!queued) {
       queued = true
-      tail = tail.then(pass)
+      tail = tail.then(pass).catch(parts.failed)
     }
     return tail
   }

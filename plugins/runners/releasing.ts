@@ -3,6 +3,8 @@ import type { Instance } from './shapes.js'
 
 /** So many removed instances are watched, the newest. */
 const WATCHED_MAX = 64
+/** So long after a removal the readings of a node may still show its memory in use, ms. */
+export const SETTLING_MS = 3000
 /** A runner that has not ended by then gives nothing back any more, ms. */
 const WATCHED_MS = 60_000
 
@@ -21,6 +23,11 @@ export class Removals {
     for (const id of now.keys()) this.#removed.delete(id)
     for (const id of [...this.#removed.keys()].slice(0, -WATCHED_MAX)) this.#removed.delete(id)
     this.#there = now
+  }
+
+  /** True just after a removal: what nodes say of their memory may be older. */
+  settling (mono: number): boolean {
+    return [...this.#removed.values()].some((removed) => mono - removed.mono < SETTLING_MS)
   }
 
   /** Those with nodes on which `ends` says that their runner has not gone yet. */

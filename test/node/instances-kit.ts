@@ -31,7 +31,9 @@ export async function instancesCluster (t: Test, options: {
   env?: Record<string, string>
 } = {}): Promise<Cluster> {
   const { plugins, config, ...rest } = options
-  return await startCluster(t, { ...rest, config: instancesConfig(plugins, config) })
+  // What is lost here is killed, which closes its links: a shorter heartbeat would only have a busy machine
+  // miss nodes that are there.
+  return await startCluster(t, { ...rest, heartbeatMs: 2000, config: instancesConfig(plugins, config) })
 }
 
 /** An answer within so many seconds; a silent node fails the test instead of holding it. */

@@ -1,4 +1,4 @@
-import { delay } from '../../../kernel/index.js'
+import { delay, SvcError } from '../../../kernel/index.js'
 import type { RouteRequest, StreamWriter } from '../../../kernel/index.js'
 import type { Desk } from '../desk.js'
 import { shownTo } from '../instance.js'
@@ -6,6 +6,7 @@ import { instancesOf, progressOf } from '../progress.js'
 import { refuse } from '../refusals.js'
 import type { routes } from '../routes.js'
 import type { WaitingEntry } from '../sections.js'
+import type { StateView } from '../state-view.js'
 import type { Instance } from '../../runners/service.js'
 import { WATCH_MS } from '../waiting.js'
 
@@ -24,33 +25,65 @@ export async function remove (desk: Desk, request: RouteRequest<typeof routes.re
   const { instance_id: instanceId } = request.params
   const seconds = request.query.drain_seconds ?? desk.drainSeconds
   const commandId = desk.newId()
-  const { instances } = await desk.readState()
-  const there = Object.hasOwn(instances, instanceId) ? instances[instanceId]! : undefined
+  const state = await desk.readState()
+  const there = Object.hasOwn(state.instances, instanceId) ? state.instances[instanceId]! : undefined
   const waits = desk.standing.waits(instanceId)
-  await keepAway(desk, there, waits)
-  if (waits !== undefined) await desk.standing.unwait(instanceId)
+  await keepAway(desk, state, instanceId, waits)
+  await endWaiting(desk, instanceId)
   // What is not there is for the master to say, which may know more.
-  if (there !== undefined || waits === undefined) await end(desk, instanceId, seconds, commandId)
+  if (there !== undefined || waits === undefined) {
+    const gone = await end(desk, instanceId, seconds, commandId).then(() => null, errorOfGone)
+    // It may have been lost at that very moment.
+    if (!await endWaiting(desk, instanceId) && gone !== null) throw gone
+  }
   const message = there === undefined && waits !== undefined
     ? `Instance ${instanceId} waits for a place no more.`
     : await outcomeOf(desk, instanceId, seconds)
   return { message, command_id: commandId, instance_id: instanceId }
 }
 
-/** What the cluster places by itself stays away only when that is written down, first of all. */
+/**
+ * What would come back by itself, under whatever id, stays away only when that is written down, first of all.
+ * While another instance of the model goes on, there is nothing to come back.
+ */
 async function keepAway (
-  { standing }: Desk, there: Instance | undefined, waits: WaitingEntry | undefined
+  { standing, returns }: Desk, state: StateView, instanceId: string, waits: WaitingEntry | undefined
 ): Promise<void> {
-  const { placement, shardAssignments } = there?.RingInstance ?? {}
+  const { instances, waitingInstances = {} } = state
+  const { placement, shardAssignments } =
+    (Object.hasOwn(instances, instanceId) ? instances[instanceId]! : undefined)?.RingInstance ?? {}
   const modelId = shardAssignments?.modelId ?? waits?.modelId
-  if (modelId === undefined || (placement ?? waits?.intent)?.origin !== 'autoplace') return
-  await standing.stop(modelId)
+  if (modelId === undefined) return
+  const waiting = Object.values(waitingInstances).filter((one) => one.modelId === modelId)
+  const others = [...instancesOf(state, modelId), ...waiting.map((one) => one.instanceId)]
+    .filter((id) => id !== instanceId)
+  const own = (placement ?? waits?.intent)?.origin === 'autoplace'
+  if (own || (others.length === 0 && returns(modelId))) await standing.stop(modelId)
+}
+
+/**
+ * Has it wait no more; false when it does not wait. What was given its place at that moment is not wanted
+ * either.
+ */
+async function endWaiting ({ instances, standing, readState }: Desk, instanceId: string): Promise<boolean> {
+  if (standing.waits(instanceId) === undefined) return false
+  await standing.unwait(instanceId)
+  const successor = Object.entries((await readState()).instances)
+    .find(([, { RingInstance: { placement } }]) => placement?.replaces === instanceId)?.[0]
+  if (successor !== undefined) await instances.remove(successor, { ended: false }).catch(errorOfGone)
+  return true
+}
+
+/** The error of an instance that is not there; throws every other. */
+function errorOfGone (error: unknown): SvcError {
+  if (error instanceof SvcError && error.reason === 'instance_not_found') return error
+  throw error
 }
 
 async function end (
   { instances }: Desk, instanceId: string, seconds: number, commandId: string
 ): Promise<void> {
-  if (seconds === 0) await instances.remove(instanceId, commandId)
+  if (seconds === 0) await instances.remove(instanceId, { commandId })
   else await instances.drain(instanceId, { seconds, commandId })
 }
 

@@ -48,7 +48,8 @@ function answerOf (desk: Desk, ask: Ask, { plan, card }: Outcome, entered: Enter
   const names = plan.ranks.map(({ nodeId }) => desk.cluster.resolve(nodeId)?.name ?? nodeId).join(', ')
   const unknown = desk.planning.unknownNodes(ask.excluded)
   const ignored = unknown.length === 0 ? '' : ` Excluded but not known: ${unknown.join(', ')}.`
-  const what = entered.isNew ? `is placed on ${names}. ${plan.why}` : `is placed on ${names} already.`
+  const what = entered.isNew ? `is placed on ${names}. ${plan.why}`
+    : `is placed on ${names} already, as it was asked for then.`
   return {
     message: `${ask.modelId} ${what}${ignored}`,
     command_id: entered.commandId,

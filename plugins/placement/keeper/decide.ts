@@ -1,4 +1,5 @@
 import type { Instance, PlacementIntent } from '../../runners/service.js'
+import { MESSAGE_CHARS_MAX } from '../sections.js'
 import type { WaitingEntry } from '../sections.js'
 import { AUTOPLACE, intentOf, modelOf, nodesOf } from './intent.js'
 
@@ -136,9 +137,10 @@ function serves ({ runners }: Situation, { RingInstance: ring }: Instance): bool
 }
 
 function entryOf (
-  { now }: Situation, instance: Instance, intent: PlacementIntent, [reason, message]: [string, string]
+  { now }: Situation, instance: Instance, intent: PlacementIntent, [reason, text]: [string, string]
 ): WaitingEntry {
   const since = new Date(now).toISOString()
+  const message = text.slice(0, MESSAGE_CHARS_MAX)
   return { modelId: modelOf(instance), intent, replaces: intent.replaces, since, reason, message }
 }
 

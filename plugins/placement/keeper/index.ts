@@ -31,7 +31,7 @@ export function startKeeper (
     unwait: async (id) => await ctx.command('unwait', { id }, onceFor('unwait', id))
   })
   const poke = (): void => { keeper.poke() }
-  ctx.effect('keeper', async () => { await keeper.close() })
+  ctx.effect('keeper', () => { keeper.close() })
   ctx.effect('new session', session.onChange(() => { keeper.sessionChanged() }))
   ctx.effect('nodes that come and go', cluster.onPeers(poke))
   sections.waiting.observe(poke)

@@ -16,6 +16,8 @@ import { Stalls } from './stalls.js'
 export const LOOK_EVERY_MS = 1000
 /** Signs that come within this time are one, ms. */
 export const GATHER_MS = 50
+/** Error code of an instance that stands still. */
+const NO_PROGRESS = 'no_progress'
 
 export interface KeeperParts extends PlacingParts {
   clock: Clock
@@ -26,7 +28,7 @@ export interface KeeperParts extends PlacingParts {
   instances: Pick<Instances, 'place' | 'remove' | 'recordFailure'>
   waiting: Pick<Section<WaitingEntry>, 'entries' | 'get'>
   stopped: Pick<Section<StoppedEntry>, 'entries'>
-  /** Models the cluster places by itself. */
+  /** Models the cluster places by itself. Throws when a card cannot be read. */
   autoplace (): readonly string[]
   wait (id: string, entry: WaitingEntry): Promise<unknown>
   note (id: string, reason: string, message: string): Promise<unknown>
@@ -49,6 +51,7 @@ export class Keeper {
   #again = false
   #cancel: (() => void) | null = null
   #closed = false
+  #unread = false
 
   constructor (parts: KeeperParts) {
     this.#parts = parts
@@ -67,11 +70,11 @@ export class Keeper {
     this.poke()
   }
 
-  /** Resolves when what is under way has ended; nothing is looked at any more. */
-  async close (): Promise<void> {
+  /** Nothing is looked at any more. A command under way, which may wait for a master, is left alone. */
+  close (): void {
     this.#closed = true
     this.#cancel?.()
-    await this.#busy
+    this.#cancelWake()
   }
 
   #lookIn (ms: number): void {
@@ -113,7 +116,13 @@ export class Keeper {
     state = this.#recordStalls(state, losses)
     for (const step of this.#decide(state, losses)) {
       if (!still()) return
-      state = await this.#do(step, state)
+      try {
+        state = await this.#do(step, state, still)
+      } catch (error) {
+        // What cannot be done for one instance does not keep the others from their places.
+        if (isLater(error)) throw error
+        this.#failed(error)
+      }
     }
     this.#wake(losses)
   }
@@ -125,7 +134,7 @@ export class Keeper {
   }
 
   #decide (state: StateView, { gone }: Losses): Step[] {
-    const { clock, cluster, waiting, stopped, autoplace, newId } = this.#parts
+    const { clock, cluster, waiting, stopped, newId } = this.#parts
     const nodes = cluster.nodes()
     const entries = new Map([...waiting.entries()].map(({ key, value }) => [key, value]))
     const live = nodes.filter((node) => node.live).map(({ nodeId }) => nodeId)
@@ -135,14 +144,25 @@ export class Keeper {
       instances: Object.values(state.instances),
       runners: state.runners as Record<string, Record<string, unknown>>,
       failures: state.instanceFailures,
-      nodes, gone, autoplace: autoplace(),
+      nodes, gone, autoplace: this.#autoplace(),
       waiting: entries,
       stopped: new Set([...stopped.entries()].map(({ key }) => key))
     }, { newId, fits: (modelId, intent) => this.#placing.fits(modelId, intent, state) })
   }
 
-  /** Carries out a step; the state after it. Throws when the master cannot act. */
-  async #do (step: Step, state: StateView): Promise<StateView> {
+  /** None while a card among them cannot be read: what is placed is kept all the same. */
+  #autoplace (): readonly string[] {
+    try {
+      return this.#parts.autoplace()
+    } catch (error) {
+      if (!this.#unread) this.#parts.log.error({ err: error }, 'nothing is placed by itself')
+      this.#unread = true
+      return []
+    }
+  }
+
+  /** Carries out a step; the state after it. `still` says whether the session goes on. */
+  async #do (step: Step, state: StateView, still: () => boolean): Promise<StateView> {
     const { log, wait, unwait } = this.#parts
     switch (step.do) {
       case 'forget':
@@ -156,8 +176,9 @@ export class Keeper {
         const { modelId, reason, message } = step.entry
         log.warn({ instanceId: step.id, modelId, reason, message }, 'an instance is to be placed anew')
         await wait(step.id, step.entry)
-        // Somebody removed it at the same moment: then it is not wanted any more.
-        if (!await this.#remove(step.id)) await unwait(step.id)
+        // Somebody removed it at the same moment: then it is not wanted any more. In a new session that was
+        // its master, which goes by the entry.
+        if (!await this.#remove(step.id) && still()) await unwait(step.id)
         return without(state, step.id)
       }
       case 'remove':
@@ -171,7 +192,8 @@ export class Keeper {
   /** False when it was gone. */
   async #remove (id: string): Promise<boolean> {
     try {
-      await this.#parts.instances.remove(id)
+      // A runner here that is slow to end keeps nobody else waiting for a place.
+      await this.#parts.instances.remove(id, { ended: false })
       return true
     } catch (error) {
       if (error instanceof SvcError && error.reason === 'instance_not_found') return false
@@ -181,7 +203,9 @@ export class Keeper {
 
   async #place (id: string, entry: WaitingEntry, state: StateView): Promise<StateView> {
     const { clock, log, waiting, note, unwait } = this.#parts
-    if (this.#placing.pause(id, clock.mono()) > 0 || waiting.get(id) === undefined) return state
+    // First what it is to take the place of must be gone.
+    if (Object.hasOwn(state.instances, id) || waiting.get(id) === undefined) return state
+    if (this.#placing.pause(id, clock.mono()) > 0) return state
     const tried = await this.#placing.place(id, entry, state, clock.mono())
     if (tried.ok) {
       const { instanceId } = tried.instance.RingInstance
@@ -198,15 +222,20 @@ export class Keeper {
   /** Instances of which nothing moves have failed. */
   #recordStalls (state: StateView, { gone }: Losses): StateView {
     const { instances, clock } = this.#parts
+    const stalls = this.#stalls.look(state, clock.mono())
+    const stalled = new Set(stalls.map(({ instanceId }) => instanceId))
     const known = new Set(state.instanceFailures.map(({ instanceId }) => instanceId))
-    const failures = this.#stalls.look(state, clock.mono())
+    const failures = stalls
       .filter(({ instanceId, nodeIds }) => !known.has(instanceId) && !nodeIds.some((id) => gone.has(id)))
       .map(({ instanceId, modelId, nodeIds, seconds }) => ({
-        instanceId, modelId, errorCode: 'no_progress', affectedNodeIds: nodeIds,
+        instanceId, modelId, errorCode: NO_PROGRESS, affectedNodeIds: nodeIds,
         errorMessage: `Nothing has moved for ${Math.round(seconds)} s.`
       }))
     for (const failure of failures) instances.recordFailure(failure)
-    return { ...state, instanceFailures: [...failures, ...state.instanceFailures] }
+    // The record of one that got on after all says nothing of a runner that starts again later.
+    const told = state.instanceFailures.filter(({ instanceId, errorCode }) =>
+      errorCode !== NO_PROGRESS || stalled.has(instanceId))
+    return { ...state, instanceFailures: [...failures, ...told] }
   }
 
   /** Looks again when a node may be gone, or a place is to be looked for again. */

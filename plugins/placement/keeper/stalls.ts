@@ -49,9 +49,12 @@ export class Stalls {
 const kindOf = (status: Record<string, unknown> | undefined): string =>
   Object.keys(status ?? {})[0] ?? 'RunnerIdle'
 
-/** The transfers of the model to the nodes of the instance. */
+/** Transfers of the model to the nodes of the instance; one whose turn has not come waits for all there. */
 function nodesDownloads ({ downloads }: Pick<StateView, 'downloads'>, instance: Instance): unknown {
   const modelId = modelOf(instance)
-  return ranksOf(instance).map(({ nodeId }) =>
-    (downloads[nodeId] ?? []).filter((one) => Object.values(one)[0]?.modelId === modelId))
+  return ranksOf(instance).map(({ nodeId }) => {
+    const all = downloads[nodeId] ?? []
+    const own = all.filter((one) => Object.values(one)[0]?.modelId === modelId)
+    return own.some((one) => 'DownloadPending' in one) ? all : own
+  })
 }

@@ -1,8 +1,13 @@
 import t from 'tap'
 import { card, GIB, ID, runnersAre, startPlacement, until } from './kit.js'
 import type { Options, PlacementRig } from './kit.js'
+import type { Desk } from '../desk.js'
+import { remove } from '../handlers/instances.js'
+import { refuse } from '../refusals.js'
+import type { WaitingEntry } from '../sections.js'
+import { entry, intent } from './keeper-kit.js'
 import { instanceOn } from './verb-kit.js'
-import type { Instance } from '../../runners/service.js'
+import type { Instance, RouteQuery } from '../../runners/service.js'
 
 async function placed (rig: PlacementRig, modelId = 'acme/chat'): Promise<string> {
   const { status, body } = await rig.ask('POST', '/place_instance', { model_id: modelId })
@@ -303,4 +308,73 @@ t.test('plugins.placement.drain_seconds is what counts when nobody says it', asy
   const id = await placed(rig)
   await rig.ask('DELETE', `/instance/${id}`)
   t.strictSame([rig.removed, rig.drained], [[id], []])
+})
+
+t.test('stopped is stopped, whoever had placed it, unless another one goes on', async (t) => {
+  const rig = await startPlacement(t, { isMaster: true, config: { autoplace: ['acme/chat'] } })
+  const [first, second] = [ID, ID.replace('8', '9')]
+  rig.state.instances[first] = instanceOn(first, 'acme/chat', ['id-n1'])
+  rig.state.instances[second] = instanceOn(second, 'acme/chat', ['id-n1'])
+  for (const id of [first, second]) {
+    rig.state.instances[id]!.RingInstance.placement = intent()
+    runnersAre(rig.state, id, { RunnerReady: {} })
+  }
+  await passing(rig, 'DELETE', `/instance/${first}?drain_seconds=0`)
+  t.equal(rig.absence('acme/chat'), null)
+  await passing(rig, 'DELETE', `/instance/${second}?drain_seconds=0`)
+  t.match(rig.absence('acme/chat'), { problem: /^it was stopped/ })
+  await rig.clock.advance(5000)
+  t.strictSame(rig.placed, [], 'it does not come back')
+})
+
+t.test('what nobody would bring back leaves no trace when it is stopped', async (t) => {
+  const rig = await startPlacement(t, { isMaster: true, config: { autoplace: [] } })
+  rig.state.instances[ID] = instanceOn(ID, 'acme/chat', ['id-n1'])
+  await passing(rig, 'DELETE', `/instance/${ID}?drain_seconds=0`)
+  t.equal(rig.absence('acme/chat'), null)
+})
+
+t.test('on demand: the next request does not bring back what an operator stopped', async (t) => {
+  const rig = await startPlacement(t, { isMaster: true, config: { autoplace: [], on_demand: true } })
+  rig.state.instances[ID] = instanceOn(ID, 'acme/chat', ['id-n1'])
+  await passing(rig, 'DELETE', `/instance/${ID}?drain_seconds=0`)
+  t.equal(await rig.missing!({ modelId: 'acme/chat' } as RouteQuery), false)
+  t.strictSame(rig.placed, [])
+})
+
+t.test('what gets its place while it is deleted goes too', async (t) => {
+  const rig = await startPlacement(t, tooBig())
+  rig.state.instances[ID] = instanceOn(ID, 'acme/chat', ['id-n2'])
+  await rig.clock.advance(10_000)
+  t.equal((await waiting(rig)).length, 1)
+  const successor = ID.replace('8', '9')
+  const deleted = passing(rig, 'DELETE', `/instance/${ID}`)
+  rig.state.instances[successor] = instanceOn(successor, 'acme/chat', ['id-n1'])
+  rig.state.instances[successor]!.RingInstance.placement = intent({ replaces: ID })
+  t.equal((await deleted).status, 200)
+  t.strictSame(rig.state.instances, {})
+})
+
+t.test('what is lost while it is deleted is not placed again', async (t) => {
+  for (const gone of [true, false]) {
+    const waiting = new Map<string, WaitingEntry>()
+    const there: Record<string, Instance> = { [ID]: instanceOn(ID, 'acme/chat', ['id-n2']) }
+    const desk = {
+      readState: async () => ({ instances: there }), newId: () => 'c', drainSeconds: 30, returns: () => false,
+      standing: {
+        waits: (id: string) => waiting.get(id), async unwait (id: string) { waiting.delete(id) },
+        async stop () {}
+      },
+      instances: {
+        async drain () {
+          waiting.set(ID, entry())
+          delete there[ID]
+          if (gone) throw refuse('instance_not_found', 'No instance.')
+        }
+      }
+    } as unknown as Desk
+    const request = { params: { instance_id: ID }, query: {} } as Parameters<typeof remove>[1]
+    t.match(await remove(desk, request), { message: /is removed/ })
+    t.equal(waiting.size, 0)
+  }
 })

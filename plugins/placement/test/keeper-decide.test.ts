@@ -104,3 +104,11 @@ t.test('what an entry says', (t) => {
   t.equal(MOVES_MAX, 2)
   t.end()
 })
+
+t.test('an entry keeps a message of a length that the document takes', (t) => {
+  const [step] = decide(situation({
+    instances: [A], failures: [failure({ errorMessage: 'x'.repeat(5000) })]
+  }), judge())
+  t.equal((step as { entry: { message: string } }).entry.message.length, 500)
+  t.end()
+})

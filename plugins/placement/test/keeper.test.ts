@@ -186,6 +186,78 @@ t.test('nothing moves for too long: that is a failure', async (t) => {
   t.strictSame(placedOn(rig), ['id-n2'], 'and handled like one')
 })
 
+t.test('one that got on after all has not failed when its runner starts again', async (t) => {
+  const rig = await start(t)
+  put(rig, 'a', ['id-n1'])
+  runnersAre(rig.state, 'a', { RunnerIdle: {} })
+  rig.views[1] = nodeView('n2', { live: false })
+  await rig.clock.advance((STALL_SECONDS + 5) * 1000)
+  t.match(rig.failed, [{ instanceId: 'a', errorCode: 'no_progress' }])
+  runnersAre(rig.state, 'a', { RunnerReady: {} })
+  rig.views[1] = nodeView('n2')
+  await rig.clock.advance(2000)
+  runnersAre(rig.state, 'a', { RunnerIdle: {} })
+  await rig.clock.advance(20_000)
+  t.strictSame([ids(rig), rig.removed], [['a'], []])
+  await rig.clock.advance(STALL_SECONDS * 1000)
+  t.strictSame(placedOn(rig), ['id-n2'], 'until it stands still again')
+})
+
+/** Has `act` see the removal of an instance first. */
+const beforeRemoving = (rig: PlacementRig, act: (id: string) => void): void => {
+  rig.removed.push = (id) => {
+    act(id)
+    return 0
+  }
+}
+
+t.test('a session that ends in the middle of a loss leaves the entry to the next master', async (t) => {
+  const rig = await start(t)
+  put(rig, 'a', ['id-of-before'])
+  beforeRemoving(rig, (id) => {
+    // The next master was faster.
+    delete rig.state.instances[id]
+    rig.session.isMaster = false
+  })
+  await passes(rig, 'the loss', () => !rig.session.isMaster)
+  await rig.clock.advance(5000)
+  t.match(await waiting(rig), { a: { reason: 'node_lost' } })
+  rig.session.isMaster = true
+  await passes(rig, 'a place', () => rig.placed.length === 1)
+})
+
+t.test('what cannot be done for one instance is done for the others', async (t) => {
+  const rig = await start(t)
+  put(rig, 'a', ['id-of-before'])
+  put(rig, 'b', ['id-of-before'])
+  beforeRemoving(rig, (id) => { if (id === 'a') throw new Error('a defect') })
+  await passes(rig, 'the place of b', () => rig.placed.length > 0)
+  t.match(rig.placed[0]!.instance.RingInstance.placement, { replaces: 'b' })
+})
+
+t.test('a card that cannot be read keeps nothing else from its place', async (t) => {
+  const rig = await start(t, { brokenCard: true, config: {} })
+  put(rig, 'a', ['id-of-before'])
+  await passes(rig, 'a place', () => rig.placed.length === 1)
+  await rig.clock.advance(10_000)
+  t.equal(rig.logged.filter(({ message }) => message === 'nothing is placed by itself').length, 1)
+})
+
+t.test('a transfer whose turn has not come waits for the others', (t) => {
+  const one = instance('a', ['id-n1'])
+  const stalls = new Stalls()
+  const other = { modelId: 'acme/large', downloadProgress: { downloaded: 1 } }
+  const state = {
+    instances: { a: one }, runners: {},
+    downloads: { 'id-n1': [{ DownloadOngoing: other }, { DownloadPending: { modelId: 'acme/chat' } }] }
+  }
+  stalls.look(state, 0)
+  other.downloadProgress.downloaded++
+  t.strictSame(stalls.look(state, STALL_SECONDS * 1000), [])
+  t.equal(stalls.look(state, 2 * STALL_SECONDS * 1000).length, 1, 'unless nothing moves at all')
+  t.end()
+})
+
 t.test('a large model is given the time that it takes', (t) => {
   const one = instance('a', ['id-n1', 'id-n2'], {}, 'acme/chat', 10 * GIB)
   const limit = 2 * 10 * GIB / SLOWEST_BYTES_PER_SECOND * 1000

@@ -69,6 +69,8 @@ export interface Options {
   staged?: Record<string, Record<string, number>>
   allow?: string[]
   isMaster?: boolean
+  /** The card of a model that ships with a plugin cannot be read. */
+  brokenCard?: boolean
   /** The plugin's slice of svc.yaml. */
   config?: Record<string, unknown>
 }
@@ -96,6 +98,8 @@ export interface PlacementRig extends Rig {
   /** What was recorded as failed. */
   failed: { instanceId: string, errorCode: string }[]
   releasing: Releasing[]
+  /** Memory was given back a moment ago. */
+  settling: boolean
   ask (method: string, url: string, payload?: unknown): Promise<{ status: number, body: Body }>
 }
 
@@ -119,7 +123,7 @@ export async function startPlacement (t: TestContext, options: Options = {}): Pr
       ...Object.keys(nodes).map((name) => nodeView(name)),
       ...lost.map((name) => nodeView(name, { live: false }))
     ],
-    failed: [] as PlacementRig['failed'], releasing: [] as Releasing[],
+    failed: [] as PlacementRig['failed'], releasing: [] as Releasing[], settling: false,
     drained: [] as PlacementRig['drained'], missing: null, absence: () => null
   }
   const clock = manualClock()
@@ -128,7 +132,7 @@ export async function startPlacement (t: TestContext, options: Options = {}): Pr
   const rig = await startPlugin(t, alone, {
     clock, ...(options.config === undefined ? {} : { config: options.config }),
     ...(options.allow === undefined ? {} : { allow: options.allow }),
-    fakes: [...clusterFakes(made), ...modelFakes(cards, staged), placing(made)]
+    fakes: [...clusterFakes(made), ...modelFakes(cards, staged, options.brokenCard), placing(made)]
   })
   // The rig's own parts go onto `made`, which the stand-ins go on changing.
   return Object.assign(made, rig, {
@@ -141,7 +145,7 @@ export async function startPlacement (t: TestContext, options: Options = {}): Pr
 }
 
 type Parts = 'state' | 'placed' | 'removed' | 'answers' | 'session' | 'views' | 'failed' | 'releasing' |
-  'drained' | 'missing' | 'absence'
+  'settling' | 'drained' | 'missing' | 'absence'
 
 interface Made extends Pick<PlacementRig, Parts> {
   check: PlacementRig['check']
@@ -179,7 +183,7 @@ function clusterFakes (made: Made): ReturnType<typeof fake>[] {
 }
 
 function modelFakes (
-  cards: ModelCard[], staged: Record<string, Record<string, number>>
+  cards: ModelCard[], staged: Record<string, Record<string, number>>, brokenCard = false
 ): ReturnType<typeof fake>[] {
   const engines = Object.entries(ENGINES).map(([name, decl]) =>
     ({ name, owner: 'x', decl: { summary: '', module: '', backends: ['cpu'], ...decl } }))
@@ -190,7 +194,14 @@ function modelFakes (
     stagedBytes: (modelId) => new Map(Object.entries(staged[modelId] ?? {}))
   }
   return [
-    fake(BundleService, { engines: () => engines, models: () => [], model: () => undefined }),
+    fake(BundleService, {
+      engines: () => engines,
+      models () {
+        if (brokenCard) throw new Error('card.yaml cannot be read')
+        return []
+      },
+      model: () => undefined
+    }),
     fake(ModelsService, models)
   ]
 }
@@ -218,6 +229,7 @@ function placing (made: Made): ReturnType<typeof fake> {
       return () => {}
     },
     releasing: () => made.releasing,
+    settling: () => made.settling,
     recordFailure (failure) {
       made.failed.push(failure)
       made.state.instanceFailures.push(failure)

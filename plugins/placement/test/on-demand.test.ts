@@ -4,6 +4,8 @@ import type { Caller } from '../../../kernel/index.js'
 import type { PlacementIntent, RouteQuery } from '../../runners/service.js'
 import { card, GIB, runnersAre, startPlacement, until } from './kit.js'
 import type { Options, PlacementRig } from './kit.js'
+import { instance } from './keeper-kit.js'
+import { STALE_MS } from '../on-demand.js'
 
 const caller = { id: 'local' } as unknown as Caller
 const ON = { on_demand: true }
@@ -64,6 +66,33 @@ t.test('what cannot be placed is told to the request', async (t) => {
   void ask(rig)
   await until(() => rig.placed.length === 1)
   t.pass('a refusal is not remembered')
+})
+
+t.test('while a model is being unloaded its memory is waited for', async (t) => {
+  const rig = await start(t, { nodes: { n1: 40 } })
+  const full = (): void => { rig.state.nodeMemory['id-n1']!.ramAvailable.inBytes = GIB }
+  const unload = (): void => {
+    full()
+    rig.state.instances['old'] = instance('old', ['id-n1'], { drainUntil: '2026-01-01T00:00:30.000Z' })
+    runnersAre(rig.state, 'old', { RunnerReady: {} })
+  }
+  unload()
+  let refused: unknown
+  void ask(rig).then((outcome) => { refused = outcome })
+  await rig.clock.advance(10_000)
+  delete rig.state.instances['old']
+  await rig.clock.advance(1000)
+  t.strictSame([refused, rig.placed], [undefined, []], 'the readings still show it')
+  rig.state.nodeMemory['id-n1']!.ramAvailable.inBytes = 20 * GIB
+  await rig.clock.advance(500)
+  t.equal(rig.placed.length, 1)
+  rig.state.instances = {}
+  unload()
+  const asked = ask(rig)
+  await rig.clock.advance(1000)
+  delete rig.state.instances['old']
+  await rig.clock.advance(STALE_MS + 500)
+  t.match(await asked, { error: { reason: 'insufficient_memory' } }, 'somebody else has it')
 })
 
 t.test('still loading at the deadline: 503, and it goes on loading', async (t) => {

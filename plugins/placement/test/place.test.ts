@@ -59,7 +59,7 @@ t.test('what is there already, and exclusions nobody knows, are told', async (t)
   })
   t.match(body, {
     instance_id: 'the-one-that-counts',
-    message: 'acme/chat is placed on n2 already. Excluded but not known: gone.'
+    message: 'acme/chat is placed on n2 already, as it was asked for then. Excluded but not known: gone.'
   })
   t.strictSame(rig.events, [], 'nothing new was forced')
 })
@@ -140,6 +140,30 @@ t.test('equal is not less: a model that needs exactly what is free is refused', 
   t.equal(await ask(), 400)
   memory.ramAvailable.inBytes++
   t.equal(await ask(), 200)
+})
+
+t.test('readings that are behind what was just given back are waited for', async (t) => {
+  const rig = await startPlacement(t, { nodes: { n1: 64 } })
+  const { ramAvailable } = rig.state.nodeMemory['id-n1']!
+  const free = ramAvailable.inBytes
+  const ask = async (): Promise<number> =>
+    (await rig.ask('POST', '/place_instance', { model_id: 'acme/chat' })).status
+  const looked = async (): Promise<void> => {
+    const before = rig.reads
+    while (rig.reads === before) await rig.clock.advance(50)
+  }
+  rig.settling = true
+  ramAvailable.inBytes = GIB
+  const first = ask()
+  await looked()
+  await looked()
+  rig.settling = false
+  t.equal(await Promise.race([first, looked().then(async () => await first)]), 400, 'not for ever')
+  rig.settling = true
+  const second = ask()
+  await looked()
+  ramAvailable.inBytes = free
+  t.equal(await Promise.race([second, looked().then(async () => await second)]), 200)
 })
 
 t.test('what is placed and not loaded yet is counted', async (t) => {

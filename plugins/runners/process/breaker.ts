@@ -4,10 +4,20 @@ type BreakerLimits = Pick<RunnerLimits,
   'backoffFirstMs' | 'backoffMaxMs' | 'backoffJitter' |
   'breakerFailures' | 'breakerWindowMs' | 'readyClearMs'>
 
-/** Failures so far: their times (monotonic ms) inside the window, and how many in a row. */
-export interface BreakerState { readonly recent: readonly number[], readonly attempts: number }
+/**
+ * Failures so far: their times (monotonic ms) inside the window, how many in a row, and how many of the last
+ * came before it was ready.
+ */
+export interface BreakerState {
+  readonly recent: readonly number[]
+  readonly attempts: number
+  readonly unready: number
+}
 
-export const CLOSED: BreakerState = { recent: [], attempts: 0 }
+export const CLOSED: BreakerState = { recent: [], attempts: 0, unready: 0 }
+
+/** What takes long to load and dies each time is never there thrice within the window. */
+const UNREADY_MAX = 5
 
 /** One end of a runner process that nobody asked for. */
 export interface Failure {
@@ -21,17 +31,19 @@ export interface Failure {
 export type Verdict = { readonly giveUp: true } | { readonly giveUp: false, readonly delayMs: number }
 
 /**
- * Decides after a failure: start again after a delay, or give up. Gives up on a wedge and on
- * `breakerFailures` failures within `breakerWindowMs`; being ready for `readyClearMs` forgets the past.
- * `random` is uniform in [0, 1).
+ * Decides after a failure: start again after a delay, or give up. Gives up on a wedge, on
+ * `breakerFailures` failures within `breakerWindowMs`, and after five starts in a row of which none came to
+ * be ready; being ready for `readyClearMs` forgets the past. `random` is uniform in [0, 1).
  */
 export function afterFailure (
   before: BreakerState, failure: Failure, limits: BreakerLimits, random: () => number
 ): { state: BreakerState, verdict: Verdict } {
   const past = failure.readyMs >= limits.readyClearMs ? CLOSED : before
   const recent = [...past.recent.filter((at) => failure.nowMs - at < limits.breakerWindowMs), failure.nowMs]
-  const state = { recent, attempts: past.attempts + 1 }
-  if (failure.wedged || recent.length >= limits.breakerFailures) return { state, verdict: { giveUp: true } }
+  const unready = failure.readyMs > 0 ? 0 : past.unready + 1
+  const state = { recent, attempts: past.attempts + 1, unready }
+  const often = recent.length >= limits.breakerFailures || unready >= UNREADY_MAX
+  if (failure.wedged || often) return { state, verdict: { giveUp: true } }
   return { state, verdict: { giveUp: false, delayMs: backoffMs(state.attempts, limits, random) } }
 }
 

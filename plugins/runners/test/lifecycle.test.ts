@@ -202,19 +202,18 @@ t.test('a model is not loaded where its memory is not free', async (t) => {
 t.test('what was removed is releasing until its process is gone', async (t) => {
   const { instances, runner } = await placed(t)
   runner.ready()
-  let gone = (): void => {}
+  let gone: (() => void) | undefined
   const stop = runner.stop.bind(runner)
   runner.stop = async () => {
     await new Promise<void>((resolve) => { gone = resolve })
     await stop()
   }
   t.strictSame(instances.releasing(), [])
-  const removed = instances.remove('I')
-  await until(() => instances.releasing().length === 1)
+  await instances.remove('I', { ended: false })
+  await until(() => gone !== undefined)
   t.match(instances.releasing(), [{ instance: { RingInstance: { instanceId: 'I' } }, nodeIds: [String] }])
-  gone()
-  await removed
-  t.strictSame(instances.releasing(), [])
+  gone!()
+  await until(() => instances.releasing().length === 0)
 })
 
 t.test('where other nodes route requests, a runner is stopped only after a quiet moment', async (t) => {
@@ -261,6 +260,8 @@ t.test('where other nodes route requests, a runner is stopped only after a quiet
   t.strictSame(nodes(), ['n', 'far'])
   live.set('far', false)
   t.strictSame(nodes(), ['n'], 'a node that is gone gives nothing back')
+  status.set('n R', { RunnerIdle: {} } as never)
+  t.strictSame(nodes(), [], 'what has not begun to load gives nothing back')
   status.set('n R', { RunnerFailed: {} } as never)
   t.strictSame(nodes(), [], 'a failed runner holds nothing')
   lifecycle.close()

@@ -26,6 +26,16 @@ t.test('what was removed is releasing for as long as its runner is there', async
   t.strictSame(seen(removals, 1000, all), [], 'and it is forgotten')
 })
 
+t.test('readings are behind for a moment', async (t) => {
+  const removals = new Removals()
+  removals.update([on('a')], 0)
+  t.notOk(removals.settling(0))
+  removals.update([], 1000)
+  t.ok(removals.settling(1000))
+  t.ok(removals.settling(3999))
+  t.notOk(removals.settling(4000))
+})
+
 t.test('an instance over several nodes, some of which are through', async (t) => {
   const two = on('a')
   two.RingInstance.shardAssignments.nodeToRunner['nz'] = 'rz'

@@ -102,7 +102,8 @@ t.test('the loop ends in the desired state, stops first, one pass at a time', as
       await new Promise((resolve) => { setImmediate(resolve) })
       log.push(`stop ${runnerId}`)
       present.delete(runnerId)
-    }
+    },
+    failed: (error) => { log.push(String(error)) }
   })
   const first = reconcile()
   t.equal(reconcile(), first, 'asked twice before it began is one pass')
@@ -135,3 +136,24 @@ checkMemory(
   Math.ceil((13 * GiB + 256 * 1024 ** 2) * 1.1)
 )
 checkMemory('the configuration wins', 10 * GiB, 64, 64 * 1024 ** 2)
+
+t.test('a pass that breaks off does not end the loop', async (t) => {
+  const told: unknown[] = []
+  let broken = true
+  const present: string[] = []
+  const reconcile = createReconciler({
+    desired () {
+      if (broken) throw new Error('no document')
+      return [a]
+    },
+    present: () => present,
+    start: ({ runnerId }) => { present.push(runnerId) },
+    stop: async () => {},
+    failed: (error) => { told.push(error) }
+  })
+  await reconcile()
+  t.match(told, [{ message: 'no document' }])
+  broken = false
+  await reconcile()
+  t.same(present, [a.runnerId])
+})
