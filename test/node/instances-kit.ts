@@ -61,11 +61,17 @@ export async function place (at: TestNode, model: string, more: object = {}): Pr
   return (answer.json as { instance_id: string }).instance_id
 }
 
-/** Places a model on that member and no other. */
+/** Places a model on that member and no other; every node knows of it. */
 export async function placeOn (cluster: Cluster, on: Member, model: string, more: object = {}):
 Promise<string> {
   const others = cluster.members.filter((m) => m !== on).map(({ name }) => name)
-  return await place(on.node, model, { excluded_nodes: others, ...more })
+  const id = await place(on.node, model, { excluded_nodes: others, ...more })
+  // Nodes hear of each other's runners a moment later.
+  for (const { node } of cluster.up()) {
+    await until(`${model} to be known`, async () =>
+      ((await asked(node, `/models/${model}/availability`)).json as { available: boolean }).available)
+  }
+  return id
 }
 
 export const removing = async (at: TestNode, id: string, query = ''): Promise<Answer> =>
