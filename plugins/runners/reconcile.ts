@@ -29,7 +29,8 @@ export interface ReconcileParts {
 /**
  * The loop that makes the runners what the instances say: it looks at what is, so first placement, restart
  * and failover are the same pass. One pass at a time; the returned promise resolves when a pass that began
- * after the call has ended; it never rejects. Memory is given back before new runners take theirs: stops come first.
+ * after the call has ended, and never rejects. Memory is given back before new runners take theirs: stops
+ * come first.
  */
 export function createReconciler (parts: ReconcileParts): () => Promise<void> {
   let tail = Promise.resolve()
