@@ -1,5 +1,6 @@
 import access from './access/index.js'
 import capabilitiesTts from './capabilities-tts/index.js'
+import chat from './chat/index.js'
 import diagnostics from './diagnostics/index.js'
 import eventLog from './event-log/index.js'
 import placement from './placement/index.js'
@@ -10,5 +11,5 @@ import type { Plugin } from '../kernel/index.js'
 
 /** The plugins that ship with svc: the only list of them. */
 export const bundled: readonly Plugin[] = [
-  access, runners, placement, capabilitiesTts, staging, tracing, diagnostics, eventLog
+  access, runners, placement, capabilitiesTts, chat, staging, tracing, diagnostics, eventLog
 ]

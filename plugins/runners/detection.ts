@@ -32,8 +32,8 @@ export interface Detection {
   accelerators (): Accelerator[]
   /** Backends this node offers: what is found and, honoured unseen, what is declared. */
   backends (): string[]
-  /** The usable binary override of an engine, if one is set. */
-  binary (engine: string): string | undefined
+  /** The binary override of an engine, usable or not, if one is set. */
+  binary (engine: string): BinaryOverride | undefined
   stop (): void
 }
 
@@ -77,8 +77,7 @@ export function startDetection (parts: DetectionParts): Detection {
       return runtimes
     },
     accelerators: () => gpus.map(accelerator),
-    binary: (engine) => overrides.find(({ variable, problem }) =>
-      variable === overrideVariable(engine) && problem === null)?.path,
+    binary: (engine) => overrides.find(({ variable }) => variable === overrideVariable(engine)),
     backends: () => offered(runtimes, gpus, parts.declared),
     stop () {
       stopped = true

@@ -1,6 +1,7 @@
 import { join } from 'node:path'
 import type { Bundle, Clock, Logger, ModelCard } from '../../kernel/index.js'
 import type { BackendChoice } from './backends.js'
+import type { BinaryOverride } from './binaries.js'
 import { LaunchError } from './failures.js'
 import type { LaunchOptions } from './fleet.js'
 import { memoryLimitBytes } from './memory.js'
@@ -22,8 +23,8 @@ export interface LaunchParts {
   home: string
   config: RunnerConfig
   backend (card: ModelCard): BackendChoice | null
-  /** The usable binary override of an engine, if one is set. */
-  binary (engine: string): string | undefined
+  /** The binary override of an engine, usable or not, if one is set. */
+  binary (engine: string): BinaryOverride | undefined
 }
 
 /** How to run an assignment on this node. Throws a LaunchError when that is impossible. */
@@ -60,7 +61,16 @@ export function launchOptions (
   }
 }
 
-/** What an engine that drives an external program is told: which one, where the operator said so. */
-function external (serverBinary: string | undefined): Record<string, unknown> {
-  return serverBinary === undefined ? {} : { serverBinary }
+/**
+ * What an engine that drives an external program is told: which one, where the operator said so. Nothing
+ * takes the place of one that cannot be used. Throws LaunchError `no_backend`.
+ */
+function external (override: BinaryOverride | undefined): Record<string, unknown> {
+  if (override === undefined) return {}
+  const { variable, path, problem } = override
+  if (problem !== null) {
+    throw new LaunchError('no_backend', `${variable}: ${path} ${problem}; name a program that can be run, ` +
+      'or unset the variable, and restart the node')
+  }
+  return { serverBinary: path }
 }

@@ -227,7 +227,6 @@ t.test('an unusable binary override is a warning', async (t) => {
 
 const overrides: [string, boolean, string, Record<string, unknown>][] = [
   ['an external engine gets its usable override', true, '/bin/sh', { serverBinary: '/bin/sh' }],
-  ['an unusable override is not handed on', true, '/dev/null', {}],
   ['an engine of our own gets none', false, '/bin/sh', {}]
 ]
 for (const [name, external, path, expected] of overrides) {
@@ -236,6 +235,17 @@ for (const [name, external, path, expected] of overrides) {
     t.same((await rig.runner(VOICE)).options.spec.options, expected)
   })
 }
+
+t.test('nothing takes the place of an unusable override', async (t) => {
+  const rig = await startRunners(t, {
+    external: true, probe: { env: { SVC_ONNX_TTS_SERVER_BIN: '/dev/null' } }
+  })
+  await until(() => rig.events.some(({ kind }) => kind === 'InstanceFailureRecorded'))
+  t.match((await rig.state())['instanceFailures'], [
+    { errorCode: 'no_backend', errorMessage: /SVC_ONNX_TTS_SERVER_BIN: \/dev\/null is not a regular file/ }
+  ])
+  t.equal(rig.runners.length, 0)
+})
 
 t.test('a wrong warmup deadline ends the boot with its name', async (t) => {
   await t.rejects(

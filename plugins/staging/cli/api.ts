@@ -51,9 +51,6 @@ const inPath = (modelId: string): string => modelId.split('/').map(encodeURIComp
 /** Address of a model in the store. */
 export const storePath = (modelId: string): string => `/store/models/${inPath(modelId)}`
 
-/** Address of a model's card. */
-export const cardPath = (modelId: string): string => `/models/${inPath(modelId)}/card`
-
 /** Every known copy in the cluster, or of one model. */
 export async function readCopies ({ client }: VerbContext, modelId?: string): Promise<ModelCopy[]> {
   const { copies } = await client.json<{ copies: ModelCopy[] }>('/models/copies')

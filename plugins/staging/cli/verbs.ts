@@ -24,12 +24,6 @@ export const verbs = {
     examples: ['svc ls', 'svc ls --json | jq -r \'.models[] | select(.state == "ready") | .modelId\''],
     load: () => import('./ls.js')
   },
-  show: {
-    summary: 'show what is known of a model: its card and where it is',
-    args: '<model>',
-    examples: ['svc show svc/voice-en', 'svc show acme/chat --json'],
-    load: () => import('./show.js')
-  },
   rm: {
     summary: 'remove models from the store, and their staged copies that are not in use',
     args: '<model...>',

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { joinModels } from '../cli/ls.js'
 import { sizeOfCopies, whereOf } from '../cli/where.js'
-import { copy, nodeOf, sendError, sendJson } from './verb-kit.js'
+import { copy, nodeOf, sendJson } from './verb-kit.js'
 
 t.test('where copies are', async (t) => {
   t.equal(whereOf([]), '-')
@@ -62,53 +62,4 @@ t.test('svc ls without models names the next step', async (t) => {
   })
   t.match(await node.run(['ls']), { status: 0, out: /^$/, err: /svc pull org\/name/ })
   t.same(JSON.parse((await node.run(['ls', '--json'])).out), { models: [] })
-})
-
-const card = {
-  modelId: 'acme/x', revision: 'abc', title: 'A voice', description: 'Speaks\nwell.', tasks: ['tts'],
-  family: 'piper', engine: 'onnx-tts', backends: ['cpu'],
-  files: [{ path: 'a.onnx', role: 'weights', bytes: 2048 }], totalBytes: 2048, nLayers: 0, hiddenSize: 0,
-  heads: 0, kvHeads: 0, headSize: 0, contextLength: 0, supportsTensor: false,
-  companions: [{ modelId: 'acme/z', role: 'vocoder' }], licence: 'MIT', languages: ['en', 'de'],
-  quantization: null,
-  voices: Array.from({ length: 14 }, (_, i) => ({ id: `v${i}`, name: 'V', language: 'en' })),
-  defaults: { speed: 1 }, support: {}
-}
-
-t.test('svc show', async (t) => {
-  const answer = { model_id: 'acme/x', origin: 'store', card, copies: [copy({ kind: 'store' })] }
-  const chat = { ...card, title: '', description: '', contextLength: 4096, nLayers: 2, hiddenSize: 64,
-    quantization: 'q4', voices: [], companions: [], defaults: {} }
-  const node = await nodeOf(t, {
-    'GET /models/acme/x/card': (response) => { sendJson(response, answer) },
-    'GET /models/acme/chat/card': (response) => {
-      sendJson(response, { ...answer, model_id: 'acme/chat', card: chat, copies: [] })
-    },
-    'GET /models/acme/none/card': (response) => { sendError(response, 404, 'model_not_found') }
-  })
-  t.equal((await node.run(['show', 'acme/x'])).out, `acme/x  A voice
-Speaks well.
-
-Tasks       tts
-Family      piper
-Engine      onnx-tts (cpu)
-Size        2.0 KiB in 1 file
-Languages   en, de
-Voices      v0, v1, v2, v3, v4, v5, v6, v7, v8, v9, v10, v11 and 2 more
-Companions  acme/z (vocoder)
-Defaults    speed=1
-Licence     MIT
-Revision    abc
-Card from   store
-Where       store@node1
-
-FILE    ROLE     SIZE
-a.onnx  weights  2.0 KiB
-`)
-  t.match((await node.run(['show', 'acme/chat'])).out,
-    /^acme\/chat\n\nTasks[^]*Quantization +q4\nLayers +2 of 64\nContext +4096 tokens\n[^]*Where +-\n/)
-  t.same(JSON.parse((await node.run(['show', 'acme/x', '--json'])).out), answer)
-  t.equal((await node.run(['show', 'acme/none'])).status, 3)
-  t.match(await node.run(['show', 'acme/../x']), { status: 2, err: /is no model/ })
-  t.same(node.requests().length, 4)
 })

@@ -1,0 +1,116 @@
+/** Answers of POST /v1/messages. Pure. */
+import type { Facts, Framing, Shape } from './answer.js'
+import type { Collector, EndPiece, Finish, TextPiece, Totals } from './pieces.js'
+
+type Value = { type: string } & Record<string, unknown>
+
+const STOP_REASONS: Readonly<Record<Finish, string>> = {
+  stop: 'end_turn', length: 'max_tokens', tool_calls: 'tool_use'
+}
+
+/** Named events. A failure is our error body with a type. */
+export const anthropicFraming: Framing = {
+  contentType: 'text/event-stream',
+  begin: () => '',
+  value: (value) => `event: ${(value as Value).type}\ndata: ${JSON.stringify(value)}\n\n`,
+  end: () => '',
+  beat: 'event: ping\ndata: {"type":"ping"}\n\n',
+  failed: (error) => `event: error\ndata: ${JSON.stringify({ type: 'error', ...error })}\n\n`
+}
+
+const usageOf = (totals: Totals): object => ({
+  input_tokens: totals.promptTokens - totals.cachedTokens,
+  cache_creation_input_tokens: 0,
+  cache_read_input_tokens: totals.cachedTokens,
+  output_tokens: totals.completionTokens
+})
+
+const messageOf = ({ id, model }: Facts, more: object): object =>
+  ({ id: `msg_${id}`, type: 'message', role: 'assistant', model, ...more })
+
+/** The events of a stream. Blocks follow each other; each is closed before the next one opens. */
+export class MessageShape implements Shape {
+  readonly #facts: Facts
+  #index = -1
+  /** What the open block is: a type, or a call's index. */
+  #open: string | number | null = null
+  #finish: Finish = 'stop'
+
+  constructor (facts: Facts) { this.#facts = facts }
+
+  begin (promptTokens: number): Value[] {
+    const usage = { input_tokens: promptTokens, output_tokens: 0 }
+    const message = messageOf(this.#facts, { content: [], stop_reason: null, stop_sequence: null, usage })
+    return [{ type: 'message_start', message }, { type: 'ping' }]
+  }
+
+  piece (piece: TextPiece | EndPiece): Value[] {
+    if (piece.kind === 'end') {
+      this.#finish = piece.finish
+      return this.#closed()
+    }
+    const { reasoning, content, calls } = piece
+    const values: Value[] = []
+    if (reasoning !== '') {
+      values.push(...this.#opened('thinking', { type: 'thinking', thinking: '', signature: '' }))
+      values.push(this.#delta({ type: 'thinking_delta', thinking: reasoning }))
+    }
+    if (content !== '') {
+      values.push(...this.#opened('text', { type: 'text', text: '' }))
+      values.push(this.#delta({ type: 'text_delta', text: content }))
+    }
+    for (const { index, id, name, arguments: json = '' } of calls) {
+      values.push(...this.#opened(index, { type: 'tool_use', id, name, input: {} }))
+      values.push(this.#delta({ type: 'input_json_delta', partial_json: json }))
+    }
+    return values
+  }
+
+  end (totals: Totals): Value[] {
+    const delta = { stop_reason: STOP_REASONS[this.#finish], stop_sequence: null }
+    return [{ type: 'message_delta', delta, usage: usageOf(totals) }, { type: 'message_stop' }]
+  }
+
+  #opened (what: string | number, block: object): Value[] {
+    if (this.#open === what) return []
+    const closed = this.#closed()
+    this.#open = what
+    this.#index++
+    return [...closed, { type: 'content_block_start', index: this.#index, content_block: block }]
+  }
+
+  #closed (): Value[] {
+    if (this.#open === null) return []
+    this.#open = null
+    return [{ type: 'content_block_stop', index: this.#index }]
+  }
+
+  #delta (delta: object): Value { return { type: 'content_block_delta', index: this.#index, delta } }
+}
+
+/** The whole answer. */
+export function wholeMessage (answer: Collector, facts: Facts): object {
+  const [choice] = answer.choices
+  const content: object[] = []
+  if (choice !== undefined && choice.reasoning !== '') {
+    content.push({ type: 'thinking', thinking: choice.reasoning, signature: '' })
+  }
+  if (choice !== undefined && choice.content !== '') content.push({ type: 'text', text: choice.content })
+  for (const { id, name, arguments: text } of choice?.calls ?? []) {
+    content.push({ type: 'tool_use', id, name, input: argumentsOf(text) })
+  }
+  return messageOf(facts, {
+    content, stop_reason: STOP_REASONS[choice?.finish ?? 'stop'], stop_sequence: null,
+    usage: usageOf(answer.totals)
+  })
+}
+
+/** The arguments of a call as an object; a call that was cut off has none that can be read. */
+export function argumentsOf (text: string): object {
+  try {
+    const value: unknown = JSON.parse(text)
+    return typeof value === 'object' && value !== null ? value : {}
+  } catch {
+    return {}
+  }
+}

@@ -1,0 +1,98 @@
+/** Handlers of OpenAI's chat and completion routes, and of the token routes. */
+import { runTask } from '../../runners/service.js'
+import { answerJson, answerStream, answerWhole } from './answer.js'
+import { chatCompletion, ChatShape } from './chat-shape.js'
+import { CompletionShape, textCompletion } from './completion-shape.js'
+import { toMessages } from './messages.js'
+import { openAiFraming } from './openai-words.js'
+import { inWordsOfRequest, refused } from './refuse.js'
+import { chatTask, completionTask, renamed } from './task.js'
+import type { CapabilityCall, EngineTask, FromSchema, RouteRequest } from '../../../kernel/index.js'
+import type { Answering } from './answer.js'
+import type { Limits } from './limits.js'
+import type { ChatBody, CompletionBody } from './task.js'
+import type { detokenizeBody, tokenizeBody } from './schema.js'
+
+/** What the routes of every API work with. */
+export interface ApiParts extends Answering {
+  limits: Limits
+  aliases: Readonly<Record<string, string>>
+}
+
+/** POST /v1/chat/completions. */
+export async function chat (parts: ApiParts, request: RouteRequest, body: ChatBody): Promise<void> {
+  const asked = chatTask(body, parts.limits, parts.aliases)
+  if (body.stream !== true) {
+    await answerWhole(parts, request, asked, chatCompletion)
+    return
+  }
+  const options = { n: body.n ?? 1, includeUsage: body.stream_options?.include_usage === true }
+  await answerStream(parts, request, asked, {
+    framing: openAiFraming, shape: (facts) => new ChatShape(facts, options)
+  })
+}
+
+/** POST /v1/completions. */
+export async function completion (
+  parts: ApiParts, request: RouteRequest, body: CompletionBody
+): Promise<void> {
+  const asked = completionTask(body, parts.limits, parts.aliases)
+  if (body.stream !== true) {
+    await answerWhole(parts, request, asked, textCompletion)
+    return
+  }
+  const usage = body.stream_options?.include_usage === true
+  await answerStream(parts, request, asked, {
+    framing: openAiFraming, shape: (facts) => new CompletionShape(facts, usage)
+  })
+}
+
+/** POST /v1/tokenize. */
+export async function tokenize (
+  parts: ApiParts, request: RouteRequest, body: FromSchema<typeof tokenizeBody>
+): Promise<void> {
+  const { prompt, messages, tools, add_special_tokens: special, add_generation_prompt: generation } = body
+  if ((prompt === undefined) === (messages === undefined)) {
+    throw refused('prompt', 'or messages is required, and not both')
+  }
+  const payload = messages === undefined
+    ? { prompt, ...special === undefined ? {} : { add_special_tokens: special } }
+    : {
+        messages: toMessages(messages as ChatBody['messages']),
+        ...tools == null ? {} : { tools },
+        ...generation === undefined ? {} : { add_generation_prompt: generation }
+      }
+  await answerJson(parts, request, async (call) => {
+    const told = await onlyChunk(parts, body.model, { kind: 'tokenize', payload }, call)
+    return { tokens: told['tokens'], count: told['count'], max_model_len: told['context_length'] }
+  })
+}
+
+/** POST /v1/detokenize. */
+export async function detokenize (
+  parts: ApiParts, request: RouteRequest, body: FromSchema<typeof detokenizeBody>
+): Promise<void> {
+  const { model, tokens } = body
+  await answerJson(parts, request, async (call) => {
+    const told = await onlyChunk(parts, model, { kind: 'detokenize', payload: { tokens } }, call)
+    return { prompt: told['text'] }
+  })
+}
+
+/** Every model of this engine serves tokens, whatever else it does. */
+const TASKS = ['chat', 'completions', 'embeddings']
+
+async function onlyChunk (
+  { runners, aliases }: ApiParts, name: string, task: EngineTask, call: CapabilityCall
+): Promise<Record<string, unknown>> {
+  const modelId = renamed(aliases, name)
+  const tasks = runners.card(modelId)?.tasks ?? []
+  const capability = TASKS.find((known) => tasks.includes(known)) ?? 'chat'
+  let told: Record<string, unknown> = {}
+  try {
+    for await (const { payload } of runTask(runners, { modelId, capability, task }, call)) told = payload
+  } catch (error) {
+    throw inWordsOfRequest(error)
+  }
+  return told
+}

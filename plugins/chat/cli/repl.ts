@@ -1,0 +1,160 @@
+import { createInterface } from 'node:readline'
+import type { Interface } from 'node:readline'
+import type { VerbContext } from '../../../kernel/index.js'
+import { isVerbError } from './api.js'
+import type { ChatMessage } from './answer.js'
+import { askOf } from './settings.js'
+import type { Settings } from './settings.js'
+import { takeTurn } from './turn.js'
+
+const PROMPT = '>>> '
+/** Before the further lines of a text between `"""`. */
+const MORE = '... '
+const FENCE = '"""'
+
+const HELP = [
+  '/clear        forget the conversation',
+  '/system TEXT  what the model is told first; without TEXT nothing',
+  '/help         show this',
+  '/exit         end, as Ctrl-D does',
+  '"""           begins and ends a text of several lines',
+  'Ctrl-C ends an answer; once more, or twice here, ends the conversation'
+]
+
+/** Talks with a model until the person has enough. Resolves to the exit status: 0, or 130 after Ctrl-C. */
+export async function converse (ctx: VerbContext, settings: Settings): Promise<number> {
+  const { stdin, stderr } = ctx.io
+  const lines = createInterface({
+    input: stdin, output: stderr, terminal: stderr.isTTY === true, prompt: PROMPT
+  })
+  const stop = (): void => { lines.close() }
+  ctx.signal.addEventListener('abort', stop, { once: true })
+  try {
+    return await new Repl(ctx, lines, settings).run()
+  } finally {
+    ctx.signal.removeEventListener('abort', stop)
+    lines.close()
+  }
+}
+
+class Repl {
+  readonly #ctx: VerbContext
+  readonly #lines: Interface
+  #settings: Settings
+  #messages: ChatMessage[] = []
+  /** The lines of a text that is not at its end. */
+  #block: string[] | null = null
+  /** Ends the answer that is coming. */
+  #answering: AbortController | null = null
+  /** The last key was Ctrl-C. */
+  #warned = false
+  #closed = false
+  /** The exit status, once the person wants to end. */
+  #status: number | null = null
+
+  constructor (ctx: VerbContext, lines: Interface, settings: Settings) {
+    this.#ctx = ctx
+    this.#lines = lines
+    this.#settings = settings
+    lines.on('SIGINT', () => { this.#interrupt() })
+    lines.on('close', () => { this.#closed = true })
+  }
+
+  async run (): Promise<number> {
+    this.#ctx.err.line(`${this.#settings.sampling.model}: /help shows the commands, Ctrl-D ends`)
+    this.#prompt()
+    for await (const line of this.#lines) {
+      await this.#take(line)
+      if (this.#status !== null || this.#ctx.signal.aborted) break
+      this.#prompt()
+    }
+    // What the shell says next begins on a line of its own.
+    if (this.#status !== 0) this.#ctx.io.stderr.write('\n')
+    return this.#ctx.signal.aborted ? 130 : this.#status ?? 0
+  }
+
+  #prompt (): void {
+    if (this.#closed) return
+    this.#lines.setPrompt(this.#block === null ? PROMPT : MORE)
+    this.#lines.prompt(true)
+  }
+
+  #interrupt (): void {
+    if (this.#answering !== null) this.#answering.abort()
+    else if (this.#warned) this.#end(130)
+    else this.#dropLine()
+    this.#warned = true
+  }
+
+  #dropLine (): void {
+    this.#block = null
+    this.#lines.write(null, { ctrl: true, name: 'e' })
+    this.#lines.write(null, { ctrl: true, name: 'u' })
+    this.#ctx.io.stderr.write('\n')
+    this.#ctx.err.line('Ctrl-C again or Ctrl-D ends')
+    this.#prompt()
+  }
+
+  #end (status: number): void {
+    this.#status = status
+    this.#lines.close()
+  }
+
+  async #take (line: string): Promise<void> {
+    this.#warned = false
+    const [, name, rest = ''] = /^\/([a-z]+)(?:\s+(.*))?$/.exec(line.trim()) ?? []
+    if (name !== undefined && this.#block === null) {
+      this.#command(name, rest)
+      return
+    }
+    const text = this.#whole(line)
+    if (text !== null && text.trim() !== '') await this.#ask(text)
+  }
+
+  /** The text with the lines before it; null while its end is still to come. */
+  #whole (line: string): string | null {
+    const begins = this.#block === null
+    if (begins && !line.trimStart().startsWith(FENCE)) return line
+    const text = begins ? line.trimStart().slice(FENCE.length) : line
+    const block = this.#block ?? []
+    if (!text.trimEnd().endsWith(FENCE)) {
+      this.#block = [...block, text]
+      return null
+    }
+    this.#block = null
+    return [...block, text.trimEnd().slice(0, -FENCE.length)].join('\n').trim()
+  }
+
+  #command (name: string, rest: string): void {
+    const { err } = this.#ctx
+    if (name === 'help') for (const line of HELP) err.line(line)
+    else if (name === 'exit') this.#end(0)
+    else if (name === 'clear') {
+      this.#messages = []
+      err.line('the conversation is forgotten')
+    } else if (name === 'system') {
+      this.#settings = { ...this.#settings, system: rest }
+      err.line(rest === '' ? 'the model is told nothing first' : 'the model is told that first')
+    } else err.line(`there is no /${name}; /help shows what there is`)
+  }
+
+  /** A question that failed is no part of the conversation: it can be asked again. */
+  async #ask (content: string): Promise<void> {
+    const asked: ChatMessage[] = [...this.#messages, { role: 'user', content }]
+    const answering = new AbortController()
+    this.#answering = answering
+    try {
+      const { text, cancelled } = await takeTurn(this.#ctx, askOf(this.#settings, asked),
+        { signal: answering.signal, stats: this.#settings.stats })
+      if (!cancelled || text !== '') this.#messages = [...asked, { role: 'assistant', content: text }]
+      if (cancelled) this.#ctx.err.line('(ended)')
+      // It came too late to end anything.
+      else this.#warned = false
+    } catch (error) {
+      if (!isVerbError(error) || this.#ctx.signal.aborted) throw error
+      this.#ctx.err.line(`${this.#ctx.err.paint('red', 'svc:')} ${error.message}`)
+    } finally {
+      this.#answering = null
+    }
+  }
+}

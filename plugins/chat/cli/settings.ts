@@ -1,0 +1,35 @@
+import type { VerbContext } from '../../../kernel/index.js'
+import { COUNT, readNumber } from './api.js'
+import type { ChatAsk, ChatMessage } from './answer.js'
+
+/** What stays the same from question to question. */
+export interface Settings {
+  sampling: Omit<ChatAsk, 'messages'>
+  /** What the model is told first; empty for nothing. */
+  system: string
+  stats: boolean
+}
+
+/** Reads the options of `svc run`. Throws VerbError (2). */
+export function readSettings (ctx: VerbContext, model: string, options: Record<string, unknown>): Settings {
+  const temperature = readNumber(ctx, '--temperature', options['temperature'],
+    { min: 0, max: 2, whole: false })
+  const maxTokens = readNumber(ctx, '--max-tokens', options['maxTokens'], COUNT)
+  const seed = readNumber(ctx, '--seed', options['seed'], { ...COUNT, min: 0 })
+  return {
+    sampling: {
+      model,
+      ...temperature === undefined ? {} : { temperature },
+      ...maxTokens === undefined ? {} : { max_tokens: maxTokens },
+      ...seed === undefined ? {} : { seed }
+    },
+    system: (options['system'] as string | undefined) ?? '',
+    stats: options['stats'] === true
+  }
+}
+
+/** The request for the next answer of a conversation. */
+export function askOf ({ sampling, system }: Settings, messages: readonly ChatMessage[]): ChatAsk {
+  const first: ChatMessage[] = system === '' ? [] : [{ role: 'system', content: system }]
+  return { ...sampling, messages: [...first, ...messages] }
+}

@@ -1,0 +1,117 @@
+import { plain, showBytes } from '../../../kernel/index.js'
+import type { ModelCard, Verb, VerbContext } from '../../../kernel/index.js'
+import { modelPath, readModelId } from './api.js'
+import { instancesOf } from './seen.js'
+import type { SeenInstance, SeenState } from './seen.js'
+
+/** One place where a model is. */
+interface Copy { nodeId: string, nodeName: string | null, kind: string, live?: boolean }
+
+/** The body of GET /models/{id}/card. */
+interface CardAnswer { model_id: string, origin: string, card: ModelCard, copies: Copy[] }
+
+/** The body of GET /models/{id}/availability. */
+interface Availability { available: boolean, message: string | null, remedy: string | null }
+
+/** Everything that is known of a model: the body of its card's route, and what belongs to it. */
+interface Known extends CardAnswer { availability: Availability, instances: SeenInstance[] }
+
+/** `svc show`: what is known of a model. */
+export default {
+  async run (ctx, [model]) {
+    const known = await look(ctx, readModelId(ctx, model!))
+    if (ctx.out.json) ctx.out.value(known)
+    else show(ctx, known)
+  }
+} satisfies Verb
+
+async function look ({ client }: VerbContext, modelId: string): Promise<Known> {
+  // A model that nobody knows is told by the route of its card.
+  const answer = await client.json<CardAnswer>(modelPath(modelId, 'card'))
+  const [availability, state] = await Promise.all([
+    client.json<Availability>(modelPath(modelId, 'availability')), client.json<SeenState>('/state')
+  ])
+  return { ...answer, availability, instances: instancesOf(state, modelId) }
+}
+
+/** Voices that are named in one line. */
+const VOICES = 12
+
+function show ({ out }: VerbContext, known: Known): void {
+  const { model_id: modelId, card, instances } = known
+  out.line(plain(`${modelId}  ${card.title}`.trimEnd()))
+  if (card.description !== '') out.line(plain(card.description))
+  out.line('')
+  const facts = factsOf(known)
+  const width = Math.max(...facts.map(([name]) => name.length))
+  for (const [name, value] of facts) out.line(`${name.padEnd(width)}  ${plain(value)}`)
+  if (instances.length > 0) {
+    out.line('')
+    out.table(['INSTANCE', 'NODES', 'STATE', 'CONTEXT'], instances.map(rowOf))
+  }
+  const support = Object.entries(card.support)
+  if (support.length > 0) {
+    out.line('')
+    out.table(['FIELD', 'SUPPORT'], support.map(([field, what]) => [field, plain(String(what))]))
+  }
+  out.line('')
+  out.table(['FILE', 'ROLE', 'SIZE'],
+    card.files.map((file) => [file.path, file.role, showBytes(file.bytes)]))
+}
+
+function rowOf ({ instanceId, nodes, state, error, contextTokenLimit }: SeenInstance): string[] {
+  const steps = [...new Set(nodes.map((node) => node.state).filter((words) => words !== 'ready'))].join(', ')
+  const words = error !== null ? `${state}: ${error}` : state === 'starting' ? steps : state
+  return [
+    instanceId, nodes.map(({ name }) => name).join(',') || '-', plain(words),
+    contextTokenLimit === null || contextTokenLimit <= 0 ? '-' : String(contextTokenLimit)
+  ]
+}
+
+/** What there is to say of a model, without what does not apply to it. */
+function factsOf ({ card, origin, copies, availability }: Known): [string, string][] {
+  const several = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`
+  const facts: [string, string | false][] = [
+    ['Tasks', card.tasks.join(', ')],
+    ['Family', card.family],
+    ['Engine', `${card.engine} (${card.backends.join(', ')})`],
+    ['Size', `${showBytes(card.totalBytes)} in ${several(card.files.length, 'file')}`],
+    ['Quantization', card.quantization ?? ''],
+    ['Layers', card.nLayers > 0 && card.hiddenSize > 0 && `${card.nLayers} of ${card.hiddenSize}`],
+    ['Context', card.contextLength > 0 && several(card.contextLength, 'token')],
+    ['Languages', card.languages.join(', ')],
+    ['Voices', voicesOf(card)],
+    ['Companions', card.companions.map(({ modelId, role }) => `${modelId} (${role})`).join(', ')],
+    ['Defaults', Object.entries(card.defaults).map(([key, value]) => `${key}=${value}`).join(', ')],
+    ['Licence', card.licence],
+    ['Revision', card.revision],
+    ['Card from', origin],
+    ['Where', whereOf(copies)],
+    ['Answers', answersOf(availability)]
+  ]
+  return facts.filter((fact): fact is [string, string] => fact[1] !== '' && fact[1] !== false)
+}
+
+function answersOf ({ available, message, remedy }: Availability): string {
+  if (available) return 'yes'
+  return ['no', message, remedy].filter((words) => words !== null && words !== '').join('; ')
+}
+
+function voicesOf ({ voices }: ModelCard): string {
+  const more = voices.length - VOICES
+  return voices.slice(0, VOICES).map((voice) => voice.id).join(', ') + (more > 0 ? ` and ${more} more` : '')
+}
+
+const KINDS = ['store', 'staged', 'bundled', 'cache', 'receiving'] as const
+
+/** Where copies are: `store@node1, staged@node2,node3`; `-` when nowhere. */
+function whereOf (copies: readonly Copy[]): string {
+  const name = (copy: Copy): string =>
+    `${copy.nodeName ?? copy.nodeId}${copy.live === false ? ' (lost)' : ''}`
+  const parts = KINDS.flatMap((kind) => {
+    const nodes = copies.filter((copy) => copy.kind === kind).map(name)
+    const sorted = [...new Set(nodes)].sort((a, b) => a.localeCompare(b, 'en', { numeric: true }))
+    return sorted.length === 0 ? [] : [`${kind}@${sorted.join(',')}`]
+  })
+  return parts.join(', ') || '-'
+}

@@ -1,0 +1,45 @@
+import type { VerbDecl } from '../../../kernel/index.js'
+
+/** The verbs about talking to models, and about one model. */
+export const verbs = {
+  run: {
+    summary: 'ask a model: one answer to a prompt or a pipe, else a conversation',
+    args: '<model> [prompt...]',
+    options: [
+      ['--system <text>', 'what the model is told first'],
+      ['--temperature <t>', 'how freely it chooses, 0 to 2; 0 always takes the likeliest'],
+      ['--max-tokens <n>', 'end the answer after so many tokens'],
+      ['--seed <n>', 'the same seed and question give the same answer'],
+      ['--stats', 'show the tokens per second, on stderr'],
+      ['--wait [seconds]', 'wait until the model is ready']
+    ],
+    examples: [
+      'svc run svc/guide "How do I place a model?"', 'svc run acme/chat',
+      'svc run acme/chat "Summarise this:" < notes.txt',
+      'svc run acme/chat "hello" --json | jq -r \'.choices[0].delta.content // empty\''
+    ],
+    load: () => import('./run.js')
+  },
+  show: {
+    summary: 'show what is known of a model: its card, where it is, its instances, what it supports',
+    args: '<model>',
+    examples: ['svc show svc/voice-en', 'svc show acme/chat --json'],
+    load: () => import('./show.js')
+  },
+  bench: {
+    summary: 'measure a chat or tts model: time to the first token or sound, speed, errors',
+    args: '<model>',
+    options: [
+      ['--requests <n>', 'how many are measured after one to warm up (10)'],
+      ['--concurrency <n>', 'how many at once, 1 to 256 (1)'],
+      ['--max-tokens <n>', 'longest answer of a chat model (64)'],
+      ['--prompt-tokens <n>', 'about how long a prompt is, in words (64; 24 for tts)'],
+      ['--wait [seconds]', 'wait until the model is ready']
+    ],
+    examples: [
+      'svc bench svc/guide', 'svc bench acme/chat --requests 64 --concurrency 8',
+      'svc bench svc/voice-en --json | jq .realTimeFactor'
+    ],
+    load: () => import('./bench.js')
+  }
+} satisfies Record<string, VerbDecl>

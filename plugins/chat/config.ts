@@ -1,0 +1,25 @@
+import type { FromSchema } from '../../kernel/index.js'
+
+const count = (usual: number, description: string) =>
+  ({ type: 'integer', minimum: 1, default: usual, description }) as const
+
+/** `plugins.chat` in svc.yaml. */
+export const config = {
+  type: 'object',
+  additionalProperties: false,
+  properties: {
+    model_aliases: {
+      type: 'object', default: {}, additionalProperties: { type: 'string', minLength: 1 },
+      description: 'Names clients may use for a model on the chat routes, e.g. {gpt-4o-mini: acme/model}.'
+    },
+    max_messages: count(2048, 'Messages one request may have.'),
+    max_stops: count(16, 'Stop texts one request may have.'),
+    max_answers: count(8, 'Answers one request may ask for (n).'),
+    max_tools: count(128, 'Tools one request may have.'),
+    schema_kib: count(64, 'Size of one JSON Schema, of a response_format or a tool, in KiB.'),
+    schema_depth: count(32, 'Levels one such schema may be nested, in objects and lists.')
+  }
+} as const
+
+/** The settings with their defaults. */
+export type ChatConfig = FromSchema<typeof config, true>

@@ -1,0 +1,44 @@
+import { chatFields } from './api/schema.js'
+import type { CapabilityDecl } from '../../kernel/index.js'
+
+const { n: _n, ...fields } = chatFields
+
+/** Request fields of `chat` 1.0.0: those of the chat route that reach the model, for one answer. */
+export const inputSchema = {
+  $schema: 'https://json-schema.org/draft/2020-12/schema',
+  type: 'object',
+  additionalProperties: false,
+  required: ['model', 'messages'],
+  properties: fields
+} as const
+
+/** Each streamed chunk is a `chat.completion.chunk`. */
+export const outputChunkSchema = {
+  $schema: 'https://json-schema.org/draft/2020-12/schema',
+  type: 'object',
+  required: ['id', 'object', 'created', 'model', 'choices'],
+  properties: {
+    id: { type: 'string' },
+    object: { const: 'chat.completion.chunk' },
+    created: { type: 'integer' },
+    model: { type: 'string' },
+    choices: { type: 'array', items: { type: 'object' } },
+    usage: { type: ['object', 'null'] }
+  }
+} as const
+
+/** The capability as it is listed. A change of any descriptor field changes its revision. */
+export const chatCapability = {
+  id: 'chat',
+  version: '1.0.0',
+  title: 'Chat',
+  description: 'Answers a conversation with a placed language model and streams it while it is written.',
+  input_schema: inputSchema,
+  output_schema: null,
+  io_mode: 'server_streaming',
+  input_chunk_schema: null,
+  output_chunk_schema: outputChunkSchema,
+  annotations: {
+    modality: 'text', latency: 'interactive', runtime: 'onnxruntime', stability: 'experimental'
+  }
+} as const satisfies CapabilityDecl

@@ -1,0 +1,208 @@
+/**
+ * From the inputs and outputs of a graph to what each of them is for. Only names, types and shapes of the
+ * session decide; `genai_config.json` may give other names.
+ */
+import { EngineError } from '../../../kernel/engine.js'
+
+/** An input or output of a session. A dimension is a number, or a name where it is free. */
+export interface Port { name: string, type: string, shape: ReadonlyArray<number | string> }
+
+/** Types of numbers that a cache or logits may have. */
+export type Real = 'float32' | 'float16'
+/** Types that token ids, masks and positions may have. */
+export type Whole = 'int64' | 'int32'
+
+/** An input of whole numbers. */
+export interface WholePort { name: string, type: Whole }
+
+/**
+ * One piece of the state of a sequence: what the graph gives back under `output` goes in again as `input`.
+ * In memory it is `[lead, rows, heads, span, width]`; span is 1 for a state that does not grow.
+ */
+export interface Slot {
+  input: string
+  output: string
+  type: Real
+  lead: number
+  heads: number
+  width: number
+  /** True for keys and values, which get one more entry per token. */
+  grows: boolean
+  /** Dimensions of a state that does not grow, after the rows. */
+  rest: number[]
+}
+
+/** How to run a decoder. */
+export interface Binding {
+  ids: WholePort
+  mask: WholePort | null
+  positions: WholePort | null
+  /** Input that says of how many last tokens logits are wanted. */
+  keep: WholePort | null
+  logits: { name: string, type: Real }
+  /** Null where the graph leaves it open. */
+  vocabularySize: number | null
+  slots: Slot[]
+  /** True where the graph takes one sequence only. */
+  single: boolean
+}
+
+/** Names that differ from the usual ones; `pairs` are patterns of state inputs and outputs with `%d`. */
+export interface Names {
+  ids: string
+  mask: string
+  positions: string
+  logits: string
+  pairs: Array<[input: string, output: string]>
+}
+
+/** Sizes from the card, used only where the graph leaves them open. */
+export interface Sizes { kvHeads: number, headSize: number }
+
+const USUAL: Names = {
+  ids: 'input_ids', mask: 'attention_mask', positions: 'position_ids', logits: 'logits', pairs: []
+}
+const KEEP = 'num_logits_to_keep'
+
+const fail = (message: string): EngineError => new EngineError('model_invalid', message)
+
+function record (value: unknown): Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+    ? value as Record<string, unknown>
+    : {}
+}
+
+/** The names that a `genai_config.json` gives; the usual ones where it says nothing. */
+export function namesOf (genai: unknown): Names {
+  const decoder = record(record(record(genai)['model'])['decoder'])
+  const inputs = record(decoder['inputs'])
+  const outputs = record(decoder['outputs'])
+  const text = (from: Record<string, unknown>, key: string, usual: string): string =>
+    typeof from[key] === 'string' ? from[key] : usual
+  const pairs = Object.keys(inputs).filter(key => key.startsWith('past_')).flatMap(
+    (key): Array<[string, string]> => {
+      const input = inputs[key]
+      const output = outputs[key.replace('past_', 'present_')]
+      return typeof input === 'string' && typeof output === 'string' ? [[input, output]] : []
+    })
+  return {
+    ids: text(inputs, 'input_ids', USUAL.ids),
+    mask: text(inputs, 'attention_mask', USUAL.mask),
+    positions: text(inputs, 'position_ids', USUAL.positions),
+    logits: text(outputs, 'logits', USUAL.logits),
+    pairs
+  }
+}
+
+/** The output that carries the state of an input on: by the given pairs, else by the usual renaming. */
+function partnerOf (input: string, outputs: ReadonlyMap<string, Port>, names: Names): string | undefined {
+  const candidates = names.pairs.flatMap(([from, to]) => {
+    const [before = '', after = ''] = from.split('%d')
+    const middle = input.slice(before.length, input.length - after.length)
+    const fits = input.startsWith(before) && input.endsWith(after) && /^\d+$/.test(middle)
+    return fits ? [to.replace('%d', middle)] : []
+  })
+  if (input.startsWith('past')) {
+    candidates.push(input.replace('past_key_values', 'present'), input.replace('past', 'present'))
+  }
+  return candidates.find(name => outputs.has(name))
+}
+
+/** An input of whole numbers. @throws EngineError model_invalid for another type or more dimensions */
+export function whole (port: Port | undefined, rank: number): WholePort | null {
+  if (port === undefined) return null
+  if (port.type !== 'int64' && port.type !== 'int32') {
+    throw fail(`input "${port.name}" of the graph has type ${port.type}: int64 and int32 can be fed`)
+  }
+  if (port.shape.length > rank) {
+    throw fail(`input "${port.name}" of the graph has shape ${shapeText(port)}: ` +
+      `at most ${rank} dimensions can be fed`)
+  }
+  return { name: port.name, type: port.type }
+}
+
+const shapeText = ({ shape }: Port): string => `[${shape.join(', ')}]`
+const fixed = (dim: number | string | undefined): dim is number => typeof dim === 'number' && dim > 0
+
+function real ({ name, type }: Port, what: string): Real {
+  if (type === 'float32' || type === 'float16') return type
+  throw fail(`${what} "${name}" of the graph has type ${type}: float32 and float16 are served`)
+}
+
+/** Sizes of keys and values: `[rows, heads, past, width]`, or both as `[2, rows, heads, past, width]`. */
+export function growing (port: Port, sizes: Sizes): Pick<Slot, 'lead' | 'heads' | 'width'> | undefined {
+  const lead = port.shape.length === 5 && port.shape[0] === 2 ? 2 : 1
+  const [rows, heads, past, width] = lead === 2 ? port.shape.slice(1) : port.shape
+  const rank = lead === 2 ? 5 : 4
+  if (port.shape.length !== rank || fixed(past) || (fixed(rows) && rows !== 1)) return undefined
+  const known = { heads: fixed(heads) ? heads : sizes.kvHeads, width: fixed(width) ? width : sizes.headSize }
+  return known.heads > 0 && known.width > 0 ? { lead, ...known } : undefined
+}
+
+function slotOf (port: Port, output: Port, sizes: Sizes): Slot {
+  const type = real(port, 'input')
+  if (output.type !== type) {
+    throw fail(`"${port.name}" of the graph is ${type}, but comes back as ${output.type}`)
+  }
+  const base = { input: port.name, output: output.name, type }
+  const grown = growing(port, sizes)
+  if (grown !== undefined) return { ...base, ...grown, grows: true, rest: [] }
+  const rest = port.shape.slice(1).filter(fixed)
+  const stays = rest.length === port.shape.length - 1 && rest.length > 0 &&
+    output.shape.length === port.shape.length && rest.every((dim, i) => output.shape[i + 1] === dim)
+  if (!stays || (fixed(port.shape[0]) && port.shape[0] !== 1)) {
+    throw fail(`the state "${port.name}" of the graph has shape ${shapeText(port)} and comes back as ` +
+      `${shapeText(output)}: served are [rows, heads, past, size], [2, rows, heads, past, size], and ` +
+      'states of one size')
+  }
+  return { ...base, lead: 1, heads: 1, width: rest.reduce((a, b) => a * b, 1), grows: false, rest }
+}
+
+/**
+ * Finds out what each input and output is for.
+ * @throws EngineError model_invalid naming what is missing, unknown or of a wrong type
+ */
+export function bind (
+  inputs: readonly Port[], outputs: readonly Port[], sizes: Sizes, names: Names = USUAL
+): Binding {
+  const given = new Map(inputs.map(port => [port.name, port]))
+  const made = new Map(outputs.map(port => [port.name, port]))
+  const ids = whole(given.get(names.ids), 2)
+  const logits = made.get(names.logits)
+  if (ids === null) throw fail(`the graph has no input "${names.ids}": it has ${listed(inputs)}`)
+  if (logits === undefined) throw fail(`the graph has no output "${names.logits}": it has ${listed(outputs)}`)
+  const mask = whole(given.get(names.mask), 2)
+  const positions = whole(given.get(names.positions), 2)
+  const keep = whole(given.get(KEEP), 1)
+  const plain = new Set([names.ids, names.mask, names.positions, KEEP])
+  const slots = inputs.filter(({ name }) => !plain.has(name)).map(port => {
+    const partner = partnerOf(port.name, made, names)
+    if (partner === undefined) {
+      throw fail(`the graph wants an input "${port.name}" (${port.type} ${shapeText(port)}) that this ` +
+        `engine does not know, and no output carries it on: outputs are ${listed(outputs)}`)
+    }
+    return slotOf(port, made.get(partner) as Port, sizes)
+  })
+  if (!slots.some(({ grows }) => grows)) {
+    throw fail(`the graph has no past key values: its inputs are ${listed(inputs)}`)
+  }
+  const size = logits.shape.at(-1)
+  return {
+    ids,
+    mask,
+    positions,
+    keep,
+    logits: { name: logits.name, type: real(logits, 'output') },
+    vocabularySize: fixed(size) ? size : null,
+    slots,
+    single: inputs.some(({ name, shape }) => name !== KEEP && shape[0] === 1)
+  }
+}
+
+const MOST_NAMES = 12
+
+/** Names of ports for a message. */
+export function listed (ports: readonly Port[]): string {
+  const names = ports.slice(0, MOST_NAMES).map(({ name }) => name).join(', ')
+  return ports.length > MOST_NAMES ? `${names} and ${ports.length - MOST_NAMES} more` : names
+}

@@ -1,0 +1,88 @@
+/** The session of an encoder: task `embed`. */
+import {
+  EngineError, type EngineChunk, type EngineSession, type EngineTask, type ModelSpec
+} from '../../../kernel/engine.js'
+import type { LoadedText } from '../text/types.js'
+import { callsOf, type Encoder } from './encoder.js'
+import { normalised, type Pooling } from './pooling.js'
+import { plainPrompt } from './request.js'
+import { detokenized, tokenized, unknownTask } from './token-tasks.js'
+
+/** A loaded encoder. */
+export interface LoadedEncoder { encoder: Encoder, text: LoadedText, pooling: Pooling, contextLength: number }
+
+interface EmbedRequest { texts: number[][], dimensions: number | undefined, normalize: boolean }
+
+const invalid = (path: string, message: string): EngineError =>
+  new EngineError('invalid_request', message, { issues: [{ path, message }] })
+
+/**
+ * Answers one chunk per text, `{ kind: 'embedding', index, dimensions }` with the numbers as little-endian
+ * 32-bit floats in `media`, in no particular order, and `{ kind: 'done', usage }`.
+ */
+export class EmbeddingSession implements EngineSession {
+  private readonly loaded: LoadedEncoder
+  private readonly spec: ModelSpec
+
+  constructor (loaded: LoadedEncoder, spec: ModelSpec) {
+    this.loaded = loaded
+    this.spec = spec
+  }
+
+  async warmup (): Promise<void> { await this.loaded.encoder.embed([[1, 2, 3], [2, 1]]) }
+
+  async * run ({ kind, payload }: EngineTask, signal: AbortSignal): AsyncGenerator<EngineChunk> {
+    const { text, contextLength } = this.loaded
+    if (kind === 'tokenize') yield { payload: tokenized(payload, text, contextLength) }
+    else if (kind === 'detokenize') yield { payload: detokenized(payload, text) }
+    else if (kind === 'embed' || kind === 'embeddings') yield * this.embed(this.read(payload), signal)
+    else throw unknownTask(kind, 'embed, tokenize and detokenize')
+  }
+
+  info (): Record<string, unknown> {
+    const { pooling, contextLength, text } = this.loaded
+    return { contextLength, pooling, vocabularySize: text.vocabularySize }
+  }
+
+  async close (): Promise<void> { await this.loaded.encoder.close() }
+
+  private async * embed (request: EmbedRequest, signal: AbortSignal): AsyncGenerator<EngineChunk> {
+    const { texts, dimensions, normalize } = request
+    for (const call of callsOf(texts.map(({ length }) => length))) {
+      if (signal.aborted) return
+      const vectors = await this.loaded.encoder.embed(call.map(i => texts[i] as number[]))
+      for (const [row, vector] of vectors.entries()) {
+        const numbers = normalize ? normalised(vector, dimensions) : vector.slice(0, dimensions)
+        const media = new Uint8Array(numbers.buffer, numbers.byteOffset, numbers.byteLength)
+        yield { payload: { kind: 'embedding', index: call[row], dimensions: numbers.length }, media }
+      }
+    }
+    const prompt_tokens = texts.reduce((sum, { length }) => sum + length, 0)
+    yield { payload: { kind: 'done', usage: { prompt_tokens, completion_tokens: 0, cached_tokens: 0 } } }
+  }
+
+  /** `input` is a text, token ids, or a list of either. */
+  private read (payload: Record<string, unknown>): EmbedRequest {
+    const { input, dimensions } = payload
+    const inputs = Array.isArray(input) && typeof input[0] !== 'number' ? input : [input]
+    if (inputs.length === 0) throw invalid('input', 'input is empty: it takes at least one text')
+    if (dimensions != null && !(Number.isInteger(dimensions) && Number(dimensions) > 0)) {
+      const given = JSON.stringify(dimensions)
+      throw invalid('dimensions', `dimensions is ${given}: it takes a whole number from 1 up`)
+    }
+    const texts = inputs.map((prompt: unknown) => plainPrompt({ prompt }, this.loaded.text))
+    texts.forEach((ids, i) => { this.check(ids, i) })
+    const size = dimensions == null ? undefined : Number(dimensions)
+    return { texts, dimensions: size, normalize: payload['normalize'] !== false }
+  }
+
+  private check (ids: readonly number[], index: number): void {
+    const { contextLength } = this.loaded
+    if (ids.length === 0) throw invalid('input', `input ${index} has no token`)
+    if (ids.length <= contextLength) return
+    throw new EngineError('context_length_exceeded',
+      `context_length_exceeded: input ${index} has ${ids.length} ` +
+      `tokens, but ${this.spec.card.modelId} takes at most ${contextLength}`,
+    { prompt_tokens: ids.length, context_length: contextLength, index })
+  }
+}

@@ -1,0 +1,147 @@
+/** Models that turn texts into vectors. */
+import { Tensor, type InferenceSession } from 'onnxruntime-node'
+import { EngineError, type EngineEnv } from '../../../kernel/engine.js'
+import { growing, listed, whole, type Port, type Sizes, type WholePort } from './bind.js'
+import { floatsOfHalves } from './half.js'
+import { wholeTensor, type Feeds } from './model.js'
+import { pool, type Pooling } from './pooling.js'
+
+/** Inputs by what they are fed with. */
+interface EncoderBinding {
+  ids: WholePort
+  mask: WholePort | null
+  types: WholePort | null
+  positions: WholePort | null
+  /** Caches of a decoder that is used as an encoder: fed empty. */
+  pasts: Array<{ name: string, half: boolean, dims: (rows: number) => number[] }>
+  output: string
+  /** The output has one vector per text already. */
+  pooled: boolean
+}
+
+/** Outputs with vectors; the first one a graph has is used. */
+const OUTPUTS: ReadonlyArray<[string, boolean]> = [
+  ['sentence_embedding', true], ['last_hidden_state', false], ['token_embeddings', false]
+]
+/** Tokens, padding included, and rows of one call: nobody can be cancelled during it. */
+const CALL_TOKENS = 512
+const CALL_ROWS = 32
+
+const fail = (message: string): EngineError => new EngineError('model_invalid', message)
+
+/** True for the outputs of a graph that makes vectors and no `logits`. */
+export const isEncoder = (outputs: readonly Port[], logits: string): boolean =>
+  !outputs.some(({ name }) => name === logits) &&
+  OUTPUTS.some(([vectors]) => outputs.some(({ name }) => name === vectors))
+
+function pastOf (port: Port, sizes: Sizes): EncoderBinding['pasts'][number] {
+  const shape = port.name.startsWith('past') ? growing(port, sizes) : undefined
+  if (shape === undefined) {
+    throw fail(`the graph wants an input "${port.name}" (${port.type}) that this engine does not know`)
+  }
+  const { lead, heads, width } = shape
+  const dims = (rows: number): number[] => [...lead === 2 ? [2] : [], rows, heads, 0, width]
+  return { name: port.name, half: port.type === 'float16', dims }
+}
+
+/** Finds out what each input is for. @throws EngineError model_invalid */
+export function bindEncoder (
+  inputs: readonly Port[], outputs: readonly Port[], sizes: Sizes
+): EncoderBinding {
+  const given = new Map(inputs.map(port => [port.name, port]))
+  const ids = whole(given.get('input_ids'), 2)
+  const output = OUTPUTS.find(([name]) => outputs.some(port => port.name === name))
+  if (ids === null) throw fail(`the graph has no input "input_ids": it has ${listed(inputs)}`)
+  if (output === undefined) throw fail(`the graph has no output with vectors: it has ${listed(outputs)}`)
+  const plain = ['input_ids', 'attention_mask', 'token_type_ids', 'position_ids']
+  return {
+    ids,
+    mask: whole(given.get('attention_mask'), 2),
+    types: whole(given.get('token_type_ids'), 2),
+    positions: whole(given.get('position_ids'), 2),
+    pasts: inputs.filter(({ name }) => !plain.includes(name)).map(port => pastOf(port, sizes)),
+    output: output[0],
+    pooled: output[1]
+  }
+}
+
+/** Splits texts into calls of similar lengths, so that little is padded. Answers indexes. */
+export function callsOf (lengths: readonly number[]): number[][] {
+  const order = lengths.map((_, i) => i).sort((a, b) => (lengths[a] as number) - (lengths[b] as number))
+  const calls: number[][] = []
+  for (const i of order) {
+    const call = calls.at(-1)
+    const rows = (call?.length ?? 0) + 1
+    const full = rows > CALL_ROWS || rows * (lengths[i] as number) > CALL_TOKENS
+    if (call === undefined || full) calls.push([i])
+    else call.push(i)
+  }
+  return calls
+}
+
+/** A bound session that makes vectors. */
+export class Encoder {
+  private readonly session: InferenceSession
+  private readonly binding: EncoderBinding
+  private readonly pooling: Pooling
+  private readonly env: EngineEnv
+
+  constructor (session: InferenceSession, binding: EncoderBinding, pooling: Pooling, env: EngineEnv) {
+    this.session = session
+    this.binding = binding
+    this.pooling = pooling
+    this.env = env
+  }
+
+  /** One vector per text, each of at least one token. */
+  async embed (texts: ReadonlyArray<readonly number[]>): Promise<Float32Array[]> {
+    const tokens = Math.max(...texts.map(ids => ids.length))
+    const feeds = this.feedsOf(texts, tokens)
+    const made = await this.env.work('embed', texts.length * tokens, async () =>
+      await this.session.run(feeds, [this.binding.output]) as Feeds)
+    const { data, dims } = made[this.binding.output] as Tensor
+    const numbers = data instanceof Uint16Array ? floatsOfHalves(data) : data
+    const size = dims.at(-1) ?? 0
+    const each = this.binding.pooled ? size : tokens * size
+    if (!(numbers instanceof Float32Array) || size === 0 || numbers.length !== texts.length * each) {
+      throw fail(`output "${this.binding.output}" of the graph has shape [${dims.join(', ')}] for ` +
+        `${texts.length} texts of ${tokens} tokens`)
+    }
+    return texts.map(({ length }, row) =>
+      this.vectorOf(numbers.subarray(row * each, (row + 1) * each), length, size))
+  }
+
+  async close (): Promise<void> { await this.session.release() }
+
+  private vectorOf (numbers: Float32Array, tokens: number, size: number): Float32Array {
+    const rows = this.binding.pooled ? 1 : tokens
+    const vectors = Array.from({ length: rows }, (_, i) => numbers.subarray(i * size, (i + 1) * size))
+    const vector = pool(vectors, this.binding.pooled ? 'first' : this.pooling)
+    if (vector.every(Number.isFinite)) return vector
+    throw new EngineError('provider_error',
+      `the model computed NaN or infinity for a text of ${tokens} tokens`)
+  }
+
+  /** Texts padded behind. */
+  private feedsOf (texts: ReadonlyArray<readonly number[]>, tokens: number): Feeds {
+    const { ids, mask, types, positions, pasts } = this.binding
+    const rows = texts.length
+    const filled = (value: (text: readonly number[], i: number) => number): number[] =>
+      texts.flatMap(text => Array.from({ length: tokens }, (_, i) => value(text, i)))
+    const feeds: Feeds = {}
+    const feed = (port: WholePort | null, value: (text: readonly number[], i: number) => number): void => {
+      if (port !== null) feeds[port.name] = wholeTensor(port, filled(value), [rows, tokens])
+    }
+    feed(ids, (text, i) => text[i] ?? 0)
+    feed(mask, (text, i) => i < text.length ? 1 : 0)
+    feed(types, () => 0)
+    feed(positions, (_, i) => i)
+    for (const { name, half, dims } of pasts) {
+      const empty = dims(rows)
+      feeds[name] = half
+        ? new Tensor('float16', new Uint16Array(0), empty)
+        : new Tensor('float32', new Float32Array(0), empty)
+    }
+    return feeds
+  }
+}

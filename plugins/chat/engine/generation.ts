@@ -1,0 +1,107 @@
+/** One answer: the tokens of a sequence on their way to text. */
+import type { ChosenToken, LoadedText, TextStream, TokenChooser } from '../text/types.js'
+import type { Delta, Mailbox, TokenReport } from './mailbox.js'
+import type { Job } from './sequence.js'
+
+/** The end of an answer. Rates are tokens per second, null where nothing was measured. */
+export interface Done {
+  kind: 'done'
+  index: number
+  finish_reason: 'stop' | 'length'
+  usage: { prompt_tokens: number, completion_tokens: number, cached_tokens: number }
+  stats: { prompt_tps: number | null, generation_tps: number | null, peak_memory_bytes: number }
+}
+
+/** What an answer is made with. */
+export interface GenerationParts {
+  index: number
+  prompt: readonly number[]
+  /** At least 1; prompt and answer fit into the context. */
+  maxTokens: number
+  chooser: TokenChooser
+  stream: TextStream
+  /** Report every token. */
+  logprobs: boolean
+  text: LoadedText
+  mailbox: Mailbox<Done>
+  now: () => number
+  /** Called after the last piece. */
+  onEnd: () => void
+}
+
+const KIB = 1024
+
+/** Tokens per second. */
+const rate = (tokens: number, ms: number): number | null => tokens > 0 && ms > 0 ? tokens / ms * 1000 : null
+
+/** An answer as a job of the scheduler. */
+export class Generation implements Job {
+  readonly prompt: readonly number[]
+  private readonly parts: GenerationParts
+  private cached = 0
+  private written = 0
+  private reason: Done['finish_reason'] = 'stop'
+  private startedAt = 0
+  private firstAt = 0
+  /** Tokens to report with the next text. */
+  private reports: TokenReport[] = []
+
+  constructor (parts: GenerationParts) {
+    this.parts = parts
+    this.prompt = parts.prompt
+    parts.chooser.prompt(parts.prompt)
+  }
+
+  started (cached: number): void {
+    this.cached = cached
+    this.startedAt = this.parts.now()
+  }
+
+  next (logits: Float32Array): { id: number, done: boolean } {
+    const { text, chooser, stream, maxTokens, logprobs, now } = this.parts
+    const chosen = chooser.choose(logits)
+    const { id } = chosen
+    if (this.written++ === 0) this.firstAt = now()
+    if (text.eosIds.has(id)) return { id, done: true }
+    if (logprobs) this.reports.push(this.report(chosen))
+    const { text: piece, stopped } = stream.push(id)
+    this.send(piece)
+    if (!stopped && this.written >= maxTokens) this.reason = 'length'
+    return { id, done: stopped || this.written >= maxTokens }
+  }
+
+  ended (): void {
+    const { index, mailbox, stream, prompt, now, onEnd } = this.parts
+    this.send(stream.end().text)
+    const { cached, written, firstAt, startedAt } = this
+    mailbox.done({
+      kind: 'done',
+      index,
+      finish_reason: this.reason,
+      usage: { prompt_tokens: prompt.length, completion_tokens: written, cached_tokens: cached },
+      stats: {
+        prompt_tps: rate(prompt.length - cached, firstAt - startedAt),
+        generation_tps: rate(written - 1, now() - firstAt),
+        peak_memory_bytes: process.resourceUsage().maxRSS * KIB
+      }
+    })
+    onEnd()
+  }
+
+  failed (error: unknown): void { this.parts.mailbox.fail(error) }
+
+  private report ({ id, logprob, top }: ChosenToken): TokenReport {
+    const { text } = this.parts
+    const named = (token: number): string => text.decode([token], false)
+    return { id, text: named(id), logprob, top: top.map(each => ({ ...each, text: named(each.id) })) }
+  }
+
+  private send (text: string): void {
+    const { index, mailbox } = this.parts
+    if (text === '' && this.reports.length === 0) return
+    const delta: Delta = { kind: 'delta', index, text }
+    if (this.reports.length > 0) delta.tokens = this.reports
+    this.reports = []
+    mailbox.delta(delta)
+  }
+}

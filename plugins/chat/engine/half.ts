@@ -1,0 +1,20 @@
+/** Half-precision floats, which onnxruntime hands over as unsigned 16-bit integers. */
+
+function widen (bits: number): number {
+  const sign = (bits & 0x8000) === 0 ? 1 : -1
+  const exponent = (bits >> 10) & 0x1f
+  const fraction = bits & 0x3ff
+  if (exponent === 0) return sign * fraction * 2 ** -24
+  if (exponent === 31) return fraction === 0 ? sign * Infinity : NaN
+  return sign * (1 + fraction / 1024) * 2 ** (exponent - 15)
+}
+
+let table: Float32Array | undefined
+
+/** The values of half-precision floats, exactly. */
+export function floatsOfHalves (halves: Uint16Array): Float32Array {
+  const known = table ??= Float32Array.from({ length: 65_536 }, (_, bits) => widen(bits))
+  const floats = new Float32Array(halves.length)
+  for (let i = 0; i < halves.length; i++) floats[i] = known[halves[i] as number] as number
+  return floats
+}

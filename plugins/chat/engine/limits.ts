@@ -1,0 +1,47 @@
+/** Bounds of a model's work, from the options of its spec. */
+import { EngineError } from '../../../kernel/engine.js'
+import type { Limits } from './scheduler.js'
+
+const GIB = 2 ** 30
+/** Bytes of states where no option says it; one sequence of the whole context always fits. */
+const USUAL_BUDGET = GIB
+const USUAL_SLOTS = 16
+const USUAL_QUEUE = 256
+/** Part of the budget for states of sequences that have ended. */
+const PREFIX_PART = 1 / 4
+
+/** Sizes of a sequence's state in bytes. */
+export interface StateSizes { tokenBytes: number, stateBytes: number }
+
+function option (options: Record<string, unknown>, name: string, least: number, usual: number): number {
+  const value = options[name] ?? usual
+  if (typeof value === 'number' && Number.isFinite(value) && value >= least) return Math.floor(value)
+  throw new EngineError('model_invalid',
+    `option ${name} is ${String(value)}: it takes a number from ${least} up`)
+}
+
+/**
+ * Options: `context_length` (a shorter one than the model's), `kv_cache_bytes`, `prefix_cache_bytes`,
+ * `max_batch` (sequences at once) and `max_queue` (answers waiting). The context is at most what fits into
+ * the budget.
+ * @throws EngineError model_invalid for an option that is no such number
+ */
+export function limitsOf (
+  options: Record<string, unknown>, contextLength: number, { tokenBytes, stateBytes }: StateSizes
+): { limits: Limits, contextLength: number, queue: number } {
+  const wanted = Math.min(option(options, 'context_length', 2, contextLength), contextLength)
+  const whole = (wanted + 1) * tokenBytes + stateBytes
+  // Two tokens of context, and the next one.
+  const least = 3 * tokenBytes + stateBytes
+  const budget = option(options, 'kv_cache_bytes', least, Math.max(USUAL_BUDGET, whole))
+  const fitting = Math.floor((budget - stateBytes) / tokenBytes) - 1
+  return {
+    limits: {
+      budget,
+      prefixBudget: option(options, 'prefix_cache_bytes', 0, budget * PREFIX_PART),
+      slots: option(options, 'max_batch', 1, USUAL_SLOTS)
+    },
+    contextLength: Math.min(wanted, fitting),
+    queue: option(options, 'max_queue', 1, USUAL_QUEUE)
+  }
+}

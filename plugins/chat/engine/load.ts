@@ -1,0 +1,127 @@
+/** From a model's files to a loaded model with its text side. */
+import { readFile } from 'node:fs/promises'
+import type { InferenceSession } from 'onnxruntime-node'
+import { EngineError, type EngineEnv, type ModelSpec } from '../../../kernel/engine.js'
+import { loadText } from '../text/index.js'
+import type { LoadedText } from '../text/types.js'
+import { bind, namesOf, type Port } from './bind.js'
+import type { LoadedEncoder } from './embedding.js'
+import { Encoder, bindEncoder, isEncoder } from './encoder.js'
+import { findFiles, type ModelFiles } from './files.js'
+import { sliceBeforeHead } from './last-token.js'
+import { OnnxDecoder } from './model.js'
+import { poolingOf } from './pooling.js'
+import { probe, type Probed } from './probe.js'
+import { openSession, portsOf } from './runtime.js'
+
+/** A model that writes. */
+export interface Loaded {
+  decoder: OnnxDecoder
+  text: LoadedText
+  probed: Probed
+  /** Tokens a sequence may have, by the card or the configuration. */
+  contextLength: number
+  /** Parameters the model's makers recommend, by OpenAI's names. */
+  defaults: Record<string, unknown>
+  /** The graph was changed to compute logits of the last token only. */
+  sliced: boolean
+  files: ModelFiles
+}
+
+/** A graph above this is not read into memory to be changed. */
+const MOST_SLICED_BYTES = 1.5 * 2 ** 30
+const SAMPLING = ['temperature', 'top_p', 'top_k', 'min_p', 'repetition_penalty']
+
+const record = (value: unknown): Record<string, unknown> =>
+  typeof value === 'object' && value !== null ? value as Record<string, unknown> : {}
+
+interface Opened { session: InferenceSession, inputs: Port[], outputs: Port[] }
+
+async function open (model: string | Uint8Array, spec: ModelSpec): Promise<Opened> {
+  const session = await openSession(model, spec)
+  return { session, ...portsOf(session) }
+}
+
+type Probing = Pick<Loaded, 'decoder' | 'probed'>
+
+/** A bound and probed decoder; the session is released where the graph does not fit. */
+async function decoderOf (
+  { session, inputs, outputs }: Opened, files: ModelFiles, { card }: ModelSpec, env: EngineEnv
+): Promise<Probing> {
+  try {
+    const binding = bind(inputs, outputs, card, namesOf(files.genai))
+    const decoder = new OnnxDecoder(session, binding, files.bytes, env)
+    return { decoder, probed: await probe(decoder) }
+  } catch (error) {
+    await session.release()
+    throw error
+  }
+}
+
+/** The graph with its head on the last token only; undefined where that cannot be had. */
+async function openSliced (files: ModelFiles, spec: ModelSpec, env: EngineEnv): Promise<Probing | undefined> {
+  if (files.bytes > MOST_SLICED_BYTES) return undefined
+  try {
+    const bytes = sliceBeforeHead(await readFile(files.graph), namesOf(files.genai).logits)
+    return bytes === undefined ? undefined : await decoderOf(await open(bytes, spec), files, spec, env)
+  } catch (error) {
+    env.log('info', 'the graph is used as it is', { error: (error as Error).message })
+    return undefined
+  }
+}
+
+/** The context by the card, else by the configurations. @throws EngineError model_invalid for none */
+function contextOf (spec: ModelSpec, files: ModelFiles): number {
+  const genai = record(record(files.genai)['model'])['context_length']
+  const own = spec.card.contextLength > 0 ? spec.card.contextLength : undefined
+  const length = own ?? record(files.config)['max_position_embeddings'] ?? genai
+  if (typeof length === 'number' && length > 1) return length
+  throw new EngineError('model_invalid', `nothing says how long the context of ${spec.card.modelId} is: ` +
+    'looked for contextLength in the card and max_position_embeddings in config.json')
+}
+
+/** What the card says counts more than generation_config.json. A model made for greedy writing is greedy. */
+function defaultsOf (spec: ModelSpec, files: ModelFiles): Record<string, unknown> {
+  const generation = record(files.generation)
+  const own = SAMPLING.filter(name => typeof generation[name] === 'number')
+    .map((name): [string, unknown] => [name, generation[name]])
+  const greedy = generation['do_sample'] === false ? { temperature: 0 } : {}
+  return { ...Object.fromEntries(own), ...greedy, ...spec.card.defaults }
+}
+
+async function finishDecoder (
+  made: Probing & { sliced: boolean }, files: ModelFiles, spec: ModelSpec, env: EngineEnv
+): Promise<Loaded> {
+  env.progress(3, 4)
+  const { vocabularySize } = made.probed
+  const text = await loadText(files.textFolder, { vocabularySize })
+  env.progress(4, 4)
+  return { ...made, text, files, contextLength: contextOf(spec, files), defaults: defaultsOf(spec, files) }
+}
+
+async function finishEncoder (
+  { session, inputs, outputs }: Opened, files: ModelFiles, spec: ModelSpec, env: EngineEnv
+): Promise<LoadedEncoder> {
+  const pooling = poolingOf(files.pooling)
+  const encoder = new Encoder(session, bindEncoder(inputs, outputs, spec.card), pooling, env)
+  env.progress(3, 4)
+  const text = await loadText(files.textFolder)
+  env.progress(4, 4)
+  return { encoder, text, pooling, contextLength: contextOf(spec, files) }
+}
+
+/**
+ * Loads a model: a decoder, or an encoder where the graph makes vectors and no logits.
+ * @throws EngineError model_invalid, model_incomplete, no_backend
+ */
+export async function loadModel (spec: ModelSpec, env: EngineEnv): Promise<Loaded | LoadedEncoder> {
+  const files = await findFiles(spec)
+  env.progress(1, 4)
+  const sliced = await openSliced(files, spec, env)
+  if (sliced !== undefined) return await finishDecoder({ ...sliced, sliced: true }, files, spec, env)
+  const opened = await open(files.graph, spec)
+  const { logits } = namesOf(files.genai)
+  if (isEncoder(opened.outputs, logits)) return await finishEncoder(opened, files, spec, env)
+  const decoder = await decoderOf(opened, files, spec, env)
+  return await finishDecoder({ ...decoder, sliced: false }, files, spec, env)
+}

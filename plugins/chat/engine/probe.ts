@@ -1,0 +1,117 @@
+/**
+ * Finds out by small runs how a graph takes several sequences: where padding goes, and whether prompts can be
+ * fed in pieces. A graph that gives other results in a batch than alone gets no batch.
+ */
+import type { KvBatch, Part } from './cache.js'
+import type { Forward } from './decoder.js'
+import { floatsOfHalves } from './half.js'
+import type { Habits, OnnxDecoder } from './model.js'
+
+/** Largest difference of two results that counts as rounding, relative to the largest number. */
+const ROUNDING = { float32: 1e-3, float16: 2e-2 } as const
+/** Token ids that every vocabulary has; the sequences have different lengths. */
+const PROMPTS: ReadonlyArray<readonly number[]> = [[1, 5, 3, 7, 2], [4, 6, 1]]
+const NEXT = [3, 5]
+const PIECE = 3
+
+/** What was found; `deviation` is the relative difference of a batch to single runs. */
+export interface Probed { habits: Habits, deviation: number, vocabularySize: number }
+
+const floats = (part: Part): Float32Array => part instanceof Float32Array ? part : floatsOfHalves(part)
+
+/** Largest difference relative to the largest number; infinite for NaN or different sizes. */
+export function deviationOf (a: Part, b: Part): number {
+  const [left, right] = [floats(a), floats(b)]
+  if (left.length !== right.length) return Infinity
+  let worst = 0
+  let largest = 0
+  for (let i = 0; i < left.length; i++) {
+    const difference = Math.abs((left[i] as number) - (right[i] as number))
+    if (Number.isNaN(difference)) return Infinity
+    worst = Math.max(worst, difference)
+    largest = Math.max(largest, Math.abs(left[i] as number))
+  }
+  return worst === 0 ? 0 : worst / largest
+}
+
+function rowDeviation (
+  decoder: OnnxDecoder, alone: Forward<KvBatch>, all: Forward<KvBatch>, row: number
+): number {
+  const length = all.batch.lengths[row] as number
+  const own = decoder.pack([{ batch: all.batch, row, length }])
+  const parts = own.parts.map((part, i) => deviationOf(alone.batch.parts[i] as Part, part))
+  return Math.max(deviationOf(alone.logits[0] as Float32Array, all.logits[row] as Float32Array), ...parts)
+}
+
+async function singles (decoder: OnnxDecoder, prompts: typeof PROMPTS): Promise<Array<Forward<KvBatch>>> {
+  const made: Array<Forward<KvBatch>> = []
+  for (const prompt of prompts) made.push(await decoder.forward(decoder.empty(), [prompt], true))
+  return made
+}
+
+/** The difference that a batch makes; infinite where the graph cannot do it. */
+async function tryBatch (
+  decoder: OnnxDecoder, starts: ReadonlyArray<Forward<KvBatch>>, alone: ReadonlyArray<Forward<KvBatch>>
+): Promise<number> {
+  try {
+    const rows = starts.map(({ batch }) => ({ batch, row: 0, length: batch.span }))
+    const together = await decoder.forward(decoder.pack(rows), NEXT.map(id => [id]), true)
+    return Math.max(...alone.map((one, row) => rowDeviation(decoder, one, together, row)))
+  } catch {
+    return Infinity
+  }
+}
+
+async function tryPieces (decoder: OnnxDecoder, whole: Forward<KvBatch>): Promise<number> {
+  const [prompt = []] = PROMPTS
+  try {
+    const first = await decoder.forward(decoder.empty(), [prompt.slice(0, PIECE)], false)
+    const second = await decoder.forward(first.batch, [prompt.slice(PIECE)], true)
+    return rowDeviation(decoder, whole, second, 0)
+  } catch {
+    return Infinity
+  }
+}
+
+async function nextOf (
+  decoder: OnnxDecoder, starts: ReadonlyArray<Forward<KvBatch>>
+): Promise<Array<Forward<KvBatch>>> {
+  const made: Array<Forward<KvBatch>> = []
+  for (const [row, { batch }] of starts.entries()) {
+    made.push(await decoder.forward(batch, [[NEXT[row] as number]], true))
+  }
+  return made
+}
+
+/** Tries the ways and sets the habits of the decoder. @throws what a single run of the graph throws */
+export async function probe (decoder: OnnxDecoder): Promise<Probed> {
+  const rounding = ROUNDING[decoder.binding.slots[0]?.type ?? 'float32']
+  const starts = await singles(decoder, PROMPTS)
+  const [first] = starts as [Forward<KvBatch>]
+  const chunked = await tryPieces(decoder, first) <= rounding
+  decoder.habits = { padding: 'left', ragged: false, chunked, maxRows: 1 }
+  const deviation = decoder.binding.single ? 0 : await probeBatches(decoder, starts, rounding)
+  return { habits: decoder.habits, deviation, vocabularySize: first.logits[0]?.length ?? 0 }
+}
+
+/** Answers the least difference of a batch, whether it is used or not. */
+async function probeBatches (
+  decoder: OnnxDecoder, starts: ReadonlyArray<Forward<KvBatch>>, rounding: number
+): Promise<number> {
+  const { habits } = decoder
+  const alone = await nextOf(decoder, starts)
+  let best = Infinity
+  for (const padding of decoder.binding.mask === null ? [] : ['left', 'right'] as const) {
+    decoder.habits = { ...habits, padding }
+    const deviation = await tryBatch(decoder, starts, alone)
+    best = Math.min(best, deviation)
+    if (deviation > rounding) continue
+    decoder.habits = { ...habits, padding, ragged: true, maxRows: Infinity }
+    return deviation
+  }
+  decoder.habits = habits
+  const same = [starts[0], starts[0]] as Array<Forward<KvBatch>>
+  const deviation = await tryBatch(decoder, same, await nextOf(decoder, same))
+  if (deviation <= rounding) decoder.habits = { ...habits, maxRows: Infinity }
+  return Math.min(best, deviation)
+}

@@ -1,0 +1,188 @@
+/** From the payload of a task to a request this model honours. Every problem is reported at once. */
+import { EngineError } from '../../../kernel/engine.js'
+import type { ChatMessage, GrammarRequest, LoadedText, SamplingParams } from '../text/types.js'
+
+/** A checked request for text. */
+export interface TextRequest {
+  prompt: number[]
+  maxTokens: number
+  stop: string[]
+  n: number
+  params: SamplingParams
+  /** Special tokens that are passed on as text. */
+  markers: string[]
+  /** The text goes on from the prompt's. */
+  continues: boolean
+}
+
+/** What a request is checked against. `defaults` are OpenAI's names of parameters. */
+export interface ModelFacts {
+  modelId: string, contextLength: number, text: LoadedText, defaults: Readonly<Record<string, unknown>>
+}
+
+interface Range { min: number, max: number, whole?: boolean }
+
+const MOST_ANSWERS = 128
+const RANGES = {
+  temperature: { min: 0, max: 100 },
+  top_p: { min: 0, max: 1 },
+  top_k: { min: 0, max: 2 ** 31, whole: true },
+  min_p: { min: 0, max: 1 },
+  frequency_penalty: { min: -2, max: 2 },
+  presence_penalty: { min: -2, max: 2 },
+  repetition_penalty: { min: 0.01, max: 100 },
+  top_logprobs: { min: 0, max: 20, whole: true }
+} as const satisfies Record<string, Range>
+const OFF = {
+  temperature: 1, top_p: 1, top_k: 0, min_p: 0, frequency_penalty: 0, presence_penalty: 0,
+  repetition_penalty: 1, top_logprobs: 0
+} as const
+const GRAMMARS = new Set(['none', 'json', 'schema', 'tools'])
+
+const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+const within = (value: unknown, { min, max, whole }: Range): value is number =>
+  typeof value === 'number' && value >= min && value <= max && (whole !== true || Number.isInteger(value))
+
+/** Collects problems and reads fields. A null is taken as a field that is not there. */
+class Reader {
+  readonly issues: Array<{ path: string, message: string }> = []
+
+  fail (path: string, message: string): void { this.issues.push({ path, message: `${path} ${message}` }) }
+
+  number (from: Record<string, unknown>, path: string, range: Range, fallback: number): number {
+    const value = from[path.slice(path.indexOf('.') + 1)] ?? fallback
+    if (within(value, range)) return value
+    const kind = range.whole === true ? 'a whole number' : 'a number'
+    this.fail(path, `is ${String(value)}, but takes ${kind} from ${range.min} to ${range.max}`)
+    return fallback
+  }
+
+  strings (value: unknown, path: string): string[] {
+    const list = value == null ? [] : Array.isArray(value) ? value : [value]
+    if (list.every(item => typeof item === 'string' && item !== '')) return list as string[]
+    this.fail(path, 'takes texts that are not empty')
+    return []
+  }
+
+  end (): void {
+    if (this.issues.length === 0) return
+    const message = this.issues.map(issue => issue.message).join('; ')
+    throw new EngineError('invalid_request', message, { issues: this.issues })
+  }
+}
+
+function readBias (reader: Reader, value: unknown, size: number): Record<number, number> {
+  if (value == null) return {}
+  const entries = isObject(value) ? Object.entries(value) : undefined
+  const fine = entries?.every(([id, bias]) => /^\d+$/.test(id) && Number(id) < size &&
+    within(bias, { min: -100, max: 100 }))
+  if (fine === true) return value as Record<number, number>
+  reader.fail('params.logit_bias', `maps token ids below ${size} to numbers from -100 to 100`)
+  return {}
+}
+
+function readSeed (reader: Reader, value: unknown): number | null {
+  if (value == null || Number.isSafeInteger(value)) return (value ?? null) as number | null
+  reader.fail('params.seed', 'takes a whole number')
+  return null
+}
+
+function readGrammar (reader: Reader, value: unknown): GrammarRequest {
+  if (value == null) return { kind: 'none' }
+  const known = isObject(value) && GRAMMARS.has(String(value['kind']))
+  if (known && (value['kind'] !== 'tools' || Array.isArray(value['tools']))) return value as GrammarRequest
+  reader.fail('params.grammar', `takes an object whose kind is one of ${[...GRAMMARS].join(', ')}`)
+  return { kind: 'none' }
+}
+
+function readParams (reader: Reader, value: unknown, facts: ModelFacts): SamplingParams {
+  if (value != null && !isObject(value)) reader.fail('params', 'is no object')
+  const given = isObject(value) ? value : {}
+  const number = (name: keyof typeof RANGES): number => {
+    const own = facts.defaults[name]
+    return reader.number(given, `params.${name}`, RANGES[name], within(own, RANGES[name]) ? own : OFF[name])
+  }
+  const after = given['grammar_after']
+  return {
+    temperature: number('temperature'),
+    topP: number('top_p'),
+    topK: number('top_k'),
+    minP: number('min_p'),
+    frequencyPenalty: number('frequency_penalty'),
+    presencePenalty: number('presence_penalty'),
+    repetitionPenalty: number('repetition_penalty'),
+    topLogprobs: number('top_logprobs'),
+    logprobs: given['logprobs'] === true,
+    seed: readSeed(reader, given['seed']),
+    logitBias: readBias(reader, given['logit_bias'], facts.text.vocabularySize),
+    grammar: readGrammar(reader, given['grammar']),
+    ...typeof after === 'string' ? { grammarAfter: after } : {}
+  }
+}
+
+function readMessages (value: unknown): ChatMessage[] {
+  const fine = Array.isArray(value) && value.length > 0 && value.every(message =>
+    isObject(message) && typeof message['role'] === 'string' &&
+    (message['content'] == null || typeof message['content'] === 'string'))
+  if (fine) return value as ChatMessage[]
+  throw new EngineError('invalid_request', 'messages takes at least one message with a role and a text',
+    { issues: [{ path: 'messages', message: 'messages takes at least one message with a role and a text' }] })
+}
+
+/** Token ids of a conversation. @throws EngineError for messages that the template refuses */
+export function chatPrompt (payload: Record<string, unknown>, text: LoadedText): number[] {
+  const messages = readMessages(payload['messages'])
+  const { tools, template_variables: extra, add_generation_prompt: add } = payload
+  const rendered = text.render(messages, {
+    addGenerationPrompt: add !== false,
+    ...Array.isArray(tools) && tools.length > 0 ? { tools } : {},
+    ...isObject(extra) ? { extra } : {}
+  })
+  return text.encode(rendered, false)
+}
+
+/** Token ids of a plain prompt: a text, or ids as they are. @throws EngineError */
+export function plainPrompt (payload: Record<string, unknown>, text: LoadedText): number[] {
+  const { prompt } = payload
+  if (typeof prompt === 'string') return text.encode(prompt, true)
+  const range = { min: 0, max: text.vocabularySize - 1, whole: true }
+  if (Array.isArray(prompt) && prompt.every(id => within(id, range))) return prompt as number[]
+  throw new EngineError('invalid_request', `prompt takes a text or token ids below ${text.vocabularySize}`,
+    { issues: [{ path: 'prompt', message: 'takes a text or token ids' }] })
+}
+
+/** Checks that a prompt leaves room for a token. @throws EngineError context_length_exceeded */
+export function checkContext (prompt: readonly number[], { contextLength, modelId }: ModelFacts): void {
+  if (prompt.length === 0) {
+    throw new EngineError('invalid_request', 'the prompt is empty: there is nothing to go on from',
+      { issues: [{ path: 'prompt', message: 'prompt has no token' }] })
+  }
+  if (prompt.length < contextLength) return
+  throw new EngineError('context_length_exceeded',
+    `context_length_exceeded: the prompt has ${prompt.length} ` +
+    `tokens, but ${modelId} has a context of ${contextLength} tokens, one of them at least for the answer`,
+  { prompt_tokens: prompt.length, context_length: contextLength })
+}
+
+/**
+ * Reads a chat or a plain prompt.
+ * @throws EngineError invalid_request, context_length_exceeded, and what the template and the grammar refuse
+ */
+export function readTextRequest (
+  kind: 'chat' | 'completion', payload: Record<string, unknown>, facts: ModelFacts
+): TextRequest {
+  const reader = new Reader()
+  const params = readParams(reader, payload['params'], facts)
+  const n = reader.number(payload, 'n', { min: 1, max: MOST_ANSWERS, whole: true }, 1)
+  const { contextLength } = facts
+  const asked = reader.number(
+    payload, 'max_tokens', { min: 1, max: Number.MAX_SAFE_INTEGER, whole: true }, contextLength)
+  const stop = reader.strings(payload['stop'], 'stop')
+  const markers = reader.strings(payload['markers'], 'markers')
+  reader.end()
+  const prompt = kind === 'chat' ? chatPrompt(payload, facts.text) : plainPrompt(payload, facts.text)
+  checkContext(prompt, facts)
+  const maxTokens = Math.min(asked, contextLength - prompt.length)
+  return { prompt, maxTokens, stop, n, params, markers, continues: kind === 'completion' }
+}

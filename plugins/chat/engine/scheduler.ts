@@ -1,0 +1,225 @@
+/**
+ * Continuous batching: sequences join and leave between steps. Each turn feeds one piece of one prompt and
+ * one token of every sequence that is being written, so that neither waits for the other.
+ */
+import type { RowSource } from './cache.js'
+import type { Decoder, Rows } from './decoder.js'
+import { Pacer } from './pacer.js'
+import { Prefixes, commonPrefix } from './prefixes.js'
+import { Sequence, type Job } from './sequence.js'
+import { Writers } from './writers.js'
+
+/** Bounds of a scheduler. */
+export interface Limits {
+  /** Bytes of state of all sequences together, padding included. One call needs as much again. */
+  budget: number
+  /** Bytes thereof for states of ended sequences. */
+  prefixBudget: number
+  /** Sequences worked on at once; a job list with more is worked on alone. */
+  slots: number
+}
+
+/** Time in milliseconds, and a pause that lets events in. */
+export interface Pulse { now (): number, turn (): Promise<void> }
+
+/** Tokens of room per sequence that must be free before another one joins. */
+const HEADROOM = 64
+/** A shorter common beginning is not worth looking up. */
+const LEAST_PREFIX = 8
+
+/** Runs jobs on a decoder. Nothing runs while there is no job. */
+export class Scheduler<B extends Rows> {
+  private readonly decoder: Decoder<B>
+  private readonly limits: Limits
+  private readonly pulse: Pulse
+  private readonly pacer = new Pacer()
+  private readonly prefixes: Prefixes<B>
+  private readonly writers: Writers<B>
+  private waiting: Array<Sequence<B>> = []
+  private prefilling: Array<Sequence<B>> = []
+  /** The last piece was the first one of its prompt. */
+  private newcomerLast = false
+  private running = false
+  private arrived = 0
+
+  constructor (decoder: Decoder<B>, limits: Limits, pulse: Pulse) {
+    this.decoder = decoder
+    this.limits = limits
+    this.pulse = pulse
+    this.prefixes = new Prefixes(limits.prefixBudget)
+    this.writers = new Writers(decoder, (sequence, source) => { this.keep(sequence, source) })
+  }
+
+  /** Sequences waiting for a slot, being worked on, and bytes of state in use. */
+  get load (): { waiting: number, active: number, bytes: number, kept: number } {
+    const waiting = this.waiting.reduce((sum, { alive }) => sum + alive.length, 0)
+    return { waiting, active: this.active, bytes: this.bytes(0), kept: this.prefixes.count }
+  }
+
+  /**
+   * Adds jobs with one prompt; it is fed once. Answers a function that takes them back: none of their
+   * methods is called after it, and within one step nothing more is done for them.
+   */
+  submit (jobs: readonly Job[]): () => void {
+    const sequences = jobs.map(job => new Sequence<B>(job, this.arrived++))
+    const [first, ...others] = sequences
+    if (first === undefined) return () => {}
+    first.followers = others
+    this.waiting.push(first)
+    if (!this.running) void this.loop()
+    return () => { for (const sequence of sequences) sequence.cancelled = true }
+  }
+
+  private async loop (): Promise<void> {
+    this.running = true
+    while (this.waiting.length + this.active > 0) {
+      await this.pulse.turn()
+      await this.tick()
+    }
+    this.running = false
+  }
+
+  private get active (): number {
+    return this.prefilling.reduce((sum, { alive }) => sum + alive.length, 0) + this.writers.count
+  }
+
+  private async tick (): Promise<void> {
+    this.dropCancelled()
+    this.admit()
+    await this.feed()
+    this.dropCancelled()
+    this.makeRoom()
+    if (this.writers.count === 0) return
+    const startedAt = this.pulse.now()
+    await this.writers.step()
+    this.pacer.decoded(this.pulse.now() - startedAt)
+  }
+
+  private dropCancelled (): void {
+    const alive = (sequence: Sequence<B>): boolean => sequence.alive.length > 0
+    this.waiting = this.waiting.filter(alive)
+    this.prefilling = this.prefilling.filter(alive)
+    for (const { sequence } of this.writers.placed) if (sequence.cancelled) this.writers.leave(sequence)
+  }
+
+  /** Takes waiting sequences in their order while there are slots and room. */
+  private admit (): void {
+    for (let next = this.waiting[0]; next !== undefined; next = this.waiting[0]) {
+      const { active } = this
+      const more = next.alive.length
+      if (active > 0 && active + more > this.limits.slots) return
+      const tokens = next.ids.length * more + HEADROOM * (active + more)
+      const needed = tokens * this.decoder.tokenBytes + more * this.decoder.stateBytes
+      if (!this.reserve(needed, 0) && active > 0) return
+      this.waiting.shift()
+      this.begin(next)
+    }
+  }
+
+  /** Starts a prompt with what another sequence has of it already. */
+  private begin (sequence: Sequence<B>): void {
+    const known = this.knownPrefix(sequence.ids)
+    sequence.state = known === undefined ? this.decoder.empty() : this.decoder.pack([known])
+    for (const each of sequence.alive) each.begin(known?.length ?? 0)
+    this.prefilling.push(sequence)
+  }
+
+  /** The longest usable beginning of a prompt whose state is at hand, of ended or of living sequences. */
+  private knownPrefix (ids: readonly number[]): RowSource<B> | undefined {
+    const { rewinds, chunked } = this.decoder
+    const usable = (other: readonly number[], fed: number): number => {
+      const length = Math.min(commonPrefix(other, ids), fed, ids.length - 1)
+      const fits = (rewinds || length === fed) && (chunked || length === ids.length - 1)
+      return fits && length >= LEAST_PREFIX ? length : 0
+    }
+    let best = this.prefixes.find(entry => usable(entry.ids, entry.ids.length))
+    for (const { sequence, source } of this.writers.placed) {
+      const length = usable(sequence.ids, source.length)
+      if (length > (best?.length ?? 0)) best = { ...source, length }
+    }
+    if (best !== undefined) this.prefixes.touch(best.batch)
+    return best
+  }
+
+  /**
+   * Takes the prompt whose turn it is, and puts it last. Prompts take turns; one that has had no turn yet
+   * goes first, but not twice in a row, so that a stream of short prompts does not starve a long one.
+   */
+  private nextPrompt (): Sequence<B> | undefined {
+    const next = this.prefilling.find(({ fed }) => fed === this.newcomerLast) ?? this.prefilling[0]
+    if (next === undefined) return undefined
+    this.newcomerLast = !next.fed
+    next.fed = true
+    this.prefilling = [...this.prefilling.filter(other => other !== next), next]
+    return next
+  }
+
+  /** Feeds one piece of one prompt. */
+  private async feed (): Promise<void> {
+    const sequence = this.nextPrompt()
+    if (sequence === undefined || sequence.state === null) return
+    const { ids, state } = sequence
+    const fed = state.lengths[0] as number
+    const end = this.decoder.chunked ? Math.min(fed + this.pacer.tokens, ids.length) : ids.length
+    const startedAt = this.pulse.now()
+    let made
+    try {
+      made = await this.decoder.forward(state, [ids.slice(fed, end)], end === ids.length)
+    } catch (error) {
+      this.prefilling = this.prefilling.filter(other => other !== sequence)
+      for (const { job } of sequence.alive) job.failed(error)
+      return
+    }
+    this.pacer.prefilled(end - fed, this.pulse.now() - startedAt)
+    sequence.state = made.batch
+    if (end === ids.length) this.promptDone(sequence, made.batch, made.logits[0] as Float32Array)
+  }
+
+  private promptDone (sequence: Sequence<B>, batch: B, logits: Float32Array): void {
+    const { alive } = sequence
+    this.prefilling = this.prefilling.filter(other => other !== sequence)
+    sequence.state = null
+    sequence.followers = []
+    const source: RowSource<B> = { batch, row: 0, length: sequence.ids.length }
+    for (const [i, each] of alive.entries()) {
+      // A chooser may write into the logits.
+      if (each.advance(i === alive.length - 1 ? logits : logits.slice())) this.writers.join(each, source)
+      else this.keep(each, source)
+    }
+  }
+
+  /** Keeps the state of a sequence that ends, where there is room. */
+  private keep ({ ids }: Sequence<B>, source: RowSource<B>): void {
+    const bytes = source.length * this.decoder.tokenBytes + this.decoder.stateBytes
+    if (source.length < LEAST_PREFIX || !this.prefixes.takes(bytes)) return
+    if (this.bytes(0) + bytes > this.limits.budget) return
+    this.prefixes.keep({ ids: ids.slice(0, source.length), batch: this.decoder.pack([source]), bytes })
+  }
+
+  /** Bytes in use when every sequence being written has `more` tokens more. */
+  private bytes (more: number): number {
+    const { tokenBytes, stateBytes } = this.decoder
+    const prompts = this.prefilling.reduce((sum, { ids }) => sum + ids.length * tokenBytes + stateBytes, 0)
+    return prompts + this.writers.bytes(more) + this.prefixes.bytes
+  }
+
+  /** Gives up kept states until so many bytes are free; false where even that is not enough. */
+  private reserve (bytes: number, more: number): boolean {
+    while (this.bytes(more) + bytes > this.limits.budget) if (!this.prefixes.dropOldest()) return false
+    return true
+  }
+
+  /**
+   * Makes room for the next token of every sequence. Where that fails, the sequence that came last gives up
+   * its state and waits; its tokens are fed again later.
+   */
+  private makeRoom (): void {
+    while (!this.reserve(0, 1) && this.active > 1) {
+      const last = this.writers.placed.map(({ sequence }) => sequence)
+        .reduce<Sequence<B> | undefined>((a, b) => a !== undefined && a.order > b.order ? a : b, undefined)
+      if (last === undefined) return
+      this.writers.drop(last)
+      this.waiting.unshift(last)
+    }
+  }
+}

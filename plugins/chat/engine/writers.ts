@@ -1,0 +1,128 @@
+/** The sequences whose prompt is done: groups that go through the model together, one token at a time. */
+import type { RowSource } from './cache.js'
+import type { Decoder, Rows } from './decoder.js'
+import { partition } from './groups.js'
+import type { Sequence } from './sequence.js'
+
+interface Group<B> {
+  sequences: Array<Sequence<B>>
+  /** Rows in the order of `sequences`. */
+  batch: B
+}
+
+/** A sequence and where its state lies. */
+interface Placed<B> { sequence: Sequence<B>, source: RowSource<B> }
+
+/** A byte of state costs as much as this many of weights: onnxruntime-node copies every output. */
+const COPY_FACTOR = 8
+/** What a call costs beside its bytes, in bytes of weights. */
+const CALL_BYTES = 2 ** 21
+
+/** Called with the state of a sequence that leaves. */
+export type OnLeave<B> = (sequence: Sequence<B>, source: RowSource<B>) => void
+
+/** The sequences being written. */
+export class Writers<B extends Rows> {
+  private readonly decoder: Decoder<B>
+  private readonly onLeave: OnLeave<B>
+  private groups: Array<Group<B>> = []
+  /** Came since the groups were made. */
+  private joining: Array<Placed<B>> = []
+  /** Left since the groups were made; their rows are still there. */
+  private readonly gone = new Set<Sequence<B>>()
+
+  constructor (decoder: Decoder<B>, onLeave: OnLeave<B>) {
+    this.decoder = decoder
+    this.onLeave = onLeave
+  }
+
+  /** Every sequence with its state. */
+  get placed (): Array<Placed<B>> {
+    const rows = this.groups.flatMap(({ sequences, batch }) => sequences.map((sequence, row) => {
+      const length = batch.lengths[row] as number
+      return { sequence, source: { batch, row, length } }
+    }))
+    return [...rows.filter(({ sequence }) => !this.gone.has(sequence)), ...this.joining]
+  }
+
+  get count (): number {
+    const rows = this.groups.reduce((sum, { sequences }) => sum + sequences.length, 0)
+    return rows - this.gone.size + this.joining.length
+  }
+
+  /** Bytes of state of the groups as they are or will be made, when every sequence has `more` tokens more. */
+  bytes (more: number): number {
+    const { tokenBytes, stateBytes } = this.decoder
+    const sizes = this.changed
+      ? this.plan(this.placed).map(rows => ({ rows: rows.length, span: rows.at(-1)?.source.length ?? 0 }))
+      : this.groups.map(({ sequences, batch }) => ({ rows: sequences.length, span: batch.span }))
+    return sizes.reduce((sum, { rows, span }) => sum + rows * ((span + more) * tokenBytes + stateBytes), 0)
+  }
+
+  private get changed (): boolean { return this.joining.length > 0 || this.gone.size > 0 }
+
+  join (sequence: Sequence<B>, source: RowSource<B>): void { this.joining.push({ sequence, source }) }
+
+  /** Takes out a sequence that has ended. */
+  leave (sequence: Sequence<B>): void {
+    const found = this.placed.find(entry => entry.sequence === sequence)
+    if (found === undefined) return
+    this.drop(sequence)
+    this.onLeave(sequence, found.source)
+  }
+
+  /** Takes out a sequence whose state is not wanted. */
+  drop (sequence: Sequence<B>): void {
+    const rest = this.joining.filter(entry => entry.sequence !== sequence)
+    if (rest.length === this.joining.length) this.gone.add(sequence)
+    this.joining = rest
+  }
+
+  /** Makes the groups anew where sequences came or went. Groups that stay the same are not copied. */
+  private regroup (): void {
+    if (!this.changed) return
+    this.groups = this.plan(this.placed).map(rows => this.groupOf(rows))
+    this.joining = []
+    this.gone.clear()
+  }
+
+  private plan (placed: ReadonlyArray<Placed<B>>): Array<Array<Placed<B>>> {
+    const { tokenBytes, weightBytes, maxRows, ragged } = this.decoder
+    const cost = { call: weightBytes + CALL_BYTES, token: tokenBytes * COPY_FACTOR, maxRows, ragged }
+    const parts = partition(placed.map(({ source }) => source.length), cost)
+    return parts.map(part => part.map(i => placed[i] as Placed<B>))
+  }
+
+  private groupOf (members: ReadonlyArray<Placed<B>>): Group<B> {
+    const sequences = members.map(({ sequence }) => sequence)
+    const same = this.groups.find(group => group.sequences.length === sequences.length &&
+      group.sequences.every((sequence, i) => sequence === sequences[i]))
+    return same ?? { sequences, batch: this.decoder.pack(members.map(({ source }) => source)) }
+  }
+
+  /** Writes one token of every sequence. A call that fails ends the sequences that were in it. */
+  async step (): Promise<void> {
+    this.regroup()
+    for (const group of this.groups) await this.stepGroup(group)
+  }
+
+  private async stepGroup (group: Group<B>): Promise<void> {
+    const { sequences } = group
+    let made
+    try {
+      const tokens = sequences.map(({ ids }) => [ids.at(-1) as number])
+      made = await this.decoder.forward(group.batch, tokens, true)
+    } catch (error) {
+      for (const sequence of sequences) {
+        if (!sequence.cancelled) sequence.job.failed(error)
+        this.gone.add(sequence)
+      }
+      return
+    }
+    group.batch = made.batch
+    for (const [row, sequence] of sequences.entries()) {
+      const stays = sequence.cancelled || sequence.advance(made.logits[row] as Float32Array)
+      if (!stays) this.leave(sequence)
+    }
+  }
+}

@@ -1,0 +1,143 @@
+/** The session of a decoder: tasks `chat` and `completion`. */
+import {
+  EngineError, type EngineChunk, type EngineSession, type EngineTask, type ModelSpec
+} from '../../../kernel/engine.js'
+import type { KvBatch } from './cache.js'
+import { Generation, type Done } from './generation.js'
+import { limitsOf } from './limits.js'
+import type { Loaded } from './load.js'
+import { Mailbox } from './mailbox.js'
+import { readTextRequest, type ModelFacts, type TextRequest } from './request.js'
+import { Scheduler, type Pulse } from './scheduler.js'
+import { detokenized, tokenized, unknownTask } from './token-tasks.js'
+
+const NANOSECONDS = 1e6
+const SYSTEM: Pulse = {
+  now: () => Number(process.hrtime.bigint()) / NANOSECONDS,
+  turn: async () => { await new Promise<void>(resolve => { setImmediate(resolve) }) }
+}
+/** Tokens of the first run, and written in it: enough to measure both. */
+const WARMUP_PROMPT = 64
+const WARMUP_TOKENS = 4
+
+/** So near its end a prompt that begins the reasoning itself does so, tokens. */
+const REASONING_TOKENS = 32
+
+/** A loaded decoder that answers tasks. */
+export class WriterSession implements EngineSession {
+  private readonly loaded: Loaded
+  private readonly facts: ModelFacts
+  private readonly scheduler: Scheduler<KvBatch>
+  /** Answers open at once. */
+  private readonly most: number
+  private readonly pulse: Pulse
+
+  constructor (loaded: Loaded, { card, options }: ModelSpec, pulse: Pulse = SYSTEM) {
+    const { limits, contextLength, queue } = limitsOf(options, loaded.contextLength, loaded.decoder)
+    const { text, defaults } = loaded
+    this.loaded = loaded
+    this.pulse = pulse
+    this.most = limits.slots + queue
+    this.facts = { modelId: card.modelId, contextLength, text, defaults }
+    this.scheduler = new Scheduler(loaded.decoder, limits, pulse)
+  }
+
+  async warmup (): Promise<void> {
+    const { contextLength } = this.facts
+    const length = Math.max(1, Math.min(WARMUP_PROMPT, contextLength - WARMUP_TOKENS))
+    // Ids that every vocabulary has; no ids twice in a row, as some graphs overflow on constant rows.
+    const prompt = Array.from({ length }, (_, i) => i % 7 + 1)
+    const payload = { prompt, max_tokens: WARMUP_TOKENS, params: { temperature: 0 } }
+    const never = new AbortController().signal
+    for await (const chunk of this.run({ kind: 'completion', payload }, never)) void chunk
+  }
+
+  async * run (task: EngineTask, signal: AbortSignal): AsyncGenerator<EngineChunk> {
+    const { kind, payload } = task
+    const { text, contextLength } = this.facts
+    if (kind === 'chat') yield * this.write(readTextRequest('chat', payload, this.facts), signal)
+    else if (kind === 'completion' || kind === 'completions') {
+      yield * this.write(readTextRequest('completion', payload, this.facts), signal)
+    } else if (kind === 'tokenize') yield { payload: tokenized(payload, text, contextLength) }
+    else if (kind === 'detokenize') yield { payload: detokenized(payload, text) }
+    else throw unknownTask(kind, 'chat, completion, tokenize and detokenize')
+  }
+
+  info (): Record<string, unknown> {
+    const { decoder, probed, sliced, files } = this.loaded
+    const { habits, binding } = decoder
+    return {
+      contextLength: this.facts.contextLength,
+      vocabularySize: probed.vocabularySize,
+      cacheType: binding.slots[0]?.type,
+      cacheBytesPerToken: decoder.tokenBytes,
+      weightBytes: files.bytes,
+      batches: habits.maxRows === 1 ? 'none' : habits.ragged ? `padded ${habits.padding}` : 'same length',
+      batchDeviation: probed.deviation,
+      prefill: habits.chunked ? 'in pieces' : 'whole',
+      lastTokenOnly: sliced || binding.keep !== null
+    }
+  }
+
+  async close (): Promise<void> { await this.loaded.decoder.close() }
+
+  private async * write (request: TextRequest, signal: AbortSignal): AsyncGenerator<EngineChunk> {
+    if (signal.aborted) return
+    this.checkQueue(request.n)
+    const mailbox = new Mailbox<Done>()
+    const takeBack = this.scheduler.submit(this.jobs(request, mailbox))
+    const onAbort = (): void => {
+      takeBack()
+      mailbox.close()
+    }
+    signal.addEventListener('abort', onAbort, { once: true })
+    try {
+      yield { payload: this.admitted(request) }
+      for await (const piece of mailbox.read()) {
+        if (signal.aborted) return
+        yield { payload: { ...piece } }
+      }
+    } finally {
+      signal.removeEventListener('abort', onAbort)
+      takeBack()
+    }
+  }
+
+  /** The first chunk: the request is taken, and what a reader of the text has to know. */
+  private admitted ({ prompt }: TextRequest): EngineChunk['payload'] {
+    const { text } = this.facts
+    const end = text.decode(prompt.slice(-REASONING_TOKENS), false)
+    return {
+      kind: 'admitted',
+      prompt_tokens: prompt.length,
+      tool_format: text.toolFormat,
+      in_reasoning: end.lastIndexOf('<think>') > end.lastIndexOf('</think>')
+    }
+  }
+
+  /** @throws EngineError overloaded */
+  private checkQueue (more: number): void {
+    const { waiting, active } = this.scheduler.load
+    const free = this.most - waiting - active
+    if (more <= free) return
+    const open = waiting + active
+    throw new EngineError('overloaded', `${this.facts.modelId} has ${open} answers to write already; ` +
+      `at most ${this.most} may be open at once`, { open, limit: this.most })
+  }
+
+  private jobs (request: TextRequest, mailbox: Mailbox<Done>): Generation[] {
+    const { prompt, maxTokens, stop, n, params, markers, continues } = request
+    const { text } = this.facts
+    const { seed } = params
+    let open = n
+    const onEnd = (): void => { if (--open === 0) mailbox.close() }
+    return Array.from({ length: n }, (_, index) => new Generation({
+      index, prompt, maxTokens, text, mailbox, onEnd,
+      logprobs: params.logprobs,
+      // Answers to one prompt differ, and each can be had again.
+      chooser: text.chooser({ ...params, maxTokens, seed: seed === null ? null : seed + index }),
+      stream: text.stream(stop, { continues, markers }),
+      now: this.pulse.now
+    }))
+  }
+}

@@ -1,0 +1,57 @@
+import { randomUUID } from 'node:crypto'
+import { definePlugin } from '../../kernel/index.js'
+import { shaped } from './api/answer.js'
+import { ChatShape } from './api/chat-shape.js'
+import {
+  ollamaChat, ollamaGenerate, ollamaPs, ollamaShow, ollamaTags
+} from './api/ollama-routes.js'
+import { chat, completion, detokenize, tokenize } from './api/openai-routes.js'
+import { messages, responses } from './api/other-routes.js'
+import { chatTask } from './api/task.js'
+import { manifest } from './manifest.js'
+import type { CapabilityCall, CapabilityChunk, RouteRequest } from '../../kernel/index.js'
+import type { MessagesBody } from './api/anthropic-task.js'
+import type { OllamaChat, OllamaGenerate } from './api/ollama-task.js'
+import type { ApiParts } from './api/openai-routes.js'
+import type { ResponsesBody } from './api/responses-task.js'
+import type { ChatBody, CompletionBody } from './api/task.js'
+
+/** Chat: the engine for language models and the APIs people already use. */
+export default definePlugin(manifest, (ctx) => {
+  const { runners, invocations } = ctx.deps
+  const { model_aliases: aliases, ...limits } = ctx.config
+  const parts: ApiParts = {
+    runners, invocations, limits,
+    aliases: aliases as Record<string, string>,
+    clock: ctx.clock,
+    newId: () => randomUUID().replaceAll('-', '')
+  }
+  return {
+    invoke: { chat: (input, call) => chatChunks(parts, input as ChatBody, call) },
+    routes: {
+      chat: (request) => chat(parts, request as RouteRequest, request.body as ChatBody),
+      completions: (request) => completion(parts, request as RouteRequest, request.body as CompletionBody),
+      tokenize: (request) => tokenize(parts, request as RouteRequest, request.body),
+      detokenize: (request) => detokenize(parts, request as RouteRequest, request.body),
+      messages: (request) => messages(parts, request as RouteRequest, request.body as MessagesBody),
+      responses: (request) => responses(parts, request as RouteRequest, request.body as ResponsesBody),
+      ollamaChat: (request) => ollamaChat(parts, request as RouteRequest, request.body as OllamaChat),
+      ollamaGenerate: (request) =>
+        ollamaGenerate(parts, request as RouteRequest, request.body as OllamaGenerate),
+      ollamaTags: () => ollamaTags(parts),
+      ollamaPs: () => ollamaPs(parts),
+      ollamaShow: ({ body }) => ollamaShow(parts, body),
+      ollamaVersion: () => ({ version: ctx.node.version })
+    }
+  }
+})
+
+/** The capability: chunks as they are on the chat route. */
+async function * chatChunks (
+  parts: ApiParts, body: ChatBody, call: CapabilityCall
+): AsyncGenerator<CapabilityChunk<never>> {
+  const asked = chatTask(body, parts.limits, parts.aliases)
+  const shape = (facts: ConstructorParameters<typeof ChatShape>[0]): ChatShape =>
+    new ChatShape(facts, { n: 1, includeUsage: false })
+  for await (const chunk of shaped(parts, asked, call, shape)) yield { payload: chunk as never }
+}

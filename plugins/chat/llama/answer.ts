@@ -1,0 +1,176 @@
+/** From the events of llama.cpp's server to the chunks of an answer. Pure. */
+import type { Done } from '../engine/generation.js'
+import type { Delta, TokenReport } from '../engine/mailbox.js'
+import { fieldsOf, listOf, numberOf, textOf, type Fields } from './json.js'
+
+/** The prompt fits and is worked on. Comes first, from a server that reports it. */
+export interface Admitted { kind: 'admitted', prompt_tokens: number, tool_format: 'hermes' }
+/** A piece of an answer. */
+export type Piece = Admitted | Delta | Done
+
+const LEAST_LOGPROB = -9_999
+/** A token whose id an older server does not tell. */
+const UNKNOWN_ID = -1
+
+/** Tokens per second; null where nothing was measured. */
+const rate = (value: unknown): number | null => {
+  const number = numberOf(value)
+  return number === undefined || number <= 0 ? null : number
+}
+
+const tokenOf = (token: Fields): { id: number, text: string, logprob: number } => ({
+  id: numberOf(token['id']) ?? UNKNOWN_ID,
+  text: textOf(token['token']),
+  logprob: Math.max(LEAST_LOGPROB, numberOf(token['logprob']) ?? LEAST_LOGPROB)
+})
+
+const reportsOf = (tokens: unknown, tops: number): TokenReport[] => listOf(tokens).map(token =>
+  ({ ...tokenOf(token), top: listOf(token['top_logprobs']).slice(0, tops).map(tokenOf) }))
+
+function admittedOf (event: Fields): Admitted[] {
+  const tokens = numberOf(fieldsOf(event['prompt_progress'])['total'])
+  return tokens === undefined ? [] : [{ kind: 'admitted', prompt_tokens: tokens, tool_format: 'hermes' }]
+}
+
+function deltaOf (index: number, text: string, tokens: TokenReport[]): Delta[] {
+  if (text === '' && tokens.length === 0) return []
+  return [{ kind: 'delta', index, text, ...tokens.length === 0 ? {} : { tokens } }]
+}
+
+/** What the last events of an answer say. */
+interface End { reason: Done['finish_reason'], usage: Fields, timings: Fields, peakBytes: number }
+
+function doneOf (index: number, { reason, usage, timings, peakBytes }: End): Done {
+  const worked = numberOf(timings['prompt_n']) ?? 0
+  const details = fieldsOf(usage['prompt_tokens_details'])
+  const kept = numberOf(timings['cache_n']) ?? numberOf(details['cached_tokens'])
+  const prompt = numberOf(usage['prompt_tokens']) ?? worked + (kept ?? 0)
+  return {
+    kind: 'done',
+    index,
+    finish_reason: reason,
+    usage: {
+      prompt_tokens: prompt,
+      completion_tokens: numberOf(usage['completion_tokens']) ?? numberOf(timings['predicted_n']) ?? 0,
+      cached_tokens: kept ?? (worked > 0 ? Math.max(0, prompt - worked) : 0)
+    },
+    stats: {
+      prompt_tps: rate(timings['prompt_per_second']),
+      generation_tps: rate(timings['predicted_per_second']),
+      peak_memory_bytes: peakBytes
+    }
+  }
+}
+
+/** Reads the events of one answer. */
+export interface AnswerReader {
+  read (event: Fields): Piece[]
+  /** The last pieces; null where the answer is not complete. `peakBytes`: the server's highest memory. */
+  end (peakBytes: number): Piece[] | null
+}
+
+/**
+ * An answer of `/v1/chat/completions`. The server has taken reasoning and tool calls out of the text; they
+ * are put back with the marks that every reader of a model's text here knows, whatever the model's own are.
+ */
+export class ChatReader implements AnswerReader {
+  private readonly index: number
+  private readonly tops: number
+  private reasoning = false
+  /** The number of the call that is open, and whether its arguments have begun. */
+  private call: { number: number, begun: boolean } | null = null
+  private reason: Done['finish_reason'] | null = null
+  private usage: Fields = {}
+  private timings: Fields = {}
+
+  constructor (index: number, tops: number) {
+    this.index = index
+    this.tops = tops
+  }
+
+  read (event: Fields): Piece[] {
+    this.usage = { ...this.usage, ...fieldsOf(event['usage']) }
+    this.timings = { ...this.timings, ...fieldsOf(event['timings']) }
+    const choice = listOf(event['choices'])[0] ?? {}
+    const tokens = reportsOf(fieldsOf(choice['logprobs'])['content'], this.tops)
+    const pieces = [
+      ...admittedOf(event), ...deltaOf(this.index, this.textOf(fieldsOf(choice['delta'])), tokens)
+    ]
+    const finish = textOf(choice['finish_reason'])
+    // Calls are read from the text again, and with them why it ended.
+    if (finish !== '') this.reason = finish === 'length' ? 'length' : 'stop'
+    return pieces
+  }
+
+  end (peakBytes: number): Piece[] | null {
+    const { index, reason, usage, timings } = this
+    if (reason === null) return null
+    // An answer that was cut ends in the middle of what was open.
+    const rest = reason === 'stop' ? this.closed() : ''
+    return [...deltaOf(index, rest, []), doneOf(index, { reason, usage, timings, peakBytes })]
+  }
+
+  private textOf (delta: Fields): string {
+    const reasoning = textOf(delta['reasoning_content'])
+    const content = textOf(delta['content'])
+    const calls = listOf(delta['tool_calls']).map(call => this.called(call)).join('')
+    return this.thought(reasoning) + (content === '' ? '' : this.closed() + content) + calls
+  }
+
+  private thought (text: string): string {
+    if (text === '') return ''
+    const before = this.reasoning ? '' : `${this.closed()}<think>`
+    this.reasoning = true
+    return before + text
+  }
+
+  private called (call: Fields): string {
+    const number = numberOf(call['index']) ?? 0
+    const { name, arguments: given } = fieldsOf(call['function'])
+    let text = ''
+    if (this.call?.number !== number) {
+      text = `${this.closed()}<tool_call>{"name": ${JSON.stringify(textOf(name))}, "arguments": `
+      this.call = { number, begun: false }
+    }
+    const piece = textOf(given)
+    this.call.begun ||= piece.trim() !== ''
+    return text + piece
+  }
+
+  /** The marks that end what is open. */
+  private closed (): string {
+    const { call } = this
+    const marks = (this.reasoning ? '</think>' : '') +
+      (call === null ? '' : `${call.begun ? '' : '{}'}}</tool_call>`)
+    this.reasoning = false
+    this.call = null
+    return marks
+  }
+}
+
+/** An answer of `/completion`. */
+export class CompletionReader implements AnswerReader {
+  private readonly index: number
+  private readonly tops: number
+  private last: Fields | null = null
+
+  constructor (index: number, tops: number) {
+    this.index = index
+    this.tops = tops
+  }
+
+  read (event: Fields): Piece[] {
+    if (event['stop'] === true) this.last = event
+    const tokens = reportsOf(event['completion_probabilities'], this.tops)
+    return [...admittedOf(event), ...deltaOf(this.index, textOf(event['content']), tokens)]
+  }
+
+  end (peakBytes: number): Piece[] | null {
+    const { last } = this
+    if (last === null) return null
+    const cut = last['stop_type'] === 'limit' || last['stopped_limit'] === true || last['truncated'] === true
+    const usage = { prompt_tokens: last['tokens_evaluated'], completion_tokens: last['tokens_predicted'] }
+    const end: End = { reason: cut ? 'length' : 'stop', usage, timings: fieldsOf(last['timings']), peakBytes }
+    return [doneOf(this.index, end)]
+  }
+}

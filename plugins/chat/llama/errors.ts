@@ -1,0 +1,54 @@
+/** What llama.cpp's server refuses or fails at, in the words of this product. Pure. */
+import { EngineError } from '../../../kernel/engine.js'
+import { fieldsOf, numberOf, textOf } from './json.js'
+
+const MOST_CHARS = 1_000
+const BAD_REQUEST = 400
+const NOT_SERVED = 501
+const TOO_LONG =
+  /exceeds the available context size|larger than the max context size|input .*too large to process/i
+const REFUSALS = new Set(['invalid_request_error', 'not_supported_error'])
+
+/** The connection to the server broke, or what came over it is no answer; the server may be gone. */
+export class BrokenAnswer extends Error {
+  constructor (message: string) {
+    super(message)
+    this.name = 'BrokenAnswer'
+  }
+}
+
+/** Counts of tokens in an error; older servers say them in the message only. */
+function counts (error: Record<string, unknown>, message: string): (number | undefined)[] {
+  const said = [...message.matchAll(/\((\d+) tokens\)/g)].map(([, number]) => Number(number))
+  return [numberOf(error['n_prompt_tokens']) ?? said[0], numberOf(error['n_ctx']) ?? said[1]]
+}
+
+function tooLong (error: Record<string, unknown>, message: string, modelId: string): EngineError {
+  const [prompt, context] = counts(error, message)
+  const details = {
+    ...prompt === undefined ? {} : { prompt_tokens: prompt },
+    ...context === undefined ? {} : { context_length: context }
+  }
+  const told = prompt === undefined || context === undefined
+    ? message
+    : `the prompt has ${prompt} tokens, but ${modelId} has a context of ${context} tokens here, one of ` +
+      'them at least for the answer'
+  return new EngineError('context_length_exceeded', `context_length_exceeded: ${told}`, details)
+}
+
+/**
+ * An error of the server: `body` is `{ error: { code, message, type } }`, or the error itself; `status` that
+ * of the answer, where there is one.
+ */
+export function serverError (body: unknown, modelId: string, status?: number): EngineError {
+  const error = fieldsOf(fieldsOf(body)['error'] ?? body)
+  const type = textOf(error['type'])
+  const code = status ?? numberOf(error['code'])
+  const given = textOf(error['message']).replace(/\s+/g, ' ').trim().slice(0, MOST_CHARS)
+  const message = given === '' ? `an answer with status ${code ?? 'unknown'} and no message` : given
+  if (type === 'exceed_context_size_error' || TOO_LONG.test(message)) return tooLong(error, message, modelId)
+  if (REFUSALS.has(type) || code === BAD_REQUEST || code === NOT_SERVED) {
+    return new EngineError('invalid_request', `llama-server refused the request: ${message}`)
+  }
+  return new EngineError('provider_error', `llama-server failed: ${message}`)
+}

@@ -1,0 +1,70 @@
+/**
+ * Engine `llama-server`: models in GGUF files, run by llama.cpp's own server, an external program. One server
+ * is a child of one runner process, on a socket of its own with a key of its own.
+ */
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { EngineError, type EngineModule, type EngineSession, type ModelCard } from '../../../kernel/engine.js'
+import { binaryOf, examine } from './binary.js'
+import { LlamaServer, type Pulse } from './server.js'
+import { LlamaSession } from './session.js'
+import { sizesOf } from './sizes.js'
+
+/** What the engine is made of beside its spec. */
+export interface EngineParts {
+  pulse: Pulse
+  /** Ends the runner: its model is gone. */
+  die: (error: Error) => void
+  /** Takes the server's own log, line by line. */
+  echo: (line: string) => void
+}
+
+/** A runner process has the system's clock only. A pause does not keep it alive. */
+const PULSE: Pulse = {
+  now: () => Number(process.hrtime.bigint() / 1_000_000n),
+  pause: async ms => { await delay(ms, undefined, { ref: false }) }
+}
+
+/** An error that nobody catches ends a runner, which tells the node why. */
+const die = (error: Error): void => { setImmediate(() => { throw error }) }
+
+/** What a runner prints goes to a file of bounded size. */
+const echo = (line: string): void => { process.stderr.write(`llama-server: ${line}\n`) }
+
+/** The model among the card's files: the first part where it is split. @throws EngineError model_invalid */
+export function modelFile ({ modelId, files }: ModelCard): string {
+  const models = files.filter(({ path }) => /\.gguf$/i.test(path))
+  const weights = models.filter(({ role }) => role === 'weights')
+  const [first] = (weights.length > 0 ? weights : models).map(({ path }) => path).sort()
+  if (first !== undefined) return first
+  throw new EngineError('model_invalid', `${modelId} has no .gguf file: llama-server runs no other weights`)
+}
+
+/** The engine with a clock, and a way to end the runner. */
+export function llamaEngine (parts: EngineParts): EngineModule {
+  return {
+    async load (spec, env): Promise<EngineSession> {
+      const { card, directory, threads, backend, options } = spec
+      const model = join(directory, modelFile(card))
+      const embeds = card.tasks.includes('embeddings')
+      const sizes = sizesOf(spec, embeds)
+      const binary = await examine(binaryOf(options))
+      const { modelId, totalBytes: modelBytes } = card
+      const server = await LlamaServer.start({
+        binary, model, modelId, modelBytes, threads, backend, sizes, embeds, env, ...parts
+      })
+      const session = new LlamaSession({ server, spec, sizes, embeds })
+      try {
+        await server.ready()
+        await session.greet()
+      } catch (error) {
+        await server.close()
+        throw error
+      }
+      void server.ended.then(how => { if (!server.closing) parts.die(new Error(`llama-server ${how}`)) })
+      return session
+    }
+  }
+}
+
+export default llamaEngine({ pulse: PULSE, die, echo })

@@ -1,0 +1,33 @@
+/** Reads what a program answers, of which nothing is certain. Pure. */
+
+/** A JSON object. */
+export type Fields = Readonly<Record<string, unknown>>
+
+/** The value as an object; one without fields where it is none. */
+export const fieldsOf = (value: unknown): Fields =>
+  typeof value === 'object' && value !== null && !Array.isArray(value) ? value as Fields : {}
+
+/** The value as a list of objects. */
+export const listOf = (value: unknown): Fields[] => Array.isArray(value) ? value.map(fieldsOf) : []
+
+/** The value as a finite number. */
+export const numberOf = (value: unknown): number | undefined =>
+  typeof value === 'number' && Number.isFinite(value) ? value : undefined
+
+/** The value as a text; an empty one where it is none. */
+export const textOf = (value: unknown): string => typeof value === 'string' ? value : ''
+
+/** The value as a list of whole numbers; undefined where it is none. */
+export const idsOf = (value: unknown): number[] | undefined => {
+  const isId = (id: unknown): boolean => Number.isSafeInteger(id) && id as number >= 0
+  return Array.isArray(value) && value.every(isId) ? value as number[] : undefined
+}
+
+/** A text as JSON; undefined where it is none. */
+export function parsed (text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}

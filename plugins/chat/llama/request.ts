@@ -1,0 +1,175 @@
+/** From the payload of a task to the bodies that llama.cpp's server takes. Pure. */
+import { EngineError } from '../../../kernel/engine.js'
+import { readTextRequest } from '../engine/request.js'
+import type { GrammarRequest, LoadedText, SamplingParams } from '../text/types.js'
+import { fieldsOf, idsOf, type Fields } from './json.js'
+
+/** What a request is checked against. */
+export interface Facts { modelId: string, contextLength: number, defaults: Readonly<Record<string, unknown>> }
+
+type Body = Record<string, unknown>
+
+/** Above the size of every vocabulary; the server knows its own. */
+const MOST_IDS = 2 ** 31 - 1
+/** The server takes seeds below this one, which means a seed of its own choice. */
+const SEEDS = 2 ** 32 - 1
+const WHOLE_CONTEXT = -1
+
+const invalid = (path: string, message: string): EngineError =>
+  new EngineError('invalid_request', message, { issues: [{ path, message }] })
+
+/** What is checked as for every other language model. The prompt is not: only the server can read it. */
+function commonOf (payload: Fields, facts: Facts) {
+  const text = { vocabularySize: MOST_IDS } as LoadedText
+  const bare = { ...payload, prompt: [0] }
+  const { params, n, stop, maxTokens } = readTextRequest('completion', bare, { ...facts, text })
+  return { params, n, stop, maxTokens }
+}
+
+/** Every parameter is sent, as the server's own defaults are others. */
+function samplingOf (params: SamplingParams): Body {
+  const bias = Object.entries(params.logitBias).map(([id, value]) => [Number(id), value])
+  return {
+    temperature: params.temperature,
+    top_p: params.topP,
+    top_k: params.topK,
+    min_p: params.minP,
+    frequency_penalty: params.frequencyPenalty,
+    presence_penalty: params.presencePenalty,
+    repeat_penalty: params.repetitionPenalty,
+    repeat_last_n: WHOLE_CONTEXT,
+    ...bias.length === 0 ? {} : { logit_bias: bias }
+  }
+}
+
+/** Answers to one prompt differ, and each can be had again: each is a request of its own. */
+function copiesOf (body: Body, n: number, seed: number | null): Body[] {
+  return Array.from({ length: n }, (_, index) => {
+    if (seed === null) return body
+    const own = seed + index
+    return { ...body, seed: (own % SEEDS + SEEDS) % SEEDS }
+  })
+}
+
+function messagesOf (value: unknown): unknown[] {
+  const fine = Array.isArray(value) && value.length > 0 && value.map(fieldsOf).every(({ role, content }) =>
+    typeof role === 'string' && (content == null || typeof content === 'string'))
+  if (!fine) throw invalid('messages', 'messages takes at least one message with a role and a text')
+  return (value as Fields[]).map(message => ({ ...message, content: message['content'] ?? '' }))
+}
+
+/** The messages and what else the template reads. @throws EngineError invalid_request */
+export function templateBody (payload: Fields): Body {
+  const { tools, template_variables: variables, add_generation_prompt: add } = payload
+  return {
+    messages: messagesOf(payload['messages']),
+    ...Array.isArray(tools) && tools.length > 0 ? { tools } : {},
+    ...variables == null ? {} : { chat_template_kwargs: fieldsOf(variables) },
+    ...add === false ? { add_generation_prompt: false } : {}
+  }
+}
+
+const nameOf = (tool: unknown): unknown => fieldsOf(fieldsOf(tool)['function'])['name']
+
+/** The server takes `tool_choice` as a word only: one chosen function is the only tool, and required. */
+function toolsBody ({ tools, choice }: { tools: unknown[], choice: unknown }): Body {
+  if (choice == null || typeof choice === 'string') return { tools, tool_choice: choice ?? 'auto' }
+  const wanted = nameOf(choice)
+  const chosen = tools.filter(tool => nameOf(tool) === wanted)
+  if (chosen.length === 0) {
+    throw invalid('params.grammar', `the chosen tool ${String(wanted)} is none of the tools`)
+  }
+  return { tools: chosen, tool_choice: 'required' }
+}
+
+function chatGrammar (grammar: GrammarRequest): Body {
+  switch (grammar.kind) {
+    case 'none': return {}
+    case 'json': return { response_format: { type: 'json_object' } }
+    case 'schema': {
+      const schema = grammar.schema ?? {}
+      return { response_format: { type: 'json_schema', json_schema: { schema } } }
+    }
+    case 'tools': return toolsBody(grammar)
+  }
+}
+
+/** Bodies for `/v1/chat/completions`, one for each answer. @throws EngineError invalid_request */
+export function chatBodies (payload: Fields, facts: Facts): { bodies: Body[], tops: number } {
+  const { params, n, stop, maxTokens } = commonOf(payload, facts)
+  const { topLogprobs, logprobs, grammar, seed } = params
+  const body = {
+    ...templateBody(payload),
+    ...chatGrammar(grammar),
+    ...samplingOf(params),
+    max_tokens: maxTokens,
+    stop,
+    stream: true,
+    stream_options: { include_usage: true },
+    return_progress: true,
+    cache_prompt: true,
+    // The server reports the chosen token only beside at least one candidate.
+    ...logprobs ? { logprobs: true, top_logprobs: Math.max(1, topLogprobs) } : {}
+  }
+  return { bodies: copiesOf(body, n, seed), tops: topLogprobs }
+}
+
+function completionGrammar ({ grammar, grammarAfter }: SamplingParams): Body {
+  if (grammarAfter !== undefined) {
+    throw invalid('params.grammar_after', 'llama-server keeps a completion to a grammar from its beginning')
+  }
+  switch (grammar.kind) {
+    case 'none': return {}
+    case 'json': return { json_schema: { type: 'object' } }
+    case 'schema': return { json_schema: grammar.schema ?? {} }
+    case 'tools': throw invalid('params.grammar', 'llama-server calls tools in a chat only')
+  }
+}
+
+/** A prompt: a text, or ids as they are. @throws EngineError invalid_request */
+export function promptOf (prompt: unknown, path = 'prompt'): string | number[] {
+  const given = typeof prompt === 'string' ? prompt : idsOf(prompt)
+  if (given === undefined) throw invalid(path, `${path} takes a text or token ids`)
+  if (given.length === 0) throw invalid(path, `${path} is empty: there is nothing to go on from`)
+  return given
+}
+
+/** Bodies for `/completion`, one for each answer. @throws EngineError invalid_request */
+export function completionBodies (payload: Fields, facts: Facts): { bodies: Body[], tops: number } {
+  const { params, n, stop, maxTokens } = commonOf(payload, facts)
+  const { topLogprobs, logprobs, seed } = params
+  const body = {
+    prompt: promptOf(payload['prompt']),
+    ...completionGrammar(params),
+    ...samplingOf(params),
+    n_predict: maxTokens,
+    stop,
+    stream: true,
+    return_progress: true,
+    cache_prompt: true,
+    ...logprobs ? { n_probs: Math.max(1, topLogprobs) } : {}
+  }
+  return { bodies: copiesOf(body, n, seed), tops: topLogprobs }
+}
+
+/** A request for embeddings. */
+export interface EmbedRequest {
+  inputs: (string | number[])[]
+  dimensions: number | undefined
+  normalize: boolean
+}
+
+/** `input` is a text, token ids, or a list of either. @throws EngineError invalid_request */
+export function embedRequest ({ input, dimensions, normalize }: Fields): EmbedRequest {
+  const list: unknown[] = Array.isArray(input) && typeof input[0] !== 'number' ? input : [input]
+  if (list.length === 0) throw invalid('input', 'input is empty: it takes at least one text')
+  if (dimensions != null && !(Number.isInteger(dimensions) && Number(dimensions) > 0)) {
+    const given = JSON.stringify(dimensions)
+    throw invalid('dimensions', `dimensions is ${given}: it takes a whole number from 1 up`)
+  }
+  return {
+    inputs: list.map(each => promptOf(each, 'input')),
+    dimensions: dimensions == null ? undefined : Number(dimensions),
+    normalize: normalize !== false
+  }
+}

@@ -1,0 +1,217 @@
+/** A loaded model behind a llama.cpp server: its tasks. */
+import {
+  EngineError, type EngineChunk, type EngineSession, type EngineTask, type ModelSpec
+} from '../../../kernel/engine.js'
+import { normalised } from '../engine/pooling.js'
+import { unknownTask } from '../engine/token-tasks.js'
+import { ChatReader, CompletionReader, type AnswerReader, type Piece } from './answer.js'
+import { BrokenAnswer } from './errors.js'
+import type { Client } from './http.js'
+import { fieldsOf, idsOf, listOf, numberOf, textOf, type Fields } from './json.js'
+import { merged } from './merge.js'
+import {
+  chatBodies, completionBodies, embedRequest, promptOf, templateBody, type EmbedRequest, type Facts
+} from './request.js'
+import type { LlamaServer } from './server.js'
+import type { Sizes } from './sizes.js'
+
+/** How long the end of the server may take to be known after its connections broke. */
+const END_MS = 1_000
+/** Texts in one call. */
+const MOST_TEXTS = 32
+const WARMUP_TOKENS = 4
+
+/** What a session is made of. */
+export interface SessionParts {
+  server: LlamaServer
+  spec: ModelSpec
+  sizes: Sizes
+  /** Makes embeddings, and nothing else. */
+  embeds: boolean
+}
+
+interface Asked { path: string, bodies: Record<string, unknown>[], reader: (index: number) => AnswerReader }
+
+/** A model that a server has loaded. */
+export class LlamaSession implements EngineSession {
+  private readonly server: LlamaServer
+  private readonly client: Client
+  private readonly sizes: Sizes
+  private readonly embeds: boolean
+  private readonly facts: Facts
+  private props: Fields = {}
+  private open = 0
+
+  constructor ({ server, spec, sizes, embeds }: SessionParts) {
+    this.server = server
+    this.client = server.client
+    this.sizes = sizes
+    this.embeds = embeds
+    const { modelId, defaults } = spec.card
+    this.facts = { modelId, contextLength: sizes.contextLength, defaults }
+  }
+
+  /** Asks the server what it has loaded. Throws what a call throws, also where the key is refused. */
+  async greet (): Promise<void> {
+    this.props = await this.client.json({ path: '/props' })
+    const length = numberOf(fieldsOf(this.props['default_generation_settings'])['n_ctx'])
+    // What it was told may have been rounded.
+    if (length !== undefined && length >= 2) this.facts.contextLength = length
+  }
+
+  async warmup (): Promise<void> {
+    const text = { prompt: 'warm', max_tokens: WARMUP_TOKENS, params: { temperature: 0 } }
+    const task = this.embeds
+      ? { kind: 'embed', payload: { input: 'warm' } }
+      : { kind: 'completion', payload: text }
+    for await (const chunk of this.run(task, new AbortController().signal)) void chunk
+  }
+
+  async * run (task: EngineTask, signal: AbortSignal): AsyncGenerator<EngineChunk> {
+    try {
+      for await (const chunk of this.serve(task, signal)) {
+        if (signal.aborted) return
+        yield chunk
+      }
+    } catch (error) {
+      if (!signal.aborted) throw await this.explained(error)
+    }
+  }
+
+  info (): Record<string, unknown> {
+    const { facts: { contextLength }, sizes: { slots }, server: { pid } } = this
+    return { contextLength, answersAtOnce: slots, build: textOf(this.props['build_info']), serverPid: pid }
+  }
+
+  async close (): Promise<void> { await this.server.close() }
+
+  private serve ({ kind, payload }: EngineTask, signal: AbortSignal): AsyncIterable<EngineChunk> {
+    if (kind === 'tokenize') return this.tokenize(payload, signal)
+    if (kind === 'detokenize') return this.detokenize(payload, signal)
+    if (this.embeds) {
+      if (kind === 'embed' || kind === 'embeddings') return this.embed(payload, signal)
+      throw unknownTask(kind, 'embed, tokenize and detokenize')
+    }
+    if (kind === 'chat') return this.write(this.chat(payload), signal)
+    if (kind === 'completion' || kind === 'completions') return this.write(this.completion(payload), signal)
+    throw unknownTask(kind, 'chat, completion, tokenize and detokenize')
+  }
+
+  private chat (payload: Fields): Asked {
+    const { bodies, tops } = chatBodies(payload, this.facts)
+    return { path: '/v1/chat/completions', bodies, reader: index => new ChatReader(index, tops) }
+  }
+
+  private completion (payload: Fields): Asked {
+    const { bodies, tops } = completionBodies(payload, this.facts)
+    return { path: '/completion', bodies, reader: index => new CompletionReader(index, tops) }
+  }
+
+  private async * write (asked: Asked, signal: AbortSignal): AsyncGenerator<EngineChunk> {
+    const { bodies } = asked
+    this.checkQueue(bodies.length)
+    this.open += bodies.length
+    let begun = false
+    try {
+      for await (const piece of merged(bodies.map((_, index) => this.answer(asked, index, signal)))) {
+        if (piece.kind !== 'admitted' || !begun) yield { payload: { ...piece } }
+        begun = true
+      }
+    } finally {
+      this.open -= bodies.length
+    }
+  }
+
+  /** @throws EngineError overloaded */
+  private checkQueue (more: number): void {
+    const { open, sizes: { most } } = this
+    if (open + more <= most) return
+    throw new EngineError('overloaded', `${this.facts.modelId} has ${open} answers to write already; ` +
+      `at most ${most} may be open at once`, { open, limit: most })
+  }
+
+  private async * answer (
+    { path, bodies, reader }: Asked, index: number, signal: AbortSignal
+  ): AsyncGenerator<Piece> {
+    const own = reader(index)
+    const events = this.client.events({ path, body: bodies[index] as Fields, signal })
+    for await (const event of events) yield * own.read(event)
+    const rest = own.end(await this.server.peakBytes())
+    if (rest === null) throw new BrokenAnswer('llama-server ended an answer before its end')
+    yield * rest
+  }
+
+  private async * tokenize (payload: Fields, signal: AbortSignal): AsyncGenerator<EngineChunk> {
+    const { messages, add_special_tokens: special } = payload
+    const { contextLength } = this.facts
+    const prompt = messages === undefined
+      ? promptOf(payload['prompt'])
+      : await this.rendered(payload, signal)
+    const tokens = typeof prompt === 'string' ? await this.tokens(prompt, special !== false, signal) : prompt
+    yield { payload: { kind: 'tokens', tokens, count: tokens.length, context_length: contextLength } }
+  }
+
+  private async rendered (payload: Fields, signal: AbortSignal): Promise<string> {
+    const body = templateBody(payload)
+    const { prompt } = await this.client.json({ path: '/apply-template', body, signal })
+    return textOf(prompt)
+  }
+
+  private async tokens (content: string, special: boolean, signal: AbortSignal): Promise<number[]> {
+    const body = { content, add_special: special, parse_special: true }
+    const { tokens } = await this.client.json({ path: '/tokenize', body, signal })
+    return idsOf(tokens) ?? fail('llama-server answered /tokenize without token ids')
+  }
+
+  private async * detokenize ({ tokens }: Fields, signal: AbortSignal): AsyncGenerator<EngineChunk> {
+    const ids = promptOf(Array.isArray(tokens) ? tokens : null, 'tokens')
+    const { content } = await this.client.json({ path: '/detokenize', body: { tokens: ids }, signal })
+    yield { payload: { kind: 'text', text: textOf(content) } }
+  }
+
+  private async * embed (payload: Fields, signal: AbortSignal): AsyncGenerator<EngineChunk> {
+    const { inputs, ...shape } = embedRequest(payload)
+    let tokens = 0
+    for (let from = 0; from < inputs.length; from += MOST_TEXTS) {
+      const input = inputs.slice(from, from + MOST_TEXTS)
+      // What is to be normalised is normalised here, as its dimensions may be cut before.
+      const body = { input, encoding_format: 'float', ...shape.normalize ? {} : { embd_normalize: -1 } }
+      const { data, usage } = await this.client.json({ path: '/v1/embeddings', body, signal })
+      tokens += numberOf(fieldsOf(usage)['prompt_tokens']) ?? 0
+      const vectors = vectorsOf(data, input.length)
+      for (const [i, vector] of vectors.entries()) yield embedding(from + i, vector, shape)
+    }
+    const usage = { prompt_tokens: tokens, completion_tokens: 0, cached_tokens: 0 }
+    yield { payload: { kind: 'done', usage } }
+  }
+
+  /** A broken connection as what it means: the server has ended, or failed. */
+  private async explained (error: unknown): Promise<unknown> {
+    if (!(error instanceof BrokenAnswer)) return error
+    const end = await this.server.endOf(END_MS)
+    return end === null
+      ? new EngineError('provider_error', error.message)
+      : new EngineError('instance_lost', `llama-server ${end}`)
+  }
+}
+
+function fail (message: string): never { throw new BrokenAnswer(message) }
+
+/** The vectors of an answer in the order of the texts. @throws BrokenAnswer */
+function vectorsOf (data: unknown, texts: number): Float32Array[] {
+  const found = listOf(data)
+  const vectors = Array.from({ length: texts }, (_, i) => {
+    const { embedding: numbers } = found.find(({ index }) => index === i) ?? found[i] ?? {}
+    return Array.isArray(numbers) && numbers.every(Number.isFinite) ? numbers as number[] : []
+  })
+  if (vectors.some(({ length }) => length === 0)) fail(`llama-server did not make ${texts} embeddings`)
+  return vectors.map(numbers => Float32Array.from(numbers))
+}
+
+type Shape = Omit<EmbedRequest, 'inputs'>
+
+function embedding (index: number, vector: Float32Array, { dimensions, normalize }: Shape): EngineChunk {
+  const numbers = normalize ? normalised(vector, dimensions) : vector.slice(0, dimensions)
+  const media = new Uint8Array(numbers.buffer, numbers.byteOffset, numbers.byteLength)
+  return { payload: { kind: 'embedding', index, dimensions: numbers.length }, media }
+}

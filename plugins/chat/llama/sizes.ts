@@ -1,0 +1,59 @@
+/** How much one server takes on, from the card and the options of the spec. Pure. */
+import { EngineError, type ModelSpec } from '../../../kernel/engine.js'
+
+const MIB = 2 ** 20
+/**
+ * The server takes the memory of all its tokens at once when it starts, and placement counts this many. A
+ * small model gets more, in what placement leaves free beside.
+ */
+const USUAL_TOKENS = 8_192
+const SMALL_BYTES = 128 * MIB
+const USUAL_PROMPT_CACHE = 128 * MIB
+const MOST_SLOTS = 16
+const USUAL_QUEUE = 256
+/** Keys and values are kept as 16-bit floats. */
+const VALUE_BYTES = 2
+/** An embedding is made in one go, with memory for all tokens of the text. */
+const MOST_EMBEDDED = 8_192
+
+/** Bounds of a server. */
+export interface Sizes {
+  /** Tokens of one prompt and its answer. */
+  contextLength: number
+  /** Answers written at once. */
+  slots: number
+  /** Answers written or waiting at once. */
+  most: number
+  /** Memory for prompts that may come again. */
+  promptCacheMib: number
+}
+
+function option ({ options }: ModelSpec, name: string, least: number, usual: number): number {
+  const value = options[name] ?? usual
+  if (typeof value === 'number' && Number.isFinite(value) && value >= least) return Math.floor(value)
+  throw new EngineError('model_invalid',
+    `option ${name} is ${String(value)}: it takes a number from ${least} up`)
+}
+
+/**
+ * Options: `context_length` (a shorter one than the model's), `kv_cache_bytes`, `prefix_cache_bytes`,
+ * `max_batch` (answers at once) and `max_queue` (answers waiting).
+ * @throws EngineError model_invalid for an option that is no such number
+ */
+export function sizesOf (spec: ModelSpec, embeds: boolean): Sizes {
+  const { card } = spec
+  const { nLayers, kvHeads, headSize } = card
+  const tokenBytes = Math.max(1, 2 * nLayers * kvHeads * headSize * VALUE_BYTES)
+  const usual = Math.max(USUAL_TOKENS * tokenBytes, SMALL_BYTES)
+  const tokens = Math.floor(option(spec, 'kv_cache_bytes', 2 * tokenBytes, usual) / tokenBytes)
+  const longest = Math.min(card.contextLength, tokens, embeds ? MOST_EMBEDDED : Infinity)
+  const contextLength = Math.min(option(spec, 'context_length', 2, longest), longest)
+  const fitting = Math.max(1, Math.floor(tokens / contextLength))
+  const slots = Math.min(option(spec, 'max_batch', 1, MOST_SLOTS), fitting)
+  return {
+    contextLength,
+    slots,
+    most: slots + option(spec, 'max_queue', 1, USUAL_QUEUE),
+    promptCacheMib: Math.floor(option(spec, 'prefix_cache_bytes', 0, USUAL_PROMPT_CACHE) / MIB)
+  }
+}

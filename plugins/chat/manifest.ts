@@ -1,0 +1,36 @@
+import { InvocationService } from '../../kernel/index.js'
+import { RunnersService } from '../runners/service.js'
+import { verbs } from './cli/verbs.js'
+import { config } from './config.js'
+import { chatCapability } from './descriptor.js'
+import { errors } from './errors.js'
+import { routes } from './routes.js'
+import type { Manifest } from '../../kernel/index.js'
+
+/** Everything the plugin declares. */
+export const manifest = {
+  name: 'chat',
+  version: '1.0.0',
+  kernel: '^1.0.0',
+  summary: 'Serves language models through the APIs of OpenAI, Anthropic and Ollama.',
+  requires: ['runners'],
+  consumes: { runners: RunnersService, invocations: InvocationService },
+  config, errors, routes,
+  capabilities: { chat: chatCapability },
+  engines: {
+    'onnx-lm': {
+      summary: 'Language models and text encoders in the public ONNX layouts, on onnxruntime.',
+      module: new URL('./engine/index.js', import.meta.url).href,
+      backends: ['cpu', 'cuda', 'webgpu'],
+      overhead: 1.3
+    },
+    'llama-server': {
+      summary: 'Models in GGUF files, on an external llama.cpp server.',
+      module: new URL('./llama/index.js', import.meta.url).href,
+      backends: ['cuda', 'cpu'],
+      external: true,
+      overhead: 1.1
+    }
+  },
+  verbs
+} as const satisfies Manifest

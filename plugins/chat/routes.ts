@@ -1,0 +1,103 @@
+import { messagesBody } from './api/anthropic-task.js'
+import { BODY_BYTES } from './api/limits.js'
+import { ollamaChatBody, ollamaGenerateBody, ollamaShowBody } from './api/ollama-task.js'
+import { responsesBody } from './api/responses-task.js'
+import { chatBody, completionBody, detokenizeBody, tokenizeBody } from './api/schema.js'
+import type { RouteDecl } from '../../kernel/index.js'
+
+const model = {
+  method: 'POST', authority: 'invoke', stream: true, bodyLimit: BODY_BYTES
+} as const
+
+/** What a request that a model serves may end with. */
+const errors = [
+  'invalid_request', 'context_length_exceeded', 'no_instance', 'payload_too_large', 'overloaded',
+  'instance_lost', 'provider_error', 'session_changed', 'timeout'
+] as const
+
+const answer = (...required: string[]) => ({ type: 'object', required }) as const
+
+export const routes = {
+  chat: {
+    ...model,
+    url: '/v1/chat/completions',
+    summary: 'Answers a conversation (OpenAI\'s route), whole or as server-sent events.',
+    body: chatBody,
+    reply: answer('id', 'object', 'created', 'model', 'choices', 'usage'),
+    errors
+  },
+  completions: {
+    ...model,
+    url: '/v1/completions',
+    summary: 'Goes on from a text (OpenAI\'s older route), whole or as server-sent events.',
+    body: completionBody,
+    reply: answer('id', 'object', 'created', 'model', 'choices', 'usage'),
+    errors
+  },
+  tokenize: {
+    ...model,
+    url: '/v1/tokenize',
+    summary: 'The token ids of a text, or of a conversation as the model\'s template writes it.',
+    body: tokenizeBody,
+    reply: answer('tokens', 'count', 'max_model_len'),
+    errors
+  },
+  detokenize: {
+    ...model,
+    url: '/v1/detokenize',
+    summary: 'The text of token ids.',
+    body: detokenizeBody,
+    reply: answer('prompt'),
+    errors
+  },
+  messages: {
+    ...model,
+    url: '/v1/messages',
+    summary: 'Answers a conversation (Anthropic\'s route), whole or as server-sent events.',
+    body: messagesBody,
+    reply: answer('id', 'type', 'role', 'content', 'model', 'stop_reason', 'usage'),
+    errors
+  },
+  responses: {
+    ...model,
+    url: '/v1/responses',
+    summary: 'Answers items of a conversation (OpenAI\'s Responses route), whole or as server-sent events.',
+    body: responsesBody,
+    reply: answer('id', 'object', 'created_at', 'status', 'model', 'output', 'usage'),
+    errors
+  },
+  ollamaChat: {
+    ...model,
+    url: '/ollama/api/chat',
+    summary: 'Answers a conversation (Ollama\'s route), as lines of JSON or whole.',
+    body: ollamaChatBody,
+    reply: answer('model', 'created_at', 'message', 'done'),
+    errors
+  },
+  ollamaGenerate: {
+    ...model,
+    url: '/ollama/api/generate',
+    summary: 'Answers a prompt (Ollama\'s route), as lines of JSON or whole.',
+    body: ollamaGenerateBody,
+    reply: answer('model', 'created_at', 'response', 'done'),
+    errors
+  },
+  ollamaTags: {
+    method: 'GET', url: '/ollama/api/tags', authority: 'read',
+    summary: 'The language models this node can name, as Ollama lists them.', reply: answer('models')
+  },
+  ollamaPs: {
+    method: 'GET', url: '/ollama/api/ps', authority: 'read',
+    summary: 'The language models that are ready, as Ollama lists them.', reply: answer('models')
+  },
+  ollamaShow: {
+    method: 'POST', url: '/ollama/api/show', authority: 'read',
+    summary: 'What is known of a language model, as Ollama shows it.',
+    body: ollamaShowBody, reply: answer('details', 'model_info', 'capabilities'),
+    errors: ['invalid_request', 'no_instance']
+  },
+  ollamaVersion: {
+    method: 'GET', url: '/ollama/api/version', authority: 'read',
+    summary: 'The version of svc, where Ollama\'s clients look for one.', reply: answer('version')
+  }
+} as const satisfies Record<string, RouteDecl>

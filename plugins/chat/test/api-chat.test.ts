@@ -1,0 +1,368 @@
+import t from 'tap'
+import { EngineError, kernelError } from '../../../kernel/index.js'
+import { manualClock } from '../../../kernel/testing/index.js'
+import {
+  admitted, delta, done, gate, hello, MODEL, saying, startChat, until, values
+} from './api-kit.js'
+import type { Open } from './api-kit.js'
+
+const URL_ = '/v1/chat/completions'
+const UUID = /^[0-9a-f]{8}-[0-9a-f-]{27}$/
+
+t.test('a whole answer', async (t) => {
+  const { post, asked } = await startChat(t)
+  const answer = await post(URL_, { ...hello, unknown_field: 1, user: 'me', temperature: 0.5, max_tokens: 9 })
+  t.equal(answer.statusCode, 200, answer.body)
+  t.match(answer.headers, {
+    'content-type': 'application/json; charset=utf-8', 'cache-control': 'no-cache', 'x-accel-buffering': 'no',
+    'x-svc-task-id': 'task-1', 'x-svc-command-id': UUID
+  })
+  t.match(answer.json(), {
+    id: answer.headers['x-svc-command-id'], object: 'chat.completion', created: Number, model: MODEL,
+    choices: [{
+      index: 0, message: { role: 'assistant', content: 'Hello there.', refusal: null }, logprobs: null,
+      finish_reason: 'stop'
+    }],
+    usage: {
+      prompt_tokens: 5, completion_tokens: 3, total_tokens: 8, prompt_tokens_details: { cached_tokens: 2 }
+    }
+  })
+  t.match(asked.tasks, [{
+    kind: 'chat',
+    payload: {
+      messages: [{ role: 'user', content: 'Hi' }], max_tokens: 9, n: 1, params: { temperature: 0.5 }
+    }
+  }])
+})
+
+t.test('a stream, from the first comment to [DONE]', async (t) => {
+  const { post } = await startChat(t)
+  const answer = await post(URL_, { ...hello, stream: true })
+  t.equal(answer.statusCode, 200)
+  t.match(answer.headers, {
+    'content-type': 'text/event-stream', 'cache-control': 'no-cache', 'x-accel-buffering': 'no',
+    'x-svc-task-id': 'task-1', 'x-svc-command-id': UUID
+  })
+  const events = answer.body.split('\n\n')
+  t.equal(events[0], ': keep-alive')
+  t.equal(events[1], `: command_id ${String(answer.headers['x-svc-command-id'])}`)
+  t.equal(events.at(-3), ': generation_stats {"prompt_tps":50,"generation_tps":20,"prompt_tokens":5,' +
+    '"generation_tokens":3,"peak_memory_usage":{"inBytes":4096}}')
+  t.equal(events.at(-2), 'data: [DONE]')
+  const chunk = { id: answer.headers['x-svc-command-id'], object: 'chat.completion.chunk', model: MODEL }
+  const choice = (delta: object, finish: string | null = null): object =>
+    ({ ...chunk, choices: [{ index: 0, delta, logprobs: null, finish_reason: finish }] })
+  t.match(values(answer.body), [
+    choice({ role: 'assistant', content: '' }), choice({ content: 'Hello' }), choice({ content: ' there.' }),
+    { ...choice({}, 'stop'), usage: { prompt_tokens: 5, completion_tokens: 3, total_tokens: 8 } }
+  ])
+  t.equal(values(answer.body).length, 4)
+})
+
+t.test('the usage in a chunk of its own', async (t) => {
+  const { post } = await startChat(t)
+  const answer = await post(URL_, { ...hello, stream: true, stream_options: { include_usage: true } })
+  const all = values(answer.body)
+  t.match(all.at(-1), { choices: [], usage: { total_tokens: 8 } })
+  t.ok(all.slice(0, -1).every((chunk) => chunk['usage'] === null))
+  t.match(all.at(-2), { choices: [{ finish_reason: 'stop' }] })
+})
+
+t.test('several answers', async (t) => {
+  const open: Open = async function * () {
+    yield admitted()
+    for (const [index, text] of [[1, 'B'], [0, 'A'], [1, 'b'], [0, 'a']] as const) yield delta(text, index)
+    yield done('length', 1)
+    yield done('stop', 0)
+  }
+  const { post, asked } = await startChat(t, { open })
+  const whole = await post(URL_, { ...hello, n: 2 })
+  t.match(whole.json(), {
+    choices: [
+      { index: 0, message: { content: 'Aa' }, finish_reason: 'stop' },
+      { index: 1, message: { content: 'Bb' }, finish_reason: 'length' }
+    ],
+    usage: { prompt_tokens: 5, completion_tokens: 6, total_tokens: 11 }
+  })
+  t.equal(asked.tasks[0]?.payload['n'], 2)
+  const stream = values((await post(URL_, { ...hello, n: 2, stream: true })).body)
+  const ends = stream.filter((chunk) => JSON.stringify(chunk).includes('"finish_reason":"'))
+  t.match(ends, [
+    { choices: [{ index: 1, finish_reason: 'length' }], usage: undefined },
+    { choices: [{ index: 0, finish_reason: 'stop' }], usage: { completion_tokens: 6 } }
+  ])
+})
+
+t.test('reasoning and tool calls', async (t) => {
+  const text = '<think>Hm.</think>Let me look.' +
+    '<tool_call>{"name": "get", "arguments": {"city": "Köln"}}</tool_call>' +
+    '<tool_call>{"name": "get", "arguments": {"city": "Ulm"}}</tool_call>'
+  const tools = [{ type: 'function', function: { name: 'get', parameters: { type: 'object' } } }]
+  const { post, asked } = await startChat(t, { open: saying(...text) })
+  const whole = (await post(URL_, { ...hello, tools })).json() as { choices: never[] }
+  t.match(whole.choices, [{
+    finish_reason: 'tool_calls',
+    message: {
+      content: 'Let me look.', reasoning_content: 'Hm.',
+      tool_calls: [
+        {
+          id: /^call_[0-9a-f]{32}$/, type: 'function',
+          function: { name: 'get', arguments: '{"city": "Köln"}' }
+        },
+        { type: 'function', function: { name: 'get', arguments: '{"city": "Ulm"}' } }
+      ]
+    }
+  }])
+  t.match(asked.tasks[0]?.payload, {
+    tools, params: { grammar: { kind: 'tools', tools, choice: 'auto' } }, markers: ['<think>']
+  })
+  const one = (await post(URL_, { ...hello, tools, parallel_tool_calls: false })).json() as typeof whole
+  t.match(one.choices, [{ message: { tool_calls: { length: 1 } } }])
+  const chunks = values((await post(URL_, { ...hello, tools, stream: true })).body)
+  interface Choice { delta: { tool_calls?: { index: number, function: { arguments: string } }[] } }
+  const choices = chunks.flatMap((chunk) => chunk['choices'] as unknown as Choice[])
+  const calls = choices.flatMap(({ delta }) => delta.tool_calls ?? [])
+  t.match(calls[0], { index: 0, id: /^call_/, type: 'function', function: { name: 'get' } })
+  const said = (index: number): string => calls.filter((call) => call.index === index)
+    .map((call) => call.function.arguments).join('')
+  t.equal(said(0), '{"city": "Köln"}')
+  t.equal(said(1), '{"city": "Ulm"}')
+  t.ok(calls.slice(1).filter((call) => 'id' in call).length === 1, 'each id comes once')
+  t.match(chunks.at(-1), { choices: [{ finish_reason: 'tool_calls' }] })
+})
+
+t.test('content is null where there are only calls', async (t) => {
+  const open = saying('<tool_call>{"name": "f", "arguments": {}}</tool_call>')
+  const { post } = await startChat(t, { open })
+  const tools = [{ type: 'function', function: { name: 'f' } }]
+  const answer = (await post(URL_, { ...hello, tools })).json() as { choices: [{ message: object }] }
+  t.match(answer.choices[0].message, {
+    content: null, tool_calls: [{ function: { name: 'f', arguments: '{}' } }]
+  })
+})
+
+t.test('a model that begins inside its reasoning, and calls in another format', async (t) => {
+  const open: Open = async function * () {
+    yield admitted({ in_reasoning: true, tool_format: 'mistral' })
+    yield delta('So.</think>[TOOL_CALLS] [{"name": "f", "arguments": {"a": 1}}]')
+    yield done()
+  }
+  const { post } = await startChat(t, { open })
+  const tools = [{ type: 'function', function: { name: 'f' } }]
+  t.match((await post(URL_, { ...hello, tools })).json(), { choices: [{ message: {
+    content: null, reasoning_content: 'So.', tool_calls: [{ function: { name: 'f', arguments: '{"a": 1}' } }]
+  } }] })
+})
+
+t.test('an engine that does not say that it took the request in', async (t) => {
+  const { post } = await startChat(t, { open: async function * () { yield delta('Hi'); yield done() } })
+  t.match((await post(URL_, hello)).json(), { choices: [{ message: { content: 'Hi' } }] })
+  t.match((await post(URL_, { ...hello, stream: true })).body, /^: keep-alive\n\n: command_id .*"Hi"/s)
+})
+
+t.test('log probabilities', async (t) => {
+  const token = { id: 7, text: 'ä', logprob: -0.5, top: [{ id: 7, text: 'ä', logprob: -0.5 }] }
+  const part = { id: 8, text: '\ufffd', logprob: -1, top: [] }
+  const open: Open = async function * () {
+    yield admitted()
+    yield delta('ä', 0, [token, part])
+    yield done()
+  }
+  const { post, asked } = await startChat(t, { open })
+  const expect = { content: [
+    { token: 'ä', logprob: -0.5, bytes: [195, 164], top_logprobs: [{ token: 'ä', logprob: -0.5 }] },
+    { token: '\ufffd', logprob: -1, bytes: null, top_logprobs: [] }
+  ] }
+  const body = { ...hello, logprobs: true, top_logprobs: 1 }
+  t.match((await post(URL_, body)).json(), { choices: [{ logprobs: expect }] })
+  t.match(asked.tasks[0]?.payload, { params: { logprobs: true, top_logprobs: 1 } })
+  const chunks = values((await post(URL_, { ...body, stream: true })).body)
+  t.match(chunks[1], { choices: [{ delta: { content: 'ä' }, logprobs: expect }] })
+})
+
+t.test('refusals are ordinary error bodies, also for a stream', async (t) => {
+  const over = (): never => {
+    const message = 'context_length_exceeded: the prompt has 200 tokens'
+    throw new EngineError('context_length_exceeded', message, { prompt_tokens: 200, context_length: 128 })
+  }
+  const bias = (): never => {
+    const message = 'params.logit_bias maps token ids below 64'
+    throw new EngineError('invalid_request', message, { issues: [{ path: 'params.logit_bias', message }] })
+  }
+  const rows: [() => void, object, number, string, string | RegExp][] = [
+    [over, hello, 400, 'context_length_exceeded', /^context_length_exceeded/],
+    [bias, hello, 400, 'invalid_request', /^logit_bias maps/],
+    [() => { throw new EngineError('unheard_of', 'secret') }, hello, 502, 'provider_error', /node's log/],
+    [() => { throw kernelError('overloaded') }, hello, 429, 'overloaded', /Too many/],
+    [() => {}, { ...hello, model: 'a/none' }, 404, 'no_instance', /No instance found for model a\/none/],
+    [() => {}, { ...hello, messages: [] }, 400, 'invalid_request', /messages/],
+    [() => {}, { ...hello, max_tokens: 0 }, 400, 'invalid_request', /max_tokens/],
+    [() => {}, { ...hello, n: 9 }, 400, 'invalid_request', /n is 9; at most 8/]
+  ]
+  for (const [fail, body, status, reason, message] of rows) {
+    const { post } = await startChat(t, { open: async function * () { fail(); yield admitted() } })
+    for (const stream of [false, true]) {
+      const answer = await post(URL_, { ...body, stream })
+      t.equal(answer.statusCode, status, answer.body)
+      t.match(answer.json(), { error: { reason, message, code: status }, detail: message })
+      if (status === 429) t.ok(answer.headers['retry-after'])
+      if (reason !== 'invalid_request') t.match(answer.headers, { 'x-svc-command-id': UUID })
+    }
+  }
+})
+
+t.test('a decision that takes long is still an ordinary error body', async (t) => {
+  const clock = manualClock()
+  const held = gate()
+  const { post, asked } = await startChat(t, {
+    clock,
+    open: async function * () {
+      await held.opened
+      const message = 'context_length_exceeded: too long'
+      throw new EngineError('context_length_exceeded', message, { prompt_tokens: 9 })
+      yield admitted()
+    }
+  })
+  const answer = post(URL_, { ...hello, stream: true })
+  await until(() => asked.tasks.length === 1)
+  for (let second = 0; second < 45; second++) await clock.advance(1000)
+  held.open()
+  const { statusCode, headers, body } = await answer
+  t.equal(statusCode, 400, body)
+  t.match(JSON.parse(body), { error: { reason: 'context_length_exceeded', details: { prompt_tokens: 9 } } })
+  t.match(headers, { 'x-svc-command-id': UUID })
+})
+
+t.test('signs of life in silence, and a wait that outlasts a call\'s deadline', async (t) => {
+  const clock = manualClock()
+  const held = gate()
+  const open: Open = async function * () {
+    yield admitted()
+    await held.opened
+    yield delta('late')
+    yield done()
+  }
+  const { post, asked } = await startChat(t, { clock, open })
+  const [stream, whole] = [post(URL_, { ...hello, stream: true }), post(URL_, hello)]
+  await until(() => asked.tasks.length === 2)
+  for (let second = 0; second < 62; second++) await clock.advance(1000)
+  held.open()
+  const { body } = await stream
+  t.ok(body.split(': keep-alive').length - 1 >= 6, body)
+  t.match(body, /late.*\[DONE\]/s)
+  t.match((await whole).json(), { choices: [{ message: { content: 'late' } }] })
+})
+
+t.test('a later failure is one event, and then the end', async (t) => {
+  const open: Open = async function * () {
+    yield admitted()
+    yield delta('Hel')
+    throw kernelError('instance_lost', 'The instance was lost.')
+  }
+  const { post } = await startChat(t, { open })
+  const stream = await post(URL_, { ...hello, stream: true }, { 'x-svc-retry': '1' })
+  t.equal(stream.statusCode, 200)
+  const all = values(stream.body)
+  t.match(all.at(-1), {
+    error: { reason: 'instance_lost', retryable: true, requestId: String }, detail: String
+  })
+  t.notMatch(stream.body, /DONE|generation_stats/)
+  const whole = await post(URL_, hello)
+  t.equal(whole.statusCode, 500)
+  t.match(whole.json(), { error: { reason: 'instance_lost', retryable: true } })
+})
+
+t.test('a lost answer is made again elsewhere where the client wants it', async (t) => {
+  const open: Open = async function * (_task, _signal, instanceId) {
+    yield admitted()
+    yield delta(`from ${instanceId}`)
+    if (instanceId === 'i1') throw kernelError('instance_lost')
+    yield done()
+  }
+  const { post, asked } = await startChat(t, { open })
+  const answer = await post(URL_, hello, { 'x-svc-retry': '1' })
+  t.equal(answer.statusCode, 200, answer.body)
+  t.match(answer.json(), { choices: [{ message: { content: 'from i2' } }] })
+  t.match(answer.headers, { 'x-svc-retried': '1', 'x-svc-task-id': 'task-2' })
+  t.same(asked.excepted, [undefined, 'i1'])
+})
+
+t.test('a cancelled stream ends with an event', async (t) => {
+  const open: Open = async function * (_task, signal) {
+    yield admitted()
+    await new Promise((resolve) => { signal.addEventListener('abort', resolve) })
+  }
+  const { rig, asked } = await startChat(t, { open })
+  const answer = await fetch(`${await rig.listen()}${URL_}`, {
+    method: 'POST', headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ ...hello, stream: true })
+  })
+  const commandId = answer.headers.get('x-svc-command-id') ?? ''
+  const commands = rig.kernel.service('kernel.commands') as { cancel (id: string, caller: object): boolean }
+  const caller = { id: 'operator', mode: 'direct', authorities: new Set(['cluster:write']) }
+  t.ok(commands.cancel(commandId, caller))
+  t.match(values(await answer.text()).at(-1), { error: { reason: 'cancelled', requestId: String } })
+  t.equal(asked.aborted, 1)
+})
+
+t.test('a client that goes away ends the work, streaming or not', async (t) => {
+  const open: Open = async function * (_task, signal) {
+    yield admitted()
+    await new Promise((resolve) => { signal.addEventListener('abort', resolve) })
+  }
+  const { rig, asked } = await startChat(t, { open })
+  const url = `${await rig.listen()}${URL_}`
+  for (const [i, stream] of [false, true].entries()) {
+    const away = new AbortController()
+    const body = JSON.stringify({ ...hello, stream })
+    const answer = fetch(url, {
+      method: 'POST', headers: { 'content-type': 'application/json' }, body, signal: away.signal
+    }).then(async (response) => await response.text())
+    await until(() => asked.tasks.length === i + 1)
+    away.abort()
+    await t.rejects(answer)
+    await until(() => asked.aborted === i + 1)
+  }
+  t.equal(asked.aborted, 2)
+})
+
+t.test('a slow reader ends only its own stream', async (t) => {
+  const clock = manualClock()
+  let made = 0
+  const open: Open = async function * (task) {
+    yield admitted()
+    const endless = JSON.stringify(task.payload['messages']).includes('endless')
+    for (; endless; made++) yield delta('x'.repeat(16_384))
+    yield delta('short')
+    yield done()
+  }
+  const { rig, post, asked } = await startChat(t, { clock, open })
+  const url = `${await rig.listen()}${URL_}`
+  const messages = [{ role: 'user', content: 'endless' }]
+  const body = JSON.stringify({ model: MODEL, stream: true, messages })
+  const slow = await fetch(url, { method: 'POST', headers: { 'content-type': 'application/json' }, body })
+  let seen = -1
+  await until(() => { const still = seen === made && made > 10; seen = made; return still })
+  t.match((await post(URL_, hello)).json(), { choices: [{ message: { content: 'short' } }] })
+  for (let second = 0; second < 90 && asked.aborted < 2; second++) await clock.advance(1000)
+  t.equal(asked.aborted, 2, 'the short answer ended, and the stream was cut')
+  await t.rejects(slow.text())
+})
+
+t.test('the capability gives the same chunks', async (t) => {
+  const { rig, post } = await startChat(t, { config: { model_aliases: { small: MODEL } } })
+  const listing = await rig.inject({ url: '/v1/capabilities' })
+  const { revisions } = listing.json() as { revisions: Record<string, string> }
+  const call = async (payload: object) => await post('/v1/capabilities/stream', {
+    capability_id: 'chat', version: '1.0.0', descriptor_revision: revisions['chat@1.0.0'], payload
+  }, { accept: 'text/event-stream' })
+  const answer = await call({ ...hello, model: 'small' })
+  t.match(values(answer.body), [
+    { kind: 'started' }, { kind: 'chunk', payload: { choices: [{ delta: { role: 'assistant' } }] } },
+    { kind: 'chunk', payload: { choices: [{ delta: { content: 'Hello' } }] } },
+    { kind: 'chunk', payload: { choices: [{ delta: { content: ' there.' } }] } },
+    { kind: 'chunk', payload: { choices: [{ finish_reason: 'stop' }], usage: { total_tokens: 8 } } },
+    { kind: 'completed' }
+  ])
+  t.match((await call({ ...hello, stream: true })).json(), { error: { reason: 'invalid_payload' } })
+})

@@ -1,0 +1,95 @@
+/** The plugin on the real kernel with a runner that says what a test wants. */
+import { systemClock } from '../../../kernel/clock.js'
+import { kernelError } from '../../../kernel/index.js'
+import { fake, startPlugin } from '../../../kernel/testing/index.js'
+import { RunnersService } from '../../runners/service.js'
+import plugin from '../index.js'
+import type { EngineChunk, EngineTask, ModelCard } from '../../../kernel/index.js'
+import type { Rig, StartOptions, TestContext } from '../../../kernel/testing/index.js'
+import type { TokenReport } from '../engine/mailbox.js'
+
+export const MODEL = 'acme/writer'
+export const card = {
+  modelId: MODEL, revision: 'r1', tasks: ['chat', 'completions'], family: 'llama', engine: 'onnx-lm',
+  totalBytes: 1234, contextLength: 128, quantization: 'q4', description: 'Writes.', title: 'Writer',
+  support: { tools: 'hermes' }, licence: 'MIT'
+} as unknown as ModelCard
+
+/** What a runner is asked, and when its work was given up. */
+export interface Asked {
+  tasks: EngineTask[], models: string[], excepted: (string | undefined)[], aborted: number
+}
+
+export type Open = (task: EngineTask, signal: AbortSignal, instanceId: string) => AsyncIterable<EngineChunk>
+
+export const admitted = (more: object = {}): EngineChunk =>
+  ({ payload: { kind: 'admitted', prompt_tokens: 5, tool_format: 'hermes', in_reasoning: false, ...more } })
+export const delta = (text: string, index = 0, tokens?: TokenReport[]): EngineChunk =>
+  ({ payload: { kind: 'delta', index, text, ...tokens === undefined ? {} : { tokens } } })
+export const done = (reason = 'stop', index = 0, completion = 3): EngineChunk => ({
+  payload: {
+    kind: 'done', index, finish_reason: reason,
+    usage: { prompt_tokens: 5, completion_tokens: completion, cached_tokens: 2 },
+    stats: { prompt_tps: 50, generation_tps: 20, peak_memory_bytes: 4096 }
+  }
+})
+
+/** An engine that says these texts. */
+export const saying = (...texts: string[]): Open => async function * () {
+  yield admitted()
+  for (const text of texts) yield delta(text)
+  yield done()
+}
+
+export interface Kit {
+  rig: Rig
+  asked: Asked
+  post (url: string, payload: object, headers?: Record<string, string>): ReturnType<Rig['inject']>
+}
+
+/** Starts the plugin. Without `open` the engine says "Hello there.". */
+export async function startChat (
+  t: TestContext, { open = saying('Hello', ' there.'), ...options }: StartOptions & { open?: Open } = {}
+): Promise<Kit> {
+  const asked: Asked = { tasks: [], models: [], excepted: [], aborted: 0 }
+  let tries = 0
+  const runners = fake(RunnersService, {
+    async route ({ modelId, except }) {
+      asked.models.push(modelId)
+      asked.excepted.push(except)
+      if (modelId !== MODEL) throw kernelError('no_instance', `No instance found for model ${modelId}`)
+      const instanceId = `i${++tries}`
+      return { taskId: `task-${tries}`, nodeId: 'n', installId: 'i-n', instanceId, runnerId: 'r', modelId }
+    },
+    open (route, task, signal) {
+      asked.tasks.push(task)
+      signal.addEventListener('abort', () => { asked.aborted++ })
+      return open(task, signal, route.instanceId)
+    },
+    card: (modelId) => modelId === MODEL ? card : undefined,
+    models: (task) => card.tasks.includes(task) ? [{ card, ready: true }] : []
+  })
+  const rig = await startPlugin(t, plugin, { clock: systemClock, fakes: [runners], ...options })
+  const post: Kit['post'] = async (url, payload, headers = {}) =>
+    await rig.inject({ method: 'POST', url, payload, headers })
+  return { rig, asked, post }
+}
+
+/** The `data:` values of an event stream, apart from `[DONE]`. */
+export const values = (body: string): Record<string, never>[] =>
+  body.split('\n').filter((line) => line.startsWith('data: ') && line !== 'data: [DONE]')
+    .map((line) => JSON.parse(line.slice(6)) as Record<string, never>)
+
+/** A promise and what settles it. */
+export function gate (): { opened: Promise<void>, open: () => void } {
+  let open = (): void => {}
+  const opened = new Promise<void>((resolve) => { open = resolve })
+  return { opened, open }
+}
+
+/** Waits until `look` is true; the test's own timeout is the limit. */
+export async function until (look: () => boolean): Promise<void> {
+  while (!look()) await new Promise((resolve) => { setImmediate(resolve) })
+}
+
+export const hello = { model: MODEL, messages: [{ role: 'user', content: 'Hi' }] }

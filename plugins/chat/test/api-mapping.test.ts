@@ -1,0 +1,201 @@
+import t from 'tap'
+import { EngineError, SvcError } from '../../../kernel/index.js'
+import { deeperThan } from '../api/limits.js'
+import { inWordsOfRequest } from '../api/refuse.js'
+import { chatTask, completionTask } from '../api/task.js'
+import { hello, MODEL } from './api-kit.js'
+import type { Limits } from '../api/limits.js'
+import type { ChatBody, CompletionBody } from '../api/task.js'
+
+const limits: Limits = {
+  max_messages: 4, max_stops: 2, max_answers: 2, max_tools: 2, schema_kib: 1, schema_depth: 5
+}
+const aliases = { 'gpt-4o': MODEL }
+const task = (body: object) => chatTask({ ...hello, ...body } as ChatBody, limits, aliases)
+const plain = (body: object) =>
+  completionTask({ model: MODEL, prompt: 'A', ...body } as CompletionBody, limits, {})
+
+/** The refusal's field and words. */
+function refusal (make: () => unknown): [string | null, string] {
+  try {
+    make()
+  } catch (error) {
+    if (error instanceof SvcError && error.reason === 'invalid_request') return [error.param, error.message]
+    throw error
+  }
+  throw new Error('nothing was refused')
+}
+
+const user = (content: unknown): object => ({ messages: [{ role: 'user', content }] })
+const tool = (name: string, parameters?: object): object =>
+  ({ type: 'function', function: { name, parameters } })
+
+t.test('messages', (t) => {
+  const call = { id: 'c1', type: 'function', function: { name: 'f', arguments: '{}' } }
+  const calling = { role: 'assistant', content: null, tool_calls: [call] }
+  const result = { role: 'tool', tool_call_id: 'c1', content: '5' }
+  const refusing = [{ type: 'refusal', refusal: 'No.' }]
+  const rows: [object[], object[]][] = [
+    [[{ role: 'developer', content: 'Be brief.' }, { role: 'user', content: 'Hi', name: 'Ann' }],
+      [{ role: 'system', content: 'Be brief.' }, { role: 'user', content: 'Hi', name: 'Ann' }]],
+    [[{ role: 'user', content: [{ type: 'text', text: 'one' }, { type: 'text', text: 'two' }] }],
+      [{ role: 'user', content: 'one\ntwo' }]],
+    [[calling, result], [calling, result]],
+    [[{ role: 'assistant', content: refusing, reasoning_content: 'Hm', tool_calls: null }],
+      [{ role: 'assistant', content: 'No.', reasoning_content: 'Hm' }]],
+    [[{ role: 'user', content: '', name: null }], [{ role: 'user', content: '' }]]
+  ]
+  for (const [messages, expect] of rows) t.same(task({ messages }).task.payload['messages'], expect)
+  t.end()
+})
+
+t.test('messages that are refused', (t) => {
+  const rows: [object, string, RegExp][] = [
+    [user([{ type: 'image_url', image_url: {} }]), 'messages.0.content.0', /is an image; .* text only/],
+    [user([{ type: 'text', text: 'a' }, { type: 'input_audio' }]), 'messages.0.content.1', /is sound/],
+    [user([{ type: 'smell' }]), 'messages.0.content.0.type', /"smell" is not known/],
+    [user([{ type: 'text' }]), 'messages.0.content.0.text', /must be a string/],
+    [user(null), 'messages.0.content', /is required/],
+    [{ messages: [{ role: 'assistant', tool_calls: [] }] }, 'messages.0.content', /is required/],
+    [{ messages: [{ role: 'tool', content: 'x' }] }, 'messages.0.tool_call_id', /is required/],
+    [{ messages: Array(5).fill(hello.messages[0]) }, 'messages', /has 5 messages; at most 4/]
+  ]
+  for (const [body, param, message] of rows) {
+    const [field, words] = refusal(() => task(body))
+    t.equal(field, param)
+    t.match(words, message)
+  }
+  t.end()
+})
+
+t.test('parameters', (t) => {
+  const rows: [object, object, object?][] = [
+    [{}, {}, { n: 1, stop: [] }],
+    [{ temperature: 0, top_p: 0.5, min_p: 0.1, seed: -3, frequency_penalty: 1, presence_penalty: -1 },
+      { temperature: 0, top_p: 0.5, min_p: 0.1, seed: -3, frequency_penalty: 1, presence_penalty: -1 }],
+    [{ repetition_penalty: 1.1, logit_bias: { 5: -100 }, top_k: -1 },
+      { repetition_penalty: 1.1, logit_bias: { 5: -100 }, top_k: 0 }],
+    [{ temperature: null, stop: null, seed: null, max_tokens: null }, {}, { n: 1, stop: [] }],
+    [{ stop: 'END', max_tokens: 5, n: 2 }, {}, { n: 2, stop: ['END'], max_tokens: 5 }],
+    [{ stop: ['a', 'b'], max_tokens: 5, max_completion_tokens: 7 }, {}, { stop: ['a', 'b'], max_tokens: 7 }],
+    [{ logprobs: true }, { logprobs: true, top_logprobs: 0 }],
+    [{ logprobs: true, top_logprobs: 5 }, { logprobs: true, top_logprobs: 5 }],
+    [{ logprobs: false, top_logprobs: 0 }, {}],
+    [{ response_format: { type: 'text' } }, {}],
+    [{ response_format: { type: 'json_object' } }, { grammar: { kind: 'json' } }],
+    [{ response_format: { type: 'json_schema', json_schema: { name: 'x', schema: { type: 'object' } } } },
+      { grammar: { kind: 'schema', schema: { type: 'object' } } }]
+  ]
+  for (const [body, params, lengths = {}] of rows) {
+    const { params: made, ...rest } = task(body).task.payload
+    t.same(made, params, JSON.stringify(body))
+    t.match(rest, lengths)
+  }
+  t.end()
+})
+
+t.test('tools', (t) => {
+  const tools = [tool('a', { type: 'object' }), tool('b')]
+  const named = { type: 'function', function: { name: 'b' } }
+  const rows: [object, unknown, boolean, number][] = [
+    [{ tools }, { kind: 'tools', tools, choice: 'auto' }, true, Infinity],
+    [{ tools, tool_choice: 'required' }, { kind: 'tools', tools, choice: 'required' }, true, Infinity],
+    [{ tools, tool_choice: named, parallel_tool_calls: false },
+      { kind: 'tools', tools, choice: named }, true, 1],
+    [{ tools, tool_choice: 'none' }, undefined, false, Infinity],
+    [{ tools, tool_choice: 'none', response_format: { type: 'json_object' } },
+      { kind: 'json' }, false, Infinity],
+    [{ tools, tool_choice: 'required', response_format: { type: 'json_object' } },
+      { kind: 'tools', tools, choice: 'required' }, true, Infinity],
+    [{ tools: [] }, undefined, false, Infinity]
+  ]
+  for (const [body, grammar, has, mostCalls] of rows) {
+    const { task: { payload }, reading } = task(body)
+    t.same((payload['params'] as { grammar?: object }).grammar, grammar)
+    t.same(payload['tools'], has ? tools : undefined)
+    t.same(reading, { parse: true, tools: has, mostCalls })
+  }
+  const told = task({ reasoning_effort: 'none', chat_template_kwargs: { style: 1 } })
+  t.same(told.task.payload['template_variables'],
+    { reasoning_effort: 'none', enable_thinking: false, style: 1 })
+  t.equal(task({ model: 'gpt-4o' }).modelId, MODEL)
+  t.equal(task({ model: 'toString' }).modelId, 'toString')
+  t.end()
+})
+
+t.test('what is refused', (t) => {
+  const deep = { a: { b: { c: { d: { e: {} } } } } }
+  const format = (json_schema?: object): object => ({ response_format: { type: 'json_schema', json_schema } })
+  const rows: [object, string, RegExp][] = [
+    [{ stop: ['a', 'b', 'c'] }, 'stop', /has 3 texts; at most 2/],
+    [{ n: 3 }, 'n', /is 3; at most 2/],
+    [{ top_logprobs: 2 }, 'top_logprobs', /needs logprobs: true/],
+    [{ functions: [] }, 'functions', /send tools/],
+    [{ function_call: 'auto' }, 'function_call', /send tool_choice/],
+    [{ modalities: ['text', 'audio'] }, 'modalities', /\["text"\] only/],
+    [{ audio: {} }, 'audio', /answers are text/],
+    [{ tools: [tool('a'), tool('b'), tool('c')] }, 'tools', /has 3 tools; at most 2/],
+    [{ tools: [tool('a', deep)] }, 'tools.0.function.parameters', /nested deeper than 5 levels/],
+    [{ tool_choice: 'required' }, 'tool_choice', /needs tools/],
+    [{ tool_choice: 'sometimes' }, 'tool_choice', /must be "none"/],
+    [{ tools: [tool('a')], tool_choice: { type: 'function', function: { name: 'z' } } },
+      'tool_choice.function.name', /"z" is none of the tools/],
+    [{ tools: [tool('a')], response_format: { type: 'json_object' } }, 'response_format', /may be called/],
+    [format(), 'response_format.json_schema', /is required/],
+    [format({ schema: deep }), 'response_format.json_schema.schema', /deeper than 5 levels/],
+    [format({ schema: { title: 'x'.repeat(1024) } }), 'response_format.json_schema.schema', /at most 1024/]
+  ]
+  for (const [body, param, message] of rows) {
+    const [field, words] = refusal(() => task(body))
+    t.equal(field, param)
+    t.match(words, message)
+  }
+  t.end()
+})
+
+t.test('plain prompts', (t) => {
+  const rows: [object, object][] = [
+    [{}, { prompt: 'A', max_tokens: 16, n: 1, stop: [], params: {} }],
+    [{ prompt: ['B'], max_tokens: 3 }, { prompt: 'B', max_tokens: 3 }],
+    [{ prompt: [1, 2] }, { prompt: [1, 2] }],
+    [{ prompt: [7] }, { prompt: [7] }],
+    [{ prompt: [[1, 2]], logprobs: 2, suffix: '', best_of: 1, echo: false },
+      { prompt: [1, 2], params: { logprobs: true, top_logprobs: 2 } }]
+  ]
+  for (const [body, payload] of rows) {
+    t.match(plain(body), {
+      modelId: MODEL, capability: 'completions', reading: { parse: false },
+      task: { kind: 'completion', payload }
+    })
+  }
+  const refused: [object, string][] = [
+    [{ echo: true }, 'echo'], [{ best_of: 2 }, 'best_of'], [{ suffix: 'x' }, 'suffix'], [{ n: 3 }, 'n'],
+    [{ prompt: [] }, 'prompt'], [{ prompt: ['a', 'b'] }, 'prompt'], [{ prompt: [1.5] }, 'prompt'],
+    [{ prompt: [[1], [2]] }, 'prompt'], [{ prompt: [-1] }, 'prompt'], [{ prompt: [null] }, 'prompt']
+  ]
+  for (const [body, param] of refused) t.equal(refusal(() => plain(body))[0], param)
+  t.end()
+})
+
+t.test('depth is looked at no further than the limit', (t) => {
+  let value: unknown = 1
+  for (let i = 0; i < 100_000; i++) value = { a: [value] }
+  t.equal(deeperThan(value, 32), true)
+  t.equal(deeperThan({ a: [1] }, 2), false)
+  t.equal(deeperThan({ a: [1] }, 1), true)
+  t.equal(deeperThan('text', 0), false)
+  t.end()
+})
+
+t.test('an engine\'s refusal in the words of the request', (t) => {
+  const issues = [{ path: 'params.seed', message: 'params.seed takes a whole number' }]
+  const error = new EngineError('invalid_request', 'params.seed is 1.5; params.n too', { issues })
+  t.match(inWordsOfRequest(error), {
+    reason: 'invalid_request', message: 'seed is 1.5; n too', param: 'seed',
+    details: { issues: [{ path: 'seed', message: 'seed takes a whole number' }] }
+  })
+  t.match(inWordsOfRequest(new EngineError('invalid_request', 'no')), { message: 'no', param: null })
+  const other = new EngineError('overloaded', 'params.x')
+  t.equal(inWordsOfRequest(other), other)
+  t.end()
+})

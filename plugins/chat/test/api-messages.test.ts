@@ -1,0 +1,130 @@
+import t from 'tap'
+import { kernelError, SvcError } from '../../../kernel/index.js'
+import { fromAnthropic } from '../api/anthropic-task.js'
+import { admitted, delta, MODEL, saying, startChat, values } from './api-kit.js'
+import type { MessagesBody } from '../api/anthropic-task.js'
+
+const URL_ = '/v1/messages'
+const body = { model: MODEL, max_tokens: 50, messages: [{ role: 'user', content: 'Hi' }] }
+
+t.test('requests as chat requests', (t) => {
+  const of = (more: object) => fromAnthropic({ ...body, ...more } as MessagesBody)
+  const rows: [object, object][] = [
+    [{ system: 'Be brief.', stop_sequences: ['X'], temperature: 0, top_p: 0.5, top_k: 3 }, {
+      model: MODEL, max_tokens: 50, stop: ['X'], temperature: 0, top_p: 0.5, top_k: 3,
+      messages: [{ role: 'system', content: 'Be brief.' }, { role: 'user', content: 'Hi' }]
+    }],
+    [{ system: [{ type: 'text', text: 'a' }, { type: 'text', text: 'b' }] }, {
+      messages: [{ role: 'system', content: 'a\nb' }, { role: 'user', content: 'Hi' }]
+    }],
+    [{ messages: [
+      { role: 'assistant', content: [
+        { type: 'thinking', thinking: 'Hm', signature: '' }, { type: 'text', text: 'Wait.' },
+        { type: 'tool_use', id: 't1', name: 'f', input: { a: 1 } }
+      ] },
+      { role: 'user', content: [
+        { type: 'text', text: 'Go on.' },
+        { type: 'tool_result', tool_use_id: 't1', content: [{ type: 'text', text: '5' }] },
+        { type: 'tool_result', tool_use_id: 't2' }
+      ] }
+    ] }, { messages: [
+      { role: 'assistant', content: 'Wait.', reasoning_content: 'Hm', tool_calls: [
+        { id: 't1', type: 'function', function: { name: 'f', arguments: '{"a":1}' } }
+      ] },
+      { role: 'tool', tool_call_id: 't1', content: '5' }, { role: 'tool', tool_call_id: 't2', content: '' },
+      { role: 'user', content: 'Go on.' }
+    ] }],
+    [{ tools: [{ name: 'f', description: 'd', input_schema: { a: 1 } }], tool_choice: { type: 'any' } }, {
+      tools: [{ type: 'function', function: { name: 'f', description: 'd', parameters: { a: 1 } } }],
+      tool_choice: 'required'
+    }],
+    [{ tool_choice: { type: 'tool', name: 'f', disable_parallel_tool_use: true } },
+      { tool_choice: { type: 'function', function: { name: 'f' } }, parallel_tool_calls: false }],
+    [{ thinking: { type: 'disabled' } }, { chat_template_kwargs: { enable_thinking: false } }]
+  ]
+  for (const [more, expect] of rows) t.match(of(more), expect)
+  const content = (...blocks: object[]): object => ({ messages: [{ role: 'user', content: blocks }] })
+  const refused: [object, string][] = [
+    [content({ type: 'image', source: {} }), 'messages.0.content.0'],
+    [content({ type: 'tool_result' }), 'messages.0.content.0.tool_use_id'],
+    [content({ type: 'tool_result', tool_use_id: 'x', content: 5 }), 'messages.0.content.0.content'],
+    [content({ type: 'tool_use', id: 'x' }), 'messages.0.content.0.name'],
+    [{ tools: [{ type: 'bash_20250124', name: 'bash' }] }, 'tools.0.type'],
+    [{ tool_choice: { type: 'tool' } }, 'tool_choice.name']
+  ]
+  for (const [more, param] of refused) {
+    try {
+      of(more)
+      t.fail(`${param} was taken`)
+    } catch (error) {
+      t.equal((error as SvcError).param, param)
+    }
+  }
+  t.end()
+})
+
+const text = '<think>Hm.</think>Look:<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>'
+const tools = [{ name: 'f', input_schema: { type: 'object' } }]
+
+t.test('a whole message', async (t) => {
+  const { post } = await startChat(t, { open: saying(...text) })
+  const answer = await post(URL_, { ...body, tools })
+  t.equal(answer.statusCode, 200, answer.body)
+  t.match(answer.json(), {
+    id: /^msg_/, type: 'message', role: 'assistant', model: MODEL,
+    stop_reason: 'tool_use', stop_sequence: null,
+    content: [
+      { type: 'thinking', thinking: 'Hm.' }, { type: 'text', text: 'Look:' },
+      { type: 'tool_use', id: /^call_/, name: 'f', input: { a: 1 } }
+    ],
+    usage: { input_tokens: 3, cache_read_input_tokens: 2, output_tokens: 3 }
+  })
+})
+
+t.test('a streamed message', async (t) => {
+  const { post } = await startChat(t, { open: saying(...text) })
+  const answer = await post(URL_, { ...body, tools, stream: true })
+  t.match(answer.headers, { 'content-type': 'text/event-stream', 'x-svc-command-id': String })
+  const names = [...answer.body.matchAll(/^event: (.*)$/gm)].map(([, name]) => name)
+  const all = values(answer.body) as unknown as {
+    type: string
+    index: number
+    delta: { type: string, thinking?: string, text?: string, partial_json?: string }
+  }[]
+  t.same(all.map(({ type }) => type), names, 'each event is named by its type')
+  const steps = names.filter((name, i) => name !== names[i - 1])
+  const block = ['content_block_start', 'content_block_delta', 'content_block_stop']
+  t.same(steps, ['message_start', 'ping', ...block, ...block, ...block, 'message_delta', 'message_stop'])
+  const usage = { input_tokens: 5, output_tokens: 0 }
+  t.match(all[0], { message: { role: 'assistant', content: [], usage } })
+  const said = (index: number): string => all.filter((value) => value.index === index)
+    .map(({ delta }) => delta?.thinking ?? delta?.text ?? delta?.partial_json ?? '').join('')
+  t.same([0, 1, 2].map(said), ['Hm.', 'Look:', '{"a": 1}'])
+  t.match(all.filter(({ type }) => type === 'content_block_start'), [
+    { content_block: { type: 'thinking' } }, { content_block: { type: 'text' } },
+    { content_block: { type: 'tool_use', id: /^call_/, name: 'f', input: {} } }
+  ])
+  t.match(all.at(-2), { delta: { stop_reason: 'tool_use' }, usage: { output_tokens: 3 } })
+})
+
+t.test('refusals and failures', async (t) => {
+  const { post } = await startChat(t, { open: async function * () {
+    yield admitted()
+    yield delta('Hel')
+    throw kernelError('instance_lost')
+  } })
+  const stream = await post(URL_, { ...body, stream: true })
+  t.match(stream.body, /event: error\ndata: \{"type":"error","error":\{/)
+  t.match(values(stream.body).at(-1), { type: 'error', error: { reason: 'instance_lost', retryable: true } })
+  const rows: [object, number, RegExp][] = [
+    [{ ...body, max_tokens: 0 }, 400, /max_tokens/],
+    [{ ...body, messages: [] }, 400, /messages/],
+    [{ ...body, messages: [{ role: 'system', content: 'x' }] }, 400, /role/],
+    [{ ...body, model: 'acme/none' }, 404, /no_instance/]
+  ]
+  for (const [given, status, expect] of rows) {
+    const answer = await post(URL_, given)
+    t.equal(answer.statusCode, status)
+    t.match(answer.body, expect)
+  }
+})

@@ -1,0 +1,118 @@
+import t from 'tap'
+import { kernelError, SvcError } from '../../../kernel/index.js'
+import { fromOllamaChat, fromOllamaGenerate, fromOllamaRaw } from '../api/ollama-task.js'
+import { admitted, delta, hello, MODEL, saying, startChat } from './api-kit.js'
+import type { OllamaChat, OllamaGenerate } from '../api/ollama-task.js'
+
+const lines = (body: string): Record<string, never>[] =>
+  body.split('\n').filter((line) => line !== '').map((line) => JSON.parse(line) as Record<string, never>)
+const generate = { model: MODEL, prompt: 'Hi' }
+
+t.test('requests as chat requests', (t) => {
+  const chat = (more: object) => fromOllamaChat({ ...hello, ...more } as OllamaChat)
+  const prompt = (more: object) => fromOllamaGenerate({ ...generate, ...more } as OllamaGenerate)
+  const raw = (more: object) => fromOllamaRaw({ ...generate, raw: true, ...more } as OllamaGenerate)
+  const called = { function: { name: 'f', arguments: { a: 1 } } }
+  const rows: [object, object][] = [
+    [chat({ options: { num_predict: 5, repeat_penalty: 1.1, top_k: 3, stop: ['x'], seed: null } }),
+      { ...hello, max_tokens: 5, repetition_penalty: 1.1, top_k: 3, stop: ['x'] }],
+    [chat({ format: 'json', think: false }),
+      { response_format: { type: 'json_object' }, chat_template_kwargs: { enable_thinking: false } }],
+    [chat({ format: { type: 'object' }, think: 'low' }),
+      { response_format: { type: 'json_schema', json_schema: { schema: { type: 'object' } } },
+        reasoning_effort: 'low' }],
+    [chat({ messages: [
+      { role: 'assistant', thinking: 'Hm', tool_calls: [called, called] },
+      { role: 'tool', tool_name: 'f', content: '5' }, { role: 'tool', content: '6' }
+    ] }), { messages: [
+      { role: 'assistant', content: null, reasoning_content: 'Hm', tool_calls: [
+        { id: 'call_0', type: 'function', function: { name: 'f', arguments: '{"a":1}' } }, { id: 'call_1' }
+      ] },
+      { role: 'tool', tool_call_id: 'call_0', name: 'f', content: '5' },
+      { role: 'tool', tool_call_id: 'call_1' }
+    ] }],
+    [chat({ tools: [{ type: 'function', function: { name: 'f', description: 'd', parameters: {} } }] }),
+      { tools: [{ type: 'function', function: { name: 'f', description: 'd', parameters: {} } }] }],
+    [prompt({ system: 'Be brief.' }),
+      { messages: [{ role: 'system', content: 'Be brief.' }, { role: 'user', content: 'Hi' }] }],
+    [raw({ options: { num_predict: -1, temperature: 0 } }),
+      { prompt: 'Hi', temperature: 0, max_tokens: Number.MAX_SAFE_INTEGER }]
+  ]
+  for (const [made, expect] of rows) t.match(made, expect)
+  t.notOk('num_ctx' in chat({ options: { num_ctx: 5 } }))
+  const refused: [() => unknown, string][] = [
+    [() => chat({ messages: [{ role: 'user', content: 'x', images: ['aa'] }] }), 'messages.0.images'],
+    [() => chat({ tools: [{}] }), 'tools.0.function.name'], [() => chat({ format: 'xml' }), 'format'],
+    [() => prompt({ images: ['aa'] }), 'images'], [() => prompt({ suffix: 'x' }), 'suffix'],
+    [() => prompt({ template: 'x' }), 'template'], [() => prompt({ context: [1] }), 'context'],
+    [() => raw({ format: 'json' }), 'format']
+  ]
+  for (const [make, param] of refused) {
+    try {
+      make()
+      t.fail(`${param} was taken`)
+    } catch (error) {
+      t.equal((error as SvcError).param, param)
+    }
+  }
+  t.end()
+})
+
+const facts = {
+  done: true, done_reason: 'stop', prompt_eval_count: 5, eval_count: 3, load_duration: 0,
+  total_duration: Number, prompt_eval_duration: 60_000_000, eval_duration: 150_000_000
+}
+
+t.test('a chat, in lines and whole', async (t) => {
+  const text = '<think>Hm.</think>Look:<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>'
+  const { post } = await startChat(t, { open: saying(text) })
+  const body = { ...hello, tools: [{ type: 'function', function: { name: 'f' } }] }
+  const answer = await post('/ollama/api/chat', body)
+  t.equal(answer.headers['content-type'], 'application/x-ndjson')
+  const calls = [{ function: { name: 'f', arguments: { a: 1 } } }]
+  t.match(lines(answer.body), [
+    { model: MODEL, created_at: /^\d{4}-.*Z$/, done: false,
+      message: { role: 'assistant', content: 'Look:', thinking: 'Hm.' } },
+    { done: false, message: { content: '', tool_calls: calls } },
+    { ...facts, message: { role: 'assistant', content: '' } }
+  ])
+  t.match((await post('/ollama/api/chat', { ...body, stream: false })).json(),
+    { ...facts, model: MODEL, message: { content: 'Look:', thinking: 'Hm.', tool_calls: calls } })
+})
+
+t.test('a prompt, in lines and whole, framed and raw', async (t) => {
+  const { post, asked } = await startChat(t)
+  t.match(lines((await post('/ollama/api/generate', generate)).body),
+    [{ response: 'Hello', done: false }, { response: ' there.', done: false }, { ...facts, response: '' }])
+  t.match((await post('/ollama/api/generate', { ...generate, stream: false, raw: true })).json(),
+    { ...facts, response: 'Hello there.' })
+  t.match(asked.tasks, [{ kind: 'chat' }, { kind: 'completion', payload: { prompt: 'Hi' } }])
+})
+
+t.test('failures', async (t) => {
+  const { post } = await startChat(t, { open: async function * () {
+    yield admitted()
+    yield delta('Hel')
+    throw kernelError('instance_lost')
+  } })
+  const stream = await post('/ollama/api/chat', hello)
+  t.match(lines(stream.body), [{ message: { content: 'Hel' } }, { error: { reason: 'instance_lost' } }])
+  t.equal((await post('/ollama/api/chat', { ...hello, model: 'acme/none' })).statusCode, 404)
+  t.equal((await post('/ollama/api/chat', { ...hello, messages: [] })).statusCode, 400)
+})
+
+t.test('what there is', async (t) => {
+  const { rig, post } = await startChat(t, { config: { model_aliases: { small: MODEL } } })
+  const get = async (path: string) => (await rig.inject({ url: `/ollama/api/${path}` })).json() as object
+  const details = { format: 'onnx', family: 'llama' }
+  const model = { name: MODEL, model: MODEL, size: 1234, digest: 'r1', details }
+  t.match(await get('tags'), { models: [model] })
+  t.match(await get('ps'), { models: [{ ...model, expires_at: String }] })
+  t.same(await get('version'), { version: '0.0.0' })
+  const shown = { details: { quantization_level: 'q4' }, capabilities: ['completion', 'tools'],
+    model_info: { 'general.architecture': 'llama', 'llama.context_length': 128 } }
+  t.match((await post('/ollama/api/show', { model: 'small' })).json(), shown)
+  t.match((await post('/ollama/api/show', { name: MODEL })).json(), shown)
+  t.equal((await post('/ollama/api/show', { model: 'acme/none' })).statusCode, 404)
+  t.equal((await post('/ollama/api/show', {})).statusCode, 400)
+})

@@ -1,0 +1,263 @@
+import t from 'tap'
+import OpenAI from 'openai'
+import { EngineError, kernelError } from '../../../kernel/index.js'
+import { admitted, delta, done, hello, MODEL, saying, startChat, until, values } from './api-kit.js'
+import type { EngineTask } from '../../../kernel/index.js'
+import type { Kit, Open } from './api-kit.js'
+
+const messages = [{ role: 'user' as const, content: 'Hi' }]
+
+/** The official client on a started node. */
+async function official (t: Parameters<typeof startChat>[0], open?: Open): Promise<Kit & { client: OpenAI }> {
+  const kit = await startChat(t, open === undefined ? {} : { open })
+  const client = new OpenAI({
+    baseURL: `${await kit.rig.listen()}/v1`, apiKey: 'none', maxRetries: 0,
+    defaultHeaders: { authorization: null }
+  })
+  return { ...kit, client }
+}
+
+t.test('the official client, whole and streaming', async (t) => {
+  const { client } = await official(t)
+  const whole = await client.chat.completions.create({ model: MODEL, messages })
+  t.equal(whole.choices[0]?.message.content, 'Hello there.')
+  t.equal(whole.usage?.total_tokens, 8)
+  const stream = await client.chat.completions.create({
+    model: MODEL, messages, stream: true, stream_options: { include_usage: true }
+  })
+  let text = ''
+  let tokens: number | undefined
+  for await (const chunk of stream) {
+    text += chunk.choices[0]?.delta.content ?? ''
+    tokens = chunk.usage?.total_tokens ?? tokens
+  }
+  t.equal(text, 'Hello there.')
+  t.equal(tokens, 8)
+  const helper = client.chat.completions.stream({ model: MODEL, messages })
+  t.equal((await helper.finalChatCompletion()).choices[0]?.message.content, 'Hello there.')
+})
+
+t.test('the official client\'s tool loop', async (t) => {
+  const open: Open = (task) => {
+    const told = task.payload['messages'] as { role: string, content: string }[]
+    const answer = told.find(({ role }) => role === 'tool')?.content
+    return answer === undefined
+      ? saying('<tool_call>{"name": "weather", "argu', 'ments": {"city": "Ulm"}}')(task, never, '')
+      : saying(`It is ${answer}.`)(task, never, '')
+  }
+  const { client, asked } = await official(t, open)
+  const cities: unknown[] = []
+  const runner = client.chat.completions.runTools({
+    model: MODEL,
+    stream: true,
+    messages,
+    tools: [{
+      type: 'function',
+      function: {
+        name: 'weather', description: 'The weather', parse: JSON.parse,
+        parameters: { type: 'object', properties: { city: { type: 'string' } } },
+        function: (args: { city: string }) => { cities.push(args.city); return 'sunny' }
+      }
+    }]
+  })
+  t.equal(await runner.finalContent(), 'It is sunny.')
+  t.same(cities, ['Ulm'])
+  t.match(asked.tasks[1]?.payload['messages'], [
+    { role: 'user' },
+    { role: 'assistant', tool_calls: [{ function: { name: 'weather', arguments: '{"city": "Ulm"}' } }] },
+    { role: 'tool', content: 'sunny', tool_call_id: /^call_/ }
+  ])
+})
+
+const never = new AbortController().signal
+
+t.test('the official client\'s errors', async (t) => {
+  const open: Open = async function * (task: EngineTask) {
+    const { content } = (task.payload['messages'] as { content: string }[])[0]!
+    const long = 'context_length_exceeded: 200 tokens'
+    if (content === 'long') throw new EngineError('context_length_exceeded', long)
+    yield admitted()
+    yield delta('Hel')
+    throw kernelError('instance_lost')
+  }
+  const { client } = await official(t, open)
+  const ask = async (content: string, model = MODEL): Promise<unknown> =>
+    await client.chat.completions.create({ model, messages: [{ role: 'user', content }] })
+  await t.rejects(ask('long'), { status: 400, message: /context_length_exceeded/ } as never)
+  const message = /No instance found for model a\/none/
+  await t.rejects(ask('x', 'a/none'), { status: 404, message } as never)
+  await t.rejects(ask('x'), { status: 500 } as never)
+  const stream = await client.chat.completions.create({ model: MODEL, messages, stream: true })
+  const texts: unknown[] = []
+  await t.rejects(async () => {
+    for await (const chunk of stream) texts.push(chunk.choices[0]?.delta.content)
+  }, { message: /instance serving this request was lost/ } as never)
+  t.same(texts, ['', 'Hel'])
+})
+
+t.test('the official client\'s abort', async (t) => {
+  const open: Open = async function * (_task, signal) {
+    yield admitted()
+    for (let i = 0; !signal.aborted; i++) {
+      yield delta(String(i))
+      await new Promise((resolve) => { setImmediate(resolve) })
+    }
+  }
+  const { client, asked } = await official(t, open)
+  const stream = await client.chat.completions.create({ model: MODEL, messages, stream: true })
+  for await (const chunk of stream) if (chunk.choices[0]?.delta.content === '3') stream.controller.abort()
+  await until(() => asked.aborted === 1)
+  t.pass('the engine was told')
+})
+
+t.test('the older completions route', async (t) => {
+  const token = { id: 3, text: 'Hello', logprob: -0.1, top: [{ id: 3, text: 'Hello', logprob: -0.1 }] }
+  const open: Open = async function * () {
+    yield admitted()
+    yield delta('<think>Hello', 0, [token])
+    yield delta(' there.', 0, [{ ...token, text: ' there.', top: [] }])
+    yield done('length')
+  }
+  const { client, post, asked } = await official(t, open)
+  const whole = await client.completions.create({ model: MODEL, prompt: ['Once'], logprobs: 1 })
+  t.match(whole, {
+    object: 'text_completion',
+    choices: [{
+      text: '<think>Hello there.', index: 0, finish_reason: 'length',
+      logprobs: {
+        tokens: ['Hello', ' there.'], token_logprobs: [-0.1, -0.1], top_logprobs: [{ Hello: -0.1 }, {}],
+        text_offset: [0, 5]
+      }
+    }],
+    usage: { total_tokens: 8 }
+  })
+  t.match(asked.tasks, [{ kind: 'completion', payload: { prompt: 'Once', max_tokens: 16 } }])
+  const stream = await client.completions.create({ model: MODEL, prompt: 'Once', stream: true })
+  let text = ''
+  for await (const chunk of stream) text += chunk.choices[0]?.text ?? ''
+  t.equal(text, '<think>Hello there.')
+  const answer = await post('/v1/completions', {
+    model: MODEL, prompt: 'Once', stream: true, stream_options: { include_usage: true }
+  })
+  t.match(answer.body, /^: keep-alive\n\n: command_id .*generation_stats.*data: \[DONE\]\n\n$/s)
+  t.match(values(answer.body).map((chunk) => chunk['choices']), [
+    [{ text: '<think>Hello', logprobs: { text_offset: [0] } }],
+    [{ text: ' there.', logprobs: { text_offset: [5] } }],
+    [{ text: '', finish_reason: 'length' }], []
+  ])
+  t.match(values(answer.body).at(-1), { usage: { completion_tokens: 3 } })
+  const refused = await post('/v1/completions', { model: MODEL, prompt: 'x', echo: true })
+  t.equal(refused.statusCode, 400)
+  t.match(refused.json(), { error: { param: 'echo' } })
+})
+
+t.test('tokens there and back', async (t) => {
+  const open: Open = async function * ({ kind, payload }) {
+    if (kind === 'detokenize') {
+      yield { payload: { kind: 'text', text: `${String(payload['tokens'])}` } }
+      return
+    }
+    if (payload['prompt'] === 'bad') {
+      throw new EngineError('invalid_request', 'no', { issues: [{ path: 'prompt', message: 'no' }] })
+    }
+    yield { payload: { kind: 'tokens', tokens: [1, 2], count: 2, context_length: 128 } }
+  }
+  const { post, asked } = await startChat(t, { open })
+  const two = { tokens: [1, 2], count: 2, max_model_len: 128 }
+  t.same((await post('/v1/tokenize', { model: MODEL, prompt: 'ab', add_special_tokens: false })).json(), two)
+  t.same((await post('/v1/tokenize', { ...hello, add_generation_prompt: false })).json(), two)
+  t.same(asked.tasks, [
+    { kind: 'tokenize', payload: { prompt: 'ab', add_special_tokens: false } },
+    { kind: 'tokenize', payload: { messages: hello.messages, add_generation_prompt: false } }
+  ])
+  t.same((await post('/v1/detokenize', { model: MODEL, tokens: [5, 6] })).json(), { prompt: '5,6' })
+  const rows: [string, object, number, RegExp][] = [
+    ['tokenize', { model: MODEL }, 400, /prompt or messages is required/],
+    ['tokenize', { ...hello, prompt: 'x' }, 400, /and not both/],
+    ['tokenize', { model: MODEL, prompt: 'bad' }, 400, /"param":"prompt"/],
+    ['tokenize', { model: 'acme/none', prompt: 'x' }, 404, /no_instance/],
+    ['detokenize', { model: MODEL, tokens: [-1] }, 400, /tokens/]
+  ]
+  for (const [route, body, status, expect] of rows) {
+    const answer = await post(`/v1/${route}`, body)
+    t.equal(answer.statusCode, status, answer.body)
+    t.match(answer.body, expect)
+  }
+})
+
+t.test('a body of 5 MB is refused', async (t) => {
+  const { post, asked } = await startChat(t)
+  const answer = await post('/v1/chat/completions', {
+    model: MODEL, messages: [{ role: 'user', content: 'x'.repeat(5e6) }]
+  })
+  t.equal(answer.statusCode, 413)
+  t.match(answer.json(), { error: { reason: 'payload_too_large' } })
+  t.equal(asked.tasks.length, 0)
+})
+
+t.test('64 clients at once: some are served, the others hear when to come again', async (t) => {
+  const { post } = await startChat(t)
+  const answers = await Promise.all(Array.from({ length: 64 }, async () =>
+    await post('/v1/chat/completions', { ...hello, stream: true })))
+  const refused = answers.filter(({ statusCode }) => statusCode === 429)
+  t.ok(refused.every(({ headers }) => Number(headers['retry-after']) >= 1))
+  const served = answers.filter(({ statusCode }) => statusCode === 200)
+  t.equal(served.length + refused.length, 64)
+  t.ok(served.every(({ body }) => body.endsWith('data: [DONE]\n\n')))
+})
+
+t.test('64 clients that connect and vanish, before or after the first byte', async (t) => {
+  const open: Open = async function * (task, signal) {
+    const { content } = (task.payload['messages'] as { content: string }[])[0]!
+    if (content === 'stay') {
+      yield * saying('still here')(task, signal, '')
+      return
+    }
+    if (content === 'odd') yield admitted()
+    await new Promise((resolve) => { signal.addEventListener('abort', resolve) })
+  }
+  const { rig, asked } = await startChat(t, { open })
+  const url = `${await rig.listen()}/v1/chat/completions`
+  const ask = async (content: string, stream: boolean, signal: AbortSignal): Promise<Response> =>
+    await fetch(url, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ model: MODEL, stream, messages: [{ role: 'user', content }] }),
+      signal
+    })
+  for (let round = 0; round < 8; round++) {
+    const away = new AbortController()
+    const before = asked.tasks.length
+    const answers = Array.from({ length: 8 }, async (_, i) =>
+      await (await ask(i % 2 === 0 ? 'even' : 'odd', i < 4, away.signal)).text())
+    await until(() => asked.tasks.length === before + 8)
+    away.abort()
+    await Promise.allSettled(answers)
+    await until(() => asked.aborted === asked.tasks.length)
+  }
+  t.equal(asked.tasks.length, 64)
+  const stayed = await (await ask('stay', false, never)).json()
+  t.match(stayed, { choices: [{ message: { content: 'still here' } }] })
+  t.notOk(rig.logged.some(({ level }) => level === 'error'), 'nothing went wrong in the node')
+})
+
+t.test('the limits of svc.yaml', async (t) => {
+  const config = { max_answers: 1, max_messages: 1, max_stops: 1, max_tools: 1 }
+  const { post } = await startChat(t, { config })
+  const tool = { type: 'function', function: { name: 'f' } }
+  const rows: [object, string][] = [
+    [{ n: 2 }, 'n'], [{ stop: ['a', 'b'] }, 'stop'], [{ tools: [tool, tool] }, 'tools'],
+    [{ messages: [...hello.messages, ...hello.messages] }, 'messages']
+  ]
+  for (const [more, param] of rows) {
+    const answer = await post('/v1/chat/completions', { ...hello, ...more })
+    t.equal(answer.statusCode, 400)
+    t.match(answer.json(), { error: { param } })
+  }
+  let deep: object = {}
+  for (let level = 0; level < 64; level++) deep = { type: 'object', properties: { a: deep } }
+  const format = { type: 'json_schema', json_schema: { name: 'x', schema: deep } }
+  const answer = await post('/v1/chat/completions', { ...hello, response_format: format })
+  t.equal(answer.statusCode, 400)
+  t.match(answer.json(), { error: { message: /nested deeper than 32 levels/ } })
+})

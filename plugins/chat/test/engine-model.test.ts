@@ -1,0 +1,184 @@
+import { readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import type { KvBatch } from '../engine/cache.js'
+import { packRows } from '../engine/cache.js'
+import type { Slot } from '../engine/bind.js'
+import { bind, namesOf } from '../engine/bind.js'
+import { floatsOfHalves } from '../engine/half.js'
+import { sliceBeforeHead } from '../engine/last-token.js'
+import type { OnnxDecoder } from '../engine/model.js'
+import { deviationOf } from '../engine/probe.js'
+import { fieldsOf } from '../engine/wire.js'
+import { NotingJob } from './engine-fake.js'
+import { SHARED, changing, openGraph, recomputed, refusal, withoutShared } from './engine-kit.js'
+import { makeDecoder, type DecoderShape } from './engine-onnx.js'
+
+const LENGTHS = [3, 17, 9, 1, 26, 5, 12, 2]
+const TOKENS = 12
+
+const promptOf = (length: number, seed: number): number[] =>
+  Array.from({ length }, (_, i) => (i * 13 + seed * 29) % 50 + 3)
+
+/** Eight sequences of different lengths, alone without cache and in a batch that keeps changing. */
+async function sameAlone (
+  t: Test, decoder: OnnxDecoder, alone: OnnxDecoder = decoder, tokens = TOKENS
+): Promise<void> {
+  const jobs = LENGTHS.map((length, i) => new NotingJob(promptOf(length, i), tokens + i))
+  await changing(decoder, jobs)
+  for (const job of jobs) {
+    if (job.error !== undefined) throw job.error
+    t.same(job.written, await recomputed(alone, job.prompt, job.maxTokens))
+  }
+}
+
+const SHAPES: Array<[string, DecoderShape, string]> = [
+  ['plain', {}, 'left'],
+  ['half precision', { half: true }, 'left'],
+  ['GroupQueryAttention', { attention: 'gqa' }, 'right'],
+  ['keys and values in one', { combined: true }, 'left'],
+  ['num_logits_to_keep', { keep: true }, 'left'],
+  ['hybrid state', { state: true }, 'left']
+]
+
+for (const [name, shape, padding] of SHAPES) {
+  t.test(`${name}: a changing batch of 8 gives what each gives alone`, async (t) => {
+    const { decoder, probed } = await openGraph(makeDecoder(shape))
+    t.match(probed.habits, { padding, ragged: true, chunked: true })
+    await sameAlone(t, decoder)
+    if (shape.keep === true) return
+    const cut = await openGraph(makeDecoder(shape), { cut: true })
+    await sameAlone(t, cut.decoder, decoder)
+  })
+}
+
+t.test('only the last row of logits comes out of a cut graph', async (t) => {
+  const ids = promptOf(20, 1)
+  const [whole, cut] = [await openGraph(makeDecoder()), await openGraph(makeDecoder(), { cut: true })]
+  const [a, b] = [whole, cut].map(async ({ decoder }) => await decoder.forward(decoder.empty(), [ids], true))
+  t.ok(deviationOf((await a)!.logits[0]!, (await b)!.logits[0]!) < 1e-5)
+  t.equal((await b)!.logits[0]!.buffer.byteLength, 64 * 4)
+  t.equal((await a)!.logits[0]!.buffer.byteLength, 20 * 64 * 4)
+})
+
+t.test('damaged files are no reason to crash', async (t) => {
+  const file = makeDecoder()
+  t.throws(() => sliceBeforeHead(file.subarray(0, 5000), 'logits'),
+    { name: 'RangeError', message: /no protobuf/ })
+  t.throws(() => sliceBeforeHead(Buffer.from('version https://git-lfs.github.com/spec/v1'), 'logits'),
+    RangeError)
+  t.equal(sliceBeforeHead(Buffer.alloc(0), 'logits'), undefined)
+  t.equal(sliceBeforeHead(file, 'vectors'), undefined, 'no such output')
+  t.throws(() => [...fieldsOf(Buffer.alloc(20, 0xff), { from: 0, to: 20 })], RangeError)
+  t.match(await refusal(openGraph(file.subarray(0, 90_000))), { reason: 'model_invalid' })
+})
+
+t.test('graphs that cannot be fed are refused by name', async (t) => {
+  const table: Array<[DecoderShape, RegExp]> = [
+    [{ odd: true }, /"pixel_values" \(float32 \[1\]\) that this engine does not know/],
+    [{ lost: true }, /"past_key_values\.0\.key".*no output carries it on/],
+    [{ ids: 'float32' }, /"input_ids" of the graph has type float32: int64 and int32/],
+    [{ layers: 0 }, /no past key values/]
+  ]
+  for (const [shape, message] of table) {
+    t.match(await refusal(openGraph(makeDecoder(shape))), { reason: 'model_invalid', message })
+  }
+})
+
+t.test('what a graph may look like', (t) => {
+  const ids = { name: 'input_ids', type: 'int64', shape: ['b', 's'] }
+  const logits = { name: 'logits', type: 'float32', shape: ['b', 's', 'v'] }
+  const sizes = { kvHeads: 4, headSize: 8 }
+  const one = (input: object, output: object) => () => bind(
+    [ids, { name: 'past_key_values.0.key', type: 'float32', shape: ['b', 4, 'past', 8], ...input }],
+    [logits, { name: 'present.0.key', type: 'float32', shape: ['b', 4, 'all', 8], ...output }], sizes)
+  t.match(one({}, {})().slots, [{ lead: 1, heads: 4, width: 8, grows: true }])
+  t.match(one({ shape: ['b', 'h', 'past', 'w'] }, {})().slots, [{ heads: 4, width: 8 }], 'sizes of the card')
+  t.match(one({ shape: [1, 4, 'past', 8] }, {})(), { single: true })
+  t.equal(one({}, {})().vocabularySize, null)
+  t.throws(one({ type: 'int8' }, {}), /type int8: float32 and float16/)
+  t.throws(one({ type: 'float16' }, {}), /float16, but comes back as float32/)
+  t.throws(one({ shape: ['b*h', 8, 'past'] }, {}), /has shape \[b\*h, 8, past\]/)
+  t.throws(one({ shape: ['b', 4, 128, 8] }, {}), /served are/)
+  t.throws(one({ name: 'use_cache_branch' }, {}), /"use_cache_branch"/)
+  t.throws(() => bind([], [logits], sizes), /no input "input_ids": it has/)
+  t.throws(() => bind([ids], [], sizes), /no output "logits"/)
+  t.throws(() => bind([ids, { name: 'position_ids', type: 'int64', shape: [3, 'b', 's'] }], [logits], sizes),
+    /at most 2 dimensions/)
+  const named = namesOf({ model: { decoder: {
+    inputs: { input_ids: 'tokens', past_names: 'kv_in.%d' },
+      outputs: { logits: 'scores', present_names: 'kv_out.%d' }
+  } } })
+  const renamed = bind(
+    [{ ...ids, name: 'tokens' }, { name: 'kv_in.0', type: 'float16', shape: [2, 'b', 4, 'p', 8] }],
+    [{ ...logits, name: 'scores' }, { name: 'kv_out.0', type: 'float16', shape: [2, 'b', 4, 'p', 8] }], sizes,
+      named)
+  t.match(renamed, { ids: { name: 'tokens' }, logits: { name: 'scores' },
+    slots: [{ output: 'kv_out.0', lead: 2 }] })
+  t.end()
+})
+
+t.test('rows are moved with their padding', (t) => {
+  const slots: Slot[] = [
+    { input: '', output: '', type: 'float32', lead: 2, heads: 2, width: 1, grows: true, rest: [] },
+    { input: '', output: '', type: 'float16', lead: 1, heads: 1, width: 3, grows: false, rest: [3] }
+  ]
+  const one = (length: number, from: number): KvBatch => ({
+    lengths: [length],
+    span: length,
+    parts: [Float32Array.from({ length: 4 * length }, (_, i) => from + i), Uint16Array.of(from, from, from)]
+  })
+  for (const padding of ['left', 'right'] as const) {
+    const sources = [one(3, 10), one(1, 50)].map(batch => ({ batch, row: 0, length: batch.span }))
+    const packed = packRows(slots, sources, padding)
+    const short = padding === 'left' ? [0, 0, 50] : [50, 0, 0]
+    t.same([...packed.parts[0]!.slice(6, 9)], short)
+    t.same([...packed.parts[1]!], [10, 10, 10, 50, 50, 50])
+    for (const [row, source] of sources.entries()) {
+      const back = packRows(slots, [{ batch: packed, row, length: source.length }], padding)
+      t.same(back.parts, source.batch.parts)
+    }
+    const begin = packRows(slots, [{ batch: packed, row: 0, length: 2 }], padding)
+    t.same([...begin.parts[0]!], [10, 11, 13, 14, 16, 17, 19, 20], 'the first two tokens of each head')
+  }
+  t.end()
+})
+
+t.test('half-precision floats', (t) => {
+  const halves = [0, 0x8000, 0x3c00, 0xc000, 1, 0x03ff, 0x0400, 0x7bff, 0x7c00, 0xfc00, 0x7e00, 0x3555]
+  t.same([...floatsOfHalves(Uint16Array.from(halves))],
+    [0, -0, 1, -2, 2 ** -24, 1023 * 2 ** -24, 2 ** -14, 65504, Infinity, -Infinity, NaN, 0.333251953125])
+  t.end()
+})
+
+t.test('real files of both public layouts', { skip: withoutShared }, async (t) => {
+  const data = join(SHARED, 'data')
+  const table: Array<[string, string, boolean]> = [
+    [join(data, 'stories260K/optimum/model.onnx'), 'left', true],
+    [join(data, 'stories260K/genai-gqa/model.onnx'), 'right', true],
+    [join(data, 'ort-genai-tiny-random-gpt2-fp32/past.onnx'), 'left', true],
+    [join(data, 'ort-genai-tiny-random-lfm2-fp32/decoder.onnx'), 'left', true],
+    [join(SHARED, 'guide/model/onnx/model_quantized.onnx'), 'left', true],
+    [join(data, 'ort-genai-tiny-random-llama-fp16/model.onnx'), 'left', false]
+  ]
+  for (const [path, padding, cut] of table) {
+    const genai = join(path, '../genai_config.json')
+    const names = await readFile(genai, 'utf8').then(text => ({ genai: JSON.parse(text) as unknown }), () =>
+      ({}))
+    const { decoder, probed } = await openGraph(path, names)
+    t.match(probed.habits, { padding, ragged: true }, path)
+    await sameAlone(t, decoder, decoder, 5)
+    t.equal(sliceBeforeHead(await readFile(path), 'logits') !== undefined, cut,
+      'weights beside the graph stay')
+    if (cut) await sameAlone(t, (await openGraph(path, { ...names, cut })).decoder, decoder, 5)
+  }
+})
+
+t.test('truncated weights beside the graph', { skip: withoutShared }, async (t) => {
+  const from = join(SHARED, 'data/ort-genai-tiny-random-llama-fp16')
+  const dir = t.testdir()
+  await writeFile(join(dir, 'model.onnx'), await readFile(join(from, 'model.onnx')))
+  await writeFile(join(dir, 'model.onnx.data'),
+    (await readFile(join(from, 'model.onnx.data'))).subarray(0, 1e6))
+  t.match(await refusal(openGraph(join(dir, 'model.onnx'))), { reason: 'model_invalid' })
+})

@@ -1,0 +1,197 @@
+import { existsSync } from 'node:fs'
+import t from 'tap'
+import type { EngineError } from '../../../kernel/engine.js'
+import { OutputReader } from '../text/parse/output.js'
+import { ask, chunksOf, lives, rig, talk, until } from './llama-kit.js'
+
+// One server for all tests but the last two.
+const shared = await rig(t, { refusals: 3 })
+const { session, journal, bodies } = shared
+const never = new AbortController().signal
+
+t.test('starts the server on a socket, with a key that is not on its command line', async t => {
+  const { env, pid } = shared
+  const [first] = journal()
+  const args = first?.['start'] as string[]
+  t.match(args.join(' '), /--model \S+\/model\/m\.gguf --host llama\.sock --api-key-file llama\.key /)
+  t.match(args.join(' '), /--threads 1 --ctx-size 32768 --parallel 16 --no-ui --offline --jinja --no-co/)
+  t.match(first, { model: true, parent: process.pid, key: /^[0-9a-f]{64}$/ })
+  t.notOk(args.includes(String(first?.['key'])), 'the key is in a file')
+  t.notMatch(env.logs.join(), String(first?.['key']), 'and not in the log')
+  t.notOk(existsSync('llama.key'), 'which is gone when the server is ready')
+  t.ok(env.progressed.length >= 3, 'waiting is told')
+  t.same(env.progressed.at(-1), [4, 4])
+  t.match(session.info(), { contextLength: 2048, answersAtOnce: 16, build: 'b1-test', serverPid: pid })
+  await session.warmup()
+})
+
+t.test('a chat streams text, counts and rates', async t => {
+  const asked = talk('go', { max_tokens: 5, params: { seed: -3 } })
+  const { text, pieces, done } = await ask(session, 'chat', asked)
+  t.equal(text, 'a b c')
+  t.same(pieces[0], { kind: 'admitted', prompt_tokens: 15, tool_format: 'hermes' })
+  t.match(done, {
+    kind: 'done', index: 0, finish_reason: 'stop',
+    usage: { prompt_tokens: 15, completion_tokens: 3, cached_tokens: 2 },
+    stats: { prompt_tps: 100, generation_tps: 50 }
+  })
+  const { peak_memory_bytes: peak } = done['stats'] as Record<string, number>
+  t.ok(process.platform !== 'linux' || Number(peak) > 1e6, 'the memory of the server')
+  t.match(bodies('/v1/chat/completions')[0], {
+    messages: [{ role: 'user', content: 'please go' }], max_tokens: 5, stop: [], stream: true, temperature: 1,
+    top_k: 0, min_p: 0, repeat_penalty: 1, seed: 2 ** 32 - 4
+  })
+  t.match((await ask(session, 'chat', talk('cut'))).done, { finish_reason: 'length' })
+})
+
+t.test('reasoning and calls come as the text that is read everywhere', async t => {
+  t.equal((await ask(session, 'chat', talk('think'))).text, '<think>hmm</think>yes')
+  const { text, done } = await ask(session, 'chat', talk('call'))
+  t.match(done, { finish_reason: 'stop' })
+  const reader = new OutputReader({ tools: 'hermes', newId: () => 'id' })
+  const read = [reader.push(text), reader.end()]
+  const calls = read.flatMap(({ toolCalls }) => toolCalls)
+  const argumentsOf = (index: number): string =>
+    calls.filter(call => call.index === index).map(call => call.arguments ?? '').join('')
+  t.same(calls.flatMap(({ name }) => name ?? []), ['add', 'now'])
+  t.same([argumentsOf(0), argumentsOf(1)], ['{"a": "}"}', '{}'])
+  t.equal(read.map(({ content }) => content).join(''), 'so')
+})
+
+t.test('a completion from a text, and from ids', async t => {
+  const { text, done } = await ask(session, 'completion', { prompt: 'on cut', stop: ['x'], max_tokens: 4 })
+  t.equal(text, 'a b c')
+  const usage = { prompt_tokens: 6, completion_tokens: 3, cached_tokens: 2 }
+  t.match(done, { finish_reason: 'length', usage })
+  await ask(session, 'completions', { prompt: [103, 111] })
+  t.match(bodies('/completion').slice(-2),
+    [{ prompt: 'on cut', stop: ['x'], n_predict: 4 }, { prompt: [103, 111] }])
+})
+
+t.test('several answers are requests of their own, each with its seed', async t => {
+  const { pieces } = await ask(session, 'chat', talk('go', { n: 3, params: { seed: 5 } }))
+  t.same(bodies('/v1/chat/completions').slice(-3).map(({ seed }) => seed).sort(), [5, 6, 7])
+  t.equal(pieces.filter(({ kind }) => kind === 'admitted').length, 1)
+  for (const index of [0, 1, 2]) {
+    const own = pieces.filter(piece => piece['index'] === index)
+    t.equal(own.map(({ text }) => text ?? '').join(''), 'a b c')
+    t.match(own.at(-1), { kind: 'done' })
+  }
+  t.equal(pieces.filter(({ kind }) => kind === 'done').length, 3)
+})
+
+t.test('log probabilities', async t => {
+  for (const [kind, payload] of [['chat', talk('go')], ['completion', { prompt: 'go' }]] as const) {
+    const params = { logprobs: true, top_logprobs: 2 }
+    const { pieces } = await ask(session, kind, { ...payload, params })
+    t.same(pieces.find(piece => piece['kind'] === 'delta')?.['tokens'], [{
+      id: 7, text: 'a', logprob: -0.5,
+      top: [{ id: 7, text: 'a', logprob: -0.5 }, { id: 8, text: '?', logprob: -9999 }]
+    }], kind)
+    const bare = await ask(session, kind, { ...payload, params: { logprobs: true } })
+    t.match(bare.pieces.find(piece => piece['kind'] === 'delta'), { tokens: [{ id: 7, top: [] }] })
+  }
+})
+
+t.test('tokens', async t => {
+  const one = async (kind: string, payload: Record<string, unknown>) =>
+    (await chunksOf(session, kind, payload))[0]
+  t.same((await one('tokenize', { prompt: 'hi' }))?.payload,
+    { kind: 'tokens', tokens: [1, 104, 105], count: 3, context_length: 2048 })
+  t.match((await one('tokenize', { prompt: 'hi', add_special_tokens: false }))?.payload, { count: 2 })
+  t.match((await one('tokenize', { prompt: [4, 5] }))?.payload, { tokens: [4, 5] })
+  t.match((await one('tokenize', talk('x')))?.payload, { count: 1 + 'user: please x'.length })
+  t.same((await one('detokenize', { tokens: [104, 105] }))?.payload, { kind: 'text', text: 'hi' })
+})
+
+t.test('what the server refuses or fails at', async t => {
+  const refused = async (payload: Record<string, unknown>, kind = 'chat') =>
+    await chunksOf(session, kind, payload).then(() => undefined, (error: unknown) => error as EngineError)
+  const long = await refused(talk('x'.repeat(3000)))
+  t.match(long, {
+    reason: 'context_length_exceeded', details: { prompt_tokens: 3013, context_length: 2048 },
+    message: /^context_length_exceeded: the prompt has 3013 tokens, but test\/gguf has a context of 2048 /
+  })
+  t.match(await refused(talk('refuse')), {
+    reason: 'invalid_request', message: 'llama-server refused the request: Failed to parse grammar'
+  })
+  t.match(await refused(talk('fail')), { reason: 'provider_error', message: /no free slot in the KV cache/ })
+  t.match(await refused(talk('garbage')), { reason: 'provider_error' })
+  t.match(await refused(talk('half')), { reason: 'provider_error', message: /before its end/ })
+  t.match(await refused(talk('late')), { reason: 'provider_error', message: /oh no/ })
+  t.match(await refused(talk('go'), 'tts'), { reason: 'invalid_request' })
+  t.match(await refused({ messages: [] }), { reason: 'invalid_request', message: /messages/ })
+  t.match(await refused(talk('go', { params: { temperature: -1 } })), { message: /temperature is -1/ })
+  t.equal((await ask(session, 'chat', talk('go'))).text, 'a b c', 'and it serves on')
+  t.same(shared.deaths, [])
+})
+
+t.test('who lets go frees the slot', async t => {
+  const closed = (word: string) => (): boolean =>
+    journal().some(entry => entry['closed'] === word && entry['whole'] === false)
+  const abort = new AbortController()
+  let heard = 0
+  const slow = { kind: 'chat', payload: talk('slow', { n: 2 }) }
+  for await (const { payload } of session.run(slow, abort.signal)) {
+    if (payload['kind'] === 'delta' && ++heard === 4) abort.abort()
+  }
+  t.equal(heard, 4, 'it ends without an error')
+  await until('the server sees both connections close', () =>
+    journal().filter(entry => entry['closed'] === 'slow').length === 2)
+  for await (const chunk of session.run({ kind: 'completion', payload: { prompt: 'flood' } }, never)) {
+    if (chunk.payload['kind'] === 'delta') break
+  }
+  await until('also when the reader just goes', closed('flood'))
+  t.same(await chunksOf(session, 'chat', talk('go'), AbortSignal.abort()), [])
+})
+
+t.test('a slow reader holds the server back', async t => {
+  const stream = session.run({ kind: 'chat', payload: talk('flood') }, never)[Symbol.asyncIterator]()
+  await stream.next()
+  await until('something is written', () => journal().some(entry => 'written' in entry))
+  // The server stops writing where the buffers of the connection are full.
+  const written = (): number => journal().filter(entry => 'written' in entry).length
+  let before = -1
+  await until('nothing more is written', () => {
+    const same = before === written()
+    before = written()
+    return same
+  })
+  t.ok(before < 10, `${before} times a hundred pieces of 10 kB`)
+  await stream.return?.(undefined)
+})
+
+t.test('an orderly end asks the server first', async t => {
+  await session.close?.()
+  t.notOk(lives(shared.pid))
+  t.same(journal().at(-1), { asked: 'SIGTERM' })
+  t.same(shared.deaths, [], 'and is no death')
+})
+
+t.test('a stream that comes byte by byte reads the same', async t => {
+  const { session } = await rig(t, { cut: 1 })
+  t.equal((await ask(session, 'chat', talk('unicode'))).text, 'ä€\u{1F600}\n\ndata: x')
+  t.equal((await ask(session, 'completion', { prompt: 'unicode' })).text, 'ä€\u{1F600}\n\ndata: x')
+})
+
+t.test('an embedding model', async t => {
+  const { session, bodies, journal } = await rig(t, {}, { tasks: ['embeddings'] })
+  const args = journal()[0]?.['start'] as string[]
+  t.match(args.join(' '), /--embeddings --batch-size 2048 --ubatch-size 2048$/)
+  await session.warmup()
+  const input = Array.from({ length: 33 }, (_, i) => i === 32 ? 'abc' : 'x')
+  const chunks = await chunksOf(session, 'embed', { input })
+  t.equal(chunks.length, 34)
+  const numbers = (i: number): number[] => {
+    const media = chunks[i]?.media ?? new Uint8Array()
+    return [...new Float32Array(media.buffer, media.byteOffset, media.byteLength / 4)]
+  }
+  t.same(chunks[32]?.payload, { kind: 'embedding', index: 32, dimensions: 3 })
+  t.same(numbers(32).map(x => Math.round(x * 100)), [60, 80, 0], 'in the order of the texts, of length 1')
+  t.same(chunks[33]?.payload,
+    { kind: 'done', usage: { prompt_tokens: 35, completion_tokens: 0, cached_tokens: 0 } })
+  const [raw] = await chunksOf(session, 'embed', { input: 'abc', normalize: false, dimensions: 2 })
+  t.same([...new Float32Array(raw?.media?.slice().buffer ?? new ArrayBuffer(0))], [3, 4])
+  t.match(bodies('/v1/embeddings').at(-1), { input: ['abc'], embd_normalize: -1 })
+  await t.rejects(chunksOf(session, 'chat', talk('go')), { message: /serves embed/ })
+})

@@ -1,0 +1,243 @@
+import t from 'tap'
+import { ChatReader, CompletionReader } from '../llama/answer.js'
+import { serverArguments } from '../llama/arguments.js'
+import { readHelp } from '../llama/binary.js'
+import { serverError } from '../llama/errors.js'
+import { modelFile } from '../llama/index.js'
+import { merged } from '../llama/merge.js'
+import { LineCutter, Output } from '../llama/output.js'
+import { chatBodies, completionBodies, embedRequest, promptOf } from '../llama/request.js'
+import { sizesOf } from '../llama/sizes.js'
+import { SseReader } from '../llama/sse.js'
+import { cardOf, specOf } from './llama-kit.js'
+
+const facts = { modelId: 'test/gguf', contextLength: 100, defaults: {} }
+const messages = [{ role: 'user', content: 'hi' }]
+
+/** What a call throws. */
+function thrown (call: () => unknown): unknown {
+  try {
+    call()
+  } catch (error) {
+    return error
+  }
+  return undefined
+}
+
+t.test('events at any cut', t => {
+  const bytes = Buffer.from(': ping\r\n\r\ndata: {"a":"ä€\u{1F600}"}\n\ndata:x\ndata: y\nid: 3\n\n' +
+    'error: {"e":1}\r\n\r\n\n\ndata\n\ndata: [DONE]\n\n')
+  const expected = [
+    { field: 'data', text: '{"a":"ä€\u{1F600}"}' }, { field: 'data', text: 'x\ny' },
+    { field: 'error', text: '{"e":1}' }, { field: 'data', text: '' }, { field: 'data', text: '[DONE]' }
+  ]
+  for (let size = 1; size <= bytes.length; size++) {
+    const reader = new SseReader()
+    const events = []
+    for (let i = 0; i < bytes.length; i += size) events.push(...reader.push(bytes.subarray(i, i + size)))
+    t.same(events, expected, `${size} bytes at once`)
+  }
+  const endless = new SseReader()
+  t.throws(() => { for (;;) endless.push(Buffer.from(`data: ${'x'.repeat(500_000)}`)) }, RangeError)
+  const lines = new SseReader()
+  t.throws(() => { for (;;) lines.push(Buffer.from(`data: ${'x'.repeat(500_000)}\n`)) }, RangeError)
+  t.end()
+})
+
+t.test('the command line', t => {
+  const sizes = { contextLength: 64, slots: 2, most: 4, promptCacheMib: 8 }
+  const base = {
+    flags: new Set<string>(), model: '/m.gguf', keyFile: 'k', threads: 2, backend: 'cpu', sizes,
+    embeds: false, address: { host: '127.0.0.1', port: 9 }
+  }
+  t.same(serverArguments(base), ['--model', '/m.gguf', '--host', '127.0.0.1', '--port', '9', '--api-key-file',
+    'k', '--threads', '2', '--ctx-size', '128', '--parallel', '2'])
+  const flags = new Set(['--no-webui', '--n-gpu-layers', '--device', '--embeddings', '--ubatch-size'])
+  const more = (backend: string, embeds: boolean): string =>
+    serverArguments({ ...base, flags, backend, embeds }).slice(14).join(' ')
+  t.equal(more('cpu', false), '--no-webui --n-gpu-layers 0 --device none')
+  t.equal(more('cuda', true), '--no-webui --n-gpu-layers 999 --embeddings --ubatch-size 64')
+  const help = '-m,    --model FNAME  x\n--no-ui, --host HOST  bind to a UNIX socket'
+  const { flags: read, sockets } = readHelp(help)
+  t.same([...read], ['--model', '--no-ui', '--host'])
+  t.ok(sockets)
+  t.notOk(readHelp('--host HOST ip address to listen').sockets)
+  t.end()
+})
+
+t.test('sizes', t => {
+  const sizes = (card: object, options: object = {}, embeds = false) =>
+    sizesOf(specOf('/', '/bin', { nLayers: 32, kvHeads: 8, headSize: 128, contextLength: 131_072, ...card },
+      { ...options }), embeds)
+  t.match(sizes({}), { contextLength: 8192, slots: 1, most: 257, promptCacheMib: 128 }, 'a usual model')
+  t.match(sizes({ contextLength: 2048 }), { contextLength: 2048, slots: 4 })
+  t.match(sizes({ nLayers: 1, kvHeads: 1, headSize: 8 }), { contextLength: 131_072, slots: 16 }, 'small')
+  t.match(sizes({ kvHeads: 0, contextLength: 512 }, {}, true), { contextLength: 512, slots: 16 }, 'no heads')
+  t.match(sizes({ kvHeads: 0 }, {}, true), { contextLength: 8192 }, 'embeddings')
+  const options = { context_length: 1000, max_batch: 2, max_queue: 3, prefix_cache_bytes: 0 }
+  t.same(sizes({}, options), { contextLength: 1000, slots: 2, most: 5, promptCacheMib: 0 })
+  t.match(sizes({}, { kv_cache_bytes: 131_072 * 500 }), { contextLength: 500, slots: 1 }, 'less memory')
+  const wrong = [{ context_length: 1 }, { max_batch: 0 }, { kv_cache_bytes: '9' }, { max_queue: NaN }]
+  for (const option of wrong) {
+    t.match(thrown(() => sizes({}, option)), { reason: 'model_invalid' }, JSON.stringify(option))
+  }
+  t.end()
+})
+
+t.test('the file of a model', t => {
+  const file = (...files: [string, string][]): string =>
+    modelFile(cardOf({ files: files.map(([path, role]) => ({ path, role, bytes: 1 })) }))
+  const [second, first]: [[string, string], [string, string]] = [['b-00002-of-00002.gguf', 'weights'],
+    ['b-00001-of-00002.gguf', 'weights']]
+  t.equal(file(['a.json', 'config'], second, first), 'b-00001-of-00002.gguf')
+  t.equal(file(['a-mmproj.gguf', 'other'], ['m.GGUF', 'weights']), 'm.GGUF')
+  t.equal(file(['m.gguf', 'other']), 'm.gguf')
+  t.match(thrown(() => file(['m.onnx', 'weights'])), { reason: 'model_invalid' })
+  t.end()
+})
+
+t.test('bodies of chats', t => {
+  const body = (payload: object): Record<string, unknown> =>
+    chatBodies({ messages, ...payload }, facts).bodies[0] ?? {}
+  t.match(body({}), { temperature: 1, top_p: 1, top_k: 0, repeat_penalty: 1, max_tokens: 99 })
+  t.notOk('seed' in body({}), 'a seed of its own choice')
+  const params = {
+    temperature: 0, top_p: 0.5, top_k: 3, min_p: 0.1, frequency_penalty: 1, presence_penalty: -1,
+    repetition_penalty: 1.2, seed: 2 ** 40, logit_bias: { 5: -100 }, logprobs: true
+  }
+  t.match(body({ params, max_tokens: 1e6, stop: 'x' }), {
+    temperature: 0, top_p: 0.5, top_k: 3, min_p: 0.1, frequency_penalty: 1, presence_penalty: -1,
+    repeat_penalty: 1.2, seed: 256, logit_bias: [[5, -100]], logprobs: true, top_logprobs: 1,
+    max_tokens: 99, stop: ['x']
+  })
+  const card = chatBodies({ messages }, { ...facts, defaults: { temperature: 0.6 } })
+  t.match(card.bodies, [{ temperature: 0.6 }], 'the card has defaults')
+  t.match(body({ params: { grammar: { kind: 'json' } } }), { response_format: { type: 'json_object' } })
+  t.match(body({ params: { grammar: { kind: 'schema', schema: { type: 'string' } } } }),
+    { response_format: { json_schema: { schema: { type: 'string' } } } })
+  t.match(body({ template_variables: { enable_thinking: false }, add_generation_prompt: false }),
+    { chat_template_kwargs: { enable_thinking: false }, add_generation_prompt: false })
+  t.match(body({ messages: [{ role: 'assistant', tool_calls: [1] }] }),
+    { messages: [{ content: '', tool_calls: [1] }] })
+  t.end()
+})
+
+t.test('tools', t => {
+  const tools = ['a', 'b'].map(name => ({ type: 'function', function: { name } }))
+  const body = (choice: unknown): Record<string, unknown> => {
+    const params = { grammar: { kind: 'tools', tools, choice } }
+    return chatBodies({ messages, tools, params }, facts).bodies[0] ?? {}
+  }
+  t.match(body('auto'), { tools, tool_choice: 'auto' })
+  t.match(body('required'), { tools, tool_choice: 'required' })
+  const one = body({ type: 'function', function: { name: 'b' } })
+  t.same(one['tools'], tools.slice(1), 'one chosen tool is the only one')
+  t.equal(one['tool_choice'], 'required')
+  t.match(thrown(() => body({ function: { name: 'c' } })), { message: /the chosen tool c is none of/ })
+  t.end()
+})
+
+t.test('bodies of completions and embeddings', t => {
+  const body = (payload: object): Record<string, unknown> =>
+    completionBodies({ prompt: 'p', ...payload }, facts).bodies[0] ?? {}
+  t.match(body({ params: { grammar: { kind: 'json' } } }), { json_schema: { type: 'object' } })
+  t.match(body({ params: { logprobs: true, top_logprobs: 3 } }), { n_probs: 3 })
+  t.equal(completionBodies({ prompt: [1, 2], n: 3 }, facts).bodies.length, 3)
+  for (const payload of [
+    { prompt: '' }, { prompt: [] }, { prompt: [-1] }, { prompt: [1.5] }, { prompt: null }, { prompt: ['a'] },
+    { params: { grammar: { kind: 'tools', tools: [] } } }, { params: { grammar_after: '</think>' } },
+    { n: 0 }, { stop: [''] }, { max_tokens: 0 }, { params: { seed: 'x' } }
+  ]) t.match(thrown(() => body(payload)), { reason: 'invalid_request' }, JSON.stringify(payload))
+  for (const wrong of ['x', [{ role: 'user', content: [1] }], [null], [{ content: 'x' }]]) {
+    const call = () => chatBodies({ messages: wrong }, facts)
+    t.match(thrown(call), { reason: 'invalid_request' }, JSON.stringify(wrong))
+  }
+  t.same(embedRequest({ input: [1, 2] }).inputs, [[1, 2]])
+  t.same(embedRequest({ input: ['a', [3]] }).inputs, ['a', [3]])
+  for (const payload of [{}, { input: [] }, { input: [''] }, { input: 'a', dimensions: 0 }]) {
+    t.match(thrown(() => embedRequest(payload)), { reason: 'invalid_request' }, JSON.stringify(payload))
+  }
+  t.match(thrown(() => promptOf({})), { details: { issues: [{ path: 'prompt' }] } })
+  t.end()
+})
+
+t.test('answers of other servers', t => {
+  const reader = new ChatReader(2, 0)
+  t.same(reader.read({ choices: [{ delta: { role: 'assistant', content: null } }] }), [])
+  t.equal(reader.end(0), null, 'not complete')
+  const usage = { prompt_tokens: 9, completion_tokens: 2, prompt_tokens_details: { cached_tokens: 4 } }
+  reader.read({ choices: [{ delta: { content: 'x' }, finish_reason: 'stop' }], usage })
+  t.same(reader.end(5), [{
+    kind: 'done', index: 2, finish_reason: 'stop',
+    usage: { prompt_tokens: 9, completion_tokens: 2, cached_tokens: 4 },
+    stats: { prompt_tps: null, generation_tps: null, peak_memory_bytes: 5 }
+  }])
+  const cut = new ChatReader(0, 0)
+  t.match(cut.read({ choices: [{ delta: { reasoning_content: 'so' }, finish_reason: 'length' }] }),
+    [{ text: '<think>so' }])
+  t.match(cut.end(0), [{ kind: 'done', finish_reason: 'length' }], 'what was cut stays open')
+  const old = new CompletionReader(0, 0)
+  const last = { content: 'x', stop: true, stopped_limit: true, tokens_evaluated: 3, tokens_predicted: 1 }
+  t.same(old.read(last), [{ kind: 'delta', index: 0, text: 'x' }])
+  t.match(old.end(0), [{ finish_reason: 'length', usage: { prompt_tokens: 3, cached_tokens: 0 } }])
+  for (const event of [{}, { choices: 3 }, { choices: [null] }, { usage: [], timings: 'x' }]) {
+    t.same(new ChatReader(0, 0).read(event), [], JSON.stringify(event))
+  }
+  t.end()
+})
+
+t.test('errors of other servers', t => {
+  const told = 'request (12 tokens) exceeds the available context size (8 tokens), try increasing it'
+  t.match(serverError({ error: { message: told } }, 'm', 400),
+    { reason: 'context_length_exceeded', details: { prompt_tokens: 12, context_length: 8 } })
+  const embedded = 'input (600 tokens) is too large to process. increase the physical batch size ' +
+    '(current batch size: 512)'
+  t.match(serverError({ message: embedded, code: 500, type: 'server_error' }, 'm'),
+    { reason: 'context_length_exceeded', details: { prompt_tokens: 600 } })
+  t.match(serverError({ error: { code: 501, message: 'no', type: 'not_supported_error' } }, 'm', 501),
+    { reason: 'invalid_request' })
+  for (const body of [undefined, null, 'x', {}, { error: 'x' }, { error: { message: 4 } }]) {
+    t.match(serverError(body, 'm', 502), { reason: 'provider_error', message: /status 502 and no message/ })
+  }
+  t.ok(serverError({ error: { message: 'x'.repeat(1e5) } }, 'm', 500).message.length < 1_100)
+  t.end()
+})
+
+t.test('several streams as one', async t => {
+  let open = 0
+  async function * count (to: number, wrong = false): AsyncGenerator<number> {
+    open++
+    try {
+      for (let i = 0; i < to; i++) yield i
+      if (wrong) throw new Error('wrong')
+    } finally {
+      open--
+    }
+  }
+  const all: number[] = []
+  for await (const number of merged([count(3), count(1), count(0)])) all.push(number)
+  t.same(all.sort(), [0, 0, 1, 2])
+  for await (const number of merged([count(9), count(9)])) if (number === 2) break
+  await t.rejects(async () => { for await (const number of merged([count(9), count(1, true)])) void number },
+    { message: 'wrong' })
+  await new Promise(resolve => { setImmediate(resolve) })
+  t.equal(open, 0, 'all are let go')
+})
+
+t.test('output', t => {
+  const cutter = new LineCutter()
+  t.same(cutter.push(Buffer.from('a\r\nb')), ['a'])
+  t.same(cutter.push(Buffer.from('c\n\n')), ['bc'])
+  for (let i = 0; i < 100; i++) t.same(cutter.push(Buffer.alloc(1000, 'x')), [])
+  t.same(cutter.push(Buffer.from('\n')).map(line => line.length), [501])
+  let now = 0
+  const logged: [string, number][] = []
+  const output = new Output((line, leftOut) => { logged.push([line, leftOut]) }, () => now)
+  for (let i = 0; i < 30; i++) output.add(i % 2 === 0 ? `Error ${i}` : 'fine')
+  t.equal(logged.length, 10)
+  now = 10_000
+  output.add('failed to x')
+  t.same(logged.at(-1), ['failed to x', 5])
+  t.equal(output.last, 'Error 26 | fine | Error 28 | fine | failed to x')
+  t.end()
+})

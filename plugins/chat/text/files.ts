@@ -1,0 +1,71 @@
+import { readFile, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { EngineError } from '../../../kernel/engine.js'
+import { badModel } from './errors.js'
+
+/** A JSON object as read from a file; its fields are not checked yet. */
+export type Json = Record<string, unknown>
+
+/** The largest tokenizer in public use (Gemma) has 34 MB. */
+const MAX_JSON_BYTES = 128 * 1024 * 1024
+const MAX_TEMPLATE_BYTES = 1024 * 1024
+
+/**
+ * The text files of a model folder, as they are. `template` is the file chat_template.jinja, if there is
+ * one.
+ */
+export interface TextFiles {
+  tokenizer: Json, tokenizerConfig: Json, specialTokens: Json, generation: Json, config: Json, genai: Json
+  template: string | null
+}
+
+/**
+ * Reads what describes the text side of a model. Only tokenizer.json is needed. Throws EngineError
+ * `model_incomplete` where it is missing and `model_invalid` where a file is not what its name says.
+ */
+export async function readTextFiles (directory: string): Promise<TextFiles> {
+  const optional = async (name: string): Promise<Json> => await readJson(directory, name) ?? {}
+  const tokenizer = await readJson(directory, 'tokenizer.json')
+  if (tokenizer === null) {
+    throw new EngineError('model_incomplete', 'this model has no tokenizer.json. Stage it again, or choose ' +
+      'a model in one of the public ONNX layouts (they carry a tokenizer.json)')
+  }
+  const [tokenizerConfig, specialTokens, generation, config, genai] = await Promise.all([
+    optional('tokenizer_config.json'), optional('special_tokens_map.json'),
+      optional('generation_config.json'),
+    optional('config.json'), optional('genai_config.json')])
+  const template = await readText(directory, 'chat_template.jinja', MAX_TEMPLATE_BYTES)
+  return { tokenizer, tokenizerConfig, specialTokens, generation, config, genai, template }
+}
+
+async function readJson (directory: string, name: string): Promise<Json | null> {
+  const text = await readText(directory, name, MAX_JSON_BYTES)
+  if (text === null) return null
+  let value: unknown
+  try {
+    value = JSON.parse(text)
+  } catch (error) {
+    throw badModel(`${name} is not JSON: ${(error as Error).message}`)
+  }
+  if (!isObject(value)) throw badModel(`${name} is not a JSON object`)
+  return value
+}
+
+async function readText (directory: string, name: string, limit: number): Promise<string | null> {
+  const path = join(directory, name)
+  try {
+    const { size } = await stat(path)
+    if (size > limit) throw badModel(`${name} has ${size} bytes, at most ${limit} are read`)
+    return await readFile(path, 'utf8')
+  } catch (error) {
+    if (error instanceof EngineError) throw error
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null
+    throw new EngineError('model_incomplete',
+      `cannot read ${name}: ${(error as Error).message}. Stage the model again`)
+  }
+}
+
+/** Whether `value` is a JSON object (not null, not an array). */
+export function isObject (value: unknown): value is Json {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}

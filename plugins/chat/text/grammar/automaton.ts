@@ -1,0 +1,250 @@
+import { ANY, ESCAPED, intersect, WRITABLE } from './charset.js'
+import type { CharSet } from './charset.js'
+import { RegexError } from './regex.js'
+import type { Regex } from './regex.js'
+
+/** Edge of an automaton over code points. */
+export interface Edge { low: number, high: number, to: number }
+
+/**
+ * A deterministic automaton over the characters of a string; state 0 is the first. `rest`: bytes of the
+ * shortest way to an accepting state, written as JSON. From every state an accepting one can be reached.
+ */
+export interface Automaton { edges: readonly (readonly Edge[])[], accepting: readonly boolean[],
+  rest: readonly number[] }
+
+/** Most states of one automaton. */
+const MAX_STATES = 4000
+/** Most copies of parts that repetitions may make. */
+const MAX_PARTS = 20_000
+
+interface Nfa { empty: number[][], edges: { set: CharSet, to: number }[][] }
+
+/**
+ * The texts in which the regular expression matches somewhere (as JSON Schema's `pattern` has it). Throws
+ * RegexError where it gets too large or anchors stand inside.
+ */
+export function regexAutomaton (regex: Regex): Automaton {
+  const nfa: Nfa = { empty: [], edges: [] }
+  const begin = newState(nfa)
+  const end = newState(nfa)
+  for (const branch of branches(regex)) {
+    const first = newState(nfa)
+    const last = newState(nfa)
+    link(nfa, begin, first)
+    link(nfa, last, end)
+    if (!branch.begin) nfa.edges[first]?.push({ set: ANY, to: first })
+    if (!branch.end) nfa.edges[last]?.push({ set: ANY, to: last })
+    build(nfa, { kind: 'join', parts: branch.parts }, first, last)
+  }
+  return determinise(nfa, begin, end)
+}
+
+/** The alternatives at the top, without their anchors. */
+function branches (regex: Regex): { parts: Regex[], begin: boolean, end: boolean }[] {
+  if (regex.kind === 'either') return regex.parts.flatMap(branches)
+  const [only] = regex.kind === 'join' && regex.parts.length === 1 ? regex.parts : []
+  if (only?.kind === 'either' || only?.kind === 'join') return branches(only)
+  const parts = regex.kind === 'join' ? [...regex.parts] : [regex]
+  const begin = parts[0]?.kind === 'begin'
+  const end = parts.at(-1)?.kind === 'end'
+  return [{ parts: parts.slice(begin ? 1 : 0, end ? -1 : undefined), begin, end }]
+}
+
+function newState (nfa: Nfa): number {
+  if (nfa.empty.length > MAX_PARTS) throw new RegexError(`is too large (more than ${MAX_PARTS} steps)`)
+  nfa.edges.push([])
+  return nfa.empty.push([]) - 1
+}
+
+function link (nfa: Nfa, from: number, to: number): void {
+  nfa.empty[from]?.push(to)
+}
+
+/** Adds the ways through `regex` between two states (Thompson 1968). */
+function build (nfa: Nfa, regex: Regex, from: number, to: number): void {
+  switch (regex.kind) {
+    case 'chars':
+      nfa.edges[from]?.push({ set: regex.set, to })
+      return
+    case 'join': {
+      let at = from
+      for (const part of regex.parts) {
+        const next = newState(nfa)
+        build(nfa, part, at, next)
+        at = next
+      }
+      link(nfa, at, to)
+      return
+    }
+    case 'either':
+      for (const part of regex.parts) build(nfa, part, from, to)
+      return
+    case 'repeat':
+      buildRepeat(nfa, regex, from, to)
+      return
+    default:
+      throw new RegexError('has "^" or "$" inside; they are known at the two ends only')
+  }
+}
+
+function buildRepeat (nfa: Nfa, regex: Regex & { kind: 'repeat' }, from: number, to: number): void {
+  let at = from
+  for (let i = 0; i < regex.min; i++) {
+    const next = newState(nfa)
+    build(nfa, regex.part, at, next)
+    at = next
+  }
+  if (regex.max === Infinity) {
+    const loop = newState(nfa)
+    const back = newState(nfa)
+    link(nfa, at, loop)
+    build(nfa, regex.part, loop, back)
+    link(nfa, back, loop)
+    link(nfa, loop, to)
+    return
+  }
+  for (let i = regex.min; i < regex.max; i++) {
+    const next = newState(nfa)
+    link(nfa, at, to)
+    build(nfa, regex.part, at, next)
+    at = next
+  }
+  link(nfa, at, to)
+}
+
+function closure (nfa: Nfa, states: readonly number[]): number[] {
+  const seen = new Set(states)
+  for (const s of seen) for (const next of nfa.empty[s] ?? []) seen.add(next)
+  return [...seen].sort((a, b) => a - b)
+}
+
+/** Subset construction. */
+function determinise (nfa: Nfa, begin: number, end: number): Automaton {
+  const sets: number[][] = []
+  const known = new Map<string, number>()
+  const stateOf = (set: number[]): number => {
+    const key = set.join()
+    let state = known.get(key)
+    if (state === undefined) {
+      if (sets.length >= MAX_STATES) throw new RegexError(`is too complex (more than ${MAX_STATES} states)`)
+      state = sets.push(set) - 1
+      known.set(key, state)
+    }
+    return state
+  }
+  stateOf(closure(nfa, [begin]))
+  const edges: Edge[][] = []
+  for (let s = 0; s < sets.length; s++) {
+    const out = (sets[s] ?? []).flatMap((n) => nfa.edges[n] ?? [])
+    edges.push(slices(out).map(([low, high, targets]) => ({ low, high, to: stateOf(closure(nfa, targets)) })))
+  }
+  return pruned(edges, sets.map((set) => set.includes(end)))
+}
+
+/** Cuts overlapping edges into disjoint ranges with the states each one leads to. */
+function slices (edges: readonly { set: CharSet, to: number }[]): [number, number, number[]][] {
+  const flat = edges.flatMap((e) => intersect(e.set, WRITABLE).map(([low, high]) =>
+    ({ low, high, to: e.to })))
+  const cuts = [...new Set(flat.flatMap((r) => [r.low, r.high + 1]))].sort((a, b) => a - b)
+  const out: [number, number, number[]][] = []
+  for (let i = 0; i + 1 < cuts.length; i++) {
+    const low = cuts[i] as number
+    const high = (cuts[i + 1] as number) - 1
+    const targets = flat.filter((r) => r.low <= low && r.high >= high).map((r) => r.to)
+    if (targets.length > 0) out.push([low, high, targets])
+  }
+  return out
+}
+
+/** Takes out edges to states without an end, and computes the distances. */
+function pruned (edges: readonly Edge[][], accepting: readonly boolean[]): Automaton {
+  const rest = accepting.map((yes) => yes ? 0 : Infinity)
+  let changed = true
+  while (changed) {
+    changed = false
+    for (let s = edges.length - 1; s >= 0; s--) {
+      for (const e of edges[s] ?? []) {
+        const way = charBytes(e.low, e.high) + (rest[e.to] ?? Infinity)
+        if (way >= (rest[s] ?? 0)) continue
+        rest[s] = way
+        changed = true
+      }
+    }
+  }
+  return { edges: edges.map((out) => out.filter((e) => rest[e.to] !== Infinity)), accepting, rest }
+}
+
+/** Bytes of the shortest character of a range, written in a JSON string. */
+export function charBytes (low: number, high: number): number {
+  const plain = ESCAPED.reduce((at, [from, to]) => at >= from && at <= to ? to + 1 : at, low)
+  const raw = plain > high ? Infinity : plain < 0x80 ? 1 : plain < 0x800 ? 2 : plain < 0x10000 ? 3 : 4
+  return plain === low ? raw : Math.min(2, raw)
+}
+
+/** The texts that both accept. Throws RegexError where that gets too large. */
+export function both (a: Automaton, b: Automaton): Automaton {
+  const pairs: [number, number][] = [[0, 0]]
+  const known = new Map([['0,0', 0]])
+  const edges: Edge[][] = []
+  for (let s = 0; s < pairs.length; s++) {
+    const [p, q] = pairs[s] as [number, number]
+    const out: Edge[] = []
+    for (const e of a.edges[p] ?? []) {
+      for (const f of b.edges[q] ?? []) {
+        const [low, high] = [Math.max(e.low, f.low), Math.min(e.high, f.high)]
+        if (low > high) continue
+        const key = `${e.to},${f.to}`
+        let to = known.get(key)
+        if (to === undefined) {
+          if (pairs.length >= MAX_STATES) {
+            throw new RegexError(`is too complex with the other limits (more than ${MAX_STATES} states)`)
+          }
+          to = pairs.push([e.to, f.to]) - 1
+          known.set(key, to)
+        }
+        out.push({ low, high, to })
+      }
+    }
+    edges.push(out)
+  }
+  return pruned(edges, pairs.map(([p, q]) => a.accepting[p] === true && b.accepting[q] === true))
+}
+
+/** Texts of `min` to `max` characters. Throws RegexError above the largest automaton. */
+export function lengthAutomaton (min: number, max: number): Automaton {
+  const last = max === Infinity ? min : max
+  if (last >= MAX_STATES) {
+    throw new RegexError(`cannot be enforced together with a length of ${last} (at most ${MAX_STATES - 1})`)
+  }
+  const states = Array.from({ length: last + 1 }, (_, i) => i)
+  const next = (i: number): CharSet => i < last || max === Infinity ? WRITABLE : []
+  return pruned(states.map((i) => next(i).map(([low, high]) => ({ low, high, to: Math.min(i + 1, last) }))),
+    states.map((i) => i >= min))
+}
+
+/** All texts but the given ones. */
+export function allBut (texts: Iterable<string>): Automaton {
+  const nodes: Map<number, number>[] = [new Map(), new Map()]
+  const ends = new Set<number>()
+  const OTHER = 1
+  for (const text of texts) {
+    let at = 0
+    for (const c of text) {
+      const code = c.codePointAt(0) as number
+      let next = nodes[at]?.get(code)
+      if (next === undefined) {
+        next = nodes.push(new Map()) - 1
+        nodes[at]?.set(code, next)
+      }
+      at = next
+    }
+    ends.add(at)
+  }
+  const edges = nodes.map((node) => {
+    const targets = [{ set: ANY, to: OTHER }]
+    const own = [...node].map(([code, to]) => ({ set: [[code, code]] as CharSet, to }))
+    return slices([...targets, ...own]).map(([low, high, to]) => ({ low, high, to: Math.max(...to) }))
+  })
+  return pruned(edges, nodes.map((_, i) => !ends.has(i)))
+}

@@ -1,0 +1,201 @@
+import { ANY, charSet, complement, DIGIT, NOT_LINE_END, SPACE, WORD } from './charset.js'
+import type { CharSet } from './charset.js'
+
+/** A regular expression: `begin` and `end` are the anchors. */
+export type Regex =
+  { kind: 'chars', set: CharSet } | { kind: 'join', parts: Regex[] } | { kind: 'either', parts: Regex[] } |
+  { kind: 'repeat', part: Regex, min: number, max: number } | { kind: 'begin' } | { kind: 'end' }
+
+/** What of a pattern cannot be enforced; `message` says it. */
+export class RegexError extends Error {}
+
+const MAX_REPEAT = 1000
+const MAX_DEPTH = 64
+const CLASS_ESCAPES: Readonly<Record<string, CharSet>> = {
+  d: DIGIT, D: complement(DIGIT), w: WORD, W: complement(WORD), s: SPACE, S: complement(SPACE)
+}
+const CONTROL_ESCAPES: Readonly<Record<string, number>> = { t: 9, n: 10, v: 11, f: 12, r: 13 }
+
+/**
+ * Parses the part of ECMA-262's patterns (flag u) that a finite automaton can follow: everything but look
+ * around, back references, word borders and Unicode properties. Throws RegexError.
+ */
+export function parseRegex (source: string): Regex {
+  return new Parser(source).whole()
+}
+
+class Parser {
+  private readonly source: string[]
+  private at = 0
+  private depth = 0
+
+  constructor (source: string) {
+    this.source = [...source]
+  }
+
+  whole (): Regex {
+    const regex = this.either()
+    if (this.at < this.source.length) throw this.error(`"${this.source[this.at]}" without a beginning`)
+    return regex
+  }
+
+  private either (): Regex {
+    if (++this.depth > MAX_DEPTH) throw this.error(`more than ${MAX_DEPTH} groups inside each other`)
+    const parts = [this.join()]
+    while (this.take('|')) parts.push(this.join())
+    this.depth--
+    return parts.length === 1 ? parts[0] as Regex : { kind: 'either', parts }
+  }
+
+  private join (): Regex {
+    const parts: Regex[] = []
+    while (this.at < this.source.length && this.peek() !== '|' &&
+      this.peek() !== ')') parts.push(this.repeated())
+    return { kind: 'join', parts }
+  }
+
+  private repeated (): Regex {
+    const part = this.atom()
+    const range = this.quantifier()
+    if (range === null) return part
+    if (part.kind === 'begin' || part.kind === 'end') throw this.error('a repeated anchor')
+    this.take('?') // Lazy or not, the same texts match.
+    const [min, max] = range
+    if (min > MAX_REPEAT || (max !== Infinity && max > MAX_REPEAT)) {
+      throw this.error(`more than ${MAX_REPEAT} repetitions`)
+    }
+    if (max < min) throw this.error('a repetition that ends before it begins')
+    return { kind: 'repeat', part, min, max }
+  }
+
+  private quantifier (): [number, number] | null {
+    if (this.take('*')) return [0, Infinity]
+    if (this.take('+')) return [1, Infinity]
+    if (this.take('?')) return [0, 1]
+    if (this.peek() !== '{') return null
+    const match = /^\{(\d+)(,(\d*))?\}/.exec(this.source.slice(this.at, this.at + 24).join(''))
+    if (match === null) throw this.error('"{" that begins no repetition')
+    this.at += match[0].length
+    const min = Number(match[1])
+    return [min, match[2] === undefined ? min : match[3] === '' ? Infinity : Number(match[3])]
+  }
+
+  private atom (): Regex {
+    const c = this.source[this.at++] as string
+    if (c === '(') return this.group()
+    if (c === '[') return { kind: 'chars', set: this.charClass() }
+    if (c === '.') return { kind: 'chars', set: NOT_LINE_END }
+    if (c === '^') return { kind: 'begin' }
+    if (c === '$') return { kind: 'end' }
+    if (c === '\\') return { kind: 'chars', set: this.escape(false) }
+    if ('*+?{}]'.includes(c)) throw this.error(`"${c}" with nothing to repeat or close`)
+    return { kind: 'chars', set: single(c.codePointAt(0) as number) }
+  }
+
+  private group (): Regex {
+    if (this.take('?')) {
+      const named = this.peek() === '<' && /[A-Za-z_$]/.test(this.source[this.at + 1] ?? '')
+      if (named) {
+        while (this.at < this.source.length && !this.take('>')) this.at++
+      } else if (!this.take(':')) {
+        throw this.error('a group with "(?" other than "(?:" and "(?<name>" (no look around)')
+      }
+    }
+    const inner = this.either()
+    if (!this.take(')')) throw this.error('a group without ")"')
+    return inner
+  }
+
+  private charClass (): CharSet {
+    const negated = this.take('^')
+    const ranges: (readonly [number, number])[] = []
+    while (!this.take(']')) {
+      if (this.at >= this.source.length) throw this.error('"[" without "]"')
+      const from = this.classAtom()
+      if (this.peek() !== '-' || this.source[this.at + 1] === ']') {
+        ranges.push(...from)
+        continue
+      }
+      this.at++
+      const to = this.classAtom()
+      const [low, high] = [one(from), one(to)]
+      if (low === null || high === null || high < low) {
+        throw this.error('a range in "[]" that is not from low to high')
+      }
+      ranges.push([low, high])
+    }
+    const set = charSet(ranges)
+    return negated ? complement(set) : set
+  }
+
+  private classAtom (): CharSet {
+    const c = this.source[this.at++]
+    if (c === undefined) throw this.error('"[" without "]"')
+    return c === '\\' ? this.escape(true) : single(c.codePointAt(0) as number)
+  }
+
+  private escape (inClass: boolean): CharSet {
+    const c = this.source[this.at++]
+    if (c === undefined) throw this.error('a pattern that ends in "\\"')
+    const set = CLASS_ESCAPES[c]
+    if (set !== undefined) return set
+    const control = CONTROL_ESCAPES[c]
+    if (control !== undefined) return single(control)
+    if (c === 'x') return single(this.hex(2))
+    if (c === 'u') return single(this.unicode())
+    if (c === 'c' && /[A-Za-z]/.test(this.peek() ?? '')) {
+      return single((this.source[this.at++] as string).charCodeAt(0) % 32)
+    }
+    if (c === '0' && !/\d/.test(this.peek() ?? '')) return single(0)
+    if (inClass && c === 'b') return single(8)
+    if (/[A-Za-z0-9]/.test(c)) throw this.error(`"\\${c}"`)
+    return single(c.codePointAt(0) as number)
+  }
+
+  private unicode (): number {
+    if (!this.take('{')) {
+      const high = this.hex(4)
+      const pair = high >= 0xd800 && high < 0xdc00 &&
+        this.source.slice(this.at, this.at + 2).join('') === '\\u'
+      if (!pair) return high
+      this.at += 2
+      return 0x10000 + ((high - 0xd800) << 10) + (this.hex(4) - 0xdc00)
+    }
+    const end = this.source.indexOf('}', this.at)
+    const digits = end < 0 ? '' : this.source.slice(this.at, end).join('')
+    const code = /^[0-9a-fA-F]{1,8}$/.test(digits) ? parseInt(digits, 16) : Infinity
+    if (code > (ANY[0]?.[1] ?? 0)) throw this.error('"\\u{" without a code point')
+    this.at = end + 1
+    return code
+  }
+
+  private hex (length: number): number {
+    const digits = this.source.slice(this.at, this.at + length).join('')
+    if (!/^[0-9a-fA-F]+$/.test(digits) || digits.length !== length) {
+      throw this.error('an escape without its hexadecimal digits')
+    }
+    this.at += length
+    return parseInt(digits, 16)
+  }
+
+  private peek (): string | undefined {
+    return this.source[this.at]
+  }
+
+  private take (c: string): boolean {
+    if (this.source[this.at] !== c) return false
+    this.at++
+    return true
+  }
+
+  private error (what: string): RegexError {
+    return new RegexError(`has ${what} at character ${this.at}`)
+  }
+}
+
+const single = (code: number): CharSet => [[code, code]]
+
+function one (set: CharSet): number | null {
+  const [range] = set
+  return set.length === 1 && range !== undefined && range[0] === range[1] ? range[0] : null
+}

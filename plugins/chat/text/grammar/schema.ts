@@ -1,0 +1,308 @@
+import { invalid } from '../errors.js'
+import { isObject } from '../files.js'
+import { allows, anything, canonical, isKind, merge } from './flat.js'
+import type { All, Flat, Kind, Located } from './flat.js'
+import { FORMATS } from './formats.js'
+
+/** Limits of one schema. */
+export const MAX_SCHEMA_BYTES = 65_536
+export const MAX_SCHEMA_DEPTH = 32
+export const MAX_ENUM = 1000
+/** Most alternatives of one place after allOf and anyOf are dissolved. */
+const MAX_ALTERNATIVES = 64
+
+const KINDS: readonly Kind[] = ['object', 'array', 'string', 'number', 'integer', 'boolean', 'null']
+const ANNOTATIONS = new Set(['title', 'description', 'default', 'examples', 'example', 'deprecated',
+  'readOnly', 'writeOnly', '$comment', '$schema', 'contentMediaType', 'contentEncoding', 'contentSchema',
+  '$defs', 'definitions'])
+/** Handled by name below. */
+const KEYWORDS = new Set(['type', 'nullable', 'enum', 'const', 'properties', 'required',
+  'additionalProperties', 'minProperties', 'maxProperties', 'items', 'prefixItems', 'minItems', 'maxItems',
+  'minLength', 'maxLength', 'pattern', 'format', 'minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum',
+  'multipleOf', '$ref', 'allOf', 'anyOf', 'oneOf', 'uniqueItems'])
+
+/** A schema document: resolves references and dissolves alternatives. Paths in messages begin with `root`. */
+export class SchemaDocument {
+  readonly root: Located
+
+  /** Throws EngineError `invalid_request` above the limits. */
+  constructor (schema: unknown, path: string) {
+    this.root = { schema, path }
+    const bytes = Buffer.byteLength(boundedJson(schema, path))
+    if (bytes > MAX_SCHEMA_BYTES) {
+      throw invalid(`${path}: the schema has ${bytes} bytes, at most ${MAX_SCHEMA_BYTES} are taken`, path)
+    }
+    checkDepth(schema, path, 1)
+  }
+
+  /** The alternatives of schemas that must all hold; [] where no value fits. */
+  flatten (all: All, open: readonly string[] = []): Flat[] {
+    let out: Flat[] = [anything(all[0]?.path ?? this.root.path)]
+    for (const one of all) out = this.cross(out, this.alternatives(one, open), one.path)
+    return out
+  }
+
+  private alternatives (at: Located, open: readonly string[]): Flat[] {
+    const { schema, path } = at
+    if (schema === true) return [anything(path)]
+    if (schema === false) return []
+    if (!isObject(schema)) throw invalid(`${path} is not a schema (an object, true or false)`, path)
+    this.checkKeywords(schema, path)
+    let out = ownRules(schema, path)
+    if (schema['$ref'] !== undefined) out = this.cross(out, this.referred(schema['$ref'], path, open), path)
+    for (const part of list(schema, 'allOf', path)) out = this.cross(out, this.alternatives(part, open), path)
+    for (const word of ['anyOf', 'oneOf'] as const) {
+      if (schema[word] === undefined) continue
+      const parts = list(schema, word, path).map((part) => this.alternatives(part, open))
+      if (word === 'oneOf') this.checkDisjoint(parts, path)
+      out = this.cross(out, parts.flat(), path)
+    }
+    return out
+  }
+
+  private referred (ref: unknown, path: string, open: readonly string[]): Flat[] {
+    if (typeof ref !== 'string' || !ref.startsWith('#')) {
+      throw invalid(`${path}/$ref: only references inside the schema ("#/$defs/…") are followed`,
+        `${path}/$ref`)
+    }
+    if (open.includes(ref)) throw invalid(`${path}/$ref: "${ref}" refers to itself`, `${path}/$ref`)
+    return this.alternatives({ schema: this.lookUp(ref, path), path: `${this.root.path}${ref.slice(1)}` },
+      [...open, ref])
+  }
+
+  private lookUp (ref: string, path: string): unknown {
+    let at: unknown = this.root.schema
+    const parts = ref === '#' ? [] : ref.slice(2).split('/')
+    for (const part of parts) {
+      const key = decode(part).replaceAll('~1', '/').replaceAll('~0', '~')
+      const found: unknown = (isObject(at) || Array.isArray(at)) && Object.hasOwn(at, key)
+        ? (at as Record<string, unknown>)[key]
+        : undefined
+      if (found === undefined) throw invalid(`${path}/$ref: there is no "${ref}"`, `${path}/$ref`)
+      at = found
+    }
+    return at
+  }
+
+  private cross (left: readonly Flat[], right: readonly Flat[], path: string): Flat[] {
+    const out: Flat[] = []
+    for (const a of left) {
+      for (const b of right) {
+        const both = merge(a, b)
+        if (both !== null) out.push(both)
+      }
+    }
+    if (out.length > MAX_ALTERNATIVES) {
+      throw invalid(`${path}: allOf and anyOf make ${out.length} combinations, at most ${MAX_ALTERNATIVES} ` +
+        'are taken', path)
+    }
+    return out
+  }
+
+  private checkKeywords (schema: Record<string, unknown>, path: string): void {
+    for (const word of Object.keys(schema)) {
+      if (KEYWORDS.has(word) || ANNOTATIONS.has(word) || word.startsWith('x-')) continue
+      if (word === '$id' && schema === this.root.schema) continue
+      throw invalid(`${path}/${word}: the keyword "${word}" cannot be enforced`, `${path}/${word}`)
+    }
+    if (schema['uniqueItems'] === true) {
+      throw invalid(`${path}/uniqueItems: unique items cannot be enforced`, `${path}/uniqueItems`)
+    }
+  }
+
+  /** oneOf is anyOf where no value can fit two alternatives; anything else is refused. */
+  private checkDisjoint (parts: readonly Flat[][], path: string): void {
+    for (let i = 0; i < parts.length; i++) {
+      for (let j = i + 1; j < parts.length; j++) {
+        const apart = (parts[i] ?? []).every((a) => (parts[j] ?? []).every((b) => this.disjoint(a, b, 0)))
+        if (apart) continue
+        throw invalid(`${path}/oneOf: alternatives ${i} and ${j} cannot be told apart (by type, const, or ` +
+          'a required property with different const); use anyOf', `${path}/oneOf`)
+      }
+    }
+  }
+
+  private disjoint (a: Flat, b: Flat, depth: number): boolean {
+    const both = merge(a, b)
+    if (both === null) return true
+    if (both.values !== null) return !both.values.some((v) => allows(both, v))
+    const kinds = kindsOf(both)
+    if (kinds.length !== 1 || kinds[0] !== 'object' || depth > 4) return false
+    return [...both.required].some((key) => {
+      const schemas = both.properties.get(key) ?? both.others ?? []
+      if (this.flatten(schemas).length === 0) return true
+      const [x, y] = [a, b].map((f) => this.flatten(f.properties.get(key) ?? f.others ?? []))
+      return (x ?? []).every((p) => (y ?? []).every((q) => this.disjoint(p, q, depth + 1)))
+    })
+  }
+}
+
+/** The kinds of value a flat schema allows; without `type` those its other keywords are about. */
+export function kindsOf (flat: Flat): Kind[] {
+  if (flat.kinds !== null) return [...flat.kinds]
+  if (flat.values !== null) {
+    return KINDS.filter((k) => k !== 'integer' && flat.values?.some((v) => isKind(v, k)))
+  }
+  const implied: Kind[] = []
+  const any = (...values: unknown[]): boolean => values.some((v) => v !== undefined)
+  if (any(flat.others, flat.minProperties, flat.maxProperties) ||
+    flat.properties.size + flat.required.size > 0) {
+    implied.push('object')
+  }
+  if (any(flat.minItems, flat.maxItems) || flat.items.length + flat.first.length > 0) implied.push('array')
+  if (any(flat.minLength, flat.maxLength) || flat.patterns.length > 0) implied.push('string')
+  if (any(flat.min, flat.max, flat.above, flat.below)) implied.push('number')
+  if (flat.multipleOf !== undefined && !implied.includes('number')) implied.push('number')
+  return implied.length > 0 ? implied : KINDS.filter((k) => k !== 'integer')
+}
+
+/** The rules of one schema object, without references and alternatives. */
+function ownRules (schema: Record<string, unknown>, path: string): Flat[] {
+  const count = (word: string): number | undefined => {
+    const value = schema[word]
+    if (value === undefined) return undefined
+    if (typeof value !== 'number' || !Number.isInteger(value) || value < 0) {
+      throw invalid(`${path}/${word} is not a whole number from 0`, `${path}/${word}`)
+    }
+    return value
+  }
+  const limit = (word: string): number | undefined => {
+    const value = schema[word]
+    if (value === undefined) return undefined
+    if (typeof value !== 'number') throw invalid(`${path}/${word} is not a number`, `${path}/${word}`)
+    return value
+  }
+  const limits = {
+    min: limit('minimum'), max: limit('maximum'), above: limit('exclusiveMinimum'),
+      below: limit('exclusiveMaximum'),
+    multipleOf: multipleOf(schema, path), minLength: count('minLength'), maxLength: count('maxLength'),
+    minProperties: count('minProperties'), maxProperties: count('maxProperties'),
+    minItems: count('minItems'), maxItems: count('maxItems')
+  }
+  const present = Object.fromEntries(Object.entries(limits).filter(([, v]) =>
+    v !== undefined)) as Partial<Flat>
+  const others = schema['additionalProperties']
+  const items = schema['items']
+  const first = list(schema, 'prefixItems', path).map((part) => [part])
+  if (Array.isArray(items)) {
+    throw invalid(`${path}/items is a list; tuples are written with prefixItems`, `${path}/items`)
+  }
+  return [{
+    ...anything(path),
+    ...present,
+    kinds: kinds(schema, path),
+    values: values(schema, path),
+    patterns: patterns(schema, path),
+    properties: properties(schema, path),
+    required: new Set(names(schema, path)),
+    first,
+    items: items === undefined ? [] : [{ schema: items, path: `${path}/items` }],
+    ...(others === undefined ? {} : { others: [{ schema: others, path: `${path}/additionalProperties` }] })
+  }]
+}
+
+function multipleOf (schema: Record<string, unknown>, path: string): number | undefined {
+  const value = schema['multipleOf']
+  if (value === undefined) return undefined
+  if (typeof value === 'number' && Number.isSafeInteger(value) && value > 0) return value
+  throw invalid(`${path}/multipleOf: only whole numbers from 1 can be enforced`, `${path}/multipleOf`)
+}
+
+function kinds (schema: Record<string, unknown>, path: string): ReadonlySet<Kind> | null {
+  const type = schema['type']
+  if (type === undefined) return null
+  const out = new Set<Kind>()
+  for (const one of [type].flat()) {
+    if (!KINDS.includes(one as Kind)) {
+      throw invalid(`${path}/type: ${JSON.stringify(one)} is no type`, `${path}/type`)
+    }
+    out.add(one as Kind)
+  }
+  if (schema['nullable'] === true) out.add('null')
+  return out
+}
+
+function values (schema: Record<string, unknown>, path: string): unknown[] | null {
+  const listed = schema['enum']
+  if (listed !== undefined && !Array.isArray(listed)) {
+    throw invalid(`${path}/enum is not a list`, `${path}/enum`)
+  }
+  if (listed !== undefined && (listed as unknown[]).length > MAX_ENUM) {
+    throw invalid(`${path}/enum has ${(listed as unknown[]).length} values, at most ${MAX_ENUM} are taken`,
+      `${path}/enum`)
+  }
+  if (!Object.hasOwn(schema, 'const')) return listed as unknown[] | undefined ?? null
+  const only = schema['const']
+  const fits = listed === undefined || (listed as unknown[]).some((v) => canonical(v) === canonical(only))
+  return fits ? [only] : []
+}
+
+function patterns (schema: Record<string, unknown>, path: string): Located[] {
+  const out: Located[] = []
+  const pattern = schema['pattern']
+  if (pattern !== undefined) {
+    if (typeof pattern !== 'string') throw invalid(`${path}/pattern is not a text`, `${path}/pattern`)
+    out.push({ schema: pattern, path: `${path}/pattern` })
+  }
+  const format = FORMATS[String(schema['format'])]
+  if (format !== undefined) out.push({ schema: format, path: `${path}/format` })
+  return out
+}
+
+function properties (schema: Record<string, unknown>, path: string): Map<string, All> {
+  const listed = schema['properties'] ?? {}
+  if (!isObject(listed)) throw invalid(`${path}/properties is not an object`, `${path}/properties`)
+  return new Map(Object.entries(listed).map(([name, s]) =>
+    [name, [{ schema: s, path: `${path}/properties/${escaped(name)}` }]]))
+}
+
+/** A name as a JSON Pointer has it. */
+const escaped = (name: string): string => name.replaceAll('~', '~0').replaceAll('/', '~1')
+
+function names (schema: Record<string, unknown>, path: string): string[] {
+  const required = schema['required'] ?? []
+  if (Array.isArray(required) && required.every((n) => typeof n === 'string')) return required
+  throw invalid(`${path}/required is not a list of names`, `${path}/required`)
+}
+
+function list (schema: Record<string, unknown>, word: string, path: string): Located[] {
+  const parts = schema[word]
+  if (parts === undefined) return []
+  if (!Array.isArray(parts) || parts.length === 0) {
+    throw invalid(`${path}/${word} is not a list of schemas`, `${path}/${word}`)
+  }
+  return parts.map((part: unknown, i) => ({ schema: part, path: `${path}/${word}/${i}` }))
+}
+
+function decode (part: string): string {
+  try {
+    return decodeURIComponent(part)
+  } catch {
+    return part
+  }
+}
+
+function boundedJson (schema: unknown, path: string): string {
+  try {
+    return JSON.stringify(schema) ?? ''
+  } catch (error) {
+    throw invalid(`${path} cannot be read: ${(error as Error).message}`, path)
+  }
+}
+
+/** Refuses schemas inside schemas beyond the limit. */
+function checkDepth (schema: unknown, path: string, depth: number): void {
+  if (!isObject(schema)) return
+  if (depth > MAX_SCHEMA_DEPTH) {
+    throw invalid(`${path}: schemas are nested deeper than ${MAX_SCHEMA_DEPTH} levels`, path)
+  }
+  for (const word of ['properties', '$defs', 'definitions']) {
+    const parts = schema[word]
+    if (isObject(parts)) {
+      for (const [name, part] of Object.entries(parts)) checkDepth(part, `${path}/${word}/${name}`, depth + 1)
+    }
+  }
+  for (const word of ['items', 'additionalProperties', 'prefixItems', 'allOf', 'anyOf', 'oneOf']) {
+    for (const part of [schema[word]].flat()) checkDepth(part, `${path}/${word}`, depth + 1)
+  }
+}

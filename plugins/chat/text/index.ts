@@ -1,0 +1,140 @@
+/** The text side of a language model: tokens, chat template, sampling and streams, from the model's files. */
+import { randomInt } from 'node:crypto'
+import { Tokenizer } from '@huggingface/tokenizers'
+import { badModel, invalid } from './errors.js'
+import { isObject, readTextFiles } from './files.js'
+import type { Json, TextFiles } from './files.js'
+import { GrammarFactory } from './grammar/factory.js'
+import { seededRandom } from './random.js'
+import { tokenChooser } from './sampler.js'
+import type { SamplerShared } from './sampler.js'
+import { Truncation } from './select.js'
+import { decodeAll, textStream } from './stream.js'
+import { ChatTemplate, findTemplates, toolFormat } from './template.js'
+import { fitVocabulary, tokenTable } from './tokens.js'
+import type { TokenTable } from './tokens.js'
+import type { LoadedText, SamplingParams, TextOptions } from './types.js'
+
+export { readToolChoice } from './grammar/tools.js'
+export type { ToolChoice } from './grammar/tools.js'
+export { MARKERS, OutputReader } from './parse/output.js'
+export type { OutputDelta, OutputOptions, ToolCallDelta } from './parse/output.js'
+export type * from './types.js'
+
+/**
+ * Loads the text side of the model in `directory`. Throws EngineError `model_incomplete` without
+ * tokenizer.json and `model_invalid` for files that are damaged or do not fit the model.
+ */
+export async function loadText (directory: string, options: TextOptions = {}): Promise<LoadedText> {
+  const files = await readTextFiles(directory)
+  const rows = options.vocabularySize
+  if (rows !== undefined) files.tokenizer = fitVocabulary(files.tokenizer, rows)
+  const tokenizer = makeTokenizer(files)
+  const table = tokenTable(files.tokenizer)
+  const size = rows ?? table?.size ?? tokenizer.get_vocab().size
+  const eosIds = endTokens(files, tokenizer, size)
+  const templates = findTemplates(files)
+  const format = toolFormat(templates)
+  const template = new ChatTemplate(templates, namedTokens(files), options.now ?? (() => new Date()))
+  const shared: SamplerShared = { forbidden: forbiddenIds(table, size), truncation: new Truncation(size) }
+  const grammars = new GrammarFactory(table, size, eosIds, format)
+  const random = options.random ?? (() => randomInt(2 ** 40) / 2 ** 40)
+  const exact = (): TokenTable => table ?? noStreams(files)
+  return {
+    vocabularySize: size,
+    eosIds,
+    toolFormat: format,
+    encode: (text, addSpecial = true) =>
+      text === '' && !addSpecial ? [] : tokenizer.encode(text, { add_special_tokens: addSpecial }).ids,
+    decode: (ids, skipSpecial = true) => decode(tokenizer, table, ids, skipSpecial),
+    render: (messages, how) => template.render(messages, how),
+    stream: (stop, how) => textStream(exact(), stop, how),
+    chooser: (params: SamplingParams) => tokenChooser(params, shared,
+      seededRandom(params.seed ?? Math.floor(random() * 2 ** 53)), grammars.constraint(params))
+  }
+}
+
+function makeTokenizer (files: TextFiles): Tokenizer {
+  const config = { ...files.specialTokens, ...files.tokenizerConfig }
+  const defaults = { added_tokens: [], normalizer: null, pre_tokenizer: null, post_processor: null,
+    decoder: null }
+  try {
+    return new Tokenizer({ ...defaults, ...files.tokenizer }, config)
+  } catch (error) {
+    throw badModel(`tokenizer.json cannot be used: ${(error as Error).message}`)
+  }
+}
+
+/**
+ * Texts are never "cleaned up" (clean_up_tokenization_spaces): that rewrites spaces already sent in
+ * a stream and breaks JSON and code; transformers warns against it too.
+ */
+function decode (tokenizer: Tokenizer, table: TokenTable | null, ids: readonly number[],
+  skipSpecial: boolean): string {
+  if (table !== null) return decodeAll(table, ids, skipSpecial)
+  if (ids.length === 0) return ''
+  return tokenizer.decode([...ids], { skip_special_tokens: skipSpecial, clean_up_tokenization_spaces: false })
+}
+
+function noStreams (files: TextFiles): never {
+  const decoder = files.tokenizer['decoder']
+  const type = isObject(decoder) ? String(decoder['type']) : 'no decoder'
+  throw badModel(`this model cannot generate text: its tokenizer has ${type}, which gives no exact bytes ` +
+    'per token (byte-level BPE and SentencePiece-like tokenizers do)')
+}
+
+/** Ids without a token: the model has rows for them, but nothing was ever written there. */
+function forbiddenIds (table: TokenTable | null, size: number): Int32Array {
+  const ids: number[] = []
+  if (table !== null) for (let id = 0; id < size; id++) if (table.known[id] !== 1) ids.push(id)
+  return Int32Array.from(ids)
+}
+
+const TOKEN_NAMES = ['bos_token', 'eos_token', 'pad_token', 'unk_token', 'sep_token', 'cls_token',
+  'mask_token']
+
+/** bos_token and its like as text: strings, or objects with `content`. */
+function namedTokens (files: TextFiles): Record<string, string> {
+  const out: Record<string, string> = {}
+  for (const name of TOKEN_NAMES) {
+    const text = tokenText(files.tokenizerConfig[name]) ?? tokenText(files.specialTokens[name])
+    if (text !== null) out[name] = text
+  }
+  return out
+}
+
+function tokenText (value: unknown): string | null {
+  if (typeof value === 'string') return value
+  return isObject(value) && typeof value['content'] === 'string' ? value['content'] : null
+}
+
+/**
+ * Every token that ends an output: those of generation_config (else config, genai_config) and the
+ * tokenizer's.
+ */
+function endTokens (files: TextFiles, tokenizer: Tokenizer, size: number): ReadonlySet<number> {
+  const genai = isObject(files.genai['model']) ? files.genai['model'] as Json : {}
+  const listed = [files.generation, genai, files.config].find((f) => (f['eos_token_id'] ?? null) !== null)
+  const ids = [listed?.['eos_token_id'] ?? []].flat()
+  const name = namedTokens(files)['eos_token']
+  const own = name === undefined ? undefined : tokenizer.token_to_id(name)
+  if (own !== undefined) ids.push(own)
+  const out = new Set<number>()
+  for (const id of ids) {
+    if (typeof id !== 'number' || !Number.isInteger(id) || id < 0) {
+      throw badModel(`eos_token_id ${JSON.stringify(id)} is not a token id`)
+    }
+    if (id < size) out.add(id)
+  }
+  return out
+}
+
+/** Refuses biases of tokens that do not exist, as OpenAI's API does. */
+export function checkLogitBias (bias: Readonly<Record<number, number>>, vocabularySize: number): void {
+  for (const key of Object.keys(bias)) {
+    const id = Number(key)
+    if (Number.isInteger(id) && id >= 0 && id < vocabularySize) continue
+    throw invalid(`logit_bias names the token ${key}; this model has ids 0 to ${vocabularySize - 1}`,
+      'logit_bias')
+  }
+}

@@ -1,0 +1,126 @@
+/** What is new of a tool call; `name` comes once, before the first arguments. */
+export interface CallDelta { name?: string, arguments?: string }
+
+const ARGUMENT_KEYS = ['arguments', 'parameters']
+/** Keys of a call; an object with another one first is something else. */
+const CALL_KEYS = ['name', 'type', 'id', ...ARGUMENT_KEYS]
+
+/**
+ * Reads one JSON object `{"name": …, "arguments": {…}}` letter by letter and hands out the name and the text
+ * of the arguments as they come. Other keys are passed over. Nothing is handed out before both the name is
+ * known and the arguments have begun.
+ */
+export class CallReader {
+  /** `open`, or how it ended: a call, or something else. */
+  state: 'open' | 'call' | 'other' = 'open'
+  /** Everything read so far. */
+  text = ''
+  private depth = 0
+  private inString = false
+  private escaped = false
+  /** The key at depth 1 whose value is read; null while a key is read. */
+  private key: string | null = null
+  /** Text of the current key or value, where it is not handed out as it comes. */
+  private part = ''
+  private name: string | null = null
+  private hasArguments = false
+  private streaming = false
+  private held = ''
+  private told = false
+
+  push (c: string): CallDelta | null {
+    this.text += c
+    if (this.depth === 0) this.first(c)
+    else if (this.inString) this.inside(c)
+    else this.outside(c)
+    return this.news()
+  }
+
+  /** Whether this is a call for certain. */
+  get certain (): boolean {
+    return this.name !== null && this.hasArguments
+  }
+
+  private first (c: string): void {
+    if (c === '{') this.depth = 1
+    else this.state = 'other'
+  }
+
+  private inside (c: string): void {
+    this.add(c)
+    if (this.escaped) this.escaped = false
+    else if (c === '\\') this.escaped = true
+    else if (c === '"') this.inString = false
+  }
+
+  private outside (c: string): void {
+    if (c === '{' || c === '[') return this.opened(c)
+    if (c === '}' || c === ']') return this.closed(c)
+    if (this.depth === 1 && c === ',') return this.ended()
+    if (this.depth === 1 && c === ':' && this.key === null) {
+      this.key = parsed(this.part) ?? ''
+      this.part = ''
+      if (!this.certain && !CALL_KEYS.includes(this.key)) this.state = 'other'
+      return
+    }
+    if (c === '"') this.inString = true
+    if (this.depth > 1 || !/\s/.test(c)) this.add(c)
+  }
+
+  private opened (c: string): void {
+    this.depth++
+    if (this.depth === 2 && this.isArguments()) {
+      this.hasArguments = true
+      this.streaming = true
+    }
+    this.add(c)
+  }
+
+  private closed (c: string): void {
+    if (this.depth === 1) this.ended()
+    else this.add(c)
+    this.depth--
+    if (this.depth === 1) this.streaming = false
+    if (this.depth === 0) this.state = this.certain ? 'call' : 'other'
+  }
+
+  /** A value is over. */
+  private ended (): void {
+    if (this.key === 'name' && this.name === null) this.name = parsed(this.part)
+    else if (this.isArguments() && this.part !== '') {
+      // JSON inside a text, or null.
+      this.hasArguments = true
+      this.held = parsed(this.part) ?? (this.part === 'null' ? '{}' : this.part)
+    }
+    this.key = null
+    this.part = ''
+  }
+
+  private isArguments (): boolean {
+    return this.key !== null && ARGUMENT_KEYS.includes(this.key) && !this.hasArguments
+  }
+
+  private add (c: string): void {
+    if (this.streaming) this.held += c
+    else this.part += c
+  }
+
+  private news (): CallDelta | null {
+    if (!this.certain) return null
+    const out: CallDelta = {}
+    if (!this.told) out.name = this.name ?? ''
+    if (this.held !== '') out.arguments = this.held
+    this.told = true
+    this.held = ''
+    return out.name === undefined && out.arguments === undefined ? null : out
+  }
+}
+
+function parsed (text: string): string | null {
+  try {
+    const value: unknown = JSON.parse(text)
+    return typeof value === 'string' ? value : null
+  } catch {
+    return null
+  }
+}

@@ -1,0 +1,212 @@
+import { EngineError } from '../../../kernel/engine.js'
+import { Truncation } from './select.js'
+import type { ChosenToken, SamplingParams, TokenChooser } from './types.js'
+
+/** What OpenAI's API reports for a token that is all but impossible. */
+const LEAST_LOGPROB = -9999
+const GREEDY_BELOW = 1e-5
+
+/** Restricts the next token; told of every token that was chosen. */
+export interface Constraint {
+  /** Sets the logits of tokens that are not allowed to -Infinity. */
+  mask (logits: Float32Array): void
+  /** Whether the token may come next, also in view of the tokens that remain. */
+  allows (id: number): boolean
+  /** Sets the logits of all tokens to -Infinity that `allows` refuses; slow, exact. */
+  restrict (logits: Float32Array): void
+  accept (id: number): void
+}
+
+/** What is the same for all sequences of a model. */
+export interface SamplerShared {
+  /** Ids that stand for nothing (holes, rows beyond the tokenizer). */
+  forbidden: Int32Array
+  truncation: Truncation
+}
+
+/**
+ * A chooser of tokens. The order: `logit_bias` is added, then the penalties (repetition as Keskar et al.
+ * 2019, arXiv 1909.05858: divides positive and multiplies negative logits of tokens in prompt or output;
+ * frequency and presence as in OpenAI's API reference: logit - count * frequency - (count > 0) * presence,
+ * over the output only), then the grammar, then temperature, top_k, top_p, min_p. Temperature 0 takes the
+ * greatest logit, of equals the lowest id. Log probabilities are of the model's own distribution: at
+ * temperature 1 before bias, penalties, grammar and truncation, as OpenAI's API (since March 2024, when
+ * a bias stopped to show in them) and vLLM (raw_logprobs) have it.
+ */
+export function tokenChooser (
+  params: SamplingParams, shared: SamplerShared, random: () => number, constraint: Constraint | null
+): TokenChooser {
+  const bias = Object.entries(params.logitBias).map(([id, value]) => [Number(id), value] as const)
+  const counts = new Map<number, number>()
+  const inPrompt = new Set<number>()
+  return {
+    prompt (ids) {
+      if (params.repetitionPenalty === 1) return
+      for (const id of ids) inPrompt.add(id)
+    },
+    choose (logits) {
+      const raw = params.logprobs ? Float32Array.from(logits) : null
+      for (const id of shared.forbidden) if (id < logits.length) logits[id] = -Infinity
+      for (const [id, value] of bias) if (id in logits) logits[id] = (logits[id] as number) + value
+      penalise(logits, params, counts, inPrompt)
+      const id = pick(logits, params, shared, random, constraint)
+      counts.set(id, (counts.get(id) ?? 0) + 1)
+      constraint?.accept(id)
+      return raw === null ? { id, logprob: null, top: [] } : withLogprobs(raw, id, params.topLogprobs)
+    }
+  }
+}
+
+function penalise (
+  logits: Float32Array, params: SamplingParams, counts: ReadonlyMap<number, number>,
+    inPrompt: ReadonlySet<number>
+): void {
+  const { repetitionPenalty: r, frequencyPenalty, presencePenalty } = params
+  const repeat = (id: number): void => {
+    const x = logits[id] as number
+    logits[id] = x < 0 ? x * r : x / r
+  }
+  if (r !== 1) {
+    for (const id of inPrompt) if (id in logits) repeat(id)
+    for (const id of counts.keys()) if (!inPrompt.has(id)) repeat(id)
+  }
+  if (frequencyPenalty === 0 && presencePenalty === 0) return
+  for (const [id, count] of counts) {
+    logits[id] = (logits[id] as number) - count * frequencyPenalty - presencePenalty
+  }
+}
+
+/** Tokens tried and refused before all of them are checked. */
+const MAX_TRIES = 8
+
+function pick (
+  logits: Float32Array, params: SamplingParams, shared: SamplerShared, random: () => number,
+  constraint: Constraint | null
+): number {
+  const draw = (): number => {
+    const best = greatest(logits)
+    return params.temperature < GREEDY_BELOW ? best
+      : sample(logits, logits[best] as number, params, shared, random())
+  }
+  if (constraint === null) return draw()
+  if (params.temperature < GREEDY_BELOW) {
+    // The greatest allowed logit is the greatest one where that is allowed: no mask is needed then.
+    const best = draw()
+    if (constraint.allows(best)) return best
+  }
+  constraint.mask(logits)
+  return drawAllowed(logits, draw, constraint)
+}
+
+/**
+ * Draws until a token is allowed; refused ones are taken out, which leaves the distribution of the others.
+ */
+function drawAllowed (logits: Float32Array, draw: () => number, constraint: Constraint): number {
+  const refused: [number, number][] = []
+  while (refused.length < MAX_TRIES && logits.some((x) => x > -Infinity)) {
+    const id = draw()
+    if (constraint.allows(id)) return id
+    refused.push([id, logits[id] as number])
+    logits[id] = -Infinity
+  }
+  for (const [id, value] of refused) logits[id] = value
+  constraint.restrict(logits)
+  return draw()
+}
+
+/** The id of the greatest logit, of equals the lowest. Throws when there is none, or one is not a number. */
+function greatest (logits: Float32Array): number {
+  let id = -1
+  let best = -Infinity
+  for (let i = 0; i < logits.length; i++) {
+    const x = logits[i] as number
+    if (x > best) {
+      best = x
+      id = i
+    } else if (x !== x) { // eslint-disable-line no-self-compare
+      throw broken(`the logit of token ${i} is not a number`)
+    }
+  }
+  if (id < 0 || best === Infinity) {
+    throw broken(id < 0 ? 'no token has a finite logit' : `the logit of token ${id} is infinite`)
+  }
+  return id
+}
+
+function broken (what: string): EngineError {
+  return new EngineError('provider_error', `the model's output cannot be used: ${what}. Its weights or its ` +
+    'arithmetic (try another quantization) are broken')
+}
+
+/** Inverse transform over the remaining tokens; `u` in [0, 1). */
+function sample (logits: Float32Array, best: number, params: SamplingParams, shared: SamplerShared,
+  u: number): number {
+  const t = params.temperature
+  if (params.topK <= 0 && params.topP >= 1 && params.minP <= 0) return sampleAll(logits, best, t, u)
+  const ids = shared.truncation.keep(logits, best, params)
+  const weights = new Float64Array(ids.length)
+  let total = 0
+  for (let i = 0; i < ids.length; i++) {
+    total += Math.exp(((logits[ids[i] as number] as number) - best) / t)
+    weights[i] = total
+  }
+  const wanted = u * total
+  let low = 0
+  let high = ids.length - 1
+  while (low < high) {
+    const middle = (low + high) >> 1
+    if ((weights[middle] as number) > wanted) high = middle
+    else low = middle + 1
+  }
+  return ids[low] as number
+}
+
+/** Chunks of partial sums: the second walk computes exponentials for one chunk only. */
+const CHUNK = 256
+
+function sampleAll (logits: Float32Array, best: number, t: number, u: number): number {
+  const sums = new Float64Array(Math.ceil(logits.length / CHUNK))
+  let total = 0
+  for (let i = 0; i < logits.length; i++) {
+    const x = logits[i] as number
+    if (x > -Infinity) total += Math.exp((x - best) / t)
+    if (i % CHUNK === CHUNK - 1 || i === logits.length - 1) sums[(i / CHUNK) | 0] = total
+  }
+  const wanted = u * total
+  const chunk = Math.max(0, sums.findIndex((s) => s > wanted))
+  let sum = chunk === 0 ? 0 : sums[chunk - 1] as number
+  let last = -1
+  for (let i = chunk * CHUNK; i < logits.length; i++) {
+    const p = Math.exp(((logits[i] as number) - best) / t)
+    if (p === 0) continue
+    sum += p
+    last = i
+    if (sum > wanted) break
+  }
+  return last
+}
+
+function withLogprobs (raw: Float32Array, id: number, count: number): ChosenToken {
+  const best = raw[greatest(raw)] as number
+  let sum = 0
+  for (let i = 0; i < raw.length; i++) sum += Math.exp((raw[i] as number) - best)
+  const norm = best + Math.log(sum)
+  const of = (i: number): number => Math.max(LEAST_LOGPROB, (raw[i] as number) - norm)
+  const top = mostLikely(raw, Math.min(count, raw.length)).map((i) => ({ id: i, logprob: of(i) }))
+  return { id, logprob: of(id), top }
+}
+
+/** The `count` greatest (at most 20 or so) by insertion into a short sorted list. */
+function mostLikely (raw: Float32Array, count: number): number[] {
+  const ids: number[] = []
+  if (count <= 0) return ids
+  for (let i = 0; i < raw.length; i++) {
+    const x = raw[i] as number
+    if (ids.length === count && !(x > (raw[ids[count - 1] as number] as number))) continue
+    let at = ids.length
+    while (at > 0 && x > (raw[ids[at - 1] as number] as number)) at--
+    ids.splice(at, 0, i)
+    if (ids.length > count) ids.pop()
+  }
+  return ids
+}

@@ -1,0 +1,186 @@
+import { Environment, Interpreter, Template } from '@huggingface/jinja'
+import { invalid } from './errors.js'
+import { isObject } from './files.js'
+import type { TextFiles } from './files.js'
+import type { ChatMessage, RenderOptions, ToolFormat } from './types.js'
+
+/**
+ * Steps of evaluation one rendering may take: one to two seconds. Public templates take some 40 a message.
+ */
+const MAX_STEPS = 400_000
+/** Most numbers of one range(). */
+const MAX_RANGE = 100_000
+
+/** The chat templates of a model by name; `default` is the one without tools. */
+export type Templates = ReadonlyMap<string, string>
+
+/**
+ * Templates in their order: the file chat_template.jinja, then tokenizer_config.json (a string or a named
+ * list).
+ */
+export function findTemplates (files: Pick<TextFiles, 'template' | 'tokenizerConfig'>): Templates {
+  const found = new Map<string, string>()
+  const configured = files.tokenizerConfig['chat_template']
+  if (typeof configured === 'string') found.set('default', configured)
+  for (const entry of Array.isArray(configured) ? configured as unknown[] : []) {
+    if (!isObject(entry) || typeof entry['name'] !== 'string' || typeof entry['template'] !== 'string') {
+      continue
+    }
+    found.set(entry['name'], entry['template'])
+  }
+  if (files.template !== null) {
+    found.delete('tool_use')
+    found.set('default', files.template)
+  }
+  return found
+}
+
+/** How the model's templates write a tool call. */
+export function toolFormat (templates: Templates): ToolFormat {
+  const text = [...templates.values()].join('\n')
+  if (text.includes('<tool_call>')) return 'hermes'
+  if (text.includes('[TOOL_CALLS]')) return 'mistral'
+  return 'llama'
+}
+
+/** Renders conversations with a model's templates. `tokens`: bos_token, eos_token and so on. */
+export class ChatTemplate {
+  private readonly templates: Templates
+  private readonly tokens: Readonly<Record<string, string>>
+  private readonly now: () => Date
+  private readonly parsed = new Map<string, Template>()
+
+  constructor (templates: Templates, tokens: Readonly<Record<string, string>>, now: () => Date) {
+    this.templates = templates
+    this.tokens = tokens
+    this.now = now
+  }
+
+  /** The prompt text. Throws EngineError `invalid_request` with the template's own words. */
+  render (messages: readonly ChatMessage[], options: RenderOptions): string {
+    const tools = options.tools !== undefined && options.tools.length > 0 ? options.tools : null
+    const template = this.find(tools !== null)
+    const variables = {
+      ...this.tokens,
+      messages: messages.map(forTemplate),
+      tools,
+      documents: null,
+      add_generation_prompt: options.addGenerationPrompt,
+      ...options.extra
+    }
+    try {
+      return evaluate(template, variables, this.now)
+    } catch (error) {
+      throw invalid(`the model's chat template refuses these messages: ${(error as Error).message}`,
+        'messages')
+    }
+  }
+
+  private find (withTools: boolean): Template {
+    const name = withTools && this.templates.has('tool_use') ? 'tool_use' : 'default'
+    const source = this.templates.get(name) ?? this.templates.values().next().value
+    if (source === undefined) {
+      throw invalid('this model has no chat template; send the whole prompt to /v1/completions', 'messages')
+    }
+    let template = this.parsed.get(name)
+    if (template === undefined) {
+      template = parse(source)
+      this.parsed.set(name, template)
+    }
+    return template
+  }
+}
+
+function parse (source: string): Template {
+  try {
+    return new Template(source)
+  } catch (error) {
+    throw invalid(`the model's chat template cannot be read: ${(error as Error).message}; send the whole ` +
+      'prompt to /v1/completions', 'messages')
+  }
+}
+
+/** Templates expect text, and arguments of calls as objects; the API has null, and JSON in a string. */
+function forTemplate (message: ChatMessage): Record<string, unknown> {
+  const out: Record<string, unknown> = { ...message, content: message.content ?? '' }
+  if (message.tool_calls !== undefined) out['tool_calls'] = message.tool_calls.map(withObjectArguments)
+  return out
+}
+
+function withObjectArguments (call: unknown): unknown {
+  if (!isObject(call) || !isObject(call['function'])) return call
+  const { arguments: text, ...rest } = call['function']
+  return { ...call, function: { ...rest, arguments: typeof text === 'string' ? parsedOr(text) : text } }
+}
+
+function parsedOr (text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return text
+  }
+}
+
+/** What is used of the library's interpreter; its own declarations cannot be resolved by an ESM project. */
+interface LibraryInterpreter { evaluate (statement: unknown, environment: unknown): unknown,
+  run (program: unknown): { value: unknown } }
+interface LibraryEnvironment { set (name: string, value: unknown): unknown }
+const BaseInterpreter = Interpreter as unknown as new (environment: LibraryEnvironment) => LibraryInterpreter
+const BaseEnvironment = Environment as unknown as new () => LibraryEnvironment
+
+/** An interpreter that gives up on a template that does not come to an end. */
+class BoundedInterpreter extends BaseInterpreter {
+  private steps = 0
+
+  override evaluate (statement: unknown, environment: unknown): unknown {
+    if (++this.steps > MAX_STEPS) throw new Error(`it takes more than ${MAX_STEPS} steps`)
+    return super.evaluate(statement, environment)
+  }
+}
+
+/** As Template.render of the library, with bounds and the time as an argument. */
+function evaluate (template: Template, variables: Record<string, unknown>, now: () => Date): string {
+  const environment = new BaseEnvironment()
+  const globals: Record<string, unknown> = {
+    false: false,
+    true: true,
+    none: null,
+    False: false,
+    True: true,
+    None: null,
+    raise_exception: (message: string) => { throw new Error(message) },
+    range: boundedRange,
+    strftime_now: (format: string) => strftime(now(), format)
+  }
+  for (const [name, value] of Object.entries({ ...globals, ...variables })) environment.set(name, value)
+  return String(new BoundedInterpreter(environment).run(template.parsed).value)
+}
+
+function boundedRange (start: number, stop?: number, step = 1): number[] {
+  const [from, to] = stop === undefined ? [0, start] : [start, stop]
+  if (step === 0) throw new Error('range() step must not be zero')
+  const count = Math.max(0, Math.ceil((to - from) / step))
+  if (!(count <= MAX_RANGE)) throw new Error(`range() of ${count} numbers, at most ${MAX_RANGE} are made`)
+  return Array.from({ length: count }, (_, i) => from + i * step)
+}
+
+const MONTHS = ['January', 'February', 'March', 'April', 'May', 'June', 'July', 'August', 'September',
+  'October', 'November', 'December']
+const DAYS = ['Sunday', 'Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday']
+
+/** The part of Python's strftime that public templates use, English names, local time. */
+export function strftime (date: Date, format: string): string {
+  const two = (n: number): string => String(n).padStart(2, '0')
+  const month = MONTHS[date.getMonth()] ?? ''
+  const day = DAYS[date.getDay()] ?? ''
+  const parts: Record<string, string> = {
+    Y: String(date.getFullYear()), m: two(date.getMonth() + 1), d: two(date.getDate()),
+    H: two(date.getHours()), M: two(date.getMinutes()), S: two(date.getSeconds()),
+    B: month, b: month.slice(0, 3), A: day, a: day.slice(0, 3), y: two(date.getFullYear() % 100), '%': '%'
+  }
+  return format.replace(/%(-?)([a-zA-Z%])/g, (all, plain: string, key: string) => {
+    const value = parts[key]
+    if (value === undefined) return all
+    return plain === '-' ? value.replace(/^0(?=\d)/, '') : value
+  })
+}

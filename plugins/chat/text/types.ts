@@ -1,0 +1,89 @@
+/** What the text side of a language model offers to the engine: tokens, templates, sampling, streams. */
+
+/** Chooses the next token of one sequence from its logits. Stateful: one per sequence. */
+export interface TokenChooser {
+  /**
+   * `logits`: one row, vocabulary long, float32; may be written to. Returns the token and, when asked for,
+   * log probabilities. Throws EngineError `provider_error` when no token has a finite logit.
+   */
+  choose (logits: Float32Array): ChosenToken
+  /** Tokens of the prompt, for penalties. Called once before the first choose. */
+  prompt (ids: readonly number[]): void
+}
+
+/** `logprob` is a natural logarithm, never below -9999; null unless asked for. */
+export interface ChosenToken { id: number, logprob: number | null, top: { id: number, logprob: number }[] }
+
+/**
+ * Turns ids into text as they come: holds back what may still change (UTF-8 across tokens) and what may
+ * begin a stop string. After `stopped` every further push gives nothing.
+ */
+export interface TextStream {
+  push (id: number): { text: string, stopped: boolean }
+  end (): { text: string }
+}
+
+/** Details of a text stream. */
+export interface StreamOptions {
+  /** The text goes on from a prompt: the leading space that some decoders drop is kept. Default false. */
+  continues?: boolean
+  /** Special tokens that are passed on as text (markers of tool calls and reasoning). Default: none. */
+  markers?: readonly string[]
+}
+
+/** The text side of one loaded model. */
+export interface LoadedText {
+  encode (text: string, addSpecial?: boolean): number[]
+  decode (ids: readonly number[], skipSpecial?: boolean): string
+  vocabularySize: number
+  eosIds: ReadonlySet<number>
+  /** How this model writes tool calls, read from its template. */
+  toolFormat: ToolFormat
+  render (messages: readonly ChatMessage[], options: RenderOptions): string
+  /** Throws EngineError `invalid_request` for a grammar that cannot be enforced. */
+  chooser (params: SamplingParams): TokenChooser
+  stream (stop: readonly string[], options?: StreamOptions): TextStream
+}
+
+/** How a model writes a call: Hermes and Qwen tags, a Mistral list, or bare JSON as Llama 3. */
+export type ToolFormat = 'hermes' | 'mistral' | 'llama'
+
+/** `extra` reaches the template as variables, e.g. `enable_thinking`. */
+export interface RenderOptions { tools?: unknown[], addGenerationPrompt: boolean, extra?: Record<string,
+  unknown> }
+
+/** One message of a conversation, in the shape of the OpenAI API. */
+export interface ChatMessage {
+  role: string, content: string | null, name?: string, tool_calls?: unknown[], tool_call_id?: string
+}
+
+/** The enforced shape of an output. */
+export type GrammarRequest =
+  { kind: 'none' } | { kind: 'json' } | { kind: 'schema', schema: unknown } |
+  { kind: 'tools', tools: unknown[], choice: unknown }
+
+/** How the tokens of one sequence are chosen. `topK` 0, `topP` 1 and `minP` 0 are off. */
+export interface SamplingParams {
+  temperature: number, topP: number, topK: number, minP: number, seed: number | null,
+  frequencyPenalty: number, presencePenalty: number, repetitionPenalty: number,
+  logitBias: Readonly<Record<number, number>>, topLogprobs: number, logprobs: boolean,
+  /** Enforced shape of the output. */
+  grammar: GrammarRequest
+  /**
+   * Most tokens this sequence may produce, the end token included. With a grammar the output is then steered
+   * to be complete within it. Absent: unlimited.
+   */
+  maxTokens?: number
+  /** The grammar holds only after this text, e.g. `</think>`; what comes before is free. */
+  grammarAfter?: string
+}
+
+/** What a model's text side is loaded with; every field has a default. */
+export interface TextOptions {
+  /** Rows of the model's output layer; ids beyond the tokenizer's are never chosen. */
+  vocabularySize?: number
+  /** Seeds for requests that bring none: uniform in [0, 1). */
+  random?: () => number
+  /** The time a template may ask for. */
+  now?: () => Date
+}
