@@ -142,13 +142,14 @@ t.test('a svc.yaml with ten mistakes lists all ten, with their lines', async (t)
 
 t.test('a disabled plugin takes down what requires it; its routes say how to bring it back', async (t) => {
   const node = await up(t, { yaml: 'plugins: { runners: { enabled: false } }' })
-  const down = ['placement', 'capabilities-tts'].map((name) =>
+  const down = ['placement', 'capabilities-tts', 'chat'].map((name) =>
     `plugin "${name}" is off because it requires "runners", which is disabled; ` +
     '`svc plugin enable runners` brings it back')
   t.same(node.warnings, down)
   const rows: [string, string, string][] = [
     ['POST', '/v1/cancel/some-command', 'svc plugin enable runners'],
-    ['GET', '/v1/audio/voices', 'svc plugin enable runners']
+    ['GET', '/v1/audio/voices', 'svc plugin enable runners'],
+    ['GET', '/ollama/api/tags', 'svc plugin enable runners']
   ]
   for (const [method, path, line] of rows) {
     const answer = await fetch(node.url + path, { method })
