@@ -101,7 +101,7 @@ export interface Cluster {
   heal (a: Member, b?: Member): void
 }
 
-/** Files that run at the same time each have a range of ports: one would else take what another just found. */
+/** Files that run at once each have a range of ports: one would else take what another just found. */
 const RANGE = 4_000
 const FIRST_PORT = 15_000 + RANGE * (Number(process.env['TAP_JOB_ID'] ?? 0) % 4)
 
