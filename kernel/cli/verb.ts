@@ -69,6 +69,14 @@ export interface VerbContext {
   fail (code: ExitCode, message: string): CliError
 }
 
+/** The error of a verb: it has the exit status and, when a node answered, its error object. */
+export type VerbError = CliError
+
+/** True for what the client and `ctx.fail` throw. */
+export function isVerbError (error: unknown): error is VerbError {
+  return error instanceof Error && 'exitCode' in error
+}
+
 /**
  * The default export of a verb's module. `args` are the arguments in the order declared (a variadic one is
  * spread out), `options` those of the declaration by camelCase name. Returns the exit status, nothing for 0.

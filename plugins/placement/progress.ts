@@ -17,7 +17,8 @@ export type Progress =
   | { kind: 'waiting', entry: WaitingInstance }
   | { kind: 'gone' }
 
-const SERVING = new Set(['RunnerReady', 'RunnerRunning'])
+/** A runner in one of these takes requests. */
+export const SERVING: ReadonlySet<string> = new Set(['RunnerReady', 'RunnerRunning'])
 
 /** How an instance stands, by the state. `attempts`: transfers that had failed before it was placed. */
 export function progressOf (

@@ -5,7 +5,7 @@ import { brokenLink } from './chain.js'
 import type { BrokenLink } from './chain.js'
 import type { Fleet, Member } from './fleet.js'
 import { reasonOf } from './process/errors.js'
-import { kindOf, serves } from './process/states.js'
+import { advanceOf, kindOf, serves } from './process/states.js'
 import type { Candidate } from './remote/choose.js'
 import { runnersElsewhere } from './remote/elsewhere.js'
 import type { ElsewhereParts, RunnerElsewhere } from './remote/elsewhere.js'
@@ -154,20 +154,6 @@ function cardFacts (
   }
 }
 
-const ADVANCE = [
-  'RunnerFailed',
-  'RunnerShutdown',
-  'RunnerShuttingDown',
-  'RunnerIdle',
-  'RunnerConnecting',
-  'RunnerConnected',
-  'RunnerLoading',
-  'RunnerLoaded',
-  'RunnerWarmingUp',
-  'RunnerRunning',
-  'RunnerReady'
-]
-
 function mostAdvanced (statuses: RunnerStatus[]): RunnerStatus | null {
-  return statuses.toSorted((a, b) => ADVANCE.indexOf(kindOf(b)) - ADVANCE.indexOf(kindOf(a)))[0] ?? null
+  return statuses.toSorted((a, b) => advanceOf(b) - advanceOf(a))[0] ?? null
 }

@@ -1,5 +1,6 @@
 import { kernelError } from '../../kernel/index.js'
 import type { Cluster, Commands, NodeView, RouteRequest } from '../../kernel/index.js'
+import { shortText } from './remote/short-text.js'
 import type { routes } from './routes.js'
 
 /** How long another node may take to say whether it knows a command, ms. */
@@ -73,21 +74,10 @@ async function ask (
       body.resume()
       return DONE
     }
-    return reasonIn(await textOf(body as AsyncIterable<Uint8Array>))
+    return reasonIn(await shortText(body as AsyncIterable<Uint8Array>, ANSWER_BYTES))
   } catch {
     return UNREACHABLE
   }
-}
-
-async function textOf (body: AsyncIterable<Uint8Array>): Promise<string> {
-  const parts: Uint8Array[] = []
-  let size = 0
-  for await (const part of body) {
-    size += part.byteLength
-    if (size > ANSWER_BYTES) throw new Error(`the answer is longer than ${ANSWER_BYTES} bytes`)
-    parts.push(part)
-  }
-  return Buffer.concat(parts).toString()
 }
 
 /** The reason in an error body: two of them answer the question. Throws when the text is no such body. */

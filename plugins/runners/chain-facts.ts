@@ -5,7 +5,7 @@ import { brokenLink, chainOf } from './chain.js'
 import type { BrokenLink, ChainFacts, ChainLink, CopyFacts } from './chain.js'
 import type { InstanceFailure } from './failures.js'
 import { reasonOf } from './process/errors.js'
-import { kindOf } from './process/states.js'
+import { advanceOf } from './process/states.js'
 import type { Absence, RunnerStatus } from './service.js'
 import type { Instance } from './shapes.js'
 
@@ -144,12 +144,3 @@ function seatsOf ({ sections, local }: ChainFactsParts, { modelId }: Question): 
     }
   })
 }
-
-const ADVANCE = [
-  'RunnerFailed', 'RunnerShutdown', 'RunnerShuttingDown', 'RunnerIdle', 'RunnerConnecting', 'RunnerConnected',
-  'RunnerLoading', 'RunnerLoaded', 'RunnerWarmingUp', 'RunnerRunning', 'RunnerReady'
-]
-
-/** How far a runner is; one that has not said anything is where an idle one is. */
-const advanceOf = (status: RunnerStatus | null): number =>
-  ADVANCE.indexOf(status === null ? 'RunnerIdle' : kindOf(status))

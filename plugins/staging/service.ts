@@ -1,6 +1,8 @@
 import { defineService } from '../../kernel/index.js'
 import type { ModelCard } from '../../kernel/index.js'
 
+export { whereOf } from './cli/where.js'
+
 /** Where the card of a model comes from; a later one counts more. */
 export type CardOrigin = 'bundled' | 'store' | 'staged' | 'home' | 'custom'
 

@@ -1,10 +1,9 @@
 import { text as readAll } from 'node:stream/consumers'
+import { patiently } from '../../../kernel/index.js'
 import { findPlayer, play } from './player.js'
 import type { Verb, VerbContext } from '../../../kernel/index.js'
 
 const DEFAULT_MODEL = 'svc/voice-en'
-/** Seconds to wait for a node that is still starting when `--wait` is not given. */
-const STARTING_SECONDS = 30
 
 /** What has arrived so far. */
 interface Heard { bytes: number, seconds: number }
@@ -29,11 +28,7 @@ export default {
     const heard: Heard = { bytes: 0, seconds: 0 }
     let target: Target | undefined
     try {
-      await ctx.retry({
-        seconds: ctx.wait ?? STARTING_SECONDS,
-        again: async (error) => heard.bytes === 0 && await worthWaiting(ctx, error),
-        onWait: (error) => { ctx.err.update(`waiting: ${error.message.split('\n')[0]!}`) }
-      }, async () => {
+      await patiently(ctx, () => heard.bytes > 0, async () => {
         for await (const { header, media } of ctx.invoke(call)) {
           if (media === null || header.media === null) continue
           heard.bytes += media.byteLength
@@ -74,19 +69,6 @@ function payloadOf (
     ...(voice === undefined ? {} : { voice }),
     ...(speed === undefined ? {} : { speed: Number(speed) })
   }
-}
-
-/**
- * Waiting helps while the node starts: nothing answers (only with --wait), it says "not ready", or the model
- * is not there yet and not everything set to start by itself is ready.
- */
-async function worthWaiting (
-  ctx: VerbContext, error: Parameters<VerbContext['notYet']>[0]
-): Promise<boolean> {
-  if (error.status === undefined) return ctx.wait !== undefined && ctx.notYet(error)
-  if (ctx.notYet(error)) return true
-  if (error.api?.reason !== 'no_instance' && error.api?.reason !== 'capability_not_found') return false
-  return ctx.wait !== undefined || !await ctx.client.json('/readyz').then(() => true, () => false)
 }
 
 /** A file, the pipe, a player, or speech.mp3: never bytes on a terminal. */

@@ -1,7 +1,6 @@
 import { plain } from '../../../kernel/index.js'
-import type { VerbContext } from '../../../kernel/index.js'
+import type { VerbContext, VerbError } from '../../../kernel/index.js'
 import { sseParts } from './sse.js'
-import type { VerbError } from './api.js'
 
 /** One message of a conversation. */
 export interface ChatMessage { role: 'system' | 'user' | 'assistant', content: string }

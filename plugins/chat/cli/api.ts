@@ -1,25 +1,9 @@
+import { modelInPath } from '../../../kernel/index.js'
 import type { VerbContext } from '../../../kernel/index.js'
-
-/** The error of a verb: it has the exit status and, when a node answered, its error object. */
-export type VerbError = Parameters<VerbContext['notYet']>[0]
-
-/** True for what the client and `ctx.fail` throw. */
-export function isVerbError (error: unknown): error is VerbError {
-  return error instanceof Error && 'exitCode' in error
-}
-
-/** The rule for model ids; the node checks further. */
-const MODEL_ID = /^[A-Za-z0-9][A-Za-z0-9._-]{0,95}\/[A-Za-z0-9][A-Za-z0-9._-]{0,95}$/
-
-/** The text as a model id. Throws VerbError (2) for anything else. */
-export function readModelId (ctx: VerbContext, text: string): string {
-  if (MODEL_ID.test(text) && !text.includes('..')) return text
-  throw ctx.fail(2, `"${text.slice(0, 200)}" is no model: expected org/name, such as acme/chat`)
-}
 
 /** The address of what belongs to a model: `/models/acme/chat/card`. */
 export const modelPath = (modelId: string, what: 'card' | 'availability'): string =>
-  `/models/${modelId.split('/').map(encodeURIComponent).join('/')}/${what}`
+  `/models/${modelInPath(modelId)}/${what}`
 
 /** Numbers that an option takes. */
 export interface Range { min: number, max: number, whole: boolean }

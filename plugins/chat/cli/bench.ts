@@ -1,14 +1,13 @@
 import { randomBytes } from 'node:crypto'
-import { plain, realPace } from '../../../kernel/index.js'
+import { patiently, plain, readModelId, realPace } from '../../../kernel/index.js'
 import type { ModelCard, Pace, Verb, VerbContext } from '../../../kernel/index.js'
-import { COUNT, modelPath, readModelId, readNumber } from './api.js'
+import { COUNT, modelPath, readNumber } from './api.js'
 import { applyLoad, countFailures } from './load.js'
 import type { Outcome, Spread } from './load.js'
 import { chatFigures, probeChat, probeSpeech, speechFigures } from './probes.js'
 import type { ChatFigures, Probe, SpeechFigures } from './probes.js'
 import { instancesOf, nameOf } from './seen.js'
 import type { SeenState } from './seen.js'
-import { patiently } from './waiting.js'
 
 const REQUESTS = 10
 const MAX_CONCURRENCY = 256
@@ -104,7 +103,7 @@ function readPlan (
 async function warmUp (ctx: VerbContext, pace: Pace, plan: Plan, nonce: string): Promise<void> {
   ctx.err.update('warming up')
   const probe = { ...plan, nonce, index: 0 }
-  await patiently(ctx, ctx.signal, async () => {
+  await patiently(ctx, () => ctx.signal.aborted, async () => {
     if (plan.task === 'chat') await probeChat(ctx, pace, probe)
     else await probeSpeech(ctx, pace, probe)
   }).finally(() => { ctx.err.end() })

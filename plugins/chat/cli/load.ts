@@ -1,4 +1,4 @@
-import { isVerbError } from './api.js'
+import { isVerbError } from '../../../kernel/index.js'
 
 /** How much is asked for. */
 export interface Load {

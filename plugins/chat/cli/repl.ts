@@ -1,7 +1,7 @@
+import { isVerbError } from '../../../kernel/index.js'
 import { createInterface } from 'node:readline'
 import type { Interface } from 'node:readline'
 import type { VerbContext } from '../../../kernel/index.js'
-import { isVerbError } from './api.js'
 import type { ChatMessage } from './answer.js'
 import { askOf } from './settings.js'
 import type { Settings } from './settings.js'

@@ -1,6 +1,6 @@
+import { readModelId } from '../../../kernel/index.js'
 import { addAbortSignal } from 'node:stream'
 import type { Verb, VerbContext } from '../../../kernel/index.js'
-import { readModelId } from './api.js'
 import { converse } from './repl.js'
 import { askOf, readSettings } from './settings.js'
 import { takeTurn } from './turn.js'

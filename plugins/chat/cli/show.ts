@@ -1,11 +1,11 @@
-import { plain, showBytes } from '../../../kernel/index.js'
+import { plain, readModelId, showBytes } from '../../../kernel/index.js'
 import type { ModelCard, Verb, VerbContext } from '../../../kernel/index.js'
-import { modelPath, readModelId } from './api.js'
+import { modelPath } from './api.js'
+import { whereOf } from '../../staging/service.js'
 import { instancesOf } from './seen.js'
 import type { SeenInstance, SeenState } from './seen.js'
 
-/** One place where a model is. */
-interface Copy { nodeId: string, nodeName: string | null, kind: string, live?: boolean }
+type Copy = Parameters<typeof whereOf>[0][number]
 
 /** The body of GET /models/{id}/card. */
 interface CardAnswer { model_id: string, origin: string, card: ModelCard, copies: Copy[] }
@@ -100,18 +100,4 @@ function answersOf ({ available, message, remedy }: Availability): string {
 function voicesOf ({ voices }: ModelCard): string {
   const more = voices.length - VOICES
   return voices.slice(0, VOICES).map((voice) => voice.id).join(', ') + (more > 0 ? ` and ${more} more` : '')
-}
-
-const KINDS = ['store', 'staged', 'bundled', 'cache', 'receiving'] as const
-
-/** Where copies are: `store@node1, staged@node2,node3`; `-` when nowhere. */
-function whereOf (copies: readonly Copy[]): string {
-  const name = (copy: Copy): string =>
-    `${copy.nodeName ?? copy.nodeId}${copy.live === false ? ' (lost)' : ''}`
-  const parts = KINDS.flatMap((kind) => {
-    const nodes = copies.filter((copy) => copy.kind === kind).map(name)
-    const sorted = [...new Set(nodes)].sort((a, b) => a.localeCompare(b, 'en', { numeric: true }))
-    return sorted.length === 0 ? [] : [`${kind}@${sorted.join(',')}`]
-  })
-  return parts.join(', ') || '-'
 }

@@ -1,8 +1,8 @@
+import { patiently } from '../../../kernel/index.js'
 import type { VerbContext } from '../../../kernel/index.js'
 import { visible } from './api.js'
 import { answerOf, readDelta } from './answer.js'
 import type { AnswerPart, ChatAsk, ChatChunk, GenerationStats } from './answer.js'
-import { patiently } from './waiting.js'
 
 /** How a question is asked. */
 export interface TurnOptions {
@@ -24,7 +24,7 @@ export async function takeTurn (ctx: VerbContext, ask: ChatAsk, options: TurnOpt
   const printer = new Printer(ctx, options.stats)
   let cancelled = false
   try {
-    await patiently(ctx, signal, async () => {
+    await patiently(ctx, () => signal.aborted, async () => {
       for await (const part of answerOf(ctx, ask, signal)) await printer.take(part)
     })
   } catch (error) {

@@ -14,7 +14,7 @@ export const verbs = {
       ['--wait [seconds]', 'wait until the model is ready']
     ],
     examples: [
-      'svc run svc/guide "How do I place a model?"', 'svc run acme/chat',
+      'svc run acme/chat "How do I place a model?"', 'svc run acme/chat',
       'svc run acme/chat "Summarise this:" < notes.txt',
       'svc run acme/chat "hello" --json | jq -r \'.choices[0].delta.content // empty\''
     ],
@@ -37,7 +37,7 @@ export const verbs = {
       ['--wait [seconds]', 'wait until the model is ready']
     ],
     examples: [
-      'svc bench svc/guide', 'svc bench acme/chat --requests 64 --concurrency 8',
+      'svc bench acme/chat --requests 64 --concurrency 8',
       'svc bench svc/voice-en --json | jq .realTimeFactor'
     ],
     load: () => import('./bench.js')

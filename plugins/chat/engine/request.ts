@@ -20,6 +20,12 @@ export interface ModelFacts {
   modelId: string, contextLength: number, text: LoadedText, defaults: Readonly<Record<string, unknown>>
 }
 
+/** What a request says beside its prompt. */
+export interface Wishes extends Pick<TextRequest, 'stop' | 'n' | 'params' | 'markers'> {
+  /** The most tokens it wants; the whole context where it says nothing. */
+  asked: number
+}
+
 interface Range { min: number, max: number, whole?: boolean }
 
 const MOST_ANSWERS = 128
@@ -96,7 +102,7 @@ function readGrammar (reader: Reader, value: unknown): GrammarRequest {
   return { kind: 'none' }
 }
 
-function readParams (reader: Reader, value: unknown, facts: ModelFacts): SamplingParams {
+function readParams (reader: Reader, value: unknown, facts: WishFacts): SamplingParams {
   if (value != null && !isObject(value)) reader.fail('params', 'is no object')
   const given = isObject(value) ? value : {}
   const number = (name: keyof typeof RANGES): number => {
@@ -115,7 +121,7 @@ function readParams (reader: Reader, value: unknown, facts: ModelFacts): Samplin
     topLogprobs: number('top_logprobs'),
     logprobs: given['logprobs'] === true,
     seed: readSeed(reader, given['seed']),
-    logitBias: readBias(reader, given['logit_bias'], facts.text.vocabularySize),
+    logitBias: readBias(reader, given['logit_bias'], facts.vocabularySize),
     grammar: readGrammar(reader, given['grammar']),
     ...typeof after === 'string' ? { grammarAfter: after } : {}
   }
@@ -165,6 +171,22 @@ export function checkContext (prompt: readonly number[], { contextLength, modelI
   { prompt_tokens: prompt.length, context_length: contextLength })
 }
 
+/** What wishes are checked against. */
+export interface WishFacts extends Pick<ModelFacts, 'contextLength' | 'defaults'> { vocabularySize: number }
+
+/** Reads everything but the prompt. @throws EngineError invalid_request with every problem */
+export function readWishes (payload: Record<string, unknown>, facts: WishFacts): Wishes {
+  const reader = new Reader()
+  const params = readParams(reader, payload['params'], facts)
+  const n = reader.number(payload, 'n', { min: 1, max: MOST_ANSWERS, whole: true }, 1)
+  const asked = reader.number(
+    payload, 'max_tokens', { min: 1, max: Number.MAX_SAFE_INTEGER, whole: true }, facts.contextLength)
+  const stop = reader.strings(payload['stop'], 'stop')
+  const markers = reader.strings(payload['markers'], 'markers')
+  reader.end()
+  return { params, n, asked, stop, markers }
+}
+
 /**
  * Reads a chat or a plain prompt.
  * @throws EngineError invalid_request, context_length_exceeded, and what the template and the grammar refuse
@@ -172,17 +194,10 @@ export function checkContext (prompt: readonly number[], { contextLength, modelI
 export function readTextRequest (
   kind: 'chat' | 'completion', payload: Record<string, unknown>, facts: ModelFacts
 ): TextRequest {
-  const reader = new Reader()
-  const params = readParams(reader, payload['params'], facts)
-  const n = reader.number(payload, 'n', { min: 1, max: MOST_ANSWERS, whole: true }, 1)
-  const { contextLength } = facts
-  const asked = reader.number(
-    payload, 'max_tokens', { min: 1, max: Number.MAX_SAFE_INTEGER, whole: true }, contextLength)
-  const stop = reader.strings(payload['stop'], 'stop')
-  const markers = reader.strings(payload['markers'], 'markers')
-  reader.end()
+  const { vocabularySize } = facts.text
+  const { asked, ...wishes } = readWishes(payload, { ...facts, vocabularySize })
   const prompt = kind === 'chat' ? chatPrompt(payload, facts.text) : plainPrompt(payload, facts.text)
   checkContext(prompt, facts)
-  const maxTokens = Math.min(asked, contextLength - prompt.length)
-  return { prompt, maxTokens, stop, n, params, markers, continues: kind === 'completion' }
+  const maxTokens = Math.min(asked, facts.contextLength - prompt.length)
+  return { ...wishes, prompt, maxTokens, continues: kind === 'completion' }
 }

@@ -1,7 +1,7 @@
 /** From the payload of a task to the bodies that llama.cpp's server takes. Pure. */
 import { EngineError } from '../../../kernel/engine.js'
-import { readTextRequest } from '../engine/request.js'
-import type { GrammarRequest, LoadedText, SamplingParams } from '../text/types.js'
+import { readWishes } from '../engine/request.js'
+import type { GrammarRequest, SamplingParams } from '../text/types.js'
 import { fieldsOf, idsOf, type Fields } from './json.js'
 
 /** What a request is checked against. */
@@ -20,10 +20,9 @@ const invalid = (path: string, message: string): EngineError =>
 
 /** What is checked as for every other language model. The prompt is not: only the server can read it. */
 function commonOf (payload: Fields, facts: Facts) {
-  const text = { vocabularySize: MOST_IDS } as LoadedText
-  const bare = { ...payload, prompt: [0] }
-  const { params, n, stop, maxTokens } = readTextRequest('completion', bare, { ...facts, text })
-  return { params, n, stop, maxTokens }
+  const { asked, ...wishes } = readWishes(payload, { ...facts, vocabularySize: MOST_IDS })
+  // One token of the context at least is the prompt's.
+  return { ...wishes, maxTokens: Math.min(asked, facts.contextLength - 1) }
 }
 
 /** Every parameter is sent, as the server's own defaults are others. */

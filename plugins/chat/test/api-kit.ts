@@ -4,8 +4,9 @@ import { kernelError } from '../../../kernel/index.js'
 import { fake, startPlugin } from '../../../kernel/testing/index.js'
 import { RunnersService } from '../../runners/service.js'
 import plugin from '../index.js'
-import type { EngineChunk, EngineTask, ModelCard } from '../../../kernel/index.js'
+import type { EngineChunk, EngineTask, ModelCard, SvcError } from '../../../kernel/index.js'
 import type { Rig, StartOptions, TestContext } from '../../../kernel/testing/index.js'
+import type { Test } from 'tap'
 import type { TokenReport } from '../engine/mailbox.js'
 
 export const MODEL = 'acme/writer'
@@ -93,3 +94,13 @@ export async function until (look: () => boolean): Promise<void> {
 }
 
 export const hello = { model: MODEL, messages: [{ role: 'user', content: 'Hi' }] }
+
+/** Checks that a request is refused with the field that is wrong. */
+export function namesField (t: Test, read: () => unknown, param: string): void {
+  try {
+    read()
+    t.fail(`${param} was taken`)
+  } catch (error) {
+    t.equal((error as SvcError).param, param)
+  }
+}

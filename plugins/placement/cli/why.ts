@@ -1,5 +1,5 @@
-import { plain } from '../../../kernel/index.js'
-import { isVerbError, nameOf, readModelId } from './api.js'
+import { isVerbError, modelInPath, plain, readModelId } from '../../../kernel/index.js'
+import { nameOf } from './api.js'
 import type { SeenState } from './api.js'
 import { linesOf } from './sums.js'
 import type { Verb, VerbContext } from '../../../kernel/index.js'
@@ -26,8 +26,7 @@ export default {
 } satisfies Verb
 
 async function look (ctx: VerbContext, modelId: string): Promise<Link[]> {
-  const path = modelId.split('/').map(encodeURIComponent).join('/')
-  const { links } = await ctx.client.json<Availability>(`/models/${path}/availability`)
+  const { links } = await ctx.client.json<Availability>(`/models/${modelInPath(modelId)}/availability`)
   // Asking for real work makes sense only where a runner can do it.
   if (links.some(({ ok }) => ok === false)) return links
   return [...links.slice(0, -1), await request(ctx, modelId)]

@@ -1,6 +1,7 @@
 import type { Instance, PlacementIntent } from '../../runners/service.js'
 import { MESSAGE_CHARS_MAX } from '../sections.js'
 import type { WaitingEntry } from '../sections.js'
+import { SERVING } from '../progress.js'
 import { AUTOPLACE, intentOf, modelOf, nodesOf } from './intent.js'
 
 /** So often an instance moves because it failed on a live node. */
@@ -128,8 +129,6 @@ function affected ({ nodes }: Situation, { affectedNodeIds }: Failure, instance:
   const ids = affectedNodeIds.length > 0 ? affectedNodeIds : nodesOf(instance)
   return ids.map((id) => nodes.find(({ nodeId }) => nodeId === id)?.installId ?? id)
 }
-
-const SERVING = new Set(['RunnerReady', 'RunnerRunning'])
 
 function serves ({ runners }: Situation, { RingInstance: ring }: Instance): boolean {
   return Object.values(ring.shardAssignments.nodeToRunner).every((runnerId) =>

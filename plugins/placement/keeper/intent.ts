@@ -1,23 +1,8 @@
 import type { Instance, PlacementIntent } from '../../runners/service.js'
 
-/** What was asked for when the instance was placed; for one that was given as it is, what it shows. */
-export function intentOf ({ RingInstance: ring }: Instance): PlacementIntent {
-  const shards = Object.values(ring.shardAssignments.runnerToShard)
-  return ring.placement ?? {
-    origin: 'request',
-    sharding: shards.some((shard) => 'TensorShardMetadata' in shard) ? 'Tensor' : 'Pipeline',
-    instanceMeta: 'Ring',
-    minNodes: 1,
-    excluded: [],
-    failedOn: [],
-    ttlSeconds: null,
-    replaces: null
-  }
-}
-
-/** The intent behind a model that the cluster places by itself. */
-export const AUTOPLACE: PlacementIntent = {
-  origin: 'autoplace',
+/** A model somewhere, on one node or more, for as long as nobody stops it. */
+const ANYWHERE: PlacementIntent = {
+  origin: 'request',
   sharding: 'Pipeline',
   instanceMeta: 'Ring',
   minNodes: 1,
@@ -25,6 +10,16 @@ export const AUTOPLACE: PlacementIntent = {
   failedOn: [],
   ttlSeconds: null,
   replaces: null
+}
+
+/** The intent behind a model that the cluster places by itself. */
+export const AUTOPLACE: PlacementIntent = { ...ANYWHERE, origin: 'autoplace' }
+
+/** What was asked for when the instance was placed; for one that was given as it is, what it shows. */
+export function intentOf ({ RingInstance: ring }: Instance): PlacementIntent {
+  const shards = Object.values(ring.shardAssignments.runnerToShard)
+  const tensor = shards.some((shard) => 'TensorShardMetadata' in shard)
+  return ring.placement ?? { ...ANYWHERE, sharding: tensor ? 'Tensor' : 'Pipeline' }
 }
 
 /** The model of an instance. */

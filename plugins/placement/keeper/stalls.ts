@@ -1,5 +1,6 @@
 import { modelOf } from './intent.js'
 import type { Instance } from '../../runners/service.js'
+import { SERVING } from '../progress.js'
 import type { StateView } from '../state-view.js'
 import { ranksOf } from '../view.js'
 
@@ -12,8 +13,6 @@ export const WARMUP_SECONDS = 1800
 
 /** An instance of which nothing has moved for too long. */
 export interface Stall { instanceId: string, modelId: string, nodeIds: string[], seconds: number }
-
-const SERVING = new Set(['RunnerReady', 'RunnerRunning'])
 
 /** Watches whether instances get on until they serve. Time is an argument. */
 export class Stalls {

@@ -30,6 +30,15 @@ export function mayFollow (from: StatusKind, to: StatusKind): boolean {
   return NEXT_STATUS[from].includes(to)
 }
 
+const ADVANCE: readonly StatusKind[] = [
+  'RunnerFailed', 'RunnerShutdown', 'RunnerShuttingDown', 'RunnerIdle', 'RunnerConnecting', 'RunnerConnected',
+  'RunnerLoading', 'RunnerLoaded', 'RunnerWarmingUp', 'RunnerRunning', 'RunnerReady'
+]
+
+/** How far a runner is, to compare; one that has not said anything is where an idle one is. */
+export const advanceOf = (status: RunnerStatus | null): number =>
+  ADVANCE.indexOf(status === null ? 'RunnerIdle' : kindOf(status))
+
 /** True when tasks are accepted in this status. */
 export function serves (kind: StatusKind): boolean {
   return kind === 'RunnerReady' || kind === 'RunnerRunning'

@@ -6,6 +6,7 @@ import { ProtocolError, reasonOf, RunnerError } from '../process/errors.js'
 import type { Route } from '../service.js'
 import type { Task } from '../tasks.js'
 import { readTask, TASK_TYPE, ToldError } from './frames.js'
+import { shortText } from './short-text.js'
 import { watchNode } from './watch.js'
 
 /** Where a node takes tasks of others; declared in `routes.ts`. */
@@ -115,24 +116,13 @@ const NOT_PASSED_ON = ['shutting_down', 'not_found', 'plugin_disabled', 'method_
 
 /** The error that an answer with another status than 200 stands for. */
 async function refusal ({ status, headers, body }: MemberResponse): Promise<Error> {
-  const said = fieldsOf(await readText(body as AsyncIterable<Uint8Array>))
+  const said = fieldsOf(await shortText(body as AsyncIterable<Uint8Array>, REFUSAL_BYTES))
   if (said === undefined || NOT_PASSED_ON.includes(said.reason)) {
     return new ProtocolError(`it answered ${status}${said === undefined ? '' : ` ${said.reason}`}`)
   }
   const seconds = Number(headers['retry-after'])
   const details = seconds > 0 ? { retryAfterSeconds: seconds, ...said.details } : said.details
   return new ToldError(said.reason, said.message, details)
-}
-
-async function readText (body: AsyncIterable<Uint8Array>): Promise<string> {
-  const parts: Uint8Array[] = []
-  let size = 0
-  for await (const part of body) {
-    size += part.byteLength
-    if (size > REFUSAL_BYTES) return ''
-    parts.push(part)
-  }
-  return Buffer.concat(parts).toString()
 }
 
 interface Said { reason: string, message: string, details: Record<string, unknown> }

@@ -1,22 +1,9 @@
 import t from 'tap'
-import type { Section } from '../../../kernel/index.js'
 import { commandHandlers, commands } from '../commands.js'
 import { InstanceService } from '../service.js'
 import type { Instance } from '../shapes.js'
 import { ensure, startRunners } from './rig.js'
-import { card, soloInstance } from './samples.js'
-
-/** The section as the master has it inside a command. */
-function section (): Section<Instance> {
-  const map = new Map<string, Instance>()
-  return {
-    put: (key, value) => { map.set(key, value) },
-    remove: (key) => { map.delete(key) },
-    get: (key) => map.get(key),
-    entries: () => [...map].map(([key, value]) => ({ nodeId: 'master', key, value })),
-    observe: () => () => {}
-  }
-}
+import { card, section, soloInstance } from './samples.js'
 
 const on = (instanceId: string, nodeId: string, modelId = 'm'): Instance =>
   soloInstance({ instanceId, runnerId: `runner of ${instanceId}`, nodeId }, card(modelId))

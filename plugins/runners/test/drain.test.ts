@@ -1,12 +1,11 @@
 import t from 'tap'
-import type { Section } from '../../../kernel/index.js'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { commandHandlers } from '../commands.js'
 import { createDrainer, Drains } from '../drain.js'
 import type { Draining } from '../drain.js'
 import { leads, shardOf } from '../shapes.js'
 import type { Instance } from '../shapes.js'
-import { card, soloInstance } from './samples.js'
+import { card, section, soloInstance } from './samples.js'
 
 const T0 = Date.UTC(2026, 10, 22)
 const HOUR = 3_600_000
@@ -100,17 +99,6 @@ t.test('stop first, then the master is asked until it has removed it; told once'
   await clock.advance(10_000)
   t.strictSame(did, [], 'closed')
 })
-
-function section (): Section<Instance> {
-  const map = new Map<string, Instance>()
-  return {
-    put: (key, value) => { map.set(key, value) },
-    remove: (key) => { map.delete(key) },
-    get: (key) => map.get(key),
-    entries: () => [...map].map(([key, value]) => ({ nodeId: 'master', key, value })),
-    observe: () => () => {}
-  }
-}
 
 t.test('the master lets an instance drain', async (t) => {
   const held = section()

@@ -183,7 +183,6 @@ t.test('a model is not loaded where its memory is not free', async (t) => {
   let free = 5_000_000
   const memory = fake(FreeMemoryService, { ram: async () => free })
   const rig = await startRunners(t, { fakes: [memory], place: [] })
-  const instances = rig.service(InstanceService)
   const { instanceId } = await ensure(rig, VOICE)
   await until(() => eventsOf(rig, 'InstanceFailureRecorded').length > 0)
   const errorMessage = /needs 261 MiB of memory .* only 4\.8 MiB are free/

@@ -8,7 +8,7 @@ import { setMember } from '../../../kernel/http/member-socket.js'
 import { CALLER_HEADER, writeCaller } from '../../../kernel/http/passed-on.js'
 import { ClusterService } from '../../../kernel/index.js'
 import type {
-  Caller, Cluster, EngineChunk, MemberRequest, MemberResponse, ModelCard, NodeView, Section
+  Caller, EngineChunk, MemberRequest, MemberResponse, ModelCard, NodeView, Section
 } from '../../../kernel/index.js'
 import type { ManualClock, TestContext } from '../../../kernel/testing/index.js'
 import type { Fleet, Member } from '../fleet.js'

@@ -8,8 +8,8 @@ import { createRunners } from '../index.js'
 import { RunnerError } from '../process/errors.js'
 import { kindOf } from '../process/states.js'
 import type { RunnerOptions, Supervisor } from '../process/supervisor.js'
-import { InstanceService } from '../service.js'
-import type { Instance, RunnerStatus } from '../service.js'
+import { InstanceService, RunnersService } from '../service.js'
+import type { Instance, Runners, RunnerStatus } from '../service.js'
 import { card, machine, soloInstance } from './samples.js'
 
 /** An in-memory runner: the test moves it through its states and decides what it answers. */
@@ -201,6 +201,22 @@ export async function ensure (
   }
   const ids = { instanceId: randomUUID(), runnerId: randomUUID(), nodeId: state.localNodeId }
   return { instanceId: await instances.place(soloInstance(ids, card(modelId)), { force: true }) }
+}
+
+/** The plugin with a ready runner of the voice. */
+export async function ready (t: TestContext, options: Parameters<typeof startRunners>[1] = {}):
+Promise<{ rig: RunnersRig, runner: FakeRunner, runners: Runners }> {
+  const rig = await startRunners(t, options)
+  const runner = await rig.runner('svc/voice-en')
+  runner.ready()
+  return { rig, runner, runners: rig.service(RunnersService) }
+}
+
+/** Everything that a task answers. */
+export async function drain (chunks: AsyncIterable<EngineChunk>): Promise<EngineChunk[]> {
+  const all: EngineChunk[] = []
+  for await (const chunk of chunks) all.push(chunk)
+  return all
 }
 
 /** Waits until `look` gives something; the test's own timeout is the limit. */

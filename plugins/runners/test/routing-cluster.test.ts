@@ -1,12 +1,11 @@
 import t from 'tap'
 import { ClusterService, kernelError } from '../../../kernel/index.js'
-import type { Caller, Channel, EngineChunk, NodeView } from '../../../kernel/index.js'
+import type { Caller, Channel, NodeView } from '../../../kernel/index.js'
 import { fake } from '../../../kernel/testing/index.js'
-import type { TestContext } from '../../../kernel/testing/index.js'
-import type { RunnerStatus, Route, RouteQuery, Runners } from '../service.js'
-import { InstanceService, RunnersService } from '../service.js'
+import type { RunnerStatus, Route, RouteQuery } from '../service.js'
+import { InstanceService } from '../service.js'
 import { RunnerError } from '../process/errors.js'
-import { ensure, endless, startRunners, until } from './rig.js'
+import { drain, endless, ensure, ready, until } from './rig.js'
 import type { FakeRunner, RunnersRig } from './rig.js'
 import { card } from './samples.js'
 
@@ -15,20 +14,6 @@ const caller: Caller = { id: 'ann', mode: 'direct', authorities: new Set(['invok
 const query: RouteQuery = { modelId: VOICE, capability: 'tts', commandId: 'C', caller }
 const task = { kind: 'tts', payload: { text: 'hello' } }
 const never = new AbortController().signal
-
-async function ready (t: TestContext, options: Parameters<typeof startRunners>[1] = {}):
-Promise<{ rig: RunnersRig, runner: FakeRunner, runners: Runners }> {
-  const rig = await startRunners(t, options)
-  const runner = await rig.runner(VOICE)
-  runner.ready()
-  return { rig, runner, runners: rig.service(RunnersService) }
-}
-
-async function drain (chunks: AsyncIterable<EngineChunk>): Promise<EngineChunk[]> {
-  const all: EngineChunk[] = []
-  for await (const chunk of chunks) all.push(chunk)
-  return all
-}
 
 const shown = async (rig: RunnersRig): Promise<Record<string, { Inference: { status: string } }>> =>
   (await rig.state())['tasks']!

@@ -1,11 +1,10 @@
 import t from 'tap'
 import { EngineError, kernelError } from '../../../kernel/index.js'
-import type { TestContext } from '../../../kernel/testing/index.js'
-import type { Caller, EngineChunk } from '../../../kernel/index.js'
+import type { Caller } from '../../../kernel/index.js'
 import { RunnersService } from '../service.js'
-import type { Route, RouteQuery, Runners } from '../service.js'
-import { endless, failing, startRunners, until } from './rig.js'
-import type { FakeRunner, RunnersRig } from './rig.js'
+import type { Route, RouteQuery } from '../service.js'
+import { drain, endless, failing, ready, startRunners, until } from './rig.js'
+import type { RunnersRig } from './rig.js'
 import { card } from './samples.js'
 
 const VOICE = 'svc/voice-en'
@@ -13,19 +12,6 @@ const caller: Caller = { id: 'test', mode: 'direct', authorities: new Set(['invo
 const query: RouteQuery = { modelId: VOICE, capability: 'tts', commandId: 'C', caller }
 const task = { kind: 'tts', payload: { text: 'hello' } }
 const never = new AbortController().signal
-
-async function ready (t: TestContext): Promise<{ rig: RunnersRig, runner: FakeRunner, runners: Runners }> {
-  const rig = await startRunners(t)
-  const runner = await rig.runner(VOICE)
-  runner.ready()
-  return { rig, runner, runners: rig.service(RunnersService) }
-}
-
-async function drain (chunks: AsyncIterable<EngineChunk>): Promise<EngineChunk[]> {
-  const all: EngineChunk[] = []
-  for await (const chunk of chunks) all.push(chunk)
-  return all
-}
 
 const status = async (rig: RunnersRig, { taskId }: Route): Promise<string | undefined> =>
   ((await rig.state())['tasks'] as unknown as Record<string, { Inference: { status: string } }>)[taskId]

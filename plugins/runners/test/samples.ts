@@ -1,4 +1,4 @@
-import type { ModelCard } from '../../../kernel/index.js'
+import type { ModelCard, Section } from '../../../kernel/index.js'
 import type { ProbeIo } from '../gpu-probe.js'
 import { stateCard } from '../shapes.js'
 import type { Instance, Shard } from '../shapes.js'
@@ -78,5 +78,17 @@ export function soloInstance (
       },
       hostsByNode: { [ids.nodeId]: [] }
     }
+  }
+}
+
+/** The instances as the master has them inside a command. */
+export function section (): Section<Instance> {
+  const map = new Map<string, Instance>()
+  return {
+    put: (key, value) => { map.set(key, value) },
+    remove: (key) => { map.delete(key) },
+    get: (key) => map.get(key),
+    entries: () => [...map].map(([key, value]) => ({ nodeId: 'master', key, value })),
+    observe: () => () => {}
   }
 }

@@ -1,7 +1,6 @@
+import { modelInPath } from '../../../kernel/index.js'
 import type { VerbContext } from '../../../kernel/index.js'
 
-/** The error of a verb: it has the exit status and, when a node answered, its error object. */
-export type VerbError = Parameters<VerbContext['notYet']>[0]
 type ExitCode = Parameters<VerbContext['fail']>[0]
 
 /** A download into the store, as the node shows it. Fields from `reason` on may be missing. */
@@ -32,24 +31,8 @@ export interface ModelCopy {
   live?: boolean
 }
 
-/** The rule for model ids. */
-const MODEL_ID = /^[A-Za-z0-9][A-Za-z0-9._-]{0,95}\/[A-Za-z0-9][A-Za-z0-9._-]{0,95}$/
-
-/** True for text such as `acme/voice`. The node checks further; this keeps `..` out of addresses. */
-export function isModelId (text: string): boolean {
-  return MODEL_ID.test(text) && !text.includes('..')
-}
-
-/** The text as a model id. Throws VerbError (2) for anything else. */
-export function readModelId (ctx: VerbContext, text: string): string {
-  if (isModelId(text)) return text
-  throw ctx.fail(2, `"${text.slice(0, 200)}" is no model: expected org/name, such as acme/voice`)
-}
-
-const inPath = (modelId: string): string => modelId.split('/').map(encodeURIComponent).join('/')
-
 /** Address of a model in the store. */
-export const storePath = (modelId: string): string => `/store/models/${inPath(modelId)}`
+export const storePath = (modelId: string): string => `/store/models/${modelInPath(modelId)}`
 
 /** Every known copy in the cluster, or of one model. */
 export async function readCopies ({ client }: VerbContext, modelId?: string): Promise<ModelCopy[]> {
@@ -62,11 +45,6 @@ const byReason: Readonly<Record<string, ExitCode>> = { no_safe_fit: 6, disk_full
 /** Exit status for a transfer that failed for that reason. */
 export function exitFor (reason: string | null | undefined): ExitCode {
   return byReason[reason ?? ''] ?? 1
-}
-
-/** True for what the client and `ctx.fail` throw. */
-export function isVerbError (error: unknown): error is VerbError {
-  return error instanceof Error && 'exitCode' in error
 }
 
 /** How long a node that went away in the middle of a wait is asked again, seconds. */

@@ -1,4 +1,5 @@
-import { isVerbError, readModelId, storePath } from './api.js'
+import { isVerbError, readModelId } from '../../../kernel/index.js'
+import { storePath } from './api.js'
 import { nameOf, stagingsOf } from './cluster.js'
 import { amountOf, etaOf, percentOf } from './meter.js'
 import { plain, showBytes, showSpan } from './units.js'

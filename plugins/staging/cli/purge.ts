@@ -1,6 +1,6 @@
-import { readCopies, readModelId } from './api.js'
+import { readCopies } from './api.js'
 import { nameOf } from './cluster.js'
-import { canAsk, confirm } from '../../../kernel/index.js'
+import { canAsk, confirm, readModelId } from '../../../kernel/index.js'
 import { showBytes } from './units.js'
 import type { ModelCopy } from './api.js'
 import type { StateView } from './cluster.js'

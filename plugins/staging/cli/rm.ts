@@ -1,9 +1,8 @@
-import { isVerbError, readCopies, readModelId, storePath } from './api.js'
-import { canAsk, confirm } from '../../../kernel/index.js'
+import { readCopies, storePath } from './api.js'
+import { canAsk, confirm, isVerbError, readModelId } from '../../../kernel/index.js'
 import { plain, showBytes } from './units.js'
 import { sizeOfCopies, whereOf } from './where.js'
-import type { VerbError } from './api.js'
-import type { Verb, VerbContext } from '../../../kernel/index.js'
+import type { Verb, VerbContext, VerbError } from '../../../kernel/index.js'
 
 /** What came of one model. */
 interface Removal { modelId: string, deleted: boolean, error: string | null }

@@ -1,7 +1,7 @@
+import { isModelId, readModelId } from '../../../kernel/index.js'
 import { readFileSync, realpathSync, statSync } from 'node:fs'
 import { basename, isAbsolute, join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { isModelId, readModelId } from './api.js'
 import type { VerbContext } from '../../../kernel/index.js'
 
 /** What `svc pull` is to bring, as the node takes it. */

@@ -3,8 +3,10 @@ import type { ModelCopy } from './api.js'
 const KINDS = ['store', 'staged', 'bundled', 'cache', 'receiving'] as const
 
 /** Where copies are, for people: `store@node1, staged@node2,node3`; `-` when nowhere. */
-export function whereOf (copies: readonly ModelCopy[]): string {
-  const name = (copy: ModelCopy): string =>
+export function whereOf (
+  copies: readonly Pick<ModelCopy, 'nodeId' | 'nodeName' | 'kind' | 'live'>[]
+): string {
+  const name = (copy: (typeof copies)[number]): string =>
     `${copy.nodeName ?? copy.nodeId}${copy.live === false ? ' (lost)' : ''}`
   const parts = KINDS.flatMap((kind) => {
     const nodes = copies.filter((copy) => copy.kind === kind).map(name)

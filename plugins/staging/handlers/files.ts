@@ -92,8 +92,6 @@ function fileOf (manifest: ModelManifest, path: string): ManifestFile | undefine
   return files.get(path)
 }
 
-/** Longest wait for the head of the store host's answer, ms. */
-const HEAD_MS = 15_000
 const PASSED = ['range', 'if-range'] as const
 const KEPT = ['content-length', 'content-range', 'etag', 'accept-ranges']
 
