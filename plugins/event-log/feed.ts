@@ -2,6 +2,8 @@ import { randomUUID } from 'node:crypto'
 import { TICK_MS } from './limits.js'
 import { createReplication } from './replication.js'
 import type { Clock, Cluster, EventTap, Logger, Session } from '../../kernel/index.js'
+import type { Found } from './catchup.js'
+import type { Position } from './entries.js'
 import type { EventLog } from './log.js'
 import type { Message } from './messages.js'
 import type { Input, Output, Replication } from './steps.js'
@@ -17,12 +19,18 @@ export interface FeedOptions {
   nodeId: string
   /** Events of this node between two indices were dropped. */
   dropped: (gap: { from: number, to: number, count: number }) => void
+  /** What is stored behind positions that the log no longer goes back to; nothing when absent. */
+  find?: (have: readonly Position[]) => Promise<Found>
+  /** Resolves when there is room for more entries; null when there is now, and when absent. */
+  room?: () => Promise<void> | null
+  /** No index up to this is given; 0 when absent. */
+  reserved?: number
 }
 
 /** Feeds the log: with the durable events of this node, and with those of the others through the cluster. */
 export function startFeed (options: FeedOptions): { replication: Replication, stop: () => void } {
   const { log, tap, cluster, session, clock, nodeId } = options
-  const replication = createReplication(log)
+  const replication = createReplication(log, options.reserved)
   const channel = cluster.channel<Message>('event-log', (from, message) => {
     push({ type: 'message', from, message })
   })
@@ -30,8 +38,9 @@ export function startFeed (options: FeedOptions): { replication: Replication, st
   const effect = (output: Output): void => {
     switch (output.type) {
       // Whatever does not leave is asked for, or sent, again.
-      case 'send': channel.send(output.to, output.message); break
+      case 'send': send(output.to, output.message); break
       case 'broadcast': channel.broadcast(output.message); break
+      case 'find': find(output.to, output.have); break
       case 'wake':
         cancelWake()
         cancelWake = clock.after(output.ms, () => { push({ type: 'tick' }) })
@@ -42,6 +51,17 @@ export function startFeed (options: FeedOptions): { replication: Replication, st
         options.dropped({ from, to, count })
       }
     }
+  }
+  const send = (to: string, message: Message): void => {
+    const room = message.type === 'want' ? options.room?.() ?? null : null
+    if (room === null) channel.send(to, message)
+    else void room.then(() => { channel.send(to, message) })
+  }
+  const find = (to: string, have: readonly Position[]): void => {
+    const { find: look = async () => NOTHING } = options
+    void look(have).catch(() => NOTHING).then(({ base, entries }) => {
+      push({ type: 'found', to, base, entries })
+    })
   }
   const push = queued((input: Input) => {
     for (const output of replication.step(input, clock.mono())) effect(output)
@@ -72,6 +92,9 @@ export function startFeed (options: FeedOptions): { replication: Replication, st
   ]
   return { replication, stop: () => { for (const stop of stops) stop() } }
 }
+
+/** A store that does not answer has nothing to say. */
+const NOTHING: Found = { base: null, entries: [] }
 
 /** One input after the other, also when handling one brings the next. */
 function queued (handle: (input: Input) => void): (input: Input) => void {

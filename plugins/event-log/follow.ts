@@ -1,16 +1,19 @@
+import { delay } from '../../kernel/index.js'
 import { COMMENT_MS, TICK_MS } from './limits.js'
 import { shown } from './page.js'
 import { openReader } from './reader.js'
 import type { Clock, StreamWriter } from '../../kernel/index.js'
 import type { EventLog } from './log.js'
 import type { Query } from './query.js'
-import type { Read } from './reader.js'
+import type { Read, Reader } from './reader.js'
+import type { EventStore } from './store/types.js'
 
 /** Steps taken from the log before they are written. */
 const BATCH = 100
 
 export interface FollowOptions {
   log: EventLog
+  store: EventStore
   clock: Clock
   query: Query
   /** Aborts when the reader goes or the node stops. */
@@ -40,14 +43,27 @@ export async function follow (stream: StreamWriter, options: FollowOptions): Pro
         reader.close()
         reader = openReader(log, log.base.idx)
       }
-      const steps = reader.take(BATCH)
-      const text = steps.map((step) => frame(step, query)).join('')
+      const steps = await next(reader, options)
+      const text = (steps ?? []).map((step) => frame(step, query)).join('')
       if (text !== '') await write(text)
       else if (clock.mono() - wroteAt >= COMMENT_MS) await write(': keep-alive\n\n')
-      else if (steps.length === 0) await news(log, clock, signal)
+      else if (steps === null) await delay(clock, TICK_MS, signal).catch(() => {})
+      else if (steps.length === 0 && reader.behind === null) await news(log, clock, signal)
     }
   } finally {
     reader.close()
+  }
+}
+
+/** The next steps; null when the disk does not give them now. They are waited for: none is left out. */
+async function next (reader: Reader, { store }: FollowOptions): Promise<Read[] | null> {
+  const span = reader.behind
+  if (span === null) return reader.take(BATCH)
+  try {
+    const entries = await store.read({ ...span, limit: BATCH })
+    return reader.older(span, entries, entries.length < BATCH)
+  } catch {
+    return null
   }
 }
 

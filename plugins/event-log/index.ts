@@ -1,25 +1,36 @@
 import {
-  ClusterService, definePlugin, EventTapService, SessionService
+  ClusterService, definePlugin, EventTapService, SessionService, StateHistoryService, StateService
 } from '../../kernel/index.js'
+import { conflicts } from './conflicts.js'
 import { events } from './events.js'
+import { findInStore, roomIn } from './catchup.js'
 import { startFeed } from './feed.js'
 import { follow } from './follow.js'
-import { createEventLog } from './log.js'
-import { pageOf, startOf } from './page.js'
+import { startHistory } from './history/index.js'
+import { openLog } from './opening.js'
+import { firstIdx, pageOf, startOf } from './page.js'
 import { readQuery } from './query.js'
 import { routes } from './routes.js'
-import type { Cluster } from '../../kernel/index.js'
-import type { EventLog } from './log.js'
+import { EventLogService } from './service.js'
+import { realParts } from './store/start.js'
+import type { Cluster, Manifest, Plugin } from '../../kernel/index.js'
+import type { Source } from './page.js'
+import type { Gap } from './store/missing.js'
+import type { Damaged } from './store/segments.js'
+import type { StoreParts } from './store/start.js'
 
-/** What happened in the cluster, in one order on all nodes. It is kept in memory. */
-export default definePlugin({
+const manifest = {
   name: 'event-log',
   version: '1.0.0',
   kernel: '^1.0.0',
   summary: 'Keeps the control events of the whole cluster in one order on every node, and shows them.',
-  consumes: { tap: EventTapService, cluster: ClusterService, session: SessionService },
+  consumes: {
+    tap: EventTapService, cluster: ClusterService, session: SessionService, state: StateService
+  },
+  provides: { history: StateHistoryService, view: EventLogService },
   routes,
   events,
+  conflicts,
   state: { lastEventAppliedIdx: 'Index of the newest control event this node has in its log.' },
   verbs: {
     events: {
@@ -33,40 +44,95 @@ export default definePlugin({
       ],
       examples: ['svc events --since 10m', 'svc events -f --kind NodeTimedOut MasterElected'],
       load: () => import('./cli/events.js')
+    },
+    diff: {
+      summary: 'say what differs between two moments: nodes, master, instances, runners, conflicts',
+      args: '<from> [to]',
+      examples: ['svc diff 10m', 'svc diff 2026-01-31T08:00Z 2026-01-31T09:00Z', 'svc diff 1200 1250 --json'],
+      load: () => import('./history/cli/diff.js')
     }
   }
-}, (ctx) => {
-  const { tap, cluster, session } = ctx.deps
-  const { clock } = ctx
-  const log = createEventLog()
-  const { replication, stop } = startFeed({
-    log, tap, cluster, session, clock, logger: ctx.log, nodeId: ctx.node.nodeId,
-    dropped: (gap) => { ctx.emit('LogGap', gap) }
-  })
-  ctx.effect('event log', stop)
-  return {
-    state: { lastEventAppliedIdx: () => log.last.idx },
-    routes: {
-      list: async (request) => {
-        const query = readQuery(request.query, {
-          kinds: new Set(tap.kinds()),
-          node: (ref) => nodeIds(ref, cluster, log),
-          lastEventId: request.headers['last-event-id']
-        })
-        if (!query.follow) return pageOf(log, query, session.sessionId)
-        const stream = request.open({ contentType: 'text/event-stream' })
-        await follow(stream, {
-          log, clock, query, signal: request.signal, since: startOf(log, query),
-          foreign: (idx) => replication.inStep && idx > replication.highest
-        })
+} as const satisfies Manifest
+
+/** What happened in the cluster, in one order on all nodes, on disk; on given parts of the machine. */
+export function createEventLogPlugin (parts: StoreParts): Plugin {
+  return definePlugin(manifest, async (ctx) => {
+    const { tap, cluster, session, state } = ctx.deps
+    const { clock, node } = ctx
+    const tellGap = ({ from, to, count }: Gap): void => { ctx.emit('LogGap', { from, to, count }) }
+    const tellDamaged = ({ file, from, error }: Damaged): void => {
+      ctx.emit('LogCorrupt', { nodeId: node.nodeId, file, from, errorMessage: error })
+    }
+    const found: Damaged[] = []
+    let onDamaged = (damaged: Damaged): void => { found.push(damaged) }
+    const source = await openLog({
+      parts, clock, home: node.home, logger: ctx.log,
+      onGap: tellGap,
+      onDamaged: (damaged) => { onDamaged(damaged) },
+      unavailable: (why) => { ctx.raise('event_log_unavailable', why) },
+      counting: (why) => {
+        if (why === null) ctx.clear('event_log_full')
+        else ctx.raise('event_log_full', why)
+      }
+    })
+    const { log, store } = source
+    ctx.effect('stored event log', () => store.close())
+    const { replication, stop } = startFeed({
+      log, tap, cluster, session, clock, logger: ctx.log, nodeId: node.nodeId, reserved: store.reserved,
+      find: (have) => findInStore(store, have),
+      room: () => roomIn(store, clock),
+      dropped: tellGap
+    })
+    ctx.effect('event log', stop)
+    onDamaged = tellDamaged
+    for (const damaged of found) tellDamaged(damaged)
+    const past = startHistory({
+      log, store, state, session, clock, logger: ctx.log, inStep: () => replication.inStep
+    })
+    ctx.effect('history of the state', past.stop)
+    return {
+      services: {
+        history: past.history,
+        view: {
+          status: () => store.status(),
+          get lastIdx () { return log.last.idx },
+          get firstIdx () { return firstIdx(source) },
+          get waiting () { return replication.waiting }
+        }
+      },
+      state: { lastEventAppliedIdx: () => log.last.idx },
+      routes: {
+        list: async (request) => {
+          const { node: ref } = request.query
+          const ids = ref === undefined ? null : await nodeIds(ref, cluster, source)
+          const query = readQuery(request.query, {
+            kinds: new Set(tap.kinds()),
+            node: () => ids,
+            lastEventId: request.headers['last-event-id']
+          })
+          if (!query.follow) return await pageOf(source, query, session.sessionId)
+          const since = await startOf(source, query)
+          const stream = request.open({ contentType: 'text/event-stream' })
+          await follow(stream, {
+            log, store, clock, query, signal: request.signal, since,
+            foreign: (idx) => replication.inStep && idx > replication.highest
+          })
+        }
       }
     }
-  }
-})
+  })
+}
+
+// The entry: the variable goes on as an argument.
+export default createEventLogPlugin(realParts(process.env['SVC_EVENTLOG_FLOOR_BYTES']))
 
 /** The ids under which a node's events are found: a node has a new one after each start. */
-function nodeIds (ref: string, cluster: Cluster, log: EventLog): ReadonlySet<string> | null {
+async function nodeIds (
+  ref: string, cluster: Cluster, { log, store }: Source
+): Promise<ReadonlySet<string> | null> {
   const node = cluster.resolve(ref)
   if (node !== undefined) return new Set([node.nodeId])
-  return log.entries.some((entry) => entry.origin === ref) ? new Set([ref]) : null
+  const known = log.entries.some((entry) => entry.origin === ref) ||
+    (await store.read({ after: 0, limit: 1, origins: [ref] }).catch(() => [])).length > 0
+  return known ? new Set([ref]) : null
 }

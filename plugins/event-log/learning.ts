@@ -1,5 +1,5 @@
 import { samePosition, START } from './entries.js'
-import { LEARN_MOST_MS, LEARN_MS } from './limits.js'
+import { LEARN_MOST_MS, LEARN_MS, LEARN_NEXT_MS } from './limits.js'
 import type { Entry, Position } from './entries.js'
 import type { EventLog } from './log.js'
 import type { Message } from './messages.js'
@@ -25,6 +25,7 @@ export function createLearning (
   /** The open question to each peer, and where this log ended when it was asked. */
   const waiting = new Map<string, Question | null>([...peers].map((peer) => [peer, null]))
   let progress = began
+  let answered = false
   return {
     add (peer) {
       waiting.set(peer, null)
@@ -44,6 +45,7 @@ export function createLearning (
         for (const entry of page.entries) {
           if (!append(entry)) break
           progress = now
+          answered = true
         }
       }
       // More to come, or the log has grown by another peer's tail meanwhile. A tail that does not continue
@@ -54,7 +56,10 @@ export function createLearning (
       waiting.delete(from)
       return []
     },
-    done: (now) => waiting.size === 0 || now - progress >= LEARN_MS || now - began >= LEARN_MOST_MS
+    done (now) {
+      const patience = answered ? LEARN_NEXT_MS : LEARN_MS
+      return waiting.size === 0 || now - progress >= patience || now - began >= LEARN_MOST_MS
+    }
   }
 }
 

@@ -17,8 +17,23 @@ export const PAGE_BYTES = 256 * 1024
 /** How long a new master waits for a silent peer before it gives out indices, ms. */
 export const LEARN_MS = 500
 
+/** How long it waits for the next page of a peer that has sent one, ms. */
+export const LEARN_NEXT_MS = 3_000
+
 /** How long it may take a new master to fetch what peers hold, as long as they keep sending, ms. */
-export const LEARN_MOST_MS = 5_000
+export const LEARN_MOST_MS = 60_000
+
+/**
+ * How long one that was away waits for a page of what its master no longer has, ms: it may come from a
+ * disk.
+ */
+export const FETCH_MS = 5_000
+
+/** With so many entries waiting for its disk, a node that catches up waits before it asks for more. */
+export const FEW_QUEUED = 5_000
+
+/** How long it waits then at most, ms: less than a new master is given for the next page. */
+export const ROOM_MS = 2_000
 
 /** After this time without an answer a question or a submission is sent again, ms. */
 export const RESEND_MS = 1_000

@@ -5,8 +5,11 @@ import type { Entry, Position } from './entries.js'
 /** What happened to the log. */
 export type LogChange =
   | { readonly type: 'append', readonly entry: Entry }
-  /** The tail behind `after` was taken away. */
-  | { readonly type: 'cut', readonly after: number, readonly entries: readonly Entry[] }
+  /** The tail behind `after` was taken away. With a `base` the log begins anew behind that. */
+  | {
+    readonly type: 'cut', readonly after: number, readonly entries: readonly Entry[]
+    readonly base: Position | null
+  }
 
 /** The newest entries, in order. Every change goes through here, so that readers can follow. */
 export interface EventLog {
@@ -85,17 +88,19 @@ class Ring implements EventLog {
     this.base = { idx, chain }
   }
 
-  cut (after: number): Entry[] {
+  cut (after: number): Entry[] { return this.#cut(after, null) }
+
+  #cut (after: number, base: Position | null): Entry[] {
     const from = firstAfter(this.entries, after)
     const removed = this.entries.splice(from)
     for (const size of this.#sizes.splice(from)) this.#bytes -= size
     for (const { id } of removed) this.#ids.delete(id)
-    if (removed.length > 0) this.#tell({ type: 'cut', after, entries: removed })
+    if (removed.length > 0) this.#tell({ type: 'cut', after, entries: removed, base })
     return removed
   }
 
   restart (base: Position): Entry[] {
-    const removed = this.cut(-1)
+    const removed = this.#cut(-1, base)
     this.base = { idx: base.idx, chain: base.chain }
     return removed
   }

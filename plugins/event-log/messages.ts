@@ -9,16 +9,16 @@ export type Message =
   | { readonly type: 'append', readonly sid: string, readonly entries: readonly Entry[] }
   /**
    * What follows the newest of these positions (newest first)? `learn`: asked by a new master, which takes
-   * over what peers hold beyond its own log.
+   * over what peers hold beyond its own log. `above`: no new index up to there.
    */
   | {
     readonly type: 'want', readonly sid: string, readonly n: number
-    readonly learn: boolean, readonly have: readonly Position[]
+    readonly learn: boolean, readonly have: readonly Position[], readonly above?: number
   }
   /** Answers question `n`: the entries after `base`, and where the sender's log ends. */
   | {
     readonly type: 'page', readonly sid: string, readonly n: number, readonly base: Position
-    readonly entries: readonly Entry[], readonly last: Position
+    readonly entries: readonly Entry[], readonly last: Position, readonly above?: number
   }
   /** Follower to master: events that shall get an index. */
   | { readonly type: 'submit', readonly sid: string, readonly events: readonly Submission[] }
@@ -38,6 +38,9 @@ const MOST_IDX = 2 ** 50
 
 const isIdx = (value: unknown): boolean =>
   Number.isSafeInteger(value) && (value as number) >= 0 && (value as number) <= MOST_IDX
+
+/** Older versions do not say it. */
+const isAbove = (value: unknown): boolean => value === undefined || isIdx(value)
 
 const isPosition = (value: unknown): boolean =>
   isFields(value) && isIdx(value['idx']) && isText(value['chain'], 64)
@@ -59,9 +62,9 @@ function isList (value: unknown, most: number, fits: (item: unknown) => boolean)
 const shapes: Readonly<Record<string, (m: Fields) => boolean>> = {
   head: (m) => isPosition(m['last']),
   append: (m) => isList(m['entries'], PAGE_ENTRIES, isEntry),
-  want: (m) => isIdx(m['n']) && typeof m['learn'] === 'boolean' &&
+  want: (m) => isIdx(m['n']) && isAbove(m['above']) && typeof m['learn'] === 'boolean' &&
     isList(m['have'], MOST_POSITIONS, isPosition),
-  page: (m) => isIdx(m['n']) && isPosition(m['base']) && isPosition(m['last']) &&
+  page: (m) => isIdx(m['n']) && isAbove(m['above']) && isPosition(m['base']) && isPosition(m['last']) &&
     isList(m['entries'], PAGE_ENTRIES, isEntry),
   submit: (m) => isList(m['events'], PAGE_ENTRIES, isSubmission)
 }

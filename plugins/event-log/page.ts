@@ -1,7 +1,10 @@
 import { firstAfter } from './log.js'
+import { merged, within } from './store/ranges.js'
 import type { Entry, TaggedEvent } from './entries.js'
 import type { EventLog } from './log.js'
 import type { Query } from './query.js'
+import type { Range } from './store/ranges.js'
+import type { EventStore, StoreQuery, StoreStatus } from './store/types.js'
 
 /** An event as clients see it. */
 export interface ShownEvent {
@@ -16,43 +19,114 @@ export interface ShownEvent {
 /** The answer of GET /events. */
 export interface EventsPage {
   sessionId: string
-  mode: 'normal' | 'counting-only'
+  mode: StoreStatus['mode']
   counted: number
   firstIdx: number
   nextIdx: number
   events: ShownEvent[]
-  gaps?: [from: number, to: number][]
+  gaps?: Range[]
+  degraded?: true
 }
+
+/** Where events are read: the newest from memory, older ones from the disk. */
+export interface Source { readonly log: EventLog, readonly store: EventStore }
 
 export function shown ({ idx, at, origin, sid, id, event }: Entry): ShownEvent {
   return { idx, at, origin, sessionId: sid, id, event }
 }
 
+/** Index of the oldest event kept, in memory or on disk; null when there is none. */
+export function firstIdx ({ log, store }: Source): number | null {
+  const all = [store.status().firstIdx, log.entries[0]?.idx ?? null].filter((idx) => idx !== null)
+  return all.length === 0 ? null : Math.min(...all)
+}
+
 /** The oldest events that are asked for behind `since`; without a `since` the newest. */
-export function pageOf (log: EventLog, query: Query, sessionId: string): EventsPage {
-  const { sinceIdx, sinceMs, limit } = query
-  const from = sinceIdx === null ? 0 : firstAfter(log.entries, sinceIdx)
-  const wanted = log.entries.slice(from).filter(query.wants)
-  const newest = sinceIdx === null && sinceMs === null
-  const events = newest ? wanted.slice(-limit) : wanted.slice(0, limit)
-  const lost = sinceIdx !== null && sinceIdx < log.base.idx
+export async function pageOf (source: Source, query: Query, sessionId: string): Promise<EventsPage> {
+  const { log, store } = source
+  const status = store.status()
+  const nextIdx = log.last.idx + 1
+  const { entries, unread } = await read(source, query)
+  const gaps = await gapsOf(source, query, entries, unread)
   return {
     sessionId,
-    mode: 'normal',
-    counted: 0,
-    firstIdx: log.entries[0]?.idx ?? log.last.idx + 1,
-    nextIdx: log.last.idx + 1,
-    events: events.map(shown),
-    ...(lost ? { gaps: [[sinceIdx + 1, log.base.idx]] } : {})
+    mode: status.mode,
+    counted: status.counted,
+    firstIdx: firstIdx(source) ?? nextIdx,
+    nextIdx,
+    events: entries.map(shown),
+    ...(gaps.length === 0 ? {} : { gaps }),
+    ...(unread !== null || status.mode === 'counting-only' ? { degraded: true } : {})
   }
 }
 
+interface Reading {
+  readonly entries: readonly Entry[]
+  /** What the disk did not give. */
+  readonly unread: Range | null
+}
+
+/** Reads a page. The log may change while the disk is read: it is taken as it was when that began. */
+async function read ({ log, store }: Source, query: Query): Promise<Reading> {
+  const { sinceIdx, sinceMs, limit, wants } = query
+  const base = log.base.idx
+  const newest = sinceIdx === null && sinceMs === null
+  const after = sinceIdx ?? 0
+  const recent = log.entries.slice(firstAfter(log.entries, after)).filter(wants)
+  const wanted = newest ? limit - recent.length : limit
+  if (after >= base || wanted <= 0) {
+    return { entries: newest ? recent.slice(-limit) : recent.slice(0, limit), unread: null }
+  }
+  try {
+    const older = await store.read({ ...searchOf(query), after, until: base, limit: wanted, newest })
+    return { entries: [...older, ...recent].slice(0, limit), unread: null }
+  } catch {
+    return { entries: recent.slice(0, limit), unread: newest ? null : [after + 1, base] }
+  }
+}
+
+function searchOf ({ kinds, origins, sinceMs }: Query): Pick<StoreQuery, 'kinds' | 'origins' | 'sinceMs'> {
+  return {
+    ...(kinds === undefined ? {} : { kinds }),
+    ...(origins === undefined ? {} : { origins }),
+    ...(sinceMs === null ? {} : { sinceMs })
+  }
+}
+
+/** Indices that the page cannot show, or that are only in memory, from where it begins to where it ends. */
+async function gapsOf (
+  source: Source, { sinceIdx, limit }: Query, entries: readonly Entry[], unread: Range | null
+): Promise<Range[]> {
+  const { log, store } = source
+  const from = sinceIdx ?? entries[0]?.idx ?? log.last.idx
+  const to = entries.length < limit ? log.last.idx : entries.at(-1)!.idx
+  const before = sinceIdx === null ? null : await lostBefore(source, sinceIdx)
+  const all = [...store.status().gaps, ...[before, unread].filter((range) => range !== null)]
+  return within(merged(all), from + 1, to)
+}
+
+/** What was older than anything that is kept. */
+async function lostBefore ({ log, store }: Source, since: number): Promise<Range | null> {
+  const { firstIdx } = store.status()
+  if (since >= log.base.idx || (firstIdx !== null && since >= firstIdx - 1)) return null
+  if (firstIdx === null) return [since + 1, log.base.idx]
+  const [oldest] = await store.read({ after: 0, limit: 1 }).catch(() => [])
+  const end = oldest?.prev ?? firstIdx - 1
+  return end > since ? [since + 1, end] : null
+}
+
 /** Where a followed stream begins: behind this index. */
-export function startOf (log: EventLog, query: Query): number {
-  const { sinceIdx, sinceMs, limit } = query
+export async function startOf ({ log, store }: Source, query: Query): Promise<number> {
+  const { sinceIdx, sinceMs, limit, wants } = query
   if (sinceIdx !== null) return sinceIdx
-  if (sinceMs !== null) return log.base.idx
-  if (limit === 0) return log.last.idx
-  const first = log.entries.filter(query.wants).at(-limit)
-  return first?.prev ?? log.base.idx
+  if (sinceMs === null && limit === 0) return log.last.idx
+  const base = log.base.idx
+  const recent = log.entries.filter(wants)
+  const inMemory = sinceMs === null ? recent.at(-limit) : undefined
+  if (inMemory !== undefined || base === 0) return inMemory?.prev ?? base
+  const search = { ...searchOf(query), after: 0, until: base }
+  const [oldest] = await store.read(sinceMs === null
+    ? { ...search, limit: limit - recent.length, newest: true }
+    : { ...search, limit: 1 }).catch(() => [])
+  return oldest?.prev ?? base
 }

@@ -30,6 +30,9 @@ export interface Query {
   readonly sinceMs: number | null
   readonly limit: number
   readonly follow: boolean
+  /** Only these kinds, and only events of these nodes; all when absent. */
+  readonly kinds?: readonly string[]
+  readonly origins?: readonly string[]
   /** Whether an entry is asked for. */
   readonly wants: (entry: Entry) => boolean
 }
@@ -57,6 +60,8 @@ export function readQuery (raw: RawQuery, world: QueryWorld): Query {
     sinceMs: ms,
     follow,
     limit: limit ?? (follow ? 0 : LIMIT),
+    ...(kinds === null ? {} : { kinds: [...kinds] }),
+    ...(nodes === null ? {} : { origins: [...nodes] }),
     wants: (entry) => (kinds === null || kinds.has(kindOf(entry.event))) &&
       (nodes === null || nodes.has(entry.origin)) && (ms === null || Date.parse(entry.at) >= ms)
   }

@@ -9,11 +9,21 @@ export type Read =
   /** The indices `from` to `to` are no longer, or not yet, kept here. */
   | { readonly type: 'gap', readonly from: number, readonly to: number }
 
+/** Indices behind `after`, up to `until`. */
+export interface Span { readonly after: number, readonly until: number }
+
 /** Reads the log as it grows. */
 export interface Reader {
   /** Everything up to this index has been read. */
   readonly position: number
-  /** What is new, oldest first, at most `most` steps. */
+  /** What is to be read from the store before anything is taken; null when memory goes back so far. */
+  readonly behind: Span | null
+  /**
+   * The oldest entries of that span in the store. `whole`: there are no more of them. Returns the steps they
+   * make, none when the log has changed meanwhile.
+   */
+  older (span: Span, entries: readonly Entry[], whole: boolean): Read[]
+  /** What is new in memory, oldest first, at most `most` steps. */
   take (most: number): Read[]
   close (): void
 }
@@ -25,44 +35,41 @@ export interface Reader {
 export function openReader (log: EventLog, since: number): Reader {
   let position = since
   let highest = since
-  let missed: { from: number, to: number } | null = null
   const read = new Set<string>()
   const close = log.onChange((change) => {
     if (change.type !== 'cut') return
     for (const { id, idx } of change.entries) if (idx <= position) read.add(id)
     position = Math.min(position, change.after)
   })
-  const skipMissing = (): void => {
-    // Behind the ring: what lies between is gone, and was never read here.
-    if (position < log.base.idx) {
-      if (log.base.idx > highest) missed = { from: Math.max(position, highest) + 1, to: log.base.idx }
-      position = log.base.idx
-    }
+  const behind = (): Span | null => position < log.base.idx ? { after: position, until: log.base.idx } : null
+  /** What lies between is gone, unless it was read before the tail was replaced. */
+  const gapTo = (until: number): Read[] => {
+    const from = Math.max(position, highest) + 1
+    position = until
+    return from <= until ? [{ type: 'gap', from, to: until }] : []
   }
-  const next = (): Read | null => {
-    skipMissing()
-    if (missed !== null) {
-      const gap: Read = { type: 'gap', ...missed }
-      missed = null
-      return gap
-    }
-    const entry = log.entries[firstAfter(log.entries, position)]
-    if (entry === undefined) return null
+  const step = (entry: Entry): Read[] => {
     position = entry.idx
     const rising = entry.idx > highest
     if (rising) highest = entry.idx
-    return { type: 'entry', entry, rising }
+    return read.delete(entry.id) ? [] : [{ type: 'entry', entry, rising }]
   }
   return {
     close,
     get position () { return position },
+    get behind () { return behind() },
+    older (span, entries, whole) {
+      if (span.after !== position) return []
+      const steps = entries.flatMap((entry) =>
+        [...entry.prev > position ? gapTo(entry.prev) : [], ...step(entry)])
+      return whole && position < span.until ? [...steps, ...gapTo(span.until)] : steps
+    },
     take (most) {
       const steps: Read[] = []
-      while (steps.length < most) {
-        const step = next()
-        if (step === null) break
-        if (step.type === 'entry' && read.delete(step.entry.id)) continue
-        steps.push(step)
+      while (steps.length < most && behind() === null) {
+        const entry = log.entries[firstAfter(log.entries, position)]
+        if (entry === undefined) break
+        steps.push(...step(entry))
       }
       return steps
     }

@@ -1,11 +1,13 @@
 import { adopt } from './adopt.js'
 import { assign, inPages } from './assign.js'
 import { samePosition, submissionOf } from './entries.js'
+import { createFetching } from './fetching.js'
 import { createLearning } from './learning.js'
 import { HEAD_MS, LEARN_MS, RESEND_MS } from './limits.js'
 import { readMessage } from './messages.js'
 import { createOutbox } from './outbox.js'
 import type { Entry, Position, Submission } from './entries.js'
+import type { Fetching } from './fetching.js'
 import type { Learning } from './learning.js'
 import type { EventLog } from './log.js'
 import type { Message } from './messages.js'
@@ -20,9 +22,11 @@ type Of<T extends Message['type']> = Extract<Message, { type: T }>
  * A position (index and digest) that two logs share means that they are equal up to it. So a follower shows
  * some of its positions, the master answers with what follows the newest one it knows, and whatever else the
  * follower has behind that is taken out and submitted anew.
+ *
+ * `reserved`: no index up to this is given, since it may have been given before this node was started.
  */
-export function createReplication (log: EventLog): Replication {
-  return new Machine(log)
+export function createReplication (log: EventLog, reserved = 0): Replication {
+  return new Machine(log, reserved)
 }
 
 class Machine implements Replication {
@@ -35,8 +39,12 @@ class Machine implements Replication {
   #master: string | null = null
   /** Set while a new master finds out what its peers hold. */
   #learning: Learning | null = null
+  /** Set while a follower gets from others what its master no longer has. */
+  #fetching: Fetching | null = null
+  /** Nobody has it: the log begins anew where the master's does. */
+  #gaveUp = false
   /** Highest index anybody has named: new ones go above it. */
-  #heard = 0
+  #heard: number
   /** The open question to the master, and when it was sent. */
   #asked: { n: number, at: number } | null = null
   #questions = 0
@@ -46,10 +54,15 @@ class Machine implements Replication {
   /** A follower's log was equal to its master's since they met. */
   #met = false
   #dropped: { from: number, count: number } | null = null
+  /** The newest question of each node whose positions are being looked for. */
+  readonly #finding = new Map<string, Of<'want'>>()
   #now = 0
   #out: Output[] = []
 
-  constructor (log: EventLog) { this.#log = log }
+  constructor (log: EventLog, reserved: number) {
+    this.#log = log
+    this.#heard = reserved
+  }
 
   get waiting (): number { return this.#outbox.size }
 
@@ -66,6 +79,7 @@ class Machine implements Replication {
       case 'peerUp': this.#peerUp(input.peer); break
       case 'peerDown': this.#peerDown(input.peer); break
       case 'session': this.#session(input); break
+      case 'found': this.#onFound(input); break
       case 'tick': this.#tick()
     }
     this.#reportDropped()
@@ -123,6 +137,8 @@ class Machine implements Replication {
 
   #peerDown (peer: string): void {
     this.#peers.delete(peer)
+    this.#finding.delete(peer)
+    this.#fetching?.remove(peer)
     if (this.#learning !== null) this.#learn(this.#learning.remove(peer))
     if (peer === this.#master) {
       this.#asked = null
@@ -142,6 +158,8 @@ class Machine implements Replication {
 
   #meetMaster (): void {
     this.#met = false
+    this.#fetching = null
+    this.#gaveUp = false
     this.#asked = null
     this.#sent = null
     this.#ask()
@@ -149,6 +167,7 @@ class Machine implements Replication {
   }
 
   #startLearning (): void {
+    this.#fetching = null
     this.#asked = null
     this.#sent = null
     this.#learning = createLearning({ log: this.#log, peers: this.#peers, now: this.#now })
@@ -162,7 +181,7 @@ class Machine implements Replication {
     for (const peer of peers) {
       const n = ++this.#questions
       this.#learning!.asked(peer, n, have[0]!)
-      this.#send(peer, { type: 'want', sid: this.#sid, n, learn: true, have })
+      this.#send(peer, { type: 'want', sid: this.#sid, n, learn: true, have, above: this.highest })
     }
     if (this.#learning!.done(this.#now)) this.#settle()
   }
@@ -191,6 +210,7 @@ class Machine implements Replication {
       if (this.#now - this.#headAt >= HEAD_MS) this.#announce()
       return
     }
+    if (this.#fetching !== null) this.#fetch()
     if (this.#asked !== null) this.#askUnlessAsked()
     if (this.#sent !== null && this.#now - this.#sent.at >= RESEND_MS) this.#sent = null
     this.#forward()
@@ -218,14 +238,39 @@ class Machine implements Replication {
     return !this.#isMaster && from === this.#master && sid === this.#sid
   }
 
-  #onWant (from: string, { sid, n, learn, have }: Of<'want'>): void {
-    this.#hear(have[0]?.idx ?? 0)
-    // A new master may ask anybody; a follower only the master of its session, once that knows what it holds.
-    if (!learn && !(this.#settled && sid === this.#sid)) return
-    const { base, last } = this.#log
+  #onWant (from: string, want: Of<'want'>): void {
+    const { have, above = 0 } = want
+    this.#hear(Math.max(have[0]?.idx ?? 0, above))
+    if (!this.#mayAnswer(want)) return
+    const { base } = this.#log
     const common = have.find((position) => this.#log.holds(position)) ?? base
-    const entries = this.#log.page(common.idx)
-    this.#send(from, { type: 'page', sid, n, base: place(common), entries, last: place(last) })
+    if (common !== base || !have.some(({ idx }) => idx < base.idx)) {
+      this.#answer(from, want, common, this.#log.page(common.idx))
+      return
+    }
+    // It was away for longer than the ring goes back.
+    if (!this.#finding.has(from)) this.#out.push({ type: 'find', to: from, have })
+    this.#finding.set(from, want)
+  }
+
+  /**
+   * A new master may ask anybody; a follower only the master of its session, once that knows what it holds.
+   */
+  #mayAnswer ({ sid, learn }: Of<'want'>): boolean {
+    return learn || (this.#settled && sid === this.#sid)
+  }
+
+  #answer (to: string, { sid, n }: Of<'want'>, base: Position, entries: readonly Entry[]): void {
+    const last = place(this.#log.last)
+    this.#send(to, { type: 'page', sid, n, base: place(base), entries, last, above: this.highest })
+  }
+
+  #onFound ({ to, base, entries }: Extract<Input, { type: 'found' }>): void {
+    const want = this.#finding.get(to)
+    this.#finding.delete(to)
+    if (want === undefined || !this.#mayAnswer(want)) return
+    if (base !== null && entries.length > 0) this.#answer(to, want, base, entries)
+    else this.#answer(to, want, this.#log.base, this.#log.page(this.#log.base.idx))
   }
 
   #onSubmit (from: string, { sid, events }: Of<'submit'>): void {
@@ -253,13 +298,8 @@ class Machine implements Replication {
   #onAppend (from: string, { sid, entries }: Of<'append'>): void {
     this.#hear(entries.at(-1)?.idx ?? 0)
     if (!this.#isFromMaster(from, sid)) return
-    for (const entry of entries) {
-      if (this.#log.holds(entry)) continue
-      if (!this.#append(entry)) {
-        this.#askUnlessAsked()
-        break
-      }
-    }
+    const fits = entries.every((entry) => this.#log.holds(entry) || this.#append(entry))
+    if (!fits) this.#askUnlessAsked()
     this.#forward()
   }
 
@@ -272,6 +312,7 @@ class Machine implements Replication {
   }
 
   #askUnlessAsked (): void {
+    if (this.#fetching !== null) return
     if (this.#asked === null || this.#now - this.#asked.at >= RESEND_MS) this.#ask()
   }
 
@@ -280,18 +321,44 @@ class Machine implements Replication {
     if (master === null) return
     const n = ++this.#questions
     this.#asked = { n, at: this.#now }
-    this.#send(master, { type: 'want', sid: this.#sid, n, learn: false, have: this.#log.locator() })
+    const have = this.#log.locator()
+    this.#send(master, { type: 'want', sid: this.#sid, n, learn: false, have, above: this.highest })
   }
 
   #onPage (from: string, page: Of<'page'>): void {
-    this.#hear(page.last.idx)
+    this.#hear(Math.max(page.last.idx, page.above ?? 0))
     if (this.#learning !== null && page.sid === this.#sid) {
       this.#learn(this.#learning.page(from, page, (entry) => this.#append(entry), this.#now))
+    } else if (this.#fetching?.page(from, page, (entry) => this.#append(entry)) === true) {
+      this.#fetch()
     } else if (this.#isFromMaster(from, page.sid) && page.n === this.#asked?.n) {
       this.#asked = null
-      this.#follow(page)
+      if (!this.#gaveUp && this.#log.last.idx < page.base.idx) this.#startFetching(page.base)
+      else this.#follow(page)
       this.#forward()
     }
+  }
+
+  /** This log ends before the master's begins: others may have what is between. */
+  #startFetching (target: Position): void {
+    const others = [...this.#peers].filter((peer) => peer !== this.#master)
+    this.#fetching = createFetching(this.#log, target, others)
+    this.#fetch()
+  }
+
+  #fetch (): void {
+    const fetching = this.#fetching!
+    const peer = fetching.next(this.#now)
+    if (peer === 'waiting') return
+    if (peer === null) {
+      this.#gaveUp = !fetching.whole
+      this.#fetching = null
+      this.#ask()
+      return
+    }
+    fetching.asked(peer, ++this.#questions, this.#now)
+    const have = this.#log.locator()
+    this.#send(peer, { type: 'want', sid: this.#sid, n: this.#questions, learn: true, have })
   }
 
   /** Makes this log equal to the master's as far as the page goes; what differs goes back to the outbox. */
@@ -299,7 +366,10 @@ class Machine implements Replication {
     const { state, removed } = adopt(this.#log, page, (entry) => this.#append(entry))
     this.#takeBack(removed)
     if (state === 'more') this.#ask()
-    if (state === 'whole') this.#met = true
+    if (state === 'whole') {
+      this.#met = true
+      this.#gaveUp = false
+    }
   }
 
   #takeBack (entries: readonly Entry[]): void {

@@ -42,10 +42,11 @@ export const routes = {
       required: ['sessionId', 'mode', 'counted', 'firstIdx', 'nextIdx', 'events'],
       properties: {
         sessionId: text,
-        mode: { enum: ['normal', 'counting-only'] },
+        mode: { enum: ['normal', 'counting-only', 'memory'] },
         counted: idx, firstIdx: idx, nextIdx: idx,
         events: { type: 'array', items: entry },
-        gaps: { type: 'array', items: { type: 'array', items: idx, minItems: 2, maxItems: 2 } }
+        gaps: { type: 'array', items: { type: 'array', items: idx, minItems: 2, maxItems: 2 } },
+        degraded: { const: true }
       }
     },
     errors: ['invalid_request', 'node_not_found']

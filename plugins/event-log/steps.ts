@@ -1,4 +1,4 @@
-import type { Submission } from './entries.js'
+import type { Entry, Position, Submission } from './entries.js'
 import type { Message } from './messages.js'
 
 /** What happens to the replication of one node. Nodes are named by install id. */
@@ -12,11 +12,21 @@ export type Input =
     readonly master: string | null
   }
   | { readonly type: 'tick' }
+  /** What was to be found for this node: `base` is the newest of its positions, null when there is none. */
+  | {
+    readonly type: 'found', readonly to: string
+    readonly base: Position | null, readonly entries: readonly Entry[]
+  }
 
 /** What is to be done after a step. */
 export type Output =
   | { readonly type: 'send', readonly to: string, readonly message: Message }
   | { readonly type: 'broadcast', readonly message: Message }
+  /**
+   * Find the newest of these positions (newest first) in the store, and the page of entries that follows it.
+   * Answer with `found`.
+   */
+  | { readonly type: 'find', readonly to: string, readonly have: readonly Position[] }
   /** Give a tick after `ms`. */
   | { readonly type: 'wake', readonly ms: number }
   /** Events of this node were dropped between these indices; there is room again. */

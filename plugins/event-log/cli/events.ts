@@ -48,6 +48,7 @@ async function once ({ client, out, err }: VerbContext, query: Map<string, strin
     out.value(page)
     return
   }
+  if (page.degraded === true) err.line('this node does not store events now; `svc doctor` shows why')
   for (const [from, to] of page.gaps ?? []) err.line(gapLine({ from, to }))
   for (const event of page.events) out.line(lineOf(event))
   if (page.events.length === 0) err.line('nothing happened that fits')
@@ -84,7 +85,7 @@ function show ({ out, err }: VerbContext, type: string, data: string): void {
 }
 
 function gapLine ({ from, to }: { from: number, to: number }): string {
-  return `events ${from} to ${to} are no longer kept`
+  return `events ${from} to ${to} are not kept here`
 }
 
 /** One line for people: when, which, where, what. */

@@ -1,7 +1,8 @@
 import { createEventLog } from '../log.js'
 import { openReader } from '../reader.js'
 import { createReplication } from '../replication.js'
-import type { Submission } from '../entries.js'
+import type { Found } from '../catchup.js'
+import type { Position, Submission } from '../entries.js'
 import type { EventLog } from '../log.js'
 import type { Reader } from '../reader.js'
 import type { Input, Replication } from '../steps.js'
@@ -19,6 +20,9 @@ export interface TwinNode {
   dropped: number
 }
 
+/** What a node has beside its ring. */
+type Find = (have: readonly Position[]) => Found
+
 interface Flying { from: string, to: string, message: unknown, at: number, epoch: number }
 
 /** Nodes joined by links that may lose, double and reorder messages. Time moves when told. */
@@ -27,6 +31,9 @@ export class ClusterTwin {
   now = 0
   /** Of what is sent: what arrives, after how many ms. [] is lost, two are doubled. */
   fate: () => number[] = () => [1]
+  /** Stores of those nodes that have one. */
+  readonly stored = new Map<string, Find>()
+  #looking: { id: string, to: string, have: readonly Position[], find: Find }[] = []
   #flying: Flying[] = []
   #links = new Map<string, number>()
   #epoch = 0
@@ -88,13 +95,22 @@ export class ClusterTwin {
     for (const output of node.machine.step(input, this.now)) {
       if (output.type === 'send') this.#post(id, output.to, output.message)
       if (output.type === 'broadcast') for (const to of this.nodes.keys()) this.#post(id, to, output.message)
+      if (output.type === 'find') this.#find(id, output.to, output.have)
       if (output.type === 'dropped') node.dropped += output.count
     }
-    for (const step of node.reader.take(Infinity)) {
+    const { behind } = node.reader
+    const gone = behind === null ? [] : node.reader.older(behind, [], true)
+    for (const step of [...gone, ...node.reader.take(Infinity)]) {
       if (step.type === 'gap') continue
       node.read.push(step.entry.id)
       if (step.rising) node.rising.push(step.entry.idx)
     }
+  }
+
+  /** The answer comes later, as from a disk. */
+  #find (id: string, to: string, have: readonly Position[]): void {
+    const find = this.stored.get(id) ?? (() => ({ base: null, entries: [] }))
+    this.#looking.push({ id, to, have, find })
   }
 
   #post (from: string, to: string, message: unknown): void {
@@ -111,6 +127,9 @@ export class ClusterTwin {
     const until = this.now + ms
     let nextTick = this.now + 100
     while (this.now < until) {
+      for (const { id, to, have, find } of this.#looking.splice(0)) {
+        this.step(id, { type: 'found', to, ...find(have) })
+      }
       const next = Math.min(until, nextTick, ...this.#flying.map((f) => f.at))
       this.now = Math.max(this.now, next)
       const due = this.#flying.filter((f) => f.at <= this.now).sort((a, b) => a.at - b.at)

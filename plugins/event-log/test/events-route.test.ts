@@ -1,7 +1,8 @@
 import t from 'tap'
 import type { Test } from 'tap'
 import { entryAfter, START } from '../entries.js'
-import { SELF, startLog } from './kit.js'
+import { EventLogService } from '../service.js'
+import { noSqlite, SELF, startLog } from './kit.js'
 import type { LogRig } from './kit.js'
 
 type T = Pick<Test, 'same' | 'ok' | 'equal' | 'match' | 'teardown'>
@@ -105,10 +106,32 @@ t.test('dropped events are an event: LogGap', async (t) => {
   t.match(rig.logged.find((l) => l.level === 'warn'), { message: /dropped/, fields: { count: 1 } })
 })
 
-t.test('what the ring no longer holds is named', async (t) => {
-  const rig = await startLog(t)
+t.test('what is no longer kept is named, where nothing is stored', async (t) => {
+  const rig = await startLog(t, { parts: noSqlite })
+  t.match(rig.conflicts(), [{ code: 'event_log_unavailable', message: /no sqlite3 here/ }])
+  t.match(rig.logged.find(({ level }) => level === 'error'), { message: /events cannot be stored/ })
   for (let i = 0; i < 10_010; i++) rig.happen('NodeJoined', { nodeId: `n${i}` })
   const page = await rig.page('?since=3&limit=1')
-  t.match(page, { firstIdx: 11, nextIdx: 10_011, gaps: [[4, 10]], events: [{ idx: 11 }] })
+  t.match(page, { mode: 'memory', firstIdx: 11, nextIdx: 10_011, gaps: [[4, 10]], events: [{ idx: 11 }] })
   t.notOk((await rig.page('?since=10&limit=1')).gaps)
+  t.equal((await rig.page('?since=2026-01-01T00:00:00Z&limit=1')).events[0]!.idx, 11)
+})
+
+t.test('what memory no longer holds comes from the store', async (t) => {
+  const rig = await startLog(t)
+  for (let i = 0; i < 10_010; i++) {
+    rig.happen(i % 1000 === 4 ? 'NodeTimedOut' : 'NodeJoined', { nodeId: `n${i}` })
+    if (i === 5000) await rig.stored()
+  }
+  const page = await rig.page('?since=3&limit=9')
+  t.match(page, { mode: 'normal', firstIdx: 1, nextIdx: 10_011 })
+  t.same(idxs(page), [4, 5, 6, 7, 8, 9, 10, 11, 12])
+  t.notOk(page.gaps)
+  t.notOk(page.degraded)
+  t.same(idxs(await rig.page('?kinds=NodeTimedOut&limit=11')).slice(0, 2), [5, 1005])
+  t.same(idxs(await rig.page('?since=2026-01-01T00:00:00Z&limit=2')), [1, 2])
+  const { origin } = page.events[0]!
+  t.same(idxs(await rig.page(`?node=${origin}&since=0&limit=1`)), [1])
+  const view = rig.service(EventLogService)
+  t.same([view.firstIdx, view.lastIdx, view.waiting, view.status().mode], [1, 10_010, 0, 'normal'])
 })

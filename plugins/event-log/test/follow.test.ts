@@ -2,7 +2,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import t from 'tap'
 import type { Test } from 'tap'
 import { entryAfter, START } from '../entries.js'
-import { startLog } from './kit.js'
+import { noSqlite, startLog } from './kit.js'
 import type { Entry, Position } from '../entries.js'
 
 type T = Pick<Test, 'same' | 'ok' | 'equal' | 'match' | 'teardown'>
@@ -107,11 +107,42 @@ t.test('an idle stream gets a comment every ten seconds', async (t) => {
 })
 
 t.test('what is no longer kept is named in the stream', async (t) => {
-  const rig = await startLog(t)
+  const rig = await startLog(t, { parts: noSqlite })
   const url = `${await rig.listen()}/events?follow=1&kinds=MasterElected&since=3`
   for (let i = 0; i < 10_010; i++) rig.happen('NodeJoined')
   const stream = await open(t, url)
   await stream.until(/event: gap\ndata: \{"from":4,"to":10\}\n\n/)
+})
+
+t.test('a stream that is taken up further back than memory goes has everything once', async (t) => {
+  const rig = await startLog(t)
+  const url = `${await rig.listen()}/events?follow=1`
+  const happen = async (count: number): Promise<void> => {
+    for (let i = 0; i < count; i++) {
+      rig.happen('NodeJoined')
+      if (i === 5000) await rig.stored()
+    }
+  }
+  await happen(10_500)
+  const numbers = (from: number, to: number): string[] =>
+    Array.from({ length: to - from + 1 }, (_, i) => String(from + i))
+  const first = await open(t, url, { 'last-event-id': '17' })
+  await first.untilId(300)
+  await happen(100)
+  await first.untilId(10_600)
+  t.same(first.ids(), numbers(18, 10_600))
+  first.close()
+  await happen(5)
+  const second = await open(t, url, { 'last-event-id': '200' })
+  await second.untilId(10_605)
+  t.same(second.ids(), numbers(201, 10_605))
+  t.notMatch(second.text(), /event: gap/)
+  const third = await open(t, `${url}&since=2026-01-01T00:00:00Z&kinds=NodeJoined`)
+  await third.untilId(3)
+  t.equal(third.ids()[0], '1', 'a time before anything in memory')
+  const last = await open(t, `${url}&kinds=MasterElected&limit=2`)
+  await last.until(/following/)
+  t.same(last.ids(), [])
 })
 
 t.test('an index of a cluster that has ended begins anew', async (t) => {

@@ -1,7 +1,10 @@
 import { fake, manualClock, startPlugin } from '../../../kernel/testing/index.js'
 import { ClusterService, EventTapService, SessionService } from '../../../kernel/index.js'
-import eventLog from '../index.js'
+import { createEventLogPlugin } from '../index.js'
+import { EventLogService } from '../service.js'
+import { realParts } from '../store/start.js'
 import type { EventsPage } from '../page.js'
+import type { StoreParts } from '../store/start.js'
 import type { Cluster, EventTap, NodeView, Session } from '../../../kernel/index.js'
 import type { Rig, StartOptions, TestContext } from '../../../kernel/testing/index.js'
 
@@ -16,8 +19,13 @@ export interface LogRig extends Rig {
   peer (installId: string, up: boolean): void
   /** This node is in that session; the node with that install id leads it. */
   session (sid: string, masterInstallId: string | null): void
+  /** Waits until all events are stored. */
+  stored (): Promise<void>
   page (query?: string): Promise<EventsPage>
 }
+
+/** A machine without SQLite. */
+export const noSqlite: Partial<StoreParts> = { load: async () => { throw new Error('no sqlite3 here') } }
 
 export const SELF = { installId: 'self-install', nodeId: 'selfnode' }
 const KINDS = ['NodeJoined', 'NodeTimedOut', 'MasterElected', 'LogGap']
@@ -31,7 +39,7 @@ export const nodes = [
 
 /** Starts the plugin; it is master of session `s1` at once unless a test says otherwise. */
 export async function startLog (
-  t: TestContext, options: StartOptions & { tap?: Partial<EventTap> } = {}
+  t: TestContext, options: StartOptions & { tap?: Partial<EventTap>, parts?: Partial<StoreParts> } = {}
 ): Promise<LogRig> {
   let listener: Parameters<EventTap['onDurable']>[0] = () => {}
   let receive: (from: string, message: unknown) => void = () => {}
@@ -70,7 +78,8 @@ export async function startLog (
   const tap = { onDurable: (fn: typeof listener) => { listener = fn; return () => { listener = () => {} } },
     kinds: () => KINDS, ...options.tap }
   const fakes = [fake(EventTapService, tap), cluster, fake(SessionService, session), ...options.fakes ?? []]
-  const rig = await startPlugin(t, eventLog, { clock: manualClock(), ...options, fakes })
+  const plugin = createEventLogPlugin({ ...realParts('0'), ...options.parts })
+  const rig = await startPlugin(t, plugin, { clock: manualClock(), ...options, fakes })
   return {
     ...rig, sent,
     happen (kind, payload = {}) { listener({ kind, payload }) },
@@ -79,6 +88,13 @@ export async function startLog (
     session (sid, master) {
       now = { sid, master }
       for (const fn of sessionListeners) fn()
+    },
+    async stored () {
+      const log = rig.service(EventLogService)
+      for (let i = 0; i < 2000 && log.status().queued > 0; i++) {
+        await rig.clock.advance(25)
+        await new Promise((resolve) => { setTimeout(resolve, 1) })
+      }
     },
     page: async (query = '') => (await rig.inject({ url: `/events${query}` })).json() as EventsPage
   }

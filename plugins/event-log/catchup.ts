@@ -1,0 +1,56 @@
+import { jsonBytes, samePosition } from './entries.js'
+import { FEW_QUEUED, PAGE_BYTES, PAGE_ENTRIES, ROOM_MS } from './limits.js'
+import type { Clock } from '../../kernel/index.js'
+import type { Entry, Position } from './entries.js'
+import type { EventStore } from './store/types.js'
+
+/** What a store has behind a position. */
+export interface Found { readonly base: Position | null, readonly entries: readonly Entry[] }
+
+/**
+ * Finds the newest of these positions (newest first) in the store, and the page of entries that follows it
+ * without a gap. Rejects when the disk does.
+ */
+export async function findInStore (
+  store: Pick<EventStore, 'read'>, have: readonly Position[]
+): Promise<Found> {
+  for (const position of have) {
+    const [first, ...rest] = await store.read({ after: position.idx - 1, limit: PAGE_ENTRIES + 1 })
+    if (first === undefined) continue
+    if (position.idx === 0 && first.prev === 0) {
+      return { base: position, entries: pageOf(position, [first, ...rest]) }
+    }
+    if (samePosition(first, position)) return { base: position, entries: pageOf(position, rest) }
+  }
+  return { base: null, entries: [] }
+}
+
+/** The entries that follow the position, one behind the other, as many as fit into a message. */
+function pageOf (base: Position, entries: readonly Entry[]): Entry[] {
+  const page: Entry[] = []
+  let last = base.idx
+  let bytes = 0
+  for (const entry of entries) {
+    bytes += jsonBytes(entry)
+    const full = page.length >= PAGE_ENTRIES || (bytes > PAGE_BYTES && page.length > 0)
+    if (entry.prev !== last || full) break
+    page.push(entry)
+    last = entry.idx
+  }
+  return page
+}
+
+/**
+ * Resolves when the store has room for what other nodes will send, or could not make it in time: one that
+ * catches up would else ask faster than its disk writes. Null when there is room now.
+ */
+export function roomIn (store: Pick<EventStore, 'status' | 'flushed'>, clock: Clock): Promise<void> | null {
+  if (store.status().queued < FEW_QUEUED) return null
+  return new Promise((resolve) => {
+    const cancel = clock.after(ROOM_MS, resolve)
+    void store.flushed().then(() => {
+      cancel()
+      resolve()
+    })
+  })
+}

@@ -1,0 +1,94 @@
+import { fieldsOf } from './fields.js'
+import { BODY_BYTES } from './limits.js'
+import type { Fields } from './fields.js'
+import type { ClusterPart } from './part.js'
+
+/** What a snapshot holds. */
+export interface Recorded {
+  /** Session, membership and instances up to the snapshot's index. */
+  readonly part: ClusterPart
+  /** The node knew no master: `state` is its own view, `part` what the log said. */
+  readonly stale: boolean
+  /** Keys of the state that were left out because it was too large. */
+  readonly omitted: readonly string[]
+  readonly state: Fields
+}
+
+/** Without these a state says nothing. */
+const ESSENTIAL = new Set(['sessionId', 'masterNodeId', 'localNodeId', 'cluster', 'lastEventAppliedIdx'])
+/** In it under another name. */
+const TWIN = 'node_identities'
+
+/** The JSON of a snapshot, at most `most` bytes: the largest keys of the state go first. Pure. */
+export function encodeBody (
+  { part, stale }: Pick<Recorded, 'part' | 'stale'>, state: Fields, most = BODY_BYTES
+): string {
+  const pieces = Object.entries(state)
+    .filter(([key, value]) => key !== TWIN && value !== undefined)
+    .map(([key, value]) => {
+      const text = `${JSON.stringify(key)}:${JSON.stringify(value)}`
+      return { key, text, bytes: Buffer.byteLength(text) + 1 }
+    })
+  const head = JSON.stringify({ part, stale })
+  let bytes = pieces.reduce((sum, piece) => sum + piece.bytes, Buffer.byteLength(head) + 100)
+  const omitted = new Set<string>()
+  const largest = pieces.filter(({ key }) => !ESSENTIAL.has(key)).sort((a, b) => b.bytes - a.bytes)
+  for (const piece of largest) {
+    if (bytes <= most) break
+    omitted.add(piece.key)
+    bytes -= piece.bytes
+  }
+  const kept = pieces.filter(({ key }) => !omitted.has(key)).map(({ text }) => text)
+  return `${head.slice(0, -1)},"omitted":${JSON.stringify([...omitted])},"state":{${kept.join(',')}}}`
+}
+
+/** What `encodeBody` wrote. Throws SyntaxError for anything else. */
+export function decodeBody (body: string): Recorded {
+  const { part, stale, omitted, state } = JSON.parse(body) as Recorded
+  const whole = Object.fromEntries(Object.entries(state).flatMap(([key, value]) =>
+    key === 'nodeIdentities' ? [[key, value], [TWIN, value]] : [[key, value]]))
+  return { part, stale, omitted, state: whole }
+}
+
+/** Readings: they are never twice the same, and alone no reason for another snapshot. */
+const READINGS = new Set([
+  'lastSeen', 'nodeMemory', 'nodeSystem', 'nodeDisk', 'nodeNetwork', 'tasks', 'lastEventAppliedIdx',
+  'topology', 'downloads', 'localNodeId', TWIN
+])
+
+/** Equal for two states between which nothing of note changed: only readings, times and progress. Pure. */
+export function noteOf (state: Fields, part: ClusterPart): string {
+  const noted = Object.entries(state).flatMap(([key, value]) => {
+    if (READINGS.has(key)) return []
+    const noted = NOTED[key]
+    if (noted === undefined) return [[key, value]]
+    return [[key, Object.entries(fieldsOf(value)).map(([id, one]) => [id, noted(one)])]]
+  })
+  const downloads = Object.entries(fieldsOf(state['downloads'])).map(([id, list]) =>
+    [id, (list as object[]).map((one) => Object.keys(one)[0])])
+  return JSON.stringify([part.members, noted, downloads])
+}
+
+/** Its message may count seconds. */
+function codesOf (health: unknown): unknown {
+  const { level, reasons } = health as { level: string, reasons: readonly { code: string }[] }
+  return [level, reasons.map(({ code }) => code)]
+}
+
+/** They are in nodeHealth too. */
+function withoutConflicts (resources: unknown): unknown {
+  const { capabilityConflicts: _, ...rest } = resources as Fields
+  return rest
+}
+
+/** A runner at work is ready all the same, and how far it has loaded is progress. */
+function phaseOf (status: unknown): unknown {
+  const [kind] = Object.keys(status as object)
+  if (kind === 'RunnerRunning') return 'RunnerReady'
+  return kind === 'RunnerFailed' ? status : kind
+}
+
+/** Keys of which only this is of note, of each entry. */
+const NOTED: Readonly<Record<string, (value: unknown) => unknown>> = {
+  nodeHealth: codesOf, nodeResources: withoutConflicts, runners: phaseOf
+}

@@ -1,0 +1,150 @@
+import { kernelError, SvcError } from '../../../kernel/index.js'
+import { firstAfter } from '../log.js'
+import { shown } from '../page.js'
+import { decodeBody } from './body.js'
+import { EVENTS_SHOWN, READ_ENTRIES, SKEW_MS } from './limits.js'
+import { iso, readMoment } from './moment.js'
+import { advance, PART_KINDS } from './part.js'
+import type { Clock, StateThen } from '../../../kernel/index.js'
+import type { Entry } from '../entries.js'
+import type { EventLog } from '../log.js'
+import type { ShownEvent } from '../page.js'
+import type { EventStore, Snapshot } from '../store/types.js'
+import type { Fields } from './fields.js'
+import type { ClusterPart } from './part.js'
+import type { Moment, Snapshots } from './recent.js'
+
+/** The answer of GET /state?at=. */
+export interface StateAt extends StateThen {
+  /** What was asked for: an index, or a time (ISO-8601). */
+  readonly at: number | string
+  /** The recorded state that is shown, and why it was recorded. `stale`: the node knew no master then. */
+  readonly snapshot: {
+    readonly idx: number, readonly at: string, readonly sessionId: string, readonly cause: string
+    readonly stale: boolean
+    /** Keys of the state that were too large to be kept. */
+    readonly omitted: readonly string[]
+  }
+  /** As recorded: nothing of it was changed by later events. */
+  readonly state: Fields
+  /** Session, membership and instances with the events applied that came since, up to and including `idx`. */
+  readonly derived: ClusterPart & { readonly idx: number }
+  /** The events since, oldest first. */
+  readonly events: readonly ShownEvent[]
+  /** There are further events: GET /events?since=<idx of the last one> goes on. */
+  readonly more: boolean
+  /** Indices in between that were not kept: what they did is missing. */
+  readonly gaps: readonly (readonly [number, number])[]
+}
+
+export interface LookupOptions {
+  readonly log: EventLog
+  readonly store: EventStore | null
+  readonly snapshots: Snapshots
+  readonly clock: Clock
+}
+
+/**
+ * The state at an index or time. Throws `invalid_request`, `not_recorded`, and `not_ready` while the disk
+ * does not give what is asked for.
+ */
+export async function stateAt (options: LookupOptions, text: string): Promise<StateAt> {
+  try {
+    return await lookUp(options, text)
+  } catch (error) {
+    if (error instanceof SvcError) throw error
+    throw kernelError('not_ready', `What is recorded of ${text} cannot be read: ${(error as Error).message}`)
+  }
+}
+
+async function lookUp (options: LookupOptions, text: string): Promise<StateAt> {
+  const { log, snapshots, clock } = options
+  const moment = readMoment(text, { idx: log.last.idx, ms: clock.now() })
+  const snapshot = await snapshots.before(moment)
+  if (snapshot === null) throw await nothingBefore(snapshots, text)
+  const { part, stale, omitted, state } = decodeBody(snapshot.body)
+  const changing = await since(options, snapshot, moment, { limit: Infinity, kinds: PART_KINDS })
+  const events = await since(options, snapshot, moment, { limit: EVENTS_SHOWN + 1 })
+  const more = events.length > EVENTS_SHOWN
+  const last = Math.max(snapshot.idx, changing.at(-1)?.idx ?? 0, events.at(-1)?.idx ?? 0)
+  const idx = 'idx' in moment ? moment.idx : last
+  return {
+    at: 'idx' in moment ? moment.idx : iso(moment.ms),
+    snapshot: {
+      idx: snapshot.idx, at: iso(snapshot.at), sessionId: snapshot.sid, cause: snapshot.cause, stale, omitted
+    },
+    state,
+    derived: { idx, ...advance(part, changing) },
+    events: events.slice(0, EVENTS_SHOWN).map(shown),
+    more,
+    gaps: gapsBetween(options, snapshot.idx, idx)
+  }
+}
+
+async function nothingBefore (snapshots: Snapshots, text: string): Promise<SvcError> {
+  const oldest = await snapshots.oldest()
+  if (oldest === null) {
+    return kernelError('not_recorded', 'Nothing is recorded on this node yet; that begins within a minute.',
+      { oldest: null })
+  }
+  const at = iso(oldest.at)
+  return kernelError('not_recorded',
+    `Nothing is recorded of ${text}: the oldest recorded state is of ${at}, index ${oldest.idx}.`,
+    { oldest: { idx: oldest.idx, at } })
+}
+
+interface Wanted { readonly limit: number, readonly kinds?: readonly string[] }
+
+/** The entries behind the snapshot up to the moment, oldest first, at most `limit`. */
+async function since (
+  options: LookupOptions, snapshot: Snapshot, moment: Moment, { limit, kinds }: Wanted
+): Promise<Entry[]> {
+  const { log } = options
+  const found: Entry[] = []
+  const until = 'idx' in moment ? moment.idx : Number.MAX_SAFE_INTEGER
+  for (let after = snapshot.idx; after < until;) {
+    const page = await entriesAfter(options, after, until, kinds)
+    for (const entry of page) {
+      if ('idx' in moment || Date.parse(entry.at) <= moment.ms) found.push(entry)
+      if (found.length >= limit) return found
+    }
+    const last = page.at(-1)
+    if (last !== undefined && 'ms' in moment && Date.parse(last.at) > moment.ms + SKEW_MS) return found
+    const short = page.length < READ_ENTRIES
+    if (short && after >= log.base.idx) return found
+    // What follows the end of the store is in memory.
+    after = Math.max(last?.idx ?? after, short ? log.base.idx : 0)
+  }
+  return found
+}
+
+/** A page of entries: from memory where that reaches so far back, else from the store. */
+async function entriesAfter (
+  { log, store }: LookupOptions, after: number, until: number, kinds?: readonly string[]
+): Promise<Entry[]> {
+  const inMemory = after >= log.base.idx || store === null || store.status().mode === 'memory'
+  if (!inMemory) {
+    return await store.read({ after, until, limit: READ_ENTRIES, ...(kinds === undefined ? {} : { kinds }) })
+  }
+  const page: Entry[] = []
+  for (let i = firstAfter(log.entries, after); i < log.entries.length && page.length < READ_ENTRIES; i++) {
+    const entry = log.entries[i]!
+    if (entry.idx > until) break
+    if (kinds === undefined || kinds.some((kind) => kind in entry.event)) page.push(entry)
+  }
+  return page
+}
+
+/** Ranges of indices between the two, exclusive and inclusive, that nobody can show any more. */
+function gapsBetween ({ log, store }: LookupOptions, from: number, to: number): [number, number][] {
+  const status = store?.status()
+  const stored = status !== undefined && status.mode !== 'memory'
+  const first = stored ? status.firstIdx ?? log.base.idx + 1 : log.base.idx + 1
+  const gaps = stored ? status.gaps.filter(([a]) => a >= first) : []
+  // What is in memory still is not missing, wherever else it is.
+  const until = Math.min(to, log.base.idx)
+  return [[1, first - 1] as const, ...gaps].flatMap(([a, b]): [number, number][] => {
+    const [begin, end] = [Math.max(a, from + 1), Math.min(b, until)]
+    return begin <= end ? [[begin, end]] : []
+  })
+}

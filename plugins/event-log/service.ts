@@ -1,0 +1,15 @@
+import { defineService } from '../../kernel/index.js'
+import type { StoreStatus } from './store/types.js'
+
+/** How the event log is. */
+export interface EventLogView {
+  /** Of the store: mode, what was counted or dropped, gaps, bytes on disk. */
+  status (): StoreStatus
+  /** Index of the newest event. */
+  readonly lastIdx: number
+  /** Index of the oldest event kept, in memory or on disk; null when there is none. */
+  readonly firstIdx: number | null
+  /** Own events that are not in the log yet. */
+  readonly waiting: number
+}
+export const EventLogService = defineService<EventLogView>('event-log.log')

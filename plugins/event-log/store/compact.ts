@@ -1,0 +1,116 @@
+import { open, rename } from 'node:fs/promises'
+import { join } from 'node:path'
+import { segmentName } from './names.js'
+import { bytesOf, contentsOf, removeSegment, SCHEMA } from './segment.js'
+import type { StoreLimits } from './limits.js'
+import type { Contents } from './segment.js'
+import type { Segment } from './segments.js'
+import type { Db, OpenDb } from './sqlite.js'
+
+export interface CompactOptions {
+  readonly openDb: OpenDb
+  readonly folder: string
+  readonly limits: StoreLimits
+  /** All segments, oldest first, closed. */
+  readonly segments: readonly Segment[]
+}
+
+/**
+ * Copies the newest entries, the snapshots that belong to them and the gaps into a new segment. All of it is
+ * SQL, outside the event loop. The new file appears whole or not at all; it names the segments it replaces.
+ * Rejects with DbError, and with what the file system says.
+ */
+export async function compact (options: CompactOptions): Promise<Segment> {
+  const { openDb, folder, segments } = options
+  const first = await firstToKeep(options)
+  const path = join(folder, segmentName(first))
+  const temporary = `${path}.tmp`
+  await removeSegment(temporary)
+  const db = await openDb(temporary, true)
+  let contents: Contents | null
+  try {
+    for (const sql of ['PRAGMA journal_mode = OFF', 'PRAGMA synchronous = OFF', ...SCHEMA]) await db.run(sql)
+    const snapshots = await snapshotPlan(options, first)
+    for (const segment of segments) await copyFrom(db, segment, first, snapshots)
+    contents = await contentsOf(db)
+  } catch (error) {
+    await db.close().catch(() => {})
+    await removeSegment(temporary).catch(() => {})
+    throw error
+  }
+  await db.close()
+  const file = await open(temporary, 'r')
+  try { await file.sync() } finally { await file.close() }
+  await rename(temporary, path)
+  const { entries = null, newestMs = 0 } = contents ?? {}
+  return { path, first, entries, newestMs, bytes: await bytesOf(path) }
+}
+
+/**
+ * Index of the oldest entry that stays: so many of the newest as are to be kept, but never so large that this
+ * would have to be done again at once. No segment has that name already.
+ */
+async function firstToKeep ({ openDb, limits, segments }: CompactOptions): Promise<number> {
+  let entries = limits.keepEntries
+  let bytes = limits.ringBytes / 2
+  let first: number | null = null
+  for (const { path } of [...segments].reverse()) {
+    const [found] = await withDb(openDb, path, (db) => db.all<Counted>(COUNT, [entries, bytes]))
+    if (found!.kept > 0) first = found!.lo!
+    if (found!.kept < found!.total) break
+    entries -= found!.kept
+    bytes -= found!.bytes ?? 0
+  }
+  first ??= segments.at(-1)!.first
+  while (segments.some((segment) => segment.first === first)) first++
+  return first
+}
+
+interface Counted { lo: number | null, kept: number, bytes: number | null, total: number }
+
+const COUNT = 'WITH newest AS (SELECT idx, length(body) AS size, row_number() OVER w AS n, ' +
+  'sum(length(body)) OVER w AS total FROM ev WINDOW w AS (ORDER BY idx DESC)) ' +
+  'SELECT min(idx) AS lo, count(*) AS kept, sum(size) AS bytes, (SELECT count(*) FROM ev) AS total ' +
+  'FROM newest WHERE n <= ?1 AND total <= ?2'
+
+interface SnapshotPlan {
+  /** Snapshots from this index on are copied: the newest before the first entry, and all later ones. */
+  from: number
+  /** Only one in so many. */
+  step: number
+}
+
+/** Snapshots may have a quarter of the room; when there are more, they are thinned out evenly. */
+async function snapshotPlan (
+  { openDb, limits, segments }: CompactOptions, first: number
+): Promise<SnapshotPlan> {
+  let from: number | null = null
+  let bytes = 0
+  for (const { path } of [...segments].reverse()) {
+    type Row = { before: number | null, bytes: number | null }
+    const [found] = await withDb(openDb, path, (db) => db.all<Row>(
+      'SELECT (SELECT max(idx) FROM snap WHERE idx < ?1) AS before, ' +
+      '(SELECT sum(length(body)) FROM snap WHERE idx >= ?1) AS bytes', [first]))
+    from ??= found!.before
+    bytes += found!.bytes ?? 0
+  }
+  return { from: from ?? first, step: Math.max(1, Math.ceil(bytes / (limits.ringBytes / 4))) }
+}
+
+async function copyFrom (db: Db, segment: Segment, first: number, plan: SnapshotPlan): Promise<void> {
+  await db.run('ATTACH ? AS source', [segment.path])
+  await db.run('BEGIN')
+  await db.run('INSERT OR IGNORE INTO ev SELECT * FROM source.ev WHERE idx >= ? ORDER BY idx', [first])
+  await db.run('INSERT INTO snap(idx, at, sid, cause, body) ' +
+    'SELECT idx, at, sid, cause, body FROM source.snap ' +
+    'WHERE idx = ?1 OR (idx > ?1 AND n % ?2 = 0) ORDER BY n', [plan.from, plan.step])
+  await db.run('INSERT OR IGNORE INTO gap SELECT * FROM source.gap WHERE hi >= ?', [first])
+  await db.run('INSERT OR IGNORE INTO replaced VALUES(?)', [segmentName(segment.first)])
+  await db.run('COMMIT')
+  await db.run('DETACH source')
+}
+
+async function withDb<T> (openDb: OpenDb, path: string, work: (db: Db) => Promise<T>): Promise<T> {
+  const db = await openDb(path, false)
+  try { return await work(db) } finally { await db.close() }
+}

@@ -1,0 +1,176 @@
+import { DbError } from './sqlite.js'
+import type { Clock } from '../../../kernel/index.js'
+import type { Entry } from '../entries.js'
+import type { Segment } from './segments.js'
+import type { Db, OpenDb, SqlValue } from './sqlite.js'
+import type { EventStore, Snapshot, StoreQuery } from './types.js'
+
+/** The disk does not answer in time. */
+export class SlowDiskError extends Error {
+  override readonly name = 'SlowDiskError'
+}
+
+type Moment = Parameters<EventStore['snapshotBefore']>[0]
+
+/** Rows that are made into objects without a pause. */
+const BATCH = 100
+
+export interface ReadsOptions {
+  readonly openDb: OpenDb
+  readonly clock: Clock
+  /** A page that takes longer is given up, ms. */
+  readonly deadlineMs: number
+  /** Segments as they are now, oldest first. */
+  readonly segments: () => readonly Segment[]
+}
+
+/**
+ * Reads the segments through connections of its own, one statement at a time. So a disk that does not answer
+ * holds one thread, and whoever asks meanwhile is told at once.
+ */
+export class Reads {
+  readonly #options: ReadsOptions
+  readonly #open = new Map<string, Db>()
+  #last: Promise<unknown> = Promise.resolve()
+  /** A statement was given up and has not come back. */
+  #stuck = false
+  #running: Db | null = null
+
+  constructor (options: ReadsOptions) { this.#options = options }
+
+  /** A page of entries up to index `most`. Rejects with SlowDiskError, DbError. */
+  async page (query: StoreQuery, most: number): Promise<Entry[]> {
+    const { after, until = most, newest = false, sinceMs } = query
+    const { limit } = query
+    const top = Math.min(until, most)
+    const bodies = await this.#again(async () => {
+      const found: string[] = []
+      const segments = this.#options.segments().filter((segment) => segment.entries !== null &&
+        segment.entries[0] <= top && segment.entries[1] > after &&
+        (sinceMs === undefined || segment.newestMs >= sinceMs))
+      for (const segment of newest ? segments.reverse() : segments) {
+        const { sql, values } = select(query, top, limit - found.length)
+        const rows = await this.#all<{ body: string }>(segment.path, sql, values)
+        found.push(...rows.map(({ body }) => body))
+        if (found.length >= limit) break
+      }
+      return newest ? found.reverse() : found
+    })
+    return await parsed(bodies)
+  }
+
+  /** The newest snapshot before. Rejects with SlowDiskError, DbError. */
+  async snapshot (at: Moment, most: number): Promise<Snapshot | null> {
+    const [where, order, value] = 'idx' in at
+      ? ['idx <= ?', 'idx DESC, n DESC', Math.min(at.idx, most)]
+      : ['at <= ?', 'at DESC, n DESC', at.ms]
+    return await this.#again(async () => {
+      let best: Snapshot | null = null
+      for (const { path } of [...this.#options.segments()].reverse()) {
+        const [found] = await this.#all<Snapshot>(path, 'SELECT idx, at, sid, cause, body FROM snap ' +
+          `WHERE idx <= ? AND ${where} ORDER BY ${order} LIMIT 1`, [most, value])
+        if (found !== undefined && (best === null || isNewer(found, best, at))) best = found
+      }
+      return best
+    })
+  }
+
+  /** Closes what is open of a file. Waits for the statement that is running, unless that is stuck. */
+  async release (path: string): Promise<void> {
+    if (!this.#stuck) await this.#last.catch(() => {})
+    const db = this.#open.get(path)
+    this.#open.delete(path)
+    if (this.#stuck) db?.close().catch(() => {})
+    else await db?.close().catch(() => {})
+  }
+
+  async close (): Promise<void> {
+    for (const path of [...this.#open.keys()]) await this.release(path)
+  }
+
+  async #all<T> (path: string, sql: string, values: readonly SqlValue[]): Promise<T[]> {
+    let db = this.#open.get(path)
+    if (db === undefined) {
+      db = await this.#options.openDb(path, false)
+      this.#open.set(path, db)
+    }
+    this.#running = db
+    try {
+      return await db.all<T>(sql, values)
+    } finally {
+      this.#running = null
+    }
+  }
+
+  /** A segment may go while its turn has not come: the list is looked at once more then. */
+  async #again<T> (read: () => Promise<T>): Promise<T> {
+    return await this.#work(read).catch(async (error: unknown) => {
+      if (!(error instanceof DbError) || error.code !== 'SQLITE_CANTOPEN') throw error
+      return await this.#work(read)
+    })
+  }
+
+  /** One at a time, each with a deadline. */
+  async #work<T> (read: () => Promise<T>): Promise<T> {
+    const turn = this.#last.catch(() => {})
+    const mine = turn.then(async () => {
+      if (this.#stuck) throw new SlowDiskError('an earlier read of the event log has not come back')
+      return await this.#withDeadline(read)
+    })
+    this.#last = mine
+    return await mine
+  }
+
+  #withDeadline<T> (read: () => Promise<T>): Promise<T> {
+    const { clock, deadlineMs } = this.#options
+    return new Promise((resolve, reject) => {
+      const cancel = clock.after(deadlineMs, () => {
+        this.#stuck = true
+        this.#running?.interrupt()
+        reject(new SlowDiskError(`the event log was not read within ${deadlineMs} ms`))
+      })
+      read().then(resolve, reject).finally(() => {
+        cancel()
+        this.#stuck = false
+      })
+    })
+  }
+}
+
+function isNewer (a: Snapshot, b: Snapshot, by: Moment): boolean {
+  return 'idx' in by ? a.idx > b.idx : a.at > b.at
+}
+
+/** `+at`: the order of the indices is the way through the table, whatever time is asked for. */
+function select (query: StoreQuery, top: number, limit: number): { sql: string, values: SqlValue[] } {
+  const { after, kinds, origins, sinceMs, newest = false } = query
+  const list = (column: string): string => ` AND ${column} IN (SELECT value FROM json_each(?))`
+  const sql = 'SELECT body FROM ev WHERE idx > ? AND idx <= ?' +
+    (sinceMs === undefined ? '' : ' AND +at >= ?') +
+    (kinds === undefined ? '' : list('kind')) + (origins === undefined ? '' : list('origin')) +
+    ` ORDER BY idx${newest ? ' DESC' : ''} LIMIT ?`
+  return {
+    sql,
+    values: [after, top, ...(sinceMs === undefined ? [] : [sinceMs]),
+      ...[kinds, origins].filter((names) => names !== undefined).map((names) => JSON.stringify(names)), limit]
+  }
+}
+
+/** Long pages are read in pieces, so that nothing else waits for them. */
+async function parsed (bodies: readonly string[]): Promise<Entry[]> {
+  const entries: Entry[] = []
+  for (let i = 0; i < bodies.length; i += BATCH) {
+    if (i > 0) await new Promise((resolve) => { setImmediate(resolve) })
+    entries.push(...bodies.slice(i, i + BATCH).map(entryOf).filter((entry) => entry !== null))
+  }
+  return entries
+}
+
+/** A damaged row is left out: the entry behind it tells by its `prev` that one is missing. */
+function entryOf (body: string): Entry | null {
+  try {
+    return JSON.parse(body) as Entry
+  } catch {
+    return null
+  }
+}

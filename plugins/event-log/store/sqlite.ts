@@ -1,0 +1,70 @@
+import type { Database } from 'sqlite3'
+
+export type SqlValue = string | number | null
+
+/** An open database. Its statements run one after the other, each outside the event loop. */
+export interface Db {
+  /** Carries out one statement. */
+  run (sql: string, values?: readonly SqlValue[]): Promise<void>
+  /** Rows of one statement. */
+  all<T> (sql: string, values?: readonly SqlValue[]): Promise<T[]>
+  /** Ends the statement that is running: it fails. */
+  interrupt (): void
+  close (): Promise<void>
+}
+
+/** Opens a database file; makes it when told to. Rejects with DbError. */
+export type OpenDb = (path: string, make: boolean) => Promise<Db>
+
+/** What SQLite says went wrong. */
+export class DbError extends Error {
+  override readonly name = 'DbError'
+  /** SQLite's word, e.g. `SQLITE_FULL`. */
+  readonly code: string
+
+  constructor (message: string, code: string) {
+    super(message)
+    this.code = code
+  }
+
+  /** True when the file itself is damaged. */
+  get corrupt (): boolean { return this.code === 'SQLITE_CORRUPT' || this.code === 'SQLITE_NOTADB' }
+}
+
+/** Loads the package sqlite3. Rejects where it is not installed or has no build for this machine. */
+export async function loadSqlite (): Promise<OpenDb> {
+  const module = await import('sqlite3') as unknown as
+    { default: { Database: typeof Database, OPEN_READWRITE: number, OPEN_CREATE: number } }
+  const sqlite = module.default
+  return (path, make) => new Promise((resolve, reject) => {
+    const mode = sqlite.OPEN_READWRITE | (make ? sqlite.OPEN_CREATE : 0)
+    const database = new sqlite.Database(path, mode, (error) => {
+      if (error === null) resolve(wrap(database, path))
+      else reject(asDbError(error, path))
+    })
+  })
+}
+
+function wrap (database: Database, path: string): Db {
+  database.serialize()
+  const call = <T>(begin: (done: (error: Error | null, value?: T) => void) => void): Promise<T> =>
+    new Promise((resolve, reject) => {
+      begin((error, value) => {
+        if (error === null) resolve(value as T)
+        else reject(asDbError(error, path))
+      })
+    })
+  return {
+    run: (sql, values = []) => call<undefined>((done) => { database.run(sql, values, (e) => { done(e) }) }),
+    all: <T>(sql: string, values: readonly SqlValue[] = []) => call<T[]>((done) => {
+      database.all<T>(sql, values, (error, rows) => { done(error, rows) })
+    }),
+    interrupt: () => { database.interrupt() },
+    close: () => call<undefined>((done) => { database.close(done) })
+  }
+}
+
+function asDbError (error: Error, path: string): DbError {
+  const { code } = error as { code?: unknown }
+  return new DbError(`${path}: ${error.message}`, typeof code === 'string' ? code : 'SQLITE_ERROR')
+}

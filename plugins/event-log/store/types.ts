@@ -1,0 +1,80 @@
+import type { Entry } from '../entries.js'
+
+/** A recorded state of the cluster. */
+export interface Snapshot {
+  /** Index of the newest event that it has in it. */
+  readonly idx: number
+  /** When it was taken, ms since 1970. */
+  readonly at: number
+  /** Session in which it was taken. */
+  readonly sid: string
+  /** Why it was taken: `minute`, or the kind of the event that caused it. */
+  readonly cause: string
+  /** The state as JSON. */
+  readonly body: string
+}
+
+/** What a page of the store is to have. Entries come in order of their index. */
+export interface StoreQuery {
+  /** Only entries with an index above this one. */
+  readonly after: number
+  /** Only entries up to this index; none when absent. */
+  readonly until?: number
+  /** At most so many: 1 to 1000. */
+  readonly limit: number
+  /** Only these kinds. */
+  readonly kinds?: readonly string[]
+  /** Only events of these nodes. */
+  readonly origins?: readonly string[]
+  /** Only what happened at or after this time, ms since 1970. */
+  readonly sinceMs?: number
+  /** From the newest back: the last `limit` entries that fit (still in rising order). */
+  readonly newest?: boolean
+}
+
+/** How the store is. */
+export interface StoreStatus {
+  /**
+   * `normal`; `counting-only` while events are counted and not written; `memory` where nothing can be
+   * stored.
+   */
+  readonly mode: 'normal' | 'counting-only' | 'memory'
+  /** Events that were counted and not written, since the start. */
+  readonly counted: number
+  /** Ranges of indices that are not in the store, oldest first, both ends inclusive. */
+  readonly gaps: readonly (readonly [number, number])[]
+  /** Index of the oldest entry that is stored; null when none is. */
+  readonly firstIdx: number | null
+  /** Bytes of segments and archives. */
+  readonly bytes: number
+  /** Entries accepted and not yet on the disk. */
+  readonly queued: number
+  /** Entries dropped because the queue was full, since the start. */
+  readonly dropped: number
+}
+
+/**
+ * The log on disk. Nothing here ever blocks its caller: `append`, `cut` and `record` return at once and a
+ * writer behind them works in order.
+ */
+export interface EventStore {
+  /** Takes entries behind all that were appended before. */
+  append (entries: readonly Entry[]): void
+  /** Takes away what lies behind index `after`, before anything appended later. */
+  cut (after: number): void
+  /** Takes a snapshot. */
+  record (snapshot: Snapshot): void
+  /** Resolves when all that was accepted before is on the disk, or counted. */
+  flushed (): Promise<void>
+  /** A page of entries. Rejects only when the disk does. */
+  read (query: StoreQuery): Promise<Entry[]>
+  /**
+   * The newest snapshot with `idx` at most that, or taken at or before that time (ms); null when there is
+   * none.
+   */
+  snapshotBefore (at: { readonly idx: number } | { readonly ms: number }): Promise<Snapshot | null>
+  status (): StoreStatus
+  /** Calls `fn` when the mode changes. */
+  onMode (fn: (status: StoreStatus) => void): () => void
+  close (): Promise<void>
+}

@@ -1,0 +1,168 @@
+import t from 'tap'
+import { commandHandlers } from '../../runners/commands.js'
+import { sections } from '../../runners/sections.js'
+import { coreCluster } from '../../../kernel/test/cluster-core-kit.js'
+import { startFeed } from '../feed.js'
+import { createEventLog } from '../log.js'
+import { advance, partOf } from '../history/part.js'
+import { chance } from './history-kit.js'
+import type { CoreCluster, CoreNode, Owner, Told } from '../../../kernel/test/cluster-core-kit.js'
+import type { Clock, Logger, Section } from '../../../kernel/index.js'
+import type { ClusterCore } from '../../../kernel/cluster/cluster.js'
+import type { Instance } from '../../runners/shapes.js'
+import type { ClusterPart } from '../history/part.js'
+import type { EventLog } from '../log.js'
+
+const nothing = (): void => {}
+const quiet: Logger = { debug: nothing, info: nothing, warn: nothing, error: nothing, fatal: nothing }
+
+/** A cluster of the real core with the real event log on each node, as if kept on its disk. */
+interface Recorded { c: CoreCluster, instances: string[], log (node: CoreNode): EventLog }
+
+const section = (core: ClusterCore): Section<Instance> =>
+  core.sections.section<Instance>('instances', sections.instances)
+
+type Tell = (event: { kind: string, payload: Record<string, unknown> }) => void
+
+async function recorded (t: Owner, seed: number): Promise<Recorded> {
+  const logs = new Map<string, EventLog>()
+  const tells = new Map<string, Tell>()
+  const stops = new Map<string, () => void>()
+  const clock: Clock = { now: () => c!.clock.now(), mono: () => c!.clock.mono(),
+    after: (ms, fn) => c!.clock.after(ms, fn), every: (ms, fn) => c!.clock.every(ms, fn) }
+  let c: CoreCluster | undefined
+  const feed = (core: ClusterCore, name: string): void => {
+    stops.get(name)?.()
+    if (!logs.has(name)) logs.set(name, createEventLog())
+    const { stop } = startFeed({
+      log: logs.get(name)!, clock, cluster: core.service, session: core.session, logger: quiet,
+      nodeId: core.service.self.nodeId, dropped: () => { throw new Error('an event was dropped') },
+      tap: { kinds: () => [], onDurable: (fn) => { tells.set(name, fn); return () => {} } }
+    })
+    stops.set(name, stop)
+  }
+  const tell = (name: string, kind: string, payload: Record<string, unknown>): void => {
+    tells.get(name)?.({ kind, payload })
+  }
+  const prepare = (core: ClusterCore, name: string): void => {
+    if (c !== undefined) feed(core, name)
+    const handlers = commandHandlers({
+      section: section(core), now: () => 0, live: () => true, check: () => {},
+      created: (instanceId, modelId, nodeIds) => {
+        tell(name, 'InstanceCreated', { instanceId, modelId, nodeIds })
+      },
+      deleted: (instanceId, modelId) => { tell(name, 'InstanceDeleted', { instanceId, modelId }) }
+    })
+    core.desk.handle('test.create', (args) => handlers.create(args as never))
+    core.desk.handle('test.remove', (args) => handlers.remove(args as never))
+  }
+  c = await coreCluster(t, { nodes: 3, quorum: 'majority', seed, prepare })
+  for (const { core, name } of c.nodes) feed(core, name)
+  const kept = c.events as Told[]
+  kept.push = (...told) => {
+    for (const { node, kind, payload } of told) tell(node, kind, payload)
+    return Array.prototype.push.apply(kept, told)
+  }
+  t.teardown(() => { for (const stop of stops.values()) stop() })
+  return { c, instances: [], log: ({ name }) => logs.get(name)! }
+}
+
+/** The state of a node as GET /state would show it, as far as the part needs it. */
+function stateOf ({ core }: CoreNode): Record<string, unknown> {
+  const { sessionId, term, masterNodeId } = core.session
+  return {
+    sessionId, masterNodeId, cluster: { term },
+    topology: { nodes: core.directory.nodes().filter((n) => n.live).map((n) => n.nodeId) },
+    instances: Object.fromEntries([...section(core).entries()].map(({ key, value }) => [key, value]))
+  }
+}
+
+function instance (id: string, nodeIds: readonly string[]): Instance {
+  const runners = nodeIds.map((nodeId, rank) => [nodeId, `${id}-${rank}`])
+  const ring = {
+    instanceId: id, contextTokenLimit: 1, systemRole: null, engine: 'x', hostsByNode: {},
+    shardAssignments: { modelId: 'acme/x', runnerToShard: {}, nodeToRunner: Object.fromEntries(runners) }
+  }
+  return { RingInstance: ring } as unknown as Instance
+}
+
+/** Lets one thing happen to the cluster. At most one node is away, so that there always is a majority. */
+async function shake ({ c, instances }: Recorded, random: () => number): Promise<string> {
+  const pick = <T>(list: readonly T[]): T => list[Math.floor(random() * list.length)]!
+  const gone = c.nodes.find((node) => !node.running)
+  const master = await c.agreed()
+  const what = pick(['kill', 'restart', 'cut', 'create', 'create', 'remove', 'quick', 'join'])
+  if (what === 'kill' && gone === undefined) c.kill(random() < 0.5 ? master : pick(c.nodes))
+  else if (what === 'restart' && gone !== undefined) c.restart(gone)
+  else if (what === 'cut' && gone === undefined) {
+    const one = pick(c.nodes)
+    c.cut([one], c.others(one))
+    await c.run(random() * 20_000)
+    c.heal()
+  } else if (what === 'create') {
+    const id = `i${instances.length}`
+    instances.push(id)
+    const nodes = c.nodes.filter((n) => n.running && random() < 0.5).map((n) => n.node.nodeId)
+    await c.settled(pick(c.nodes.filter((n) => n.running)).core.desk.run('test.create',
+      { instance: instance(id, [...nodes, `only-${id}`]), force: true }))
+  } else if (what === 'remove' && instances.length > 0) {
+    await c.settled(master.core.desk.run('test.remove', { instanceId: pick(instances) }))
+  } else if (what === 'quick' && gone === undefined) {
+    const one = pick(c.nodes)
+    c.kill(one)
+    c.restart(one)
+  } else if (what === 'join' && c.nodes.length < 5) await c.join(master)
+  else return '-'
+  return what
+}
+
+/** What a node recorded of itself: its part, and the newest event it had. */
+interface Point { part: ClusterPart, idx: number }
+
+/** Things that happen, and how long each may settle, ms. */
+const STEPS = 14
+const SETTLE_MS = 8_000
+/** A snapshot may hold newer events than its index says: so many are applied once more. */
+const AGAIN = 4
+
+for (const seed of [1, 2, 4]) {
+  t.test(`what the real cluster tells is what it is, seed ${seed}`, async (t) => {
+    const random = chance(seed)
+    const one = await recorded(t, seed)
+    const { c } = one
+    await c.run(SETTLE_MS)
+    await c.agreed()
+    const now = (node: CoreNode): Point => ({ part: partOf(stateOf(node)), idx: one.log(node).last.idx })
+    const points = new Map(c.nodes.map((node) => [node.name, now(node)]))
+    for (let n = 0; n < STEPS; n++) {
+      const did = await shake(one, random)
+      await c.run(SETTLE_MS)
+      const first = points.get((await c.agreed()).name)!
+      for (const node of c.nodes.filter(({ running }) => running)) {
+        const { part, idx } = points.get(node.name) ?? first
+        const { entries } = one.log(node)
+        const next = now(node)
+        const behind = (after: number): ClusterPart => advance(part, entries.filter((e) => e.idx > after))
+        t.strictSame(behind(idx), next.part, `${n}: ${did}, as ${node.name} sees it`)
+        t.strictSame(behind(idx - AGAIN), next.part, 'with some events twice')
+        points.set(node.name, next)
+      }
+    }
+    t.ok(one.log(await c.agreed()).last.idx > 5)
+  })
+}
+
+t.test('a cluster that stops as a whole and starts again', async (t) => {
+  const one = await recorded(t, 9)
+  const { c } = one
+  await c.run(10_000)
+  const before = partOf(stateOf(await c.agreed()))
+  const { idx } = one.log(c.at(0)).last
+  for (const node of c.nodes) c.kill(node)
+  for (const node of c.nodes) c.restart(node)
+  const master = await c.agreed()
+  await c.run(10_000)
+  const told = one.log(master).entries.filter((entry) => entry.idx > idx)
+  t.strictSame(advance(before, told), partOf(stateOf(master)))
+  t.strictNotSame(before.members, partOf(stateOf(master)).members)
+})

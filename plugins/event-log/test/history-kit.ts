@@ -1,0 +1,148 @@
+import { manualClock } from '../../../kernel/testing/index.js'
+import { entryAfter } from '../entries.js'
+import { startHistory } from '../history/index.js'
+import { createEventLog } from '../log.js'
+import type { Logger } from '../../../kernel/index.js'
+import type { ManualClock } from '../../../kernel/testing/index.js'
+import type { Entry } from '../entries.js'
+import type { StateAt } from '../history/lookup.js'
+import type { EventLog } from '../log.js'
+import type { EventStore, Snapshot } from '../store/types.js'
+
+/** A generator of numbers from 0 to 1 that a seed decides (mulberry32). */
+export function chance (seed: number): () => number {
+  let state = seed
+  return () => {
+    state = state + 0x6D2B79F5 | 0
+    let mixed = Math.imul(state ^ state >>> 15, 1 | state)
+    mixed = mixed + Math.imul(mixed ^ mixed >>> 7, 61 | mixed) ^ mixed
+    return ((mixed ^ mixed >>> 14) >>> 0) / 2 ** 32
+  }
+}
+
+/** A store that keeps everything in memory, in the order in which it came. */
+export function memoryStore (): EventStore & {
+  readonly snapshots: Snapshot[], asked: number, gaps: [number, number][]
+  /** Takes away the oldest entries, up to that index. */
+  drop (idx: number): void
+} {
+  const entries: Entry[] = []
+  const snapshots: Snapshot[] = []
+  return {
+    snapshots,
+    asked: 0,
+    gaps: [],
+    drop (idx) { while (entries[0] !== undefined && entries[0].idx <= idx) entries.shift() },
+    append (more) { entries.push(...more) },
+    cut (after) { while ((entries.at(-1)?.idx ?? 0) > after) entries.pop() },
+    record (snapshot) { snapshots.push(snapshot) },
+    flushed: async () => {},
+    async read ({ after, until = Infinity, limit, kinds }) {
+      this.asked++
+      return entries.filter(({ idx, event }) => idx > after && idx <= until &&
+        (kinds === undefined || kinds.some((kind) => kind in event))).slice(0, limit)
+    },
+    async snapshotBefore (at) {
+      return snapshots.findLast((one) => 'idx' in at ? one.idx <= at.idx : one.at <= at.ms) ?? null
+    },
+    status () {
+      return { mode: 'normal', counted: 0, gaps: this.gaps, firstIdx: entries[0]?.idx ?? null, bytes: 0,
+        queued: 0, dropped: 0 }
+    },
+    onMode: () => () => {},
+    close: async () => {}
+  }
+}
+
+/** A state as GET /state answers an operator, of these nodes; the first is master. */
+export function stateWith (
+  nodes: readonly string[], more: Record<string, unknown> = {}
+): Record<string, unknown> {
+  const identities = Object.fromEntries(nodes.map((id) =>
+    [id, { friendlyName: `name-${id}`, apiUrl: `http://${id}:1` }]))
+  return {
+    sessionId: 's1', masterNodeId: nodes[0] ?? null, localNodeId: nodes[0] ?? null,
+    cluster: { term: 1, quorum: 'ok', stale: false }, topology: { nodes, connections: {} }, instances: {},
+    runners: {}, nodeIdentities: identities, node_identities: identities, nodeHealth: {}, nodeMemory: {},
+    ...more
+  }
+}
+
+/** An instance as it is in a state. */
+export function instanceOn (instanceId: string, ...nodeIds: string[]): object {
+  const nodeToRunner = Object.fromEntries(nodeIds.map((id) => [id, `${instanceId}-${id}`]))
+  const shardAssignments = { modelId: 'acme/x', runnerToShard: {}, nodeToRunner }
+  return { RingInstance: { instanceId, shardAssignments, hostsByNode: { n1: ['10.0.0.1'] } } }
+}
+
+/** The history of a node whose log and state the test makes. */
+export interface HistoryRig {
+  log: EventLog
+  store: ReturnType<typeof memoryStore>
+  clock: ManualClock
+  /** What the node knows now; null makes reading it fail. */
+  state: Record<string, unknown> | null
+  /** How long it takes to read that, ms. */
+  readMs: number
+  inStep: boolean
+  isMaster: boolean
+  errors: string[]
+  happen (kind: string, payload?: Record<string, unknown>, at?: number): void
+  session (): void
+  then (at: string | number): Promise<StateAt>
+  /** `cause@idx` of each snapshot in the store. */
+  taken (): string[]
+}
+
+export interface RigOptions {
+  log?: EventLog
+  /** False: there is no store. */
+  stored?: boolean
+  /** A store that stands for the one in memory. */
+  disk?: EventStore
+  clock?: ManualClock
+}
+
+/** Starts the history of a node. It ends with the test. */
+export function startHistoryRig (
+  t: { teardown (fn: () => void): unknown },
+  { log = createEventLog(), stored = true, disk, clock = manualClock() }: RigOptions = {}
+): HistoryRig {
+  const store = memoryStore()
+  const errors: string[] = []
+  const skip = (): void => {}
+  const logger: Logger = { debug: skip, info: skip, warn: skip, fatal: skip,
+    error: (_, message) => { errors.push(message) } }
+  let changed = skip
+  const rig: HistoryRig = {
+    log, store, clock, errors, state: stateWith(['a', 'b']), readMs: 0, inStep: true, isMaster: true,
+    happen (kind, payload = {}, at = clock.now()) {
+      const entry = entryAfter(log.last, log.last.idx + 1, String(rig.state?.['sessionId'] ?? 's1'), {
+        id: `e${log.last.idx}`, at: new Date(at).toISOString(), event: { [kind]: payload },
+        origin: String(rig.state?.['masterNodeId'] ?? 'a')
+      })
+      log.append(entry)
+      ;(disk ?? store).append([entry])
+    },
+    session: () => { changed() },
+    then: async (at) => await history.at(String(at)) as StateAt,
+    taken: () => store.snapshots.map(({ cause, idx }) => `${cause}@${idx}`)
+  }
+  const { history, stop } = startHistory({
+    log, store: stored ? disk ?? store : null, clock, logger, inStep: () => rig.inStep,
+    session: {
+      get isMaster () { return rig.isMaster },
+      get masterNodeId () { return rig.state?.['masterNodeId'] as string | null ?? null },
+      onChange (fn) { changed = fn; return skip }
+    },
+    state: {
+      async read () {
+        if (rig.readMs > 0) await new Promise<void>((resolve) => { clock.after(rig.readMs, resolve) })
+        if (rig.state === null) throw new Error('no state')
+        return structuredClone(rig.state)
+      }
+    }
+  })
+  t.teardown(stop)
+  return rig
+}

@@ -1,0 +1,64 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+import { everything, full, openRig, tempFolder } from './store-kit.js'
+import type { Test } from 'tap'
+import type { StoreLimits } from '../store/limits.js'
+
+const RATE = 2000
+
+/** Appends in a process of its own, kills that after `ms`, and returns the last index it was sure of. */
+async function appendAndDie (
+  folder: string, ms: number, limits: Partial<StoreLimits>
+): Promise<{ acked: number, reserved: number }> {
+  const root = fileURLToPath(new URL('../../..', import.meta.url))
+  const child = spawn(process.execPath, ['--import=./test/tools/typescript.mjs',
+    fileURLToPath(new URL('fixtures/appender.ts', import.meta.url)), folder, String(RATE),
+    JSON.stringify(limits)],
+  { cwd: root, env: { ...process.env, NODE_OPTIONS: '' }, stdio: ['ignore', 'pipe', 'inherit'] })
+  let text = ''
+  let kill: NodeJS.Timeout | undefined
+  child.stdout.on('data', (part: Buffer) => {
+    text += String(part)
+    // Its first entry is on the disk: from here on it may die at any time.
+    if (text.includes('acked')) kill ??= setTimeout(() => { child.kill('SIGKILL') }, ms)
+  })
+  await once(child, 'close')
+  const [reserved] = /^start (\d+)$/m.exec(text)!.slice(1).map(Number)
+  return { acked: Number([...text.matchAll(/^acked (\d+)$/gm)].at(-1)![1]), reserved: reserved! }
+}
+
+/** Kills it so often, and looks each time whether everything it was sure of is there, in order. */
+async function rounds (t: Test, count: number, limits: Partial<StoreLimits>, whole: boolean): Promise<void> {
+  const folder = tempFolder(t)
+  const mostMs = 300
+  let before = 0
+  for (let round = 0; round < count; round++) {
+    const { acked, reserved } = await appendAndDie(folder, (round * 97) % mostMs, limits)
+    const rig = await openRig(t, folder, { limits })
+    const entries = await everything(rig.store)
+    const newest = entries.at(-1)!
+    const faults = [
+      ...rig.damaged.length === 0 ? [] : ['damage'],
+      ...newest.idx >= acked ? [] : [`${acked} was on the disk, ${newest.idx} is left`],
+      ...rig.store.reserved >= newest.idx && reserved >= before ? [] : ['an index could be given twice'],
+      ...entries.every((entry, i) => i === 0 || entry.prev === entries[i - 1]!.idx) ? [] : ['a gap'],
+      ...!whole || entries[0]!.prev === 0 ? [] : ['the beginning is gone'],
+      ...rig.store.status().gaps.length === 0 ? [] : [`gaps ${JSON.stringify(rig.store.status().gaps)}`]
+    ]
+    t.same(faults, [], `round ${round}: ${entries.length} entries`)
+    before = newest.idx
+    await rig.store.close()
+  }
+}
+
+t.test('T-L04: kill -9 at 2,000 events a second loses nothing that was acknowledged', async (t) => {
+  await rounds(t, full ? 100 : 2, {}, true)
+})
+
+t.test('kill -9 while segments are closed, compacted and packed', async (t) => {
+  // Segments so small that one of these is nearly always going on.
+  const small = { segmentBytes: 120_000, ringBytes: 300_000, keepEntries: 200, archiveFiles: 3 }
+  await rounds(t, full ? 50 : 3, small, false)
+})

@@ -1,0 +1,101 @@
+import { randomUUID } from 'node:crypto'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { systemClock } from '../../../kernel/index.js'
+import { entryAfter, START } from '../entries.js'
+import { STORE_LIMITS } from '../store/limits.js'
+import { loadSqlite } from '../store/sqlite.js'
+import { openStore } from '../store/store.js'
+import type { Logger } from '../../../kernel/index.js'
+import type { Entry, Position } from '../entries.js'
+import type { StoreLimits } from '../store/limits.js'
+import type { Gap } from '../store/missing.js'
+import type { DiskStore, StoreOptions } from '../store/options.js'
+import type { Damaged } from '../store/segments.js'
+
+export const full = process.env['SVC_TEST_FULL'] === '1'
+export const openDb = await loadSqlite()
+
+/** Limits for tests: groups at once, and room for everything. */
+export const limits: StoreLimits = { ...STORE_LIMITS, floorBytes: 0, headroomBytes: 0, groupMs: 1, holdMs: 0,
+  checkMs: 5, archiveRate: 1e12 }
+
+/** A store, and what it said. */
+export interface StoreRig {
+  store: DiskStore
+  folder: string
+  gaps: Gap[]
+  damaged: Damaged[]
+  logged: { level: string, message: string, fields: Record<string, unknown> }[]
+}
+
+interface Ending { teardown (fn: () => unknown): unknown }
+
+export function tempFolder (t: Ending): string {
+  const folder = mkdtempSync(join(tmpdir(), 'svc-events-'))
+  t.teardown(() => { rmSync(folder, { recursive: true, force: true }) })
+  return folder
+}
+
+export function recorder (logged: StoreRig['logged']): Logger {
+  const at = (level: string) => (fields: Record<string, unknown>, message: string): void => {
+    logged.push({ level, message, fields })
+  }
+  return { debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error'), fatal: at('fatal') }
+}
+
+/** Opens a store in a folder; it is closed at the end of the test. */
+export async function openRig (
+  t: Ending, folder: string,
+  options: Partial<Omit<StoreOptions, 'limits'>> & { limits?: Partial<StoreLimits> } = {}
+): Promise<StoreRig> {
+  const rig = { folder, gaps: [] as Gap[], damaged: [] as Damaged[], logged: [] as StoreRig['logged'] }
+  const store = await openStore({
+    folder, openDb, clock: systemClock, logger: recorder(rig.logged),
+    freeBytes: async () => Infinity,
+    onGap: (gap) => { rig.gaps.push(gap) },
+    onDamaged: (damaged) => { rig.damaged.push(damaged) },
+    ...options,
+    limits: { ...limits, ...options.limits }
+  })
+  let closed: Promise<void> | null = null
+  const close = store.close.bind(store)
+  store.close = () => closed ??= close()
+  t.teardown(() => store.close())
+  return { ...rig, store }
+}
+
+/** So many entries behind a position, one a second. */
+export function chain (
+  count: number, { after = START, kind = 'NodeJoined', text = '', origin = 'here', from = 0, sid = 's1' }:
+  { after?: Position, kind?: string, text?: string, origin?: string, from?: number, sid?: string } = {}
+): Entry[] {
+  let last = after
+  return Array.from({ length: count }, (_, i) => {
+    const at = new Date(Date.UTC(2026, 0, 1) + (last.idx + 1) * 1000).toISOString()
+    const submission = { id: randomUUID(), at, origin, event: { [kind]: { n: from + i, text } } }
+    const entry = entryAfter(last, last.idx + 1, sid, submission)
+    last = entry
+    return entry
+  })
+}
+
+/** Everything in a store, read in pages. */
+export async function everything (store: DiskStore): Promise<Entry[]> {
+  const all: Entry[] = []
+  for (;;) {
+    const page = await store.read({ after: all.at(-1)?.idx ?? 0, limit: 1000 })
+    if (page.length === 0) return all
+    all.push(...page)
+  }
+}
+
+/** Waits until something is so. */
+export async function until (fits: () => boolean | Promise<boolean>): Promise<void> {
+  for (let i = 0; i < 2000; i++) {
+    if (await fits()) return
+    await new Promise((resolve) => { setTimeout(resolve, 5) })
+  }
+  throw new Error('it did not come to that')
+}
