@@ -1,34 +1,96 @@
+import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
 import { definePlugin } from '../../kernel/index.js'
-import { pruneTraces } from './janitor.js'
+import type { Context, Plugin } from '../../kernel/index.js'
+import { PeerClocks } from './clocks.js'
+import { traceHandlers } from './handlers.js'
+import { manifest } from './manifest.js'
+import { createOtlp } from './otlp.js'
+import { Recording } from './recording.js'
+import { TraceStore } from './store.js'
+import { isOn, setSwitch } from './switch.js'
+import type { Otlp } from './otlp.js'
+import type { TraceCounters } from './service.js'
+
+type TracingContext = Context<typeof manifest>
 
 const HOUR_MS = 3_600_000
+/** How often the clocks of other nodes are looked at while requests are traced. */
+const CLOCKS_MS = 10_000
+const MIB = 1024 * 1024
 
-/** Saved traces. So far only their keeping: the hourly janitor. */
-export default definePlugin({
-  name: 'tracing',
-  version: '0.1.0',
-  kernel: '^1.0.0',
-  summary: 'Prunes saved trace files after tracing.retention_days.',
-  settings: {
-    tracing: {
-      type: 'object', additionalProperties: false, default: {}, description: 'Traces of single requests.',
-      properties: {
-        retention_days: {
-          type: 'integer', minimum: 1, default: 3, description: 'Days a saved trace file is kept.'
-        }
-      }
+/** Traces of single requests: recording, keeping, showing, exporting. */
+export default definePlugin(manifest, (ctx) => {
+  const { cluster, tracers } = ctx.deps
+  const counters: TraceCounters = {
+    recorded: 0, written: 0, droppedQueue: 0, droppedDisk: 0, droppedSpans: 0, exported: 0, exportDropped: 0
+  }
+  const store = openStore(ctx, counters)
+  const otlp = openOtlp(ctx, counters)
+  const clocks = new PeerClocks({ clock: ctx.clock, cluster })
+  ctx.effect('clocks of other nodes', () => { clocks.close() })
+  const tracer = {
+    enabled: false,
+    begin: (start: ConstructorParameters<typeof Recording>[1]) => new Recording(recording, start)
+  }
+  const recording = {
+    clock: ctx.clock,
+    randomHex: (bytes: number) => randomBytes(bytes).toString('hex'),
+    nodeId: ctx.node.nodeId,
+    nameOf: (nodeId: string) => cluster.resolve(nodeId)?.name ?? nodeId,
+    bounds: (installId: string, nodeId: string) => clocks.bounds(installId, nodeId),
+    finished: (record: Parameters<TraceStore['put']>[0]) => {
+      store.put(record)
+      otlp?.push(record)
     }
   }
-}, (ctx) => {
-  const folder = join(ctx.node.home, 'traces')
-  const days = ctx.settings.tracing.retention_days
-  const prune = (): void => {
-    pruneTraces(folder, days, ctx.clock.now()).then((removed) => {
-      if (removed.length > 0) ctx.log.info({ files: removed.length, days }, 'pruned old trace files')
-    }, (err: unknown) => { ctx.log.warn({ err }, 'cannot prune trace files') })
+  const look = (): void => {
+    const enabled = isOn(ctx.sections.switch)
+    if (enabled && !tracer.enabled) clocks.ask()
+    tracer.enabled = enabled
   }
-  prune()
-  ctx.every('trace janitor', HOUR_MS, prune)
-  return {}
-})
+  look()
+  ctx.sections.switch.observe(look)
+  ctx.every('clocks of other nodes', CLOCKS_MS, () => { if (tracer.enabled) clocks.ask() })
+  ctx.effect('recording of requests', tracers.use(tracer))
+  const { error, clock, node } = ctx
+  return {
+    commands: {
+      set: (args) => setSwitch(ctx.sections.switch, args, () => { ctx.emit('TracingStateChanged', args) })
+    },
+    routes: {
+      ...traceHandlers({ store, cluster, clock, nodeId: node.nodeId, error }),
+      state: () => ({ enabled: tracer.enabled }),
+      set: async ({ body }) => await ctx.command('set', body)
+    },
+    services: { tracing: { get enabled () { return tracer.enabled }, counters: () => ({ ...counters }) } },
+    state: { tracingEnabled: () => tracer.enabled }
+  }
+}) satisfies Plugin
+
+/** The saved traces, with the janitor that keeps them few. */
+function openStore (ctx: TracingContext, counters: TraceCounters): TraceStore {
+  const { retention_days: days, max_total_mib: mib } = ctx.settings.tracing
+  const folder = join(ctx.node.home, 'traces')
+  const store = new TraceStore({ folder, counters, clock: ctx.clock, log: ctx.log, maxBytes: mib * MIB })
+  const prune = async (): Promise<void> => {
+    const removed = await store.prune(days)
+    if (removed.length > 0) ctx.log.info({ files: removed.length, days }, 'pruned old trace files')
+  }
+  const failed = (err: unknown): void => { ctx.log.warn({ err }, 'cannot prune trace files') }
+  store.load().then(prune).catch(failed)
+  ctx.every('trace janitor', HOUR_MS, () => { prune().catch(failed) })
+  ctx.effect('traces that wait to be written', async () => { await store.idle() })
+  return store
+}
+
+function openOtlp (ctx: TracingContext, counters: TraceCounters): Otlp | undefined {
+  const { otlp_url: url, otlp_headers: headers } = ctx.settings.tracing
+  if (url === undefined) return undefined
+  const { log, clock, node: { name, nodeId, version } } = ctx
+  const otlp = createOtlp({
+    url, headers: headers as Record<string, string>, clock, log, counters, node: { name, nodeId, version }
+  })
+  ctx.effect('export of traces', otlp.close)
+  return otlp
+}

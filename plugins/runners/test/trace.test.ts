@@ -1,0 +1,106 @@
+import t from 'tap'
+import { partOf, readPart, SpanRecorder, systemClock, TracerService } from '../../../kernel/index.js'
+import { RunnerError } from '../process/errors.js'
+import { DEFAULT_LIMITS } from '../process/limits.js'
+import { readMessage } from '../process/messages.js'
+import { TaskTable } from '../process/task-table.js'
+import { runTask } from '../run-task.js'
+import { hear, pair, query, task, VOICE } from './remote-kit.js'
+import type { CapabilityCall, EngineTask, Trace, TraceEnd, TraceStart } from '../../../kernel/index.js'
+import type { Link } from '../process/link.js'
+
+const never = new AbortController().signal
+
+/** A trace that keeps what it is told. */
+interface Told extends Trace { said: unknown[][], names: string[] }
+
+function told (own: unknown = { part: 'of this node' }): Told {
+  const said: unknown[][] = []
+  const names: string[] = []
+  let now = 0
+  return {
+    said,
+    names,
+    traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01',
+    now: () => now++,
+    span: (name) => { names.push(name) },
+    series: (name) => ({ add: () => { names.push(name) } }),
+    task: (about) => { said.push(['task', about]) },
+    note: (attrs) => { said.push(['note', attrs]) },
+    hop (name, to, attrs) {
+      let over = false
+      said.push(['hop', name, to.installId, attrs])
+      return { done: (part) => { if (!over) said.push(['done', name, part]); over = true } }
+    },
+    part: () => own,
+    end: (how: TraceEnd) => { said.push(['end', how]) }
+  }
+}
+
+t.test('a traced task takes what the runner recorded back with its end', (t) => {
+  const sent: object[] = []
+  const send = (_kind: number, _task: number, header: object): void => { sent.push(header) }
+  const link = { send } as unknown as Link
+  const table = new TaskTable(DEFAULT_LIMITS, systemClock, link,
+    { released: () => {}, dropped: () => {}, note: () => {} })
+  const frame = { media: new Uint8Array(0), bytes: 10 }
+  const plain: EngineTask = { kind: 'tts', payload: {} }
+  table.open('a', plain)
+  const traces = [told(), told(), told()]
+  for (const [i, trace] of traces.entries()) table.open(`b${i}`, plain, trace)
+  t.same(sent, [plain, ...traces.map(() => ({ kind: 'tts', payload: {}, trace: true }))])
+  table.onMessage(1, { type: 'end' }, frame)
+  table.onMessage(2, { type: 'end', trace: { a: 1 } }, frame)
+  table.onMessage(3, { type: 'fail', reason: 'x', message: '', details: {}, trace: { b: 1 } }, frame)
+  table.loseAll(new RunnerError('instance_lost', ''))
+  const hop = ['hop', 'runner', null, undefined]
+  t.same(traces.map(({ said }) => said), [
+    [hop, ['done', 'runner', { a: 1 }]], [hop, ['done', 'runner', { b: 1 }]],
+    [hop, ['done', 'runner', undefined]]
+  ])
+  t.same(readMessage({ kind: 23, header: {} }), { type: 'end' })
+  t.same(readMessage({ kind: 23, header: { trace: 5 } }), { type: 'end', trace: 5 })
+  t.end()
+})
+
+t.test('a traced task on another node takes back what that node recorded', async (t) => {
+  for (const fails of [false, true]) {
+    const { asker, rig, runner } = await pair(t)
+    const recorder = new SpanRecorder(() => 1)
+    const there = told(partOf(recorder, 'node', 0))
+    const begun: TraceStart[] = []
+    const tracer = { enabled: false, begin: (start: TraceStart) => { begun.push(start); return there } }
+    t.teardown(rig.service(TracerService).use(tracer))
+    const given: unknown[] = []
+    runner.open = async function * (_id: string, _task: unknown, _signal: AbortSignal, ...rest: unknown[]) {
+      given.push(rest[1])
+      yield { payload: {} }
+      if (fails) throw new RunnerError('timeout', 'late')
+    } as typeof runner.open
+    const trace = told()
+    await hear(asker.open(await asker.route({ ...query, trace }), task, never))
+    t.same(begun.map(({ member, traceparent, name }) => [member, traceparent, name]),
+      [[true, trace.traceparent, 'tts']])
+    t.equal(given[0], there, 'its runner records too')
+    const [hop, done] = trace.said as [unknown[], unknown[]]
+    t.match(hop, ['hop', 'network', String, { node: 'beta' }])
+    t.ok(readPart(done[2]), 'the part came back')
+    t.match(there.said, [['task', { modelId: VOICE }]])
+    t.ok(there.names.includes('send'))
+
+    const untraced = told()
+    await hear(asker.open(await asker.route(query), task, never))
+    t.equal(begun.length, 1, 'nothing is recorded for a request without a trace')
+    t.same(untraced.said, [])
+  }
+})
+
+t.test('a request names its task to its trace', async (t) => {
+  const { asker } = await pair(t)
+  const trace = told()
+  const { caller } = query
+  const call = { commandId: 'C', caller, signal: never, trace, retry: false, setHeader: () => {} }
+  await hear(runTask(asker, { modelId: VOICE, capability: 'tts', task }, call as unknown as CapabilityCall))
+  t.match(trace.said[0], ['task', { taskId: /^0000/, modelId: VOICE, capability: 'tts' }])
+  t.ok(trace.names.includes('route'))
+})

@@ -1,0 +1,99 @@
+import type { TraceHead, TracePlace, TraceRecord, TraceSpan } from './record.js'
+
+/** One span as GET /v1/traces/{id} shows it. */
+export interface ShownSpan {
+  name: string
+  startUs: number
+  durationUs: number
+  /** Of the shard whose runner made it; 0 for what nodes do. */
+  rank: number
+  category: string
+  nodeId: string
+  attrs: Record<string, string | number | boolean>
+}
+
+interface ChromeEvent {
+  ph: string
+  name: string
+  pid: number
+  tid: number
+  cat?: string
+  ts?: number
+  dur?: number
+  args?: Record<string, unknown>
+}
+
+/** A place's process id in the file. */
+const pidOf = (place: number): number => place + 1
+
+/**
+ * A lane for each span of one place, so that spans in one lane never overlap: spans of one category share
+ * lanes. Spans come in order of their start. Pure.
+ */
+export function lanes (spans: readonly TraceSpan[]): number[] {
+  const open: { key: string, freeUs: number }[] = []
+  return spans.map(({ place, category, startUs, durationUs }) => {
+    const key = `${place} ${category}`
+    const found = open.findIndex((lane) => lane.key === key && lane.freeUs <= startUs)
+    const lane = found < 0 ? open.push({ key, freeUs: 0 }) - 1 : found
+    open[lane]!.freeUs = startUs + durationUs
+    return lane
+  })
+}
+
+/**
+ * A trace as the text of a file in Chrome's trace form, which Perfetto opens. Its first line is all about it
+ * but the spans, so that a list of traces need not read more. Pure.
+ */
+export function chromeText (record: TraceRecord): string {
+  const { spans, ...head } = record
+  const tids = lanes(spans)
+  const names = new Map(spans.map((span, i) =>
+    [tids[i]!, named('thread_name', span.place, tids[i]!, span.category)]))
+  const events = [
+    ...record.places.map((place, i) => named('process_name', i, 0, titleOf(place))),
+    ...names.values(),
+    ...spans.map((span, i): ChromeEvent => ({
+      ph: 'X', name: span.name, cat: span.category, pid: pidOf(span.place), tid: tids[i]!,
+      ts: span.startUs, dur: span.durationUs,
+      args: span.steps > 1 ? { ...span.attrs, steps: span.steps } : span.attrs
+    }))
+  ].map((event) => JSON.stringify(event))
+  const unit = '"displayTimeUnit":"ms"'
+  return `${FIRST}${JSON.stringify(head)},\n${unit},\n"traceEvents":[\n${events.join(',\n')}\n]}\n`
+}
+
+const FIRST = '{"otherData":'
+
+const titleOf = ({ process, name, nodeId }: TracePlace): string =>
+  process === 'runner' ? `runner on ${name}` : `node ${name} (${nodeId})`
+
+const named = (what: string, place: number, tid: number, name: string): ChromeEvent =>
+  ({ ph: 'M', name: what, pid: pidOf(place), tid, args: { name } })
+
+/** What the beginning of a file says about the trace; null when it is none of ours. Pure. */
+export function readHead (text: string): TraceHead | null {
+  const end = text.indexOf(',\n')
+  if (!text.startsWith(FIRST) || end < 0) return null
+  try {
+    const head = JSON.parse(text.slice(FIRST.length, end)) as Partial<TraceHead>
+    const texts = [head.taskId, head.commandId, head.createdAt, head.modelId, head.taskKind]
+    const fine = texts.every((value) => typeof value === 'string') && Array.isArray(head.places)
+    return fine ? head as TraceHead : null
+  } catch {
+    return null
+  }
+}
+
+/** The spans in a file. Throws SyntaxError or TypeError when it is damaged. Pure. */
+export function readSpans (text: string): ShownSpan[] {
+  const { otherData: { places }, traceEvents } =
+    JSON.parse(text) as { otherData: TraceHead, traceEvents: ChromeEvent[] }
+  return traceEvents.filter(({ ph }) => ph === 'X').map(({ name, cat, ts, dur, pid, args }) => {
+    const place = places[pid - 1]
+    return {
+      name, startUs: ts!, durationUs: dur!, rank: place?.rank ?? 0, category: cat!,
+      nodeId: place?.nodeId ?? '', attrs: args as ShownSpan['attrs']
+    }
+  })
+}

@@ -1,0 +1,97 @@
+import { plain } from '../../../kernel/index.js'
+import type { Verb, VerbContext } from '../../../kernel/index.js'
+import { showMicros, waterfall } from './waterfall.js'
+import type { ShownSpan } from '../chrome.js'
+import type { ListedTrace } from '../merge.js'
+import type { FailedPeer } from '../peers.js'
+
+interface Listed { traces: ListedTrace[], failed?: FailedPeer[] }
+interface Shown { taskId: string, traces: ShownSpan[], failed?: FailedPeer[] }
+interface State { nodeIdentities: Record<string, { friendlyName: string | null }> }
+
+const LIST_MAX = '20'
+const ID = /^[0-9A-Za-z][0-9A-Za-z-]{0,63}$/
+
+export default {
+  async run (ctx, args, options) {
+    const [id] = args
+    const base = options['local'] === true ? '/v1/traces' : '/v1/traces/cluster'
+    if (id === undefined) await list(ctx, base, options)
+    else if (id === 'on' || id === 'off') await turn(ctx, id === 'on')
+    else if (!ID.test(id)) throw ctx.fail(2, `"${plain(id)}" is no id of a task or a command`)
+    else if (typeof options['output'] === 'string') await save(ctx, `${base}/${id}/raw`, options['output'])
+    else await show(ctx, `${base}/${id}`)
+  }
+} satisfies Verb
+
+async function turn ({ client, out }: VerbContext, enabled: boolean): Promise<void> {
+  const answer = await client.json<{ enabled: boolean }>('/v1/tracing', { method: 'PUT', body: { enabled } })
+  if (out.json) out.value(answer)
+  else if (answer.enabled) out.line('New requests are traced on every node; "svc traces" lists them.')
+  else out.line('New requests are no longer traced; what was traced is kept.')
+}
+
+async function list ({ client, out, err }: VerbContext, base: string, options: Record<string, unknown>):
+Promise<void> {
+  const limit = typeof options['limit'] === 'string' ? options['limit'] : LIST_MAX
+  const listed = await client.json<Listed>(`${base}?limit=${encodeURIComponent(limit)}`)
+  if (out.json) {
+    out.value(listed)
+    return
+  }
+  complain(err, listed.failed)
+  if (listed.traces.length === 0) {
+    const { enabled } = await client.json<{ enabled: boolean }>('/v1/tracing')
+    err.line(enabled
+      ? 'no request was traced yet'
+      : 'nothing was traced; "svc traces on" has new requests traced')
+    return
+  }
+  out.table(['TASK', 'WHEN', 'KIND', 'MODEL', 'TOOK', 'ENDED'], listed.traces.map((trace) =>
+    [trace.taskId, trace.createdAt, trace.taskKind, trace.modelId, showMicros(trace.durationUs),
+      trace.outcome]))
+}
+
+async function show ({ client, out, err }: VerbContext, path: string): Promise<void> {
+  const shown = await client.json<Shown>(path)
+  if (out.json) {
+    out.value(shown)
+    return
+  }
+  complain(err, shown.failed)
+  const { nodeIdentities } = await client.json<State>('/state')
+  const nameOf = (nodeId: string): string =>
+    plain(nodeIdentities[nodeId]?.friendlyName ?? nodeId.slice(0, 12))
+  const [first] = shown.traces
+  out.line(`task ${shown.taskId}${first === undefined ? '' : `, began ${whenOf(first)}`}`)
+  for (const line of waterfall(shown.traces, nameOf)) out.line(plain(line))
+  for (const line of clockLines(shown.traces)) out.line(line)
+}
+
+const whenOf = ({ startUs }: ShownSpan): string => new Date(startUs / 1000).toISOString()
+
+/** What was found of the clocks of other nodes. */
+function clockLines (spans: readonly ShownSpan[]): string[] {
+  return spans.filter(({ name, attrs }) => name === 'network' && typeof attrs['clock_offset_us'] === 'number')
+    .map(({ attrs }) => `The clock of ${plain(String(attrs['node']))} was corrected; that may be wrong by ` +
+      `${showMicros(Number(attrs['clock_uncertainty_us']))}.`)
+}
+
+async function save ({ client, out, err, sink }: VerbContext, path: string, file: string): Promise<void> {
+  const trace = await client.json<unknown>(path)
+  const target = sink(file)
+  try {
+    await target.write(Buffer.from(JSON.stringify(trace)))
+    await target.keep()
+  } catch (error) {
+    await target.drop()
+    throw error
+  }
+  if (file === '-') return
+  if (out.json) out.value({ file })
+  else err.line(`wrote ${plain(file)}; open it at https://ui.perfetto.dev`)
+}
+
+function complain (err: VerbContext['err'], failed: readonly FailedPeer[] = []): void {
+  for (const { name, message } of failed) err.line(`${plain(name)} ${plain(message)}`)
+}

@@ -1,0 +1,64 @@
+import { ClusterService, TracerService } from '../../kernel/index.js'
+import type { Manifest } from '../../kernel/index.js'
+import { errors } from './errors.js'
+import { routes } from './routes.js'
+import { TracingService } from './service.js'
+import { commands, sections } from './switch.js'
+
+/** Everything the plugin declares. */
+export const manifest = {
+  name: 'tracing',
+  version: '1.0.0',
+  kernel: '^1.0.0',
+  summary: 'Records single requests across nodes, keeps and shows what took how long, and exports it.',
+  consumes: { tracers: TracerService, cluster: ClusterService },
+  provides: { tracing: TracingService },
+  settings: {
+    tracing: {
+      type: 'object', additionalProperties: false, default: {}, description: 'Traces of single requests.',
+      properties: {
+        retention_days: {
+          type: 'integer', minimum: 1, default: 3, description: 'Days a saved trace file is kept.'
+        },
+        max_total_mib: {
+          type: 'integer', minimum: 1, default: 256,
+          description: 'Most MiB of saved traces on a node; the oldest go first.'
+        },
+        otlp_url: {
+          type: 'string', pattern: '^https?://\\S+$',
+          description: 'Where traces are also sent, by OTLP over HTTP with JSON.',
+          examples: ['http://localhost:4318/v1/traces']
+        },
+        otlp_headers: {
+          type: 'object', additionalProperties: { type: 'string' }, default: {}, 'x-secret': true,
+          description: 'Headers for that receiver, such as its key.'
+        }
+      }
+    }
+  },
+  routes, errors, sections, commands,
+  events: {
+    TracingStateChanged: {
+      plane: 'durable',
+      summary: 'New requests are traced from now on, or no longer.',
+      payload: {
+        type: 'object', additionalProperties: false, required: ['enabled'],
+        properties: { enabled: { type: 'boolean' } }
+      }
+    }
+  },
+  state: { tracingEnabled: 'Whether new requests are traced.' },
+  verbs: {
+    traces: {
+      summary: 'show what took how long in single requests, or switch that on and off',
+      args: '[id]',
+      options: [
+        ['-o, --output <file>', 'write the trace for ui.perfetto.dev here'],
+        ['--local', 'only what the asked node keeps itself'],
+        ['--limit <n>', 'list at most so many (20)']
+      ],
+      examples: ['svc traces on', 'svc traces', 'svc traces 3f2b… -o trace.json'],
+      load: () => import('./cli/traces.js')
+    }
+  }
+} as const satisfies Manifest

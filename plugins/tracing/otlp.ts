@@ -1,0 +1,154 @@
+import { createHash } from 'node:crypto'
+import type { HrTime } from '@opentelemetry/api'
+import type { ReadableSpan } from '@opentelemetry/sdk-trace-base'
+import type { Clock, Logger } from '../../kernel/index.js'
+import { genAiAttributes, operationOf } from './gen-ai.js'
+import type { OtelAttributes } from './gen-ai.js'
+import type { TraceRecord } from './record.js'
+import type { TraceCounters } from './service.js'
+
+export interface OtlpParts {
+  url: string
+  headers: Record<string, string>
+  clock: Clock
+  log: Logger
+  counters: TraceCounters
+  node: { name: string, nodeId: string, version: string }
+  /** How long the receiver may take for one trace, retries included. */
+  timeoutMs?: number
+}
+
+/** Sends finished traces to a receiver of OpenTelemetry, beside everything else. */
+export interface Otlp {
+  push (record: TraceRecord): void
+  /** Resolves when nothing waits any more. */
+  idle (): Promise<void>
+  close (): Promise<void>
+}
+
+/** Traces that may wait for the receiver. */
+const WAITING_MAX = 64
+const TIMEOUT_MS = 10_000
+/** A failing receiver is told of at most this often. */
+const COMPLAIN_MS = 60_000
+
+interface Sender { send (record: TraceRecord): Promise<void>, shutdown (): Promise<void> }
+
+export function createOtlp (parts: OtlpParts): Otlp {
+  const { clock, log, counters, url } = parts
+  const waiting: TraceRecord[] = []
+  let sender: Promise<Sender> | undefined
+  let sending: Promise<void> | null = null
+  let complainedMs = -Infinity
+  let closed = false
+  const failed = (error: unknown): void => {
+    counters.exportDropped++
+    if (clock.mono() - complainedMs < COMPLAIN_MS) return
+    complainedMs = clock.mono()
+    const why = error instanceof Error ? error.message : String(error)
+    log.warn({ url, error: why, dropped: counters.exportDropped }, 'the OTLP receiver does not take traces')
+  }
+  const sendAll = async (): Promise<void> => {
+    for (let next = waiting.shift(); next !== undefined && !closed; next = waiting.shift()) {
+      try {
+        // Only now: most nodes never export.
+        sender ??= openSender(parts)
+        await (await sender).send(next)
+        counters.exported++
+      } catch (error) {
+        failed(error)
+      }
+    }
+    sending = null
+  }
+  return {
+    push (record) {
+      if (closed || waiting.length >= WAITING_MAX) {
+        counters.exportDropped++
+        return
+      }
+      waiting.push(record)
+      sending ??= sendAll()
+    },
+    async idle () { while (sending !== null) await sending },
+    async close () {
+      closed = true
+      counters.exportDropped += waiting.splice(0).length
+      if (sender !== undefined) await (await sender).shutdown()
+    }
+  }
+}
+
+async function openSender ({ url, headers, timeoutMs = TIMEOUT_MS, node }: OtlpParts): Promise<Sender> {
+  const [{ OTLPTraceExporter }, { resourceFromAttributes }] = await Promise.all([
+    import('@opentelemetry/exporter-trace-otlp-http'), import('@opentelemetry/resources')
+  ])
+  const exporter = new OTLPTraceExporter({ url, headers, timeoutMillis: timeoutMs })
+  const resource = resourceFromAttributes({
+    'service.name': 'svc', 'service.version': node.version, 'service.instance.id': node.nodeId,
+    'host.name': node.name
+  })
+  return {
+    send: (record) => new Promise((resolve, reject) => {
+      exporter.export(readable(record, resource, node.version), ({ code, error }) => {
+        if (code === 0) resolve()
+        else reject(error ?? new Error('the receiver refused the trace'))
+      })
+    }),
+    shutdown: () => exporter.shutdown()
+  }
+}
+
+const SERVER = 1
+const INTERNAL = 0
+const STATUS = { unset: 0, error: 2 } as const
+
+const timeOf = (us: number): HrTime => [Math.floor(us / 1e6), us % 1e6 * 1000]
+
+/** A span id that is the same whenever the trace is exported. */
+function spanIdOf (record: TraceRecord, i: number): string {
+  if (i === 0) return record.spanId
+  return createHash('sha256').update(`${record.traceId} ${record.spanId} ${i}`).digest('hex').slice(0, 16)
+}
+
+/** A finished trace as OpenTelemetry's spans: the request, and below it everything else. Pure. */
+export function readable (
+  record: TraceRecord, resource: ReadableSpan['resource'], version: string
+): ReadableSpan[] {
+  const { traceId, spanId, parentSpanId, places, spans, outcome } = record
+  const context = (id: string): ReturnType<ReadableSpan['spanContext']> =>
+    ({ traceId, spanId: id, traceFlags: 1 })
+  return spans.map((span, i): ReadableSpan => {
+    const root = i === 0
+    const parent = root ? parentSpanId : spanId
+    const place = places[span.place]
+    const attributes: OtelAttributes = {
+      ...(root ? genAiAttributes(record) : {}),
+      'svc.category': span.category,
+      'svc.node.id': place?.nodeId ?? '',
+      'svc.process': place?.process ?? 'node',
+      ...(span.steps > 1 ? { 'svc.steps': span.steps } : {}),
+      ...Object.fromEntries(Object.entries(span.attrs).map(([key, value]) => [`svc.${key}`, value]))
+    }
+    const failed = root && outcome === 'failed'
+    return {
+      name: root ? `${operationOf(record)} ${record.modelId}`.trim() : span.name,
+      kind: root ? SERVER : INTERNAL,
+      spanContext: () => context(spanIdOf(record, i)),
+      ...(parent === null ? {} : { parentSpanContext: { ...context(parent), isRemote: root } }),
+      startTime: timeOf(span.startUs),
+      endTime: timeOf(span.startUs + span.durationUs),
+      duration: timeOf(span.durationUs),
+      status: { code: failed ? STATUS.error : STATUS.unset },
+      attributes,
+      links: [],
+      events: [],
+      ended: true,
+      resource,
+      instrumentationScope: { name: 'svc', version },
+      droppedAttributesCount: 0,
+      droppedEventsCount: 0,
+      droppedLinksCount: 0
+    }
+  })
+}

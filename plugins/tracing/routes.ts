@@ -1,0 +1,114 @@
+import type { RouteDecl } from '../../kernel/index.js'
+
+const text = { type: 'string' } as const
+const count = { type: 'integer', minimum: 0 } as const
+const state = {
+  type: 'object', additionalProperties: false, required: ['enabled'],
+  properties: { enabled: { type: 'boolean' } }
+} as const
+
+/** Ids of tasks and commands: nothing that could lead out of a folder. */
+const id = { type: 'string', pattern: '^[0-9A-Za-z][0-9A-Za-z-]{0,63}$' } as const
+const one = { type: 'object', additionalProperties: false, required: ['id'], properties: { id } } as const
+const page = {
+  type: 'object', additionalProperties: false,
+  properties: { limit: { type: 'integer', minimum: 1, maximum: 10_000, default: 1000 } }
+} as const
+
+const entry = {
+  type: 'object', additionalProperties: false,
+  required: [
+    'taskId', 'createdAt', 'modelId', 'commandId', 'taskKind', 'outcome', 'durationUs', 'fileSize',
+    'sourceNodes'
+  ],
+  properties: {
+    taskId: text, createdAt: text, modelId: text, commandId: text, taskKind: text, outcome: text,
+    durationUs: count, fileSize: count, sourceNodes: { type: 'array', items: text }
+  }
+} as const
+
+const span = {
+  type: 'object', additionalProperties: false,
+  required: ['name', 'startUs', 'durationUs', 'rank', 'category', 'nodeId', 'attrs'],
+  properties: {
+    name: text, startUs: { type: 'integer' }, durationUs: count, rank: count, category: text, nodeId: text,
+    attrs: { type: 'object' }
+  }
+} as const
+
+const failed = {
+  type: 'array',
+  items: {
+    type: 'object', additionalProperties: false, required: ['nodeId', 'name', 'reason', 'message'],
+    properties: { nodeId: text, name: text, reason: text, message: text }
+  }
+} as const
+
+const reply = <const P extends Record<string, unknown>>(properties: P) => ({
+  type: 'object', additionalProperties: false, required: Object.keys(properties) as (keyof P)[], properties
+}) as const
+
+const object = { type: 'object' } as const
+const stats = { taskId: text, totalWallTimeUs: count, byCategory: object, byRank: object } as const
+const sources = { sourceNodes: { type: 'array', items: text }, failed } as const
+const found = ['trace_not_found', 'trace_damaged'] as const
+
+/** HTTP routes of this plugin. */
+export const routes = {
+  state: {
+    method: 'GET', url: '/v1/tracing', authority: 'read',
+    summary: 'Whether new requests are traced, in the whole cluster.', reply: state
+  },
+  set: {
+    method: 'PUT', url: '/v1/tracing', authority: 'cluster:write',
+    summary: 'Has new requests traced, or not, in the whole cluster.',
+    body: state, reply: state, errors: ['no_master', 'no_quorum', 'session_changed']
+  },
+  list: {
+    method: 'GET', url: '/v1/traces', authority: 'read',
+    summary: 'The traces that this node keeps, newest first.',
+    query: page, reply: reply({ traces: { type: 'array', items: entry } })
+  },
+  get: {
+    method: 'GET', url: '/v1/traces/:id', authority: 'read', params: one,
+    summary: 'The spans of one trace of this node, by the id of its task or command.',
+    reply: reply({ taskId: text, traces: { type: 'array', items: span } }), errors: found
+  },
+  stats: {
+    method: 'GET', url: '/v1/traces/:id/stats', authority: 'read', params: one,
+    summary: 'What took how long in one trace of this node.', reply: reply(stats), errors: found
+  },
+  raw: {
+    method: 'GET', url: '/v1/traces/:id/raw', authority: 'read', params: one, produces: 'application/json',
+    summary: 'One trace of this node in Chrome\'s trace form; ui.perfetto.dev opens it.', errors: found
+  },
+  clusterList: {
+    method: 'GET', url: '/v1/traces/cluster', authority: 'read',
+    summary: 'The traces of all nodes that answer in time, each once, with the nodes that keep it.',
+    query: page, reply: reply({ traces: { type: 'array', items: entry }, failed })
+  },
+  clusterGet: {
+    method: 'GET', url: '/v1/traces/cluster/:id', authority: 'read', params: one,
+    summary: 'The spans of one trace, from whichever nodes keep it.',
+    reply: reply({ taskId: text, traces: { type: 'array', items: span }, ...sources }), errors: found
+  },
+  clusterStats: {
+    method: 'GET', url: '/v1/traces/cluster/:id/stats', authority: 'read', params: one,
+    summary: 'What took how long in one trace, from whichever nodes keep it.',
+    reply: reply({ ...stats, ...sources }), errors: found
+  },
+  clusterRaw: {
+    method: 'GET', url: '/v1/traces/cluster/:id/raw', authority: 'read', params: one,
+    produces: 'application/json',
+    summary: 'One trace in Chrome\'s trace form, from whichever node keeps it.', errors: found
+  },
+  delete: {
+    method: 'POST', url: '/v1/traces/delete', authority: 'cluster:write',
+    summary: 'Removes traces of this node.',
+    body: {
+      type: 'object', additionalProperties: false, required: ['taskIds'],
+      properties: { taskIds: { type: 'array', maxItems: 1000, items: id } }
+    },
+    reply: reply({ deleted: { type: 'array', items: text }, notFound: { type: 'array', items: text } })
+  }
+} as const satisfies Record<string, RouteDecl>

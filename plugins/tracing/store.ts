@@ -1,0 +1,232 @@
+import { mkdir, open, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { chromeText, readHead } from './chrome.js'
+import { pruneTraces } from './janitor.js'
+import type { Clock, Logger } from '../../kernel/index.js'
+import type { TraceHead, TraceRecord } from './record.js'
+import type { TraceCounters } from './service.js'
+
+/** A saved trace as lists show it. */
+export interface TraceEntry {
+  taskId: string
+  createdAt: string
+  modelId: string
+  commandId: string
+  taskKind: string
+  outcome: string
+  durationUs: number
+  /** 0 while it waits to be written. */
+  fileSize: number
+}
+
+export interface TraceStoreParts {
+  /** Absolute path of the folder of traces; made when the first one is written. */
+  folder: string
+  clock: Clock
+  log: Logger
+  counters: TraceCounters
+  /** Bytes of all files together beyond which the oldest go. */
+  maxBytes: number
+  /** Writes a whole file; a test gives a disk that is full. */
+  write?: (path: string, text: string) => Promise<void>
+}
+
+/** Traces that may wait for the disk. */
+const WAITING_MAX = 64
+/** Traces that are kept however small they are. */
+const FILES_MAX = 10_000
+/** What is read of a file to learn what it is. */
+const HEAD_BYTES = 16 * 1024
+/** A failing disk is told of at most this often. */
+const COMPLAIN_MS = 60_000
+
+const SAFE = /^[0-9A-Za-z][0-9A-Za-z-]{0,63}$/
+
+/** True for what may be the id of a task or a command: nothing that could lead out of a folder. */
+export const isTraceId = (id: string): boolean => SAFE.test(id)
+
+/** The saved traces of this node: files that are written one after the other, beside everything else. */
+export class TraceStore {
+  readonly #parts: TraceStoreParts
+  /** What is saved, by task id, oldest first. */
+  readonly #saved = new Map<string, TraceEntry>()
+  /** Bytes of all of it. */
+  #bytes = 0
+  /** What waits to be written, oldest first. */
+  readonly #waiting = new Map<string, TraceRecord>()
+  #writing: Promise<void> | null = null
+  #complainedMs = -Infinity
+
+  constructor (parts: TraceStoreParts) { this.#parts = parts }
+
+  /** Reads what is there from earlier; files that are no traces are left alone. */
+  async load (): Promise<void> {
+    const { folder } = this.#parts
+    const names = await readdir(folder).catch((error: NodeJS.ErrnoException) => {
+      if (error.code === 'ENOENT') return []
+      throw error
+    })
+    const found: TraceEntry[] = []
+    for (const name of names) {
+      if (name.endsWith('.tmp')) await rm(join(folder, name), { force: true })
+      else if (name.endsWith('.json')) found.push(...await this.#learn(name))
+    }
+    for (const entry of found.sort(byAge)) this.#keep(entry)
+  }
+
+  /** Takes a trace to be written; one too many is dropped. */
+  put (record: TraceRecord): void {
+    const { counters } = this.#parts
+    counters.recorded++
+    counters.droppedSpans += record.droppedSpans
+    if (!isTraceId(record.taskId)) return
+    if (this.#waiting.size >= WAITING_MAX) {
+      counters.droppedQueue++
+      return
+    }
+    this.#waiting.set(record.taskId, record)
+    this.#writing ??= this.#writeAll()
+  }
+
+  /** Newest first. */
+  list (): TraceEntry[] {
+    const waiting = [...this.#waiting.values()].map((record) => entryOf(record, 0))
+    const all = new Map([...this.#saved.values(), ...waiting].map((entry) => [entry.taskId, entry]))
+    return [...all.values()].sort((a, b) => byAge(b, a))
+  }
+
+  /** The task id for a task or command id; undefined when there is no such trace. */
+  find (id: string): string | undefined {
+    if (this.#waiting.has(id) || this.#saved.has(id)) return id
+    for (const { taskId, commandId } of this.#waiting.values()) if (commandId === id) return taskId
+    for (const { taskId, commandId } of this.#saved.values()) if (commandId === id) return taskId
+    return undefined
+  }
+
+  /** The text of a trace's file; undefined when it is gone. */
+  async read (taskId: string): Promise<string | undefined> {
+    const record = this.#waiting.get(taskId)
+    if (record !== undefined) return chromeText(record)
+    if (!this.#saved.has(taskId)) return undefined
+    return await readFile(this.#path(taskId), 'utf8').catch((error: NodeJS.ErrnoException) => {
+      if (error.code !== 'ENOENT') throw error
+      this.#forget(taskId)
+      return undefined
+    })
+  }
+
+  /** Removes a trace; false when there is none. */
+  async remove (taskId: string): Promise<boolean> {
+    const waited = this.#waiting.delete(taskId)
+    if (!this.#forget(taskId)) return waited
+    await rm(this.#path(taskId), { force: true })
+    return true
+  }
+
+  /** Removes what is too old and what is too much; the names of the files that were too old. */
+  async prune (retentionDays: number): Promise<string[]> {
+    const { folder, clock } = this.#parts
+    const old = await pruneTraces(folder, retentionDays, clock.now())
+    for (const name of old) this.#forget(name.slice(0, -'.json'.length))
+    await this.#cut()
+    return old
+  }
+
+  /** Resolves when nothing waits to be written. */
+  async idle (): Promise<void> {
+    while (this.#writing !== null) await this.#writing
+  }
+
+  #path (taskId: string): string { return join(this.#parts.folder, `${taskId}.json`) }
+
+  async #writeAll (): Promise<void> {
+    for (const [taskId, record] of this.#waiting) {
+      // Whatever else the node does comes first.
+      await new Promise((resolve) => { setImmediate(resolve) })
+      await this.#save(taskId, record)
+      this.#waiting.delete(taskId)
+    }
+    await this.#cut().catch((error: unknown) => { this.#complain(error) })
+    this.#writing = this.#waiting.size > 0 ? this.#writeAll() : null
+  }
+
+  async #save (taskId: string, record: TraceRecord): Promise<void> {
+    const { folder, counters, write = writeText } = this.#parts
+    const path = this.#path(taskId)
+    const text = chromeText(record)
+    try {
+      await mkdir(folder, { recursive: true, mode: 0o700 })
+      await write(`${path}.tmp`, text)
+      await rename(`${path}.tmp`, path)
+      // One that was deleted meanwhile stays deleted.
+      if (!this.#waiting.has(taskId)) await rm(path, { force: true })
+      else this.#keep(entryOf(record, Buffer.byteLength(text)))
+      counters.written++
+    } catch (error) {
+      counters.droppedDisk++
+      await rm(`${path}.tmp`, { force: true }).catch(() => {})
+      this.#complain(error)
+    }
+  }
+
+  /** Removes the oldest files while there are too many bytes or files. */
+  async #cut (): Promise<void> {
+    const { maxBytes } = this.#parts
+    for (const taskId of this.#saved.keys()) {
+      if (this.#bytes <= maxBytes && this.#saved.size <= FILES_MAX) return
+      await this.remove(taskId)
+    }
+  }
+
+  #keep (entry: TraceEntry): void {
+    this.#forget(entry.taskId)
+    this.#saved.set(entry.taskId, entry)
+    this.#bytes += entry.fileSize
+  }
+
+  #forget (taskId: string): boolean {
+    this.#bytes -= this.#saved.get(taskId)?.fileSize ?? 0
+    return this.#saved.delete(taskId)
+  }
+
+  /** What a file says of itself; nothing when it is no trace. */
+  async #learn (name: string): Promise<TraceEntry[]> {
+    const path = join(this.#parts.folder, name)
+    try {
+      const head = readHead(await firstBytes(path))
+      if (head === null || `${head.taskId}.json` !== name || !isTraceId(head.taskId)) return []
+      return [entryOf(head, (await stat(path)).size)]
+    } catch (error) {
+      this.#complain(error)
+      return []
+    }
+  }
+
+  #complain (err: unknown): void {
+    const { clock, log, counters, folder } = this.#parts
+    if (clock.mono() - this.#complainedMs < COMPLAIN_MS) return
+    this.#complainedMs = clock.mono()
+    log.warn({ err, folder, dropped: counters.droppedDisk }, 'cannot keep traces; requests go on without')
+  }
+}
+
+const byAge = (a: TraceEntry, b: TraceEntry): number => a.createdAt < b.createdAt ? -1 : 1
+
+function entryOf (head: TraceHead, fileSize: number): TraceEntry {
+  const { taskId, createdAt, modelId, commandId, taskKind, outcome, durationUs } = head
+  return { taskId, createdAt, modelId, commandId, taskKind, outcome, durationUs, fileSize }
+}
+
+const writeText = async (path: string, text: string): Promise<void> => {
+  await writeFile(path, text, { mode: 0o600 })
+}
+
+async function firstBytes (path: string): Promise<string> {
+  const file = await open(path)
+  try {
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(HEAD_BYTES), 0, HEAD_BYTES, 0)
+    return buffer.subarray(0, bytesRead).toString()
+  } finally {
+    await file.close()
+  }
+}

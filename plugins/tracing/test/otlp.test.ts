@@ -1,0 +1,109 @@
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import t from 'tap'
+import { manualClock } from '../../../kernel/testing/index.js'
+import { createOtlp } from '../otlp.js'
+import { record } from './samples.js'
+import type { Test } from 'tap'
+import type { Otlp } from '../otlp.js'
+import type { TraceCounters } from '../service.js'
+
+type Mood = 'takes' | 'refuses' | 'stalls'
+interface Got { headers: Record<string, unknown>, body: { resourceSpans: Sent[] } }
+interface Sent { resource: { attributes: object[] }, scopeSpans: { spans: Record<string, unknown>[] }[] }
+
+/** A receiver of OTLP that does what it is told. */
+async function receiver (t: Test): Promise<{ url: string, got: Got[], mood: { is: Mood } }> {
+  const got: Got[] = []
+  const mood: { is: Mood } = { is: 'takes' }
+  const server = createServer((request, response) => {
+    const parts: Buffer[] = []
+    request.on('data', (part: Buffer) => { parts.push(part) })
+    request.on('end', () => {
+      if (mood.is === 'stalls') return
+      if (mood.is === 'refuses') response.writeHead(400).end()
+      else {
+        const body = JSON.parse(Buffer.concat(parts).toString()) as Got['body']
+        got.push({ headers: request.headers, body })
+        response.writeHead(200, { 'content-type': 'application/json' }).end('{}')
+      }
+    })
+  })
+  await new Promise<void>((resolve) => { server.listen(0, '127.0.0.1', resolve) })
+  t.teardown(() => { server.closeAllConnections(); server.close() })
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1/traces`, got, mood }
+}
+
+function exporter (t: Test, url: string): { otlp: Otlp, counters: TraceCounters, warned: object[] } {
+  const counters: TraceCounters = {
+    recorded: 0, written: 0, droppedQueue: 0, droppedDisk: 0, droppedSpans: 0, exported: 0, exportDropped: 0
+  }
+  const warned: object[] = []
+  const none = (): void => {}
+  const otlp = createOtlp({
+    url, counters, timeoutMs: 300, headers: { authorization: 'Bearer secret' }, clock: manualClock(),
+    node: { name: 'alpha', nodeId: 'node-a', version: '1.2.3' },
+    log: { debug: none, info: none, error: none, fatal: none, warn: (fields) => { warned.push(fields) } }
+  })
+  t.teardown(() => otlp.close())
+  return { otlp, counters, warned }
+}
+
+t.test('a trace as OpenTelemetry knows it', async (t) => {
+  const { url, got } = await receiver(t)
+  const { otlp, counters } = exporter(t, url)
+  otlp.push(record({ parentSpanId: '00f067aa0ba902b7', outcome: 'failed', reason: 'timeout' }))
+  await otlp.idle()
+  t.match(counters, { exported: 1, exportDropped: 0 })
+  const [{ headers, body }] = got as [Got]
+  t.match(headers, { authorization: 'Bearer secret', 'content-type': 'application/json' })
+  const [sent] = body.resourceSpans as [Sent]
+  t.match(sent.resource.attributes, [
+    { key: 'service.name', value: { stringValue: 'svc' } },
+    { key: 'service.version', value: { stringValue: '1.2.3' } },
+    { key: 'service.instance.id', value: { stringValue: 'node-a' } }
+  ])
+  const [root, decode] = sent.scopeSpans[0]!.spans
+  t.match(root, {
+    name: 'chat acme/lm', traceId: '0af7651916cd43dd8448eb211c80319c', spanId: 'b7ad6b7169203331',
+    parentSpanId: '00f067aa0ba902b7', kind: 2, startTimeUnixNano: '1000000', endTimeUnixNano: '10000000',
+    status: { code: 2 }
+  })
+  const said = new Map((root!['attributes'] as { key: string, value: object }[]).map((a) => [a.key, a.value]))
+  t.match(said.get('gen_ai.request.model'), { stringValue: 'acme/lm' })
+  t.match(said.get('gen_ai.operation.name'), { stringValue: 'chat' })
+  t.match(said.get('error.type'), { stringValue: 'timeout' })
+  t.match(decode, { name: 'decode', parentSpanId: 'b7ad6b7169203331', kind: 1, spanId: /^[0-9a-f]{16}$/ })
+})
+
+t.test('a receiver that refuses, stalls and returns', async (t) => {
+  const { url, got, mood } = await receiver(t)
+  const { otlp, counters, warned } = exporter(t, url)
+  mood.is = 'refuses'
+  otlp.push(record())
+  await otlp.idle()
+  t.match(counters, { exported: 0, exportDropped: 1 })
+  mood.is = 'stalls'
+  for (let n = 0; n < 2; n++) otlp.push(record())
+  await otlp.idle()
+  t.match(counters, { exported: 0, exportDropped: 3 })
+  t.equal(warned.length, 1, 'told once a minute')
+  t.notMatch(JSON.stringify(warned), 'secret')
+  mood.is = 'takes'
+  otlp.push(record())
+  await otlp.idle()
+  t.match(counters, { exported: 1, exportDropped: 3 })
+  t.equal(got.length, 1)
+})
+
+t.test('what waits is bounded, and nobody waits for it', async (t) => {
+  const { url, mood } = await receiver(t)
+  const { otlp, counters } = exporter(t, url)
+  mood.is = 'stalls'
+  for (let n = 0; n < 100; n++) otlp.push(record())
+  t.ok(counters.exportDropped >= 35, `${counters.exportDropped} dropped at once`)
+  await otlp.close()
+  otlp.push(record())
+  await otlp.idle()
+  t.equal(counters.exported + counters.exportDropped, 101)
+})

@@ -1,0 +1,141 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { ELECTION_MS, freePorts, HEARTBEAT_MS } from './cluster-kit.js'
+import { does, TTS } from './engine.js'
+import { ask, streamed } from './http.js'
+import { faultsConfig, folder, placeOn, startNode, svc, until } from './kit.js'
+import { hardKill } from './proc.js'
+import type { Test } from 'tap'
+import type { TestNode } from './kit.js'
+
+const VOICE = 'svc/voice-en'
+const SENTENCE = 'Nobody may read this sentence in a trace.'
+
+interface Shown { taskId: string, traces: Span[], sourceNodes?: string[], failed?: object[] }
+interface Span { name: string, startUs: number, durationUs: number, category: string, nodeId: string,
+  attrs: Record<string, unknown> }
+interface Listed { traces: { taskId: string, commandId: string, modelId: string, sourceNodes: string[] }[],
+  failed: { name: string }[] }
+
+/** A node in a cluster with another one. */
+async function node (t: Test, name: string, joins?: TestNode): Promise<TestNode> {
+  const [api, members] = await freePorts(2)
+  const token = joins === undefined ? undefined
+    : ((await ask(joins, '/cluster/join-tokens', { body: { local: true } })).json as { token: string }).token
+  return await startNode(t, {
+    home: join(folder(t), 'home'),
+    ready: false,
+    config: faultsConfig({ name, cluster: {
+      heartbeat_ms: HEARTBEAT_MS, election_timeout_ms: ELECTION_MS, discovery: false, port: members
+    } }, { autoplace: [] }),
+    args: ['--port', String(api), ...token === undefined ? [] : ['--join', token]]
+  })
+}
+
+const enabledAt = async (at: TestNode): Promise<boolean> =>
+  ((await ask(at, '/v1/tracing')).json as { enabled: boolean }).enabled
+
+/** The trace of a request whose answer had these headers, once the node has it. */
+async function traceOf (at: TestNode, headers: Record<string, unknown>): Promise<Shown> {
+  const id = String(headers['x-svc-task-id'])
+  return await until(`the trace ${id}`, async () => {
+    const answer = await ask(at, `/v1/traces/${id}`)
+    return answer.status === 200 && answer.json as Shown
+  })
+}
+
+/** Each span lies in the time of the one that holds it, with the clocks corrected. */
+function inOrder (t: Test, { traces }: Shown, hops: readonly [outer: string, inner: string][]): void {
+  const named = (name: string): Span => traces.find((span) => span.name === name)!
+  for (const [outer, inner] of hops) {
+    const [out, ins] = [named(outer), named(inner)]
+    t.ok(ins.startUs >= out.startUs && ins.startUs + ins.durationUs <= out.startUs + out.durationUs,
+      `${inner} is in ${outer}`)
+  }
+}
+
+t.test('a request that another node serves has one trace', async (t) => {
+  const one = await node(t, 'one')
+  const two = await node(t, 'two', one)
+  await until('the two to see each other', async () => (await Promise.all([one, two].map(async (at) =>
+    ((await ask(at, '/state')).json as { cluster: { liveNodes: number } }).cluster.liveNodes)))
+    .every((live) => live === 2))
+  await Promise.all([placeOn(two, VOICE), placeOn(two, 'test/ok')])
+  await until('the voice to be known', async () =>
+    (await ask(one, `/readyz?model=${encodeURIComponent(VOICE)}`)).status === 200)
+  const speak = async (headers: Record<string, string> = {}): ReturnType<typeof ask> =>
+    await ask(one, '/v1/audio/speech', { body: { model: VOICE, input: SENTENCE }, headers })
+
+  t.equal((await speak()).status, 200)
+  t.same(readdirSync(join(one.home, 'traces')), [], 'nothing while it is off')
+  const on = await svc(['traces', 'on', '--url', two.url, '--token', two.token])
+  t.equal(on.status, 0, on.stderr)
+  await until('tracing on both', async () => await enabledAt(one) && await enabledAt(two))
+
+  await t.test('speech: spans of both nodes and of the runner in one file', async (t) => {
+    const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
+    const { headers, status } = await speak({ traceparent })
+    t.equal(status, 200)
+    const trace = await traceOf(one, headers)
+    const at = (name: string): string | undefined => trace.traces.find((span) => span.name === name)?.nodeId
+    for (const name of ['request', 'parse', 'admission', 'route', 'network', 'first bytes', 'write']) {
+      t.equal(at(name), one.nodeId, `${name} here`)
+    }
+    for (const name of ['task', 'runner', 'prepare', 'synthesise', 'encode', 'chunk', 'send']) {
+      t.equal(at(name), two.nodeId, `${name} there`)
+    }
+    inOrder(t, trace, [['request', 'network'], ['network', 'task'], ['task', 'runner'],
+      ['runner', 'synthesise']])
+    t.match(trace.traces.find(({ name }) => name === 'network')?.attrs,
+      { node: 'two', clock_offset_us: Number, clock_uncertainty_us: Number })
+    const file = await until('the file', () => readdirSync(join(one.home, 'traces'))
+      .find((name) => name === `${trace.taskId}.json`))
+    const text = readFileSync(join(one.home, 'traces', file), 'utf8')
+    t.match(JSON.parse(text), { otherData: {
+      traceId: '0af7651916cd43dd8448eb211c80319c', commandId: headers['x-svc-command-id'],
+      clocks: [{ nodeId: two.nodeId, process: 'node' }, { nodeId: two.nodeId, process: 'runner' }]
+    } })
+    t.notMatch(text, 'Nobody')
+    t.same(readdirSync(join(two.home, 'traces')), [], 'the other node keeps nothing of it')
+  })
+
+  await t.test('a capability called at another node comes home too', async (t) => {
+    const { headers } = await streamed(two, TTS, does('test/ok', 'count', { chunks: 3 }), {})
+    await traceOf(two, headers)
+    const payload = { model: VOICE, text: SENTENCE }
+    const { last, headers: said } = await streamed(one, TTS, payload, { extra: { target_node: two.nodeId } })
+    t.equal(last?.header.kind, 'completed')
+    t.notOk('trace' in (last?.header ?? {}), 'what nodes tell each other is not for clients')
+    const trace = await traceOf(one, said)
+    for (const [name, at] of [['network', one], ['task', two], ['synthesise', two]] as const) {
+      t.equal(trace.traces.find((span) => span.name === name)?.nodeId, at.nodeId, name)
+    }
+  })
+
+  await t.test('every node finds every trace, once', async (t) => {
+    const lists = await Promise.all([one, two].map(async (at) =>
+      (await ask(at, '/v1/traces/cluster')).json as Listed))
+    t.same(lists[0]!.traces, lists[1]!.traces)
+    t.same(lists.map(({ failed }) => failed), [[], []])
+    const ids = lists[0]!.traces.map(({ taskId }) => taskId)
+    t.equal(new Set(ids).size, ids.length)
+    const mine = lists[0]!.traces.find(({ modelId, sourceNodes }) =>
+      modelId === VOICE && sourceNodes.includes(one.nodeId))!
+    const seen = (await ask(two, `/v1/traces/cluster/${mine.commandId}`)).json as Shown
+    t.match(seen, { taskId: mine.taskId, sourceNodes: [one.nodeId], failed: [] })
+    const shown = await svc(['traces', mine.taskId, '--url', two.url, '--token', two.token])
+    t.match(shown.stdout, /one +request +\|=+\|/)
+    t.match(shown.stdout, /two +synthesise/)
+  })
+
+  await t.test('the switch survives its master', async (t) => {
+    await one.kill()
+    await until('another master', async () => {
+      const { masterNodeId } = (await ask(two, '/state')).json as { masterNodeId: string | null }
+      return masterNodeId === two.nodeId
+    })
+    t.ok(await enabledAt(two))
+    hardKill(one.pid)
+  })
+})
