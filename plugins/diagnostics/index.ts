@@ -1,42 +1,80 @@
-import os from 'node:os'
-import {
-  definePlugin, InspectionService, monitorLoop, SessionService, TelemetryService
-} from '../../kernel/index.js'
-import { RunnersService } from '../runners/service.js'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { definePlugin, monitorLoop, Reply } from '../../kernel/index.js'
+import type { Context, LoopMonitor, RouteRequest } from '../../kernel/index.js'
+import { cancelRunner, capture, clusterDiagnostics, clusterTimeline, nodeMoments } from './handlers.js'
+import type { HandlerParts } from './handlers.js'
+import { manifest } from './manifest.js'
+import type { Metrics } from './metrics/index.js'
+import { rememberEvents } from './moments.js'
 import { nodeDiagnostics } from './node.js'
-import { routes } from './routes.js'
+import type { NodeDiagnostics } from './node.js'
+import { processFacts } from './process-facts.js'
 
-/** What goes on inside this node: process, runners, plugins, warnings. */
-export default definePlugin({
-  name: 'diagnostics',
-  version: '1.0.0',
-  kernel: '^1.0.0',
-  summary: 'Shows what goes on inside a node: its process, runners, plugins, telemetry and warnings.',
-  after: ['runners'],
-  consumes: { inspection: InspectionService, session: SessionService, telemetry: TelemetryService },
-  consumesOptional: { runners: RunnersService },
-  routes
-}, (ctx) => {
+type DiagnosticsContext = Context<typeof manifest>
+
+/** What goes on inside this node and the others, as reports, metrics and a bundle for bug reports. */
+export default definePlugin(manifest, async (ctx) => {
   const loop = monitorLoop()
   ctx.effect('event loop monitor', loop.stop)
+  const events = rememberEvents(ctx.deps.tap, ctx.clock)
+  ctx.effect('memory of own events', events.stop)
+  const metrics = await openMetrics(ctx)
+  ctx.effect('metrics', metrics.stop)
+  const parts: HandlerParts = {
+    ctx, metrics, events,
+    own: () => ownReport(ctx, loop),
+    secrets: () => knownSecrets(ctx.node.home)
+  }
   return {
     routes: {
       telemetry: () => ctx.deps.telemetry.counters(),
-      node: () => nodeDiagnostics({
-        node: ctx.node,
-        session: ctx.deps.session,
-        inspection: ctx.deps.inspection,
-        runners: ctx.deps.runners?.reports() ?? [],
-        now: new Date(ctx.clock.now()).toISOString(),
-        process: {
-          pid: process.pid,
-          uptimeSeconds: process.uptime(),
-          memory: process.memoryUsage(),
-          hostname: os.hostname(),
-          nodeVersion: process.version
-        },
-        loopDelayMs: loop.read()
-      })
+      node: parts.own,
+      nodeTimeline: () => nodeMoments(parts),
+      cluster: (request) => clusterDiagnostics(parts, request),
+      timeline: (request) => clusterTimeline(parts, request, request.query),
+      cancelRunner: ({ params, body }) => cancelRunner(parts, params.runner_id, body?.graceSeconds),
+      capture: (request) => capture(parts, request as RouteRequest),
+      metrics: async () => new Reply(await metrics.text())
     }
   }
 })
+
+function ownReport (ctx: DiagnosticsContext, loop: LoopMonitor): NodeDiagnostics {
+  const { session, inspection, runners, traffic, tracing, eventLog, log, telemetry } = ctx.deps
+  return nodeDiagnostics({
+    node: ctx.node,
+    session,
+    inspection,
+    runners: runners?.reports() ?? [],
+    queues: traffic.queues(),
+    now: new Date(ctx.clock.now()).toISOString(),
+    process: processFacts(),
+    loopDelayMs: loop.read(),
+    tracingEnabled: tracing?.enabled ?? false,
+    stores: {
+      eventLog: eventLog?.status() ?? null, shipping: log?.shipping ?? null, telemetry: telemetry.counters()
+    }
+  })
+}
+
+async function openMetrics (ctx: DiagnosticsContext): Promise<Metrics> {
+  const { deps, node } = ctx
+  // Not before it starts: the command line reads the manifests of all plugins, and this brings much along.
+  const { startMetrics } = await import('./metrics/index.js')
+  return startMetrics({
+    ...deps,
+    version: node.version,
+    home: node.home,
+    runners: () => deps.runners?.reports() ?? []
+  })
+}
+
+/** The operator token of this home: the one secret whose value this plugin may know. */
+function knownSecrets (home: string): string[] {
+  try {
+    return [readFileSync(join(home, 'operator.token'), 'utf8').trim()]
+  } catch {
+    return []
+  }
+}

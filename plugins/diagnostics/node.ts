@@ -1,5 +1,11 @@
-import type { DialReport, Inspection, NodeInfo, PluginReport, Session } from '../../kernel/index.js'
+import type {
+  CallQueue, DialReport, Inspection, NodeInfo, PluginReport, Session
+} from '../../kernel/index.js'
 import type { RunnerReport } from '../runners/service.js'
+import { dataPlane } from './data-plane.js'
+import type { ProcessFacts } from './process-facts.js'
+import { warningsOf } from './warnings.js'
+import type { Stores } from './warnings.js'
 
 /** What the report is made of. */
 export interface DiagnosticsInput {
@@ -7,16 +13,15 @@ export interface DiagnosticsInput {
   session: Session
   inspection: Inspection
   runners: readonly RunnerReport[]
+  /** Capability calls that run and wait. */
+  queues: readonly CallQueue[]
   /** ISO-8601. */
   now: string
-  process: {
-    pid: number
-    uptimeSeconds: number
-    memory: NodeJS.MemoryUsage
-    hostname: string
-    nodeVersion: string
-  }
+  process: ProcessFacts
   loopDelayMs: { p50: number, p99: number, max: number }
+  tracingEnabled: boolean
+  /** How what is kept on disk or shipped is doing; null where nothing is. */
+  stores: Stores
 }
 
 /** A process of this node. Bytes; null where the system does not say. */
@@ -43,34 +48,14 @@ export interface NodeDiagnostics {
 
 /** Puts the report together; never a prompt, a text or a secret. Pure. */
 export function nodeDiagnostics (input: DiagnosticsInput): NodeDiagnostics {
-  const { node, session, inspection, runners } = input
+  const { inspection, runners, process: { pid, memory } } = input
   const alive = runners.filter((r) => r.pid !== null && r.processAlive)
   return {
     generatedAt: input.now,
-    runtime: {
-      nodeId: node.nodeId,
-      nodeInstallId: node.installId,
-      hostname: input.process.hostname,
-      pid: input.process.pid,
-      isMaster: session.isMaster,
-      masterNodeId: session.masterNodeId,
-      sessionId: session.sessionId,
-      svcVersion: node.version,
-      nodeVersion: input.process.nodeVersion,
-      configPath: node.configPath,
-      tracingEnabled: false,
-      apiUrl: inspection.url(),
-      uptimeSeconds: input.process.uptimeSeconds
-    },
-    resources: {
-      eventLoopDelayMs: input.loopDelayMs,
-      heapUsedBytes: input.process.memory.heapUsed,
-      externalBytes: input.process.memory.external,
-      openCommands: inspection.openCommands(),
-      openStreams: inspection.openStreams()
-    },
+    runtime: runtimeOf(input),
+    resources: resourcesOf(input),
     processes: [
-      { pid: input.process.pid, role: 'node', runnerId: null, rssBytes: input.process.memory.rss },
+      { pid, role: 'node', runnerId: null, rssBytes: memory.rss },
       ...alive.map(({ pid, runnerId, rssBytes }): ProcessReport =>
         ({ pid: pid!, role: 'runner', runnerId, rssBytes }))
     ],
@@ -78,6 +63,45 @@ export function nodeDiagnostics (input: DiagnosticsInput): NodeDiagnostics {
     placements: runners.map(({ instanceId, runnerId, modelId }) => ({ instanceId, runnerId, modelId })),
     dials: inspection.dials(),
     plugins: inspection.plugins(),
-    warnings: inspection.warnings()
+    warnings: [...inspection.warnings(), ...warningsOf(input)]
+  }
+}
+
+function runtimeOf (input: DiagnosticsInput): Record<string, unknown> {
+  const { node, session, inspection, process, tracingEnabled } = input
+  return {
+    nodeId: node.nodeId,
+    nodeInstallId: node.installId,
+    name: node.name,
+    hostname: process.hostname,
+    pid: process.pid,
+    isMaster: session.isMaster,
+    masterNodeId: session.masterNodeId,
+    sessionId: session.sessionId,
+    svcVersion: node.version,
+    nodeVersion: process.nodeVersion,
+    configPath: node.configPath,
+    tracingEnabled,
+    apiUrl: inspection.url(),
+    uptimeSeconds: process.uptimeSeconds
+  }
+}
+
+function resourcesOf ({ process, loopDelayMs, inspection, runners, queues }: DiagnosticsInput):
+Record<string, unknown> {
+  const { memory } = process
+  return {
+    eventLoopDelayMs: loopDelayMs,
+    rssBytes: memory.rss,
+    heapUsedBytes: memory.heapUsed,
+    heapTotalBytes: memory.heapTotal,
+    heapLimitBytes: process.heapLimitBytes,
+    externalBytes: memory.external,
+    arrayBuffersBytes: memory.arrayBuffers,
+    openFiles: process.openFiles,
+    handles: process.handles,
+    openCommands: inspection.openCommands(),
+    openStreams: inspection.openStreams(),
+    dataPlane: dataPlane({ inspection, runners, queues })
   }
 }

@@ -1,57 +1,172 @@
 import type { RouteDecl } from '../../kernel/index.js'
 
 const count = { type: 'integer', minimum: 0 } as const
+const text = { type: 'string' } as const
 const list = { type: 'array', items: { type: 'object' } } as const
+const fault = {
+  type: ['object', 'null'], additionalProperties: false, required: ['reason', 'message'],
+  properties: {
+    reason: { enum: ['no_sign_of_life', 'timeout', 'too_large', 'garbage', 'refused', 'unreachable'] },
+    message: text
+  }
+} as const
 
-export const routes = {
-  node: {
-    method: 'GET', url: '/v1/diagnostics/node', authority: 'operator',
-    summary: 'What goes on inside this node: process, runners with pids, tried addresses, plugins, warnings.',
-    reply: {
-      type: 'object', additionalProperties: false,
-      required: [
-        'generatedAt', 'runtime', 'resources', 'processes', 'supervisorRunners', 'placements',
-        'dials', 'plugins', 'warnings'
-      ],
-      properties: {
-        generatedAt: { type: 'string' },
-        runtime: { type: 'object', required: ['nodeId', 'pid', 'isMaster'] },
-        resources: { type: 'object' },
-        processes: list,
-        supervisorRunners: list,
-        placements: list,
-        dials: list,
-        plugins: list,
-        warnings: { type: 'array', items: { type: 'string' } }
+const node = {
+  method: 'GET', url: '/v1/diagnostics/node', authority: 'operator',
+  summary: 'What goes on inside this node: process, runners with pids, tried addresses, plugins, warnings.',
+  reply: {
+    type: 'object', additionalProperties: false,
+    required: [
+      'generatedAt', 'runtime', 'resources', 'processes', 'supervisorRunners', 'placements',
+      'dials', 'plugins', 'warnings'
+    ],
+    properties: {
+      generatedAt: text,
+      runtime: { type: 'object', required: ['nodeId', 'pid', 'isMaster', 'tracingEnabled'] },
+      resources: { type: 'object', required: ['eventLoopDelayMs', 'handles', 'dataPlane'] },
+      processes: list,
+      supervisorRunners: list,
+      placements: list,
+      dials: list,
+      plugins: list,
+      warnings: { type: 'array', items: text }
+    }
+  }
+} as const
+
+const nodeTimeline = {
+  method: 'GET', url: '/v1/diagnostics/node/timeline', authority: 'operator',
+  summary: 'What happened at this node, in its order: its control events and its runners\' flight recorders.',
+  reply: {
+    type: 'object', additionalProperties: false, required: ['nodeId', 'generatedAt', 'moments'],
+    properties: { nodeId: text, generatedAt: text, moments: list }
+  }
+} as const
+
+const capture = {
+  method: 'POST', url: '/v1/diagnostics/node/capture', authority: 'operator', stream: true,
+  summary: 'A bundle for a bug report (tar.gz): state, events, log, runners, settings.',
+  produces: 'application/gzip',
+  // No body will do.
+  body: { type: ['object', 'null'], additionalProperties: false, properties: {} }
+} as const
+
+const cancelRunner = {
+  method: 'POST', url: '/v1/diagnostics/node/runners/:runner_id/cancel', authority: 'operator',
+  summary: 'Ends the tasks inside a runner of this node; if it does not let go of them, its process too.',
+  params: {
+    type: 'object', additionalProperties: false, required: ['runner_id'],
+    properties: { runner_id: { type: 'string', minLength: 1, maxLength: 128 } }
+  },
+  body: {
+    type: ['object', 'null'], additionalProperties: false,
+    properties: {
+      graceSeconds: {
+        type: 'number', minimum: 0, maximum: 10,
+        description: 'how long the runner may take to let go before its process is ended; 5 when absent'
       }
     }
   },
-  telemetry: {
-    method: 'GET', url: '/v1/diagnostics/telemetry', authority: 'read',
-    summary: 'How this node\'s readings get to its peers: admission, coalescing, drops, queue, publishes.',
-    reply: {
-      type: 'object', additionalProperties: false,
-      required: [
-        'enabled', 'transport', 'admissionCapacity', 'pendingReadings', 'queueDepth', 'maxQueueDepth',
-        'readingsOffered', 'readingsCoalesced', 'readingsDropped', 'readingsPublished', 'publishFailures',
-        'noPeerPublishes', 'bytesPublished', 'lastSuccessfulPublishAgeSeconds'
-      ],
-      properties: {
-        enabled: { type: 'boolean' },
-        transport: { type: 'string' },
-        admissionCapacity: count,
-        pendingReadings: count,
-        queueDepth: count,
-        maxQueueDepth: count,
-        readingsOffered: count,
-        readingsCoalesced: count,
-        readingsDropped: count,
-        readingsPublished: count,
-        publishFailures: count,
-        noPeerPublishes: count,
-        bytesPublished: count,
-        lastSuccessfulPublishAgeSeconds: { type: ['number', 'null'], minimum: 0 }
+  reply: {
+    type: 'object', additionalProperties: false,
+    required: ['runnerId', 'cancelledTasks', 'restarted', 'message'],
+    properties: {
+      runnerId: text, cancelledTasks: { type: 'array', items: text }, restarted: { type: 'boolean' },
+      message: text
+    }
+  },
+  errors: ['not_found']
+} as const
+
+const cluster = {
+  method: 'GET', url: '/v1/diagnostics/cluster', authority: 'operator',
+  summary: 'The diagnostics of every node; one that does not answer in 3 s is named with what is wrong.',
+  reply: {
+    type: 'object', additionalProperties: false, required: ['generatedAt', 'localNodeId', 'nodes'],
+    properties: {
+      generatedAt: text,
+      localNodeId: text,
+      nodes: {
+        type: 'array',
+        items: {
+          type: 'object', additionalProperties: false,
+          required: [
+            'nodeId', 'nodeInstallId', 'name', 'live', 'master', 'error', 'tookMs', 'clockAheadMs',
+            'clockUncertaintyMs', 'diagnostics'
+          ],
+          properties: {
+            nodeId: text, nodeInstallId: text, name: text,
+            live: { type: 'boolean' }, master: { type: 'boolean' }, error: fault,
+            tookMs: { type: ['number', 'null'] }, clockAheadMs: { type: ['number', 'null'] },
+            clockUncertaintyMs: { type: ['number', 'null'] }, diagnostics: { type: ['object', 'null'] }
+          }
+        }
       }
     }
   }
+} as const
+
+const timeline = {
+  method: 'GET', url: '/v1/diagnostics/cluster/timeline', authority: 'operator',
+  summary: 'What happened at all nodes in one order: events, flight recorders, open tasks; clocks put right.',
+  query: {
+    type: 'object', additionalProperties: false,
+    properties: {
+      since: {
+        type: 'string', minLength: 10, maxLength: 40, description: 'Only from this time on (ISO-8601).'
+      },
+      limit: {
+        type: 'string', pattern: '^[1-9][0-9]{0,3}$',
+        description: 'At most so many, the newest: 1 to 9999, 1000 when absent.'
+      }
+    }
+  },
+  reply: {
+    type: 'object', additionalProperties: false,
+    required: ['generatedAt', 'localNodeId', 'nodes', 'entries', 'more'],
+    properties: {
+      generatedAt: text, localNodeId: text, nodes: list, entries: list, more: { type: 'boolean' }
+    }
+  },
+  errors: ['invalid_request']
+} as const
+
+const metrics = {
+  method: 'GET', url: '/metrics', authority: 'read',
+  summary: 'The figures of this node in the text format of Prometheus.',
+  produces: 'text/plain; version=0.0.4; charset=utf-8'
+} as const
+
+const telemetry = {
+  method: 'GET', url: '/v1/diagnostics/telemetry', authority: 'read',
+  summary: 'How this node\'s readings get to its peers: admission, coalescing, drops, queue, publishes.',
+  reply: {
+    type: 'object', additionalProperties: false,
+    required: [
+      'enabled', 'transport', 'admissionCapacity', 'pendingReadings', 'queueDepth', 'maxQueueDepth',
+      'readingsOffered', 'readingsCoalesced', 'readingsDropped', 'readingsPublished', 'publishFailures',
+      'noPeerPublishes', 'bytesPublished', 'lastSuccessfulPublishAgeSeconds'
+    ],
+    properties: {
+      enabled: { type: 'boolean' },
+      transport: text,
+      admissionCapacity: count,
+      pendingReadings: count,
+      queueDepth: count,
+      maxQueueDepth: count,
+      readingsOffered: count,
+      readingsCoalesced: count,
+      readingsDropped: count,
+      readingsPublished: count,
+      publishFailures: count,
+      noPeerPublishes: count,
+      bytesPublished: count,
+      lastSuccessfulPublishAgeSeconds: { type: ['number', 'null'], minimum: 0 }
+    }
+  }
+} as const
+
+/** HTTP routes of this plugin; the handlers are in `handlers.ts`. */
+export const routes = {
+  node, nodeTimeline, capture, cancelRunner, cluster, timeline, metrics, telemetry
 } as const satisfies Record<string, RouteDecl>

@@ -1,28 +1,19 @@
 import t from 'tap'
 import { fake, startPlugin } from '../../../kernel/testing/index.js'
 import { TelemetryService } from '../../../kernel/index.js'
-import { RunnersService } from '../../runners/service.js'
+import { EventLogService } from '../../event-log/service.js'
+import { RunnersService, RunnerWorkService } from '../../runners/service.js'
+import { TracingService } from '../../tracing/service.js'
+import { dataPlane } from '../data-plane.js'
 import diagnostics from '../index.js'
+import { countByName } from '../process-facts.js'
+import { warningsOf } from '../warnings.js'
+import { counters, eventLog, runnerReport, runnerWork } from './kit.js'
 import type { TelemetryCounters } from '../../../kernel/index.js'
-import type { RunnerReport } from '../../runners/service.js'
+import type { NodeDiagnostics } from '../node.js'
+import type { WarningsInput } from '../warnings.js'
 
-const runner: RunnerReport = {
-  runnerId: 'r1',
-  instanceId: 'i1',
-  modelId: 'svc/voice-en',
-  pid: 4242,
-  processAlive: true,
-  exitCode: null,
-  statusKind: 'RunnerReady',
-  secondsInStatus: 3,
-  phase: 'idle',
-  restarts: 0,
-  flightRecorder: [],
-  inProgressTasks: [],
-  completedTaskCount: 7,
-  secondsSinceForward: 1,
-  rssBytes: 1000
-}
+const runner = runnerReport()
 
 t.test('the report names the processes that do the work', async (t) => {
   const gone = { ...runner, runnerId: 'r2', pid: null, processAlive: false }
@@ -39,7 +30,9 @@ t.test('the report names the processes that do the work', async (t) => {
     ],
     supervisorRunners: [{ runnerId: 'r1', completedTaskCount: 7 }, { runnerId: 'r2' }],
     placements: [{ instanceId: 'i1', modelId: 'svc/voice-en' }, { runnerId: 'r2' }],
-    plugins: [{ name: 'diagnostics', effects: ['event loop monitor'] }],
+    plugins: [{
+      name: 'diagnostics', effects: ['event loop monitor', 'memory of own events', 'metrics']
+    }],
     warnings: []
   })
   t.equal((answer.json() as { processes: unknown[] }).processes.length, 2,
@@ -57,23 +50,6 @@ t.test('only operators may look', async (t) => {
   t.equal((await rig.inject({ url: '/v1/diagnostics/node' })).statusCode, 401)
 })
 
-const counters: TelemetryCounters = {
-  enabled: true,
-  transport: 'websocket',
-  admissionCapacity: 64,
-  pendingReadings: 2,
-  queueDepth: 2,
-  maxQueueDepth: 9,
-  readingsOffered: 40,
-  readingsCoalesced: 5,
-  readingsDropped: 1,
-  readingsPublished: 32,
-  publishFailures: 3,
-  noPeerPublishes: 4,
-  bytesPublished: 12_345,
-  lastSuccessfulPublishAgeSeconds: 1.5
-}
-
 t.test('the pressure of the telemetry plane, as the service counts it', async (t) => {
   const check = async (shown: TelemetryCounters): Promise<void> => {
     const fakes = [fake(TelemetryService, { counters: () => shown })]
@@ -82,13 +58,137 @@ t.test('the pressure of the telemetry plane, as the service counts it', async (t
     t.equal(answer.statusCode, 200, answer.body)
     t.strictSame(answer.json(), shown)
   }
-  await check(counters)
-  await check({ ...counters, lastSuccessfulPublishAgeSeconds: null })
-  await check({ ...counters, enabled: false, readingsOffered: 0, readingsPublished: 0 })
+  await check(counters())
+  await check(counters({ lastSuccessfulPublishAgeSeconds: null }))
+  await check(counters({ enabled: false, readingsOffered: 0, readingsPublished: 0 }))
 })
 
 t.test('telemetry is not shown without the read authority', async (t) => {
-  const fakes = [fake(TelemetryService, { counters: () => counters })]
+  const fakes = [fake(TelemetryService, { counters: () => counters() })]
   const rig = await startPlugin(t, diagnostics, { fakes, allow: ['invoke'] })
   t.equal((await rig.inject({ url: '/v1/diagnostics/telemetry' })).statusCode, 401)
+})
+
+t.test('what carries requests is all zero while nothing goes on', async (t) => {
+  const fakes = [fake(RunnersService, { reports: () => [runner] })]
+  const rig = await startPlugin(t, diagnostics, { fakes })
+  const url = await rig.listen()
+  t.equal((await fetch(`${url}/healthz`)).status, 200)
+  const report = (await rig.inject({ url: '/v1/diagnostics/node' })).json() as NodeDiagnostics
+  t.match(report.resources, {
+    eventLoopDelayMs: { p50: Number, p99: Number, max: Number },
+    heapUsedBytes: Number, heapLimitBytes: Number,
+    handles: Object, openFiles: process.platform === 'linux' ? Number : null
+  })
+  const still = [
+    'openStreams', 'openCommands', 'callsRunning', 'callsWaiting', 'runnerTasks', 'runnerTasksWaiting',
+    'chunksBuffered', 'bytesBuffered'
+  ]
+  const plane = report.resources['dataPlane'] as Record<string, unknown>
+  t.same(still.map((key) => plane[key]), still.map(() => 0))
+  t.match(plane, { chunksReceived: 21, chunksDropped: 0, links: [] })
+})
+
+t.test('work under way shows in the data plane', (t) => {
+  const busy = runnerReport({
+    inProgressTasks: ['t1', 't2'], waitingTasks: 3, chunks: { received: 5, dropped: 1, buffered: 4 }
+  })
+  const link = { installId: 'b', framesIn: 1, framesOut: 2, bytesIn: 30, bytesOut: 40, buffered: 7 }
+  t.match(dataPlane({
+    inspection: { openStreams: () => 2, openCommands: () => 3, links: () => [link, link] },
+    runners: [busy, runner],
+    queues: [
+      { capability: 'a@1.0.0', running: 1, waiting: 0 }, { capability: 'b@1.0.0', running: 2, waiting: 4 }
+    ]
+  }), {
+    openStreams: 2, openCommands: 3, callsRunning: 3, callsWaiting: 4, runnerTasks: 2, runnerTasksWaiting: 3,
+    chunksBuffered: 4, bytesBuffered: 14, chunksReceived: 26, chunksDropped: 1, framesIn: 2, framesOut: 4,
+    bytesIn: 60, bytesOut: 80
+  })
+  t.same(countByName(['Timeout', 'TCPSocketWrap', 'Timeout']), { Timeout: 2, TCPSocketWrap: 1 })
+  t.end()
+})
+
+t.test('the report says whether requests are traced, and warns of what is wrong', async (t) => {
+  const fakes = [
+    fake(TracingService, { enabled: true, counters: () => ({}) as never }),
+    fake(EventLogService, eventLog({ mode: 'counting-only', counted: 12 }))
+  ]
+  const rig = await startPlugin(t, diagnostics, { fakes })
+  t.match((await rig.inject({ url: '/v1/diagnostics/node' })).json(), {
+    runtime: { tracingEnabled: true }, warnings: [/event log only counts \(12 so far\)/]
+  })
+})
+
+t.test('warnings name what to look at and the next step', (t) => {
+  const well: WarningsInput = {
+    runners: [runner], loopDelayMs: { p99: 20 },
+    stores: {
+      eventLog: { mode: 'normal', counted: 0, dropped: 0 }, telemetry: counters({ publishFailures: 0 }),
+      shipping: { dropped: 0, failures: 0, problem: null }
+    }
+  }
+  const runners = (more: Parameters<typeof runnerReport>[0]): object => ({ runners: [runnerReport(more)] })
+  const stores = (more: object): object => ({ stores: { ...well.stores, ...more } })
+  const table: [string, object, RegExp][] = [
+    ['a late loop', { loopDelayMs: { p99: 300.4 } }, /late by 300 ms/],
+    ['a runner given up', runners({ statusKind: 'RunnerFailed', restarts: 2 }),
+      /given up after 2 restart.*Place/],
+    ['a restarted runner', runners({ restarts: 1 }), /started again 1 time.*flight recorder/],
+    ['a runner that hangs', runners({ inProgressTasks: ['t'], secondsSinceForward: 31 }),
+      /31 s\. POST .*r1\/cancel/],
+    ['dropped chunks', runners({ chunks: { received: 1, dropped: 2, buffered: 0 } }),
+      /2 chunk\(s\) that were dropped/],
+    ['a slow disk', stores({ eventLog: { mode: 'normal', counted: 0, dropped: 9 } }), /dropped 9 event/],
+    ['lost log lines', stores({ shipping: { dropped: 5, failures: 1, problem: 'refused' } }),
+      /5 dropped\): refused/],
+    ['lost readings', stores({ telemetry: counters() }), /3 reading\(s\) could not be sent/]
+  ]
+  t.same(warningsOf(well), [])
+  t.same(warningsOf({ ...well, stores: { eventLog: null, shipping: null, telemetry: null } }), [])
+  const quiet = runnerReport({ inProgressTasks: ['t'], secondsSinceForward: 29 })
+  t.same(warningsOf({ ...well, runners: [quiet] }), [])
+  for (const [name, more, said] of table) {
+    const found = warningsOf({ ...well, ...more })
+    t.equal(found.length, 1, name)
+    t.match(found[0], said, name)
+  }
+  t.end()
+})
+
+t.test('an operator cancels what a runner hangs on', async (t) => {
+  const asked: [string, number][] = []
+  const work = runnerWork(async (runnerId, graceMs) => {
+    asked.push([runnerId, graceMs])
+    if (runnerId === 'idle') return { taskIds: [], restarted: false }
+    return runnerId === 'gone' ? null : { taskIds: ['t1', 't2'], restarted: runnerId === 'stuck' }
+  })
+  const rig = await startPlugin(t, diagnostics, { fakes: [fake(RunnerWorkService, work)] })
+  const cancel = async (runnerId: string, payload: object = {}) =>
+    await rig.inject({ method: 'POST', url: `/v1/diagnostics/node/runners/${runnerId}/cancel`, payload })
+  t.same((await cancel('r1')).json(), {
+    runnerId: 'r1', cancelledTasks: ['t1', 't2'], restarted: false,
+    message: '2 tasks cancelled; the runner goes on.'
+  })
+  t.match((await cancel('stuck', { graceSeconds: 0.5 })).json(),
+    { restarted: true, message: /did not let go within 0\.5 s/ })
+  t.match((await cancel('idle')).json(), { cancelledTasks: [], message: /works on nothing/ })
+  const gone = await cancel('gone')
+  t.match([gone.statusCode, gone.json()],
+    [404, { error: { reason: 'not_found', message: /No runner gone/ } }])
+  const bare = await rig.inject({ method: 'POST', url: '/v1/diagnostics/node/runners/r1/cancel' })
+  t.equal(bare.statusCode, 200, 'a body is not asked for')
+  t.same(asked, [['r1', 5000], ['stuck', 500], ['idle', 5000], ['gone', 5000], ['r1', 5000]])
+  for (const payload of [{ graceSeconds: 11 }, { graceSeconds: -1 }, { grace: 1 }]) {
+    t.equal((await cancel('r1', payload)).statusCode, 400, JSON.stringify(payload))
+  }
+  const weak = await startPlugin(t, diagnostics, { allow: ['read', 'cluster:write'] })
+  const url = '/v1/diagnostics/node/runners/r1/cancel'
+  t.equal((await weak.inject({ method: 'POST', url, payload: {} })).statusCode, 401)
+})
+
+t.test('without the plugin runners there is no runner to cancel', async (t) => {
+  const rig = await startPlugin(t, diagnostics)
+  const url = '/v1/diagnostics/node/runners/r1/cancel'
+  t.equal((await rig.inject({ method: 'POST', url, payload: {} })).statusCode, 404)
 })

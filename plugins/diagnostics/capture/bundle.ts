@@ -1,0 +1,82 @@
+import { promisify } from 'node:util'
+import { gzip } from 'node:zlib'
+import { masked, maskText } from './mask.js'
+import { packTar } from './tar.js'
+import type { TarFile } from './tar.js'
+
+/** Largest part of a bundle, and all parts together, bytes before they are packed. */
+export const PART_BYTES = 4 * 1024 ** 2
+export const BUNDLE_BYTES = 24 * 1024 ** 2
+
+/** A part of a bundle; `make` gives a value for JSON, or a text as it is. */
+export interface Part { name: string, what: string, make: () => unknown }
+
+export interface BundleOptions {
+  /** Name of the node, for people. */
+  node: string
+  version: string
+  /** When it is made, ms since 1970. */
+  nowMs: number
+  parts: readonly Part[]
+  /** Secrets that are known, besides those that look like one. */
+  secrets: readonly string[]
+}
+
+/** A bundle, packed. */
+export interface Bundle { name: string, bytes: Buffer }
+
+/** A part that was collected. */
+interface Collected extends TarFile { what: string, problem: string | null }
+
+/**
+ * Puts a bundle for a bug report together. A part that cannot be collected, or is too large, is named in the
+ * bundle with the reason and leaves the others as they are.
+ */
+export async function makeBundle (options: BundleOptions): Promise<Bundle> {
+  const { node, nowMs } = options
+  const safe = node.replace(/[^A-Za-z0-9.-]+/g, '-').slice(0, 40)
+  const time = new Date(nowMs).toISOString().replace(/[-:]/g, '').replace(/\..*/, 'Z')
+  const folder = `svc-capture-${safe}-${time}`
+  const collected: Collected[] = []
+  let total = 0
+  for (const part of options.parts) {
+    const one = await collect(part, options.secrets, BUNDLE_BYTES - total)
+    total += one.bytes.byteLength
+    collected.push(one)
+  }
+  const files = [{ name: 'README.txt', bytes: Buffer.from(readme(options, collected)) }, ...collected]
+  const tar = packTar(files.map(({ name, bytes }) => ({ name: `${folder}/${name}`, bytes })), nowMs / 1000)
+  return { name: `${folder}.tar.gz`, bytes: await promisify(gzip)(tar) }
+}
+
+async function collect (part: Part, secrets: readonly string[], room: number): Promise<Collected> {
+  const { name, what } = part
+  try {
+    const value = await part.make()
+    const text = typeof value === 'string' ? maskText(value, secrets) : jsonOf(masked(value, secrets))
+    const bytes = Buffer.from(text)
+    const most = Math.min(PART_BYTES, room)
+    if (bytes.byteLength <= most) return { name, what, bytes, problem: null }
+    return without(part, `left out: it has ${bytes.byteLength} bytes, and there is room for ${most}`)
+  } catch (error) {
+    const said = maskText(error instanceof Error ? error.message : String(error), secrets).slice(0, 300)
+    return without(part, `could not be collected: ${said}`)
+  }
+}
+
+const without = ({ name, what }: Part, problem: string): Collected =>
+  ({ name, what, bytes: Buffer.alloc(0), problem })
+
+const jsonOf = (value: unknown): string => `${JSON.stringify(value ?? null, null, 1)}\n`
+
+function readme ({ node, version, nowMs }: BundleOptions, parts: readonly Collected[]): string {
+  const lines = parts.map(({ name, what, bytes, problem }) =>
+    `  ${name.padEnd(16)} ${problem ?? `${bytes.byteLength} bytes`}\n    ${what}`)
+  return `State of the svc ${version} node ${node}, ${new Date(nowMs).toISOString()}, for a bug report.
+
+There are no prompts, texts, answers, sounds, tokens or keys in it; secrets of the settings are masked.
+Names of nodes and models, addresses and paths are in it: look through it before you make it public.
+
+${lines.join('\n')}
+`
+}

@@ -1,0 +1,67 @@
+import { promisify } from 'node:util'
+import { gunzip } from 'node:zlib'
+import { showBytes } from '../../../kernel/index.js'
+import type { Verb, VerbContext } from '../../../kernel/index.js'
+import { unpackTar } from '../capture/tar.js'
+
+/** A bundle that claims to be larger when unpacked is not listed, bytes. */
+const UNPACKED_BYTES = 64 * 1024 ** 2
+
+export default {
+  async run (ctx, _args, options) {
+    ctx.err.update('collecting')
+    const answer = await ctx.client.open('/v1/diagnostics/node/capture',
+      { method: 'POST', body: {}, accept: 'application/gzip' })
+    const parts: Uint8Array[] = []
+    for await (const part of answer.bytes) parts.push(part)
+    const bytes = Buffer.concat(parts)
+    ctx.err.end()
+    const files = await listed(ctx, bytes)
+    const name = nameIn(String(answer.headers['content-disposition'] ?? ''))
+    const path = options['output'] as string | undefined ?? name
+    await save(ctx, path, bytes)
+    show(ctx, path, bytes, files)
+  }
+} satisfies Verb
+
+/** The name that the node gave the bundle; never a path. */
+function nameIn (disposition: string): string {
+  return /filename="([A-Za-z0-9._-]{1,120})"/.exec(disposition)?.[1] ?? 'svc-capture.tar.gz'
+}
+
+interface Listed { name: string, bytes: number }
+
+async function listed (ctx: VerbContext, bytes: Buffer): Promise<Listed[]> {
+  try {
+    const tar = await promisify(gunzip)(bytes, { maxOutputLength: UNPACKED_BYTES })
+    return unpackTar(tar).map(({ name, bytes }) => ({ name, bytes: bytes.byteLength }))
+  } catch {
+    throw ctx.fail(1, 'the node sent something that is no bundle; is it of the same version?')
+  }
+}
+
+async function save (ctx: VerbContext, path: string, bytes: Uint8Array): Promise<void> {
+  const sink = ctx.sink(path)
+  try {
+    await sink.write(bytes)
+    await sink.keep()
+  } catch (error) {
+    await sink.drop()
+    throw error
+  }
+}
+
+function show (
+  { out, err }: VerbContext, path: string, bytes: Uint8Array, files: readonly Listed[]
+): void {
+  if (out.json && path !== '-') {
+    out.value({ file: path, bytes: bytes.byteLength, files })
+    return
+  }
+  // What is piped on is the bundle alone.
+  const line = path === '-' ? err.line : out.line
+  line(`${path === '-' ? 'the bundle' : path}: ${showBytes(bytes.byteLength)}, ${files.length} files`)
+  for (const file of files) line(`  ${file.name.split('/').at(-1) ?? file.name}  ${showBytes(file.bytes)}`)
+  line('There are no prompts, texts, tokens or keys in it. Names, addresses and paths are: look through it ' +
+    'before you make it public.')
+}

@@ -1,0 +1,157 @@
+import { kernelError } from '../../kernel/index.js'
+import type { Context, RouteRequest } from '../../kernel/index.js'
+import { makeBundle } from './capture/bundle.js'
+import { machineFacts } from './capture/facts.js'
+import { captureParts } from './capture/parts.js'
+import { askMembers } from './fan-out.js'
+import type { PeerAnswer } from './fan-out.js'
+import type { manifest } from './manifest.js'
+import type { Metrics } from './metrics/index.js'
+import { ownMoments, readMoments } from './moments.js'
+import type { NodeMoments, OwnEvents } from './moments.js'
+import type { NodeDiagnostics } from './node.js'
+import { processFacts } from './process-facts.js'
+import { mergeTimeline, openTasks } from './timeline.js'
+import type { Timeline } from './timeline.js'
+
+/** What the handlers work with. */
+export interface HandlerParts {
+  ctx: Context<typeof manifest>
+  metrics: Metrics
+  events: OwnEvents
+  /** This node's own report. */
+  own: () => NodeDiagnostics
+  /** Secrets of this node that are known by their value. */
+  secrets: () => readonly string[]
+}
+
+type Asker = Pick<RouteRequest, 'caller' | 'signal'>
+
+/** Lines of a timeline when nobody says how many. */
+const TIMELINE_ENTRIES = 1000
+/** How long a runner may take to let go of its tasks when nobody says, seconds. */
+const GRACE_SECONDS = 5
+/** A bundle is sent in pieces of this size, bytes. */
+const PIECE_BYTES = 64 * 1024
+
+const nowOf = ({ ctx }: HandlerParts): string => new Date(ctx.clock.now()).toISOString()
+
+/** The diagnostics of every node, as GET /v1/diagnostics/cluster answers. */
+export async function clusterDiagnostics (parts: HandlerParts, { caller, signal }: Asker): Promise<object> {
+  const { ctx } = parts
+  const answers = await askMembers({ cluster: ctx.deps.cluster, clock: ctx.clock }, {
+    path: '/v1/diagnostics/node', caller, signal,
+    own: parts.own,
+    read: readDiagnostics,
+    timeOf: ({ generatedAt }) => generatedAt
+  })
+  return { generatedAt: nowOf(parts), localNodeId: ctx.node.nodeId, nodes: answers.map(shownPeer) }
+}
+
+function shownPeer ({ node, value, error, tookMs, clock }: PeerAnswer<NodeDiagnostics>): object {
+  return {
+    nodeId: node.nodeId, nodeInstallId: node.installId, name: node.name, live: node.live, master: node.master,
+    error,
+    tookMs: tookMs === null ? null : Math.round(tookMs),
+    clockAheadMs: clock === null ? null : Math.round(clock.aheadMs),
+    clockUncertaintyMs: clock === null ? null : Math.ceil(clock.uncertaintyMs),
+    diagnostics: value
+  }
+}
+
+/** A node of another version may say more or less; without these it is no report. */
+function readDiagnostics (sent: unknown): NodeDiagnostics | null {
+  if (typeof sent !== 'object' || sent === null) return null
+  const { generatedAt, runtime, supervisorRunners } = sent as Partial<NodeDiagnostics>
+  const isReport = typeof runtime === 'object' && runtime !== null && Array.isArray(supervisorRunners)
+  return isReport && typeof generatedAt === 'string' ? sent as NodeDiagnostics : null
+}
+
+/** What happened at this node. */
+export function nodeMoments (parts: HandlerParts): NodeMoments {
+  const { node, deps: { runners } } = parts.ctx
+  return {
+    nodeId: node.nodeId, generatedAt: nowOf(parts),
+    moments: ownMoments(parts.events.list(), runners?.reports() ?? [])
+  }
+}
+
+/** What happened at all nodes in one order. Throws `invalid_request` for a `since` that is no time. */
+export async function clusterTimeline (
+  parts: HandlerParts, { caller, signal }: Asker, { since, limit }: { since?: string, limit?: string } = {}
+): Promise<Timeline> {
+  const { ctx } = parts
+  const sinceMs = since === undefined ? null : Date.parse(since)
+  if (sinceMs !== null && Number.isNaN(sinceMs)) {
+    throw kernelError('invalid_request', `since "${since}" is no time such as 2026-01-31T08:00:00Z.`,
+      { param: 'since', issues: [{ path: 'since', message: 'is no time' }] })
+  }
+  const answers = await askMembers({ cluster: ctx.deps.cluster, clock: ctx.clock }, {
+    path: '/v1/diagnostics/node/timeline', caller, signal,
+    own: () => nodeMoments(parts),
+    read: readMoments,
+    timeOf: ({ generatedAt }) => generatedAt
+  })
+  return mergeTimeline({
+    generatedAt: nowOf(parts),
+    answers,
+    tasks: openTasks(await ctx.deps.state.read()),
+    sinceMs,
+    limit: limit === undefined ? TIMELINE_ENTRIES : Number(limit)
+  })
+}
+
+/** Ends what a runner of this node works on. Throws `not_found` for a runner that is not here. */
+export async function cancelRunner (
+  { ctx }: HandlerParts, runnerId: string, graceSeconds: number = GRACE_SECONDS
+): Promise<object> {
+  const done = await ctx.deps.work?.cancel(runnerId, graceSeconds * 1000) ?? null
+  if (done === null) {
+    throw kernelError('not_found', `No runner ${runnerId} is on this node; GET /v1/diagnostics/node lists ` +
+      'its runners, GET /v1/diagnostics/cluster those of all nodes.')
+  }
+  const { taskIds, restarted } = done
+  ctx.log.warn({ runnerId, tasks: taskIds.length, restarted }, 'an operator cancelled the tasks of a runner')
+  const count = `${taskIds.length} task${taskIds.length === 1 ? '' : 's'}`
+  const message = taskIds.length === 0
+    ? 'The runner works on nothing.'
+    : restarted
+      ? `${count} cancelled; the runner did not let go within ${graceSeconds} s and is started again.`
+      : `${count} cancelled; the runner goes on.`
+  return { runnerId, cancelledTasks: taskIds, restarted, message }
+}
+
+/** Answers with a bundle. */
+export async function capture (parts: HandlerParts, request: RouteRequest): Promise<void> {
+  const { ctx } = parts
+  const { deps } = ctx
+  const bundle = await makeBundle({
+    node: ctx.node.name,
+    version: ctx.node.version,
+    nowMs: ctx.clock.now(),
+    secrets: parts.secrets(),
+    parts: captureParts({
+      node: parts.own,
+      cluster: () => clusterDiagnostics(parts, request),
+      timeline: () => clusterTimeline(parts, request),
+      state: () => deps.state.read(),
+      events: () => parts.events.list(),
+      config: () => deps.inspection.config(),
+      telemetry: () => deps.telemetry.counters(),
+      eventLog: () => deps.eventLog?.status() ?? null,
+      facts: () => machineFacts(ctx.node.home, processFacts()),
+      metrics: () => parts.metrics.text(),
+      log: deps.log
+    })
+  })
+  const stream = request.open({
+    contentType: 'application/gzip',
+    headers: {
+      'content-disposition': `attachment; filename="${bundle.name}"`,
+      'content-length': String(bundle.bytes.byteLength)
+    }
+  })
+  for (let at = 0; at < bundle.bytes.byteLength; at += PIECE_BYTES) {
+    await stream.write(bundle.bytes.subarray(at, at + PIECE_BYTES))
+  }
+}

@@ -1,0 +1,36 @@
+import {
+  ClusterService, EventTapService, InspectionService, LogRingService, SessionService, StateService,
+  TelemetryService, TrafficService
+} from '../../kernel/index.js'
+import type { Manifest } from '../../kernel/index.js'
+import { EventLogService } from '../event-log/service.js'
+import { RunnersService, RunnerWorkService } from '../runners/service.js'
+import { ModelsService } from '../staging/service.js'
+import { TracingService } from '../tracing/service.js'
+import { routes } from './routes.js'
+
+/** Everything the plugin declares. */
+export const manifest = {
+  name: 'diagnostics',
+  version: '1.0.0',
+  kernel: '^1.0.0',
+  summary: 'Shows what goes on inside the nodes: processes, runners, metrics, a bundle for bug reports.',
+  after: ['runners', 'staging', 'event-log', 'tracing'],
+  consumes: {
+    inspection: InspectionService, session: SessionService, telemetry: TelemetryService,
+    cluster: ClusterService, state: StateService, tap: EventTapService, traffic: TrafficService
+  },
+  consumesOptional: {
+    runners: RunnersService, work: RunnerWorkService, models: ModelsService, eventLog: EventLogService,
+    tracing: TracingService, log: LogRingService
+  },
+  routes,
+  verbs: {
+    capture: {
+      summary: 'save a bundle for a bug report: state, events, log, runners, settings',
+      options: [['-o, --output <file>', 'write it here (svc-capture-NODE-TIME.tar.gz)']],
+      examples: ['svc capture', 'svc capture -o bug.tar.gz'],
+      load: () => import('./cli/capture.js')
+    }
+  }
+} as const satisfies Manifest

@@ -1,0 +1,87 @@
+import { Readable } from 'node:stream'
+import type { MemberRequest, MemberResponse, NodeView, TelemetryCounters } from '../../../kernel/index.js'
+import type { EventLogView } from '../../event-log/service.js'
+import type { EndedTask, RunnerReport, RunnerWork } from '../../runners/service.js'
+
+/** A report of a runner that is ready and idle. */
+export function runnerReport (more: Partial<RunnerReport> = {}): RunnerReport {
+  return {
+    runnerId: 'r1', instanceId: 'i1', modelId: 'svc/voice-en', pid: 4242, processAlive: true, exitCode: null,
+    statusKind: 'RunnerReady', secondsInStatus: 3, phase: 'serving', restarts: 0, flightRecorder: [],
+    inProgressTasks: [], completedTaskCount: 7, secondsSinceForward: 1, rssBytes: 1000,
+    slots: 2, waitingTasks: 0, waitedSeconds: 0, admittedTaskCount: 7,
+    chunks: { received: 21, dropped: 0, buffered: 0 }, ...more
+  }
+}
+
+export function counters (more: Partial<TelemetryCounters> = {}): TelemetryCounters {
+  return {
+    enabled: true, transport: 'websocket', admissionCapacity: 64, pendingReadings: 2, queueDepth: 2,
+    maxQueueDepth: 9, readingsOffered: 40, readingsCoalesced: 5, readingsDropped: 1, readingsPublished: 32,
+    publishFailures: 3, noPeerPublishes: 4, bytesPublished: 12_345, lastSuccessfulPublishAgeSeconds: 1.5,
+    ...more
+  }
+}
+
+export function eventLog (more: Partial<ReturnType<EventLogView['status']>> = {}): EventLogView {
+  return {
+    lastIdx: 42, firstIdx: 3, waiting: 0,
+    status: () => ({
+      mode: 'normal', counted: 0, gaps: [], firstIdx: 3, bytes: 4096, queued: 1, dropped: 0, ...more
+    })
+  }
+}
+
+export function endedTask (more: Partial<EndedTask> = {}): EndedTask {
+  return {
+    taskId: 't1', modelId: 'test/chat', capability: 'chat', status: 'Complete', entered: true, served: true,
+    seconds: 1.5, firstSeconds: 0.2, tokens: { prompt: 10, cached: 4, generated: 20 }, audioSeconds: 0,
+    ...more
+  }
+}
+
+/** The runners' work, and what tells its listeners of an ended task. */
+export function runnerWork (cancel: RunnerWork['cancel'] = async () => null): RunnerWork & {
+  ended (task: EndedTask): void
+} {
+  const listeners = new Set<(task: EndedTask) => void>()
+  return {
+    cancel,
+    onTask (fn) {
+      listeners.add(fn)
+      return () => { listeners.delete(fn) }
+    },
+    ended (task) { for (const fn of listeners) fn(task) }
+  }
+}
+
+export function nodeView (name: string, more: Partial<NodeView> = {}): NodeView {
+  return {
+    name, nodeId: `id-${name}`, installId: `install-${name}`, self: false, live: true, master: false,
+    apiUrl: null, ...more
+  }
+}
+
+export type Answer = (request: MemberRequest) => Promise<MemberResponse> | MemberResponse
+
+/** An answer with that body: JSON, or a text as it is. */
+export function answer (body: unknown, status = 200): MemberResponse {
+  const text = typeof body === 'string' ? body : JSON.stringify(body)
+  return { status, headers: {}, body: Readable.from([Buffer.from(text)]) }
+}
+
+/** A cluster of this node and others that answer as they are told. */
+export function fakeCluster (others: Record<string, Answer>, gone: readonly string[] = []) {
+  const asked: { to: string, request: MemberRequest }[] = []
+  const nodes = [nodeView('me', { self: true, master: true }),
+    ...[...Object.keys(others), ...gone].map((name) => nodeView(name, { live: !gone.includes(name) }))]
+  return {
+    asked,
+    self: { installId: 'install-me', nodeId: 'id-me' },
+    nodes: () => nodes,
+    async request (installId: string, request: MemberRequest): Promise<MemberResponse> {
+      asked.push({ to: installId, request })
+      return await others[installId.replace('install-', '')]!(request)
+    }
+  }
+}

@@ -1,0 +1,106 @@
+import type { ClockOffset, PeerAnswer, PeerFault } from './fan-out.js'
+import type { Moment, NodeMoments } from './moments.js'
+
+/** A request that is still being served; nothing of what it asks is known here. */
+export interface OpenTask {
+  type: 'task'
+  at: string
+  taskId: string
+  commandId: string
+  modelId: string
+  capability: string
+  status: string
+}
+
+/** A line of the timeline: `at` by the clock of the node that answers, ISO-8601. */
+export type TimelineEntry = { nodeId: string | null, node: string | null } & (Moment | OpenTask)
+
+/** A node in the timeline. */
+export interface TimelineNode {
+  nodeId: string
+  name: string
+  error: PeerFault | null
+  /**
+   * How far its clock is ahead of that of the node that answers. Its times are put right by that much, unless
+   * that is within the uncertainty.
+   */
+  clockAheadMs: number | null
+  clockUncertaintyMs: number | null
+}
+
+/** The answer of GET /v1/diagnostics/cluster/timeline. */
+export interface Timeline {
+  generatedAt: string
+  localNodeId: string
+  nodes: TimelineNode[]
+  /** In their order, the newest at the end. */
+  entries: TimelineEntry[]
+  /** Older ones were left out. */
+  more: boolean
+}
+
+export interface TimelineInput {
+  generatedAt: string
+  answers: readonly PeerAnswer<NodeMoments>[]
+  tasks: readonly (OpenTask & { nodeId: string | null })[]
+  /** Only from this time on, ms since 1970. */
+  sinceMs: number | null
+  limit: number
+}
+
+/** An offset that may as well be none puts nothing right; ms. */
+const certainAhead = (clock: ClockOffset | null): number =>
+  clock !== null && Math.abs(clock.aheadMs) > clock.uncertaintyMs ? clock.aheadMs : 0
+
+/** One list of what happened at all nodes, each time by the clock of the node that answers. Pure. */
+export function mergeTimeline ({ generatedAt, answers, tasks, sinceMs, limit }: TimelineInput): Timeline {
+  const names = new Map(answers.map(({ node }) => [node.nodeId, node.name]))
+  const moments = answers.flatMap(({ node, value, clock }) => (value?.moments ?? []).map((moment) => ({
+    ms: Date.parse(moment.at) - certainAhead(clock), nodeId: node.nodeId as string | null, entry: moment
+  })))
+  const open = tasks.map(({ nodeId, ...entry }) => ({ ms: Date.parse(entry.at), nodeId, entry }))
+  const all = [...moments, ...open]
+    .filter(({ ms }) => !Number.isNaN(ms) && (sinceMs === null || ms >= sinceMs))
+    // Stable: what one node tells of one millisecond stays in its order.
+    .sort((a, b) => a.ms - b.ms)
+  return {
+    generatedAt,
+    localNodeId: answers.find(({ node }) => node.self)?.node.nodeId ?? '',
+    nodes: answers.map(({ node: { nodeId, name }, error, clock }) => ({
+      nodeId, name, error,
+      clockAheadMs: clock === null ? null : Math.round(clock.aheadMs),
+      clockUncertaintyMs: clock === null ? null : Math.ceil(clock.uncertaintyMs)
+    })),
+    entries: all.slice(-limit).map(({ ms, nodeId, entry }) => ({
+      ...entry, nodeId, at: new Date(ms).toISOString(),
+      node: nodeId === null ? null : names.get(nodeId) ?? null
+    })),
+    more: all.length > limit
+  }
+}
+
+interface Assignments { nodeToRunner?: Record<string, string> }
+
+/** The part of GET /state that open tasks are read from. */
+interface TaskState {
+  tasks?: Record<string, { Inference?: Record<string, string> }>
+  instances?: Record<string, Record<string, { shardAssignments?: Assignments }>>
+}
+
+const OPEN: ReadonlySet<string | undefined> = new Set(['Pending', 'Running'])
+
+/** The tasks in a state that have not ended, each with the node whose runner has it. Pure. */
+export function openTasks (state: Record<string, unknown>): (OpenTask & { nodeId: string | null })[] {
+  const { tasks = {}, instances = {} } = state as TaskState
+  return Object.values(tasks).flatMap(({ Inference: task }) => {
+    if (task === undefined || !OPEN.has(task['status'])) return []
+    const text = (key: string): string => task[key] ?? ''
+    const [instance] = Object.values(instances[text('instanceId')] ?? {})
+    const nodes = instance?.shardAssignments?.nodeToRunner ?? {}
+    return [{
+      type: 'task' as const, at: text('createdAt'), taskId: text('taskId'), commandId: text('commandId'),
+      modelId: text('modelId'), capability: text('capability'), status: text('status'),
+      nodeId: Object.keys(nodes)[0] ?? null
+    }]
+  })
+}

@@ -1,0 +1,113 @@
+import t from 'tap'
+import { manualClock } from '../../../kernel/testing/index.js'
+import { createTaskWatchers } from '../task-watch.js'
+import { RunnerError } from '../process/errors.js'
+import { serve } from '../serve.js'
+import { TaskTable } from '../tasks.js'
+import type { Caller, EngineChunk } from '../../../kernel/index.js'
+import type { EndedTask, Route } from '../service.js'
+
+const caller: Caller = { id: 'ann', mode: 'direct', authorities: new Set() }
+const log = { debug () {}, info () {}, warn () {}, error () {}, fatal () {} }
+
+function desk (options: { nodeId?: string, member?: string | null } = {}) {
+  const clock = manualClock()
+  const watchers = createTaskWatchers(clock, 'here')
+  const told: EndedTask[] = []
+  const stop = watchers.onTask((task) => { told.push(task) })
+  const tasks = new TaskTable(clock.mono)
+  const failed: object[] = []
+  const run = async (
+    chunks: EngineChunk[], end: Error | null = null, signal = new AbortController().signal
+  ): Promise<string> => {
+    const taskId = `t${told.length}`
+    const route: Route = {
+      taskId, modelId: 'm', instanceId: 'i', runnerId: 'r', nodeId: options.nodeId ?? 'here', installId: 'x'
+    }
+    const task = {
+      taskId, commandId: 'c', instanceId: 'i', modelId: 'm', capability: 'chat', createdAt: ''
+    }
+    tasks.add(task, 'r', { caller, member: options.member ?? null })
+    async function * source (): AsyncGenerator<EngineChunk> {
+      for (const chunk of chunks) {
+        clock.advance(100)
+        yield chunk
+      }
+      if (end !== null) throw end
+    }
+    try {
+      const parts = { log, watchers, taskFailed: (failure: object) => { failed.push(failure) } }
+      for await (const _ of serve(parts, { route, tasks, chunks: source }, signal)) { /* as a reader does */ }
+      return 'end'
+    } catch (error) {
+      return (error as { reason: string }).reason
+    }
+  }
+  return { run, told, stop, failed, watchers, tasks }
+}
+
+const admitted: EngineChunk = { payload: { kind: 'admitted', prompt_tokens: 9 } }
+const delta: EngineChunk = { payload: { kind: 'delta', text: 'secret words' } }
+const done = (usage: Record<string, unknown>): EngineChunk => ({ payload: { kind: 'done', usage } })
+const sound: EngineChunk = {
+  payload: {}, media: new Uint8Array(3), timing: { timestampSeconds: 0, durationSeconds: 0.25 }
+}
+
+t.test('a task is told with its times and counts when it has ended', async (t) => {
+  const { run, told } = desk()
+  const usage = { prompt_tokens: 9, cached_tokens: 3, completion_tokens: 5 }
+  await run([admitted, delta, delta, done(usage), done({ ...usage, completion_tokens: 7 })])
+  await run([sound, sound])
+  await run([])
+  await run([done({ prompt_tokens: -1, completion_tokens: 'many', cached_tokens: 1.5 })])
+  t.same(told, [
+    {
+      taskId: 't0', modelId: 'm', capability: 'chat', entered: true, served: true, status: 'Complete',
+      seconds: 0.5, firstSeconds: 0.2, tokens: { prompt: 9, cached: 3, generated: 12 }, audioSeconds: 0
+    },
+    {
+      taskId: 't1', modelId: 'm', capability: 'chat', entered: true, served: true, status: 'Complete',
+      seconds: 0.2, firstSeconds: 0.1, tokens: null, audioSeconds: 0.5
+    },
+    {
+      taskId: 't2', modelId: 'm', capability: 'chat', entered: true, served: true, status: 'Complete',
+      seconds: 0, firstSeconds: null, tokens: null, audioSeconds: 0
+    },
+    {
+      taskId: 't3', modelId: 'm', capability: 'chat', entered: true, served: true, status: 'Complete',
+      seconds: 0.1, firstSeconds: 0.1, tokens: { prompt: 0, cached: 0, generated: 0 }, audioSeconds: 0
+    }
+  ])
+  t.notMatch(JSON.stringify(told), /secret/)
+})
+
+t.test('where it came in and where it was served are told apart', async (t) => {
+  const passedOn = desk({ nodeId: 'there' })
+  await passedOn.run([delta])
+  t.match(passedOn.told, [{ entered: true, served: false }])
+  const taken = desk({ member: 'other' })
+  await taken.run([delta])
+  t.match(taken.told, [{ entered: false, served: true }])
+})
+
+t.test('how a task ended is told, also where an operator ended it', async (t) => {
+  const { run, told, failed } = desk()
+  t.equal(await run([delta], new RunnerError('cancelled', 'x')), 'cancelled')
+  t.equal(await run([delta], new RunnerError('instance_lost', 'x')), 'instance_lost')
+  const stop = new AbortController()
+  stop.abort(new Error('gone'))
+  t.equal(await run([delta], new RunnerError('cancelled', 'x'), stop.signal), 'cancelled')
+  t.same(told.map(({ status }) => status), ['Cancelled', 'Failed', 'Cancelled'])
+  t.equal(failed.length, 1, 'a cancel is no failure')
+})
+
+t.test('nobody listens: nothing is watched', async (t) => {
+  const { run, told, stop, watchers, tasks } = desk()
+  stop()
+  t.equal(await run([delta]), 'end')
+  t.same(told, [])
+  const route = {
+    taskId: 'x', modelId: 'm', instanceId: 'i', runnerId: 'r', nodeId: 'here', installId: 'x'
+  }
+  t.equal(watchers.begin(route, tasks), undefined)
+})

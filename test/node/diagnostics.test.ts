@@ -1,0 +1,95 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { gunzipSync } from 'node:zlib'
+import t from 'tap'
+import { unpackTar } from '../../plugins/diagnostics/capture/tar.js'
+import { readExposition } from '../../plugins/diagnostics/test/exposition.js'
+import { ask, call } from './http.js'
+import { faultsConfig, folder, startNode, svc, until } from './kit.js'
+import { tokenWith } from './routes.js'
+
+const TTS = 'tts@1.0.0'
+const PROMPT = 'canaryprompt4711 of my neighbour'
+const KEY = 'canarykey0987654321'
+
+interface Report {
+  supervisorRunners: {
+    runnerId: string, statusKind: string, restarts: number, flightRecorder: { what: string }[]
+  }[]
+  resources: { dataPlane: Record<string, number> }
+}
+
+t.test('a node shows what it does, counts it and bundles it without a word of what was asked', async (t) => {
+  const node = await startNode(t, {
+    env: { CANARY_KEY: KEY },
+    config: faultsConfig({ tracing: { otlp_headers: { 'x-key': '${env.CANARY_KEY}' } } })
+  })
+  const app = await tokenWith(node, ['read', 'invoke'])
+  const report = async (): Promise<Report> => (await ask(node, '/v1/diagnostics/node')).json as Report
+  const speak = async (instruct: object): Promise<{ text: string }> => {
+    const payload = { model: 'test/ok', text: PROMPT, instruct: JSON.stringify(instruct) }
+    return await ask(node, '/v1/capabilities/stream',
+      { token: app, headers: { accept: 'text/event-stream' }, body: call(node, TTS, payload) })
+  }
+
+  await t.test('requests leave figures', async (t) => {
+    t.match((await speak({ do: 'count', chunks: 3 })).text, /"kind":"completed"/)
+    const answer = await ask(node, '/metrics', { token: app })
+    t.equal(answer.status, 200)
+    const families = readExposition(answer.text)
+    const sum = (name: string): number =>
+      (families.get(name)?.samples ?? []).reduce((total, { value }) => total + value, 0)
+    const once = ['svc_tasks_total', 'svc_calls_total', 'svc_runner_tasks_completed_total', 'svc_runners']
+    for (const name of once) t.equal(sum(name), 1, name)
+    const some = ['svc_http_requests_total', 'svc_events_total', 'svc_event_log_last_index',
+      'svc_home_free_bytes', 'svc_task_first_output_seconds', 'svc_log_lines_total']
+    for (const name of some) t.ok(sum(name) > 0, name)
+  })
+
+  await t.test('a task that a runner hangs on is cancelled, and the runner started again', async (t) => {
+    const { supervisorRunners: [runner] } = await report()
+    const hung = speak({ do: 'block' })
+    await until('the task', async () => (await report()).resources.dataPlane['runnerTasks'] === 1)
+    const path = `/v1/diagnostics/node/runners/${runner!.runnerId}/cancel`
+    t.equal((await ask(node, path, { body: {}, token: app })).status, 403)
+    t.match((await ask(node, path, { body: { graceSeconds: 0.2 } })).json,
+      { runnerId: runner!.runnerId, cancelledTasks: [String], restarted: true })
+    t.match((await hung).text, /"kind":"(cancelled|failed)"/)
+    const { supervisorRunners: [again], resources: { dataPlane } } = await until('the runner', async () => {
+      const now = await report()
+      const { restarts, statusKind } = now.supervisorRunners[0]!
+      return restarts === 1 && statusKind === 'RunnerReady' && now
+    })
+    t.match(again, { runnerId: runner!.runnerId, restarts: 1 })
+    const told = again!.flightRecorder.map(({ what }) => what).join('\n')
+    t.match(told, /task \S+ \(tts\) started[\s\S]*an operator cancelled 1 task[\s\S]*status RunnerReady/)
+    for (const key of ['openStreams', 'openCommands', 'callsRunning', 'runnerTasks', 'chunksBuffered']) {
+      t.equal(dataPlane[key], 0, key)
+    }
+  })
+
+  await t.test('the timeline has it all in order', async (t) => {
+    const { entries } = (await ask(node, '/v1/diagnostics/cluster/timeline')).json as {
+      entries: { at: string, type: string, kind?: string, what?: string }[]
+    }
+    t.same(entries.map(({ at }) => at), entries.map(({ at }) => at).sort())
+    t.ok(entries.some(({ kind }) => kind === 'InstanceCreated'))
+    t.ok(entries.some(({ what }) => /^an operator cancelled/.test(what ?? '')))
+    t.match((await ask(node, '/v1/diagnostics/cluster')).json,
+      { nodes: [{ nodeId: node.nodeId, error: null }] })
+  })
+
+  await t.test('the bundle has no prompt and no secret', async (t) => {
+    const file = join(folder(t), 'bug.tar.gz')
+    const ran = await svc(['capture', '-o', file, '--home', node.home])
+    t.match(ran, { status: 0, stdout: /no prompts, texts, tokens or keys/ })
+    const files = unpackTar(gunzipSync(readFileSync(file)))
+    const text = files.map(({ bytes }) => Buffer.from(bytes).toString()).join('\n')
+    t.match(text, /an operator cancelled 1 task/)
+    for (const secret of [PROMPT, 'canaryprompt', KEY, node.token, app]) {
+      t.notOk(text.includes(secret), `"${secret.slice(0, 12)}…" is not in it`)
+    }
+    const parts = files.map(({ name, bytes }) => [name.split('/')[1], bytes.byteLength > 2])
+    t.same(parts.filter(([, there]) => there === false), [], 'every part was collected')
+  })
+})
