@@ -2,9 +2,12 @@ import { Writable } from 'node:stream'
 import { multistream, pino, stdSerializers } from 'pino'
 import type { DestinationStream, StreamEntry } from 'pino'
 import pretty from 'pino-pretty'
+import { createLogRing } from './log-ring.js'
 import { createShipper } from './log-ship.js'
 import type { Clock } from './clock.js'
 import type { Logger } from './define.js'
+import type { LogRing } from './log-ring.js'
+import type { Shipper, ShipNews } from './log-ship.js'
 
 export interface LogOptions {
   /** `logging.level`. */
@@ -14,14 +17,17 @@ export interface LogOptions {
   /** `logging.ingest_url`: where JSON lines are shipped. */
   ingestUrl: string | undefined
   clock: Clock
+  /** Uniform in [0, 1). */
+  random: () => number
   base: Record<string, string>
 }
 
 export interface NodeLog {
   child (plugin: string): Logger
   root: Logger
-  /** Lines that could not be shipped. */
-  readonly dropped: number
+  /** The newest lines; it also tells how shipping goes. */
+  readonly ring: LogRing
+  /** Ships what waits, for at most 2 s. */
   close (): Promise<void>
 }
 
@@ -36,10 +42,12 @@ const REDACT = SECRET.flatMap((name) => [name, `*.${name}`, `*.*.${name}`])
  * address. Callers pass fields, never prompts, payloads or headers; secrets are cut out all the same.
  */
 export function createLog (options: LogOptions): NodeLog {
-  const { ingestUrl, clock } = options
-  const shipper = ingestUrl === undefined ? undefined : createShipper(ingestUrl, clock)
   const level = options.level as 'info'
-  const streams: StreamEntry[] = [{ level, stream: readable() }]
+  const shipper = openShipper(options, (news) => { tellOf(news, logger as unknown as Logger) })
+  const ring = createLogRing({ clock: options.clock, shipping: () => shipper?.shipping ?? null })
+  const streams: StreamEntry[] = [
+    { level, stream: readable() }, { level, stream: lineStream((line) => { ring.push(line) }) }
+  ]
   if (options.json) streams.push({ level, stream: process.stdout })
   if (shipper !== undefined) streams.push({ level, stream: lineStream((line) => { shipper.push(line) }) })
   const logger = pino({
@@ -53,8 +61,26 @@ export function createLog (options: LogOptions): NodeLog {
   return {
     root: logger as unknown as Logger,
     child: (plugin) => logger.child({ plugin }) as unknown as Logger,
-    get dropped () { return shipper?.dropped ?? 0 },
+    ring,
     async close () { await shipper?.close() }
+  }
+}
+
+function openShipper (
+  { ingestUrl, clock, random }: LogOptions, tell: (news: ShipNews) => void
+): Shipper | undefined {
+  return ingestUrl === undefined ? undefined : createShipper({ url: ingestUrl, clock, random, tell })
+}
+
+function tellOf (news: ShipNews, log: Logger): void {
+  if (news.kind === 'failing') {
+    log.warn({ problem: news.problem },
+      'log lines cannot be shipped to logging.ingest_url; they wait, and the oldest go when too many do')
+  } else if (news.kind === 'going') {
+    const { failures, dropped } = news
+    log.warn({ failures, dropped }, 'log lines are shipped again')
+  } else {
+    log.info({}, 'the log receiver takes no gzip; lines are shipped uncompressed')
   }
 }
 

@@ -7,7 +7,10 @@ import {
 } from '../doctor-cluster.js'
 import { checkDisk, checkHome, checkNode, checkPorts, fail, ok, warn } from '../doctor-host.js'
 import { CliError } from '../errors.js'
+import { askInside } from '../doctor-inside.js'
+import { clocksOf } from '../doctor-nodes.js'
 import type { ClockReading } from '../doctor-cluster.js'
+import type { Diagnosis } from '../doctor-nodes.js'
 import type { Check } from '../doctor-host.js'
 import type { NodeRow, State } from '../cluster-view.js'
 import type { Verb, VerbContext } from '../verb.js'
@@ -56,14 +59,16 @@ async function checkCluster (ctx: VerbContext, local: boolean): Promise<Check[]>
   const answered = ok('answers', `${ctx.client.url} answered in ${Math.round(systemClock.mono() - began)} ms`)
   const list = await readMembers(ctx.client)
   const nodes = joinNodes(state, list)
+  const inside = await askInside(ctx.client, state)
   return [
     answered,
     await checkReady(ctx),
     ...checkMaster(state, nodes),
     ...(list === null ? [noMembers()] : [...checkListener(list), ...checkMembers(list, nodes)]),
     checkVersions(nodes, version()),
-    checkClocks(await readClocks(ctx, nodes)),
+    checkClocks(await readClocks(ctx, nodes, inside.diagnosis)),
     ...checkHealth(nodes),
+    ...inside.checks,
     ...await discovery(ctx, local)
   ]
 }
@@ -108,8 +113,12 @@ async function checkReady ({ client }: VerbContext): Promise<Check> {
   }
 }
 
-/** The clocks of the nodes that can be asked from here, by the Date of an answer. */
-async function readClocks (ctx: VerbContext, nodes: readonly NodeRow[]): Promise<ClockReading[]> {
+/** The clocks as the nodes found them; else those that can be asked from here, by the Date of an answer. */
+async function readClocks (
+  ctx: VerbContext, nodes: readonly NodeRow[], diagnosis: Diagnosis | null
+): Promise<ClockReading[]> {
+  const found = clocksOf(diagnosis)
+  if (found.length > 1) return found
   const readings = await Promise.all(nodes.filter((node) => node.live).map(async (node) => {
     const url = node.isLocal ? ctx.client.url : node.url
     return url === null ? undefined : await readClock(ctx, node, url)

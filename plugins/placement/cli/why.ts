@@ -2,6 +2,7 @@ import { isVerbError, modelInPath, plain, readModelId } from '../../../kernel/in
 import { nameOf } from './api.js'
 import type { SeenState } from './api.js'
 import { linesOf } from './sums.js'
+import { requestIdIn, whyRequest } from './why-request.js'
 import type { Verb, VerbContext } from '../../../kernel/index.js'
 
 /** One link of GET /models/{id}/availability. `ok` is null where an earlier one is broken. */
@@ -15,6 +16,11 @@ interface Row { error: string | null, reason: string | null, details: Record<str
 
 export default {
   async run (ctx, [model]) {
+    const id = requestIdIn(model!)
+    if (id !== null) {
+      await whyRequest(ctx, id)
+      return 0
+    }
     const modelId = readModelId(ctx, model!)
     const links = await look(ctx, modelId)
     const broken = links.find(({ ok }) => ok === false)

@@ -1,0 +1,139 @@
+import t from 'tap'
+import type { Test } from 'tap'
+import { cli, sendError, sendJson, standIn } from './cli-helpers.js'
+import {
+  checkDiagnosis, checkEventLog, checkModels, checkPressure, checkStore, checkVolume, clocksOf
+} from '../cli/doctor-nodes.js'
+import type { Check } from '../cli/doctor-host.js'
+import type { DiagnosedNode, Diagnosis, Insides } from '../cli/doctor-nodes.js'
+import type { State } from '../cli/cluster-view.js'
+
+const GIB = 2 ** 30
+const state = (more: Partial<State> = {}): State => ({
+  masterNodeId: 'n1', localNodeId: 'n1', nodeHealth: {}, nodeCapabilities: {},
+  nodeIdentities: { n1: { friendlyName: 'attic', svcVersion: '1', apiUrl: null } }, ...more
+})
+const placed = (status: Record<string, unknown> | undefined): State => state({
+  instances: { i1: { RingInstance: { shardAssignments: { modelId: 'a/b', nodeToRunner: { n1: 'r1' } } } } },
+  runners: status === undefined ? {} : { r1: status }
+})
+
+/** Each check as its result, name, message and remedy. */
+const same = (
+  t: Test, title: string, found: Check[], expected: [string, RegExp, RegExp | null][]
+): void => {
+  t.match(found.map(({ result, name, message, remedy }) => [result, `${name}: ${message}`, remedy]),
+    expected, title)
+  t.equal(found.length, expected.length, title)
+}
+
+t.test('models that are placed and do not answer', async (t) => {
+  same(t, 'none', checkModels(state()), [])
+  same(t, 'ready', checkModels(placed({ RunnerReady: {} })), [['ok', /models: 1 placed/, null]])
+  same(t, 'busy', checkModels(placed({ RunnerRunning: {} })), [['ok', /models/, null]])
+  same(t, 'loads', checkModels(placed({ RunnerLoading: {} })),
+    [['warn', /model a\/b: RunnerLoading on attic/, /svc why a\/b/]])
+  same(t, 'failed', checkModels(placed({ RunnerFailed: {} })),
+    [['fail', /RunnerFailed on attic/, /svc why a\/b/]])
+  same(t, 'no runner', checkModels(placed(undefined)), [['warn', /no runner on attic/, /svc why/]])
+  same(t, 'odd', checkModels(state({ instances: { x: {} } })), [['ok', /models/, null]])
+  same(t, 'waits', checkModels(state({ waitingInstances: { w: { modelId: 'a/c' } } })),
+    [['warn', /model a\/c: waits for a place/, /svc why a\/c/]])
+})
+
+t.test('memory, store, staging disk and event log', async (t) => {
+  const memory = (available: number): State => state({
+    nodeMemory: {
+      n1: { ramTotal: { inBytes: 64 * GIB }, ramAvailable: { inBytes: available * GIB } }, n2: null
+    }
+  })
+  same(t, 'enough', checkPressure(memory(4)), [])
+  same(t, 'little', checkPressure(memory(2)),
+    [['warn', /memory of attic: 2\.0 GiB free of 64\.0 GiB/, /svc ps/]])
+  const room = (free: number): { freeBytes: number, totalBytes: number } =>
+    ({ freeBytes: free * GIB, totalBytes: 100 * GIB })
+  same(t, 'store', [checkStore(room(50)), checkStore(room(5)), checkStore(room(1))], [
+    ['ok', /store: 50\.0 GiB free of 100 GiB/, null], ['warn', /5\.0 GiB/, /svc rm/],
+    ['fail', /1\.0/, /svc rm/]
+  ])
+  const volume = (free: number): Check =>
+    checkVolume({ diskFreeBytes: free * GIB, diskTotalBytes: 100 * GIB })
+  same(t, 'staging', [volume(50), volume(1)],
+    [['ok', /staging disk: 50/, null], ['fail', /staging disk/, /svc purge/]])
+  const log = (mode: string, nextIdx = 9): Check => checkEventLog({ mode, counted: 7, firstIdx: 3, nextIdx })
+  same(t, 'event log', [log('normal'), log('normal', 3), log('counting-only'), log('memory')], [
+    ['ok', /events 3 to 8 are kept/, null], ['ok', /no events yet/, null],
+    ['fail', /only counted, not written \(7 so far\)/, /Free space.*svc purge/],
+    ['warn', /memory: events 3 to 8/, /svc logs/]
+  ])
+})
+
+const runner = (more: object = {}): Insides['supervisorRunners'][0] => ({
+  runnerId: 'r1', modelId: 'a/b', statusKind: 'RunnerReady', restarts: 0, inProgressTasks: [],
+  secondsSinceForward: 1, ...more
+})
+const inside = (more: Partial<Insides> = {}): DiagnosedNode => ({
+  name: 'attic', nodeId: 'n1', live: true, error: null, clockAheadMs: null,
+  diagnostics: { resources: {}, supervisorRunners: [runner()], warnings: [], ...more }
+})
+const diagnosis = (...nodes: DiagnosedNode[]): Diagnosis => ({ localNodeId: 'n1', nodes })
+
+t.test('what the nodes say of their insides', async (t) => {
+  same(t, 'nothing', checkDiagnosis(diagnosis(inside())), [['ok', /1 nodes report nothing/, null]])
+  const runners = [
+    runner({ statusKind: 'RunnerFailed', restarts: 3 }), runner({ restarts: 1 }),
+    runner({ inProgressTasks: ['t1'], secondsSinceForward: 45 }), runner({ secondsSinceForward: 900 })
+  ]
+  same(t, 'runners', checkDiagnosis(diagnosis(inside({ supervisorRunners: runners }))), [
+    ['fail', /runner of a\/b on attic: given up after 3 restarts/,
+      /svc logs --node attic --model a\/b.*svc place/],
+    ['warn', /: 1 restart$/, /svc logs/],
+    ['warn', /works on 1 requests and gave nothing for 45 s/, /svc why t1/]
+  ])
+  const resources = { eventLoopDelayMs: { p99: 400 }, heapUsedBytes: 1.9 * GIB, heapLimitBytes: 2 * GIB }
+  same(t, 'process', checkDiagnosis(diagnosis(inside({ resources }))), [
+    ['warn', /event loop of attic: late by 400 ms/, /svc status/],
+    ['warn', /heap of attic: 1\.9 GiB/, /svc capture/]
+  ])
+  const warnings = ['Log lines are not taken at logging.ingest_url (7 dropped): ECONNREFUSED.',
+    'The runner of a/b (r1) was started again 1 time(s).', 'The event loop was late.']
+  same(t, 'warnings', checkDiagnosis(diagnosis(inside({ warnings }))),
+    [['warn', /inside attic: Log lines .* \(7 dropped\)/, /svc logs --node attic --level warn/]])
+  const silent = { ...inside(), diagnostics: null, error: { reason: 'timeout', message: 'No answer.' } }
+  same(t, 'silent', checkDiagnosis(diagnosis(silent)), [['warn', /inside attic: No answer/, /svc doctor/]])
+  same(t, 'away', checkDiagnosis(diagnosis({ ...silent, live: false })), [['ok', /0 nodes/, null]])
+})
+
+t.test('clocks by the links', async (t) => {
+  const other = { ...inside(), name: 'barn', nodeId: 'n2', clockAheadMs: 9000 }
+  t.same(clocksOf(diagnosis(inside(), other, { ...other, clockAheadMs: null })),
+    [{ name: 'attic', aheadSeconds: 0 }, { name: 'barn', aheadSeconds: 9 }])
+  t.same(clocksOf(null), [])
+})
+
+t.test('svc doctor asks the node for all of it, and does without', async (t) => {
+  const answers: Parameters<typeof standIn>[1] = {
+    'GET /state': (response) => { sendJson(response, { ...placed({ RunnerFailed: {} }),
+      cluster: { term: 1, quorum: 'ok', stale: false, partition: false, knownNodes: 1, liveNodes: 1 } }) },
+    'GET /readyz': (response) => { sendJson(response, {}) },
+    'GET /v1/diagnostics/cluster': (response) => {
+      sendJson(response, diagnosis(inside({ supervisorRunners: [runner({ restarts: 2 })] })))
+    },
+    'GET /store/health': (response) => { sendError(response, 503, 'store_unreachable') },
+    'GET /store/storage': (response) => { sendJson(response, { diskFreeBytes: 1, diskTotalBytes: GIB }) },
+    'GET /events': (response) => {
+      sendJson(response, { mode: 'counting-only', counted: 5, firstIdx: 1, nextIdx: 2 })
+    }
+  }
+  const node = await standIn(t, answers)
+  const ran = await cli(['doctor', '--json', '--url', node.url, '--home', t.testdir({})])
+  t.equal(ran.status, 1)
+  const { checks } = JSON.parse(ran.out) as { checks: Check[] }
+  const results = Object.fromEntries(checks.map(({ name, result }) => [name, result]))
+  t.match(results, {
+    'model a/b': 'fail', store: 'fail', 'staging disk': 'fail', 'event log': 'fail',
+    'runner of a/b on attic': 'warn'
+  })
+  t.ok(checks.every(({ result, remedy }) => result === 'ok' || (remedy ?? '') !== ''), 'each with what to do')
+  t.ok(node.asked.some(({ url }) => url === '/events?limit=1'))
+})

@@ -1,0 +1,268 @@
+import { createServer } from 'node:http'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { gunzipSync } from 'node:zlib'
+import t from 'tap'
+import type { Test } from 'tap'
+import { systemClock } from '../clock.js'
+import { createShipper, ingestAllowed, judge, pauseMs } from '../log-ship.js'
+import type { Answer, Shipper, ShipNews, ShipperOptions, Verdict } from '../log-ship.js'
+
+t.test('where logs may be sent', (t) => {
+  const rows: [string, boolean][] = [
+    ['https://logs.example/x', true], ['http://127.0.0.1:9/', true], ['file:///etc', false],
+    ['http://169.254.169.254/latest', false], ['http://[fd00:ec2::254]/', false], ['nonsense', false]
+  ]
+  for (const [url, expect] of rows) t.equal(ingestAllowed(url), expect, url)
+  t.end()
+})
+
+t.test('what an answer means for the batch', (t) => {
+  const rows: [Answer, number, boolean, Verdict][] = [
+    [{ status: 200 }, 9, true, 'taken'], [{ status: 204 }, 9, false, 'taken'],
+    [{ error: 'ECONNREFUSED' }, 9, true, 'later'],
+    ...[301, 401, 404, 408, 429, 500, 503].map((status): [Answer, number, boolean, Verdict] =>
+      [{ status }, 9, true, 'later']),
+    [{ status: 415 }, 9, true, 'plain'], [{ status: 400 }, 9, true, 'plain'],
+    [{ status: 415 }, 9, false, 'later'],
+    [{ status: 400 }, 9, false, 'refused'], [{ status: 422 }, 9, true, 'refused'],
+    [{ status: 413 }, 2, true, 'smaller'], [{ status: 413 }, 1, true, 'refused']
+  ]
+  for (const [answer, lines, compressed, verdict] of rows) {
+    t.equal(judge(answer, { lines, compressed }), verdict, JSON.stringify([answer, lines, compressed]))
+  }
+  t.end()
+})
+
+t.test('how long until the next attempt', (t) => {
+  const now = Date.parse('2026-01-31T08:00:00Z')
+  const rows: [number, number, string | undefined, number][] = [
+    [1, 0, undefined, 500], [1, 1, undefined, 1000], [2, 1, undefined, 2000], [6, 1, undefined, 32_000],
+    [7, 1, undefined, 60_000], [5000, 0.5, undefined, 45_000],
+    [1, 1, '7', 7000], [7, 1, '7', 60_000], [1, 1, '86400', 300_000],
+    [1, 1, 'Sat, 31 Jan 2026 08:00:30 GMT', 30_000], [1, 1, 'Sat, 31 Jan 2026 07:00:00 GMT', 1000],
+    [1, 1, 'soon', 1000], [1, 1, '-5', 1000], [1, 1, '', 1000]
+  ]
+  for (const [failures, chance, retryAfter, expect] of rows) {
+    t.equal(pauseMs(failures, chance, retryAfter, now), expect, `${failures} ${chance} ${retryAfter}`)
+  }
+  t.end()
+})
+
+type Behave = (request: IncomingMessage, response: ServerResponse, lines: string[]) => void
+
+interface Receiver {
+  url: string
+  /** Lines of the requests that were answered with 2xx. */
+  got: string[]
+  requests: { lines: number, encoding: string | undefined }[]
+  behave: Behave
+}
+
+const take: Behave = (_request, response) => { response.writeHead(204).end() }
+
+/** A receiver on loopback; it takes everything unless told otherwise. */
+async function receiver (t: Test, behave: Behave = take): Promise<Receiver> {
+  const made: Receiver = { url: '', got: [], requests: [], behave }
+  const server = createServer((request, response) => {
+    const parts: Buffer[] = []
+    request.on('data', (part: Buffer) => { parts.push(part) })
+    request.on('error', () => {})
+    request.on('end', () => {
+      const encoding = request.headers['content-encoding']
+      const body = Buffer.concat(parts)
+      const lines = String(encoding === 'gzip' ? gunzipSync(body) : body).trimEnd().split('\n')
+      made.requests.push({ lines: lines.length, encoding })
+      response.on('finish', () => { if (response.statusCode < 300) made.got.push(...lines) })
+      made.behave(request, response, lines)
+    })
+  })
+  await new Promise<void>((resolve) => { server.listen(0, '127.0.0.1', resolve) })
+  t.teardown(() => { server.closeAllConnections(); server.close() })
+  made.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/in?key=k`
+  return made
+}
+
+/** Real time, a hundred times faster. */
+const quick = { ...systemClock, after: (ms: number, fn: () => void) => systemClock.after(ms / 100, fn) }
+
+function ship (
+  t: Test, url: string, more: Partial<ShipperOptions> = {}
+): { shipper: Shipper, told: ShipNews[] } {
+  const told: ShipNews[] = []
+  const shipper = createShipper({
+    url, clock: quick, random: () => 0, tell: (news) => { told.push(news) }, ...more
+  })
+  t.teardown(async () => { await shipper.close() })
+  return { shipper, told }
+}
+
+const line = (n: number, pad = 0): string => `{"n":${n},"pad":"${'x'.repeat(pad)}"}\n`
+const numbers = (lines: readonly string[]): number[] =>
+  lines.map((one) => (JSON.parse(one) as { n: number }).n)
+const range = (from: number, to: number): number[] => Array.from({ length: to - from }, (_, i) => from + i)
+
+async function until (what: string, holds: () => boolean): Promise<void> {
+  const end = performance.now() + 20_000
+  while (!holds()) {
+    if (performance.now() > end) throw new Error(`never happened: ${what}`)
+    await new Promise((resolve) => { setTimeout(resolve, 5) })
+  }
+}
+
+t.test('a receiver that fails and returns gets every line once, compressed and in order', async (t) => {
+  const at = await receiver(t, (_request, response) => { response.writeHead(500).end() })
+  const { shipper, told } = ship(t, at.url)
+  for (const n of range(0, 1200)) shipper.push(line(n))
+  await until('three failures', () => shipper.shipping.failures >= 3)
+  t.match(shipper.shipping, { sent: 0, dropped: 0, problem: 'it answered 500', lastSentAt: null })
+  t.same(told, [{ kind: 'failing', problem: 'it answered 500' }], 'it is told once')
+  at.behave = take
+  await until('all lines', () => at.got.length >= 1200)
+  t.same(numbers(at.got), range(0, 1200))
+  t.ok(at.requests.every(({ encoding, lines }) => encoding === 'gzip' && lines <= 500))
+  t.match(told[1], { kind: 'going', dropped: 0 })
+  await until('the counts', () => shipper.shipping.sent === 1200)
+  t.match(shipper.shipping, { failures: 0, problem: null, waiting: 0, waitingBytes: 0, lastSentAt: /^2/ })
+})
+
+t.test('lines and bytes that wait are bounded: the oldest are dropped, counted and told', async (t) => {
+  const at = await receiver(t)
+  const { shipper, told } = ship(t, at.url, { limits: { queuedLines: 100 } })
+  for (const n of range(0, 150)) shipper.push(line(n))
+  t.equal(shipper.shipping.dropped, 50)
+  await until('what is left', () => at.got.length === 100)
+  t.same(numbers(at.got), range(50, 150))
+  await until('the line about it', () => told.length > 0)
+  t.same(told, [{ kind: 'going', failures: 0, dropped: 50 }])
+
+  const heavy = ship(t, at.url, { limits: { queuedBytes: 64 * 1024 } }).shipper
+  for (const n of range(0, 100)) heavy.push(line(n, 2000))
+  const { waiting, waitingBytes, dropped } = heavy.shipping
+  t.ok(waitingBytes <= 64 * 1024 && waiting + dropped === 100, `${waiting} lines, ${waitingBytes} bytes wait`)
+  heavy.push(line(0, 300 * 1024))
+  t.equal(heavy.shipping.dropped, dropped + 1, 'a line that no receiver takes')
+})
+
+t.test('a receiver that stalls holds nobody up, and is tried again', async (t) => {
+  const at = await receiver(t, () => {})
+  const { shipper, told } = ship(t, at.url)
+  shipper.push(line(1))
+  await until('a timeout', () => shipper.shipping.failures > 0)
+  t.match(told, [{ kind: 'failing', problem: 'no answer within 10000 ms' }])
+  at.behave = (_request, response) => { response.writeHead(200).write('it goes on') }
+  await until('an answer without an end', () => shipper.shipping.sent === 1)
+  at.behave = take
+  shipper.push(line(2))
+  await until('the next line', () => at.got.length === 1)
+  t.same(numbers(at.got), [2])
+})
+
+t.test('closing is bounded while the receiver stalls, and sends what waits where it does not', async (t) => {
+  const stalled = await receiver(t, () => {})
+  const first = ship(t, stalled.url, { limits: { sendTimeoutMs: 1e9, closeMs: 5000 } }).shipper
+  first.push(line(1))
+  await until('the request', () => stalled.requests.length === 1)
+  await first.close()
+  t.match(first.shipping, { sent: 0, waiting: 1, problem: 'the node stops' })
+  first.push(line(2))
+  t.equal(first.shipping.waiting, 1, 'nothing more is taken')
+
+  const at = await receiver(t)
+  const second = ship(t, at.url, { clock: systemClock }).shipper
+  for (const n of range(0, 700)) second.push(line(n))
+  await second.close()
+  t.same(numbers(at.got), range(0, 700), 'both batches, without the pause before them')
+
+  const failing = await receiver(t, (_request, response) => { response.writeHead(503).end() })
+  const third = ship(t, failing.url, { clock: systemClock }).shipper
+  for (const n of range(0, 700)) third.push(line(n))
+  await third.close()
+  t.equal(failing.requests.length, 1, 'a last attempt, no more')
+})
+
+t.test('a connection that breaks in the middle is another failure', async (t) => {
+  const at = await receiver(t, (request) => { request.socket.destroy() })
+  const { shipper } = ship(t, at.url)
+  shipper.push(line(1))
+  await until('a failure', () => shipper.shipping.failures > 0)
+  t.match(shipper.shipping.problem, /UND_ERR_SOCKET|ECONNRESET/)
+  at.behave = take
+  await until('the line', () => at.got.length === 1)
+})
+
+t.test('nobody listens', async (t) => {
+  const { shipper, told } = ship(t, 'http://127.0.0.1:1/secret?key=k')
+  shipper.push(line(1))
+  await until('a failure', () => shipper.shipping.failures > 0)
+  t.same(told, [{ kind: 'failing', problem: 'ECONNREFUSED' }], 'without the address')
+})
+
+t.test('413: smaller batches from then on; a line that is alone too much is dropped', async (t) => {
+  const at = await receiver(t, (_request, response, lines) => {
+    response.writeHead(lines.join('\n').length > 4000 ? 413 : 204).end()
+  })
+  const { shipper } = ship(t, at.url)
+  for (const n of range(0, 100)) shipper.push(line(n, n === 50 ? 5000 : 180))
+  await until('all but one', () => at.got.length === 99)
+  t.same(numbers(at.got), range(0, 100).filter((n) => n !== 50))
+  t.equal(shipper.shipping.dropped, 1)
+})
+
+for (const status of [415, 400]) {
+  t.test(`${status} to a compressed batch: uncompressed from then on`, async (t) => {
+    const at = await receiver(t, (request, response) => {
+      response.writeHead(request.headers['content-encoding'] === 'gzip' ? status : 200).end()
+    })
+    const { shipper, told } = ship(t, at.url)
+    shipper.push(line(1))
+    await until('the line', () => at.got.length === 1)
+    shipper.push(line(2))
+    await until('the next', () => at.got.length === 2)
+    t.same(at.requests.map(({ encoding }) => encoding), ['gzip', undefined, undefined])
+    t.same(told, [{ kind: 'uncompressed' }], 'that is no failure')
+  })
+}
+
+t.test('lines that the receiver refuses do not keep others waiting', async (t) => {
+  const at = await receiver(t, (_request, response, lines) => {
+    response.writeHead(numbers(lines).includes(1) ? 422 : 204).end()
+  })
+  const { shipper, told } = ship(t, at.url)
+  shipper.push(line(1))
+  await until('the refusal', () => shipper.shipping.dropped === 1)
+  shipper.push(line(2))
+  await until('the next', () => at.got.length === 1)
+  await until('the news', () => told.length === 2)
+  t.match(told, [{ kind: 'failing', problem: 'it answered 422' }, { kind: 'going', failures: 1, dropped: 1 }])
+})
+
+t.test('redirects are not followed', async (t) => {
+  const other = await receiver(t)
+  const at = await receiver(t, (_request, response) => {
+    response.writeHead(307, { location: other.url }).end()
+  })
+  const { shipper } = ship(t, at.url)
+  shipper.push(line(1))
+  await until('two failures', () => shipper.shipping.failures > 1)
+  t.match(shipper.shipping.problem, /307: redirects are not followed/)
+  t.equal(other.requests.length, 0)
+})
+
+t.test('Retry-After is waited for', async (t) => {
+  const at = await receiver(t, (_request, response) => {
+    response.writeHead(429, { 'retry-after': '120' }).end()
+  })
+  const pauses: number[] = []
+  const clock = {
+    ...systemClock,
+    after: (ms: number, fn: () => void) => {
+      pauses.push(ms)
+      return systemClock.after(ms / 1000, fn)
+    }
+  }
+  const { shipper } = ship(t, at.url, { clock, limits: { sendTimeoutMs: 1e7 } })
+  shipper.push(line(1))
+  await until('two attempts', () => at.requests.length >= 2)
+  t.ok(pauses.includes(120_000), String(pauses))
+})

@@ -1,0 +1,114 @@
+import { readMoment, systemClock } from '../../../kernel/index.js'
+import type { Verb, VerbContext } from '../../../kernel/index.js'
+import type { ClusterPage, Gap, NodeWord, ShownLine } from '../lines.js'
+import { serverEvents } from '../sse.js'
+import { createLineText, gapText, wordText } from './show.js'
+
+/** Lines a followed stream begins with when nothing else is asked for. */
+const BEGIN_WITH = '20'
+/** How long a stream that broke off is tried again, ms. */
+const RETRY_MS = 60_000
+/** Lines of several nodes come in order of time only roughly: so much is asked for again, ms. */
+const OVERLAP_MS = 5000
+/** Exit status when no node answered. */
+const UNREACHABLE = 7
+
+export default {
+  async run (ctx, _args, options) {
+    const query = queryOf(ctx, options)
+    const show = printer(ctx, patternOf(ctx, options['grep'] as string | undefined))
+    if (options['follow'] !== true) return await once(ctx, query, show)
+    await goOn(ctx, query, show)
+  }
+} satisfies Verb
+
+/** The query of GET /v1/logs/cluster. Throws CliError (2) for a --since that is none. */
+function queryOf (ctx: VerbContext, options: Record<string, unknown>): Map<string, string> {
+  const query = new Map<string, string>()
+  for (const name of ['node', 'model', 'plugin', 'level', 'limit']) {
+    const value = options[name]
+    if (typeof value === 'string') query.set(name, value)
+  }
+  const since = options['since'] as string | undefined
+  if (since !== undefined) {
+    const from = readMoment(since, systemClock.now())
+    if (from === null || /^\d+$/.test(from)) {
+      throw ctx.fail(2, `--since ${since}: expected a span such as 10m or a time such as 2026-01-31T08:00Z`)
+    }
+    query.set('since', from)
+  }
+  return query
+}
+
+/** Throws CliError (2) for a pattern that is none. */
+function patternOf (ctx: VerbContext, grep: string | undefined): RegExp | null {
+  try {
+    return grep === undefined ? null : new RegExp(grep, 'i')
+  } catch (error) {
+    throw ctx.fail(2, `--grep ${grep}: ${(error as Error).message}`)
+  }
+}
+
+const path = (query: Map<string, string>): string => `/v1/logs/cluster?${new URLSearchParams([...query])}`
+
+/** Prints a line, unless the pattern is not found in it. */
+function printer ({ out, err, io }: VerbContext, pattern: RegExp | null): (line: ShownLine) => void {
+  // Colours are for stderr elsewhere; here the lines are the data.
+  const textOf = createLineText(io.stdout.isTTY === true ? err.paint : (_, text) => text)
+  const bare = createLineText((_, text) => text)
+  return (line) => {
+    if (pattern !== null && !pattern.test(bare(line))) return
+    if (out.json) out.value(line)
+    else out.line(textOf(line))
+  }
+}
+
+async function once (
+  { client, err, out }: VerbContext, query: Map<string, string>, show: (line: ShownLine) => void
+): Promise<number> {
+  const { nodes, lines } = await client.json<ClusterPage>(path(query))
+  lines.forEach(show)
+  for (const word of nodes) if (word.error !== null) err.line(wordText(word))
+  if (lines.length === 0 && !out.json) err.line('no lines that fit')
+  return nodes.some(({ error }) => error === null) ? 0 : UNREACHABLE
+}
+
+/** Follows the stream until Ctrl-C; when the node goes away and comes back, it goes on where it was. */
+async function goOn (
+  ctx: VerbContext, query: Map<string, string>, show: (line: ShownLine) => void
+): Promise<void> {
+  query.set('follow', '1')
+  if (!query.has('since') && !query.has('limit')) query.set('limit', BEGIN_WITH)
+  const seen = new Map<string, number>()
+  let newest = 0
+  let heardAt = -Infinity
+  await ctx.retry({
+    seconds: Infinity,
+    again: (error) => [1, 4, 7].includes(error.exitCode) && systemClock.mono() - heardAt < RETRY_MS,
+    onWait: (error) => { ctx.err.update(`${error.message.split('\n')[0]!}; trying again`) }
+  }, async () => {
+    if (newest > 0) {
+      query.set('since', new Date(newest - OVERLAP_MS).toISOString())
+      query.delete('limit')
+    }
+    const answer = await ctx.client.open(path(query), { accept: 'text/event-stream' })
+    for await (const { type, data } of serverEvents(answer.bytes)) {
+      heardAt = systemClock.mono()
+      if (type !== 'message') {
+        tell(ctx, type, data)
+        continue
+      }
+      const line = JSON.parse(data) as ShownLine
+      if (line.seq <= (seen.get(line.nodeId) ?? 0)) continue
+      seen.set(line.nodeId, line.seq)
+      newest = Math.max(newest, Date.parse(line.at))
+      show(line)
+    }
+    throw ctx.fail(1, `the node at ${ctx.client.url} ended the stream`)
+  })
+}
+
+function tell ({ err }: VerbContext, type: string, data: string): void {
+  if (type === 'node') err.line(wordText(JSON.parse(data) as NodeWord))
+  if (type === 'gap') err.line(gapText(JSON.parse(data) as Gap))
+}

@@ -1,0 +1,36 @@
+import type { Clock, LogRing, StreamWriter } from '../../kernel/index.js'
+import { pageOf } from './lines.js'
+import type { Gap, NodeRef, ShownLine } from './lines.js'
+import { seqAt, wantOf } from './query.js'
+import type { Query } from './query.js'
+import { localSteps } from './steps.js'
+
+export interface FollowParts { ring: LogRing, self: NodeRef, clock: Clock }
+
+/**
+ * Writes this node's log as server-sent events until the reader goes or the node stops. A slow reader waits
+ * in its own write; what the ring drops meanwhile is told as a gap.
+ */
+export async function follow (
+  stream: StreamWriter, { ring, self, clock }: FollowParts, query: Query, signal: AbortSignal
+): Promise<void> {
+  const { want, position } = query
+  await stream.write(': following\n\n')
+  let afterSeq = position === null ? 0 : seqAt(position, self.nodeId)
+  if (position === null) {
+    const page = pageOf(ring, self, wantOf(query, self.nodeId))
+    afterSeq = page.nextSeq - 1
+    await stream.write(page.lines.map(lineFrame).join(''))
+  }
+  for await (const { lines, lost } of localSteps({ ring, self, clock, want, afterSeq, signal })) {
+    if (lost > 0) await stream.write(gapFrame({ ...self, lost }))
+    await stream.write(lines.length > 0 ? lines.map(lineFrame).join('') : ': keep-alive\n\n')
+  }
+}
+
+/** A line as an event; its id is where a follower goes on. */
+export const lineFrame = (line: ShownLine): string =>
+  `id: ${line.nodeId}:${line.seq}\ndata: ${JSON.stringify(line)}\n\n`
+
+/** Lines that the reader was too slow for. */
+export const gapFrame = (gap: Gap): string => `event: gap\ndata: ${JSON.stringify(gap)}\n\n`

@@ -1,0 +1,83 @@
+import { logLevels } from '../../kernel/index.js'
+import type { LogLine, LogRing, LogWant } from '../../kernel/index.js'
+
+/** Which node it is, for people and for programs. */
+export interface NodeRef { readonly nodeId: string, readonly node: string }
+
+/** A line as clients see it. */
+export interface ShownLine extends LogLine, NodeRef {}
+
+/** The answer of GET /v1/logs. */
+export interface LogPage extends NodeRef {
+  /** Seq of the oldest line that is kept, and of the next one to come. */
+  firstSeq: number
+  nextSeq: number
+  /** Oldest first. */
+  lines: ShownLine[]
+}
+
+/** Whether a node answered: `error` says why it did not. */
+export interface NodeWord extends NodeRef { error: { reason: string, message: string } | null }
+
+/** The answer of GET /v1/logs/cluster. */
+export interface ClusterPage {
+  nodes: NodeWord[]
+  /** In order of time. */
+  lines: ShownLine[]
+}
+
+/** Lines that were dropped before they could be read. */
+export interface Gap extends NodeRef { lost: number }
+
+/** What this node has of what is wanted. */
+export function pageOf (ring: LogRing, self: NodeRef, want: LogWant): LogPage {
+  const { nodeId, node } = self
+  const lines = ring.lines(want).map((line): ShownLine => ({ nodeId, node, ...line }))
+  return { nodeId, node, firstSeq: ring.firstSeq, nextSeq: ring.nextSeq, lines }
+}
+
+/** Puts lines of several nodes in order of time; those of one node stay in the order they were written. */
+export function inOrder (lines: readonly ShownLine[]): ShownLine[] {
+  return [...lines].sort((a, b) => a.nodeId === b.nodeId
+    ? a.seq - b.seq
+    : compare(a.at, b.at) || compare(a.nodeId, b.nodeId))
+}
+
+const compare = (a: string, b: string): number => a < b ? -1 : a > b ? 1 : 0
+
+/**
+ * A line that another node sent, as one of that node; null when it is none. Whose it is follows from whom
+ * was asked.
+ */
+export function readLine (value: unknown, self: NodeRef): ShownLine | null {
+  const line = value as Partial<LogLine> | null
+  const fine = typeof line === 'object' && line !== null && Number.isSafeInteger(line.seq) &&
+    typeof line.at === 'string' && /^\d{4}-\d\d-\d\dT[\d:.]+Z$/.test(line.at) &&
+    logLevels.includes(line.level!) && typeof line.message === 'string' &&
+    typeof line.fields === 'object' && line.fields !== null && !Array.isArray(line.fields)
+  if (!fine) return null
+  const { seq, at, level, message, fields } = line as LogLine
+  return {
+    nodeId: self.nodeId, node: self.node, seq, at, level, message, fields,
+    source: line.source === 'runner' ? 'runner' : 'node',
+    plugin: textOr(line.plugin), modelId: textOr(line.modelId), runnerId: textOr(line.runnerId)
+  }
+}
+
+const textOr = (value: unknown): string | null => typeof value === 'string' ? value : null
+
+/** The page that another node sent; null when it is none. */
+export function readPage (text: string, self: NodeRef): LogPage | null {
+  let page: Partial<LogPage> | null
+  try {
+    page = JSON.parse(text) as Partial<LogPage> | null
+  } catch {
+    return null
+  }
+  if (!Array.isArray(page?.lines) || !Number.isSafeInteger(page.nextSeq)) return null
+  const lines = page.lines.map((line) => readLine(line, self))
+  if (lines.includes(null)) return null
+  return {
+    ...self, firstSeq: Number(page.firstSeq), nextSeq: page.nextSeq!, lines: lines as ShownLine[]
+  }
+}

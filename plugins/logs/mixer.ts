@@ -1,0 +1,68 @@
+import type { Clock } from '../../kernel/index.js'
+import { HELD_LINES } from './limits.js'
+import { inOrder } from './lines.js'
+import type { Gap, NodeWord, ShownLine } from './lines.js'
+
+/** What is to be written next. */
+export interface Mixed { words: NodeWord[], gaps: Gap[], lines: ShownLine[] }
+
+/** Holds what several nodes give until it is taken, in order of time and in bounded memory. */
+export class Mixer {
+  #words: NodeWord[] = []
+  #gaps: Gap[] = []
+  #lines: ShownLine[] = []
+  readonly #onFill = new Set<() => void>()
+  readonly #onTake = new Set<() => void>()
+
+  /** A node is silent, or back. */
+  tell (word: NodeWord): void {
+    this.#words.push(word)
+    this.#filled()
+  }
+
+  /** Resolves when there is room for more, or when the signal aborts. */
+  async put (lines: readonly ShownLine[], gap: Gap | null, signal: AbortSignal): Promise<void> {
+    this.#lines.push(...lines)
+    if (gap !== null) this.#gaps.push(gap)
+    if (lines.length > 0 || gap !== null) this.#filled()
+    while (this.#lines.length >= HELD_LINES && !signal.aborted) await once(this.#onTake, signal)
+  }
+
+  /** Resolves true when there is something to take, false when there was nothing for so long, ms. */
+  async filled (clock: Pick<Clock, 'after'>, ms: number, signal: AbortSignal): Promise<boolean> {
+    if (this.#empty()) await once(this.#onFill, signal, (finish) => clock.after(ms, finish))
+    return !this.#empty()
+  }
+
+  /** Everything there is. */
+  take (): Mixed {
+    const taken = { words: this.#words, gaps: this.#gaps, lines: inOrder(this.#lines) }
+    this.#words = []
+    this.#gaps = []
+    this.#lines = []
+    for (const fn of this.#onTake) fn()
+    return taken
+  }
+
+  #empty (): boolean { return this.#words.length + this.#gaps.length + this.#lines.length === 0 }
+
+  #filled (): void { for (const fn of this.#onFill) fn() }
+}
+
+/** Resolves at the next call of what is in the set, when the signal aborts or when it is late. */
+function once (
+  set: Set<() => void>, signal: AbortSignal, late: (finish: () => void) => () => void = () => () => {}
+): Promise<void> {
+  return new Promise((resolve) => {
+    const finish = (): void => {
+      cancel()
+      set.delete(finish)
+      signal.removeEventListener('abort', finish)
+      resolve()
+    }
+    const cancel = late(finish)
+    set.add(finish)
+    if (signal.aborted) finish()
+    else signal.addEventListener('abort', finish)
+  })
+}

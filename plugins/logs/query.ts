@@ -1,0 +1,95 @@
+import { kernelError } from '../../kernel/index.js'
+import type { LogLevel, LogWant, SvcError } from '../../kernel/index.js'
+import { LIMIT, LIMIT_MOST } from './limits.js'
+
+/** The query of the routes as it arrives. */
+export interface RawQuery {
+  since?: string
+  limit?: number
+  level?: LogLevel
+  model?: string
+  plugin?: string
+  follow?: '0' | '1'
+}
+
+/** A place in the log of one node: behind the line `seq` of a start of it. */
+export interface Position { readonly nodeId: string, readonly seq: number }
+
+/** A query that is as it should be. */
+export interface Query {
+  /** Which lines fit, wherever they are. */
+  readonly want: Pick<LogWant, 'level' | 'modelId' | 'plugin'>
+  readonly sinceMs: number | null
+  readonly position: Position | null
+  /** Most lines of a page; with `follow` how many to begin with. */
+  readonly limit: number
+  readonly follow: boolean
+}
+
+const POSITION = /^([\w-]{1,64}):(\d{1,15})$/
+const TIME = /^\d{4}-\d{2}-\d{2}(T[\d:.]+(Z|[+-]\d{2}:?\d{2})?)?$/
+
+/** Reads the query; Last-Event-ID goes before `since`. Throws `invalid_request` naming `since`. */
+export function readQuery (raw: RawQuery, lastEventId?: string): Query {
+  const follow = raw.follow === '1'
+  const since = follow && lastEventId !== undefined ? lastEventId : raw.since
+  const { sinceMs, position } = readSince(since)
+  const some = sinceMs === null ? LIMIT : LIMIT_MOST
+  return {
+    want: {
+      ...raw.level === undefined ? {} : { level: raw.level },
+      ...raw.model === undefined ? {} : { modelId: raw.model },
+      ...raw.plugin === undefined ? {} : { plugin: raw.plugin }
+    },
+    sinceMs,
+    position,
+    limit: raw.limit ?? (follow && sinceMs === null ? 0 : some),
+    follow
+  }
+}
+
+function readSince (since: string | undefined): Pick<Query, 'sinceMs' | 'position'> {
+  if (since === undefined) return { sinceMs: null, position: null }
+  const sinceMs = TIME.test(since) ? Date.parse(since) : Number.NaN
+  if (!Number.isNaN(sinceMs)) return { sinceMs, position: null }
+  const [, nodeId, seq] = POSITION.exec(since) ?? []
+  if (nodeId !== undefined && !TIME.test(since)) {
+    return { sinceMs: null, position: { nodeId, seq: Number(seq) } }
+  }
+  throw badSince(since, 'a time such as 2026-01-31T08:00:00Z or a line as nodeId:seq')
+}
+
+/** The error for a `since` that is not what it must be. */
+export function badSince (since: string, expected: string): SvcError {
+  const message = `since is "${since}": it must be ${expected}`
+  return kernelError('invalid_request', `The request is not valid: ${message}.`,
+    { param: 'since', issues: [{ path: 'since', message }] })
+}
+
+/** What the ring of a node is asked for. A position in an earlier start of it means: all since this one. */
+export function wantOf ({ want, sinceMs, position, limit }: Query, nodeId: string): LogWant {
+  return {
+    ...want, limit,
+    ...sinceMs === null ? {} : { sinceMs },
+    ...position === null ? {} : { afterSeq: seqAt(position, nodeId) }
+  }
+}
+
+/** The seq that a position means at this start of the node. */
+export const seqAt = (position: Position, nodeId: string): number =>
+  position.nodeId === nodeId ? position.seq : 0
+
+/** The path under which another node is asked for the same. */
+export function pathFor (
+  { want }: Query, more: { since?: string | undefined, limit?: number, follow?: boolean }
+): string {
+  const query = new URLSearchParams()
+  if (want.level !== undefined) query.set('level', want.level)
+  if (want.modelId !== undefined) query.set('model', want.modelId)
+  if (want.plugin !== undefined) query.set('plugin', want.plugin)
+  if (more.since !== undefined) query.set('since', more.since)
+  if (more.limit !== undefined) query.set('limit', String(more.limit))
+  if (more.follow === true) query.set('follow', '1')
+  const text = query.toString()
+  return text === '' ? '/v1/logs' : `/v1/logs?${text}`
+}

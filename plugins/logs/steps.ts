@@ -1,0 +1,55 @@
+import type { Clock, LogRing, LogWant } from '../../kernel/index.js'
+import { BATCH_LINES, COMMENT_MS } from './limits.js'
+import type { NodeRef, ShownLine } from './lines.js'
+
+/** What came next in the log of a node; without lines: nothing for a while, but it is there. */
+export interface Step {
+  readonly lines: readonly ShownLine[]
+  /** Lines that were dropped before these could be read. */
+  readonly lost: number
+}
+
+export interface LocalParts {
+  ring: LogRing
+  self: NodeRef
+  clock: Clock
+  want: Pick<LogWant, 'level' | 'modelId' | 'plugin'>
+  /** Behind this line of the ring. */
+  afterSeq: number
+  signal: AbortSignal
+}
+
+/** The lines of this node behind a place, as they are written, until the signal aborts. */
+export async function * localSteps (parts: LocalParts): AsyncGenerator<Step> {
+  const { ring, self, want, signal, clock } = parts
+  let saidAt = clock.mono()
+  let position = Math.min(parts.afterSeq, ring.nextSeq - 1)
+  while (!signal.aborted) {
+    const lost = Math.max(0, ring.firstSeq - 1 - position)
+    const { nextSeq } = ring
+    const found = ring.lines({ ...want, afterSeq: position, limit: BATCH_LINES })
+    position = found.length < BATCH_LINES ? nextSeq - 1 : found.at(-1)!.seq
+    const quiet = found.length === 0 && lost === 0
+    if (quiet && clock.mono() - saidAt < COMMENT_MS) {
+      await news(parts)
+      continue
+    }
+    yield { lines: found.map((line) => ({ ...self, ...line })), lost }
+    saidAt = clock.mono()
+  }
+}
+
+/** Resolves when a line has come, a while has passed or the signal aborted. */
+function news ({ ring, clock, signal }: LocalParts): Promise<void> {
+  return new Promise((resolve) => {
+    const finish = (): void => {
+      stopWaiting()
+      stopListening()
+      signal.removeEventListener('abort', finish)
+      resolve()
+    }
+    const stopWaiting = clock.after(COMMENT_MS, finish)
+    const stopListening = ring.onLine(finish)
+    signal.addEventListener('abort', finish)
+  })
+}

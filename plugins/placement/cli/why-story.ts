@@ -1,0 +1,216 @@
+import { plain } from '../../../kernel/index.js'
+import { bodyOf } from '../../runners/service.js'
+import { nameOf } from './api.js'
+import { aboutOf, partsOf, taskIn } from './why-facts.js'
+import type { About, Facts, SeenSpan, StateThen, WhyState } from './why-facts.js'
+import { eventText, partWords } from './why-words.js'
+
+/** A part of the time a request took; one line for all steps of one kind at one node. */
+export interface Part {
+  words: string
+  name: string
+  category: string
+  node: string
+  startMs: number
+  tookMs: number
+}
+
+/** How it ended; `open`: it has not. The reason is that of the error, if there is one. */
+export interface Ended {
+  how: 'completed' | 'failed' | 'cancelled' | 'open' | 'unknown'
+  reason: string | null
+  message: string
+}
+
+/** What became of a request. Times are ISO-8601. */
+export interface Story {
+  id: string
+  asked: Pick<About, 'taskId' | 'commandId' | 'kind' | 'modelId' | 'instanceId'> & { at: string | null }
+  /** Names of the nodes where it entered the cluster and where it ran. */
+  entered: string | null
+  ran: string[]
+  tookMs: number | null
+  /** In order of their beginning; empty without a trace. */
+  parts: Part[]
+  ended: Ended
+  /** What happened around it that may have to do with it, oldest first. */
+  around: { at: string, text: string }[]
+  /** What the nodes' logs say of it. */
+  logs: { at: string, node: string, text: string }[]
+  /** The cluster at that moment. */
+  then: string[]
+  /** Whether it is still under way. */
+  open: boolean
+  /** What could not be looked at. */
+  unseen: string[]
+  /** What to do next. */
+  next: string[]
+}
+
+/** What happened just before or after the request counts as around it, ms. */
+const BEFORE_MS = 5000
+const AFTER_MS = 10_000
+const AROUND_MOST = 12
+const LOGS_MOST = 10
+const OPEN = ['Pending', 'Running']
+
+/** Joins what was found into one account. `remedyOf` says what to do about the reason of an error. Pure. */
+export function storyOf (facts: Facts, remedyOf: (reason: string) => string | null): Story {
+  const { id, state, trace, lines } = facts
+  const about = withInstance(aboutOf(facts), facts)
+  const { taskId, commandId, kind, modelId, instanceId, startMs, endMs } = about
+  const spans = trace?.spans ?? []
+  const name = (nodeId: string): string => nodeName(facts, nodeId)
+  const ended = endOf(facts)
+  const open = ended.how === 'open'
+  const over = open ? facts.nowMs : endMs
+  const story: Story = {
+    id,
+    asked: { taskId, commandId, kind, modelId, instanceId, at: iso(startMs) },
+    entered: enteredAt(facts, name),
+    ran: ranOn(facts, about).map(name),
+    tookMs: startMs === null || over === null || over <= startMs ? null : over - startMs,
+    parts: partsOfSpans(spans, name),
+    ended,
+    around: around(facts, about, name),
+    logs: lines.slice(-LOGS_MOST)
+      .map(({ at, node, message }) => ({ at, node: plain(node), text: plain(message) })),
+    then: facts.then === null ? [] : thenWords(facts.then, about, name),
+    open, unseen: facts.unseen, next: []
+  }
+  const known = { remedyOf, traced: trace !== null, tracing: facts.tracing }
+  return { ...story, next: nextSteps(story, state, known) }
+}
+
+const iso = (ms: number | null): string | null => ms === null ? null : new Date(ms).toISOString()
+
+function nodeName ({ state, trace }: Facts, nodeId: string): string {
+  const place = trace?.head?.places.find((one) => one.nodeId === nodeId)
+  // An id changes with each start; a name of then is better than none of now.
+  const gone = state.nodeIdentities[nodeId] === undefined
+  return gone && place !== undefined ? plain(place.name) : nameOf(state, nodeId)
+}
+
+/** The instance may be told by an event only. */
+function withInstance (about: About, { events }: Facts): About {
+  if (about.instanceId !== null || about.modelId === null) return about
+  const own = events.map((event) => partsOf(event)[1])
+    .filter(({ modelId, instanceId }) => modelId === about.modelId && typeof instanceId === 'string')
+  const ids = new Set(own.map(({ instanceId }) => instanceId as string))
+  return ids.size === 1 ? { ...about, instanceId: [...ids][0]! } : about
+}
+
+function enteredAt ({ trace, failed }: Facts, name: (id: string) => string): string | null {
+  const root = trace?.spans.find(({ category }) => category === 'request')
+  const nodeId = root?.nodeId ?? failed?.origin
+  return nodeId === undefined ? null : name(nodeId)
+}
+
+/** The nodes whose runners worked on it; else those its instance is on. */
+function ranOn ({ trace, state, then }: Facts, { instanceId }: About): string[] {
+  const runners = (trace?.head?.places ?? []).filter((place) => place.process === 'runner')
+  if (runners.length > 0) return [...new Set(runners.map(({ nodeId }) => nodeId))]
+  if (instanceId === null) return []
+  const instance = state.instances[instanceId] ?? then?.state.instances?.[instanceId]
+  return instance === undefined ? [] : Object.keys(bodyOf(instance).shardAssignments.nodeToRunner)
+}
+
+function endOf ({ id, state, trace, failed, then }: Facts): Ended {
+  const status = taskIn(state, id)?.status ?? null
+  if (status !== null && OPEN.includes(status)) {
+    const message = status === 'Pending' ? 'it waits for its turn' : 'it is worked on'
+    return { how: 'open', reason: null, message }
+  }
+  if (failed !== null) {
+    const { errorType = null, errorMessage = '' } = partsOf(failed)[1] as Record<string, string | undefined>
+    return { how: 'failed', reason: errorType, message: plain(errorMessage) }
+  }
+  const root = trace?.spans.find(({ category }) => category === 'request')
+  const outcome = trace?.head?.outcome ?? root?.attrs['outcome'] ?? OUTCOMES[status ?? '']
+  const reason = trace?.head?.reason ?? root?.attrs['reason']
+  const how = outcome === 'completed' || outcome === 'failed' || outcome === 'cancelled' ? outcome : 'unknown'
+  const message = how === 'unknown' && then === null ? 'nobody noted how it ended' : ''
+  return { how, reason: typeof reason === 'string' ? reason : null, message }
+}
+
+const OUTCOMES: Readonly<Record<string, string>> = {
+  Complete: 'completed', Failed: 'failed', TimedOut: 'failed', Cancelled: 'cancelled'
+}
+
+/** What took how long: the steps of one kind at one node together, without the whole. */
+function partsOfSpans (spans: readonly SeenSpan[], name: (id: string) => string): Part[] {
+  const zero = Math.min(...spans.map(({ startUs }) => startUs))
+  const parts = new Map<string, Part>()
+  for (const span of spans) {
+    if (span.category === 'request' || span.category === 'runner') continue
+    const key = [span.nodeId, span.category, span.name.split(' #')[0]].join('\n')
+    const startMs = (span.startUs - zero) / 1000
+    const part = parts.get(key) ?? {
+      words: partWords(span), name: span.name, category: span.category, node: name(span.nodeId), startMs,
+      tookMs: 0
+    }
+    const tookMs = part.tookMs + span.durationUs / 1000
+    parts.set(key, { ...part, startMs: Math.min(part.startMs, startMs), tookMs })
+  }
+  return [...parts.values()].sort((a, b) => a.startMs - b.startMs)
+}
+
+function around (facts: Facts, about: About, name: (id: string) => string): Story['around'] {
+  const { startMs, endMs } = about
+  if (startMs === null) return []
+  const [from, to] = [startMs - BEFORE_MS, (endMs ?? facts.nowMs) + AFTER_MS]
+  const nodes = new Set(ranOn(facts, about))
+  return facts.events.filter(({ at }) => Date.parse(at) >= from && Date.parse(at) <= to)
+    .map((event) => ({ at: event.at, text: eventText(event, { ...about, nodes, name }) }))
+    .filter((one): one is { at: string, text: string } => one.text !== null)
+    .slice(-AROUND_MOST)
+}
+
+/** The cluster as it was: master, nodes, the instance, and who was unwell. */
+function thenWords (
+  { state, snapshot }: StateThen, { modelId }: About, name: (id: string) => string
+): string[] {
+  const { masterNodeId, cluster, nodeHealth = {}, instances = {}, runners = {} } = state
+  const known = masterNodeId === undefined ? null : masterNodeId
+  const master = known === null ? 'no master' : `master ${name(known)}`
+  const nodes = cluster === undefined ? null : `${cluster.liveNodes} of ${cluster.knownNodes} nodes live`
+  const of = Object.values(instances).map((one) => bodyOf(one).shardAssignments)
+    .filter((assigned) => assigned.modelId === modelId)
+  const kinds = of.flatMap(({ nodeToRunner }) => Object.values(nodeToRunner))
+    .map((runnerId) => Object.keys(runners[runnerId] ?? {})[0] ?? 'no runner')
+  const placed = modelId === null ? null
+    : `${modelId} was ${of.length === 0 ? 'not placed' : `placed (${[...new Set(kinds)].join(', ')})`}`
+  const unwell = Object.entries(nodeHealth).filter(([, { level }]) => level !== 'ok')
+    .map(([nodeId, { reasons }]) => `${name(nodeId)} reported ${reasons.map(({ code }) => code).join(', ')}`)
+  const first = [master, nodes, placed].filter((text) => text !== null).join(', ')
+  return [`${first} (recorded ${snapshot.at})`, ...unwell].map(plain)
+}
+
+interface Known { remedyOf: (reason: string) => string | null, traced: boolean, tracing: boolean | null }
+
+function nextSteps ({ asked, ended, open, id, tookMs }: Story, state: WhyState, known: Known): string[] {
+  const { at } = asked
+  const model = asked.modelId === null ? null : plain(asked.modelId)
+  const failed = ended.how === 'failed'
+  const remedy = failed && ended.reason !== null ? known.remedyOf(ended.reason) : null
+  const of = model === null ? '' : ` --model ${model}`
+  const dead = !open && model !== null && !isReady(state, model)
+  return [
+    ...remedy === null ? [] : [plain(remedy)],
+    ...open ? [`follow it: svc logs -f${of}`] : [],
+    ...dead ? [`${model} does not answer now: svc why ${model}`] : [],
+    ...failed && at !== null ? [`what the nodes said then: svc logs --since ${at}${of}`] : [],
+    ...known.traced && tookMs !== null ? [`every step with its time: svc traces ${asked.taskId ?? id}`] : [],
+    ...!known.traced && known.tracing === false
+      ? ['nobody noted how long each part took; for the next request: svc traces on']
+      : []
+  ]
+}
+
+/** An instance of the model has all its runners ready. */
+function isReady ({ instances, runners }: WhyState, modelId: string): boolean {
+  const ready = (runnerId: string): boolean =>
+    ['RunnerReady', 'RunnerRunning'].includes(Object.keys(runners[runnerId] ?? {})[0] ?? '')
+  return Object.values(instances).map((one) => bodyOf(one).shardAssignments)
+    .some((assigned) => assigned.modelId === modelId && Object.values(assigned.nodeToRunner).every(ready))
+}
