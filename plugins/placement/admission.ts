@@ -2,6 +2,7 @@ import { SvcError } from '../../kernel/index.js'
 import { checkFits } from './check.js'
 import type { Planning } from './planning.js'
 import { refuse } from './refusals.js'
+import { bodyOf } from '../runners/service.js'
 import type { Entering, Instance } from '../runners/service.js'
 import type { StateView } from './state-view.js'
 import { cardOf, ranksOf } from './view.js'
@@ -38,9 +39,9 @@ export class Admission {
   check ({ instance, instances }: Entering): void {
     this.#checkReplaced(instance, instances)
     if (this.#state === undefined) return
-    const all = instances.map((one) => [one.RingInstance.instanceId, one] as const)
+    const all = instances.map((one) => [bodyOf(one).instanceId, one] as const)
     const state = { ...this.#state, instances: Object.fromEntries(all) }
-    const { modelId } = instance.RingInstance.shardAssignments
+    const { modelId } = bodyOf(instance).shardAssignments
     const card = this.#planning.known(modelId) ?? cardOf(ranksOf(instance)[0]!.shard)
     try {
       checkFits({ instance, card, view: this.#planning.view(state, modelId) })
@@ -49,10 +50,11 @@ export class Admission {
     }
   }
   /** What a master decided may arrive when another one has seen to it already. */
-  #checkReplaced ({ RingInstance: { placement } }: Instance, instances: readonly Instance[]): void {
+  #checkReplaced (instance: Instance, instances: readonly Instance[]): void {
+    const { placement } = bodyOf(instance)
     const id = placement?.replaces ?? null
     if (id === null) return
-    const done = instances.some(({ RingInstance: ring }) => ring.placement?.replaces === id)
+    const done = instances.some((one) => bodyOf(one).placement?.replaces === id)
     if (done || !this.#waits(id)) throw refuse('not_waiting', `Nothing waits for a place under ${id}.`)
   }
 }

@@ -4,6 +4,7 @@ import { claimsByNode, gib, needOf, usableOf } from './planner/memory.js'
 import type { ClusterView, NodeFacts, PlanRequest } from './planner/types.js'
 import { planBriefly } from './planner/plan.js'
 import { refusalError, refuse } from './refusals.js'
+import { bodyOf } from '../runners/service.js'
 import type { Instance, RingInstance } from '../runners/service.js'
 import { partOf, ranksOf } from './view.js'
 import type { Rank } from './view.js'
@@ -12,8 +13,9 @@ import type { Rank } from './view.js'
  * Throws what is wrong with the form of an instance: `invalid_request` that names the field. Its schema has
  * been applied; what is asked of the cluster is for `checkFits`.
  */
-export function checkForm ({ RingInstance: ring }: Instance, card: ModelCard): void {
-  const at = 'instance.RingInstance'
+export function checkForm (instance: Instance, card: ModelCard): void {
+  const ring = bodyOf(instance)
+  const at = `instance.${Object.keys(instance)[0]}`
   if (ring.engine !== card.engine) {
     throw invalid(`${at}.engine`, `must be ${card.engine}, the engine of ${card.modelId}`)
   }
@@ -31,7 +33,15 @@ export function checkForm ({ RingInstance: ring }: Instance, card: ModelCard): v
   if (Object.keys(runnerToShard).length !== runners.length) {
     throw invalid(`${assignments}.runnerToShard`, 'names a runner that is on no node')
   }
-  checkShards(ranksOf({ RingInstance: ring }), ring, card, `${assignments}.runnerToShard`)
+  const ranks = ranksOf(instance)
+  checkShards(ranks, ring, card, `${assignments}.runnerToShard`)
+  if (!('LlamaRpcInstance' in instance)) return
+  if (ranks.length === 1) throw invalid(at, 'must be a RingInstance: it has one node only')
+  if (ranks[0]!.tensor) throw invalid(`${assignments}.runnerToShard`, 'must have no TensorShardMetadata')
+  const { driverNode } = instance.LlamaRpcInstance
+  if (driverNode !== ranks[0]!.nodeId) {
+    throw invalid(`${at}.driverNode`, 'must be the node of the shard with deviceRank 0')
+  }
 }
 
 function checkShards (
@@ -81,32 +91,39 @@ export function checkFits (fitting: Fitting): void {
   }
   const result = planBriefly(requestOf(fitting, ranks), view, { steps: 0 })
   if (!result.ok) throw refusalError(result)
-  checkRing(ranks, view)
+  if ('LlamaRpcInstance' in instance) checkStar(ranks, view)
+  else checkRing(ranks, view)
   for (const rank of ranks) checkShare(fitting, rank)
 }
 
 /** The question whether the model can be placed on these nodes and no other. */
-function requestOf ({ card, view }: Fitting, ranks: readonly Rank[]): PlanRequest {
+function requestOf ({ instance, card, view }: Fitting, ranks: readonly Rank[]): PlanRequest {
   const chosen = new Set(ranks.map(({ nodeId }) => nodeId))
   return {
     card,
     sharding: ranks[0]!.tensor ? 'Tensor' : 'Pipeline',
-    instanceMeta: 'Ring',
+    instanceMeta: 'LlamaRpcInstance' in instance ? 'LlamaRpc' : 'Ring',
     minNodes: ranks.length,
     excluded: view.nodes.map(({ nodeId }) => nodeId).filter((nodeId) => !chosen.has(nodeId))
   }
 }
 
-function checkRing (ranks: readonly Rank[], { nodes, edges }: ClusterView): void {
+function checkRing (ranks: readonly Rank[], view: ClusterView): void {
   if (ranks.length === 1) return
-  const linked = new Set(edges.map(({ from, to }) => `${from} ${to}`))
   ranks.forEach(({ nodeId }, place) => {
-    const next = ranks[(place + 1) % ranks.length]!.nodeId
-    if (linked.has(`${nodeId} ${next}`) && linked.has(`${next} ${nodeId}`)) return
-    const [a, b] = [nodeId, next].map((id) => nodes.find((node) => node.nodeId === id)?.name ?? id)
-    throw refuse('no_connected_cycle',
-      `${a} and ${b} are next to each other in the ring and are not connected in both directions.`)
+    checkLinked(nodeId, ranks[(place + 1) % ranks.length]!.nodeId, view, 'are next to each other in the ring')
   })
+}
+
+function checkStar ([driver, ...donors]: readonly Rank[], view: ClusterView): void {
+  for (const { nodeId } of donors) checkLinked(driver!.nodeId, nodeId, view, 'are the driver and a donor')
+}
+
+function checkLinked (one: string, other: string, { nodes, edges }: ClusterView, how: string): void {
+  const linked = (a: string, b: string): boolean => edges.some(({ from, to }) => from === a && to === b)
+  if (linked(one, other) && linked(other, one)) return
+  const [a, b] = [one, other].map((id) => nodes.find((node) => node.nodeId === id)?.name ?? id)
+  throw refuse('no_connected_cycle', `${a} and ${b} ${how} and are not connected in both directions.`)
 }
 
 function checkShare ({ instance, card, view }: Fitting, { nodeId, shard }: Rank): void {
@@ -121,7 +138,7 @@ function checkShare ({ instance, card, view }: Fitting, { nodeId, shard }: Rank)
   if (offers.some(({ usableBytes }) => need.neededBytes < usableBytes)) return
   const best = Math.max(0, ...offers.map(({ usableBytes }) => usableBytes))
   throw refuse('insufficient_memory', messageFor(node, shard, need.neededBytes, best), {
-    instanceId: instance.RingInstance.instanceId, nodes: [{ nodeId, name: node.name, need, offers }]
+    instanceId: bodyOf(instance).instanceId, nodes: [{ nodeId, name: node.name, need, offers }]
   })
 }
 

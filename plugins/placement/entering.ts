@@ -5,7 +5,7 @@ import { errors } from './errors.js'
 import { instanceOf } from './instance.js'
 import { LOOK_MS } from './planning.js'
 import type { Ask, Outcome } from './planning.js'
-import { runnerErrors } from '../runners/service.js'
+import { bodyOf, runnerErrors } from '../runners/service.js'
 import type { Instance, PlacementIntent } from '../runners/service.js'
 
 /** Plans made for one request when the master, which has newer facts, refuses. */
@@ -48,8 +48,8 @@ export async function enter (
 ): Promise<Entered> {
   const commandId = desk.newId()
   const instanceId = await desk.instances.place(instance, { commandId, force })
-  const isNew = instanceId === instance.RingInstance.instanceId
-  const { modelId, nodeToRunner } = instance.RingInstance.shardAssignments
+  const isNew = instanceId === bodyOf(instance).instanceId
+  const { modelId, nodeToRunner } = bodyOf(instance).shardAssignments
   if (force && isNew) desk.forced(instanceId, modelId, Object.keys(nodeToRunner), caller)
   // What another node has just stopped may not be known here yet.
   if (desk.standing.isStopped(modelId) || desk.returns(modelId)) await desk.standing.unstop(modelId)

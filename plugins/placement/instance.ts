@@ -1,6 +1,6 @@
 import type { Caller, ModelCard } from '../../kernel/index.js'
 import type { Plan } from './planner/types.js'
-import { stateCard } from '../runners/service.js'
+import { changed, stateCard } from '../runners/service.js'
 import type { Instance, PlacementIntent, RingInstance, Shard, ShardBody } from '../runners/service.js'
 import type { StateView } from './state-view.js'
 
@@ -9,7 +9,8 @@ import type { StateView } from './state-view.js'
  * that it can be placed again.
  */
 export function instanceOf (
-  plan: Pick<Plan, 'ranks' | 'sharding'>, card: ModelCard, state: Pick<StateView, 'topology'>,
+  plan: Pick<Plan, 'ranks' | 'sharding' | 'instanceMeta'>, card: ModelCard,
+  state: Pick<StateView, 'topology'>,
   newId: () => string, placement?: PlacementIntent
 ): Instance {
   const runnerToShard: Record<string, Shard> = {}
@@ -28,15 +29,39 @@ export function instanceOf (
       nLayers: card.nLayers
     })
   })
+  const body: RingInstance = {
+    instanceId: newId(),
+    contextTokenLimit: card.contextLength,
+    systemRole: null,
+    engine: card.engine,
+    shardAssignments: { modelId: card.modelId, runnerToShard, nodeToRunner },
+    hostsByNode: {},
+    ...placement === undefined ? {} : { placement }
+  }
+  const nodeIds = plan.ranks.map(({ nodeId }) => nodeId)
+  const tagged: Instance = plan.instanceMeta === 'LlamaRpc' ? starOf(body, nodeIds) : { RingInstance: body }
+  return withHosts(tagged, nodeIds, state)
+}
+
+/** The instance of a driver, which is the first node, and its donors. */
+function starOf (body: RingInstance, nodeIds: readonly string[]): Instance {
+  return { LlamaRpcInstance: { ...body, driverNode: nodeIds[0]!, donorEndpoints: {} } }
+}
+
+/** The instance with where its nodes, named by rank, reach each other. */
+export function withHosts (
+  instance: Instance, nodeIds: readonly string[], state: Pick<StateView, 'topology'>
+): Instance {
+  if (!('LlamaRpcInstance' in instance)) return changed(instance, { hostsByNode: hostsOf(nodeIds, state) })
+  const [driver, ...donors] = nodeIds as [string, ...string[]]
+  const to = (from: string, node: string): RingInstance['hostsByNode'][string] => hostAt(from, node, state)
   return {
-    RingInstance: {
-      instanceId: newId(),
-      contextTokenLimit: card.contextLength,
-      systemRole: null,
-      engine: card.engine,
-      shardAssignments: { modelId: card.modelId, runnerToShard, nodeToRunner },
-      hostsByNode: hostsOf(plan.ranks.map(({ nodeId }) => nodeId), state),
-      ...placement === undefined ? {} : { placement }
+    LlamaRpcInstance: {
+      ...instance.LlamaRpcInstance,
+      donorEndpoints: Object.fromEntries(donors.map((id) => [id, to(driver, id)])),
+      hostsByNode: Object.fromEntries([
+        [driver, donors.flatMap((id) => to(driver, id))], ...donors.map((id) => [id, to(id, driver)])
+      ])
     }
   }
 }
@@ -45,18 +70,25 @@ const shardOf = (tensor: boolean, body: ShardBody): Shard =>
   tensor ? { TensorShardMetadata: body } : { PipelineShardMetadata: body }
 
 /** Where each node reaches the next one of the ring; nothing for a node that is alone. */
-export function hostsOf (
+function hostsOf (
   ring: readonly string[], { topology }: Pick<StateView, 'topology'>
 ): RingInstance['hostsByNode'] {
-  return Object.fromEntries(ring.map((nodeId, i) => {
-    const next = ring[(i + 1) % ring.length]!
-    const at = topology.connections[nodeId]?.[next]?.find(({ session }) => session)?.sinkMultiaddr
-    return [nodeId, at == null ? [] : [{ ip: at.ipAddress, port: at.port }]]
-  }))
+  return Object.fromEntries(ring.map((nodeId, i) =>
+    [nodeId, hostAt(nodeId, ring[(i + 1) % ring.length]!, { topology })]))
+}
+
+/** The link on which a node reaches another one; nothing where there is none. */
+function hostAt (
+  from: string, to: string, { topology }: Pick<StateView, 'topology'>
+): RingInstance['hostsByNode'][string] {
+  const at = topology.connections[from]?.[to]?.find(({ session }) => session)?.sinkMultiaddr
+  return at == null ? [] : [{ ip: at.ipAddress, port: at.port }]
 }
 
 /** The instance as this caller may see it: addresses are for the operator. */
 export function shownTo (caller: Caller, instance: Instance): unknown {
   if (caller.authorities.has('operator')) return instance
-  return { RingInstance: { ...instance.RingInstance, hostsByNode: null } }
+  const [tag, body] = Object.entries(instance)[0] as [string, object]
+  const endpoints = tag === 'LlamaRpcInstance' ? { donorEndpoints: null } : {}
+  return { [tag]: { ...body, hostsByNode: null, ...endpoints } }
 }

@@ -4,6 +4,7 @@ import { intentOfAsk, planAndEnter } from './entering.js'
 import type { For } from './entering.js'
 import type { Ask } from './planning.js'
 import { failedAttempts, instancesOf } from './progress.js'
+import { bodyOf } from '../runners/service.js'
 import type { PlacementIntent, RouteQuery } from '../runners/service.js'
 import { untilReady, WATCH_MS } from './waiting.js'
 
@@ -67,7 +68,7 @@ async function enterWhenFree (
   const end = clock.mono() + WAIT_SECONDS * 1000
   for (let until = 0; ;) {
     const { instances } = await readState()
-    const unloading = Object.values(instances).some(({ RingInstance: ring }) => ring.drainUntil !== undefined)
+    const unloading = Object.values(instances).some((one) => bodyOf(one).drainUntil !== undefined)
     if (unloading) until = Math.min(end, clock.mono() + STALE_MS)
     try {
       return (await planAndEnter(desk, ask, intent, whom)).entered.instanceId

@@ -1,3 +1,4 @@
+import { bodyOf } from '../runners/service.js'
 import type { Instance } from '../runners/service.js'
 import type { WaitingInstance } from './standing.js'
 import type { Download, StateView } from './state-view.js'
@@ -29,14 +30,14 @@ export function progressOf (
     const entry = own(state.waitingInstances ?? {}, instanceId)
     return entry === undefined ? { kind: 'gone' } : { kind: 'waiting', entry }
   }
-  const { drainUntil } = instance.RingInstance
+  const { drainUntil } = bodyOf(instance)
   if (drainUntil !== undefined) return { kind: 'draining', instance, until: drainUntil }
   const ranks = ranksOf(instance).map(({ nodeId, runnerId }) =>
     ({ nodeId, kind: kindOf(state, runnerId) }))
   if (ranks.length > 0 && ranks.every(({ kind }) => SERVING.has(kind))) return { kind: 'ready', instance }
   const failed = failureOf(state, instance, attempts)
   if (failed !== undefined) return { kind: 'failed', instance, ...failed }
-  const { modelId } = instance.RingInstance.shardAssignments
+  const { modelId } = bodyOf(instance).shardAssignments
   return {
     kind: 'starting',
     instance,
@@ -58,7 +59,8 @@ export function successorOf (
   for (const [id, { replaces }] of Object.entries(waitingInstances)) {
     if (replaces !== null) next.set(replaces, id)
   }
-  for (const [id, { RingInstance: { placement } }] of Object.entries(instances)) {
+  for (const [id, one] of Object.entries(instances)) {
+    const { placement } = bodyOf(one)
     if (placement?.replaces != null) next.set(placement.replaces, id)
   }
   const seen = new Set<string>()
@@ -76,7 +78,7 @@ const kindOf = ({ runners }: StateView, runnerId: string): string =>
 function failureOf (
   state: StateView, instance: Instance, attempts: ReadonlySet<string>
 ): { nodeIds: string[], code: string, message: string } | undefined {
-  const { instanceId, shardAssignments: { modelId, nodeToRunner } } = instance.RingInstance
+  const { instanceId, shardAssignments: { modelId, nodeToRunner } } = bodyOf(instance)
   const recorded = state.instanceFailures.find((failure) => failure.instanceId === instanceId)
   if (recorded !== undefined) {
     const { affectedNodeIds: nodeIds, errorCode: code, errorMessage: message } = recorded
@@ -113,7 +115,7 @@ function copying ({ downloads }: StateView, nodeId: string, modelId: string): st
 
 /** The instances of a model that take requests or will. */
 export function instancesOf ({ instances }: StateView, modelId: string): string[] {
-  return Object.values(instances).map(({ RingInstance: ring }) => ring)
+  return Object.values(instances).map(bodyOf)
     .filter((ring) => ring.shardAssignments.modelId === modelId && ring.drainUntil === undefined)
     .map(({ instanceId }) => instanceId)
 }

@@ -90,6 +90,16 @@ const ring = {
   }
 } as const
 
+const star = {
+  ...ring,
+  required: [...ring.required, 'driverNode', 'donorEndpoints'],
+  properties: {
+    ...ring.properties,
+    driverNode: { type: 'string', minLength: 1 },
+    donorEndpoints: { ...hosts, description: 'filled in by the node' }
+  }
+} as const
+
 const create = {
   method: 'POST', url: '/instance', authority: 'cluster:write',
   summary: 'Places an instance as it is given, such as one of GET /instance/placement.',
@@ -97,8 +107,8 @@ const create = {
     type: 'object', additionalProperties: false, required: ['instance'],
     properties: {
       instance: {
-        type: 'object', additionalProperties: false, required: ['RingInstance'],
-        properties: { RingInstance: ring }
+        type: 'object', additionalProperties: false, minProperties: 1, maxProperties: 1,
+        properties: { RingInstance: ring, LlamaRpcInstance: star }
       }
     }
   },

@@ -2,6 +2,7 @@ import type { Bundle, Cluster, EngineDecl, ModelCard, NodeView } from '../../ker
 import { needOf } from './planner/memory.js'
 import type { Part } from './planner/memory.js'
 import type { ClusterView, EngineTraits, InstanceMemory, MemoryClaim, NodeFacts } from './planner/types.js'
+import { bodyOf } from '../runners/service.js'
 import type { Instance, Releasing, ShardBody } from '../runners/service.js'
 import type { StateView } from './state-view.js'
 
@@ -91,7 +92,7 @@ function memoryOf (
 ): { reserved: MemoryClaim[], shown: InstanceMemory }[] {
   const byId = new Map(nodes.map((node) => [node.nodeId, node]))
   return Object.values(state.instances).map((instance) => {
-    const { instanceId, shardAssignments: { modelId } } = instance.RingInstance
+    const { instanceId, shardAssignments: { modelId } } = bodyOf(instance)
     const reserved: MemoryClaim[] = []
     const memory: MemoryClaim[] = []
     for (const { nodeId, runnerId, shard } of ranksOf(instance)) {
@@ -122,7 +123,8 @@ function claimsOn (
 export interface Rank { nodeId: string, runnerId: string, shard: ShardBody, tensor: boolean }
 
 /** The ranks of an instance by their number; a runner without a shard is left out. */
-export function ranksOf ({ RingInstance: { shardAssignments } }: Instance): Rank[] {
+export function ranksOf (instance: Instance): Rank[] {
+  const { shardAssignments } = bodyOf(instance)
   return Object.entries(shardAssignments.nodeToRunner).flatMap(([nodeId, runnerId]) => {
     const [tag, shard] = Object.entries(shardAssignments.runnerToShard[runnerId] ?? {})[0] ?? []
     return shard === undefined
@@ -132,9 +134,10 @@ export function ranksOf ({ RingInstance: { shardAssignments } }: Instance): Rank
 }
 
 function claimOf (
-  { RingInstance: { engine } }: Instance, shard: ShardBody, engines: ClusterView['engines'], node: NodeFacts
+  instance: Instance, shard: ShardBody, engines: ClusterView['engines'], node: NodeFacts
 ): { backend: string, bytes: number } {
   const card = cardOf(shard)
+  const { engine } = bodyOf(instance)
   const traits = engines[engine]
   return {
     backend: node.backends?.[engine]?.find((name) => card.backends.includes(name)) ?? 'cpu',

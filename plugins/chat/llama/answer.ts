@@ -38,9 +38,11 @@ function deltaOf (index: number, text: string, tokens: TokenReport[]): Delta[] {
 }
 
 /** What the last events of an answer say. */
-interface End { reason: Done['finish_reason'], usage: Fields, timings: Fields, peakBytes: number }
+interface End {
+  reason: Done['finish_reason'], stop: string | null, usage: Fields, timings: Fields, peakBytes: number
+}
 
-function doneOf (index: number, { reason, usage, timings, peakBytes }: End): Done {
+function doneOf (index: number, { reason, stop, usage, timings, peakBytes }: End): Done {
   const worked = numberOf(timings['prompt_n']) ?? 0
   const details = fieldsOf(usage['prompt_tokens_details'])
   const kept = numberOf(timings['cache_n']) ?? numberOf(details['cached_tokens'])
@@ -49,6 +51,7 @@ function doneOf (index: number, { reason, usage, timings, peakBytes }: End): Don
     kind: 'done',
     index,
     finish_reason: reason,
+    stop_text: stop,
     usage: {
       prompt_tokens: prompt,
       completion_tokens: numberOf(usage['completion_tokens']) ?? numberOf(timings['predicted_n']) ?? 0,
@@ -107,7 +110,9 @@ export class ChatReader implements AnswerReader {
     if (reason === null) return null
     // An answer that was cut ends in the middle of what was open.
     const rest = reason === 'stop' ? this.closed() : ''
-    return [...deltaOf(index, rest, []), doneOf(index, { reason, usage, timings, peakBytes })]
+    // The server does not tell here which stop text it met.
+    const end: End = { reason, stop: null, usage, timings, peakBytes }
+    return [...deltaOf(index, rest, []), doneOf(index, end)]
   }
 
   private textOf (delta: Fields): string {
@@ -170,7 +175,9 @@ export class CompletionReader implements AnswerReader {
     if (last === null) return null
     const cut = last['stop_type'] === 'limit' || last['stopped_limit'] === true || last['truncated'] === true
     const usage = { prompt_tokens: last['tokens_evaluated'], completion_tokens: last['tokens_predicted'] }
-    const end: End = { reason: cut ? 'length' : 'stop', usage, timings: fieldsOf(last['timings']), peakBytes }
+    const reason = cut ? 'length' : 'stop'
+    const stop = textOf(last['stopping_word']) || null
+    const end: End = { reason, stop, usage, timings: fieldsOf(last['timings']), peakBytes }
     return [doneOf(this.index, end)]
   }
 }

@@ -1,5 +1,6 @@
 /** The command line of a server. Pure. */
 import type { Address } from './http.js'
+import { rpcArguments, type RpcPlan } from './rpc.js'
 import type { Sizes } from './sizes.js'
 
 /** What a server is started with. */
@@ -15,6 +16,8 @@ export interface StartOptions {
   sizes: Sizes
   /** Makes embeddings, and nothing else. */
   embeds: boolean
+  /** How the model is spread over donors; null for a model that this server has alone. */
+  rpc?: RpcPlan | null
 }
 
 /** More layers than any model has. */
@@ -25,7 +28,7 @@ const placeOf = (address: Address): string[] => 'socketPath' in address
   : ['--host', address.host, '--port', String(address.port)]
 
 /** Options that are given only to a server that knows them, as it would not start otherwise. */
-function optional ({ flags, backend, sizes, embeds }: StartOptions): string[][] {
+function optional ({ flags, backend, sizes, embeds, rpc = null }: StartOptions): string[][] {
   const { contextLength, promptCacheMib } = sizes
   return [
     // It serves nobody but this runner.
@@ -35,21 +38,25 @@ function optional ({ flags, backend, sizes, embeds }: StartOptions): string[][] 
     // An answer ends where the context does.
     ['--no-context-shift'],
     ['--cache-ram', String(promptCacheMib)],
-    ['--n-gpu-layers', backend === 'cpu' ? '0' : ALL_LAYERS],
-    ...backend === 'cpu' ? [['--device', 'none']] : [],
+    ...rpc === null ? alone(backend) : [],
     ...embeds
       ? [['--embeddings'], ['--batch-size', String(contextLength)], ['--ubatch-size', String(contextLength)]]
       : []
   ].filter(([name]) => flags.has(name as string))
 }
 
-/** The arguments for a server. */
+/** Where the layers of a model are that has no donors. */
+const alone = (backend: string): string[][] => backend === 'cpu'
+  ? [['--n-gpu-layers', '0'], ['--device', 'none']]
+  : [['--n-gpu-layers', ALL_LAYERS]]
+
+/** The arguments for a server. @throws EngineError for donors where the server cannot use any */
 export function serverArguments (options: StartOptions): string[] {
-  const { model, address, keyFile, threads, sizes } = options
+  const { model, address, keyFile, threads, sizes, rpc = null, backend, flags } = options
   return [
     '--model', model, ...placeOf(address), '--api-key-file', keyFile, '--threads', String(threads),
     // The server shares the context out between the answers.
     '--ctx-size', String(sizes.contextLength * sizes.slots), '--parallel', String(sizes.slots),
-    ...optional(options).flat()
+    ...optional(options).flat(), ...rpc === null ? [] : rpcArguments(rpc, backend, flags)
   ]
 }

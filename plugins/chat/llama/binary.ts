@@ -47,17 +47,20 @@ export async function examine (path: string): Promise<Binary> {
 }
 
 async function helpOf (path: string): Promise<string> {
+  return await askHelp(path, path === USUAL ? 'there is no llama-server in PATH: install llama.cpp, or set ' +
+    'SVC_LLAMA_SERVER_BIN to the absolute path of its llama-server, and restart svc' : null)
+}
+
+/** What a program prints for --help. `absent` is said where it is not there. @throws EngineError */
+export async function askHelp (path: string, absent: string | null): Promise<string> {
   try {
     const { stdout, stderr } = await promisify(execFile)(path, ['--help'],
       { timeout: HELP_MS, killSignal: 'SIGKILL', maxBuffer: HELP_BYTES })
     return stdout + stderr
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException
-    if (code !== 'ENOENT' || path !== USUAL) {
-      const why = message.replace(/\s+/g, ' ').slice(0, 300)
-      throw new EngineError('provider_error', `${path} --help failed: ${why}. Run it by hand to see more`)
-    }
-    throw new EngineError('provider_error', 'there is no llama-server in PATH: install llama.cpp, or set ' +
-      'SVC_LLAMA_SERVER_BIN to the absolute path of its llama-server, and restart svc')
+    if (code === 'ENOENT' && absent !== null) throw new EngineError('provider_error', absent)
+    const why = message.replace(/\s+/g, ' ').slice(0, 300)
+    throw new EngineError('provider_error', `${path} --help failed: ${why}. Run it by hand to see more`)
   }
 }

@@ -1,11 +1,14 @@
 /**
  * Engine `llama-server`: models in GGUF files, run by llama.cpp's own server, an external program. One server
- * is a child of one runner process, on a socket of its own with a key of its own.
+ * is a child of one runner process, on a socket of its own with a key of its own. A model may be spread over
+ * several nodes: this server is then its driver, and the runners of the others lend it what they have.
  */
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { EngineError, type EngineModule, type EngineSession, type ModelCard } from '../../../kernel/engine.js'
 import { binaryOf, examine } from './binary.js'
+import { startDonor } from './donor.js'
+import { rpcOf } from './rpc.js'
 import { LlamaServer, type Pulse } from './server.js'
 import { LlamaSession } from './session.js'
 import { sizesOf } from './sizes.js'
@@ -15,7 +18,7 @@ export interface EngineParts {
   pulse: Pulse
   /** Ends the runner: its model is gone. */
   die: (error: Error) => void
-  /** Takes the server's own log, line by line. */
+  /** Takes the program's own log, line by line. */
   echo: (line: string) => void
 }
 
@@ -29,7 +32,7 @@ const PULSE: Pulse = {
 const die = (error: Error): void => { setImmediate(() => { throw error }) }
 
 /** What a runner prints goes to a file of bounded size. */
-const echo = (line: string): void => { process.stderr.write(`llama-server: ${line}\n`) }
+const echo = (line: string): void => { process.stderr.write(`llama.cpp: ${line}\n`) }
 
 /** The model among the card's files: the first part where it is split. @throws EngineError model_invalid */
 export function modelFile ({ modelId, files }: ModelCard): string {
@@ -45,13 +48,15 @@ export function llamaEngine (parts: EngineParts): EngineModule {
   return {
     async load (spec, env): Promise<EngineSession> {
       const { card, directory, threads, backend, options } = spec
+      if (options['lends'] === true) return await startDonor(spec, env, parts)
+      const rpc = rpcOf(options)
       const model = join(directory, modelFile(card))
       const embeds = card.tasks.includes('embeddings')
       const sizes = sizesOf(spec, embeds)
       const binary = await examine(binaryOf(options))
       const { modelId, totalBytes: modelBytes } = card
       const server = await LlamaServer.start({
-        binary, model, modelId, modelBytes, threads, backend, sizes, embeds, env, ...parts
+        binary, model, modelId, modelBytes, threads, backend, sizes, embeds, rpc, env, ...parts
       })
       const session = new LlamaSession({ server, spec, sizes, embeds })
       try {

@@ -1,6 +1,7 @@
 /** From the payload of a task to the bodies that llama.cpp's server takes. Pure. */
 import { EngineError } from '../../../kernel/engine.js'
 import { readWishes } from '../engine/request.js'
+import type { VectorShape } from '../engine/pooling.js'
 import type { GrammarRequest, SamplingParams } from '../text/types.js'
 import { fieldsOf, idsOf, type Fields } from './json.js'
 
@@ -152,11 +153,7 @@ export function completionBodies (payload: Fields, facts: Facts): { bodies: Body
 }
 
 /** A request for embeddings. */
-export interface EmbedRequest {
-  inputs: (string | number[])[]
-  dimensions: number | undefined
-  normalize: boolean
-}
+export interface EmbedRequest extends VectorShape { inputs: (string | number[])[] }
 
 /** `input` is a text, token ids, or a list of either. @throws EngineError invalid_request */
 export function embedRequest ({ input, dimensions, normalize }: Fields): EmbedRequest {

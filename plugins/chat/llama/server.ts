@@ -2,23 +2,15 @@
  * A llama.cpp server as a child of the runner process: its start, its health, its end. It is in the runner's
  * process group, which is killed as a whole when the runner ends, however it ends.
  */
-import { spawn, type ChildProcess } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { once } from 'node:events'
 import { readFile, rm, writeFile } from 'node:fs/promises'
-import { createServer, type AddressInfo } from 'node:net'
 import { EngineError, type EngineEnv } from '../../../kernel/engine.js'
 import { serverArguments, type StartOptions } from './arguments.js'
 import type { Binary } from './binary.js'
 import { Client, type Address } from './http.js'
-import { LineCutter, Output } from './output.js'
+import { freePort, LOOPBACK, Program, type Pulse } from './program.js'
 
-/** Time as a runner process has it; a test brings its own. */
-export interface Pulse {
-  /** Monotonic, in ms. */
-  now: () => number
-  pause: (ms: number) => Promise<void>
-}
+export type { Pulse } from './program.js'
 
 /** What a server is made of, beside its address and key, which are made here. */
 export interface ServerParts extends Omit<StartOptions, 'flags' | 'address' | 'keyFile'> {
@@ -36,19 +28,8 @@ export interface ServerParts extends Omit<StartOptions, 'flags' | 'address' | 'k
 const SOCKET = 'llama.sock'
 const KEY_FILE = 'llama.key'
 const KEY_BYTES = 32
-const LOOPBACK = '127.0.0.1'
 const POLL_MS = 100
-const CLOSE_MS = 3_000
 const KIB = 1024
-
-async function freePort (): Promise<number> {
-  const server = createServer().listen(0, LOOPBACK)
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
-  server.close()
-  await once(server, 'close')
-  return port
-}
 
 /** A line of `/proc/<pid>/status` in bytes; 0 where there is none. */
 async function memory (pid: number | undefined, name: 'VmRSS' | 'VmHWM'): Promise<number> {
@@ -59,38 +40,20 @@ async function memory (pid: number | undefined, name: 'VmRSS' | 'VmHWM'): Promis
 /** A server that runs, or did. */
 export class LlamaServer {
   readonly client: Client
-  /** Resolves to what happened when the server has ended. */
-  readonly ended: Promise<string>
-  private readonly child: ChildProcess
+  private readonly program: Program
   private readonly parts: ServerParts
-  private readonly output: Output
-  private end: string | null = null
   /** Its end was asked for. */
   closing = false
 
-  private constructor (child: ChildProcess, client: Client, parts: ServerParts) {
-    this.child = child
+  private constructor (program: Program, client: Client, parts: ServerParts) {
+    this.program = program
     this.client = client
     this.parts = parts
-    const { env, pulse } = parts
-    this.output = new Output((line, leftOut) => {
-      env.log('warn', `llama-server: ${line}`, leftOut === 0 ? {} : { linesLeftOut: leftOut })
-    }, pulse.now)
-    this.listen()
-    this.ended = new Promise(resolve => {
-      child.once('error', error => { resolve(`could not be started: ${error.message}`) })
-      // Not `exit`: its last words are still to be read then.
-      child.once('close', (code, signal) => {
-        const how = signal === null ? `exited with code ${code}` : `was ended by ${signal}`
-        resolve(this.output.last === '' ? how : `${how}; its last lines: ${this.output.last}`)
-      })
-    })
-    void this.ended.then(how => { this.end = how })
   }
 
   /** Starts a server. It does not listen yet. */
   static async start (parts: ServerParts): Promise<LlamaServer> {
-    const { binary, modelId, env } = parts
+    const { binary, modelId } = parts
     const key = randomBytes(KEY_BYTES).toString('hex')
     await Promise.all([SOCKET, KEY_FILE].map(async path => { await rm(path, { force: true }) }))
     await writeFile(KEY_FILE, `${key}\n`, { mode: 0o600 })
@@ -98,23 +61,25 @@ export class LlamaServer {
       ? { socketPath: SOCKET }
       : { host: LOOPBACK, port: await freePort() }
     const args = serverArguments({ ...parts, flags: binary.flags, address, keyFile: KEY_FILE })
-    env.log('info', 'starting llama-server', { binary: binary.path, arguments: args.join(' ') })
-    const child = spawn(binary.path, args, { stdio: ['ignore', 'pipe', 'pipe'] })
-    return new LlamaServer(child, new Client(address, key, modelId), parts)
+    const program = new Program({ ...parts, name: 'llama-server', path: binary.path, args })
+    return new LlamaServer(program, new Client(address, key, modelId), parts)
   }
 
-  get pid (): number | undefined { return this.child.pid }
+  get pid (): number | undefined { return this.program.pid }
+
+  /** Resolves to what happened when the server has ended. */
+  get ended (): Promise<string> { return this.program.ended }
 
   /** The most memory it has had, in bytes; 0 where the system does not tell. */
   async peakBytes (): Promise<number> { return await memory(this.pid, 'VmHWM') }
 
   /** Waits until the model is loaded, reporting how far that is. @throws EngineError when the server ends */
   async ready (): Promise<void> {
-    const { env, pulse, modelBytes } = this.parts
+    const { env, modelBytes } = this.parts
     const total = Math.max(modelBytes, 1)
     while (!await this.client.healthy()) {
-      await Promise.race([this.ended, pulse.pause(POLL_MS)])
-      if (this.end !== null) throw new EngineError('provider_error', `llama-server ${this.end}`)
+      const end = await this.program.endOf(POLL_MS)
+      if (end !== null) throw new EngineError('provider_error', `llama-server ${end}`)
       env.progress(Math.min(await memory(this.pid, 'VmRSS'), total - 1), total)
     }
     await rm(KEY_FILE, { force: true })
@@ -122,31 +87,13 @@ export class LlamaServer {
   }
 
   /** How the server has ended; null while it has not, also a moment later. */
-  async endOf (withinMs: number): Promise<string | null> {
-    await Promise.race([this.ended, this.parts.pulse.pause(withinMs)])
-    return this.end
-  }
+  async endOf (withinMs: number): Promise<string | null> { return await this.program.endOf(withinMs) }
 
   /** Ends the server: by asking, then by force. */
   async close (): Promise<void> {
     this.closing = true
     this.client.close()
-    this.child.kill('SIGTERM')
-    if (await this.endOf(CLOSE_MS) === null) this.child.kill('SIGKILL')
-    await this.ended
+    await this.program.close()
     await rm(SOCKET, { force: true })
-  }
-
-  /** The server's own log goes to the runner's, which is bounded; what looks bad also to the node's. */
-  private listen (): void {
-    for (const stream of [this.child.stdout, this.child.stderr]) {
-      const cutter = new LineCutter()
-      stream?.on('data', (bytes: Uint8Array) => {
-        for (const line of cutter.push(bytes)) {
-          this.output.add(line)
-          this.parts.echo(line)
-        }
-      })
-    }
   }
 }

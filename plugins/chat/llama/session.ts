@@ -2,7 +2,7 @@
 import {
   EngineError, type EngineChunk, type EngineSession, type EngineTask, type ModelSpec
 } from '../../../kernel/engine.js'
-import { normalised } from '../engine/pooling.js'
+import { shapedVector, type VectorShape } from '../engine/pooling.js'
 import { unknownTask } from '../engine/token-tasks.js'
 import { ChatReader, CompletionReader, type AnswerReader, type Piece } from './answer.js'
 import { BrokenAnswer } from './errors.js'
@@ -10,7 +10,7 @@ import type { Client } from './http.js'
 import { fieldsOf, idsOf, listOf, numberOf, textOf, type Fields } from './json.js'
 import { merged } from './merge.js'
 import {
-  chatBodies, completionBodies, embedRequest, promptOf, templateBody, type EmbedRequest, type Facts
+  chatBodies, completionBodies, embedRequest, promptOf, templateBody, type Facts
 } from './request.js'
 import type { LlamaServer } from './server.js'
 import type { Sizes } from './sizes.js'
@@ -208,10 +208,8 @@ function vectorsOf (data: unknown, texts: number): Float32Array[] {
   return vectors.map(numbers => Float32Array.from(numbers))
 }
 
-type Shape = Omit<EmbedRequest, 'inputs'>
-
-function embedding (index: number, vector: Float32Array, { dimensions, normalize }: Shape): EngineChunk {
-  const numbers = normalize ? normalised(vector, dimensions) : vector.slice(0, dimensions)
+function embedding (index: number, vector: Float32Array, shape: VectorShape): EngineChunk {
+  const numbers = shapedVector(vector, shape)
   const media = new Uint8Array(numbers.buffer, numbers.byteOffset, numbers.byteLength)
   return { payload: { kind: 'embedding', index, dimensions: numbers.length }, media }
 }

@@ -17,6 +17,8 @@ export interface Scenario {
   help?: 'new' | 'old' | 'other' | 'fails'
   refusals?: number
   dies?: 'at start' | 'while loading'
+  /** False: built without RPC. */
+  rpc?: boolean
   noise?: number, cut?: number, context?: number, key?: string, hangsUp?: boolean, stays?: boolean
 }
 
@@ -41,6 +43,20 @@ export function standIn (directory: string, scenario: Scenario = {}): { binary: 
   chmodSync(binary, 0o755)
   mkdirSync(join(directory, 'model'), { recursive: true })
   writeFileSync(join(directory, 'model', 'm.gguf'), 'GGUF')
+  return { binary, journal }
+}
+
+/** Writes a program that stands in for rpc-server, beside the one for llama-server. */
+export function donorIn (
+  directory: string, scenario: { help?: 'other', dies?: 'at start' } = {}
+): { binary: string, journal: string } {
+  const journal = join(directory, 'donor-journal')
+  writeFileSync(journal, '')
+  const script = fileURLToPath(new URL('./fixtures/rpc-server.mjs', import.meta.url))
+  const binary = join(directory, 'rpc-server')
+  const told = JSON.stringify({ ...scenario, journal })
+  writeFileSync(binary, `#!/bin/sh\nexec '${process.execPath}' '${script}' '${told}' "$@"\n`)
+  chmodSync(binary, 0o755)
   return { binary, journal }
 }
 

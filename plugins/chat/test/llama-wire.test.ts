@@ -168,7 +168,7 @@ t.test('answers of other servers', t => {
   const usage = { prompt_tokens: 9, completion_tokens: 2, prompt_tokens_details: { cached_tokens: 4 } }
   reader.read({ choices: [{ delta: { content: 'x' }, finish_reason: 'stop' }], usage })
   t.same(reader.end(5), [{
-    kind: 'done', index: 2, finish_reason: 'stop',
+    kind: 'done', index: 2, finish_reason: 'stop', stop_text: null,
     usage: { prompt_tokens: 9, completion_tokens: 2, cached_tokens: 4 },
     stats: { prompt_tps: null, generation_tps: null, peak_memory_bytes: 5 }
   }])
@@ -180,6 +180,9 @@ t.test('answers of other servers', t => {
   const last = { content: 'x', stop: true, stopped_limit: true, tokens_evaluated: 3, tokens_predicted: 1 }
   t.same(old.read(last), [{ kind: 'delta', index: 0, text: 'x' }])
   t.match(old.end(0), [{ finish_reason: 'length', usage: { prompt_tokens: 3, cached_tokens: 0 } }])
+  const stopped = new CompletionReader(0, 0)
+  stopped.read({ content: 'x', stop: true, stop_type: 'word', stopping_word: 'END' })
+  t.match(stopped.end(0), [{ finish_reason: 'stop', stop_text: 'END' }])
   for (const event of [{}, { choices: 3 }, { choices: [null] }, { usage: [], timings: 'x' }]) {
     t.same(new ChatReader(0, 0).read(event), [], JSON.stringify(event))
   }

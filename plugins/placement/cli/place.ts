@@ -22,7 +22,14 @@ interface Row {
 }
 
 /** What is asked for, as the routes take it. */
-interface Ask { model_id: string, sharding: 'Pipeline' | 'Tensor', min_nodes: number, excluded: string[] }
+interface Ask {
+  model_id: string
+  sharding: 'Pipeline' | 'Tensor'
+  /** Left out: as the route takes it by itself. */
+  instance_meta?: 'Ring' | 'LlamaRpc'
+  min_nodes: number
+  excluded: string[]
+}
 
 /** `svc place`: places a model and waits until it is ready. */
 export function createPlace (pace: Pace): Verb {
@@ -44,15 +51,23 @@ export function createPlace (pace: Pace): Verb {
 export default createPlace(realPace)
 
 function askOf (ctx: VerbContext, model_id: string, options: Record<string, unknown>): Ask {
-  const { minNodes = '1', sharding = 'pipeline', exclude = [] } = options as
-    { minNodes?: string, sharding?: string, exclude?: string[] }
+  const { minNodes = '1', sharding = 'pipeline', meta = '', exclude = [] } = options as
+    { minNodes?: string, sharding?: string, meta?: string, exclude?: string[] }
   const min = Number(minNodes)
   if (!Number.isInteger(min) || min < 1) {
     throw ctx.fail(2, `--min-nodes ${minNodes}: expected a number from 1 on`)
   }
-  const known = (['Pipeline', 'Tensor'] as const).find((one) => one.toLowerCase() === sharding.toLowerCase())
+  const known = named(['Pipeline', 'Tensor'], sharding)
   if (known === undefined) throw ctx.fail(2, `--sharding ${sharding}: expected pipeline or tensor`)
-  return { model_id, sharding: known, min_nodes: min, excluded: exclude }
+  const spread = meta === '' ? null : named(['Ring', 'LlamaRpc'], meta)
+  if (spread === undefined) throw ctx.fail(2, `--meta ${meta}: expected Ring or LlamaRpc`)
+  const instance = spread === null ? {} : { instance_meta: spread }
+  return { model_id, sharding: known, ...instance, min_nodes: min, excluded: exclude }
+}
+
+/** The one of these words that was written, in whatever case. */
+function named<T extends string> (words: readonly T[], text: string): T | undefined {
+  return words.find((word) => word.toLowerCase() === text.toLowerCase())
 }
 
 function queryOf ({ model_id: model, excluded, ...shape }: Ask, shaped: boolean): string {

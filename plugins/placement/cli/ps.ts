@@ -2,6 +2,7 @@ import { progressOf } from '../progress.js'
 import { partOf, ranksOf } from '../view.js'
 import { plain, showBytes } from '../../../kernel/index.js'
 import type { WaitingInstance } from '../standing.js'
+import { bodyOf } from '../../runners/service.js'
 import type { Instance } from '../../runners/service.js'
 import { nameOf } from './api.js'
 import type { SeenState } from './api.js'
@@ -81,7 +82,7 @@ function rowOf (state: SeenState, instanceId: string, instance: Instance): PsRow
   const shown = progress.kind === 'starting'
     ? new Map(progress.ranks.map((rank) => [rank.nodeId, rank.state]))
     : null
-  const { shardAssignments: { modelId }, placement, drainUntil } = instance.RingInstance
+  const { shardAssignments: { modelId }, placement, drainUntil } = bodyOf(instance)
   return {
     instanceId,
     modelId,

@@ -20,7 +20,14 @@ export interface NodeSums {
 }
 
 /** A change that would make it fit. */
-interface Suggestion { kind: string, text: string, instanceId?: string, minNodes?: number, sharding?: string }
+interface Suggestion {
+  kind: string
+  text: string
+  instanceId?: string
+  minNodes?: number
+  sharding?: string
+  instanceMeta?: string
+}
 
 /** One line per node: what it needs and what it can use, with every term that is told. */
 export function sumLines (nodes: readonly NodeSums[], nameOf: (nodeId: string) => string): string[] {
@@ -59,12 +66,15 @@ export function suggestionLines (modelId: string, suggestions: readonly Suggesti
 }
 
 function commandOf (
-  modelId: string, { kind, instanceId, minNodes, sharding }: Suggestion
+  modelId: string, { kind, instanceId, minNodes, sharding, instanceMeta }: Suggestion
 ): string | undefined {
   if (kind === 'stop' && instanceId !== undefined) return `svc stop ${instanceId}`
   if (kind === 'min_nodes' && minNodes !== undefined) return `svc place ${modelId} --min-nodes ${minNodes}`
   if (kind === 'sharding' && sharding !== undefined) {
     return `svc place ${modelId} --sharding ${sharding.toLowerCase()}`
+  }
+  if (kind === 'instance_meta' && instanceMeta !== undefined) {
+    return `svc place ${modelId} --meta ${instanceMeta}`
   }
   return undefined
 }

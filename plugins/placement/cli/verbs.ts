@@ -8,6 +8,7 @@ export const verbs = {
     options: [
       ['--min-nodes <n>', 'spread it over at least so many nodes'],
       ['--sharding <s>', 'how it is cut: pipeline (by layers) or tensor'],
+      ['--meta <kind>', 'how its parts talk: Ring, or LlamaRpc for GGUF on llama.cpp'],
       ['--exclude <node...>', 'nodes that take no part, by id, install id or name'],
       ['--dry-run', 'show where it would go; place nothing'],
       ['--explain', 'show the sums of memory, node by node, and what would make it fit'],
@@ -39,9 +40,11 @@ export const verbs = {
     load: () => import('./stop.js')
   },
   why: {
-    summary: 'show what keeps a model from answering, and the command that mends it',
-    args: '<model>',
-    examples: ['svc why acme/chat', 'svc why svc/voice-en --json'],
+    summary: 'show what keeps a model from answering, or what became of a request (command or task id)',
+    args: '<model-or-id>',
+    examples: [
+      'svc why acme/chat', 'svc why svc/voice-en --json', 'svc why 6f0d5f9e-8f1c-4a52-9a39-0f3d5a1c2b44'
+    ],
     load: () => import('./why.js')
   }
 } satisfies Record<string, VerbDecl>

@@ -1,5 +1,6 @@
 import type { Progress } from '../progress.js'
 import { plain } from '../../../kernel/index.js'
+import { bodyOf } from '../../runners/service.js'
 import { Follower } from '../waiting.js'
 import { nameOf } from './api.js'
 import type { Pace, VerbContext } from '../../../kernel/index.js'
@@ -69,7 +70,7 @@ function textOf (state: SeenState, progress: Progress): string {
 }
 
 function ranksText (state: SeenState, { instance, ranks }: Progress & { kind: 'starting' }): string {
-  const { modelId, nodeToRunner } = instance.RingInstance.shardAssignments
+  const { modelId, nodeToRunner } = bodyOf(instance).shardAssignments
   return ranks.map((rank) => {
     const runner = state.runners[nodeToRunner[rank.nodeId] ?? '']
     return `${nameOf(state, rank.nodeId)}: ${plain(stateText(state, rank, runner, modelId))}`

@@ -7,6 +7,7 @@ import { refuse } from '../refusals.js'
 import type { routes } from '../routes.js'
 import type { WaitingEntry } from '../sections.js'
 import type { StateView } from '../state-view.js'
+import { bodyOf } from '../../runners/service.js'
 import type { Instance } from '../../runners/service.js'
 import { WATCH_MS } from '../waiting.js'
 
@@ -50,8 +51,8 @@ async function keepAway (
   { standing, returns }: Desk, state: StateView, instanceId: string, waits: WaitingEntry | undefined
 ): Promise<void> {
   const { instances, waitingInstances = {} } = state
-  const { placement, shardAssignments } =
-    (Object.hasOwn(instances, instanceId) ? instances[instanceId]! : undefined)?.RingInstance ?? {}
+  const instance = Object.hasOwn(instances, instanceId) ? bodyOf(instances[instanceId]!) : undefined
+  const { placement, shardAssignments } = instance ?? {}
   const modelId = shardAssignments?.modelId ?? waits?.modelId
   if (modelId === undefined) return
   const waiting = Object.values(waitingInstances).filter((one) => one.modelId === modelId)
@@ -69,7 +70,7 @@ async function endWaiting ({ instances, standing, readState }: Desk, instanceId:
   if (standing.waits(instanceId) === undefined) return false
   await standing.unwait(instanceId)
   const successor = Object.entries((await readState()).instances)
-    .find(([, { RingInstance: { placement } }]) => placement?.replaces === instanceId)?.[0]
+    .find(([, one]) => bodyOf(one).placement?.replaces === instanceId)?.[0]
   if (successor !== undefined) await instances.remove(successor, { ended: false }).catch(errorOfGone)
   return true
 }
@@ -91,7 +92,7 @@ async function end (
 async function outcomeOf ({ readState, clock }: Desk, instanceId: string, seconds: number): Promise<string> {
   const { instances } = await readState()
   if (seconds === 0 || !Object.hasOwn(instances, instanceId)) return `Instance ${instanceId} is removed.`
-  const until = instances[instanceId]!.RingInstance.drainUntil ??
+  const until = bodyOf(instances[instanceId]!).drainUntil ??
     new Date(clock.now() + seconds * 1000).toISOString()
   return `Instance ${instanceId} takes no new requests; it is removed when those it has have ended, ` +
     `at the latest at ${until}.`

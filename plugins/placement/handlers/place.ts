@@ -3,11 +3,11 @@ import { checkFits, checkForm, invalid } from '../check.js'
 import type { Desk } from '../desk.js'
 import { enter, intentOfAsk, planAndEnter } from '../entering.js'
 import type { Entered } from '../entering.js'
-import { hostsOf } from '../instance.js'
+import { withHosts } from '../instance.js'
 import type { Ask, Outcome } from '../planning.js'
 import { failedAttempts } from '../progress.js'
 import type { routes } from '../routes.js'
-import { stateCard } from '../../runners/service.js'
+import { bodyOf, stateCard } from '../../runners/service.js'
 import type { Instance, PlacementIntent, Shard } from '../../runners/service.js'
 import { ranksOf } from '../view.js'
 import { untilReady } from '../waiting.js'
@@ -61,15 +61,16 @@ function answerOf (desk: Desk, ask: Ask, { plan, card }: Outcome, entered: Enter
 /** POST /instance. */
 export async function create (desk: Desk, request: RouteRequest<typeof routes.create>): Promise<Placed> {
   const given = request.body.instance as unknown as Instance
-  const { modelId, nodeToRunner } = given.RingInstance.shardAssignments
+  const { modelId, nodeToRunner } = bodyOf(given).shardAssignments
   const card = await desk.planning.card(modelId)
   checkForm(given, card)
   const state = await desk.readState()
-  const { instanceId } = given.RingInstance
+  const { instanceId } = bodyOf(given)
   if (state.instances[instanceId] !== undefined) {
-    throw invalid('instance.RingInstance.instanceId', 'is the id of an instance that there is')
+    throw invalid(`instance.${Object.keys(given)[0]}.instanceId`, 'is the id of an instance that there is')
   }
-  const instance = completed(given, card, hostsOf(ranksOf(given).map(({ nodeId }) => nodeId), state))
+  const nodeIds = ranksOf(given).map(({ nodeId }) => nodeId)
+  const instance = withHosts(completed(given, card), nodeIds, state)
   checkFits({ instance, card, view: desk.planning.view(state, modelId) })
   const entered = await enter(desk, instance, request.caller, false)
   const names = Object.keys(nodeToRunner).map((id) => desk.cluster.resolve(id)?.name ?? id).join(', ')
@@ -81,32 +82,30 @@ export async function create (desk: Desk, request: RouteRequest<typeof routes.cr
   }
 }
 
-/** With this cluster's own card, addresses and intent, which a client only repeats. */
-function completed (
-  { RingInstance: { drainUntil: _, ...ring } }: Instance, card: ModelCard,
-  hostsByNode: ReturnType<typeof hostsOf>
-): Instance {
+/** With this cluster's own card and intent, which a client only repeats. */
+function completed (given: Instance, card: ModelCard): Instance {
+  const { drainUntil: _, ...body } = bodyOf(given)
+  const ring = { ...body, placement: intentOfGiven(given) }
   const modelCard = stateCard({ ...card, files: [] })
   const { runnerToShard } = ring.shardAssignments
   const shards = Object.entries(runnerToShard).map(([runnerId, shard]) => {
     const [tag, body] = Object.entries(shard)[0]!
     return [runnerId, { [tag]: { ...body, modelCard } } as Shard]
   })
-  return {
-    RingInstance: {
-      ...ring, hostsByNode, placement: intentOfGiven({ RingInstance: ring }),
-      shardAssignments: {
-        ...ring.shardAssignments, runnerToShard: Object.fromEntries(shards) as Record<string, Shard>
-      }
-    }
+  const shardAssignments = {
+    ...ring.shardAssignments, runnerToShard: Object.fromEntries(shards) as Record<string, Shard>
   }
+  if (!('LlamaRpcInstance' in given)) return { RingInstance: { ...ring, shardAssignments } }
+  const { driverNode } = given.LlamaRpcInstance
+  return { LlamaRpcInstance: { ...ring, shardAssignments, driverNode, donorEndpoints: {} } }
 }
 
 /** What an instance that is given as it is asks for. */
 function intentOfGiven (instance: Instance): PlacementIntent {
   const ranks = ranksOf(instance)
   return {
-    origin: 'request', sharding: ranks[0]?.tensor === true ? 'Tensor' : 'Pipeline', instanceMeta: 'Ring',
+    origin: 'request', sharding: ranks[0]?.tensor === true ? 'Tensor' : 'Pipeline',
+    instanceMeta: 'LlamaRpcInstance' in instance ? 'LlamaRpc' : 'Ring',
     minNodes: ranks.length, excluded: [], failedOn: [], ttlSeconds: null, replaces: null
   }
 }

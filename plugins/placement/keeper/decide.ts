@@ -1,3 +1,4 @@
+import { bodyOf } from '../../runners/service.js'
 import type { Instance, PlacementIntent } from '../../runners/service.js'
 import { MESSAGE_CHARS_MAX } from '../sections.js'
 import type { WaitingEntry } from '../sections.js'
@@ -60,8 +61,8 @@ export function decide (situation: Situation, judge: Judge): Step[] {
   const { instances, waiting } = situation
   const forgotten = new Map(forgettable(situation))
   const left = new Map([...waiting].filter(([id]) => !forgotten.has(id)))
-  const replaced = new Set(instances.map(({ RingInstance: { placement } }) => placement?.replaces))
-  const beside = instances.filter(({ RingInstance: { instanceId: id } }) => left.has(id) || replaced.has(id))
+  const replaced = new Set(instances.map((one) => bodyOf(one).placement?.replaces))
+  const beside = instances.filter((one) => left.has(idOf(one)) || replaced.has(idOf(one)))
   const losses = instances.filter((one) => !beside.includes(one))
     .flatMap((instance) => lossOf(situation, judge, instance))
   const wanted = missing(situation, judge, left, losses)
@@ -69,7 +70,7 @@ export function decide (situation: Situation, judge: Judge): Step[] {
     .flatMap((step): [string, WaitingEntry][] => 'entry' in step ? [[step.id, step.entry]] : [])
   return [
     ...[...forgotten].map(([id, why]): Step => ({ do: 'forget', id, why })),
-    ...beside.map(({ RingInstance: { instanceId: id } }): Step => ({ do: 'remove', id })),
+    ...beside.map((one): Step => ({ do: 'remove', id: idOf(one) })),
     ...losses,
     ...wanted,
     ...[...left, ...entered].map(([id, entry]): Step => ({ do: 'place', id, entry }))
@@ -78,9 +79,9 @@ export function decide (situation: Situation, judge: Judge): Step[] {
 
 /** Entries that are done, with why. While the lost instance is still there its entry stays. */
 function forgettable ({ instances, waiting, stopped }: Situation): [string, string][] {
-  const there = new Set(instances.map(({ RingInstance: { instanceId } }) => instanceId))
+  const there = new Set(instances.map(idOf))
   const replaced = new Set([
-    ...instances.map(({ RingInstance: { placement } }) => placement?.replaces),
+    ...instances.map((one) => bodyOf(one).placement?.replaces),
     ...[...waiting.values()].map(({ replaces }) => replaces)
   ])
   const running = new Set(instances.filter(stays).map(modelOf))
@@ -99,11 +100,13 @@ function forgettable ({ instances, waiting, stopped }: Situation): [string, stri
   })
 }
 
-const stays = ({ RingInstance: { drainUntil } }: Instance): boolean => drainUntil === undefined
+const stays = (instance: Instance): boolean => bodyOf(instance).drainUntil === undefined
+
+const idOf = (instance: Instance): string => bodyOf(instance).instanceId
 
 /** What becomes of an instance: nothing, unless its node is gone or it failed and can move. */
 function lossOf (situation: Situation, judge: Judge, instance: Instance): Step[] {
-  const { instanceId: id } = instance.RingInstance
+  const id = idOf(instance)
   const gone = nodesOf(instance).filter((nodeId) => situation.gone.has(nodeId))
   const intent = intentOf(instance)
   if (gone.length > 0) {
@@ -130,8 +133,8 @@ function affected ({ nodes }: Situation, { affectedNodeIds }: Failure, instance:
   return ids.map((id) => nodes.find(({ nodeId }) => nodeId === id)?.installId ?? id)
 }
 
-function serves ({ runners }: Situation, { RingInstance: ring }: Instance): boolean {
-  return Object.values(ring.shardAssignments.nodeToRunner).every((runnerId) =>
+function serves ({ runners }: Situation, instance: Instance): boolean {
+  return Object.values(bodyOf(instance).shardAssignments.nodeToRunner).every((runnerId) =>
     Object.keys(runners[runnerId] ?? {}).some((kind) => SERVING.has(kind)))
 }
 

@@ -1,3 +1,4 @@
+import { bodyOf } from '../../runners/service.js'
 import type { Instance, PlacementIntent } from '../../runners/service.js'
 
 /** A model somewhere, on one node or more, for as long as nobody stops it. */
@@ -16,15 +17,17 @@ const ANYWHERE: PlacementIntent = {
 export const AUTOPLACE: PlacementIntent = { ...ANYWHERE, origin: 'autoplace' }
 
 /** What was asked for when the instance was placed; for one that was given as it is, what it shows. */
-export function intentOf ({ RingInstance: ring }: Instance): PlacementIntent {
+export function intentOf (instance: Instance): PlacementIntent {
+  const ring = bodyOf(instance)
   const shards = Object.values(ring.shardAssignments.runnerToShard)
   const tensor = shards.some((shard) => 'TensorShardMetadata' in shard)
-  return ring.placement ?? { ...ANYWHERE, sharding: tensor ? 'Tensor' : 'Pipeline' }
+  const instanceMeta = 'LlamaRpcInstance' in instance ? 'LlamaRpc' : 'Ring'
+  return ring.placement ?? { ...ANYWHERE, sharding: tensor ? 'Tensor' : 'Pipeline', instanceMeta }
 }
 
 /** The model of an instance. */
-export const modelOf = ({ RingInstance: ring }: Instance): string => ring.shardAssignments.modelId
+export const modelOf = (instance: Instance): string => bodyOf(instance).shardAssignments.modelId
 
 /** The ids of the nodes of an instance. */
-export const nodesOf = ({ RingInstance: ring }: Instance): string[] =>
-  Object.keys(ring.shardAssignments.nodeToRunner)
+export const nodesOf = (instance: Instance): string[] =>
+  Object.keys(bodyOf(instance).shardAssignments.nodeToRunner)

@@ -1,5 +1,6 @@
 import { SvcError } from '../../../kernel/index.js'
 import type { Clock, Cluster, Logger, Section, Session } from '../../../kernel/index.js'
+import { bodyOf } from '../../runners/service.js'
 import type { Instances } from '../../runners/service.js'
 import { MESSAGE_CHARS_MAX } from '../sections.js'
 import type { StoppedEntry, WaitingEntry } from '../sections.js'
@@ -208,7 +209,7 @@ export class Keeper {
     if (this.#placing.pause(id, clock.mono()) > 0) return state
     const tried = await this.#placing.place(id, entry, state, clock.mono())
     if (tried.ok) {
-      const { instanceId } = tried.instance.RingInstance
+      const { instanceId } = bodyOf(tried.instance)
       log.info({ instanceId, modelId: entry.modelId, replaces: id }, 'an instance was placed')
       await unwait(id)
       return { ...state, instances: { ...state.instances, [instanceId]: tried.instance } }

@@ -1,4 +1,5 @@
 import type { NodeView } from '../../../kernel/index.js'
+import { bodyOf } from '../../runners/service.js'
 import type { Instance } from '../../runners/service.js'
 
 /** A node must be missing for so long before its instances are placed elsewhere, ms. */
@@ -31,8 +32,8 @@ export class LostNodes {
   ): Losses {
     const live = new Set(nodes.filter((n) => n.live).map((n) => n.nodeId))
     const known = new Set(nodes.map((n) => n.nodeId))
-    const named = new Set([...instances].flatMap(({ RingInstance: ring }) =>
-      Object.keys(ring.shardAssignments.nodeToRunner)))
+    const named = new Set([...instances].flatMap((one) =>
+      Object.keys(bodyOf(one).shardAssignments.nodeToRunner)))
     const absent = new Set([...known, ...named].filter((id) => !live.has(id)))
     for (const id of this.#missing.keys()) if (!absent.has(id)) this.#missing.delete(id)
     for (const id of absent) if (!this.#missing.has(id)) this.#missing.set(id, now)

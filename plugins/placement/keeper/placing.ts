@@ -1,4 +1,5 @@
 import { SvcError } from '../../../kernel/index.js'
+import { bodyOf } from '../../runners/service.js'
 import type { Instance, Instances, PlacementIntent } from '../../runners/service.js'
 import { instanceOf } from '../instance.js'
 import type { Outcome, Planning } from '../planning.js'
@@ -80,7 +81,7 @@ export class Placing {
       const placement = { ...intent, replaces: id }
       const instance = instanceOf(found.plan, found.card, state, newId, placement)
       const entered = await instances.place(instance)
-      return entered === instance.RingInstance.instanceId
+      return entered === bodyOf(instance).instanceId
         ? { ok: true, instance }
         : alreadyThere(modelId)
     } catch (error) {

@@ -1,4 +1,5 @@
 import { modelOf } from './intent.js'
+import { bodyOf } from '../../runners/service.js'
 import type { Instance } from '../../runners/service.js'
 import { SERVING } from '../progress.js'
 import type { StateView } from '../state-view.js'
@@ -22,10 +23,10 @@ export class Stalls {
   look (state: Pick<StateView, 'instances' | 'runners' | 'downloads'>, now: number): Stall[] {
     const stalled: Stall[] = []
     const instances = Object.values(state.instances)
-    const there = new Set(instances.map(({ RingInstance: { instanceId } }) => instanceId))
+    const there = new Set(instances.map((one) => bodyOf(one).instanceId))
     for (const id of this.#seen.keys()) if (!there.has(id)) this.#seen.delete(id)
     for (const instance of instances) {
-      const { instanceId } = instance.RingInstance
+      const { instanceId } = bodyOf(instance)
       const ranks = ranksOf(instance).map(({ nodeId, runnerId, shard }) =>
         ({ nodeId, status: state.runners[runnerId], bytes: shard.modelCard.storageSize.inBytes }))
       const late = ranks.filter(({ status }) => !SERVING.has(kindOf(status)))

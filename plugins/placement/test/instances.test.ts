@@ -7,7 +7,8 @@ import { refuse } from '../refusals.js'
 import type { WaitingEntry } from '../sections.js'
 import { entry, intent } from './keeper-kit.js'
 import { instanceOn } from './verb-kit.js'
-import type { Instance, RouteQuery } from '../../runners/service.js'
+import { bodyOf } from '../../runners/service.js'
+import type { Instance, RingInstance, RouteQuery } from '../../runners/service.js'
 
 async function placed (rig: PlacementRig, modelId = 'acme/chat'): Promise<string> {
   const { status, body } = await rig.ask('POST', '/place_instance', { model_id: modelId })
@@ -49,7 +50,7 @@ t.test('the instance that would be made goes back as it is', async (t) => {
     const query = `model_id=acme/wide&min_nodes=2&sharding=${sharding}`
     const { body: instance } = await rig.ask('GET', `/instance/placement?${query}`)
     t.strictSame(rig.state.instances, {}, 'nothing is placed')
-    const { RingInstance: ring } = instance as unknown as Instance
+    const ring = bodyOf(instance as unknown as Instance)
     // As /state would show an old one.
     const shown = { placement: { origin: 'autoplace' }, drainUntil: '2026-01-01T00:00:00Z' }
     const back = { RingInstance: { ...ring, ...shown, hostsByNode: null } }
@@ -71,7 +72,7 @@ t.test('the instance that would be made goes back as it is', async (t) => {
   }
 })
 
-type Mutable = { -readonly [K in keyof Instance['RingInstance']]: Instance['RingInstance'][K] }
+type Mutable = { -readonly [K in keyof RingInstance]: RingInstance[K] }
 type Shard = Record<string, Record<string, unknown>>
 const at = (ring: Mutable, rank: number): [string, Shard] => {
   const all = Object.entries(ring.shardAssignments.runnerToShard) as unknown as [string, Shard][]
@@ -108,7 +109,7 @@ t.test('an instance that is no whole is refused, naming the field', async (t) =>
   const { body: good } = await rig.ask('GET', '/instance/placement?model_id=acme/wide&min_nodes=2')
   for (const [field, message, spoil] of wrong) {
     const instance = structuredClone(good) as unknown as Instance
-    spoil(instance.RingInstance)
+    spoil(bodyOf(instance))
     const answer = await rig.ask('POST', '/instance', { instance })
     t.equal(answer.status, 400, String(message))
     t.match(answer.body.error, { reason: 'invalid_request', message })
@@ -131,7 +132,7 @@ t.test('an instance that the cluster cannot run is refused as a placement is', a
   }
   const move = (instance: Instance, from: string, to: string): Instance => {
     const copy = structuredClone(instance)
-    const { nodeToRunner } = copy.RingInstance.shardAssignments
+    const { nodeToRunner } = bodyOf(copy).shardAssignments
     nodeToRunner[to] = nodeToRunner[from]!
     delete nodeToRunner[from]
     return copy
@@ -140,7 +141,7 @@ t.test('an instance that the cluster cannot run is refused as a placement is', a
   await refused(move(one, 'id-n1', 'id-n3'), 400,
     { reason: 'insufficient_memory', message: /n3: needs 13\.25 GiB/, details: { suggestions: [] } })
   const uneven = move(two, 'id-n2', 'id-n3')
-  const bodies = Object.values(uneven.RingInstance.shardAssignments.runnerToShard)
+  const bodies = Object.values(bodyOf(uneven).shardAssignments.runnerToShard)
     .map((shard) => Object.values(shard)[0] as { deviceRank: number, startLayer: number, endLayer: number })
     .sort((a, b) => a.deviceRank - b.deviceRank)
   bodies[0]!.endLayer = bodies[1]!.startLayer = 1
@@ -151,10 +152,10 @@ t.test('an instance that the cluster cannot run is refused as a placement is', a
   bodies[0]!.endLayer = bodies[1]!.startLayer = 5
   t.equal((await rig.ask('POST', '/instance', { instance: uneven })).status, 200)
   const unknown = structuredClone(one)
-  unknown.RingInstance.shardAssignments.modelId = 'acme/none'
+  bodyOf(unknown).shardAssignments.modelId = 'acme/none'
   await refused(unknown, 400, { reason: 'model_unknown' })
   delete rig.state.topology.connections['id-n2']!['id-n1']
-  two.RingInstance.instanceId = '00000000-0000-4000-8000-000000000000'
+  bodyOf(two).instanceId = '00000000-0000-4000-8000-000000000000'
   await refused(two, 400, { reason: 'no_connected_cycle' })
   delete rig.state.nodeMemory['id-n1']
   await refused(one, 503, { reason: 'info_pending' })
@@ -209,7 +210,7 @@ t.test('the node that has the files already is taken', async (t) => {
   const staged = { 'acme/chat': { 'id-n2': 10 * GIB } }
   const rig = await startPlacement(t, { nodes: { n1: 64, n2: 64 }, staged })
   await placed(rig)
-  t.match(rig.placed[0]!.instance.RingInstance.shardAssignments.nodeToRunner, { 'id-n2': String })
+  t.match(bodyOf(rig.placed[0]!.instance).shardAssignments.nodeToRunner, { 'id-n2': String })
 })
 
 t.test('GET /instance/await tells when an instance is ready, or that none is', async (t) => {
@@ -298,7 +299,7 @@ t.test('what the cluster places by itself stays stopped until somebody places it
   const { body: placed } = await passing(rig, 'POST', '/place_instance', body)
   t.equal(rig.absence('acme/chat'), null)
   const again = placed['instance_id'] as string
-  rig.state.instances[again]!.RingInstance.placement!.origin = 'autoplace'
+  bodyOf(rig.state.instances[again]!).placement!.origin = 'autoplace'
   t.equal((await passing(rig, 'DELETE', `/instance/${again}?drain_seconds=0`)).status, 200)
   t.match(rig.absence('acme/chat'), { problem: /^it was stopped/ })
 })
@@ -316,7 +317,7 @@ t.test('stopped is stopped, whoever had placed it, unless another one goes on', 
   rig.state.instances[first] = instanceOn(first, 'acme/chat', ['id-n1'])
   rig.state.instances[second] = instanceOn(second, 'acme/chat', ['id-n1'])
   for (const id of [first, second]) {
-    rig.state.instances[id]!.RingInstance.placement = intent()
+    bodyOf(rig.state.instances[id]!).placement = intent()
     runnersAre(rig.state, id, { RunnerReady: {} })
   }
   await passing(rig, 'DELETE', `/instance/${first}?drain_seconds=0`)
@@ -350,7 +351,7 @@ t.test('what gets its place while it is deleted goes too', async (t) => {
   const successor = ID.replace('8', '9')
   const deleted = passing(rig, 'DELETE', `/instance/${ID}`)
   rig.state.instances[successor] = instanceOn(successor, 'acme/chat', ['id-n1'])
-  rig.state.instances[successor]!.RingInstance.placement = intent({ replaces: ID })
+  bodyOf(rig.state.instances[successor]!).placement = intent({ replaces: ID })
   t.equal((await deleted).status, 200)
   t.strictSame(rig.state.instances, {})
 })

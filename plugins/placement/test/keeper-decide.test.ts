@@ -2,6 +2,7 @@ import t from 'tap'
 import { decide, MOVES_MAX } from '../keeper/decide.js'
 import type { Situation } from '../keeper/decide.js'
 import { entry, instance, intent, judge, ready, short, situation } from './keeper-kit.js'
+import { bodyOf } from '../../runners/service.js'
 
 const A = instance('a', ['id-n1'])
 const failure = (over: object = {}) => ({
@@ -98,7 +99,7 @@ t.test('what an entry says', (t) => {
   }), judge())
   t.match(all, { entry: { intent: { failedOn: ['install-n1', 'install-n2'] } } }, 'no node is named')
   const given = instance('a', ['id-n1'])
-  delete given.RingInstance.placement
+  delete bodyOf(given).placement
   const [simple] = decide(situation({ instances: [given], gone }), judge())
   t.match(simple, { entry: { intent: intent(), replaces: null } }, 'one that was given as it is')
   t.equal(MOVES_MAX, 2)

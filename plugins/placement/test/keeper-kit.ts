@@ -1,4 +1,5 @@
-import type { Instance, PlacementIntent } from '../../runners/service.js'
+import { bodyOf } from '../../runners/service.js'
+import type { Instance, PlacementIntent, RingInstance } from '../../runners/service.js'
 import { instanceOf } from '../instance.js'
 import type { Judge, Situation, Step } from '../keeper/decide.js'
 import { AUTOPLACE } from '../keeper/intent.js'
@@ -13,7 +14,7 @@ export const intent = (over: Partial<PlacementIntent> = {}): PlacementIntent =>
 
 /** An instance of a model on nodes, named as given; 1 GiB. */
 export function instance (
-  instanceId: string, nodeIds: string[], over: Partial<Instance['RingInstance']> = {}, modelId = 'acme/chat',
+  instanceId: string, nodeIds: string[], over: Partial<RingInstance> = {}, modelId = 'acme/chat',
   bytes = GIB
 ): Instance {
   const ranks = nodeIds.map((nodeId, i) => ({ nodeId, startLayer: i, endLayer: i + 1 }))
@@ -21,7 +22,7 @@ export function instance (
   const made = instanceOf({ ranks, sharding: 'Pipeline' } as never, card(modelId, { totalBytes: bytes }), {
     topology: { nodes: [], connections: {} }
   }, () => `${instanceId}-r${n++}`)
-  return { RingInstance: { ...made.RingInstance, instanceId, placement: intent(), ...over } }
+  return { RingInstance: { ...bodyOf(made), instanceId, placement: intent(), ...over } }
 }
 
 export const entry = (over: Partial<WaitingEntry> = {}): WaitingEntry => ({
@@ -49,5 +50,6 @@ export function judge (fits: Judge['fits'] = () => true): Judge {
 export const short = (steps: readonly Step[]): string[] => steps.map((step) => `${step.do} ${step.id}`)
 
 /** Runners of an instance that serve. */
-export const ready = ({ RingInstance: ring }: Instance): Situation['runners'] =>
-  Object.fromEntries(Object.keys(ring.shardAssignments.runnerToShard).map((id) => [id, { RunnerReady: {} }]))
+export const ready = (instance: Instance): Situation['runners'] =>
+  Object.fromEntries(Object.keys(bodyOf(instance).shardAssignments.runnerToShard)
+    .map((id) => [id, { RunnerReady: {} }]))

@@ -1,5 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
+import { bodyOf } from '../../runners/service.js'
 import type { Instance } from '../../runners/service.js'
 import { decide, MOVES_MAX } from '../keeper/decide.js'
 import type { Failure, Situation, Step } from '../keeper/decide.js'
@@ -54,8 +55,8 @@ class World {
       instances, nodes, now: this.#now, failures: this.failures, waiting: new Map(this.waiting),
       autoplace: [SELF],
       gone: this.#lost.look(instances, nodes, this.#now, 1e9).gone,
-      runners: Object.assign({}, ...instances.filter(({ RingInstance: { instanceId } }) =>
-        !failing.has(instanceId)).map(ready)) as Situation['runners']
+      runners: Object.assign({}, ...instances.filter((one) =>
+        !failing.has(bodyOf(one).instanceId)).map(ready)) as Situation['runners']
     }), {
       newId: () => `w${this.#made++}`,
       fits: (modelId, { failedOn }) => this.#placeFor(modelId, failedOn) !== undefined
@@ -80,7 +81,7 @@ class World {
   }
 
   #place (id: string, { modelId, intent: wanted }: WaitingEntry): void {
-    const done = [...this.instances.values()].some(({ RingInstance: r }) => r.placement?.replaces === id)
+    const done = [...this.instances.values()].some((one) => bodyOf(one).placement?.replaces === id)
     const node = this.#placeFor(modelId, wanted.failedOn) ?? this.#placeFor(modelId, [])
     if (done || !this.waiting.has(id) || node === undefined) return
     const made = this.create(modelId, [this.idOf(node)], { ...wanted, replaces: id })
@@ -103,7 +104,7 @@ class World {
     const one = [...this.instances.values()][which % Math.max(1, this.instances.size)]
     if (one === undefined) return
     const [nodeId] = nodesOf(one)
-    const { instanceId } = one.RingInstance
+    const { instanceId } = bodyOf(one)
     const why = { errorCode: 'runner_failed', errorMessage: 'It failed' }
     this.failures.push({ ...why, instanceId, affectedNodeIds: [nodeId!] })
   }
@@ -119,7 +120,7 @@ class World {
       for (let next = this.before.get(at); next !== undefined; next = this.before.get(at)) at = next
       return at
     }
-    const placed = new Set([...this.instances.values()].map(({ RingInstance: r }) => r.placement?.replaces))
+    const placed = new Set([...this.instances.values()].map((one) => bodyOf(one).placement?.replaces))
     return {
       instances: [...this.instances.keys()].filter((id) => rootOf(id) === root),
       waiting: [...this.waiting.keys()].filter((id) =>
@@ -157,9 +158,9 @@ function wrong (world: World): string | undefined {
     const { instances } = world.standing(root)
     if (instances.length > 1) return `${root} is there as ${instances.join()}`
   }
-  const far = [...world.instances.values()].find(({ RingInstance: r }) =>
-    (r.placement?.failedOn.length ?? 0) > MOVES_MAX)
-  return far === undefined ? undefined : `${far.RingInstance.instanceId} moved too often`
+  const far = [...world.instances.values()].find((one) =>
+    (bodyOf(one).placement?.failedOn.length ?? 0) > MOVES_MAX)
+  return far === undefined ? undefined : `${bodyOf(far).instanceId} moved too often`
 }
 
 t.test('nothing that was asked for is lost, and nothing comes twice', (t) => {

@@ -6,6 +6,7 @@ import { refuse } from '../refusals.js'
 import { card, GIB, nodeView, runnersAre, startPlacement } from './kit.js'
 import type { Options, PlacementRig } from './kit.js'
 import { instance, intent } from './keeper-kit.js'
+import { bodyOf } from '../../runners/service.js'
 
 type Waiting = Record<string, { instanceId: string, modelId: string, reason: string, message: string,
   origin: string, since: string }>
@@ -40,7 +41,8 @@ const put = (rig: PlacementRig, id: string, nodes: string[], over: object = {}):
 
 const ids = (rig: PlacementRig): string[] => Object.keys(rig.state.instances)
 const placedOn = (rig: PlacementRig, i = -1): string[] =>
-  Object.keys(rig.placed.at(i)?.instance.RingInstance.shardAssignments.nodeToRunner ?? {})
+  rig.placed.slice(i).slice(0, 1)
+    .flatMap(({ instance }) => Object.keys(bodyOf(instance).shardAssignments.nodeToRunner))
 
 t.test('a node that is lost: its instance is placed elsewhere', async (t) => {
   const rig = await start(t)
@@ -52,7 +54,7 @@ t.test('a node that is lost: its instance is placed elsewhere', async (t) => {
   const ms = await passes(rig, 'another place', () => rig.placed.length === 1)
   t.ok(ms > MISSING_MS - 1200 && ms <= MISSING_MS, `placed after ${ms + 1000} ms`)
   t.strictSame(placedOn(rig), ['id-n1'])
-  t.match(rig.placed[0]!.instance.RingInstance.placement,
+  t.match(bodyOf(rig.placed[0]!.instance).placement,
     { origin: 'request', ttlSeconds: 60, replaces: 'a', failedOn: [] })
   t.equal(rig.placed[0]!.options?.force ?? false, false, 'by the planner')
   t.strictSame(rig.removed, ['a'])
@@ -155,7 +157,7 @@ t.test('a failure moves an instance, and where it failed is the last choice', as
   })
   await passes(rig, 'the move', () => rig.placed.length === 1)
   t.strictSame(placedOn(rig), ['id-n2'])
-  t.match(rig.placed[0]!.instance.RingInstance.placement, { replaces: 'a', failedOn: ['install-n1'] })
+  t.match(bodyOf(rig.placed[0]!.instance).placement, { replaces: 'a', failedOn: ['install-n1'] })
   await rig.clock.advance(1000)
   rig.views[1] = nodeView('n2', { live: false })
   await passes(rig, 'the way back', () => rig.placed.length === 2)
@@ -232,7 +234,7 @@ t.test('what cannot be done for one instance is done for the others', async (t) 
   put(rig, 'b', ['id-of-before'])
   beforeRemoving(rig, (id) => { if (id === 'a') throw new Error('a defect') })
   await passes(rig, 'the place of b', () => rig.placed.length > 0)
-  t.match(rig.placed[0]!.instance.RingInstance.placement, { replaces: 'b' })
+  t.match(bodyOf(rig.placed[0]!.instance).placement, { replaces: 'b' })
 })
 
 t.test('a card that cannot be read keeps nothing else from its place', async (t) => {
@@ -262,7 +264,7 @@ t.test('a large model is given the time that it takes', (t) => {
   const one = instance('a', ['id-n1', 'id-n2'], {}, 'acme/chat', 10 * GIB)
   const limit = 2 * 10 * GIB / SLOWEST_BYTES_PER_SECOND * 1000
   const stalls = new Stalls()
-  const [first, second] = Object.keys(one.RingInstance.shardAssignments.runnerToShard)
+  const [first, second] = Object.keys(bodyOf(one).shardAssignments.runnerToShard)
   const transfer = { modelId: 'acme/chat', downloadProgress: { downloaded: 1 } }
   const state = {
     instances: { a: one }, runners: { [first!]: { RunnerReady: {} }, [second!]: { RunnerIdle: {} } },
@@ -286,7 +288,7 @@ t.test('a large model is given the time that it takes', (t) => {
 t.test('what is placed by itself', async (t) => {
   const rig = await start(t, { config: { autoplace: ['acme/chat', 'acme/unknown'] } })
   await passes(rig, 'the placement', () => rig.placed.length === 1)
-  t.match(rig.placed[0]!.instance.RingInstance.placement, { origin: 'autoplace' })
+  t.match(bodyOf(rig.placed[0]!.instance).placement, { origin: 'autoplace' })
   await rig.clock.advance(10_000)
   t.equal(rig.placed.length, 1, 'once')
   const [id, ...others] = Object.entries(await waiting(rig))

@@ -7,7 +7,7 @@ import type { Models } from '../../staging/service.js'
 import { errors } from '../errors.js'
 import placement from '../index.js'
 import { refuse } from '../refusals.js'
-import { InstanceService, runnerErrors } from '../../runners/service.js'
+import { bodyOf, InstanceService, runnerErrors } from '../../runners/service.js'
 import type { Absence, Entering, Instance, Releasing, RouteQuery } from '../../runners/service.js'
 import type { StateView } from '../state-view.js'
 
@@ -27,9 +27,10 @@ export function card (modelId: string, over: Partial<ModelCard> = {}): ModelCard
 
 type Engine = Partial<EngineDecl>
 
-/** Engines by name: `lm` on one node, `wide` over several, both on the CPU. */
+/** Engines by name: `lm` on one node, `wide` over several, `star` with a driver; all three on the CPU. */
 const ENGINES: Record<string, Engine> = {
-  lm: {}, wide: { multiNode: true, tensor: true }, gpu: { backends: ['cuda', 'cpu'], overhead: 1.1 }
+  lm: {}, wide: { multiNode: true, tensor: true }, star: { multiNode: true, meta: 'LlamaRpc' },
+  gpu: { backends: ['cuda', 'cpu'], overhead: 1.1 }
 }
 
 /** A node named `n<number>`, as the cluster knows it. */
@@ -213,7 +214,7 @@ function placing (made: Made): ReturnType<typeof fake> {
       const answer = made.answers.shift()
       if (answer instanceof Error) throw answer
       if (answer !== undefined) return answer
-      const { instanceId } = instance.RingInstance
+      const { instanceId } = bodyOf(instance)
       made.state.instances[instanceId] = instance
       return instanceId
     },
@@ -238,7 +239,7 @@ function placing (made: Made): ReturnType<typeof fake> {
       made.drained.push({ instanceId, seconds })
       const instance = made.state.instances[instanceId]
       if (instance === undefined) throw refuse('instance_not_found', `No instance ${instanceId}.`)
-      instance.RingInstance.drainUntil = new Date(seconds * 1000).toISOString()
+      bodyOf(instance).drainUntil = new Date(seconds * 1000).toISOString()
     },
     onMissing (place) {
       made.missing = place
@@ -253,7 +254,7 @@ function placing (made: Made): ReturnType<typeof fake> {
 
 /** Sets the status of every runner of an instance. */
 export function runnersAre (state: StateView, instanceId: string, status: Record<string, unknown>): void {
-  const { runnerToShard } = state.instances[instanceId]!.RingInstance.shardAssignments
+  const { runnerToShard } = bodyOf(state.instances[instanceId]!).shardAssignments
   for (const runnerId of Object.keys(runnerToShard)) state.runners[runnerId] = status
 }
 

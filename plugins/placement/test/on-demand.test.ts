@@ -1,6 +1,7 @@
 import t from 'tap'
 import { kernelError } from '../../../kernel/index.js'
 import type { Caller } from '../../../kernel/index.js'
+import { bodyOf } from '../../runners/service.js'
 import type { PlacementIntent, RouteQuery } from '../../runners/service.js'
 import { card, GIB, runnersAre, startPlacement, until } from './kit.js'
 import type { Options, PlacementRig } from './kit.js'
@@ -22,7 +23,7 @@ async function ask (
   return await rig.missing!(query).then((served) => ({ served }), (error: unknown) => ({ error }))
 }
 
-const only = (rig: PlacementRig): string => rig.placed[0]!.instance.RingInstance.instanceId
+const only = (rig: PlacementRig): string => bodyOf(rig.placed[0]!.instance).instanceId
 
 t.test('on_demand is off unless it is set', async (t) => {
   t.equal((await startPlacement(t)).missing, null)
@@ -34,7 +35,7 @@ t.test('a request places the model and waits until it is ready', async (t) => {
   const [first, second] = [ask(rig), ask(rig)]
   await until(() => rig.placed.length > 0)
   const third = ask(rig)
-  t.match(rig.placed[0]!.instance.RingInstance.placement,
+  t.match(bodyOf(rig.placed[0]!.instance).placement,
     { origin: 'on_demand', ttlSeconds: 60, minNodes: 1, excluded: [] })
   runnersAre(rig.state, only(rig), { RunnerLoading: { layersLoaded: 1, totalLayers: 2 } })
   await rig.clock.advance(10_000)
@@ -53,7 +54,7 @@ t.test('the ttl is 300 s unless it is set', async (t) => {
   const rig = await start(t)
   void ask(rig)
   await until(() => rig.placed.length > 0)
-  t.equal(rig.placed[0]!.instance.RingInstance.placement!.ttlSeconds, 300)
+  t.equal(bodyOf(rig.placed[0]!.instance).placement!.ttlSeconds, 300)
 })
 
 t.test('what cannot be placed is told to the request', async (t) => {

@@ -3,6 +3,7 @@ import { kernelError } from '../../../kernel/index.js'
 import { card, GIB, runnersAre, startPlacement, until } from './kit.js'
 import type { Options } from './kit.js'
 import { refuse } from '../refusals.js'
+import { bodyOf } from '../../runners/service.js'
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
 
@@ -16,7 +17,7 @@ t.test('a model is placed on the node that holds it', async (t) => {
   const [entered] = rig.placed
   t.match(entered!.options, { commandId: UUID, force: false })
   t.equal(entered!.options!.commandId, body['command_id'])
-  const ring = entered!.instance.RingInstance
+  const ring = bodyOf(entered!.instance)
   t.equal(ring.instanceId, body['instance_id'])
   t.match(ring, { engine: 'lm', contextTokenLimit: 4096, systemRole: null, hostsByNode: { 'id-n2': [] } })
   const runnerId = ring.shardAssignments.nodeToRunner['id-n2']!
@@ -36,7 +37,7 @@ t.test('a model over several nodes, in a ring with addresses', async (t) => {
   const rig = await startPlacement(t, { nodes: { n1: 64, n2: 64, n3: 64 }, cards: [wide] })
   const ask = { model_id: 'acme/wide', min_nodes: 3 }
   t.equal((await rig.ask('POST', '/place_instance', ask)).status, 200)
-  const ring = rig.placed[0]!.instance.RingInstance
+  const ring = bodyOf(rig.placed[0]!.instance)
   const shards = Object.values(ring.shardAssignments.runnerToShard)
     .map((shard) => Object.values(shard)[0] as { deviceRank: number, startLayer: number, endLayer: number })
   t.strictSame(shards.map(({ deviceRank }) => deviceRank), [0, 1, 2])
@@ -46,7 +47,7 @@ t.test('a model over several nodes, in a ring with addresses', async (t) => {
   t.strictSame(ring.hostsByNode['id-n1'], [{ ip: '10.0.0.1', port: 52415 }])
   const tensor = { ...ask, sharding: 'Tensor', min_nodes: 2, excluded_nodes: ['n3'] }
   t.equal((await rig.ask('POST', '/place_instance', tensor)).status, 200)
-  t.match(Object.values(rig.placed[1]!.instance.RingInstance.shardAssignments.runnerToShard), [
+  t.match(Object.values(bodyOf(rig.placed[1]!.instance).shardAssignments.runnerToShard), [
     { TensorShardMetadata: { startLayer: 0, endLayer: 10, worldSize: 2 } }, { TensorShardMetadata: {} }
   ])
 })
@@ -268,13 +269,13 @@ t.test('what was asked for is kept with the instance', async (t) => {
   const rig = await startPlacement(t, { nodes: { n1: 64, n2: 64 } })
   const ask = { model_id: 'acme/chat', excluded_nodes: ['n1', 'install-n1', 'gone'], ttl_seconds: 600 }
   t.equal((await rig.ask('POST', '/place_instance', ask)).status, 200)
-  t.strictSame(rig.placed[0]!.instance.RingInstance.placement, {
+  t.strictSame(bodyOf(rig.placed[0]!.instance).placement, {
     origin: 'request', sharding: 'Pipeline', instanceMeta: 'Ring', minNodes: 1, excluded: ['install-n1'],
     failedOn: [], ttlSeconds: 600, replaces: null
   })
   for (const ttl of [null, undefined]) {
     await rig.ask('POST', '/place_instance', { model_id: 'acme/chat', ttl_seconds: ttl, force: true })
-    t.equal(rig.placed.at(-1)!.instance.RingInstance.placement!.ttlSeconds, null)
+    t.equal(bodyOf(rig.placed.at(-1)!.instance).placement!.ttlSeconds, null)
   }
   for (const wrong of [0, 604_801, 1.5, '60']) {
     const { status } = await rig.ask('POST', '/place_instance', { model_id: 'acme/chat', ttl_seconds: wrong })

@@ -24,8 +24,11 @@ const shardsAre = (one: unknown): object =>
   ({ RingInstance: { ...ring, shardAssignments: { ...some, runnerToShard: { [ID]: one } } } })
 const runner = `instance.RingInstance.shardAssignments.runnerToShard.${ID}`
 const create: [string, unknown][] = [
-  ['instance', undefined], ['instance', 'x'], ['instance.RingInstance', {}],
-  ['instance.LlamaRpcInstance', { RingInstance: ring, LlamaRpcInstance: {} }],
+  ['instance', undefined], ['instance', 'x'], ['instance', {}],
+  ['instance.OtherInstance', { OtherInstance: ring }],
+  ['instance.RingInstance.driverNode', { RingInstance: { ...ring, driverNode: 'n1' } }],
+  ['instance.LlamaRpcInstance.driverNode', { LlamaRpcInstance: { ...ring, donorEndpoints: {} } }],
+  ['instance.LlamaRpcInstance.donorEndpoints', { LlamaRpcInstance: { ...ring, driverNode: 'n1' } }],
   ['instance.RingInstance.extra', { RingInstance: { ...ring, extra: 1 } }],
   ['instance.RingInstance.instanceId', { RingInstance: { ...ring, instanceId: '../x' } }],
   ['instance.RingInstance.contextTokenLimit', { RingInstance: { ...ring, contextTokenLimit: -1 } }],

@@ -6,6 +6,7 @@ import { createPlace } from '../cli/place.js'
 import { createStop } from '../cli/stop.js'
 import { verbs } from '../cli/verbs.js'
 import { instanceOf } from '../instance.js'
+import { changed } from '../../runners/service.js'
 import type { Instance } from '../../runners/service.js'
 import { card, stateOf } from './kit.js'
 import type { Asked } from '../../../kernel/test/cli-helpers.js'
@@ -98,12 +99,13 @@ export function seenState (): SeenState {
 /** An instance of a model on nodes, in equal parts. */
 export function instanceOn (instanceId: string, modelId: string, nodeIds: string[]): Instance {
   const of = nodeIds.length
-  let made = 0
+  let named = 0
   const ranks = nodeIds.map((nodeId, i) => ({
     nodeId, backend: 'cpu', startLayer: i * 10 / of, endLayer: (i + 1) * 10 / of, shareBytes: 0,
     neededBytes: 0, usableBytes: 0, freeAfterBytes: 0
   }))
-  const { RingInstance: ring } = instanceOf(
-    { ranks, sharding: 'Pipeline' }, card(modelId), stateOf({}), () => `${instanceId}-${made++}`)
-  return { RingInstance: { ...ring, instanceId } }
+  const made = instanceOf(
+    { ranks, sharding: 'Pipeline', instanceMeta: 'Ring' }, card(modelId), stateOf({}),
+    () => `${instanceId}-${named++}`)
+  return changed(made, { instanceId })
 }

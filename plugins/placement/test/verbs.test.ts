@@ -1,6 +1,6 @@
 import t from 'tap'
 import { card, GIB, runnersAre } from './kit.js'
-import { stateCard } from '../../runners/service.js'
+import { bodyOf, stateCard } from '../../runners/service.js'
 import { instanceOn, nodeOf, seenState, sendError, sendJson } from './verb-kit.js'
 
 const A = '11111111-1111-4111-8111-111111111111'
@@ -45,10 +45,10 @@ t.test('svc place waits and shows the state', async (t) => {
     model_id: 'acme/chat', sharding: 'Pipeline', min_nodes: 2, excluded_nodes: ['n3', 'n4'], force: false
   })
   const json = await node.run(
-    ['place', 'acme/chat', '--json', '--force', '--no-wait', '--sharding', 'TENSOR'])
+    ['place', 'acme/chat', '--json', '--force', '--no-wait', '--sharding', 'TENSOR', '--meta', 'llamarpc'])
   t.strictSame(JSON.parse(json.out), placed, 'the body of the route')
   t.match(json, { status: 0, err: /it is starting; svc ps/ })
-  t.match(node.asked.at(-1)!.body, { force: true, sharding: 'Tensor' })
+  t.match(node.asked.at(-1)!.body, { force: true, sharding: 'Tensor', instance_meta: 'LlamaRpc' })
 })
 
 t.test('svc place: how waiting can end', async (t) => {
@@ -119,7 +119,7 @@ t.test('svc place shows the arithmetic of what does not fit, and the ways out', 
     t.match(ran, { status: exit, err: new RegExp(`it is ${reason}`) }, reason)
   }
   const wrong = [['x'], ['acme/..x'], ['acme/chat', '--min-nodes', '0'], ['acme/chat', '--min-nodes', 'two'],
-    ['acme/chat', '--sharding', 'rows']]
+    ['acme/chat', '--sharding', 'rows'], ['acme/chat', '--meta', 'star']]
   for (const words of wrong) t.equal((await node.run(['place', ...words])).status, 2, words.join(' '))
 })
 
@@ -232,8 +232,8 @@ t.test('svc ps shows what is being stopped, what waits, and what was moved', asy
   state.instances = { [A]: instanceOn(A, 'a/a', ['id-n1']), [B]: instanceOn(B, 'b/b', ['id-n1']) }
   runnersAre(state, A, { RunnerReady: {} })
   runnersAre(state, B, { RunnerReady: {} })
-  state.instances[A]!.RingInstance.drainUntil = '2026-01-01T00:00:00.000Z'
-  state.instances[B]!.RingInstance.placement = { ttlSeconds: 300, replaces: 'old' } as never
+  bodyOf(state.instances[A]!).drainUntil = '2026-01-01T00:00:00.000Z'
+  bodyOf(state.instances[B]!).placement = { ttlSeconds: 300, replaces: 'old' } as never
   state.waitingInstances = { w: waits('w', 'c/c'), [A]: waits(A, 'a/a') } as never
   const node = await nodeOf(t, { 'GET /state': (response) => { sendJson(response, state) } })
   t.equal((await node.run(['ps'])).out.replace(/ +/g, ' '), [
@@ -289,7 +289,7 @@ t.test('svc place follows an instance that is placed anew', async (t) => {
     () => {
       state.waitingInstances = {}
       state.instances = { [B]: instanceOn(B, 'acme/chat', ['id-n2']) }
-      state.instances[B]!.RingInstance.placement = { replaces: A } as never
+      bodyOf(state.instances[B]!).placement = { replaces: A } as never
     },
     () => { runnersAre(state, B, { RunnerReady: {} }) }
   ]

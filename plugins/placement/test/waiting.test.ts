@@ -3,6 +3,7 @@ import { Admission } from '../admission.js'
 import type { Planning } from '../planning.js'
 import { card, runnersAre, startPlacement, until } from './kit.js'
 import type { Body, PlacementRig } from './kit.js'
+import { bodyOf } from '../../runners/service.js'
 
 const BODY = { model_id: 'acme/chat', wait: true, timeout_seconds: 60 }
 
@@ -19,7 +20,7 @@ async function waitOn (
   const answer = rig.ask('POST', '/place_instance', body)
   // Once to plan, once to wait.
   await until(() => rig.reads >= reads + 2)
-  return { id: rig.placed.at(-1)!.instance.RingInstance.instanceId, answer }
+  return { id: bodyOf(rig.placed.at(-1)!.instance).instanceId, answer }
 }
 
 t.test('with wait the answer comes when every runner is ready', async (t) => {
@@ -93,7 +94,7 @@ t.test('an instance that is removed meanwhile is lost; one that is late to show 
   await late.clock.advance(4500)
   late.state.instances['somewhere'] = instance
   await late.clock.advance(250)
-  for (const runnerId of Object.keys(instance.RingInstance.shardAssignments.runnerToShard)) {
+  for (const runnerId of Object.keys(bodyOf(instance).shardAssignments.runnerToShard)) {
     late.state.runners[runnerId] = { RunnerReady: {} }
   }
   await late.clock.advance(250)
@@ -102,7 +103,7 @@ t.test('an instance that is removed meanwhile is lost; one that is late to show 
 
 /** As the keeper does it: the instance waits, then another one is in its place. */
 function lose (rig: PlacementRig, id: string): void {
-  const { RingInstance: ring } = rig.state.instances[id]!
+  const ring = bodyOf(rig.state.instances[id]!)
   const { modelId } = ring.shardAssignments
   delete rig.state.instances[id]
   rig.state.waitingInstances = { [id]: {
@@ -112,7 +113,7 @@ function lose (rig: PlacementRig, id: string): void {
 }
 
 function replace (rig: PlacementRig, id: string, by: string): void {
-  const { instance: { RingInstance: ring } } = rig.placed.at(-1)!
+  const ring = bodyOf(rig.placed.at(-1)!.instance)
   rig.state.instances[by] = { RingInstance: {
     ...ring, instanceId: by, placement: { ...ring.placement!, replaces: id }
   } }
@@ -164,7 +165,7 @@ t.test('the time is up while it waits for a node', async (t) => {
 t.test('an instance that an operator stops is lost when it is gone', async (t) => {
   const rig = await startPlacement(t)
   const { id, answer } = await waitOn(rig)
-  rig.state.instances[id]!.RingInstance.drainUntil = '2026-01-01T00:00:00Z'
+  bodyOf(rig.state.instances[id]!).drainUntil = '2026-01-01T00:00:00Z'
   runnersAre(rig.state, id, { RunnerReady: {} })
   await rig.clock.advance(6000)
   delete rig.state.instances[id]
@@ -177,7 +178,7 @@ t.test('the master refuses by what it knows itself', async (t) => {
   await rig.ask('POST', '/place_instance', { model_id: 'acme/chat' })
   const { instance } = rig.placed[0]!
   const other = structuredClone(instance)
-  other.RingInstance.instanceId = 'other'
+  bodyOf(other).instanceId = 'other'
   const entering = { instance: other, instances: [instance] }
   rig.check(entering)
   t.pass('a node that is not the master has looked at nothing')

@@ -1,0 +1,145 @@
+/** A model over several nodes: the options of its driver, and its donors. */
+import { connect } from 'node:net'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import t from 'tap'
+import type { EngineSession } from '../../../kernel/engine.js'
+import { donorArguments, donorBinaryOf, startDonor } from '../llama/donor.js'
+import { rpcArguments, rpcOf } from '../llama/rpc.js'
+import {
+  ask, chunksOf, donorIn, entries, folder, lives, notingEnv, rig, specOf, talk, until, type TestCase
+} from './llama-kit.js'
+
+const KNOWN = new Set(['--rpc', '--tensor-split', '--n-gpu-layers'])
+const donor = (port: number, layers: number) => ({ address: `127.0.0.1:${port}`, layers })
+
+t.test('the shares of a driver and its donors', async t => {
+  const cases: [string, number, [number, number][], string[]][] = [
+    // What stays here is what is not handed out; the output is one more, with the last.
+    ['cpu', 4, [[1, 12]], ['127.0.0.1:1', '13', '13']],
+    ['cpu', 4, [[1, 12], [2, 6]], ['127.0.0.1:1,127.0.0.1:2', '12,7', '19']],
+    // The own GPU is the last device.
+    ['cuda', 4, [[1, 12], [2, 6]], ['127.0.0.1:1,127.0.0.1:2', '12,6,5', '23']]
+  ]
+  for (const [backend, layers, donors, [rpc, split, gpu]] of cases) {
+    const plan = { layers, donors: donors.map(([port, own]) => donor(port, own)) }
+    t.strictSame(rpcArguments(plan, backend, KNOWN),
+      ['--rpc', rpc, '--tensor-split', split, '--n-gpu-layers', gpu])
+  }
+  t.throws(() => rpcArguments({ layers: 1, donors: [donor(1, 1)] }, 'cpu', new Set(['--n-gpu-layers'])),
+    { reason: 'provider_error', message: /--rpc, --tensor-split: it was built without RPC/ })
+})
+
+t.test('the plan a driver is told', async t => {
+  t.equal(rpcOf({}), null, 'a model on one node has none')
+  const plan = { layers: 3, donors: [donor(5000, 2)] }
+  t.strictSame(rpcOf({ rpc: plan }), plan)
+  const broken: unknown[] = [
+    null, 'x', {}, { ...plan, layers: 0 }, { ...plan, layers: 1.5 }, { ...plan, donors: [] },
+    { ...plan, donors: [{ address: '10.0.0.1:5000', layers: 2 }] }, { ...plan, donors: [{ layers: 2 }] },
+    { ...plan, donors: [donor(0, 2)] }, { ...plan, donors: [donor(5000, 0)] }
+  ]
+  // Never alone where it was to have donors: it would not fit.
+  for (const rpc of broken) {
+    t.throws(() => rpcOf({ rpc }), { message: /option rpc/ } as unknown as Error, JSON.stringify(rpc))
+  }
+})
+
+t.test('the options of a donor', async t => {
+  const all = new Set(['--host', '--port', '--threads', '--device'])
+  const given = (backend: string, flags: ReadonlySet<string> = all): string =>
+    donorArguments({ flags, port: 7, threads: 2, backend }).join(' ')
+  t.equal(given('cpu'), '--host 127.0.0.1 --port 7 --threads 2 --device CPU')
+  t.equal(given('cuda'), '--host 127.0.0.1 --port 7 --threads 2 --device CUDA0')
+  t.equal(given('cpu', new Set(['--host', '--port'])), '--host 127.0.0.1 --port 7', 'an old one')
+})
+
+t.test('which program a donor runs', async t => {
+  const directory = folder(t)
+  const { binary } = donorIn(directory)
+  const beside = join(directory, 'llama-server')
+  t.equal(await donorBinaryOf({ donorBinary: '/opt/rpc', serverBinary: beside }), '/opt/rpc', 'as told')
+  t.equal(await donorBinaryOf({ serverBinary: beside }), binary, 'the one beside the server')
+  t.equal(await donorBinaryOf({ serverBinary: '/none/llama-server' }), 'rpc-server', 'the one in PATH')
+  t.equal(await donorBinaryOf({}), 'rpc-server')
+  await t.rejects(donorBinaryOf({ donorBinary: 'rpc-server' }), { message: /takes an absolute path/ })
+})
+
+async function donorOf (t: TestCase, scenario: Parameters<typeof donorIn>[1] = {}): Promise<{
+  session: EngineSession, journal: () => Record<string, unknown>[], deaths: string[], port: number
+}> {
+  const directory = folder(t)
+  const { binary, journal } = donorIn(directory, scenario)
+  const deaths: string[] = []
+  const spec = specOf(directory, '', {}, { lends: true, serverBinary: undefined, donorBinary: binary })
+  const session = await startDonor(spec, notingEnv(), {
+    pulse: {
+      now: () => performance.now(), pause: async ms => { await delay(ms, undefined, { ref: false }) }
+    },
+    die: error => { deaths.push(error.message) },
+    echo: () => {}
+  })
+  t.teardown(() => session.close?.())
+  await session.warmup()
+  const [{ payload }] = await chunksOf(session, 'endpoint', {}) as [{ payload: { port: number } }]
+  return { session, journal: () => entries(journal), deaths, port: payload.port }
+}
+
+t.test('a donor listens, for this machine only, and ends when it is asked', async t => {
+  const { session, journal, port, deaths } = await donorOf(t)
+  const [start] = journal()
+  t.strictSame(start?.['donor'],
+    ['--host', '127.0.0.1', '--port', String(port), '--threads', '1', '--device', 'CPU'])
+  const socket = connect(port, '127.0.0.1')
+  socket.write('hello\n')
+  t.equal(String(await new Promise(resolve => { socket.once('data', resolve) })), `${start?.['pid']}:hello\n`)
+  socket.destroy()
+  await t.rejects(chunksOf(session, 'chat', talk('go')), { reason: 'invalid_request', message: /lends/ })
+  await session.close?.()
+  t.notOk(lives(Number(start?.['pid'])))
+  t.strictSame(deaths, [], 'that is no failure')
+})
+
+t.test('a donor that dies ends its runner, and says why', async t => {
+  const { journal, deaths } = await donorOf(t)
+  process.kill(Number(journal()[0]?.['pid']), 'SIGKILL')
+  await until('the runner is told', () => deaths.length > 0)
+  t.match(deaths[0], /rpc-server was ended by SIGKILL/)
+})
+
+t.test('programs that are no donors', async t => {
+  await t.rejects(donorOf(t, { help: 'other' }),
+    { message: /is no rpc-server of llama.cpp.*SVC_LLAMA_RPC_SERVER_BIN/ })
+  await t.rejects(donorOf(t, { dies: 'at start' }), { message: /exited with code 1; .*initialize CUDA0/ })
+  const path = process.env['PATH']
+  t.teardown(() => { process.env['PATH'] = path })
+  process.env['PATH'] = folder(t)
+  const none = specOf(folder(t), '', {}, { lends: true, serverBinary: undefined })
+  await t.rejects(startDonor(none, notingEnv(), {} as never),
+    { message: /no rpc-server beside llama-server or in PATH/ })
+})
+
+t.test('a driver with two donors', async t => {
+  const [one, two] = [await donorOf(t), await donorOf(t)]
+  const rpc = { layers: 4, donors: [donor(one.port, 3), donor(two.port, 2)] }
+  const { session, journal } = await rig(t, {}, { nLayers: 9 }, { rpc })
+  const pids = [one, two].map(({ journal }) => Number(journal()[0]?.['pid']))
+  t.match(journal().find(entry => 'donorsSaid' in entry), { donorsSaid: pids.map(pid => `${pid}:hello`) })
+  const args = (journal()[0]?.['start'] as string[]).join(' ')
+  t.match(args, `--rpc 127.0.0.1:${one.port},127.0.0.1:${two.port} --tensor-split 3,3 --n-gpu-layers 6`)
+  t.notMatch(args, '--device none', 'which would leave out the donors')
+  t.match((await ask(session, 'chat', talk('lend'))).text, pids.map(pid => `${pid} true `).join(''))
+})
+
+t.test('a driver whose donor is lost ends', async t => {
+  const one = await donorOf(t)
+  const { session, deaths } = await rig(t, {}, {}, { rpc: { layers: 1, donors: [donor(one.port, 1)] } })
+  await t.rejects(ask(session, 'chat', talk('lose')),
+    { reason: 'instance_lost', message: /RPC server.*crashed/ })
+  await until('the runner is told', () => deaths.length > 0)
+})
+
+t.test('a server without RPC is refused', async t => {
+  await t.rejects(rig(t, { rpc: false }, {}, { rpc: { layers: 1, donors: [donor(9, 1)] } }),
+    { message: /does not know --rpc, --tensor-split/ })
+})

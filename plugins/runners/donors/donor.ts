@@ -1,0 +1,115 @@
+import { connect } from 'node:net'
+import type { Socket } from 'node:net'
+import { kernelError } from '../../../kernel/index.js'
+import type { Clock, Cluster, Logger, RouteRequest, Section } from '../../../kernel/index.js'
+import type { Fleet } from '../fleet.js'
+import { reasonOf } from '../process/errors.js'
+import { watchNode } from '../remote/watch.js'
+import type { routes } from '../routes.js'
+import { assignmentOf } from '../shapes.js'
+import type { Instance } from '../shapes.js'
+import { roleOf } from './role.js'
+import { LOOPBACK, NODE_CALLER, receive, send, STALL_MS, TUBE_TYPE, TUBES_MAX, TUBES_PATH } from './tube.js'
+
+/** How long the driver's node may take to hand out what its side says, ms. */
+const HEAD_MS = 10_000
+
+export interface DonorParts {
+  nodeId: string
+  cluster: Pick<Cluster, 'request' | 'resolve'>
+  instances: Section<Instance>
+  fleet: Pick<Fleet, 'get'>
+  clock: Clock
+  log: Logger
+  newId (): string
+}
+
+type DonorRequest = RouteRequest<typeof routes.donor>
+
+/**
+ * Handler of POST /runners/donors: carries a connection of the driver of an instance to the rpc-server of
+ * its donor on this node. What the donor says is the answer; what the driver says is asked for at its node.
+ */
+export function donorHandler (parts: DonorParts): (request: DonorRequest) => Promise<void> {
+  const open = new Map<string, number>()
+  return async (request) => {
+    const { runnerId } = request.body
+    const member = checkDriver(parts, request)
+    const count = open.get(runnerId) ?? 0
+    if (count >= TUBES_MAX) {
+      throw kernelError('overloaded', `The donor ${runnerId} has ${count} connections already.`)
+    }
+    open.set(runnerId, count + 1)
+    try {
+      await carry(parts, request, member)
+    } finally {
+      const left = (open.get(runnerId) ?? 1) - 1
+      if (left > 0) open.set(runnerId, left)
+      else open.delete(runnerId)
+    }
+  }
+}
+
+/** The install id of the driver's node. Throws for everybody else, and for an instance that is not there. */
+function checkDriver ({ nodeId, cluster, instances }: DonorParts, request: DonorRequest): string {
+  const { body: { instanceId, runnerId }, member } = request
+  const instance = instances.get(instanceId)
+  const role = instance === undefined ? null : roleOf(instance, nodeId)
+  const named = role?.kind === 'donor' && assignmentOf(instance!, nodeId)?.runnerId === runnerId
+  if (member === null || (named && cluster.resolve(role.driverNode)?.installId !== member)) {
+    throw kernelError('not_found')
+  }
+  if (named) return member
+  throw kernelError('instance_lost', `Runner ${runnerId} of instance ${instanceId} lends nothing here.`)
+}
+
+async function carry (parts: DonorParts, request: DonorRequest, member: string): Promise<void> {
+  const { body: { instanceId, runnerId, feedId } } = request
+  const end = new AbortController()
+  const unwatch = watchNode(parts.cluster, parts.clock, member, () => { end.abort() })
+  const signal = AbortSignal.any([request.signal, end.signal])
+  const socket = await reach(parts, runnerId, signal)
+  signal.addEventListener('abort', () => { socket.destroy() }, { once: true })
+  try {
+    const feed = await parts.cluster.request(member, {
+      method: 'GET', path: `${TUBES_PATH}/${feedId}`, caller: NODE_CALLER, signal, timeoutMs: HEAD_MS
+    })
+    feed.body.on('error', () => {})
+    signal.addEventListener('abort', () => { feed.body.destroy() }, { once: true })
+    if (feed.status !== 200) throw kernelError('instance_lost', `The driver's node answered ${feed.status}.`)
+    const stream = request.open({ contentType: TUBE_TYPE, stallMs: STALL_MS })
+    await Promise.race([receive(feed.body, socket), send(socket, stream)]).catch((error: unknown) => {
+      parts.log.debug({ instanceId, runnerId, error: reasonOf(error) }, 'a connection to a donor broke')
+    })
+    stream.cut()
+  } finally {
+    unwatch()
+    end.abort()
+    socket.destroy()
+  }
+}
+
+/** A connection to the rpc-server of a donor. Throws `instance_lost`. */
+async function reach (
+  { fleet, newId }: DonorParts, runnerId: string, signal: AbortSignal
+): Promise<Socket> {
+  try {
+    const opened = fleet.get(runnerId)?.supervisor?.open(newId(), { kind: 'endpoint', payload: {} }, signal)
+    let port = 0
+    for await (const { payload } of opened ?? []) port = Number(payload['port'])
+    if (!(port > 0 && port < 65_536)) throw new Error('its runner is not there')
+    return await connected(port, signal)
+  } catch (error) {
+    throw kernelError('instance_lost', `The donor ${runnerId} cannot be reached: ${reasonOf(error)}.`)
+  }
+}
+
+async function connected (port: number, signal: AbortSignal): Promise<Socket> {
+  const socket = connect({ host: LOOPBACK, port, noDelay: true, signal })
+  await new Promise<void>((resolve, reject) => {
+    socket.once('connect', resolve)
+    socket.once('error', reject)
+  })
+  socket.on('error', () => {})
+  return socket
+}

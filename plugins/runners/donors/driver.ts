@@ -1,0 +1,179 @@
+import { createServer } from 'node:net'
+import type { AddressInfo, Server, Socket } from 'node:net'
+import { kernelError } from '../../../kernel/index.js'
+import type { Clock, Cluster, Logger, RouteRequest, Section } from '../../../kernel/index.js'
+import { kindOf, serves } from '../process/states.js'
+import { reasonOf } from '../process/errors.js'
+import { watchNode } from '../remote/watch.js'
+import type { RunnerStatus } from '../service.js'
+import type { routes } from '../routes.js'
+import type { Assignment } from '../shapes.js'
+import type { DonorSeat, Role } from './role.js'
+import { LOOPBACK, NODE_CALLER, receive, send, STALL_MS, TUBE_TYPE, TUBES_MAX, TUBES_PATH } from './tube.js'
+
+/** How long a donor may take to accept a connection, ms. */
+const HEAD_MS = 20_000
+
+export interface DriverParts {
+  cluster: Pick<Cluster, 'request' | 'resolve'>
+  runners: Section<RunnerStatus>
+  clock: Clock
+  log: Logger
+  newId (): string
+}
+
+/** A connection that waits for its donor to fetch what it says. */
+interface Feed { socket: Socket, installId: string }
+
+/** A driver on this node: ends the wait for its donors, or closes its doors to them. */
+interface Entry { doors: Door[], end (): void }
+
+/** The drivers on this node: waits for donors, and opens a door to each that leads over the members' link. */
+export interface Drivers {
+  /** Resolves when every donor is ready and its door is open, or the runner was released. */
+  prepare (assignment: Assignment, role: Role & { kind: 'driver' }): Promise<void>
+  /** What the engine is told; null before `prepare`. */
+  plan (runnerId: string, role: Role & { kind: 'driver' }): Record<string, unknown> | null
+  /** Closes the doors of a runner, and every connection through them. */
+  release (runnerId: string): void
+  /** Handler of GET /runners/donors/:feed_id: what a driver says, to its donor. */
+  feed (request: RouteRequest<typeof routes.feed>): Promise<void>
+}
+
+export function createDrivers (parts: DriverParts): Drivers {
+  const feeds = new Map<string, Feed>()
+  const entries = new Map<string, Entry>()
+  const release = (runnerId: string): void => {
+    const entry = entries.get(runnerId)
+    entries.delete(runnerId)
+    entry?.end()
+    for (const door of entry?.doors ?? []) door.close()
+  }
+  return {
+    async prepare ({ runnerId, instanceId }, { donors }) {
+      const entry: Entry = { doors: [], end: () => {} }
+      release(runnerId)
+      entries.set(runnerId, entry)
+      await untilReady(parts, donors, (end) => { entry.end = end })
+      for (const donor of donors) {
+        if (entries.get(runnerId) !== entry) return
+        const door = await openDoor({ ...parts, feeds }, instanceId, donor)
+        // It may have been released meanwhile.
+        if (entries.get(runnerId) === entry) entry.doors.push(door)
+        else door.close()
+      }
+    },
+    plan (runnerId, { layers, donors }) {
+      const doors = entries.get(runnerId)?.doors ?? []
+      if (doors.length !== donors.length) return null
+      return {
+        layers, donors: doors.map(({ endpoint }, i) => ({ address: endpoint, layers: donors[i]!.layers }))
+      }
+    },
+    release,
+    async feed (request) {
+      const { params: { feed_id: id }, member } = request
+      const feed = feeds.get(id)
+      if (member === null || feed?.installId !== member) throw kernelError('not_found')
+      feeds.delete(id)
+      const stream = request.open({ contentType: TUBE_TYPE, stallMs: STALL_MS })
+      await send(feed.socket, stream).catch(() => { feed.socket.destroy() })
+    }
+  }
+}
+
+/** Resolves when each donor says that it is ready, or the wait is ended. */
+async function untilReady (
+  { runners }: Pick<DriverParts, 'runners'>, donors: readonly DonorSeat[], begun: (end: () => void) => void
+): Promise<void> {
+  await new Promise<void>((resolve) => {
+    const look = (): void => {
+      if (!donors.every((donor) => isReady(runners, donor))) return
+      end()
+    }
+    const ignore = runners.observe(look)
+    const end = (): void => {
+      ignore()
+      resolve()
+    }
+    begun(end)
+    look()
+  })
+}
+
+function isReady (runners: Section<RunnerStatus>, { nodeId, runnerId }: DonorSeat): boolean {
+  const status = runners.get(runnerId, nodeId)
+  return status !== undefined && serves(kindOf(status))
+}
+
+interface Door { endpoint: string, close (): void }
+type DoorParts = DriverParts & { feeds: Map<string, Feed> }
+
+/** A port of this machine that leads to the rpc-server of a donor. */
+async function openDoor (parts: DoorParts, instanceId: string, donor: DonorSeat): Promise<Door> {
+  const ends = new Set<AbortController>()
+  const server = createServer({ noDelay: true }, (socket) => {
+    const end = new AbortController()
+    ends.add(end)
+    socket.on('error', () => {})
+    socket.once('close', () => {
+      ends.delete(end)
+      end.abort()
+    })
+    end.signal.addEventListener('abort', () => { socket.destroy() }, { once: true })
+    void pass(parts, instanceId, donor, socket, end)
+  })
+  server.maxConnections = TUBES_MAX
+  const port = await listen(server)
+  return {
+    endpoint: `${LOOPBACK}:${port}`,
+    close () {
+      server.close()
+      for (const end of ends) end.abort()
+    }
+  }
+}
+
+async function listen (server: Server): Promise<number> {
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject)
+    server.listen(0, LOOPBACK, resolve)
+  })
+  return (server.address() as AddressInfo).port
+}
+
+/** Carries one connection to its donor; it ends with either side, and with the link between the nodes. */
+async function pass (
+  parts: DoorParts, instanceId: string, donor: DonorSeat, socket: Socket, end: AbortController
+): Promise<void> {
+  const { cluster, runners, feeds, log } = parts
+  const { nodeId, runnerId } = donor
+  const feedId = parts.newId()
+  let unwatch = (): void => {}
+  try {
+    // A donor that starts again takes connections when it is ready.
+    await untilReady({ runners }, [donor], (stop) => {
+      end.signal.addEventListener('abort', stop, { once: true })
+    })
+    const node = cluster.resolve(nodeId)
+    if (end.signal.aborted || node === undefined) return
+    unwatch = watchNode(cluster, parts.clock, node.installId, () => { end.abort() })
+    feeds.set(feedId, { socket, installId: node.installId })
+    const answer = await cluster.request(node.installId, {
+      method: 'POST', path: TUBES_PATH, body: { instanceId, runnerId, feedId }, caller: NODE_CALLER,
+      signal: end.signal, timeoutMs: HEAD_MS
+    })
+    answer.body.on('error', () => {})
+    end.signal.addEventListener('abort', () => { answer.body.destroy() }, { once: true })
+    if (answer.status !== 200) throw new Error(`it answered ${answer.status}`)
+    await receive(answer.body, socket)
+  } catch (error) {
+    if (!end.signal.aborted) {
+      log.warn({ instanceId, runnerId, nodeId, error: reasonOf(error) }, 'the way to a donor broke')
+    }
+  } finally {
+    unwatch()
+    feeds.delete(feedId)
+    end.abort()
+  }
+}

@@ -1,0 +1,36 @@
+import type { ModelCard } from '../../../kernel/index.js'
+import { bodyOf, lends, shardOf } from '../shapes.js'
+import type { Instance, ShardBody } from '../shapes.js'
+
+/** A donor as its driver sees it. */
+export interface DonorSeat { nodeId: string, runnerId: string, layers: number }
+
+/** What a node is in an instance whose model is spread over a driver and its donors. */
+export type Role =
+  | { kind: 'driver', layers: number, donors: DonorSeat[] }
+  | { kind: 'donor', driverNode: string, card: ModelCard }
+
+/** The part of a node in an instance; null where there is no driver, or the node is not named. Pure. */
+export function roleOf (instance: Instance, nodeId: string): Role | null {
+  const own = shardOf(instance, nodeId)
+  if (own === null || !('LlamaRpcInstance' in instance)) return null
+  const { driverNode, shardAssignments: { nodeToRunner } } = instance.LlamaRpcInstance
+  if (lends(bodyOf(instance), nodeId)) return { kind: 'donor', driverNode, card: cardOf(own) }
+  const donors = Object.entries(nodeToRunner).flatMap(([id, runnerId]) => {
+    const shard = shardOf(instance, id)
+    return id === nodeId || shard === null ? [] : [{ nodeId: id, runnerId, shard }]
+  }).sort((a, b) => a.shard.deviceRank - b.shard.deviceRank)
+  return {
+    kind: 'driver',
+    layers: layersOf(own),
+    donors: donors.map(({ nodeId: id, runnerId, shard }) =>
+      ({ nodeId: id, runnerId, layers: layersOf(shard) }))
+  }
+}
+
+const layersOf = ({ startLayer, endLayer }: ShardBody): number => endLayer - startLayer
+
+/** The card of a shard, with plain bytes and without files: a donor has none of them. */
+function cardOf ({ modelCard: { storageSize, files: _, ...card } }: ShardBody): ModelCard {
+  return { ...card, totalBytes: storageSize.inBytes, files: [] }
+}

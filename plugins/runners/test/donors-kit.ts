@@ -1,0 +1,198 @@
+/** A driver and a donor on two nodes, without the nodes: what passes between them is all there is. */
+import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
+import { connect, createServer } from 'node:net'
+import type { AddressInfo, Socket } from 'node:net'
+import { PassThrough } from 'node:stream'
+import { kernelError, SvcError } from '../../../kernel/index.js'
+import type { MemberRequest, MemberResponse, Section, StreamWriter } from '../../../kernel/index.js'
+import { manualClock } from '../../../kernel/testing/index.js'
+import type { ManualClock } from '../../../kernel/testing/index.js'
+import { donorHandler } from '../donors/donor.js'
+import { createDrivers } from '../donors/driver.js'
+import type { Drivers } from '../donors/driver.js'
+import { roleOf } from '../donors/role.js'
+import type { Role } from '../donors/role.js'
+import { RunnerError } from '../process/errors.js'
+import type { RunnerStatus } from '../service.js'
+import { stateCard } from '../shapes.js'
+import type { Instance } from '../shapes.js'
+import { card } from './samples.js'
+
+/** What the kit needs of a tap test. */
+export interface TestCase { teardown (fn: () => unknown): void }
+
+/** An instance of so many nodes; each has as many layers as is said, the driver first. */
+export function star (
+  layers: readonly number[], tag: 'LlamaRpcInstance' | 'RingInstance' = 'LlamaRpcInstance'
+): Instance {
+  const nLayers = layers.reduce((sum, own) => sum + own, 0)
+  const modelCard = stateCard({ ...card('acme/gguf'), nLayers })
+  const ids = layers.map((_, i) => `n${i}`)
+  let startLayer = 0
+  const shards = layers.map((own, deviceRank) => ({ PipelineShardMetadata: {
+    modelCard, deviceRank, worldSize: layers.length, nLayers, startLayer, endLayer: startLayer += own
+  } }))
+  const body = {
+    instanceId: 'I', contextTokenLimit: 1, systemRole: null, engine: 'llama-server', hostsByNode: {},
+    shardAssignments: {
+      modelId: 'acme/gguf',
+      // Not in the order of the ranks.
+      runnerToShard: Object.fromEntries(ids.map((id, i) => [`r-${id}`, shards[i]!] as const).reverse()),
+      nodeToRunner: Object.fromEntries(ids.map((id) => [id, `r-${id}`] as const).reverse())
+    }
+  }
+  return tag === 'RingInstance'
+    ? { RingInstance: body }
+    : { LlamaRpcInstance: { ...body, driverNode: 'n0', donorEndpoints: {} } }
+}
+
+/** A port that gives back what it hears. */
+export async function echo (t: TestCase): Promise<{ port: number, sockets: Set<Socket>, close (): void }> {
+  const sockets = new Set<Socket>()
+  const server = createServer((socket) => {
+    sockets.add(socket)
+    socket.on('error', () => {})
+    socket.once('close', () => sockets.delete(socket))
+    socket.pipe(socket)
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  const close = (): void => {
+    server.close()
+    for (const socket of sockets) socket.destroy()
+  }
+  t.teardown(close)
+  return { port, sockets, close }
+}
+
+export interface Pair {
+  drivers: Drivers
+  clock: ManualClock
+  /** The donor's status, as the driver's node knows it. */
+  status (status: RunnerStatus): void
+  /** Opens the doors: the port that leads to the donor. */
+  open (): Promise<number>
+  /** Asks the donor's node as a member. */
+  ask (body: object, member: string | null): Promise<MemberResponse>
+  /** Asks the driver's node for a feed. */
+  feed (id: string, member: string): Promise<MemberResponse>
+  /** Requests between the nodes that have not ended. */
+  requests: { open: number }
+  /** The nodes have lost each other. */
+  lost: { is: boolean }
+}
+
+type Handler = (request: never) => Promise<void>
+
+/** A request to a handler as the members' link passes it on. */
+function passOn (
+  handler: Handler, request: object, signal: AbortSignal | undefined, over: () => void
+): Promise<MemberResponse> {
+  const body = new PassThrough({ highWaterMark: 1024 })
+  const end = new AbortController()
+  body.on('error', () => {})
+  body.once('close', () => {
+    end.abort()
+    over()
+  })
+  signal?.addEventListener('abort', () => { body.destroy(kernelError('cancelled')) })
+  const stream = {
+    async write (bytes: Uint8Array) {
+      if (body.destroyed) throw kernelError('cancelled')
+      if (!body.write(bytes)) await Promise.race([once(body, 'drain'), once(body, 'close')])
+    },
+    async end () { body.end() },
+    cut () { if (!body.writableEnded) body.destroy() },
+    get closed () { return body.destroyed }
+  } as StreamWriter
+  return new Promise((resolve, reject) => {
+    const open = (): StreamWriter => {
+      resolve({ status: 200, headers: {}, body })
+      return stream
+    }
+    handler({ ...request, signal: end.signal, open } as never).catch((error: unknown) => {
+      body.destroy()
+      if (!(error instanceof SvcError)) return reject(error as Error)
+      resolve({ status: error.reason === 'not_found' ? 404 : 503, headers: { reason: error.reason },
+        body: new PassThrough().end() })
+    })
+  })
+}
+
+/** Two nodes, `n0` the driver's; `port` is where the donor listens, null while its runner is not ready. */
+export function pair (t: TestCase, port: () => number | null): Pair {
+  const instance = star([4, 2])
+  const clock = manualClock()
+  const ignore = (): void => {}
+  const log = { debug: ignore, info: ignore, warn: ignore, error: ignore, fatal: ignore }
+  const statuses = new Map<string, RunnerStatus>()
+  const watchers = new Set<() => void>()
+  const lost = { is: false }
+  const requests = { open: 0 }
+  const resolve = (id: string) =>
+    ({ installId: `install-${id.replace('install-', '')}`, live: !lost.is }) as never
+  const runners = {
+    get: (id: string, nodeId: string) => nodeId === 'n1' ? statuses.get(id) : undefined,
+    observe (fn: () => void) {
+      watchers.add(fn)
+      return () => { watchers.delete(fn) }
+    }
+  } as unknown as Section<RunnerStatus>
+  const link = (from: string, handler: () => unknown, made: (request: MemberRequest) => object) =>
+    async (_to: string, request: MemberRequest): Promise<MemberResponse> => {
+      requests.open++
+      return await passOn(handler() as Handler, { ...made(request), member: from }, request.signal,
+        () => { requests.open-- })
+    }
+  const drivers = createDrivers({
+    clock, log, runners, newId: randomUUID,
+    cluster: { resolve, request: link('install-n0', () => donor, ({ body }) => ({ body })) }
+  })
+  const feedOf = ({ path }: MemberRequest) => ({ params: { feed_id: path.split('/').at(-1)! } })
+  const supervisor = {
+    async * open () {
+      const at = port()
+      if (at === null) throw new RunnerError('instance_lost', 'The runner serves no tasks now.')
+      yield { payload: { port: at } }
+    }
+  }
+  const donor = donorHandler({
+    nodeId: 'n1', clock, log, newId: randomUUID,
+    cluster: { resolve, request: link('install-n1', () => drivers.feed, feedOf) },
+    instances: { get: (id: string) => id === 'I' ? instance : undefined } as never,
+    fleet: { get: (id) => id === 'r-n1' ? { supervisor } as never : undefined }
+  })
+  const role = roleOf(instance, 'n0') as Role & { kind: 'driver' }
+  t.teardown(() => { drivers.release('r-n0') })
+  return {
+    drivers, clock, lost, requests,
+    status (status) {
+      statuses.set('r-n1', status)
+      for (const fn of [...watchers]) fn()
+    },
+    async open () {
+      await drivers.prepare({ instanceId: 'I', runnerId: 'r-n0', modelId: 'acme/gguf' }, role)
+      const plan = drivers.plan('r-n0', role) as { donors: { address: string }[] }
+      return Number(plan.donors[0]!.address.split(':')[1])
+    },
+    ask: async (body, member) => await passOn(donor as Handler, { body, member }, undefined, () => {}),
+    feed: async (id, member) =>
+      await passOn(drivers.feed as Handler, { params: { feed_id: id }, member }, undefined, () => {})
+  }
+}
+
+/** A client of a port, with what it heard so far and whether it is over. */
+export async function client (t: TestCase, port: number): Promise<{
+  socket: Socket, heard: () => Buffer, over: () => boolean
+}> {
+  const socket = connect(port, '127.0.0.1')
+  const pieces: Buffer[] = []
+  let over = false
+  socket.on('data', (bytes) => { pieces.push(bytes) })
+  socket.once('close', () => { over = true })
+  t.teardown(() => { socket.destroy() })
+  await once(socket, 'connect')
+  socket.on('error', () => {})
+  return { socket, heard: () => Buffer.concat(pieces), over: () => over }
+}

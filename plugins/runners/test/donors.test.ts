@@ -1,0 +1,159 @@
+/** A model over a driver and its donors: who is what, and the way of bytes between them. */
+import { randomBytes, randomUUID } from 'node:crypto'
+import t from 'tap'
+import { roleOf } from '../donors/role.js'
+import { bodyOf, leads, lends } from '../shapes.js'
+import { client, echo, pair, star } from './donors-kit.js'
+import { until } from './process-kit.js'
+import { startRunners } from './rig.js'
+
+t.test('who is what', async (t) => {
+  const instance = star([4, 2, 3])
+  t.strictSame(roleOf(instance, 'n0'), {
+    kind: 'driver', layers: 4,
+    donors: [{ nodeId: 'n1', runnerId: 'r-n1', layers: 2 }, { nodeId: 'n2', runnerId: 'r-n2', layers: 3 }]
+  }, 'donors in the order of their ranks')
+  t.match(roleOf(instance, 'n2'),
+    { kind: 'donor', driverNode: 'n0', card: { modelId: 'acme/gguf', files: [] } })
+  t.equal(roleOf(instance, 'other'), null)
+  t.equal(roleOf(star([4, 2], 'RingInstance'), 'n1'), null)
+  t.strictSame(['n0', 'n1', 'n2'].map((id) => lends(bodyOf(instance), id)), [false, true, true])
+  t.strictSame(['n0', 'n1', 'n2'].map((id) => leads(instance, id)), [true, false, false])
+})
+
+t.test('bytes go both ways, whole and in order', async (t) => {
+  const { port, sockets } = await echo(t)
+  const rig = pair(t, () => port)
+  rig.status({ RunnerReady: {} })
+  const { socket, heard } = await client(t, await rig.open())
+  const sent = randomBytes(1_000_000)
+  socket.write(sent)
+  await until('all of it is back', () => heard().length === sent.length)
+  t.ok(heard().equals(sent))
+  t.equal(rig.requests.open, 2, 'one each way')
+  socket.destroy()
+  await until('the donor hears of the end', () => sockets.size === 0)
+  await until('nothing is left open', () => rig.requests.open === 0)
+})
+
+t.test('the doors open when the donors are ready', async (t) => {
+  const { port } = await echo(t)
+  const rig = pair(t, () => port)
+  let opened = 0
+  const opening = rig.open().then((door) => { opened = door })
+  for (const status of [{ RunnerConnected: {} }, { RunnerFailed: { errorMessage: 'x' } }]) {
+    rig.status(status)
+    await new Promise((resolve) => setImmediate(resolve))
+    t.equal(opened, 0)
+    t.equal(rig.drivers.plan('r-n0', roleOf(star([4, 2]), 'n0') as never), null)
+  }
+  rig.status({ RunnerReady: {} })
+  await opening
+  t.ok(opened > 0)
+})
+
+t.test('a driver that is stopped while it waits', async (t) => {
+  const rig = pair(t, () => 1)
+  const role = roleOf(star([4, 2]), 'n0') as never
+  const waiting = rig.drivers.prepare({ instanceId: 'I', runnerId: 'r-n0', modelId: 'm' }, role)
+  rig.drivers.release('r-n0')
+  await waiting
+  t.equal(rig.drivers.plan('r-n0', role), null, 'has no doors')
+})
+
+t.test('the doors are there as long as the runner', async (t) => {
+  const { port, sockets } = await echo(t)
+  const rig = pair(t, () => port)
+  rig.status({ RunnerReady: {} })
+  const door = await rig.open()
+  const { socket, heard, over } = await client(t, door)
+  socket.write('x')
+  await until('it is through', () => heard().length === 1)
+  rig.drivers.release('r-n0')
+  await until('the connection ends', over)
+  await until('on both sides', () => sockets.size === 0)
+  await t.rejects(client(t, door), { code: 'ECONNREFUSED' })
+})
+
+t.test('the loss of a donor ends the connection', async (t) => {
+  const { port, close } = await echo(t)
+  const rig = pair(t, () => port)
+  rig.status({ RunnerReady: {} })
+  const one = await client(t, await rig.open())
+  one.socket.write('x')
+  await until('it is through', () => one.heard().length === 1)
+  close()
+  await until('its program is gone', one.over)
+
+  const { port: again } = await echo(t)
+  const back = pair(t, () => again)
+  back.status({ RunnerReady: {} })
+  const two = await client(t, await back.open())
+  two.socket.write('x')
+  await until('it is through', () => two.heard().length === 1)
+  back.lost.is = true
+  back.clock.advance(1_000)
+  await until('its node is gone', two.over)
+  await until('nothing is left open', () => back.requests.open === 0)
+})
+
+t.test('a connection waits for a donor that starts again', async (t) => {
+  const [first, second] = [await echo(t), await echo(t)]
+  let { port } = first
+  const rig = pair(t, () => port)
+  rig.status({ RunnerReady: {} })
+  const door = await rig.open()
+  rig.status({ RunnerIdle: {} })
+  port = second.port
+  const { socket, heard } = await client(t, door)
+  socket.write('hello')
+  await new Promise((resolve) => setImmediate(resolve))
+  t.equal(first.sockets.size + second.sockets.size, 0)
+  rig.status({ RunnerReady: {} })
+  await until('it is through', () => String(heard()) === 'hello')
+  t.equal(second.sockets.size, 1, 'to where it listens now')
+})
+
+t.test('nobody else gets through', async (t) => {
+  const { port } = await echo(t)
+  const rig = pair(t, () => port)
+  const body = { instanceId: 'I', runnerId: 'r-n1', feedId: randomUUID() }
+  const reason = async (over: object, member: string | null = 'install-n0'): Promise<unknown> =>
+    (await rig.ask({ ...body, ...over }, member)).headers['reason']
+  t.equal(await reason({}, null), 'not_found', 'no member')
+  t.equal(await reason({}, 'install-n2'), 'not_found', 'a member that is not the driver')
+  t.equal(await reason({ instanceId: 'J' }), 'instance_lost')
+  t.equal(await reason({ runnerId: 'r-n0' }), 'instance_lost')
+  t.equal(await reason({}), 'instance_lost', 'the driver does not know of that connection')
+  t.equal((await rig.feed(randomUUID(), 'install-n1')).status, 404)
+})
+
+t.test('a donor whose runner is not ready', async (t) => {
+  const rig = pair(t, () => null)
+  rig.status({ RunnerReady: {} })
+  const { over } = await client(t, await rig.open())
+  await until('the connection ends', over)
+})
+
+t.test('not more connections than a driver needs', async (t) => {
+  const { port } = await echo(t)
+  const rig = pair(t, () => port)
+  rig.status({ RunnerReady: {} })
+  const door = await rig.open()
+  const clients = await Promise.all(Array.from({ length: 8 }, async () => await client(t, door)))
+  for (const { socket } of clients) socket.write('x')
+  await until('all are through', () => clients.every(({ heard }) => heard().length === 1))
+  const body = { instanceId: 'I', runnerId: 'r-n1', feedId: randomUUID() }
+  t.equal((await rig.ask(body, 'install-n0')).headers['reason'], 'overloaded')
+})
+
+t.test('the routes are for members', async (t) => {
+  const rig = await startRunners(t, { place: [] })
+  const payload = { instanceId: 'I', runnerId: 'r', feedId: randomUUID() }
+  const asked = await rig.inject({ method: 'POST', url: '/runners/donors', payload })
+  t.match([asked.statusCode, asked.json()], [404, { error: { reason: 'not_found' } }])
+  const fed = await rig.inject({ url: `/runners/donors/${randomUUID()}` })
+  t.match([fed.statusCode, fed.json()], [404, { error: { reason: 'not_found' } }])
+  const odd = await rig.inject({ url: '/runners/donors/..' })
+  t.not(odd.statusCode, 200)
+})
