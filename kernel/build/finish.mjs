@@ -5,14 +5,14 @@ import { join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
-const KEPT = /\.(onnx|onnx\.json|yaml|bin|dat|gz|NOTICE\.txt|LICENCE\.txt)$|LICENCE\.txt$/
+const KEPT = /\.(onnx|onnx\.json|yaml|bin|dat|gz|NOTICE\.txt)$|LICENCE\.txt$|\/model\/[^/]+\.json$/
 const SKIPPED = new Set(['test', 'train', 'node_modules', 'dist'])
 
 function * files (folder) {
   for (const entry of readdirSync(folder, { withFileTypes: true })) {
     const path = join(folder, entry.name)
     if (!entry.isDirectory()) {
-      if (KEPT.test(entry.name)) yield path
+      if (KEPT.test(path)) yield path
     } else if (!SKIPPED.has(entry.name)) yield * files(path)
   }
 }

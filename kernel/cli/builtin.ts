@@ -75,12 +75,16 @@ export const builtIn: readonly KnownVerb[] = [
   {
     name: 'state',
     owner: 'kernel',
-    summary: 'print the whole state of the cluster',
+    summary: 'print the whole state of the cluster, now or as it was',
     options: [
+      ['--at <when>', 'what is recorded of a span ago (10m), of a time, or of an index of `svc events`'],
       ['--follow', 'print the state, then every change of it: one JSON object of the changed keys per line'],
       waitOption
     ],
-    examples: ['svc state', 'svc state --json | jq .nodeHealth', 'svc state --follow --json'],
+    examples: [
+      'svc state', 'svc state --json | jq .nodeHealth', 'svc state --follow --json',
+      'svc state --at 10m --json | jq .derived', 'svc state --at 2026-01-31T08:00Z'
+    ],
     load: () => import('./verbs/state.js')
   },
   {

@@ -56,7 +56,7 @@ export function createClient ({ url, token, signal: outer }: ClientOptions): Cli
     const bytes = guarded(response, base, outer)
     if (status >= 200 && status < 300) return { status, headers: response.headers, bytes }
     const text = await readText(bytes)
-    throw apiFailure(status, readApiError(text), text)
+    throw apiFailure(status, readApiError(text), text, response.headers)
   }
   return {
     url: base.href.replace(/\/$/, ''),

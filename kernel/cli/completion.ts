@@ -32,9 +32,9 @@ async function possible (
   const options = [...globals, ...verb?.options ?? []]
   if (needsValue(before.at(-1), options)) return []
   if (typed.startsWith('-')) return options.flatMap(([flags]) => longFlag(flags) ?? [])
+  if (plain[0] === 'help' && plain.length === 1) return [...topNames(verbs), ...names.topics()]
   if (verb !== undefined) return await argumentsOf(verb, plain.length - verb.name.split(' ').length, names)
   if (plain.length === 0) return [...topNames(verbs), 'help']
-  if (plain[0] === 'help' && plain.length === 1) return [...topNames(verbs), ...names.topics()]
   if (plain.length > 1) return []
   return verbs.filter(({ name }) => name.startsWith(`${plain[0]!} `)).map(({ name }) => name.split(' ')[1]!)
 }

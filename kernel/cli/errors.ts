@@ -1,3 +1,5 @@
+import type { IncomingHttpHeaders } from 'node:http'
+
 /** What each exit status of `svc` means; `svc help exit-codes` prints it. */
 export const exitCodes = {
   ok: 0,
@@ -84,25 +86,38 @@ export function usageError (message: string): CliError { return new CliError(exi
 /** The command was interrupted (exit 130). */
 export function interrupted (): CliError { return new CliError(exitCodes.interrupted, 'interrupted') }
 
-/** Turns an error object of the API (from a body or from a `failed` frame) into a CliError. */
-export function apiFailure (status: number, api: ApiError | undefined, text = ''): CliError {
+/** Header with the id of the command that an answer is about. */
+const COMMAND_HEADER = 'x-svc-command-id'
+const COMMAND_ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
+
+/**
+ * Turns an error object of the API (from a body or from a `failed` frame) into a CliError. The headers of the
+ * answer may name the command, which `svc why` explains.
+ */
+export function apiFailure (
+  status: number, api: ApiError | undefined, text = '', headers: IncomingHttpHeaders = {}
+): CliError {
   if (api === undefined) {
     const said = text.trim().slice(0, 200)
     const words = `the node answered ${status}${said === '' ? '' : `: ${said}`}`
     return new CliError(exitCodeFor(status), words, { status })
   }
-  return new CliError(exitCodeFor(status, api.reason), sentence(status, api), { api, status })
+  return new CliError(exitCodeFor(status, api.reason), sentence(status, api, headers[COMMAND_HEADER]),
+    { api, status })
 }
 
-function sentence (status: number, api: ApiError): string {
+function sentence (status: number, api: ApiError, commandId: string | string[] | undefined): string {
   const issues = (api.details?.['issues'] as { path: string, message: string }[] | undefined) ?? []
   const remedy = api.details?.['remedy']
+  // A node that is only busy or starting says all there is to say itself.
+  const odd = status >= 500 && status !== 503 && typeof commandId === 'string' && COMMAND_ID.test(commandId)
   return [
     `${api.message} (${status} ${api.reason})`,
     ...issues.filter((issue) => !api.message.includes(issue.message))
       .map((issue) => `  ${issue.path}: ${issue.message}`),
     ...(typeof remedy === 'string' ? [`  ${remedy}`] : []),
-    ...(status >= 500 && api.requestId !== undefined ? [`  request id ${api.requestId}`] : [])
+    ...(status >= 500 && api.requestId !== undefined ? [`  request id ${api.requestId}`] : []),
+    ...(odd ? [`  what happened: svc why ${commandId}`] : [])
   ].join('\n')
 }
 

@@ -4,7 +4,7 @@ import type { IoMode } from '../define.js'
 import type { JsonSchema } from '../schema.js'
 import { nearest } from '../config/nearest.js'
 import { apiFailure, asApiError, CliError, exitCodes, interrupted } from './errors.js'
-import type { Client } from './client.js'
+import type { Answer, Client } from './client.js'
 import type { Invocation } from './verb.js'
 
 export type { Frame } from '../capabilities/frames.js'
@@ -86,7 +86,8 @@ export async function * stream (client: Client, signal: AbortSignal, body: objec
     { method: 'POST', body, accept: 'application/vnd.svc.frames', signal: leave.signal })
   try {
     for await (const frame of decodeFrames(answer.bytes)) {
-      if (frame.header.kind === 'failed' || frame.header.kind === 'cancelled') throw failure(frame, signal)
+      const { kind } = frame.header
+      if (kind === 'failed' || kind === 'cancelled') throw failure(frame, answer, signal)
       yield frame
     }
   } catch (error) {
@@ -98,10 +99,10 @@ export async function * stream (client: Client, signal: AbortSignal, body: objec
   }
 }
 
-function failure (frame: Frame, signal: AbortSignal): CliError {
+function failure (frame: Frame, { headers }: Pick<Answer, 'headers'>, signal: AbortSignal): CliError {
   if (signal.aborted) return interrupted()
   const api = asApiError(frame.header.error)
-  if (api !== undefined) return apiFailure(api.code, api)
+  if (api !== undefined) return apiFailure(api.code, api, '', headers)
   const { kind } = frame.header
   return new CliError(exitCodes.failed, kind === 'cancelled' ? 'the call was cancelled' : 'the call failed')
 }

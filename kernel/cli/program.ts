@@ -27,6 +27,8 @@ export const globalOptions: readonly (readonly [flags: string, description: stri
 
 /** Seconds of a bare `--wait`. */
 const DEFAULT_WAIT_SECONDS = 60
+/** The verb a plugin may declare to answer what `svc help` has no page for. */
+const HELP = 'help'
 
 export interface CliOptions {
   io: Io
@@ -90,10 +92,10 @@ export function buildProgram (verbs: readonly KnownVerb[], io: Outputs, run: Run
     .description('Turns a few machines into one inference cluster.')
     .version(version(), '-V, --version', 'print the version')
     .helpCommand(false)
-    .addHelpText('after', '\nMore: svc help VERB, svc help exit-codes')
+    .addHelpText('after', '\nMore: svc help VERB, svc help exit-codes, svc help how do I pull a model')
   for (const [flags, description] of globalOptions) program.option(flags, description)
   const parents = new Map<string, Command>()
-  for (const verb of verbs) {
+  for (const verb of verbs.filter(({ name }) => name !== HELP)) {
     const [first, second] = verb.name.split(' ') as [string, string?]
     if (second === undefined) {
       addVerb(program, first, verb, io, run)
@@ -104,7 +106,7 @@ export function buildProgram (verbs: readonly KnownVerb[], io: Outputs, run: Run
     parents.set(first, parent)
     addVerb(parent, second, verb, io, run)
   }
-  addHelpVerb(program, io, topNames(verbs))
+  addHelpVerb(program, io, verbs, run)
   return program
 }
 
@@ -121,34 +123,41 @@ function addVerb (parent: Command, word: string, verb: KnownVerb, io: Outputs, r
   if (verb.args !== undefined) command.arguments(verb.args)
   for (const [flags, description] of verb.options ?? []) command.option(flags, description)
   if (verb.open === true) command.allowUnknownOption().allowExcessArguments()
-  if (verb.examples !== undefined && verb.examples.length > 0) {
-    command.addHelpText('after', `\nExamples:\n${verb.examples.map((line) => `  ${line}`).join('\n')}`)
-  }
+  addExamples(command, verb.examples ?? [])
   command.action(async () => {
     await run(verb, [...command.args], command.optsWithGlobals())
   })
 }
 
-function addHelpVerb (program: Command, io: Outputs, names: readonly string[]): void {
-  configured(program.command('help [topic...]'), io)
-    .description(`show help for a verb, or about ${Object.keys(helpTopics).join(', ')}`)
-    .action((words: string[]) => {
-      const topic = helpTopics[words.join(' ')]
-      if (topic !== undefined) {
-        io.stdout.write(`${topic()}\n`)
-        return
-      }
-      let command = program
-      for (const word of words) {
-        const next = command.commands.find((c) => c.name() === word)
-        if (next === undefined) {
-          const known = [...names, ...Object.keys(helpTopics)].join(', ')
-          throw usageError(`no help about "${words.join(' ')}"; there is: ${known}`)
-        }
-        command = next
-      }
-      command.outputHelp()
-    })
+function addExamples (command: Command, examples: readonly string[]): void {
+  const lines = examples.map((line) => `\n  ${line}`).join('')
+  if (lines !== '') command.addHelpText('after', `\nExamples:${lines}`)
+}
+
+/** `help`: a page for a verb or topic; any other words are a question for the verb that answers those. */
+function addHelpVerb (program: Command, io: Outputs, verbs: readonly KnownVerb[], run: Run): void {
+  const topics = Object.keys(helpTopics)
+  const answering = verbs.find(({ name }) => name === HELP)
+  const command = configured(program.command(`${HELP} [topic...]`), io).allowUnknownOption()
+    .description(`${answering?.summary ?? 'show help for a verb'}, or about ${topics.join(', ')}`)
+  addExamples(command, answering?.examples ?? [])
+  command.action(async (words: string[]) => {
+    const topic = helpTopics[words.join(' ')]
+    const about = commandOf(program, words)
+    if (topic !== undefined) io.stdout.write(`${topic()}\n`)
+    else if (about !== undefined) about.outputHelp()
+    else if (answering !== undefined) await run(answering, words, command.optsWithGlobals())
+    else {
+      const known = [...topNames(verbs), ...topics].join(', ')
+      throw usageError(`no help about "${words.join(' ')}"; there is: ${known}`)
+    }
+  })
+}
+
+/** The command that the words name, group first; the whole program where there are none. */
+function commandOf (program: Command, words: readonly string[]): Command | undefined {
+  return words.reduce<Command | undefined>((command, word) =>
+    command?.commands.find((c) => c.name() === word), program)
 }
 
 /** Asking for help or the version is fine; everything commander complains about is wrong usage. */
@@ -182,7 +191,7 @@ export function createContext (
     const url = option('url', 'SVC_URL') ?? runningUrl(home)
     return made ??= createClient({ url, token: option('token', 'SVC_TOKEN') ?? ownToken(home, url), signal })
   }
-  return {
+  const context: VerbContext = {
     get client () { return client() },
     out,
     err: createProgress(io),
@@ -191,12 +200,14 @@ export function createContext (
     signal,
     io,
     plugins,
+    declared: async () => await (await import('./declared.js')).readDeclared(context),
     invoke: (call) => invoke(client(), signal, call),
     sink: (path) => openSink(path === '-' ? path : resolve(io.cwd, path), out),
     retry: (options, attempt) => retryFor({ ...options, signal }, attempt),
     notYet,
     fail: (code, message) => new CliError(code, message)
   }
+  return context
 }
 
 function waitSeconds (given: unknown): number | undefined {

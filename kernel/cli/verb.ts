@@ -1,5 +1,6 @@
 import type { Plugin } from '../define.js'
 import type { Client } from './client.js'
+import type { Declared } from './declared.js'
 import type { CliError, ExitCode } from './errors.js'
 import type { Frame } from './invoke.js'
 import type { Io } from './output.js'
@@ -57,6 +58,8 @@ export interface VerbContext {
   readonly io: Io
   /** The plugins that ship with svc; imported on first use. */
   plugins (): Promise<readonly Plugin[]>
+  /** What the kernel and the plugins of this home declare; no node has to run. */
+  declared (): Promise<Declared>
   /** Discovers a streaming capability and calls it. Throws CliError for every way it can fail. */
   invoke (call: Invocation): AsyncIterable<Frame>
   /** A sink for media: a file that appears under its name only when it is whole, or stdout for `-`. */

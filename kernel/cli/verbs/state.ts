@@ -1,6 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { systemClock } from '../../clock.js'
 import { changesBetween, describeChange, follow } from '../follow-state.js'
 import type { Replica } from '../../cluster/replica-client.js'
+import { MOMENTS, readMoment } from '../moments.js'
 import type { Verb, VerbContext } from '../verb.js'
 
 /** A node that takes a connection and ends it at once is not asked more often than this, ms. */
@@ -10,10 +12,33 @@ const RETURN_SECONDS = 600
 
 export default {
   async run (ctx, _args, options) {
-    if (options['follow'] === true) await followState(ctx)
+    const at = options['at'] as string | undefined
+    if (at !== undefined) await stateThen(ctx, at, options['follow'] === true)
+    else if (options['follow'] === true) await followState(ctx)
     else ctx.out.value(await ctx.client.json('/state'))
   }
 } satisfies Verb
+
+/** What is read of GET /state?at= to say in a line what the answer is. */
+interface Then {
+  snapshot: { idx: number, at: string, cause: string, stale: boolean }
+  derived: { idx: number }
+  events: unknown[] | null
+  more: boolean
+}
+
+async function stateThen (ctx: VerbContext, text: string, follow: boolean): Promise<void> {
+  if (follow) throw ctx.fail(2, '--at and --follow do not go together: the past does not change')
+  const at = readMoment(text, systemClock.now())
+  if (at === null) throw ctx.fail(2, `--at ${text}: ${MOMENTS}`)
+  const then = await ctx.client.json<Then>(`/state?at=${encodeURIComponent(at)}`)
+  ctx.out.value(then)
+  const { snapshot, derived, events, more } = then
+  const count = events === null ? '' : `; events: the ${more ? 'first ' : ''}${events.length} since then`
+  ctx.err.line(`state: as recorded at ${snapshot.at} (${snapshot.cause}), index ${snapshot.idx}` +
+    `${snapshot.stale ? ', without a master' : ''}; derived: session, members and instances ` +
+    `at index ${derived.idx}${count}`)
+}
 
 /** Prints what changed, after the whole state at first, until interrupted. */
 async function followState (ctx: VerbContext): Promise<never> {

@@ -1,4 +1,5 @@
 import { plain } from '../../../kernel/index.js'
+import { bodyOf } from '../../runners/service.js'
 import type { Instance } from '../../runners/service.js'
 
 /** GET /state, as far as the verbs about one model read it. */
@@ -31,7 +32,7 @@ export interface SeenInstance {
 /** The instances of a model and what waits to be one. Pure. */
 export function instancesOf (state: SeenState, modelId: string): SeenInstance[] {
   const placed = Object.entries(state.instances)
-    .filter(([, { RingInstance: { shardAssignments } }]) => shardAssignments.modelId === modelId)
+    .filter(([, instance]) => bodyOf(instance).shardAssignments.modelId === modelId)
     .map(([instanceId, instance]) => instanceOf(state, instanceId, instance))
   const waiting = Object.values(state.waitingInstances ?? {})
     .filter((entry) => entry.modelId === modelId && !Object.hasOwn(state.instances, entry.instanceId))
@@ -40,8 +41,8 @@ export function instancesOf (state: SeenState, modelId: string): SeenInstance[] 
   return [...placed, ...waiting]
 }
 
-function instanceOf (state: SeenState, instanceId: string, { RingInstance }: Instance): SeenInstance {
-  const { contextTokenLimit, drainUntil, shardAssignments: { nodeToRunner } } = RingInstance
+function instanceOf (state: SeenState, instanceId: string, instance: Instance): SeenInstance {
+  const { contextTokenLimit, drainUntil, shardAssignments: { nodeToRunner } } = bodyOf(instance)
   const nodes = Object.entries(nodeToRunner).map(([nodeId, runnerId]) =>
     ({ nodeId, name: nameOf(state, nodeId), state: wordsOf(state.runners[runnerId]) }))
   const ready = nodes.length > 0 && nodes.every((node) => node.state === READY)

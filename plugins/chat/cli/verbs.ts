@@ -1,7 +1,16 @@
 import type { VerbDecl } from '../../../kernel/index.js'
 
-/** The verbs about talking to models, and about one model. */
+/** The verbs about talking to models, about one model, and the answers of the guide. */
 export const verbs = {
+  help: {
+    summary: 'show help for a verb, answer a question about svc',
+    args: '[topic...]',
+    examples: [
+      'svc help place', 'svc help how do I pull a model', 'svc help no_quorum --json',
+      'svc say hello 2>&1 | svc help -'
+    ],
+    load: () => import('./help.js')
+  },
   run: {
     summary: 'ask a model: one answer to a prompt or a pipe, else a conversation',
     args: '<model> [prompt...]',

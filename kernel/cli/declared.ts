@@ -1,0 +1,40 @@
+import { kernelKeys } from '../config/kernel-keys.js'
+import { allRoutes } from '../docs.js'
+import { kernelManifest } from '../kernel-manifest.js'
+import { builtIn } from './builtin.js'
+import { exitCodeMeanings } from './errors.js'
+import { readInstallation } from './installed.js'
+import type { Manifest, RouteDecl, VerbDecl } from '../define.js'
+import type { JsonSchema } from '../schema.js'
+import type { VerbContext } from './verb.js'
+
+/** What svc declares about itself: every word with a fixed meaning, setting, verb and route. */
+export interface Declared {
+  /** The kernel's manifest and those of the plugins. */
+  readonly manifests: readonly Manifest[]
+  /** Settings that are not a plugin's, by top-level key. */
+  readonly settings: Readonly<Record<string, JsonSchema>>
+  /** The kernel's own verbs, by name. */
+  readonly verbs: Readonly<Record<string, Omit<VerbDecl, 'load'>>>
+  /** The kernel's own routes. */
+  readonly routes: readonly RouteDecl[]
+  readonly exitCodes: readonly (readonly [status: number, meaning: string])[]
+}
+
+/** What the kernel and these plugins declare. */
+export function declaredBy (plugins: readonly Manifest[]): Declared {
+  const verbs = builtIn.filter((verb) => verb.hidden !== true)
+  return {
+    manifests: [kernelManifest, ...plugins],
+    settings: kernelKeys,
+    verbs: Object.fromEntries(verbs.map((verb) => [verb.name, verb])),
+    routes: allRoutes([]).map(({ decl }) => decl),
+    exitCodes: exitCodeMeanings
+  }
+}
+
+/** What the kernel and the plugins of this home declare; those that cannot be loaded are left out. */
+export async function readDeclared (ctx: VerbContext): Promise<Declared> {
+  const { plugins } = await readInstallation(ctx, undefined)
+  return declaredBy(plugins.map(({ manifest }) => manifest))
+}

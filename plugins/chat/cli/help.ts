@@ -1,0 +1,44 @@
+import { addAbortSignal } from 'node:stream'
+import { plain } from '../../../kernel/index.js'
+import { guideSearch } from '../guide/index.js'
+import type { Found } from '../guide/index.js'
+import type { Verb, VerbContext } from '../../../kernel/index.js'
+
+/** What is read of a pipe, characters: a question is shorter, and a log is not one. */
+const STDIN_MAX = 4096
+
+/**
+ * `svc help QUESTION`: prints the answer, and says so where it is unsure; with `--json` what was found as it
+ * is. `-` takes the question from a pipe. Needs no node. The exit status is 0, also for a question about
+ * another subject.
+ */
+export default {
+  async run (ctx, words) {
+    const question = (words.join(' ') === '-' ? await piped(ctx) : words.join(' ')).trim()
+    if (question === '') throw ctx.fail(2, 'there is no question: svc help how do I pull a model')
+    const found = guideSearch(await ctx.declared())(question)
+    if (ctx.out.json) ctx.out.value({ question, ...found })
+    else for (const line of linesOf(found)) ctx.out.line(plain(line))
+  }
+} satisfies Verb
+
+async function piped (ctx: VerbContext): Promise<string> {
+  let text = ''
+  for await (const part of addAbortSignal(ctx.signal, ctx.io.stdin)) {
+    text += String(part)
+    if (text.length > STDIN_MAX) break
+  }
+  return text.slice(0, STDIN_MAX)
+}
+
+/** What was found, as lines for people. */
+export function linesOf ({ answer, id, sure, near }: Found): string[] {
+  const others = near.filter((one) => one.id !== id)
+  const more = others.length === 0 ? [] : ['', 'See also:', ...others.map(({ title }) => `  ${title}`)]
+  if (sure) return [...answer.split('\n'), ...more]
+  return [
+    'I am not sure what you mean. The nearest I know:', '',
+    ...near.map(({ title }) => `  ${title}`), '',
+    ...(others.length === near.length ? answer.split('\n') : [`${near[0]!.title}: ${answer}`])
+  ]
+}

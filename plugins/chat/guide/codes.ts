@@ -1,0 +1,50 @@
+import type { Sheet } from './sheets.js'
+
+/** Words that may stand round a declared word that is also a plain English one. */
+const AROUND = new Set((
+  'a an and the what is are does do did mean means meaning of for i got get getting have error code ' +
+  'reason event status health state setting key verb command route authority exit svc about explain ' +
+  'it this that why how tell me in on to you please help http says returns returned shows with'
+).split(' '))
+const PLAIN = /^[a-z]+$/
+/** "6" is a number like any other, unless one of these words is there. */
+const EXIT = /\b(?:exit(?:ed|s|code)?|status|code|returned|returns|ended|\$\?)\b/i
+
+/**
+ * Finds the sheets of declared words that a question names, the first named first; none where it names
+ * none. A word that could be plain English counts only in a question without other words.
+ */
+export function codeIndex (sheets: readonly Sheet[]): (question: string) => Sheet[] {
+  const byWord = new Map<string, Sheet[]>()
+  const exits = new Map<string, Sheet>()
+  for (const sheet of sheets) {
+    if (sheet.code === undefined) continue
+    if (sheet.id.startsWith('exit:')) exits.set(sheet.code, sheet)
+    else for (const key of keysOf(sheet.code)) byWord.set(key, [...byWord.get(key) ?? [], sheet])
+  }
+  return (question) => {
+    const phrase = byWord.get(question.trim().toLowerCase().replace(/[?.!`'"]+/g, ''))
+    if (phrase !== undefined) return phrase
+    const words = codeWords(question)
+    const bare = words.filter((word) => !AROUND.has(word))
+    const verb = byWord.get(bare.join(' '))
+    if (verb !== undefined && bare.every((word) => PLAIN.test(word) || words.length <= 3)) return verb
+    const named = words.flatMap((word) => PLAIN.test(word) || word.length < 4 ? [] : byWord.get(word) ?? [])
+    if (named.length > 0) return [...new Set(named)]
+    const numbers = EXIT.test(question) ? bare.flatMap((word) => exits.get(word) ?? []) : []
+    return bare.some((word) => !PLAIN.test(word) && !exits.has(word)) ? [] : numbers.slice(0, 1)
+  }
+}
+
+/** The ways in which a declared word is looked up: in lower case; a route also without its method. */
+function keysOf (code: string): string[] {
+  const key = code.toLowerCase()
+  const [, path] = /^(?:get|post|put|delete) (.*)$/.exec(key) ?? []
+  const verb = /^svc (.*)$/.exec(key)?.[1]
+  return [key, ...(path === undefined ? [] : [path]), ...(verb === undefined ? [] : [verb])]
+}
+
+/** The words of a question, paths and dotted names kept whole. */
+const codeWords = (question: string): string[] =>
+  question.toLowerCase().split(/[\s,;`'"()]+/).map((word) => word.replace(/[?.!:]+$/, ''))
+    .filter((word) => word !== '')

@@ -1,0 +1,21 @@
+/** Answers about svc: the sheets, and the search on them. */
+import { readFileSync } from 'node:fs'
+import { parse } from 'yaml'
+import { declaredSheets } from './declared.js'
+import { makeSearch } from './search.js'
+import { allSheets, writtenSheets } from './sheets.js'
+import type { Declared } from '../../../kernel/index.js'
+import type { Search } from './search.js'
+
+export type { Found, Search } from './search.js'
+
+/** Lists of words that mean much the same in a question. */
+export function wordGroups (): string[][] {
+  const lines = parse(readFileSync(new URL('./words.yaml', import.meta.url), 'utf8')) as string[]
+  return lines.map((line) => line.split(' '))
+}
+
+/** The search on all sheets, written and declared. Reads the files beside this one: some milliseconds. */
+export function guideSearch (declared: Declared): Search {
+  return makeSearch(allSheets(writtenSheets(), declaredSheets(declared)), wordGroups())
+}

@@ -1,0 +1,107 @@
+/** Words that say nothing about what a question is about. */
+const EMPTY = new Set((
+  'a an and are as at be been but by can could do does did doing for from get got had has have he her ' +
+  'hers him his how i if in into is it its just let me mine my myself no not now of off on one or our ' +
+  'ours please shall should so some than that the their them then there these they this those to too ' +
+  'up us was we were what when where which who will with would you your yours am any because being ' +
+  'each few more most other over same such very via s t d ll m re ve way want need like tell explain ' +
+  'mean means meaning ask asks use used using thing things really only also still already all'
+).split(' '))
+
+/** The words of a text in lower case, as they stand. */
+export function rawWords (text: string): string[] {
+  return text.toLowerCase().match(/[a-z0-9_]+(?:[-.:/'@][a-z0-9_]+)*/g) ?? []
+}
+
+/** Between the words of a pair; no word has it. */
+const PAIR = ' '
+/** True for a pair among the terms of a text. */
+export const isPair = (term: string): boolean => term.includes(PAIR)
+
+/** Words that only look like a form of another. */
+const WHOLE = new Set([
+  'evening', 'morning', 'during', 'string', 'bring', 'number', 'ever', 'never', 'server', 'under', 'order',
+  'paper', 'water', 'speed', 'need', 'seed', 'family', 'only', 'early', 'reply', 'apply'
+])
+
+/** The stem of an English word, roughly: the same for most forms of a word, and that is all it has to be. */
+export function stem (word: string): string {
+  if (word.length < 4 || /[^a-z]/.test(word) || WHOLE.has(word)) return word
+  const bare = word.replace(/(?:'s|ies|ied|ing|edly|ed|es|ers?|s|ly|ation|ations)$/, '')
+  const cut = bare.length < 3 ? word : bare
+  // "stopp" of "stopping" and "stop", "remov" of "removing" and "remove" are to be the same.
+  return cut.replace(/([b-df-hj-np-tv-z])\1$/, '$1').replace(/[eiy]$/, '')
+}
+
+/** Turns texts into the words that count, each by its stem or by the head of its group. */
+export class Vocabulary {
+  readonly #heads = new Map<string, string>()
+  /** Several words that stand for one, as they are written, with that one. */
+  readonly #phrases = new Map<string, string>()
+  /** Finds any of them; nothing where there are none. */
+  readonly #anyPhrase: RegExp
+  /** How words that came before are counted. */
+  readonly #known = new Map<string, string>()
+
+  /** `groups` are lists of words that mean the same; `throw+away` is two of them. */
+  constructor (groups: readonly (readonly string[])[]) {
+    for (const group of groups) {
+      for (const word of group) {
+        if (word.includes('+')) this.#phrases.set(word.replaceAll('+', ' '), group[0]!)
+        else this.#heads.set(stem(word), `=${group[0]!}`)
+      }
+    }
+    const phrases = [...this.#phrases.keys()].sort((a, b) => b.length - a.length)
+    this.#anyPhrase = new RegExp(`\\b(?:${phrases.join('|').replaceAll(' ', ' +') || '(?!)'})\\b`, 'g')
+  }
+
+  /** The words of a text, each once; those of a group are `=HEAD`, those that say little `~WORD`. */
+  words (text: string): string[] {
+    const lower = text.toLowerCase()
+      .replace(this.#anyPhrase, (phrase) => this.#phrases.get(phrase.replace(/ +/g, ' '))!)
+    const found = rawWords(lower)
+      .flatMap((word) => /[-.:/'@_]/.test(word) ? [word, ...word.split(/[-.:/'@_]/)] : [word])
+      .filter((word) => word !== '').map((word) => EMPTY.has(word) ? `~${word}` : this.of(word))
+    return [...new Set(found)]
+  }
+
+  /** The words of a text, and its pairs of words that stand together, or with one between. */
+  terms (text: string): string[] {
+    const words = this.words(text)
+    const pairs = [1, 2].flatMap((apart) =>
+      words.slice(apart).map((word, i) => `${words[i]!}${PAIR}${word}`))
+    return [...words, ...pairs]
+  }
+
+  /** How a single word is counted. */
+  of (word: string): string {
+    const known = this.#known.get(word)
+    if (known !== undefined) return known
+    const counted = this.#heads.get(stem(word)) ?? stem(word)
+    this.#known.set(word, counted)
+    return counted
+  }
+}
+
+/** The parts of three letters of a word, its borders included. */
+export function trigrams (word: string): Set<string> {
+  const marked = `^${word}$`
+  return new Set(Array.from({ length: marked.length - 2 }, (_, i) => marked.slice(i, i + 3)))
+}
+
+/** How much two sets have in common, 0 to 1 (Dice). */
+export function likeness (a: ReadonlySet<string>, b: ReadonlySet<string>): number {
+  let shared = 0
+  for (const item of a) if (b.has(item)) shared++
+  return 2 * shared / (a.size + b.size)
+}
+
+/** True where one letter more, less or other, or two exchanged, makes one word of the other. */
+export function oneEdit (a: string, b: string): boolean {
+  if (Math.abs(a.length - b.length) > 1) return false
+  let from = 0
+  while (from < a.length && a[from] === b[from]) from++
+  const [restA, restB] = [a.slice(from), b.slice(from)]
+  return restA.slice(1) === restB.slice(1) || restA.slice(1) === restB || restA === restB.slice(1) ||
+    (restA[0] === restB[1] && restA[1] === restB[0] && restA.slice(2) === restB.slice(2))
+}
