@@ -39,6 +39,8 @@ export interface Binding {
   positions: WholePort | null
   /** Input that says of how many last tokens logits are wanted. */
   keep: WholePort | null
+  /** Of a graph changed to give back new entries only (new-entries.ts): where they are. */
+  places: WholePort | null
   logits: { name: string, type: Real }
   /** Null where the graph leaves it open. */
   vocabularySize: number | null
@@ -63,6 +65,9 @@ const USUAL: Names = {
   ids: 'input_ids', mask: 'attention_mask', positions: 'position_ids', logits: 'logits', pairs: []
 }
 const KEEP = 'num_logits_to_keep'
+/** Names in a graph that was changed to give back new entries only: an input, and what outputs begin with. */
+export const PLACES = 'svc_places'
+export const NEW = 'svc_new.'
 
 const fail = (message: string): EngineError => new EngineError('model_invalid', message)
 
@@ -166,7 +171,8 @@ export function bind (
   inputs: readonly Port[], outputs: readonly Port[], sizes: Sizes, names: Names = USUAL
 ): Binding {
   const given = new Map(inputs.map(port => [port.name, port]))
-  const made = new Map(outputs.map(port => [port.name, port]))
+  const made = new Map(outputs.map(port =>
+    [port.name.startsWith(NEW) ? port.name.slice(NEW.length) : port.name, port]))
   const ids = whole(given.get(names.ids), 2)
   const logits = made.get(names.logits)
   if (ids === null) throw fail(`the graph has no input "${names.ids}": it has ${listed(inputs)}`)
@@ -174,7 +180,8 @@ export function bind (
   const mask = whole(given.get(names.mask), 2)
   const positions = whole(given.get(names.positions), 2)
   const keep = whole(given.get(KEEP), 1)
-  const plain = new Set([names.ids, names.mask, names.positions, KEEP])
+  const places = whole(given.get(PLACES), 4)
+  const plain = new Set([names.ids, names.mask, names.positions, KEEP, PLACES])
   const slots = inputs.filter(({ name }) => !plain.has(name)).map(port => {
     const partner = partnerOf(port.name, made, names)
     if (partner === undefined) {
@@ -192,6 +199,7 @@ export function bind (
     mask,
     positions,
     keep,
+    places,
     logits: { name: logits.name, type: real(logits, 'output') },
     vocabularySize: fixed(size) ? size : null,
     slots,

@@ -4,14 +4,14 @@ import {
 } from '../../../kernel/engine.js'
 import type { LoadedText } from '../text/types.js'
 import { callsOf, type Encoder } from './encoder.js'
-import { normalised, type Pooling } from './pooling.js'
-import { plainPrompt } from './request.js'
+import { shapedVector, type Pooling, type VectorShape } from './pooling.js'
+import { promptIds } from './request.js'
 import { detokenized, tokenized, unknownTask } from './token-tasks.js'
 
 /** A loaded encoder. */
 export interface LoadedEncoder { encoder: Encoder, text: LoadedText, pooling: Pooling, contextLength: number }
 
-interface EmbedRequest { texts: number[][], dimensions: number | undefined, normalize: boolean }
+interface EmbedRequest extends VectorShape { texts: number[][] }
 
 const invalid = (path: string, message: string): EngineError =>
   new EngineError('invalid_request', message, { issues: [{ path, message }] })
@@ -47,12 +47,12 @@ export class EmbeddingSession implements EngineSession {
   async close (): Promise<void> { await this.loaded.encoder.close() }
 
   private async * embed (request: EmbedRequest, signal: AbortSignal): AsyncGenerator<EngineChunk> {
-    const { texts, dimensions, normalize } = request
+    const { texts } = request
     for (const call of callsOf(texts.map(({ length }) => length))) {
       if (signal.aborted) return
       const vectors = await this.loaded.encoder.embed(call.map(i => texts[i] as number[]))
       for (const [row, vector] of vectors.entries()) {
-        const numbers = normalize ? normalised(vector, dimensions) : vector.slice(0, dimensions)
+        const numbers = shapedVector(vector, request)
         const media = new Uint8Array(numbers.buffer, numbers.byteOffset, numbers.byteLength)
         yield { payload: { kind: 'embedding', index: call[row], dimensions: numbers.length }, media }
       }
@@ -70,7 +70,8 @@ export class EmbeddingSession implements EngineSession {
       const given = JSON.stringify(dimensions)
       throw invalid('dimensions', `dimensions is ${given}: it takes a whole number from 1 up`)
     }
-    const texts = inputs.map((prompt: unknown) => plainPrompt({ prompt }, this.loaded.text))
+    const texts = inputs.map((each: unknown, i) =>
+      promptIds(each, this.loaded.text, inputs.length === 1 ? 'input' : `input.${i}`))
     texts.forEach((ids, i) => { this.check(ids, i) })
     const size = dimensions == null ? undefined : Number(dimensions)
     return { texts, dimensions: size, normalize: payload['normalize'] !== false }

@@ -1,4 +1,6 @@
 /** One answer: the tokens of a sequence on their way to text. */
+import type { SpanSink } from '../../../kernel/engine.js'
+import { Steps } from './steps.js'
 import type { ChosenToken, LoadedText, TextStream, TokenChooser } from '../text/types.js'
 import type { Delta, Mailbox, TokenReport } from './mailbox.js'
 import type { Job } from './sequence.js'
@@ -8,6 +10,8 @@ export interface Done {
   kind: 'done'
   index: number
   finish_reason: 'stop' | 'length'
+  /** The stop text that ended it, if one did. */
+  stop_text: string | null
   usage: { prompt_tokens: number, completion_tokens: number, cached_tokens: number }
   stats: { prompt_tps: number | null, generation_tps: number | null, peak_memory_bytes: number }
 }
@@ -27,6 +31,8 @@ export interface GenerationParts {
   now: () => number
   /** Called after the last piece. */
   onEnd: () => void
+  /** Where the steps are noted, when the request is traced. */
+  trace?: SpanSink | undefined
 }
 
 const KIB = 1024
@@ -45,16 +51,19 @@ export class Generation implements Job {
   private firstAt = 0
   /** Tokens to report with the next text. */
   private reports: TokenReport[] = []
+  private readonly steps: Steps | undefined
 
   constructor (parts: GenerationParts) {
     this.parts = parts
     this.prompt = parts.prompt
     parts.chooser.prompt(parts.prompt)
+    if (parts.trace !== undefined) this.steps = new Steps(parts.trace, parts.index)
   }
 
   started (cached: number): void {
     this.cached = cached
     this.startedAt = this.parts.now()
+    this.steps?.started()
   }
 
   next (logits: Float32Array): { id: number, done: boolean } {
@@ -62,6 +71,7 @@ export class Generation implements Job {
     const chosen = chooser.choose(logits)
     const { id } = chosen
     if (this.written++ === 0) this.firstAt = now()
+    this.steps?.token(this.written, this.prompt.length - this.cached)
     if (text.eosIds.has(id)) return { id, done: true }
     if (logprobs) this.reports.push(this.report(chosen))
     const { text: piece, stopped } = stream.push(id)
@@ -74,10 +84,12 @@ export class Generation implements Job {
     const { index, mailbox, stream, prompt, now, onEnd } = this.parts
     this.send(stream.end().text)
     const { cached, written, firstAt, startedAt } = this
+    this.steps?.ended({ input_tokens: prompt.length, output_tokens: written, cached_tokens: cached })
     mailbox.done({
       kind: 'done',
       index,
       finish_reason: this.reason,
+      stop_text: stream.stop,
       usage: { prompt_tokens: prompt.length, completion_tokens: written, cached_tokens: cached },
       stats: {
         prompt_tps: rate(prompt.length - cached, firstAt - startedAt),

@@ -7,7 +7,7 @@ import { bytesField, fieldsOf, headOf, textOf, varintField, type Field, type Ran
 const MODEL = { graph: 7, opset: 8 } as const
 const GRAPH = { node: 1, initializer: 5 } as const
 const NODE = { input: 1, output: 2, opType: 4 } as const
-const TENSOR = { dims: 1, type: 2, name: 8, raw: 9, location: 14 } as const
+const TENSOR = { dims: 1, type: 2, name: 8, raw: 9 } as const
 const OPSET = { domain: 1, version: 2 } as const
 const INT64 = 7
 /** Since then the bounds of a Slice are inputs. */
@@ -20,7 +20,7 @@ const MOST_STEPS = 12
 
 interface Node { range: Field, inputs: Field[], opType: string }
 
-interface Graph { field: Field, nodes: Map<string, Node>, initializers: Set<string>, external: boolean }
+interface Graph { field: Field, nodes: Map<string, Node>, initializers: Set<string> }
 
 function readNode (bytes: Uint8Array, range: Field): { node: Node, outputs: string[] } {
   const node: Node = { range, inputs: [], opType: '' }
@@ -34,7 +34,7 @@ function readNode (bytes: Uint8Array, range: Field): { node: Node, outputs: stri
 }
 
 function readGraph (bytes: Uint8Array, field: Field): Graph {
-  const graph: Graph = { field, nodes: new Map(), initializers: new Set(), external: false }
+  const graph: Graph = { field, nodes: new Map(), initializers: new Set() }
   for (const part of fieldsOf(bytes, field)) {
     if (part.number === GRAPH.node) {
       const { node, outputs } = readNode(bytes, part)
@@ -42,7 +42,6 @@ function readGraph (bytes: Uint8Array, field: Field): Graph {
     } else if (part.number === GRAPH.initializer) {
       for (const piece of fieldsOf(bytes, part)) {
         if (piece.number === TENSOR.name) graph.initializers.add(textOf(bytes, piece))
-        else if (piece.number === TENSOR.location && piece.value === 1) graph.external = true
       }
     }
   }
@@ -114,8 +113,7 @@ function rewired (bytes: Uint8Array, { range, inputs }: Node): Buffer {
 }
 
 /**
- * The file with a slice before its head. Undefined where that cannot be told for certain from the graph, or
- * where weights lie in other files: a graph in memory does not find them.
+ * The file with a slice before its head. Undefined where that cannot be told for certain from the graph.
  * @throws RangeError for bytes that are no ONNX file
  */
 export function sliceBeforeHead (bytes: Uint8Array, logits: string): Uint8Array | undefined {
@@ -126,7 +124,7 @@ export function sliceBeforeHead (bytes: Uint8Array, logits: string): Uint8Array 
   const graph = readGraph(bytes, field)
   const head = findHead(bytes, graph, logits)
   const hidden = head?.inputs[0]
-  if (graph.external || head === undefined || hidden === undefined) return undefined
+  if (head === undefined || hidden === undefined) return undefined
   if (!graph.nodes.has(textOf(bytes, hidden))) return undefined
   const added = [
     ...CONSTANTS.map(([name, value]) => int64(`${PREFIX}_${name}`, value)),

@@ -1,5 +1,6 @@
 /** From a model's files to a loaded model with its text side. */
-import { readFile } from 'node:fs/promises'
+import { readFile, stat } from 'node:fs/promises'
+import { dirname } from 'node:path'
 import type { InferenceSession } from 'onnxruntime-node'
 import { EngineError, type EngineEnv, type ModelSpec } from '../../../kernel/engine.js'
 import { loadText } from '../text/index.js'
@@ -10,6 +11,7 @@ import { Encoder, bindEncoder, isEncoder } from './encoder.js'
 import { findFiles, type ModelFiles } from './files.js'
 import { sliceBeforeHead } from './last-token.js'
 import { OnnxDecoder } from './model.js'
+import { giveNewEntries } from './new-entries.js'
 import { poolingOf } from './pooling.js'
 import { probe, type Probed } from './probe.js'
 import { openSession, portsOf } from './runtime.js'
@@ -29,7 +31,7 @@ export interface Loaded {
 }
 
 /** A graph above this is not read into memory to be changed. */
-const MOST_SLICED_BYTES = 1.5 * 2 ** 30
+const MOST_CHANGED_BYTES = 1.5 * 2 ** 30
 const SAMPLING = ['temperature', 'top_p', 'top_k', 'min_p', 'repetition_penalty']
 
 const record = (value: unknown): Record<string, unknown> =>
@@ -37,8 +39,8 @@ const record = (value: unknown): Record<string, unknown> =>
 
 interface Opened { session: InferenceSession, inputs: Port[], outputs: Port[] }
 
-async function open (model: string | Uint8Array, spec: ModelSpec): Promise<Opened> {
-  const session = await openSession(model, spec)
+async function open (model: string | Uint8Array, spec: ModelSpec, weightsIn?: string): Promise<Opened> {
+  const session = await openSession(model, spec, weightsIn)
   return { session, ...portsOf(session) }
 }
 
@@ -58,12 +60,33 @@ async function decoderOf (
   }
 }
 
-/** The graph with its head on the last token only; undefined where that cannot be had. */
-async function openSliced (files: ModelFiles, spec: ModelSpec, env: EngineEnv): Promise<Probing | undefined> {
-  if (files.bytes > MOST_SLICED_BYTES) return undefined
+type Changed = Probing & { sliced: boolean }
+
+/**
+ * The graph with its head on the last token only, and with new entries of the state as outputs, as far as
+ * that can be had; undefined where neither can.
+ */
+async function changedGraph (
+  { graph, genai }: ModelFiles, { backend, card }: ModelSpec
+): Promise<{ bytes: Uint8Array, sliced: boolean } | undefined> {
+  const names = namesOf(genai)
+  const whole = await readFile(graph)
+  const sliced = sliceBeforeHead(whole, names.logits)
+  // On other devices states may stay in their memory: what is faster there was not measured.
+  const changed = backend === 'cpu' ? giveNewEntries(sliced ?? whole, card, names) : undefined
+  const bytes = changed ?? sliced
+  return bytes && { bytes, sliced: sliced !== undefined }
+}
+
+async function openChanged (
+  files: ModelFiles, spec: ModelSpec, env: EngineEnv
+): Promise<Changed | undefined> {
+  if ((await stat(files.graph)).size > MOST_CHANGED_BYTES) return undefined
   try {
-    const bytes = sliceBeforeHead(await readFile(files.graph), namesOf(files.genai).logits)
-    return bytes === undefined ? undefined : await decoderOf(await open(bytes, spec), files, spec, env)
+    const made = await changedGraph(files, spec)
+    if (made === undefined) return undefined
+    const opened = await open(made.bytes, spec, dirname(files.graph))
+    return { ...await decoderOf(opened, files, spec, env), sliced: made.sliced }
   } catch (error) {
     env.log('info', 'the graph is used as it is', { error: (error as Error).message })
     return undefined
@@ -90,7 +113,7 @@ function defaultsOf (spec: ModelSpec, files: ModelFiles): Record<string, unknown
 }
 
 async function finishDecoder (
-  made: Probing & { sliced: boolean }, files: ModelFiles, spec: ModelSpec, env: EngineEnv
+  made: Changed, files: ModelFiles, spec: ModelSpec, env: EngineEnv
 ): Promise<Loaded> {
   env.progress(3, 4)
   const { vocabularySize } = made.probed
@@ -102,8 +125,10 @@ async function finishDecoder (
 async function finishEncoder (
   { session, inputs, outputs }: Opened, files: ModelFiles, spec: ModelSpec, env: EngineEnv
 ): Promise<LoadedEncoder> {
-  const pooling = poolingOf(files.pooling)
-  const encoder = new Encoder(session, bindEncoder(inputs, outputs, spec.card), pooling, env)
+  const binding = bindEncoder(inputs, outputs, spec.card)
+  // Only the last token of a decoder has seen the whole text.
+  const pooling = poolingOf(files.pooling, binding.pasts.length > 0 ? 'last' : 'mean')
+  const encoder = new Encoder(session, binding, pooling, env)
   env.progress(3, 4)
   const text = await loadText(files.textFolder)
   env.progress(4, 4)
@@ -117,8 +142,8 @@ async function finishEncoder (
 export async function loadModel (spec: ModelSpec, env: EngineEnv): Promise<Loaded | LoadedEncoder> {
   const files = await findFiles(spec)
   env.progress(1, 4)
-  const sliced = await openSliced(files, spec, env)
-  if (sliced !== undefined) return await finishDecoder({ ...sliced, sliced: true }, files, spec, env)
+  const changed = await openChanged(files, spec, env)
+  if (changed !== undefined) return await finishDecoder(changed, files, spec, env)
   const opened = await open(files.graph, spec)
   const { logits } = namesOf(files.genai)
   if (isEncoder(opened.outputs, logits)) return await finishEncoder(opened, files, spec, env)

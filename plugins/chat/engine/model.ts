@@ -3,8 +3,8 @@ import { Tensor, type InferenceSession } from 'onnxruntime-node'
 import { EngineError, type EngineEnv } from '../../../kernel/engine.js'
 import type { Binding, WholePort } from './bind.js'
 import {
-  dimsOf, emptyBatch, offsetOf, packRows, sizeOf, stateBytes, tokenBytes, type KvBatch, type Padding,
-  type Part, type RowSource
+  continued, dimsOf, emptyBatch, fullBatch, hasRoom, offsetOf, packRows, sizeOf, stateBytes, tokenBytes,
+  viewOf, type KvBatch, type Padding, type Part, type RowSource
 } from './cache.js'
 import type { Decoder, Forward } from './decoder.js'
 import { floatsOfHalves } from './half.js'
@@ -23,18 +23,42 @@ export function wholeTensor (port: WholePort, values: ArrayLike<number>, dims: r
   return new Tensor('int64', data, dims)
 }
 
+/**
+ * Entries that rows get more than they need, so that they are copied once per so many tokens: few enough that
+ * looking at them costs about what the copying does, which takes three times as long per entry.
+ */
+const spareOf = (span: number): number => Math.ceil(Math.sqrt(3 * span))
+
 const real = (type: 'float32' | 'float16', part: Part, dims: readonly number[]): Tensor =>
   part instanceof Float32Array ? new Tensor('float32', part, dims) : new Tensor(type, part, dims)
 
+/** Entries that the graph looks at: padding behind is left out. */
+const totalOf = ({ span, room }: KvBatch, added: number, padding: Padding): number =>
+  (padding === 'left' ? room : span) + added
+
 /** The mask of padded rows with `added` new tokens each. */
-function maskOf ({ lengths, span }: KvBatch, added: number, padding: Padding): Uint8Array {
-  const total = span + added
-  const mask = new Uint8Array(lengths.length * total)
-  lengths.forEach((length, row) => {
-    const from = row * total + offsetOf(padding, total, length + added)
-    mask.fill(1, from, from + length + added)
+function maskOf (port: WholePort, batch: KvBatch, added: number, padding: Padding): Tensor {
+  const { lengths } = batch
+  const total = totalOf(batch, added, padding)
+  const dims = [lengths.length, total]
+  const from = lengths.map((length, row) => row * total + offsetOf(padding, total, length + added))
+  const to = (row: number): number => (from[row] as number) + (lengths[row] as number) + added
+  if (port.type === 'int32') {
+    const mask = new Int32Array(lengths.length * total)
+    from.forEach((start, row) => mask.fill(1, start, to(row)))
+    return new Tensor('int32', mask, dims)
+  }
+  const mask = new BigInt64Array(lengths.length * total)
+  from.forEach((start, row) => mask.fill(1n, start, to(row)))
+  return new Tensor('int64', mask, dims)
+}
+
+/** Where the graph puts the new entries of each row. */
+function placesOf ({ lengths, room }: KvBatch, added: number, padding: Padding): number[] {
+  return lengths.flatMap(length => {
+    const first = padding === 'left' ? room : length
+    return Array.from({ length: added }, (_, i) => first + i)
   })
-  return mask
 }
 
 /** A bound session as a decoder. */
@@ -59,7 +83,7 @@ export class OnnxDecoder implements Decoder<KvBatch> {
     this.stateBytes = stateBytes(binding.slots)
     this.rewinds = binding.slots.every(({ grows }) => grows)
     this.states = binding.slots.map(({ output }) => output)
-    this.habits = { padding: 'left', ragged: true, chunked: true, maxRows: Infinity }
+    this.habits = { padding: 'left', ragged: false, chunked: true, maxRows: Infinity }
   }
 
   get maxRows (): number { return this.habits.maxRows }
@@ -69,7 +93,15 @@ export class OnnxDecoder implements Decoder<KvBatch> {
   empty (): KvBatch { return emptyBatch(this.binding.slots) }
 
   pack (rows: ReadonlyArray<RowSource>): KvBatch {
-    return packRows(this.binding.slots, rows, this.habits.padding)
+    return this.packed(rows, 0)
+  }
+
+  /** With room for so many entries and, where the graph is known to take padding, for some more. */
+  private packed (rows: readonly RowSource[], added: number): KvBatch {
+    const { binding, habits } = this
+    const span = added + Math.max(...rows.map(({ length }) => length))
+    const spare = binding.places !== null && habits.ragged ? spareOf(span) : 0
+    return packRows(binding.slots, rows, habits.padding, added + spare)
   }
 
   async forward (
@@ -82,31 +114,42 @@ export class OnnxDecoder implements Decoder<KvBatch> {
     const label = added === 1 ? 'decode' : 'prefill'
     const made = await this.env.work(label, rows * added, async () =>
       await this.session.run(feeds, fetches) as Feeds)
-    const lengths = batch.lengths.map(length => length + added)
-    const span = batch.span + added
-    const parts = this.binding.slots.map(slot => this.partOf(made, slot.output, sizeOf(slot, rows, span)))
-    return { batch: { lengths, span, parts }, logits: logits ? this.lastRows(made, rows) : [] }
+    return { batch: this.following(batch, made, added), logits: logits ? this.lastRows(made, rows) : [] }
   }
 
   /** Frees the session. */
   async close (): Promise<void> { await this.session.release() }
+
+  private following (batch: KvBatch, made: Feeds, added: number): KvBatch {
+    const { binding: { slots, places }, habits: { padding } } = this
+    const { lengths, room } = batch
+    const entries = places === null ? room + added : added
+    const parts = slots.map(slot => this.partOf(made, slot.output, sizeOf(slot, lengths.length, entries)))
+    if (places === null) return fullBatch(lengths.map(length => length + added), entries, parts)
+    const rows = (): RowSource[] => lengths.map((length, row) => ({ batch, row, length }))
+    const roomy = hasRoom(batch, added) ? batch : this.packed(rows(), added)
+    return continued(slots, roomy, parts, added, padding)
+  }
 
   private feedsOf (batch: KvBatch, ids: readonly number[], added: number): Feeds {
     const { binding, habits } = this
     const rows = batch.lengths.length
     const feeds: Feeds = { [binding.ids.name]: wholeTensor(binding.ids, ids, [rows, added]) }
     if (binding.mask !== null) {
-      const mask = maskOf(batch, added, habits.padding)
-      feeds[binding.mask.name] = wholeTensor(binding.mask, mask, [rows, batch.span + added])
+      feeds[binding.mask.name] = maskOf(binding.mask, batch, added, habits.padding)
     }
     if (binding.positions !== null) {
       const positions = batch.lengths.flatMap(length => Array.from({ length: added }, (_, i) => length + i))
       feeds[binding.positions.name] = wholeTensor(binding.positions, positions, [rows, added])
     }
     if (binding.keep !== null) feeds[binding.keep.name] = wholeTensor(binding.keep, [1], [])
+    if (binding.places !== null) {
+      const places = placesOf(batch, added, habits.padding)
+      feeds[binding.places.name] = wholeTensor(binding.places, places, [rows, 1, added, 1])
+    }
     binding.slots.forEach((slot, i) => {
-      const part = batch.parts[i] as Part
-      feeds[slot.input] = real(slot.type, part, dimsOf(slot, rows, batch.span))
+      const part = viewOf(slot, batch.parts[i] as Part, batch)
+      feeds[slot.input] = real(slot.type, part, dimsOf(slot, rows, batch.room))
     })
     return feeds
   }

@@ -6,7 +6,8 @@ const STEPS = 2
 const LEAST_MS = 20
 /** Nobody can be cancelled during a call. */
 const MOST_MS = 500
-const LEAST_TOKENS = 32
+/** A shorter piece takes hardly less time: weights and states are read for each. */
+const LEAST_TOKENS = 16
 const MOST_TOKENS = 512
 /** Tokens of a piece before anything was measured. */
 const FIRST_TOKENS = 128

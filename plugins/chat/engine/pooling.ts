@@ -10,11 +10,11 @@ const KEYS: ReadonlyArray<[string, Pooling]> = [
 ]
 
 /**
- * Reads the `config.json` of a folder `1_Pooling` (sentence-transformers); mean where there is none.
+ * Reads the `config.json` of a folder `1_Pooling` (sentence-transformers); `usual` where there is none.
  * @throws EngineError model_invalid for a way of pooling that is not served
  */
-export function poolingOf (config: unknown): Pooling {
-  if (typeof config !== 'object' || config === null) return 'mean'
+export function poolingOf (config: unknown, usual: Pooling): Pooling {
+  if (typeof config !== 'object' || config === null) return usual
   const wanted = Object.entries(config).filter(([key, on]) => key.startsWith('pooling_mode_') && on === true)
   const found = KEYS.find(([key]) => wanted.length === 1 && wanted[0]?.[0] === key)
   if (found !== undefined) return found[1]
@@ -44,4 +44,21 @@ export function normalised (vector: Float32Array, dimensions = vector.length): F
   const kept = vector.subarray(0, dimensions)
   const norm = Math.sqrt(kept.reduce((sum, value) => sum + value * value, 0))
   return norm === 0 ? Float32Array.from(kept) : kept.map(value => value / norm)
+}
+
+/** How the vector of a text is to be given. */
+export interface VectorShape {
+  /** Its first numbers only; all of them where absent. */
+  dimensions: number | undefined
+  /** With length 1. */
+  normalize: boolean
+}
+
+/** The vector as it was asked for. @throws EngineError invalid_request where it has fewer dimensions */
+export function shapedVector (vector: Float32Array, { dimensions, normalize }: VectorShape): Float32Array {
+  if (dimensions !== undefined && dimensions > vector.length) {
+    const message = `dimensions is ${dimensions}, but vectors of this model have ${vector.length}`
+    throw new EngineError('invalid_request', message, { issues: [{ path: 'dimensions', message }] })
+  }
+  return normalize ? normalised(vector, dimensions) : vector.slice(0, dimensions)
 }

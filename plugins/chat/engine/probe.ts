@@ -39,7 +39,8 @@ function rowDeviation (
 ): number {
   const length = all.batch.lengths[row] as number
   const own = decoder.pack([{ batch: all.batch, row, length }])
-  const parts = own.parts.map((part, i) => deviationOf(alone.batch.parts[i] as Part, part))
+  const other = decoder.pack([{ batch: alone.batch, row: 0, length }])
+  const parts = own.parts.map((part, i) => deviationOf(other.parts[i] as Part, part))
   return Math.max(deviationOf(alone.logits[0] as Float32Array, all.logits[row] as Float32Array), ...parts)
 }
 
@@ -102,12 +103,10 @@ async function probeBatches (
   const alone = await nextOf(decoder, starts)
   let best = Infinity
   for (const padding of decoder.binding.mask === null ? [] : ['left', 'right'] as const) {
-    decoder.habits = { ...habits, padding }
+    decoder.habits = { ...habits, padding, ragged: true, maxRows: Infinity }
     const deviation = await tryBatch(decoder, starts, alone)
     best = Math.min(best, deviation)
-    if (deviation > rounding) continue
-    decoder.habits = { ...habits, padding, ragged: true, maxRows: Infinity }
-    return deviation
+    if (deviation <= rounding) return deviation
   }
   decoder.habits = habits
   const same = [starts[0], starts[0]] as Array<Forward<KvBatch>>

@@ -149,13 +149,16 @@ export function chatPrompt (payload: Record<string, unknown>, text: LoadedText):
 }
 
 /** Token ids of a plain prompt: a text, or ids as they are. @throws EngineError */
-export function plainPrompt (payload: Record<string, unknown>, text: LoadedText): number[] {
-  const { prompt } = payload
+export const plainPrompt = ({ prompt }: Record<string, unknown>, text: LoadedText): number[] =>
+  promptIds(prompt, text, 'prompt')
+
+/** As `plainPrompt`, for a field at `path`. @throws EngineError */
+export function promptIds (prompt: unknown, text: LoadedText, path: string): number[] {
   if (typeof prompt === 'string') return text.encode(prompt, true)
   const range = { min: 0, max: text.vocabularySize - 1, whole: true }
   if (Array.isArray(prompt) && prompt.every(id => within(id, range))) return prompt as number[]
-  throw new EngineError('invalid_request', `prompt takes a text or token ids below ${text.vocabularySize}`,
-    { issues: [{ path: 'prompt', message: 'takes a text or token ids' }] })
+  const message = `${path} takes a text or token ids below ${text.vocabularySize}`
+  throw new EngineError('invalid_request', message, { issues: [{ path, message }] })
 }
 
 /** Checks that a prompt leaves room for a token. @throws EngineError context_length_exceeded */

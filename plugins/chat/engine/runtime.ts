@@ -6,12 +6,13 @@ import type { Port } from './bind.js'
 const PROVIDERS: Record<string, string[]> = { cpu: ['cpu'], cuda: ['cuda', 'cpu'], webgpu: ['webgpu', 'cpu'] }
 
 /**
- * Opens a graph from a file or from memory.
+ * Opens a graph from a file, or from memory; `weightsIn` is the folder of weights that lie beside the file
+ * whose bytes they are.
  * @throws EngineError no_backend for a backend this engine does not know, model_invalid where onnxruntime
  * refuses the graph
  */
 export async function openSession (
-  model: string | Uint8Array, { backend, threads }: Pick<ModelSpec, 'backend' | 'threads'>
+  model: string | Uint8Array, { backend, threads }: Pick<ModelSpec, 'backend' | 'threads'>, weightsIn?: string
 ): Promise<InferenceSession> {
   const executionProviders = PROVIDERS[backend]
   if (executionProviders === undefined) {
@@ -27,7 +28,12 @@ export async function openSession (
     enableMemPattern: false,
     logSeverityLevel: 3,
     // Idle threads must sleep: the node and other runners share the cores.
-    extra: { session: { intra_op: { allow_spinning: '0' } } }
+    extra: {
+      session: {
+        intra_op: { allow_spinning: '0' },
+        ...weightsIn === undefined ? {} : { model_external_initializers_file_folder_path: weightsIn }
+      }
+    }
   }
   try {
     return typeof model === 'string'

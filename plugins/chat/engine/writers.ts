@@ -13,8 +13,8 @@ interface Group<B> {
 /** A sequence and where its state lies. */
 interface Placed<B> { sequence: Sequence<B>, source: RowSource<B> }
 
-/** A byte of state costs as much as this many of weights: onnxruntime-node copies every output. */
-const COPY_FACTOR = 8
+/** A byte of state costs as much as this many of weights: it is copied as well as looked at. */
+const COPY_FACTOR = 4
 /** What a call costs beside its bytes, in bytes of weights. */
 const CALL_BYTES = 2 ** 21
 

@@ -1,6 +1,6 @@
 /** The session of a decoder: tasks `chat` and `completion`. */
 import {
-  EngineError, type EngineChunk, type EngineSession, type EngineTask, type ModelSpec
+  EngineError, type EngineChunk, type EngineSession, type EngineTask, type ModelSpec, type SpanSink
 } from '../../../kernel/engine.js'
 import type { KvBatch } from './cache.js'
 import { Generation, type Done } from './generation.js'
@@ -22,6 +22,11 @@ const WARMUP_TOKENS = 4
 
 /** So near its end a prompt that begins the reasoning itself does so, tokens. */
 const REASONING_TOKENS = 32
+const REASONING = '<think>'
+const REASONING_END = '</think>'
+
+/** A request, and where the work on it is noted. */
+type Traced = TextRequest & { trace: SpanSink | undefined }
 
 /** A loaded decoder that answers tasks. */
 export class WriterSession implements EngineSession {
@@ -53,11 +58,11 @@ export class WriterSession implements EngineSession {
   }
 
   async * run (task: EngineTask, signal: AbortSignal): AsyncGenerator<EngineChunk> {
-    const { kind, payload } = task
+    const { kind, payload, trace } = task
     const { text, contextLength } = this.facts
-    if (kind === 'chat') yield * this.write(readTextRequest('chat', payload, this.facts), signal)
+    if (kind === 'chat') yield * this.write(this.read('chat', payload, trace), signal, trace)
     else if (kind === 'completion' || kind === 'completions') {
-      yield * this.write(readTextRequest('completion', payload, this.facts), signal)
+      yield * this.write(this.read('completion', payload, trace), signal, trace)
     } else if (kind === 'tokenize') yield { payload: tokenized(payload, text, contextLength) }
     else if (kind === 'detokenize') yield { payload: detokenized(payload, text) }
     else throw unknownTask(kind, 'chat, completion, tokenize and detokenize')
@@ -75,24 +80,37 @@ export class WriterSession implements EngineSession {
       batches: habits.maxRows === 1 ? 'none' : habits.ragged ? `padded ${habits.padding}` : 'same length',
       batchDeviation: probed.deviation,
       prefill: habits.chunked ? 'in pieces' : 'whole',
-      lastTokenOnly: sliced || binding.keep !== null
+      lastTokenOnly: sliced || binding.keep !== null,
+      newEntriesOnly: binding.places !== null
     }
   }
 
   async close (): Promise<void> { await this.loaded.decoder.close() }
 
-  private async * write (request: TextRequest, signal: AbortSignal): AsyncGenerator<EngineChunk> {
+  private read (
+    kind: 'chat' | 'completion', payload: EngineTask['payload'], trace: SpanSink | undefined
+  ): TextRequest {
+    const startMs = trace?.now() ?? 0
+    const request = readTextRequest(kind, payload, this.facts)
+    trace?.span('prompt', 'prompt', startMs, trace.now(), { tokens: request.prompt.length })
+    return request
+  }
+
+  private async * write (
+    request: TextRequest, signal: AbortSignal, trace: SpanSink | undefined
+  ): AsyncGenerator<EngineChunk> {
     if (signal.aborted) return
     this.checkQueue(request.n)
     const mailbox = new Mailbox<Done>()
-    const takeBack = this.scheduler.submit(this.jobs(request, mailbox))
+    const inReasoning = this.endsInReasoning(request.prompt)
+    const takeBack = this.scheduler.submit(this.jobs({ ...request, trace }, inReasoning, mailbox))
     const onAbort = (): void => {
       takeBack()
       mailbox.close()
     }
     signal.addEventListener('abort', onAbort, { once: true })
     try {
-      yield { payload: this.admitted(request) }
+      yield { payload: this.admitted(request.prompt, inReasoning) }
       for await (const piece of mailbox.read()) {
         if (signal.aborted) return
         yield { payload: { ...piece } }
@@ -104,15 +122,16 @@ export class WriterSession implements EngineSession {
   }
 
   /** The first chunk: the request is taken, and what a reader of the text has to know. */
-  private admitted ({ prompt }: TextRequest): EngineChunk['payload'] {
-    const { text } = this.facts
-    const end = text.decode(prompt.slice(-REASONING_TOKENS), false)
+  private admitted (prompt: readonly number[], inReasoning: boolean): EngineChunk['payload'] {
+    const { toolFormat } = this.facts.text
     return {
-      kind: 'admitted',
-      prompt_tokens: prompt.length,
-      tool_format: text.toolFormat,
-      in_reasoning: end.lastIndexOf('<think>') > end.lastIndexOf('</think>')
+      kind: 'admitted', prompt_tokens: prompt.length, tool_format: toolFormat, in_reasoning: inReasoning
     }
+  }
+
+  private endsInReasoning (prompt: readonly number[]): boolean {
+    const end = this.facts.text.decode(prompt.slice(-REASONING_TOKENS), false)
+    return end.lastIndexOf(REASONING) > end.lastIndexOf(REASONING_END)
   }
 
   /** @throws EngineError overloaded */
@@ -125,14 +144,16 @@ export class WriterSession implements EngineSession {
       `at most ${this.most} may be open at once`, { open, limit: this.most })
   }
 
-  private jobs (request: TextRequest, mailbox: Mailbox<Done>): Generation[] {
-    const { prompt, maxTokens, stop, n, params, markers, continues } = request
+  private jobs (request: Traced, inReasoning: boolean, mailbox: Mailbox<Done>): Generation[] {
+    const { prompt, maxTokens, stop, n, markers, continues, trace } = request
     const { text } = this.facts
+    // The shape that was asked for is that of the answer, not of the reasoning before it.
+    const params = inReasoning ? { grammarAfter: REASONING_END, ...request.params } : request.params
     const { seed } = params
     let open = n
     const onEnd = (): void => { if (--open === 0) mailbox.close() }
     return Array.from({ length: n }, (_, index) => new Generation({
-      index, prompt, maxTokens, text, mailbox, onEnd,
+      index, prompt, maxTokens, text, mailbox, onEnd, trace,
       logprobs: params.logprobs,
       // Answers to one prompt differ, and each can be had again.
       chooser: text.chooser({ ...params, maxTokens, seed: seed === null ? null : seed + index }),

@@ -1,0 +1,97 @@
+/** The same shape as a GGUF file for llama.cpp: random float32 weights. */
+import { closeSync, existsSync, openSync, renameSync, writeSync } from 'node:fs'
+import { join } from 'node:path'
+import { SMOL } from './graph.mjs'
+
+const TYPE = { u32: 4, i32: 5, f32: 6, string: 8, array: 9 }
+const ALIGN = 32
+/** Kinds of tokens: unknown, control, byte, and plain words. */
+const KIND = { unknown: 2, control: 3, byte: 6, word: 1 }
+
+const number = (write, size) => (value) => {
+  const bytes = Buffer.alloc(size)
+  bytes[write](value)
+  return bytes
+}
+const u32 = number('writeUInt32LE', 4)
+const u64 = (value) => number('writeBigUInt64LE', 8)(BigInt(value))
+const f32 = number('writeFloatLE', 4)
+const text = (value) => Buffer.concat([u64(Buffer.byteLength(value)), Buffer.from(value)])
+const WRITE = { u32, i32: u32, f32, string: text }
+
+const entry = (key, type, value) => Array.isArray(value)
+  ? Buffer.concat([text(key), u32(TYPE.array), u32(TYPE[type]), u64(value.length), ...value.map(WRITE[type])])
+  : Buffer.concat([text(key), u32(TYPE[type]), WRITE[type](value)])
+
+function tokens (size) {
+  return Array.from({ length: size }, (_, id) => {
+    if (id === 0) return ['<unk>', KIND.unknown]
+    if (id < 3) return [['<s>', '</s>'][id - 1], KIND.control]
+    if (id < 259) return [`<0x${(id - 3).toString(16).toUpperCase().padStart(2, '0')}>`, KIND.byte]
+    return [`▁w${id.toString(36)}`, KIND.word]
+  })
+}
+
+function facts ({ width, hidden, layers, heads, kvHeads, head, vocabulary, positions }) {
+  const words = tokens(vocabulary)
+  const counts = {
+    context_length: positions, embedding_length: width, block_count: layers, feed_forward_length: hidden,
+    'attention.head_count': heads, 'attention.head_count_kv': kvHeads, 'rope.dimension_count': head,
+    vocab_size: vocabulary
+  }
+  return [
+    entry('general.architecture', 'string', 'llama'),
+    ...Object.entries(counts).map(([key, value]) => entry(`llama.${key}`, 'u32', value)),
+    entry('llama.attention.layer_norm_rms_epsilon', 'f32', 1e-5),
+    entry('llama.rope.freq_base', 'f32', 10_000),
+    entry('tokenizer.ggml.model', 'string', 'llama'),
+    entry('tokenizer.ggml.tokens', 'string', words.map(([word]) => word)),
+    entry('tokenizer.ggml.scores', 'f32', words.map((_, id) => -id)),
+    entry('tokenizer.ggml.token_type', 'i32', words.map(([, kind]) => kind)),
+    entry('tokenizer.ggml.bos_token_id', 'u32', 1), entry('tokenizer.ggml.eos_token_id', 'u32', 2)
+  ]
+}
+
+/** Names and shapes; the head is the embedding. */
+function tensors ({ width, hidden, layers, heads, kvHeads, head, vocabulary }) {
+  const layer = (i) => Object.entries({
+    attn_norm: [width], attn_q: [heads * head, width], attn_k: [kvHeads * head, width],
+    attn_v: [kvHeads * head, width], attn_output: [width, heads * head], ffn_norm: [width],
+    ffn_gate: [hidden, width], ffn_down: [width, hidden], ffn_up: [hidden, width]
+  }).map(([name, dims]) => [`blk.${i}.${name}.weight`, dims])
+  return [['token_embd.weight', [vocabulary, width]], ['output_norm.weight', [width]],
+    ...Array.from({ length: layers }, (_, i) => layer(i)).flat()]
+}
+
+/** Path of the file in `folder`; written at the first call. */
+export function benchGguf (folder, shape = SMOL) {
+  const file = join(folder, 'model.gguf')
+  if (existsSync(file)) return file
+  const list = tensors(shape)
+  let offset = 0
+  const infos = list.map(([name, dims]) => {
+    const info = Buffer.concat([
+      text(name), u32(dims.length), ...[...dims].reverse().map(u64), u32(0), u64(offset)])
+    offset += Math.ceil(4 * dims.reduce((a, b) => a * b, 1) / ALIGN) * ALIGN
+    return info
+  })
+  const entries = facts(shape)
+  const head = Buffer.concat([
+    Buffer.from('GGUF'), u32(3), u64(list.length), u64(entries.length), ...entries, ...infos])
+  const out = openSync(`${file}.part`, 'w')
+  writeSync(out, Buffer.concat([head, Buffer.alloc(-head.length & (ALIGN - 1))]))
+  let state = 7
+  for (const [, dims] of list) {
+    const size = dims.reduce((a, b) => a * b, 1)
+    const values = new Float32Array(Math.ceil(size / 8) * 8).fill(dims.length === 1 ? 1 : 0)
+    for (let i = 0; dims.length > 1 && i < size; i++) {
+      state = (Math.imul(state, 1664525) + 1013904223) >>> 0
+      values[i] = (state / 2 ** 32 - 0.5) * 0.07
+    }
+    const raw = Buffer.from(values.buffer)
+    for (let done = 0; done < raw.length;) done += writeSync(out, raw, done)
+  }
+  closeSync(out)
+  renameSync(`${file}.part`, file)
+  return file
+}

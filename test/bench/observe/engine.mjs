@@ -1,0 +1,44 @@
+// An engine that computes nothing and takes its time for each token, as one does that computes. The last
+// message says how: `{"tokens": 500, "ms": 4}`. The text of a token is the moment at which it was made, in ns
+// of the clock that all processes of a machine share.
+import { setImmediate as turn } from 'node:timers/promises'
+
+/** Keeps a core busy for `ms`, with the event loop free, as a computation on other threads does. */
+async function compute (ms) {
+  const end = performance.now() + ms
+  do await turn()
+  while (performance.now() < end)
+}
+
+async function * answer ({ tokens, ms }, trace, signal) {
+  yield { payload: { kind: 'admitted', prompt_tokens: 1, in_reasoning: false } }
+  // The steps of a traced request, as the engine for language models notes them.
+  const steps = trace?.series('decode', 'decode')
+  let at = trace?.now()
+  for (let n = 0; n < tokens && !signal.aborted; n++) {
+    await compute(ms)
+    if (steps !== undefined) {
+      const now = trace.now()
+      steps.add(at, now)
+      at = now
+    }
+    yield { payload: { kind: 'delta', index: 0, text: `${process.hrtime.bigint()};` } }
+  }
+  yield {
+    payload: {
+      kind: 'done', index: 0, finish_reason: 'stop',
+      usage: { prompt_tokens: 1, completion_tokens: tokens, cached_tokens: 0 },
+      stats: { prompt_tps: 1, generation_tps: 1, peak_memory_bytes: 1 }
+    }
+  }
+}
+
+export default {
+  async load () {
+    return {
+      async warmup () {},
+      run: ({ payload, trace }, signal) => answer(JSON.parse(payload.messages.at(-1).content), trace, signal),
+      info: () => ({})
+    }
+  }
+}

@@ -1,0 +1,43 @@
+/** The store of the event log, as built, with events to put into it. */
+import { randomUUID } from 'node:crypto'
+import { statfs } from 'node:fs/promises'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { dist } from '../lib/paths.mjs'
+
+const built = (path) => import(pathToFileURL(join(dist, path)).href)
+const { entryAfter, START } = await built('plugins/event-log/entries.js')
+const { openStore } = await built('plugins/event-log/store/store.js')
+const { loadSqlite } = await built('plugins/event-log/store/sqlite.js')
+export const { rowOf } = await built('plugins/event-log/store/row.js')
+export const { STORE_LIMITS } = await built('plugins/event-log/store/limits.js')
+const { systemClock } = await built('kernel/index.js')
+
+const SECOND_MS = 1000
+const quiet = {
+  trace () {}, debug () {}, info () {}, warn () {}, error () {}, fatal () {}, child: () => quiet
+}
+
+/** Makes entries that follow each other, with a text of so many characters in each. */
+export function entryMaker (characters) {
+  let last = START
+  let n = 0
+  const message = 'x'.repeat(characters)
+  return (count) => Array.from({ length: count }, () => {
+    const at = new Date(Date.UTC(2026, 0, 1) + n * SECOND_MS).toISOString()
+    const event = { BenchHappened: { n: n++, modelId: 'bench/paced-0', message } }
+    last = entryAfter(last, last.idx + 1, 's1', { id: randomUUID(), at, origin: 'here', event })
+    return last
+  })
+}
+
+/** Opens the store in `folder`, on the real disk; it writes however little room there is. */
+export async function store (folder, limits = {}) {
+  return await openStore({
+    folder, clock: systemClock, logger: quiet, openDb: await loadSqlite(),
+    limits: { ...STORE_LIMITS, floorBytes: 0, headroomBytes: 0, ...limits },
+    freeBytes: () => statfs(folder).then(({ bavail, bsize }) => bavail * bsize),
+    onGap (gap) { throw new Error(`events were lost: ${JSON.stringify(gap)}`) },
+    onDamaged ({ error }) { throw new Error(error) }
+  })
+}
