@@ -12,6 +12,8 @@ import {
   BundleService, ClusterService, CommandService, EventTapService, InvocationService, SessionService,
   TelemetryService, TokenService
 } from './services.js'
+import { createTracers, TracerService } from './tracer.js'
+import { createTraffic, TrafficService } from './traffic.js'
 import type { Capabilities } from './capabilities/index.js'
 import type { Changes } from './changes.js'
 import type { ClusterCore } from './cluster/cluster.js'
@@ -24,6 +26,8 @@ import type { Rewrite } from './http/model-path.js'
 import type { Readiness } from './readiness.js'
 import type { EventTap } from './services.js'
 import type { StateView } from './state.js'
+import type { Tracers } from './tracer.js'
+import type { TrafficDesk } from './traffic.js'
 
 /** The kernel's own parts, before any plugin has started. */
 export interface Assembly {
@@ -42,6 +46,10 @@ export interface Assembly {
   /** Services by id; plugins add theirs as they start. */
   services: Map<string, unknown>
   capabilities: Capabilities
+  /** Where requests meet what records them. */
+  tracers: Tracers
+  /** Where what went through meets those that count it. */
+  traffic: TrafficDesk
   /** Aborts when the node stops for good. */
   stopping: AbortController
   /** On while open work may end and no new work is taken. */
@@ -68,24 +76,29 @@ export function assemble (options: KernelOptions): Assembly {
   const tags = new Set<string>()
   const manifests = options.plugins.map((p) => p.manifest)
   const reasons = new Map(errorsOf(manifests).map(({ reason, decl }) => [reason, decl]))
+  const tracers = createTracers()
   const capabilities = createCapabilities({
     clock: options.clock, log, node: options.node, commands, limits: options.callLimits,
     cluster: cluster.service, elsewhere: (id) => elsewhere(options, id),
-    errorDecl: (reason) => reasons.get(reason)
+    errorDecl: (reason) => reasons.get(reason), tracers,
+    onOutcome: (outcome) => { traffic.ended(outcome) }
   })
+  const traffic = createTraffic(() => capabilities.queues())
   const services = new Map<string, unknown>([
     [BundleService.id, createBundle(manifests)], [CommandService.id, commands],
     [InvocationService.id, capabilities.invocations], [SessionService.id, cluster.session],
     [ClusterService.id, cluster.service], [EventTapService.id, tapOf(bus)],
     [TelemetryService.id, options.telemetry],
-    [TokenService.id, options.tokens], ...options.services
+    [TokenService.id, options.tokens], [TracerService.id, tracers], [TrafficService.id, traffic],
+    ...options.services
   ])
   const stopping = new AbortController()
   // Every open call listens.
   setMaxListeners(0, stopping.signal)
   return {
     log, bus, health, commands, cluster, changes, readiness, tags, views: new Map(), manifests, services,
-    capabilities, stopping, drain: { on: false }, methodsAt: () => [], rewrite: (_method, url) => url,
+    capabilities, tracers, traffic, stopping, drain: { on: false }, methodsAt: () => [],
+    rewrite: (_method, url) => url,
     lent: {
       node: options.node, clock: options.clock, log: options.log, bus, health,
       section (name, decl) {

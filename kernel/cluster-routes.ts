@@ -5,13 +5,15 @@ import { PROBE_BYTES, probeBody } from './cluster/bandwidth.js'
 import type { ClusterCore, LinkPeer } from './cluster/cluster.js'
 import type { Members } from './cluster/identity/index.js'
 import type { RouteDecl, RouteRequest } from './define.js'
-import type { DialReport } from './services.js'
+import type { DialReport, LinkReport } from './services.js'
 
 /** The links of this node, as routes and `/state` need them. */
 export interface Network {
   readonly members: Members
   peers (): readonly (LinkPeer & { readonly version: string })[]
   dials (): readonly DialReport[]
+  /** What went over each open link. */
+  links (): readonly LinkReport[]
   /** Where other nodes reach the members' listener of this one; empty before it listens. */
   addresses (): readonly string[]
   /** Makes a join token whose seeds are those addresses. */

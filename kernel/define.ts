@@ -2,6 +2,8 @@ import type { Clock } from './clock.js'
 import type { ModelCard } from './engine.js'
 import type { FromSchema, JsonSchema } from './schema.js'
 import type { SvcError } from './errors.js'
+import type { Trace } from './tracer.js'
+import type { ErrorBody } from './http/error-body.js'
 
 /** Names a service; the type travels with the value, no global augmentation. */
 export interface ServiceRef<T> { readonly id: string, readonly type?: T }
@@ -89,6 +91,8 @@ export interface CapabilityDecl {
   readonly annotations: Readonly<Record<string, string>>
   /** Media type of the bytes beside the chunks, if any; a client may ask for the raw bytes by it. */
   readonly media_type?: string
+  /** Calls one node runs at once, where engines share work between them: `limits.calls_at_once` if larger. */
+  readonly calls_at_once?: number
 }
 
 export interface RouteDecl {
@@ -106,6 +110,8 @@ export interface RouteDecl {
   /** Media type of the answer when it is not JSON. */
   readonly produces?: string
   readonly errors?: readonly string[]
+  /** Puts the one error body into the words of a foreign API; what it has stays in it. */
+  readonly failure?: (body: ErrorBody) => object
   /** Largest body in bytes; 256 KiB when absent. */
   readonly bodyLimit?: number
   /** A stream: no handler deadline. */
@@ -124,9 +130,16 @@ export interface EngineDecl {
   readonly external?: boolean
   /** Memory in use per byte of weights (cache, activations, the runner itself); 1.30 when absent. */
   readonly overhead?: number
+  /**
+   * Requests that share the work of one runner; more than `plugins.runners.max_concurrent` then run at once.
+   * The option `max_batch` of the engine takes its place.
+   */
+  readonly batch?: number
   /** True when several nodes can run one model together, each a part; how they talk is `meta`. */
   readonly multiNode?: boolean
   readonly meta?: 'Ring' | 'LlamaRpc'
+  /** With `LlamaRpc`, what donors run; its override is `SVC_<NAME>_SERVER_BIN`, NAME without `-server`. */
+  readonly donor?: string
   /** True when those parts may be shares of every layer. */
   readonly tensor?: boolean
 }
@@ -194,6 +207,8 @@ export interface RouteRequest<D = unknown> {
   readonly requestId: string
   /** Install id of the node that passed the request on; null when the client asked this node itself. */
   readonly member: string | null
+  /** Monotonic milliseconds of its arrival; noted only while requests are traced. */
+  readonly arrivedMs?: number | undefined
   /** Aborts when the client goes away, the deadline passes or the node stops. */
   readonly signal: AbortSignal
   /** Takes over the response as a stream; the handler's return value is then ignored. */
@@ -262,6 +277,8 @@ export interface CapabilityCall<C = unknown> {
   readonly input: AsyncIterable<C>
   /** Headers to send with the answer, e.g. `x-svc-task-id`; only before the first chunk. */
   setHeader (name: string, value: string): void
+  /** Where the work is noted; undefined while requests are not traced. */
+  readonly trace?: Trace | undefined
 }
 
 type CapabilityHandler<D> = D extends { io_mode: 'unary' | 'client_streaming' }

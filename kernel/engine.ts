@@ -2,6 +2,10 @@
  * The engine interface: what a plugin implements to run models. An engine is a module that is loaded
  * inside a runner process (never in the node), one model per process. See docs/writing-an-engine.md.
  */
+import type { SpanSink } from './spans.js'
+
+export { partOf, SpanRecorder } from './spans.js'
+export type { SpanAttrs, SpanPart, SpanSeries, SpanSink } from './spans.js'
 
 /** One file of a model, relative to the model's folder. */
 export interface CardFile { path: string, role: string, bytes: number, sha256?: string }
@@ -69,8 +73,12 @@ export interface EngineEnv {
   log (level: 'info' | 'warn' | 'error', message: string, fields?: Record<string, unknown>): void
 }
 
-/** One request for the engine. `kind` is a task of the card, e.g. `tts`. */
-export interface EngineTask { kind: string, payload: Record<string, unknown> }
+/** One request for the engine. `kind` is a task of the card, e.g. `tts`; `trace` is there to be filled. */
+export interface EngineTask {
+  kind: string
+  payload: Record<string, unknown>
+  trace?: SpanSink | undefined
+}
 
 /**
  * One piece of an answer: JSON and, beside it, raw bytes that are never put into JSON. `timing` says where

@@ -60,6 +60,8 @@ export const kernelErrors = {
   no_instance: final(404, 'No instance found for the model.',
     'Place the model first; `svc status` shows what runs.'),
   capability_not_found: final(404, 'No such capability on this node.', '`svc capabilities` lists them.'),
+  not_recorded: final(404, 'Nothing is recorded of that moment.',
+    'Ask for a later one; `svc events` shows which indices and times there are.'),
   command_unknown: final(404, 'No such command is running.', 'It may have ended already.'),
   method_not_allowed: final(405, 'This path exists with another method.', 'See the Allow header.'),
   request_timeout: final(408, 'The request took too long to arrive.',

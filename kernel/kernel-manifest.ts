@@ -1,8 +1,10 @@
 import { kernelErrors } from './errors.js'
 import {
   BundleService, ClusterService, CommandService, EventTapService, FreeMemoryService, InspectionService,
-  InvocationService, SessionService, StateService, TelemetryService, TokenService
+  InvocationService, LogRingService, SessionService, StateService, TelemetryService, TokenService
 } from './services.js'
+import { TracerService } from './tracer.js'
+import { TrafficService } from './traffic.js'
 import type { ConflictDecl, EventDecl, Manifest } from './define.js'
 
 export const authorities = {
@@ -157,5 +159,6 @@ export const kernelManifest = {
 /** Ids of the services the kernel provides to every plugin. */
 export const kernelServices: ReadonlySet<string> = new Set([
   BundleService, ClusterService, CommandService, EventTapService, FreeMemoryService, InspectionService,
-  InvocationService, SessionService, StateService, TelemetryService, TokenService
+  InvocationService, LogRingService, SessionService, StateService, TelemetryService, TokenService,
+  TracerService, TrafficService
 ].map((ref) => ref.id))

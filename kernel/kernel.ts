@@ -9,7 +9,7 @@ import { createStreamCount } from './http/mount.js'
 import { createServer } from './http/server.js'
 import { loadPlugins } from './load.js'
 import { mountAll } from './mounting.js'
-import { FreeMemoryService, InspectionService, StateService } from './services.js'
+import { FreeMemoryService, InspectionService, StateHistoryService, StateService } from './services.js'
 import { kernelManifest } from './kernel-manifest.js'
 import { kernelError, SvcError } from './errors.js'
 import { clusterHandlers } from './cluster-routes.js'
@@ -34,7 +34,7 @@ import type { Served } from './http/origin.js'
 import type { TokenStore } from './http/tokens.js'
 import type { Contributions, Started } from './load.js'
 import type { Facts } from './facts.js'
-import type { Inspection, StateReader } from './services.js'
+import type { Inspection, StateHistory, StateReader } from './services.js'
 import type { SystemParts } from './system-routes.js'
 import type { Vitals } from './vitals.js'
 
@@ -107,7 +107,7 @@ export async function createKernel (options: KernelOptions): Promise<Kernel> {
   const app = await createServer({
     clock, log: kernel.log, limits, trustProxy: options.trustProxy, served: options.served,
     authenticate: createAccess({ tokens, local, clock }), methodsAt: (path) => kernel.methodsAt(path),
-    rewrite: (method, url) => kernel.rewrite(method, url)
+    rewrite: (method, url) => kernel.rewrite(method, url), answered: kernel.traffic.answered
   })
   try {
     const parts: Parts = {
@@ -200,7 +200,12 @@ function inspect (kernel: Assembly, parts: Parts, options: KernelOptions): void 
     url: options.url,
     openCommands: () => kernel.commands.open,
     openStreams: () => parts.streams.total,
-    dials: () => options.network.dials()
+    dials: () => options.network.dials(),
+    links: () => options.network.links(),
+    config: () => {
+      const { file, entries } = options.configApi(() => {}).read()
+      return { file, entries }
+    }
   }
   const state: StateReader = { read: async () => await stateFor(kernel, parts, options, INSIDE) }
   // A test may have put its own there.
@@ -249,6 +254,7 @@ function systemParts (kernel: Assembly, parts: Parts, options: KernelOptions): S
     },
     openApi: () => document ??= JSON.stringify(describe(kernel.manifests, parts, options)),
     state: async ({ caller }) => await stateFor(kernel, parts, options, caller),
+    stateAt: async (moment, caller) => await stateAt(kernel, options, moment, caller),
     changed: kernel.changes.next,
     restart: () => {
       const accepted = options.restart()
@@ -300,6 +306,22 @@ async function stateFor (
   }
   const state = withViews(base, kernel.views, caller, onError)
   return caller.authorities.has('operator') ? state : redact(state) as Record<string, unknown>
+}
+
+/** What a caller may see of an earlier state. Its events are as GET /events: for operators only. */
+async function stateAt (
+  kernel: Assembly, options: KernelOptions, moment: string, caller: Caller
+): Promise<unknown> {
+  const history = kernel.services.get(StateHistoryService.id) as StateHistory | undefined
+  if (history === undefined) {
+    const keeper = options.off.find(({ plugin }) =>
+      Object.values(plugin.manifest.provides ?? {}).some(({ id }) => id === StateHistoryService.id))
+    const why = keeper?.message ?? 'No plugin that does it is there.'
+    throw kernelError('plugin_disabled', `No earlier state is kept on this node. ${why}`,
+      keeper === undefined ? {} : { plugin: keeper.plugin.manifest.name })
+  }
+  const then = await history.at(moment)
+  return caller.authorities.has('operator') ? then : redact({ ...then, events: null })
 }
 
 function booted (kernel: Assembly, parts: Parts, options: KernelOptions, quiet: () => void): Kernel {

@@ -109,9 +109,13 @@ export function endLike ({ status, signal }: Ending): void {
   process.kill(process.pid, signal)
 }
 
+/** A disk that hangs holds the threads that wait for it; of libuv's four there would soon be none left. */
+const THREADS = '16'
+
 function start (options: LaunchOptions, held: Held | undefined, starts: number): ChildProcess {
   const [command, ...before] = [...withParent(), process.execPath]
   const env = {
+    UV_THREADPOOL_SIZE: THREADS,
     ...options.env,
     [launcherEnv.pid]: String(process.pid),
     [launcherEnv.fd]: held === undefined ? '' : String(LISTEN_FD),

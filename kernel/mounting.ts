@@ -23,6 +23,9 @@ type Handlers = ReturnType<typeof systemHandlers> & ReturnType<typeof clusterHan
 /** `viaMember`: the socket was passed on by another node, which authorised it. */
 type Session = (socket: WebSocket, caller: Caller, viaMember: boolean) => void
 
+/** What a streamed answer that was cut off counts as: its own status went out before that. */
+const CUT_STATUS = 499
+
 /** Puts every route on the server: the plugins' (already in `parts`), the kernel's own, the disabled ones. */
 export function mountAll (
   kernel: Assembly, parts: Parts, options: KernelOptions, handlers: Handlers, sync: StateSync
@@ -43,7 +46,8 @@ export function mountAll (
   routes.push(...disabledRoutes(options).filter(({ decl }) => !taken.has(`${decl.method} ${decl.url}`)))
   const mounting: MountOptions = {
     clock: options.clock, log: kernel.log, limits: options.limits,
-    draining: () => kernel.drain.on, stopping: kernel.stopping.signal,
+    draining: () => kernel.drain.on, stopping: kernel.stopping.signal, tracers: kernel.tracers,
+    cut: (owner) => { kernel.traffic.answered(owner, CUT_STATUS) },
     ...(options.strict ? { checkReply } : {})
   }
   for (const route of routes) mount(parts.app, route, mounting, parts.streams)

@@ -1,3 +1,4 @@
+import { randomInt } from 'node:crypto'
 import { rmSync } from 'node:fs'
 import os from 'node:os'
 import { join } from 'node:path'
@@ -11,6 +12,7 @@ import { operatorToken, openTokens } from './http/tokens.js'
 import { createKernel } from './kernel.js'
 import { createLog } from './log.js'
 import { createRestart } from './restart.js'
+import { LogRingService } from './services.js'
 import { prepare } from './setup.js'
 import { watchSelf } from './self-watch.js'
 import { version } from './version.js'
@@ -85,6 +87,7 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
     json: keys.logging.enabled,
     ingestUrl: keys.logging.ingest_url,
     clock: systemClock,
+    random: () => randomInt(2 ** 32) / 2 ** 32,
     base: { node: node.nodeId }
   })
   const address: Address = { host: keys.api.host, port: keys.api.port, url: null, outside: null }
@@ -158,7 +161,7 @@ function kernelOptions (options: NodeOptions, setup: Setup, made: Made): KernelO
     off: setup.off,
     config: (plugin) => setup.config.plugin(plugin),
     settings: (key) => setup.config.settings(key),
-    services: new Map(),
+    services: new Map([[LogRingService.id, made.log.ring]]),
     ...limitsOf(keys),
     trustProxy: keys.api.trust_proxy,
     served: servedBy(made.address, keys.api),

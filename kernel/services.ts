@@ -1,6 +1,7 @@
 import type { Readable } from 'node:stream'
 import { defineService } from './define.js'
 import type { TelemetryCounters } from './cluster/telemetry/index.js'
+import type { LogRing } from './log-ring.js'
 import type {
   BundledModel, Caller, CapabilityCall, CapabilityChunk, EngineDecl, RouteRequest
 } from './define.js'
@@ -149,7 +150,7 @@ export interface ServedFrame {
   payload: unknown
   /** Raw bytes of a chunk. */
   media: Uint8Array | null
-  /** The one error body, for `failed` and `cancelled`. */
+  /** The one error body, for `failed`. */
   error: object | null
 }
 
@@ -160,6 +161,11 @@ export interface ServeOptions {
   contentType: string
   /** Writes a frame; null for nothing. Without it only media bytes are written. */
   frame?: (frame: ServedFrame) => string | Uint8Array | null
+  /**
+   * Tells the payloads that only show that the handler is alive. With it the status waits for the first other
+   * chunk, however long that takes, so that every earlier failure is thrown.
+   */
+  beat?: (payload: unknown) => boolean
   handler: (call: CapabilityCall) => AsyncIterable<CapabilityChunk>
 }
 
@@ -190,6 +196,17 @@ export interface DialReport {
   readonly nextInMs: number | null
 }
 
+/** A link to another node since it was made. */
+export interface LinkReport {
+  readonly installId: string
+  readonly framesIn: number
+  readonly framesOut: number
+  readonly bytesIn: number
+  readonly bytesOut: number
+  /** Bytes that wait to be sent. */
+  readonly buffered: number
+}
+
 /** What the kernel says about itself. */
 export interface Inspection {
   plugins (): PluginReport[]
@@ -201,6 +218,10 @@ export interface Inspection {
   openStreams (): number
   /** Every address at which a member was looked for, and how that goes. */
   dials (): readonly DialReport[]
+  /** The links to other nodes: bytes and frames both ways, and what waits to be sent. */
+  links (): readonly LinkReport[]
+  /** The settings in force as GET /config shows them: each with its origin, secrets masked. */
+  config (): { file: string, entries: unknown[] }
 }
 export const InspectionService = defineService<Inspection>('kernel.inspection')
 
@@ -214,6 +235,18 @@ export interface StateReader {
 }
 export const StateService = defineService<StateReader>('kernel.state')
 
+/** What the cluster looked like earlier; the kernel asks whichever plugin provides it. */
+export interface StateHistory {
+  /**
+   * The state at an index of the event log, or at a time (ISO-8601), as GET /state?at= answers an operator.
+   * Throws `invalid_request` naming `at`, `not_recorded`, `not_ready`.
+   */
+  at (moment: string): Promise<StateThen>
+}
+/** `events` is for operators only; all else is cut for other callers as GET /state is. */
+export interface StateThen { readonly events: unknown, readonly [key: string]: unknown }
+export const StateHistoryService = defineService<StateHistory>('kernel.state-history')
+
 /** Memory that nobody uses at this moment, bytes; null where nothing tells, at the latest after 5 s. */
 export interface FreeMemory {
   /** Of the machine, cut by the limits of this process's control groups. */
@@ -222,3 +255,6 @@ export interface FreeMemory {
   vram (): Promise<number | null>
 }
 export const FreeMemoryService = defineService<FreeMemory>('kernel.free-memory')
+
+/** The newest lines of this node's log and of its runners' output, in memory. */
+export const LogRingService = defineService<LogRing>('kernel.log-ring')

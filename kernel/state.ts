@@ -115,7 +115,7 @@ export function withViews (
 
 /** Keys that say where things are: null for callers without the operator authority. */
 const WHEREABOUTS = new Set([
-  'apiUrl', 'sinkMultiaddr', 'hostsByNode',
+  'apiUrl', 'sinkMultiaddr', 'hostsByNode', 'donorEndpoints',
   'stagingRoot', 'directory', 'storePath', 'store_path', 'configPath'
 ])
 

@@ -1,4 +1,4 @@
-import type { RouteDecl, RouteRequest } from './define.js'
+import type { Caller, RouteDecl, RouteRequest } from './define.js'
 import { kernelError } from './errors.js'
 import { requireAuthority } from './http/access.js'
 import type { ConfigApi, ConfigChange } from './config-api.js'
@@ -30,6 +30,10 @@ const stateQuery = {
     follow: {
       enum: ['0', '1'],
       description: '1: server-sent events, one at once and one after each change'
+    },
+    at: {
+      type: 'string', minLength: 1, maxLength: 40,
+      description: 'As it was at this index of GET /events, or at this time (ISO-8601).'
     }
   }
 } as const
@@ -77,8 +81,9 @@ export const systemRoutes = {
   },
   state: {
     method: 'GET', url: '/state', authority: 'read', stream: true,
-    summary: 'The state of the cluster.',
-    query: stateQuery
+    summary: 'The state of the cluster: now, or with `at` what is recorded of an earlier moment.',
+    query: stateQuery,
+    errors: ['not_recorded', 'not_ready', 'plugin_disabled']
   },
   nodeId: {
     method: 'GET', url: '/node_id', authority: 'read',
@@ -122,6 +127,8 @@ export interface SystemParts {
   ready: (model?: string) => Promise<ReadyReport>
   openApi: () => string
   state: (request: RouteRequest) => Promise<Record<string, unknown>>
+  /** An earlier state. Throws `invalid_request`, `not_recorded`, `not_ready` and `plugin_disabled`. */
+  stateAt: (moment: string, caller: Caller) => Promise<unknown>
   /** Resolves after the next change of state, or when the signal aborts. */
   changed: (signal: AbortSignal) => Promise<void>
   restart: () => boolean
@@ -152,7 +159,12 @@ export function systemHandlers (parts: SystemParts): Handlers {
     },
     openapi: () => parts.openApi(),
     state: async (request) => {
-      const { follow } = request.query as { follow?: string }
+      const { follow, at } = request.query as { follow?: string, at?: string }
+      if (at !== undefined && follow === '1') {
+        throw kernelError('invalid_request', 'The past does not change: `at` goes without `follow`.',
+          { param: 'at', issues: [{ path: 'at', message: 'goes without follow' }] })
+      }
+      if (at !== undefined) return await parts.stateAt(at, request.caller)
       if (follow !== '1') return await parts.state(request)
       await followState(parts, request)
     },

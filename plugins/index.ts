@@ -3,6 +3,7 @@ import capabilitiesTts from './capabilities-tts/index.js'
 import chat from './chat/index.js'
 import diagnostics from './diagnostics/index.js'
 import eventLog from './event-log/index.js'
+import logs from './logs/index.js'
 import placement from './placement/index.js'
 import runners from './runners/index.js'
 import staging from './staging/index.js'
@@ -11,5 +12,5 @@ import type { Plugin } from '../kernel/index.js'
 
 /** The plugins that ship with svc: the only list of them. */
 export const bundled: readonly Plugin[] = [
-  access, runners, placement, capabilitiesTts, chat, staging, tracing, diagnostics, eventLog
+  access, runners, placement, capabilitiesTts, chat, staging, tracing, diagnostics, eventLog, logs
 ]

@@ -144,7 +144,8 @@ function imports (path: string): string[] {
 const target = (path: string, from: string): string =>
   relative(root, join(root, dirname(path), from)).replace(/\.js$/, '.ts')
 const json = (path: string): unknown => JSON.parse(readFileSync(join(root, path), 'utf8'))
-const { dependencies } = json('package.json') as { dependencies: object }
+const packed = json('package.json') as Record<'dependencies' | 'optionalDependencies', object>
+const dependencies = { ...packed.dependencies, ...packed.optionalDependencies }
 const packageOf = (from: string): string => from.split('/').slice(0, from.startsWith('@') ? 2 : 1).join('/')
 const inFolder = (folder: string): string[] => sources.filter((path) => path.startsWith(folder))
 

@@ -1,9 +1,11 @@
 import { randomUUID } from 'node:crypto'
 import { kernelError, SvcError } from '../errors.js'
+import { TRACE_HEADER } from '../tracer.js'
 import type { Clock } from '../clock.js'
-import type { Caller } from '../define.js'
+import type { Caller, RouteRequest } from '../define.js'
 import type { KernelReason } from '../errors.js'
 import type { Commands } from '../services.js'
+import type { Trace } from '../tracer.js'
 import type { Capability } from './registry.js'
 
 /** Where a call came from. */
@@ -20,6 +22,19 @@ export interface Origin {
   readonly viaMember?: boolean
   /** Chunks from the client. */
   readonly input?: AsyncIterable<unknown>
+  /** Monotonic milliseconds of its arrival, and the W3C header it came with: for its trace. */
+  readonly arrivedMs?: number | undefined
+  readonly traceparent?: string | undefined
+  /** The node that passed it on records it and wants this node's part. */
+  readonly recorded?: boolean
+}
+
+/** What a request brings along for its trace. */
+export function traceOrigin (
+  { member, headers, arrivedMs }: Pick<RouteRequest, 'member' | 'headers' | 'arrivedMs'>
+): Pick<Origin, 'arrivedMs' | 'traceparent' | 'recorded'> {
+  const recorded = member !== null && headers[TRACE_HEADER] === '1'
+  return { arrivedMs, traceparent: headers['traceparent'], recorded }
 }
 
 /** How a call ended, for logs, events and traces. */
@@ -32,6 +47,8 @@ export interface CallOutcome {
   kind: 'completed' | 'failed' | 'cancelled'
   reason: string | null
   seconds: number
+  /** How long it waited for a place; null when it got none. */
+  queuedSeconds: number | null
 }
 
 /** One open call: its one abort signal, its deadline and the headers its handler set. */
@@ -45,6 +62,10 @@ export class Call {
   readonly headers: Record<string, string> = {}
   /** A second try would not show: nothing of the first can have been sent. */
   retry: boolean
+  /** Where its work is noted, when it is traced. */
+  trace: Trace | undefined
+  /** How long it waited for its place; null while it has none. */
+  queuedMs: number | null = null
   readonly #clock: Clock
   readonly #controller = new AbortController()
   #stopDeadline: (() => void) | null = null

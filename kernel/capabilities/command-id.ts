@@ -9,6 +9,13 @@ export function withCommandId (error: unknown, commandId: string): unknown {
   return error instanceof SvcError ? withHeaders(error, { 'x-svc-command-id': commandId }) : error
 }
 
+/** The error with the id of the task that the command had become, so that its trace can be found. */
+export function withTaskId (error: unknown, taskId: string | undefined): unknown {
+  return error instanceof SvcError && taskId !== undefined
+    ? withHeaders(error, { 'x-svc-task-id': taskId })
+    : error
+}
+
 /** A new command id, or the one the command has at the node that passed the request on. */
 export function commandIdOf ({ member, headers }: Pick<RouteRequest, 'member' | 'headers'>): string {
   const given = member === null ? undefined : headers['x-svc-command-id']

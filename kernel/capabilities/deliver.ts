@@ -7,6 +7,7 @@ import type { CheckedChunk } from './drive.js'
 import type { FrameHeader } from './frames.js'
 import type { ChunkBuffer, RoomLimits, Taken } from './pump.js'
 import type { FrameSink } from './sinks.js'
+import type { SpanSeries } from '../spans.js'
 
 /** Where a call's frames are to go, and how the head of the response behaves. */
 export interface StreamTarget {
@@ -14,6 +15,8 @@ export interface StreamTarget {
   readonly raw: boolean
   /** The head waits for the first chunk, as that of `raw` always does. */
   readonly holdsHead?: boolean
+  /** True for a chunk that only shows that the call is alive: nothing is sent for it before the head is. */
+  readonly silent?: ((chunk: CheckedChunk) => boolean) | undefined
   /** A failure before the head was sent is thrown instead of becoming frames. */
   readonly throwsEarly: boolean
   readonly room: RoomLimits
@@ -114,10 +117,13 @@ class Line {
   #sequence = 0
   #lost = false
   #release = (): void => {}
+  /** How long the reader took for each frame. */
+  readonly #writes: SpanSeries | undefined
 
   constructor (call: Call, target: StreamTarget) {
     this.#call = call
     this.#target = target
+    this.#writes = call.trace?.series('write', 'client')
   }
 
   /** Whether the head has been sent. */
@@ -127,11 +133,15 @@ class Line {
     if (this.#sink !== null) return
     this.#sink = this.#target.open({ ...this.#call.headers, 'x-svc-command-id': this.#call.commandId })
     const payload = { command_id: this.#call.commandId, task_id: this.#call.headers['x-svc-task-id'] ?? null }
+    const { trace } = this.#call
+    const startMs = trace?.now() ?? 0
     await this.#write({ kind: 'started', payload })
+    trace?.span('first bytes', 'client', startMs, trace.now())
   }
 
   async chunk (chunk: CheckedChunk): Promise<void> {
     if (this.#target.raw && (chunk.bytes?.byteLength ?? 0) === 0) return
+    if (!this.open && this.#target.silent?.(chunk) === true) return
     await this.start()
     await this.#write({ kind: 'chunk', payload: chunk.payload, media: chunk.media }, chunk.bytes)
   }
@@ -140,10 +150,13 @@ class Line {
   async finish (terminal: Terminal): Promise<boolean> {
     try {
       await this.start()
-      if (terminal.kind === 'completed') await this.#write({ kind: 'completed', payload: terminal.payload })
-      else {
-        const error = errorBody(terminal.error, this.#call.origin.requestId).error
-        await this.#write({ kind: terminal.kind, error: terminal.kind === 'failed' ? error : null })
+      const { origin, trace } = this.#call
+      const part = origin.recorded === true && trace !== undefined ? { trace: trace.part() } : {}
+      if (terminal.kind === 'completed') {
+        await this.#write({ kind: 'completed', payload: terminal.payload, ...part })
+      } else {
+        const error = errorBody(terminal.error, origin.requestId).error
+        await this.#write({ kind: terminal.kind, error: terminal.kind === 'failed' ? error : null, ...part })
       }
       await this.#untilCut(this.#sink!.end())
       return true
@@ -166,8 +179,10 @@ class Line {
   ): Promise<void> {
     const common = { call_id: this.#call.callId, sequence: this.#sequence++ }
     const header: FrameHeader = { ...common, payload: null, media: null, error: null, ...fields }
+    const startMs = this.#writes === undefined ? 0 : this.#call.trace!.now()
     try {
       await this.#untilCut(this.#sink!.write({ header, media: bytes }))
+      this.#writes?.add(startMs, this.#call.trace!.now())
     } catch (error) {
       this.#lost = true
       this.#call.fail(error instanceof SvcError ? error : kernelError('cancelled', 'The reader is gone.'))

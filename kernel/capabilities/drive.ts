@@ -121,7 +121,8 @@ function handlerView (call: Call): CapabilityCall {
     signal: call.signal,
     retry: call.retry,
     input: checkedInput(call),
-    setHeader: (name, value) => { call.setHeader(name, value) }
+    setHeader: (name, value) => { call.setHeader(name, value) },
+    trace: call.trace
   }
 }
 

@@ -24,6 +24,8 @@ export interface FrameHeader {
   payload: unknown
   media: FrameMedia | null
   error: ErrorBody['error'] | null
+  /** In the terminal for another node: what was recorded here of a traced call. */
+  trace?: unknown
 }
 
 /** One frame of a stream: the header, and `media.size` bytes beside it. */

@@ -9,6 +9,8 @@ import { CapabilitySession } from './session.js'
 import type { Clock } from '../clock.js'
 import type { Caller, CapabilityDecl, ErrorDecl, Logger, NodeInfo } from '../define.js'
 import type { Cluster, Commands, Invocations } from '../services.js'
+import type { Tracers } from '../tracer.js'
+import type { CallQueue } from '../traffic.js'
 import type { CallOutcome, Origin } from './calls.js'
 import type { StreamTarget, Terminal } from './deliver.js'
 import type { CallRequest, UnaryAnswer } from './invoke.js'
@@ -39,6 +41,8 @@ export interface CapabilitiesOptions {
   limits?: Partial<CapabilityLimits>
   /** Declarations of plugins' error reasons, for errors that engines throw by name. */
   errorDecl?: (reason: string) => ErrorDecl | undefined
+  /** What records calls. */
+  tracers?: Tracers | undefined
   /** Told how every call ended that got past its guards. */
   onOutcome?: (outcome: CallOutcome) => void
 }
@@ -61,6 +65,8 @@ export interface Capabilities {
   readonly invocations: Invocations
   /** Number of open calls. */
   readonly open: number
+  /** Calls that run and that wait, by capability. */
+  queues (): CallQueue[]
   /** Refuses new calls; resolves when the open ones have ended by themselves. */
   drain (): Promise<void>
   /** Refuses new calls, ends the open ones with `shutting_down`, closes the sessions. */
@@ -79,6 +85,7 @@ export function createCapabilities (options: CapabilitiesOptions): Capabilities 
   const invoker = new Invoker({
     clock, log, commands, limits, registry, remote,
     errorDecl: options.errorDecl ?? (() => undefined),
+    tracers: options.tracers,
     onOutcome: options.onOutcome ?? (() => {})
   })
   const { calls } = invoker
@@ -99,6 +106,7 @@ export function createCapabilities (options: CapabilitiesOptions): Capabilities 
       ws.on('close', () => { sessions.delete(session) })
     },
     get open () { return calls.size },
+    queues: () => invoker.queues(),
     async drain () {
       invoker.refuse()
       await calls.idle()

@@ -1,14 +1,19 @@
 import { kernelError } from '../errors.js'
 import { Admission } from './admission.js'
 import { CallTable } from './calls.js'
+import { withTaskId } from './command-id.js'
 import { deliver, holdsHead } from './deliver.js'
 import { invalidPayload, runStream, runUnary } from './drive.js'
 import { ChunkBuffer } from './pump.js'
 import { serverStreams } from './registry.js'
+import { timed } from '../tracer.js'
 import type { SvcError } from '../errors.js'
 import type { Clock } from '../clock.js'
 import type { ErrorDecl, Logger } from '../define.js'
 import type { Commands } from '../services.js'
+import type { Trace, Tracers } from '../tracer.js'
+import type { CallQueue } from '../traffic.js'
+import type { Release } from './admission.js'
 import type { Call, CallOutcome, Origin } from './calls.js'
 import type { StreamTarget, Terminal } from './deliver.js'
 import type { CheckedChunk, DriveOptions } from './drive.js'
@@ -44,6 +49,7 @@ export interface InvokerOptions {
   registry: Registry
   remote: Remote
   errorDecl: (reason: string) => ErrorDecl | undefined
+  tracers: Tracers | undefined
   /** Told about every call that got past its guards, when it has ended. */
   onOutcome: (outcome: CallOutcome) => void
 }
@@ -58,6 +64,8 @@ export class Invoker {
   readonly #drive: DriveOptions
   /** A capability that is registered anew starts with a fresh queue. */
   readonly #gates = new WeakMap<Capability, Admission>()
+  /** The newest queue of each name. */
+  readonly #newest = new Map<string, Admission>()
   #refusing = false
 
   constructor (options: InvokerOptions) {
@@ -65,6 +73,12 @@ export class Invoker {
     this.calls = new CallTable(options.clock, options.commands)
     const { clock, log, errorDecl } = options
     this.#drive = { clock, log, errorDecl, abandonMs: options.limits.abandonMs }
+  }
+
+  /** Calls that run and that wait, by capability; those never called are left out. */
+  queues (): CallQueue[] {
+    return [...this.#newest].map(([capability, { active, waiting }]) =>
+      ({ capability, running: active, waiting }))
   }
 
   /** New calls are refused from now on; open ones go on. */
@@ -104,10 +118,11 @@ export class Invoker {
   async serve (
     place: Capability, handler: Capability['handler'], origin: Origin, target: StreamTarget
   ): Promise<Terminal> {
-    const capability: Capability = { ...place, handler, outputChunk: null, inputChunk: null }
+    const descriptor = { ...place.descriptor, io_mode: 'server_streaming' as const }
+    const capability: Capability = { ...place, descriptor, handler, outputChunk: null, inputChunk: null }
     const timeoutMs = this.#options.limits.timeoutSeconds * 1000
     return await this.#opened({ callId: null, capability, origin, timeoutMs }, async (call) => {
-      const release = await this.#gate(place).enter(origin.caller.id, call.signal)
+      const release = await this.#enter(call, this.#gate(place))
       const terminal = await this.#run(call, undefined, release, target)
       return { answer: terminal, terminal }
     })
@@ -151,6 +166,7 @@ export class Invoker {
   ): Promise<T> {
     if (this.#refusing) throw kernelError('shutting_down')
     const { call, close } = this.calls.open(fields)
+    call.trace = this.#trace(call)
     try {
       const { answer, terminal } = await work(call)
       this.#report(call, terminal.kind, terminal.kind === 'completed' ? null : terminal.error)
@@ -158,7 +174,7 @@ export class Invoker {
     } catch (error) {
       const { reason } = error as SvcError
       this.#report(call, reason === 'cancelled' ? 'cancelled' : 'failed', error as SvcError)
-      throw error
+      throw withTaskId(error, call.headers['x-svc-task-id'])
     } finally {
       close()
     }
@@ -166,8 +182,8 @@ export class Invoker {
 
   /** Admission, size, input schema. Throws with the slot given back. */
   async #admit (call: Call, request: CallRequest): Promise<Admitted> {
-    const { capability, origin, signal } = call
-    const release = await (capability.away?.door ?? this.#gate(capability)).enter(origin.caller.id, signal)
+    const { capability, signal } = call
+    const release = await this.#enter(call, capability.away?.door ?? this.#gate(capability))
     try {
       const payload = request.payload
       this.#checkSize(request)
@@ -181,6 +197,25 @@ export class Invoker {
     }
   }
 
+  async #enter (call: Call, gate: Admission): Promise<Release> {
+    const { origin, signal, trace } = call
+    const { clock } = this.#options
+    const since = clock.mono()
+    const enter = (): Promise<Release> => gate.enter(origin.caller.id, signal)
+    const release = await (trace === undefined ? enter() : timed(trace, 'admission', 'queue', enter))
+    call.queuedMs = clock.mono() - since
+    return release
+  }
+
+  /** The record of a call; undefined while calls are not traced, which costs one look. */
+  #trace ({ commandId, capability, origin }: Call): Trace | undefined {
+    const { tracers } = this.#options
+    const member = origin.recorded === true
+    if (tracers === undefined || !(tracers.on || member)) return undefined
+    const { arrivedMs, traceparent } = origin
+    return tracers.begin({ commandId, name: capability.name, arrivedMs, traceparent, member })
+  }
+
   #checkSize (request: CallRequest): void {
     const most = this.#options.limits.payloadBytes
     const bytes = request.bytes ?? Buffer.byteLength(JSON.stringify(request.payload) ?? '')
@@ -192,12 +227,17 @@ export class Invoker {
   #gate (capability: Capability): Admission {
     const known = this.#gates.get(capability)
     if (known !== undefined) return known
-    const gate = new Admission(capability.name, this.#options.clock, this.#options.limits)
+    const { clock, limits: { concurrency: usual, queue } } = this.#options
+    const concurrency = Math.max(usual, capability.callsAtOnce ?? 0)
+    const gate = new Admission(capability.name, clock, { concurrency, queue })
     this.#gates.set(capability, gate)
+    this.#newest.set(capability.name, gate)
     return gate
   }
 
   #report (call: Call, kind: CallOutcome['kind'], error: SvcError | null): void {
+    const reason = error?.reason ?? null
+    call.trace?.end({ kind, reason, taskId: call.headers['x-svc-task-id'] ?? null })
     const outcome: CallOutcome = {
       callId: call.callId,
       commandId: call.commandId,
@@ -205,8 +245,9 @@ export class Invoker {
       capability: call.capability.name,
       callerId: call.origin.caller.id,
       kind,
-      reason: error?.reason ?? null,
-      seconds: (this.#options.clock.mono() - call.startedMs) / 1000
+      reason,
+      seconds: (this.#options.clock.mono() - call.startedMs) / 1000,
+      queuedSeconds: call.queuedMs === null ? null : call.queuedMs / 1000
     }
     this.#options.log.debug({ ...outcome }, `${outcome.capability} ${kind}`)
     this.#options.onOutcome(outcome)

@@ -18,6 +18,8 @@ export interface Capability {
   readonly descriptor: Descriptor
   readonly revision: string
   readonly mediaType: string | null
+  /** Calls at once, where that is more than those of every capability. */
+  readonly callsAtOnce?: number | undefined
   readonly handler: (input: unknown, call: CapabilityCall) => unknown
   readonly input: Check
   readonly output: Check | null
@@ -66,6 +68,10 @@ function fieldProblems (decl: CapabilityDecl): string[] {
       typeof v !== 'string')) problems.push('annotations must be texts by name')
   if (decl.media_type !== undefined && !MEDIA_TYPE.test(decl.media_type)) {
     problems.push(`media_type "${decl.media_type}" must look like audio/mpeg, in lower case`)
+  }
+  const { calls_at_once: calls = 1 } = decl
+  if (!(Number.isSafeInteger(calls) && calls > 0)) {
+    problems.push(`calls_at_once is ${String(calls)}: it takes a whole number from 1 up`)
   }
   return problems
 }
@@ -203,6 +209,7 @@ function capabilityOf (owner: string, decl: CapabilityDecl, handler: Handler): C
     descriptor,
     revision: revisionOf(descriptor),
     mediaType: decl.media_type ?? null,
+    callsAtOnce: decl.calls_at_once,
     handler: handler as Capability['handler'],
     input: checkOf(descriptor.input_schema),
     output: check(descriptor.output_schema),

@@ -1,10 +1,11 @@
 import { kernelError, SvcError } from '../errors.js'
 import { Admission } from './admission.js'
-import { decodeFrames, FRAMES_TYPE } from './frames.js'
+import { decodeFrames, FRAMES_TYPE, isTerminal } from './frames.js'
 import { clientStreams } from './registry.js'
 import { errorFrom, fieldOf, lost, nodeName, parsed, refusalOf, unreachable } from './remote-errors.js'
 import { RemoteLine } from './remote-line.js'
 import { RETRY_HEADER } from './retry.js'
+import { traceHeaders } from '../tracer.js'
 import type { Clock } from '../clock.js'
 import type { CapabilityCall, CapabilityChunk } from '../define.js'
 import type { Cluster, NodeView } from '../services.js'
@@ -13,6 +14,7 @@ import type { CallRequest } from './invoke.js'
 import type { CapabilityLimits } from './limits.js'
 import type { Capability } from './registry.js'
 import type { Listed } from './remote-listing.js'
+import type { Hop } from '../tracer.js'
 
 export interface RemoteCallsOptions {
   cluster: Cluster
@@ -98,13 +100,18 @@ export class RemoteCalls {
     node: NodeView, request: CallRequest, input: unknown, call: CapabilityCall
   ): AsyncGenerator<CapabilityChunk<unknown>> {
     let clean = false
+    const hop = call.trace?.hop('network', node, { node: node.name })
     const line = await this.#watched(node, () =>
       this.#open(node, '/v1/capabilities/stream', FRAMES_TYPE, request, input, call))
+      .catch((error: unknown) => {
+        hop?.done()
+        throw error
+      })
     try {
       let any = false
       const frames = decodeFrames(line.bytes())
       for (;;) {
-        const frame = await this.#watched(node, () => nextFrame(frames, node, call, any))
+        const frame = await this.#watched(node, () => nextFrame(frames, node, call, any, hop))
         if (frame.header.kind === 'completed') break
         if (frame.header.kind !== 'chunk') continue
         any = true
@@ -113,6 +120,7 @@ export class RemoteCalls {
       await frames.next()
       clean = await readOut(line)
     } finally {
+      hop?.done()
       line.close(clean)
     }
   }
@@ -127,7 +135,8 @@ export class RemoteCalls {
       method: 'POST',
       path,
       headers: {
-        accept, 'x-svc-command-id': call.commandId, ...(call.retry ? { [RETRY_HEADER]: '1' } : {})
+        accept, 'x-svc-command-id': call.commandId, ...(call.retry ? { [RETRY_HEADER]: '1' } : {}),
+        ...traceHeaders(call.trace)
       },
       // The command id is no other call's; the caller's call_id may be in use by one of another entry node.
       body: {
@@ -170,14 +179,15 @@ export class RemoteCalls {
 
 /** The next frame that is no failure. Throws the other node's error, or that it has gone. */
 async function nextFrame (
-  frames: AsyncIterator<Frame>, node: NodeView, call: CapabilityCall, any: boolean
+  frames: AsyncIterator<Frame>, node: NodeView, call: CapabilityCall, any: boolean, hop: Hop | undefined
 ): Promise<Frame> {
   const gone = any ? lost : unreachable
   const step = await frames.next().catch((error: unknown) => {
     throw broken(error, call, gone(node, any ? 'was lost in the middle of the stream' : 'broke off'))
   })
   if (step.done === true) throw gone(node, 'sent no end of the stream')
-  const { kind, error } = step.value.header
+  const { kind, error, trace } = step.value.header
+  if (isTerminal(kind)) hop?.done(trace)
   if (kind === 'cancelled') throw kernelError('cancelled', `The call was cancelled at ${nodeName(node)}.`)
   if (kind === 'failed') throw errorFrom(error) ?? gone(node, 'failed without a reason')
   return step.value

@@ -1,6 +1,7 @@
 import { kernelError } from '../errors.js'
 import { Reply } from '../define.js'
 import { chooseType } from './accept.js'
+import { traceOrigin } from './calls.js'
 import { FRAMES_TYPE } from './frames.js'
 import { commandIdOf, withCommandId } from './command-id.js'
 import { clientStreams } from './registry.js'
@@ -96,7 +97,10 @@ async function callStream (host: RoutesHost, request: CallRouteRequest): Promise
 function originOf (request: CallRouteRequest): Origin & { commandId: string } {
   const { caller, requestId, signal, member, headers } = request
   const viaMember = member !== null
-  return { caller, requestId, signal, commandId: commandIdOf(request), viaMember, retry: wantsRetry(headers) }
+  return {
+    caller, requestId, signal, commandId: commandIdOf(request), viaMember, retry: wantsRetry(headers),
+    ...traceOrigin(request)
+  }
 }
 
 /**

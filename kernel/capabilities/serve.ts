@@ -1,3 +1,4 @@
+import { traceOrigin } from './calls.js'
 import { commandIdOf, withCommandId } from './command-id.js'
 import { wantsRetry } from './retry.js'
 import { rawSink, stallGuard } from './sinks.js'
@@ -15,7 +16,7 @@ export function createInvocations (host: RoutesHost, place: (name: string) => Ca
     async serve (request, options) {
       const { caller, requestId, signal, headers } = request
       const [commandId, retry] = [commandIdOf(request), wantsRetry(headers)]
-      const origin = { caller, requestId, signal, commandId, retry }
+      const origin = { caller, requestId, signal, commandId, retry, ...traceOrigin(request) }
       const handler: Capability['handler'] = (_input, call) => options.handler(call)
       try {
         await host.invoker.serve(place(options.as), handler, origin, servedTarget(host, request, options))
@@ -28,11 +29,13 @@ export function createInvocations (host: RoutesHost, place: (name: string) => Ca
 
 function servedTarget (host: RoutesHost, request: RouteRequest, options: ServeOptions): StreamTarget {
   const { clock, limits } = host
-  const { frame } = options
+  const { frame, beat } = options
   const stallMs = frame === undefined ? limits.mediaStallMs : limits.streamStallMs
   return {
     raw: frame === undefined,
     throwsEarly: true,
+    holdsHead: beat !== undefined,
+    silent: beat === undefined ? undefined : ({ payload }) => beat(payload),
     room: frame === undefined
       ? { chunks: Number.POSITIVE_INFINITY, bytes: limits.mediaBytes, pool: host.mediaPool }
       : { chunks: limits.streamChunks, bytes: limits.streamBytes },

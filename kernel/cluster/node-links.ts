@@ -228,6 +228,8 @@ Network {
     members,
     peers: () => links.peers().map(asNode),
     dials: () => links.dials(),
+    links: () => links.peers().map(({ installId, framesIn, framesOut, bytesIn, bytesOut, buffered }) =>
+      ({ installId, framesIn, framesOut, bytesIn, bytesOut, buffered })),
     addresses: () => bound.port === 0 ? [] : self().addresses,
     invite: (ttlSeconds) => joinTokens.create({
       ttlSeconds,

@@ -26,21 +26,25 @@ export function isLoopback (address: string): boolean {
 
 /**
  * Says who a request comes from. Direct host only: a token, or loopback with the authorities of
- * `access.local`. Paired devices and relays will be further ways to a Caller here.
+ * `access.local`. The clients of other services' APIs have to send a key even where none is needed: one over
+ * loopback that has not the form of a token here counts as none. Paired devices and relays will be further
+ * ways to a Caller here.
  * Throws `unauthenticated`, and `overloaded` after too many bad tokens from one address.
  */
 export function createAccess (options: AccessOptions): (arrival: Arrival) => Caller {
   const failures = failureCounter(options.clock)
+  const local: Caller = { id: 'local', mode: 'direct', authorities: options.local }
   return ({ remoteAddress, authorization }) => {
     if (authorization !== undefined) {
       const token = /^Bearer +(\S+)$/i.exec(authorization)?.[1]
       const holder = token === undefined ? undefined : options.tokens.check(token)
       if (holder !== undefined) return { id: holder.id, mode: 'direct', authorities: holder.authorities }
+      if (isLoopback(remoteAddress) && token !== undefined && !token.startsWith('svc_')) return local
       failures.add(remoteAddress)
       throw kernelError('unauthenticated',
         'The token is not valid here; `svc token create` on the node\'s host makes one.')
     }
-    if (isLoopback(remoteAddress)) return { id: 'local', mode: 'direct', authorities: options.local }
+    if (isLoopback(remoteAddress)) return local
     return { id: 'anonymous', mode: 'direct', authorities: new Set() }
   }
 }

@@ -5,11 +5,12 @@ import { requireAuthority } from './access.js'
 import { Ending } from './ending.js'
 import { jsonText } from './json.js'
 import { memberOf } from './member-socket.js'
-import { callerOf, sendError } from './server.js'
+import { arrivalOf, callerOf, noteArrival, sendError } from './server.js'
 import { openStream } from './stream-writer.js'
 import type { Clock } from '../clock.js'
 import type { Caller, Logger, RouteDecl, RouteRequest, StreamHead, StreamWriter } from '../define.js'
 import type { JsonSchema } from '../schema.js'
+import type { Tracers } from '../tracer.js'
 import type { HttpLimits } from './server.js'
 
 /** A declared route with its handler. */
@@ -28,6 +29,10 @@ export interface MountOptions {
   draining: () => boolean
   /** Aborts when the node stops for good. */
   stopping: AbortSignal
+  /** Says whether the arrival of requests is to be noted. */
+  tracers?: Pick<Tracers, 'on'>
+  /** Told of every streamed answer that was cut off, by either side, with the plugin of its route. */
+  cut?: (owner: string) => void
   /** Tests only: checks every answer against the route's declared reply. */
   checkReply?: (route: MountedRoute, body: unknown) => void
 }
@@ -72,6 +77,7 @@ export function mount (
     method: decl.method,
     url: decl.url,
     exposeHeadRoute: decl.method === 'GET' && decl.stream !== true,
+    config: { failure: decl.failure, owner: route.owner } as Record<string, unknown>,
     schema: {
       querystring: decl.query ?? NO_QUERY,
       ...(decl.params === undefined ? {} : { params: decl.params }),
@@ -80,6 +86,7 @@ export function mount (
     ...(decl.bodyLimit === undefined ? {} : { bodyLimit: decl.bodyLimit }),
     onRequest: (request, _reply, done) => {
       if (options.draining()) throw kernelError('shutting_down')
+      if (options.tracers?.on === true) noteArrival(request, options.clock.mono())
       requireAuthority(callerOf(request), decl.authority)
       done()
     },
@@ -99,6 +106,7 @@ class Exchange implements RouteRequest {
   readonly caller: Caller
   readonly requestId: string
   readonly member: string | null
+  readonly arrivedMs: number | undefined
   readonly #route: MountedRoute
   readonly #options: MountOptions
   readonly #ending: Ending
@@ -118,6 +126,7 @@ class Exchange implements RouteRequest {
     this.caller = callerOf(request)
     this.requestId = request.id
     this.member = memberOf(request.raw.socket) ?? null
+    this.arrivedMs = arrivalOf(request)
     this.#route = route
     this.#options = options
     this.#ending = new Ending(reply, options.stopping)
@@ -132,7 +141,10 @@ class Exchange implements RouteRequest {
     const { raw } = this.#reply
     const release = this.#streams.open(this.caller)
     this.#reply.hijack()
-    raw.once('close', release)
+    raw.once('close', () => {
+      release()
+      if (!raw.writableEnded) this.#options.cut?.(this.#route.owner)
+    })
     const headers = { ...this.#reply.getHeaders() as Record<string, string>, ...head.headers }
     const stallMs = head.stallMs ?? limits.streamStallMs
     this.#stream = openStream(raw, { ...head, headers }, { clock, stallMs, onClose: release })

@@ -12,7 +12,7 @@ import { foreignPage, hostAllowed } from './origin.js'
 import { CALLER_HEADER, readCaller } from './passed-on.js'
 import { closeUnupgraded } from './sockets.js'
 import type { Clock } from '../clock.js'
-import type { Caller, Logger } from '../define.js'
+import type { Caller, Logger, RouteDecl } from '../define.js'
 import type { KernelReason } from '../errors.js'
 import type { Arrival } from './access.js'
 import type { Rewrite } from './model-path.js'
@@ -42,6 +42,8 @@ export interface ServerOptions {
   methodsAt: (path: string) => readonly string[]
   /** Puts the path of a request into the form the router knows. */
   rewrite: Rewrite
+  /** Told of every answer that was sent to its end, with the plugin whose route it was. */
+  answered?: (owner: string | undefined, status: number) => void
 }
 
 /** Longest path parameter; ids and model names fit. */
@@ -56,6 +58,24 @@ type WithCaller = FastifyRequest & { [CALLER]: Caller | null }
 function setCaller (request: FastifyRequest, caller: Caller): void {
   (request as WithCaller)[CALLER] = caller
 }
+
+/** Where the arrival of a traced request is kept. */
+const ARRIVAL = 'svcArrivedMs'
+type WithArrival = FastifyRequest & { [ARRIVAL]: number | undefined }
+
+/** What a client shows: a bearer token, or the same where clients of Anthropic's API put theirs. */
+function credentialOf (headers: FastifyRequest['headers']): string | undefined {
+  const key = headers['x-api-key']
+  return headers.authorization ?? (typeof key === 'string' ? `Bearer ${key}` : undefined)
+}
+
+/** Notes when a request came in, monotonic milliseconds. */
+export function noteArrival (request: FastifyRequest, ms: number): void {
+  (request as WithArrival)[ARRIVAL] = ms
+}
+
+/** When a request came in; undefined when that was not noted. */
+export const arrivalOf = (request: FastifyRequest): number | undefined => (request as WithArrival)[ARRIVAL]
 
 /** The caller that the access hook found for a request. */
 export function callerOf (request: FastifyRequest): Caller {
@@ -119,7 +139,7 @@ async function allowListedPages (app: FastifyInstance, origins: readonly string[
     methods: ['GET', 'POST', 'PUT', 'DELETE'],
     credentials: false,
     maxAge: 600,
-    allowedHeaders: ['authorization', 'content-type', 'accept', 'x-svc-retry'],
+    allowedHeaders: ['authorization', 'x-api-key', 'content-type', 'accept', 'x-svc-retry', 'traceparent'],
     exposedHeaders: [
       'x-svc-request-id', 'x-svc-command-id', 'x-svc-task-id', 'x-svc-retried', 'retry-after'
     ]
@@ -131,6 +151,14 @@ function addGuards (app: FastifyInstance, options: ServerOptions): void {
   const perAddress = countConnections(app, options.limits)
   const hostKnown = rememberHost()
   app.decorateRequest(CALLER, null)
+  app.decorateRequest(ARRIVAL, undefined)
+  const { answered } = options
+  if (answered !== undefined) {
+    app.addHook('onResponse', (request, reply, done) => {
+      answered((request.routeOptions.config as { owner?: string }).owner, reply.raw.statusCode)
+      done()
+    })
+  }
   // Not async: a promise per hook and request costs more than all the checks.
   app.addHook('onRequest', (request, reply, done) => {
     const { headers } = request
@@ -152,7 +180,7 @@ function addGuards (app: FastifyInstance, options: ServerOptions): void {
       mode: header(headers['sec-fetch-mode'])
     }
     if (foreignPage(hints, request.method, served)) throw kernelError('foreign_origin')
-    const arrival = { remoteAddress: remoteOf(request), authorization: headers.authorization }
+    const arrival = { remoteAddress: remoteOf(request), authorization: credentialOf(headers) }
     const caller = options.authenticate(arrival)
     if (caller.id === 'anonymous') perAddress(request.raw.socket)
     setCaller(request, caller)
@@ -269,11 +297,13 @@ function fromFastify (error: FastifyError | Error): SvcError {
 /** Sends the one error body. */
 export function sendError (reply: FastifyReply, error: SvcError, requestId: string): void {
   if (reply.sent) return
+  const { failure } = reply.request.routeOptions.config as Pick<RouteDecl, 'failure'>
+  const body = errorBody(error, requestId)
   void reply.code(error.status)
     .header('x-svc-request-id', requestId)
     .headers(errorHeaders(error))
     .type('application/json; charset=utf-8')
-    .send(JSON.stringify(errorBody(error, requestId)))
+    .send(JSON.stringify(failure?.(body) ?? body))
 }
 
 function notFound (options: ServerOptions, request: FastifyRequest): SvcError {

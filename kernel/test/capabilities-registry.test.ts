@@ -22,6 +22,7 @@ t.test('wrong declarations are refused with a sentence', async (t) => {
   check('unary', { description: 3 }, /description/)
   check('unary', { annotations: { a: 1 } }, /annotations/)
   check('unary', { media_type: 'Audio' }, /media_type/)
+  for (const calls_at_once of [0, 1.5, '8']) check('unary', { calls_at_once }, /calls_at_once is/)
   check('unary', { input_schema: undefined }, /input_schema is required/)
   check('unary', { input_schema: true }, /must be a JSON Schema object/)
   check('unary', { input_schema: { type: 'strin' } }, /input_schema .*type/)

@@ -90,3 +90,23 @@ t.test('Ctrl-C ends with 130', async (t) => {
   t.equal(ran.status, 130)
   t.match(ran.err, /interrupted/)
 })
+
+t.test('an error of a command names what explains it', async (t) => {
+  const id = '6f0d5f9e-8f1c-4a52-9a39-0f3d5a1c2b44'
+  const { url } = await standIn(t, {
+    'GET /state': (response, { headers }) => {
+      const [status, commandId] = String(headers.authorization).replace('Bearer ', '').split('_')
+      response.setHeader('x-svc-command-id', commandId!)
+      sendError(response, Number(status), 'instance_lost')
+    }
+  })
+  const rows: [string, boolean][] = [
+    [`500_${id}`, true], [`504_${id}`, true], [`503_${id}`, false], [`404_${id}`, false],
+    ['500_$(reboot)', false]
+  ]
+  for (const [token, named] of rows) {
+    const { err } = await cli(['state', '--url', url, '--token', token])
+    t.equal(err.includes(`\n  what happened: svc why ${id}\n`), named, token)
+    t.notMatch(err, 'reboot')
+  }
+})

@@ -99,6 +99,7 @@ function kernelOptions (
       members: node.members,
       peers: () => node.peers().map((peer) => ({ ...peer, version: version(peer.installId) })),
       dials: () => [],
+      links: () => [],
       addresses: () => ['192.0.2.1:81'],
       invite: (ttl) =>
         ({ token: `svcjoin1_${ttl}`, expires: new Date(c.clock.now() + ttl * 1000).toISOString() }),

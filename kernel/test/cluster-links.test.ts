@@ -90,7 +90,7 @@ t.test('failed dials show why', async (t) => {
   const refused = `127.0.0.1:${await portOf(dead)}`
   await new Promise((resolve) => { dead.close(resolve) })
   const [b, stranger] = [await testNode(t, { id: B }), await testNode(t)]
-  const limits = { dialMs: 100, backoffMinMs: 10, backoffMaxMs: 20 }
+  const limits = { dialMs: 500, backoffMinMs: 10, backoffMaxMs: 20 }
   const a = await testNode(t, { id: A, limits })
   unite([a, { id: b.id, key: b.key, addresses: [refused, silent, stranger.address] }])
   a.links.hint(a.address)
@@ -108,7 +108,8 @@ t.test('failed dials show why', async (t) => {
   }
   const reasons = (): Record<string, string | null> =>
     Object.fromEntries(a.links.dials().map(({ address, reason }) => [address, reason]))
-  await until('reasons', () => Object.keys(want).every((address) => (reasons()[address] ?? null) !== null))
+  // On a busy machine a handshake may be given up at first; it is tried again.
+  await until('reasons', () => Object.entries(want).every(([at, reason]) => reasons()[at] === reason))
   t.strictSame(reasons(), want)
   const attempts = (): number => a.links.dials().find(({ address }) => address === refused)!.attempts
   await until('again', () => attempts() > 2)

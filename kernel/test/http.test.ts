@@ -47,6 +47,7 @@ interface Row {
   method?: string
   url: string
   headers?: Record<string, string>
+  remoteAddress?: string
   payload?: unknown
   status: number
   reason?: string
@@ -98,6 +99,12 @@ const rows: Row[] = [
     headers: { 'sec-fetch-site': 'cross-site' } },
   { title: 'a wrong token', url: '/state', headers: { authorization: 'Bearer svc_app_x' },
     status: 401, reason: 'unauthenticated' },
+  { title: 'a wrong token as an API key', url: '/state', headers: { 'x-api-key': 'svc_app_x' },
+    status: 401, reason: 'unauthenticated' },
+  { title: 'a key of another service over loopback', url: '/state', headers: { authorization: 'Bearer none' },
+    status: 200 },
+  { title: 'a key of another service from elsewhere', url: '/state', headers: { 'x-api-key': 'sk-none' },
+    remoteAddress: '192.0.2.1', status: 401, reason: 'unauthenticated' },
   { title: 'an unknown query on a route without query', url: '/node_id?x=1', status: 400, param: 'x' }
 ]
 

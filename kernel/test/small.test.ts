@@ -1,14 +1,10 @@
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import os from 'node:os'
 import t from 'tap'
 import { createBus } from '../events.js'
 import { createCommands } from '../commands.js'
-import { createShipper, ingestAllowed } from '../log-ship.js'
 import { diskFault } from '../self-watch.js'
 import { base32 } from '../cluster/node-id.js'
 import { busyShare, cutByCgroup, parseMeminfo } from '../vitals.js'
-import { systemClock } from '../clock.js'
 import { redact } from '../state.js'
 import type { Caller } from '../define.js'
 
@@ -101,37 +97,4 @@ t.test('state without addresses and paths', (t) => {
   t.same(redact({ apiUrl: 'x', list: [{ directory: '/a', n: 1 }], deep: { hostsByNode: {} } }),
     { apiUrl: null, list: [{ directory: null, n: 1 }], deep: { hostsByNode: null } })
   t.end()
-})
-
-t.test('where logs may be sent', (t) => {
-  const rows: [string, boolean][] = [
-    ['https://logs.example/x', true], ['http://127.0.0.1:9/', true], ['file:///etc', false],
-    ['http://169.254.169.254/latest', false], ['http://[fd00:ec2::254]/', false], ['nonsense', false]
-  ]
-  for (const [url, expect] of rows) t.equal(ingestAllowed(url), expect, url)
-  t.end()
-})
-
-t.test('log lines are shipped, and a receiver that fails costs lines, never the node', async (t) => {
-  const got: string[] = []
-  let failing = true
-  const server = createServer((request, response) => {
-    let body = ''
-    request.on('data', (d) => { body += String(d) })
-    request.on('end', () => {
-      if (!failing) got.push(...body.trim().split('\n'))
-      response.writeHead(failing ? 500 : 204).end()
-    })
-  })
-  await new Promise<void>((resolve) => { server.listen(0, '127.0.0.1', resolve) })
-  t.teardown(() => { server.close() })
-  const shipper = createShipper(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`, systemClock)
-  for (let i = 0; i < 2500; i++) shipper.push(`{"n":${i}}\n`)
-  t.equal(shipper.dropped, 500, 'the oldest beyond 2,000 are dropped')
-  await new Promise((resolve) => setTimeout(resolve, 400))
-  failing = false
-  while (got.length < 2000) await new Promise((resolve) => setTimeout(resolve, 20))
-  t.equal(got[0], '{"n":500}')
-  t.equal(got.at(-1), '{"n":2499}')
-  await shipper.close()
 })

@@ -56,6 +56,7 @@ export function loneCluster (node: NodeInfo, clock: Clock, log: Logger): LoneClu
       members,
       peers: () => [],
       dials: () => [],
+      links: () => [],
       addresses: () => [],
       invite: () => { throw new Error('nobody joins this rig') },
       bytesPerSecond: () => null

@@ -8,7 +8,9 @@ import { arrange } from '../graph.js'
 import { prepareHome } from '../home.js'
 import { createKernel } from '../kernel.js'
 import { kernelManifest, kernelServices } from '../kernel-manifest.js'
+import { createLogRing } from '../log-ring.js'
 import { checkManifests } from '../registry.js'
+import { LogRingService } from '../services.js'
 import { BootError } from '../boot-error.js'
 import { loneCluster } from './lone-cluster.js'
 import { manualClock } from './manual-clock.js'
@@ -170,7 +172,9 @@ function kernelParts (plugin: Plugin, options: StartOptions, made: Made): Omit<K
       ({ plugin: p, message: `The plugin "${p.manifest.name}" is disabled.` })),
     config: (name) => config.get(name) ?? {},
     settings: (key) => settings[key],
-    services: standIns(plugin, options),
+    services: new Map([
+      [LogRingService.id, createLogRing({ clock: made.clock })], ...standIns(plugin, options)
+    ]),
     limits: { ...LIMITS, ...options.limits },
     callLimits: options.callLimits ?? {},
     trustProxy: [],

@@ -3,6 +3,10 @@ import type { FromSchema } from '../../kernel/index.js'
 const count = (usual: number, description: string) =>
   ({ type: 'integer', minimum: 1, default: usual, description }) as const
 
+/** As `count`, for what the engines take no more of. */
+const atMost = (most: number, description: string) =>
+  ({ ...count(most, description), maximum: most }) as const
+
 /** `plugins.chat` in svc.yaml. */
 export const config = {
   type: 'object',
@@ -16,8 +20,9 @@ export const config = {
     max_stops: count(16, 'Stop texts one request may have.'),
     max_answers: count(8, 'Answers one request may ask for (n).'),
     max_tools: count(128, 'Tools one request may have.'),
-    schema_kib: count(64, 'Size of one JSON Schema, of a response_format or a tool, in KiB.'),
-    schema_depth: count(32, 'Levels one such schema may be nested, in objects and lists.')
+    max_inputs: count(2048, 'Texts one request for embeddings may have.'),
+    schema_kib: atMost(64, 'Size of one JSON Schema, of a response_format or a tool, in KiB.'),
+    schema_depth: atMost(32, 'Levels one such schema may be nested, in objects and lists.')
   }
 } as const
 

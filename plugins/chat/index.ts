@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { definePlugin } from '../../kernel/index.js'
 import { shaped } from './api/answer.js'
 import { ChatShape } from './api/chat-shape.js'
+import { embed, embeddings, ollamaEmbed, ollamaEmbeddings } from './api/embedding-routes.js'
 import {
   ollamaChat, ollamaGenerate, ollamaPs, ollamaShow, ollamaTags
 } from './api/ollama-routes.js'
@@ -27,17 +28,23 @@ export default definePlugin(manifest, (ctx) => {
     newId: () => randomUUID().replaceAll('-', '')
   }
   return {
-    invoke: { chat: (input, call) => chatChunks(parts, input as ChatBody, call) },
+    invoke: {
+      chat: (input, call) => chatChunks(parts, input as ChatBody, call),
+      embeddings: async (input, call) => await embed(parts, input, call as CapabilityCall) as never
+    },
     routes: {
       chat: (request) => chat(parts, request as RouteRequest, request.body as ChatBody),
       completions: (request) => completion(parts, request as RouteRequest, request.body as CompletionBody),
       tokenize: (request) => tokenize(parts, request as RouteRequest, request.body),
       detokenize: (request) => detokenize(parts, request as RouteRequest, request.body),
+      embeddings: (request) => embeddings(parts, request as RouteRequest, request.body),
       messages: (request) => messages(parts, request as RouteRequest, request.body as MessagesBody),
       responses: (request) => responses(parts, request as RouteRequest, request.body as ResponsesBody),
       ollamaChat: (request) => ollamaChat(parts, request as RouteRequest, request.body as OllamaChat),
       ollamaGenerate: (request) =>
         ollamaGenerate(parts, request as RouteRequest, request.body as OllamaGenerate),
+      ollamaEmbed: (request) => ollamaEmbed(parts, request as RouteRequest, request.body),
+      ollamaEmbeddings: (request) => ollamaEmbeddings(parts, request as RouteRequest, request.body),
       ollamaTags: () => ollamaTags(parts),
       ollamaPs: () => ollamaPs(parts),
       ollamaShow: ({ body }) => ollamaShow(parts, body),

@@ -2,7 +2,7 @@ import { InvocationService } from '../../kernel/index.js'
 import { RunnersService } from '../runners/service.js'
 import { verbs } from './cli/verbs.js'
 import { config } from './config.js'
-import { chatCapability } from './descriptor.js'
+import { chatCapability, embeddingsCapability } from './descriptor.js'
 import { errors } from './errors.js'
 import { routes } from './routes.js'
 import type { Manifest } from '../../kernel/index.js'
@@ -16,12 +16,13 @@ export const manifest = {
   requires: ['runners'],
   consumes: { runners: RunnersService, invocations: InvocationService },
   config, errors, routes,
-  capabilities: { chat: chatCapability },
+  capabilities: { chat: chatCapability, embeddings: embeddingsCapability },
   engines: {
     'onnx-lm': {
       summary: 'Language models and text encoders in the public ONNX layouts, on onnxruntime.',
       module: new URL('./engine/index.js', import.meta.url).href,
       backends: ['cpu', 'cuda', 'webgpu'],
+      batch: 16,
       overhead: 1.3
     },
     'llama-server': {
@@ -29,8 +30,13 @@ export const manifest = {
       module: new URL('./llama/index.js', import.meta.url).href,
       backends: ['cuda', 'cpu'],
       external: true,
-      overhead: 1.1
+      batch: 16,
+      overhead: 1.1,
+      multiNode: true,
+      meta: 'LlamaRpc',
+      donor: 'llama-rpc-server'
     }
   },
+  models: { 'svc/guide': { folder: new URL('./guide/model/', import.meta.url).href } },
   verbs
 } as const satisfies Manifest

@@ -1,4 +1,6 @@
 import { messagesBody } from './api/anthropic-task.js'
+import { embeddingsBody, ollamaEmbedBody, ollamaEmbeddingsBody } from './api/embedding-task.js'
+import { anthropicFailure, ollamaFailure } from './api/failure.js'
 import { BODY_BYTES } from './api/limits.js'
 import { ollamaChatBody, ollamaGenerateBody, ollamaShowBody } from './api/ollama-task.js'
 import { responsesBody } from './api/responses-task.js'
@@ -9,6 +11,9 @@ const model = {
   method: 'POST', authority: 'invoke', stream: true, bodyLimit: BODY_BYTES
 } as const
 
+/** Ollama's clients read errors in words of their own. */
+const ollama = { ...model, failure: ollamaFailure } as const
+
 /** What a request that a model serves may end with. */
 const errors = [
   'invalid_request', 'context_length_exceeded', 'no_instance', 'payload_too_large', 'overloaded',
@@ -17,6 +22,7 @@ const errors = [
 
 const answer = (...required: string[]) => ({ type: 'object', required }) as const
 
+/** The routes of this plugin. */
 export const routes = {
   chat: {
     ...model,
@@ -50,8 +56,17 @@ export const routes = {
     reply: answer('prompt'),
     errors
   },
+  embeddings: {
+    ...model,
+    url: '/v1/embeddings',
+    summary: 'One vector for each text (OpenAI\'s route).',
+    body: embeddingsBody,
+    reply: answer('object', 'data', 'model', 'usage'),
+    errors
+  },
   messages: {
     ...model,
+    failure: anthropicFailure,
     url: '/v1/messages',
     summary: 'Answers a conversation (Anthropic\'s route), whole or as server-sent events.',
     body: messagesBody,
@@ -67,7 +82,7 @@ export const routes = {
     errors
   },
   ollamaChat: {
-    ...model,
+    ...ollama,
     url: '/ollama/api/chat',
     summary: 'Answers a conversation (Ollama\'s route), as lines of JSON or whole.',
     body: ollamaChatBody,
@@ -75,11 +90,27 @@ export const routes = {
     errors
   },
   ollamaGenerate: {
-    ...model,
+    ...ollama,
     url: '/ollama/api/generate',
     summary: 'Answers a prompt (Ollama\'s route), as lines of JSON or whole.',
     body: ollamaGenerateBody,
     reply: answer('model', 'created_at', 'response', 'done'),
+    errors
+  },
+  ollamaEmbed: {
+    ...ollama,
+    url: '/ollama/api/embed',
+    summary: 'One vector for each text (Ollama\'s route).',
+    body: ollamaEmbedBody,
+    reply: answer('model', 'embeddings', 'prompt_eval_count'),
+    errors
+  },
+  ollamaEmbeddings: {
+    ...ollama,
+    url: '/ollama/api/embeddings',
+    summary: 'The vector of one text (Ollama\'s older route).',
+    body: ollamaEmbeddingsBody,
+    reply: answer('embedding'),
     errors
   },
   ollamaTags: {
@@ -93,6 +124,7 @@ export const routes = {
   ollamaShow: {
     method: 'POST', url: '/ollama/api/show', authority: 'read',
     summary: 'What is known of a language model, as Ollama shows it.',
+    failure: ollamaFailure,
     body: ollamaShowBody, reply: answer('details', 'model_info', 'capabilities'),
     errors: ['invalid_request', 'no_instance']
   },

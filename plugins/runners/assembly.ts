@@ -2,7 +2,7 @@ import type {
   Bundle, Clock, Cluster, Context, FreeMemory, Logger, ModelCard, NodeInfo, ReadyCheck, Section, StateReader
 } from '../../kernel/index.js'
 import { createAdvertiser } from './advertise.js'
-import { chooseBackend, declaredBackend } from './backends.js'
+import { chooseBackend, declaredBackend, runtimesFor } from './backends.js'
 import type { BackendChoice } from './backends.js'
 import { createBoard } from './board.js'
 import type { StatusBoard } from './board.js'
@@ -10,6 +10,10 @@ import { createCanary } from './canary.js'
 import { createReadChains } from './chain-facts.js'
 import type { ChainFactsParts, ReadChains } from './chain-facts.js'
 import type { Detection } from './detection.js'
+import { createDrivers } from './donors/driver.js'
+import type { Drivers } from './donors/driver.js'
+import { roleOf } from './donors/role.js'
+import type { Role } from './donors/role.js'
 import { createFailures } from './failures.js'
 import type { Failures, InstanceFailure } from './failures.js'
 import { createFleet } from './fleet.js'
@@ -23,7 +27,7 @@ import type { Holds } from './copies.js'
 import { launchOptions } from './launch.js'
 import { openLifecycle } from './lifecycle.js'
 import type { Lifecycle } from './lifecycle.js'
-import type { RunnerConfig } from './launch.js'
+import type { LaunchParts, RunnerConfig } from './launch.js'
 import type { manifest } from './manifest.js'
 import type { Models } from '../staging/service.js'
 import { reasonOf } from './process/errors.js'
@@ -34,8 +38,9 @@ import { Bulletin } from './remote/news.js'
 import { createRouting } from './routing.js'
 import type { Routing } from './routing.js'
 import { pruneScratch, runnersFolder } from './scratch.js'
-import type { RunnerStatus } from './service.js'
+import type { RunnerStatus, RunnerWork } from './service.js'
 import type { Assignment, Instance } from './shapes.js'
+import { createTaskWatchers, runnerWork } from './task-watch.js'
 import { isOver, TaskTable } from './tasks.js'
 
 type Emit = Context<typeof manifest>['emit']
@@ -45,6 +50,7 @@ export interface AssemblyParts {
   node: NodeInfo
   clock: Clock
   log: Logger
+  logs: LaunchParts['logs']
   cluster: Pick<Cluster, 'channel' | 'nodes' | 'onPeers' | 'request' | 'resolve'>
   /** Tells what other nodes offer. */
   state: StateReader | undefined
@@ -79,6 +85,7 @@ export interface Assembly {
   fleet: Fleet
   instances: LocalInstances
   routing: Routing
+  drivers: Drivers
   tasks: TaskTable
   failures: Failures
   readiness: (model?: string) => Promise<ReadyCheck>
@@ -92,6 +99,7 @@ export interface Assembly {
   prune (): Promise<void>
   /** The /state view of the runners. */
   runners (): Record<string, RunnerStatus>
+  work: RunnerWork
   /** Ends every runner and starts no other. */
   close (): Promise<void>
 }
@@ -112,25 +120,24 @@ export function assemble (parts: AssemblyParts): Assembly {
     log.warn({ error: reasonOf(error) }, 'a runner starts while its files are being removed')
   })
   const shard: FitParts['shard'] = (assignment) => instances.shard(assignment)
-  const fleet = openFleet(parts, { board, failures, backend, holds, shard })
+  const drivers = createDrivers({ ...parts, runners: sections.runners })
+  const role = (assignment: Assignment): Role | null => roleIn(parts, assignment)
+  const fleet = openFleet(parts, { board, failures, backend, holds, shard, drivers, role })
   const prune = async (): Promise<void> => {
     await pruneScratch(runnersFolder(node.home), (runnerId) => fleet.get(runnerId) !== undefined)
   }
   const reconcile = openReconciler(parts, {
-    fleet, holds, prune, desired: () => closed
+    fleet, holds, drivers, prune, desired: () => closed
       ? []
       : instances.assignments().filter(({ runnerId }) => !lifecycle.over(runnerId))
   })
   const instances: LocalInstances = createInstances({
-    ...parts,
-    section: sections.instances,
-    nodeId: node.nodeId,
-    reconcile
+    ...parts, section: sections.instances, nodeId: node.nodeId, reconcile
   })
-  const unloaded = (event: { instanceId: string, modelId: string, idleSeconds: number }): void => {
-    emit('InstanceUnloaded', event)
-  }
-  const lifecycle = openLifecycle({ ...parts, instances, fleet, tasks, reconcile, unloaded })
+  const lifecycle = openLifecycle({
+    ...parts, instances, fleet, tasks, reconcile, unloaded: (event) => { emit('InstanceUnloaded', event) }
+  })
+  const watchers = createTaskWatchers(clock, node.nodeId)
   const routing = createRouting({
     ...parts,
     self: node,
@@ -139,6 +146,7 @@ export function assemble (parts: AssemblyParts): Assembly {
     news,
     newId: parts.newTaskId,
     backend,
+    watchers,
     taskFailed: (failure) => { emit('TaskFailed', failure) }
   })
   const readiness = createReadiness({
@@ -152,10 +160,11 @@ export function assemble (parts: AssemblyParts): Assembly {
     ...parts, self: node, backend, local: (runnerId) => board.get(runnerId)
   })
   return {
-    fleet, instances, routing, tasks, failures, readiness, chains, reconcile, prune,
+    fleet, instances, routing, drivers, tasks, failures, readiness, chains, reconcile, prune,
     releasing: lifecycle.releasing,
     settling: lifecycle.settling,
     runners: () => instances.runners(sections.runners, (runnerId) => board.get(runnerId)),
+    work: runnerWork(watchers, fleet),
     async close () {
       closed = true
       news.close()
@@ -165,28 +174,37 @@ export function assemble (parts: AssemblyParts): Assembly {
   }
 }
 
+/** What an assignment is in an instance with a driver and donors. */
+function roleIn ({ sections, node }: AssemblyParts, { instanceId }: Assignment): Role | null {
+  const instance = sections.instances.get(instanceId)
+  return instance === undefined ? null : roleOf(instance, node.nodeId)
+}
+
 interface ReconcilerNeeds {
   fleet: Fleet
   holds: Holds
+  drivers: Pick<Drivers, 'release'>
   prune (): Promise<void>
   desired (): Assignment[]
 }
 
 /** Brings the runners in line with what is desired, from when disks and hardware have been looked at. */
 function openReconciler (
-  { models, detection, log }: AssemblyParts, { fleet, holds, prune, desired }: ReconcilerNeeds
+  parts: AssemblyParts, { fleet, holds, drivers, prune, desired }: ReconcilerNeeds
 ): () => Promise<void> {
+  const { models, detection, log } = parts
   let opened = false
   const reconcile = createReconciler({
     // Until then no model can be found, and no backend chosen.
     desired: () => (opened ? desired() : []),
     present: () => fleet.members().map(({ assignment }) => assignment.runnerId),
     start (assignment) {
-      holds.take(assignment)
+      if (roleIn(parts, assignment)?.kind !== 'donor') holds.take(assignment)
       fleet.start(assignment)
     },
     async stop (runnerId) {
       await fleet.stop(runnerId)
+      drivers.release(runnerId)
       holds.release(runnerId)
       await prune()
     },
@@ -207,20 +225,24 @@ interface FleetNeeds {
   backend (card: ModelCard): BackendChoice | null
   holds: Holds
   shard: FitParts['shard']
+  drivers: Drivers
+  role (assignment: Assignment): Role | null
 }
 
 function openFleet (parts: AssemblyParts, needs: FleetNeeds): Fleet {
-  const { board, failures, backend, holds, shard } = needs
-  const { clock, log, bundle, config, node, detection: { binary } } = parts
+  const { board, failures, backend, holds, shard, drivers, role } = needs
+  const { clock, log, logs, bundle, config, node, detection: { binary } } = parts
   const advertise = createAdvertiser(() => fleet, (tag, on) => { parts.advertise(tag, on) })
   const fleet: Fleet = createFleet({
     clock,
     log,
     board,
     create: (options) => parts.createSupervisor(options),
-    prepare: ({ modelId }) => bundle.model(modelId) === undefined ? parts.models?.ensure(modelId) : undefined,
-    launch: (assignment) =>
-      launchOptions({ bundle, clock, log, home: node.home, config, backend, binary }, assignment),
+    prepare: (assignment) => prepare(parts, needs, assignment),
+    lends: (assignment) => role(assignment)?.kind === 'donor',
+    launch: (assignment) => launchOptions({
+      bundle, clock, log, home: node.home, config, backend, binary, logs, role, plan: drivers.plan
+    }, assignment),
     admit: createFit({ memory: parts.memory, shard }),
     onMoved: (assignment, status) => { parts.emit('RunnerStatusUpdated', { ...assignment, status }) },
     onFailed: (assignment, failure) => { recordFailure(parts, failures, assignment, failure) },
@@ -232,6 +254,19 @@ function openFleet (parts: AssemblyParts, needs: FleetNeeds): Fleet {
   return fleet
 }
 
+/** Brings the files of a model, unless it only lends; a driver waits for its donors then. */
+function prepare (
+  { bundle, models }: AssemblyParts, { drivers, role }: Pick<FleetNeeds, 'drivers' | 'role'>,
+  assignment: Assignment
+): Promise<unknown> | undefined {
+  const { modelId } = assignment
+  const part = role(assignment)
+  if (part?.kind === 'donor') return undefined
+  const files = bundle.model(modelId) === undefined ? models?.ensure(modelId) : undefined
+  if (part === null) return files
+  return Promise.resolve(files).then(async () => { await drivers.prepare(assignment, part) })
+}
+
 function backendOf ({ bundle, config, detection }: AssemblyParts, card: ModelCard): BackendChoice | null {
   const engine = bundle.engine(card.engine)
   if (engine === undefined) return null
@@ -240,7 +275,7 @@ function backendOf ({ bundle, config, detection }: AssemblyParts, card: ModelCar
     engine: engine.name,
     offers,
     declared: declaredBackend(config.backends, engine.name),
-    runtimes: detection.runtimes
+    runtimes: runtimesFor(engine.decl, detection.runtimes)
   })
 }
 

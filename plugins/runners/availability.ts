@@ -2,7 +2,8 @@ import type { Bundle, ModelCard, Section } from '../../kernel/index.js'
 import type { Models } from '../staging/service.js'
 import type { BackendChoice } from './backends.js'
 import { brokenLink } from './chain.js'
-import type { BrokenLink } from './chain.js'
+import type { BrokenLink, CopyFacts } from './chain.js'
+import { copiesOf } from './chain-facts.js'
 import type { Fleet, Member } from './fleet.js'
 import { reasonOf } from './process/errors.js'
 import { advanceOf, kindOf, serves } from './process/states.js'
@@ -19,7 +20,7 @@ export interface AvailabilityParts {
   self: { readonly nodeId: string, readonly installId: string }
   bundle: Bundle
   /** Cards of models that are not here. */
-  models?: Pick<Models, 'card'> | undefined
+  models?: Pick<Models, 'card' | 'copies'> | undefined
   cluster: ElsewhereParts['cluster']
   sections: { instances: Section<Instance>, runners: Section<RunnerStatus> }
   fleet: Fleet
@@ -87,7 +88,8 @@ export function createAvailability (parts: AvailabilityParts): Availability {
       const instances = placed.of(modelId)
       return {
         instances,
-        here: fleet.members().filter((member) => member.assignment.modelId === modelId && takesNew(member)),
+        here: fleet.members().filter((member) =>
+          member.assignment.modelId === modelId && !member.lends && takesNew(member)),
         there: scope === 'anywhere' ? elsewhere(instances) : []
       }
     },
@@ -106,20 +108,32 @@ export function createAvailability (parts: AvailabilityParts): Availability {
         .map(({ assignment }) => assignment.modelId),
       ...readyElsewhere().map(({ modelId }) => modelId)
     ]),
-    broken: (modelId, capability, { instances, here, there }) => brokenLink({
-      modelId,
-      capability,
-      ...cardFacts(parts, modelId, cards),
-      elsewhere: there.length > 0,
-      placed: instances.length > 0,
-      draining: instances.length > 0 && instances.every(isDraining),
-      absence: instances.every(isDraining) ? parts.absence(modelId) : null,
-      runner: mostAdvanced([
+    broken: (modelId, capability, { instances, here, there }) => {
+      const runner = mostAdvanced([
         ...here.map((member) => fleet.status(member)),
         ...there.flatMap(({ status, draining }) => status === null || draining ? [] : [status])
       ])
-    })
+      return brokenLink({
+        modelId,
+        capability,
+        ...cardFacts(parts, modelId, cards),
+        copies: copyFacts(parts, modelId, runner),
+        elsewhere: there.length > 0,
+        placed: instances.length > 0,
+        draining: instances.length > 0 && instances.every(isDraining),
+        absence: instances.every(isDraining) ? parts.absence(modelId) : null,
+        runner
+      })
+    }
   }
+}
+
+/** Where the files are, unless it runs: a request that can be served asks nothing about them. */
+function copyFacts (
+  { models }: AvailabilityParts, modelId: string, runner: RunnerStatus | null
+): CopyFacts | undefined {
+  const running = runner !== null && serves(kindOf(runner))
+  return running || models === undefined ? undefined : copiesOf(models, modelId)
 }
 
 const accepts = ({ status, draining }: RunnerElsewhere): boolean =>

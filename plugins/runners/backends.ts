@@ -39,6 +39,10 @@ export function chooseBackend ({ engine, offers, declared, runtimes }: BackendQu
   }
 }
 
+/** What counts for an engine: an external program brings its own libraries for the GPU. */
+export const runtimesFor = (engine: { external?: boolean | undefined }, runtimes: Runtimes): Runtimes =>
+  engine.external === true ? { ...runtimes, cuda: true } : runtimes
+
 /** Reads the `backends` table of the configuration, whose values the schema has checked. */
 export function declaredBackend (
   backends: Readonly<Record<string, unknown>>,

@@ -7,6 +7,7 @@ import type { InstanceFailure } from './failures.js'
 import { reasonOf } from './process/errors.js'
 import { advanceOf } from './process/states.js'
 import type { Absence, RunnerStatus } from './service.js'
+import { bodyOf } from './shapes.js'
 import type { Instance } from './shapes.js'
 
 /** Where the facts about a model come from. */
@@ -91,7 +92,8 @@ function cardOf (
   }
 }
 
-function copiesOf (models: Pick<Models, 'copies'>, modelId: string): CopyFacts {
+/** Where the files of a model are. */
+export function copiesOf (models: Pick<Models, 'copies'>, modelId: string): CopyFacts {
   const all = models.copies(modelId)
   const whole = all.filter(({ kind }) => kind !== 'receiving')
   const names = (list: typeof all): string[] => [...new Set(list.map(({ nodeName }) => nodeName))]
@@ -126,7 +128,7 @@ interface Seat {
 }
 
 function seatsOf ({ sections, local }: ChainFactsParts, { modelId }: Question): Seat[] {
-  const rings = [...sections.instances.entries()].map(({ value }) => value.RingInstance)
+  const rings = [...sections.instances.entries()].map(({ value }) => bodyOf(value))
     .filter((ring) => ring.shardAssignments.modelId === modelId)
   if (rings.length === 0) return []
   const statuses = new Map([...sections.runners.entries()].map(({ key, value }) => [key, value]))

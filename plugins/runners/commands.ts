@@ -1,6 +1,7 @@
 import type { CommandDecl, Section } from '../../kernel/index.js'
 import { sections } from './sections.js'
 import type { Entering } from './service.js'
+import { bodyOf, changed } from './shapes.js'
 import type { Instance } from './shapes.js'
 import { taskSpace } from './task-ids.js'
 
@@ -63,12 +64,12 @@ export function commandHandlers (parts: CommandParts): {
     const instance = section.get(instanceId)
     if (instance === undefined) return { removed: false }
     section.remove(instanceId)
-    deleted(instanceId, instance.RingInstance.shardAssignments.modelId)
+    deleted(instanceId, bodyOf(instance).shardAssignments.modelId)
     return { removed: true }
   }
   return {
     create ({ instance, force }) {
-      const { instanceId, shardAssignments: { modelId, nodeToRunner } } = instance.RingInstance
+      const { instanceId, shardAssignments: { modelId, nodeToRunner } } = bodyOf(instance)
       const nodeIds = Object.keys(nodeToRunner)
       const there = samePlace(section, modelId, nodeIds)
       if (there !== undefined) return { instanceId: there }
@@ -83,14 +84,15 @@ export function commandHandlers (parts: CommandParts): {
     },
     remove,
     drain ({ instanceId, seconds }) {
-      const ring = section.get(instanceId)?.RingInstance
-      if (ring === undefined) return { found: false }
+      const instance = section.get(instanceId)
+      if (instance === undefined) return { found: false }
+      const ring = bodyOf(instance)
       const nobody = !Object.keys(ring.shardAssignments.nodeToRunner).some((nodeId) => parts.live(nodeId))
       if (nobody || seconds === 0) return { found: remove({ instanceId }).removed }
       const drainUntil = new Date(parts.now() + seconds * 1000).toISOString()
       // The first word counts, unless a later one is sooner.
       if (ring.drainUntil === undefined || drainUntil < ring.drainUntil) {
-        section.put(instanceId, { RingInstance: { ...ring, drainUntil } })
+        section.put(instanceId, changed(instance, { drainUntil }))
       }
       return { found: true }
     }
@@ -100,7 +102,8 @@ export function commandHandlers (parts: CommandParts): {
 /** The instance of that model on exactly those nodes that goes on. */
 function samePlace (section: Section<Instance>, modelId: string, nodeIds: string[]): string | undefined {
   const wanted = [...nodeIds].sort().join()
-  for (const { key, value: { RingInstance: { shardAssignments, drainUntil } } } of section.entries()) {
+  for (const { key, value } of section.entries()) {
+    const { shardAssignments, drainUntil } = bodyOf(value)
     if (drainUntil !== undefined) continue
     const nodes = Object.keys(shardAssignments.nodeToRunner).sort().join()
     if (shardAssignments.modelId === modelId && nodes === wanted) return key

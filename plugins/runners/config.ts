@@ -32,6 +32,14 @@ export const config = {
       default: 32,
       description: 'Requests that wait at one runner; one more is answered with 429.'
     },
+    engine_options: {
+      type: 'object',
+      description:
+        'Options by engine, handed to it when a model is loaded, e.g. {onnx-lm: {max_batch: 32, ' +
+        'kv_cache_bytes: 2147483648}}. The README of the plugin that brings the engine lists them.',
+      additionalProperties: { type: 'object' },
+      default: {}
+    },
     memory_limit_mb: {
       type: 'integer',
       minimum: 64,

@@ -1,5 +1,5 @@
 import type { BinaryOverride } from './binaries.js'
-import { chooseBackend, declaredBackend } from './backends.js'
+import { chooseBackend, declaredBackend, runtimesFor } from './backends.js'
 import type { conflicts } from './conflicts.js'
 import type { GpuFact, Runtimes } from './gpu-facts.js'
 import { SERVING_VRAM_BYTES } from './limits.js'
@@ -25,6 +25,8 @@ export interface Observation {
 export interface EngineOffer {
   name: string
   backends: readonly string[]
+  /** It drives an external program. */
+  external?: boolean | undefined
 }
 
 type Declared = Readonly<Record<string, unknown>>
@@ -62,7 +64,8 @@ export function invalidBinaries (binaries: readonly BinaryOverride[]): Conflict[
 }
 
 function servingDisabled (observation: Observation, declared: Declared, engine: EngineOffer): Conflict[] {
-  const { gpus, runtimes } = observation
+  const { gpus } = observation
+  const runtimes = runtimesFor(engine, observation.runtimes)
   const wanted = declaredBackend(declared, engine.name)
   const gpu = gpus.find((candidate) =>
     usable(candidate, runtimes).some((backend) => engine.backends.includes(backend))

@@ -17,6 +17,8 @@ export interface DetectionParts {
   io: ProbeIo
   overrides: () => ReturnType<typeof checkOverrides>
   declared: Readonly<Record<string, unknown>>
+  /** Options by engine. */
+  options: Readonly<Record<string, unknown>>
   engines: EngineOffer[]
   log: Logger
   clock: Context['clock']
@@ -103,13 +105,15 @@ function publish (
 }
 
 /** A name nobody brings is most likely a typing error; it is said, and harms nothing. */
-function warnUnknownEngines ({ declared, engines, log }: DetectionParts): void {
+function warnUnknownEngines ({ declared, options, engines, log }: DetectionParts): void {
   const known = engines.map(({ name }) => name)
-  for (const name of Object.keys(declared).filter((key) => !known.includes(key))) {
-    log.warn(
-      { engine: name, known },
-      `plugins.runners.backends.${name} names an engine that no enabled plugin brings`
-    )
+  for (const [table, named] of [['backends', declared], ['engine_options', options]] as const) {
+    for (const name of Object.keys(named).filter((key) => !known.includes(key))) {
+      log.warn(
+        { engine: name, known },
+        `plugins.runners.${table}.${name} names an engine that no enabled plugin brings`
+      )
+    }
   }
 }
 

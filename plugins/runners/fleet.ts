@@ -18,6 +18,8 @@ export interface Member {
   /** Null when it could not even be made, e.g. because the card is broken. */
   supervisor: Supervisor | null
   card: ModelCard | null
+  /** It serves no tasks of the model: it lends memory and work to the runner of another node. */
+  readonly lends: boolean
   /** Monotonic ms of the last chunk that a real inference gave; null when none did. */
   forwardMono: number | null
   /** Its attempts are used up. */
@@ -37,6 +39,8 @@ export interface FleetParts {
   create (options: RunnerOptions): Supervisor
   /** Brings what an assignment needs to this node; undefined when nothing is missing. */
   prepare (assignment: Assignment): Promise<unknown> | undefined
+  /** Whether an assignment lends to another node's. */
+  lends (assignment: Assignment): boolean
   /** Says how to run an assignment. Throws when that is impossible. */
   launch (assignment: Assignment): LaunchOptions
   /** Rejects when it cannot be run now, e.g. for lack of memory. */
@@ -103,7 +107,9 @@ export function createFleet (parts: FleetParts): Fleet {
   return {
     start (assignment) {
       if (members.has(assignment.runnerId)) return
-      const member: Member = { assignment, supervisor: null, card: null, forwardMono: null, gaveUp: false }
+      const lends = parts.lends(assignment)
+      const member: Member =
+        { assignment, supervisor: null, card: null, lends, forwardMono: null, gaveUp: false }
       members.set(assignment.runnerId, member)
       set(member, { RunnerIdle: {} })
       void launch(member)
@@ -122,7 +128,7 @@ export function createFleet (parts: FleetParts): Fleet {
     get: (runnerId) => members.get(runnerId),
     members: () => [...members.values()],
     status: statusOf,
-    ready: (member) => member.supervisor !== null && serves(kindOf(statusOf(member))),
+    ready: (member) => !member.lends && member.supervisor !== null && serves(kindOf(statusOf(member))),
     reports: () =>
       [...members.values()].map(
         (member) => member.supervisor?.report() ?? stillborn(member, statusOf(member))
@@ -154,6 +160,11 @@ function stillborn ({ assignment }: Member, status: RunnerStatus): RunnerReport 
     inProgressTasks: [],
     completedTaskCount: 0,
     secondsSinceForward: null,
-    rssBytes: null
+    rssBytes: null,
+    slots: 0,
+    waitingTasks: 0,
+    waitedSeconds: 0,
+    admittedTaskCount: 0,
+    chunks: { received: 0, dropped: 0, buffered: 0 }
   }
 }

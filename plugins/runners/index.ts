@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { definePlugin } from '../../kernel/index.js'
 import type { Context, Plugin, Section } from '../../kernel/index.js'
 import { assemble } from './assembly.js'
-import type { AssemblyParts } from './assembly.js'
+import type { Assembly, AssemblyParts } from './assembly.js'
 import { checkOverrides } from './binaries.js'
 import { cancelHandler } from './cancel.js'
 import { absences, availabilityHandler, judgeBy } from './chain-route.js'
@@ -13,6 +13,7 @@ import type { InstanceFailure } from './failures.js'
 import { systemProbe } from './gpu-probe.js'
 import type { ProbeIo } from './gpu-probe.js'
 import { withCopies } from './copies.js'
+import { donorHandler } from './donors/donor.js'
 import { manifest } from './manifest.js'
 import { reasonOf } from './process/errors.js'
 import { createSupervisor, resolveLimits, sweepOrphans } from './process/supervisor.js'
@@ -41,7 +42,7 @@ export function createRunners (parts: RunnersParts): Plugin {
     resolveLimits({}, parts.probe.env)
     const killed = sweepOrphans(runnersFolder(ctx.node.home))
     if (killed.length > 0) ctx.log.warn({ pids: killed }, 'ended runners that an earlier node left behind')
-    const { bundle, commands, models, cluster, state, memory } = ctx.deps
+    const { bundle, commands, models, cluster, state, memory, logs } = ctx.deps
     const detection = detect(ctx, parts)
     const sections = sectionsOf(ctx)
     const entering = enteringOf(ctx)
@@ -50,10 +51,7 @@ export function createRunners (parts: RunnersParts): Plugin {
       node: ctx.node,
       clock: ctx.clock,
       log: ctx.log,
-      cluster,
-      state,
-      absence,
-      memory,
+      logs, cluster, state, absence, memory,
       bundle: withCopies(bundle, models),
       models,
       config: ctx.config,
@@ -78,22 +76,22 @@ export function createRunners (parts: RunnersParts): Plugin {
       routes: {
         cancel: cancelHandler({ commands, cluster }),
         availability: availabilityHandler(assembly.chains),
-        task: taskHandler({ cluster, commands, clock: ctx.clock, take: routing.take, open: routing.open })
+        feed: assembly.drivers.feed,
+        donor: donorHandler({
+          nodeId: ctx.node.nodeId, cluster, instances: sections.instances, fleet: assembly.fleet,
+          clock: ctx.clock, log: ctx.log, newId: randomUUID
+        }),
+        task: taskHandler({ ...ctx.deps, clock: ctx.clock, take: routing.take, open: routing.open })
       },
       services: {
         runners: routing,
         instances: {
           ...instances, place: entering.place, onEnter: entering.onEnter, onAbsent,
-          onMissing: routing.onMissing,
-          releasing: assembly.releasing,
-          settling: assembly.settling,
-          recordFailure (failure) {
-            const recordedAt = new Date(ctx.clock.now()).toISOString()
-            assembly.failures.record({ ...failure, recordedAt })
-            ctx.emit('InstanceFailureRecorded', failure)
-          }
+          onMissing: routing.onMissing, releasing: assembly.releasing, settling: assembly.settling,
+          recordFailure: recorder(ctx, assembly)
         },
-        accelerators: { accelerators: detection.accelerators }
+        accelerators: { accelerators: detection.accelerators },
+        work: assembly.work
       },
       state: {
         instances: instances.view,
@@ -105,6 +103,14 @@ export function createRunners (parts: RunnersParts): Plugin {
       }
     }
   })
+}
+
+/** Writes down why an instance failed here, and tells everybody. */
+function recorder (ctx: RunnersContext, { failures }: Assembly): Instances['recordFailure'] {
+  return (failure) => {
+    failures.record({ ...failure, recordedAt: new Date(ctx.clock.now()).toISOString() })
+    ctx.emit('InstanceFailureRecorded', failure)
+  }
 }
 
 /** What the master does when a node asks for it. */
@@ -159,7 +165,9 @@ function detect (ctx: RunnersContext, parts: RunnersParts): Detection {
     io: parts.probe,
     overrides: async () => await checkOverrides(parts.probe.env, parts.uid),
     declared: ctx.config.backends,
-    engines: ctx.deps.bundle.engines().map(({ name, decl }) => ({ name, backends: decl.backends })),
+    options: ctx.config.engine_options,
+    engines: ctx.deps.bundle.engines().map(({ name, decl: { backends, external } }) =>
+      ({ name, backends, external })),
     log: ctx.log,
     clock: ctx.clock,
     raise: ctx.raise,

@@ -1,7 +1,7 @@
 import type { Section, SvcError } from '../../kernel/index.js'
 import type { errors } from './errors.js'
 import type { Instances, RunnerStatus } from './service.js'
-import { assignmentOf, leads, namedRunners, shardOf } from './shapes.js'
+import { assignmentOf, bodyOf, leads, namedRunners, shardOf } from './shapes.js'
 import type { Assignment, Instance, RingInstance, ShardBody } from './shapes.js'
 
 export interface InstancesParts {
@@ -56,13 +56,13 @@ export function createInstances (parts: InstancesParts): LocalInstances {
     led: () => all().flatMap((instance) => {
       const assignment = assignmentOf(instance, parts.nodeId)
       const first = assignment !== null && leads(instance, parts.nodeId)
-      return first ? [{ ring: instance.RingInstance, assignment }] : []
+      return first ? [{ ring: bodyOf(instance), assignment }] : []
     }),
     shard ({ instanceId }) {
       const instance = parts.section.get(instanceId)
       return instance === undefined ? null : shardOf(instance, parts.nodeId)
     },
-    view: () => Object.fromEntries(all().map((instance) => [instance.RingInstance.instanceId, instance])),
+    view: () => Object.fromEntries(all().map((instance) => [bodyOf(instance).instanceId, instance])),
     runners (section, local) {
       const named = namedRunners(all())
       const shown = [...section.entries()].filter(({ key }) => named.has(key))

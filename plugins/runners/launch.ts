@@ -1,10 +1,11 @@
 import { join } from 'node:path'
-import type { Bundle, Clock, Logger, ModelCard } from '../../kernel/index.js'
+import type { Bundle, Clock, Logger, LogRing, ModelCard, RegisteredEngine } from '../../kernel/index.js'
 import type { BackendChoice } from './backends.js'
 import type { BinaryOverride } from './binaries.js'
 import { LaunchError } from './failures.js'
 import type { LaunchOptions } from './fleet.js'
-import { memoryLimitBytes } from './memory.js'
+import type { Role } from './donors/role.js'
+import { memoryLimitBytes, sequenceBytes } from './memory.js'
 import { runnersFolder } from './scratch.js'
 import type { Assignment } from './shapes.js'
 
@@ -14,6 +15,8 @@ export interface RunnerConfig {
   max_concurrent: number
   max_queued: number
   memory_limit_mb?: number
+  /** Options by engine. */
+  engine_options: Readonly<Record<string, unknown>>
 }
 
 export interface LaunchParts {
@@ -25,15 +28,25 @@ export interface LaunchParts {
   backend (card: ModelCard): BackendChoice | null
   /** The binary override of an engine, usable or not, if one is set. */
   binary (engine: string): BinaryOverride | undefined
+  /** What the assignment is in an instance with a driver and donors; null in every other. */
+  role (assignment: Assignment): Role | null
+  /** What the engine of a driver is told of its donors. */
+  plan (runnerId: string, role: Role & { kind: 'driver' }): Record<string, unknown> | null
+  /** Where a runner's output goes besides its file. */
+  logs: Pick<LogRing, 'output'>
 }
 
 /** How to run an assignment on this node. Throws a LaunchError when that is impossible. */
 export function launchOptions (
   parts: LaunchParts,
-  { instanceId, runnerId, modelId }: Assignment
+  assignment: Assignment
 ): LaunchOptions {
+  const { instanceId, runnerId, modelId } = assignment
   const { bundle, clock, log, home, config } = parts
-  const model = bundle.model(modelId)
+  const role = parts.role(assignment)
+  const scratch = join(runnersFolder(home), runnerId)
+  // A donor has none of the model's files.
+  const model = role?.kind === 'donor' ? { card: role.card, directory: scratch } : bundle.model(modelId)
   if (model === undefined) throw new LaunchError('runner_failed', `model ${modelId} is not on this node`)
   const engine = bundle.engine(model.card.engine)
   const choice = parts.backend(model.card)
@@ -41,6 +54,7 @@ export function launchOptions (
     throw new LaunchError('no_backend', `no enabled plugin brings engine ${model.card.engine}`)
   }
   if (choice.backend === null) throw new LaunchError('no_backend', choice.problem)
+  const options = optionsOf(config, engine.name)
   return {
     runnerId,
     instanceId,
@@ -49,28 +63,57 @@ export function launchOptions (
       directory: model.directory,
       backend: choice.backend,
       threads: config.threads,
-      options: engine.decl.external === true ? external(parts.binary(engine.name)) : {}
+      options: { ...options, ...programs(parts, engine, role), ...planned(parts, runnerId, role) }
     },
     engineModule: engine.decl.module,
     clock,
     log,
-    scratch: join(runnersFolder(home), runnerId),
-    memoryLimitBytes: memoryLimitBytes(model.card, config.memory_limit_mb),
-    maxConcurrent: config.max_concurrent,
-    maxQueued: config.max_queued
+    scratch,
+    memoryLimitBytes:
+      memoryLimitBytes(model.card, config.memory_limit_mb, sequenceBytes(model.card, options)),
+    maxConcurrent: Math.max(config.max_concurrent, batchOf(options, engine.decl)),
+    maxQueued: config.max_queued,
+    output: (stream, text) => { parts.logs.output({ runnerId, instanceId, modelId }, stream, text) }
   }
 }
 
+/** Requests that the engine works on together; an option that is no number is the engine's to refuse. */
+function batchOf (options: Record<string, unknown>, { batch = 0 }: { batch?: number | undefined }): number {
+  const given = Number(options['max_batch'])
+  return given >= 1 ? Math.floor(given) : batch
+}
+
+function optionsOf ({ engine_options: all }: RunnerConfig, engine: string): Record<string, unknown> {
+  return Object.hasOwn(all, engine) ? { ...all[engine] as Record<string, unknown> } : {}
+}
+
 /**
- * What an engine that drives an external program is told: which one, where the operator said so. Nothing
- * takes the place of one that cannot be used. Throws LaunchError `no_backend`.
+ * What an engine that drives an external program is told: which one, where the operator said so. Throws
+ * LaunchError `no_backend`.
  */
-function external (override: BinaryOverride | undefined): Record<string, unknown> {
-  if (override === undefined) return {}
-  const { variable, path, problem } = override
-  if (problem !== null) {
-    throw new LaunchError('no_backend', `${variable}: ${path} ${problem}; name a program that can be run, ` +
-      'or unset the variable, and restart the node')
-  }
-  return { serverBinary: path }
+function programs (
+  { binary }: LaunchParts, { name, decl }: RegisteredEngine, role: Role | null
+): Record<string, unknown> {
+  if (decl.external !== true) return {}
+  const server = binary(name)
+  if (role?.kind !== 'donor') return server === undefined ? {} : { serverBinary: usable(server) }
+  const donor = decl.donor === undefined ? undefined : binary(decl.donor)
+  // A donor only looks beside the server.
+  const beside = server?.problem === null ? { serverBinary: server.path } : {}
+  return { ...beside, ...donor === undefined ? {} : { donorBinary: usable(donor) } }
+}
+
+/** Nothing takes the place of one that cannot be used. Throws LaunchError `no_backend`. */
+function usable ({ variable, path, problem }: BinaryOverride): string {
+  if (problem === null) return path
+  throw new LaunchError('no_backend', `${variable}: ${path} ${problem}; name a program that can be run, ` +
+    'or unset the variable, and restart the node')
+}
+
+/** What an engine is told of its part where a model is spread over a driver and donors. */
+function planned (
+  { plan }: LaunchParts, runnerId: string, role: Role | null
+): Record<string, unknown> {
+  if (role === null) return {}
+  return role.kind === 'donor' ? { lends: true } : { rpc: plan(runnerId, role) }
 }

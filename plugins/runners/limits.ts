@@ -34,3 +34,5 @@ export const RUNNER_MEMORY_FLOOR_BYTES = 1024 * MIB
 export const MODEL_MEMORY_OVERHEAD = 1.3
 export const MEMORY_FIXED_BYTES = 256 * MIB
 export const MEMORY_CAP_FACTOR = 1.1
+/** What engines keep of sequences where no option says it. */
+export const USUAL_SEQUENCE_BYTES = 1024 * MIB

@@ -1,5 +1,6 @@
 import {
-  BundleService, ClusterService, CommandService, FreeMemoryService, SessionService, StateService
+  BundleService, ClusterService, CommandService, FreeMemoryService, LogRingService, SessionService,
+  StateService, TracerService
 } from '../../kernel/index.js'
 import type { Manifest } from '../../kernel/index.js'
 import { ModelsService } from '../staging/service.js'
@@ -10,7 +11,7 @@ import { errors } from './errors.js'
 import { events } from './events.js'
 import { routes } from './routes.js'
 import { sections } from './sections.js'
-import { AcceleratorService, InstanceService, RunnersService } from './service.js'
+import { AcceleratorService, InstanceService, RunnersService, RunnerWorkService } from './service.js'
 
 /** Everything the plugin declares. */
 export const manifest = {
@@ -23,9 +24,12 @@ export const manifest = {
   consumesOptional: { models: ModelsService, state: StateService },
   consumes: {
     bundle: BundleService, commands: CommandService, session: SessionService, cluster: ClusterService,
-    memory: FreeMemoryService
+    memory: FreeMemoryService, tracers: TracerService, logs: LogRingService
   },
-  provides: { runners: RunnersService, instances: InstanceService, accelerators: AcceleratorService },
+  provides: {
+    runners: RunnersService, instances: InstanceService, accelerators: AcceleratorService,
+    work: RunnerWorkService
+  },
   routes,
   events,
   errors,

@@ -1,4 +1,5 @@
 import type { Releasing } from './service.js'
+import { bodyOf } from './shapes.js'
 import type { Instance } from './shapes.js'
 
 /** So many removed instances are watched, the newest. */
@@ -17,7 +18,7 @@ export class Removals {
 
   /** Tells which instances there are now. */
   update (instances: Iterable<Instance>, mono: number): void {
-    const now = new Map([...instances].map((instance) => [instance.RingInstance.instanceId, instance]))
+    const now = new Map([...instances].map((instance) => [bodyOf(instance).instanceId, instance]))
     for (const [id, instance] of this.#there) if (!now.has(id)) this.#removed.set(id, { instance, mono })
     // A new session may learn of them a moment later.
     for (const id of now.keys()) this.#removed.delete(id)
@@ -36,7 +37,7 @@ export class Removals {
       if (mono - removed.mono >= WATCHED_MS) this.#removed.delete(id)
     }
     return [...this.#removed.values()].flatMap(({ instance }) => {
-      const { nodeToRunner } = instance.RingInstance.shardAssignments
+      const { nodeToRunner } = bodyOf(instance).shardAssignments
       const nodeIds = Object.entries(nodeToRunner)
         .filter(([nodeId, runnerId]) => ends(nodeId, runnerId))
         .map(([nodeId]) => nodeId)

@@ -1,6 +1,7 @@
 import type { RouteDecl } from '../../kernel/index.js'
 import { LINKS } from './chain.js'
 
+const uuid = { type: 'string', pattern: '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' } as const
 const id = { type: 'string', minLength: 1, maxLength: 128 } as const
 
 /** HTTP routes of this plugin; the handlers are in `index.ts`. */
@@ -90,5 +91,32 @@ export const routes = {
       }
     },
     errors: ['not_found', 'overloaded']
+  },
+  donor: {
+    method: 'POST',
+    url: '/runners/donors',
+    summary: 'Carries a connection to the donor of an instance on this node; for its driver only.',
+    authority: 'invoke',
+    stream: true,
+    produces: 'application/octet-stream',
+    body: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['instanceId', 'runnerId', 'feedId'],
+      properties: { instanceId: id, runnerId: id, feedId: uuid }
+    },
+    errors: ['not_found', 'instance_lost', 'overloaded']
+  },
+  feed: {
+    method: 'GET',
+    url: '/runners/donors/:feed_id',
+    summary: 'What the driver of an instance says on a connection to a donor; for that donor only.',
+    authority: 'invoke',
+    stream: true,
+    produces: 'application/octet-stream',
+    params: {
+      type: 'object', additionalProperties: false, required: ['feed_id'], properties: { feed_id: uuid }
+    },
+    errors: ['not_found']
   }
 } as const satisfies Record<string, RouteDecl>

@@ -1,5 +1,5 @@
 import { kernelError, SvcError } from '../../kernel/index.js'
-import type { Clock, EngineChunk, EngineTask } from '../../kernel/index.js'
+import type { Clock, EngineChunk, EngineTask, Trace } from '../../kernel/index.js'
 import { createAvailability } from './availability.js'
 import type { Availability, AvailabilityParts, Scope } from './availability.js'
 import { noInstanceMessage } from './chain.js'
@@ -82,7 +82,7 @@ export function createRouting (parts: RoutingParts): Routing {
 function pick (
   parts: RoutingParts, availability: Availability, away: TaskTable, query: RouteQuery
 ): Route | SvcError {
-  const { modelId, capability, commandId, caller, except } = query
+  const { modelId, capability, commandId, caller, except, trace } = query
   const look = availability.look(modelId, 'anywhere')
   const broken = availability.broken(modelId, capability, look)
   if (broken !== null) return noInstance(modelId, broken)
@@ -93,13 +93,15 @@ function pick (
   const taskId = parts.newId()
   const task = { taskId, commandId, instanceId, modelId, capability, createdAt: timeOf(parts.clock) }
   ;(chosen.own ? parts.tasks : away).add(task, runnerId, { caller, member: null })
-  return { taskId, instanceId, runnerId, modelId, nodeId, installId }
+  return { taskId, instanceId, runnerId, modelId, nodeId, installId, ...traced(trace) }
 }
+
+const traced = (trace: Trace | undefined): { trace?: Trace } => trace === undefined ? {} : { trace }
 
 function take (
   { fleet, tasks, clock, self }: RoutingParts, assigned: Assigned, asker: Asker
 ): Route {
-  const { taskId, commandId, modelId, instanceId, runnerId, capability } = assigned
+  const { taskId, commandId, modelId, instanceId, runnerId, capability, trace } = assigned
   const assignment = fleet.get(runnerId)?.assignment
   if (assignment?.instanceId !== instanceId || assignment.modelId !== modelId) {
     throw kernelError('instance_lost', `Runner ${runnerId} of ${modelId} is not on this node any more.`)
@@ -108,7 +110,8 @@ function take (
     throw kernelError('invalid_request', `Task ${taskId} is known here already.`, { param: 'taskId' })
   }
   tasks.add({ taskId, commandId, instanceId, modelId, capability, createdAt: timeOf(clock) }, runnerId, asker)
-  return { taskId, instanceId, runnerId, modelId, nodeId: self.nodeId, installId: self.installId }
+  const { nodeId, installId } = self
+  return { taskId, instanceId, runnerId, modelId, nodeId, installId, ...traced(trace) }
 }
 
 type PlaceMissing = Parameters<Instances['onMissing']>[0]
@@ -138,14 +141,18 @@ function placer (card: Runners['card']): Pick<Instances, 'onMissing'> & {
 
 /** The task on a runner of this node. */
 async function * chunksHere (
-  { fleet, clock, tasks }: RoutingParts, { runnerId, modelId, taskId }: Route, task: EngineTask,
+  { fleet, clock, tasks }: RoutingParts, { runnerId, modelId, taskId, trace }: Route, task: EngineTask,
   signal: AbortSignal
 ): AsyncGenerator<EngineChunk> {
   const member = fleet.get(runnerId)
   if (member?.supervisor == null) {
     throw new RunnerError('instance_lost', `The runner of ${modelId} is gone.`)
   }
-  for await (const chunk of member.supervisor.open(taskId, task, signal, tasks.callerOf(taskId)?.id)) {
+  const callerId = tasks.callerOf(taskId)?.id
+  const opened = trace === undefined
+    ? member.supervisor.open(taskId, task, signal, callerId)
+    : member.supervisor.open(taskId, task, signal, callerId, trace)
+  for await (const chunk of opened) {
     member.forwardMono = clock.mono()
     yield chunk
   }

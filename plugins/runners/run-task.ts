@@ -1,6 +1,6 @@
-import { SvcError } from '../../kernel/index.js'
+import { SvcError, timed } from '../../kernel/index.js'
 import type { CapabilityCall, EngineChunk, EngineTask } from '../../kernel/index.js'
-import type { RouteQuery, Runners } from './service.js'
+import type { Route, RouteQuery, Runners } from './service.js'
 
 /** What a request wants of a model. */
 export interface TaskRequest extends Pick<RouteQuery, 'modelId' | 'capability'> { task: EngineTask }
@@ -14,9 +14,16 @@ export interface TaskRequest extends Pick<RouteQuery, 'modelId' | 'capability'> 
 export async function * runTask (
   runners: Runners, { modelId, capability, task }: TaskRequest, call: CapabilityCall
 ): AsyncGenerator<EngineChunk> {
-  const { commandId, caller, signal } = call
-  const query: RouteQuery = { modelId, capability, commandId, caller, signal }
-  let route = await runners.route(query)
+  const { commandId, caller, signal, trace } = call
+  const query: RouteQuery = {
+    modelId, capability, commandId, caller, signal, ...(trace === undefined ? {} : { trace })
+  }
+  const find = async (query: RouteQuery): Promise<Route> => {
+    const found = await timed(trace, 'route', 'route', () => runners.route(query))
+    trace?.task({ taskId: found.taskId, modelId, capability })
+    return found
+  }
+  let route = await find(query)
   call.setHeader('x-svc-task-id', route.taskId)
   let answered = false
   try {
@@ -27,8 +34,9 @@ export async function * runTask (
     return
   } catch (error) {
     if (answered || !call.retry || signal.aborted || !isLoss(error)) throw error
-    route = await runners.route({ ...query, except: route.instanceId }).catch(() => { throw error })
+    route = await find({ ...query, except: route.instanceId }).catch(() => { throw error })
   }
+  trace?.note({ retried: true })
   call.setHeader('x-svc-task-id', route.taskId)
   call.setHeader('x-svc-retried', '1')
   yield * runners.open(route, task, signal)

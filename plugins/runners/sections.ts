@@ -48,6 +48,12 @@ const ringInstance = {
   }
 } as const
 
+const llamaRpcInstance = {
+  ...ringInstance,
+  required: [...ringInstance.required, 'driverNode', 'donorEndpoints'],
+  properties: { ...ringInstance.properties, driverNode: text, donorEndpoints: map }
+} as const
+
 /** Document sections of this plugin. */
 export const sections = {
   instances: {
@@ -56,8 +62,9 @@ export const sections = {
     value: {
       type: 'object',
       additionalProperties: false,
-      required: ['RingInstance'],
-      properties: { RingInstance: ringInstance }
+      minProperties: 1,
+      maxProperties: 1,
+      properties: { RingInstance: ringInstance, LlamaRpcInstance: llamaRpcInstance }
     }
   },
   runners: {

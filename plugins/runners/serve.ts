@@ -3,12 +3,14 @@ import type { EngineChunk, Logger } from '../../kernel/index.js'
 import { reasonOf, RunnerError } from './process/errors.js'
 import { ToldError } from './remote/frames.js'
 import type { Route } from './service.js'
+import type { TaskWatchers } from './task-watch.js'
 import type { TaskTable, TerminalStatus } from './tasks.js'
 
 /** What recording the end of a task needs. */
 export interface ServeParts {
   log: Logger
   taskFailed (failure: { taskId: string, commandId: string, errorType: string, errorMessage: string }): void
+  watchers: Pick<TaskWatchers, 'begin'>
 }
 
 /** A routed task: the table it is entered in, and what opens its stream. */
@@ -24,21 +26,25 @@ export async function * serve (
 ): AsyncGenerator<EngineChunk> {
   const { taskId, modelId } = route
   if (!tasks.start(taskId)) throw kernelError('instance_lost', `Task ${taskId} is not open any more.`)
+  const watch = parts.watchers.begin(route, tasks)
   let status: TerminalStatus = 'Cancelled'
   let answered = false
   try {
     for await (const chunk of chunks()) {
       answered = true
+      watch?.see(chunk)
       yield chunk
     }
     status = signal.aborted ? whenAborted(signal) : 'Complete'
   } catch (error) {
-    status = signal.aborted ? whenAborted(signal) : 'Failed'
+    // An operator cancels in the runner.
+    status = signal.aborted ? whenAborted(signal) : causeOf(error) === 'cancelled' ? 'Cancelled' : 'Failed'
     if (signal.aborted) throw signal.reason instanceof SvcError ? signal.reason : kernelError('cancelled')
     if (worthAnEvent(error, answered)) record(parts, route, tasks.get(taskId)?.commandId ?? '', error)
     throw publicError(error, modelId)
   } finally {
     tasks.finish(taskId, status)
+    watch?.end(status)
   }
 }
 
@@ -69,7 +75,7 @@ const causeOf = (error: unknown): string =>
  */
 function worthAnEvent (error: unknown, answered: boolean): boolean {
   const reason = causeOf(error)
-  if (error instanceof ToldError || reason === 'overloaded') return false
+  if (error instanceof ToldError || reason === 'overloaded' || reason === 'cancelled') return false
   return answered || reason === 'instance_lost' || reason === 'provider_error'
 }
 

@@ -1,14 +1,15 @@
 import { defineService } from '../../kernel/index.js'
 import type { InstanceFailure } from './failures.js'
 import type { Instance } from './shapes.js'
-import type { Caller, EngineChunk, EngineTask, ModelCard } from '../../kernel/index.js'
+import type { TerminalStatus } from './tasks.js'
+import type { Caller, EngineChunk, EngineTask, ModelCard, Trace } from '../../kernel/index.js'
 
 export { errors as runnerErrors } from './errors.js'
 export { runTask } from './run-task.js'
 export type { TaskRequest } from './run-task.js'
-export { stateCard } from './shapes.js'
+export { bodyOf, changed, stateCard } from './shapes.js'
 export type {
-  Instance, PlacementIntent, RingInstance, Shard, ShardBody, StateCard
+  Instance, LlamaRpcInstance, PlacementIntent, RingInstance, Shard, ShardBody, StateCard
 } from './shapes.js'
 
 /** A runner's lifecycle as a one-key object, e.g. `{"RunnerReady":{}}`. */
@@ -42,7 +43,54 @@ export interface RunnerReport {
   /** Seconds since a real inference (warmup, request or canary) last succeeded; null when never. */
   secondsSinceForward: number | null
   rssBytes: number | null
+  /** Tasks that may be inside the runner at once, and tasks that wait for that. */
+  slots: number
+  waitingTasks: number
+  /** Time that tasks have waited for a place so far, all together, and how many got one. */
+  waitedSeconds: number
+  admittedTaskCount: number
+  /** Chunks of all tasks so far: those that came, those dropped, and those that wait for their reader now. */
+  chunks: { received: number, dropped: number, buffered: number }
 }
+
+/** A task that has ended, as its node saw it. Nothing of what was asked or answered is in it. */
+export interface EndedTask {
+  taskId: string
+  modelId: string
+  capability: string
+  status: TerminalStatus
+  /** The request came to this node; false for a task of another node. */
+  entered: boolean
+  /** A runner of this node served it. */
+  served: boolean
+  /** From the routing to the end, and to the first token or sound; null when none came. */
+  seconds: number
+  firstSeconds: number | null
+  /** As the engine counted them; null where it said nothing. */
+  tokens: { prompt: number, cached: number, generated: number } | null
+  /** Length of the sound it gave, seconds. */
+  audioSeconds: number
+}
+
+/** What an operator's cancel came to. */
+export interface RunnerCancel {
+  /** Tasks that were inside the runner. */
+  taskIds: string[]
+  /** It did not let go of them in time: its process was ended and starts again. */
+  restarted: boolean
+}
+
+/** The work of this node's runners, for those that watch or mend it. */
+export interface RunnerWork {
+  /** Calls `fn` when a task that entered or was served here has ended. */
+  onTask (fn: (task: EndedTask) => void): () => void
+  /**
+   * Ends the tasks inside a runner with `cancelled`; a runner that still works on one after `graceMs` is
+   * ended and started again. Null for a runner that is not on this node.
+   */
+  cancel (runnerId: string, graceMs: number): Promise<RunnerCancel | null>
+}
+export const RunnerWorkService = defineService<RunnerWork>('runners.work')
 
 /** A task and the runner that serves it, on any node. */
 export interface Route {
@@ -53,6 +101,8 @@ export interface Route {
   /** The node of the runner: the id of its present start, and the one that stays. */
   nodeId: string
   installId: string
+  /** Where the work on it is noted, when it is traced. */
+  trace?: Trace | undefined
 }
 
 /**
@@ -66,6 +116,7 @@ export interface RouteQuery {
   caller: Caller
   signal?: AbortSignal
   except?: string
+  trace?: Trace | undefined
 }
 
 /** The data plane from any node to the runner that serves a model. */

@@ -51,8 +51,28 @@ export type RingInstance = {
   drainUntil?: string
 }
 
+/** One rank, the driver, runs llama.cpp's server with the whole model; the others lend it memory and work. */
+export type LlamaRpcInstance = RingInstance & {
+  /** Node id. */
+  driverNode: string
+  /** The links on which the driver reaches its donors, by node id in the order of their ranks. */
+  donorEndpoints: RingInstance['hostsByNode']
+}
+
 /** An instance as the control document and /state hold it: one key that names how its ranks talk. */
-export type Instance = { RingInstance: RingInstance }
+export type Instance = { RingInstance: RingInstance } | { LlamaRpcInstance: LlamaRpcInstance }
+
+/** What every instance has, however its ranks talk. */
+export function bodyOf (instance: Instance): RingInstance {
+  return 'LlamaRpcInstance' in instance ? instance.LlamaRpcInstance : instance.RingInstance
+}
+
+/** The instance with some of what every instance has changed. */
+export function changed (instance: Instance, change: Partial<RingInstance>): Instance {
+  return 'LlamaRpcInstance' in instance
+    ? { LlamaRpcInstance: { ...instance.LlamaRpcInstance, ...change } }
+    : { RingInstance: { ...instance.RingInstance, ...change } }
+}
 
 /** What one node is to run for an instance. */
 export interface Assignment {
@@ -77,14 +97,14 @@ export function assignmentOf (instance: Instance, nodeId: string): Assignment | 
   const {
     instanceId,
     shardAssignments: { modelId, nodeToRunner }
-  } = instance.RingInstance
+  } = bodyOf(instance)
   const runnerId = nodeToRunner[nodeId]
   return runnerId === undefined ? null : { instanceId, runnerId, modelId }
 }
 
 /** The part of the model that the node holds for the instance; null when it holds none. */
 export function shardOf (instance: Instance, nodeId: string): ShardBody | null {
-  const { nodeToRunner, runnerToShard } = instance.RingInstance.shardAssignments
+  const { nodeToRunner, runnerToShard } = bodyOf(instance).shardAssignments
   const runnerId = nodeToRunner[nodeId]
   const tagged = runnerId === undefined ? undefined : runnerToShard[runnerId]
   return tagged === undefined ? null : Object.values(tagged)[0] as ShardBody
@@ -94,7 +114,7 @@ export function shardOf (instance: Instance, nodeId: string): ShardBody | null {
 export function leads (instance: Instance, nodeId: string): boolean {
   const rank = (id: string): number => shardOf(instance, id)?.deviceRank ?? Infinity
   // Where the ranks are not told, it is still one node.
-  const [first] = Object.keys(instance.RingInstance.shardAssignments.nodeToRunner)
+  const [first] = Object.keys(bodyOf(instance).shardAssignments.nodeToRunner)
     .sort((a, b) => rank(a) < rank(b) || (rank(a) === rank(b) && a < b) ? -1 : 1)
   return first === nodeId
 }
@@ -102,8 +122,13 @@ export function leads (instance: Instance, nodeId: string): boolean {
 /** Every runner id the instances name, on any node. */
 export function namedRunners (instances: Iterable<Instance>): Set<string> {
   const named = new Set<string>()
-  for (const { RingInstance: ring } of instances) {
-    for (const runnerId of Object.keys(ring.shardAssignments.runnerToShard)) named.add(runnerId)
+  for (const instance of instances) {
+    for (const runnerId of Object.keys(bodyOf(instance).shardAssignments.runnerToShard)) named.add(runnerId)
   }
   return named
+}
+
+/** True for a node of the instance that serves no task of it, but lends its driver memory and work. */
+export function lends (instance: RingInstance | LlamaRpcInstance, nodeId: string): boolean {
+  return 'driverNode' in instance && instance.driverNode !== nodeId
 }

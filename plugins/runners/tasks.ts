@@ -100,6 +100,11 @@ export class TaskTable {
     return this.#entry(taskId)?.asker.caller ?? null
   }
 
+  /** False for a task that another node has passed on. */
+  enteredHere (taskId: string): boolean {
+    return (this.#entry(taskId)?.asker.member ?? null) === null
+  }
+
   /** Tasks of a runner that have no terminal status yet. */
   outstanding (runnerId: string): number {
     this.#sweep()

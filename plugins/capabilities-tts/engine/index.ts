@@ -48,10 +48,10 @@ class SpeechSession implements EngineSession {
   }
 
   async * run (task: EngineTask, signal: AbortSignal): AsyncGenerator<EngineChunk> {
-    const { kind } = task
+    const { kind, payload, trace } = task
     if (kind !== 'tts') throw new EngineError('invalid_payload', `engine onnx-tts serves tts, not ${kind}`)
     const { card } = this.spec
-    yield * speak(this.family, readRequest(task.payload, this.family, card), card.modelId, signal)
+    yield * speak(this.family, readRequest(payload, this.family, card), card.modelId, signal, trace)
   }
 
   info (): Record<string, unknown> {

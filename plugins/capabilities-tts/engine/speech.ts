@@ -1,23 +1,25 @@
 /** The way of one answer: units to samples, samples to encoded chunks of the length asked for. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import type { EngineChunk } from '../../../kernel/engine.js'
+import type { EngineChunk, SpanSeries, SpanSink } from '../../../kernel/engine.js'
 import type { AudioEncoder, Encoded } from './audio.js'
 import { createEncoder } from './encoder.js'
-import type { Family, SpeechRequest } from './family.js'
+import type { Family, SpeechRequest, SpeechUnit } from './family.js'
 import { FIRST_SECONDS, Pace } from './pace.js'
 import { unspeakable } from './phonemes.js'
 import type { SpeechTask } from './request.js'
 
 /** All samples of a request, unit after unit, with the family's pause between sentences. */
 export async function * samplesOf (
-  family: Family, request: SpeechRequest, signal: AbortSignal
+  family: Family, request: SpeechRequest, signal: AbortSignal, trace?: SpanSink
 ): AsyncGenerator<Float32Array> {
   let pause = 0
   let units = 0
-  for (const unit of family.prepare(request.text, request)) {
+  for (const unit of prepared(family, request, trace)) {
     if (signal.aborted) return
     if (pause > 0) yield new Float32Array(pause)
-    for await (const samples of family.synth(unit, request, signal)) {
+    const pieces = family.synth(unit, request, signal)
+    const noted = trace === undefined ? pieces : timedPieces(pieces, family.sampleRate, trace)
+    for await (const samples of noted) {
       yield samples
       // Native runs block this thread: a cancel can only be heard between them.
       await nextTurn()
@@ -27,6 +29,28 @@ export async function * samplesOf (
     units++
   }
   if (units === 0) throw unspeakable()
+}
+
+/** The units of a text, each with a span for its way from letters to symbols. */
+function * prepared (family: Family, request: SpeechRequest, trace?: SpanSink): Generator<SpeechUnit> {
+  let startMs = trace?.now() ?? 0
+  for (const unit of family.prepare(request.text, request)) {
+    trace?.span('prepare', 'prompt', startMs, trace.now(), { unit: unit.index, symbols: unit.symbols })
+    yield unit
+    startMs = trace?.now() ?? 0
+  }
+}
+
+/** Samples as they are made, each piece with a span. */
+async function * timedPieces (
+  pieces: AsyncIterable<Float32Array>, sampleRate: number, trace: SpanSink
+): AsyncGenerator<Float32Array> {
+  let startMs = trace.now()
+  for await (const samples of pieces) {
+    trace.span('synthesise', 'synthesis', startMs, trace.now(), { seconds: samples.length / sampleRate })
+    yield samples
+    startMs = trace.now()
+  }
 }
 
 /** Splits a stream of samples into parts whose ends fall on the ends of paced chunks. */
@@ -66,14 +90,20 @@ class ChunkWriter {
   private pendingSeconds = 0
   private written = 0
   private index = 0
+  private readonly trace: SpanSink | undefined
+  private readonly encodes: SpanSeries | undefined
 
-  constructor (head: ChunkWriter['head'], encoder: AudioEncoder) {
+  constructor (head: ChunkWriter['head'], encoder: AudioEncoder, trace?: SpanSink) {
     this.head = head
     this.encoder = encoder
+    this.trace = trace
+    this.encodes = trace?.series('encode', 'encode')
   }
 
   push (samples: Float32Array): void {
+    const startMs = this.trace?.now() ?? 0
     this.hold(this.encoder.encode(samples))
+    this.encodes?.add(startMs, this.trace!.now())
   }
 
   /** True where there are bytes to send. */
@@ -115,13 +145,13 @@ class ChunkWriter {
  * Ends without a last chunk when `signal` aborts.
  */
 export async function * speak (
-  family: Family, task: SpeechTask, model: string, signal: AbortSignal
+  family: Family, task: SpeechTask, model: string, signal: AbortSignal, trace?: SpanSink
 ): AsyncGenerator<EngineChunk> {
   const { sampleRate } = family
   const encoder = createEncoder(task.encoding, sampleRate)
-  const writer = new ChunkWriter({ model, format: task.encoding, sampleRate }, encoder)
+  const writer = new ChunkWriter({ model, format: task.encoding, sampleRate }, encoder, trace)
   const slicer = new Slicer(new Pace(FIRST_SECONDS, task.interval), sampleRate)
-  for await (const samples of samplesOf(family, task.request, signal)) {
+  for await (const samples of samplesOf(family, task.request, signal, trace)) {
     for (const { part, full } of slicer.slice(samples)) {
       writer.push(part)
       if (!full || !writer.ready) continue

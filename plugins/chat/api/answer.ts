@@ -1,14 +1,13 @@
 /** Runs a task and answers with it: as a stream, or whole. */
 import { runTask } from '../../runners/service.js'
 import { beating, BEAT_MS } from './beat.js'
-import { LateHead } from './late-head.js'
 import { Collector, piecesOf, Totals } from './pieces.js'
 import { inWordsOfRequest } from './refuse.js'
 import type {
-  CapabilityCall, CapabilityChunk, Clock, EngineChunk, EngineTask, Invocations, RouteRequest, ServedFrame
+  CapabilityCall, CapabilityChunk, Clock, EngineChunk, EngineTask, ErrorBody, Invocations, RouteRequest,
+  ServedFrame
 } from '../../../kernel/index.js'
 import type { Runners } from '../../runners/service.js'
-import type { ErrorBody } from './late-head.js'
 import type { Piece, Reading, TextPiece, EndPiece } from './pieces.js'
 
 /** The capability whose places at the table every request of this plugin takes. */
@@ -126,22 +125,17 @@ async function * texts (
 export async function answerStream (
   parts: Answering, request: RouteRequest, asked: Asked, api: StreamApi
 ): Promise<void> {
-  const late = new LateHead(request)
   const { framing } = api
-  await parts.invocations.serve(late.request, {
+  await parts.invocations.serve(request, {
     as: CHAT,
     contentType: framing.contentType,
-    frame: (frame) => streamText(late, framing, frame),
-    handler: (call) => {
-      const setHeader = (name: string, value: string): void => {
-        late.headers[name] = value
-        call.setHeader(name, value)
-      }
-      return beats(texts(parts, asked, { ...call, setHeader }, api), parts.clock, framing.beat)
-    }
+    beat: (payload) => textIn(payload) === '',
+    frame: (frame) => streamText(framing, frame, request.requestId),
+    handler: (call) => beats(texts(parts, asked, call, api), parts.clock, framing.beat)
   })
-  if (!late.sent) throw late.thrown()
 }
+
+const textIn = (payload: unknown): string => (payload as { text: string }).text
 
 async function * beats (
   source: AsyncIterable<string>, clock: Clock, beat: string
@@ -154,13 +148,10 @@ async function * beats (
   }
 }
 
-function streamText (late: LateHead, framing: Framing, { kind, payload, error }: ServedFrame): string | null {
-  if (kind === 'chunk') return (payload as { text: string }).text || null
+function streamText (framing: Framing, { kind, payload, error }: ServedFrame, id: string): string | null {
+  if (kind === 'chunk') return textIn(payload) || null
   if (kind !== 'failed' && kind !== 'cancelled') return null
-  const body = error as ErrorBody | null
-  if (late.sent) return framing.failed(body ?? cancelled(late.request.requestId))
-  late.failure = body
-  return null
+  return framing.failed(error as ErrorBody | null ?? cancelled(id))
 }
 
 const cancelled = (requestId: string): ErrorBody => {
@@ -184,13 +175,13 @@ export async function answerWhole (
   })
 }
 
-/** Answers with the value that `make` resolves with, in a place of the capability. */
+/** Answers with the value that `make` resolves with, in a place of the capability `as`. */
 export async function answerJson (
   { invocations, clock }: Pick<Answering, 'invocations' | 'clock'>, request: RouteRequest,
-  make: (call: CapabilityCall) => Promise<object>
+  make: (call: CapabilityCall) => Promise<object>, as = CHAT
 ): Promise<void> {
   await invocations.serve(request, {
-    as: CHAT,
+    as,
     contentType: 'application/json; charset=utf-8',
     handler: (call) => jsonChunks(() => make(call), clock)
   })
@@ -212,7 +203,7 @@ const jsonMedia = (value: object): NonNullable<CapabilityChunk['media']> => ({
 })
 
 /** Hands an answer on only when it is complete, so that a second try does not show. */
-function heldBack (runners: Runners): Runners {
+export function heldBack (runners: Runners): Runners {
   return {
     route: async (query) => await runners.route(query),
     open: (route, task, signal) => atOnce(runners.open(route, task, signal)),

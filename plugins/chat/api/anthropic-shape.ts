@@ -1,4 +1,5 @@
 /** Answers of POST /v1/messages. Pure. */
+import { anthropicFailure } from './failure.js'
 import type { Facts, Framing, Shape } from './answer.js'
 import type { Collector, EndPiece, Finish, TextPiece, Totals } from './pieces.js'
 
@@ -8,15 +9,20 @@ const STOP_REASONS: Readonly<Record<Finish, string>> = {
   stop: 'end_turn', length: 'max_tokens', tool_calls: 'tool_use'
 }
 
-/** Named events. A failure is our error body with a type. */
+/** Named events. */
 export const anthropicFraming: Framing = {
   contentType: 'text/event-stream',
   begin: () => '',
   value: (value) => `event: ${(value as Value).type}\ndata: ${JSON.stringify(value)}\n\n`,
   end: () => '',
   beat: 'event: ping\ndata: {"type":"ping"}\n\n',
-  failed: (error) => `event: error\ndata: ${JSON.stringify({ type: 'error', ...error })}\n\n`
+  failed: (error) => `event: error\ndata: ${JSON.stringify(anthropicFailure(error))}\n\n`
 }
+
+/** Why an answer ended, and the stop text where that is one of the request's. */
+const endOf = (finish: Finish, stop: string | null): object => stop !== null && finish === 'stop'
+  ? { stop_reason: 'stop_sequence', stop_sequence: stop }
+  : { stop_reason: STOP_REASONS[finish], stop_sequence: null }
 
 const usageOf = (totals: Totals): object => ({
   input_tokens: totals.promptTokens - totals.cachedTokens,
@@ -34,7 +40,7 @@ export class MessageShape implements Shape {
   #index = -1
   /** What the open block is: a type, or a call's index. */
   #open: string | number | null = null
-  #finish: Finish = 'stop'
+  #end = endOf('stop', null)
 
   constructor (facts: Facts) { this.#facts = facts }
 
@@ -46,7 +52,7 @@ export class MessageShape implements Shape {
 
   piece (piece: TextPiece | EndPiece): Value[] {
     if (piece.kind === 'end') {
-      this.#finish = piece.finish
+      this.#end = endOf(piece.finish, piece.stop)
       return this.#closed()
     }
     const { reasoning, content, calls } = piece
@@ -67,8 +73,7 @@ export class MessageShape implements Shape {
   }
 
   end (totals: Totals): Value[] {
-    const delta = { stop_reason: STOP_REASONS[this.#finish], stop_sequence: null }
-    return [{ type: 'message_delta', delta, usage: usageOf(totals) }, { type: 'message_stop' }]
+    return [{ type: 'message_delta', delta: this.#end, usage: usageOf(totals) }, { type: 'message_stop' }]
   }
 
   #opened (what: string | number, block: object): Value[] {
@@ -100,8 +105,7 @@ export function wholeMessage (answer: Collector, facts: Facts): object {
     content.push({ type: 'tool_use', id, name, input: argumentsOf(text) })
   }
   return messageOf(facts, {
-    content, stop_reason: STOP_REASONS[choice?.finish ?? 'stop'], stop_sequence: null,
-    usage: usageOf(answer.totals)
+    content, ...endOf(choice?.finish ?? 'stop', choice?.stop ?? null), usage: usageOf(answer.totals)
   })
 }
 

@@ -49,6 +49,7 @@ export const messagesBody = {
   }
 } as const
 
+/** A request as its schema has let it through. */
 export type MessagesBody = FromSchema<typeof messagesBody>
 type Block = Record<string, unknown>
 

@@ -1,5 +1,6 @@
 /** Answers of Ollama's API: lines of JSON. Pure. */
 import { argumentsOf } from './anthropic-shape.js'
+import { ollamaFailure } from './failure.js'
 import { Collector } from './pieces.js'
 import type { ModelCard } from '../../../kernel/index.js'
 import type { Facts, Framing, Shape } from './answer.js'
@@ -12,7 +13,7 @@ export const linesFraming: Framing = {
   value: (value) => `${JSON.stringify(value)}\n`,
   end: () => '',
   beat: '',
-  failed: (error) => `${JSON.stringify(error)}\n`
+  failed: (error) => `${JSON.stringify(ollamaFailure(error))}\n`
 }
 
 /** What is new of an answer. */

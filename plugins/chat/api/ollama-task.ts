@@ -85,6 +85,7 @@ export const ollamaShowBody = {
   type: 'object', properties: { model: name, name }
 } as const
 
+/** Requests as their schemas have let them through. */
 export type OllamaChat = FromSchema<typeof ollamaChatBody>
 export type OllamaGenerate = FromSchema<typeof ollamaGenerateBody>
 type Common = Pick<OllamaChat, 'format' | 'think' | 'options'>

@@ -1,6 +1,6 @@
 /** Pieces of answers that several of OpenAI's routes share. Pure. */
 import type { TokenReport } from '../engine/mailbox.js'
-import type { ErrorBody } from './late-head.js'
+import type { ErrorBody } from '../../../kernel/index.js'
 import type { Framing } from './answer.js'
 import type { Totals } from './pieces.js'
 

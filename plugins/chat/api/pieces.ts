@@ -19,7 +19,10 @@ export interface TextPiece {
 /** A choice is complete. */
 export interface EndPiece {
   kind: 'end', index: number, finish: Finish, usage: Done['usage'], stats: Done['stats']
+  /** The stop text that ended it, if one did. */
+  stop: string | null
 }
+/** One thing an answer consists of. */
 export type Piece = StartPiece | TextPiece | EndPiece
 
 /** How an answer is read. */
@@ -80,8 +83,8 @@ class Choices {
     return this.#piece(index, this.#reader(index).push(text), tokens)
   }
 
-  done ({ index, finish_reason: reason, usage, stats }: Done): Piece[] {
-    const end: EndPiece = { kind: 'end', index, finish: reason, usage, stats }
+  done ({ index, finish_reason: reason, stop_text: stop, usage, stats }: Done): Piece[] {
+    const end: EndPiece = { kind: 'end', index, finish: reason, usage, stats, stop }
     if (!this.#reading.parse) return [end]
     const reader = this.#reader(index)
     const rest = this.#piece(index, reader.end(), [])
@@ -116,7 +119,9 @@ export interface WholeCall { id: string, name: string, arguments: string }
 
 /** A choice as a whole. */
 export interface Whole {
-  index: number, content: string, reasoning: string, calls: WholeCall[], tokens: TokenReport[], finish: Finish
+  index: number, content: string, reasoning: string, calls: WholeCall[], tokens: TokenReport[]
+  finish: Finish
+  stop: string | null
 }
 
 /** Puts pieces together. */
@@ -133,6 +138,7 @@ export class Collector {
     const whole = this.#choice(piece.index)
     if (piece.kind === 'end') {
       whole.finish = piece.finish
+      whole.stop = piece.stop
       return
     }
     whole.content += piece.content
@@ -148,7 +154,7 @@ export class Collector {
     const known = this.#choices.get(index)
     if (known !== undefined) return known
     const made: Whole = {
-      index, content: '', reasoning: '', calls: [], tokens: [], finish: 'stop'
+      index, content: '', reasoning: '', calls: [], tokens: [], finish: 'stop', stop: null
     }
     this.#choices.set(index, made)
     return made

@@ -29,16 +29,17 @@ const WORDS = {
   call: 'response.function_call_arguments'
 } as const
 
-const textPart = (text: string): object => ({ type: 'output_text', text, annotations: [], logprobs: [] })
+/** The one part that a text has; calls have none. */
+function partOf (kind: Item['kind'], text: string): object {
+  if (kind === 'reasoning') return { type: 'reasoning_text', text }
+  return { type: 'output_text', text, annotations: [], logprobs: [] }
+}
 
 function itemValue ({ kind, id, text, callId, name }: Item, status: string): object {
   if (kind === 'call') return { id, type: 'function_call', status, call_id: callId, name, arguments: text }
-  const content = status === 'in_progress' ? [] : null
-  if (kind === 'reasoning') {
-    const parts = content ?? [{ type: 'reasoning_text', text }]
-    return { id, type: 'reasoning', status, summary: [], content: parts }
-  }
-  return { id, type: 'message', status, role: 'assistant', content: content ?? [textPart(text)] }
+  const content = status === 'in_progress' ? [] : [partOf(kind, text)]
+  if (kind === 'reasoning') return { id, type: 'reasoning', status, summary: [], content }
+  return { id, type: 'message', status, role: 'assistant', content }
 }
 
 /** The events of a stream. Items follow each other; each is complete before the next one begins. */
@@ -98,8 +99,8 @@ export class ResponseShape implements Shape {
     const added = this.#event('response.output_item.added', {
       output_index: this.#done.length, item: itemValue(this.#open, 'in_progress')
     })
-    if (kind !== 'message') return [...closed, added]
-    const part = this.#event('response.content_part.added', { ...this.#place(), part: textPart('') })
+    if (kind === 'call') return [...closed, added]
+    const part = this.#event('response.content_part.added', { ...this.#place(), part: partOf(kind, '') })
     return [...closed, added, part]
   }
 
@@ -111,8 +112,8 @@ export class ResponseShape implements Shape {
     const said = kind === 'call' ? { arguments: text, name } : { text }
     const logprobs = kind === 'message' ? { logprobs: [] } : {}
     const values = [this.#event(`${WORDS[kind]}.done`, { ...place, ...said, ...logprobs })]
-    if (kind === 'message') {
-      values.push(this.#event('response.content_part.done', { ...place, part: textPart(text) }))
+    if (kind !== 'call') {
+      values.push(this.#event('response.content_part.done', { ...place, part: partOf(kind, text) }))
     }
     const value = itemValue(item, status)
     values.push(this.#event('response.output_item.done', { output_index: this.#done.length, item: value }))

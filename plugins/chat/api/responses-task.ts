@@ -54,6 +54,7 @@ export const responsesBody = {
   }
 } as const
 
+/** A request as its schema has let it through. */
 export type ResponsesBody = FromSchema<typeof responsesBody>
 type Item = Record<string, unknown>
 

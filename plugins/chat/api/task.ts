@@ -12,6 +12,7 @@ import type { chatBody, completionBody } from './schema.js'
 
 /** The chat request every API is put into. */
 export type ChatBody = Omit<FromSchema<typeof chatBody>, 'messages'> & { messages: InputMessage[] }
+/** A request to go on from a text. */
 export type CompletionBody = FromSchema<typeof completionBody>
 
 /** Old or foreign fields that would change the answer, and what to send instead. */

@@ -287,6 +287,19 @@ t.test('a lost answer is made again elsewhere where the client wants it', async 
   t.same(asked.excepted, [undefined, 'i1'])
 })
 
+t.test('a stream whose instance is lost before it began is made elsewhere too', async (t) => {
+  const open: Open = async function * (task, signal, instanceId) {
+    if (instanceId === 'i1') throw kernelError('instance_lost')
+    yield * saying('Hello')(task, signal, instanceId)
+  }
+  const { post } = await startChat(t, { open })
+  const answer = await post(URL_, { ...hello, stream: true }, { 'x-svc-retry': '1' })
+  t.match(answer.headers, { 'x-svc-retried': '1', 'x-svc-task-id': 'task-2' })
+  t.match(answer.body, /Hello.*\[DONE\]/s)
+  const plain = await startChat(t, { open })
+  t.equal((await plain.post(URL_, { ...hello, stream: true })).statusCode, 500, 'only where it is wanted')
+})
+
 t.test('a cancelled stream ends with an event', async (t) => {
   const open: Open = async function * (_task, signal) {
     yield admitted()

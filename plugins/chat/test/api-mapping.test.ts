@@ -8,7 +8,7 @@ import type { Limits } from '../api/limits.js'
 import type { ChatBody, CompletionBody } from '../api/task.js'
 
 const limits: Limits = {
-  max_messages: 4, max_stops: 2, max_answers: 2, max_tools: 2, schema_kib: 1, schema_depth: 5
+  max_messages: 4, max_stops: 2, max_answers: 2, max_inputs: 4, max_tools: 2, schema_kib: 1, schema_depth: 5
 }
 const aliases = { 'gpt-4o': MODEL }
 const task = (body: object) => chatTask({ ...hello, ...body } as ChatBody, limits, aliases)

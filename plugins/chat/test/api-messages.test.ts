@@ -1,7 +1,7 @@
 import t from 'tap'
 import { kernelError } from '../../../kernel/index.js'
 import { fromAnthropic } from '../api/anthropic-task.js'
-import { admitted, delta, MODEL, namesField, saying, startChat, values } from './api-kit.js'
+import { admitted, delta, done, MODEL, namesField, saying, startChat, values } from './api-kit.js'
 import type { MessagesBody } from '../api/anthropic-task.js'
 
 const URL_ = '/v1/messages'
@@ -120,4 +120,16 @@ t.test('refusals and failures', async (t) => {
     t.equal(answer.statusCode, status)
     t.match(answer.body, expect)
   }
+})
+
+t.test('the stop text that ended an answer is named', async (t) => {
+  const { post } = await startChat(t, { open: async function * () {
+    yield admitted()
+    yield delta('Hello')
+    yield { payload: { ...done().payload, stop_text: 'END' } }
+  } })
+  const ended = { stop_reason: 'stop_sequence', stop_sequence: 'END' }
+  t.match((await post(URL_, { ...body, stop_sequences: ['END'] })).json(), ended)
+  const { body: text } = await post(URL_, { ...body, stop_sequences: ['END'], stream: true })
+  t.match(values(text).at(-2), { type: 'message_delta', delta: ended })
 })

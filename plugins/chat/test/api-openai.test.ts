@@ -1,7 +1,7 @@
 import t from 'tap'
 import OpenAI from 'openai'
 import { EngineError, kernelError } from '../../../kernel/index.js'
-import { admitted, delta, done, hello, MODEL, saying, startChat, until, values } from './api-kit.js'
+import { admitted, delta, done, gate, hello, MODEL, saying, startChat, until, values } from './api-kit.js'
 import type { EngineTask } from '../../../kernel/index.js'
 import type { Kit, Open } from './api-kit.js'
 
@@ -195,15 +195,29 @@ t.test('a body of 5 MB is refused', async (t) => {
   t.equal(asked.tasks.length, 0)
 })
 
-t.test('64 clients at once: some are served, the others hear when to come again', async (t) => {
-  const { post } = await startChat(t)
-  const answers = await Promise.all(Array.from({ length: 64 }, async () =>
-    await post('/v1/chat/completions', { ...hello, stream: true })))
-  const refused = answers.filter(({ statusCode }) => statusCode === 429)
-  t.ok(refused.every(({ headers }) => Number(headers['retry-after']) >= 1))
-  const served = answers.filter(({ statusCode }) => statusCode === 200)
-  t.equal(served.length + refused.length, 64)
-  t.ok(served.every(({ body }) => body.endsWith('data: [DONE]\n\n')))
+t.test('64 clients are served at once, some more wait, the others hear when to come again', async (t) => {
+  const held = gate()
+  const open: Open = async function * (task, signal) {
+    yield admitted()
+    await held.opened
+    yield * saying('Hello')(task, signal, '')
+  }
+  const { post, asked } = await startChat(t, { open, callLimits: { queue: 3 } })
+  const ask = async (_: unknown, i: number) =>
+    await post('/v1/chat/completions', { ...hello, stream: i % 2 === 0 })
+  const first = Array.from({ length: 67 }, ask)
+  await until(() => asked.tasks.length === 64)
+  const over = await Promise.all(Array.from({ length: 5 }, ask))
+  for (const answer of over) {
+    t.equal(answer.statusCode, 429, answer.body)
+    t.ok(Number(answer.headers['retry-after']) >= 1)
+    t.match(answer.json(), { error: { reason: 'overloaded', details: { running: 64, waiting: 3 } } })
+  }
+  t.equal(asked.tasks.length, 64)
+  held.open()
+  const answers = await Promise.all(first)
+  t.ok(answers.every(({ statusCode, body }) => statusCode === 200 && body.includes('Hello')))
+  t.equal(asked.tasks.length, 67, 'those that waited too')
 })
 
 t.test('64 clients that connect and vanish, before or after the first byte', async (t) => {

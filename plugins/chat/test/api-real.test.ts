@@ -1,51 +1,24 @@
-import '../../runners/test/process-plain-spawn.js'
-import { randomUUID } from 'node:crypto'
-import { existsSync } from 'node:fs'
 import t from 'tap'
 import OpenAI from 'openai'
-import { BundleService, systemClock } from '../../../kernel/index.js'
-import { fake, startPlugin } from '../../../kernel/testing/index.js'
-import type { Rig, TestContext } from '../../../kernel/testing/index.js'
-import { createRunners } from '../../runners/index.js'
-import { createSupervisor } from '../../runners/process/supervisor.js'
-import { InstanceService, RunnersService } from '../../runners/service.js'
-import { machine, soloInstance } from '../../runners/test/samples.js'
-import plugin from '../index.js'
-import { manifest } from '../manifest.js'
 import { values } from './api-kit.js'
 import { SHARED, specOf, withoutShared } from './engine-kit.js'
+import { startReal, withoutBuild } from './real-runner-kit.js'
+import type { TestContext } from '../../../kernel/testing/index.js'
+import type { RealRunner } from './real-runner-kit.js'
 
-/** A runner is a process of the built product, and so is its engine. */
-const built = new URL('../../../dist/plugins/chat/engine/index.js', import.meta.url)
-const skip = withoutShared || (existsSync(built) ? false : 'needs the built engine: npm run build')
+const skip = withoutShared || withoutBuild
 
 const MODEL = 'karpathy/stories260k'
 
-/** The plugin with real runners: a process that has loaded the small real model. */
-async function start (t: TestContext): Promise<{ rig: Rig, url: string }> {
+/** A process that has loaded the small real model. */
+async function start (t: TestContext): Promise<RealRunner> {
   const directory = `${SHARED}/data/stories260K/optimum`
   const { card } = await specOf(directory, {
     modelId: MODEL, tasks: ['chat', 'completions'], contextLength: 512, totalBytes: 1_209_429
   })
-  const decl = { ...manifest.engines['onnx-lm'], module: built.href }
-  const engine = { name: 'onnx-lm', owner: 'chat', decl }
-  const bundle = fake(BundleService, {
-    engine: () => engine,
-    engines: () => [engine],
-    model: (id) => id === MODEL ? { card, directory } : undefined,
-    models: () => [{ card, directory }]
-  })
-  const runners = createRunners({ createSupervisor, probe: machine(), uid: process.getuid?.() ?? 0 })
-  const rig = await startPlugin(t, plugin, { plugins: [runners], fakes: [bundle], clock: systemClock })
-  // Its timers do not keep a process; an open port does.
-  const url = await rig.listen()
-  const { localNodeId: nodeId } = (await rig.inject({ url: '/state' })).json() as { localNodeId: string }
-  const ids = { instanceId: randomUUID(), runnerId: randomUUID(), nodeId }
-  await rig.service(InstanceService).place(soloInstance(ids, card), { force: true })
-  while (!rig.service(RunnersService).models('completions').some(({ ready }) => ready)) {
-    await new Promise((resolve) => { setImmediate(resolve) })
-  }
-  return { rig, url }
+  const real = await startReal(t, { card, directory })
+  await real.ready()
+  return real
 }
 
 t.test('a real model in a real process', { skip }, async (t) => {

@@ -76,7 +76,8 @@ t.test('a stream of every kind of item, and the same as a whole', async (t) => {
   const args = ['function_call_arguments.delta', 'function_call_arguments.done', 'output_item.done']
   t.same(steps, [
     'created', 'in_progress',
-    'output_item.added', 'reasoning_text.delta', 'reasoning_text.done', 'output_item.done',
+    'output_item.added', 'content_part.added', 'reasoning_text.delta', 'reasoning_text.done',
+    'content_part.done', 'output_item.done',
     'output_item.added', 'content_part.added', 'output_text.delta', 'output_text.done', 'content_part.done',
     'output_item.done', 'output_item.added', ...args, 'output_item.added', ...args, 'completed'
   ])

@@ -1,21 +1,11 @@
-import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
 import type { EngineSession } from '../../../kernel/engine.js'
 import { bindEncoder, callsOf } from '../engine/encoder.js'
-import engine from '../engine/index.js'
 import { Mailbox } from '../engine/mailbox.js'
 import { normalised, pool, poolingOf } from '../engine/pooling.js'
-import { quietEnv, refusal, specOf, writeModel } from './engine-kit.js'
-import { makeEncoder } from './engine-onnx.js'
-
-async function encoder (dir: string, pooling?: object): Promise<EngineSession> {
-  await writeModel(dir)
-  await writeFile(join(dir, 'model.onnx'), makeEncoder())
-  await mkdir(join(dir, '1_Pooling'), { recursive: true })
-  if (pooling !== undefined) await writeFile(join(dir, '1_Pooling/config.json'), JSON.stringify(pooling))
-  return await engine.load(await specOf(dir, { tasks: ['embeddings'] }), quietEnv())
-}
+import { encoderSession } from './engine-host.js'
+import { refusal } from './engine-kit.js'
 
 async function embed (session: EngineSession, payload: Record<string,
   unknown>): Promise<{ vectors: Float32Array[], done: unknown }> {
@@ -37,7 +27,7 @@ const norm = (vector: Float32Array): number => Math.hypot(...vector)
 t.test('vectors of a batch are those of each text alone', async (t) => {
   for (const [i, pooling] of [undefined, { pooling_mode_lasttoken: true }, { pooling_mode_cls_token: true },
     { pooling_mode_max_tokens: true }].entries()) {
-    const session = await encoder(join(t.testdir(), String(i)), pooling)
+    const session = await encoderSession(join(t.testdir(), String(i)), pooling)
     await session.warmup()
     const { vectors, done } = await embed(session, { input: TEXTS })
     t.match(done, { usage: { prompt_tokens: TEXTS.join('').length } })
@@ -52,7 +42,7 @@ t.test('vectors of a batch are those of each text alone', async (t) => {
 })
 
 t.test('shorter vectors, vectors as they are, and token ids', async (t) => {
-  const session = await encoder(t.testdir())
+  const session = await encoderSession(t.testdir())
   const { vectors: [whole] } = await embed(session, { input: 'hello', normalize: false })
   const { vectors: [short] } = await embed(session, { input: 'hello', dimensions: 8 })
   t.equal(short!.length, 8)
@@ -63,13 +53,15 @@ t.test('shorter vectors, vectors as they are, and token ids', async (t) => {
 })
 
 t.test('what cannot be embedded', async (t) => {
-  const session = await encoder(t.testdir())
+  const session = await encoderSession(t.testdir())
   const table: Array<[object, object]> = [
     [{ input: [] }, { message: /input is empty/ }],
     [{ input: '' }, { message: /input 0 has no token/ }],
     [{ input: ['a', 5] }, { message: /text or token ids/ }],
     [{}, { message: /text or token ids/ }],
     [{ input: 'a', dimensions: 0 }, { message: /dimensions is 0/ }],
+    [{ input: 'a', dimensions: 33 }, { message: /dimensions is 33, but vectors of this model have 32/ }],
+    [{ input: ['a', [99]] }, { details: { issues: [{ path: 'input.1' }] } }],
     [{ input: ['a', 'b'.repeat(129)] }, { reason: 'context_length_exceeded',
       details: { index: 1, prompt_tokens: 129 } }]
   ]
@@ -78,7 +70,7 @@ t.test('what cannot be embedded', async (t) => {
   t.match(await refusal(chat[Symbol.asyncIterator]().next()), { message: /serves embed/ })
   const aborted = session.run({ kind: 'embed', payload: { input: 'a' } }, AbortSignal.abort())
   t.match(await aborted[Symbol.asyncIterator]().next(), { done: true })
-  const missing = encoder(join(t.testdirName, 'odd'), { pooling_mode_weightedmean_tokens: true })
+  const missing = encoderSession(join(t.testdirName, 'odd'), { pooling_mode_weightedmean_tokens: true })
   t.match(await refusal(missing), { reason: 'model_invalid',
     message: /pooling_mode_weightedmean_tokens is not served/ })
 })
@@ -90,9 +82,10 @@ t.test('ways of pooling', (t) => {
   t.same([...pool(rows, 'first')], [1, -2])
   t.same([...pool(rows, 'max')], [3, 8])
   t.same([...normalised(Float32Array.of(0, 0))], [0, 0])
-  t.equal(poolingOf(null), 'mean')
-  t.throws(() => poolingOf({ pooling_mode_mean_tokens: true, pooling_mode_max_tokens: true }),
-    /mean_tokens and/)
+  t.equal(poolingOf(null, 'mean'), 'mean')
+  t.equal(poolingOf({ pooling_mode_lasttoken: true }, 'mean'), 'last')
+  const both = { pooling_mode_mean_tokens: true, pooling_mode_max_tokens: true }
+  t.throws(() => poolingOf(both, 'mean'), /mean_tokens and/)
   t.end()
 })
 

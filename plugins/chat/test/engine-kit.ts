@@ -10,6 +10,7 @@ import { bind, namesOf } from '../engine/bind.js'
 import type { KvBatch } from '../engine/cache.js'
 import { sliceBeforeHead } from '../engine/last-token.js'
 import { OnnxDecoder } from '../engine/model.js'
+import { giveNewEntries } from '../engine/new-entries.js'
 import { probe, type Probed } from '../engine/probe.js'
 import { openSession, portsOf } from '../engine/runtime.js'
 import type { Done } from '../engine/generation.js'
@@ -43,19 +44,22 @@ export function quietEnv (): EngineEnv & { announced: Array<{ label: string, uni
   }
 }
 
-/** An opened graph: bytes, or a path; `cut` slices before the head. */
+const SIZES = { kvHeads: 0, headSize: 0 }
+
+/** An opened graph: bytes, or a path; `cut` slices before the head, `fresh` gives new entries only. */
 export async function openGraph (
-  graph: Uint8Array | string, { cut = false, genai }: { cut?: boolean, genai?: unknown } = {}
+  graph: Uint8Array | string,
+  { cut = false, fresh = false, genai }: { cut?: boolean, fresh?: boolean, genai?: unknown } = {}
 ): Promise<{ decoder: OnnxDecoder, probed: Probed }> {
-  let model: Uint8Array | string = graph
-  if (cut) {
-    const sliced = sliceBeforeHead(typeof graph === 'string' ? await readFile(graph) : graph, 'logits')
-    if (sliced === undefined) throw new Error('cannot be cut')
-    model = sliced
-  }
-  const session = await openSession(model, { backend: 'cpu', threads: 1 })
+  let model: Uint8Array | string | undefined = graph
+  if (cut || fresh) model = typeof graph === 'string' ? await readFile(graph) : graph
+  if (cut) model = sliceBeforeHead(model as Uint8Array, 'logits')
+  if (fresh && model !== undefined) model = giveNewEntries(model as Uint8Array, SIZES, namesOf(genai))
+  if (model === undefined) throw new Error('cannot be changed')
+  const weightsIn = typeof graph === 'string' ? dirname(graph) : undefined
+  const session = await openSession(model, { backend: 'cpu', threads: 1 }, weightsIn)
   const { inputs, outputs } = portsOf(session)
-  const binding = bind(inputs, outputs, { kvHeads: 0, headSize: 0 }, namesOf(genai))
+  const binding = bind(inputs, outputs, SIZES, namesOf(genai))
   const decoder = new OnnxDecoder(session, binding, 1e6, quietEnv())
   return { decoder, probed: await probe(decoder) }
 }

@@ -2,20 +2,33 @@ import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import type { KvBatch } from '../engine/cache.js'
-import { packRows } from '../engine/cache.js'
+import { continued, fullBatch, hasRoom, packRows, viewOf } from '../engine/cache.js'
 import type { Slot } from '../engine/bind.js'
 import { bind, namesOf } from '../engine/bind.js'
 import { floatsOfHalves } from '../engine/half.js'
 import { sliceBeforeHead } from '../engine/last-token.js'
 import type { OnnxDecoder } from '../engine/model.js'
 import { deviationOf } from '../engine/probe.js'
-import { fieldsOf } from '../engine/wire.js'
+import { giveNewEntries } from '../engine/new-entries.js'
+import { bytesField, fieldsOf, varintField } from '../engine/wire.js'
 import { NotingJob } from './engine-fake.js'
 import { SHARED, changing, openGraph, recomputed, refusal, withoutShared } from './engine-kit.js'
 import { makeDecoder, type DecoderShape } from './engine-onnx.js'
 
 const LENGTHS = [3, 17, 9, 1, 26, 5, 12, 2]
 const TOKENS = 12
+/** More than the spare room of a state. */
+const LONG = 90
+
+const SIZES = { kvHeads: 0, headSize: 0 }
+
+/** The file with another version of the standard operators. */
+function withOpset (file: Buffer, version: number): Buffer {
+  const opset = Buffer.concat([bytesField(1, ''), varintField(2, 14)])
+  const at = file.indexOf(bytesField(8, opset))
+  const changed = bytesField(8, Buffer.concat([bytesField(1, ''), varintField(2, version)]))
+  return Buffer.concat([file.subarray(0, at), changed, file.subarray(at + changed.length)])
+}
 
 const promptOf = (length: number, seed: number): number[] =>
   Array.from({ length }, (_, i) => (i * 13 + seed * 29) % 50 + 3)
@@ -46,9 +59,14 @@ for (const [name, shape, padding] of SHAPES) {
     const { decoder, probed } = await openGraph(makeDecoder(shape))
     t.match(probed.habits, { padding, ragged: true, chunked: true })
     await sameAlone(t, decoder)
+    const fresh = await openGraph(makeDecoder(shape), { fresh: true })
+    t.match(fresh.probed.habits, { padding, ragged: true, chunked: true })
+    await sameAlone(t, fresh.decoder, decoder, LONG)
     if (shape.keep === true) return
     const cut = await openGraph(makeDecoder(shape), { cut: true })
     await sameAlone(t, cut.decoder, decoder)
+    const both = await openGraph(makeDecoder(shape), { cut: true, fresh: true })
+    await sameAlone(t, both.decoder, decoder)
   })
 }
 
@@ -69,6 +87,10 @@ t.test('damaged files are no reason to crash', async (t) => {
     RangeError)
   t.equal(sliceBeforeHead(Buffer.alloc(0), 'logits'), undefined)
   t.equal(sliceBeforeHead(file, 'vectors'), undefined, 'no such output')
+  t.throws(() => giveNewEntries(file.subarray(0, 5000), SIZES), { name: 'RangeError' })
+  t.equal(giveNewEntries(Buffer.alloc(0), SIZES), undefined)
+  t.throws(() => giveNewEntries(makeDecoder({ odd: true }), SIZES), /pixel_values/)
+  t.equal(giveNewEntries(withOpset(file, 10), SIZES), undefined, 'no GatherElements there')
   t.throws(() => [...fieldsOf(Buffer.alloc(20, 0xff), { from: 0, to: 20 })], RangeError)
   t.match(await refusal(openGraph(file.subarray(0, 90_000))), { reason: 'model_invalid' })
 })
@@ -123,11 +145,8 @@ t.test('rows are moved with their padding', (t) => {
     { input: '', output: '', type: 'float32', lead: 2, heads: 2, width: 1, grows: true, rest: [] },
     { input: '', output: '', type: 'float16', lead: 1, heads: 1, width: 3, grows: false, rest: [3] }
   ]
-  const one = (length: number, from: number): KvBatch => ({
-    lengths: [length],
-    span: length,
-    parts: [Float32Array.from({ length: 4 * length }, (_, i) => from + i), Uint16Array.of(from, from, from)]
-  })
+  const one = (length: number, from: number): KvBatch => fullBatch([length], length,
+    [Float32Array.from({ length: 4 * length }, (_, i) => from + i), Uint16Array.of(from, from, from)])
   for (const padding of ['left', 'right'] as const) {
     const sources = [one(3, 10), one(1, 50)].map(batch => ({ batch, row: 0, length: batch.span }))
     const packed = packRows(slots, sources, padding)
@@ -140,6 +159,46 @@ t.test('rows are moved with their padding', (t) => {
     }
     const begin = packRows(slots, [{ batch: packed, row: 0, length: 2 }], padding)
     t.same([...begin.parts[0]!], [10, 11, 13, 14, 16, 17, 19, 20], 'the first two tokens of each head')
+  }
+  t.end()
+})
+
+t.test('states go on in place while there is room', (t) => {
+  const slots: Slot[] = [
+    { input: '', output: '', type: 'float32', lead: 2, heads: 2, width: 1, grows: true, rest: [] },
+    { input: '', output: '', type: 'float32', lead: 1, heads: 1, width: 2, grows: false, rest: [2] }
+  ]
+  const rows = [[1, 2, 3], [4]].map((values, row) => ({
+    batch: fullBatch([values.length], values.length, [
+      Float32Array.from([0, 1, 2, 3].flatMap(block => values.map(value => 10 * block + value))),
+      Float32Array.of(row, row)
+    ]),
+    row: 0,
+    length: values.length
+  }))
+  // Lead, row, head of the fast-moving blocks: values tell them apart.
+  const fresh = (from: number): Float32Array => Float32Array.from({ length: 8 }, (_, i) => from + i)
+  for (const [padding, seen] of [
+    ['left', [[1, 2, 3, 100, 200], [0, 0, 4, 102, 202]]],
+    ['right', [[1, 2, 3, 100, 200], [4, 102, 202, 0, 0]]]
+  ] as const) {
+    const first = packRows(slots, rows, padding, 2)
+    const second = continued(slots, first, [fresh(100), Float32Array.of(7, 8, 9, 9)], 1, padding)
+    t.notOk(hasRoom(first, 1), 'an older batch cannot go on in place')
+    t.ok(hasRoom(second, 1))
+    t.notOk(hasRoom(second, 2))
+    const third = continued(slots, second, [fresh(200), Float32Array.of(1, 2, 3, 4)], 1, padding)
+    t.notOk(hasRoom(third, 1))
+    t.equal(third.parts[0], first.parts[0], 'nothing was copied')
+    t.same(third.parts[1], Float32Array.of(1, 2, 3, 4))
+    t.match(third, { lengths: [5, 3], span: 5, room: 5 })
+    const view = viewOf(slots[0]!, third.parts[0]!, third)
+    t.equal(view.length, 2 * 2 * 2 * 5)
+    t.same([[...view.slice(0, 5)], [...view.slice(10, 15)]], seen, 'the first head of each row')
+    for (const [row, { batch }] of rows.entries()) {
+      const back = packRows(slots, [{ batch: first, row, length: batch.span }], padding)
+      t.same(back.parts[0], batch.parts[0], 'the older batch is what it was')
+    }
   }
   t.end()
 })
@@ -159,7 +218,7 @@ t.test('real files of both public layouts', { skip: withoutShared }, async (t) =
     [join(data, 'ort-genai-tiny-random-gpt2-fp32/past.onnx'), 'left', true],
     [join(data, 'ort-genai-tiny-random-lfm2-fp32/decoder.onnx'), 'left', true],
     [join(SHARED, 'guide/model/onnx/model_quantized.onnx'), 'left', true],
-    [join(data, 'ort-genai-tiny-random-llama-fp16/model.onnx'), 'left', false]
+    [join(data, 'ort-genai-tiny-random-llama-fp16/model.onnx'), 'left', true]
   ]
   for (const [path, padding, cut] of table) {
     const genai = join(path, '../genai_config.json')
@@ -168,9 +227,8 @@ t.test('real files of both public layouts', { skip: withoutShared }, async (t) =
     const { decoder, probed } = await openGraph(path, names)
     t.match(probed.habits, { padding, ragged: true }, path)
     await sameAlone(t, decoder, decoder, 5)
-    t.equal(sliceBeforeHead(await readFile(path), 'logits') !== undefined, cut,
-      'weights beside the graph stay')
-    if (cut) await sameAlone(t, (await openGraph(path, { ...names, cut })).decoder, decoder, 5)
+    t.equal(sliceBeforeHead(await readFile(path), 'logits') !== undefined, cut)
+    await sameAlone(t, (await openGraph(path, { ...names, cut, fresh: true })).decoder, decoder, 5)
   }
 })
 

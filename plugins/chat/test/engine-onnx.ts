@@ -23,6 +23,9 @@ export interface DecoderShape {
   odd?: boolean
   /** Leaves out the output that carries the first key on. */
   lost?: boolean
+  /** Tokens it knows, and how many it takes in a row. */
+  vocabulary?: number
+  positions?: number
   /** Logits become NaN after this many tokens. */
   nanAfter?: number
 }
@@ -151,22 +154,23 @@ function plainAttention ({ graph, shape, real, mask }: Parts, layer: number, x: 
   let keys
   let values
   if (shape.combined === true) {
-    const past = graph.port(11, `past_${layer}`, real, [2, 'b', HEADS, 'past', HEAD])
+    const past = graph.port(11, `past_${layer}`, real, [2, 'batch_size', HEADS, 'past', HEAD])
     const halves = [0, 1].map(i => graph.op('Gather', [past, graph.ints([i], [])], { axis: 0 })) as [string,
       string]
     keys = graph.op('Concat', [halves[0], k], { axis: 2 })
     values = graph.op('Concat', [halves[1], v], { axis: 2 })
     const both = [keys, values].map(tensor => graph.op('Unsqueeze', [tensor, graph.ints([0])]))
     graph.op('Concat', both, { axis: 0 }, [`present_${layer}`])
-    graph.port(12, `present_${layer}`, real, [2, 'b', HEADS, 'all', HEAD])
+    graph.port(12, `present_${layer}`, real, [2, 'batch_size', HEADS, 'all', HEAD])
   } else {
     const joined = (what: string, fresh: string): string => {
-      const past = graph.port(11, `past_key_values.${layer}.${what}`, real, ['b', HEADS, 'past', HEAD])
+      const past = graph.port(11, `past_key_values.${layer}.${what}`, real,
+        ['batch_size', HEADS, 'past', HEAD])
       const present = `present.${layer}.${what}`
       const all = graph.op('Concat', [past, real === 'float32' ? fresh : cast(graph, fresh, real)],
         { axis: 2 }, [present])
       const lost = shape.lost === true && layer === 0 && what === 'key'
-      if (!lost) graph.port(12, present, real, ['b', HEADS, 'all', HEAD])
+      if (!lost) graph.port(12, present, real, ['batch_size', HEADS, 'all', HEAD])
       return real === 'float32' ? all : cast(graph, all, 'float32')
     }
     keys = joined('key', k)
@@ -194,25 +198,26 @@ function gqaAttention ({ graph, real }: Parts, layer: number, x: string, extra: 
   const [lengths, total, cos, sin] = extra as [string, string, string, string]
   const qkv = graph.op('MatMul', [x, graph.weight([WIDTH, 3 * HEADS * HEAD])])
   const past = ['key', 'value'].map(what =>
-    graph.port(11, `past_key_values.${layer}.${what}`, real, ['b', HEADS, 'past', HEAD]))
+    graph.port(11, `past_key_values.${layer}.${what}`, real, ['batch_size', HEADS, 'past', HEAD]))
   const present = ['key', 'value'].map(what =>
-    graph.port(12, `present.${layer}.${what}`, real, ['b', HEADS, 'all', HEAD]))
+    graph.port(12, `present.${layer}.${what}`, real, ['batch_size', HEADS, 'all', HEAD]))
   return graph.op('GroupQueryAttention', [qkv, '', '', ...past, lengths, total, cos, sin],
     { num_heads: HEADS, kv_num_heads: HEADS, do_rotary: 1 }, [`attended${layer}`, ...present])
 }
 
 /** Adds what all tokens before amount to, kept as a state of one size. */
 function running (graph: Graph, x: string): string {
-  const past = graph.port(11, 'past_state.0', 'float32', ['b', 1, WIDTH])
+  const past = graph.port(11, 'past_state.0', 'float32', ['batch_size', 1, WIDTH])
   const sums = graph.op('Add', [graph.op('CumSum',
     [graph.op('Mul', [x, graph.float(0.05)]), graph.ints([1], [])]), past])
   graph.op('Slice', [sums, graph.ints([-1]), graph.ints([1000]), graph.ints([1])], {}, ['present_state.0'])
-  graph.port(12, 'present_state.0', 'float32', ['b', 1, WIDTH])
+  graph.port(12, 'present_state.0', 'float32', ['batch_size', 1, WIDTH])
   return graph.op('Add', [x, sums])
 }
 
 function head ({ graph, shape, real }: Parts, x: string, mask: string): void {
-  let logits = graph.op('MatMul', [x, graph.weight([WIDTH, VOCABULARY])])
+  const { vocabulary = VOCABULARY } = shape
+  let logits = graph.op('MatMul', [x, graph.weight([WIDTH, vocabulary])])
   if (shape.nanAfter !== undefined) {
     const tokens = graph.op('ReduceSum', [cast(graph, mask, 'float32'), graph.ints([1])])
     const left = graph.op('Sub', [graph.float(shape.nanAfter), tokens])
@@ -221,7 +226,7 @@ function head ({ graph, shape, real }: Parts, x: string, mask: string): void {
   }
   const wanted = shape.keep === true ? lastTokens(graph, logits) : logits
   graph.op('Cast', [wanted], { to: ELEMENT[real] }, ['logits'])
-  graph.port(12, 'logits', real, ['b', 's', VOCABULARY])
+  graph.port(12, 'logits', real, ['batch_size', 's', vocabulary])
 }
 
 function lastTokens (graph: Graph, logits: string): string {
@@ -236,14 +241,15 @@ export function makeDecoder (shape: DecoderShape = {}): Buffer {
   const gqa = shape.attention === 'gqa'
   const whole: Element = shape.combined === true ? 'int32' : 'int64'
   const real: Element = shape.half === true ? 'float16' : 'float32'
-  const given = graph.port(11, 'input_ids', shape.ids ?? whole, ['b', 's'])
-  const givenMask = graph.port(11, 'attention_mask', whole, ['b', 'all'])
+  const given = graph.port(11, 'input_ids', shape.ids ?? whole, ['batch_size', 's'])
+  const givenMask = graph.port(11, 'attention_mask', whole, ['batch_size', 'all'])
   const ids = cast(graph, given, 'int64')
   const mask = cast(graph, givenMask, 'int64')
-  let x = graph.op('Gather', [graph.weight([VOCABULARY, WIDTH]), ids])
+  let x = graph.op('Gather', [graph.weight([shape.vocabulary ?? VOCABULARY, WIDTH]), ids])
   if (!gqa) {
-    const positions = cast(graph, graph.port(11, 'position_ids', whole, ['b', 's']), 'int64')
-    x = graph.op('Add', [x, graph.op('Gather', [graph.weight([POSITIONS, WIDTH]), positions])])
+    const positions = cast(graph, graph.port(11, 'position_ids', whole, ['batch_size', 's']), 'int64')
+    const table = graph.weight([shape.positions ?? POSITIONS, WIDTH])
+    x = graph.op('Add', [x, graph.op('Gather', [table, positions])])
   }
   if (shape.odd === true) x = graph.op('Add', [x, graph.port(11, 'pixel_values', 'float32', [1])])
   if (shape.state === true) x = running(graph, x)
@@ -262,15 +268,15 @@ export function makeDecoder (shape: DecoderShape = {}): Buffer {
 /** The bytes of an encoder whose vectors depend on all tokens that the mask lets through. */
 export function makeEncoder (): Buffer {
   const graph = new Graph()
-  const ids = graph.port(11, 'input_ids', 'int64', ['b', 's'])
-  const mask = cast(graph, graph.port(11, 'attention_mask', 'int64', ['b', 's']), 'float32')
-  const types = graph.port(11, 'token_type_ids', 'int64', ['b', 's'])
+  const ids = graph.port(11, 'input_ids', 'int64', ['batch_size', 's'])
+  const mask = cast(graph, graph.port(11, 'attention_mask', 'int64', ['batch_size', 's']), 'float32')
+  const types = graph.port(11, 'token_type_ids', 'int64', ['batch_size', 's'])
   const words = graph.op('Gather', [graph.weight([VOCABULARY, WIDTH]), ids])
   const x = graph.op('Add', [words, graph.op('Gather', [graph.weight([2, WIDTH]), types])])
   const weights = graph.op('Unsqueeze', [mask, graph.ints([2])])
   const sum = graph.op('ReduceSum', [graph.op('Mul', [x, weights]), graph.ints([1])])
   graph.op('Add', [x, graph.op('Div', [sum, graph.op('ReduceSum', [weights, graph.ints([1])])])], {},
     ['last_hidden_state'])
-  graph.port(12, 'last_hidden_state', 'float32', ['b', 's', WIDTH])
+  graph.port(12, 'last_hidden_state', 'float32', ['batch_size', 's', WIDTH])
   return graph.file()
 }

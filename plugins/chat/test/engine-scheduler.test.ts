@@ -333,7 +333,7 @@ t.test('pieces of prompts take about two steps', (t) => {
   pacer.prefilled(128, 128 * 2)
   t.equal(pacer.tokens, 60)
   for (let i = 0; i < 50; i++) pacer.prefilled(16, 16 * 100)
-  t.equal(pacer.tokens, 32, 'never below 32')
+  t.equal(pacer.tokens, 16, 'never below 16')
   for (let i = 0; i < 50; i++) pacer.prefilled(100, 0.01)
   t.equal(pacer.tokens, 512, 'never above 512')
   t.end()

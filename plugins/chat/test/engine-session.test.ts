@@ -34,7 +34,7 @@ t.test('an answer comes in pieces and ends with the facts', async (t) => {
   t.same(env.announced[1], { label: 'decode', units: 1 })
   t.equal((await ask(session, 'chat', chat('hello'))).text, text)
   t.match(session.info(), { contextLength: 128, vocabularySize: 64, batches: 'padded left',
-    lastTokenOnly: true })
+    lastTokenOnly: true, newEntriesOnly: true })
   await session.close?.()
 })
 

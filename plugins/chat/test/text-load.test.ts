@@ -1,5 +1,5 @@
 import t from 'tap'
-import { checkLogitBias, loadText } from '../text/index.js'
+import { loadText } from '../text/index.js'
 import { strftime } from '../text/template.js'
 import { byteLevelTokenizer, dice, modelFolder, pieceTokenizer, PLAIN } from './text-kit.js'
 
@@ -159,10 +159,4 @@ t.test('encoding', async (t) => {
   t.equal(pieces.encode('x')[0], 1)
   t.not(pieces.encode('x', false)[0], 1)
   t.strictSame(pieces.encode('', false), [])
-})
-
-t.test('logit_bias of tokens that do not exist', async (t) => {
-  t.doesNotThrow(() => checkLogitBias({ 0: 1, 9: -1 }, 10))
-  for (const key of ['10', '-1', '1.5', 'x']) t.throws(() => checkLogitBias({ [key]: 1 }, 10),
-    { reason: 'invalid_request', message: /./ })
 })

@@ -1,7 +1,7 @@
 /** The text side of a language model: tokens, chat template, sampling and streams, from the model's files. */
 import { randomInt } from 'node:crypto'
 import { Tokenizer } from '@huggingface/tokenizers'
-import { badModel, invalid } from './errors.js'
+import { badModel } from './errors.js'
 import { isObject, readTextFiles } from './files.js'
 import type { Json, TextFiles } from './files.js'
 import { GrammarFactory } from './grammar/factory.js'
@@ -15,10 +15,6 @@ import { fitVocabulary, tokenTable } from './tokens.js'
 import type { TokenTable } from './tokens.js'
 import type { LoadedText, SamplingParams, TextOptions } from './types.js'
 
-export { readToolChoice } from './grammar/tools.js'
-export type { ToolChoice } from './grammar/tools.js'
-export { MARKERS, OutputReader } from './parse/output.js'
-export type { OutputDelta, OutputOptions, ToolCallDelta } from './parse/output.js'
 export type * from './types.js'
 
 /**
@@ -127,14 +123,4 @@ function endTokens (files: TextFiles, tokenizer: Tokenizer, size: number): Reado
     if (id < size) out.add(id)
   }
   return out
-}
-
-/** Refuses biases of tokens that do not exist, as OpenAI's API does. */
-export function checkLogitBias (bias: Readonly<Record<number, number>>, vocabularySize: number): void {
-  for (const key of Object.keys(bias)) {
-    const id = Number(key)
-    if (Number.isInteger(id) && id >= 0 && id < vocabularySize) continue
-    throw invalid(`logit_bias names the token ${key}; this model has ids 0 to ${vocabularySize - 1}`,
-      'logit_bias')
-  }
 }

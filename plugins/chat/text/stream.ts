@@ -58,18 +58,19 @@ export function decodeAll (table: TokenTable, ids: readonly number[], skipSpecia
 export class StopFinder {
   private readonly stops: readonly string[]
   private held = ''
-  private found = false
+  /** The stop string that was found. */
+  found: string | null = null
 
   constructor (stops: readonly string[]) {
     this.stops = stops.filter((s) => s.length > 0)
   }
 
   push (text: string): { text: string, stopped: boolean } {
-    if (this.found) return { text: '', stopped: true }
+    if (this.found !== null) return { text: '', stopped: true }
     const all = this.held + text
-    const cut = this.firstStop(all)
-    if (cut >= 0) {
-      this.found = true
+    const { at: cut, stop } = this.firstStop(all)
+    if (stop !== null) {
+      this.found = stop
       this.held = ''
       return { text: all.slice(0, cut), stopped: true }
     }
@@ -84,19 +85,19 @@ export class StopFinder {
     return rest
   }
 
-  /** Where the first finished stop string begins; -1 where none is. */
-  private firstStop (text: string): number {
-    let cut = -1
+  /** The stop string that is finished first, and where it begins. */
+  private firstStop (text: string): { at: number, stop: string | null } {
+    let first: { at: number, stop: string | null } = { at: text.length, stop: null }
     let end = Infinity
     for (const stop of this.stops) {
       const at = text.indexOf(stop)
       if (at < 0) continue
-      if (at + stop.length < end || (at + stop.length === end && at < cut)) {
-        cut = at
+      if (at + stop.length < end || (at + stop.length === end && at < first.at)) {
+        first = { at, stop }
         end = at + stop.length
       }
     }
-    return cut
+    return first
   }
 
   /** Length of the longest end of `text` that begins a stop string. */
@@ -123,6 +124,7 @@ export function textStream (table: TokenTable, stops: readonly string[],
     end: () => {
       const last = finder.push(text.end())
       return { text: last.stopped ? last.text : last.text + finder.end() }
-    }
+    },
+    get stop () { return finder.found }
   }
 }

@@ -21,6 +21,8 @@ export interface ChosenToken { id: number, logprob: number | null, top: { id: nu
 export interface TextStream {
   push (id: number): { text: string, stopped: boolean }
   end (): { text: string }
+  /** The stop string that was found; null while none was. */
+  readonly stop: string | null
 }
 
 /** Details of a text stream. */

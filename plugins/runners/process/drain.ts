@@ -12,25 +12,31 @@ const FLOOD_REST_MS = 2
 /** How often a count of dropped lines is written into the log. */
 const REPORT_MS = 1_000
 
+/** What hears of a runner's output: each line that is kept, and how many lines were too many. */
+export interface Listening {
+  line (text: string): void
+  dropped (lines: number): void
+}
+
 /**
  * Reads a runner's stdout or stderr for as long as it lives, whatever comes, into the ring file. Nothing
- * in it is ever taken for a message. `onDropped` hears how many lines were too many. Returns what stops
- * the reports.
+ * in it is ever taken for a message. Returns what stops the reports of dropped lines.
  */
 export function drain (
   stream: Readable, name: string, ring: RingFile, clock: Clock,
-  limits: Pick<RunnerLimits, 'lineBytes' | 'linesPerSecond'>, onDropped: (lines: number) => void
+  limits: Pick<RunnerLimits, 'lineBytes' | 'linesPerSecond'>, heard: Listening
 ): () => void {
   const limiter = new LineLimiter(limits)
   const write = (text: string): void => {
     ring.line(`${new Date(clock.now()).toISOString()} ${name} ${text}`)
+    heard.line(text)
   }
   const keep = (lines: string[]): void => { lines.forEach(write) }
   const report = (): void => {
     const dropped = limiter.takeDropped()
     if (dropped === 0) return
     write(`[${dropped} lines dropped: too many per second]`)
-    onDropped(dropped)
+    heard.dropped(dropped)
   }
   stream.on('data', (bytes: Buffer) => {
     const now = clock.mono()

@@ -40,7 +40,9 @@ process.on('uncaughtException', (error) => { void fail(error) })
 
 function onFrame ({ kind, task, header }: Frame): void {
   if (kind === TO_RUNNER.spec) void boot(header as unknown as SpecMessage)
-  else if (kind === TO_RUNNER.task) server?.start(task, header as unknown as EngineTask)
+  else if (kind === TO_RUNNER.task) {
+    server?.start(task, header as unknown as EngineTask, header['trace'] === true)
+  }
   else if (kind === TO_RUNNER.credit) server?.grant(task, Number(header['chunks']), Number(header['bytes']))
   else if (kind === TO_RUNNER.cancel) server?.cancel(task)
   else if (kind === TO_RUNNER.stop) void stop()
@@ -53,7 +55,9 @@ async function boot ({ spec, engineModule, limits }: SpecMessage): Promise<void>
   try {
     session = await loadEngine(spec, engineModule)
     await warmUp(session)
-    server = new TaskServer(session, { link, limits, log, step: (call) => activity.step(call) })
+    server = new TaskServer(session, {
+      link, limits, log, step: (call) => activity.step(call), now: () => performance.now()
+    })
   } catch (error) {
     await fail(error)
   }

@@ -43,8 +43,8 @@ export type RunnerMessage =
   | { type: 'ready', warmupMs: number }
   | ({ type: 'work' } & WorkMessage)
   | { type: 'chunk', index: number, payload: Record<string, unknown>, timing?: Timing }
-  | { type: 'end' }
-  | { type: 'fail', reason: string, message: string, details: Record<string, unknown> }
+  | { type: 'end', trace?: unknown }
+  | { type: 'fail', reason: string, message: string, details: Record<string, unknown>, trace?: unknown }
   | { type: 'log', level: 'info' | 'warn' | 'error', message: string, fields: Record<string, unknown> }
   | { type: 'fatal', stage: string, message: string }
 
@@ -66,9 +66,10 @@ const READERS: Readonly<Record<number, (header: Header) => RunnerMessage>> = {
     type: 'chunk', index: count(h, 'index'), payload: object(h, 'payload'),
     ...(h['timing'] === undefined ? {} : { timing: timing(object(h, 'timing')) })
   }),
-  [FROM_RUNNER.end]: () => ({ type: 'end' }),
+  [FROM_RUNNER.end]: (h) => ({ type: 'end', ...traceIn(h) }),
   [FROM_RUNNER.fail]: (h) => ({
-    type: 'fail', reason: reason(h), message: text(h, 'message'), details: object(h, 'details')
+    type: 'fail', reason: reason(h), message: text(h, 'message'), details: object(h, 'details'),
+    ...traceIn(h)
   }),
   [FROM_RUNNER.log]: (h) => ({
     type: 'log', level: level(h), message: text(h, 'message'), fields: object(h, 'fields')
@@ -82,6 +83,9 @@ export function readMessage (frame: Pick<Frame, 'kind' | 'header'>): RunnerMessa
   if (reader === undefined) throw new ProtocolError(`frame of unknown kind ${frame.kind}`)
   return reader(frame.header)
 }
+
+/** What the runner recorded of a traced task; checked where it is read. */
+const traceIn = (h: Header): { trace?: unknown } => h['trace'] === undefined ? {} : { trace: h['trace'] }
 
 function timing (t: Header): Timing {
   return { timestampSeconds: amount(t, 'timestampSeconds'), durationSeconds: amount(t, 'durationSeconds') }

@@ -1,7 +1,8 @@
-import type { Clock, Logger } from '../../../kernel/index.js'
+import type { Clock, Logger, Trace } from '../../../kernel/index.js'
 import type { EngineChunk, EngineTask, ModelSpec } from '../../../kernel/engine.js'
-import type { RunnerReport, RunnerStatus } from '../service.js'
+import type { RunnerCancel, RunnerReport, RunnerStatus } from '../service.js'
 import type { RunnerLimits } from './limits.js'
+import type { RunnerOutput } from './process-options.js'
 
 /** What a supervisor is made from. */
 export interface RunnerOptions {
@@ -23,6 +24,8 @@ export interface RunnerOptions {
   readonly maxQueued?: number
   /** Uniform in [0, 1). */
   readonly random?: () => number
+  /** Hears what the process writes to stdout and stderr. */
+  readonly output?: RunnerOutput | undefined
   onStatus (status: RunnerStatus): void
   /** The runner is given up; called at most once. */
   onFailed (failure: {
@@ -36,14 +39,20 @@ export interface Supervisor {
   start (): void
   /**
    * Runs a task; nothing happens before the first pull. Those that wait take turns by `callerId`; without it
-   * the node itself asks. Throws RunnerError: `overloaded` (details.retryAfterSeconds), `instance_lost`,
-   * `cancelled` (the signal aborted), `timeout`, `provider_error`, or the engine's own reason.
+   * the node itself asks. With a trace the runner records its part. Throws RunnerError: `overloaded`
+   * (details.retryAfterSeconds), `instance_lost`, `cancelled` (the signal aborted), `timeout`,
+   * `provider_error`, or the engine's own reason.
    */
   open (
-    taskId: string, task: EngineTask, signal: AbortSignal, callerId?: string
+    taskId: string, task: EngineTask, signal: AbortSignal, callerId?: string, trace?: Trace
   ): AsyncIterable<EngineChunk>
   readonly status: RunnerStatus
   report (): RunnerReport
+  /**
+   * Ends the tasks inside the process with `cancelled`; when it still works on one after `graceMs` it is
+   * killed, which counts as a failure of it, and started again.
+   */
+  cancelTasks (graceMs: number): Promise<RunnerCancel>
   /** Ends the process for good; resolves when it is gone. Cannot be taken back. */
   stop (): Promise<void>
 }

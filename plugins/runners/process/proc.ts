@@ -52,6 +52,14 @@ export function residentBytes (pid: number): number | null {
   return found?.[1] === undefined ? null : Number(found[1]) * 1024
 }
 
+/** Resident memory of a process and of all that it has started, in bytes; null when it is gone. */
+export function familyBytes (pid: number): number | null {
+  const own = residentBytes(pid)
+  if (own === null) return null
+  const children = (read(`/proc/${pid}/task/${pid}/children`) ?? '').split(' ').filter((id) => id !== '')
+  return children.reduce((sum, child) => sum + (familyBytes(Number(child)) ?? 0), own)
+}
+
 /** What the kernel knows about a process that does not answer: one line for the flight recorder. */
 export function diagnose (pid: number): string {
   const status = read(`/proc/${pid}/status`) ?? ''

@@ -4,6 +4,9 @@ import type { FlightRecorder } from './flight.js'
 import type { RunnerLimits } from './limits.js'
 import type { TaskChannel } from './tasks.js'
 
+/** Hears every line a runner writes that is not one too many. */
+export type RunnerOutput = (stream: 'stdout' | 'stderr', text: string) => void
+
 /** What a runner process is made from. */
 export interface ProcessOptions {
   spec: ModelSpec
@@ -15,6 +18,7 @@ export interface ProcessOptions {
   clock: Clock
   log: Logger
   flight: FlightRecorder
+  output: RunnerOutput | undefined
 }
 
 /** How a runner process ended. `message` is null after an orderly stop. */
@@ -31,6 +35,8 @@ export interface ProcessEvents {
   released (channel: TaskChannel, served: boolean): void
   /** A chunk came: the model computes. */
   alive (): void
+  /** A chunk was dropped: late, double, or of a task that had ended. */
+  dropped (): void
   /** Called once, last. */
   ended (how: Ended): void
 }

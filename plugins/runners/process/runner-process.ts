@@ -8,12 +8,14 @@ import { launch, signalGroup } from './launch.js'
 import { Link } from './link.js'
 import { TO_RUNNER } from './messages.js'
 import { removePidfile } from './pidfile.js'
-import { diagnose, residentBytes } from './proc.js'
+import { diagnose, familyBytes } from './proc.js'
 import { RingFile } from './ring.js'
 import { TaskTable } from './task-table.js'
 import { WorkLedger } from './work.js'
 import type { EngineTask } from '../../../kernel/engine.js'
+import type { Trace } from '../../../kernel/index.js'
 import type { Phase } from './deadlines.js'
+import type { Listening } from './drain.js'
 import type { Frame } from './frames.js'
 import type { Launched } from './launch.js'
 import type { RunnerMessage } from './messages.js'
@@ -57,6 +59,7 @@ export class RunnerProcess {
   #exit: { code: number | null, signal: string | null } | null = null
   #finished = false
   #rssBytes: number | null = null
+  #notedBytes = 0
   #whenEnded: () => void = () => {}
   readonly #ended: Promise<void>
 
@@ -76,6 +79,7 @@ export class RunnerProcess {
     })
     this.tasks = new TaskTable(options.limits, options.clock, this.#link, {
       released: (channel, served) => { events.released(channel, served) },
+      dropped: () => { events.dropped() },
       note: (what) => { options.flight.add(what) }
     })
     this.#launched.child.on('exit', (code, signal) => { this.#onExit(code, signal) })
@@ -94,14 +98,19 @@ export class RunnerProcess {
   get phase (): Phase { return this.#phase }
 
   /** Hands a task to the runner. */
-  open (taskId: string, task: EngineTask): TaskChannel {
-    return this.tasks.open(taskId, task)
+  open (taskId: string, task: EngineTask, trace?: Trace): TaskChannel {
+    return this.tasks.open(taskId, task, trace)
   }
 
   /** The reader of a task has gone: its terminal is `cancelled`, and the runner is told. */
   cancel (channel: TaskChannel): void {
     channel.settle(cancelled())
     this.tasks.cancel(channel)
+  }
+
+  /** Every task is over for its reader, and the runner is asked to let go of them. */
+  cancelAll (): void {
+    this.tasks.settleAll(cancelled())
   }
 
   /** Ends the process at once; it counts as failed with this message. The first message stays. */
@@ -144,11 +153,14 @@ export class RunnerProcess {
   }
 
   #watch (): void {
-    const { clock, limits, flight } = this.#options
-    const dropped = (name: string) => (lines: number) => { flight.add(`${lines} lines of ${name} dropped`) }
+    const { clock, limits, flight, output } = this.#options
+    const heard = (name: 'stdout' | 'stderr'): Listening => ({
+      line: (text) => { output?.(name, text) },
+      dropped: (lines) => { flight.add(`${lines} lines of ${name} dropped`) }
+    })
     this.#undo.push(
-      drain(this.#launched.stdout, 'stdout', this.#ring, clock, limits, dropped('stdout')),
-      drain(this.#launched.stderr, 'stderr', this.#ring, clock, limits, dropped('stderr')),
+      drain(this.#launched.stdout, 'stdout', this.#ring, clock, limits, heard('stdout')),
+      drain(this.#launched.stderr, 'stderr', this.#ring, clock, limits, heard('stderr')),
       clock.every(limits.checkMs, () => { this.#checkDeadlines() }),
       clock.every(limits.rssPollMs, () => { this.#checkMemory() })
     )
@@ -208,9 +220,17 @@ export class RunnerProcess {
 
   #checkMemory (): void {
     const limit = this.#options.memoryLimitBytes
-    this.#rssBytes = this.exited ? null : residentBytes(this.pid)
+    this.#rssBytes = this.exited ? null : familyBytes(this.pid)
+    this.#noteMemory(this.#rssBytes ?? 0)
     if (limit === undefined || this.#rssBytes === null || this.#rssBytes <= limit) return
     this.kill(`the runner grew to ${this.#rssBytes} bytes of resident memory; its limit is ${limit}`)
+  }
+
+  /** Growth by a quarter is worth a line. */
+  #noteMemory (bytes: number): void {
+    if (bytes < 1.25 * this.#notedBytes || bytes === 0) return
+    this.#notedBytes = bytes
+    this.#options.flight.add(`memory ${Math.round(bytes / 1024 ** 2)} MiB`)
   }
 
   #onLinkClosed (unread: number): void {
@@ -244,7 +264,8 @@ export class RunnerProcess {
     this.#launched.stdout.destroy()
     this.#launched.stderr.destroy()
     removePidfile(this.#options.scratch)
-    this.#options.flight.add(how.message ?? 'process stopped')
+    const { code, signal } = this.#exit ?? { code: null, signal: null }
+    this.#options.flight.add(`${how.message ?? 'process stopped'} (exit ${signal ?? code ?? 'unknown'})`)
     const cause = how.message ?? 'it was stopped'
     this.tasks.loseAll(new RunnerError('instance_lost', `The instance serving this task was lost: ${cause}.`))
     this.#events.ended(how)

@@ -1,7 +1,8 @@
 import { CreditWindow } from './credits.js'
 import { encodeFrame } from './frames.js'
 import { FROM_RUNNER } from './messages.js'
-import type { EngineChunk, EngineSession, EngineTask } from '../../../kernel/engine.js'
+import { partOf, SpanRecorder } from '../../../kernel/engine.js'
+import type { EngineChunk, EngineSession, EngineTask, SpanPart } from '../../../kernel/engine.js'
 import type { HostLimits } from './limits.js'
 import type { NodeLink } from './node-link.js'
 
@@ -15,9 +16,17 @@ export interface ServeEnv {
   /** Announces the synchronous part of a call into the engine. */
   step<T> (call: () => T): T
   log (level: 'info' | 'warn' | 'error', message: string, fields?: Record<string, unknown>): void
+  /** Monotonic milliseconds. */
+  now (): number
 }
 
-interface Running { abort: AbortController, window: CreditWindow, wake: () => void, done: Promise<void> }
+interface Running {
+  abort: AbortController
+  window: CreditWindow
+  wake: () => void
+  done: Promise<void>
+  trace: SpanRecorder | undefined
+}
 
 /** The tasks a runner is serving. Each ends with exactly one `end` or `fail` frame. */
 export class TaskServer {
@@ -30,11 +39,16 @@ export class TaskServer {
     this.#env = env
   }
 
-  start (number: number, task: EngineTask): void {
-    const { windowChunks, windowBytes } = this.#env.limits
+  /** `traced`: the terminal is to say what was done when. */
+  start (number: number, { kind, payload }: EngineTask, traced = false): void {
+    const { limits: { windowChunks, windowBytes }, now } = this.#env
     const window = new CreditWindow(windowChunks, windowBytes)
-    const running: Running = { abort: new AbortController(), window, wake: () => {}, done: Promise.resolve() }
+    const trace = traced ? new SpanRecorder(now) : undefined
+    const running: Running = {
+      abort: new AbortController(), window, wake: () => {}, done: Promise.resolve(), trace
+    }
     this.#running.set(number, running)
+    const task = trace === undefined ? { kind, payload } : { kind, payload, trace }
     running.done = this.#serve(number, task, running).finally(() => { this.#running.delete(number) })
   }
 
@@ -59,21 +73,28 @@ export class TaskServer {
 
   async #serve (number: number, task: EngineTask, running: Running): Promise<void> {
     const { link } = this.#env
+    const { trace } = running
+    const receivedMs = trace?.now() ?? 0
+    const recorded = (): { trace?: SpanPart } =>
+      trace === undefined ? {} : { trace: partOf(trace, 'runner', receivedMs) }
     try {
       await this.#pump(number, task, running)
-      link.send(FROM_RUNNER.end, number, {})
+      link.send(FROM_RUNNER.end, number, recorded())
     } catch (error) {
-      if (running.abort.signal.aborted) link.send(FROM_RUNNER.end, number, {})
-      else link.send(FROM_RUNNER.fail, number, this.#explain(error))
+      if (running.abort.signal.aborted) link.send(FROM_RUNNER.end, number, recorded())
+      else link.send(FROM_RUNNER.fail, number, { ...this.#explain(error), ...recorded() })
     }
   }
 
   async #pump (number: number, task: EngineTask, running: Running): Promise<void> {
-    const { signal } = running.abort
+    const { abort: { signal }, trace } = running
+    const made = trace?.series('chunk', 'engine')
     const iterator = this.#env.step(() => this.#session.run(task, signal)[Symbol.asyncIterator]())
     let index = 0
     while (await this.#credit(running)) {
+      const startMs = trace?.now() ?? 0
       const result = await this.#env.step(() => iterator.next())
+      made?.add(startMs, trace!.now())
       if (result.done === true) return
       if (signal.aborted) break
       try {
@@ -88,8 +109,13 @@ export class TaskServer {
 
   /** Resolves to true when a chunk may be sent, false when the task was cancelled. */
   async #credit (running: Running): Promise<boolean> {
-    while (!running.window.open && !running.abort.signal.aborted) {
-      await new Promise<void>((resolve) => { running.wake = resolve })
+    const { window, trace, abort } = running
+    if (!window.open && !abort.signal.aborted) {
+      const startMs = trace?.now() ?? 0
+      while (!window.open && !abort.signal.aborted) {
+        await new Promise<void>((resolve) => { running.wake = resolve })
+      }
+      trace?.series('wait for reader', 'backpressure').add(startMs, trace.now())
     }
     return !running.abort.signal.aborted
   }

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { mkdirSync } from 'node:fs'
-import { Admission, SvcError } from '../../../kernel/index.js'
+import { Admission, SvcError, timed } from '../../../kernel/index.js'
 import { afterFailure, CLOSED } from './breaker.js'
 import { cancelled, reasonOf, RunnerError } from './errors.js'
 import { FlightRecorder } from './flight.js'
@@ -8,8 +8,8 @@ import { resolveLimits } from './limits.js'
 import { RunnerProcess } from './runner-process.js'
 import { kindOf, mayFollow, serves } from './states.js'
 import type { EngineChunk, EngineTask } from '../../../kernel/engine.js'
-import type { Release } from '../../../kernel/index.js'
-import type { RunnerReport, RunnerStatus } from '../service.js'
+import type { Release, Trace } from '../../../kernel/index.js'
+import type { RunnerCancel, RunnerReport, RunnerStatus } from '../service.js'
 import type { BreakerState } from './breaker.js'
 import type { RunnerLimits } from './limits.js'
 import type { RunnerOptions, Supervisor } from './options.js'
@@ -34,6 +34,8 @@ export function createSupervisor (options: RunnerOptions): Supervisor {
 
 class RunnerSupervisor implements Supervisor {
   readonly #options: RunnerOptions
+  /** Whose lines of the log they are. */
+  readonly #who: { runnerId: string, modelId: string }
   readonly #limits: RunnerLimits
   readonly #admission: Admission
   /** The places of the tasks that are inside the process. */
@@ -50,9 +52,16 @@ class RunnerSupervisor implements Supervisor {
   #exitCode: number | null = null
   #completed = 0
   #lastForward: number | null = null
+  #waitedMs = 0
+  #admitted = 0
+  #chunks = 0
+  #dropped = 0
+  /** Called when the process has let go of its last task, or is gone. */
+  readonly #idle = new Set<() => void>()
 
   constructor (options: RunnerOptions) {
     this.#options = options
+    this.#who = { runnerId: options.runnerId, modelId: options.spec.card.modelId }
     this.#limits = resolveLimits(options.limits)
     const { maxConcurrent = DEFAULT_CONCURRENT, maxQueued = DEFAULT_QUEUED } = options
     this.#admission = new Admission(`The runner of ${options.spec.card.modelId}`, options.clock,
@@ -70,11 +79,14 @@ class RunnerSupervisor implements Supervisor {
   }
 
   async * open (
-    taskId: string, task: EngineTask, signal: AbortSignal, callerId: string = NODE
+    taskId: string, task: EngineTask, signal: AbortSignal, callerId: string = NODE, trace?: Trace
   ): AsyncGenerator<EngineChunk, void> {
     this.#mustServe()
-    const place = await this.#enter(callerId, signal)
-    const { process, channel } = this.#hand(taskId, task, signal, place)
+    const since = this.#options.clock.mono()
+    const place = await timed(trace, 'runner queue', 'queue', () => this.#enter(callerId, signal))
+    this.#waitedMs += this.#options.clock.mono() - since
+    this.#admitted += 1
+    const { process, channel } = this.#hand({ taskId, task, trace }, signal, place)
     const cancel = (): void => { process.cancel(channel) }
     signal.addEventListener('abort', cancel, { once: true })
     try {
@@ -107,8 +119,41 @@ class RunnerSupervisor implements Supervisor {
       inProgressTasks: this.#process?.tasks.taskIds ?? [],
       completedTaskCount: this.#completed,
       secondsSinceForward: this.#lastForward === null ? null : seconds(this.#lastForward),
-      rssBytes: this.#process?.rssBytes ?? null
+      rssBytes: this.#process?.rssBytes ?? null,
+      slots: this.#options.maxConcurrent ?? DEFAULT_CONCURRENT,
+      waitingTasks: this.#admission.waiting,
+      waitedSeconds: this.#waitedMs / 1000,
+      admittedTaskCount: this.#admitted,
+      chunks: {
+        received: this.#chunks, dropped: this.#dropped, buffered: this.#process?.tasks.buffered ?? 0
+      }
     }
+  }
+
+  async cancelTasks (graceMs: number): Promise<RunnerCancel> {
+    const process = this.#process
+    const taskIds = process?.tasks.taskIds ?? []
+    if (process === null || taskIds.length === 0) return { taskIds, restarted: false }
+    this.#flight.add(`an operator cancelled ${taskIds.length} task(s)`)
+    process.cancelAll()
+    await this.#letsGo(process, graceMs)
+    if (process.exited || process.tasks.size === 0) return { taskIds, restarted: process.exited }
+    process.kill(`an operator cancelled its tasks; it still worked on one ${graceMs / 1000} s later`)
+    return { taskIds, restarted: true }
+  }
+
+  /** Resolves when the process has no task any more, or after `ms`. */
+  async #letsGo (process: RunnerProcess, ms: number): Promise<void> {
+    if (process.tasks.size === 0) return
+    await new Promise<void>((resolve) => {
+      const stop = this.#options.clock.after(ms, () => { done() })
+      const done = (): void => {
+        stop()
+        this.#idle.delete(done)
+        resolve()
+      }
+      this.#idle.add(done)
+    })
   }
 
   stop (): Promise<void> {
@@ -136,12 +181,13 @@ class RunnerSupervisor implements Supervisor {
 
   /** Gives an admitted task to the process, unless either has gone while it waited. */
   #hand (
-    taskId: string, task: EngineTask, signal: AbortSignal, place: Release
+    { taskId, task, trace }: { taskId: string, task: EngineTask, trace: Trace | undefined },
+    signal: AbortSignal, place: Release
   ): { process: RunnerProcess, channel: TaskChannel } {
     try {
       const process = this.#mustServe()
       if (signal.aborted) throw cancelled()
-      const channel = process.open(taskId, task)
+      const channel = process.open(taskId, task, trace)
       this.#places.set(channel, place)
       this.#move({ RunnerRunning: {} })
       return { process, channel }
@@ -172,6 +218,8 @@ class RunnerSupervisor implements Supervisor {
     if (!mayFollow(from, to)) return
     this.#status = status
     if (from !== to) this.#statusSince = this.#options.clock.mono()
+    // Between ready and running it goes with each task, which has lines of its own.
+    if (from !== to && !(serves(from) && serves(to))) this.#flight.add(`status ${to}`)
     this.#options.onStatus(status)
   }
 
@@ -190,7 +238,8 @@ class RunnerSupervisor implements Supervisor {
         log,
         mark: randomUUID(),
         limits: this.#limits,
-        flight: this.#flight
+        flight: this.#flight,
+        output: this.#options.output
       }, this.#events())
     } catch (error) {
       this.#onEnded({ message: reasonOf(error), wedged: false, exitCode: null, readyMs: 0 })
@@ -198,7 +247,7 @@ class RunnerSupervisor implements Supervisor {
   }
 
   #events (): ProcessEvents {
-    const { clock, spec, log, runnerId } = this.#options
+    const { clock, spec, log } = this.#options
     return {
       connected: () => {
         this.#move({ RunnerConnected: {} })
@@ -208,16 +257,20 @@ class RunnerSupervisor implements Supervisor {
         this.#move({ RunnerLoading: { layersLoaded, totalLayers } })
       },
       loaded: (info) => {
-        log.debug({ runnerId, info }, 'model loaded')
+        log.debug({ ...this.#who, info }, 'model loaded')
         this.#move({ RunnerLoaded: {} })
       },
       warming: () => { this.#move({ RunnerWarmingUp: {} }) },
       ready: (warmupMs) => {
-        log.info({ runnerId, warmupMs: Math.round(warmupMs) }, 'runner ready')
+        log.info({ ...this.#who, warmupMs: Math.round(warmupMs) }, 'runner ready')
         this.#lastForward = clock.mono()
         this.#move({ RunnerReady: {} })
       },
-      alive: () => { this.#lastForward = clock.mono() },
+      alive: () => {
+        this.#lastForward = clock.mono()
+        this.#chunks += 1
+      },
+      dropped: () => { this.#dropped += 1 },
       released: (channel, served) => { this.#onReleased(channel, served) },
       ended: (how) => { this.#onEnded(how) }
     }
@@ -227,14 +280,17 @@ class RunnerSupervisor implements Supervisor {
     if (served) this.#completed += 1
     this.#places.get(channel)?.(served)
     this.#places.delete(channel)
-    if (this.#process?.tasks.size === 0) this.#move({ RunnerReady: {} })
+    if (this.#process?.tasks.size !== 0) return
+    this.#move({ RunnerReady: {} })
+    for (const done of this.#idle) done()
   }
 
   #onEnded (how: Ended): void {
     this.#process = null
     this.#exitCode = how.exitCode
+    for (const done of this.#idle) done()
     if (how.message === null || this.#stopped !== null) return
-    const { clock, log, runnerId, random } = this.#options
+    const { clock, log, random } = this.#options
     const failure = { nowMs: clock.mono(), readyMs: how.readyMs, wedged: how.wedged }
     const { state, verdict } = afterFailure(this.#breaker, failure, this.#limits, random ?? Math.random)
     this.#breaker = state
@@ -243,7 +299,7 @@ class RunnerSupervisor implements Supervisor {
       return
     }
     const delayMs = Math.round(verdict.delayMs)
-    log.warn({ runnerId, reason: how.message, delayMs }, 'runner lost; starting it again')
+    log.warn({ ...this.#who, reason: how.message, delayMs }, 'runner lost; starting it again')
     this.#flight.add(`restart in ${delayMs} ms`)
     this.#move({ RunnerIdle: {} })
     this.#refuseQueued(how.message)
@@ -252,9 +308,9 @@ class RunnerSupervisor implements Supervisor {
   }
 
   #giveUp (errorMessage: string, wedged: boolean): void {
-    const { log, runnerId, onFailed } = this.#options
+    const { log, onFailed } = this.#options
     const attempts = this.#breaker.attempts
-    const fields = { runnerId, attempts, reason: errorMessage }
+    const fields = { ...this.#who, attempts, reason: errorMessage }
     if (wedged) log.fatal(fields, 'CRITICAL: runner wedged and given up')
     else log.error(fields, 'runner given up')
     this.#flight.add(`given up after ${attempts} attempts`)

@@ -2,7 +2,7 @@ import { ProtocolError, RunnerError } from './errors.js'
 import { TO_RUNNER } from './messages.js'
 import { TaskChannel } from './tasks.js'
 import type { EngineChunk, EngineTask } from '../../../kernel/engine.js'
-import type { Clock } from '../../../kernel/index.js'
+import type { Clock, Hop, Trace } from '../../../kernel/index.js'
 import type { Frame } from './frames.js'
 import type { RunnerLimits } from './limits.js'
 import type { Link } from './link.js'
@@ -13,6 +13,8 @@ type TaskMessage = Extract<RunnerMessage, { type: 'chunk' | 'end' | 'fail' }>
 export interface TableEvents {
   /** The runner has let go of the task. `served` is false when it was lost, failed or cancelled. */
   released (channel: TaskChannel, served: boolean): void
+  /** A chunk was not kept. */
+  dropped (): void
   note (what: string): void
 }
 
@@ -23,6 +25,8 @@ export class TaskTable {
   readonly #link: Link
   readonly #events: TableEvents
   readonly #channels = new Map<number, TaskChannel>()
+  /** Of the traced tasks. */
+  readonly #hops = new Map<number, Hop>()
   #lastNumber = 0
 
   constructor (limits: RunnerLimits, clock: Clock, link: Link, events: TableEvents) {
@@ -33,6 +37,11 @@ export class TaskTable {
   }
 
   get size (): number { return this.#channels.size }
+  /** Chunks that wait for their readers. */
+  get buffered (): number {
+    return [...this.#channels.values()].reduce((sum, { waiting }) => sum + waiting, 0)
+  }
+
   get taskIds (): string[] { return [...this.#channels.values()].map((channel) => channel.taskId) }
 
   /** When the oldest cancelled task that still holds its place was cancelled. */
@@ -42,16 +51,19 @@ export class TaskTable {
     return oldest === Infinity ? null : oldest
   }
 
-  open (taskId: string, task: EngineTask): TaskChannel {
+  open (taskId: string, task: EngineTask, trace?: Trace): TaskChannel {
     const number = ++this.#lastNumber
     const channel = new TaskChannel(taskId, this.#limits, {
       grant: (chunks, bytes) => { this.#link.send(TO_RUNNER.credit, number, { chunks, bytes }) },
       cancel: () => { this.#link.send(TO_RUNNER.cancel, number, {}) }
     })
     // Sent first: a payload that is not JSON throws before the task takes a place.
-    this.#link.send(TO_RUNNER.task, number, { kind: task.kind, payload: task.payload })
+    const { kind, payload } = task
+    const hop = trace?.hop('runner', { nodeId: null, installId: null })
+    this.#link.send(TO_RUNNER.task, number, { kind, payload, ...(hop === undefined ? {} : { trace: true }) })
+    if (hop !== undefined) this.#hops.set(number, hop)
     this.#channels.set(number, channel)
-    this.#events.note(`task ${taskId} started`)
+    this.#events.note(`task ${taskId} (${kind}) started`)
     return channel
   }
 
@@ -65,6 +77,7 @@ export class TaskTable {
     if (channel === undefined) {
       const known = number >= 1 && number <= this.#lastNumber
       if (!known) throw new ProtocolError(`a frame for unknown task ${number}`)
+      if (message.type === 'chunk') this.#events.dropped()
       this.#events.note(`a second terminal or late chunk of task number ${number} was dropped`)
     } else if (message.type === 'chunk') {
       this.#onChunk(channel, message, frame)
@@ -110,6 +123,7 @@ export class TaskTable {
     }
     const result = channel.accept(message.index, chunk, frame.bytes, this.#clock.mono())
     if (result === 'kept') return
+    this.#events.dropped()
     this.#events.note(`chunk ${message.index} of task ${channel.taskId}: ${result}`)
     if (result === 'gap') channel.cancel(this.#clock.mono())
   }
@@ -118,6 +132,7 @@ export class TaskTable {
     const error = message.type === 'end'
       ? null
       : new RunnerError(message.reason, message.message, message.details)
+    this.#hops.get(number)?.done(message.trace)
     channel.settle(error)
     this.#events.note(`task ${channel.taskId} ${error === null ? 'ended' : `failed: ${error.reason}`}`)
     const served = error === null && channel.cancelledAt === null
@@ -126,6 +141,8 @@ export class TaskTable {
 
   #release (number: number, channel: TaskChannel, served: boolean): void {
     this.#channels.delete(number)
+    this.#hops.get(number)?.done()
+    this.#hops.delete(number)
     this.#events.released(channel, served)
   }
 }

@@ -36,6 +36,8 @@ export class TaskChannel {
   }
 
   get settled (): boolean { return this.#outcome !== null }
+  /** Chunks that have come and are not yet read. */
+  get waiting (): number { return this.#queue.length }
   get cancelledAt (): number | null { return this.#cancelledAt }
 
   /** Since when the reader has been waiting for a second or later chunk; null when it is not. */

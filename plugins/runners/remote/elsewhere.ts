@@ -1,6 +1,7 @@
 import type { Cluster, Section } from '../../../kernel/index.js'
 import type { RunnerStatus } from '../service.js'
 import type { RingInstance } from '../shapes.js'
+import { lends } from '../shapes.js'
 import { isDraining } from './placed.js'
 
 /** A runner that an instance names on another node which is there. */
@@ -27,7 +28,8 @@ export function runnersElsewhere (
   { self, runners, cluster }: ElsewhereParts, instances: readonly RingInstance[]
 ): RunnerElsewhere[] {
   const named = instances.flatMap((ring) => Object.entries(ring.shardAssignments.nodeToRunner)
-    .filter(([nodeId]) => nodeId !== self.nodeId).map(([nodeId, runnerId]) => ({ nodeId, runnerId, ring })))
+    .filter(([nodeId]) => nodeId !== self.nodeId && !lends(ring, nodeId))
+    .map(([nodeId, runnerId]) => ({ nodeId, runnerId, ring })))
   if (named.length === 0) return []
   const there = new Map(cluster.nodes().filter((node) => node.live && !node.self)
     .map(({ nodeId, installId }) => [nodeId, installId]))

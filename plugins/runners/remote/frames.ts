@@ -22,20 +22,29 @@ export function chunkFrame (index: number, { payload, timing, media }: EngineChu
   return encodeFrame(FROM_RUNNER.chunk, 0, { index, payload, timing }, media)
 }
 
+/** What was recorded of a traced task; it goes with the end. */
+export interface Recorded { trace?: unknown }
+
 /** The clean end. */
-export const endFrame = (): Uint8Array[] => encodeFrame(FROM_RUNNER.end, 0, {})
+export const endFrame = (recorded: Recorded = {}): Uint8Array[] => encodeFrame(FROM_RUNNER.end, 0, recorded)
 
 /** The end by a failure. */
-export function failFrame ({ reason, message, details }: Failure): Uint8Array[] {
-  return encodeFrame(FROM_RUNNER.fail, 0, { reason, message: message.slice(0, MESSAGE_CHARS), details })
+export function failFrame (
+  { reason, message, details }: Failure, recorded: Recorded = {}
+): Uint8Array[] {
+  const body = { reason, message: message.slice(0, MESSAGE_CHARS), details, ...recorded }
+  return encodeFrame(FROM_RUNNER.fail, 0, body)
 }
 
 /**
  * The chunks of a task's answer, however its bytes are cut; asking for the next one is what reads on. Throws
  * ToldError when the task failed, ProtocolError when the bytes are no such answer or end before its terminal,
- * and what the source throws. What follows a terminal is not looked at.
+ * and what the source throws. What follows a terminal is not looked at. `ended` gets what the other node
+ * recorded of a traced task.
  */
-export async function * readTask (source: AsyncIterable<Uint8Array>): AsyncGenerator<EngineChunk> {
+export async function * readTask (
+  source: AsyncIterable<Uint8Array>, ended: (recorded: unknown) => void = () => {}
+): AsyncGenerator<EngineChunk> {
   const parser = new FrameParser(DEFAULT_LIMITS.maxFrameBytes)
   let index = 0
   let end: ToldError | 'clean' | undefined
@@ -46,7 +55,11 @@ export async function * readTask (source: AsyncIterable<Uint8Array>): AsyncGener
       for (let frame = parser.next(); frame !== undefined; frame = parser.next()) {
         const read = readFrame(frame, index++)
         if ('payload' in read) yield read
-        else { end = read.end; break }
+        else {
+          end = read.end
+          ended(read.trace)
+          break
+        }
       }
     }
   } catch (error) {
@@ -59,7 +72,9 @@ export async function * readTask (source: AsyncIterable<Uint8Array>): AsyncGener
   if (end !== 'clean') throw end
 }
 
-function readFrame (frame: Frame, index: number): EngineChunk | { end: ToldError | 'clean' } {
+type Ended = { end: ToldError | 'clean', trace: unknown }
+
+function readFrame (frame: Frame, index: number): EngineChunk | Ended {
   const message = readMessage(frame)
   switch (message.type) {
     case 'chunk': {
@@ -71,8 +86,9 @@ function readFrame (frame: Frame, index: number): EngineChunk | { end: ToldError
         ...(timing === undefined ? {} : { timing })
       }
     }
-    case 'end': return { end: 'clean' }
-    case 'fail': return { end: new ToldError(message.reason, message.message, message.details) }
+    case 'end': return { end: 'clean', trace: message.trace }
+    case 'fail':
+      return { end: new ToldError(message.reason, message.message, message.details), trace: message.trace }
     default: throw new ProtocolError(`"${message.type}" does not belong to a task`)
   }
 }

@@ -1,4 +1,5 @@
 import type { Section } from '../../../kernel/index.js'
+import { bodyOf } from '../shapes.js'
 import type { Instance, RingInstance } from '../shapes.js'
 
 /** The instances by model, read from the document once after each change of it. */
@@ -19,7 +20,8 @@ export class PlacedInstances {
 
   #read (): Map<string, RingInstance[]> {
     const byModel = new Map<string, RingInstance[]>()
-    for (const { value: { RingInstance: ring } } of this.#section.entries()) {
+    for (const { value } of this.#section.entries()) {
+      const ring = bodyOf(value)
       const { modelId } = ring.shardAssignments
       byModel.set(modelId, [...byModel.get(modelId) ?? [], ring])
     }

@@ -1,12 +1,12 @@
-import { EngineError, kernelError, SvcError } from '../../../kernel/index.js'
+import { EngineError, kernelError, SvcError, TRACE_HEADER } from '../../../kernel/index.js'
 import type {
-  Clock, Cluster, Commands, EngineChunk, EngineTask, RouteRequest, StreamWriter
+  Clock, Cluster, Commands, EngineChunk, EngineTask, RouteRequest, StreamWriter, Trace, Tracers
 } from '../../../kernel/index.js'
 import type { routes } from '../routes.js'
 import type { Route } from '../service.js'
 import type { Asker } from '../tasks.js'
 import { chunkFrame, endFrame, failFrame, TASK_TYPE } from './frames.js'
-import type { Failure } from './frames.js'
+import type { Failure, Recorded } from './frames.js'
 import { watchNode } from './watch.js'
 
 /** How slow a reader may be is for the node to say at which it reads; this is for readers that are lost. */
@@ -20,12 +20,15 @@ export interface Assigned {
   instanceId: string
   runnerId: string
   capability: string
+  /** Where the work is noted, when the other node records the request. */
+  trace?: Trace | undefined
 }
 
 export interface ReceiveParts {
   cluster: Pick<Cluster, 'resolve'>
   clock: Clock
   commands: Pick<Commands, 'track'>
+  tracers: Pick<Tracers, 'begin'>
   /** Enters the task here. Throws `instance_lost`, `invalid_request`. */
   take (assigned: Assigned, asker: Asker): Route
   /** Runs a task that was entered. */
@@ -55,8 +58,9 @@ export function taskHandler (parts: ReceiveParts): (request: TaskRequest) => Pro
       end.abort(kernelError('cancelled', 'The node that asked is gone.'))
       stream.cut()
     })
+    const trace = traceOf(parts, request)
     try {
-      await answer(parts, stream, { ...body, asker: { caller, member } },
+      await answer(parts, stream, { ...body, asker: { caller, member }, trace },
         AbortSignal.any([request.signal, end.signal]))
     } finally {
       unwatch()
@@ -65,28 +69,49 @@ export function taskHandler (parts: ReceiveParts): (request: TaskRequest) => Pro
   }
 }
 
-/** Writes the frames of a task up to its terminal. A reader that is gone is told nothing. */
+/** The record of this node's part; undefined where the other node does not ask for one. */
+function traceOf (
+  { tracers }: ReceiveParts, { headers, body, arrivedMs }: TaskRequest
+): Trace | undefined {
+  if (headers[TRACE_HEADER] !== '1') return undefined
+  const { commandId, capability, taskId, modelId } = body
+  const trace = tracers.begin({
+    commandId, name: capability, arrivedMs, traceparent: headers['traceparent'], member: true
+  })
+  trace?.task({ taskId, modelId, capability })
+  return trace
+}
+
+/**
+ * Writes the frames of a task up to its terminal, which takes along what was recorded. A reader that is gone
+ * is told nothing.
+ */
 async function answer (
-  parts: ReceiveParts, stream: StreamWriter, asked: TaskRequest['body'] & { asker: Asker },
-  signal: AbortSignal
+  parts: ReceiveParts, stream: StreamWriter,
+  asked: TaskRequest['body'] & { asker: Asker, trace: Trace | undefined }, signal: AbortSignal
 ): Promise<void> {
+  const { task, asker, ...assigned } = asked
+  const { trace } = asked
+  const sends = trace?.series('send', 'network')
   const write = async (pieces: Uint8Array[]): Promise<void> => {
+    const startMs = trace?.now() ?? 0
     try {
       for (const piece of pieces) await stream.write(piece)
+      sends?.add(startMs, trace!.now())
     } catch (error) {
       stream.cut()
       throw error
     }
   }
+  const recorded = (): Recorded => trace === undefined ? {} : { trace: trace.part() }
   let index = 0
   try {
-    const { task, asker, ...assigned } = asked
     for await (const chunk of parts.open(parts.take(assigned, asker), task as EngineTask, signal)) {
       await write(chunkFrame(index++, chunk))
     }
-    await write(endFrame())
+    await write(endFrame(recorded()))
   } catch (error) {
-    if (!stream.closed) await write(failFrame(failureOf(error))).catch(() => {})
+    if (!stream.closed) await write(failFrame(failureOf(error), recorded())).catch(() => {})
   }
 }
 

@@ -1,4 +1,4 @@
-import { Admission, SvcError } from '../../../kernel/index.js'
+import { Admission, SvcError, traceHeaders } from '../../../kernel/index.js'
 import type {
   Caller, Clock, Cluster, EngineChunk, EngineTask, MemberResponse
 } from '../../../kernel/index.js'
@@ -73,6 +73,9 @@ async function * exchange (
   const line = new AbortController()
   const end = (): void => { line.abort() }
   signal.throwIfAborted()
+  const hop = route.trace?.hop('network', route, {
+    node: parts.cluster.resolve(route.installId)?.name ?? route.installId
+  })
   signal.addEventListener('abort', end, { once: true })
   const stopWatching = watchNode(parts.cluster, parts.clock, route.installId, end)
   try {
@@ -83,10 +86,11 @@ async function * exchange (
     line.signal.addEventListener('abort', () => { body.destroy() })
     if (response.status !== 200) throw await refusal(response)
     // A reader that stops, or gives up what it reads, destroys the body.
-    yield * readTask(body as AsyncIterable<Uint8Array>)
+    yield * readTask(body as AsyncIterable<Uint8Array>, (recorded) => { hop?.done(recorded) })
   } catch (error) {
     throw error instanceof ToldError ? error : lost(parts, route, error, line.signal.aborted)
   } finally {
+    hop?.done()
     signal.removeEventListener('abort', end)
     stopWatching()
   }
@@ -100,7 +104,7 @@ async function ask (
   return await cluster.request(installId, {
     method: 'POST',
     path: TASKS_PATH,
-    headers: { accept: TASK_TYPE },
+    headers: { accept: TASK_TYPE, ...traceHeaders(route.trace) },
     body: {
       taskId, commandId, modelId, instanceId, runnerId, capability,
       task: { kind: task.kind, payload: task.payload }

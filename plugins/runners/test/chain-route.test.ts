@@ -6,7 +6,8 @@ import { ModelsService } from '../../staging/service.js'
 import type { Judge, ModelCopy, Models } from '../../staging/service.js'
 import { createReadChains } from '../chain-facts.js'
 import type { ChainFactsParts } from '../chain-facts.js'
-import { InstanceService } from '../service.js'
+import { InstanceService, RunnersService } from '../service.js'
+import { bodyOf } from '../shapes.js'
 import type { Instance } from '../shapes.js'
 import { ensure, startRunners, until } from './rig.js'
 import type { RunnersRig } from './rig.js'
@@ -14,6 +15,7 @@ import { card, soloInstance } from './samples.js'
 
 const VOICE = 'svc/voice-en'
 const OTHER = 'acme/other'
+const caller = { id: 'test', mode: 'direct', authorities: new Set(['invoke']) } as const
 
 interface Answer {
   available: boolean
@@ -83,6 +85,10 @@ t.test('GET /models/{id}/availability goes from the card to an answer', async (t
 t.test('what other nodes have counts', async (t) => {
   const { rig, judge } = await start(t, [copy('n3', { live: false })])
   t.match(await ask(rig, OTHER), { broken_link: 'copy', message: /only n3 had its files/ })
+  await t.rejects(
+    rig.service(RunnersService).route({ modelId: OTHER, capability: 'tts', commandId: 'C', caller }),
+    { reason: 'no_instance', message: /only n3 had its files/, details: { brokenLink: 'copy' } },
+    'a refused request is told the same')
   t.match(await ask(rig, VOICE), { broken_link: 'placement', links: [{}, { message: 'on n2' }] })
   t.match((await judge())(OTHER), { available: false, brokenLink: 'copy', remedy: /svc pull/ })
 })
@@ -114,7 +120,7 @@ t.test('a backend or an instance on another live node will do', async (t) => {
     ({ entries: () => values.map((value, i) => ({ key: `k${i}`, nodeId: 'id-n2', value })) }) as never
   const instance = (name: string, drainUntil?: string): Instance => {
     const ids = { instanceId: `i-${name}`, runnerId: `r-${name}`, nodeId: `id-${name}` }
-    const { RingInstance: ring } = soloInstance(ids, card(VOICE))
+    const ring = bodyOf(soloInstance(ids, card(VOICE)))
     return { RingInstance: { ...ring, ...drainUntil === undefined ? {} : { drainUntil } } }
   }
   const broken = async (

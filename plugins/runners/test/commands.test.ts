@@ -1,6 +1,7 @@
 import t from 'tap'
 import { commandHandlers, commands } from '../commands.js'
 import { InstanceService } from '../service.js'
+import { bodyOf } from '../shapes.js'
 import type { Instance } from '../shapes.js'
 import { ensure, startRunners } from './rig.js'
 import { card, section, soloInstance } from './samples.js'
@@ -15,7 +16,8 @@ t.test('the master places a model once on a node, and removes it once', (t) => {
     section: held,
     now: () => 0,
     live: () => true,
-    check: ({ instance: { RingInstance: { instanceId } } }) => {
+    check: ({ instance }) => {
+      const { instanceId } = bodyOf(instance)
       if (instanceId.startsWith('large')) throw new Error('it does not fit')
     },
     created: (id, modelId, nodeIds) => { said.push(`created ${id} ${modelId} on ${nodeIds.join()}`) },

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { chooseBackend, declaredBackend } from '../backends.js'
 import { byCode, detect } from '../detect.js'
-import type { ConflictCode, Observation } from '../detect.js'
+import type { ConflictCode, EngineOffer, Observation } from '../detect.js'
 import type { GpuFact, Runtimes } from '../gpu-facts.js'
 
 const GiB = 1024 ** 3
@@ -19,7 +19,7 @@ const onnx = { name: 'onnx-tts', backends: ['cuda', 'webgpu', 'cpu'] }
 interface Row {
   seen?: Partial<Observation>
   declared?: Record<string, string>
-  engines?: (typeof onnx)[]
+  engines?: EngineOffer[]
 }
 
 function check (name: string, row: Row, expected: Partial<Record<ConflictCode, RegExp>>): void {
@@ -59,6 +59,26 @@ check(
   'an engine that has no GPU backend',
   { seen: { gpus: [nvidia] }, engines: [{ name: 'plain', backends: ['cpu'] }] },
   {}
+)
+const external = { name: 'llama-server', backends: ['cuda', 'cpu'], external: true }
+check(
+  'an external program with a GPU: its libraries are its own',
+  { seen: { gpus: [nvidia], runtimes: { ...none, nvidiaDevice: true } }, engines: [external] },
+  {}
+)
+check(
+  'an external program that is to leave the GPU alone',
+  {
+    seen: { gpus: [nvidia], runtimes: { ...none, nvidiaDevice: true } },
+    declared: { 'llama-server': 'cpu' },
+    engines: [external]
+  },
+  { gpu_serving_disabled: /engine llama-server runs on the CPU only: cpu is declared/ }
+)
+check(
+  'an external program and a GPU without a device file',
+  { seen: { gpus: [nvidia] }, engines: [external] },
+  { gpu_serving_disabled: /no GPU backend is declared$/ }
 )
 check('no engine at all', { seen: { gpus: [nvidia] }, engines: [] }, {})
 check(

@@ -3,7 +3,7 @@ import { manualClock } from '../../../kernel/testing/index.js'
 import { commandHandlers } from '../commands.js'
 import { createDrainer, Drains } from '../drain.js'
 import type { Draining } from '../drain.js'
-import { leads, shardOf } from '../shapes.js'
+import { bodyOf, leads, shardOf } from '../shapes.js'
 import type { Instance } from '../shapes.js'
 import { card, section, soloInstance } from './samples.js'
 
@@ -115,7 +115,8 @@ t.test('the master lets an instance drain', async (t) => {
   })
   const on = (instanceId: string, nodeId: string): Instance =>
     soloInstance({ instanceId, runnerId: `r ${instanceId}`, nodeId }, card('m'))
-  const ends = (id: string): string | undefined => held.get(id)?.RingInstance.drainUntil
+  const ends = (id: string): string | undefined =>
+    held.get(id) === undefined ? undefined : bodyOf(held.get(id)!).drainUntil
   create({ instance: on('a', 'n1') })
   create({ instance: on('gone', 'n2') })
   said.length = 0
@@ -140,16 +141,16 @@ t.test('the master lets an instance drain', async (t) => {
 t.test('the node of the first rank ends an instance', async (t) => {
   const one = soloInstance({ instanceId: 'I', runnerId: 'R', nodeId: 'n1' }, card('m'))
   const { PipelineShardMetadata: shard } =
-    one.RingInstance.shardAssignments.runnerToShard['R'] as { PipelineShardMetadata: object }
+    bodyOf(one).shardAssignments.runnerToShard['R'] as { PipelineShardMetadata: object }
   const two = structuredClone(one)
-  two.RingInstance.shardAssignments.nodeToRunner['n2'] = 'Q'
+  bodyOf(two).shardAssignments.nodeToRunner['n2'] = 'Q'
   const second = { ...shard, deviceRank: 1 } as never
-  two.RingInstance.shardAssignments.runnerToShard['Q'] = { TensorShardMetadata: second }
+  bodyOf(two).shardAssignments.runnerToShard['Q'] = { TensorShardMetadata: second }
   t.strictSame(['n1', 'n2', 'n3'].map((id) => leads(two, id)), [true, false, false])
   t.strictSame([shardOf(two, 'n1'), shardOf(two, 'n2'), shardOf(two, 'n3')], [shard, second, null])
-  delete two.RingInstance.shardAssignments.runnerToShard['R']
+  delete bodyOf(two).shardAssignments.runnerToShard['R']
   t.strictSame([leads(two, 'n1'), shardOf(two, 'n1')], [false, null], 'a runner without a part')
-  two.RingInstance.shardAssignments.runnerToShard = {}
+  bodyOf(two).shardAssignments.runnerToShard = {}
   t.strictSame(['n1', 'n2'].map((id) => leads(two, id)), [true, false], 'no parts at all: one of them')
 })
 

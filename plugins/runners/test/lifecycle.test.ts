@@ -9,6 +9,7 @@ import type { Instances, PlacementIntent } from '../service.js'
 import { ensure, startRunners, until } from './rig.js'
 import type { FakeRunner, RunnersRig } from './rig.js'
 import { card, soloInstance } from './samples.js'
+import { bodyOf } from '../shapes.js'
 
 const VOICE = 'svc/voice-en'
 const caller = { id: 'somebody', mode: 'direct' as const, authorities: new Set(['invoke']) }
@@ -25,7 +26,7 @@ async function placed (t: TestContext, intent?: PlacementIntent): Promise<Made> 
   const instances = rig.service(InstanceService)
   const nodeId = String((await rig.state())['localNodeId'])
   const instance = soloInstance({ instanceId: 'I', runnerId: 'R', nodeId }, card(VOICE))
-  if (intent !== undefined) instance.RingInstance.placement = intent
+  if (intent !== undefined) bodyOf(instance).placement = intent
   const instanceId = await instances.place(instance)
   return { rig, instances, instanceId, runner: await rig.runner(VOICE) }
 }
@@ -217,7 +218,7 @@ t.test('what was removed is releasing until its process is gone', async (t) => {
 
 t.test('where other nodes route requests, a runner is stopped only after a quiet moment', async (t) => {
   const clock = manualClock()
-  const ring = soloInstance({ instanceId: 'I', runnerId: 'R', nodeId: 'n' }, card(VOICE)).RingInstance
+  const ring = bodyOf(soloInstance({ instanceId: 'I', runnerId: 'R', nodeId: 'n' }, card(VOICE)))
   let there = [{ ring: { ...ring, drainUntil: '2026-01-01T00:00:30.000Z' } }]
   const removed: string[] = []
   const status = new Map([['n R', { RunnerShuttingDown: {} }], ['far Q', { RunnerReady: {} }]])

@@ -47,6 +47,21 @@ t.test('the bundled model starts with the node, in the shapes of /state', async 
   t.strictSame(Object.keys(state['runners'] as unknown as object), [runnerId], 'and no other runner')
 })
 
+t.test('options of an engine reach it, and more requests share the work of a batch', async (t) => {
+  const engine_options = { 'onnx-tts': { max_batch: 24, dtype: 'q4' }, other: { max_batch: 99 } }
+  const rig = await startRunners(t, { config: { engine_options } })
+  t.match((await rig.runner(VOICE)).options,
+    { spec: { options: { max_batch: 24, dtype: 'q4' } }, maxConcurrent: 24 })
+  t.ok(rig.logged.some(({ message }) => message.includes('plugins.runners.engine_options.other names')))
+  const external = await startRunners(t, { external: true, config: { engine_options, max_concurrent: 40 } })
+  t.match((await external.runner(VOICE)).options, { spec: { options: { max_batch: 24 } }, maxConcurrent: 40 })
+})
+
+t.test('an option that is no number leaves the bound as it is', async (t) => {
+  const rig = await startRunners(t, { config: { engine_options: { 'onnx-tts': { max_batch: 'many' } } } })
+  t.equal((await rig.runner(VOICE)).options.maxConcurrent, 8)
+})
+
 t.test('hosts are for operators', async (t) => {
   const rig = await startRunners(t, { allow: ['read'] })
   const { instanceId } = (await rig.runner(VOICE)).options

@@ -6,7 +6,7 @@ import { pathToFileURL } from 'node:url'
 import t from 'tap'
 import { findSetpriv, hostEntry, launch, runnerEnv, signalGroup } from '../process/launch.js'
 import { MARK, PIDFILE, readPidfile, sweepOrphans } from '../process/pidfile.js'
-import { bootId, diagnose, residentBytes, startTime } from '../process/proc.js'
+import { bootId, diagnose, familyBytes, residentBytes, startTime } from '../process/proc.js'
 import { bench, hear, lives, until } from './process-kit.js'
 import type { TestCase } from './process-kit.js'
 
@@ -47,6 +47,8 @@ t.test('a runner that dies takes what its engine started with it', async (t) => 
   await hear(open({ mode: 'grandchild' }), (index, chunk) => {
     grandchild = Number(chunk.payload['pid'])
     t.ok(lives(grandchild))
+    const both = Number(residentBytes(pid())) + Number(residentBytes(grandchild))
+    t.ok(Number(familyBytes(pid())) > 0.9 * both, 'its memory counts as the runner\'s')
     process.kill(pid(), 'SIGKILL')
   })
   await until('grandchild gone', () => !lives(grandchild), 5_000)
@@ -172,6 +174,7 @@ t.test('a runner started by a process that is gone ends at once', async (t) => {
   await until('gone', () => !lives(pid))
   t.equal(startTime(99_999_999), null)
   t.equal(residentBytes(99_999_999), null)
+  t.equal(familyBytes(99_999_999), null)
   const stdio = ['ignore', 'ignore', 'ignore', 'pipe'] as const
   const stranger = spawn(process.execPath, [hostEntry(), '1'], { stdio: [...stdio] })
   const signal = await new Promise((resolve) => { stranger.on('exit', (_code, name) => { resolve(name) }) })

@@ -87,7 +87,7 @@ t.test('the table: one release per task, unknown tasks refused, a bad payload ta
   const send = (_kind: number, _task: number, header: object): void => { JSON.stringify(header) }
   const link = { send } as unknown as Link
   const table = new TaskTable(DEFAULT_LIMITS, systemClock, link, {
-    released: (channel) => { released.push(channel.taskId) }, note: () => {}
+    released: (channel) => { released.push(channel.taskId) }, dropped: () => {}, note: () => {}
   })
   const frame = { media: new Uint8Array(0), bytes: 10 }
   table.open('a', { kind: 'tts', payload: {} })

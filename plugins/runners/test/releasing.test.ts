@@ -1,5 +1,6 @@
 import t from 'tap'
 import { Removals } from '../releasing.js'
+import { bodyOf } from '../shapes.js'
 import type { Instance } from '../shapes.js'
 import { card, soloInstance } from './samples.js'
 
@@ -9,7 +10,7 @@ const on = (instanceId: string): Instance =>
 /** Ids and nodes of what is releasing. */
 const seen = (removals: Removals, mono: number, ends: (nodeId: string, runnerId: string) => boolean) =>
   removals.view(mono, ends)
-    .map(({ instance, nodeIds }) => `${instance.RingInstance.instanceId} ${nodeIds.join()}`)
+    .map(({ instance, nodeIds }) => `${bodyOf(instance).instanceId} ${nodeIds.join()}`)
 const all = (): boolean => true
 
 t.test('what was removed is releasing for as long as its runner is there', async (t) => {
@@ -38,7 +39,7 @@ t.test('readings are behind for a moment', async (t) => {
 
 t.test('an instance over several nodes, some of which are through', async (t) => {
   const two = on('a')
-  two.RingInstance.shardAssignments.nodeToRunner['nz'] = 'rz'
+  bodyOf(two).shardAssignments.nodeToRunner['nz'] = 'rz'
   const removals = new Removals()
   removals.update([two], 0)
   removals.update([], 0)

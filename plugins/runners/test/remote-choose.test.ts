@@ -5,6 +5,7 @@ import type { Candidate } from '../remote/choose.js'
 import { runnersElsewhere } from '../remote/elsewhere.js'
 import { PlacedInstances } from '../remote/placed.js'
 import type { RunnerStatus } from '../service.js'
+import { bodyOf } from '../shapes.js'
 import type { Instance } from '../shapes.js'
 import { card, soloInstance } from './samples.js'
 
@@ -51,7 +52,8 @@ const instance = (instanceId: string, nodeId: string, modelId = 'acme/x'): [stri
   ['master', instanceId, soloInstance({ instanceId, runnerId: `r-${instanceId}`, nodeId }, card(modelId))]
 
 const draining = (instanceId: string, nodeId: string): [string, string, Instance] => {
-  const [master, key, { RingInstance: ring }] = instance(instanceId, nodeId)
+  const [master, key, one] = instance(instanceId, nodeId)
+  const ring = bodyOf(one)
   return [master, key, { RingInstance: { ...ring, drainUntil: '2026-01-01T00:00:00.000Z' } }]
 }
 

@@ -91,7 +91,10 @@ export async function pair (t: TestContext, options: PairOptions = {}): Promise<
   const asker = createRouting({
     self: ASKER,
     bundle: bundle(options.cards ?? []).instance as never,
-    models: { card: (id) => id === VOICE ? card(VOICE) : undefined },
+    models: {
+      card: (id) => id === VOICE ? card(VOICE) : undefined,
+      copies: () => [{ nodeId, nodeName: 'beta', kind: 'staged', live: true }]
+    },
     cluster: { resolve, nodes, request: async (_to, sent) => await request(sent) },
     news: { load: () => options.told ?? null, tasks: () => [] },
     sections: await sectionsOf(rig, options.status),
@@ -102,6 +105,7 @@ export async function pair (t: TestContext, options: PairOptions = {}): Promise<
     newId: () => `00000000-0000-4000-8000-${String(++ids).padStart(12, '0')}`,
     backend: () => null,
     absence: () => null,
+    watchers: { begin: () => undefined },
     taskFailed: (failure) => { failed.push(failure) }
   })
   return {
@@ -137,7 +141,8 @@ async function sectionsOf (rig: RunnersRig, status?: RunnerStatus): Promise<{
 /** The asking node's own runners: none, or a ready one. */
 function ownFleet (own: PairOptions['own'], tasks: TaskTable): Fleet {
   const assignment = { instanceId: '0-own', runnerId: 'own-runner', modelId: VOICE }
-  const member: Member = { assignment, supervisor: null, card: null, forwardMono: null, gaveUp: false }
+  const member: Member =
+    { assignment, supervisor: null, card: null, lends: false, forwardMono: null, gaveUp: false }
   for (let n = 0; n < (own?.load ?? 0); n++) {
     const about = { commandId: 'x', instanceId: '0-own', modelId: VOICE, capability: 'tts', createdAt: 'T' }
     tasks.add({ taskId: `mine-${n}`, ...about }, assignment.runnerId)

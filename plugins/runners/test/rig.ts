@@ -8,7 +8,7 @@ import { createRunners } from '../index.js'
 import { RunnerError } from '../process/errors.js'
 import { kindOf } from '../process/states.js'
 import type { RunnerOptions, Supervisor } from '../process/supervisor.js'
-import { InstanceService, RunnersService } from '../service.js'
+import { bodyOf, InstanceService, RunnersService } from '../service.js'
 import type { Instance, Runners, RunnerStatus } from '../service.js'
 import { card, machine, soloInstance } from './samples.js'
 
@@ -58,8 +58,17 @@ export class FakeRunner implements Supervisor {
       inProgressTasks: [],
       completedTaskCount: 0,
       secondsSinceForward: this.secondsSinceForward,
-      rssBytes: null
+      rssBytes: null,
+      slots: 1,
+      waitingTasks: 0,
+      waitedSeconds: 0,
+      admittedTaskCount: 0,
+      chunks: { received: 0, dropped: 0, buffered: 0 }
     }
+  }
+
+  async cancelTasks (): Promise<{ taskIds: string[], restarted: boolean }> {
+    return { taskIds: this.opened.map(({ taskId }) => taskId), restarted: false }
   }
 
   move (status: RunnerStatus): void {
@@ -192,7 +201,7 @@ export async function ensure (
     instances: Record<string, Instance>
     runners: Record<string, object>
   }
-  for (const { RingInstance: ring } of Object.values(state.instances)) {
+  for (const ring of Object.values(state.instances).map(bodyOf)) {
     const { instanceId, shardAssignments, drainUntil } = ring
     if (shardAssignments.modelId !== modelId || drainUntil !== undefined) continue
     const [runnerId = ''] = Object.values(shardAssignments.nodeToRunner)

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { memoryLimitBytes } from '../memory.js'
+import { memoryLimitBytes, sequenceBytes } from '../memory.js'
 import { plan, createReconciler } from '../reconcile.js'
 import { assignmentOf, namedRunners, stateCard } from '../shapes.js'
 import { card, soloInstance } from './samples.js'
@@ -136,6 +136,18 @@ checkMemory(
   Math.ceil((13 * GiB + 256 * 1024 ** 2) * 1.1)
 )
 checkMemory('the configuration wins', 10 * GiB, 64, 64 * 1024 ** 2)
+
+t.test('memory cap: a language model may keep its sequences', (t) => {
+  const card = { nLayers: 2, kvHeads: 4, headSize: 8, contextLength: 1024 }
+  t.equal(sequenceBytes({ ...card, kvHeads: 0 }, {}), 0)
+  t.equal(sequenceBytes(card, {}), GiB, 'what an engine takes by itself')
+  const long = { ...card, contextLength: 2 ** 23 }
+  t.equal(sequenceBytes(long, {}), 2 * 4 * 8 * 8 * 2 ** 23, 'one whole context')
+  t.equal(sequenceBytes(card, { kv_cache_bytes: 5000 }), 5000)
+  const without = memoryLimitBytes({ totalBytes: 10 * GiB }, undefined)
+  t.equal(memoryLimitBytes({ totalBytes: 10 * GiB }, undefined, GiB), Math.ceil(without + 2 * GiB * 1.1))
+  t.end()
+})
 
 t.test('a pass that breaks off does not end the loop', async (t) => {
   const told: unknown[] = []

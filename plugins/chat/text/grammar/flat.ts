@@ -7,6 +7,7 @@ export interface Located { schema: unknown, path: string }
 /** Schemas that must all hold. */
 export type All = readonly Located[]
 
+/** Types of JSON Schema. */
 export type Kind = 'object' | 'array' | 'string' | 'number' | 'integer' | 'boolean' | 'null'
 
 /**

@@ -1,0 +1,133 @@
+import t from 'tap'
+import OpenAI from 'openai'
+import { Ollama } from 'ollama'
+import { kernelError } from '../../../kernel/index.js'
+import { numbersOf } from '../api/embedding-shape.js'
+import { embeddingTask } from '../api/embedding-task.js'
+import { MODEL, namesField, startChat } from './api-kit.js'
+import { encoderSession, engineOpen } from './engine-host.js'
+import type { Limits } from '../api/limits.js'
+import type { EmbeddingsBody } from '../api/embedding-task.js'
+import type { Test } from 'tap'
+import type { Kit } from './api-kit.js'
+
+const URL_ = '/v1/embeddings'
+const limits = { max_inputs: 3 } as Limits
+const norm = (vector: readonly number[]): number => Math.hypot(...vector)
+
+t.test('requests as tasks', (t) => {
+  const of = (more: object) =>
+    embeddingTask({ model: 'small', ...more } as EmbeddingsBody, limits, { small: 'a/b' })
+  const rows: [object, object][] = [
+    [{ input: 'Hi' }, { input: ['Hi'] }],
+    [{ input: ['Hi', [5, 6]] }, { input: ['Hi', [5, 6]] }],
+    [{ input: [5, 6] }, { input: [[5, 6]] }],
+    [{ input: 'Hi', dimensions: 8 }, { input: ['Hi'], dimensions: 8 }],
+    [{ input: 'Hi', dimensions: null }, { input: ['Hi'] }]
+  ]
+  for (const [more, payload] of rows) {
+    t.same(of(more), { modelId: 'a/b', capability: 'embeddings', task: { kind: 'embed', payload } })
+  }
+  namesField(t, () => of({ input: ['Hi', 5] }), 'input.1')
+  namesField(t, () => of({ input: [[]] }), 'input.0')
+  namesField(t, () => of({ input: [-1] }), 'input.0')
+  namesField(t, () => of({ input: [[1.5]] }), 'input.0')
+  namesField(t, () => of({ input: ['a', 'b', 'c', 'd'] }), 'input')
+  t.end()
+})
+
+t.test('numbers are read back exactly as 32-bit floats', (t) => {
+  const floats = Float32Array.of(0.1, -1 / 3, 1e-30, 16777217, 0)
+  const bytes = new Uint8Array(floats.buffer)
+  t.same(Float32Array.from(numbersOf(bytes)), floats)
+  t.equal(JSON.stringify(numbersOf(bytes)).length < 60, true)
+  const unaligned = new Uint8Array(21)
+  unaligned.set(bytes, 1)
+  t.same(Float32Array.from(numbersOf(unaligned.subarray(1))), floats, 'wherever the bytes lie')
+  t.end()
+})
+
+async function start (t: Test, config = {}): Promise<Kit> {
+  return await startChat(t, { open: engineOpen(await encoderSession(t.testdir())), config })
+}
+
+t.test('a real encoder behind the routes', async (t) => {
+  const { post, asked } = await start(t)
+  interface Answer { data: { embedding: number[] }[] }
+  const many = await post(URL_, { model: MODEL, input: ['hello', 'what is this?', [17, 14, 21, 21, 24]] })
+  t.equal(many.statusCode, 200, many.body)
+  t.match(many.json(), {
+    object: 'list', model: MODEL, usage: { prompt_tokens: 23, total_tokens: 23 },
+    data: [{ object: 'embedding', index: 0 }, { index: 1 }, { index: 2 }]
+  })
+  t.ok(many.headers['x-svc-task-id'])
+  const { data: [hello, other, ids] } = many.json() as Answer
+  t.same(ids!.embedding, hello!.embedding, 'the same tokens')
+  t.notSame(other!.embedding, hello!.embedding)
+  t.ok(Math.abs(norm(hello!.embedding) - 1) < 1e-6)
+  const cut = await post(URL_, { model: MODEL, input: 'hello', dimensions: 8 })
+  const short = (cut.json() as Answer).data[0]!
+  t.equal(short.embedding.length, 8)
+  t.ok(Math.abs(norm(short.embedding) - 1) < 1e-6, 'cut and made length 1 again')
+  const coded = await post(URL_, { model: MODEL, input: 'hello', encoding_format: 'base64' })
+  const bytes = Buffer.from((coded.json() as { data: { embedding: string }[] }).data[0]!.embedding, 'base64')
+  t.same(numbersOf(bytes), hello!.embedding)
+  t.match(asked.tasks, [{ kind: 'embed' }, { kind: 'embed' }, { kind: 'embed' }])
+
+  const refused: [object, number, object][] = [
+    [{ input: 'hello', dimensions: 999 }, 400,
+      { param: 'dimensions', message: /vectors of this model have 32/ }],
+    [{ input: 'a'.repeat(200) }, 400, { reason: 'context_length_exceeded', details: { prompt_tokens: 200 } }],
+    [{ input: ['hello', [9999]] }, 400, { reason: 'invalid_request', param: 'input.1' }],
+    [{ input: [] }, 400, { param: 'input' }],
+    [{ input: 'hello', encoding_format: 'int8' }, 400, { param: 'encoding_format' }],
+    [{ input: 'hello', model: 'acme/none' }, 404, { reason: 'no_instance' }]
+  ]
+  for (const [more, status, error] of refused) {
+    const answer = await post(URL_, { model: MODEL, ...more })
+    t.equal(answer.statusCode, status, answer.body)
+    t.match(answer.json(), { error })
+  }
+})
+
+t.test('the capability gives the same answer', async (t) => {
+  const { rig, post } = await start(t, { max_inputs: 2 })
+  const listing = await rig.inject({ url: '/v1/capabilities' })
+  const { revisions } = listing.json() as { revisions: Record<string, string> }
+  const call = async (payload: object) => await post('/v1/capabilities/call', {
+    capability_id: 'embeddings', version: '1.0.0', descriptor_revision: revisions['embeddings@1.0.0'], payload
+  })
+  const route = await post(URL_, { model: MODEL, input: 'hello' })
+  t.match((await call({ model: MODEL, input: 'hello' })).json(), { ok: true, result: route.json() as object })
+  t.match((await call({ model: MODEL, input: ['a', 'b', 'c'] })).json(),
+    { error: { reason: 'invalid_request', message: /at most 2/ } }, 'max_inputs')
+})
+
+t.test('the official clients', async (t) => {
+  const { rig } = await start(t)
+  const url = await rig.listen()
+  const defaultHeaders = { authorization: null }
+  const openai = new OpenAI({ baseURL: `${url}/v1`, apiKey: 'none', maxRetries: 0, defaultHeaders })
+  const { data } = await openai.embeddings.create({ model: MODEL, input: ['hello', 'hello'] })
+  const floats = await openai.embeddings.create({ model: MODEL, input: 'hello', encoding_format: 'float' })
+  t.equal(data[0]!.embedding.length, 32, 'it asks for base64 and reads it')
+  t.ok(data[0]!.embedding.every((value, i) => Math.abs(value - floats.data[0]!.embedding[i]!) < 1e-7))
+  const ollama = new Ollama({ host: `${url}/ollama` })
+  const made = await ollama.embed({ model: MODEL, input: ['hello', 'a'], dimensions: 8 })
+  t.match(made, { model: MODEL, prompt_eval_count: 6, total_duration: Number })
+  t.same(made.embeddings.map(({ length }) => length), [8, 8])
+  t.same((await ollama.embeddings({ model: MODEL, prompt: 'hello' })).embedding, floats.data[0]!.embedding)
+  const refused = await ollama.embed({ model: 'acme/none', input: 'a' }).catch((error: unknown) => error)
+  t.match(refused, { status_code: 404, message: /acme\/none/ })
+})
+
+t.test('a lost instance is tried again where the client wants that', async (t) => {
+  const media = new Uint8Array(Float32Array.of(1, 0).buffer)
+  const { post } = await startChat(t, { open: async function * (_task, _signal, instanceId) {
+    yield { payload: { kind: 'embedding', index: 0, dimensions: 2 }, media }
+    if (instanceId === 'i1') throw kernelError('instance_lost')
+    yield { payload: { kind: 'done', usage: { prompt_tokens: 3 } } }
+  } })
+  const answer = await post(URL_, { model: MODEL, input: 'a' }, { 'x-svc-retry': '1' })
+  t.match(answer.json(), { data: [{ embedding: [1, 0] }], usage: { prompt_tokens: 3 } })
+})

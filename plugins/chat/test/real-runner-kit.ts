@@ -1,0 +1,72 @@
+/** The plugin with real runners: processes that have loaded a model with the built engine. */
+import '../../runners/test/process-plain-spawn.js'
+import { randomUUID } from 'node:crypto'
+import { existsSync } from 'node:fs'
+import { BundleService, systemClock } from '../../../kernel/index.js'
+import { fake, startPlugin } from '../../../kernel/testing/index.js'
+import { createRunners } from '../../runners/index.js'
+import { createSupervisor } from '../../runners/process/supervisor.js'
+import { InstanceService, RunnersService } from '../../runners/service.js'
+import { machine, soloInstance } from '../../runners/test/samples.js'
+import plugin from '../index.js'
+import { manifest } from '../manifest.js'
+import type { Rig, TestContext } from '../../../kernel/testing/index.js'
+import type { ModelCard } from '../../../kernel/index.js'
+import type { RunnerStatus } from '../../runners/service.js'
+
+const built = new URL('../../../dist/plugins/chat/engine/index.js', import.meta.url)
+/** Given to a test as `skip`: false, or why. A runner loads no TypeScript. */
+export const withoutBuild = existsSync(built) ? false : 'needs the built engine: npm run build'
+
+/** A node's part of it, and what happened to its runner. */
+export interface RealRunner {
+  rig: Rig
+  url: string
+  /** Process id of the runner that is there now; 0 for none. */
+  pid (): number
+  /** Resolves when the model serves. */
+  ready (): Promise<void>
+}
+
+/** Starts the plugin and places the model; `onStatus` hears every step of its runner. */
+export async function startReal (
+  t: TestContext, { card, directory, onStatus = () => {} }: {
+    card: ModelCard, directory: string, onStatus?: (status: RunnerStatus, pid: number) => void
+  }
+): Promise<RealRunner> {
+  const decl = { ...manifest.engines['onnx-lm'], module: built.href }
+  const engine = { name: 'onnx-lm', owner: 'chat', decl }
+  const bundle = fake(BundleService, {
+    engine: () => engine,
+    engines: () => [engine],
+    model: (id) => id === card.modelId ? { card, directory } : undefined,
+    models: () => [{ card, directory }]
+  })
+  const watched: typeof createSupervisor = (options) => {
+    const supervisor = createSupervisor({
+      ...options,
+      onStatus (status) {
+        options.onStatus(status)
+        onStatus(status, supervisor.report().pid ?? 0)
+      }
+    })
+    return supervisor
+  }
+  const runners = createRunners({ createSupervisor: watched, probe: machine(), uid: process.getuid?.() ?? 0 })
+  const rig = await startPlugin(t, plugin, { plugins: [runners], fakes: [bundle], clock: systemClock })
+  // Its timers do not keep a process; an open port does.
+  const url = await rig.listen()
+  const { localNodeId: nodeId } = (await rig.inject({ url: '/state' })).json() as { localNodeId: string }
+  const ids = { instanceId: randomUUID(), runnerId: randomUUID(), nodeId }
+  await rig.service(InstanceService).place(soloInstance(ids, card), { force: true })
+  const service = rig.service(RunnersService)
+  return {
+    rig, url,
+    pid: () => service.reports()[0]?.pid ?? 0,
+    async ready () {
+      while (!service.models('completions').some((model) => model.ready)) {
+        await new Promise((resolve) => { setImmediate(resolve) })
+      }
+    }
+  }
+}
