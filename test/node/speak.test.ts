@@ -45,7 +45,18 @@ t.test('the main job, as a new user meets it', async (t) => {
     t.strictSame(Object.keys(JSON.parse(lines[0]!) as object), ['url', 'nodeId', 'pid', 'home'])
     t.equal((await ask(node, '/node_id')).json, node.nodeId)
     t.ok(alive(node.pid) && node.pid !== node.child.pid, 'the pid is the node, not its launcher')
-    t.equal(node.runners().length, 1)
+    t.equal(node.runners().length, 2, 'one for the voice, one for the guide')
+  })
+
+  t.test('the language model that ships answers on the command line and over HTTP', async (t) => {
+    const asked = 'what is no_quorum'
+    const ran = await svc(['run', 'svc/guide', asked, '--home', node.home])
+    t.equal(ran.status, 0)
+    t.match(ran.stdout, /no_quorum/)
+    const { status, json } = await ask(node, '/v1/chat/completions', {
+      body: { model: 'svc/guide', messages: [{ role: 'user', content: asked }] } })
+    t.equal(status, 200)
+    t.match(json, { choices: [{ message: { content: ran.stdout.trim() }, finish_reason: 'stop' }] })
   })
 
   t.test('svc say -o writes an MP3 whose duration fits the samples', async (t) => {
@@ -159,8 +170,8 @@ t.test('the main job, as a new user meets it', async (t) => {
 
   t.test('100,000 characters: memory stays bounded and cancel works', async (t) => {
     const text = `${SENTENCE} `.repeat(2300).slice(0, 100_000)
-    const [runner] = node.runners()
-    const before = { node: rss(node.pid), runner: rss(runner!) }
+    const runner = await runnerOf(node, MODEL)
+    const before = { node: rss(node.pid), runner: rss(runner) }
     const opened = await stream(node, TTS, { model: MODEL, text }, { extra: { call_id: 'long' } })
     let bytes = 0
     let most = { node: 0, runner: 0 }
@@ -169,7 +180,7 @@ t.test('the main job, as a new user meets it', async (t) => {
     for await (const frame of opened.frames) {
       bytes += frame.media?.byteLength ?? 0
       last = frame
-      most = { node: Math.max(most.node, rss(node.pid)), runner: Math.max(most.runner, rss(runner!)) }
+      most = { node: Math.max(most.node, rss(node.pid)), runner: Math.max(most.runner, rss(runner)) }
       if (bytes > 300_000 && !cancelled) {
         cancelled = true
         t.match((await ask(node, '/v1/capabilities/stream/cancel', { body: { call_id: 'long' } })).json,
@@ -242,4 +253,11 @@ async function overSession (node: TestNode, request: object): Promise<Frame[]> {
   await done
   ws.close()
   return frames
+}
+
+/** The process that runs a model on this node. */
+async function runnerOf (node: TestNode, modelId: string): Promise<number> {
+  const { supervisorRunners } = (await ask(node, '/v1/diagnostics/node')).json as
+    { supervisorRunners: { modelId: string, pid: number }[] }
+  return supervisorRunners.find((runner) => runner.modelId === modelId)!.pid
 }

@@ -50,7 +50,7 @@ t.test('it is greedy by itself, and the same in a batch', async (t) => {
 
 t.test('what anybody asks first', async (t) => {
   const table: readonly (readonly [question: string, id: string])[] = [
-    ['how do I place a model', 'place'], ['what does no_quorum mean?', 'error:no_quorum'],
+    ['how do i stop a model', 'stop'], ['what does no_quorum mean?', 'error:no_quorum'],
     ['who are you', 'small.who'], ['thank you', 'small.thanks'], ['hello', 'small.hello'],
     ['write a poem about the sea', 'decline'], ['how do i pull a model', 'pull']
   ]

@@ -6,9 +6,9 @@ SHEETS.json comes from export-sheets.mjs, TEACHER.json from teacher.mjs. Each li
 [role, text]. One answer per sheet; no answer takes a word from its question.
 
 Most questions are sentences of the patterns. Two in five are bags: some of the words of one to three patterns of
-a sheet, rare ones first, with words in between that say nothing. What the search would take for another sheet, or could
-not tell, is left out. They teach that single words point to a sheet, in whatever sentence they stand; from sentences
-alone a model of this size learns the sentences.
+a sheet, rare ones first, with words in between that say nothing. What the search would take for another sheet gets that
+one's answer, and what it could not tell is left out. They teach that single words point to a sheet, in
+whatever sentence they stand; from sentences alone a model of this size learns the sentences.
 """
 import json
 import math
@@ -29,8 +29,8 @@ SMALL_WORDS = {'the', 'a', 'an', 'do', 'i', 'is', 'my', 'to', 'of', 'it'}
 GLUE = ('the the a a my my it it i i to to of of is is do does can on in for with that this and if when how what why me we '
         'you not some any there should would will be are from at as so but or has have get one our which').split()
 BAG_SHARE, TEXT_SHARE = .4, .05
-# The lead, as in search.ts, from which a bag is a sheet's own.
-OWN_LEAD = .3
+# Leads, as in search.ts: from which a bag is a sheet's own, and from which it is another one's.
+OWN_LEAD, OTHER_LEAD = .3, .9
 ONSET = 'b c d f g h j k l m n p r s t v w z br cr dr fr gr kr pr tr st sk sl fl gl pl th sh ch'.split()
 VOWEL = 'a e i o u a e i o ai ea ie ou ei'.split()
 CODA = ['', '', '', 'n', 'r', 'l', 's', 't', 'm', 'k', 'nd', 'x']
@@ -59,6 +59,7 @@ class Source:
                 self.talk.append(sheet)
             elif kind == '' or kind in KINDS:
                 self.sheets.append(sheet)
+        self.by_id = {sheet['id']: sheet for sheet in data['sheets']}
         self.weights = [self.weight(sheet) for sheet in self.sheets]
         self.rarity = self.rarities(data['sheets'])
         self.anything = [word for word in self.rarity if word.isalpha()]
@@ -193,17 +194,20 @@ class Source:
         return first, scores[first] - max(rest, default=0.)
 
     def sure_bag(self, sheet):
-        """A bag that the search finds the sheet by; None where none comes up."""
+        """A bag that can be told, and its sheet."""
         for _ in range(6):
             text = self.bag(sheet)
             first, lead = self.taught(text)
             if first == sheet['id'] and lead >= OWN_LEAD:
-                return text
+                return text, sheet
+            if first in self.by_id and lead >= OTHER_LEAD and self.r.random() < .5:
+                return text, self.by_id[first]
         return None
 
     def asked_for(self, sheet):
+        """A question, and the sheet that answers it."""
         bag = self.sure_bag(sheet) if any(sheet['asked'].values()) and self.r.random() < BAG_SHARE else None
-        return bag or self.question(sheet)
+        return bag or (self.question(sheet), sheet)
 
     def question(self, sheet):
         asked = sheet['asked']
@@ -263,13 +267,14 @@ class Source:
 
     def turn(self):
         chance = self.r.random()
-        if chance < .72:
+        if chance < .74:
             sheet = self.r.choices(self.sheets, self.weights)[0]
         elif chance < .93:
             sheet = self.decline
         else:
             sheet = self.pick(self.talk)
-        return [['user', self.noise(self.asked_for(sheet))], ['assistant', sheet['answer'].replace('\n', ' ')]]
+        question, sheet = self.asked_for(sheet)
+        return [['user', self.noise(question)], ['assistant', sheet['answer'].replace('\n', ' ')]]
 
     def dialogue(self):
         messages = [['system', self.pick(SYSTEM)]] if self.r.random() < .15 else []
