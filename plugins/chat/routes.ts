@@ -114,11 +114,11 @@ export const routes = {
     errors
   },
   ollamaTags: {
-    method: 'GET', url: '/ollama/api/tags', authority: 'read',
+    method: 'GET', url: '/ollama/api/tags', authority: 'read', failure: ollamaFailure,
     summary: 'The language models this node can name, as Ollama lists them.', reply: answer('models')
   },
   ollamaPs: {
-    method: 'GET', url: '/ollama/api/ps', authority: 'read',
+    method: 'GET', url: '/ollama/api/ps', authority: 'read', failure: ollamaFailure,
     summary: 'The language models that are ready, as Ollama lists them.', reply: answer('models')
   },
   ollamaShow: {
@@ -129,7 +129,7 @@ export const routes = {
     errors: ['invalid_request', 'no_instance']
   },
   ollamaVersion: {
-    method: 'GET', url: '/ollama/api/version', authority: 'read',
+    method: 'GET', url: '/ollama/api/version', authority: 'read', failure: ollamaFailure,
     summary: 'The version of svc, where Ollama\'s clients look for one.', reply: answer('version')
   }
 } as const satisfies Record<string, RouteDecl>

@@ -32,8 +32,13 @@ export interface Answer {
 export interface Refusal { error: { reason: string, code: number, message: string, retryable: boolean,
   param: string | null, requestId: string, details: Record<string, unknown> }, detail: string }
 
-export const refusal = (answer: { json: unknown }): Refusal['error'] | undefined =>
-  (answer.json as Refusal | undefined)?.error
+/** Ollama's clients want a text under `error`; the fields of the one body are then beside it. */
+export function refusal (answer: { json: unknown }): Refusal['error'] | undefined {
+  const body = answer.json as Refusal | Refusal['error'] & { error: string } | undefined
+  if (typeof body?.error !== 'string') return body?.error
+  const { error: message, detail: _, ...rest } = body as Refusal['error'] & { error: string, detail: string }
+  return { ...rest, message }
+}
 
 function optionsOf (at: At, path: string, ask: Ask, body: string | Buffer | undefined): RequestOptions {
   const url = new URL(at.url)
