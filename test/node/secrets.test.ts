@@ -2,6 +2,7 @@ import t from 'tap'
 import { createServer } from 'node:http'
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
+import { gunzipSync } from 'node:zlib'
 import { ask, call } from './http.js'
 import { faultsConfig, figure, folder, startNode, svc, until } from './kit.js'
 import { harmless, routesOf, SESSION, tokenWith } from './routes.js'
@@ -12,8 +13,13 @@ const TTS = 'tts@1.0.0'
 t.test('T-H13: tokens, prompts and keys are nowhere to be found afterwards', async (t) => {
   const received: string[] = []
   const sink = createServer((req, res) => {
-    req.on('data', (b: Buffer) => { received.push(b.toString()) })
-    req.on('end', () => { res.end('{}') })
+    const parts: Buffer[] = []
+    req.on('data', (part: Buffer) => { parts.push(part) })
+    req.on('end', () => {
+      const body = Buffer.concat(parts)
+      received.push((req.headers['content-encoding'] === 'gzip' ? gunzipSync(body) : body).toString())
+      res.end('{}')
+    })
   })
   await new Promise<void>((resolve) => { sink.listen(0, '127.0.0.1', resolve) })
   t.teardown(() => { sink.close(); sink.closeAllConnections() })
