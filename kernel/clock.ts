@@ -25,6 +25,28 @@ export const systemClock: Clock = {
   }
 }
 
+/**
+ * Resolves when what `listen` takes is called, when the signal aborts, or after `late.ms` by that clock,
+ * whichever comes first. `listen` returns what ends the listening.
+ */
+export function untilCalled (
+  listen: (fn: () => void) => () => void, signal: AbortSignal,
+  late?: { readonly clock: Pick<Clock, 'after'>, readonly ms: number }
+): Promise<void> {
+  return new Promise((resolve) => {
+    const finish = (): void => {
+      stopWaiting()
+      stopListening()
+      signal.removeEventListener('abort', finish)
+      resolve()
+    }
+    const stopWaiting = late === undefined ? () => {} : late.clock.after(late.ms, finish)
+    const stopListening = listen(finish)
+    if (signal.aborted) finish()
+    else signal.addEventListener('abort', finish)
+  })
+}
+
 /** Resolves after `ms` by that clock; rejects with the signal's reason as soon as it aborts. */
 export function delay (clock: Clock, ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {

@@ -54,6 +54,7 @@ t.test('what a moment may be on the command line', (t) => {
   }
   check('10m', '2026-01-01T23:50:00.000Z')
   check('1d', '2026-01-01T00:00:00.000Z')
+  check('90s', '2026-01-01T23:58:30.000Z')
   check('1200', '1200')
   check('0', '0')
   check('2026-01-01T08:00Z', '2026-01-01T08:00:00.000Z')

@@ -1,4 +1,4 @@
-import { delay } from '../../kernel/index.js'
+import { delay, untilCalled } from '../../kernel/index.js'
 import { COMMENT_MS, TICK_MS } from './limits.js'
 import { shown } from './page.js'
 import { openReader } from './reader.js'
@@ -48,7 +48,9 @@ export async function follow (stream: StreamWriter, options: FollowOptions): Pro
       if (text !== '') await write(text)
       else if (clock.mono() - wroteAt >= COMMENT_MS) await write(': keep-alive\n\n')
       else if (steps === null) await delay(clock, TICK_MS, signal).catch(() => {})
-      else if (steps.length === 0 && reader.behind === null) await news(log, clock, signal)
+      else if (steps.length === 0 && reader.behind === null) {
+        await untilCalled((fn) => log.onChange(fn), signal, { clock, ms: TICK_MS })
+      }
     }
   } finally {
     reader.close()
@@ -73,19 +75,4 @@ function frame (step: Read, query: Query): string {
   // Last-Event-ID never goes back: an event with a smaller index than one before comes without an id.
   const id = step.rising ? `id: ${step.entry.idx}\n` : ''
   return `${id}data: ${JSON.stringify(shown(step.entry))}\n\n`
-}
-
-/** Resolves when the log has changed, a second has passed or the stream is to end. */
-function news (log: EventLog, clock: Clock, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const finish = (): void => {
-      stopWaiting()
-      stopListening()
-      signal.removeEventListener('abort', finish)
-      resolve()
-    }
-    const stopWaiting = clock.after(TICK_MS, finish)
-    const stopListening = log.onChange(finish)
-    signal.addEventListener('abort', finish)
-  })
 }

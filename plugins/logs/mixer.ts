@@ -1,3 +1,4 @@
+import { untilCalled } from '../../kernel/index.js'
 import type { Clock } from '../../kernel/index.js'
 import { HELD_LINES } from './limits.js'
 import { inOrder } from './lines.js'
@@ -25,12 +26,14 @@ export class Mixer {
     this.#lines.push(...lines)
     if (gap !== null) this.#gaps.push(gap)
     if (lines.length > 0 || gap !== null) this.#filled()
-    while (this.#lines.length >= HELD_LINES && !signal.aborted) await once(this.#onTake, signal)
+    while (this.#lines.length >= HELD_LINES && !signal.aborted) {
+      await untilCalled(on(this.#onTake), signal)
+    }
   }
 
   /** Resolves true when there is something to take, false when there was nothing for so long, ms. */
   async filled (clock: Pick<Clock, 'after'>, ms: number, signal: AbortSignal): Promise<boolean> {
-    if (this.#empty()) await once(this.#onFill, signal, (finish) => clock.after(ms, finish))
+    if (this.#empty()) await untilCalled(on(this.#onFill), signal, { clock, ms })
     return !this.#empty()
   }
 
@@ -49,20 +52,8 @@ export class Mixer {
   #filled (): void { for (const fn of this.#onFill) fn() }
 }
 
-/** Resolves at the next call of what is in the set, when the signal aborts or when it is late. */
-function once (
-  set: Set<() => void>, signal: AbortSignal, late: (finish: () => void) => () => void = () => () => {}
-): Promise<void> {
-  return new Promise((resolve) => {
-    const finish = (): void => {
-      cancel()
-      set.delete(finish)
-      signal.removeEventListener('abort', finish)
-      resolve()
-    }
-    const cancel = late(finish)
-    set.add(finish)
-    if (signal.aborted) finish()
-    else signal.addEventListener('abort', finish)
-  })
+/** Listens for the next call of what is in the set. */
+const on = (set: Set<() => void>) => (fn: () => void): () => void => {
+  set.add(fn)
+  return () => { set.delete(fn) }
 }

@@ -1,3 +1,4 @@
+import { untilCalled } from '../../kernel/index.js'
 import type { Clock, LogRing, LogWant } from '../../kernel/index.js'
 import { BATCH_LINES, COMMENT_MS } from './limits.js'
 import type { NodeRef, ShownLine } from './lines.js'
@@ -31,25 +32,10 @@ export async function * localSteps (parts: LocalParts): AsyncGenerator<Step> {
     position = found.length < BATCH_LINES ? nextSeq - 1 : found.at(-1)!.seq
     const quiet = found.length === 0 && lost === 0
     if (quiet && clock.mono() - saidAt < COMMENT_MS) {
-      await news(parts)
+      await untilCalled((fn) => ring.onLine(fn), signal, { clock, ms: COMMENT_MS })
       continue
     }
     yield { lines: found.map((line) => ({ ...self, ...line })), lost }
     saidAt = clock.mono()
   }
-}
-
-/** Resolves when a line has come, a while has passed or the signal aborted. */
-function news ({ ring, clock, signal }: LocalParts): Promise<void> {
-  return new Promise((resolve) => {
-    const finish = (): void => {
-      stopWaiting()
-      stopListening()
-      signal.removeEventListener('abort', finish)
-      resolve()
-    }
-    const stopWaiting = clock.after(COMMENT_MS, finish)
-    const stopListening = ring.onLine(finish)
-    signal.addEventListener('abort', finish)
-  })
 }

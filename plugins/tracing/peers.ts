@@ -1,4 +1,4 @@
-import { SvcError } from '../../kernel/index.js'
+import { askMember, MemberFault, SvcError } from '../../kernel/index.js'
 import type { Caller, Clock, Cluster, NodeView } from '../../kernel/index.js'
 
 /** A node that did not answer with what was asked for. */
@@ -35,10 +35,10 @@ export async function askPeers<T> (
       const text = await askOne(parts, peer, path, asker)
       if (text === null) return
       const value = read(text)
-      if (value === null) throw new PeerError('garbage', 'answered with something that is no such trace')
+      if (value === null) throw new MemberFault('garbage', 'answered with something that is no such trace')
       asked.answers.push({ nodeId, value })
     } catch (error) {
-      const known = error instanceof SvcError || error instanceof PeerError
+      const known = error instanceof SvcError || error instanceof MemberFault
       const reason = known ? error.reason : 'garbage'
       const message = known ? error.message : 'answered with something that cannot be read'
       asked.failed.push({ nodeId, name, reason, message })
@@ -47,60 +47,14 @@ export async function askPeers<T> (
   return asked
 }
 
-class PeerError extends Error {
-  readonly reason: string
-  constructor (reason: string, message: string) {
-    super(message)
-    this.name = 'PeerError'
-    this.reason = reason
-  }
-}
-
 /** The text of a node's answer; null when it has no such trace. */
 async function askOne (
-  { cluster, clock }: PeersParts, { installId }: NodeView, path: string, { caller, signal }: Asker
+  parts: PeersParts, peer: NodeView, path: string, { caller, signal }: Asker
 ): Promise<string | null> {
-  const late = new AbortController()
-  const timeout = new PeerError('timeout', `gave no whole answer within ${PEER_MS / 1000} s`)
-  const cancel = clock.after(PEER_MS, () => { late.abort(timeout) })
-  const end = AbortSignal.any([signal, late.signal])
   try {
-    return await until(end, answerOf(cluster, installId, { path, caller, signal: end }))
-  } finally {
-    cancel()
-    late.abort(timeout)
+    return await askMember(parts, peer, { path, caller, signal, ms: PEER_MS, bytes: BODY_BYTES })
+  } catch (error) {
+    if (error instanceof MemberFault && error.status === 404) return null
+    throw error
   }
-}
-
-async function answerOf (
-  cluster: PeersParts['cluster'], installId: string,
-  { path, caller, signal }: { path: string, caller: Caller, signal: AbortSignal }
-): Promise<string | null> {
-  const { status, body } = await cluster.request(installId, {
-    method: 'GET', path, caller, signal, timeoutMs: PEER_MS
-  })
-  body.on('error', () => {})
-  const destroy = (): void => { body.destroy() }
-  if (signal.aborted) destroy()
-  else signal.addEventListener('abort', destroy, { once: true })
-  const parts: Uint8Array[] = []
-  let size = 0
-  for await (const part of body as AsyncIterable<Uint8Array>) {
-    size += part.byteLength
-    if (size > BODY_BYTES) throw new PeerError('too_large', `answered with over ${BODY_BYTES} bytes`)
-    parts.push(part)
-  }
-  if (status === 404) return null
-  if (status !== 200) throw new PeerError('refused', `answered with status ${status}`)
-  return Buffer.concat(parts).toString()
-}
-
-/** What the work gives, or the signal's reason as soon as it aborts. */
-async function until<T> (signal: AbortSignal, work: Promise<T>): Promise<T> {
-  signal.throwIfAborted()
-  return await new Promise<T>((resolve, reject) => {
-    const stop = (): void => { reject(signal.reason as Error) }
-    signal.addEventListener('abort', stop, { once: true })
-    work.then(resolve, reject).finally(() => { signal.removeEventListener('abort', stop) })
-  })
 }

@@ -1,6 +1,5 @@
-import { plain } from '../../../kernel/index.js'
+import { plain, serverEvents } from '../../../kernel/index.js'
 import type { VerbContext, VerbError } from '../../../kernel/index.js'
-import { sseParts } from './sse.js'
 
 /** One message of a conversation. */
 export interface ChatMessage { role: 'system' | 'user' | 'assistant', content: string }
@@ -45,7 +44,7 @@ export async function * answerOf (
   const { bytes } = await ctx.client.open('/v1/chat/completions',
     { body: { ...ask, stream: true }, accept: 'text/event-stream', signal })
   let complete = false
-  for await (const part of sseParts(bytes)) {
+  for await (const part of serverEvents(bytes)) {
     // Read to its end: a connection that is closed before would look like a cancelled request.
     if (complete) continue
     if (part.kind === 'comment') {

@@ -1,14 +1,9 @@
-import { systemClock } from '../../../kernel/index.js'
-import { serverEvents } from './sse.js'
-import { sinceOf } from './since.js'
+import { followEvents, MOMENTS, readMoment, systemClock } from '../../../kernel/index.js'
 import type { Verb, VerbContext } from '../../../kernel/index.js'
 import type { EventsPage, ShownEvent } from '../page.js'
 
 /** Events a followed stream begins with when no --since is given. */
 const BEGIN_WITH = '20'
-
-/** How long a stream that broke off is tried again, ms. */
-const RETRY_MS = 60_000
 
 export default {
   async run (ctx, _args, options) {
@@ -24,10 +19,9 @@ function queryOf (ctx: VerbContext, options: Record<string, unknown>): Map<strin
   const { since, kind, node, limit } = options as
     { since?: string, kind?: string[], node?: string, limit?: string }
   if (since !== undefined) {
-    const from = sinceOf(since, systemClock.now())
+    const from = readMoment(since, systemClock.now())
     if (from === null) {
-      throw ctx.fail(2, `--since ${since}: expected a span such as 10m, a time such as 2026-01-31T08:00Z, ` +
-        'or an index')
+      throw ctx.fail(2, `--since ${since}: ${MOMENTS}`)
     }
     query.set('since', from)
   }
@@ -58,22 +52,12 @@ async function once ({ client, out, err }: VerbContext, query: Map<string, strin
 async function goOn (ctx: VerbContext, query: Map<string, string>): Promise<void> {
   query.set('follow', '1')
   if (!query.has('since') && !query.has('limit')) query.set('limit', BEGIN_WITH)
-  let heardAt = -Infinity
-  await ctx.retry({
-    seconds: Infinity,
-    again: (error) => [1, 4, 7].includes(error.exitCode) && systemClock.mono() - heardAt < RETRY_MS,
-    onWait: (error) => { ctx.err.update(`${error.message.split('\n')[0]!}; trying again`) }
-  }, async () => {
-    const answer = await ctx.client.open(path(query), { accept: 'text/event-stream' })
-    const heard = (): void => { heardAt = systemClock.mono() }
-    for await (const { type, data, id } of serverEvents(answer.bytes, heard)) {
-      if (id !== null) {
-        query.set('since', id)
-        query.delete('limit')
-      }
-      show(ctx, type, data)
+  await followEvents(ctx, () => path(query), ({ type, data, id }) => {
+    if (id !== null) {
+      query.set('since', id)
+      query.delete('limit')
     }
-    throw ctx.fail(1, `the node at ${ctx.client.url} ended the stream`)
+    show(ctx, type, data)
   })
 }
 

@@ -1,7 +1,5 @@
 import t from 'tap'
 import { cli, sendError, sendJson, standIn } from '../../../kernel/test/cli-helpers.js'
-import { sinceOf } from '../cli/since.js'
-import { serverEvents } from '../cli/sse.js'
 import eventLog from '../index.js'
 import type { ShownEvent } from '../page.js'
 
@@ -62,32 +60,4 @@ t.test('svc events -f follows, and reads on where the stream broke off', async (
 t.test('svc events -f without a node fails at once', async (t) => {
   const ran = await cli(['events', '-f', '--url', 'http://127.0.0.1:1'], { plugins: [eventLog] })
   t.equal(ran.status, 7)
-})
-
-t.test('what --since may be', async (t) => {
-  const now = Date.UTC(2026, 0, 2)
-  const check = (text: string, expected: string | null): void => {
-    t.equal(sinceOf(text, now), expected, text)
-  }
-  check('10m', '2026-01-01T23:50:00.000Z')
-  check('1d', '2026-01-01T00:00:00.000Z')
-  check('90s', '2026-01-01T23:58:30.000Z')
-  check('1200', '1200')
-  check('2026-01-01T08:00Z', '2026-01-01T08:00:00.000Z')
-  check('2026-99-01', null)
-  check('', null)
-  check('-5', null)
-})
-
-t.test('server-sent events in pieces of any size', async (t) => {
-  const bytes = Buffer.from(': hi\n\nid: 1\ndata: {"a":"é"}\n\n' +
-    'event: gap\ndata: x\ndata: y\n\nid: 2\n\ndata: cut')
-  for (const size of [1, 2, 7, 1000]) {
-    const parts = Array.from({ length: Math.ceil(bytes.length / size) }, (_, i) =>
-      bytes.subarray(i * size, (i + 1) * size))
-    const read = []
-    async function * source (): AsyncGenerator<Uint8Array> { yield * parts }
-    for await (const one of serverEvents(source(), () => {})) read.push(one)
-    t.same(read, [{ type: 'message', data: '{"a":"é"}', id: '1' }, { type: 'gap', data: 'x\ny', id: null }])
-  }
 })

@@ -1,13 +1,10 @@
-import { readMoment, systemClock } from '../../../kernel/index.js'
+import { followEvents, readMoment, systemClock } from '../../../kernel/index.js'
 import type { Verb, VerbContext } from '../../../kernel/index.js'
 import type { ClusterPage, Gap, NodeWord, ShownLine } from '../lines.js'
-import { serverEvents } from '../sse.js'
 import { createLineText, gapText, wordText } from './show.js'
 
 /** Lines a followed stream begins with when nothing else is asked for. */
 const BEGIN_WITH = '20'
-/** How long a stream that broke off is tried again, ms. */
-const RETRY_MS = 60_000
 /** Lines of several nodes come in order of time only roughly: so much is asked for again, ms. */
 const OVERLAP_MS = 5000
 /** Exit status when no node answered. */
@@ -81,30 +78,23 @@ async function goOn (
   if (!query.has('since') && !query.has('limit')) query.set('limit', BEGIN_WITH)
   const seen = new Map<string, number>()
   let newest = 0
-  let heardAt = -Infinity
-  await ctx.retry({
-    seconds: Infinity,
-    again: (error) => [1, 4, 7].includes(error.exitCode) && systemClock.mono() - heardAt < RETRY_MS,
-    onWait: (error) => { ctx.err.update(`${error.message.split('\n')[0]!}; trying again`) }
-  }, async () => {
+  const from = (): string => {
     if (newest > 0) {
       query.set('since', new Date(newest - OVERLAP_MS).toISOString())
       query.delete('limit')
     }
-    const answer = await ctx.client.open(path(query), { accept: 'text/event-stream' })
-    for await (const { type, data } of serverEvents(answer.bytes)) {
-      heardAt = systemClock.mono()
-      if (type !== 'message') {
-        tell(ctx, type, data)
-        continue
-      }
-      const line = JSON.parse(data) as ShownLine
-      if (line.seq <= (seen.get(line.nodeId) ?? 0)) continue
-      seen.set(line.nodeId, line.seq)
-      newest = Math.max(newest, Date.parse(line.at))
-      show(line)
+    return path(query)
+  }
+  await followEvents(ctx, from, ({ type, data }) => {
+    if (type !== 'message') {
+      tell(ctx, type, data)
+      return
     }
-    throw ctx.fail(1, `the node at ${ctx.client.url} ended the stream`)
+    const line = JSON.parse(data) as ShownLine
+    if (line.seq <= (seen.get(line.nodeId) ?? 0)) return
+    seen.set(line.nodeId, line.seq)
+    newest = Math.max(newest, Date.parse(line.at))
+    show(line)
   })
 }
 

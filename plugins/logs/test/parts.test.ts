@@ -4,7 +4,6 @@ import { createLineText, gapText, wordText } from '../cli/show.js'
 import { inOrder, readLine, readPage } from '../lines.js'
 import { Mixer } from '../mixer.js'
 import { pathFor, readQuery, wantOf } from '../query.js'
-import { serverEvents } from '../sse.js'
 import { lineAt } from './kit.js'
 
 const AT = '2026-01-31T08:00:00.000Z'
@@ -85,22 +84,6 @@ t.test('the mixer holds back who writes faster than is read', async (t) => {
   end.abort()
   await last
   t.match(mixer.take(), { words: [{ node: 'attic' }], gaps: [{ lost: 3 }] })
-})
-
-t.test('server-sent events in pieces of any size; one without end is refused', async (t) => {
-  const bytes = Buffer.from(': hi\n\nid: 1\ndata: {"a":"é"}\n\nevent: gap\ndata: x\n\ndata: cut')
-  for (const size of [1, 7, 1000]) {
-    async function * parts (): AsyncGenerator<Uint8Array> {
-      for (let i = 0; i < bytes.length; i += size) yield bytes.subarray(i, i + size)
-    }
-    const read = []
-    for await (const event of serverEvents(parts())) read.push(event)
-    t.same(read, [
-      { type: 'comment', data: '' }, { type: 'message', data: '{"a":"é"}' }, { type: 'gap', data: 'x' }
-    ])
-  }
-  async function * endless (): AsyncGenerator<Uint8Array> { for (;;) yield Buffer.alloc(64 * 1024, 'x') }
-  await t.rejects(serverEvents(endless()).next(), /an event of over/)
 })
 
 t.test('lines for people', (t) => {
