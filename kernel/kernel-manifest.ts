@@ -101,6 +101,19 @@ const events = {
   SessionChanged: {
     plane: 'durable', summary: 'The cluster began another session.', payload: sessionEvent
   },
+  StaleDirectiveRefused: {
+    plane: 'durable',
+    summary: 'A node refused what a master said, since it has promised itself to another.',
+    payload: {
+      type: 'object',
+      required: ['nodeId', 'masterNodeId', 'sessionId', 'term', 'promisedTerm'],
+      additionalProperties: false,
+      properties: {
+        nodeId: text, masterNodeId: text, sessionId: text,
+        term: { type: 'integer', minimum: 0 }, promisedTerm: { type: 'integer', minimum: 0 }
+      }
+    }
+  },
   StateDiverged: {
     plane: 'durable',
     summary: 'Two nodes held different data under the same number; it was loaded anew.',

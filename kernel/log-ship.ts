@@ -169,7 +169,7 @@ class LogShipper implements Shipper {
     this.#queue.push(line)
     this.#bytes += size
     this.#trim()
-    this.#running ??= this.#run().finally(() => { this.#running = null })
+    this.#running ??= this.#run()
   }
 
   close (): Promise<void> {
@@ -191,6 +191,8 @@ class LogShipper implements Shipper {
   async #run (): Promise<void> {
     await this.#pause(LINGER_MS)
     while (this.#queue.length > 0 && this.#closing === null) await this.#pause(await this.#step())
+    // In the same moment as the last look at the queue: a line that comes now begins anew.
+    this.#running = null
   }
 
   async #finish (): Promise<void> {

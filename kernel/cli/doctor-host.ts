@@ -62,12 +62,17 @@ export function checkDisk (home: string): Check {
   return judgeDisk(bavail * bsize, blocks * bsize)
 }
 
-/** Pure. */
-export function judgeDisk (free: number, total: number): Check {
+const HOME_DISK = {
+  name: 'disk', remedy: 'Free some space, or put the home on another disk with --home.'
+} as const
+
+/** Free bytes of a disk; `about` says whose it is and what makes room there. Pure. */
+export function judgeDisk (
+  free: number, total: number, { name, remedy }: { name: string, remedy: string } = HOME_DISK
+): Check {
   const message = `${showBytes(free)} free of ${showBytes(total)}`
-  const remedy = 'Free some space, or put the home on another disk with --home.'
-  if (free <= FULL_BYTES) return fail('disk', message, remedy)
-  return free < LOW_BYTES ? warn('disk', message, remedy) : ok('disk', message)
+  if (free <= FULL_BYTES) return fail(name, message, remedy)
+  return free < LOW_BYTES ? warn(name, message, remedy) : ok(name, message)
 }
 
 /** Whether the ports a node would take are free; for a machine where none runs. */

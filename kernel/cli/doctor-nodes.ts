@@ -12,6 +12,7 @@ interface Runner {
   statusKind: string
   restarts: number
   inProgressTasks: string[]
+  secondsInStatus: number
   secondsSinceForward: number | null
 }
 
@@ -102,18 +103,14 @@ export function checkPressure (state: State): Check[] {
 
 /** Room in the store. */
 export function checkStore ({ freeBytes, totalBytes }: StoreRoom): Check {
-  return { ...judgeDisk(freeBytes, totalBytes), name: 'store', ...remedyFor(freeBytes, totalBytes,
-    'Remove models from the store that nobody needs (svc ls, svc rm MODEL), or give it a larger disk.') }
+  return judgeDisk(freeBytes, totalBytes, { name: 'store', remedy:
+    'Remove models from the store that nobody needs (svc ls, svc rm MODEL), or give it a larger disk.' })
 }
 
 /** Room where the asked node stages models. */
 export function checkVolume ({ diskFreeBytes, diskTotalBytes }: Volume): Check {
-  return { ...judgeDisk(diskFreeBytes, diskTotalBytes), name: 'staging disk',
-    ...remedyFor(diskFreeBytes, diskTotalBytes, 'Remove staged copies that are not in use: svc purge') }
-}
-
-function remedyFor (free: number, total: number, remedy: string): Pick<Check, 'remedy'> {
-  return { remedy: judgeDisk(free, total).result === 'ok' ? null : remedy }
+  return judgeDisk(diskFreeBytes, diskTotalBytes,
+    { name: 'staging disk', remedy: 'Remove staged copies that are not in use: svc purge' })
 }
 
 /** Whether what happens is written down. */
@@ -169,7 +166,8 @@ function checkRunner (node: string, runner: Runner): Check[] {
     return [fail(name, `given up after ${times}`,
       `Why: ${logs}; then svc stop ${model} and svc place ${model}`)]
   }
-  const silent = runner.secondsSinceForward ?? 0
+  // What it gave before it got this work says nothing: it is in its status since then.
+  const silent = Math.min(runner.secondsSinceForward ?? 0, runner.secondsInStatus)
   const stalled = runner.inProgressTasks.length > 0 && silent > SILENT_SECONDS
   return [
     ...runner.restarts > 0 ? [warn(name, times, `Why: ${logs}`)] : [],

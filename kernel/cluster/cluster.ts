@@ -249,6 +249,12 @@ class ClusterNode implements ClusterCore {
           this.#noteLive()
         },
         terminal: (stream) => { this.streams.terminal(stream) },
+        staleRefused: ({ sid, term, master }, promised) => {
+          this.#emitNode('StaleDirectiveRefused', node.installId, {
+            masterNodeId: this.directory.nodeIdOf(master) ?? master, sessionId: sid, term,
+            promisedTerm: promised.term
+          })
+        },
         storageChanged: (storing) => {
           if (!storing) this.#options.log.error({}, 'the disk takes no promise: this node cannot be master')
         }

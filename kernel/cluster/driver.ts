@@ -1,7 +1,7 @@
 import { Election, TICK } from './election/index.js'
 import type { Clock } from '../clock.js'
 import type {
-  Io, Leader, Ledger, Message, Outcome, PromiseRecord, QuorumSetting, Status, StreamEnd, Timing
+  Io, Leader, Ledger, Message, Outcome, PromiseRecord, QuorumSetting, Status, StreamEnd, Timing, Token
 } from './election/index.js'
 
 /** What the election tells the node around it, each after the step that caused it. */
@@ -10,6 +10,7 @@ export interface ElectionEvents {
   becameMaster (leader: Leader): void
   terminal (stream: string, why: StreamEnd): void
   storageChanged (storing: boolean): void
+  staleRefused (stale: Leader, promised: Token): void
 }
 
 export interface DriverOptions {
@@ -142,7 +143,8 @@ export class ElectionDriver {
       },
       becameMaster: (leader) => { later(() => { events.becameMaster(leader) }) },
       sessionChanged: (next, previous) => { later(() => { events.sessionChanged(next, previous) }) },
-      storageChanged: (storing) => { later(() => { events.storageChanged(storing) }) }
+      storageChanged: (storing) => { later(() => { events.storageChanged(storing) }) },
+      staleRefused: (stale, promised) => { later(() => { events.staleRefused(stale, promised) }) }
     }
   }
 }

@@ -70,7 +70,7 @@ t.test('memory, store, staging disk and event log', async (t) => {
 
 const runner = (more: object = {}): Insides['supervisorRunners'][0] => ({
   runnerId: 'r1', modelId: 'a/b', statusKind: 'RunnerReady', restarts: 0, inProgressTasks: [],
-  secondsSinceForward: 1, ...more
+  secondsInStatus: 900, secondsSinceForward: 1, ...more
 })
 const inside = (more: Partial<Insides> = {}): DiagnosedNode => ({
   name: 'attic', nodeId: 'n1', live: true, error: null, clockAheadMs: null,
@@ -82,7 +82,9 @@ t.test('what the nodes say of their insides', async (t) => {
   same(t, 'nothing', checkDiagnosis(diagnosis(inside())), [['ok', /1 nodes report nothing/, null]])
   const runners = [
     runner({ statusKind: 'RunnerFailed', restarts: 3 }), runner({ restarts: 1 }),
-    runner({ inProgressTasks: ['t1'], secondsSinceForward: 45 }), runner({ secondsSinceForward: 900 })
+    runner({ inProgressTasks: ['t1'], secondsSinceForward: 45 }), runner({ secondsSinceForward: 900 }),
+    // It was idle for long, and has just got something to do.
+    runner({ inProgressTasks: ['t2'], secondsSinceForward: 900, secondsInStatus: 2 })
   ]
   same(t, 'runners', checkDiagnosis(diagnosis(inside({ supervisorRunners: runners }))), [
     ['fail', /runner of a\/b on attic: given up after 3 restarts/,

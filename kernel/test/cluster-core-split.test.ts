@@ -20,10 +20,15 @@ function check (
       await part(c, old, others)
       const { sessionId } = (await wait(c, others)).core.session
       t.equal(old.core.session.sessionId, before)
+      const told = c.events.length
       join(c)
       await c.agreed()
       await c.run(6000)
       t.equal((await c.agreed()).core.session.sessionId, sessionId, `seed ${seed}`)
+      const refused = c.events.slice(told).filter(({ kind }) => kind === 'StaleDirectiveRefused')
+      t.ok(refused.every(({ payload }) => payload['sessionId'] === before))
+      // One that heard nobody was no master any more when the links carried something again.
+      t.equal(refused.length > 0, part === closed, 'it is told that the old master was refused')
     }
   })
 }

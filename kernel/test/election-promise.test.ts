@@ -144,7 +144,8 @@ t.test('a lone node', (t) => {
     commandResult: (id, outcome) => { said.push(`${id} ${outcome.ok ? outcome.seq : outcome.code}`) },
     becameMaster: ({ term }) => { said.push(`master ${term}`) },
     sessionChanged: () => {},
-    storageChanged: () => {}
+    storageChanged: () => {},
+    staleRefused: ({ sid, term }, promised) => { said.push(`refused ${sid} ${term} < ${promised.term}`) }
   }
   const core = new Election({ id: 'a', quorum: 'majority', stored: null }, io, ledger)
   core.start(0)
@@ -162,6 +163,38 @@ t.test('a lone node', (t) => {
   core.resign(2200)
   t.same(said, ['early no_master', 'master 1', 'c1 2', 'c1 2', 'open session_changed'])
   t.throws(() => new Election({ id: 'a', quorum: 0, stored: null }, io, ledger), { name: 'RangeError' })
+  t.end()
+})
+
+t.test('a master below the promise is refused, and told of once for each term of its session', (t) => {
+  const said: string[] = []
+  const none = (): void => {}
+  const ledger: Ledger = {
+    fresh: () => ({ term: 4, seq: 1 }), voters: () => ['a', 'b'], append: () => true, find: () => undefined,
+    body: () => null, adopt: () => { said.push('adopted'); return 'adopted' }
+  }
+  const io: Io = {
+    send: none, persist: () => true, random: () => 0, terminal: none, commandResult: none, becameMaster: none,
+    sessionChanged: none, storageChanged: none,
+    staleRefused: ({ sid, term, master }, { term: promised }) => {
+      said.push(`${master} ${sid} ${term} < ${promised}`)
+    }
+  }
+  const stored = { term: 5, votedFor: 'c', boot: 1 }
+  const core = new Election({ id: 'a', quorum: 1, stored }, io, ledger)
+  core.start(0)
+  core.up('b', 0)
+  const append = (term: number): void => {
+    core.receive('b', {
+      kind: 'append', leader: { sid: 's1', term, master: 'b', boot: 1 }, fresh: { term, seq: 2 }, body: null
+    }, 10)
+  }
+  append(3)
+  append(3)
+  append(4)
+  t.same(said, ['b s1 3 < 5', 'b s1 4 < 5'], 'nothing of it was adopted')
+  append(6)
+  t.same(said.slice(2), ['adopted'])
   t.end()
 })
 

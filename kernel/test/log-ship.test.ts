@@ -126,6 +126,29 @@ t.test('a receiver that fails and returns gets every line once, compressed and i
   t.match(shipper.shipping, { failures: 0, problem: null, waiting: 0, waitingBytes: 0, lastSentAt: /^2/ })
 })
 
+t.test('a line that comes as the last batch is done is sent, whichever moment it takes', async (t) => {
+  const at = await receiver(t)
+  for (const moment of range(0, 12)) {
+    let later: (() => void) | null = null
+    const now = (): number => {
+      const push = later
+      later = null
+      if (push !== null) void after(moment).then(push)
+      return quick.now()
+    }
+    const { shipper } = ship(t, at.url, { clock: { ...quick, now } })
+    later = () => { shipper.push(line(100 + moment)) }
+    shipper.push(line(moment))
+  }
+  await until('all of them', () => at.got.length === 24)
+  t.same(numbers(at.got).sort((a, b) => a - b), [...range(0, 12), ...range(100, 112)])
+})
+
+/** Resolves after so many turns of the queue of promises. */
+async function after (turns: number): Promise<void> {
+  for (let turn = 0; turn < turns; turn++) await null
+}
+
 t.test('lines and bytes that wait are bounded: the oldest are dropped, counted and told', async (t) => {
   const at = await receiver(t)
   const { shipper, told } = ship(t, at.url, { limits: { queuedLines: 100 } })

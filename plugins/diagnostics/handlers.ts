@@ -11,7 +11,7 @@ import { ownMoments, readMoments } from './moments.js'
 import type { NodeMoments, OwnEvents } from './moments.js'
 import type { NodeDiagnostics } from './node.js'
 import { processFacts } from './process-facts.js'
-import { mergeTimeline, openTasks } from './timeline.js'
+import { mergeTimeline, openTasks, shownClock } from './timeline.js'
 import type { Timeline } from './timeline.js'
 
 /** What the handlers work with. */
@@ -53,8 +53,7 @@ function shownPeer ({ node, value, error, tookMs, clock }: PeerAnswer<NodeDiagno
     nodeId: node.nodeId, nodeInstallId: node.installId, name: node.name, live: node.live, master: node.master,
     error,
     tookMs: tookMs === null ? null : Math.round(tookMs),
-    clockAheadMs: clock === null ? null : Math.round(clock.aheadMs),
-    clockUncertaintyMs: clock === null ? null : Math.ceil(clock.uncertaintyMs),
+    ...shownClock(clock),
     diagnostics: value
   }
 }

@@ -15,17 +15,17 @@ export interface OpenTask {
 /** A line of the timeline: `at` by the clock of the node that answers, ISO-8601. */
 export type TimelineEntry = { nodeId: string | null, node: string | null } & (Moment | OpenTask)
 
+/**
+ * How far a node's clock is ahead of that of the node that answers. Its times are put right by that much,
+ * unless that is within the uncertainty.
+ */
+interface ShownClock { clockAheadMs: number | null, clockUncertaintyMs: number | null }
+
 /** A node in the timeline. */
-export interface TimelineNode {
+export interface TimelineNode extends ShownClock {
   nodeId: string
   name: string
   error: PeerFault | null
-  /**
-   * How far its clock is ahead of that of the node that answers. Its times are put right by that much, unless
-   * that is within the uncertainty.
-   */
-  clockAheadMs: number | null
-  clockUncertaintyMs: number | null
 }
 
 /** The answer of GET /v1/diagnostics/cluster/timeline. */
@@ -52,6 +52,15 @@ export interface TimelineInput {
 const certainAhead = (clock: ClockOffset | null): number =>
   clock !== null && Math.abs(clock.aheadMs) > clock.uncertaintyMs ? clock.aheadMs : 0
 
+/** Another node may tell any time, and any offset takes it out of the range of dates. */
+const isDate = (ms: number): boolean => !Number.isNaN(new Date(ms).getTime())
+
+/** A node's clock as answers show it, whole milliseconds; null where nothing is known of it. */
+export const shownClock = (clock: ClockOffset | null): ShownClock => ({
+  clockAheadMs: clock === null ? null : Math.round(clock.aheadMs),
+  clockUncertaintyMs: clock === null ? null : Math.ceil(clock.uncertaintyMs)
+})
+
 /** One list of what happened at all nodes, each time by the clock of the node that answers. Pure. */
 export function mergeTimeline ({ generatedAt, answers, tasks, sinceMs, limit }: TimelineInput): Timeline {
   const names = new Map(answers.map(({ node }) => [node.nodeId, node.name]))
@@ -60,16 +69,14 @@ export function mergeTimeline ({ generatedAt, answers, tasks, sinceMs, limit }: 
   })))
   const open = tasks.map(({ nodeId, ...entry }) => ({ ms: Date.parse(entry.at), nodeId, entry }))
   const all = [...moments, ...open]
-    .filter(({ ms }) => !Number.isNaN(ms) && (sinceMs === null || ms >= sinceMs))
+    .filter(({ ms }) => isDate(ms) && (sinceMs === null || ms >= sinceMs))
     // Stable: what one node tells of one millisecond stays in its order.
     .sort((a, b) => a.ms - b.ms)
   return {
     generatedAt,
     localNodeId: answers.find(({ node }) => node.self)?.node.nodeId ?? '',
     nodes: answers.map(({ node: { nodeId, name }, error, clock }) => ({
-      nodeId, name, error,
-      clockAheadMs: clock === null ? null : Math.round(clock.aheadMs),
-      clockUncertaintyMs: clock === null ? null : Math.ceil(clock.uncertaintyMs)
+      nodeId, name, error, ...shownClock(clock)
     })),
     entries: all.slice(-limit).map(({ ms, nodeId, entry }) => ({
       ...entry, nodeId, at: new Date(ms).toISOString(),

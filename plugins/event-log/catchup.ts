@@ -1,5 +1,6 @@
-import { jsonBytes, samePosition } from './entries.js'
-import { FEW_QUEUED, PAGE_BYTES, PAGE_ENTRIES, ROOM_MS } from './limits.js'
+import { inPages } from './assign.js'
+import { samePosition } from './entries.js'
+import { FEW_QUEUED, PAGE_ENTRIES, ROOM_MS } from './limits.js'
 import type { Clock } from '../../kernel/index.js'
 import type { Entry, Position } from './entries.js'
 import type { EventStore } from './store/types.js'
@@ -27,17 +28,8 @@ export async function findInStore (
 
 /** The entries that follow the position, one behind the other, as many as fit into a message. */
 function pageOf (base: Position, entries: readonly Entry[]): Entry[] {
-  const page: Entry[] = []
-  let last = base.idx
-  let bytes = 0
-  for (const entry of entries) {
-    bytes += jsonBytes(entry)
-    const full = page.length >= PAGE_ENTRIES || (bytes > PAGE_BYTES && page.length > 0)
-    if (entry.prev !== last || full) break
-    page.push(entry)
-    last = entry.idx
-  }
-  return page
+  const end = entries.findIndex(({ prev }, i) => prev !== (entries[i - 1] ?? base).idx)
+  return inPages(end < 0 ? entries : entries.slice(0, end))[0] ?? []
 }
 
 /**

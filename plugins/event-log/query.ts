@@ -2,6 +2,7 @@ import { kernelError } from '../../kernel/index.js'
 import type { SvcError } from '../../kernel/index.js'
 import { kindOf } from './entries.js'
 import type { Entry } from './entries.js'
+import type { Moment } from './store/types.js'
 
 /** The query of GET /events as it arrives. */
 export interface RawQuery {
@@ -68,14 +69,16 @@ export function readQuery (raw: RawQuery, world: QueryWorld): Query {
 }
 
 function readSince (text: string | undefined): { idx: number | null, ms: number | null } {
-  if (text === undefined) return { idx: null, ms: null }
-  if (/^\d{1,15}$/.test(text)) return { idx: Number(text), ms: null }
+  return { idx: null, ms: null, ...text === undefined ? {} : readPoint('since', text) }
+}
+
+/** Reads an index or a time (ISO-8601). Throws `invalid_request` naming the parameter for anything else. */
+export function readPoint (param: string, text: string): Moment {
+  if (/^\d{1,15}$/.test(text)) return { idx: Number(text) }
   const ms = /^\d{4}-\d{2}-\d{2}(T[\d:.]+(Z|[+-]\d{2}:?\d{2})?)?$/.test(text) ? Date.parse(text) : Number.NaN
-  if (Number.isNaN(ms)) {
-    throw invalid('since', `since is "${text}": it must be an index such as 1200 or a time such as ` +
-      '2026-01-31T08:00:00Z')
-  }
-  return { idx: null, ms }
+  if (!Number.isNaN(ms)) return { ms }
+  throw invalid(param, `${param} is "${text}": it must be an index such as 1200 or a time such as ` +
+    '2026-01-31T08:00:00Z')
 }
 
 function readLimit (text: string | undefined): number | null {
@@ -95,7 +98,8 @@ function readKinds (text: string | undefined, known: ReadonlySet<string> | null)
   return new Set(kinds)
 }
 
-function invalid (param: string, message: string): SvcError {
+/** What is thrown for a parameter that is not as it should be. */
+export function invalid (param: string, message: string): SvcError {
   return kernelError('invalid_request', `The request is not valid: ${message}.`,
     { param, issues: [{ path: param, message }] })
 }

@@ -313,13 +313,13 @@ class Machine implements Replication {
 
   #askUnlessAsked (): void {
     if (this.#fetching !== null) return
-    if (this.#asked === null || this.#now - this.#asked.at >= RESEND_MS) this.#ask()
+    if (this.#asked === null || this.#now - this.#asked.at >= RESEND_MS) this.#ask(this.#asked?.n)
   }
 
-  #ask (): void {
+  /** `n`: of the question that is repeated. A late answer to it counts too: another may come no sooner. */
+  #ask (n = ++this.#questions): void {
     const master = this.#reachableMaster()
     if (master === null) return
-    const n = ++this.#questions
     this.#asked = { n, at: this.#now }
     const have = this.#log.locator()
     this.#send(master, { type: 'want', sid: this.#sid, n, learn: false, have, above: this.highest })

@@ -1,6 +1,7 @@
 import { BundleService, ClusterService, SessionService } from '../../kernel/index.js'
 import type { Manifest } from '../../kernel/index.js'
 import { verbs } from './cli/verbs.js'
+import { EventLogService } from '../event-log/service.js'
 import { conflicts } from './conflicts.js'
 import { errors } from './errors.js'
 import { events } from './events.js'
@@ -15,7 +16,9 @@ export const manifest = {
   version: '1.0.0',
   kernel: '^1.0.0',
   summary: 'Keeps models in a store, copies them to the nodes that need them, and keeps disks from filling.',
+  after: ['event-log'],
   consumes: { bundle: BundleService, cluster: ClusterService, session: SessionService },
+  consumesOptional: { eventLog: EventLogService },
   provides: { models: ModelsService },
   settings, routes, events, errors, conflicts, sections, commands, verbs,
   state: { downloads: 'Transfers of models, by node.' }

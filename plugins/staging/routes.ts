@@ -17,7 +17,7 @@ const storage = {
   reply: {
     type: 'object', additionalProperties: false,
     required: [
-      'nodeId', 'stagingRoot', 'stagedModels', 'stagedTotalBytes', 'eventLogBytes',
+      'nodeId', 'stagingRoot', 'stagedModels', 'stagedTotalBytes', 'eventLogBytes', 'eventLogMode',
       'diskTotalBytes', 'diskFreeBytes'
     ],
     properties: {
@@ -25,6 +25,8 @@ const storage = {
       stagingRoot: nullable,
       stagedTotalBytes: bytes,
       eventLogBytes: bytes,
+      // Null where the plugin event-log is off.
+      eventLogMode: { enum: ['normal', 'counting-only', 'memory', null] },
       diskTotalBytes: bytes,
       diskFreeBytes: bytes,
       stagedModels: {

@@ -3,6 +3,7 @@ import type { Caller, RouteRequest, SvcError } from '../../kernel/index.js'
 import { readSpans } from './chrome.js'
 import { mergeLists, mergeSpans, readList, readTrace } from './merge.js'
 import { askPeers } from './peers.js'
+import { TRACE_ID } from './record.js'
 import { statsOf } from './stats.js'
 import type { ShownSpan } from './chrome.js'
 import type { ListedTrace } from './merge.js'
@@ -138,7 +139,7 @@ function readRaw (text: string): { taskId: string, text: string } | null {
   const { otherData, traceEvents } =
     JSON.parse(text) as { otherData?: { taskId?: unknown }, traceEvents?: unknown }
   const taskId = otherData?.taskId
-  return typeof taskId === 'string' && /^[0-9A-Za-z-]{1,64}$/.test(taskId) && Array.isArray(traceEvents)
+  return typeof taskId === 'string' && TRACE_ID.test(taskId) && Array.isArray(traceEvents)
     ? { taskId, text }
     : null
 }

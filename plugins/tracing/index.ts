@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
 import { definePlugin } from '../../kernel/index.js'
-import type { Context, Plugin } from '../../kernel/index.js'
+import type { Context, Plugin, TraceStart } from '../../kernel/index.js'
 import { PeerClocks } from './clocks.js'
 import { traceHandlers } from './handlers.js'
 import { manifest } from './manifest.js'
@@ -10,6 +10,7 @@ import { Recording } from './recording.js'
 import { TraceStore } from './store.js'
 import { isOn, setSwitch } from './switch.js'
 import type { Otlp } from './otlp.js'
+import type { TraceRecord } from './record.js'
 import type { TraceCounters } from './service.js'
 
 type TracingContext = Context<typeof manifest>
@@ -29,21 +30,18 @@ export default definePlugin(manifest, (ctx) => {
   const otlp = openOtlp(ctx, counters)
   const clocks = new PeerClocks({ clock: ctx.clock, cluster })
   ctx.effect('clocks of other nodes', () => { clocks.close() })
-  const tracer = {
-    enabled: false,
-    begin: (start: ConstructorParameters<typeof Recording>[1]) => new Recording(recording, start)
-  }
   const recording = {
     clock: ctx.clock,
     randomHex: (bytes: number) => randomBytes(bytes).toString('hex'),
     nodeId: ctx.node.nodeId,
     nameOf: (nodeId: string) => cluster.resolve(nodeId)?.name ?? nodeId,
     bounds: (installId: string, nodeId: string) => clocks.bounds(installId, nodeId),
-    finished: (record: Parameters<TraceStore['put']>[0]) => {
+    finished: (record: TraceRecord) => {
       store.put(record)
       otlp?.push(record)
     }
   }
+  const tracer = { enabled: false, begin: (start: TraceStart) => new Recording(recording, start) }
   const look = (): void => {
     const enabled = isOn(ctx.sections.switch)
     if (enabled && !tracer.enabled) clocks.ask()

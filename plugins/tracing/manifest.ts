@@ -3,7 +3,7 @@ import type { Manifest } from '../../kernel/index.js'
 import { errors } from './errors.js'
 import { routes } from './routes.js'
 import { TracingService } from './service.js'
-import { commands, sections } from './switch.js'
+import { commands, sections, setting } from './switch.js'
 
 /** Everything the plugin declares. */
 export const manifest = {
@@ -41,10 +41,7 @@ export const manifest = {
     TracingStateChanged: {
       plane: 'durable',
       summary: 'New requests are traced from now on, or no longer.',
-      payload: {
-        type: 'object', additionalProperties: false, required: ['enabled'],
-        properties: { enabled: { type: 'boolean' } }
-      }
+      payload: setting
     }
   },
   state: { tracingEnabled: 'Whether new requests are traced.' },

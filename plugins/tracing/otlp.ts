@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { HrTime } from '@opentelemetry/api'
 import type { ReadableSpan } from '@opentelemetry/sdk-trace-base'
+import { delay } from '../../kernel/index.js'
 import type { Clock, Logger } from '../../kernel/index.js'
 import { genAiAttributes, operationOf } from './gen-ai.js'
 import type { OtelAttributes } from './gen-ai.js'
@@ -23,12 +24,15 @@ export interface Otlp {
   push (record: TraceRecord): void
   /** Resolves when nothing waits any more. */
   idle (): Promise<void>
+  /** Gives up what waits; the trace under way has 2 s. */
   close (): Promise<void>
 }
 
 /** Traces that may wait for the receiver. */
 const WAITING_MAX = 64
 const TIMEOUT_MS = 10_000
+/** How long the trace under way may take when the node stops. */
+const CLOSE_MS = 2000
 /** A failing receiver is told of at most this often. */
 const COMPLAIN_MS = 60_000
 
@@ -74,7 +78,9 @@ export function createOtlp (parts: OtlpParts): Otlp {
     async close () {
       closed = true
       counters.exportDropped += waiting.splice(0).length
-      if (sender !== undefined) await (await sender).shutdown()
+      // One that could not be opened has nothing to end.
+      const ended = sender?.then((opened) => opened.shutdown(), () => {})
+      if (ended !== undefined) await Promise.race([ended, delay(clock, CLOSE_MS)])
     }
   }
 }

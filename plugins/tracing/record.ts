@@ -1,5 +1,8 @@
 import type { SpanAttrs, SpanPlace } from '../../kernel/index.js'
 
+/** Ids of tasks and commands: nothing that could lead out of a folder. */
+export const TRACE_ID = /^[0-9A-Za-z][0-9A-Za-z-]{0,63}$/
+
 /** A span of a finished trace. Times are whole microseconds since 1970, by the clock of the first node. */
 export interface TraceSpan {
   place: number

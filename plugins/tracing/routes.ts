@@ -1,14 +1,11 @@
 import type { RouteDecl } from '../../kernel/index.js'
+import { TRACE_ID } from './record.js'
+import { setting } from './switch.js'
 
 const text = { type: 'string' } as const
 const count = { type: 'integer', minimum: 0 } as const
-const state = {
-  type: 'object', additionalProperties: false, required: ['enabled'],
-  properties: { enabled: { type: 'boolean' } }
-} as const
 
-/** Ids of tasks and commands: nothing that could lead out of a folder. */
-const id = { type: 'string', pattern: '^[0-9A-Za-z][0-9A-Za-z-]{0,63}$' } as const
+const id = { type: 'string', pattern: TRACE_ID.source } as const
 const one = { type: 'object', additionalProperties: false, required: ['id'], properties: { id } } as const
 const page = {
   type: 'object', additionalProperties: false,
@@ -57,12 +54,12 @@ const found = ['trace_not_found', 'trace_damaged'] as const
 export const routes = {
   state: {
     method: 'GET', url: '/v1/tracing', authority: 'read',
-    summary: 'Whether new requests are traced, in the whole cluster.', reply: state
+    summary: 'Whether new requests are traced, in the whole cluster.', reply: setting
   },
   set: {
     method: 'PUT', url: '/v1/tracing', authority: 'cluster:write',
     summary: 'Has new requests traced, or not, in the whole cluster.',
-    body: state, reply: state, errors: ['no_master', 'no_quorum', 'session_changed']
+    body: setting, reply: setting, errors: ['no_master', 'no_quorum', 'session_changed']
   },
   list: {
     method: 'GET', url: '/v1/traces', authority: 'read',

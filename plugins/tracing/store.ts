@@ -2,6 +2,7 @@ import { mkdir, open, readdir, readFile, rename, rm, stat, writeFile } from 'nod
 import { join } from 'node:path'
 import { chromeText, readHead } from './chrome.js'
 import { pruneTraces } from './janitor.js'
+import { TRACE_ID } from './record.js'
 import type { Clock, Logger } from '../../kernel/index.js'
 import type { TraceHead, TraceRecord } from './record.js'
 import type { TraceCounters } from './service.js'
@@ -40,10 +41,8 @@ const HEAD_BYTES = 16 * 1024
 /** A failing disk is told of at most this often. */
 const COMPLAIN_MS = 60_000
 
-const SAFE = /^[0-9A-Za-z][0-9A-Za-z-]{0,63}$/
-
-/** True for what may be the id of a task or a command: nothing that could lead out of a folder. */
-export const isTraceId = (id: string): boolean => SAFE.test(id)
+/** True for what may be the id of a task or a command. */
+export const isTraceId = (id: string): boolean => TRACE_ID.test(id)
 
 /** The saved traces of this node: files that are written one after the other, beside everything else. */
 export class TraceStore {
@@ -71,7 +70,8 @@ export class TraceStore {
       if (name.endsWith('.tmp')) await rm(join(folder, name), { force: true })
       else if (name.endsWith('.json')) found.push(...await this.#learn(name))
     }
-    for (const entry of found.sort(byAge)) this.#keep(entry)
+    // What was written meanwhile is the newest.
+    for (const entry of [...found.sort(byAge), ...this.#saved.values()]) this.#keep(entry)
   }
 
   /** Takes a trace to be written; one too many is dropped. */

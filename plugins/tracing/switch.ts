@@ -3,22 +3,16 @@ import type { CommandDecl, Section, SectionDecl } from '../../kernel/index.js'
 /** The one entry of the section. */
 const KEY = 'requests'
 
-/** Document sections of this plugin. */
-export const sections = {
-  switch: {
-    writer: 'master',
-    summary: 'Whether new requests are traced.',
-    value: {
-      type: 'object', additionalProperties: false, required: ['enabled'],
-      properties: { enabled: { type: 'boolean' } }
-    }
-  }
-} as const satisfies Record<string, SectionDecl>
-
-const setting = {
+/** Whether new requests are traced: in the document, the command, the event and the routes. */
+export const setting = {
   type: 'object', additionalProperties: false, required: ['enabled'],
   properties: { enabled: { type: 'boolean' } }
 } as const
+
+/** Document sections of this plugin. */
+export const sections = {
+  switch: { writer: 'master', summary: 'Whether new requests are traced.', value: setting }
+} as const satisfies Record<string, SectionDecl>
 
 /** What the master decides. */
 export const commands = {

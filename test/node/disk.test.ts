@@ -28,6 +28,7 @@ t.test('a home on a full disk', { skip: root ? false : 'mounting a small disk ne
   t.match(await until('disk_full', async () => { const h = await health(); return h.reasons.some((r) =>
     r.code === 'disk_full') && h }),
     { level: 'error', reasons: [{ remediation: String }] })
+  t.match((await ask(node, '/store/storage')).json, { eventLogMode: 'counting-only' }, 'below the floor')
   for (const [n, size] of [1 << 20, 1 << 16, 1 << 12, 1].entries()) {
     try { for (let i = 0; ; i++) writeFileSync(join(where, `fill-${n}-${i}`),
       Buffer.alloc(size)) } catch { /* full */ }

@@ -178,7 +178,8 @@ export class SimNode {
       commandResult: (id, outcome) => { watch.commandResult(this, id, outcome) },
       becameMaster: (leader) => { watch.becameMaster(this, leader) },
       sessionChanged: (next, previous) => { watch.sessionChanged(this, next, previous) },
-      storageChanged: () => {}
+      storageChanged: () => {},
+      staleRefused: () => {}
     }
   }
 }

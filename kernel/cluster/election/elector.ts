@@ -58,6 +58,8 @@ export class Elector {
   rounds = 0
   #phase: Phase = FOLLOWER
   #storing = true
+  /** The last master that was refused, with its session and term. */
+  #refused = ''
 
   constructor (options: ElectorOptions, io: Io, ledger: Ledger, stored: PromiseRecord | null) {
     this.options = options
@@ -90,6 +92,14 @@ export class Elector {
     if (this.promise.storing === this.#storing) return
     this.#storing = this.promise.storing
     this.io.storageChanged(this.#storing)
+  }
+
+  /** Tells the world once of each master that is refused. */
+  noteRefused (stale: Leader): void {
+    const which = `${stale.sid} ${stale.term}`
+    if (which === this.#refused) return
+    this.#refused = which
+    this.io.staleRefused(stale, this.promise.promised)
   }
 
   /** May be master: allowed to, able to promise, not just resigned, and a voter where voters count. */

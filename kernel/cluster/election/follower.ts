@@ -21,8 +21,9 @@ export function accept (e: Elector, from: NodeId, leader: Leader, now: number): 
   return true
 }
 
-function refuse (e: Elector, from: NodeId, { sid }: Leader): false {
-  if (e.rules.answersRefused()) e.send(from, { kind: 'nack', sid, promised: e.promise.promised })
+function refuse (e: Elector, from: NodeId, leader: Leader): false {
+  e.noteRefused(leader)
+  if (e.rules.answersRefused()) e.send(from, { kind: 'nack', sid: leader.sid, promised: e.promise.promised })
   return false
 }
 

@@ -1,7 +1,7 @@
 import type { Send } from './messages.js'
 import type { Persist } from './promise.js'
 import type {
-  CommandId, Entry, Freshness, Leader, NodeId, Outcome, Receipt, StreamEnd, StreamId
+  CommandId, Entry, Freshness, Leader, NodeId, Outcome, Receipt, StreamEnd, StreamId, Token
 } from './types.js'
 
 /**
@@ -26,6 +26,8 @@ export interface Io {
   sessionChanged (next: Leader | null, previous: Leader | null): void
   /** The disk began to refuse promises, or takes them again. A node that cannot promise is not eligible. */
   storageChanged (storing: boolean): void
+  /** Someone acts as a master though this node has promised itself to another. Once for each term of a session. */
+  staleRefused (stale: Leader, promised: Token): void
 }
 
 /**

@@ -32,7 +32,7 @@ async function vectorsOf (
 /** The capability: the answer of POST /v1/embeddings. */
 export async function embed (parts: ApiParts, body: EmbeddingsBody, call: CapabilityCall): Promise<object> {
   const asked = embeddingTask(body, parts.limits, parts.aliases)
-  return embeddingList(await vectorsOf(parts, asked, call), asked.modelId, body.encoding_format)
+  return await embeddingList(await vectorsOf(parts, asked, call), asked.modelId, body.encoding_format)
 }
 
 /** POST /v1/embeddings. */
@@ -50,7 +50,7 @@ export async function ollamaEmbed (
   const startedMs = parts.clock.mono()
   await answerJson(parts, request, async (call) => {
     const made = await vectorsOf(parts, asked, call)
-    return ollamaEmbedded(made, asked.modelId, parts.clock.mono() - startedMs)
+    return await ollamaEmbedded(made, asked.modelId, parts.clock.mono() - startedMs)
   }, EMBEDDINGS)
 }
 

@@ -23,9 +23,11 @@ export default {
 } satisfies Verb
 
 async function piped (ctx: VerbContext): Promise<string> {
+  // A letter of several bytes may come in two parts.
+  const decoder = new TextDecoder()
   let text = ''
   for await (const part of addAbortSignal(ctx.signal, ctx.io.stdin)) {
-    text += String(part)
+    text += decoder.decode(Buffer.from(part as Uint8Array | string), { stream: true })
     if (text.length > STDIN_MAX) break
   }
   return text.slice(0, STDIN_MAX)

@@ -4,14 +4,15 @@ import {
 } from '../../../kernel/engine.js'
 import type { LoadedText } from '../text/types.js'
 import { callsOf, type Encoder } from './encoder.js'
-import { shapedVector, type Pooling, type VectorShape } from './pooling.js'
+import type { Pooling } from './pooling.js'
 import { promptIds } from './request.js'
 import { detokenized, tokenized, unknownTask } from './token-tasks.js'
+import { readEmbed, vectorChunk, type VectorShape } from './vectors.js'
 
 /** A loaded encoder. */
 export interface LoadedEncoder { encoder: Encoder, text: LoadedText, pooling: Pooling, contextLength: number }
 
-interface EmbedRequest extends VectorShape { texts: number[][] }
+interface EmbedRequest { texts: number[][], shape: VectorShape }
 
 const invalid = (path: string, message: string): EngineError =>
   new EngineError('invalid_request', message, { issues: [{ path, message }] })
@@ -47,34 +48,22 @@ export class EmbeddingSession implements EngineSession {
   async close (): Promise<void> { await this.loaded.encoder.close() }
 
   private async * embed (request: EmbedRequest, signal: AbortSignal): AsyncGenerator<EngineChunk> {
-    const { texts } = request
+    const { texts, shape } = request
     for (const call of callsOf(texts.map(({ length }) => length))) {
       if (signal.aborted) return
       const vectors = await this.loaded.encoder.embed(call.map(i => texts[i] as number[]))
-      for (const [row, vector] of vectors.entries()) {
-        const numbers = shapedVector(vector, request)
-        const media = new Uint8Array(numbers.buffer, numbers.byteOffset, numbers.byteLength)
-        yield { payload: { kind: 'embedding', index: call[row], dimensions: numbers.length }, media }
-      }
+      for (const [row, vector] of vectors.entries()) yield vectorChunk(call[row] as number, vector, shape)
     }
     const prompt_tokens = texts.reduce((sum, { length }) => sum + length, 0)
     yield { payload: { kind: 'done', usage: { prompt_tokens, completion_tokens: 0, cached_tokens: 0 } } }
   }
 
-  /** `input` is a text, token ids, or a list of either. */
   private read (payload: Record<string, unknown>): EmbedRequest {
-    const { input, dimensions } = payload
-    const inputs = Array.isArray(input) && typeof input[0] !== 'number' ? input : [input]
-    if (inputs.length === 0) throw invalid('input', 'input is empty: it takes at least one text')
-    if (dimensions != null && !(Number.isInteger(dimensions) && Number(dimensions) > 0)) {
-      const given = JSON.stringify(dimensions)
-      throw invalid('dimensions', `dimensions is ${given}: it takes a whole number from 1 up`)
-    }
-    const texts = inputs.map((each: unknown, i) =>
+    const { inputs, shape } = readEmbed(payload)
+    const texts = inputs.map((each, i) =>
       promptIds(each, this.loaded.text, inputs.length === 1 ? 'input' : `input.${i}`))
     texts.forEach((ids, i) => { this.check(ids, i) })
-    const size = dimensions == null ? undefined : Number(dimensions)
-    return { texts, dimensions: size, normalize: payload['normalize'] !== false }
+    return { texts, shape }
   }
 
   private check (ids: readonly number[], index: number): void {

@@ -2,14 +2,9 @@
  * Takes the last token's hidden state before the head of a graph, so that a prompt does not pay for the
  * logits of all its tokens. Works on the bytes of the file; field numbers are those of onnx.proto.
  */
-import { bytesField, fieldsOf, headOf, textOf, varintField, type Field, type Range } from './wire.js'
+import { GRAPH, NODE, TENSOR, graphOf, int64s, nodeOf, withGraph } from './onnx-file.js'
+import { bytesField, fieldsOf, textOf, type Field } from './wire.js'
 
-const MODEL = { graph: 7, opset: 8 } as const
-const GRAPH = { node: 1, initializer: 5 } as const
-const NODE = { input: 1, output: 2, opType: 4 } as const
-const TENSOR = { dims: 1, type: 2, name: 8, raw: 9 } as const
-const OPSET = { domain: 1, version: 2 } as const
-const INT64 = 7
 /** Since then the bounds of a Slice are inputs. */
 const SLICE_OPSET = 10
 /** Nodes between the head and the logits that work on each number by itself. */
@@ -48,16 +43,6 @@ function readGraph (bytes: Uint8Array, field: Field): Graph {
   return graph
 }
 
-function slices (bytes: Uint8Array, range: Range): boolean {
-  let domain = ''
-  let version = 0
-  for (const field of fieldsOf(bytes, range)) {
-    if (field.number === OPSET.domain) domain = textOf(bytes, field)
-    else if (field.number === OPSET.version) version = field.value
-  }
-  return (domain === '' || domain === 'ai.onnx') && version >= SLICE_OPSET
-}
-
 /** The input that carries the value on: the first one that another node makes. */
 function upstream (bytes: Uint8Array, graph: Graph, node: Node): Field | undefined {
   return node.inputs.find(field => {
@@ -81,26 +66,9 @@ function findHead (bytes: Uint8Array, graph: Graph, logits: string): Node | unde
   return quantize?.opType === 'DynamicQuantizeLinear' ? quantize : undefined
 }
 
-function int64 (name: string, value: bigint): Buffer {
-  const raw = Buffer.alloc(8)
-  raw.writeBigInt64LE(value)
-  const tensor = Buffer.concat([
-    varintField(TENSOR.dims, 1), varintField(TENSOR.type, INT64),
-    bytesField(TENSOR.name, name), bytesField(TENSOR.raw, raw)
-  ])
-  return bytesField(GRAPH.initializer, tensor)
-}
-
 const PREFIX = 'svc_last_token'
-const CONSTANTS: ReadonlyArray<[string, bigint]> = [['start', -1n], ['end', 2n ** 62n], ['axis', 1n]]
-
-function sliceNode (hidden: string): Buffer {
-  const inputs = [hidden, ...CONSTANTS.map(([name]) => `${PREFIX}_${name}`)]
-  return bytesField(GRAPH.node, Buffer.concat([
-    ...inputs.map(name => bytesField(NODE.input, name)),
-    bytesField(NODE.output, PREFIX), bytesField(NODE.opType, 'Slice')
-  ]))
-}
+const CONSTANTS: ReadonlyArray<[string, number]> =
+  [[`${PREFIX}_start`, -1], [`${PREFIX}_end`, 2 ** 62], [`${PREFIX}_axis`, 1]]
 
 /** The node again, reading the slice instead of its first input. */
 function rewired (bytes: Uint8Array, { range, inputs }: Node): Buffer {
@@ -117,25 +85,18 @@ function rewired (bytes: Uint8Array, { range, inputs }: Node): Buffer {
  * @throws RangeError for bytes that are no ONNX file
  */
 export function sliceBeforeHead (bytes: Uint8Array, logits: string): Uint8Array | undefined {
-  const fields = [...fieldsOf(bytes, { from: 0, to: bytes.length })]
-  const field = fields.find(({ number }) => number === MODEL.graph)
-  const modern = fields.some(part => part.number === MODEL.opset && slices(bytes, part))
-  if (field === undefined || !modern) return undefined
+  const field = graphOf(bytes, SLICE_OPSET)
+  if (field === undefined) return undefined
   const graph = readGraph(bytes, field)
   const head = findHead(bytes, graph, logits)
   const hidden = head?.inputs[0]
   if (head === undefined || hidden === undefined) return undefined
   if (!graph.nodes.has(textOf(bytes, hidden))) return undefined
   const added = [
-    ...CONSTANTS.map(([name, value]) => int64(`${PREFIX}_${name}`, value)),
-    sliceNode(textOf(bytes, hidden)), rewired(bytes, head)
+    ...CONSTANTS.map(([name, value]) => int64s(name, [value])),
+    nodeOf('Slice', [textOf(bytes, hidden), ...CONSTANTS.map(([name]) => name)], PREFIX), rewired(bytes, head)
   ]
   const { range } = head
-  const more = added.reduce((sum, part) => sum + part.length, 0)
-  const length = field.to - field.from - (range.to - range.start) + more
-  return Buffer.concat([
-    bytes.subarray(0, field.start), headOf(MODEL.graph, length),
-    bytes.subarray(field.from, range.start), ...added,
-    bytes.subarray(range.to, field.to), bytes.subarray(field.to)
-  ])
+  return withGraph(bytes, field,
+    [bytes.subarray(field.from, range.start), ...added, bytes.subarray(range.to, field.to)])
 }

@@ -4,28 +4,18 @@
  * field numbers are those of onnx.proto.
  */
 import { NEW, PLACES, bind, type Names, type Port, type Sizes, type Slot } from './bind.js'
-import { bytesField, fieldsOf, headOf, textOf, varintField, type Field, type Range } from './wire.js'
+import { GRAPH, NUMBERS, TENSOR, graphOf, int64s, nodeOf, only, withGraph } from './onnx-file.js'
+import { bytesField, fieldsOf, textOf, varintField, type Range } from './wire.js'
 
-const MODEL = { graph: 7, opset: 8 } as const
-const GRAPH = { node: 1, initializer: 5, input: 11, output: 12 } as const
-const NODE = { input: 1, output: 2, opType: 4, attribute: 5 } as const
-const ATTRIBUTE = { name: 1, int: 3, type: 20 } as const
 const VALUE = { name: 1, type: 2 } as const
 const TYPE = { tensor: 1 } as const
 const TENSOR_TYPE = { element: 1, shape: 2 } as const
 const DIM = { value: 1, name: 2 } as const
-const TENSOR = { dims: 1, type: 2, name: 8, raw: 9 } as const
-const OPSET = { domain: 1, version: 2 } as const
-const INT = 2
 /** Since then there is GatherElements. */
 const LEAST_OPSET = 11
 const ELEMENTS: Readonly<Record<number, string>> = { 1: 'float32', 6: 'int32', 7: 'int64', 10: 'float16' }
-const NUMBERS = { float32: 1, int64: 7, float16: 10 } as const
 
 type Bytes = Uint8Array
-
-const only = (bytes: Bytes, range: Range, number: number): Field | undefined =>
-  [...fieldsOf(bytes, range)].find(field => field.number === number)
 
 function dimOf (bytes: Bytes, range: Range): number | string {
   const value = only(bytes, range, DIM.value)
@@ -65,12 +55,6 @@ function portsIn (bytes: Bytes, graph: Range): Ports {
   return { ...ports, inputs: ports.inputs.filter(({ name }) => !weights.has(name)) }
 }
 
-function modern (bytes: Bytes, range: Range): boolean {
-  const domain = only(bytes, range, OPSET.domain)
-  const name = domain === undefined ? '' : textOf(bytes, domain)
-  return (name === '' || name === 'ai.onnx') && (only(bytes, range, OPSET.version)?.value ?? 0) >= LEAST_OPSET
-}
-
 function valueInfo (
   field: number, name: string, element: number, dims: ReadonlyArray<number | string>
 ): Buffer {
@@ -80,26 +64,6 @@ function valueInfo (
     [varintField(TENSOR_TYPE.element, element), bytesField(TENSOR_TYPE.shape, shape)])
   const type = bytesField(VALUE.type, bytesField(TYPE.tensor, tensor))
   return bytesField(field, Buffer.concat([bytesField(VALUE.name, name), type]))
-}
-
-function ints (name: string, values: readonly number[]): Buffer {
-  const raw = Buffer.from(BigInt64Array.from(values, BigInt).buffer)
-  return bytesField(GRAPH.initializer, Buffer.concat([
-    varintField(TENSOR.dims, values.length), varintField(TENSOR.type, NUMBERS.int64),
-    bytesField(TENSOR.name, name), bytesField(TENSOR.raw, raw)
-  ]))
-}
-
-function node (type: string, inputs: readonly string[], output: string, axis?: number): Buffer {
-  const attribute = axis === undefined
-    ? []
-    : [bytesField(NODE.attribute, Buffer.concat([
-        bytesField(ATTRIBUTE.name, 'axis'), varintField(ATTRIBUTE.int, axis), varintField(ATTRIBUTE.type, INT)
-      ]))]
-  return bytesField(GRAPH.node, Buffer.concat([
-    ...inputs.map(name => bytesField(NODE.input, name)), bytesField(NODE.output, output),
-    bytesField(NODE.opType, type), ...attribute
-  ]))
 }
 
 /** Sizes of a slot around its rows and entries, as `Expand` takes them. */
@@ -112,12 +76,12 @@ const indexOf = (slot: Slot): string => `svc_index_${shapeOf(slot).join('x')}`
 function picking (slots: readonly Slot[]): Buffer[] {
   const indexes = new Map(slots.map(slot => [indexOf(slot), shapeOf(slot)]))
   const expanded = [...indexes].flatMap(([name, shape]) =>
-    [ints(`${name}_shape`, shape), node('Expand', [PLACES, `${name}_shape`], name)])
+    [int64s(`${name}_shape`, shape), nodeOf('Expand', [PLACES, `${name}_shape`], name)])
   const picked = slots.flatMap(slot => {
     const dims = slot.lead === 1 ? [] : [slot.lead]
     const name = NEW + slot.output
     return [
-      node('GatherElements', [slot.output, indexOf(slot)], name, dims.length + 2),
+      nodeOf('GatherElements', [slot.output, indexOf(slot)], name, dims.length + 2),
       valueInfo(GRAPH.output, name, NUMBERS[slot.type], [...dims, 'rows', slot.heads, 'added', slot.width])
     ]
   })
@@ -130,19 +94,13 @@ function picking (slots: readonly Slot[]): Buffer[] {
  * @throws RangeError for bytes that are no ONNX file, EngineError for a graph that cannot be bound
  */
 export function giveNewEntries (bytes: Bytes, sizes: Sizes, names?: Names): Bytes | undefined {
-  const fields = [...fieldsOf(bytes, { from: 0, to: bytes.length })]
-  const graph = fields.find(({ number }) => number === MODEL.graph)
-  if (graph === undefined || !fields.some(each => each.number === MODEL.opset && modern(bytes, each))) {
-    return undefined
-  }
+  const graph = graphOf(bytes, LEAST_OPSET)
+  if (graph === undefined) return undefined
   const { inputs, outputs } = portsIn(bytes, graph)
   const slots = bind(inputs, outputs, sizes, names).slots.filter(({ grows }) => grows)
   const gone = new Set(slots.map(({ output }) => output))
   const kept = [...fieldsOf(bytes, graph)].filter(field =>
     field.number !== GRAPH.output || !gone.has(portOf(bytes, field).name))
-  const body = [...kept.map(({ start, to }) => bytes.subarray(start, to)), ...picking(slots)]
-  const length = body.reduce((sum, part) => sum + part.length, 0)
-  return Buffer.concat([
-    bytes.subarray(0, graph.start), headOf(MODEL.graph, length), ...body, bytes.subarray(graph.to)
-  ])
+  return withGraph(bytes, graph,
+    [...kept.map(({ start, to }) => bytes.subarray(start, to)), ...picking(slots)])
 }

@@ -45,20 +45,3 @@ export function normalised (vector: Float32Array, dimensions = vector.length): F
   const norm = Math.sqrt(kept.reduce((sum, value) => sum + value * value, 0))
   return norm === 0 ? Float32Array.from(kept) : kept.map(value => value / norm)
 }
-
-/** How the vector of a text is to be given. */
-export interface VectorShape {
-  /** Its first numbers only; all of them where absent. */
-  dimensions: number | undefined
-  /** With length 1. */
-  normalize: boolean
-}
-
-/** The vector as it was asked for. @throws EngineError invalid_request where it has fewer dimensions */
-export function shapedVector (vector: Float32Array, { dimensions, normalize }: VectorShape): Float32Array {
-  if (dimensions !== undefined && dimensions > vector.length) {
-    const message = `dimensions is ${dimensions}, but vectors of this model have ${vector.length}`
-    throw new EngineError('invalid_request', message, { issues: [{ path: 'dimensions', message }] })
-  }
-  return normalize ? normalised(vector, dimensions) : vector.slice(0, dimensions)
-}

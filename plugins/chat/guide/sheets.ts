@@ -29,7 +29,9 @@ export interface WrittenSheet extends Omit<Sheet, 'title' | 'answer'> {
 type Raw = { id: string, title?: string, answer?: string, words?: Record<string, string> } &
   Partial<Record<Field, string>>
 
-const split = (text: string): string[] => text.split(';').map((one) => one.trim()).filter((one) => one !== '')
+/** The patterns of a field as it is written, separated by `;`. */
+export const patternsIn = (text: string): string[] =>
+  text.split(';').map((one) => one.trim()).filter((one) => one !== '')
 
 /** Reads one file of sheets. Throws on anything that is not a list of sheets. */
 export function readSheets (text: string): WrittenSheet[] {
@@ -39,8 +41,8 @@ export function readSheets (text: string): WrittenSheet[] {
     ...(title === undefined ? {} : { title }),
     ...(answer === undefined ? {} : { answer }),
     asked: Object.fromEntries(FIELDS.flatMap((field) =>
-      fields[field] === undefined ? [] : [[field, split(fields[field])]])),
-    ...(words === undefined ? {} : { words: mapValues(words, split) })
+      fields[field] === undefined ? [] : [[field, patternsIn(fields[field])]])),
+    ...(words === undefined ? {} : { words: mapValues(words, patternsIn) })
   }))
 }
 

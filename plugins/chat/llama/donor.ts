@@ -8,22 +8,13 @@ import { dirname, isAbsolute, join } from 'node:path'
 import {
   EngineError, type EngineChunk, type EngineEnv, type EngineSession, type EngineTask, type ModelSpec
 } from '../../../kernel/engine.js'
-import { askHelp } from './binary.js'
-import { freePort, LOOPBACK, Program, type Pulse } from './program.js'
+import { askHelp, readHelp } from './binary.js'
+import { freePort, LOOPBACK, Program, type EngineParts } from './program.js'
 
 /** Looked for where the operator named no other. */
 const USUAL = 'rpc-server'
 const NEEDED = ['--host', '--port']
 const POLL_MS = 50
-
-/** What a donor is made of beside its spec. */
-export interface DonorParts {
-  pulse: Pulse
-  /** Ends the runner: its program is gone. */
-  die: (error: Error) => void
-  /** Takes the program's own log, line by line. */
-  echo: (line: string) => void
-}
 
 /**
  * The program to run: what SVC_LLAMA_RPC_SERVER_BIN names, which the node has checked; else the one beside
@@ -57,12 +48,11 @@ export function donorArguments ({ flags, port, threads, backend }: DonorOptions)
   ]
 }
 
-/** @throws EngineError for a program that is not there, or is no rpc-server */
+/** The options a program has. @throws EngineError for one that is not there, or is no rpc-server */
 async function flagsOf (path: string): Promise<ReadonlySet<string>> {
   const absent = 'there is no rpc-server beside llama-server or in PATH: install llama.cpp built with ' +
     'GGML_RPC, or set SVC_LLAMA_RPC_SERVER_BIN to the absolute path of its rpc-server, and restart svc'
-  const help = await askHelp(path, path === USUAL ? absent : null)
-  const flags = new Set(help.match(/--[a-z][a-z0-9-]+/g))
+  const { flags } = readHelp(await askHelp(path, path === USUAL ? absent : null))
   const missing = NEEDED.filter(name => !flags.has(name))
   if (missing.length === 0) return flags
   throw new EngineError('provider_error', `${path} is no rpc-server of llama.cpp: its --help does not name ` +
@@ -80,7 +70,7 @@ async function answers (port: number): Promise<boolean> {
 
 /** Starts a donor. @throws EngineError where that fails */
 export async function startDonor (
-  spec: ModelSpec, env: EngineEnv, parts: DonorParts
+  spec: ModelSpec, env: EngineEnv, parts: EngineParts
 ): Promise<EngineSession> {
   const { options, threads, backend } = spec
   const path = await donorBinaryOf(options)

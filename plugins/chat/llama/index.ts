@@ -8,19 +8,11 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { EngineError, type EngineModule, type EngineSession, type ModelCard } from '../../../kernel/engine.js'
 import { binaryOf, examine } from './binary.js'
 import { startDonor } from './donor.js'
+import type { EngineParts, Pulse } from './program.js'
 import { rpcOf } from './rpc.js'
-import { LlamaServer, type Pulse } from './server.js'
+import { LlamaServer } from './server.js'
 import { LlamaSession } from './session.js'
 import { sizesOf } from './sizes.js'
-
-/** What the engine is made of beside its spec. */
-export interface EngineParts {
-  pulse: Pulse
-  /** Ends the runner: its model is gone. */
-  die: (error: Error) => void
-  /** Takes the program's own log, line by line. */
-  echo: (line: string) => void
-}
 
 /** A runner process has the system's clock only. A pause does not keep it alive. */
 const PULSE: Pulse = {

@@ -12,16 +12,22 @@ export interface Pulse {
   pause: (ms: number) => Promise<void>
 }
 
+/** What the engine is made of beside its spec. */
+export interface EngineParts {
+  pulse: Pulse
+  /** Ends the runner: its model is gone. */
+  die: (error: Error) => void
+  /** Takes the program's own log, line by line. */
+  echo: (line: string) => void
+}
+
 /** What a program is started with. */
-export interface ProgramParts {
+export interface ProgramParts extends Pick<EngineParts, 'pulse' | 'echo'> {
   /** What it is called in messages. */
   name: string
   path: string
   args: readonly string[]
   env: EngineEnv
-  pulse: Pulse
-  /** Takes the program's own log, line by line. */
-  echo: (line: string) => void
 }
 
 export const LOOPBACK = '127.0.0.1'

@@ -1,7 +1,7 @@
 /** From the payload of a task to the bodies that llama.cpp's server takes. Pure. */
 import { EngineError } from '../../../kernel/engine.js'
 import { readWishes } from '../engine/request.js'
-import type { VectorShape } from '../engine/pooling.js'
+import { readEmbed, type VectorShape } from '../engine/vectors.js'
 import type { GrammarRequest, SamplingParams } from '../text/types.js'
 import { fieldsOf, idsOf, type Fields } from './json.js'
 
@@ -153,19 +153,10 @@ export function completionBodies (payload: Fields, facts: Facts): { bodies: Body
 }
 
 /** A request for embeddings. */
-export interface EmbedRequest extends VectorShape { inputs: (string | number[])[] }
+export interface EmbedRequest { inputs: (string | number[])[], shape: VectorShape }
 
 /** `input` is a text, token ids, or a list of either. @throws EngineError invalid_request */
-export function embedRequest ({ input, dimensions, normalize }: Fields): EmbedRequest {
-  const list: unknown[] = Array.isArray(input) && typeof input[0] !== 'number' ? input : [input]
-  if (list.length === 0) throw invalid('input', 'input is empty: it takes at least one text')
-  if (dimensions != null && !(Number.isInteger(dimensions) && Number(dimensions) > 0)) {
-    const given = JSON.stringify(dimensions)
-    throw invalid('dimensions', `dimensions is ${given}: it takes a whole number from 1 up`)
-  }
-  return {
-    inputs: list.map(each => promptOf(each, 'input')),
-    dimensions: dimensions == null ? undefined : Number(dimensions),
-    normalize: normalize !== false
-  }
+export function embedRequest (payload: Fields): EmbedRequest {
+  const { inputs, shape } = readEmbed(payload)
+  return { inputs: inputs.map(each => promptOf(each, 'input')), shape }
 }

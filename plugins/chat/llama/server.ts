@@ -10,8 +10,6 @@ import type { Binary } from './binary.js'
 import { Client, type Address } from './http.js'
 import { freePort, LOOPBACK, Program, type Pulse } from './program.js'
 
-export type { Pulse } from './program.js'
-
 /** What a server is made of, beside its address and key, which are made here. */
 export interface ServerParts extends Omit<StartOptions, 'flags' | 'address' | 'keyFile'> {
   binary: Binary

@@ -2,8 +2,8 @@
 import {
   EngineError, type EngineChunk, type EngineSession, type EngineTask, type ModelSpec
 } from '../../../kernel/engine.js'
-import { shapedVector, type VectorShape } from '../engine/pooling.js'
 import { unknownTask } from '../engine/token-tasks.js'
+import { vectorChunk } from '../engine/vectors.js'
 import { ChatReader, CompletionReader, type AnswerReader, type Piece } from './answer.js'
 import { BrokenAnswer } from './errors.js'
 import type { Client } from './http.js'
@@ -170,7 +170,7 @@ export class LlamaSession implements EngineSession {
   }
 
   private async * embed (payload: Fields, signal: AbortSignal): AsyncGenerator<EngineChunk> {
-    const { inputs, ...shape } = embedRequest(payload)
+    const { inputs, shape } = embedRequest(payload)
     let tokens = 0
     for (let from = 0; from < inputs.length; from += MOST_TEXTS) {
       const input = inputs.slice(from, from + MOST_TEXTS)
@@ -179,7 +179,7 @@ export class LlamaSession implements EngineSession {
       const { data, usage } = await this.client.json({ path: '/v1/embeddings', body, signal })
       tokens += numberOf(fieldsOf(usage)['prompt_tokens']) ?? 0
       const vectors = vectorsOf(data, input.length)
-      for (const [i, vector] of vectors.entries()) yield embedding(from + i, vector, shape)
+      for (const [i, vector] of vectors.entries()) yield vectorChunk(from + i, vector, shape)
     }
     const usage = { prompt_tokens: tokens, completion_tokens: 0, cached_tokens: 0 }
     yield { payload: { kind: 'done', usage } }
@@ -206,10 +206,4 @@ function vectorsOf (data: unknown, texts: number): Float32Array[] {
   })
   if (vectors.some(({ length }) => length === 0)) fail(`llama-server did not make ${texts} embeddings`)
   return vectors.map(numbers => Float32Array.from(numbers))
-}
-
-function embedding (index: number, vector: Float32Array, shape: VectorShape): EngineChunk {
-  const numbers = shapedVector(vector, shape)
-  const media = new Uint8Array(numbers.buffer, numbers.byteOffset, numbers.byteLength)
-  return { payload: { kind: 'embedding', index, dimensions: numbers.length }, media }
 }

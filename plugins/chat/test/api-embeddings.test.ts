@@ -2,7 +2,7 @@ import t from 'tap'
 import OpenAI from 'openai'
 import { Ollama } from 'ollama'
 import { kernelError } from '../../../kernel/index.js'
-import { numbersOf } from '../api/embedding-shape.js'
+import { embeddingList, numbersOf, ollamaEmbedded } from '../api/embedding-shape.js'
 import { embeddingTask } from '../api/embedding-task.js'
 import { MODEL, namesField, startChat } from './api-kit.js'
 import { encoderSession, engineOpen } from './engine-host.js'
@@ -45,6 +45,28 @@ t.test('numbers are read back exactly as 32-bit floats', (t) => {
   unaligned.set(bytes, 1)
   t.same(Float32Array.from(numbersOf(unaligned.subarray(1))), floats, 'wherever the bytes lie')
   t.end()
+})
+
+t.test('many vectors do not hold up the node: they are written over several turns', async (t) => {
+  const vectors = Array.from({ length: 64 }, (_, n) =>
+    new Uint8Array(Float32Array.from({ length: 1024 }, (_, i) => i === 0 ? n : 0).buffer))
+  const made = { vectors, tokens: 1 }
+  for (const write of [
+    async () => await embeddingList(made, MODEL, 'float'), async () => await ollamaEmbedded(made, MODEL, 1)
+  ]) {
+    let turns = 0
+    let writing = true
+    const turn = (): void => {
+      turns++
+      if (writing) setImmediate(turn)
+    }
+    setImmediate(turn)
+    const answer = JSON.stringify(await write())
+    writing = false
+    t.ok(turns >= 3, `${turns} turns`)
+    t.match(answer, /\[0,0,/)
+    t.match(answer, /\[63,0,/, 'the last one too')
+  }
 })
 
 async function start (t: Test, config = {}): Promise<Kit> {

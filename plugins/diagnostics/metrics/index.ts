@@ -18,8 +18,6 @@ export interface MetricsParts
 
 /** The metrics of this node. */
 export interface Metrics {
-  /** Media type of the text. */
-  readonly contentType: string
   /** All of them in the text format of Prometheus. */
   text (): Promise<string>
   stop (): void
@@ -41,7 +39,6 @@ export function startMetrics (parts: MetricsParts): Metrics {
     storeMetrics(registry, parts)
   ]
   return {
-    contentType: registry.contentType,
     async text () {
       for (const group of groups) await group.sample()
       return await registry.metrics()

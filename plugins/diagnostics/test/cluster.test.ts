@@ -159,6 +159,21 @@ t.test('an offset within its uncertainty moves nothing', (t) => {
   t.end()
 })
 
+t.test('times that no date can be leave the rest of the timeline as it is', (t) => {
+  const farthest = 8.64e15
+  const input = { generatedAt: at(9), sinceMs: null, limit: 10, tasks: [] }
+  const { entries, nodes } = mergeTimeline({
+    ...input,
+    answers: [
+      told('a', moments('id-a', [2, 'own'])), told('b', moments('id-b', [4, 'nowhere']), -farthest)
+    ]
+  })
+  t.match(entries, [{ kind: 'own' }])
+  t.equal(entries.length, 1)
+  t.match(nodes[1], { name: 'b', clockAheadMs: -farthest })
+  t.end()
+})
+
 t.test('open tasks come with the node whose runner has them', (t) => {
   const task = (taskId: string, status: string, instanceId: string): object =>
     ({ Inference: {

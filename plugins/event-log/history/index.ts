@@ -7,8 +7,7 @@ import type { EventStore } from '../store/types.js'
 
 export interface HistoryOptions {
   readonly log: EventLog
-  /** Null: snapshots are kept in memory only. */
-  readonly store: EventStore | null
+  readonly store: EventStore
   readonly state: StateReader
   readonly session: Pick<Session, 'isMaster' | 'masterNodeId' | 'onChange'>
   /** True while this node's log has all that its master's has. */

@@ -9,10 +9,10 @@ import type { Clock, StateThen } from '../../../kernel/index.js'
 import type { Entry } from '../entries.js'
 import type { EventLog } from '../log.js'
 import type { ShownEvent } from '../page.js'
-import type { EventStore, Snapshot } from '../store/types.js'
+import type { EventStore, Moment, Snapshot } from '../store/types.js'
 import type { Fields } from './fields.js'
 import type { ClusterPart } from './part.js'
-import type { Moment, Snapshots } from './recent.js'
+import type { Snapshots } from './recent.js'
 
 /** The answer of GET /state?at=. */
 export interface StateAt extends StateThen {
@@ -39,7 +39,7 @@ export interface StateAt extends StateThen {
 
 export interface LookupOptions {
   readonly log: EventLog
-  readonly store: EventStore | null
+  readonly store: EventStore
   readonly snapshots: Snapshots
   readonly clock: Clock
 }
@@ -122,7 +122,7 @@ async function since (
 async function entriesAfter (
   { log, store }: LookupOptions, after: number, until: number, kinds?: readonly string[]
 ): Promise<Entry[]> {
-  const inMemory = after >= log.base.idx || store === null || store.status().mode === 'memory'
+  const inMemory = after >= log.base.idx || store.status().mode === 'memory'
   if (!inMemory) {
     return await store.read({ after, until, limit: READ_ENTRIES, ...(kinds === undefined ? {} : { kinds }) })
   }
@@ -137,10 +137,9 @@ async function entriesAfter (
 
 /** Ranges of indices between the two, exclusive and inclusive, that nobody can show any more. */
 function gapsBetween ({ log, store }: LookupOptions, from: number, to: number): [number, number][] {
-  const status = store?.status()
-  const stored = status !== undefined && status.mode !== 'memory'
-  const first = stored ? status.firstIdx ?? log.base.idx + 1 : log.base.idx + 1
-  const gaps = stored ? status.gaps.filter(([a]) => a >= first) : []
+  const { firstIdx, gaps: missing } = store.status()
+  const first = firstIdx ?? log.base.idx + 1
+  const gaps = missing.filter(([a]) => a >= first)
   // What is in memory still is not missing, wherever else it is.
   const until = Math.min(to, log.base.idx)
   return [[1, first - 1] as const, ...gaps].flatMap(([a, b]): [number, number][] => {

@@ -1,31 +1,27 @@
 import { MEMORY_BYTES, RECENT_BYTES } from './limits.js'
-import type { EventStore, Snapshot } from '../store/types.js'
-
-/** Where a snapshot is looked for. */
-export type Moment = { readonly idx: number } | { readonly ms: number }
+import type { EventStore, Moment, Snapshot } from '../store/types.js'
 
 /** True for a snapshot that was taken at or before that moment. */
-export function isBefore (snapshot: Snapshot, moment: Moment): boolean {
+function isBefore (snapshot: Snapshot, moment: Moment): boolean {
   return 'idx' in moment ? snapshot.idx <= moment.idx : snapshot.at <= moment.ms
 }
 
-/** The snapshots: the newest in memory, all of them in the store if there is one. */
+/** The snapshots: the newest in memory, all of them in the store. */
 export class Snapshots {
-  readonly #store: EventStore | null
+  readonly #store: EventStore
   readonly #recent: Snapshot[] = []
   #bytes = 0
 
-  constructor (store: EventStore | null) { this.#store = store }
+  constructor (store: EventStore) { this.#store = store }
 
   /** The newest one; undefined before the first. */
   get last (): Snapshot | undefined { return this.#recent.at(-1) }
 
   add (snapshot: Snapshot): void {
-    this.#store?.record(snapshot)
+    this.#store.record(snapshot)
     this.#recent.push(snapshot)
     this.#bytes += snapshot.body.length
-    const stored = this.#store !== null && this.#store.status().mode !== 'memory'
-    const most = stored ? RECENT_BYTES : MEMORY_BYTES
+    const most = this.#store.status().mode === 'memory' ? MEMORY_BYTES : RECENT_BYTES
     while (this.#bytes > most && this.#recent.length > 1) this.#bytes -= this.#recent.shift()!.body.length
   }
 
@@ -39,13 +35,13 @@ export class Snapshots {
   /** The newest one at or before that moment; null when there is none. Rejects when the store does. */
   async before (moment: Moment): Promise<Snapshot | null> {
     const found = this.#recent.findLast((snapshot) => isBefore(snapshot, moment))
-    return found ?? await this.#store?.snapshotBefore(moment) ?? null
+    return found ?? await this.#store.snapshotBefore(moment)
   }
 
   /** The oldest one there is; null when there is none. Asks the store a few dozen times at most. */
   async oldest (): Promise<Snapshot | null> {
-    let oldest = this.#recent[0] ?? await this.#store?.snapshotBefore({ ms: Number.MAX_SAFE_INTEGER }) ?? null
-    if (oldest === null || this.#store === null) return oldest
+    let oldest = this.#recent[0] ?? await this.#store.snapshotBefore({ ms: Number.MAX_SAFE_INTEGER })
+    if (oldest === null) return null
     // Nothing lies before `low`; what is found lies between it and the oldest known.
     for (let low = 0; low < oldest.at;) {
       const middle: number = low + Math.floor((oldest.at - low) / 2)

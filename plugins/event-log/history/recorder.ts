@@ -1,5 +1,6 @@
 import { kindOf } from '../entries.js'
 import { encodeBody, noteOf } from './body.js'
+import { fieldsOf } from './fields.js'
 import { APART_MS, MINUTE_MS, REFRESH_MS, SETTLE_MOST_MS, SETTLE_MS, TASKS_APART_MS } from './limits.js'
 import { advance, PART_KINDS, partOf } from './part.js'
 import type { Clock, Logger, Session, StateReader } from '../../../kernel/index.js'
@@ -74,7 +75,7 @@ class Recorder {
   #appended (entry: Entry): void {
     const kind = kindOf(entry.event)
     if (PARTS.has(kind)) this.#fresh.push({ prev: entry.prev, at: this.#options.clock.mono() })
-    const ready = kind === 'RunnerStatusUpdated' && 'RunnerReady' in (entry.event[kind]?.['status'] as object)
+    const ready = kind === 'RunnerStatusUpdated' && 'RunnerReady' in fieldsOf(entry.event[kind]?.['status'])
     if (CAUSES.has(kind) || ready) this.wanted(kind)
   }
 

@@ -1,11 +1,11 @@
 import { createReadStream, createWriteStream } from 'node:fs'
-import { open, readdir, rename, stat, unlink } from 'node:fs/promises'
+import { readdir, rename, stat, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Transform } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { createGzip } from 'node:zlib'
 import { archiveName, readName, tooMany } from './names.js'
-import { removeSegment } from './segment.js'
+import { outlive, removeSegment } from './segment.js'
 import { delay } from '../../../kernel/index.js'
 import type { Clock } from '../../../kernel/index.js'
 import type { StoreLimits } from './limits.js'
@@ -97,8 +97,7 @@ async function pack (from: string, to: string, options: ArchiveOptions): Promise
   try {
     await pipeline(createReadStream(from), paced(options), createGzip({ level: 1 }),
       createWriteStream(temporary, { mode: 0o600 }), { signal: options.signal })
-    const file = await open(temporary, 'r')
-    try { await file.sync() } finally { await file.close() }
+    await outlive(temporary)
     await rename(temporary, to)
   } catch (error) {
     await unlink(temporary).catch(() => {})

@@ -1,7 +1,8 @@
-import { open, rename } from 'node:fs/promises'
+import { rename } from 'node:fs/promises'
 import { join } from 'node:path'
 import { segmentName } from './names.js'
-import { bytesOf, contentsOf, removeSegment, SCHEMA } from './segment.js'
+import { bytesOf, contentsOf, outlive, removeSegment, SCHEMA } from './segment.js'
+import { DbError } from './sqlite.js'
 import type { StoreLimits } from './limits.js'
 import type { Contents } from './segment.js'
 import type { Segment } from './segments.js'
@@ -39,8 +40,7 @@ export async function compact (options: CompactOptions): Promise<Segment> {
     throw error
   }
   await db.close()
-  const file = await open(temporary, 'r')
-  try { await file.sync() } finally { await file.close() }
+  await outlive(temporary)
   await rename(temporary, path)
   const { entries = null, newestMs = 0 } = contents ?? {}
   return { path, first, entries, newestMs, bytes: await bytesOf(path) }
@@ -100,17 +100,29 @@ async function snapshotPlan (
 async function copyFrom (db: Db, segment: Segment, first: number, plan: SnapshotPlan): Promise<void> {
   await db.run('ATTACH ? AS source', [segment.path])
   await db.run('BEGIN')
-  await db.run('INSERT OR IGNORE INTO ev SELECT * FROM source.ev WHERE idx >= ? ORDER BY idx', [first])
-  await db.run('INSERT INTO snap(idx, at, sid, cause, body) ' +
-    'SELECT idx, at, sid, cause, body FROM source.snap ' +
-    'WHERE idx = ?1 OR (idx > ?1 AND n % ?2 = 0) ORDER BY n', [plan.from, plan.step])
-  await db.run('INSERT OR IGNORE INTO gap SELECT * FROM source.gap WHERE hi >= ?', [first])
+  try {
+    await copyRows(db, first, plan)
+  } catch (error) {
+    // The copy is new: it is the source that is damaged.
+    if (!(error instanceof DbError) || !error.corrupt) throw error
+    throw new DbError(`${segment.path}: ${error.message}`, error.code, segment.path)
+  }
   await db.run('INSERT OR IGNORE INTO replaced VALUES(?)', [segmentName(segment.first)])
   await db.run('COMMIT')
   await db.run('DETACH source')
 }
 
-async function withDb<T> (openDb: OpenDb, path: string, work: (db: Db) => Promise<T>): Promise<T> {
+/** Everything that is to be kept, out of the attached `source`. */
+async function copyRows (db: Db, first: number, plan: SnapshotPlan): Promise<void> {
+  await db.run('INSERT OR IGNORE INTO ev SELECT * FROM source.ev WHERE idx >= ? ORDER BY idx', [first])
+  await db.run('INSERT INTO snap(idx, at, sid, cause, body) ' +
+    'SELECT idx, at, sid, cause, body FROM source.snap ' +
+    'WHERE idx = ?1 OR (idx > ?1 AND n % ?2 = 0) ORDER BY n', [plan.from, plan.step])
+  await db.run('INSERT OR IGNORE INTO gap SELECT * FROM source.gap WHERE hi >= ?', [first])
+}
+
+/** Opens an existing file for this work alone. Rejects with DbError, and what the work does. */
+export async function withDb<T> (openDb: OpenDb, path: string, work: (db: Db) => Promise<T>): Promise<T> {
   const db = await openDb(path, false)
   try { return await work(db) } finally { await db.close() }
 }

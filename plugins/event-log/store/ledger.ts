@@ -64,13 +64,18 @@ export class Ledger {
   /** What waited will not be written after all; all of it is older than what is missing already. */
   refuse (ops: readonly Op[]): void {
     const refused = new Missing()
+    let gaps: GapOp[] = []
     for (const op of ops) {
-      if (op.type === 'gap') this.#owed.push(op)
-      if (op.type === 'cut') refused.cut(op.after)
+      if (op.type === 'gap') gaps.push(op)
+      if (op.type === 'cut') {
+        gaps = upTo(op.after, gaps)
+        refused.cut(op.after)
+      }
       if (op.type !== 'append') continue
       this.counted++
       refused.add(op.row.prev, op.row.idx)
     }
+    this.#owed.push(...gaps)
     refused.join(this.#missing)
     this.#missing = refused
   }
@@ -93,8 +98,7 @@ export class Ledger {
     this.tail = Math.min(this.tail, after)
     this.#gaps = within(this.#gaps, 0, after)
     this.#missing.cut(after)
-    this.#owed = this.#owed.filter(({ gap }) => gap.from <= after)
-      .map(({ gap, told }) => gapOp({ ...gap, to: Math.min(gap.to, after) }, told))
+    this.#owed = upTo(after, this.#owed)
     if (this.#lost !== null && after < this.#lost.from) this.#lost = null
   }
 
@@ -126,5 +130,9 @@ export class Ledger {
 }
 
 const rangeOf = ({ from, to }: Gap): Range => [from, to]
+
+/** What of the gaps lies up to that index. */
+const upTo = (after: number, ops: readonly GapOp[]): GapOp[] => ops.filter(({ gap }) => gap.from <= after)
+  .map(({ gap, told }) => gapOp({ ...gap, to: Math.min(gap.to, after) }, told))
 
 const gapOp = (gap: Gap, told: boolean): GapOp => ({ type: 'gap', gap, told })

@@ -3,14 +3,12 @@ import type { Clock } from '../../../kernel/index.js'
 import type { Entry } from '../entries.js'
 import type { Segment } from './segments.js'
 import type { Db, OpenDb, SqlValue } from './sqlite.js'
-import type { EventStore, Snapshot, StoreQuery } from './types.js'
+import type { Moment, Snapshot, StoreQuery } from './types.js'
 
 /** The disk does not answer in time. */
 export class SlowDiskError extends Error {
   override readonly name = 'SlowDiskError'
 }
-
-type Moment = Parameters<EventStore['snapshotBefore']>[0]
 
 /** Rows that are made into objects without a pause. */
 const BATCH = 100
@@ -134,6 +132,22 @@ export class Reads {
         this.#stuck = false
       })
     })
+  }
+}
+
+/**
+ * Reads, and reads again when that shows damage of which `mend` gets rid. Rejects with what `mend` could not
+ * help.
+ */
+export async function mending<T> (
+  read: () => Promise<T>, mend: (error: DbError) => Promise<boolean>
+): Promise<T> {
+  for (;;) {
+    try {
+      return await read()
+    } catch (error) {
+      if (!(error instanceof DbError) || !error.corrupt || !await mend(error)) throw error
+    }
   }
 }
 

@@ -1,4 +1,4 @@
-import { rename, stat, unlink } from 'node:fs/promises'
+import { open, rename, stat, unlink } from 'node:fs/promises'
 import { SIDECARS } from './names.js'
 import type { Db, OpenDb, SqlValue } from './sqlite.js'
 import type { Op } from './queue.js'
@@ -141,6 +141,12 @@ export async function bytesOf (path: string): Promise<number> {
   const sizes = await Promise.all(['', ...SIDECARS].map((more) =>
     stat(path + more).then(({ size }) => size, () => 0)))
   return sizes.reduce((sum, size) => sum + size, 0)
+}
+
+/** Makes what a file holds, or a folder's names, outlive a loss of power. */
+export async function outlive (path: string): Promise<void> {
+  const handle = await open(path, 'r')
+  try { await handle.sync() } finally { await handle.close() }
 }
 
 /** Removes a segment; a file that is not there is no fault. */

@@ -1,9 +1,9 @@
-import { open, readdir, unlink } from 'node:fs/promises'
+import { readdir, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
-import { compact } from './compact.js'
+import { compact, withDb } from './compact.js'
 import { oldName, readName, segmentName } from './names.js'
 import {
-  bytesOf, contentsOf, cutBehind, isSound, moveSegment, openForWriting, removeSegment, seal
+  bytesOf, contentsOf, cutBehind, isSound, moveSegment, openForWriting, outlive, removeSegment, seal
 } from './segment.js'
 import { DbError } from './sqlite.js'
 import type { StoreLimits } from './limits.js'
@@ -45,8 +45,11 @@ export interface SegmentSetOptions {
 /** All segment files, oldest first. The last one may be open for writing. One caller at a time. */
 export class SegmentSet {
   readonly list: Segment[] = []
+  /** As the scan found them. */
   readonly gaps: Range[] = []
   readonly damaged: Damaged[] = []
+  /** What lies behind this index is to go as soon as that is possible. */
+  stale: number | null = null
   readonly #options: SegmentSetOptions
   #active: Db | null = null
   #activePath: string | null = null
@@ -95,7 +98,7 @@ export class SegmentSet {
     try {
       db = await openDb(path, false)
       if (newest && !await isSound(db)) {
-        throw new DbError(`${path}: PRAGMA quick_check finds it damaged`, 'SQLITE_CORRUPT')
+        throw new DbError(`${path}: PRAGMA quick_check finds it damaged`, 'SQLITE_CORRUPT', path)
       }
       const contents = await contentsOf(db)
       await db.close()
@@ -150,7 +153,7 @@ export class SegmentSet {
       const path = known ? newest.path : join(folder, segmentName(first))
       await release(path)
       this.#use(await openForWriting(openDb, path, !known), path)
-      if (!known) await syncFolder(folder)
+      if (!known) await outlive(folder)
       if (!this.list.some((segment) => segment.path === path)) {
         this.list.push({ path, first, entries: null, newestMs: 0, bytes: 0 })
       }
@@ -184,14 +187,12 @@ export class SegmentSet {
     await this.closeActive()
     for (const { path } of this.list) await release(path)
     const made = await compact({ openDb, folder, limits, segments: this.list })
-    await syncFolder(folder)
+    await outlive(folder)
     const names = this.list.map(({ first }) => segmentName(first))
     for (const name of names) await this.#retire(name)
     this.list.push(made)
-    await syncFolder(folder)
-    const db = await openDb(made.path, false)
-    try { await db.run('DELETE FROM replaced') } finally { await db.close() }
-    this.gaps.splice(0, this.gaps.length, ...this.gaps.filter(([, to]) => to >= made.first))
+    await outlive(folder)
+    await withDb(openDb, made.path, (db) => db.run('DELETE FROM replaced'))
   }
 
   /** Takes away everything behind `after`. Rejects with DbError. */
@@ -214,14 +215,32 @@ export class SegmentSet {
     Object.assign(newest, { entries, newestMs })
   }
 
-  /** Sets the segment aside that is written to: it is damaged. */
-  async abandonActive (error: string): Promise<void> {
-    const at = this.list.findIndex(({ path }) => path === this.#activePath)
-    if (at < 0) return
+  /** The same, when anything can be written again. */
+  cutLater (after: number): void {
+    if (after < this.tail) this.stale = Math.min(this.stale ?? after, after)
+  }
+
+  /** Takes away what is to go, also what is added to that meanwhile. Rejects with DbError. */
+  async cutStale (): Promise<void> {
+    for (let after = this.stale; after !== null; after = this.stale) {
+      await this.cut(after)
+      await this.closeActive()
+      if (this.stale === after) this.stale = null
+    }
+  }
+
+  /**
+   * Sets a damaged segment aside: the one that the error names, else the one that is written to. False when
+   * there is none.
+   */
+  async abandon ({ path: named, message }: DbError): Promise<boolean> {
+    const at = this.list.findIndex(({ path }) => path === (named ?? this.#activePath))
+    if (at < 0) return false
     const [{ path, first, entries }] = this.list.splice(at, 1) as [Segment]
-    await this.closeActive()
+    if (path === this.#activePath) await this.closeActive()
     await this.#options.release(path)
-    await this.#setAside(path, error, first, entries?.[1] ?? first)
+    await this.#setAside(path, message, first, entries?.[1] ?? first)
+    return true
   }
 
   /** Closes the segment that is written to. What fails here was written all the same. */
@@ -234,10 +253,4 @@ export class SegmentSet {
     await this.#options.release(path)
     await seal(db).catch(() => {})
   }
-}
-
-/** Makes names in a folder outlive a loss of power. */
-async function syncFolder (folder: string): Promise<void> {
-  const handle = await open(folder, 'r')
-  try { await handle.sync() } finally { await handle.close() }
 }

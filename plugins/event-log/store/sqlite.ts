@@ -21,10 +21,13 @@ export class DbError extends Error {
   override readonly name = 'DbError'
   /** SQLite's word, e.g. `SQLITE_FULL`. */
   readonly code: string
+  /** The file; null where that is not known. */
+  readonly path: string | null
 
-  constructor (message: string, code: string) {
+  constructor (message: string, code: string, path: string | null = null) {
     super(message)
     this.code = code
+    this.path = path
   }
 
   /** True when the file itself is damaged. */
@@ -66,5 +69,5 @@ function wrap (database: Database, path: string): Db {
 
 function asDbError (error: Error, path: string): DbError {
   const { code } = error as { code?: unknown }
-  return new DbError(`${path}: ${error.message}`, typeof code === 'string' ? code : 'SQLITE_ERROR')
+  return new DbError(`${path}: ${error.message}`, typeof code === 'string' ? code : 'SQLITE_ERROR', path)
 }

@@ -7,18 +7,19 @@ import { pendingOf, readBoth } from './pending.js'
 import { openPosition } from './position.js'
 import { Progress } from './progress.js'
 import { sizeOf, WriteQueue } from './queue.js'
-import { Reads } from './reads.js'
+import { mending, Reads } from './reads.js'
 import { rowOf } from './row.js'
 import { SegmentSet } from './segments.js'
 import { writeGroup } from './segment.js'
 import { DbError } from './sqlite.js'
 import { SpaceGuard } from './space.js'
+import { delay } from '../../../kernel/index.js'
 import type { Entry } from '../entries.js'
 import type { StoreLimits } from './limits.js'
 import type { DiskStore, StoreOptions } from './options.js'
 import type { Position } from './position.js'
-import type { Op } from './queue.js'
-import type { Snapshot, StoreQuery, StoreStatus } from './types.js'
+import type { GapOp, Op } from './queue.js'
+import type { Moment, Snapshot, StoreQuery, StoreStatus } from './types.js'
 
 /**
  * Opens the store. A disk without room, or one that fails, does not keep it from opening: it counts then, and
@@ -49,12 +50,10 @@ class Store implements DiskStore {
   #writing: Promise<void> | null = null
   #cancelGroup: (() => void) | null = null
   #stopLooking: (() => void) | null = null
-  #looking = false
+  #looking: Promise<void> | null = null
   readonly #progress = new Progress()
   /** Entries written since the start. */
   #written = 0
-  /** What lies behind this index on the disk is to go as soon as that is possible. */
-  #stale: number | null = null
   #unread = false
   #damages = 0
 
@@ -118,7 +117,7 @@ class Store implements DiskStore {
     if (after >= this.#ledger.tail) return
     this.#ledger.cut(after)
     if (this.#mode === 'normal') this.#push({ type: 'cut', after })
-    else this.#cutLater(after)
+    else this.#set.cutLater(after)
     this.#wake()
   }
 
@@ -137,12 +136,20 @@ class Store implements DiskStore {
   }
 
   async read (query: StoreQuery): Promise<Entry[]> {
-    return await readBoth(query, pendingOf(this.#queue.all), async (rest, top) =>
-      await this.#reads.page(rest, Math.min(top, this.#stale ?? top)))
+    return await this.#read(() => readBoth(query, pendingOf(this.#queue.all), async (rest, top) =>
+      await this.#reads.page(rest, Math.min(top, this.#set.stale ?? top))))
   }
 
-  async snapshotBefore (at: { readonly idx: number } | { readonly ms: number }): Promise<Snapshot | null> {
-    return await this.#reads.snapshot(at, this.#stale ?? Number.MAX_SAFE_INTEGER)
+  async snapshotBefore (at: Moment): Promise<Snapshot | null> {
+    return await this.#read(() => this.#reads.snapshot(at, this.#set.stale ?? Number.MAX_SAFE_INTEGER))
+  }
+
+  /** A segment that proves damaged is set aside, between two groups of the writer; all is read but that. */
+  async #read<T> (read: () => Promise<T>): Promise<T> {
+    return await mending(read, async (error) => {
+      while (this.#writing !== null) await this.#writing
+      return this.#mode === 'normal' && await this.#inTurn(this.#setAside(error))
+    })
   }
 
   status (): StoreStatus {
@@ -165,12 +172,9 @@ class Store implements DiskStore {
 
   async close (): Promise<void> {
     const { clock } = this.#options
-    let cancel = (): void => {}
-    const patience = new Promise<void>((resolve) => {
-      cancel = clock.after(this.#limits.patienceMs, resolve)
-    })
-    await Promise.race([this.#end(), patience])
-    cancel()
+    const over = new AbortController()
+    const patience = delay(clock, this.#limits.patienceMs, over.signal).catch(() => {})
+    await Promise.race([this.#end(), patience]).finally(() => { over.abort() })
   }
 
   async #end (): Promise<void> {
@@ -178,6 +182,7 @@ class Store implements DiskStore {
     this.#ending.abort()
     this.#cancelGroup?.()
     this.#stopLooking?.()
+    await this.#looking
     await this.#writing
     await this.#archiver.settled()
     await this.#remember(0)
@@ -207,10 +212,17 @@ class Store implements DiskStore {
     this.#cancelGroup?.()
     this.#cancelGroup = null
     if (this.#writing !== null) return
-    this.#writing = this.#write().finally(() => {
+    void this.#inTurn(this.#write())
+  }
+
+  /** Only one changes the files at a time. */
+  async #inTurn<T> (work: Promise<T>): Promise<T> {
+    const done = (): void => {
       this.#writing = null
       this.#wake()
-    })
+    }
+    this.#writing = work.then(done, done)
+    return await work
   }
 
   async #write (): Promise<void> {
@@ -268,24 +280,25 @@ class Store implements DiskStore {
     } catch (error) {
       const { message } = error as Error
       this.#options.logger.warn({ error: message }, 'the event log could not be made smaller')
+      if (error instanceof DbError && error.corrupt) await this.#setAside(error)
     }
   }
 
   async #failed (error: Error): Promise<void> {
-    if (error instanceof DbError && error.corrupt && this.#damages++ === 0) {
-      try {
-        await this.#set.abandonActive(error.message)
-        const { from, to } = this.#set.damaged.at(-1)!
-        this.#tellDamages()
-        this.#queue.putBack([this.#ledger.damaged(from, to ?? from)])
-        this.#progress.accept()
-        return
-      } catch (another) {
-        this.#stop((another as Error).message)
-        return
-      }
-    }
-    this.#stop(error.message)
+    const again = error instanceof DbError && error.corrupt && this.#damages++ === 0
+    if (!again || !await this.#setAside(error)) this.#stop(error.message)
+  }
+
+  /** Sets a damaged segment aside. False when the damage is in none, or the file cannot be moved. */
+  async #setAside (error: DbError): Promise<boolean> {
+    if (!await this.#set.abandon(error).catch(() => false)) return false
+    const { from, to } = this.#set.damaged.at(-1)!
+    this.#tellDamages()
+    // What lies behind that is written anew by what waits.
+    const end = Math.min(to ?? from, pendingOf(this.#queue.all).top)
+    this.#queue.putBack(end < from ? [] : [this.#ledger.damaged(from, end)])
+    if (end >= from) this.#progress.accept()
+    return true
   }
 
   #tellDamages (): void {
@@ -317,23 +330,19 @@ class Store implements DiskStore {
     this.#mode = 'counting-only'
     const ops = this.#queue.drain()
     this.#ledger.refuse(ops)
-    for (const op of ops) if (op.type === 'cut') this.#cutLater(op.after)
+    for (const op of ops) if (op.type === 'cut') this.#set.cutLater(op.after)
     this.#progress.finish()
     this.#guard.stopped()
     this.#options.logger.fatal({ why, folder: this.#options.folder },
       'CRITICAL: events are only counted, not written; free some space, or see what is wrong with the disk')
-    this.#stopLooking = this.#options.clock.every(this.#limits.checkMs, () => { void this.#look() })
+    this.#stopLooking = this.#options.clock.every(this.#limits.checkMs, () => {
+      this.#looking ??= this.#look().finally(() => { this.#looking = null })
+    })
     this.#tellMode()
-  }
-
-  #cutLater (after: number): void {
-    if (after < this.#set.tail) this.#stale = Math.min(this.#stale ?? after, after)
   }
 
   /** While nothing is written: is there room again? */
   async #look (): Promise<void> {
-    if (this.#looking) return
-    this.#looking = true
     try {
       await this.#remember(RESERVE)
       const free = await this.#options.freeBytes()
@@ -341,8 +350,6 @@ class Store implements DiskStore {
     } catch (error) {
       this.#guard.stopped()
       this.#options.logger.debug({ error: (error as Error).message }, 'the event log cannot be written yet')
-    } finally {
-      this.#looking = false
     }
   }
 
@@ -358,17 +365,14 @@ class Store implements DiskStore {
     }
     this.#unread = false
     this.#tellDamages()
-    if (this.#stale !== null) await set.cut(this.#stale)
-    this.#stale = null
-    await set.closeActive()
-    let written = this.#ledger.due()
-    while (written.length > 0) {
+    let written: readonly GapOp[] = []
+    // Events may be counted, and cut, while this is being written.
+    while (set.stale !== null || JSON.stringify(written) !== JSON.stringify(this.#ledger.due())) {
+      await set.cutStale()
+      written = this.#ledger.due()
+      if (written.length === 0) continue
       const { db } = await set.active(this.#ledger.tail + 1, true)
       await writeGroup(db, written)
-      const due = this.#ledger.due()
-      if (JSON.stringify(due) === JSON.stringify(written)) break
-      // Events were counted while this was being written.
-      written = due
     }
     this.#ledger.release()
     this.#mode = 'normal'

@@ -14,6 +14,9 @@ export interface Snapshot {
   readonly body: string
 }
 
+/** An index, or a time, ms since 1970. */
+export type Moment = { readonly idx: number } | { readonly ms: number }
+
 /** What a page of the store is to have. Entries come in order of their index. */
 export interface StoreQuery {
   /** Only entries with an index above this one. */
@@ -72,7 +75,7 @@ export interface EventStore {
    * The newest snapshot with `idx` at most that, or taken at or before that time (ms); null when there is
    * none.
    */
-  snapshotBefore (at: { readonly idx: number } | { readonly ms: number }): Promise<Snapshot | null>
+  snapshotBefore (at: Moment): Promise<Snapshot | null>
   status (): StoreStatus
   /** Calls `fn` when the mode changes. */
   onMode (fn: (status: StoreStatus) => void): () => void

@@ -2,6 +2,7 @@ import { manualClock } from '../../../kernel/testing/index.js'
 import { entryAfter } from '../entries.js'
 import { startHistory } from '../history/index.js'
 import { createEventLog } from '../log.js'
+import { memoryStore as nowhere } from '../store/memory.js'
 import type { Logger } from '../../../kernel/index.js'
 import type { ManualClock } from '../../../kernel/testing/index.js'
 import type { Entry } from '../entries.js'
@@ -96,7 +97,7 @@ export interface HistoryRig {
 
 export interface RigOptions {
   log?: EventLog
-  /** False: there is no store. */
+  /** False: nothing can be stored. */
   stored?: boolean
   /** A store that stands for the one in memory. */
   disk?: EventStore
@@ -129,7 +130,7 @@ export function startHistoryRig (
     taken: () => store.snapshots.map(({ cause, idx }) => `${cause}@${idx}`)
   }
   const { history, stop } = startHistory({
-    log, store: stored ? disk ?? store : null, clock, logger, inStep: () => rig.inStep,
+    log, store: stored ? disk ?? store : nowhere(), clock, logger, inStep: () => rig.inStep,
     session: {
       get isMaster () { return rig.isMaster },
       get masterNodeId () { return rig.state?.['masterNodeId'] as string | null ?? null },

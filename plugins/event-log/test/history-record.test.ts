@@ -39,6 +39,8 @@ t.test('one at each failure, session change and placement, in a burst one for al
   await check('RunnerStatusUpdated', { status: { RunnerReady: {} } })
   const before = rig.taken().length
   rig.happen('RunnerStatusUpdated', { status: { RunnerLoading: {} } })
+  rig.happen('RunnerStatusUpdated')
+  rig.happen('RunnerStatusUpdated', { status: 'RunnerReady' })
   rig.happen('NodeDownloadProgress')
   await rig.clock.advance(5000)
   t.equal(rig.taken().length, before, 'other events are no cause')

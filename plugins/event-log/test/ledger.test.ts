@@ -97,6 +97,16 @@ t.test('the books: what waited when the disk failed is missing too, before what 
   t.same(ledger.due(), [])
 })
 
+t.test('the books: a gap that waited when the disk failed ends where a cut behind it does', async (t) => {
+  const ledger = fresh()
+  const [ahead] = ledger.accept({ prev: 20, idx: 21 })
+  t.same(ahead, gap(11, 20, 0, false))
+  ledger.cut(15)
+  ledger.refuse([ahead!, { type: 'cut', after: 15 }])
+  t.same(ledger.due(), [gap(11, 15, 0, false)])
+  t.same(ledger.gaps, [[3, 4], [11, 15]])
+})
+
 t.test('the books: what was lost before the start', async (t) => {
   const lost = { from: 11, to: 14, count: 4 }
   const alone = fresh(lost)

@@ -211,3 +211,14 @@ t.test('what is no message is counted, and an answer that nobody asked for does 
   for (const from of ['c', 'a']) twin.step('b', { type: 'message', from, message: forged })
   t.same(b.log.entries, before)
 })
+
+t.test('answers that come later than a question is repeated are taken all the same', async (t) => {
+  const twin = new ClusterTwin(['a', 'b'])
+  twin.elect('s1', 'a', ['a', 'b'])
+  for (let i = 0; i < 600; i++) twin.happen('a')
+  twin.fate = () => [700]
+  twin.connect(['a', 'b'])
+  twin.run(8000)
+  t.same(twin.ids('b'), twin.ids('a'))
+  t.equal(twin.node('b').machine.inStep, true)
+})

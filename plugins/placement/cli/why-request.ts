@@ -64,7 +64,6 @@ async function gather (ctx: VerbContext, id: string): Promise<Facts> {
   return await lookAround(facts, look)
 }
 
-
 /** Adds what happened at the time of the request, once that is known. */
 async function lookAround (facts: Facts, look: Look): Promise<Facts> {
   const { startMs, endMs } = aboutOf(facts)

@@ -1,5 +1,6 @@
 import { plain } from '../../../kernel/index.js'
 import { bodyOf } from '../../runners/service.js'
+import { SERVING } from '../progress.js'
 import { nameOf } from './api.js'
 import { aboutOf, partsOf, taskIn } from './why-facts.js'
 import type { About, Facts, SeenSpan, StateThen, WhyState } from './why-facts.js'
@@ -209,8 +210,7 @@ function nextSteps ({ asked, ended, open, id, tookMs }: Story, state: WhyState, 
 
 /** An instance of the model has all its runners ready. */
 function isReady ({ instances, runners }: WhyState, modelId: string): boolean {
-  const ready = (runnerId: string): boolean =>
-    ['RunnerReady', 'RunnerRunning'].includes(Object.keys(runners[runnerId] ?? {})[0] ?? '')
+  const ready = (runnerId: string): boolean => SERVING.has(Object.keys(runners[runnerId] ?? {})[0] ?? '')
   return Object.values(instances).map((one) => bodyOf(one).shardAssignments)
     .some((assigned) => assigned.modelId === modelId && Object.values(assigned.nodeToRunner).every(ready))
 }

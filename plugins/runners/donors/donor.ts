@@ -68,9 +68,9 @@ async function carry (parts: DonorParts, request: DonorRequest, member: string):
   const end = new AbortController()
   const unwatch = watchNode(parts.cluster, parts.clock, member, () => { end.abort() })
   const signal = AbortSignal.any([request.signal, end.signal])
-  const socket = await reach(parts, runnerId, signal)
-  signal.addEventListener('abort', () => { socket.destroy() }, { once: true })
   try {
+    const socket = await reach(parts, runnerId, signal)
+    signal.addEventListener('abort', () => { socket.destroy() }, { once: true })
     const feed = await parts.cluster.request(member, {
       method: 'GET', path: `${TUBES_PATH}/${feedId}`, caller: NODE_CALLER, signal, timeoutMs: HEAD_MS
     })
@@ -84,8 +84,8 @@ async function carry (parts: DonorParts, request: DonorRequest, member: string):
     stream.cut()
   } finally {
     unwatch()
+    // Takes the socket and what the driver says with it.
     end.abort()
-    socket.destroy()
   }
 }
 

@@ -1,6 +1,6 @@
 import { createServer } from 'node:net'
 import type { AddressInfo, Server, Socket } from 'node:net'
-import { kernelError } from '../../../kernel/index.js'
+import { kernelError, untilCalled } from '../../../kernel/index.js'
 import type { Clock, Cluster, Logger, RouteRequest, Section } from '../../../kernel/index.js'
 import { kindOf, serves } from '../process/states.js'
 import { reasonOf } from '../process/errors.js'
@@ -25,8 +25,8 @@ export interface DriverParts {
 /** A connection that waits for its donor to fetch what it says. */
 interface Feed { socket: Socket, installId: string }
 
-/** A driver on this node: ends the wait for its donors, or closes its doors to them. */
-interface Entry { doors: Door[], end (): void }
+/** A driver on this node: its doors to its donors, and what ends the wait for them. */
+interface Entry { doors: Door[], end: AbortController }
 
 /** The drivers on this node: waits for donors, and opens a door to each that leads over the members' link. */
 export interface Drivers {
@@ -46,21 +46,21 @@ export function createDrivers (parts: DriverParts): Drivers {
   const release = (runnerId: string): void => {
     const entry = entries.get(runnerId)
     entries.delete(runnerId)
-    entry?.end()
+    entry?.end.abort()
     for (const door of entry?.doors ?? []) door.close()
   }
   return {
     async prepare ({ runnerId, instanceId }, { donors }) {
-      const entry: Entry = { doors: [], end: () => {} }
+      const entry: Entry = { doors: [], end: new AbortController() }
       release(runnerId)
       entries.set(runnerId, entry)
-      await untilReady(parts, donors, (end) => { entry.end = end })
+      await untilReady(parts, donors, entry.end.signal)
       for (const donor of donors) {
-        if (entries.get(runnerId) !== entry) return
+        if (entry.end.signal.aborted) return
         const door = await openDoor({ ...parts, feeds }, instanceId, donor)
         // It may have been released meanwhile.
-        if (entries.get(runnerId) === entry) entry.doors.push(door)
-        else door.close()
+        if (entry.end.signal.aborted) door.close()
+        else entry.doors.push(door)
       }
     },
     plan (runnerId, { layers, donors }) {
@@ -82,23 +82,13 @@ export function createDrivers (parts: DriverParts): Drivers {
   }
 }
 
-/** Resolves when each donor says that it is ready, or the wait is ended. */
+/** Resolves when each donor says that it is ready, or when the signal aborts. */
 async function untilReady (
-  { runners }: Pick<DriverParts, 'runners'>, donors: readonly DonorSeat[], begun: (end: () => void) => void
+  { runners }: Pick<DriverParts, 'runners'>, donors: readonly DonorSeat[], signal: AbortSignal
 ): Promise<void> {
-  await new Promise<void>((resolve) => {
-    const look = (): void => {
-      if (!donors.every((donor) => isReady(runners, donor))) return
-      end()
-    }
-    const ignore = runners.observe(look)
-    const end = (): void => {
-      ignore()
-      resolve()
-    }
-    begun(end)
-    look()
-  })
+  while (!signal.aborted && !donors.every((donor) => isReady(runners, donor))) {
+    await untilCalled((look) => runners.observe(look), signal)
+  }
 }
 
 function isReady (runners: Section<RunnerStatus>, { nodeId, runnerId }: DonorSeat): boolean {
@@ -152,9 +142,7 @@ async function pass (
   let unwatch = (): void => {}
   try {
     // A donor that starts again takes connections when it is ready.
-    await untilReady({ runners }, [donor], (stop) => {
-      end.signal.addEventListener('abort', stop, { once: true })
-    })
+    await untilReady({ runners }, [donor], end.signal)
     const node = cluster.resolve(nodeId)
     if (end.signal.aborted || node === undefined) return
     unwatch = watchNode(cluster, parts.clock, node.installId, () => { end.abort() })

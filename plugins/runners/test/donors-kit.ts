@@ -81,6 +81,8 @@ export interface Pair {
   requests: { open: number }
   /** The nodes have lost each other. */
   lost: { is: boolean }
+  /** How often a node has been looked up so far. */
+  looks: () => number
 }
 
 type Handler = (request: never) => Promise<void>
@@ -130,8 +132,11 @@ export function pair (t: TestCase, port: () => number | null): Pair {
   const watchers = new Set<() => void>()
   const lost = { is: false }
   const requests = { open: 0 }
-  const resolve = (id: string) =>
-    ({ installId: `install-${id.replace('install-', '')}`, live: !lost.is }) as never
+  let looks = 0
+  const resolve = (id: string) => {
+    looks++
+    return { installId: `install-${id.replace('install-', '')}`, live: !lost.is } as never
+  }
   const runners = {
     get: (id: string, nodeId: string) => nodeId === 'n1' ? statuses.get(id) : undefined,
     observe (fn: () => void) {
@@ -166,7 +171,7 @@ export function pair (t: TestCase, port: () => number | null): Pair {
   const role = roleOf(instance, 'n0') as Role & { kind: 'driver' }
   t.teardown(() => { drivers.release('r-n0') })
   return {
-    drivers, clock, lost, requests,
+    drivers, clock, lost, requests, looks: () => looks,
     status (status) {
       statuses.set('r-n1', status)
       for (const fn of [...watchers]) fn()

@@ -133,6 +133,9 @@ t.test('a donor whose runner is not ready', async (t) => {
   rig.status({ RunnerReady: {} })
   const { over } = await client(t, await rig.open())
   await until('the connection ends', over)
+  const looks = rig.looks()
+  await rig.clock.advance(5_000)
+  t.equal(rig.looks(), looks, 'neither side watches the other any more')
 })
 
 t.test('not more connections than a driver needs', async (t) => {

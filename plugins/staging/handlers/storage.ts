@@ -27,6 +27,7 @@ export async function storage (plane: Plane, { caller }: RouteRequest): Promise<
     })),
     stagedTotalBytes: totalBytes,
     eventLogBytes,
+    eventLogMode: plane.options.ctx.deps.eventLog?.status().mode ?? null,
     diskTotalBytes: volume.totalBytes,
     diskFreeBytes: volume.freeBytes
   }

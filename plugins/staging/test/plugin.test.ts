@@ -52,7 +52,7 @@ t.test('the storage breakdown', async (t) => {
   }
   const shown = await show(['read', 'operator'])
   t.match(shown, {
-    nodeId: String, stagingRoot: root, stagedTotalBytes: 2000, eventLogBytes: Number,
+    nodeId: String, stagingRoot: root, stagedTotalBytes: 2000, eventLogBytes: Number, eventLogMode: null,
     diskTotalBytes: Number, diskFreeBytes: Number
   })
   t.match(shown['stagedModels'], [

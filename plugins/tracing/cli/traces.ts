@@ -1,5 +1,6 @@
 import { plain } from '../../../kernel/index.js'
 import type { Verb, VerbContext } from '../../../kernel/index.js'
+import { TRACE_ID } from '../record.js'
 import { showMicros, waterfall } from './waterfall.js'
 import type { ShownSpan } from '../chrome.js'
 import type { ListedTrace } from '../merge.js'
@@ -10,7 +11,6 @@ interface Shown { taskId: string, traces: ShownSpan[], failed?: FailedPeer[] }
 interface State { nodeIdentities: Record<string, { friendlyName: string | null }> }
 
 const LIST_MAX = '20'
-const ID = /^[0-9A-Za-z][0-9A-Za-z-]{0,63}$/
 
 export default {
   async run (ctx, args, options) {
@@ -18,7 +18,7 @@ export default {
     const base = options['local'] === true ? '/v1/traces' : '/v1/traces/cluster'
     if (id === undefined) await list(ctx, base, options)
     else if (id === 'on' || id === 'off') await turn(ctx, id === 'on')
-    else if (!ID.test(id)) throw ctx.fail(2, `"${plain(id)}" is no id of a task or a command`)
+    else if (!TRACE_ID.test(id)) throw ctx.fail(2, `"${plain(id)}" is no id of a task or a command`)
     else if (typeof options['output'] === 'string') await save(ctx, `${base}/${id}/raw`, options['output'])
     else await show(ctx, `${base}/${id}`)
   }

@@ -1,10 +1,13 @@
 import { createServer } from 'node:http'
+import type { ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { setImmediate as turn } from 'node:timers/promises'
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { createOtlp } from '../otlp.js'
 import { record } from './samples.js'
 import type { Test } from 'tap'
+import type { ManualClock } from '../../../kernel/testing/index.js'
 import type { Otlp } from '../otlp.js'
 import type { TraceCounters } from '../service.js'
 
@@ -13,15 +16,18 @@ interface Got { headers: Record<string, unknown>, body: { resourceSpans: Sent[] 
 interface Sent { resource: { attributes: object[] }, scopeSpans: { spans: Record<string, unknown>[] }[] }
 
 /** A receiver of OTLP that does what it is told. */
-async function receiver (t: Test): Promise<{ url: string, got: Got[], mood: { is: Mood } }> {
+async function receiver (
+  t: Test
+): Promise<{ url: string, got: Got[], held: ServerResponse[], mood: { is: Mood } }> {
   const got: Got[] = []
+  const held: ServerResponse[] = []
   const mood: { is: Mood } = { is: 'takes' }
   const server = createServer((request, response) => {
     const parts: Buffer[] = []
     request.on('data', (part: Buffer) => { parts.push(part) })
     request.on('end', () => {
-      if (mood.is === 'stalls') return
-      if (mood.is === 'refuses') response.writeHead(400).end()
+      if (mood.is === 'stalls') held.push(response)
+      else if (mood.is === 'refuses') response.writeHead(400).end()
       else {
         const body = JSON.parse(Buffer.concat(parts).toString()) as Got['body']
         got.push({ headers: request.headers, body })
@@ -31,22 +37,25 @@ async function receiver (t: Test): Promise<{ url: string, got: Got[], mood: { is
   })
   await new Promise<void>((resolve) => { server.listen(0, '127.0.0.1', resolve) })
   t.teardown(() => { server.closeAllConnections(); server.close() })
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1/traces`, got, mood }
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1/traces`, got, held, mood }
 }
 
-function exporter (t: Test, url: string): { otlp: Otlp, counters: TraceCounters, warned: object[] } {
+interface Exporter { otlp: Otlp, counters: TraceCounters, warned: object[], clock: ManualClock }
+
+function exporter (t: Test, url: string, timeoutMs = 300): Exporter {
   const counters: TraceCounters = {
     recorded: 0, written: 0, droppedQueue: 0, droppedDisk: 0, droppedSpans: 0, exported: 0, exportDropped: 0
   }
   const warned: object[] = []
   const none = (): void => {}
+  const clock = manualClock()
   const otlp = createOtlp({
-    url, counters, timeoutMs: 300, headers: { authorization: 'Bearer secret' }, clock: manualClock(),
+    url, counters, timeoutMs, headers: { authorization: 'Bearer secret' }, clock,
     node: { name: 'alpha', nodeId: 'node-a', version: '1.2.3' },
     log: { debug: none, info: none, error: none, fatal: none, warn: (fields) => { warned.push(fields) } }
   })
   t.teardown(() => otlp.close())
-  return { otlp, counters, warned }
+  return { otlp, counters, warned, clock }
 }
 
 t.test('a trace as OpenTelemetry knows it', async (t) => {
@@ -106,4 +115,31 @@ t.test('what waits is bounded, and nobody waits for it', async (t) => {
   otlp.push(record())
   await otlp.idle()
   t.equal(counters.exported + counters.exportDropped, 101)
+})
+
+t.test('an address that is none is told of, and ends like any other', async (t) => {
+  const { otlp, counters, warned } = exporter(t, 'http://[')
+  otlp.push(record())
+  await otlp.idle()
+  t.match(counters, { exported: 0, exportDropped: 1 })
+  t.match(warned, [{ url: 'http://[' }])
+  await t.resolves(otlp.close())
+})
+
+t.test('a receiver that stalls does not hold up the stop', async (t) => {
+  const { url, held, mood } = await receiver(t)
+  const { otlp, clock, counters } = exporter(t, url, 60_000)
+  mood.is = 'stalls'
+  otlp.push(record())
+  while (held.length === 0) await turn()
+  let over = false
+  const closing = otlp.close().then(() => { over = true })
+  await turn()
+  t.notOk(over, 'what is under way has a moment')
+  await clock.advance(2000)
+  await closing
+  t.match(counters, { exported: 0, exportDropped: 0 })
+  for (const response of held) response.writeHead(400).end()
+  await otlp.idle()
+  t.match(counters, { exportDropped: 1 })
 })

@@ -82,6 +82,20 @@ t.test('newest first, and the oldest go when there is too much', async (t) => {
   t.same(again.store.list().map(({ taskId }) => taskId), ['task-15', 'task-14'], 'also with a smaller cap')
 })
 
+t.test('what comes while the files of earlier are read is newer than they are', async (t) => {
+  const bytes = Buffer.byteLength(chromeText(numbered(10)))
+  const { store, folder } = rig(t)
+  for (let n = 10; n < 13; n++) store.put(numbered(n))
+  await store.idle()
+  const again = rig(t, { folder, maxBytes: 3 * bytes })
+  const loading = again.store.load()
+  again.store.put(numbered(20))
+  await again.store.idle()
+  await loading
+  await again.store.prune(10_000)
+  t.same(again.store.list().map(({ taskId }) => taskId), ['task-20', 'task-12', 'task-11'])
+})
+
 t.test('what is too old goes', async (t) => {
   const { store, folder, clock } = rig(t)
   store.put(numbered(10))

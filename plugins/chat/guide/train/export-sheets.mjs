@@ -1,10 +1,10 @@
 // Writes all sheets and the frames as JSON for the training: node --import tsx/esm export-sheets.mjs OUT.json
 import { readFileSync, writeFileSync } from 'node:fs'
 import { parse } from 'yaml'
+import { patternsIn } from '../sheets.ts'
 import { sheets } from './declarations.mjs'
 
-const split = (text) => text.split(';').map((one) => one.trim()).filter((one) => one !== '')
 const raw = parse(readFileSync(new URL('frames.yaml', import.meta.url), 'utf8'))
-const frames = Object.fromEntries(Object.entries(raw).map(([key, text]) => [key, split(text)]))
+const frames = Object.fromEntries(Object.entries(raw).map(([key, text]) => [key, patternsIn(text)]))
 writeFileSync(process.argv[2], JSON.stringify({ sheets, frames }))
 process.stdout.write(`${sheets.length} sheets\n`)

@@ -56,31 +56,18 @@ class LM(nn.Module):
         s.emb = P(c.V, c.d, std=.04); s.nf = o(c.d); q = (c.H + 2 * c.KV) * c.hs
         s.ls = nn.ModuleList([nn.ParameterDict(dict(n1=o(c.d), qkv=P(q, c.d, std=.04), o=P(c.d, c.H * c.hs, std=sc), n2=o(c.d), gu=P(2 * c.hid, c.d, std=.04), dn=P(c.d, c.hid, std=sc))) for _ in range(c.L)])
         s.cos, s.sin = rope_tables(c)
-    def forward(s, ids, sel=None, fast=True, probe=None):
+    def forward(s, ids, sel=None, probe=None):
         """The logits at `sel`; with `probe` also what the last layer gets at those places, without `sel` nothing else."""
-        c = s.c; B, T = ids.shape; x = F.embedding(ids, s.emb).view(B * T, c.d); lin = BLin.apply if fast else F.linear
+        c = s.c; B, T = ids.shape; x = F.embedding(ids, s.emb).view(B * T, c.d); lin = BLin.apply
         cos, sin = s.cos[:T].view(1, 1, T, c.hs), s.sin[:T].view(1, 1, T, c.hs); mask = torch.full((T, T), -1e9).triu(1)
         for n, p in enumerate(s.ls):
             if probe is not None and n == c.L - 1:
                 inner = x[probe]
                 if sel is None: return inner
             h = lin(RMS.apply(x, p['n1']), p['qkv'])
-            if fast: y = Attn.apply(h, B, T, c.H, c.hs, cos, sin, mask)
-            else:
-                q, k, v = h.view(B, T, 3, c.H, c.hs).permute(2, 0, 3, 1, 4); r = lambda a: a * cos + torch.cat([-a[..., c.hs // 2:], a[..., :c.hs // 2]], -1) * sin
-                y = (torch.softmax(r(q) @ r(k).transpose(-1, -2) * c.hs ** -.5 + mask, -1) @ v).transpose(1, 2).reshape(B * T, c.H * c.hs)
+            y = Attn.apply(h, B, T, c.H, c.hs, cos, sin, mask)
             x = x + lin(y, p['o']); z = RMS.apply(x, p['n2'])
-            if fast: x = x + Swiglu.apply(z, p['gu'], p['dn'])
-            else: gu = F.linear(z, p['gu']); x = x + F.linear(F.silu(gu[:, :c.hid]) * gu[:, c.hid:], p['dn'])
+            x = x + Swiglu.apply(z, p['gu'], p['dn'])
         if sel is not None: x = x[sel]
         logits = lin(RMS.apply(x, s.nf), s.emb)
         return logits if probe is None else (logits, inner)
-@torch.no_grad()
-def generate(m, tok, msgs, n=120):
-    """plain greedy decoding without cache, fp32: the reference"""
-    ids, _ = tok.chat(msgs, True); k = len(ids); end = tok.ids['<|end|>']; lp = []
-    while len(ids) - k < n:
-        T = len(ids); lg = m(torch.tensor([ids]), sel=torch.tensor([T - 1]), fast=False)[0]; t = int(lg.argmax()); lp.append(float(torch.log_softmax(lg, -1)[t]))
-        if t == end: break
-        ids.append(t)
-    return tok.dec(ids[k:]), lp
