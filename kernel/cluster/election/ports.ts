@@ -26,7 +26,10 @@ export interface Io {
   sessionChanged (next: Leader | null, previous: Leader | null): void
   /** The disk began to refuse promises, or takes them again. A node that cannot promise is not eligible. */
   storageChanged (storing: boolean): void
-  /** Someone acts as a master though this node has promised itself to another. Once for each term of a session. */
+  /**
+   * Someone acts as a master though this node has promised itself to another. Once for each term of a
+   * session.
+   */
   staleRefused (stale: Leader, promised: Token): void
 }
 
