@@ -167,7 +167,7 @@ function checkRunner (node: string, runner: Runner): Check[] {
       `Why: ${logs}; then svc stop ${model} and svc place ${model}`)]
   }
   // What it gave before it got this work says nothing: it is in its status since then.
-  const silent = Math.min(runner.secondsSinceForward ?? 0, runner.secondsInStatus)
+  const silent = Math.min(runner.secondsSinceForward ?? Infinity, runner.secondsInStatus)
   const stalled = runner.inProgressTasks.length > 0 && silent > SILENT_SECONDS
   return [
     ...runner.restarts > 0 ? [warn(name, times, `Why: ${logs}`)] : [],

@@ -84,13 +84,15 @@ t.test('what the nodes say of their insides', async (t) => {
     runner({ statusKind: 'RunnerFailed', restarts: 3 }), runner({ restarts: 1 }),
     runner({ inProgressTasks: ['t1'], secondsSinceForward: 45 }), runner({ secondsSinceForward: 900 }),
     // It was idle for long, and has just got something to do.
-    runner({ inProgressTasks: ['t2'], secondsSinceForward: 900, secondsInStatus: 2 })
+    runner({ inProgressTasks: ['t2'], secondsSinceForward: 900, secondsInStatus: 2 }),
+    runner({ modelId: 'never/gave', inProgressTasks: ['t3'], secondsSinceForward: null })
   ]
   same(t, 'runners', checkDiagnosis(diagnosis(inside({ supervisorRunners: runners }))), [
     ['fail', /runner of a\/b on attic: given up after 3 restarts/,
       /svc logs --node attic --model a\/b.*svc place/],
     ['warn', /: 1 restart$/, /svc logs/],
-    ['warn', /works on 1 requests and gave nothing for 45 s/, /svc why t1/]
+    ['warn', /works on 1 requests and gave nothing for 45 s/, /svc why t1/],
+    ['warn', /never\/gave .*: works on 1 requests and gave nothing for 900 s/, /svc why t3/]
   ])
   const resources = { eventLoopDelayMs: { p99: 400 }, heapUsedBytes: 1.9 * GIB, heapLimitBytes: 2 * GIB }
   same(t, 'process', checkDiagnosis(diagnosis(inside({ resources }))), [

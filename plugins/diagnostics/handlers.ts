@@ -85,6 +85,7 @@ export async function clusterTimeline (
     throw kernelError('invalid_request', `since "${since}" is no time such as 2026-01-31T08:00:00Z.`,
       { param: 'since', issues: [{ path: 'since', message: 'is no time' }] })
   }
+  const most = limit === undefined ? TIMELINE_ENTRIES : Number(limit)
   const answers = await askMembers({ cluster: ctx.deps.cluster, clock: ctx.clock }, {
     path: '/v1/diagnostics/node/timeline', caller, signal,
     own: () => nodeMoments(parts),
@@ -94,9 +95,10 @@ export async function clusterTimeline (
   return mergeTimeline({
     generatedAt: nowOf(parts),
     answers,
+    logged: ctx.deps.eventLog?.newest(most) ?? [],
     tasks: openTasks(await ctx.deps.state.read()),
     sinceMs,
-    limit: limit === undefined ? TIMELINE_ENTRIES : Number(limit)
+    limit: most
   })
 }
 

@@ -1,3 +1,4 @@
+import type { EventLogView } from '../event-log/service.js'
 import type { ClockOffset, PeerAnswer, PeerFault } from './fan-out.js'
 import type { Moment, NodeMoments } from './moments.js'
 
@@ -42,6 +43,8 @@ export interface Timeline {
 export interface TimelineInput {
   generatedAt: string
   answers: readonly PeerAnswer<NodeMoments>[]
+  /** What the event log has: of it, what nodes do not tell themselves (any more). */
+  logged: ReturnType<EventLogView['newest']>
   tasks: readonly (OpenTask & { nodeId: string | null })[]
   /** Only from this time on, ms since 1970. */
   sinceMs: number | null
@@ -61,14 +64,33 @@ export const shownClock = (clock: ClockOffset | null): ShownClock => ({
   clockUncertaintyMs: clock === null ? null : Math.ceil(clock.uncertaintyMs)
 })
 
-/** One list of what happened at all nodes, each time by the clock of the node that answers. Pure. */
-export function mergeTimeline ({ generatedAt, answers, tasks, sinceMs, limit }: TimelineInput): Timeline {
+/** A line with its time, ms since 1970, and the node where it happened. */
+interface Line { ms: number, nodeId: string | null, entry: Moment | Omit<OpenTask, 'nodeId'> }
+
+/**
+ * Events of nodes that did not answer, and of starts that are over: a node has another id since. By clocks of
+ * which nothing is known.
+ */
+function leftBehind ({ answers, logged }: Pick<TimelineInput, 'answers' | 'logged'>): Line[] {
+  const tellers = new Set(answers.flatMap(({ node, value }) => value === null ? [] : [node.nodeId]))
+  return logged.filter(({ origin }) => !tellers.has(origin)).flatMap(({ at, origin, event }) =>
+    Object.entries(event).map(([kind, payload]): Line => ({
+      ms: Date.parse(at), nodeId: origin, entry: { type: 'event', at, kind, payload }
+    })))
+}
+
+/**
+ * One list of what happened at all nodes, each time by the clock of the node that answers, as far as that is
+ * known. Pure.
+ */
+export function mergeTimeline (input: TimelineInput): Timeline {
+  const { generatedAt, answers, tasks, sinceMs, limit } = input
   const names = new Map(answers.map(({ node }) => [node.nodeId, node.name]))
-  const moments = answers.flatMap(({ node, value, clock }) => (value?.moments ?? []).map((moment) => ({
-    ms: Date.parse(moment.at) - certainAhead(clock), nodeId: node.nodeId as string | null, entry: moment
+  const moments = answers.flatMap(({ node, value, clock }) => (value?.moments ?? []).map((moment): Line => ({
+    ms: Date.parse(moment.at) - certainAhead(clock), nodeId: node.nodeId, entry: moment
   })))
-  const open = tasks.map(({ nodeId, ...entry }) => ({ ms: Date.parse(entry.at), nodeId, entry }))
-  const all = [...moments, ...open]
+  const open = tasks.map(({ nodeId, ...entry }): Line => ({ ms: Date.parse(entry.at), nodeId, entry }))
+  const all = [...leftBehind(input), ...moments, ...open]
     .filter(({ ms }) => isDate(ms) && (sinceMs === null || ms >= sinceMs))
     // Stable: what one node tells of one millisecond stays in its order.
     .sort((a, b) => a.ms - b.ms)

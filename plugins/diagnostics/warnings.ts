@@ -30,7 +30,7 @@ export function warningsOf ({ runners, loopDelayMs, stores }: WarningsInput): st
 }
 
 function aboutRunner (runner: RunnerReport): string[] {
-  const { runnerId, modelId, statusKind, restarts, inProgressTasks, secondsSinceForward, chunks } = runner
+  const { runnerId, modelId, statusKind, restarts, inProgressTasks, chunks } = runner
   const who = `The runner of ${modelId} (${runnerId})`
   const said: string[] = []
   if (statusKind === 'RunnerFailed') {
@@ -39,9 +39,11 @@ function aboutRunner (runner: RunnerReport): string[] {
   } else if (restarts > 0) {
     said.push(`${who} was started again ${restarts} time(s); its flight recorder says why.`)
   }
-  if (inProgressTasks.length > 0 && (secondsSinceForward ?? 0) > SILENT_SECONDS) {
+  // What it gave before it got this work says nothing: it is in its status since then.
+  const silent = Math.min(runner.secondsSinceForward ?? Infinity, runner.secondsInStatus)
+  if (inProgressTasks.length > 0 && silent > SILENT_SECONDS) {
     said.push(`${who} works on ${inProgressTasks.length} task(s) and gave nothing for ` +
-      `${Math.round(secondsSinceForward ?? 0)} s. POST /v1/diagnostics/node/runners/${runnerId}/cancel ` +
+      `${Math.round(silent)} s. POST /v1/diagnostics/node/runners/${runnerId}/cancel ` +
       'ends them.')
   }
   if (chunks.dropped > 0) said.push(`${who} sent ${chunks.dropped} chunk(s) that were dropped.`)

@@ -20,6 +20,8 @@ export function assign (
 
 /** Entries in groups that fit into a message. */
 export function inPages (entries: readonly Entry[]): Entry[][] {
+  // As a rule. It need not be measured then.
+  if (entries.length === 1) return [[...entries]]
   const pages: Entry[][] = []
   let bytes = 0
   for (const entry of entries) {

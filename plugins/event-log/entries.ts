@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 
 /** `{"<Kind>": {…payload…}}`: one key. */
 export type TaggedEvent = Readonly<Record<string, Readonly<Record<string, unknown>>>>
@@ -38,7 +38,7 @@ const CHAIN_CHARS = 16
 /** Digest of a log that ends in `before` and goes on with the event `id`, put at `idx` in session `sid`. */
 export function chainAfter (before: Position, { idx, sid, id }: Pick<Entry, 'idx' | 'sid' | 'id'>): string {
   const text = `${before.chain}|${before.idx}|${idx}|${sid}|${id}`
-  return createHash('sha256').update(text).digest('base64url').slice(0, CHAIN_CHARS)
+  return hash('sha256', text, 'base64url').slice(0, CHAIN_CHARS)
 }
 
 /** The entry that puts `submission` at `idx` behind `before`. */

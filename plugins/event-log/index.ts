@@ -8,7 +8,7 @@ import { startFeed } from './feed.js'
 import { follow } from './follow.js'
 import { startHistory } from './history/index.js'
 import { openLog } from './opening.js'
-import { firstIdx, pageOf, startOf } from './page.js'
+import { firstIdx, pageOf, shown, startOf } from './page.js'
 import { readQuery } from './query.js'
 import { routes } from './routes.js'
 import { EventLogService } from './service.js'
@@ -97,6 +97,7 @@ export function createEventLogPlugin (parts: StoreParts): Plugin {
           status: () => store.status(),
           get lastIdx () { return log.last.idx },
           get firstIdx () { return firstIdx(source) },
+          newest: (limit) => log.entries.slice(-limit).map(shown),
           get waiting () { return replication.waiting }
         }
       },

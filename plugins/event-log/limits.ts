@@ -1,5 +1,11 @@
-/** Entries every node keeps. */
+/** Entries that are kept in memory where nothing can be stored. */
 export const RING_ENTRIES = 10_000
+
+/**
+ * The same with a store behind: enough for what is asked for as a rule. More of them would live long enough
+ * at many events a second to cost the garbage collector its time.
+ */
+export const RING_STORED = 1_000
 
 /** Bytes of JSON those entries may have together; the oldest go first. */
 export const RING_BYTES = 32 * 1024 * 1024

@@ -1,4 +1,5 @@
 import { basename, join } from 'node:path'
+import { RING_ENTRIES, RING_STORED } from './limits.js'
 import { createEventLog } from './log.js'
 import { restore } from './restore.js'
 import { startStore } from './store/start.js'
@@ -38,7 +39,7 @@ export async function openLog (options: OpeningOptions): Promise<{ log: EventLog
       unavailable(why)
     }
   })
-  const log = createEventLog()
+  const log = createEventLog(store.status().mode === 'memory' ? RING_ENTRIES : RING_STORED)
   await restore(log, newest)
   log.onChange((change) => {
     if (change.type === 'append') store.append([change.entry])

@@ -17,18 +17,21 @@ export interface Outbox {
 
 /** An empty outbox for `most` events of this node. */
 export function createOutbox (most = QUEUE_ENTRIES, mostBack = RING_ENTRIES): Outbox {
-  const own = new Map<string, Submission>()
-  const back = new Map<string, Submission>()
+  const own: Queue = new Map()
+  const back: Queue = new Map()
   return {
     get size () { return own.size + back.size },
     add (submission) {
-      if (own.size >= most || jsonBytes(submission) > EVENT_BYTES) return false
-      own.set(submission.id, submission)
+      const bytes = jsonBytes(submission)
+      if (own.size >= most || bytes > EVENT_BYTES) return false
+      own.set(submission.id, { submission, bytes })
       return true
     },
     takeBack (submissions) {
       const fitting = submissions.slice(0, Math.max(0, mostBack - back.size))
-      for (const submission of fitting) back.set(submission.id, submission)
+      for (const submission of fitting) {
+        back.set(submission.id, { submission, bytes: jsonBytes(submission) })
+      }
       return submissions.length - fitting.length
     },
     settle (id) {
@@ -39,13 +42,16 @@ export function createOutbox (most = QUEUE_ENTRIES, mostBack = RING_ENTRIES): Ou
   }
 }
 
-function firstPage (...queues: Map<string, Submission>[]): Submission[] {
+/** By id, in order; with the bytes of each as JSON. */
+type Queue = Map<string, { readonly submission: Submission, readonly bytes: number }>
+
+function firstPage (...queues: Queue[]): Submission[] {
   const page: Submission[] = []
-  let bytes = 0
+  let total = 0
   for (const queue of queues) {
-    for (const submission of queue.values()) {
-      bytes += jsonBytes(submission)
-      if (page.length >= PAGE_ENTRIES || (bytes > PAGE_BYTES && page.length > 0)) return page
+    for (const { submission, bytes } of queue.values()) {
+      total += bytes
+      if (page.length >= PAGE_ENTRIES || (total > PAGE_BYTES && page.length > 0)) return page
       page.push(submission)
     }
   }

@@ -1,5 +1,5 @@
 import { jsonBytes } from './entries.js'
-import { RING_BYTES, RING_ENTRIES } from './limits.js'
+import { RING_BYTES } from './limits.js'
 import type { Entry } from './entries.js'
 import type { EventLog } from './log.js'
 import type { EventStore } from './store/types.js'
@@ -11,7 +11,7 @@ const PAGE = 1000
  * does.
  */
 export async function newestOf (
-  store: Pick<EventStore, 'read'>, most = RING_ENTRIES, mostBytes = RING_BYTES
+  store: Pick<EventStore, 'read'>, most: number, mostBytes = RING_BYTES
 ): Promise<Entry[]> {
   const pages: Entry[][] = []
   let entries = 0

@@ -1,4 +1,5 @@
 import { defineService } from '../../kernel/index.js'
+import type { ShownEvent } from './page.js'
 import type { StoreStatus } from './store/types.js'
 
 /** How the event log is. */
@@ -9,6 +10,8 @@ export interface EventLogView {
   readonly lastIdx: number
   /** Index of the oldest event kept, in memory or on disk; null when there is none. */
   readonly firstIdx: number | null
+  /** The newest events of the whole cluster, of those in memory: at most so many, oldest first. */
+  newest (limit: number): ShownEvent[]
   /** Own events that are not in the log yet. */
   readonly waiting: number
 }

@@ -1,6 +1,6 @@
 /** The session of an encoder: task `embed`. */
 import {
-  EngineError, type EngineChunk, type EngineSession, type EngineTask, type ModelSpec
+  EngineError, type EngineChunk, type EngineSession, type EngineTask, type ModelSpec, type SpanSink
 } from '../../../kernel/engine.js'
 import type { LoadedText } from '../text/types.js'
 import { callsOf, type Encoder } from './encoder.js'
@@ -32,11 +32,11 @@ export class EmbeddingSession implements EngineSession {
 
   async warmup (): Promise<void> { await this.loaded.encoder.embed([[1, 2, 3], [2, 1]]) }
 
-  async * run ({ kind, payload }: EngineTask, signal: AbortSignal): AsyncGenerator<EngineChunk> {
+  async * run ({ kind, payload, trace }: EngineTask, signal: AbortSignal): AsyncGenerator<EngineChunk> {
     const { text, contextLength } = this.loaded
     if (kind === 'tokenize') yield { payload: tokenized(payload, text, contextLength) }
     else if (kind === 'detokenize') yield { payload: detokenized(payload, text) }
-    else if (kind === 'embed' || kind === 'embeddings') yield * this.embed(this.read(payload), signal)
+    else if (kind === 'embed' || kind === 'embeddings') yield * this.embed(this.read(payload), signal, trace)
     else throw unknownTask(kind, 'embed, tokenize and detokenize')
   }
 
@@ -47,11 +47,17 @@ export class EmbeddingSession implements EngineSession {
 
   async close (): Promise<void> { await this.loaded.encoder.close() }
 
-  private async * embed (request: EmbedRequest, signal: AbortSignal): AsyncGenerator<EngineChunk> {
+  private async * embed (
+    request: EmbedRequest, signal: AbortSignal, trace: SpanSink | undefined
+  ): AsyncGenerator<EngineChunk> {
     const { texts, shape } = request
     for (const call of callsOf(texts.map(({ length }) => length))) {
       if (signal.aborted) return
-      const vectors = await this.loaded.encoder.embed(call.map(i => texts[i] as number[]))
+      const startMs = trace?.now() ?? 0
+      const batch = call.map(i => texts[i] as number[])
+      const vectors = await this.loaded.encoder.embed(batch)
+      const tokens = batch.reduce((sum, { length }) => sum + length, 0)
+      trace?.span('embed', 'prefill', startMs, trace.now(), { texts: call.length, tokens })
       for (const [row, vector] of vectors.entries()) yield vectorChunk(call[row] as number, vector, shape)
     }
     const prompt_tokens = texts.reduce((sum, { length }) => sum + length, 0)

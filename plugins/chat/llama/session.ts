@@ -1,11 +1,12 @@
 /** A loaded model behind a llama.cpp server: its tasks. */
 import {
-  EngineError, type EngineChunk, type EngineSession, type EngineTask, type ModelSpec
+  EngineError, type EngineChunk, type EngineSession, type EngineTask, type ModelSpec, type SpanSink
 } from '../../../kernel/engine.js'
 import { unknownTask } from '../engine/token-tasks.js'
 import { vectorChunk } from '../engine/vectors.js'
 import { ChatReader, CompletionReader, type AnswerReader, type Piece } from './answer.js'
 import { BrokenAnswer } from './errors.js'
+import { PieceSteps } from './pieces.js'
 import type { Client } from './http.js'
 import { fieldsOf, idsOf, listOf, numberOf, textOf, type Fields } from './json.js'
 import { merged } from './merge.js'
@@ -85,15 +86,17 @@ export class LlamaSession implements EngineSession {
 
   async close (): Promise<void> { await this.server.close() }
 
-  private serve ({ kind, payload }: EngineTask, signal: AbortSignal): AsyncIterable<EngineChunk> {
+  private serve ({ kind, payload, trace }: EngineTask, signal: AbortSignal): AsyncIterable<EngineChunk> {
     if (kind === 'tokenize') return this.tokenize(payload, signal)
     if (kind === 'detokenize') return this.detokenize(payload, signal)
     if (this.embeds) {
       if (kind === 'embed' || kind === 'embeddings') return this.embed(payload, signal)
       throw unknownTask(kind, 'embed, tokenize and detokenize')
     }
-    if (kind === 'chat') return this.write(this.chat(payload), signal)
-    if (kind === 'completion' || kind === 'completions') return this.write(this.completion(payload), signal)
+    if (kind === 'chat') return this.write(this.chat(payload), signal, trace)
+    if (kind === 'completion' || kind === 'completions') {
+      return this.write(this.completion(payload), signal, trace)
+    }
     throw unknownTask(kind, 'chat, completion, tokenize and detokenize')
   }
 
@@ -107,13 +110,16 @@ export class LlamaSession implements EngineSession {
     return { path: '/completion', bodies, reader: index => new CompletionReader(index, tops) }
   }
 
-  private async * write (asked: Asked, signal: AbortSignal): AsyncGenerator<EngineChunk> {
+  private async * write (
+    asked: Asked, signal: AbortSignal, trace: SpanSink | undefined
+  ): AsyncGenerator<EngineChunk> {
     const { bodies } = asked
     this.checkQueue(bodies.length)
     this.open += bodies.length
     let begun = false
     try {
-      for await (const piece of merged(bodies.map((_, index) => this.answer(asked, index, signal)))) {
+      for await (const piece of merged(bodies.map((_, index) =>
+        traced(this.answer(asked, index, signal), index, trace)))) {
         if (piece.kind !== 'admitted' || !begun) yield { payload: { ...piece } }
         begun = true
       }
@@ -206,4 +212,15 @@ function vectorsOf (data: unknown, texts: number): Float32Array[] {
   })
   if (vectors.some(({ length }) => length === 0)) fail(`llama-server did not make ${texts} embeddings`)
   return vectors.map(numbers => Float32Array.from(numbers))
+}
+
+/** The same pieces, noted as they come. */
+async function * traced (
+  pieces: AsyncIterable<Piece>, index: number, trace: SpanSink | undefined
+): AsyncGenerator<Piece> {
+  const steps = trace === undefined ? undefined : new PieceSteps(trace, index)
+  for await (const piece of pieces) {
+    steps?.saw(piece)
+    yield piece
+  }
 }

@@ -1,5 +1,6 @@
 import { join } from 'node:path'
 import t from 'tap'
+import { SpanRecorder } from '../../../kernel/engine.js'
 import type { EngineSession } from '../../../kernel/engine.js'
 import { bindEncoder, callsOf } from '../engine/encoder.js'
 import { Mailbox } from '../engine/mailbox.js'
@@ -39,6 +40,19 @@ t.test('vectors of a batch are those of each text alone', async (t) => {
     t.ok(apart(vectors[0]!, vectors[1]!) > 0.01, 'texts differ')
     await session.close?.()
   }
+})
+
+t.test('a traced request has a span for each batch', async (t) => {
+  const session = await encoderSession(t.testdir())
+  let now = 0
+  const trace = new SpanRecorder(() => ++now)
+  const task = { kind: 'embed', payload: { input: Array.from({ length: 40 }, () => 'hello') }, trace }
+  for await (const chunk of session.run(task, new AbortController().signal)) void chunk
+  t.same(trace.spans().map(({ name, category, startMs, endMs, attrs }) =>
+    [name, category, startMs, endMs, attrs]), [
+    ['embed', 'prefill', 1, 2, { texts: 32, tokens: 160 }],
+    ['embed', 'prefill', 3, 4, { texts: 8, tokens: 40 }]
+  ])
 })
 
 t.test('shorter vectors, vectors as they are, and token ids', async (t) => {

@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs'
 import t from 'tap'
+import { SpanRecorder } from '../../../kernel/engine.js'
 import type { EngineError } from '../../../kernel/engine.js'
 import { OutputReader } from '../text/parse/output.js'
 import { ask, chunksOf, lives, rig, talk, until } from './llama-kit.js'
@@ -42,6 +43,23 @@ t.test('a chat streams text, counts and rates', async t => {
     top_k: 0, min_p: 0, repeat_penalty: 1, seed: 2 ** 32 - 4
   })
   t.match((await ask(session, 'chat', talk('cut'))).done, { finish_reason: 'length' })
+})
+
+t.test('a traced answer tells the wait, the work on the prompt and each token', async t => {
+  let now = 0
+  const trace = new SpanRecorder(() => ++now)
+  const task = { kind: 'chat', payload: talk('go', { n: 2 }), trace }
+  for await (const chunk of session.run(task, never)) void chunk
+  for (const suffix of ['', ' 1']) {
+    const own = trace.spans().filter(({ name }) => name.endsWith(' 1') === (suffix !== ''))
+      .sort((a, b) => a.startMs - b.startMs || a.endMs - b.endMs)
+    t.same(own.map(({ name, category }) => [name, category]), [
+      [`wait${suffix}`, 'queue'], [`prefill${suffix}`, 'prefill'], [`generate${suffix}`, 'generate'],
+      [`decode${suffix}`, 'decode'], [`decode${suffix}`, 'decode']
+    ])
+    t.same(own[1]?.attrs, { tokens: 15 })
+    t.same(own[2]?.attrs, { input_tokens: 15, output_tokens: 3, cached_tokens: 2 })
+  }
 })
 
 t.test('reasoning and calls come as the text that is read everywhere', async t => {

@@ -3,12 +3,13 @@ import { setImmediate as turn } from 'node:timers/promises'
 import t from 'tap'
 import { ClusterService, StateService } from '../../../kernel/index.js'
 import { fake, manualClock, startPlugin } from '../../../kernel/testing/index.js'
+import { EventLogService } from '../../event-log/service.js'
 import { RunnersService } from '../../runners/service.js'
 import { askMembers, PEER_BYTES, PEER_MS } from '../fan-out.js'
 import diagnostics from '../index.js'
 import { ownMoments, readMoments, rememberEvents } from '../moments.js'
 import { mergeTimeline, openTasks } from '../timeline.js'
-import { answer, fakeCluster, nodeView, runnerReport } from './kit.js'
+import { answer, eventLog, fakeCluster, nodeView, runnerReport } from './kit.js'
 import type { Caller } from '../../../kernel/index.js'
 import type { PeerAnswer, Question } from '../fan-out.js'
 import type { NodeMoments } from '../moments.js'
@@ -117,7 +118,7 @@ const told = (name: string, value: NodeMoments | null, aheadMs = 0): PeerAnswer<
 
 t.test('the timeline is one order over all nodes, with the clocks put right', (t) => {
   const input = {
-    generatedAt: at(9), sinceMs: null, limit: 10,
+    generatedAt: at(9), sinceMs: null, limit: 10, logged: [],
     answers: [
       told('a', moments('id-a', [1, 'one'], [1, 'also one'], [30, 'four'])),
       told('b', moments('id-b', [3_600_020, 'three'], [3_600_010, 'two']), 3_600_000),
@@ -150,7 +151,7 @@ t.test('the timeline is one order over all nodes, with the clocks put right', (t
 })
 
 t.test('an offset within its uncertainty moves nothing', (t) => {
-  const input = { generatedAt: at(9), sinceMs: null, limit: 10, tasks: [] }
+  const input = { generatedAt: at(9), sinceMs: null, limit: 10, tasks: [], logged: [] }
   const orderOf = (aheadMs: number): string[] => mergeTimeline({
     ...input,
     answers: [told('a', moments('id-a', [2, 'first'])), told('b', moments('id-b', [4, 'then']), aheadMs)]
@@ -159,9 +160,27 @@ t.test('an offset within its uncertainty moves nothing', (t) => {
   t.end()
 })
 
+t.test('of the event log, the timeline has what nodes do not tell themselves', (t) => {
+  const logged = ([
+    [5, 'id-a', 'told anyway'], [2, 'id-a-before', 'earlier start'], [7, 'id-c', 'silent node']
+  ] as const).map(([ms, origin, kind], i) =>
+    ({ idx: i + 1, at: at(ms), origin, sessionId: 's', id: `e${i}`, event: { [kind]: { n: i } } }))
+  const { entries } = mergeTimeline({
+    generatedAt: at(9), sinceMs: null, limit: 10, tasks: [], logged,
+    answers: [told('a', moments('id-a', [5, 'told anyway'])), told('c', null)]
+  })
+  t.match(entries, [
+    { kind: 'earlier start', payload: { n: 1 }, nodeId: 'id-a-before', node: null },
+    { kind: 'told anyway', node: 'a' },
+    { kind: 'silent node', node: 'c', at: at(7) }
+  ])
+  t.equal(entries.length, 3)
+  t.end()
+})
+
 t.test('times that no date can be leave the rest of the timeline as it is', (t) => {
   const farthest = 8.64e15
-  const input = { generatedAt: at(9), sinceMs: null, limit: 10, tasks: [] }
+  const input = { generatedAt: at(9), sinceMs: null, limit: 10, tasks: [], logged: [] }
   const { entries, nodes } = mergeTimeline({
     ...input,
     answers: [
@@ -205,13 +224,19 @@ t.test('what another node tells is checked', (t) => {
 })
 
 t.test('a node tells its own events and its flight recorders in order', async (t) => {
+  const before = {
+    idx: 1, at: at(-9), origin: 'before', sessionId: 's', id: 'e1',
+    event: { NodeJoined: { nodeId: 'before' } }
+  }
+  const asked: number[] = []
   const flightRecorder = [
     { at: at(-5), what: 'process 1 started' }, { at: at(5), what: 'status RunnerReady' }
   ]
   const fakes = [
     fake(RunnersService, { reports: () => [runnerReport({ flightRecorder })] }),
     fake(ClusterService, fakeCluster({ b: () => answer('no') }) as never),
-    fake(StateService, { read: async () => ({ tasks: {} }) })
+    fake(StateService, { read: async () => ({ tasks: {} }) }),
+    fake(EventLogService, { ...eventLog(), newest: (limit) => { asked.push(limit); return [before] } })
   ]
   const rig = await startPlugin(t, diagnostics, { fakes })
   rig.kernel.bus.emit('kernel', 'NodeRestarted', { nodeId: 'x' })
@@ -226,11 +251,13 @@ t.test('a node tells its own events and its flight recorders in order', async (t
   t.match(all, {
     nodes: [{ name: 'me', error: null }, { name: 'b', error: { reason: 'garbage' } }], more: false
   })
-  t.equal(all.entries.length, 3)
+  t.match(all.entries[0], { kind: 'NodeJoined', nodeId: 'before', node: null }, 'of an earlier start')
+  t.equal(all.entries.length, 4)
   t.match((await get('?limit=1')).json(),
     { entries: [{ what: 'status RunnerReady', node: 'me' }], more: true })
   const since = (await get(`?since=${at(1)}`)).json() as { entries: unknown[] }
   t.equal(since.entries.length, 1)
+  t.same(asked, [1000, 1, 1000])
   for (const query of ['?since=yesterday.', '?limit=0', '?limit=10000', '?limit=x', '?until=1']) {
     const refused = await get(query)
     t.match([refused.statusCode, refused.json()], [400, { error: { reason: 'invalid_request' } }], query)

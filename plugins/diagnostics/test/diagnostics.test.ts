@@ -135,8 +135,10 @@ t.test('warnings name what to look at and the next step', (t) => {
     ['a runner given up', runners({ statusKind: 'RunnerFailed', restarts: 2 }),
       /given up after 2 restart.*Place/],
     ['a restarted runner', runners({ restarts: 1 }), /started again 1 time.*flight recorder/],
-    ['a runner that hangs', runners({ inProgressTasks: ['t'], secondsSinceForward: 31 }),
+    ['a runner that hangs', runners({ inProgressTasks: ['t'], secondsSinceForward: 31, secondsInStatus: 40 }),
       /31 s\. POST .*r1\/cancel/],
+    ['one that never gave anything',
+      runners({ inProgressTasks: ['t'], secondsSinceForward: null, secondsInStatus: 40 }), /for 40 s\. POST/],
     ['dropped chunks', runners({ chunks: { received: 1, dropped: 2, buffered: 0 } }),
       /2 chunk\(s\) that were dropped/],
     ['a slow disk', stores({ eventLog: { mode: 'normal', counted: 0, dropped: 9 } }), /dropped 9 event/],
@@ -146,8 +148,9 @@ t.test('warnings name what to look at and the next step', (t) => {
   ]
   t.same(warningsOf(well), [])
   t.same(warningsOf({ ...well, stores: { eventLog: null, shipping: null, telemetry: null } }), [])
-  const quiet = runnerReport({ inProgressTasks: ['t'], secondsSinceForward: 29 })
-  t.same(warningsOf({ ...well, runners: [quiet] }), [])
+  const quiet = runnerReport({ inProgressTasks: ['t'], secondsSinceForward: 29, secondsInStatus: 40 })
+  const fresh = runnerReport({ inProgressTasks: ['t'], secondsSinceForward: 900, secondsInStatus: 2 })
+  t.same(warningsOf({ ...well, runners: [quiet, fresh] }), [])
   for (const [name, more, said] of table) {
     const found = warningsOf({ ...well, ...more })
     t.equal(found.length, 1, name)

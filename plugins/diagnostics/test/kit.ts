@@ -25,7 +25,7 @@ export function counters (more: Partial<TelemetryCounters> = {}): TelemetryCount
 
 export function eventLog (more: Partial<ReturnType<EventLogView['status']>> = {}): EventLogView {
   return {
-    lastIdx: 42, firstIdx: 3, waiting: 0,
+    lastIdx: 42, firstIdx: 3, waiting: 0, newest: () => [],
     status: () => ({
       mode: 'normal', counted: 0, gaps: [], firstIdx: 3, bytes: 4096, queued: 1, dropped: 0, ...more
     })

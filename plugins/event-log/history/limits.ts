@@ -1,3 +1,6 @@
+/** What is known of the cluster is brought up to date so many indices before the log forgets it. */
+export const FOLLOW_ENTRIES = 250
+
 /** A snapshot is due this often, ms. */
 export const MINUTE_MS = 60_000
 

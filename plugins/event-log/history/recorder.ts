@@ -1,7 +1,10 @@
 import { kindOf } from '../entries.js'
+import { firstAfter } from '../log.js'
 import { encodeBody, noteOf } from './body.js'
 import { fieldsOf } from './fields.js'
-import { APART_MS, MINUTE_MS, REFRESH_MS, SETTLE_MOST_MS, SETTLE_MS, TASKS_APART_MS } from './limits.js'
+import {
+  APART_MS, FOLLOW_ENTRIES, MINUTE_MS, REFRESH_MS, SETTLE_MOST_MS, SETTLE_MS, TASKS_APART_MS
+} from './limits.js'
 import { advance, PART_KINDS, partOf } from './part.js'
 import type { Clock, Logger, Session, StateReader } from '../../../kernel/index.js'
 import type { Entry } from '../entries.js'
@@ -77,6 +80,23 @@ class Recorder {
     if (PARTS.has(kind)) this.#fresh.push({ prev: entry.prev, at: this.#options.clock.mono() })
     const ready = kind === 'RunnerStatusUpdated' && 'RunnerReady' in fieldsOf(entry.event[kind]?.['status'])
     if (CAUSES.has(kind) || ready) this.wanted(kind)
+    this.#follow()
+  }
+
+  /** Takes in what happened since the newest snapshot, before the log forgets it. */
+  #follow (): void {
+    const { log } = this.#options
+    const base = this.#base
+    const due = base !== null && base.idx >= log.base.idx && base.idx - log.base.idx < FOLLOW_ENTRIES &&
+      log.last.idx - base.idx >= 2 * FOLLOW_ENTRIES
+    if (!due) return
+    const idx = this.#settledIdx()
+    if (idx > base.idx) this.#base = { part: this.#advanced(base, idx), idx }
+  }
+
+  #advanced ({ part, idx }: { part: ClusterPart, idx: number }, until: number): ClusterPart {
+    const { entries } = this.#options.log
+    return advance(part, entries.slice(firstAfter(entries, idx), firstAfter(entries, until)))
   }
 
   #cut (after: number): void {
@@ -161,7 +181,7 @@ class Recorder {
     if (!stale && session.isMaster) return seen
     const known = this.#base !== null && this.#base.idx >= log.base.idx
     const from = known ? this.#base! : { part: seen, idx: log.base.idx }
-    const told = advance(from.part, log.entries.filter((entry) => entry.idx > from.idx && entry.idx <= idx))
+    const told = this.#advanced(from, idx)
     return stale ? told : { ...seen, members: told.members }
   }
 }

@@ -2,12 +2,12 @@ import { kindOf } from '../entries.js'
 import type { Entry } from '../entries.js'
 import type { Row } from './queue.js'
 
-/** The whole entry as JSON, and beside it what can be searched for. */
+/** The whole entry as JSON, and beside it what cannot be taken out of that by SQLite. */
 export function rowOf (entry: Entry): Row {
-  const { idx, prev, at, sid, origin, event } = entry
+  const { idx, prev, at, event } = entry
   const parsed = Date.parse(at)
   // The clock of another node, or none at all.
   const ms = Number.isNaN(parsed) ? 0 : parsed
-  const text = JSON.stringify([idx, ms, sid, origin, kindOf(event), JSON.stringify(entry)])
+  const text = `[${ms},${JSON.stringify(kindOf(event))},${JSON.stringify(entry)}]`
   return { idx, prev, ms, entry, text }
 }

@@ -29,8 +29,10 @@ export const SCHEMA = [
 
 const TABLES = SCHEMA.filter((sql) => sql.startsWith('CREATE TABLE')).length
 
+/** Of rows as `rowOf` makes them: time, kind, entry. */
 const INSERT_ROWS = 'INSERT OR IGNORE INTO ev SELECT ' +
-  [0, 1, 2, 3, 4, 5].map((i) => `json_extract(value, '$[${i}]')`).join(', ') + ' FROM json_each(?)'
+  ['$[2].idx', '$[0]', '$[2].sid', '$[2].origin', '$[1]', '$[2]']
+    .map((path) => `json_extract(value, '${path}')`).join(', ') + ' FROM json_each(?)'
 
 /** What a segment file holds. */
 export interface Contents {

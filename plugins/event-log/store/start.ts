@@ -1,4 +1,5 @@
 import { statfs } from 'node:fs/promises'
+import { RING_STORED } from '../limits.js'
 import { newestOf } from '../restore.js'
 import { STORE_LIMITS } from './limits.js'
 import { memoryStore } from './memory.js'
@@ -50,7 +51,7 @@ export async function startStore (
   const { clock, folder } = options
   const opening = load().then((openDb) =>
     openStore({ ...options, openDb, limits, freeBytes: () => free(folder) }))
-  const ready = opening.then(async (store) => ({ store, newest: await newestOf(store) }))
+  const ready = opening.then(async (store) => ({ store, newest: await newestOf(store, RING_STORED) }))
   let cancel = (): void => {}
   const late = new Promise<never>((_resolve, reject) => {
     cancel = clock.after(limits.patienceMs, () => {

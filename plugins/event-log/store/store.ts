@@ -148,6 +148,8 @@ class Store implements DiskStore {
   async #read<T> (read: () => Promise<T>): Promise<T> {
     return await mending(read, async (error) => {
       while (this.#writing !== null) await this.#writing
+      // Another reader may have found it first.
+      if (error.path !== null && !this.#set.list.some(({ path }) => path === error.path)) return true
       return this.#mode === 'normal' && await this.#inTurn(this.#setAside(error))
     })
   }

@@ -1,6 +1,7 @@
 import t from 'tap'
 import { decodeBody } from '../history/body.js'
 import { advance } from '../history/part.js'
+import { createEventLog } from '../log.js'
 import { instanceOn, startHistoryRig, stateWith } from './history-kit.js'
 
 const MINUTE = 60_000
@@ -157,6 +158,22 @@ t.test('who is there is what the master told, whatever links this node has', asy
   rig.happen('NodeJoined', { nodeId: 'z' })
   await rig.clock.advance(5000)
   t.same((await rig.then(51)).derived.members, ['a', 'z'], 'what it sees is all it has')
+})
+
+t.test('who is there is known also when the log does not go back to the newest snapshot', async (t) => {
+  const rig = startHistoryRig(t, { log: createEventLog(1000) })
+  rig.isMaster = false
+  for (const nodeId of ['c', 'd']) rig.happen('NodeJoined', { nodeId })
+  rig.state = stateWith(['a', 'b'])
+  await rig.clock.advance(10_000)
+  for (let i = 0; i < 3000; i++) {
+    if (i === 1500) rig.happen('NodeTimedOut', { nodeId: 'd' })
+    else rig.happen('NodeDownloadProgress')
+    if (i % 100 === 0) await rig.clock.advance(300)
+  }
+  rig.happen('NodeJoined', { nodeId: 'e' })
+  await rig.clock.advance(10_000)
+  t.same((await rig.then(rig.log.last.idx)).derived.members, ['a', 'b', 'c', 'e'])
 })
 
 t.test('a log that was cut: what comes there now is applied to the snapshots of before', async (t) => {

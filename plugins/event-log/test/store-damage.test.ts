@@ -42,7 +42,11 @@ t.test('damage in an older segment that shows in a read: it is set aside, the re
   const { folder, entries, from, to } = await withDamage(t)
   const rig = await openRig(t, folder, { limits: SMALL })
   t.same(rig.damaged, [], 'the start looks through the newest only')
-  t.same(await newestOf(rig.store), entries.slice(to), 'a start has what came after')
+  const [newest, page] = await Promise.all([
+    newestOf(rig.store, 1000), rig.store.read({ after: from - 1, limit: 1000 })
+  ])
+  t.same(newest, entries.slice(to), 'a start has what came after')
+  t.same(page, entries.slice(to), 'two that find it at once: both have the rest')
   t.match(rig.damaged, [{ from, to, error: /malformed/ }])
   t.ok(existsSync(rig.damaged[0]!.file), 'the evidence is kept')
   t.same(await everything(rig.store), [...entries.slice(0, from - 1), ...entries.slice(to)])

@@ -153,6 +153,25 @@ t.test('what another process says may be nonsense', async (t) => {
   t.equal(spanOf(done[0], 'prefill'), undefined)
 })
 
+t.test('a wall clock that is set by an hour during a request moves and stretches nothing', async (t) => {
+  for (const byMs of [3_600_000, -3_600_000]) {
+    const { clock, done, begin } = rig()
+    await clock.advance(7_200_000)
+    const wall = clock.now.bind(clock)
+    const trace = begin()
+    trace.task(ABOUT)
+    const hop = trace.hop('runner', RUNNER)
+    await clock.advance(10)
+    clock.now = () => wall() + byMs
+    await clock.advance(90)
+    hop.done(part(7_200_000, 7_200_100, 0))
+    trace.end(DONE)
+    t.match(done, [{ createdAt: '1970-01-01T02:00:00.000Z', durationUs: 100_000, droppedSpans: 0 }])
+    t.same(done[0]?.spans.map(({ name, startUs, durationUs }) => [name, startUs - 7_200_000_000, durationUs]),
+      [['request', 0, 100_000], ['runner', 0, 100_000], ['prefill', 1000, 98_000]])
+  }
+})
+
 t.test('without a task nothing is kept; the header\'s task id will do', (t) => {
   const { done, begin } = rig()
   begin().end({ kind: 'failed', reason: 'no_instance', taskId: null })
