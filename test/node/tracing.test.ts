@@ -15,8 +15,10 @@ const SENTENCE = 'Nobody may read this sentence in a trace.'
 interface Shown { taskId: string, traces: Span[], sourceNodes?: string[], failed?: object[] }
 interface Span { name: string, startUs: number, durationUs: number, category: string, nodeId: string,
   attrs: Record<string, unknown> }
-interface Listed { traces: { taskId: string, commandId: string, modelId: string, sourceNodes: string[] }[],
-  failed: { name: string }[] }
+interface Listed {
+  traces: { taskId: string, commandId: string, modelId: string, fileSize: number, sourceNodes: string[] }[]
+  failed: { name: string }[]
+}
 
 /** A node in a cluster with another one. */
 async function node (t: Test, name: string, joins?: TestNode): Promise<TestNode> {
@@ -114,8 +116,13 @@ t.test('a request that another node serves has one trace', async (t) => {
   })
 
   await t.test('every node finds every trace, once', async (t) => {
-    const lists = await Promise.all([one, two].map(async (at) =>
+    const everywhere = async (): Promise<Listed[]> => await Promise.all([one, two].map(async (at) =>
       (await ask(at, '/v1/traces/cluster')).json as Listed))
+    // One that is not written yet has no size.
+    const lists = await until('all of them to be written', async () => {
+      const found = await everywhere()
+      return found.every(({ traces }) => traces.every(({ fileSize }) => fileSize > 0)) && found
+    })
     t.same(lists[0]!.traces, lists[1]!.traces)
     t.same(lists.map(({ failed }) => failed), [[], []])
     const ids = lists[0]!.traces.map(({ taskId }) => taskId)
