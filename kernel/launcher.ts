@@ -7,7 +7,7 @@
 import { spawn, spawnSync } from 'node:child_process'
 import { lookup } from 'node:dns/promises'
 import net from 'node:net'
-import { constants } from 'node:os'
+import { availableParallelism, constants } from 'node:os'
 import { RESTART_STATUS } from './restart.js'
 import type { ChildProcess } from 'node:child_process'
 
@@ -112,6 +112,12 @@ export function endLike ({ status, signal }: Ending): void {
 /** A disk that hangs holds the threads that wait for it; of libuv's four there would soon be none left. */
 const THREADS = '16'
 
+/**
+ * Threads with which V8 collects garbage beside the event loop. Its four would leave a small machine's loop
+ * without a processor for tens of milliseconds.
+ */
+const collectors = (): number => Math.min(4, Math.max(1, availableParallelism() - 1))
+
 function start (options: LaunchOptions, held: Held | undefined, starts: number): ChildProcess {
   const [command, ...before] = [...withParent(), process.execPath]
   const env = {
@@ -122,7 +128,9 @@ function start (options: LaunchOptions, held: Held | undefined, starts: number):
     [launcherEnv.starts]: String(starts)
   }
   const own = options.output === undefined ? 'inherit' : 'pipe'
-  const child = spawn(command!, [...before, ...process.execArgv, ...options.args], {
+  // What this process was started with comes later, and wins.
+  const flags = [`--v8-pool-size=${collectors()}`, ...process.execArgv]
+  const child = spawn(command!, [...before, ...flags, ...options.args], {
     env,
     stdio: [own === 'pipe' ? 'ignore' : own, own, own, held?.fd ?? 'ignore', 'ipc']
   })

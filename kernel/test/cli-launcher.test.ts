@@ -57,13 +57,15 @@ function build (t: Test): string {
         server.listen({ fd: Number(process.env.SVC_LISTEN_FD) }, () => {
           const { SVC_LAUNCHER_PID, SVC_LAUNCHER_STARTS } = process.env
           say({ pid: process.pid, port: server.address().port, parent: Number(SVC_LAUNCHER_PID),
-            starts: Number(SVC_LAUNCHER_STARTS) })
+            starts: Number(SVC_LAUNCHER_STARTS), flags: process.execArgv })
         })
       }, Number(process.env.SVC_LAUNCHER_STARTS) > 1 ? 400 : 0)`
   })
 }
 
-interface Line { pid: number, port: number, parent: number, starts: number, signal?: string, failed?: string }
+interface Line {
+  pid: number, port: number, parent: number, starts: number, flags: string[], signal?: string, failed?: string
+}
 
 interface Parent {
   process: ChildProcess
@@ -109,6 +111,7 @@ t.test('a restart keeps the socket: a connection made meanwhile waits', async (t
   const first = await parent.line()
   t.equal(first.starts, 1)
   t.equal(first.parent, parent.process.pid)
+  t.match(first.flags, [/^--v8-pool-size=[1-4]$/], 'the collector does not crowd out the event loop')
   t.equal(await ask(first.port, 'hello'), first.pid)
   t.equal(await ask(first.port, 'restart'), first.pid)
   t.ok(await gone(first.pid), 'the first node has ended')
