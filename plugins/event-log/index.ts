@@ -97,7 +97,7 @@ export function createEventLogPlugin (parts: StoreParts): Plugin {
           status: () => store.status(),
           get lastIdx () { return log.last.idx },
           get firstIdx () { return firstIdx(source) },
-          newest: (limit) => log.entries.slice(-limit).map(shown),
+          newest: (limit) => log.entries.slice(Math.max(0, log.entries.length - limit)).map(shown),
           get waiting () { return replication.waiting }
         }
       },

@@ -134,5 +134,6 @@ t.test('what memory no longer holds comes from the store', async (t) => {
   t.same(idxs(await rig.page(`?node=${origin}&since=0&limit=1`)), [1])
   const view = rig.service(EventLogService)
   t.same(view.newest(2).map(({ idx }) => idx), [10_009, 10_010])
+  t.same(view.newest(0), [])
   t.same([view.firstIdx, view.lastIdx, view.waiting, view.status().mode], [1, 10_010, 0, 'normal'])
 })
