@@ -53,14 +53,17 @@ t.test('svc up tells where it listens, restarts without refusing, and stops', as
   const first = await node.first
   t.same(Object.keys(first), ['url', 'nodeId', 'pid', 'home'])
   t.equal(first.home, home)
-  t.not(first.pid, node.process.pid, 'pid is the node, not its launcher')
+  t.equal(first.pid, node.process.pid, 'pid is the launcher, which stays')
+  const inside = (): number => (JSON.parse(readFileSync(join(home, 'run/node.json'), 'utf8')) as Started).pid
+  t.not(inside(), first.pid, 'the home names the node')
   t.equal(JSON.parse(run('status', '--home', home, '--json').stdout).nodes[0].nodeId, first.nodeId)
   const token = readFileSync(join(home, 'operator.token'), 'utf8').trim()
   const headers = { authorization: `Bearer ${token}` }
   const asked = await fetch(`${first.url}/admin/restart`, { method: 'POST', headers })
   t.equal(asked.status, 200)
   let id = first.nodeId
-  for (let i = 0; i < 500 && id === first.nodeId; i++) {
+  const end = performance.now() + 60_000
+  while (id === first.nodeId && performance.now() < end) {
     const answer = await fetch(`${first.url}/node_id`, { headers: { connection: 'close' } })
       .catch((error: Error) => error)
     if (answer instanceof Error) {
@@ -78,7 +81,8 @@ t.test('a port or a home in use names its holder; a bad svc.yaml names every pro
   const home = tempHome(t)
   const other = tempHome(t)
   const node = up(t, home)
-  const { url, pid } = await node.first
+  const { url } = await node.first
+  const { pid } = JSON.parse(readFileSync(join(home, 'run/node.json'), 'utf8')) as Started
   const { port } = new URL(url)
   const sameHome = run('up', '--home', home, '--port', '0')
   t.equal(sameHome.status, 1)
@@ -100,8 +104,10 @@ t.test('a port or a home in use names its holder; a bad svc.yaml names every pro
 
 t.test('Ctrl-C of the whole group, and of the launcher alone, is 130; without a launcher too', async (t) => {
   const check = async (more: NodeJS.ProcessEnv, aim: (node: Up, pid: number) => void): Promise<void> => {
-    const node = up(t, tempHome(t), more)
-    aim(node, (await node.first).pid)
+    const home = tempHome(t)
+    const node = up(t, home, more)
+    await node.first
+    aim(node, (JSON.parse(readFileSync(join(home, 'run/node.json'), 'utf8')) as Started).pid)
     t.same(await node.over, [130, null])
   }
   await check({}, (node) => { node.process.kill('SIGINT') })

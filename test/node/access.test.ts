@@ -1,32 +1,71 @@
+import { networkInterfaces } from 'node:os'
 import t from 'tap'
+import { prepareHome } from '../../kernel/home.js'
 import { ask, refusal } from './http.js'
-import { faultsConfig, figure, startNode, until } from './kit.js'
-import { AUTHORITIES, knock, routesOf, tokenWith } from './routes.js'
+import { faultsConfig, figure, folder, startNode, until } from './kit.js'
+import { AUTHORITIES, joinAsMember, knock, routesOf, tokenWith } from './routes.js'
 import type { Answer } from './http.js'
+import type { Route } from './routes.js'
 
-t.test('who may do what', async (t) => {
-  const node = await startNode(t, { config: faultsConfig({ access: { local: [] } }) })
+/** Routes for operators that nodes call each other by: no others are let in on a member's word. */
+const BETWEEN_NODES = ['GET /cluster/probe', 'GET /v1/diagnostics/node', 'GET /v1/diagnostics/node/timeline',
+  'GET /v1/logs', 'POST /admin/restart']
+
+type Knock = (route: Route) => Promise<{ status: number, reason: string | undefined }>
+
+t.test('T-A01: every route for everybody', async (t) => {
+  const config = faultsConfig({ api: { host: '0.0.0.0' } }, { autoplace: [] })
+  const node = await startNode(t, { config })
   const routes = await routesOf(node)
+  t.ok(routes.length >= 18, `${routes.length} routes`)
+  t.same(routes.filter((r) => r.members && r.authority === 'operator')
+    .map(({ method, path }) => `${method} ${path}`).sort(), BETWEEN_NODES)
+  const outside = Object.values(networkInterfaces()).flatMap((list) => list ?? [])
+    .find(({ internal, family }) => !internal && family === 'IPv4')
+  const member = await joinAsMember(node, prepared(t))
+  const removed = await joinAsMember(node, prepared(t))
+  t.equal((await ask(node, `/cluster/members/${removed.installId}`, { method: 'DELETE' })).status, 200)
 
-  t.test('T-A01: every route for every authority', async (t) => {
-    t.ok(routes.length >= 18, `${routes.length} routes`)
-    t.ok(routes.every((r) => r.authority === null ||
-      (AUTHORITIES as readonly string[]).includes(r.authority)))
-    const tokens = new Map<string | null, string | null>([[null, null]])
-    for (const authority of AUTHORITIES) tokens.set(authority, await tokenWith(node, [authority]))
-    let cells = 0
+  let cells = 0
+  const check = async (who: string, may: readonly string[], knock: Knock, refusal: string): Promise<void> => {
     for (const route of routes) {
-      for (const [authority, token] of tokens) {
-        const { status, reason } = await knock(node, route, token)
-        const open = route.authority === null || route.authority === authority
-        const got = status === 401 || status === 403 ? `${status} ${reason}` : 'let in'
-        const wanted = open ? 'let in' : token === null ? '401 unauthenticated' : '403 missing_grant'
-        t.equal(got, wanted, `${route.method} ${route.path} as ${authority ?? 'nobody'} (${status})`)
-        cells++
-      }
+      const { status, reason } = await knock(route)
+      const open = route.authority === null || may.includes(route.authority)
+      const got = status === 401 || status === 403 ? `${status} ${reason}` : 'let in'
+      t.equal(got, open ? 'let in' : refusal, `${route.method} ${route.path} as ${who} (${status})`)
+      cells++
     }
-    figure(t, 'T-A01', t.passing(), { routes: routes.length, cells })
-  })
+  }
+  const nobody = '401 unauthenticated'
+  await check('nobody on loopback', ['read', 'invoke'], (r) => knock(node, r, null), nobody)
+  if (outside !== undefined) {
+    const url = `http://${outside.address}:${node.port}`
+    await check('nobody from the LAN', [], (r) => knock({ url }, r, null), nobody)
+  }
+  for (const authority of AUTHORITIES) {
+    const token = await tokenWith(node, [authority])
+    await check(authority, [authority], (r) => knock(node, r, token), '403 missing_grant')
+  }
+  for (const route of routes) {
+    const line = `${route.method} ${route.path} (${route.members})`
+    const { status, reason } = await member.knock(route)
+    // Refused by its own rules a route may answer so too: those of other nodes are not `missing_grant`.
+    t.equal(reason === 'missing_grant' ? 'refused' : 'let in', route.members ? 'let in' : 'refused',
+      `${line} with a member's key: ${status} ${reason}`)
+    await t.rejects(removed.knock(route), `${line} with a removed member's key`)
+    cells += 2
+  }
+  figure(t, 'T-A01', t.passing(), { routes: routes.length, cells })
+})
+
+function prepared (t: Parameters<typeof folder>[0]): string {
+  const home = folder(t)
+  prepareHome(home)
+  return home
+}
+
+t.test('credentials', async (t) => {
+  const node = await startNode(t, { config: faultsConfig({ access: { local: [] } }) })
 
   t.test('tokens that are none', async (t) => {
     const good = await tokenWith(node, ['read'])

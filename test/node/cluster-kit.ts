@@ -32,6 +32,8 @@ export interface ClusterOptions {
   heartbeatMs?: number
   /** svc.yaml of every node, besides `name` and `cluster`. */
   config?: Record<string, unknown>
+  /** What one node, from 1, has besides. */
+  configOf?: (number: number) => Record<string, unknown>
   env?: Record<string, string>
   /** Each node is reached through a proxy of its own, so that it can be cut off. */
   proxied?: boolean
@@ -153,6 +155,7 @@ async function member (t: Test, number: number, place: Place, options: ClusterOp
   const proxy = options.proxied === true ? await proxyFor(t, place, pids) : null
   const config = (more: Record<string, unknown> = {}): Record<string, unknown> => ({
     ...options.config ?? quiet,
+    ...options.configOf?.(number),
     name,
     cluster: {
       heartbeat_ms: options.heartbeatMs ?? HEARTBEAT_MS, election_timeout_ms: ELECTION_MS,

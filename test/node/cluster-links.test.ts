@@ -1,6 +1,6 @@
 import t from 'tap'
 import { acknowledged, HEARTBEAT_MS, quiet, sameState, SILENCE_MS, startCluster } from './cluster-kit.js'
-import { figure, full, pick, secondsSince, sleep, until } from './kit.js'
+import { figure, full, inTime, pick, secondsSince, sleep, until } from './kit.js'
 import type { Member } from './cluster-kit.js'
 
 t.test('three nodes behind proxies', async (t) => {
@@ -47,7 +47,7 @@ t.test('three nodes behind proxies', async (t) => {
       const seconds = secondsSince(start)
       await sameState(cluster.members)
       const extra = passed() - bytes
-      figure(t, 'T-Y05', t.passing() && seconds <= pick(20, what === 'half open' ? 10 : 2),
+      figure(t, 'T-Y05', t.passing() && inTime(seconds, what === 'half open' ? 10 : 2),
         { what, seconds, extraBytes: extra })
     }
   })

@@ -5,7 +5,7 @@ import { decodeFrame } from '../../kernel/capabilities/frames.js'
 import { startCluster, openSpeech } from './cluster-kit.js'
 import { does, TTS } from './engine.js'
 import { ask, call, hear, open, refusal, stream, streamed } from './http.js'
-import { faultsConfig, figure, pick, placeOn, secondsSince, sleep, until } from './kit.js'
+import { faultsConfig, figure, inTime, pick, placeOn, secondsSince, sleep, until } from './kit.js'
 import type { IncomingMessage } from 'node:http'
 import type { TestNode } from './kit.js'
 

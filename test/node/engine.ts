@@ -18,7 +18,7 @@ export interface Report { pid: number | null, modelId: string, statusKind: strin
 /** The node's own account of its runner of a model. */
 export async function report (node: TestNode, model: string): Promise<Report> {
   // A node that has just started looks at its disks before it starts runners.
-  return await until(`a runner of ${model}`, () => reported(node, model), { seconds: 10 })
+  return await until(`a runner of ${model}`, () => reported(node, model))
 }
 
 async function reported (node: TestNode, model: string): Promise<Report | undefined> {

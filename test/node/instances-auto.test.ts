@@ -1,6 +1,6 @@
 import t from 'tap'
 import { framesSeconds, walkFrames } from '../../plugins/capabilities-tts/engine/mp3-frames.js'
-import { figure, full, pick, secondsSince, sleep, svc, until } from './kit.js'
+import { figure, full, inTime, pick, secondsSince, sleep, svc, until } from './kit.js'
 import {
   asked, homeOf, instancesCluster, instancesOf, nodesOf, openFrames, said, settled, view
 } from './instances-kit.js'
@@ -51,7 +51,7 @@ t.test('models that place themselves', async (t) => {
       await cluster.agreed()
       t.equal((await settled(cluster.members)).length, 1, 'the node that is back brings no other')
     }
-    figure(t, 'autoplace, kill -9', t.passing() && (!full || Math.max(...took) <= 13),
+    figure(t, 'autoplace, kill -9', t.passing() && inTime(Math.max(...took), 13),
       { speaksAgainSeconds: Math.max(...took) })
   })
 

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { spread } from './cluster-kit.js'
 import { refusal } from './http.js'
-import { figure, full, pick, secondsSince, until } from './kit.js'
+import { figure, inTime, pick, secondsSince, until } from './kit.js'
 import {
   answersAt, endWithin, ENDLESS, heldRequest, homeOf, instance, instancesCluster, instancesOf, nodesOf,
   openEvents, openFrames, place, placeOn, removing, settled, tasksOn, view, working
@@ -43,8 +43,8 @@ t.test('nodes that die, and nodes that leave', async (t) => {
       unharmed += round.unharmed
     }
     const values = { rounds, streamsEndedSeconds: spread(ended), elsewhereSeconds: spread(back), unharmed }
-    figure(t, 'T-R11', t.passing() && (!full || (values.streamsEndedSeconds.max <= 7 &&
-      values.elsewhereSeconds.max <= 10)), values)
+    figure(t, 'T-R11', t.passing() && inTime(values.streamsEndedSeconds.max, 7) &&
+      inTime(values.elsewhereSeconds.max, 10), values)
   })
 
   await t.test('T-R14: SIGTERM of a worker node', async (t) => {
@@ -69,7 +69,7 @@ t.test('nodes that die, and nodes that leave', async (t) => {
     const back = secondsSince(start)
     const [now] = await instancesOf(master.node, 'test/ok')
     t.match(now?.placement, { replaces: id }, 'another instance takes its place')
-    figure(t, 'T-R14', t.passing() && gone <= 15, { how: 'SIGTERM of a worker node', goneSeconds: gone,
+    figure(t, 'T-R14', t.passing() && inTime(gone, 15), { how: 'SIGTERM of a worker node', goneSeconds: gone,
       elsewhereSeconds: back })
     await home.start()
     await cluster.agreed()

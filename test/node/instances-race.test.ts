@@ -85,7 +85,7 @@ t.test('placements at once', async (t) => {
         t.match(refusal(answer)?.message, /n1.*n2.*n3|n\d, n\d, n\d/, 'names them')
       }
       const many = await placing(node, 'test/ok', { min_nodes: 4 })
-      t.match([many.status, refusal(many)], [400, { reason: /^(no_connected_cycle|too_few_layers)$/,
+      t.match([many.status, refusal(many)], [400, { reason: /^(spread_unsupported|too_few_layers)$/,
         message: /4/ }], 'more nodes than there are')
       const unknown = await placing(node, 'acme/unknown')
       t.match([unknown.status, refusal(unknown)], [400, { reason: 'model_unknown' }])

@@ -50,6 +50,31 @@ t.test('a node that stands still for 4 s keeps what it runs', async (t) => {
   t.strictSame(worker.node.runners(), runners, 'nothing was loaded anew')
 })
 
+t.test('a node that only the master has lost keeps what it runs, and others are served by it', async (t) => {
+  const cluster = await startCluster(t, { config, proxied: true, heartbeatMs: 2000 })
+  const { id, worker, other } = await placed(cluster)
+  const { master } = await cluster.agreed()
+  const runners = worker.node.runners()
+  const speech = await openSpeech(other)
+  const heard = { frames: 0, over: false }
+  const reading = (async (): Promise<void> => {
+    while ((await speech.frames.next()).done !== true) heard.frames++
+  })()
+  reading.catch(() => {}).finally(() => { heard.over = true })
+  cluster.cut(master, worker)
+  await until('the master to miss it', async () => (await master.state())?.cluster.liveNodes === 2)
+  // Longer than a node that nobody reaches is waited for.
+  await sleep(6000)
+  t.strictSame(Object.keys(await instances(master) ?? {}), [id])
+  cluster.heal(master, worker)
+  await cluster.agreed()
+  const { frames } = heard
+  await until('more of the stream, or its end', () => heard.over || heard.frames > frames + 20)
+  t.notOk(heard.over, 'the stream goes on')
+  t.strictSame(Object.keys(await instances(other) ?? {}), [id])
+  t.strictSame(worker.node.runners(), runners, 'nothing was loaded anew')
+})
+
 for (const quorum of [1, 'majority'] as const) {
   t.test(`a node that is cut off and comes back, with quorum ${quorum}`, async (t) => {
     // A node counts for the majority before it has started, which takes its time on a busy machine.

@@ -1,6 +1,7 @@
 import t from 'tap'
 import { ask, call, refusal } from './http.js'
 import { faultsConfig, figure, startNode } from './kit.js'
+import { harmless, routesOf } from './routes.js'
 import type { Answer } from './http.js'
 import type { TestNode } from './kit.js'
 import type { Test } from 'tap'
@@ -93,6 +94,20 @@ t.test('what a call may say', async (t) => {
     ] as const) {
       const answer = await ask(node, '/v1/capabilities/stream', { raw, headers: { accept: 'audio/mpeg' } })
       t.equal(answer.status, status, `${name}: ${answer.text.slice(0, 150)}`)
+    }
+  })
+
+  t.test('a body of 10,000 levels is refused by every route that reads one', async (t) => {
+    const deep = `{"x":${'['.repeat(10_000)}${']'.repeat(10_000)}}`
+    const chat = `{"model":"x","messages":[{"role":"user","content":"x"}],"tools":[${deep}]}`
+    for (const route of await routesOf(node)) {
+      if (!['POST', 'PUT'].includes(route.method)) continue
+      const { path } = harmless(route)
+      for (const raw of [deep, chat]) {
+        const answer = await ask(node, path, { method: route.method, raw })
+        t.ok(answer.status >= 400 && answer.status < 500, `${route.method} ${path}: ${answer.status}`)
+        t.ok(refusal(answer)?.reason, path)
+      }
     }
   })
 

@@ -70,6 +70,17 @@ t.test('a plugin that throws wherever it can', async (t) => {
     t.match(node.child.stderr(), /the secret of \/very\/secret\/place/, 'the log has every cause')
   })
 
+  t.test('where nobody catches', async (t) => {
+    const idNow = async (): Promise<string | undefined> => {
+      const answer = await ask(node, '/state').catch(() => null)
+      return (answer?.json as { localNodeId?: string } | undefined)?.localNodeId
+    }
+    const before = await idNow()
+    await ask(node, '/shaky/forgets')
+    await until('a new start', async () => ![undefined, before].includes(await idNow()))
+    t.match(node.child.stderr(), /a defect: something threw where nobody catches; the node restarts/)
+  })
+
   t.test('in its teardown', async (t) => {
     node.child.process.kill('SIGTERM')
     t.equal(await node.child.ended, 0, 'the node still stops as it should')
@@ -189,7 +200,7 @@ t.test('a plugin of one\'s own: made, tested, listed, called', async (t) => {
   const tested = run('/bin/sh', ['-c', scripts.test], { cwd: join(where, 'demo'),
     env: { PATH: `${process.env['PATH']}` } })
   t.equal(await tested.ended, 0, tested.stdout() + tested.stderr())
-  t.match(tested.stdout(), /# pass [1-9]/)
+  t.match(tested.stdout(), /[#ℹ] pass [1-9]/)
   const advice = /plugins:\n( +demo:\n +module: .*)$/m.exec(made.stdout)
   t.ok(advice, 'it says what to add to svc.yaml')
   writeConfig(home, `${advice![0]}\n`)

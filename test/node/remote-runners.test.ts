@@ -141,7 +141,7 @@ t.test('a voice that only one node has speaks at every node', async (t) => {
     await until('its end', () => !alive(two.pid))
     await until('a refusal that names what is missing: every other node was excluded', async () => {
       const answer = await ask(three, '/v1/audio/speech', { body: { model: VOICE, input: 'x' } })
-      return answer.status === 404 && refusal(answer)?.reason === 'no_instance'
+      return answer.status === 503 && refusal(answer)?.reason === 'no_instance'
     })
   })
 })

@@ -1,6 +1,14 @@
 /** The routes of a node, and ways to ask them that leave the node as it is. */
+import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
+import { request } from 'node:http'
+import { text } from 'node:stream/consumers'
 import { WebSocket } from 'ws'
+import type { IncomingMessage } from 'node:http'
 import { ask, refusal } from './http.js'
+import { systemClock } from '../../kernel/clock.js'
+import { dial, join, openNodeKey, readAddress, readJoinToken } from '../../kernel/cluster/identity/index.js'
+import { CALLER_HEADER, writeCaller } from '../../kernel/http/passed-on.js'
 import type { Ask } from './http.js'
 import type { TestNode } from './kit.js'
 
@@ -8,19 +16,27 @@ export const SESSION = '/v1/capabilities/session'
 export const AUTHORITIES = ['read', 'invoke', 'cluster:write', 'operator', 'plugin:read', 'plugin:manage',
   'approve'] as const
 
-export interface Route { method: string, path: string, authority: string | null, body: boolean }
+export interface Route {
+  method: string
+  path: string
+  authority: string | null
+  /** Whether other nodes may call it. */
+  members: boolean
+  body: boolean
+}
 
 /** Every route of the node, out of its own description, and the WebSocket. */
 export async function routesOf (node: TestNode): Promise<Route[]> {
   const { paths } = (await ask(node, '/openapi.json')).json as {
-    paths: Record<string, Record<string, { 'x-authority'?: string | null, requestBody?: object }>> }
+    paths: Record<string, Record<string,
+      { 'x-authority'?: string | null, 'x-members'?: boolean, requestBody?: object }>> }
   const listed = Object.entries(paths).flatMap(([path, methods]) => Object.entries(methods).map(([method,
     operation]) => ({
     method: method.toUpperCase(), path, authority: operation['x-authority'] as string | null,
-      body: operation.requestBody !== undefined
+    members: operation['x-members'] === true, body: operation.requestBody !== undefined
   })))
   return listed.some((r) => r.path === SESSION) ? listed
-    : [...listed, { method: 'GET', path: SESSION, authority: 'invoke', body: false }]
+    : [...listed, { method: 'GET', path: SESSION, authority: 'invoke', members: false, body: false }]
 }
 
 /** A path that fits the route and names nothing that is there. */
@@ -33,8 +49,9 @@ export const harmless = (route: Route): { path: string, ask: Ask } => ({
 })
 
 /** Asks over HTTP, or for the WebSocket by its handshake. */
-export async function knock (node: TestNode, route: Route, token: string | null): Promise<{ status: number,
-  reason: string | undefined }> {
+export async function knock (
+  node: Pick<TestNode, 'url'>, route: Route, token: string | null
+): Promise<{ status: number, reason: string | undefined }> {
   const { path, ask: options } = harmless(route)
   if (route.path !== SESSION) {
     const answer = await ask(node, path, { ...options, token })
@@ -62,4 +79,39 @@ export async function knock (node: TestNode, route: Route, token: string | null)
 export async function tokenWith (node: TestNode, authorities: readonly string[]): Promise<string> {
   const answer = await ask(node, '/v1/tokens', { body: { label: authorities.join('+'), authorities } })
   return (answer.json as { token: string }).token
+}
+
+/** A stranger that joins the node's cluster and then asks with its key, in the name of one who may do all. */
+export async function joinAsMember (node: TestNode, home: string): Promise<{
+  installId: string, knock: (route: Route) => Promise<{ status: number, reason: string | undefined }> }> {
+  const made = (await ask(node, '/cluster/join-tokens', { body: { local: true } })).json as { token: string }
+  const key = await openNodeKey(home, randomUUID())
+  const ticket = readJoinToken(made.token, Date.now())
+  const { installId, fingerprint } = key
+  const self = { installId, fingerprint, name: 'stranger', addresses: [] }
+  await join({ key, self, ticket, clock: systemClock })
+  const caller = writeCaller({ id: 'x', mode: 'direct', authorities: new Set(AUTHORITIES) })
+  return {
+    installId,
+    async knock (route) {
+      const { path, ask: { method, body } } = harmless(route)
+      const { host, port } = readAddress(ticket.seeds[0]!)!
+      const socket = await dial({
+        key, host, port, expect: ticket.fingerprint, timeoutMs: 5000, clock: systemClock
+      })
+      try {
+        const req = request({
+          createConnection: () => socket, method, path: `/api${path}`,
+          headers: { host: 'svc-members', [CALLER_HEADER]: caller, 'content-type': 'application/json' }
+        })
+        req.end(body === undefined ? undefined : JSON.stringify(body))
+        const [answer] = await once(req, 'response') as [IncomingMessage]
+        const status = answer.statusCode ?? 0
+        const json = status >= 400 ? JSON.parse(await text(answer)) as unknown : undefined
+        return { status, reason: refusal({ json })?.reason }
+      } finally {
+        socket.destroy()
+      }
+    }
+  }
 }

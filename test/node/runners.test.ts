@@ -1,7 +1,7 @@
 import t from 'tap'
 import { ask, call, dial, headOf, hear, open, stream, streamed } from './http.js'
 import { does, ready, report, runnerLogs, TTS } from './engine.js'
-import { faultsConfig, figure, full, pick, secondsSince, sleep, startNode, until } from './kit.js'
+import { faultsConfig, figure, full, inTime, pick, secondsSince, sleep, startNode, until } from './kit.js'
 import { oomScoreAdj, rss, sockets } from './proc.js'
 import type { Heard, Raw } from './http.js'
 import type { TestNode } from './kit.js'
@@ -57,14 +57,15 @@ t.test('runners that die, hang, flood and grow', async (t) => {
       const mine = Object.values(tasks).filter(({ Inference: task }) => task.modelId === VOICE)
       t.strictSame([...new Set(mine.map(({ Inference: { status } }) => status))].sort(),
         ['Complete', 'Failed'])
-      figure(t, 'T-R01', t.passing() && errorSeconds < 5, { errorSeconds, readySeconds })
+      figure(t, 'T-R01', t.passing() && inTime(errorSeconds, 5), { errorSeconds, readySeconds })
     }
   })
 
   t.test('T-R06 and T-R09: a blocked runner, and readers that do not read', async (t) => {
     const blocked = (async () => {
       const start = performance.now()
-      const heard = await streamed(node, TTS, does('test/c', 'block'))
+      // It is given up after ten seconds of work; on a busy machine those take longer than a call may.
+      const heard = await streamed(node, TTS, does('test/c', 'block'), { extra: { timeout_seconds: 90 } })
       return { heard, seconds: secondsSince(start) }
     })()
     await slowReaders(t, node)
@@ -72,7 +73,7 @@ t.test('runners that die, hang, flood and grow', async (t) => {
     lost(t, heard, 'the blocked runner')
     t.equal(heard.frames.filter((f) => f.header.kind === 'chunk').length, 1, 'what it had said was heard')
     await ready(node, 'test/c')
-    figure(t, 'T-R06', t.passing() && seconds <= 14, { seconds })
+    figure(t, 'T-R06', t.passing() && inTime(seconds, 14), { seconds })
   })
 
   t.test('raw sound waits for a player that stops reading, and the runner does not', async (t) => {
@@ -109,7 +110,7 @@ t.test('runners that die, hang, flood and grow', async (t) => {
       }
     }
     const most = Math.round(Math.max(...took))
-    figure(t, 'T-R08', most <= pick(5000, 1000), { runs: took.length, mostMs: most })
+    figure(t, 'T-R08', inTime(most, 1000), { runs: took.length, mostMs: most })
   })
 
   t.test('T-R07: a runner that floods its output or its socket', async (t) => {
@@ -139,7 +140,7 @@ t.test('runners that die, hang, flood and grow', async (t) => {
     lost(t, control, 'a flood of frames')
     t.not((await ready(node, 'test/b')).pid, pid)
     const grown = most - before
-    figure(t, 'T-R07', t.passing() && grown < 60e6 && (!full || p99 < 100), { floodedMB: megabytes,
+    figure(t, 'T-R07', t.passing() && grown < 60e6 && inTime(p99, 100), { floodedMB: megabytes,
       grownMB: Math.round(grown / 1e6), apiP99Ms: p99 })
   })
 

@@ -1,5 +1,6 @@
 import t from 'tap'
-import { rmSync } from 'node:fs'
+import { rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { skewed } from './cluster-kit.js'
 import { pick, placeOn, until } from './kit.js'
@@ -108,6 +109,28 @@ t.test('a copy in use', async (t) => {
   t.equal(again.status, 200)
   const ready = (await second.ask('/v1/models')).json as { data: { id: string, ready: boolean }[] }
   t.match(ready.data.find(({ id }) => id === 'acme/voice'), { installed: true, ready: true })
+
+  await t.test('an instance runs the content that it was placed with', async (t) => {
+    const files = { ...voiceFiles(), 'CMU-LICENCE.txt': Buffer.from('a newer text') }
+    const newer = voiceFolder(t)
+    writeFileSync(join(newer, 'CMU-LICENCE.txt'), files['CMU-LICENCE.txt'])
+    await put(site, { modelId: 'acme/voice', folder: newer })
+    await until('the new version to be known', async () =>
+      new Set((await copiesOf(first, 'acme/voice')).map(({ digest }) => digest)).size === 2)
+    const instance = await placeOn(second.node, 'acme/voice')
+    const both = (): boolean[] => [isCopy(folderOf(second.staging, 'acme/voice'), hashesOf(voiceFiles())),
+      isCopy(folderOf(join(second.staging, '.beside'), 'acme/voice'), hashesOf(files))]
+    t.same(both(), [true, true], 'the new one is beside the old one')
+    const { instances } = await second.state() as unknown as {
+      instances: Record<string, { RingInstance: { modelDigest: string } }>
+    }
+    const pinned = Object.values(instances).map(({ RingInstance }) => RingInstance.modelDigest)
+    t.equal(new Set(pinned).size, 2)
+    for (const id of Object.keys(instances)) await first.ask(`/instance/${id}`, { method: 'DELETE' })
+    t.ok(Object.hasOwn(instances, instance))
+    await until('the new version to take the place of the old', () =>
+      isCopy(folderOf(second.staging, 'acme/voice'), hashesOf(files)))
+  })
 })
 
 t.test('the clock of the receiver is set back in the middle', { skip: SHORT }, async (t) => {

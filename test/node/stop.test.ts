@@ -4,7 +4,7 @@ import { Agent, request } from 'node:http'
 import { join } from 'node:path'
 import { ask, hear, refusal, stream, streamed } from './http.js'
 import { does, TTS } from './engine.js'
-import { faultsConfig, figure, pick, secondsSince, sleep, startNode, until } from './kit.js'
+import { faultsConfig, figure, inTime, pick, secondsSince, sleep, startNode, until } from './kit.js'
 import { alive, descendants } from './proc.js'
 import type { Heard, Host } from './http.js'
 
@@ -90,7 +90,7 @@ t.test('T-R14: stopping and restarting under load', async (t) => {
       t.equal(status, 0)
       t.ok(below.every((pid) => !alive(pid)), 'nothing is left')
       idle.destroy()
-      figure(t, 'T-R14', t.passing() && seconds <= 15, { how: `SIGTERM to the ${to}`, seconds })
+      figure(t, 'T-R14', t.passing() && inTime(seconds, 15), { how: `SIGTERM to the ${to}`, seconds })
     }
   })
 

@@ -287,7 +287,7 @@ t.test('a total that falls began anew', (t) => {
   t.end()
 })
 
-t.test('fifty instances are shown in a moment', async (t) => {
+t.test('fifty instances are in one answer', async (t) => {
   const many = Array.from({ length: 50 }, (_, i) =>
     runnerReport({ runnerId: `r${i}`, modelId: `test/model-${i}` }))
   const { fakes, work } = busy(() => many)

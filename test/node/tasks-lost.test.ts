@@ -1,0 +1,97 @@
+import t from 'tap'
+import { call, open, whole } from './http.js'
+import { does, TTS } from './engine.js'
+import {
+  eventsOf, instancesCluster, openFrames, placeOn, tasksOn, view
+} from './instances-kit.js'
+import { until } from './kit.js'
+import type { IncomingMessage } from 'node:http'
+import type { Test } from 'tap'
+import type { Cluster, Member } from './cluster-kit.js'
+
+/** A stream that one node has another one serve; resolves when it runs there. */
+async function passedOn (from: Member, to: Member): Promise<IncomingMessage> {
+  const response = await open(from.node, '/v1/capabilities/stream', {
+    headers: { accept: 'application/vnd.svc.frames' },
+    body: call(from.node, TTS, does('test/ok', 'count', { bytes: 100, delayMs: 20 }),
+      { target_node: to.name })
+  })
+  if (response.statusCode !== 200) throw new Error((await whole(response)).toString())
+  response.on('error', () => {})
+  response.resume()
+  return response
+}
+
+/** The ids of the tasks that run on a member, once the others have heard of so many. */
+async function running (cluster: Cluster, on: Member, count: number): Promise<string[]> {
+  await until(`${count} tasks on ${on.name}`, async () => await tasksOn(on.node, 'test/ok') === count)
+  return await until('all to know of them', async () => {
+    const views = await Promise.all(cluster.up().map(({ node }) => view(node)))
+    const ids = views.map(({ tasks }) => Object.values(tasks).flatMap(({ Inference: task }) =>
+      task?.status === 'Running' ? [task.taskId] : []).sort())
+    return ids.every((some) => some.length === count && some.join() === ids[0]!.join()) && ids[0]
+  })
+}
+
+/** The tasks that a member was told of as failed; one that was told twice comes twice. */
+const seen = async (member: Member): Promise<string[]> =>
+  (await eventsOf([member], 'TaskFailed')).map(({ taskId }) => String(taskId)).sort()
+
+/** Waits until each of these has its event at every node that is up, and checks that none has two. */
+async function told (t: Test, cluster: Cluster, ids: readonly string[]): Promise<void> {
+  for (const member of cluster.up()) {
+    await until(`${ids.length} lost tasks at ${member.name}`, async () => {
+      const all = await seen(member)
+      return ids.every((id) => all.includes(id))
+    })
+    const all = await seen(member)
+    // Those of earlier losses too: a second word may come only when the node counts as gone.
+    t.equal(new Set(all).size, all.length, `at ${member.name}`)
+  }
+}
+
+t.test('every task that is lost has its event, once, wherever it came in', async (t) => {
+  const cluster = await instancesCluster(t)
+  const { master, others: [worker, other] } = await cluster.agreed()
+  await placeOn(cluster, worker!, 'test/ok')
+
+  await t.test('the runner dies', async (t) => {
+    const streams = [await openFrames(worker!.node, 'test/ok'), await openFrames(other!.node, 'test/ok')]
+    const passed = await passedOn(other!, worker!)
+    const ids = await running(cluster, worker!, 3)
+    process.kill(worker!.node.runners()[0]!, 'SIGKILL')
+    await told(t, cluster, ids)
+    for (const { leave } of streams) leave()
+    passed.destroy()
+  })
+
+  await t.test('the node dies', async (t) => {
+    await until('the runner to be back', async () => await openFrames(worker!.node, 'test/ok')
+      .then(({ leave }) => { leave(); return true }, () => false))
+    await running(cluster, worker!, 0)
+    const streams = [await openFrames(worker!.node, 'test/ok'), await openFrames(other!.node, 'test/ok')]
+    const passed = await passedOn(other!, worker!)
+    const ids = await running(cluster, worker!, 3)
+    await worker!.kill()
+    await told(t, cluster, ids)
+    for (const { leave } of streams) leave()
+    passed.destroy()
+    await worker!.start()
+    await cluster.agreed()
+  })
+
+  await t.test('the master dies with its own', async (t) => {
+    await placeOn(cluster, master, 'test/b')
+    const own = await openFrames(master.node, 'test/b')
+    const id = await until('all to know of it', async () => {
+      const views = await Promise.all(cluster.up().map(({ node }) => view(node)))
+      const ids = views.map(({ tasks }) => Object.values(tasks).flatMap(({ Inference: task }) =>
+        task?.modelId === 'test/b' && task.status === 'Running' ? [task.taskId] : []).join())
+      return ids.every((one) => one === ids[0]) && ids[0]
+    })
+    await master.kill()
+    await cluster.agreed()
+    await told(t, cluster, [id])
+    own.leave()
+  })
+})
