@@ -5,6 +5,7 @@ import { CommandDesk } from './desk.js'
 import { Digests } from './digests.js'
 import { Directory } from './directory.js'
 import { createControl, createReplicas } from './documents/index.js'
+import { Listeners } from './documents/listeners.js'
 import { ElectionDriver } from './driver.js'
 import { MembershipKeeper } from './membership.js'
 import { readPromise, writePromise } from './promise-file.js'
@@ -34,7 +35,7 @@ export interface Transport {
   broadcast (kind: FrameKind, body: unknown): number
   peers (): readonly LinkPeer[]
   request (installId: string, request: MemberRequest): Promise<MemberResponse>
-  drop (installId: string, reason: 'protocol' | 'removed'): void
+  drop (installId: string): void
 }
 
 export interface ClusterOptions {
@@ -74,8 +75,16 @@ export interface ClusterCore {
   /** Input from the links. */
   up (peer: LinkPeer): void
   down (installId: string, reason: string): void
-  /** False for a frame that is off the protocol: its link is to be closed. */
+  /** False for a frame that breaks the protocol: its link is to be closed. */
   frame (from: string, kind: Exclude<FrameKind, 'telemetry'>, body: unknown): boolean
+  /** Any sign of life: a frame of whatever kind. Election messages are heartbeats; the others count too. */
+  heard (installId: string): void
+  /** A peer's link was closed since it broke the protocol. */
+  violation (installId: string, reason: string): void
+  /** This node is reached elsewhere: tells the others, as far as that can be done now. */
+  moved (): Promise<void>
+  /** Tells the others that this node takes no new work and is going to stop. */
+  leave (): void
   /** Tells the others that this node stops, so that they need not miss it first. */
   resign (): void
   stop (): void
@@ -102,7 +111,9 @@ class ClusterNode implements ClusterCore {
   readonly #digests: Digests
   /** What a node knows of the members, told to whoever it is linked with. */
   readonly #knownMembers: Channel<Membership>
-  readonly #peerListeners = new Set<(change: { installId: string, up: boolean }) => void>()
+  /** Said by a node that begins to stop, and once more to whoever it is linked with after that. */
+  readonly #leaving: Channel<null>
+  readonly #peerListeners: Listeners<{ installId: string, up: boolean }>
   /** Who is there as the master in force tells it. */
   #live: ReadonlySet<string> = new Set()
   /** The session whose document has what this node knows of the members. */
@@ -116,19 +127,18 @@ class ClusterNode implements ClusterCore {
     const { node, clock, log, transport, members, timing } = options
     const { installId } = node
     const majority = options.quorum !== 1
+    this.#peerListeners = new Listeners(log)
     this.desk = new CommandDesk({
-      clock,
-      log,
+      clock, log,
       submit: async (id, payload) => await this.#driver.command(id, payload),
       quorumLost: () => this.#driver.status().quorum === 'lost'
     })
     this.control = createControl({
       path: options.folder === null ? null : join(options.folder, 'control.json'),
       durable: majority,
-      execute: (payload) => this.desk.execute(payload),
+      execute: (payload, _read, from) => this.desk.execute(payload, from),
       seed: (previous) => this.#seed(previous),
-      clock,
-      log,
+      clock, log,
       founders: this.#alone() ? [installId] : []
     })
     this.replicas = createReplicas({
@@ -144,7 +154,8 @@ class ClusterNode implements ClusterCore {
     this.membership = new MembershipKeeper({
       members, control: this.control, desk: this.desk, driver: () => this.#driver, clock, log,
       self: () => ({ ...options.self(), nodeId: node.nodeId }),
-      gone: (gone) => { this.#gone(gone) }
+      gone: (gone) => { this.#gone(gone) },
+      tell: (list) => { this.#knownMembers.broadcast(list) }
     })
     this.directory = new Directory({
       self: () => ({ installId, nodeId: node.nodeId, name: node.name, apiUrl: options.apiUrl() }),
@@ -153,11 +164,11 @@ class ClusterNode implements ClusterCore {
       status: () => this.#driver.status(),
       now: () => clock.now()
     })
-    this.session = new SessionView(this.#driver, (id) => this.directory.nodeIdOf(id), installId)
+    this.session = new SessionView(this.#driver, (id) => this.directory.nodeIdOf(id), installId, log)
     this.streams = new SessionStreams(this.#driver)
     this.sections = createSections({
       self: node, control: this.control, replicas: this.replicas, desk: this.desk,
-      masterNodeId: () => this.session.masterNodeId
+      masterNodeId: () => this.session.masterNodeId, log
     })
     this.#channels = new Channels({
       send: (to, body) => transport.send(to, 'channel', body),
@@ -167,6 +178,7 @@ class ClusterNode implements ClusterCore {
     this.#knownMembers = this.#channels.open<Membership>('kernel.members', (_from, known) => {
       this.membership.merge(known)
     })
+    this.#leaving = this.#channels.open<null>('kernel.leaving', (from) => { this.directory.leaves(from) })
     this.#digests = new Digests({
       channels: this.#channels,
       control: this.control,
@@ -177,7 +189,7 @@ class ClusterNode implements ClusterCore {
       diverged: (who) => { this.#diverged(who, 'control') }
     })
     this.service = this.#openService()
-    this.control.observe(() => { queueMicrotask(() => { this.#introduce() }) })
+    this.control.observe(() => { queueMicrotask(() => { void this.#introduce() }) })
   }
 
   start (): void {
@@ -194,8 +206,10 @@ class ClusterNode implements ClusterCore {
     this.#driver.up(peer.installId)
     this.replicas.up(peer.installId)
     this.#knownMembers.send(peer.installId, this.#options.members.current())
+    // A new link begins anew: what was said over the last one is forgotten.
+    if (this.directory.isLeaving(this.#options.node.installId)) this.#leaving.send(peer.installId, null)
     this.#noteLive()
-    for (const fn of this.#peerListeners) fn({ installId: peer.installId, up: true })
+    this.#peerListeners.tell({ installId: peer.installId, up: true })
   }
 
   down (installId: string, reason: string): void {
@@ -203,16 +217,26 @@ class ClusterNode implements ClusterCore {
     this.replicas.down(installId)
     this.#evidence.set(installId, reason)
     this.#noteLive()
-    for (const fn of this.#peerListeners) fn({ installId, up: false })
+    this.#peerListeners.tell({ installId, up: false })
   }
 
   frame (from: string, kind: Exclude<FrameKind, 'telemetry'>, body: unknown): boolean {
-    this.directory.heard(from)
+    this.heard(from)
     // A message that another version understands is ignored; only documents have a strict protocol.
     if (kind === 'election') this.#driver.receive(from, body)
     else if (kind === 'channel') return this.#channels.receive(from, body)
     else return this.replicas.receive(from, body) === 'ok'
     return true
+  }
+
+  heard (installId: string): void {
+    this.directory.heard(installId)
+    this.#driver.heard(installId)
+  }
+
+  leave (): void {
+    this.directory.leaves(this.#options.node.installId)
+    this.#leaving.broadcast(null)
   }
 
   resign (): void { this.#driver.resign() }
@@ -267,15 +291,20 @@ class ClusterNode implements ClusterCore {
     this.session.changed(next)
     if (next === null || next.sid === previous?.sid) return
     if (next.master === this.#options.node.installId) this.#emitSession('SessionChanged', next)
-    this.#introduce()
+    void this.#introduce()
+  }
+
+  async moved (): Promise<void> {
+    this.#introduced = undefined
+    await this.#introduce()
   }
 
   /** Enters what this node knows, once per session, when it holds the document of that very session. */
-  #introduce (): void {
+  async #introduce (): Promise<void> {
     const sid = this.#driver.leader?.sid
     if (sid === undefined || sid === this.#introduced || sid !== this.control.position().sid) return
     this.#introduced = sid
-    this.membership.introduce().catch((err: unknown) => {
+    await this.membership.introduce().catch((err: unknown) => {
       if (this.#introduced === sid) this.#introduced = undefined
       this.#options.log.warn({ err }, 'this node could not enter itself; the next heartbeat tries again')
     })
@@ -298,7 +327,7 @@ class ClusterNode implements ClusterCore {
   /** Once per heartbeat: what every node tells the others, and what the master looks after. */
   #beat (): void {
     this.#digests.tell()
-    this.#introduce()
+    void this.#introduce()
     this.#noteLive()
     this.membership.alignVoters().catch((err: unknown) => {
       this.#options.log.warn({ err }, 'the voters could not be changed; tried again with the next heartbeat')
@@ -327,11 +356,15 @@ class ClusterNode implements ClusterCore {
     this.#options.emit(kind, { nodeId: this.directory.nodeIdOf(installId) ?? installId, ...more })
   }
 
+  violation (installId: string, reason: string): void {
+    this.#emitNode('ProtocolViolation', installId, { reason })
+  }
+
   #diverged (who: string, document: string): void { this.#emitNode('StateDiverged', who, { document }) }
 
   #gone (installId: string): void {
     if (this.#driver.isMaster) this.#emitNode('NodeRemoved', installId, {})
-    this.#options.transport.drop(installId, 'removed')
+    this.#options.transport.drop(installId)
     this.#driver.forget(installId)
     this.#evidence.delete(installId)
     this.replicas.drop(installId)
@@ -347,9 +380,10 @@ class ClusterNode implements ClusterCore {
       nodes: () => this.directory.nodes(),
       resolve: (ref) => this.directory.resolve(ref),
       channel: (name, receive) => this.#channels.open(name, receive),
-      onPeers: (fn) => {
-        this.#peerListeners.add(fn)
-        return () => { this.#peerListeners.delete(fn) }
+      onPeers: (fn) => this.#peerListeners.add(fn),
+      lives: (nodeId) => {
+        const there = transport.peers().find((peer) => peer.nodeId === nodeId)
+        if (there !== undefined) this.heard(there.installId)
       },
       request: async (installId, request) => {
         if (installId === node.installId) throw kernelError('internal', 'A node does not ask itself.')

@@ -1,11 +1,15 @@
 import { randomUUID } from 'node:crypto'
+import { delay } from '../clock.js'
 import { kernelError, SvcError } from '../errors.js'
 import type { Clock } from '../clock.js'
 import type { Logger } from '../define.js'
 import type { Outcome, Receipt, Refusal } from './election/index.js'
 
-/** What a command does, on the master, in one go. It writes through its sections and returns its result. */
-export type CommandHandler = (args: unknown) => unknown
+/**
+ * What a command does, on the master, in one go. It writes through its sections and returns its result.
+ * `from`: install id of the node that asked.
+ */
+export type CommandHandler = (args: unknown, from?: string) => unknown
 
 /** How a command comes back: where it was entered, and what it gave. */
 export interface CommandAnswer { readonly result: unknown, readonly receipt: Receipt }
@@ -21,6 +25,8 @@ export interface DeskOptions {
 
 interface Payload { readonly name: string, readonly args: unknown }
 interface ErrorParts {
+  /** Of what the document refuses. */
+  code?: string
   reason: string | undefined
   status: number
   retryable: boolean
@@ -31,6 +37,9 @@ type Result = { readonly value: unknown } | { readonly error: ErrorParts }
 
 /** How long one command is tried again under the same id before the caller is told. */
 const TRY_MS = 10_000
+/** Pause before the second try, doubled before each further one, ms: a refusal may come at once. */
+const PAUSE_MS = 20
+const PAUSE_MAX_MS = 1000
 /** These say that nothing is known of the outcome, or that it was not entered: ask again, same id. */
 const AGAIN: ReadonlySet<Refusal> = new Set(['session_changed', 'stale_session', 'no_answer'])
 
@@ -58,25 +67,27 @@ export class CommandDesk {
    * `no_master`, `no_quorum`, or `session_changed` when its outcome is not known.
    */
   async run (name: string, args: unknown, id: string = randomUUID()): Promise<CommandAnswer> {
-    const deadline = this.#options.clock.mono() + TRY_MS
-    for (;;) {
+    const { clock } = this.#options
+    const deadline = clock.mono() + TRY_MS
+    for (let pause = PAUSE_MS; ; pause = Math.min(pause * 2, PAUSE_MAX_MS)) {
       const outcome = await this.#options.submit(id, { name, args } satisfies Payload)
       if (outcome.ok) return { receipt: outcome, result: valueOf(outcome.result as Result | undefined) }
       // Without a quorum nobody will take it up within the time that a caller waits.
       if (this.#options.quorumLost()) throw kernelError('no_quorum')
-      const over = this.#options.clock.mono() >= deadline
+      const over = clock.mono() >= deadline
       if (over || !AGAIN.has(outcome.code)) throw this.#refused(outcome.code)
+      await delay(clock, pause)
     }
   }
 
   /** Carries out a command: called by the control document, on the master only. Never throws. */
-  execute (payload: unknown): { writes: { key: string, value: unknown }[], result: unknown } {
+  execute (payload: unknown, from?: string): { writes: { key: string, value: unknown }[], result: unknown } {
     const { name, args } = payload as Payload
     this.#writes = new Map()
     try {
       const handler = this.#handlers.get(name)
       if (handler === undefined) throw unknownCommand(name)
-      const value = handler(args)
+      const value = handler(args, from)
       const writes = [...this.#writes].map(([key, written]) => ({ key, value: written }))
       return { writes, result: { value } satisfies Result }
     } catch (error) {
@@ -124,9 +135,11 @@ function valueOf (result: Result | undefined): unknown {
   if (result === undefined) return undefined
   // A handler that returns nothing leaves nothing behind: JSON has no word for it.
   if (!('error' in result)) return result.value
-  const { reason, status, retryable, message, details } = result.error
-  // What the document itself refuses, such as one key too many, has a message and no reason.
-  if (reason === undefined) throw kernelError('internal', message)
+  const { code, reason, status, retryable, message, details } = result.error
+  // What the document itself refuses has a code and no reason.
+  if (reason === undefined) {
+    throw kernelError(code === 'control_full' ? 'payload_too_large' : 'internal', message)
+  }
   throw new SvcError(reason, { status, retryable, message, remedy: String(details['remedy'] ?? '') },
     message, details)
 }

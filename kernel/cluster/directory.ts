@@ -27,6 +27,9 @@ export class Directory {
   /** What a node that is gone said last. */
   readonly #last = new Map<string, LinkedNode>()
 
+  /** Nodes that have said that they stop, and were not met again since. */
+  readonly #leaving = new Set<string>()
+
   constructor (options: DirectoryOptions) { this.#options = options }
 
   /** Anything was heard of a node. */
@@ -35,12 +38,19 @@ export class Directory {
   /** Remembers who is at the other end of a link. */
   met (node: LinkedNode): void {
     this.#last.set(node.installId, node)
+    this.#leaving.delete(node.installId)
     this.heard(node.installId)
   }
+
+  /** A node says that it stops, which holds until it is met again. */
+  leaves (installId: string): void { this.#leaving.add(installId) }
+
+  isLeaving (installId: string): boolean { return this.#leaving.has(installId) }
 
   forget (installId: string): void {
     this.#seen.delete(installId)
     this.#last.delete(installId)
+    this.#leaving.delete(installId)
   }
 
   /** Wall time of the last sign of life, ms; undefined when there was none since this node started. */
@@ -55,7 +65,8 @@ export class Directory {
     const linked = new Map(this.#options.linked().map((node) => [node.installId, node]))
     const others = this.#options.members().filter(({ installId }) => installId !== self.installId)
     const view = (node: LinkedNode, live: boolean): NodeView => ({
-      ...node, live, self: node.installId === self.installId, master: leader?.master === node.installId
+      ...node, live, leaving: this.#leaving.has(node.installId), self: node.installId === self.installId,
+      master: leader?.master === node.installId
     })
     return [
       view(self, true),

@@ -79,6 +79,8 @@ export class ElectionDriver {
 
   up (peer: string): void { this.#step((core, now) => { core.up(peer, now) }) }
   down (peer: string): void { this.#step((core, now) => { core.down(peer, now) }) }
+  /** Something arrived from that node that is no election message: it lives. */
+  heard (peer: string): void { this.#core.heard(peer, this.#clock.mono()) }
   forget (peer: string): void { this.#core.forget(peer) }
   resign (): void { this.#step((core, now) => { core.resign(now) }) }
 

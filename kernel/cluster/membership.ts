@@ -1,4 +1,7 @@
 import { kernelError } from '../errors.js'
+import {
+  MAX_MEMBERS, MAX_REMOVED, ShapeError, fieldsOf, invalidField, readMember, readRemoved, shaped
+} from './identity/shapes.js'
 import type { Clock } from '../clock.js'
 import type { Logger } from '../define.js'
 import type { CommandDesk } from './desk.js'
@@ -32,7 +35,33 @@ export interface MembershipOptions {
   log: Logger
   /** A node was removed: nothing of it is kept. */
   gone: (installId: string) => void
+  /** Told after a removal: the list goes to every peer, since not all of them hear the master. */
+  tell: (list: Membership) => void
 }
+
+type Reader<T> = (value: unknown, path: string) => T
+
+function readRecord (value: unknown, path: string): MemberRecord {
+  const { nodeId } = fieldsOf(value, path)
+  if (nodeId !== null && typeof nodeId !== 'string') {
+    throw new ShapeError('nodeId', 'must be a node id or null')
+  }
+  return Object.freeze({ ...readMember(value, path), nodeId })
+}
+
+/** What a reader makes of a value; what it refuses is undefined, and told to `refused`. */
+function readable<T> (read: Reader<T>, value: unknown, refused?: (why: string) => void): T | undefined {
+  try {
+    return read(value, '')
+  } catch (error) {
+    if (!(error instanceof ShapeError)) throw error
+    refused?.(error.message)
+    return undefined
+  }
+}
+
+/** Reads a command's argument. Throws `invalid_request` that names the field. */
+const argument = <T>(read: Reader<T>, args: unknown): T => shaped(() => read(args, ''), invalidField)
 
 /**
  * Who belongs to the cluster. The list only grows, and what is removed stays removed, so that lists which two
@@ -42,13 +71,15 @@ export interface MembershipOptions {
 export class MembershipKeeper {
   readonly #options: MembershipOptions
   #aligning = false
+  /** What was read of the document's values, so that each is checked, and told of, once. */
+  readonly #read = new WeakMap<object, { readonly value: unknown }>()
 
   constructor (options: MembershipOptions) {
     this.#options = options
     const { desk, control } = options
-    desk.handle(memberCommands.put, (args) => { this.#put(args as MemberRecord) })
-    desk.handle(memberCommands.keep, (args) => { this.#keep(args as MemberRecord) })
-    desk.handle(memberCommands.remove, (args) => { this.#remove(args as Removed) })
+    desk.handle(memberCommands.put, (args, from) => { this.#put(argument(readRecord, args), from) })
+    desk.handle(memberCommands.keep, (args) => { this.#keep(argument(readRecord, args)) })
+    desk.handle(memberCommands.remove, (args) => { this.#remove(argument(readRemoved, args)) })
     control.observe((keys) => {
       if ([...keys].some((key) => key.startsWith(MEMBER) || key.startsWith(REMOVED))) {
         queueMicrotask(() => { this.#spread() })
@@ -91,9 +122,10 @@ export class MembershipKeeper {
     if (member === undefined) throw kernelError('node_not_found', `No member ${installId} is known.`)
     if (installId === this.#options.self().installId) throw kernelError('member_self')
     const at = new Date(this.#options.clock.now()).toISOString()
-    const { fingerprint } = member
-    await this.#options.desk.run(memberCommands.remove, { installId, fingerprint, at } satisfies Removed)
-    this.#spread()
+    const removed: Removed = { installId, fingerprint: member.fingerprint, at }
+    await this.#options.desk.run(memberCommands.remove, removed)
+    // The document may come later than the answer of the master.
+    this.#spread({ members: [], removed: [removed] })
   }
 
   /**
@@ -120,10 +152,12 @@ export class MembershipKeeper {
 
   /**
    * Takes over what another member knows, whatever session either is in: two halves whose masters refuse each
-   * other would never meet else. Throws what the members file throws for nonsense.
+   * other would never meet else. A record that makes no sense is left out.
    */
   merge (other: Membership): void {
-    if (other.clusterId === this.#options.members.current().clusterId) this.#spread(other)
+    const { clusterId, members, removed } = other
+    if (clusterId !== this.#options.members.current().clusterId) return
+    if (Array.isArray(members) && Array.isArray(removed)) this.#spread({ members, removed })
   }
 
   /**
@@ -145,33 +179,65 @@ export class MembershipKeeper {
     }
   }
 
-  #inDocument (): Map<string, MemberRecord> {
-    return new Map(this.#values<MemberRecord>(MEMBER).map((record) => [record.installId, record]))
+  #inDocument (): Map<string, MemberRecord> { return this.#values(MEMBER, readRecord) }
+
+  #removedInDocument (): Map<string, Removed> { return this.#values(REMOVED, readRemoved) }
+
+  #values<T extends { installId: string }> (prefix: string, read: Reader<T>): Map<string, T> {
+    const found = new Map<string, T>()
+    for (const [key, value] of this.#options.control.entries()) {
+      if (!key.startsWith(prefix)) continue
+      const record = this.#valueOf(key, value, read)
+      if (record !== undefined && prefix + record.installId === key) found.set(record.installId, record)
+    }
+    return found
   }
 
-  #removedInDocument (): Map<string, Removed> {
-    return new Map(this.#values<Removed>(REMOVED).map((record) => [record.installId, record]))
+  #valueOf<T> (key: string, value: unknown, read: Reader<T>): T | undefined {
+    if (typeof value !== 'object' || value === null) return undefined
+    let known = this.#read.get(value)
+    if (known === undefined) {
+      known = { value: readable(read, value, (why) => {
+        this.#options.log.warn({ record: key, why },
+          `the cluster's record ${key} makes no sense and is left out`)
+      }) }
+      this.#read.set(value, known)
+    }
+    return known.value as T | undefined
   }
 
-  #values<T> (prefix: string): T[] {
-    return [...this.#options.control.entries()].flatMap(([key, value]) =>
-      key.startsWith(prefix) ? [value as T] : [])
-  }
-
-  #put (record: MemberRecord): void {
-    if (this.#options.control.get(REMOVED + record.installId) !== undefined) {
+  /** About a member only that member says anything, and never another key; a new one comes by any member. */
+  #put (record: MemberRecord, from?: string): void {
+    const { control, desk, log } = this.#options
+    const { installId, fingerprint } = record
+    const gone = [...this.#removedInDocument().values()]
+    if (control.get(REMOVED + installId) !== undefined || gone.some((r) => r.fingerprint === fingerprint)) {
       throw kernelError('join_refused', 'This node was removed from the cluster for good; ' +
         'give it a fresh home to join again.')
     }
-    const known = this.#options.control.get(MEMBER + record.installId) as MemberRecord | undefined
-    const joinedAt = known?.joinedAt ?? record.joinedAt
-    this.#options.desk.write(MEMBER + record.installId, { ...record, joinedAt })
+    const members = this.#inDocument()
+    const known = members.get(installId)
+    const holder = [...members.values()].find((m) => m.fingerprint === fingerprint)
+    if (holder?.installId !== known?.installId) {
+      throw kernelError('join_refused', `The install id ${installId} or its key belongs to another member; ` +
+        'run: svc members remove on a member first, if that one is gone.', { why: 'taken' })
+    }
+    if (known === undefined) {
+      if (members.size >= MAX_MEMBERS) {
+        throw kernelError('join_refused', `The cluster has ${members.size} members, at most ${MAX_MEMBERS} ` +
+          'may be; run: svc members remove for one that is gone.', { why: 'full' })
+      }
+      log.info({ installId, fingerprint, by: from }, 'a new member')
+    } else if (from !== undefined && from !== installId) {
+      return
+    }
+    desk.write(MEMBER + installId, { ...record, joinedAt: known?.joinedAt ?? record.joinedAt })
   }
 
   #keep (record: MemberRecord): void {
-    const { control } = this.#options
-    const said = control.get(MEMBER + record.installId) ?? control.get(REMOVED + record.installId)
-    if (said === undefined) this.#put(record)
+    const { installId } = record
+    if (this.#options.control.get(REMOVED + installId) !== undefined) return
+    if (!this.#inDocument().has(installId)) this.#put(record)
   }
 
   #remove (removed: Removed): void {
@@ -180,21 +246,21 @@ export class MembershipKeeper {
   }
 
   /** Puts the document's list and the file's together, and another node's, and drops who is removed. */
-  #spread (other?: Membership): void {
-    const { members, log } = this.#options
+  #spread (other?: Omit<Membership, 'clusterId'>): void {
+    const { members, log, gone, tell } = this.#options
     const before = members.current()
-    const own = union(before, [...this.#inDocument().values()], [...this.#removedInDocument().values()])
-    const next = other === undefined ? own : union(other, own.members, own.removed)
+    const next = union(before,
+      [...this.#inDocument().values()], [...this.#removedInDocument().values()], other)
     if (JSON.stringify(next) === JSON.stringify(before)) return
     try {
       members.replace(next)
     } catch (err) {
-      // The list in force goes on; the next change tries again, and nodeHealth tells of the disk.
+      // Removals count all the same; the next change tries the rest again, and nodeHealth tells of the disk.
       log.error({ err }, 'the list of members could not be written')
-      return
     }
-    const left = new Set(next.members.map((m) => m.installId))
-    for (const { installId } of before.members) if (!left.has(installId)) this.#options.gone(installId)
+    const left = before.members.filter(({ installId }) => members.find(installId) === undefined)
+    for (const { installId } of left) gone(installId)
+    if (left.length > 0) tell(members.current())
   }
 }
 
@@ -203,18 +269,41 @@ function sameRecord (a: MemberRecord, b: MemberRecord): boolean {
     a.addresses.join() === b.addresses.join()
 }
 
-/** The lists of a file and a document together: the document knows newer addresses, removal wins. Pure. */
+/**
+ * The lists of a file and a document together, and what another node knows: the document knows newer
+ * addresses, removal wins, a key belongs to one member for good. A record that no file takes is left out
+ * alone. Pure.
+ */
 export function union (
-  file: Membership, members: readonly (Member | MemberRecord)[], removed: readonly Removed[]
+  file: Membership, members: readonly (Member | MemberRecord)[], removed: readonly Removed[],
+  other: Omit<Membership, 'clusterId'> = { members: [], removed: [] }
 ): Membership {
-  const out = new Map([...file.removed, ...removed].map((r) => [r.installId, r]))
-  const all = new Map<string, Member>(file.members.map((m) => [m.installId, m]))
-  for (const { nodeId: _, ...member } of members as readonly MemberRecord[]) all.set(member.installId, member)
+  const gone = new Map<string, Removed>()
+  for (const value of [...removed, ...file.removed, ...other.removed]) {
+    const record = readable(readRemoved, value)
+    if (record === undefined || gone.has(record.installId) || gone.size >= MAX_REMOVED) continue
+    gone.set(record.installId, record)
+  }
+  const removedKeys = new Set([...gone.values()].map((r) => r.fingerprint))
+  const all = new Map<string, Member>()
+  const keys = new Map<string, string>()
+  const take = (value: unknown, newer: boolean): void => {
+    const record = readable(readMember, value)
+    if (record === undefined || gone.has(record.installId) || removedKeys.has(record.fingerprint)) return
+    const known = all.get(record.installId)
+    if (keys.get(record.fingerprint) !== known?.installId) return
+    if (known === undefined ? all.size >= MAX_MEMBERS : !newer) return
+    all.set(record.installId, record)
+    keys.set(record.fingerprint, record.installId)
+  }
+  for (const value of file.members) take(value, false)
+  for (const value of members) take(value, true)
+  for (const value of other.members) take(value, false)
   const byId = <T extends { installId: string }>(a: T, b: T): number => a.installId < b.installId ? -1 : 1
   return {
     clusterId: file.clusterId,
-    members: [...all.values()].filter((m) => !out.has(m.installId)).sort(byId),
-    removed: [...out.values()].sort(byId)
+    members: [...all.values()].sort(byId),
+    removed: [...gone.values()].sort(byId)
   }
 }
 

@@ -1,16 +1,16 @@
 import { randomInt } from 'node:crypto'
 import { rmSync } from 'node:fs'
-import os from 'node:os'
 import { join as joinPath } from 'node:path'
 import { BootError } from '../boot-error.js'
 import { kernelError } from '../errors.js'
 import { createCluster } from './cluster.js'
 import { createDiscovery } from './discovery.js'
 import {
-  formatAddress, join, openJoinTokens, openMembers, openNodeKey, readAddress, readJoinToken
+  join, openJoinTokens, openMembers, openNodeKey, readAddress, readJoinToken
 } from './identity/index.js'
-import { createLinks } from './links/index.js'
+import { closeCodes, createLinks } from './links/index.js'
 import { createMeasuring } from './measuring.js'
+import { addressesOf, awaitsOthers, EVERYWHERE, mayOpen } from './reach.js'
 import { createTelemetry } from './telemetry/index.js'
 import { clusterTiming } from './timing.js'
 import type { IncomingMessage, ServerResponse } from 'node:http'
@@ -23,6 +23,7 @@ import type { ClusterCore } from './cluster.js'
 import type { Candidate, JoinTokens, Members, NodeKey } from './identity/index.js'
 import type { Links, Peer } from './links/index.js'
 import type { Measuring } from './measuring.js'
+import type { Bound } from './reach.js'
 import type { Telemetry } from './telemetry/index.js'
 
 export interface NodeLinksOptions {
@@ -34,6 +35,8 @@ export interface NodeLinksOptions {
   apiUrl: () => string | null
   /** `--join`: a token, or host:port of a member. */
   join: string | undefined
+  /** Whether what a caller made still counts. */
+  stands: (callerId: string) => boolean
   telemetry: boolean
   vitals: () => Promise<Vitals>
   clock: Clock
@@ -57,7 +60,7 @@ interface Opened {
   members: Members
   joinTokens: JoinTokens
   self: () => Candidate
-  bound: { host: string, port: number }
+  bound: Bound
 }
 
 type Handler = Parameters<NodeLinks['start']>[0]
@@ -81,8 +84,9 @@ export async function openNodeLinks (options: NodeLinksOptions): Promise<NodeLin
     addresses: addressesOf(bound, settings.advertise)
   })
   const members = openMembers({ home: node.home, self: self(), now: clock.now })
-  const joinTokens = openJoinTokens({ home: node.home, now: clock.now })
+  const joinTokens = openJoinTokens({ home: node.home, now: clock.now, stands: options.stands })
   const opened: Opened = { options, key, members, joinTokens, self, bound }
+  if (mayOpen(bound, settings.host) && awaited(opened)) bound.host = EVERYWHERE
   const ends: Ends = {}
   const links = openLinks(opened, ends)
   try {
@@ -113,7 +117,15 @@ async function enter (opened: Opened, links: Links, ends: Ends): Promise<NodeLin
   for (const peer of links.peers()) meet(ends, peer)
   const alone = !joining && members.current().members.length <= 1
   if (alone) cluster.start()
-  const network = networkOf(opened, links, measuring)
+  const network = networkOf(opened, links, ends, measuring)
+  const letOthersIn = (): void => {
+    if (!awaited(opened)) return
+    openOutside(opened, links, ends).catch((err: unknown) => {
+      log.error({ err }, 'members on other machines do not reach this node')
+    })
+  }
+  letOthersIn()
+  const stopWatching = members.onChange(letOthersIn)
   let discovery: { stop (): Promise<void> } | undefined
   return {
     cluster,
@@ -128,6 +140,7 @@ async function enter (opened: Opened, links: Links, ends: Ends): Promise<NodeLin
       if (settings.discovery) discovery = lookAround(opened, links)
     },
     async stop () {
+      stopWatching()
       cluster.resign()
       telemetry.close()
       measuring.close()
@@ -136,6 +149,29 @@ async function enter (opened: Opened, links: Links, ends: Ends): Promise<NodeLin
       cluster.stop()
     }
   }
+}
+
+const awaited = ({ members, joinTokens, options: { node: { installId }, join } }: Opened): boolean =>
+  awaitsOthers({ members, joinTokens, installId, join })
+
+/**
+ * Has the members' listener on every address from now on, where svc.yaml does not say where it is to be. The
+ * others are told before this resolves, since a new member goes by what they know. Throws `loopback_only`.
+ */
+async function openOutside ({ options, bound }: Opened, links: Links, ends: Ends): Promise<void> {
+  const { settings, log } = options
+  if (!mayOpen(bound, settings.host)) return
+  const { host, port } = bound
+  bound.host = EVERYWHERE
+  try {
+    await links.listen({ host: EVERYWHERE, port })
+  } catch (error) {
+    bound.host = host
+    throw kernelError('loopback_only', `This node listens for members on ${host}:${port} only, and cannot ` +
+      `listen on ${EVERYWHERE}:${port}: ${(error as Error).message}.`, { addresses: [`${host}:${port}`] })
+  }
+  log.info({ host: EVERYWHERE, port }, 'members are listened for on every address, for other machines')
+  await ends.cluster?.moved()
 }
 
 function openLinks (opened: Opened, ends: Ends): Links {
@@ -161,12 +197,13 @@ function openLinks (opened: Opened, ends: Ends): Links {
       },
       frame (from, kind, body) {
         if (kind === 'telemetry') {
-          ends.cluster?.directory.heard(from)
+          ends.cluster?.heard(from)
           ends.telemetry?.receive(from, body)
         } else if (ends.cluster?.frame(from, kind, body) === false) {
-          links.drop(from, 4403, `a ${kind} frame that is off the protocol`)
+          links.drop(from, closeCodes.off_protocol, 'off_protocol')
         }
-      }
+      },
+      violation (installId, reason) { ends.cluster?.violation(installId, reason) }
     },
     api (request, response) {
       if (ends.handler === undefined) response.writeHead(503).end()
@@ -217,13 +254,13 @@ function clusterOver (opened: Opened, links: Links, joining: boolean): ClusterCo
       broadcast: (kind, body) => links.broadcast(kind, body),
       peers: () => links.peers().map(asNode),
       request: async (to, request) => await links.request(to, request),
-      drop: (id, reason) => { links.drop(id, 4403, reason) }
+      drop: (id) => { links.drop(id, closeCodes.not_member, 'not_member') }
     }
   })
 }
 
-function networkOf ({ members, joinTokens, key, self, bound }: Opened, links: Links, measuring: Measuring):
-Network {
+function networkOf (opened: Opened, links: Links, ends: Ends, measuring: Measuring): Network {
+  const { members, joinTokens, key, self, bound } = opened
   return {
     members,
     peers: () => links.peers().map(asNode),
@@ -231,8 +268,11 @@ Network {
     links: () => links.peers().map(({ installId, framesIn, framesOut, bytesIn, bytesOut, buffered }) =>
       ({ installId, framesIn, framesOut, bytesIn, bytesOut, buffered })),
     addresses: () => bound.port === 0 ? [] : self().addresses,
-    invite: (ttlSeconds) => joinTokens.create({
+    joinTokens,
+    openOutside: async () => { await openOutside(opened, links, ends) },
+    invite: (ttlSeconds, by) => joinTokens.create({
       ttlSeconds,
+      by,
       clusterId: members.current().clusterId,
       fingerprint: key.fingerprint,
       seeds: self().addresses
@@ -271,17 +311,6 @@ async function joinBy ({ options, key, members, self }: Opened, links: Links): P
   }
   members.replace(membership)
   return true
-}
-
-/** Where others reach the members' listener: what was configured, or every address it is bound to. */
-function addressesOf ({ host, port }: Opened['bound'], advertised: string | undefined): string[] {
-  if (advertised !== undefined) return [advertised]
-  if (port === 0) return []
-  if (host !== '0.0.0.0' && host !== '::') return [formatAddress(host, port)]
-  const all = Object.values(os.networkInterfaces()).flatMap((list) => list ?? [])
-    .filter((i) => !i.internal && !i.address.startsWith('fe80:') && (host === '::' || i.family === 'IPv4'))
-  const found = all.map((i) => formatAddress(i.address, port))
-  return found.length > 0 ? found : [formatAddress(host === '::' ? '::1' : '127.0.0.1', port)]
 }
 
 /** 0 (inclusive) to 1, from the system's generator. */

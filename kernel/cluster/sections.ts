@@ -1,6 +1,6 @@
 import { deepFreeze } from '../config/paths.js'
-import { compileStrict, issuesOf } from '../validate.js'
-import type { Section, SectionDecl } from '../define.js'
+import { schemaChecker } from '../validate.js'
+import type { Logger, Section, SectionDecl } from '../define.js'
 import type { CommandDesk } from './desk.js'
 import type { Control, Replicas } from './documents/index.js'
 
@@ -10,6 +10,7 @@ export interface SectionsOptions {
   replicas: Replicas
   desk: CommandDesk
   masterNodeId: () => string | null
+  log: Logger
 }
 
 /** Named parts of the cluster's documents, as plugins use them; nothing else sees the documents. */
@@ -28,10 +29,10 @@ export function createSections (options: SectionsOptions): Sections {
     section<T> (name: string, decl: SectionDecl) {
       if (decl.writer === 'master' && decl.carry === false) dropped.add(`${name}/`)
       const prefix = `${name}/`
-      const check = checker(name, decl)
+      const shape = new Shape(name, decl, options.log)
       return decl.writer === 'master'
-        ? masterSection<T>(prefix, check, options)
-        : nodeSection<T>(prefix, check, options)
+        ? masterSection<T>(prefix, shape, options)
+        : nodeSection<T>(prefix, shape, options)
     },
     size: () => ({
       control: [...options.control.entries()].length, observed: [...options.replicas.entries()].length
@@ -40,32 +41,71 @@ export function createSections (options: SectionsOptions): Sections {
   }
 }
 
-type Check = (key: string, value: unknown) => void
+/** Most entries of a section that are told of: no node fills the log. */
+const TOLD_MAX = 100
 
-/** Throws a TypeError that names section, key and field. */
-function checker (name: string, decl: SectionDecl): Check {
-  const validate = compileStrict(decl.value)
-  return (key, value) => {
-    if (validate(value)) return
-    const [issue] = issuesOf(validate.errors)
-    const what = `${issue?.path ?? ''} ${issue?.message ?? 'is not valid'}`
-    throw new TypeError(`section "${name}", key "${key}": ${what}`)
+/**
+ * The schema of a section, for what is written here and for what other nodes say: they may run another
+ * version, or lie, so an entry that does not fit is left out alone.
+ */
+class Shape {
+  readonly #name: string
+  readonly #problem: (value: unknown) => string | null
+  readonly #log: Logger
+  /** Values never change, so each is looked at once. */
+  readonly #judged = new WeakMap<object, boolean>()
+  readonly #told = new Set<string>()
+  #skipped = 0
+
+  constructor (name: string, decl: SectionDecl, log: Logger) {
+    this.#name = name
+    this.#problem = schemaChecker(decl.value)
+    this.#log = log
+  }
+
+  /** Throws a TypeError that names section, key and field. */
+  check (key: string, value: unknown): void {
+    const problem = this.#problem(value)
+    if (problem !== null) throw new TypeError(`section "${this.#name}", key "${key}": ${problem}`)
+  }
+
+  /** Whether an entry of the documents can be believed; one that cannot is counted, and told once. */
+  fits (nodeId: string, key: string, value: unknown): boolean {
+    const held = typeof value === 'object' && value !== null ? value : undefined
+    const known = held && this.#judged.get(held)
+    if (known !== undefined) return known
+    const problem = this.#problem(value)
+    if (held !== undefined) this.#judged.set(held, problem === null)
+    if (problem === null) return true
+    this.#skipped++
+    const entry = `${nodeId} ${key}`
+    if (!this.#told.has(entry) && this.#told.size < TOLD_MAX) {
+      this.#told.add(entry)
+      this.#log.warn({ section: this.#name, key, from: nodeId, problem, skipped: this.#skipped },
+        'an entry of a document is not as its schema says and is left out')
+    }
+    return false
   }
 }
 
 /** A reader that changed what it got would change the document unseen. */
 const frozen = (value: unknown): unknown => Object.isFrozen(value) ? value : deepFreeze(value)
 
-function masterSection<T> (prefix: string, check: Check, options: SectionsOptions): Section<T> {
+function masterSection<T> (prefix: string, shape: Shape, options: SectionsOptions): Section<T> {
   const { control, desk } = options
-  const read = (key: string): unknown =>
-    desk.pending?.has(key) === true ? desk.pending.get(key) : frozen(control.get(key))
+  const raw = (key: string): unknown =>
+    desk.pending?.has(key) === true ? desk.pending.get(key) : control.get(key)
+  const read = (key: string): unknown => {
+    const value = raw(key)
+    if (value === undefined || !shape.fits(options.masterNodeId() ?? 'master', key, value)) return undefined
+    return frozen(value)
+  }
   return {
     put (key, value) {
-      check(key, value)
+      shape.check(key, value)
       desk.write(prefix + key, structuredClone(value))
     },
-    remove (key) { if (read(prefix + key) !== undefined) desk.write(prefix + key, undefined) },
+    remove (key) { if (raw(prefix + key) !== undefined) desk.write(prefix + key, undefined) },
     get: (key) => read(prefix + key) as T | undefined,
     * entries () {
       const nodeId = options.masterNodeId() ?? ''
@@ -76,34 +116,33 @@ function masterSection<T> (prefix: string, check: Check, options: SectionsOption
         if (value !== undefined) yield { nodeId, key: key.slice(prefix.length), value: value as T }
       }
     },
-    observe: (fn) => control.observe(onPrefix(prefix, fn))
+    observe: (fn) => control.observe(onPrefix(prefix, fn, options.log))
   }
 }
 
-function nodeSection<T> (prefix: string, check: Check, options: SectionsOptions): Section<T> {
+function nodeSection<T> (prefix: string, shape: Shape, options: SectionsOptions): Section<T> {
   const { replicas, self } = options
   return {
     put (key, value) {
-      check(key, value)
+      shape.check(key, value)
       replicas.put(prefix + key, structuredClone(value))
     },
     remove (key) { replicas.remove(prefix + key) },
     get (key, nodeId = self.nodeId) {
       if (nodeId === self.nodeId) return frozen(replicas.get(prefix + key)) as T | undefined
-      for (const entry of replicas.entries()) {
-        if (entry.nodeId === nodeId && entry.key === prefix + key) return frozen(entry.value) as T
-      }
-      return undefined
+      const value = replicas.said(nodeId)?.get(prefix + key)
+      const fits = value !== undefined && shape.fits(nodeId, prefix + key, value)
+      return fits ? frozen(value) as T : undefined
     },
     // What a node said before its link broke is not shown any more.
     * entries () {
       for (const { nodeId, key, value, old } of replicas.entries()) {
-        if (!key.startsWith(prefix) || old) continue
+        if (!key.startsWith(prefix) || old || !shape.fits(nodeId, key, value)) continue
         yield { nodeId, key: key.slice(prefix.length), value: frozen(value) as T }
       }
     },
     observe (fn) {
-      const listen = onPrefix(prefix, fn)
+      const listen = onPrefix(prefix, fn, options.log)
       return replicas.observe(({ keys }) => { listen(keys) })
     }
   }
@@ -111,13 +150,16 @@ function nodeSection<T> (prefix: string, check: Check, options: SectionsOptions)
 
 /**
  * Calls `fn` once after a burst of changes below a prefix, never within the change: what it does may change
- * the documents again.
+ * the documents again. One that throws is logged and harms nobody else.
  */
-function onPrefix (prefix: string, fn: () => void): (keys: ReadonlySet<string>) => void {
+function onPrefix (prefix: string, fn: () => void, log: Logger): (keys: ReadonlySet<string>) => void {
   let waiting = false
   return (keys) => {
     if (waiting || ![...keys].some((key) => key.startsWith(prefix))) return
     waiting = true
-    queueMicrotask(() => { waiting = false; fn() })
+    queueMicrotask(() => {
+      waiting = false
+      try { fn() } catch (err) { log.error({ err, section: prefix }, 'an observer of a section failed') }
+    })
   }
 }

@@ -1,3 +1,5 @@
+import { Listeners } from './documents/listeners.js'
+import type { Logger } from '../define.js'
 import type { Session } from '../services.js'
 import type { ElectionDriver } from './driver.js'
 import type { Leader } from './election/index.js'
@@ -7,15 +9,16 @@ export class SessionView implements Session {
   readonly #driver: Pick<ElectionDriver, 'leader' | 'isMaster'>
   readonly #nodeIdOf: (installId: string) => string | null
   readonly #self: string
-  readonly #listeners = new Set<() => void>()
+  readonly #listeners: Listeners<void>
   #last = ''
   #before: string | null = null
   #term = 0
 
   constructor (
     driver: Pick<ElectionDriver, 'leader' | 'isMaster'>, nodeIdOf: (installId: string) => string | null,
-    self: string
+    self: string, log: Logger
   ) {
+    this.#listeners = new Listeners(log)
     this.#driver = driver
     this.#nodeIdOf = nodeIdOf
     this.#self = self
@@ -34,10 +37,7 @@ export class SessionView implements Session {
   /** The session before this one; null for the first. */
   get before (): string | null { return this.#before }
 
-  onChange (fn: () => void): () => void {
-    this.#listeners.add(fn)
-    return () => { this.#listeners.delete(fn) }
-  }
+  onChange (fn: () => void): () => void { return this.#listeners.add(fn) }
 
   /** The election says that another session, term, or none is in force. */
   changed (next: Leader | null): void {
@@ -46,6 +46,6 @@ export class SessionView implements Session {
       this.#last = next.sid
       this.#term = next.term
     }
-    for (const fn of [...this.#listeners]) fn()
+    this.#listeners.tell()
   }
 }

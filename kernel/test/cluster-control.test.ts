@@ -66,16 +66,16 @@ t.test('followers take parts, wholes and nothing else', (t) => {
   check('another document', { ...next, clientId: 7 }, 'gap', 0)
   check('another digest', { ...next, entries: [{ ...next.entries[0], digest: 'x' }] }, 'gap', 0)
   check('an entry held otherwise', { ...part, entries: [first, { ...second, digest: 'x' }] }, 'gap', 0)
-  check('entries out of order', { ...next, entries: [last] }, 'failed', 1)
+  check('entries out of order', { ...next, entries: [last] }, 'refused', 1)
   for (const nonsense of [undefined, null, 7, 'text', [], {}, { base: 7 }, { base: null }]) {
-    check(`nonsense ${JSON.stringify(nonsense)}`, nonsense, 'failed', 1)
+    check(`nonsense ${JSON.stringify(nonsense)}`, nonsense, 'refused', 1)
   }
   const whole = control.body(null) as WholeBody
-  check('a broken state', { ...whole, state: whole.state.subarray(0, 40) }, 'failed', 1)
-  check('a state of another client', { ...whole, clientId: whole.clientId + 1 }, 'failed', 1)
-  check('voters that are none', { ...whole, voters: [7] }, 'failed', 1)
+  check('a broken state', { ...whole, state: whole.state.subarray(0, 40) }, 'refused', 1)
+  check('a state of another client', { ...whole, clientId: whole.clientId + 1 }, 'refused', 1)
+  check('voters that are none', { ...whole, voters: [7] }, 'refused', 1)
   const receipts = [{ id: 'x', sid: 's', term: 1, seq: 1, result: deep(20) }]
-  check('a result too deep', { ...whole, receipts }, 'failed', 1)
+  check('a result too deep', { ...whole, receipts }, 'refused', 1)
   t.ok(log.lines.some((line) => line.includes('refused')))
   t.equal(follower.adopt(next), 'adopted', 'still usable')
   t.same(follower.position(), control.position())
@@ -140,9 +140,27 @@ t.test('commands that cannot be carried out are entered with their error', (t) =
   check('large-result', command('large-result', [put('a', 1)], 's1', 1, 'x'.repeat(70_000)), 'internal')
   const large = Array.from({ length: 5 }, (_, i) => put(`large/${i}`, 'x'.repeat(60_000)))
   check('too-much', command('too-much', large), 'control_full')
+  // 100,000 bytes as JSON, 225,000 in an update.
+  const decimals = ['d/1', 'd/2'].map((key) => put(key, Array.from({ length: 25_000 }, () => 0.1)))
+  check('decimals', command('decimals', decimals), 'control_full')
   t.ok(log.lines.length >= 6)
   t.equal(control.append({ ...session('s1', 1), kind: 'voters', payload: 7 }), false, 'voters that are none')
   t.ok(control.append(command('fine', [put('a', 1)])))
+  t.end()
+})
+
+t.test('what the master takes, its followers take', (t) => {
+  const [{ control }, { control: follower }] = [controlRig(), controlRig()]
+  control.append(session('s1', 1))
+  t.equal(follower.adopt(control.body(null)), 'adopted')
+  const value = Array.from({ length: 28_500 }, () => 0.1)
+  control.append(command('c1', [put('decimals', value)]))
+  t.same((control.receipt('c1')?.result as { error?: unknown } | undefined)?.error, undefined)
+  t.equal(follower.adopt(control.body(1)), 'adopted')
+  // Again, and everything that was there is deleted.
+  control.append(command('c2', [put('decimals', value.slice(1))]))
+  t.equal(follower.adopt(control.body(2)), 'adopted')
+  t.same(follower.position(), control.position())
   t.end()
 })
 

@@ -1,8 +1,11 @@
 import t from 'tap'
+import { CommandDesk } from '../cluster/desk.js'
 import { kernelError, SvcError } from '../errors.js'
+import { manualClock } from '../testing/index.js'
 import { coreCluster, failure } from './cluster-core-kit.js'
 import type { Section } from '../define.js'
 import type { ClusterCore } from '../cluster/cluster.js'
+import type { Refusal } from '../cluster/election/index.js'
 import type { CoreCluster, CoreNode, CoreOptions, Owner } from './cluster-core-kit.js'
 
 const decl = { writer: 'master', summary: 'Numbers by name.', value: { type: 'integer' } } as const
@@ -14,6 +17,7 @@ const numbers = ({ core }: CoreNode): Section<number> => sections.get(core)!
 function prepare (core: ClusterCore): void {
   const section = core.sections.section<number>('numbers', decl)
   sections.set(core, section)
+  core.desk.handle('test.large', () => { core.desk.write('test/large', 'x'.repeat(300_000)) })
   core.desk.handle('test.add', (args) => {
     const { key } = args as { key: string }
     section.put(key, (section.get(key) ?? 0) + 1)
@@ -92,6 +96,23 @@ t.test('a command that is under way while the master dies has one effect', async
   t.equal(numbers(next).get('a'), 1)
 })
 
+t.test('a refusal that comes at once is not asked about again without a pause', async (t) => {
+  const clock = manualClock()
+  const refusals: Refusal[] = ['stale_session', 'session_changed', 'stale_session']
+  const at: number[] = []
+  const desk = new CommandDesk({
+    clock, log: { debug () {}, info () {}, warn () {}, error () {}, fatal () {} }, quorumLost: () => false,
+    submit: async () => ({ ok: false, code: refusals[at.push(clock.mono()) % refusals.length]! })
+  })
+  const refused = failure(desk.run('test.add', {}))
+  await clock.advance(0)
+  await clock.advance(10_000)
+  t.strictSame(at.slice(0, 5), [0, 20, 60, 140, 300])
+  t.ok(at.length < 20, `${at.length} tries within 10 s`)
+  await clock.advance(2000)
+  t.match(await refused, { reason: 'session_changed' })
+})
+
 t.test('what a handler throws is what the asking node gets', async (t) => {
   const c = await cluster(t, { nodes: 2 })
   for (const { core } of c.nodes) {
@@ -104,6 +125,8 @@ t.test('what a handler throws is what the asking node gets', async (t) => {
     const untyped = await failure(c.settled(core.desk.run('test.fail', { typed: false })))
     t.equal(untyped.reason, 'internal')
     t.notMatch(JSON.stringify(untyped), 'secret', 'a defect tells nothing of itself')
+    const large = await failure(c.settled(core.desk.run('test.large', {})))
+    t.match(large, { reason: 'payload_too_large', status: 413, message: /300\d{3} bytes, at most 262144/ })
     const unknown = await failure(c.settled(core.desk.run('test.none', {})))
     t.match(unknown, { reason: 'internal', message: /test\.none/ })
     t.equal((await c.settled(core.desk.run('test.mute', {}))).result, undefined, 'no result')

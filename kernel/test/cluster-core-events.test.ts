@@ -54,6 +54,30 @@ t.test('who is lost is told once, with what was seen of it', async (t) => {
     [{ nodeId: gone!.node.nodeId, evidence: 'silent for three heartbeats' }])
 })
 
+const signs: Record<string, (master: CoreNode, other: CoreNode) => void> = {
+  'a channel or a document': () => {},
+  'its readings': (master, other) => { master.core.heard(other.installId) },
+  'an event that was indexed': (master, other) => { master.core.service.lives(other.node.nodeId) }
+}
+for (const [sign, show] of Object.entries(signs)) {
+  t.test(`without heartbeats a node is kept by ${sign}`, async (t) => {
+    const { c, master, others } = await quiet(t)
+    const [mute] = others
+    const all = sign !== 'a channel or a document'
+    c.filters.push((frame) =>
+      frame.from === mute!.installId && (all || frame.kind === 'election') ? null : frame.body)
+    for (let i = 0; i < 10; i++) {
+      await c.run(2_000)
+      show(master, mute!)
+    }
+    t.strictSame(c.told('NodeTimedOut'), [])
+    master.core.service.lives('somebody')
+    if (!all) c.filters.push((frame) => frame.from === mute!.installId ? null : frame.body)
+    await c.run(10_000)
+    t.match(c.told('NodeTimedOut'), [{ nodeId: mute!.node.nodeId }], 'until that ends too')
+  })
+}
+
 t.test('a lost master is told by the next one', async (t) => {
   const { c, master } = await quiet(t)
   const before = master.core.session.sessionId
@@ -100,6 +124,15 @@ function tamperEntries ({ body }: Frame): void {
     return { ...changed, digest }
   })
 }
+
+t.test('a peer that breaks the protocol is told of by its node id', async (t) => {
+  const c = await coreCluster(t, { nodes: 2 })
+  const master = await c.agreed()
+  const [other] = c.others(master) as [CoreNode]
+  c.forget()
+  other.core.violation(master.installId, 'bad_frame')
+  t.strictSame(c.told('ProtocolViolation'), [{ nodeId: master.node.nodeId, reason: 'bad_frame' }])
+})
 
 t.test('a copy of the control data that differs is seen once, and mended', async (t) => {
   const c = await coreCluster(t, {

@@ -262,10 +262,10 @@ class Net implements CoreCluster {
         : 0,
       peers: () => this.#peersOf(slot),
       request: async () => { throw kernelError('unreachable') },
-      drop: (id, reason) => {
-        this.dropped.push(`${id} ${reason}`)
+      drop: (id) => {
+        this.dropped.push(id)
         const other = this.#slots.find((s) => s.installId === id)
-        if (other !== undefined) this.#set(slot, other, false, reason)
+        if (other !== undefined) this.#set(slot, other, false, 'not_member')
       }
     }
   }

@@ -1,15 +1,18 @@
+import { createHash } from 'node:crypto'
 import t from 'tap'
-import { nextVoters, union } from '../cluster/membership.js'
+import { memberCommands, nextVoters, union } from '../cluster/membership.js'
 import { coreCluster, failure, selfOf } from './cluster-core-kit.js'
+import type { ClusterCore } from '../cluster/cluster.js'
 import type { Membership, Removed } from '../cluster/identity/index.js'
 import type { CoreCluster, CoreNode } from './cluster-core-kit.js'
 import type { MemberRecord } from '../cluster/membership.js'
 
 const AT = '2026-01-01T00:00:00.000Z'
+const keyOf = (installId: string): string => createHash('sha256').update(installId).digest('base64url')
 const member = (installId: string, address = 'h:1', nodeId: string | null = null): MemberRecord => ({
-  installId, fingerprint: `key of ${installId}`, name: installId, addresses: [address], joinedAt: AT, nodeId
+  installId, fingerprint: keyOf(installId), name: installId, addresses: [address], joinedAt: AT, nodeId
 })
-const removal = (installId: string): Removed => ({ installId, fingerprint: `key of ${installId}`, at: AT })
+const removal = (installId: string): Removed => ({ installId, fingerprint: keyOf(installId), at: AT })
 const names = ({ members, removed }: Membership): string =>
   `${members.map((m) => `${m.installId}@${m.addresses.join()}`).join(' ')} - ` +
   removed.map((r) => r.installId).join(' ')
@@ -35,6 +38,21 @@ t.test('a file and a document are put together', (t) => {
   check('removed in the document', file(['a', 'b']), [member('a')], ['b'], 'a@h:1 - b')
   check('removed in the file', file(['a'], ['b']), [member('b')], [], 'a@old:1 - b')
   check('removed on both sides', file(['a'], ['b']), [], ['c', 'b'], 'a@old:1 - b c')
+  const odd = (change: object): MemberRecord => ({ ...member('z'), ...change })
+  const wrong: [string, MemberRecord][] = [
+    ['no record', null as unknown as MemberRecord],
+    ['17 addresses', odd({ addresses: Array<string>(17).fill('h:1') })],
+    ['an id that is none', odd({ installId: '../z' })],
+    ['the key of another', odd({ fingerprint: keyOf('a') })],
+    ['a removed key', odd({ fingerprint: keyOf('b') })],
+    ['another key for a known id', odd({ installId: 'a', fingerprint: keyOf('z') })]
+  ]
+  for (const [what, record] of wrong) {
+    check(`${what} is left out alone`, file(['a', 'b', 'c']), [record, member('c')], ['b'],
+      'a@old:1 c@h:1 - b')
+  }
+  const crowd = Array.from({ length: 600 }, (_, n) => member(`m${n}`))
+  t.equal(union(file(['a']), crowd, [removal('m0')]).members.length, 512, 'no more than a file takes')
   t.end()
 })
 
@@ -107,7 +125,7 @@ t.test('a member that is removed never comes back', async (t) => {
     t.equal(node.core.directory.resolve('n3'), undefined)
     t.notOk([...node.core.replicas.entries()].some((e) => e.installId === three.installId))
   }
-  t.ok(c.dropped.some((line) => line === `${three.installId} removed`))
+  t.ok(c.dropped.includes(three.installId))
   const again = await failure(c.settled(two.core.membership.admit(selfOf(three))))
   t.match(again, { reason: 'join_refused', status: 403 })
   c.kill(three)
@@ -115,6 +133,61 @@ t.test('a member that is removed never comes back', async (t) => {
   await c.run(30_000)
   t.strictSame(ids(c)['n1'], ['1', '2'])
   t.equal(one.peers().length, 1)
+})
+
+t.test('a removal holds on every node at once, whatever else the list says', async (t) => {
+  const prepare = ({ desk }: ClusterCore): void => {
+    desk.handle('test.plant', (args) => {
+      for (const [key, value] of Object.entries(args as object)) desk.write(key, value)
+    })
+  }
+  const c = await coreCluster(t, { nodes: 5, prepare })
+  const master = await c.agreed()
+  const [one, two, apart, out] = c.others(master) as [CoreNode, CoreNode, CoreNode, CoreNode]
+  const many = { ...member('z'), addresses: Array<string>(17).fill('h:1') }
+  const records = { 'member/z': many, 'member/y': null, 'member/x': member('w'), 'removed/v': { at: 1 } }
+  await c.settled(one.core.desk.run('test.plant', records))
+  await c.agreed()
+  c.cut([master], [apart])
+  await c.settled(one.core.membership.remove(out.installId))
+  t.equal(one.members.find(out.installId), undefined, 'it holds where it is answered')
+  await c.run(2000)
+  for (const node of [master, one, two, apart]) {
+    t.equal(node.members.isRemoved(selfOf(out).fingerprint), true, node.name)
+    t.notOk(node.peers().some((p) => p.installId === out.installId), 'its link is closed')
+  }
+  const told = master.lines.filter((line) => line.includes('member/z'))
+  t.equal(told.length, 1, 'one line says what is left out')
+})
+
+t.test('what a member may say about members', async (t) => {
+  const c = await coreCluster(t, { nodes: 3 })
+  const [one, two] = c.nodes as [CoreNode, CoreNode, CoreNode]
+  const put = async (record: object): Promise<unknown> =>
+    await c.settled(two.core.desk.run(memberCommands.put, record))
+  const record = (n: CoreNode): MemberRecord =>
+    one.core.membership.records().find((r) => r.installId === n.installId)!
+  const refusals: [string, object, object][] = [
+    ['17 addresses', { ...member('z'), addresses: Array<string>(17).fill('h:1') },
+      { reason: 'invalid_request', status: 400, details: { param: 'addresses' } }],
+    ['no record', {}, { reason: 'invalid_request', status: 400 }],
+    ['a node id that is none', { ...member('z'), nodeId: 7 },
+      { reason: 'invalid_request', details: { param: 'nodeId' } }],
+    ['another key for a member', { ...record(one), fingerprint: keyOf('z') },
+      { reason: 'join_refused', details: { why: 'taken' } }],
+    ['the key of a member for another id', { ...record(one), installId: 'z' },
+      { reason: 'join_refused', details: { why: 'taken' } }]
+  ]
+  for (const [what, args, expected] of refusals) t.match(await failure(put(args)), expected, what)
+  const before = record(one)
+  await put({ ...before, name: 'other', addresses: ['evil:1'] })
+  t.strictSame(record(one), before, 'about a member only itself')
+  await put({ ...record(two), name: 'new' })
+  t.equal(record(two).name, 'new')
+  for (const bad of [null, {}, { ...removal('z'), at: 1 }]) {
+    t.match(await failure(c.settled(two.core.desk.run(memberCommands.remove, bad))),
+      { reason: 'invalid_request', status: 400 })
+  }
 })
 
 t.test('a member that was removed while it was away stays out', async (t) => {
@@ -173,4 +246,37 @@ t.test('with a majority the voters follow the members', async (t) => {
   c.kill(master)
   await c.agreed(left.filter((n) => n !== master))
   t.pass('two of three elect')
+})
+
+t.test('a node that is going to stop says so, and is there again once it has started anew', async (t) => {
+  const c = await coreCluster(t, { nodes: 2 })
+  await c.agreed()
+  const [one, two] = c.nodes as [CoreNode, CoreNode]
+  const leaving = (): unknown => one.core.service.resolve(two.installId)?.leaving
+  t.equal(leaving(), false)
+  two.core.leave()
+  await c.until('the other to know', () => leaving() === true)
+  t.equal(two.core.service.resolve('local')?.leaving, true)
+  c.kill(two)
+  await c.run(1000)
+  t.equal(leaving(), true)
+  c.restart(two)
+  await c.until('it to be there', () => leaving() === false)
+})
+
+t.test('a node that stops says so, also over a link that is made after that', async (t) => {
+  const c = await coreCluster(t, { nodes: 3 })
+  const [one, two, three] = c.nodes as [CoreNode, CoreNode, CoreNode]
+  await c.agreed()
+  const leaves = (at: CoreNode): boolean => at.core.directory.resolve('n3')?.leaving === true
+  c.cut([three], [one])
+  three.core.leave()
+  await c.until('the linked one to know', () => leaves(two))
+  t.notOk(leaves(one), 'nobody told the other one')
+  c.heal()
+  await c.until('both to know', () => leaves(one) && leaves(two))
+  c.kill(three)
+  c.restart(three)
+  await c.until('it to be back', () => [one, two].every((n) => n.core.directory.resolve('n3')?.live === true))
+  t.notOk(leaves(one) || leaves(two), 'until it starts anew')
 })

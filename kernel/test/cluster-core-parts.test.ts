@@ -1,5 +1,4 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { isIP } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
@@ -7,17 +6,20 @@ import t from 'tap'
 import { Channels } from '../cluster/channels.js'
 import { Directory } from '../cluster/directory.js'
 import { DEFAULT_TIMING } from '../cluster/election/index.js'
-import { localAddressTo } from '../cluster/local-address.js'
 import { createMeasuring } from '../cluster/measuring.js'
+import { addressesOf, awaitsOthers, mayOpen } from '../cluster/reach.js'
 import { readPromise, writePromise } from '../cluster/promise-file.js'
 import { clusterTiming } from '../cluster/timing.js'
+import { writeJoinToken } from '../cluster/identity/join-token.js'
 import { COMMAND_HEADER, commandId } from '../cluster-routes.js'
 import { readCaller, writeCaller } from '../http/passed-on.js'
 import { memberOf, setMember } from '../http/member-socket.js'
+import { fittingTasks } from '../facts.js'
 import { baseState } from '../state.js'
 import { manualClock } from '../testing/index.js'
 import { failure } from './cluster-core-kit.js'
 import type { DirectoryOptions, LinkedNode } from '../cluster/directory.js'
+import type { Membership } from '../cluster/identity/index.js'
 import type { Caller, Logger } from '../define.js'
 import type { MemberRequest } from '../services.js'
 import type { NodeFacts, StateInput } from '../state.js'
@@ -193,11 +195,38 @@ t.test('a promise is kept on the disk', (t) => {
   t.end()
 })
 
-t.test('the own address towards another', async (t) => {
-  const address = await localAddressTo('127.0.0.1')
-  t.equal(address, '127.0.0.1')
-  t.equal(isIP(address!), 4)
-  t.equal(await localAddressTo('no-such-host.invalid'), undefined)
+t.test('when other machines have to reach the members\' listener', (t) => {
+  const at = (host: string, configured?: string): boolean => mayOpen({ host, port: 1 }, configured)
+  t.strictSame(['127.0.0.1', '127.1.2.3', '::1', 'localhost'].map((host) => at(host)), Array(4).fill(true))
+  t.strictSame(['0.0.0.0', '::', '192.0.2.1'].map((host) => at(host)), Array(3).fill(false), 'it is open')
+  t.equal(at('127.0.0.1', '127.0.0.1'), false, 'svc.yaml wants it so')
+
+  const member = (installId: string, ...addresses: string[]): object => ({ installId, addresses })
+  const asks = (
+    { members = [], invited = false, join }: { members?: object[], invited?: boolean, join?: string }
+  ): boolean => awaitsOthers({
+    installId: 'me', join, joinTokens: { awaitsOthers: invited },
+    members: { current: () => ({ clusterId: 'c', removed: [], members: members as Membership['members'] }) }
+  })
+  const ticket = (...seeds: string[]): string => writeJoinToken({
+    clusterId: 'c', seeds, exp: 1,
+    fingerprint: `${'f'.repeat(42)}A`, id: 'i'.repeat(22), secret: 's'.repeat(22)
+  })
+  t.equal(asks({ members: [member('me', '192.0.2.1:2'), member('other', '127.0.0.1:2', '[::1]:2')] }), false)
+  t.equal(asks({ members: [member('me'), member('other', '127.0.0.1:2', '192.0.2.9:2')] }), true)
+  t.equal(asks({ members: [member('other', 'attic.lan:2')] }), true)
+  t.equal(asks({ members: [member('other', 'localhost:2')] }), false)
+  t.equal(asks({ invited: true }), true)
+  t.equal(asks({ join: '127.0.0.1:2' }), false)
+  t.equal(asks({ join: '192.0.2.9:2' }), true)
+  t.equal(asks({ join: ticket('127.0.0.1:2') }), false, 'also one that has expired: the home may be a member')
+  t.equal(asks({ join: ticket('192.0.2.9:2') }), true)
+  t.throws(() => asks({ join: 'svcjoin1_x' }), /is cut off/)
+
+  t.strictSame(addressesOf({ host: '127.0.0.1', port: 2 }, undefined), ['127.0.0.1:2'])
+  t.strictSame(addressesOf({ host: '0.0.0.0', port: 2 }, 'attic.lan:3'), ['attic.lan:3'])
+  t.strictSame(addressesOf({ host: '0.0.0.0', port: 0 }, undefined), [], 'it does not listen yet')
+  t.end()
 })
 
 t.test('links are measured by one end, now and then', async (t) => {
@@ -226,6 +255,20 @@ t.test('links are measured by one end, now and then', async (t) => {
   measuring.close()
   await clock.advance(60 * 60_000)
   t.equal(asked.length, 2)
+})
+
+t.test('of more tasks than the others are told, those that run are told first', (t) => {
+  const task = (status: string, second: number): object =>
+    ({ Inference: { status, createdAt: new Date(second * 1000).toISOString(), modelId: 'ü'.repeat(100) } })
+  const tasks = Object.fromEntries(Array.from({ length: 400 }, (_, i): [string, object] =>
+    [`t${i}`, task(i % 10 === 0 ? 'Running' : 'Complete', i)]))
+  t.equal(fittingTasks(tasks, 1e6), tasks)
+  const told = fittingTasks(tasks, 20_000) as Record<string, object>
+  t.ok(Buffer.byteLength(JSON.stringify(told)) <= 20_000)
+  const running = Object.keys(tasks).filter((_, i) => i % 10 === 0)
+  t.strictSame(running.filter((id) => told[id] === undefined), [], 'all that run')
+  t.ok(told['t399'] !== undefined && told['t1'] === undefined, 'of the others the newest')
+  t.end()
 })
 
 /** Facts about a node that is there, with nothing known but what is given. */

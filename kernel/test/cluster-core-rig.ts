@@ -9,13 +9,15 @@ import type { Kernel, KernelOptions } from '../kernel.js'
 import type { Vitals } from '../vitals.js'
 import type { CoreCluster, CoreNode, Owner } from './cluster-core-kit.js'
 
-/** A whole kernel, without plugins, on a node of the kit. */
+/** A whole kernel on a node of the kit. */
 export interface NodeRig {
   readonly node: CoreNode
   readonly kernel: Kernel
   /** Its version of svc, as it tells others. */
   version: string
   get (url: string): Promise<object>
+  /** The node gets these readings from another one. */
+  hear (from: NodeRig, readings: Record<string, unknown>): void
   ask (method: string, url: string, payload?: object, headers?: Record<string, string>):
   Promise<LightMyRequestResponse>
 }
@@ -24,6 +26,7 @@ export interface RigOptions {
   /** Authorities of the requests; all when left out. */
   allow?: readonly string[]
   network?: Partial<Network>
+  plugins?: KernelOptions['plugins']
 }
 
 /** What lies at a path inside a JSON value. */
@@ -75,21 +78,25 @@ export async function kernelsOn (t: Owner, c: CoreCluster, options: RigOptions =
       telemetry.close()
       await kernel.close(0)
     })
-    rigs.push(rigOf(node, kernel))
+    rigs.push(rigOf(node, kernel, telemetry))
   }
   return rigs
 }
 
-function rigOf (node: CoreNode, kernel: Kernel): NodeRig {
+function rigOf (node: CoreNode, kernel: Kernel, telemetry: Telemetry): NodeRig {
   const ask: NodeRig['ask'] = async (method, url, payload, headers = {}) => await kernel.app.inject({
     method: method as 'GET', url, headers: { host: '127.0.0.1:80', ...headers },
     ...(payload === undefined ? {} : { payload })
   })
-  return { node, kernel, version: '1.0.0', ask, get: async (url) => (await ask('GET', url)).json() as object }
+  return {
+    node, kernel, version: '1.0.0', ask,
+    get: async (url) => (await ask('GET', url)).json() as object,
+    hear: (from, readings) => { telemetry.receive(from.node.installId, { v: 1, readings }) }
+  }
 }
 
 function kernelOptions (
-  c: CoreCluster, node: CoreNode, telemetry: Telemetry, { allow, network }: RigOptions,
+  c: CoreCluster, node: CoreNode, telemetry: Telemetry, { allow, network, plugins = [] }: RigOptions,
   version: (installId: string) => string
 ): KernelOptions {
   return {
@@ -101,18 +108,20 @@ function kernelOptions (
       dials: () => [],
       links: () => [],
       addresses: () => ['192.0.2.1:81'],
+      joinTokens: { list: () => [], revoke: () => false },
+      openOutside: async () => {},
       invite: (ttl) =>
         ({ token: `svcjoin1_${ttl}`, expires: new Date(c.clock.now() + ttl * 1000).toISOString() }),
       bytesPerSecond: () => null,
       ...network
     },
     telemetry, vitals: async () => vitals, clock: c.clock, log: () => log, limits,
-    plugins: [], off: [], config: () => ({}), settings: () => undefined, services: new Map(), callLimits: {},
+    plugins, off: [], config: () => ({}), settings: () => undefined, services: new Map(), callLimits: {},
     trustProxy: [], warnings: [], strict: true, restart: () => true,
     served: () => ({ addresses: new Set(['127.0.0.1']), port: 80, allowedHosts: [], allowedOrigins: [] }),
     url: () => `http://${node.name}:80`,
     tokens: {
-      check: () => undefined, list: () => [], revoke: async () => false,
+      check: () => undefined, stands: () => true, list: () => [], revoke: async () => false,
       create: async () => { throw new Error('no tokens here') }
     },
     local: new Set(allow ?? Object.keys(authorities)),

@@ -24,6 +24,9 @@ function prepare (core: ClusterCore): void {
     const { name, key, text } = args as { name: 'kept' | 'brief', key: string, text: string }
     made[name].put(key, text)
   })
+  core.desk.handle('test.plant', (args) => {
+    for (const [key, planted] of Object.entries(args as object)) core.desk.write(key, planted)
+  })
   core.desk.handle('test.swap', () => {
     const { kept } = made
     kept.put('b', kept.get('a') ?? '')
@@ -179,4 +182,39 @@ t.test('what is decided survives the whole cluster', async (t) => {
   for (const node of c.nodes) c.restart(node)
   const next = await c.agreed()
   t.strictSame(contents(next, 'kept'), ['a=x'])
+})
+
+t.test('an entry that is not as its section says is left out alone, and told once', async (t) => {
+  const { c, master, others } = await start(t, 2)
+  const [other] = others as [CoreNode]
+  let calls = 0
+  section(other, 'own').observe(() => {
+    calls++
+    throw new Error('an observer that fails')
+  })
+  other.core.session.onChange(() => { throw new Error('another one') })
+  other.core.service.onPeers(() => { throw new Error('a third one') })
+  for (const wrong of [7, null, { deep: ['x'] }]) {
+    await c.settled(master.core.desk.run('test.plant', { 'kept/wrong': wrong, 'kept/right': 'yes' }))
+    master.core.replicas.put('own/wrong', wrong)
+    section(master, 'own').put('right', 'yes')
+    await c.agreed()
+    await c.until('the replica', () => section(other, 'own').get('right', master.node.nodeId))
+    for (const name of ['kept', 'own'] as const) {
+      t.strictSame(contents(other, name), ['right=yes'], `${name}: ${JSON.stringify(wrong)}`)
+    }
+    t.equal(section(other, 'kept').get('wrong'), undefined)
+    t.equal(section(other, 'own').get('wrong', master.node.nodeId), undefined)
+  }
+  t.ok(calls > 0)
+  const told = other.lines.filter((line) => line.includes('not as its schema says'))
+  t.equal(told.length, 2, 'once for each entry')
+  await c.settled(master.core.desk.run('test.put', { name: 'kept', key: 'wrong', text: 'mended' }))
+  await c.agreed()
+  t.equal(section(other, 'kept').get('wrong'), 'mended')
+  c.cut([master], [other])
+  await c.run(20_000)
+  c.heal()
+  await c.agreed()
+  t.ok(other.lines.includes('an observer of a section failed'), 'observers that throw are told of, no more')
 })

@@ -53,3 +53,21 @@ const fresh = async (c: CoreCluster, others: CoreNode[]): Promise<CoreNode> =>
 check('links that closed', closed, settled, (c) => { c.heal() })
 check('links that stood and carried nothing', silent, settled, (c) => { c.filters.length = 0 })
 check('a master that has only just been elected', closed, fresh, (c) => { c.heal() })
+
+t.test('a node cut from the master alone changes no session of the others', async (t) => {
+  for (const seed of SEEDS) {
+    const c = await coreCluster(t, { nodes: 4, seed })
+    const master = await c.agreed()
+    const { sessionId } = master.core.session
+    const [cut, ...others] = c.others(master)
+    c.cut([master], [cut!])
+    await c.run(25_000)
+    for (const { core } of [master, ...others]) {
+      t.equal(core.session.sessionId, sessionId, `seed ${seed}`)
+      t.equal(core.session.masterNodeId, master.node.nodeId)
+    }
+    c.heal()
+    await c.run(8000)
+    t.equal((await c.agreed()).core.session.sessionId, sessionId)
+  }
+})

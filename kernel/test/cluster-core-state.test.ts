@@ -1,5 +1,7 @@
 import t from 'tap'
-import { coreCluster } from './cluster-core-kit.js'
+import { definePlugin } from '../define.js'
+import { kernelError } from '../errors.js'
+import { coreCluster, failure } from './cluster-core-kit.js'
 import { dig, kernelsOn } from './cluster-core-rig.js'
 import type { CoreCluster, Owner } from './cluster-core-kit.js'
 import type { NodeRig, RigOptions } from './cluster-core-rig.js'
@@ -141,7 +143,7 @@ t.test('POST /cluster/join-tokens', async (t) => {
     t.match(answer.json(), expected)
   }
   const refused = { error: { reason: 'loopback_only' } }
-  const token = { token: 'svcjoin1_900', command: 'npx svc up --join svcjoin1_900', expires: String }
+  const token = { token: 'svcjoin1_900', command: 'SVC_JOIN=svcjoin1_900 npx svc up', expires: String }
   await reach(['127.0.0.1:81'], {}, 409, refused)
   await reach(['[::1]:81', 'localhost:81'], {}, 409, refused)
   await reach([], {}, 409, refused)
@@ -152,10 +154,39 @@ t.test('POST /cluster/join-tokens', async (t) => {
   await reach(['192.0.2.1:81'], { minutes: 9 }, 400, { error: { reason: 'invalid_request' } })
 })
 
+t.test('a join token for another machine has members listened for outside first', async (t) => {
+  let addresses = ['127.0.0.1:81']
+  let asked = 0
+  const openOutside = async (): Promise<void> => {
+    if (++asked > 1) throw kernelError('loopback_only', 'port 81 is taken there')
+    addresses = ['192.0.2.1:81']
+  }
+  const { rigs: [rig] } = await start(t, 1, { network: { addresses: () => addresses, openOutside } })
+  t.equal((await rig!.ask('POST', '/cluster/join-tokens', { local: true })).statusCode, 200)
+  t.equal(asked, 0, 'a node of this machine needs nothing')
+  t.equal((await rig!.ask('POST', '/cluster/join-tokens', {})).statusCode, 200)
+  t.equal(asked, 1)
+  const refused = await rig!.ask('POST', '/cluster/join-tokens', {})
+  t.match([refused.statusCode, refused.json()],
+    [409, { error: { reason: 'loopback_only', message: /port 81/, details: { remedy: /cluster\.host/ } } }])
+})
+
+t.test('join tokens are listed and revoked', async (t) => {
+  const tokens = [{ id: 'a', expires: '2026-01-01T00:00:00.000Z', by: 'operator' }]
+  const joinTokens = { list: () => tokens, revoke: (id: string) => id === 'a' }
+  const { rigs: [rig] } = await start(t, 1, { network: { joinTokens } })
+  t.same(await rig!.get('/cluster/join-tokens'), { tokens })
+  const revoke = async (id: string): Promise<object> =>
+    (await rig!.ask('DELETE', `/cluster/join-tokens/${id}`)).json()
+  t.same(await revoke('a'), { id: 'a', revoked: true })
+  t.match(await revoke('b'), { error: { reason: 'not_found', message: /No join token b is open here/ } })
+})
+
 t.test('the routes of the cluster are for operators', async (t) => {
   const { rigs: [rig] } = await start(t, 1, { allow: ['read', 'cluster:write'] })
   for (const [method, url] of [
-    ['POST', '/cluster/join-tokens'], ['GET', '/cluster/members'], ['DELETE', '/cluster/members/x'],
+    ['POST', '/cluster/join-tokens'], ['GET', '/cluster/join-tokens'],
+    ['DELETE', '/cluster/join-tokens/x'], ['GET', '/cluster/members'], ['DELETE', '/cluster/members/x'],
     ['POST', '/cluster/touch'], ['GET', '/cluster/probe']
   ] as const) t.equal((await rig!.ask(method, url)).statusCode, 401, url)
   const state = await rig!.get('/state')
@@ -167,4 +198,47 @@ t.test('only members measure links', async (t) => {
   const answer = await rig!.ask('GET', '/cluster/probe')
   t.equal(answer.statusCode, 404)
   t.match(answer.json(), { error: { reason: 'not_found' } })
+})
+
+t.test('what another node says wrongly of itself harms nobody', async (t) => {
+  const { c, rigs } = await start(t, 2)
+  const [one, two] = rigs as [NodeRig, NodeRig]
+  const id = two.node.node.nodeId
+  for (const wrong of [7, null, 'x', [7], { reasons: 1 }, [{ nodeId: 7 }]]) {
+    for (const key of ['identity', 'health', 'resources', 'capabilities']) {
+      two.node.core.replicas.put(`node/${key}`, wrong)
+    }
+    one.hear(two, Object.fromEntries(['memory', 'system', 'disk', 'network', 'links', 'tasks'].map((key) =>
+      [key, wrong])))
+    await c.run(40)
+    const answer = await one.ask('GET', '/state')
+    t.equal(answer.statusCode, 200, JSON.stringify(wrong))
+    const of = (key: string): unknown => dig(answer.json(), key, id)
+    t.strictSame(of('nodeCapabilities'), [])
+    t.match(of('nodeIdentities'), { friendlyName: 'n2' })
+    t.strictSame([of('nodeMemory'), of('nodeDisk'), dig(answer.json(), 'topology', 'connections', id)],
+      [undefined, undefined, undefined])
+  }
+})
+
+t.test('a command is looked at where it is carried out', async (t) => {
+  const seen: unknown[] = []
+  const manifest = {
+    name: 'probe', version: '1.0.0', kernel: '^1.0.0', summary: 'Decides.',
+    commands: {
+      add: {
+        summary: 'Adds.',
+        args: { type: 'object', required: ['n'], properties: { n: { type: 'integer' } } }
+      }
+    }
+  } as const
+  const plugin = definePlugin(manifest, () => ({ commands: { add (args) { seen.push(args) } } }))
+  const { c } = await start(t, 2, { plugins: [plugin] })
+  const [asker] = c.others(await c.agreed())
+  for (const args of [{ n: 'six' }, {}, null]) {
+    const refused = await failure(c.settled(asker!.core.desk.run('probe.add', args)))
+    t.match(refused, { reason: 'invalid_request', status: 400, message: /"probe.add": / })
+  }
+  await c.settled(asker!.core.desk.run('probe.add', { n: 6 }))
+  t.strictSame(seen, [{ n: 6 }])
 })

@@ -1,11 +1,14 @@
+import { EventEmitter, once } from 'node:events'
+import * as decoding from 'lib0/decoding'
 import fc from 'fast-check'
 import t from 'tap'
 import { WebSocket } from 'ws'
 import { WebsocketProvider } from 'y-websocket'
-import { Doc } from 'yjs'
+import { applyUpdate, Doc } from 'yjs'
 import { definePlugin } from '../define.js'
-import { SYNC_CLOSED } from '../cluster/state-sync.js'
-import { startPlugin } from '../testing/index.js'
+import { createStateSync, SYNC_CLOSED } from '../cluster/state-sync.js'
+import { manualClock, startPlugin } from '../testing/index.js'
+import { log } from './cluster-links-kit.js'
 import type { Rig, StartOptions } from '../testing/index.js'
 
 interface Owner { teardown (fn: () => unknown): unknown }
@@ -37,8 +40,7 @@ interface Reader {
 }
 
 /** The client that everybody uses. */
-async function reader (t: Owner, { address }: Served): Promise<Reader> {
-  const doc = new Doc()
+async function reader (t: Owner, { address }: Served, doc = new Doc()): Promise<Reader> {
   const provider = new WebsocketProvider(`${address}/state`, 'sync', doc, {
     disableBc: true, WebSocketPolyfill: WebSocket as unknown as typeof globalThis.WebSocket
   })
@@ -74,12 +76,7 @@ t.test('the whole state, and then every change', async (t) => {
   const rig = await serve(t)
   const [one, two] = [await reader(t, rig), await reader(t, rig)]
   const state = (await rig.inject({ url: '/state' })).json() as Record<string, unknown>
-  const readings = ['lastSeen', 'nodeMemory', 'nodeSystem', 'nodeDisk', 'nodeNetwork', 'tasks', 'downloads',
-    'lastEventAppliedIdx']
-  for (const [key, value] of Object.entries(state)) {
-    if (readings.includes(key)) t.equal(one.get(key), undefined, `${key} is no part of it`)
-    else t.strictSame(one.get(key), value, key)
-  }
+  for (const [key, value] of Object.entries(state)) t.strictSame(one.get(key), value, key)
   rig.advertise('tts', true)
   await until(() => [one, two].every((r) => tags(r).includes('tts')))
   rig.advertise('tts', false)
@@ -191,9 +188,73 @@ t.test('a state that is large can be read, and begins anew when much was written
   for (const tag of large) rig.advertise(tag, true)
   const one = await reader(t, rig)
   t.equal(tags(one).length, 40)
-  const made = await socket(t, rig)
-  const closed = closing(made)
+  const earlier = one.doc.store.clients.size
   rig.advertise('one more', true)
-  t.equal(await closed, SYNC_CLOSED.renewed)
+  await until(() => one.doc.store.clients.size > earlier && tags(one).length === 41)
   t.equal(tags(await reader(t, rig)).length, 41)
+  const keys = one.doc.getArray<{ key: string }>('entries').map(({ key }) => key)
+  t.equal(keys.length, new Set(keys).size, 'nothing is left of the document before')
+})
+
+t.test('a client that outlives its node has no old entries at the next one', async (t) => {
+  const doc = new Doc()
+  doc.getMap('its own').set('view', 'small')
+  const first = await reader(t, await serve(t), doc)
+  first.provider.destroy()
+  const rig = await serve(t)
+  const again = await reader(t, rig, doc)
+  const keys = doc.getArray<{ key: string }>('entries').map(({ key }) => key)
+  const state = (await rig.inject({ url: '/state' })).json() as Record<string, unknown>
+  t.strictSame([...keys].sort(), Object.keys(state).sort(), 'each key once')
+  t.equal(again.get('localNodeId'), state['localNodeId'])
+  t.equal(doc.getMap('its own').get('view'), 'small', 'what else is in the document stays')
+})
+
+t.test('a view that looks at its caller is not shared with callers of other authorities', async (t) => {
+  const made = createStateSync({
+    state: async ({ id, authorities }) => ({ mine: { id, may: [...authorities].sort() } }),
+    changed: async (signal) => { await once(signal, 'abort') },
+    clock: manualClock(), log
+  })
+  const seen = async (id: string, ...authorities: string[]): Promise<unknown> => {
+    const socket = Object.assign(new EventEmitter(), {
+      OPEN: 1, readyState: 1, bufferedAmount: 0, close () {},
+      send: (bytes: Uint8Array) => { sent.push(bytes) }
+    })
+    const sent: Uint8Array[] = []
+    made.serve(socket as unknown as WebSocket, { id, mode: 'direct', authorities: new Set(authorities) })
+    socket.emit('message', Buffer.from([0, 0, 1, 0]), true)
+    await until(() => sent.some((bytes) => bytes[1] === 1))
+    const doc = new Doc()
+    const answer = sent.find((bytes) => bytes[1] === 1)!.subarray(2)
+    applyUpdate(doc, decoding.readVarUint8Array(decoding.createDecoder(answer)))
+    return doc.getArray<{ val: unknown }>('entries').toArray().map(({ val }) => val)
+  }
+  t.strictSame(await seen('a', 'read'), [{ id: 'state-sync', may: ['read'] }])
+  t.strictSame(await seen('b', 'read', 'invoke'), [{ id: 'state-sync', may: ['invoke', 'read'] }])
+  made.close()
+})
+
+t.test('a reader that asks too often or does not answer is cut off', async (t) => {
+  const rig = await serve(t)
+  const asks = await socket(t, rig)
+  const closed = closing(asks)
+  let answers = 0
+  asks.on('message', () => { answers++ })
+  // The state vector of an empty document, ten bytes each with the frame.
+  for (let i = 0; i < 5000; i++) asks.send(Buffer.from([0, 0, 1, 0]))
+  t.equal(await closed, SYNC_CLOSED.slow)
+  t.ok(answers <= 101, `${answers} answers`)
+  const silent = new WebSocket(`${rig.address}/state/sync`, { autoPong: false })
+  t.teardown(() => { silent.terminate() })
+  await new Promise((resolve) => { silent.once('open', resolve) })
+  let pings = 0
+  silent.on('ping', () => { pings++ })
+  const gone = closing(silent)
+  for (let i = 1; i <= 3; i++) {
+    await rig.clock.advance(10_000)
+    await until(() => pings === i)
+  }
+  await rig.clock.advance(10_000)
+  t.equal(await gone, 1006)
 })

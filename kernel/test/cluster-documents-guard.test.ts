@@ -55,7 +55,7 @@ t.test('T-Y08: what the one writer would not have sent is refused', (t) => {
     entry('a', 1)(doc)
     doc.getArray(ROOT).insert(0, [{ key: 'b', val: 1 }])
   }, /out of place/)
-  check('too many bytes', entry('a', 'x'.repeat(300_000)), /at most 262144/)
+  check('too many bytes', entry('a', 'x'.repeat(400_000)), /at most 393216/)
   t.end()
 })
 

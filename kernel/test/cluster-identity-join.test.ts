@@ -62,12 +62,12 @@ async function inviting (t: Owner, reply: Reply = honest): Promise<Inviter> {
   const port = await listening(t, server)
   const address = `127.0.0.1:${port}`
   const members = openMembers({ home, self: candidate(key, { addresses: [address] }), now })
-  const tokens = openJoinTokens({ home, now })
+  const tokens = openJoinTokens({ home, now, stands: () => true })
   const ticket = (...seeds: string[]): JoinTicket => {
     const { clusterId } = members.current()
     const { fingerprint } = key
     return readJoinToken(tokens.create({
-      clusterId, seeds: [...seeds, address], fingerprint, ttlSeconds: 900
+      clusterId, seeds: [...seeds, address], fingerprint, ttlSeconds: 900, by: 'operator'
     }).token, now())
   }
   const inviter: Inviter = { key, port, members, tokens, requests: [], ticket }

@@ -102,6 +102,21 @@ t.test('a failed write changes nothing', async (t) => {
   t.equal(told, 0)
 })
 
+t.test('a removal counts though the disk refuses it', async (t) => {
+  const { home, members, own } = await rig(t)
+  const { clusterId } = members.current()
+  const gone = member('b')
+  members.replace({ clusterId, members: [own, gone], removed: [] })
+  let told = 0
+  members.onChange(() => { told++ })
+  rmSync(join(home, 'state'), { recursive: true })
+  const removed = [{ installId: gone.installId, fingerprint: gone.fingerprint, at: AT }]
+  t.throws(() => { members.replace({ clusterId, members: [own, member('c')], removed }) }, { code: 'ENOENT' })
+  t.equal(members.isRemoved(gone.fingerprint), true)
+  t.same(members.current(), { clusterId, members: [own], removed }, 'and nothing else')
+  t.equal(told, 1)
+})
+
 const nonsense: ReadonlyArray<readonly [title: string, change: object, param: string]> = [
   ['no cluster', { clusterId: undefined }, 'clusterId'],
   ['a path as cluster', { clusterId: '../x' }, 'clusterId'],

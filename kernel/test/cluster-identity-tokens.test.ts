@@ -26,12 +26,12 @@ interface Rig {
 function rig (t: Owner): Rig {
   const home = tempHome(t)
   const time = { ms: NOW }
-  const reopen = (): JoinTokens => openJoinTokens({ home, now: () => time.ms })
+  const reopen = (): JoinTokens => openJoinTokens({ home, now: () => time.ms, stands: () => true })
   return { home, path: join(home, identityFile.joinTokens), time, tokens: reopen(), reopen }
 }
 
 function ticketOf ({ tokens, time }: Rig, ttlSeconds = 900): JoinTicket {
-  return readJoinToken(tokens.create({ ...invitation, ttlSeconds }).token, time.ms)
+  return readJoinToken(tokens.create({ ...invitation, ttlSeconds, by: 'operator' }).token, time.ms)
 }
 
 /** What an honest joiner sends over a connection with that binding. */
@@ -40,9 +40,27 @@ function redemption (ticket: JoinTicket, binding = randomBytes(32), joiner = JOI
   return { tokenId: ticket.id, proof, binding, joinerFingerprint: joiner }
 }
 
+t.test('whether one waits for another machine', (t) => {
+  const { tokens, time, reopen } = rig(t)
+  const make = (...seeds: string[]): JoinTicket => readJoinToken(
+    tokens.create({ ...invitation, seeds, ttlSeconds: 900, by: 'operator' }).token, time.ms)
+  make('127.0.0.1:1', '[::1]:1')
+  t.equal(tokens.awaitsOthers, false)
+  const { id } = make('127.0.0.1:1', '192.0.2.1:1')
+  t.equal(tokens.awaitsOthers, true)
+  t.equal(reopen().awaitsOthers, true, 'also after a restart')
+  tokens.revoke(id)
+  t.equal(tokens.awaitsOthers, false)
+  make('attic.lan:1')
+  t.equal(tokens.awaitsOthers, true)
+  time.ms += 901_000
+  t.equal(reopen().awaitsOthers, false, 'its time is over')
+  t.end()
+})
+
 t.test('a token says what it was made with', (t) => {
   const { tokens, path, time } = rig(t)
-  const { token, expires } = tokens.create({ ...invitation, ttlSeconds: 900 })
+  const { token, expires } = tokens.create({ ...invitation, ttlSeconds: 900, by: 'operator' })
   t.match(token, /^svcjoin1_[\w-]+_[0-9a-f]{8}$/)
   t.equal(expires, '2026-05-01T00:15:00.000Z')
   const ticket = readJoinToken(` ${token}\n`, time.ms)
@@ -51,7 +69,8 @@ t.test('a token says what it was made with', (t) => {
   t.notMatch(stored, ticket.secret, 'the secret itself is nowhere on the disk')
   t.match(stored, ticket.id)
   t.equal(statSync(path).mode & 0o777, 0o600)
-  const other = readJoinToken(tokens.create({ ...invitation, ttlSeconds: 900 }).token, time.ms)
+  const again = tokens.create({ ...invitation, ttlSeconds: 900, by: 'operator' })
+  const other = readJoinToken(again.token, time.ms)
   t.not(other.secret, ticket.secret)
   t.not(other.id, ticket.id)
   t.end()
@@ -59,7 +78,7 @@ t.test('a token says what it was made with', (t) => {
 
 t.test('any one wrong character of a token is found before anything is sent', (t) => {
   const { tokens, time } = rig(t)
-  const { token } = tokens.create({ ...invitation, ttlSeconds: 900 })
+  const { token } = tokens.create({ ...invitation, ttlSeconds: 900, by: 'operator' })
   const passed: number[] = []
   for (let i = 0; i < token.length; i++) {
     const typo = token.slice(0, i) + (token[i] === 'x' ? 'y' : 'x') + token.slice(i + 1)
@@ -76,7 +95,7 @@ t.test('any one wrong character of a token is found before anything is sent', (t
 
 t.test('a bad token is refused in words, without its secret', (t) => {
   const all = rig(t)
-  const { token } = all.tokens.create({ ...invitation, ttlSeconds: 900 })
+  const { token } = all.tokens.create({ ...invitation, ttlSeconds: 900, by: 'operator' })
   const { secret } = readJoinToken(token, NOW)
   const check = (text: string, message: RegExp, nowMs = NOW): void => {
     try {
@@ -102,7 +121,7 @@ t.test('a bad token is refused in words, without its secret', (t) => {
 t.test('a token that would not be readable is not made', (t) => {
   const all = rig(t)
   const check = (more: object, message: RegExp): void => {
-    t.match(thrown(() => all.tokens.create({ ...invitation, ttlSeconds: 900, ...more })), {
+    t.match(thrown(() => all.tokens.create({ ...invitation, ttlSeconds: 900, by: 'operator', ...more })), {
       reason: 'invalid_request', message
     })
   }
@@ -128,6 +147,33 @@ t.test('a token lets one node in, once', (t) => {
     t.equal(tokens.pending, 0)
   }
   t.equal(kernelErrors.join_refused.retryable, false)
+  t.end()
+})
+
+t.test('open tokens are listed without their secrets, and end with a revocation or with their maker', (t) => {
+  const { home, time } = rig(t)
+  const gone = new Set<string>()
+  const open = (): JoinTokens =>
+    openJoinTokens({ home, now: () => time.ms, stands: (by) => !gone.has(by) })
+  const tokens = open()
+  const made = ['operator', 'app_1', 'app_2'].map((by) => {
+    const { token, expires } = tokens.create({ ...invitation, ttlSeconds: 900, by })
+    return { by, expires, ticket: readJoinToken(token, time.ms) }
+  })
+  const shown = made.map(({ by, expires, ticket: { id } }) => ({ id, expires, by }))
+  t.same(tokens.list(), shown)
+  t.equal(tokens.revoke(shown[0]!.id), true)
+  t.equal(tokens.revoke(shown[0]!.id), false, 'not twice')
+  gone.add('app_1')
+  for (const now of [tokens, open()]) {
+    t.same(now.list(), [shown[2]])
+    t.equal(now.pending, 1)
+    for (const { ticket } of made.slice(0, 2)) {
+      t.match(thrown(() => { now.redeem(redemption(ticket)) }), { reason: 'join_refused' })
+    }
+  }
+  tokens.redeem(redemption(made[2]!.ticket))
+  t.same(tokens.list(), [])
   t.end()
 })
 

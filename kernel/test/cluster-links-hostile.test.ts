@@ -46,6 +46,25 @@ t.test('a stranger is hung up on before a frame is read', async (t) => {
   t.not(other.ws.readyState, WebSocket.OPEN)
 })
 
+t.test('one that breaks the protocol is told of once, and waits before it is linked again', async (t) => {
+  const { a, key } = await scene(t, { violationMinMs: 60_000 })
+  const told = (): string[] => a.told.filter((line) => line.startsWith('violation '))
+  const raw = await rawSocket(t, key, a)
+  raw.ws.send(helloFrame(a, key.installId))
+  raw.ws.send(Uint8Array.of(1))
+  t.equal(await raw.code, 4400)
+  for (let i = 0; i < 10; i++) t.equal(await (await rawSocket(t, key, a)).code, 4412)
+  t.same(told(), [`violation ${key.installId} bad_frame`])
+  t.same(peerLines(a, key.installId).length, 2, 'up and down once')
+  const again = await scene(t, { violationMinMs: 1 })
+  for (let i = 0; i < 3; i++) {
+    await until('let in', () => again.a.links.peer(again.b.id) !== undefined)
+    again.a.links.drop(again.b.id, 4411, 'off_protocol')
+  }
+  await until('linked again', () => again.a.links.peer(again.b.id) !== undefined)
+  t.ok(again.a.told.filter((line) => line.startsWith('violation ')).length >= 3)
+})
+
 t.test('T-Y04: broken frames close their link only', async (t) => {
   const { a, b, key } = await scene(t)
   const hello = helloFrame(a, key.installId)
@@ -115,7 +134,7 @@ t.test('T-Y10: a reader that takes nothing', async (t) => {
   }
   t.ok(refused, 'documents are refused first')
   const held = a.links.peer(key.installId)!.buffered
-  t.ok(held > 1024 * 1024 && held <= 1280 * 1024 + 4096, `${held} bytes wait`)
+  t.ok(held > 768 * 1024 && held <= 1536 * 1024 + 4096, `${held} bytes wait`)
   t.equal(a.links.send(key.installId, 'channel', 1), false)
   t.equal(a.links.send(key.installId, 'election', 1), true)
   let most = 0
@@ -124,37 +143,53 @@ t.test('T-Y10: a reader that takes nothing', async (t) => {
     if (!open) break
     most = Math.max(most, a.links.peer(key.installId)!.buffered)
   }
-  t.ok(most <= 4 * 1024 * 1024, `at most ${most} bytes waited`)
+  t.ok(most <= 6 * 1024 * 1024, `at most ${most} bytes waited`)
   t.equal(updown(a).at(-1), `down ${key.installId} slow_reader`)
   t.strictSame([peerLines(a, b.id), peerLines(b, a.id)], [[`up ${b.id}`], [`up ${a.id}`]])
   raw.ws.resume()
   t.match(String(await raw.code), /4429|1006/)
 })
 
-t.test('waiting bytes that nobody takes close a link', async (t) => {
-  const { a, key } = await scene(t, { pingMs: 20, stallMs: 300 })
+t.test('a link on which nothing comes is closed after three pings', async (t) => {
+  const { a, b, key } = await scene(t, { pingMs: 50 })
   const raw = await rawSocket(t, key, a)
+  let pings = 0
+  raw.ws.on('message', (data) => { if ((data as Buffer)[1] === 1) pings++ })
   raw.ws.send(helloFrame(a, key.installId))
-  await until('up', () => a.links.peer(key.installId) !== undefined)
-  raw.ws.pause()
-  for (let i = 0; i < 400; i++) {
-    if (!a.links.send(key.installId, 'document', new Uint8Array(64 * 1024))) break
-    await new Promise(setImmediate)
-  }
   await until('closed', () => updown(a).at(-1) === `down ${key.installId} stalled`)
-  t.pass('stalled')
+  t.equal(await raw.code, 4410)
+  t.equal(pings, 3)
+  t.strictSame(peerLines(a, b.id), [`up ${b.id}`], 'one that answers stays')
 })
 
-t.test('a peer that sends too fast is read slower, and loses nothing', async (t) => {
-  const { a, key } = await scene(t, { bytesPerSecond: 1024 * 1024, burstBytes: 64 * 1024 })
-  const raw = await rawSocket(t, key, a)
-  raw.ws.send(helloFrame(a, key.installId))
-  const from = performance.now()
-  for (let i = 0; i < 20; i++) raw.ws.send(encodeFrame('channel', 'x'.repeat(64 * 1024)))
-  const got = (): number => a.told.filter((line) => line.startsWith('channel')).length
-  await until('all', () => got() === 20)
-  t.ok(performance.now() - from > 300, 'not before the budget allows them')
-  t.equal(peerLines(a, key.installId).length, 1)
+t.test('votes and heartbeats pass documents and channels that wait, and none of these is lost', async (t) => {
+  const { a, b } = await scene(t, { bytesPerSecond: 4 * 1024 * 1024, burstBytes: 64 * 1024 })
+  const body = 'x'.repeat(64 * 1024)
+  let sent = 0
+  while (sent < 100 && b.links.send(a.id, 'channel', body)) sent++
+  t.ok(sent < 48, `${sent} channel frames were taken, then the sender is refused`)
+  t.equal(b.links.send(a.id, 'document', body), true, 'a document still is not')
+  t.equal(b.links.send(a.id, 'election', 'vote'), true)
+  const kinds = (): string[] => a.told.map((line) => line.split(' ')[0]!).filter((kind) => kind !== 'up')
+  await until('all', () => kinds().length === sent + 2)
+  const before = kinds().indexOf('election')
+  t.ok(before <= 33, `the vote came after ${before} of ${sent} frames`)
+  t.equal(kinds().at(-1), 'document')
+  t.strictSame(updown(a), [`up ${b.id}`])
+})
+
+t.test('a peer that sends on without credit loses its link', async (t) => {
+  const { a, b, key } = await scene(t,
+    { windowBytes: 256 * 1024, bytesPerSecond: 1024 * 1024, burstBytes: 64 * 1024 })
+  const flood = async (kind: 'channel' | 'credit', body: unknown): Promise<number> => {
+    const raw = await rawSocket(t, key, a)
+    raw.ws.send(helloFrame(a, key.installId))
+    for (let i = 0; i < 30; i++) raw.ws.send(encodeFrame(kind, body), () => {})
+    return await raw.code
+  }
+  t.equal(await flood('channel', 'x'.repeat(64 * 1024)), 4430)
+  for (const total of [1, -1, NaN, '0']) t.equal(await flood('credit', total), 4400, `credit of ${total}`)
+  t.strictSame(peerLines(a, b.id), [`up ${b.id}`], 'nobody else\'s')
 })
 
 t.test('a frame too large is not sent, what listeners throw harms nothing', async (t) => {
@@ -164,7 +199,8 @@ t.test('a frame too large is not sent, what listeners throw harms nothing', asyn
     events: {
       up () { throw new Error('up') },
       down () { throw new Error('down') },
-      frame () { throw new Error('frame') }
+      frame () { throw new Error('frame') },
+      violation () { throw new Error('violation') }
     }
   })
   unite([a, bad])

@@ -47,12 +47,12 @@ export type Extra = Partial<Omit<LinksOptions, 'key' | 'members' | 'joinTokens'>
 
 /** A node with its links, listening on loopback; not started. */
 export async function testNode (t: Owner, extra: Extra = {}): Promise<TestNode> {
-  const { id = randomUUID(), host = '127.0.0.1', ...more } = extra
+  const { id = randomUUID(), host = '127.0.0.1', limits, ...more } = extra
   const home = tempHome(t)
   const key = await openNodeKey(home, id)
   const self = { installId: id, fingerprint: key.fingerprint, name: `node ${id}`, addresses: [] as string[] }
   const members = openMembers({ home, self, now: Date.now })
-  const tokens = openJoinTokens({ home, now: Date.now })
+  const tokens = openJoinTokens({ home, now: Date.now, stands: () => true })
   const told: string[] = []
   const hello: Hello = {
     installId: id, nodeId: randomUUID(), name: self.name, version: '0.0.0', apiUrl: null, address: null,
@@ -65,8 +65,11 @@ export async function testNode (t: Owner, extra: Extra = {}): Promise<TestNode> 
     events: {
       up: (peer) => { told.push(`up ${peer.installId}`) },
       down: (installId, reason) => { told.push(`down ${installId} ${reason}`) },
-      frame: (from, kind, body) => { told.push(`${kind} ${from} ${JSON.stringify(body)}`) }
+      frame: (from, kind, body) => { told.push(`${kind} ${from} ${JSON.stringify(body)}`) },
+      violation: (from, reason) => { told.push(`violation ${from} ${reason}`) }
     },
+    // Tests that misuse a key do so many times.
+    limits: { violationMinMs: 0, ...limits },
     api: (_request, response) => { response.end('{}') },
     admit: async () => members.current(),
     ...more

@@ -16,7 +16,8 @@ t.test('frames come back as they were', (t) => {
     null, undefined, true, 0, -1, 2 ** 31, 0.1, '', 'hé', [], [[1], { a: [null] }], { a: { b: 1 } },
     Uint8Array.of(1, 2)
   ]
-  for (const kind of ['hello', 'ping', 'pong', 'election', 'document', 'telemetry', 'channel'] as const) {
+  const kinds = ['hello', 'ping', 'pong', 'election', 'document', 'telemetry', 'channel', 'credit'] as const
+  for (const kind of kinds) {
     for (const body of bodies) t.strictSame(decodeFrame(encodeFrame(kind, body)), { kind, body })
   }
   t.end()
@@ -45,7 +46,7 @@ t.test('what is no frame', (t) => {
   check('nothing', Buffer.alloc(0), 'bad_frame')
   check('a version only', Buffer.of(1), 'bad_frame')
   check('version 2', Buffer.of(2, 3, 126), 'other_version')
-  check('kind 7', Buffer.of(1, 7, 126), 'unknown_kind')
+  check('kind 8', Buffer.of(1, 8, 126), 'unknown_kind')
   check('no value', Buffer.of(1, 3), 'bad_frame')
   check('an unknown type', Buffer.of(1, 3, 5), 'bad_frame')
   check('something after the value', Buffer.of(1, 3, 126, 0), 'bad_frame')

@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { request as httpRequest } from 'node:http'
 import t from 'tap'
 import { systemClock } from '../clock.js'
+import { kernelError } from '../errors.js'
 import { dial, join, joinBinding, proofOf, readJoinToken } from '../cluster/identity/index.js'
 import { memberOf } from '../cluster/links/index.js'
 import { candidate } from './cluster-identity-kit.js'
@@ -202,6 +203,27 @@ async function plain (
   }
 }
 
+t.test('a joiner that the cluster could not let in just now asks again with its token', async (t) => {
+  const answers = ['no_quorum', 'session_changed', 'no_master'] as const
+  let asked = 0
+  const a: TestNode = await testNode(t, {
+    admit: async (member) => {
+      const reason = answers[asked++]
+      if (reason !== undefined) throw kernelError(reason)
+      const current = a.members.current()
+      return { ...current, members: [...current.members, { ...member, joinedAt: new Date(0).toISOString() }] }
+    }
+  })
+  const invitation = { clusterId: a.members.current().clusterId, seeds: [a.address],
+    fingerprint: a.key.fingerprint, ttlSeconds: 60, by: 'operator' }
+  const ticket = readJoinToken(a.tokens.create(invitation).token, Date.now())
+  const key = await tempKey(t)
+  const joined = await join({ key, self: candidate(key), ticket, clock: systemClock })
+  t.equal(asked, answers.length + 1)
+  t.ok(joined.members.some(({ fingerprint }) => fingerprint === key.fingerprint))
+  t.equal(a.tokens.pending, 0, 'and is used up by the one that was let in')
+})
+
 t.test('T-A16: who may join', async (t) => {
   let admitted = 0
   const a: TestNode = await testNode(t, {
@@ -220,7 +242,7 @@ t.test('T-A16: who may join', async (t) => {
   t.equal(await plain(joiner, a, 'POST', '/join', early), null, 'no token is open')
   const { clusterId } = a.members.current()
   const { token } = a.tokens.create({
-    clusterId, seeds: [a.address], fingerprint: a.key.fingerprint, ttlSeconds: 60
+    clusterId, seeds: [a.address], fingerprint: a.key.fingerprint, ttlSeconds: 60, by: 'operator'
   })
   const ticket = readJoinToken(token, Date.now())
   const fingerprints = { inviter: a.key.fingerprint, joiner: joiner.fingerprint }
@@ -254,7 +276,9 @@ t.test('T-A16: who may join', async (t) => {
   await check('used', (b) => ({ token_id: ticket.id, proof: right(b), member }), 403, 'join_refused', 'used')
 
   // The key is removed: hung up on, open token or not.
-  a.tokens.create({ clusterId, seeds: [a.address], fingerprint: a.key.fingerprint, ttlSeconds: 60 })
+  a.tokens.create({
+    clusterId, seeds: [a.address], fingerprint: a.key.fingerprint, ttlSeconds: 60, by: 'operator'
+  })
   const current = a.members.current()
   a.members.replace({
     ...current,

@@ -184,7 +184,7 @@ class ControlLedger implements Control {
 
   #enter (entry: Entry): Draft {
     const kv = this.#kv?.own === true ? this.#kv : this.#renew()
-    const effect = entry.kind === 'command' ? execute(this.#options, kv, entry.id, entry.payload) : null
+    const effect = entry.kind === 'command' ? execute(this.#options, kv, entry) : null
     const changes = effect?.changes ?? NO_CHANGES
     const voters = entry.kind === 'voters' ? readVoters(entry.payload) : this.voters()
     const update = kv.write(changes) ?? NO_UPDATE
@@ -214,7 +214,11 @@ class ControlLedger implements Control {
     const last = rest.at(-1)
     if (last === undefined) return 'adopted'
     const wrong = checkEntries(kv, this.#place.digest, rest)
-    if (wrong !== null) return wrong.gap ? this.#gap() : this.#refuse(wrong.why)
+    if (wrong !== null) {
+      // All of it may fit.
+      if (!wrong.gap) this.#refuse(wrong.why)
+      return this.#gap()
+    }
     const changes = applyEntries(kv, rest)
     if (changes === null) {
       this.distrust()
@@ -300,6 +304,6 @@ class ControlLedger implements Control {
   #refuse (why: string): Adoption {
     this.#refused++
     this.#options.log.warn({ why }, 'control data from the master was refused')
-    return 'failed'
+    return 'refused'
   }
 }

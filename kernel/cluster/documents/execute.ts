@@ -2,10 +2,11 @@ import { changesOf } from './kv-doc.js'
 import { MAX_RESULT_BYTES } from './receipts.js'
 import { checkValue, keep } from './values.js'
 import type { Logger } from '../../define.js'
+import type { Entry } from '../election/index.js'
 import type { Changes, KvDoc } from './kv-doc.js'
 import type { ControlOptions } from './types.js'
 
-/** Bytes of the control document's live entries as JSON. */
+/** Bytes of the control document's live entries as updates carry them. */
 export const MAX_CONTROL_BYTES = 256 * 1024
 
 /** What a command entry does. */
@@ -23,15 +24,17 @@ function failed (code: 'internal' | 'control_full', message: string): Effect {
  * document takes) becomes the result `internal`, and one that would make the document too large
  * `control_full`; neither writes anything. Never throws.
  */
-export function execute (options: ControlOptions, kv: KvDoc, id: string, payload: unknown): Effect {
+export function execute (
+  options: ControlOptions, kv: KvDoc, { id, payload, from }: Pick<Entry, 'id' | 'payload' | 'from'>
+): Effect {
   const { live } = kv
   try {
-    const { writes, result } = options.execute(payload, (key) => live.get(key))
+    const { writes, result } = options.execute(payload, (key) => live.get(key), from)
     const changes = changesOf(writes, live)
     const bytes = kv.bytesAfter(changes)
     if (bytes > MAX_CONTROL_BYTES && bytes > kv.liveBytes) {
-      return failed('control_full',
-        `The control data would be ${bytes} bytes, at most ${MAX_CONTROL_BYTES}; remove instances first.`)
+      return failed('control_full', `The control data would be ${bytes} bytes, at most ` +
+        `${MAX_CONTROL_BYTES}; remove instances or cards first.`)
     }
     return { changes, result: keepResult(result) }
   } catch (error) {

@@ -12,14 +12,15 @@ export interface GuardOptions {
   readonly client: number
   /** Clock up to which this node holds the document. */
   readonly known: number
-  /** Largest update, bytes; 256 KiB when left out. */
+  /** Largest update, bytes; 384 KiB when left out. */
   readonly maxBytes?: number
 }
 
 /** `end`: clock of the document after the update. `gap`: it continues something this node does not hold. */
 export type Verdict = { readonly end: number } | { readonly refused: string, readonly gap: boolean }
 
-export const MAX_UPDATE_BYTES = 256 * 1024
+/** What writers keep their documents to, and room for the ids of what an update deletes. */
+export const MAX_UPDATE_BYTES = 384 * 1024
 const MAX_STRUCTS = 20_000
 /** Deleted entries that one struct may stand for. */
 const MAX_DELETED = 2 ** 31

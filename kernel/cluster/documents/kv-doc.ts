@@ -37,11 +37,15 @@ export class KvDoc {
   /** Bytes of updates since the encoded size was looked at. */
   #unmeasured = 0
 
-  /** @param writer left out: this node writes */
-  constructor (writer?: number) {
+  /**
+   * @param writer left out: this node writes
+   * @param own this node writes, under the given id
+   */
+  constructor (writer?: number, own = writer === undefined) {
+    if (own && writer !== undefined) this.#doc.clientID = writer
     this.#list = this.#doc.getArray<Pair>(ROOT)
     this.writer = writer ?? this.#doc.clientID
-    this.own = writer === undefined
+    this.own = own
     this.#list.observe((event) => { this.#observed(event) })
     if (this.own) this.#doc.on('update', (update) => { this.#sent = update })
   }
@@ -54,7 +58,7 @@ export class KvDoc {
   }
 
   get live (): ReadonlyMap<string, unknown> { return this.#live }
-  /** Bytes of the live entries as JSON. */
+  /** Bytes of the live entries as updates carry them. */
   get liveBytes (): number { return this.#liveBytes }
   /** Clock of the writer: the number of entries ever written. */
   get clock (): number { return Y.getState(this.#doc.store, this.writer) }
@@ -78,7 +82,7 @@ export class KvDoc {
     let bytes = this.#liveBytes
     for (const [key, value] of changes) {
       bytes -= this.#sizes.get(key) ?? 0
-      if (value !== undefined) bytes += sizeOf(key, JSON.stringify(value))
+      if (value !== undefined) bytes += sizeOf(key, value)
     }
     return bytes
   }
@@ -168,7 +172,7 @@ export class KvDoc {
 
   #take (key: string, value: unknown): void {
     this.#forget(key)
-    const bytes = sizeOf(key, JSON.stringify(value))
+    const bytes = sizeOf(key, value)
     this.#live.set(key, value)
     this.#sizes.set(key, bytes)
     this.#liveBytes += bytes

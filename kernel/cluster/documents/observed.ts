@@ -5,7 +5,7 @@ import { payloadOf, step2, update } from './messages.js'
 import { keep } from './values.js'
 import type { Announce, Ask, State, Update } from './types.js'
 
-/** Bytes of an observed document's live entries as JSON; well below what a replica takes. */
+/** Bytes of an observed document's live entries as updates carry them; well below what a replica takes. */
 export const MAX_OBSERVED_BYTES = 192 * 1024
 
 /** The document that this node alone writes. Changes are seen here at once and leave together by `flush`. */
@@ -20,7 +20,7 @@ export class ObservedDoc {
   /** What `get` sees: the document and what has not been flushed. */
   readonly #view = new Map<string, unknown>()
   readonly #pending = new Map<string, unknown>()
-  /** Bytes of each entry of the view as JSON, and of all. */
+  /** Bytes of each entry of the view, and of all. */
   readonly #sizes = new Map<string, number>()
   #bytes = 0
 

@@ -45,6 +45,11 @@ class ObservedDocs implements Replicas {
     return installId === this.#own.owner ? this.#own.view : this.#replicas.get(installId)?.live
   }
 
+  said (nodeId: string): ReadonlyMap<string, unknown> | undefined {
+    for (const { boot, live } of this.#replicas.values()) if (boot === nodeId) return live
+    return undefined
+  }
+
   observe (fn: Observer): () => void { return this.#observers.add(fn) }
 
   up (installId: string): void {
@@ -80,7 +85,7 @@ class ObservedDocs implements Replicas {
     if (taken !== 'protocol_error') return 'ok'
     this.#refused++
     const { kind, owner } = read ?? { kind: null, owner: null }
-    this.#options.log.warn({ from, kind, owner }, 'a message about a document was off the protocol')
+    this.#options.log.warn({ from, kind, owner }, 'a message about a document broke the protocol')
     return 'protocol_error'
   }
 

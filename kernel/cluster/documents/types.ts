@@ -29,7 +29,7 @@ export interface ControlOptions {
    * On the master only: runs a command entry. Its writes go into the document, its result into the receipt.
    * Throwing is a defect: nothing is written and the result is `{ error: { code: 'internal', message } }`.
    */
-  execute (payload: unknown, read: (key: string) => unknown): Executed
+  execute (payload: unknown, read: (key: string) => unknown, from?: string): Executed
   /** The contents of a new session's document out of those of the old one. */
   seed (previous: ReadonlyMap<string, unknown>): ReadonlyMap<string, unknown>
   readonly clock: Clock
@@ -154,7 +154,7 @@ export interface ReplicasStats {
   readonly bytes: number
   readonly structs: number
   readonly diverged: number
-  /** Messages that were off the protocol. */
+  /** Messages that broke the protocol. */
   readonly refused: number
 }
 
@@ -170,6 +170,8 @@ export interface Replicas {
   /** The own document, then all replicas. */
   entries (): Iterable<ObservedEntry>
   of (installId: NodeId): ReadonlyMap<string, unknown> | undefined
+  /** What another node said in the run that had this node id, also once its link is gone. */
+  said (nodeId: string): ReadonlyMap<string, unknown> | undefined
   observe (
     fn: (change: { readonly installId: NodeId, readonly keys: ReadonlySet<string> }) => void
   ): () => void
@@ -179,7 +181,7 @@ export interface Replicas {
   down (installId: NodeId): void
   /** The node left the cluster, or is given up. */
   drop (installId: NodeId): void
-  /** `protocol_error`: off the protocol, or about a document that `from` may not write. */
+  /** `protocol_error`: it breaks the protocol, or about a document that `from` may not write. */
   receive (from: NodeId, message: unknown): 'ok' | 'protocol_error'
   /** The own document's number, and the hash of its contents then. */
   digest (): { readonly seq: number, readonly hash: string }

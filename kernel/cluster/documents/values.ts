@@ -1,3 +1,4 @@
+import { encode, writeAny } from 'lib0/encoding'
 import { deepFreeze } from '../../config/paths.js'
 
 /** Containers within containers in one value. */
@@ -50,7 +51,7 @@ function checkObject (object: object, depth: number): string | null {
   return null
 }
 
-/** A value as documents keep it: its own frozen copy, and the bytes it takes as JSON with its key. */
+/** A value as documents keep it: its own frozen copy, and the bytes it takes with its key. */
 export interface Kept { readonly value: unknown, readonly bytes: number }
 
 /**
@@ -62,9 +63,11 @@ export function keep (key: string, value: unknown): Kept {
   if (wrong !== null) throw new TypeError(`key ${JSON.stringify(key)} ${wrong}`)
   const unfit = checkValue(value)
   if (unfit !== null) throw new TypeError(`the value of "${key}" ${unfit}`)
-  const text = JSON.stringify(value)
-  return { value: deepFreeze(JSON.parse(text)), bytes: sizeOf(key, text) }
+  const kept = deepFreeze(JSON.parse(JSON.stringify(value)) as unknown)
+  return { value: kept, bytes: sizeOf(key, kept) }
 }
 
-/** Bytes of an entry as JSON. */
-export function sizeOf (key: string, text: string): number { return key.length + Buffer.byteLength(text) }
+/** Bytes of an entry as an update carries it: a decimal, say, has nine there and few as JSON. */
+export function sizeOf (key: string, val: unknown): number {
+  return encode((encoder) => { writeAny(encoder, { key, val } as Parameters<typeof writeAny>[1]) }).length
+}

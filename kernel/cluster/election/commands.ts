@@ -3,7 +3,7 @@ import { finish, stepDown } from './sessions.js'
 import type { Elector, Waiting } from './elector.js'
 import type { MessageOf } from './messages.js'
 import type { Mastering } from './roles.js'
-import type { Change, CommandId, Leader, NodeId, Outcome, Receipt, Refusal } from './types.js'
+import type { Change, CommandId, Entry, Leader, NodeId, Outcome, Receipt, Refusal } from './types.js'
 
 /** Takes in a command at this node. It waits for a master as long as an election may take. */
 export function submit (e: Elector, id: CommandId, change: Change, now: number): void {
@@ -56,7 +56,8 @@ export function onCommand (
     open.origins.add(from)
     return
   }
-  const entered = e.rules.enteredBefore(e.ledger.find(id)) ?? enter(e, phase, leader, id, change, now)
+  const entered = e.rules.enteredBefore(e.ledger.find(id)) ??
+    enter(e, phase, leader, { ...change, id, from }, now)
   if (typeof entered === 'string') return answer(e, from, id, sid, { ok: false, code: entered })
   const due = Math.max(entered.seq, phase.startSeq)
   phase.pending.set(id, { receipt: entered, due, origins: new Set([from]) })
@@ -64,16 +65,17 @@ export function onCommand (
 }
 
 function enter (
-  e: Elector, phase: Mastering, leader: Leader, id: CommandId, change: Change, now: number
+  e: Elector, phase: Mastering, leader: Leader, change: Change & Pick<Entry, 'id' | 'from'>, now: number
 ): Receipt | Refusal {
   const { sid, term } = leader
+  const { id } = change
   if (change.kind === 'voters') {
     const to = readVoters(change.payload)
     const settled = held(e, phase, phase.votersSeq, now)
     const may = e.rules.mayChangeVoters({ master: e.id, from: e.ledger.voters(), to, settled })
     if (may !== 'yes') return may
   }
-  if (!e.ledger.append({ ...change, id, sid, term })) {
+  if (!e.ledger.append({ ...change, sid, term })) {
     e.promise.failed()
     e.noteStorage()
     stepDown(e, now + e.timing.heartbeat, now)

@@ -135,6 +135,9 @@ export class Election {
     return true
   }
 
+  /** Something else than a message of the election arrived from a peer: it lives. */
+  heard (peer: NodeId, now: number): void { this.#e.liveness.heard(peer, now) }
+
   /** The first connection to a peer opened. Both sides are authenticated. */
   up (peer: NodeId, now: number): void {
     const e = this.#e

@@ -138,11 +138,10 @@ export class Elector {
     for (const peer of peers) this.io.send(peer, message)
   }
 
-  /** Nodes that follow this master, itself included. */
-  following (now: number): number {
+  /** The other nodes that follow this master. */
+  followers (now: number): NodeId[] {
     const sid = this.leader?.sid
-    const follows = (id: NodeId): boolean => this.liveness.recent(id, now)?.leader?.sid === sid
-    return 1 + this.liveness.alive(now).filter(follows).length
+    return this.liveness.alive(now).filter((id) => this.liveness.recent(id, now)?.leader?.sid === sid)
   }
 
   heartbeat (now: number): Heartbeat {
@@ -156,7 +155,7 @@ export class Elector {
       leader: this.leader,
       promised: this.promise.promised.term,
       fresh: this.ledger.fresh(),
-      following: master ? this.following(now) : 0,
+      followers: master ? this.followers(now) : [],
       age: master ? now - phase.since : 0,
       durable: this.promise.storing
     }

@@ -40,6 +40,7 @@ export function onAppend (e: Elector, from: NodeId, append: MessageOf<'append'>,
   if (e.rules.mayReplace(append.fresh, e.ledger.fresh())) {
     const adoption = e.ledger.adopt(append.body)
     if (adoption === 'gap') return e.send(from, { kind: 'need', sid: leader.sid })
+    if (adoption === 'refused') return
     if (adoption === 'failed') {
       e.promise.failed()
       return e.noteStorage()

@@ -98,9 +98,9 @@ export class Liveness {
 
   /** This node stood still: the silence it counted was its own, and what it heard last is old. */
   forgive (now: number): void {
-    for (const peer of this.#peers.values()) {
-      peer.heardAt = now
-      peer.report = null
-    }
+    for (const peer of this.#peers.values()) peer.heardAt = now
+    this.forgetReports()
   }
+
+  forgetReports (): void { for (const peer of this.#peers.values()) peer.report = null }
 }

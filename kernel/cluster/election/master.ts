@@ -110,11 +110,14 @@ export function meet (e: Elector, from: NodeId, other: Leader, beat: Heartbeat, 
     accept(e, from, other, now)
     return
   }
+  // Its heartbeat may be old: who follows this one now, this one included, does not follow it any more.
+  const mine = e.followers(now)
+  const theirs = beat.followers.filter((id) => id !== e.id && !mine.includes(id))
   const stays = e.rules.staysMaster({
     mode: e.options.quorum.mode,
     verified: phase.probe === null,
-    mine: { ...leader, following: e.following(now), age: now - phase.since },
-    other: { ...other, following: beat.following, age: beat.age },
+    mine: { ...leader, following: mine.length, age: now - phase.since },
+    other: { ...other, following: theirs.length, age: beat.age },
     ageStep: e.timing.ageStep
   })
   if (!stays) {
@@ -145,8 +148,13 @@ export function startProbe (e: Elector, phase: Mastering, now: number): void {
 function tickProbe (e: Elector, phase: Mastering, now: number): void {
   const { probe } = phase
   if (probe === null) return
-  // Nobody answers: the available mode goes on alone, the other one asks until it has its majority or stops.
-  if (e.options.quorum.mode === 'available' && now - probe.since > e.timing.claim) phase.probe = null
+  const unanswered = {
+    mode: e.options.quorum.mode,
+    waited: now - probe.since,
+    alive: e.liveness.alive(now).length,
+    known: e.liveness.known().length
+  }
+  if (e.rules.trustsSilence(unanswered, e.timing)) phase.probe = null
   else if (now - probe.askedAt >= e.timing.claim) {
     probe.askedAt = now
     e.sendTo(e.liveness.connections(), { kind: 'probe', nonce: probe.nonce })
@@ -169,5 +177,8 @@ export function hearWhileProbing (e: Elector, from: NodeId, message: Message, no
   }
   phase.probe.answers.add(from)
   const needed = e.options.quorum.mode === 'majority' ? e.needed() : 2
-  if (e.voices(phase.probe.answers) >= needed) phase.probe = null
+  if (e.voices(phase.probe.answers) < needed) return
+  phase.probe = null
+  // Heartbeats that waited while it slept say who followed it then.
+  e.liveness.forgetReports()
 }

@@ -16,8 +16,8 @@ export interface Heartbeat {
   /** Term of the sender's promise. */
   readonly promised: number
   readonly fresh: Freshness
-  /** From a master: how many nodes follow it, itself included. Else 0. */
-  readonly following: number
+  /** From a master: the other nodes that follow it. Else none. */
+  readonly followers: readonly NodeId[]
   /** From a master: milliseconds since it began. Else 0. */
   readonly age: number
   /** Whether the sender's disk takes promises. */

@@ -34,9 +34,10 @@ export interface Io {
 }
 
 /**
- * How data from a master was taken. `gap`: it continues something this node does not hold; nothing changed.
+ * How data from a master was taken. `gap`: it continues something this node does not hold; `refused`:
+ * it breaks the rules of the document; `failed`: the disk does not take it. Nothing changed then.
  */
-export type Adoption = 'adopted' | 'gap' | 'failed'
+export type Adoption = 'adopted' | 'gap' | 'refused' | 'failed'
 
 /**
  * The control data as the core sees it: something with a freshness that grows by entries of one writer. The

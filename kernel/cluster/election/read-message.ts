@@ -7,6 +7,7 @@ const text: Check = (v) => typeof v === 'string' && v.length > 0
 const flag: Check = (v) => typeof v === 'boolean'
 const count: Check = (v) => Number.isSafeInteger(v) && (v as number) >= 0
 const span: Check = (v) => Number.isFinite(v) && (v as number) >= 0
+const names: Check = (v) => Array.isArray(v) && v.every(text)
 const given: Check = () => true
 const oneOf = (...words: string[]): Check => (v) => words.includes(v as string)
 const orNull = (check: Check): Check => (v) => v === null || check(v)
@@ -34,7 +35,7 @@ const SHAPES: { readonly [K in MessageKind]: Shape<MessageOf<K>> } = {
     leader: orNull(leader),
     promised: count,
     fresh,
-    following: count,
+    followers: names,
     age: span,
     durable: flag
   },

@@ -43,6 +43,8 @@ export interface Rules {
   verifies (message: Message, nonce: number): boolean
   /** A master that is not sure does nothing in that role. */
   mayActAsMaster (verified: boolean): boolean
+  /** A master that slept and that nobody answers is sure all the same. */
+  trustsSilence (probe: Unanswered, timing: Timing): boolean
   /** Of two masters that meet, whether this one stays. */
   staysMaster (meeting: Meeting): boolean
   /** A refused master may raise the term of its session instead of ending it. */
@@ -60,6 +62,15 @@ export interface Rules {
   /** The list of voters changes by one, and only when nothing before it is open. */
   mayChangeVoters (change: VoterChange): 'yes' | VoterRefusal
   admitsDirective: AdmitRule
+}
+
+export interface Unanswered {
+  readonly mode: Mode
+  /** Milliseconds since the first question. */
+  readonly waited: number
+  /** Peers that live, and those ever met. */
+  readonly alive: number
+  readonly known: number
 }
 
 export interface ClaimState {
@@ -113,6 +124,14 @@ function mayFollow (mode: Mode, promised: Token, leader: Token): boolean {
   return mode === 'majority' || promised.master === leader.master
 }
 
+/**
+ * The other mode asks until it has its majority, or stops. Here whoever lives must answer first: it may have
+ * elected another master meanwhile. One that is cut off counts as gone soon.
+ */
+function trustsSilence ({ mode, waited, alive, known }: Unanswered, { silence }: Timing): boolean {
+  return mode === 'available' && (known === 0 || (alive === 0 && waited > silence))
+}
+
 function staysMaster ({ mode, verified, mine, other, ageStep }: Meeting): boolean {
   if (mode === 'majority') return mine.term >= other.term
   return verified && byStanding(mine, other, ageStep) > 0
@@ -155,6 +174,7 @@ export const RULES: Rules = {
   heldByEnough: (copies, needed) => copies >= needed,
   verifies: (message, nonce) => message.kind === 'probe-answer' && message.nonce === nonce,
   mayActAsMaster: (verified) => verified,
+  trustsSilence,
   staysMaster,
   mayReanoint: (mode, verified) => mode === 'available' && verified,
   keepsMastership: ({ mode, reachable, needed, age }, timing) =>

@@ -21,7 +21,7 @@ export interface Timing {
   readonly preVote: number
   /** A node that heard its master within this time supports no other one. */
   readonly sticky: number
-  /** Longest wait for the answers to a claim, and to the probe of a master that slept. */
+  /** Longest wait for the answers to a claim; how often a master that slept asks. */
   readonly claim: number
   /** A gap between two ticks above this means that this node itself stood still. */
   readonly stall: number

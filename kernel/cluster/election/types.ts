@@ -60,6 +60,8 @@ export interface Entry {
   readonly sid: SessionId
   readonly term: number
   readonly payload: unknown
+  /** Of a command: the node that asked for it. Not part of the data. */
+  readonly from?: NodeId
 }
 
 /** Where a command was entered. The same for every retry of its id. */

@@ -1,4 +1,5 @@
 import { isIPv6 } from 'node:net'
+import { isLoopback } from '../../http/access.js'
 
 const ADDRESS = /^(?:\[([^\s[\]]{2,80})\]|([A-Za-z0-9](?:[A-Za-z0-9._-]{0,252})?)):([0-9]{1,5})$/
 
@@ -10,6 +11,17 @@ export function readAddress (text: string): { host: string, port: number } | und
   if (host === undefined || port < 1 || port > 65_535) return undefined
   if (match?.[1] !== undefined && !isIPv6(host)) return undefined
   return { host, port }
+}
+
+/** True for a host that only this machine reaches: loopback in every spelling. */
+export function isLoopbackHost (host: string): boolean {
+  return host === 'localhost' || isLoopback(host)
+}
+
+/** True when a host:port may be that of another machine. */
+export function isOutside (address: string): boolean {
+  const host = readAddress(address)?.host
+  return host !== undefined && !isLoopbackHost(host)
 }
 
 /** host:port, with [] around IPv6. */

@@ -1,4 +1,4 @@
-export { formatAddress, readAddress } from './address.js'
+export { formatAddress, isLoopbackHost, isOutside, readAddress } from './address.js'
 export { joinBinding, proofOf, readJoinRequest, readJoinToken } from './join-token.js'
 export { openJoinTokens } from './join-tokens.js'
 export { identityFile } from './files.js'

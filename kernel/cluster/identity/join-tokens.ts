@@ -2,6 +2,7 @@ import { randomBytes, timingSafeEqual } from 'node:crypto'
 import { join } from 'node:path'
 import { kernelError } from '../../errors.js'
 import { HomeError, readVersioned, writeVersioned } from '../../home.js'
+import { isOutside } from './address.js'
 import { identityFile, readText } from './files.js'
 import { proofKeyOf, proofWith, readJoinToken, writeJoinToken } from './join-token.js'
 import type { SvcError } from '../../errors.js'
@@ -24,6 +25,10 @@ interface Stored {
   exp: number
   /** The joiner's fingerprint. */
   usedBy: string | null
+  /** The caller that made it. */
+  by: string
+  /** It names an address that other machines reach. */
+  outside: boolean
 }
 
 type Why = 'unknown' | 'expired' | 'used' | 'wrong_proof'
@@ -39,9 +44,11 @@ function refused (why: Why): SvcError {
   return kernelError('join_refused', refusals[why], { why })
 }
 
-function isStored (value: unknown): value is Stored {
-  const { id, key, fingerprint, exp, usedBy } = (value ?? {}) as Partial<Stored>
+function isStored (value: unknown): value is Omit<Stored, 'by' | 'outside'> & Partial<Stored> {
+  const { id, key, fingerprint, exp, usedBy, by, outside } = (value ?? {}) as Partial<Stored>
   return typeof id === 'string' && typeof fingerprint === 'string' && typeof exp === 'number' &&
+    (by === undefined || typeof by === 'string') &&
+    (outside === undefined || typeof outside === 'boolean') &&
     (key === null || typeof key === 'string') && (usedBy === null || typeof usedBy === 'string')
 }
 
@@ -49,18 +56,20 @@ function readStored (path: string): readonly Stored[] {
   // Its keys let a node in: as private as the node's own.
   readText(path, 'secret')
   const tokens = readVersioned<{ tokens?: unknown }>(path, FORMAT)?.tokens ?? []
-  if (Array.isArray(tokens) && tokens.every(isStored)) return tokens
+  // Tokens of older versions do not say who made them: only the operator could. Nor for whom they are: the
+  // listener was then where svc.yaml had it.
+  if (Array.isArray(tokens) && tokens.every(isStored)) {
+    return tokens.map((token) => ({ ...token, by: token.by ?? 'operator', outside: token.outside ?? false }))
+  }
   throw new HomeError(`${path} holds no list of join tokens; run: rm ${path} (open tokens are void then)`)
 }
 
-const open = (token: Stored, nowMs: number): boolean => token.usedBy === null && token.exp > nowMs
-
 /** Takes the keys out of ended tokens, and forgets the oldest of them. */
-function prune (tokens: readonly Stored[], nowMs: number): readonly Stored[] {
-  const ended = tokens.filter((token) => !open(token, nowMs))
+function prune (tokens: readonly Stored[], open: (token: Stored) => boolean): readonly Stored[] {
+  const ended = tokens.filter((token) => !open(token))
   const forgotten = new Set(ended.slice(0, Math.max(0, ended.length - MAX_ENDED)))
   return tokens.filter((token) => !forgotten.has(token))
-    .map((token) => open(token, nowMs) ? token : { ...token, key: null })
+    .map((token) => open(token) ? token : { ...token, key: null })
 }
 
 function fits (token: Stored, { proof, binding, joinerFingerprint }: Redemption): boolean {
@@ -81,23 +90,27 @@ function checkTtl (seconds: number): void {
 
 /**
  * Opens the join tokens of a home. Throws HomeError when their file is broken or can be read by others.
- * `now` is the wall time in milliseconds since 1970.
+ * `now` is the wall time in milliseconds since 1970, `stands` says whether what a caller made still counts.
  */
-export function openJoinTokens ({ home, now }: { home: string, now: () => number }): JoinTokens {
+export function openJoinTokens (
+  { home, now, stands }: { home: string, now: () => number, stands: (by: string) => boolean }
+): JoinTokens {
   const path = join(home, identityFile.joinTokens)
   let tokens = readStored(path)
+  const open = (token: Stored): boolean => token.usedBy === null && token.exp > now() && stands(token.by)
   const save = (next: readonly Stored[]): void => {
-    const pruned = prune(next, now())
+    const pruned = prune(next, open)
     writeVersioned(path, FORMAT, { tokens: pruned })
     // Only what is on the disk counts: a failed write leaves all as it was.
     tokens = pruned
   }
-  const pending = (): number => tokens.reduce((n, token) => n + (open(token, now()) ? 1 : 0), 0)
+  const pending = (): number => tokens.reduce((n, token) => n + (open(token) ? 1 : 0), 0)
   return {
-    create ({ clusterId, seeds, fingerprint, ttlSeconds }) {
+    create ({ clusterId, seeds, fingerprint, ttlSeconds, by }) {
       checkTtl(ttlSeconds)
       if (pending() >= MAX_OPEN) {
-        throw kernelError('overloaded', `${MAX_OPEN} join tokens are open already; let some expire`)
+        throw kernelError('overloaded',
+          `${MAX_OPEN} join tokens are open already; let some expire, or end them: svc join-token ls`)
       }
       const id = randomBytes(16).toString('base64url')
       const secret = randomBytes(16).toString('base64url')
@@ -106,17 +119,26 @@ export function openJoinTokens ({ home, now }: { home: string, now: () => number
       // A token that its reader would refuse is never given out.
       readJoinToken(token, now())
       const key = proofKeyOf(secret).toString('base64url')
-      save([...tokens, { id, key, fingerprint, exp, usedBy: null }])
+      save([...tokens, { id, key, fingerprint, exp, usedBy: null, by, outside: seeds.some(isOutside) }])
       return { token, expires: new Date(exp).toISOString() }
+    },
+    list: () => tokens.filter(open)
+      .map(({ id, exp, by }) => ({ id, expires: new Date(exp).toISOString(), by })),
+    revoke (id) {
+      const found = tokens.find((token) => token.id === id && open(token))
+      if (found !== undefined) save(tokens.filter((token) => token !== found))
+      return found !== undefined
     },
     redeem (request) {
       const found = tokens.find((token) => token.id === request.tokenId)
       if (found === undefined) throw refused('unknown')
       if (found.usedBy !== null) throw refused('used')
-      if (!open(found, now())) throw refused('expired')
+      if (!open(found)) throw refused('expired')
       if (!fits(found, request)) throw refused('wrong_proof')
       save(tokens.map((token) => token === found ? { ...token, usedBy: request.joinerFingerprint } : token))
+      return () => { save([...tokens.filter(({ id }) => id !== found.id), found]) }
     },
-    get pending () { return pending() }
+    get pending () { return pending() },
+    get awaitsOthers () { return tokens.some((token) => token.outside && open(token)) }
   }
 }

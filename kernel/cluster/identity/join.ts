@@ -23,7 +23,7 @@ export interface JoinOptions {
   self: Candidate
   ticket: JoinTicket
   clock: Clock
-  /** How long a cluster that has no master just now is asked again, ms; half a minute when left out. */
+  /** How long a cluster that has no master just now is asked again, ms; a minute when left out. */
   patienceMs?: number
 }
 
@@ -153,10 +153,13 @@ export async function join (options: JoinOptions): Promise<Membership> {
   }
 }
 
-/** A cluster that is choosing its master is asked again for so long, ms. The token is not used up by that. */
-const ELECTION_MS = 30_000
+/**
+ * A cluster that cannot decide just now is asked again for so long, ms. The token is not used up by that.
+ * Where a majority decides, each node that joined a moment before has to start first.
+ */
+const ELECTION_MS = 60_000
 const AGAIN_MS = 1000
-const WAITING: ReadonlySet<string> = new Set(['no_master', 'no_quorum'])
+const WAITING: ReadonlySet<string> = new Set(['no_master', 'no_quorum', 'session_changed'])
 
 async function joinOnce (options: JoinOptions): Promise<Membership> {
   const { key, ticket, clock } = options

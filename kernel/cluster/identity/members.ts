@@ -52,8 +52,19 @@ export function openMembers ({ home, self, now }: MembersOptions): Members {
     replace (next) {
       const checked = shaped(() => readMembership(next), invalidField)
       if (JSON.stringify(checked) === JSON.stringify(current)) return
-      write(checked)
-      for (const fn of [...listeners]) fn()
+      const grown = checked.removed.length > current.removed.length
+      const tell = (): void => { for (const fn of [...listeners]) fn() }
+      try {
+        write(checked)
+      } catch (error) {
+        // Of two mistakes the one that leaves a removed key in is the worse one.
+        if (grown) {
+          take(without(current, checked.removed))
+          tell()
+        }
+        throw error
+      }
+      tell()
     },
     onChange (fn) {
       const own = (): void => { fn() }
@@ -61,6 +72,13 @@ export function openMembers ({ home, self, now }: MembersOptions): Members {
       return () => { listeners.delete(own) }
     }
   }
+}
+
+/** The list without those of its members that are removed. */
+function without ({ clusterId, members }: Membership, removed: Membership['removed']): Membership {
+  const gone = new Set(removed.flatMap(({ installId, fingerprint }) => [installId, fingerprint]))
+  const left = members.filter((m) => !gone.has(m.installId) && !gone.has(m.fingerprint))
+  return Object.freeze({ clusterId, members: Object.freeze(left), removed })
 }
 
 function alone (self: MembersOptions['self'], nowMs: number): Membership {

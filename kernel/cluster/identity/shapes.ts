@@ -9,9 +9,9 @@ const CLUSTER_ID = INSTALL_ID
 const FINGERPRINT = /^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$/
 const NAME = /^[^\p{Cc}]{1,128}$/u
 const INSTANT = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,3})?Z$/
-const MAX_MEMBERS = 512
-const MAX_REMOVED = 10_000
-const MAX_ADDRESSES = 16
+export const MAX_MEMBERS = 512
+export const MAX_REMOVED = 10_000
+export const MAX_ADDRESSES = 16
 
 /** A value that is not what it should be; `path` names the field. */
 export class ShapeError extends Error {
@@ -85,12 +85,12 @@ export function readCandidate (value: unknown, path: string): Candidate {
   }
 }
 
-function readMember (value: unknown, path: string): Member {
+export function readMember (value: unknown, path: string): Member {
   const joinedAt = instantOf(fieldsOf(value, path), path, 'joinedAt')
   return Object.freeze({ ...readCandidate(value, path), joinedAt })
 }
 
-function readRemoved (value: unknown, path: string): Removed {
+export function readRemoved (value: unknown, path: string): Removed {
   const fields = fieldsOf(value, path)
   return Object.freeze({
     installId: installIdOf(fields, path),

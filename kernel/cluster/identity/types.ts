@@ -47,7 +47,8 @@ export interface Members {
   isRemoved (fingerprint: string): boolean
   /**
    * Replaces the whole: written durably first, then onChange when it differs. Throws SvcError
-   * invalid_request naming the field that makes no sense; nothing has changed then.
+   * invalid_request naming the field that makes no sense; nothing has changed then. When the disk refuses,
+   * what is newly removed counts all the same.
    */
   replace (next: Membership): void
   /** Returns what ends it. */
@@ -78,17 +79,27 @@ export interface Redemption {
   joinerFingerprint: string
 }
 
+/** An open join token as it is shown: never its secret. `by`: the id of the caller that made it. */
+export interface JoinTokenRecord { id: string, expires: string, by: string }
+
 /** The join tokens this node has made. */
 export interface JoinTokens {
   /** Throws SvcError invalid_request (ttlSeconds, seeds) and overloaded (too many are open). */
-  create (options: Invitation & { ttlSeconds: number }): { token: string, expires: string }
+  create (options: Invitation & { ttlSeconds: number, by: string }): { token: string, expires: string }
+  /** Those that still let a node in. */
+  list (): JoinTokenRecord[]
+  /** Ends one before its time; false when no such token is open. */
+  revoke (id: string): boolean
   /**
-   * Checks the proof of a joiner and uses the token up; the mark is on disk before this returns. Throws
-   * SvcError join_refused with details.why: unknown | expired | used | wrong_proof.
+   * Checks the proof of a joiner and uses the token up; the mark is on disk before this returns. What comes
+   * back opens it again: for a joiner that could not be let in after all. Throws SvcError join_refused with
+   * details.why: unknown | expired | used | wrong_proof.
    */
-  redeem (request: Redemption): void
-  /** Unexpired, unused tokens. */
+  redeem (request: Redemption): () => void
+  /** How many are open. */
   readonly pending: number
+  /** One that is open names an address which other machines reach. */
+  readonly awaitsOthers: boolean
 }
 
 /** A join token, read. */

@@ -19,14 +19,26 @@ export const closeCodes = {
   no_hello: 4408,
   /** A better link to the same member is up. */
   duplicate: 4409,
-  /** Nothing that waited was taken for a long time. */
+  /** Nothing came from the other end while three pings were sent. */
   stalled: 4410,
+  /** A frame that can be read and makes no sense to the cluster. */
+  off_protocol: 4411,
+  /** It broke the protocol, and its back-off is not over. */
+  too_soon: 4412,
   too_large: 4413,
   /** More waits than may. */
-  slow_reader: 4429
+  slow_reader: 4429,
+  /** The other end sends documents and channels beyond its credit. */
+  no_credit: 4430
 } as const
 
 export type CloseWord = keyof typeof closeCodes
+
+/** Words for which the other end broke the protocol. */
+export const VIOLATIONS: ReadonlySet<string> = new Set<CloseWord>([
+  'bad_frame', 'text_frame', 'unknown_kind', 'wrong_identity', 'bad_hello', 'off_protocol', 'too_large',
+  'no_credit'
+])
 
 const words = new Map<number, string>(Object.entries(closeCodes).map(([word, code]) => [code, word]))
 

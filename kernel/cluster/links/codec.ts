@@ -6,10 +6,11 @@ import type { FrameKind, Hello } from './types.js'
 /** Version of the frames: varUint version, varUint kind, one value in lib0's `any` encoding. */
 export const WIRE_VERSION = 1
 
-export type WireKind = FrameKind | 'hello' | 'ping' | 'pong'
+export type WireKind = FrameKind | 'hello' | 'ping' | 'pong' | 'credit'
 
 /** Numbers on the wire; never given to another kind. */
-const KINDS: readonly WireKind[] = ['hello', 'ping', 'pong', 'election', 'document', 'telemetry', 'channel']
+const KINDS: readonly WireKind[] =
+  ['hello', 'ping', 'pong', 'election', 'document', 'telemetry', 'channel', 'credit']
 const numbers = new Map<WireKind, number>(KINDS.map((kind, index) => [kind, index]))
 /** How deep lists and objects may lie in each other. */
 const MAX_DEPTH = 64

@@ -55,8 +55,17 @@ async function admitted (socket: TLSSocket, body: unknown, options: JoinRouteOpt
   }
   // Before the token is used up for nothing.
   options.mayAdmit?.()
-  joinTokens.redeem({ tokenId, proof, binding: joinBinding(socket), joinerFingerprint: fingerprint })
-  return await admit(member)
+  const reopen = joinTokens.redeem({
+    tokenId, proof, binding: joinBinding(socket), joinerFingerprint: fingerprint
+  })
+  try {
+    return await admit(member)
+  } catch (error) {
+    // The node asks again, which a used token would not let it: another one that joined a moment before may
+    // count for the majority already and be slow to start.
+    if (toSvcError(error).retryable) reopen()
+    throw error
+  }
 }
 
 function answer (reply: FastifyReply, error: unknown, log: Logger): void {

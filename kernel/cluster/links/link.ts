@@ -33,8 +33,14 @@ export interface LinkOptions {
   hooks: LinkHooks
 }
 
-/** Kinds that are refused first when the other end takes too little. */
+/**
+ * Kinds that are sent only as far as the other end gives credit, and wait here beyond it. All else passes
+ * them, heartbeats and votes above all: it is never behind more than a window.
+ */
 const BULK: ReadonlySet<WireKind> = new Set(['document', 'channel'])
+
+/** A connection that was cut without a word keeps packets back for long after the cut: a new one does not. */
+const MAX_UNANSWERED = 3
 
 /** What WebSockets of links are opened with; a little more than a frame may come, so that we refuse it. */
 export function socketOptions (limits: LinkLimits): { maxPayload: number, perMessageDeflate: false } {
@@ -70,9 +76,18 @@ export class Link {
   /** open: takes frames; fading: a better link is up, what is on its way counts; ended: nothing does. */
   #state: 'open' | 'fading' | 'ended' = 'open'
   #pinged: number | undefined
-  #taken = { bytes: 0, at: 0 }
+  /** Pings since the newest frame came. */
+  #unanswered = 0
   #stop: () => void
-  #unpause: () => void = () => {}
+  /** Documents and channels: those that wait, their bytes, the bytes sent, those that credit came for. */
+  #queue: Uint8Array[] = []
+  #queued = 0
+  #bulkOut = 0
+  #credit = 0
+  /** What came of them, for how much credit was given, and the timer of credit that is held back. */
+  #bulkIn = 0
+  #given = 0
+  #later: (() => void) | undefined
 
   constructor (options: LinkOptions) {
     const { ws, clock, limits } = options
@@ -84,7 +99,6 @@ export class Link {
     this.serial = options.serial
     this.address = options.address
     this.since = clock.mono()
-    this.#taken.at = this.since
     this.#bytes = createBudget(limits.bytesPerSecond, limits.burstBytes, this.since)
     this.#frames = createBudget(limits.framesPerSecond, limits.burstFrames, this.since)
     this.#stop = clock.after(limits.helloMs, () => { this.end('no_hello') })
@@ -97,7 +111,7 @@ export class Link {
   }
 
   get open (): boolean { return this.#state === 'open' }
-  get buffered (): number { return this.#ws.bufferedAmount }
+  get buffered (): number { return this.#ws.bufferedAmount + this.#queued }
 
   /** What decides between this and another link; only after the hello. */
   get rival (): Rival {
@@ -119,9 +133,8 @@ export class Link {
   send (kind: WireKind, frame: Uint8Array): boolean {
     const { limits } = this.#options
     if (!this.open || frame.byteLength > limits.frameBytes) return false
-    const { buffered } = this
-    if (BULK.has(kind) && buffered > limits.bulkBufferedBytes) return false
-    if (buffered + frame.byteLength > limits.bufferedBytes) {
+    if (BULK.has(kind)) return this.#enqueue(frame, limits.bulkBufferedBytes / (kind === 'channel' ? 2 : 1))
+    if (this.#ws.bufferedAmount + frame.byteLength > limits.bufferedBytes) {
       this.end('slow_reader')
       return false
     }
@@ -129,17 +142,34 @@ export class Link {
     return true
   }
 
-  /** Measures the round trip, and ends a link whose other end takes nothing. */
+  #enqueue (frame: Uint8Array, most: number): boolean {
+    if (this.#queued > 0 && this.#queued + frame.byteLength > most) return false
+    this.#queue.push(frame)
+    this.#queued += frame.byteLength
+    this.#pump()
+    return true
+  }
+
+  #pump (): void {
+    while (this.#queue.length > 0 && this.#bulkOut - this.#credit < this.#options.limits.windowBytes) {
+      const frame = this.#queue.shift()!
+      this.#queued -= frame.byteLength
+      this.#bulkOut += frame.byteLength
+      this.#write(frame)
+    }
+  }
+
+  /** Measures the round trip, and ends a link on which nothing came since so many pings. */
   tick (): void {
     if (!this.open || this.greeting === undefined) return
-    const now = this.#options.clock.mono()
-    const taken = this.bytesOut - this.buffered
-    if (this.buffered === 0 || taken > this.#taken.bytes) this.#taken = { bytes: taken, at: now }
-    if (now - this.#taken.at >= this.#options.limits.stallMs) {
+    if (this.#unanswered >= MAX_UNANSWERED) {
       this.end('stalled')
       return
     }
-    if (this.send('ping', encodeFrame('ping', now))) this.#pinged = now
+    const now = this.#options.clock.mono()
+    if (!this.send('ping', encodeFrame('ping', now))) return
+    this.#pinged = now
+    this.#unanswered++
   }
 
   /** Closes with the code of a word. */
@@ -171,7 +201,9 @@ export class Link {
   #quit (): void {
     this.#state = 'ended'
     this.#stop()
-    this.#unpause()
+    this.#later?.()
+    this.#queue = []
+    this.#queued = 0
   }
 
   #lost (code: number): void {
@@ -192,6 +224,7 @@ export class Link {
     const bytes = data as Buffer
     this.bytesIn += bytes.byteLength
     this.framesIn++
+    this.#unanswered = 0
     try {
       if (!binary) throw new FrameError('text_frame', 'a text frame')
       if (bytes.byteLength > this.#options.limits.frameBytes) {
@@ -199,12 +232,11 @@ export class Link {
       }
       const { kind, body } = decodeFrame(bytes)
       this.#take(kind, body)
+      if (BULK.has(kind)) this.#count(bytes.byteLength)
     } catch (error) {
       if (!(error instanceof FrameError)) throw error
       this.end(error.word)
-      return
     }
-    this.#throttle(bytes.byteLength)
   }
 
   #take (kind: WireKind, body: unknown): void {
@@ -215,6 +247,7 @@ export class Link {
     if (this.greeting === undefined) throw new FrameError('bad_hello', `${kind} before the hello`)
     if (kind === 'ping') this.#answer(body)
     else if (kind === 'pong') this.#answered(body)
+    else if (kind === 'credit') this.#credited(body)
     else this.#options.hooks.frame(this, kind, body)
   }
 
@@ -238,18 +271,33 @@ export class Link {
     this.#pinged = undefined
   }
 
-  /** Reads on when the peer is back within its budget. */
-  #throttle (size: number): void {
-    const { clock } = this.#options
+  /** `total`: of the documents and channels that were sent, how many bytes the other end is done with. */
+  #credited (total: unknown): void {
+    if (typeof total !== 'number' || !(total >= this.#credit && total <= this.#bulkOut)) {
+      throw new FrameError('bad_frame', 'credit is a total that rises, for what was sent')
+    }
+    this.#credit = total
+    if (this.open) this.#pump()
+  }
+
+  /** Gives credit for what was handled: a quarter of a window at once, later when it came too fast. */
+  #count (size: number): void {
+    const { clock, limits } = this.#options
     const now = clock.mono()
     const waitMs = Math.max(this.#bytes.take(size, now), this.#frames.take(1, now))
-    if (waitMs === 0 || this.#ws.isPaused || this.#ws.readyState !== WebSocket.OPEN) return
-    this.#ws.pause()
-    const stop = clock.after(waitMs, () => { this.#unpause() })
-    this.#unpause = () => {
-      stop()
-      this.#unpause = () => {}
-      this.#ws.resume()
+    this.#bulkIn += size
+    const open = this.#bulkIn - this.#given
+    if (open > limits.windowBytes + limits.frameBytes) {
+      throw new FrameError('no_credit', `${open} bytes without credit`)
     }
+    if (this.#state === 'ended' || this.#later !== undefined || open < limits.windowBytes / 4) return
+    if (waitMs === 0) this.#give()
+    else this.#later = clock.after(waitMs, () => { this.#give() })
+  }
+
+  #give (): void {
+    this.#later = undefined
+    this.#given = this.#bulkIn
+    this.send('credit', encodeFrame('credit', this.#given))
   }
 }

@@ -1,5 +1,5 @@
 import { formatAddress, readAddress } from '../identity/index.js'
-import { closeCodes } from './close-codes.js'
+import { closeCodes, VIOLATIONS } from './close-codes.js'
 import { encodeFrame } from './codec.js'
 import { connectMember, upgrade } from './connect.js'
 import { createDialler } from './dialler.js'
@@ -47,6 +47,8 @@ class LinkSet {
   readonly #hooks: LinkHooks
   /** What waits for a dialled link's hello. */
   readonly #waiting = new Map<Link, { resolve: () => void, reject: (error: Error) => void }>()
+  /** Members in back-off after they broke the protocol, until `until` (monotonic ms). */
+  readonly #barred = new Map<string, { until: number, waitMs: number }>()
   #listener: Promise<Listener> | undefined
   #serial = 0
   #stop: (() => void)[] = []
@@ -85,6 +87,10 @@ class LinkSet {
       ...this.#options,
       limits: this.#limits,
       accept: (ws, socket, member) => {
+        if (this.#isBarred(member.installId)) {
+          ws.on('error', () => {}).close(closeCodes.too_soon, 'too_soon')
+          return
+        }
         const address = formatAddress(socket.remoteAddress ?? '', socket.remotePort ?? 0)
         this.#adopt(ws, member, { outgoing: false, address })
       }
@@ -143,6 +149,10 @@ class LinkSet {
     // Two links that this node dialled could each be the one that an end closes.
     const current = this.registry.current(installId)
     const mine = (link: Link): boolean => (link.outgoing && link.open) || link === current
+    if (this.#isBarred(installId)) {
+      socket.on('error', () => {}).destroy()
+      throw new Error('too_soon')
+    }
     if (this.registry.of(installId).some(mine)) {
       socket.on('error', () => {}).destroy()
       return installId
@@ -191,10 +201,27 @@ class LinkSet {
       closed: (link, word, mine) => {
         const { installId: peer, address } = link
         log.info({ peer, address, reason: word, by: mine ? 'this node' : 'the other end' }, 'a link closed')
+        if (mine && VIOLATIONS.has(word)) this.#bar(peer, word)
         this.registry.closed(link, word)
         this.#settled(link, word)
       }
     }
+  }
+
+  #isBarred (installId: string): boolean {
+    return this.#options.clock.mono() < (this.#barred.get(installId)?.until ?? -Infinity)
+  }
+
+  /** Exponential back-off: a member that breaks the protocol at once again would fill the event log. */
+  #bar (installId: string, word: string): void {
+    if (this.#isBarred(installId)) return
+    const { violationMinMs: least, violationMaxMs: most } = this.#limits
+    const now = this.#options.clock.mono()
+    const before = this.#barred.get(installId)
+    const anew = before === undefined || now > before.until + most
+    const waitMs = anew ? least : Math.min(most, before.waitMs * 2)
+    this.#barred.set(installId, { until: now + waitMs, waitMs })
+    this.#options.events.violation(installId, word)
   }
 
   #settled (link: Link, reason?: string): void {

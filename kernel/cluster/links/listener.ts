@@ -6,10 +6,11 @@ import { peerFingerprint, serverTls } from '../identity/index.js'
 import { CLUSTER_PATH } from './connect.js'
 import { addJoinRoute, JOIN_PATH } from './join-route.js'
 import { socketOptions } from './link.js'
+import { Door } from '../../http/door.js'
 import { memberOf, setMember } from '../../http/member-socket.js'
 import type { IncomingMessage, Server as HttpServer } from 'node:http'
 import type { Server } from 'node:https'
-import type { AddressInfo } from 'node:net'
+import type { AddressInfo, Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { TLSSocket } from 'node:tls'
 import type { WebSocket } from 'ws'
@@ -24,6 +25,7 @@ export interface ListenerOptions extends LinksOptions {
 }
 
 export interface Listener {
+  /** Again: moves there. When that fails it rejects, and listens where it did. */
   listen (at: { host: string, port: number }): Promise<{ host: string, port: number }>
   /** Ends every connection of a member that carries requests; its links are not touched. */
   dropRequests (installId: string): void
@@ -65,7 +67,6 @@ export async function createListener (options: ListenerOptions): Promise<Listene
   addRoutes(app, options)
   await app.ready()
   const https = server!
-  https.maxConnections = limits.connections
   const sockets = guard(https, options)
   https.on('upgrade', (request, socket, head) => { routeUpgrade(options, upgrades, request, socket, head) })
   https.on('tlsClientError', (_error, socket) => { socket.destroy() })
@@ -96,7 +97,18 @@ export async function createListener (options: ListenerOptions): Promise<Listene
   }
 }
 
-function listenOn (
+/** Listens there and nowhere else; connections that are open stay so. */
+async function listenOn (server: Server, at: { host: string, port: number }): ReturnType<Listener['listen']> {
+  const before = server.address() as AddressInfo | null
+  if (before === null) return await bind(server, at)
+  server.close()
+  return await bind(server, at).catch(async (error: unknown) => {
+    await bind(server, { host: before.address, port: before.port })
+    throw error
+  })
+}
+
+function bind (
   server: Server, { host, port }: { host: string, port: number }
 ): ReturnType<Listener['listen']> {
   return new Promise((resolve, reject) => {
@@ -113,17 +125,16 @@ function listenOn (
 function guard (server: Server, options: ListenerOptions): Map<TLSSocket, string | undefined> {
   const { key, members, joinTokens, clock, limits, log } = options
   const sockets = new Map<TLSSocket, string | undefined>()
-  let strangers = 0
+  // Members and strangers may have the same address, so no address is free of the limit.
+  const door = new Door({ inAll: limits.connections, perNetwork: limits.requestSockets })
+  const joining = new Door({ inAll: limits.strangers, perNetwork: Math.ceil(limits.strangers / 4) })
+  server.on('connection', (socket) => { door.enter(socket as Socket) })
   const letJoin = (socket: TLSSocket, fingerprint: string | undefined): boolean => {
     if (fingerprint === undefined || fingerprint === key.fingerprint) return false
     if (members.isRemoved(fingerprint)) return false
-    if (joinTokens.pending === 0 || strangers >= limits.strangers) return false
-    strangers++
-    const stop = clock.after(limits.strangerMs, () => { socket.destroy() })
-    socket.once('close', () => {
-      strangers--
-      stop()
-    })
+    if (joinTokens.pending === 0) return false
+    joining.enter(socket)
+    socket.once('close', clock.after(limits.strangerMs, () => { socket.destroy() }))
     return true
   }
   server.prependListener('secureConnection', (socket) => {
@@ -134,6 +145,7 @@ function guard (server: Server, options: ListenerOptions): Map<TLSSocket, string
     const member = fingerprint === undefined ? undefined : members.byFingerprint(fingerprint)
     if (member !== undefined && fingerprint !== key.fingerprint) {
       setMember(socket, member.installId)
+      door.prove(socket)
     } else if (!letJoin(socket, fingerprint)) {
       log.debug({ address: socket.remoteAddress, fingerprint }, 'a key that is no member\'s was turned away')
       socket.destroy()

@@ -51,16 +51,22 @@ export interface LinkEvents {
   /** The last link to a member is gone. */
   down (installId: string, reason: string): void
   frame (installId: string, kind: FrameKind, body: unknown): void
+  /** A member broke the protocol; `reason` is the name of the close code. Told once in a back-off. */
+  violation (installId: string, reason: string): void
 }
 
 export interface Links {
-  /** Opens the members' listener. Rejects as node does (EADDRINUSE, EADDRNOTAVAIL, EACCES). */
+  /**
+   * Opens the members' listener, or moves it. Rejects as node does (EADDRINUSE, EADDRNOTAVAIL, EACCES); one
+   * that was open is then where it was.
+   */
   listen (options: { host: string, port: number }): Promise<{ host: string, port: number }>
   /** Begins dialling. */
   start (): void
   /**
-   * False: no link, the frame is larger than the limit, or too much waits already. Documents and channels are
-   * refused first; when even the rest does not fit, the link is closed (4429).
+   * False: no link, the frame is larger than the limit, or too much waits already. Documents and channels
+   * wait for the other end's credit, all else passes them; more than the socket may hold closes the link
+   * (4429).
    */
   send (to: string, kind: FrameKind, body: unknown): boolean
   /** Encodes once; the number of peers it went to. */
@@ -84,11 +90,13 @@ export interface Links {
 export interface LinkLimits {
   /** Largest frame. */
   frameBytes: number
-  /** Waiting bytes above which documents and channels are refused. */
+  /** Documents and channels that may wait for credit together; channels get half of it. */
   bulkBufferedBytes: number
-  /** Waiting bytes that close a link. */
+  /** Bytes in the socket's own buffer that close a link. */
   bufferedBytes: number
-  /** What is read from one peer; beyond it reading pauses. */
+  /** Documents and channels on their way that the other end has not given credit for. */
+  windowBytes: number
+  /** How much of documents and channels one peer gets credit for; beyond it, it waits. */
   bytesPerSecond: number
   burstBytes: number
   framesPerSecond: number
@@ -97,11 +105,13 @@ export interface LinkLimits {
   helloMs: number
   /** For TCP and TLS to one address. */
   dialMs: number
+  /** Between pings; a link on which nothing comes while three were sent is closed. */
   pingMs: number
-  /** A link with waiting bytes of which none left for so long is closed. */
-  stallMs: number
   backoffMinMs: number
   backoffMaxMs: number
+  /** Back-off before a member that broke the protocol is linked again: the first, and the longest. */
+  violationMinMs: number
+  violationMaxMs: number
   /** How long a closed link may take to say so before it is cut. */
   closeMs: number
   /** Connections of keys that are no members', at once, while a join token is open. */

@@ -135,8 +135,8 @@ function createOutbox (options: TelemetryOptions, warnOnce: WarnOnce): Outbox {
       const bytes = jsonBytes(value)
       if (bytes !== null) return queue.offer({ key, value, bytes })
       queue.refuse()
-      warnOnce(`reading ${key}`, { key },
-        `a reading is no plain JSON of at most ${MAX_READING_BYTES} bytes and was dropped`)
+      warnOnce(`reading ${key}`, { reading: key },
+        `the reading "${key}" is no plain JSON of at most ${MAX_READING_BYTES} bytes and was dropped`)
     },
     flush () {
       const batch = queue.batch(BODY_BYTES)
