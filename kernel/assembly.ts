@@ -124,7 +124,7 @@ export function assemble (options: KernelOptions): Assembly {
 function elsewhere ({ cluster, node }: KernelOptions, id: string): string | null {
   for (const { installId, key, value, old } of cluster.replicas.entries()) {
     if (old || installId === node.installId || key !== 'node/capabilities') continue
-    if ((value as string[]).includes(id)) return installId
+    if (Array.isArray(value) && value.includes(id)) return installId
   }
   return null
 }
@@ -141,7 +141,11 @@ function tapOf (bus: Bus): EventTap {
 
 function openBus (options: KernelOptions, log: Logger): Bus {
   const onError = (err: unknown, kind: string): void => { log.error({ err, kind }, 'a listener failed') }
-  const bus = createBus({ strict: options.strict, onError })
+  const onInvalid = (plugin: string, kind: string, problem: string): void => {
+    log.error({ plugin, kind, problem },
+      'an event is not as its plugin declares it; it is told all the same, and later ones without a word')
+  }
+  const bus = createBus({ strict: options.strict, onError, onInvalid })
   bus.declare('kernel', kernelManifest.events)
   if (options.onEvent !== undefined) bus.on('*', options.onEvent)
   return bus

@@ -2,4 +2,4 @@
  * Reading model cards: a surface of its own for plugins, since it brings the YAML reader and the schema
  * compiler along, which a command line that only looks at manifests must not load.
  */
-export { cardSchema, checkCard, parseCard } from './bundle.js'
+export { checkCard, parseCard } from './bundle.js'

@@ -73,6 +73,7 @@ function operation ({ owner, name, decl }: OwnedRoute, reasons: ReadonlyMap<stri
     summary: decl.summary,
     tags: [owner],
     'x-authority': decl.authority,
+    ...(decl.members === true ? { 'x-members': true } : {}),
     'x-errors': errors,
     ...(decl.authority === null ? { security: [] } : { security: [{ token: [] }] }),
     ...parameters(decl),

@@ -2,8 +2,9 @@ import { randomBytes, randomUUID } from 'node:crypto'
 import { Reply } from './define.js'
 import { kernelError } from './errors.js'
 import { PROBE_BYTES, probeBody } from './cluster/bandwidth.js'
+import { isOutside } from './cluster/identity/index.js'
 import type { ClusterCore, LinkPeer } from './cluster/cluster.js'
-import type { Members } from './cluster/identity/index.js'
+import type { JoinTokens, Members } from './cluster/identity/index.js'
 import type { RouteDecl, RouteRequest } from './define.js'
 import type { DialReport, LinkReport } from './services.js'
 
@@ -16,8 +17,11 @@ export interface Network {
   links (): readonly LinkReport[]
   /** Where other nodes reach the members' listener of this one; empty before it listens. */
   addresses (): readonly string[]
-  /** Makes a join token whose seeds are those addresses. */
-  invite (ttlSeconds: number): { token: string, expires: string }
+  /** Has members listened for on every address, unless svc.yaml says where. Throws `loopback_only`. */
+  openOutside (): Promise<void>
+  /** Makes a join token whose seeds are those addresses; `by`: the id of the caller that asks for it. */
+  invite (ttlSeconds: number, by: string): { token: string, expires: string }
+  readonly joinTokens: Pick<JoinTokens, 'list' | 'revoke'>
   bytesPerSecond (installId: string): number | null
 }
 
@@ -29,8 +33,16 @@ const joinTokenBody = {
   additionalProperties: false,
   properties: {
     ttl_seconds: { type: 'integer', minimum: 10, maximum: 86400, description: 'how long it may be used' },
-    local: { type: 'boolean', description: 'for a node on this machine: loopback is address enough' }
+    local: {
+      type: 'boolean',
+      description: 'for a node on this machine: other machines need not reach this one'
+    }
   }
+} as const
+
+const joinTokenRecord = {
+  type: 'object', additionalProperties: false, required: ['id', 'expires', 'by'],
+  properties: { id: text, expires: text, by: text }
 } as const
 
 const receipt = {
@@ -50,6 +62,23 @@ export const clusterRoutes = {
       properties: { token: text, expires: text, command: text }
     },
     errors: ['loopback_only']
+  },
+  joinTokens: {
+    method: 'GET', url: '/cluster/join-tokens', authority: 'operator',
+    summary: 'The join tokens of this node that still let a node in, without their secrets.',
+    reply: {
+      type: 'object', required: ['tokens'],
+      properties: { tokens: { type: 'array', items: joinTokenRecord } }
+    }
+  },
+  revokeJoinToken: {
+    method: 'DELETE', url: '/cluster/join-tokens/:id', authority: 'operator',
+    summary: 'Ends a join token of this node before its time.',
+    params: { type: 'object', required: ['id'], properties: { id: nodeRef } },
+    reply: {
+      type: 'object', required: ['id', 'revoked'], properties: { id: text, revoked: { const: true } }
+    },
+    errors: ['not_found']
   },
   members: {
     method: 'GET', url: '/cluster/members', authority: 'operator',
@@ -73,7 +102,7 @@ export const clusterRoutes = {
     errors: ['no_master', 'no_quorum', 'session_changed']
   },
   probe: {
-    method: 'GET', url: '/cluster/probe', authority: 'operator', stream: true,
+    method: 'GET', url: '/cluster/probe', members: true, authority: 'operator', stream: true,
     summary: 'Bytes without meaning, by which a member measures the link.',
     produces: 'application/octet-stream',
     errors: ['not_found']
@@ -94,7 +123,13 @@ export function clusterHandlers (parts: ClusterRouteParts): Handlers {
   const { cluster, network } = parts
   cluster.desk.handle('kernel.touch', () => null)
   return {
-    joinToken: (request) => joinToken(network, (request.body ?? {}) as JoinTokenBody),
+    joinToken: (request) => joinToken(network, (request.body ?? {}) as JoinTokenBody, request.caller.id),
+    joinTokens: () => ({ tokens: network.joinTokens.list() }),
+    revokeJoinToken: (request) => {
+      const { id } = request.params as { id: string }
+      if (network.joinTokens.revoke(id)) return { id, revoked: true }
+      throw kernelError('not_found', `No join token ${id} is open here; svc join-token ls lists them.`)
+    },
     members: () => memberList(parts),
     removeMember: async (request) => {
       const { id } = request.params as { id: string }
@@ -126,14 +161,14 @@ export function commandId (header: string | undefined): string {
 
 interface JoinTokenBody { ttl_seconds?: number, local?: boolean }
 
-function joinToken (network: Network, body: JoinTokenBody): object {
+async function joinToken (network: Network, body: JoinTokenBody, by: string): Promise<object> {
+  if (body.local !== true) await network.openOutside()
   const addresses = network.addresses()
-  const reachable = addresses.some((address) => !/^(127\.|localhost:|\[::1\])/.test(address))
-  if (!reachable && body.local !== true) {
+  if (body.local !== true && !addresses.some(isOutside)) {
     throw kernelError('loopback_only', undefined, { addresses: [...addresses] })
   }
-  const { token, expires } = network.invite(body.ttl_seconds ?? JOIN_SECONDS)
-  return { token, expires, command: `npx svc up --join ${token}` }
+  const { token, expires } = network.invite(body.ttl_seconds ?? JOIN_SECONDS, by)
+  return { token, expires, command: `SVC_JOIN=${token} npx svc up` }
 }
 
 function memberList ({ cluster, network }: ClusterRouteParts): object {

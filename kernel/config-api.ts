@@ -1,8 +1,10 @@
 import { createHash } from 'node:crypto'
 import { existsSync, readFileSync } from 'node:fs'
-import { readConfigText, resolveConfig, saveConfigFile, setInFile } from './config/index.js'
+import { authorizeChange } from './config/authorize.js'
+import { changeFile, readConfigText, saveConfigFile } from './config/index.js'
 import { kernelError } from './errors.js'
-import type { ConfigOwner, ResolvedConfig } from './config/index.js'
+import type { Caller } from './define.js'
+import type { ConfigOwner, Env, ResolvedConfig } from './config/index.js'
 
 /** A change as a client asks for it: values by dotted path, null to remove. */
 export interface ConfigChange { revision: string, set: Record<string, unknown> }
@@ -12,9 +14,10 @@ export interface ConfigApi {
   read (): { revision: string, file: string, entries: unknown[] }
   /**
    * Changes svc.yaml; it takes effect at the next restart. Throws `config_changed` when the file is not of
-   * the given revision any more, `invalid_request` when the result would be wrong (nothing is written).
+   * the given revision any more, `invalid_request` when the result would be wrong, `missing_grant` when the
+   * caller may not change that or would grant more than it has itself (nothing is written).
    */
-  write (change: ConfigChange): { revision: string, restart_needed: boolean }
+  write (change: ConfigChange, caller: Caller): { revision: string, restart_needed: boolean }
 }
 
 export interface ConfigApiOptions {
@@ -23,6 +26,8 @@ export interface ConfigApiOptions {
   config: ResolvedConfig
   owners: readonly ConfigOwner[]
   authorities: readonly string[]
+  /** The node's environment, for `${env.NAME}`. */
+  env: Env
   onChange: () => void
 }
 
@@ -31,20 +36,22 @@ export function createConfigApi (options: ConfigApiOptions): ConfigApi {
   const text = (): string => existsSync(options.path) ? readFileSync(options.path, 'utf8') : ''
   return {
     read: () => ({ revision: revisionOf(text()), file: options.path, entries: options.config.entries() }),
-    write ({ revision, set }) {
+    write ({ revision, set }, caller) {
       const before = text()
       if (revisionOf(before) !== revision) {
         throw kernelError('config_changed', 'svc.yaml has changed since it was read; read GET /config again.',
           { revision: revisionOf(before) })
       }
-      const after = Object.entries(set)
-        .reduce((yaml, [path, value]) => edited(options, yaml, path, value), before)
-      refuseMistakes(options, after)
-      if (after !== before) {
-        saveConfigFile(options.path, after)
+      const { owners, authorities, env } = options
+      const after = changeFile(options.path, before, Object.entries(set).map(([path, value]) =>
+        [options.config.writtenAt(path), value === null ? undefined : value]), { owners, authorities, env })
+      if ('issues' in after) throw refused(after.issues)
+      authorizeChange(readConfigText(before, null).value, readConfigText(after.text, null).value, caller)
+      if (after.text !== before) {
+        saveConfigFile(options.path, after.text)
         options.onChange()
       }
-      return { revision: revisionOf(after), restart_needed: after !== before }
+      return { revision: revisionOf(after.text), restart_needed: after.text !== before }
     }
   }
 }
@@ -52,21 +59,6 @@ export function createConfigApi (options: ConfigApiOptions): ConfigApi {
 /** First 16 hex digits of SHA-256 over the file. */
 function revisionOf (text: string): string {
   return createHash('sha256').update(text).digest('hex').slice(0, 16)
-}
-
-function edited (options: ConfigApiOptions, yaml: string, path: string, value: unknown): string {
-  try {
-    return setInFile(yaml, options.config.writtenAt(path), value === null ? undefined : value)
-  } catch (error) {
-    throw refused([{ path, message: (error as Error).message }])
-  }
-}
-
-function refuseMistakes (options: ConfigApiOptions, yaml: string): void {
-  const { problems } = resolveConfig(readConfigText(yaml, options.path), {
-    owners: options.owners, env: {}, authorities: options.authorities
-  })
-  if (problems.length > 0) throw refused(problems.map(({ path, message }) => ({ path, message })))
 }
 
 function refused (issues: { path: string, message: string }[]): Error {

@@ -1,4 +1,4 @@
-import { SvcError, kernelErrors } from './errors.js'
+import { SvcError, kernelErrorDecl } from './errors.js'
 import { schemaChecker } from './validate.js'
 import type { Clock } from './clock.js'
 import type {
@@ -135,7 +135,7 @@ function ownConflict (manifest: Manifest, code: string): string {
 }
 
 function ownError (manifest: Manifest, reason: string): ErrorDecl {
-  const decl = manifest.errors?.[reason] ?? (kernelErrors as Record<string, ErrorDecl>)[reason]
+  const decl = manifest.errors?.[reason] ?? kernelErrorDecl(reason)
   if (decl === undefined) throw new Error(`plugin "${manifest.name}" has not declared the error "${reason}"`)
   return decl
 }

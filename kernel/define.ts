@@ -102,6 +102,8 @@ export interface RouteDecl {
   readonly summary: string
   /** Authority a caller needs; `null` for none. Leaving it out fails the boot. */
   readonly authority: string | null
+  /** True when other nodes of the cluster call it: a member's key opens these routes and no others. */
+  readonly members?: boolean
   readonly params?: JsonSchema
   readonly query?: JsonSchema
   readonly body?: JsonSchema
@@ -114,9 +116,10 @@ export interface RouteDecl {
   readonly failure?: (body: ErrorBody) => object
   /** Largest body in bytes; 256 KiB when absent. */
   readonly bodyLimit?: number
-  /** A stream: no handler deadline. */
   readonly stream?: boolean
-  /** Handler deadline in ms for non-streams; 60,000 when absent. */
+  /** With `stream`: HEAD is answered too; the writer that its handler opens is `closed` at once. */
+  readonly head?: boolean
+  /** Handler deadline in ms; 60,000 when absent, none for a stream. */
   readonly deadlineMs?: number
 }
 
@@ -130,10 +133,7 @@ export interface EngineDecl {
   readonly external?: boolean
   /** Memory in use per byte of weights (cache, activations, the runner itself); 1.30 when absent. */
   readonly overhead?: number
-  /**
-   * Requests that share the work of one runner; more than `plugins.runners.max_concurrent` then run at once.
-   * The option `max_batch` of the engine takes its place.
-   */
+  /** Requests that share the work of one runner, above `max_concurrent`; the option `max_batch` overrides. */
   readonly batch?: number
   /** True when several nodes can run one model together, each a part; how they talk is `meta`. */
   readonly multiNode?: boolean

@@ -72,7 +72,8 @@ export const kernelErrors = {
     'Read GET /v1/capabilities again and pin the current revision.'),
   restart_pending: retry(409, 'A restart is already under way.', 'Wait for it to finish.', 5),
   loopback_only: final(409, 'This node listens for members on loopback only.',
-    'Restart it with `svc up --host ADDRESS`, an address the other machine reaches.'),
+    'Set cluster.host in svc.yaml to an address that the other machine reaches, restart the node, and ask ' +
+    'again.'),
   member_self: final(409, 'A node does not remove itself.', 'Ask another node of the cluster to remove it.'),
   config_changed: final(409, 'svc.yaml has changed meanwhile.',
     'Read GET /config again and repeat the change.'),
@@ -85,12 +86,12 @@ export const kernelErrors = {
   overloaded: retry(429, 'Too many requests at once.', 'Try again after the time in Retry-After.', 1),
   header_too_large: final(431, 'The request headers are too large.', 'Send fewer or smaller headers.'),
   internal: final(500, 'The node failed to answer.', 'The node\'s log has the cause under this request id.'),
-  instance_lost: retry(500, 'The instance serving this request was lost.', 'Repeat the request.'),
+  instance_lost: retry(500, 'The instance serving this request was lost.', 'Repeat the request.', 1),
   invalid_result: final(502, 'The capability produced a value its schema does not allow.',
     'Report it to the plugin\'s author.'),
   provider_error: final(502, 'The capability failed.',
     'The node\'s log has the cause under this request id.'),
-  unreachable: retry(502, 'The other node cannot be reached.', 'Check the network between the nodes.'),
+  unreachable: retry(502, 'The other node cannot be reached.', 'Check the network between the nodes.', 1),
   shutting_down: retry(503, 'The node is stopping.', 'Try again, or use another node.', 5),
   no_master: retry(503, 'No master is known at the moment.', 'Try again shortly.', 1),
   no_quorum: retry(503, 'Too few nodes of the cluster are in reach to decide anything.',
@@ -104,6 +105,11 @@ export const kernelErrors = {
 } as const satisfies Record<string, ErrorDecl>
 
 export type KernelReason = keyof typeof kernelErrors
+
+/** What the kernel declares of a reason; of `constructor` and the like, as of any other word, nothing. */
+export function kernelErrorDecl (reason: string): ErrorDecl | undefined {
+  return Object.hasOwn(kernelErrors, reason) ? kernelErrors[reason as KernelReason] : undefined
+}
 
 /** Makes an error with one of the kernel's own reasons. */
 export function kernelError (

@@ -11,7 +11,10 @@ export interface BusEvent {
 
 export interface Bus {
   declare (owner: string, events: Readonly<Record<string, EventDecl>>): void
-  /** Throws for an undeclared kind; a payload off its schema throws in tests and is counted otherwise. */
+  /**
+   * Throws for an undeclared kind. A payload off its schema throws in tests; else it is delivered all the
+   * same, since what happened must not be lost, and counted, and told at the first one of its kind.
+   */
   emit (owner: string, kind: string, payload: Record<string, unknown>): void
   /** Listens to one kind, or to `*`; returns what stops it. */
   on (kind: string, fn: (event: BusEvent) => void): () => void
@@ -21,20 +24,29 @@ export interface Bus {
   durableKinds (): string[]
   /** Durable events emitted so far. */
   readonly durableCount: number
+  /** Events so far that were not as declared. */
   readonly invalidCount: number
+}
+
+export interface BusOptions {
+  /** Tests: a payload that is not as declared throws. */
+  strict: boolean
+  /** A listener threw. */
+  onError: (error: unknown, kind: string) => void
+  /** The first event of a kind that is not as declared. */
+  onInvalid: (owner: string, kind: string, problem: string) => void
 }
 
 /**
  * The typed in-process event bus. Until it is opened events wait, so that a plugin that starts later misses
- * nothing. `strict` (tests) throws on a payload that is not as declared.
+ * nothing.
  */
-export function createBus (
-  options: { strict: boolean, onError: (error: unknown, kind: string) => void }
-): Bus {
+export function createBus (options: BusOptions): Bus {
   const kinds = new Map<string, { owner: string, decl: EventDecl, check: (v: unknown) => string | null }>()
   const listeners = new Map<string, Set<(event: BusEvent) => void>>()
   let durableCount = 0
   let invalidCount = 0
+  const invalidKinds = new Set<string>()
   let waiting: BusEvent[] | null = []
   const deliver = (key: string, event: BusEvent): void => {
     for (const fn of listeners.get(key) ?? []) {
@@ -60,6 +72,8 @@ export function createBus (
       if (problem !== null) {
         if (options.strict) throw new Error(`event ${kind} of "${owner}": ${problem}`)
         invalidCount++
+        if (!invalidKinds.has(kind)) options.onInvalid(owner, kind, problem)
+        invalidKinds.add(kind)
       }
       if (known.decl.plane === 'durable') durableCount++
       const event: BusEvent = { kind, owner, plane: known.decl.plane, payload }

@@ -1,9 +1,12 @@
 import os from 'node:os'
+import { MAX_READING_BYTES } from './cluster/telemetry/message.js'
 import { withViews } from './state.js'
+import { schemaChecker } from './validate.js'
 import type { ClusterCore, LinkPeer } from './cluster/cluster.js'
 import type { Telemetry } from './cluster/telemetry/index.js'
-import type { Caller, NodeInfo, Section, SectionDecl } from './define.js'
+import type { Caller, NodeInfo, Section } from './define.js'
 import type { Health, NodeHealth } from './health.js'
+import type { JsonSchema } from './schema.js'
 import type { NodeView } from './services.js'
 import type { LinkFact, NodeFacts, StateView } from './state.js'
 import type { Vitals } from './vitals.js'
@@ -13,9 +16,55 @@ const UNREACHABLE_MS = 15_000
 /** Readings older than this say nothing about now, ms. */
 const READING_MS = 15_000
 
-/** What a node says of itself to the others, as an entry of its own document. */
-const nodeSection = { writer: 'node', summary: 'Who a node is, how it is, and what it can do.', value: {} } as
-  const satisfies SectionDecl
+/** Most of a node's tasks that the others are told, bytes: a larger reading would not be sent at all. */
+const TASKS_BYTES = MAX_READING_BYTES - 4096
+
+const text = { type: 'string' } as const
+
+/** Counts of bytes under these names; null where the machine does not tell. */
+function objectOf (names: readonly string[]): JsonSchema {
+  const inBytes = { type: 'number' } as const
+  const bytes = { type: 'object', required: ['inBytes'], properties: { inBytes } } as const
+  return {
+    type: ['object', 'null'], required: names,
+    properties: Object.fromEntries(names.map((name) => [name, bytes]))
+  }
+}
+
+/** What a node says of itself to the others, each an entry of its own document. */
+const portrait = {
+  identity: { type: 'object' },
+  health: {
+    type: 'object',
+    required: ['level', 'reasons'],
+    properties: {
+      level: { enum: ['ok', 'warn', 'error'] },
+      reasons: { type: 'array', items: { type: 'object', required: ['code'], properties: { code: text } } }
+    }
+  },
+  resources: { type: ['object', 'null'] },
+  capabilities: { type: 'array', items: text }
+} as const satisfies Record<string, JsonSchema>
+
+/** The same for its readings. */
+const readings = {
+  memory: objectOf(['ramTotal', 'ramAvailable', 'swapTotal', 'swapAvailable']),
+  system: { type: ['object', 'null'] },
+  disk: objectOf(['total', 'available']),
+  network: { type: ['object', 'null'] },
+  links: {
+    type: 'array',
+    items: {
+      type: 'object',
+      required: ['nodeId', 'ipAddress', 'port', 'rttMs', 'bytesPerSecond'],
+      properties: {
+        nodeId: text, ipAddress: text, port: { type: 'integer' },
+        rttMs: { type: ['number', 'null'] }, bytesPerSecond: { type: ['number', 'null'] }
+      }
+    }
+  },
+  tasks: { type: 'object', additionalProperties: { type: 'object' } }
+} as const satisfies Record<string, JsonSchema>
 
 export interface FactsOptions {
   node: NodeInfo
@@ -38,32 +87,69 @@ export interface FactsOptions {
 /** Facts about every node: this one's as they are, the others' as they say. */
 export interface Facts {
   all (): Promise<NodeFacts[]>
+  /** The same at once, with this machine's readings as they were last taken; undefined before the first. */
+  known (): NodeFacts[] | undefined
   /** Tells the others what changed here. */
   publish (): Promise<void>
 }
 
+type SelfPortrait = Record<keyof typeof portrait, Section<unknown>>
+
+const problemOf = Object.fromEntries(Object.entries(readings).map(([key, schema]) =>
+  [key, schemaChecker(schema)])) as Record<keyof typeof readings, ReturnType<typeof schemaChecker>>
+
 const NOBODY: Caller = { id: 'node', mode: 'direct', authorities: new Set() }
 
 export function createFacts (options: FactsOptions): Facts {
-  const section = options.cluster.sections.section<unknown>('node', nodeSection)
-  const own = async (view: NodeView): Promise<NodeFacts> => ownFacts(options, view, await options.vitals())
+  const sections = Object.fromEntries(Object.entries(portrait).map(([key, value]) =>
+    [key, options.cluster.sections.section<unknown>('node', { writer: 'node', summary: key, value })]
+  )) as SelfPortrait
+  let vitals: Vitals | undefined
+  const own = async (view: NodeView): Promise<NodeFacts> =>
+    ownFacts(options, view, vitals = await options.vitals())
+  const others = (views: readonly NodeView[]): NodeFacts[] =>
+    views.map((view) => factsOf(options, sections, view))
   return {
     async all () {
-      const [self, ...others] = options.cluster.directory.nodes()
-      return [await own(self!), ...others.map((view) => factsOf(options, section, view))]
+      const [self, ...rest] = options.cluster.directory.nodes()
+      return [await own(self!), ...others(rest)]
+    },
+    known () {
+      const [self, ...rest] = options.cluster.directory.nodes()
+      return vitals === undefined ? undefined : [ownFacts(options, self!, vitals), ...others(rest)]
     },
     async publish () {
       const facts = await own(options.cluster.directory.nodes()[0]!)
       const { identity, health, resources, capabilities } = facts
       for (const [key, value] of Object.entries({ identity, health, resources, capabilities })) {
+        const section = sections[key as keyof SelfPortrait]
         if (JSON.stringify(section.get(key)) !== JSON.stringify(value)) section.put(key, value)
       }
       options.telemetry.offer('system', facts.system)
       options.telemetry.offer('links', facts.links)
-      options.telemetry.offer('tasks', facts.tasks)
+      options.telemetry.offer('tasks', fittingTasks(facts.tasks, TASKS_BYTES))
     }
   }
 }
+
+/** As many tasks as fit: first those that go on, then the newest of the finished ones. Pure. */
+export function fittingTasks (tasks: unknown, bytes: number): unknown {
+  if (Buffer.byteLength(JSON.stringify(tasks)) <= bytes) return tasks
+  const sorted = Object.entries(tasks as Record<string, Record<string, TaskFacts>>)
+    .map(([id, task]) => ({ id, task, ...Object.values(task)[0] }))
+    .sort((a, b) => Number(isOver(a)) - Number(isOver(b)) || (startOf(a) < startOf(b) ? 1 : -1))
+  let left = bytes
+  return Object.fromEntries(sorted.flatMap(({ id, task }) => {
+    left -= Buffer.byteLength(JSON.stringify({ [id]: task }))
+    return left < 0 ? [] : [[id, task]]
+  }))
+}
+
+interface TaskFacts { status?: string, createdAt?: string }
+
+const startOf = ({ createdAt }: TaskFacts): string => createdAt ?? ''
+
+const isOver = ({ status }: TaskFacts): boolean => status !== 'Pending' && status !== 'Running'
 
 /** This node's facts, with what its plugins add to them. */
 function ownFacts (options: FactsOptions, view: NodeView, vitals: Vitals): NodeFacts {
@@ -118,12 +204,14 @@ function linksOf ({ peers, bandwidth }: FactsOptions): LinkFact[] {
 }
 
 /** Another node's facts out of its document and its readings. */
-function factsOf (options: FactsOptions, section: Section<unknown>, view: NodeView): NodeFacts {
+function factsOf (options: FactsOptions, sections: SelfPortrait, view: NodeView): NodeFacts {
   const { nodeId, installId } = view
-  const said = <T>(key: string): T | null => (section.get(key, nodeId) as T | undefined) ?? null
-  const read = <T>(key: string): T | null => {
+  const said = <T>(key: keyof SelfPortrait): T | null =>
+    (sections[key].get(key, nodeId) as T | undefined) ?? null
+  const read = <T>(key: keyof typeof readings): T | null => {
     const reading = options.telemetry.latest(installId, key)
-    return reading === undefined || options.mono() - reading.atMs > READING_MS ? null : reading.value as T
+    if (reading === undefined || options.mono() - reading.atMs > READING_MS) return null
+    return problemOf[key](reading.value) === null ? reading.value as T : null
   }
   const seenAt = options.cluster.directory.seenAt(installId) ?? null
   return {

@@ -1,5 +1,7 @@
+import { statSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { pathToFileURL } from 'node:url'
+import { strangersFile } from './config/file.js'
 import type { PluginModule } from './config/index.js'
 import type { Plugin } from './define.js'
 
@@ -9,6 +11,8 @@ import type { Plugin } from './define.js'
  */
 export async function loadGuest ({ path, module, resolvedFrom, name }: PluginModule): Promise<Plugin> {
   const found = path ?? createRequire(resolvedFrom).resolve(module)
+  const stranger = strangersFile(statSync(found).uid)
+  if (stranger !== null) throw new Error(`it ${stranger}`)
   const { default: plugin } = await import(pathToFileURL(found).href) as { default?: Partial<Plugin> }
   if (typeof plugin?.manifest !== 'object' || typeof plugin.start !== 'function') {
     throw new Error('its default export is not what definePlugin returns')

@@ -1,7 +1,7 @@
-import { randomUUID } from 'node:crypto'
+import { createHash, randomUUID } from 'node:crypto'
 import {
-  chmodSync, closeSync, existsSync, fsyncSync, mkdirSync, openSync, readFileSync, renameSync, rmSync,
-  statSync, writeFileSync, writeSync
+  chmodSync, closeSync, existsSync, fsyncSync, linkSync, mkdirSync, openSync, readFileSync, renameSync,
+  rmSync, statSync, writeFileSync
 } from 'node:fs'
 import { open, rename } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
@@ -153,23 +153,30 @@ export function lockHome (home: string): () => void {
     startTicks: startTicks(process.pid),
     since: new Date().toISOString()
   }
-  for (let attempt = 0; attempt < 3; attempt++) {
-    if (tryLock(path, mine)) return () => { rmSync(path, { force: true }) }
-    const holder = readHolder(path)
-    if (holder !== undefined && alive(holder)) {
-      throw new HomeError(`the home ${home} is in use by process ${holder.pid} since ${holder.since}; ` +
-        'stop it, or give this node its own with --home')
+  const text = JSON.stringify(mine)
+  const aside = `${path}.${randomUUID()}`
+  try {
+    writeWhole(aside, text)
+    for (let attempt = 0; attempt < 3; attempt++) {
+      if (linked(aside, path)) return () => { if (readLock(path) === text) rmSync(path, { force: true }) }
+      const held = readLock(path)
+      const holder = holderIn(held)
+      if (holder !== undefined && alive(holder)) {
+        throw new HomeError(`the home ${home} is in use by process ${holder.pid} since ${holder.since}; ` +
+          'stop it, or give this node its own with --home')
+      }
+      if (held !== undefined) dropStale(path, aside, held)
     }
-    rmSync(path, { force: true })
+  } finally {
+    rmSync(aside, { force: true })
   }
-  throw new HomeError(`cannot lock the home ${home}; remove ${path} if no node runs there`)
+  throw new HomeError(`cannot lock the home ${home}; remove ${path}* if no node runs there`)
 }
 
-function tryLock (path: string, mine: Holder): boolean {
+/** The lock appears whole or not at all, and only where none is. */
+function linked (aside: string, path: string): boolean {
   try {
-    const file = openSync(path, 'wx', 0o600)
-    writeSync(file, JSON.stringify(mine))
-    closeSync(file)
+    linkSync(aside, path)
     return true
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false
@@ -177,8 +184,34 @@ function tryLock (path: string, mine: Holder): boolean {
   }
 }
 
-function readHolder (path: string): Holder | undefined {
-  try { return readVersioned<Holder>(path, 1) } catch { return undefined }
+/**
+ * Removes the lock of a dead process if it is still that one: of several that saw it one may look again and
+ * remove, so none removes what another has taken since. False when another is at it, or was.
+ */
+export function dropStale (path: string, aside: string, held: string): boolean {
+  const turn = `${path}.${createHash('sha256').update(held).digest('hex').slice(0, 16)}`
+  if (!linked(aside, turn)) return false
+  try {
+    const same = readLock(path) === held
+    if (same) rmSync(path)
+    return same
+  } finally {
+    rmSync(turn, { force: true })
+  }
+}
+
+function readLock (path: string): string | undefined {
+  try { return readFileSync(path, 'utf8') } catch { return undefined }
+}
+
+/** Undefined for what no node writes: then nobody holds it. */
+function holderIn (text: string | undefined): Holder | undefined {
+  try {
+    const holder = JSON.parse(text ?? '') as Holder | null
+    return Number.isInteger(holder?.pid) ? holder! : undefined
+  } catch {
+    return undefined
+  }
 }
 
 /** The install id: a UUID made once per home and kept. */

@@ -1,4 +1,5 @@
 /** The public surface for plugins; nothing else of the kernel may be imported by them. */
+export { cardSchema } from './card-schema.js'
 export { defineService, definePlugin, durableEvent, Reply } from './define.js'
 export type {
   BundledModel, BundledModelDecl, Caller, CapabilityCall, CapabilityChunk, CapabilityDecl, ChunkMedia,
@@ -45,6 +46,7 @@ export { delay, systemClock, untilCalled } from './clock.js'
 export { serverEvents } from './server-events.js'
 export type { ServerEvent } from './server-events.js'
 export type { Clock } from './clock.js'
+export { createLearning, SESSION_GRACE_MS } from './learning.js'
 export { monitorLoop } from './loop-delay.js'
 export type { LoopDelay, LoopMonitor } from './loop-delay.js'
 export type { FromSchema, JsonSchema } from './schema.js'

@@ -6,6 +6,7 @@ import {
 import { TracerService } from './tracer.js'
 import { TrafficService } from './traffic.js'
 import type { ConflictDecl, EventDecl, Manifest } from './define.js'
+import type { JsonSchema } from './schema.js'
 
 export const authorities = {
   read: 'See models, capabilities, instances and the state of the cluster.',
@@ -55,14 +56,20 @@ const conflicts = {
   }
 } as const satisfies Record<string, ConflictDecl>
 
-const nodeEvent = {
-  type: 'object',
-  required: ['nodeId'],
-  additionalProperties: false,
-  properties: { nodeId: { type: 'string' } }
-} as const
-
 const text = { type: 'string' } as const
+
+/** The payload of an event that has these texts and nothing else. */
+function textsOf (...names: string[]): JsonSchema {
+  return {
+    type: 'object',
+    required: names,
+    additionalProperties: false,
+    properties: Object.fromEntries(names.map((name) => [name, text]))
+  }
+}
+
+const nodeEvent = textsOf('nodeId')
+const pluginEvent = textsOf('nodeId', 'plugin')
 const sessionEvent = {
   type: 'object',
   required: ['sessionId', 'term', 'masterNodeId'],
@@ -75,24 +82,17 @@ const sessionEvent = {
   }
 } as const
 
-const pluginEvent = {
-  type: 'object',
-  required: ['nodeId', 'plugin'],
-  additionalProperties: false,
-  properties: { nodeId: { type: 'string' }, plugin: { type: 'string' } }
-} as const
-
 const events = {
   NodeJoined: { plane: 'durable', summary: 'A node became part of the cluster.', payload: nodeEvent },
   NodeTimedOut: {
     plane: 'durable',
     summary: 'The master misses a node; `evidence` says what was seen of it.',
-    payload: {
-      type: 'object',
-      required: ['nodeId', 'evidence'],
-      additionalProperties: false,
-      properties: { nodeId: text, evidence: text }
-    }
+    payload: textsOf('nodeId', 'evidence')
+  },
+  ProtocolViolation: {
+    plane: 'durable',
+    summary: 'A node closed its link to one that broke the protocol; `reason` is the name of the close code.',
+    payload: textsOf('nodeId', 'reason')
   },
   NodeRemoved: {
     plane: 'durable', summary: 'A node was removed from the cluster for good.', payload: nodeEvent
@@ -117,12 +117,7 @@ const events = {
   StateDiverged: {
     plane: 'durable',
     summary: 'Two nodes held different data under the same number; it was loaded anew.',
-    payload: {
-      type: 'object',
-      required: ['nodeId', 'document'],
-      additionalProperties: false,
-      properties: { nodeId: text, document: text }
-    }
+    payload: textsOf('nodeId', 'document')
   },
   NodeRestarted: { plane: 'durable', summary: 'A node was told to restart.', payload: nodeEvent },
   PluginEnabled: {

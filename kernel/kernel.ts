@@ -1,9 +1,10 @@
 import os from 'node:os'
-import { json } from 'node:stream/consumers'
+import type { Readable } from 'node:stream'
 import type { FastifyInstance } from 'fastify'
 import { assemble } from './assembly.js'
 import { openApi } from './catalogue.js'
 import { createAccess } from './http/access.js'
+import { collectBody } from './http/body.js'
 import { createFacts } from './facts.js'
 import { createStreamCount } from './http/mount.js'
 import { createServer } from './http/server.js'
@@ -18,6 +19,7 @@ import { systemClock } from './clock.js'
 import { baseState, redact, withViews } from './state.js'
 import { createStateSync } from './cluster/state-sync.js'
 import { systemHandlers } from './system-routes.js'
+import { schemaChecker } from './validate.js'
 import { createFreeMemory } from './vitals.js'
 import type { Assembly } from './assembly.js'
 import type { CapabilityLimits } from './capabilities/limits.js'
@@ -35,6 +37,7 @@ import type { TokenStore } from './http/tokens.js'
 import type { Contributions, Started } from './load.js'
 import type { Facts } from './facts.js'
 import type { Inspection, StateHistory, StateReader } from './services.js'
+import type { NodeFacts } from './state.js'
 import type { SystemParts } from './system-routes.js'
 import type { Vitals } from './vitals.js'
 
@@ -98,6 +101,8 @@ export interface Parts {
 
 /** How often a node looks whether there is something new to tell, and how soon after a change it does, ms. */
 const FACTS_MS = 2000
+/** Most that is read of another node's answer to a restart. */
+const ANSWER_BYTES = 64 * 1024
 const FACTS_SOON_MS = 20
 
 /** Boots a kernel: server, registry, plugins in order, system routes. Throws BootError. */
@@ -207,15 +212,28 @@ function inspect (kernel: Assembly, parts: Parts, options: KernelOptions): void 
       return { file, entries }
     }
   }
-  const state: StateReader = { read: async () => await stateFor(kernel, parts, options, INSIDE) }
   // A test may have put its own there.
   const own: [string, unknown][] = [
     [InspectionService.id, inspection],
-    [StateService.id, state],
+    [StateService.id, stateReader(kernel, parts, options)],
     // In real time: what the machine says does not wait for a test's clock.
     [FreeMemoryService.id, createFreeMemory({ clock: systemClock, log: kernel.log })]
   ]
   for (const [id, service] of own) if (!kernel.services.has(id)) kernel.services.set(id, service)
+}
+
+/** The state for plugins. Those that ask while one is being made get the same. */
+function stateReader (kernel: Assembly, parts: Parts, options: KernelOptions): StateReader {
+  let making: Promise<Record<string, unknown>> | undefined
+  return {
+    read: () => making ??= parts.facts.all().finally(() => { making = undefined })
+      .then((nodes) => stateOf(kernel, options, nodes, INSIDE)),
+    known () {
+      const nodes = parts.facts.known()
+      return nodes === undefined ? undefined : stateOf(kernel, options, nodes, INSIDE)
+    },
+    onChange: kernel.changes.listen
+  }
 }
 
 function contributions (kernel: Assembly, parts: Parts): Contributions {
@@ -233,7 +251,13 @@ function contributions (kernel: Assembly, parts: Parts): Contributions {
     command (plugin, name, handler) {
       const full = commandName(plugin.manifest.name, name)
       parts.app.addHook('onClose', async () => { release() })
-      const release = kernel.cluster.desk.handle(full, handler)
+      const problemOf = schemaChecker(plugin.manifest.commands![name]!.args)
+      // The node that asked may run another version, or lie.
+      const release = kernel.cluster.desk.handle(full, (args) => {
+        const problem = problemOf(args)
+        if (problem === null) return handler(args)
+        throw kernelError('invalid_request', `The arguments of the command "${full}": ${problem}`)
+      })
     },
     view (key, view) { kernel.views.set(key, view) }
   }
@@ -241,7 +265,7 @@ function contributions (kernel: Assembly, parts: Parts): Contributions {
 
 function systemParts (kernel: Assembly, parts: Parts, options: KernelOptions): SystemParts {
   const { cluster, node } = options
-  let document: string | undefined
+  let document: Buffer | undefined
   return {
     nodeId: node.nodeId, installId: node.installId, hostname: os.hostname(),
     address: () => [...options.served().addresses][0] ?? '127.0.0.1',
@@ -252,7 +276,8 @@ function systemParts (kernel: Assembly, parts: Parts, options: KernelOptions): S
       const all = [master, ...checks]
       return { ready: all.every((c) => c.ok) && (model === undefined || checks.length > 0), checks: all }
     },
-    openApi: () => document ??= JSON.stringify(describe(kernel.manifests, parts, options)),
+    openApi: () => document ??=
+      Buffer.from(JSON.stringify(describe(kernel.manifests, parts, options))),
     state: async ({ caller }) => await stateFor(kernel, parts, options, caller),
     stateAt: async (moment, caller) => await stateAt(kernel, options, moment, caller),
     changed: kernel.changes.next,
@@ -267,6 +292,10 @@ function systemParts (kernel: Assembly, parts: Parts, options: KernelOptions): S
       const kind = on ? 'PluginEnabled' : 'PluginDisabled'
       kernel.bus.emit('kernel', kind, { nodeId: node.nodeId, plugin })
     },
+    plugins: () => [
+      ...options.plugins.map(({ manifest }) => ({ manifest, why: null })),
+      ...options.off.map(({ plugin: { manifest }, message }) => ({ manifest, why: message }))
+    ],
     config: options.configApi(() => { kernel.health.raise('restart_needed', '') })
   }
 }
@@ -279,10 +308,23 @@ async function restartOther (
   const answer = await cluster.service.request(other.installId, {
     method: 'POST', path: '/admin/restart', caller, signal
   })
-  const body = await json(answer.body) as { error?: { reason: string, message: string, retryable: boolean } }
+  const body = await readAnswer(answer.body).catch(() => {
+    throw kernelError('unreachable', `The node "${id}" gave no answer that can be read.`)
+  }) as { error?: { reason: string, message: string, retryable: boolean } }
   if (body.error === undefined) return body
   const { reason, message, retryable } = body.error
   throw new SvcError(reason, { status: answer.status, retryable, message, remedy: '' })
+}
+
+async function readAnswer (source: Readable): Promise<unknown> {
+  const bytes = await new Promise<Buffer>((resolve, reject) => {
+    collectBody(source, ANSWER_BYTES, (error, body) => {
+      if (body !== undefined) return resolve(body)
+      source.destroy()
+      reject(error!)
+    })
+  })
+  return JSON.parse(bytes.toString())
 }
 
 /** The OpenAPI document of what is on; routes of disabled plugins are not part of the interface. */
@@ -295,14 +337,19 @@ function describe (manifests: readonly Manifest[], parts: Parts, options: Kernel
 async function stateFor (
   kernel: Assembly, parts: Parts, options: KernelOptions, caller: Caller
 ): Promise<Record<string, unknown>> {
-  const { cluster } = options
+  return stateOf(kernel, options, await parts.facts.all(), caller)
+}
+
+function stateOf (
+  kernel: Assembly, { cluster }: KernelOptions, nodes: readonly NodeFacts[], caller: Caller
+): Record<string, unknown> {
   const status = cluster.status()
   const base = baseState({
-    session: cluster.session, quorum: status.quorum, stale: status.stale, nodes: await parts.facts.all(),
+    session: cluster.session, quorum: status.quorum, stale: status.stale, nodes,
     durableEvents: kernel.bus.durableCount
   })
   const onError = (key: string, err: unknown): void => {
-    kernel.log.error({ err, key }, 'a state view failed')
+    kernel.log.error({ err, view: key }, 'a state view failed')
   }
   const state = withViews(base, kernel.views, caller, onError)
   return caller.authorities.has('operator') ? state : redact(state) as Record<string, unknown>
@@ -329,6 +376,8 @@ function booted (kernel: Assembly, parts: Parts, options: KernelOptions, quiet: 
     app: parts.app, bus: kernel.bus, health: kernel.health, commands: kernel.commands, routes: parts.routes,
     service: (id) => kernel.services.get(id),
     async close (graceMs) {
+      // Told first: a request that is on its way is still refused, but no new one is sent.
+      options.cluster.leave()
       kernel.drain.on = true
       const deadline = options.clock.mono() + graceMs
       while (kernel.commands.open > 0 && options.clock.mono() < deadline) {

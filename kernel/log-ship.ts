@@ -23,7 +23,6 @@ const LINGER_MS = 250
 const CLOSE_MS = 2000
 /** Bytes of an answer that are read; it says nothing that matters. */
 const MAX_ANSWER = 16 * 1024
-const METADATA_HOSTS = new Set(['169.254.169.254', '[fd00:ec2::254]', 'metadata.google.internal'])
 
 /** How shipping goes, since the node started. */
 export interface Shipping {
@@ -72,13 +71,6 @@ export interface ShipLimits {
   queuedBytes: number
   sendTimeoutMs: number
   closeMs: number
-}
-
-/** True for an address log lines may be sent to: http or https, no cloud metadata service. */
-export function ingestAllowed (url: string): boolean {
-  if (!URL.canParse(url)) return false
-  const { protocol, hostname } = new URL(url)
-  return (protocol === 'http:' || protocol === 'https:') && !METADATA_HOSTS.has(hostname)
 }
 
 /** What came back for a batch. */

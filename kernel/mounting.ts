@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import { kernelError } from './errors.js'
-import { requireAuthority } from './http/access.js'
+import { authorize } from './http/access.js'
 import { methodFinder, mount } from './http/mount.js'
 import { memberOf } from './http/member-socket.js'
 import { modelPaths } from './http/model-path.js'
@@ -69,7 +69,7 @@ function mountSocket (
     url: decl.url,
     onRequest: async (request) => {
       if (kernel.drain.on) throw kernelError('shutting_down')
-      requireAuthority(callerOf(request), decl.authority)
+      authorize(callerOf(request), decl, memberOf(request.raw.socket))
       // An open session is an open stream; refused here, the answer is still an ordinary one.
       if (request.ws) request.raw.socket.once('close', streams.open(callerOf(request)))
     },
@@ -96,9 +96,9 @@ function disabledRoutes (options: KernelOptions): MountedRoute[] {
 }
 
 /** Any query and body will do: the answer is the same. */
-function withoutSchemas ({ method, url, summary, authority, params }: RouteDecl): RouteDecl {
+function withoutSchemas ({ method, url, summary, authority, members = false, params }: RouteDecl): RouteDecl {
   return {
-    method, url, summary, authority, query: { type: 'object' },
+    method, url, summary, authority, members, query: { type: 'object' },
     ...(params === undefined ? {} : { params }),
     ...(method === 'POST' || method === 'PUT' ? { body: {} } : {})
   }

@@ -7,7 +7,7 @@ import { systemClock } from './clock.js'
 import { newNodeId } from './cluster/node-id.js'
 import { openNodeLinks } from './cluster/node-links.js'
 import { createConfigApi } from './config-api.js'
-import { homeFile, installId, lockHome, prepareHome, writeVersioned } from './home.js'
+import { homeFile, installId, lockHome, prepareHome, startTicks, writeVersioned } from './home.js'
 import { operatorToken, openTokens } from './http/tokens.js'
 import { createKernel } from './kernel.js'
 import { createLog } from './log.js'
@@ -23,6 +23,7 @@ import type { Served } from './http/origin.js'
 import type { NodeLinks } from './cluster/node-links.js'
 import type { Kernel, KernelOptions } from './kernel.js'
 import type { NodeLog } from './log.js'
+import type { TokenStore } from './http/tokens.js'
 import type { Setup } from './setup.js'
 import type { Vitals } from './vitals.js'
 
@@ -36,6 +37,8 @@ export interface NodeOptions {
   env: NodeJS.ProcessEnv
   /** The plugins that ship with svc. */
   bundled: readonly Plugin[]
+  /** Pid of the launcher, which holds the socket while the node restarts. */
+  launcher?: number
   /** A listening socket inherited from the launcher. */
   listenFd?: number
   /** `--join`: a join token, or host:port of a member. */
@@ -54,6 +57,8 @@ export interface SvcNode {
   stop (reason: string): Promise<void>
   /** Called when a restart was asked for over the API; the caller then stops and starts a new process. */
   onRestart (fn: () => void): void
+  /** The last resort: something threw where nobody catches. Logged; the node restarts in order. */
+  failed (error: unknown): void
 }
 
 /** How long open work may go on after a stop was asked for, in ms. */
@@ -94,7 +99,12 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
   const restart = createRestart()
   const vitals = createVitals({ home: options.home, clock: systemClock, log: log.child('vitals') })
   const events = createEventQueue()
+  const tokens = openTokens({
+    home: options.home, clock: systemClock, known: () => setup.authorities,
+    operator: operatorToken(options.home)
+  })
   const links = await openNodeLinks({
+    stands: tokens.stands,
     node, settings: keys.cluster, vitals,
     api: address,
     apiUrl: () => address.outside,
@@ -104,7 +114,7 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
     log: log.child('cluster'),
     emit: events.emit
   })
-  const made = { node, log, address, restart, links, vitals }
+  const made = { node, log, address, restart, links, vitals, tokens }
   try {
     const kernel = await createKernel(kernelOptions(options, setup, made))
     events.open((kind, payload) => { kernel.bus.emit('kernel', kind, payload) })
@@ -145,6 +155,7 @@ interface Made {
   restart: Restart
   links: NodeLinks
   vitals: () => Promise<Vitals>
+  tokens: TokenStore
 }
 
 function kernelOptions (options: NodeOptions, setup: Setup, made: Made): KernelOptions {
@@ -166,12 +177,7 @@ function kernelOptions (options: NodeOptions, setup: Setup, made: Made): KernelO
     trustProxy: keys.api.trust_proxy,
     served: servedBy(made.address, keys.api),
     url: () => made.address.outside,
-    tokens: openTokens({
-      home: options.home,
-      clock: systemClock,
-      known: () => setup.authorities,
-      operator: operatorToken(options.home)
-    }),
+    tokens: made.tokens,
     local: new Set(keys.access.local),
     restart: made.restart.ask,
     strict: false,
@@ -181,6 +187,7 @@ function kernelOptions (options: NodeOptions, setup: Setup, made: Made): KernelO
       config: setup.config,
       owners: setup.owners,
       authorities: [...setup.authorities],
+      env: options.env,
       onChange
     })
   }
@@ -224,7 +231,7 @@ export function limitsOf (keys: KernelConfig): Pick<KernelOptions, 'limits' | 'c
       keepAliveMs: l.keep_alive_seconds * 1000,
       handlerTimeoutMs: l.handler_timeout_seconds * 1000,
       bodyBytes: l.body_kib * 1024,
-      streamStallMs: Math.max(l.stream_stall_seconds, l.media_stall_seconds) * 1000
+      streamStallMs: l.stream_stall_seconds * 1000
     },
     callLimits: {
       concurrency: l.calls_at_once,
@@ -255,10 +262,16 @@ function running (parts: Running): SvcNode {
     nodeId: node.nodeId, home: options.home, warnings: parts.setup.warnings,
     get url () { return address.url ?? '' },
     onRestart: parts.restart.onAsk,
+    failed (err) {
+      parts.log.root.fatal({ err }, 'a defect: something threw where nobody catches; the node restarts')
+      parts.restart.ask()
+    },
     async listen () {
       await listen(kernel, address, options.listenFd)
       parts.links.start((request, response) => { kernel.app.routing(request, response) })
-      writeVersioned(runFile, 1, { url: address.url, pid: process.pid, nodeId: node.nodeId })
+      const processes = [process.pid, ...options.launcher === undefined ? [] : [options.launcher]]
+        .map((pid) => ({ pid, startTicks: startTicks(pid) }))
+      writeVersioned(runFile, 1, { url: address.url, pid: process.pid, nodeId: node.nodeId, processes })
       if (parts.links.network.members.current().members.length === 1) {
         kernel.bus.emit('kernel', 'NodeJoined', { nodeId: node.nodeId })
       }

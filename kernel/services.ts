@@ -59,6 +59,8 @@ export interface NodeView {
   readonly name: string
   readonly self: boolean
   readonly live: boolean
+  /** It has said that it stops: it takes no new work. */
+  readonly leaving?: boolean
   readonly master: boolean
   readonly apiUrl: string | null
 }
@@ -108,6 +110,8 @@ export interface Cluster {
   channel<T> (name: string, receive: (from: string, message: T) => void): Channel<T>
   /** Calls `fn` after a link to a node opened or closed. */
   onPeers (fn: (change: { installId: string, up: boolean }) => void): () => void
+  /** A node has just done something of which another one told: it is not missed while its link is open. */
+  lives (nodeId: string): void
   /** Asks another node's API. Throws `unreachable`. */
   request (installId: string, request: MemberRequest): Promise<MemberResponse>
 }
@@ -130,13 +134,19 @@ export interface TokenRecord {
   expires: string | null
   lastUsedDay: string | null
   revoked: boolean
+  /** Id of the caller that made it; it ends with that one's own token. */
+  by: string
 }
 
 /** Application tokens of this node. */
 export interface Tokens {
-  /** Makes a token. The secret is in the answer only. Throws `invalid_request` for an unknown authority. */
+  /**
+   * Makes a token that may do no more than its maker and ends no later: null for as long as the maker's.
+   * The secret is in the answer only. Throws `invalid_request` for an unknown authority or a later end, and
+   * `missing_grant` for an authority that the maker has not.
+   */
   create (
-    options: { label: string, authorities: string[], expiresAt: string | null }
+    options: { label: string, authorities: string[], expiresAt: string | null, by: Caller }
   ): Promise<{ token: string, record: TokenRecord }>
   list (): TokenRecord[]
   /** False when there is no such token. */
@@ -161,11 +171,6 @@ export interface ServeOptions {
   contentType: string
   /** Writes a frame; null for nothing. Without it only media bytes are written. */
   frame?: (frame: ServedFrame) => string | Uint8Array | null
-  /**
-   * Tells the payloads that only show that the handler is alive. With it the status waits for the first other
-   * chunk, however long that takes, so that every earlier failure is thrown.
-   */
-  beat?: (payload: unknown) => boolean
   handler: (call: CapabilityCall) => AsyncIterable<CapabilityChunk>
 }
 
@@ -173,7 +178,8 @@ export interface ServeOptions {
 export interface Invocations {
   /**
    * Answers a request with a stream: admission, buffering, slow readers, cancel, session change and the one
-   * terminal as in a capability call. The status waits for the first bytes, so earlier failures are thrown.
+   * terminal as in a capability call. Raw media wait for their first bytes, frames for a second at most (then
+   * `started` is sent); failures before that are thrown, those after it are the last frame.
    */
   serve (request: RouteRequest, options: ServeOptions): Promise<void>
 }
@@ -232,6 +238,13 @@ export const TelemetryService = defineService<{ counters (): TelemetryCounters }
 export interface StateReader {
   /** The object that GET /state answers an operator with. */
   read (): Promise<Record<string, unknown>>
+  /** The same at once, with this machine's readings as they were last taken; undefined before the first. */
+  known (): Record<string, unknown> | undefined
+  /**
+   * Calls `fn` after a change, once for a burst of them. Readings, such as memory and the progress of
+   * transfers, change without a sign. Returns what ends that.
+   */
+  onChange (fn: () => void): () => void
 }
 export const StateService = defineService<StateReader>('kernel.state')
 

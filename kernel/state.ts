@@ -3,6 +3,12 @@ import type { NodeHealth } from './health.js'
 import type { NodeView } from './services.js'
 import type { Vitals } from './vitals.js'
 
+/** Keys that come over the telemetry plane: they change all the time. */
+export const READINGS: ReadonlySet<string> = new Set([
+  'lastSeen', 'nodeMemory', 'nodeSystem', 'nodeDisk', 'nodeNetwork', 'tasks', 'downloads',
+  'lastEventAppliedIdx'
+])
+
 /** A plugin's view of a `/state` key; `base` is what the kernel would have shown under it. */
 export type StateView = (caller: Caller, base: unknown) => unknown
 

@@ -1,4 +1,5 @@
-import type { Caller, RouteDecl, RouteRequest } from './define.js'
+import type { Caller, Manifest, RouteDecl, RouteRequest } from './define.js'
+import { formatPath, parsePath } from './config/paths.js'
 import { kernelError } from './errors.js'
 import { requireAuthority } from './http/access.js'
 import type { ConfigApi, ConfigChange } from './config-api.js'
@@ -50,6 +51,14 @@ const restartReply = {
   properties: { status: { const: 'restarting' }, node_id: { type: 'string' } }
 } as const
 
+const pluginRow = {
+  type: 'object', additionalProperties: false, required: ['name', 'version', 'summary', 'enabled', 'why'],
+  properties: {
+    name: { type: 'string' }, version: { type: 'string' }, summary: { type: 'string' },
+    enabled: { type: 'boolean' }, why: { type: ['string', 'null'], description: 'why it is off' }
+  }
+} as const
+
 const configChange = {
   type: 'object',
   additionalProperties: false,
@@ -69,7 +78,7 @@ export const systemRoutes = {
   },
   readyz: {
     method: 'GET', url: '/readyz', authority: null,
-    summary: 'Everything set to start is ready; with `model`, that this model answers real requests.',
+    summary: 'Everything set to start is ready; with `model` (needs `read`), that it answers real requests.',
     query: readyQuery,
     reply: readyReply,
     errors: ['not_ready']
@@ -96,7 +105,7 @@ export const systemRoutes = {
     reply: { type: 'object', required: ['nodeId', 'nodeInstallId', 'hostname', 'ipAddress'] }
   },
   restart: {
-    method: 'POST', url: '/admin/restart', authority: 'operator',
+    method: 'POST', url: '/admin/restart', members: true, authority: 'operator',
     summary: 'Replaces the node\'s process; it rejoins by itself.',
     query: restartQuery,
     reply: restartReply,
@@ -112,7 +121,25 @@ export const systemRoutes = {
     summary: 'Changes svc.yaml at the given revision; takes effect at the next restart.',
     body: configChange,
     reply: { type: 'object', required: ['revision', 'restart_needed'] },
-    errors: ['config_changed']
+    errors: ['config_changed', 'missing_grant']
+  },
+  plugins: {
+    method: 'GET', url: '/v1/plugins', authority: 'plugin:read',
+    summary: 'The plugins of this node, and why those that are off are.',
+    reply: {
+      type: 'object', required: ['plugins'], properties: { plugins: { type: 'array', items: pluginRow } }
+    }
+  },
+  switchPlugin: {
+    method: 'POST', url: '/v1/plugins/:name', authority: 'plugin:manage',
+    summary: 'Switches a plugin on or off in svc.yaml; takes effect at the next restart.',
+    params: { type: 'object', required: ['name'], properties: { name: { type: 'string', maxLength: 128 } } },
+    body: {
+      type: 'object', additionalProperties: false, required: ['enabled'],
+      properties: { enabled: { type: 'boolean' } }
+    },
+    reply: { type: 'object', required: ['revision', 'restart_needed'] },
+    errors: ['not_found', 'config_changed']
   }
 } as const satisfies Record<string, RouteDecl>
 
@@ -125,7 +152,8 @@ export interface SystemParts {
   hostname: string
   address: () => string
   ready: (model?: string) => Promise<ReadyReport>
-  openApi: () => string
+  /** The same bytes for everybody: an answer that nobody reads holds no copy. */
+  openApi: () => Buffer
   state: (request: RouteRequest) => Promise<Record<string, unknown>>
   /** An earlier state. Throws `invalid_request`, `not_recorded`, `not_ready` and `plugin_disabled`. */
   stateAt: (moment: string, caller: Caller) => Promise<unknown>
@@ -137,6 +165,8 @@ export interface SystemParts {
   /** Asks another node to restart. Throws `node_not_found` and `unreachable`. */
   restartOther: (node: string, request: RouteRequest) => Promise<unknown>
   config: ConfigApi
+  /** Every plugin of this node; `why` says why one is off. */
+  plugins: () => { manifest: Manifest, why: string | null }[]
   /** A plugin was switched on or off in svc.yaml. */
   switched: (plugin: string, on: boolean) => void
 }
@@ -152,6 +182,8 @@ export function systemHandlers (parts: SystemParts): Handlers {
     healthz: () => ({ ok: true }),
     readyz: async (request) => {
       const { model } = request.query as { model?: string }
+      // The answer may take a request to the model.
+      if (model !== undefined) requireAuthority(request.caller, 'read')
       const result = await parts.ready(model)
       if (result.ready) return result
       const missing = result.checks.filter((c) => !c.ok).map((c) => `${c.name}: ${c.detail}`).join('; ')
@@ -184,15 +216,28 @@ export function systemHandlers (parts: SystemParts): Handlers {
     config: () => parts.config.read(),
     setConfig: (request) => {
       const change = request.body as ConfigChange
-      // Settings of plugins are the business of those who manage plugins.
-      if (Object.keys(change.set).some((path) => path === 'plugins' || path.startsWith('plugins.'))) {
-        requireAuthority(request.caller, 'plugin:manage')
-      }
-      const written = parts.config.write(change)
+      const written = parts.config.write(change, request.caller)
       for (const [path, value] of Object.entries(change.set)) {
-        const plugin = /^plugins\.([^.]+)\.enabled$/.exec(path)?.[1]
-        if (plugin !== undefined && typeof value === 'boolean') parts.switched(plugin, value)
+        const [top, plugin, key, more] = parsePath(path) ?? []
+        if (top !== 'plugins' || plugin === undefined || key !== 'enabled' || more !== undefined) continue
+        if (typeof value === 'boolean') parts.switched(plugin, value)
       }
+      return written
+    },
+    plugins: () => ({
+      plugins: parts.plugins().map(({ manifest: { name, version, summary }, why }) =>
+        ({ name, version, summary, enabled: why === null, why }))
+    }),
+    switchPlugin: (request) => {
+      const { name } = request.params as { name: string }
+      const { enabled } = request.body as { enabled: boolean }
+      if (!parts.plugins().some(({ manifest }) => manifest.name === name)) {
+        throw kernelError('not_found', `There is no plugin "${name}"; GET /v1/plugins lists them.`)
+      }
+      // Enabled is the default; written out it would demand, for the boot, that nothing it needs is off.
+      const set = { [formatPath(['plugins', name, 'enabled'])]: enabled ? null : false }
+      const written = parts.config.write({ revision: parts.config.read().revision, set }, request.caller)
+      if (written.restart_needed) parts.switched(name, enabled)
       return written
     }
   }

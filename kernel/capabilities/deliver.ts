@@ -15,8 +15,8 @@ export interface StreamTarget {
   readonly raw: boolean
   /** The head waits for the first chunk, as that of `raw` always does. */
   readonly holdsHead?: boolean
-  /** True for a chunk that only shows that the call is alive: nothing is sent for it before the head is. */
-  readonly silent?: ((chunk: CheckedChunk) => boolean) | undefined
+  /** A loss before the first chunk may be tried again although the head is out: nothing showed of the try. */
+  readonly retries?: boolean
   /** A failure before the head was sent is thrown instead of becoming frames. */
   readonly throwsEarly: boolean
   readonly room: RoomLimits
@@ -141,7 +141,6 @@ class Line {
 
   async chunk (chunk: CheckedChunk): Promise<void> {
     if (this.#target.raw && (chunk.bytes?.byteLength ?? 0) === 0) return
-    if (!this.open && this.#target.silent?.(chunk) === true) return
     await this.start()
     await this.#write({ kind: 'chunk', payload: chunk.payload, media: chunk.media }, chunk.bytes)
   }

@@ -1,5 +1,5 @@
 import { EngineError } from '../engine.js'
-import { kernelError, kernelErrors, SvcError } from '../errors.js'
+import { kernelError, kernelErrorDecl, SvcError } from '../errors.js'
 import { mediaOf } from './frames.js'
 import type { Clock } from '../clock.js'
 import type { CapabilityCall, CapabilityChunk, ErrorDecl, Logger } from '../define.js'
@@ -198,7 +198,7 @@ function knownError (error: unknown, call: Call, options: DriveOptions): SvcErro
   if (call.signal.aborted) return call.signal.reason as SvcError
   if (error instanceof SvcError) return error
   if (error instanceof EngineError) {
-    const decl = (kernelErrors as Record<string, ErrorDecl>)[error.reason] ?? options.errorDecl(error.reason)
+    const decl = kernelErrorDecl(error.reason) ?? options.errorDecl(error.reason)
     if (decl !== undefined) return new SvcError(error.reason, decl, error.message, error.details)
   }
   options.log.error({ ...logFields(call), err: error }, `${call.capability.name} failed`)

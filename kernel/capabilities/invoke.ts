@@ -130,7 +130,7 @@ export class Invoker {
 
   /** Drives the handler into a buffer and delivers the buffer to the target. */
   async #run (call: Call, payload: unknown, release: () => void, target: StreamTarget): Promise<Terminal> {
-    if (!holdsHead(target)) call.retry = false
+    if (!holdsHead(target) && target.retries !== true) call.retry = false
     const buffer = new ChunkBuffer<CheckedChunk>(target.room)
     if (serverStreams(call.capability.descriptor.io_mode)) {
       void runStream(call, payload, buffer, release, this.#drive)

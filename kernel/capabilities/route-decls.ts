@@ -64,6 +64,7 @@ export const capabilityRouteDecls = {
     method: 'GET',
     url: '/v1/capabilities',
     summary: 'Lists the capabilities a node serves, with their schemas and revisions.',
+    members: true,
     authority: 'read',
     query: listQuery,
     reply: {
@@ -81,6 +82,7 @@ export const capabilityRouteDecls = {
     method: 'POST',
     url: '/v1/capabilities/call',
     summary: 'Calls a unary capability and answers with its result.',
+    members: true,
     authority: 'invoke',
     body: callSchema,
     reply: {
@@ -96,6 +98,7 @@ export const capabilityRouteDecls = {
     method: 'POST',
     url: '/v1/capabilities/stream',
     summary: 'Calls a server-streaming capability; the response is the stream, framed as Accept asks.',
+    members: true,
     authority: 'invoke',
     body: callSchema,
     produces: FRAMES_TYPE,

@@ -29,13 +29,12 @@ export function createInvocations (host: RoutesHost, place: (name: string) => Ca
 
 function servedTarget (host: RoutesHost, request: RouteRequest, options: ServeOptions): StreamTarget {
   const { clock, limits } = host
-  const { frame, beat } = options
+  const { frame } = options
   const stallMs = frame === undefined ? limits.mediaStallMs : limits.streamStallMs
   return {
     raw: frame === undefined,
     throwsEarly: true,
-    holdsHead: beat !== undefined,
-    silent: beat === undefined ? undefined : ({ payload }) => beat(payload),
+    retries: true,
     room: frame === undefined
       ? { chunks: Number.POSITIVE_INFINITY, bytes: limits.mediaBytes, pool: host.mediaPool }
       : { chunks: limits.streamChunks, bytes: limits.streamBytes },

@@ -14,7 +14,7 @@ export const builtIn: readonly KnownVerb[] = [
       ['--host <host>', 'address to listen on (api.host)'],
       ['--config <file>', 'svc.yaml to use (SVC_CONFIG; else svc.yaml in the home)'],
       ['--name <name>', 'name of the node for people (name)'],
-      ['--join <token>', 'join the cluster of this token (`svc join-token`), or host:port of a member'],
+      ['--join <token>', 'join the cluster of this token, or host:port of a member (better SVC_JOIN)'],
       ['--no-discovery', 'do not look for members on the local network (cluster.discovery)']
     ],
     examples: ['svc up', 'svc up --port 0 --json', 'svc up --home /var/lib/svc --host 0.0.0.0'],
@@ -56,12 +56,13 @@ export const builtIn: readonly KnownVerb[] = [
   {
     name: 'join-token',
     owner: 'kernel',
-    summary: 'print a token with which one more machine can join the cluster',
+    summary: 'print a token with which one more machine can join the cluster; list them, or end one',
+    args: '[action] [id]',
     options: [
       ['--ttl <span>', 'how long it is good for: 90s, 15m, 2h, 1d (15m)'],
       ['--local', 'for one more node on this machine']
     ],
-    examples: ['svc join-token', 'svc join-token --ttl 1h --json'],
+    examples: ['svc join-token', 'svc join-token --ttl 1h --json', 'svc join-token revoke ID'],
     load: () => import('./verbs/join-token.js')
   },
   {

@@ -2,6 +2,7 @@ import { request as httpRequest } from 'node:http'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { IncomingHttpHeaders, IncomingMessage, RequestOptions } from 'node:http'
+import { startTicks } from '../home.js'
 import { apiFailure, CliError, exitCodes, interrupted, readApiError } from './errors.js'
 
 /** An answer whose body is still to be read. Reading throws CliError when the connection breaks. */
@@ -132,21 +133,24 @@ export function isLoopbackUrl (url: string): boolean {
 
 const DEFAULT_URL = 'http://127.0.0.1:52415'
 
+interface Running { url: string, processes: { pid: number, startTicks: string | null }[] }
+
 /** What run/node.json says of the node that runs on a home; undefined when there is none. */
-function runningAt (home: string): { url: string, pid: unknown } | undefined {
+function runningAt (home: string): Running | undefined {
   try {
-    const running = JSON.parse(readFileSync(join(home, 'run', 'node.json'), 'utf8')) as
-      { url?: unknown, pid?: unknown, format?: unknown }
-    return running.format === 1 && typeof running.url === 'string'
-      ? { url: running.url, pid: running.pid }
-      : undefined
+    const text = readFileSync(join(home, 'run', 'node.json'), 'utf8')
+    const { format, url, processes = [] } = JSON.parse(text) as Partial<Running & { format: unknown }>
+    return format === 1 && typeof url === 'string' ? { url, processes } : undefined
   } catch {
     return undefined
   }
 }
 
-function isAlive (pid: unknown): boolean {
-  try { return process.kill(pid as number, 0) } catch { return false }
+/** Whether the node, or its launcher while it restarts, is the process that it was. */
+function isAlive ({ processes }: Running): boolean {
+  return processes.some(({ pid, startTicks: since }) => {
+    try { return process.kill(pid, 0) && startTicks(pid) === since } catch { return false }
+  })
 }
 
 /** Homes of the nodes of `svc dev` in a home, the first one first. */
@@ -163,21 +167,21 @@ function devHomes (home: string): string[] {
 export function runningUrl (home: string): string {
   const own = runningAt(home)
   if (own !== undefined) return own.url
-  const dev = devHomes(home).map(runningAt).find((node) => node !== undefined && isAlive(node.pid))
+  const dev = devHomes(home).map(runningAt).find((node) => node !== undefined && isAlive(node))
   return dev?.url ?? DEFAULT_URL
 }
 
 /**
- * The operator token of a home, or of the node of its `svc dev` that has this address; for a node on this
- * host only. Undefined when it cannot be read.
+ * The operator token of a home, or of the node of its `svc dev` that has this address. Only for an address
+ * at which such a node runs now: whoever else listens there gets no token. Undefined when it cannot be read.
  */
 export function ownToken (home: string, url: string): string | undefined {
   const at = url.replace(/\/$/, '')
-  const same = (one: string): boolean => runningAt(one)?.url === at
-  // A node that listens on the network is on this host when its process is.
-  const here = isLoopbackUrl(url) || (same(home) && isAlive(runningAt(home)?.pid))
-  if (!here) return undefined
-  const holder = same(home) ? home : devHomes(home).find(same) ?? home
+  const holder = [home, ...devHomes(home)].find((one) => {
+    const node = runningAt(one)
+    return node?.url === at && isAlive(node)
+  })
+  if (holder === undefined) return undefined
   try {
     const token = readFileSync(join(holder, 'operator.token'), 'utf8').trim()
     return token === '' ? undefined : token

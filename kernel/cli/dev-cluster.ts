@@ -17,7 +17,6 @@ const STOP_LIMIT_MS = 16_000
 
 export interface DevOptions {
   homes: readonly { name: string, home: string, ports: Ports }[]
-  authorities: readonly string[]
   script: string
   env: NodeJS.ProcessEnv
   stop: AbortSignal
@@ -43,7 +42,6 @@ export function startDev (ctx: VerbContext, options: DevOptions): DevCluster {
     token,
     env: devEnv(options.env, {
       port: home.ports.cluster,
-      authorities: options.authorities,
       peers: homes.filter((one) => one !== home).map((one) => one.ports.cluster),
       // The others copy models from the first one.
       ...(home === first ? { store: join(home.home, 'store') } : {})

@@ -43,7 +43,8 @@ export interface DevNode {
 
 /** Settings that are each node's own here; the others reach all nodes. */
 const ownSettings = new Set([
-  'SVC_HOME', 'SVC_URL', 'SVC_TOKEN', 'SVC_NO_LAUNCHER', 'SVC_NAME', 'SVC_API_HOST', 'SVC_API_PORT',
+  'SVC_HOME', 'SVC_URL', 'SVC_TOKEN', 'SVC_JOIN', 'SVC_NO_LAUNCHER',
+  'SVC_NAME', 'SVC_API_HOST', 'SVC_API_PORT',
   'SVC_CLUSTER_HOST', 'SVC_CLUSTER_PORT', 'SVC_CLUSTER_ADVERTISE', 'SVC_CLUSTER_PEERS',
   'SVC_MODEL_STORE_STORE_PATH', 'SVC_NODE_CACHE_PATH'
 ])
@@ -52,16 +53,15 @@ const ownSettings = new Set([
 export interface DevSettings {
   /** Its port for members. */
   port: number
-  authorities: readonly string[]
   /** Ports of the others. */
   peers?: readonly number[]
   /** Folder of the model store on the node that has it. */
   store?: string
 }
 
-/** The environment of a development node: every authority without a token, its own port for members. */
+/** The environment of a development node: its own port for members, and where the others are. */
 export function devEnv (
-  env: NodeJS.ProcessEnv, { port, authorities, peers = [], store }: DevSettings
+  env: NodeJS.ProcessEnv, { port, peers = [], store }: DevSettings
 ): NodeJS.ProcessEnv {
   return {
     ...Object.fromEntries(Object.entries(env).filter(([name]) => !ownSettings.has(name))),
@@ -69,8 +69,7 @@ export function devEnv (
     // With other ports than last time nobody would find the others under the addresses they remember.
     ...(peers.length === 0 ? {} : { SVC_CLUSTER_PEERS: peers.map((peer) => `127.0.0.1:${peer}`).join(',') }),
     ...(store === undefined ? {} : { SVC_MODEL_STORE_STORE_PATH: store }),
-    SVC_CLUSTER_DISCOVERY: 'false',
-    SVC_ACCESS_LOCAL: authorities.join(',')
+    SVC_CLUSTER_DISCOVERY: 'false'
   }
 }
 
@@ -79,7 +78,6 @@ export function startDevNode (options: DevNodeOptions): DevNode {
   const { name, home, ports, env, script, stop, log } = options
   const args = [script, 'up', '--json', '--home', home, '--name', name, '--host', '127.0.0.1', '--port',
     String(ports.api)]
-  const joining = options.token === null ? [] : ['--join', options.token]
   const last: string[] = []
   const note = (line: string): void => {
     last.push(line)
@@ -98,9 +96,11 @@ export function startDevNode (options: DevNodeOptions): DevNode {
     })
   }
   const over = launch({
-    // A token is good for one start only.
-    get args () { return first === undefined ? [...args, ...joining] : args },
-    env,
+    args,
+    // A token is good for one start only. It is not among the arguments, which everybody on the machine sees.
+    get env () {
+      return options.token === null || first !== undefined ? env : { ...env, SVC_JOIN: options.token }
+    },
     stop,
     output,
     address: async () => ({ host: '127.0.0.1', port: ports.api })

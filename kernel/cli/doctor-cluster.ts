@@ -64,7 +64,7 @@ export function checkListener ({ members }: MemberList): Check[] {
   const own = members.find((member) => member.self)
   if (own === undefined || own.addresses.length === 0) return []
   const open = own.addresses.filter((address) => !/^(127\.|\[::1\]|localhost)/.test(address))
-  const only = ': only nodes on this machine can join; for others: svc up --host ADDRESS'
+  const only = ': only nodes on this machine can join; svc join-token opens it to others'
   return [ok('members listener', `at ${own.addresses.join(', ')}${open.length > 0 ? '' : only}`)]
 }
 

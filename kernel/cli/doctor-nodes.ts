@@ -14,6 +14,7 @@ interface Runner {
   inProgressTasks: string[]
   secondsInStatus: number
   secondsSinceForward: number | null
+  hold?: 'files' | 'privileges' | 'none' | null
 }
 
 /** One node in the answer of GET /v1/diagnostics/cluster. */
@@ -150,6 +151,7 @@ function checkNodeInside ({ name, live, error, diagnostics }: DiagnosedNode): Ch
   const { resources, supervisorRunners, warnings } = diagnostics
   return [
     ...supervisorRunners.flatMap((runner) => checkRunner(node, runner)),
+    ...checkHold(node, supervisorRunners),
     ...checkProcess(node, resources),
     // Those are told above, with a command that fits.
     ...warnings.filter((text) => !/^The (runner of|event loop) /.test(text)).map((text) =>
@@ -176,6 +178,18 @@ function checkRunner (node: string, runner: Runner): Check[] {
         `${Math.round(silent)} s`, `What they wait for: svc why ${runner.inProgressTasks[0]!}`)]
       : []
   ]
+}
+
+/** What runners could do that nobody asked them for. The engines parse files of strangers. */
+function checkHold (node: string, runners: Runner[]): Check[] {
+  const name = `runners of ${node}`
+  if (runners.some(({ hold }) => hold === 'none')) {
+    return [ok(name, 'they may read and do what the node may: plugins.runners.confine is off, or this ' +
+      'system has no setpriv with --no-new-privs')]
+  }
+  if (!runners.some(({ hold }) => hold === 'privileges')) return []
+  return [ok(name, 'they get no new rights, but may read what the node may: setpriv of util-linux 2.40 or ' +
+    'newer and a kernel with Landlock would hold them to their files')]
 }
 
 function checkProcess (

@@ -1,7 +1,6 @@
 import { existsSync, mkdirSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { formatProblems, resolveConfig, readConfigText, saveConfigFile, setInFile } from '../config/index.js'
-import { settingsEnv } from './env.js'
+import { changeFile, saveConfigFile } from '../config/index.js'
 import { authoritiesOf, ownersOf } from './installed.js'
 import { CliError, exitCodes } from './errors.js'
 import type { Installation } from './installed.js'
@@ -17,22 +16,17 @@ export interface Edit { path: string, text: string, changed: boolean }
 export function editConfig (ctx: VerbContext, installation: Installation, key: string, value: unknown): Edit {
   const path = installation.file ?? join(ctx.home, 'svc.yaml')
   const before = existsSync(path) ? readFileSync(path, 'utf8') : ''
-  let text: string
-  try {
-    text = setInFile(before, key, value)
-  } catch (error) {
-    throw new CliError(exitCodes.failed, `${path}: ${(error as Error).message}`)
-  }
-  const check = (yaml: string): string[] => resolveConfig(readConfigText(yaml, path), {
+  const after = changeFile(path, before, [[key, value]], {
     owners: ownersOf(installation.plugins),
-    env: settingsEnv({}),
+    env: ctx.io.env,
     authorities: authoritiesOf(installation.plugins)
-  }).problems.map((problem) => formatProblems([{ ...problem, line: null, column: null }]))
-  const old = new Set(check(before))
-  const fresh = check(text).filter((problem) => !old.has(problem))
-  if (fresh.length > 0) {
-    throw new CliError(exitCodes.usage, `not changed:\n${fresh.map((p) => `  ${p}`).join('\n')}`)
+  })
+  if ('issues' in after) {
+    const reports = after.issues.map(({ report }) => report)
+    if (after.wrong === 'path') throw new CliError(exitCodes.failed, reports.join('\n'))
+    throw new CliError(exitCodes.usage, `not changed:\n${reports.map((line) => `  ${line}`).join('\n')}`)
   }
+  const { text } = after
   return { path, text, changed: text !== before }
 }
 

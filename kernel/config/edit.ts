@@ -21,6 +21,8 @@ export function setInFile (text: string, path: string, value: unknown): string {
   const wanted = cleanCopy(raw.value) as Tree
   if (value === undefined) deleteIn(wanted, keys)
   else if (!setIn(wanted, keys, cleanCopy(value))) throw new ConfigError(`${path} has no place in the file`)
+  // An empty file, too, has nothing to remove.
+  if (isDeepStrictEqual(wanted, raw.value)) return text
 
   const document = parseDocument(text, yamlOptions)
   const candidates = [

@@ -10,7 +10,8 @@ import type { Env, Path, Problem } from './types.js'
 /** Variables that mean something else than a setting. */
 const specials = [
   'SVC_HOME', 'SVC_CONFIG', 'SVC_URL', 'SVC_TOKEN', 'SVC_WARMUP_DEADLINE_SECONDS', 'SVC_TELEMETRY_DISABLE',
-  'SVC_DEBUG', 'SVC_NO_LAUNCHER', 'SVC_EVENTLOG_FLOOR_BYTES'
+  'SVC_DEBUG', 'SVC_NO_LAUNCHER', 'SVC_EVENTLOG_FLOOR_BYTES', 'SVC_JOIN', 'SVC_HUB_TOKEN',
+  'SVC_HUB_TOKEN_HOST'
 ]
 /** Engine binaries, what tests and benches use, and what svc's own processes tell each other. */
 const specialForms = /^SVC_(.+_SERVER_BIN|TEST_.+|BENCH_.+|LAUNCHER_.+|LISTEN_FD|RUNNER_MARK)$/

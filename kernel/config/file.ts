@@ -39,6 +39,14 @@ export function readConfigFile (path: string | null): RawConfig {
   return { ...readConfigText('', file), problems: [problem], broken: true }
 }
 
+const ownId = (): number | undefined => process.getuid?.()
+
+/** Why a file with code, or that names some, is not trusted by its owner; null when it is. */
+export function strangersFile (owner: number, own = ownId()): string | null {
+  if (own === undefined || owner === own || owner === 0) return null
+  return `belongs to user ${owner}, not to user ${own} who runs this, nor to root`
+}
+
 /** Reads the text of the file, or says in a sentence why not. */
 function readSafely (file: string): string | { text: string } {
   let handle: number
@@ -49,12 +57,16 @@ function readSafely (file: string): string | { text: string } {
     return code === 'ENOENT' ? 'there is no such file' : `cannot be read (${code})`
   }
   try {
-    const { mode, size } = fstatSync(handle)
+    const { mode, size, uid } = fstatSync(handle)
     if ((mode & constants.S_IFMT) !== constants.S_IFREG) return 'is not a plain file'
     if ((mode & 0o022) !== 0) {
       const shown = (mode & 0o777).toString(8)
       return `may be written by group or others (mode ${shown}) though it can name code to load; ` +
         `run: chmod go-w '${file}'`
+    }
+    const stranger = strangersFile(uid)
+    if (stranger !== null) {
+      return `${stranger}, though it can name code to load; run: chown ${ownId()} '${file}'`
     }
     return size > maxFileBytes ? tooLarge(size) : decode(readUpTo(handle, maxFileBytes + 1))
   } catch (error) {

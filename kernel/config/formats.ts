@@ -21,6 +21,14 @@ function isHttpUrl (text: string): boolean {
   return url !== null && /^https?:$/.test(url.protocol) && url.username === '' && url.password === ''
 }
 
+/** A cloud's own service, which gives the machine's credentials to whoever asks from it. */
+const METADATA =
+  /^(169\.254\.|\[::ffff:a9fe:|\[fd00:ec2::254\]$|100\.100\.100\.200$|metadata\.google\.internal\.?$)/
+
+function isSendUrl (text: string): boolean {
+  return isHttpUrl(text) && !METADATA.test(new URL(text).hostname)
+}
+
 function isOrigin (text: string): boolean {
   return isHttpUrl(text) && new URL(text).origin === text
 }
@@ -47,7 +55,10 @@ export const formats: Readonly<Record<string, Format>> = {
   'host-port': { test: isHostPort, expected: 'an address with a port, like attic.lan:52416' },
   origin: { test: isOrigin, expected: 'an origin like https://host:port, without a path' },
   cidr: { test: isCidr, expected: 'an IP address or a range like 10.0.0.0/8' },
-  'http-url': { test: isHttpUrl, expected: 'an http or https address without a password in it' },
+  'http-url': {
+    test: isSendUrl,
+    expected: 'an http or https address without a password in it, and no metadata service of a cloud'
+  },
   module: { test: isModule, expected: 'a path starting with ./, ../ or /, or a package name; never a URL' },
   uri: { test: (text) => URL.canParse(text), expected: 'a URI' }
 }

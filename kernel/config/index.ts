@@ -3,6 +3,7 @@
  * brings in are imported (`pluginModules`); then, with every schema known, `resolveConfig` lays flags over
  * environment over file over defaults and reports all problems at once.
  */
+export { changeFile } from './change.js'
 export { setInFile } from './edit.js'
 export { envName } from './env.js'
 export { exampleYaml } from './example.js'
@@ -17,4 +18,4 @@ export { saveConfigFile } from './save.js'
 export { readConfigText } from './text.js'
 export { parseTyped } from './typed.js'
 export { ConfigError } from './types.js'
-export type { ConfigOwner, Problem, RawConfig } from './types.js'
+export type { ConfigOwner, Env, Problem, RawConfig } from './types.js'

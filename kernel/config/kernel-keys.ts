@@ -94,6 +94,7 @@ const logging = {
     ingest_url: {
       type: 'string',
       format: 'http-url',
+      'x-secret': true,
       examples: ['https://logs.example.net/ingest'],
       description: 'Where log lines are sent as well.'
     }
@@ -110,7 +111,8 @@ const cluster = {
       type: 'string',
       format: 'host',
       examples: ['192.168.1.20'],
-      description: 'Address on which members are listened for; that of the API when absent.'
+      description: 'Address on which members are listened for. When absent, that of the API; is that ' +
+        'loopback, every address (0.0.0.0) once another machine is to join or has joined.'
     },
     port: {
       type: 'integer',

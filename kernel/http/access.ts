@@ -1,11 +1,16 @@
 import { isIPv4 } from 'node:net'
 import { kernelError } from '../errors.js'
-import type { Caller } from '../define.js'
+import type { Caller, RouteDecl } from '../define.js'
 import type { Clock } from '../clock.js'
 import type { TokenStore } from './tokens.js'
 
 /** What is needed of a request to know who sent it. */
-export interface Arrival { remoteAddress: string, authorization: string | undefined }
+export interface Arrival {
+  remoteAddress: string
+  authorization: string | undefined
+  /** It came through a proxy of `api.trust_proxy`: what that says of an address gives no rights. */
+  proxied: boolean
+}
 
 export interface AccessOptions {
   tokens: TokenStore
@@ -34,17 +39,18 @@ export function isLoopback (address: string): boolean {
 export function createAccess (options: AccessOptions): (arrival: Arrival) => Caller {
   const failures = failureCounter(options.clock)
   const local: Caller = { id: 'local', mode: 'direct', authorities: options.local }
-  return ({ remoteAddress, authorization }) => {
+  return ({ remoteAddress, authorization, proxied }) => {
+    const here = !proxied && isLoopback(remoteAddress)
     if (authorization !== undefined) {
       const token = /^Bearer +(\S+)$/i.exec(authorization)?.[1]
       const holder = token === undefined ? undefined : options.tokens.check(token)
       if (holder !== undefined) return { id: holder.id, mode: 'direct', authorities: holder.authorities }
-      if (isLoopback(remoteAddress) && token !== undefined && !token.startsWith('svc_')) return local
+      if (here && token !== undefined && !token.startsWith('svc_')) return local
       failures.add(remoteAddress)
       throw kernelError('unauthenticated',
         'The token is not valid here; `svc token create` on the node\'s host makes one.')
     }
-    if (isLoopback(remoteAddress)) return local
+    if (here) return local
     return { id: 'anonymous', mode: 'direct', authorities: new Set() }
   }
 }
@@ -63,6 +69,19 @@ function failureCounter (clock: Clock): { add (address: string): void } {
       if (seen.size > 10_000) seen.delete(seen.keys().next().value!)
     }
   }
+}
+
+/**
+ * Throws unless a request may use a route. What comes with a member's key was authorised by that node, which
+ * is believed for the routes that nodes call each other by, and for no others.
+ */
+export function authorize (
+  caller: Caller, { authority, members }: Pick<RouteDecl, 'authority' | 'members'>, member: string | undefined
+): void {
+  if (member !== undefined && members !== true) {
+    throw kernelError('missing_grant', 'Nodes do not call this of each other: ask this node itself.')
+  }
+  requireAuthority(caller, authority)
 }
 
 /** Throws unless the caller has the authority a route declares (`null`: none needed). */

@@ -1,5 +1,6 @@
 import type { FastifyReply } from 'fastify'
 import { kernelError } from '../errors.js'
+import { hasLeft } from './half-close.js'
 import type { SvcError } from '../errors.js'
 
 /**
@@ -38,8 +39,12 @@ export class Ending {
     const onClose = (): void => {
       if (!raw.writableFinished) this.abort(kernelError('cancelled', 'The client went away.'))
     }
-    if (raw.destroyed) onClose()
-    else raw.once('close', onClose)
+    const onLeft = (): void => {
+      this.abort(kernelError('cancelled', 'The client ended its side of the connection before the answer.'))
+    }
+    if (hasLeft(raw)) onLeft()
+    else if (raw.destroyed) onClose()
+    else raw.once('left', onLeft).once('close', onClose)
     if (this.#stopping.aborted) this.#onStop()
     else this.#stopping.addEventListener('abort', this.#onStop, { once: true })
     if (this.#reason !== undefined) controller.abort(this.#reason)

@@ -1,3 +1,4 @@
+import { kernelError } from '../errors.js'
 import type { RouteDecl } from '../define.js'
 
 /** The parameter that holds a model id, which has a slash in it. */
@@ -5,6 +6,18 @@ const PARAM = ':model_id'
 
 /** Rewrites the raw path of a request; gives it back unchanged where there is nothing to rewrite. */
 export type Rewrite = (method: string, url: string) => string
+
+/** Whether a route has a model id in its path. */
+export const namesModel = (url: string): boolean => url.includes(PARAM)
+
+/** Throws `invalid_request` where the model id of a path would lead out of a folder of models. */
+export function refuseOddModel (id: string): void {
+  const odd = id.startsWith('/') || /[\0\\]/.test(id) || id.split('/').some((part) => part === '..')
+  if (!odd) return
+  const message = 'is not a model id: "..", a leading slash, a back-slash and NUL have no place in one'
+  throw kernelError('invalid_request', `model_id ${message}`,
+    { param: 'model_id', issues: [{ path: 'model_id', message }] })
+}
 
 interface Pattern { method: string, before: string, expression: RegExp, tail: number }
 
@@ -14,7 +27,7 @@ interface Pattern { method: string, before: string, expression: RegExp, tail: nu
  * that `/store/models/a/b/manifest` is the manifest of `a/b`.
  */
 export function modelPaths (routes: readonly RouteDecl[]): Rewrite {
-  const patterns = routes.filter(({ url }) => url.includes(PARAM)).map(patternOf)
+  const patterns = routes.filter(({ url }) => namesModel(url)).map(patternOf)
     .sort((a, b) => b.tail - a.tail)
   return (method, url) => {
     const query = url.indexOf('?')

@@ -1,10 +1,12 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { Reply } from '../define.js'
 import { kernelError, SvcError, toSvcError } from '../errors.js'
-import { requireAuthority } from './access.js'
+import { authorize } from './access.js'
 import { Ending } from './ending.js'
+import { hasLeft } from './half-close.js'
 import { jsonText } from './json.js'
 import { memberOf } from './member-socket.js'
+import { namesModel, refuseOddModel } from './model-path.js'
 import { arrivalOf, callerOf, noteArrival, sendError } from './server.js'
 import { openStream } from './stream-writer.js'
 import type { Clock } from '../clock.js'
@@ -76,7 +78,7 @@ export function mount (
   app.route({
     method: decl.method,
     url: decl.url,
-    exposeHeadRoute: decl.method === 'GET' && decl.stream !== true,
+    exposeHeadRoute: decl.method === 'GET' && (decl.stream !== true || decl.head === true),
     config: { failure: decl.failure, owner: route.owner } as Record<string, unknown>,
     schema: {
       querystring: decl.query ?? NO_QUERY,
@@ -87,11 +89,17 @@ export function mount (
     onRequest: (request, _reply, done) => {
       if (options.draining()) throw kernelError('shutting_down')
       if (options.tracers?.on === true) noteArrival(request, options.clock.mono())
-      requireAuthority(callerOf(request), decl.authority)
+      authorize(callerOf(request), decl, memberOf(request.raw.socket))
       done()
     },
+    ...(namesModel(decl.url) ? { preValidation: checkModel } : {}),
     handler: (request, reply) => new Exchange(route, request, reply, options, streams).serve()
   })
+}
+
+function checkModel (request: FastifyRequest, _reply: FastifyReply, done: () => void): void {
+  refuseOddModel((request.params as { model_id: string }).model_id)
+  done()
 }
 
 /**
@@ -139,8 +147,12 @@ class Exchange implements RouteRequest {
   open (head: StreamHead): StreamWriter {
     const { clock, limits } = this.#options
     const { raw } = this.#reply
+    // A close that was told already would never give the place back.
+    if (raw.destroyed || hasLeft(raw)) throw kernelError('cancelled', 'The client went away.')
     const release = this.#streams.open(this.caller)
     this.#reply.hijack()
+    // A stream has a limit of its own for readers that take nothing.
+    raw.removeAllListeners('timeout').on('timeout', () => {})
     raw.once('close', () => {
       release()
       if (!raw.writableEnded) this.#options.cut?.(this.#route.owner)
@@ -148,6 +160,7 @@ class Exchange implements RouteRequest {
     const headers = { ...this.#reply.getHeaders() as Record<string, string>, ...head.headers }
     const stallMs = head.stallMs ?? limits.streamStallMs
     this.#stream = openStream(raw, { ...head, headers }, { clock, stallMs, onClose: release })
+    if (this.#reply.request.method === 'HEAD') void this.#stream.end()
     return this.#stream
   }
 

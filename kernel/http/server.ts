@@ -1,16 +1,22 @@
 import { randomUUID } from 'node:crypto'
+import { BlockList, isIPv4 } from 'node:net'
+import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import cors from '@fastify/cors'
 import { fastify } from 'fastify'
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { kernelError, SvcError } from '../errors.js'
 import { compileStrict, compileText, issuesOf } from '../validate.js'
+import { isLoopback } from './access.js'
 import { collectBody } from './body.js'
+import { Door } from './door.js'
 import { errorBody, errorHeaders } from './error-body.js'
+import { answerHalfClosed } from './half-close.js'
+import { ambiguity, isText } from './json-body.js'
 import { memberOf } from './member-socket.js'
 import { foreignPage, hostAllowed } from './origin.js'
 import { CALLER_HEADER, readCaller } from './passed-on.js'
-import { closeUnupgraded } from './sockets.js'
+import { closeUnupgraded, limitStall } from './sockets.js'
 import type { Clock } from '../clock.js'
 import type { Caller, Logger, RouteDecl } from '../define.js'
 import type { KernelReason } from '../errors.js'
@@ -92,7 +98,7 @@ export async function createServer (options: ServerOptions): Promise<FastifyInst
     genReqId: () => randomUUID(),
     trustProxy: options.trustProxy.length > 0 ? [...options.trustProxy] : false,
     requestTimeout: limits.requestTimeoutMs,
-    connectionTimeout: 0,
+    connectionTimeout: limits.streamStallMs,
     keepAliveTimeout: limits.keepAliveMs,
     maxRequestsPerSocket: MAX_REQUESTS_PER_SOCKET,
     bodyLimit: limits.bodyBytes,
@@ -107,7 +113,6 @@ export async function createServer (options: ServerOptions): Promise<FastifyInst
     frameworkErrors: (error, request, reply) => { sendError(reply, fromFastify(error), request.id) },
     clientErrorHandler: answerBrokenRequest
   })
-  app.server.maxConnections = limits.connections
   readJsonOnly(app)
   app.setValidatorCompiler(({ schema, httpPart }) => {
     const compile = httpPart === 'body' ? compileStrict : compileText
@@ -148,8 +153,10 @@ async function allowListedPages (app: FastifyInstance, origins: readonly string[
 
 /** Host, origin, closing and identity, in this order, on every method and on WebSocket upgrades. */
 function addGuards (app: FastifyInstance, options: ServerOptions): void {
-  const perAddress = countConnections(app, options.limits)
+  const door = openDoor(app, options.limits)
   const hostKnown = rememberHost()
+  const begins = answerHalfClosed(app.server)
+  const isProxy = proxyList(options.trustProxy)
   app.decorateRequest(CALLER, null)
   app.decorateRequest(ARRIVAL, undefined)
   const { answered } = options
@@ -161,7 +168,7 @@ function addGuards (app: FastifyInstance, options: ServerOptions): void {
   }
   // Not async: a promise per hook and request costs more than all the checks.
   app.addHook('onRequest', (request, reply, done) => {
-    const { headers } = request
+    const { headers, raw: { socket } } = request
     reply.header('x-svc-request-id', request.id)
     if (memberOf(request.raw.socket) !== undefined) {
       setCaller(request, readCaller(headers[CALLER_HEADER]))
@@ -170,8 +177,11 @@ function addGuards (app: FastifyInstance, options: ServerOptions): void {
     }
     const served = options.served()
     closeUnupgraded(request, reply)
-    if (!hostKnown(headers.host, served)) {
-      throw kernelError('misdirected', `The Host "${printable(headers.host ?? '')}" is not served here; ` +
+    begins(request.raw, reply.raw)
+    reply.raw.on('timeout', endStalled)
+    const host = hostOf(request)
+    if (!hostKnown(host, served)) {
+      throw kernelError('misdirected', `The Host "${printable(host ?? '')}" is not served here; ` +
         'use the address the node prints, or list the name under api.allowed_hosts.')
     }
     const hints = {
@@ -180,9 +190,12 @@ function addGuards (app: FastifyInstance, options: ServerOptions): void {
       mode: header(headers['sec-fetch-mode'])
     }
     if (foreignPage(hints, request.method, served)) throw kernelError('foreign_origin')
-    const arrival = { remoteAddress: remoteOf(request), authorization: credentialOf(headers) }
+    const proxied = isProxy(request.raw.socket.remoteAddress ?? '')
+    const arrival = { remoteAddress: remoteOf(request), authorization: credentialOf(headers), proxied }
     const caller = options.authenticate(arrival)
-    if (caller.id === 'anonymous') perAddress(request.raw.socket)
+    limitStall(socket, options.limits.streamStallMs, caller.id === 'anonymous')
+    if (caller.id === 'anonymous') refuseCrowd(door, socket, options.limits)
+    else door.prove(socket)
     setCaller(request, caller)
     done()
   })
@@ -199,9 +212,38 @@ function rememberHost (): typeof hostAllowed {
   }
 }
 
+/** Says of an address whether it is one of `api.trust_proxy`. */
+function proxyList (entries: readonly string[]): (address: string) => boolean {
+  const list = new BlockList()
+  for (const entry of entries) {
+    const [address = '', bits] = entry.split('/')
+    const family = isIPv4(address) ? 'ipv4' : 'ipv6'
+    if (bits === undefined) list.addAddress(address, family)
+    else list.addSubnet(address, Number(bits), family)
+  }
+  return (address) => entries.length > 0 && list.check(address, isIPv4(address) ? 'ipv4' : 'ipv6')
+}
+
 /** The address of the socket itself, or of the client behind a proxy listed in `api.trust_proxy`. */
 function remoteOf (request: FastifyRequest): string {
-  return request.ip
+  // A socket that was reset meanwhile has no address any more.
+  return request.raw.socket.remoteAddress === undefined ? '' : request.ip
+}
+
+/**
+ * Whom a request is for: the Host header, or the host of a target in absolute form, which counts more. Throws
+ * `invalid_request` for two Host headers, of which a proxy in front may have judged the other one.
+ */
+function hostOf ({ raw, originalUrl, headers }: FastifyRequest): string | undefined {
+  const { rawHeaders } = raw
+  let hosts = 0
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const name = rawHeaders[i]!
+    if (name.length === 4 && name.toLowerCase() === 'host') hosts++
+  }
+  if (hosts > 1) throw invalid([{ path: '', message: 'has two Host headers; send one' }], 'request')
+  const absolute = /^[a-z][a-z\d+.-]*:\/\/([^/?#]*)/i.exec(originalUrl)
+  return absolute === null ? headers.host : absolute[1]
 }
 
 const header = (value: string | string[] | undefined): string | undefined =>
@@ -212,26 +254,30 @@ export function printable (text: string): string {
   return text.replace(/[^\x20-\x7e]/g, '?').slice(0, 120)
 }
 
+/**
+ * One foreign network that shows no credential gets twice the connections that are answered, so that the next
+ * ones hear why they are refused, and at most half of the places.
+ */
+function openDoor (app: FastifyInstance, limits: HttpLimits): Door {
+  const { connections, connectionsPerAddress } = limits
+  const perNetwork = Math.min(Math.ceil(connections / 2), 2 * connectionsPerAddress)
+  const door = new Door({ inAll: connections, perNetwork, free: isLoopback })
+  app.server.on('connection', (socket) => { door.enter(socket) })
+  return door
+}
+
 /** Refuses requests without a credential from an address that holds too many connections. */
-function countConnections (app: FastifyInstance, limits: HttpLimits): (socket: Socket) => void {
-  const open = new Map<string, number>()
-  app.server.on('connection', (socket) => {
-    const address = socket.remoteAddress ?? ''
-    open.set(address, (open.get(address) ?? 0) + 1)
-    socket.once('close', () => {
-      const left = (open.get(address) ?? 1) - 1
-      if (left > 0) open.set(address, left)
-      else open.delete(address)
-    })
-  })
-  return (socket) => {
-    const held = open.get(socket.remoteAddress ?? '') ?? 0
-    if (held > limits.connectionsPerAddress) {
-      throw kernelError('overloaded',
-        `${held} connections are open from this address without a credential; ` +
-        `at most ${limits.connectionsPerAddress} may be.`, { retryAfterSeconds: 5 })
-    }
-  }
+function refuseCrowd (door: Door, socket: Socket, { connectionsPerAddress }: HttpLimits): void {
+  const held = door.held(socket)
+  if (held <= connectionsPerAddress) return
+  throw kernelError('overloaded',
+    `${held} connections are open from this address without a credential; ` +
+    `at most ${connectionsPerAddress} may be.`, { retryAfterSeconds: 5 })
+}
+
+/** Nothing moved on the connection for `streamStallMs`: an answer that is still being made is waited for. */
+function endStalled (this: ServerResponse): void {
+  if ((this.socket?.writableLength ?? 0) > 0) this.socket!.destroy()
 }
 
 function readJsonOnly (app: FastifyInstance): void {
@@ -251,11 +297,21 @@ function readJsonOnly (app: FastifyInstance): void {
     }
     collectBody(payload, limit, (error, body) => {
       if (error !== null || body === undefined) done(error)
-      else if (body.byteLength === 0) done(emptyBody())
-      else void parse(request, body.toString(), done)
+      else if (body.byteLength === 0) done(wantsBody(request) ? emptyBody() : null, undefined)
+      else if (!isText(body)) done(invalid([{ path: '', message: 'is not valid UTF-8' }], 'body'))
+      else {
+        const text = body.toString()
+        void parse(request, text, (failure, value) => {
+          const odd = failure === null ? ambiguity(text, value) : null
+          if (odd === null) done(failure, value)
+          else done(invalid([odd], 'body'))
+        })
+      }
     })
   })
 }
+
+const wantsBody = ({ routeOptions }: FastifyRequest): boolean => routeOptions.schema?.body !== undefined
 
 const emptyBody = (): SvcError => kernelError('invalid_request', 'The body is empty; send a JSON object.',
   { issues: [{ path: '', message: 'the body is empty' }] })
@@ -326,7 +382,8 @@ const BROKEN: Readonly<Record<string, KernelReason>> = {
 
 /** Requests that never became requests: bad syntax, too many headers, too slow. */
 function answerBrokenRequest (error: Error & { code?: string }, socket: Socket): void {
-  if (!socket.writable || error.code === 'ECONNRESET') { socket.destroy(); return }
+  const unread = socket.writableLength > 0
+  if (!socket.writable || unread || error.code === 'ECONNRESET') { socket.destroy(); return }
   const reason = BROKEN[error.code ?? '']
   const known = reason === undefined
     ? kernelError('invalid_request', 'The request is not valid HTTP.')
@@ -334,5 +391,7 @@ function answerBrokenRequest (error: Error & { code?: string }, socket: Socket):
   const body = JSON.stringify(errorBody(known, randomUUID()))
   socket.end(`HTTP/1.1 ${known.status} ${known.status === 408 ? 'Request Timeout' : 'Error'}\r\n` +
     'content-type: application/json; charset=utf-8\r\nconnection: close\r\n' +
-    `content-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`)
+    `content-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
+  // Ended only, a client that never closes its side would keep its place.
+  () => { socket.destroy() })
 }

@@ -1,4 +1,5 @@
 import websocket from '@fastify/websocket'
+import type { Socket } from 'node:net'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 
 /** A little over a call's limit, so that a call too large gets its typed error instead of a closed socket. */
@@ -26,4 +27,14 @@ export function socketScope (app: FastifyInstance, declare: (scope: FastifyInsta
 export function closeUnupgraded (request: FastifyRequest, reply: FastifyReply): void {
   const { upgrade } = request.raw as { upgrade?: boolean | null }
   if (upgrade === true) reply.raw.once('finish', () => { request.raw.socket.destroy() })
+}
+
+/** A stranger that takes nothing of its answer for so long loses its connection, ms. */
+const STRANGER_STALL_MS = 5_000
+
+/** How long nothing may move on a connection while an answer waits to be read: less for strangers. */
+export function limitStall (socket: Socket, stallMs: number, stranger: boolean): void {
+  const ms = stranger ? Math.min(stallMs, STRANGER_STALL_MS) : stallMs
+  // Requests that are injected come without one.
+  if (socket.timeout !== undefined && socket.timeout !== ms) socket.setTimeout(ms)
 }

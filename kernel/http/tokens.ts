@@ -4,7 +4,9 @@ import { join } from 'node:path'
 import { crc32 } from 'node:zlib'
 import { kernelError } from '../errors.js'
 import { HomeError, homeFile, readVersioned, writeVersioned } from '../home.js'
+import { requireAuthority } from './access.js'
 import type { Clock } from '../clock.js'
+import type { Caller } from '../define.js'
 import type { SvcError } from '../errors.js'
 import type { TokenRecord, Tokens } from '../services.js'
 
@@ -42,6 +44,9 @@ export function wellFormed (token: string): boolean {
 
 const digest = (token: string): Buffer => createHash('sha256').update(token).digest()
 
+/** How the ids of application tokens begin. */
+const APP = 'app_'
+
 interface StoredToken extends TokenRecord { hash: string }
 
 /** Who a token belongs to. */
@@ -51,6 +56,8 @@ export interface TokenHolder { id: string, authorities: ReadonlySet<string> }
 export interface TokenStore extends Tokens {
   /** The holder, or undefined for an unknown, expired or revoked token. */
   check (token: string): TokenHolder | undefined
+  /** Whether what this caller made still counts: a token that ended takes along what was made with it. */
+  stands (callerId: string): boolean
 }
 
 /** The operator's token; made at first start. Throws HomeError when others could read it. */
@@ -80,21 +87,50 @@ function noAuthority (name: string, known: ReadonlySet<string>): SvcError {
   })
 }
 
+function tooLong (asked: string, last: string): SvcError {
+  const message = `ends at ${asked}, after the token that makes it (${last})`
+  return kernelError('invalid_request', `expires: the token ${message}`, {
+    param: 'expires', issues: [{ path: 'expires', message }]
+  })
+}
+
 /** Compares in constant time; a stored hash of another length (a file edited by hand) is nobody's. */
 function sameHash (stored: Buffer, given: Buffer): boolean {
   return stored.byteLength === given.byteLength && timingSafeEqual(stored, given)
 }
 
+/** Throws `invalid_request` and `missing_grant`: nobody gives what there is not, or what they have not. */
+function checkAuthorities (asked: readonly string[], by: Caller, known: ReadonlySet<string>): void {
+  const unknown = asked.find((a) => !known.has(a))
+  if (unknown !== undefined) throw noAuthority(unknown, known)
+  for (const authority of asked) requireAuthority(by, authority)
+}
+
+type StoredTokens = ReadonlyMap<string, StoredToken>
+
+/** A caller's token, the one that made it, and so on; of those who hold no such token none. */
+function chainOf (tokens: StoredTokens, id: string): (StoredToken | undefined)[] {
+  const found = tokens.get(id)
+  return id.startsWith(APP) ? [found, ...chainOf(tokens, found?.by ?? '')] : []
+}
+
+/** Tokens of older versions do not say who made them: only the operator could. */
+function readTokens (path: string): Map<string, StoredToken> {
+  const file = readVersioned<{ tokens: StoredToken[] }>(path, 1)
+  return new Map(file?.tokens.map((t) => [t.id, { ...t, by: (t as Partial<StoredToken>).by ?? 'operator' }]))
+}
+
 /** Opens the token file of a home. Only hashes are kept. */
 export function openTokens (options: TokenStoreOptions): TokenStore {
   const path = join(options.home, homeFile.tokens)
-  const stored = readVersioned<{ tokens: StoredToken[] }>(path, 1)?.tokens ?? []
-  const tokens = new Map(stored.map((t) => [t.id, t]))
+  const tokens = readTokens(path)
   const operatorHash = digest(options.operator)
   const save = (): void => { writeVersioned(path, 1, { tokens: [...tokens.values()] }) }
   const today = (): string => new Date(options.clock.now()).toISOString().slice(0, 10)
-  const valid = (t: StoredToken): boolean =>
-    !t.revoked && (t.expires === null || Date.parse(t.expires) > options.clock.now())
+  const revoked = (id: string): boolean => chainOf(tokens, id).some((t) => t?.revoked ?? true)
+  const ended = (t: StoredToken | undefined): boolean =>
+    t?.expires != null && Date.parse(t.expires) <= options.clock.now()
+  const stands = (id: string): boolean => !revoked(id) && !chainOf(tokens, id).some(ended)
   return {
     check (token) {
       if (!wellFormed(token)) return undefined
@@ -103,7 +139,7 @@ export function openTokens (options: TokenStoreOptions): TokenStore {
         return { id: 'operator', authorities: options.known() }
       }
       const found = [...tokens.values()].find((t) => sameHash(Buffer.from(t.hash, 'hex'), hash))
-      if (found === undefined || !valid(found)) return undefined
+      if (found === undefined || !stands(found.id)) return undefined
       if (found.lastUsedDay !== today()) {
         found.lastUsedDay = today()
         // A full disk must not lock anybody out; the day is written with the next change.
@@ -111,18 +147,21 @@ export function openTokens (options: TokenStoreOptions): TokenStore {
       }
       return { id: found.id, authorities: new Set(found.authorities) }
     },
-    async create ({ label, authorities, expiresAt }) {
-      const unknown = authorities.find((a) => !options.known().has(a))
-      if (unknown !== undefined) throw noAuthority(unknown, options.known())
+    stands,
+    async create ({ label, authorities, expiresAt, by }) {
+      checkAuthorities(authorities, by, options.known())
+      const last = tokens.get(by.id)?.expires ?? null
+      if (last !== null && expiresAt !== null && expiresAt > last) throw tooLong(expiresAt, last)
       const token = newToken('app')
       const record: TokenRecord = {
-        id: `app_${randomBytes(6).toString('hex')}`,
+        id: APP + randomBytes(6).toString('hex'),
         label,
         authorities,
         created: new Date(options.clock.now()).toISOString(),
-        expires: expiresAt,
+        expires: expiresAt ?? last,
         lastUsedDay: null,
-        revoked: false
+        revoked: false,
+        by: by.id
       }
       tokens.set(record.id, { ...record, hash: digest(token).toString('hex') })
       try {
@@ -134,7 +173,8 @@ export function openTokens (options: TokenStoreOptions): TokenStore {
       }
       return { token, record }
     },
-    list: () => [...tokens.values()].map(({ hash: _, ...record }) => record),
+    list: () => [...tokens.values()].map(({ hash: _, ...record }) =>
+      ({ ...record, revoked: revoked(record.id) })),
     async revoke (id) {
       const found = tokens.get(id)
       if (found === undefined) return false

@@ -146,6 +146,7 @@ t.test('what a handler throws', async (t) => {
     details: { remedy: 'Say more.' } }, 0)
   await check(kernelError('no_instance'), { status: 404, reason: 'no_instance' }, 0)
   await check(kernelError('instance_lost'), { status: 500, reason: 'instance_lost', retryable: true }, 0)
+  await check(new EngineError('constructor', 'No reason.'), { status: 502, reason: 'provider_error' }, 1)
   await check(new EngineError('voice_unknown', 'No voice x.', { param: 'voice' }),
     { status: 400, reason: 'voice_unknown', param: 'voice' }, 0)
   await check(new EngineError('instance_lost', 'Gone.'),

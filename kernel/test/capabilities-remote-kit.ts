@@ -86,6 +86,7 @@ function fakeCluster (
       : [n.nodeId, n.installId, n.name].includes(ref)),
     channel: () => { throw new Error('not used here') },
     onPeers: () => () => {},
+    lives: () => {},
     request
   } as Cluster
 }

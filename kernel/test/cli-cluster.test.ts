@@ -170,11 +170,11 @@ t.test('members: the list, and removal by id, name or the beginning of an id', a
 
 t.test('join-token: the token on stdout, the line to paste beside it', async (t) => {
   const made = { token: 'svcjoin1_abc_def', expires: '2026-01-01T01:00:00Z',
-    command: 'npx svc up --join svcjoin1_abc_def' }
+    command: 'SVC_JOIN=svcjoin1_abc_def npx svc up' }
   const node = await standIn(t, { 'POST /cluster/join-tokens': (response) => { sendJson(response, made) } })
   const { out, err } = await cli(['join-token', '--url', node.url])
   t.equal(out, 'svcjoin1_abc_def\n')
-  t.match(err, /within 15m \(until 2026-01-01T01:00:00Z\), once:\n {2}npx svc up --join svcjoin1_abc_def/)
+  t.match(err, /within 15m \(until 2026-01-01T01:00:00Z\), once:\n {2}SVC_JOIN=svcjoin1_abc_def npx svc up/)
   t.same(node.asked[0]?.body, { ttl_seconds: 900 })
   t.same(JSON.parse((await cli(['join-token', '--ttl', '2h', '--json', '--url', node.url])).out), made)
   t.same(node.asked[1]?.body, { ttl_seconds: 7200 })
@@ -183,15 +183,27 @@ t.test('join-token: the token on stdout, the line to paste beside it', async (t)
     t.equal(wrong.status, 2, ttl)
     t.match(wrong.err, /--ttl .*: expected a span such as 90s, 15m/)
   }
-  for (const remedy of [undefined, 'Restart it with `svc up --host ADDRESS`.']) {
-    const closed = await standIn(t, { 'POST /cluster/join-tokens': (response) => {
-      sendError(response, 409, 'loopback_only', remedy === undefined ? {} : { remedy })
-    } })
-    const ran = await cli(['join-token', '--url', closed.url])
-    t.equal(ran.status, 1)
-    t.equal(ran.out, '')
-    t.match(ran.err, /409 loopback_only\)\n {2}Restart .*`svc up --host ADDRESS`/)
-    t.equal(ran.err.split('--host').length, 2, 'the remedy is given once')
+  const closed = await standIn(t, { 'POST /cluster/join-tokens': (response) => {
+    sendError(response, 409, 'loopback_only', { remedy: 'Set cluster.host in svc.yaml.' })
+  } })
+  const ran = await cli(['join-token', '--url', closed.url])
+  t.strictSame([ran.status, ran.out], [1, ''])
+  t.match(ran.err, /409 loopback_only\)\n {2}Set cluster\.host/)
+})
+
+t.test('join-token ls and revoke', async (t) => {
+  const tokens = [{ id: 'abc', expires: '2026-01-01T01:00:00Z', by: 'app_1' }]
+  const node = await standIn(t, {
+    'GET /cluster/join-tokens': (response) => { sendJson(response, { tokens }) },
+    'DELETE /cluster/join-tokens/abc': (response) => { sendJson(response, { id: 'abc', revoked: true }) }
+  })
+  const run = async (...words: string[]): ReturnType<typeof cli> =>
+    await cli(['join-token', ...words, '--url', node.url])
+  t.match((await run('ls')).out, /abc +2026-01-01T01:00:00Z +app_1/)
+  t.same(JSON.parse((await run('ls', '--json')).out), { tokens })
+  t.match((await run('revoke', 'abc')).out, /^abc lets nobody in/)
+  for (const words of [['revoke'], ['rm', 'abc'], ['ls', 'abc']]) {
+    t.equal((await run(...words)).status, 2, words.join())
   }
 })
 
@@ -215,7 +227,7 @@ t.test('doctor: every check with its numbers and the next command', async (t) =>
   check('ready', 'ok', /ready/, null)
   check('master', 'ok', /cellar in term 4/, null)
   check('quorum', 'ok', /2 of 3 nodes live/, null)
-  check('members listener', 'ok', /127\.0\.0\.1:52416: only nodes on this machine.*--host/, null)
+  check('members listener', 'ok', /127\.0\.0\.1:52416: only nodes on this machine.*svc join-token/, null)
   check('member cellar', 'ok', /live, 0\.4 ms away/, null)
   check('member barn', 'fail', /^lost for 1m12s$/, /svc members remove barn-install/)
   check('member shed', 'fail', /not seen in this session; 10\.0\.0\.9:52416: ECONNREFUSED \(7 attempts\)/,

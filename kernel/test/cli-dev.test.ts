@@ -8,6 +8,7 @@ import { devEnv, isMemberOf } from '../cli/dev-node.js'
 import { devPorts } from '../cli/dev-ports.js'
 import { disagreement } from '../cli/dev-cluster.js'
 import { ownToken, runningUrl } from '../cli/client.js'
+import { startTicks } from '../home.js'
 import { runCli } from '../cli/program.js'
 import { cli } from './cli-helpers.js'
 import type { AddressInfo } from 'node:net'
@@ -24,7 +25,7 @@ const fixture = `
   import { dirname, join } from 'node:path'
   const args = process.argv.slice(2)
   const option = (name) => args.includes(name) ? args[args.indexOf(name) + 1] : undefined
-  const [home, name, token] = [option('--home'), option('--name'), option('--join')]
+  const [home, name, token] = [option('--home'), option('--name'), process.env.SVC_JOIN]
   const { SVC_CLUSTER_PORT, SVC_ACCESS_LOCAL, SVC_LAUNCHER_STARTS, SVC_LISTEN_FD, SVC_NAME } = process.env
   process.once('disconnect', () => process.exit(1))
   process.channel.unref()
@@ -147,7 +148,7 @@ t.test('three nodes, joined by tokens; one line of JSON; all end at Ctrl-C', asy
     t.match(nodeId, new RegExp(`-${pid}$`), 'the pid of the node itself')
   }
   const [first, ...others] = run.starts()
-  t.match(first, { name: 'node1', token: null, named: null, access: /operator/ })
+  t.match(first, { name: 'node1', token: null, named: null, access: undefined })
   t.same(others.map((start) => start.token).sort(), ['token-2', 'token-3'],
     'a token each; no master was waited for')
   t.equal(new Set(run.starts().map((start) => start.port)).size, 3)
@@ -242,9 +243,9 @@ t.test('two ports a node, all different', async (t) => {
 t.test('each node has its own settings; the rest reaches all of them', (t) => {
   const env = devEnv({ PATH: '/bin', SVC_NAME: 'x', SVC_API_PORT: '1', SVC_CLUSTER_QUORUM: 'majority',
     SVC_CLUSTER_PEERS: 'a:1', SVC_TOKEN: 't', SVC_MODEL_STORE_STORE_PATH: '/b' },
-  { port: 7, authorities: ['read', 'operator'], store: '/a' })
+  { port: 7, store: '/a' })
   t.same(env, { PATH: '/bin', SVC_CLUSTER_QUORUM: 'majority', SVC_CLUSTER_PORT: '7',
-    SVC_MODEL_STORE_STORE_PATH: '/a', SVC_CLUSTER_DISCOVERY: 'false', SVC_ACCESS_LOCAL: 'read,operator' })
+    SVC_MODEL_STORE_STORE_PATH: '/a', SVC_CLUSTER_DISCOVERY: 'false' })
   t.notOk(isMemberOf('/nowhere', '/nowhere'))
   t.end()
 })
@@ -272,7 +273,8 @@ t.test('why nodes are not one cluster', (t) => {
 
 t.test('other verbs find the nodes of svc dev, each with its own token', (t) => {
   const running = (port: number, pid: number): Folder => ({
-    run: { 'node.json': JSON.stringify({ format: 1, url: `http://127.0.0.1:${port}`, pid, nodeId: 'n' }) },
+    run: { 'node.json': JSON.stringify({ format: 1, url: `http://127.0.0.1:${port}`, nodeId: 'n',
+      processes: [{ pid, startTicks: startTicks(pid) }] }) },
     'operator.token': `token-${port}\n`
   })
   const { pid } = process
@@ -280,7 +282,10 @@ t.test('other verbs find the nodes of svc dev, each with its own token', (t) => 
     dev: { node1: running(7001, pid), node2: running(7003, pid), node10: running(7019, pid) } })
   t.equal(runningUrl(home), 'http://127.0.0.1:7001')
   t.equal(ownToken(home, 'http://127.0.0.1:7003/'), 'token-7003')
-  t.equal(ownToken(home, 'http://127.0.0.1:1'), 'own')
+  t.equal(ownToken(home, 'http://127.0.0.1:1'), undefined, 'nobody gets it where no node of this home runs')
+  const reused = t.testdir({ 'operator.token': 'own', run: { 'node.json': JSON.stringify({
+    format: 1, url: 'http://127.0.0.1:1', processes: [{ pid, startTicks: '1' }] }) } })
+  t.equal(ownToken(reused, 'http://127.0.0.1:1'), undefined, 'its pid is another process by now')
   t.equal(ownToken(home, 'http://10.0.0.1:7003'), undefined)
   const dead = t.testdir({ dev: { node1: running(7001, 2 ** 30) } })
   t.equal(runningUrl(dead), 'http://127.0.0.1:52415', 'a node that is gone is not asked')

@@ -2,6 +2,7 @@ import t from 'tap'
 import { homedir } from 'node:os'
 import { writeFileSync } from 'node:fs'
 import { definePlugin } from '../define.js'
+import { startTicks } from '../home.js'
 import { builtIn } from '../cli/builtin.js'
 import { collectVerbs } from '../cli/tree.js'
 import { isLoopbackUrl, runningUrl } from '../cli/client.js'
@@ -111,7 +112,10 @@ t.test('two verbs of one name are refused', async (t) => {
 
 t.test('which node is asked, and with which token', async (t) => {
   const node = await standIn(t, { 'GET /state': (response) => { sendJson(response, {}) } })
-  const running = JSON.stringify({ format: 1, url: node.url, pid: 1, nodeId: 'n' })
+  const running = JSON.stringify({
+    format: 1, url: node.url, nodeId: 'n', 
+    processes: [{ pid: process.pid, startTicks: startTicks(process.pid) }]
+  })
   const home = t.testdir({ run: { 'node.json': running }, 'operator.token': 'svc_op_secret\n' })
   const check = async (args: string[], env: NodeJS.ProcessEnv, authorization?: string): Promise<void> => {
     t.equal((await cli(['state', ...args], { env })).status, 0)

@@ -3,8 +3,15 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
 import { createConfigApi } from '../config-api.js'
+import { kernelManifest } from '../kernel-manifest.js'
 import { readConfigText, resolveConfig } from '../config/index.js'
 import type { ConfigApi } from '../config-api.js'
+import type { Caller } from '../define.js'
+
+const callerWith = (...authorities: string[]): Caller => ({
+  id: 'app_1', mode: 'direct', authorities: new Set(authorities)
+})
+const manager = callerWith('read', 'invoke', 'operator', 'plugin:manage')
 
 const owners = [{
   name: 'probe',
@@ -14,7 +21,7 @@ const owners = [{
     additionalProperties: false,
     properties: { size: { type: 'integer', minimum: 1, default: 3 } }
   }
-}]
+}, { name: 'guest', bundled: false }]
 
 interface Opened { api: ConfigApi, path: string, changes: () => number }
 
@@ -26,7 +33,8 @@ function open (t: { teardown (fn: () => void): void }, text: string): Opened {
   let changes = 0
   const { config } = resolveConfig(readConfigText(text, path), { owners, env: {} })
   const api = createConfigApi({
-    path, config, owners, authorities: ['read', 'invoke'], onChange: () => { changes++ }
+    path, config, owners, authorities: Object.keys(kernelManifest.authorities),
+    env: { NODE_NAME: 'attic', SVC_API_PORT: '7000' }, onChange: () => { changes++ }
   })
   return { api, path, changes: () => changes }
 }
@@ -34,7 +42,8 @@ function open (t: { teardown (fn: () => void): void }, text: string): Opened {
 t.test('a change at the right revision is written and kept with its comments', (t) => {
   const { api, path, changes } = open(t, '# mine\napi:\n  port: 5000 # here\n')
   const before = api.read()
-  const after = api.write({ revision: before.revision, set: { 'api.port': 5001, 'plugins.probe.size': 9 } })
+  const after = api.write({ revision: before.revision, set: { 'api.port': 5001, 'plugins.probe.size': 9 } },
+    manager)
   t.not(after.revision, before.revision)
   t.equal(after.restart_needed, true)
   t.match(readFileSync(path, 'utf8'), /# mine\napi:\n {2}port: 5001 # here\n/)
@@ -47,8 +56,8 @@ t.test('a stale revision, a wrong value and an unknown key change nothing', (t) 
   const { api, path, changes } = open(t, 'api:\n  port: 5000\n')
   const { revision } = api.read()
   const refused = (change: Parameters<ConfigApi['write']>[0], reason: string, message: RegExp): void => {
-    t.throws(() => api.write(change), { message } as never)
-    try { api.write(change) } catch (error) { t.equal((error as { reason: string }).reason, reason) }
+    t.throws(() => api.write(change, manager), { message } as never)
+    try { api.write(change, manager) } catch (error) { t.equal((error as { reason: string }).reason, reason) }
   }
   refused({ revision: 'old', set: { 'api.port': 1 } }, 'config_changed', /has changed/)
   refused({ revision, set: { 'api.port': 'x' } }, 'invalid_request', /api\.port/)
@@ -59,11 +68,64 @@ t.test('a stale revision, a wrong value and an unknown key change nothing', (t) 
   t.end()
 })
 
+t.test('variables in the file stay variables, set or not', (t) => {
+  const text = 'name: ${env.NODE_NAME} # where it stands\naccess:\n  local: [read]\nlogging:\n' +
+    '  ingest_url: ${env.ONLY_THERE}\n'
+  const { api, path } = open(t, text)
+  const set = (change: Record<string, unknown>): void => {
+    api.write({ revision: api.read().revision, set: change }, manager)
+  }
+  set({ 'plugins.probe.size': 9 })
+  t.equal(readFileSync(path, 'utf8'), `${text}plugins:\n  probe:\n    size: 9\n`)
+  set({ name: '${env.NODE_NAME}' })
+  t.throws(() => { set({ name: '${env.NOT_THERE}' }) },
+    { reason: 'invalid_request', message: /no variable NOT_THERE/ })
+  t.throws(() => { set({ 'api.port': 'x' }) }, { reason: 'invalid_request', message: /api\.port/ },
+    'what a variable overrides is checked too')
+  t.end()
+})
+
 t.test('null removes a setting, and a file is made where there was none', (t) => {
   const made = open(t, '')
-  made.api.write({ revision: made.api.read().revision, set: { 'api.port': 5001 } })
+  made.api.write({ revision: made.api.read().revision, set: { 'api.port': 5001 } }, manager)
   t.match(readFileSync(made.path, 'utf8'), /port: 5001/)
-  made.api.write({ revision: made.api.read().revision, set: { 'api.port': null } })
+  made.api.write({ revision: made.api.read().revision, set: { 'api.port': null } }, manager)
   t.notMatch(readFileSync(made.path, 'utf8'), /5001/)
+  t.end()
+})
+
+t.test('who may change what, however the path is written', (t) => {
+  const text = 'access:\n  local: [read, invoke]\nplugins:\n  guest:\n    module: ./guest.js\n  probe: {}\n'
+  const check = (set: Record<string, unknown>, authorities: string[], expected: string): void => {
+    const { api, path } = open(t, text)
+    let got = 'written'
+    try {
+      api.write({ revision: api.read().revision, set }, callerWith('operator', ...authorities))
+    } catch (error) { got = (error as { reason: string }).reason }
+    t.equal(got, expected, JSON.stringify([set, authorities]))
+    t.equal(readFileSync(path, 'utf8') === text, expected !== 'written', 'what is refused writes nothing')
+  }
+  const code = { module: './other.js' }
+  const all = [...manager.authorities]
+  for (const set of [
+    { 'plugins.guest.module': code.module }, { '"plugins".guest.module': code.module },
+    { 'plugins."guest"."module"': code.module }, { '"plug\\u0069ns".guest.module': code.module },
+    { 'plugins.guest': code }, { '"plugins".guest': code }, { plugins: { guest: code } },
+    { '"plugins"': { guest: code } }, { 'plugins[0].module': code.module }, { 'Plugins.guest': code },
+    { 'plugins.guest': [code] }, { 'plugins.guest.Module': code.module }, { 'plugins.probe': code }
+  ]) check(set, all, 'invalid_request')
+  for (const set of [{ 'plugins.probe.size': 9 }, { '"plugins".probe.size': 9 }, { '"plugins"': null },
+    { 'plugins."guest".enabled': false }]) {
+    check(set, [], 'missing_grant')
+    check(set, ['plugin:manage'], 'written')
+  }
+  for (const set of [{ 'access.local': ['read', 'plugin:manage'] }, { access: { local: ['plugin:manage'] } },
+    { '"access"."local"': ['plugin:manage', 'read'] }, { 'access.local[0]': 'plugin:manage' }]) {
+    check(set, ['read', 'invoke'], 'access.local[0]' in set ? 'invalid_request' : 'missing_grant')
+  }
+  check({ 'access.local': ['read', 'operator'] }, [], 'written')
+  check({ 'access.local': [] }, [], 'written')
+  check({ 'access.local': null }, [], 'written')
+  check({ 'access.local': ['${env.WHO}'] }, all, 'invalid_request')
   t.end()
 })

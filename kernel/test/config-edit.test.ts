@@ -6,6 +6,9 @@ t.test('an edit changes one setting and leaves the rest as it is', async (t) => 
   const check = (text: string, path: string, value: unknown, expected: string): void => {
     t.equal(setInFile(text, path, value), expected, `${path} in ${JSON.stringify(text)}`)
   }
+  check('', 'plugins.x.enabled', undefined, '')
+  check('# only this\n', 'name', undefined, '# only this\n')
+  check('a: 1\n', 'b.c', undefined, 'a: 1\n')
   const file = `# my node
 name:   attic   # the small one
 

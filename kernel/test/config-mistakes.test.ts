@@ -80,7 +80,12 @@ t.test('each kind of mistake', async (t) => {
     ['1:22 api.trust_proxy[0]: expected an IP address or a range like 10.0.0.0/8, found "10.0.0.0/33"'])
   check('api: { allowed_hosts: [a, a] }', ['1:8 api.allowed_hosts: a value stands twice in the list'])
   check('logging: { ingest_url: "ftp://x" }', ['1:12 logging.ingest_url: expected an http or https address ' +
-    'without a password in it, found "ftp://x"'])
+    'without a password in it, and no metadata service of a cloud, found a hidden value'])
+  for (const host of ['169.254.169.254', '0xa9fea9fe', '2852039166', '[fd00:ec2::254]',
+    '[::ffff:169.254.169.254]', '100.100.100.200', 'metadata.google.internal', 'METADATA.google.internal.']) {
+    check(`logging: { ingest_url: "http://${host}/x" }`, ['1:12 logging.ingest_url: expected an http or ' +
+      'https address without a password in it, and no metadata service of a cloud, found a hidden value'])
+  }
   // Keys
   check('runners: { threads: 2 }', ['1:1 runners: unknown key [plugins.runners]'])
   check('api.port: 80', ['1:1 "api.port": unknown key [api.port]'])

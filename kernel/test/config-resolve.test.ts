@@ -1,4 +1,5 @@
 import t from 'tap'
+import { limitsOf } from '../node.js'
 import { brief, guest, owners, resolveText } from './config-fixture.js'
 import type { Given } from './config-fixture.js'
 
@@ -31,6 +32,9 @@ t.test('an empty configuration is complete', async (t) => {
     },
     logging: { enabled: false, level: 'info' }
   })
+  const { limits, callLimits } = limitsOf(config.kernel)
+  t.match([limits.streamStallMs, callLimits], [30_000, { streamStallMs: 30_000, mediaStallMs: 900_000 }],
+    'only a player is waited for so long')
   t.strictSame(plain(config.plugin('runners')),
     { threads: 2, backends: {}, retry: { tries: 3, base_seconds: 0.5 } })
   t.strictSame(plain(config.plugin('empty')), {})

@@ -123,7 +123,7 @@ t.test('who has resigned', (t) => {
     leader: null,
     promised: 5,
     fresh: { term: 5, seq: 1 },
-    following: 0,
+    followers: [],
     age: 0,
     durable: true
   } as const

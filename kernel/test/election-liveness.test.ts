@@ -12,7 +12,7 @@ const beat = (boot: number, count: number): Heartbeat => ({
   leader: null,
   promised: 0,
   fresh: { term: 0, seq: 0 },
-  following: 0,
+  followers: [],
   age: 0,
   durable: true
 })

@@ -1,9 +1,9 @@
-import { chmodSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
 import {
-  HomeError, homeFile, installId, lockHome, prepareHome, readVersioned, startTicks, writeVersioned
+  HomeError, dropStale, homeFile, installId, lockHome, prepareHome, readVersioned, startTicks, writeVersioned
 } from '../home.js'
 import { newToken, openTokens, operatorToken, wellFormed } from '../http/tokens.js'
 import { manualClock } from '../testing/index.js'
@@ -23,6 +23,27 @@ t.test('a home is locked by one process', (t) => {
   })
   release()
   lockHome(path)()
+  t.end()
+})
+
+t.test('of two that take over a dead one\'s lock, none removes the other\'s', (t) => {
+  const path = home(t)
+  const lock = join(path, homeFile.lock)
+  for (const stale of ['', '{"format":1,"pid":4194301,"startTicks":"1","since":"x"}']) {
+    writeFileSync(lock, stale)
+    const release = lockHome(path)
+    const taken = readFileSync(lock, 'utf8')
+    const aside = `${lock}.late`
+    writeFileSync(aside, 'late')
+    t.equal(dropStale(lock, aside, stale), false, 'one that looked before it was taken')
+    t.equal(readFileSync(lock, 'utf8'), taken)
+    rmSync(aside)
+    writeFileSync(lock, 'of another')
+    release()
+    t.equal(readFileSync(lock, 'utf8'), 'of another', 'only one\'s own is given back')
+    rmSync(lock)
+    t.strictSame(readdirSync(join(path, 'run')), [], 'nothing is left beside it')
+  }
   t.end()
 })
 
@@ -96,11 +117,12 @@ t.test('application tokens: made, checked, revoked, expired, kept as hashes only
   const open = (): ReturnType<typeof openTokens> =>
     openTokens({ home: path, clock, known: () => known, operator: operatorToken(path) })
   const tokens = open()
+  const by = { id: 'operator', mode: 'direct', authorities: known } as const
   t.same(tokens.check(operatorToken(path))?.authorities, known)
   t.equal(tokens.check(newToken('app')), undefined)
-  await t.rejects(tokens.create({ label: 'x', authorities: ['root'], expiresAt: null }),
+  await t.rejects(tokens.create({ label: 'x', authorities: ['root'], expiresAt: null, by }),
     { reason: 'invalid_request' } as never)
-  const { token, record } = await tokens.create({ label: 'ci', authorities: ['read'], expiresAt: null })
+  const { token, record } = await tokens.create({ label: 'ci', authorities: ['read'], expiresAt: null, by })
   t.same([...tokens.check(token)!.authorities], ['read'])
   t.same([...open().check(token)!.authorities], ['read'], 'after a restart')
   t.notMatch(readFileSync(join(path, homeFile.tokens), 'utf8'), token)
@@ -109,7 +131,7 @@ t.test('application tokens: made, checked, revoked, expired, kept as hashes only
   t.equal(open().check(token), undefined, 'revoked for good')
   t.equal(await tokens.revoke('nobody'), false)
   const expiresAt = new Date(clock.now() + 1000).toISOString()
-  const soon = await tokens.create({ label: 'soon', authorities: ['read'], expiresAt })
+  const soon = await tokens.create({ label: 'soon', authorities: ['read'], expiresAt, by })
   t.ok(tokens.check(soon.token))
   await clock.advance(1001)
   t.equal(tokens.check(soon.token), undefined)

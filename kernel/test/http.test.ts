@@ -30,10 +30,16 @@ const probe = definePlugin({
       params: { type: 'object', properties: { id: { type: 'string', pattern: '^[a-z0-9]{1,600}$' } } },
       query: findQuery
     },
-    remove: { method: 'DELETE', url: '/find/:id', summary: 's', authority: 'cluster:write' }
+    remove: { method: 'DELETE', url: '/find/:id', summary: 's', authority: 'cluster:write' },
+    any: { method: 'POST', url: '/any', summary: 's', authority: 'read', body: {} },
+    plain: { method: 'POST', url: '/plain', summary: 's', authority: 'read' },
+    card: { method: 'GET', url: '/models/:model_id/card', summary: 's', authority: 'read' }
   }
 }, () => ({
   routes: {
+    any: () => ({}),
+    plain: () => ({}),
+    card: () => ({}),
     echo: ({ body }) => body,
     find: ({ params, query }) => ({ params, query }),
     remove: () => ({})
@@ -64,6 +70,11 @@ const rows: Row[] = [
   { title: 'no body at all', method: 'POST', url: '/echo', status: 400, reason: 'invalid_request' },
   { title: 'an empty body', method: 'POST', url: '/echo', payload: '', headers: JSON_TYPE,
     status: 400, reason: 'invalid_request' },
+  { title: 'nothing where nothing is wanted, called JSON', method: 'POST', url: '/plain', payload: '',
+    headers: JSON_TYPE, status: 200 },
+  { title: 'a method that is not offered, called JSON', method: 'DELETE', url: '/state', payload: '',
+    headers: JSON_TYPE, status: 405, reason: 'method_not_allowed' },
+  { title: 'the same without a type', method: 'DELETE', url: '/state', status: 405 },
   { title: 'broken JSON', method: 'POST', url: '/echo', payload: '{', headers: JSON_TYPE,
     status: 400, reason: 'invalid_request' },
   { title: '__proto__ in JSON', method: 'POST', url: '/echo', payload: '{"n":1,"__proto__":{}}',
@@ -78,6 +89,26 @@ const rows: Row[] = [
     headers: { 'content-type': 'application/json; charset="UTF-8"' } },
   { title: 'a body over the limit', method: 'POST', url: '/echo',
     payload: { n: 1, s: 'x'.repeat(256 * 1024) }, status: 413, reason: 'payload_too_large' },
+  { title: 'a key twice', method: 'POST', url: '/echo', payload: '{"s":"{\\"n\\":1}","n":1,"n" : 2}',
+    headers: JSON_TYPE, status: 400, reason: 'invalid_request', param: 'n' },
+  { title: 'a key twice, escaped and deep', method: 'POST', url: '/echo', headers: JSON_TYPE, status: 400,
+    payload: '{"n":1,"x":[{"a":1},{"a\\\\":{"a":1},"b":2,"\\u0062":3}]}', param: 'b' },
+  { title: 'one key in several objects', method: 'POST', url: '/any', headers: JSON_TYPE, status: 200,
+    payload: '{"n":[{"n":1},{"n":{"n":[]}}],"s":"\\ud83d\\ude00 \\"n\\":"}' },
+  { title: 'half of a surrogate pair', method: 'POST', url: '/any', payload: '{"a":["\\ud83d"]}',
+    headers: JSON_TYPE, status: 400, param: 'a.0' },
+  { title: 'half of one in a key', method: 'POST', url: '/any', payload: '{"a":{"\\uDE00":1}}',
+    headers: JSON_TYPE, status: 400, param: 'a' },
+  { title: 'bytes that are no UTF-8', method: 'POST', url: '/any', payload: Buffer.from([0x22, 0xff, 0x22]),
+    headers: JSON_TYPE, status: 400, reason: 'invalid_request' },
+  { title: 'too many levels', method: 'POST', url: '/any', headers: JSON_TYPE, status: 400,
+    payload: '['.repeat(10_000) + ']'.repeat(10_000), reason: 'invalid_request' },
+  { title: 'many levels', method: 'POST', url: '/any', headers: JSON_TYPE, status: 200,
+    payload: `{"a":${'['.repeat(499)}${']'.repeat(499)}}` },
+  { title: 'a path out of the models', url: '/models/..%2f/card', status: 400, param: 'model_id' },
+  { title: 'an absolute path', url: '/models/%2Fetc%2Fx/card', status: 400, param: 'model_id' },
+  { title: 'a back-slash', url: '/models/a%5Cb/card', status: 400, param: 'model_id' },
+  { title: 'dots in a name', url: '/models/a../b..c/card', status: 200 },
   { title: 'a query as numbers and lists', url: '/find/a?limit=3&tag=x', status: 200 },
   { title: 'an unknown query parameter', url: '/find/a?limt=3', status: 400, param: 'limt' },
   { title: 'a query off its type', url: '/find/a?limit=x', status: 400, param: 'limit' },
@@ -174,7 +205,7 @@ t.test('a route of a disabled plugin names the line that enables it', async (t) 
   t.notMatch((await rig.inject({ url: '/openapi.json' })).body, /sleep/)
 })
 
-t.test('a change of settings: plugins are the business of those who manage them', async (t) => {
+t.test('a change of settings tells which plugins it switched', async (t) => {
   const put = async (allow: string[], set: object): Promise<{ status: number, kinds: string[] }> => {
     const rig = await startPlugin(t, probe, { allow })
     const { statusCode } = await rig.inject({ method: 'PUT', url: '/config', payload: { revision: '', set } })
@@ -182,11 +213,36 @@ t.test('a change of settings: plugins are the business of those who manage them'
   }
   const manager = ['operator', 'plugin:manage']
   t.same(await put(['operator'], { 'api.port': 1 }), { status: 200, kinds: [] })
-  t.equal((await put(['operator'], { 'plugins.probe.enabled': false })).status, 401)
-  t.equal((await put(['operator'], { plugins: {} })).status, 401)
   t.same(await put(manager, { 'plugins.probe.enabled': false }), { status: 200, kinds: ['PluginDisabled'] })
-  t.same(await put(manager, { 'plugins.probe.enabled': true }), { status: 200, kinds: ['PluginEnabled'] })
+  t.same(await put(manager, { '"plugins".probe.enabled': true }), { status: 200, kinds: ['PluginEnabled'] })
   t.equal((await put(['read'], { 'api.port': 1 })).status, 401)
+})
+
+t.test('whether a model answers is told to those who may read', async (t) => {
+  const status = async (allow: string[], url: string): Promise<number> =>
+    (await (await startPlugin(t, probe, { allow })).inject({ url })).statusCode
+  t.equal(await status([], '/readyz'), 200)
+  t.equal(await status([], '/readyz?model=x'), 401)
+  t.equal(await status(['read'], '/readyz?model=x'), 503)
+})
+
+t.test('plugins are listed with why they are off, and switched', async (t) => {
+  const off = definePlugin({ ...base, name: 'sleeper' }, () => ({}))
+  const rig = await startPlugin(t, probe, { off: [off], allow: ['plugin:read', 'plugin:manage'] })
+  const { plugins } = (await rig.inject({ url: '/v1/plugins' })).json() as { plugins: object[] }
+  t.match(plugins, [
+    { name: 'probe', enabled: true, why: null }, { name: 'sleeper', enabled: false, why: /./ }
+  ])
+  const post = async (name: string, payload: object): Promise<number> =>
+    (await rig.inject({ method: 'POST', url: `/v1/plugins/${name}`, payload })).statusCode
+  t.equal(await post('sleeper', { enabled: true }), 200)
+  t.equal(await post('probe', { enabled: false }), 200)
+  t.equal(await post('nobody', { enabled: false }), 404)
+  t.equal(await post('probe', { enabled: 'no' }), 400)
+  t.same(rig.events.map((e) => e.kind), ['PluginEnabled', 'PluginDisabled'])
+  const reader = await startPlugin(t, probe, { allow: ['plugin:read'] })
+  const payload = { enabled: false }
+  t.equal((await reader.inject({ method: 'POST', url: '/v1/plugins/probe', payload })).statusCode, 401)
 })
 
 t.test('openapi lists every route with its authority', async (t) => {

@@ -1,4 +1,11 @@
 import t from 'tap'
+import { systemClock } from '../clock.js'
+import { createAccess } from '../http/access.js'
+import { callerOf, createServer } from '../http/server.js'
+import { limitsOf } from '../node.js'
+import { readConfigText, resolveConfig } from '../config/index.js'
+import type { Logger } from '../define.js'
+import type { TokenStore } from '../http/tokens.js'
 import { foreignPage, hostAllowed, parseHost } from '../http/origin.js'
 
 const served = {
@@ -47,3 +54,31 @@ for (const { origin, site, mode, method = 'GET', foreign } of pages) {
   t.equal(foreignPage({ origin, site, mode }, method, served), foreign,
     JSON.stringify({ origin, site, mode, method }))
 }
+
+t.test('who comes through a trusted proxy is never local, whatever it says', async (t) => {
+  const { config } = resolveConfig(readConfigText('', null), { owners: [], env: {} })
+  const tokens = { check: () => undefined } as unknown as TokenStore
+  const app = await createServer({
+    clock: systemClock, log: { error: () => {} } as unknown as Logger, ...limitsOf(config.kernel),
+    trustProxy: ['127.0.0.1', '10.0.0.0/8', 'fd00::/8'],
+    served: () => ({ addresses: new Set(['127.0.0.1']), port: 80, allowedHosts: [], allowedOrigins: [] }),
+    authenticate: createAccess({ tokens, local: new Set(['read']), clock: systemClock }),
+    methodsAt: () => [], rewrite: (_method, url) => url
+  })
+  t.teardown(async () => { await app.close() })
+  app.get('/', (request) => callerOf(request).id)
+  const rows: [remoteAddress: string, forwarded: string | undefined, who: string][] = [
+    ['127.0.0.1', undefined, 'anonymous'], ['127.0.0.1', '127.0.0.1', 'anonymous'],
+    ['::ffff:127.0.0.1', undefined, 'anonymous'], ['127.0.0.1', '192.0.2.1', 'anonymous'],
+    ['10.1.2.3', '127.0.0.1', 'anonymous'], ['10.1.2.3', '::1', 'anonymous'],
+    ['fd00::1', '127.0.0.1', 'anonymous'],
+    ['127.0.0.2', undefined, 'local'], ['::1', undefined, 'local'], ['127.0.0.2', '192.0.2.1', 'local'],
+    ['192.0.2.1', '127.0.0.1', 'anonymous']
+  ]
+  for (const [remoteAddress, forwarded, who] of rows) {
+    const from = forwarded === undefined ? {} : { 'x-forwarded-for': forwarded }
+    const headers = { host: '127.0.0.1:80', ...from }
+    const answer = await app.inject({ url: '/', remoteAddress, headers })
+    t.equal(answer.body, who, `${remoteAddress} for ${forwarded ?? 'nobody'}`)
+  }
+})

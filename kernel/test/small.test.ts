@@ -55,7 +55,7 @@ t.test('base32 of RFC 4648', (t) => {
 
 t.test('events wait until the bus is open, and a failing listener harms nobody', (t) => {
   const errors: string[] = []
-  const bus = createBus({ strict: true, onError: (_error, kind) => { errors.push(kind) } })
+  const bus = createBus({ strict: true, onError: (_error, kind) => { errors.push(kind) }, onInvalid () {} })
   const payload = { type: 'object', required: ['n'], properties: { n: { type: 'integer' } } }
   bus.declare('a', { Seen: { plane: 'durable', summary: 's', payload } })
   const heard: unknown[] = []
@@ -70,6 +70,28 @@ t.test('events wait until the bus is open, and a failing listener harms nobody',
   t.equal(bus.durableCount, 2)
   t.throws(() => { bus.emit('b', 'Seen', { n: 1 }) }, /has not declared the event Seen/)
   t.throws(() => { bus.emit('a', 'Seen', {}) }, /n is required/)
+  t.end()
+})
+
+t.test('an event off its schema is delivered, counted, and told once for its kind', (t) => {
+  const told: string[] = []
+  const bus = createBus({
+    strict: false, onError () {},
+    onInvalid: (owner, kind, problem) => { told.push(`${owner} ${kind}: ${problem}`) }
+  })
+  const payload = { type: 'object', required: ['n'], properties: { n: { type: 'integer' } } }
+  const decl = { plane: 'durable' as const, summary: 's', payload }
+  bus.declare('a', { Seen: decl, Heard: decl })
+  bus.open()
+  const heard: unknown[] = []
+  bus.on('*', (event) => { heard.push(event.payload) })
+  bus.emit('a', 'Seen', { n: 'one' })
+  bus.emit('a', 'Seen', {})
+  bus.emit('a', 'Seen', { n: 1 })
+  bus.emit('a', 'Heard', {})
+  t.same(heard, [{ n: 'one' }, {}, { n: 1 }, {}])
+  t.match(told, [/^a Seen: .*n/, /^a Heard: n is required/])
+  t.equal(bus.invalidCount, 3)
   t.end()
 })
 

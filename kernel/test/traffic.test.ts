@@ -51,6 +51,8 @@ t.test('every answer is told with the plugin of its route, every call with its w
   t.equal(await ask('GET', '/fails?what=1'), 400)
   t.equal(await ask('POST', '/served', {}), 200)
   t.same(answers, [['kernel', 200], ['probe', 500], [undefined, 404], ['probe', 400], ['probe', 200]])
+  // Newer versions of Node end the answer before the call is told.
+  while (calls.length === 0) await turn()
   t.match(calls, [{ capability: 'twice@1.0.0', kind: 'completed', queuedSeconds: 0, seconds: 0 }])
   t.same(traffic.queues(), [{ capability: 'twice@1.0.0', running: 0, waiting: 0 }])
   for (const stop of stops) stop()

@@ -22,7 +22,8 @@ export interface LoneCluster {
 
 /** A cluster of one: its own master from the start. */
 export function loneCluster (node: NodeInfo, clock: Clock, log: Logger): LoneCluster {
-  const self = { installId: node.installId, fingerprint: 'f'.repeat(43), name: node.name, addresses: [] }
+  const fingerprint = `${'f'.repeat(42)}A`
+  const self = { installId: node.installId, fingerprint, name: node.name, addresses: [] }
   const members = memoryMembers({
     clusterId: 'test', members: [{ ...self, joinedAt: '2026-01-01T00:00:00.000Z' }], removed: []
   })
@@ -58,6 +59,8 @@ export function loneCluster (node: NodeInfo, clock: Clock, log: Logger): LoneClu
       dials: () => [],
       links: () => [],
       addresses: () => [],
+      joinTokens: { list: () => [], revoke: () => false },
+      openOutside: async () => {},
       invite: () => { throw new Error('nobody joins this rig') },
       bytesPerSecond: () => null
     }

@@ -1,5 +1,4 @@
 import { join } from 'node:path'
-import { authoritiesOf } from '../../owners.js'
 import { agreement, startDev } from '../dev-cluster.js'
 import { describeEnding } from '../dev-node.js'
 import { devPorts } from '../dev-ports.js'
@@ -22,7 +21,6 @@ export default {
     const stop = stopping(ctx, count)
     const cluster = startDev(ctx, {
       homes,
-      authorities: authoritiesOf((await ctx.plugins()).map(({ manifest }) => manifest)),
       script: process.argv[1]!,
       env: settingsEnv(ctx.io.env),
       stop: stop.signal

@@ -1,11 +1,16 @@
-import { CliError } from '../errors.js'
 import { readSpan, showSpan } from '../units.js'
-import type { Verb } from '../verb.js'
+import type { JoinTokenRecord } from '../../cluster/identity/types.js'
+import type { Verb, VerbContext } from '../verb.js'
 
 const DEFAULT_TTL = '15m'
 
 export default {
-  async run (ctx, _args, options) {
+  async run (ctx, [action, id], options) {
+    if (action === 'ls' && id === undefined) return await list(ctx)
+    if (action === 'revoke' && id !== undefined) return await revoke(ctx, id)
+    if (action !== undefined) {
+      throw ctx.fail(2, 'expected `svc join-token`, `svc join-token ls` or `svc join-token revoke ID`')
+    }
     const given = (options['ttl'] as string | undefined) ?? DEFAULT_TTL
     const seconds = readSpan(given)
     if (seconds === undefined || seconds === 0) {
@@ -14,7 +19,7 @@ export default {
     const local = options['local'] === true ? { local: true } : {}
     const made = await ctx.client.json<{ token: string, expires: string, command: string }>(
       '/cluster/join-tokens', { method: 'POST', body: { ttl_seconds: seconds, ...local } }
-    ).catch((error: unknown) => { throw withRemedy(error) })
+    )
     if (ctx.out.json) {
       ctx.out.value(made)
       return
@@ -28,12 +33,14 @@ export default {
   }
 } satisfies Verb
 
-/** A node that only listens on loopback cannot be joined from elsewhere: the error says what to change. */
-function withRemedy (error: unknown): unknown {
-  if (!(error instanceof CliError) || error.api?.reason !== 'loopback_only') return error
-  if (error.message.includes('--host')) return error
-  const { exitCode, api, status } = error
-  return new CliError(exitCode, `${error.message}\n  Restart the node with \`svc up --host ADDRESS\`, ` +
-    'an address that the other machine reaches, and ask again.',
-  { api, ...(status === undefined ? {} : { status }) })
+async function list ({ client, out }: VerbContext): Promise<void> {
+  const body = await client.json<{ tokens: JoinTokenRecord[] }>('/cluster/join-tokens')
+  if (out.json) out.value(body)
+  else out.table(['ID', 'EXPIRES', 'MADE BY'], body.tokens.map(({ id, expires, by }) => [id, expires, by]))
+}
+
+async function revoke ({ client, out }: VerbContext, id: string): Promise<void> {
+  const answer = await client.json(`/cluster/join-tokens/${encodeURIComponent(id)}`, { method: 'DELETE' })
+  if (out.json) out.value(answer)
+  else out.line(`${id} lets nobody in any more`)
 }

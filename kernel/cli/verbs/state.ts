@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { systemClock } from '../../clock.js'
 import { changesBetween, describeChange, follow } from '../follow-state.js'
 import type { Replica } from '../../cluster/replica-client.js'
+import { READINGS } from '../../state.js'
 import { MOMENTS, readMoment } from '../moments.js'
 import type { Verb, VerbContext } from '../verb.js'
 
@@ -46,7 +47,7 @@ async function followState (ctx: VerbContext): Promise<never> {
   let replica: Replica | undefined
   const show = (): void => {
     if (replica === undefined) return
-    const now = replica.current()
+    const now = new Map([...replica.current()].filter(([key]) => !READINGS.has(key)))
     print(ctx, shown, now)
     shown = now
   }

@@ -27,13 +27,11 @@ interface Flags {
   name?: string
   join?: string
   discovery?: boolean
-  /** `host` was not given: it follows from the join token. */
-  found?: boolean
 }
 
 export default {
   async run (ctx, _args, options) {
-    const flags = await reachable(ctx, readFlags(ctx, options))
+    const flags = readFlags(ctx, options)
     const { env } = ctx.io
     if (env['SVC_NO_LAUNCHER'] === '1' || env[launcherEnv.pid] !== undefined) return await serve(ctx, flags)
     try {
@@ -48,7 +46,8 @@ export default {
 } satisfies Verb
 
 function readFlags (ctx: VerbContext, options: Record<string, unknown>): Flags {
-  const { port, host, config, name, join } = options as Record<string, string | undefined>
+  const { port, host, config, name, join = ctx.io.env['SVC_JOIN'] } =
+    options as Record<string, string | undefined>
   if (port !== undefined && !(/^\d{1,5}$/.test(port) && Number(port) <= 65535)) {
     throw ctx.fail(2, `--port ${port}: expected a whole number from 0 to 65535`)
   }
@@ -57,28 +56,8 @@ function readFlags (ctx: VerbContext, options: Record<string, unknown>): Flags {
     ...(host === undefined ? {} : { host }),
     ...(config === undefined ? {} : { config }),
     ...(name === undefined ? {} : { name }),
-    ...(join === undefined ? {} : { join }),
+    ...(join === undefined || join === '' ? {} : { join }),
     ...(options['discovery'] === false ? { discovery: false } : {})
-  }
-}
-
-/**
- * With a join token the node listens on the address that reaches the inviter, unless one was set: on
- * loopback, the default, nobody else could reach it.
- */
-async function reachable ({ io: { env }, fail }: VerbContext, flags: Flags): Promise<Flags> {
-  const { host, join } = flags
-  if (join === undefined || host !== undefined || env['SVC_API_HOST'] !== undefined) return flags
-  const { readAddress, readJoinToken } = await import('../../cluster/identity/index.js')
-  const { localAddressTo } = await import('../../cluster/local-address.js')
-  const known = readAddress(join)
-  try {
-    const seeds = known === undefined ? readJoinToken(join, 0).seeds : [join]
-    const seed = readAddress(seeds[0] ?? '')
-    const own = seed === undefined ? undefined : await localAddressTo(seed.host)
-    return own === undefined ? flags : { ...flags, host: own, found: true }
-  } catch (error) {
-    throw fail(2, `--join: ${(error as Error).message}`)
   }
 }
 
@@ -120,34 +99,37 @@ function inUse (ctx: VerbContext, code: string, { host, port }: Address): Error 
 async function serve (ctx: VerbContext, flags: Flags): Promise<number> {
   const { env } = ctx.io
   const fd = env[launcherEnv.fd] ?? ''
+  const launcher = env[launcherEnv.pid]
   const starts = Number(env[launcherEnv.starts] ?? 1)
-  for (const name of Object.values(launcherEnv)) Reflect.deleteProperty(process.env, name)
+  // The launcher stays when the node restarts.
+  const pid = Number(env[launcherEnv.pid] ?? process.pid)
+  // What is only for this process; runners and plugins do not get it.
+  for (const name of [...Object.values(launcherEnv), 'SVC_JOIN']) Reflect.deleteProperty(process.env, name)
   endWithLauncher()
   const told = untilTold()
-  const node = await boot(ctx, flags, fd).catch((error: NodeJS.ErrnoException) => {
+  const node = await boot(ctx, flags, { fd, launcher }).catch((error: NodeJS.ErrnoException) => {
     if (error instanceof SvcError) throw ctx.fail(exitCodeFor(error.status, error.reason), error.message)
     if (error.syscall !== 'listen' || error.code === undefined) throw error
     const { port = 0, address = '' } = error as { port?: number, address?: string }
     throw inUse(ctx, error.code, { host: address, port })
   })
+  process.on('uncaughtException', (error) => { node.failed(error) })
   const restart = new Promise<'restart'>((resolve) => { node.onRestart(() => { resolve('restart') }) })
   const { url } = await node.listen().catch((error: NodeJS.ErrnoException) => {
     if (error.code === undefined || error.syscall !== 'listen') throw error
     const port = (error as { port?: number }).port ?? flags.port ?? DEFAULT_PORT
     throw inUse(ctx, error.code, { host: flags.host ?? '127.0.0.1', port })
   })
-  await announce(ctx, node, url, starts)
-  if (flags.found === true && flags.host !== '127.0.0.1' && starts === 1) {
-    ctx.err.line(`It listens on ${flags.host!} because of --join; to keep that for later starts: ` +
-      `svc config set api.host ${flags.host!}`)
-  }
+  await announce(ctx, node, { url, pid, starts })
   const reason = await Promise.race([told, restart])
   setTimeout(() => { process.exit(1) }, STOP_LIMIT_MS).unref()
   await node.stop(reason)
   return reason === 'restart' ? RESTART_STATUS : reason === 'SIGINT' ? 130 : 0
 }
 
-async function boot (ctx: VerbContext, flags: Flags, fd: string): Promise<SvcNode> {
+async function boot (
+  ctx: VerbContext, flags: Flags, { fd, launcher }: { fd: string, launcher: string | undefined }
+): Promise<SvcNode> {
   const { createNode } = await import('../../node.js')
   const { port, host, name, config, join } = flags
   const given = { 'api.port': port, 'api.host': host, name, 'cluster.discovery': flags.discovery }
@@ -158,6 +140,7 @@ async function boot (ctx: VerbContext, flags: Flags, fd: string): Promise<SvcNod
     env: settingsEnv(ctx.io.env),
     bundled: await ctx.plugins(),
     ...(join === undefined ? {} : { join }),
+    ...(launcher === undefined ? {} : { launcher: Number(launcher) }),
     ...(fd === '' ? {} : { listenFd: Number(fd) })
   })
 }
@@ -184,12 +167,14 @@ function untilTold (): Promise<NodeJS.Signals> {
 }
 
 /** Says where the node listens: on stdout at the first start, on stderr after a restart. */
-async function announce (ctx: VerbContext, node: SvcNode, url: string, starts: number): Promise<void> {
+async function announce (
+  ctx: VerbContext, node: SvcNode, { url, pid, starts }: { url: string, pid: number, starts: number }
+): Promise<void> {
   for (const warning of node.warnings) ctx.err.line(`${ctx.err.paint('yellow', 'warning:')} ${warning}`)
   if (starts > 1) {
     ctx.err.line(`restarted: ${url} (node ${node.nodeId}, pid ${process.pid})`)
   } else if (ctx.out.json) {
-    ctx.out.value({ url, nodeId: node.nodeId, pid: process.pid, home: node.home })
+    ctx.out.value({ url, nodeId: node.nodeId, pid, home: node.home })
   } else {
     ctx.out.line(`svc is up at ${url}`)
     for (const line of firstSteps(await ctx.plugins(), url, ctx.home)) ctx.out.line(line)

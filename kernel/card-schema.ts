@@ -1,0 +1,66 @@
+const text = { type: 'string' } as const
+const count = { type: 'integer', minimum: 0 } as const
+const words = { type: 'array', items: text } as const
+
+const cardFile = {
+  type: 'object',
+  additionalProperties: false,
+  required: ['path', 'role', 'bytes'],
+  properties: {
+    path: { type: 'string', pattern: '^(?!.*\\.\\.)[A-Za-z0-9._+=@()/-]{1,128}$' },
+    role: text,
+    bytes: count,
+    sha256: { type: 'string', pattern: '^[0-9a-f]{64}$' }
+  }
+} as const
+
+const companion = {
+  type: 'object',
+  additionalProperties: false,
+  required: ['modelId', 'role'],
+  properties: { modelId: text, role: text }
+} as const
+
+const voice = {
+  type: 'object',
+  additionalProperties: false,
+  required: ['id', 'name', 'language'],
+  properties: { id: text, name: text, language: text }
+} as const
+
+/** Schema of a model card (card.yaml). */
+export const cardSchema = {
+  type: 'object',
+  additionalProperties: false,
+  required: [
+    'modelId', 'revision', 'title', 'description', 'tasks', 'family', 'engine', 'backends', 'files',
+    'totalBytes', 'nLayers', 'hiddenSize', 'heads', 'kvHeads', 'headSize', 'contextLength', 'supportsTensor',
+    'companions', 'licence', 'languages', 'quantization', 'voices', 'defaults', 'support'
+  ],
+  properties: {
+    modelId: { type: 'string', pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}$' },
+    revision: text,
+    title: text,
+    description: text,
+    tasks: words,
+    family: text,
+    engine: text,
+    backends: words,
+    files: { type: 'array', items: cardFile },
+    totalBytes: count,
+    nLayers: count,
+    hiddenSize: count,
+    heads: count,
+    kvHeads: count,
+    headSize: count,
+    contextLength: count,
+    supportsTensor: { type: 'boolean' },
+    companions: { type: 'array', items: companion },
+    licence: text,
+    languages: words,
+    quantization: { type: ['string', 'null'] },
+    voices: { type: 'array', items: voice },
+    defaults: { type: 'object' },
+    support: { type: 'object', additionalProperties: text }
+  }
+} as const

@@ -1,0 +1,86 @@
+import type { Socket } from 'node:net'
+
+interface Unproven { socket: Socket, network: string, leave: () => void }
+
+export interface DoorLimits {
+  /** Connections in all. */
+  inAll: number
+  /** Connections of one network that have shown nothing. */
+  perNetwork: number
+  /** Addresses that are not held to `perNetwork`. */
+  free?: (address: string) => boolean
+}
+
+/**
+ * Keeps the places of a listener for those who may come in. A connection is unproven until `prove`: it has
+ * shown neither a credential nor a member's key. When there are too many, the oldest unproven one is closed,
+ * so that whoever shows something at once gets in, however many others wait in silence.
+ */
+export class Door {
+  readonly #limits: DoorLimits
+  /** By address and port, the oldest first. */
+  readonly #unproven = new Map<string, Unproven>()
+  /** How many of them each network has: asked for with every request of a stranger. */
+  readonly #held = new Map<string, number>()
+  #open = 0
+
+  constructor (limits: DoorLimits) { this.#limits = limits }
+
+  /** Counts a connection; of too many, the oldest that has shown nothing is closed, maybe this one. */
+  enter (socket: Socket): void {
+    const { inAll, perNetwork, free } = this.#limits
+    const [key, network] = [keyOf(socket), networkOf(socket.remoteAddress ?? '')]
+    let inside = true
+    const leave = (): void => {
+      if (!inside) return
+      inside = false
+      this.#open--
+      if (this.#unproven.get(key)?.socket === socket) this.#forget(key)
+    }
+    this.#open++
+    this.#forget(key)
+    this.#unproven.set(key, { socket, network, leave })
+    this.#held.set(network, (this.#held.get(network) ?? 0) + 1)
+    socket.once('close', leave)
+    if (free?.(socket.remoteAddress ?? '') !== true && this.held(socket) > perNetwork) this.#close(network)
+    else if (this.#open > inAll) this.#close()
+  }
+
+  /** The connection has shown who it is; with TLS its address and port name it. */
+  prove (socket: Socket): void {
+    if (this.#unproven.size > 0) this.#forget(keyOf(socket))
+  }
+
+  /** How many unproven connections are open from the network of this one. */
+  held (socket: Socket): number { return this.#held.get(networkOf(socket.remoteAddress ?? '')) ?? 0 }
+
+  #forget (key: string): void {
+    const unproven = this.#unproven.get(key)
+    if (unproven === undefined) return
+    this.#unproven.delete(key)
+    const left = this.#held.get(unproven.network)! - 1
+    if (left > 0) this.#held.set(unproven.network, left)
+    else this.#held.delete(unproven.network)
+  }
+
+  #close (network?: string): void {
+    for (const unproven of this.#unproven.values()) {
+      if (network !== undefined && unproven.network !== network) continue
+      unproven.leave()
+      unproven.socket.destroy()
+      return
+    }
+  }
+}
+
+const keyOf = (socket: Socket): string => `${socket.remoteAddress ?? ''} ${socket.remotePort ?? 0}`
+
+/** The address, of IPv6 the /64 network: a host there has as many addresses as it likes. */
+export function networkOf (address: string): string {
+  if (!address.includes(':') || address.includes('.')) return address
+  const [head = '', tail] = address.split('%')[0]!.split('::')
+  const left = head === '' ? [] : head.split(':')
+  const right = tail === undefined || tail === '' ? [] : tail.split(':')
+  const zeros = tail === undefined ? 0 : 8 - left.length - right.length
+  return [...left, ...Array<string>(Math.max(0, zeros)).fill('0'), ...right].slice(0, 4).join(':')
+}

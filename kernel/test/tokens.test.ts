@@ -1,0 +1,84 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import t from 'tap'
+import { homeFile, prepareHome } from '../home.js'
+import { openTokens } from '../http/tokens.js'
+import { kernelManifest } from '../kernel-manifest.js'
+import { manualClock } from '../testing/index.js'
+import type { Caller } from '../define.js'
+import type { TokenStore } from '../http/tokens.js'
+
+const known = new Set(Object.keys(kernelManifest.authorities))
+const OPERATOR: Caller = { id: 'operator', mode: 'direct', authorities: known }
+
+function rig (t: { teardown (fn: () => void): void }): {
+  home: string, clock: ReturnType<typeof manualClock>, reopen: () => TokenStore } {
+  const home = mkdtempSync(join(tmpdir(), 'svc-tokens-'))
+  t.teardown(() => { rmSync(home, { recursive: true, force: true }) })
+  prepareHome(home)
+  const clock = manualClock()
+  return { home, clock, reopen: () => openTokens({ home, clock, known: () => known, operator: 'svc_op_x' }) }
+}
+
+async function make (tokens: TokenStore, by: Caller, authorities: string[], expiresAt: string | null = null):
+Promise<{ caller: Caller, token: string }> {
+  const { token, record } = await tokens.create({ label: 'x', authorities, expiresAt, by })
+  return { token, caller: { id: record.id, mode: 'direct', authorities: new Set(authorities) } }
+}
+
+t.test('a token gives no more than its maker has', async (t) => {
+  const tokens = rig(t).reopen()
+  const { caller } = await make(tokens, OPERATOR, ['operator', 'read'])
+  for (const authority of known) {
+    const minted = make(tokens, caller, ['read', authority])
+    if (caller.authorities.has(authority)) await t.resolves(minted, authority)
+    else await t.rejects(minted, { reason: 'missing_grant', details: { authority } } as never)
+  }
+  await t.rejects(make(tokens, caller, ['fly']),
+    { reason: 'invalid_request', details: { param: 'authorities' } } as never)
+  t.equal(tokens.list().length, 3, 'what is refused is not kept')
+})
+
+t.test('a token ends no later than its maker', async (t) => {
+  const { clock, reopen } = rig(t)
+  const tokens = reopen()
+  const at = (ms: number): string => new Date(clock.now() + ms).toISOString()
+  const { caller } = await make(tokens, OPERATOR, ['operator'], at(1000))
+  await t.rejects(make(tokens, caller, ['operator'], at(1001)),
+    { reason: 'invalid_request', details: { param: 'expires' } } as never)
+  const made = await make(tokens, caller, ['operator'])
+  t.same(tokens.list().map(({ by, expires }) => ({ by, expires })),
+    [{ by: 'operator', expires: at(1000) }, { by: caller.id, expires: at(1000) }])
+  await clock.advance(1000)
+  t.equal(tokens.check(made.token), undefined)
+  t.notOk(tokens.stands(made.caller.id))
+})
+
+t.test('a revoked token takes along what was made with it, after a restart too', async (t) => {
+  const { reopen } = rig(t)
+  const tokens = reopen()
+  const first = await make(tokens, OPERATOR, ['operator'])
+  const second = await make(tokens, first.caller, ['operator'])
+  const third = await make(tokens, second.caller, ['operator'])
+  const other = await make(tokens, OPERATOR, ['operator'])
+  await tokens.revoke(first.caller.id)
+  for (const now of [tokens, reopen()]) {
+    t.same([first, second, third, other].map(({ token }) => now.check(token)?.id),
+      [undefined, undefined, undefined, other.caller.id])
+    t.same(now.list().map(({ revoked }) => revoked), [true, true, true, false])
+    t.same(['operator', 'local', other.caller.id, third.caller.id, 'app_gone'].map(now.stands),
+      [true, true, true, false, false])
+  }
+})
+
+t.test('tokens of a file that does not say who made them are the operator\'s', async (t) => {
+  const { home, reopen } = rig(t)
+  const { token } = await make(reopen(), OPERATOR, ['read'])
+  const path = join(home, homeFile.tokens)
+  const file = JSON.parse(readFileSync(path, 'utf8')) as { tokens: { by?: string }[] }
+  delete file.tokens[0]!.by
+  writeFileSync(path, JSON.stringify(file), { mode: 0o600 })
+  t.not(reopen().check(token), undefined)
+  t.equal(reopen().list()[0]?.by, 'operator')
+})
