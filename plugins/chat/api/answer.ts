@@ -53,6 +53,7 @@ export interface Shape {
 /** How the values of a shape are written. */
 export interface Framing {
   contentType: string
+  /** What a stream opens with. */
   begin (commandId: string): string
   value (value: object): string
   end (totals: Totals): string
@@ -101,7 +102,7 @@ export async function * shaped (
   yield * shape.end(totals)
 }
 
-/** Texts of a stream; the first one comes when the request was taken in. */
+/** Texts of a stream, after those it opens with. */
 async function * texts (
   parts: Answering, asked: Asked, call: CapabilityCall, { framing, shape: shapeOf }: StreamApi
 ): AsyncGenerator<string> {
@@ -110,17 +111,15 @@ async function * texts (
   const written = (values: object[]): string => values.map((value) => framing.value(value)).join('')
   for await (const piece of pieces(parts, parts.runners, asked, call)) {
     totals.add(piece)
-    const text = piece.kind === 'start'
-      ? framing.begin(call.commandId) + written(shape.begin(piece.promptTokens))
-      : written(shape.piece(piece))
+    const text = written(piece.kind === 'start' ? shape.begin(piece.promptTokens) : shape.piece(piece))
     if (text !== '') yield text
   }
   yield written(shape.end(totals)) + framing.end(totals)
 }
 
 /**
- * Answers with a stream. Its head waits until the engine has taken the request in, so every refusal is an
- * ordinary error body; a later failure is one event before the end.
+ * Answers with a stream. What fails within a second is an ordinary error body. After that the stream is open
+ * whether the engine has said anything or not, and a failure is one event before its end.
  */
 export async function answerStream (
   parts: Answering, request: RouteRequest, asked: Asked, api: StreamApi
@@ -129,27 +128,20 @@ export async function answerStream (
   await parts.invocations.serve(request, {
     as: CHAT,
     contentType: framing.contentType,
-    beat: (payload) => textIn(payload) === '',
     frame: (frame) => streamText(framing, frame, request.requestId),
     handler: (call) => beats(texts(parts, asked, call, api), parts.clock, framing.beat)
   })
 }
 
-const textIn = (payload: unknown): string => (payload as { text: string }).text
-
 async function * beats (
   source: AsyncIterable<string>, clock: Clock, beat: string
 ): AsyncGenerator<CapabilityChunk<{ text: string }>> {
-  let begun = false
-  for await (const text of beating(source, clock, BEAT_MS)) {
-    // Before the head is sent a sign of life is for the call's deadline only.
-    yield { payload: { text: text ?? (begun ? beat : '') } }
-    if (text !== null) begun = true
-  }
+  for await (const text of beating(source, clock, BEAT_MS)) yield { payload: { text: text ?? beat } }
 }
 
 function streamText (framing: Framing, { kind, payload, error }: ServedFrame, id: string): string | null {
-  if (kind === 'chunk') return textIn(payload) || null
+  if (kind === 'started') return framing.begin((payload as { command_id: string }).command_id) || null
+  if (kind === 'chunk') return (payload as { text: string }).text || null
   if (kind !== 'failed' && kind !== 'cancelled') return null
   return framing.failed(error as ErrorBody | null ?? cancelled(id))
 }

@@ -12,7 +12,7 @@ const STOP_REASONS: Readonly<Record<Finish, string>> = {
 /** Named events. */
 export const anthropicFraming: Framing = {
   contentType: 'text/event-stream',
-  begin: () => '',
+  begin: () => ': keep-alive\n\n',
   value: (value) => `event: ${(value as Value).type}\ndata: ${JSON.stringify(value)}\n\n`,
   end: () => '',
   beat: 'event: ping\ndata: {"type":"ping"}\n\n',

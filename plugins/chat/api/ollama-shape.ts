@@ -6,7 +6,10 @@ import type { ModelCard } from '../../../kernel/index.js'
 import type { Facts, Framing, Shape } from './answer.js'
 import type { EndPiece, TextPiece, Totals, Whole, WholeCall } from './pieces.js'
 
-/** One value on a line; silence shows nothing, as clients read every line. */
+/**
+ * One value on a line. Lines have no comments, and clients read every one of them: an open stream without
+ * news is its head only.
+ */
 export const linesFraming: Framing = {
   contentType: 'application/x-ndjson',
   begin: () => '',

@@ -136,9 +136,17 @@ function logprobsOf ({ logprobs, top_logprobs: top }: ChatBody): Record<string, 
   return logprobs === true ? { logprobs: true, top_logprobs: top ?? 0 } : {}
 }
 
+/** What a template gets from the request itself and from the model's files. */
+const RESERVED =
+  /^(messages|tools|documents|add_generation_prompt|continue_final_message|\w+_token)$/
+
 /** What a template may ask for beside the messages. */
 function templateVariables (body: ChatBody): Record<string, unknown> {
   const effort = body.reasoning_effort
+  const own = Object.keys(body.chat_template_kwargs ?? {}).find((name) => RESERVED.test(name))
+  if (own !== undefined) {
+    throw refused(`chat_template_kwargs.${own}`, 'is what the request or the model says itself; leave it out')
+  }
   return {
     ...effort == null ? {} : { reasoning_effort: effort, enable_thinking: effort !== 'none' },
     ...body.chat_template_kwargs ?? {}

@@ -5,12 +5,15 @@ import {
 import type { LoadedText } from '../text/types.js'
 import { callsOf, type Encoder } from './encoder.js'
 import type { Pooling } from './pooling.js'
-import { promptIds } from './request.js'
+import type { Prompts } from './prompts.js'
+import { givenIds } from './request.js'
 import { detokenized, tokenized, unknownTask } from './token-tasks.js'
 import { readEmbed, vectorChunk, type VectorShape } from './vectors.js'
 
 /** A loaded encoder. */
-export interface LoadedEncoder { encoder: Encoder, text: LoadedText, pooling: Pooling, contextLength: number }
+export interface LoadedEncoder {
+  encoder: Encoder, text: LoadedText, prompts: Prompts, pooling: Pooling, contextLength: number
+}
 
 interface EmbedRequest { texts: number[][], shape: VectorShape }
 
@@ -33,11 +36,11 @@ export class EmbeddingSession implements EngineSession {
   async warmup (): Promise<void> { await this.loaded.encoder.embed([[1, 2, 3], [2, 1]]) }
 
   async * run ({ kind, payload, trace }: EngineTask, signal: AbortSignal): AsyncGenerator<EngineChunk> {
-    const { text, contextLength } = this.loaded
-    if (kind === 'tokenize') yield { payload: tokenized(payload, text, contextLength) }
-    else if (kind === 'detokenize') yield { payload: detokenized(payload, text) }
-    else if (kind === 'embed' || kind === 'embeddings') yield * this.embed(this.read(payload), signal, trace)
-    else throw unknownTask(kind, 'embed, tokenize and detokenize')
+    if (kind === 'tokenize') yield { payload: await tokenized(payload, this.loaded, signal) }
+    else if (kind === 'detokenize') yield { payload: detokenized(payload, this.loaded.text) }
+    else if (kind === 'embed' || kind === 'embeddings') {
+      yield * this.embed(await this.read(payload, signal), signal, trace)
+    } else throw unknownTask(kind, 'embed, tokenize and detokenize')
   }
 
   info (): Record<string, unknown> {
@@ -45,7 +48,10 @@ export class EmbeddingSession implements EngineSession {
     return { contextLength, pooling, vocabularySize: text.vocabularySize }
   }
 
-  async close (): Promise<void> { await this.loaded.encoder.close() }
+  async close (): Promise<void> {
+    await this.loaded.prompts.close()
+    await this.loaded.encoder.close()
+  }
 
   private async * embed (
     request: EmbedRequest, signal: AbortSignal, trace: SpanSink | undefined
@@ -64,10 +70,14 @@ export class EmbeddingSession implements EngineSession {
     yield { payload: { kind: 'done', usage: { prompt_tokens, completion_tokens: 0, cached_tokens: 0 } } }
   }
 
-  private read (payload: Record<string, unknown>): EmbedRequest {
+  private async read (payload: Record<string, unknown>, signal: AbortSignal): Promise<EmbedRequest> {
     const { inputs, shape } = readEmbed(payload)
-    const texts = inputs.map((each, i) =>
-      promptIds(each, this.loaded.text, inputs.length === 1 ? 'input' : `input.${i}`))
+    const { prompts, text } = this.loaded
+    const written = inputs.filter(each => typeof each === 'string')
+    const read = (await prompts.read({ texts: written, special: true }, signal)).values()
+    const texts = inputs.map((each, i) => typeof each === 'string'
+      ? read.next().value as number[]
+      : givenIds(each, text, inputs.length === 1 ? 'input' : `input.${i}`))
     texts.forEach((ids, i) => { this.check(ids, i) })
     return { texts, shape }
   }

@@ -1,5 +1,16 @@
 /** Half-precision floats, which onnxruntime hands over as unsigned 16-bit integers. */
 
+/**
+ * onnxruntime-node up to 1.30 loses half-precision inputs where JavaScript has a type for them, as Node 24
+ * has: each is told as 0 bytes (microsoft/onnxruntime#26791, #32323). Without the global, which is looked for
+ * at the first tensor, onnxruntime keeps to Uint16Array as on older versions.
+ */
+export function hideFloat16Array (scope: object): void {
+  Reflect.deleteProperty(scope, 'Float16Array')
+}
+
+hideFloat16Array(globalThis)
+
 function widen (bits: number): number {
   const sign = (bits & 0x8000) === 0 ? 1 : -1
   const exponent = (bits >> 10) & 0x1f

@@ -13,6 +13,7 @@ import { sliceBeforeHead } from './last-token.js'
 import { OnnxDecoder } from './model.js'
 import { giveNewEntries } from './new-entries.js'
 import { poolingOf } from './pooling.js'
+import { Prompts } from './prompts.js'
 import { probe, type Probed } from './probe.js'
 import { openSession, portsOf } from './runtime.js'
 
@@ -20,6 +21,7 @@ import { openSession, portsOf } from './runtime.js'
 export interface Loaded {
   decoder: OnnxDecoder
   text: LoadedText
+  prompts: Prompts
   probed: Probed
   /** Tokens a sequence may have, by the card or the configuration. */
   contextLength: number
@@ -119,7 +121,10 @@ async function finishDecoder (
   const { vocabularySize } = made.probed
   const text = await loadText(files.textFolder, { vocabularySize })
   env.progress(4, 4)
-  return { ...made, text, files, contextLength: contextOf(spec, files), defaults: defaultsOf(spec, files) }
+  const prompts = new Prompts(text, { folder: files.textFolder, vocabularySize })
+  return {
+    ...made, text, prompts, files, contextLength: contextOf(spec, files), defaults: defaultsOf(spec, files)
+  }
 }
 
 async function finishEncoder (
@@ -132,7 +137,8 @@ async function finishEncoder (
   env.progress(3, 4)
   const text = await loadText(files.textFolder)
   env.progress(4, 4)
-  return { encoder, text, pooling, contextLength: contextOf(spec, files) }
+  const prompts = new Prompts(text, { folder: files.textFolder })
+  return { encoder, text, prompts, pooling, contextLength: contextOf(spec, files) }
 }
 
 /**

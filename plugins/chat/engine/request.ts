@@ -1,5 +1,6 @@
 /** From the payload of a task to a request this model honours. Every problem is reported at once. */
 import { EngineError } from '../../../kernel/engine.js'
+import type { Prompts } from './prompts.js'
 import type { ChatMessage, GrammarRequest, LoadedText, SamplingParams } from '../text/types.js'
 
 /** A checked request for text. */
@@ -17,7 +18,8 @@ export interface TextRequest {
 
 /** What a request is checked against. `defaults` are OpenAI's names of parameters. */
 export interface ModelFacts {
-  modelId: string, contextLength: number, text: LoadedText, defaults: Readonly<Record<string, unknown>>
+  modelId: string, contextLength: number, text: LoadedText, prompts: Prompts
+  defaults: Readonly<Record<string, unknown>>
 }
 
 /** What a request says beside its prompt. */
@@ -148,17 +150,30 @@ export function chatPrompt (payload: Record<string, unknown>, text: LoadedText):
   return text.encode(rendered, false)
 }
 
-/** Token ids of a plain prompt: a text, or ids as they are. @throws EngineError */
-export const plainPrompt = ({ prompt }: Record<string, unknown>, text: LoadedText): number[] =>
-  promptIds(prompt, text, 'prompt')
-
-/** As `plainPrompt`, for a field at `path`. @throws EngineError */
-export function promptIds (prompt: unknown, text: LoadedText, path: string): number[] {
-  if (typeof prompt === 'string') return text.encode(prompt, true)
+/** The token ids that stand in the field at `path` as such. @throws EngineError for anything else */
+export function givenIds (prompt: unknown, text: LoadedText, path: string): number[] {
   const range = { min: 0, max: text.vocabularySize - 1, whole: true }
   if (Array.isArray(prompt) && prompt.every(id => within(id, range))) return prompt as number[]
   const message = `${path} takes a text or token ids below ${text.vocabularySize}`
   throw new EngineError('invalid_request', message, { issues: [{ path, message }] })
+}
+
+/** Token ids of a conversation, read where that holds nobody up. @throws EngineError */
+export async function conversation (
+  { messages, tools, template_variables, add_generation_prompt }: Record<string, unknown>, prompts: Prompts,
+  signal: AbortSignal
+): Promise<number[]> {
+  const read = { messages: { messages, tools, template_variables, add_generation_prompt } }
+  return (await prompts.read(read, signal))[0] as number[]
+}
+
+/** Token ids of a plain prompt: a text, or ids as they are. @throws EngineError */
+export async function plainPrompt (
+  { prompt, add_special_tokens: special }: Record<string, unknown>,
+  { text, prompts }: Pick<ModelFacts, 'text' | 'prompts'>, signal: AbortSignal
+): Promise<number[]> {
+  if (typeof prompt !== 'string') return givenIds(prompt, text, 'prompt')
+  return (await prompts.read({ texts: [prompt], special: special !== false }, signal))[0] as number[]
 }
 
 /** Checks that a prompt leaves room for a token. @throws EngineError context_length_exceeded */
@@ -194,12 +209,14 @@ export function readWishes (payload: Record<string, unknown>, facts: WishFacts):
  * Reads a chat or a plain prompt.
  * @throws EngineError invalid_request, context_length_exceeded, and what the template and the grammar refuse
  */
-export function readTextRequest (
-  kind: 'chat' | 'completion', payload: Record<string, unknown>, facts: ModelFacts
-): TextRequest {
+export async function readTextRequest (
+  kind: 'chat' | 'completion', payload: Record<string, unknown>, facts: ModelFacts, signal: AbortSignal
+): Promise<TextRequest> {
   const { vocabularySize } = facts.text
   const { asked, ...wishes } = readWishes(payload, { ...facts, vocabularySize })
-  const prompt = kind === 'chat' ? chatPrompt(payload, facts.text) : plainPrompt(payload, facts.text)
+  const prompt = kind === 'chat'
+    ? await conversation(payload, facts.prompts, signal)
+    : await plainPrompt({ prompt: payload['prompt'] }, facts, signal)
   checkContext(prompt, facts)
   const maxTokens = Math.min(asked, facts.contextLength - prompt.length)
   return { ...wishes, prompt, maxTokens, continues: kind === 'completion' }

@@ -47,7 +47,7 @@ export class Scheduler<B extends Rows> {
     this.limits = limits
     this.pulse = pulse
     this.prefixes = new Prefixes(limits.prefixBudget)
-    this.writers = new Writers(decoder, (sequence, source) => { this.keep(sequence, source) })
+    this.writers = new Writers(decoder, pulse, (sequence, source) => { this.keep(sequence, source) })
   }
 
   /** Sequences waiting for a slot, being worked on, and bytes of state in use. */
@@ -74,9 +74,21 @@ export class Scheduler<B extends Rows> {
     this.running = true
     while (this.waiting.length + this.active > 0) {
       await this.pulse.turn()
-      await this.tick()
+      try {
+        await this.tick()
+      } catch (error) {
+        this.failAll(error)
+      }
     }
     this.running = false
+  }
+
+  /** What no single sequence answers for ends those at hand, and never the runner. */
+  private failAll (error: unknown): void {
+    const prompts = [...this.waiting, ...this.prefilling].flatMap(({ alive }) => alive)
+    this.waiting = []
+    this.prefilling = []
+    for (const sequence of [...prompts, ...this.writers.clear()]) sequence.fail(error)
   }
 
   private get active (): number {
@@ -119,7 +131,12 @@ export class Scheduler<B extends Rows> {
   /** Starts a prompt with what another sequence has of it already. */
   private begin (sequence: Sequence<B>): void {
     const known = this.knownPrefix(sequence.ids)
-    sequence.state = known === undefined ? this.decoder.empty() : this.decoder.pack([known])
+    try {
+      sequence.state = known === undefined ? this.decoder.empty() : this.decoder.pack([known])
+    } catch (error) {
+      for (const each of sequence.alive) each.fail(error)
+      return
+    }
     for (const each of sequence.alive) each.begin(known?.length ?? 0)
     this.prefilling.push(sequence)
   }
@@ -167,7 +184,7 @@ export class Scheduler<B extends Rows> {
       made = await this.decoder.forward(state, [ids.slice(fed, end)], end === ids.length)
     } catch (error) {
       this.prefilling = this.prefilling.filter(other => other !== sequence)
-      for (const { job } of sequence.alive) job.failed(error)
+      for (const each of sequence.alive) each.fail(error)
       return
     }
     this.pacer.prefilled(end - fed, this.pulse.now() - startedAt)
@@ -193,7 +210,11 @@ export class Scheduler<B extends Rows> {
     const bytes = source.length * this.decoder.tokenBytes + this.decoder.stateBytes
     if (source.length < LEAST_PREFIX || !this.prefixes.takes(bytes)) return
     if (this.bytes(0) + bytes > this.limits.budget) return
-    this.prefixes.keep({ ids: ids.slice(0, source.length), batch: this.decoder.pack([source]), bytes })
+    try {
+      this.prefixes.keep({ ids: ids.slice(0, source.length), batch: this.decoder.pack([source]), bytes })
+    } catch {
+      // Without memory for a copy there is none: the next prompt is fed as a whole.
+    }
   }
 
   /** Bytes in use when every sequence being written has `more` tokens more. */

@@ -46,6 +46,12 @@ export class Sequence<B> {
     this.started = true
   }
 
+  /** Ends the job with an error, unless it was taken back. */
+  fail (error: unknown): void {
+    if (!this.cancelled) this.job.failed(error)
+    this.cancelled = true
+  }
+
   /** Lets the job choose. False when the sequence has ended. */
   advance (logits: Float32Array): boolean {
     try {

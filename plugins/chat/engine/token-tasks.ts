@@ -1,26 +1,26 @@
 /** Tasks that every language model serves without running its graph. */
 import { EngineError } from '../../../kernel/engine.js'
 import type { LoadedText } from '../text/types.js'
-import { chatPrompt, plainPrompt } from './request.js'
+import { conversation, givenIds, plainPrompt, type ModelFacts } from './request.js'
 
 /**
  * Task `tokenize`: `{ messages }`, or `{ prompt, add_special_tokens }`, to
  * `{ kind: 'tokens', tokens, count, context_length }`.
  */
-export function tokenized (
-  payload: Record<string, unknown>, text: LoadedText, contextLength: number
-): Record<string, unknown> {
-  const { messages, prompt, add_special_tokens: special } = payload
-  const bare = typeof prompt === 'string' && special === false
-  const tokens = messages !== undefined
-    ? chatPrompt(payload, text)
-    : bare ? text.encode(prompt, false) : plainPrompt(payload, text)
+export async function tokenized (
+  payload: Record<string, unknown>, facts: Pick<ModelFacts, 'text' | 'prompts' | 'contextLength'>,
+  signal: AbortSignal
+): Promise<Record<string, unknown>> {
+  const { contextLength } = facts
+  const tokens = payload['messages'] !== undefined
+    ? await conversation(payload, facts.prompts, signal)
+    : await plainPrompt(payload, facts, signal)
   return { kind: 'tokens', tokens, count: tokens.length, context_length: contextLength }
 }
 
 /** Task `detokenize`: `{ tokens }` to `{ kind: 'text', text }`, special tokens included. */
 export function detokenized ({ tokens }: Record<string, unknown>, text: LoadedText): Record<string, unknown> {
-  const ids = plainPrompt({ prompt: Array.isArray(tokens) ? tokens : null }, text)
+  const ids = givenIds(tokens, text, 'tokens')
   return { kind: 'text', text: text.decode(ids, false) }
 }
 

@@ -2,6 +2,7 @@
 import type { RowSource } from './cache.js'
 import type { Decoder, Rows } from './decoder.js'
 import { partition } from './groups.js'
+import type { Pulse } from './scheduler.js'
 import type { Sequence } from './sequence.js'
 
 interface Group<B> {
@@ -13,6 +14,8 @@ interface Group<B> {
 /** A sequence and where its state lies. */
 interface Placed<B> { sequence: Sequence<B>, source: RowSource<B> }
 
+/** The event loop is not held for longer by the sequences of one group, ms. */
+const HELD_MS = 50
 /** A byte of state costs as much as this many of weights: it is copied as well as looked at. */
 const COPY_FACTOR = 4
 /** What a call costs beside its bytes, in bytes of weights. */
@@ -24,6 +27,7 @@ export type OnLeave<B> = (sequence: Sequence<B>, source: RowSource<B>) => void
 /** The sequences being written. */
 export class Writers<B extends Rows> {
   private readonly decoder: Decoder<B>
+  private readonly pulse: Pulse
   private readonly onLeave: OnLeave<B>
   private groups: Array<Group<B>> = []
   /** Came since the groups were made. */
@@ -31,8 +35,9 @@ export class Writers<B extends Rows> {
   /** Left since the groups were made; their rows are still there. */
   private readonly gone = new Set<Sequence<B>>()
 
-  constructor (decoder: Decoder<B>, onLeave: OnLeave<B>) {
+  constructor (decoder: Decoder<B>, pulse: Pulse, onLeave: OnLeave<B>) {
     this.decoder = decoder
+    this.pulse = pulse
     this.onLeave = onLeave
   }
 
@@ -78,6 +83,15 @@ export class Writers<B extends Rows> {
     this.joining = rest
   }
 
+  /** Takes out all sequences, and gives them. */
+  clear (): Array<Sequence<B>> {
+    const sequences = this.placed.map(({ sequence }) => sequence)
+    this.groups = []
+    this.joining = []
+    this.gone.clear()
+    return sequences
+  }
+
   /** Makes the groups anew where sequences came or went. Groups that stay the same are not copied. */
   private regroup (): void {
     if (!this.changed) return
@@ -114,13 +128,19 @@ export class Writers<B extends Rows> {
       made = await this.decoder.forward(group.batch, tokens, true)
     } catch (error) {
       for (const sequence of sequences) {
-        if (!sequence.cancelled) sequence.job.failed(error)
+        sequence.fail(error)
         this.gone.add(sequence)
       }
       return
     }
     group.batch = made.batch
+    let since = this.pulse.now()
     for (const [row, sequence] of sequences.entries()) {
+      // A grammar may take its time for a token: others are let in between two sequences.
+      if (this.pulse.now() - since > HELD_MS) {
+        await this.pulse.turn()
+        since = this.pulse.now()
+      }
       const stays = sequence.cancelled || sequence.advance(made.logits[row] as Float32Array)
       if (!stays) this.leave(sequence)
     }

@@ -39,11 +39,11 @@ export class WriterSession implements EngineSession {
 
   constructor (loaded: Loaded, { card, options }: ModelSpec, pulse: Pulse = SYSTEM) {
     const { limits, contextLength, queue } = limitsOf(options, loaded.contextLength, loaded.decoder)
-    const { text, defaults } = loaded
+    const { text, prompts, defaults } = loaded
     this.loaded = loaded
     this.pulse = pulse
     this.most = limits.slots + queue
-    this.facts = { modelId: card.modelId, contextLength, text, defaults }
+    this.facts = { modelId: card.modelId, contextLength, text, prompts, defaults }
     this.scheduler = new Scheduler(loaded.decoder, limits, pulse)
   }
 
@@ -55,16 +55,16 @@ export class WriterSession implements EngineSession {
     const payload = { prompt, max_tokens: WARMUP_TOKENS, params: { temperature: 0 } }
     const never = new AbortController().signal
     for await (const chunk of this.run({ kind: 'completion', payload }, never)) void chunk
+    this.facts.text.warm()
   }
 
   async * run (task: EngineTask, signal: AbortSignal): AsyncGenerator<EngineChunk> {
     const { kind, payload, trace } = task
-    const { text, contextLength } = this.facts
-    if (kind === 'chat') yield * this.write(this.read('chat', payload, trace), signal, trace)
+    if (kind === 'chat') yield * this.write(await this.read('chat', task, signal), signal, trace)
     else if (kind === 'completion' || kind === 'completions') {
-      yield * this.write(this.read('completion', payload, trace), signal, trace)
-    } else if (kind === 'tokenize') yield { payload: tokenized(payload, text, contextLength) }
-    else if (kind === 'detokenize') yield { payload: detokenized(payload, text) }
+      yield * this.write(await this.read('completion', task, signal), signal, trace)
+    } else if (kind === 'tokenize') yield { payload: await tokenized(payload, this.facts, signal) }
+    else if (kind === 'detokenize') yield { payload: detokenized(payload, this.facts.text) }
     else throw unknownTask(kind, 'chat, completion, tokenize and detokenize')
   }
 
@@ -85,13 +85,16 @@ export class WriterSession implements EngineSession {
     }
   }
 
-  async close (): Promise<void> { await this.loaded.decoder.close() }
+  async close (): Promise<void> {
+    await this.facts.prompts.close()
+    await this.loaded.decoder.close()
+  }
 
-  private read (
-    kind: 'chat' | 'completion', payload: EngineTask['payload'], trace: SpanSink | undefined
-  ): TextRequest {
+  private async read (
+    kind: 'chat' | 'completion', { payload, trace }: EngineTask, signal: AbortSignal
+  ): Promise<TextRequest> {
     const startMs = trace?.now() ?? 0
-    const request = readTextRequest(kind, payload, this.facts)
+    const request = await readTextRequest(kind, payload, this.facts, signal)
     trace?.span('prompt', 'prompt', startMs, trace.now(), { tokens: request.prompt.length })
     return request
   }

@@ -11,26 +11,28 @@ import {
 import { askHelp, readHelp } from './binary.js'
 import { freePort, LOOPBACK, Program, type EngineParts } from './program.js'
 
-/** Looked for where the operator named no other. */
-const USUAL = 'rpc-server'
+/** Looked for where the operator named no other: newer builds have the second name. */
+const USUAL = ['rpc-server', 'ggml-rpc-server']
 const NEEDED = ['--host', '--port']
 const POLL_MS = 50
 
 /**
- * The program to run: what SVC_LLAMA_RPC_SERVER_BIN names, which the node has checked; else the one beside
- * the llama-server that SVC_LLAMA_SERVER_BIN names; else `rpc-server`, found in PATH.
+ * The programs to try in turn: what SVC_LLAMA_RPC_SERVER_BIN names, which the node has checked; else the one
+ * beside the llama-server that SVC_LLAMA_SERVER_BIN names; else those in PATH.
  * @throws EngineError for a path that is not absolute
  */
-export async function donorBinaryOf (options: Readonly<Record<string, unknown>>): Promise<string> {
+export async function donorBinariesOf (options: Readonly<Record<string, unknown>>): Promise<string[]> {
   const { donorBinary: given, serverBinary: server } = options
-  if (typeof given === 'string' && isAbsolute(given)) return given
+  if (typeof given === 'string' && isAbsolute(given)) return [given]
   if (given !== undefined) {
     throw new EngineError('provider_error',
       `SVC_LLAMA_RPC_SERVER_BIN is ${JSON.stringify(given)}: it takes an absolute path`)
   }
   if (typeof server !== 'string') return USUAL
-  const beside = join(dirname(server), USUAL)
-  return await access(beside).then(() => beside, () => USUAL)
+  for (const beside of USUAL.map(name => join(dirname(server), name))) {
+    if (await access(beside).then(() => true, () => false)) return [beside]
+  }
+  return USUAL
 }
 
 /** What a donor is started with. */
@@ -48,13 +50,19 @@ export function donorArguments ({ flags, port, threads, backend }: DonorOptions)
   ]
 }
 
-/** The options a program has. @throws EngineError for one that is not there, or is no rpc-server */
-async function flagsOf (path: string): Promise<ReadonlySet<string>> {
-  const absent = 'there is no rpc-server beside llama-server or in PATH: install llama.cpp built with ' +
-    'GGML_RPC, or set SVC_LLAMA_RPC_SERVER_BIN to the absolute path of its rpc-server, and restart svc'
-  const { flags } = readHelp(await askHelp(path, path === USUAL ? absent : null))
+/** The first program that is there, and its options. @throws EngineError for none, or no rpc-server */
+async function examined ([path, ...others]: string[]): Promise<{ path: string, flags: ReadonlySet<string> }> {
+  const absent = 'there is no rpc-server or ggml-rpc-server beside llama-server or in PATH: install ' +
+    'llama.cpp built with GGML_RPC, or set SVC_LLAMA_RPC_SERVER_BIN to the absolute path of its ' +
+    'rpc-server, and restart svc'
+  if (path === undefined) throw new EngineError('provider_error', absent)
+  const help = await askHelp(path, isAbsolute(path) ? null : absent).catch((error: Error) => {
+    if (error.message !== absent) throw error
+  })
+  if (help === undefined) return await examined(others)
+  const { flags } = readHelp(help)
   const missing = NEEDED.filter(name => !flags.has(name))
-  if (missing.length === 0) return flags
+  if (missing.length === 0) return { path, flags }
   throw new EngineError('provider_error', `${path} is no rpc-server of llama.cpp: its --help does not name ` +
     `${missing.join(', ')}. Set SVC_LLAMA_RPC_SERVER_BIN to one and restart svc`)
 }
@@ -73,11 +81,10 @@ export async function startDonor (
   spec: ModelSpec, env: EngineEnv, parts: EngineParts
 ): Promise<EngineSession> {
   const { options, threads, backend } = spec
-  const path = await donorBinaryOf(options)
-  const flags = await flagsOf(path)
+  const { path, flags } = await examined(await donorBinariesOf(options))
   const port = await freePort()
   const args = donorArguments({ flags, port, threads, backend })
-  const program = new Program({ ...parts, env, name: USUAL, path, args })
+  const program = new Program({ ...parts, env, name: 'rpc-server', path, args })
   while (!await answers(port)) {
     const end = await program.endOf(POLL_MS)
     if (end !== null) throw new EngineError('provider_error', `rpc-server ${end}`)

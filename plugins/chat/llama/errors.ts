@@ -36,6 +36,17 @@ function tooLong (error: Record<string, unknown>, message: string, modelId: stri
   return new EngineError('context_length_exceeded', `context_length_exceeded: ${told}`, details)
 }
 
+/** Where a stack begins: of the template engine, or of the program itself. */
+const TRACE = /\n?\s*(-{4,}\s*\n\s*)?While executing |\n\s*(#\d+ |\d+: |\S+\(\S*\+0x[\da-f]+\))/
+
+/** The message without a stack: the line that says what is wrong stands before it or, as `Error:`, below. */
+function withoutTrace (message: string): string {
+  const at = message.search(TRACE)
+  if (at < 0) return message
+  const below = /\nError: ([^\n]*)/.exec(message.slice(at))?.[1] ?? ''
+  return `${message.slice(0, at)} ${below}`
+}
+
 /**
  * An error of the server: `body` is `{ error: { code, message, type } }`, or the error itself; `status` that
  * of the answer, where there is one.
@@ -44,7 +55,7 @@ export function serverError (body: unknown, modelId: string, status?: number): E
   const error = fieldsOf(fieldsOf(body)['error'] ?? body)
   const type = textOf(error['type'])
   const code = status ?? numberOf(error['code'])
-  const given = textOf(error['message']).replace(/\s+/g, ' ').trim().slice(0, MOST_CHARS)
+  const given = withoutTrace(textOf(error['message'])).replace(/\s+/g, ' ').trim().slice(0, MOST_CHARS)
   const message = given === '' ? `an answer with status ${code ?? 'unknown'} and no message` : given
   if (type === 'exceed_context_size_error' || TOO_LONG.test(message)) return tooLong(error, message, modelId)
   if (REFUSALS.has(type) || code === BAD_REQUEST || code === NOT_SERVED) {

@@ -14,7 +14,6 @@ type Body = Record<string, unknown>
 const MOST_IDS = 2 ** 31 - 1
 /** The server takes seeds below this one, which means a seed of its own choice. */
 const SEEDS = 2 ** 32 - 1
-const WHOLE_CONTEXT = -1
 
 const invalid = (path: string, message: string): EngineError =>
   new EngineError('invalid_request', message, { issues: [{ path, message }] })
@@ -27,7 +26,7 @@ function commonOf (payload: Fields, facts: Facts) {
 }
 
 /** Every parameter is sent, as the server's own defaults are others. */
-function samplingOf (params: SamplingParams): Body {
+function samplingOf (params: SamplingParams, { contextLength }: Facts): Body {
   const bias = Object.entries(params.logitBias).map(([id, value]) => [Number(id), value])
   return {
     temperature: params.temperature,
@@ -37,7 +36,8 @@ function samplingOf (params: SamplingParams): Body {
     frequency_penalty: params.frequencyPenalty,
     presence_penalty: params.presencePenalty,
     repeat_penalty: params.repetitionPenalty,
-    repeat_last_n: WHOLE_CONTEXT,
+    // The whole context. Newer servers refuse -1, which once meant that.
+    repeat_last_n: contextLength,
     ...bias.length === 0 ? {} : { logit_bias: bias }
   }
 }
@@ -101,7 +101,7 @@ export function chatBodies (payload: Fields, facts: Facts): { bodies: Body[], to
   const body = {
     ...templateBody(payload),
     ...chatGrammar(grammar),
-    ...samplingOf(params),
+    ...samplingOf(params, facts),
     max_tokens: maxTokens,
     stop,
     stream: true,
@@ -141,7 +141,7 @@ export function completionBodies (payload: Fields, facts: Facts): { bodies: Body
   const body = {
     prompt: promptOf(payload['prompt']),
     ...completionGrammar(params),
-    ...samplingOf(params),
+    ...samplingOf(params, facts),
     n_predict: maxTokens,
     stop,
     stream: true,

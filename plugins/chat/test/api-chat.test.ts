@@ -211,28 +211,6 @@ t.test('refusals are ordinary error bodies, also for a stream', async (t) => {
   }
 })
 
-t.test('a decision that takes long is still an ordinary error body', async (t) => {
-  const clock = manualClock()
-  const held = gate()
-  const { post, asked } = await startChat(t, {
-    clock,
-    open: async function * () {
-      await held.opened
-      const message = 'context_length_exceeded: too long'
-      throw new EngineError('context_length_exceeded', message, { prompt_tokens: 9 })
-      yield admitted()
-    }
-  })
-  const answer = post(URL_, { ...hello, stream: true })
-  await until(() => asked.tasks.length === 1)
-  for (let second = 0; second < 45; second++) await clock.advance(1000)
-  held.open()
-  const { statusCode, headers, body } = await answer
-  t.equal(statusCode, 400, body)
-  t.match(JSON.parse(body), { error: { reason: 'context_length_exceeded', details: { prompt_tokens: 9 } } })
-  t.match(headers, { 'x-svc-command-id': UUID })
-})
-
 t.test('signs of life in silence, and a wait that outlasts a call\'s deadline', async (t) => {
   const clock = manualClock()
   const held = gate()

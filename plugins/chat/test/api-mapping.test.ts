@@ -141,6 +141,8 @@ t.test('what is refused', (t) => {
     [{ tools: [tool('a')], tool_choice: { type: 'function', function: { name: 'z' } } },
       'tool_choice.function.name', /"z" is none of the tools/],
     [{ tools: [tool('a')], response_format: { type: 'json_object' } }, 'response_format', /may be called/],
+    ...['messages', 'tools', 'add_generation_prompt', 'bos_token'].map((name): [object, string, RegExp] =>
+      [{ chat_template_kwargs: { [name]: [] } }, `chat_template_kwargs.${name}`, /leave it out/]),
     [format(), 'response_format.json_schema', /is required/],
     [format({ schema: deep }), 'response_format.json_schema.schema', /deeper than 5 levels/],
     [format({ schema: { title: 'x'.repeat(1024) } }), 'response_format.json_schema.schema', /at most 1024/]

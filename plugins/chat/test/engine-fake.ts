@@ -53,9 +53,13 @@ export class FakeDecoder implements Decoder<FakeRows> {
     this.stateBytes = rewinds ? 0 : 7
   }
 
+  /** Says whether `pack` has no memory for these rows. */
+  noRoom: (sources: ReadonlyArray<RowSource<FakeRows>>) => boolean = () => false
+
   empty (): FakeRows { return this.rows([[]]) }
 
   pack (sources: ReadonlyArray<RowSource<FakeRows>>): FakeRows {
+    if (this.noRoom(sources)) throw new RangeError('Array buffer allocation failed')
     return this.rows(sources.map(({ batch, row, length }) => {
       const ids = batch.ids[row] as number[]
       if (length > ids.length) throw new Error(`row of ${ids.length} tokens asked for ${length}`)

@@ -5,7 +5,7 @@ import type { KvBatch } from '../engine/cache.js'
 import { continued, fullBatch, hasRoom, packRows, viewOf } from '../engine/cache.js'
 import type { Slot } from '../engine/bind.js'
 import { bind, namesOf } from '../engine/bind.js'
-import { floatsOfHalves } from '../engine/half.js'
+import { floatsOfHalves, hideFloat16Array } from '../engine/half.js'
 import { sliceBeforeHead } from '../engine/last-token.js'
 import type { OnnxDecoder } from '../engine/model.js'
 import { deviationOf } from '../engine/probe.js'
@@ -44,6 +44,15 @@ async function sameAlone (
     t.same(job.written, await recomputed(alone, job.prompt, job.maxTokens))
   }
 }
+
+t.test('half precision is Uint16Array on every version of Node', async (t) => {
+  t.notOk('Float16Array' in globalThis, 'hidden when the engine is loaded')
+  const scope = {}
+  Object.defineProperty(scope, 'Float16Array', { configurable: true, writable: true, value: class {} })
+  hideFloat16Array(scope)
+  t.notOk('Float16Array' in scope)
+  hideFloat16Array(scope)
+})
 
 const SHAPES: Array<[string, DecoderShape, string]> = [
   ['plain', {}, 'left'],

@@ -45,6 +45,28 @@ t.test('one sequence gives what the model gives', async (t) => {
   t.equal(job.outcome, 'ended')
 })
 
+t.test('a copy of states that fails ends what needed it, and nothing after it', async (t) => {
+  const cases: [string, (rows: number) => boolean][] = [
+    ['of one', (rows) => rows === 1],
+    ['of several that go on together', (rows) => rows > 1]
+  ]
+  for (const [name, fails] of cases) {
+    const { scheduler, decoder, idle } = bench()
+    scheduler.submit([new NotingJob(ids(40), 3)])
+    await idle()
+    decoder.noRoom = ({ length }) => fails(length)
+    const jobs = [new NotingJob(ids(60, 5), 6), new NotingJob(ids(60), 6)]
+    for (const job of jobs) scheduler.submit([job])
+    await idle()
+    t.same(jobs.map(({ outcome }) => outcome), ['failed', 'failed'], name)
+    decoder.noRoom = () => false
+    const later = new NotingJob(ids(30), 5)
+    scheduler.submit([later])
+    await idle()
+    t.same(later.written, reference(later.prompt, 5), 'others are served')
+  }
+})
+
 t.test('several answers to one prompt feed it once', async (t) => {
   const { scheduler, decoder, idle } = bench()
   const jobs = [4, 9, 9].map(tokens => new NotingJob(ids(50), tokens))

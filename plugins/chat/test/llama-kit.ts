@@ -19,6 +19,8 @@ export interface Scenario {
   dies?: 'at start' | 'while loading'
   /** False: built without RPC. */
   rpc?: boolean
+  /** Takes no note of the loss of a donor until it asks it. */
+  outlives?: boolean
   noise?: number, cut?: number, context?: number, key?: string, hangsUp?: boolean, stays?: boolean
 }
 

@@ -1,10 +1,11 @@
 /** A model over several nodes: the options of its driver, and its donors. */
+import { renameSync } from 'node:fs'
 import { connect } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
 import type { EngineSession } from '../../../kernel/engine.js'
-import { donorArguments, donorBinaryOf, startDonor } from '../llama/donor.js'
+import { donorArguments, donorBinariesOf, startDonor } from '../llama/donor.js'
 import { rpcArguments, rpcOf } from '../llama/rpc.js'
 import {
   ask, chunksOf, donorIn, entries, folder, lives, notingEnv, rig, specOf, talk, until, type TestCase
@@ -54,15 +55,21 @@ t.test('the options of a donor', async t => {
   t.equal(given('cpu', new Set(['--host', '--port'])), '--host 127.0.0.1 --port 7', 'an old one')
 })
 
+const IN_PATH = ['rpc-server', 'ggml-rpc-server']
+
 t.test('which program a donor runs', async t => {
   const directory = folder(t)
   const { binary } = donorIn(directory)
   const beside = join(directory, 'llama-server')
-  t.equal(await donorBinaryOf({ donorBinary: '/opt/rpc', serverBinary: beside }), '/opt/rpc', 'as told')
-  t.equal(await donorBinaryOf({ serverBinary: beside }), binary, 'the one beside the server')
-  t.equal(await donorBinaryOf({ serverBinary: '/none/llama-server' }), 'rpc-server', 'the one in PATH')
-  t.equal(await donorBinaryOf({}), 'rpc-server')
-  await t.rejects(donorBinaryOf({ donorBinary: 'rpc-server' }), { message: /takes an absolute path/ })
+  const told = { donorBinary: '/opt/rpc', serverBinary: beside }
+  t.strictSame(await donorBinariesOf(told), ['/opt/rpc'], 'as told')
+  t.strictSame(await donorBinariesOf({ serverBinary: beside }), [binary], 'the one beside the server')
+  renameSync(binary, join(directory, 'ggml-rpc-server'))
+  const newer = join(directory, 'ggml-rpc-server')
+  t.strictSame(await donorBinariesOf({ serverBinary: beside }), [newer], 'as newer builds call it')
+  t.strictSame(await donorBinariesOf({ serverBinary: '/none/llama-server' }), IN_PATH, 'those in PATH')
+  t.strictSame(await donorBinariesOf({}), IN_PATH)
+  await t.rejects(donorBinariesOf({ donorBinary: 'rpc-server' }), { message: /takes an absolute path/ })
 })
 
 async function donorOf (t: TestCase, scenario: Parameters<typeof donorIn>[1] = {}): Promise<{
@@ -116,7 +123,7 @@ t.test('programs that are no donors', async t => {
   process.env['PATH'] = folder(t)
   const none = specOf(folder(t), '', {}, { lends: true, serverBinary: undefined })
   await t.rejects(startDonor(none, notingEnv(), {} as never),
-    { message: /no rpc-server beside llama-server or in PATH/ })
+    { message: /no rpc-server or ggml-rpc-server beside llama-server or in PATH/ })
 })
 
 t.test('a driver with two donors', async t => {

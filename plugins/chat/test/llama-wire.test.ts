@@ -100,6 +100,7 @@ t.test('bodies of chats', t => {
   const body = (payload: object): Record<string, unknown> =>
     chatBodies({ messages, ...payload }, facts).bodies[0] ?? {}
   t.match(body({}), { temperature: 1, top_p: 1, top_k: 0, repeat_penalty: 1, max_tokens: 99 })
+  t.equal(body({})['repeat_last_n'], facts.contextLength, 'newer servers refuse -1')
   t.notOk('seed' in body({}), 'a seed of its own choice')
   const params = {
     temperature: 0, top_p: 0.5, top_k: 3, min_p: 0.1, frequency_penalty: 1, presence_penalty: -1,
@@ -201,6 +202,14 @@ t.test('errors of other servers', t => {
     { reason: 'invalid_request' })
   for (const body of [undefined, null, 'x', {}, { error: 'x' }, { error: { message: 4 } }]) {
     t.match(serverError(body, 'm', 502), { reason: 'provider_error', message: /status 502 and no message/ })
+  }
+  const template = '\n------------\nWhile executing CallExpression at line 3, column 9 in source:\n' +
+    '...{%- if x -%}{{ raise_exception(...) }}\n           ^\nError: Jinja Exception: roles must alternate'
+  const native = 'the cache is full\n#1 0x00007f llama_decode+0x12\n/opt/lib/libllama.so(+0x1f) [0x7f]'
+  for (const [message, told] of [[template, 'Jinja Exception: roles must alternate'],
+    [`cannot render: ${template}`, 'cannot render: Jinja Exception: roles must alternate'],
+    [native, 'the cache is full']] as const) {
+    t.equal(serverError({ error: { message } }, 'm', 500).message, `llama-server failed: ${told}`)
   }
   t.ok(serverError({ error: { message: 'x'.repeat(1e5) } }, 'm', 500).message.length < 1_100)
   t.end()

@@ -71,7 +71,7 @@ t.test('tokenizers without exact bytes encode but do not stream', async (t) => {
   t.equal(words.decode([1, 2]), 'playing')
   t.throws(() => words.stream([]), { reason: 'model_invalid', message: /WordPiece/ })
   t.throws(() => words.chooser({ ...PLAIN, grammar: { kind: 'json' } }),
-    { reason: 'model_invalid', message: /./ })
+    { reason: 'invalid_request', message: /cannot keep to a grammar/ })
 })
 
 t.test('templates: where they are found', async (t) => {

@@ -39,7 +39,7 @@ t.test('what cannot be enforced is refused with keyword and path', async (t) => 
     ['an open class', { type: 'string', pattern: '[a' }, /without "\]"/],
     ['many repetitions', { type: 'string', pattern: 'a{2000}' }, /more than 1000/],
     ['repetitions of repetitions', { type: 'string', pattern: '^((a{900}){900})$' }, /too large/],
-    ['an explosion of states', { type: 'string', pattern: '(a|b)*a(a|b){14}$' }, /too complex/],
+    ['an explosion of states', { type: 'string', pattern: '(a|b)*a(a|b){14}$' }, /steps of work/],
     ['a reference to elsewhere', { $ref: 'https://example.org/x' }, /\$ref: only references inside/],
     ['a reference to nothing', { $ref: '#/$defs/none' }, /there is no "#\/\$defs\/none"/],
     ['a reference to a prototype', { $ref: '#/constructor' }, /there is no/],

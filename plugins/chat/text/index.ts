@@ -43,6 +43,7 @@ export async function loadText (directory: string, options: TextOptions = {}): P
     encode: (text, addSpecial = true) =>
       text === '' && !addSpecial ? [] : tokenizer.encode(text, { add_special_tokens: addSpecial }).ids,
     decode: (ids, skipSpecial = true) => decode(tokenizer, table, ids, skipSpecial),
+    warm: () => { grammars.warm() },
     render: (messages, how) => template.render(messages, how),
     stream: (stop, how) => textStream(exact(), stop, how),
     chooser: (params: SamplingParams) => tokenChooser(params, shared,

@@ -42,6 +42,8 @@ export interface LoadedText {
   /** How this model writes tool calls, read from its template. */
   toolFormat: ToolFormat
   render (messages: readonly ChatMessage[], options: RenderOptions): string
+  /** Builds what all grammars share, some tenths of a second for a large vocabulary. */
+  warm (): void
   /** Throws EngineError `invalid_request` for a grammar that cannot be enforced. */
   chooser (params: SamplingParams): TokenChooser
   stream (stop: readonly string[], options?: StreamOptions): TextStream

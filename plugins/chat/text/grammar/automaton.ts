@@ -1,3 +1,4 @@
+import { spend } from './budget.js'
 import { ANY, ESCAPED, intersect, WRITABLE } from './charset.js'
 import type { CharSet } from './charset.js'
 import { RegexError } from './regex.js'
@@ -13,6 +14,8 @@ export interface Edge { low: number, high: number, to: number }
 export interface Automaton { edges: readonly (readonly Edge[])[], accepting: readonly boolean[],
   rest: readonly number[] }
 
+/** Most ranges of letters at one state: the way from a state is looked for among them. */
+const MAX_EDGES = 1024
 /** Most states of one automaton. */
 const MAX_STATES = 4000
 /** Most copies of parts that repetitions may make. */
@@ -53,6 +56,7 @@ function branches (regex: Regex): { parts: Regex[], begin: boolean, end: boolean
 
 function newState (nfa: Nfa): number {
   if (nfa.empty.length > MAX_PARTS) throw new RegexError(`is too large (more than ${MAX_PARTS} steps)`)
+  spend(20)
   nfa.edges.push([])
   return nfa.empty.push([]) - 1
 }
@@ -116,6 +120,7 @@ function buildRepeat (nfa: Nfa, regex: Regex & { kind: 'repeat' }, from: number,
 function closure (nfa: Nfa, states: readonly number[]): number[] {
   const seen = new Set(states)
   for (const s of seen) for (const next of nfa.empty[s] ?? []) seen.add(next)
+  spend(50 * seen.size)
   return [...seen].sort((a, b) => a - b)
 }
 
@@ -137,6 +142,7 @@ function determinise (nfa: Nfa, begin: number, end: number): Automaton {
   const edges: Edge[][] = []
   for (let s = 0; s < sets.length; s++) {
     const out = (sets[s] ?? []).flatMap((n) => nfa.edges[n] ?? [])
+    spend(20 * (sets[s]?.length ?? 0))
     edges.push(slices(out).map(([low, high, targets]) => ({ low, high, to: stateOf(closure(nfa, targets)) })))
   }
   return pruned(edges, sets.map((set) => set.includes(end)))
@@ -144,9 +150,12 @@ function determinise (nfa: Nfa, begin: number, end: number): Automaton {
 
 /** Cuts overlapping edges into disjoint ranges with the states each one leads to. */
 function slices (edges: readonly { set: CharSet, to: number }[]): [number, number, number[]][] {
+  for (const e of edges) spend(20 * (e.set.length + WRITABLE.length))
   const flat = edges.flatMap((e) => intersect(e.set, WRITABLE).map(([low, high]) =>
     ({ low, high, to: e.to })))
   const cuts = [...new Set(flat.flatMap((r) => [r.low, r.high + 1]))].sort((a, b) => a - b)
+  if (cuts.length > 2 * MAX_EDGES) throw new RegexError(`has more than ${MAX_EDGES} ranges at one place`)
+  spend(cuts.length * (flat.length + 10))
   const out: [number, number, number[]][] = []
   for (let i = 0; i + 1 < cuts.length; i++) {
     const low = cuts[i] as number
@@ -164,6 +173,7 @@ function pruned (edges: readonly Edge[][], accepting: readonly boolean[]): Autom
   while (changed) {
     changed = false
     for (let s = edges.length - 1; s >= 0; s--) {
+      spend(10 + 20 * (edges[s]?.length ?? 0))
       for (const e of edges[s] ?? []) {
         const way = charBytes(e.low, e.high) + (rest[e.to] ?? Infinity)
         if (way >= (rest[s] ?? 0)) continue
@@ -182,6 +192,20 @@ export function charBytes (low: number, high: number): number {
   return plain === low ? raw : Math.min(2, raw)
 }
 
+/** Whether a text, by its letters, is accepted. */
+export function accepts (automaton: Automaton, letters: readonly string[]): boolean {
+  let state = 0
+  for (const letter of letters) {
+    const edges = automaton.edges[state] ?? []
+    spend(10 + edges.length)
+    const code = letter.codePointAt(0) as number
+    const edge = edges.find((e) => code >= e.low && code <= e.high)
+    if (edge === undefined) return false
+    state = edge.to
+  }
+  return automaton.accepting[state] === true
+}
+
 /** The texts that both accept. Throws RegexError where that gets too large. */
 export function both (a: Automaton, b: Automaton): Automaton {
   const pairs: [number, number][] = [[0, 0]]
@@ -190,6 +214,7 @@ export function both (a: Automaton, b: Automaton): Automaton {
   for (let s = 0; s < pairs.length; s++) {
     const [p, q] = pairs[s] as [number, number]
     const out: Edge[] = []
+    spend(100 + 5 * (a.edges[p]?.length ?? 0) * (b.edges[q]?.length ?? 0))
     for (const e of a.edges[p] ?? []) {
       for (const f of b.edges[q] ?? []) {
         const [low, high] = [Math.max(e.low, f.low), Math.min(e.high, f.high)]
@@ -242,6 +267,7 @@ export function allBut (texts: Iterable<string>): Automaton {
     ends.add(at)
   }
   const edges = nodes.map((node) => {
+    spend(500)
     const targets = [{ set: ANY, to: OTHER }]
     const own = [...node].map(([code, to]) => ({ set: [[code, code]] as CharSet, to }))
     return slices([...targets, ...own]).map(([low, high, to]) => ({ low, high, to: Math.max(...to) }))

@@ -1,7 +1,6 @@
 import { invalid } from '../errors.js'
 import { allBut, both, lengthAutomaton, regexAutomaton } from './automaton.js'
-import type { Automaton } from './automaton.js'
-import { allows } from './flat.js'
+import { Budget, spend } from './budget.js'
 import type { All, Flat, Kind } from './flat.js'
 import { Literal } from './literal.js'
 import { holeFrame, measureAll } from './machine.js'
@@ -10,8 +9,8 @@ import { BoundNumber, FreeNumber } from './number.js'
 import type { NumberLimits } from './number.js'
 import { ArrayRule, ObjectRule } from './object.js'
 import { Pattern } from './pattern.js'
-import { parseRegex, RegexError } from './regex.js'
-import { kindsOf, SchemaDocument } from './schema.js'
+import { parseRegex } from './regex.js'
+import { enforced, kindsOf, SchemaDocument } from './schema.js'
 import { Choice, SpaceThen } from './space.js'
 import { Text } from './string.js'
 
@@ -20,6 +19,8 @@ const MAX_DEPTH = 32
 const MAX_RULES = 10_000
 const MAX_MIN_ITEMS = 1000
 const MAX_COUNTED = 250_000
+/** Steps that the schemas of one request may take, in all. */
+export const COMPILE_STEPS = 5_000_000
 
 /**
  * Rules that do not depend on a schema; one set serves all grammars of a model. `ascii`: fixed texts are
@@ -65,11 +66,12 @@ export function jsonText (value: unknown, ascii: boolean): string {
 
 /**
  * The rule of a JSON Schema. `path` is where the schema stands in the request. Throws EngineError
- * `invalid_request` with keyword and path for what cannot be enforced, and where no value fits.
+ * `invalid_request` with keyword and path for what cannot be enforced, where no value fits, and where the
+ * budget does not suffice.
  */
-export function compileSchema (schema: unknown, path: string, common: CommonRules): Rule {
-  const compiler = new Compiler(new SchemaDocument(schema, path), common)
-  const rule = compiler.compile()
+export function compileSchema (schema: unknown, path: string, common: CommonRules,
+  budget = new Budget(COMPILE_STEPS)): Rule {
+  const rule = budget.run(path, () => new Compiler(new SchemaDocument(schema, path), common).compile())
   if (rule.least === Infinity) throw invalid(`${path}: no value of finite size fits this schema`, path)
   return rule
 }
@@ -103,6 +105,7 @@ class Compiler {
       one.schema !== true)
     if (parts.length === 0) return this.common.any
     const key = parts.map((one) => one.path).sort().join('\n')
+    spend(500 + key.length)
     const known = this.known.get(key)
     if (known !== undefined) return known
     const choice = this.made(new Choice(this.hole))
@@ -113,7 +116,7 @@ class Compiler {
 
   private options (flat: Flat): Rule[] {
     if (flat.values !== null) {
-      const fitting = flat.values.filter((v) => allows(flat, v))
+      const fitting = flat.values.filter((v) => this.document.allows(flat, v))
       return fitting.length === 0 ? [] : [this.literal(fitting.map((v) => jsonText(v, this.common.ascii)))]
     }
     const kinds = kindsOf(flat)
@@ -163,7 +166,8 @@ class Compiler {
   }
 
   private otherName (declared: ReadonlyMap<string, unknown>): Rule {
-    return declared.size === 0 ? this.common.text : this.made(new Pattern(this.hole, allBut(declared.keys())))
+    return declared.size === 0 ? this.common.text : this.made(new Pattern(this.hole,
+      enforced(() => allBut(declared.keys()), this.document.root.path)))
   }
 
   private array (flat: Flat): Rule {
@@ -185,27 +189,17 @@ class Compiler {
       const limited = minLength > 0 || maxLength < Infinity
       return limited ? this.made(new Text(this.hole, minLength, maxLength)) : this.common.text
     }
-    const automata = patterns.map((p) => this.automaton(() => regexAutomaton(parseRegex(String(p.schema))),
-      p.path))
+    const automata = patterns.map((p) => this.document.automaton(p))
     if (minLength > 0 || maxLength < Infinity) {
-      automata.push(this.automaton(() => lengthAutomaton(minLength, maxLength),
+      automata.push(enforced(() => lengthAutomaton(minLength, maxLength),
         patterns[0]?.path ?? flat.path))
     }
     if (this.common.ascii) {
-      automata.push(this.automaton(() => regexAutomaton(parseRegex('^[\\0-\\x7f]*$')), flat.path))
+      automata.push(enforced(() => regexAutomaton(parseRegex('^[\\0-\\x7f]*$')), flat.path))
     }
     const path = patterns.at(-1)?.path ?? flat.path
     return this.made(new Pattern(this.hole, automata.reduce((a, b) =>
-      this.automaton(() => both(a, b), path))))
-  }
-
-  private automaton (make: () => Automaton, path: string): Automaton {
-    try {
-      return make()
-    } catch (error) {
-      if (!(error instanceof RegexError)) throw error
-      throw invalid(`${path}: the pattern ${error.message}`, path)
-    }
+      enforced(() => both(a, b), path))))
   }
 
   private number (flat: Flat, integer: boolean): Rule {

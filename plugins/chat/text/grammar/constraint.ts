@@ -1,10 +1,17 @@
 import { bytesOf } from '../tokens.js'
 import type { TokenTable } from '../tokens.js'
 import type { Constraint } from '../sampler.js'
-import { configOf, stepBytes } from './machine.js'
+import { Budget } from './budget.js'
+import { configOf, epoch, forget, stepBytes } from './machine.js'
 import type { Config } from './machine.js'
 import type { Masks } from './mask.js'
 import { Free } from './space.js'
+
+/** Steps that finding the tokens of one place of an output may take; most take a fifth of it. */
+const MASK_STEPS = 5_000_000
+
+/** A compiled grammar, and the field of the request it is from. */
+export interface Grammar { start: Config, path: string }
 
 /** What a grammar is enforced with, the same for all sequences of a model. */
 export interface GrammarTools { table: TokenTable, masks: Masks, eosIds: ReadonlySet<number> }
@@ -16,12 +23,15 @@ export interface GrammarTools { table: TokenTable, masks: Masks, eosIds: Readonl
  */
 export class GrammarConstraint implements Constraint {
   private readonly tools: GrammarTools
+  private readonly path: string
+  private epoch = epoch()
   private config: Config | null
   private remaining: number
   private timed: boolean
 
-  constructor (tools: GrammarTools, start: Config, maxTokens: number | undefined) {
+  constructor (tools: GrammarTools, { start, path }: Grammar, maxTokens: number | undefined) {
     this.tools = tools
+    this.path = path
     this.config = start
     this.remaining = maxTokens ?? Infinity
     this.timed = maxTokens !== undefined && start.closing + 1 <= maxTokens
@@ -31,7 +41,7 @@ export class GrammarConstraint implements Constraint {
     const { config } = this
     const kept = this.specialsFor(config).map((id) => [id, logits[id] as number] as const)
     if (config === null) logits.fill(-Infinity)
-    else apply(this.tools.masks.of(config), logits)
+    else apply(this.allowed(config), logits)
     for (const [id, value] of kept) logits[id] = value
   }
 
@@ -59,6 +69,13 @@ export class GrammarConstraint implements Constraint {
     }
     logits.fill(-Infinity)
     for (const [id, value] of fitting) logits[id] = value
+  }
+
+  /** The tokens that may come next. Throws `invalid_request` where finding them takes too much. */
+  private allowed (config: Config): Uint32Array {
+    if (this.epoch !== epoch()) forget(config)
+    this.epoch = epoch()
+    return new Budget(MASK_STEPS).run(this.path, () => this.tools.masks.of(config))
   }
 
   /** The config after a token; null where it does not fit. */

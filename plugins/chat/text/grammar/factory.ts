@@ -1,19 +1,18 @@
-import { badModel, invalid } from '../errors.js'
+import { invalid } from '../errors.js'
 import type { TokenTable } from '../tokens.js'
 import type { GrammarRequest, SamplingParams, ToolFormat } from '../types.js'
 import { commonRules, compileSchema, whole } from './compile.js'
 import type { CommonRules } from './compile.js'
 import { GrammarConstraint } from './constraint.js'
-import type { GrammarTools } from './constraint.js'
-import { configOf, endFrame } from './machine.js'
-import type { Config, Rule } from './machine.js'
+import type { Grammar, GrammarTools } from './constraint.js'
+import { configOf, endFrame, epoch } from './machine.js'
+import type { Rule } from './machine.js'
 import { Masks } from './mask.js'
 import { afterMarker, toolRule } from './tools.js'
 import { buildTrie } from './trie.js'
 
-/** Compiled grammars kept, and how often one is used before its grown states are thrown away. */
+/** Compiled grammars kept. */
 const MAX_GRAMMARS = 32
-const MAX_USES = 256
 /** Where a schema stands in a chat request. */
 const SCHEMA_PATH = 'response_format/json_schema/schema'
 
@@ -23,7 +22,8 @@ export class GrammarFactory {
   private readonly vocabulary: number
   private readonly eosIds: ReadonlySet<number>
   private readonly format: ToolFormat
-  private readonly grammars = new Map<string, { start: Config, uses: number }>()
+  private readonly grammars = new Map<string, Grammar>()
+  private epoch = 0
   private tools: GrammarTools & { common: CommonRules } | null = null
 
   constructor (table: TokenTable | null, vocabulary: number, eosIds: ReadonlySet<number>,
@@ -38,27 +38,38 @@ export class GrammarFactory {
   constraint (params: Pick<SamplingParams,
     'grammar' | 'grammarAfter' | 'maxTokens'>): GrammarConstraint | null {
     if (params.grammar.kind === 'none') return null
-    const shared = this.shared()
-    const start = this.start(params.grammar, params.grammarAfter, shared.common)
-    return start === null ? null : new GrammarConstraint(shared, start, params.maxTokens)
+    const shared = this.shared(params.grammar.kind === 'tools' ? 'tools' : 'response_format')
+    const grammar = this.compiled(params.grammar, params.grammarAfter, shared.common)
+    return grammar === null ? null : new GrammarConstraint(shared, grammar, params.maxTokens)
   }
 
-  private start (grammar: GrammarRequest, marker: string | undefined, common: CommonRules): Config | null {
+  /** Builds what all grammars share, where this model can keep to one, before a request waits for it. */
+  warm (): void {
+    try {
+      this.shared('')
+    } catch {
+      // Said to those who ask for a grammar.
+    }
+  }
+
+  private compiled (grammar: GrammarRequest, marker: string | undefined,
+    common: CommonRules): Grammar | null {
     const key = keyOf([grammar, marker])
+    if (this.epoch !== epoch()) this.grammars.clear()
+    this.epoch = epoch()
     let entry = this.grammars.get(key)
-    if (entry === undefined || entry.uses >= MAX_USES) {
+    if (entry === undefined) {
       const rule = this.rule(grammar, common)
       if (rule === null) return null
       const start = configOf((marker === undefined ? rule : afterMarker(marker, rule)).start(endFrame()))
       if (start === null) throw invalid('the grammar allows no output', 'response_format')
-      entry = { start, uses: 0 }
+      entry = { start, path: grammar.kind === 'tools' ? 'tools' : 'response_format' }
     }
-    entry.uses++
     // Last in the map is last used.
     this.grammars.delete(key)
     this.grammars.set(key, entry)
     if (this.grammars.size > MAX_GRAMMARS) this.grammars.delete(this.grammars.keys().next().value ?? '')
-    return entry.start
+    return entry
   }
 
   private rule (grammar: GrammarRequest, common: CommonRules): Rule | null {
@@ -70,18 +81,18 @@ export class GrammarFactory {
     }
   }
 
-  /** Built at the first use: most sequences have no grammar. */
-  private shared (): GrammarTools & { common: CommonRules } {
+  /** @throws EngineError invalid_request at `path` where this model cannot keep to any grammar */
+  private shared (path: string): GrammarTools & { common: CommonRules } {
     if (this.tools !== null) return this.tools
     const { table, eosIds } = this
     if (table === null || eosIds.size === 0) {
-      throw badModel('this model cannot keep to a grammar: its tokenizer gives no exact bytes, or it names ' +
-        'no end token')
+      throw invalid('this model cannot keep to a grammar: its tokenizer gives no exact bytes, or it names ' +
+        'no end token', path)
     }
     const trie = buildTrie(table, eosIds)
     for (let b = 0x20; b < 0x7f; b++) {
       if (!trie.single.has(b)) {
-        throw badModel(`this model cannot keep to a grammar: "${String.fromCharCode(b)}" is no token`)
+        throw invalid(`this model cannot keep to a grammar: "${String.fromCharCode(b)}" is no token`, path)
       }
     }
     this.tools = { table, eosIds, masks: new Masks(trie, this.vocabulary), common: commonRules(trie.ascii) }

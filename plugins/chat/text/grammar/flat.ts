@@ -1,5 +1,5 @@
 import { isObject } from '../files.js'
-import { invalid } from '../errors.js'
+import { spend } from './budget.js'
 
 /** A subschema and its path in the request, for messages. */
 export interface Located { schema: unknown, path: string }
@@ -32,6 +32,7 @@ export const anything = (path: string): Flat =>
 
 /** Both at once; null where no value can fit both. */
 export function merge (a: Flat, b: Flat): Flat | null {
+  spend(200 + sizeOf(a) + sizeOf(b))
   const kinds = mergeKinds(a.kinds, b.kinds)
   const values = mergeValues(a.values, b.values)
   if (kinds?.size === 0 || values?.length === 0) return null
@@ -55,6 +56,9 @@ export function merge (a: Flat, b: Flat): Flat | null {
   }
 }
 
+const sizeOf = (f: Flat): number => 20 * (f.properties.size + f.required.size + f.first.length +
+  f.items.length + f.patterns.length)
+
 function mergeKinds (a: ReadonlySet<Kind> | null, b: ReadonlySet<Kind> | null): ReadonlySet<Kind> | null {
   if (a === null || b === null) return a ?? b
   const out = new Set([...a].filter((k) => b.has(k) || (k === 'integer' && b.has('number'))))
@@ -64,8 +68,13 @@ function mergeKinds (a: ReadonlySet<Kind> | null, b: ReadonlySet<Kind> | null): 
 
 function mergeValues (a: readonly unknown[] | null, b: readonly unknown[] | null): readonly unknown[] | null {
   if (a === null || b === null) return a ?? b
-  const known = new Set(b.map(canonical))
-  return a.filter((v) => known.has(canonical(v)))
+  const text = (value: unknown): string => {
+    const written = canonical(value)
+    spend(20 + written.length)
+    return written
+  }
+  const known = new Set(b.map(text))
+  return a.filter((v) => known.has(text(v)))
 }
 
 type Limit = 'min' | 'max' | 'above' | 'below' | 'minLength' | 'maxLength' | 'minProperties' |
@@ -99,28 +108,14 @@ export function canonical (value: unknown): string {
   return `{${Object.keys(value).sort().map((k) => `${JSON.stringify(k)}:${canonical(value[k])}`).join()}}`
 }
 
-/** Whether a listed value (enum, const) keeps to the rest of its schema. */
-export function allows (flat: Flat, value: unknown): boolean {
-  if (flat.kinds !== null && ![...flat.kinds].some((k) => isKind(value, k))) return false
-  if (typeof value === 'number') return numberFits(flat, value)
-  if (typeof value === 'string') {
-    const length = [...value].length
-    return length >= (flat.minLength ?? 0) && length <= (flat.maxLength ?? Infinity) &&
-      flat.patterns.every((p) => new RegExp(String(p.schema), 'u').test(value))
-  }
-  if (value !== null && typeof value === 'object' && hasInnerRules(flat)) {
-    throw invalid(`${flat.path}: enum or const with objects or arrays cannot be combined with rules for ` +
-      'their content', flat.path)
-  }
-  return true
-}
-
-function numberFits (flat: Flat, x: number): boolean {
+/** Whether a number keeps to the limits of a schema. */
+export function numberFits (flat: Flat, x: number): boolean {
   return x >= (flat.min ?? -Infinity) && x <= (flat.max ?? Infinity) && x > (flat.above ?? -Infinity) &&
     x < (flat.below ?? Infinity) && (flat.multipleOf === undefined || x % flat.multipleOf === 0)
 }
 
-function hasInnerRules (f: Flat): boolean {
+/** Whether a schema has rules for what is inside of objects or arrays. */
+export function hasInnerRules (f: Flat): boolean {
   return f.properties.size > 0 || f.others !== undefined || f.required.size > 0 || f.first.length > 0 ||
     f.items.length > 0 || [f.minProperties, f.maxProperties, f.minItems, f.maxItems].some((n) =>
       n !== undefined)

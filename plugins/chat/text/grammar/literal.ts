@@ -1,3 +1,4 @@
+import { spend } from './budget.js'
 import { frameOf, Rule } from './machine.js'
 import type { Frame, State } from './machine.js'
 
@@ -39,6 +40,7 @@ export class Literal extends Rule {
 
   private add (bytes: Uint8Array): void {
     let at = 0
+    spend(30 * bytes.length)
     for (let i = 0; i <= bytes.length; i++) {
       const node = this.nodes[at] as Node
       node.rest = Math.min(node.rest, bytes.length - i)

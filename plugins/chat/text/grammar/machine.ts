@@ -5,6 +5,8 @@
  * the output so far.
  */
 
+import { spend } from './budget.js'
+
 /** Place inside a rule; its meaning is the rule's. */
 export type State = number | string
 
@@ -100,6 +102,7 @@ export function frameOf (rule: Rule, state: State, ret: Frame): Frame {
   const key = `${rule.id}:${state}`
   let frame = ret.children.get(key)
   if (frame === undefined) {
+    spend(50)
     frame = new Frame(rule, state, ret)
     ret.children.set(key, frame)
   }
@@ -119,6 +122,24 @@ export function stepInto (rule: Rule, ret: Frame, byte: number): readonly Frame[
   return rule.start(ret).flatMap((f) => stepFrame(f, byte))
 }
 
+/** Configs made between two epochs; each takes some 2 KB with its frames. */
+const EPOCH_CONFIGS = 100_000
+let made = 0
+/** Counts up as configs are made: what was built before is to be let go of. */
+export const epoch = (): number => Math.floor(made / EPOCH_CONFIGS)
+
+/** Lets go of what was built around the places of a config. It is built anew where it is met again. */
+export function forget (config: Config): void {
+  config.forget()
+  for (const frame of config.frames) {
+    for (let at: Frame | null = frame; at !== null; at = at.ret) {
+      at.children.clear()
+      at.alone.forget()
+      at.rule?.hole.children.clear()
+    }
+  }
+}
+
 /** All frames that fit the output so far. */
 export class Config {
   readonly frames: readonly Frame[]
@@ -126,18 +147,25 @@ export class Config {
   readonly closing: number
   /** Whether the output may end here. */
   readonly final: boolean
-  private readonly next: (Config | null | undefined)[] = []
+  private next: (Config | null | undefined)[] = []
 
   constructor (frames: readonly Frame[]) {
+    made++
     this.frames = frames
     this.closing = Math.min(...frames.map((f) => f.closing))
     this.final = frames.some((f) => f.final)
+  }
+
+  /** Lets go of the configs after this one. */
+  forget (): void {
+    this.next = []
   }
 
   /** The config after one more byte; null where it does not fit. */
   step (byte: number): Config | null {
     const known = this.next[byte]
     if (known !== undefined) return known
+    spend(60 + 10 * this.frames.length)
     const frames = this.frames.length === 1
       ? stepFrame(this.frames[0] as Frame, byte)
       : this.frames.flatMap((f) => stepFrame(f, byte))
@@ -169,6 +197,7 @@ export function measureAll (rules: readonly Rule[]): void {
   while (changed) {
     changed = false
     for (const rule of rules) {
+      spend(20)
       const least = rule.measure()
       if (least >= rule.least) continue
       rule.least = least

@@ -1,3 +1,4 @@
+import { spend } from './budget.js'
 import { frameOf } from './machine.js'
 import type { Config, Frame } from './machine.js'
 import type { Trie } from './trie.js'
@@ -26,6 +27,7 @@ export class Masks {
     const [first] = config.frames
     if (config.frames.length === 1) return this.frameMask(first as Frame)
     const bits = new Uint32Array(this.words)
+    spend(this.words / 4 * config.frames.length)
     for (const frame of config.frames) add(bits, this.frameMask(frame))
     return bits
   }
@@ -61,6 +63,7 @@ export class Masks {
   private walk (from: number, to: number, config: Config, bits: Uint32Array, exits: number[] | null): void {
     const { byte, end, first, ids } = this.trie
     for (let node = from; node < to; node = end[node] as number) {
+      spend(2)
       const next = config.step(byte[node] as number)
       if (next === null) continue
       for (let i = first[node] as number; i < (first[node + 1] as number); i++) {

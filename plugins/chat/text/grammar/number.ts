@@ -1,3 +1,4 @@
+import { spend } from './budget.js'
 import { frameOf, Rule } from './machine.js'
 import type { Frame, State } from './machine.js'
 
@@ -97,6 +98,7 @@ export class BoundNumber extends Rule {
   /** Fewest further bytes that make a number within the limits; Infinity where there are none. */
   rest (state: State): number {
     const text = state as string
+    spend(500)
     if (text === '') return Math.min(this.restOf(false, '', null), 1 + this.restOf(true, '', null))
     const [whole = '', fraction = null] = text.replace('-', '').split('.')
     return this.restOf(text.startsWith('-'), whole, fraction)

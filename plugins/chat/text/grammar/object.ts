@@ -1,3 +1,4 @@
+import { spend } from './budget.js'
 import { frameOf, Rule, stepFrame, stepInto } from './machine.js'
 import type { Frame, State } from './machine.js'
 import { SPACES, stepSpace } from './space.js'
@@ -91,7 +92,9 @@ export class ObjectRule extends Rule {
     const { properties, others } = this.shape
     const out: number[] = []
     let i = Math.min(at, properties.length)
+    spend(10)
     for (; i < properties.length; i++) {
+      spend(4)
       if (this.entryRest(i, count) < Infinity) out.push(i)
       if (properties[i]?.required === true) return out
     }
@@ -201,6 +204,7 @@ export class ArrayRule extends Rule {
   /** Bytes to the end after `count` items; `another`: one more has to come. */
   private restFrom (count: number, another = false): number {
     let bytes = 1
+    spend(Math.max(0, this.shape.min - count))
     for (let i = count; i < this.shape.min || (another && i === count); i++) {
       if (!this.hasItem(i)) return Infinity
       bytes += (i > 0 ? 1 : 0) + (this.item(i) as Rule).least

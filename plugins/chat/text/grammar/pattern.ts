@@ -1,4 +1,5 @@
 import type { Automaton, Edge } from './automaton.js'
+import { spend } from './budget.js'
 import { ESCAPED, SHORT_ESCAPES } from './charset.js'
 import { frameOf, Rule } from './machine.js'
 import type { Frame, State } from './machine.js'
@@ -40,11 +41,13 @@ export class Pattern extends Rule {
     const { state } = frame
     if (state === OPEN) return byte === QUOTE ? [frameOf(this, 0, ret)] : []
     if (typeof state === 'string') {
+      spend(70)
       const next = state.endsWith('\\') ? this.escaped(parseInt(state, 10), byte)
         : this.continued(state, byte)
       return next === null ? [] : [frameOf(this, next, ret)]
     }
     if (byte === QUOTE) return this.automaton.accepting[state] === true ? [ret] : []
+    spend(30)
     const next = this.begun(state, byte)
     return next === null ? [] : [frameOf(this, next, ret)]
   }
@@ -99,7 +102,9 @@ export class Pattern extends Rule {
       const [from, to] = [Math.max(low, e.low), Math.min(high, e.high)]
       return from > to ? Infinity : cost(from, to) + (this.automaton.rest[e.to] ?? Infinity)
     }
-    return Math.min(Infinity, ...(this.automaton.edges[state] ?? []).map(way)) + 1
+    const edges = this.automaton.edges[state] ?? []
+    spend(70 + 2 * edges.length)
+    return Math.min(Infinity, ...edges.map(way)) + 1
   }
 }
 

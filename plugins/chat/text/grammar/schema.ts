@@ -1,8 +1,12 @@
 import { invalid } from '../errors.js'
 import { isObject } from '../files.js'
-import { allows, anything, canonical, isKind, merge } from './flat.js'
+import { accepts, regexAutomaton } from './automaton.js'
+import type { Automaton } from './automaton.js'
+import { spend } from './budget.js'
+import { anything, canonical, hasInnerRules, isKind, merge, numberFits } from './flat.js'
 import type { All, Flat, Kind, Located } from './flat.js'
 import { FORMATS } from './formats.js'
+import { parseRegex, RegexError } from './regex.js'
 
 /** Limits of one schema. */
 export const MAX_SCHEMA_BYTES = 65_536
@@ -24,6 +28,7 @@ const KEYWORDS = new Set(['type', 'nullable', 'enum', 'const', 'properties', 're
 /** A schema document: resolves references and dissolves alternatives. Paths in messages begin with `root`. */
 export class SchemaDocument {
   readonly root: Located
+  private readonly automata = new Map<string, Automaton>()
 
   /** Throws EngineError `invalid_request` above the limits. */
   constructor (schema: unknown, path: string) {
@@ -42,12 +47,41 @@ export class SchemaDocument {
     return out
   }
 
+  /** Whether a listed value (enum, const) keeps to the rest of its schema. */
+  allows (flat: Flat, value: unknown): boolean {
+    if (flat.kinds !== null && ![...flat.kinds].some((k) => isKind(value, k))) return false
+    if (typeof value === 'number') return numberFits(flat, value)
+    if (typeof value === 'string') {
+      const letters = [...value]
+      spend(letters.length)
+      return letters.length >= (flat.minLength ?? 0) && letters.length <= (flat.maxLength ?? Infinity) &&
+        flat.patterns.every((p) => accepts(this.automaton(p), letters))
+    }
+    if (value !== null && typeof value === 'object' && hasInnerRules(flat)) {
+      throw invalid(`${flat.path}: enum or const with objects or arrays cannot be combined with rules for ` +
+        'their content', flat.path)
+    }
+    return true
+  }
+
+  /** The automaton of a pattern, made once. Throws `invalid_request` for what cannot be enforced. */
+  automaton ({ schema, path }: Located): Automaton {
+    const pattern = String(schema)
+    let made = this.automata.get(pattern)
+    if (made === undefined) {
+      made = enforced(() => regexAutomaton(parseRegex(pattern)), path)
+      this.automata.set(pattern, made)
+    }
+    return made
+  }
+
   private alternatives (at: Located, open: readonly string[]): Flat[] {
     const { schema, path } = at
     if (schema === true) return [anything(path)]
     if (schema === false) return []
     if (!isObject(schema)) throw invalid(`${path} is not a schema (an object, true or false)`, path)
     this.checkKeywords(schema, path)
+    spend(1000)
     let out = ownRules(schema, path)
     if (schema['$ref'] !== undefined) out = this.cross(out, this.referred(schema['$ref'], path, open), path)
     for (const part of list(schema, 'allOf', path)) out = this.cross(out, this.alternatives(part, open), path)
@@ -65,6 +99,7 @@ export class SchemaDocument {
       throw invalid(`${path}/$ref: only references inside the schema ("#/$defs/…") are followed`,
         `${path}/$ref`)
     }
+    spend(ref.length + 10 * open.length)
     if (open.includes(ref)) throw invalid(`${path}/$ref: "${ref}" refers to itself`, `${path}/$ref`)
     return this.alternatives({ schema: this.lookUp(ref, path), path: `${this.root.path}${ref.slice(1)}` },
       [...open, ref])
@@ -125,7 +160,7 @@ export class SchemaDocument {
   private disjoint (a: Flat, b: Flat, depth: number): boolean {
     const both = merge(a, b)
     if (both === null) return true
-    if (both.values !== null) return !both.values.some((v) => allows(both, v))
+    if (both.values !== null) return !both.values.some((v) => this.allows(both, v))
     const kinds = kindsOf(both)
     if (kinds.length !== 1 || kinds[0] !== 'object' || depth > 4) return false
     return [...both.required].some((key) => {
@@ -134,6 +169,16 @@ export class SchemaDocument {
       const [x, y] = [a, b].map((f) => this.flatten(f.properties.get(key) ?? f.others ?? []))
       return (x ?? []).every((p) => (y ?? []).every((q) => this.disjoint(p, q, depth + 1)))
     })
+  }
+}
+
+/** What `make` answers; what a pattern has that cannot be enforced becomes a refusal at `path`. */
+export function enforced<T> (make: () => T, path: string): T {
+  try {
+    return make()
+  } catch (error) {
+    if (!(error instanceof RegexError)) throw error
+    throw invalid(`${path}: the pattern ${error.message}`, path)
   }
 }
 
@@ -252,6 +297,7 @@ function patterns (schema: Record<string, unknown>, path: string): Located[] {
 function properties (schema: Record<string, unknown>, path: string): Map<string, All> {
   const listed = schema['properties'] ?? {}
   if (!isObject(listed)) throw invalid(`${path}/properties is not an object`, `${path}/properties`)
+  spend(50 * Object.keys(listed).length)
   return new Map(Object.entries(listed).map(([name, s]) =>
     [name, [{ schema: s, path: `${path}/properties/${escaped(name)}` }]]))
 }

@@ -1,3 +1,4 @@
+import { spend } from './budget.js'
 import { frameOf, Rule } from './machine.js'
 import type { Frame, State } from './machine.js'
 
@@ -95,6 +96,7 @@ export class Text extends Rule {
 
   step (frame: Frame, byte: number): readonly Frame[] {
     const ret = frame.ret as Frame
+    spend(60)
     const place = (frame.state as number) % COUNT
     const count = Math.floor((frame.state as number) / COUNT)
     if (place === OPEN) return byte === QUOTE ? [frameOf(this, BODY, ret)] : []

@@ -2,7 +2,8 @@ import { EngineError } from '../../../../kernel/engine.js'
 import { invalid } from '../errors.js'
 import { isObject } from '../files.js'
 import type { ToolFormat } from '../types.js'
-import { compileSchema, jsonText, whole } from './compile.js'
+import { Budget } from './budget.js'
+import { COMPILE_STEPS, compileSchema, jsonText, whole } from './compile.js'
 import type { CommonRules } from './compile.js'
 import { Literal } from './literal.js'
 import { holeFrame, measureAll } from './machine.js'
@@ -60,6 +61,7 @@ class ToolRules {
   private readonly format: ToolFormat
   private readonly hole: Frame = holeFrame()
   private readonly rules: Rule[] = []
+  private readonly budget = new Budget(COMPILE_STEPS)
 
   constructor (common: CommonRules, format: ToolFormat) {
     this.common = common
@@ -117,7 +119,7 @@ class ToolRules {
     const schema = fn['parameters']
     if (schema === undefined || schema === null) return this.common.object
     try {
-      return compileSchema(schema, `tools/${index}/function/parameters`, this.common)
+      return compileSchema(schema, `tools/${index}/function/parameters`, this.common, this.budget)
     } catch (error) {
       if (fn['strict'] === true || !(error instanceof EngineError)) throw error
       return this.common.object

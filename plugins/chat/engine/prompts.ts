@@ -1,0 +1,111 @@
+/** From what a request says to token ids. Long texts are read by a thread, so that nobody waits for them. */
+import { once } from 'node:events'
+import { setTimeout as delay } from 'node:timers/promises'
+import { Worker } from 'node:worker_threads'
+import { EngineError } from '../../../kernel/engine.js'
+import { invalid } from '../text/errors.js'
+import type { LoadedText } from '../text/types.js'
+import { chatPrompt } from './request.js'
+
+/** What is read in place, in UTF-16 units: the slowest texts take some 20 µs for each. */
+const SMALL = 8192
+/** How long the thread may take for one request. */
+const LONGEST_MS = 10_000
+
+/** What is to be read: a conversation, or plain texts. */
+export type Reading = { messages: Record<string, unknown> } | { texts: string[], special: boolean }
+/** What the thread loads. */
+export interface TextSource { folder: string, vocabularySize?: number }
+/** Replaced by tests. */
+export interface PromptParts { entry?: URL, longestMs?: number }
+/** What the thread answers: ids, or a refusal. */
+export type Answer = { ids: number[][] } | Pick<EngineError, 'reason' | 'message' | 'details'>
+
+/** The ids of what is to be read. @throws EngineError for messages that the template refuses */
+export function readHere (what: Reading, text: LoadedText): number[][] {
+  return 'texts' in what
+    ? what.texts.map(each => text.encode(each, what.special))
+    : [chatPrompt(what.messages, text)]
+}
+
+/** Reads prompts. The thread begins with the first long one. */
+export class Prompts {
+  private readonly text: LoadedText
+  private readonly source: TextSource
+  private readonly longestMs: number
+  private readonly entry: URL
+  private worker: Worker | undefined
+  /** The thread reads for one request at a time. */
+  private last: Promise<unknown> = Promise.resolve()
+
+  constructor (text: LoadedText, source: TextSource, { entry, longestMs = LONGEST_MS }: PromptParts = {}) {
+    this.text = text
+    this.source = source
+    this.longestMs = longestMs
+    this.entry = entry ?? new URL('./prompts-thread.js', import.meta.url)
+  }
+
+  /** @throws EngineError invalid_request, also for what takes too long; the signal's reason when it aborts */
+  async read (what: Reading, signal: AbortSignal): Promise<number[][]> {
+    const written = asJson(what)
+    if (written.length <= SMALL) return readHere(what, this.text)
+    signal.throwIfAborted()
+    const turn = this.last.then(async () => {
+      signal.throwIfAborted()
+      return await this.apart(written)
+    })
+    this.last = turn.catch(() => {})
+    const gone = new Promise<never>((_resolve, reject) => {
+      signal.addEventListener('abort', () => { reject(signal.reason as Error) }, { once: true })
+    })
+    return await Promise.race([turn, gone])
+  }
+
+  async close (): Promise<void> { await this.worker?.terminate() }
+
+  private async apart (written: string): Promise<number[][]> {
+    const worker = this.worker ??= this.begin()
+    const over = new AbortController()
+    worker.ref()
+    worker.postMessage(written)
+    try {
+      const [answer] = await Promise.race([
+        once(worker, 'message', { signal: over.signal }) as Promise<[Answer]>,
+        delay(this.longestMs, [], { ref: false, signal: over.signal })
+      ])
+      if (answer === undefined) {
+        throw invalid(`the prompt takes longer than ${this.longestMs / 1000} s to read; send a shorter one`,
+          'prompt')
+      }
+      worker.unref()
+      if ('ids' in answer) return answer.ids
+      throw new EngineError(answer.reason, answer.message, answer.details)
+    } catch (error) {
+      // A refusal is an answer; a thread that gave none is not asked again.
+      if (!(error instanceof EngineError) || worker.listenerCount('message') > 0) this.drop(worker)
+      throw error
+    } finally {
+      over.abort()
+    }
+  }
+
+  private drop (worker: Worker): void {
+    this.worker = undefined
+    worker.on('error', () => {})
+    void worker.terminate()
+  }
+
+  private begin (): Worker {
+    // Not what the process was started with: loaders of tests stay out of it.
+    return new Worker(this.entry, { workerData: this.source, execArgv: [] })
+  }
+}
+
+/** @throws EngineError invalid_request for what is nested too deep */
+function asJson (what: Reading): string {
+  try {
+    return JSON.stringify(what)
+  } catch (error) {
+    throw invalid(`the messages cannot be read: ${(error as Error).message}`, 'messages')
+  }
+}
