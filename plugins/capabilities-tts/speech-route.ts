@@ -48,6 +48,8 @@ const NO_TOKENS = { input_tokens: 0, output_tokens: 0, total_tokens: 0 }
 export function speechEvent (frame: ServedFrame): string | null {
   const event = (value: object): string => `data: ${JSON.stringify(value)}\n\n`
   switch (frame.kind) {
+    case 'started':
+      return ': keep-alive\n\n'
     case 'chunk':
       if (frame.media === null || frame.media.byteLength === 0) return null
       return event({ type: 'speech.audio.delta', audio: Buffer.from(frame.media).toString('base64') })

@@ -12,7 +12,7 @@ import type { ChainFactsParts, ReadChains } from './chain-facts.js'
 import type { Detection } from './detection.js'
 import { createDrivers } from './donors/driver.js'
 import type { Drivers } from './donors/driver.js'
-import { roleOf } from './donors/role.js'
+import { opensPorts, roleOf } from './donors/role.js'
 import type { Role } from './donors/role.js'
 import { createFailures } from './failures.js'
 import type { Failures, InstanceFailure } from './failures.js'
@@ -22,12 +22,14 @@ import { createInstances } from './instances.js'
 import type { InstancesParts, LocalInstances } from './instances.js'
 import { createFit } from './fit.js'
 import type { FitParts } from './fit.js'
-import { createHolds } from './copies.js'
+import { createHolds, modelOf } from './copies.js'
 import type { Holds } from './copies.js'
 import { launchOptions } from './launch.js'
 import { openLifecycle } from './lifecycle.js'
 import type { Lifecycle } from './lifecycle.js'
 import type { LaunchParts, RunnerConfig } from './launch.js'
+import { createLosses } from './losses.js'
+import type { Losses, LossesParts } from './losses.js'
 import type { manifest } from './manifest.js'
 import type { Models } from '../staging/service.js'
 import { reasonOf } from './process/errors.js'
@@ -39,6 +41,7 @@ import { createRouting } from './routing.js'
 import type { Routing } from './routing.js'
 import { pruneScratch, runnersFolder } from './scratch.js'
 import type { RunnerStatus, RunnerWork } from './service.js'
+import { bodyOf } from './shapes.js'
 import type { Assignment, Instance } from './shapes.js'
 import { createTaskWatchers, runnerWork } from './task-watch.js'
 import { isOver, TaskTable } from './tasks.js'
@@ -54,8 +57,13 @@ export interface AssemblyParts {
   cluster: Pick<Cluster, 'channel' | 'nodes' | 'onPeers' | 'request' | 'resolve'>
   /** Tells what other nodes offer. */
   state: StateReader | undefined
+  session: LossesParts['session']
+  /** Has the master tell of tasks that failed. */
+  sendFailures: LossesParts['send']
   /** Why a model is not placed, where somebody knows. */
   absence: ChainFactsParts['absence']
+  /** This node cannot know yet what is placed. */
+  learning (): boolean
   memory: FreeMemory
   /** What ships, and what is staged here. */
   bundle: Bundle
@@ -68,6 +76,7 @@ export interface AssemblyParts {
     failures: Section<InstanceFailure>
   }
   detection: Pick<Detection, 'probed' | 'runtimes' | 'binary'>
+  env: LaunchParts['env']
   createSupervisor (options: RunnerOptions): Supervisor
   newId (): string
   /** Names a task. */
@@ -75,6 +84,8 @@ export interface AssemblyParts {
   /** Has the master remove one; false when it was gone. */
   unplace: InstancesParts['unplace']
   drain: InstancesParts['drain']
+  /** Resolves when all that the instances say by now is acknowledged. */
+  settled (): Promise<void>
   advertise (tag: string, on: boolean): void
   emit: Emit
   error: InstancesParts['error']
@@ -91,6 +102,7 @@ export interface Assembly {
   readiness: (model?: string) => Promise<ReadyCheck>
   /** What any model needs to answer. */
   chains: ReadChains
+  losses: Losses
   /** Brings the runners in line with the instances. */
   reconcile (): Promise<void>
   releasing: Lifecycle['releasing']
@@ -108,26 +120,29 @@ export interface Assembly {
 export function assemble (parts: AssemblyParts): Assembly {
   const { node, clock, log, sections, newId, emit } = parts
   let closed = false
+  const closing = new AbortController()
   const backend = (card: ModelCard): BackendChoice | null => backendOf(parts, card)
   const board = createBoard(sections.runners, clock)
   const tasks: TaskTable = new TaskTable(() => clock.mono(), ({ status }, runnerId) => {
     news.changed()
     if (isOver(status)) lifecycle.taskEnded(runnerId)
   })
-  const news = new Bulletin({ cluster: parts.cluster, clock, tasks })
+  const losses = openLosses(parts)
+  const news = new Bulletin({ cluster: parts.cluster, clock, tasks, missing: losses.missing.bind(losses) })
   const failures = createFailures(sections.failures, node.nodeId, newId)
-  const holds = createHolds(parts.models, (error) => {
-    log.warn({ error: reasonOf(error) }, 'a runner starts while its files are being removed')
-  })
+  const holds = createHolds(parts.models)
   const shard: FitParts['shard'] = (assignment) => instances.shard(assignment)
-  const drivers = createDrivers({ ...parts, runners: sections.runners })
+  const drivers = createDrivers({
+    ...parts, runners: sections.runners,
+    lost: ({ runnerId }, message) => { void fleet.again(runnerId, message) }
+  })
   const role = (assignment: Assignment): Role | null => roleIn(parts, assignment)
   const fleet = openFleet(parts, { board, failures, backend, holds, shard, drivers, role })
   const prune = async (): Promise<void> => {
     await pruneScratch(runnersFolder(node.home), (runnerId) => fleet.get(runnerId) !== undefined)
   }
   const reconcile = openReconciler(parts, {
-    fleet, holds, drivers, prune, desired: () => closed
+    fleet, holds, drivers, prune, closing: closing.signal, desired: () => closed
       ? []
       : instances.assignments().filter(({ runnerId }) => !lifecycle.over(runnerId))
   })
@@ -139,15 +154,11 @@ export function assemble (parts: AssemblyParts): Assembly {
   })
   const watchers = createTaskWatchers(clock, node.nodeId)
   const routing = createRouting({
-    ...parts,
-    self: node,
-    fleet,
-    tasks,
-    news,
+    ...parts, self: node, fleet, tasks, news,
     newId: parts.newTaskId,
     backend,
     watchers,
-    taskFailed: (failure) => { emit('TaskFailed', failure) }
+    taskFailed: (failure) => { losses.report(failure) }
   })
   const readiness = createReadiness({
     clock,
@@ -160,18 +171,30 @@ export function assemble (parts: AssemblyParts): Assembly {
     ...parts, self: node, backend, local: (runnerId) => board.get(runnerId)
   })
   return {
-    fleet, instances, routing, drivers, tasks, failures, readiness, chains, reconcile, prune,
+    fleet, instances, routing, drivers, tasks, failures, readiness, chains, losses, reconcile, prune,
     releasing: lifecycle.releasing,
     settling: lifecycle.settling,
     runners: () => instances.runners(sections.runners, (runnerId) => board.get(runnerId)),
     work: runnerWork(watchers, fleet),
     async close () {
       closed = true
+      closing.abort()
       news.close()
+      losses.close()
       lifecycle.close()
       await reconcile()
     }
   }
+}
+
+function openLosses (parts: AssemblyParts): Losses {
+  const { emit, sendFailures, sections } = parts
+  return createLosses({
+    ...parts,
+    placed: (instanceId) => sections.instances.get(instanceId) !== undefined,
+    send: sendFailures,
+    tell: (failure) => { emit('TaskFailed', failure) }
+  })
 }
 
 /** What an assignment is in an instance with a driver and donors. */
@@ -180,28 +203,39 @@ function roleIn ({ sections, node }: AssemblyParts, { instanceId }: Assignment):
   return instance === undefined ? null : roleOf(instance, node.nodeId)
 }
 
+/** The content that the instance of an assignment was placed with. */
+function digestIn ({ sections }: AssemblyParts, { instanceId }: Assignment): string | undefined {
+  const instance = sections.instances.get(instanceId)
+  return instance === undefined ? undefined : bodyOf(instance).modelDigest
+}
+
 interface ReconcilerNeeds {
   fleet: Fleet
   holds: Holds
   drivers: Pick<Drivers, 'release'>
   prune (): Promise<void>
+  /** The plugin stops: nobody is waited for any more. */
+  closing: AbortSignal
   desired (): Assignment[]
 }
 
+const AGAIN_MS = 1000
+
 /** Brings the runners in line with what is desired, from when disks and hardware have been looked at. */
 function openReconciler (
-  parts: AssemblyParts, { fleet, holds, drivers, prune, desired }: ReconcilerNeeds
+  parts: AssemblyParts, { fleet, holds, drivers, prune, closing, desired }: ReconcilerNeeds
 ): () => Promise<void> {
-  const { models, detection, log } = parts
+  const { models, detection, log, clock } = parts
   let opened = false
+  const closed = new Promise<void>((resolve) => {
+    closing.addEventListener('abort', () => { resolve() })
+  })
   const reconcile = createReconciler({
     // Until then no model can be found, and no backend chosen.
     desired: () => (opened ? desired() : []),
     present: () => fleet.members().map(({ assignment }) => assignment.runnerId),
-    start (assignment) {
-      if (roleIn(parts, assignment)?.kind !== 'donor') holds.take(assignment)
-      fleet.start(assignment)
-    },
+    settled: async () => { if (!closing.aborted) await Promise.race([parts.settled(), closed]) },
+    start (assignment) { fleet.start(assignment) },
     async stop (runnerId) {
       await fleet.stop(runnerId)
       drivers.release(runnerId)
@@ -209,7 +243,10 @@ function openReconciler (
       await prune()
     },
     failed (error) {
-      log.error({ error: reasonOf(error) }, 'the runners could not be brought in line with the instances')
+      const what = 'the runners could not be brought in line with the instances; tried again'
+      log.warn({ error: reasonOf(error) }, what)
+      const cancel = clock.after(AGAIN_MS, () => { void reconcile() })
+      closing.addEventListener('abort', cancel)
     }
   })
   void Promise.all([detection.probed, models?.opened]).then(async () => {
@@ -238,10 +275,12 @@ function openFleet (parts: AssemblyParts, needs: FleetNeeds): Fleet {
     log,
     board,
     create: (options) => parts.createSupervisor(options),
-    prepare: (assignment) => prepare(parts, needs, assignment),
+    prepare: (assignment, waits) => prepare(parts, needs, assignment, waits),
     lends: (assignment) => role(assignment)?.kind === 'donor',
     launch: (assignment) => launchOptions({
-      bundle, clock, log, home: node.home, config, backend, binary, logs, role, plan: drivers.plan
+      bundle, clock, log, config, backend, binary, logs, role, env: parts.env, home: node.home,
+      plan: drivers.plan,
+      model: (wanted) => modelOf(bundle, parts.models, wanted.modelId, digestIn(parts, wanted))
     }, assignment),
     admit: createFit({ memory: parts.memory, shard }),
     onMoved: (assignment, status) => { parts.emit('RunnerStatusUpdated', { ...assignment, status }) },
@@ -254,17 +293,28 @@ function openFleet (parts: AssemblyParts, needs: FleetNeeds): Fleet {
   return fleet
 }
 
-/** Brings the files of a model, unless it only lends; a driver waits for its donors then. */
+/**
+ * Holds and brings the files of a model, unless it only lends; a driver waits for its donors then. Throws, or
+ * rejects, while they cannot be had: it is tried again.
+ */
 function prepare (
-  { bundle, models }: AssemblyParts, { drivers, role }: Pick<FleetNeeds, 'drivers' | 'role'>,
-  assignment: Assignment
+  parts: AssemblyParts, { drivers, holds, role }: Pick<FleetNeeds, 'drivers' | 'holds' | 'role'>,
+  assignment: Assignment, waits: (message: string) => void
 ): Promise<unknown> | undefined {
+  const { bundle, models } = parts
   const { modelId } = assignment
   const part = role(assignment)
   if (part?.kind === 'donor') return undefined
-  const files = bundle.model(modelId) === undefined ? models?.ensure(modelId) : undefined
+  // The launch refuses then: nothing is brought for it, and no door opens.
+  if (opensPorts(part) && !parts.config.rpc_for_every_user) return undefined
+  const digest = digestIn(parts, assignment)
+  holds.take(assignment, digest)
+  // A copy that was staged may have been removed by hand; what ships is there.
+  const staged = (models?.locate(modelId, digest)?.kind ?? 'bundled') !== 'bundled'
+  const here = modelOf(bundle, models, modelId, digest)
+  const files = here === undefined || staged ? models?.ensure(modelId, digest) : undefined
   if (part === null) return files
-  return Promise.resolve(files).then(async () => { await drivers.prepare(assignment, part) })
+  return Promise.resolve(files).then(async () => { await drivers.prepare(assignment, part, waits) })
 }
 
 function backendOf ({ bundle, config, detection }: AssemblyParts, card: ModelCard): BackendChoice | null {
@@ -293,7 +343,7 @@ function recordFailure (
     errorMessage: failure.errorMessage,
     affectedNodeIds: [parts.node.nodeId]
   }
-  parts.log.error({ ...assignment, ...failure }, 'a runner was given up')
+  parts.log.error({ ...assignment, ...failure }, 'a runner failed')
   parts.emit('RunnerFailed', { ...assignment, ...failure })
   failures.record({ ...record, recordedAt: new Date(parts.clock.now()).toISOString() })
   parts.emit('InstanceFailureRecorded', record)

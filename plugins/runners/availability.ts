@@ -11,7 +11,7 @@ import type { Candidate } from './remote/choose.js'
 import { runnersElsewhere } from './remote/elsewhere.js'
 import type { ElsewhereParts, RunnerElsewhere } from './remote/elsewhere.js'
 import type { Bulletin } from './remote/news.js'
-import { isDraining, PlacedInstances } from './remote/placed.js'
+import { isDraining, placedCard, PlacedInstances } from './remote/placed.js'
 import type { Absence, RunnerStatus } from './service.js'
 import type { Instance, RingInstance } from './shapes.js'
 import type { TaskTable } from './tasks.js'
@@ -33,6 +33,8 @@ export interface AvailabilityParts {
   backend (card: ModelCard): BackendChoice | null
   /** Why a model is not placed, where somebody knows. */
   absence (modelId: string): Absence | null
+  /** This node cannot know yet what is placed. */
+  learning (): boolean
 }
 
 /** Whether only this node counts, or all of them. */
@@ -53,6 +55,8 @@ export interface Look {
 
 /** Which models can be used, where, and what is missing. */
 export interface Availability {
+  /** The card of a model that is here, in the catalogue, or placed. Throws when it cannot be read. */
+  card (modelId: string): ModelCard | undefined
   look (modelId: string, scope: Scope): Look
   /** The first broken link of the model's chain; null when a request for `capability` could be served. */
   broken (modelId: string, capability: string | null, look: Look): BrokenLink | null
@@ -74,15 +78,19 @@ export function createAvailability (parts: AvailabilityParts): Availability {
   const takesNew = ({ assignment: { modelId, instanceId } }: Member): boolean =>
     !placed.of(modelId).some((ring) => ring.instanceId === instanceId && isDraining(ring))
   const readyElsewhere = (): RunnerElsewhere[] => elsewhere(placed.of()).filter(accepts)
+  // The node with the store, which tells of its cards, may be away while others serve the model.
+  const cardOf = (modelId: string): ModelCard | undefined =>
+    bundle.model(modelId)?.card ?? parts.models?.card(modelId) ?? placedCard(placed.of(modelId))
   const cards = (): Map<string, ModelCard> => {
     const all = new Map(bundle.models().map(({ card }) => [card.modelId, card]))
     for (const { modelId } of readyElsewhere()) {
-      const card = all.get(modelId) ?? parts.models?.card(modelId)
+      const card = all.get(modelId) ?? cardOf(modelId)
       if (card !== undefined) all.set(modelId, card)
     }
     return all
   }
   return {
+    card: cardOf,
     cards,
     look (modelId, scope) {
       const instances = placed.of(modelId)
@@ -116,12 +124,13 @@ export function createAvailability (parts: AvailabilityParts): Availability {
       return brokenLink({
         modelId,
         capability,
-        ...cardFacts(parts, modelId, cards),
+        ...cardFacts(parts, modelId, cardOf, cards),
         copies: copyFacts(parts, modelId, runner),
         elsewhere: there.length > 0,
         placed: instances.length > 0,
         draining: instances.length > 0 && instances.every(isDraining),
         absence: instances.every(isDraining) ? parts.absence(modelId) : null,
+        learning: parts.learning(),
         runner
       })
     }
@@ -133,7 +142,7 @@ function copyFacts (
   { models }: AvailabilityParts, modelId: string, runner: RunnerStatus | null
 ): CopyFacts | undefined {
   const running = runner !== null && serves(kindOf(runner))
-  return running || models === undefined ? undefined : copiesOf(models, modelId)
+  return running || models === undefined ? undefined : copiesOf(models.copies(modelId))
 }
 
 const accepts = ({ status, draining }: RunnerElsewhere): boolean =>
@@ -156,10 +165,11 @@ interface CardFacts {
 }
 
 function cardFacts (
-  { bundle, models, backend }: AvailabilityParts, modelId: string, cards: () => Map<string, ModelCard>
+  { backend }: AvailabilityParts, modelId: string, cardOf: Availability['card'],
+  cards: () => Map<string, ModelCard>
 ): CardFacts {
   try {
-    const card = bundle.model(modelId)?.card ?? models?.card(modelId)
+    const card = cardOf(modelId)
     if (card !== undefined) return { card, known: [], backend: backend(card) }
     return { card: null, known: [...cards().keys()], backend: null }
   } catch (error) {

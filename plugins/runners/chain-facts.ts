@@ -1,5 +1,5 @@
 import type { Bundle, Cluster, ModelCard, NodeView, Section, StateReader } from '../../kernel/index.js'
-import type { Models } from '../staging/service.js'
+import type { ModelCopy, Models } from '../staging/service.js'
 import type { BackendChoice } from './backends.js'
 import { brokenLink, chainOf } from './chain.js'
 import type { BrokenLink, ChainFacts, ChainLink, CopyFacts } from './chain.js'
@@ -8,14 +8,14 @@ import { reasonOf } from './process/errors.js'
 import { advanceOf } from './process/states.js'
 import type { Absence, RunnerStatus } from './service.js'
 import { bodyOf } from './shapes.js'
-import type { Instance } from './shapes.js'
+import type { Instance, RingInstance } from './shapes.js'
 
 /** Where the facts about a model come from. */
 export interface ChainFactsParts {
   self: { readonly nodeId: string }
   bundle: Bundle
   /** Absent where the plugin `staging` is off. */
-  models: Pick<Models, 'card' | 'copies'> | undefined
+  models: Pick<Models, 'cards' | 'allCopies'> | undefined
   cluster: Pick<Cluster, 'nodes'>
   /** Tells which backends other nodes offer; absent where nobody reads the state. */
   state: StateReader | undefined
@@ -41,8 +41,9 @@ export function createReadChains (parts: ChainFactsParts): ReadChains {
   return async () => {
     const { nodeResources = {} } = (await parts.state?.read() ?? {}) as { nodeResources?: Resources }
     const nodes = new Map(parts.cluster.nodes().map((node) => [node.nodeId, node]))
+    const cluster = { nodes, resources: nodeResources, ...readOnce(parts) }
     return (modelId, capability) => {
-      const facts = factsOf(parts, { modelId, capability, nodes, resources: nodeResources })
+      const facts = factsOf(parts, { modelId, capability, ...cluster })
       return { links: chainOf(facts), broken: brokenLink(facts) }
     }
   }
@@ -50,16 +51,50 @@ export function createReadChains (parts: ChainFactsParts): ReadChains {
 
 type Resources = Readonly<Record<string, { backends?: readonly string[] }>>
 
-interface Question {
-  modelId: string
-  capability: string | null
+/** What the chains of all models are made of, so that nothing is read again for each of them. */
+interface Whole {
   nodes: ReadonlyMap<string, NodeView>
   resources: Resources
+  /** Cards of models whose files are not here. */
+  cards: ReadonlyMap<string, ModelCard>
+  copies: ReadonlyMap<string, readonly ModelCopy[]> | undefined
+  /** By model. */
+  instances: ReadonlyMap<string, readonly RingInstance[]>
+  /** By runner. */
+  statuses: ReadonlyMap<string, RunnerStatus>
+  /** By instance. */
+  failures: ReadonlyMap<string, InstanceFailure>
+}
+
+interface Question extends Whole {
+  modelId: string
+  capability: string | null
+}
+
+function readOnce ({ models, sections }: ChainFactsParts): Omit<Whole, 'nodes' | 'resources'> {
+  const instances = new Map<string, RingInstance[]>()
+  for (const { value } of sections.instances.entries()) {
+    const ring = bodyOf(value)
+    const { modelId } = ring.shardAssignments
+    const known = instances.get(modelId)
+    if (known === undefined) instances.set(modelId, [ring])
+    else known.push(ring)
+  }
+  const failures = new Map<string, InstanceFailure>()
+  for (const { value } of sections.failures.entries()) {
+    if (!failures.has(value.instanceId)) failures.set(value.instanceId, value)
+  }
+  return {
+    instances, failures,
+    statuses: new Map([...sections.runners.entries()].map(({ key, value }) => [key, value])),
+    cards: new Map(models?.cards().map(({ card }) => [card.modelId, card])),
+    copies: models?.allCopies()
+  }
 }
 
 function factsOf (parts: ChainFactsParts, question: Question): ChainFacts {
   const { modelId, capability, nodes } = question
-  const { card, cardProblem } = cardOf(parts, modelId)
+  const { card, cardProblem } = cardOf(parts, question)
   const seats = seatsOf(parts, question)
   const taking = seats.filter(({ draining }) => !draining)
   const [best] = (taking.length > 0 ? taking : seats).toSorted((a, b) => b.advance - a.advance)
@@ -69,7 +104,7 @@ function factsOf (parts: ChainFactsParts, question: Question): ChainFacts {
     card,
     cardProblem,
     known: card === null ? parts.bundle.models().map((one) => one.card.modelId) : [],
-    copies: parts.models === undefined ? undefined : copiesOf(parts.models, modelId),
+    copies: question.copies === undefined ? undefined : copiesOf(question.copies.get(modelId) ?? []),
     backend: card === null ? null : parts.backend(card),
     elsewhere: seats.some(({ nodeIds }) => nodeIds.some((id) => isElsewhere(parts, nodes.get(id)))) ||
       (card !== null && offeredElsewhere(parts, question, card)),
@@ -83,20 +118,19 @@ function factsOf (parts: ChainFactsParts, question: Question): ChainFacts {
 }
 
 function cardOf (
-  { bundle, models }: ChainFactsParts, modelId: string
+  { bundle }: ChainFactsParts, { modelId, cards }: Question
 ): { card: ModelCard | null, cardProblem?: string } {
   try {
-    return { card: bundle.model(modelId)?.card ?? models?.card(modelId) ?? null }
+    return { card: bundle.model(modelId)?.card ?? cards.get(modelId) ?? null }
   } catch (error) {
     return { card: null, cardProblem: `its card cannot be read: ${reasonOf(error)}` }
   }
 }
 
 /** Where the files of a model are. */
-export function copiesOf (models: Pick<Models, 'copies'>, modelId: string): CopyFacts {
-  const all = models.copies(modelId)
+export function copiesOf (all: readonly ModelCopy[]): CopyFacts {
   const whole = all.filter(({ kind }) => kind !== 'receiving')
-  const names = (list: typeof all): string[] => [...new Set(list.map(({ nodeName }) => nodeName))]
+  const names = (list: readonly ModelCopy[]): string[] => [...new Set(list.map(({ nodeName }) => nodeName))]
   return {
     live: names(whole.filter(({ live }) => live)),
     lost: names(whole.filter(({ live }) => !live)),
@@ -127,16 +161,14 @@ interface Seat {
   failure: { instanceId: string, message: string } | undefined
 }
 
-function seatsOf ({ sections, local }: ChainFactsParts, { modelId }: Question): Seat[] {
-  const rings = [...sections.instances.entries()].map(({ value }) => bodyOf(value))
-    .filter((ring) => ring.shardAssignments.modelId === modelId)
-  if (rings.length === 0) return []
-  const statuses = new Map([...sections.runners.entries()].map(({ key, value }) => [key, value]))
-  const failures = [...sections.failures.entries()].map(({ value }) => value)
+function seatsOf (
+  { local }: ChainFactsParts, { modelId, instances, statuses, failures }: Question
+): Seat[] {
+  const rings = instances.get(modelId) ?? []
   return rings.map(({ instanceId, drainUntil, shardAssignments: { nodeToRunner } }) => {
     const all = Object.values(nodeToRunner).map((id) => local(id) ?? statuses.get(id) ?? null)
     const runner = all.toSorted((a, b) => advanceOf(a) - advanceOf(b))[0] ?? null
-    const failed = failures.find((failure) => failure.instanceId === instanceId)
+    const failed = failures.get(instanceId)
     return {
       nodeIds: Object.keys(nodeToRunner),
       draining: drainUntil !== undefined,

@@ -40,6 +40,8 @@ export interface ChainFacts {
   absence?: Absence | null
   /** The runner that keeps the instance that is furthest from being further. */
   runner: RunnerStatus | null
+  /** The session is too young for this node to know what is placed. */
+  learning?: boolean
   /** Why that instance was given up. */
   failure?: { instanceId: string, message: string } | undefined
 }
@@ -57,6 +59,8 @@ export interface BrokenLink {
   link: Link
   problem: string
   remedy: string
+  /** It is placed or waits for a place, so that the same request may be served in a moment. */
+  comes: boolean
 }
 
 type Found = Omit<ChainLink, 'link'>
@@ -89,19 +93,21 @@ export function chainOf (facts: ChainFacts): ChainLink[] {
 
 /** The first broken link; null when the chain holds. */
 export function brokenLink (facts: ChainFacts): BrokenLink | null {
-  return firstBroken(chainOf(facts))
-}
-
-/** The one of these links that is broken. */
-export function firstBroken (links: readonly ChainLink[]): BrokenLink | null {
-  const broken = links.find(({ ok }) => ok === false)
+  const broken = chainOf(facts).find(({ ok }) => ok === false)
   return broken === undefined
     ? null
-    : { link: broken.link, problem: broken.message, remedy: broken.remedy ?? '' }
+    : {
+        link: broken.link, problem: broken.message, remedy: broken.remedy ?? '',
+        comes: broken.link !== 'request' && isWanted(facts)
+      }
+}
+
+function isWanted ({ placed, draining, absence, learning }: ChainFacts): boolean {
+  return learning === true || absence?.waits === true || (placed && draining !== true)
 }
 
 /** The sentence a client reads. */
-export function noInstanceMessage (modelId: string, { problem }: BrokenLink): string {
+export function noInstanceMessage (modelId: string, { problem }: Pick<BrokenLink, 'problem'>): string {
   return `No instance found for model ${modelId}: ${problem}.`
 }
 
@@ -138,10 +144,15 @@ function backendLink ({ backend, card, elsewhere }: ChainFacts): Found {
     : bad(backend.problem, backend.remedy)
 }
 
-function placementLink ({ placed, draining, absence, modelId, nodes = [] }: ChainFacts): Found {
+function placementLink (
+  { placed, draining, absence, learning, modelId, nodes = [] }: ChainFacts
+): Found {
   const anew = `Place it: \`svc place ${modelId}\`.`
   if (placed && draining !== true) return good(nodes.length === 0 ? 'placed' : `on ${nodes.join(', ')}`)
   if (absence != null) return bad(absence.problem, absence.remedy)
+  if (learning === true) {
+    return bad('what is placed is not known yet: the session has just begun', 'Try again shortly.')
+  }
   return draining === true
     ? bad('it is being stopped and takes no new requests', anew)
     : bad('it is not placed on any node', anew)

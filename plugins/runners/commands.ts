@@ -1,4 +1,5 @@
 import type { CommandDecl, Section } from '../../kernel/index.js'
+import { AT_ONCE } from './losses.js'
 import { sections } from './sections.js'
 import type { Entering } from './service.js'
 import { bodyOf, changed } from './shapes.js'
@@ -6,10 +7,31 @@ import type { Instance } from './shapes.js'
 import { taskSpace } from './task-ids.js'
 
 const text = { type: 'string' } as const
+const failure = {
+  type: 'object',
+  additionalProperties: false,
+  required: ['taskId', 'commandId', 'errorType', 'errorMessage'],
+  properties: { taskId: text, commandId: text, errorType: text, errorMessage: text }
+} as const
 
 /** Decisions about instances: only the master makes them. */
 export const commands = {
   taskSpace,
+  settle: {
+    summary: 'Changes nothing: once it is acknowledged, all that was entered before it is.',
+    args: { type: 'object', additionalProperties: false },
+    result: { type: 'object', required: ['sessionId'], properties: { sessionId: text } }
+  },
+  tasksFailed: {
+    summary: 'Tells of tasks that failed, each of them once.',
+    args: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['failures'],
+      properties: { failures: { type: 'array', items: failure, maxItems: AT_ONCE } }
+    },
+    result: { type: 'object', additionalProperties: false }
+  },
   create: {
     summary: 'Places an instance; the one that is there already counts.',
     args: {
@@ -47,10 +69,10 @@ export interface CommandParts {
   /** Wall ms. */
   now (): number
   live (nodeId: string): boolean
+  /** The content of the model that is to run; undefined where nobody knows, or it ships. */
+  digest (modelId: string): string | undefined
   /** Looks at what is to be entered; throws to refuse it. Not asked where that was forced. */
   check (entering: Entering): void
-  created (instanceId: string, modelId: string, nodeIds: string[]): void
-  deleted (instanceId: string, modelId: string): void
 }
 
 /** What the master does with them. */
@@ -59,27 +81,26 @@ export function commandHandlers (parts: CommandParts): {
   remove (args: { instanceId: string }): { removed: boolean }
   drain (args: { instanceId: string, seconds: number }): { found: boolean }
 } {
-  const { section, check, created, deleted } = parts
+  const { section, check } = parts
   const remove = ({ instanceId }: { instanceId: string }): { removed: boolean } => {
-    const instance = section.get(instanceId)
-    if (instance === undefined) return { removed: false }
+    const removed = section.get(instanceId) !== undefined
     section.remove(instanceId)
-    deleted(instanceId, bodyOf(instance).shardAssignments.modelId)
-    return { removed: true }
+    return { removed }
   }
   return {
     create ({ instance, force }) {
       const { instanceId, shardAssignments: { modelId, nodeToRunner } } = bodyOf(instance)
       const nodeIds = Object.keys(nodeToRunner)
-      const there = samePlace(section, modelId, nodeIds)
+      const modelDigest = parts.digest(modelId)
+      const there = samePlace(section, modelId, nodeIds, modelDigest)
       if (there !== undefined) return { instanceId: there }
       if (force !== true) {
         check({ instance, instances: [...section.entries()].map(({ value }) => value) })
       }
       // An id belongs to one instance for ever.
       if (section.get(instanceId) !== undefined) return { instanceId }
-      section.put(instanceId, instance)
-      created(instanceId, modelId, nodeIds)
+      // The name alone says nothing: the store may have another version by the time that a node looks.
+      section.put(instanceId, modelDigest === undefined ? instance : changed(instance, { modelDigest }))
       return { instanceId }
     },
     remove,
@@ -99,12 +120,15 @@ export function commandHandlers (parts: CommandParts): {
   }
 }
 
-/** The instance of that model on exactly those nodes that goes on. */
-function samePlace (section: Section<Instance>, modelId: string, nodeIds: string[]): string | undefined {
+/** The instance of that model on exactly those nodes that goes on, and not in an older version. */
+function samePlace (
+  section: Section<Instance>, modelId: string, nodeIds: string[], digest: string | undefined
+): string | undefined {
   const wanted = [...nodeIds].sort().join()
   for (const { key, value } of section.entries()) {
-    const { shardAssignments, drainUntil } = bodyOf(value)
-    if (drainUntil !== undefined) continue
+    const { shardAssignments, drainUntil, modelDigest } = bodyOf(value)
+    const older = modelDigest !== undefined && digest !== undefined && modelDigest !== digest
+    if (drainUntil !== undefined || older) continue
     const nodes = Object.keys(shardAssignments.nodeToRunner).sort().join()
     if (shardAssignments.modelId === modelId && nodes === wanted) return key
   }

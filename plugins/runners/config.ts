@@ -40,6 +40,20 @@ export const config = {
       additionalProperties: { type: 'object' },
       default: {}
     },
+    confine: {
+      type: 'boolean',
+      default: true,
+      description:
+        'Holds runners to what they need where the system can: no new rights (setpriv), and only the files ' +
+        'of the system, svc, the engine and the model (Landlock, setpriv of util-linux 2.40 or newer).'
+    },
+    rpc_for_every_user: {
+      type: 'boolean',
+      default: false,
+      description:
+        'Lets this node take part in models that llama.cpp spreads over several nodes. Its RPC has no key: ' +
+        'while such a model runs, every user of this machine reaches the memory it computes in.'
+    },
     memory_limit_mb: {
       type: 'integer',
       minimum: 64,

@@ -1,4 +1,4 @@
-import type { Bundle } from '../../kernel/index.js'
+import type { Bundle, BundledModel } from '../../kernel/index.js'
 import type { Models } from '../staging/service.js'
 import type { Fleet } from './fleet.js'
 import type { Assignment } from './shapes.js'
@@ -19,24 +19,28 @@ export function withCopies (bundle: Bundle, models: Models | undefined): Bundle 
 
 /** Keeps the files of what runs, or is to run, from being removed. */
 export interface Holds {
-  take (assignment: Assignment): void
+  /** Throws when the files are just being removed. */
+  take (assignment: Assignment, digest?: string): void
   release (runnerId: string): void
   /** Tells which models have a ready runner here. */
   tell (fleet: Fleet): void
 }
 
-/** `refused`: the files are just being removed; the runner then starts without them, and fails. */
-export function createHolds (models: Models | undefined, refused: (error: unknown) => void): Holds {
+/** The model an assignment is to load: of that content, where one was pinned. */
+export function modelOf (
+  bundle: Bundle, models: Models | undefined, modelId: string, digest: string | undefined
+): BundledModel | undefined {
+  return digest === undefined || models === undefined ? bundle.model(modelId) : models.locate(modelId, digest)
+}
+
+/** The holds of a node that runs nothing yet. */
+export function createHolds (models: Models | undefined): Holds {
   const held = new Map<string, () => void>()
   let told = new Set<string>()
   return {
-    take ({ runnerId, modelId, instanceId }) {
+    take ({ runnerId, modelId, instanceId }, digest) {
       if (models === undefined || held.has(runnerId)) return
-      try {
-        held.set(runnerId, models.use(modelId, `instance ${instanceId}`))
-      } catch (error) {
-        refused(error)
-      }
+      held.set(runnerId, models.use(modelId, `instance ${instanceId}`, digest))
     },
     release (runnerId) {
       held.get(runnerId)?.()

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
-import { definePlugin } from '../../kernel/index.js'
+import { createLearning, definePlugin, kernelError } from '../../kernel/index.js'
 import type { Context, Plugin, Section } from '../../kernel/index.js'
+import { createAnnouncer } from './announce.js'
 import { assemble } from './assembly.js'
 import type { Assembly, AssemblyParts } from './assembly.js'
 import { checkOverrides } from './binaries.js'
@@ -14,6 +15,7 @@ import { systemProbe } from './gpu-probe.js'
 import type { ProbeIo } from './gpu-probe.js'
 import { withCopies } from './copies.js'
 import { donorHandler } from './donors/donor.js'
+import type { Losses, TaskFailure } from './losses.js'
 import { manifest } from './manifest.js'
 import { reasonOf } from './process/errors.js'
 import { createSupervisor, resolveLimits, sweepOrphans } from './process/supervisor.js'
@@ -23,6 +25,7 @@ import { runnersFolder } from './scratch.js'
 import type { Entering, Instances, RunnerStatus } from './service.js'
 import type { Instance } from './shapes.js'
 import { nodeResources, nodeSystem } from './state-views.js'
+import type { View } from './state-views.js'
 import { createTaskIds } from './task-ids.js'
 import type { TaskIds } from './task-ids.js'
 
@@ -46,33 +49,43 @@ export function createRunners (parts: RunnersParts): Plugin {
     const detection = detect(ctx, parts)
     const sections = sectionsOf(ctx)
     const entering = enteringOf(ctx)
+    const settled = settling(ctx)
     const { absence, onAbsent } = absences()
     const assembly = assemble({
-      node: ctx.node,
-      clock: ctx.clock,
-      log: ctx.log,
+      node: ctx.node, clock: ctx.clock, log: ctx.log,
       logs, cluster, state, absence, memory,
+      session: ctx.deps.session,
+      sendFailures: async (failures) => await ctx.command('tasksFailed', { failures }),
+      learning: createLearning(ctx),
       bundle: withCopies(bundle, models),
       models,
       config: ctx.config,
-      detection,
+      detection, env: parts.probe.env,
       sections,
       createSupervisor: parts.createSupervisor,
       newId: randomUUID,
       newTaskId: taskIds(ctx).next,
+      settled,
       ...entering,
-      advertise: ctx.advertise,
-      emit: ctx.emit,
-      error: ctx.error
+      advertise: ctx.advertise, emit: ctx.emit, error: ctx.error
     })
     const { instances, routing } = assembly
     void assembly.prune()
     ctx.effect('runners', assembly.close)
-    ctx.sections.instances.observe(() => { void assembly.reconcile() })
+    const announce = createAnnouncer({
+      section: sections.instances, session: ctx.deps.session, log: ctx.log, settled,
+      created: (event) => { ctx.emit('InstanceCreated', event) },
+      deleted: (event) => { ctx.emit('InstanceDeleted', event) }
+    })
+    ctx.sections.instances.observe(() => {
+      void assembly.reconcile()
+      void announce()
+    })
+    ctx.effect('announcing', ctx.deps.session.onChange(() => { void announce() }))
     ctx.readiness('runners', assembly.readiness)
     if (models !== undefined) ctx.effect('judgement of models', models.judge(judgeBy(assembly.chains)))
     return {
-      commands: decisions(ctx, entering.check) as never,
+      commands: { ...decisions(ctx, entering.check), ...aboutTasks(assembly.losses) } as never,
       routes: {
         cancel: cancelHandler({ commands, cluster }),
         availability: availabilityHandler(assembly.chains),
@@ -93,16 +106,24 @@ export function createRunners (parts: RunnersParts): Plugin {
         accelerators: { accelerators: detection.accelerators },
         work: assembly.work
       },
-      state: {
-        instances: instances.view,
-        runners: assembly.runners,
-        tasks: routing.tasks,
-        instanceFailures: assembly.failures.view,
-        nodeSystem: nodeSystem(ctx.node.nodeId, detection.accelerators),
-        nodeResources: nodeResources(ctx.node.nodeId, detection.backends)
-      }
+      state: viewsOf(ctx, assembly, detection)
     }
   })
+}
+
+/** What the plugin adds to /state. */
+function viewsOf (
+  { node: { nodeId } }: RunnersContext, { instances, runners, routing, failures }: Assembly,
+  detection: Detection
+): Record<keyof typeof manifest.state, View> {
+  return {
+    instances: instances.view,
+    runners,
+    tasks: routing.tasks,
+    instanceFailures: failures.view,
+    nodeSystem: nodeSystem(nodeId, detection.accelerators),
+    nodeResources: nodeResources(nodeId, detection.backends)
+  }
 }
 
 /** Writes down why an instance failed here, and tells everybody. */
@@ -119,13 +140,36 @@ function decisions (ctx: RunnersContext, check: (entering: Entering) => void): o
     section: sectionsOf(ctx).instances,
     now: () => ctx.clock.now(),
     live: (nodeId) => ctx.deps.cluster.resolve(nodeId)?.live === true,
-    check,
-    created: (instanceId, modelId, nodeIds) => {
-      ctx.emit('InstanceCreated', { instanceId, modelId, nodeIds })
-    },
-    deleted: (instanceId, modelId) => { ctx.emit('InstanceDeleted', { instanceId, modelId }) }
+    digest: (modelId) => ctx.deps.models?.digest(modelId) ?? undefined,
+    check
   })
-  return { ...aboutInstances, taskSpace: () => ({ namespace: randomUUID() }) }
+  return {
+    ...aboutInstances,
+    taskSpace: () => ({ namespace: randomUUID() }),
+    settle: () => ({ sessionId: ctx.deps.session.sessionId })
+  }
+}
+
+/** What the master does with what other nodes report. */
+function aboutTasks (losses: Losses): object {
+  return {
+    tasksFailed: ({ failures }: { failures: TaskFailure[] }) => {
+      losses.take(failures)
+      return {}
+    }
+  }
+}
+
+/** Waits until what this node's document holds is acknowledged. Calls of one moment are one command. */
+function settling (ctx: RunnersContext): () => Promise<void> {
+  let waiting: Promise<void> | undefined
+  const settle = async (): Promise<void> => {
+    await Promise.resolve()
+    waiting = undefined
+    const { sessionId } = await ctx.command('settle', {})
+    if (sessionId !== ctx.deps.session.sessionId) throw kernelError('session_changed')
+  }
+  return async () => await (waiting ??= settle())
 }
 
 /** How instances get into the document and out of it, and who looks at them before. */

@@ -1,11 +1,16 @@
 import { join } from 'node:path'
-import type { Bundle, Clock, Logger, LogRing, ModelCard, RegisteredEngine } from '../../kernel/index.js'
+import { fileURLToPath } from 'node:url'
+import type {
+  Bundle, BundledModel, Clock, Logger, LogRing, ModelCard, RegisteredEngine
+} from '../../kernel/index.js'
 import type { BackendChoice } from './backends.js'
 import type { BinaryOverride } from './binaries.js'
 import { LaunchError } from './failures.js'
 import type { LaunchOptions } from './fleet.js'
+import { opensPorts } from './donors/role.js'
 import type { Role } from './donors/role.js'
 import { memoryLimitBytes, sequenceBytes } from './memory.js'
+import { readable } from './process/confine.js'
 import { runnersFolder } from './scratch.js'
 import type { Assignment } from './shapes.js'
 
@@ -15,6 +20,10 @@ export interface RunnerConfig {
   max_concurrent: number
   max_queued: number
   memory_limit_mb?: number
+  /** Whether runners are held to the files they need. */
+  confine: boolean
+  /** Whether ports without a key may be opened to every user of this machine. */
+  rpc_for_every_user: boolean
   /** Options by engine. */
   engine_options: Readonly<Record<string, unknown>>
 }
@@ -24,10 +33,14 @@ export interface LaunchParts {
   clock: Clock
   log: Logger
   home: string
+  /** Of the node. */
+  env: Readonly<Record<string, string | undefined>>
   config: RunnerConfig
   backend (card: ModelCard): BackendChoice | null
   /** The binary override of an engine, usable or not, if one is set. */
   binary (engine: string): BinaryOverride | undefined
+  /** The card and the files of an assignment's model; undefined when they are not here. */
+  model (assignment: Assignment): BundledModel | undefined
   /** What the assignment is in an instance with a driver and donors; null in every other. */
   role (assignment: Assignment): Role | null
   /** What the engine of a driver is told of its donors. */
@@ -44,9 +57,11 @@ export function launchOptions (
   const { instanceId, runnerId, modelId } = assignment
   const { bundle, clock, log, home, config } = parts
   const role = parts.role(assignment)
+  mayOpenPorts(config, role)
   const scratch = join(runnersFolder(home), runnerId)
   // A donor has none of the model's files.
-  const model = role?.kind === 'donor' ? { card: role.card, directory: scratch } : bundle.model(modelId)
+  const model = role?.kind === 'donor' ? { card: role.card, directory: scratch }
+    : parts.model(assignment)
   if (model === undefined) throw new LaunchError('runner_failed', `model ${modelId} is not on this node`)
   const engine = bundle.engine(model.card.engine)
   const choice = parts.backend(model.card)
@@ -54,7 +69,9 @@ export function launchOptions (
     throw new LaunchError('no_backend', `no enabled plugin brings engine ${model.card.engine}`)
   }
   if (choice.backend === null) throw new LaunchError('no_backend', choice.problem)
-  const options = optionsOf(config, engine.name)
+  const options = {
+    ...optionsOf(config, engine.name), ...programs(parts, engine, role), ...planned(parts, runnerId, role)
+  }
   return {
     runnerId,
     instanceId,
@@ -63,18 +80,37 @@ export function launchOptions (
       directory: model.directory,
       backend: choice.backend,
       threads: config.threads,
-      options: { ...options, ...programs(parts, engine, role), ...planned(parts, runnerId, role) }
+      options
     },
     engineModule: engine.decl.module,
     clock,
     log,
     scratch,
+    ...(config.confine ? { reads: () => readsOf(parts, model, engine.decl.module, options) } : {}),
     memoryLimitBytes:
       memoryLimitBytes(model.card, config.memory_limit_mb, sequenceBytes(model.card, options)),
     maxConcurrent: Math.max(config.max_concurrent, batchOf(options, engine.decl)),
     maxQueued: config.max_queued,
     output: (stream, text) => { parts.logs.output({ runnerId, instanceId, modelId }, stream, text) }
   }
+}
+
+/** Throws LaunchError `no_backend` where a model is spread and the operator did not agree to that. */
+function mayOpenPorts (config: RunnerConfig, role: Role | null): void {
+  if (config.rpc_for_every_user || !opensPorts(role)) return
+  throw new LaunchError('no_backend', 'this node takes no part in models that are spread over nodes: ' +
+    'llama.cpp\'s RPC asks for no key, so that every user of this machine could reach it. Where you trust ' +
+    'them all: svc config set plugins.runners.rpc_for_every_user true, and restart the node')
+}
+
+function readsOf (
+  { home, env }: LaunchParts, { directory, card }: BundledModel, module: string,
+  options: Record<string, unknown>
+): string[] {
+  // A file of the model may be a link to another folder.
+  const files = card.files.map(({ path }) => join(directory, path))
+  return readable({ home, options, env, model: [directory, ...files],
+    scripts: [import.meta.url, module].map((url) => fileURLToPath(url)) })
 }
 
 /** Requests that the engine works on together; an option that is no number is the engine's to refuse. */

@@ -1,11 +1,11 @@
-import { kernelError, SvcError } from '../../kernel/index.js'
+import { delay, kernelError, SESSION_GRACE_MS, SvcError } from '../../kernel/index.js'
 import type { Clock, EngineChunk, EngineTask, Trace } from '../../kernel/index.js'
 import { createAvailability } from './availability.js'
 import type { Availability, AvailabilityParts, Scope } from './availability.js'
 import { noInstanceMessage } from './chain.js'
 import type { BrokenLink } from './chain.js'
 import type { Member } from './fleet.js'
-import { RunnerError } from './process/errors.js'
+import { NOT_BEGUN, RunnerError } from './process/errors.js'
 import { choose, compare } from './remote/choose.js'
 import { mergeTasks } from './remote/news.js'
 import type { Bulletin } from './remote/news.js'
@@ -40,14 +40,14 @@ export interface Routing extends Runners, Pick<Instances, 'onMissing'> {
 }
 
 export function createRouting (parts: RoutingParts): Routing {
-  const { bundle, fleet, self } = parts
+  const { fleet, self } = parts
   const away = new TaskTable(() => parts.clock.mono())
   const availability = createAvailability({ ...parts, away })
   const openThere = thereOpener(parts, away)
-  const place = placer((modelId) => bundle.model(modelId)?.card ?? parts.models?.card(modelId))
+  const place = placer(availability.card)
   return {
     async route (query) {
-      const routed = pick(parts, availability, away, query)
+      const routed = await pickOnceKnown(parts, availability, away, query)
       if (!(routed instanceof SvcError)) return routed
       if (!await place.missing(query, routed)) throw routed
       const again = pick(parts, availability, away, query)
@@ -58,11 +58,11 @@ export function createRouting (parts: RoutingParts): Routing {
     take: (assigned, asker) => take(parts, assigned, asker),
     open (route, task, signal) {
       const work = route.nodeId === self.nodeId
-        ? { tasks: parts.tasks, chunks: () => chunksHere(parts, route, task, signal) }
-        : { tasks: away, chunks: () => openThere(route, task, signal) }
+        ? { own: true, tasks: parts.tasks, chunks: () => chunksHere(parts, route, task, signal) }
+        : { own: false, tasks: away, chunks: () => openThere(route, task, signal) }
       return serve(parts, { route, ...work }, signal)
     },
-    card: (modelId) => bundle.model(modelId)?.card ?? parts.models?.card(modelId),
+    card: availability.card,
     models (task) {
       const ready = availability.ready()
       return [...availability.cards().values()]
@@ -96,6 +96,19 @@ function pick (
   return { taskId, instanceId, runnerId, modelId, nodeId, installId, ...traced(trace) }
 }
 
+/** While this node only learns what is placed, it looks again before it refuses. */
+async function pickOnceKnown (
+  parts: RoutingParts, availability: Availability, away: TaskTable, query: RouteQuery
+): Promise<Route | SvcError> {
+  const { clock } = parts
+  const until = clock.mono() + SESSION_GRACE_MS
+  for (;;) {
+    const routed = pick(parts, availability, away, query)
+    if (!(routed instanceof SvcError) || !parts.learning() || clock.mono() >= until) return routed
+    await delay(clock, LEARN_MS, query.signal ?? new AbortController().signal)
+  }
+}
+
 const traced = (trace: Trace | undefined): { trace?: Trace } => trace === undefined ? {} : { trace }
 
 function take (
@@ -104,7 +117,8 @@ function take (
   const { taskId, commandId, modelId, instanceId, runnerId, capability, trace } = assigned
   const assignment = fleet.get(runnerId)?.assignment
   if (assignment?.instanceId !== instanceId || assignment.modelId !== modelId) {
-    throw kernelError('instance_lost', `Runner ${runnerId} of ${modelId} is not on this node any more.`)
+    throw kernelError('instance_lost',
+      `Runner ${runnerId} of ${modelId} is not on this node any more.`, NOT_BEGUN)
   }
   if (tasks.get(taskId) !== undefined) {
     throw kernelError('invalid_request', `Task ${taskId} is known here already.`, { param: 'taskId' })
@@ -146,7 +160,7 @@ async function * chunksHere (
 ): AsyncGenerator<EngineChunk> {
   const member = fleet.get(runnerId)
   if (member?.supervisor == null) {
-    throw new RunnerError('instance_lost', `The runner of ${modelId} is gone.`)
+    throw new RunnerError('instance_lost', `The runner of ${modelId} is gone.`, NOT_BEGUN)
   }
   const callerId = tasks.callerOf(taskId)?.id
   const opened = trace === undefined
@@ -175,13 +189,20 @@ const timeOf = (clock: Clock): string => new Date(clock.now()).toISOString()
 
 /** The runner was ready a moment ago. */
 const NOT_READY: BrokenLink = {
-  link: 'runner', problem: 'its runner is not ready', remedy: 'Try again shortly.'
+  link: 'runner', problem: 'its runner is not ready', remedy: 'Try again shortly.', comes: true
 }
 
-function noInstance (modelId: string, link: BrokenLink): SvcError {
-  return kernelError('no_instance', noInstanceMessage(modelId, link), {
-    model: modelId,
-    brokenLink: link.link,
-    remedy: link.remedy
-  })
+/** 404 for what nobody placed, 503 for what is wanted and comes. */
+function noInstance (modelId: string, broken: BrokenLink): SvcError {
+  const { link: brokenLink, remedy, comes } = broken
+  const message = noInstanceMessage(modelId, broken)
+  const details = { model: modelId, brokenLink, remedy }
+  return comes
+    ? new SvcError('no_instance', { ...COMES, message, remedy }, message, details)
+    : kernelError('no_instance', message, details)
 }
+
+/** How often it is looked again what is placed. */
+const LEARN_MS = 100
+
+const COMES = { status: 503, retryable: true, retryAfterSeconds: 1 }

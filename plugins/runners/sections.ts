@@ -1,11 +1,13 @@
+import { cardSchema } from '../../kernel/index.js'
 import type { SectionDecl } from '../../kernel/index.js'
 
 const text = { type: 'string' } as const
-const map = { type: 'object' } as const
+const count = { type: 'integer', minimum: 0 } as const
 
 const strings = { type: 'array', items: text } as const
 
-const placement = {
+/** What was asked for when an instance was placed. */
+export const placement = {
   type: 'object',
   additionalProperties: false,
   required: [
@@ -20,6 +22,54 @@ const placement = {
     failedOn: strings,
     ttlSeconds: { type: ['number', 'null'], exclusiveMinimum: 0 },
     replaces: { type: ['string', 'null'] }
+  }
+} as const
+
+const { totalBytes: _, files: __, ...cardFields } = cardSchema.properties
+const size = {
+  type: 'object', additionalProperties: false, required: ['inBytes'], properties: { inBytes: count }
+} as const
+
+const shardBody = {
+  type: 'object',
+  additionalProperties: false,
+  required: ['modelCard', 'deviceRank', 'worldSize', 'startLayer', 'endLayer', 'nLayers'],
+  properties: {
+    modelCard: {
+      type: 'object',
+      required: ['modelId', 'engine', 'storageSize', 'files'],
+      properties: {
+        ...cardFields,
+        storageSize: size,
+        files: {
+          type: 'array',
+          items: {
+            type: 'object', required: ['path', 'role', 'size'], properties: { path: text, role: text, size }
+          }
+        }
+      }
+    },
+    deviceRank: count,
+    worldSize: count,
+    startLayer: count,
+    endLayer: count,
+    nLayers: count
+  }
+} as const
+
+const shard = {
+  type: 'object',
+  additionalProperties: false,
+  minProperties: 1,
+  maxProperties: 1,
+  properties: { PipelineShardMetadata: shardBody, TensorShardMetadata: shardBody }
+} as const
+
+const hosts = {
+  type: 'object',
+  additionalProperties: {
+    type: 'array',
+    items: { type: 'object', required: ['ip', 'port'], properties: { ip: text, port: count } }
   }
 } as const
 
@@ -38,12 +88,13 @@ const ringInstance = {
       required: ['modelId', 'runnerToShard', 'nodeToRunner'],
       properties: {
         modelId: text,
-        runnerToShard: map,
+        runnerToShard: { type: 'object', additionalProperties: shard },
         nodeToRunner: { type: 'object', additionalProperties: text }
       }
     },
-    hostsByNode: map,
+    hostsByNode: hosts,
     placement,
+    modelDigest: text,
     drainUntil: text
   }
 } as const
@@ -51,7 +102,28 @@ const ringInstance = {
 const llamaRpcInstance = {
   ...ringInstance,
   required: [...ringInstance.required, 'driverNode', 'donorEndpoints'],
-  properties: { ...ringInstance.properties, driverNode: text, donorEndpoints: map }
+  properties: { ...ringInstance.properties, driverNode: text, donorEndpoints: hosts }
+} as const
+
+const bare = { type: 'object' } as const
+
+const statuses = {
+  RunnerIdle: bare,
+  RunnerConnecting: bare,
+  RunnerConnected: bare,
+  RunnerLoading: {
+    type: 'object', required: ['layersLoaded', 'totalLayers'],
+    properties: { layersLoaded: count, totalLayers: count }
+  },
+  RunnerLoaded: bare,
+  RunnerWarmingUp: bare,
+  RunnerReady: bare,
+  RunnerRunning: bare,
+  RunnerShuttingDown: bare,
+  RunnerShutdown: bare,
+  RunnerFailed: {
+    type: 'object', required: ['errorMessage'], properties: { errorMessage: text, errorCode: text }
+  }
 } as const
 
 /** Document sections of this plugin. */
@@ -70,7 +142,9 @@ export const sections = {
   runners: {
     writer: 'node',
     summary: 'Runner id to its status, a one-key object.',
-    value: { type: 'object', minProperties: 1, maxProperties: 1 }
+    value: {
+      type: 'object', additionalProperties: false, minProperties: 1, maxProperties: 1, properties: statuses
+    }
   },
   failures: {
     writer: 'node',

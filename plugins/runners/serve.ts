@@ -1,6 +1,6 @@
 import { EngineError, kernelError, SvcError } from '../../kernel/index.js'
 import type { EngineChunk, Logger } from '../../kernel/index.js'
-import { reasonOf, RunnerError } from './process/errors.js'
+import { NOT_BEGUN, reasonOf, RunnerError } from './process/errors.js'
 import { ToldError } from './remote/frames.js'
 import type { Route } from './service.js'
 import type { TaskWatchers } from './task-watch.js'
@@ -16,13 +16,15 @@ export interface ServeParts {
 /** A routed task: the table it is entered in, and what opens its stream. */
 export interface Work {
   route: Route
+  /** A runner of this node serves it. */
+  own: boolean
   tasks: TaskTable
   chunks (): AsyncIterable<EngineChunk>
 }
 
 /** Runs one routed task to its one terminal status. Throws SvcError, or EngineError as the engine gave it. */
 export async function * serve (
-  parts: ServeParts, { route, tasks, chunks }: Work, signal: AbortSignal
+  parts: ServeParts, { route, own, tasks, chunks }: Work, signal: AbortSignal
 ): AsyncGenerator<EngineChunk> {
   const { taskId, modelId } = route
   if (!tasks.start(taskId)) throw kernelError('instance_lost', `Task ${taskId} is not open any more.`)
@@ -39,8 +41,14 @@ export async function * serve (
   } catch (error) {
     // An operator cancels in the runner.
     status = signal.aborted ? whenAborted(signal) : causeOf(error) === 'cancelled' ? 'Cancelled' : 'Failed'
-    if (signal.aborted) throw signal.reason instanceof SvcError ? signal.reason : kernelError('cancelled')
-    if (worthAnEvent(error, answered)) record(parts, route, tasks.get(taskId)?.commandId ?? '', error)
+    const commandId = tasks.get(taskId)?.commandId ?? ''
+    if (signal.aborted) {
+      const { reason } = signal as { reason: unknown }
+      // This node goes, and its instances with it.
+      if (own && causeOf(reason) === 'shutting_down') record(parts, route, commandId, STOPPING)
+      throw reason instanceof SvcError ? reason : kernelError('cancelled')
+    }
+    if (worthAnEvent(error, answered)) record(parts, route, commandId, error)
     throw publicError(error, modelId)
   } finally {
     tasks.finish(taskId, status)
@@ -69,15 +77,22 @@ function publicError (error: unknown, modelId: string): Error {
 const causeOf = (error: unknown): string =>
   error instanceof RunnerError || error instanceof SvcError ? error.reason : 'provider_error'
 
+const STOPPING = new RunnerError('instance_lost', 'The node stops.')
+
 /**
  * An ordinary refusal before the first chunk is the client's to read, and the node that served a task has
- * recorded its failure; all else is worth an event.
+ * recorded its failure, unless it was lost soon after; all else is worth an event. What was not begun is not
+ * lost: another runner may have it.
  */
 function worthAnEvent (error: unknown, answered: boolean): boolean {
   const reason = causeOf(error)
-  if (error instanceof ToldError || reason === 'overloaded' || reason === 'cancelled') return false
+  if (notBegun(error) || reason === 'overloaded' || reason === 'cancelled') return false
+  if (error instanceof ToldError && reason !== 'instance_lost') return false
   return answered || reason === 'instance_lost' || reason === 'provider_error'
 }
+
+const notBegun = (error: unknown): boolean =>
+  (error instanceof RunnerError || error instanceof SvcError) && error.details['begun'] === NOT_BEGUN.begun
 
 function record (
   { log, taskFailed }: ServeParts, { taskId, modelId }: Route, commandId: string, error: unknown

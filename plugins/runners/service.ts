@@ -4,6 +4,7 @@ import type { Instance } from './shapes.js'
 import type { TerminalStatus } from './tasks.js'
 import type { Caller, EngineChunk, EngineTask, ModelCard, Trace } from '../../kernel/index.js'
 
+export { placement } from './sections.js'
 export { errors as runnerErrors } from './errors.js'
 export { runTask } from './run-task.js'
 export type { TaskRequest } from './run-task.js'
@@ -12,9 +13,17 @@ export type {
   Instance, LlamaRpcInstance, PlacementIntent, RingInstance, Shard, ShardBody, StateCard
 } from './shapes.js'
 
+/**
+ * What a runner waits for before it can start, for ever. Times are ISO-8601. Without `tries` and `nextTryAt`
+ * it is waited for, and not asked again.
+ */
+export interface WaitsFor {
+  reason: string, message: string, since: string, tries?: number, nextTryAt?: string
+}
+
 /** A runner's lifecycle as a one-key object, e.g. `{"RunnerReady":{}}`. */
 export type RunnerStatus =
-  | { RunnerIdle: Record<never, never> } | { RunnerConnecting: Record<never, never> }
+  | { RunnerIdle: { waitsFor?: WaitsFor } } | { RunnerConnecting: Record<never, never> }
   | { RunnerConnected: Record<never, never> }
   | { RunnerLoading: { layersLoaded: number, totalLayers: number } }
   | { RunnerLoaded: Record<never, never> } | { RunnerWarmingUp: Record<never, never> }
@@ -43,6 +52,8 @@ export interface RunnerReport {
   /** Seconds since a real inference (warmup, request or canary) last succeeded; null when never. */
   secondsSinceForward: number | null
   rssBytes: number | null
+  /** It is held to the files it needs, at least to the rights it has, or not; null: it does not run. */
+  hold: 'files' | 'privileges' | 'none' | null
   /** Tasks that may be inside the runner at once, and tasks that wait for that. */
   slots: number
   waitingTasks: number
@@ -124,7 +135,7 @@ export interface Runners {
   /**
    * Names a task and picks the ready runner with the least outstanding work, on whichever node. Throws
    * `no_instance` (details.brokenLink and details.remedy name the first broken link of the availability
-   * chain).
+   * chain): 503 while the model is placed or waits for a place, 404 where nobody placed it.
    */
   route (query: RouteQuery): Promise<Route>
   /**
@@ -145,7 +156,12 @@ export const RunnersService = defineService<Runners>('runners')
 export interface Releasing { instance: Instance, nodeIds: string[] }
 
 /** Why a model is not placed, as a part of a sentence, and what mends it. */
-export interface Absence { problem: string, remedy: string }
+export interface Absence {
+  problem: string
+  remedy: string
+  /** It is placed as soon as that is possible. */
+  waits: boolean
+}
 
 /** What is to be entered, and what there is at that moment. */
 export interface Entering { instance: Instance, instances: readonly Instance[] }

@@ -47,6 +47,8 @@ export type RingInstance = {
   hostsByNode: Record<string, { ip: string, port: number }[]>
   /** Absent in an instance that was given as it is. */
   placement?: PlacementIntent
+  /** The content its runners load, a manifest's digest. Absent for what ships, and where nobody knew it. */
+  modelDigest?: string
   /** ISO-8601. Once set it takes no new requests and goes when its last one has ended, at the latest then. */
   drainUntil?: string
 }

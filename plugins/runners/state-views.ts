@@ -1,7 +1,8 @@
 import type { Caller } from '../../kernel/index.js'
 import type { Accelerator } from './service.js'
 
-type View = (caller: Caller, base?: unknown) => unknown
+/** One part of /state, as its caller may see it. */
+export type View = (caller: Caller, base?: unknown) => unknown
 type ByNode = Record<string, Record<string, unknown>>
 
 /** What the kernel shows under nodeSystem, with this node's first accelerator in it: live readings count. */

@@ -101,8 +101,11 @@ export class TaskTable {
   }
 
   /** False for a task that another node has passed on. */
-  enteredHere (taskId: string): boolean {
-    return (this.#entry(taskId)?.asker.member ?? null) === null
+  enteredHere (taskId: string): boolean { return this.askerOf(taskId) === null }
+
+  /** Install id of the node that has passed a task on; null when it entered here, or is unknown. */
+  askerOf (taskId: string): string | null {
+    return this.#entry(taskId)?.asker.member ?? null
   }
 
   /** Tasks of a runner that have no terminal status yet. */

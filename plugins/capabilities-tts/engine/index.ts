@@ -14,9 +14,6 @@ import { speak } from './speech.js'
 
 /** Spoken at warmup: a bare vowel run, which every IPA voice and every character voice has symbols for. */
 const WARMUP = 'aaa eee ooo, aaa eee ooo.'
-// onnxruntime allocates on its first runs, and the MP3 encoder is compiled while it works.
-const WARMUP_RUNS = 3
-
 class SpeechSession implements EngineSession {
   private readonly family: Family
   private readonly spec: ModelSpec
@@ -29,22 +26,22 @@ class SpeechSession implements EngineSession {
   async warmup (): Promise<void> {
     const { modelId } = this.spec.card
     this.family.warmFront()
-    for (let i = 0; i < WARMUP_RUNS; i++) {
-      const request: SpeechTask['request'] = {
-        text: WARMUP,
-        voice: this.family.defaultVoice,
-        language: 'ipa',
-        speed: 1,
-        temperature: 1,
-        seed: undefined,
-        maxSymbols: Infinity,
-        pace: new Pace(FIRST_SECONDS, DECODE_SECONDS)
-      }
-      let bytes = 0
-      const task: SpeechTask = { request, encoding: 'mp3', interval: 1 }
-      for await (const chunk of speak(this.family, task, modelId, NEVER)) bytes += chunk.media?.length ?? 0
-      if (bytes === 0) throw new EngineError('model_invalid', `${modelId} made no sound in its first run`)
+    const request: SpeechTask['request'] = {
+      text: WARMUP,
+      voice: this.family.defaultVoice,
+      language: 'ipa',
+      speed: 1,
+      temperature: 1,
+      seed: undefined,
+      maxSymbols: Infinity,
+      pace: new Pace(FIRST_SECONDS, DECODE_SECONDS)
     }
+    let bytes = 0
+    const task: SpeechTask = { request, encoding: 'mp3', interval: 1 }
+    // Once: more runs make neither the first sound nor the rest come sooner, and hold up the return of a
+    // runner that was lost.
+    for await (const chunk of speak(this.family, task, modelId, NEVER)) bytes += chunk.media?.length ?? 0
+    if (bytes === 0) throw new EngineError('model_invalid', `${modelId} made no sound in its first run`)
   }
 
   async * run (task: EngineTask, signal: AbortSignal): AsyncGenerator<EngineChunk> {

@@ -39,6 +39,12 @@ class PayloadReader {
     return undefined
   }
 
+  /** A number, or the nearest that the range has: for a field without bounds of its own. */
+  nearest (field: string, fallback: number, { min, max }: Range): number {
+    const value = this.payload[field]
+    return typeof value === 'number' ? Math.min(max, Math.max(min, value)) : fallback
+  }
+
   /** A number within a range, both ends included; `what` says what the range is of. */
   number (field: string, fallback: number, range: Range, what: string): number {
     const value = this.payload[field]
@@ -66,7 +72,8 @@ function readVoice (reader: PayloadReader, family: Family, model: string): strin
 }
 
 function readLanguage (reader: PayloadReader, family: Family, model: string, voice: string): string {
-  const wanted = reader.string('lang_code')
+  // The schema takes any text; none at all is the voice's own language.
+  const wanted = reader.string('lang_code') || undefined
   const found = family.findLanguage(wanted, voice)
   if (found === undefined) {
     const asked = wanted === undefined
@@ -115,16 +122,17 @@ export function readRequest (payload: Record<string, unknown>, family: Family, c
     voice,
     language: readLanguage(reader, family, model, voice),
     speed: reader.number('speed', 1, speed, model),
-    temperature: temperature === undefined ? 1 : reader.number('temperature', 1, temperature, model),
+    temperature: temperature === undefined ? 1 : reader.nearest('temperature', 1, temperature),
     seed: readSeed(reader, family, payload['seed'], model),
     maxSymbols: reader.number('max_tokens', Infinity, ANY_COUNT, model),
     pace: new Pace(Math.min(FIRST_SECONDS, interval), DECODE_SECONDS)
   }
   const encoding = readEncoding(reader)
   if (reader.issues.length > 0) {
-    throw new EngineError(
-      'invalid_payload', reader.issues.map(i => i.message).join('; '), { issues: reader.issues }
-    )
+    throw new EngineError('invalid_payload', reader.issues.map(i => i.message).join('; '), {
+      issues: reader.issues, param: reader.issues[0]!.path,
+      remedy: `\`svc show ${model}\` says what it takes.`
+    })
   }
   return { request, encoding, interval }
 }

@@ -17,7 +17,7 @@ const VITS = {
   ...COMMON,
   voice: 'one of the listed voices',
   speed: 'multiple of the voice\'s own tempo, 0.25 to 4',
-  temperature: 'multiple of the voice\'s own noise level, 0 to 2'
+  temperature: 'multiple of the voice\'s own noise level, 0 to 2; beyond that the nearest of them'
 }
 
 const TABLES: Record<string, Record<string, string>> = {

@@ -2,7 +2,7 @@ import t from 'tap'
 import OpenAI from 'openai'
 import { systemClock } from '../../../kernel/clock.js'
 import { EngineError, kernelError } from '../../../kernel/index.js'
-import { fake, startPlugin } from '../../../kernel/testing/index.js'
+import { fake, manualClock, startPlugin } from '../../../kernel/testing/index.js'
 import { RunnersService, runTask } from '../../runners/service.js'
 import { inputSchema, outputChunkSchema, tts } from '../descriptor.js'
 import plugin from '../index.js'
@@ -82,7 +82,7 @@ t.test('an OpenAI body as a task', (t) => {
 
 t.test('the events of a speech stream', (t) => {
   const frame = { payload: null, media: null, error: null }
-  t.equal(speechEvent({ ...frame, kind: 'started' }), null)
+  t.equal(speechEvent({ ...frame, kind: 'started' }), ': keep-alive\n\n')
   t.equal(speechEvent({ ...frame, kind: 'chunk', media: Buffer.from('abc') }),
     'data: {"type":"speech.audio.delta","audio":"YWJj"}\n\n')
   t.match(speechEvent({ ...frame, kind: 'completed' }), /^data: {"type":"speech.audio.done","usage":/)
@@ -174,6 +174,24 @@ t.test('the official OpenAI client', async (t) => {
 
 const LOST = (): Error => kernelError('instance_lost', 'The instance was lost.', { instanceId: 'i1' })
 
+t.test('a stream of events opens while the voice is silent, and tells its loss in one event', async (t) => {
+  const clock = manualClock()
+  let release = (): void => {}
+  const held = new Promise<void>((resolve) => { release = resolve })
+  const { rig, asked } = await start(t, {
+    clock, open: async function * () { await held; throw LOST(); yield * spoken({} as EngineTask) }
+  })
+  const answer = rig.inject({
+    method: 'POST', url: '/v1/audio/speech', payload: { model: VOICE, input: 'Hi', stream_format: 'sse' }
+  })
+  while (asked.tasks.length === 0) await new Promise((resolve) => { setImmediate(resolve) })
+  await clock.advance(1000)
+  release()
+  const { statusCode, body } = await answer
+  t.equal(statusCode, 200)
+  t.match(body, /^: keep-alive\n\ndata: \{"error":[^\n]*"instance_lost"[^\n]*\n\n$/)
+})
+
 interface Tries {
   excepted: (string | undefined)[]
   ends: ('lost' | 'lost after a chunk' | 'spoken' | 'other')[]
@@ -214,8 +232,8 @@ const rows: Row[] = [
     expect: [500, 'instance_lost'] },
   { name: 'with another value neither', header: '2', ends: ['lost', 'spoken'],
     expect: [500, 'instance_lost'] },
-  { name: 'a stream of events neither', header: '1', sse: true, ends: ['lost', 'spoken'],
-    expect: [500, 'instance_lost'] },
+  { name: 'so is a stream of events of which nothing was said yet', header: '1', sse: true,
+    ends: ['lost', 'spoken'], expect: [200, 'task-2', '1'] },
   { name: 'once and no more', header: '1', ends: ['lost', 'lost', 'spoken'], expect: [500, 'instance_lost'] },
   { name: 'only what was lost', header: '1', ends: ['other', 'spoken'], expect: [502, 'provider_error'] },
   { name: 'where no other instance is ready the loss is the answer', header: '1', ends: ['lost'],
@@ -223,6 +241,9 @@ const rows: Row[] = [
   { name: 'nothing is tried again where nothing was lost', header: '1', ends: ['spoken'],
     expect: [200, 'task-1'] }
 ]
+/** The bytes of an answer, also of those in events. */
+const sound = (body: string): string => !body.startsWith(':') ? body
+  : [...body.matchAll(/"audio":"([^"]+)"/g)].map(([, data]) => Buffer.from(data!, 'base64')).join('')
 for (const { name, header, sse = false, ends, expect: [status, word, retried] } of rows) {
   t.test(name, async (t) => {
     const tries: Tries = { excepted: [], ends }
@@ -237,8 +258,8 @@ for (const { name, header, sse = false, ends, expect: [status, word, retried] } 
     t.equal(answer.headers['x-svc-retried'], retried)
     if (status === 200) t.equal(answer.headers['x-svc-task-id'], word)
     else t.match(answer.json(), { error: { reason: word, retryable: word === 'instance_lost' } })
-    if (status === 200) t.equal(answer.body, 'mp30mp31', 'the whole answer, once')
-    const again = header === '1' && !sse && ends[0] === 'lost'
+    if (status === 200) t.equal(sound(answer.body), 'mp30mp31', 'the whole answer, once')
+    const again = header === '1' && ends[0] === 'lost'
     t.same(tries.excepted, again ? [undefined, 'i1'] : [undefined], 'elsewhere')
   })
 }

@@ -20,6 +20,8 @@ export interface DriverParts {
   clock: Clock
   log: Logger
   newId (): string
+  /** A donor of a prepared driver started again, or its connection broke: the driver has to start anew. */
+  lost (assignment: Assignment, message: string): void
 }
 
 /** A connection that waits for its donor to fetch what it says. */
@@ -30,8 +32,13 @@ interface Entry { doors: Door[], end: AbortController }
 
 /** The drivers on this node: waits for donors, and opens a door to each that leads over the members' link. */
 export interface Drivers {
-  /** Resolves when every donor is ready and its door is open, or the runner was released. */
-  prepare (assignment: Assignment, role: Role & { kind: 'driver' }): Promise<void>
+  /**
+   * Resolves when every donor is ready and its door is open, or the runner was released. `waits` hears for
+   * whom it waits, and again whenever that changes.
+   */
+  prepare (
+    assignment: Assignment, role: Role & { kind: 'driver' }, waits?: (message: string) => void
+  ): Promise<void>
   /** What the engine is told; null before `prepare`. */
   plan (runnerId: string, role: Role & { kind: 'driver' }): Record<string, unknown> | null
   /** Closes the doors of a runner, and every connection through them. */
@@ -50,18 +57,26 @@ export function createDrivers (parts: DriverParts): Drivers {
     for (const door of entry?.doors ?? []) door.close()
   }
   return {
-    async prepare ({ runnerId, instanceId }, { donors }) {
+    async prepare (assignment, { donors }, waits = () => {}) {
+      const { runnerId, instanceId } = assignment
       const entry: Entry = { doors: [], end: new AbortController() }
+      const { signal } = entry.end
+      const lost = (message: string): void => {
+        if (signal.aborted) return
+        release(runnerId)
+        parts.lost(assignment, message)
+      }
       release(runnerId)
       entries.set(runnerId, entry)
-      await untilReady(parts, donors, entry.end.signal)
+      await untilReady(parts, donors, signal, waits)
       for (const donor of donors) {
-        if (entry.end.signal.aborted) return
-        const door = await openDoor({ ...parts, feeds }, instanceId, donor)
+        if (signal.aborted) return
+        const door = await openDoor({ ...parts, feeds, broke: lost }, instanceId, donor)
         // It may have been released meanwhile.
-        if (entry.end.signal.aborted) door.close()
+        if (signal.aborted) door.close()
         else entry.doors.push(door)
       }
+      void untilAway(parts, donors, signal).then((donor) => { if (donor !== null) lost(awayText([donor])) })
     },
     plan (runnerId, { layers, donors }) {
       const doors = entries.get(runnerId)?.doors ?? []
@@ -84,12 +99,34 @@ export function createDrivers (parts: DriverParts): Drivers {
 
 /** Resolves when each donor says that it is ready, or when the signal aborts. */
 async function untilReady (
-  { runners }: Pick<DriverParts, 'runners'>, donors: readonly DonorSeat[], signal: AbortSignal
+  { runners }: Pick<DriverParts, 'runners'>, donors: readonly DonorSeat[], signal: AbortSignal,
+  waits: (message: string) => void
 ): Promise<void> {
-  while (!signal.aborted && !donors.every((donor) => isReady(runners, donor))) {
+  let told = ''
+  for (;;) {
+    const away = donors.filter((donor) => !isReady(runners, donor))
+    if (signal.aborted || away.length === 0) return
+    const message = awayText(away)
+    if (message !== told) waits(message)
+    told = message
     await untilCalled((look) => runners.observe(look), signal)
   }
 }
+
+/** The first donor that says that it is not ready; null when the signal aborts before. */
+async function untilAway (
+  { runners }: Pick<DriverParts, 'runners'>, donors: readonly DonorSeat[], signal: AbortSignal
+): Promise<DonorSeat | null> {
+  for (;;) {
+    if (signal.aborted) return null
+    const away = donors.find((donor) => !isReady(runners, donor))
+    if (away !== undefined) return away
+    await untilCalled((look) => runners.observe(look), signal)
+  }
+}
+
+const awayText = (donors: readonly DonorSeat[]): string =>
+  `the rank on ${donors.map(({ nodeId }) => nodeId).join(', ')} is not ready`
 
 function isReady (runners: Section<RunnerStatus>, { nodeId, runnerId }: DonorSeat): boolean {
   const status = runners.get(runnerId, nodeId)
@@ -97,7 +134,7 @@ function isReady (runners: Section<RunnerStatus>, { nodeId, runnerId }: DonorSea
 }
 
 interface Door { endpoint: string, close (): void }
-type DoorParts = DriverParts & { feeds: Map<string, Feed> }
+type DoorParts = DriverParts & { feeds: Map<string, Feed>, broke: (message: string) => void }
 
 /** A port of this machine that leads to the rpc-server of a donor. */
 async function openDoor (parts: DoorParts, instanceId: string, donor: DonorSeat): Promise<Door> {
@@ -132,17 +169,21 @@ async function listen (server: Server): Promise<number> {
   return (server.address() as AddressInfo).port
 }
 
-/** Carries one connection to its donor; it ends with either side, and with the link between the nodes. */
+/**
+ * Carries one connection to its donor; it ends with either side, and with the link between the nodes. The
+ * driver's program does not get over the loss of one: what it did not close itself is told to `broke`.
+ */
 async function pass (
   parts: DoorParts, instanceId: string, donor: DonorSeat, socket: Socket, end: AbortController
 ): Promise<void> {
-  const { cluster, runners, feeds, log } = parts
+  const { cluster, feeds, log, broke } = parts
   const { nodeId, runnerId } = donor
   const feedId = parts.newId()
   let unwatch = (): void => {}
+  let carries = false
+  let left = false
+  for (const event of ['end', 'error'] as const) socket.once(event, () => { left = true })
   try {
-    // A donor that starts again takes connections when it is ready.
-    await untilReady({ runners }, [donor], end.signal)
     const node = cluster.resolve(nodeId)
     if (end.signal.aborted || node === undefined) return
     unwatch = watchNode(cluster, parts.clock, node.installId, () => { end.abort() })
@@ -154,6 +195,7 @@ async function pass (
     answer.body.on('error', () => {})
     end.signal.addEventListener('abort', () => { answer.body.destroy() }, { once: true })
     if (answer.status !== 200) throw new Error(`it answered ${answer.status}`)
+    carries = true
     await receive(answer.body, socket)
   } catch (error) {
     if (!end.signal.aborted) {
@@ -163,5 +205,6 @@ async function pass (
     unwatch()
     feeds.delete(feedId)
     end.abort()
+    if (carries && !left) broke(`the connection to the rank on ${nodeId} broke`)
   }
 }

@@ -10,6 +10,14 @@ export type Role =
   | { kind: 'driver', layers: number, donors: DonorSeat[] }
   | { kind: 'donor', driverNode: string, card: ModelCard }
 
+/**
+ * Whether a part opens ports of this machine that ask nobody for a key: rpc-server has none, and a driver
+ * reaches its donors by ports like that.
+ */
+export function opensPorts (role: Role | null): boolean {
+  return role !== null && (role.kind === 'donor' || role.donors.length > 0)
+}
+
 /** The part of a node in an instance; null where there is no driver, or the node is not named. Pure. */
 export function roleOf (instance: Instance, nodeId: string): Role | null {
   const own = shardOf(instance, nodeId)

@@ -31,7 +31,8 @@ export interface Failure {
 export type Verdict = { readonly giveUp: true } | { readonly giveUp: false, readonly delayMs: number }
 
 /**
- * Decides after a failure: start again after a delay, or give up. Gives up on a wedge, on
+ * Decides after a failure: start again, at once where it was ready and has not failed before, else after a
+ * delay; or give up. Gives up on a wedge, on
  * `breakerFailures` failures within `breakerWindowMs`, and after five starts in a row of which none came to
  * be ready; being ready for `readyClearMs` forgets the past. `random` is uniform in [0, 1).
  */
@@ -44,7 +45,9 @@ export function afterFailure (
   const state = { recent, attempts: past.attempts + 1, unready }
   const often = recent.length >= limits.breakerFailures || unready >= UNREADY_MAX
   if (failure.wedged || often) return { state, verdict: { giveUp: true } }
-  return { state, verdict: { giveUp: false, delayMs: backoffMs(state.attempts, limits, random) } }
+  // What has served may serve at once: a pause is for what fails again, or never came to be ready.
+  const first = state.attempts === 1 && failure.readyMs > 0
+  return { state, verdict: { giveUp: false, delayMs: first ? 0 : backoffMs(state.attempts, limits, random) } }
 }
 
 /** Wait before the try after `attempts` failures in a row: doubling, capped, with jitter on top. */

@@ -14,6 +14,8 @@ export interface Watch {
   readonly overdueWork: Overdue | null
   /** Oldest task that was cancelled and has not ended in the runner. */
   readonly cancelledSince: number | null
+  /** Since when the runner has had no announced work; now while it has. */
+  readonly quietSince: number
 }
 
 /** A passed deadline. `key` is the same for the same cause, so that two looks can agree on it. */
@@ -47,8 +49,11 @@ function servingDeadline (watch: Watch, limits: RunnerLimits, nowMs: number): Pa
     return passed(`work ${work.id}`, `work "${work.label}" of ${work.units} units has been running for ` +
       `${seconds(work.runningMs)}, allowed are ${seconds(work.allowedMs)}`)
   }
-  if (watch.cancelledSince !== null && nowMs - watch.cancelledSince > limits.cancelMs) {
-    return passed('cancel', `a cancelled task was still running ${seconds(limits.cancelMs)} later`)
+  // Announced work has its own time: what a cancelled task waits for is over when that is.
+  const { cancelledSince, quietSince } = watch
+  if (cancelledSince !== null && nowMs - Math.max(cancelledSince, quietSince) > limits.cancelMs) {
+    return passed('cancel', `a cancelled task was still running ${seconds(limits.cancelMs)} later, ` +
+      'without announced work')
   }
   return null
 }

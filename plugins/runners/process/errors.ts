@@ -13,6 +13,9 @@ export class RunnerError extends Error {
   }
 }
 
+/** Detail of an `instance_lost` before which nothing was done for the task: another runner may have it. */
+export const NOT_BEGUN = { begun: false } as const
+
 /** The terminal of a task whose reader has gone. */
 export function cancelled (): RunnerError {
   return new RunnerError('cancelled', 'The task was cancelled.')

@@ -1,11 +1,14 @@
 import { spawn, spawnSync } from 'node:child_process'
 import { accessSync, constants, existsSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { isMainThread } from 'node:worker_threads'
+import { fileRules } from './confine.js'
 import { MARK, writePidfile } from './pidfile.js'
 import type { ChildProcess } from 'node:child_process'
 import type { Duplex, Readable } from 'node:stream'
+import type { Hold } from './confine.js'
 
 /** Added to the runner's score, so that the kernel ends a runner before the node when memory is out. */
 const OOM_SCORE_ADJ = '500'
@@ -32,6 +35,7 @@ export interface Launched {
   stdout: Readable
   stderr: Readable
   frames: Duplex
+  hold: Hold
 }
 
 /** The environment of a runner: the allow-list, a home of its own, and its mark. */
@@ -59,21 +63,33 @@ export function hostEntry (here: string = import.meta.url): string {
   return entry
 }
 
-const setprivs = new Map<string, boolean>()
+/** A `setpriv`, and how far it can hold a runner here. */
+export interface Setpriv { path: string, hold: Hold }
+
+const setprivs = new Map<string, Hold | null>()
+const DEATH_SIGNAL = ['--pdeathsig', 'KILL']
+const NO_NEW_RIGHTS = '--no-new-privs'
 
 /** Path of a `setpriv` that knows `--pdeathsig`, from PATH; null where there is none. */
-export function findSetpriv (path: string = process.env['PATH'] ?? ''): string | null {
+export function findSetpriv (path: string = process.env['PATH'] ?? ''): Setpriv | null {
   if (process.platform !== 'linux') return null
   const folders = path.split(delimiter).filter((dir) => dir.startsWith('/'))
   const found = folders.map((dir) => join(dir, 'setpriv')).find(runnable)
   if (found === undefined) return null
-  if (!setprivs.has(found)) {
-    // Some builds of setpriv lack the option; asked once per path.
-    const run = spawnSync(found, ['--pdeathsig', 'KILL', '--', process.execPath, '-v'],
-      { stdio: 'ignore', env: {}, timeout: SETPRIV_CHECK_MS })
-    setprivs.set(found, run.status === 0)
-  }
-  return setprivs.get(found) === true ? found : null
+  // Builds of setpriv and kernels differ in what they know; asked once per path.
+  if (!setprivs.has(found)) setprivs.set(found, holdOf(found))
+  const hold = setprivs.get(found) ?? null
+  return hold === null ? null : { path: found, hold }
+}
+
+/** The most that this setpriv and this kernel do together; null when not even the death signal. */
+function holdOf (setpriv: string): Hold | null {
+  const works = (more: readonly string[]): boolean => spawnSync(setpriv,
+    [...DEATH_SIGNAL, ...more, '--', process.execPath, '-v'],
+    { stdio: 'ignore', env: {}, timeout: SETPRIV_CHECK_MS }).status === 0
+  if (works([NO_NEW_RIGHTS, ...fileRules(['/'], tmpdir())])) return 'files'
+  if (works([NO_NEW_RIGHTS])) return 'privileges'
+  return works([]) ? 'none' : null
 }
 
 function runnable (path: string): boolean {
@@ -87,19 +103,28 @@ function runnable (path: string): boolean {
 
 /**
  * Starts a runner process in a group and session of its own. Where `setpriv` is there, the kernel kills
- * the runner when this process dies; everywhere, a thread of the runner does. Throws when the system
- * refuses to start a process.
+ * the runner when this process dies; everywhere, a thread of the runner does. With `reads` it is held to
+ * those files and its own folder, as far as this machine can do that. Throws when the system refuses to start
+ * a process.
  */
-export function launch (options: { scratch: string, mark: string, entry?: string }): Launched {
+export function launch (
+  options: { scratch: string, mark: string, entry?: string, reads?: (() => readonly string[]) | undefined }
+): Launched {
   const entry = options.entry ?? hostEntry()
   const command = [process.execPath, '--no-warnings', ...LEAN_FLAGS, entry, String(process.pid)]
   // The death signal is sent when the spawning *thread* ends, so only the main thread may ask for it.
   const setpriv = isMainThread ? findSetpriv() : null
-  const [file, ...args] = setpriv === null ? command : [setpriv, '--pdeathsig', 'KILL', '--', ...command]
+  const hold = options.reads === undefined ? 'none' : setpriv?.hold ?? 'none'
+  const [file, ...args] = setpriv === null ? command
+    : [setpriv.path, ...DEATH_SIGNAL, ...holding(hold, options), '--', ...command]
   const child = spawn(file as string, args, {
     cwd: options.scratch,
     detached: true,
-    env: runnerEnv(process.env, options.scratch, options.mark),
+    env: {
+      ...runnerEnv(process.env, options.scratch, options.mark),
+      // The only place it may write to.
+      ...(hold === 'files' ? { TMPDIR: options.scratch } : {})
+    },
     stdio: ['ignore', 'pipe', 'pipe', 'pipe']
   })
   if (child.pid === undefined) {
@@ -114,7 +139,14 @@ export function launch (options: { scratch: string, mark: string, entry?: string
     throw error
   }
   const [, stdout, stderr, frames] = child.stdio as unknown as [null, Readable, Readable, Duplex]
-  return { child, pid: child.pid, stdout, stderr, frames }
+  return { child, pid: child.pid, stdout, stderr, frames, hold }
+}
+
+function holding (
+  hold: Hold, { scratch, reads }: { scratch: string, reads?: (() => readonly string[]) | undefined }
+): string[] {
+  if (hold === 'none') return []
+  return [NO_NEW_RIGHTS, ...hold === 'files' ? fileRules(reads?.() ?? [], scratch) : []]
 }
 
 function preferAsVictim (pid: number): void {

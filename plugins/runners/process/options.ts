@@ -15,6 +15,11 @@ export interface RunnerOptions {
   readonly log: Logger
   /** Folder of this runner alone: its working directory, pidfile and output. Made when missing. */
   readonly scratch: string
+  /**
+   * Finds the files it may read; called on systems that hold it to them. Left out: whatever the node's user
+   * may.
+   */
+  readonly reads?: () => readonly string[]
   readonly limits?: Partial<RunnerLimits>
   /** Resident memory beyond which the process is killed. */
   readonly memoryLimitBytes?: number
@@ -26,6 +31,8 @@ export interface RunnerOptions {
   readonly random?: () => number
   /** Hears what the process writes to stdout and stderr. */
   readonly output?: RunnerOutput | undefined
+  /** How long a process has waited for a processor, ms; replaced by tests. */
+  readonly processorWaitMs?: (pid: number) => number
   onStatus (status: RunnerStatus): void
   /** The runner is given up; called at most once. */
   onFailed (failure: {

@@ -60,6 +60,11 @@ export function familyBytes (pid: number): number | null {
   return children.reduce((sum, child) => sum + (familyBytes(Number(child)) ?? 0), own)
 }
 
+/** How long the main thread of a process has been ready to run without getting a processor, ms. */
+export function processorWaitMs (pid: number): number {
+  return Number(read(`/proc/${pid}/schedstat`)?.split(' ')[1] ?? 0) / 1e6
+}
+
 /** What the kernel knows about a process that does not answer: one line for the flight recorder. */
 export function diagnose (pid: number): string {
   const status = read(`/proc/${pid}/status`) ?? ''

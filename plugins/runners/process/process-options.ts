@@ -12,6 +12,7 @@ export interface ProcessOptions {
   spec: ModelSpec
   engineModule: string
   scratch: string
+  reads: (() => readonly string[]) | undefined
   mark: string
   limits: RunnerLimits
   memoryLimitBytes: number | undefined
@@ -19,6 +20,7 @@ export interface ProcessOptions {
   log: Logger
   flight: FlightRecorder
   output: RunnerOutput | undefined
+  processorWaitMs: (pid: number) => number
 }
 
 /** How a runner process ended. `message` is null after an orderly stop. */

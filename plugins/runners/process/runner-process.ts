@@ -17,6 +17,7 @@ import type { Trace } from '../../../kernel/index.js'
 import type { Phase } from './deadlines.js'
 import type { Listening } from './drain.js'
 import type { Frame } from './frames.js'
+import type { Hold } from './confine.js'
 import type { Launched } from './launch.js'
 import type { RunnerMessage } from './messages.js'
 import type { ProcessEvents, ProcessOptions } from './process-options.js'
@@ -52,6 +53,8 @@ export class RunnerProcess {
   #undo: (() => void)[] = []
   #phase: Phase = 'connecting'
   #since: number
+  /** The same by the plain clock, by which the runner's own watchdog ends a warmup. */
+  #entered: number
   #readyAt: number | null = null
   #suspect = ''
   #failure: { message: string, wedged: boolean } | null = null
@@ -59,6 +62,7 @@ export class RunnerProcess {
   #exit: { code: number | null, signal: string | null } | null = null
   #finished = false
   #rssBytes: number | null = null
+  #starvedMs = 0
   #notedBytes = 0
   #whenEnded: () => void = () => {}
   readonly #ended: Promise<void>
@@ -66,18 +70,19 @@ export class RunnerProcess {
   constructor (options: ProcessOptions, events: ProcessEvents) {
     this.#options = options
     this.#events = events
-    this.#since = options.clock.mono()
+    this.#since = this.mono()
+    this.#entered = options.clock.mono()
     this.#ledger = new WorkLedger(options.limits)
     this.#ring = new RingFile(join(options.scratch, LOG_FILE), options.limits.logFileBytes)
     this.#ended = new Promise((resolve) => { this.#whenEnded = resolve })
-    this.#launched = launch({ scratch: options.scratch, mark: options.mark })
+    this.#launched = launch({ scratch: options.scratch, mark: options.mark, reads: options.reads })
     this.pid = this.#launched.pid
     this.#link = new Link(this.#launched.frames, options.limits, options.clock, {
       message: (message, frame) => { this.#onMessage(message, frame) },
       broken: (error) => { this.kill(`the runner broke the frame protocol: ${error.message}`) },
       closed: (unread) => { this.#onLinkClosed(unread) }
     })
-    this.tasks = new TaskTable(options.limits, options.clock, this.#link, {
+    this.tasks = new TaskTable(options.limits, this, this.#link, {
       released: (channel, served) => { events.released(channel, served) },
       dropped: () => { events.dropped() },
       note: (what) => { options.flight.add(what) }
@@ -96,6 +101,13 @@ export class RunnerProcess {
   }
   get rssBytes (): number | null { return this.exited ? null : this.#rssBytes }
   get phase (): Phase { return this.#phase }
+  get hold (): Hold { return this.#launched.hold }
+
+  /**
+   * The time that deadlines go by, ms: it stands still while the runner is ready to run and the machine has
+   * no processor for it, which is no fault of the runner's.
+   */
+  readonly mono = (): number => this.#options.clock.mono() - this.#starvedMs
 
   /** Hands a task to the runner. */
   open (taskId: string, task: EngineTask, trace?: Trace): TaskChannel {
@@ -174,17 +186,17 @@ export class RunnerProcess {
     switch (message.type) {
       case 'hello': this.#enter('loading'); this.#events.connected(); break
       case 'progress':
-        this.#since = this.#options.clock.mono()
+        this.#since = this.mono()
         this.#events.progress(message.loaded, message.total)
         break
       case 'loaded': this.#events.loaded(message.info); break
       case 'warming': this.#enter('warmup'); this.#events.warming(); break
       case 'ready':
         this.#enter('serving')
-        this.#readyAt = this.#since
+        this.#readyAt = this.#entered
         this.#events.ready(message.warmupMs)
         break
-      case 'work': this.#ledger.apply(message, this.#options.clock.mono()); break
+      case 'work': this.#ledger.apply(message, this.mono()); break
       case 'log':
         this.#options.log[message.level]({ ...message.fields, pid: this.pid }, message.message)
         break
@@ -197,14 +209,16 @@ export class RunnerProcess {
 
   #enter (phase: Phase): void {
     this.#phase = phase
-    this.#since = this.#options.clock.mono()
+    this.#since = this.mono()
+    this.#entered = this.#options.clock.mono()
     this.#options.flight.add(`phase ${phase}`)
   }
 
   /** A deadline counts when two looks agree: one may come before frames that wait to be read. */
   #checkDeadlines (): void {
-    const { clock, limits, spec } = this.#options
-    const now = clock.mono()
+    const { limits, spec, processorWaitMs } = this.#options
+    this.#starvedMs = Math.max(this.#starvedMs, processorWaitMs(this.pid))
+    const now = this.mono()
     if (this.#stopping || this.#failure !== null) return
     if (!this.#ledger.busy) this.tasks.failIdle(now)
     const passed = passedDeadline({
@@ -212,7 +226,8 @@ export class RunnerProcess {
       since: this.#since,
       modelBytes: spec.card.totalBytes,
       overdueWork: this.#ledger.overdue(now),
-      cancelledSince: this.tasks.cancelledSince
+      cancelledSince: this.tasks.cancelledSince,
+      quietSince: this.#ledger.quietSince(now)
     }, limits, now)
     if (passed !== null && passed.key === this.#suspect) this.kill(passed.message, passed.wedged)
     this.#suspect = passed?.key ?? ''
@@ -255,7 +270,7 @@ export class RunnerProcess {
       stopping: this.#stopping,
       failure: this.#failure,
       phase: this.#phase,
-      since: this.#since,
+      since: this.#entered,
       readyAt: this.#readyAt,
       exit: this.#exit
     }, this.#options.limits, this.#options.clock.mono())

@@ -5,6 +5,7 @@ import { afterFailure, CLOSED } from './breaker.js'
 import { cancelled, reasonOf, RunnerError } from './errors.js'
 import { FlightRecorder } from './flight.js'
 import { resolveLimits } from './limits.js'
+import { processorWaitMs } from './proc.js'
 import { RunnerProcess } from './runner-process.js'
 import { kindOf, mayFollow, serves } from './states.js'
 import type { EngineChunk, EngineTask } from '../../../kernel/engine.js'
@@ -91,7 +92,7 @@ class RunnerSupervisor implements Supervisor {
     signal.addEventListener('abort', cancel, { once: true })
     try {
       for (;;) {
-        const chunk = await channel.next(() => this.#options.clock.mono())
+        const chunk = await channel.next(process.mono)
         if (chunk === null) return
         yield chunk
       }
@@ -120,6 +121,7 @@ class RunnerSupervisor implements Supervisor {
       completedTaskCount: this.#completed,
       secondsSinceForward: this.#lastForward === null ? null : seconds(this.#lastForward),
       rssBytes: this.#process?.rssBytes ?? null,
+      hold: this.#process?.hold ?? null,
       slots: this.#options.maxConcurrent ?? DEFAULT_CONCURRENT,
       waitingTasks: this.#admission.waiting,
       waitedSeconds: this.#waitedMs / 1000,
@@ -224,7 +226,7 @@ class RunnerSupervisor implements Supervisor {
   }
 
   #launch (): void {
-    const { spec, engineModule, scratch, memoryLimitBytes, clock, log } = this.#options
+    const { spec, engineModule, scratch, reads, memoryLimitBytes, clock, log } = this.#options
     this.#cancelRestart = null
     this.#move({ RunnerConnecting: {} })
     try {
@@ -233,13 +235,15 @@ class RunnerSupervisor implements Supervisor {
         spec,
         engineModule,
         scratch,
+        reads,
         memoryLimitBytes,
         clock,
         log,
         mark: randomUUID(),
         limits: this.#limits,
         flight: this.#flight,
-        output: this.#options.output
+        output: this.#options.output,
+        processorWaitMs: this.#options.processorWaitMs ?? processorWaitMs
       }, this.#events())
     } catch (error) {
       this.#onEnded({ message: reasonOf(error), wedged: false, exitCode: null, readyMs: 0 })

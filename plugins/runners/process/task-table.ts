@@ -21,7 +21,7 @@ export interface TableEvents {
 /** The tasks inside one runner process. A task leaves it at the runner's terminal, and only once. */
 export class TaskTable {
   readonly #limits: RunnerLimits
-  readonly #clock: Clock
+  readonly #clock: Pick<Clock, 'mono'>
   readonly #link: Link
   readonly #events: TableEvents
   readonly #channels = new Map<number, TaskChannel>()
@@ -29,7 +29,7 @@ export class TaskTable {
   readonly #hops = new Map<number, Hop>()
   #lastNumber = 0
 
-  constructor (limits: RunnerLimits, clock: Clock, link: Link, events: TableEvents) {
+  constructor (limits: RunnerLimits, clock: Pick<Clock, 'mono'>, link: Link, events: TableEvents) {
     this.#limits = limits
     this.#clock = clock
     this.#link = link

@@ -6,6 +6,7 @@
  */
 import { writeSync } from 'node:fs'
 import { workerData } from 'node:worker_threads'
+import { processorWaitMs } from './proc.js'
 import { BEAT_MS, PHASE, SLOT } from './shared.js'
 import type { WatchdogData } from './shared.js'
 
@@ -27,6 +28,7 @@ function watch (): void {
   let warmupSince: number | null = null
   let lastBeat = -1
   let stillMs = 0
+  let lastWaited = 0
   for (;;) {
     const phase = Atomics.load(state, SLOT.phase)
     const now = performance.now()
@@ -36,9 +38,12 @@ function watch (): void {
     Atomics.wait(state, SLOT.phase, phase, Math.min(left, BEAT_MS))
     if (process.ppid !== nodePid) die(null)
     const beat = Atomics.load(state, SLOT.beat)
-    // Own ticks are counted, not time: a suspended process would otherwise wake up guilty.
+    const waited = processorWaitMs(process.pid)
+    // Own ticks are counted, not time: a suspended process would otherwise wake up guilty. A tick in which
+    // the main thread had no processor does not count either.
     const moves = beat !== lastBeat || phase !== PHASE.serving || Atomics.load(state, SLOT.announced) > 0
-    stillMs = moves ? 0 : stillMs + BEAT_MS
+    stillMs = moves ? 0 : stillMs + Math.max(0, BEAT_MS - (waited - lastWaited))
+    lastWaited = waited
     lastBeat = beat
     if (stillMs > loopBlockedMs) die(blockedLine())
   }

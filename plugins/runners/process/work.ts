@@ -32,12 +32,18 @@ export class WorkLedger {
   readonly #open = new Map<number, { label: string, units: number, since: number }>()
   readonly #msPerUnit = new Map<string, number>()
 
+  #heardMs = 0
+
   constructor (limits: WorkLimits) { this.#limits = limits }
 
   get busy (): boolean { return this.#open.size > 0 }
 
+  /** Since when no work has been announced; `nowMs` while some is open. */
+  quietSince (nowMs: number): number { return this.busy ? nowMs : this.#heardMs }
+
   /** Applies one announcement. Throws ProtocolError when the runner opens more than it can mean. */
   apply (message: WorkMessage, nowMs: number): void {
+    this.#heardMs = nowMs
     for (const id of message.closed) this.#open.delete(id)
     for (const { label, units, ms } of message.measured) this.#measure(label, units, ms)
     for (const { id, label, units } of message.open) this.#open.set(id, { label, units, since: nowMs })

@@ -11,7 +11,7 @@ export interface RunnerElsewhere {
   readonly instanceId: string
   readonly runnerId: string
   readonly modelId: string
-  /** Its instance takes no new requests. */
+  /** Its instance, or its node, takes no new requests. */
   readonly draining: boolean
   /** As that node said last, at most half a second ago; null before it has said anything. */
   readonly status: RunnerStatus | null
@@ -32,15 +32,17 @@ export function runnersElsewhere (
     .map(([nodeId, runnerId]) => ({ nodeId, runnerId, ring })))
   if (named.length === 0) return []
   const there = new Map(cluster.nodes().filter((node) => node.live && !node.self)
-    .map(({ nodeId, installId }) => [nodeId, installId]))
+    .map((node) => [node.nodeId, node]))
   const said = statusesOf(runners, new Set(named.map(({ runnerId }) => runnerId)))
   // Neither nodes that are gone nor those that have started anew.
   return named.flatMap(({ nodeId, runnerId, ring }) => {
-    const installId = there.get(nodeId)
-    if (installId === undefined) return []
+    const node = there.get(nodeId)
+    if (node === undefined) return []
+    const { installId, leaving } = node
     const { instanceId, shardAssignments: { modelId } } = ring
     const status = said.get(`${nodeId}/${runnerId}`) ?? null
-    return [{ nodeId, installId, instanceId, runnerId, modelId, draining: isDraining(ring), status }]
+    const draining = isDraining(ring) || leaving === true
+    return [{ nodeId, installId, instanceId, runnerId, modelId, draining, status }]
   })
 }
 

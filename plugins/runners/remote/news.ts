@@ -1,5 +1,6 @@
 import type { Channel, Clock, Cluster } from '../../../kernel/index.js'
 import { TASK_LINGER_MS } from '../limits.js'
+import type { OpenTask } from '../losses.js'
 import { isOver } from '../tasks.js'
 import type { Task, TaskTable } from '../tasks.js'
 
@@ -22,6 +23,8 @@ export interface News {
   tasks: Task[]
   /** Ids of tasks that were told as open and are not kept any more. */
   ended: string[]
+  /** Install ids of the nodes that gave some of the tasks, by task id; the others entered at the teller. */
+  given?: Record<string, string>
 }
 
 /** A node that has just started asks for the whole. */
@@ -31,13 +34,17 @@ interface Question { whole: 'please' }
 interface Told { whole: boolean, change: number, open: Set<string> }
 
 /** What another node has told. */
-interface Heard { loads: Map<string, number>, tasks: Map<string, { task: Task, mono: number }> }
+interface Heard { loads: Map<string, number>, tasks: Map<string, Kept> }
+
+interface Kept { task: Task, asker: string | null, mono: number }
 
 export interface BulletinParts {
   cluster: Pick<Cluster, 'channel' | 'nodes' | 'onPeers'>
   clock: Clock
   /** The tasks that this node serves. */
   tasks: TaskTable
+  /** The link to a node closed; these are the tasks that it had open, as it told them last. */
+  missing? (installId: string, open: OpenTask[]): void
 }
 
 /**
@@ -59,6 +66,9 @@ export class Bulletin {
     const { cluster } = parts
     this.#channel = cluster.channel('runners.tasks', (from, message) => { this.#receive(from, message) })
     this.#stopListening = cluster.onPeers(({ installId, up }) => {
+      const open = [...this.#heard.get(installId)?.tasks.values() ?? []]
+        .filter(({ task: { status } }) => !isOver(status))
+      if (!up) parts.missing?.(installId, open)
       this.#heard.delete(installId)
       this.#told.delete(installId)
       if (up) this.#tellAll(installId)
@@ -96,7 +106,9 @@ export class Bulletin {
     })
   }
 
+  /** What has ended by now is told before: else the others would take it for lost with this node. */
   close (): void {
+    if (this.#cancel !== null) this.#tell()
     this.#cancel?.()
     this.#stopListening()
     this.#channel.close()
@@ -121,7 +133,11 @@ export class Bulletin {
     const ended = gone.slice(0, TOLD_MAX)
     if (!told.whole && tasks.length === 0 && ended.length === 0) return false
     const loads = Object.fromEntries(Object.entries(table.loads(to)).slice(0, TOLD_MAX))
-    if (!this.#channel.send(to, { whole: told.whole, loads, tasks, ended })) {
+    const given = Object.fromEntries(tasks.flatMap(({ taskId }) => {
+      const asker = table.askerOf(taskId)
+      return asker === null ? [] : [[taskId, asker]]
+    }))
+    if (!this.#channel.send(to, { whole: told.whole, loads, tasks, ended, given })) {
       this.#told.set(to, { whole: true, change: 0, open: new Set() })
       return true
     }
@@ -140,7 +156,7 @@ export class Bulletin {
     else if (isNews(message)) this.#take(from, message)
   }
 
-  #take (from: string, { whole, loads, tasks, ended }: News): void {
+  #take (from: string, { whole, loads, tasks, ended, given = {} }: News): void {
     const known = this.#heard.get(from)
     const heard: Heard = whole || known === undefined ? { loads: new Map(), tasks: new Map() } : known
     heard.loads = new Map(Object.entries(loads))
@@ -148,7 +164,8 @@ export class Bulletin {
     for (const taskId of ended) heard.tasks.delete(taskId)
     for (const task of tasks) {
       heard.tasks.delete(task.taskId)
-      heard.tasks.set(task.taskId, { task, mono })
+      const asker = Object.hasOwn(given, task.taskId) ? given[task.taskId]! : null
+      heard.tasks.set(task.taskId, { task, asker, mono })
     }
     this.#sweep(heard.tasks)
     this.#heard.set(from, heard)
@@ -196,12 +213,13 @@ function isTask (value: unknown): value is Task {
 
 function isNews (value: unknown): value is News {
   if (typeof value !== 'object' || value === null) return false
-  const { whole, loads, tasks, ended } = value as Partial<Record<keyof News, unknown>>
+  const { whole, loads, tasks, ended, given = {} } = value as Partial<Record<keyof News, unknown>>
   const list = (all: unknown, fits: (one: unknown) => boolean): boolean =>
     Array.isArray(all) && all.length <= TOLD_MAX && all.every(fits)
   return typeof whole === 'boolean' && list(tasks, isTask) && list(ended, isText) &&
     typeof loads === 'object' && loads !== null &&
-    list(Object.keys(loads), isText) && list(Object.values(loads), isCount)
+    list(Object.keys(loads), isText) && list(Object.values(loads), isCount) &&
+    typeof given === 'object' && given !== null && list(Object.values(given), isText)
 }
 
 const isCount = (value: unknown): boolean => Number.isSafeInteger(value) && (value as number) >= 0

@@ -1,6 +1,6 @@
-import type { Section } from '../../../kernel/index.js'
+import type { ModelCard, Section } from '../../../kernel/index.js'
 import { bodyOf } from '../shapes.js'
-import type { Instance, RingInstance } from '../shapes.js'
+import type { Instance, RingInstance, ShardBody } from '../shapes.js'
 
 /** The instances by model, read from the document once after each change of it. */
 export class PlacedInstances {
@@ -26,6 +26,17 @@ export class PlacedInstances {
       byModel.set(modelId, [...byModel.get(modelId) ?? [], ring])
     }
     return byModel
+  }
+}
+
+/** The card that a model was placed with. */
+export function placedCard ([ring]: readonly RingInstance[]): ModelCard | undefined {
+  const [shard] = Object.values(ring?.shardAssignments.runnerToShard ?? {})
+  if (shard === undefined) return undefined
+  const { storageSize, files, ...card } = (Object.values(shard)[0] as ShardBody).modelCard
+  return {
+    ...card, totalBytes: storageSize.inBytes,
+    files: files.map(({ size, ...file }) => ({ ...file, bytes: size.inBytes }))
   }
 }
 

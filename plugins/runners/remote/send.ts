@@ -2,7 +2,7 @@ import { Admission, SvcError, traceHeaders } from '../../../kernel/index.js'
 import type {
   Caller, Clock, Cluster, EngineChunk, EngineTask, MemberResponse
 } from '../../../kernel/index.js'
-import { ProtocolError, reasonOf, RunnerError } from '../process/errors.js'
+import { NOT_BEGUN, ProtocolError, reasonOf, RunnerError } from '../process/errors.js'
 import type { Route } from '../service.js'
 import type { Task } from '../tasks.js'
 import { readTask, TASK_TYPE, ToldError } from './frames.js'
@@ -118,11 +118,14 @@ async function ask (
 /** What the other node says about a node of its own, its route or its state: not the caller's business. */
 const NOT_PASSED_ON = ['shutting_down', 'not_found', 'plugin_disabled', 'method_not_allowed']
 
+/** The other node refused the task before it did anything for it. */
+class Refused extends ProtocolError {}
+
 /** The error that an answer with another status than 200 stands for. */
 async function refusal ({ status, headers, body }: MemberResponse): Promise<Error> {
   const said = fieldsOf(await shortText(body as AsyncIterable<Uint8Array>, REFUSAL_BYTES))
   if (said === undefined || NOT_PASSED_ON.includes(said.reason)) {
-    return new ProtocolError(`it answered ${status}${said === undefined ? '' : ` ${said.reason}`}`)
+    return new Refused(`it answered ${status}${said === undefined ? '' : ` ${said.reason}`}`)
   }
   const seconds = Number(headers['retry-after'])
   const details = seconds > 0 ? { retryAfterSeconds: seconds, ...said.details } : said.details
@@ -146,10 +149,11 @@ function fieldsOf (text: string): Said | undefined {
 
 /** The other node, the connection to it, or the sense of what it says was lost. */
 function lost (parts: SendParts, route: Route, error: unknown, ended: boolean): RunnerError {
+  const undone = error instanceof Refused || (error instanceof SvcError && 'addresses' in error.details)
   const how = ended ? 'was lost' : `broke off: ${reasonOf(error, 200)}`
   return new RunnerError('instance_lost',
     `The instance of ${route.modelId} was lost: ${nodeName(parts, route)} ${how}.`,
-    { nodeId: route.nodeId, instanceId: route.instanceId })
+    { nodeId: route.nodeId, instanceId: route.instanceId, ...(undone ? NOT_BEGUN : {}) })
 }
 
 function nodeName ({ cluster }: SendParts, { nodeId, installId }: Route): string {

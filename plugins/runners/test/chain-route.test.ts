@@ -39,15 +39,18 @@ const node = (name: string, over: Partial<NodeView> = {}): NodeView => ({
 /** What is on the disks of other nodes. */
 function others (copies: ModelCopy[]): { fakes: Fake[], judge: () => Judge } {
   let judge: Judge | undefined
+  const bundled: ModelCopy[] = [{ ...copy('n2'), kind: 'bundled' }]
   const models: Partial<Models> = {
     opened: Promise.resolve(), locate: () => undefined, located: () => [],
     card: (modelId) => modelId === OTHER ? card(OTHER) : undefined,
-    copies: (modelId) => modelId === OTHER ? copies : [{ ...copy('n2'), kind: 'bundled' }],
+    cards: () => [{ card: card(OTHER), origin: 'store' }],
+    copies: (modelId) => modelId === OTHER ? copies : bundled,
+    allCopies: () => new Map([[OTHER, copies], [VOICE, bundled]]),
     judge (fn) {
       judge = fn
       return () => {}
     },
-    serving () {}, use: () => () => {}
+    serving () {}, digest: () => null, use: () => () => {}
   }
   return { fakes: [fake(ModelsService, models)], judge: () => judge! }
 }
@@ -98,7 +101,7 @@ t.test('a transfer, and a model that waits for a node', async (t) => {
   t.match(await ask(rig, OTHER), { broken_link: 'copy', message: /on their way/ })
   const { rig: waits } = await start(t, [copy('n2')])
   const stop = waits.service(InstanceService).onAbsent((modelId) =>
-    modelId === OTHER ? { problem: 'it waits for a node: too small', remedy: 'R' } : null)
+    modelId === OTHER ? { problem: 'it waits for a node: too small', remedy: 'R', waits: true } : null)
   t.match(await ask(waits, OTHER),
     { broken_link: 'placement', message: 'it waits for a node: too small', remedy: 'R' })
   stop()
@@ -112,6 +115,44 @@ t.test('a ready model is judged available', async (t) => {
   runner.ready()
   await until(() => runner.status)
   t.strictSame((await judge())(VOICE), { available: true, brokenLink: null, remedy: null })
+})
+
+t.test('a thousand models are judged by what is read once', async (t) => {
+  const counts: Record<string, number> = {}
+  const once = <T>(name: string, value: T) => (): T => {
+    counts[name] = (counts[name] ?? 0) + 1
+    return value
+  }
+  const ids = Array.from({ length: 1000 }, (_, i) => `acme/m${i}`)
+  const row = (id: string) => {
+    const at = { instanceId: `i-${id}`, runnerId: `r-${id}`, nodeId: 'id-n2' }
+    return { key: id, nodeId: 'id-n2', value: soloInstance(at, card(id)) }
+  }
+  const chains = createReadChains({
+    self: { nodeId: 'id-n1' },
+    bundle: {
+      model: () => undefined, models: once('models', []), engine: () => undefined, engines: () => []
+    },
+    models: {
+      cards: once('cards', ids.map((id) => ({ card: card(id), origin: 'store' as const }))),
+      allCopies: once('copies', new Map(ids.map((id) => [id, [copy('n2')]])))
+    },
+    cluster: { nodes: once('nodes', [node('n2')]) },
+    state: { read: async () => once('state', {})() } as never,
+    sections: {
+      instances: { entries: once('instances', ids.map(row)) },
+      runners: { entries: once('runners', ids.map((id) =>
+        ({ key: `r-${id}`, nodeId: 'id-n2', value: { RunnerReady: {} } }))) },
+      failures: { entries: once('failures', []) }
+    } as never,
+    backend: () => null,
+    local: () => undefined,
+    absence: () => null
+  })
+  const chain = await chains()
+  t.ok(ids.every((id) => chain(id, null).broken === null))
+  t.strictSame(counts,
+    { cards: 1, copies: 1, nodes: 1, state: 1, instances: 1, runners: 1, failures: 1 })
 })
 
 t.test('a backend or an instance on another live node will do', async (t) => {

@@ -59,13 +59,14 @@ check('the runner waits for files', {
   runner: { RunnerIdle: {} }, copies: { live: ['n1'], lost: [], receiving: ['n2'] }
 }, 'runner', /being copied to n2/, /svc downloads/)
 check('it waits for a node', {
-  placed: false, runner: null, absence: { problem: 'it waits for a node: too small', remedy: 'Free memory.' }
+  placed: false, runner: null, 
+  absence: { problem: 'it waits for a node: too small', remedy: 'Free memory.', waits: true }
 }, 'placement', /^it waits for a node: too small$/, /^Free memory\.$/)
 check('it is being stopped', { draining: true }, 'placement', /takes no new requests/, /svc place acme\/x/)
 check('of one that is stopped another waits', {
-  draining: true, absence: { problem: 'it waits', remedy: 'R' }
+  draining: true, absence: { problem: 'it waits', remedy: 'R', waits: true }
 }, 'placement', /^it waits$/, /^R$/)
-check('what is placed is not absent', { absence: { problem: 'it waits', remedy: 'R' } }, null)
+check('what is placed is not absent', { absence: { problem: 'it waits', remedy: 'R', waits: true } }, null)
 check('it was given up', {
   runner: { RunnerFailed: { errorMessage: 'y' } }, failure: { instanceId: 'i', message: 'no library' }
 }, 'runner', /given up: no library/, /`svc stop i` and `svc place acme\/x`/)
@@ -97,13 +98,35 @@ t.test('a failed runner names the way back', async (t) => {
 
 t.test('the sentence of the client', async (t) => {
   const message = noInstanceMessage('acme/x', {
-    link: 'placement',
-    problem: 'it is not placed on any node',
-    remedy: ''
+    problem: 'it is not placed on any node'
   })
   t.equal(message, 'No instance found for model acme/x: it is not placed on any node.')
   t.same(LINKS, ['card', 'copy', 'backend', 'placement', 'runner', 'request'])
 })
+
+const stopped = { problem: 'it was stopped', remedy: 'R', waits: false }
+const waits = { problem: 'it waits', remedy: 'R', waits: true }
+const gone = { placed: false, runner: null }
+const comes: [string, Partial<ChainFacts>, boolean][] = [
+  ['nobody placed it', gone, false],
+  ['an operator stopped it', { ...gone, absence: stopped }, false],
+  ['it waits for a node', { ...gone, absence: waits }, true],
+  ['it is being stopped', { draining: true }, false],
+  ['of one that is being stopped another waits', { draining: true, absence: waits }, true],
+  ['its runner never reports', { runner: null }, true],
+  ['its runner loads', { runner: { RunnerLoaded: {} } }, true],
+  ['its node is gone, and this one has no backend for it', { backend: null, runner: null }, true],
+  ['its node is gone, with the card', { card: null, runner: null }, true],
+  ['a task it does not do', { capability: 'chat' }, false],
+  ['what is placed is not known yet', { ...gone, learning: true }, true],
+  ['a task it does not do, in a new session', { capability: 'chat', learning: true }, false],
+  ['nobody has the model', { ...gone, card: null }, false]
+]
+for (const [name, over, expected] of comes) {
+  t.test(`whether it is worth another try: ${name}`, async (t) => {
+    t.equal(brokenLink({ ...whole, ...over })?.comes, expected)
+  })
+}
 
 t.test('every link, and nothing behind the first broken one', async (t) => {
   const held = chainOf({ ...whole, nodes: ['n1', 'n2'], copies: { live: ['n1'], lost: [], receiving: [] } })

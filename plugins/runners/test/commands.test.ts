@@ -1,27 +1,27 @@
 import t from 'tap'
+import { createAnnouncer } from '../announce.js'
 import { commandHandlers, commands } from '../commands.js'
 import { InstanceService } from '../service.js'
 import { bodyOf } from '../shapes.js'
 import type { Instance } from '../shapes.js'
-import { ensure, startRunners } from './rig.js'
+import { ensure, startRunners, until } from './rig.js'
 import { card, section, soloInstance } from './samples.js'
 
 const on = (instanceId: string, nodeId: string, modelId = 'm'): Instance =>
   soloInstance({ instanceId, runnerId: `runner of ${instanceId}`, nodeId }, card(modelId))
 
 t.test('the master places a model once on a node, and removes it once', (t) => {
-  const said: string[] = []
   const held = section()
+  const digests = new Map<string, string>()
   const { create, remove } = commandHandlers({
     section: held,
     now: () => 0,
     live: () => true,
+    digest: (modelId) => digests.get(modelId),
     check: ({ instance }) => {
       const { instanceId } = bodyOf(instance)
       if (instanceId.startsWith('large')) throw new Error('it does not fit')
-    },
-    created: (id, modelId, nodeIds) => { said.push(`created ${id} ${modelId} on ${nodeIds.join()}`) },
-    deleted: (id, modelId) => { said.push(`deleted ${id} ${modelId}`) }
+    }
   })
   const check = (instance: Instance, expected: string): void => {
     t.strictSame(create({ instance }), { instanceId: expected })
@@ -37,10 +37,56 @@ t.test('the master places a model once on a node, and removes it once', (t) => {
   t.strictSame(remove({ instanceId: 'a' }), { removed: true })
   t.strictSame(remove({ instanceId: 'a' }), { removed: false })
   check(on('e', 'n1'), 'e')
-  t.strictSame(said, ['created a m on n1', 'created c m on n2', 'created d other on n1', 'deleted a m',
-    'created e m on n1'])
-  t.strictSame(Object.keys(commands).sort(), ['create', 'drain', 'remove', 'taskSpace'], 'each is declared')
+  digests.set('m', 'd1')
+  check(on('f', 'n4'), 'f')
+  check(on('g', 'n4'), 'f')
+  check(on('g', 'n1'), 'e')
+  digests.set('m', 'd2')
+  check(on('g', 'n4'), 'g')
+  check(on('h', 'n4'), 'g')
+  t.strictSame(['e', 'f', 'g'].map((id) => bodyOf(held.get(id)!).modelDigest), [undefined, 'd1', 'd2'],
+    'each runs the content that it was placed with')
+  t.strictSame(Object.keys(commands).sort(), ['create', 'drain', 'remove', 'settle', 'taskSpace',
+    'tasksFailed'])
   t.end()
+})
+
+t.test('what came and went is told once, of what is acknowledged', async (t) => {
+  const said: string[] = []
+  const held = section()
+  const session = { isMaster: true, sessionId: 's' }
+  let settled = async (): Promise<void> => {}
+  const announce = createAnnouncer({
+    section: held, session, log: { debug () {} } as never, settled: async () => { await settled() },
+    created: ({ instanceId, modelId, nodeIds: [node] }) => { said.push(`+${instanceId} ${modelId} ${node}`) },
+    deleted: ({ instanceId, modelId }) => { said.push(`-${instanceId} ${modelId}`) }
+  })
+  held.put('a', on('a', 'n1'))
+  await Promise.all([announce(), announce()])
+  await announce()
+  t.strictSame(said.splice(0), ['+a m n1'])
+  held.put('b', on('b', 'n2'))
+  settled = async () => { throw new Error('no master') }
+  await announce()
+  t.strictSame(said, [], 'refused: never there')
+  held.remove('b')
+  held.remove('a')
+  settled = async () => {}
+  await announce()
+  t.strictSame(said.splice(0), ['-a m'])
+  held.put('c', on('c', 'n1'))
+  settled = async () => { session.sessionId = 'next' }
+  await announce()
+  t.strictSame(said, [], 'not under another session')
+  settled = async () => {}
+  await announce()
+  t.strictSame(said.splice(0), ['+c m n1'])
+  session.isMaster = false
+  held.put('d', on('d', 'n1'))
+  await announce()
+  session.isMaster = true
+  await announce()
+  t.strictSame(said, [], 'what the master before told')
 })
 
 t.test('what a plugin decides goes through its commands', async (t) => {
@@ -49,12 +95,12 @@ t.test('what a plugin decides goes through its commands', async (t) => {
   const instances = rig.service(InstanceService)
   await ensure(rig, 'svc/m')
   const kinds = (): string[] => rig.events.map((e) => e.kind).filter((kind) => kind.startsWith('Instance'))
-  t.strictSame(kinds(), ['InstanceCreated'])
+  await until(() => kinds().join() === 'InstanceCreated')
   const [first, second] = await Promise.all([ensure(rig, 'svc/n'), ensure(rig, 'svc/n')])
   t.strictSame(first, second, 'two at once are one')
-  t.strictSame(kinds(), ['InstanceCreated', 'InstanceCreated'])
+  await until(() => kinds().join() === 'InstanceCreated,InstanceCreated')
   await instances.remove(first.instanceId)
-  t.strictSame(kinds().at(-1), 'InstanceDeleted')
+  await until(() => kinds().at(-1) === 'InstanceDeleted')
   await t.rejects(instances.remove(first.instanceId), /No instance/)
   t.equal(kinds().length, 3)
 })

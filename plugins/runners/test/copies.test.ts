@@ -1,5 +1,5 @@
 import t from 'tap'
-import { createHolds, withCopies } from '../copies.js'
+import { createHolds, modelOf, withCopies } from '../copies.js'
 import { card } from './samples.js'
 import type { Bundle, BundledModel } from '../../../kernel/index.js'
 import type { LocatedModel, Models } from '../../staging/service.js'
@@ -46,6 +46,19 @@ t.test('what is staged counts as what ships', (t) => {
   t.end()
 })
 
+t.test('the content that was pinned is loaded, and no other', (t) => {
+  const models = modelsOf([staged('acme/m')], {
+    locate: (id, digest) => digest === 'd1' ? staged(id) : undefined
+  })
+  const bundle = withCopies(bundleOf('acme/m'), models)
+  t.match(modelOf(bundle, models, 'acme/m', 'd1'), { directory: '/staging/acme/m' })
+  t.equal(modelOf(bundle, models, 'acme/m', 'd2'), undefined)
+  t.match(modelOf(bundle, models, 'acme/m', undefined), { directory: '/package/acme/m' })
+  t.match(modelOf(bundle, undefined, 'acme/m', 'd1'), { directory: '/package/acme/m' },
+    'without the plugin of models')
+  t.end()
+})
+
 const assignment = (runnerId: string, modelId = 'acme/m'): Assignment =>
   ({ runnerId, modelId, instanceId: `i-${runnerId}` })
 
@@ -57,7 +70,7 @@ t.test('a runner holds its model until it is released, once', (t) => {
       return () => { said.push(`release ${modelId}`) }
     }
   })
-  const holds = createHolds(models, () => { t.fail('refused') })
+  const holds = createHolds(models)
   holds.take(assignment('r1'))
   holds.take(assignment('r1'))
   holds.take(assignment('r2'))
@@ -70,9 +83,8 @@ t.test('a runner holds its model until it is released, once', (t) => {
   t.end()
 })
 
-t.test('a model that is just going is told, and can be taken later', (t) => {
+t.test('a model that is just going is refused, and can be taken later', (t) => {
   let going = true
-  const refused: unknown[] = []
   const uses: string[] = []
   const models = modelsOf([], {
     use: (modelId) => {
@@ -81,10 +93,8 @@ t.test('a model that is just going is told, and can be taken later', (t) => {
       return () => {}
     }
   })
-  const holds = createHolds(models, (error) => { refused.push((error as Error).message) })
-  holds.take(assignment('r1'))
-  t.same(refused, ['model_going'])
-  holds.release('r1')
+  const holds = createHolds(models)
+  t.throws(() => { holds.take(assignment('r1')) }, { message: 'model_going' })
   going = false
   holds.take(assignment('r1'))
   t.same(uses, ['acme/m'])
@@ -102,7 +112,7 @@ function fleetOf (...runners: [string, string, boolean][]): Fleet {
 
 t.test('models with a ready runner are told when that changes, and only then', (t) => {
   const said: [string, boolean][] = []
-  const holds = createHolds(modelsOf([], { serving: (id, ready) => { said.push([id, ready]) } }), () => {})
+  const holds = createHolds(modelsOf([], { serving: (id, ready) => { said.push([id, ready]) } }))
   const tell = (...runners: [string, string, boolean][]): [string, boolean][] => {
     said.length = 0
     holds.tell(fleetOf(...runners))
@@ -119,7 +129,7 @@ t.test('models with a ready runner are told when that changes, and only then', (
 })
 
 t.test('without the plugin of models nothing is held or told', (t) => {
-  const holds = createHolds(undefined, () => { t.fail('refused') })
+  const holds = createHolds(undefined)
   holds.take(assignment('r1'))
   holds.release('r1')
   holds.tell(fleetOf(['r1', 'a/a', true]))

@@ -81,6 +81,8 @@ export interface Pair {
   requests: { open: number }
   /** The nodes have lost each other. */
   lost: { is: boolean }
+  /** Why drivers had to start anew. */
+  anew: string[]
   /** How often a node has been looked up so far. */
   looks: () => number
 }
@@ -132,6 +134,7 @@ export function pair (t: TestCase, port: () => number | null): Pair {
   const watchers = new Set<() => void>()
   const lost = { is: false }
   const requests = { open: 0 }
+  const anew: string[] = []
   let looks = 0
   const resolve = (id: string) => {
     looks++
@@ -151,7 +154,7 @@ export function pair (t: TestCase, port: () => number | null): Pair {
         () => { requests.open-- })
     }
   const drivers = createDrivers({
-    clock, log, runners, newId: randomUUID,
+    clock, log, runners, newId: randomUUID, lost: (_assignment, message) => { anew.push(message) },
     cluster: { resolve, request: link('install-n0', () => donor, ({ body }) => ({ body })) }
   })
   const feedOf = ({ path }: MemberRequest) => ({ params: { feed_id: path.split('/').at(-1)! } })
@@ -171,7 +174,7 @@ export function pair (t: TestCase, port: () => number | null): Pair {
   const role = roleOf(instance, 'n0') as Role & { kind: 'driver' }
   t.teardown(() => { drivers.release('r-n0') })
   return {
-    drivers, clock, lost, requests, looks: () => looks,
+    drivers, clock, lost, requests, anew, looks: () => looks,
     status (status) {
       statuses.set('r-n1', status)
       for (const fn of [...watchers]) fn()

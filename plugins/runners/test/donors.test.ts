@@ -84,6 +84,8 @@ t.test('the loss of a donor ends the connection', async (t) => {
   await until('it is through', () => one.heard().length === 1)
   close()
   await until('its program is gone', one.over)
+  await until('its driver is told', () => rig.anew.length === 1)
+  t.match(rig.anew, [/the connection to the rank on n1 broke/])
 
   const { port: again } = await echo(t)
   const back = pair(t, () => again)
@@ -95,23 +97,36 @@ t.test('the loss of a donor ends the connection', async (t) => {
   back.clock.advance(1_000)
   await until('its node is gone', two.over)
   await until('nothing is left open', () => back.requests.open === 0)
+  await until('its driver is told', () => back.anew.length === 1)
 })
 
-t.test('a connection waits for a donor that starts again', async (t) => {
-  const [first, second] = [await echo(t), await echo(t)]
-  let { port } = first
+t.test('a donor that is not ready any more has its driver start anew, once', async (t) => {
+  const { port } = await echo(t)
   const rig = pair(t, () => port)
+  const waited: string[] = []
+  const role = roleOf(star([4, 2]), 'n0') as never
+  const assignment = { instanceId: 'I', runnerId: 'r-n0', modelId: 'm' }
+  const prepared = rig.drivers.prepare(assignment, role, (message) => { waited.push(message) })
+  t.same(waited, ['the rank on n1 is not ready'], 'it says for whom it waits')
   rig.status({ RunnerReady: {} })
-  const door = await rig.open()
+  await prepared
+  rig.status({ RunnerRunning: {} })
   rig.status({ RunnerIdle: {} })
-  port = second.port
-  const { socket, heard } = await client(t, door)
-  socket.write('hello')
-  await new Promise((resolve) => setImmediate(resolve))
-  t.equal(first.sockets.size + second.sockets.size, 0)
+  await until('it is told', () => rig.anew.length > 0)
   rig.status({ RunnerReady: {} })
-  await until('it is through', () => String(heard()) === 'hello')
-  t.equal(second.sockets.size, 1, 'to where it listens now')
+  rig.status({ RunnerIdle: {} })
+  t.same(rig.anew, ['the rank on n1 is not ready'])
+  t.equal(rig.drivers.plan('r-n0', role), null, 'its doors are closed')
+  const { socket, over, heard } = await client(t, await again())
+  socket.write('x')
+  await until('the new ones lead there', () => heard().length === 1)
+  socket.end()
+  await until('it is closed', over)
+  t.equal(rig.anew.length, 1, 'what the driver closes itself is no loss')
+  async function again (): Promise<number> {
+    rig.status({ RunnerReady: {} })
+    return await rig.open()
+  }
 })
 
 t.test('nobody else gets through', async (t) => {

@@ -43,7 +43,6 @@ const throws = (error: Error) => (): never => { throw error }
 const rejects = (error: Error) => async (): Promise<never> => { throw error }
 
 const table: [string, Partial<FleetParts>, string][] = [
-  ['its files do not come', { prepare: rejects(new Error('no source')) }, 'download_failed'],
   ['no backend', { launch: throws(new LaunchError('no_backend', 'none')) }, 'no_backend'],
   ['a broken card', { launch: throws(new Error('not JSON')) }, 'runner_failed'],
   ['no memory', { admit: rejects(new LaunchError('insufficient_memory', 'full')) }, 'insufficient_memory'],
@@ -60,6 +59,91 @@ for (const [name, over, errorCode] of table) {
     t.equal(fleet.get('R')?.gaveUp, true)
   })
 }
+
+t.test('a runner that is started anew is prepared again; the old process counts no more', async (t) => {
+  let go = (): void => {}
+  const prepared: ((message: string) => void)[] = []
+  const { fleet, statuses, failures, made } = fleetOf({
+    async prepare (_assignment, waits) {
+      prepared.push(waits)
+      if (prepared.length === 1) return
+      waits('the rank on n1 is not ready')
+      await new Promise<void>((resolve) => { go = resolve })
+    }
+  })
+  fleet.start(assignment)
+  await turn()
+  const [first] = made
+  first!.options.onStatus({ RunnerReady: {} })
+  t.ok(fleet.ready(fleet.get('R')!))
+  const again = fleet.again('R', 'the connection broke')
+  const since = String
+  t.match(statuses.get('R'), { RunnerIdle: { waitsFor: { message: 'the connection broke', since } } })
+  t.notOk(fleet.ready(fleet.get('R')!), 'not ready at once')
+  first!.options.onStatus({ RunnerShutdown: {} })
+  first!.options.onFailed({ errorMessage: 'late', errorCode: 'runner_failed', attempts: 3 })
+  await turn()
+  t.match(statuses.get('R'), { RunnerIdle: { waitsFor: { message: 'the rank on n1 is not ready', since } } })
+  t.equal(made.length, 1)
+  go()
+  await again
+  t.equal(made.length, 2)
+  made[1]!.options.onStatus({ RunnerReady: {} })
+  t.ok(fleet.ready(fleet.get('R')!))
+  t.same(failures, [])
+  await fleet.again('none', 'x')
+  await fleet.stop('R')
+  t.equal(fleet.get('R'), undefined)
+})
+
+t.test('files that do not come are asked for again for ever', async (t) => {
+  const clock = manualClock()
+  let tries = 0
+  let error: Error | null = Object.assign(new Error('n1 is lost.'), { reason: 'store_unreachable' })
+  const prepare = async (): Promise<void> => {
+    tries++
+    if (error !== null) throw error
+  }
+  const { fleet, statuses, failures, made } = fleetOf({ clock, prepare })
+  const since = new Date(clock.now()).toISOString()
+  fleet.start(assignment)
+  await turn()
+  t.match(statuses.get('R'), { RunnerIdle: { waitsFor: {
+    reason: 'store_unreachable', message: 'n1 is lost', since, tries: 1,
+    nextTryAt: new Date(clock.now() + 1000).toISOString()
+  } } })
+  for (const ms of [1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]) {
+    const before = tries
+    await clock.advance(ms - 1)
+    t.equal(tries, before)
+    await clock.advance(1)
+    t.equal(tries, before + 1)
+  }
+  t.match(statuses.get('R'), { RunnerIdle: { waitsFor: { since, tries: 8 } } })
+  t.strictSame(failures, [], 'no other node can do better')
+  error = null
+  await clock.advance(30_000)
+  await turn()
+  t.equal(made.length, 1)
+  t.strictSame(statuses.get('R'), { RunnerConnecting: {} })
+})
+
+t.test('a cause in this node is told once; a stop ends the waiting', async (t) => {
+  const clock = manualClock()
+  let tries = 0
+  const { fleet, failures, made } = fleetOf({
+    clock, prepare: async () => { tries++; throw Object.assign(new Error('full'), { reason: 'no_safe_fit' }) }
+  })
+  fleet.start(assignment)
+  await turn()
+  await clock.advance(1000)
+  await clock.advance(2000)
+  t.match(failures, [{ errorCode: 'download_failed', errorMessage: 'full' }])
+  t.strictSame([failures.length, tries], [1, 3])
+  await fleet.stop('R')
+  await clock.advance(60_000)
+  t.strictSame([tries, made.length, fleet.members().length], [3, 0, 0])
+})
 
 t.test('a runner that is stopped while its memory is looked at is never made', async (t) => {
   let answer = (): void => {}

@@ -127,6 +127,7 @@ t.test('no time: it is removed at once, with what it serves', async (t) => {
   made.runner.ready()
   const { end } = await request(made)
   await made.instances.drain('I', { seconds: 0 })
+  await until(() => eventsOf(made.rig, 'InstanceDeleted').length === 1)
   t.strictSame(eventsOf(made.rig, 'InstanceDeleted'), [{ instanceId: 'I', modelId: VOICE }])
   t.equal(await end, 'instance_lost')
 })

@@ -38,6 +38,9 @@ t.test('the ledger finds overdue work by its measured cost', (t) => {
   ledger.apply(message({ closed: [3] }), 30_000)
   t.equal(ledger.overdue(140_000), null, '4 units of 3 s may take 120 s')
   t.equal(ledger.overdue(140_001)?.id, 2)
+  t.equal(ledger.quietSince(150_000), 150_000, 'it works')
+  ledger.apply(message({ closed: [2] }), 160_000)
+  t.equal(ledger.quietSince(170_000), 160_000)
   t.throws(() => {
     const open = Array.from({ length: 1_100 }, (_, id) => ({ id, label: 'c', units: 1 }))
     ledger.apply(message({ open }), 0)
@@ -48,7 +51,8 @@ t.test('the ledger finds overdue work by its measured cost', (t) => {
 t.test('deadlines by phase', (t) => {
   const check = (watch: Partial<Watch>, nowMs: number, expected: string | null): void => {
     const whole: Watch = {
-      phase: 'serving', since: 0, modelBytes: 1, overdueWork: null, cancelledSince: null, ...watch
+      phase: 'serving', since: 0, modelBytes: 1, overdueWork: null, cancelledSince: null, quietSince: 0,
+      ...watch
     }
     const passed = passedDeadline(whole, DEFAULT_LIMITS, nowMs)
     t.equal(passed?.key ?? null, expected, `${whole.phase} at ${nowMs}`)
@@ -67,6 +71,9 @@ t.test('deadlines by phase', (t) => {
   check({ overdueWork: work }, 0, 'work 5')
   check({ cancelledSince: 0 }, 10_000, null)
   check({ cancelledSince: 0 }, 10_001, 'cancel')
+  check({ cancelledSince: 0, quietSince: 60_000 }, 60_000, null)
+  check({ cancelledSince: 0, quietSince: 60_000 }, 70_000, null)
+  check({ cancelledSince: 0, quietSince: 60_000 }, 70_001, 'cancel')
   t.end()
 })
 

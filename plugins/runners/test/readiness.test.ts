@@ -118,11 +118,17 @@ t.test('a model that is not there or not ready', async (t) => {
   t.match(await ask(rig, 'acme/none'), { status: 503, detail: /Use one of: svc\/voice-en/ })
 })
 
-t.test('a task without a canary is judged by its work alone', async (t) => {
-  const rig = await startRunners(t, { cards: [card('acme/chat', { tasks: ['chat'] })] })
-  const runner = await rig.runner('acme/chat')
-  runner.ready()
-  t.match(await ask(rig, 'acme/chat'), { status: 503, detail: /idle; last inference never ago/ })
-  runner.secondsSinceForward = 1
-  t.equal((await ask(rig, 'acme/chat')).status, 200)
+t.test('ten idle minutes leave models of every task ready', async (t) => {
+  const [chat, vectors] = ['acme/chat', 'acme/vectors']
+  const rig = await startRunners(t, {
+    cards: [card(VOICE), card(chat, { tasks: ['chat'] }), card(vectors, { tasks: ['embeddings'] })]
+  })
+  for (const model of [VOICE, chat, vectors]) {
+    const runner = await rig.runner(model)
+    runner.ready()
+    runner.secondsSinceForward = 600
+  }
+  await rig.clock.advance(600_000)
+  for (const model of [VOICE, chat, vectors]) t.match(await ask(rig, model), { status: 200 }, model)
+  t.match((await ask(rig, chat)).detail, /idle; last inference 600.0 s ago/)
 })

@@ -43,6 +43,8 @@ export interface Pair {
   clock: ManualClock
   /** Which nodes count as live, by install id; both at first. */
   live: Map<string, boolean>
+  /** Nodes that have said that they stop, by install id. */
+  leaving: Set<string>
   /** The asking node's ends of the connections so far. */
   sockets: Duplex[]
   stand: { is: Stand | null }
@@ -56,6 +58,8 @@ export interface PairOptions {
   /** What the serving node's runner says of itself. */
   status?: RunnerStatus
   cards?: ModelCard[]
+  /** Nobody tells of the voice's card. */
+  storeAway?: boolean
   /** What the serving node told of the work of others. */
   told?: number
 }
@@ -74,7 +78,9 @@ export async function pair (t: TestContext, options: PairOptions = {}): Promise<
     const view = views.find((one) => one.nodeId === ref || one.installId === ref)
     return view === undefined ? undefined : { ...view, live: live.get(view.installId) === true }
   }
-  const nodes = (): NodeView[] => views.map((view) => ({ ...view, live: live.get(view.installId) === true }))
+  const leaving = new Set<string>()
+  const nodes = (): NodeView[] => views.map((view) =>
+    ({ ...view, live: live.get(view.installId) === true, leaving: leaving.has(view.installId) }))
   const rig = await startRunners(t, { fakes: [fake(ClusterService, { resolve, nodes, ...deaf })] })
   const runner = await rig.runner(VOICE)
   runner.ready()
@@ -92,7 +98,7 @@ export async function pair (t: TestContext, options: PairOptions = {}): Promise<
     self: ASKER,
     bundle: bundle(options.cards ?? []).instance as never,
     models: {
-      card: (id) => id === VOICE ? card(VOICE) : undefined,
+      card: (id) => id === VOICE && options.storeAway !== true ? card(VOICE) : undefined,
       copies: () => [{ nodeId, nodeName: 'beta', kind: 'staged', live: true }]
     },
     cluster: { resolve, nodes, request: async (_to, sent) => await request(sent) },
@@ -105,11 +111,12 @@ export async function pair (t: TestContext, options: PairOptions = {}): Promise<
     newId: () => `00000000-0000-4000-8000-${String(++ids).padStart(12, '0')}`,
     backend: () => null,
     absence: () => null,
+    learning: () => false,
     watchers: { begin: () => undefined },
     taskFailed: (failure) => { failed.push(failure) }
   })
   return {
-    asker, tasks, failed, rig, runner, live, sockets, stand, clock: rig.clock,
+    asker, tasks, failed, rig, runner, live, leaving, sockets, stand, clock: rig.clock,
     request: (sent) => request({ method: 'POST', path: '/runners/tasks', caller, ...sent })
   }
 }

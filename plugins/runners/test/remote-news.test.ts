@@ -13,6 +13,8 @@ interface Node {
   tasks: TaskTable
   bulletin: Bulletin
   receive: (from: string, message: unknown) => void
+  /** What it had heard of as open when a link closed. */
+  missing: [string, [taskId: string, asker: string | null][]][]
 }
 
 /** Nodes in memory with links between them that the test opens, closes and blocks. */
@@ -44,7 +46,13 @@ class Net {
     })
     const node = { id, receive: () => {} } as unknown as Node
     node.tasks = new TaskTable(() => this.clock.mono(), () => { node.bulletin.changed() })
-    node.bulletin = new Bulletin({ cluster: clusterOf(), clock: this.clock, tasks: node.tasks })
+    node.missing = []
+    node.bulletin = new Bulletin({
+      cluster: clusterOf(), clock: this.clock, tasks: node.tasks,
+      missing: (from, open) => {
+        node.missing.push([from, open.map(({ task: { taskId }, asker }) => [taskId, asker])])
+      }
+    })
     this.nodes.set(id, node)
     return node
   }
@@ -133,6 +141,19 @@ t.test('a large table goes in portions; a node that links up gets all of it', as
     [[true, TOLD_MAX], [false, TOLD_MAX], [false, 5]])
   t.equal(a.bulletin.load('B', 'r'), TOLD_MAX * 2 + 5)
   t.equal(Object.keys(shown(a)).length, TOLD_MAX * 2 + 5)
+})
+
+t.test('a link that closes leaves behind what the other node had open, and who gave it', async (t) => {
+  const { net, a, b } = await pair()
+  add(b, 'own')
+  add(b, 'of-c', 'r', 'C')
+  add(b, 'over')
+  await net.clock.advance(TELL_MS)
+  b.tasks.finish('over', 'Complete')
+  b.bulletin.close()
+  net.link('A', 'B', false)
+  t.same(a.missing, [['B', [['own', null], ['of-c', 'C']]]], 'what ended is told before the close')
+  t.same(b.missing, [])
 })
 
 t.test('a node that is gone is forgotten, and told everything when it is back', async (t) => {

@@ -8,6 +8,7 @@ import { runTask } from '../service.js'
 import { ASKER, caller, hear, pair, query, task, taskAt, VOICE } from './remote-kit.js'
 import type { Pair } from './remote-kit.js'
 import { endless, failing, until } from './rig.js'
+import { card } from './samples.js'
 
 const never = new AbortController().signal
 
@@ -89,7 +90,17 @@ t.test('what can be named is what others serve, too', async (t) => {
     { link: 'card', remedy: /Use one of: svc\/voice-en/ })
   live.clear()
   t.same(asker.models('tts'), [], 'a node that is gone serves nothing')
-  await t.rejects(asker.route(query), { reason: 'no_instance', details: { brokenLink: 'backend' } } as never)
+  await t.rejects(asker.route(query), {
+    reason: 'no_instance', status: 503, retryable: true, retryAfterSeconds: 1,
+    details: { brokenLink: 'backend' }
+  } as never, 'but it is wanted, and comes back')
+})
+
+t.test('a model whose card went with another node is known by its instance', async (t) => {
+  const { asker } = await pair(t, { storeAway: true })
+  t.equal(asker.card(VOICE)?.title, card(VOICE).title)
+  t.equal(asker.card(VOICE)?.totalBytes, card(VOICE).totalBytes)
+  t.equal((await asker.route(query)).modelId, VOICE)
 })
 
 t.test('/readyz: what another node serves is ready', async (t) => {
@@ -159,7 +170,7 @@ for (const [name, { reason, chunks, thrown, event }] of Object.entries(failures)
     t.match(heard.error, thrown)
     t.equal((await taskAt(rig, route.taskId))?.['status'], 'Failed')
     t.equal(rig.events.filter(({ kind }) => kind === 'TaskFailed').length, event ? 1 : 0)
-    t.same(failed, [], 'recorded once, where it ran')
+    t.equal(failed.length, reason === 'instance_lost' ? 1 : 0, 'of a loss both nodes have the master tell')
   })
 }
 
@@ -314,9 +325,34 @@ t.test('what is lost here is tried again at another node', async (t) => {
   const heard = await hear(runTask(asker, { modelId: VOICE, capability: 'tts', task }, call))
   t.match(heard, { error: null, chunks: [{}, {}] })
   t.match(headers, { 'x-svc-task-id': runner.opened[0]!.taskId, 'x-svc-retried': '1' })
-  t.match(failed, [{ errorType: 'instance_lost' }], 'the first try has its own end')
+  t.same(failed, [], 'nothing was done for the first try, so that nothing is lost')
   const ends = Object.values(asker.tasks()).map(({ Inference: { status } }) => status)
   t.same(ends.sort(), ['Complete', 'Failed'])
+})
+
+t.test('what was refused before it began is tried elsewhere, asked for or not', async (t) => {
+  const { asker, runner } = await pair(t, { own: { load: 0 } })
+  const { call, headers } = retrying()
+  const heard = await hear(runTask(asker, { modelId: VOICE, capability: 'tts', task },
+    { ...call, retry: false }))
+  t.match(heard, { error: null, chunks: [{}, {}] })
+  t.match(headers, { 'x-svc-task-id': runner.opened[0]!.taskId, 'x-svc-retried': '1' })
+  const alone = await pair(t)
+  alone.stand.is = (_request, response) => {
+    response.writeHead(503, { 'content-type': 'application/json' })
+      .end(JSON.stringify({ error: { reason: 'shutting_down', message: 'x', details: {} } }))
+  }
+  const none = await hear(runTask(alone.asker, { modelId: VOICE, capability: 'tts', task },
+    { ...call, retry: false }))
+  t.match(none.error, { reason: 'no_instance', status: 503, retryable: true }, 'there is no other one')
+})
+
+t.test('a node that leaves gets no new task', async (t) => {
+  const { asker, leaving, rig } = await pair(t)
+  const { nodeInstallId } = (await rig.inject({ url: '/node/identity' })).json() as Record<string, string>
+  t.ok(await asker.route(query))
+  leaving.add(nodeInstallId!)
+  await t.rejects(asker.route(query), { reason: 'no_instance', status: 503 } as never)
 })
 
 t.test('a node that is lost has no other one to try', async (t) => {

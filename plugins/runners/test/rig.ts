@@ -59,6 +59,7 @@ export class FakeRunner implements Supervisor {
       completedTaskCount: 0,
       secondsSinceForward: this.secondsSinceForward,
       rssBytes: null,
+      hold: null,
       slots: 1,
       waitingTasks: 0,
       waitedSeconds: 0,

@@ -1,11 +1,11 @@
 import t from 'tap'
-import { ClusterService, kernelError } from '../../../kernel/index.js'
+import { ClusterService, kernelError, SessionService } from '../../../kernel/index.js'
 import type { Caller, Channel, NodeView } from '../../../kernel/index.js'
 import { fake } from '../../../kernel/testing/index.js'
 import type { RunnerStatus, Route, RouteQuery } from '../service.js'
-import { InstanceService } from '../service.js'
+import { InstanceService, RunnersService } from '../service.js'
 import { RunnerError } from '../process/errors.js'
-import { drain, endless, ensure, ready, until } from './rig.js'
+import { drain, endless, ensure, ready, startRunners, until } from './rig.js'
 import type { FakeRunner, RunnersRig } from './rig.js'
 import { card } from './samples.js'
 
@@ -25,7 +25,7 @@ t.test('an instance that is being drained takes no new requests', async (t) => {
   const running = drain(runners.open(await runners.route(query), task, end.signal)).catch(() => {})
   await until(() => runner.opened.length === 1)
   await rig.service(InstanceService).drain(runner.options.instanceId, { seconds: 60 })
-  await t.rejects(runners.route(query), { reason: 'no_instance', message: /is being stopped/,
+  await t.rejects(runners.route(query), { reason: 'no_instance', status: 404, message: /is being stopped/,
     details: { brokenLink: 'placement', remedy: /svc place/ } } as never)
   t.match(runners.models('tts'), [{ ready: false }])
   t.equal(runner.stopped, false, 'what it has is served')
@@ -143,6 +143,51 @@ for (const { name, act, reasons } of races) {
     t.ok(rig.events.filter(({ kind }) => kind === 'TaskFailed').length <= 1)
   })
 }
+
+t.test('in a young session of several nodes nothing is said not to be placed', async (t) => {
+  const session = { sessionId: 'S1', masterNodeId: null as string | null }
+  const told: (() => void)[] = []
+  const next = (sessionId: string): void => {
+    session.sessionId = sessionId
+    for (const fn of told) fn()
+  }
+  const nodes = [{ self: true, live: true }, { self: false, live: true }] as NodeView[]
+  const rig = await startRunners(t, { place: [], fakes: [
+    fake(ClusterService, {
+      nodes: () => nodes, resolve: () => undefined, onPeers: () => () => {},
+      channel: () => ({ send: () => false, broadcast: () => 0, close () {} })
+    }),
+    fake(SessionService, {
+      get sessionId () { return session.sessionId },
+      isMaster: false,
+      get masterNodeId () { return session.masterNodeId },
+      onChange (fn) { told.push(fn); return () => {} }
+    })
+  ] })
+  const runners = rig.service(RunnersService)
+  const says = async (status: number): Promise<void> => {
+    const refused = t.rejects(runners.route(query),
+      { reason: 'no_instance', status, retryable: status === 503 } as never)
+    await rig.clock.advance(status === 503 ? 3000 : 0)
+    await refused
+  }
+  await rig.clock.advance(3000)
+  await says(503)
+  session.masterNodeId = 'n-B'
+  await says(404)
+  next('S2')
+  const route = runners.route(query)
+  await ensure(rig, VOICE)
+  ;(await rig.runner(VOICE)).ready()
+  await rig.clock.advance(100)
+  t.match(await route, { modelId: VOICE }, 'it is looked again before it is refused')
+  await rig.service(InstanceService).remove((await route).instanceId)
+  await rig.clock.advance(3000)
+  await says(404)
+  nodes.length = 1
+  next('S3')
+  await says(404)
+})
 
 t.test('the plugin tells other nodes of its tasks and shows theirs', async (t) => {
   const sent: { to: string, message: { loads: object, tasks: Route[] } }[] = []

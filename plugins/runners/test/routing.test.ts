@@ -1,4 +1,5 @@
 import t from 'tap'
+import type { Test } from 'tap'
 import { EngineError, kernelError } from '../../../kernel/index.js'
 import type { Caller } from '../../../kernel/index.js'
 import { RunnersService } from '../service.js'
@@ -154,6 +155,26 @@ t.test('the cause of a broken engine stays in the log', async (t) => {
   t.notOk(error instanceof EngineError)
 })
 
+/** A task that runs until it is aborted. */
+async function running (t: Test) {
+  const { rig, runner, runners } = await ready(t)
+  runner.answer = endless
+  const controller = new AbortController()
+  const route = await runners.route(query)
+  const outcome = drain(runners.open(route, task, controller.signal))
+  await until(() => runner.opened.length > 0)
+  t.equal(await status(rig, route), 'Running')
+  return { rig, route, outcome, controller }
+}
+
+t.test('a node that stops tells of the tasks that it takes along', async (t) => {
+  const { rig, route, outcome, controller } = await running(t)
+  controller.abort(kernelError('shutting_down'))
+  await t.rejects(outcome, { reason: 'shutting_down' } as never)
+  t.match(rig.events.filter(({ kind }) => kind === 'TaskFailed'),
+    [{ payload: { taskId: route.taskId, commandId: 'C', errorType: 'instance_lost' } }])
+})
+
 const aborts: [string, unknown, string, string][] = [
   ['a cancelled call', kernelError('cancelled'), 'Cancelled', 'cancelled'],
   ['a passed deadline', kernelError('timeout'), 'TimedOut', 'timeout'],
@@ -161,13 +182,7 @@ const aborts: [string, unknown, string, string][] = [
 ]
 for (const [name, reason, expected, thrown] of aborts) {
   t.test(`one terminal after ${name}`, async (t) => {
-    const { rig, runner, runners } = await ready(t)
-    runner.answer = endless
-    const controller = new AbortController()
-    const route = await runners.route(query)
-    const outcome = drain(runners.open(route, task, controller.signal))
-    await until(() => runner.opened.length > 0)
-    t.equal(await status(rig, route), 'Running')
+    const { rig, route, outcome, controller } = await running(t)
     controller.abort(reason)
     await t.rejects(outcome, { reason: thrown } as never)
     t.equal(await status(rig, route), expected)

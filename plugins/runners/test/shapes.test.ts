@@ -103,6 +103,7 @@ t.test('the loop ends in the desired state, stops first, one pass at a time', as
       log.push(`stop ${runnerId}`)
       present.delete(runnerId)
     },
+    settled: async () => {},
     failed: (error) => { log.push(String(error)) }
   })
   const first = reconcile()
@@ -114,7 +115,30 @@ t.test('the loop ends in the desired state, stops first, one pass at a time', as
   await reconcile()
   t.same([...present], ['b'])
   t.same(log, ['stop old', 'start a', 'stop a', 'start b'])
-  t.equal(passes, 3)
+  t.equal(passes, 5, 'twice where something changes')
+})
+
+t.test('only what is acknowledged is acted on', async (t) => {
+  const present = new Set(['old', 'stays'])
+  const log: string[] = []
+  let desired = [a, { ...b, runnerId: 'old' }]
+  let settled = async (): Promise<void> => { throw new Error('no master') }
+  const reconcile = createReconciler({
+    desired: () => desired,
+    present: () => [...present],
+    start: ({ runnerId }) => { log.push(`start ${runnerId}`) },
+    stop: async (runnerId) => { log.push(`stop ${runnerId}`) },
+    settled: async () => { await settled() },
+    failed: (error) => { log.push((error as Error).message) }
+  })
+  await reconcile()
+  t.same(log.splice(0), ['no master'], 'nothing while nobody acknowledges')
+  settled = async () => { desired = [b, { ...b, runnerId: 'stays' }] }
+  await reconcile()
+  t.same(log.splice(0), [], 'an entry that was taken back, and one that came later')
+  settled = async () => {}
+  await reconcile()
+  t.same(log, ['stop old', 'start b'])
 })
 
 const GiB = 1024 ** 3
@@ -161,6 +185,7 @@ t.test('a pass that breaks off does not end the loop', async (t) => {
     present: () => present,
     start: ({ runnerId }) => { present.push(runnerId) },
     stop: async () => {},
+    settled: async () => {},
     failed: (error) => { told.push(error) }
   })
   await reconcile()

@@ -37,7 +37,8 @@ function desk (options: { nodeId?: string, member?: string | null } = {}) {
     }
     try {
       const parts = { log, watchers, taskFailed: (failure: object) => { failed.push(failure) } }
-      for await (const _ of serve(parts, { route, tasks, chunks: source }, signal)) { /* as a reader does */ }
+      const work = { route, own: true, tasks, chunks: source }
+      for await (const _ of serve(parts, work, signal)) { /* as a reader does */ }
       return 'end'
     } catch (error) {
       return (error as { reason: string }).reason
