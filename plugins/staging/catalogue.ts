@@ -82,6 +82,17 @@ export class Catalogue {
     return found
   }
 
+  /** Where the copies of all models are, by model id. */
+  copiesByModel (): Map<string, ClusterCopy[]> {
+    const byModel = new Map<string, ClusterCopy[]>()
+    for (const copy of this.copies()) {
+      const known = byModel.get(copy.modelId)
+      if (known === undefined) byModel.set(copy.modelId, [copy])
+      else known.push(copy)
+    }
+    return byModel
+  }
+
   /** Models that a runner somewhere in the cluster serves. */
   ready (): Set<string> {
     const { cluster, sections: { modelCopies } } = this.#parts

@@ -10,6 +10,7 @@ export const conflicts = {
   staging_unusable: {
     severity: 'error',
     meaning: 'The folder of staged copies or of the store cannot be used.',
-    remediation: 'Make node_cache_path and model_store.store_path writable folders, then restart the node.'
+    remediation: 'Make node_cache_path and model_store.store_path writable folders, neither in the other, ' +
+      'then restart the node.'
   }
 } as const satisfies Record<string, ConflictDecl>

@@ -6,14 +6,15 @@ import { modelUrl, NODE_CALLER } from './net/lan-source.js'
 import type { Shelf, ShelfItem } from './shelf.js'
 import type { StoreAccess } from './store-access.js'
 import type { ClusterCopy } from './catalogue.js'
+import type { StoreEntryFact } from './shared.js'
 import type { ModelManifest } from './types.js'
 
 /** Where a model can be had. */
 export type Found =
   | { from: 'shelf', item: ShelfItem }
   | { from: 'lan', manifest: ModelManifest, digest: string, card: ModelCard }
-  /** No store can be asked; `commit` is what the store had, when it said so. */
-  | { from: 'hub', commit: string | null, why: SvcError }
+  /** No store can be asked, and the content it had came from this node's hub. */
+  | { from: 'hub', commit: string, fact: StoreEntryFact, why: SvcError }
 
 export interface FinderParts {
   cluster: Cluster
@@ -21,30 +22,41 @@ export interface FinderParts {
   /** The store of this node, if it is a store host. */
   shelf: Shelf | null
   copies (modelId: string): ClusterCopy[]
-  /** Whether this cluster fetches from a public hub. */
-  hub: boolean
+  /** Address of the hub this node may ask; null where it asks none. */
+  hub: string | null
   error (
     reason: 'model_not_found' | 'store_unreachable', message: string, details?: Record<string, unknown>
   ): SvcError
 }
+
+/** What a node says a model consists of. */
+interface Answered { manifest: ModelManifest, digest: string, card: ModelCard }
 
 /** Longest wait for a manifest, ms. */
 export const MANIFEST_MS = 15_000
 
 /**
  * Finds out what a model consists of. The store decides: a manifest of another node counts only when its
- * digest is the one the store has named. Throws `model_not_found`, `store_not_configured`,
- * `store_unreachable`.
+ * digest is the one the store has named, or the `wanted` one, which counts more. Throws `model_not_found`,
+ * `store_not_configured`, `store_unreachable`.
  */
-export async function find (parts: FinderParts, modelId: string, signal: AbortSignal): Promise<Found> {
+export async function find (
+  parts: FinderParts, modelId: string, wanted: string | undefined, signal: AbortSignal
+): Promise<Found> {
   const { shelf, access, copies, hub, error } = parts
   const item = shelf?.get(modelId)
-  if (item !== undefined) return { from: 'shelf', item }
-  const entries = access.entries(modelId)
+  const right = (digest: string | undefined): boolean => wanted === undefined || digest === wanted
+  if (item !== undefined && right(item.digest)) return { from: 'shelf', item }
+  const stored = access.entries(modelId)
+  const entries = stored.filter(({ fact }) => right(fact.digest))
   if (entries.length === 0) {
-    // Either throws, or says that the store is there and has no such model.
-    const { name, live } = firstHost(parts)
-    if (live) throw error('model_not_found', `The store on ${name} has no model ${modelId}.`)
+    const old = wanted === undefined ? undefined : await older(parts, modelId, wanted, signal)
+    const host = stored[0]?.node ?? firstHost(parts)
+    const found = old ?? await unlisted(parts, host, modelId, signal, right)
+    if (found !== undefined) return { from: 'lan', ...found }
+    const other = item !== undefined || stored.length > 0
+    if (host.live && other) throw error('model_not_found', replaced(modelId, host.name))
+    if (host.live) throw error('model_not_found', `The store on ${host.name} has no model ${modelId}.`)
   }
   const failures: string[] = []
   for (const { node, fact } of entries) {
@@ -56,34 +68,66 @@ export async function find (parts: FinderParts, modelId: string, signal: AbortSi
         failures.push(`${holder.name}: ${(cause as Error).message}`)
         return undefined
       })
-      if (found === undefined || (from === 'self' && found.digest !== fact.digest)) continue
+      const other = found?.digest !== fact.digest && (from === 'self' || wanted !== undefined)
+      if (found === undefined || other) continue
       return { from: 'lan', ...found }
     }
     failures.push(...node.live ? [] : [`${node.name} is lost`])
   }
   const why = error('store_unreachable', `No store that has ${modelId} can be reached` +
     `${failures.length === 0 ? '' : ` (${failures.join('; ')})`}.`)
-  if (!hub) throw why
-  return { from: 'hub', commit: commitOf(entries[0]?.fact.source), why }
+  for (const { fact } of entries) {
+    const commit = hub === null ? null : commitOf(fact.source, hub)
+    if (commit !== null) return { from: 'hub', commit, fact, why }
+  }
+  throw why
 }
+
+/** What a store host has and this node has not heard of yet, as right after a pull. */
+async function unlisted (
+  parts: FinderParts, host: NodeView, modelId: string, signal: AbortSignal,
+  right: (digest: string) => boolean
+): Promise<Answered | undefined> {
+  if (!host.live || host.self) return undefined
+  const found = await ask(parts, host, modelId, 'from=store', signal).catch(() => undefined)
+  return found !== undefined && right(found.digest) ? found : undefined
+}
+
+/** A version that no store has any more, of a node that has it. */
+async function older (
+  parts: FinderParts, modelId: string, digest: string, signal: AbortSignal
+): Promise<Answered | undefined> {
+  // A node tells of one version of a model only, and may have this one, too.
+  for (const node of peers(parts, parts.copies(modelId), null, null)) {
+    const query = `from=self&digest=${digest}`
+    const found = await ask(parts, node, modelId, query, signal).catch(() => undefined)
+    if (found?.digest === digest) return found
+  }
+  return undefined
+}
+
+const replaced = (modelId: string, store: string): string =>
+  `The store on ${store} has another version of ${modelId} now, and no node has the one this was placed ` +
+  'with. Stop the instance and place the model again.'
 
 /** The store host to ask, live or not. Throws `store_not_configured`. */
 function firstHost ({ access }: FinderParts): NodeView {
   return access.hosts()[0] ?? access.host()
 }
 
-/** Other nodes that say they have a complete copy of that content. */
+/** Other nodes that say they have a complete copy, of that content unless it is null. */
 function peers (
-  { cluster }: FinderParts, copies: readonly ClusterCopy[], digest: string, host: NodeView
+  { cluster }: FinderParts, copies: readonly ClusterCopy[], digest: string | null, host: NodeView | null
 ): NodeView[] {
-  return copies.filter((copy) => copy.kind !== 'store' && copy.digest === digest && copy.live)
+  return copies.filter((copy) => copy.live && copy.kind !== 'store' && copy.kind !== 'receiving' &&
+    (digest === null || copy.digest === digest))
     .flatMap((copy) => cluster.resolve(copy.nodeId) ?? [])
-    .filter((node) => !node.self && node.nodeId !== host.nodeId)
+    .filter((node) => !node.self && node.nodeId !== host?.nodeId)
 }
 
 async function ask (
   { cluster }: FinderParts, node: NodeView, modelId: string, query: string, signal: AbortSignal
-): Promise<{ manifest: ModelManifest, digest: string, card: ModelCard }> {
+): Promise<Answered> {
   const answer = await askNode(cluster, node.installId, {
     method: 'GET', path: `${modelUrl(modelId)}/manifest?${query}`, caller: NODE_CALLER, signal,
     timeoutMs: MANIFEST_MS
@@ -93,9 +137,7 @@ async function ask (
 }
 
 /** Reads what a node says a model consists of. Throws when it is not as it must be. */
-export function readManifest (
-  body: unknown, modelId: string
-): { manifest: ModelManifest, digest: string, card: ModelCard } {
+export function readManifest (body: unknown, modelId: string): Answered {
   const { card: said, digest: _digest, ...rest } = body as { card?: unknown, digest?: unknown }
   const manifest = checkManifest(rest)
   const card = checkCard(said, modelId)
@@ -103,7 +145,11 @@ export function readManifest (
   return { manifest, digest: manifestDigest(manifest), card }
 }
 
-/** The commit in the source of a store's entry (`hub:URL@COMMIT`). */
-function commitOf (source: string | undefined): string | null {
-  return /^hub:.*@([0-9a-f]{40})$/.exec(source ?? '')?.[1] ?? null
+/**
+ * The commit in the source of a store's entry (`hub:URL@COMMIT`); null where it came from anywhere else. Such
+ * a name may be private, and somebody else may own it at a hub: it is never sent there.
+ */
+function commitOf (source: string, hub: string): string | null {
+  const commit = source.startsWith(`hub:${hub}@`) ? source.slice(`hub:${hub}@`.length) : ''
+  return /^[0-9a-f]{40}$/.test(commit) ? commit : null
 }

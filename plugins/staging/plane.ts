@@ -1,16 +1,17 @@
 import { join } from 'node:path'
-import { kernelError } from '../../kernel/index.js'
+import { createLearning, kernelError } from '../../kernel/index.js'
 import type {
   Bundle, Clock, Cluster, Context, Logger, ModelCard, NodeInfo, Section
 } from '../../kernel/index.js'
 import { deriveCard, readHomeCards } from './cards/index.js'
 import { Catalogue } from './catalogue.js'
 import { Exchange } from './exchange.js'
-import { ModelRoot, volumeOf } from './files/index.js'
+import { ModelRoot, overlap, volumeOf } from './files/index.js'
 import { find } from './finder.js'
 import { createHubClient } from './hub/index.js'
 import type { HubClient } from './hub/index.js'
 import { LocalCopies } from './local-copies.js'
+import type { BroughtTo } from './local-copies.js'
 import type { manifest } from './manifest.js'
 import { Uplink } from './net/uplink.js'
 import { Room } from './room.js'
@@ -76,6 +77,9 @@ export class Plane {
   /** Of the cache for what came from the hub: nothing is evicted there, an operator can purge it. */
   readonly cacheKeeper: Keeper
   readonly staging: ModelRoot
+  /** Versions of models that are not yet to take the place of those in `staging`. */
+  readonly beside: ModelRoot
+  readonly besideKeeper: Keeper
   readonly cache: ModelRoot
   /** Set by `open` on a store host. */
   store: Store | null = null
@@ -103,14 +107,17 @@ export class Plane {
     this.uplink = new Uplink(options.uploadBytesPerSecond, clock)
     this.hub = options.hub === null ? null : hubClient(options.hub, { clock, random, log })
     this.staging = new ModelRoot({ root: options.stagingPath, clock })
+    this.beside = new ModelRoot({ root: join(options.stagingPath, '.beside'), clock })
     this.cache = new ModelRoot({ root: options.cachePath, clock })
     this.local = new LocalCopies({
-      bundle, log, staging: this.staging, cache: this.cache, onChange: () => { this.share() }
+      bundle, log, onChange: () => { this.share() },
+      staging: () => this.usable(this.staging), beside: () => this.usable(this.beside),
+      cache: () => this.usable(this.cache)
     })
     const { storeHosts } = sections
     const facts: FactSections = sections as never
     this.access = new StoreAccess({
-      cluster, storeHosts, storeModels: facts.storeModels, error: ctx.error,
+      cluster, storeHosts, storeModels: facts.storeModels, error: ctx.error, learning: createLearning(ctx),
       remembered: () => [...sections.stores.entries()].map(({ key }) => key)
     })
     this.telling = new Telling({
@@ -121,6 +128,7 @@ export class Plane {
     })
     this.exchange = new Exchange({ cluster, clock, random, access: this.access })
     this.keeper = this.#createKeeper('staged', this.staging)
+    this.besideKeeper = this.#createKeeper('beside', this.beside)
     this.cacheKeeper = this.#createKeeper('cache', this.cache)
     this.stager = this.#createStager()
     this.opened = this.#open().catch((err: unknown) => {
@@ -160,7 +168,7 @@ export class Plane {
     if (left.length > 0) {
       this.log.error({ models: left }, 'too many models: the other nodes are not told of these')
     }
-    this.exchange.offer(own)
+    this.exchange.offer(this.local.versions())
   }
 
   /** Ends transfers and downloads; what has come stays for the next start. */
@@ -177,7 +185,10 @@ export class Plane {
   /** Never rejects: what cannot be used is reported, the rest works. */
   async #open (): Promise<void> {
     const { ctx, storePath } = this.options
+    await this.#separate()
     await this.#whole(this.staging)
+    if (this.usable(this.staging) !== null) await this.#whole(this.beside)
+    else this.#broken.add(this.beside)
     await this.#whole(this.cache)
     await this.local.open()
     if (storePath !== null) await this.#openStore(storePath)
@@ -188,7 +199,22 @@ export class Plane {
     this.share()
   }
 
+  /** Folders that overlap would each take the other's models for its own: of two, one is not used. */
+  async #separate (): Promise<void> {
+    const { storePath } = this.options
+    const used = storePath === null ? [] : [storePath]
+    for (const root of [this.staging, this.cache]) {
+      const clashes = used.map(async (path) => await overlap(path, root.root).catch(() => false))
+      const other = used[(await Promise.all(clashes)).indexOf(true)]
+      if (other === undefined) { used.push(root.root); continue }
+      this.#broken.add(root)
+      this.unusable(new Error(`The model folder ${root.root} cannot be used: it overlaps with ${other}. ` +
+        'Give model_store.store_path, node_cache_path and model_store.hub.cache_path a folder each.'))
+    }
+  }
+
   async #whole (root: ModelRoot): Promise<void> {
+    if (this.#broken.has(root)) return
     try {
       await root.prepare()
     } catch (error) {
@@ -196,9 +222,29 @@ export class Plane {
       this.unusable(error)
       return
     }
-    await root.sweep({ olderThanMs: KEEP_PARTIAL_MS, live: new Set() }).catch((err: unknown) => {
+    await this.#sweep(root)
+  }
+
+  async #sweep (root: ModelRoot): Promise<void> {
+    const live = new Set(this.stager.active())
+    await root.sweep({ olderThanMs: KEEP_PARTIAL_MS, live }).catch((err: unknown) => {
       this.log.warn({ err }, 'what earlier transfers left could not be removed')
     })
+  }
+
+  /** Removes what transfers left that nobody went on with for a day. */
+  async expire (): Promise<void> {
+    for (const root of [this.staging, this.beside, this.cache]) {
+      if (this.usable(root) !== null) await this.#sweep(root)
+    }
+    await this.store?.expire()
+  }
+
+  /** Bytes of transfers to this node that are not complete, also of those that were broken off. */
+  async partialBytes (): Promise<number> {
+    const roots = [this.staging, this.beside, this.cache].filter((root) => this.usable(root) !== null)
+    const pending = await Promise.all(roots.map(async (root) => await root.pending()))
+    return pending.flat().reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)
   }
 
   /** The folder, or null when it could not be used at the start. */
@@ -264,18 +310,37 @@ export class Plane {
     tell(this.options.ctx.sections.homeCards as never, this.node.nodeId, entries as never)
   }
 
-  #createKeeper (kind: 'staged' | 'cache', root: ModelRoot): Keeper {
+  /** The content that an instance of the model is to run which is placed now. */
+  digestOf (modelId: string): string | null {
+    const stored = this.access.entries(modelId)[0]?.fact
+    if (stored !== undefined) return stored.bundled ? null : stored.digest
+    const copies = this.catalogue.copies(modelId).filter(({ kind, live }) => live && kind !== 'receiving')
+    return copies.some(({ kind }) => kind === 'bundled') ? null : copies[0]?.digest ?? null
+  }
+
+  #createKeeper (kind: BroughtTo, root: ModelRoot): Keeper {
     const { ctx, cleanupOnDeactivate, keepRecentBytes, headroomBytes } = this.options
     return createKeeper({
-      root, uses: this.uses, clock: this.clock, log: this.log,
+      root: {
+        root: root.root,
+        list: async () => await this.usable(root)?.list() ?? [],
+        remove: async (modelId) => await root.remove(modelId),
+        pending: async () => await this.usable(root)?.pending() ?? [],
+        discard: async (modelId) => { await root.discard(modelId) },
+        touch: async (modelId, nowMs) => { await this.usable(root)?.touch(modelId, nowMs) }
+      },
+      uses: this.uses, clock: this.clock, log: this.log,
       companionsOf: (modelId) => this.companionsOf(modelId),
       leased: () => this.stager.active(),
-      settings: () => ({ cleanupOnDeactivate, keepRecentBytes, headroomBytes }),
+      // A version beside another has no place of its own once nothing uses it.
+      settings: () => kind === 'beside'
+        ? { cleanupOnDeactivate: true, keepRecentBytes: 0, headroomBytes }
+        : { cleanupOnDeactivate, keepRecentBytes, headroomBytes },
       volume: async () => await volumeOf(root.root),
       onEvicted: ({ modelId, freedBytes, trigger }) => {
         this.local.removed(kind, modelId)
-        this.stager.forget(modelId)
-        if (trigger === 'purge') return
+        if (this.local.get(modelId) === undefined) this.stager.forget(modelId)
+        if (trigger === 'purge' || kind === 'beside') return
         ctx.emit('StagedModelEvicted', { nodeId: this.node.nodeId, modelId, freedBytes, trigger })
       }
     })
@@ -285,20 +350,23 @@ export class Plane {
     const { ctx, random } = this.options
     const { nodeId } = this.node
     return new Stager({
-      staging: () => this.usable(this.staging), cache: () => this.usable(this.cache),
+      staging: () => this.usable(this.staging), beside: () => this.usable(this.beside),
+      cache: () => this.usable(this.cache),
       local: this.local, keeper: this.keeper, room: this.room,
       exchange: this.exchange, hub: this.hub, clock: this.clock, random, log: this.log,
-      find: async (modelId, signal) => await find({
-        cluster: this.cluster, access: this.access, shelf: this.shelf, hub: this.hub !== null,
+      find: async (modelId, digest, signal) => await find({
+        cluster: this.cluster, access: this.access, shelf: this.shelf, hub: this.hub?.url ?? null,
         copies: (id) => this.catalogue.copies(id), error: ctx.error
-      }, modelId, signal),
+      }, modelId, digest, signal),
       derive: async (folder, { modelId, revision, files }) =>
         await this.derive(folder, { modelId, revision, files }),
       onChange: () => { this.telling.changed() },
       onPending: ({ modelId, attemptId }) => {
         ctx.emit('NodeDownloadProgress', { nodeId, modelId, attemptId, status: 'pending', totalBytes: 0 })
       },
-      inUse: (modelId) => inUseClosure(this.uses.ids(), (id) => this.companionsOf(id)).has(modelId),
+      // A companion is used in whichever version is here.
+      inUse: (modelId, digest) => this.uses.needs(modelId, digest) || this.uses.ids().some((used) =>
+        used !== modelId && inUseClosure([used], (id) => this.companionsOf(id)).has(modelId)),
       onCompleted: ({ modelId, attemptId, progress: { totalBytes } }) => {
         ctx.clear('download_failed')
         ctx.emit('NodeDownloadProgress', { nodeId, modelId, attemptId, status: 'completed', totalBytes })

@@ -17,13 +17,15 @@ const storage = {
   reply: {
     type: 'object', additionalProperties: false,
     required: [
-      'nodeId', 'stagingRoot', 'stagedModels', 'stagedTotalBytes', 'eventLogBytes', 'eventLogMode',
-      'diskTotalBytes', 'diskFreeBytes'
+      'nodeId', 'stagingRoot', 'stagedModels', 'stagedTotalBytes', 'partialBytes', 'eventLogBytes',
+      'eventLogMode', 'diskTotalBytes', 'diskFreeBytes'
     ],
     properties: {
       nodeId: text,
       stagingRoot: nullable,
       stagedTotalBytes: bytes,
+      // Of transfers that are not complete.
+      partialBytes: bytes,
       eventLogBytes: bytes,
       // Null where the plugin event-log is off.
       eventLogMode: { enum: ['normal', 'counting-only', 'memory', null] },
@@ -41,7 +43,7 @@ const storage = {
 } as const satisfies RouteDecl
 
 const health = {
-  method: 'GET', url: '/store/health', authority: 'read',
+  method: 'GET', url: '/store/health', members: true, authority: 'read',
   summary: 'Where the store is and what room it has.',
   reply: {
     type: 'object', additionalProperties: false,
@@ -52,7 +54,7 @@ const health = {
 } as const satisfies RouteDecl
 
 const registry = {
-  method: 'GET', url: '/store/registry', authority: 'read',
+  method: 'GET', url: '/store/registry', members: true, authority: 'read',
   summary: 'Every model in the store, and which nodes have a copy.',
   reply: { type: 'object', required: ['entries'], properties: { entries: { type: 'array' } } },
   errors: ['store_not_configured', 'store_unreachable']
@@ -71,7 +73,7 @@ const downloadStatus = {
 const storeErrors = ['store_not_configured', 'store_unreachable'] as const
 
 const downloads = {
-  method: 'GET', url: '/store/downloads', authority: 'read',
+  method: 'GET', url: '/store/downloads', members: true, authority: 'read',
   summary: 'Downloads into the store, those that ended included.',
   reply: {
     type: 'object', required: ['downloads'],
@@ -81,7 +83,7 @@ const downloads = {
 } as const satisfies RouteDecl
 
 const download = {
-  method: 'POST', url: '/store/models/:model_id/download', authority: 'cluster:write',
+  method: 'POST', url: '/store/models/:model_id/download', members: true, authority: 'cluster:write',
   summary: 'Starts a download into the store, or goes on with one that was paused or cancelled.',
   params: modelParam,
   body: {
@@ -103,19 +105,19 @@ const download = {
 } as const satisfies RouteDecl
 
 const downloadState = {
-  method: 'GET', url: '/store/models/:model_id/download/status', authority: 'read',
+  method: 'GET', url: '/store/models/:model_id/download/status', members: true, authority: 'read',
   summary: 'How far the download of a model is.',
   params: modelParam, reply: downloadStatus, errors: storeErrors
 } as const satisfies RouteDecl
 
 const pause = {
-  method: 'POST', url: '/store/models/:model_id/download/pause', authority: 'cluster:write',
+  method: 'POST', url: '/store/models/:model_id/download/pause', members: true, authority: 'cluster:write',
   summary: 'Pauses a download, also over restarts of the node; what has come is kept.',
   params: modelParam, reply: downloadStatus, errors: [...storeErrors, 'download_not_found']
 } as const satisfies RouteDecl
 
 const cancelDownload = {
-  method: 'DELETE', url: '/store/models/:model_id/download', authority: 'cluster:write',
+  method: 'DELETE', url: '/store/models/:model_id/download', members: true, authority: 'cluster:write',
   summary: 'Cancels a download; what has come is kept for the next one.',
   params: modelParam, reply: downloadStatus, errors: [...storeErrors, 'download_not_found']
 } as const satisfies RouteDecl
@@ -123,7 +125,7 @@ const cancelDownload = {
 const nodeResult = { type: 'array', items: { type: 'object', required: ['nodeId', 'error'] } } as const
 
 const stage = {
-  method: 'POST', url: '/store/models/:model_id/stage', authority: 'cluster:write',
+  method: 'POST', url: '/store/models/:model_id/stage', members: true, authority: 'cluster:write',
   summary: 'Copies a model from the store onto nodes; with `wait`, answers when it is there.',
   params: modelParam,
   body: {
@@ -138,11 +140,11 @@ const stage = {
     properties: { commandId: text, message: text, nodes: nodeResult }
   },
   deadlineMs: 86_430_000,
-  errors: ['node_not_found', 'model_not_found', 'store_not_configured']
+  errors: ['node_not_found', 'model_not_found', ...storeErrors]
 } as const satisfies RouteDecl
 
 const purge = {
-  method: 'POST', url: '/store/purge-staging', authority: 'cluster:write',
+  method: 'POST', url: '/store/purge-staging', members: true, authority: 'cluster:write',
   summary: 'Removes staged copies that are not in use from every node: all, or one model\'s.',
   body: {
     type: 'object', additionalProperties: false, properties: { modelId, model_id: modelId }
@@ -155,7 +157,7 @@ const purge = {
 } as const satisfies RouteDecl
 
 const remove = {
-  method: 'DELETE', url: '/store/models/:model_id', authority: 'cluster:write',
+  method: 'DELETE', url: '/store/models/:model_id', members: true, authority: 'cluster:write',
   summary: 'Deletes a model from the store, and the staged copies that are not in use.',
   params: modelParam,
   reply: {
@@ -175,7 +177,7 @@ const digest = {
 } as const
 
 const manifest = {
-  method: 'GET', url: '/store/models/:model_id/manifest', authority: 'read',
+  method: 'GET', url: '/store/models/:model_id/manifest', members: true, authority: 'read',
   summary: 'Every file of a model with its size and the hashes of its chunks.',
   params: modelParam,
   query: { type: 'object', additionalProperties: false, properties: { from, digest } },
@@ -189,7 +191,8 @@ const manifest = {
 } as const satisfies RouteDecl
 
 const file = {
-  method: 'GET', url: '/store/models/:model_id/files/*', authority: 'read', stream: true,
+  method: 'GET', url: '/store/models/:model_id/files/*', members: true, authority: 'read', stream: true,
+  head: true,
   summary: 'The bytes of a file; a single Range is honoured, the ETag is the SHA-256.',
   params: {
     type: 'object', required: ['model_id', '*'],
@@ -217,7 +220,7 @@ const copies = {
 } as const satisfies RouteDecl
 
 const card = {
-  method: 'GET', url: '/models/:model_id/card', authority: 'read',
+  method: 'GET', url: '/models/:model_id/card', members: true, authority: 'read',
   summary: 'The card of a model, where it comes from and where its copies are.',
   params: modelParam,
   reply: { type: 'object', required: ['model_id', 'origin', 'card', 'copies'] },

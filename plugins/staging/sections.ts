@@ -1,9 +1,10 @@
+import { cardSchema } from '../../kernel/index.js'
 import type { CommandDecl, SectionDecl } from '../../kernel/index.js'
 
 const text = { type: 'string' } as const
 const bytes = { type: 'integer', minimum: 0 } as const
 /** A card as its schema says, or without its files where only what the model is matters. */
-const card = { type: 'object' } as const
+const card = { ...cardSchema, required: cardSchema.required.filter((name) => name !== 'files') } as const
 
 /** What nodes tell each other about models. */
 export const sections = {
@@ -26,7 +27,7 @@ export const sections = {
       required: ['digest', 'revision', 'totalBytes', 'source', 'downloadedAt', 'bundled', 'card'],
       properties: {
         digest: text, revision: text, totalBytes: bytes, source: text, downloadedAt: text,
-        bundled: { type: 'boolean' }, card
+        bundled: { type: 'boolean' }, choice: { type: 'object' }, card
       }
     }
   },

@@ -1,5 +1,5 @@
 import { defineService } from '../../kernel/index.js'
-import type { ModelCard } from '../../kernel/index.js'
+import type { ModelCard, NodeView } from '../../kernel/index.js'
 
 export { whereOf } from './cli/where.js'
 
@@ -32,8 +32,16 @@ export type Judge = () => Promise<(modelId: string) => Judgement>
 export interface Models {
   /** Resolves once the copies on this node are known. */
   readonly opened: Promise<void>
-  /** The complete copy on this node; undefined when there is none, or before `opened`. */
-  locate (modelId: string): LocatedModel | undefined
+  /**
+   * The complete copy on this node, of that content if one is named; undefined when there is none, or before
+   * `opened`.
+   */
+  locate (modelId: string, digest?: string): LocatedModel | undefined
+  /**
+   * The content that an instance of the model is to run which is placed now: what the store has, else a copy.
+   * Null where nobody knows, and for what ships, which is a part of each node.
+   */
+  digest (modelId: string): string | null
   /** Every complete copy on this node. */
   located (): readonly LocatedModel[]
   /** The card of any model of the catalogue, here or not; its `files` may be empty when it is not here. */
@@ -42,18 +50,23 @@ export interface Models {
   stagedBytes (modelId: string): ReadonlyMap<string, number>
   /** Where the copies of the model are, over the whole cluster. */
   copies (modelId: string): readonly ModelCopy[]
+  /** The same of all models at once, by model id. */
+  allCopies (): ReadonlyMap<string, readonly ModelCopy[]>
   /** Has the list of models tell which of them can be asked. Returns what ends that. */
   judge (judge: Judge): () => void
+  /** A store host of which nobody knows now what it has: it is away, or has only just come back. */
+  silentStore (): NodeView | undefined
   /** The catalogue of the whole cluster. */
   cards (): readonly { card: ModelCard, origin: CardOrigin }[]
   /**
-   * Protects the model and its companions from eviction and purge until the returned function is called.
-   * `by` says who, for people. Throws `model_going` while it is just being removed.
+   * Protects the model and its companions from eviction and purge until the returned function is called, and
+   * the content that is named from being replaced. `by` says who, for people. Throws `model_going` while it
+   * is just being removed.
    */
-  use (modelId: string, by: string): () => void
+  use (modelId: string, by: string, digest?: string): () => void
   /** Tells the cluster whether a runner of the model is ready on this node. */
   serving (modelId: string, ready: boolean): void
-  /** Resolves with a complete copy on this node, staged from the store when it is not there. */
-  ensure (modelId: string, signal?: AbortSignal): Promise<LocatedModel>
+  /** Resolves with a complete copy here, of that content if one is named; staged when it is not there. */
+  ensure (modelId: string, digest?: string, signal?: AbortSignal): Promise<LocatedModel>
 }
 export const ModelsService = defineService<Models>('models')

@@ -22,7 +22,8 @@ const staging = {
 
 const hub = {
   type: 'object', additionalProperties: false, default: {},
-  description: 'The public model hub. A token is read from the variable SVC_HUB_TOKEN, else HF_TOKEN.',
+  description: 'The public model hub. A token is read from the variable SVC_HUB_TOKEN, else HF_TOKEN; it ' +
+    'is for huggingface.co, or for the host in SVC_HUB_TOKEN_HOST, and only sent by https.',
   properties: {
     enabled: { type: 'boolean', default: true, description: 'Whether models may be fetched from the hub.' },
     url: {

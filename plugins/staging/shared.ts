@@ -1,5 +1,6 @@
 import type { ModelCard, Section } from '../../kernel/index.js'
 import type { LocalCopy } from './local-copies.js'
+import type { HubChoice } from './types.js'
 
 /** What a node says of a copy it has (section `modelCopies`). */
 export interface CopyEntry {
@@ -15,6 +16,7 @@ export interface StoreEntryFact {
   revision: string
   totalBytes: number
   source: string
+  choice?: HubChoice
   downloadedAt: string
   bundled: boolean
   /** Without its files. */

@@ -4,7 +4,7 @@ import type { LocalCopies, LocalCopy } from './local-copies.js'
 import { shortCard } from './shared.js'
 import type { StoreEntryFact } from './shared.js'
 import type { Store, StoreEntry } from './store/index.js'
-import type { ModelManifest } from './types.js'
+import type { HubChoice, ModelManifest } from './types.js'
 
 /** A model that this node, a store host, gives to others. */
 export interface ShelfItem {
@@ -14,6 +14,7 @@ export interface ShelfItem {
   digest: string
   card: ModelCard
   source: string
+  choice?: HubChoice
   downloadedAt: string
   /** It ships with a package and is given from there. */
   bundled: boolean
@@ -54,18 +55,23 @@ export class Shelf {
     }
   }
 
-  #stored ({ modelId, directory, record: { manifest, card, source }, downloadedAt }: StoreEntry): ShelfItem {
+  #stored ({ modelId, directory, record, downloadedAt }: StoreEntry): ShelfItem {
+    const { manifest, card, source, choice } = record
+    const digest = this.#digest(manifest)
     return {
-      modelId, directory, manifest, digest: this.#digest(manifest), card, source, downloadedAt, bundled: false
+      modelId, directory, manifest, digest, card, source, downloadedAt, bundled: false,
+      ...choice === undefined ? {} : { choice }
     }
   }
 
   /** What the other nodes are told. */
   facts (): Map<string, StoreEntryFact> {
     return new Map(this.items().map((item) => {
-      const { modelId, digest, manifest: { revision, totalBytes }, source, downloadedAt, bundled } = item
+      const { modelId, digest, manifest, source, choice, downloadedAt, bundled } = item
+      const { revision, totalBytes } = manifest
       const card = shortCard(item.card)
-      return [modelId, { digest, revision, totalBytes, source, downloadedAt, bundled, card }]
+      const fact = { digest, revision, totalBytes, source, downloadedAt, bundled, card }
+      return [modelId, { ...fact, ...choice === undefined ? {} : { choice } }]
     }))
   }
 

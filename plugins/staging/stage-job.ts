@@ -14,6 +14,8 @@ export interface StageFailure { reason: string, message: string }
 /** A transfer of a model to this node, from the asking to its end. */
 export class StageJob {
   readonly modelId: string
+  /** The content that was asked for; whatever the store has where none was. */
+  readonly digest: string | undefined
   readonly attemptId = randomUUID()
   readonly abort = new AbortController()
   state: 'pending' | 'ongoing' | 'completed' | 'failed' = 'pending'
@@ -29,8 +31,9 @@ export class StageJob {
   arrive: () => void = () => {}
   #end: () => void = () => {}
 
-  constructor (modelId: string, clock: Clock) {
+  constructor (modelId: string, clock: Clock, digest?: string) {
     this.modelId = modelId
+    this.digest = digest
     this.#clock = clock
     this.arrived = new Promise((resolve) => { this.arrive = resolve })
     this.ended = new Promise((resolve) => { this.#end = resolve })

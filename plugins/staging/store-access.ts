@@ -9,6 +9,8 @@ export interface StoreAccessParts {
   /** Install ids of store hosts that the cluster remembers, also when they have not been met. */
   remembered?: () => Iterable<string>
   storeModels: Section<StoreEntryFact>
+  /** This node cannot know yet what the cluster has decided. */
+  learning?: () => boolean
   error (
     reason: 'store_not_configured' | 'store_unreachable', message?: string, details?: Record<string, unknown>
   ): SvcError
@@ -38,7 +40,7 @@ export class StoreAccess {
   /** The store host to ask. Throws `store_not_configured`, `store_unreachable`. */
   host (): NodeView {
     const [first] = this.hosts()
-    if (first === undefined) throw this.#parts.error('store_not_configured')
+    if (first === undefined) throw this.none()
     if (!first.live) {
       throw this.#parts.error('store_unreachable', `The store host ${first.name} cannot be reached.`,
         { node: first.nodeId })
@@ -46,9 +48,24 @@ export class StoreAccess {
     return first
   }
 
-  /** What stores say of a model: those that can be asked first. */
-  entries (modelId: string): { node: NodeView, fact: StoreEntryFact }[] {
-    return this.hosts().flatMap((node) => {
+  /** Why no store host can be named: there is none, or this node has not been told of it yet. */
+  none (): SvcError {
+    const { error, learning } = this.#parts
+    return learning?.() === true
+      ? error('store_unreachable', 'This node is only just meeting the others and has not been told yet ' +
+        'where the store is.', { retryAfterSeconds: 1 })
+      : error('store_not_configured')
+  }
+
+  /** A store host that does not tell now what it has. */
+  silent (): NodeView | undefined {
+    const { storeHosts } = this.#parts
+    return this.hosts().find(({ live, nodeId }) => !live || storeHosts.get('store', nodeId) === undefined)
+  }
+
+  /** What stores say of a model: those that can be asked first. `hosts`: for whoever asks of many models. */
+  entries (modelId: string, hosts = this.hosts()): { node: NodeView, fact: StoreEntryFact }[] {
+    return hosts.flatMap((node) => {
       const fact = this.#parts.storeModels.get(modelId, node.nodeId)
       return fact === undefined ? [] : [{ node, fact }]
     })

@@ -16,12 +16,17 @@ export interface ModelManifest {
   files: ManifestFile[]
 }
 
+/** Which files of a model were taken from the hub: patterns, a variant, or the usual choice. */
+export interface HubChoice { allow: string[] | null, variant: string | null }
+
 /** What a published copy says of itself. */
 export interface CopyRecord {
   manifest: ModelManifest
   card: ModelCard
   /** Where it came from: `hub:URL@COMMIT`, `file`, `store`, `node`. */
   source: string
+  /** Of a copy from the hub: what else its files can be had by. */
+  choice?: HubChoice
   /** ISO-8601. */
   publishedAt: string
 }
@@ -31,11 +36,13 @@ export interface Copy {
   modelId: string
   directory: string
   sizeBytes: number
-  /** What removing it gives back: a file with further hard links counts 0. */
+  /** What removing it gives back: a file with further hard links, or that svc did not write, counts 0. */
   freeableBytes: number
   lastUsedMs: number
   /** Null for a folder nobody vouches for. */
   record: CopyRecord | null
+  /** Whether it has a record of svc's: only then anything of it is ever removed. */
+  ours: boolean
 }
 
 /** How far a transfer is. */

@@ -17,6 +17,8 @@ import type { manifest } from './manifest.js'
 import type { PlaneOptions, StagingContext } from './plane.js'
 
 const GIB = 1024 ** 3
+/** How often transfers that nobody goes on with are looked for, ms. */
+const EXPIRE_MS = 3600_000
 const MIB = 1024 ** 2
 
 /** What the plugin takes from the machine; tests give their own. */
@@ -31,6 +33,9 @@ export interface StagingParts {
 export function start (ctx: StagingContext, parts: StagingParts): Started<typeof manifest> {
   const plane = new Plane(optionsOf(ctx, parts))
   ctx.effect('models', async () => { await plane.close() })
+  ctx.effect('broken off transfers', ctx.clock.every(EXPIRE_MS, () => {
+    void plane.opened.then(async () => { await plane.expire() })
+  }))
   startupPass(plane, ctx.deps.session)
   rememberStore(plane, ctx.deps.session)
   ctx.effect('links', ctx.deps.cluster.onPeers(() => { plane.share() }))
@@ -96,9 +101,22 @@ function optionsOf (ctx: StagingContext, { env, random, headroomBytes }: Staging
     cleanupOnDeactivate: own.cleanupOnDeactivate,
     uploadBytesPerSecond: bytesOf(store.upload_mib_per_second),
     hub: hub.enabled
-      ? { url: hub.url, redirectHosts: hub.redirect_hosts, token: env['SVC_HUB_TOKEN'] ?? env['HF_TOKEN'] }
+      ? { url: hub.url, redirectHosts: hub.redirect_hosts, token: hubToken(env, hub.url) }
       : null
   }
+}
+
+const PUBLIC_HUB = 'huggingface.co'
+
+/**
+ * The token for a hub: over https only, and only for the hub it was set for, so that a changed address gets
+ * none.
+ */
+export function hubToken (env: StagingParts['env'], hub: string): string | undefined {
+  const { protocol, host } = new URL(hub)
+  if (protocol !== 'https:') return undefined
+  const own = host === (env['SVC_HUB_TOKEN_HOST'] ?? PUBLIC_HUB) ? env['SVC_HUB_TOKEN'] : undefined
+  return own ?? (host === PUBLIC_HUB ? env['HF_TOKEN'] : undefined)
 }
 
 const bytesOf = (mib: number | undefined): number | null => mib === undefined ? null : mib * MIB

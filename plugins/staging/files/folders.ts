@@ -1,5 +1,5 @@
-import { lstat, mkdir, open, stat } from 'node:fs/promises'
-import { dirname } from 'node:path'
+import { lstat, mkdir, open, realpath, stat } from 'node:fs/promises'
+import { basename, dirname, join, sep } from 'node:path'
 import { PathError, errnoOf } from './errors.js'
 
 /**
@@ -41,4 +41,19 @@ export async function sync (path: string): Promise<void> {
   } finally {
     await handle.close()
   }
+}
+
+/** Whether two folders, which need not exist yet, are one, or one lies in the other, links resolved. */
+export async function overlap (a: string, b: string): Promise<boolean> {
+  const [one, other] = (await Promise.all([realOf(a), realOf(b)]))
+    .map((path) => path.endsWith(sep) ? path : `${path}${sep}`)
+  return one!.startsWith(other!) || other!.startsWith(one!)
+}
+
+/** Where a path leads: links resolved as far as it exists. */
+async function realOf (path: string): Promise<string> {
+  return await realpath(path).catch(async (error: unknown) => {
+    if (errnoOf(error) !== 'ENOENT' || dirname(path) === path) throw error
+    return join(await realOf(dirname(path)), basename(path))
+  })
 }

@@ -1,10 +1,11 @@
 import { constants } from 'node:fs'
-import { lstat, mkdir, open, realpath } from 'node:fs/promises'
+import { lstat, open, rename, unlink } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
-import { dirname, join, sep } from 'node:path'
+import { join } from 'node:path'
+import { inFolder } from './below.js'
+import type { OpenFolder } from './below.js'
 import { PathError, errnoOf } from './errors.js'
-import { isRealFolder } from './folders.js'
-import { filePathProblem } from './paths.js'
+import { filePathProblem, isOwnName } from './paths.js'
 
 /**
  * `read`: an existing file. `create`: a new file, for reading and writing. `update`: the same, but an
@@ -29,19 +30,66 @@ const FLAGS: Record<OpenMode, number> = {
 export async function openInside (root: string, path: string, mode: OpenMode): Promise<FileHandle> {
   const problem = filePathProblem(path)
   if (problem !== null) throw new PathError(problem)
-  const target = join(root, path)
-  await enter(root, path.split('/').slice(0, -1), mode !== 'read')
-  await refuseOutside(root, dirname(target))
-  await refuseIrregular(target)
-  const file = await open(target, FLAGS[mode], 0o600).catch((error: unknown) => {
-    if (errnoOf(error) === 'ELOOP') throw new PathError(`${target} is a link; links are not followed`)
+  const steps = path.split('/')
+  const name = steps.pop()!
+  return await inFolder(root, steps, mode !== 'read', async (folder) => await openIn(folder, name, mode))
+}
+
+/** Opens one of svc's own files in a model's folder. Throws as `openInside`. */
+export async function openOwn (root: string, name: string, mode: OpenMode): Promise<FileHandle> {
+  if (!isOwnName(name)) throw new PathError(`${name} is none of svc's own files`)
+  return await inFolder(root, [], mode !== 'read', async (folder) => await openIn(folder, name, mode))
+}
+
+/** The text of one of svc's own files. Throws as `openInside`, and PathError for one of more bytes. */
+export async function readOwn (root: string, name: string, mostBytes: number): Promise<string> {
+  const file = await openOwn(root, name, 'read')
+  try {
+    const { size } = await file.stat()
+    if (size > mostBytes) throw new PathError(`${join(root, name)} has more than ${mostBytes} bytes`)
+    return await file.readFile('utf8')
+  } finally {
+    await file.close()
+  }
+}
+
+/**
+ * Puts one of svc's own files into a model's folder: at any moment the old one or the new one is there.
+ * Resolves with what `write` resolves with, which may go on using the handle. Throws as `openInside`.
+ */
+export async function putOwn<T> (
+  root: string, name: string, write: (file: FileHandle) => Promise<T>
+): Promise<T> {
+  const draft = `${name}.tmp`
+  return await inFolder(root, [], true, async (folder) => {
+    // Whatever was left or planted under that name is not written to.
+    await unlink(join(folder.path, draft)).catch((error: unknown) => {
+      if (errnoOf(error) !== 'ENOENT') throw error
+    })
+    const file = await openIn(folder, draft, 'create')
+    try {
+      const written = await write(file)
+      await rename(join(folder.path, draft), join(folder.path, name))
+      return written
+    } catch (error) {
+      await file.close()
+      throw error
+    }
+  })
+}
+
+async function openIn (folder: OpenFolder, name: string, mode: OpenMode): Promise<FileHandle> {
+  const [path, shown] = [join(folder.path, name), join(folder.name, name)]
+  await refuseIrregular(path, shown)
+  const file = await open(path, FLAGS[mode], 0o600).catch((error: unknown) => {
+    if (errnoOf(error) === 'ELOOP') throw new PathError(`${shown} is a link; links are not followed`)
     throw error
   })
   try {
     const stats = await file.stat()
-    if (!stats.isFile()) throw new PathError(`${target} is not a regular file`)
+    if (!stats.isFile()) throw new PathError(`${shown} is not a regular file`)
     if (mode !== 'read' && stats.nlink > 1) {
-      throw new PathError(`${target} has further hard links; writing would change those files too`)
+      throw new PathError(`${shown} has further hard links; writing would change those files too`)
     }
     return file
   } catch (error) {
@@ -50,31 +98,11 @@ export async function openInside (root: string, path: string, mode: OpenMode): P
   }
 }
 
-/** Checks the folders from the root down to a file, one by one, and makes those that are missing. */
-async function enter (root: string, segments: readonly string[], make: boolean): Promise<void> {
-  let folder = root
-  for (const segment of ['', ...segments]) {
-    folder = join(folder, segment)
-    if (await isRealFolder(folder) || !make) continue
-    await mkdir(folder, { mode: 0o700 }).catch((error: unknown) => {
-      if (errnoOf(error) !== 'EEXIST') throw error
-    })
-    // Somebody else may have made it meanwhile, and not as a folder.
-    await isRealFolder(folder)
-  }
-}
-
-async function refuseOutside (root: string, folder: string): Promise<void> {
-  const [outer, inner] = await Promise.all([realpath(root), realpath(folder)])
-  if (inner === outer || inner.startsWith(outer + sep)) return
-  throw new PathError(`${folder} lies outside ${root}`)
-}
-
-async function refuseIrregular (path: string): Promise<void> {
+async function refuseIrregular (path: string, shown: string): Promise<void> {
   const stats = await lstat(path).catch((error: unknown) => {
     if (errnoOf(error) === 'ENOENT') return undefined
     throw error
   })
   if (stats === undefined || stats.isFile()) return
-  throw new PathError(`${path} is ${stats.isSymbolicLink() ? 'a link' : 'not a regular file'}`)
+  throw new PathError(`${shown} is ${stats.isSymbolicLink() ? 'a link' : 'not a regular file'}`)
 }

@@ -40,3 +40,9 @@ function segmentProblem (segment: string): string | null {
   if (segment.endsWith('.')) return 'no segment may end with a dot'
   return isDeviceName(segment) ? 'Windows keeps a segment such as CON, NUL or COM1.x for a device' : null
 }
+
+/** The folders above a path: `a/b/c` lies in `a` and `a/b`. Pure. */
+export function foldersAbove (path: string): string[] {
+  const segments = path.split('/')
+  return segments.slice(1).map((_, i) => segments.slice(0, i + 1).join('/'))
+}

@@ -1,15 +1,18 @@
 import { randomUUID } from 'node:crypto'
 import { constants } from 'node:fs'
 import type { Dirent, Stats } from 'node:fs'
-import { access, lstat, mkdir, open, readdir, rename, rm } from 'node:fs/promises'
+import { access, lstat, mkdir, readdir, rename, rmdir } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
+import { removeBelow } from './below.js'
 import { PathError, errnoOf } from './errors.js'
 import { isRealFolder, makeFolders, sync } from './folders.js'
 import { folderOf, modelOf } from './ids.js'
 import { KeyedLock } from './lock.js'
 import { manifestDigest } from './manifest.js'
+import { openOwn } from './open.js'
+import { isOwnFile, removeCopy, strangerIn } from './own.js'
 import { isOwnName } from './paths.js'
-import { checkRecord, readRecord, writeRecord } from './record.js'
+import { RECORD_FILE, checkRecord, readRecord, writeRecord } from './record.js'
 import { isSealed, missingFile, requireFiles, seal } from './seal.js'
 import { findFiles } from './walk.js'
 import type { Clock } from '../../../kernel/index.js'
@@ -19,6 +22,10 @@ import type { Copy, CopyRecord } from '../types.js'
 const INCOMING = '.incoming'
 const TRASH = '.trash'
 const LAST_USED = '.last_used'
+/** Says that a folder of a transfer is svc's, before anything else is in it. */
+const TRANSFER_FILE = '.svc-transfer'
+/** What svc itself moved to the trash, and whether all of it may go or only what its record names. */
+const TRASHED = /^(copy|transfer)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
 /** A transfer that is not published yet. `mtimeMs` is its latest change, of the folder or a file in it. */
 export interface Pending { modelId: string, directory: string, sizeBytes: number, mtimeMs: number }
@@ -28,8 +35,8 @@ export interface SweepOptions { olderThanMs: number, live: ReadonlySet<string> }
 
 /**
  * A folder of model folders: the staging root, the store or the hub's cache. Copies appear and go by a
- * rename, so that a crash leaves whole ones only. Every change of one model runs alone; that holds within
- * one object, so a folder must not be opened twice.
+ * rename, so that a crash leaves whole ones only. What svc did not write itself is never removed. Every
+ * change of one model runs alone; that holds within one object, so a folder must not be opened twice.
  */
 export class ModelRoot {
   readonly root: string
@@ -71,7 +78,11 @@ export class ModelRoot {
   async #recover (): Promise<void> {
     for (const { modelId, directory } of await this.#transfers()) {
       await this.#alone(modelId, async () => {
-        if (await isSealed(directory, modelId)) await this.#swap(directory, this.#published(modelId))
+        if (!await isSealed(directory, modelId)) return
+        await this.#swap(directory, modelId).catch((error: unknown) => {
+          // What stands in its way is told to whoever publishes it again.
+          if (!(error instanceof PathError)) throw error
+        })
       })
     }
   }
@@ -108,21 +119,48 @@ export class ModelRoot {
       findFiles(directory), readRecord(directory, modelId),
       lstat(join(directory, LAST_USED)).catch(() => undefined)
     ])
+    const named = new Set(record?.manifest.files.map(({ path }) => path))
     const whole = record !== null && missingFile(record.manifest, files) === undefined
     const used = marker?.isFile() === true ? marker : own
     return {
       modelId,
       directory,
       sizeBytes: bytesOf(files),
-      freeableBytes: freeable(files),
+      freeableBytes: freeable(files.filter(({ path }) => named.has(path))),
       // Rounded: a file system keeps the milliseconds as a fraction of a second.
       lastUsedMs: Math.round(used.mtimeMs),
-      record: whole ? record : null
+      record: whole ? record : null,
+      ours: record !== null
     }
   }
 
   /** Where a transfer of this model writes; not made here. Throws PathError for what is no model id. */
   incoming (modelId: string): string { return join(this.root, INCOMING, folderOf(modelId)) }
+
+  /**
+   * Makes that folder, or takes up the one an earlier transfer left. Throws PathError where svc would replace
+   * what somebody else put there, in it or under the model's own name.
+   */
+  async begin (modelId: string): Promise<string> {
+    return await this.#alone(modelId, async () => {
+      await this.#mayReplace(modelId)
+      await this.#inner(INCOMING)
+      const folder = this.incoming(modelId)
+      if (!await isRealFolder(folder)) await mkdir(folder, { mode: 0o700 })
+      else if (!await isTransfer(folder)) throw notOurs(folder)
+      await (await openOwn(folder, TRANSFER_FILE, 'update')).close()
+      return folder
+    })
+  }
+
+  /** Throws PathError unless the copy that is there, if any, consists of what svc wrote. */
+  async #mayReplace (modelId: string): Promise<void> {
+    const directory = this.#published(modelId)
+    if (!await isRealFolder(directory)) return
+    const record = await readRecord(directory, modelId)
+    const stranger = record === null ? '' : await strangerIn(directory, record)
+    if (stranger !== undefined) throw notOurs(join(directory, stranger))
+  }
 
   /** The transfers that are not published yet, whether they run or not. */
   async pending (): Promise<Pending[]> {
@@ -151,7 +189,7 @@ export class ModelRoot {
         throw new PathError(`There is no transfer of ${modelId} to publish: ${from} does not exist.`)
       }
       await seal(from, checked)
-      await this.#swap(from, this.#published(modelId))
+      await this.#swap(from, modelId)
       return await this.#require(modelId)
     })
   }
@@ -161,20 +199,22 @@ export class ModelRoot {
   }
 
   /** Renames a sealed transfer to its published name; the copy that was there goes to the trash. */
-  async #swap (from: string, to: string): Promise<void> {
+  async #swap (from: string, modelId: string): Promise<void> {
+    await this.#mayReplace(modelId)
+    const to = this.#published(modelId)
     const arrive = async (): Promise<void> => {
       await rename(from, to)
       await sync(this.root)
       await sync(join(this.root, INCOMING))
     }
     if (!await isRealFolder(to)) return await arrive()
-    await this.#trash(to, async (old) => {
+    await this.#trash('copy', to, async (old) => {
       await arrive().catch(async (error: unknown) => {
         if (!await isRealFolder(to)) await rename(old, to)
         throw error
       })
       // What cannot be removed now is left to the next sweep: the new copy is in place.
-      await rm(old, { recursive: true, force: true }).catch(() => {})
+      await removeCopy(old).catch(() => {})
     })
   }
 
@@ -202,12 +242,21 @@ export class ModelRoot {
     return copy
   }
 
-  /** Removes the published copy. Returns the bytes that gives back, 0 when there is no copy. */
+  /**
+   * Removes what svc wrote of the published copy; files that somebody else put into its folder stay there.
+   * Returns the bytes that gives back, 0 when there is no copy. Throws PathError for one without a record.
+   */
   async remove (modelId: string): Promise<number> {
     return await this.#alone(modelId, async () => {
       const directory = this.#published(modelId)
       if (!await isRealFolder(directory)) return 0
-      return await this.#discard(directory)
+      const { ours, freeableBytes } = await this.#require(modelId)
+      if (!ours) throw notOurs(directory)
+      await this.#trash('copy', directory, async (trash) => {
+        await sync(this.root)
+        if (!await removeCopy(trash)) await rename(trash, directory)
+      })
+      return freeableBytes
     })
   }
 
@@ -215,7 +264,11 @@ export class ModelRoot {
   async discard (modelId: string): Promise<void> {
     await this.#alone(modelId, async () => {
       const directory = this.incoming(modelId)
-      if (await this.#transferExists(directory)) await this.#discard(directory)
+      if (!await this.#transferExists(directory) || !await isTransfer(directory)) return
+      await this.#trash('transfer', directory, async (trash) => {
+        await sync(dirname(directory))
+        await removeAll(trash)
+      })
     })
   }
 
@@ -224,9 +277,9 @@ export class ModelRoot {
     await this.#alone(modelId, async () => {
       const directory = this.#published(modelId)
       if (!await isRealFolder(directory)) return
-      const { O_WRONLY, O_CREAT, O_NOFOLLOW, O_NONBLOCK } = constants
-      const flags = O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK
-      const marker = await open(join(directory, LAST_USED), flags, 0o600)
+      const record = await lstat(join(directory, RECORD_FILE)).catch(() => undefined)
+      if (record?.isFile() !== true) return
+      const marker = await openOwn(directory, LAST_USED, 'update')
       try {
         await marker.utimes(nowMs / 1000, nowMs / 1000)
       } finally {
@@ -242,9 +295,11 @@ export class ModelRoot {
   async sweep ({ olderThanMs, live }: SweepOptions): Promise<void> {
     const failures: unknown[] = []
     const keep = (error: unknown): void => { failures.push(error) }
-    for (const { name } of await this.#entries(TRASH)) {
-      const path = join(this.root, TRASH, name)
-      if (!this.#busy.has(path)) await rm(path, { recursive: true, force: true }).catch(keep)
+    for (const entry of await this.#entries(TRASH)) {
+      const path = join(this.root, TRASH, entry.name)
+      const kind = entry.isDirectory() && !this.#busy.has(path) ? TRASHED.exec(entry.name)?.[1] : undefined
+      if (kind === 'transfer') await removeAll(path).catch(keep)
+      else if (kind === 'copy') await removeCopy(path).then((all) => { if (!all) keep(notOurs(path)) }, keep)
     }
     const before = this.#clock.now() - olderThanMs
     for (const { modelId, mtimeMs } of await this.pending()) {
@@ -255,19 +310,12 @@ export class ModelRoot {
       String(failures[0]), { cause: failures[0] })
   }
 
-  async #discard (directory: string): Promise<number> {
-    const files = await findFiles(directory)
-    await this.#trash(directory, async (trash) => {
-      await sync(dirname(directory))
-      await rm(trash, { recursive: true, force: true })
-    })
-    return freeable(files)
-  }
-
   /** Renames a folder into the trash; sweeps leave it alone until `work` is done with it. */
-  async #trash (directory: string, work: (trash: string) => Promise<void>): Promise<void> {
+  async #trash (
+    kind: 'copy' | 'transfer', directory: string, work: (trash: string) => Promise<void>
+  ): Promise<void> {
     await this.#inner(TRASH)
-    const trash = join(this.root, TRASH, randomUUID())
+    const trash = join(this.root, TRASH, `${kind}-${randomUUID()}`)
     this.#busy.add(trash)
     try {
       await rename(directory, trash)
@@ -278,10 +326,13 @@ export class ModelRoot {
   }
 
   async #transfers (): Promise<{ modelId: string, directory: string }[]> {
-    return (await this.#entries(INCOMING)).flatMap((entry) => {
+    const found: { modelId: string, directory: string }[] = []
+    for (const entry of await this.#entries(INCOMING)) {
       const modelId = entry.isDirectory() ? modelOf(entry.name) : undefined
-      return modelId === undefined ? [] : [{ modelId, directory: join(this.root, INCOMING, entry.name) }]
-    })
+      const directory = join(this.root, INCOMING, entry.name)
+      if (modelId !== undefined && await isTransfer(directory)) found.push({ modelId, directory })
+    }
+    return found
   }
 
   /** What the root or an inner folder of it holds. Throws PathError for an inner folder that is a link. */
@@ -300,6 +351,20 @@ export class ModelRoot {
     return await this.#lock.run(folderOf(modelId).toLowerCase(), section)
   }
 }
+
+/** Whether svc made a folder for a transfer; one with nothing in it may be taken too. */
+async function isTransfer (folder: string): Promise<boolean> {
+  const entries = await readdir(folder, { withFileTypes: true })
+  return entries.length === 0 || entries.some((entry) => isOwnFile(entry.name, entry))
+}
+
+async function removeAll (folder: string): Promise<void> {
+  await removeBelow(folder, () => true)
+  await rmdir(folder)
+}
+
+const notOurs = (path: string): PathError =>
+  new PathError(`${path} was not written by svc, so it stays; move it elsewhere, then try again`)
 
 const bytesOf = (files: readonly FoundFile[]): number => files.reduce((sum, { size }) => sum + size, 0)
 

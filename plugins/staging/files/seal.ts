@@ -1,10 +1,13 @@
-import { readdir, unlink } from 'node:fs/promises'
-import { dirname, join } from 'node:path'
+import { readdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { removeBelow } from './below.js'
 import { eachOf } from './each.js'
 import { PathError } from './errors.js'
 import { sync } from './folders.js'
 import { shown } from './names.js'
-import { isOwnName } from './paths.js'
+import { openInside } from './open.js'
+import { isOwnFile, keepOnly } from './own.js'
+import { foldersAbove, isOwnName } from './paths.js'
 import { RECORD_FILE, readRecord, writeRecord } from './record.js'
 import { findFiles, walkModel } from './walk.js'
 import type { CopyRecord, ModelManifest } from '../types.js'
@@ -36,18 +39,23 @@ export async function requireFiles (folder: string, manifest: ModelManifest): Pr
  * and as the last step the record instead of what the transfer kept there for itself. Any part may run again.
  */
 export async function seal (folder: string, record: CopyRecord): Promise<void> {
-  const found = await requireFiles(folder, record.manifest)
+  await requireFiles(folder, record.manifest)
   const named = new Set(record.manifest.files.map(({ path }) => path))
-  for (const path of found) {
-    if (!named.has(path)) await unlink(join(folder, path))
-  }
-  await eachOf([...named], PARALLEL, async (path) => { await sync(join(folder, path)) })
+  await keepOnly(folder, named)
+  await eachOf([...named], PARALLEL, async (path) => { await syncInside(folder, path) })
   for (const inner of foldersOf(named)) await sync(join(folder, inner))
   await writeRecord(folder, record)
-  for (const name of await ownFiles(folder)) {
-    if (name !== RECORD_FILE) await unlink(join(folder, name))
-  }
+  await removeBelow(folder, (path, entry) => isOwnFile(path, entry) && path !== RECORD_FILE)
   await sync(folder)
+}
+
+async function syncInside (folder: string, path: string): Promise<void> {
+  const file = await openInside(folder, path, 'read')
+  try {
+    await file.sync()
+  } finally {
+    await file.close()
+  }
 }
 
 /** Whether a transfer of this model was sealed, so that it only has to be renamed. */
@@ -65,9 +73,5 @@ async function ownFiles (folder: string): Promise<string[]> {
 
 /** The folders that hold the files, inner ones first. */
 function foldersOf (paths: Iterable<string>): string[] {
-  const folders = new Set<string>()
-  for (const path of paths) {
-    for (let folder = dirname(path); folder !== '.'; folder = dirname(folder)) folders.add(folder)
-  }
-  return [...folders].sort((a, b) => b.length - a.length)
+  return [...new Set([...paths].flatMap(foldersAbove))].sort((a, b) => b.length - a.length)
 }

@@ -1,7 +1,8 @@
 import { fileURLToPath } from 'node:url'
-import { kernelError, SvcError } from '../../../kernel/index.js'
+import { kernelError, Reply, SvcError } from '../../../kernel/index.js'
 import type { RouteRequest } from '../../../kernel/index.js'
 import { lendFolder } from '../lend.js'
+import { eachNode } from '../net/ask.js'
 import { modelUrl } from '../net/lan-source.js'
 import { StoreError } from '../store/index.js'
 import type { DownloadStatus, StartOptions, Store } from '../store/index.js'
@@ -68,10 +69,42 @@ export async function pause (plane: Plane, request: Request): Promise<unknown> {
     await store.pause(id))
 }
 
-/** DELETE …/download. */
+/** Says to another node that only its own transfers are meant, not the store's download. */
+const TRANSFERS_HEADER = 'x-svc-transfers'
+/** Longest wait for one node, ms. */
+const CANCEL_MS = 10_000
+
+/** DELETE …/download: the download into the store, and the transfers of the model to any node. */
 export async function cancelDownload (plane: Plane, request: Request): Promise<unknown> {
-  return await onStore(plane, request, { method: 'DELETE', end: '' }, async (store, id) =>
-    await store.cancel(id))
+  const modelId = modelIdOf(request.params.model_id!)
+  const cancelled = { modelId, status: 'cancelled', progress: 0, error: null }
+  if (request.member !== null && request.headers[TRANSFERS_HEADER] !== undefined) {
+    return await plane.stager.cancel(modelId) ? cancelled : { ...cancelled, status: 'not_found' }
+  }
+  const stopped = request.member === null && await cancelTransfers(plane, request, modelId)
+  try {
+    const answer = await onStore(plane, request, { method: 'DELETE', end: '' }, async (store, id) =>
+      await store.cancel(id))
+    return stopped && answer instanceof Reply && answer.status !== 200 ? cancelled : answer
+  } catch (error) {
+    // Without a download, or a store to ask, the transfers were what was meant.
+    if (stopped) return cancelled
+    throw error
+  }
+}
+
+async function cancelTransfers (plane: Plane, { caller }: Request, modelId: string): Promise<boolean> {
+  const { cluster, clock, stager } = plane
+  const answers = await eachNode<boolean>({
+    cluster, clock, caller, nodes: cluster.nodes(), deadlineMs: CANCEL_MS,
+    here: async () => await stager.cancel(modelId),
+    request: {
+      method: 'DELETE', path: `${modelUrl(modelId)}/download`, headers: { [TRANSFERS_HEADER]: '1' }
+    },
+    read: (body) => (body as { status?: unknown } | null)?.status === 'cancelled',
+    failed: () => false
+  })
+  return answers.includes(true)
 }
 
 /** What a start without options goes on with. */

@@ -58,7 +58,7 @@ export async function manifest (
   return await plane.access.forward(request, { method: 'GET', path: `${modelUrl(modelId)}/manifest` })
 }
 
-/** GET /store/models/{id}/files/{path}. */
+/** GET and HEAD /store/models/{id}/files/{path}. */
 export async function file (
   plane: Plane, request: RouteRequest
 ): Promise<void> {
@@ -112,6 +112,7 @@ async function pass (plane: Plane, request: RouteRequest, modelId: string, path:
       status: answer.status, headers: kept,
       contentType: answer.headers['content-type'] ?? 'application/octet-stream'
     })
+    if (stream.closed) return
     for await (const piece of answer.body as AsyncIterable<Uint8Array>) await stream.write(piece)
   } finally {
     answer.body.destroy()

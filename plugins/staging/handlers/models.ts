@@ -1,6 +1,6 @@
 import { checkCard } from '../../../kernel/cards.js'
 import { kernelError, Reply } from '../../../kernel/index.js'
-import type { ModelCard, RouteRequest } from '../../../kernel/index.js'
+import type { ModelCard, NodeView, RouteRequest } from '../../../kernel/index.js'
 import { modelListEntry } from '../cards/index.js'
 import { askNode } from '../net/ask.js'
 import { modelPath } from '../net/lan-source.js'
@@ -16,20 +16,21 @@ export async function models (plane: Plane): Promise<unknown> {
   const judge = await plane.judge?.()
   const ready = plane.catalogue.ready()
   const installed = new Set(plane.catalogue.copies().filter(({ live }) => live).map(({ modelId }) => modelId))
+  const hosts = plane.access.hosts()
   const data = [...plane.catalogue.cards().values()]
     .sort((a, b) => a.card.modelId < b.card.modelId ? -1 : 1)
     .map(({ card }) => modelListEntry(card, {
       installed: installed.has(card.modelId),
       ready: ready.has(card.modelId),
-      created: createdOf(plane, card.modelId),
+      created: createdOf(plane, card.modelId, hosts),
       judgement: judge?.(card.modelId)
     }))
   return { object: 'list', data }
 }
 
 /** Unix seconds at which the store got the model; 0 when no store says. */
-function createdOf (plane: Plane, modelId: string): number {
-  const at = Date.parse(plane.access.entries(modelId)[0]?.fact.downloadedAt ?? '')
+function createdOf (plane: Plane, modelId: string, hosts: NodeView[]): number {
+  const at = Date.parse(plane.access.entries(modelId, hosts)[0]?.fact.downloadedAt ?? '')
   return Number.isNaN(at) ? 0 : Math.floor(at / 1000)
 }
 
@@ -83,6 +84,13 @@ export async function add (
   return { model_id: checked.modelId, card: checked }
 }
 
+/** Throws `invalid_request` also for the names of models that ship. */
+function addable (id: string, path: string): string {
+  if (!modelIdOf(id, path).startsWith('svc/')) return id
+  const message = `${id}: names below svc/ are those of models that ship with svc; choose another`
+  throw kernelError('invalid_request', message, { param: path.slice(1), issues: [{ path, message }] })
+}
+
 function cardOf (given: unknown): ModelCard {
   const refuse = (path: string, message: string): Error =>
     kernelError('invalid_request', `card: ${message}`, { issues: [{ path, message }] })
@@ -92,7 +100,7 @@ function cardOf (given: unknown): ModelCard {
   } catch (error) {
     throw refuse('/card', (error as Error).message)
   }
-  modelIdOf(checked.modelId, '/card/modelId')
+  addable(checked.modelId, '/card/modelId')
   if (JSON.stringify(checked).length > CARD_BYTES) {
     throw refuse('/card', `it is larger than ${CARD_BYTES} bytes`)
   }
@@ -101,7 +109,7 @@ function cardOf (given: unknown): ModelCard {
 
 /** The card is made from the files once they are there; until then the answer has none. */
 async function addSource (plane: Plane, request: RouteRequest, source: string): Promise<unknown> {
-  const modelId = modelIdOf(source, '/source')
+  const modelId = addable(source, '/source')
   const state = await startDownload(plane, request, modelId, {})
   const answer = state instanceof Reply ? state : new Reply(state)
   if (answer.status !== 200) return answer

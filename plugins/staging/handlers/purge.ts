@@ -35,14 +35,15 @@ export async function purge (plane: Plane, request: RouteRequest): Promise<unkno
 }
 
 async function here (plane: Plane, modelId: string | undefined, trigger: PurgeTrigger): Promise<NodePurged> {
-  const { node: { nodeId }, keeper, cacheKeeper, options: { ctx } } = plane
-  const purged = joined(await keeper.purge(modelId, trigger), await cacheKeeper.purge(modelId, trigger))
+  const { node: { nodeId }, keeper, besideKeeper, cacheKeeper, options: { ctx } } = plane
+  const purged = joined(await keeper.purge(modelId, trigger),
+    joined(await besideKeeper.purge(modelId, trigger), await cacheKeeper.purge(modelId, trigger)))
   const { removed, skippedInUse, freedBytes } = purged
   if (trigger === 'purge') ctx.emit('StagingPurged', { nodeId, removed, skippedInUse, freedBytes })
   return { nodeId, ...purged }
 }
 
-/** A purge of two folders as one. */
+/** Purges of two folders as one. */
 function joined (a: Purged, b: Purged): Purged {
   const each = (of: (purged: Purged) => string[]): string[] => [...new Set([...of(a), ...of(b)])].sort()
   return {

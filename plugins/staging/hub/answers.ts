@@ -6,7 +6,8 @@ export type Headers = Record<string, string | string[] | undefined>
 
 /** Longest wait asked for by a hub that is believed; its windows are five minutes. */
 const LONGEST_WAIT_MS = 600_000
-const TOKEN_HINT = 'set SVC_HUB_TOKEN (or HF_TOKEN) for the store host to a token that may read it'
+const TOKEN_HINT = 'set SVC_HUB_TOKEN (or HF_TOKEN) for the store host to a token that may ' +
+  'read it; for another hub than huggingface.co, SVC_HUB_TOKEN_HOST to its host'
 
 /** One header as text; the first where there are several. */
 export function header (headers: Headers, name: string): string | undefined {

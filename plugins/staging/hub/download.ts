@@ -1,7 +1,5 @@
-import { mkdir, unlink } from 'node:fs/promises'
-import { join } from 'node:path'
 import type { Clock } from '../../../kernel/index.js'
-import { walkModel } from '../files/index.js'
+import { inFolder, keepOnly } from '../files/index.js'
 import { CHUNK_BYTES } from '../types.js'
 import type { ManifestFile, ModelManifest, Progress } from '../types.js'
 import { fetchFile } from './fetch-file.js'
@@ -91,11 +89,6 @@ function spaceWatch (options: DownloadOptions, tally: Tally): (bytes: number) =>
 
 /** Makes the folder, or removes what earlier selections left in it. */
 async function prepare (folder: string, files: readonly HubFile[]): Promise<void> {
-  await mkdir(folder, { mode: 0o700 }).catch((error: unknown) => {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
-  })
-  const wanted = new Set(files.map(({ path }) => path))
-  for (const { path } of await walkModel(folder)) {
-    if (!wanted.has(path)) await unlink(join(folder, path))
-  }
+  await inFolder(folder, [], true, async () => {})
+  await keepOnly(folder, new Set(files.map(({ path }) => path)))
 }

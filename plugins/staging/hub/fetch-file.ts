@@ -3,12 +3,15 @@ import type { ManifestFile } from '../types.js'
 import { delay } from '../../../kernel/index.js'
 import { backoffMs } from './backoff.js'
 import { HubError } from './errors.js'
+import { LONG_WAIT_MS } from './patience.js'
 import { PartialFile } from './partial-file.js'
 import type { Tally } from './tally.js'
 import type { HubClient, HubFile, HubSelection } from './types.js'
 
 /** How often the bytes may be wrong before a file is given up. */
 const MOST_WRONG = 3
+/** How often a file may begin anew because the hub sends only all of it, before it is given up. */
+const MOST_RESTARTS = 3
 /** A connection that brought this much was no failure in a row. */
 const GOOD_BYTES = 1024 * 1024
 
@@ -85,6 +88,7 @@ class Patience {
   readonly #file: HubFile
   #failures = 0
   #wrong = 0
+  #restarts = 0
 
   constructor (job: Job, file: HubFile) {
     this.#job = job
@@ -100,7 +104,15 @@ class Patience {
       throw new HubError('hash', `${this.#file.path}: ${MOST_WRONG} times the bytes were not those the hub ` +
         'names; the file is broken there, or something changes it on the way')
     }
+    // What is thrown away is no progress, however much of it came.
+    if (error.reason === 'no_range' && ++this.#restarts >= MOST_RESTARTS) {
+      throw new HubError('no_range', `${this.#file.path}: ${MOST_RESTARTS} times the download broke ` +
+        'off and the server would only send the whole file; try another mirror (model_store.hub.url), ' +
+        'or pull a folder')
+    }
     if (error.reason !== 'hash' && (!error.retryable || this.#failures > retries)) throw error
+    // Others may use the disk meanwhile: whoever holds its queue waits outside of it (`inTurn`).
+    if ((error.retryAfterMs ?? 0) > LONG_WAIT_MS) throw error
     this.startOver = error.reason === 'hash' || error.reason === 'no_range'
     return Math.max(error.retryAfterMs ?? 0, backoffMs(this.#failures, random))
   }

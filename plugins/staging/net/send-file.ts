@@ -54,6 +54,7 @@ export async function sendFile (request: RouteRequest, file: SendableFile, parts
           ? {} : { 'content-range': `bytes ${range.start}-${range.end - 1}/${file.size}` }
       }
     })
+    if (stream.closed) return
     for await (const piece of readPieces(handle, range)) {
       await parts.uplink.take(piece.byteLength, signal)
       await stream.write(piece)

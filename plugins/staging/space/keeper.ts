@@ -38,7 +38,7 @@ export interface KeeperSettings {
 }
 
 export interface KeeperOptions {
-  root: Pick<ModelRoot, 'root' | 'list' | 'remove' | 'touch'>
+  root: Pick<ModelRoot, 'root' | 'list' | 'remove' | 'touch' | 'pending' | 'discard'>
   uses: Uses
   companionsOf: CompanionsOf
   /** Models with a transfer under way; their copies and companions stay. */
@@ -53,18 +53,17 @@ export interface KeeperOptions {
 
 /** Decides which staged copies stay on the disk, and removes the others. Its passes run one at a time. */
 export interface Keeper {
-  /**
-   * Begins to write down uses (at use, at release and every minute) and runs the startup pass; resolves
-   * after the pass with what stops the writing. A pass that fails is logged.
-   */
-  start (): Promise<() => void>
+  /** Writes down uses (at use, at release and every minute); returns what ends that. */
+  watch (): () => void
+  /** The pass of the start. One that fails is logged. */
+  startup (): Promise<void>
   /** The pass after an instance of the model ended; resolves with what it evicted. */
   deactivated (modelId: string): Promise<string[]>
   /** Makes room for a transfer; `keep` and its companions stay. Throws `NoSafeFit`. */
   makeRoom (additionalBytes: number, options: { keep: readonly string[] }): Promise<{ evicted: string[] }>
   /** Removes one model's copy, or every copy, that nothing uses and no transfer holds. Never rejects. */
   purge (modelId?: string, trigger?: 'purge' | 'store_delete'): Promise<Purged>
-  /** Every copy, newest use first; a companion of a used model is in use. */
+  /** Every copy svc wrote, newest use first; a companion of a used model is in use. */
   storage (): Promise<{ copies: (Copy & { inUse: boolean })[], totalBytes: number }>
 }
 
@@ -83,17 +82,20 @@ class RootKeeper implements Keeper {
     this.#options = options
   }
 
-  async start (): Promise<() => void> {
-    const { uses, clock, log } = this.#options
+  watch (): () => void {
+    const { uses, clock } = this.#options
     const stops = [
       uses.onUse((modelId) => { void this.#touch([modelId]) }),
       uses.onIdle((modelId) => { void this.#touch([modelId]) }),
       clock.every(REFRESH_MS, () => { void this.#touch(uses.ids()) })
     ]
-    await this.#passes.run('startup', async () => { await this.#startupPass() }).catch((err: unknown) => {
-      log.error({ err }, 'the eviction pass at start failed; idle copies stay')
-    })
     return () => { for (const stop of stops) stop() }
+  }
+
+  async startup (): Promise<void> {
+    await this.#passes.run('startup', async () => { await this.#startupPass() }).catch((err: unknown) => {
+      this.#options.log.error({ err }, 'the eviction pass at start failed; idle copies stay')
+    })
   }
 
   async deactivated (modelId: string): Promise<string[]> {
@@ -114,8 +116,8 @@ class RootKeeper implements Keeper {
   }
 
   async storage (): Promise<{ copies: (Copy & { inUse: boolean })[], totalBytes: number }> {
-    const { root, uses, companionsOf } = this.#options
-    const listed = await root.list()
+    const { uses, companionsOf } = this.#options
+    const listed = await this.#ours()
     const used = inUseClosure(uses.ids(), companionsOf)
     const copies = listed.map((copy) => ({ ...copy, inUse: used.has(copy.modelId) }))
     return { copies, totalBytes: copies.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0) }
@@ -123,9 +125,8 @@ class RootKeeper implements Keeper {
 
   /** A clock that was ahead must not protect a copy for ever: such times are set to now, on the disk too. */
   async #startupPass (): Promise<void> {
-    const { root, clock } = this.#options
-    const now = clock.now()
-    const ahead = (await root.list()).filter(({ lastUsedMs }) => lastUsedMs > now)
+    const now = this.#options.clock.now()
+    const ahead = (await this.#ours()).filter(({ lastUsedMs }) => lastUsedMs > now)
     await Promise.all(ahead.map(async ({ modelId }) => { await this.#touchOne(modelId) }))
     await this.#recencyPass('startup', now - KEEP_AT_START_MS)
   }
@@ -181,14 +182,31 @@ class RootKeeper implements Keeper {
       errors.push(`${what}: ${messageOf(err)}`)
       log.warn({ err, what }, 'the purge left something')
     }
-    const copies = await root.list().catch((err: unknown) => { failed(root.root, err); return [] })
+    const copies = await this.#ours().catch((err: unknown) => { failed(root.root, err); return [] })
     for (const { modelId } of copies) {
       if (wanted(modelId)) await one(modelId).catch((err: unknown) => { failed(modelId, err) })
     }
+    freedBytes += await this.#purgePending(wanted, removed).catch((err: unknown) => {
+      failed(root.root, err)
+      return 0
+    })
     // A first transfer has no copy yet that could be skipped.
     for (const modelId of leased()) if (wanted(modelId) && !removed.includes(modelId)) skipped.add(modelId)
     const error = errors.length === 0 ? null : errors.join('; ')
     return { removed: removed.sort(), skippedInUse: [...skipped].sort(), freedBytes, error }
+  }
+
+  /** Removes what broken off transfers left; resolves with its bytes. */
+  async #purgePending (wanted: (modelId: string) => boolean, removed: string[]): Promise<number> {
+    const { root, leased } = this.#options
+    let freedBytes = 0
+    for (const { modelId, sizeBytes } of await root.pending()) {
+      if (!wanted(modelId) || [...leased()].includes(modelId)) continue
+      await root.discard(modelId)
+      freedBytes += sizeBytes
+      if (!removed.includes(modelId)) removed.push(modelId)
+    }
+    return freedBytes
   }
 
   /** Like `#remove`, for the passes: what cannot be removed is logged and left. */
@@ -223,10 +241,15 @@ class RootKeeper implements Keeper {
     return inUseClosure([...uses.ids(), ...leased(), ...keep], companionsOf)
   }
 
+  /** The copies svc wrote: folders of others with a model's name are none of its business. */
+  async #ours (): Promise<Copy[]> {
+    return (await this.#options.root.list()).filter(({ ours }) => ours)
+  }
+
   /** The copies, none used later than now. */
   async #copies (): Promise<Copy[]> {
-    const { root, clock } = this.#options
-    const copies = await root.list()
+    const { clock } = this.#options
+    const copies = await this.#ours()
     return copies.map((copy) => ({ ...copy, lastUsedMs: Math.min(copy.lastUsedMs, clock.now()) }))
   }
 

@@ -11,26 +11,28 @@ export class ModelGoing extends Error {
   }
 }
 
+interface User { by: string, digest: string | undefined }
+
 /** Who needs which model on this node: runners, placed instances. What is used is never evicted. */
 export class Uses {
   /** For each model its users; every use has a key of its own. */
-  readonly #users = new Map<string, Map<symbol, string>>()
+  readonly #users = new Map<string, Map<symbol, User>>()
   readonly #going = new Map<symbol, { modelId: string, blocks: (used: string) => boolean }>()
   readonly #onUse = new Set<(modelId: string) => void>()
   readonly #onIdle = new Set<(modelId: string) => void>()
 
   /**
-   * Marks a model as used, until the returned function is called (again: no effect). Take the use before
-   * looking for the copy, so that it cannot go in between. Throws `ModelGoing` while the copy, or that of a
-   * companion, goes.
+   * Marks a model, of one content where a digest is given, as used, until the returned function is called
+   * (again: no effect). Take the use before looking for the copy, so that it cannot go in between. Throws
+   * `ModelGoing` while the copy, or that of a companion, goes.
    */
-  use (modelId: string, by: string): () => void {
+  use (modelId: string, by: string, digest?: string): () => void {
     for (const going of this.#going.values()) {
       if (going.blocks(modelId)) throw new ModelGoing(modelId, going.modelId)
     }
-    const users = this.#users.get(modelId) ?? new Map<symbol, string>()
+    const users = this.#users.get(modelId) ?? new Map<symbol, User>()
     const key = Symbol(by)
-    this.#users.set(modelId, users.set(key, by))
+    this.#users.set(modelId, users.set(key, { by, digest }))
     for (const tell of this.#onUse) tell(modelId)
     return () => {
       if (!users.delete(key) || users.size > 0) return
@@ -41,8 +43,16 @@ export class Uses {
 
   has (modelId: string): boolean { return this.#users.has(modelId) }
 
+  /** Whether somebody uses that content of a model, or whichever is there. */
+  needs (modelId: string, digest: string): boolean {
+    return [...this.#users.get(modelId)?.values() ?? []]
+      .some((user) => user.digest === undefined || user.digest === digest)
+  }
+
   /** Who uses a model, in the order they came, each once. */
-  by (modelId: string): string[] { return [...new Set(this.#users.get(modelId)?.values())] }
+  by (modelId: string): string[] {
+    return [...new Set([...this.#users.get(modelId)?.values() ?? []].map((user) => user.by))]
+  }
 
   /** Every used model; companions are not in it. */
   ids (): string[] { return [...this.#users.keys()] }

@@ -3,10 +3,10 @@ import { constants } from 'node:fs'
 import type { FileHandle } from 'node:fs/promises'
 import { copyFile, lstat, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { hashFile, openInside } from '../files/index.js'
+import { hashFile, keepOnly, openInside, pathOf } from '../files/index.js'
 import type { ManifestFile, ModelManifest } from '../types.js'
 import { StoreError } from './errors.js'
-import { checkUnchanged, look, manifestOf, prune, sumOf } from './tree.js'
+import { checkUnchanged, look, manifestOf, sumOf } from './tree.js'
 import type { HashOptions } from './tree.js'
 
 const PIECE_BYTES = 1024 * 1024
@@ -27,7 +27,7 @@ export async function copyTree (
   source: string, folder: string, options: CopyOptions
 ): Promise<ModelManifest> {
   const before = await look(source)
-  await prune(folder, new Set(before.keys()))
+  await keepOnly(folder, new Set(before.keys()))
   const copier = new Copier(source, folder, options)
   const files: ManifestFile[] = []
   try {
@@ -116,16 +116,18 @@ class Copier {
   /** Lets the copy share the blocks of the original; false where the file system cannot. */
   async #clone (path: string, size: number): Promise<boolean> {
     if (this.#cannotClone) return false
-    await (await openInside(this.#folder, path, 'create')).close()
     const target = join(this.#folder, path)
+    const file = await openInside(this.#folder, path, 'create')
     try {
-      await copyFile(join(this.#source, path), target, constants.COPYFILE_FICLONE_FORCE)
+      await copyFile(join(this.#source, path), pathOf(file, target), constants.COPYFILE_FICLONE_FORCE)
       this.#count(size / 2)
       return true
     } catch {
       this.#cannotClone = true
       await rm(target, { force: true })
       return false
+    } finally {
+      await file.close()
     }
   }
 

@@ -1,25 +1,33 @@
 import { constants } from 'node:fs'
-import { chmod, copyFile, lstat, mkdir, realpath, rm } from 'node:fs/promises'
-import { dirname, join, sep } from 'node:path'
+import { copyFile, lstat, rm } from 'node:fs/promises'
+import { join } from 'node:path'
 import type { ModelCard } from '../../../kernel/index.js'
-import { filePathProblem, manifestDigest } from '../files/index.js'
-import { downloadFromHub } from '../hub/index.js'
+import {
+  filePathProblem, inFolder, keepOnly, manifestDigest, openInside, overlap, pathOf
+} from '../files/index.js'
+import { downloadFromHub, inTurn } from '../hub/index.js'
 import type { HubClient, HubSelection } from '../hub/index.js'
-import type { ModelManifest } from '../types.js'
+import type { HubChoice, ModelManifest } from '../types.js'
 import { copyTree, measure } from './copy.js'
 import type { Download } from './download.js'
 import { asStoreError, StoreError } from './errors.js'
 import { writeJob } from './job-file.js'
 import { parseSource } from './source.js'
 import type { Shelf } from './shelf.js'
-import { bytesIn, hashTree, makeReadOnly, makeWritable, prune } from './tree.js'
+import { bytesIn, hashTree, makeReadOnly, makeWritable } from './tree.js'
 import type { Derive, StoreEntry, StoreOptions } from './types.js'
 
 /** What a download works with. */
 export interface FetchParts { options: StoreOptions, shelf: Shelf }
 
 /** Bytes that lie in the incoming folder now. */
-interface Fetched { manifest: ModelManifest, source: string, licence?: string, languages?: string[] }
+interface Fetched {
+  manifest: ModelManifest
+  source: string
+  choice?: HubChoice
+  licence?: string
+  languages?: string[]
+}
 
 /** Failures of the hub that say nothing about the model. */
 const UNREACHABLE = new Set(['unavailable', 'stalled', 'rate_limited'])
@@ -32,11 +40,12 @@ export async function fetchModel (parts: FetchParts, job: Download): Promise<Sto
   const { options: { root, clock }, shelf } = parts
   const { modelId, signal } = job
   signal.throwIfAborted()
-  const folder = root.incoming(modelId)
+  const folder = await root.begin(modelId)
   await writeJob(folder, job.record('active'))
   await makeWritable(folder).catch(async () => {
     // It holds what no download leaves there, a link for example.
     await root.discard(modelId)
+    await root.begin(modelId)
     await writeJob(folder, job.record('active'))
   })
   const fetched = await obtain(parts, job, folder)
@@ -44,11 +53,12 @@ export async function fetchModel (parts: FetchParts, job: Download): Promise<Sto
     await root.discard(modelId)
     return fetched
   }
-  const { manifest, source } = fetched
+  const { manifest, source, choice } = fetched
   const card = await cardOf(parts.options.derive, job, folder, fetched)
   await makeReadOnly(folder, manifest)
   signal.throwIfAborted()
-  const record = { manifest, card, source, publishedAt: new Date(clock.now()).toISOString() }
+  const publishedAt = new Date(clock.now()).toISOString()
+  const record = { manifest, card, source, publishedAt, ...choice === undefined ? {} : { choice } }
   shelf.put(await root.publish(modelId, record), record)
   return shelf.get(modelId)!
 }
@@ -91,17 +101,24 @@ async function fromHub (parts: FetchParts, job: Download, folder: string): Promi
   if (selection === null || (entry !== undefined && isSame(entry, selection))) return entry!
   job.selection = selection
   await writeJob(folder, job.record('active'))
-  await prune(folder, new Set(selection.files.map(({ path }) => path)))
+  await keepOnly(folder, new Set(selection.files.map(({ path }) => path)))
   const { totalBytes, commit, licence, languages } = selection
-  const manifest = await admitted(parts, job, totalBytes, await bytesIn(folder), async () => {
+  const run = async (): Promise<ModelManifest> => {
     if (entry !== undefined) await reuse(entry, selection, folder, job.signal)
     return await downloadFromHub({
       client: hub, selection, folder, signal: job.signal, clock, random,
       progress: (progress) => { job.progress(progress) },
       ...space === undefined ? {} : { space }
     })
-  })
-  return { manifest, source: `hub:${hub.url}@${commit}`, languages, ...licence === null ? {} : { licence } }
+  }
+  const manifest = await inTurn(clock, job.signal, async () =>
+    await admitted(parts, job, totalBytes, await bytesIn(folder), run))
+  const { allow, variant } = job.request
+  return {
+    manifest, source: `hub:${hub.url}@${commit}`, languages,
+    ...allow === null && variant === null ? {} : { choice: { allow, variant } },
+    ...licence === null ? {} : { licence }
+  }
 }
 
 /** What to say where no hub may be asked. */
@@ -150,13 +167,21 @@ async function reuse (
   for (const { path, size, sha256 } of selection.files) {
     signal.throwIfAborted()
     const file = old.get(path)
-    const target = join(folder, path)
     if (file?.size !== size || (sha256 !== null && sha256 !== file.sha256)) continue
-    if (filePathProblem(path) !== null || await sizeOf(target) === size) continue
-    await mkdir(dirname(target), { recursive: true, mode: 0o700 })
-    await rm(target, { force: true })
-    await copyFile(join(entry.directory, path), target, constants.COPYFILE_FICLONE)
-    await chmod(target, 0o600)
+    if (filePathProblem(path) !== null || await sizeOf(join(folder, path)) === size) continue
+    const steps = path.split('/')
+    const name = steps.pop()!
+    await inFolder(folder, steps, true, async (inner) => {
+      await rm(join(inner.path, name), { force: true })
+    })
+    const target = await openInside(folder, path, 'create')
+    try {
+      const to = pathOf(target, join(folder, path))
+      await copyFile(join(entry.directory, path), to, constants.COPYFILE_FICLONE)
+      await target.chmod(0o600)
+    } finally {
+      await target.close()
+    }
   }
 }
 
@@ -182,10 +207,8 @@ async function fromFolder (
 
 /** A folder in the store is no source of it, nor is one that the store lies in. */
 async function refuseOwn (root: string, path: string): Promise<void> {
-  const own = `${await realpath(root)}${sep}`
   // What cannot be resolved cannot be read either, and that is told by who reads it.
-  const real = `${await realpath(path).catch(() => path)}${sep}`
-  if (!real.startsWith(own) && !own.startsWith(real)) return
+  if (!await overlap(root, path).catch(() => false)) return
   throw new StoreError('bad_source', `${path} overlaps with the store at ${root}; give a folder elsewhere`)
 }
 

@@ -1,7 +1,5 @@
-import { mkdir, open, readFile, rename, stat } from 'node:fs/promises'
-import { join } from 'node:path'
 import type { ModelCard } from '../../../kernel/index.js'
-import { filePathProblem } from '../files/index.js'
+import { filePathProblem, putOwn, readOwn } from '../files/index.js'
 import type { HubSelection } from '../hub/index.js'
 
 /** What was asked for. */
@@ -33,31 +31,22 @@ export interface JobRecord extends JobRequest {
 }
 
 const NAME = '.svc-job.json'
-/** Beside the file while it is written; left over only by a crash. */
-const DRAFT = '.svc-job.tmp'
 const MAX_BYTES = 64 * 1024 * 1024
 const MAX_FILES = 16_384
 
 /** Writes the job into its folder (made when absent), so that a crash leaves the old one or the new one. */
 export async function writeJob (folder: string, job: JobRecord): Promise<void> {
-  await mkdir(folder, { recursive: true, mode: 0o700 })
-  const draft = join(folder, DRAFT)
-  const handle = await open(draft, 'w', 0o600)
-  try {
-    await handle.writeFile(JSON.stringify(job))
-    await handle.sync()
-  } finally {
-    await handle.close()
-  }
-  await rename(draft, join(folder, NAME))
+  await putOwn(folder, NAME, async (file) => {
+    await file.writeFile(JSON.stringify(job))
+    await file.sync()
+    await file.close()
+  })
 }
 
 /** The job kept in a folder; undefined when there is none or when it is not whole. */
 export async function readJob (folder: string, modelId: string): Promise<JobRecord | undefined> {
   try {
-    const path = join(folder, NAME)
-    if ((await stat(path)).size > MAX_BYTES) return undefined
-    return parseJob(JSON.parse(await readFile(path, 'utf8')), modelId)
+    return parseJob(JSON.parse(await readOwn(folder, NAME, MAX_BYTES)), modelId)
   } catch {
     return undefined
   }

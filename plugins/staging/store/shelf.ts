@@ -123,8 +123,11 @@ export class Shelf {
     const record = join(copy.directory, '.svc-record.json')
     const damaged = await lstat(record).then(() => true, () => false)
     if (!damaged) { await this.#adopt(copy); return }
-    throw new StoreError('damaged', `${copy.directory} does not hold the files its record names; ` +
-      `pull ${copy.modelId} again, or remove ${record} to have the folder taken in as it is`)
+    const [problem, mend] = copy.ours
+      ? ['does not hold the files its record names', `pull ${copy.modelId} again`]
+      : ['has a record that cannot be read', 'move it elsewhere']
+    throw new StoreError('damaged', `${copy.directory} ${problem}; ${mend}, ` +
+      `or remove ${record} to have the folder taken in as it is`)
   }
 
   /** Hashes a folder that somebody put there, finds out what it is, and writes its record. */

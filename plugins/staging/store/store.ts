@@ -159,7 +159,7 @@ export class Store {
         throw new StoreError('not_in_store', `${modelId} is not in the store, and no download of it is`)
       }
       await root.discard(modelId)
-      const freed = await root.remove(modelId)
+      const freed = copy?.ours === true ? await root.remove(modelId) : 0
       if (this.#jobs.get(modelId) === job) this.#jobs.delete(modelId)
       this.#shelf.drop(modelId)
       this.#changed(modelId)
@@ -277,17 +277,22 @@ export class Store {
       const record = await readJob(directory, modelId)
       if (record !== undefined) records.set(modelId, record)
     }
-    await this.#sweep(records)
+    const goesOn = [...records].filter(([, { state }]) => state === 'active' || state === 'paused')
+    await this.#sweep(new Set(goesOn.map(([modelId]) => modelId)))
     for (const { modelId, sizeBytes } of await root.pending()) {
       const record = records.get(modelId)
       if (record !== undefined) this.#takeUp(modelId, record, sizeBytes)
     }
   }
 
-  async #sweep (records: ReadonlyMap<string, JobRecord>): Promise<void> {
+  /** Removes what downloads left that nobody went on with for a day. */
+  async expire (): Promise<void> {
+    const goesOn = [...this.#jobs.values()].filter((job) => job.alive || isPaused(job))
+    await this.#sweep(new Set(goesOn.map(({ modelId }) => modelId)))
+  }
+
+  async #sweep (live: ReadonlySet<string>): Promise<void> {
     const { root, log } = this.#options
-    const goesOn = [...records].filter(([, { state }]) => state === 'active' || state === 'paused')
-    const live = new Set(goesOn.map(([modelId]) => modelId))
     await root.sweep({ olderThanMs: KEEP_PARTIAL_MS, live }).catch((error: unknown) => {
       log.warn({ path: root.root, error: String(error) }, 'remains of earlier downloads cannot be removed')
     })

@@ -1,8 +1,9 @@
-import { chmod, lstat, readdir, rm, rmdir } from 'node:fs/promises'
-import { dirname, join } from 'node:path'
+import { lstat } from 'node:fs/promises'
+import { join } from 'node:path'
 import { CHUNK_BYTES } from '../types.js'
 import type { ManifestFile, ModelManifest } from '../types.js'
-import { checkManifest, hashFile, walkModel } from '../files/index.js'
+import { PathError, checkManifest, hashFile, openInside, walkModel } from '../files/index.js'
+import { findFiles } from '../files/walk.js'
 import { StoreError } from './errors.js'
 
 /** A file of a folder, with what changes whenever its bytes do. */
@@ -64,39 +65,30 @@ export function manifestOf (
   return checkManifest({ modelId, revision, totalBytes, chunkBytes: CHUNK_BYTES, files })
 }
 
-/** Removes every file that is not named, and the folders this leaves empty. An absent folder is fine. */
-export async function prune (folder: string, keep: ReadonlySet<string>): Promise<void> {
-  const folders = new Set<string>()
-  for (const path of keep) {
-    for (let at = dirname(path); at !== '.'; at = dirname(at)) folders.add(at)
-  }
-  await pruneBelow(folder, '', keep, folders)
-}
-
-async function pruneBelow (
-  folder: string, below: string, keep: ReadonlySet<string>, folders: ReadonlySet<string>
-): Promise<void> {
-  const entries = await readdir(join(folder, below), { withFileTypes: true }).catch(() => [])
-  for (const entry of entries) {
-    const path = below === '' ? entry.name : `${below}/${entry.name}`
-    if (below === '' && entry.name.startsWith('.svc-')) continue
-    if (entry.isDirectory()) {
-      await pruneBelow(folder, path, keep, folders)
-      if (!folders.has(path)) await rmdir(join(folder, path))
-    } else if (!keep.has(path) || !entry.isFile()) {
-      await rm(join(folder, path))
-    }
-  }
-}
-
 /** Makes the files read-only: staged copies may be hard links to them. */
 export async function makeReadOnly (folder: string, manifest: ModelManifest): Promise<void> {
-  for (const { path } of manifest.files) await chmod(join(folder, path), 0o444)
+  for (const { path } of manifest.files) await setMode(folder, path, 0o444)
 }
 
-/** Makes files writable again that a crash left between `makeReadOnly` and the publication. */
+/**
+ * Makes files writable again that a crash left between `makeReadOnly` and the publication. Throws PathError
+ * for one with further hard links, whose mode it has in common with them.
+ */
 export async function makeWritable (folder: string): Promise<void> {
-  for (const { path } of await walkModel(folder)) await chmod(join(folder, path), 0o600)
+  await walkModel(folder)
+  for (const { path, links } of await findFiles(folder)) {
+    if (links > 1) throw new PathError(`${join(folder, path)} has further hard links`)
+    await setMode(folder, path, 0o600)
+  }
+}
+
+async function setMode (folder: string, path: string, mode: number): Promise<void> {
+  const file = await openInside(folder, path, 'read')
+  try {
+    await file.chmod(mode)
+  } finally {
+    await file.close()
+  }
 }
 
 /** Bytes of the model's files in a folder that may not exist; a damaged one counts 0. */

@@ -151,7 +151,8 @@ async function locals (t: Test, bundle: Partial<Bundle> = {},
   let changes = 0
   await staging.prepare()
   const local = new LocalCopies({
-    bundle: { models: () => [], ...bundle } as Bundle, staging, cache: null, log,
+    bundle: { models: () => [], ...bundle } as Bundle, log,
+    staging: () => staging, beside: () => null, cache: () => null,
     onChange: () => { changes++ }, ...more
   })
   return { local, log, staging, changes: () => changes }

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import {
   chmodSync, existsSync, mkdirSync, readFileSync, readdirSync, renameSync, rmSync, statSync, symlinkSync,
   writeFileSync
@@ -99,6 +100,8 @@ t.test('what is not complete is not published', async (t) => {
   t.same(await root.list(), [])
 })
 
+const TRASHED = `.trash/copy-${randomUUID()}`
+
 /** The states a crash can leave, step by step of publish, and what must be there after the next start. */
 const crashes: [string, (root: ModelRoot, old: string, fresh: string) => void, 'old' | 'new'][] = [
   ['before the record', () => {}, 'old'],
@@ -109,17 +112,17 @@ const crashes: [string, (root: ModelRoot, old: string, fresh: string) => void, '
   ['sealed', (_root, _old, fresh) => { seal(fresh, []) }, 'new'],
   ['the old copy in the trash', (root, old, fresh) => {
     seal(fresh, [])
-    renameSync(old, join(root.root, '.trash/0000'))
+    renameSync(old, join(root.root, TRASHED))
   }, 'new'],
   ['renamed, the trash still full', (root, old, fresh) => {
     seal(fresh, [])
-    renameSync(old, join(root.root, '.trash/0000'))
+    renameSync(old, join(root.root, TRASHED))
     renameSync(fresh, old)
   }, 'new'],
   ['renamed, the trash half empty', (root, old, fresh) => {
     seal(fresh, [])
-    write(join(root.root, '.trash/0000'), { 'gone.txt': 'x' })
-    renameSync(old, join(root.root, '.trash/0001'))
+    write(join(root.root, `.trash/transfer-${randomUUID()}`), { 'gone.txt': 'x' })
+    renameSync(old, join(root.root, TRASHED))
     renameSync(fresh, old)
   }, 'new']
 ]
@@ -179,7 +182,7 @@ t.test('what only looks sealed is left to the transfer', async (t) => {
 })
 
 /** What changes the disk, or makes it last. */
-const CHANGES = ['open', 'rename', 'unlink', 'rm', 'mkdir'] as const
+const CHANGES = ['open', 'rename', 'unlink', 'rmdir', 'mkdir'] as const
 type Change = (...args: unknown[]) => Promise<unknown>
 
 /** Runs `work` on a disk where `fails` says which changes fail; they are counted from 1. */
@@ -241,7 +244,7 @@ t.test('an old copy that cannot be removed is left to the sweep', async (t) => {
   await root.publish(ID, arrive(root, OLD))
   const record = arrive(root, NEW)
   const all = { olderThanMs: 0, live: new Set<string>() }
-  await onBadDisk((_change, name) => name === 'rm', async () => {
+  await onBadDisk((_change, name) => name === 'rmdir', async () => {
     t.match(await root.publish(ID, record), { record })
     t.equal(readdirSync(join(folder, '.trash')).length, 1)
     await t.rejects(root.sweep(all), { message: /^1 folders in .* could not be removed/ })

@@ -1,5 +1,6 @@
+import { randomUUID } from 'node:crypto'
 import {
-  existsSync, linkSync, mkdirSync, readFileSync, readdirSync, statSync, symlinkSync, utimesSync,
+  existsSync, linkSync, mkdirSync, readFileSync, readdirSync, rmSync, statSync, symlinkSync, utimesSync,
   writeFileSync
 } from 'node:fs'
 import { join } from 'node:path'
@@ -67,10 +68,10 @@ t.test('listing and reading', async (t) => {
   utimesSync(folder, 1000, 1000)
   utimesSync(join(root.root, 'acme--bare'), 2000, 2000)
   const x = { modelId: 'acme/x', directory: folder, sizeBytes: 9, freeableBytes: 9, lastUsedMs: 1_000_000,
-    record }
+    record, ours: true }
   const bare = {
-    modelId: 'acme/bare', directory: join(root.root, 'acme--bare'), sizeBytes: 4, freeableBytes: 4,
-    lastUsedMs: 2_000_000, record: null
+    modelId: 'acme/bare', directory: join(root.root, 'acme--bare'), sizeBytes: 4, freeableBytes: 0,
+    lastUsedMs: 2_000_000, record: null, ours: false
   }
   t.same(await root.list(), [bare, x], 'newest used first')
   t.same(await root.read('acme/x'), x)
@@ -98,8 +99,12 @@ t.test('records nobody can trust', async (t) => {
   ]
   for (const [name, record] of cases) {
     const root = await rootIn(scratch(t))
-    put(root, 'acme/x', FILES, record)
-    t.match(await root.read('acme/x'), { record: null, sizeBytes: 9 }, name)
+    const folder = put(root, 'acme/x', FILES, record)
+    const copy = await root.read('acme/x')
+    t.match(copy, { record: null, sizeBytes: 9 }, name)
+    if (copy?.ours === true) continue
+    await t.rejects(root.remove('acme/x'), { name: 'PathError', message: /not written by svc/ }, name)
+    t.equal(readFileSync(join(folder, 'onnx/model.onnx'), 'utf8'), 'weights', name)
   }
   const root = await rootIn(scratch(t))
   const folder = put(root, 'acme/x', FILES, undefined)
@@ -151,10 +156,10 @@ t.test('links in the place of folders', async (t) => {
   for (const [name, sink] of sinks) await t.rejects(sink(), { name: 'PathError' }, name)
   t.same(readdirSync(outside).sort(), ['config.json', 'empty.txt', 'onnx'])
   t.same(await root.pending(), [])
-  const marked = put(root, 'acme/m', FILES, undefined)
+  const marked = put(root, 'acme/m', FILES, recordOf('acme/m', FILES))
   symlinkSync(join(outside, 'config.json'), join(marked, '.last_used'))
   const before = statSync(join(outside, 'config.json')).mtimeMs
-  await t.rejects(root.touch('acme/m', 5), { code: 'ELOOP' })
+  await t.rejects(root.touch('acme/m', 5), { name: 'PathError' })
   t.equal(statSync(join(outside, 'config.json')).mtimeMs, before)
 })
 
@@ -166,7 +171,7 @@ t.test('inner folders that become links', async (t) => {
   put(await rootIn(join(top, 'other')), 'acme/x', FILES, undefined)
   mkdirSync(planted)
   const root = new ModelRoot({ root: planted, clock: manualClock() })
-  put(root, 'acme/x', FILES, undefined)
+  put(root, 'acme/x', FILES, recordOf('acme/x', FILES))
   symlinkSync(outside, join(planted, '.trash'))
   symlinkSync(outside, join(planted, '.incoming'))
   const record = recordOf('acme/x', { 'config.json': '{}' })
@@ -190,10 +195,16 @@ t.test('removing', async (t) => {
   symlinkSync(kept, join(folder, 'link'))
   linkSync(join(folder, 'onnx/model.onnx'), join(root.root, 'second-name'))
   t.match(await root.read('acme/x'), { sizeBytes: 9, freeableBytes: 2 }, 'a second link keeps its bytes')
+  write(folder, { 'onnx/notes.txt': 'mine' })
   t.equal(await root.remove('acme/x'), 2)
-  t.notOk(existsSync(folder))
+  t.same(readdirSync(folder).sort(), ['link', 'onnx'])
+  t.same(readdirSync(join(folder, 'onnx')), ['notes.txt'],
+    'what svc did not write stays where it was')
+  t.match(await root.read('acme/x'), { ours: false })
+  await t.rejects(root.begin('acme/x'), { name: 'PathError' }, 'nor is it replaced by a transfer')
+  rmSync(folder, { recursive: true })
   t.same(readdirSync(join(root.root, '.trash')), [])
-  t.ok(existsSync(join(kept, 'f')), 'links are removed, not followed')
+  t.ok(existsSync(join(kept, 'f')), 'links are not followed')
   t.equal(readFileSync(join(root.root, 'second-name'), 'utf8'), 'weights')
   put(root, 'acme/x', FILES, recordOf('acme/x', FILES))
   const freed = await Promise.all([root.remove('acme/x'), root.remove('acme/x'), root.read('acme/x')])
@@ -202,10 +213,14 @@ t.test('removing', async (t) => {
 
 t.test('a removal that a crash cut off leaves no half model', async (t) => {
   const root = await rootIn(scratch(t))
-  write(join(root.root, '.trash/1b4e28ba'), { 'onnx/model.onnx': 'rest' })
+  const half = join(root.root, `.trash/copy-${randomUUID()}`)
+  write(half, { 'onnx/model.onnx': 'rest' })
+  writeFileSync(join(half, '.svc-record.json'), JSON.stringify({ format: 1, ...recordOf('acme/x', FILES) }))
+  write(join(root.root, `.trash/transfer-${randomUUID()}`), { 'onnx/model.onnx': 'rest' })
+  write(join(root.root, '.trash/theirs'), { f: 'x' })
   t.same(await root.list(), [])
   await root.sweep({ olderThanMs: DAY_MS, live: new Set() })
-  t.same(readdirSync(join(root.root, '.trash')), [])
+  t.same(readdirSync(join(root.root, '.trash')), ['theirs'], 'svc empties of the trash what it put there')
 })
 
 t.test('adopting', async (t) => {
@@ -231,7 +246,10 @@ t.test('touching', async (t) => {
   const root = await rootIn(scratch(t))
   await root.touch('acme/absent', 5)
   t.same(readdirSync(root.root).sort(), ['.incoming', '.trash'])
-  put(root, 'acme/x', FILES, undefined)
+  const folder = put(root, 'acme/x', FILES, undefined)
+  await root.touch('acme/x', 5)
+  t.notOk(existsSync(join(folder, '.last_used')), 'a folder of somebody else')
+  put(root, 'acme/x', FILES, recordOf('acme/x', FILES))
   for (const ms of [1, 1_767_225_600_001, 1_767_225_600_999, 1_800_000_000_123]) {
     await root.touch('acme/x', ms)
     t.equal((await root.read('acme/x'))?.lastUsedMs, ms)
@@ -243,6 +261,7 @@ t.test('transfers and the sweep', async (t) => {
   const root = await rootIn(scratch(t), now)
   const start = (modelId: string, ageMs: number, names: string[]): void => {
     const folder = root.incoming(modelId)
+    names.push('.svc-transfer')
     write(folder, Object.fromEntries(names.map((name) => [name, 'xx'])))
     const at = (now - ageMs) / 1000
     const paths = [...names, 'sub', ''].map((name) => join(folder, name))
@@ -256,7 +275,11 @@ t.test('transfers and the sweep', async (t) => {
   start('acme/inner', 2 * DAY_MS, ['a', 'sub/b'])
   utimesSync(join(root.incoming('acme/inner'), 'sub/b'), now / 1000, now / 1000)
   start('acme/future', -2 * DAY_MS, ['a'])
-  write(root.root, { '.incoming/no-model/x': 'x', '.trash/x/y': 'x', '.trash/file': 'x' })
+  const theirs = {
+    '.incoming/no-model/x': 'x', '.incoming/their--model/f': 'x', '.trash/x/y': 'x', '.trash/f': 'x'
+  }
+  write(root.root, theirs)
+  utimesSync(join(root.root, '.incoming/their--model'), 1, 1)
   const pending = new Map((await root.pending()).map((p) => [p.modelId, p]))
   t.equal(pending.size, 6)
   t.same(pending.get('acme/old'), {
@@ -265,7 +288,10 @@ t.test('transfers and the sweep', async (t) => {
   await root.sweep({ olderThanMs: DAY_MS, live: new Set(['acme/live']) })
   t.same((await root.pending()).map((p) => p.modelId).sort(),
     ['acme/future', 'acme/inner', 'acme/journal', 'acme/live', 'acme/new'])
-  t.same(readdirSync(join(root.root, '.trash')), [])
+  for (const path of Object.keys(theirs)) t.ok(existsSync(join(root.root, path)), path)
+  await root.discard('their/model')
+  await t.rejects(root.begin('their/model'), { name: 'PathError', message: /not written by svc/ })
+  t.ok(existsSync(join(root.root, '.incoming/their--model/f')))
   await root.discard('acme/live')
   await root.discard('acme/live')
   t.notOk(existsSync(root.incoming('acme/live')))
@@ -273,7 +299,7 @@ t.test('transfers and the sweep', async (t) => {
 
 t.test('two ids that differ in case do not run at once', async (t) => {
   const root = await rootIn(scratch(t))
-  put(root, 'acme/x', FILES, undefined)
-  put(root, 'Acme/X', FILES, undefined)
+  put(root, 'acme/x', FILES, recordOf('acme/x', FILES))
+  put(root, 'Acme/X', FILES, recordOf('Acme/X', FILES))
   t.same(await Promise.all([root.remove('acme/x'), root.remove('Acme/X')]), [9, 9])
 })

@@ -18,10 +18,11 @@ const digest = manifestDigest(manifest)
 const other = manifestOf(ID, { 'm.gguf': 'other weights' })
 const CARD = card(ID)
 const COMMIT = 'c'.repeat(40)
+const HUB = 'https://hub.test'
 const { signal } = new AbortController()
 
 const fact: StoreEntryFact = {
-  digest, revision: COMMIT, totalBytes: 8, source: `hub:https://hub.test@${COMMIT}`,
+  digest, revision: COMMIT, totalBytes: 8, source: `hub:${HUB}@${COMMIT}`,
   downloadedAt: '2026-01-01T00:00:00.000Z', bundled: false, card: CARD
 }
 
@@ -46,7 +47,7 @@ function world (): World {
   const models = memorySection<StoreEntryFact>('n-me')
   const copies: ClusterCopy[] = []
   const access = new StoreAccess({ cluster: me, storeHosts: hosts, storeModels: models, error: errorOf })
-  const parts = { cluster: me, access, shelf: null, copies: () => copies, hub: false, error: errorOf }
+  const parts = { cluster: me, access, shelf: null, copies: () => copies, hub: null, error: errorOf }
   return { net, me, nodes, hosts, models, parts, copies }
 }
 
@@ -77,21 +78,21 @@ t.test('the own shelf comes first', async (t) => {
   const w = world()
   const item = { modelId: ID } as ShelfItem
   const shelf = { get: (id: string) => id === ID ? item : undefined } as unknown as Shelf
-  t.same(await find({ ...w.parts, shelf }, ID, signal), { from: 'shelf', item })
+  t.same(await find({ ...w.parts, shelf }, ID, undefined, signal), { from: 'shelf', item })
 })
 
 t.test('a live store is asked for the manifest', async (t) => {
   const w = world()
   isStore(w, 'host')
   w.nodes.host.serve = () => said()
-  t.same(await find(w.parts, ID, signal), { from: 'lan', manifest, digest, card: CARD })
+  t.same(await find(w.parts, ID, undefined, signal), { from: 'lan', manifest, digest, card: CARD })
   t.match(w.nodes.host.asked,
     [{ method: 'GET', path: '/store/models/acme/m/manifest?from=store', timeoutMs: 15_000 }])
 })
 
 t.test('nobody has a store: store_not_configured', async (t) => {
   const w = world()
-  await t.rejects(find(w.parts, ID, signal),
+  await t.rejects(find(w.parts, ID, undefined, signal),
     { name: 'SvcError', reason: 'store_not_configured', status: 503 })
 })
 
@@ -99,8 +100,18 @@ t.test('a store that can be reached and has no such model: model_not_found, and 
   async (t) => {
   const w = world()
   isStore(w, 'host', false)
-  await t.rejects(find({ ...w.parts, hub: true }, ID, signal),
+  await t.rejects(find({ ...w.parts, hub: HUB }, ID, undefined, signal),
     { name: 'SvcError', reason: 'model_not_found', message: /store on host/ })
+})
+
+t.test('a model that the store has just got, and that this node has not heard of, is found', async (t) => {
+  const w = world()
+  isStore(w, 'host', false)
+  w.nodes.host.serve = () => said()
+  t.same(await find(w.parts, ID, undefined, signal), { from: 'lan', manifest, digest, card: CARD })
+  t.same(await find(w.parts, ID, digest, signal), { from: 'lan', manifest, digest, card: CARD })
+  await t.rejects(find(w.parts, ID, manifestDigest(other), signal),
+    { name: 'SvcError', reason: 'model_not_found' })
 })
 
 t.test('of two stores the one that has it is asked', async (t) => {
@@ -108,7 +119,7 @@ t.test('of two stores the one that has it is asked', async (t) => {
   isStore(w, 'host', false)
   isStore(w, 'host2')
   w.nodes.host2.serve = () => said()
-  t.match(await find(w.parts, ID, signal), { from: 'lan', digest })
+  t.match(await find(w.parts, ID, undefined, signal), { from: 'lan', digest })
   t.same(w.nodes.host.asked, [])
 })
 
@@ -118,7 +129,7 @@ t.test('a store that breaks is followed by a node with the same content', async 
   w.nodes.host.serve = () => { throw new Error('reset') }
   hasCopy(w, 'peer', other)
   hasCopy(w, 'peer2')
-  t.match(await find(w.parts, ID, signal), { from: 'lan', digest })
+  t.match(await find(w.parts, ID, undefined, signal), { from: 'lan', digest })
   t.same(w.nodes.peer.asked, [], 'who says it has other content is not asked')
   t.match(w.nodes.peer2.asked, [{ path: '/store/models/acme/m/manifest?from=self' }])
 })
@@ -129,7 +140,7 @@ t.test('a node that has other content than it said does not count', async (t) =>
   w.nodes.host.serve = () => json(500, { error: { message: 'disk on fire' } })
   hasCopy(w, 'peer')
   w.nodes.peer.serve = () => said(other)
-  await t.rejects(find(w.parts, ID, signal),
+  await t.rejects(find(w.parts, ID, undefined, signal),
     { name: 'SvcError', reason: 'store_unreachable', message: /host: disk on fire/ })
 })
 
@@ -139,7 +150,7 @@ t.test('the store is lost', async (t) => {
     isStore(w, 'host')
     lose(w, 'host')
     hasCopy(w, 'peer')
-    t.match(await find(w.parts, ID, signal), { from: 'lan', digest })
+    t.match(await find(w.parts, ID, undefined, signal), { from: 'lan', digest })
     t.same(w.nodes.host.asked, [], 'who is lost is not asked')
   })
   await t.test('nobody has it and there is no hub: store_unreachable', async (t) => {
@@ -147,31 +158,66 @@ t.test('the store is lost', async (t) => {
     isStore(w, 'host')
     lose(w, 'host')
     hasCopy(w, 'peer', other)
-    await t.rejects(find(w.parts, ID, signal),
+    await t.rejects(find(w.parts, ID, undefined, signal),
       { name: 'SvcError', reason: 'store_unreachable', status: 503, message: /host is lost/ })
   })
   await t.test('the hub is asked for the very commit the store had', async (t) => {
     const w = world()
     isStore(w, 'host')
     lose(w, 'host')
-    t.match(await find({ ...w.parts, hub: true }, ID, signal),
-      { from: 'hub', commit: COMMIT, why: { reason: 'store_unreachable' } })
+    t.match(await find({ ...w.parts, hub: HUB }, ID, undefined, signal),
+      { from: 'hub', commit: COMMIT, fact: { digest }, why: { reason: 'store_unreachable' } })
   })
-  await t.test('the hub is asked for whatever it has when the store never spoke of the model', async (t) => {
+  await t.test('the hub is not asked when the store never spoke of the model', async (t) => {
     const w = world()
     isStore(w, 'host', false)
     lose(w, 'host')
-    t.match(await find({ ...w.parts, hub: true }, ID, signal), { from: 'hub', commit: null })
+    await t.rejects(find({ ...w.parts, hub: HUB }, ID, undefined, signal),
+      { name: 'SvcError', reason: 'store_unreachable' })
   })
 })
 
-t.test('the commit is read from the source of a hub only', async (t) => {
-  for (const source of ['file', 'node', 'package', 'hub:https://hub.test@main', `hub:x@${COMMIT}y`]) {
+t.test('the content that is wanted counts more than what the store has', async (t) => {
+  const old = manifestDigest(other)
+  await t.test('a store with other content is not asked, a node that has it is', async (t) => {
+    const w = world()
+    isStore(w, 'host')
+    hasCopy(w, 'peer')
+    hasCopy(w, 'peer2', other)
+    t.match(await find(w.parts, ID, old, signal), { from: 'lan', digest: old })
+    t.same(w.nodes.host.asked, [])
+    w.copies.length = 0
+    await t.rejects(find(w.parts, ID, old, signal), { name: 'SvcError', reason: 'model_not_found',
+      message: /another version of acme\/m now.*Stop the instance and place/ })
+    lose(w, 'host')
+    await t.rejects(find(w.parts, ID, old, signal), { name: 'SvcError', reason: 'store_unreachable' })
+  })
+  await t.test('a store that has been updated since it told is no answer', async (t) => {
+    const w = world()
+    isStore(w, 'host')
+    w.nodes.host.serve = () => said(other)
+    await t.rejects(find(w.parts, ID, digest, signal), { name: 'SvcError', reason: 'store_unreachable' })
+    t.match(await find(w.parts, ID, undefined, signal), { digest: old }, 'nothing is wanted in particular')
+  })
+  await t.test('the own shelf has it, or another version', async (t) => {
+    const w = world()
+    w.hosts.put('store', { since: '' })
+    const shelf = { get: () => ({ modelId: ID, digest }) } as unknown as Shelf
+    t.match(await find({ ...w.parts, shelf }, ID, digest, signal), { from: 'shelf' })
+    await t.rejects(find({ ...w.parts, shelf }, ID, old, signal),
+      { name: 'SvcError', reason: 'model_not_found' })
+  })
+})
+
+t.test('a name that did not come from this hub is never sent there', async (t) => {
+  for (const source of ['file', 'node', 'package', `hub:${HUB}@main`, `hub:${HUB}@${COMMIT}y`,
+    `hub:https://other.test@${COMMIT}`]) {
     const w = world()
     isStore(w, 'host', false)
     w.models.says('n-host', ID, { ...fact, source })
     w.nodes.host.serve = () => { throw new Error('reset') }
-    t.match(await find({ ...w.parts, hub: true }, ID, signal), { from: 'hub', commit: null }, source)
+    await t.rejects(find({ ...w.parts, hub: HUB }, ID, undefined, signal),
+      { name: 'SvcError', reason: 'store_unreachable' }, source)
   }
 })
 

@@ -3,10 +3,10 @@ import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import t from 'tap'
 import { stringify } from 'yaml'
-import { definePlugin } from '../../../kernel/index.js'
+import { ClusterService, definePlugin, SessionService } from '../../../kernel/index.js'
 import { createStaging } from '../index.js'
 import { card as cardHandler } from '../handlers/models.js'
-import { startPlugin } from '../../../kernel/testing/index.js'
+import { fake, manualClock, startPlugin } from '../../../kernel/testing/index.js'
 import { ModelsService } from '../service.js'
 import { StoreAccess } from '../store-access.js'
 import { gguf, llama } from './cards-kit.js'
@@ -16,6 +16,7 @@ import {
   call, errorOf, eventsOf, fakeRequest, json, memorySection, Network, pull, scratch, startNode
 } from './plane-kit.js'
 import { card } from '../../runners/test/samples.js'
+import type { NodeView } from '../../../kernel/index.js'
 import type { Plane } from '../plane.js'
 import type { StoreEntryFact } from '../shared.js'
 import type { Test } from './plane-kit.js'
@@ -56,6 +57,7 @@ t.test('cards that are none', async (t) => {
   const bad: [string, unknown][] = [
     ['nothing', {}], ['both', { card: good, source: 'a/b' }], ['a text', { card: 'x' }],
     ['empty', { card: {} }],
+    ['a name of what ships', { card: card('svc/mine') }], ['the same by source', { source: 'svc/mine' }],
     ['a wrong field', { card: { ...good, tasks: 'tts' } }],
     ['another field', { card: { ...good, extra: 1 } }],
     ['no model id', { card: { ...good, modelId: 'x' } }],
@@ -68,6 +70,49 @@ t.test('cards that are none', async (t) => {
       { status: 400, body: { error: { reason: 'invalid_request' } } }, what)
   }
   t.same((await call(rig, 'GET', '/models')).body['data'], [])
+})
+
+t.test('staging without a store in the cluster: store_not_configured', async (t) => {
+  const rig = await startNode(t, { staging: scratch(t) })
+  t.match(await call(rig, 'POST', '/store/models/acme/x/stage', {}),
+    { status: 503, body: { error: { reason: 'store_not_configured' } } })
+})
+
+t.test('a node that has only just started cannot know yet whether there is a store', async (t) => {
+  const node = (name: string): NodeView => ({
+    nodeId: `id-${name}`, installId: `i-${name}`, name, self: name === 'one', live: true, master: false,
+    apiUrl: null
+  })
+  const clock = manualClock()
+  let changed = (): void => {}
+  const session = {
+    sessionId: '', masterNodeId: null as string | null, isMaster: false,
+    onChange (fn: () => void) {
+      const before = changed
+      changed = () => { before(); fn() }
+      return () => {}
+    }
+  }
+  const nodes = [node('one'), node('two')]
+  const rig = await startNode(t, { staging: scratch(t), start: { clock, fakes: [
+    fake(ClusterService, {
+      nodes: () => nodes, onPeers: () => () => {}, resolve: () => nodes[0],
+      channel: () => ({ send: () => false, broadcast: () => 0 }) as never
+    }),
+    fake(SessionService, session)
+  ] } })
+  const stage = async (): Promise<unknown> => await call(rig, 'POST', '/store/models/acme/x/stage', {})
+  const unknown = {
+    status: 503, headers: { 'retry-after': '1' },
+    body: { error: { reason: 'store_unreachable', retryable: true, message: /not been told yet where/ } }
+  }
+  t.match(await stage(), unknown)
+  Object.assign(session, { sessionId: 'S', masterNodeId: 'id-two' })
+  changed()
+  t.match(await stage(), unknown, 'what the master knows may be on its way')
+  await clock.advance(3000)
+  t.match(await stage(),
+    { status: 503, body: { error: { reason: 'store_not_configured', retryable: false } } })
 })
 
 t.test('a name that a real model has is card_exists; what is used cannot go: model_in_use', async (t) => {

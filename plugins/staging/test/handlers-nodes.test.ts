@@ -55,7 +55,7 @@ function world (purge: () => Purged = () => nothing, more: Record<string, unknow
     node: { nodeId: 'n-me', installId: 'i-me' },
     local: { versions: () => [] }, exchange: { given: () => undefined },
     keeper: { purge: async (...given: unknown[]) => { purged.push(given); return purge() } },
-    cacheKeeper,
+    cacheKeeper, besideKeeper: cacheKeeper,
     stager: { stage: () => job },
     options: { ctx: { error: errorOf,
       emit: (kind: string, payload: Record<string, unknown>) => { emitted.push([kind, payload]) } } },
@@ -105,7 +105,7 @@ t.test('a purge takes staged copies and those from the hub; what both have count
     ({ removed: ['a/hub', ID], skippedInUse: ['a/b'], freedBytes: 2, error: 'stuck' })
   }
   const w = world(() => ({ removed: [ID], skippedInUse: ['a/b'], freedBytes: 1, error: null }),
-    { cacheKeeper })
+    { cacheKeeper, besideKeeper: { purge: async () => nothing } })
   t.match(await purge(w.plane, asking({}, { member: 'i-peer' })),
     { nodes: [{ removed: ['a/hub', ID], skippedInUse: ['a/b'], freedBytes: 3, error: 'stuck' }] })
 })
@@ -257,6 +257,15 @@ t.test('files of the store host are passed through', async (t) => {
     { name: 'SvcError', reason: 'model_not_found' }, 'not in circles')
   await t.rejects(file(w.plane, request({ query: { from: 'self' } }) as never),
     { name: 'SvcError', reason: 'model_not_found' })
+  const body = Readable.from([Buffer.from('hello')])
+  w.host.serve = () => ({ status: 200, headers: { 'content-length': '5' }, body })
+  let begun: unknown
+  await file(w.plane, request({ open: (head: unknown) => {
+    begun = head
+    return { closed: true, write: async () => { throw new Error('a body after HEAD') } }
+  } }) as never)
+  t.match(begun, { status: 200, headers: { 'content-length': '5' } }, 'also for HEAD')
+  t.ok(body.destroyed)
   w.host.serve = () => json(200, { modelId: ID })
   t.match(await manifest(w.plane, request() as never), { status: 200, body: { modelId: ID } })
   await t.rejects(manifest(w.plane, request({ query: { from: 'self' } }) as never),
@@ -270,7 +279,7 @@ t.test('a client that goes away ends the request to the store host', async (t) =
   const request = fakeRequest({
     params: { model_id: ID, '*': 'f' },
     open: () =>
-    ({ write: async () => { throw new Error('gone') }, end: async () => {}, cut: () => {}, closed: true })
+    ({ write: async () => { throw new Error('gone') }, end: async () => {}, cut: () => {}, closed: false })
   })
   await t.rejects(file(w.plane, request as never), { message: 'gone' })
   await until(() => body.destroyed)

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { hubToken } from '../wiring.js'
 import { systemClock } from '../../../kernel/index.js'
 import { isPublicAddress, isUsableAddress } from '../hub/address.js'
 import { HostRules } from '../hub/hosts.js'
@@ -108,4 +109,20 @@ t.test('the client follows no redirect into the own network', async (t) => {
   t.equal(String(Buffer.concat(parts)), 'weights', 'what the operator names is followed')
   t.throws(() => createHubClient({ url: 'hub', redirectHosts: [], clock: systemClock, random: () => 0 }),
     TypeError)
+})
+
+t.test('the token of a hub goes to that hub only, and by https', (t) => {
+  const named = { SVC_HUB_TOKEN: 'a', SVC_HUB_TOKEN_HOST: 'hub.example', HF_TOKEN: 'b' }
+  const rows: [NodeJS.ProcessEnv, string, string | undefined][] = [
+    [{ SVC_HUB_TOKEN: 'a', HF_TOKEN: 'b' }, 'https://huggingface.co', 'a'],
+    [{ HF_TOKEN: 'b' }, 'https://huggingface.co/', 'b'],
+    [{ SVC_HUB_TOKEN: 'a', HF_TOKEN: 'b' }, 'http://huggingface.co', undefined],
+    [{ SVC_HUB_TOKEN: 'a', HF_TOKEN: 'b' }, 'https://hub.example', undefined],
+    [named, 'https://hub.example/x', 'a'],
+    [named, 'http://hub.example', undefined],
+    [named, 'https://hub.example:8443', undefined],
+    [named, 'https://huggingface.co', 'b']
+  ]
+  for (const [env, url, token] of rows) t.equal(hubToken(env, url), token, JSON.stringify([env, url]))
+  t.end()
 })

@@ -111,6 +111,21 @@ t.test('files over HTTP', async (t) => {
       'a range of another version is not even looked at')
   })
 
+  await t.test('HEAD: how the answer to GET begins, and no body', async (t) => {
+    const url = `${base}big.txt`
+    for (const headers of [{}, { range: 'bytes=1-2' }]) {
+      const [head, body] = [await fetch(url, { method: 'HEAD', headers }), await fetch(url, { headers })]
+      t.equal(head.status, body.status)
+      for (const name of ['content-length', 'content-range', 'etag', 'accept-ranges', 'content-type']) {
+        t.equal(head.headers.get(name), body.headers.get(name), name)
+      }
+      t.equal((await head.arrayBuffer()).byteLength, 0)
+      await body.arrayBuffer()
+    }
+    t.equal((await fetch(`${base}none.txt`, { method: 'HEAD' })).status, 404)
+    t.equal((await fetch(url, { method: 'HEAD', headers: { range: 'bytes=999999999-' } })).status, 416)
+  })
+
   await t.test('an empty file', async (t) => {
     const got = await get(`${base}empty.txt`)
     t.match(got, { status: 200, whole: true, headers: { 'content-length': '0' } })

@@ -186,6 +186,7 @@ export class Network {
         [nodeId, installId, name].includes(ref) || (ref === 'local' && self)),
       channel: <T>(name: string, receive: (from: string, message: T) => void) =>
         this.#channel(own, name, receive),
+      lives: () => {},
       onPeers: (fn) => {
         const listeners = this.#peers.get(own)!
         listeners.add(fn)

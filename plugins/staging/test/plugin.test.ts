@@ -4,7 +4,6 @@ import {
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import t from 'tap'
-import { InspectionService } from '../../../kernel/index.js'
 import { manualClock, startPlugin } from '../../../kernel/testing/index.js'
 import staging from '../index.js'
 import { modelsService } from '../models-service.js'
@@ -12,8 +11,10 @@ import { ModelsService } from '../service.js'
 import { effective } from '../settings.js'
 import { Uses } from '../space/index.js'
 import { gguf, llama } from './cards-kit.js'
+import { recordOf } from './files-kit.js'
 import { startHub } from './hub-kit.js'
 import { call, codes, errorOf, eventsOf, pull, reasonOf, scratch, startNode, until } from './plane-kit.js'
+import { card } from '../../runners/test/samples.js'
 import type { Plane } from '../plane.js'
 
 const ID = 'acme/llama'
@@ -33,10 +34,15 @@ t.test('the storage breakdown', async (t) => {
   const root = scratch(t)
   const put = (folder: string, usedAt: number): void => {
     mkdirSync(join(root, folder, 'onnx'), { recursive: true })
-    writeFileSync(join(root, folder, 'onnx', 'model.onnx'), 'x'.repeat(1000))
+    const files = { 'onnx/model.onnx': 'x'.repeat(1000) }
+    const id = folder.replace('--', '/')
+    const record = { format: 1, ...recordOf(id, files), card: card(id) }
+    writeFileSync(join(root, folder, 'onnx', 'model.onnx'), files['onnx/model.onnx'])
+    writeFileSync(join(root, folder, '.svc-record.json'), JSON.stringify(record))
     writeFileSync(join(root, folder, '.last_used'), '')
     utimesSync(join(root, folder, '.last_used'), usedAt, usedAt)
   }
+  mkdirSync(join(root, 'models--of--somebody'))
   put('acme--old', 1000)
   put('acme--new', 2000)
   mkdirSync(join(root, '.incoming'))
@@ -57,7 +63,7 @@ t.test('the storage breakdown', async (t) => {
   })
   t.match(shown['stagedModels'], [
     {
-      modelId: 'acme/new', directory: join(root, 'acme--new'), sizeBytes: 1000, lastUsedEpochSeconds: 2000,
+      modelId: 'acme/new', directory: join(root, 'acme--new'), sizeBytes: 1000, lastUsedEpochSeconds: Number,
       inUse: true, in_use: true
     },
     { modelId: 'acme/old', sizeBytes: 1000, lastUsedEpochSeconds: 1000, inUse: false, in_use: false }
@@ -226,10 +232,15 @@ t.test('ensure gives the copy that is here, or stages it', async (t) => {
   await pull(rig, ID, { source: pathToFileURL(source).href })
   const models = rig.service(ModelsService)
   t.match(await models.ensure(ID), { kind: 'staged', card: { modelId: ID } })
-  t.match(await models.ensure(ID, new AbortController().signal), { directory: join(root, 'acme--llama') })
+  const { signal } = new AbortController()
+  t.match(await models.ensure(ID, undefined, signal), { directory: join(root, 'acme--llama') })
+  rmSync(join(root, 'acme--llama'), { recursive: true })
+  const { directory } = await models.ensure(ID)
+  t.ok(existsSync(join(directory, 'm.gguf')), 'what was removed by hand is staged again')
   await t.rejects(models.ensure('acme/none'),
     { name: 'SvcError', reason: /^(model_not_found|download_failed)$/ })
-  await t.rejects(models.ensure('acme/none2', AbortSignal.abort(new Error('enough'))), { message: 'enough' })
+  await t.rejects(models.ensure('acme/none2', undefined, AbortSignal.abort(new Error('enough'))),
+    { message: 'enough' })
   t.match(models.card(ID), { modelId: ID })
   t.match(models.cards(), [{ card: { modelId: ID }, origin: 'staged' }])
 })
@@ -274,13 +285,43 @@ t.test('after the start idle copies beyond the budget are evicted; those just us
   await until(() => models.locate('acme/old') === undefined)
   t.match(eventsOf(rig, 'StagedModelEvicted'), [{ modelId: 'acme/old', trigger: 'startup' }])
   t.same(models.located().map(({ card }) => card.modelId).sort(), ['acme/new', 'acme/used'])
-  const effects = (): string[] => rig.service(InspectionService).plugins().flatMap((plugin) => plugin.effects)
-  await until(() => effects().includes('eviction'))
   release()
   await until(() => models.locate('acme/used') === undefined)
   t.match(eventsOf(rig, 'StagedModelEvicted').map(({ modelId }) => modelId).sort(),
     ['acme/new', 'acme/old', 'acme/used'], 'a budget of 0 keeps none after an instance has ended')
   t.match(eventsOf(rig, 'StagedModelEvicted').at(-1), { trigger: 'deactivation' })
+})
+
+t.test('uses before the pass of the start are written down; what ended by then goes after it', async (t) => {
+  const [store, root, source] = [scratch(t), scratch(t), scratch(t)]
+  writeFileSync(join(source, 'm.gguf'), LLAMA)
+  const first = await startNode(t, { store, staging: root })
+  for (const id of ['acme/ended', 'acme/goes-on']) {
+    await pull(first, id, { source: pathToFileURL(source).href })
+    await first.service(ModelsService).ensure(id)
+  }
+  await first.stop()
+  const [ended, goesOn] = ['acme--ended', 'acme--goes-on'].map((name) => join(root, name, '.last_used'))
+  for (const marker of [ended!, goesOn!]) {
+    writeFileSync(marker, '')
+    utimesSync(marker, 1000, 1000)
+  }
+  const clock = manualClock(Date.now())
+  const rig = await startNode(t, {
+    store, staging: root, start: { clock }, more: { staging: { staging_keep_recent_gb: 0 } }
+  })
+  const models = rig.service(ModelsService)
+  await models.opened
+  const release = models.use('acme/ended', 'instance one')
+  models.use('acme/goes-on', 'instance two')
+  await until(() => [ended!, goesOn!].every((marker) => statSync(marker).mtimeMs > 1_000_000))
+  release()
+  await clock.advance(14_000)
+  t.equal(models.located().length, 2, 'others may still say what they need')
+  await clock.advance(2000)
+  await until(() => models.locate('acme/ended') === undefined)
+  t.match(eventsOf(rig, 'StagedModelEvicted'), [{ modelId: 'acme/ended', trigger: 'deactivation' }])
+  t.same(models.located().map(({ card }) => card.modelId), ['acme/goes-on'])
 })
 
 const root = process.getuid?.() === 0 ? 'root may write anywhere' : false

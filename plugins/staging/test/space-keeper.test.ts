@@ -53,7 +53,8 @@ t.test('the pass at start', async (t) => {
     rig.settings.cleanupOnDeactivate = cleanup
     const releases = ids(used).map((id) => rig.uses.use(id, 'instance'))
     for (const id of ids(leased)) rig.leased.add(id)
-    const stop = await rig.keeper.start()
+    const stop = rig.keeper.watch()
+    await rig.keeper.startup()
     t.equal(rig.there(), kept, what)
     t.ok(rig.evicted.every(({ trigger }) => trigger === 'startup'), 'the trigger is told')
     t.same(readdirSync(join(rig.folder, '.trash')), [], 'nothing stays behind')
@@ -67,15 +68,15 @@ t.test('a last use in the future becomes now, once', async (t) => {
   put(rig, 'a:1@-600 b:1@-1 c:1@40')
   rig.settings.keepRecentBytes = 0
   rig.settings.cleanupOnDeactivate = false
-  ;(await rig.keeper.start())()
+  await rig.keeper.startup()
   t.equal(rig.there(), 'a b c')
   t.same(['a', 'b', 'c'].map(rig.ageOf), [0, 0, 40], 'also without cleanup')
   rig.settings.cleanupOnDeactivate = true
   await rig.clock.advance(30 * MINUTE)
-  ;(await rig.keeper.start())()
+  await rig.keeper.startup()
   t.equal(rig.there(), 'a b', 'a start within 30 minutes keeps them')
   await rig.clock.advance(1000)
-  ;(await rig.keeper.start())()
+  await rig.keeper.startup()
   t.equal(rig.there(), '', 'a later one does not')
 })
 
@@ -84,7 +85,8 @@ t.test('a pass at start that fails is logged, and the uses are written down all 
     list: () => async () => await Promise.reject(new Error('disk gone'))
   }))
   put(rig, 'a:1@40')
-  const stop = await rig.keeper.start()
+  const stop = rig.keeper.watch()
+  await rig.keeper.startup()
   t.match(rig.logged, [/^error the eviction pass at start failed/])
   rig.uses.use('o/a', 'runner')
   await until('the use is written down', () => rig.ageOf('a') === 0)
@@ -102,7 +104,8 @@ t.test('uses are written down at use, every minute and at release, companions to
   put(rig, 'base:1@50 draft:1@60 idle:1@70')
   rig.companions.set('o/base', ['o/draft', 'o/missing'])
   const both = (age: number) => () => rig.ageOf('base') === age && rig.ageOf('draft') === age
-  const stop = await rig.keeper.start()
+  const stop = rig.keeper.watch()
+  await rig.keeper.startup()
   const release = rig.uses.use('o/base', 'runner')
   await until('the use', both(0))
   await rig.clock.advance(59_000)

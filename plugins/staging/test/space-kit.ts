@@ -5,6 +5,7 @@ import { dirname, join } from 'node:path'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { ModelRoot } from '../files/index.js'
 import { createKeeper, Uses } from '../space/index.js'
+import { recordOf } from './files-kit.js'
 import type { Logger } from '../../../kernel/index.js'
 import type { ManualClock } from '../../../kernel/testing/index.js'
 import type { Evicted, Keeper, KeeperOptions } from '../space/index.js'
@@ -87,6 +88,8 @@ function disk (folder: string, clock: ManualClock): Pick<SpaceRig, 'put' | 'hard
       ftruncateSync(file, bytes)
       closeSync(file)
       writeFileSync(marker(name), '')
+      const record = recordOf(`o/${name}`, { 'onnx/model.onnx': '' })
+      writeFileSync(join(folder, `o--${name}`, '.svc-record.json'), JSON.stringify({ format: 1, ...record }))
       const seconds = (clock.now() - minutesAgo * MINUTE) / 1000
       utimesSync(marker(name), seconds, seconds)
     },
@@ -107,7 +110,9 @@ export function instead (
     root: root.root,
     list: async () => await root.list(),
     remove: async (id) => await root.remove(id),
-    touch: async (id, nowMs) => { await root.touch(id, nowMs) }
+    touch: async (id, nowMs) => { await root.touch(id, nowMs) },
+    pending: async () => await root.pending(),
+    discard: async (id) => { await root.discard(id) }
   }
   const { list: lists = (own) => own, remove = (own) => own, touch = (own) => own } = by
   return {

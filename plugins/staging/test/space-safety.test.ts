@@ -42,7 +42,9 @@ class Node {
       root: '/none',
       list: async () => { await turn(); return [...this.#copies.values()] },
       touch: async () => { await turn() },
-      remove: async (id) => await this.#remove(id)
+      pending: async () => [],
+    discard: async () => {},
+    remove: async (id) => await this.#remove(id)
     },
     uses: this.uses,
     companionsOf,
@@ -61,7 +63,7 @@ class Node {
   #stage (modelId: string): void {
     const lastUsedMs = this.#clock.now() - Number(modelId.slice(2)) % 7
     this.#copies.set(modelId, {
-      modelId, directory: '', sizeBytes: 2, freeableBytes: 2, lastUsedMs, record: null
+      modelId, directory: '', sizeBytes: 2, freeableBytes: 2, lastUsedMs, record: null, ours: true
     })
   }
 

@@ -1,6 +1,18 @@
 import t from 'tap'
 import { ModelGoing, SerialQueue, Uses } from '../space/index.js'
 
+t.test('a use of one content leaves another alone', (t) => {
+  const uses = new Uses()
+  const end = uses.use('acme/m', 'a', 'd1')
+  t.same([uses.needs('acme/m', 'd1'), uses.needs('acme/m', 'd2'), uses.by('acme/m')], [true, false, ['a']])
+  const whichever = uses.use('acme/m', 'b')
+  t.ok(uses.needs('acme/m', 'd2'))
+  whichever()
+  end()
+  t.notOk(uses.needs('acme/m', 'd1'))
+  t.end()
+})
+
 t.test('uses are counted, told, and released once', (t) => {
   const uses = new Uses()
   const told: string[] = []

@@ -1,104 +1,19 @@
 import { existsSync, mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import t from 'tap'
-import { systemClock } from '../../../kernel/clock.js'
 import { manualClock } from '../../../kernel/testing/index.js'
-import { Exchange } from '../exchange.js'
-import { manifestDigest, ModelRoot } from '../files/index.js'
 import { LocalCopies } from '../local-copies.js'
 import { Room } from '../room.js'
 import { NoSafeFit } from '../space/index.js'
 import { StageJob } from '../stage-job.js'
-import { failureOf, Stager } from '../stager.js'
-import { StoreAccess } from '../store-access.js'
-import { errorOf, memorySection, Network, scratch, soon, until } from './plane-kit.js'
-import { startHub } from './hub-kit.js'
-import { clientOf, gate, memoryLog } from './store-kit.js'
-import { contentOf, liveClock, manifestOf, wrongFiles } from './transfer-kit.js'
-import { card } from '../../runners/test/samples.js'
-import type { Bundle, ModelCard } from '../../../kernel/index.js'
-import type { Found } from '../finder.js'
+import { failureOf } from '../stager.js'
+import { errorOf, scratch, soon, until } from './plane-kit.js'
+import { gate, memoryLog } from './store-kit.js'
+import { CONTENT, factOf, ID, item, OTHER, shelf, world } from './stager-kit.js'
+import { wrongFiles } from './transfer-kit.js'
+import type { Bundle } from '../../../kernel/index.js'
 import type { HubClient } from '../hub/index.js'
-import type { ShelfItem } from '../shelf.js'
 import type { Keeper } from '../space/index.js'
-import type { StagerParts } from '../stager.js'
-import type { StoreEntryFact } from '../shared.js'
-import type { Test } from './plane-kit.js'
-import type { Content } from './transfer-kit.js'
-
-const ID = 'acme/model'
-const CONTENT = contentOf({ 'm.gguf': 100_000, 'a/b.txt': 10, 'empty': 0 })
-const OTHER = contentOf({ 'm.gguf': 50_000 }, 7)
-
-interface World {
-  stager: Stager
-  staging: ModelRoot
-  cache: ModelRoot
-  local: LocalCopies
-  /** What happened, in order. */
-  told: string[]
-  failures: Record<string, unknown>[]
-  log: ReturnType<typeof memoryLog>
-}
-
-const bundle = { models: () => [] } as unknown as Bundle
-
-/** A stager on real folders; `find` says where models are. */
-async function world (
-  t: Test, find: (modelId: string, signal: AbortSignal) => Found | Promise<Found>,
-  more: Partial<StagerParts> = {}
-): Promise<World> {
-  const [staging, cache] = [scratch(t), scratch(t)].map((root) => new ModelRoot({ root, clock: systemClock }))
-  await staging!.prepare()
-  await cache!.prepare()
-  const cluster = new Network().node('me')
-  const access = new StoreAccess({
-    cluster, storeHosts: memorySection('n-me'), storeModels: memorySection<StoreEntryFact>('n-me'),
-    error: errorOf
-  })
-  const log = memoryLog()
-  const exchange = new Exchange({ cluster, clock: liveClock, access, random: () => 0.5 })
-  const local = new LocalCopies({ bundle, staging: staging!, cache: cache!, log, onChange: () => {} })
-  const told: string[] = []
-  const failures: Record<string, unknown>[] = []
-  const stager = new Stager({
-    staging: () => staging!, cache: () => cache!, local, keeper: null, room: new Room(0), exchange, hub: null,
-    find: async (modelId, signal) => await find(modelId, signal),
-    derive: async (_folder, { modelId }) => card(modelId),
-    clock: liveClock, random: () => 0.01, log,
-    onChange: () => {},
-    onPending: ({ modelId }) => { told.push(`pending ${modelId}`) },
-    onCompleted: ({ modelId }) => { told.push(`completed ${modelId}`) },
-    onFailed: ({ modelId }, { reason, message }) => {
-      told.push(`failed ${modelId}`)
-      failures.push({ modelId, reason, message })
-    },
-    unusable: () => new Error('unusable'),
-    inUse: () => false,
-    ...more
-  })
-  t.teardown(() => { exchange.close() })
-  return { stager, staging: staging!, cache: cache!, local, told, failures, log }
-}
-
-/** A model on a shelf. `bundled` ones are copied, others linked on the same disk. */
-function item (t: Test, { content = CONTENT, modelId = ID, bundled = false,
-  companions = [] as string[] } = {}): ShelfItem {
-  const directory = scratch(t)
-  for (const [path, bytes] of content as Content) {
-    mkdirSync(dirname(join(directory, path)), { recursive: true })
-    writeFileSync(join(directory, path), bytes, { mode: 0o444 })
-  }
-  const manifest = { ...manifestOf(content), modelId }
-  const about: ModelCard = card(modelId,
-    { companions: companions.map((id) => ({ modelId: id, role: 'draft' })) })
-  return {
-    modelId, directory, manifest, digest: manifestDigest(manifest), card: about, source: 'file',
-    downloadedAt: '', bundled
-  }
-}
-
-const shelf = (one: ShelfItem): Found => ({ from: 'shelf', item: one })
 
 t.test('a model of the own store on the same disk is linked', async (t) => {
   const one = item(t)
@@ -130,6 +45,54 @@ t.test('what is there already is complete at once; another version replaces it',
   t.same(await wrongFiles(join(w.staging.root, 'acme--model'), OTHER), [])
   t.same(readdirSync(join(w.staging.root, 'acme--model')).filter((name) => !name.startsWith('.')), ['m.gguf'])
   t.equal(w.stager.jobs().length, 1, 'the newest job of a model is kept')
+})
+
+t.test('another version comes beside the one in use, and takes its place when nothing uses it', async (t) => {
+  let one = item(t)
+  const old = one
+  const used = new Set<string>()
+  const w = await world(t, (_id, _signal, digest) => {
+    if (digest !== undefined && digest !== one.digest) throw errorOf('model_not_found', 'another version')
+    return shelf(one)
+  }, { inUse: (_id, digest) => used.has(digest) })
+  const plain = join(w.staging.root, 'acme--model')
+  const beside = join(w.beside.root, 'acme--model')
+  await w.stager.stage(ID, old.digest).ended
+  used.add(old.digest)
+  one = item(t, { content: OTHER })
+  await w.stager.stage(ID, one.digest).ended
+  t.same(await wrongFiles(plain, CONTENT), [], 'what is in use stays as it is')
+  t.same(await wrongFiles(beside, OTHER), [])
+  t.match([w.local.get(ID, old.digest), w.local.get(ID, one.digest)],
+    [{ kind: 'staged', directory: plain }, { kind: 'staged', directory: beside }])
+  const again = w.stager.stage(ID, old.digest)
+  await again.ended
+  t.equal(again.state, 'completed', 'a copy that is here needs no store')
+
+  await w.stager.settle(ID)
+  t.same(await wrongFiles(plain, CONTENT), [], 'not while it is used')
+  used.add(one.digest)
+  const newest = item(t, { content: OTHER, bundled: true })
+  one = { ...newest, digest: 'e'.repeat(64) }
+  await w.stager.stage(ID, one.digest).ended
+  t.match(w.failures, [{ reason: 'model_in_use', message: /other versions/ }], 'two at most')
+
+  used.clear()
+  await w.stager.settle(ID)
+  t.same(await wrongFiles(plain, OTHER), [])
+  t.equal(w.local.get(ID, old.digest), undefined)
+})
+
+t.test('a wish for one content does not join that for another', async (t) => {
+  const one = item(t)
+  const asked: unknown[] = []
+  const w = await world(t, (_id, _signal, digest) => { asked.push(digest); return shelf(one) })
+  const [any, right, other] = [undefined, one.digest, 'f'.repeat(64)]
+    .map((digest) => w.stager.stage(ID, digest))
+  t.equal(w.stager.stage(ID, one.digest), right)
+  t.equal(w.stager.stage(ID), any)
+  await Promise.all([any, right, other].map(async (job) => { await job!.ended }))
+  t.same(asked, [undefined, 'f'.repeat(64)], 'what has come meanwhile is not looked for')
 })
 
 t.test('what ships is copied chunk by chunk, in room that was asked for', async (t) => {
@@ -187,7 +150,7 @@ t.test('a folder that cannot be used is the failure of what needs it', async (t)
   await w.stager.stage(ID).ended
   t.match(w.failures, [{ modelId: ID, message: 'unusable' }])
   const why = errorOf('store_unreachable')
-  const far = await world(t, () => ({ from: 'hub', commit: null, why }),
+  const far = await world(t, () => ({ from: 'hub', commit: '', fact: factOf(item(t)), why }),
     { cache: () => null, hub: {} as HubClient })
   await far.stager.stage(ID).ended
   t.match(far.failures, [{ modelId: ID, message: 'unusable' }])
@@ -208,7 +171,8 @@ t.test('what ships with this node is used in place: nobody is asked', async (t) 
     [{ card: { ...one.card, files: [] }, directory: one.directory }] }
   const log = memoryLog()
   const local = new LocalCopies({
-    bundle: shipped as unknown as Bundle, staging: null, cache: null, log, onChange: () => {}
+    bundle: shipped as unknown as Bundle, log, onChange: () => {},
+    staging: () => null, beside: () => null, cache: () => null
   })
   await local.open()
   const w = await world(t, () => { throw new Error('asked') }, { local })
@@ -271,61 +235,11 @@ t.test('after closing nothing begins any more', async (t) => {
     return shelf(main)
   })
   w.stager.stage(ID)
+  await until(() => asked.length === 1)
   const closed = w.stager.close()
   open()
   await soon(closed)
   t.same(asked, [ID], 'its companion is not begun')
-})
-
-t.test('no store can be reached: the hub, into the cache', async (t) => {
-  const files = { 'config.json': '{}', 'm.gguf': CONTENT.get('m.gguf')! }
-  const hub = await startHub({ models: { [ID]: { files } } })
-  t.teardown(async () => { await hub.close() })
-  const client = clientOf(hub)
-  const why = errorOf('store_unreachable', 'gone')
-  const found = (): Found => ({ from: 'hub', commit: hub.commit(ID), why })
-  const w = await world(t, found, { hub: client })
-  const job = w.stager.stage(ID)
-  await job.ended
-  t.same(w.failures, [])
-  const copy = w.local.of('cache', ID)
-  t.match(copy, { kind: 'cache', directory: join(w.cache.root, 'acme--model'),
-    manifest: { revision: hub.commit(ID) } })
-  const [published] = await w.cache.list()
-  t.equal(published?.record?.source, `hub:${hub.url}@${hub.commit(ID)}`, 'as the store writes it')
-  t.same(readdirSync(w.staging.root), ['.incoming', '.trash'], 'not into the staging folder')
-  hub.reset()
-  await w.stager.stage(ID).ended
-  t.equal(hub.fetches('m.gguf').length, 0, 'the same commit is not fetched again')
-  t.ok(w.log.lines.some(([line]) => /asking the hub/.test(line)))
-
-  const none = await world(t, found)
-  await none.stager.stage(ID).ended
-  t.match(none.failures, [{ reason: 'store_unreachable', message: 'gone' }],
-    'without a hub that is the cause')
-  const tight = await world(t, found, { hub: client, room: new Room(2 ** 60) })
-  hub.reset()
-  await tight.stager.stage(ID).ended
-  t.match(tight.failures, [{ reason: 'no_safe_fit', message: /must stay free/ }])
-  t.equal(hub.fetches('m.gguf').length, 0)
-  const lan: Found = { ...item(t), from: 'lan' }
-  let asked = 0
-  const left = await world(t, () => asked++ === 0 ? lan : found(), { hub: client })
-  await left.stager.stage(ID).ended
-  t.same([left.failures, left.local.of('cache', ID)?.kind], [[], 'cache'], 'all who had it are gone')
-})
-
-t.test('with a staged copy of the content the store had, no hub is asked', async (t) => {
-  const hub = await startHub({ models: { [ID]: { files: { 'm.gguf': CONTENT.get('m.gguf')! } } } })
-  t.teardown(async () => { await hub.close() })
-  let found: Found = shelf(item(t, { content: new Map([['m.gguf', CONTENT.get('m.gguf')!]]) }))
-  const w = await world(t, () => found, { hub: clientOf(hub) })
-  await w.stager.stage(ID).ended
-  found = { from: 'hub', commit: null, why: errorOf('store_unreachable', 'gone') }
-  const job = w.stager.stage(ID)
-  await job.ended
-  t.equal(job.state, 'completed')
-  t.equal(hub.fetches('m.gguf').length, 0, 'the copy that is here is good enough while no store can be asked')
 })
 
 t.test('at most so many ended jobs are remembered', async (t) => {
@@ -397,3 +311,14 @@ const failures: [unknown, { reason: string, message: string }][] = [
   [Object.assign(new Error(''), { reason: 7 }), { reason: 'internal', message: 'Error' }]
 ]
 for (const [error, expected] of failures) t.same(failureOf(error), expected)
+
+t.test('a transfer that is cancelled ends, and says so', async (t) => {
+  const w = await world(t, async (_modelId, signal) => await new Promise((_resolve, reject) => {
+    signal.addEventListener('abort', () => { reject(signal.reason as Error) })
+  }))
+  t.equal(await w.stager.cancel(ID), false, 'there is none')
+  const job = w.stager.stage(ID)
+  t.equal(await w.stager.cancel(ID), true)
+  t.match(job, { state: 'failed', failure: { reason: 'cancelled' } })
+  t.same(w.told, [`pending ${ID}`], 'no failure that somebody has to look at')
+})

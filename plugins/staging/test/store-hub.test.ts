@@ -4,6 +4,7 @@ import t from 'tap'
 import { deriveCard } from '../cards/index.js'
 import { startHub } from './hub-kit.js'
 import type { FakeHub, HubFaults, HubModel } from './hub-kit.js'
+import { SerialQueue } from '../space/index.js'
 import { bytes, clientOf, derive, ID, memoryLog, MIB, names, open, scratch } from './store-kit.js'
 import { until, write } from './store-kit.js'
 
@@ -85,7 +86,10 @@ t.test('two starts are one download; other options are refused meanwhile', async
   await store.cancel(ID)
   t.match(await store.start(ID, { allow: ['*.onnx'] }).done, { status: 'complete' })
   t.equal(hub.requests.filter(({ kind, status }) => kind === 'api' && status === 200).length, 2)
-  t.same(names(store.get(ID)!.directory), ['.svc-record.json', 'model.onnx'])
+  const { directory } = store.get(ID)!
+  t.same(names(directory), ['.svc-record.json', 'model.onnx'])
+  t.match(JSON.parse(readFileSync(join(directory, '.svc-record.json'), 'utf8')),
+    { choice: { allow: ['*.onnx'], variant: null } }, 'so that a node can ask the hub for the same files')
 })
 
 t.test('paused and resumed: the files it began with, and no byte twice', async (t) => {
@@ -280,4 +284,21 @@ t.test('the real cards refuse what nothing here runs', async (t) => {
   const imported = store.importFolder(source, { modelId: ID })
   await t.rejects(imported, { name: 'StoreError', reason: 'unusable_model' })
   t.match(store.status(ID), { status: 'failed', error: /nothing can run it: .*(ONNX|GGUF)/s })
+})
+
+t.test('a hub that asks for a long pause is waited for without a place in the queue', async (t) => {
+  const hub = await startHub({ models: { [ID]: { files: { 'model.onnx': 'weights' } } } })
+  t.teardown(async () => { await hub.close() })
+  hub.faults = { status: 429, retryAfter: '600', only: ({ path }) => path === 'model.onnx' }
+  const queue = new SerialQueue()
+  const store = await open(t, scratch(t), {
+    hub: clientOf(hub), admit: async ({ modelId }, run) => await queue.run(modelId, run)
+  })
+  const job = store.start(ID)
+  await until(() => hub.requests.some(({ path }) => path === 'model.onnx'))
+  const source = write(scratch(t), { 'model.onnx': 'other' })
+  await store.importFolder(source, { modelId: 'acme/other' })
+  t.match(job.status(), { status: 'downloading' })
+  hub.faults = {}
+  t.match(await store.cancel(ID), { status: 'cancelled' })
 })

@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { appendFileSync, existsSync, linkSync, lstatSync, mkdirSync, rmSync, symlinkSync } from 'node:fs'
+import { appendFileSync, existsSync, linkSync, lstatSync, rmSync, symlinkSync } from 'node:fs'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -166,7 +166,7 @@ t.test('files an earlier import left are kept when their bytes are right', async
   const source = write(scratch(t), FILES)
   const folder = scratch(t)
   const incoming = join(folder, '.incoming', 'acme--voice')
-  write(incoming, { ...FILES, 'config.json': '{]', 'stray/file': 'x' })
+  write(incoming, { ...FILES, 'config.json': '{]', 'stray/file': 'x', '.svc-transfer': '' })
   rmSync(join(incoming, 'empty'))
   write(incoming, { 'empty/file': 'a folder where a file belongs' })
   const kept = lstatSync(join(incoming, 'model.onnx')).ino
@@ -182,7 +182,7 @@ t.test('links planted in the incoming folder are not followed', async (t) => {
   const source = write(scratch(t), FILES)
   const folder = scratch(t)
   const incoming = join(folder, '.incoming', 'acme--voice')
-  mkdirSync(incoming, { recursive: true })
+  write(incoming, { '.svc-transfer': '' })
   symlinkSync(join(victim, 'precious'), join(incoming, 'config.json'))
   symlinkSync(victim, join(incoming, 'voices'))
   linkSync(join(victim, 'precious'), join(incoming, 'empty'))

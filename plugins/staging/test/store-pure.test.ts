@@ -77,7 +77,7 @@ const record: JobRecord = {
 }
 
 t.test('a job is read as it was written', async (t) => {
-  const folder = join(t.testdir(), 'incoming', 'acme--voice')
+  const folder = join(t.testdir({ incoming: {} }), 'incoming', 'acme--voice')
   t.equal(await readJob(folder, ID), undefined)
   await writeJob(folder, record)
   t.same(await readJob(folder, ID), record)

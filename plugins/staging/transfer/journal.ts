@@ -1,5 +1,4 @@
-import { open, rename } from 'node:fs/promises'
-import { join } from 'node:path'
+import { openOwn, putOwn } from '../files/index.js'
 import type { FileHandle } from 'node:fs/promises'
 
 /** The journal's name in an incoming folder. */
@@ -25,7 +24,7 @@ export function readLine (state: JournalState, line: string): void {
 
 /** Reads a folder's journal; undefined when there is none, or none of ours. */
 export async function readJournal (folder: string): Promise<JournalState | undefined> {
-  const file = await open(join(folder, JOURNAL)).catch(() => undefined)
+  const file = await openOwn(folder, JOURNAL, 'read').catch(() => undefined)
   if (file === undefined) return undefined
   let state: JournalState | undefined
   for await (const line of file.readLines()) {
@@ -60,17 +59,12 @@ export class Journal {
   static async begin (
     folder: string, state: JournalState, failed: (error: unknown) => void
   ): Promise<Journal> {
-    const temporary = join(folder, `${JOURNAL}.new`)
-    const file = await open(temporary, 'w', 0o600)
     const complete = [...state.complete].map((i) => `c ${i}\n`)
     const partial = [...state.partial].map(([i, bytes]) => `p ${i} ${bytes}\n`)
-    try {
+    const file = await putOwn(folder, JOURNAL, async (file) => {
       await file.writeFile(`${HEADER}${state.digest}\n${complete.join('')}${partial.join('')}`)
-      await rename(temporary, join(folder, JOURNAL))
-    } catch (error) {
-      await file.close()
-      throw error
-    }
+      return file
+    })
     return new Journal(file, failed)
   }
 

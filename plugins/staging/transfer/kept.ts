@@ -1,9 +1,7 @@
 import { createHash } from 'node:crypto'
-import { mkdir, readdir, rm, lstat } from 'node:fs/promises'
-import { join } from 'node:path'
-import { openInside } from '../files/index.js'
+import { keepOnly, openInside } from '../files/index.js'
 import { eachOf } from '../files/each.js'
-import { isOwnName } from '../files/paths.js'
+import { findFiles } from '../files/walk.js'
 import { ChunkBits } from './bits.js'
 import { GATHER_BYTES } from './chunk-writer.js'
 import { beginWork } from './work.js'
@@ -29,8 +27,8 @@ export async function findKept (
   folder: string, manifest: ModelManifest, table: ChunkTable, journal: JournalState | undefined,
   signal: AbortSignal | undefined
 ): Promise<Kept> {
-  await mkdir(folder, { recursive: true, mode: 0o700 })
-  const sizes = await clear(folder, manifest)
+  await keepOnly(folder, new Set(manifest.files.map(({ path }) => path)))
+  const sizes = new Map((await findFiles(folder)).map(({ path, size }) => [path, size]))
   const kept: Kept = { complete: new ChunkBits(table.count), begun: [] }
   const search = { folder, table, journal, kept }
   const wanted = manifest.files.filter(({ path, size }) => size === 0 || sizes.has(path))
@@ -40,32 +38,6 @@ export async function findKept (
     await lookAt(search, file, sizes.get(file.path) ?? 0, signal)
   })
   return kept
-}
-
-/** Removes all that is no file of the manifest; returns the sizes of those that are there. */
-async function clear (folder: string, manifest: ModelManifest): Promise<Map<string, number>> {
-  const files = new Set(manifest.files.map(({ path }) => path))
-  const folders = new Set(manifest.files.flatMap(({ path }) => parents(path)))
-  const sizes = new Map<string, number>()
-  const clearFolder = async (inside: string): Promise<void> => {
-    const entries = await readdir(join(folder, inside), { withFileTypes: true })
-    await eachOf(entries, 8, async (entry) => {
-      const path = `${inside}${entry.name}`
-      if (inside === '' && isOwnName(entry.name)) return
-      const full = join(folder, path)
-      if (entry.isFile() && files.has(path)) sizes.set(path, (await lstat(full)).size)
-      else if (entry.isDirectory() && folders.has(path)) await clearFolder(`${path}/`)
-      else await rm(full, { recursive: true, force: true })
-    })
-  }
-  await clearFolder('')
-  return sizes
-}
-
-/** The folders above a path: `a/b/c` lies in `a` and `a/b`. */
-function parents (path: string): string[] {
-  const segments = path.split('/')
-  return segments.slice(1).map((_, i) => segments.slice(0, i + 1).join('/'))
 }
 
 /** Hashes what a file holds of its chunks, and cuts off what is beyond its size. */

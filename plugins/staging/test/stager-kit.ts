@@ -1,0 +1,103 @@
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { systemClock } from '../../../kernel/clock.js'
+import { Exchange } from '../exchange.js'
+import { manifestDigest, ModelRoot } from '../files/index.js'
+import { LocalCopies } from '../local-copies.js'
+import { Room } from '../room.js'
+import { Stager } from '../stager.js'
+import { StoreAccess } from '../store-access.js'
+import { errorOf, memorySection, Network, scratch } from './plane-kit.js'
+import { memoryLog } from './store-kit.js'
+import { contentOf, liveClock, manifestOf } from './transfer-kit.js'
+import { card } from '../../runners/test/samples.js'
+import type { Bundle, ModelCard } from '../../../kernel/index.js'
+import type { Found } from '../finder.js'
+import type { ShelfItem } from '../shelf.js'
+import type { StagerParts } from '../stager.js'
+import type { StoreEntryFact } from '../shared.js'
+import type { Test } from './plane-kit.js'
+import type { Content } from './transfer-kit.js'
+
+export const ID = 'acme/model'
+export const CONTENT = contentOf({ 'm.gguf': 100_000, 'a/b.txt': 10, 'empty': 0 })
+export const OTHER = contentOf({ 'm.gguf': 50_000 }, 7)
+
+export interface World {
+  stager: Stager
+  staging: ModelRoot
+  beside: ModelRoot
+  cache: ModelRoot
+  local: LocalCopies
+  /** What happened, in order. */
+  told: string[]
+  failures: Record<string, unknown>[]
+  log: ReturnType<typeof memoryLog>
+}
+
+const bundle = { models: () => [] } as unknown as Bundle
+
+/** A stager on real folders; `find` says where models are. */
+export async function world (
+  t: Test, find: (modelId: string, signal: AbortSignal, digest?: string) => Found | Promise<Found>,
+  more: Partial<StagerParts> = {}
+): Promise<World> {
+  const [staging, beside, cache] = [scratch(t), scratch(t), scratch(t)]
+    .map((root) => new ModelRoot({ root, clock: systemClock }))
+  for (const root of [staging, beside, cache]) await root!.prepare()
+  const cluster = new Network().node('me')
+  const access = new StoreAccess({
+    cluster, storeHosts: memorySection('n-me'), storeModels: memorySection<StoreEntryFact>('n-me'),
+    error: errorOf
+  })
+  const log = memoryLog()
+  const exchange = new Exchange({ cluster, clock: liveClock, access, random: () => 0.5 })
+  const local = new LocalCopies({
+    bundle, staging: () => staging!, beside: () => beside!, cache: () => cache!, log, onChange: () => {}
+  })
+  const told: string[] = []
+  const failures: Record<string, unknown>[] = []
+  const stager = new Stager({
+    staging: () => staging!, beside: () => beside!, cache: () => cache!, local, keeper: null,
+    room: new Room(0), exchange, hub: null,
+    find: async (modelId, digest, signal) => await find(modelId, signal, digest),
+    derive: async (_folder, { modelId }) => card(modelId),
+    clock: liveClock, random: () => 0.01, log,
+    onChange: () => {},
+    onPending: ({ modelId }) => { told.push(`pending ${modelId}`) },
+    onCompleted: ({ modelId }) => { told.push(`completed ${modelId}`) },
+    onFailed: ({ modelId }, { reason, message }) => {
+      told.push(`failed ${modelId}`)
+      failures.push({ modelId, reason, message })
+    },
+    unusable: () => new Error('unusable'),
+    inUse: () => false,
+    ...more
+  })
+  t.teardown(() => { exchange.close() })
+  return { stager, staging: staging!, beside: beside!, cache: cache!, local, told, failures, log }
+}
+
+/** A model on a shelf. `bundled` ones are copied, others linked on the same disk. */
+export function item (t: Test, { content = CONTENT, modelId = ID, bundled = false,
+  companions = [] as string[] } = {}): ShelfItem {
+  const directory = scratch(t)
+  for (const [path, bytes] of content as Content) {
+    mkdirSync(dirname(join(directory, path)), { recursive: true })
+    writeFileSync(join(directory, path), bytes, { mode: 0o444 })
+  }
+  const manifest = { ...manifestOf(content), modelId }
+  const about: ModelCard = card(modelId,
+    { companions: companions.map((id) => ({ modelId: id, role: 'draft' })) })
+  return {
+    modelId, directory, manifest, digest: manifestDigest(manifest), card: about, source: 'file',
+    downloadedAt: '', bundled
+  }
+}
+
+/** What a store says of a model. */
+export const factOf = ({ digest, manifest: { totalBytes, revision }, card }: ShelfItem): StoreEntryFact => ({
+  digest, revision, totalBytes, source: '', downloadedAt: '', bundled: false, card
+})
+
+export const shelf = (one: ShelfItem): Found => ({ from: 'shelf', item: one })
