@@ -70,7 +70,7 @@ export default definePlugin({
           { param: 'expires', issues: [{ path: 'expires', message: 'must lie in the future' }] })
       }
       const expiresAt = expires === null ? null : new Date(expires).toISOString()
-      const made = await tokens.create({ label, authorities, expiresAt })
+      const made = await tokens.create({ label, authorities, expiresAt, by: caller })
       emit('TokenCreated', { id: made.record.id, label, authorities, by: caller.id })
       return made
     },

@@ -7,10 +7,10 @@ const textOrNull = { type: ['string', 'null'] } as const
 const record = {
   type: 'object',
   additionalProperties: false,
-  required: ['id', 'label', 'authorities', 'created', 'expires', 'lastUsedDay', 'revoked'],
+  required: ['id', 'label', 'authorities', 'created', 'expires', 'lastUsedDay', 'revoked', 'by'],
   properties: {
     id: text, label: text, authorities: { type: 'array', items: text }, created: text, expires: textOrNull,
-    lastUsedDay: textOrNull, revoked: { type: 'boolean' }
+    lastUsedDay: textOrNull, revoked: { type: 'boolean' }, by: text
   }
 } as const
 
@@ -29,7 +29,7 @@ export const routes = {
   create: {
     method: 'POST',
     url: '/v1/tokens',
-    summary: 'Makes a token. Its secret is in this answer and nowhere else.',
+    summary: 'Makes a token that may do no more than its maker. Its secret is in this answer only.',
     authority: 'operator',
     body: {
       type: 'object',
@@ -54,7 +54,7 @@ export const routes = {
           type: ['string', 'null'],
           format: 'date-time',
           maxLength: 40,
-          description: 'When it ends; null for never.'
+          description: 'When it ends, not after the token that makes it; null for as long as that.'
         }
       }
     },
@@ -62,7 +62,7 @@ export const routes = {
       type: 'object', additionalProperties: false, required: ['token', 'record'],
       properties: { token: text, record }
     },
-    errors: ['invalid_request']
+    errors: ['invalid_request', 'missing_grant']
   },
   revoke: {
     method: 'DELETE',

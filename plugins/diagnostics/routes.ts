@@ -12,7 +12,7 @@ const fault = {
 } as const
 
 const node = {
-  method: 'GET', url: '/v1/diagnostics/node', authority: 'operator',
+  method: 'GET', url: '/v1/diagnostics/node', members: true, authority: 'operator',
   summary: 'What goes on inside this node: process, runners with pids, tried addresses, plugins, warnings.',
   reply: {
     type: 'object', additionalProperties: false,
@@ -35,7 +35,7 @@ const node = {
 } as const
 
 const nodeTimeline = {
-  method: 'GET', url: '/v1/diagnostics/node/timeline', authority: 'operator',
+  method: 'GET', url: '/v1/diagnostics/node/timeline', members: true, authority: 'operator',
   summary: 'What happened at this node, in its order: its control events and its runners\' flight recorders.',
   reply: {
     type: 'object', additionalProperties: false, required: ['nodeId', 'generatedAt', 'moments'],

@@ -1,4 +1,4 @@
-import { entryAfter, jsonBytes } from './entries.js'
+import { jsonBytes } from './entries.js'
 import { PAGE_BYTES, PAGE_ENTRIES } from './limits.js'
 import type { Entry, Submission } from './entries.js'
 import type { EventLog } from './log.js'
@@ -10,10 +10,7 @@ export function assign (
   const added: Entry[] = []
   for (const submission of submissions) {
     if (log.has(submission.id)) continue
-    const idx = Math.max(log.last.idx, above) + 1
-    const entry = entryAfter(log.last, idx, sid, submission)
-    log.append(entry)
-    added.push(entry)
+    added.push(log.extend(Math.max(log.last.idx, above) + 1, sid, submission))
   }
   return added
 }

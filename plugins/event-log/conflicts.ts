@@ -8,8 +8,8 @@ export const conflicts = {
     remediation: 'Install the package sqlite3 (`npm install sqlite3`), or see what is wrong with the ' +
       'folder events in the home; then restart the node.'
   },
-  event_log_full: {
-    severity: 'error',
+  event_log_degraded: {
+    severity: 'warn',
     meaning: 'Events are counted and not written: too little space is free, or the disk fails.',
     remediation: 'Free some space on the volume of the home; writing goes on by itself then.'
   }

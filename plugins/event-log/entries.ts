@@ -52,6 +52,9 @@ export function submissionOf ({ id, at, origin, event }: Submission): Submission
   return { id, at, origin, event }
 }
 
+/** An entry's position alone. */
+export const place = ({ idx, chain }: Position): Position => ({ idx, chain })
+
 export function samePosition (a: Position, b: Position): boolean {
   return a.idx === b.idx && a.chain === b.chain
 }

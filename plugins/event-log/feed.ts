@@ -1,11 +1,12 @@
 import { randomUUID } from 'node:crypto'
 import { TICK_MS } from './limits.js'
 import { createReplication } from './replication.js'
+import { tellSigns } from './signs.js'
 import type { Clock, Cluster, EventTap, Logger, Session } from '../../kernel/index.js'
 import type { Found } from './catchup.js'
 import type { Position } from './entries.js'
 import type { EventLog } from './log.js'
-import type { Message } from './messages.js'
+import type { Outgoing } from './messages.js'
 import type { Input, Output, Replication } from './steps.js'
 
 export interface FeedOptions {
@@ -31,20 +32,19 @@ export interface FeedOptions {
 export function startFeed (options: FeedOptions): { replication: Replication, stop: () => void } {
   const { log, tap, cluster, session, clock, nodeId } = options
   const replication = createReplication(log, options.reserved)
-  const channel = cluster.channel<Message>('event-log', (from, message) => {
+  const channel = cluster.channel<Outgoing>('event-log', (from, message) => {
     push({ type: 'message', from, message })
   })
-  let cancelWake = (): void => {}
+  const waking = earliest(clock, () => { push({ type: 'tick' }) })
   const effect = (output: Output): void => {
     switch (output.type) {
       // Whatever does not leave is asked for, or sent, again.
       case 'send': send(output.to, output.message); break
-      case 'broadcast': channel.broadcast(output.message); break
-      case 'find': find(output.to, output.have); break
-      case 'wake':
-        cancelWake()
-        cancelWake = clock.after(output.ms, () => { push({ type: 'tick' }) })
+      case 'feed':
+        push({ type: 'fed', to: output.to, ok: channel.send(output.to, output.message) })
         break
+      case 'find': find(output.to, output.have); break
+      case 'wake': waking.within(output.ms); break
       case 'dropped': {
         const { from, to, count } = output
         options.logger.warn({ from, to, count }, 'events were dropped: too many at once, or too large')
@@ -52,8 +52,9 @@ export function startFeed (options: FeedOptions): { replication: Replication, st
       }
     }
   }
-  const send = (to: string, message: Message): void => {
-    const room = message.type === 'want' ? options.room?.() ?? null : null
+  const send = (to: string, message: Outgoing): void => {
+    const asks = message.type === 'want' || message.type === 'took'
+    const room = asks ? options.room?.() ?? null : null
     if (room === null) channel.send(to, message)
     else void room.then(() => { channel.send(to, message) })
   }
@@ -83,14 +84,35 @@ export function startFeed (options: FeedOptions): { replication: Replication, st
     }),
     cluster.onPeers(({ installId, up }) => { push({ type: up ? 'peerUp' : 'peerDown', peer: installId }) }),
     session.onChange(look),
+    tellSigns(log, cluster, clock, nodeId),
     clock.every(TICK_MS, () => {
       look()
       push({ type: 'tick' })
     }),
+    // What waits for more of its kind leaves now.
+    () => { push({ type: 'tick' }) },
     () => { channel.close() },
-    () => { cancelWake() }
+    waking.cancel
   ]
   return { replication, stop: () => { for (const stop of stops) stop() } }
+}
+
+/** Calls `fn` once, at the earliest of the times that were asked for. */
+function earliest (clock: Clock, fn: () => void): { within: (ms: number) => void, cancel: () => void } {
+  let at = Infinity
+  let cancel = (): void => {}
+  return {
+    within (ms) {
+      if (clock.mono() + ms >= at) return
+      cancel()
+      at = clock.mono() + ms
+      cancel = clock.after(ms, () => {
+        at = Infinity
+        fn()
+      })
+    },
+    cancel: () => { cancel() }
+  }
 }
 
 /** A store that does not answer has nothing to say. */

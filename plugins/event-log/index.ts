@@ -71,8 +71,8 @@ export function createEventLogPlugin (parts: StoreParts): Plugin {
       onDamaged: (damaged) => { onDamaged(damaged) },
       unavailable: (why) => { ctx.raise('event_log_unavailable', why) },
       counting: (why) => {
-        if (why === null) ctx.clear('event_log_full')
-        else ctx.raise('event_log_full', why)
+        if (why === null) ctx.clear('event_log_degraded')
+        else ctx.raise('event_log_degraded', why)
       }
     })
     const { log, store } = source

@@ -1,10 +1,13 @@
-import { chainAfter, jsonBytes, samePosition, START } from './entries.js'
-import { PAGE_BYTES, PAGE_ENTRIES, RING_BYTES, RING_ENTRIES } from './limits.js'
-import type { Entry, Position } from './entries.js'
+import { chainAfter, entryAfter, samePosition, START } from './entries.js'
+import { RING_BYTES, RING_ENTRIES } from './limits.js'
+import { Texts } from './texts.js'
+import type { Entry, Position, Submission } from './entries.js'
+import type { Page } from './texts.js'
 
 /** What happened to the log. */
 export type LogChange =
-  | { readonly type: 'append', readonly entry: Entry }
+  /** `text`: the entry as JSON. */
+  | { readonly type: 'append', readonly entry: Entry, readonly text: string }
   /** The tail behind `after` was taken away. With a `base` the log begins anew behind that. */
   | {
     readonly type: 'cut', readonly after: number, readonly entries: readonly Entry[]
@@ -24,20 +27,24 @@ export interface EventLog {
   holds (position: Position): boolean
   /** Adds an entry if it continues the log; false otherwise. */
   append (entry: Entry): boolean
+  /** Puts a new event at the end. */
+  extend (idx: number, sid: string, submission: Submission): Entry
   /** Takes away everything behind index `after` and returns it, oldest first. */
   cut (after: number): Entry[]
   /** Empties the log and begins anew behind `base`. Returns what was in it. */
   restart (base: Position): Entry[]
-  /** Entries behind index `idx`, at most a page. */
-  page (idx: number): Entry[]
+  /** Just before the oldest entry that can still be sent; not behind `base`. */
+  readonly oldest: Position
+  /** What follows that position, at most a page; null when it is not one of this log from `oldest` on. */
+  page (after: Position): Page | null
   /** Positions from the newest back, ever further apart, the last one `base`. */
   locator (): Position[]
   onChange (fn: (change: LogChange) => void): () => void
 }
 
-/** An empty log. It keeps `most` entries and `mostBytes` of their JSON. */
-export function createEventLog (most = RING_ENTRIES, mostBytes = RING_BYTES): EventLog {
-  return new Ring(most, mostBytes)
+/** An empty log. It keeps `most` entries and `mostBytes` of their JSON; to be sent, `mostTexts`. */
+export function createEventLog (most = RING_ENTRIES, mostBytes = RING_BYTES, mostTexts = most): EventLog {
+  return new Ring(most, mostBytes, mostTexts)
 }
 
 class Ring implements EventLog {
@@ -48,12 +55,16 @@ class Ring implements EventLog {
   readonly #listeners = new Set<(change: LogChange) => void>()
   readonly #most: number
   readonly #mostBytes: number
+  readonly #texts: Texts
   #bytes = 0
 
-  constructor (most: number, mostBytes: number) {
+  constructor (most: number, mostBytes: number, mostTexts: number) {
+    this.#texts = new Texts(mostTexts, mostBytes)
     this.#most = most
     this.#mostBytes = mostBytes
   }
+
+  get oldest (): Position { return this.#texts.base }
 
   get last (): Position { return this.entries.at(-1) ?? this.base }
 
@@ -69,7 +80,20 @@ class Ring implements EventLog {
     const { last } = this
     if (entry.prev !== last.idx || entry.idx <= last.idx) return false
     if (entry.chain !== chainAfter(last, entry)) return false
-    const size = jsonBytes(entry)
+    this.#push(entry)
+    return true
+  }
+
+  extend (idx: number, sid: string, submission: Submission): Entry {
+    const entry = entryAfter(this.last, idx, sid, submission)
+    this.#push(entry)
+    return entry
+  }
+
+  #push (entry: Entry): void {
+    const text = JSON.stringify(entry)
+    const size = Buffer.byteLength(text)
+    this.#texts.push(entry, text)
     this.entries.push(entry)
     this.#sizes.push(size)
     this.#ids.add(entry.id)
@@ -77,8 +101,7 @@ class Ring implements EventLog {
     while (this.entries.length > this.#most || (this.#bytes > this.#mostBytes && this.entries.length > 1)) {
       this.#dropOldest()
     }
-    this.#tell({ type: 'append', entry })
-    return true
+    this.#tell({ type: 'append', entry, text })
   }
 
   #dropOldest (): void {
@@ -93,6 +116,8 @@ class Ring implements EventLog {
   #cut (after: number, base: Position | null): Entry[] {
     const from = firstAfter(this.entries, after)
     const removed = this.entries.splice(from)
+    // What is older than these entries stays in the log, whatever `after` is.
+    this.#texts.cut(Math.max(after, this.base.idx))
     for (const size of this.#sizes.splice(from)) this.#bytes -= size
     for (const { id } of removed) this.#ids.delete(id)
     if (removed.length > 0) this.#tell({ type: 'cut', after, entries: removed, base })
@@ -102,20 +127,11 @@ class Ring implements EventLog {
   restart (base: Position): Entry[] {
     const removed = this.#cut(-1, base)
     this.base = { idx: base.idx, chain: base.chain }
+    this.#texts.restart(this.base)
     return removed
   }
 
-  page (idx: number): Entry[] {
-    const from = firstAfter(this.entries, idx)
-    let bytes = 0
-    let until = from
-    while (until < this.entries.length && until - from < PAGE_ENTRIES) {
-      bytes += this.#sizes[until]!
-      if (bytes > PAGE_BYTES && until > from) break
-      until++
-    }
-    return this.entries.slice(from, until)
-  }
+  page (after: Position): Page | null { return this.#texts.page(after) }
 
   locator (): Position[] {
     const positions: Position[] = []

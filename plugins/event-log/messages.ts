@@ -5,8 +5,13 @@ import type { Entry, Position, Submission } from './entries.js'
 export type Message =
   /** Master: the log ends here. */
   | { readonly type: 'head', readonly sid: string, readonly last: Position }
-  /** Master: new entries. */
-  | { readonly type: 'append', readonly sid: string, readonly entries: readonly Entry[] }
+  /** Master: what follows what was sent before, and where the log ends; older versions do not say that. */
+  | {
+    readonly type: 'append', readonly sid: string, readonly entries: readonly Entry[]
+    readonly last?: Position
+  }
+  /** Follower to master: the log here goes up to this, and there is room for more. */
+  | { readonly type: 'took', readonly sid: string, readonly last: Position }
   /**
    * What follows the newest of these positions (newest first)? `learn`: asked by a new master, which takes
    * over what peers hold beyond its own log. `above`: no new index up to there.
@@ -22,6 +27,13 @@ export type Message =
   }
   /** Follower to master: events that shall get an index. */
   | { readonly type: 'submit', readonly sid: string, readonly events: readonly Submission[] }
+
+type Entries = Extract<Message, { entries: unknown }>
+
+/** A message as it leaves: entries are JSON, which is made and read much faster than what links encode. */
+export type Outgoing = Exclude<Message, Entries> | Packed<Entries>
+
+type Packed<M> = M extends Entries ? Omit<M, 'entries'> & { readonly entries: string } : never
 
 /** Positions in one `want`: a ring of 10,000 needs 16. */
 const MOST_POSITIONS = 64
@@ -53,7 +65,16 @@ function isSubmission (value: unknown): boolean {
 }
 
 const isEntry = (value: unknown): boolean => isSubmission(value) && isPosition(value) &&
-  isIdx((value as Fields)['prev']) && isText((value as Fields)['sid'], 200)
+  isIdx((value as Fields)['prev']) && isText((value as Fields)['sid'], 200) && isPlain(value, 0)
+
+/** As deep as values are on links, and no key that changes what an object is when it is copied. */
+const MOST_DEPTH = 64
+
+function isPlain (value: unknown, depth: number): boolean {
+  if (typeof value !== 'object' || value === null) return true
+  if (depth >= MOST_DEPTH || Object.hasOwn(value, '__proto__')) return false
+  return Object.values(value).every((item) => isPlain(item, depth + 1))
+}
 
 function isList (value: unknown, most: number, fits: (item: unknown) => boolean): boolean {
   return Array.isArray(value) && value.length <= most && value.every(fits)
@@ -61,7 +82,9 @@ function isList (value: unknown, most: number, fits: (item: unknown) => boolean)
 
 const shapes: Readonly<Record<string, (m: Fields) => boolean>> = {
   head: (m) => isPosition(m['last']),
-  append: (m) => isList(m['entries'], PAGE_ENTRIES, isEntry),
+  append: (m) => (m['last'] === undefined || isPosition(m['last'])) &&
+    isList(m['entries'], PAGE_ENTRIES, isEntry),
+  took: (m) => isPosition(m['last']),
   want: (m) => isIdx(m['n']) && isAbove(m['above']) && typeof m['learn'] === 'boolean' &&
     isList(m['have'], MOST_POSITIONS, isPosition),
   page: (m) => isIdx(m['n']) && isAbove(m['above']) && isPosition(m['base']) && isPosition(m['last']) &&
@@ -73,5 +96,16 @@ const shapes: Readonly<Record<string, (m: Fields) => boolean>> = {
 export function readMessage (value: unknown): Message | null {
   if (!isFields(value) || typeof value['type'] !== 'string' || !isText(value['sid'], 200)) return null
   const fits = Object.hasOwn(shapes, value['type']) ? shapes[value['type']]! : () => false
-  return fits(value) ? value as unknown as Message : null
+  // Older versions send the list itself.
+  const { entries } = value
+  const message = typeof entries === 'string' ? { ...value, entries: parsed(entries) } : value
+  return fits(message) ? message as unknown as Message : null
+}
+
+function parsed (text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return null
+  }
 }

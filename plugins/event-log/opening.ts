@@ -1,5 +1,5 @@
 import { basename, join } from 'node:path'
-import { RING_ENTRIES, RING_STORED } from './limits.js'
+import { RING_BYTES, RING_ENTRIES, RING_STORED, RING_TEXTS } from './limits.js'
 import { createEventLog } from './log.js'
 import { restore } from './restore.js'
 import { startStore } from './store/start.js'
@@ -39,10 +39,11 @@ export async function openLog (options: OpeningOptions): Promise<{ log: EventLog
       unavailable(why)
     }
   })
-  const log = createEventLog(store.status().mode === 'memory' ? RING_ENTRIES : RING_STORED)
+  const log = createEventLog(
+    store.status().mode === 'memory' ? RING_ENTRIES : RING_STORED, RING_BYTES, RING_TEXTS)
   await restore(log, newest)
   log.onChange((change) => {
-    if (change.type === 'append') store.append([change.entry])
+    if (change.type === 'append') store.append([change.entry], [change.text])
     // One that begins anew further on: what is stored up to there is as true as before.
     else store.cut(change.base?.idx ?? change.after)
   })

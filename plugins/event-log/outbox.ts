@@ -1,6 +1,7 @@
 import { jsonBytes } from './entries.js'
 import { EVENT_BYTES, PAGE_BYTES, PAGE_ENTRIES, QUEUE_ENTRIES, RING_ENTRIES } from './limits.js'
 import type { Submission } from './entries.js'
+import type { Output } from './steps.js'
 
 /** Events of this node that are not in the log, or no longer. */
 export interface Outbox {
@@ -56,4 +57,23 @@ function firstPage (...queues: Queue[]): Submission[] {
     }
   }
   return page
+}
+
+/** Own events that found no room since that was last reported. */
+export class Dropped {
+  #from = 0
+  #count = 0
+
+  /** `idx`: of the newest entry of the log. */
+  add (count: number, idx: number): void {
+    if (this.#count === 0) this.#from = idx
+    this.#count += count
+  }
+
+  take (idx: number): Extract<Output, { type: 'dropped' }>[] {
+    if (this.#count === 0) return []
+    const dropped = { type: 'dropped', from: this.#from, to: idx, count: this.#count } as const
+    this.#count = 0
+    return [dropped]
+  }
 }

@@ -1,16 +1,18 @@
 import { adopt } from './adopt.js'
-import { assign, inPages } from './assign.js'
-import { samePosition, submissionOf } from './entries.js'
+import { assign } from './assign.js'
+import { place, samePosition, submissionOf } from './entries.js'
+import { Feeding, headOf } from './feeding.js'
 import { createFetching } from './fetching.js'
 import { createLearning } from './learning.js'
-import { HEAD_MS, LEARN_MS, RESEND_MS } from './limits.js'
+import { HEAD_MS, LEARN_MS, RESEND_MS, TOOK_IDX } from './limits.js'
 import { readMessage } from './messages.js'
-import { createOutbox } from './outbox.js'
+import { createOutbox, Dropped } from './outbox.js'
 import type { Entry, Position, Submission } from './entries.js'
+import type { Host } from './feeding.js'
 import type { Fetching } from './fetching.js'
 import type { Learning } from './learning.js'
 import type { EventLog } from './log.js'
-import type { Message } from './messages.js'
+import type { Message, Outgoing } from './messages.js'
 import type { Input, Output, Replication } from './steps.js'
 
 type Of<T extends Message['type']> = Extract<Message, { type: T }>
@@ -51,16 +53,23 @@ class Machine implements Replication {
   /** The submission that is on its way: what is not in the log yet, and when it was sent. */
   #sent: { ids: Set<string>, at: number } | null = null
   #headAt = 0
+  readonly #host: Host
+  readonly #feeding: Feeding
+  /** As a follower: up to which index the master was told that this log has all. */
+  #told = 0
   /** A follower's log was equal to its master's since they met. */
   #met = false
-  #dropped: { from: number, count: number } | null = null
-  /** The newest question of each node whose positions are being looked for. */
-  readonly #finding = new Map<string, Of<'want'>>()
+  readonly #dropped = new Dropped()
   #now = 0
   #out: Output[] = []
 
   constructor (log: EventLog, reserved: number) {
     this.#log = log
+    this.#host = {
+      log, sid: () => this.#sid, settled: () => this.#settled, highest: () => this.highest,
+      now: () => this.#now, out: (output) => { this.#out.push(output) }
+    }
+    this.#feeding = new Feeding(this.#host)
     this.#heard = reserved
   }
 
@@ -79,19 +88,20 @@ class Machine implements Replication {
       case 'peerUp': this.#peerUp(input.peer); break
       case 'peerDown': this.#peerDown(input.peer); break
       case 'session': this.#session(input); break
-      case 'found': this.#onFound(input); break
+      case 'found': this.#feeding.found(input); break
+      case 'fed': this.#feeding.fed(input); break
       case 'tick': this.#tick()
     }
-    this.#reportDropped()
+    if (this.#outbox.size === 0) this.#out.push(...this.#dropped.take(this.#log.last.idx))
     return this.#out
   }
 
   get #settled (): boolean { return this.#isMaster && this.#learning === null }
 
-  #send (to: string, message: Message): void { this.#out.push({ type: 'send', to, message }) }
+  #send (to: string, message: Outgoing): void { this.#out.push({ type: 'send', to, message }) }
 
   #local (submission: Submission): void {
-    if (!this.#outbox.add(submission)) this.#drop(1)
+    if (!this.#outbox.add(submission)) this.#dropped.add(1, this.#log.last.idx)
     this.#forward()
   }
 
@@ -121,23 +131,23 @@ class Machine implements Replication {
     }
   }
 
-  /** Gives each event that is not in the log its index, and tells everybody. */
+  /** Gives each event that is not in the log its index; tells everybody at once, or soon with others. */
   #assign (submissions: readonly Submission[]): void {
-    for (const entries of inPages(assign(this.#log, this.#sid, this.#heard, submissions))) {
-      this.#out.push({ type: 'broadcast', message: { type: 'append', sid: this.#sid, entries } })
-    }
+    this.#feeding.added(assign(this.#log, this.#sid, this.#heard, submissions).length)
   }
 
   #peerUp (peer: string): void {
     this.#peers.add(peer)
     if (this.#learning !== null) this.#learn(this.#learning.add(peer))
-    else if (this.#isMaster) this.#send(peer, this.#head())
-    else if (peer === this.#master) this.#meetMaster()
+    else if (this.#isMaster) {
+      this.#feeding.begin(peer)
+      this.#send(peer, headOf(this.#host))
+    } else if (peer === this.#master) this.#meetMaster()
   }
 
   #peerDown (peer: string): void {
     this.#peers.delete(peer)
-    this.#finding.delete(peer)
+    this.#feeding.end(peer)
     this.#fetching?.remove(peer)
     if (this.#learning !== null) this.#learn(this.#learning.remove(peer))
     if (peer === this.#master) {
@@ -152,6 +162,8 @@ class Machine implements Replication {
     this.#isMaster = isMaster
     this.#master = master
     this.#learning = null
+    // What is in this log and was not sent, the peers ask for.
+    this.#feeding.clear()
     if (isMaster) this.#startLearning()
     else this.#meetMaster()
   }
@@ -189,15 +201,14 @@ class Machine implements Replication {
   /** From here on this master gives out indices. */
   #settle (): void {
     this.#learning = null
+    for (const peer of this.#peers) this.#feeding.begin(peer)
     this.#announce()
     this.#assignAll()
   }
 
-  #head (): Message { return { type: 'head', sid: this.#sid, last: place(this.#log.last) } }
-
   #announce (): void {
     this.#headAt = this.#now
-    this.#out.push({ type: 'broadcast', message: this.#head() })
+    for (const peer of this.#peers) if (this.#feeding.ends(peer)) this.#send(peer, headOf(this.#host))
   }
 
   #tick (): void {
@@ -207,7 +218,9 @@ class Machine implements Replication {
       return
     }
     if (this.#isMaster) {
+      this.#feeding.flush()
       if (this.#now - this.#headAt >= HEAD_MS) this.#announce()
+      for (const peer of this.#feeding.giveUpStalled()) this.#send(peer, headOf(this.#host))
       return
     }
     if (this.#fetching !== null) this.#fetch()
@@ -227,7 +240,8 @@ class Machine implements Replication {
       case 'submit': this.#onSubmit(from, message); break
       case 'page': this.#onPage(from, message); break
       case 'head': this.#onHead(from, message); break
-      case 'append': this.#onAppend(from, message)
+      case 'append': this.#onAppend(from, message); break
+      case 'took': this.#onTook(from, message)
     }
   }
 
@@ -241,36 +255,11 @@ class Machine implements Replication {
   #onWant (from: string, want: Of<'want'>): void {
     const { have, above = 0 } = want
     this.#hear(Math.max(have[0]?.idx ?? 0, above))
-    if (!this.#mayAnswer(want)) return
-    const { base } = this.#log
-    const common = have.find((position) => this.#log.holds(position)) ?? base
-    if (common !== base || !have.some(({ idx }) => idx < base.idx)) {
-      this.#answer(from, want, common, this.#log.page(common.idx))
-      return
-    }
-    // It was away for longer than the ring goes back.
-    if (!this.#finding.has(from)) this.#out.push({ type: 'find', to: from, have })
-    this.#finding.set(from, want)
+    this.#feeding.asked(from, want)
   }
 
-  /**
-   * A new master may ask anybody; a follower only the master of its session, once that knows what it holds.
-   */
-  #mayAnswer ({ sid, learn }: Of<'want'>): boolean {
-    return learn || (this.#settled && sid === this.#sid)
-  }
-
-  #answer (to: string, { sid, n }: Of<'want'>, base: Position, entries: readonly Entry[]): void {
-    const last = place(this.#log.last)
-    this.#send(to, { type: 'page', sid, n, base: place(base), entries, last, above: this.highest })
-  }
-
-  #onFound ({ to, base, entries }: Extract<Input, { type: 'found' }>): void {
-    const want = this.#finding.get(to)
-    this.#finding.delete(to)
-    if (want === undefined || !this.#mayAnswer(want)) return
-    if (base !== null && entries.length > 0) this.#answer(to, want, base, entries)
-    else this.#answer(to, want, this.#log.base, this.#log.page(this.#log.base.idx))
+  #onTook (from: string, { sid, last }: Of<'took'>): void {
+    if (this.#settled && sid === this.#sid) this.#feeding.took(from, last.idx)
   }
 
   #onSubmit (from: string, { sid, events }: Of<'submit'>): void {
@@ -278,7 +267,7 @@ class Machine implements Replication {
     const known = events.some((e) => this.#log.has(e.id))
     this.#assign(events)
     // Its log lacks what it submitted before: it will see that it is behind.
-    if (known) this.#send(from, this.#head())
+    if (known) this.#send(from, headOf(this.#host))
   }
 
   #onHead (from: string, { sid, last }: Of<'head'>): void {
@@ -295,12 +284,20 @@ class Machine implements Replication {
     this.#forward()
   }
 
-  #onAppend (from: string, { sid, entries }: Of<'append'>): void {
-    this.#hear(entries.at(-1)?.idx ?? 0)
+  #onAppend (from: string, { sid, entries, last }: Of<'append'>): void {
+    this.#hear((last ?? entries.at(-1))?.idx ?? 0)
     if (!this.#isFromMaster(from, sid)) return
     const fits = entries.every((entry) => this.#log.holds(entry) || this.#append(entry))
     if (!fits) this.#askUnlessAsked()
+    if (last !== undefined && samePosition(this.#log.last, last)) this.#met = true
+    if (fits && this.#log.last.idx - this.#told >= TOOK_IDX) this.#tellTook(from)
     this.#forward()
+  }
+
+  #tellTook (master: string): void {
+    const last = place(this.#log.last)
+    this.#told = last.idx
+    this.#send(master, { type: 'took', sid: this.#sid, last })
   }
 
   #append (entry: Entry): boolean {
@@ -365,7 +362,8 @@ class Machine implements Replication {
   #follow (page: Of<'page'>): void {
     const { state, removed } = adopt(this.#log, page, (entry) => this.#append(entry))
     this.#takeBack(removed)
-    if (state === 'more') this.#ask()
+    // What follows comes without a question.
+    if (state !== 'broken') this.#tellTook(this.#master!)
     if (state === 'whole') {
       this.#met = true
       this.#gaveUp = false
@@ -376,21 +374,6 @@ class Machine implements Replication {
     // Some are in the new tail too.
     const missing = entries.filter((entry) => !this.#log.has(entry.id))
     const lost = this.#outbox.takeBack(missing.map(submissionOf))
-    if (lost > 0) this.#drop(lost)
-  }
-
-  #drop (count: number): void {
-    this.#dropped ??= { from: this.#log.last.idx, count: 0 }
-    this.#dropped.count += count
-  }
-
-  #reportDropped (): void {
-    if (this.#dropped === null || this.#outbox.size > 0) return
-    const { from, count } = this.#dropped
-    this.#dropped = null
-    this.#out.push({ type: 'dropped', from, to: this.#log.last.idx, count })
+    this.#dropped.add(lost, this.#log.last.idx)
   }
 }
-
-/** An entry's position alone. */
-const place = ({ idx, chain }: Position): Position => ({ idx, chain })

@@ -1,5 +1,5 @@
 import type { Entry, Position, Submission } from './entries.js'
-import type { Message } from './messages.js'
+import type { Outgoing } from './messages.js'
 
 /** What happens to the replication of one node. Nodes are named by install id. */
 export type Input =
@@ -12,6 +12,8 @@ export type Input =
     readonly master: string | null
   }
   | { readonly type: 'tick' }
+  /** What a `feed` was to be sent to this node is on its way, or its link had no room. */
+  | { readonly type: 'fed', readonly to: string, readonly ok: boolean }
   /** What was to be found for this node: `base` is the newest of its positions, null when there is none. */
   | {
     readonly type: 'found', readonly to: string
@@ -20,14 +22,15 @@ export type Input =
 
 /** What is to be done after a step. */
 export type Output =
-  | { readonly type: 'send', readonly to: string, readonly message: Message }
-  | { readonly type: 'broadcast', readonly message: Message }
+  | { readonly type: 'send', readonly to: string, readonly message: Outgoing }
+  /** The same, of which `fed` is to tell whether the link took it. */
+  | { readonly type: 'feed', readonly to: string, readonly message: Outgoing }
   /**
    * Find the newest of these positions (newest first) in the store, and the page of entries that follows it.
    * Answer with `found`.
    */
   | { readonly type: 'find', readonly to: string, readonly have: readonly Position[] }
-  /** Give a tick after `ms`. */
+  /** Give a tick within `ms`. */
   | { readonly type: 'wake', readonly ms: number }
   /** Events of this node were dropped between these indices; there is room again. */
   | { readonly type: 'dropped', readonly from: number, readonly to: number, readonly count: number }

@@ -47,7 +47,7 @@ const word = {
 /** HTTP routes of this plugin. */
 export const routes = {
   here: {
-    method: 'GET', url: '/v1/logs', authority: 'operator', stream: true,
+    method: 'GET', url: '/v1/logs', members: true, authority: 'operator', stream: true,
     summary: 'The newest lines of this node\'s log and of its runners\' output, as a page or followed.',
     query: { type: 'object', additionalProperties: false, properties: asked },
     reply: {

@@ -15,8 +15,9 @@ export const config = {
       type: 'integer',
       minimum: 0,
       maximum: 3600,
-      default: 30,
-      description: 'How long an instance that is stopped may go on with the requests it has, seconds.'
+      default: 0,
+      description: 'How long an instance that DELETE stops may go on with the requests it has where the ' +
+        'request does not say it, seconds.'
     },
     on_demand: {
       type: 'boolean',

@@ -28,6 +28,8 @@ export interface Desk {
   /** True for a model that is placed without anybody asking for it: by itself, or by the next request. */
   returns (modelId: string): boolean
   readState: ReadState
+  /** The same for those that look again and again. */
+  recentState: ReadState
   /** How long a stopped instance may go on with the requests it has, where nobody says it, seconds. */
   drainSeconds: number
   newId (): string

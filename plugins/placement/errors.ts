@@ -9,6 +9,8 @@ export const errors = {
     'details.suggestions names what would make it fit; `svc place MODEL --explain` shows the sums.'),
   no_connected_cycle: refused('Too few nodes are connected with each other in both directions.',
     'Lower min_nodes, or mend the links: `svc doctor` shows which dial fails.'),
+  spread_unsupported: refused('The engine does not spread a model over nodes in that way.',
+    'Set min_nodes to 1, or instance_meta to details.engineSpreadsAs where that is not null.'),
   exclusions_removed_all: refused('The exclusions leave no node.', 'Exclude fewer nodes.'),
   tensor_unsupported: refused('The model cannot be cut by tensors.', 'Use the sharding Pipeline.'),
   tensor_indivisible: refused('The model cannot be cut evenly for that many nodes.',

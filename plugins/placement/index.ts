@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import { definePlugin } from '../../kernel/index.js'
 import type { Context } from '../../kernel/index.js'
-import { absenceOf } from './absence.js'
-import { Admission, REFRESH_MS } from './admission.js'
+import { createAbsence } from './absence.js'
+import { Admission } from './admission.js'
 import { commandHandlers } from './commands.js'
 import type { Desk } from './desk.js'
 import { awaitReady, get, remove } from './handlers/instances.js'
@@ -13,13 +13,16 @@ import { manifest } from './manifest.js'
 import { createOnDemand } from './on-demand.js'
 import { Planning } from './planning.js'
 import { readiness } from './readiness.js'
+import { RecentState } from './recent-state.js'
 import { createStanding, sectionsOf, waitingView } from './standing.js'
 import type { StandingSections } from './standing.js'
-import { stateReader } from './state-view.js'
+import { knownState, stateReader } from './state-view.js'
 
 export default definePlugin(manifest, (ctx) => {
   const { bundle, cluster, models, instances, state } = ctx.deps
   const readState = stateReader(state)
+  const recent = new RecentState(readState, ctx.clock)
+  ctx.effect('changes of the state', state.onChange(() => { recent.changed() }))
   const planning = new Planning({ clock: ctx.clock, bundle, cluster, models, instances, readState })
   const sections = sectionsOf(ctx)
   const { autoplace = null, drain_seconds: drainSeconds } = ctx.config
@@ -31,10 +34,11 @@ export default definePlugin(manifest, (ctx) => {
     readState, autoplace: placedAlways, isStopped: standing.isStopped,
     waiting: () => Object.values(waitingView(sections))
   }))
-  ctx.effect('why a model is not placed', instances.onAbsent((modelId) => absenceOf(modelId, sections)))
+  ctx.effect('why a model is not placed', instances.onAbsent(createAbsence(sections)))
   const { on_demand: onDemand, on_demand_ttl_seconds: ttlSeconds } = ctx.config
   const desk: Desk = {
-    clock: ctx.clock, cluster, planning, instances, readState, standing, drainSeconds, newId: randomUUID,
+    clock: ctx.clock, cluster, planning, instances, readState, standing, drainSeconds,
+    recentState: recent.read, newId: randomUUID,
     returns: (modelId) => onDemand || (autoplace?.includes(modelId) ?? bundle.model(modelId) !== undefined),
     forced (instanceId, modelId, nodeIds, { id: by }) {
       ctx.log.warn({ instanceId, modelId, nodeIds, by }, 'an instance was placed without the check of memory')
@@ -66,15 +70,7 @@ export default definePlugin(manifest, (ctx) => {
 function judge (
   ctx: Context<typeof manifest>, planning: Planning, { waiting }: StandingSections
 ): void {
-  const { session, instances } = ctx.deps
-  const admission = new Admission(planning, (id) => waiting.get(id) !== undefined, (error) => {
-    ctx.log.warn({ err: error }, 'the state could not be read')
-  })
-  const look = (): void => {
-    if (session.isMaster) void admission.refresh()
-    else admission.forget()
-  }
-  ctx.effect('look at a new session', session.onChange(look))
-  ctx.every('look at the cluster', REFRESH_MS, look)
+  const { state, instances } = ctx.deps
+  const admission = new Admission(planning, (id) => waiting.get(id) !== undefined, knownState(state))
   ctx.effect('check of what is placed', instances.onEnter((entering) => { admission.check(entering) }))
 }

@@ -81,10 +81,10 @@ async function enterWhenFree (
 }
 
 async function ready (desk: Desk, instanceId: string, signal: AbortSignal): Promise<void> {
-  const { clock, readState } = desk
-  const attempts = failedAttempts(await readState())
+  const { clock, recentState } = desk
+  const attempts = failedAttempts(await recentState())
   try {
-    await untilReady({ clock, readState, instanceId, attempts, seconds: WAIT_SECONDS, signal })
+    await untilReady({ clock, readState: recentState, instanceId, attempts, seconds: WAIT_SECONDS, signal })
   } catch (error) {
     throw error instanceof SvcError && error.reason === 'not_ready_yet' ? loading(error.message) : error
   }

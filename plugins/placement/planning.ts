@@ -1,5 +1,5 @@
 import { delay, SvcError } from '../../kernel/index.js'
-import type { Bundle, Clock, Cluster, ModelCard } from '../../kernel/index.js'
+import type { Bundle, Clock, Cluster, ModelCard, NodeView } from '../../kernel/index.js'
 import type { Models } from '../staging/service.js'
 import { plan } from './planner/index.js'
 import type {
@@ -45,12 +45,14 @@ export class Planning {
 
   constructor (parts: PlanningParts) { this.#parts = parts }
 
-  /** The card of a model. Throws `model_unknown`. */
+  /** The card of a model. Throws `model_unknown`; `info_pending` while a store that may know it is away. */
   async card (modelId: string): Promise<ModelCard> {
     const { models, bundle } = this.#parts
     await models?.opened
     const card = this.known(modelId)
     if (card !== undefined) return card
+    const silent = models?.silentStore()
+    if (silent !== undefined) throw storeAway(modelId, silent)
     const known = [...models?.cards() ?? [], ...bundle.models()].map((one) => one.card.modelId)
     throw modelUnknown(modelId, [...new Set(known)].sort())
   }
@@ -71,6 +73,14 @@ export class Planning {
 
   async state (): Promise<StateView> { return await this.#parts.readState() }
 
+  /** What nodes are called, in one list; several in one text have commas between them. */
+  refs (...lists: (readonly string[] | undefined)[]): string[] {
+    const { cluster } = this.#parts
+    const all = lists.flatMap((list) => list ?? []).flatMap((ref) =>
+      cluster.resolve(ref) === undefined ? ref.split(',').map((part) => part.trim()) : [ref])
+    return [...new Set(all)].filter((ref) => ref !== '')
+  }
+
   /** Node ids for what nodes are called; what no node is called stays as it is. */
   nodeIds (refs: readonly string[]): string[] {
     return refs.map((ref) => this.#parts.cluster.resolve(ref)?.nodeId ?? ref)
@@ -87,7 +97,7 @@ export class Planning {
    * `model_unknown` and the typed reasons of the planner, `info_pending` among them.
    */
   async plan (ask: Ask, signal: AbortSignal): Promise<Outcome> {
-    return await this.#untilTold(this.#requestOf(ask, await this.card(ask.modelId)), signal)
+    return await this.#untilTold(ask, signal)
   }
 
   /** Plans a placement by this state, without any wait. Throws as `plan` does. */
@@ -101,12 +111,13 @@ export class Planning {
     return { card, sharding, instanceMeta, minNodes, excluded: this.nodeIds(excluded), force }
   }
 
-  async #untilTold (request: PlanRequest, signal: AbortSignal): Promise<Outcome> {
+  async #untilTold (ask: Ask, signal: AbortSignal): Promise<Outcome> {
     const { clock } = this.#parts
     const until = clock.mono() + INFO_PENDING_MS
     for (;;) {
       try {
-        return this.#once(request, await this.state())
+        const state = await this.state()
+        return this.#once(this.#requestOf(ask, await this.card(ask.modelId)), state)
       } catch (error) {
         if (!this.#passing(error) || clock.mono() >= until) throw error
       }
@@ -128,6 +139,13 @@ export class Planning {
     if (result.ok) return { plan: result.plan, card, state }
     throw unlinked(result, view) ?? refusalError(result)
   }
+}
+
+function storeAway (modelId: string, { nodeId, name }: NodeView): SvcError {
+  const message = `No model is called ${modelId.slice(0, 200)} on the nodes that are there, and the store ` +
+    `on ${name} does not tell at the moment what it has.`
+  return refuse('info_pending', message,
+    { param: 'model_id', pendingNodes: [{ nodeId, name, missing: ['store'] }] })
 }
 
 /** Refusals that would not stand if nodes had told of connections. */

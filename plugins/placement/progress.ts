@@ -1,5 +1,5 @@
 import { bodyOf } from '../runners/service.js'
-import type { Instance } from '../runners/service.js'
+import type { Instance, WaitsFor } from '../runners/service.js'
 import type { WaitingInstance } from './standing.js'
 import type { Download, StateView } from './state-view.js'
 import { ranksOf } from './view.js'
@@ -72,6 +72,11 @@ export function successorOf (
   return id
 }
 
+/** What a runner waits for before it can start; null when it does not. */
+export function waitsFor (status: Readonly<Record<string, unknown>> | undefined): WaitsFor | null {
+  return (status?.['RunnerIdle'] as { waitsFor?: WaitsFor } | undefined)?.waitsFor ?? null
+}
+
 const kindOf = ({ runners }: StateView, runnerId: string): string =>
   Object.keys(runners[runnerId] ?? {})[0] ?? 'RunnerIdle'
 
@@ -84,8 +89,9 @@ function failureOf (
     const { affectedNodeIds: nodeIds, errorCode: code, errorMessage: message } = recorded
     return { nodeIds, code, message }
   }
-  for (const nodeId of Object.keys(nodeToRunner)) {
-    if (copying(state, nodeId, modelId) !== undefined) continue
+  for (const [nodeId, runnerId] of Object.entries(nodeToRunner)) {
+    // A runner that waits for its files asks again by itself.
+    if (copying(state, nodeId, modelId) !== undefined || waitsFor(state.runners[runnerId]) !== null) continue
     const failed = failedDownloads(state.downloads[nodeId]).find((one) =>
       one.modelId === modelId && !attempts.has(one.attemptId ?? ''))
     if (failed !== undefined) {

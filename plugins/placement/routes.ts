@@ -10,11 +10,18 @@ const seconds = { type: 'integer', minimum: 1, maximum: 86_400 } as const
 const nodeRefs = {
   type: 'array', uniqueItems: true, maxItems: 256, items: { type: 'string', minLength: 1, maxLength: 128 }
 } as const
+/** In a query: several in one value, with commas between them, too. */
+const listedRefs = { ...nodeRefs, items: { ...nodeRefs.items, maxLength: 8192 } } as const
+const excluded = {
+  ...listedRefs,
+  description: 'by node id, install id or name, also with commas between; unknown ones are ignored'
+} as const
 const tagged = { type: 'object', minProperties: 1, maxProperties: 1 } as const
 
 /** Why nothing can be placed. */
 const refusals = [
   'model_unknown', 'insufficient_memory', 'no_connected_cycle', 'exclusions_removed_all',
+  'spread_unsupported',
   'tensor_unsupported', 'tensor_indivisible', 'too_few_layers', 'no_backend', 'info_pending'
 ] as const
 const waiting = ['not_ready_yet', 'instance_failed', 'instance_lost'] as const
@@ -37,6 +44,7 @@ const place = {
       excluded_nodes: {
         ...nodeRefs, description: 'by node id, install id or name; unknown ones are ignored'
       },
+      excluded_node_ids: { ...nodeRefs, description: 'another name of excluded_nodes' },
       ttl_seconds: {
         type: ['integer', 'null'], minimum: 1, maximum: 604_800,
         description: 'unloaded after so long without a request; null for never'
@@ -124,7 +132,7 @@ const placement = {
     properties: {
       model_id: modelId, sharding: { ...sharding, default: 'Pipeline' },
       instance_meta: { ...instanceMeta, default: 'Ring' }, min_nodes: { ...minNodes, default: 1 },
-      excluded_node_ids: { ...nodeRefs, default: [] }
+      excluded_node_ids: excluded, excluded_nodes: excluded
     }
   },
   reply: tagged,
@@ -138,13 +146,14 @@ const previews = {
     type: 'object', additionalProperties: false, required: ['model_id'],
     properties: {
       model_id: modelId,
-      node_ids: { ...nodeRefs, default: [], description: 'only these nodes; all when there is none' },
-      excluded_node_ids: { ...nodeRefs, default: [] }
+      node_ids: { ...listedRefs, default: [], description: 'only these nodes; all when there is none' },
+      excluded_node_ids: excluded, excluded_nodes: excluded
     }
   },
   reply: {
-    type: 'object', additionalProperties: false, required: ['previews'],
+    type: 'object', additionalProperties: false, required: ['previews', 'unknown_nodes'],
     properties: {
+      unknown_nodes: { type: 'array', items: text, description: 'names in the query that no node has' },
       previews: {
         type: 'array',
         items: {
@@ -181,14 +190,14 @@ const get = {
 
 const remove = {
   method: 'DELETE', url: '/instance/:instance_id', authority: 'cluster:write',
-  summary: 'Stops an instance: it takes no new requests and goes when those it has have ended.',
+  summary: 'Stops an instance at once, or with drain_seconds when the requests it has have ended.',
   params,
   query: {
     type: 'object', additionalProperties: false,
     properties: {
       drain_seconds: {
         type: 'integer', minimum: 0, maximum: 3600,
-        description: 'longest time for open requests; plugins.placement.drain_seconds when absent, 0 for none'
+        description: 'longest time for open requests; plugins.placement.drain_seconds when absent'
       }
     }
   },

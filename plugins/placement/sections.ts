@@ -1,3 +1,4 @@
+import { placement } from '../runners/service.js'
 import type { SectionDecl } from '../../kernel/index.js'
 import type { PlacementIntent } from '../runners/service.js'
 
@@ -30,7 +31,7 @@ export const sections = {
       required: ['modelId', 'intent', 'replaces', 'since', 'reason', 'message'],
       properties: {
         modelId: text,
-        intent: { type: 'object' },
+        intent: placement,
         replaces: { type: ['string', 'null'] },
         since: text,
         reason: text,

@@ -42,7 +42,15 @@ interface Accelerator { vramTotalBytes: number | null, vramUsedBytes: number | n
 
 export type ReadState = () => Promise<StateView>
 
+/** The state as it is known at once; undefined in the first moments of a node. */
+export type KnownState = () => StateView | undefined
+
 /** Reads the state by the kernel's service. */
 export function stateReader (service: StateReader): ReadState {
   return async () => await service.read() as unknown as StateView
+}
+
+/** The same by what is known at once. */
+export function knownState (service: StateReader): KnownState {
+  return () => service.known() as unknown as StateView | undefined
 }

@@ -25,11 +25,14 @@ export interface ViewParts {
   releasing: readonly Releasing[]
 }
 
-/** The cluster as the planner sees it; a node that is not live is no part of it. Pure but for `parts`. */
+/**
+ * The cluster as the planner sees it; a node that is not live, or is leaving, is no part of it. Pure but for
+ * `parts`.
+ */
 export function viewOf (parts: ViewParts, state: StateView, modelId: string): ClusterView {
   const engines = Object.fromEntries(parts.bundle.engines().map(({ name, decl }) => [name, traitsOf(decl)]))
   const staged = parts.stagedBytes(modelId)
-  const nodes = parts.cluster.nodes().filter(({ live }) => live)
+  const nodes = parts.cluster.nodes().filter(({ live, leaving }) => live && leaving !== true)
     .map((node) => factsOf(node, state, engines, new Map([[modelId, staged.get(node.nodeId) ?? 0]])))
   const there = new Set(nodes.map(({ nodeId }) => nodeId))
   const instances = memoryOf(state, engines, nodes)

@@ -14,6 +14,7 @@ export const SETTLED_MS = 5000
 
 export interface Waiting {
   clock: Clock
+  /** Asked so often that it should only read after a change. */
   readState: ReadState
   instanceId: string
   /** Transfers that had failed before it was placed. */

@@ -62,12 +62,12 @@ export const routes = {
     body: setting, reply: setting, errors: ['no_master', 'no_quorum', 'session_changed']
   },
   list: {
-    method: 'GET', url: '/v1/traces', authority: 'read',
+    method: 'GET', url: '/v1/traces', members: true, authority: 'read',
     summary: 'The traces that this node keeps, newest first.',
     query: page, reply: reply({ traces: { type: 'array', items: entry } })
   },
   get: {
-    method: 'GET', url: '/v1/traces/:id', authority: 'read', params: one,
+    method: 'GET', url: '/v1/traces/:id', members: true, authority: 'read', params: one,
     summary: 'The spans of one trace of this node, by the id of its task or command.',
     reply: reply({ taskId: text, traces: { type: 'array', items: span } }), errors: found
   },
@@ -76,7 +76,8 @@ export const routes = {
     summary: 'What took how long in one trace of this node.', reply: reply(stats), errors: found
   },
   raw: {
-    method: 'GET', url: '/v1/traces/:id/raw', authority: 'read', params: one, produces: 'application/json',
+    method: 'GET', url: '/v1/traces/:id/raw', members: true, authority: 'read', params: one,
+    produces: 'application/json',
     summary: 'One trace of this node in Chrome\'s trace form; ui.perfetto.dev opens it.', errors: found
   },
   clusterList: {

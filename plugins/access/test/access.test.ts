@@ -1,36 +1,25 @@
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import t from 'tap'
+import { systemClock } from '../../../kernel/clock.js'
+import { prepareHome } from '../../../kernel/home.js'
+import { openTokens } from '../../../kernel/http/tokens.js'
 import { fake, startPlugin } from '../../../kernel/testing/index.js'
-import { kernelError, TokenService } from '../../../kernel/index.js'
+import { TokenService } from '../../../kernel/index.js'
 import { expiryOf } from '../cli/expiry.js'
 import { stateOf } from '../cli/ls.js'
 import access from '../index.js'
-import type { TokenRecord, Tokens } from '../../../kernel/index.js'
 import type { Rig } from '../../../kernel/testing/index.js'
 
-const SECRET = 'svc_app_secret'
-
-/** Tokens in memory, as the kernel keeps them. */
-function memory (): Tokens {
-  const records: TokenRecord[] = []
-  return {
-    async create ({ label, authorities, expiresAt }) {
-      if (authorities.includes('fly')) throw kernelError('invalid_request', '"fly" is not an authority')
-      const record = { id: `app_${records.length}`, label, authorities, created: '2026-01-01T00:00:00.000Z',
-        expires: expiresAt, lastUsedDay: null, revoked: false }
-      records.push(record)
-      return { token: SECRET, record }
-    },
-    list: () => records,
-    async revoke (id) {
-      const found = records.find((r) => r.id === id)
-      if (found !== undefined) found.revoked = true
-      return found !== undefined
-    }
-  }
-}
+const known = new Set(['read', 'invoke', 'cluster:write', 'operator', 'plugin:manage'])
 
 async function start (t: Parameters<typeof startPlugin>[0], allow?: string[]): Promise<Rig> {
-  const fakes = [fake(TokenService, memory())]
+  const home = mkdtempSync(join(tmpdir(), 'svc-access-'))
+  t.teardown!(() => { rmSync(home, { recursive: true, force: true }) })
+  prepareHome(home)
+  const tokens = openTokens({ home, clock: systemClock, known: () => known, operator: 'none' })
+  const fakes = [fake(TokenService, tokens)]
   return await startPlugin(t, access, allow === undefined ? { fakes } : { fakes, allow })
 }
 
@@ -41,17 +30,18 @@ t.test('a token is made, shown once, listed and revoked', async (t) => {
   const payload = { ...body, expires: '2027-01-31T01:00:00+01:00' }
   const made = await rig.inject({ method: 'POST', url: '/v1/tokens', payload })
   t.equal(made.statusCode, 200, made.body)
-  t.equal(made.json().token, SECRET)
+  const { token, record: { id } } = made.json() as { token: string, record: { id: string } }
+  t.match(token, /^svc_app_/)
   t.equal(made.json().record.expires, '2027-01-31T00:00:00.000Z')
   const list = await rig.inject({ url: '/v1/tokens' })
-  t.match(list.json(), { tokens: [{ id: 'app_0', label: 'phone', revoked: false }] })
-  t.notMatch(list.body, SECRET)
-  const gone = await rig.inject({ method: 'DELETE', url: '/v1/tokens/app_0' })
-  t.same(gone.json(), { id: 'app_0', revoked: true })
+  t.match(list.json(), { tokens: [{ id, label: 'phone', revoked: false, by: 'local' }] })
+  t.notMatch(list.body, token)
+  const gone = await rig.inject({ method: 'DELETE', url: `/v1/tokens/${id}` })
+  t.same(gone.json(), { id, revoked: true })
   t.equal((await rig.inject({ url: '/v1/tokens' })).json().tokens[0].revoked, true)
   t.same(rig.events.map((e) => e.kind), ['TokenCreated', 'TokenRevoked'])
-  t.match(rig.events[0]?.payload, { id: 'app_0', label: 'phone', authorities: ['read', 'invoke'] })
-  t.notMatch(JSON.stringify([rig.events, rig.logged]), SECRET, 'the secret is in no event and no log line')
+  t.match(rig.events[0]?.payload, { id, label: 'phone', authorities: ['read', 'invoke'] })
+  t.notMatch(JSON.stringify([rig.events, rig.logged]), token, 'the secret is in no event and no log line')
 })
 
 t.test('what is wrong is refused by name', async (t) => {

@@ -1,3 +1,4 @@
+import { deflateRawSync, inflateRawSync } from 'node:zlib'
 import { fieldsOf } from './fields.js'
 import { BODY_BYTES } from './limits.js'
 import type { Fields } from './fields.js'
@@ -18,13 +19,18 @@ export interface Recorded {
 const ESSENTIAL = new Set(['sessionId', 'masterNodeId', 'localNodeId', 'cluster', 'lastEventAppliedIdx'])
 /** In it under another name. */
 const TWIN = 'node_identities'
+/** Not recorded: work in flight is over before anybody looks, and was most of what snapshots took on disk. */
+const TRANSIENT = 'tasks'
 
-/** The JSON of a snapshot, at most `most` bytes: the largest keys of the state go first. Pure. */
+/**
+ * A snapshot as it is kept: its JSON, at most `most` bytes, deflated, in base64. What does not fit is left
+ * out, the largest keys of the state first. Pure.
+ */
 export function encodeBody (
   { part, stale }: Pick<Recorded, 'part' | 'stale'>, state: Fields, most = BODY_BYTES
 ): string {
   const pieces = Object.entries(state)
-    .filter(([key, value]) => key !== TWIN && value !== undefined)
+    .filter(([key, value]) => key !== TWIN && key !== TRANSIENT && value !== undefined)
     .map(([key, value]) => {
       const text = `${JSON.stringify(key)}:${JSON.stringify(value)}`
       return { key, text, bytes: Buffer.byteLength(text) + 1 }
@@ -39,12 +45,14 @@ export function encodeBody (
     bytes -= piece.bytes
   }
   const kept = pieces.filter(({ key }) => !omitted.has(key)).map(({ text }) => text)
-  return `${head.slice(0, -1)},"omitted":${JSON.stringify([...omitted])},"state":{${kept.join(',')}}}`
+  const json = `${head.slice(0, -1)},"omitted":${JSON.stringify([...omitted])},"state":{${kept.join(',')}}}`
+  return deflateRawSync(json, { level: 1 }).toString('base64')
 }
 
-/** What `encodeBody` wrote. Throws SyntaxError for anything else. */
+/** What `encodeBody` wrote, or the bare JSON of older versions. Throws an Error for anything else. */
 export function decodeBody (body: string): Recorded {
-  const { part, stale, omitted, state } = JSON.parse(body) as Recorded
+  const json = body.startsWith('{') ? body : inflateRawSync(Buffer.from(body, 'base64')).toString()
+  const { part, stale, omitted, state } = JSON.parse(json) as Recorded
   const whole = Object.fromEntries(Object.entries(state).flatMap(([key, value]) =>
     key === 'nodeIdentities' ? [[key, value], [TWIN, value]] : [[key, value]]))
   return { part, stale, omitted, state: whole }
@@ -52,7 +60,7 @@ export function decodeBody (body: string): Recorded {
 
 /** Readings: they are never twice the same, and alone no reason for another snapshot. */
 const READINGS = new Set([
-  'lastSeen', 'nodeMemory', 'nodeSystem', 'nodeDisk', 'nodeNetwork', 'tasks', 'lastEventAppliedIdx',
+  'lastSeen', 'nodeMemory', 'nodeSystem', 'nodeDisk', 'nodeNetwork', TRANSIENT, 'lastEventAppliedIdx',
   'topology', 'downloads', 'localNodeId', TWIN
 ])
 

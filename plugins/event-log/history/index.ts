@@ -8,7 +8,7 @@ import type { EventStore } from '../store/types.js'
 export interface HistoryOptions {
   readonly log: EventLog
   readonly store: EventStore
-  readonly state: StateReader
+  readonly state: Pick<StateReader, 'read'>
   readonly session: Pick<Session, 'isMaster' | 'masterNodeId' | 'onChange'>
   /** True while this node's log has all that its master's has. */
   readonly inStep: () => boolean

@@ -15,7 +15,7 @@ import type { Snapshots } from './recent.js'
 export interface RecorderOptions {
   readonly log: EventLog
   readonly snapshots: Snapshots
-  readonly state: StateReader
+  readonly state: Pick<StateReader, 'read'>
   readonly session: Pick<Session, 'isMaster' | 'masterNodeId' | 'onChange'>
   /** True while this node's log has all that its master's has. */
   readonly inStep: () => boolean

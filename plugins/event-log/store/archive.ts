@@ -16,80 +16,108 @@ export interface ArchiveOptions {
   readonly clock: Clock
   readonly limits: StoreLimits
   readonly signal: AbortSignal
-  /** A segment could not be packed, and is gone. */
+  /** A segment could not be packed, or not in time, and is gone. */
   readonly lost: (name: string, error: string) => void
 }
 
 /** Packs what is to be packed, once at a time; asked while at it, it looks again. */
 export class Archiver {
-  /** Bytes of all archives. */
+  /** Bytes of all archives, and of what waits to be packed. */
   bytes = 0
   readonly #options: ArchiveOptions
   #running: Promise<void> | null = null
   #again = false
+  #packing: string | null = null
+  #shedding: Promise<unknown> = Promise.resolve()
 
   constructor (options: ArchiveOptions) { this.#options = options }
 
   start (): void {
     this.#again = true
-    this.#running ??= this.#run().finally(() => { this.#running = null })
+    if (this.#running === null) this.#running = this.#run().finally(() => { this.#running = null })
+    else void this.#shed()
   }
 
   /** Resolves when it is at rest. */
-  async settled (): Promise<void> { await this.#running }
+  async settled (): Promise<void> {
+    await this.#running
+    await this.#shedding
+  }
 
   async #run (): Promise<void> {
     while (this.#again && !this.#options.signal.aborted) {
       this.#again = false
+      await this.#archiveOld().catch((error: unknown) => { this.#failed(error) })
+    }
+  }
+
+  #failed (error: unknown): void { this.#options.lost(this.#options.folder, (error as Error).message) }
+
+  /**
+   * Packs every segment that is no longer read, a piece at a time and outside the event loop, and removes
+   * the oldest archives beyond the limits. A segment that cannot be packed, for want of room as a rule, is
+   * removed without: what is kept must not fill the disk. Ends early, leaving the rest for the next time,
+   * when the signal aborts. Rejects when the folder cannot be read or a file in it not be removed.
+   */
+  async #archiveOld (): Promise<void> {
+    const { folder, signal, limits, lost } = this.#options
+    for (;;) {
+      this.#packing = null
+      const oldest = await this.#shed({ claim: true })
+      if (oldest === undefined || signal.aborted) return
       try {
-        this.bytes = await archiveOld(this.#options)
+        await pack(join(folder, oldest.name), join(folder, archiveName(oldest.first)), this.#options)
       } catch (error) {
-        this.#options.lost(this.#options.folder, (error as Error).message)
+        if (signal.aborted) return
+        lost(oldest.name, (error as Error).message)
+      }
+      await removeSegment(join(folder, oldest.name))
+      const archives = await filesOf(folder, 'archive')
+      for (const { name } of tooMany(archives, limits.archiveFiles, limits.archiveBytes)) {
+        await unlink(join(folder, name))
       }
     }
   }
-}
 
-/**
- * Packs every segment that is no longer read, a piece at a time and outside the event loop, and removes the
- * oldest archives beyond the limits. A segment that cannot be packed, for want of room as a rule, is removed
- * without: what is kept must not fill the disk. Ends early, leaving the rest for the next time, when the
- * signal aborts. Returns the bytes of all archives. Rejects when the folder cannot be read.
- */
-async function archiveOld (options: ArchiveOptions): Promise<number> {
-  const { folder, signal, limits, lost } = options
-  for (const { name, first } of await filesOf(folder, 'old')) {
-    if (signal.aborted) break
+  /**
+   * Events may come faster than they are packed: what waits beyond the limit goes, the oldest first, but not
+   * what is being packed. Once at a time. Resolves with the oldest that is left; `claim`: it is packed now.
+   */
+  async #shed ({ claim = false } = {}): Promise<Sized | undefined> {
+    const turn = this.#shedding.then(async () => await this.#shedNow(claim))
+    this.#shedding = turn
+    return await turn
+  }
+
+  async #shedNow (claim: boolean): Promise<Sized | undefined> {
+    const { folder, limits, lost } = this.#options
     try {
-      await pack(join(folder, name), join(folder, archiveName(first)), options)
+      const old = await filesOf(folder, 'old')
+      for (const { name } of tooMany(old, Infinity, limits.waitingBytes)) {
+        if (name === this.#packing) continue
+        await removeSegment(join(folder, name))
+        lost(name, `more than ${limits.waitingBytes} bytes wait to be packed`)
+      }
+      const left = await filesOf(folder, 'old')
+      const kept = [...left, ...await filesOf(folder, 'archive')]
+      this.bytes = kept.reduce((sum, { bytes }) => sum + bytes, 0)
+      if (claim) this.#packing = left[0]?.name ?? null
+      return left[0]
     } catch (error) {
-      if (signal.aborted) break
-      lost(name, (error as Error).message)
+      this.#failed(error)
+      return undefined
     }
-    await removeSegment(join(folder, name))
-    await prune(folder, limits)
-  }
-  return (await archivesOf(folder)).reduce((sum, { bytes }) => sum + bytes, 0)
-}
-
-async function archivesOf (folder: string): Promise<{ name: string, first: number, bytes: number }[]> {
-  return await Promise.all((await filesOf(folder, 'archive')).map(async (file) =>
-    ({ ...file, bytes: (await stat(join(folder, file.name))).size })))
-}
-
-async function prune (folder: string, limits: StoreLimits): Promise<void> {
-  const archives = await archivesOf(folder)
-  for (const { name } of tooMany(archives, limits.archiveFiles, limits.archiveBytes)) {
-    await unlink(join(folder, name))
   }
 }
 
-async function filesOf (
-  folder: string, type: 'old' | 'archive'
-): Promise<{ name: string, first: number }[]> {
-  const isWanted = (file: StoreFile | null): file is NumberedFile =>
-    file?.type === type
-  return (await readdir(folder)).map(readName).filter(isWanted).sort((a, b) => a.first - b.first)
+interface Sized { readonly name: string, readonly first: number, readonly bytes: number }
+
+/** The files of a type with their sizes, oldest first. */
+async function filesOf (folder: string, type: 'old' | 'archive'): Promise<Sized[]> {
+  const isWanted = (file: StoreFile | null): file is NumberedFile => file?.type === type
+  const files = (await readdir(folder)).map(readName).filter(isWanted).sort((a, b) => a.first - b.first)
+  return await Promise.all(files.map(async ({ name, first }) =>
+    ({ name, first, bytes: await stat(join(folder, name)).then(({ size }) => size, () => 0) })))
 }
 
 async function pack (from: string, to: string, options: ArchiveOptions): Promise<void> {

@@ -46,32 +46,22 @@ export async function compact (options: CompactOptions): Promise<Segment> {
   return { path, first, entries, newestMs, bytes: await bytesOf(path) }
 }
 
-/**
- * Index of the oldest entry that stays: so many of the newest as are to be kept, but never so large that this
- * would have to be done again at once. No segment has that name already.
- */
+/** Index of the oldest entry that stays: so many of the newest are kept. No segment has that name already. */
 async function firstToKeep ({ openDb, limits, segments }: CompactOptions): Promise<number> {
   let entries = limits.keepEntries
-  let bytes = limits.ringBytes / 2
   let first: number | null = null
   for (const { path } of [...segments].reverse()) {
-    const [found] = await withDb(openDb, path, (db) => db.all<Counted>(COUNT, [entries, bytes]))
-    if (found!.kept > 0) first = found!.lo!
-    if (found!.kept < found!.total) break
+    const [found] = await withDb(openDb, path, (db) => db.all<{ lo: number | null, kept: number }>(
+      'SELECT min(idx) AS lo, count(*) AS kept FROM ' +
+      '(SELECT idx FROM ev ORDER BY idx DESC LIMIT ?)', [entries]))
+    first = found!.lo ?? first
     entries -= found!.kept
-    bytes -= found!.bytes ?? 0
+    if (entries === 0) break
   }
   first ??= segments.at(-1)!.first
   while (segments.some((segment) => segment.first === first)) first++
   return first
 }
-
-interface Counted { lo: number | null, kept: number, bytes: number | null, total: number }
-
-const COUNT = 'WITH newest AS (SELECT idx, length(body) AS size, row_number() OVER w AS n, ' +
-  'sum(length(body)) OVER w AS total FROM ev WINDOW w AS (ORDER BY idx DESC)) ' +
-  'SELECT min(idx) AS lo, count(*) AS kept, sum(size) AS bytes, (SELECT count(*) FROM ev) AS total ' +
-  'FROM newest WHERE n <= ?1 AND total <= ?2'
 
 interface SnapshotPlan {
   /** Snapshots from this index on are copied: the newest before the first entry, and all later ones. */

@@ -6,12 +6,17 @@ export interface StoreLimits {
   readonly ringBytes: number
   /** Entries that stay then. */
   readonly keepEntries: number
+  /** Most bytes of segments that wait to be packed; beyond it the oldest go without. */
+  readonly waitingBytes: number
   /** Most archives, and most bytes of them; the oldest go. */
   readonly archiveFiles: number
   readonly archiveBytes: number
   /** Archives are packed no faster than this, bytes a second. */
   readonly archiveRate: number
-  /** Waiting entries are written after this time, ms, or when there are so many or so many bytes of them. */
+  /**
+   * Waiting entries are written after this time, ms, or when there are so many or so many bytes of them; a
+   * transaction has no more bytes than that.
+   */
   readonly groupMs: number
   readonly groupEntries: number
   readonly groupBytes: number
@@ -38,6 +43,7 @@ export const STORE_LIMITS: StoreLimits = {
   segmentBytes: 64 * MIB,
   ringBytes: 256 * MIB,
   keepEntries: 20_000,
+  waitingBytes: 512 * MIB,
   archiveFiles: 5,
   archiveBytes: 1024 * MIB,
   archiveRate: 16 * MIB,

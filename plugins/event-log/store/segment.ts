@@ -90,8 +90,13 @@ export async function isSound (db: Db): Promise<boolean> {
 /** Writes a group in one transaction. Rejects with DbError; nothing of it is written then. */
 export async function writeGroup (db: Db, ops: readonly Op[]): Promise<void> {
   const rows = ops.filter((op) => op.type === 'append').map((op) => op.row.text)
-  await inTransaction(db, async () => {
+  const insert = async (): Promise<void> => {
     if (rows.length > 0) await db.run(INSERT_ROWS, [`[${rows.join(',')}]`])
+  }
+  // One statement is a transaction by itself; BEGIN and COMMIT would wait for two more turns of a busy loop.
+  if (rows.length === ops.length) return await insert()
+  await inTransaction(db, async () => {
+    await insert()
     for (const op of ops) {
       if (op.type === 'snapshot') await insertSnapshot(db, op.snapshot)
       else if (op.type === 'gap') {

@@ -1,4 +1,17 @@
-import type { Database } from 'sqlite3'
+/** What is used of the package; its own types are not there where it could not be installed. */
+interface Database {
+  serialize (): void
+  run (sql: string, values: readonly SqlValue[], done: (error: Error | null) => void): void
+  all<T> (sql: string, values: readonly SqlValue[], done: (error: Error | null, rows: T[]) => void): void
+  interrupt (): void
+  close (done: (error: Error | null) => void): void
+}
+
+interface Sqlite {
+  Database: new (path: string, mode: number, done: (error: Error | null) => void) => Database
+  OPEN_READWRITE: number
+  OPEN_CREATE: number
+}
 
 export type SqlValue = string | number | null
 
@@ -36,9 +49,9 @@ export class DbError extends Error {
 
 /** Loads the package sqlite3. Rejects where it is not installed or has no build for this machine. */
 export async function loadSqlite (): Promise<OpenDb> {
-  const module = await import('sqlite3') as unknown as
-    { default: { Database: typeof Database, OPEN_READWRITE: number, OPEN_CREATE: number } }
-  const sqlite = module.default
+  // Not as a literal: the compiler would want the package.
+  const name: string = 'sqlite3'
+  const { default: sqlite } = await import(name) as { default: Sqlite }
   return (path, make) => new Promise((resolve, reject) => {
     const mode = sqlite.OPEN_READWRITE | (make ? sqlite.OPEN_CREATE : 0)
     const database = new sqlite.Database(path, mode, (error) => {

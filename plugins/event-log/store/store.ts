@@ -92,13 +92,13 @@ class Store implements DiskStore {
     else this.#archiver.start()
   }
 
-  append (entries: readonly Entry[]): void {
-    for (const entry of entries) {
+  append (entries: readonly Entry[], texts?: readonly string[]): void {
+    for (const [i, entry] of entries.entries()) {
       if (this.#mode !== 'normal') {
         this.#ledger.miss(entry, 'counted')
         continue
       }
-      const row = rowOf(entry)
+      const row = rowOf(entry, texts?.[i])
       if (this.#queue.fits(row.text.length)) {
         for (const op of this.#ledger.accept(entry)) this.#push(op)
         this.#push({ type: 'append', row })
@@ -237,11 +237,11 @@ class Store implements DiskStore {
     } while (this.#mode === 'normal' && this.#queue.waiting > 0 && this.#enough)
   }
 
-  /** Carries out the next group. Free space is looked at after exactly so many entries. */
+  /** Writes all that waits, up to the next look at free space: small groups fall behind on a busy loop. */
   async #step (): Promise<void> {
-    const { checkEntries, groupEntries, groupBytes } = this.#limits
+    const { checkEntries, groupBytes } = this.#limits
     const untilCheck = checkEntries - this.#written % checkEntries
-    const ops = this.#queue.take({ entries: Math.min(groupEntries, untilCheck), bytes: groupBytes })
+    const ops = this.#queue.take({ entries: untilCheck, bytes: groupBytes })
     try {
       if (this.#ledger.tail + RESERVE / 2 >= this.#position.reserved) await this.#remember(RESERVE)
       await this.#carryOut(ops)
@@ -345,6 +345,7 @@ class Store implements DiskStore {
 
   /** While nothing is written: is there room again? */
   async #look (): Promise<void> {
+    this.#tellMode()
     try {
       await this.#remember(RESERVE)
       const free = await this.#options.freeBytes()

@@ -61,8 +61,8 @@ export interface StoreStatus {
  * writer behind them works in order.
  */
 export interface EventStore {
-  /** Takes entries behind all that were appended before. */
-  append (entries: readonly Entry[]): void
+  /** Takes entries behind all that were appended before; `texts`: their JSON, if it is at hand. */
+  append (entries: readonly Entry[], texts?: readonly string[]): void
   /** Takes away what lies behind index `after`, before anything appended later. */
   cut (after: number): void
   /** Takes a snapshot. */
@@ -77,7 +77,7 @@ export interface EventStore {
    */
   snapshotBefore (at: Moment): Promise<Snapshot | null>
   status (): StoreStatus
-  /** Calls `fn` when the mode changes. */
+  /** Calls `fn` when the mode changes, and at each look at the disk while events are counted. */
   onMode (fn: (status: StoreStatus) => void): () => void
   close (): Promise<void>
 }

@@ -95,10 +95,13 @@ class Cluster {
     if (peer === undefined) return
     for (const output of peer.machine.step(input, this.#now)) {
       if (output.type === 'send') {
-        if (output.message.type === 'want') await roomIn(peer.store, systemClock)
+        if (['want', 'took'].includes(output.message.type)) await roomIn(peer.store, systemClock)
         this.#send(id, output.to, output.message)
       }
-      if (output.type === 'broadcast') for (const to of this.peers.keys()) this.#send(id, to, output.message)
+      if (output.type === 'feed') {
+        this.#send(id, output.to, output.message)
+        this.give(id, { type: 'fed', to: output.to, ok: true })
+      }
       if (output.type === 'dropped') this.dropped += output.count
       if (output.type === 'find') {
         this.give(id, { type: 'found', to: output.to, ...await findInStore(peer.store, output.have) })
@@ -234,19 +237,20 @@ t.test('one that catches up asks no faster than its disk writes', async (t) => {
 
 t.test('a page of the store', async (t) => {
   const { store } = await openRig(t, tempFolder(t))
-  const entries = chain(300)
-  const later = chain(5, { after: { idx: 400, chain: 'x' } })
+  const entries = chain(1300)
+  const later = chain(5, { after: { idx: 1400, chain: 'x' } })
   store.append([...entries, ...later])
   await store.flushed()
   const find = async (...have: { idx: number, chain: string }[]): Promise<unknown> => {
     const { base, entries } = await findInStore(store, have)
     return [base?.idx ?? null, entries[0]?.idx ?? null, entries.length]
   }
-  const [e10, e290, e300] = [entries[9]!, entries[289]!, entries[299]!]
-  t.same(await find(e10), [10, 11, 200])
-  t.same(await find({ idx: 295, chain: 'other' }, { idx: 290, chain: 'other' }, e290, e10), [290, 291, 10])
-  t.same(await find(e300), [300, null, 0], 'a gap follows')
-  t.same(await find({ idx: 0, chain: '' }), [0, 1, 200], 'one that is new')
-  t.same(await find({ idx: 350, chain: 'x' }), [null, null, 0])
+  const [e10, e1290, e1300] = [entries[9]!, entries[1289]!, entries[1299]!]
+  t.same(await find(e10), [10, 11, 500])
+  const others = [{ idx: 1295, chain: 'other' }, { idx: 1290, chain: 'other' }]
+  t.same(await find(...others, e1290, e10), [1290, 1291, 10])
+  t.same(await find(e1300), [1300, null, 0], 'a gap follows')
+  t.same(await find({ idx: 0, chain: '' }), [0, 1, 500], 'one that is new')
+  t.same(await find({ idx: 1350, chain: 'x' }), [null, null, 0])
   t.same(await find(), [null, null, 0])
 })

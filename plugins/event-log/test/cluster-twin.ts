@@ -29,16 +29,23 @@ interface Flying { from: string, to: string, message: unknown, at: number, epoch
 export class ClusterTwin {
   readonly nodes = new Map<string, TwinNode>()
   now = 0
+  /** Nodes whose links take nothing more. */
+  readonly full = new Set<string>()
+  /** Nodes of which nobody hears what they have. */
+  readonly mute = new Set<string>()
   /** Of what is sent: what arrives, after how many ms. [] is lost, two are doubled. */
   fate: () => number[] = () => [1]
   /** Stores of those nodes that have one. */
   readonly stored = new Map<string, Find>()
   #looking: { id: string, to: string, have: readonly Position[], find: Find }[] = []
   #flying: Flying[] = []
+  #wakes = new Map<string, number>()
   #links = new Map<string, number>()
   #epoch = 0
   #count = 0
   readonly submitted: string[] = []
+  /** Every message, sent over whatever link. */
+  readonly posted: { to: string, type: string, entries?: unknown[] }[] = []
 
   constructor (ids: readonly string[], make: () => EventLog = createEventLog) {
     for (const id of ids) this.start(id, make())
@@ -94,7 +101,14 @@ export class ClusterTwin {
     const node = this.node(id)
     for (const output of node.machine.step(input, this.now)) {
       if (output.type === 'send') this.#post(id, output.to, output.message)
-      if (output.type === 'broadcast') for (const to of this.nodes.keys()) this.#post(id, to, output.message)
+      if (output.type === 'feed') {
+        const ok = !this.full.has(output.to)
+        if (ok) this.#post(id, output.to, output.message)
+        this.step(id, { type: 'fed', to: output.to, ok })
+      }
+      if (output.type === 'wake') {
+        this.#wakes.set(id, Math.min(this.#wakes.get(id) ?? Infinity, this.now + output.ms))
+      }
       if (output.type === 'find') this.#find(id, output.to, output.have)
       if (output.type === 'dropped') node.dropped += output.count
     }
@@ -114,6 +128,10 @@ export class ClusterTwin {
   }
 
   #post (from: string, to: string, message: unknown): void {
+    const { type, entries } = message as { type: string, entries?: string }
+    this.posted.push({ to, type,
+      ...entries === undefined ? {} : { entries: JSON.parse(entries) as unknown[] } })
+    if (this.mute.has(from) && type === 'took') return
     const epoch = this.#links.get([from, to].sort().join('|'))
     if (from === to || epoch === undefined) return
     const copy = JSON.parse(JSON.stringify(message)) as unknown
@@ -130,8 +148,11 @@ export class ClusterTwin {
       for (const { id, to, have, find } of this.#looking.splice(0)) {
         this.step(id, { type: 'found', to, ...find(have) })
       }
-      const next = Math.min(until, nextTick, ...this.#flying.map((f) => f.at))
+      const next = Math.min(until, nextTick, ...this.#flying.map((f) => f.at), ...this.#wakes.values())
       this.now = Math.max(this.now, next)
+      for (const [id, at] of this.#wakes) {
+        if (at <= this.now && this.#wakes.delete(id)) this.step(id, { type: 'tick' })
+      }
       const due = this.#flying.filter((f) => f.at <= this.now).sort((a, b) => a.at - b.at)
       this.#flying = this.#flying.filter((f) => f.at > this.now)
       for (const { from, to, message, epoch } of due) {

@@ -99,6 +99,25 @@ t.test('events are submitted to the master, and an entry of the master is in the
   t.not(event.origin, SELF.installId)
 })
 
+t.test('an event that was just indexed is a sign of life of its node', async (t) => {
+  const rig = await startLog(t)
+  rig.peer('other', true)
+  const at = (ms: number): string => new Date(rig.clock.now() + ms).toISOString()
+  const submit = (id: string, ms: number): void => {
+    const events = [{ id, at: at(ms), origin: 'othernode', event: { NodeJoined: { nodeId: id } } }]
+    rig.hear('other', { type: 'submit', sid: 's1', events })
+  }
+  rig.happen('NodeJoined', { nodeId: 'mine' })
+  submit('old', -3_000)
+  t.same(rig.signs, [], 'not an own one, nor what happened long ago')
+  submit('new', -100)
+  submit('another', 0)
+  t.same(rig.signs, ['othernode'], 'once is enough for a second')
+  await rig.clock.advance(1_000)
+  submit('later', 0)
+  t.same(rig.signs, ['othernode', 'othernode'])
+})
+
 t.test('dropped events are an event: LogGap', async (t) => {
   const rig = await startLog(t)
   rig.happen('NodeJoined', { nodeId: 'x'.repeat(20_000) })

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { createAnnouncer } from '../../runners/announce.js'
 import { commandHandlers } from '../../runners/commands.js'
 import { sections } from '../../runners/sections.js'
 import { coreCluster } from '../../../kernel/test/cluster-core-kit.js'
@@ -47,12 +48,17 @@ async function recorded (t: Owner, seed: number): Promise<Recorded> {
   const prepare = (core: ClusterCore, name: string): void => {
     if (c !== undefined) feed(core, name)
     const handlers = commandHandlers({
-      section: section(core), now: () => 0, live: () => true, check: () => {},
-      created: (instanceId, modelId, nodeIds) => {
-        tell(name, 'InstanceCreated', { instanceId, modelId, nodeIds })
-      },
-      deleted: (instanceId, modelId) => { tell(name, 'InstanceDeleted', { instanceId, modelId }) }
+      section: section(core), now: () => 0, live: () => true, check: () => {}, digest: () => undefined
     })
+    const announce = createAnnouncer({
+      section: section(core), session: core.session, log: quiet,
+      settled: async () => { await core.desk.run('test.settle', {}) },
+      created: (event) => { tell(name, 'InstanceCreated', { ...event }) },
+      deleted: (event) => { tell(name, 'InstanceDeleted', event) }
+    })
+    section(core).observe(() => { void announce() })
+    core.session.onChange(() => { void announce() })
+    core.desk.handle('test.settle', () => null)
     core.desk.handle('test.create', (args) => handlers.create(args as never))
     core.desk.handle('test.remove', (args) => handlers.remove(args as never))
   }

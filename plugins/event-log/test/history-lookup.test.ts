@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto'
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { createEventLog } from '../log.js'
@@ -102,7 +103,7 @@ t.test('without a store the newest are in memory, within bounds', async (t) => {
   await rig.clock.advance(1000)
   for (let i = 1; i <= 50; i++) rig.happen('TaskFailed', { n: i })
   t.match(await rig.then(50), { gaps: [[1, 40]], events: { length: 10 } })
-  rig.state = stateWith(['a'], { tasks: { x: 'y'.repeat(900_000) } })
+  rig.state = stateWith(['a'], { nodeSystem: { x: randomBytes(600_000).toString('base64') } })
   for (let i = 0; i < 30; i++) {
     rig.happen('InstanceDeleted')
     await rig.clock.advance(3000)

@@ -14,6 +14,8 @@ export interface LogRig extends Rig {
   happen (kind: string, payload?: Record<string, unknown>): void
   /** What the plugin sends to other nodes. */
   sent: { to: string, message: unknown }[]
+  /** Nodes of which the plugin said that they live. */
+  signs: string[]
   /** A message of another node. */
   hear (from: string, message: unknown): void
   peer (installId: string, up: boolean): void
@@ -46,6 +48,7 @@ export async function startLog (
   let onPeers: Parameters<Cluster['onPeers']>[0] = () => {}
   const sessionListeners = new Set<() => void>()
   const sent: LogRig['sent'] = []
+  const signs: string[] = []
   let now = { sid: 's1', master: SELF.installId as string | null }
   const masterNodeId = (): string | null => nodes.find((n) => n.installId === now.master)?.nodeId ?? null
   const session: Session = {
@@ -61,6 +64,7 @@ export async function startLog (
     self: SELF,
     get masterInstallId () { return now.master },
     nodes: () => nodes.slice(0, 1),
+    lives: (nodeId) => { signs.push(nodeId) },
     resolve: (ref) => nodes.find((n) => [n.nodeId, n.installId, n.name].includes(ref)),
     channel (_name, fn) {
       receive = fn as typeof receive
@@ -81,7 +85,7 @@ export async function startLog (
   const plugin = createEventLogPlugin({ ...realParts('0'), ...options.parts })
   const rig = await startPlugin(t, plugin, { clock: manualClock(), ...options, fakes })
   return {
-    ...rig, sent,
+    ...rig, sent, signs,
     happen (kind, payload = {}) { listener({ kind, payload }) },
     hear: (from, message) => { receive(from, message) },
     peer: (installId, up) => { onPeers({ installId, up }) },

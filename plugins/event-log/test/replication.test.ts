@@ -1,5 +1,6 @@
 import t from 'tap'
 import type { Test } from 'tap'
+import type { Entry } from '../entries.js'
 import { createEventLog } from '../log.js'
 import { ClusterTwin } from './cluster-twin.js'
 
@@ -122,6 +123,114 @@ t.test('a lost message is made up for', async (t) => {
   t.equal(twin.submitted.length, 2, 'a follower hears where the log ends, and asks')
 })
 
+t.test('events that come together travel together', async (t) => {
+  const twin = three()
+  const sent = twin.posted.length
+  for (let i = 0; i < 2500; i++) twin.happen('a')
+  twin.run(100)
+  agree(t, twin)
+  const appends = twin.posted.slice(sent).filter(({ to, type }) => to === 'b' && type === 'append')
+  t.same(appends.map(({ entries }) => entries!.length), [1, 500, 500, 500, 500, 499])
+})
+
+t.test('a peer whose link is full goes on where it was, and holds nobody up', async (t) => {
+  const twin = three()
+  twin.full.add('c')
+  for (let i = 0; i < 50; i++) {
+    twin.happen('a')
+    twin.run(20)
+  }
+  t.equal(twin.node('c').log.entries.length, 0)
+  t.same(twin.ids('b'), twin.submitted)
+  const sent = twin.posted.length
+  twin.full.clear()
+  twin.run(300)
+  agree(t, twin)
+  const toC = twin.posted.slice(sent).filter(({ to }) => to === 'c')
+  t.same(toC.map(({ type, entries }) => [type, entries?.length]), [['append', 50]], 'without a question')
+})
+
+t.test('a follower far behind asks once, and is sent page after page', async (t) => {
+  const twin = three()
+  twin.connect(['a', 'b'], ['c'])
+  for (let i = 0; i < 4_000; i++) twin.happen('a')
+  twin.run(100)
+  twin.fate = () => [400]
+  const sent = twin.posted.length
+  twin.connect(ALL)
+  twin.run(1_300)
+  agree(t, twin)
+  const wants = twin.posted.slice(sent).filter(({ to, type }) => to === 'a' && type === 'want')
+  t.equal(wants.length, 1, 'eight pages, one round trip')
+})
+
+t.test('nobody is sent more than a window beyond what it has said to have', async (t) => {
+  const twin = three()
+  twin.mute.add('c')
+  for (let i = 0; i < 4; i++) {
+    for (let n = 0; n < 2_500; n++) twin.happen('a')
+    twin.run(100)
+  }
+  t.equal(twin.node('c').log.last.idx, 5_000)
+  t.equal(twin.node('b').log.last.idx, 10_000)
+  twin.mute.clear()
+  twin.run(12_000)
+  t.same(twin.node('c').log.last, twin.node('a').log.last, 'what it said was lost: it is told, and asks')
+})
+
+t.test('what the ring no longer has comes from the store, also in the middle of it', async (t) => {
+  const twin = three(() => createEventLog(600))
+  const all: Entry[] = []
+  twin.node('a').log.onChange((change) => { if (change.type === 'append') all.push(change.entry) })
+  twin.stored.set('a', ([position]) => ({ base: position!,
+    entries: all.filter(({ idx }) => idx > position!.idx).slice(0, 500) }))
+  twin.full.add('c')
+  for (let i = 0; i < 3_000; i++) twin.happen('a')
+  twin.run(100)
+  const sent = twin.posted.length
+  twin.full.clear()
+  twin.run(200)
+  t.same(twin.node('c').log.last, twin.node('a').log.last)
+  t.same(twin.node('c').read.length, 3_000, 'its reader missed nothing')
+  t.notOk(twin.posted.slice(sent).some(({ to, type }) => to === 'a' && type === 'want'))
+})
+
+t.test('a follower that is seconds behind is fed from memory, beyond the entries kept there', async (t) => {
+  const twin = three(() => createEventLog(50, 1e6, 4_000))
+  twin.full.add('c')
+  for (let i = 0; i < 3_000; i++) twin.happen('a')
+  twin.run(100)
+  twin.stored.set('a', () => { throw new Error('the store is asked') })
+  twin.full.clear()
+  twin.run(200)
+  const { log } = twin.node('a')
+  t.same(twin.node('c').log.last, log.last)
+  t.equal(log.base.idx, 2_950)
+  t.equal(log.oldest.idx, 0)
+  for (let i = 0; i < 2_500; i++) twin.happen('a')
+  t.equal(log.oldest.idx, 1_500)
+  t.equal(log.page({ idx: 1_499, chain: log.oldest.chain }), null)
+  t.equal(log.page({ idx: 1_500, chain: 'another' }), null)
+  t.match(log.page(log.oldest), { base: { idx: 1_500 }, end: { idx: 2_000 } })
+})
+
+t.test('a gap in the master\'s store is passed, also by one that has some of what is missing', async (t) => {
+  const twin = three(() => createEventLog(50))
+  for (let i = 0; i < 100; i++) twin.happen('a')
+  twin.run(100)
+  twin.connect(['a'], ['b'], ['c'])
+  const stored = twin.node('a').log.entries.slice(0, 30)
+  // The store of the master lacks all from there on; the follower has twenty of those.
+  twin.stored.set('a', (have) => {
+    const base = have.find(({ idx }) => idx <= stored.at(-1)!.idx && idx > stored[0]!.idx) ?? null
+    return { base, entries: stored.filter(({ idx }) => base !== null && idx > base.idx) }
+  })
+  for (let i = 0; i < 200; i++) twin.happen('a')
+  twin.connect(['a', 'c'])
+  twin.run(5_000)
+  t.same(twin.node('c').log.last, twin.node('a').log.last)
+})
+
 t.test('a node that was away catches up in pages', async (t) => {
   const twin = three()
   twin.connect(['a', 'b'], ['c'])
@@ -200,8 +309,13 @@ t.test('what is no message is counted, and an answer that nobody asked for does 
   twin.run(50)
   const b = twin.node('b')
   const before = [...b.log.entries]
+  const text = JSON.stringify([{ ...before[0]!, event: { Happened: { x: 'X' } } }])
+  const odd = text.replace('"x":"X"', '"__proto__":{"polluted":1}')
+  const deep = text.replace('"X"', '['.repeat(100) + ']'.repeat(100))
   const junk: unknown[] = [null, 7, 'x', [], {}, { type: 'toString', sid: 's1' }, { type: 'head', sid: 's1' },
-    { type: 'append', sid: 's1', entries: [{ idx: -1 }] }, { type: 'submit', sid: 's1', events: [{}] },
+    { type: 'append', sid: 's1', entries: [{ idx: -1 }] }, { type: 'append', sid: 's1', entries: '[' },
+    { type: 'append', sid: 's1', entries: '{}' }, { type: 'append', sid: 's1', entries: odd },
+    { type: 'append', sid: 's1', entries: deep }, { type: 'submit', sid: 's1', events: [{}] },
     { type: 'want', sid: 's1', n: 1, learn: true, have: 'all' },
     { type: 'head', sid: 's1', last: { idx: 2 ** 53, chain: '' } }]
   for (const message of junk) twin.step('b', { type: 'message', from: 'a', message })

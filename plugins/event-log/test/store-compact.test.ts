@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { createGunzip } from 'node:zlib'
 import t from 'tap'
 import { monitorLoop, systemClock } from '../../../kernel/index.js'
+import { EVENT_BYTES } from '../limits.js'
 import { Archiver } from '../store/archive.js'
 import { compact } from '../store/compact.js'
 import { STORE_LIMITS } from '../store/limits.js'
@@ -48,6 +49,37 @@ t.test('compaction keeps the newest entries with their indices, and appending go
   again.store.append(next)
   await again.store.flushed()
   t.same((await everything(again.store)).at(-1), next[0])
+})
+
+t.test('the newest stay whatever their size, and the largest there may be fit', async (t) => {
+  const rig = await openRig(t, tempFolder(t), { limits: small })
+  await feed(rig, chain(1000, { text: 'x'.repeat(2000) }))
+  t.ok((await everything(rig.store)).length >= 150)
+  const { keepEntries, ringBytes } = STORE_LIMITS
+  t.ok(keepEntries * (EVENT_BYTES + 500) <= ringBytes * 3 / 4, 'a quarter is left for snapshots')
+})
+
+t.test('what waits to be packed is bounded while events come faster than it is packed', async (t) => {
+  const folder = tempFolder(t)
+  const lost: string[] = []
+  const stop = new AbortController()
+  const limits = { ...roomy, archiveRate: 1, waitingBytes: 2500 }
+  const archiver = new Archiver({ folder, clock: systemClock, limits, signal: stop.signal,
+    lost: (name) => { lost.push(name) } })
+  const come = async (first: number): Promise<void> => {
+    writeFileSync(join(folder, `old-${first}.db`), 'x'.repeat(1000))
+    archiver.start()
+    await until(() => archiver.bytes > 0 && old().length <= 3)
+  }
+  const old = (): string[] => readdirSync(folder).filter((name) => name.startsWith('old-'))
+  for (let first = 1; first <= 9; first++) await come(first)
+  // The one being packed stays, and the two newest.
+  await until(() => old().length === 3)
+  t.same(old(), ['old-1.db', 'old-8.db', 'old-9.db'])
+  t.same(lost, [2, 3, 4, 5, 6, 7].map((first) => `old-${first}.db`))
+  t.equal(archiver.bytes, 3000, 'what waits is counted')
+  stop.abort()
+  await archiver.settled()
 })
 
 t.test('T-L06: archives stay within their number and their size, and are databases', async (t) => {

@@ -184,7 +184,7 @@ function tryWith (modelId: string, tasks: readonly string[]): string {
 /** Reasons of a refusal that is about the cluster, not about how the verb was used. */
 const REFUSED = new Set([
   'no_connected_cycle', 'exclusions_removed_all', 'tensor_unsupported', 'tensor_indivisible',
-  'too_few_layers', 'no_backend'
+  'too_few_layers', 'spread_unsupported', 'no_backend'
 ])
 
 /** The error with the sums and the ways out, and the exit status that goes with its reason. */

@@ -95,11 +95,14 @@ async function agreed (ctx: VerbContext, rows: readonly PsRow[]): Promise<boolea
   return await confirm(ctx, `Stop ${count(rows.length, 'instance')}?`)
 }
 
+/** How long open requests may go on without --now, seconds. */
+const DRAIN_SECONDS = 30
+
 /** What the node says, or why it would not. Throws VerbError (130) at Ctrl-C. */
 async function stop (
   ctx: VerbContext, instanceId: string, now: boolean
 ): Promise<{ message?: string, failure?: VerbError }> {
-  const path = `/instance/${encodeURIComponent(instanceId)}${now ? '?drain_seconds=0' : ''}`
+  const path = `/instance/${encodeURIComponent(instanceId)}?drain_seconds=${now ? 0 : DRAIN_SECONDS}`
   try {
     return { message: (await ctx.client.json<{ message: string }>(path, { method: 'DELETE' })).message }
   } catch (error) {

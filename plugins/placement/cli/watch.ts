@@ -1,3 +1,4 @@
+import { waitsFor } from '../progress.js'
 import type { Progress } from '../progress.js'
 import { plain } from '../../../kernel/index.js'
 import { bodyOf } from '../../runners/service.js'
@@ -99,6 +100,12 @@ export function stateText (
   runner: Record<string, unknown> | undefined, modelId: string
 ): string {
   const words = WORDS[kind] ?? kind
+  const waits = kind === 'RunnerIdle' ? waitsFor(runner) : null
+  if (waits !== null) {
+    const { message, since, tries, nextTryAt } = waits
+    const told = `waits since ${since}: ${message}`
+    return nextTryAt === undefined ? told : `${told}. Tried ${tries} times, next at ${nextTryAt}`
+  }
   if (kind === 'RunnerLoading') {
     const { layersLoaded, totalLayers } = (runner?.[kind] ?? {}) as Record<string, number>
     return layersLoaded === undefined ? words : `${words} (${layersLoaded} of ${totalLayers})`

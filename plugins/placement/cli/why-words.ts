@@ -66,6 +66,7 @@ const MOVES: Readonly<Record<string, string>> = {
 }
 
 const TELLS: Readonly<Record<string, Tell>> = {
+  ProtocolViolation: there(({ reason }, node) => `${node} broke the protocol: ${text(reason)}`),
   NodeTimedOut: there(({ evidence }, node) => `${node} was lost: ${text(evidence)}`),
   NodeRestarted: there((_, node) => `${node} was told to restart`),
   NodeRemoved: there((_, node) => `${node} was removed from the cluster`),

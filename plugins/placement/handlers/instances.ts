@@ -120,12 +120,12 @@ export async function awaitReady (desk: Desk, request: RouteRequest<typeof route
 
 /** The first instance of the model that is ready; undefined when the time is up. */
 async function firstReady (
-  { clock, readState }: Desk, { query, signal }: RouteRequest<typeof routes.await>, stream: StreamWriter
+  { clock, recentState }: Desk, { query, signal }: RouteRequest<typeof routes.await>, stream: StreamWriter
 ): Promise<Instance | undefined> {
   const until = clock.mono() + query.timeout_seconds * 1000
   let said = -Infinity
   for (;;) {
-    const state = await readState()
+    const state = await recentState()
     for (const id of instancesOf(state, query.model_id)) {
       const progress = progressOf(state, id)
       if (progress.kind === 'ready') return progress.instance

@@ -26,7 +26,7 @@ export async function place (desk: Desk, request: RouteRequest<typeof routes.pla
     sharding: body.sharding ?? 'Pipeline',
     instanceMeta: body.instance_meta ?? 'Ring',
     minNodes: body.min_nodes ?? 1,
-    excluded: body.excluded_nodes ?? [],
+    excluded: desk.planning.refs(body.excluded_nodes, body.excluded_node_ids),
     force: body.force ?? false
   }
   const intent = intentOfAsk(desk, ask, 'request', body.ttl_seconds ?? null)
@@ -35,7 +35,7 @@ export async function place (desk: Desk, request: RouteRequest<typeof routes.pla
   if (body.wait !== true) return answer
   const instanceId = await untilReady({
     clock: desk.clock,
-    readState: desk.readState,
+    readState: desk.recentState,
     instanceId: entered.instanceId,
     attempts: failedAttempts(outcome.state),
     seconds: body.timeout_seconds ?? WAIT_SECONDS,
@@ -84,7 +84,7 @@ export async function create (desk: Desk, request: RouteRequest<typeof routes.cr
 
 /** With this cluster's own card and intent, which a client only repeats. */
 function completed (given: Instance, card: ModelCard): Instance {
-  const { drainUntil: _, ...body } = bodyOf(given)
+  const { drainUntil: _, modelDigest: _digest, ...body } = bodyOf(given)
   const ring = { ...body, placement: intentOfGiven(given) }
   const modelCard = stateCard({ ...card, files: [] })
   const { runnerToShard } = ring.shardAssignments

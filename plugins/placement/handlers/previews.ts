@@ -15,7 +15,7 @@ export async function placement (
     sharding: query.sharding,
     instanceMeta: query.instance_meta,
     minNodes: query.min_nodes,
-    excluded: query.excluded_node_ids,
+    excluded: planning.refs(query.excluded_node_ids, query.excluded_nodes),
     force: false
   }, signal)
   return shownTo(caller, instanceOf(plan, card, state, newId))
@@ -27,10 +27,13 @@ export async function previews (
 ): Promise<unknown> {
   const card = await planning.card(query.model_id)
   const state = await planning.state()
+  const only = planning.refs(query.node_ids)
+  const excluded = planning.refs(query.excluded_node_ids, query.excluded_nodes)
   const rows = combinations(card, planning.view(state, card.modelId), {
-    nodeIds: planning.nodeIds(query.node_ids), excluded: planning.nodeIds(query.excluded_node_ids)
+    nodeIds: planning.nodeIds(only), excluded: planning.nodeIds(excluded)
   })
   return {
+    unknown_nodes: planning.unknownNodes([...only, ...excluded]),
     previews: rows.map((row) => rowOf(card.modelId, row, ({ plan }) =>
       shownTo(caller, instanceOf(plan, card, state, newId))))
   }

@@ -28,6 +28,8 @@ export interface Situation {
   nodes: readonly { nodeId: string, installId: string, name: string }[]
   /** Ids of nodes on which nothing can be counted any more. */
   gone: ReadonlySet<string>
+  /** Ids of nodes that have said that they stop. */
+  leaving: ReadonlySet<string>
   waiting: ReadonlyMap<string, WaitingEntry>
   /** Models that an operator stopped. */
   stopped: ReadonlySet<string>
@@ -44,12 +46,14 @@ export interface Judge {
 
 /**
  * What is to be done, in this order; a master that dies between two of them loses nothing. `lose` enters what
- * is to take the instance's place and then removes the instance, `wait` only enters.
+ * is to take the instance's place and then removes the instance, `move` enters it and then has the instance
+ * take no new requests, `wait` only enters.
  */
 export type Step =
   | { do: 'forget', id: string, why: string }
   | { do: 'remove', id: string }
   | { do: 'lose', id: string, entry: WaitingEntry }
+  | { do: 'move', id: string, entry: WaitingEntry }
   | { do: 'wait', id: string, entry: WaitingEntry }
   | { do: 'place', id: string, entry: WaitingEntry }
 
@@ -62,7 +66,8 @@ export function decide (situation: Situation, judge: Judge): Step[] {
   const forgotten = new Map(forgettable(situation))
   const left = new Map([...waiting].filter(([id]) => !forgotten.has(id)))
   const replaced = new Set(instances.map((one) => bodyOf(one).placement?.replaces))
-  const beside = instances.filter((one) => left.has(idOf(one)) || replaced.has(idOf(one)))
+  const beside = instances.filter((one) =>
+    stays(one) && (left.has(idOf(one)) || replaced.has(idOf(one))))
   const losses = instances.filter((one) => !beside.includes(one))
     .flatMap((instance) => lossOf(situation, judge, instance))
   const wanted = missing(situation, judge, left, losses)
@@ -77,9 +82,9 @@ export function decide (situation: Situation, judge: Judge): Step[] {
   ]
 }
 
-/** Entries that are done, with why. While the lost instance is still there its entry stays. */
+/** Entries that are done, with why. While the lost instance is there, and not ending, its entry stays. */
 function forgettable ({ instances, waiting, stopped }: Situation): [string, string][] {
-  const there = new Set(instances.map(idOf))
+  const there = new Set(instances.filter(stays).map(idOf))
   const replaced = new Set([
     ...instances.map((one) => bodyOf(one).placement?.replaces),
     ...[...waiting.values()].map(({ replaces }) => replaces)
@@ -116,12 +121,22 @@ function lossOf (situation: Situation, judge: Judge, instance: Instance): Step[]
     const entry = entryOf(situation, instance, intent, ['node_lost', `Its node ${names} is gone.`])
     return [{ do: 'lose', id, entry }]
   }
+  if (nodesOf(instance).some((nodeId) => situation.leaving.has(nodeId))) {
+    return stays(instance) ? moveOf(situation, judge, instance, intent) : []
+  }
   const failure = situation.failures.find(({ instanceId }) => instanceId === id)
   if (failure === undefined || !stays(instance) || serves(situation, instance)) return []
   const moved = { ...intent, failedOn: [...intent.failedOn, ...affected(situation, failure, instance)] }
   if (intent.failedOn.length >= MOVES_MAX || !judge.fits(modelOf(instance), moved)) return []
   const why: [string, string] = [failure.errorCode, failure.errorMessage]
   return [{ do: 'lose', id, entry: entryOf(situation, instance, moved, why) }]
+}
+
+/** Its node is going to stop: another one is looked for while that goes on with what it has. */
+function moveOf (situation: Situation, judge: Judge, instance: Instance, intent: PlacementIntent): Step[] {
+  if (!judge.fits(modelOf(instance), intent)) return []
+  const entry = entryOf(situation, instance, intent, ['node_leaves', 'Its node is stopping.'])
+  return [{ do: 'move', id: idOf(instance), entry }]
 }
 
 const nameOf = ({ nodes }: Situation, nodeId: string): string =>
@@ -133,7 +148,8 @@ function affected ({ nodes }: Situation, { affectedNodeIds }: Failure, instance:
   return ids.map((id) => nodes.find(({ nodeId }) => nodeId === id)?.installId ?? id)
 }
 
-function serves ({ runners }: Situation, instance: Instance): boolean {
+/** Whether every runner of the instance takes requests. */
+export function serves ({ runners }: Pick<Situation, 'runners'>, instance: Instance): boolean {
   return Object.values(bodyOf(instance).shardAssignments.nodeToRunner).every((runnerId) =>
     Object.keys(runners[runnerId] ?? {}).some((kind) => SERVING.has(kind)))
 }

@@ -5,6 +5,7 @@ import type { Planning } from '../planning.js'
 import type { StandingSections } from '../standing.js'
 import type { ReadState } from '../state-view.js'
 import { Keeper, LOOK_EVERY_MS } from './loop.js'
+import type { KeeperParts } from './loop.js'
 
 /** What the keeper needs of the plugin. */
 export interface KeepingParts {
@@ -22,13 +23,11 @@ const SIGNS = ['InstanceCreated', 'InstanceDeleted', 'InstanceFailureRecorded', 
 export function startKeeper (
   ctx: Context<typeof manifest>, { planning, readState, sections, autoplace }: KeepingParts
 ): void {
-  const { session, cluster, instances } = ctx.deps
+  const { session, cluster, instances, state } = ctx.deps
   const keeper = new Keeper({
     clock: ctx.clock, log: ctx.log, session, cluster, readState, planning, instances, ...sections, autoplace,
     newId: randomUUID,
-    wait: async (id, entry) => await ctx.command('wait', { id, entry: entry as never }, onceFor('wait', id)),
-    note: async (id, reason, message) => await ctx.command('note', { id, reason, message }),
-    unwait: async (id) => await ctx.command('unwait', { id }, onceFor('unwait', id))
+    ...entryCommands(ctx.command)
   })
   const poke = (): void => { keeper.poke() }
   ctx.effect('keeper', () => { keeper.close() })
@@ -36,8 +35,24 @@ export function startKeeper (
   ctx.effect('nodes that come and go', cluster.onPeers(poke))
   sections.waiting.observe(poke)
   for (const kind of SIGNS) ctx.on(kind, poke)
-  ctx.every('look at what is placed', LOOK_EVERY_MS, poke)
+  ctx.effect('changes of what is placed', state.onChange(() => { keeper.stateChanged() }))
+  ctx.every('look at what is placed', LOOK_EVERY_MS, () => { keeper.tick() })
   keeper.sessionChanged()
+}
+
+/**
+ * How entries come and go. A `wait` of a master that stops may be repeated to the next one after that has
+ * placed what waited, and enters it again: it is ended again then, which under the id of the first time would
+ * do nothing.
+ */
+export function entryCommands (
+  command: Context<typeof manifest>['command']
+): Pick<KeeperParts, 'wait' | 'note' | 'unwait'> {
+  return {
+    wait: async (id, entry) => await command('wait', { id, entry: entry as never }, onceFor('wait', id)),
+    note: async (id, reason, message) => await command('note', { id, reason, message }),
+    unwait: async (id) => await command('unwait', { id })
+  }
 }
 
 /** The id of a command that is given once for an entry, by whichever master: a repeated one is the same. */

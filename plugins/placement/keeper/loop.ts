@@ -1,11 +1,11 @@
 import { SvcError } from '../../../kernel/index.js'
 import type { Clock, Cluster, Logger, Section, Session } from '../../../kernel/index.js'
-import { bodyOf } from '../../runners/service.js'
+import { bodyOf, changed } from '../../runners/service.js'
 import type { Instances } from '../../runners/service.js'
 import { MESSAGE_CHARS_MAX } from '../sections.js'
 import type { StoppedEntry, WaitingEntry } from '../sections.js'
 import type { ReadState, StateView } from '../state-view.js'
-import { decide } from './decide.js'
+import { decide, serves } from './decide.js'
 import type { Step } from './decide.js'
 import { LostNodes } from './lost-nodes.js'
 import type { Losses } from './lost-nodes.js'
@@ -13,10 +13,12 @@ import { isLater, Placing } from './placing.js'
 import type { PlacingParts } from './placing.js'
 import { Stalls } from './stalls.js'
 
-/** How often it is looked without a sign, ms. */
+/** How often it is looked where something goes on or has changed without a sign of its own, ms. */
 export const LOOK_EVERY_MS = 1000
 /** Signs that come within this time are one, ms. */
 export const GATHER_MS = 50
+/** So long an instance may go on with what it has while its node stops, which ends it before, seconds. */
+const LEAVE_SECONDS = 30
 /** Error code of an instance that stands still. */
 const NO_PROGRESS = 'no_progress'
 
@@ -24,9 +26,9 @@ export interface KeeperParts extends PlacingParts {
   clock: Clock
   log: Logger
   session: Session
-  cluster: Pick<Cluster, 'nodes'>
+  cluster: Pick<Cluster, 'nodes' | 'self'>
   readState: ReadState
-  instances: Pick<Instances, 'place' | 'remove' | 'recordFailure'>
+  instances: Pick<Instances, 'place' | 'remove' | 'drain' | 'recordFailure'>
   waiting: Pick<Section<WaitingEntry>, 'entries' | 'get'>
   stopped: Pick<Section<StoppedEntry>, 'entries'>
   /** Models the cluster places by itself. Throws when a card cannot be read. */
@@ -53,6 +55,12 @@ export class Keeper {
   #cancel: (() => void) | null = null
   #closed = false
   #unread = false
+  /** Something of the state changed since it was read. */
+  #changed = true
+  /** Something is not as it is to be, so that time alone may bring something to do. */
+  #unsettled = true
+  /** The nodes as they were when the state was read. */
+  #nodesSeen = ''
 
   constructor (parts: KeeperParts) {
     this.#parts = parts
@@ -62,6 +70,19 @@ export class Keeper {
 
   /** Something changed: looks soon, after a pause at once. */
   poke (): void { this.#lookIn(this.#lookedAt + GATHER_MS - this.#parts.clock.mono()) }
+
+  /** Something of the state changed: the next tick looks. */
+  stateChanged (): void { this.#changed = true }
+
+  /**
+   * Looks unless all is as it was and as it is to be: then the state, which is large, is not even read. What
+   * a node that is not the master notes costs nothing.
+   */
+  tick (): void {
+    const { session } = this.#parts
+    const quiet = session.isMaster && !this.#changed && !this.#unsettled && this.#nodesSeen === this.#nodes()
+    if (!quiet) this.poke()
+  }
 
   /** The session changed, or its master is lost. */
   sessionChanged (): void {
@@ -104,17 +125,21 @@ export class Keeper {
   }
 
   async #look (): Promise<void> {
-    const { session, readState } = this.#parts
+    const { session, readState, cluster } = this.#parts
     if (!session.isMaster) {
       this.#losses([])
       return
     }
     const sessionId = session.sessionId
     const still = (): boolean => session.isMaster && session.sessionId === sessionId && !this.#closed
+    this.#changed = false
+    this.#unsettled = true
+    this.#nodesSeen = this.#nodes()
     let state = await readState()
     if (!still()) return
-    const losses = this.#losses(Object.values(state.instances))
+    const losses = this.#losses(Object.values(state.instances), reachedByOthers(state, cluster.self.nodeId))
     state = this.#recordStalls(state, losses)
+    let failed = false
     for (const step of this.#decide(state, losses)) {
       if (!still()) return
       try {
@@ -123,15 +148,30 @@ export class Keeper {
         // What cannot be done for one instance does not keep the others from their places.
         if (isLater(error)) throw error
         this.#failed(error)
+        failed = true
       }
     }
+    this.#unsettled = failed || this.#goesOn(state, losses)
     this.#wake(losses)
   }
 
-  #losses (instances: StateView['instances'][string][]): Losses {
+  /** Whether anything is under way: it waits, starts, has failed or may be lost. */
+  #goesOn ({ instances, runners }: StateView, { nextMs }: Losses): boolean {
+    const { cluster, waiting } = this.#parts
+    return nextMs !== null || this.#unread || [...waiting.entries()].length > 0 ||
+      cluster.nodes().some(({ live, leaving }) => live && leaving === true) ||
+      Object.values(instances).some((one) => !serves({ runners }, one))
+  }
+
+  #nodes (): string {
+    return this.#parts.cluster.nodes().map(({ nodeId, live, leaving }) =>
+      `${nodeId} ${live} ${leaving === true}`).join()
+  }
+
+  #losses (instances: StateView['instances'][string][], reached?: ReadonlySet<string>): Losses {
     const { clock, cluster } = this.#parts
     const now = clock.mono()
-    return this.#lost.look(instances, cluster.nodes(), now, now - this.#sessionSince)
+    return this.#lost.look(instances, cluster.nodes(), now, now - this.#sessionSince, reached)
   }
 
   #decide (state: StateView, { gone }: Losses): Step[] {
@@ -139,13 +179,14 @@ export class Keeper {
     const nodes = cluster.nodes()
     const entries = new Map([...waiting.entries()].map(({ key, value }) => [key, value]))
     const live = nodes.filter((node) => node.live).map(({ nodeId }) => nodeId)
+    const leaving = nodes.filter((node) => node.leaving === true).map(({ nodeId }) => nodeId)
     this.#placing.notice(state, live, new Set(entries.keys()))
     return decide({
       now: clock.now(),
       instances: Object.values(state.instances),
       runners: state.runners as Record<string, Record<string, unknown>>,
       failures: state.instanceFailures,
-      nodes, gone, autoplace: this.#autoplace(),
+      nodes, gone, leaving: new Set(leaving), autoplace: this.#autoplace(),
       waiting: entries,
       stopped: new Set([...stopped.entries()].map(({ key }) => key))
     }, { newId, fits: (modelId, intent) => this.#placing.fits(modelId, intent, state) })
@@ -154,7 +195,9 @@ export class Keeper {
   /** None while a card among them cannot be read: what is placed is kept all the same. */
   #autoplace (): readonly string[] {
     try {
-      return this.#parts.autoplace()
+      const models = this.#parts.autoplace()
+      this.#unread = false
+      return models
     } catch (error) {
       if (!this.#unread) this.#parts.log.error({ err: error }, 'nothing is placed by itself')
       this.#unread = true
@@ -182,6 +225,11 @@ export class Keeper {
         if (!await this.#remove(step.id) && still()) await unwait(step.id)
         return without(state, step.id)
       }
+      case 'move':
+        log.info({ instanceId: step.id }, 'an instance is placed elsewhere: its node stops')
+        await wait(step.id, step.entry)
+        if (!await this.#drain(step.id) && still()) await unwait(step.id)
+        return ending(state, step.id)
       case 'remove':
         await this.#remove(step.id)
         return without(state, step.id)
@@ -192,20 +240,21 @@ export class Keeper {
 
   /** False when it was gone. */
   async #remove (id: string): Promise<boolean> {
-    try {
-      // A runner here that is slow to end keeps nobody else waiting for a place.
-      await this.#parts.instances.remove(id, { ended: false })
-      return true
-    } catch (error) {
-      if (error instanceof SvcError && error.reason === 'instance_not_found') return false
-      throw error
-    }
+    // A runner here that is slow to end keeps nobody else waiting for a place.
+    return await wasThere(this.#parts.instances.remove(id, { ended: false }))
+  }
+
+  /** False when it was gone. */
+  async #drain (id: string): Promise<boolean> {
+    return await wasThere(this.#parts.instances.drain(id, { seconds: LEAVE_SECONDS }))
   }
 
   async #place (id: string, entry: WaitingEntry, state: StateView): Promise<StateView> {
     const { clock, log, waiting, note, unwait } = this.#parts
-    // First what it is to take the place of must be gone.
-    if (Object.hasOwn(state.instances, id) || waiting.get(id) === undefined) return state
+    // First what it is to take the place of must be gone, or take no new requests.
+    const before = state.instances[id]
+    if (waiting.get(id) === undefined) return state
+    if (before !== undefined && bodyOf(before).drainUntil === undefined) return state
     if (this.#placing.pause(id, clock.mono()) > 0) return state
     const tried = await this.#placing.place(id, entry, state, clock.mono())
     if (tried.ok) {
@@ -251,6 +300,28 @@ export class Keeper {
   }
 
   #cancelWake: () => void = () => {}
+}
+
+/** Ids of the nodes that another live node says it is linked with. */
+function reachedByOthers ({ topology }: StateView, self: string): Set<string> {
+  return new Set(Object.entries(topology.connections)
+    .flatMap(([from, sinks]) => from === self ? [] : Object.keys(sinks)))
+}
+
+async function wasThere (work: Promise<void>): Promise<boolean> {
+  try {
+    await work
+    return true
+  } catch (error) {
+    if (error instanceof SvcError && error.reason === 'instance_not_found') return false
+    throw error
+  }
+}
+
+/** The state once the instance takes no new requests. */
+function ending (state: StateView, id: string): StateView {
+  const drained = changed(state.instances[id]!, { drainUntil: new Date(0).toISOString() })
+  return { ...state, instances: { ...state.instances, [id]: drained } }
 }
 
 function without (state: StateView, id: string): StateView {

@@ -4,6 +4,8 @@ import type { Instance } from '../../runners/service.js'
 
 /** A node must be missing for so long before its instances are placed elsewhere, ms. */
 export const MISSING_MS = 3000
+/** The same while other nodes still reach it: only its link to the master may be cut, ms. */
+export const SUSPECT_MS = 30_000
 /** In a session younger than this nobody is given up for being silent: links are only being made, ms. */
 export const SESSION_GRACE_MS = 3000
 
@@ -25,10 +27,11 @@ export class LostNodes {
   /**
    * The nodes that are gone: missing for long enough, or started anew under another id. While a node is
    * missing, an id that is not known may be what that one is called now. `sessionAgeMs` is the age of the
-   * session.
+   * session; `reached` are ids of nodes that others reach.
    */
   look (
-    instances: Iterable<Instance>, nodes: readonly NodeView[], now: number, sessionAgeMs: number
+    instances: Iterable<Instance>, nodes: readonly NodeView[], now: number, sessionAgeMs: number,
+    reached: ReadonlySet<string> = new Set()
   ): Losses {
     const live = new Set(nodes.filter((n) => n.live).map((n) => n.nodeId))
     const known = new Set(nodes.map((n) => n.nodeId))
@@ -38,9 +41,12 @@ export class LostNodes {
     for (const id of this.#missing.keys()) if (!absent.has(id)) this.#missing.delete(id)
     for (const id of absent) if (!this.#missing.has(id)) this.#missing.set(id, now)
     const allLive = live.size === known.size
-    const left = (id: string): number => !known.has(id) && allLive
+    // What has said that it stops need not be missed first.
+    const leavers = new Set(nodes.filter((n) => n.leaving === true).map((n) => n.nodeId))
+    const patience = (id: string): number => reached.has(id) ? SUSPECT_MS : MISSING_MS
+    const left = (id: string): number => leavers.has(id) || (!known.has(id) && allLive)
       ? 0
-      : Math.max(MISSING_MS - (now - this.#missing.get(id)!), SESSION_GRACE_MS - sessionAgeMs)
+      : Math.max(patience(id) - (now - this.#missing.get(id)!), SESSION_GRACE_MS - sessionAgeMs)
     const waits = [...absent].map((id) => ({ id, ms: left(id) }))
     const later = waits.filter(({ ms }) => ms > 0).map(({ ms }) => ms)
     return {

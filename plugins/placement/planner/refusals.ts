@@ -1,10 +1,10 @@
 import type { Member } from './arrange.js'
 import { compareText } from './candidates.js'
-import type { Candidate, Job } from './candidates.js'
+import type { Candidate } from './candidates.js'
 import { gib } from './memory.js'
 import { least, shortOf } from './solve.js'
 import type { Problem } from './solve.js'
-import type { ClusterView, NodeFacts, PlanRequest, RefusalReason } from './types.js'
+import type { ClusterView, EngineTraits, NodeFacts, PlanRequest, RefusalReason } from './types.js'
 
 /** A refusal before the suggestions are added. */
 export interface Account { reason: RefusalReason, message: string, details: Record<string, unknown> }
@@ -32,6 +32,7 @@ function inWords (request: PlanRequest, view: ClusterView, problem: Problem): Wo
     case 'no_backend': return noBackend(request, problem)
     case 'exclusions_removed_all': return allExcluded(request, problem.survey.excluded)
     case 'info_pending': return infoPending(problem.pending)
+    case 'spread_unsupported': return notSpread(request, problem.traits)
     case 'tensor_indivisible': return indivisible(request, problem.candidates)
     case 'no_connected_cycle': return noCycle(problem, view)
     case 'insufficient_memory': return noMemory(problem)
@@ -114,30 +115,32 @@ function indivisible ({ card, minNodes }: PlanRequest, candidates: number): Word
   }
 }
 
-function noCycle (problem: Problem & { reason: 'no_connected_cycle' }, view: ClusterView): Words {
-  const { job: { request, traits }, candidates, cut } = problem
+function notSpread (
+  { card: { engine }, instanceMeta, minNodes }: PlanRequest, { multiNode, meta = 'Ring' }: EngineTraits
+): Words {
+  const how = multiNode ? `spreads a model over nodes as ${meta}, not as ${instanceMeta}`
+    : 'runs a model on one node'
   return {
-    message: cycleMessage(problem.job, candidates.length, cut),
+    message: `Engine ${engine} ${how}, so min_nodes ${minNodes} cannot be met.`,
+    details: { engine, minNodes, engineSpreadsAs: multiNode ? meta : null }
+  }
+}
+
+function noCycle (problem: Problem & { reason: 'no_connected_cycle' }, view: ClusterView): Words {
+  const { job: { request }, candidates, cut } = problem
+  return {
+    message: cycleMessage(request, candidates.length, cut),
     details: {
       minNodes: request.minNodes,
       candidates: candidates.map(({ node }) => idOf(node)),
-      engineSpreadsAs: traits.multiNode ? traits.meta ?? 'Ring' : null,
       oneWayLinks: oneWayLinks(candidates, view),
       searchCut: cut
     }
   }
 }
 
-function cycleMessage ({ request, traits }: Job, candidates: number, cut: boolean): string {
-  const { card: { engine, modelId }, instanceMeta, minNodes } = request
-  const meta = traits.meta ?? 'Ring'
-  if (!traits.multiNode) {
-    return `Engine ${engine} runs a model on one node, so min_nodes ${minNodes} cannot be met.`
-  }
-  if (meta !== instanceMeta) {
-    return `Engine ${engine} spreads a model over nodes as ${meta}, not as ${instanceMeta}, ` +
-      `so min_nodes ${minNodes} cannot be met.`
-  }
+function cycleMessage (request: PlanRequest, candidates: number, cut: boolean): string {
+  const { card: { modelId }, instanceMeta, minNodes } = request
   if (candidates < least(request)) {
     return `min_nodes is ${minNodes}, but ${count(candidates, 'node')} can run ${modelId}.`
   }

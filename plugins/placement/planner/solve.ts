@@ -14,6 +14,7 @@ export type Problem =
   | { reason: 'no_backend', traits: EngineTraits | null, survey: Survey | null }
   | { reason: 'exclusions_removed_all', survey: Survey }
   | { reason: 'info_pending', pending: Candidate[] }
+  | { reason: 'spread_unsupported', traits: EngineTraits }
   | { reason: 'tensor_indivisible', candidates: number }
   | { reason: 'no_connected_cycle', job: Job, candidates: readonly Candidate[], cut: boolean }
   | { reason: 'insufficient_memory', job: Job, nearest: Member[], candidates: readonly Candidate[] }
@@ -144,6 +145,9 @@ function problemOf (
     return found.excluded.length > 0
       ? { reason: 'exclusions_removed_all', survey: found }
       : { reason: 'no_backend', traits: job.traits, survey: found }
+  }
+  if (least(job.request) > 1 && !spreads(job.request, job.traits)) {
+    return { reason: 'spread_unsupported', traits: job.traits }
   }
   if (sizes.length === 0 && indivisible(job, candidates.length)) {
     return { reason: 'tensor_indivisible', candidates: candidates.length }

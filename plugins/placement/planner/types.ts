@@ -98,8 +98,8 @@ export interface Plan {
  * if the nodes that have not told yet turn out to have enough.
  */
 export const REFUSALS = [
-  'tensor_unsupported', 'too_few_layers', 'no_backend', 'exclusions_removed_all', 'tensor_indivisible',
-  'no_connected_cycle', 'insufficient_memory', 'info_pending'
+  'tensor_unsupported', 'too_few_layers', 'no_backend', 'exclusions_removed_all', 'spread_unsupported',
+  'tensor_indivisible', 'no_connected_cycle', 'insufficient_memory', 'info_pending'
 ] as const
 export type RefusalReason = typeof REFUSALS[number]
 

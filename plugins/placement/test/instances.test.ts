@@ -21,7 +21,7 @@ t.test('an instance is shown and removed', async (t) => {
   const id = await placed(rig)
   const shown = await rig.ask('GET', `/instance/${id}`)
   t.strictSame([shown.status, shown.body], [200, rig.state.instances[id]])
-  const drained = await rig.ask('DELETE', `/instance/${id}`)
+  const drained = await rig.ask('DELETE', `/instance/${id}?drain_seconds=30`)
   t.equal(drained.status, 200)
   t.match(drained.body, {
     message: /takes no new requests; it is removed when those it has have ended, at the latest at 1970-/,
@@ -32,7 +32,7 @@ t.test('an instance is shown and removed', async (t) => {
   for (const seconds of ['3601', '-1', 'x']) {
     t.equal((await rig.ask('DELETE', `/instance/${id}?drain_seconds=${seconds}`)).status, 400, seconds)
   }
-  const removed = await rig.ask('DELETE', `/instance/${id}?drain_seconds=0`)
+  const removed = await rig.ask('DELETE', `/instance/${id}`)
   t.match(removed, { status: 200, body: { message: `Instance ${id} is removed.`, instance_id: id } })
   t.strictSame(rig.removed, [id])
   for (const method of ['GET', 'DELETE']) {
@@ -201,6 +201,10 @@ t.test('previews: what fits with its sums, what does not with the reason', async
   const others = await ask('&node_ids=n1&node_ids=id-n2&excluded_node_ids=install-n1&excluded_node_ids=gone')
   const shardAssignments = { nodeToRunner: { 'id-n2': String } }
   t.match(others[0], { instance: { RingInstance: { shardAssignments } } })
+  const listed = '/instance/previews?model_id=acme/wide&excluded_node_ids=gone,n1,%20n3&excluded_nodes=n9'
+  const { body: told } = await rig.ask('GET', listed)
+  t.strictSame(told['unknown_nodes'], ['gone', 'n9'], 'a list in one value, and names that nobody has')
+  t.match(told['previews'], [{ instance: { RingInstance: { shardAssignments } } }])
   const { status, body } = await rig.ask('GET', '/instance/previews?model_id=acme/none')
   t.equal(status, 400)
   t.match(body.error, { reason: 'model_unknown', details: { remedy: /svc pull/ } })
@@ -305,10 +309,10 @@ t.test('what the cluster places by itself stays stopped until somebody places it
 })
 
 t.test('plugins.placement.drain_seconds is what counts when nobody says it', async (t) => {
-  const rig = await startPlacement(t, { config: { drain_seconds: 0 } })
+  const rig = await startPlacement(t, { config: { drain_seconds: 7 } })
   const id = await placed(rig)
   await rig.ask('DELETE', `/instance/${id}`)
-  t.strictSame([rig.removed, rig.drained], [[id], []])
+  t.strictSame([rig.removed, rig.drained], [[], [{ instanceId: id, seconds: 7 }]])
 })
 
 t.test('stopped is stopped, whoever had placed it, unless another one goes on', async (t) => {

@@ -23,6 +23,20 @@ const table: [string, Partial<Situation>, string[], (() => boolean)?][] = [
   ['one node of two that is gone', { instances: [instance('a', ['id-n2', 'id-n1'])], gone },
     ['lose a', 'place a']],
   ['another node that is gone', { instances: [A], gone: new Set(['id-n2']) }, []],
+  ['a node that is going to stop', { instances: [A], runners: ready(A), leaving: gone },
+    ['move a', 'place a']],
+  ['a node that is going to stop, with no other place', { instances: [A], leaving: gone }, [], () => false],
+  ['a master died after it entered the move', {
+    instances: [A], leaving: gone, waiting: waits(['a'])
+  }, ['remove a', 'place a']],
+  ['what moves is placed while it ends', { instances: [drained], leaving: gone, waiting: waits(['a']) },
+    ['place a']],
+  ['what was moved ends by itself', {
+    instances: [drained, instance('b', ['id-n2'], { placement: intent({ replaces: 'a' }) })],
+    leaving: gone, waiting: waits(['a'])
+  }, ['forget a']],
+  ['a node that was going to stop and is gone', { instances: [A], leaving: gone, gone },
+    ['lose a', 'place a']],
   ['what is being stopped is not placed again', { instances: [drained], gone }, ['remove a']],
   ['a failure, with a place elsewhere', { instances: [A], failures: [failure()] }, ['lose a', 'place a']],
   ['a failure, with none', { instances: [A], failures: [failure()] }, [], () => false],

@@ -33,8 +33,8 @@ export const entry = (over: Partial<WaitingEntry> = {}): WaitingEntry => ({
 /** A situation with nodes n1 to n3 (ids `id-n1`, install ids `install-n1`); `over` changes fields. */
 export function situation (over: Partial<Situation> = {}): Situation {
   return {
-    now: NOW, instances: [], runners: {}, failures: [], gone: new Set(), waiting: new Map(),
-    stopped: new Set(), autoplace: [],
+    now: NOW, instances: [], runners: {}, failures: [], gone: new Set(), leaving: new Set(),
+    waiting: new Map(), stopped: new Set(), autoplace: [],
     nodes: ['n1', 'n2', 'n3'].map((name) => ({ nodeId: `id-${name}`, installId: `install-${name}`, name })),
     ...over
   }

@@ -1,9 +1,9 @@
 import t from 'tap'
-import { LostNodes, MISSING_MS, SESSION_GRACE_MS } from '../keeper/lost-nodes.js'
+import { LostNodes, MISSING_MS, SESSION_GRACE_MS, SUSPECT_MS } from '../keeper/lost-nodes.js'
 import { nodeView } from './kit.js'
 import { instance } from './keeper-kit.js'
 
-/** What is there at a time: live nodes by id, missing ones with a "-" before theirs. */
+/** Nodes at a time, by id; "-" before: missing; "~" before: too, but others reach it; "!" after: leaving. */
 interface Moment { at: number, nodes: string, age?: number, gone: string[], next?: number | null }
 
 function check (what: string, on: string[], moments: Moment[]): void {
@@ -11,8 +11,11 @@ function check (what: string, on: string[], moments: Moment[]): void {
     const lost = new LostNodes()
     for (const { at, nodes, age = SESSION_GRACE_MS, gone, next } of moments) {
       const views = nodes.split(' ').filter((n) => n !== '')
-        .map((n) => nodeView(n, { nodeId: n.replace('-', ''), live: !n.startsWith('-') }))
-      const losses = lost.look(on.map((id) => instance(`on ${id}`, [id])), views, at, age)
+        .map((n) => nodeView(n, {
+          nodeId: n.replace(/[-~!]/g, ''), live: !/^[-~]/.test(n), leaving: n.endsWith('!')
+        }))
+      const reached = new Set(nodes.split(' ').filter((n) => n.startsWith('~')).map((n) => n.slice(1)))
+      const losses = lost.look(on.map((id) => instance(`on ${id}`, [id])), views, at, age, reached)
       t.strictSame([...losses.gone], gone, `at ${at}`)
       if (next !== undefined) t.equal(losses.nextMs, next, `at ${at}`)
     }
@@ -52,6 +55,23 @@ check('nobody is given up for silence in a young session', ['b'], [
   { at: MISSING_MS + 1, nodes: '-b', age: SESSION_GRACE_MS, gone: ['b'] }
 ])
 check('but for another id at once', ['b'], [{ at: 0, nodes: 'b2', age: 0, gone: ['b'] }])
+check('nor one missed that had said that it stops', ['b'], [
+  { at: 0, nodes: 'a b!', age: 0, gone: [] }, { at: 1, nodes: 'a -b!', age: 1, gone: ['b'], next: null }
+])
 check('it is known since when, also from before there were instances', ['b'], [
   { at: 0, nodes: 'a -b', gone: [] }, { at: MISSING_MS, nodes: 'a -b', gone: ['b'] }
+])
+check('a node that others still reach is only suspect', ['a', 'b'], [
+  { at: 0, nodes: 'a c ~b', gone: [], next: SUSPECT_MS },
+  { at: SUSPECT_MS - 1, nodes: 'a c ~b', gone: [], next: 1 },
+  { at: SUSPECT_MS, nodes: 'a c ~b', gone: ['b'], next: null }
+])
+check('until nobody reaches it any more', ['b'], [
+  { at: 0, nodes: 'a c ~b', gone: [] },
+  { at: MISSING_MS - 1, nodes: 'a c -b', gone: [], next: 1 },
+  { at: MISSING_MS, nodes: 'a c -b', gone: ['b'] }
+])
+check('one that is linked again keeps what it has', ['b'], [
+  { at: 0, nodes: 'a c ~b', gone: [] }, { at: SUSPECT_MS - 1, nodes: 'a c b', gone: [], next: null },
+  { at: SUSPECT_MS, nodes: 'a c ~b', gone: [], next: SUSPECT_MS }
 ])

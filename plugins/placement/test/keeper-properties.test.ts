@@ -14,17 +14,21 @@ const RUNS = 400
 const NODES = 4
 const SELF = 'auto/model'
 
-/** One command of the master: a step is one, and losing an instance is two. */
-type Op = { do: 'enter' | 'place', id: string, entry: WaitingEntry } | { do: 'remove' | 'forget', id: string }
+/** One command of the master: a step is one; losing an instance is two, and so is moving one. */
+type Op = { do: 'enter' | 'place', id: string, entry: WaitingEntry } |
+  { do: 'remove' | 'forget' | 'drain', id: string }
 
 const opsOf = (step: Step): Op[] => {
   if (step.do === 'lose') {
     return [{ do: 'enter', id: step.id, entry: step.entry }, { do: 'remove', id: step.id }]
   }
+  if (step.do === 'move') {
+    return [{ do: 'enter', id: step.id, entry: step.entry }, { do: 'drain', id: step.id }]
+  }
   return [step.do === 'wait' ? { ...step, do: 'enter' } : step]
 }
 
-interface Node { name: string, starts: number, up: boolean }
+interface Node { name: string, starts: number, up: boolean, leaving?: boolean }
 
 /** The document, the nodes, and what becomes of commands. */
 class World {
@@ -48,12 +52,15 @@ class World {
 
   decide (): Step[] {
     this.#now += 200
-    const nodes = this.nodes.map((node) => nodeView(node.name, { nodeId: this.idOf(node), live: node.up }))
+    const nodes = this.nodes.map((node) => nodeView(node.name, {
+      nodeId: this.idOf(node), live: node.up, leaving: node.leaving === true
+    }))
     const instances = [...this.instances.values()]
     const failing = new Set(this.failures.map(({ instanceId }) => instanceId))
     return decide(situation({
       instances, nodes, now: this.#now, failures: this.failures, waiting: new Map(this.waiting),
       autoplace: [SELF],
+      leaving: new Set(this.nodes.filter(({ leaving }) => leaving).map((node) => this.idOf(node))),
       gone: this.#lost.look(instances, nodes, this.#now, 1e9).gone,
       runners: Object.assign({}, ...instances.filter((one) =>
         !failing.has(bodyOf(one).instanceId)).map(ready)) as Situation['runners']
@@ -66,7 +73,7 @@ class World {
   #placeFor (modelId: string, failedOn: readonly string[]): Node | undefined {
     const taken = new Set([...this.instances.values()]
       .filter((one) => modelOf(one) === modelId).flatMap(nodesOf))
-    const free = this.nodes.filter((node) => node.up && !taken.has(this.idOf(node)))
+    const free = this.nodes.filter((node) => node.up && node.leaving !== true && !taken.has(this.idOf(node)))
     return free.find(({ name }) => !failedOn.includes(`install-${name}`))
   }
 
@@ -76,8 +83,21 @@ class World {
       this.#given.add(op.id)
       this.waiting.set(op.id, op.entry)
     } else if (op.do === 'remove') this.instances.delete(op.id)
+    else if (op.do === 'drain') this.#drain(op.id)
     else if (op.do === 'forget') this.waiting.delete(op.id)
     else if (op.do === 'place') this.#place(op.id, op.entry)
+  }
+
+  #drain (id: string): void {
+    const one = this.instances.get(id)
+    if (one !== undefined) this.instances.set(id, { RingInstance: { ...bodyOf(one), drainUntil: 'soon' } })
+  }
+
+  /** Nodes that are there end what drains. */
+  ended (): void {
+    for (const [id, one] of this.instances) {
+      if (bodyOf(one).drainUntil !== undefined) this.instances.delete(id)
+    }
   }
 
   #place (id: string, { modelId, intent: wanted }: WaitingEntry): void {
@@ -122,17 +142,19 @@ class World {
     }
     const placed = new Set([...this.instances.values()].map((one) => bodyOf(one).placement?.replaces))
     return {
-      instances: [...this.instances.keys()].filter((id) => rootOf(id) === root),
+      instances: [...this.instances].filter(([id, one]) =>
+        rootOf(id) === root && bodyOf(one).drainUntil === undefined).map(([id]) => id),
       waiting: [...this.waiting.keys()].filter((id) =>
-        rootOf(id) === root && !placed.has(id) && !this.instances.has(id))
+        rootOf(id) === root && !placed.has(id) &&
+        (this.instances.get(id) === undefined || bodyOf(this.instances.get(id)!).drainUntil !== undefined))
     }
   }
 }
 
 const event = fc.oneof(
   fc.record({ what: fc.constant('ask' as const), n: fc.nat() }),
-  fc.record({ what: fc.constantFrom('kill', 'restart', 'back', 'fail', 'wait') as
-    fc.Arbitrary<'kill' | 'restart' | 'back' | 'fail' | 'wait'>, n: fc.nat({ max: 7 }) })
+  fc.record({ what: fc.constantFrom('kill', 'restart', 'back', 'fail', 'wait', 'leave') as
+    fc.Arbitrary<'kill' | 'restart' | 'back' | 'fail' | 'wait' | 'leave'>, n: fc.nat({ max: 7 }) })
 )
 /** After each event a master works for so many commands and is then lost; the next one may come late. */
 const moment = fc.record({ event, commands: fc.nat({ max: 6 }), late: fc.boolean() })
@@ -142,6 +164,8 @@ function live (world: World, { event: { what, n }, commands, late }: Moment): vo
   const node = world.nodes[n % NODES]!
   if (what === 'ask') world.ask()
   if (what === 'kill') node.up = false
+  if (what === 'leave') node.leaving = node.up
+  if (what === 'back' || what === 'restart') node.leaving = false
   if (what === 'back') node.up = true
   if (what === 'restart') Object.assign(node, { up: true, starts: node.starts + 1 })
   if (what === 'fail') world.fail(n)
@@ -175,16 +199,18 @@ t.test('nothing that was asked for is lost, and nothing comes twice', (t) => {
     world.pass(2 * MISSING_MS)
     for (let rounds = 0; rounds < 20; rounds++) {
       for (const op of world.decide().flatMap(opsOf)) world.apply(op)
+      world.ended()
     }
     const rest = world.decide().filter((step) => step.do !== 'place')
     if (rest.length > 0) throw new Error(`it does not come to rest: ${JSON.stringify(rest)}`)
     const up = new Set(world.nodes.filter((node) => node.up).map((node) => world.idOf(node)))
+    const free = world.nodes.some((node) => node.up && node.leaving !== true)
     for (const root of world.asked) {
       const { instances, waiting } = world.standing(root)
       if (instances.length + waiting.length !== 1) {
         throw new Error(`${root} is ${instances.length} times there and waits ${waiting.length} times`)
       }
-      if (waiting.length > 0 && up.size > 0) throw new Error(`${root} waits although there is a place`)
+      if (waiting.length > 0 && free) throw new Error(`${root} waits although there is a place`)
     }
     for (const one of world.instances.values()) {
       if (!nodesOf(one).every((id) => up.has(id))) throw new Error('an instance of a lost node is left')

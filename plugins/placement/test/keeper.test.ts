@@ -1,7 +1,7 @@
 import t from 'tap'
 import { kernelError } from '../../../kernel/index.js'
 import { SLOWEST_BYTES_PER_SECOND, STALL_SECONDS, Stalls, WARMUP_SECONDS } from '../keeper/stalls.js'
-import { MISSING_MS } from '../keeper/lost-nodes.js'
+import { MISSING_MS, SUSPECT_MS } from '../keeper/lost-nodes.js'
 import { refuse } from '../refusals.js'
 import { card, GIB, nodeView, runnersAre, startPlacement } from './kit.js'
 import type { Options, PlacementRig } from './kit.js'
@@ -74,6 +74,25 @@ t.test('a node that is away for less than that keeps what it has', async (t) => 
     await rig.clock.advance(1200)
   }
   t.strictSame([ids(rig), rig.removed], [['a'], []])
+})
+
+t.test('a node that only the master has lost keeps its instance for the time of a suspicion', async (t) => {
+  const rig = await start(t, { nodes: { n1: 64, n2: 64, n3: 64 } })
+  put(rig, 'a', ['id-n2'])
+  await rig.clock.advance(2000)
+  rig.reached.add('id-n2')
+  rig.views[1] = nodeView('n2', { live: false })
+  await rig.clock.advance(SUSPECT_MS - 2000)
+  t.strictSame([ids(rig), rig.removed], [['a'], []])
+  rig.views[1] = nodeView('n2')
+  await rig.clock.advance(SUSPECT_MS)
+  t.strictSame([ids(rig), rig.removed], [['a'], []], 'the link is back: nothing has happened')
+  rig.views[1] = nodeView('n2', { live: false })
+  await rig.clock.advance(MISSING_MS + 1000)
+  t.strictSame(rig.removed, [])
+  rig.reached.clear()
+  await passes(rig, 'another place', () => rig.placed.length === 1, 2000)
+  t.strictSame(rig.removed, ['a'], 'nobody reaches it any more')
 })
 
 t.test('a node that started anew: at once', async (t) => {
@@ -334,4 +353,28 @@ t.test('memory that is being given back counts as free', async (t) => {
   t.match((await rig.ask('GET', url)).body.error, { reason: 'insufficient_memory' })
   rig.releasing.push({ instance: instance('old', ['id-n1'], {}, 'acme/chat', 60 * GIB), nodeIds: ['id-n1'] })
   t.match((await rig.ask('GET', url)).status, 200)
+})
+
+t.test('while all is as it is to be the state is not read', async (t) => {
+  const rig = await start(t, { config: { autoplace: ['acme/chat'] } })
+  await passes(rig, 'its place', () => rig.placed.length === 1)
+  const id = ids(rig)[0]!
+  const reads = async (ms: number): Promise<number> => {
+    const before = rig.reads
+    await rig.rest(ms)
+    return rig.reads - before
+  }
+  t.ok(await reads(10_000) >= 9, 'while it starts')
+  runnersAre(rig.state, id, { RunnerReady: {} })
+  await rig.clock.advance(3000)
+  t.equal(await reads(60_000), 0, 'a master that is idle')
+  rig.changed()
+  t.equal(await reads(60_000), 1, 'once after a change')
+  rig.views[1] = nodeView('n2', { live: false })
+  t.ok(await reads(10_000) > 0, 'while a node may be lost')
+  t.equal(await reads(60_000), 0)
+  runnersAre(rig.state, id, { RunnerFailed: { errorMessage: 'x' } })
+  t.equal(await reads(10_000), 0, 'nobody said so')
+  rig.changed()
+  t.ok(await reads(10_000) >= 9)
 })

@@ -70,6 +70,8 @@ export interface Options {
   staged?: Record<string, Record<string, number>>
   allow?: string[]
   isMaster?: boolean
+  /** The name of a store host that does not tell what it has. */
+  silentStore?: string
   /** The card of a model that ships with a plugin cannot be read. */
   brokenCard?: boolean
   /** The plugin's slice of svc.yaml. */
@@ -77,7 +79,10 @@ export interface Options {
 }
 
 export interface PlacementRig extends Rig {
+  /** Tells of a change of the state, which tests just write into, before time goes on. */
   clock: ManualClock
+  /** Lets time go on while nothing changes. */
+  rest (ms: number): Promise<void>
   state: StateView
   /** What was entered, in order. */
   placed: { instance: Instance, options: { commandId?: string, force?: boolean } | undefined }[]
@@ -92,6 +97,10 @@ export interface PlacementRig extends Rig {
   /** The check that the plugin had the master make. */
   check: (entering: Entering) => void
   reads: number
+  /** Ids of nodes that are not live, and that the other ones reach all the same. */
+  reached: Set<string>
+  /** Tells of a change of the state. */
+  changed: () => void
   newSession: () => void
   session: { isMaster: boolean }
   /** The nodes of the cluster; tests put others in. */
@@ -118,7 +127,8 @@ export async function startPlacement (t: TestContext, options: Options = {}): Pr
   const state = stateOf(nodes)
   const made = {
     state, placed: [] as PlacementRig['placed'], removed: [] as string[], answers: [] as (Error | string)[],
-    check: (() => {}) as PlacementRig['check'], reads: 0, newSession: () => {},
+    check: (() => {}) as PlacementRig['check'], reads: 0, reached: new Set<string>(), changed: () => {},
+    newSession: () => {},
     session: { isMaster: options.isMaster ?? false },
     views: [
       ...Object.keys(nodes).map((name) => nodeView(name)),
@@ -133,11 +143,18 @@ export async function startPlacement (t: TestContext, options: Options = {}): Pr
   const rig = await startPlugin(t, alone, {
     clock, ...(options.config === undefined ? {} : { config: options.config }),
     ...(options.allow === undefined ? {} : { allow: options.allow }),
-    fakes: [...clusterFakes(made), ...modelFakes(cards, staged, options.brokenCard), placing(made)]
+    fakes: [...clusterFakes(made), ...modelFakes(cards, staged, options), placing(made)]
   })
   // The rig's own parts go onto `made`, which the stand-ins go on changing.
   return Object.assign(made, rig, {
-    clock,
+    rest: clock.advance,
+    clock: {
+      ...clock,
+      async advance (ms: number) {
+        made.changed()
+        await clock.advance(ms)
+      }
+    },
     async ask (method: string, url: string, payload?: unknown) {
       const answer = await rig.inject({ method, url, ...(payload === undefined ? {} : { payload }) })
       return { status: answer.statusCode, body: answer.json<Body>() }
@@ -145,19 +162,32 @@ export async function startPlacement (t: TestContext, options: Options = {}): Pr
   }) as PlacementRig
 }
 
-type Parts = 'state' | 'placed' | 'removed' | 'answers' | 'session' | 'views' | 'failed' | 'releasing' |
-  'settling' | 'drained' | 'missing' | 'absence'
+type Parts = 'reached' | 'state' | 'placed' | 'removed' | 'answers' | 'session' | 'views' | 'failed' |
+  'releasing' | 'settling' | 'drained' | 'missing' | 'absence'
 
 interface Made extends Pick<PlacementRig, Parts> {
   check: PlacementRig['check']
   reads: number
+  changed: () => void
   newSession: () => void
+}
+
+/** The state; no node tells of a link to one that is gone. */
+function stateNow (made: Made): Record<string, unknown> {
+  made.reads++
+  const state = structuredClone(made.state)
+  const gone = made.views.filter(({ live, nodeId }) => !live && !made.reached.has(nodeId))
+  for (const sinks of Object.values(state.topology.connections)) {
+    for (const { nodeId } of gone) delete sinks[nodeId]
+  }
+  return state as unknown as Record<string, unknown>
 }
 
 function clusterFakes (made: Made): ReturnType<typeof fake>[] {
   const { views } = made
   return [
     fake(ClusterService, {
+      self: { installId: 'install-n1', nodeId: 'id-n1' },
       nodes: () => views,
       onPeers: () => () => {},
       resolve: (ref) => views.find(({ nodeId, installId, name }) => [nodeId, installId, name].includes(ref))
@@ -175,30 +205,38 @@ function clusterFakes (made: Made): ReturnType<typeof fake>[] {
       }
     } as Partial<Session>),
     fake(StateService, {
-      async read () {
-        made.reads++
-        return structuredClone(made.state) as unknown as Record<string, unknown>
+      read: async () => stateNow(made),
+      known: () => stateNow(made),
+      onChange (fn) {
+        const before = made.changed
+        made.changed = () => {
+          before()
+          fn()
+        }
+        return () => {}
       }
     })
   ]
 }
 
 function modelFakes (
-  cards: ModelCard[], staged: Record<string, Record<string, number>>, brokenCard = false
+  cards: ModelCard[], staged: Record<string, Record<string, number>>, { brokenCard, silentStore }: Options
 ): ReturnType<typeof fake>[] {
   const engines = Object.entries(ENGINES).map(([name, decl]) =>
     ({ name, owner: 'x', decl: { summary: '', module: '', backends: ['cpu'], ...decl } }))
   const models: Partial<Models> = {
     opened: Promise.resolve(),
+    digest: () => null,
     card: (modelId) => cards.find((one) => one.modelId === modelId),
     cards: () => cards.map((one) => ({ card: one, origin: 'store' as const })),
+    silentStore: () => silentStore === undefined ? undefined : nodeView(silentStore, { live: false }),
     stagedBytes: (modelId) => new Map(Object.entries(staged[modelId] ?? {}))
   }
   return [
     fake(BundleService, {
       engines: () => engines,
       models () {
-        if (brokenCard) throw new Error('card.yaml cannot be read')
+        if (brokenCard === true) throw new Error('card.yaml cannot be read')
         return []
       },
       model: () => undefined
@@ -216,6 +254,7 @@ function placing (made: Made): ReturnType<typeof fake> {
       if (answer !== undefined) return answer
       const { instanceId } = bodyOf(instance)
       made.state.instances[instanceId] = instance
+      made.changed()
       return instanceId
     },
     async remove (instanceId) {

@@ -56,7 +56,7 @@ t.test('what is there already, and exclusions nobody knows, are told', async (t)
   const rig = await startPlacement(t, { nodes: { n1: 64, n2: 64 } })
   rig.answers.push('the-one-that-counts')
   const { body } = await rig.ask('POST', '/place_instance', {
-    model_id: 'acme/chat', excluded_nodes: ['install-n1', 'gone'], force: true
+    model_id: 'acme/chat', excluded_nodes: ['install-n1'], excluded_node_ids: ['gone'], force: true
   })
   t.match(body, {
     instance_id: 'the-one-that-counts',
@@ -121,6 +121,20 @@ for (const [reason, options, ask, expected] of refusals) {
     t.strictSame(rig.placed, [])
   })
 }
+
+t.test('a model that only a store may know, which is away', async (t) => {
+  const rig = await startPlacement(t, { silentStore: 'attic' })
+  const placing = rig.ask('POST', '/place_instance', { model_id: 'acme/none' })
+  await until(() => rig.reads === 1)
+  await rig.clock.advance(15_250)
+  const { status, body } = await placing
+  t.equal(status, 503)
+  t.match(body.error, {
+    reason: 'info_pending', retryable: true, message: /acme\/none.*the store on attic/,
+    details: { pendingNodes: [{ name: 'attic', missing: ['store'] }] }
+  })
+  t.equal((await rig.ask('POST', '/place_instance', { model_id: 'acme/chat' })).status, 200)
+})
 
 function queryOf (ask: Record<string, unknown>): string {
   const query = new URLSearchParams()

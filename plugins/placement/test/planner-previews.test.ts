@@ -17,10 +17,10 @@ t.test('every combination that makes a difference, once', async (t) => {
     'Pipeline Ring 1: a',
     'Pipeline Ring 2: a b',
     'Pipeline Ring 3: a b c',
-    'Pipeline LlamaRpc 2: no_connected_cycle',
+    'Pipeline LlamaRpc 2: spread_unsupported',
     'Tensor Ring 2: a b',
     'Tensor Ring 3: tensor_indivisible',
-    'Tensor LlamaRpc 2: no_connected_cycle'
+    'Tensor LlamaRpc 2: spread_unsupported'
   ])
 })
 
@@ -28,7 +28,7 @@ t.test('a number of nodes that gives the plan of a smaller one is left out', asy
   t.same(previews(card(), view([node('a', 9), node('b', 9), node('c', 3)])).map(brief), [
     'Pipeline Ring 1: a b',
     'Pipeline Ring 3: a b c',
-    'Pipeline LlamaRpc 2: no_connected_cycle',
+    'Pipeline LlamaRpc 2: spread_unsupported',
     'Tensor Ring 2: tensor_unsupported',
     'Tensor LlamaRpc 2: tensor_unsupported'
   ])
@@ -44,8 +44,8 @@ t.test('an engine of one node is refused for more', async (t) => {
   const engines = { lm: { ...lm, multiNode: false, tensor: false } }
   t.same(previews(card(), view(three, { engines })).map(brief), [
     'Pipeline Ring 1: a',
-    'Pipeline Ring 2: no_connected_cycle',
-    'Pipeline LlamaRpc 2: no_connected_cycle',
+    'Pipeline Ring 2: spread_unsupported',
+    'Pipeline LlamaRpc 2: spread_unsupported',
     'Tensor Ring 2: tensor_unsupported',
     'Tensor LlamaRpc 2: tensor_unsupported'
   ])

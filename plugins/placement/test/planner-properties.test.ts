@@ -80,9 +80,11 @@ function relaxed (reason: RefusalReason, request: PlanRequest, view: ClusterView
     case 'info_pending': return { request, view: allTold(request, view) }
     case 'tensor_indivisible':
       return { request: { ...request, card: { ...model, heads: 60, kvHeads: 60, hiddenSize: 60 } }, view }
-    case 'no_connected_cycle':
+    case 'spread_unsupported':
       engine.multiNode = true
       engine.meta = request.instanceMeta
+      return { request, view: { ...view, engines } }
+    case 'no_connected_cycle':
       return { request: { ...request, minNodes: 1 }, view: { ...view, engines, edges: mesh(view.nodes) } }
     case 'insufficient_memory':
       return { request: { ...request, force: true }, view: allTold(request, view) }

@@ -119,14 +119,14 @@ const rows: Row[] = [{
   what: 'an engine of one node',
   request: { minNodes: 2 },
   view: view(three, { engines: { lm: { ...lm, multiNode: false } } }),
-  reason: 'no_connected_cycle',
+  reason: 'spread_unsupported',
   message: /^Engine lm runs a model on one node, so min_nodes 2 cannot be met\./,
   suggestions: ['set min_nodes to 1']
 }, {
   what: 'an engine that links its nodes in another way',
   request: { minNodes: 2 },
   view: view(three, { engines: { lm: rpc } }),
-  reason: 'no_connected_cycle',
+  reason: 'spread_unsupported',
   message: /^Engine lm spreads a model over nodes as LlamaRpc, not as Ring, so min_nodes 2 cannot be met\./,
   suggestions: ['set instance_meta to LlamaRpc', 'set min_nodes to 1']
 }, {

@@ -171,6 +171,21 @@ t.test('svc ps', async (t) => {
     { state: 'starting', nodes: [{ state: 'RunnerLoading' }, { state: 'RunnerLoading' }] },
     { state: 'failed', error: 'gone' }
   ] })
+  runnersAre(state, A, { RunnerIdle: { waitsFor: {
+    reason: 'store_unreachable', message: 'n2 is lost', tries: 2,
+    since: '2026-01-01T00:00:00.000Z', nextTryAt: '2026-01-01T00:00:04.000Z'
+  } } })
+  const since = '2026-01-01T00:00:00.000Z'
+  runnersAre(state, B, { RunnerIdle: { waitsFor: {
+    reason: 'rank_away', message: 'the rank on id-n2 is not ready', since
+  } } })
+  t.match((await node.run(['ps'])).out,
+    /waits since 2026-01-01T00:00:00.000Z: the rank on id-n2 is not ready +\d/,
+    'and nothing is said of tries')
+  const failed = { modelId: 'a/a', attemptId: 'x', errorMessage: 'lost' }
+  state.downloads = { 'id-n1': [{ DownloadFailed: failed }] }
+  t.match((await node.run(['ps'])).out, new RegExp('waits since 2026-01-01T00:00:00.000Z: n2 is lost. ' +
+    'Tried 2 times, next at 2026-01-01T00:00:04.000Z'), 'a failed transfer is not the end')
 })
 
 t.test('svc stop', async (t) => {
@@ -265,6 +280,7 @@ t.test('svc stop --now, --wait, and of what waits', async (t) => {
   t.match(await node.run(['stop', 'acme/chat', '--now']), { status: 0, err: '1111 ends\n' })
   t.equal(node.asked.at(-1)!.url, `/instance/${A}?drain_seconds=0`)
   const late = await node.run(['stop', 'acme/chat', '--wait=2'])
+  t.ok(node.asked.some(({ url }) => url === `/instance/${A}?drain_seconds=30`))
   t.match(late, { status: 4, err: /the time to wait is up and 1 instance still has open requests; svc ps/ })
   const gone = await node.run(['stop', 'acme/chat', '--wait'], {
     onPause: (n) => { if (n === 3) state.instances = {} }

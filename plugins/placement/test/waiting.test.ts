@@ -1,7 +1,9 @@
 import t from 'tap'
 import { Admission } from '../admission.js'
 import type { Planning } from '../planning.js'
-import { card, runnersAre, startPlacement, until } from './kit.js'
+import { RecentState } from '../recent-state.js'
+import { instance } from './keeper-kit.js'
+import { card, GIB, runnersAre, startPlacement, stateOf, until } from './kit.js'
 import type { Body, PlacementRig } from './kit.js'
 import { bodyOf } from '../../runners/service.js'
 
@@ -180,33 +182,47 @@ t.test('the master refuses by what it knows itself', async (t) => {
   const other = structuredClone(instance)
   bodyOf(other).instanceId = 'other'
   const entering = { instance: other, instances: [instance] }
-  rig.check(entering)
-  t.pass('a node that is not the master has looked at nothing')
-
-  rig.session.isMaster = true
-  const { reads } = rig
-  rig.newSession()
-  await until(() => rig.reads > reads)
-  await new Promise((resolve) => setImmediate(resolve))
   const refusal = thrownBy(() => { rig.check(entering) })
   t.match(refusal, { reason: 'insufficient_memory', status: 400,
     details: { nodes: [{ name: 'n1', reservedBytes: Number }], suggestions: [] } })
   rig.check({ instance: other, instances: [] })
 
   delete rig.state.nodeMemory['id-n1']
-  await rig.clock.advance(1000)
   rig.check(entering)
   t.pass('what the master was not told, the node that planned had')
-  rig.session.isMaster = false
-  rig.state.nodeMemory['id-n1'] = rig.state.nodeMemory['id-n2']!
-  await rig.clock.advance(1000)
-  rig.check(entering)
-  t.pass('a node that is master no more forgets what it saw')
 })
 
-t.test('a state that cannot be read is told and not thrown', async (t) => {
-  const said: unknown[] = []
-  const broken = { state: async () => { throw new Error('no state') } } as unknown as Planning
-  await new Admission(broken, () => false, (error) => { said.push(error) }).refresh()
-  t.match(said, [/no state/])
+t.test('a master that knows nothing yet refuses nothing', (t) => {
+  const admission = new Admission({} as Planning, () => false, () => undefined)
+  admission.check({ instance: instance('a', ['id-n1']), instances: [] })
+  t.end()
+})
+
+t.test('any number that wait read the state once, after a change and for the readings', async (t) => {
+  const rig = await startPlacement(t, { cards: [card('acme/chat', { totalBytes: GIB, files: [] })] })
+  const first = await waitOn(rig)
+  const answers = [first.answer]
+  for (let i = 0; i < 9; i++) answers.push(rig.ask('POST', '/place_instance', BODY))
+  await until(() => rig.placed.length === 10)
+  await rig.rest(1000)
+  const { reads } = rig
+  await rig.rest(20_000)
+  t.equal(rig.reads - reads, 10, 'every 2 s, for all of them')
+  for (const id of Object.keys(rig.state.instances)) runnersAre(rig.state, id, { RunnerReady: {} })
+  const before = rig.reads
+  rig.changed()
+  await rig.rest(250)
+  t.equal(rig.reads - before, 1)
+  t.strictSame(new Set((await Promise.all(answers)).map(({ status }) => status)), new Set([200]))
+})
+
+t.test('a state that cannot be read is read anew by the next', async (t) => {
+  let broken = true
+  const recent = new RecentState(async () => {
+    if (broken) throw new Error('no state')
+    return stateOf({})
+  }, { mono: () => 0 })
+  await t.rejects(recent.read(), /no state/)
+  broken = false
+  t.match(await recent.read(), { instances: {} })
 })

@@ -1,0 +1,106 @@
+import { samePosition, START } from './entries.js'
+import { PAGE_BYTES, PAGE_ENTRIES } from './limits.js'
+import type { Position } from './entries.js'
+
+/** Entries as they are sent: their JSON. */
+export interface Page {
+  /** Just before the first of them. */
+  readonly base: Position
+  /** A list. */
+  readonly entries: string
+  /** The last of them, or `base` when there is none. */
+  readonly end: Position
+}
+
+/**
+ * The JSON of the newest entries, further back than they are kept as objects: a text costs the garbage
+ * collector next to nothing, and is sent as it is.
+ */
+export class Texts {
+  /** Just before the oldest. */
+  base: Position = START
+  readonly #most: number
+  readonly #mostBytes: number
+  #texts: string[] = []
+  #idxs: number[] = []
+  #chains: string[] = []
+  #bytes = 0
+  /** Where the oldest is: those before it are out, and removed together. */
+  #from = 0
+  /** Followers are sent the same page one after the other. */
+  #made: Page | null = null
+
+  constructor (most: number, mostBytes: number) {
+    this.#most = most
+    this.#mostBytes = mostBytes
+  }
+
+  push ({ idx, chain }: Position, text: string): void {
+    // A page that is full stays as it is.
+    if (this.#made?.end.idx === this.#at(this.#texts.length - 1).idx) this.#made = null
+    this.#texts.push(text)
+    this.#idxs.push(idx)
+    this.#chains.push(chain)
+    this.#bytes += text.length
+    while (this.#size > this.#most || (this.#bytes > this.#mostBytes && this.#size > 1)) this.#dropOldest()
+  }
+
+  /** Takes away what lies behind index `after`. */
+  cut (after: number): void {
+    const until = Math.max(this.#from, this.#firstAfter(after))
+    for (const text of this.#texts.splice(until)) this.#bytes -= text.length
+    this.#idxs.splice(until)
+    this.#chains.splice(until)
+    this.#made = null
+  }
+
+  /** Begins anew behind `base`. */
+  restart ({ idx, chain }: Position): void {
+    this.cut(-1)
+    this.base = { idx, chain }
+  }
+
+  /** What follows that position, as much as fits into a message; null when it is not known here. */
+  page (after: Position): Page | null {
+    if (this.#made !== null && samePosition(this.#made.base, after)) return this.#made
+    const from = this.#firstAfter(after.idx)
+    if (!samePosition(this.#at(from - 1), after)) return null
+    let until = from
+    for (let bytes = 0; until < this.#texts.length && until - from < PAGE_ENTRIES; until++) {
+      bytes += this.#texts[until]!.length
+      if (bytes > PAGE_BYTES && until > from) break
+    }
+    const entries = `[${this.#texts.slice(from, until).join(',')}]`
+    this.#made = { base: { idx: after.idx, chain: after.chain }, entries, end: this.#at(until - 1) }
+    return this.#made
+  }
+
+  get #size (): number { return this.#texts.length - this.#from }
+
+  #at (place: number): Position {
+    return place < this.#from ? this.base : { idx: this.#idxs[place]!, chain: this.#chains[place]! }
+  }
+
+  #firstAfter (idx: number): number {
+    let low = this.#from
+    let high = this.#idxs.length
+    while (low < high) {
+      const middle = (low + high) >> 1
+      if (this.#idxs[middle]! <= idx) low = middle + 1
+      else high = middle
+    }
+    return low
+  }
+
+  #dropOldest (): void {
+    this.base = this.#at(this.#from)
+    this.#bytes -= this.#texts[this.#from]!.length
+    this.#texts[this.#from] = ''
+    this.#from++
+    if (this.#from < 1_000 || this.#from < this.#size / 4) return
+    this.#texts.splice(0, this.#from)
+    this.#idxs.splice(0, this.#from)
+    this.#chains.splice(0, this.#from)
+    this.#from = 0
+  }
+}
