@@ -121,7 +121,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'any-message-verifies',
     without: 'only an answer to the newest probe makes a master sure',
-    shownBy: 'old messages do not convince a master that slept',
+    shownBy: 'a master that slept asks until one answers, quorum 1',
     changes: { rules: { verifies: () => true } }
   },
   {
@@ -131,9 +131,15 @@ export const MUTANTS: readonly Mutant[] = [
     changes: { rules: { mayActAsMaster: () => true } }
   },
   {
+    name: 'no-probe',
+    without: 'a master that slept asks until one answers',
+    shownBy: 'a master that slept asks until one answers, quorum 1',
+    changes: { rules: { trustsSilence: () => true } }
+  },
+  {
     name: 'unsure-stays',
     without: 'a master that is not sure yields',
-    shownBy: 'old messages do not convince a master that slept',
+    shownBy: 'a master that slept yields to another, whoever followed it then',
     changes: { rules: { staysMaster: (meeting) => RULES.staysMaster({ ...meeting, verified: true }) } }
   },
   {

@@ -43,7 +43,7 @@ export const FLAWS: readonly Play[] = [
         leader: { ...leader, term },
         promised: term,
         fresh: { term, seq: 5 },
-        following: 1,
+        followers: [],
         age: 9000,
         durable: true
       }
@@ -83,6 +83,79 @@ export const FLAWS: readonly Play[] = [
       scene.run(10_000)
       scene.expect('the session of the new master goes on', scene.node('n2').leader?.sid === sid)
       scene.expect('its stream was not ended', scene.ends('stream') === 0)
+      scene.expect('nobody else was elected', scene.elections === 2)
+      return scene.finish()
+    }
+  },
+  {
+    name: 'a master that slept asks until one answers, quorum 1',
+    run (changes) {
+      const scene = new Scene('A', 3, changes)
+      scene.begin()
+      scene.world.pause(scene.node('n2'))
+      scene.catch((from, to) => from === 'n2' || to === 'n2')
+      scene.until('another master', () => scene.elections === 2)
+      const sid = scene.node('n1').leader?.sid
+      scene.node('n2').resume('timers')
+      scene.late('heartbeat', 'n2')
+      scene.command('late', 'n2')
+      scene.run(3000)
+      scene.expect('what it was asked to do is not entered', !scene.holds('n2', 'late'))
+      scene.pass()
+      scene.run(10_000)
+      scene.expect('it follows the new master', scene.node('n2').leader?.sid === sid)
+      scene.expect('nobody else was elected', scene.elections === 2)
+      return scene.finish()
+    }
+  },
+  {
+    name: 'a master that slept yields to another, whoever followed it then',
+    run (changes) {
+      const scene = new Scene('A', 3, changes)
+      scene.begin()
+      scene.world.pause(scene.node('n2'))
+      scene.catch((from, to) => from === 'n2' || to === 'n2')
+      scene.until('another master', () => scene.elections === 2)
+      scene.run(3000)
+      scene.node('n2').resume('timers')
+      const beats = scene.caught('heartbeat')
+      const old = beats.find(({ from }) => from.id === 'n0')
+      const other = beats.find(({ message }) => message.kind === 'heartbeat' && message.role === 'master')
+      for (const beat of [old, other]) if (beat !== undefined) scene.say(beat.from.id, 'n2', beat.message)
+      scene.expect('it yields', scene.node('n2').leader?.master === 'n1')
+      return scene.finish()
+    }
+  },
+  {
+    name: 'a master that slept and is left alone goes on, quorum 1',
+    run (changes) {
+      const scene = new Scene('A', 3, changes)
+      scene.begin()
+      scene.world.crash(scene.node('n0'))
+      scene.world.crash(scene.node('n1'))
+      scene.world.pause(scene.node('n2'))
+      scene.run(5000)
+      scene.node('n2').resume('timers')
+      scene.run(7000)
+      scene.command('alone', 'n2')
+      scene.until('it acknowledges', () => scene.acked('alone'))
+      return scene.finish()
+    }
+  },
+  {
+    name: 'an old heartbeat does not count who has changed over, quorum 1',
+    run (changes) {
+      const scene = new Scene('A', 3, changes)
+      scene.begin()
+      scene.catch((from, to, { kind }) => from === 'n2' && to === 'n1' && kind === 'heartbeat')
+      scene.until('a heartbeat is on its way', () => scene.caught('heartbeat').length > 0)
+      scene.world.pause(scene.node('n2'))
+      scene.until('another master', () => scene.elections === 2)
+      scene.run(3000)
+      const sid = scene.node('n1').leader?.sid
+      scene.late('heartbeat', 'n1')
+      scene.run(2000)
+      scene.expect('the new master stays', sid !== undefined && scene.node('n0').leader?.sid === sid)
       scene.expect('nobody else was elected', scene.elections === 2)
       return scene.finish()
     }

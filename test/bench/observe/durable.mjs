@@ -8,7 +8,8 @@ import { interleave, median } from '../lib/stats.mjs'
 import { entryMaker, rowOf, store, STORE_LIMITS } from './entries.mjs'
 
 const TEXT = 200
-const GROUP = STORE_LIMITS.groupEntries
+/** The most that the store has in one transaction. */
+const GROUP = STORE_LIMITS.checkEntries
 /** So many are handed over before the writer is waited for: less than the queue takes. */
 const HANDED = 5000
 

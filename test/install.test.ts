@@ -1,0 +1,32 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+import ts from 'typescript'
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+const read = (path: string): string => readFileSync(join(root, path), 'utf8')
+
+t.test('an install runs the scripts of sqlite3 only, and knows no setting that npm does not', (t) => {
+  interface Lock { packages: Record<string, { hasInstallScript?: boolean, os?: string[] }> }
+  const { packages } = JSON.parse(read('package-lock.json')) as Lock
+  // onnxruntime-node would fetch GPU libraries, esbuild look for the binary that is a package of its own.
+  const run = Object.entries(packages).filter(([, { hasInstallScript }]) => hasInstallScript === true)
+  t.same(run.map(([path]) => path).filter((path) => path !== ''), ['node_modules/sqlite3'])
+  t.same(read('.npmrc').trim().split('\n').map((line) => line.split('=')[0]), ['fund', 'audit'])
+  t.end()
+})
+
+t.test('the build needs no optional package', (t) => {
+  const config = ts.getParsedCommandLineOfConfigFile(join(root, 'tsconfig.build.json'), {}, {
+    ...ts.sys,
+    onUnRecoverableConfigFileDiagnostic ({ messageText }) { throw new Error(String(messageText)) }
+  })!
+  const { optionalDependencies, peerDependencies } = JSON.parse(read('package.json')) as
+    Record<string, Record<string, string>>
+  const optional = Object.keys({ ...optionalDependencies, ...peerDependencies })
+  t.ok(existsSync(join(root, 'plugins')) && config.fileNames.length > 100)
+  t.same(config.fileNames.filter((path) => ts.preProcessFile(ts.sys.readFile(path)!).importedFiles
+    .some(({ fileName }) => optional.includes(fileName))), [])
+  t.end()
+})
