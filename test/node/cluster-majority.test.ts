@@ -6,7 +6,9 @@ import {
 } from './cluster-kit.js'
 import { does, TTS } from './engine.js'
 import { refusal, streamed } from './http.js'
-import { faultsConfig, figure, full, inTime, pick, placeOn, secondsSince, svc, until, writeConfig } from './kit.js'
+import {
+  faultsConfig, figure, full, inTime, pick, placeOn, secondsSince, svc, until, writeConfig
+} from './kit.js'
 import type { Test } from 'tap'
 import type { Cluster, Member, Receipt } from './cluster-kit.js'
 
