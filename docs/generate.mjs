@@ -2,8 +2,8 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { referencePages, withTables } from '../dist/kernel/docs.js'
-import { version } from '../dist/kernel/version.js'
+import { referencePages, withTables } from '../dist/kernel/plugins/docs.js'
+import { version } from '../dist/kernel/boot/version.js'
 import { bundled } from '../dist/plugins/index.js'
 
 const root = fileURLToPath(new URL('..', import.meta.url))

@@ -2,13 +2,13 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
-import { BootError, createNode } from '../kernel/node.js'
-import { parseNeed } from '../kernel/graph.js'
+import { BootError, createNode } from '../kernel/boot/node.js'
+import { parseNeed } from '../kernel/plugins/graph.js'
 import { bundled } from '../plugins/index.js'
 import { full } from './node/kit.js'
 import type { Test } from 'tap'
 import type { Plugin } from '../kernel/index.js'
-import type { SvcNode } from '../kernel/node.js'
+import type { SvcNode } from '../kernel/boot/node.js'
 
 interface Given {
   /** Plugins that ship; all of them when absent. */

@@ -14,16 +14,16 @@ export const allowed: Partial<Record<Rule, Readonly<Record<string, string>>>> = 
     'plugins/event-log/index.ts': 'the entry: hands it on as an argument',
     'kernel/cli/main.ts': 'the entry: hands it on as an argument',
     'kernel/cli/verbs/up.ts': 'takes out what the launcher told the node, so that no child sees it',
-    'kernel/log.ts': 'NO_COLOR',
+    'kernel/observe/log.ts': 'NO_COLOR',
     'plugins/runners/gpu-probe.ts': 'the default of an argument',
     'plugins/runners/process/limits.ts': 'the default of an argument',
     'plugins/runners/process/launch.ts': 'PATH and the allow-list for a runner\'s environment'
   },
   'time and chance': {
-    'kernel/clock.ts': 'the clock itself',
-    'kernel/changes.ts': 'the pulse of a followed /state, which goes on while a test\'s clock stands',
-    'kernel/kernel.ts': 'waits for open work at a stop, which goes on while a test\'s clock stands',
-    'kernel/system-routes.ts': 'the pause between two pushes of /state',
+    'kernel/api/clock.ts': 'the clock itself',
+    'kernel/state/changes.ts': 'the pulse of a followed /state, which goes on while a test\'s clock stands',
+    'kernel/plugins/kernel.ts': 'waits for open work at a stop, which goes on while a test\'s clock stands',
+    'kernel/http/system-routes.ts': 'the pause between two pushes of /state',
     'kernel/cli/verbs/up.ts': 'a program on its own; its last resort against a stop that hangs',
     'kernel/cli/wait.ts': 'the command line waits in real time',
     'plugins/staging/index.ts': 'the entry: chance goes on as an argument',
@@ -38,7 +38,7 @@ export const allowed: Partial<Record<Rule, Readonly<Record<string, string>>>> = 
     'kernel/cli/main.ts': 'the one place where the list of bundled plugins is imported, when it runs'
   },
   'plugins named in the kernel': {
-    'kernel/home.ts': '"logs" is also a folder of the home',
+    'kernel/boot/home.ts': '"logs" is also a folder of the home',
     'kernel/config/kernel-keys.ts': '"access" is also a key of svc.yaml',
     'kernel/config/resolve.ts': '"access" is also a key of svc.yaml'
   },

@@ -2,7 +2,7 @@ import { request as httpRequest } from 'node:http'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { IncomingHttpHeaders, IncomingMessage, RequestOptions } from 'node:http'
-import { startTicks } from '../home.js'
+import { startTicks } from '../boot/home.js'
 import { apiFailure, CliError, exitCodes, interrupted, readApiError } from './errors.js'
 
 /** An answer whose body is still to be read. Reading throws CliError when the connection breaks. */

@@ -1,11 +1,11 @@
 import { kernelKeys } from '../config/kernel-keys.js'
-import { allRoutes } from '../docs.js'
-import { kernelManifest } from '../kernel-manifest.js'
+import { allRoutes } from '../plugins/docs.js'
+import { kernelManifest } from '../plugins/kernel-manifest.js'
 import { builtIn } from './builtin.js'
 import { exitCodeMeanings } from './errors.js'
 import { readInstallation } from './installed.js'
-import type { Manifest, RouteDecl, VerbDecl } from '../define.js'
-import type { JsonSchema } from '../schema.js'
+import type { Manifest, RouteDecl, VerbDecl } from '../api/plugin.js'
+import type { JsonSchema } from '../api/schema.js'
 import type { VerbContext } from './verb.js'
 
 /** What svc declares about itself: every word with a fixed meaning, setting, verb and route. */

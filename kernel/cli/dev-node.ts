@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { launch } from '../launcher.js'
+import { launch } from '../boot/launcher.js'
 import type { ChildProcess } from 'node:child_process'
-import type { Ending } from '../launcher.js'
+import type { Ending } from '../boot/launcher.js'
 import type { Ports } from './dev-ports.js'
 import { CliError, exitCodes } from './errors.js'
 

@@ -1,4 +1,4 @@
-import { launcherEnv } from '../launcher.js'
+import { launcherEnv } from '../boot/launcher.js'
 
 const own = [...Object.values(launcherEnv), 'SVC_NO_LAUNCHER', 'SVC_DEBUG']
 

@@ -1,7 +1,7 @@
 import { describe } from '../config/describe.js'
 import { nearest } from '../config/nearest.js'
 import { usageError } from './errors.js'
-import type { JsonSchema } from '../schema.js'
+import type { JsonSchema } from '../api/schema.js'
 
 type Props = Readonly<Record<string, JsonSchema>>
 

@@ -1,6 +1,6 @@
-import { systemClock } from '../clock.js'
-import { serverEvents } from '../server-events.js'
-import type { ServerEvent } from '../server-events.js'
+import { systemClock } from '../api/clock.js'
+import { serverEvents } from '../http/server-events.js'
+import type { ServerEvent } from '../http/server-events.js'
 import type { VerbContext } from './verb.js'
 
 /** How long a stream that broke off is tried again, ms. */

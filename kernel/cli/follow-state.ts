@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util'
-import { systemClock } from '../clock.js'
+import { systemClock } from '../api/clock.js'
 import type { Replica, ReplicaError } from '../cluster/replica-client.js'
 import type { Client } from './client.js'
 import { apiFailure, CliError, exitCodes, interrupted, readApiError } from './errors.js'

@@ -1,13 +1,13 @@
-import { decodeFrames, FrameError } from '../capabilities/frames.js'
-import type { Frame } from '../capabilities/frames.js'
-import type { IoMode } from '../define.js'
-import type { JsonSchema } from '../schema.js'
+import { decodeFrames, FrameError } from '../calls/frames.js'
+import type { Frame } from '../calls/frames.js'
+import type { IoMode } from '../api/plugin.js'
+import type { JsonSchema } from '../api/schema.js'
 import { nearest } from '../config/nearest.js'
 import { apiFailure, asApiError, CliError, exitCodes, interrupted } from './errors.js'
 import type { Answer, Client } from './client.js'
 import type { Invocation } from './verb.js'
 
-export type { Frame } from '../capabilities/frames.js'
+export type { Frame } from '../calls/frames.js'
 
 /** A capability as GET /v1/capabilities lists it. */
 export interface Listed {

@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 import { exitCodes } from './errors.js'
 import { runCli } from './program.js'
-import type { Plugin } from '../define.js'
+import type { Plugin } from '../api/plugin.js'
 
 /** The plugins that ship with svc: the one place where the kernel reaches for them. */
 async function plugins (): Promise<readonly Plugin[]> {

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { systemClock } from '../clock.js'
+import { systemClock } from '../api/clock.js'
 
 /** How a verb that waits sees time; tests pass their own. */
 export interface Pace {

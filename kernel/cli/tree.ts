@@ -1,4 +1,4 @@
-import type { Plugin, VerbDecl } from '../define.js'
+import type { Plugin, VerbDecl } from '../api/plugin.js'
 
 /** A verb as the command line knows it. */
 export interface KnownVerb extends VerbDecl {

@@ -1,4 +1,4 @@
-import type { Plugin } from '../define.js'
+import type { Plugin } from '../api/plugin.js'
 import type { Client } from './client.js'
 import type { Declared } from './declared.js'
 import type { CliError, ExitCode } from './errors.js'

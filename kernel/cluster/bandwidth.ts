@@ -1,5 +1,5 @@
 import { Readable } from 'node:stream'
-import type { Clock } from '../clock.js'
+import type { Clock } from '../api/clock.js'
 
 /** A real transfer: bytes moved in `ms`, seen at `atMs` (monotonic). */
 export interface TransferSample { bytes: number, ms: number, atMs: number }

@@ -1,5 +1,5 @@
-import type { Logger } from '../define.js'
-import type { Channel } from '../services.js'
+import type { Logger } from '../api/plugin.js'
+import type { Channel } from '../api/services.js'
 
 interface Envelope { readonly channel: string, readonly message: unknown }
 

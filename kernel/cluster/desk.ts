@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto'
-import { delay } from '../clock.js'
-import { kernelError, SvcError } from '../errors.js'
-import type { Clock } from '../clock.js'
-import type { Logger } from '../define.js'
+import { delay } from '../api/clock.js'
+import { kernelError, SvcError } from '../api/errors.js'
+import type { Clock } from '../api/clock.js'
+import type { Logger } from '../api/plugin.js'
 import type { Outcome, Receipt, Refusal } from './election/index.js'
 
 /**

@@ -1,4 +1,4 @@
-import type { Channel } from '../services.js'
+import type { Channel } from '../api/services.js'
 import type { Channels } from './channels.js'
 import type { Control, Replicas } from './documents/index.js'
 

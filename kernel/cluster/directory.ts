@@ -1,4 +1,4 @@
-import type { NodeView } from '../services.js'
+import type { NodeView } from '../api/services.js'
 import type { MemberRecord } from './membership.js'
 import type { Status } from './election/index.js'
 

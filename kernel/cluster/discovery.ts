@@ -3,9 +3,9 @@ import { isIP } from 'node:net'
 import { networkInterfaces } from 'node:os'
 import type { Socket } from 'node:dgram'
 import type { EventEmitter } from 'node:events'
-import { delay, systemClock } from '../clock.js'
-import type { Clock } from '../clock.js'
-import type { Logger } from '../define.js'
+import { delay, systemClock } from '../api/clock.js'
+import type { Clock } from '../api/clock.js'
+import type { Logger } from '../api/plugin.js'
 
 /** Service type: `_svc._tcp.local` on the network (DNS-SD, RFC 6763). */
 const TYPE = 'svc'

@@ -1,5 +1,5 @@
 import { Election, TICK } from './election/index.js'
-import type { Clock } from '../clock.js'
+import type { Clock } from '../api/clock.js'
 import type {
   Io, Leader, Ledger, Message, Outcome, PromiseRecord, QuorumSetting, Status, StreamEnd, Timing, Token
 } from './election/index.js'

@@ -1,6 +1,6 @@
 import { createBandwidth, measure } from './bandwidth.js'
-import type { Clock } from '../clock.js'
-import type { MemberRequest, MemberResponse } from '../services.js'
+import type { Clock } from '../api/clock.js'
+import type { MemberRequest, MemberResponse } from '../api/services.js'
 
 /** A link is measured so long after it opened, up to twice that, ms. */
 const FIRST_MS = 3000

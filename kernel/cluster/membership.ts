@@ -1,9 +1,9 @@
-import { kernelError } from '../errors.js'
+import { kernelError } from '../api/errors.js'
 import {
   MAX_MEMBERS, MAX_REMOVED, ShapeError, fieldsOf, invalidField, readMember, readRemoved, shaped
 } from './identity/shapes.js'
-import type { Clock } from '../clock.js'
-import type { Logger } from '../define.js'
+import type { Clock } from '../api/clock.js'
+import type { Logger } from '../api/plugin.js'
 import type { CommandDesk } from './desk.js'
 import type { Control } from './documents/index.js'
 import type { ElectionDriver } from './driver.js'

@@ -1,4 +1,4 @@
-import { readVersioned, writeVersioned } from '../home.js'
+import { readVersioned, writeVersioned } from '../boot/home.js'
 import type { PromiseRecord } from './election/index.js'
 
 /** The promise a home holds; null at its first start. Throws HomeError for a broken file. */

@@ -2,8 +2,8 @@ import type { IncomingMessage } from 'node:http'
 import { Doc } from 'yjs'
 import { WebsocketProvider } from 'y-websocket'
 import { WebSocket } from 'ws'
-import { delay } from '../clock.js'
-import type { Clock } from '../clock.js'
+import { delay } from '../api/clock.js'
+import type { Clock } from '../api/clock.js'
 
 /** Longest wait for the first whole state, ms. */
 const SYNC_LIMIT_MS = 15_000

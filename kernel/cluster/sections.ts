@@ -1,6 +1,6 @@
 import { deepFreeze } from '../config/paths.js'
-import { schemaChecker } from '../validate.js'
-import type { Logger, Section, SectionDecl } from '../define.js'
+import { schemaChecker } from '../api/validate.js'
+import type { Logger, Section, SectionDecl } from '../api/plugin.js'
 import type { CommandDesk } from './desk.js'
 import type { Control, Replicas } from './documents/index.js'
 

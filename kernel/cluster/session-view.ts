@@ -1,6 +1,6 @@
 import { Listeners } from './documents/listeners.js'
-import type { Logger } from '../define.js'
-import type { Session } from '../services.js'
+import type { Logger } from '../api/plugin.js'
+import type { Session } from '../api/services.js'
 import type { ElectionDriver } from './driver.js'
 import type { Leader } from './election/index.js'
 

@@ -5,10 +5,10 @@ import { messageYjsSyncStep1, messageYjsSyncStep2, messageYjsUpdate } from 'y-pr
 import { decodeStateVector, mergeUpdates } from 'yjs'
 import { KvDoc } from './documents/index.js'
 import { createBudget } from './links/budget.js'
-import { READINGS } from '../state.js'
+import { READINGS } from '../state/state.js'
 import type { WebSocket } from 'ws'
-import type { Clock } from '../clock.js'
-import type { Caller, Logger, RouteDecl } from '../define.js'
+import type { Clock } from '../api/clock.js'
+import type { Caller, Logger, RouteDecl } from '../api/plugin.js'
 import type { Budget } from './links/budget.js'
 
 /** The outer message kind of the y-websocket protocol that carries a sync message. */

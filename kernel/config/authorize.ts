@@ -1,9 +1,9 @@
 import { isDeepStrictEqual } from 'node:util'
-import { kernelError } from '../errors.js'
+import { kernelError } from '../api/errors.js'
 import { requireAuthority } from '../http/access.js'
 import { kernelKeys } from './kernel-keys.js'
 import { formatPath, getIn, isTree, parsePath } from './paths.js'
-import type { Caller } from '../define.js'
+import type { Caller } from '../api/plugin.js'
 import type { Path } from './types.js'
 
 /**

@@ -1,4 +1,4 @@
-import type { JsonSchema } from '../schema.js'
+import type { JsonSchema } from '../api/schema.js'
 import { formats } from './formats.js'
 import { isTree, printable } from './paths.js'
 

@@ -1,4 +1,4 @@
-import type { JsonSchema } from '../schema.js'
+import type { JsonSchema } from '../api/schema.js'
 import { describe, show } from './describe.js'
 import { formatPath } from './paths.js'
 import { nearest } from './nearest.js'

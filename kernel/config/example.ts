@@ -1,5 +1,5 @@
 import { stringify } from 'yaml'
-import type { JsonSchema } from '../schema.js'
+import type { JsonSchema } from '../api/schema.js'
 import { describe, show } from './describe.js'
 import { gatherKnown } from './known.js'
 import { isTree } from './paths.js'

@@ -1,4 +1,4 @@
-import type { FromSchema, JsonSchema } from '../schema.js'
+import type { FromSchema, JsonSchema } from '../api/schema.js'
 import { getIn } from './paths.js'
 import type { Path } from './types.js'
 

@@ -1,4 +1,4 @@
-import type { JsonSchema } from '../schema.js'
+import type { JsonSchema } from '../api/schema.js'
 import { kernelKeys } from './kernel-keys.js'
 import { formatPath, isTree, isUnder, pathKey } from './paths.js'
 import { nearest } from './nearest.js'

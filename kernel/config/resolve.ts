@@ -1,4 +1,4 @@
-import type { JsonSchema } from '../schema.js'
+import type { JsonSchema } from '../api/schema.js'
 import { makeDraft, openSections, overlayOf, placeInFile, problemAt } from './draft.js'
 import type { Draft } from './draft.js'
 import { kernelKeys, kernelRules } from './kernel-keys.js'

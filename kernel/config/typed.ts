@@ -1,4 +1,4 @@
-import type { JsonSchema } from '../schema.js'
+import type { JsonSchema } from '../api/schema.js'
 import { typesOf } from './describe.js'
 import { cleanCopy, isTree } from './paths.js'
 

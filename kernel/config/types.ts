@@ -1,4 +1,4 @@
-import type { JsonSchema } from '../schema.js'
+import type { JsonSchema } from '../api/schema.js'
 
 /** A place in the settings, one segment per key; list items are their index as text. */
 export type Path = readonly string[]

@@ -1,7 +1,7 @@
 import { isIPv4 } from 'node:net'
-import { kernelError } from '../errors.js'
-import type { Caller, RouteDecl } from '../define.js'
-import type { Clock } from '../clock.js'
+import { kernelError } from '../api/errors.js'
+import type { Caller, RouteDecl } from '../api/plugin.js'
+import type { Clock } from '../api/clock.js'
 import type { TokenStore } from './tokens.js'
 
 /** What is needed of a request to know who sent it. */

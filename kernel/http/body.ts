@@ -1,5 +1,5 @@
 import type { Readable } from 'node:stream'
-import { kernelError } from '../errors.js'
+import { kernelError } from '../api/errors.js'
 
 const FIRST_BYTES = 16 * 1024
 

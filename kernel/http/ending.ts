@@ -1,7 +1,7 @@
 import type { FastifyReply } from 'fastify'
-import { kernelError } from '../errors.js'
+import { kernelError } from '../api/errors.js'
 import { hasLeft } from './half-close.js'
-import type { SvcError } from '../errors.js'
+import type { SvcError } from '../api/errors.js'
 
 /**
  * One abort signal from the socket: the client went away, the deadline passed or the node stops. It is made

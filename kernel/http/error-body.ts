@@ -1,5 +1,5 @@
 import { STATUS_CODES } from 'node:http'
-import type { SvcError } from '../errors.js'
+import type { SvcError } from '../api/errors.js'
 
 /** The one error body of every route, stream and frame. */
 export interface ErrorBody {

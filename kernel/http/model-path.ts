@@ -1,5 +1,5 @@
-import { kernelError } from '../errors.js'
-import type { RouteDecl } from '../define.js'
+import { kernelError } from '../api/errors.js'
+import type { RouteDecl } from '../api/plugin.js'
 
 /** The parameter that holds a model id, which has a slash in it. */
 const PARAM = ':model_id'

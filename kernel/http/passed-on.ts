@@ -1,5 +1,5 @@
-import { kernelError } from '../errors.js'
-import type { Caller } from '../define.js'
+import { kernelError } from '../api/errors.js'
+import type { Caller } from '../api/plugin.js'
 
 /** Carries who asked, with a request that one node passes on to another. Read from members' sockets only. */
 export const CALLER_HEADER = 'x-svc-caller'

@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http'
-import { kernelError } from '../errors.js'
-import type { Clock } from '../clock.js'
-import type { StreamHead, StreamWriter } from '../define.js'
+import { kernelError } from '../api/errors.js'
+import type { Clock } from '../api/clock.js'
+import type { StreamHead, StreamWriter } from '../api/plugin.js'
 
 /**
  * Writes a streamed response with backpressure: a write resolves once the socket has room again.

@@ -1,7 +1,7 @@
 import { setMaxListeners } from 'node:events'
 import t from 'tap'
 import { like } from './capabilities-kit.js'
-import { Admission, displaced, nextCaller, retryAfterSeconds } from '../capabilities/admission.js'
+import { Admission, displaced, nextCaller, retryAfterSeconds } from '../calls/admission.js'
 import { manualClock } from '../testing/manual-clock.js'
 
 const never = new AbortController().signal

@@ -1,7 +1,7 @@
 import t from 'tap'
-import { chooseType } from '../capabilities/accept.js'
-import { decodeFrame, decodeFrames, encodeEvent, encodeFrame, FrameError } from '../capabilities/frames.js'
-import type { Frame, FrameKind } from '../capabilities/frames.js'
+import { chooseType } from '../calls/accept.js'
+import { decodeFrame, decodeFrames, encodeEvent, encodeFrame, FrameError } from '../calls/frames.js'
+import type { Frame, FrameKind } from '../calls/frames.js'
 
 const frame = (sequence: number, kind: FrameKind, payload: unknown = null,
   bytes: Uint8Array | null = null): Frame => ({

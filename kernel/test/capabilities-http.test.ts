@@ -1,7 +1,7 @@
 import http from 'node:http'
 import t from 'tap'
 import { WebSocket } from 'ws'
-import { decodeFrame, decodeFrames } from '../capabilities/frames.js'
+import { decodeFrame, decodeFrames } from '../calls/frames.js'
 import { definePlugin, systemClock } from '../index.js'
 import { startPlugin } from '../testing/index.js'
 import type { Rig } from '../testing/index.js'

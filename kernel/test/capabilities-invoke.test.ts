@@ -1,6 +1,6 @@
 import t from 'tap'
-import { EngineError } from '../engine.js'
-import { kernelError, SvcError } from '../errors.js'
+import { EngineError } from '../api/engine.js'
+import { kernelError, SvcError } from '../api/errors.js'
 import { ask, bench, caller, declaration, errorOf, gate, like, NODE, probe,
   until } from './capabilities-kit.js'
 import type { Bench, View } from './capabilities-kit.js'

@@ -1,7 +1,7 @@
 import t from 'tap'
-import { capabilityProblems, Registry } from '../capabilities/registry.js'
+import { capabilityProblems, Registry } from '../calls/registry.js'
 import { declaration, like } from './capabilities-kit.js'
-import type { CapabilityDecl, IoMode } from '../define.js'
+import type { CapabilityDecl, IoMode } from '../api/plugin.js'
 
 const nested = (depth: number): Record<string, unknown> => depth <= 1 ? {} : { not: nested(depth - 1) }
 const cyclic: Record<string, unknown> = {}

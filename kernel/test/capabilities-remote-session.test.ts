@@ -2,10 +2,10 @@ import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import t from 'tap'
 import { WebSocket, WebSocketServer } from 'ws'
-import { decodeFrame } from '../capabilities/frames.js'
+import { decodeFrame } from '../calls/frames.js'
 import { caller, NODE, piece, probe } from './capabilities-kit.js'
 import { at, callsOf, eventually, pair } from './capabilities-remote-kit.js'
-import type { Frame } from '../capabilities/frames.js'
+import type { Frame } from '../calls/frames.js'
 import type { Bench, View } from './capabilities-kit.js'
 
 const ENDS = ['completed', 'failed', 'cancelled']

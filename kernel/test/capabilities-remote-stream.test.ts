@@ -1,6 +1,6 @@
 import t from 'tap'
-import { encodeFrame } from '../capabilities/frames.js'
-import { SvcError } from '../errors.js'
+import { encodeFrame } from '../calls/frames.js'
+import { SvcError } from '../api/errors.js'
 import { ask, caller, errorOf, FakeReader, gate, piece, probe, until } from './capabilities-kit.js'
 import { at, cut, eventually, OTHER, pair } from './capabilities-remote-kit.js'
 import type { Request, Source, View } from './capabilities-kit.js'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { kernelError, SvcError } from '../errors.js'
+import { kernelError, SvcError } from '../api/errors.js'
 import { ask, bench, caller, errorOf, gate, NODE, piece, probe } from './capabilities-kit.js'
 import { at, callsOf, eventually, GONE, OTHER, pair } from './capabilities-remote-kit.js'
 import type { Request, Source, View } from './capabilities-kit.js'

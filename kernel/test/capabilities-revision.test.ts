@@ -1,7 +1,7 @@
 import t from 'tap'
-import { canonicalJson, descriptorOf, revisionOf } from '../capabilities/revision.js'
+import { canonicalJson, descriptorOf, revisionOf } from '../calls/revision.js'
 import { declaration } from './capabilities-kit.js'
-import type { CapabilityDecl } from '../define.js'
+import type { CapabilityDecl } from '../api/plugin.js'
 
 const vector: CapabilityDecl = {
   id: 'probe',

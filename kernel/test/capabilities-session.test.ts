@@ -2,10 +2,10 @@ import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import t from 'tap'
 import { WebSocket, WebSocketServer } from 'ws'
-import { decodeFrame, encodeFrame } from '../capabilities/frames.js'
-import { kernelError } from '../errors.js'
+import { decodeFrame, encodeFrame } from '../calls/frames.js'
+import { kernelError } from '../api/errors.js'
 import { bench, caller, gate, piece, probe, settle } from './capabilities-kit.js'
-import type { Frame } from '../capabilities/frames.js'
+import type { Frame } from '../calls/frames.js'
 import type { Bench, View } from './capabilities-kit.js'
 
 interface Client {

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { kernelError } from '../errors.js'
+import { kernelError } from '../api/errors.js'
 import { ask, bench, caller, errorOf, gate, piece, probe, settle,
   until } from './capabilities-kit.js'
 import type { Bench, Piece, Request, Source, View } from './capabilities-kit.js'

@@ -2,9 +2,9 @@ import { createServer } from 'node:http'
 import { Readable, Writable } from 'node:stream'
 import type { AddressInfo } from 'node:net'
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { encodeFrame } from '../capabilities/frames.js'
+import { encodeFrame } from '../calls/frames.js'
 import { runCli } from '../cli/program.js'
-import type { Plugin } from '../define.js'
+import type { Plugin } from '../api/plugin.js'
 import type { Io } from '../cli/output.js'
 
 /** A stream that keeps what is written to it; `terminal` makes it look like one. */

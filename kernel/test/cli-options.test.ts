@@ -1,13 +1,13 @@
 import t from 'tap'
 import { homedir } from 'node:os'
 import { writeFileSync } from 'node:fs'
-import { definePlugin } from '../define.js'
-import { startTicks } from '../home.js'
+import { definePlugin } from '../api/plugin.js'
+import { startTicks } from '../boot/home.js'
 import { builtIn } from '../cli/builtin.js'
 import { collectVerbs } from '../cli/tree.js'
 import { isLoopbackUrl, runningUrl } from '../cli/client.js'
 import { cli, sendJson, standIn } from './cli-helpers.js'
-import type { Plugin } from '../define.js'
+import type { Plugin } from '../api/plugin.js'
 import type { Verb, VerbContext } from '../cli/verb.js'
 
 interface Seen { args: string[], options: Record<string, unknown>, ctx: VerbContext }

@@ -2,10 +2,10 @@ import t from 'tap'
 import { spawnSync } from 'node:child_process'
 import { existsSync, readFileSync, realpathSync } from 'node:fs'
 import { join, resolve } from 'node:path'
-import { definePlugin } from '../define.js'
+import { definePlugin } from '../api/plugin.js'
 import { packageRoot } from '../cli/package.js'
 import { cli } from './cli-helpers.js'
-import type { Plugin } from '../define.js'
+import type { Plugin } from '../api/plugin.js'
 import type { Ran } from './cli-helpers.js'
 
 const base = { version: '1.0.0', kernel: '^1.0.0' } as const

@@ -1,10 +1,10 @@
 import t from 'tap'
-import { definePlugin } from '../define.js'
-import { kernelError } from '../errors.js'
-import { ClusterService, SessionService } from '../services.js'
+import { definePlugin } from '../api/plugin.js'
+import { kernelError } from '../api/errors.js'
+import { ClusterService, SessionService } from '../api/services.js'
 import { startPlugin } from '../testing/index.js'
 import { failure } from './cluster-core-kit.js'
-import type { Context, Plugin } from '../define.js'
+import type { Context, Plugin } from '../api/plugin.js'
 
 const number = { type: 'integer' } as const
 const manifest = {

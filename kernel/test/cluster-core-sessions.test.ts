@@ -1,8 +1,8 @@
 import t from 'tap'
-import { createCommands } from '../commands.js'
+import { createCommands } from '../calls/commands.js'
 import { coreCluster } from './cluster-core-kit.js'
 import type { ClusterCore } from '../cluster/cluster.js'
-import type { Section, SectionDecl } from '../define.js'
+import type { Section, SectionDecl } from '../api/plugin.js'
 import type { CoreCluster, CoreNode, Owner } from './cluster-core-kit.js'
 
 const value = { type: 'string' } as const

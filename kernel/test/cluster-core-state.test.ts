@@ -1,6 +1,6 @@
 import t from 'tap'
-import { definePlugin } from '../define.js'
-import { kernelError } from '../errors.js'
+import { definePlugin } from '../api/plugin.js'
+import { kernelError } from '../api/errors.js'
 import { coreCluster, failure } from './cluster-core-kit.js'
 import { dig, kernelsOn } from './cluster-core-rig.js'
 import type { CoreCluster, Owner } from './cluster-core-kit.js'

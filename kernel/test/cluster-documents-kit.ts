@@ -1,6 +1,6 @@
 import { manualClock } from '../testing/index.js'
 import { createControl } from '../cluster/documents/index.js'
-import type { Logger } from '../define.js'
+import type { Logger } from '../api/plugin.js'
 import type { ManualClock } from '../testing/index.js'
 import type { Control, ControlOptions, SnapshotStore, Write } from '../cluster/documents/index.js'
 import type { Entry } from '../cluster/election/index.js'

@@ -6,9 +6,9 @@ import {
   dial, join, joinBinding, openJoinTokens, openMembers, peerFingerprint, readJoinRequest, readJoinToken,
   serverTls
 } from '../cluster/identity/index.js'
-import { systemClock } from '../clock.js'
+import { systemClock } from '../api/clock.js'
 import { errorBody } from '../http/error-body.js'
-import { kernelError, SvcError } from '../errors.js'
+import { kernelError, SvcError } from '../api/errors.js'
 import { manualClock } from '../testing/manual-clock.js'
 import { candidate, listening, tempHome, tempKey } from './cluster-identity-kit.js'
 import type { IncomingMessage, ServerResponse } from 'node:http'

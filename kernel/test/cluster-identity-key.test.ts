@@ -7,7 +7,7 @@ import {
 import { join } from 'node:path'
 import t from 'tap'
 import { fingerprintOf, identityFile, openNodeKey } from '../cluster/identity/index.js'
-import { HomeError } from '../home.js'
+import { HomeError } from '../boot/home.js'
 import { tempHome } from './cluster-identity-kit.js'
 
 t.test('key and certificate are made once and kept', async (t) => {

@@ -5,7 +5,7 @@ import t from 'tap'
 import {
   identityFile, openJoinTokens, proofOf, readJoinRequest, readJoinToken
 } from '../cluster/identity/index.js'
-import { kernelErrors } from '../errors.js'
+import { kernelErrors } from '../api/errors.js'
 import { tempHome, thrown } from './cluster-identity-kit.js'
 import type { JoinTicket, JoinTokens, Redemption } from '../cluster/identity/index.js'
 import type { Owner } from './cluster-identity-kit.js'

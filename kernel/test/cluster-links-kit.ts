@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto'
 import { WebSocket } from 'ws'
-import { systemClock } from '../clock.js'
+import { systemClock } from '../api/clock.js'
 import { createLinks } from '../cluster/links/index.js'
 import { dial, formatAddress, openJoinTokens, openMembers, openNodeKey } from '../cluster/identity/index.js'
 import { encodeFrame } from '../cluster/links/codec.js'
 import { tempHome, tempKey } from './cluster-identity-kit.js'
-import type { Caller, Logger } from '../define.js'
+import type { Caller, Logger } from '../api/plugin.js'
 import type { Hello, Links, LinksOptions } from '../cluster/links/index.js'
 import type { JoinTokens, Members, Membership, NodeKey } from '../cluster/identity/index.js'
 

@@ -5,7 +5,7 @@ import t from 'tap'
 import {
   createBandwidth, MAX_PROBE_BYTES, measure, MIN_SAMPLE_BYTES, nextEstimate, PROBE_BYTES, probeBody
 } from '../cluster/bandwidth.js'
-import { systemClock } from '../clock.js'
+import { systemClock } from '../api/clock.js'
 import { manualClock } from '../testing/manual-clock.js'
 import type { Estimate, TransferSample } from '../cluster/bandwidth.js'
 

@@ -1,7 +1,7 @@
 import t from 'tap'
-import { createQueue } from '../cluster/telemetry/queue.js'
-import { jsonBytes, MAX_KEYS, MAX_READING_BYTES, readBody, validKey } from '../cluster/telemetry/message.js'
-import type { QueueCounts, ReadingQueue } from '../cluster/telemetry/queue.js'
+import { createQueue } from '../cluster/gossip/queue.js'
+import { jsonBytes, MAX_KEYS, MAX_READING_BYTES, readBody, validKey } from '../cluster/gossip/message.js'
+import type { QueueCounts, ReadingQueue } from '../cluster/gossip/queue.js'
 
 const offer = (queue: ReadingQueue, ...keys: string[]): void => {
   for (const [i, key] of keys.entries()) queue.offer({ key, value: `${key}${i}`, bytes: 10 })

@@ -1,8 +1,8 @@
 import t from 'tap'
-import { createTelemetry } from '../cluster/telemetry/index.js'
+import { createTelemetry } from '../cluster/gossip/index.js'
 import { manualClock } from '../testing/manual-clock.js'
-import type { Reading, Telemetry, TelemetryBody } from '../cluster/telemetry/index.js'
-import type { Logger } from '../define.js'
+import type { Reading, Telemetry, TelemetryBody } from '../cluster/gossip/index.js'
+import type { Logger } from '../api/plugin.js'
 import type { ManualClock } from '../testing/manual-clock.js'
 import type { Test } from 'tap'
 

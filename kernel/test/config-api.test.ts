@@ -2,11 +2,11 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
-import { createConfigApi } from '../config-api.js'
-import { kernelManifest } from '../kernel-manifest.js'
+import { createConfigApi } from '../config/api.js'
+import { kernelManifest } from '../plugins/kernel-manifest.js'
 import { readConfigText, resolveConfig } from '../config/index.js'
-import type { ConfigApi } from '../config-api.js'
-import type { Caller } from '../define.js'
+import type { ConfigApi } from '../config/api.js'
+import type { Caller } from '../api/plugin.js'
 
 const callerWith = (...authorities: string[]): Caller => ({
   id: 'app_1', mode: 'direct', authorities: new Set(authorities)

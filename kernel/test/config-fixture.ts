@@ -1,6 +1,6 @@
 import { readConfigText, resolveConfig } from '../config/index.js'
 import type { ConfigOwner, Problem, ResolvedConfig } from '../config/index.js'
-import type { JsonSchema } from '../schema.js'
+import type { JsonSchema } from '../api/schema.js'
 
 const section = (properties: Record<string, JsonSchema>, more: JsonSchema = {}): JsonSchema =>
   ({ type: 'object', additionalProperties: false, properties, ...more })

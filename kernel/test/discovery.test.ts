@@ -4,9 +4,9 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import ts from 'typescript'
 import { createDiscovery, hintsOf, multicastProblem } from '../cluster/discovery.js'
-import { systemClock } from '../clock.js'
+import { systemClock } from '../api/clock.js'
 import { manualClock } from '../testing/index.js'
-import type { Logger } from '../define.js'
+import type { Logger } from '../api/plugin.js'
 import type { Opened, PublishedService, SeenService } from '../cluster/discovery.js'
 
 interface Said { level: string, message: string }
@@ -161,7 +161,7 @@ t.test('it does not keep a process alive', (t) => {
     { compilerOptions: { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2023 } }).outputText
   const folder = t.testdir({
     'package.json': '{"type":"module"}',
-    'clock.js': compiled('../clock.ts'),
+    'clock.js': compiled('../api/clock.ts'),
     cluster: { 'discovery.js': compiled('../cluster/discovery.ts') },
     'main.js': `
       import { createDiscovery } from './cluster/discovery.js'

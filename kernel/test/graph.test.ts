@@ -1,7 +1,7 @@
 import t from 'tap'
-import { arrange, transitive } from '../graph.js'
-import { checkManifests } from '../registry.js'
-import type { Manifest } from '../define.js'
+import { arrange, transitive } from '../plugins/graph.js'
+import { checkManifests } from '../plugins/registry.js'
+import type { Manifest } from '../api/plugin.js'
 
 const plugin = (name: string, more: Partial<Manifest> = {}): Manifest =>
   ({ name, version: '1.0.0', kernel: '^1.0.0', summary: 'A plugin.', ...more })

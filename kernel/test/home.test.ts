@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import {
   HomeError, dropStale, homeFile, installId, lockHome, prepareHome, readVersioned, startTicks, writeVersioned
-} from '../home.js'
+} from '../boot/home.js'
 import { newToken, openTokens, operatorToken, wellFormed } from '../http/tokens.js'
 import { manualClock } from '../testing/index.js'
 

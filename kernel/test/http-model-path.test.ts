@@ -1,6 +1,6 @@
 import t from 'tap'
 import { modelPaths } from '../http/model-path.js'
-import type { RouteDecl } from '../define.js'
+import type { RouteDecl } from '../api/plugin.js'
 
 const route = (method: RouteDecl['method'], url: string): RouteDecl =>
   ({ method, url, summary: '', authority: null })

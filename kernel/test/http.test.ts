@@ -4,7 +4,7 @@ import t from 'tap'
 import WebSocket from 'ws'
 import { definePlugin } from '../index.js'
 import { startPlugin } from '../testing/index.js'
-import { systemClock } from '../clock.js'
+import { systemClock } from '../api/clock.js'
 
 const base = { name: 'probe', version: '1.0.0', kernel: '^1.0.0', summary: 'A probe.' } as const
 const echoBody = {

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { createLog } from '../log.js'
-import { createLogRing, withoutSecrets } from '../log-ring.js'
+import { createLog } from '../observe/log.js'
+import { createLogRing, withoutSecrets } from '../observe/log-ring.js'
 import { manualClock } from '../testing/index.js'
 
 const runner = { runnerId: 'r1', instanceId: 'i1', modelId: 'acme/chat' }

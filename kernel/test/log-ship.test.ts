@@ -4,9 +4,9 @@ import type { AddressInfo } from 'node:net'
 import { gunzipSync } from 'node:zlib'
 import t from 'tap'
 import type { Test } from 'tap'
-import { systemClock } from '../clock.js'
-import { createShipper, judge, pauseMs } from '../log-ship.js'
-import type { Answer, Shipper, ShipNews, ShipperOptions, Verdict } from '../log-ship.js'
+import { systemClock } from '../api/clock.js'
+import { createShipper, judge, pauseMs } from '../observe/log-ship.js'
+import type { Answer, Shipper, ShipNews, ShipperOptions, Verdict } from '../observe/log-ship.js'
 
 t.test('what an answer means for the batch', (t) => {
   const rows: [Answer, number, boolean, Verdict][] = [

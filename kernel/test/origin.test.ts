@@ -1,10 +1,10 @@
 import t from 'tap'
-import { systemClock } from '../clock.js'
+import { systemClock } from '../api/clock.js'
 import { createAccess } from '../http/access.js'
 import { callerOf, createServer } from '../http/server.js'
-import { limitsOf } from '../node.js'
+import { limitsOf } from '../boot/node.js'
 import { readConfigText, resolveConfig } from '../config/index.js'
-import type { Logger } from '../define.js'
+import type { Logger } from '../api/plugin.js'
 import type { TokenStore } from '../http/tokens.js'
 import { foreignPage, hostAllowed, parseHost } from '../http/origin.js'
 

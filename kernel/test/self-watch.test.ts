@@ -2,12 +2,12 @@ import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
-import { createHealth } from '../health.js'
-import { kernelManifest } from '../kernel-manifest.js'
-import { diskFault, DISK_FULL_BYTES, DISK_LOW_BYTES, watchSelf } from '../self-watch.js'
+import { createHealth } from '../plugins/health.js'
+import { kernelManifest } from '../plugins/kernel-manifest.js'
+import { diskFault, DISK_FULL_BYTES, DISK_LOW_BYTES, watchSelf } from '../machine/self-watch.js'
 import { manualClock } from '../testing/index.js'
 import type { Test } from 'tap'
-import type { Health } from '../health.js'
+import type { Health } from '../plugins/health.js'
 
 const pause = (ms: number): Promise<void> => new Promise((resolve) => { setTimeout(resolve, ms) })
 const codes = (health: Health): string[] => health.snapshot().reasons.map((r) => r.code)

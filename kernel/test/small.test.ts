@@ -1,12 +1,12 @@
 import os from 'node:os'
 import t from 'tap'
-import { createBus } from '../events.js'
-import { createCommands } from '../commands.js'
-import { diskFault } from '../self-watch.js'
+import { createBus } from '../plugins/events.js'
+import { createCommands } from '../calls/commands.js'
+import { diskFault } from '../machine/self-watch.js'
 import { base32 } from '../cluster/node-id.js'
-import { busyShare, cutByCgroup, parseMeminfo } from '../vitals.js'
-import { redact } from '../state.js'
-import type { Caller } from '../define.js'
+import { busyShare, cutByCgroup, parseMeminfo } from '../machine/vitals.js'
+import { redact } from '../state/state.js'
+import type { Caller } from '../api/plugin.js'
 
 t.test('memory as a container sees it', (t) => {
   const rows: [string, Parameters<typeof cutByCgroup>, { total: number, available: number }][] = [

@@ -1,9 +1,9 @@
 import t from 'tap'
-import { readPart } from '../span-check.js'
-import { packPart, PART_SPANS_MAX, partOf, SpanRecorder, unpackSpans } from '../spans.js'
-import { createTracers, timed, traceHeaders } from '../tracer.js'
-import type { SpanPart } from '../spans.js'
-import type { Trace } from '../tracer.js'
+import { readPart } from '../observe/span-check.js'
+import { packPart, PART_SPANS_MAX, partOf, SpanRecorder, unpackSpans } from '../observe/spans.js'
+import { createTracers, timed, traceHeaders } from '../observe/tracer.js'
+import type { SpanPart } from '../observe/spans.js'
+import type { Trace } from '../observe/tracer.js'
 
 t.test('steps of a series are joined in pairs, and none is lost', (t) => {
   for (const count of [0, 1, 31, 32, 33, 127, 128, 129, 256, 257, 100_000]) {

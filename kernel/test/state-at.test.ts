@@ -1,8 +1,8 @@
 import t from 'tap'
 import { readMoment } from '../cli/moments.js'
-import { definePlugin } from '../define.js'
-import { kernelError } from '../errors.js'
-import { StateHistoryService } from '../services.js'
+import { definePlugin } from '../api/plugin.js'
+import { kernelError } from '../api/errors.js'
+import { StateHistoryService } from '../api/services.js'
 import { startPlugin } from '../testing/index.js'
 
 const keeper = definePlugin({

@@ -2,7 +2,7 @@ import { setImmediate as turn } from 'node:timers/promises'
 import t from 'tap'
 import { definePlugin, InvocationService, TrafficService } from '../index.js'
 import { startPlugin } from '../testing/index.js'
-import { createTraffic } from '../traffic.js'
+import { createTraffic } from '../calls/traffic.js'
 import type { CallOutcome } from '../index.js'
 
 const plugin = definePlugin({

@@ -1,4 +1,4 @@
-import type { Clock } from '../clock.js'
+import type { Clock } from '../api/clock.js'
 
 /** A clock that moves only when told to. */
 export interface ManualClock extends Clock {

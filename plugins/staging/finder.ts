@@ -1,5 +1,5 @@
 import type { Cluster, ModelCard, NodeView, SvcError } from '../../kernel/index.js'
-import { checkCard } from '../../kernel/cards.js'
+import { checkCard } from '../../kernel/cards/index.js'
 import { checkManifest, manifestDigest } from './files/index.js'
 import { askNode, messageOf } from './net/ask.js'
 import { modelUrl, NODE_CALLER } from './net/lan-source.js'

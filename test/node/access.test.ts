@@ -1,6 +1,6 @@
 import { networkInterfaces } from 'node:os'
 import t from 'tap'
-import { prepareHome } from '../../kernel/home.js'
+import { prepareHome } from '../../kernel/boot/home.js'
 import { ask, refusal } from './http.js'
 import { faultsConfig, figure, folder, startNode, until } from './kit.js'
 import { AUTHORITIES, joinAsMember, knock, routesOf, tokenWith } from './routes.js'

@@ -1,10 +1,10 @@
 /** HTTP as tests need it: any header, one connection per request, streams that can be left. */
 import { request } from 'node:http'
 import { connect } from 'node:net'
-import { decodeFrames } from '../../kernel/capabilities/frames.js'
+import { decodeFrames } from '../../kernel/calls/frames.js'
 import type { IncomingHttpHeaders, IncomingMessage, RequestOptions } from 'node:http'
 import type { Socket } from 'node:net'
-import type { Frame } from '../../kernel/capabilities/frames.js'
+import type { Frame } from '../../kernel/calls/frames.js'
 
 /** Where to ask, and as whom: the operator unless `token` is null (nobody). */
 export interface At { url: string, token?: string }

@@ -2,7 +2,7 @@ import { describe } from '../../config/describe.js'
 import { fieldsOf } from '../fields.js'
 import { listingPath, parseId, pick } from '../invoke.js'
 import { notYet, retryFor } from '../wait.js'
-import type { JsonSchema } from '../../schema.js'
+import type { JsonSchema } from '../../api/schema.js'
 import type { Listed, Listing } from '../invoke.js'
 import type { Out, Verb } from '../verb.js'
 

@@ -1,5 +1,5 @@
 import { formatProblems, resolveConfig } from '../../config/index.js'
-import { checkManifests } from '../../registry.js'
+import { checkManifests } from '../../plugins/registry.js'
 import { settingsEnv } from '../env.js'
 import { arranged, authoritiesOf, disabledIn, ownersOf, readInstallation } from '../installed.js'
 import type { Verb } from '../verb.js'

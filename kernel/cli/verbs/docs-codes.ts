@@ -1,6 +1,6 @@
-import { kernelManifest } from '../../kernel-manifest.js'
+import { kernelManifest } from '../../plugins/kernel-manifest.js'
 import { readInstallation } from '../installed.js'
-import type { Manifest } from '../../define.js'
+import type { Manifest } from '../../api/plugin.js'
 import type { Verb } from '../verb.js'
 
 /** A word with a fixed meaning, and who gives it that meaning. */

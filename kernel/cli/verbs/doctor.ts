@@ -1,5 +1,5 @@
-import { systemClock } from '../../clock.js'
-import { version } from '../../version.js'
+import { systemClock } from '../../api/clock.js'
+import { version } from '../../boot/version.js'
 import { createClient, isLoopbackUrl } from '../client.js'
 import { joinNodes, readMembers } from '../cluster-view.js'
 import {

@@ -1,6 +1,6 @@
 import { editConfig, restartHint, saveEdit } from '../edit-config.js'
 import { arranged, disabledIn, findPlugin, readInstallation } from '../installed.js'
-import type { Manifest } from '../../define.js'
+import type { Manifest } from '../../api/plugin.js'
 import type { Verb } from '../verb.js'
 
 export default {

@@ -1,8 +1,8 @@
-import { parseNeed } from '../../graph.js'
+import { parseNeed } from '../../plugins/graph.js'
 import { describe } from '../../config/describe.js'
 import { fieldsOf } from '../fields.js'
 import { findPlugin, readInstallation } from '../installed.js'
-import type { Manifest } from '../../define.js'
+import type { Manifest } from '../../api/plugin.js'
 import type { Out, Verb } from '../verb.js'
 
 export default {

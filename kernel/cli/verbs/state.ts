@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { systemClock } from '../../clock.js'
+import { systemClock } from '../../api/clock.js'
 import { changesBetween, describeChange, follow } from '../follow-state.js'
 import type { Replica } from '../../cluster/replica-client.js'
-import { READINGS } from '../../state.js'
+import { READINGS } from '../../state/state.js'
 import { MOMENTS, readMoment } from '../moments.js'
 import type { Verb, VerbContext } from '../verb.js'
 

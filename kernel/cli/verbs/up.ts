@@ -1,16 +1,16 @@
 import { access } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
-import { endLike, launch, launcherEnv, ListenError } from '../../launcher.js'
-import { RESTART_STATUS } from '../../restart.js'
+import { endLike, launch, launcherEnv, ListenError } from '../../boot/launcher.js'
+import { RESTART_STATUS } from '../../boot/restart.js'
 import { settingsEnv } from '../env.js'
-import { SvcError } from '../../errors.js'
+import { SvcError } from '../../api/errors.js'
 import { isLoopbackUrl } from '../client.js'
 import { exitCodeFor } from '../errors.js'
 import { portHolder } from '../port-holder.js'
-import type { Address } from '../../launcher.js'
-import type { Plugin } from '../../define.js'
-import type { SvcNode } from '../../node.js'
+import type { Address } from '../../boot/launcher.js'
+import type { Plugin } from '../../api/plugin.js'
+import type { SvcNode } from '../../boot/node.js'
 import type { Verb, VerbContext } from '../verb.js'
 
 /** A node that has not stopped by then is ended, ms. */
@@ -130,7 +130,7 @@ async function serve (ctx: VerbContext, flags: Flags): Promise<number> {
 async function boot (
   ctx: VerbContext, flags: Flags, { fd, launcher }: { fd: string, launcher: string | undefined }
 ): Promise<SvcNode> {
-  const { createNode } = await import('../../node.js')
+  const { createNode } = await import('../../boot/node.js')
   const { port, host, name, config, join } = flags
   const given = { 'api.port': port, 'api.host': host, name, 'cluster.discovery': flags.discovery }
   return await createNode({

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { canonicalJson } from '../../capabilities/revision.js'
+import { canonicalJson } from '../../calls/revision.js'
 
 /**
  * SHA-256, in hex, of the canonical JSON of a document's entries as a list of `[key, value]`, ordered by key

@@ -1,7 +1,7 @@
 import { changesOf } from './kv-doc.js'
 import { MAX_RESULT_BYTES } from './receipts.js'
 import { checkValue, keep } from './values.js'
-import type { Logger } from '../../define.js'
+import type { Logger } from '../../api/plugin.js'
 import type { Entry } from '../election/index.js'
 import type { Changes, KvDoc } from './kv-doc.js'
 import type { ControlOptions } from './types.js'

@@ -1,4 +1,4 @@
-import type { Logger } from '../../define.js'
+import type { Logger } from '../../api/plugin.js'
 
 /** Functions that are told of something. One that throws is logged and stops nobody. */
 export class Listeners<T> {

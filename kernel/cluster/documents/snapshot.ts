@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
-import { HomeError, writeWhole } from '../../home.js'
+import { HomeError, writeWhole } from '../../boot/home.js'
 import { checkKey, checkValue } from './values.js'
 import type { NodeId } from '../election/index.js'
 import type { KeptReceipt } from './receipts.js'

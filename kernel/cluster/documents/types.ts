@@ -1,5 +1,5 @@
-import type { Clock } from '../../clock.js'
-import type { Logger } from '../../define.js'
+import type { Clock } from '../../api/clock.js'
+import type { Logger } from '../../api/plugin.js'
 import type { Ledger, NodeId, Receipt } from '../election/index.js'
 
 /** One change of a document. `value` undefined removes the key. */

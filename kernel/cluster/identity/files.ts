@@ -1,5 +1,5 @@
 import { closeSync, fstatSync, openSync, readFileSync } from 'node:fs'
-import { HomeError } from '../../home.js'
+import { HomeError } from '../../boot/home.js'
 
 /** Where the identity lies in a home. */
 export const identityFile = {

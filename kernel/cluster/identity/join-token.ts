@@ -1,11 +1,11 @@
 import { createHash, createHmac } from 'node:crypto'
 import { crc32 } from 'node:zlib'
-import { kernelError } from '../../errors.js'
+import { kernelError } from '../../api/errors.js'
 import {
   addressesOf, clusterIdOf, fieldsOf, fingerprintIn, invalidField, readCandidate, ShapeError, shaped, textOf
 } from './shapes.js'
 import type { TLSSocket } from 'node:tls'
-import type { SvcError } from '../../errors.js'
+import type { SvcError } from '../../api/errors.js'
 import type { JoinRequest, JoinTicket } from './types.js'
 
 const PREFIX = 'svcjoin1_'

@@ -1,11 +1,11 @@
 import { randomBytes, timingSafeEqual } from 'node:crypto'
 import { join } from 'node:path'
-import { kernelError } from '../../errors.js'
-import { HomeError, readVersioned, writeVersioned } from '../../home.js'
+import { kernelError } from '../../api/errors.js'
+import { HomeError, readVersioned, writeVersioned } from '../../boot/home.js'
 import { isOutside } from './address.js'
 import { identityFile, readText } from './files.js'
 import { proofKeyOf, proofWith, readJoinToken, writeJoinToken } from './join-token.js'
-import type { SvcError } from '../../errors.js'
+import type { SvcError } from '../../api/errors.js'
 import type { JoinTokens, Redemption } from './types.js'
 
 const FORMAT = 1

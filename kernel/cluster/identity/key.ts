@@ -2,7 +2,7 @@ import {
   createHash, createPrivateKey, createPublicKey, generateKeyPairSync, X509Certificate
 } from 'node:crypto'
 import { join } from 'node:path'
-import { HomeError, writeWhole } from '../../home.js'
+import { HomeError, writeWhole } from '../../boot/home.js'
 import { makeCertificate } from './certificate.js'
 import { identityFile, readText } from './files.js'
 import type { KeyObject } from 'node:crypto'

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
-import { HomeError, readVersioned, writeVersioned } from '../../home.js'
+import { HomeError, readVersioned, writeVersioned } from '../../boot/home.js'
 import { identityFile } from './files.js'
 import { invalidField, readMembership, shaped } from './shapes.js'
 import type { Member, Members, MembersOptions, Membership } from './types.js'

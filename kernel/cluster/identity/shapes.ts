@@ -1,6 +1,6 @@
-import { kernelError } from '../../errors.js'
+import { kernelError } from '../../api/errors.js'
 import { readAddress } from './address.js'
-import type { SvcError } from '../../errors.js'
+import type { SvcError } from '../../api/errors.js'
 import type { Candidate, Member, Membership, Removed } from './types.js'
 
 const INSTALL_ID = /^[A-Za-z0-9-]{1,64}$/

@@ -2,7 +2,7 @@ import { constants } from 'node:crypto'
 import { connect } from 'node:tls'
 import { fingerprintOf } from './key.js'
 import type { TLSSocket, TlsOptions } from 'node:tls'
-import type { Clock } from '../../clock.js'
+import type { Clock } from '../../api/clock.js'
 import type { NodeKey } from './types.js'
 
 /** How long a peer may take for its part of the handshake. */

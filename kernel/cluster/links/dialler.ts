@@ -1,6 +1,6 @@
 import { readAddress } from '../identity/index.js'
 import { backoffMs } from './backoff.js'
-import type { Clock } from '../../clock.js'
+import type { Clock } from '../../api/clock.js'
 import type { Dial, LinkLimits } from './types.js'
 
 /** Where to dial, and whom to expect there; null: any member. */

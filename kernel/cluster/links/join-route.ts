@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto'
-import { kernelError, toSvcError } from '../../errors.js'
+import { kernelError, toSvcError } from '../../api/errors.js'
 import { errorBody, errorHeaders } from '../../http/error-body.js'
 import { joinBinding, peerFingerprint, readJoinRequest } from '../identity/index.js'
 import type { TLSSocket } from 'node:tls'
 import type { FastifyInstance, FastifyReply } from 'fastify'
-import type { Logger } from '../../define.js'
+import type { Logger } from '../../api/plugin.js'
 import type { JoinTokens, Members, Membership } from '../identity/index.js'
 import type { LinkLimits, LinksOptions } from './types.js'
 

@@ -1,5 +1,5 @@
 import { replaces } from './prefer.js'
-import type { Logger } from '../../define.js'
+import type { Logger } from '../../api/plugin.js'
 import type { CloseWord } from './close-codes.js'
 import type { Greeting } from './codec.js'
 import type { Link } from './link.js'

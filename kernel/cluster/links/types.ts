@@ -1,11 +1,11 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
-import type { Clock } from '../../clock.js'
-import type { Logger } from '../../define.js'
-import type { DialReport, MemberRequest, MemberResponse } from '../../services.js'
+import type { Clock } from '../../api/clock.js'
+import type { Logger } from '../../api/plugin.js'
+import type { DialReport, MemberRequest, MemberResponse } from '../../api/services.js'
 import type { JoinTokens, Member, Members, Membership, NodeKey } from '../identity/index.js'
 
-export type { MemberRequest, MemberResponse } from '../../services.js'
+export type { MemberRequest, MemberResponse } from '../../api/services.js'
 
 /** How a node introduces itself, the first frame of every link. */
 export interface Hello {

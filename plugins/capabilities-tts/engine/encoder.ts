@@ -1,5 +1,5 @@
 /** Choosing the encoder of an answer. */
-import { EngineError } from '../../../kernel/engine.js'
+import { EngineError } from '../../../kernel/api/engine.js'
 import type { AudioEncoder } from './audio.js'
 import { Mp3Stream, MP3_RATES } from './mp3.js'
 import { PcmStream, wavHeader } from './pcm.js'

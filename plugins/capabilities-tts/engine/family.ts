@@ -2,7 +2,7 @@
  * The one interface behind which families of voices differ: how text becomes symbol ids, and how ids become
  * samples. Everything else (validation, pacing, encoding) is shared.
  */
-import type { CardVoice } from '../../../kernel/engine.js'
+import type { CardVoice } from '../../../kernel/api/engine.js'
 import type { Pace } from './pace.js'
 
 /** Bounds of a request field, both included. */

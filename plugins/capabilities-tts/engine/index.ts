@@ -4,8 +4,8 @@
  */
 import type {
   EngineChunk, EngineEnv, EngineModule, EngineSession, EngineTask, ModelSpec
-} from '../../../kernel/engine.js'
-import { EngineError } from '../../../kernel/engine.js'
+} from '../../../kernel/api/engine.js'
+import { EngineError } from '../../../kernel/api/engine.js'
 import type { Family } from './family.js'
 import { loadFamily } from './load.js'
 import { DECODE_SECONDS, FIRST_SECONDS, Pace } from './pace.js'

@@ -3,7 +3,7 @@
  * are spoken. Style packs are files of float32 [510][256], one row per length of the phoneme string.
  */
 import { Tensor, type InferenceSession } from 'onnxruntime-node'
-import { EngineError, type CardVoice } from '../../../kernel/engine.js'
+import { EngineError, type CardVoice } from '../../../kernel/api/engine.js'
 import type { Family, SpeechRequest, SpeechUnit } from './family.js'
 import {
   capSymbols, espeakFront, phonemizerMissing, plainFront, builtinFront, type Espeak, type Front

@@ -1,7 +1,7 @@
 /** From a model's files to a loaded family. */
 import { readFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
-import { EngineError, type CardVoice, type EngineEnv, type ModelSpec } from '../../../kernel/engine.js'
+import { EngineError, type CardVoice, type EngineEnv, type ModelSpec } from '../../../kernel/api/engine.js'
 import { warmUp } from '../text/front-end.js'
 import type { Family } from './family.js'
 import { openFlite } from './flite.js'

@@ -2,7 +2,7 @@
  * From text to phoneme strings short enough for one run: with the built-in English front end, with espeak
  * (an optional package), character by character, or as phonemes already.
  */
-import { EngineError } from '../../../kernel/engine.js'
+import { EngineError } from '../../../kernel/api/engine.js'
 import { inspect, prepareEnglish, type Unit } from '../text/front-end.js'
 import { normaliseSentence } from '../text/normalise.js'
 import { sentences as englishSentences } from '../text/sentences.js'

@@ -2,7 +2,7 @@
  * From the payload of a task to a request the family honours. The schema of the capability was checked
  * before; here are the bounds that depend on the voice. Every problem is reported at once.
  */
-import { EngineError, type ModelCard } from '../../../kernel/engine.js'
+import { EngineError, type ModelCard } from '../../../kernel/api/engine.js'
 import { ENCODINGS, type Encoding } from './encoder.js'
 import type { Family, Range, SpeechRequest } from './family.js'
 import { DECODE_SECONDS, FIRST_SECONDS, Pace } from './pace.js'

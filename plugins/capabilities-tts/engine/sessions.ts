@@ -1,6 +1,6 @@
 /** Opening onnxruntime sessions and running them as announced work. */
 import { InferenceSession, Tensor } from 'onnxruntime-node'
-import { EngineError, type EngineEnv, type ModelSpec } from '../../../kernel/engine.js'
+import { EngineError, type EngineEnv, type ModelSpec } from '../../../kernel/api/engine.js'
 
 export type Feeds = Record<string, Tensor>
 

@@ -1,6 +1,6 @@
 /** The way of one answer: units to samples, samples to encoded chunks of the length asked for. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import type { EngineChunk, SpanSeries, SpanSink } from '../../../kernel/engine.js'
+import type { EngineChunk, SpanSeries, SpanSink } from '../../../kernel/api/engine.js'
 import type { AudioEncoder, Encoded } from './audio.js'
 import { createEncoder } from './encoder.js'
 import type { Family, SpeechRequest, SpeechUnit } from './family.js'

@@ -4,7 +4,7 @@
  * seed reaches the noise; both are data here (`VitsGraph`).
  */
 import type { InferenceSession } from 'onnxruntime-node'
-import type { CardVoice } from '../../../kernel/engine.js'
+import type { CardVoice } from '../../../kernel/api/engine.js'
 import type { Family, Limits, SpeechRequest, SpeechUnit } from './family.js'
 import { decodeLocal } from './local-decode.js'
 import { capSymbols, plainFront, type Front, type UnitSizes } from './phonemes.js'

@@ -1,5 +1,5 @@
 /** The `.onnx.json` beside a Piper voice, checked and brought into one shape. */
-import { EngineError } from '../../../kernel/engine.js'
+import { EngineError } from '../../../kernel/api/engine.js'
 
 /** What the engine needs of a Piper configuration. */
 export interface VoiceConfig {

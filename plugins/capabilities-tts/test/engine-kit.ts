@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 import { parse } from 'yaml'
 import {
   EngineError, type EngineChunk, type EngineEnv, type EngineSession, type ModelCard, type ModelSpec
-} from '../../../kernel/engine.js'
+} from '../../../kernel/api/engine.js'
 import { makeKokoro, makePiper, makePiperConfig, TINY, type VitsShape } from './fixtures/make-graphs.js'
 
 const HERE = dirname(fileURLToPath(import.meta.url))

@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { EngineSession } from '../../../kernel/engine.js'
+import type { EngineSession } from '../../../kernel/api/engine.js'
 import engine from '../engine/index.js'
 import { walkFrames } from '../engine/mp3-frames.js'
 import { sentences, splitPhonemes } from '../engine/phonemes.js'

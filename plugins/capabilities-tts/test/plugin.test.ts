@@ -1,6 +1,6 @@
 import t from 'tap'
 import OpenAI from 'openai'
-import { systemClock } from '../../../kernel/clock.js'
+import { systemClock } from '../../../kernel/api/clock.js'
 import { EngineError, kernelError } from '../../../kernel/index.js'
 import { fake, manualClock, startPlugin } from '../../../kernel/testing/index.js'
 import { RunnersService, runTask } from '../../runners/service.js'

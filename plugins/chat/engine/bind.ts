@@ -2,7 +2,7 @@
  * From the inputs and outputs of a graph to what each of them is for. Only names, types and shapes of the
  * session decide; `genai_config.json` may give other names.
  */
-import { EngineError } from '../../../kernel/engine.js'
+import { EngineError } from '../../../kernel/api/engine.js'
 
 /** An input or output of a session. A dimension is a number, or a name where it is free. */
 export interface Port { name: string, type: string, shape: ReadonlyArray<number | string> }

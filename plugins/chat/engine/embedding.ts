@@ -1,7 +1,7 @@
 /** The session of an encoder: task `embed`. */
 import {
   EngineError, type EngineChunk, type EngineSession, type EngineTask, type ModelSpec, type SpanSink
-} from '../../../kernel/engine.js'
+} from '../../../kernel/api/engine.js'
 import type { LoadedText } from '../text/types.js'
 import { callsOf, type Encoder } from './encoder.js'
 import type { Pooling } from './pooling.js'

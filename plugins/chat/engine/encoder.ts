@@ -1,6 +1,6 @@
 /** Models that turn texts into vectors. */
 import { Tensor, type InferenceSession } from 'onnxruntime-node'
-import { EngineError, type EngineEnv } from '../../../kernel/engine.js'
+import { EngineError, type EngineEnv } from '../../../kernel/api/engine.js'
 import { growing, listed, whole, type Port, type Sizes, type WholePort } from './bind.js'
 import { floatsOfHalves } from './half.js'
 import { wholeTensor, type Feeds } from './model.js'

@@ -1,7 +1,7 @@
 /** Which of a model's files to open, and reading the small ones. */
 import { readFile, stat } from 'node:fs/promises'
 import { basename, join, posix } from 'node:path'
-import { EngineError, type ModelSpec } from '../../../kernel/engine.js'
+import { EngineError, type ModelSpec } from '../../../kernel/api/engine.js'
 
 /** Endings of graph files by how their weights are kept, as transformers.js names them. */
 const SUFFIXES: Readonly<Record<string, string>> = {

@@ -1,5 +1,5 @@
 /** One answer: the tokens of a sequence on their way to text. */
-import type { SpanSink } from '../../../kernel/engine.js'
+import type { SpanSink } from '../../../kernel/api/engine.js'
 import { Steps } from './steps.js'
 import type { ChosenToken, LoadedText, TextStream, TokenChooser } from '../text/types.js'
 import type { Delta, Mailbox, TokenReport } from './mailbox.js'

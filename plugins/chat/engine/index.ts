@@ -2,7 +2,7 @@
  * Engine `onnx-lm`: language models on onnxruntime. Runs inside a runner process; model.ts runs the graph,
  * scheduler.ts decides what runs next, ../text turns tokens into text.
  */
-import type { EngineEnv, EngineModule, EngineSession, ModelSpec } from '../../../kernel/engine.js'
+import type { EngineEnv, EngineModule, EngineSession, ModelSpec } from '../../../kernel/api/engine.js'
 import { EmbeddingSession } from './embedding.js'
 import { loadModel } from './load.js'
 import { WriterSession } from './writing.js'

@@ -1,5 +1,5 @@
 /** Bounds of a model's work, from the options of its spec. */
-import { EngineError } from '../../../kernel/engine.js'
+import { EngineError } from '../../../kernel/api/engine.js'
 import type { Limits } from './scheduler.js'
 
 const GIB = 2 ** 30

@@ -2,7 +2,7 @@
 import { readFile, stat } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import type { InferenceSession } from 'onnxruntime-node'
-import { EngineError, type EngineEnv, type ModelSpec } from '../../../kernel/engine.js'
+import { EngineError, type EngineEnv, type ModelSpec } from '../../../kernel/api/engine.js'
 import { loadText } from '../text/index.js'
 import type { LoadedText } from '../text/types.js'
 import { bind, namesOf, type Port } from './bind.js'

@@ -1,6 +1,6 @@
 /** A decoder on onnxruntime: feeds a bound session, and keeps what comes back as the state of its rows. */
 import { Tensor, type InferenceSession } from 'onnxruntime-node'
-import { EngineError, type EngineEnv } from '../../../kernel/engine.js'
+import { EngineError, type EngineEnv } from '../../../kernel/api/engine.js'
 import type { Binding, WholePort } from './bind.js'
 import {
   continued, dimsOf, emptyBatch, fullBatch, hasRoom, offsetOf, packRows, sizeOf, stateBytes, tokenBytes,

@@ -1,5 +1,5 @@
 /** From the vectors of tokens to one vector per text. */
-import { EngineError } from '../../../kernel/engine.js'
+import { EngineError } from '../../../kernel/api/engine.js'
 
 /** Which tokens a text's vector is made of. */
 export type Pooling = 'mean' | 'last' | 'first' | 'max'

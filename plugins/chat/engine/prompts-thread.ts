@@ -1,6 +1,6 @@
 /** The thread that reads long prompts, see prompts.ts. */
 import { parentPort, workerData } from 'node:worker_threads'
-import { EngineError } from '../../../kernel/engine.js'
+import { EngineError } from '../../../kernel/api/engine.js'
 import { loadText } from '../text/index.js'
 import type { LoadedText } from '../text/types.js'
 import { readHere, type Answer, type Reading, type TextSource } from './prompts.js'

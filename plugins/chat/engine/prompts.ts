@@ -2,7 +2,7 @@
 import { once } from 'node:events'
 import { setTimeout as delay } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
-import { EngineError } from '../../../kernel/engine.js'
+import { EngineError } from '../../../kernel/api/engine.js'
 import { invalid } from '../text/errors.js'
 import type { LoadedText } from '../text/types.js'
 import { chatPrompt } from './request.js'

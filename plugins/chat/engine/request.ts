@@ -1,5 +1,5 @@
 /** From the payload of a task to a request this model honours. Every problem is reported at once. */
-import { EngineError } from '../../../kernel/engine.js'
+import { EngineError } from '../../../kernel/api/engine.js'
 import type { Prompts } from './prompts.js'
 import type { ChatMessage, GrammarRequest, LoadedText, SamplingParams } from '../text/types.js'
 

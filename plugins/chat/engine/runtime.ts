@@ -1,6 +1,6 @@
 /** Opening onnxruntime sessions, and telling what they take and give. */
 import { InferenceSession } from 'onnxruntime-node'
-import { EngineError, type ModelSpec } from '../../../kernel/engine.js'
+import { EngineError, type ModelSpec } from '../../../kernel/api/engine.js'
 import type { Port } from './bind.js'
 
 const PROVIDERS: Record<string, string[]> = { cpu: ['cpu'], cuda: ['cuda', 'cpu'], webgpu: ['webgpu', 'cpu'] }

@@ -1,5 +1,5 @@
 /** One sequence that a scheduler works on. */
-import { EngineError } from '../../../kernel/engine.js'
+import { EngineError } from '../../../kernel/api/engine.js'
 
 /** What is to be written. Its methods are called in order; `ended` or `failed` is the last. */
 export interface Job {

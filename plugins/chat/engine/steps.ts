@@ -1,5 +1,5 @@
 /** The spans of one traced answer. */
-import type { SpanSeries, SpanSink } from '../../../kernel/engine.js'
+import type { SpanSeries, SpanSink } from '../../../kernel/api/engine.js'
 
 /** Notes the wait for a place, the work on the prompt, and the time from each token to the next. */
 export class Steps {

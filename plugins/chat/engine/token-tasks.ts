@@ -1,5 +1,5 @@
 /** Tasks that every language model serves without running its graph. */
-import { EngineError } from '../../../kernel/engine.js'
+import { EngineError } from '../../../kernel/api/engine.js'
 import type { LoadedText } from '../text/types.js'
 import { conversation, givenIds, plainPrompt, type ModelFacts } from './request.js'
 

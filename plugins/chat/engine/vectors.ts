@@ -1,5 +1,5 @@
 /** Tasks `embed`: what is asked for, and the chunks of an answer. Pure. */
-import { EngineError, type EngineChunk } from '../../../kernel/engine.js'
+import { EngineError, type EngineChunk } from '../../../kernel/api/engine.js'
 import { normalised } from './pooling.js'
 
 /** How the vector of a text is to be given. */

@@ -1,7 +1,7 @@
 /** The session of a decoder: tasks `chat` and `completion`. */
 import {
   EngineError, type EngineChunk, type EngineSession, type EngineTask, type ModelSpec, type SpanSink
-} from '../../../kernel/engine.js'
+} from '../../../kernel/api/engine.js'
 import type { KvBatch } from './cache.js'
 import { Generation, type Done } from './generation.js'
 import { limitsOf } from './limits.js'

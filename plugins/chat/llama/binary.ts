@@ -2,7 +2,7 @@
 import { execFile } from 'node:child_process'
 import { isAbsolute } from 'node:path'
 import { promisify } from 'node:util'
-import { EngineError } from '../../../kernel/engine.js'
+import { EngineError } from '../../../kernel/api/engine.js'
 
 /** A program that is llama.cpp's server. */
 export interface Binary {

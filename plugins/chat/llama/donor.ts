@@ -7,7 +7,7 @@ import { connect } from 'node:net'
 import { dirname, isAbsolute, join } from 'node:path'
 import {
   EngineError, type EngineChunk, type EngineEnv, type EngineSession, type EngineTask, type ModelSpec
-} from '../../../kernel/engine.js'
+} from '../../../kernel/api/engine.js'
 import { askHelp, readHelp } from './binary.js'
 import { freePort, LOOPBACK, Program, type EngineParts } from './program.js'
 

@@ -1,5 +1,5 @@
 /** What llama.cpp's server refuses or fails at, in the words of this product. Pure. */
-import { EngineError } from '../../../kernel/engine.js'
+import { EngineError } from '../../../kernel/api/engine.js'
 import { fieldsOf, numberOf, textOf } from './json.js'
 
 const MOST_CHARS = 1_000

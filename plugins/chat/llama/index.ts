@@ -5,7 +5,9 @@
  */
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { EngineError, type EngineModule, type EngineSession, type ModelCard } from '../../../kernel/engine.js'
+import {
+  EngineError, type EngineModule, type EngineSession, type ModelCard
+} from '../../../kernel/api/engine.js'
 import { binaryOf, examine } from './binary.js'
 import { startDonor } from './donor.js'
 import type { EngineParts, Pulse } from './program.js'

@@ -1,4 +1,4 @@
-import type { SpanSink } from '../../../kernel/engine.js'
+import type { SpanSink } from '../../../kernel/api/engine.js'
 import { Steps } from '../engine/steps.js'
 import type { Piece } from './answer.js'
 

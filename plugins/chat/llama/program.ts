@@ -2,7 +2,7 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { createServer, type AddressInfo } from 'node:net'
-import type { EngineEnv } from '../../../kernel/engine.js'
+import type { EngineEnv } from '../../../kernel/api/engine.js'
 import { LineCutter, Output } from './output.js'
 
 /** Time as a runner process has it; a test brings its own. */

@@ -1,5 +1,5 @@
 /** From the payload of a task to the bodies that llama.cpp's server takes. Pure. */
-import { EngineError } from '../../../kernel/engine.js'
+import { EngineError } from '../../../kernel/api/engine.js'
 import { readWishes } from '../engine/request.js'
 import { readEmbed, type VectorShape } from '../engine/vectors.js'
 import type { GrammarRequest, SamplingParams } from '../text/types.js'

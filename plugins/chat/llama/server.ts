@@ -4,7 +4,7 @@
  */
 import { randomBytes } from 'node:crypto'
 import { readFile, rm, writeFile } from 'node:fs/promises'
-import { EngineError, type EngineEnv } from '../../../kernel/engine.js'
+import { EngineError, type EngineEnv } from '../../../kernel/api/engine.js'
 import { serverArguments, type StartOptions } from './arguments.js'
 import type { Binary } from './binary.js'
 import { Client, type Address } from './http.js'

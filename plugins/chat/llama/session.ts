@@ -1,7 +1,7 @@
 /** A loaded model behind a llama.cpp server: its tasks. */
 import {
   EngineError, type EngineChunk, type EngineSession, type EngineTask, type ModelSpec, type SpanSink
-} from '../../../kernel/engine.js'
+} from '../../../kernel/api/engine.js'
 import { unknownTask } from '../engine/token-tasks.js'
 import { vectorChunk } from '../engine/vectors.js'
 import { ChatReader, CompletionReader, type AnswerReader, type Piece } from './answer.js'

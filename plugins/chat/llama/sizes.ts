@@ -1,5 +1,5 @@
 /** How much one server takes on, from the card and the options of the spec. Pure. */
-import { EngineError, type ModelSpec } from '../../../kernel/engine.js'
+import { EngineError, type ModelSpec } from '../../../kernel/api/engine.js'
 
 const MIB = 2 ** 20
 /**

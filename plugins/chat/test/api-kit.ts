@@ -1,5 +1,5 @@
 /** The plugin on the real kernel with a runner that says what a test wants. */
-import { systemClock } from '../../../kernel/clock.js'
+import { systemClock } from '../../../kernel/api/clock.js'
 import { kernelError } from '../../../kernel/index.js'
 import { fake, startPlugin } from '../../../kernel/testing/index.js'
 import { RunnersService } from '../../runners/service.js'

@@ -2,7 +2,7 @@
 import t from 'tap'
 import { decoderSession } from './engine-host.js'
 import { quietEnv } from './engine-kit.js'
-import type { EngineSession } from '../../../kernel/engine.js'
+import type { EngineSession } from '../../../kernel/api/engine.js'
 
 const LONG = 4000
 const MORE = 3

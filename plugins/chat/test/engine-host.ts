@@ -4,7 +4,7 @@ import { mkdir, writeFile } from 'node:fs/promises'
 import engine from '../engine/index.js'
 import { quietEnv, specOf, writeModel } from './engine-kit.js'
 import { makeEncoder } from './engine-onnx.js'
-import type { EngineEnv, EngineSession, ModelCard } from '../../../kernel/engine.js'
+import type { EngineEnv, EngineSession, ModelCard } from '../../../kernel/api/engine.js'
 import type { Open } from './api-kit.js'
 import type { DecoderShape } from './engine-onnx.js'
 

@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import {
   EngineError, type EngineEnv, type EngineSession, type ModelCard, type ModelSpec
-} from '../../../kernel/engine.js'
+} from '../../../kernel/api/engine.js'
 import { bind, namesOf } from '../engine/bind.js'
 import type { KvBatch } from '../engine/cache.js'
 import { sliceBeforeHead } from '../engine/last-token.js'

@@ -1,7 +1,7 @@
 import { rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
-import type { EngineSession } from '../../../kernel/engine.js'
+import type { EngineSession } from '../../../kernel/api/engine.js'
 import engine from '../engine/index.js'
 import type { Delta } from '../engine/mailbox.js'
 import type { Done } from '../engine/generation.js'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { SpanRecorder } from '../../../kernel/engine.js'
+import { SpanRecorder } from '../../../kernel/api/engine.js'
 import { Steps } from '../engine/steps.js'
 
 t.test('the spans of an answer follow one another without a gap', (t) => {

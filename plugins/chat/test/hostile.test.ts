@@ -3,7 +3,7 @@ import '../../runners/test/process-plain-spawn.js'
 import { existsSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
-import { systemClock } from '../../../kernel/clock.js'
+import { systemClock } from '../../../kernel/api/clock.js'
 import { kindOf } from '../../runners/process/states.js'
 import { createSupervisor } from '../../runners/process/supervisor.js'
 import { recordingLog, until } from '../../runners/test/process-kit.js'
@@ -13,7 +13,7 @@ import { BODY_BYTES } from '../api/limits.js'
 import { specOf, tinyTokenizer, writeModel } from './engine-kit.js'
 import { makeEncoder } from './engine-onnx.js'
 import { startReal } from './real-runner-kit.js'
-import type { EngineTask, ModelSpec } from '../../../kernel/engine.js'
+import type { EngineTask, ModelSpec } from '../../../kernel/api/engine.js'
 
 const TASKS = process.env['SVC_TEST_FULL'] === '1' ? 5000 : 200
 const built = (path: string): string => new URL(`../../../dist/plugins/${path}`, import.meta.url).href

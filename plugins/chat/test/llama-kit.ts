@@ -7,7 +7,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import type {
   EngineChunk, EngineEnv, EngineSession, ModelCard, ModelSpec
-} from '../../../kernel/engine.js'
+} from '../../../kernel/api/engine.js'
 import { llamaEngine } from '../llama/index.js'
 
 const SCRIPT = fileURLToPath(new URL('./fixtures/llama-server.mjs', import.meta.url))

@@ -4,7 +4,7 @@ import { connect } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
-import type { EngineSession } from '../../../kernel/engine.js'
+import type { EngineSession } from '../../../kernel/api/engine.js'
 import { donorArguments, donorBinariesOf, startDonor } from '../llama/donor.js'
 import { rpcArguments, rpcOf } from '../llama/rpc.js'
 import {

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs'
 import t from 'tap'
-import { SpanRecorder } from '../../../kernel/engine.js'
-import type { EngineError } from '../../../kernel/engine.js'
+import { SpanRecorder } from '../../../kernel/api/engine.js'
+import type { EngineError } from '../../../kernel/api/engine.js'
 import { OutputReader } from '../text/parse/output.js'
 import { ask, chunksOf, lives, rig, talk, until } from './llama-kit.js'
 

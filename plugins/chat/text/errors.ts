@@ -1,4 +1,4 @@
-import { EngineError } from '../../../kernel/engine.js'
+import { EngineError } from '../../../kernel/api/engine.js'
 
 /** A refusal of what the client sent; `path` names the field. */
 export function invalid (message: string, path: string): EngineError {

@@ -1,4 +1,4 @@
-import { EngineError } from '../../../kernel/engine.js'
+import { EngineError } from '../../../kernel/api/engine.js'
 import { Truncation } from './select.js'
 import type { ChosenToken, SamplingParams, TokenChooser } from './types.js'
 

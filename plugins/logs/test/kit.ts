@@ -1,10 +1,10 @@
 import { PassThrough, Readable } from 'node:stream'
-import { createLogRing } from '../../../kernel/log-ring.js'
+import { createLogRing } from '../../../kernel/observe/log-ring.js'
 import { fake, startPlugin } from '../../../kernel/testing/index.js'
 import { ClusterService, LogRingService } from '../../../kernel/index.js'
 import logs from '../index.js'
 import type { MemberRequest, MemberResponse, NodeView } from '../../../kernel/index.js'
-import type { LogRingEnd } from '../../../kernel/log-ring.js'
+import type { LogRingEnd } from '../../../kernel/observe/log-ring.js'
 import type { Rig, StartOptions, TestContext } from '../../../kernel/testing/index.js'
 import type { ShownLine } from '../lines.js'
 

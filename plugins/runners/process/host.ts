@@ -12,7 +12,9 @@ import { RateMeter } from './meter.js'
 import { NodeLink } from './node-link.js'
 import { TaskServer } from './serve.js'
 import { BEAT_MS, PHASE, SLOT, SLOT_COUNT } from './shared.js'
-import type { EngineEnv, EngineModule, EngineSession, EngineTask, ModelSpec } from '../../../kernel/engine.js'
+import type {
+  EngineEnv, EngineModule, EngineSession, EngineTask, ModelSpec
+} from '../../../kernel/api/engine.js'
 import type { Frame } from './frames.js'
 import type { HostLimits } from './limits.js'
 import type { SpecMessage } from './messages.js'

@@ -1,5 +1,5 @@
 import { ProtocolError } from './errors.js'
-import type { EngineChunk, ModelSpec } from '../../../kernel/engine.js'
+import type { EngineChunk, ModelSpec } from '../../../kernel/api/engine.js'
 import type { Frame } from './frames.js'
 import type { HostLimits } from './limits.js'
 

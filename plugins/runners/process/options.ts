@@ -1,5 +1,5 @@
 import type { Clock, Logger, Trace } from '../../../kernel/index.js'
-import type { EngineChunk, EngineTask, ModelSpec } from '../../../kernel/engine.js'
+import type { EngineChunk, EngineTask, ModelSpec } from '../../../kernel/api/engine.js'
 import type { RunnerCancel, RunnerReport, RunnerStatus } from '../service.js'
 import type { RunnerLimits } from './limits.js'
 import type { RunnerOutput } from './process-options.js'

@@ -1,5 +1,5 @@
 import type { Clock, Logger } from '../../../kernel/index.js'
-import type { ModelSpec } from '../../../kernel/engine.js'
+import type { ModelSpec } from '../../../kernel/api/engine.js'
 import type { FlightRecorder } from './flight.js'
 import type { RunnerLimits } from './limits.js'
 import type { TaskChannel } from './tasks.js'

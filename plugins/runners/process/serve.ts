@@ -1,8 +1,8 @@
 import { CreditWindow } from './credits.js'
 import { encodeFrame } from './frames.js'
 import { FROM_RUNNER } from './messages.js'
-import { partOf, SpanRecorder } from '../../../kernel/engine.js'
-import type { EngineChunk, EngineSession, EngineTask, SpanPart } from '../../../kernel/engine.js'
+import { partOf, SpanRecorder } from '../../../kernel/api/engine.js'
+import type { EngineChunk, EngineSession, EngineTask, SpanPart } from '../../../kernel/api/engine.js'
 import type { HostLimits } from './limits.js'
 import type { NodeLink } from './node-link.js'
 

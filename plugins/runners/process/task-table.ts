@@ -1,7 +1,7 @@
 import { ProtocolError, RunnerError } from './errors.js'
 import { TO_RUNNER } from './messages.js'
 import { TaskChannel } from './tasks.js'
-import type { EngineChunk, EngineTask } from '../../../kernel/engine.js'
+import type { EngineChunk, EngineTask } from '../../../kernel/api/engine.js'
 import type { Clock, Hop, Trace } from '../../../kernel/index.js'
 import type { Frame } from './frames.js'
 import type { RunnerLimits } from './limits.js'

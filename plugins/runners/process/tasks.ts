@@ -1,6 +1,6 @@
 import { CreditReturn, CreditWindow } from './credits.js'
 import { ProtocolError, RunnerError } from './errors.js'
-import type { EngineChunk } from '../../../kernel/engine.js'
+import type { EngineChunk } from '../../../kernel/api/engine.js'
 import type { RunnerLimits } from './limits.js'
 
 type Outcome = { readonly error: RunnerError | null }

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { systemClock } from '../../../kernel/clock.js'
+import { systemClock } from '../../../kernel/api/clock.js'
 import { RunnerError } from '../process/errors.js'
 import { DEFAULT_LIMITS, resolveLimits } from '../process/limits.js'
 import { readMessage } from '../process/messages.js'

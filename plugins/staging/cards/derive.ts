@@ -1,5 +1,5 @@
 /** From the files of a model to its card. */
-import { parseCard } from '../../../kernel/cards.js'
+import { parseCard } from '../../../kernel/cards/index.js'
 import type { CardFile, ModelCard } from '../../../kernel/index.js'
 import { filePathProblem } from '../files/index.js'
 import { CardError } from './error.js'

@@ -1,5 +1,5 @@
 /** What a detector finds out about a model, and how that becomes a card. */
-import { checkCard } from '../../../kernel/cards.js'
+import { checkCard } from '../../../kernel/cards/index.js'
 import type { CardFile, CardVoice, ModelCard } from '../../../kernel/index.js'
 import { CardError } from './error.js'
 import type { Folder, FolderFile } from './folder.js'

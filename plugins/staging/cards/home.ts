@@ -1,7 +1,7 @@
 /** Cards that an operator keeps in a folder. */
 import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
-import { parseCard } from '../../../kernel/cards.js'
+import { parseCard } from '../../../kernel/cards/index.js'
 import type { ModelCard } from '../../../kernel/index.js'
 import { modelIdProblem } from '../files/index.js'
 import { readText } from './folder.js'

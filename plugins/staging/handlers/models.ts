@@ -1,4 +1,4 @@
-import { checkCard } from '../../../kernel/cards.js'
+import { checkCard } from '../../../kernel/cards/index.js'
 import { kernelError, Reply } from '../../../kernel/index.js'
 import type { ModelCard, NodeView, RouteRequest } from '../../../kernel/index.js'
 import { modelListEntry } from '../cards/index.js'

@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { systemClock } from '../../../kernel/clock.js'
+import { systemClock } from '../../../kernel/api/clock.js'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { Catalogue } from '../catalogue.js'
 import { ModelRoot } from '../files/index.js'

@@ -1,6 +1,6 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { systemClock } from '../../../kernel/clock.js'
+import { systemClock } from '../../../kernel/api/clock.js'
 import { Exchange } from '../exchange.js'
 import { manifestDigest, ModelRoot } from '../files/index.js'
 import { LocalCopies } from '../local-copies.js'

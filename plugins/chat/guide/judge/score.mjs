@@ -2,7 +2,7 @@
 // node --import tsx/esm plugins/chat/guide/judge/score.mjs [search | model [FOLDER]]
 import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import { readCard } from '../../../../kernel/bundle.ts'
+import { readCard } from '../../../../kernel/cards/bundle.ts'
 import { declarations, sheets } from '../train/declarations.mjs'
 import { guideSearch } from '../index.ts'
 

@@ -1,4 +1,4 @@
-import { EngineError } from '../../../../kernel/engine.js'
+import { EngineError } from '../../../../kernel/api/engine.js'
 import { invalid } from '../errors.js'
 import { isObject } from '../files.js'
 import type { ToolFormat } from '../types.js'

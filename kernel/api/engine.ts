@@ -1,0 +1,123 @@
+/**
+ * The engine interface: what a plugin implements to run models. An engine is a module that is loaded
+ * inside a runner process (never in the node), one model per process. See docs/writing-an-engine.md.
+ */
+import type { SpanSink } from '../observe/spans.js'
+
+export { partOf, SpanRecorder } from '../observe/spans.js'
+export type { SpanAttrs, SpanPart, SpanSeries, SpanSink } from '../observe/spans.js'
+
+/** One file of a model, relative to the model's folder. */
+export interface CardFile { path: string, role: string, bytes: number, sha256?: string }
+
+/** A voice a text-to-speech model offers. */
+export interface CardVoice { id: string, name: string, language: string }
+
+/**
+ * The model card: everything known about a model before it is loaded. Bytes are plain integers.
+ * `support` says, per request field, what this model does with it (shown to users as it is).
+ */
+export interface ModelCard {
+  modelId: string
+  revision: string
+  title: string
+  description: string
+  tasks: string[]
+  family: string
+  engine: string
+  backends: string[]
+  files: CardFile[]
+  totalBytes: number
+  nLayers: number
+  hiddenSize: number
+  /** Attention heads; 0 where there are none. */
+  heads: number
+  /** Heads of keys and values. */
+  kvHeads: number
+  /** Values per head. */
+  headSize: number
+  contextLength: number
+  supportsTensor: boolean
+  companions: { modelId: string, role: string }[]
+  licence: string
+  languages: string[]
+  /** How the weights are kept, e.g. `q4`, `fp16`; null when nothing says. */
+  quantization: string | null
+  voices: CardVoice[]
+  defaults: Record<string, string | number | boolean>
+  support: Record<string, string>
+}
+
+/** What a runner is told to load. `directory` is absolute and read-only to the engine. */
+export interface ModelSpec {
+  card: ModelCard
+  directory: string
+  /** Execution backend to use: `cpu`, `cuda`, `webgpu`. */
+  backend: string
+  /** Threads one native call may use. */
+  threads: number
+  /** `plugins.<owner>.…` options handed through by the plugin that owns the engine. */
+  options: Record<string, unknown>
+}
+
+/** What the runner process offers to its engine. */
+export interface EngineEnv {
+  /** Reports loading progress (layers or parts; any unit, monotonic). */
+  progress (loaded: number, total: number): void
+  /**
+   * Runs one piece of blocking work. It is announced to the node before it starts, with its size in
+   * engine-defined units, so that a hang is told from slow work: it is overdue after
+   * max(10 s, 10 x the measured time per unit x units). Keep one call under about a second.
+   */
+  work<T> (label: string, units: number, call: () => T | Promise<T>): Promise<T>
+  log (level: 'info' | 'warn' | 'error', message: string, fields?: Record<string, unknown>): void
+}
+
+/** One request for the engine. `kind` is a task of the card, e.g. `tts`; `trace` is there to be filled. */
+export interface EngineTask {
+  kind: string
+  payload: Record<string, unknown>
+  trace?: SpanSink | undefined
+}
+
+/**
+ * One piece of an answer: JSON and, beside it, raw bytes that are never put into JSON. `timing` says where
+ * the sound or picture in `media` lies in the whole answer.
+ */
+export interface EngineChunk {
+  payload: Record<string, unknown>
+  media?: Uint8Array
+  timing?: { timestampSeconds: number, durationSeconds: number }
+}
+
+/** A loaded model. */
+export interface EngineSession {
+  /** One real, small inference; the runner calls it once under the warmup deadline. */
+  warmup (): Promise<void>
+  /**
+   * Serves one task. Checks the payload before the first chunk (throws EngineError). Ends early and
+   * silently when `signal` aborts. The iterator is pulled only while the reader has credit.
+   */
+  run (task: EngineTask, signal: AbortSignal): AsyncIterable<EngineChunk>
+  /** Facts found while loading (sample rate, voices…), shown in diagnostics. */
+  info (): Record<string, unknown>
+  close? (): Promise<void>
+}
+
+/** Default export of an engine module. */
+export interface EngineModule { load (spec: ModelSpec, env: EngineEnv): Promise<EngineSession> }
+
+/**
+ * A refusal or failure an engine explains. `reason` is a snake_case error reason; `details` reaches the
+ * client as it is. Anything else thrown becomes `provider_error` and is logged.
+ */
+export class EngineError extends Error {
+  readonly reason: string
+  readonly details: Record<string, unknown>
+  constructor (reason: string, message: string, details: Record<string, unknown> = {}) {
+    super(message)
+    this.name = 'EngineError'
+    this.reason = reason
+    this.details = details
+  }
+}

@@ -1,0 +1,124 @@
+import type { ErrorDecl } from './plugin.js'
+
+/** An error with a registered reason; becomes the one error body of every route and stream. */
+export class SvcError extends Error {
+  readonly reason: string
+  readonly status: number
+  readonly retryable: boolean
+  readonly details: Record<string, unknown>
+  readonly param: string | null
+  readonly retryAfterSeconds: number | undefined
+  /** Headers that go with the answer. */
+  readonly headers: Record<string, string> = {}
+
+  constructor (reason: string, decl: ErrorDecl, message?: string, details: Record<string, unknown> = {}) {
+    super(message ?? decl.message)
+    this.name = 'SvcError'
+    this.reason = reason
+    this.status = decl.status
+    this.retryable = decl.retryable
+    this.details = { remedy: decl.remedy, ...details }
+    this.param = typeof details['param'] === 'string' ? details['param'] : null
+    this.retryAfterSeconds = typeof details['retryAfterSeconds'] === 'number'
+      ? details['retryAfterSeconds']
+      : decl.retryAfterSeconds
+  }
+}
+
+/** The same error with further headers; the given one is not changed, since it may be shared. */
+export function withHeaders (error: SvcError, headers: Record<string, string>): SvcError {
+  const { status, retryable, message, reason, details } = error
+  const { retryAfterSeconds } = error
+  const again = retryAfterSeconds === undefined ? {} : { retryAfterSeconds }
+  const copy = new SvcError(reason, { status, retryable, message, remedy: '', ...again }, message, details)
+  Object.assign(copy.headers, error.headers, headers)
+  return copy
+}
+
+const retry = (status: number, message: string, remedy: string, retryAfterSeconds?: number): ErrorDecl => ({
+  status, retryable: true, message, remedy, ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds })
+})
+const final = (status: number, message: string, remedy: string): ErrorDecl =>
+  ({ status, retryable: false, message, remedy })
+
+/** Reasons the kernel itself answers with; plugins declare theirs in their manifests. */
+export const kernelErrors = {
+  invalid_request: final(400, 'The request is not valid.', 'Mend the fields named in details.issues.'),
+  invalid_payload: final(400, 'The payload does not match the capability.',
+    'See the input schema: `svc capabilities ID@VERSION`.'),
+  unauthenticated: final(401, 'This needs a token.', 'Make one with `svc token create` on the node\'s host.'),
+  missing_grant: final(403, 'The credential lacks the authority.',
+    'Ask the operator for a token that has it.'),
+  foreign_origin: final(403, 'Requests from this web page are not allowed.',
+    'List the origin under api.allowed_origins in svc.yaml.'),
+  join_refused: final(403, 'The cluster does not take this node.',
+    'Make a new token with `svc join-token` on a member, and use it within its time.'),
+  not_found: final(404, 'There is no such route.', 'GET /openapi.json lists every route.'),
+  plugin_disabled: final(404, 'The plugin that owns this route is disabled.',
+    'Enable the plugin and restart.'),
+  node_not_found: final(404, 'No such node is known.', '`svc status` shows the nodes.'),
+  no_instance: final(404, 'No instance found for the model.',
+    'Place the model first; `svc status` shows what runs.'),
+  capability_not_found: final(404, 'No such capability on this node.', '`svc capabilities` lists them.'),
+  not_recorded: final(404, 'Nothing is recorded of that moment.',
+    'Ask for a later one; `svc events` shows which indices and times there are.'),
+  command_unknown: final(404, 'No such command is running.', 'It may have ended already.'),
+  method_not_allowed: final(405, 'This path exists with another method.', 'See the Allow header.'),
+  request_timeout: final(408, 'The request took too long to arrive.',
+    'Send the whole request within 30 seconds.'),
+  version_mismatch: final(409, 'The capability exists in another version.',
+    '`svc capabilities` lists the versions.'),
+  revision_mismatch: final(409, 'The capability has changed since it was discovered.',
+    'Read GET /v1/capabilities again and pin the current revision.'),
+  restart_pending: retry(409, 'A restart is already under way.', 'Wait for it to finish.', 5),
+  loopback_only: final(409, 'This node listens for members on loopback only.',
+    'Set cluster.host in svc.yaml to an address that the other machine reaches, restart the node, and ask ' +
+    'again.'),
+  member_self: final(409, 'A node does not remove itself.', 'Ask another node of the cluster to remove it.'),
+  config_changed: final(409, 'svc.yaml has changed meanwhile.',
+    'Read GET /config again and repeat the change.'),
+  payload_too_large: final(413, 'The body is too large.', 'Send less, or raise the limit in svc.yaml.'),
+  uri_too_long: final(414, 'The address is too long.', 'Shorten the path or the query.'),
+  unsupported_media_type: final(415, 'Only JSON bodies in UTF-8 are read here.',
+    'Send content-type: application/json.'),
+  misdirected: final(421, 'This Host name is not served here.',
+    'List it under api.allowed_hosts in svc.yaml.'),
+  overloaded: retry(429, 'Too many requests at once.', 'Try again after the time in Retry-After.', 1),
+  header_too_large: final(431, 'The request headers are too large.', 'Send fewer or smaller headers.'),
+  internal: final(500, 'The node failed to answer.', 'The node\'s log has the cause under this request id.'),
+  instance_lost: retry(500, 'The instance serving this request was lost.', 'Repeat the request.', 1),
+  invalid_result: final(502, 'The capability produced a value its schema does not allow.',
+    'Report it to the plugin\'s author.'),
+  provider_error: final(502, 'The capability failed.',
+    'The node\'s log has the cause under this request id.'),
+  unreachable: retry(502, 'The other node cannot be reached.', 'Check the network between the nodes.', 1),
+  shutting_down: retry(503, 'The node is stopping.', 'Try again, or use another node.', 5),
+  no_master: retry(503, 'No master is known at the moment.', 'Try again shortly.', 1),
+  no_quorum: retry(503, 'Too few nodes of the cluster are in reach to decide anything.',
+    'Bring the other nodes back; `svc nodes` shows which are missing.', 5),
+  session_changed: retry(503, 'The cluster session changed.', 'Repeat the request.', 1),
+  not_ready: retry(503, 'Not ready yet.', '`svc status` shows what is missing.', 2),
+  timeout: retry(504, 'No answer within the deadline.', 'Try again, or raise timeout_seconds.'),
+  slow_consumer: final(500, 'The reader took nothing for too long.', 'Read faster, or ask for less.'),
+  cancelled: final(499, 'The call was cancelled.', 'Nothing to do.'),
+  not_master: retry(503, 'This node is not the master.', 'Try again shortly.', 1)
+} as const satisfies Record<string, ErrorDecl>
+
+export type KernelReason = keyof typeof kernelErrors
+
+/** What the kernel declares of a reason; of `constructor` and the like, as of any other word, nothing. */
+export function kernelErrorDecl (reason: string): ErrorDecl | undefined {
+  return Object.hasOwn(kernelErrors, reason) ? kernelErrors[reason as KernelReason] : undefined
+}
+
+/** Makes an error with one of the kernel's own reasons. */
+export function kernelError (
+  reason: KernelReason, message?: string, details?: Record<string, unknown>
+): SvcError {
+  return new SvcError(reason, kernelErrors[reason], message, details)
+}
+
+/** Turns anything thrown into an SvcError; the unknown becomes `internal` with nothing of it shown. */
+export function toSvcError (error: unknown, fallback: KernelReason = 'internal'): SvcError {
+  return error instanceof SvcError ? error : kernelError(fallback)
+}

@@ -1,0 +1,400 @@
+import type { Clock } from './clock.js'
+import type { ModelCard } from './engine.js'
+import type { FromSchema, JsonSchema } from './schema.js'
+import type { SvcError } from './errors.js'
+import type { Trace } from '../observe/tracer.js'
+import type { ErrorBody } from '../http/error-body.js'
+
+/** Names a service; the type travels with the value, no global augmentation. */
+export interface ServiceRef<T> { readonly id: string, readonly type?: T }
+
+/** Makes the reference by which one plugin provides a service and others consume it. */
+export function defineService<T> (id: string): ServiceRef<T> { return { id } }
+
+type Refs = Readonly<Record<string, ServiceRef<unknown>>>
+type Instance<R> = R extends ServiceRef<infer T> ? T : never
+
+/** Where a request came from and what it may do. */
+export interface Caller {
+  /** Who, for logs and fairness: `local`, `operator`, a token id, a device id. */
+  readonly id: string
+  readonly mode: 'direct' | 'paired' | 'relay'
+  readonly authorities: ReadonlySet<string>
+}
+
+export interface ErrorDecl {
+  readonly status: number
+  readonly retryable: boolean
+  /** Default sentence; a throw site usually gives a better one with the numbers. */
+  readonly message: string
+  /** What to do next; sent in `details.remedy`. */
+  readonly remedy: string
+  /** Seconds for the Retry-After header of a 429 or 503. */
+  readonly retryAfterSeconds?: number
+}
+
+export interface ConflictDecl {
+  readonly severity: 'warn' | 'error'
+  readonly meaning: string
+  readonly remediation: string
+}
+
+export interface EventDecl {
+  /** `durable` reaches the event log; `telemetry` is lossy. */
+  readonly plane: 'durable' | 'telemetry'
+  readonly summary: string
+  readonly payload: JsonSchema
+}
+
+/** Declares a durable event whose payload has exactly these properties, each of them required. */
+export function durableEvent<const P extends Record<string, unknown>> (summary: string, properties: P) {
+  return {
+    plane: 'durable',
+    summary,
+    payload: {
+      type: 'object',
+      additionalProperties: false,
+      required: Object.keys(properties) as (keyof P)[],
+      properties
+    }
+  } as const
+}
+
+export interface SectionDecl {
+  /** Who may write: the elected master (control document) or each node its own (observed document). */
+  readonly writer: 'master' | 'node'
+  readonly summary: string
+  /** Master sections only: false when a new session begins without its entries. */
+  readonly carry?: boolean
+  readonly value: JsonSchema
+}
+
+/** A decision of the cluster: any node asks for it, the master carries it out once. */
+export interface CommandDecl {
+  readonly summary: string
+  readonly args: JsonSchema
+  readonly result?: JsonSchema
+}
+
+export type IoMode = 'unary' | 'server_streaming' | 'client_streaming' | 'bidirectional'
+
+export interface CapabilityDecl {
+  readonly id: string
+  readonly version: string
+  readonly title: string
+  readonly description: string
+  readonly io_mode: IoMode
+  readonly input_schema: JsonSchema
+  readonly output_schema?: JsonSchema | null
+  readonly input_chunk_schema?: JsonSchema | null
+  readonly output_chunk_schema?: JsonSchema | null
+  readonly annotations: Readonly<Record<string, string>>
+  /** Media type of the bytes beside the chunks, if any; a client may ask for the raw bytes by it. */
+  readonly media_type?: string
+  /** Calls one node runs at once, where engines share work between them: `limits.calls_at_once` if larger. */
+  readonly calls_at_once?: number
+}
+
+export interface RouteDecl {
+  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE'
+  /** Full path; parameters as `:name`, the rest of a path as `*`. */
+  readonly url: string
+  readonly summary: string
+  /** Authority a caller needs; `null` for none. Leaving it out fails the boot. */
+  readonly authority: string | null
+  /** True when other nodes of the cluster call it: a member's key opens these routes and no others. */
+  readonly members?: boolean
+  readonly params?: JsonSchema
+  readonly query?: JsonSchema
+  readonly body?: JsonSchema
+  /** Shape of the 200 answer: documented, and checked in tests. */
+  readonly reply?: JsonSchema
+  /** Media type of the answer when it is not JSON. */
+  readonly produces?: string
+  readonly errors?: readonly string[]
+  /** Puts the one error body into the words of a foreign API; what it has stays in it. */
+  readonly failure?: (body: ErrorBody) => object
+  /** Largest body in bytes; 256 KiB when absent. */
+  readonly bodyLimit?: number
+  readonly stream?: boolean
+  /** With `stream`: HEAD is answered too; the writer that its handler opens is `closed` at once. */
+  readonly head?: boolean
+  /** Handler deadline in ms; 60,000 when absent, none for a stream. */
+  readonly deadlineMs?: number
+}
+
+export interface EngineDecl {
+  readonly summary: string
+  /** file: URL of the engine module (default export: EngineModule). */
+  readonly module: string
+  /** Backends it can run on, best first. */
+  readonly backends: readonly string[]
+  /** True when it drives an external binary, whose override is `SVC_<ENGINE>_SERVER_BIN`. */
+  readonly external?: boolean
+  /** Memory in use per byte of weights (cache, activations, the runner itself); 1.30 when absent. */
+  readonly overhead?: number
+  /** Requests that share the work of one runner, above `max_concurrent`; the option `max_batch` overrides. */
+  readonly batch?: number
+  /** True when several nodes can run one model together, each a part; how they talk is `meta`. */
+  readonly multiNode?: boolean
+  readonly meta?: 'Ring' | 'LlamaRpc'
+  /** With `LlamaRpc`, what donors run; its override is `SVC_<NAME>_SERVER_BIN`, NAME without `-server`. */
+  readonly donor?: string
+  /** True when those parts may be shares of every layer. */
+  readonly tensor?: boolean
+}
+
+/** A model that ships inside a package: loaded in place from `folder` (file: URL) with its `card.yaml`. */
+export interface BundledModelDecl { readonly folder: string }
+
+/** A command-line verb; `load` is called only when the verb is used. */
+export interface VerbDecl {
+  readonly summary: string
+  /** Arguments in commander's notation, e.g. `<text> [model]`. */
+  readonly args?: string
+  readonly options?: readonly (readonly [flags: string, description: string])[]
+  readonly examples?: readonly string[]
+  readonly load: () => Promise<{ default: unknown }>
+}
+
+/** Everything a plugin declares: data without side effects. */
+export interface Manifest {
+  /** kebab-case, unique; also the key under `plugins` in svc.yaml and the name in logs. */
+  readonly name: string
+  readonly version: string
+  /** Semver range of the kernel interface it was written for. */
+  readonly kernel: string
+  readonly summary: string
+  /** Plugin names that must be there, optionally `name@range`. */
+  readonly requires?: readonly string[]
+  /** Order only; nothing happens when absent. */
+  readonly after?: readonly string[]
+  /** Schema of `plugins.<name>` in svc.yaml (type object, additionalProperties false). */
+  readonly config?: JsonSchema
+  /** Top-level svc.yaml keys this plugin owns, with their schemas. */
+  readonly settings?: Readonly<Record<string, JsonSchema>>
+  readonly consumes?: Refs
+  readonly consumesOptional?: Refs
+  readonly provides?: Refs
+  readonly authorities?: Readonly<Record<string, string>>
+  readonly routes?: Readonly<Record<string, RouteDecl>>
+  readonly events?: Readonly<Record<string, EventDecl>>
+  readonly errors?: Readonly<Record<string, ErrorDecl>>
+  readonly conflicts?: Readonly<Record<string, ConflictDecl>>
+  readonly capabilities?: Readonly<Record<string, CapabilityDecl>>
+  readonly sections?: Readonly<Record<string, SectionDecl>>
+  /** What may be written to `master` sections, and by which word. */
+  readonly commands?: Readonly<Record<string, CommandDecl>>
+  /** Top-level keys this plugin adds to GET /state, with one line each. */
+  readonly state?: Readonly<Record<string, string>>
+  readonly engines?: Readonly<Record<string, EngineDecl>>
+  readonly models?: Readonly<Record<string, BundledModelDecl>>
+  readonly verbs?: Readonly<Record<string, VerbDecl>>
+}
+
+type Field<M, K extends string> = M extends { readonly [P in K]: infer V } ? V : Record<never, never>
+type Keys<M, K extends string> = Extract<keyof Field<M, K>, string>
+type SchemaAt<D, K extends string, Filled = false> =
+  D extends { readonly [P in K]: infer S } ? FromSchema<S, Filled> : unknown
+
+/** What a route handler is given. Schemas have been applied; nothing else is known about the values. */
+export interface RouteRequest<D = unknown> {
+  readonly params: SchemaAt<D, 'params'>
+  readonly query: SchemaAt<D, 'query', true>
+  readonly body: SchemaAt<D, 'body'>
+  readonly headers: Readonly<Record<string, string | undefined>>
+  readonly caller: Caller
+  readonly requestId: string
+  /** Install id of the node that passed the request on; null when the client asked this node itself. */
+  readonly member: string | null
+  /** Monotonic milliseconds of its arrival; noted only while requests are traced. */
+  readonly arrivedMs?: number | undefined
+  /** Aborts when the client goes away, the deadline passes or the node stops. */
+  readonly signal: AbortSignal
+  /** Takes over the response as a stream; the handler's return value is then ignored. */
+  open (head: StreamHead): StreamWriter
+}
+
+/** How a streamed response begins. */
+export interface StreamHead {
+  status?: number
+  contentType: string
+  headers?: Record<string, string>
+  /** How long the reader may take nothing; the server's own limit when absent. */
+  stallMs?: number
+}
+
+/** The one way to write a streamed response: every write waits for the reader. */
+export interface StreamWriter {
+  /** Resolves when the bytes are accepted; rejects when the reader is gone or took nothing for too long. */
+  write (bytes: Uint8Array | string): Promise<void>
+  /** Ends the response cleanly. */
+  end (): Promise<void>
+  /** Cuts the connection: the client sees an incomplete response, never a clean end. */
+  cut (): void
+  readonly closed: boolean
+}
+
+/** A JSON answer with a status or headers of its own; a bare value is a 200. */
+export class Reply {
+  readonly status: number
+  readonly body: unknown
+  readonly headers: Record<string, string>
+  constructor (body: unknown, status = 200, headers: Record<string, string> = {}) {
+    this.body = body
+    this.status = status
+    this.headers = headers
+  }
+}
+
+/** Bytes beside a chunk of a capability. */
+export interface ChunkMedia {
+  bytes: Uint8Array
+  mediaType: string
+  codec: string
+  sampleRate: number
+  channels: number
+  timestampSeconds: number
+  durationSeconds: number
+}
+
+/** What a streaming capability yields: a value of `output_chunk_schema`, and media if it has any. */
+export interface CapabilityChunk<T = Record<string, unknown>> { payload: T, media?: ChunkMedia }
+
+/** What a capability handler knows about its call. */
+export interface CapabilityCall<C = unknown> {
+  readonly callId: string
+  readonly commandId: string
+  readonly caller: Caller
+  /** Aborts on cancel, disconnect, deadline, session change or shutdown. */
+  readonly signal: AbortSignal
+  /**
+   * The client wants a request whose instance was lost to be tried once more elsewhere, and may have it: the
+   * answer is no stream, or not one byte of it was sent before the first chunk.
+   */
+  readonly retry: boolean
+  /** Chunks from the client (client_streaming and bidirectional only; otherwise empty). */
+  readonly input: AsyncIterable<C>
+  /** Headers to send with the answer, e.g. `x-svc-task-id`; only before the first chunk. */
+  setHeader (name: string, value: string): void
+  /** Where the work is noted; undefined while requests are not traced. */
+  readonly trace?: Trace | undefined
+}
+
+type CapabilityHandler<D> = D extends { io_mode: 'unary' | 'client_streaming' }
+  ? (input: SchemaAt<D, 'input_schema'>, call: CapabilityCall<SchemaAt<D, 'input_chunk_schema'>>) =>
+    Promise<SchemaAt<D, 'output_schema'>>
+  : (input: SchemaAt<D, 'input_schema'>, call: CapabilityCall<SchemaAt<D, 'input_chunk_schema'>>) =>
+    AsyncIterable<CapabilityChunk<SchemaAt<D, 'output_chunk_schema'>>>
+
+/** Typed access to one document section. Values are plain JSON and are checked against the schema. */
+export interface Section<T> {
+  /** Writes one key. Throws `not_master` on a master section outside the plugin's commands. */
+  put (key: string, value: T): void
+  remove (key: string): void
+  get (key: string, nodeId?: string): T | undefined
+  /** Every entry; for node sections of every known node. */
+  entries (): Iterable<{ nodeId: string, key: string, value: T }>
+  /** Calls `fn` after each change, local or remote; returns what stops it. */
+  observe (fn: () => void): () => void
+}
+
+/** Who this node is. */
+export interface NodeInfo {
+  readonly nodeId: string
+  readonly installId: string
+  readonly name: string
+  /** Absolute path of the home directory. */
+  readonly home: string
+  readonly version: string
+  /** Absolute path of the svc.yaml in use, or null. */
+  readonly configPath: string | null
+}
+
+export interface Logger {
+  debug (fields: Record<string, unknown>, message: string): void
+  info (fields: Record<string, unknown>, message: string): void
+  warn (fields: Record<string, unknown>, message: string): void
+  error (fields: Record<string, unknown>, message: string): void
+  fatal (fields: Record<string, unknown>, message: string): void
+}
+
+type Consumed<M> = { readonly [K in keyof Field<M, 'consumes'>]: Instance<Field<M, 'consumes'>[K]> }
+type ConsumedOptional<M> = {
+  readonly [K in keyof Field<M, 'consumesOptional'>]: Instance<Field<M, 'consumesOptional'>[K]> | undefined
+}
+type Sections<M> = {
+  readonly [K in Keys<M, 'sections'>]: Section<SchemaAt<Field<M, 'sections'>[K], 'value'>>
+}
+
+/** What a started plugin works with. Everything made through it is undone in reverse order. */
+export interface Context<M extends Manifest = Manifest> {
+  readonly config: SchemaAt<M, 'config', true>
+  readonly settings: { readonly [K in Keys<M, 'settings'>]: FromSchema<Field<M, 'settings'>[K], true> }
+  readonly deps: Consumed<M> & ConsumedOptional<M>
+  readonly log: Logger
+  readonly clock: Clock
+  readonly node: NodeInfo
+  readonly sections: Sections<M>
+  /**
+   * Has the master carry out a command of this plugin; resolves once the cluster holds it. A repeated `id` is
+   * the same command. Throws what its handler threw, `no_master`, `no_quorum`, `session_changed`.
+   */
+  command<K extends Keys<M, 'commands'>> (
+    name: K, args: SchemaAt<Field<M, 'commands'>[K], 'args'>, id?: string
+  ): Promise<SchemaAt<Field<M, 'commands'>[K], 'result'>>
+  emit<K extends Keys<M, 'events'>> (kind: K, payload: SchemaAt<Field<M, 'events'>[K], 'payload'>): void
+  /** Listens to any plugin's event. */
+  on (kind: string, fn: (payload: Record<string, unknown>) => void): void
+  /** Raises a declared conflict; `observed` says what was seen against what was declared. */
+  raise (code: Keys<M, 'conflicts'>, observed: string): void
+  clear (code: Keys<M, 'conflicts'>): void
+  error (reason: Keys<M, 'errors'>, message?: string, details?: Record<string, unknown>): SvcError
+  /** Registers something to undo when the plugin stops. */
+  effect (label: string, dispose: () => void | Promise<void>): void
+  every (label: string, ms: number, fn: () => void): void
+  /** Shows (or hides) a tag under `nodeCapabilities` in /state. */
+  advertise (tag: string, on: boolean): void
+  /** A named readiness check for GET /readyz; `model` is the query parameter, when given. */
+  readiness (name: string, check: (model?: string) => ReadyCheck | Promise<ReadyCheck>): void
+}
+
+/** `ok: null` means: this check has nothing to say about the question. */
+export interface ReadyCheck { ok: boolean | null, detail: string }
+
+type RouteHandlers<M> = { [K in Keys<M, 'routes'>]: (req: RouteRequest<Field<M, 'routes'>[K]>) => unknown }
+type Invokers<M> = { [K in Keys<M, 'capabilities'>]: CapabilityHandler<Field<M, 'capabilities'>[K]> }
+type Commanders<M> = {
+  [K in Keys<M, 'commands'>]: (args: SchemaAt<Field<M, 'commands'>[K], 'args'>) =>
+    SchemaAt<Field<M, 'commands'>[K], 'result'>
+}
+type Provided<M> = { [K in keyof Field<M, 'provides'>]: Instance<Field<M, 'provides'>[K]> }
+type When<M, K extends keyof Manifest, Name extends string, T> =
+  M extends { readonly [P in K]: unknown } ? { readonly [P in Name]: T } : { readonly [P in Name]?: never }
+
+/** What `start` returns: exactly the parts the manifest declares. */
+export type Started<M> =
+  When<M, 'routes', 'routes', RouteHandlers<M>> &
+  When<M, 'capabilities', 'invoke', Invokers<M>> &
+  When<M, 'commands', 'commands', Commanders<M>> &
+  When<M, 'provides', 'services', Provided<M>> &
+  When<M, 'state', 'state', { [K in Keys<M, 'state'>]: (caller: Caller, base?: unknown) => unknown }>
+
+/** A plugin as the kernel holds it. */
+export interface Plugin {
+  readonly manifest: Manifest
+  readonly start: (ctx: Context<never>) => unknown
+}
+
+/**
+ * Declares a plugin. The manifest is data (importing the module opens nothing); `start` wires it up and
+ * returns at once: slow work goes on as a state of its own.
+ */
+export function definePlugin<const M extends Manifest> (
+  manifest: M, start: (ctx: Context<M>) => Started<M> | Promise<Started<M>>
+): Plugin {
+  return { manifest, start: start as unknown as Plugin['start'] }
+}
+
+/** A bundled model: its card and the absolute folder it is loaded from. */
+export interface BundledModel { card: ModelCard, directory: string }

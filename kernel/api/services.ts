@@ -1,0 +1,273 @@
+import type { Readable } from 'node:stream'
+import { defineService } from './plugin.js'
+import type { TelemetryCounters } from '../cluster/gossip/index.js'
+import type { LogRing } from '../observe/log-ring.js'
+import type {
+  BundledModel, Caller, CapabilityCall, CapabilityChunk, EngineDecl, RouteRequest
+} from './plugin.js'
+
+/** An engine as declared, with the plugin that owns it and that plugin's options for it. */
+export interface RegisteredEngine { name: string, owner: string, decl: EngineDecl }
+
+/** What the enabled plugins bring along: engines and the models that ship inside packages. */
+export interface Bundle {
+  engine (name: string): RegisteredEngine | undefined
+  engines (): RegisteredEngine[]
+  /** Reads and checks the card on first use. Throws when the package's card is broken. */
+  model (modelId: string): BundledModel | undefined
+  models (): BundledModel[]
+}
+export const BundleService = defineService<Bundle>('kernel.bundle')
+
+/** A command: one open capability call or inference request. */
+export interface Command {
+  readonly commandId: string
+  readonly caller: Caller
+  readonly summary: string
+  /** Ends the command; its stream gets one terminal with this reason. */
+  abort (reason: 'cancelled' | 'session_changed' | 'shutting_down'): void
+}
+
+/** Every open command of this node, so that it can be cancelled, drained or ended with its session. */
+export interface Commands {
+  /** Registers a command until the returned function is called. */
+  track (command: Command): () => void
+  /** Cancels by command id. False when unknown. Throws `missing_grant` for somebody else's command. */
+  cancel (commandId: string, caller: Caller): boolean
+  /** Number of open commands. */
+  readonly open: number
+}
+export const CommandService = defineService<Commands>('kernel.commands')
+
+/** The node's cluster session as plugins may know it. */
+export interface Session {
+  /** The session this node is in, or was in last while no master is known. */
+  readonly sessionId: string
+  readonly isMaster: boolean
+  /** Null while no master is known. */
+  readonly masterNodeId: string | null
+  /** Calls `fn` after a new session began, and after the master was lost. */
+  onChange (fn: () => void): () => void
+}
+export const SessionService = defineService<Session>('kernel.session')
+
+/** A node as the cluster knows it. */
+export interface NodeView {
+  /** Id of its present start; of its last one when it is gone, its install id when it never was here. */
+  readonly nodeId: string
+  readonly installId: string
+  readonly name: string
+  readonly self: boolean
+  readonly live: boolean
+  /** It has said that it stops: it takes no new work. */
+  readonly leaving?: boolean
+  readonly master: boolean
+  readonly apiUrl: string | null
+}
+
+/** A request to another node's API. */
+export interface MemberRequest {
+  readonly method: string
+  /** Path and query as on the public API. */
+  readonly path: string
+  readonly headers?: Readonly<Record<string, string>>
+  /** Sent as JSON. */
+  readonly body?: unknown
+  /** In whose name: the other node applies its authorities and no rule of its own. */
+  readonly caller: Caller
+  /** Ends the request, also while its answer is being read. */
+  readonly signal?: AbortSignal
+  /** Longest wait for the head of the answer. */
+  readonly timeoutMs?: number
+}
+
+export interface MemberResponse {
+  readonly status: number
+  readonly headers: Readonly<Record<string, string>>
+  /** Destroying it ends the request at the other node. */
+  readonly body: Readable
+}
+
+/** Small JSON messages between the same plugin on all nodes. */
+export interface Channel<T> {
+  /** False when there is no link to that install id, or it is congested. */
+  send (to: string, message: T): boolean
+  /** Number of nodes it went to. */
+  broadcast (message: T): number
+  close (): void
+}
+
+/** The other nodes, for plugins. */
+export interface Cluster {
+  readonly self: { readonly installId: string, readonly nodeId: string }
+  /** The install id of the master, or null. */
+  readonly masterInstallId: string | null
+  /** This node first, then every other member, live or not. */
+  nodes (): readonly NodeView[]
+  /** By node id, install id, name or `local`. */
+  resolve (ref: string): NodeView | undefined
+  /** Lossy while a link is down; in order on each link. `from` is an install id. */
+  channel<T> (name: string, receive: (from: string, message: T) => void): Channel<T>
+  /** Calls `fn` after a link to a node opened or closed. */
+  onPeers (fn: (change: { installId: string, up: boolean }) => void): () => void
+  /** A node has just done something of which another one told: it is not missed while its link is open. */
+  lives (nodeId: string): void
+  /** Asks another node's API. Throws `unreachable`. */
+  request (installId: string, request: MemberRequest): Promise<MemberResponse>
+}
+export const ClusterService = defineService<Cluster>('kernel.cluster')
+
+/** Every durable event of this node, for the plugin that keeps them. */
+export interface EventTap {
+  /** Every kind there is, once all plugins have started. */
+  kinds (): Iterable<string>
+  onDurable (fn: (event: { kind: string, payload: Record<string, unknown> }) => void): () => void
+}
+export const EventTapService = defineService<EventTap>('kernel.event-tap')
+
+/** A token as it is kept: never the secret itself. Times are ISO-8601. */
+export interface TokenRecord {
+  id: string
+  label: string
+  authorities: string[]
+  created: string
+  expires: string | null
+  lastUsedDay: string | null
+  revoked: boolean
+  /** Id of the caller that made it; it ends with that one's own token. */
+  by: string
+}
+
+/** Application tokens of this node. */
+export interface Tokens {
+  /**
+   * Makes a token that may do no more than its maker and ends no later: null for as long as the maker's.
+   * The secret is in the answer only. Throws `invalid_request` for an unknown authority or a later end, and
+   * `missing_grant` for an authority that the maker has not.
+   */
+  create (
+    options: { label: string, authorities: string[], expiresAt: string | null, by: Caller }
+  ): Promise<{ token: string, record: TokenRecord }>
+  list (): TokenRecord[]
+  /** False when there is no such token. */
+  revoke (id: string): Promise<boolean>
+}
+export const TokenService = defineService<Tokens>('kernel.tokens')
+
+/** A frame of a served stream as a plugin's own route may write it. */
+export interface ServedFrame {
+  kind: 'started' | 'chunk' | 'completed' | 'failed' | 'cancelled'
+  payload: unknown
+  /** Raw bytes of a chunk. */
+  media: Uint8Array | null
+  /** The one error body, for `failed`. */
+  error: object | null
+}
+
+/** What a plugin's own route streams through the machinery of capability calls. */
+export interface ServeOptions {
+  /** The capability (id@version) whose places at the table this request takes. */
+  as: string
+  contentType: string
+  /** Writes a frame; null for nothing. Without it only media bytes are written. */
+  frame?: (frame: ServedFrame) => string | Uint8Array | null
+  handler: (call: CapabilityCall) => AsyncIterable<CapabilityChunk>
+}
+
+/** Capability calls for plugins that serve them under another route too. */
+export interface Invocations {
+  /**
+   * Answers a request with a stream: admission, buffering, slow readers, cancel, session change and the one
+   * terminal as in a capability call. Raw media wait for their first bytes, frames for a second at most (then
+   * `started` is sent); failures before that are thrown, those after it are the last frame.
+   */
+  serve (request: RouteRequest, options: ServeOptions): Promise<void>
+}
+export const InvocationService = defineService<Invocations>('kernel.invocations')
+
+/** A started plugin as diagnostics show it. */
+export interface PluginReport { name: string, version: string, summary: string, effects: string[] }
+
+/** A tried address of another node. */
+export interface DialReport {
+  /** host:port. */
+  readonly address: string
+  /** Whose address it is; null for a hint at which nobody answered yet. */
+  readonly installId: string | null
+  readonly state: 'connected' | 'waiting' | 'dialling'
+  /** Why the newest attempt failed: `refused`, `timeout`, `wrong_key`... */
+  readonly reason: string | null
+  /** Failed attempts in a row. */
+  readonly attempts: number
+  readonly nextInMs: number | null
+}
+
+/** A link to another node since it was made. */
+export interface LinkReport {
+  readonly installId: string
+  readonly framesIn: number
+  readonly framesOut: number
+  readonly bytesIn: number
+  readonly bytesOut: number
+  /** Bytes that wait to be sent. */
+  readonly buffered: number
+}
+
+/** What the kernel says about itself. */
+export interface Inspection {
+  plugins (): PluginReport[]
+  /** Warnings of this boot, one sentence each. */
+  warnings (): string[]
+  /** The URL clients use, or null before listening. */
+  url (): string | null
+  openCommands (): number
+  openStreams (): number
+  /** Every address at which a member was looked for, and how that goes. */
+  dials (): readonly DialReport[]
+  /** The links to other nodes: bytes and frames both ways, and what waits to be sent. */
+  links (): readonly LinkReport[]
+  /** The settings in force as GET /config shows them: each with its origin, secrets masked. */
+  config (): { file: string, entries: unknown[] }
+}
+export const InspectionService = defineService<Inspection>('kernel.inspection')
+
+/** The pressure of the telemetry plane, for diagnostics. */
+export const TelemetryService = defineService<{ counters (): TelemetryCounters }>('kernel.telemetry')
+
+/** What this node knows of the cluster. */
+export interface StateReader {
+  /** The object that GET /state answers an operator with. */
+  read (): Promise<Record<string, unknown>>
+  /** The same at once, with this machine's readings as they were last taken; undefined before the first. */
+  known (): Record<string, unknown> | undefined
+  /**
+   * Calls `fn` after a change, once for a burst of them. Readings, such as memory and the progress of
+   * transfers, change without a sign. Returns what ends that.
+   */
+  onChange (fn: () => void): () => void
+}
+export const StateService = defineService<StateReader>('kernel.state')
+
+/** What the cluster looked like earlier; the kernel asks whichever plugin provides it. */
+export interface StateHistory {
+  /**
+   * The state at an index of the event log, or at a time (ISO-8601), as GET /state?at= answers an operator.
+   * Throws `invalid_request` naming `at`, `not_recorded`, `not_ready`.
+   */
+  at (moment: string): Promise<StateThen>
+}
+/** `events` is for operators only; all else is cut for other callers as GET /state is. */
+export interface StateThen { readonly events: unknown, readonly [key: string]: unknown }
+export const StateHistoryService = defineService<StateHistory>('kernel.state-history')
+
+/** Memory that nobody uses at this moment, bytes; null where nothing tells, at the latest after 5 s. */
+export interface FreeMemory {
+  /** Of the machine, cut by the limits of this process's control groups. */
+  ram (): Promise<number | null>
+  /** Of its first GPU. */
+  vram (): Promise<number | null>
+}
+export const FreeMemoryService = defineService<FreeMemory>('kernel.free-memory')
+
+/** The newest lines of this node's log and of its runners' output, in memory. */
+export const LogRingService = defineService<LogRing>('kernel.log-ring')

@@ -1,0 +1,322 @@
+import { randomInt } from 'node:crypto'
+import { rmSync } from 'node:fs'
+import os from 'node:os'
+import { join } from 'node:path'
+import { BootError } from './boot-error.js'
+import { systemClock } from '../api/clock.js'
+import { newNodeId } from '../cluster/node-id.js'
+import { openNodeLinks } from '../cluster/node-links.js'
+import { createConfigApi } from '../config/api.js'
+import { homeFile, installId, lockHome, prepareHome, startTicks, writeVersioned } from './home.js'
+import { operatorToken, openTokens } from '../http/tokens.js'
+import { createKernel } from '../plugins/kernel.js'
+import { createLog } from '../observe/log.js'
+import { createRestart } from './restart.js'
+import { LogRingService } from '../api/services.js'
+import { prepare } from './setup.js'
+import { watchSelf } from '../machine/self-watch.js'
+import { version } from './version.js'
+import { createVitals } from '../machine/vitals.js'
+import type { KernelConfig } from '../config/index.js'
+import type { NodeInfo, Plugin } from '../api/plugin.js'
+import type { Served } from '../http/origin.js'
+import type { NodeLinks } from '../cluster/node-links.js'
+import type { Kernel, KernelOptions } from '../plugins/kernel.js'
+import type { NodeLog } from '../observe/log.js'
+import type { TokenStore } from '../http/tokens.js'
+import type { Setup } from './setup.js'
+import type { Vitals } from '../machine/vitals.js'
+
+export interface NodeOptions {
+  /** Absolute path of the home directory. */
+  home: string
+  /** Value of `--config`, if given. */
+  configFlag?: string
+  /** Settings given as flags, by dotted path. */
+  flags: Record<string, unknown>
+  env: NodeJS.ProcessEnv
+  /** The plugins that ship with svc. */
+  bundled: readonly Plugin[]
+  /** Pid of the launcher, which holds the socket while the node restarts. */
+  launcher?: number
+  /** A listening socket inherited from the launcher. */
+  listenFd?: number
+  /** `--join`: a join token, or host:port of a member. */
+  join?: string
+}
+
+/** A node that has booted; it answers once `listen` resolves. */
+export interface SvcNode {
+  readonly nodeId: string
+  readonly home: string
+  readonly url: string
+  readonly warnings: readonly string[]
+  /** Starts listening. Throws with code EADDRINUSE when the port is taken. */
+  listen (): Promise<{ url: string }>
+  /** Drains, ends what is open, stops plugins and gives the home back. */
+  stop (reason: string): Promise<void>
+  /** Called when a restart was asked for over the API; the caller then stops and starts a new process. */
+  onRestart (fn: () => void): void
+  /** The last resort: something threw where nobody catches. Logged; the node restarts in order. */
+  failed (error: unknown): void
+}
+
+/** How long open work may go on after a stop was asked for, in ms. */
+const DRAIN_MS = 10_000
+
+/** Boots a node. Throws HomeError, ConfigError or BootError with every problem found. */
+export async function createNode (options: NodeOptions): Promise<SvcNode> {
+  prepareHome(options.home)
+  const release = lockHome(options.home)
+  try {
+    return await boot(options, release)
+  } catch (error) {
+    release()
+    throw error
+  }
+}
+
+async function boot (options: NodeOptions, release: () => void): Promise<SvcNode> {
+  const setup = await prepare(options)
+  const keys = setup.config.kernel
+  const node: NodeInfo = {
+    nodeId: newNodeId(),
+    installId: installId(options.home),
+    name: keys.name ?? os.hostname(),
+    home: options.home,
+    version: version(),
+    configPath: setup.file
+  }
+  const log = createLog({
+    level: keys.logging.level,
+    json: keys.logging.enabled,
+    ingestUrl: keys.logging.ingest_url,
+    clock: systemClock,
+    random: () => randomInt(2 ** 32) / 2 ** 32,
+    base: { node: node.nodeId }
+  })
+  const address: Address = { host: keys.api.host, port: keys.api.port, url: null, outside: null }
+  const restart = createRestart()
+  const vitals = createVitals({ home: options.home, clock: systemClock, log: log.child('vitals') })
+  const events = createEventQueue()
+  const tokens = openTokens({
+    home: options.home, clock: systemClock, known: () => setup.authorities,
+    operator: operatorToken(options.home)
+  })
+  const links = await openNodeLinks({
+    stands: tokens.stands,
+    node, settings: keys.cluster, vitals,
+    api: address,
+    apiUrl: () => address.outside,
+    join: options.join,
+    telemetry: options.env['SVC_TELEMETRY_DISABLE'] !== '1',
+    clock: systemClock,
+    log: log.child('cluster'),
+    emit: events.emit
+  })
+  const made = { node, log, address, restart, links, vitals, tokens }
+  try {
+    const kernel = await createKernel(kernelOptions(options, setup, made))
+    events.open((kind, payload) => { kernel.bus.emit('kernel', kind, payload) })
+    for (const warning of setup.warnings) log.root.warn({}, warning)
+    const unwatch = watchSelf({
+      health: kernel.health, home: options.home, clock: systemClock,
+      storing: () => links.cluster.status().storing
+    })
+    return running({ ...made, options, kernel, setup, release: () => { unwatch(); release() } })
+  } catch (error) {
+    await links.stop()
+    throw error
+  }
+}
+
+type Emit = (kind: string, payload: Record<string, unknown>) => void
+
+/** What the cluster tells before there is a bus. */
+function createEventQueue (): { emit: Emit, open (to: Emit): void } {
+  const held: Parameters<Emit>[] = []
+  let emit: Emit = (kind, payload) => { held.push([kind, payload]) }
+  return {
+    emit: (kind, payload) => { emit(kind, payload) },
+    open (to) {
+      emit = to
+      for (const event of held.splice(0)) to(...event)
+    }
+  }
+}
+
+/** `url` is for clients on this machine, `outside` for other machines. */
+interface Address { host: string, port: number, url: string | null, outside: string | null }
+type Restart = ReturnType<typeof createRestart>
+interface Made {
+  node: NodeInfo
+  log: NodeLog
+  address: Address
+  restart: Restart
+  links: NodeLinks
+  vitals: () => Promise<Vitals>
+  tokens: TokenStore
+}
+
+function kernelOptions (options: NodeOptions, setup: Setup, made: Made): KernelOptions {
+  const keys = setup.config.kernel
+  return {
+    node: made.node,
+    cluster: made.links.cluster,
+    network: made.links.network,
+    telemetry: made.links.telemetry,
+    vitals: made.vitals,
+    clock: systemClock,
+    log: made.log.child,
+    plugins: setup.order,
+    off: setup.off,
+    config: (plugin) => setup.config.plugin(plugin),
+    settings: (key) => setup.config.settings(key),
+    services: new Map([[LogRingService.id, made.log.ring]]),
+    ...limitsOf(keys),
+    trustProxy: keys.api.trust_proxy,
+    served: servedBy(made.address, keys.api),
+    url: () => made.address.outside,
+    tokens: made.tokens,
+    local: new Set(keys.access.local),
+    restart: made.restart.ask,
+    strict: false,
+    warnings: setup.warnings,
+    configApi: (onChange) => createConfigApi({
+      path: setup.file ?? join(options.home, homeFile.config),
+      config: setup.config,
+      owners: setup.owners,
+      authorities: [...setup.authorities],
+      env: options.env,
+      onChange
+    })
+  }
+}
+
+/** How long the list of the machine's addresses is believed, ms. */
+const ADDRESSES_MS = 1000
+
+/** What is served, asked for with every request and therefore kept while it cannot have changed. */
+function servedBy (address: Address, api: KernelConfig['api']): () => Served {
+  let last: { host: string, port: number, at: number, served: Served } | undefined
+  return () => {
+    const { host, port } = address
+    const now = systemClock.mono()
+    if (last === undefined || last.host !== host || last.port !== port || now - last.at > ADDRESSES_MS) {
+      last = { host, port, at: now, served: servedAt(address, api) }
+    }
+    return last.served
+  }
+}
+
+function servedAt (address: Address, api: KernelConfig['api']): Served {
+  return {
+    addresses: addressesOf(address.host),
+    port: address.port,
+    allowedHosts: api.allowed_hosts.map((h) => h.toLowerCase()),
+    allowedOrigins: api.allowed_origins
+  }
+}
+
+/** The listener's and the calls' limits out of svc.yaml, in ms and bytes. */
+export function limitsOf (keys: KernelConfig): Pick<KernelOptions, 'limits' | 'callLimits'> {
+  const { limits: l } = keys
+  return {
+    limits: {
+      connections: l.connections,
+      connectionsPerAddress: l.connections_per_address,
+      streamsPerToken: l.streams_per_token,
+      headersTimeoutMs: l.headers_timeout_seconds * 1000,
+      requestTimeoutMs: l.request_timeout_seconds * 1000,
+      keepAliveMs: l.keep_alive_seconds * 1000,
+      handlerTimeoutMs: l.handler_timeout_seconds * 1000,
+      bodyBytes: l.body_kib * 1024,
+      streamStallMs: l.stream_stall_seconds * 1000
+    },
+    callLimits: {
+      concurrency: l.calls_at_once,
+      queue: l.calls_queued,
+      streamBytes: l.stream_buffer_kib * 1024,
+      streamStallMs: l.stream_stall_seconds * 1000,
+      mediaBytes: l.media_buffer_kib * 1024,
+      mediaStallMs: l.media_stall_seconds * 1000
+    }
+  }
+}
+
+/** Every address a bind host stands for. */
+function addressesOf (host: string): ReadonlySet<string> {
+  if (host === 'localhost') return new Set(['127.0.0.1', '::1'])
+  if (host !== '0.0.0.0' && host !== '::') return new Set([host.toLowerCase()])
+  const interfaces = Object.values(os.networkInterfaces()).flatMap((list) => list ?? [])
+  return new Set(interfaces.map((i) => i.address.toLowerCase()))
+}
+
+interface Running extends Made { options: NodeOptions, kernel: Kernel, setup: Setup, release: () => void }
+
+function running (parts: Running): SvcNode {
+  const { kernel, address, node, options } = parts
+  const runFile = join(options.home, homeFile.running)
+  let stopped: Promise<void> | undefined
+  return {
+    nodeId: node.nodeId, home: options.home, warnings: parts.setup.warnings,
+    get url () { return address.url ?? '' },
+    onRestart: parts.restart.onAsk,
+    failed (err) {
+      parts.log.root.fatal({ err }, 'a defect: something threw where nobody catches; the node restarts')
+      parts.restart.ask()
+    },
+    async listen () {
+      await listen(kernel, address, options.listenFd)
+      parts.links.start((request, response) => { kernel.app.routing(request, response) })
+      const processes = [process.pid, ...options.launcher === undefined ? [] : [options.launcher]]
+        .map((pid) => ({ pid, startTicks: startTicks(pid) }))
+      writeVersioned(runFile, 1, { url: address.url, pid: process.pid, nodeId: node.nodeId, processes })
+      if (parts.links.network.members.current().members.length === 1) {
+        kernel.bus.emit('kernel', 'NodeJoined', { nodeId: node.nodeId })
+      }
+      const plugins = parts.setup.order.map((p) => p.manifest.name)
+      parts.log.root.info({ url: address.url, version: node.version, plugins }, 'listening')
+      return { url: address.url! }
+    },
+    stop (reason) {
+      stopped ??= (async () => {
+        parts.log.root.info({ reason }, 'stopping')
+        // After a restart the address is the same, so clients may keep it.
+        if (reason !== 'restart') rmSync(runFile, { force: true })
+        await kernel.close(DRAIN_MS)
+        await parts.links.stop()
+        await parts.log.close()
+        parts.release()
+      })()
+      return stopped
+    }
+  }
+}
+
+async function listen (kernel: Kernel, address: Address, fd: number | undefined): Promise<void> {
+  if (fd === undefined) {
+    await kernel.app.listen({ host: address.host, port: address.port })
+  } else {
+    await new Promise<void>((resolve, reject) => {
+      kernel.app.server.once('error', reject)
+      kernel.app.server.listen({ fd }, resolve)
+    })
+  }
+  const bound = kernel.app.server.address()
+  if (bound !== null && typeof bound === 'object') address.port = bound.port
+  const shown = address.host === '0.0.0.0' ? '127.0.0.1' : address.host === '::' ? '[::1]'
+    : address.host.includes(':') ? `[${address.host}]` : address.host
+  address.url = `http://${shown}:${address.port}`
+  const wildcard = address.host === '0.0.0.0' || address.host === '::'
+  address.outside = wildcard ? outsideUrl(address) : address.url
+}
+
+/** The URL under which other machines reach a node that listens everywhere. */
+function outsideUrl ({ port, url }: Address): string | null {
+  const all = Object.values(os.networkInterfaces()).flatMap((list) => list ?? [])
+  const first = all.find((i) => !i.internal && i.family === 'IPv4')
+  return first === undefined ? url : `http://${first.address}:${port}`
+}
+
+export { BootError }

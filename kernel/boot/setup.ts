@@ -1,0 +1,91 @@
+import { BootError } from './boot-error.js'
+import { findConfig, formatProblems, pluginModules, readConfigFile, resolveConfig } from '../config/index.js'
+import { arrange } from '../plugins/graph.js'
+import { loadGuest } from '../plugins/third-party.js'
+import { authoritiesOf, ownerOf } from '../plugins/owners.js'
+import { checkManifests } from '../plugins/registry.js'
+import type { ConfigOwner, RawConfig, ResolvedConfig } from '../config/index.js'
+import type { Plugin } from '../api/plugin.js'
+
+/** What is known before anything is started: settings, and which plugins run in which order. */
+export interface Setup {
+  config: ResolvedConfig
+  /** svc.yaml in use, or null. */
+  file: string | null
+  /** What svc.yaml can say, by plugin. */
+  owners: readonly ConfigOwner[]
+  order: readonly Plugin[]
+  off: readonly { plugin: Plugin, message: string }[]
+  /** Every authority there is. */
+  authorities: ReadonlySet<string>
+  warnings: readonly string[]
+}
+
+export interface SetupOptions {
+  home: string
+  configFlag?: string
+  flags: Record<string, unknown>
+  env: NodeJS.ProcessEnv
+  bundled: readonly Plugin[]
+}
+
+/** Reads the settings, loads third-party plugins and arranges all. Throws BootError with every problem. */
+export async function prepare (options: SetupOptions): Promise<Setup> {
+  const { home, env, configFlag } = options
+  const file = findConfig({ home, env, ...(configFlag === undefined ? {} : { flag: configFlag }) })
+  const raw = readConfigFile(file)
+  const { plugins: guests, problems } = await loadModules(raw)
+  const plugins = [...options.bundled, ...guests]
+  const manifests = plugins.map((p) => p.manifest)
+  const authorities = authoritiesOf(manifests)
+  const owners = [
+    ...options.bundled.map((p) => ownerOf(p.manifest, true)), ...guests.map((p) => ownerOf(p.manifest, false))
+  ]
+  const { config, problems: mistakes, warnings } = resolveConfig(raw, {
+    owners, env, flags: options.flags, authorities
+  })
+  const disabled = new Set(manifests.map((m) => m.name).filter((name) => !config.enabled(name)))
+  const graph = arrange({ manifests, disabled, demanded: demandedIn(raw) })
+  const all = [...lines(mistakes, home), ...problems, ...checkManifests(manifests), ...graph.problems]
+  if (all.length > 0) throw new BootError(all)
+  const byName = new Map(plugins.map((p) => [p.manifest.name, p]))
+  return {
+    config,
+    file,
+    owners,
+    order: graph.order.map((name) => byName.get(name)!),
+    off: [
+      ...[...disabled].map((name) => ({ plugin: byName.get(name)!, message: disabledMessage(name) })),
+      ...graph.down.map(({ plugin, message }) => ({ plugin: byName.get(plugin)!, message }))
+    ],
+    authorities: new Set(authorities),
+    warnings: [...lines(warnings, home), ...graph.down.map((d) => d.message)]
+  }
+}
+
+const disabledMessage = (name: string): string =>
+  `The plugin "${name}" is disabled; \`svc plugin enable ${name}\` and a restart bring it back.`
+
+const lines = (problems: Parameters<typeof formatProblems>[0], folder: string): string[] =>
+  formatProblems(problems, folder).split('\n').filter((line) => line !== '')
+
+/** Plugins that svc.yaml switches on in so many words. */
+function demandedIn (raw: RawConfig): ReadonlySet<string> {
+  const plugins = (raw.value['plugins'] ?? {}) as Record<string, { enabled?: unknown } | null>
+  return new Set(Object.entries(plugins).filter(([, slice]) => slice?.enabled === true).map(([name]) => name))
+}
+
+/** Imports the modules that svc.yaml names; one that is not a plugin is a problem, not a crash. */
+async function loadModules (raw: RawConfig): Promise<{ plugins: Plugin[], problems: string[] }> {
+  const plugins: Plugin[] = []
+  const problems: string[] = []
+  for (const guest of pluginModules(raw)) {
+    try {
+      plugins.push(await loadGuest(guest))
+    } catch (error) {
+      const [first] = (error as Error).message.split('\n')
+      problems.push(`plugins.${guest.name}.module: cannot load ${guest.module}: ${first ?? ''}`)
+    }
+  }
+  return { plugins, problems }
+}

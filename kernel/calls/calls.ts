@@ -1,0 +1,231 @@
+import { randomUUID } from 'node:crypto'
+import { kernelError, SvcError } from '../api/errors.js'
+import { TRACE_HEADER } from '../observe/tracer.js'
+import type { Clock } from '../api/clock.js'
+import type { Caller, RouteRequest } from '../api/plugin.js'
+import type { KernelReason } from '../api/errors.js'
+import type { Commands } from '../api/services.js'
+import type { Trace } from '../observe/tracer.js'
+import type { Capability } from './registry.js'
+
+/** Where a call came from. */
+export interface Origin {
+  readonly caller: Caller
+  readonly requestId: string
+  /** Aborts when the client goes away. */
+  readonly signal: AbortSignal
+  /** Made by the transport when it needs the id before the call exists. */
+  readonly commandId?: string
+  /** The client asked for a second try where an instance is lost. */
+  readonly retry?: boolean
+  /** Passed on by another node: it is served here or nowhere. */
+  readonly viaMember?: boolean
+  /** Chunks from the client. */
+  readonly input?: AsyncIterable<unknown>
+  /** Monotonic milliseconds of its arrival, and the W3C header it came with: for its trace. */
+  readonly arrivedMs?: number | undefined
+  readonly traceparent?: string | undefined
+  /** The node that passed it on records it and wants this node's part. */
+  readonly recorded?: boolean
+}
+
+/** What a request brings along for its trace. */
+export function traceOrigin (
+  { member, headers, arrivedMs }: Pick<RouteRequest, 'member' | 'headers' | 'arrivedMs'>
+): Pick<Origin, 'arrivedMs' | 'traceparent' | 'recorded'> {
+  const recorded = member !== null && headers[TRACE_HEADER] === '1'
+  return { arrivedMs, traceparent: headers['traceparent'], recorded }
+}
+
+/** How a call ended, for logs, events and traces. */
+export interface CallOutcome {
+  callId: string
+  commandId: string
+  requestId: string
+  capability: string
+  callerId: string
+  kind: 'completed' | 'failed' | 'cancelled'
+  reason: string | null
+  seconds: number
+  /** How long it waited for a place; null when it got none. */
+  queuedSeconds: number | null
+}
+
+/** One open call: its one abort signal, its deadline and the headers its handler set. */
+export class Call {
+  readonly callId: string
+  readonly commandId: string
+  readonly capability: Capability
+  readonly origin: Origin
+  readonly timeoutMs: number
+  readonly startedMs: number
+  readonly headers: Record<string, string> = {}
+  /** A second try would not show: nothing of the first can have been sent. */
+  retry: boolean
+  /** Where its work is noted, when it is traced. */
+  trace: Trace | undefined
+  /** How long it waited for its place; null while it has none. */
+  queuedMs: number | null = null
+  readonly #clock: Clock
+  readonly #controller = new AbortController()
+  #stopDeadline: (() => void) | null = null
+
+  constructor (
+    clock: Clock, fields: Pick<Call, 'callId' | 'commandId' | 'capability' | 'origin' | 'timeoutMs'>
+  ) {
+    this.#clock = clock
+    this.callId = fields.callId
+    this.commandId = fields.commandId
+    this.capability = fields.capability
+    this.origin = fields.origin
+    this.timeoutMs = fields.timeoutMs
+    this.startedMs = clock.mono()
+    this.retry = fields.origin.retry === true
+  }
+
+  get signal (): AbortSignal { return this.#controller.signal }
+
+  /** Ends the call with this error; the first one counts. */
+  fail (error: SvcError): void {
+    this.disarm()
+    this.#controller.abort(error)
+  }
+
+  /** Starts the wait for the handler anew. */
+  arm (): void {
+    this.disarm()
+    if (this.signal.aborted) return
+    this.#stopDeadline = this.#clock.after(this.timeoutMs, () => {
+      const seconds = this.timeoutMs / 1000
+      this.fail(kernelError('timeout', `${this.capability.name} gave nothing within ${seconds} s.`,
+        { timeout_seconds: seconds }))
+    })
+  }
+
+  disarm (): void {
+    this.#stopDeadline?.()
+    this.#stopDeadline = null
+  }
+
+  /** A sign of life from the client: a running wait starts anew. */
+  touch (): void {
+    if (this.#stopDeadline !== null) this.arm()
+  }
+
+  setHeader (name: string, value: string): void {
+    const key = name.toLowerCase()
+    if (!/^x-[a-z0-9-]+$/.test(key)) {
+      throw new TypeError(`a capability may only set x-… headers, not "${name}"`)
+    }
+    if (!/^[\x20-\x7e]{0,1024}$/.test(value)) {
+      throw new TypeError(`the value of ${key} must be printable ASCII`)
+    }
+    this.headers[key] = value
+  }
+}
+
+/** The open calls of this node, by caller and call id. */
+export class CallTable {
+  readonly #clock: Clock
+  readonly #commands: Commands
+  readonly #open = new Map<string, Map<string, Call>>()
+  #idle: (() => void)[] = []
+  #count = 0
+
+  constructor (clock: Clock, commands: Commands) {
+    this.#clock = clock
+    this.#commands = commands
+  }
+
+  get size (): number { return this.#count }
+
+  /**
+   * Opens a call, with its deadline running; `close` forgets it. Throws `invalid_request` when the caller
+   * has an open call of that id.
+   */
+  open (fields: { callId: string | null, capability: Capability, origin: Origin, timeoutMs: number }):
+  { call: Call, close: () => void } {
+    const { capability, origin, timeoutMs } = fields
+    const callId = fields.callId ?? randomUUID()
+    const own = this.#open.get(origin.caller.id) ?? new Map<string, Call>()
+    if (own.has(callId)) {
+      throw kernelError('invalid_request', `call_id "${callId}" is in use by another open call of yours.`,
+        { param: 'call_id', issues: [{ path: 'call_id', message: 'is in use by another open call' }] })
+    }
+    const commandId = origin.commandId ?? randomUUID()
+    const call = new Call(this.#clock, { callId, commandId, capability, origin, timeoutMs })
+    this.#open.set(origin.caller.id, own.set(callId, call))
+    this.#count++
+    const untrack = this.#commands.track({
+      commandId,
+      caller: origin.caller,
+      summary: capability.name,
+      abort: (reason) => { call.fail(kernelError(reason)) }
+    })
+    const unlink = linkSignal(call)
+    call.arm()
+    let open = true
+    return {
+      call,
+      close: () => {
+        if (!open) return
+        open = false
+        call.disarm()
+        unlink()
+        untrack()
+        this.#forget(own, call)
+      }
+    }
+  }
+
+  /**
+   * Cancels the caller's call of that id. False when there is none. Throws `missing_grant` when the call is
+   * somebody else's and the caller lacks `cluster:write`.
+   */
+  cancel (callId: string, caller: Caller): boolean {
+    const own = this.#open.get(caller.id)?.get(callId)
+    const hit = own !== undefined
+      ? [own]
+      : [...this.#open.values()].flatMap((calls) => calls.get(callId) ?? [])
+    if (own === undefined && hit.length > 0 && !caller.authorities.has('cluster:write')) {
+      throw kernelError('missing_grant', 'Cancelling another caller\'s call needs cluster:write.',
+        { authority: 'cluster:write' })
+    }
+    for (const call of hit) call.fail(kernelError('cancelled'))
+    return hit.length > 0
+  }
+
+  /** Ends every call; each gets an error of its own. */
+  abortAll (reason: KernelReason): void {
+    for (const calls of [...this.#open.values()]) {
+      for (const call of [...calls.values()]) call.fail(kernelError(reason))
+    }
+  }
+
+  /** Resolves when no call is open. */
+  async idle (): Promise<void> {
+    if (this.#count > 0) await new Promise<void>((resolve) => { this.#idle.push(resolve) })
+  }
+
+  #forget (own: Map<string, Call>, call: Call): void {
+    own.delete(call.callId)
+    const { id } = call.origin.caller
+    if (own.size === 0 && this.#open.get(id) === own) this.#open.delete(id)
+    if (--this.#count > 0) return
+    const waiting = this.#idle
+    this.#idle = []
+    for (const resolve of waiting) resolve()
+  }
+}
+
+/** Ends the call when the client goes away; returns what unlinks the two. */
+function linkSignal (call: Call): () => void {
+  const { signal } = call.origin
+  const onAbort = (): void => {
+    const known = signal.reason instanceof SvcError
+    call.fail(known ? signal.reason : kernelError('cancelled', 'The client went away.'))
+  }
+  if (signal.aborted) onAbort()
+  else signal.addEventListener('abort', onAbort)
+  return () => { signal.removeEventListener('abort', onAbort) }
+}

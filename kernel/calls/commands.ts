@@ -1,0 +1,34 @@
+import { kernelError } from '../api/errors.js'
+import type { Command, Commands } from '../api/services.js'
+
+/** Binds an open command to the cluster's session: `end` is called once if the session ends first. */
+export type BindToSession = (commandId: string, end: () => void) => () => void
+
+interface OpenCommands extends Commands { abortAll (reason: 'session_changed' | 'shutting_down'): void }
+
+/** The open commands of this node; `abortAll` ends them at shutdown or at a session change. */
+export function createCommands (bind: BindToSession): OpenCommands {
+  const open = new Map<string, Command>()
+  return {
+    track (command) {
+      open.set(command.commandId, command)
+      const free = bind(command.commandId, () => { command.abort('session_changed') })
+      return () => {
+        open.delete(command.commandId)
+        free()
+      }
+    },
+    cancel (commandId, caller) {
+      const command = open.get(commandId)
+      if (command === undefined) return false
+      if (command.caller.id !== caller.id && !caller.authorities.has('cluster:write')) {
+        throw kernelError('missing_grant', 'Cancelling another caller\'s command needs cluster:write.',
+          { authority: 'cluster:write' })
+      }
+      command.abort('cancelled')
+      return true
+    },
+    abortAll (reason) { for (const command of [...open.values()]) command.abort(reason) },
+    get open () { return open.size }
+  }
+}

@@ -1,0 +1,131 @@
+import { Invoker } from './invoke.js'
+import { defaultLimits } from './limits.js'
+import { BytePool } from './pump.js'
+import { Registry } from './registry.js'
+import { Remote } from './remote.js'
+import { capabilityRoutes } from './routes.js'
+import { createInvocations } from './serve.js'
+import { CapabilitySession } from './session.js'
+import type { Clock } from '../api/clock.js'
+import type { Caller, CapabilityDecl, ErrorDecl, Logger, NodeInfo } from '../api/plugin.js'
+import type { Cluster, Commands, Invocations } from '../api/services.js'
+import type { Tracers } from '../observe/tracer.js'
+import type { CallQueue } from './traffic.js'
+import type { CallOutcome, Origin } from './calls.js'
+import type { StreamTarget, Terminal } from './deliver.js'
+import type { CallRequest, UnaryAnswer } from './invoke.js'
+import type { CapabilityLimits } from './limits.js'
+import type { Handler, Listing } from './registry.js'
+import type { CapabilityRoute } from './routes.js'
+import type { SessionSocket } from './socket.js'
+
+export { capabilityProblems } from './registry.js'
+export { decodeFrame, decodeFrames, encodeFrame, FrameError, FRAMES_TYPE } from './frames.js'
+export { capabilityRouteDecls } from './route-decls.js'
+export type { CallOutcome, Origin } from './calls.js'
+export type { Frame, FrameHeader, FrameKind, FrameMedia } from './frames.js'
+export type { CallRequest, UnaryAnswer } from './invoke.js'
+export type { CapabilityLimits } from './limits.js'
+export type { Handler, Listing } from './registry.js'
+export type { CapabilityRoute } from './routes.js'
+
+export interface CapabilitiesOptions {
+  clock: Clock
+  log: Logger
+  node: Pick<NodeInfo, 'nodeId' | 'installId'>
+  commands: Commands
+  /** The other nodes; without them every capability is this node's own. */
+  cluster?: Cluster | undefined
+  /** Install id of a live node that serves a capability which this node does not; null when this one does. */
+  elsewhere?: ((capabilityId: string) => string | null) | undefined
+  limits?: Partial<CapabilityLimits>
+  /** Declarations of plugins' error reasons, for errors that engines throw by name. */
+  errorDecl?: (reason: string) => ErrorDecl | undefined
+  /** What records calls. */
+  tracers?: Tracers | undefined
+  /** Told how every call ended that got past its guards. */
+  onOutcome?: (outcome: CallOutcome) => void
+}
+
+/** The capabilities of a node: what there is, and every way to call it. */
+export interface Capabilities {
+  /** Adds a capability; the returned function removes it. Throws an Error with every problem, a line each. */
+  register (owner: string, decl: CapabilityDecl, handler: Handler): () => void
+  list (): Listing
+  /** Calls a capability with one result. Throws an SvcError. */
+  unary (request: CallRequest, origin: Origin): Promise<UnaryAnswer>
+  /** Calls a capability of any kind; its frames go to the target. Throws an SvcError for refusals. */
+  stream (request: CallRequest, origin: Origin, target: StreamTarget): Promise<Terminal>
+  /** Cancels an open call. False when unknown; throws `missing_grant` for somebody else's. */
+  cancel (callId: string, caller: Caller): boolean
+  routes (): CapabilityRoute[]
+  /** Serves calls over a WebSocket until it closes; `viaMember`: another node passed it on. */
+  session (ws: SessionSocket, caller: Caller, viaMember?: boolean): void
+  /** For plugins that serve a capability under a route of their own. */
+  readonly invocations: Invocations
+  /** Number of open calls. */
+  readonly open: number
+  /** Calls that run and that wait, by capability. */
+  queues (): CallQueue[]
+  /** Refuses new calls; resolves when the open ones have ended by themselves. */
+  drain (): Promise<void>
+  /** Refuses new calls, ends the open ones with `shutting_down`, closes the sessions. */
+  close (): Promise<void>
+}
+
+/** Makes the capability layer of one node. */
+export function createCapabilities (options: CapabilitiesOptions): Capabilities {
+  const { clock, log, node, commands } = options
+  const limits: CapabilityLimits = { ...defaultLimits, ...options.limits }
+  const registry = new Registry(node.nodeId)
+  const { cluster } = options
+  // What a plugin here serves finds its own way to runners: another node in between could only be lost.
+  const elsewhere = (id: string): string | null => registry.has(id) ? null : options.elsewhere?.(id) ?? null
+  const remote = new Remote({ clock, node, limits, cluster, elsewhere })
+  const invoker = new Invoker({
+    clock, log, commands, limits, registry, remote,
+    errorDecl: options.errorDecl ?? (() => undefined),
+    tracers: options.tracers,
+    onOutcome: options.onOutcome ?? (() => {})
+  })
+  const { calls } = invoker
+  const mediaPool = new BytePool(limits.mediaTotalBytes)
+  const sessions = new Set<CapabilitySession>()
+  const host = { clock, node, limits, registry, remote, invoker, calls, mediaPool }
+  return {
+    invocations: createInvocations(host, (name) => registry.named(name)),
+    register: (owner, decl, handler) => registry.register(owner, decl, handler),
+    list: () => registry.list(),
+    unary: async (request, origin) => await invoker.unary(request, origin, () => {}),
+    stream: async (request, origin, target) => await invoker.stream(request, origin, () => target),
+    cancel: (callId, caller) => calls.cancel(callId, caller),
+    routes: () => capabilityRoutes(host),
+    session (ws, caller, viaMember = false) {
+      const session = new CapabilitySession(ws, caller, { clock, limits, invoker, viaMember })
+      sessions.add(session)
+      ws.on('close', () => { sessions.delete(session) })
+    },
+    get open () { return calls.size },
+    queues: () => invoker.queues(),
+    async drain () {
+      invoker.refuse()
+      await calls.idle()
+    },
+    async close () {
+      invoker.refuse()
+      calls.abortAll('shutting_down')
+      // Terminals go out first; a reader that does not take its own is cut off.
+      await ended(clock, calls.idle(), limits.graceMs * 2)
+      for (const session of sessions) session.close()
+      sessions.clear()
+    }
+  }
+}
+
+/** Resolves when the work is done or the time is over. */
+async function ended (clock: Clock, work: Promise<void>, ms: number): Promise<void> {
+  let stop = (): void => {}
+  const late = new Promise<void>((resolve) => { stop = clock.after(ms, resolve) })
+  await Promise.race([work, late])
+  stop()
+}

@@ -1,0 +1,162 @@
+import { kernelError } from '../api/errors.js'
+import { Reply } from '../api/plugin.js'
+import { chooseType } from './accept.js'
+import { traceOrigin } from './calls.js'
+import { FRAMES_TYPE } from './frames.js'
+import { commandIdOf, withCommandId } from './command-id.js'
+import { clientStreams } from './registry.js'
+import { MEDIA_TYPES_HEADER } from './remote-listing.js'
+import { wantsRetry } from './retry.js'
+import { capabilityRouteDecls } from './route-decls.js'
+import { eventSink, framesSink, rawSink, stallGuard } from './sinks.js'
+import type { Clock } from '../api/clock.js'
+import type { NodeInfo, RouteDecl, RouteRequest } from '../api/plugin.js'
+import type { CallTable, Origin } from './calls.js'
+import type { StreamTarget } from './deliver.js'
+import type { CallRequest, Invoker } from './invoke.js'
+import type { CapabilityLimits } from './limits.js'
+import type { BytePool } from './pump.js'
+import type { callSchema } from './route-decls.js'
+import type { Capability, Registry } from './registry.js'
+import type { Remote } from './remote.js'
+
+/** A route for the HTTP layer to mount; the WebSocket route has no handler here (see session.ts). */
+export interface CapabilityRoute {
+  name: string
+  decl: RouteDecl
+  handler: ((request: RouteRequest) => unknown) | null
+}
+
+export interface RoutesHost {
+  clock: Clock
+  node: Pick<NodeInfo, 'nodeId' | 'installId'>
+  limits: CapabilityLimits
+  registry: Registry
+  remote: Remote
+  invoker: Invoker
+  calls: CallTable
+  mediaPool: BytePool
+}
+
+const EVENTS_TYPE = 'text/event-stream'
+const { session: { url: SESSION_URL }, call: { url: CALL_URL },
+  stream: { url: STREAM_URL } } = capabilityRouteDecls
+
+/** The routes of the capability layer, with their handlers. */
+export function capabilityRoutes (host: RoutesHost): CapabilityRoute[] {
+  const decls = capabilityRouteDecls
+  const route = <D extends RouteDecl>(
+    name: string, decl: D, handler: (r: RouteRequest<D>) => unknown
+  ): CapabilityRoute => ({ name, decl, handler: handler as (r: RouteRequest) => unknown })
+  return [
+    route('list', decls.list, (request) => listCapabilities(host, request)),
+    route('call', decls.call, async (request) => await callUnary(host, request)),
+    route('stream', decls.stream, async (request) => await callStream(host, request)),
+    route('cancel', decls.cancel, (request) =>
+      ({ cancelled: host.calls.cancel(request.body.call_id, request.caller) })),
+    { name: 'session', decl: decls.session, handler: null }
+  ]
+}
+
+type ListRouteRequest = RouteRequest<Pick<typeof capabilityRouteDecls.list, 'query'>>
+
+/** Not async: this node's own listing is answered at once. */
+function listCapabilities (host: RoutesHost, request: ListRouteRequest): unknown {
+  const { registry, remote } = host
+  const { query: { node_id: ref }, member } = request
+  const node = ref === undefined ? null : remote.named(ref, member !== null, 'node_id')
+  if (node !== null) return remote.listing(node, request.caller, request.signal)
+  if (member === null) return registry.list()
+  return new Reply(registry.list(), 200, { [MEDIA_TYPES_HEADER]: JSON.stringify(registry.mediaTypes()) })
+}
+
+type CallRouteRequest = RouteRequest<{ body: typeof callSchema }>
+
+async function callUnary (host: RoutesHost, request: CallRouteRequest): Promise<Reply> {
+  const origin = originOf(request)
+  try {
+    const answer = await host.invoker.unary(requestOf(request), origin, unaryOnly)
+    const body = { call_id: answer.callId, ok: true, result: answer.result }
+    return new Reply(body, 200, { ...answer.headers, 'x-svc-command-id': answer.commandId })
+  } catch (error) {
+    throw withCommandId(error, origin.commandId)
+  }
+}
+
+async function callStream (host: RoutesHost, request: CallRouteRequest): Promise<void> {
+  const origin = originOf(request)
+  try {
+    await host.invoker.stream(requestOf(request), origin, (capability) =>
+      httpTarget(host, request, capability))
+  } catch (error) {
+    throw withCommandId(error, origin.commandId)
+  }
+}
+
+/** The command id is made here, so that an answer carries it whatever happens. */
+function originOf (request: CallRouteRequest): Origin & { commandId: string } {
+  const { caller, requestId, signal, member, headers } = request
+  const viaMember = member !== null
+  return {
+    caller, requestId, signal, commandId: commandIdOf(request), viaMember, retry: wantsRetry(headers),
+    ...traceOrigin(request)
+  }
+}
+
+/**
+ * The size that counts is that of the body as it came to the first node; without its length the payload is
+ * measured.
+ */
+function requestOf (request: CallRouteRequest): CallRequest {
+  if (request.member !== null) return request.body
+  const length = Number(request.headers['content-length'] ?? Number.NaN)
+  return Number.isInteger(length) ? { ...request.body, bytes: length } : request.body
+}
+
+function unaryOnly (capability: Capability): void {
+  const mode = capability.descriptor.io_mode
+  if (mode !== 'unary') throw wrongRoute(capability, clientStreams(mode) ? SESSION_URL : STREAM_URL)
+}
+
+function wrongRoute (capability: Capability, right: string): Error {
+  const mode = capability.descriptor.io_mode
+  return kernelError('invalid_request', `${capability.name} is ${mode}; call it through ${right}.`,
+    { param: 'capability_id', io_mode: mode, route: right })
+}
+
+/** The response as a stream in the framing that Accept asks for. */
+function httpTarget (host: RoutesHost, request: CallRouteRequest, capability: Capability): StreamTarget {
+  const mode = capability.descriptor.io_mode
+  if (mode !== 'server_streaming') throw wrongRoute(capability, clientStreams(mode) ? SESSION_URL : CALL_URL)
+  const offers = [FRAMES_TYPE, EVENTS_TYPE, ...capability.mediaType === null ? [] : [capability.mediaType]]
+  const type = chooseType(request.headers['accept'], offers)
+  if (type === null) {
+    throw kernelError('invalid_request',
+      `${capability.name} streams as ${offers.join(', ')}; Accept names none of them.`,
+      { param: 'accept', offered: offers })
+  }
+  const { clock, limits } = host
+  const raw = type === capability.mediaType
+  // The node in between has the reader's own limit, and its reader may be a player.
+  const patient = raw || request.member !== null
+  const stallMs = patient ? limits.mediaStallMs : limits.streamStallMs
+  return {
+    raw,
+    // The node in between sends nothing on before the first chunk, or it would not ask for this.
+    holdsHead: request.member !== null && wantsRetry(request.headers),
+    throwsEarly: true,
+    room: raw
+      ? { chunks: Number.POSITIVE_INFINITY, bytes: limits.mediaBytes, pool: host.mediaPool }
+      : { chunks: limits.streamChunks, bytes: limits.streamBytes },
+    open: (headers) => {
+      const head = {
+        contentType: type,
+        headers: { 'cache-control': 'no-cache', 'x-accel-buffering': 'no', ...headers },
+        stallMs
+      }
+      const writer = stallGuard(request.open(head), clock, stallMs)
+      if (raw) return rawSink(writer)
+      return type === EVENTS_TYPE ? eventSink(writer, clock, limits.keepAliveMs) : framesSink(writer)
+    }
+  }
+}

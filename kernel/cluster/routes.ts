@@ -1,0 +1,191 @@
+import { randomBytes, randomUUID } from 'node:crypto'
+import { Reply } from '../api/plugin.js'
+import { kernelError } from '../api/errors.js'
+import { PROBE_BYTES, probeBody } from './bandwidth.js'
+import { isOutside } from './identity/index.js'
+import type { ClusterCore, LinkPeer } from './cluster.js'
+import type { JoinTokens, Members } from './identity/index.js'
+import type { RouteDecl, RouteRequest } from '../api/plugin.js'
+import type { DialReport, LinkReport } from '../api/services.js'
+
+/** The links of this node, as routes and `/state` need them. */
+export interface Network {
+  readonly members: Members
+  peers (): readonly (LinkPeer & { readonly version: string })[]
+  dials (): readonly DialReport[]
+  /** What went over each open link. */
+  links (): readonly LinkReport[]
+  /** Where other nodes reach the members' listener of this one; empty before it listens. */
+  addresses (): readonly string[]
+  /** Has members listened for on every address, unless svc.yaml says where. Throws `loopback_only`. */
+  openOutside (): Promise<void>
+  /** Makes a join token whose seeds are those addresses; `by`: the id of the caller that asks for it. */
+  invite (ttlSeconds: number, by: string): { token: string, expires: string }
+  readonly joinTokens: Pick<JoinTokens, 'list' | 'revoke'>
+  bytesPerSecond (installId: string): number | null
+}
+
+const text = { type: 'string' } as const
+const nodeRef = { type: 'string', minLength: 1, maxLength: 128 } as const
+
+const joinTokenBody = {
+  type: 'object',
+  additionalProperties: false,
+  properties: {
+    ttl_seconds: { type: 'integer', minimum: 10, maximum: 86400, description: 'how long it may be used' },
+    local: {
+      type: 'boolean',
+      description: 'for a node on this machine: other machines need not reach this one'
+    }
+  }
+} as const
+
+const joinTokenRecord = {
+  type: 'object', additionalProperties: false, required: ['id', 'expires', 'by'],
+  properties: { id: text, expires: text, by: text }
+} as const
+
+const receipt = {
+  type: 'object',
+  required: ['sid', 'term', 'seq'],
+  properties: { sid: text, term: { type: 'integer' }, seq: { type: 'integer' }, command_id: text }
+} as const
+
+/** Routes of the cluster itself. */
+export const clusterRoutes = {
+  joinToken: {
+    method: 'POST', url: '/cluster/join-tokens', authority: 'operator',
+    summary: 'Makes a token with which one more node joins.',
+    body: joinTokenBody,
+    reply: {
+      type: 'object', required: ['token', 'expires', 'command'],
+      properties: { token: text, expires: text, command: text }
+    },
+    errors: ['loopback_only']
+  },
+  joinTokens: {
+    method: 'GET', url: '/cluster/join-tokens', authority: 'operator',
+    summary: 'The join tokens of this node that still let a node in, without their secrets.',
+    reply: {
+      type: 'object', required: ['tokens'],
+      properties: { tokens: { type: 'array', items: joinTokenRecord } }
+    }
+  },
+  revokeJoinToken: {
+    method: 'DELETE', url: '/cluster/join-tokens/:id', authority: 'operator',
+    summary: 'Ends a join token of this node before its time.',
+    params: { type: 'object', required: ['id'], properties: { id: nodeRef } },
+    reply: {
+      type: 'object', required: ['id', 'revoked'], properties: { id: text, revoked: { const: true } }
+    },
+    errors: ['not_found']
+  },
+  members: {
+    method: 'GET', url: '/cluster/members', authority: 'operator',
+    summary: 'The members with their keys and addresses, and every address that was tried.',
+    reply: { type: 'object', required: ['clusterId', 'members', 'dials', 'removed'] }
+  },
+  removeMember: {
+    method: 'DELETE', url: '/cluster/members/:id', authority: 'operator',
+    summary: 'Removes a member for good: its key is refused from then on.',
+    params: { type: 'object', required: ['id'], properties: { id: nodeRef } },
+    reply: {
+      type: 'object', required: ['installId', 'removed'],
+      properties: { installId: text, removed: { const: true } }
+    },
+    errors: ['node_not_found', 'member_self', 'no_master', 'no_quorum']
+  },
+  touch: {
+    method: 'POST', url: '/cluster/touch', authority: 'operator',
+    summary: 'A command without effect: shows that the cluster decides, and how long that takes.',
+    reply: receipt,
+    errors: ['no_master', 'no_quorum', 'session_changed']
+  },
+  probe: {
+    method: 'GET', url: '/cluster/probe', members: true, authority: 'operator', stream: true,
+    summary: 'Bytes without meaning, by which a member measures the link.',
+    produces: 'application/octet-stream',
+    errors: ['not_found']
+  }
+} as const satisfies Record<string, RouteDecl>
+
+const JOIN_SECONDS = 900
+/** Header with which a client names a command, so that it can ask again for the same one. */
+export const COMMAND_HEADER = 'x-svc-command-id'
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
+
+export interface ClusterRouteParts { cluster: ClusterCore, network: Network }
+
+type Handlers = Record<keyof typeof clusterRoutes, (request: RouteRequest<never>) => unknown>
+
+/** Handlers of the cluster's routes. */
+export function clusterHandlers (parts: ClusterRouteParts): Handlers {
+  const { cluster, network } = parts
+  cluster.desk.handle('kernel.touch', () => null)
+  return {
+    joinToken: (request) => joinToken(network, (request.body ?? {}) as JoinTokenBody, request.caller.id),
+    joinTokens: () => ({ tokens: network.joinTokens.list() }),
+    revokeJoinToken: (request) => {
+      const { id } = request.params as { id: string }
+      if (network.joinTokens.revoke(id)) return { id, revoked: true }
+      throw kernelError('not_found', `No join token ${id} is open here; svc join-token ls lists them.`)
+    },
+    members: () => memberList(parts),
+    removeMember: async (request) => {
+      const { id } = request.params as { id: string }
+      const member = cluster.directory.resolve(id)
+      if (member === undefined) throw kernelError('node_not_found', `No member "${id}" is known.`)
+      await cluster.membership.remove(member.installId)
+      return { installId: member.installId, removed: true }
+    },
+    touch: async (request) => {
+      const id = commandId(request.headers[COMMAND_HEADER])
+      const { receipt: { sid, term, seq } } = await cluster.desk.run('kernel.touch', {}, id)
+      return { sid, term, seq, command_id: id }
+    },
+    probe: (request) => {
+      if (request.member === null) throw kernelError('not_found', 'Only members measure links.')
+      return new Reply(probeBody(PROBE_BYTES, randomBytes))
+    }
+  }
+}
+
+/** The client's id of a command, or a new one. Throws `invalid_request`. */
+export function commandId (header: string | undefined): string {
+  if (header === undefined) return randomUUID()
+  if (UUID.test(header)) return header.toLowerCase()
+  throw kernelError('invalid_request', `The header ${COMMAND_HEADER} is not a UUID.`, {
+    param: COMMAND_HEADER, issues: [{ path: COMMAND_HEADER, message: 'is not a UUID' }]
+  })
+}
+
+interface JoinTokenBody { ttl_seconds?: number, local?: boolean }
+
+async function joinToken (network: Network, body: JoinTokenBody, by: string): Promise<object> {
+  if (body.local !== true) await network.openOutside()
+  const addresses = network.addresses()
+  if (body.local !== true && !addresses.some(isOutside)) {
+    throw kernelError('loopback_only', undefined, { addresses: [...addresses] })
+  }
+  const { token, expires } = network.invite(body.ttl_seconds ?? JOIN_SECONDS, by)
+  return { token, expires, command: `SVC_JOIN=${token} npx svc up` }
+}
+
+function memberList ({ cluster, network }: ClusterRouteParts): object {
+  const { clusterId, members, removed } = network.members.current()
+  const peers = new Map(network.peers().map((peer) => [peer.installId, peer]))
+  const views = new Map(cluster.directory.nodes().map((view) => [view.installId, view]))
+  return {
+    clusterId,
+    members: members.map(({ installId, fingerprint, name, addresses, joinedAt }) => {
+      const { nodeId = null, live = false, master = false, self = false } = views.get(installId) ?? {}
+      const peer = peers.get(installId)
+      return {
+        installId, nodeId, name, fingerprint, addresses, joinedAt, live, master, self,
+        version: peer?.version ?? null, rttMs: peer?.rttMs ?? null
+      }
+    }),
+    dials: network.dials(),
+    removed
+  }
+}

@@ -1,0 +1,66 @@
+import { accessSync, constants } from 'node:fs'
+import { statfs } from 'node:fs/promises'
+import { join } from 'node:path'
+import { monitorLoop } from './loop-delay.js'
+import type { Clock } from '../api/clock.js'
+import type { Health } from '../plugins/health.js'
+
+const GiB = 1024 ** 3
+/** At most this much free: `disk_full`. */
+export const DISK_FULL_BYTES = 2 * GiB
+/** Less than this free: `disk_low`. */
+export const DISK_LOW_BYTES = 10 * GiB
+const PERIOD_MS = 10_000
+const LAG_LIMIT_MS = 250
+
+/** Which disk fault a free space means. Pure. */
+export function diskFault (freeBytes: number): 'disk_full' | 'disk_low' | null {
+  return freeBytes <= DISK_FULL_BYTES ? 'disk_full' : freeBytes < DISK_LOW_BYTES ? 'disk_low' : null
+}
+
+export interface SelfWatchOptions {
+  health: Health
+  home: string
+  clock: Clock
+  /** Whether the election's promises reach the disk. */
+  storing?: () => boolean
+}
+
+/** Watches the node itself: disk, home, event loop. Returns what stops it. */
+export function watchSelf (options: SelfWatchOptions): () => void {
+  const { health, home } = options
+  const loop = monitorLoop()
+  const check = async (): Promise<void> => {
+    lag(health, loop.read().p99)
+    loop.reset()
+    try {
+      const { bavail, bsize } = await statfs(home)
+      disk(health, bavail * bsize)
+      accessSync(home, constants.W_OK)
+      accessSync(join(home, 'state'), constants.W_OK)
+      if (options.storing?.() === false) throw new Error('promises cannot be written; it cannot be master')
+      health.clear('state_not_durable')
+    } catch (error) {
+      health.raise('state_not_durable', (error as Error).message.slice(0, 200))
+    }
+  }
+  void check()
+  const stop = options.clock.every(PERIOD_MS, () => { void check() })
+  return () => { stop(); loop.stop() }
+}
+
+function lag (health: Health, p99Ms: number): void {
+  if (p99Ms > LAG_LIMIT_MS) {
+    health.raise('event_loop_lag', `p99 over the last ${PERIOD_MS / 1000} s: ${Math.round(p99Ms)} ms.`)
+  } else {
+    health.clear('event_loop_lag')
+  }
+}
+
+function disk (health: Health, freeBytes: number): void {
+  const fault = diskFault(freeBytes)
+  for (const code of ['disk_full', 'disk_low'] as const) {
+    if (code === fault) health.raise(code, `${(freeBytes / GiB).toFixed(1)} GiB are free.`)
+    else health.clear(code)
+  }
+}

@@ -1,0 +1,191 @@
+import type { Clock } from '../api/clock.js'
+import type { Shipping } from './log-ship.js'
+
+/** Levels, lowest first, with pino's numbers. */
+const LEVELS = { trace: 10, debug: 20, info: 30, warn: 40, error: 50, fatal: 60 } as const
+export type LogLevel = keyof typeof LEVELS
+
+/** Lowest first. */
+export const logLevels = Object.keys(LEVELS) as readonly LogLevel[]
+
+/** A line of this node's log, or one that a runner wrote. Secrets are cut out of it. */
+export interface LogLine {
+  /** Rises by one with each line since this node started. */
+  readonly seq: number
+  /** ISO-8601. */
+  readonly at: string
+  /** A runner's lines have none of their own: they are `info`. */
+  readonly level: LogLevel
+  /** `runner`: the output of a runner process, whatever the engine printed. */
+  readonly source: 'node' | 'runner'
+  /** Who wrote it; null for a runner and for the node as a whole. */
+  readonly plugin: string | null
+  readonly modelId: string | null
+  readonly runnerId: string | null
+  readonly message: string
+  /** Everything else that was said. */
+  readonly fields: Readonly<Record<string, unknown>>
+}
+
+/** Which lines are wanted; all of them when nothing is said. */
+export interface LogWant {
+  /** Only behind this seq. */
+  readonly afterSeq?: number
+  /** Only from this time on, ms since 1970. */
+  readonly sinceMs?: number
+  /** Lowest level. */
+  readonly level?: LogLevel
+  readonly modelId?: string
+  readonly plugin?: string
+  /** At most so many: the newest, or the oldest where `afterSeq` is given. */
+  readonly limit?: number
+}
+
+/** Whose output it is. */
+export interface RunnerRef {
+  readonly runnerId: string
+  readonly instanceId: string
+  readonly modelId: string
+}
+
+/** The last lines of this node's log and of its runners' output. */
+export interface LogRing {
+  /** Oldest first. */
+  lines (want?: LogWant): LogLine[]
+  /** Seq of the oldest line that is kept, and of the next one to come. */
+  readonly firstSeq: number
+  readonly nextSeq: number
+  /** Takes a line that a runner wrote to stdout or stderr. */
+  output (runner: RunnerRef, stream: 'stdout' | 'stderr', text: string): void
+  /** Calls `fn` after each line; it must not log. Returns what stops that. */
+  onLine (fn: () => void): () => void
+  /** How shipping to `logging.ingest_url` goes; null where no address is set. */
+  readonly shipping: Shipping | null
+}
+
+/** The ring with the end into which the node's log writes. */
+export interface LogRingEnd extends LogRing {
+  /** Takes a JSON line of the node's log, as pino writes it. */
+  push (line: string): void
+}
+
+export interface LogRingOptions {
+  clock: Clock
+  /** Most lines that are kept, and most bytes of them (UTF-8). */
+  lines?: number
+  bytes?: number
+  shipping?: () => Shipping | null
+}
+
+const MAX_LINES = 5000
+const MAX_BYTES = 4 * 1024 ** 2
+/** Longest line of a runner, characters; the rest is cut. */
+const MAX_OUTPUT = 8192
+/** Places at the front that may be empty before they are closed up. */
+const MAX_GONE = 1000
+
+type Kept = Omit<LogLine, 'at' | 'fields'> & {
+  readonly atMs: number
+  /** The fields as JSON: they are read far less often than they are written. */
+  readonly rest: string
+  readonly bytes: number
+}
+
+/** Keeps the newest lines in bounded memory. Nothing in it ever waits or throws for what a line holds. */
+export function createLogRing (options: LogRingOptions): LogRingEnd {
+  const { clock, lines: maxLines = MAX_LINES, bytes: maxBytes = MAX_BYTES } = options
+  const kept: (Kept | undefined)[] = []
+  const listeners = new Set<() => void>()
+  let gone = 0
+  let bytes = 0
+  let nextSeq = 1
+  const add = (line: Omit<Kept, 'seq' | 'bytes'>): void => {
+    const size = Buffer.byteLength(line.message) + Buffer.byteLength(line.rest)
+    kept.push({ ...line, seq: nextSeq++, bytes: size })
+    bytes += size
+    while (kept.length - gone > maxLines || (bytes > maxBytes && kept.length - gone > 1)) {
+      bytes -= kept[gone]!.bytes
+      kept[gone++] = undefined
+    }
+    if (gone >= MAX_GONE) kept.splice(0, gone), gone = 0
+    for (const fn of listeners) fn()
+  }
+  return {
+    get firstSeq () { return kept[gone]?.seq ?? nextSeq },
+    get nextSeq () { return nextSeq },
+    get shipping () { return options.shipping?.() ?? null },
+    push (line) { add(parsed(line, clock.now())) },
+    output (runner, stream, text) { add(fromRunner(runner, stream, text, clock.now())) },
+    onLine (fn) {
+      listeners.add(fn)
+      return () => { listeners.delete(fn) }
+    },
+    lines: (want = {}) => choose(kept.slice(gone) as Kept[], want).map(shown)
+  }
+}
+
+function choose (all: readonly Kept[], want: LogWant): Kept[] {
+  const { afterSeq = 0, limit = Infinity } = want
+  const from = Math.max(0, afterSeq + 1 - (all[0]?.seq ?? 0))
+  const found = all.slice(from).filter((line) => fits(line, want))
+  if (found.length <= limit) return found
+  return want.afterSeq === undefined ? found.slice(found.length - limit) : found.slice(0, limit)
+}
+
+function fits (line: Kept, { sinceMs, level = 'trace', modelId, plugin }: LogWant): boolean {
+  return LEVELS[line.level] >= LEVELS[level] && (sinceMs === undefined || line.atMs >= sinceMs) &&
+    (modelId === undefined || line.modelId === modelId) && (plugin === undefined || line.plugin === plugin)
+}
+
+function shown ({ seq, atMs, level, source, plugin, modelId, runnerId, message, rest }: Kept): LogLine {
+  return {
+    seq, at: new Date(atMs).toISOString(), level, source, plugin, modelId, runnerId, message,
+    fields: JSON.parse(rest) as Record<string, unknown>
+  }
+}
+
+/** A line of pino; one that is none is kept as it is. */
+function parsed (line: string, now: number): Omit<Kept, 'seq' | 'bytes'> {
+  const { level, time, msg, plugin, node: _node, ...fields } = readObject(line)
+  const atMs = typeof time === 'string' ? Date.parse(time) : Number.NaN
+  return {
+    atMs: Number.isNaN(atMs) ? now : atMs,
+    level: logLevels.findLast((name) => LEVELS[name] <= Number(level)) ?? 'info',
+    source: 'node',
+    plugin: textOr(plugin),
+    modelId: textOr(fields['modelId']),
+    runnerId: textOr(fields['runnerId']),
+    message: typeof msg === 'string' ? msg : '',
+    rest: JSON.stringify(fields)
+  }
+}
+
+function readObject (line: string): Record<string, unknown> {
+  try {
+    const value = JSON.parse(line) as unknown
+    if (typeof value === 'object' && value !== null) return value as Record<string, unknown>
+  } catch { /* Kept as text. */ }
+  return { msg: line.trimEnd() }
+}
+
+const textOr = (value: unknown): string | null => typeof value === 'string' ? value : null
+
+function fromRunner (
+  { runnerId, instanceId, modelId }: RunnerRef, stream: string, text: string, now: number
+): Omit<Kept, 'seq' | 'bytes'> {
+  return {
+    atMs: now, level: 'info', source: 'runner', plugin: null, modelId, runnerId,
+    message: withoutSecrets(text.slice(0, MAX_OUTPUT)),
+    rest: JSON.stringify({ instanceId, stream })
+  }
+}
+
+const SECRETS = [
+  /\b(bearer|basic)\s+[\w.~+/=-]{8,}/gi,
+  /\b((?:api[_-]?key|authorization|cookie|password|secret|token)"?\s*[=:]\s*)"?[^\s"',;]{4,}/gi
+] as const
+
+/** Text of another program without what looks like a credential. */
+export function withoutSecrets (text: string): string {
+  return SECRETS.reduce((left, pattern) => left.replace(pattern, '$1 [redacted]'), text)
+}

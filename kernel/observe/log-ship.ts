@@ -1,0 +1,310 @@
+import { promisify } from 'node:util'
+import { gzip } from 'node:zlib'
+import { Agent } from 'undici'
+import { delay } from '../api/clock.js'
+import type { Clock } from '../api/clock.js'
+
+/** Lines and bytes that wait for the receiver; beyond either the oldest are dropped. */
+const MAX_QUEUED_LINES = 10_000
+const MAX_QUEUED_BYTES = 4 * 1024 ** 2
+/** What goes into one request, before it is compressed. */
+const MAX_BATCH_LINES = 500
+const MAX_BATCH_BYTES = 512 * 1024
+/** A longer line is dropped: no receiver takes it. */
+const MAX_LINE_BYTES = 256 * 1024
+const FIRST_RETRY_MS = 1000
+const LAST_RETRY_MS = 60_000
+/** Longest pause that a receiver may ask for. */
+const MAX_RETRY_AFTER_MS = 300_000
+const SEND_TIMEOUT_MS = 10_000
+/** Lines that come close together share a request. */
+const LINGER_MS = 250
+/** How long closing may take. */
+const CLOSE_MS = 2000
+/** Bytes of an answer that are read; it says nothing that matters. */
+const MAX_ANSWER = 16 * 1024
+
+/** How shipping goes, since the node started. */
+export interface Shipping {
+  /** Lines that the receiver took. */
+  readonly sent: number
+  /** Lines it never got: the queue was full, or it refused them. */
+  readonly dropped: number
+  /** Lines that wait, and their bytes (UTF-8). */
+  readonly waiting: number
+  readonly waitingBytes: number
+  /** Failed attempts in a row; 0 when the last one was taken. */
+  readonly failures: number
+  /** Why the last attempt failed, in words; null when it did not. */
+  readonly problem: string | null
+  /** ISO-8601 of the last batch that was taken. */
+  readonly lastSentAt: string | null
+}
+
+/** Ships log lines without ever holding the node up. */
+export interface Shipper {
+  /** Takes a line; drops the oldest when the queue is full. */
+  push (line: string): void
+  readonly shipping: Shipping
+  /** Tries once more to send what waits, for at most 2 s, then stops. */
+  close (): Promise<void>
+}
+
+/** What is told about shipping: one line when it fails and one when it goes again. */
+export type ShipNews =
+  | { readonly kind: 'failing', readonly problem: string }
+  | { readonly kind: 'going', readonly failures: number, readonly dropped: number }
+  | { readonly kind: 'uncompressed' }
+
+export interface ShipperOptions {
+  url: string
+  clock: Clock
+  /** Uniform in [0, 1). */
+  random: () => number
+  tell: (news: ShipNews) => void
+  /** Other bounds than those of this file. */
+  limits?: Partial<ShipLimits>
+}
+
+export interface ShipLimits {
+  queuedLines: number
+  queuedBytes: number
+  sendTimeoutMs: number
+  closeMs: number
+}
+
+/** What came back for a batch. */
+export type Answer = { readonly status: number, readonly retryAfter?: string } | { readonly error: string }
+
+/**
+ * What becomes of a batch: `plain` is sent again without compression, `smaller` in two, `later` after a
+ * pause; `refused` is dropped.
+ */
+export type Verdict = 'taken' | 'plain' | 'smaller' | 'refused' | 'later'
+
+/** Reads an answer. Pure. */
+export function judge (answer: Answer, sent: { lines: number, compressed: boolean }): Verdict {
+  if ('error' in answer) return 'later'
+  const { status } = answer
+  if (status >= 200 && status < 300) return 'taken'
+  // Not every receiver says 415 to what it cannot unpack.
+  if (sent.compressed && (status === 415 || status === 400)) return 'plain'
+  if (status === 413) return sent.lines > 1 ? 'smaller' : 'refused'
+  return status === 400 || status === 422 ? 'refused' : 'later'
+}
+
+/**
+ * The pause before the next attempt, ms: doubled with each failure up to a minute, half of it by chance, and
+ * at least what the receiver asked for (Retry-After: seconds or a date), up to five minutes. Pure.
+ */
+export function pauseMs (failures: number, chance: number, retryAfter?: string, nowMs = 0): number {
+  const full = Math.min(LAST_RETRY_MS, FIRST_RETRY_MS * 2 ** Math.max(0, failures - 1))
+  return Math.max(full * (0.5 + chance / 2), Math.min(MAX_RETRY_AFTER_MS, askedMs(retryAfter, nowMs)))
+}
+
+function askedMs (retryAfter: string | undefined, nowMs: number): number {
+  if (retryAfter === undefined) return 0
+  if (/^\d{1,9}$/.test(retryAfter)) return Number(retryAfter) * 1000
+  const date = Date.parse(retryAfter)
+  return Number.isNaN(date) ? 0 : Math.max(0, date - nowMs)
+}
+
+/** Sends JSON lines by POST, compressed; a failing receiver is retried with growing pauses. */
+export function createShipper (options: ShipperOptions): Shipper {
+  return new LogShipper(options)
+}
+
+const compress = promisify(gzip)
+
+class LogShipper implements Shipper {
+  readonly #options: ShipperOptions
+  readonly #limits: ShipLimits
+  readonly #agent = new Agent({ connections: 1, pipelining: 1 })
+  /** Aborts when pauses are to end, and when requests are. */
+  readonly #stop = new AbortController()
+  readonly #cut = new AbortController()
+  #queue: string[] = []
+  #bytes = 0
+  #batchBytes = MAX_BATCH_BYTES
+  #compressed = true
+  #running: Promise<void> | null = null
+  #closing: Promise<void> | null = null
+  #sent = 0
+  #dropped = 0
+  #toldDropped = 0
+  #failures = 0
+  #problem: string | null = null
+  #lastSentAt: string | null = null
+
+  constructor (options: ShipperOptions) {
+    this.#options = options
+    this.#limits = {
+      queuedLines: MAX_QUEUED_LINES, queuedBytes: MAX_QUEUED_BYTES, sendTimeoutMs: SEND_TIMEOUT_MS,
+      closeMs: CLOSE_MS, ...options.limits
+    }
+  }
+
+  get shipping (): Shipping {
+    return {
+      sent: this.#sent, dropped: this.#dropped, waiting: this.#queue.length, waitingBytes: this.#bytes,
+      failures: this.#failures, problem: this.#problem, lastSentAt: this.#lastSentAt
+    }
+  }
+
+  push (line: string): void {
+    if (this.#closing !== null) return
+    const size = Buffer.byteLength(line)
+    if (size > MAX_LINE_BYTES) {
+      this.#dropped += 1
+      return
+    }
+    this.#queue.push(line)
+    this.#bytes += size
+    this.#trim()
+    this.#running ??= this.#run()
+  }
+
+  close (): Promise<void> {
+    this.#closing ??= this.#finish()
+    return this.#closing
+  }
+
+  #trim (): void {
+    let excess = 0
+    const { queuedLines, queuedBytes } = this.#limits
+    while (this.#queue.length - excess > queuedLines || this.#bytes > queuedBytes) {
+      this.#bytes -= Buffer.byteLength(this.#queue[excess]!)
+      excess += 1
+    }
+    this.#queue.splice(0, excess)
+    this.#dropped += excess
+  }
+
+  async #run (): Promise<void> {
+    await this.#pause(LINGER_MS)
+    while (this.#queue.length > 0 && this.#closing === null) await this.#pause(await this.#step())
+    // In the same moment as the last look at the queue: a line that comes now begins anew.
+    this.#running = null
+  }
+
+  async #finish (): Promise<void> {
+    this.#stop.abort()
+    const { clock } = this.#options
+    const done = clock.after(this.#limits.closeMs, () => { this.#cut.abort() })
+    await this.#running
+    while (this.#queue.length > 0 && !this.#cut.signal.aborted) if (await this.#step() > 0) break
+    done()
+    await this.#agent.destroy()
+  }
+
+  async #pause (ms: number): Promise<void> {
+    if (ms > 0) await delay(this.#options.clock, ms, this.#stop.signal).catch(() => {})
+  }
+
+  /** Sends one batch. Returns the pause after it, ms. */
+  async #step (): Promise<number> {
+    const batch = this.#take()
+    const compressed = this.#compressed
+    const answer = await this.#send(batch.join(''), compressed)
+    const verdict = judge(answer, { lines: batch.length, compressed })
+    if (verdict === 'taken') return this.#taken(batch.length)
+    if (verdict === 'refused') this.#dropped += batch.length
+    else this.#putBack(batch)
+    if (verdict === 'plain') this.#plain()
+    if (verdict === 'smaller') this.#batchBytes = Math.floor(Buffer.byteLength(batch.join('')) / 2)
+    return verdict === 'refused' || verdict === 'later' ? this.#failed(answer) : 0
+  }
+
+  #take (): string[] {
+    let count = 0
+    let bytes = 0
+    while (count < Math.min(MAX_BATCH_LINES, this.#queue.length)) {
+      const size = Buffer.byteLength(this.#queue[count]!)
+      if (count > 0 && bytes + size > this.#batchBytes) break
+      bytes += size
+      count += 1
+    }
+    this.#bytes -= bytes
+    return this.#queue.splice(0, count)
+  }
+
+  #putBack (batch: readonly string[]): void {
+    this.#queue.unshift(...batch)
+    this.#bytes += Buffer.byteLength(batch.join(''))
+    this.#trim()
+  }
+
+  #taken (lines: number): number {
+    const { clock, tell } = this.#options
+    const failures = this.#failures
+    this.#sent += lines
+    this.#failures = 0
+    this.#problem = null
+    this.#lastSentAt = new Date(clock.now()).toISOString()
+    const dropped = this.#dropped - this.#toldDropped
+    // In a flood it is told once it is over, not with every batch.
+    if (failures > 0 || (dropped > 0 && this.#queue.length === 0)) {
+      this.#toldDropped = this.#dropped
+      tell({ kind: 'going', failures, dropped })
+    }
+    return 0
+  }
+
+  #failed (answer: Answer): number {
+    const { clock, random, tell } = this.#options
+    this.#failures += 1
+    this.#problem = 'error' in answer ? answer.error : inWords(answer.status)
+    if (this.#failures === 1) tell({ kind: 'failing', problem: this.#problem })
+    const retryAfter = 'error' in answer ? undefined : answer.retryAfter
+    return pauseMs(this.#failures, random(), retryAfter, clock.now())
+  }
+
+  #plain (): void {
+    this.#compressed = false
+    this.#options.tell({ kind: 'uncompressed' })
+  }
+
+  async #send (text: string, compressed: boolean): Promise<Answer> {
+    const { clock } = this.#options
+    const timeout = new AbortController()
+    const cancel = clock.after(this.#limits.sendTimeoutMs, () => { timeout.abort() })
+    try {
+      return await this.#post(text, compressed, AbortSignal.any([timeout.signal, this.#cut.signal]))
+    } catch (error) {
+      if (timeout.signal.aborted) return { error: `no answer within ${this.#limits.sendTimeoutMs} ms` }
+      return { error: this.#cut.signal.aborted ? 'the node stops' : reasonOf(error) }
+    } finally {
+      cancel()
+    }
+  }
+
+  async #post (text: string, compressed: boolean, signal: AbortSignal): Promise<Answer> {
+    const { origin, pathname, search } = new URL(this.#options.url)
+    const { statusCode, headers, body } = await this.#agent.request({
+      origin,
+      path: `${pathname}${search}`,
+      method: 'POST',
+      headers: {
+        'content-type': 'application/x-ndjson', ...compressed ? { 'content-encoding': 'gzip' } : {}
+      },
+      body: compressed ? await compress(text) : text,
+      signal
+    })
+    // The status has been given: how the rest of the answer fares changes nothing.
+    await body.dump({ limit: MAX_ANSWER }).catch(() => {})
+    const retryAfter = headers['retry-after']
+    return typeof retryAfter === 'string' ? { status: statusCode, retryAfter } : { status: statusCode }
+  }
+}
+
+/** Without the address: its path or query may hold a secret. */
+function reasonOf (error: unknown): string {
+  const { code, message } = error as NodeJS.ErrnoException
+  return code ?? message
+}
+
+function inWords (status: number): string {
+  return status >= 300 && status < 400
+    ? `it answered ${status}: redirects are not followed`
+    : `it answered ${status}`
+}

@@ -1,0 +1,122 @@
+import { Writable } from 'node:stream'
+import { multistream, pino, stdSerializers } from 'pino'
+import type { DestinationStream, StreamEntry } from 'pino'
+import pretty from 'pino-pretty'
+import { createLogRing } from './log-ring.js'
+import { createShipper } from './log-ship.js'
+import type { Clock } from '../api/clock.js'
+import type { Logger } from '../api/plugin.js'
+import type { LogRing } from './log-ring.js'
+import type { Shipper, ShipNews } from './log-ship.js'
+
+export interface LogOptions {
+  /** `logging.level`. */
+  level: string
+  /** `logging.enabled`: JSON lines on stdout besides the readable ones on stderr. */
+  json: boolean
+  /** `logging.ingest_url`: where JSON lines are shipped. */
+  ingestUrl: string | undefined
+  clock: Clock
+  /** Uniform in [0, 1). */
+  random: () => number
+  base: Record<string, string>
+}
+
+export interface NodeLog {
+  child (plugin: string): Logger
+  root: Logger
+  /** The newest lines; it also tells how shipping goes. */
+  readonly ring: LogRing
+  /** Ships what waits, for at most 2 s. */
+  close (): Promise<void>
+}
+
+/** Longest text of one field; longer ones are cut, never the line. */
+const MAX_FIELD = 2048
+/** Fields that never reach a log, at any depth up to two. */
+const SECRET = ['authorization', 'cookie', 'token', 'secret', 'password', 'key', 'sig']
+const REDACT = SECRET.flatMap((name) => [name, `*.${name}`, `*.*.${name}`])
+
+/**
+ * The node's log: people read stderr (coloured on a terminal), machines JSON on stdout and at the ingest
+ * address. Callers pass fields, never prompts, payloads or headers; secrets are cut out all the same.
+ */
+export function createLog (options: LogOptions): NodeLog {
+  const level = options.level as 'info'
+  const shipper = openShipper(options, (news) => { tellOf(news, logger as unknown as Logger) })
+  const ring = createLogRing({ clock: options.clock, shipping: () => shipper?.shipping ?? null })
+  const streams: StreamEntry[] = [
+    { level, stream: readable() }, { level, stream: lineStream((line) => { ring.push(line) }) }
+  ]
+  if (options.json) streams.push({ level, stream: process.stdout })
+  if (shipper !== undefined) streams.push({ level, stream: lineStream((line) => { shipper.push(line) }) })
+  const logger = pino({
+    level: options.level,
+    base: options.base,
+    timestamp: pino.stdTimeFunctions.isoTime,
+    redact: { paths: REDACT, censor: '[redacted]' },
+    serializers: { err: shortError },
+    formatters: { log: cutFields }
+  }, multistream(streams))
+  return {
+    root: logger as unknown as Logger,
+    child: (plugin) => logger.child({ plugin }) as unknown as Logger,
+    ring,
+    async close () { await shipper?.close() }
+  }
+}
+
+function openShipper (
+  { ingestUrl, clock, random }: LogOptions, tell: (news: ShipNews) => void
+): Shipper | undefined {
+  return ingestUrl === undefined ? undefined : createShipper({ url: ingestUrl, clock, random, tell })
+}
+
+function tellOf (news: ShipNews, log: Logger): void {
+  if (news.kind === 'failing') {
+    log.warn({ problem: news.problem },
+      'log lines cannot be shipped to logging.ingest_url; they wait, and the oldest go when too many do')
+  } else if (news.kind === 'going') {
+    const { failures, dropped } = news
+    log.warn({ failures, dropped }, 'log lines are shipped again')
+  } else {
+    log.info({}, 'the log receiver takes no gzip; lines are shipped uncompressed')
+  }
+}
+
+function readable (): DestinationStream {
+  return pretty({
+    destination: 2,
+    colorize: process.stderr.isTTY && process.env['NO_COLOR'] === undefined,
+    ignore: 'pid,hostname,node',
+    translateTime: 'SYS:HH:MM:ss',
+    sync: true,
+    singleLine: true
+  })
+}
+
+function lineStream (push: (line: string) => void): DestinationStream {
+  return new Writable({
+    decodeStrings: false,
+    write (chunk: string, _encoding, done) {
+      push(chunk)
+      done()
+    }
+  })
+}
+
+function shortError (error: unknown): unknown {
+  if (!(error instanceof Error)) return String(error).slice(0, MAX_FIELD)
+  const { type, message, stack } = stdSerializers.err(error)
+  return { type, message: message.slice(0, MAX_FIELD), stack: stack.slice(0, MAX_FIELD) }
+}
+
+/** Cuts long texts and takes line separators and control characters out of them. */
+function cutFields (fields: Record<string, unknown>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(fields).map(([key, value]) =>
+    [key, typeof value === 'string' ? clean(value) : value]))
+}
+
+function clean (value: string): string {
+  return value.slice(0, MAX_FIELD).replace(/[\u0000-\u0008\u000b-\u001f\u007f\u2028\u2029]/g, '\ufffd')
+}

@@ -1,0 +1,97 @@
+import type { EventDecl } from '../api/plugin.js'
+import { schemaChecker } from '../api/validate.js'
+
+/** An event as listeners and the event log see it. */
+export interface BusEvent {
+  kind: string
+  owner: string
+  plane: EventDecl['plane']
+  payload: Record<string, unknown>
+}
+
+export interface Bus {
+  declare (owner: string, events: Readonly<Record<string, EventDecl>>): void
+  /**
+   * Throws for an undeclared kind. A payload off its schema throws in tests; else it is delivered all the
+   * same, since what happened must not be lost, and counted, and told at the first one of its kind.
+   */
+  emit (owner: string, kind: string, payload: Record<string, unknown>): void
+  /** Listens to one kind, or to `*`; returns what stops it. */
+  on (kind: string, fn: (event: BusEvent) => void): () => void
+  /** Delivers what was emitted while the plugins were still starting; from then on at once. */
+  open (): void
+  /** Every declared kind of the durable plane. */
+  durableKinds (): string[]
+  /** Durable events emitted so far. */
+  readonly durableCount: number
+  /** Events so far that were not as declared. */
+  readonly invalidCount: number
+}
+
+export interface BusOptions {
+  /** Tests: a payload that is not as declared throws. */
+  strict: boolean
+  /** A listener threw. */
+  onError: (error: unknown, kind: string) => void
+  /** The first event of a kind that is not as declared. */
+  onInvalid: (owner: string, kind: string, problem: string) => void
+}
+
+/**
+ * The typed in-process event bus. Until it is opened events wait, so that a plugin that starts later misses
+ * nothing.
+ */
+export function createBus (options: BusOptions): Bus {
+  const kinds = new Map<string, { owner: string, decl: EventDecl, check: (v: unknown) => string | null }>()
+  const listeners = new Map<string, Set<(event: BusEvent) => void>>()
+  let durableCount = 0
+  let invalidCount = 0
+  const invalidKinds = new Set<string>()
+  let waiting: BusEvent[] | null = []
+  const deliver = (key: string, event: BusEvent): void => {
+    for (const fn of listeners.get(key) ?? []) {
+      try { fn(event) } catch (error) { options.onError(error, event.kind) }
+    }
+  }
+  const send = (event: BusEvent): void => {
+    deliver(event.kind, event)
+    deliver('*', event)
+  }
+  return {
+    declare (owner, events) {
+      for (const [kind, decl] of Object.entries(events)) {
+        kinds.set(kind, { owner, decl, check: schemaChecker(decl.payload) })
+      }
+    },
+    emit (owner, kind, payload) {
+      const known = kinds.get(kind)
+      if (known === undefined || known.owner !== owner) {
+        throw new Error(`"${owner}" has not declared the event ${kind}`)
+      }
+      const problem = known.check(payload)
+      if (problem !== null) {
+        if (options.strict) throw new Error(`event ${kind} of "${owner}": ${problem}`)
+        invalidCount++
+        if (!invalidKinds.has(kind)) options.onInvalid(owner, kind, problem)
+        invalidKinds.add(kind)
+      }
+      if (known.decl.plane === 'durable') durableCount++
+      const event: BusEvent = { kind, owner, plane: known.decl.plane, payload }
+      if (waiting !== null) waiting.push(event)
+      else send(event)
+    },
+    open () {
+      const held = waiting ?? []
+      waiting = null
+      for (const event of held) send(event)
+    },
+    on (kind, fn) {
+      const set = listeners.get(kind) ?? new Set()
+      listeners.set(kind, set.add(fn))
+      return () => { set.delete(fn) }
+    },
+    durableKinds: () => [...kinds].filter(([, { decl }]) => decl.plane === 'durable').map(([kind]) => kind),
+    get durableCount () { return durableCount },
+    get invalidCount () { return invalidCount }
+  }
+}

@@ -1,0 +1,136 @@
+import semver from 'semver'
+import type { Manifest } from '../api/plugin.js'
+
+/** The version of the plugin interface; a manifest's `kernel` range must include it. */
+export const KERNEL_INTERFACE = '1.0.0'
+
+export interface GraphInput {
+  manifests: readonly Manifest[]
+  /** Plugins switched off in svc.yaml. */
+  disabled: ReadonlySet<string>
+  /** Plugins switched on by name in svc.yaml: these may not be taken down silently. */
+  demanded?: ReadonlySet<string>
+}
+
+export interface Arrangement {
+  /** Names in start order; stop order is the reverse. */
+  order: string[]
+  /** Plugins that are off only because something they need is off. */
+  down: { plugin: string, message: string }[]
+  /** Every problem found, one sentence each; a boot with any of them is refused. */
+  problems: string[]
+}
+
+interface Need { name: string, range: string | null }
+
+/** Splits `name@range`. */
+export function parseNeed (text: string): Need {
+  const at = text.indexOf('@')
+  return at < 0 ? { name: text, range: null } : { name: text.slice(0, at), range: text.slice(at + 1) }
+}
+
+/** Orders plugins by what they require and come after, and reports every problem at once. Pure. */
+export function arrange (input: GraphInput): Arrangement {
+  const problems = [...duplicates(input.manifests), ...wrongKernel(input.manifests)]
+  const byName = new Map(input.manifests.map((m) => [m.name, m]))
+  problems.push(...unmetNeeds(byName))
+  const down = takenDown(byName, input.disabled)
+  for (const { plugin, message } of down) if (input.demanded?.has(plugin) === true) problems.push(message)
+  const off = new Set([...input.disabled, ...down.map((d) => d.plugin)])
+  const { order, cycles } = topological([...byName.values()].filter((m) => !off.has(m.name)))
+  for (const path of cycles) problems.push(`plugins require each other in a circle: ${path.join(' -> ')}`)
+  return { order, down, problems }
+}
+
+function duplicates (manifests: readonly Manifest[]): string[] {
+  const counts = new Map<string, number>()
+  for (const { name } of manifests) counts.set(name, (counts.get(name) ?? 0) + 1)
+  return [...counts].filter(([, n]) => n > 1)
+    .map(([name, n]) => `${n} plugins are named "${name}"; names are unique`)
+}
+
+function wrongKernel (manifests: readonly Manifest[]): string[] {
+  return manifests.filter((m) => !semver.satisfies(KERNEL_INTERFACE, m.kernel)).map((m) =>
+    `plugin "${m.name}" was written for kernel ${m.kernel}, this one is ${KERNEL_INTERFACE}`)
+}
+
+function unmetNeeds (byName: ReadonlyMap<string, Manifest>): string[] {
+  const problems: string[] = []
+  for (const manifest of byName.values()) {
+    for (const { name, range } of (manifest.requires ?? []).map(parseNeed)) {
+      const found = byName.get(name)
+      if (found === undefined) {
+        problems.push(`plugin "${manifest.name}" requires "${name}", which is not there`)
+      } else if (range !== null && !semver.satisfies(found.version, range)) {
+        problems.push(`plugin "${manifest.name}" requires ${name}@${range}, found ${found.version}`)
+      }
+    }
+  }
+  return problems
+}
+
+/** Plugins whose needs, direct or not, are disabled. */
+function takenDown (
+  byName: ReadonlyMap<string, Manifest>, disabled: ReadonlySet<string>
+): Arrangement['down'] {
+  const down = new Map<string, string>()
+  const isOff = (name: string): boolean => disabled.has(name) || down.has(name)
+  for (let changed = true; changed;) {
+    changed = false
+    for (const { name, requires } of byName.values()) {
+      if (isOff(name)) continue
+      const missing = (requires ?? []).map((r) => parseNeed(r).name).find(isOff)
+      if (missing === undefined) continue
+      down.set(name, `plugin "${name}" is off because it requires "${missing}", which is ` +
+        `${disabled.has(missing) ? 'disabled' : 'off'}; \`svc plugin enable ${missing}\` brings it back`)
+      changed = true
+    }
+  }
+  return [...down].map(([plugin, message]) => ({ plugin, message }))
+}
+
+/** Kahn's order, ties by position in the list, so the same input always starts in the same order. */
+function topological (manifests: readonly Manifest[]): { order: string[], cycles: string[][] } {
+  const names = new Set(manifests.map((m) => m.name))
+  const predecessors = (m: Manifest): Set<string> => new Set(
+    [...(m.requires ?? []).map((r) => parseNeed(r).name), ...(m.after ?? [])].filter((n) => names.has(n)))
+  const before = new Map(manifests.map((m) => [m.name, predecessors(m)]))
+  const order: string[] = []
+  const placed = new Set<string>()
+  for (let moved = true; moved;) {
+    moved = false
+    for (const { name } of manifests) {
+      if (placed.has(name) || [...before.get(name)!].some((n) => !placed.has(n))) continue
+      placed.add(name)
+      order.push(name)
+      moved = true
+    }
+  }
+  const rest = manifests.map((m) => m.name).filter((n) => !placed.has(n))
+  return { order, cycles: rest.length === 0 ? [] : [closedPath(rest, before)] }
+}
+
+/** One circle among the plugins that could not be placed, first name repeated at the end. */
+function closedPath (rest: readonly string[], before: ReadonlyMap<string, ReadonlySet<string>>): string[] {
+  const stuck = new Set(rest)
+  const path: string[] = []
+  let at = rest[0]!
+  while (!path.includes(at)) {
+    path.push(at)
+    at = [...before.get(at)!].find((n) => stuck.has(n))!
+  }
+  return [...path.slice(path.indexOf(at)), at]
+}
+
+/** Every plugin a plugin requires, directly or not. */
+export function transitive (name: string, byName: ReadonlyMap<string, Manifest>): Set<string> {
+  const seen = new Set<string>()
+  const visit = (at: string): void => {
+    for (const need of byName.get(at)?.requires ?? []) {
+      const { name: next } = parseNeed(need)
+      if (!seen.has(next)) { seen.add(next); visit(next) }
+    }
+  }
+  visit(name)
+  return seen
+}

@@ -1,0 +1,41 @@
+import type { ConflictDecl } from '../api/plugin.js'
+
+/** One reason why a node is not well, as `/state` shows it. */
+export interface HealthReason {
+  code: string
+  severity: 'warn' | 'error'
+  message: string
+  remediation: string
+}
+
+export interface NodeHealth { level: 'ok' | 'warn' | 'error', reasons: HealthReason[] }
+
+/** The conflicts and faults raised on this node, by code. Texts come from the declarations. */
+export interface Health {
+  declare (conflicts: Readonly<Record<string, ConflictDecl>>): void
+  raise (code: string, observed: string): void
+  clear (code: string): void
+  snapshot (): NodeHealth
+}
+
+/** An empty list of faults; codes must be declared before they are raised. */
+export function createHealth (): Health {
+  const known = new Map<string, ConflictDecl>()
+  const raised = new Map<string, string>()
+  return {
+    declare (conflicts) { for (const [code, decl] of Object.entries(conflicts)) known.set(code, decl) },
+    raise (code, observed) {
+      if (!known.has(code)) throw new Error(`the conflict code "${code}" is not declared`)
+      raised.set(code, observed)
+    },
+    clear (code) { raised.delete(code) },
+    snapshot () {
+      const reasons = [...raised].map(([code, observed]) => {
+        const { severity, meaning, remediation } = known.get(code)!
+        return { code, severity, message: `${meaning} ${observed}`.trim(), remediation }
+      })
+      const level = reasons.some((r) => r.severity === 'error') ? 'error' : reasons.length > 0 ? 'warn' : 'ok'
+      return { level, reasons }
+    }
+  }
+}

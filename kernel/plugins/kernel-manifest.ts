@@ -1,0 +1,172 @@
+import { kernelErrors } from '../api/errors.js'
+import {
+  BundleService, ClusterService, CommandService, EventTapService, FreeMemoryService, InspectionService,
+  InvocationService, LogRingService, SessionService, StateService, TelemetryService, TokenService
+} from '../api/services.js'
+import { TracerService } from '../observe/tracer.js'
+import { TrafficService } from '../calls/traffic.js'
+import type { ConflictDecl, EventDecl, Manifest } from '../api/plugin.js'
+import type { JsonSchema } from '../api/schema.js'
+
+export const authorities = {
+  read: 'See models, capabilities, instances and the state of the cluster.',
+  invoke: 'Use capabilities, speech and chat.',
+  'cluster:write': 'Place and delete instances, purge, download, switch tracing, cancel others\' commands.',
+  operator: 'Restart, configuration, events, node diagnostics, tokens, members.',
+  'plugin:read': 'See which plugins are installed and what they declare.',
+  'plugin:manage': 'Enable, disable and configure plugins.',
+  approve: 'Approve spending with an outside provider.'
+} as const
+
+const conflicts = {
+  disk_low: {
+    severity: 'warn',
+    meaning: 'Less than 10 GiB are free on the models volume.',
+    remediation: 'Free space, or move the home to a larger volume (`--home`).'
+  },
+  disk_full: {
+    severity: 'error',
+    meaning: 'At most 2 GiB are free on the models volume.',
+    remediation: 'Free space now; nothing is written to the event log below 2 GiB.'
+  },
+  event_loop_lag: {
+    severity: 'warn',
+    meaning: 'The node answers slowly: its event loop is late by over 250 ms.',
+    remediation: 'Look for a busy machine (`svc status`) or too many streams on one node.'
+  },
+  state_not_durable: {
+    severity: 'warn',
+    meaning: 'The home cannot be written; what is decided is lost at a restart.',
+    remediation: 'Check free space and permissions of the home directory.'
+  },
+  unreachable: {
+    severity: 'warn',
+    meaning: 'The node gives no sign of life.',
+    remediation: 'Look whether it runs and can be reached: `svc doctor` on both nodes shows why a dial fails.'
+  },
+  version_mismatch: {
+    severity: 'warn',
+    meaning: 'The nodes run different versions of svc.',
+    remediation: 'Bring all nodes to the same version, one after the other.'
+  },
+  restart_needed: {
+    severity: 'warn',
+    meaning: 'svc.yaml has changed since this node started.',
+    remediation: 'POST /admin/restart applies it.'
+  }
+} as const satisfies Record<string, ConflictDecl>
+
+const text = { type: 'string' } as const
+
+/** The payload of an event that has these texts and nothing else. */
+function textsOf (...names: string[]): JsonSchema {
+  return {
+    type: 'object',
+    required: names,
+    additionalProperties: false,
+    properties: Object.fromEntries(names.map((name) => [name, text]))
+  }
+}
+
+const nodeEvent = textsOf('nodeId')
+const pluginEvent = textsOf('nodeId', 'plugin')
+const sessionEvent = {
+  type: 'object',
+  required: ['sessionId', 'term', 'masterNodeId'],
+  additionalProperties: false,
+  properties: {
+    sessionId: text,
+    term: { type: 'integer', minimum: 0 },
+    masterNodeId: text,
+    previousSessionId: { type: ['string', 'null'] }
+  }
+} as const
+
+const events = {
+  NodeJoined: { plane: 'durable', summary: 'A node became part of the cluster.', payload: nodeEvent },
+  NodeTimedOut: {
+    plane: 'durable',
+    summary: 'The master misses a node; `evidence` says what was seen of it.',
+    payload: textsOf('nodeId', 'evidence')
+  },
+  ProtocolViolation: {
+    plane: 'durable',
+    summary: 'A node closed its link to one that broke the protocol; `reason` is the name of the close code.',
+    payload: textsOf('nodeId', 'reason')
+  },
+  NodeRemoved: {
+    plane: 'durable', summary: 'A node was removed from the cluster for good.', payload: nodeEvent
+  },
+  MasterElected: { plane: 'durable', summary: 'A node became master.', payload: sessionEvent },
+  SessionChanged: {
+    plane: 'durable', summary: 'The cluster began another session.', payload: sessionEvent
+  },
+  StaleDirectiveRefused: {
+    plane: 'durable',
+    summary: 'A node refused what a master said, since it has promised itself to another.',
+    payload: {
+      type: 'object',
+      required: ['nodeId', 'masterNodeId', 'sessionId', 'term', 'promisedTerm'],
+      additionalProperties: false,
+      properties: {
+        nodeId: text, masterNodeId: text, sessionId: text,
+        term: { type: 'integer', minimum: 0 }, promisedTerm: { type: 'integer', minimum: 0 }
+      }
+    }
+  },
+  StateDiverged: {
+    plane: 'durable',
+    summary: 'Two nodes held different data under the same number; it was loaded anew.',
+    payload: textsOf('nodeId', 'document')
+  },
+  NodeRestarted: { plane: 'durable', summary: 'A node was told to restart.', payload: nodeEvent },
+  PluginEnabled: {
+    plane: 'durable', summary: 'A plugin was switched on in svc.yaml.', payload: pluginEvent
+  },
+  PluginDisabled: {
+    plane: 'durable', summary: 'A plugin was switched off in svc.yaml.', payload: pluginEvent
+  }
+} as const satisfies Record<string, EventDecl>
+
+/** What the kernel itself contributes, in the form of a manifest so that checks and docs treat it alike. */
+export const kernelManifest = {
+  name: 'kernel',
+  version: '1.0.0',
+  kernel: '^1.0.0',
+  summary: 'Loads plugins, serves HTTP, keeps the cluster state and the capability registry.',
+  authorities,
+  errors: kernelErrors,
+  conflicts,
+  events,
+  state: {
+    sessionId: 'The cluster session; changes when a new master begins one.',
+    masterNodeId: 'The elected master, or null while none is known.',
+    localNodeId: 'The node that answered.',
+    instances: 'Placed model instances by id.',
+    runners: 'Runner states by runner id.',
+    downloads: 'Transfers by node.',
+    tasks: 'Tasks under way by id, without prompts, text or media.',
+    lastSeen: 'Time of the last sign of life by node.',
+    topology: 'Transport peers and their connections.',
+    tracingEnabled: 'Whether new requests are traced.',
+    lastEventAppliedIdx: 'Index of the newest control event this node knows.',
+    nodeIdentities: 'Who each node is.',
+    node_identities: 'The same map again.',
+    nodeMemory: 'Memory by node, bytes.',
+    nodeSystem: 'Load and accelerator by node.',
+    nodeDisk: 'Space on the models volume by node, bytes.',
+    nodeNetwork: 'Network interfaces by node.',
+    nodeHealth: 'Health level and its reasons by node.',
+    nodeResources: 'Backends, participation and capability conflicts by node.',
+    nodeCapabilities: 'What each node can serve right now.',
+    instanceFailures: 'Instances given up, newest first, at most 64.',
+    cluster: 'Term, quorum and how many nodes are known and alive.'
+  }
+} as const satisfies Manifest
+
+/** Ids of the services the kernel provides to every plugin. */
+export const kernelServices: ReadonlySet<string> = new Set([
+  BundleService, ClusterService, CommandService, EventTapService, FreeMemoryService, InspectionService,
+  InvocationService, LogRingService, SessionService, StateService, TelemetryService, TokenService,
+  TracerService, TrafficService
+].map((ref) => ref.id))

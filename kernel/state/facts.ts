@@ -1,0 +1,247 @@
+import os from 'node:os'
+import { MAX_READING_BYTES } from '../cluster/gossip/message.js'
+import { withViews } from './state.js'
+import { schemaChecker } from '../api/validate.js'
+import type { ClusterCore, LinkPeer } from '../cluster/cluster.js'
+import type { Telemetry } from '../cluster/gossip/index.js'
+import type { Caller, NodeInfo, Section } from '../api/plugin.js'
+import type { Health, NodeHealth } from '../plugins/health.js'
+import type { JsonSchema } from '../api/schema.js'
+import type { NodeView } from '../api/services.js'
+import type { LinkFact, NodeFacts, StateView } from './state.js'
+import type { Vitals } from '../machine/vitals.js'
+
+/** A node that gave no sign of life for so long is shown as unreachable, ms. */
+const UNREACHABLE_MS = 15_000
+/** Readings older than this say nothing about now, ms. */
+const READING_MS = 15_000
+
+/** Most of a node's tasks that the others are told, bytes: a larger reading would not be sent at all. */
+const TASKS_BYTES = MAX_READING_BYTES - 4096
+
+const text = { type: 'string' } as const
+
+/** Counts of bytes under these names; null where the machine does not tell. */
+function objectOf (names: readonly string[]): JsonSchema {
+  const inBytes = { type: 'number' } as const
+  const bytes = { type: 'object', required: ['inBytes'], properties: { inBytes } } as const
+  return {
+    type: ['object', 'null'], required: names,
+    properties: Object.fromEntries(names.map((name) => [name, bytes]))
+  }
+}
+
+/** What a node says of itself to the others, each an entry of its own document. */
+const portrait = {
+  identity: { type: 'object' },
+  health: {
+    type: 'object',
+    required: ['level', 'reasons'],
+    properties: {
+      level: { enum: ['ok', 'warn', 'error'] },
+      reasons: { type: 'array', items: { type: 'object', required: ['code'], properties: { code: text } } }
+    }
+  },
+  resources: { type: ['object', 'null'] },
+  capabilities: { type: 'array', items: text }
+} as const satisfies Record<string, JsonSchema>
+
+/** The same for its readings. */
+const readings = {
+  memory: objectOf(['ramTotal', 'ramAvailable', 'swapTotal', 'swapAvailable']),
+  system: { type: ['object', 'null'] },
+  disk: objectOf(['total', 'available']),
+  network: { type: ['object', 'null'] },
+  links: {
+    type: 'array',
+    items: {
+      type: 'object',
+      required: ['nodeId', 'ipAddress', 'port', 'rttMs', 'bytesPerSecond'],
+      properties: {
+        nodeId: text, ipAddress: text, port: { type: 'integer' },
+        rttMs: { type: ['number', 'null'] }, bytesPerSecond: { type: ['number', 'null'] }
+      }
+    }
+  },
+  tasks: { type: 'object', additionalProperties: { type: 'object' } }
+} as const satisfies Record<string, JsonSchema>
+
+export interface FactsOptions {
+  node: NodeInfo
+  cluster: ClusterCore
+  telemetry: Telemetry
+  health: Health
+  vitals: () => Promise<Vitals>
+  url: () => string | null
+  /** Links of this node. */
+  peers: () => readonly LinkPeer[]
+  bandwidth: (installId: string) => number | null
+  tags: ReadonlySet<string>
+  views: ReadonlyMap<string, StateView>
+  /** Texts of the conflict that a lost node gets. */
+  unreachable: { readonly severity: 'warn' | 'error', readonly meaning: string, readonly remediation: string }
+  mono: () => number
+  now: () => number
+}
+
+/** Facts about every node: this one's as they are, the others' as they say. */
+export interface Facts {
+  all (): Promise<NodeFacts[]>
+  /** The same at once, with this machine's readings as they were last taken; undefined before the first. */
+  known (): NodeFacts[] | undefined
+  /** Tells the others what changed here. */
+  publish (): Promise<void>
+}
+
+type SelfPortrait = Record<keyof typeof portrait, Section<unknown>>
+
+const problemOf = Object.fromEntries(Object.entries(readings).map(([key, schema]) =>
+  [key, schemaChecker(schema)])) as Record<keyof typeof readings, ReturnType<typeof schemaChecker>>
+
+const NOBODY: Caller = { id: 'node', mode: 'direct', authorities: new Set() }
+
+export function createFacts (options: FactsOptions): Facts {
+  const sections = Object.fromEntries(Object.entries(portrait).map(([key, value]) =>
+    [key, options.cluster.sections.section<unknown>('node', { writer: 'node', summary: key, value })]
+  )) as SelfPortrait
+  let vitals: Vitals | undefined
+  const own = async (view: NodeView): Promise<NodeFacts> =>
+    ownFacts(options, view, vitals = await options.vitals())
+  const others = (views: readonly NodeView[]): NodeFacts[] =>
+    views.map((view) => factsOf(options, sections, view))
+  return {
+    async all () {
+      const [self, ...rest] = options.cluster.directory.nodes()
+      return [await own(self!), ...others(rest)]
+    },
+    known () {
+      const [self, ...rest] = options.cluster.directory.nodes()
+      return vitals === undefined ? undefined : [ownFacts(options, self!, vitals), ...others(rest)]
+    },
+    async publish () {
+      const facts = await own(options.cluster.directory.nodes()[0]!)
+      const { identity, health, resources, capabilities } = facts
+      for (const [key, value] of Object.entries({ identity, health, resources, capabilities })) {
+        const section = sections[key as keyof SelfPortrait]
+        if (JSON.stringify(section.get(key)) !== JSON.stringify(value)) section.put(key, value)
+      }
+      options.telemetry.offer('system', facts.system)
+      options.telemetry.offer('links', facts.links)
+      options.telemetry.offer('tasks', fittingTasks(facts.tasks, TASKS_BYTES))
+    }
+  }
+}
+
+/** As many tasks as fit: first those that go on, then the newest of the finished ones. Pure. */
+export function fittingTasks (tasks: unknown, bytes: number): unknown {
+  if (Buffer.byteLength(JSON.stringify(tasks)) <= bytes) return tasks
+  const sorted = Object.entries(tasks as Record<string, Record<string, TaskFacts>>)
+    .map(([id, task]) => ({ id, task, ...Object.values(task)[0] }))
+    .sort((a, b) => Number(isOver(a)) - Number(isOver(b)) || (startOf(a) < startOf(b) ? 1 : -1))
+  let left = bytes
+  return Object.fromEntries(sorted.flatMap(({ id, task }) => {
+    left -= Buffer.byteLength(JSON.stringify({ [id]: task }))
+    return left < 0 ? [] : [[id, task]]
+  }))
+}
+
+interface TaskFacts { status?: string, createdAt?: string }
+
+const startOf = ({ createdAt }: TaskFacts): string => createdAt ?? ''
+
+const isOver = ({ status }: TaskFacts): boolean => status !== 'Pending' && status !== 'Running'
+
+/** This node's facts, with what its plugins add to them. */
+function ownFacts (options: FactsOptions, view: NodeView, vitals: Vitals): NodeFacts {
+  const { nodeId } = view
+  const health = options.health.snapshot()
+  const base = {
+    tasks: {},
+    nodeSystem: { [nodeId]: vitals.system },
+    nodeResources: {
+      [nodeId]: { backends: ['cpu'], participation: 'full', capabilityConflicts: health.reasons }
+    }
+  }
+  const views = new Map([...options.views].filter(([key]) => key in base))
+  const seen = withViews(base, views, NOBODY, () => {}) as typeof base
+  return {
+    view,
+    seenAt: options.now(),
+    identity: identityOf(options.node, options.url()),
+    memory: vitals.memory,
+    system: seen.nodeSystem[nodeId] ?? null,
+    disk: vitals.disk,
+    network: vitals.network,
+    health,
+    resources: seen.nodeResources[nodeId] ?? null,
+    capabilities: [...options.tags].sort(),
+    links: linksOf(options),
+    tasks: seen.tasks
+  }
+}
+
+function identityOf (node: NodeInfo, url: string | null): object {
+  return {
+    modelId: os.machine(),
+    chipId: os.cpus()[0]?.model ?? 'unknown',
+    friendlyName: node.name,
+    osVersion: `${os.type()} ${os.release()}`,
+    svcVersion: node.version,
+    svcCommit: null,
+    nodeInstallId: node.installId,
+    apiUrl: url
+  }
+}
+
+function linksOf ({ peers, bandwidth }: FactsOptions): LinkFact[] {
+  return peers().map(({ installId, nodeId, apiUrl, address, rttMs }) => {
+    const cut = address.lastIndexOf(':')
+    const ipAddress = address.slice(0, cut).replace(/^\[|\]$/g, '').replace(/^::ffff:/, '')
+    const port = Number(apiUrl === null ? address.slice(cut + 1) : new URL(apiUrl).port || 80)
+    const measured = rttMs === null ? null : Math.round(rttMs * 100) / 100
+    return { nodeId, ipAddress, port, rttMs: measured, bytesPerSecond: bandwidth(installId) }
+  })
+}
+
+/** Another node's facts out of its document and its readings. */
+function factsOf (options: FactsOptions, sections: SelfPortrait, view: NodeView): NodeFacts {
+  const { nodeId, installId } = view
+  const said = <T>(key: keyof SelfPortrait): T | null =>
+    (sections[key].get(key, nodeId) as T | undefined) ?? null
+  const read = <T>(key: keyof typeof readings): T | null => {
+    const reading = options.telemetry.latest(installId, key)
+    if (reading === undefined || options.mono() - reading.atMs > READING_MS) return null
+    return problemOf[key](reading.value) === null ? reading.value as T : null
+  }
+  const seenAt = options.cluster.directory.seenAt(installId) ?? null
+  return {
+    view,
+    seenAt,
+    identity: said('identity') ?? { friendlyName: view.name, nodeInstallId: installId, apiUrl: view.apiUrl },
+    memory: read('memory'),
+    system: read('system'),
+    disk: read('disk'),
+    network: read('network'),
+    health: healthOf(options, view, said('health'), seenAt),
+    resources: said('resources'),
+    capabilities: said<string[]>('capabilities') ?? [],
+    links: read<LinkFact[]>('links') ?? [],
+    tasks: read<Record<string, unknown>>('tasks') ?? {}
+  }
+}
+
+function healthOf (
+  options: FactsOptions, view: NodeView, said: NodeHealth | null, seenAt: number | null
+): NodeHealth {
+  const health = said ?? { level: 'ok', reasons: [] }
+  const silentMs = seenAt === null ? Infinity : options.now() - seenAt
+  if (view.live || silentMs <= UNREACHABLE_MS) return health
+  const { severity, meaning, remediation } = options.unreachable
+  const since = seenAt === null ? 'It was not heard since this node started.'
+    : `It was last heard ${Math.round(silentMs / 1000)} s ago.`
+  const reason = { code: 'unreachable', severity, message: `${meaning} ${since}`, remediation }
+  return {
+    level: health.level === 'error' ? 'error' : severity,
+    reasons: [...health.reasons.filter(({ code }) => code !== 'unreachable'), reason]
+  }
+}

@@ -1,0 +1,134 @@
+import type { Caller } from '../api/plugin.js'
+import type { NodeHealth } from '../plugins/health.js'
+import type { NodeView } from '../api/services.js'
+import type { Vitals } from '../machine/vitals.js'
+
+/** Keys that come over the telemetry plane: they change all the time. */
+export const READINGS: ReadonlySet<string> = new Set([
+  'lastSeen', 'nodeMemory', 'nodeSystem', 'nodeDisk', 'nodeNetwork', 'tasks', 'downloads',
+  'lastEventAppliedIdx'
+])
+
+/** A plugin's view of a `/state` key; `base` is what the kernel would have shown under it. */
+export type StateView = (caller: Caller, base: unknown) => unknown
+
+/** A live connection of a node, as it says itself. */
+export interface LinkFact {
+  readonly nodeId: string
+  readonly ipAddress: string
+  readonly port: number
+  readonly rttMs: number | null
+  readonly bytesPerSecond: number | null
+}
+
+/** What is known of one node; null where nothing is. */
+export interface NodeFacts {
+  readonly view: NodeView
+  /** Wall time of its last sign of life, ms. */
+  readonly seenAt: number | null
+  readonly identity: object | null
+  readonly memory: Vitals['memory'] | null
+  readonly system: Vitals['system'] | null
+  readonly disk: Vitals['disk'] | null
+  readonly network: Vitals['network'] | null
+  readonly health: NodeHealth | null
+  readonly resources: object | null
+  readonly capabilities: readonly string[]
+  readonly links: readonly LinkFact[]
+  readonly tasks: Readonly<Record<string, unknown>>
+}
+
+export interface StateInput {
+  session: { readonly sessionId: string, readonly masterNodeId: string | null, readonly term: number }
+  quorum: 'ok' | 'lost'
+  stale: boolean
+  /** This node first. */
+  nodes: readonly NodeFacts[]
+  durableEvents: number
+}
+
+/** The kernel's part of GET /state: every key of the contract, in camelCase. */
+export function baseState (input: StateInput): Record<string, unknown> {
+  const { session } = input
+  const localNodeId = input.nodes[0]!.view.nodeId
+  // The same order wherever one asks.
+  const nodes = [...input.nodes].sort((a, b) => a.view.nodeId < b.view.nodeId ? -1 : 1)
+  const live = nodes.filter(({ view }) => view.live)
+  const identities = each(nodes, ({ identity }) => identity)
+  return {
+    sessionId: session.sessionId,
+    masterNodeId: session.masterNodeId,
+    localNodeId,
+    instances: {},
+    runners: {},
+    downloads: {},
+    tasks: Object.assign({}, ...live.map(({ tasks }) => tasks)) as object,
+    lastSeen: each(nodes, ({ seenAt }) => seenAt === null ? null : new Date(seenAt).toISOString()),
+    topology: {
+      nodes: live.map(({ view }) => view.nodeId),
+      connections: each(live, ({ links }) => links.length === 0 ? null : edges(links))
+    },
+    tracingEnabled: false,
+    lastEventAppliedIdx: input.durableEvents,
+    nodeIdentities: identities,
+    node_identities: identities,
+    nodeMemory: each(live, ({ memory }) => memory),
+    nodeSystem: each(live, ({ system }) => system),
+    nodeDisk: each(live, ({ disk }) => disk),
+    nodeNetwork: each(live, ({ network }) => network),
+    nodeHealth: each(nodes, ({ health }) => health),
+    nodeResources: each(live, ({ resources }) => resources),
+    nodeCapabilities: each(live, ({ capabilities }) => [...capabilities]),
+    instanceFailures: [],
+    cluster: {
+      term: session.term,
+      quorum: input.quorum,
+      stale: input.stale,
+      partition: live.length < nodes.length,
+      knownNodes: nodes.length,
+      liveNodes: live.length
+    }
+  }
+}
+
+/** Node id to a fact, for the nodes of which it is known. */
+function each<T> (nodes: readonly NodeFacts[], of: (node: NodeFacts) => T | null): Record<string, T> {
+  return Object.fromEntries(nodes.flatMap((node) => {
+    const fact = of(node)
+    return fact === null ? [] : [[node.view.nodeId, fact]]
+  }))
+}
+
+function edges (links: readonly LinkFact[]): Record<string, object[]> {
+  return Object.fromEntries(links.map(({ nodeId, ipAddress, port, rttMs, bytesPerSecond }) => {
+    const family = ipAddress.includes(':') ? 'ip6' : 'ip4'
+    const sinkMultiaddr = { address: `/${family}/${ipAddress}/tcp/${port}`, ipAddress, port }
+    return [nodeId, [{ sinkMultiaddr, session: true, rttMs, bytesPerSecond }]]
+  }))
+}
+
+/** Adds the plugins' views. A view that throws leaves the kernel's value and is reported. */
+export function withViews (
+  base: Record<string, unknown>, views: ReadonlyMap<string, StateView>, caller: Caller,
+  onError: (key: string, error: unknown) => void
+): Record<string, unknown> {
+  const state = { ...base }
+  for (const [key, view] of views) {
+    try { state[key] = view(caller, base[key]) } catch (error) { onError(key, error) }
+  }
+  return state
+}
+
+/** Keys that say where things are: null for callers without the operator authority. */
+const WHEREABOUTS = new Set([
+  'apiUrl', 'sinkMultiaddr', 'hostsByNode', 'donorEndpoints',
+  'stagingRoot', 'directory', 'storePath', 'store_path', 'configPath'
+])
+
+/** The same value with addresses and paths nulled. */
+export function redact (value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(redact)
+  if (typeof value !== 'object' || value === null) return value
+  return Object.fromEntries(Object.entries(value).map(([key, inner]) =>
+    [key, WHEREABOUTS.has(key) ? null : redact(inner)]))
+}
