@@ -10,7 +10,7 @@ import { conflicts } from './conflicts.js'
 import { errors } from './errors.js'
 import { events } from './events.js'
 import { routes } from './routes.js'
-import { sections } from './sections.js'
+import { sections } from './instances/sections.js'
 import { AcceleratorService, InstanceService, RunnersService, RunnerWorkService } from './service.js'
 
 /** Everything the plugin declares. */

@@ -1,5 +1,5 @@
 import type { RouteDecl } from '../../kernel/index.js'
-import { LINKS } from './chain.js'
+import { LINKS } from './routing/chain.js'
 
 const uuid = { type: 'string', pattern: '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' } as const
 const id = { type: 'string', minLength: 1, maxLength: 128 } as const

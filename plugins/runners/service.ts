@@ -1,17 +1,17 @@
 import { defineService } from '../../kernel/index.js'
-import type { InstanceFailure } from './failures.js'
-import type { Instance } from './shapes.js'
-import type { TerminalStatus } from './tasks.js'
+import type { InstanceFailure } from './instances/failures.js'
+import type { Instance } from './instances/shapes.js'
+import type { TerminalStatus } from './routing/tasks.js'
 import type { Caller, EngineChunk, EngineTask, ModelCard, Trace } from '../../kernel/index.js'
 
-export { placement } from './sections.js'
+export { placement } from './instances/sections.js'
 export { errors as runnerErrors } from './errors.js'
-export { runTask } from './run-task.js'
-export type { TaskRequest } from './run-task.js'
-export { bodyOf, changed, stateCard } from './shapes.js'
+export { runTask } from './routing/run-task.js'
+export type { TaskRequest } from './routing/run-task.js'
+export { bodyOf, changed, stateCard } from './instances/shapes.js'
 export type {
   Instance, LlamaRpcInstance, PlacementIntent, RingInstance, Shard, ShardBody, StateCard
-} from './shapes.js'
+} from './instances/shapes.js'
 
 /**
  * What a runner waits for before it can start, for ever. Times are ISO-8601. Without `tries` and `nextTryAt`

@@ -1,6 +1,6 @@
 import type { ModelCard } from '../../../kernel/index.js'
-import { bodyOf, lends, shardOf } from '../shapes.js'
-import type { Instance, ShardBody } from '../shapes.js'
+import { bodyOf, lends, shardOf } from '../instances/shapes.js'
+import type { Instance, ShardBody } from '../instances/shapes.js'
 
 /** A donor as its driver sees it. */
 export interface DonorSeat { nodeId: string, runnerId: string, layers: number }

@@ -2,7 +2,7 @@ import { Readable } from 'node:stream'
 import t from 'tap'
 import { kernelError } from '../../../kernel/index.js'
 import type { Caller, MemberRequest, MemberResponse, NodeView } from '../../../kernel/index.js'
-import { cancelHandler } from '../cancel.js'
+import { cancelHandler } from '../routing/cancel.js'
 import { startRunners } from './rig.js'
 
 const caller: Caller = { id: 'ann', mode: 'direct', authorities: new Set(['invoke']) }

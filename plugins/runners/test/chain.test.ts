@@ -1,6 +1,6 @@
 import t from 'tap'
-import { brokenLink, chainOf, LINKS, noInstanceMessage } from '../chain.js'
-import type { ChainFacts, Link } from '../chain.js'
+import { brokenLink, chainOf, LINKS, noInstanceMessage } from '../routing/chain.js'
+import type { ChainFacts, Link } from '../routing/chain.js'
 import type { RunnerStatus } from '../service.js'
 
 const whole: ChainFacts = {

@@ -1,9 +1,9 @@
 import t from 'tap'
-import { createAnnouncer } from '../announce.js'
+import { createAnnouncer } from '../instances/announce.js'
 import { commandHandlers, commands } from '../commands.js'
 import { InstanceService } from '../service.js'
-import { bodyOf } from '../shapes.js'
-import type { Instance } from '../shapes.js'
+import { bodyOf } from '../instances/shapes.js'
+import type { Instance } from '../instances/shapes.js'
 import { ensure, startRunners, until } from './rig.js'
 import { card, section, soloInstance } from './samples.js'
 

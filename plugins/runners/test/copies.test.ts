@@ -1,10 +1,10 @@
 import t from 'tap'
-import { createHolds, modelOf, withCopies } from '../copies.js'
+import { createHolds, modelOf, withCopies } from '../instances/copies.js'
 import { card } from './samples.js'
 import type { Bundle, BundledModel } from '../../../kernel/index.js'
 import type { LocatedModel, Models } from '../../staging/service.js'
-import type { Fleet, Member } from '../fleet.js'
-import type { Assignment } from '../shapes.js'
+import type { Fleet, Member } from '../instances/fleet.js'
+import type { Assignment } from '../instances/shapes.js'
 
 const VOICE = 'svc/voice'
 

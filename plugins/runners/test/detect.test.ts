@@ -1,7 +1,7 @@
 import t from 'tap'
-import { chooseBackend, declaredBackend } from '../backends.js'
-import { byCode, detect } from '../detect.js'
-import type { ConflictCode, EngineOffer, Observation } from '../detect.js'
+import { chooseBackend, declaredBackend } from '../machine/backends.js'
+import { byCode, detect } from '../machine/detect.js'
+import type { ConflictCode, EngineOffer, Observation } from '../machine/detect.js'
 import type { GpuFact, Runtimes } from '../gpu-facts.js'
 
 const GiB = 1024 ** 3

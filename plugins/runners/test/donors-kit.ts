@@ -15,8 +15,8 @@ import { roleOf } from '../donors/role.js'
 import type { Role } from '../donors/role.js'
 import { RunnerError } from '../process/errors.js'
 import type { RunnerStatus } from '../service.js'
-import { stateCard } from '../shapes.js'
-import type { Instance } from '../shapes.js'
+import { stateCard } from '../instances/shapes.js'
+import type { Instance } from '../instances/shapes.js'
 import { card } from './samples.js'
 
 /** What the kit needs of a tap test. */

@@ -2,7 +2,7 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import t from 'tap'
 import { roleOf } from '../donors/role.js'
-import { bodyOf, leads, lends } from '../shapes.js'
+import { bodyOf, leads, lends } from '../instances/shapes.js'
 import { client, echo, pair, star } from './donors-kit.js'
 import { until } from './process-kit.js'
 import { startRunners } from './rig.js'

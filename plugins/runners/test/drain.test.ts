@@ -1,10 +1,10 @@
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { commandHandlers } from '../commands.js'
-import { createDrainer, Drains } from '../drain.js'
-import type { Draining } from '../drain.js'
-import { bodyOf, leads, shardOf } from '../shapes.js'
-import type { Instance } from '../shapes.js'
+import { createDrainer, Drains } from '../instances/drain.js'
+import type { Draining } from '../instances/drain.js'
+import { bodyOf, leads, shardOf } from '../instances/shapes.js'
+import type { Instance } from '../instances/shapes.js'
 import { card, section, soloInstance } from './samples.js'
 
 const T0 = Date.UTC(2026, 10, 22)

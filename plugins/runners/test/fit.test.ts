@@ -1,8 +1,8 @@
 import t from 'tap'
 import type { FreeMemory } from '../../../kernel/index.js'
-import { createFit, shortage, weightsOf } from '../fit.js'
-import type { ShardBody } from '../shapes.js'
-import { stateCard } from '../shapes.js'
+import { createFit, shortage, weightsOf } from '../machine/fit.js'
+import type { ShardBody } from '../instances/shapes.js'
+import { stateCard } from '../instances/shapes.js'
 import { card } from './samples.js'
 
 const GIB = 1024 ** 3

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
-import { createUnloader, IdleTimes } from '../idle.js'
-import type { Unloadable } from '../idle.js'
+import { createUnloader, IdleTimes } from '../instances/idle.js'
+import type { Unloadable } from '../instances/idle.js'
 
 const one: Unloadable = {
   instanceId: 'I', modelId: 'svc/m', runnerId: 'R', ttlSeconds: 10, ready: true, outstanding: 0

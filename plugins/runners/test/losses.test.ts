@@ -2,8 +2,8 @@ import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
 import type { ManualClock } from '../../../kernel/testing/index.js'
 import type { NodeView } from '../../../kernel/index.js'
-import { createLosses, GATHER_MS, GONE_MS, LOOK_MS } from '../losses.js'
-import type { Losses, OpenTask, TaskFailure } from '../losses.js'
+import { createLosses, GATHER_MS, GONE_MS, LOOK_MS } from '../routing/losses.js'
+import type { Losses, OpenTask, TaskFailure } from '../routing/losses.js'
 
 interface Desk {
   losses: Losses

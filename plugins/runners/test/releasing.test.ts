@@ -1,7 +1,7 @@
 import t from 'tap'
-import { Removals } from '../releasing.js'
-import { bodyOf } from '../shapes.js'
-import type { Instance } from '../shapes.js'
+import { Removals } from '../instances/releasing.js'
+import { bodyOf } from '../instances/shapes.js'
+import type { Instance } from '../instances/shapes.js'
 import { card, soloInstance } from './samples.js'
 
 const on = (instanceId: string): Instance =>

@@ -1,12 +1,12 @@
 import t from 'tap'
 import type { Cluster, NodeView, Section } from '../../../kernel/index.js'
-import { choose } from '../remote/choose.js'
-import type { Candidate } from '../remote/choose.js'
-import { runnersElsewhere } from '../remote/elsewhere.js'
-import { PlacedInstances } from '../remote/placed.js'
+import { choose } from '../routing/remote/choose.js'
+import type { Candidate } from '../routing/remote/choose.js'
+import { runnersElsewhere } from '../routing/remote/elsewhere.js'
+import { PlacedInstances } from '../routing/remote/placed.js'
 import type { RunnerStatus } from '../service.js'
-import { bodyOf } from '../shapes.js'
-import type { Instance } from '../shapes.js'
+import { bodyOf } from '../instances/shapes.js'
+import type { Instance } from '../instances/shapes.js'
 import { card, soloInstance } from './samples.js'
 
 const at = (name: string, load: number, own = false): Candidate =>

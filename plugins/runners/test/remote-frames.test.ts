@@ -2,7 +2,7 @@ import t from 'tap'
 import type { EngineChunk } from '../../../kernel/index.js'
 import { encodeFrame } from '../process/frames.js'
 import { FROM_RUNNER } from '../process/messages.js'
-import { chunkFrame, endFrame, failFrame, readTask, ToldError } from '../remote/frames.js'
+import { chunkFrame, endFrame, failFrame, readTask, ToldError } from '../routing/remote/frames.js'
 import { hear } from './remote-kit.js'
 
 const chunks: EngineChunk[] = [

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { chunkFrame, endFrame, TASK_TYPE } from '../remote/frames.js'
+import { chunkFrame, endFrame, TASK_TYPE } from '../routing/remote/frames.js'
 import { caller, hear, pair, query, task, VOICE } from './remote-kit.js'
 import type { Pair, Stand } from './remote-kit.js'
 

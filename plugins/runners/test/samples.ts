@@ -1,7 +1,7 @@
 import type { ModelCard, Section } from '../../../kernel/index.js'
 import type { ProbeIo } from '../gpu-probe.js'
-import { stateCard } from '../shapes.js'
-import type { Instance, Shard } from '../shapes.js'
+import { stateCard } from '../instances/shapes.js'
+import type { Instance, Shard } from '../instances/shapes.js'
 
 /** A small card; `over` changes fields. */
 export function card (modelId: string, over: Partial<ModelCard> = {}): ModelCard {

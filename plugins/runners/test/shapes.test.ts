@@ -1,7 +1,7 @@
 import t from 'tap'
-import { memoryLimitBytes, sequenceBytes } from '../memory.js'
-import { plan, createReconciler } from '../reconcile.js'
-import { assignmentOf, namedRunners, stateCard } from '../shapes.js'
+import { memoryLimitBytes, sequenceBytes } from '../machine/memory.js'
+import { plan, createReconciler } from '../instances/reconcile.js'
+import { assignmentOf, namedRunners, stateCard } from '../instances/shapes.js'
 import { card, soloInstance } from './samples.js'
 
 const ids = { instanceId: 'I', runnerId: 'R', nodeId: 'N' }

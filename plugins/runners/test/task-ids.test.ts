@@ -4,7 +4,7 @@ import { SessionService } from '../../../kernel/index.js'
 import { fake, manualClock } from '../../../kernel/testing/index.js'
 import { commands } from '../commands.js'
 import { RunnersService } from '../service.js'
-import { createTaskIds, uuidV5 } from '../task-ids.js'
+import { createTaskIds, uuidV5 } from '../routing/task-ids.js'
 import { startRunners } from './rig.js'
 
 t.test('UUIDs of version 5', async (t) => {

@@ -1,8 +1,8 @@
 import t from 'tap'
 import { TASK_LINGER_MS, TASK_PENDING_MS, TASKS_FINISHED_MAX } from '../limits.js'
-import { mergeTasks } from '../remote/news.js'
-import { TaskTable } from '../tasks.js'
-import type { TerminalStatus } from '../tasks.js'
+import { mergeTasks } from '../routing/remote/news.js'
+import { TaskTable } from '../routing/tasks.js'
+import type { TerminalStatus } from '../routing/tasks.js'
 
 const shown = (tasks: TaskTable) => mergeTasks(tasks.all(), [], [])
 

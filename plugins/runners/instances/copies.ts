@@ -1,0 +1,57 @@
+import type { Bundle, BundledModel } from '../../../kernel/index.js'
+import type { Models } from '../../staging/service.js'
+import type { Fleet } from './fleet.js'
+import type { Assignment } from './shapes.js'
+
+/** The models that ship, and those whose files have been staged on this node. */
+export function withCopies (bundle: Bundle, models: Models | undefined): Bundle {
+  if (models === undefined) return bundle
+  return {
+    ...bundle,
+    model: (modelId) => models.locate(modelId) ?? bundle.model(modelId),
+    models () {
+      const shipped = bundle.models()
+      const ids = new Set(shipped.map(({ card }) => card.modelId))
+      return [...shipped, ...models.located().filter(({ card }) => !ids.has(card.modelId))]
+    }
+  }
+}
+
+/** Keeps the files of what runs, or is to run, from being removed. */
+export interface Holds {
+  /** Throws when the files are just being removed. */
+  take (assignment: Assignment, digest?: string): void
+  release (runnerId: string): void
+  /** Tells which models have a ready runner here. */
+  tell (fleet: Fleet): void
+}
+
+/** The model an assignment is to load: of that content, where one was pinned. */
+export function modelOf (
+  bundle: Bundle, models: Models | undefined, modelId: string, digest: string | undefined
+): BundledModel | undefined {
+  return digest === undefined || models === undefined ? bundle.model(modelId) : models.locate(modelId, digest)
+}
+
+/** The holds of a node that runs nothing yet. */
+export function createHolds (models: Models | undefined): Holds {
+  const held = new Map<string, () => void>()
+  let told = new Set<string>()
+  return {
+    take ({ runnerId, modelId, instanceId }, digest) {
+      if (models === undefined || held.has(runnerId)) return
+      held.set(runnerId, models.use(modelId, `instance ${instanceId}`, digest))
+    },
+    release (runnerId) {
+      held.get(runnerId)?.()
+      held.delete(runnerId)
+    },
+    tell (fleet) {
+      if (models === undefined) return
+      const ready = new Set(fleet.members().filter((m) => fleet.ready(m)).map((m) => m.assignment.modelId))
+      for (const modelId of told) if (!ready.has(modelId)) models.serving(modelId, false)
+      for (const modelId of ready) if (!told.has(modelId)) models.serving(modelId, true)
+      told = ready
+    }
+  }
+}

@@ -1,0 +1,261 @@
+import { delay } from '../../../kernel/index.js'
+import type { Clock, Logger, ModelCard } from '../../../kernel/index.js'
+import type { StatusBoard } from './board.js'
+import { LaunchError } from './failures.js'
+import type { FailureCode } from './failures.js'
+import { MESSAGE_CHARS_MAX } from '../limits.js'
+import { reasonOf } from '../process/errors.js'
+import { kindOf, serves } from '../process/states.js'
+import type { RunnerOptions, Supervisor } from '../process/supervisor.js'
+import type { RunnerReport, RunnerStatus } from '../service.js'
+import type { Assignment } from './shapes.js'
+
+/** What a runner needs to be made, without the callbacks. */
+export type LaunchOptions = Omit<RunnerOptions, 'onStatus' | 'onFailed'>
+
+/** A runner of this node. */
+export interface Member {
+  readonly assignment: Assignment
+  /** Null when it could not even be made, e.g. because the card is broken. */
+  supervisor: Supervisor | null
+  card: ModelCard | null
+  /** It serves no tasks of the model: it lends memory and work to the runner of another node. */
+  readonly lends: boolean
+  /** Monotonic ms of the last chunk that a real inference gave; null when none did. */
+  forwardMono: number | null
+  /** Its attempts are used up. */
+  gaveUp: boolean
+}
+
+export interface RunnerFailure {
+  errorMessage: string
+  errorCode: FailureCode
+  attempts: number
+}
+
+export interface FleetParts {
+  clock: Clock
+  log: Logger
+  board: StatusBoard
+  create (options: RunnerOptions): Supervisor
+  /** Brings what an assignment needs; undefined when nothing is missing. `waits` hears what it waits for. */
+  prepare (assignment: Assignment, waits: (message: string) => void): Promise<unknown> | undefined
+  /** Whether an assignment lends to another node's. */
+  lends (assignment: Assignment): boolean
+  /** Says how to run an assignment. Throws when that is impossible. */
+  launch (assignment: Assignment): LaunchOptions
+  /** Rejects when it cannot be run now, e.g. for lack of memory. */
+  admit (assignment: Assignment, options: LaunchOptions): Promise<void>
+  /** The runner moved on in its lifecycle. */
+  onMoved (assignment: Assignment, status: RunnerStatus): void
+  onFailed (assignment: Assignment, failure: RunnerFailure): void
+  /** Anything changed that readiness or routing depends on. */
+  onChange (): void
+}
+
+/** The runners of this node. */
+export interface Fleet {
+  start (assignment: Assignment): void
+  /** Ends the process and prepares and starts it anew; until then the status says why. */
+  again (runnerId: string, message: string): Promise<void>
+  /** Resolves when the process is gone. */
+  stop (runnerId: string): Promise<void>
+  get (runnerId: string): Member | undefined
+  members (): Member[]
+  status (member: Member): RunnerStatus
+  /** True when the runner accepts tasks. */
+  ready (member: Member): boolean
+  reports (): RunnerReport[]
+}
+
+/** First and longest pause before what is missing is asked for again, ms. */
+const PAUSE_MS = 1000
+const PAUSE_MAX_MS = 30_000
+/** Reasons that are as true on any other node: the instance waits where it is. */
+const EVERYWHERE: ReadonlySet<string> = new Set([
+  'store_unreachable', 'store_not_configured', 'model_not_found', 'model_going', 'model_in_use', 'unreachable'
+])
+
+/** The runners of a node; none yet. */
+export const createFleet = (parts: FleetParts): Fleet => new RunnerFleet(parts)
+
+class RunnerFleet implements Fleet {
+  readonly #parts: FleetParts
+  readonly #members = new Map<string, Member>()
+  /** Ends the waiting of members that have not got what they need. */
+  readonly #waits = new Map<string, AbortController>()
+  /** The newest launch of each member: what an earlier one still says does not count. */
+  readonly #launches = new Map<string, object>()
+
+  constructor (parts: FleetParts) { this.#parts = parts }
+
+  start (assignment: Assignment): void {
+    if (this.#members.has(assignment.runnerId)) return
+    const lends = this.#parts.lends(assignment)
+    const member = { assignment, supervisor: null, card: null, lends, forwardMono: null, gaveUp: false }
+    this.#members.set(assignment.runnerId, member)
+    this.#set(member, { RunnerIdle: {} })
+    void this.#launch(member)
+  }
+
+  async again (runnerId: string, message: string): Promise<void> {
+    const member = this.#members.get(runnerId)
+    if (member === undefined || member.gaveUp) return
+    this.#waits.get(runnerId)?.abort()
+    this.#launches.delete(runnerId)
+    this.#parts.log.warn({ ...member.assignment, reason: message }, 'a runner is started anew')
+    this.#set(member, idle(this.#parts.clock, message))
+    await this.#end(member)
+    if (this.#members.get(runnerId) !== member || this.#launches.has(runnerId)) return
+    member.supervisor = null
+    await this.#launch(member)
+  }
+
+  async stop (runnerId: string): Promise<void> {
+    const member = this.#members.get(runnerId)
+    this.#waits.get(runnerId)?.abort()
+    this.#waits.delete(runnerId)
+    if (member !== undefined) await this.#end(member)
+    this.#launches.delete(runnerId)
+    this.#members.delete(runnerId)
+    this.#parts.board.remove(runnerId)
+    this.#parts.onChange()
+  }
+
+  get (runnerId: string): Member | undefined { return this.#members.get(runnerId) }
+  members (): Member[] { return [...this.#members.values()] }
+  status ({ assignment }: Member): RunnerStatus {
+    return this.#parts.board.get(assignment.runnerId) ?? { RunnerIdle: {} }
+  }
+
+  ready (member: Member): boolean {
+    return !member.lends && member.supervisor !== null && serves(kindOf(this.status(member)))
+  }
+
+  reports (): RunnerReport[] {
+    return this.members().map((member) =>
+      member.supervisor?.report() ?? stillborn(member, this.status(member)))
+  }
+
+  async #launch (member: Member): Promise<void> {
+    const { assignment, assignment: { runnerId } } = member
+    const own = {}
+    this.#launches.set(runnerId, own)
+    const there = (): boolean =>
+      this.#members.get(runnerId) === member && this.#launches.get(runnerId) === own
+    try {
+      // It may have been stopped while its files were on their way.
+      const set = (status: RunnerStatus): void => { this.#set(member, status) }
+      if (!await bring(this.#parts, member, this.#waits, set) || !there()) return
+      const options = this.#parts.launch(assignment)
+      member.card = options.spec.card
+      await this.#parts.admit(assignment, options)
+      if (!there()) return
+      member.supervisor = this.#parts.create({
+        ...options,
+        onStatus: (status) => { if (there()) this.#set(member, status) },
+        onFailed: (failure) => { if (there()) this.#fail(member, failure) }
+      })
+      member.supervisor.start()
+    } catch (error) {
+      if (!there()) return
+      const errorCode = error instanceof LaunchError ? error.errorCode : 'runner_failed'
+      this.#fail(member, { errorMessage: reasonOf(error), errorCode, attempts: 0 })
+    }
+  }
+
+  async #end ({ assignment: { runnerId }, supervisor }: Member): Promise<void> {
+    try {
+      await supervisor?.stop()
+    } catch (error) {
+      this.#parts.log.error({ runnerId, error: reasonOf(error) }, 'the runner did not stop as it should')
+    }
+  }
+
+  #set (member: Member, status: RunnerStatus): void {
+    const { assignment } = member
+    if (this.#members.get(assignment.runnerId) !== member) return
+    if (this.#parts.board.set(assignment.runnerId, status)) this.#parts.onMoved(assignment, status)
+    this.#parts.onChange()
+  }
+
+  #fail (member: Member, { errorMessage, errorCode, attempts }: RunnerFailure): void {
+    if (member.gaveUp || this.#members.get(member.assignment.runnerId) !== member) return
+    member.gaveUp = true
+    const failure = { errorMessage: errorMessage.slice(0, MESSAGE_CHARS_MAX), errorCode, attempts }
+    if (kindOf(this.status(member)) !== 'RunnerFailed') {
+      this.#set(member, { RunnerFailed: { errorMessage: failure.errorMessage, errorCode } })
+    }
+    this.#parts.onFailed(member.assignment, failure)
+  }
+}
+
+/**
+ * Brings what an assignment needs, and tries again for ever: what is away comes back. A cause that lies in
+ * this node is told once, too: the instance may do better elsewhere. False when it was stopped meanwhile.
+ */
+async function bring (
+  parts: FleetParts, member: Member, waits: Map<string, AbortController>, set: (status: RunnerStatus) => void
+): Promise<boolean> {
+  const { clock, log, prepare, onFailed } = parts
+  const { assignment } = member
+  const { runnerId } = assignment
+  const stop = new AbortController()
+  waits.set(runnerId, stop)
+  const since = new Date(clock.now()).toISOString()
+  let waited = false
+  const waitsFor = (message: string): void => {
+    waited = true
+    if (!stop.signal.aborted) set(idle(clock, message))
+  }
+  for (let tries = 1; !stop.signal.aborted; tries++) {
+    try {
+      await prepare(assignment, waitsFor)
+      if (stop.signal.aborted) return false
+      if (tries > 1 || waited) set({ RunnerIdle: {} })
+      return true
+    } catch (error) {
+      if (stop.signal.aborted) return false
+      const { reason = 'download_failed' } = error as { reason?: string }
+      const message = reasonOf(error).slice(0, MESSAGE_CHARS_MAX)
+      const pauseMs = Math.min(PAUSE_MAX_MS, PAUSE_MS * 2 ** (tries - 1))
+      const nextTryAt = new Date(clock.now() + pauseMs).toISOString()
+      log.warn({ ...assignment, reason, error: message, tries, pauseMs }, 'a runner waits for its files')
+      set({ RunnerIdle: { waitsFor: { reason, message, since, tries, nextTryAt } } })
+      if (tries === 1 && !EVERYWHERE.has(reason)) {
+        onFailed(assignment, { errorMessage: message, errorCode: 'download_failed', attempts: tries })
+      }
+      await delay(clock, pauseMs, stop.signal).catch(() => {})
+    }
+  }
+  return false
+}
+
+/** Waits for what comes by itself. */
+const idle = (clock: Clock, message: string): RunnerStatus =>
+  ({ RunnerIdle: { waitsFor: { reason: 'rank_away', message, since: new Date(clock.now()).toISOString() } } })
+
+/** The report of a runner that never became a process. */
+function stillborn ({ assignment }: Member, status: RunnerStatus): RunnerReport {
+  return {
+    ...assignment,
+    pid: null,
+    processAlive: false,
+    exitCode: null,
+    statusKind: kindOf(status),
+    secondsInStatus: 0,
+    phase: 'RunnerFailed' in status ? status.RunnerFailed.errorMessage : 'not started',
+    restarts: 0,
+    flightRecorder: [],
+    inProgressTasks: [],
+    completedTaskCount: 0,
+    secondsSinceForward: null,
+    hold: null,
+    rssBytes: null,
+    slots: 0,
+    waitingTasks: 0,
+    waitedSeconds: 0,
+    admittedTaskCount: 0,
+    chunks: { received: 0, dropped: 0, buffered: 0 }
+  }
+}

@@ -1,0 +1,140 @@
+import type { Context, Logger } from '../../../kernel/index.js'
+import { overrideVariable } from './binaries.js'
+import type { BinaryOverride, checkOverrides } from './binaries.js'
+import { declaredBackend } from './backends.js'
+import { conflicts } from '../conflicts.js'
+import { byCode, detect, invalidBinaries } from './detect.js'
+import type { Conflict, ConflictCode, EngineOffer } from './detect.js'
+import { mergeGpus } from '../gpu-facts.js'
+import type { GpuFact, Runtimes } from '../gpu-facts.js'
+import { probeGpus, probeRuntimes } from '../gpu-probe.js'
+import type { ProbeIo } from '../gpu-probe.js'
+import { PROBE_DELAY_MS } from '../limits.js'
+import { reasonOf } from '../process/errors.js'
+import type { Accelerator } from '../service.js'
+
+export interface DetectionParts {
+  io: ProbeIo
+  overrides: () => ReturnType<typeof checkOverrides>
+  declared: Readonly<Record<string, unknown>>
+  /** Options by engine. */
+  options: Readonly<Record<string, unknown>>
+  engines: EngineOffer[]
+  log: Logger
+  clock: Context['clock']
+  raise (code: ConflictCode, observed: string): void
+  clear (code: ConflictCode): void
+}
+
+/** What is known about this machine's hardware, and the conflicts with what was declared. */
+export interface Detection {
+  /** Resolves once the quick look at files is done; runners wait for it. */
+  readonly probed: Promise<void>
+  readonly runtimes: Runtimes
+  accelerators (): Accelerator[]
+  /** Backends this node offers: what is found and, honoured unseen, what is declared. */
+  backends (): string[]
+  /** The binary override of an engine, usable or not, if one is set. */
+  binary (engine: string): BinaryOverride | undefined
+  stop (): void
+}
+
+/** Looks at files at once and at the GPUs a moment later, both in the background; raises the conflicts. */
+export function startDetection (parts: DetectionParts): Detection {
+  let runtimes: Runtimes = { cuda: false, webgpu: false, nvidiaDevice: false }
+  let gpus: GpuFact[] = []
+  let overrides: BinaryOverride[] = []
+  let stopped = false
+  warnUnknownEngines(parts)
+  const quick = async (): Promise<void> => {
+    const [found, binaries] = await Promise.all([probeRuntimes(parts.io), parts.overrides()])
+    runtimes = found
+    overrides = binaries
+    if (!stopped) publish(parts, ['invalid_engine_binary'], invalidBinaries(binaries))
+  }
+  const probed = quick().catch((error: unknown) => {
+    parts.log.warn({ error: reasonOf(error) }, 'could not look for GPU backends; using the CPU')
+  })
+  const full = async (): Promise<void> => {
+    await probed
+    const raw = await probeGpus(parts.io)
+    gpus = mergeGpus(raw)
+    const found = detect(
+      { gpus, runtimes, binaries: [], problems: raw.problems },
+      parts.declared,
+      parts.engines
+    )
+    if (!stopped) {
+      publish(parts, ['gpu_serving_disabled', 'gpu_detection_degraded', 'backend_override_conflict'], found)
+    }
+  }
+  const cancel = parts.clock.after(PROBE_DELAY_MS, () => {
+    full().catch((error: unknown) => {
+      parts.log.warn({ error: reasonOf(error) }, 'could not look for GPUs')
+    })
+  })
+  return {
+    probed,
+    get runtimes () {
+      return runtimes
+    },
+    accelerators: () => gpus.map(accelerator),
+    binary: (engine) => overrides.find(({ variable }) => variable === overrideVariable(engine)),
+    backends: () => offered(runtimes, gpus, parts.declared),
+    stop () {
+      stopped = true
+      cancel()
+    }
+  }
+}
+
+function publish (
+  { raise, clear, log }: DetectionParts,
+  codes: readonly ConflictCode[],
+  found: Conflict[]
+): void {
+  for (const code of codes) {
+    const observed = byCode(found, code)
+    if (observed === null) {
+      clear(code)
+      continue
+    }
+    raise(code, `${observed}.`)
+    log.warn({ code, observed }, conflicts[code].meaning)
+  }
+}
+
+/** A name nobody brings is most likely a typing error; it is said, and harms nothing. */
+function warnUnknownEngines ({ declared, options, engines, log }: DetectionParts): void {
+  const known = engines.map(({ name }) => name)
+  for (const [table, named] of [['backends', declared], ['engine_options', options]] as const) {
+    for (const name of Object.keys(named).filter((key) => !known.includes(key))) {
+      log.warn(
+        { engine: name, known },
+        `plugins.runners.${table}.${name} names an engine that no enabled plugin brings`
+      )
+    }
+  }
+}
+
+function offered (runtimes: Runtimes, gpus: GpuFact[], declared: DetectionParts['declared']): string[] {
+  const wanted = Object.keys(declared).map((engine) => declaredBackend(declared, engine))
+  const there = {
+    cpu: true,
+    cuda: runtimes.cuda && runtimes.nvidiaDevice,
+    webgpu: runtimes.webgpu && gpus.length > 0
+  }
+  return (['cpu', 'cuda', 'webgpu'] as const).filter((name) => there[name] || wanted.includes(name))
+}
+
+function accelerator ({ vendor, name, vramTotalBytes }: GpuFact): Accelerator {
+  return {
+    vendor,
+    name,
+    utilizationRatio: null,
+    vramTotalBytes,
+    vramUsedBytes: null,
+    powerWatts: null,
+    temperatureCelsius: null
+  }
+}

@@ -1,0 +1,194 @@
+import type { ModelCard } from '../../../kernel/index.js'
+import type { BackendChoice } from '../machine/backends.js'
+import { kindOf, serves } from '../process/states.js'
+import type { Absence, RunnerStatus } from '../service.js'
+
+/** The links from a model's name to an answer, in order. */
+export const LINKS = ['card', 'copy', 'backend', 'placement', 'runner', 'request'] as const
+export type Link = (typeof LINKS)[number]
+
+/** Which nodes, by name, have the files of a model. */
+export interface CopyFacts {
+  live: readonly string[]
+  /** They had them and give no sign of life. */
+  lost: readonly string[]
+  /** They are getting them. */
+  receiving: readonly string[]
+}
+
+/** What this node knows about a model. What is left out is not judged. */
+export interface ChainFacts {
+  modelId: string
+  /** The task asked for; null when the question is about the model alone. */
+  capability: string | null
+  /** Models this node can name. */
+  known: readonly string[]
+  card: Pick<ModelCard, 'engine' | 'tasks'> | null
+  /** Why the model's card, which is there, cannot be read. */
+  cardProblem?: string | undefined
+  copies?: CopyFacts | undefined
+  backend: BackendChoice | null
+  /** Another node that is there runs the model or could: this one needs no backend for it. */
+  elsewhere: boolean
+  /** An instance of the model names a node. */
+  placed: boolean
+  /** The names of the nodes of the instance that is furthest. */
+  nodes?: readonly string[]
+  /** Every instance takes no new requests any more. */
+  draining?: boolean
+  /** What is known of why it is not placed. */
+  absence?: Absence | null
+  /** The runner that keeps the instance that is furthest from being further. */
+  runner: RunnerStatus | null
+  /** The session is too young for this node to know what is placed. */
+  learning?: boolean
+  /** Why that instance was given up. */
+  failure?: { instanceId: string, message: string } | undefined
+}
+
+/** One link. `ok` is null where an earlier one is broken; `remedy` says what mends a broken one. */
+export interface ChainLink {
+  link: Link
+  ok: boolean | null
+  message: string
+  remedy: string | null
+}
+
+/** The first broken link with the sentence and what mends it. */
+export interface BrokenLink {
+  link: Link
+  problem: string
+  remedy: string
+  /** It is placed or waits for a place, so that the same request may be served in a moment. */
+  comes: boolean
+}
+
+type Found = Omit<ChainLink, 'link'>
+
+const good = (message: string): Found => ({ ok: true, message, remedy: null })
+const bad = (message: string, remedy: string): Found => ({ ok: false, message, remedy })
+
+const LOOK: Record<Link, (facts: ChainFacts) => Found> = {
+  card: cardLink,
+  copy: copyLink,
+  backend: backendLink,
+  placement: placementLink,
+  runner: runnerLink,
+  request: requestLink
+}
+
+/**
+ * Every link of the chain, those behind the first broken one unknown. The one place that decides whether a
+ * model can be used and what is missing. Pure.
+ */
+export function chainOf (facts: ChainFacts): ChainLink[] {
+  let broken = false
+  return LINKS.map((link) => {
+    if (broken) return { link, ok: null, message: 'not looked at', remedy: null }
+    const found = LOOK[link](facts)
+    broken = found.ok === false
+    return { link, ...found }
+  })
+}
+
+/** The first broken link; null when the chain holds. */
+export function brokenLink (facts: ChainFacts): BrokenLink | null {
+  const broken = chainOf(facts).find(({ ok }) => ok === false)
+  return broken === undefined
+    ? null
+    : {
+        link: broken.link, problem: broken.message, remedy: broken.remedy ?? '',
+        comes: broken.link !== 'request' && isWanted(facts)
+      }
+}
+
+function isWanted ({ placed, draining, absence, learning }: ChainFacts): boolean {
+  return learning === true || absence?.waits === true || (placed && draining !== true)
+}
+
+/** The sentence a client reads. */
+export function noInstanceMessage (modelId: string, { problem }: Pick<BrokenLink, 'problem'>): string {
+  return `No instance found for model ${modelId}: ${problem}.`
+}
+
+function cardLink ({ card, cardProblem, known, modelId }: ChainFacts): Found {
+  if (card !== null) return good(`${card.tasks.join(', ') || 'no task'}, runs on engine ${card.engine}`)
+  if (cardProblem !== undefined) {
+    return bad(cardProblem, 'Install the package that brings the model anew, then restart.')
+  }
+  return bad(`no model is called ${modelId} here`, known.length === 0
+    ? `Bring it: \`svc pull ${modelId}\`, or enable a plugin that brings one: \`svc plugin ls\`.`
+    : `Use one of: ${known.join(', ')}; or bring it: \`svc pull ${modelId}\`.`)
+}
+
+/** Somewhere in the cluster: whoever runs the model fetches it from there. */
+function copyLink ({ copies, modelId }: ChainFacts): Found {
+  if (copies === undefined) return good('not told')
+  const { live, lost, receiving } = copies
+  if (live.length > 0) return good(`on ${live.join(', ')}`)
+  if (lost.length > 0) {
+    return bad(`only ${lost.join(', ')} had its files and gives no sign of life`,
+      `Bring the node back (\`svc nodes\`), or the files: \`svc pull ${modelId}\`.`)
+  }
+  return receiving.length > 0
+    ? bad('its files are on their way', 'Try again shortly; `svc downloads` shows how far they are.')
+    : bad('no node has its files', `Bring them: \`svc pull ${modelId}\`.`)
+}
+
+function backendLink ({ backend, card, elsewhere }: ChainFacts): Found {
+  if (backend !== null && backend.backend !== null) return good(`${backend.backend} is offered`)
+  if (elsewhere) return good('another node offers it')
+  return backend === null
+    ? bad(`no enabled plugin brings its engine ${card?.engine ?? ''}`,
+      'Enable the plugin with `svc plugin enable NAME` (`svc plugin ls` lists them) and restart.')
+    : bad(backend.problem, backend.remedy)
+}
+
+function placementLink (
+  { placed, draining, absence, learning, modelId, nodes = [] }: ChainFacts
+): Found {
+  const anew = `Place it: \`svc place ${modelId}\`.`
+  if (placed && draining !== true) return good(nodes.length === 0 ? 'placed' : `on ${nodes.join(', ')}`)
+  if (absence != null) return bad(absence.problem, absence.remedy)
+  if (learning === true) {
+    return bad('what is placed is not known yet: the session has just begun', 'Try again shortly.')
+  }
+  return draining === true
+    ? bad('it is being stopped and takes no new requests', anew)
+    : bad('it is not placed on any node', anew)
+}
+
+const SHOWN_BY_PS = 'Try again shortly; `svc ps` shows how far it is.'
+
+function runnerLink ({ runner, failure, copies, modelId }: ChainFacts): Found {
+  if (runner !== null && serves(kindOf(runner))) return good('every runner is ready')
+  if (failure !== undefined) {
+    return bad(`it was given up: ${failure.message}`, `Mend the cause (the node's log has it), then ` +
+      `\`svc stop ${failure.instanceId}\` and \`svc place ${modelId}\`.`)
+  }
+  if (runner !== null && 'RunnerFailed' in runner) {
+    return bad(`its runner failed: ${runner.RunnerFailed.errorMessage}`,
+      `It is started again; if that does not help: \`svc stop ${modelId}\`, then \`svc place ${modelId}\`.`)
+  }
+  const copying = copies?.receiving ?? []
+  if (copying.length > 0 && (runner === null || 'RunnerIdle' in runner)) {
+    return bad(`its files are being copied to ${copying.join(', ')}`,
+      'Try again shortly; `svc downloads` shows how far they are.')
+  }
+  return bad(runner === null ? 'its runner has not started yet' : `its runner ${phase(runner)}`, SHOWN_BY_PS)
+}
+
+function phase (runner: RunnerStatus): string {
+  if ('RunnerLoading' in runner) {
+    return `is loading (${runner.RunnerLoading.layersLoaded} of ${runner.RunnerLoading.totalLayers})`
+  }
+  if ('RunnerWarmingUp' in runner) return 'is warming up'
+  if ('RunnerShuttingDown' in runner || 'RunnerShutdown' in runner) return 'is shutting down'
+  return 'is starting'
+}
+
+function requestLink ({ capability, card, modelId }: ChainFacts): Found {
+  if (capability === null || card === null || card.tasks.includes(capability)) return good('it can be asked')
+  return bad(`it does ${card.tasks.join(', ')}, not ${capability}`,
+    `Ask ${modelId} for ${card.tasks.join(' or ')}, or name a model that does ${capability}.`)
+}

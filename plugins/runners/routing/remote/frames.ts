@@ -1,0 +1,94 @@
+import type { EngineChunk } from '../../../../kernel/index.js'
+import { ProtocolError, RunnerError } from '../../process/errors.js'
+import { encodeFrame, FrameParser } from '../../process/frames.js'
+import type { Frame } from '../../process/frames.js'
+import { DEFAULT_LIMITS } from '../../process/limits.js'
+import { FROM_RUNNER, readMessage } from '../../process/messages.js'
+
+/** Media type of a task's answer between nodes: frames as a runner writes them, up to its one terminal. */
+export const TASK_TYPE = 'application/vnd.svc.task'
+
+/** Longest message of a failure. */
+const MESSAGE_CHARS = 4_096
+
+/** How a task failed at the node that served it, which has also recorded it. */
+export class ToldError extends RunnerError {}
+
+/** What a failure says on its way. */
+export interface Failure { reason: string, message: string, details: Record<string, unknown> }
+
+/** A chunk as pieces to be written one after the other; its media are not copied. `index` counts from 0. */
+export function chunkFrame (index: number, { payload, timing, media }: EngineChunk): Uint8Array[] {
+  return encodeFrame(FROM_RUNNER.chunk, 0, { index, payload, timing }, media)
+}
+
+/** What was recorded of a traced task; it goes with the end. */
+export interface Recorded { trace?: unknown }
+
+/** The clean end. */
+export const endFrame = (recorded: Recorded = {}): Uint8Array[] => encodeFrame(FROM_RUNNER.end, 0, recorded)
+
+/** The end by a failure. */
+export function failFrame (
+  { reason, message, details }: Failure, recorded: Recorded = {}
+): Uint8Array[] {
+  const body = { reason, message: message.slice(0, MESSAGE_CHARS), details, ...recorded }
+  return encodeFrame(FROM_RUNNER.fail, 0, body)
+}
+
+/**
+ * The chunks of a task's answer, however its bytes are cut; asking for the next one is what reads on. Throws
+ * ToldError when the task failed, ProtocolError when the bytes are no such answer or end before its terminal,
+ * and what the source throws. What follows a terminal is not looked at. `ended` gets what the other node
+ * recorded of a traced task.
+ */
+export async function * readTask (
+  source: AsyncIterable<Uint8Array>, ended: (recorded: unknown) => void = () => {}
+): AsyncGenerator<EngineChunk> {
+  const parser = new FrameParser(DEFAULT_LIMITS.maxFrameBytes)
+  let index = 0
+  let end: ToldError | 'clean' | undefined
+  try {
+    for await (const bytes of source) {
+      if (end !== undefined) break
+      parser.push(bytes)
+      for (let frame = parser.next(); frame !== undefined; frame = parser.next()) {
+        const read = readFrame(frame, index++)
+        if ('payload' in read) yield read
+        else {
+          end = read.end
+          ended(read.trace)
+          break
+        }
+      }
+    }
+  } catch (error) {
+    // Once the terminal has come, a connection that breaks changes nothing.
+    if (end === undefined) throw error
+  }
+  if (end === undefined) {
+    throw new ProtocolError(`the answer ended without a terminal, ${parser.pending} bytes into a frame`)
+  }
+  if (end !== 'clean') throw end
+}
+
+type Ended = { end: ToldError | 'clean', trace: unknown }
+
+function readFrame (frame: Frame, index: number): EngineChunk | Ended {
+  const message = readMessage(frame)
+  switch (message.type) {
+    case 'chunk': {
+      if (message.index !== index) throw new ProtocolError(`chunk ${message.index} came in place of ${index}`)
+      const { payload, timing } = message
+      return {
+        payload,
+        ...(frame.media.byteLength === 0 ? {} : { media: frame.media }),
+        ...(timing === undefined ? {} : { timing })
+      }
+    }
+    case 'end': return { end: 'clean', trace: message.trace }
+    case 'fail':
+      return { end: new ToldError(message.reason, message.message, message.details), trace: message.trace }
+    default: throw new ProtocolError(`"${message.type}" does not belong to a task`)
+  }
+}

@@ -1,0 +1,124 @@
+import { EngineError, kernelError, SvcError, TRACE_HEADER } from '../../../../kernel/index.js'
+import type {
+  Clock, Cluster, Commands, EngineChunk, EngineTask, RouteRequest, StreamWriter, Trace, Tracers
+} from '../../../../kernel/index.js'
+import type { routes } from '../../routes.js'
+import type { Route } from '../../service.js'
+import type { Asker } from '../tasks.js'
+import { chunkFrame, endFrame, failFrame, TASK_TYPE } from './frames.js'
+import type { Failure, Recorded } from './frames.js'
+import { watchNode } from './watch.js'
+
+/** How slow a reader may be is for the node to say at which it reads; this is for readers that are lost. */
+const STALL_MS = 3_600_000
+
+/** A task as another node names it. */
+export interface Assigned {
+  taskId: string
+  commandId: string
+  modelId: string
+  instanceId: string
+  runnerId: string
+  capability: string
+  /** Where the work is noted, when the other node records the request. */
+  trace?: Trace | undefined
+}
+
+export interface ReceiveParts {
+  cluster: Pick<Cluster, 'resolve'>
+  clock: Clock
+  commands: Pick<Commands, 'track'>
+  tracers: Pick<Tracers, 'begin'>
+  /** Enters the task here. Throws `instance_lost`, `invalid_request`. */
+  take (assigned: Assigned, asker: Asker): Route
+  /** Runs a task that was entered. */
+  open (route: Route, task: EngineTask, signal: AbortSignal): AsyncIterable<EngineChunk>
+}
+
+type TaskRequest = RouteRequest<typeof routes.task>
+
+/**
+ * Handler of POST /runners/tasks: runs a task of another node on a runner of this one. The answer is opened
+ * at once; whatever comes of the task is in its frames.
+ */
+export function taskHandler (parts: ReceiveParts): (request: TaskRequest) => Promise<void> {
+  return async (request) => {
+    const { member, caller, body } = request
+    if (member === null) throw kernelError('not_found')
+    const stream = request.open({ contentType: TASK_TYPE, stallMs: STALL_MS })
+    const end = new AbortController()
+    // Under the task's id: the command itself may have come through this node before.
+    const untrack = parts.commands.track({
+      commandId: body.taskId,
+      caller,
+      summary: `${body.capability} with ${body.modelId} for another node`,
+      abort: (reason) => { end.abort(kernelError(reason)) }
+    })
+    const unwatch = watchNode(parts.cluster, parts.clock, member, () => {
+      end.abort(kernelError('cancelled', 'The node that asked is gone.'))
+      stream.cut()
+    })
+    const trace = traceOf(parts, request)
+    try {
+      await answer(parts, stream, { ...body, asker: { caller, member }, trace },
+        AbortSignal.any([request.signal, end.signal]))
+    } finally {
+      unwatch()
+      untrack()
+    }
+  }
+}
+
+/** The record of this node's part; undefined where the other node does not ask for one. */
+function traceOf (
+  { tracers }: ReceiveParts, { headers, body, arrivedMs }: TaskRequest
+): Trace | undefined {
+  if (headers[TRACE_HEADER] !== '1') return undefined
+  const { commandId, capability, taskId, modelId } = body
+  const trace = tracers.begin({
+    commandId, name: capability, arrivedMs, traceparent: headers['traceparent'], member: true
+  })
+  trace?.task({ taskId, modelId, capability })
+  return trace
+}
+
+/**
+ * Writes the frames of a task up to its terminal, which takes along what was recorded. A reader that is gone
+ * is told nothing.
+ */
+async function answer (
+  parts: ReceiveParts, stream: StreamWriter,
+  asked: TaskRequest['body'] & { asker: Asker, trace: Trace | undefined }, signal: AbortSignal
+): Promise<void> {
+  const { task, asker, ...assigned } = asked
+  const { trace } = asked
+  const sends = trace?.series('send', 'network')
+  const write = async (pieces: Uint8Array[]): Promise<void> => {
+    const startMs = trace?.now() ?? 0
+    try {
+      for (const piece of pieces) await stream.write(piece)
+      sends?.add(startMs, trace!.now())
+    } catch (error) {
+      stream.cut()
+      throw error
+    }
+  }
+  const recorded = (): Recorded => trace === undefined ? {} : { trace: trace.part() }
+  let index = 0
+  try {
+    for await (const chunk of parts.open(parts.take(assigned, asker), task as EngineTask, signal)) {
+      await write(chunkFrame(index++, chunk))
+    }
+    await write(endFrame(recorded()))
+  } catch (error) {
+    if (!stream.closed) await write(failFrame(failureOf(error), recorded())).catch(() => {})
+  }
+}
+
+/** What the other node is told. That this node stops is for it the loss of an instance. */
+function failureOf (error: unknown): Failure {
+  const known = error instanceof SvcError || error instanceof EngineError ? error : kernelError('internal')
+  const { message, details } = known
+  if (known.reason !== 'shutting_down') return { reason: known.reason, message, details }
+  return { reason: 'instance_lost', message: 'The node that served the task is stopping.', details: {} }
+}
