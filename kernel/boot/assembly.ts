@@ -83,7 +83,7 @@ export function assemble (options: KernelOptions): Assembly {
     errorDecl: (reason) => reasons.get(reason), tracers,
     onOutcome: (outcome) => { traffic.ended(outcome) }
   })
-  const traffic = createTraffic(() => capabilities.queues())
+  const traffic = createTraffic(() => capabilities.invoker.queues())
   const services = new Map<string, unknown>([
     [BundleService.id, createBundle(manifests)], [CommandService.id, commands],
     [InvocationService.id, capabilities.invocations], [SessionService.id, cluster.session],

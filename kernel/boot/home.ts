@@ -3,7 +3,6 @@ import {
   chmodSync, closeSync, existsSync, fsyncSync, linkSync, mkdirSync, openSync, readFileSync, renameSync,
   rmSync, statSync, writeFileSync
 } from 'node:fs'
-import { open, rename } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 
 /** Layout of the home directory, by purpose. */
@@ -86,20 +85,6 @@ export function writeWhole (path: string, text: string): void {
     closeSync(file)
   }
   renameSync(temporary, path)
-  syncFolder(dirname(path))
-}
-
-/** As writeWhole, without blocking the event loop. */
-export async function writeWholeAsync (path: string, text: string): Promise<void> {
-  const temporary = `${path}.${process.pid}.${randomUUID()}.tmp`
-  const file = await open(temporary, 'w', 0o600)
-  try {
-    await file.writeFile(text)
-    await file.sync()
-  } finally {
-    await file.close()
-  }
-  await rename(temporary, path)
   syncFolder(dirname(path))
 }
 

@@ -10,24 +10,11 @@ import type { Clock } from '../api/clock.js'
 import type { Caller, CapabilityDecl, ErrorDecl, Logger, NodeInfo } from '../api/plugin.js'
 import type { Cluster, Commands, Invocations } from '../api/services.js'
 import type { Tracers } from '../observe/tracer.js'
-import type { CallQueue } from './traffic.js'
-import type { CallOutcome, Origin } from './calls.js'
-import type { StreamTarget, Terminal } from './deliver.js'
-import type { CallRequest, UnaryAnswer } from './invoke.js'
+import type { CallOutcome } from './calls.js'
 import type { CapabilityLimits } from './limits.js'
-import type { Handler, Listing } from './registry.js'
+import type { Handler } from './registry.js'
 import type { CapabilityRoute } from './routes.js'
 import type { SessionSocket } from './socket.js'
-
-export { capabilityProblems } from './registry.js'
-export { decodeFrame, decodeFrames, encodeFrame, FrameError, FRAMES_TYPE } from './frames.js'
-export { capabilityRouteDecls } from './route-decls.js'
-export type { CallOutcome, Origin } from './calls.js'
-export type { Frame, FrameHeader, FrameKind, FrameMedia } from './frames.js'
-export type { CallRequest, UnaryAnswer } from './invoke.js'
-export type { CapabilityLimits } from './limits.js'
-export type { Handler, Listing } from './registry.js'
-export type { CapabilityRoute } from './routes.js'
 
 export interface CapabilitiesOptions {
   clock: Clock
@@ -51,24 +38,15 @@ export interface CapabilitiesOptions {
 export interface Capabilities {
   /** Adds a capability; the returned function removes it. Throws an Error with every problem, a line each. */
   register (owner: string, decl: CapabilityDecl, handler: Handler): () => void
-  list (): Listing
-  /** Calls a capability with one result. Throws an SvcError. */
-  unary (request: CallRequest, origin: Origin): Promise<UnaryAnswer>
-  /** Calls a capability of any kind; its frames go to the target. Throws an SvcError for refusals. */
-  stream (request: CallRequest, origin: Origin, target: StreamTarget): Promise<Terminal>
-  /** Cancels an open call. False when unknown; throws `missing_grant` for somebody else's. */
-  cancel (callId: string, caller: Caller): boolean
+  /** What is registered here. */
+  readonly registry: Registry
   routes (): CapabilityRoute[]
-  /** Serves calls over a WebSocket until it closes; `viaMember`: another node passed it on. */
-  session (ws: SessionSocket, caller: Caller, viaMember?: boolean): void
+  /** Serves calls over a WebSocket until it closes. */
+  session (ws: SessionSocket, caller: Caller): void
   /** For plugins that serve a capability under a route of their own. */
   readonly invocations: Invocations
-  /** Number of open calls. */
-  readonly open: number
-  /** Calls that run and that wait, by capability. */
-  queues (): CallQueue[]
-  /** Refuses new calls; resolves when the open ones have ended by themselves. */
-  drain (): Promise<void>
+  /** Guards and runs calls; `invoker.calls` are the open ones. */
+  readonly invoker: Invoker
   /** Refuses new calls, ends the open ones with `shutting_down`, closes the sessions. */
   close (): Promise<void>
 }
@@ -95,22 +73,14 @@ export function createCapabilities (options: CapabilitiesOptions): Capabilities 
   return {
     invocations: createInvocations(host, (name) => registry.named(name)),
     register: (owner, decl, handler) => registry.register(owner, decl, handler),
-    list: () => registry.list(),
-    unary: async (request, origin) => await invoker.unary(request, origin, () => {}),
-    stream: async (request, origin, target) => await invoker.stream(request, origin, () => target),
-    cancel: (callId, caller) => calls.cancel(callId, caller),
     routes: () => capabilityRoutes(host),
-    session (ws, caller, viaMember = false) {
-      const session = new CapabilitySession(ws, caller, { clock, limits, invoker, viaMember })
+    session (ws, caller) {
+      const session = new CapabilitySession(ws, caller, { clock, limits, invoker })
       sessions.add(session)
       ws.on('close', () => { sessions.delete(session) })
     },
-    get open () { return calls.size },
-    queues: () => invoker.queues(),
-    async drain () {
-      invoker.refuse()
-      await calls.idle()
-    },
+    registry,
+    invoker,
     async close () {
       invoker.refuse()
       calls.abortAll('shutting_down')

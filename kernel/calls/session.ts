@@ -20,8 +20,6 @@ export interface SessionOptions {
   clock: Clock
   limits: CapabilityLimits
   invoker: Invoker
-  /** Another node passed the socket on. */
-  viaMember: boolean
 }
 
 interface SessionCall {
@@ -142,8 +140,7 @@ export class CapabilitySession {
 
   async #run (callId: string, call: SessionCall, request: Parameters<Invoker['stream']>[0]): Promise<void> {
     const { controller: { signal }, input } = call
-    const { viaMember } = this.#options
-    const origin = { caller: this.#caller, requestId: randomUUID(), signal, input, viaMember }
+    const origin = { caller: this.#caller, requestId: randomUUID(), signal, input }
     try {
       await this.#options.invoker.stream(request, origin, (capability) => {
         call.takesInput = clientStreams(capability.descriptor.io_mode)

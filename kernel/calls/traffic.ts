@@ -1,5 +1,5 @@
 import { defineService } from '../api/plugin.js'
-import type { CallOutcome } from './index.js'
+import type { CallOutcome } from './calls.js'
 
 /** Calls of one capability that run now, and those that wait for a place. */
 export interface CallQueue { capability: string, running: number, waiting: number }

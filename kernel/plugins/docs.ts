@@ -1,5 +1,5 @@
 import { openApi, routesOf } from './catalogue.js'
-import { capabilityRouteDecls } from '../calls/index.js'
+import { capabilityRouteDecls } from '../calls/route-decls.js'
 import { builtIn } from '../cli/builtin.js'
 import { clusterRoutes } from '../cluster/routes.js'
 import { exampleYaml } from '../config/index.js'

@@ -20,8 +20,7 @@ import type { StateSync } from '../cluster/state-sync.js'
 import type { systemHandlers } from '../http/system-routes.js'
 
 type Handlers = ReturnType<typeof systemHandlers> & ReturnType<typeof clusterHandlers>
-/** `viaMember`: the socket was passed on by another node, which authorised it. */
-type Session = (socket: WebSocket, caller: Caller, viaMember: boolean) => void
+type Session = (socket: WebSocket, caller: Caller) => void
 
 /** What a streamed answer that was cut off counts as: its own status went out before that. */
 const CUT_STATUS = 499
@@ -74,9 +73,7 @@ function mountSocket (
       if (request.ws) request.raw.socket.once('close', streams.open(callerOf(request)))
     },
     handler: noUpgrade,
-    wsHandler: (socket, request) => {
-      serve(socket, callerOf(request), memberOf(request.raw.socket) !== undefined)
-    }
+    wsHandler: (socket, request) => { serve(socket, callerOf(request)) }
   })
 }
 

@@ -21,7 +21,7 @@ t.test('a unary call', async (t) => {
   t.match(answer!.headers, { 'x-svc-task-id': 'task-1', 'x-svc-command-id': /^[0-9a-f-]{36}$/ })
   t.match(b.outcomes, [{ callId: 'mine', kind: 'completed', reason: null, capability: 'probe-unary@1.0.0',
     callerId: 'ann' }])
-  t.equal(b.commands.open + b.capabilities.open, 0)
+  t.equal(b.commands.open + b.capabilities.invoker.calls.size, 0)
 })
 
 t.test('guards answer in their order', async (t) => {
@@ -173,7 +173,7 @@ t.test('headers a handler may set', async (t) => {
 })
 
 const endings: [string, (b: Bench, r: ReturnType<typeof ask>) => unknown, string, number][] = [
-  ['cancel', (b) => b.capabilities.cancel('c1', caller()), 'cancelled', 499],
+  ['cancel', (b) => b.capabilities.invoker.calls.cancel('c1', caller()), 'cancelled', 499],
   ['client gone', (_, r) => { r.leave() }, 'cancelled', 499],
   ['timeout', async (b) => { await b.clock.advance(2000) }, 'timeout', 504],
   ['session change', (b) => { b.commands.abortAll('session_changed') }, 'session_changed', 503],
@@ -204,14 +204,14 @@ t.test('every ending, while running and while queued', async (t) => {
       { caller: caller('front') })
     await until(() => started === 1)
     const queued = ask(q, 'call', { ...slow, call_id: 'c1', timeout_seconds: 2 })
-    await until(() => q.capabilities.open === 2)
+    await until(() => q.capabilities.invoker.calls.size === 2)
     await end(q, queued)
     const late = await queued.answer
     t.same([errorOf(queued, late).reason, late!.status], [reason, status], `${name} while queued`)
     open()
     await front.answer
     t.equal(started, 1, 'the queued handler never ran')
-    t.equal(q.capabilities.open + q.commands.open, 0)
+    t.equal(q.capabilities.invoker.calls.size + q.commands.open, 0)
   }
 })
 
@@ -222,10 +222,10 @@ t.test('a handler that ignores its abort', async (t) => {
   const body = probe(b, 'unary', async () => { started++; await opened; return { sum: 1 } })
   const first = ask(b, 'call', { ...body, call_id: 'c1' })
   await until(() => started === 1)
-  b.capabilities.cancel('c1', caller())
+  b.capabilities.invoker.calls.cancel('c1', caller())
   t.equal((await first.answer)!.status, 499, 'the caller need not wait for it')
   const second = ask(b, 'call', body)
-  await until(() => b.capabilities.open === 1)
+  await until(() => b.capabilities.invoker.calls.size === 1)
   let done = false
   void second.answer.then(() => { done = true })
   await b.clock.advance(999)
@@ -246,7 +246,7 @@ t.test('call ids', async (t) => {
   const error = errorOf(again, await again.answer)
   t.match(error, { reason: 'invalid_request', param: 'call_id' })
   const other = ask(b, 'call', { ...body, call_id: 'same' }, { caller: caller('bob') })
-  t.equal(b.capabilities.open, 2, 'another caller may use it')
+  t.equal(b.capabilities.invoker.calls.size, 2, 'another caller may use it')
   open()
   t.equal((await first.answer)!.status, 200)
   t.equal((await other.answer)!.status, 200)
@@ -260,12 +260,12 @@ t.test('cancelling', async (t) => {
   })
   const body = probe(b, 'unary', hang)
   const running = ask(b, 'call', { ...body, call_id: 'c1' })
-  await until(() => b.capabilities.open === 1)
+  await until(() => b.capabilities.invoker.calls.size === 1)
   const cancel = async (id: string, who = caller()): Promise<unknown> =>
     (await ask(b, 'cancel', { call_id: id }, { caller: who }).answer)!.body
   t.same(await cancel('unknown'), { cancelled: false })
   await t.rejects(cancel('c1', caller('bob')), like({ reason: 'missing_grant', status: 403 }))
-  t.equal(b.capabilities.open, 1)
+  t.equal(b.capabilities.invoker.calls.size, 1)
   t.same(await cancel('c1', caller('op', 'cluster:write')), { cancelled: true })
   t.equal((await running.answer)!.status, 499)
   t.same(await cancel('c1'), { cancelled: false })
@@ -293,25 +293,22 @@ t.test('the listing', async (t) => {
   const b = bench()
   probe(b, 'unary', sum)
   for (const query of [{}, { node_id: 'local' }, { node_id: NODE.nodeId }, { node_id: NODE.installId }]) {
-    t.equal((await ask(b, 'list', undefined, { query }).answer)!.body, b.capabilities.list())
+    t.equal((await ask(b, 'list', undefined, { query }).answer)!.body, b.capabilities.registry.list())
   }
   await t.rejects(ask(b, 'list', undefined, { query: { node_id: 'x' } }).answer,
     like({ reason: 'node_not_found', status: 404 }))
 })
 
-t.test('draining refuses and waits, closing ends', async (t) => {
+t.test('a node that closes refuses new calls and lets open ones end', async (t) => {
   const b = bench()
   const { opened, open } = gate()
   const body = probe(b, 'unary', async () => { await opened; return { sum: 1 } })
   const running = ask(b, 'call', body)
-  let drained = false
-  const draining = b.capabilities.drain().then(() => { drained = true })
+  b.capabilities.invoker.refuse()
   const refused = ask(b, 'call', body)
   t.match(errorOf(refused, await refused.answer), { reason: 'shutting_down', code: 503 })
-  t.notOk(drained)
   open()
   t.equal((await running.answer)!.status, 200)
-  await draining
   await b.capabilities.close()
 })
 
@@ -331,5 +328,5 @@ t.test('two hundred at once: each gets one answer', async (t) => {
     Array.from({ length: 200 }, (_, n) => n))
   t.equal(most, 8)
   t.equal(b.outcomes.length, 200)
-  t.equal(b.capabilities.open + b.commands.open, 0)
+  t.equal(b.capabilities.invoker.calls.size + b.commands.open, 0)
 })

@@ -5,7 +5,8 @@ import { errorBody, errorHeaders } from '../http/error-body.js'
 import { Reply } from '../api/plugin.js'
 import { manualClock } from '../testing/manual-clock.js'
 import { decodeFrames } from '../calls/frames.js'
-import type { Capabilities, CapabilitiesOptions, CallOutcome } from '../calls/index.js'
+import type { Capabilities, CapabilitiesOptions } from '../calls/index.js'
+import type { CallOutcome } from '../calls/calls.js'
 import type { Handler } from '../calls/registry.js'
 import type { Caller, CapabilityCall, CapabilityChunk, CapabilityDecl, IoMode, Logger,
   RouteRequest } from '../api/plugin.js'
@@ -76,7 +77,7 @@ export function probe (
   return {
     capability_id: decl.id,
     version: decl.version,
-    descriptor_revision: b.capabilities.list().revisions[`${decl.id}@${decl.version}`],
+    descriptor_revision: b.capabilities.registry.list().revisions[`${decl.id}@${decl.version}`],
     payload: {}
   }
 }

@@ -53,7 +53,7 @@ t.test('a reader that sleeps stops the source', async (t) => {
     await request.answer
     await eventually(() => seen.ended, 'the end of the source')
     t.equal(seen.aborted, 'cancelled')
-    await until(() => nodes.there.capabilities.open === 0, 'no call there')
+    await until(() => nodes.there.capabilities.invoker.calls.size === 0, 'no call there')
   }
 })
 
@@ -74,16 +74,17 @@ t.test('every way to end a call here ends it there', async (t) => {
     })
     const request = ask(nodes.here, 'stream', at(body, { call_id: 'c1' }), FRAMES)
     await eventually(() => request.reader.received.length > 1, 'the first chunk')
-    t.same([nodes.here.capabilities.open, nodes.here.commands.open, seen.commands], [1, 1, 1])
+    t.same([nodes.here.capabilities.invoker.calls.size, nodes.here.commands.open, seen.commands], [1, 1, 1])
     end(nodes, request)
     await request.answer
-    await eventually(() => seen.ended && nodes.there.capabilities.open === 0, `${name}: the end there`)
+    await eventually(() => seen.ended &&
+      nodes.there.capabilities.invoker.calls.size === 0, `${name}: the end there`)
     t.match(nodes.here.outcomes, [{ kind, reason }], name)
-    t.equal(nodes.here.capabilities.open, 0)
+    t.equal(nodes.here.capabilities.invoker.calls.size, 0)
     const frames = await request.reader.frames().catch(() => [])
     if (frames.length > 0) t.same(frames.map((f) => f.kind), ['started', 'chunk', kind], name)
   }
-  await check('cancel by call id', ({ here }) => { here.capabilities.cancel('c1', caller()) },
+  await check('cancel by call id', ({ here }) => { here.capabilities.invoker.calls.cancel('c1', caller()) },
     'cancelled', 'cancelled')
   await check('the client leaves', (_nodes, { leave }) => { leave() }, 'cancelled', 'cancelled')
   await check('the session changes', ({ here }) => { here.commands.abortAll('session_changed') },
@@ -144,7 +145,7 @@ t.test('a connection that breaks', async (t) => {
     t.match({ ...error, status: error.code },
       { ...fields, retryable: true, details: { node_id: 'node-2' } }, what)
     t.equal(sent, fields.reason === 'instance_lost', what)
-    t.equal(nodes.here.capabilities.open, 0)
+    t.equal(nodes.here.capabilities.invoker.calls.size, 0)
   }
   const before = { status: 502, reason: 'unreachable' }
   const after = { status: 500, reason: 'instance_lost' }
@@ -190,7 +191,7 @@ t.test('a connection that breaks', async (t) => {
     const frames = await request.reader.frames()
     t.match(frames.at(-1), { kind: 'failed', error: { reason: 'instance_lost', code: 500, retryable: true } })
     t.equal(frames.filter((f) => f.error !== null).length, 1)
-    await eventually(() => nodes.there.capabilities.open === 0, 'the end there')
+    await eventually(() => nodes.there.capabilities.invoker.calls.size === 0, 'the end there')
   })
 })
 
@@ -200,10 +201,11 @@ t.test('a node that is no longer live ends its calls', async (t) => {
   const stream = probe(nodes.there, 'server_streaming', async function * () { yield piece(0); await forever })
   const unary = probe(nodes.there, 'unary', async () => await forever)
   const open = [ask(nodes.here, 'stream', at(stream), FRAMES), ask(nodes.here, 'call', at(unary))]
-  await eventually(() => nodes.there.capabilities.open === 2 && open[0]!.reader.received.length > 1,
+  await eventually(() => nodes.there.capabilities.invoker.calls.size === 2 &&
+    open[0]!.reader.received.length > 1,
     'both calls')
   await nodes.here.clock.advance(1500)
-  t.equal(nodes.here.capabilities.open, 2)
+  t.equal(nodes.here.capabilities.invoker.calls.size, 2)
   nodes.live.set(OTHER.installId, false)
   await nodes.here.clock.advance(1000)
   await open[0]!.answer
@@ -221,7 +223,7 @@ t.test('time', async (t) => {
     await new Promise(() => {})
   })
   const request = ask(nodes.here, 'stream', at(body, { timeout_seconds: 20 }), FRAMES)
-  await eventually(() => nodes.there.capabilities.open === 1, 'the call there')
+  await eventually(() => nodes.there.capabilities.invoker.calls.size === 1, 'the call there')
   await nodes.here.clock.advance(1000)
   t.notOk(request.reader.opened, 'the head waits a little longer than that of the other node')
   await nodes.there.clock.advance(1000)
@@ -234,7 +236,7 @@ t.test('time', async (t) => {
   await nodes.here.clock.advance(20_000)
   await request.answer
   t.match((await request.reader.frames()).at(-1), { kind: 'failed', error: { reason: 'timeout' } })
-  await eventually(() => nodes.there.capabilities.open === 0, 'the end there')
+  await eventually(() => nodes.there.capabilities.invoker.calls.size === 0, 'the end there')
 })
 
 t.test('a reader that takes nothing is too slow', async (t) => {
@@ -249,12 +251,12 @@ t.test('a reader that takes nothing is too slow', async (t) => {
     await atRest(seen)
     // The node in between is not held to the limit that its reader has.
     for (const node of [nodes.there, nodes.here]) await node.clock.advance(patienceMs - 1)
-    t.same([reader.wasCut, nodes.there.capabilities.open], [false, 1], accept)
+    t.same([reader.wasCut, nodes.there.capabilities.invoker.calls.size], [false, 1], accept)
     await nodes.here.clock.advance(1)
     await request.answer
     t.ok(reader.wasCut, accept)
     t.equal(nodes.here.outcomes.at(-1)!.reason, 'slow_consumer')
-    await eventually(() => nodes.there.capabilities.open === 0, 'the end there')
+    await eventually(() => nodes.there.capabilities.invoker.calls.size === 0, 'the end there')
   }
   await check('application/vnd.svc.frames', 30_000)
   await check('audio/mpeg', 15 * 60_000)

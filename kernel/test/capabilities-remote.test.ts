@@ -2,6 +2,7 @@ import t from 'tap'
 import { kernelError, SvcError } from '../api/errors.js'
 import { ask, bench, caller, errorOf, gate, NODE, piece, probe } from './capabilities-kit.js'
 import { at, callsOf, eventually, GONE, OTHER, pair } from './capabilities-remote-kit.js'
+import type { CallRequest } from '../calls/invoke.js'
 import type { Request, Source, View } from './capabilities-kit.js'
 
 const counts: Source = async function * ({ n = 0 }) { for (let i = 0; i < n; i++) yield piece(i, 1000) }
@@ -17,9 +18,9 @@ t.test('the listing of another node', async (t) => {
   const list = async (nodeId?: string): Promise<unknown> =>
     (await ask(nodes.here, 'list', undefined, nodeId === undefined ? {} : { query: { node_id: nodeId } })
       .answer)!.body
-  const own = nodes.here.capabilities.list()
+  const own = nodes.here.capabilities.registry.list()
   for (const ref of [undefined, 'local', NODE.nodeId, NODE.installId, 'alpha']) t.equal(await list(ref), own)
-  const theirs = JSON.stringify(nodes.there.capabilities.list())
+  const theirs = JSON.stringify(nodes.there.capabilities.registry.list())
   for (const ref of [OTHER.nodeId, OTHER.installId, 'beta']) t.equal(JSON.stringify(await list(ref)), theirs)
   const check = async (ref: string, status: number, reason: string, words: RegExp): Promise<void> => {
     const request = ask(nodes.here, 'list', undefined, { query: { node_id: ref } })
@@ -60,7 +61,7 @@ t.test('a unary call', async (t) => {
   t.same([payload, target, callId, seconds], [{ n: 4 }, undefined, seen[0]!.commandId, 30])
   t.match(nodes.here.outcomes, [{ callId: 'mine', kind: 'completed', commandId: seen[0]!.commandId }])
   t.match(nodes.there.outcomes, [{ kind: 'completed', commandId: seen[0]!.commandId }])
-  t.equal(nodes.here.capabilities.open, 0)
+  t.equal(nodes.here.capabilities.invoker.calls.size, 0)
 
   const own = probe(nodes.here, 'unary', () => sum())
   const id = '00000000-1111-4222-8333-444444444444'
@@ -151,7 +152,7 @@ t.test('the other node decides', async (t) => {
   const { opened, open } = gate()
   const held = probe(nodes.there, 'unary', async () => { await opened; return sum() }, { id: 'held' })
   const first = ask(nodes.here, 'call', at(held))
-  await eventually(() => nodes.there.capabilities.open === 1, 'the first call')
+  await eventually(() => nodes.there.capabilities.invoker.calls.size === 1, 'the first call')
   const second = ask(nodes.here, 'call', at(held))
   const refusal = await second.answer
   t.match(errorOf(second, refusal), { status: 429, reason: 'overloaded', message: /held@1\.0\.0/ })
@@ -192,7 +193,7 @@ t.test('at most 64 calls to one node at once', async (t) => {
   const { opened, open } = gate()
   const body = probe(nodes.there, 'unary', async () => { await opened; return sum() })
   const calls = Array.from({ length: 64 }, () => ask(nodes.here, 'call', at(body)))
-  await eventually(() => nodes.there.capabilities.open === 64, '64 calls')
+  await eventually(() => nodes.there.capabilities.invoker.calls.size === 64, '64 calls')
   const more = ask(nodes.here, 'call', at(body))
   t.match(errorOf(more, await more.answer),
     { status: 429, reason: 'overloaded', message: /to node beta .* has 64 calls running/,
@@ -237,12 +238,14 @@ t.test('a node that serves the capability is found', async (t) => {
     t.match(errorOf(back, await back.answer), { status: 404, reason: 'capability_not_found' })
     const posts = callsOf(nodes).length
     const member = { caller: caller(), requestId: 'r', signal: new AbortController().signal, viaMember: true }
-    const call = nodes.there.capabilities.unary.bind(nodes.there.capabilities)
-    const request = only as unknown as Parameters<typeof call>[0]
-    await t.rejects(call(request, member), { reason: 'capability_not_found' } as unknown as Error)
-    await t.rejects(call({ ...request, target_node: NODE.nodeId }, member),
+    const { invoker } = nodes.there.capabilities
+    const call = async (wanted: CallRequest): Promise<unknown> =>
+      await invoker.unary(wanted, member, () => {})
+    const request = only as unknown as CallRequest
+    await t.rejects(call(request), { reason: 'capability_not_found' } as unknown as Error)
+    await t.rejects(call({ ...request, target_node: NODE.nodeId }),
       { reason: 'node_not_found' } as unknown as Error)
-    await t.rejects(call({ ...request, target_node: 'beta' }, member),
+    await t.rejects(call({ ...request, target_node: 'beta' }),
       { reason: 'capability_not_found' } as unknown as Error)
     t.equal(callsOf(nodes).length, posts)
     const listing = ask(nodes.there, 'list', undefined,

@@ -106,7 +106,7 @@ t.test('every kind of call on one socket', async (t) => {
     [[{ i: 2 }, 4], [{ i: 4 }, 4], [{ i: 6 }, 4]])
   t.match(c.frames.find((f) => f.header.call_id === 's')!.header.payload,
     { command_id: /.{36}/, task_id: 'task-7' })
-  t.equal(b.capabilities.open + b.commands.open, 0)
+  t.equal(b.capabilities.invoker.calls.size + b.commands.open, 0)
 })
 
 t.test('an echo answers each chunk before the next is sent', async (t) => {
@@ -175,13 +175,13 @@ t.test('what is no message closes the socket', async (t) => {
     })
     const c = await connect(t, b)
     c.say({ kind: 'call', call_id: 'u', ...body })
-    await eventually(() => b.capabilities.open === 1, 'the call')
+    await eventually(() => b.capabilities.invoker.calls.size === 1, 'the call')
     await settle()
     c.ws.send(message)
     await eventually(() => c.closed !== null, 'the close')
     t.equal(c.closed!.code, 4400)
     t.match(c.closed!.reason, reason)
-    await eventually(() => b.capabilities.open === 0 && aborted, 'its calls to end')
+    await eventually(() => b.capabilities.invoker.calls.size === 0 && aborted, 'its calls to end')
   }
   await check('nonsense', /JSON/)
   await check('[]', /not a JSON object/)
@@ -206,20 +206,20 @@ t.test('ends of calls', async (t) => {
   const check = async (id: string, body: object, end: () =>
     unknown, kind: string, reason: string | null): Promise<void> => {
     c.say({ kind: 'call', call_id: id, ...body, timeout_seconds: 5 })
-    await eventually(() => b.capabilities.open === 1, id)
+    await eventually(() => b.capabilities.invoker.calls.size === 1, id)
     await settle(20)
     await end()
     const { header } = await c.end(id)
     t.same([header.kind, header.error?.reason ?? null], [kind, reason], id)
     t.equal(c.of(id).filter((f) => ENDS.includes(f.split(' ')[0]!)).length, 1)
-    await eventually(() => b.capabilities.open === 0, 'the end')
+    await eventually(() => b.capabilities.invoker.calls.size === 0, 'the end')
   }
   const cancel = (id: string) => (): void => { c.say({ kind: 'cancel', call_id: id }) }
   await check('unary cancel', unary, cancel('unary cancel'), 'cancelled', null)
   await check('stream cancel', stream, cancel('stream cancel'), 'cancelled', null)
   await check('input cancel', client, cancel('input cancel'), 'cancelled', null)
   await check('route cancel', stream, () =>
-    b.capabilities.cancel('route cancel', caller()), 'cancelled', null)
+    b.capabilities.invoker.calls.cancel('route cancel', caller()), 'cancelled', null)
   await check('timeout', stream, async () => { await b.clock.advance(5000) }, 'failed', 'timeout')
   await check('no input', client, async () => { await b.clock.advance(5000) }, 'failed', 'timeout')
   await check('session', stream, () => { b.commands.abortAll('session_changed') }, 'failed',
@@ -236,7 +236,7 @@ t.test('client chunks keep a call alive', async (t) => {
   const body = probe(b, 'client_streaming', total)
   const c = await connect(t, b)
   c.say({ kind: 'call', call_id: 'c', ...body, timeout_seconds: 5 })
-  await eventually(() => b.capabilities.open === 1, 'the call')
+  await eventually(() => b.capabilities.invoker.calls.size === 1, 'the call')
   let seen = 0
   c.ws.on('pong', () => { seen++ })
   for (let i = 1; i <= 4; i++) {
@@ -268,7 +268,7 @@ t.test('a handler that is behind stops the socket from being read', async (t) =>
   for (let i = 0; i < 300; i++) c.say({ kind: 'chunk', call_id: 'w', payload: { s: big } })
   c.say({ kind: 'end', call_id: 'w' })
   c.say({ kind: 'end', call_id: 'c' })
-  await eventually(() => b.capabilities.open === 2, 'both calls')
+  await eventually(() => b.capabilities.invoker.calls.size === 2, 'both calls')
   for (let turn = 0; turn < 100; turn++) await new Promise((resolve) => { setTimeout(resolve, 2) })
   t.ok(c.ws.bufferedAmount > 1024 * 1024,
     `${c.ws.bufferedAmount} bytes could not be sent: the node does not read`)
@@ -287,7 +287,7 @@ t.test('a handler that never takes its input loses its call, not the socket', as
   const c = await connect(t, b)
   c.say({ kind: 'call', call_id: 'd', ...deaf, timeout_seconds: 300 })
   for (let i = 0; i < 4; i++) c.say({ kind: 'chunk', call_id: 'd', payload: { i } })
-  await eventually(() => b.capabilities.open === 1, 'the call')
+  await eventually(() => b.capabilities.invoker.calls.size === 1, 'the call')
   let pongs = 0
   c.ws.on('pong', () => { pongs++ })
   c.ws.ping()
@@ -306,7 +306,7 @@ t.test('limits of a socket', async (t) => {
   for (const id of ['1', '2', '3', '4']) c.say({ kind: 'call', call_id: id, ...body })
   t.match((await c.end('4')).header.error, { reason: 'overloaded', code: 429 })
   c.ws.close()
-  await eventually(() => b.capabilities.open === 0, 'closing the socket to end its calls')
+  await eventually(() => b.capabilities.invoker.calls.size === 0, 'closing the socket to end its calls')
   t.same(b.outcomes.map((o) => o.kind), ['cancelled', 'cancelled', 'cancelled'])
 })
 
@@ -315,7 +315,7 @@ t.test('two calls of one id from two sockets', async (t) => {
   const body = probe(b, 'unary', async (_: unknown, call: View) => await until(call))
   const [one, two] = [await connect(t, b), await connect(t, b)]
   one.say({ kind: 'call', call_id: 'x', ...body })
-  await eventually(() => b.capabilities.open === 1, 'the first')
+  await eventually(() => b.capabilities.invoker.calls.size === 1, 'the first')
   two.say({ kind: 'call', call_id: 'x', ...body })
   t.match((await two.end('x')).header.error, { reason: 'invalid_request', param: 'call_id' })
   one.say({ kind: 'cancel', call_id: 'x' })
@@ -330,7 +330,7 @@ t.test('a peer that does not read', async (t) => {
   let sides = 0
   c.ws.pause()
   for (let i = 0; i < 5; i++) c.say({ kind: 'call', call_id: `s${i}`, ...body })
-  await eventually(() => b.capabilities.open === 5, 'the calls')
+  await eventually(() => b.capabilities.invoker.calls.size === 5, 'the calls')
   for (let last = -1; last !== made;) {
     last = made
     sides++
@@ -338,7 +338,7 @@ t.test('a peer that does not read', async (t) => {
   }
   t.ok(made * 256 * 1024 < 64 * 1024 * 1024, `${made} chunks made in ${sides} rounds: bounded`)
   await b.clock.advance(30_000)
-  await eventually(() => b.capabilities.open === 0, 'the socket to be dropped')
+  await eventually(() => b.capabilities.invoker.calls.size === 0, 'the socket to be dropped')
   t.ok(b.outcomes.every((o) => o.kind !== 'completed'))
 })
 

@@ -30,7 +30,7 @@ t.test('a stream of frames', async (t) => {
   t.same(frames[0]!.payload, { command_id: reader.headers['x-svc-command-id'], task_id: 'task-1' })
   t.ok(reader.ended)
   t.match(b.outcomes, [{ kind: 'completed' }])
-  t.equal(b.capabilities.open + b.commands.open, 0)
+  t.equal(b.capabilities.invoker.calls.size + b.commands.open, 0)
 })
 
 t.test('guards of a stream are ordinary errors', async (t) => {
@@ -68,7 +68,7 @@ t.test('a failure before the first chunk has its own status in every framing', a
       const request = ask(b, 'stream', body, { accept })
       const error = errorOf(request, await request.answer)
       t.same([error.reason, request.reader.status], [reason, status], accept)
-      t.equal(b.capabilities.open, 0)
+      t.equal(b.capabilities.invoker.calls.size, 0)
     }
   }
   await check(throwing(0, kernelError('no_instance')), 'no_instance', 404)
@@ -127,10 +127,10 @@ t.test('every end of a stream is one terminal frame', async (t) => {
     t.equal(frames.at(-1)!.error?.reason ?? null, kind === 'cancelled' ? null : reason, name)
     t.match(b.outcomes, [{ kind, reason }])
     t.ok(request.reader.ended, 'framed streams end cleanly')
-    t.equal(b.capabilities.open + b.commands.open, 0)
+    t.equal(b.capabilities.invoker.calls.size + b.commands.open, 0)
   }
   const nothing = (): void => {}
-  const cancel = (b: Bench): void => { b.capabilities.cancel('c1', caller()) }
+  const cancel = (b: Bench): void => { b.capabilities.invoker.calls.cancel('c1', caller()) }
   await check('throws in the middle', throwing(3, new Error('boom')), nothing, 'failed', 'provider_error', 3)
   await check('cancelled', oneThen(hang), cancel, 'cancelled', 'cancelled')
   await check('client gone', oneThen(hang), (_, r) => { r.leave() }, 'cancelled', 'cancelled')
@@ -208,7 +208,7 @@ t.test('a handler that hangs loses its slot after a second', async (t) => {
   })
   const first = ask(b, 'stream', { ...body, call_id: 'c1' })
   await until(() => first.reader.received.length > 1)
-  b.capabilities.cancel('c1', caller())
+  b.capabilities.invoker.calls.cancel('c1', caller())
   await first.answer
   const second = ask(b, 'stream', body)
   await settle()
@@ -268,7 +268,7 @@ t.test('raw media: bytes only, a clean end only when complete', async (t) => {
     t.equal(request.reader.contentType, 'audio/mpeg')
     t.same([request.reader.bytes, request.reader.ended, request.reader.wasCut], [bytes, clean, !clean], name)
     t.match(request.reader.headers, { 'x-svc-command-id': /./ })
-    t.equal(b.capabilities.open, 0)
+    t.equal(b.capabilities.invoker.calls.size, 0)
   }
   const then = (next: (call: View) => Promise<unknown>): Source => async function * (_, call) {
     yield piece(0)
@@ -281,7 +281,8 @@ t.test('raw media: bytes only, a clean end only when complete', async (t) => {
   const nothing = (): void => {}
   await check('complete', then(async () => {}), nothing, true, 150)
   await check('fails', then(async () => { throw new Error('boom') }), nothing, false, 150)
-  await check('cancelled', then(forever), (b) => b.capabilities.cancel('c1', caller()), false, 150)
+  await check('cancelled', then(forever), (b) => b.capabilities.invoker.calls.cancel('c1', caller()),
+    false, 150)
   await check('times out', then(forever), async (b) => { await b.clock.advance(30_000) }, false, 150)
   await check('node stops', then(forever), async (b) => { await b.capabilities.close() }, false, 150)
 })
@@ -295,7 +296,7 @@ t.test('raw media holds its status until the first byte', async (t) => {
     throw kernelError('instance_lost')
   }, { media_type: 'audio/mpeg' })
   const request = ask(b, 'stream', body, { accept: 'audio/mpeg' })
-  await until(() => b.capabilities.open === 1)
+  await until(() => b.capabilities.invoker.calls.size === 1)
   await b.clock.advance(10_000)
   t.notOk(request.reader.opened)
   open()
@@ -330,5 +331,5 @@ t.test('two hundred streams, then the session changes: one terminal each', async
   }
   t.equal(framed, 150)
   t.equal(b.outcomes.length, 200)
-  t.equal(b.capabilities.open + b.commands.open, 0)
+  t.equal(b.capabilities.invoker.calls.size + b.commands.open, 0)
 })

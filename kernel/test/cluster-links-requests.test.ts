@@ -153,26 +153,6 @@ t.test('a removed member\'s requests end, both ways', async (t) => {
   })
 })
 
-t.test('WebSocket upgrades of the API reach its handler', async (t) => {
-  const urls: unknown[] = []
-  const apiUpgrade: Extra['apiUpgrade'] = (request, socket) => {
-    urls.push(request.url, memberOf(socket))
-    socket.end('HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\n')
-  }
-  const [a, b] = [await testNode(t), await testNode(t, { apiUpgrade })]
-  unite([a, b])
-  const socket = await dialled(a.key, b)
-  const call = httpRequest({
-    createConnection: () => socket,
-    path: '/api/v1/watch?x=1',
-    headers: { connection: 'upgrade', upgrade: 'websocket' }
-  })
-  call.end()
-  const [, upgraded] = await once(call, 'upgrade') as [unknown, { destroy: () => void }]
-  upgraded.destroy()
-  t.strictSame(urls, ['/v1/watch?x=1', a.id])
-})
-
 const dialled = async (key: NodeKey, node: TestNode): ReturnType<typeof dial> => {
   const [host, port] = node.address.split(':')
   const socket = await dial({

@@ -68,7 +68,7 @@ export async function createListener (options: ListenerOptions): Promise<Listene
   await app.ready()
   const https = server!
   const sockets = guard(https, options)
-  https.on('upgrade', (request, socket, head) => { routeUpgrade(options, upgrades, request, socket, head) })
+  https.on('upgrade', (request, socket, head) => { routeUpgrade(upgrades, request, socket, head) })
   https.on('tlsClientError', (_error, socket) => { socket.destroy() })
   https.on('clientError', (_error, socket) => { socket.destroy() })
   return {
@@ -189,15 +189,8 @@ function addRoutes (app: FastifyInstance, options: ListenerOptions): void {
 }
 
 function routeUpgrade (
-  options: ListenerOptions, upgrades: EventEmitter, request: IncomingMessage, socket: Duplex, head: Buffer
+  upgrades: EventEmitter, request: IncomingMessage, socket: Duplex, head: Buffer
 ): void {
-  if (memberOf(socket) === undefined) {
-    socket.destroy()
-  } else if (request.url?.startsWith(API_PREFIX) === true) {
-    request.url = request.url.slice(API_PREFIX.length - 1)
-    if (options.apiUpgrade === undefined) socket.destroy()
-    else options.apiUpgrade(request, socket, head)
-  } else {
-    upgrades.emit('upgrade', request, socket, head)
-  }
+  if (memberOf(socket) === undefined || request.url?.startsWith(API_PREFIX) === true) socket.destroy()
+  else upgrades.emit('upgrade', request, socket, head)
 }

@@ -1,5 +1,4 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import type { Duplex } from 'node:stream'
 import type { Clock } from '../../api/clock.js'
 import type { Logger } from '../../api/plugin.js'
 import type { DialReport, MemberRequest, MemberResponse } from '../../api/services.js'
@@ -138,8 +137,6 @@ export interface LinksOptions {
   events: LinkEvents
   /** The API server's handler; gets members' requests for /api/<path> with the url rewritten to /<path>. */
   api: (request: IncomingMessage, response: ServerResponse) => void
-  /** The same for WebSocket upgrades. */
-  apiUpgrade?: (request: IncomingMessage, socket: Duplex, head: Buffer) => void
   /** Throws when nobody can be admitted just now, e.g. `no_master`; asked before a token is used up. */
   mayAdmit?: () => void
   /** After token and proof of POST /join were found right: adds the member, answers the membership. */
