@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const KEPT = /\.(onnx|onnx\.json|yaml|bin|dat|gz|NOTICE\.txt)$|LICENCE\.txt$|\/model\/[^/]+\.json$/
-const SKIPPED = new Set(['test', 'train', 'node_modules', 'dist'])
+const SKIPPED = new Set(['test', 'node_modules', 'dist'])
 
 function * files (folder) {
   for (const entry of readdirSync(folder, { withFileTypes: true })) {

@@ -1,6 +1,7 @@
 /**
  * The embedded voice: a predictor of vocoder parameters followed by a vocoder, in one graph with Piper's
- * inputs. It is cut at the named tensors `excitation` and `frames`; see ../voice/README.md, "Streaming".
+ * inputs. It is cut at the named tensors `excitation` and `frames`; see "Streaming" in
+ * docs/recipes/voice-en/README.md.
  */
 import type { VitsGraph } from './vits.js'
 import { columns } from './local-decode.js'

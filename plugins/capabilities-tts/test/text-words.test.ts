@@ -14,9 +14,9 @@ function check (word: string, expected: string): void {
 }
 
 t.test('the shipped dictionary is the one of the npm package', async (t) => {
-  const script = new URL('../text/train/build-dictionary.mjs', import.meta.url).href
+  const script = new URL('../../../docs/recipes/letter-to-sound/build-dictionary.mjs', import.meta.url).href
   const { pack } = await import(script) as { pack: (entries: Record<string, string>) => Buffer }
-  t.ok(pack(dictionary).equals(readData('dictionary.bin')), 'else run node text/train/build-dictionary.mjs')
+  t.ok(pack(dictionary).equals(readData('dictionary.bin')), 'else run build-dictionary.mjs of the recipe')
 })
 
 t.test('every word of the dictionary is found, others are not', async (t) => {
@@ -36,7 +36,7 @@ t.test('IPA as the voice was trained on', async (t) => {
   t.equal(ipa(phones('W ER1 L D')), 'wˈɜːld')
   t.equal(ipa(phones('AE2 K N AA1 L IH0 JH ER0 IY0')), 'ˌæknˈɑːlɪdʒɚi')
   t.equal(ipa(phones('CH OY1 ZH UW0 NG TH')), 'tʃˈɔɪʒuːŋθ')
-  const recipe = readFileSync(new URL('../voice/frontend.mjs', import.meta.url), 'utf8')
+  const recipe = readFileSync(new URL('../../../docs/recipes/voice-en/frontend.mjs', import.meta.url), 'utf8')
   const weak = /const WEAK = {(.*)}/.exec(recipe)?.[1] ?? ''
   t.same(new Map(Array.from(weak.matchAll(/(\w+): "([^"]+)"/g), ([, word, ipa]) => [word, ipa])), WEAK)
   t.throws(() => phones('XX'), /"XX"/)

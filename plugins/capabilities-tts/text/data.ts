@@ -11,6 +11,6 @@ export function readData (name: string): Buffer {
     if (existsSync(file)) return brotliDecompressSync(readFileSync(file))
   }
   const script = name === 'lts.bin' ? 'train-lts.mjs' : 'build-dictionary.mjs'
-  const command = `node plugins/capabilities-tts/text/train/${script}`
+  const command = `node docs/recipes/letter-to-sound/${script}`
   throw new Error(`text data file ${name} is missing; run: ${command}`)
 }

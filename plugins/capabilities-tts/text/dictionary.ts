@@ -1,7 +1,7 @@
 import { readData } from './data.js'
 
 const BLOCK = 16
-/** bytes from here on are phone numbers plus 128; see train/build-dictionary.mjs for the file */
+/** bytes from here on are phone numbers plus 128; docs/recipes/letter-to-sound makes the file */
 const PHONE = 128
 
 interface Dictionary {

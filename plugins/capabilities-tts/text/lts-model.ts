@@ -9,7 +9,7 @@ const MARGIN = 16 * 9
 const NO_STRESS = 0
 const ONE_PRIMARY = 1
 
-/** A joint letter and phone n-gram model; see train/train-lts.mjs for the file format. */
+/** A joint letter and phone n-gram model; docs/recipes/letter-to-sound/train-lts.mjs has the file format. */
 interface Model {
   /** piece numbers by the letters they read */
   byLetters: Map<string, number[]>

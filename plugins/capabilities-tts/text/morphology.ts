@@ -39,7 +39,8 @@ const suffix = (ending: string, instead: string[], doubling: boolean, sound: Suf
   ({ ending, instead, doubling, sound })
 
 /**
- * Only endings where a known stem beats letter-to-sound on held-out words (train/evaluate-lts.mjs --derive).
+ * Only endings where a known stem beats letter-to-sound on held-out words
+ * (docs/recipes/letter-to-sound/evaluate-lts.mjs --derive).
  * Missing on purpose: -ing, -er, -able, -est, prefixes, and splitting into two known words (right for 46 % of
  * the words that can be split, against 75 % by letter-to-sound: the dictionary is full of short surnames).
  */

@@ -1,6 +1,7 @@
 /**
- * Phones as numbers: ARPABET with stress as in the CMU dictionary, in the order of `train/phones.mjs`. The
- * IPA of each is the one the embedded voice was trained on (stress mark right before its vowel).
+ * Phones as numbers: ARPABET with stress as in the CMU dictionary, in the order of
+ * `docs/recipes/letter-to-sound/phones.mjs`. The IPA of each is the one the embedded voice was trained on
+ * (stress mark right before its vowel).
  */
 const CONSONANTS: ReadonlyArray<readonly [string, string]> = [
   ['B', 'b'], ['CH', 'tʃ'], ['D', 'd'], ['DH', 'ð'], ['F', 'f'], ['G', 'ɡ'], ['HH', 'h'], ['JH', 'dʒ'],

@@ -60,7 +60,7 @@ t.test('what anybody asks first', async (t) => {
 
 t.test('the scores are those of these files', async (t) => {
   const read = (name: string): string =>
-    readFileSync(new URL(`../guide/judge/${name}`, import.meta.url), 'utf8')
+    readFileSync(new URL(`../../../docs/recipes/guide/judge/${name}`, import.meta.url), 'utf8')
   const [, model = ''] = read('scores.md').split('## The model')
   t.match(model, card.revision)
   const rows = read('questions.tsv').trim().split('\n').map((line) => line.split('\t') as [string, string])

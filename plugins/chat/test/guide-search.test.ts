@@ -108,9 +108,9 @@ t.test('a search needs a sheet that declines', (t) => {
 })
 
 t.test('the questions of the judgement: at least as good as the scores say', (t) => {
-  const scores = readFileSync(new URL('../guide/judge/scores.md', import.meta.url), 'utf8')
+  const scores = readFileSync(new URL('../../../docs/recipes/guide/judge/scores.md', import.meta.url), 'utf8')
   const written = Number(/right, all questions \| (\d+) of 100/.exec(scores)?.[1])
-  const file = new URL('../guide/judge/questions.tsv', import.meta.url)
+  const file = new URL('../../../docs/recipes/guide/judge/questions.tsv', import.meta.url)
   const lines = readFileSync(file, 'utf8').trim().split('\n')
   t.equal(lines.length, 100)
   const right = lines.filter((line) => {

@@ -37,7 +37,8 @@ export function pack (entries) {
 }
 
 if (process.argv[1] === new URL(import.meta.url).pathname) {
-  const out = process.argv[2] ?? new URL('../data/dictionary.bin', import.meta.url)
+  const shipped = new URL('../../../plugins/capabilities-tts/text/data/dictionary.bin', import.meta.url)
+  const out = process.argv[2] ?? shipped
   const raw = pack(dictionary)
   const file = brotliCompressSync(raw, { params: { [constants.BROTLI_PARAM_QUALITY]: 11 } })
   writeFileSync(out, file)

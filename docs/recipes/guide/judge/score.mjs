@@ -1,12 +1,13 @@
 // Judges the search and the model on questions.tsv and writes scores.md:
-// node --import tsx/esm plugins/chat/guide/judge/score.mjs [search | model [FOLDER]]
+// node --import tsx/esm docs/recipes/guide/judge/score.mjs [search | model [FOLDER]]
 import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { readCard } from '../../../../kernel/cards/bundle.ts'
-import { declarations, sheets } from '../train/declarations.mjs'
-import { guideSearch } from '../index.ts'
+import { declarations, sheets } from '../declarations.mjs'
+import { guideSearch } from '../../../../plugins/chat/guide/index.ts'
 
-const [what = 'both', folder = fileURLToPath(new URL('../model', import.meta.url))] = process.argv.slice(2)
+const shipped = fileURLToPath(new URL('../../../../plugins/chat/guide/model', import.meta.url))
+const [what = 'both', folder = shipped] = process.argv.slice(2)
 const here = (name) => new URL(name, import.meta.url)
 const questions = readFileSync(here('questions.tsv'), 'utf8').trim().split('\n').map((line) => {
   const [question, ids] = line.split('\t')
@@ -76,7 +77,7 @@ const kept = (title) => new RegExp(`## ${title}\n[\\s\\S]*?(?=\n## |$)`).exec(ol
 const search = what === 'model' ? kept('The search') : judgeSearch()
 const model = what === 'search' ? kept('The model') : await judgeModel()
 const intro = 'On the 100 questions of `questions.tsv`, by\n' +
-  '`node --import tsx/esm plugins/chat/guide/judge/score.mjs`.'
+  '`node --import tsx/esm docs/recipes/guide/judge/score.mjs`.'
 const text = `# Scores\n\n${intro}\n\n${search.trimEnd()}\n\n${model.trimEnd()}\n`
 if (process.argv[3] === undefined) writeFileSync(here('scores.md'), text)
 process.stdout.write(text)

@@ -12,7 +12,8 @@ import { align } from './align.mjs'
 import { Ngrams, renormalise, smooth, thin } from './ngram.mjs'
 import { encode, isHeldOut } from './phones.mjs'
 
-const [, , out = new URL('../data/lts.bin', import.meta.url), order = '7', budget = '235000'] = process.argv
+const shipped = new URL('../../../plugins/capabilities-tts/text/data/lts.bin', import.meta.url)
+const [, , out = shipped, order = '7', budget = '235000'] = process.argv
 const RARE_PIECE = 4
 const log = (line) => process.stderr.write(line + '\n')
 

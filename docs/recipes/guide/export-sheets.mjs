@@ -1,7 +1,7 @@
 // Writes all sheets and the frames as JSON for the training: node --import tsx/esm export-sheets.mjs OUT.json
 import { readFileSync, writeFileSync } from 'node:fs'
 import { parse } from 'yaml'
-import { patternsIn } from '../sheets.ts'
+import { patternsIn } from '../../../plugins/chat/guide/sheets.ts'
 import { sheets } from './declarations.mjs'
 
 const raw = parse(readFileSync(new URL('frames.yaml', import.meta.url), 'utf8'))

@@ -1,8 +1,8 @@
 // What the whole product declares, for the scripts here: run them with `node --import tsx/esm`.
-import { declaredBy } from '../../../../kernel/cli/declared.ts'
-import { bundled } from '../../../index.ts'
-import { allSheets, writtenSheets } from '../sheets.ts'
-import { declaredSheets } from '../declared.ts'
+import { declaredBy } from '../../../kernel/cli/declared.ts'
+import { bundled } from '../../../plugins/index.ts'
+import { allSheets, writtenSheets } from '../../../plugins/chat/guide/sheets.ts'
+import { declaredSheets } from '../../../plugins/chat/guide/declared.ts'
 
 /** The declarations of the kernel and of the plugins that ship. */
 export const declarations = declaredBy(bundled.map(({ manifest }) => manifest))

@@ -8,16 +8,18 @@ import ts from 'typescript'
 import { dictionary } from 'cmu-pronouncing-dictionary'
 import { encode, isHeldOut, PHONES } from './phones.mjs'
 
+const front = new URL('../../../plugins/capabilities-tts/text/', import.meta.url)
+
 /** Node 20 does not run TypeScript: the modules are stripped of their types into a temporary folder. */
 async function load () {
   const folder = mkdtempSync(join(tmpdir(), 'lts-'))
   const compilerOptions = { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2022 }
   writeFileSync(join(folder, 'package.json'), '{"type":"module"}')
   for (const name of ['data', 'phones', 'lts-model', 'dictionary', 'morphology']) {
-    const source = readFileSync(new URL(`../${name}.ts`, import.meta.url), 'utf8')
+    const source = readFileSync(new URL(`${name}.ts`, front), 'utf8')
     writeFileSync(join(folder, name + '.js'), ts.transpileModule(source, { compilerOptions }).outputText)
   }
-  symlinkSync(fileURLToPath(new URL('../data', import.meta.url)), join(folder, 'data'))
+  symlinkSync(fileURLToPath(new URL('data', front)), join(folder, 'data'))
   const load = (name) => import(pathToFileURL(join(folder, name)))
   return { ...await load('lts-model.js'), ...await load('morphology.js'), ...await load('dictionary.js') }
 }

@@ -1,9 +1,9 @@
 // Writes for gen.py how much each word speaks for each sheet, as the search counts it, but without pairs and
 // nearest patterns: node --import tsx/esm teacher.mjs SHEETS.json OUT.json
 import { readFileSync, writeFileSync } from 'node:fs'
-import { wordGroups } from '../index.ts'
-import { meanChances, parsePattern, wordChances } from '../patterns.ts'
-import { rawWords, Vocabulary } from '../text.ts'
+import { wordGroups } from '../../../plugins/chat/guide/index.ts'
+import { meanChances, parsePattern, wordChances } from '../../../plugins/chat/guide/patterns.ts'
+import { rawWords, Vocabulary } from '../../../plugins/chat/guide/text.ts'
 
 const [from, to] = process.argv.slice(2)
 const { sheets, frames } = JSON.parse(readFileSync(from, 'utf8'))
