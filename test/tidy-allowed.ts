@@ -17,7 +17,7 @@ export const allowed: Partial<Record<Rule, Readonly<Record<string, string>>>> = 
     'kernel/observe/log.ts': 'NO_COLOR',
     'plugins/runners/gpu-probe.ts': 'the default of an argument',
     'plugins/runners/process/limits.ts': 'the default of an argument',
-    'plugins/runners/process/launch.ts': 'PATH and the allow-list for a runner\'s environment'
+    'plugins/runners/process/spawn.ts': 'PATH and the allow-list for a runner\'s environment'
   },
   'time and chance': {
     'kernel/api/clock.ts': 'the clock itself',

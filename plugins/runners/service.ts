@@ -6,8 +6,8 @@ import type { Caller, EngineChunk, EngineTask, ModelCard, Trace } from '../../ke
 
 export { placement } from './instances/sections.js'
 export { errors as runnerErrors } from './errors.js'
-export { runTask } from './routing/run-task.js'
-export type { TaskRequest } from './routing/run-task.js'
+export { runTask } from './routing/serve.js'
+export type { TaskRequest } from './routing/serve.js'
 export { bodyOf, changed, stateCard } from './instances/shapes.js'
 export type {
   Instance, LlamaRpcInstance, PlacementIntent, RingInstance, Shard, ShardBody, StateCard

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { createAnnouncer } from '../../runners/instances/announce.js'
+import { createAnnouncer } from '../../runners/instances/document.js'
 import { commandHandlers } from '../../runners/commands.js'
 import { sections } from '../../runners/instances/sections.js'
 import { coreCluster } from '../../../kernel/test/cluster-core-kit.js'

@@ -1,5 +1,7 @@
 import type { Section } from '../../../kernel/index.js'
-import { FAILURES_MAX } from '../limits.js'
+
+/** Instance failures kept per node and shown in /state. */
+const FAILURES_MAX = 64
 
 /** What kind of failure it is; a plugin that decides what happens next goes by it. */
 export type FailureCode =

@@ -3,16 +3,15 @@ import { fileURLToPath } from 'node:url'
 import type {
   Bundle, BundledModel, Clock, Logger, LogRing, ModelCard, RegisteredEngine
 } from '../../../kernel/index.js'
-import type { BackendChoice } from '../machine/backends.js'
-import type { BinaryOverride } from '../machine/binaries.js'
+import type { BackendChoice, BinaryOverride } from '../machine/backends.js'
 import { LaunchError } from './failures.js'
 import type { LaunchOptions } from './fleet.js'
 import { opensPorts } from '../donors/role.js'
 import type { Role } from '../donors/role.js'
 import { memoryLimitBytes, sequenceBytes } from '../machine/memory.js'
 import { readable } from '../process/confine.js'
-import { runnersFolder } from './scratch.js'
 import type { Assignment } from './shapes.js'
+import { readdir, rm, stat } from 'node:fs/promises'
 
 /** The part of the configuration that reaches a runner. */
 export interface RunnerConfig {
@@ -152,4 +151,37 @@ function planned (
 ): Record<string, unknown> {
   if (role === null) return {}
   return role.kind === 'donor' ? { lends: true } : { rpc: plan(runnerId, role) }
+}
+
+/** Folders of runners that are gone and are kept for a look at their output. */
+const KEPT_FOLDERS = 4
+
+/** Where the runners of a node have their folders, one each. */
+export function runnersFolder (home: string): string {
+  return join(home, 'run', 'runners')
+}
+
+/** Removes the folders of runners that are gone, but for the newest few. Never throws. */
+export async function pruneScratch (folder: string, live: (runnerId: string) => boolean): Promise<void> {
+  const names = await readdir(folder).catch(() => [])
+  const dated = await Promise.all(
+    names.map(async (name) => ({
+      name,
+      at: await stat(join(folder, name)).then(
+        ({ mtimeMs }) => mtimeMs,
+        () => 0
+      )
+    }))
+  )
+  const gone = dated
+    .filter(({ name }) => !live(name))
+    .sort((a, b) => b.at - a.at)
+    .slice(KEPT_FOLDERS)
+  await Promise.all(
+    gone
+      .filter(({ name }) => !live(name))
+      .map(async ({ name }) => {
+        await rm(join(folder, name), { recursive: true, force: true }).catch(() => {})
+      })
+  )
 }

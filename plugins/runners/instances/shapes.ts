@@ -1,5 +1,7 @@
 import type { ModelCard } from '../../../kernel/index.js'
-import { INSTANCE_FILES_MAX } from '../limits.js'
+
+/** A card with more files goes into an instance without them: the document goes to every node. */
+const INSTANCE_FILES_MAX = 64
 
 /** A model card as /state shows it: byte counts are `{inBytes}`. */
 export type StateCard = Omit<ModelCard, 'totalBytes' | 'files'> & {

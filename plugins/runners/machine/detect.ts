@@ -1,8 +1,10 @@
-import type { BinaryOverride } from './binaries.js'
 import { chooseBackend, declaredBackend, runtimesFor } from './backends.js'
+import type { BinaryOverride } from './backends.js'
 import type { conflicts } from '../conflicts.js'
 import type { GpuFact, Runtimes } from '../gpu-facts.js'
-import { SERVING_VRAM_BYTES } from '../limits.js'
+
+/** Dedicated memory from which an AMD or Intel GPU is worth serving from. */
+const SERVING_VRAM_BYTES = 4 * 1024 ** 3
 
 export type ConflictCode = keyof typeof conflicts
 

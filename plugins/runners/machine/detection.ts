@@ -1,7 +1,6 @@
-import type { Context, Logger } from '../../../kernel/index.js'
-import { overrideVariable } from './binaries.js'
-import type { BinaryOverride, checkOverrides } from './binaries.js'
-import { declaredBackend } from './backends.js'
+import type { Context, Logger, Caller } from '../../../kernel/index.js'
+import { overrideVariable, declaredBackend } from './backends.js'
+import type { BinaryOverride, checkOverrides } from './backends.js'
 import { conflicts } from '../conflicts.js'
 import { byCode, detect, invalidBinaries } from './detect.js'
 import type { Conflict, ConflictCode, EngineOffer } from './detect.js'
@@ -9,9 +8,11 @@ import { mergeGpus } from '../gpu-facts.js'
 import type { GpuFact, Runtimes } from '../gpu-facts.js'
 import { probeGpus, probeRuntimes } from '../gpu-probe.js'
 import type { ProbeIo } from '../gpu-probe.js'
-import { PROBE_DELAY_MS } from '../limits.js'
 import { reasonOf } from '../process/errors.js'
 import type { Accelerator } from '../service.js'
+
+/** The GPU probe starts this long after the plugin, so as not to delay the first model. */
+const PROBE_DELAY_MS = 1_000
 
 export interface DetectionParts {
   io: ProbeIo
@@ -137,4 +138,29 @@ function accelerator ({ vendor, name, vramTotalBytes }: GpuFact): Accelerator {
     powerWatts: null,
     temperatureCelsius: null
   }
+}
+
+/** One part of /state, as its caller may see it. */
+export type View = (caller: Caller, base?: unknown) => unknown
+type ByNode = Record<string, Record<string, unknown>>
+
+/** What the kernel shows under nodeSystem, with this node's first accelerator in it: live readings count. */
+export function nodeSystem (nodeId: string, accelerators: () => Accelerator[]): View {
+  return (_caller, base) => {
+    const live = (base as ByNode | undefined)?.[nodeId]?.['accelerator'] as object | null | undefined
+    const found = accelerators()[0]
+    if (found === undefined) return withFields(base, nodeId, { accelerator: live ?? null })
+    const known = Object.entries(live ?? {}).filter(([, value]) => value !== null)
+    return withFields(base, nodeId, { accelerator: { ...found, ...Object.fromEntries(known) } })
+  }
+}
+
+/** What the kernel shows under nodeResources, with the backends of this node. */
+export function nodeResources (nodeId: string, backends: () => string[]): View {
+  return (_caller, base) => withFields(base, nodeId, { backends: backends() })
+}
+
+function withFields (base: unknown, nodeId: string, fields: Record<string, unknown>): ByNode {
+  const nodes = (base ?? {}) as ByNode
+  return { ...nodes, [nodeId]: { ...nodes[nodeId], ...fields } }
 }

@@ -1,11 +1,17 @@
-import type { ModelCard } from '../../../kernel/index.js'
-import {
-  MEMORY_CAP_FACTOR,
-  MEMORY_FIXED_BYTES,
-  MODEL_MEMORY_OVERHEAD,
-  RUNNER_MEMORY_FLOOR_BYTES,
-  USUAL_SEQUENCE_BYTES
-} from '../limits.js'
+import { showBytes } from '../../../kernel/index.js'
+import type { ModelCard, FreeMemory } from '../../../kernel/index.js'
+import type { LaunchOptions } from '../instances/fleet.js'
+import { LaunchError } from '../instances/failures.js'
+import type { Assignment, ShardBody } from '../instances/shapes.js'
+
+const MIB = 1024 * 1024
+/** Default memory cap of a runner: see `memoryLimitBytes`. */
+const RUNNER_MEMORY_FLOOR_BYTES = 1024 * MIB
+const MODEL_MEMORY_OVERHEAD = 1.3
+const MEMORY_FIXED_BYTES = 256 * MIB
+const MEMORY_CAP_FACTOR = 1.1
+/** What engines keep of sequences where no option says it. */
+const USUAL_SEQUENCE_BYTES = 1024 * MIB
 
 type Sized = Pick<ModelCard, 'nLayers' | 'kvHeads' | 'headSize' | 'contextLength'>
 
@@ -37,4 +43,49 @@ export function memoryLimitBytes (
   if (configuredMb !== undefined) return configuredMb * 1024 * 1024
   const share = card.totalBytes * MODEL_MEMORY_OVERHEAD + MEMORY_FIXED_BYTES + 2 * sequences
   return Math.ceil(Math.max(RUNNER_MEMORY_FLOOR_BYTES, share * MEMORY_CAP_FACTOR))
+}
+
+/** Bytes of weights that a rank holds: its layers, or with Tensor its slice of all of them. */
+export function weightsOf ({ totalBytes }: Pick<ModelCard, 'totalBytes'>, shard: ShardBody | null): number {
+  if (shard === null) return totalBytes
+  const { startLayer, endLayer, nLayers, worldSize } = shard
+  const layers = endLayer - startLayer
+  const part = layers === nLayers ? 1 / worldSize : layers / nLayers
+  // What lies in the document comes from other machines.
+  return part > 0 && part < 1 ? Math.ceil(totalBytes * part) : totalBytes
+}
+
+/** Why so many bytes of weights cannot be loaded where so many are free; null when they can. */
+export function shortage (
+  { modelId, weights, gpu, free }: { modelId: string, weights: number, gpu: boolean, free: number }
+): string | null {
+  const needed = weights + MEMORY_FIXED_BYTES
+  if (needed < free) return null
+  return `${modelId} needs ${showBytes(needed)} of ${gpu ? 'GPU memory' : 'memory'} on this node ` +
+    `(${showBytes(weights)} of weights and ${showBytes(MEMORY_FIXED_BYTES)} beside them), but only ` +
+    `${showBytes(Math.max(0, free))} are free now: end other programs or models there ` +
+    `(\`svc stop MODEL\`), or place it elsewhere: \`svc place ${modelId} --exclude NODE\``
+}
+
+export interface FitParts {
+  memory: FreeMemory
+  /** What of the model the assignment is; null for all of it. */
+  shard (assignment: Assignment): ShardBody | null
+}
+
+/**
+ * Looks at the memory that is really free just before a model is loaded: the plan may be older than what
+ * other programs took since. Throws a LaunchError `insufficient_memory`. What cannot be read refuses nothing.
+ */
+export function createFit (
+  { memory, shard }: FitParts
+): (assignment: Assignment, options: Pick<LaunchOptions, 'spec'>) => Promise<void> {
+  return async (assignment, { spec: { card, backend } }) => {
+    const gpu = backend !== 'cpu'
+    const free = await (gpu ? memory.vram() : memory.ram()).catch(() => null)
+    if (free === null) return
+    const weights = weightsOf(card, shard(assignment))
+    const problem = shortage({ modelId: card.modelId, weights, gpu, free })
+    if (problem !== null) throw new LaunchError('insufficient_memory', problem)
+  }
 }

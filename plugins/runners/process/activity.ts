@@ -1,8 +1,7 @@
-import { Announcer } from './announce.js'
-import { FROM_RUNNER } from './messages.js'
-import { SLOT } from './shared.js'
-import type { Handle } from './announce.js'
-import type { NodeLink } from './node-link.js'
+import { FROM_RUNNER } from './protocol.js'
+import type { OpenWork, WorkMessage } from './protocol.js'
+import { SLOT } from './watchdog.js'
+import type { NodeLink } from './link.js'
 
 const LABEL_CHARS = 64
 
@@ -63,4 +62,94 @@ export class Activity {
     this.#announcer.end(this.#step)
     this.#step = null
   }
+}
+
+/** A new announcement is left out when one that covers it was made this recently. */
+const COALESCE_MS = 10
+/**
+ * A call expected to be this short is covered by any announcement: the node waits at least 10 s before
+ * it calls work overdue, a hundred times as long.
+ */
+const SHORT_MS = 100
+
+type Sums = Map<string, { units: number, ms: number }>
+
+interface Parked extends OpenWork { announcedAt: number }
+
+/** Work in progress, under the announcement it stands under. */
+export interface Handle { label: string, units: number, startedAt: number, announced: Parked }
+
+/** What the announcer is given: a monotonic clock in ms, a one-shot timer, and the way to the node. */
+export interface AnnouncerIo {
+  now (): number
+  after (ms: number, fn: () => void): void
+  send (message: WorkMessage): void
+}
+
+/**
+ * Tells the node, before each blocking call, that it starts and how big it is. Short calls in a row are
+ * coalesced: the end of a call is held back for 10 ms, and a call that starts meanwhile stands under the
+ * announcement already made, if that one allows it the time. The node is thus never without an open
+ * announcement while a call blocks this thread, and sees a few hundred frames a second at most.
+ */
+export class Announcer {
+  readonly #io: AnnouncerIo
+  readonly #parked = new Map<number, Parked>()
+  readonly #total: Sums = new Map()
+  #measured: Sums = new Map()
+  #lastId = 0
+  #timerSet = false
+
+  constructor (io: AnnouncerIo) { this.#io = io }
+
+  begin (label: string, units: number): Handle {
+    const startedAt = this.#io.now()
+    const cover = this.#cover(label, units, startedAt)
+    if (cover !== undefined) {
+      this.#parked.delete(cover.id)
+      return { label, units, startedAt, announced: cover }
+    }
+    const announced = { id: ++this.#lastId, label, units, announcedAt: startedAt }
+    this.#flush([{ id: announced.id, label, units }])
+    return { label, units, startedAt, announced }
+  }
+
+  end (handle: Handle): void {
+    const ms = this.#io.now() - handle.startedAt
+    add(this.#measured, handle.label, handle.units, ms)
+    add(this.#total, handle.label, handle.units, ms)
+    this.#parked.set(handle.announced.id, handle.announced)
+    this.#arm()
+  }
+
+  #cover (label: string, units: number, now: number): Parked | undefined {
+    const total = this.#total.get(label)
+    const short = total !== undefined && total.ms / total.units * units < SHORT_MS
+    return [...this.#parked.values()].find((parked) =>
+      now - parked.announcedAt < COALESCE_MS && (short || (parked.label === label && units <= parked.units)))
+  }
+
+  #arm (): void {
+    if (this.#timerSet) return
+    this.#timerSet = true
+    this.#io.after(COALESCE_MS, () => {
+      this.#timerSet = false
+      if (this.#parked.size > 0) this.#flush([])
+    })
+  }
+
+  #flush (open: OpenWork[]): void {
+    const closed = [...this.#parked.keys()]
+    const measured = [...this.#measured].map(([label, { units, ms }]) => ({ label, units, ms }))
+    this.#parked.clear()
+    this.#measured = new Map()
+    this.#io.send({ open, closed, measured })
+  }
+}
+
+function add (sums: Sums, label: string, units: number, ms: number): void {
+  const sum = sums.get(label) ?? { units: 0, ms: 0 }
+  sum.units += units
+  sum.ms += ms
+  sums.set(label, sum)
 }

@@ -2,23 +2,22 @@
  * The runner process: one engine, one model. Started by launch.ts; everything it knows comes in frames
  * over file descriptor 3, and when that closes it ends, with its whole process group.
  */
-import './birth.js'
+// First, so that a runner whose node has died meanwhile ends before anything else is loaded.
+import { guardFamily } from './family.js'
 import { Worker } from 'node:worker_threads'
 import { Activity } from './activity.js'
 import { reasonOf } from './errors.js'
-import { guardFamily } from './family.js'
-import { FROM_RUNNER, TO_RUNNER } from './messages.js'
-import { RateMeter } from './meter.js'
-import { NodeLink } from './node-link.js'
+import { FROM_RUNNER, TO_RUNNER } from './protocol.js'
+import type { Frame, SpecMessage } from './protocol.js'
+import { RateMeter } from './limits.js'
+import type { HostLimits } from './limits.js'
+import { NodeLink } from './link.js'
 import { TaskServer } from './serve.js'
-import { BEAT_MS, PHASE, SLOT, SLOT_COUNT } from './shared.js'
+import { BEAT_MS, PHASE, SLOT, SLOT_COUNT } from './watchdog.js'
+import type { WatchdogData } from './watchdog.js'
 import type {
   EngineEnv, EngineModule, EngineSession, EngineTask, ModelSpec
 } from '../../../kernel/api/engine.js'
-import type { Frame } from './frames.js'
-import type { HostLimits } from './limits.js'
-import type { SpecMessage } from './messages.js'
-import type { WatchdogData } from './shared.js'
 
 const EXIT_ENGINE = 70
 const LOGS_PER_SECOND = 100

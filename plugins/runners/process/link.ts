@@ -1,12 +1,11 @@
 import { ProtocolError, reasonOf } from './errors.js'
-import { encodeFrame, FrameParser } from './frames.js'
-import { readMessage } from './messages.js'
-import { RateMeter } from './meter.js'
-import type { Clock } from '../../../kernel/index.js'
-import type { Frame } from './frames.js'
+import { encodeFrame, FrameParser, readMessage } from './protocol.js'
+import type { Frame, RunnerMessage } from './protocol.js'
+import { RateMeter } from './limits.js'
 import type { RunnerLimits } from './limits.js'
-import type { RunnerMessage } from './messages.js'
+import type { Clock } from '../../../kernel/index.js'
 import type { Duplex } from 'node:stream'
+import { Socket } from 'node:net'
 
 /** Frames handled before other work of the node gets its turn. */
 const FRAMES_PER_TURN = 256
@@ -99,5 +98,49 @@ export class Link {
     this.#closed = true
     if (!this.#broken) this.#pump(Infinity)
     this.#handlers.closed(this.#broken ? 0 : this.#parser.pending)
+  }
+}
+
+/** The file descriptor the node hands a runner for its frames. */
+const FRAMES_FD = 3
+
+/** The runner's end of the frame socket. */
+export class NodeLink {
+  readonly #socket = new Socket({ fd: FRAMES_FD, readable: true, writable: true })
+  #parser = new FrameParser(0xffff_ffff)
+
+  /** `onClose` is called when the node has closed its end or broken the protocol. */
+  constructor (onFrame: (frame: Frame) => void, onClose: () => void) {
+    this.#socket.on('data', (bytes: Buffer) => {
+      this.#parser.push(bytes)
+      for (let frame = this.#parser.next(); frame !== undefined; frame = this.#parser.next()) onFrame(frame)
+    })
+    this.#socket.on('error', onClose)
+    this.#socket.on('end', onClose)
+    this.#socket.on('close', onClose)
+  }
+
+  /** Sends one frame; returns its size on the wire. The kernel takes it at once unless it is behind. */
+  send (kind: number, task: number, header: object, media?: Uint8Array): number {
+    return this.sendEncoded(encodeFrame(kind, task, header, media))
+  }
+
+  sendEncoded (pieces: Uint8Array[]): number {
+    let bytes = 0
+    this.#socket.cork()
+    for (const piece of pieces) {
+      bytes += piece.byteLength
+      this.#socket.write(piece)
+    }
+    this.#socket.uncork()
+    return bytes
+  }
+
+  /** True while something sent has not yet left this process. */
+  get behind (): boolean { return this.#socket.writableLength > 0 }
+
+  /** Resolves when everything sent so far has left this process. */
+  flushed (): Promise<void> {
+    return new Promise((resolve) => { this.#socket.write('', () => { resolve() }) })
   }
 }

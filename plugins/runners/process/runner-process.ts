@@ -1,27 +1,23 @@
 import { join } from 'node:path'
 import { delay } from '../../../kernel/index.js'
-import { drain } from './drain.js'
-import { passedDeadline } from './deadlines.js'
-import { describeEnd } from './ending.js'
+import { drain, RingFile } from './output.js'
+import type { Listening } from './output.js'
+import { passedDeadline, describeEnd, WorkLedger } from './deadlines.js'
+import type { Phase } from './deadlines.js'
 import { cancelled, ProtocolError, RunnerError } from './errors.js'
-import { launch, signalGroup } from './launch.js'
+import { launch, signalGroup } from './spawn.js'
+import type { Launched } from './spawn.js'
 import { Link } from './link.js'
-import { TO_RUNNER } from './messages.js'
+import { TO_RUNNER } from './protocol.js'
+import type { Frame, RunnerMessage } from './protocol.js'
 import { removePidfile } from './pidfile.js'
 import { diagnose, familyBytes } from './proc.js'
-import { RingFile } from './ring.js'
-import { TaskTable } from './task-table.js'
-import { WorkLedger } from './work.js'
+import { TaskChannels } from './channels.js'
+import type { TaskChannel } from './channels.js'
 import type { EngineTask } from '../../../kernel/api/engine.js'
 import type { Trace } from '../../../kernel/index.js'
-import type { Phase } from './deadlines.js'
-import type { Listening } from './drain.js'
-import type { Frame } from './frames.js'
 import type { Hold } from './confine.js'
-import type { Launched } from './launch.js'
-import type { RunnerMessage } from './messages.js'
-import type { ProcessEvents, ProcessOptions } from './process-options.js'
-import type { TaskChannel } from './tasks.js'
+import type { ProcessEvents, ProcessOptions } from './options.js'
 
 /** Name of the runner's output file in its scratch folder. */
 export const LOG_FILE = 'runner.log'
@@ -43,7 +39,7 @@ const EXPECTED: Partial<Record<RunnerMessage['type'], Phase>> = {
 /** One runner process from its start to its end: frames, deadlines, memory cap, output, stop. */
 export class RunnerProcess {
   readonly pid: number
-  readonly tasks: TaskTable
+  readonly tasks: TaskChannels
   readonly #options: ProcessOptions
   readonly #events: ProcessEvents
   readonly #launched: Launched
@@ -82,7 +78,7 @@ export class RunnerProcess {
       broken: (error) => { this.kill(`the runner broke the frame protocol: ${error.message}`) },
       closed: (unread) => { this.#onLinkClosed(unread) }
     })
-    this.tasks = new TaskTable(options.limits, this, this.#link, {
+    this.tasks = new TaskChannels(options.limits, this, this.#link, {
       released: (channel, served) => { events.released(channel, served) },
       dropped: () => { events.dropped() },
       note: (what) => { options.flight.add(what) }

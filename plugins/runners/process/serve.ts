@@ -1,10 +1,9 @@
 import { CreditWindow } from './credits.js'
-import { encodeFrame } from './frames.js'
-import { FROM_RUNNER } from './messages.js'
+import { encodeFrame, FROM_RUNNER } from './protocol.js'
 import { partOf, SpanRecorder } from '../../../kernel/api/engine.js'
 import type { EngineChunk, EngineSession, EngineTask, SpanPart } from '../../../kernel/api/engine.js'
 import type { HostLimits } from './limits.js'
-import type { NodeLink } from './node-link.js'
+import type { NodeLink } from './link.js'
 
 const MAX_MESSAGE = 4_096
 const MAX_DETAILS_BYTES = 65_536

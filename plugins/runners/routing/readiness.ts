@@ -1,9 +1,13 @@
-import type { Clock, EngineTask, ReadyCheck } from '../../../kernel/index.js'
+import type { Clock, EngineTask, ReadyCheck, EngineChunk, Logger, ModelCard } from '../../../kernel/index.js'
 import type { Scope } from './availability.js'
-import { canaryTask, proofAge, proven } from './canary.js'
 import type { BrokenLink } from './chain.js'
 import type { Member } from '../instances/fleet.js'
-import { FORWARD_FRESH_SECONDS } from '../limits.js'
+import { reasonOf } from '../process/errors.js'
+
+/** A runner counts as proven while its last real inference is at most this old. */
+const FORWARD_FRESH_SECONDS = 30
+/** How long a canary inference may take. */
+export const CANARY_DEADLINE_MS = 5_000
 
 export interface ReadinessParts {
   clock: Clock
@@ -48,4 +52,92 @@ async function oneModel (parts: ReadinessParts, model: string): Promise<ReadyChe
 function age (member: Member, clock: Clock): string {
   const seconds = proofAge(member, clock.mono())
   return seconds === null ? 'never' : `${seconds.toFixed(1)} s`
+}
+
+/** The smallest real request per task of a card. A task that is not here has no canary. */
+const CANARIES: Readonly<Record<string, (card: ModelCard) => EngineTask>> = {
+  tts: (card) => ({ kind: 'tts', payload: { model: card.modelId, text: 'a' } })
+}
+
+/** The canary of a model; undefined when none of its tasks has one. */
+export function canaryTask (card: ModelCard): EngineTask | undefined {
+  const task = card.tasks.find((name) => Object.hasOwn(CANARIES, name))
+  return task === undefined ? undefined : CANARIES[task]?.(card)
+}
+
+/** Seconds since the runner last did real work, whoever saw it; null when never. */
+export function proofAge (member: Member, nowMono: number): number | null {
+  const ages = [
+    member.supervisor?.report().secondsSinceForward ?? null,
+    member.forwardMono === null ? null : (nowMono - member.forwardMono) / 1000
+  ].filter((age) => age !== null)
+  return ages.length === 0 ? null : Math.min(...ages)
+}
+
+/** True while that work is recent enough to vouch for the runner. */
+export function proven (member: Member, nowMono: number): boolean {
+  const age = proofAge(member, nowMono)
+  return age !== null && age <= FORWARD_FRESH_SECONDS
+}
+
+export interface CanaryParts {
+  clock: Clock
+  log: Logger
+  newId (): string
+}
+
+/**
+ * Runs one small real inference on an idle runner, at most 5 s, and says whether it answered. Askers at the
+ * same time share one run.
+ */
+export function createCanary (parts: CanaryParts): (member: Member, task: EngineTask) => Promise<boolean> {
+  const running = new Map<string, Promise<boolean>>()
+  return async (member, task) => {
+    const { runnerId } = member.assignment
+    const shared = running.get(runnerId)
+    if (shared !== undefined) return await shared
+    const run = tryOnce(parts, member, task).finally(() => { running.delete(runnerId) })
+    running.set(runnerId, run)
+    return await run
+  }
+}
+
+async function tryOnce (
+  { clock, log, newId }: CanaryParts,
+  member: Member,
+  task: EngineTask
+): Promise<boolean> {
+  const controller = new AbortController()
+  const { promise: overdue, resolve } = withResolver<false>()
+  const cancel = clock.after(CANARY_DEADLINE_MS, () => {
+    controller.abort()
+    resolve(false)
+  })
+  const answer = drain(member, newId(), task, controller.signal).catch((error: unknown) => {
+    log.warn({ ...member.assignment, error: reasonOf(error) }, 'the canary failed')
+    return false
+  })
+  const ok = await Promise.race([answer, overdue])
+  cancel()
+  if (ok) member.forwardMono = clock.mono()
+  return ok
+}
+
+/** True when the engine gave at least one chunk and ended by itself. */
+async function drain (
+  { supervisor }: Member,
+  taskId: string,
+  task: EngineTask,
+  signal: AbortSignal
+): Promise<boolean> {
+  let last: EngineChunk | undefined
+  if (supervisor === null) return false
+  for await (const chunk of supervisor.open(taskId, task, signal)) last = chunk
+  return last !== undefined && !signal.aborted
+}
+
+function withResolver<T> (): { promise: Promise<T>, resolve: (value: T) => void } {
+  let resolve: (value: T) => void = () => {}
+  const promise = new Promise<T>((_resolve) => { resolve = _resolve })
+  return { promise, resolve }
 }

@@ -1,7 +1,7 @@
 import { chmodSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { binaryProblem, checkOverrides, overrideVariable } from '../machine/binaries.js'
+import { binaryProblem, checkOverrides, overrideVariable } from '../machine/backends.js'
 
 const uid = process.getuid?.() ?? 0
 const folder = t.testdir({})

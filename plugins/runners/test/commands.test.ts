@@ -1,5 +1,5 @@
 import t from 'tap'
-import { createAnnouncer } from '../instances/announce.js'
+import { createAnnouncer } from '../instances/document.js'
 import { commandHandlers, commands } from '../commands.js'
 import { InstanceService } from '../service.js'
 import { bodyOf } from '../instances/shapes.js'

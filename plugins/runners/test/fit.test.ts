@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { FreeMemory } from '../../../kernel/index.js'
-import { createFit, shortage, weightsOf } from '../machine/fit.js'
+import { createFit, shortage, weightsOf } from '../machine/memory.js'
 import type { ShardBody } from '../instances/shapes.js'
 import { stateCard } from '../instances/shapes.js'
 import { card } from './samples.js'

@@ -2,7 +2,7 @@ import { chmodSync, mkdirSync, readFileSync, realpathSync, symlinkSync, writeFil
 import { dirname, join } from 'node:path'
 import t from 'tap'
 import { fileRules, readable } from '../process/confine.js'
-import { findSetpriv, launch } from '../process/launch.js'
+import { findSetpriv, launch } from '../process/spawn.js'
 import type { Test } from 'tap'
 import type { Hold, Needs } from '../process/confine.js'
 

@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { pathToFileURL } from 'node:url'
 import t from 'tap'
-import { findSetpriv, hostEntry, launch, runnerEnv, signalGroup } from '../process/launch.js'
+import { findSetpriv, hostEntry, launch, runnerEnv, signalGroup } from '../process/spawn.js'
 import { MARK, PIDFILE, readPidfile, sweepOrphans } from '../process/pidfile.js'
 import { bootId, diagnose, familyBytes, residentBytes, startTime } from '../process/proc.js'
 import { bench, hear, lives, until } from './process-kit.js'
@@ -108,7 +108,7 @@ t.test('the environment is an allow-list', (t) => {
 t.test('the runner entry is the compiled one', (t) => {
   const folder = '/x/dist/plugins/runners/process'
   t.equal(hostEntry(`file://${folder}/launch.js`), `${folder}/host.js`)
-  t.throws(() => hostEntry('file:///nowhere/plugins/runners/process/launch.ts'), /not built: run `npx tsc/)
+  t.throws(() => hostEntry('file:///nowhere/plugins/runners/process/spawn.ts'), /not built: run `npx tsc/)
   t.end()
 })
 

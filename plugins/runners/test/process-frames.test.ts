@@ -1,6 +1,6 @@
 import t from 'tap'
-import { encodeFrame, FrameParser } from '../process/frames.js'
-import type { Frame } from '../process/frames.js'
+import { encodeFrame, FrameParser } from '../process/protocol.js'
+import type { Frame } from '../process/protocol.js'
 
 const MAX = 1024
 

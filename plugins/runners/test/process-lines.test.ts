@@ -1,9 +1,8 @@
 import { readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
-import { LineLimiter } from '../process/lines.js'
-import { RateMeter } from '../process/meter.js'
-import { RingFile } from '../process/ring.js'
+import { LineLimiter, RingFile } from '../process/output.js'
+import { RateMeter } from '../process/limits.js'
 
 t.test('lines are cut, whatever the pieces', (t) => {
   const check = (name: string, text: string, expected: string[], lineBytes = 8): void => {

@@ -2,9 +2,8 @@ import t from 'tap'
 import { systemClock } from '../../../kernel/api/clock.js'
 import { RunnerError } from '../process/errors.js'
 import { DEFAULT_LIMITS, resolveLimits } from '../process/limits.js'
-import { readMessage } from '../process/messages.js'
-import { TaskTable } from '../process/task-table.js'
-import { TaskChannel } from '../process/tasks.js'
+import { readMessage } from '../process/protocol.js'
+import { TaskChannels, TaskChannel } from '../process/channels.js'
 import type { Link } from '../process/link.js'
 
 function channel (limits = DEFAULT_LIMITS) {
@@ -86,7 +85,7 @@ t.test('the table: one release per task, unknown tasks refused, a bad payload ta
   const released: string[] = []
   const send = (_kind: number, _task: number, header: object): void => { JSON.stringify(header) }
   const link = { send } as unknown as Link
-  const table = new TaskTable(DEFAULT_LIMITS, systemClock, link, {
+  const table = new TaskChannels(DEFAULT_LIMITS, systemClock, link, {
     released: (channel) => { released.push(channel.taskId) }, dropped: () => {}, note: () => {}
   })
   const frame = { media: new Uint8Array(0), bytes: 10 }

@@ -1,12 +1,11 @@
 import t from 'tap'
-import { Announcer } from '../process/announce.js'
-import { endedByWarmupWatchdog, passedDeadline } from '../process/deadlines.js'
-import { describeEnd } from '../process/ending.js'
+import { Announcer } from '../process/activity.js'
+import {
+  endedByWarmupWatchdog, passedDeadline, describeEnd, allowedMs, loadingMs, WorkLedger
+} from '../process/deadlines.js'
+import type { Watch, Ending } from '../process/deadlines.js'
 import { DEFAULT_LIMITS } from '../process/limits.js'
-import { allowedMs, loadingMs, WorkLedger } from '../process/work.js'
-import type { Watch } from '../process/deadlines.js'
-import type { Ending } from '../process/ending.js'
-import type { WorkMessage } from '../process/messages.js'
+import type { WorkMessage } from '../process/protocol.js'
 
 t.test('how long work and loading may take', (t) => {
   const check = (units: number, msPerUnit: number, expected: number): void => {

@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { TestContext } from '../../../kernel/testing/index.js'
-import { CANARY_DEADLINE_MS } from '../limits.js'
+import { CANARY_DEADLINE_MS } from '../routing/readiness.js'
 import { RunnersService } from '../service.js'
 import { endless, failing, startRunners, until } from './rig.js'
 import type { FakeRunner, RunnersRig } from './rig.js'

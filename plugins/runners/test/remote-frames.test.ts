@@ -1,7 +1,6 @@
 import t from 'tap'
 import type { EngineChunk } from '../../../kernel/index.js'
-import { encodeFrame } from '../process/frames.js'
-import { FROM_RUNNER } from '../process/messages.js'
+import { encodeFrame, FROM_RUNNER } from '../process/protocol.js'
 import { chunkFrame, endFrame, failFrame, readTask, ToldError } from '../routing/remote/frames.js'
 import { hear } from './remote-kit.js'
 

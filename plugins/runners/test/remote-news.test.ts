@@ -2,10 +2,9 @@ import t from 'tap'
 import type { Channel, Cluster, NodeView } from '../../../kernel/index.js'
 import { manualClock } from '../../../kernel/testing/index.js'
 import type { ManualClock } from '../../../kernel/testing/index.js'
-import { TASK_LINGER_MS } from '../limits.js'
 import { Bulletin, GATHER_MS, HEARD_MAX, mergeTasks, TELL_MS, TOLD_MAX } from '../routing/remote/news.js'
 import type { News } from '../routing/remote/news.js'
-import { TaskTable } from '../routing/tasks.js'
+import { TASK_LINGER_MS, TaskTable } from '../routing/tasks.js'
 import type { Task, TaskStatus } from '../routing/tasks.js'
 
 interface Node {

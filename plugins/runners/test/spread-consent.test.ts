@@ -3,9 +3,9 @@ import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { opensPorts } from '../donors/role.js'
 import { launchOptions } from '../instances/launch.js'
+import type { LaunchParts } from '../instances/launch.js'
 import { card } from './samples.js'
 import type { Role } from '../donors/role.js'
-import type { LaunchParts } from '../instances/launch.js'
 
 const quiet = (): void => {}
 const model = { card: card('acme/gguf'), directory: '/models/acme/gguf' }

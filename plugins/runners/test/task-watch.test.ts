@@ -1,9 +1,8 @@
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
-import { createTaskWatchers } from '../routing/task-watch.js'
+import { createTaskWatchers, TaskTable } from '../routing/tasks.js'
 import { RunnerError } from '../process/errors.js'
 import { serve } from '../routing/serve.js'
-import { TaskTable } from '../routing/tasks.js'
 import type { Caller, EngineChunk } from '../../../kernel/index.js'
 import type { EndedTask, Route } from '../service.js'
 

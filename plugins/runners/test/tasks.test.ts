@@ -1,7 +1,6 @@
 import t from 'tap'
-import { TASK_LINGER_MS, TASK_PENDING_MS, TASKS_FINISHED_MAX } from '../limits.js'
 import { mergeTasks } from '../routing/remote/news.js'
-import { TaskTable } from '../routing/tasks.js'
+import { TASK_LINGER_MS, TASK_PENDING_MS, TaskTable, TASKS_FINISHED_MAX } from '../routing/tasks.js'
 import type { TerminalStatus } from '../routing/tasks.js'
 
 const shown = (tasks: TaskTable) => mergeTasks(tasks.all(), [], [])

@@ -2,9 +2,9 @@ import t from 'tap'
 import { partOf, readPart, SpanRecorder, systemClock, TracerService } from '../../../kernel/index.js'
 import { RunnerError } from '../process/errors.js'
 import { DEFAULT_LIMITS } from '../process/limits.js'
-import { readMessage } from '../process/messages.js'
-import { TaskTable } from '../process/task-table.js'
-import { runTask } from '../routing/run-task.js'
+import { readMessage } from '../process/protocol.js'
+import { TaskChannels } from '../process/channels.js'
+import { runTask } from '../routing/serve.js'
 import { hear, pair, query, task, VOICE } from './remote-kit.js'
 import type { CapabilityCall, EngineTask, Trace, TraceEnd, TraceStart } from '../../../kernel/index.js'
 import type { Link } from '../process/link.js'
@@ -41,7 +41,7 @@ t.test('a traced task takes what the runner recorded back with its end', (t) => 
   const sent: object[] = []
   const send = (_kind: number, _task: number, header: object): void => { sent.push(header) }
   const link = { send } as unknown as Link
-  const table = new TaskTable(DEFAULT_LIMITS, systemClock, link,
+  const table = new TaskChannels(DEFAULT_LIMITS, systemClock, link,
     { released: () => {}, dropped: () => {}, note: () => {} })
   const frame = { media: new Uint8Array(0), bytes: 10 }
   const plain: EngineTask = { kind: 'tts', payload: {} }

@@ -2,7 +2,7 @@ import type { Cluster, Section } from '../../../../kernel/index.js'
 import type { RunnerStatus } from '../../service.js'
 import type { RingInstance } from '../../instances/shapes.js'
 import { lends } from '../../instances/shapes.js'
-import { isDraining } from './placed.js'
+import { isDraining } from '../../instances/document.js'
 
 /** A runner that an instance names on another node which is there. */
 export interface RunnerElsewhere {

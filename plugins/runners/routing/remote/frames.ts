@@ -1,9 +1,8 @@
 import type { EngineChunk } from '../../../../kernel/index.js'
 import { ProtocolError, RunnerError } from '../../process/errors.js'
-import { encodeFrame, FrameParser } from '../../process/frames.js'
-import type { Frame } from '../../process/frames.js'
+import { encodeFrame, FrameParser, FROM_RUNNER, readMessage } from '../../process/protocol.js'
+import type { Frame } from '../../process/protocol.js'
 import { DEFAULT_LIMITS } from '../../process/limits.js'
-import { FROM_RUNNER, readMessage } from '../../process/messages.js'
 
 /** Media type of a task's answer between nodes: frames as a runner writes them, up to its one terminal. */
 export const TASK_TYPE = 'application/vnd.svc.task'

@@ -1,7 +1,6 @@
 import type { Channel, Clock, Cluster } from '../../../../kernel/index.js'
-import { TASK_LINGER_MS } from '../../limits.js'
 import type { OpenTask } from '../losses.js'
-import { isOver } from '../tasks.js'
+import { isOver, TASK_LINGER_MS } from '../tasks.js'
 import type { Task, TaskTable } from '../tasks.js'
 
 /** A node tells of its tasks at most this often, ms. */

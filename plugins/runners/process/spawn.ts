@@ -1,14 +1,14 @@
 import { spawn, spawnSync } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
 import { accessSync, constants, existsSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { isMainThread } from 'node:worker_threads'
 import { fileRules } from './confine.js'
-import { MARK, writePidfile } from './pidfile.js'
-import type { ChildProcess } from 'node:child_process'
-import type { Duplex, Readable } from 'node:stream'
 import type { Hold } from './confine.js'
+import { MARK, writePidfile } from './pidfile.js'
+import type { Duplex, Readable } from 'node:stream'
 
 /** Added to the runner's score, so that the kernel ends a runner before the node when memory is out. */
 const OOM_SCORE_ADJ = '500'

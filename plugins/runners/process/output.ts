@@ -1,0 +1,226 @@
+import type { Clock } from '../../../kernel/index.js'
+import { RateMeter } from './limits.js'
+import type { RunnerLimits } from './limits.js'
+import type { Readable } from 'node:stream'
+import { StringDecoder } from 'node:string_decoder'
+import { appendFile, rename, stat } from 'node:fs/promises'
+import type { FlightEntry } from '../service.js'
+
+/**
+ * Rest between two reads (64 KiB each) of a flood: it is still drained, at 30 MB/s or so, and costs the
+ * node neither its event loop nor its memory.
+ */
+const FLOOD_REST_MS = 2
+/** How often a count of dropped lines is written into the log. */
+const REPORT_MS = 1_000
+
+/** What hears of a runner's output: each line that is kept, and how many lines were too many. */
+export interface Listening {
+  line (text: string): void
+  dropped (lines: number): void
+}
+
+/**
+ * Reads a runner's stdout or stderr for as long as it lives, whatever comes, into the ring file. Nothing
+ * in it is ever taken for a message. Returns what stops the reports of dropped lines.
+ */
+export function drain (
+  stream: Readable, name: string, ring: RingFile, clock: Clock,
+  limits: Pick<RunnerLimits, 'lineBytes' | 'linesPerSecond'>, heard: Listening
+): () => void {
+  const limiter = new LineLimiter(limits)
+  const write = (text: string): void => {
+    ring.line(`${new Date(clock.now()).toISOString()} ${name} ${text}`)
+    heard.line(text)
+  }
+  const keep = (lines: string[]): void => { lines.forEach(write) }
+  const report = (): void => {
+    const dropped = limiter.takeDropped()
+    if (dropped === 0) return
+    write(`[${dropped} lines dropped: too many per second]`)
+    heard.dropped(dropped)
+  }
+  stream.on('data', (bytes: Buffer) => {
+    const now = clock.mono()
+    keep(limiter.push(bytes, now))
+    if (!limiter.flooded(now)) return
+    stream.pause()
+    clock.after(FLOOD_REST_MS, () => { stream.resume() })
+  })
+  stream.on('end', () => { keep(limiter.end(clock.mono())) })
+  stream.on('error', () => {})
+  const stop = clock.every(REPORT_MS, report)
+  return () => { stop(); report() }
+}
+
+const NEWLINE = 10
+
+/**
+ * Turns raw output into lines: split at `lineBytes`, at most `linesPerSecond`, the rest only counted.
+ * Time is an argument (monotonic milliseconds). Cost is linear in the bytes, whatever they are.
+ */
+export class LineLimiter {
+  readonly #lineBytes: number
+  readonly #meter: RateMeter
+  #decoder = new StringDecoder('utf8')
+  #held: Buffer[] = []
+  #heldBytes = 0
+  #dropped = 0
+
+  constructor (limits: { lineBytes: number, linesPerSecond: number }) {
+    this.#lineBytes = limits.lineBytes
+    this.#meter = new RateMeter(limits.linesPerSecond)
+  }
+
+  /** Lines dropped since the last `takeDropped`. */
+  takeDropped (): number {
+    const dropped = this.#dropped
+    this.#dropped = 0
+    return dropped
+  }
+
+  /** True while lines are only counted. */
+  flooded (nowMs: number): boolean { return this.#meter.full(nowMs) }
+
+  push (bytes: Buffer, nowMs: number): string[] {
+    const lines: string[] = []
+    let start = 0
+    while (start < bytes.length) {
+      if (this.#meter.full(nowMs)) {
+        this.#drop(bytes, start)
+        break
+      }
+      const room = this.#lineBytes - this.#heldBytes
+      const newline = bytes.indexOf(NEWLINE, start)
+      const whole = newline !== -1 && newline - start <= room
+      if (!whole && bytes.length - start <= room) {
+        this.#hold(bytes.subarray(start))
+        break
+      }
+      const end = whole ? newline : start + room
+      this.#emit(bytes.subarray(start, end), nowMs, lines)
+      start = whole ? end + 1 : end
+    }
+    return lines
+  }
+
+  /** The last line when it had no newline. */
+  end (nowMs: number): string[] {
+    const lines: string[] = []
+    if (this.#heldBytes > 0) this.#emit(Buffer.alloc(0), nowMs, lines)
+    return lines
+  }
+
+  #hold (bytes: Buffer): void {
+    // A copy: the rest of a line must not keep the whole read buffer alive.
+    this.#held.push(Buffer.from(bytes))
+    this.#heldBytes += bytes.length
+  }
+
+  /** Beyond the rate only newlines are counted: a plain loop costs a tenth of cutting lines. */
+  #drop (bytes: Buffer, start: number): void {
+    for (let i = start; i < bytes.length; i++) {
+      if (bytes[i] === NEWLINE) this.#dropped += 1
+    }
+    this.#held = []
+    this.#heldBytes = 0
+  }
+
+  #emit (last: Buffer, nowMs: number, lines: string[]): void {
+    if (this.#meter.admit(nowMs)) {
+      const text = this.#held.map((piece) => this.#decoder.write(piece)).join('') + this.#decoder.write(last)
+      lines.push(text + this.#decoder.end())
+    } else {
+      this.#dropped += 1
+    }
+    this.#held = []
+    this.#heldBytes = 0
+  }
+}
+
+/** Text waiting for a slow disk; beyond it lines are dropped, so that memory stays bounded. */
+const MAX_PENDING = 512 * 1024
+
+/**
+ * A log file that never grows beyond its bound: when half of it is full, it becomes `<path>.1` and a new
+ * one begins. Writing never fails the caller; lines that cannot be written are counted in `lost`.
+ */
+export class RingFile {
+  readonly #path: string
+  readonly #halfBytes: number
+  #pending: string[] = []
+  #pendingBytes = 0
+  #written = -1
+  #busy: Promise<void> | null = null
+  lost = 0
+
+  constructor (path: string, maxBytes: number) {
+    this.#path = path
+    this.#halfBytes = Math.max(1, Math.floor(maxBytes / 2))
+  }
+
+  line (text: string): void {
+    if (this.#pendingBytes > MAX_PENDING) {
+      this.lost += 1
+      return
+    }
+    this.#pending.push(`${text}\n`)
+    this.#pendingBytes += text.length + 1
+    this.#busy ??= this.#writeAll()
+  }
+
+  /** Resolves when everything given so far is in the file. */
+  async flushed (): Promise<void> {
+    while (this.#busy !== null) await this.#busy
+  }
+
+  async #writeAll (): Promise<void> {
+    while (this.#pending.length > 0) {
+      const lines = this.#pending
+      this.#pending = []
+      this.#pendingBytes = 0
+      try {
+        await this.#write(Buffer.from(lines.join('')))
+      } catch {
+        this.lost += lines.length
+      }
+    }
+    this.#busy = null
+  }
+
+  async #write (bytes: Buffer): Promise<void> {
+    if (this.#written < 0) this.#written = await sizeOf(this.#path)
+    if (this.#written > 0 && this.#written + bytes.length > this.#halfBytes) {
+      await rename(this.#path, `${this.#path}.1`)
+      this.#written = 0
+    }
+    await appendFile(this.#path, bytes, { mode: 0o600 })
+    this.#written += bytes.length
+  }
+}
+
+async function sizeOf (path: string): Promise<number> {
+  return await stat(path).then((found) => found.size, () => 0)
+}
+
+const MAX_TEXT = 500
+
+/** The last things that happened to a runner, for diagnostics; old entries fall out. */
+export class FlightRecorder {
+  readonly #size: number
+  readonly #now: () => number
+  #entries: FlightEntry[] = []
+
+  /** `now` is wall time in milliseconds since 1970. */
+  constructor (size: number, now: () => number) {
+    this.#size = size
+    this.#now = now
+  }
+
+  add (what: string): void {
+    this.#entries.push({ at: new Date(this.#now()).toISOString(), what: what.slice(0, MAX_TEXT) })
+    if (this.#entries.length > this.#size) this.#entries.shift()
+  }
+
+  entries (): FlightEntry[] { return [...this.#entries] }
+}
