@@ -20,6 +20,8 @@ export interface NodeRig {
   hear (from: NodeRig, readings: Record<string, unknown>): void
   ask (method: string, url: string, payload?: object, headers?: Record<string, string>):
   Promise<LightMyRequestResponse>
+  /** Starts the node again after `kill`, as a new process; its rig takes the place of this one. */
+  restart (): Promise<NodeRig>
 }
 
 export interface RigOptions {
@@ -27,6 +29,8 @@ export interface RigOptions {
   allow?: readonly string[]
   network?: Partial<Network>
   plugins?: KernelOptions['plugins']
+  /** What a node's kernel gets of its own, such as plugins with their settings; asked at each start. */
+  own? (node: CoreNode): Partial<KernelOptions>
 }
 
 /** What lies at a path inside a JSON value. */
@@ -58,9 +62,10 @@ const limits: KernelOptions['limits'] = {
 export async function kernelsOn (t: Owner, c: CoreCluster, options: RigOptions = {}): Promise<NodeRig[]> {
   const planes = new Map<string, Telemetry>()
   const rigs: NodeRig[] = []
-  for (const node of c.nodes) {
+  const start = async (node: CoreNode): Promise<NodeRig> => {
+    const own = options.own?.(node) ?? {}
     const telemetry = createTelemetry({
-      clock: c.clock, log, enabled: true, sample: async () => vitals,
+      clock: c.clock, log, enabled: true, sample: own.vitals ?? (async () => vitals),
       publish (body) {
         const peers = node.peers()
         for (const { installId } of peers) {
@@ -73,23 +78,34 @@ export async function kernelsOn (t: Owner, c: CoreCluster, options: RigOptions =
     telemetry.start()
     const version = (installId: string): string =>
       rigs.find((rig) => rig.node.installId === installId)?.version ?? '1.0.0'
-    const kernel = await createKernel(kernelOptions(c, node, telemetry, options, version))
-    t.teardown(async () => {
+    const kernel = await createKernel({ ...kernelOptions(c, node, telemetry, options, version), ...own })
+    let closed: Promise<void> | undefined
+    const close = async (): Promise<void> => {
       telemetry.close()
-      await kernel.close(0)
+      await (closed ??= kernel.close(0))
+    }
+    t.teardown(close)
+    return rigOf(node, kernel, telemetry, async () => {
+      await close()
+      c.restart(node)
+      const next = await start(node)
+      rigs.splice(rigs.findIndex((rig) => rig.node === node), 1, next)
+      return next
     })
-    rigs.push(rigOf(node, kernel, telemetry))
   }
+  for (const node of c.nodes) rigs.push(await start(node))
   return rigs
 }
 
-function rigOf (node: CoreNode, kernel: Kernel, telemetry: Telemetry): NodeRig {
+function rigOf (
+  node: CoreNode, kernel: Kernel, telemetry: Telemetry, restart: NodeRig['restart']
+): NodeRig {
   const ask: NodeRig['ask'] = async (method, url, payload, headers = {}) => await kernel.app.inject({
     method: method as 'GET', url, headers: { host: '127.0.0.1:80', ...headers },
     ...(payload === undefined ? {} : { payload })
   })
   return {
-    node, kernel, version: '1.0.0', ask,
+    node, kernel, version: '1.0.0', ask, restart,
     get: async (url) => (await ask('GET', url)).json() as object,
     hear: (from, readings) => { telemetry.receive(from.node.installId, { v: 1, readings }) }
   }

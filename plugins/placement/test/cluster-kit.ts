@@ -1,0 +1,168 @@
+/** Nodes in one process on one manual clock, with the real kernel, runners and placement on each. */
+import { Ajv2020 } from 'ajv/dist/2020.js'
+import type { BundledModel, JsonSchema, ModelCard } from '../../../kernel/index.js'
+import { BundleService, LogRingService } from '../../../kernel/index.js'
+import { createLogRing } from '../../../kernel/observe/log-ring.js'
+import { coreCluster } from '../../../kernel/test/cluster-core-kit.js'
+import { kernelsOn } from '../../../kernel/test/cluster-core-rig.js'
+import { fake } from '../../../kernel/testing/index.js'
+import { createRunners } from '../../runners/index.js'
+import { bodyOf } from '../../runners/service.js'
+import type { Instance, RingInstance } from '../../runners/service.js'
+import { FakeRunner } from '../../runners/test/rig.js'
+import { machine } from '../../runners/test/samples.js'
+import placement from '../index.js'
+import { card, GIB } from './kit.js'
+import type { CoreCluster, CoreNode, CoreOptions, Owner } from '../../../kernel/test/cluster-core-kit.js'
+import type { NodeRig } from '../../../kernel/test/cluster-core-rig.js'
+import type { KernelOptions } from '../../../kernel/plugins/kernel.js'
+
+export interface ClusterOptions extends Pick<CoreOptions, 'nodes' | 'quorum'> {
+  cards?: ModelCard[]
+  /** Settings of placement, the same on each node. */
+  config?: Record<string, unknown>
+  /** Settings of runners by node name. */
+  runners?: Record<string, Record<string, unknown>>
+  /** What a runner does once it has been started; it becomes ready when this is left out. */
+  started?: (runner: FakeRunner, node: CoreNode) => void
+}
+
+/** What a test does with the cluster. */
+export interface TestCluster extends CoreCluster {
+  /** The nodes in order of their names, `n1` first. */
+  rigs: NodeRig[]
+  /** Bytes of memory that a node has free, by its name; 8 GB where nothing is said. */
+  free: Map<string, number>
+  /** Every runner made so far, with the name of its node. */
+  runners: { node: string, runner: FakeRunner }[]
+  /** Asks a node, and lets time go on until it has answered. */
+  ask (rig: NodeRig, method: string, url: string, payload?: object): Promise<{ status: number, body: Body }>
+  /** Places a model and waits until it is ready: its id and the rig of its node. */
+  place (at: NodeRig, model: string, more?: object): Promise<{ id: string, on: NodeRig }>
+  /** The instances as a node knows them. */
+  instances (at: NodeRig): Promise<RingInstance[]>
+  /** The rig of the node on which an instance is. */
+  rigOf (ring: RingInstance): NodeRig
+  /** Ends a node without a word. */
+  lose (rig: NodeRig): void
+  /** Lets time go on until it holds; every 100 ms it is looked. */
+  eventually<T> (what: string, look: () => Promise<T | undefined | false>): Promise<T>
+}
+
+type Body = Record<string, unknown> & { error?: { reason: string, message: string } }
+
+const engines = [
+  { name: 'lm', owner: 'x', decl: { summary: '', module: 'file:///lm.js', backends: ['cpu'] } },
+  { name: 'star', owner: 'x', decl: {
+    summary: '', module: 'file:///star.js', backends: ['cpu'], multiNode: true, meta: 'LlamaRpc' as const
+  } }
+]
+
+/** A cluster whose nodes follow one master and know each other's memory. */
+export async function startCluster (t: Owner, options: ClusterOptions = {}): Promise<TestCluster> {
+  const { nodes = 3, quorum = 1 } = options
+  const core = await coreCluster(t, { nodes, quorum })
+  const free = new Map<string, number>()
+  const runners: TestCluster['runners'] = []
+  const own = (node: CoreNode): Partial<KernelOptions> => ownParts(options, core, node, free, runners)
+  const rigs = await kernelsOn(t, core, { own })
+  const cluster = Object.assign(core, { rigs, free, runners }, doings(core, rigs)) as TestCluster
+  await cluster.eventually('all to know of all memory', async () => {
+    const states = await Promise.all(rigs.map(async (rig) => await rig.get('/state')))
+    return states.every((state) =>
+      Object.keys((state as { nodeMemory: object }).nodeMemory).length === nodes)
+  })
+  return cluster
+}
+
+function ownParts (
+  { cards = [small()], config = {}, runners: settings = {}, started }: ClusterOptions, core: CoreCluster,
+  node: CoreNode, free: ReadonlyMap<string, number>, made: TestCluster['runners']
+): Partial<KernelOptions> {
+  const models: BundledModel[] = cards.map((one) => ({ card: one, directory: `/models/${one.modelId}` }))
+  const createSupervisor = (given: ConstructorParameters<typeof FakeRunner>[0]): FakeRunner => {
+    const runner = new FakeRunner(given)
+    const { start } = runner
+    runner.start = () => {
+      start.call(runner)
+      if (started === undefined) runner.ready()
+      else started(runner, node)
+    }
+    made.push({ node: node.name, runner })
+    return runner
+  }
+  const runners = createRunners({ createSupervisor, probe: machine(), uid: 1000 })
+  return {
+    plugins: [runners, placement],
+    config: (plugin) => plugin === 'placement'
+      ? withDefaults(placement.manifest.config!, { autoplace: [], ...config })
+      : withDefaults(runners.manifest.config!, { ...settings[node.name] }),
+    services: new Map<string, unknown>([
+      [LogRingService.id, createLogRing({ clock: core.clock })],
+      [BundleService.id, fake(BundleService, {
+        engines: () => engines,
+        engine: (name) => engines.find((one) => one.name === name),
+        models: () => models,
+        model: (id) => models.find(({ card: { modelId } }) => modelId === id)
+      }).instance]
+    ]),
+    vitals: async () => ({
+      memory: {
+        ramTotal: { inBytes: 16e9 }, ramAvailable: { inBytes: free.get(node.name) ?? 8e9 },
+        swapTotal: { inBytes: 0 }, swapAvailable: { inBytes: 0 }
+      },
+      system: { gpuUsage: null, temp: null, sysPower: null, pcpuUsage: 0.5, accelerator: null },
+      disk: null, network: null
+    })
+  }
+}
+
+export const small = (): ModelCard => card('acme/chat', { totalBytes: GIB })
+
+/** Settings as a node reads them. */
+function withDefaults (schema: JsonSchema, settings: Record<string, unknown>): Record<string, unknown> {
+  const all = structuredClone(settings)
+  new Ajv2020({ useDefaults: true, strict: false }).compile(schema)(all)
+  return all
+}
+
+function doings (core: CoreCluster, rigs: NodeRig[]): Omit<TestCluster, keyof CoreCluster | 'rigs' | 'free' |
+'runners'> {
+  const rigOf = (ring: RingInstance): NodeRig => {
+    const [nodeId] = Object.keys(ring.shardAssignments.nodeToRunner)
+    const found = rigs.find(({ node }) => node.running && node.node.nodeId === nodeId)
+    if (found === undefined) throw new Error(`no node that runs is called ${nodeId}`)
+    return found
+  }
+  const ask: TestCluster['ask'] = async (rig, method, url, payload) => {
+    const answer = await core.settled(rig.ask(method, url, payload))
+    return { status: answer.statusCode, body: answer.json<Body>() }
+  }
+  const instances = async (at: NodeRig): Promise<RingInstance[]> => {
+    const state = await at.get('/state') as { instances: Record<string, Instance> }
+    return Object.values(state.instances).map(bodyOf)
+  }
+  return {
+    ask, instances, rigOf,
+    async place (at, model, more = {}) {
+      const wanted = { model_id: model, wait: true, ...more }
+      const { status, body } = await ask(at, 'POST', '/place_instance', wanted)
+      if (status !== 200) throw new Error(`${status} ${JSON.stringify(body)}`)
+      const id = body['instance_id'] as string
+      return { id, on: rigOf((await instances(at)).find(({ instanceId }) => instanceId === id)!) }
+    },
+    lose ({ node }) { core.kill(node) },
+    async eventually (what, look) {
+      for (let ms = 0; ms < LIMIT_MS; ms += LOOK_MS) {
+        const found = await look()
+        if (found !== undefined && found !== false) return found
+        await core.run(LOOK_MS)
+      }
+      throw new Error(`waited in vain: ${what}`)
+    }
+  }
+}
+
+/** Longest wait of `eventually`, and the pause between two looks, ms of the cluster's clock. */
+const LIMIT_MS = 120_000
+const LOOK_MS = 100

@@ -1,0 +1,201 @@
+import t from 'tap'
+import { bodyOf } from '../../runners/service.js'
+import type { Instance, RingInstance } from '../../runners/service.js'
+import { MISSING_MS, SUSPECT_MS } from '../keeper/lost-nodes.js'
+import { small, startCluster } from './cluster-kit.js'
+import type { TestCluster } from './cluster-kit.js'
+import type { NodeRig } from '../../../kernel/test/cluster-core-rig.js'
+
+const MODEL = 'acme/chat'
+
+interface View {
+  instances: Record<string, Instance>
+  runners: Record<string, Record<string, unknown>>
+  waitingInstances: Record<string, { reason: string }>
+}
+
+const view = async (at: NodeRig): Promise<View> => await at.get('/state') as View
+
+/** Waits until the one instance of the model has another id than before, and is ready; the instance. */
+async function moved (c: TestCluster, at: NodeRig, before: string): Promise<RingInstance> {
+  return await c.eventually('a ready instance in its place', async () => {
+    const { instances, runners } = await view(at)
+    const [ring, ...more] = Object.values(instances).map(bodyOf)
+    if (ring === undefined || more.length > 0 || ring.instanceId === before) return undefined
+    const kinds = Object.values(ring.shardAssignments.nodeToRunner)
+      .map((runnerId) => Object.keys(runners[runnerId] ?? {})[0])
+    return kinds.every((kind) => kind === 'RunnerReady') ? ring : undefined
+  })
+}
+
+/** The rig of the master and the others. */
+async function roles (c: TestCluster): Promise<{ master: NodeRig, others: NodeRig[] }> {
+  const running = c.rigs.filter(({ node }) => node.running)
+  const node = await c.agreed()
+  return {
+    master: running.find((rig) => rig.node === node)!, others: running.filter((rig) => rig.node !== node)
+  }
+}
+
+/** Places the model on that node, which alone has room for it at first. */
+async function placeOn (c: TestCluster, on: NodeRig): Promise<string> {
+  const others = c.rigs.filter((rig) => rig !== on)
+  for (const { node } of others) c.free.set(node.name, TOO_LITTLE)
+  await c.run(READINGS_MS)
+  const { id } = await c.place(others[0]!, MODEL)
+  for (const { node } of others) c.free.delete(node.name)
+  await c.run(READINGS_MS)
+  return id
+}
+
+/** Less than the model needs, bytes; and the time until all nodes know of other readings, ms. */
+const TOO_LITTLE = 1e9
+const READINGS_MS = 5000
+
+/** Places the model on a node that is not the master. */
+async function onWorker (c: TestCluster): Promise<{ id: string, on: NodeRig, master: NodeRig }> {
+  const { master, others: [on] } = await roles(c)
+  return { id: await placeOn(c, on!), on: on!, master }
+}
+
+t.test('a lost node: what it ran is placed on another one, once, and its runner is gone', async (t) => {
+  const c = await startCluster(t)
+  const { id, on, master } = await onWorker(c)
+  c.lose(on)
+  const lostAt = c.clock.mono()
+  const ring = await moved(c, master, id)
+  t.ok(c.clock.mono() - lostAt >= MISSING_MS, 'not before it was missed for long enough')
+  t.not(c.rigOf(ring), on)
+  t.match(ring.placement, { origin: 'request', replaces: id, failedOn: [] })
+  await c.run(10_000)
+  t.strictSame((await c.instances(master)).map(({ instanceId }) => instanceId), [ring.instanceId])
+  t.strictSame((await view(master)).waitingInstances, {})
+  t.equal(c.runners.length, 2, 'one runner there, one here')
+})
+
+t.test('a lost master: the next one places what it ran', async (t) => {
+  const c = await startCluster(t)
+  const { master } = await roles(c)
+  const id = await placeOn(c, master)
+  c.lose(master)
+  const { master: next } = await roles(c)
+  t.not(next, master)
+  const ring = await moved(c, next, id)
+  t.equal(ring.placement?.replaces, id)
+})
+
+t.test('a lost master that ran nothing: what runs goes on under its id', async (t) => {
+  const c = await startCluster(t)
+  const { id, on, master } = await onWorker(c)
+  c.lose(master)
+  const { master: next } = await roles(c)
+  await c.run(20_000)
+  t.strictSame((await c.instances(next)).map(({ instanceId }) => instanceId), [id])
+  t.equal(c.runners.length, 1)
+  t.notOk(c.runners[0]!.runner.stopped, on.node.name)
+})
+
+t.test('a node that comes back at once under a new id gets its instance again', async (t) => {
+  const c = await startCluster(t, { nodes: 2 })
+  const { id, on, master } = await onWorker(c)
+  c.free.set(master.node.name, TOO_LITTLE)
+  await c.run(READINGS_MS)
+  c.lose(on)
+  await c.run(500)
+  const again = await on.restart()
+  const ring = await moved(c, master, id)
+  t.strictSame(Object.keys(ring.shardAssignments.nodeToRunner), [again.node.node.nodeId])
+})
+
+t.test('nobody has room: it waits and says so, and goes where room comes', async (t) => {
+  const c = await startCluster(t)
+  const { id, on, master } = await onWorker(c)
+  for (const { node } of c.rigs) c.free.set(node.name, TOO_LITTLE)
+  await c.run(READINGS_MS)
+  c.lose(on)
+  await c.eventually('the reason', async () =>
+    (await view(master)).waitingInstances[id]?.reason === 'insufficient_memory')
+  t.strictSame(await c.instances(master), [])
+  c.free.set(master.node.name, 8e9)
+  t.equal(c.rigOf(await moved(c, master, id)), master)
+})
+
+t.test('a node that only the master has lost keeps what it runs', async (t) => {
+  const c = await startCluster(t)
+  const { id, on, master } = await onWorker(c)
+  c.cut([master.node], [on.node])
+  await c.run(SUSPECT_MS - 5000)
+  t.strictSame((await c.instances(master)).map(({ instanceId }) => instanceId), [id])
+  c.heal()
+  await c.run(10_000)
+  t.strictSame((await c.instances(master)).map(({ instanceId }) => instanceId), [id])
+  t.equal(c.runners.length, 1, 'nothing was loaded anew')
+})
+
+for (const quorum of [1, 'majority'] as const) {
+  t.test(`a node that is cut off and comes back: one instance, quorum ${quorum}`, async (t) => {
+    const c = await startCluster(t, { quorum })
+    const { id, on, master } = await onWorker(c)
+    const rest = c.rigs.filter((rig) => rig !== on)
+    c.cut([on.node], rest.map(({ node }) => node))
+    const ring = await moved(c, master, id)
+    t.not(c.rigOf(ring), on)
+    c.heal()
+    await roles(c)
+    await c.eventually('all to name the same one', async () => {
+      const seen = await Promise.all(c.rigs.map(async (rig) => await c.instances(rig)))
+      const ids = seen.map((all) => all.map(({ instanceId }) => instanceId).join())
+      return new Set(ids).size === 1 && seen[0]!.length === 1
+    })
+    await c.eventually('one runner in all of the cluster', async () =>
+      c.runners.filter(({ runner }) => !runner.stopped).length === 1)
+  })
+}
+
+t.test('an instance that fails on a node moves to another one', async (t) => {
+  const c = await startCluster(t, {
+    started (runner, { name }) {
+      if (name === 'n2') runner.giveUp('no library')
+      else runner.ready()
+    }
+  })
+  const placed = await c.ask(c.rigs[0]!, 'POST', '/place_instance',
+    { model_id: MODEL, wait: true, excluded_nodes: ['n1', 'n3'] })
+  t.equal(placed.status, 500, 'excluded is excluded')
+  t.match(placed.body.error, { reason: 'instance_failed' })
+  const [first] = await c.instances(c.rigs[0]!)
+  await c.ask(c.rigs[0]!, 'DELETE', `/instance/${first!.instanceId}`)
+  c.free.set('n1', 2e9)
+  c.free.set('n3', 3e9)
+  await c.run(5000)
+  const { status, body } = await c.ask(c.rigs[0]!, 'POST', '/place_instance', { model_id: MODEL, wait: true })
+  t.equal(status, 200)
+  const [ring] = await c.instances(c.rigs[0]!)
+  t.equal(ring?.instanceId, body['instance_id'], 'the answer follows it')
+  t.equal(c.rigOf(ring!).node.name, 'n3')
+  t.match(ring?.placement, { failedOn: [c.rigs[1]!.node.installId] })
+})
+
+t.test('all nodes plan for the same memory at once: the master gives it to one of them', async (t) => {
+  const models = ['acme/a', 'acme/b', 'acme/c']
+  // What loads is not in the readings yet.
+  const c = await startCluster(t, {
+    started: () => {}, cards: models.map((modelId) => ({ ...small(), modelId }))
+  })
+  for (const name of ['n1', 'n2', 'n3']) c.free.set(name, name === 'n1' ? 3e9 : TOO_LITTLE)
+  await c.run(READINGS_MS)
+  const answers = await c.settled(Promise.all(c.rigs.map(async (rig, i) =>
+    await rig.ask('POST', '/place_instance', { model_id: models[i] }))))
+  t.strictSame(answers.map(({ statusCode }) => statusCode).sort(), [200, 400, 400])
+})
+
+t.test('a model that is placed by itself comes back on its own, until an operator stops it', async (t) => {
+  const c = await startCluster(t, { config: { autoplace: [MODEL] } })
+  const first = await moved(c, c.rigs[0]!, '')
+  c.lose(c.rigOf(first))
+  const { master } = await roles(c)
+  const second = await moved(c, master, first.instanceId)
+  await c.ask(master, 'DELETE', `/instance/${second.instanceId}`)
+  await c.run(20_000)
+  t.strictSame(await c.instances(master), [])
+})
