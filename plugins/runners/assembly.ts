@@ -73,8 +73,6 @@ export interface AssemblyParts {
   env: LaunchParts['env']
   createSupervisor (options: RunnerOptions): Supervisor
   newId (): string
-  /** Names a task. */
-  newTaskId (): string
   /** Has the master remove one; false when it was gone. */
   unplace: InstancesParts['unplace']
   drain: InstancesParts['drain']
@@ -149,7 +147,6 @@ export function assemble (parts: AssemblyParts): Assembly {
   const watchers = createTaskWatchers(clock, node.nodeId)
   const routing = createRouting({
     ...parts, self: node, fleet, tasks, news,
-    newId: parts.newTaskId,
     backend,
     watchers,
     taskFailed: (failure) => { losses.report(failure) }

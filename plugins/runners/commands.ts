@@ -4,7 +4,6 @@ import { sections } from './instances/sections.js'
 import type { Entering } from './service.js'
 import { bodyOf, changed } from './instances/shapes.js'
 import type { Instance } from './instances/shapes.js'
-import { taskSpace } from './routing/task-ids.js'
 
 const text = { type: 'string' } as const
 const failure = {
@@ -16,7 +15,6 @@ const failure = {
 
 /** Decisions about instances: only the master makes them. */
 export const commands = {
-  taskSpace,
   settle: {
     summary: 'Changes nothing: once it is acknowledged, all that was entered before it is.',
     args: { type: 'object', additionalProperties: false },

@@ -17,15 +17,12 @@ import { withCopies } from './instances/copies.js'
 import { donorHandler } from './donors/donor.js'
 import type { Losses, TaskFailure } from './routing/losses.js'
 import { manifest } from './manifest.js'
-import { reasonOf } from './process/errors.js'
 import { createSupervisor, resolveLimits, sweepOrphans } from './process/supervisor.js'
 import type { RunnerOptions, Supervisor } from './process/supervisor.js'
 import { taskHandler } from './routing/remote/receive.js'
 import { runnersFolder } from './instances/launch.js'
 import type { Entering, Instances, RunnerStatus } from './service.js'
 import type { Instance } from './instances/shapes.js'
-import { createTaskIds } from './routing/task-ids.js'
-import type { TaskIds } from './routing/task-ids.js'
 
 type RunnersContext = Context<typeof manifest>
 
@@ -62,7 +59,6 @@ export function createRunners (parts: RunnersParts): Plugin {
       sections,
       createSupervisor: parts.createSupervisor,
       newId: randomUUID,
-      newTaskId: taskIds(ctx).next,
       settled,
       ...entering,
       advertise: ctx.advertise, emit: ctx.emit, error: ctx.error
@@ -143,7 +139,6 @@ function decisions (ctx: RunnersContext, check: (entering: Entering) => void): o
   })
   return {
     ...aboutInstances,
-    taskSpace: () => ({ namespace: randomUUID() }),
     settle: () => ({ sessionId: ctx.deps.session.sessionId })
   }
 }
@@ -217,21 +212,6 @@ function detect (ctx: RunnersContext, parts: RunnersParts): Detection {
   })
   ctx.effect('hardware detection', () => { detection.stop() })
   return detection
-}
-
-/** The ids of the tasks that enter the cluster here. */
-function taskIds (ctx: RunnersContext): TaskIds {
-  const { clock, log, deps: { session } } = ctx
-  const ids = createTaskIds({
-    newId: randomUUID,
-    ask: async () => (await ctx.command('taskSpace', {})).namespace,
-    session,
-    clock,
-    failed: (error) => { log.debug({ error: reasonOf(error) }, 'no namespace for task ids from the master') }
-  })
-  ctx.effect('task ids', session.onChange(ids.refresh))
-  ctx.effect('a namespace for task ids', ids.close)
-  return ids
 }
 
 export default createRunners({ createSupervisor, probe: systemProbe(), uid: process.getuid?.() ?? 0 })

@@ -46,8 +46,7 @@ t.test('the master places a model once on a node, and removes it once', (t) => {
   check(on('h', 'n4'), 'g')
   t.strictSame(['e', 'f', 'g'].map((id) => bodyOf(held.get(id)!).modelDigest), [undefined, 'd1', 'd2'],
     'each runs the content that it was placed with')
-  t.strictSame(Object.keys(commands).sort(), ['create', 'drain', 'remove', 'settle', 'taskSpace',
-    'tasksFailed'])
+  t.strictSame(Object.keys(commands).sort(), ['create', 'drain', 'remove', 'settle', 'tasksFailed'])
   t.end()
 })
 
