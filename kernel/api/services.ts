@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream'
 import { defineService } from './plugin.js'
-import type { TelemetryCounters } from '../cluster/gossip/index.js'
+import type { TelemetryCounters } from '../cluster/gossip/counters.js'
 import type { LogRing } from '../observe/log-ring.js'
 import type {
   BundledModel, Caller, CapabilityCall, CapabilityChunk, EngineDecl, RouteRequest

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import { systemClock } from '../api/clock.js'
-import type { Replica, ReplicaError } from '../cluster/replica-client.js'
+import type { Replica, ReplicaError } from '../state/follower.js'
 import type { Client } from './client.js'
 import { apiFailure, CliError, exitCodes, interrupted, readApiError } from './errors.js'
 
@@ -12,7 +12,7 @@ export type Changes = Readonly<Record<string, unknown>>
  * nothing answers, else by the answer.
  */
 export async function follow (client: Client, signal: AbortSignal, changed: () => void): Promise<Replica> {
-  const { openReplica, ReplicaError: Failure } = await import('../cluster/replica-client.js')
+  const { openReplica, ReplicaError: Failure } = await import('../state/follower.js')
   const headers: Record<string, string> = client.token === undefined
     ? {}
     : { authorization: `Bearer ${client.token}` }

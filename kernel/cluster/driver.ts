@@ -1,8 +1,13 @@
-import { Election, TICK } from './election/index.js'
+import { readVersioned, writeVersioned } from '../boot/home.js'
+import { Election } from './election/core.js'
+import { TICK } from './election/timing.js'
 import type { Clock } from '../api/clock.js'
-import type {
-  Io, Leader, Ledger, Message, Outcome, PromiseRecord, QuorumSetting, Status, StreamEnd, Timing, Token
-} from './election/index.js'
+import type { Status } from './election/core.js'
+import type { Message } from './election/messages.js'
+import type { Io, Ledger } from './election/ports.js'
+import type { QuorumSetting } from './election/quorum.js'
+import type { Timing } from './election/timing.js'
+import type { Leader, Outcome, PromiseRecord, StreamEnd, Token } from './election/types.js'
 
 /** What the election tells the node around it, each after the step that caused it. */
 export interface ElectionEvents {
@@ -148,5 +153,24 @@ export class ElectionDriver {
       storageChanged: (storing) => { later(() => { events.storageChanged(storing) }) },
       staleRefused: (stale, promised) => { later(() => { events.staleRefused(stale, promised) }) }
     }
+  }
+}
+
+/** The promise a home holds; null at its first start. Throws HomeError for a broken file. */
+export function readPromise (path: string | null): PromiseRecord | null {
+  const stored = path === null ? undefined : readVersioned<PromiseRecord>(path, 1)
+  if (stored === undefined) return null
+  const { term, votedFor, boot } = stored
+  return { term, votedFor, boot }
+}
+
+/** Writes it whole and durably; false when the disk refused. */
+export function writePromise (path: string | null, record: PromiseRecord): boolean {
+  if (path === null) return true
+  try {
+    writeVersioned(path, 1, record)
+    return true
+  } catch {
+    return false
   }
 }

@@ -1,8 +1,9 @@
 import { deepFreeze } from '../config/paths.js'
 import { schemaChecker } from '../api/validate.js'
 import type { Logger, Section, SectionDecl } from '../api/plugin.js'
-import type { CommandDesk } from './desk.js'
-import type { Control, Replicas } from './documents/index.js'
+import type { CommandDesk } from './commands.js'
+import type { Control } from './log/log.js'
+import type { Replicas } from './replicas/replicas.js'
 
 export interface SectionsOptions {
   self: { readonly installId: string, readonly nodeId: string }

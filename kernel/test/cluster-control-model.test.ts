@@ -1,11 +1,12 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { manualClock } from '../testing/index.js'
-import { createControl } from '../cluster/documents/index.js'
+import { createControl } from '../cluster/log/log.js'
 import { keptLog, put, testDisk } from './cluster-documents-kit.js'
 import type { TestDisk } from './cluster-documents-kit.js'
-import type { Control, Write } from '../cluster/documents/index.js'
-import type { Entry, Receipt } from '../cluster/election/index.js'
+import type { Write } from '../cluster/documents/kv-doc.js'
+import type { Control } from '../cluster/log/log.js'
+import type { Entry, Receipt } from '../cluster/election/types.js'
 
 /** The model: a list of entries, each with the whole contents after it. */
 interface ModelEntry {

@@ -4,8 +4,8 @@ import { join } from 'node:path'
 import t from 'tap'
 import { HomeError } from '../boot/home.js'
 import { command, controlRig, put, session, testDisk } from './cluster-documents-kit.js'
-import type { ControlBody, PartBody, WholeBody } from '../cluster/documents/control-body.js'
-import type { Entry } from '../cluster/election/index.js'
+import type { ControlBody, PartBody, WholeBody } from '../cluster/log/entries.js'
+import type { Entry } from '../cluster/election/types.js'
 
 t.test('a document full of splits is replaced within its session, and followers get the new one', (t) => {
   const { control } = controlRig()

@@ -1,11 +1,11 @@
 import t from 'tap'
-import { CommandDesk } from '../cluster/desk.js'
+import { CommandDesk } from '../cluster/commands.js'
 import { kernelError, SvcError } from '../api/errors.js'
 import { manualClock } from '../testing/index.js'
 import { coreCluster, failure } from './cluster-core-kit.js'
 import type { Section } from '../api/plugin.js'
 import type { ClusterCore } from '../cluster/cluster.js'
-import type { Refusal } from '../cluster/election/index.js'
+import type { Refusal } from '../cluster/election/types.js'
 import type { CoreCluster, CoreNode, CoreOptions, Owner } from './cluster-core-kit.js'
 
 const decl = { writer: 'master', summary: 'Numbers by name.', value: { type: 'integer' } } as const

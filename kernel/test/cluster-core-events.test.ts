@@ -1,7 +1,7 @@
 import t from 'tap'
-import { digestOf } from '../cluster/documents/control-body.js'
+import { digestOf } from '../cluster/log/entries.js'
 import { coreCluster } from './cluster-core-kit.js'
-import type { WireEntry } from '../cluster/documents/control-body.js'
+import type { WireEntry } from '../cluster/log/entries.js'
 import type { CoreCluster, CoreNode, Frame, Owner } from './cluster-core-kit.js'
 
 /** A quiet cluster with one master, whose events so far are forgotten. */

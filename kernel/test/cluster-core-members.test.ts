@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto'
 import t from 'tap'
-import { memberCommands, nextVoters, union } from '../cluster/membership.js'
+import { memberCommands, nextVoters, union } from '../cluster/members/membership.js'
 import { coreCluster, failure, selfOf } from './cluster-core-kit.js'
 import type { ClusterCore } from '../cluster/cluster.js'
-import type { Membership, Removed } from '../cluster/identity/index.js'
+import type { Membership, Removed } from '../cluster/members/member.js'
 import type { CoreCluster, CoreNode } from './cluster-core-kit.js'
-import type { MemberRecord } from '../cluster/membership.js'
+import type { MemberRecord } from '../cluster/members/membership.js'
 
 const AT = '2026-01-01T00:00:00.000Z'
 const keyOf = (installId: string): string => createHash('sha256').update(installId).digest('base64url')

@@ -1,6 +1,8 @@
 import t from 'tap'
 import * as Y from 'yjs'
-import { KvDoc, checkKey, checkUpdate, checkValue, hashOf } from '../cluster/documents/index.js'
+import { checkUpdate } from '../cluster/documents/guard.js'
+import { KvDoc } from '../cluster/documents/kv-doc.js'
+import { checkKey, checkValue, hashOf } from '../cluster/documents/values.js'
 import { seeded } from '../../test/sim/random.js'
 import type { Verdict } from '../cluster/documents/guard.js'
 

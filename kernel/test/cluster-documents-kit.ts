@@ -1,9 +1,11 @@
 import { manualClock } from '../testing/index.js'
-import { createControl } from '../cluster/documents/index.js'
+import { createControl } from '../cluster/log/log.js'
 import type { Logger } from '../api/plugin.js'
 import type { ManualClock } from '../testing/index.js'
-import type { Control, ControlOptions, SnapshotStore, Write } from '../cluster/documents/index.js'
-import type { Entry } from '../cluster/election/index.js'
+import type { Write } from '../cluster/documents/kv-doc.js'
+import type { Control } from '../cluster/log/log.js'
+import type { ControlOptions, SnapshotStore } from '../cluster/log/options.js'
+import type { Entry } from '../cluster/election/types.js'
 
 /** A log that keeps its warnings and errors. */
 export interface KeptLog extends Logger { readonly lines: string[] }

@@ -1,8 +1,9 @@
 import t from 'tap'
 import { manualClock } from '../testing/index.js'
-import { createReplicas } from '../cluster/documents/index.js'
+import { createReplicas } from '../cluster/replicas/replicas.js'
 import { keptLog } from './cluster-documents-kit.js'
-import type { DocMessage, Replicas } from '../cluster/documents/index.js'
+import type { DocMessage } from '../cluster/replicas/messages.js'
+import type { Replicas } from '../cluster/replicas/replicas.js'
 import type { ManualClock } from '../testing/index.js'
 
 interface Sent { readonly from: string, readonly to: string, readonly message: DocMessage }

@@ -2,10 +2,11 @@ import { createServer } from 'node:https'
 import { createServer as createTcpServer } from 'node:net'
 import { text } from 'node:stream/consumers'
 import t from 'tap'
-import {
-  dial, join, joinBinding, openJoinTokens, openMembers, peerFingerprint, readJoinRequest, readJoinToken,
-  serverTls
-} from '../cluster/identity/index.js'
+import { joinBinding, readJoinRequest, readJoinToken } from '../cluster/identity/join-token.js'
+import { openJoinTokens } from '../cluster/identity/join-tokens.js'
+import { join } from '../cluster/identity/join.js'
+import { dial, peerFingerprint, serverTls } from '../cluster/identity/tls.js'
+import { openMembers } from '../cluster/members/file.js'
 import { systemClock } from '../api/clock.js'
 import { errorBody } from '../http/error-body.js'
 import { kernelError, SvcError } from '../api/errors.js'
@@ -13,9 +14,12 @@ import { manualClock } from '../testing/manual-clock.js'
 import { candidate, listening, tempHome, tempKey } from './cluster-identity-kit.js'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { TLSSocket } from 'node:tls'
-import type {
-  JoinOptions, JoinRequest, JoinTicket, JoinTokens, Members, Membership, NodeKey
-} from '../cluster/identity/index.js'
+import type { JoinRequest, JoinTicket } from '../cluster/identity/join-token.js'
+import type { JoinTokens } from '../cluster/identity/join-tokens.js'
+import type { JoinOptions } from '../cluster/identity/join.js'
+import type { NodeKey } from '../cluster/identity/key.js'
+import type { Members } from '../cluster/members/file.js'
+import type { Membership } from '../cluster/members/member.js'
 import type { Owner } from './cluster-identity-kit.js'
 
 const AT = '2026-05-01T00:00:00.000Z'

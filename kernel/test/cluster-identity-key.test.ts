@@ -6,7 +6,7 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { fingerprintOf, identityFile, openNodeKey } from '../cluster/identity/index.js'
+import { fingerprintOf, identityFile, openNodeKey } from '../cluster/identity/key.js'
 import { HomeError } from '../boot/home.js'
 import { tempHome } from './cluster-identity-kit.js'
 

@@ -3,11 +3,13 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createServer } from 'node:tls'
-import { openNodeKey, serverTls } from '../cluster/identity/index.js'
+import { openNodeKey } from '../cluster/identity/key.js'
+import { serverTls } from '../cluster/identity/tls.js'
 import { prepareHome } from '../boot/home.js'
 import type { AddressInfo, Server, Socket } from 'node:net'
 import type { TlsOptions, TLSSocket } from 'node:tls'
-import type { Candidate, NodeKey } from '../cluster/identity/index.js'
+import type { NodeKey } from '../cluster/identity/key.js'
+import type { Candidate } from '../cluster/members/member.js'
 
 export interface Owner { teardown (fn: () => void): unknown }
 

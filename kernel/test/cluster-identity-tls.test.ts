@@ -1,11 +1,12 @@
 import { createServer } from 'node:net'
 import { connect } from 'node:tls'
 import t from 'tap'
-import { dial, joinBinding, peerFingerprint } from '../cluster/identity/index.js'
+import { joinBinding } from '../cluster/identity/join-token.js'
+import { dial, peerFingerprint } from '../cluster/identity/tls.js'
 import { systemClock } from '../api/clock.js'
 import { manualClock } from '../testing/manual-clock.js'
 import { listener, listening, tempKey } from './cluster-identity-kit.js'
-import type { DialError, DialOptions } from '../cluster/identity/index.js'
+import type { DialError, DialOptions } from '../cluster/identity/tls.js'
 
 type Dialled = Pick<DialOptions, 'key' | 'port' | 'expect'> & Partial<DialOptions>
 

@@ -2,12 +2,13 @@ import { randomBytes } from 'node:crypto'
 import { chmodSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import {
-  identityFile, openJoinTokens, proofOf, readJoinRequest, readJoinToken
-} from '../cluster/identity/index.js'
+import { proofOf, readJoinRequest, readJoinToken } from '../cluster/identity/join-token.js'
+import { openJoinTokens } from '../cluster/identity/join-tokens.js'
+import { identityFile } from '../cluster/identity/key.js'
 import { kernelErrors } from '../api/errors.js'
 import { tempHome, thrown } from './cluster-identity-kit.js'
-import type { JoinTicket, JoinTokens, Redemption } from '../cluster/identity/index.js'
+import type { JoinTicket } from '../cluster/identity/join-token.js'
+import type { JoinTokens, Redemption } from '../cluster/identity/join-tokens.js'
 import type { Owner } from './cluster-identity-kit.js'
 
 const NOW = Date.UTC(2026, 4, 1)

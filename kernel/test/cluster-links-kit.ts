@@ -1,13 +1,21 @@
 import { randomUUID } from 'node:crypto'
 import { WebSocket } from 'ws'
 import { systemClock } from '../api/clock.js'
-import { createLinks } from '../cluster/links/index.js'
-import { dial, formatAddress, openJoinTokens, openMembers, openNodeKey } from '../cluster/identity/index.js'
-import { encodeFrame } from '../cluster/links/codec.js'
+import { Links } from '../cluster/links/links.js'
+import { formatAddress } from '../cluster/identity/addresses.js'
+import { openJoinTokens } from '../cluster/identity/join-tokens.js'
+import { openNodeKey } from '../cluster/identity/key.js'
+import { dial } from '../cluster/identity/tls.js'
+import { openMembers } from '../cluster/members/file.js'
+import { encodeFrame } from '../cluster/links/frames.js'
 import { tempHome, tempKey } from './cluster-identity-kit.js'
 import type { Caller, Logger } from '../api/plugin.js'
-import type { Hello, Links, LinksOptions } from '../cluster/links/index.js'
-import type { JoinTokens, Members, Membership, NodeKey } from '../cluster/identity/index.js'
+import type { Hello } from '../cluster/links/frames.js'
+import type { LinksOptions } from '../cluster/links/links.js'
+import type { JoinTokens } from '../cluster/identity/join-tokens.js'
+import type { NodeKey } from '../cluster/identity/key.js'
+import type { Members } from '../cluster/members/file.js'
+import type { Membership } from '../cluster/members/member.js'
 
 export { tempKey }
 export interface Owner { teardown (fn: () => unknown): unknown }
@@ -59,7 +67,7 @@ export async function testNode (t: Owner, extra: Extra = {}): Promise<TestNode> 
     clusterId: members.current().clusterId
   }
   const node = { id, key, members, tokens, told, address: '', hello }
-  const links = createLinks({
+  const links = new Links({
     key, members, joinTokens: tokens, clock: systemClock, log, random: Math.random,
     hello: () => ({ ...node.hello, clusterId: members.current().clusterId }),
     events: {

@@ -2,14 +2,15 @@ import { randomBytes } from 'node:crypto'
 import fc from 'fast-check'
 import { createEncoder, toUint8Array, writeAny, writeVarString, writeVarUint } from 'lib0/encoding'
 import t from 'tap'
-import { backoffMs } from '../cluster/links/backoff.js'
+import { backoffMs } from '../api/backoff.js'
 import { createBudget, MAX_DEBT_MS } from '../cluster/links/budget.js'
-import { closeCodes, closeWord } from '../cluster/links/index.js'
-import { decodeFrame, encodeFrame, FrameError, readGreeting } from '../cluster/links/codec.js'
-import { dialReason } from '../cluster/links/dial-reason.js'
-import { replaces } from '../cluster/links/prefer.js'
+import {
+  closeCodes, closeWord, decodeFrame, encodeFrame, FrameError, readGreeting
+} from '../cluster/links/frames.js'
+import { dialReason } from '../cluster/links/connect.js'
+import { replaces } from '../cluster/links/registry.js'
 import { writeCaller } from '../http/passed-on.js'
-import type { Rival } from '../cluster/links/prefer.js'
+import type { Rival } from '../cluster/links/link.js'
 
 t.test('frames come back as they were', (t) => {
   const bodies = [

@@ -4,10 +4,10 @@ import { deflateSync } from 'node:zlib'
 import t from 'tap'
 import {
   createBandwidth, MAX_PROBE_BYTES, measure, MIN_SAMPLE_BYTES, nextEstimate, PROBE_BYTES, probeBody
-} from '../cluster/bandwidth.js'
+} from '../cluster/links/bandwidth.js'
 import { systemClock } from '../api/clock.js'
 import { manualClock } from '../testing/manual-clock.js'
-import type { Estimate, TransferSample } from '../cluster/bandwidth.js'
+import type { Estimate, TransferSample } from '../cluster/links/bandwidth.js'
 
 const MIB = 1024 * 1024
 

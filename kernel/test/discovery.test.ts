@@ -3,11 +3,11 @@ import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import ts from 'typescript'
-import { createDiscovery, hintsOf, multicastProblem } from '../cluster/discovery.js'
+import { createDiscovery, hintsOf, multicastProblem } from '../cluster/links/discovery.js'
 import { systemClock } from '../api/clock.js'
 import { manualClock } from '../testing/index.js'
 import type { Logger } from '../api/plugin.js'
-import type { Opened, PublishedService, SeenService } from '../cluster/discovery.js'
+import type { Opened, PublishedService, SeenService } from '../cluster/links/discovery.js'
 
 interface Said { level: string, message: string }
 
@@ -161,10 +161,10 @@ t.test('it does not keep a process alive', (t) => {
     { compilerOptions: { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2023 } }).outputText
   const folder = t.testdir({
     'package.json': '{"type":"module"}',
-    'clock.js': compiled('../api/clock.ts'),
-    cluster: { 'discovery.js': compiled('../cluster/discovery.ts') },
+    api: { 'clock.js': compiled('../api/clock.ts') },
+    cluster: { links: { 'discovery.js': compiled('../cluster/links/discovery.ts') } },
     'main.js': `
-      import { createDiscovery } from './cluster/discovery.js'
+      import { createDiscovery } from './cluster/links/discovery.js'
       const log = { debug: () => {} }
       createDiscovery({ port: 7104, installId: 'node-d', clusterHash: 'alone', log, found: () => {} })
       process.on('exit', () => { console.log('over') })`

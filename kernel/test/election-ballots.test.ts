@@ -1,10 +1,9 @@
 import t from 'tap'
-import { byBallot, byFreshness, byStanding, byToken, greatest } from '../cluster/election/ballots.js'
+import { byBallot, byFreshness, byStanding, byToken, greatest, RULES } from '../cluster/election/rules.js'
 import { majorityOf, readQuorum, voices, voicesNeeded } from '../cluster/election/quorum.js'
-import { RULES } from '../cluster/election/rules.js'
-import { newSessionId } from '../cluster/election/session-id.js'
+import { newSessionId } from '../cluster/election/campaign.js'
 import { DEFAULT_ELECTION_TIMEOUT, DEFAULT_TIMING, timingWith } from '../cluster/election/timing.js'
-import type { Order } from '../cluster/election/ballots.js'
+import type { Order } from '../cluster/election/rules.js'
 import type { QuorumSetting } from '../cluster/election/quorum.js'
 import type { Ballot, Leader } from '../cluster/election/types.js'
 

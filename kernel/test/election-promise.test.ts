@@ -1,9 +1,12 @@
 import { readFileSync, readdirSync } from 'node:fs'
 import t from 'tap'
-import { Election, Fence, RULES } from '../cluster/election/index.js'
+import { Election } from '../cluster/election/core.js'
+import { Fence } from '../cluster/election/fence.js'
+import { RULES } from '../cluster/election/rules.js'
 import { PromiseKeeper } from '../cluster/election/promise.js'
-import { MOVES } from '../cluster/election/roles.js'
-import type { Io, Ledger, PromiseRecord, Role, Token } from '../cluster/election/index.js'
+import { MOVES } from '../cluster/election/elector.js'
+import type { Io, Ledger } from '../cluster/election/ports.js'
+import type { PromiseRecord, Role, Token } from '../cluster/election/types.js'
 
 interface Disk {
   works: boolean

@@ -1,6 +1,5 @@
-import type {
-  Adoption, Entry, Freshness, Ledger, NodeId, PromiseRecord, Receipt
-} from '../../kernel/cluster/election/index.js'
+import type { Adoption, Ledger } from '../../kernel/cluster/election/ports.js'
+import type { Entry, Freshness, NodeId, PromiseRecord, Receipt } from '../../kernel/cluster/election/types.js'
 
 /** An entry, the digest of everything up to it, and the voters as it leaves them. */
 export interface Logged extends Entry {

@@ -1,6 +1,5 @@
 import { Scene } from './scene.js'
-import type { Message } from '../../kernel/cluster/election/index.js'
-import type { Claim } from '../../kernel/cluster/election/messages.js'
+import type { Claim, Message } from '../../kernel/cluster/election/messages.js'
 import type { Play } from './scene.js'
 
 const FRESH = { term: 1000, seq: 1000 }

@@ -152,6 +152,6 @@ async function discovery ({ client }: VerbContext, local: boolean): Promise<Chec
       throw error
     })
   if (!local || on === false) return typeof on === 'boolean' ? [checkDiscovery(on, null)] : []
-  const { multicastProblem } = await import('../../cluster/discovery.js')
+  const { multicastProblem } = await import('../../cluster/links/discovery.js')
   return [checkDiscovery(on === true ? true : null, await multicastProblem(systemClock))]
 }

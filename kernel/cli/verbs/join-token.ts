@@ -1,5 +1,5 @@
 import { readSpan, showSpan } from '../units.js'
-import type { JoinTokenRecord } from '../../cluster/identity/types.js'
+import type { JoinTokenRecord } from '../../cluster/identity/join-tokens.js'
 import type { Verb, VerbContext } from '../verb.js'
 
 const DEFAULT_TTL = '15m'

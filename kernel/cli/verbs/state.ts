@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { systemClock } from '../../api/clock.js'
 import { changesBetween, describeChange, follow } from '../follow-state.js'
-import type { Replica } from '../../cluster/replica-client.js'
+import type { Replica } from '../../state/follower.js'
 import { READINGS } from '../../state/state.js'
 import { MOMENTS, readMoment } from '../moments.js'
 import type { Verb, VerbContext } from '../verb.js'

@@ -1,9 +1,11 @@
 import * as Y from 'yjs'
 import { deepFreeze } from '../../config/paths.js'
-import { ROOT, checkUpdate } from './guard.js'
+import { checkUpdate, ROOT } from './guard.js'
 import { keep, sizeOf } from './values.js'
 import type { Pair, Verdict } from './guard.js'
-import type { Write } from './types.js'
+
+/** One change of a document. `value` undefined removes the key. */
+export interface Write { readonly key: string, readonly value: unknown }
 
 /** A document beyond one of these is replaced by a new one with the same entries. */
 const MAX_STRUCTS = 5000

@@ -1,4 +1,6 @@
+import { createHash } from 'node:crypto'
 import { encode, writeAny } from 'lib0/encoding'
+import { canonicalJson } from '../../calls/revision.js'
 import { deepFreeze } from '../../config/paths.js'
 
 /** Containers within containers in one value. */
@@ -70,4 +72,13 @@ export function keep (key: string, value: unknown): Kept {
 /** Bytes of an entry as an update carries it: a decimal, say, has nine there and few as JSON. */
 export function sizeOf (key: string, val: unknown): number {
   return encode((encoder) => { writeAny(encoder, { key, val } as Parameters<typeof writeAny>[1]) }).length
+}
+
+/**
+ * SHA-256, in hex, of the canonical JSON of a document's entries as a list of `[key, value]`, ordered by key
+ * (UTF-16 code units). Two nodes with the same entries have the same hash.
+ */
+export function hashOf (entries: Iterable<readonly [string, unknown]>): string {
+  const sorted = [...entries].sort(([a], [b]) => a < b ? -1 : 1)
+  return createHash('sha256').update(canonicalJson(sorted)).digest('hex')
 }

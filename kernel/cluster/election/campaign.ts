@@ -1,9 +1,67 @@
-import { startClaim } from './claim.js'
-import { greatest } from './ballots.js'
-import type { Elector } from './elector.js'
+import { base32 } from '../identity/node-id.js'
+import { setLeader } from './follower.js'
+import { become } from './master.js'
+import { greatest } from './rules.js'
+import type { Campaigning, Claiming, Elector, PreVoting } from './elector.js'
 import type { MessageOf } from './messages.js'
-import type { Campaigning } from './roles.js'
-import type { NodeId } from './types.js'
+import type { Leader, NodeId, SessionId } from './types.js'
+
+/** Whether this node has reason to believe that there is no master. */
+export function suspects (e: Elector, now: number): boolean {
+  if (now < e.retryAt) return false
+  if (e.leader === null) return true
+  return e.lostAt !== null ? now - e.lostAt >= e.timing.settle : now - e.heardAt >= e.timing.silence
+}
+
+/** Asks the live peers whether they miss the master too. */
+export function startPreVote (e: Elector, now: number): void {
+  const peers = e.liveness.alive(now)
+  const phase: PreVoting = {
+    role: 'pre-vote',
+    round: ++e.rounds,
+    until: now + e.timing.preVote,
+    waiting: new Set(peers),
+    grants: new Set([e.id]),
+    denied: null
+  }
+  e.enter(phase)
+  e.sendTo(peers, { kind: 'pre-vote', round: phase.round })
+  advancePreVote(e, phase, now)
+}
+
+export function onPreVote (e: Elector, from: NodeId, { round }: MessageOf<'pre-vote'>, now: number): void {
+  const grant = !e.hasLiveMaster(now) || e.leader?.master === from
+  e.send(from, { kind: 'pre-vote-answer', round, grant, leader: e.leader })
+}
+
+export function onPreVoteAnswer (
+  e: Elector, from: NodeId, answer: MessageOf<'pre-vote-answer'>, now: number
+): void {
+  const { phase } = e
+  if (phase.role !== 'pre-vote' || phase.round !== answer.round || !phase.waiting.delete(from)) return
+  if (answer.grant) phase.grants.add(from)
+  else if (e.rules.denies(answer, e.id)) phase.denied = answer.leader
+  advancePreVote(e, phase, now)
+}
+
+export function advancePreVote (e: Elector, phase: PreVoting, now: number): void {
+  const complete = phase.waiting.size === 0 || now >= phase.until
+  if (!complete && phase.denied === null) return
+  const grants = e.voices(phase.grants)
+  const may = e.rules.mayCampaign({ denied: phase.denied !== null, grants, needed: e.needed() })
+  if (!may && phase.denied !== null) return stayDetached(e, phase, now)
+  if (e.leader !== null) setLeader(e, null, now)
+  if (may) startCampaign(e, e.topTerm() + 1, now)
+  else e.toFollower(now + e.timing.heartbeat)
+}
+
+/** Others still hear a master. Its session goes on here too, unless they have moved on to another one. */
+function stayDetached (e: Elector, { denied }: PreVoting, now: number): void {
+  e.toFollower(now + e.timing.heartbeat)
+  if (e.leader !== null && denied !== null && denied.sid !== e.leader.sid && denied.term > e.leader.term) {
+    setLeader(e, null, now)
+  }
+}
 
 /** Opens the campaign for a term, or joins it: sends the own ballot and collects those of the live peers. */
 export function startCampaign (e: Elector, term: number, now: number): void {
@@ -53,4 +111,95 @@ export function advanceCampaign (e: Elector, phase: Campaigning, now: number): v
   }
   // Whoever has the best ballot claims now. This node waits for that claim, and a little longer.
   e.toFollower(now + e.timing.claim + e.timing.preVote * (1 + e.io.random()))
+}
+
+/** Promises itself the term, durably, then asks every live peer for its promise. */
+export function startClaim (e: Elector, term: number, now: number): void {
+  const stored = e.promise.grant({ term, master: e.id })
+  e.noteStorage()
+  if (!stored) return e.toFollower(now + e.timing.heartbeat)
+  const { boot } = e.promise
+  const peers = e.liveness.alive(now)
+  const phase: Claiming = {
+    role: 'claim',
+    leader: { sid: newSessionId(term, e.id, boot, () => e.io.random()), term, master: e.id, boot },
+    until: now + e.timing.claim,
+    waiting: new Set(peers),
+    yes: new Set([e.id]),
+    refused: false
+  }
+  e.enter(phase)
+  e.sendTo(peers, { kind: 'claim', leader: phase.leader, fresh: e.ledger.fresh() })
+  advanceClaim(e, phase, now)
+}
+
+/** A peer asks for this node's promise. The promise is on disk before the answer leaves. */
+export function onClaim (e: Elector, from: NodeId, claim: MessageOf<'claim'>, now: number): void {
+  const { leader } = claim
+  e.noteTerm(leader.term)
+  const vote = leader.master === from && mayVoteFor(e, claim, now) ? promise(e, leader, now) : 'no'
+  e.send(from, { kind: 'claim-answer', sid: leader.sid, vote, promised: e.promise.promised.term })
+}
+
+function mayVoteFor (e: Elector, { leader, fresh }: MessageOf<'claim'>, now: number): boolean {
+  if (e.phase.role === 'master') return false
+  if (e.hasLiveMaster(now) && e.leader?.sid !== leader.sid) return false
+  if (!e.rules.mayVote(e.promise.promised, leader)) return false
+  // In the available mode a node that cannot be master must not keep the others from having one.
+  const counts = e.options.quorum.mode === 'majority' || e.eligible(now)
+  return !counts || e.rules.freshEnough(fresh, e.ledger.fresh())
+}
+
+function promise (e: Elector, leader: Leader, now: number): 'yes' | 'abstain' {
+  const stored = e.promise.grant(leader)
+  e.noteStorage()
+  if (!stored) return 'abstain'
+  e.toFollower(now + e.timing.claim + e.timing.preVote)
+  return 'yes'
+}
+
+export function onClaimAnswer (
+  e: Elector, from: NodeId, answer: MessageOf<'claim-answer'>, now: number
+): void {
+  e.noteTerm(answer.promised)
+  const { phase } = e
+  if (phase.role !== 'claim' || phase.leader.sid !== answer.sid || !phase.waiting.delete(from)) return
+  if (answer.vote === 'yes') phase.yes.add(from)
+  if (answer.vote === 'no') phase.refused = true
+  advanceClaim(e, phase, now)
+}
+
+export function advanceClaim (e: Elector, phase: Claiming, now: number): void {
+  const result = e.rules.claimResult({
+    mode: e.options.quorum.mode,
+    yes: e.voices(phase.yes),
+    needed: e.needed(),
+    refused: phase.refused,
+    complete: phase.waiting.size === 0,
+    expired: now >= phase.until
+  })
+  if (result === 'open') return
+  const stands = e.rules.claimStands(e.promise.promised, phase.leader, false)
+  if (result === 'won' && stands) become(e, phase.leader, now)
+  else e.toFollower(now + e.timing.backoff + e.io.random() * e.timing.backoffSpread)
+}
+
+const TERM_BYTES = 6
+const BOOT_BYTES = 4
+const RANDOM_BYTES = 8
+
+/**
+ * base32 of the term (6 bytes, big endian), the master's id, its boot count (4 bytes) and 64 random bits.
+ * Unique even when a disk lost the boot count.
+ * @param random 0 (inclusive) to 1 (exclusive)
+ */
+export function newSessionId (term: number, master: NodeId, boot: number, random: () => number): SessionId {
+  const name = new TextEncoder().encode(master)
+  const bytes = [...bigEndian(term, TERM_BYTES), ...name, ...bigEndian(boot, BOOT_BYTES)]
+  for (let i = 0; i < RANDOM_BYTES; i++) bytes.push(Math.floor(random() * 256))
+  return base32(Uint8Array.from(bytes))
+}
+
+function bigEndian (value: number, size: number): number[] {
+  return Array.from({ length: size }, (_, i) => Math.floor(value / 256 ** (size - 1 - i)) % 256)
 }

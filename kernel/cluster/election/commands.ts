@@ -1,9 +1,8 @@
-import { held, replicate } from './master.js'
-import { finish, stepDown } from './sessions.js'
+import { finish } from './follower.js'
+import { onCommand } from './master.js'
 import type { Elector, Waiting } from './elector.js'
 import type { MessageOf } from './messages.js'
-import type { Mastering } from './roles.js'
-import type { Change, CommandId, Entry, Leader, NodeId, Outcome, Receipt, Refusal } from './types.js'
+import type { Change, CommandId, Leader, NodeId } from './types.js'
 
 /** Takes in a command at this node. It waits for a master as long as an election may take. */
 export function submit (e: Elector, id: CommandId, change: Change, now: number): void {
@@ -39,74 +38,6 @@ function dispatch (e: Elector, leader: Leader, id: CommandId, waiting: Waiting, 
   const command: MessageOf<'command'> = { kind: 'command', id, sid: waiting.sid, change: waiting.change }
   if (leader.master === e.id) onCommand(e, e.id, command, now)
   else e.send(leader.master, command)
-}
-
-/** A command reaches the master. A repeated one is not entered again and gets the first answer. */
-export function onCommand (
-  e: Elector, from: NodeId, { id, sid, change }: MessageOf<'command'>, now: number
-): void {
-  const { phase, leader } = e
-  if (phase.role !== 'master' || leader === null || !e.rules.fitsSession(sid, leader.sid)) {
-    return answer(e, from, id, sid, { ok: false, code: 'stale_session' })
-  }
-  // Not sure to be master: silence here, the sender asks again.
-  if (!e.rules.mayActAsMaster(phase.probe === null)) return
-  const open = phase.pending.get(id)
-  if (open !== undefined) {
-    open.origins.add(from)
-    return
-  }
-  const entered = e.rules.enteredBefore(e.ledger.find(id)) ??
-    enter(e, phase, leader, { ...change, id, from }, now)
-  if (typeof entered === 'string') return answer(e, from, id, sid, { ok: false, code: entered })
-  const due = Math.max(entered.seq, phase.startSeq)
-  phase.pending.set(id, { receipt: entered, due, origins: new Set([from]) })
-  settle(e, now)
-}
-
-function enter (
-  e: Elector, phase: Mastering, leader: Leader, change: Change & Pick<Entry, 'id' | 'from'>, now: number
-): Receipt | Refusal {
-  const { sid, term } = leader
-  const { id } = change
-  if (change.kind === 'voters') {
-    const to = readVoters(change.payload)
-    const settled = held(e, phase, phase.votersSeq, now)
-    const may = e.rules.mayChangeVoters({ master: e.id, from: e.ledger.voters(), to, settled })
-    if (may !== 'yes') return may
-  }
-  if (!e.ledger.append({ ...change, sid, term })) {
-    e.promise.failed()
-    e.noteStorage()
-    stepDown(e, now + e.timing.heartbeat, now)
-    return 'storage_failed'
-  }
-  const receipt = e.ledger.find(id) ?? { sid, term, seq: e.ledger.fresh().seq }
-  if (change.kind === 'voters') phase.votersSeq = receipt.seq
-  replicate(e, e.liveness.alive(now))
-  return receipt
-}
-
-/** Node ids of a change of voters; none, which is refused, when it is anything else. */
-function readVoters (payload: unknown): readonly NodeId[] {
-  const fine = Array.isArray(payload) && payload.every((id) => typeof id === 'string' && id !== '')
-  return fine ? payload as NodeId[] : []
-}
-
-/** Answers every command that enough nodes hold by now. */
-export function settle (e: Elector, now: number): void {
-  const { phase, leader } = e
-  if (phase.role !== 'master' || leader === null || !e.rules.mayActAsMaster(phase.probe === null)) return
-  for (const [id, { receipt, due, origins }] of phase.pending) {
-    if (!held(e, phase, due, now)) continue
-    phase.pending.delete(id)
-    for (const origin of origins) answer(e, origin, id, leader.sid, { ok: true, ...receipt })
-  }
-}
-
-function answer (e: Elector, to: NodeId, id: CommandId, sid: string, outcome: Outcome): void {
-  if (to === e.id) finish(e, id, outcome)
-  else e.send(to, { kind: 'command-answer', id, sid, outcome })
 }
 
 export function onCommandAnswer (e: Elector, from: NodeId, message: MessageOf<'command-answer'>): void {

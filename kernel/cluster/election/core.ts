@@ -1,26 +1,67 @@
-import { advanceCampaign, onBallot, onStale } from './campaign.js'
-import { advanceClaim, onClaim, onClaimAnswer } from './claim.js'
-import { onCommand, onCommandAnswer, resend, submit, tickWaiting } from './commands.js'
+import {
+  advanceCampaign, advanceClaim, advancePreVote, onBallot, onClaim, onClaimAnswer, onPreVote, onPreVoteAnswer,
+  onStale, startPreVote, suspects
+} from './campaign.js'
+import { onCommandAnswer, resend, submit, tickWaiting } from './commands.js'
 import { Elector } from './elector.js'
 import { Fence } from './fence.js'
-import { onAppend } from './follower.js'
+import { onAppend, openStream, stepDown } from './follower.js'
 import {
-  catchUp, hearWhileProbing, meet, onAck, onNack, onNeed, onProbe, startProbe, tickMaster
+  catchUp, hearWhileProbing, meet, onAck, onCommand, onNack, onNeed, onProbe, startProbe, tickMaster
 } from './master.js'
-import { advancePreVote, onPreVote, onPreVoteAnswer, startPreVote, suspects } from './pre-vote.js'
 import { readQuorum } from './quorum.js'
 import { readMessage } from './read-message.js'
 import { RULES } from './rules.js'
-import { openStream, stepDown } from './sessions.js'
 import { timingWith } from './timing.js'
-import { statusOf } from './status.js'
 import type { Message, MessageKind, MessageOf } from './messages.js'
 import type { Io, Ledger } from './ports.js'
 import type { QuorumSetting } from './quorum.js'
 import type { Rules } from './rules.js'
-import type { Status } from './status.js'
 import type { Timing } from './timing.js'
 import type { CommandId, Leader, NodeId, PromiseRecord, Role, StreamId } from './types.js'
+
+/** What a node says about its place in the cluster. */
+export interface Status {
+  readonly role: Role
+  /** The master this node follows; null while there is none. */
+  readonly leader: Leader | null
+  /** Highest promised term. */
+  readonly term: number
+  /** A master that slept and has not heard yet whether it still is one. */
+  readonly unverified: boolean
+  /** `lost`: a majority is asked for and is not in reach. */
+  readonly quorum: 'ok' | 'lost'
+  /** No master, or one that was not heard lately: what is read here may be old. */
+  readonly stale: boolean
+  /** Some node that was known is out of reach. */
+  readonly partition: boolean
+  /** Every other node is gone: suspect this node first. */
+  readonly alone: boolean
+  readonly knownNodes: readonly NodeId[]
+  readonly liveNodes: readonly NodeId[]
+  readonly eligible: boolean
+  /** False while the disk takes no promise. */
+  readonly storing: boolean
+}
+
+export function statusOf (e: Elector, now: number): Status {
+  const live = [e.id, ...e.liveness.alive(now)]
+  const known = [e.id, ...e.liveness.known()]
+  return {
+    role: e.phase.role,
+    leader: e.leader,
+    term: e.promise.promised.term,
+    unverified: e.phase.role === 'master' && e.phase.probe !== null,
+    quorum: e.voices(live) >= e.needed() ? 'ok' : 'lost',
+    stale: !e.hasLiveMaster(now),
+    partition: live.length < known.length,
+    alone: e.liveness.lostEveryone(now),
+    knownNodes: known,
+    liveNodes: live,
+    eligible: e.eligible(now),
+    storing: e.promise.storing
+  }
+}
 
 export interface ElectionOptions {
   /** Stable id of this member. */

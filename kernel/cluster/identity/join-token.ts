@@ -2,11 +2,35 @@ import { createHash, createHmac } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 import { kernelError } from '../../api/errors.js'
 import {
-  addressesOf, clusterIdOf, fieldsOf, fingerprintIn, invalidField, readCandidate, ShapeError, shaped, textOf
-} from './shapes.js'
+  addressesOf, clusterIdOf, fieldsOf, fingerprintIn, invalidField, readCandidate, shaped, ShapeError, textOf
+} from '../members/member.js'
 import type { TLSSocket } from 'node:tls'
 import type { SvcError } from '../../api/errors.js'
-import type { JoinRequest, JoinTicket } from './types.js'
+import type { Candidate } from '../members/member.js'
+
+/** What an inviter puts into a join token besides its id and secret. */
+export interface Invitation {
+  clusterId: string
+  /** Addresses of the inviter's members' listener, host:port. */
+  seeds: readonly string[]
+  /** The inviter's. */
+  fingerprint: string
+}
+
+/** A join token, read. */
+export interface JoinTicket extends Invitation {
+  id: string
+  secret: string
+  /** Milliseconds since 1970. */
+  exp: number
+}
+
+/** Body of POST /join. */
+export interface JoinRequest {
+  token_id: string
+  proof: string
+  member: Candidate
+}
 
 const PREFIX = 'svcjoin1_'
 const FORM = /^svcjoin1_([A-Za-z0-9_-]{1,4096})_([0-9a-f]{8})$/

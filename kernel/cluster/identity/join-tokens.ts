@@ -2,11 +2,42 @@ import { randomBytes, timingSafeEqual } from 'node:crypto'
 import { join } from 'node:path'
 import { kernelError } from '../../api/errors.js'
 import { HomeError, readVersioned, writeVersioned } from '../../boot/home.js'
-import { isOutside } from './address.js'
-import { identityFile, readText } from './files.js'
+import { isOutside } from './addresses.js'
 import { proofKeyOf, proofWith, readJoinToken, writeJoinToken } from './join-token.js'
+import { identityFile, readText } from './key.js'
 import type { SvcError } from '../../api/errors.js'
-import type { JoinTokens, Redemption } from './types.js'
+import type { Invitation } from './join-token.js'
+
+/** What a joiner asks with; `binding` comes from the socket the request came on (joinBinding). */
+export interface Redemption {
+  tokenId: string
+  proof: string
+  binding: Buffer
+  joinerFingerprint: string
+}
+
+/** An open join token as it is shown: never its secret. `by`: the id of the caller that made it. */
+export interface JoinTokenRecord { id: string, expires: string, by: string }
+
+/** The join tokens this node has made. */
+export interface JoinTokens {
+  /** Throws SvcError invalid_request (ttlSeconds, seeds) and overloaded (too many are open). */
+  create (options: Invitation & { ttlSeconds: number, by: string }): { token: string, expires: string }
+  /** Those that still let a node in. */
+  list (): JoinTokenRecord[]
+  /** Ends one before its time; false when no such token is open. */
+  revoke (id: string): boolean
+  /**
+   * Checks the proof of a joiner and uses the token up; the mark is on disk before this returns. What comes
+   * back opens it again: for a joiner that could not be let in after all. Throws SvcError join_refused with
+   * details.why: unknown | expired | used | wrong_proof.
+   */
+  redeem (request: Redemption): () => void
+  /** How many are open. */
+  readonly pending: number
+  /** One that is open names an address which other machines reach. */
+  readonly awaitsOthers: boolean
+}
 
 const FORMAT = 1
 /** The longest life of a token: one day. */

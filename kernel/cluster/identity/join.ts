@@ -1,16 +1,18 @@
 import { request } from 'node:http'
 import { delay } from '../../api/clock.js'
 import { kernelError, kernelErrors } from '../../api/errors.js'
-import { readAddress } from './address.js'
+import { readAddress } from './addresses.js'
 import { joinBinding, proofOf } from './join-token.js'
-import { readMembership, shaped } from './shapes.js'
+import { readMembership, shaped } from '../members/member.js'
 import { dial } from './tls.js'
 import type { IncomingMessage } from 'node:http'
 import type { TLSSocket } from 'node:tls'
 import type { Clock } from '../../api/clock.js'
 import type { KernelReason, SvcError } from '../../api/errors.js'
 import type { DialError } from './tls.js'
-import type { Candidate, JoinRequest, JoinTicket, Membership, NodeKey } from './types.js'
+import type { Candidate, Membership } from '../members/member.js'
+import type { JoinRequest, JoinTicket } from './join-token.js'
+import type { NodeKey } from './key.js'
 
 const DIAL_MS = 5_000
 /** The inviter answers when the whole cluster knows the new member, which may take an election. */

@@ -3,7 +3,7 @@ import { connect } from 'node:tls'
 import { fingerprintOf } from './key.js'
 import type { TLSSocket, TlsOptions } from 'node:tls'
 import type { Clock } from '../../api/clock.js'
-import type { NodeKey } from './types.js'
+import type { NodeKey } from './key.js'
 
 /** How long a peer may take for its part of the handshake. */
 const HANDSHAKE_MS = 10_000

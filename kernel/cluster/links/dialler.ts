@@ -1,7 +1,8 @@
-import { readAddress } from '../identity/index.js'
-import { backoffMs } from './backoff.js'
+import { readAddress } from '../identity/addresses.js'
+import { backoffMs } from '../../api/backoff.js'
 import type { Clock } from '../../api/clock.js'
-import type { Dial, LinkLimits } from './types.js'
+import type { DialReport } from '../../api/services.js'
+import type { LinkLimits } from './limits.js'
 
 /** Where to dial, and whom to expect there; null: any member. */
 export interface Target {
@@ -48,7 +49,7 @@ export interface Dialler {
   /** Looks again at whom to dial: after members, links or hints changed. */
   update (): void
   hint (address: string): void
-  dials (): readonly Dial[]
+  dials (): readonly DialReport[]
   close (): void
 }
 
@@ -95,7 +96,7 @@ class AddressDialler implements Dialler {
     this.update()
   }
 
-  dials (): readonly Dial[] {
+  dials (): readonly DialReport[] {
     return [...this.#entries.values()].map((entry) => this.#show(entry))
   }
 
@@ -172,7 +173,7 @@ class AddressDialler implements Dialler {
     this.#settle(entry)
   }
 
-  #show (entry: Entry): Dial {
+  #show (entry: Entry): DialReport {
     const dialling = entry.abort === undefined ? 'waiting' : 'dialling'
     const state = this.#done(entry) ? 'connected' : dialling
     const nextInMs = entry.cancel === undefined ? null : Math.max(0, entry.dueMs - this.#options.clock.mono())

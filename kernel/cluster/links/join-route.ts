@@ -1,20 +1,25 @@
 import { randomUUID } from 'node:crypto'
 import { kernelError, toSvcError } from '../../api/errors.js'
 import { errorBody, errorHeaders } from '../../http/error-body.js'
-import { joinBinding, peerFingerprint, readJoinRequest } from '../identity/index.js'
+import { joinBinding, readJoinRequest } from '../identity/join-token.js'
+import { peerFingerprint } from '../identity/tls.js'
 import type { TLSSocket } from 'node:tls'
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import type { Logger } from '../../api/plugin.js'
-import type { JoinTokens, Members, Membership } from '../identity/index.js'
-import type { LinkLimits, LinksOptions } from './types.js'
+import type { JoinTokens } from '../identity/join-tokens.js'
+import type { Members } from '../members/file.js'
+import type { Candidate, Membership } from '../members/member.js'
+import type { LinkLimits } from './limits.js'
 
 export interface JoinRouteOptions {
   members: Members
   joinTokens: JoinTokens
   limits: LinkLimits
   log: Logger
-  mayAdmit?: LinksOptions['mayAdmit']
-  admit: LinksOptions['admit']
+  /** Throws when nobody can be admitted just now, e.g. `no_master`; asked before a token is used up. */
+  mayAdmit?: () => void
+  /** After token and proof of POST /join were found right: adds the member, answers the membership. */
+  admit: (member: Candidate) => Promise<Membership>
 }
 
 export const JOIN_PATH = '/join'

@@ -1,4 +1,46 @@
-import type { LinkLimits } from './types.js'
+import type { MemberRequest, MemberResponse } from '../../api/services.js'
+
+export type { MemberRequest, MemberResponse } from '../../api/services.js'
+
+/** Sizes in bytes, times in milliseconds. */
+export interface LinkLimits {
+  /** Largest frame. */
+  frameBytes: number
+  /** Documents and channels that may wait for credit together; channels get half of it. */
+  bulkBufferedBytes: number
+  /** Bytes in the socket's own buffer that close a link. */
+  bufferedBytes: number
+  /** Documents and channels on their way that the other end has not given credit for. */
+  windowBytes: number
+  /** How much of documents and channels one peer gets credit for; beyond it, it waits. */
+  bytesPerSecond: number
+  burstBytes: number
+  framesPerSecond: number
+  burstFrames: number
+  /** For the WebSocket handshake and both hellos together. */
+  helloMs: number
+  /** For TCP and TLS to one address. */
+  dialMs: number
+  /** Between pings; a link on which nothing comes while three were sent is closed. */
+  pingMs: number
+  backoffMinMs: number
+  backoffMaxMs: number
+  /** Back-off before a member that broke the protocol is linked again: the first, and the longest. */
+  violationMinMs: number
+  violationMaxMs: number
+  /** How long a closed link may take to say so before it is cut. */
+  closeMs: number
+  /** Connections of keys that are no members', at once, while a join token is open. */
+  strangers: number
+  /** How long such a connection may live. */
+  strangerMs: number
+  joinBodyBytes: number
+  connections: number
+  /** Default of MemberRequest.timeoutMs. */
+  requestHeadMs: number
+  /** Connections for requests to one member. */
+  requestSockets: number
+}
 
 const KiB = 1024
 const MiB = 1024 * KiB

@@ -1,14 +1,46 @@
 import { WebSocket } from 'ws'
 import { createBudget } from './budget.js'
-import { closeCodes, closeWord } from './close-codes.js'
-import { decodeFrame, encodeFrame, FrameError, readGreeting } from './codec.js'
+import { closeCodes, closeWord, decodeFrame, encodeFrame, FrameError, readGreeting } from './frames.js'
 import type { RawData } from 'ws'
 import type { Clock } from '../../api/clock.js'
+import type { MemberRequest, MemberResponse } from '../../api/services.js'
 import type { Budget } from './budget.js'
-import type { CloseWord } from './close-codes.js'
-import type { Greeting, WireKind } from './codec.js'
-import type { Rival } from './prefer.js'
-import type { FrameKind, LinkLimits, Peer } from './types.js'
+import type { CloseWord, FrameKind, Greeting, Hello, WireKind } from './frames.js'
+import type { LinkLimits } from './limits.js'
+
+export type { MemberRequest, MemberResponse } from '../../api/services.js'
+
+/** A member that a link is up to; a picture of the moment it was asked for. */
+export interface Peer {
+  readonly installId: string
+  readonly nodeId: string
+  readonly hello: Hello
+  /** The other end, ip:port. */
+  readonly address: string
+  /** This node dialled. */
+  readonly outgoing: boolean
+  /** Of the newest answered ping, in milliseconds. */
+  readonly rttMs: number | null
+  /** When the connection opened, by the monotonic clock. */
+  readonly since: number
+  bytesIn: number
+  bytesOut: number
+  framesIn: number
+  framesOut: number
+  /** Bytes that wait to be sent. */
+  buffered: number
+}
+
+/** What decides between two links to the same member. */
+export interface Rival {
+  /** Process start of the other end. */
+  nodeId: string
+  outgoing: boolean
+  /** Counts our links. */
+  serial: number
+  /** The other end's count, and whether it had no other connection with us when it said so. */
+  theirs: { serial: number, alone: boolean }
+}
 
 /** What a link tells its owner. */
 export interface LinkHooks {

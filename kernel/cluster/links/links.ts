@@ -1,47 +1,39 @@
-import { formatAddress, readAddress } from '../identity/index.js'
-import { closeCodes, VIOLATIONS } from './close-codes.js'
-import { encodeFrame } from './codec.js'
+import { formatAddress, readAddress } from '../identity/addresses.js'
 import { connectMember, upgrade } from './connect.js'
 import { createDialler } from './dialler.js'
+import { closeCodes, encodeFrame, VIOLATIONS } from './frames.js'
 import { defaultLimits } from './limits.js'
 import { Link } from './link.js'
 import { createListener } from './listener.js'
 import { createRegistry } from './registry.js'
 import { createRequests } from './requests.js'
 import type { WebSocket } from 'ws'
-import type { Member } from '../identity/index.js'
+import type { DialReport, MemberRequest, MemberResponse } from '../../api/services.js'
+import type { Member } from '../members/member.js'
 import type { Dialler, Target } from './dialler.js'
-import type { LinkHooks } from './link.js'
-import type { Listener } from './listener.js'
-import type { Registry } from './registry.js'
+import type { FrameKind, Hello } from './frames.js'
+import type { LinkLimits } from './limits.js'
+import type { LinkHooks, Peer } from './link.js'
+import type { Listener, ListenerOptions } from './listener.js'
+import type { LinkEvents, Registry } from './registry.js'
 import type { Requests } from './requests.js'
-import type { FrameKind, LinkLimits, Links, LinksOptions } from './types.js'
+
+export interface LinksOptions extends Omit<ListenerOptions, 'accept' | 'limits'> {
+  hello: () => Hello
+  /** Uniform in [0, 1). */
+  random: () => number
+  events: LinkEvents
+  limits?: Partial<LinkLimits>
+}
 
 /**
  * The links of a node: one per member, whoever dialled. Made once per node; `listen` and `start` in any
  * order, `close` at the end.
  */
-export function createLinks (options: LinksOptions): Links {
-  const links = new LinkSet(options)
-  return {
-    listen: (at) => links.listen(at),
-    start () { links.start() },
-    send: (to, kind, body) => links.send(to, kind, body),
-    broadcast: (kind, body) => links.broadcast(kind, body),
-    peers: () => links.registry.currents().map((link) => link.describe()),
-    peer: (installId) => links.registry.current(installId)?.describe(),
-    dials: () => links.dialler.dials(),
-    hint (address) { links.dialler.hint(address) },
-    drop (installId, code, reason) { links.drop(installId, code, reason) },
-    request: (installId, request) => links.requests.request(installId, request),
-    close: () => links.close()
-  }
-}
-
-class LinkSet {
-  readonly registry: Registry
-  readonly dialler: Dialler
-  readonly requests: Requests
+export class Links {
+  readonly #registry: Registry
+  readonly #dialler: Dialler
+  readonly #requests: Requests
   readonly #options: LinksOptions
   readonly #limits: LinkLimits
   readonly #hooks: LinkHooks
@@ -59,18 +51,18 @@ class LinkSet {
     this.#options = options
     const limits = this.#limits = { ...defaultLimits, ...options.limits }
     const self = key.installId
-    this.registry = createRegistry({
+    this.#registry = createRegistry({
       self, log, events,
       clusterId: () => members.current().clusterId,
-      changed: () => { this.dialler.update() }
+      changed: () => { this.#dialler.update() }
     })
-    this.dialler = createDialler({
+    this.#dialler = createDialler({
       clock, limits, random,
       members: () => members.current().members.filter(({ installId }) => installId !== self),
-      linked: (installId) => this.registry.current(installId) !== undefined,
+      linked: (installId) => this.#registry.current(installId) !== undefined,
       attempt: (target, signal) => this.#attempt(target, signal)
     })
-    this.requests = createRequests({
+    this.#requests = createRequests({
       key, clock, limits,
       member: (installId) => members.find(installId),
       addresses: (installId) => this.#addresses(installId)
@@ -78,10 +70,14 @@ class LinkSet {
     this.#hooks = this.#linkHooks()
     this.#stop.push(members.onChange(() => { this.#membersChanged() }))
     this.#stop.push(clock.every(limits.pingMs, () => {
-      for (const link of this.registry.currents()) link.tick()
+      for (const link of this.#registry.currents()) link.tick()
     }))
   }
 
+  /**
+   * Opens the members' listener, or moves it. Rejects as node does (EADDRINUSE, EADDRNOTAVAIL, EACCES); one
+   * that was open is then where it was.
+   */
   async listen (at: { host: string, port: number }): Promise<{ host: string, port: number }> {
     this.#listener ??= createListener({
       ...this.#options,
@@ -98,23 +94,46 @@ class LinkSet {
     return await (await this.#listener).listen(at)
   }
 
-  start (): void { this.dialler.start() }
+  /** Begins dialling. */
+  start (): void { this.#dialler.start() }
 
+  /**
+   * False: no link, the frame is larger than the limit, or too much waits already. Documents and channels
+   * wait for the other end's credit, all else passes them; more than the socket may hold closes the link
+   * (4429).
+   */
   send (to: string, kind: FrameKind, body: unknown): boolean {
-    const link = this.registry.outlet(to)
+    const link = this.#registry.outlet(to)
     return link !== undefined && link.send(kind, this.#encode(kind, body))
   }
 
+  /** Encodes once; the number of peers it went to. */
   broadcast (kind: FrameKind, body: unknown): number {
-    const links = this.registry.currents()
+    const links = this.#registry.currents()
     if (links.length === 0) return 0
     const frame = this.#encode(kind, body)
     return links.reduce((sent, link) => sent + (link.send(kind, frame) ? 1 : 0), 0)
   }
 
+  peers (): Peer[] { return this.#registry.currents().map((link) => link.describe()) }
+  peer (installId: string): Peer | undefined { return this.#registry.current(installId)?.describe() }
+  dials (): readonly DialReport[] { return this.#dialler.dials() }
+
+  /** An address (host:port) to try; any member's key is accepted there. Ignored when it is not an address. */
+  hint (address: string): void { this.#dialler.hint(address) }
+
+  /**
+   * One HTTP request to a member. Throws SvcError `unreachable` (no address answers, the connection broke),
+   * `timeout` (no response head in time), `cancelled` (by `signal`).
+   */
+  async request (installId: string, request: MemberRequest): Promise<MemberResponse> {
+    return await this.#requests.request(installId, request)
+  }
+
+  /** Ends the link to a member and every request to and from it. */
   drop (installId: string, code: number, reason: string): void {
-    for (const link of this.registry.of(installId)) link.endWith(code, reason)
-    this.requests.drop(installId)
+    for (const link of this.#registry.of(installId)) link.endWith(code, reason)
+    this.#requests.drop(installId)
     void this.#listener?.then((listener) => { listener.dropRequests(installId) })
   }
 
@@ -122,9 +141,9 @@ class LinkSet {
     if (this.#closed) return
     this.#closed = true
     for (const stop of this.#stop) stop()
-    this.dialler.close()
-    this.requests.close()
-    const links = this.registry.all()
+    this.#dialler.close()
+    this.#requests.close()
+    const links = this.#registry.all()
     const gone = links.map((link) => link.gone)
     for (const link of links) link.end('stopping')
     await Promise.all(gone)
@@ -147,13 +166,13 @@ class LinkSet {
     const { socket, member } = await connectMember(target, options, signal)
     const { installId } = member
     // Two links that this node dialled could each be the one that an end closes.
-    const current = this.registry.current(installId)
+    const current = this.#registry.current(installId)
     const mine = (link: Link): boolean => (link.outgoing && link.open) || link === current
     if (this.#isBarred(installId)) {
       socket.on('error', () => {}).destroy()
       throw new Error('too_soon')
     }
-    if (this.registry.of(installId).some(mine)) {
+    if (this.#registry.of(installId).some(mine)) {
       socket.on('error', () => {}).destroy()
       return installId
     }
@@ -169,14 +188,14 @@ class LinkSet {
     const { hello, clock } = this.#options
     const { installId, fingerprint } = member
     const serial = ++this.#serial
-    const alone = !this.registry.of(installId).some((other) => other.open)
+    const alone = !this.#registry.of(installId).some((other) => other.open)
     const link = new Link({
       ws, serial, installId, fingerprint, ...from, clock,
       greeting: { hello: hello(), serial, alone },
       limits: this.#limits,
       hooks: this.#hooks
     })
-    this.registry.add(link)
+    this.#registry.add(link)
     // Removed while the connection was made.
     if (this.#options.members.find(installId)?.fingerprint !== fingerprint) link.end('not_member')
     if (this.#closed) link.end('stopping')
@@ -187,7 +206,7 @@ class LinkSet {
     const { log, events } = this.#options
     return {
       greeted: (link, greeting) => {
-        const refused = this.registry.greeted(link, greeting)
+        const refused = this.#registry.greeted(link, greeting)
         if (refused === undefined) this.#settled(link)
         return refused
       },
@@ -202,7 +221,7 @@ class LinkSet {
         const { installId: peer, address } = link
         log.info({ peer, address, reason: word, by: mine ? 'this node' : 'the other end' }, 'a link closed')
         if (mine && VIOLATIONS.has(word)) this.#bar(peer, word)
-        this.registry.closed(link, word)
+        this.#registry.closed(link, word)
         this.#settled(link, word)
       }
     }
@@ -234,17 +253,17 @@ class LinkSet {
   #membersChanged (): void {
     const { members } = this.#options
     const keys = new Map(members.current().members.map((member) => [member.installId, member.fingerprint]))
-    for (const link of this.registry.all()) {
+    for (const link of this.#registry.all()) {
       if (keys.get(link.installId) !== link.fingerprint) link.endWith(closeCodes.not_member, 'not_member')
     }
-    this.requests.keep(keys)
+    this.#requests.keep(keys)
     void this.#listener?.then((listener) => { listener.keep(keys) })
-    this.dialler.update()
+    this.#dialler.update()
   }
 
   /** Where requests to a member go: where its link leads, what it says of itself, what the file has. */
   #addresses (installId: string): readonly string[] {
-    const link = this.registry.current(installId)
+    const link = this.#registry.current(installId)
     const said = link?.greeting?.hello.address
     const at = said === null || said === undefined ? undefined : readAddress(said)
     const from = link === undefined || link.outgoing ? undefined : readAddress(link.address)

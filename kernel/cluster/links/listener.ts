@@ -2,24 +2,29 @@ import { EventEmitter } from 'node:events'
 import { createServer } from 'node:https'
 import websocket from '@fastify/websocket'
 import { fastify } from 'fastify'
-import { peerFingerprint, serverTls } from '../identity/index.js'
+import { peerFingerprint, serverTls } from '../identity/tls.js'
 import { CLUSTER_PATH } from './connect.js'
 import { addJoinRoute, JOIN_PATH } from './join-route.js'
 import { socketOptions } from './link.js'
 import { Door } from '../../http/door.js'
 import { memberOf, setMember } from '../../http/member-socket.js'
-import type { IncomingMessage, Server as HttpServer } from 'node:http'
+import type { IncomingMessage, Server as HttpServer, ServerResponse } from 'node:http'
 import type { Server } from 'node:https'
 import type { AddressInfo, Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { TLSSocket } from 'node:tls'
 import type { WebSocket } from 'ws'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import type { Member } from '../identity/index.js'
-import type { LinkLimits, LinksOptions } from './types.js'
+import type { Clock } from '../../api/clock.js'
+import type { NodeKey } from '../identity/key.js'
+import type { Member } from '../members/member.js'
+import type { JoinRouteOptions } from './join-route.js'
 
-export interface ListenerOptions extends LinksOptions {
-  limits: LinkLimits
+export interface ListenerOptions extends JoinRouteOptions {
+  key: NodeKey
+  clock: Clock
+  /** The API server's handler; gets members' requests for /api/<path> with the url rewritten to /<path>. */
+  api: (request: IncomingMessage, response: ServerResponse) => void
   /** A member's WebSocket on /cluster. */
   accept: (ws: WebSocket, socket: TLSSocket, member: Member) => void
 }

@@ -1,9 +1,19 @@
-import { replaces } from './prefer.js'
 import type { Logger } from '../../api/plugin.js'
-import type { CloseWord } from './close-codes.js'
-import type { Greeting } from './codec.js'
-import type { Link } from './link.js'
-import type { LinkEvents } from './types.js'
+import type { MemberRequest, MemberResponse } from '../../api/services.js'
+import type { CloseWord, FrameKind, Greeting } from './frames.js'
+import type { Link, Peer, Rival } from './link.js'
+
+export type { MemberRequest, MemberResponse } from '../../api/services.js'
+
+export interface LinkEvents {
+  /** The first link to a member is up: both hellos were exchanged. */
+  up (peer: Peer): void
+  /** The last link to a member is gone. */
+  down (installId: string, reason: string): void
+  frame (installId: string, kind: FrameKind, body: unknown): void
+  /** A member broke the protocol; `reason` is the name of the close code. Told once in a back-off. */
+  violation (installId: string, reason: string): void
+}
 
 interface Known {
   /** Every link that may still carry frames, greeted or not. */
@@ -127,4 +137,21 @@ class LinkRegistry implements Registry {
       this.#options.log.error({ err: error }, 'a listener of cluster links failed')
     }
   }
+}
+
+/**
+ * True when `next`, whose hello came later, replaces `current`. Both ends see the same facts, so that they
+ * keep the same one:
+ * a link of another process start replaces; so does one that the other end opened later without having the
+ * first any more (its end is dead, we have not noticed yet); else the one that the smaller id dialled stays.
+ */
+export function replaces (next: Rival, current: Rival, self: string, peer: string): boolean {
+  if (next.nodeId !== current.nodeId) return next.serial > current.serial
+  const later = next.theirs.serial > current.theirs.serial
+  if (later && next.theirs.alone) return true
+  if (!later && current.theirs.alone) return false
+  if (next.outgoing === current.outgoing) {
+    return next.outgoing ? next.serial > current.serial : later
+  }
+  return next.outgoing === (self < peer)
 }

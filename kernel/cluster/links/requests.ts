@@ -1,15 +1,17 @@
 import { Agent, request as httpRequest } from 'node:http'
 import { kernelError } from '../../api/errors.js'
 import { CALLER_HEADER, writeCaller } from '../../http/passed-on.js'
-import { dial, readAddress } from '../identity/index.js'
-import { MEMBERS_HOST } from './connect.js'
-import { dialReason } from './dial-reason.js'
+import { readAddress } from '../identity/addresses.js'
+import { dial } from '../identity/tls.js'
+import { dialReason, MEMBERS_HOST } from './connect.js'
 import type { ClientRequest, IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
 import type { TLSSocket } from 'node:tls'
 import type { Clock } from '../../api/clock.js'
-import type { Member, NodeKey } from '../identity/index.js'
-import type { LinkLimits, MemberRequest, MemberResponse } from './types.js'
+import type { NodeKey } from '../identity/key.js'
+import type { Member } from '../members/member.js'
+import type { MemberRequest, MemberResponse } from '../../api/services.js'
+import type { LinkLimits } from './limits.js'
 
 export interface RequestsOptions {
   key: NodeKey

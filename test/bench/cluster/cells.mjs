@@ -9,10 +9,10 @@ import { dist } from '../lib/paths.mjs'
 
 const load = (path) => import(pathToFileURL(join(dist, 'kernel', path)).href)
 const { createCluster } = await load('cluster/cluster.js')
-const { clusterTiming } = await load('cluster/timing.js')
-const { createTelemetry } = await load('cluster/telemetry/index.js')
-const { encodeFrame, decodeFrame } = await load('cluster/links/codec.js')
-const { newNodeId } = await load('cluster/node-id.js')
+const { clusterTiming } = await load('cluster/election/timing.js')
+const { createTelemetry } = await load('cluster/gossip/telemetry.js')
+const { encodeFrame, decodeFrame } = await load('cluster/links/frames.js')
+const { newNodeId } = await load('cluster/identity/node-id.js')
 
 const quiet = () => {}
 const log = { trace: quiet, debug: quiet, info: quiet, warn: quiet, error: quiet, fatal: quiet }

@@ -1,0 +1,145 @@
+import { randomUUID } from 'node:crypto'
+import { delay } from '../api/clock.js'
+import { kernelError, SvcError } from '../api/errors.js'
+import type { Clock } from '../api/clock.js'
+import type { Logger } from '../api/plugin.js'
+import type { Outcome, Receipt, Refusal } from './election/types.js'
+
+/**
+ * What a command does, on the master, in one go. It writes through its sections and returns its result.
+ * `from`: install id of the node that asked.
+ */
+export type CommandHandler = (args: unknown, from?: string) => unknown
+
+/** How a command comes back: where it was entered, and what it gave. */
+export interface CommandAnswer { readonly result: unknown, readonly receipt: Receipt }
+
+export interface DeskOptions {
+  clock: Clock
+  log: Logger
+  /** Enters a command in the cluster. */
+  submit: (id: string, payload: unknown) => Promise<Outcome>
+  /** Whether too few nodes are in reach for a decision. */
+  quorumLost: () => boolean
+}
+
+interface Payload { readonly name: string, readonly args: unknown }
+interface ErrorParts {
+  /** Of what the document refuses. */
+  code?: string
+  reason: string | undefined
+  status: number
+  retryable: boolean
+  message: string
+  details: Record<string, unknown>
+}
+type Result = { readonly value: unknown } | { readonly error: ErrorParts }
+
+/** How long one command is tried again under the same id before the caller is told. */
+const TRY_MS = 10_000
+/** Pause before the second try, doubled before each further one, ms: a refusal may come at once. */
+const PAUSE_MS = 20
+const PAUSE_MAX_MS = 1000
+/** These say that nothing is known of the outcome, or that it was not entered: ask again, same id. */
+const AGAIN: ReadonlySet<Refusal> = new Set(['session_changed', 'stale_session', 'no_answer'])
+
+/**
+ * Commands of the cluster by name. Any node sends one; the master carries it out once, whatever the number of
+ * tries, and its writes reach the document together.
+ */
+export class CommandDesk {
+  readonly #handlers = new Map<string, CommandHandler>()
+  readonly #options: DeskOptions
+  /** Writes of the command that is being carried out; null while none is. */
+  #writes: Map<string, unknown> | null = null
+
+  constructor (options: DeskOptions) { this.#options = options }
+
+  /** Says what a command does. Returns what takes it back. Throws when the name is taken. */
+  handle (name: string, handler: CommandHandler): () => void {
+    if (this.#handlers.has(name)) throw new Error(`the command "${name}" has a handler already`)
+    this.#handlers.set(name, handler)
+    return () => { this.#handlers.delete(name) }
+  }
+
+  /**
+   * Runs a command on the master. `id` makes a repeated one the same one. Throws what its handler threw,
+   * `no_master`, `no_quorum`, or `session_changed` when its outcome is not known.
+   */
+  async run (name: string, args: unknown, id: string = randomUUID()): Promise<CommandAnswer> {
+    const { clock } = this.#options
+    const deadline = clock.mono() + TRY_MS
+    for (let pause = PAUSE_MS; ; pause = Math.min(pause * 2, PAUSE_MAX_MS)) {
+      const outcome = await this.#options.submit(id, { name, args } satisfies Payload)
+      if (outcome.ok) return { receipt: outcome, result: valueOf(outcome.result as Result | undefined) }
+      // Without a quorum nobody will take it up within the time that a caller waits.
+      if (this.#options.quorumLost()) throw kernelError('no_quorum')
+      const over = clock.mono() >= deadline
+      if (over || !AGAIN.has(outcome.code)) throw this.#refused(outcome.code)
+      await delay(clock, pause)
+    }
+  }
+
+  /** Carries out a command: called by the control document, on the master only. Never throws. */
+  execute (payload: unknown, from?: string): { writes: { key: string, value: unknown }[], result: unknown } {
+    const { name, args } = payload as Payload
+    this.#writes = new Map()
+    try {
+      const handler = this.#handlers.get(name)
+      if (handler === undefined) throw unknownCommand(name)
+      const value = handler(args, from)
+      const writes = [...this.#writes].map(([key, written]) => ({ key, value: written }))
+      return { writes, result: { value } satisfies Result }
+    } catch (error) {
+      if (!(error instanceof SvcError)) {
+        this.#options.log.error({ err: error, command: name }, 'a command failed')
+      }
+      return { writes: [], result: { error: partsOf(error) } satisfies Result }
+    } finally {
+      this.#writes = null
+    }
+  }
+
+  /** Writes a key of the control document; undefined removes it. Throws `not_master` outside a command. */
+  write (key: string, value: unknown): void {
+    if (this.#writes === null) {
+      throw kernelError('not_master', `"${key}" is written by commands only, which the master carries out.`)
+    }
+    this.#writes.set(key, value)
+  }
+
+  /** Writes of the running command by key, to be read over the document's. */
+  get pending (): ReadonlyMap<string, unknown> | null { return this.#writes }
+
+  #refused (code: Refusal): SvcError {
+    if (code === 'no_master' || code === 'no_answer') {
+      return kernelError(this.#options.quorumLost() ? 'no_quorum' : 'no_master')
+    }
+    if (code === 'session_changed' || code === 'stale_session') return kernelError('session_changed')
+    return kernelError('no_master', `The master could not enter it: ${code}.`)
+  }
+}
+
+function unknownCommand (name: string): SvcError {
+  return kernelError('internal', `The master does not know the command "${name}".`,
+    { remedy: 'Enable the same plugins on every node, in the same version.' })
+}
+
+function partsOf (error: unknown): ErrorParts {
+  const { reason, status, retryable, message, details } =
+    error instanceof SvcError ? error : kernelError('internal')
+  return { reason, status, retryable, message, details }
+}
+
+function valueOf (result: Result | undefined): unknown {
+  if (result === undefined) return undefined
+  // A handler that returns nothing leaves nothing behind: JSON has no word for it.
+  if (!('error' in result)) return result.value
+  const { code, reason, status, retryable, message, details } = result.error
+  // What the document itself refuses has a code and no reason.
+  if (reason === undefined) {
+    throw kernelError(code === 'control_full' ? 'payload_too_large' : 'internal', message)
+  }
+  throw new SvcError(reason, { status, retryable, message, remedy: String(details['remedy'] ?? '') },
+    message, details)
+}

@@ -1,0 +1,41 @@
+import type { Logger } from '../../api/plugin.js'
+import type { Channel } from '../../api/services.js'
+
+interface Envelope { readonly channel: string, readonly message: unknown }
+
+export interface ChannelsOptions {
+  send: (to: string, body: Envelope) => boolean
+  broadcast: (body: Envelope) => number
+  log: Logger
+}
+
+/** Named channels over the links: messages between the same plugin on all nodes. */
+export class Channels {
+  readonly #options: ChannelsOptions
+  readonly #receivers = new Map<string, (from: string, message: never) => void>()
+
+  constructor (options: ChannelsOptions) { this.#options = options }
+
+  /** Throws when the name is taken. */
+  open<T> (channel: string, receive: (from: string, message: T) => void): Channel<T> {
+    if (this.#receivers.has(channel)) throw new Error(`the channel "${channel}" is open already`)
+    this.#receivers.set(channel, receive)
+    return {
+      send: (to, message) => this.#options.send(to, { channel, message }),
+      broadcast: (message) => this.#options.broadcast({ channel, message }),
+      close: () => { this.#receivers.delete(channel) }
+    }
+  }
+
+  /** False when the frame is no message of a channel. One for a channel that is not open here is dropped. */
+  receive (from: string, body: unknown): boolean {
+    const { channel, message } = (body ?? {}) as Partial<Envelope>
+    if (typeof channel !== 'string') return false
+    try {
+      this.#receivers.get(channel)?.(from, message as never)
+    } catch (err) {
+      this.#options.log.error({ err, channel, from }, 'a channel\'s receiver failed')
+    }
+    return true
+  }
+}

@@ -1,0 +1,233 @@
+import { createSocket } from 'node:dgram'
+import { isIP } from 'node:net'
+import { networkInterfaces } from 'node:os'
+import { delay, systemClock } from '../../api/clock.js'
+import type { Socket } from 'node:dgram'
+import type { EventEmitter } from 'node:events'
+import type { Clock } from '../../api/clock.js'
+import type { Logger } from '../../api/plugin.js'
+
+/** Service type: `_svc._tcp.local` on the network (DNS-SD, RFC 6763). */
+const TYPE = 'svc'
+/** Version of the TXT record. */
+const TXT_VERSION = '1'
+/** Multicast DNS group and port (RFC 6762). */
+const GROUP = '224.0.0.251'
+const PORT = 5353
+/** Questions are repeated, and new network interfaces joined, this often, ms. */
+const REPEAT_MS = 60_000
+/** A good-bye that the network does not take is not waited for, ms. */
+const GOODBYE_MS = 500
+/** More services than this on one network are a flood: the search ends, the own record stays. */
+const MAX_SERVICES = 512
+const MAX_ADDRESSES = 8
+
+/** What is read of a service on the network; every field comes from strangers. */
+export interface SeenService {
+  readonly port?: unknown
+  readonly txt?: unknown
+  readonly addresses?: readonly unknown[] | undefined
+  readonly referer?: { readonly address?: unknown } | undefined
+}
+
+export interface PublishedService { name: string, type: string, port: number, host: string, probe: boolean
+  txt: Record<string, string> }
+
+/** The part of bonjour-service that is used. */
+export interface Responder {
+  publish (service: PublishedService): unknown
+  find (query: { type: string, txt: Record<string, string> }, up: (service: SeenService) => void): Search
+  unpublishAll (done: () => void): void
+  destroy (done: () => void): void
+}
+export interface Search {
+  on (event: 'txt-update' | 'srv-update', fn: (service: SeenService) => void): unknown
+  update (): void
+  stop (): void
+  readonly services: readonly unknown[]
+}
+
+/** An open responder; `broken` is called, once or more, when multicast does not work. */
+export interface Opened { responder: Responder, repeat (): void, close (): void }
+export type Open = (broken: (error: Error) => void) => Promise<Opened>
+
+export interface DiscoveryOptions {
+  /** Port of the members' listener, 1 to 65535. */
+  port: number
+  installId: string
+  /** A short hash of the cluster id; services with another one are not reported. */
+  clusterHash: string
+  log: Logger
+  /** An address `host:port` (IPv6 in brackets) where a node of this cluster may listen. A hint, no proof. */
+  found (address: string): void
+  clock?: Clock
+  /** The network; tests pass their own. */
+  open?: Open
+}
+
+/**
+ * Tells the local network where this node's members' listener is, and reports where others of the same
+ * cluster say theirs is (mDNS). Only hints: who listens there is proven when the address is dialled. Never
+ * throws and never keeps the process alive; where multicast does not work it says so once, at debug.
+ */
+export function createDiscovery (options: DiscoveryOptions): { stop (): Promise<void> } {
+  const { log, clock = systemClock, open = openResponder } = options
+  let opened: Opened | undefined
+  let stopped = false
+  let search: Search | undefined
+  const undo: (() => void)[] = []
+  const end = (): void => {
+    for (const fn of undo.splice(0)) fn()
+    search?.stop()
+    opened?.close()
+    search = opened = undefined
+  }
+  const broken = (error: unknown): void => {
+    if (stopped) return
+    stopped = true
+    log.debug({ err: error }, 'no multicast here: nodes are not looked for on the local network')
+    end()
+  }
+  const start = async (): Promise<void> => {
+    opened = await open(broken)
+    if (stopped) return end()
+    search = begin(options, opened.responder)
+    undo.push(clock.every(REPEAT_MS, () => { guarded(broken, repeat) }))
+  }
+  const repeat = (): void => {
+    opened?.repeat()
+    if ((search?.services.length ?? 0) > MAX_SERVICES) {
+      log.debug({ services: MAX_SERVICES }, 'too many services on the network: no more are looked for')
+      search?.stop()
+    } else search?.update()
+  }
+  const starting = start().catch(broken)
+  return {
+    async stop () {
+      await starting
+      if (!stopped && opened !== undefined) await sayGoodbye(opened.responder, clock)
+      stopped = true
+      end()
+    }
+  }
+}
+
+function guarded (broken: (error: unknown) => void, fn: () => void): void {
+  try { fn() } catch (error) { broken(error) }
+}
+
+function begin ({ port, installId, clusterHash, found }: DiscoveryOptions, responder: Responder): Search {
+  const txt = { v: TXT_VERSION, c: clusterHash, i: installId }
+  responder.publish({ name: installId, host: `${installId}.local`, type: TYPE, port, txt, probe: false })
+  const report = (service: SeenService): void => {
+    for (const address of hintsOf(service, { installId, clusterHash })) found(address)
+  }
+  const search = responder.find({ type: TYPE, txt: { c: clusterHash } }, report)
+  search.on('srv-update', report)
+  search.on('txt-update', report)
+  return search
+}
+
+async function sayGoodbye (responder: Responder, clock: Clock): Promise<void> {
+  const said = new Promise<void>((resolve) => { responder.unpublishAll(resolve) })
+  await Promise.race([said, delay(clock, GOODBYE_MS)]).catch(() => {})
+}
+
+/**
+ * Addresses to try for a service on the network; none when it is this node itself, of another cluster or
+ * nonsense. Link-local IPv6 addresses mean nothing without their interface and are left out; without any
+ * address of its own the sender's counts. Pure.
+ */
+export function hintsOf (
+  service: SeenService, self: { installId: string, clusterHash: string }
+): string[] {
+  const txt = (typeof service.txt === 'object' && service.txt !== null ? service.txt : {}) as
+    Record<string, unknown>
+  const { port } = service
+  if (txt['v'] !== TXT_VERSION || txt['c'] !== self.clusterHash) return []
+  if (typeof txt['i'] !== 'string' || txt['i'] === self.installId) return []
+  if (!Number.isInteger(port) || (port as number) < 1 || (port as number) > 65535) return []
+  const own = (service.addresses ?? []).filter(isUsable)
+  const hosts = own.length > 0 ? own : [service.referer?.address].filter(isUsable)
+  return [...new Set(hosts)].slice(0, MAX_ADDRESSES)
+    .map((host) => `${isIP(host) === 6 ? `[${host}]` : host}:${String(port)}`)
+}
+
+function isUsable (address: unknown): address is string {
+  return typeof address === 'string' && isIP(address) !== 0 && !/^fe[89ab]/i.test(address)
+}
+
+/** mDNS over IPv4 multicast. The library is imported only when a node looks for others. */
+async function openResponder (broken: (error: Error) => void): Promise<Opened> {
+  const { Bonjour } = await import('bonjour-service')
+  const socket = createSocket({ type: 'udp4', reuseAddr: true })
+  socket.unref()
+  const joined = new Set<string>()
+  const failed = (error: unknown): void => { broken(error as Error) }
+  socket.on('listening', () => { guarded(failed, () => { setUp(socket, joined) }) })
+  // `multicast: false`: the library's own upkeep would hold the process and throws where nobody listens.
+  const settings = { socket, multicast: false } as ConstructorParameters<typeof Bonjour>[0]
+  const bonjour = new Bonjour(settings, broken)
+  const { mdns } = (bonjour as unknown as { server: { mdns: EventEmitter } }).server
+  mdns.on('error', broken)
+  mdns.on('warning', () => {})
+  return {
+    responder: bonjour as unknown as Responder,
+    repeat: () => { joinGroup(socket, joined) },
+    close: () => { guarded(() => {}, () => { bonjour.destroy() }) }
+  }
+}
+
+function setUp (socket: Socket, joined: Set<string>): void {
+  const problem = joinGroup(socket, joined)
+  if (joined.size === 0) throw problem ?? new Error('there is no IPv4 interface')
+  socket.setMulticastTTL(255)
+  socket.setMulticastLoopback(true)
+}
+
+/** Joins the group on every interface where that was not done yet; answers with the last failure. */
+function joinGroup (socket: Socket, joined: Set<string>): Error | undefined {
+  let problem: Error | undefined
+  for (const [name, list] of Object.entries(networkInterfaces())) {
+    const address = list?.find(({ family }) => family === 'IPv4')?.address
+    if (address === undefined || joined.has(`${name} ${address}`)) continue
+    try {
+      socket.addMembership(GROUP, address)
+      joined.add(`${name} ${address}`)
+    } catch (error) {
+      problem = error as Error
+    }
+  }
+  return problem
+}
+
+/** A DNS message that asks who offers this service, as any browser would send it. */
+function question (id: number): Buffer {
+  const head = Buffer.alloc(12)
+  head.writeUInt16BE(id, 0)
+  head.writeUInt16BE(1, 4)
+  const labels = [`_${TYPE}`, '_tcp', 'local'].map((label) =>
+    Buffer.concat([Buffer.of(label.length), Buffer.from(label)]))
+  // Type PTR (12), class IN (1).
+  return Buffer.concat([head, ...labels, Buffer.of(0, 0, 12, 0, 1)])
+}
+
+/** Whether a packet of this machine to the mDNS group comes back to it: null, or why not. */
+export async function multicastProblem (clock: Clock, waitMs = 1000): Promise<string | null> {
+  const socket = createSocket({ type: 'udp4', reuseAddr: true })
+  const probe = question(Math.floor(process.pid + clock.mono()) & 0xffff)
+  const heard = new Promise<string | null>((resolve) => {
+    socket.on('error', (error) => { resolve(error.message) })
+    socket.on('message', (message) => { if (message.equals(probe)) resolve(null) })
+    socket.bind(PORT, () => {
+      guarded((error) => { resolve((error as Error).message) }, () => { setUp(socket, new Set()) })
+      socket.send(probe, PORT, GROUP, (error) => { if (error !== null) resolve(error.message) })
+    })
+  })
+  const late = delay(clock, waitMs).then(() => `no packet came back within ${waitMs} ms`)
+  try {
+    return await Promise.race([heard, late])
+  } finally {
+    socket.close()
+  }
+}

@@ -1,0 +1,177 @@
+import { createDecoder, readAny, readVarUint } from 'lib0/decoding'
+import { createEncoder, toUint8Array, writeAny, writeVarUint } from 'lib0/encoding'
+import type { MemberRequest, MemberResponse } from '../../api/services.js'
+
+/** Why a link is closed: codes of the WebSocket close frame (RFC 6455 7.4.2 leaves 4000 to 4999 to us). */
+export const closeCodes = {
+  /** Normal: the node stops. */
+  stopping: 1001,
+  /** The bytes are no frame: cut short, too long, nested too deep, unknown value types. */
+  bad_frame: 4400,
+  /** Links speak binary only. */
+  text_frame: 4401,
+  unknown_kind: 4402,
+  /** The key is no member's any more. */
+  not_member: 4403,
+  other_cluster: 4404,
+  /** The hello names another node than the key does. */
+  wrong_identity: 4405,
+  /** A frame of a later version of this protocol. */
+  other_version: 4406,
+  /** A frame before the hello, a second hello, or a hello with wrong fields. */
+  bad_hello: 4407,
+  no_hello: 4408,
+  /** A better link to the same member is up. */
+  duplicate: 4409,
+  /** Nothing came from the other end while three pings were sent. */
+  stalled: 4410,
+  /** A frame that can be read and makes no sense to the cluster. */
+  off_protocol: 4411,
+  /** It broke the protocol, and its back-off is not over. */
+  too_soon: 4412,
+  too_large: 4413,
+  /** More waits than may. */
+  slow_reader: 4429,
+  /** The other end sends documents and channels beyond its credit. */
+  no_credit: 4430
+} as const
+
+export type CloseWord = keyof typeof closeCodes
+
+/** Words for which the other end broke the protocol. */
+export const VIOLATIONS: ReadonlySet<string> = new Set<CloseWord>([
+  'bad_frame', 'text_frame', 'unknown_kind', 'wrong_identity', 'bad_hello', 'off_protocol', 'too_large',
+  'no_credit'
+])
+
+const words = new Map<number, string>(Object.entries(closeCodes).map(([word, code]) => [code, word]))
+
+/** A word for a close code, ours or the WebSocket protocol's: `lost` when there was no close frame. */
+export function closeWord (code: number): string {
+  return words.get(code) ?? (code === 1006 ? 'lost' : 'closed')
+}
+
+export type { MemberRequest, MemberResponse } from '../../api/services.js'
+
+/** How a node introduces itself, the first frame of every link. */
+export interface Hello {
+  readonly installId: string
+  readonly nodeId: string
+  readonly name: string
+  readonly version: string
+  readonly clusterId: string
+  readonly apiUrl: string | null
+  /** Its own members' listener as advertised, host:port. */
+  readonly address: string | null
+}
+
+export type FrameKind = 'election' | 'document' | 'telemetry' | 'channel'
+
+/** Version of the frames: varUint version, varUint kind, one value in lib0's `any` encoding. */
+export const WIRE_VERSION = 1
+
+export type WireKind = FrameKind | 'hello' | 'ping' | 'pong' | 'credit'
+
+/** Numbers on the wire; never given to another kind. */
+const KINDS: readonly WireKind[] =
+  ['hello', 'ping', 'pong', 'election', 'document', 'telemetry', 'channel', 'credit']
+const numbers = new Map<WireKind, number>(KINDS.map((kind, index) => [kind, index]))
+/** How deep lists and objects may lie in each other. */
+const MAX_DEPTH = 64
+const MAX_NAME = 256
+
+/** A frame that closes its link; `word` says with which code. */
+export class FrameError extends Error {
+  readonly word: CloseWord
+
+  constructor (word: CloseWord, message: string) {
+    super(message)
+    this.name = 'FrameError'
+    this.word = word
+  }
+}
+
+/** The bytes of one frame. Plain values, Uint8Array among them; functions and symbols become undefined. */
+export function encodeFrame (kind: WireKind, body: unknown): Uint8Array {
+  const encoder = createEncoder()
+  writeVarUint(encoder, WIRE_VERSION)
+  writeVarUint(encoder, numbers.get(kind)!)
+  writeAny(encoder, body as Parameters<typeof writeAny>[1])
+  return toUint8Array(encoder)
+}
+
+/** Reads one frame. Throws FrameError for what is none; byte arrays in the body are views of `bytes`. */
+export function decodeFrame (bytes: Uint8Array): { kind: WireKind, body: unknown } {
+  const decoder = createDecoder(bytes)
+  const version = reading(() => readVarUint(decoder))
+  if (version !== WIRE_VERSION) {
+    throw new FrameError('other_version', `frame version ${version}, this node speaks ${WIRE_VERSION}`)
+  }
+  const kind = KINDS[reading(() => readVarUint(decoder))]
+  if (kind === undefined) throw new FrameError('unknown_kind', 'a frame of an unknown kind')
+  const body: unknown = reading(() => readAny(decoder))
+  // The decoder does not stop at the end of its own bytes when they are part of a larger buffer.
+  if (decoder.pos !== bytes.length) throw new FrameError('bad_frame', 'the value does not end with its frame')
+  checkValue(body, 0)
+  return { kind, body }
+}
+
+/** Whatever the decoder throws, deep recursion included, is a bad frame. */
+function reading<T> (read: () => T): T {
+  try {
+    return read()
+  } catch {
+    throw new FrameError('bad_frame', 'the bytes are no frame')
+  }
+}
+
+function checkValue (value: unknown, depth: number): void {
+  if (typeof value !== 'object' || value === null || value instanceof Uint8Array) return
+  if (depth >= MAX_DEPTH) throw new FrameError('bad_frame', `values lie deeper than ${MAX_DEPTH}`)
+  if (Array.isArray(value)) {
+    for (const item of value) checkValue(item, depth + 1)
+    return
+  }
+  // A key named __proto__ changes this one object's prototype when it is read.
+  if (Object.getPrototypeOf(value) !== Object.prototype) {
+    throw new FrameError('bad_frame', 'an object has a key that is not allowed')
+  }
+  for (const item of Object.values(value)) checkValue(item, depth + 1)
+}
+
+/** What a node says first on a link. */
+export interface Greeting {
+  hello: Hello
+  /** Counts this process's links; tells which of two is the later one. */
+  serial: number
+  /** When this was said, the node had no other connection with the same member. */
+  alone: boolean
+}
+
+const text = (value: unknown): value is string =>
+  typeof value === 'string' && value.length > 0 && value.length <= MAX_NAME
+const textOrNull = (value: unknown): value is string | null => value === null || text(value)
+
+/** Reads the body of a hello. Throws FrameError naming the field. */
+export function readGreeting (body: unknown): Greeting {
+  const { hello, serial, alone } = fields(body, 'the hello')
+  const { installId, nodeId, name, version, clusterId, apiUrl, address } = fields(hello, 'hello')
+  const texts = { installId, nodeId, name, version, clusterId }
+  const bad = Object.entries(texts).find(([, value]) => !text(value))
+  if (bad !== undefined) throw new FrameError('bad_hello', `${bad[0]} must be a text of 1 to ${MAX_NAME}`)
+  if (!textOrNull(apiUrl)) throw new FrameError('bad_hello', 'apiUrl must be a text or null')
+  if (!textOrNull(address)) throw new FrameError('bad_hello', 'address must be a text or null')
+  if (!Number.isSafeInteger(serial) || typeof alone !== 'boolean') {
+    throw new FrameError('bad_hello', 'serial must be a whole number and alone true or false')
+  }
+  const checked = { installId, nodeId, name, version, clusterId, apiUrl, address } as Hello
+  return { hello: checked, serial: serial as number, alone }
+}
+
+function fields (value: unknown, what: string): Record<string, unknown> & Partial<Record<
+  'hello' | 'serial' | 'alone' | keyof Hello, unknown>> {
+  if (typeof value !== 'object' || value === null) {
+    throw new FrameError('bad_hello', `${what} must be an object`)
+  }
+  return value as Record<string, unknown>
+}

@@ -1,0 +1,27 @@
+import type { Logger } from '../api/plugin.js'
+
+/** Functions that are told of something. One that throws is logged and stops nobody. */
+export class Listeners<T> {
+  readonly #listeners = new Set<(value: T) => void>()
+  readonly #log: Logger
+
+  constructor (log: Logger) { this.#log = log }
+
+  get any (): boolean { return this.#listeners.size > 0 }
+
+  /** Returns what takes it out again. */
+  add (fn: (value: T) => void): () => void {
+    this.#listeners.add(fn)
+    return () => { this.#listeners.delete(fn) }
+  }
+
+  tell (value: T): void {
+    for (const fn of this.#listeners) {
+      try { fn(value) } catch (error) {
+        this.#log.error({ err: error }, 'an observer of a document failed')
+      }
+    }
+  }
+
+  clear (): void { this.#listeners.clear() }
+}

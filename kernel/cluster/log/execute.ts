@@ -1,0 +1,73 @@
+import { changesOf } from '../documents/kv-doc.js'
+import { checkValue, keep } from '../documents/values.js'
+import { MAX_RESULT_BYTES } from './receipts.js'
+import type { Logger } from '../../api/plugin.js'
+import type { Changes, KvDoc } from '../documents/kv-doc.js'
+import type { Entry } from '../election/types.js'
+import type { ControlOptions } from './options.js'
+
+/** Bytes of the control document's live entries as updates carry them. */
+export const MAX_CONTROL_BYTES = 256 * 1024
+
+/** What a command entry does. */
+export interface Effect { readonly changes: Changes, readonly result: unknown }
+
+const NOTHING: Changes = new Map()
+
+/** A command that could not be carried out as told. */
+function failed (code: 'internal' | 'control_full', message: string): Effect {
+  return { changes: NOTHING, result: { error: { code, message } } }
+}
+
+/**
+ * Runs a command against the document. What is a defect of `execute` (it throws, or returns what no
+ * document takes) becomes the result `internal`, and one that would make the document too large
+ * `control_full`; neither writes anything. Never throws.
+ */
+export function execute (
+  options: ControlOptions, kv: KvDoc, { id, payload, from }: Pick<Entry, 'id' | 'payload' | 'from'>
+): Effect {
+  const { live } = kv
+  try {
+    const { writes, result } = options.execute(payload, (key) => live.get(key), from)
+    const changes = changesOf(writes, live)
+    const bytes = kv.bytesAfter(changes)
+    if (bytes > MAX_CONTROL_BYTES && bytes > kv.liveBytes) {
+      return failed('control_full', `The control data would be ${bytes} bytes, at most ` +
+        `${MAX_CONTROL_BYTES}; remove instances or cards first.`)
+    }
+    return { changes, result: keepResult(result) }
+  } catch (error) {
+    options.log.error({ command: id, err: error }, 'a command failed that should not; nothing was written')
+    return failed('internal', 'The command met a defect of this node; its log tells more.')
+  }
+}
+
+function keepResult (result: unknown): unknown {
+  const given = result ?? null
+  const unfit = checkValue(given)
+  if (unfit !== null) throw new TypeError(`the result ${unfit}`)
+  const text = JSON.stringify(given)
+  const bytes = Buffer.byteLength(text)
+  if (bytes > MAX_RESULT_BYTES) {
+    throw new RangeError(`the result has ${bytes} bytes, at most ${MAX_RESULT_BYTES}`)
+  }
+  return JSON.parse(text)
+}
+
+/** The contents of a new session. When `seed` fails or returns nonsense, all is carried over. */
+export function seedOf (
+  options: ControlOptions, previous: ReadonlyMap<string, unknown>
+): ReadonlyMap<string, unknown> {
+  try {
+    const seeded = [...options.seed(previous)]
+    return new Map(seeded.map(([key, value]) => [key, keep(key, value).value]))
+  } catch (error) {
+    defect(options.log, error)
+    return previous
+  }
+}
+
+function defect (log: Logger, error: unknown): void {
+  log.error({ err: error }, 'the new session could not be seeded; it begins with everything of the old one')
+}

@@ -1,0 +1,61 @@
+import type { Receipt } from '../election/types.js'
+
+/** Where a command was entered and what came of it; `result` is undefined once it was given up. */
+export interface KeptReceipt {
+  readonly id: string
+  readonly sid: string
+  readonly term: number
+  readonly seq: number
+  readonly result?: unknown
+}
+
+/** Receipts that are kept, the newest. */
+export const MAX_RECEIPTS = 1000
+/** Bytes of one result as JSON. */
+export const MAX_RESULT_BYTES = 64 * 1024
+/** Bytes of all results as JSON; older ones are given up, their receipts stay. */
+const MAX_RESULTS_BYTES = 128 * 1024
+
+/** The newest receipts by command id, oldest first. */
+export class Receipts {
+  readonly #kept = new Map<string, { receipt: KeptReceipt, bytes: number }>()
+  #bytes = 0
+
+  constructor (receipts: Iterable<KeptReceipt> = []) {
+    for (const receipt of receipts) this.add(receipt)
+  }
+
+  get (id: string): KeptReceipt | undefined { return this.#kept.get(id)?.receipt }
+
+  add (receipt: KeptReceipt): void {
+    this.#delete(receipt.id)
+    const bytes = receipt.result === undefined ? 0 : Buffer.byteLength(JSON.stringify(receipt.result))
+    this.#kept.set(receipt.id, { receipt, bytes })
+    this.#bytes += bytes
+    const [oldest] = this.#kept.keys()
+    if (this.#kept.size > MAX_RECEIPTS && oldest !== undefined) this.#delete(oldest)
+    if (this.#bytes > MAX_RESULTS_BYTES) this.#shrink(receipt.id)
+  }
+
+  * list (): Iterable<KeptReceipt> { for (const { receipt } of this.#kept.values()) yield receipt }
+
+  #delete (id: string): void {
+    this.#bytes -= this.#kept.get(id)?.bytes ?? 0
+    this.#kept.delete(id)
+  }
+
+  #shrink (newest: string): void {
+    for (const [id, { receipt, bytes }] of this.#kept) {
+      if (this.#bytes <= MAX_RESULTS_BYTES || id === newest) return
+      if (bytes === 0) continue
+      const { sid, term, seq } = receipt
+      this.#kept.set(id, { receipt: { id, sid, term, seq }, bytes: 0 })
+      this.#bytes -= bytes
+    }
+  }
+}
+
+/** A receipt as the election takes it. */
+export function toReceipt ({ sid, term, seq, result }: KeptReceipt): Receipt {
+  return { sid, term, seq, ...(result === undefined ? {} : { result }) }
+}

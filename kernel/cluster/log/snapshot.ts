@@ -1,0 +1,125 @@
+import { createHash } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { HomeError, writeWhole } from '../../boot/home.js'
+import { checkKey, checkValue } from '../documents/values.js'
+import type { NodeId } from '../election/types.js'
+import type { ControlOptions, SnapshotStore } from './options.js'
+import type { KeptReceipt } from './receipts.js'
+
+const FORMAT = 1
+
+/** What a node keeps of the control document: plain JSON, never Yjs. */
+export interface Snapshot {
+  readonly sid: string | null
+  readonly term: number
+  readonly seq: number
+  readonly gen: number
+  readonly digest: string
+  /** Null before the first entry. */
+  readonly voters: readonly NodeId[] | null
+  readonly receipts: readonly KeptReceipt[]
+  readonly entries: ReadonlyArray<readonly [string, unknown]>
+}
+
+interface File { readonly format: number, readonly sha256: string, readonly snapshot: Snapshot }
+
+const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex')
+
+/** The text of a snapshot's file: the JSON and its hash. */
+export function snapshotText (snapshot: Snapshot): string {
+  const text = JSON.stringify(snapshot)
+  return `{"format":${FORMAT},"sha256":"${sha256(text)}","snapshot":${text}}\n`
+}
+
+/** @throws HomeError for a text that is not what `snapshotText` wrote; it names `path` */
+export function readSnapshot (text: string, path: string): Snapshot {
+  const broken = (why: string): HomeError => new HomeError(`${path} ${why}; restore it from a backup, or ` +
+    'move it away to begin without the control data (a majority of the members must still have theirs)')
+  let file: Partial<File> | null
+  try {
+    file = JSON.parse(text) as Partial<File> | null
+  } catch {
+    throw broken('is not valid JSON')
+  }
+  if (file?.format !== FORMAT) throw broken(`has format ${String(file?.format)}, this svc reads ${FORMAT}`)
+  const { snapshot } = file
+  // Parsing and writing again gives the same text, so the hash of the text is the hash of the contents.
+  if (snapshot === undefined || sha256(JSON.stringify(snapshot)) !== file.sha256) {
+    throw broken('does not have the hash written in it')
+  }
+  const bad = snapshot.entries.find(([key, value]) => checkKey(key) !== null || checkValue(value) !== null)
+  if (bad !== undefined) throw broken(`has the entry ${JSON.stringify(bad[0])}, which no document takes`)
+  return snapshot
+}
+
+/** A snapshot's file in the home. */
+export function fileStore (path: string): SnapshotStore {
+  return {
+    read () {
+      try {
+        return readFileSync(path, 'utf8')
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+        throw new HomeError(`cannot read ${path}: ${(error as Error).message}`)
+      }
+    },
+    write (text) { writeWhole(path, text) }
+  }
+}
+
+/** Nothing is kept: for a node that lives in memory only. */
+export const memoryStore: SnapshotStore = { read: () => undefined, write () {} }
+
+/** Where entries need not be durable, the disk is at most so far behind, ms. */
+const PERIOD = 5000
+
+/** Brings snapshots to the disk: each before it counts (`durable`), or now and then. */
+export class Keeper {
+  failed = 0
+  readonly #options: ControlOptions
+  readonly #store: SnapshotStore
+  /** What is to be written when the time comes. */
+  readonly #now: () => Snapshot
+  #cancel: (() => void) | null = null
+  #failing = false
+
+  constructor (options: ControlOptions, store: SnapshotStore, now: () => Snapshot) {
+    this.#options = options
+    this.#store = store
+    this.#now = now
+  }
+
+  /** Whether the change counts. False only when it must be durable and the disk refused. */
+  keep (next: () => Snapshot): boolean {
+    if (this.#options.durable) return this.#write(next())
+    this.#cancel ??= this.#options.clock.after(PERIOD, () => { this.#due() })
+    return true
+  }
+
+  close (): void {
+    if (this.#cancel === null) return
+    this.#cancel()
+    this.#cancel = null
+    this.#write(this.#now())
+  }
+
+  #due (): void {
+    this.#cancel = null
+    if (!this.#write(this.#now())) this.#cancel = this.#options.clock.after(PERIOD, () => { this.#due() })
+  }
+
+  #write (snapshot: Snapshot): boolean {
+    const { log, path } = this.#options
+    try {
+      this.#store.write(snapshotText(snapshot))
+    } catch (error) {
+      this.failed++
+      if (!this.#failing) log.error({ path, err: error }, 'the control data cannot be written to the disk')
+      this.#failing = true
+      return false
+    }
+    if (this.#failing) log.info({ path }, 'the control data is written to the disk again')
+    this.#failing = false
+    return true
+  }
+}

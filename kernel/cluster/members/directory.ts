@@ -1,0 +1,104 @@
+import type { NodeView } from '../../api/services.js'
+import type { Status } from '../election/core.js'
+import type { MemberRecord } from './membership.js'
+
+/** What a live link says about the node at its other end. */
+export interface LinkedNode {
+  readonly installId: string
+  readonly nodeId: string
+  readonly name: string
+  readonly apiUrl: string | null
+}
+
+export interface DirectoryOptions {
+  self: () => LinkedNode
+  linked: () => readonly LinkedNode[]
+  /** Members by install id, this node included. */
+  members: () => readonly MemberRecord[]
+  status: () => Pick<Status, 'liveNodes' | 'leader'>
+  /** Wall time, ms. */
+  now: () => number
+}
+
+/** Who is in the cluster, and who of them is there. */
+export class Directory {
+  readonly #options: DirectoryOptions
+  readonly #seen = new Map<string, number>()
+  /** What a node that is gone said last. */
+  readonly #last = new Map<string, LinkedNode>()
+
+  /** Nodes that have said that they stop, and were not met again since. */
+  readonly #leaving = new Set<string>()
+
+  constructor (options: DirectoryOptions) { this.#options = options }
+
+  /** Anything was heard of a node. */
+  heard (installId: string): void { this.#seen.set(installId, this.#options.now()) }
+
+  /** Remembers who is at the other end of a link. */
+  met (node: LinkedNode): void {
+    this.#last.set(node.installId, node)
+    this.#leaving.delete(node.installId)
+    this.heard(node.installId)
+  }
+
+  /** A node says that it stops, which holds until it is met again. */
+  leaves (installId: string): void { this.#leaving.add(installId) }
+
+  isLeaving (installId: string): boolean { return this.#leaving.has(installId) }
+
+  forget (installId: string): void {
+    this.#seen.delete(installId)
+    this.#last.delete(installId)
+    this.#leaving.delete(installId)
+  }
+
+  /** Wall time of the last sign of life, ms; undefined when there was none since this node started. */
+  seenAt (installId: string): number | undefined {
+    return installId === this.#options.self().installId ? this.#options.now() : this.#seen.get(installId)
+  }
+
+  /** This node first, then the others by name. */
+  nodes (): NodeView[] {
+    const { liveNodes, leader } = this.#options.status()
+    const self = this.#options.self()
+    const linked = new Map(this.#options.linked().map((node) => [node.installId, node]))
+    const others = this.#options.members().filter(({ installId }) => installId !== self.installId)
+    const view = (node: LinkedNode, live: boolean): NodeView => ({
+      ...node, live, leaving: this.#leaving.has(node.installId), self: node.installId === self.installId,
+      master: leader?.master === node.installId
+    })
+    return [
+      view(self, true),
+      ...others.map((member) => {
+        const there = linked.get(member.installId)
+        const known = there ?? this.#last.get(member.installId) ?? fromRecord(member)
+        return view(known, there !== undefined && liveNodes.includes(member.installId))
+      }).sort((a, b) => a.name.localeCompare(b.name) || a.installId.localeCompare(b.installId))
+    ]
+  }
+
+  /** By node id, install id, name or `local`. A name that two nodes share finds nothing. */
+  resolve (ref: string): NodeView | undefined {
+    const nodes = this.nodes()
+    if (ref === 'local') return nodes[0]
+    const named = nodes.filter(({ name }) => name === ref)
+    return nodes.find(({ nodeId, installId }) => nodeId === ref || installId === ref) ??
+      (named.length === 1 ? named[0] : undefined)
+  }
+
+  /** The node id a node has now, or had last; also of one that is no member any more, until `forget`. */
+  nodeIdOf (installId: string): string | null {
+    // Asked for with every request, so not by way of the whole list: a link's node is the last one met.
+    const { self, members } = this.#options
+    const own = self()
+    if (installId === own.installId) return own.nodeId
+    const last = this.#last.get(installId)
+    if (last !== undefined) return last.nodeId
+    const member = members().find((other) => other.installId === installId)
+    return member === undefined ? null : fromRecord(member).nodeId
+  }
+}
+
+const fromRecord = ({ installId, nodeId, name }: MemberRecord): LinkedNode =>
+  ({ installId, nodeId: nodeId ?? installId, name, apiUrl: null })

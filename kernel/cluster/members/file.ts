@@ -1,0 +1,112 @@
+import { randomUUID } from 'node:crypto'
+import { join } from 'node:path'
+import { HomeError, readVersioned, writeVersioned } from '../../boot/home.js'
+import { identityFile } from '../identity/key.js'
+import { invalidField, readMembership, shaped } from './member.js'
+import type { Candidate, Member, Membership } from './member.js'
+
+/** The members file of this home. */
+export interface Members {
+  current (): Membership
+  find (installId: string): Member | undefined
+  /** Undefined for unknown and for removed keys. */
+  byFingerprint (fingerprint: string): Member | undefined
+  isRemoved (fingerprint: string): boolean
+  /**
+   * Replaces the whole: written durably first, then onChange when it differs. Throws SvcError
+   * invalid_request naming the field that makes no sense; nothing has changed then. When the disk refuses,
+   * what is newly removed counts all the same.
+   */
+  replace (next: Membership): void
+  /** Returns what ends it. */
+  onChange (fn: () => void): () => void
+}
+
+export interface MembersOptions {
+  home: string
+  self: Candidate
+  /** Wall time, milliseconds since 1970. */
+  now: () => number
+}
+
+const FORMAT = 1
+
+function readStored (path: string, self: MembersOptions['self']): Membership | undefined {
+  const stored = readVersioned(path, FORMAT)
+  if (stored === undefined) return undefined
+  const found = shaped(() => readMembership(stored), ({ message }) =>
+    new HomeError(`${path}: ${message}; restore it from a backup, or remove it and join the cluster again`))
+  const own = found.members.find((member) => member.installId === self.installId)
+  if (own !== undefined && own.fingerprint !== self.fingerprint) {
+    throw new HomeError(`${path} knows this node by the key ${own.fingerprint}, ${identityFile.key} is ` +
+      `${self.fingerprint}; restore that key from a backup, or run: rm ${path} and join the cluster again`)
+  }
+  return found
+}
+
+/**
+ * Opens the members file of a home. A fresh home is a cluster of one with a random id. Throws HomeError for
+ * a file that is broken, newer, or that knows this node by another key.
+ */
+export function openMembers ({ home, self, now }: MembersOptions): Members {
+  const path = join(home, identityFile.members)
+  const listeners = new Set<() => void>()
+  let current: Membership
+  let byId: ReadonlyMap<string, Member>
+  let byKey: ReadonlyMap<string, Member>
+  let removed: ReadonlySet<string>
+  const take = (next: Membership): void => {
+    current = next
+    byId = new Map(next.members.map((member) => [member.installId, member]))
+    byKey = new Map(next.members.map((member) => [member.fingerprint, member]))
+    removed = new Set(next.removed.map((entry) => entry.fingerprint))
+  }
+  const write = (next: Membership): void => {
+    writeVersioned(path, FORMAT, next)
+    take(next)
+  }
+  const stored = readStored(path, self)
+  if (stored === undefined) write(alone(self, now()))
+  else take(stored)
+  return {
+    current: () => current,
+    find: (installId) => byId.get(installId),
+    byFingerprint: (fingerprint) => removed.has(fingerprint) ? undefined : byKey.get(fingerprint),
+    isRemoved: (fingerprint) => removed.has(fingerprint),
+    replace (next) {
+      const checked = shaped(() => readMembership(next), invalidField)
+      if (JSON.stringify(checked) === JSON.stringify(current)) return
+      const grown = checked.removed.length > current.removed.length
+      const tell = (): void => { for (const fn of [...listeners]) fn() }
+      try {
+        write(checked)
+      } catch (error) {
+        // Of two mistakes the one that leaves a removed key in is the worse one.
+        if (grown) {
+          take(without(current, checked.removed))
+          tell()
+        }
+        throw error
+      }
+      tell()
+    },
+    onChange (fn) {
+      const own = (): void => { fn() }
+      listeners.add(own)
+      return () => { listeners.delete(own) }
+    }
+  }
+}
+
+/** The list without those of its members that are removed. */
+function without ({ clusterId, members }: Membership, removed: Membership['removed']): Membership {
+  const gone = new Set(removed.flatMap(({ installId, fingerprint }) => [installId, fingerprint]))
+  const left = members.filter((m) => !gone.has(m.installId) && !gone.has(m.fingerprint))
+  return Object.freeze({ clusterId, members: Object.freeze(left), removed })
+}
+
+function alone (self: MembersOptions['self'], nowMs: number): Membership {
+  const joinedAt = new Date(nowMs).toISOString()
+  const fresh = { clusterId: randomUUID(), members: [{ ...self, joinedAt }], removed: [] }
+  return shaped(() => readMembership(fresh), invalidField)
+}

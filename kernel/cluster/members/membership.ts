@@ -1,0 +1,324 @@
+import { kernelError } from '../../api/errors.js'
+import {
+  fieldsOf, invalidField, MAX_MEMBERS, MAX_REMOVED, readMember, readRemoved, shaped, ShapeError
+} from './member.js'
+import type { Clock } from '../../api/clock.js'
+import type { Logger } from '../../api/plugin.js'
+import type { CommandDesk } from '../commands.js'
+import type { ElectionDriver } from '../driver.js'
+import type { Control } from '../log/log.js'
+import type { Members } from './file.js'
+import type { Candidate, Member, Membership, Removed } from './member.js'
+
+/** A member as the control document has it. */
+export interface MemberRecord extends Member {
+  /** Id of its present start; null before its first one in this cluster. */
+  readonly nodeId: string | null
+}
+
+const MEMBER = 'member/'
+const REMOVED = 'removed/'
+const CLUSTER = 'cluster/id'
+
+/** `put`: a node about itself, or a new one. `keep`: what a node knows of others, where nothing is known. */
+export const memberCommands = {
+  put: 'kernel.member-put', keep: 'kernel.member-keep', remove: 'kernel.member-remove'
+} as const
+
+export interface MembershipOptions {
+  members: Members
+  control: Control
+  desk: CommandDesk
+  driver: () => ElectionDriver
+  /** This node as it is now. */
+  self: () => Candidate & { nodeId: string }
+  clock: Clock
+  log: Logger
+  /** A node was removed: nothing of it is kept. */
+  gone: (installId: string) => void
+  /** Told after a removal: the list goes to every peer, since not all of them hear the master. */
+  tell: (list: Membership) => void
+}
+
+type Reader<T> = (value: unknown, path: string) => T
+
+function readRecord (value: unknown, path: string): MemberRecord {
+  const { nodeId } = fieldsOf(value, path)
+  if (nodeId !== null && typeof nodeId !== 'string') {
+    throw new ShapeError('nodeId', 'must be a node id or null')
+  }
+  return Object.freeze({ ...readMember(value, path), nodeId })
+}
+
+/** What a reader makes of a value; what it refuses is undefined, and told to `refused`. */
+function readable<T> (read: Reader<T>, value: unknown, refused?: (why: string) => void): T | undefined {
+  try {
+    return read(value, '')
+  } catch (error) {
+    if (!(error instanceof ShapeError)) throw error
+    refused?.(error.message)
+    return undefined
+  }
+}
+
+/** Reads a command's argument. Throws `invalid_request` that names the field. */
+const argument = <T>(read: Reader<T>, args: unknown): T => shaped(() => read(args, ''), invalidField)
+
+/**
+ * Who belongs to the cluster. The list only grows, and what is removed stays removed, so that lists which two
+ * halves changed apart can be put together without asking which is newer. The control document spreads it;
+ * every node keeps a copy in its home, by which links are judged before there is any document.
+ */
+export class MembershipKeeper {
+  readonly #options: MembershipOptions
+  #aligning = false
+  /** What was read of the document's values, so that each is checked, and told of, once. */
+  readonly #read = new WeakMap<object, { readonly value: unknown }>()
+
+  constructor (options: MembershipOptions) {
+    this.#options = options
+    const { desk, control } = options
+    desk.handle(memberCommands.put, (args, from) => { this.#put(argument(readRecord, args), from) })
+    desk.handle(memberCommands.keep, (args) => { this.#keep(argument(readRecord, args)) })
+    desk.handle(memberCommands.remove, (args) => { this.#remove(argument(readRemoved, args)) })
+    control.observe((keys) => {
+      if ([...keys].some((key) => key.startsWith(MEMBER) || key.startsWith(REMOVED))) {
+        queueMicrotask(() => { this.#spread() })
+      }
+    })
+  }
+
+  /** Members as this node knows them. */
+  records (): MemberRecord[] {
+    const inDocument = this.#inDocument()
+    return this.#options.members.current().members.map((member) =>
+      inDocument.get(member.installId) ?? { ...member, nodeId: null })
+  }
+
+  /** What the first document of a session says about the members, when it says nothing yet. */
+  seed (into: Map<string, unknown>): void {
+    const { clusterId, members, removed } = this.#options.members.current()
+    if (!into.has(CLUSTER)) into.set(CLUSTER, clusterId)
+    for (const gone of removed) {
+      into.set(REMOVED + gone.installId, gone)
+      into.delete(MEMBER + gone.installId)
+    }
+    for (const member of members) {
+      const key = MEMBER + member.installId
+      if (!into.has(key)) into.set(key, { ...member, nodeId: null })
+    }
+  }
+
+  /** Takes a new member into the cluster; resolves once the cluster holds it. */
+  async admit (candidate: Candidate): Promise<Membership> {
+    const joinedAt = new Date(this.#options.clock.now()).toISOString()
+    await this.#options.desk.run(memberCommands.put, { ...candidate, joinedAt, nodeId: null })
+    this.#spread()
+    return this.#options.members.current()
+  }
+
+  /** Removes a member for good. Throws `node_not_found` and `member_self`. */
+  async remove (installId: string): Promise<void> {
+    const member = this.#options.members.find(installId)
+    if (member === undefined) throw kernelError('node_not_found', `No member ${installId} is known.`)
+    if (installId === this.#options.self().installId) throw kernelError('member_self')
+    const at = new Date(this.#options.clock.now()).toISOString()
+    const removed: Removed = { installId, fingerprint: member.fingerprint, at }
+    await this.#options.desk.run(memberCommands.remove, removed)
+    // The document may come later than the answer of the master.
+    this.#spread({ members: [], removed: [removed] })
+  }
+
+  /**
+   * A session began: what this node knows and the document does not is entered. The document may still be
+   * on its way, so that the master decides what is news.
+   */
+  async introduce (): Promise<void> {
+    const { desk, members, self } = this.#options
+    const inDocument = this.#inDocument()
+    const gone = this.#removedInDocument()
+    const own = self()
+    const known = members.current()
+    for (const removed of known.removed) {
+      if (!gone.has(removed.installId)) await desk.run(memberCommands.remove, removed)
+    }
+    for (const member of known.members) {
+      if (member.installId === own.installId || inDocument.has(member.installId)) continue
+      if (!gone.has(member.installId)) await desk.run(memberCommands.keep, { ...member, nodeId: null })
+    }
+    const mine = { ...members.find(own.installId)!, ...own }
+    const said = inDocument.get(own.installId)
+    if (said === undefined || !sameRecord(said, mine)) await desk.run(memberCommands.put, mine)
+  }
+
+  /**
+   * Takes over what another member knows, whatever session either is in: two halves whose masters refuse each
+   * other would never meet else. A record that makes no sense is left out.
+   */
+  merge (other: Membership): void {
+    const { clusterId, members, removed } = other
+    if (clusterId !== this.#options.members.current().clusterId) return
+    if (Array.isArray(members) && Array.isArray(removed)) this.#spread({ members, removed })
+  }
+
+  /**
+   * Brings the voters one step nearer to the members; called on the master from time to time. Also where one
+   * node decides alone, so that a majority can be asked for later.
+   */
+  async alignVoters (): Promise<void> {
+    const { driver, control } = this.#options
+    if (this.#aligning || !driver().isMaster) return
+    const { liveNodes } = driver().status()
+    const members = [...this.#inDocument().keys()]
+    const next = nextVoters(control.voters(), { members, live: liveNodes }, driver().leader!.master)
+    if (next === null) return
+    this.#aligning = true
+    try {
+      await driver().changeVoters(`voters:${driver().leader?.sid ?? ''}:${control.fresh().seq}`, next)
+    } finally {
+      this.#aligning = false
+    }
+  }
+
+  #inDocument (): Map<string, MemberRecord> { return this.#values(MEMBER, readRecord) }
+
+  #removedInDocument (): Map<string, Removed> { return this.#values(REMOVED, readRemoved) }
+
+  #values<T extends { installId: string }> (prefix: string, read: Reader<T>): Map<string, T> {
+    const found = new Map<string, T>()
+    for (const [key, value] of this.#options.control.entries()) {
+      if (!key.startsWith(prefix)) continue
+      const record = this.#valueOf(key, value, read)
+      if (record !== undefined && prefix + record.installId === key) found.set(record.installId, record)
+    }
+    return found
+  }
+
+  #valueOf<T> (key: string, value: unknown, read: Reader<T>): T | undefined {
+    if (typeof value !== 'object' || value === null) return undefined
+    let known = this.#read.get(value)
+    if (known === undefined) {
+      known = { value: readable(read, value, (why) => {
+        this.#options.log.warn({ record: key, why },
+          `the cluster's record ${key} makes no sense and is left out`)
+      }) }
+      this.#read.set(value, known)
+    }
+    return known.value as T | undefined
+  }
+
+  /** About a member only that member says anything, and never another key; a new one comes by any member. */
+  #put (record: MemberRecord, from?: string): void {
+    const { control, desk, log } = this.#options
+    const { installId, fingerprint } = record
+    const gone = [...this.#removedInDocument().values()]
+    if (control.get(REMOVED + installId) !== undefined || gone.some((r) => r.fingerprint === fingerprint)) {
+      throw kernelError('join_refused', 'This node was removed from the cluster for good; ' +
+        'give it a fresh home to join again.')
+    }
+    const members = this.#inDocument()
+    const known = members.get(installId)
+    const holder = [...members.values()].find((m) => m.fingerprint === fingerprint)
+    if (holder?.installId !== known?.installId) {
+      throw kernelError('join_refused', `The install id ${installId} or its key belongs to another member; ` +
+        'run: svc members remove on a member first, if that one is gone.', { why: 'taken' })
+    }
+    if (known === undefined) {
+      if (members.size >= MAX_MEMBERS) {
+        throw kernelError('join_refused', `The cluster has ${members.size} members, at most ${MAX_MEMBERS} ` +
+          'may be; run: svc members remove for one that is gone.', { why: 'full' })
+      }
+      log.info({ installId, fingerprint, by: from }, 'a new member')
+    } else if (from !== undefined && from !== installId) {
+      return
+    }
+    desk.write(MEMBER + installId, { ...record, joinedAt: known?.joinedAt ?? record.joinedAt })
+  }
+
+  #keep (record: MemberRecord): void {
+    const { installId } = record
+    if (this.#options.control.get(REMOVED + installId) !== undefined) return
+    if (!this.#inDocument().has(installId)) this.#put(record)
+  }
+
+  #remove (removed: Removed): void {
+    this.#options.desk.write(MEMBER + removed.installId, undefined)
+    this.#options.desk.write(REMOVED + removed.installId, removed)
+  }
+
+  /** Puts the document's list and the file's together, and another node's, and drops who is removed. */
+  #spread (other?: Omit<Membership, 'clusterId'>): void {
+    const { members, log, gone, tell } = this.#options
+    const before = members.current()
+    const next = union(before,
+      [...this.#inDocument().values()], [...this.#removedInDocument().values()], other)
+    if (JSON.stringify(next) === JSON.stringify(before)) return
+    try {
+      members.replace(next)
+    } catch (err) {
+      // Removals count all the same; the next change tries the rest again, and nodeHealth tells of the disk.
+      log.error({ err }, 'the list of members could not be written')
+    }
+    const left = before.members.filter(({ installId }) => members.find(installId) === undefined)
+    for (const { installId } of left) gone(installId)
+    if (left.length > 0) tell(members.current())
+  }
+}
+
+function sameRecord (a: MemberRecord, b: MemberRecord): boolean {
+  return a.nodeId === b.nodeId && a.name === b.name && a.fingerprint === b.fingerprint &&
+    a.addresses.join() === b.addresses.join()
+}
+
+/**
+ * The lists of a file and a document together, and what another node knows: the document knows newer
+ * addresses, removal wins, a key belongs to one member for good. A record that no file takes is left out
+ * alone. Pure.
+ */
+export function union (
+  file: Membership, members: readonly (Member | MemberRecord)[], removed: readonly Removed[],
+  other: Omit<Membership, 'clusterId'> = { members: [], removed: [] }
+): Membership {
+  const gone = new Map<string, Removed>()
+  for (const value of [...removed, ...file.removed, ...other.removed]) {
+    const record = readable(readRemoved, value)
+    if (record === undefined || gone.has(record.installId) || gone.size >= MAX_REMOVED) continue
+    gone.set(record.installId, record)
+  }
+  const removedKeys = new Set([...gone.values()].map((r) => r.fingerprint))
+  const all = new Map<string, Member>()
+  const keys = new Map<string, string>()
+  const take = (value: unknown, newer: boolean): void => {
+    const record = readable(readMember, value)
+    if (record === undefined || gone.has(record.installId) || removedKeys.has(record.fingerprint)) return
+    const known = all.get(record.installId)
+    if (keys.get(record.fingerprint) !== known?.installId) return
+    if (known === undefined ? all.size >= MAX_MEMBERS : !newer) return
+    all.set(record.installId, record)
+    keys.set(record.fingerprint, record.installId)
+  }
+  for (const value of file.members) take(value, false)
+  for (const value of members) take(value, true)
+  for (const value of other.members) take(value, false)
+  const byId = <T extends { installId: string }>(a: T, b: T): number => a.installId < b.installId ? -1 : 1
+  return {
+    clusterId: file.clusterId,
+    members: [...all.values()].sort(byId),
+    removed: [...gone.values()].sort(byId)
+  }
+}
+
+/**
+ * The next list of voters on the way to the members: one node is added, or one removed, never the master
+ * itself. A node gets its vote once it is there: one that is still on its way would only be missed. Null when
+ * nothing is to be done. Pure.
+ */
+export function nextVoters (
+  voters: readonly string[], { members, live }: { members: readonly string[], live: readonly string[] },
+  master: string
+): string[] | null {
+  const added = members.find((id) => !voters.includes(id) && live.includes(id))
+  if (added !== undefined) return [...voters, added]
+  const removed = voters.find((id) => !members.includes(id) && id !== master)
+  return removed === undefined ? null : voters.filter((id) => id !== removed)
+}
