@@ -1,6 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import semver from 'semver'
 import t from 'tap'
 import ts from 'typescript'
 
@@ -14,6 +15,18 @@ t.test('an install runs the scripts of sqlite3 only, and knows no setting that n
   const run = Object.entries(packages).filter(([, { hasInstallScript }]) => hasInstallScript === true)
   t.same(run.map(([path]) => path).filter((path) => path !== ''), ['node_modules/sqlite3'])
   t.same(read('.npmrc').trim().split('\n').map((line) => line.split('=')[0]), ['fund', 'audit'])
+  t.end()
+})
+
+// light-my-request is named in package.json for this alone: its later versions bring a cookie that asks for
+// Node 22, and an override would not reach those who install svc as a package.
+t.test('nothing that svc installs asks for a newer Node than svc does', (t) => {
+  interface Lock { packages: Record<string, { dev?: boolean, engines?: { node?: string } }> }
+  const { packages } = JSON.parse(read('package-lock.json')) as Lock
+  const least = '20.19.0'
+  const newer = Object.entries(packages).filter(([, { dev, engines }]) => dev !== true &&
+    engines?.node !== undefined && !semver.satisfies(least, engines.node))
+  t.same(newer.map(([path, { engines }]) => `${path}: ${engines?.node ?? ''}`), [])
   t.end()
 })
 

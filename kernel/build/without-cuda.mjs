@@ -1,0 +1,18 @@
+// Runs before the install scripts of the packages when svc is installed as a dependency. On Linux x64 that of
+// onnxruntime-node would fetch 400 MB of CUDA libraries from another server than the npm registry, and
+// the install fails where that server is out of reach. It leaves alone what is there already, so notes take
+// the place of these files until somebody wants the real ones.
+import { existsSync, writeFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { join } from 'node:path'
+
+const NOTE = 'Not the CUDA library. To fetch it, run:\n' +
+  'ONNXRUNTIME_NODE_INSTALL=cuda12 npm rebuild onnxruntime-node\n'
+const search = createRequire(import.meta.url).resolve.paths('onnxruntime-node') ?? []
+const found = search.map((folder) => join(folder, 'onnxruntime-node/bin/napi-v6/linux/x64')).find(existsSync)
+if (found !== undefined && process.env.ONNXRUNTIME_NODE_INSTALL === undefined) {
+  for (const name of ['cuda', 'shared', 'tensorrt']) {
+    const path = join(found, `libonnxruntime_providers_${name}.so`)
+    if (!existsSync(path)) writeFileSync(path, NOTE)
+  }
+}
