@@ -119,8 +119,8 @@ t.test('a plugin made by svc plugin new passes its own tests and is called', asy
 const look = 'for tool in curl bash seq sed; do command -v $tool || exit 1; done'
 const tools = await run('sh', ['-c', look]).ended
 const skip = tools === 0 ? false : 'curl, bash, seq or sed is not installed'
-t.test('every command under "Every route" of the README works as written', { skip }, async (t) => {
-  const [, part] = /<!-- routes -->([\s\S]*)<!-- \/routes -->/.exec(read('README.md'))!
+t.test('every command of docs/api.md works as written', { skip }, async (t) => {
+  const [, part] = /<!-- routes -->([\s\S]*)<!-- \/routes -->/.exec(read('docs/api.md'))!
   const blocks = [...part!.matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map(([, body]) => body!)
   t.ok(blocks.length > 5)
   const node = await startNode(t, {
