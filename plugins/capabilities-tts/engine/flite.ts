@@ -3,10 +3,9 @@
  * inputs. It is cut at the named tensors `excitation` and `frames`; see "Streaming" in
  * docs/recipes/voice-en/README.md.
  */
+import { encodeModel, extractModel, indexGraph, type OnnxModel } from '../../onnx/engine.js'
 import type { VitsGraph } from './vits.js'
 import { columns } from './local-decode.js'
-import { indexGraph, extractModel } from './onnx-graph.js'
-import { encodeModel, type OnnxModel } from './onnx-proto.js'
 import { float32, floats, type Sessions } from './sessions.js'
 import type { VoiceConfig } from './voice-config.js'
 

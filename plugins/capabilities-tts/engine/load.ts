@@ -2,12 +2,11 @@
 import { readFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { EngineError, type CardVoice, type EngineEnv, type ModelSpec } from '../../../kernel/api/engine.js'
+import { decodeModel, encodeModel, indexGraph } from '../../onnx/engine.js'
 import { warmUp } from '../text/front-end.js'
 import type { Family } from './family.js'
 import { openFlite } from './flite.js'
 import { kokoroFamily, readStylePack } from './kokoro.js'
-import { indexGraph } from './onnx-graph.js'
-import { decodeModel, encodeModel } from './onnx-proto.js'
 import {
   builtinFront, espeakFront, findEspeak, phonemizerMissing, plainFront, type Espeak, type Front
 } from './phonemes.js'

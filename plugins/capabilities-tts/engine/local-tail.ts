@@ -2,8 +2,7 @@
  * Finding the part of a vocoder graph that only looks a few frames to each side. Such a tail can be run in
  * overlapping pieces, and the samples are the same as those of one whole run.
  */
-import { attributesOf, closureOf, type GraphIndex } from './onnx-graph.js'
-import type { OnnxNode } from './onnx-proto.js'
+import { attributesOf, closureOf, type GraphIndex, type OnnxNode } from '../../onnx/engine.js'
 
 /** Where to cut, and how the tail's input frames relate to its output samples. */
 export interface LocalTail {

@@ -3,12 +3,11 @@
  * of its convolutions, and the noise it draws is replaced by a table that follows the request's seed.
  */
 import { randomInt } from 'node:crypto'
+import { encodeModel, extractModel, indexGraph, type GraphIndex, type OnnxModel } from '../../onnx/engine.js'
 import type { SpeechRequest, SpeechUnit } from './family.js'
 import type { VitsGraph, VitsTail } from './vits.js'
 import { findLocalTail } from './local-tail.js'
 import { columns } from './local-decode.js'
-import { extractModel, indexGraph, type GraphIndex } from './onnx-graph.js'
-import { encodeModel, type OnnxModel } from './onnx-proto.js'
 import { gaussian, NOISE_INPUT, NOISE_LENGTH, NOISE_START, seedNoise } from './seeded-noise.js'
 import { float32, floats, int64, type Feeds, type Sessions } from './sessions.js'
 import type { VoiceConfig } from './voice-config.js'

@@ -2,8 +2,9 @@
  * Noise that follows a seed. Graphs draw theirs with RandomNormalLike, which no request can seed; the nodes
  * are replaced by a lookup in a table that is fed with each run.
  */
-import { attributesOf, type GraphIndex } from './onnx-graph.js'
-import { ELEMENT, encodeMessage, tensorInfo, type OnnxModel, type OnnxNode } from './onnx-proto.js'
+import {
+  ELEMENT, attributesOf, int64Tensor, nodeOf, tensorInfo, type GraphIndex, type OnnxModel, type OnnxNode
+} from '../../onnx/engine.js'
 
 /** Length of a noise table: prime, so that a repeat never lines up with the rows of a tensor. */
 export const NOISE_LENGTH = 131_071
@@ -57,31 +58,22 @@ function replaceable (node: OnnxNode): boolean {
   return (attributes.get('mean')?.f ?? 0) === 0 && (attributes.get('scale')?.f ?? 1) === 1
 }
 
-const scalar = (name: string, value: number): Uint8Array => {
-  const rawData = new Uint8Array(8)
-  new DataView(rawData.buffer).setBigInt64(0, BigInt(value), true)
-  return encodeMessage('TensorProto', { dims: [], dataType: ELEMENT.int64, name, rawData })
-}
-
-const call = (opType: string, input: string[], output: string): OnnxNode =>
-  ({ opType, input, output: [output], name: `svc/${output}`, domain: '', attribute: [] })
-
 /** table[(start + k * stride + 0 … size - 1) mod length], in the shape of the node's input. */
 function lookup (node: OnnxNode, k: number): { nodes: OnnxNode[], initializer: Uint8Array } {
   const at = (part: string): string => `svc_noise_${k}_${part}`
   const [like = ''] = node.input
   const [output = ''] = node.output
   return {
-    initializer: scalar(at('offset'), k * NODE_STRIDE),
+    initializer: int64Tensor(at('offset'), [k * NODE_STRIDE], []),
     nodes: [
-      call('Size', [like], at('size')),
-      call('Shape', [like], at('shape')),
-      call('Add', [NOISE_START, at('offset')], at('from')),
-      call('Add', [at('from'), at('size')], at('to')),
-      call('Range', [at('from'), at('to'), 'svc_noise_one'], at('range')),
-      call('Mod', [at('range'), 'svc_noise_length'], at('index')),
-      call('Gather', [NOISE_INPUT, at('index')], at('flat')),
-      call('Reshape', [at('flat'), at('shape')], output)
+      nodeOf('Size', [like], at('size')),
+      nodeOf('Shape', [like], at('shape')),
+      nodeOf('Add', [NOISE_START, at('offset')], at('from')),
+      nodeOf('Add', [at('from'), at('size')], at('to')),
+      nodeOf('Range', [at('from'), at('to'), 'svc_noise_one'], at('range')),
+      nodeOf('Mod', [at('range'), 'svc_noise_length'], at('index')),
+      nodeOf('Gather', [NOISE_INPUT, at('index')], at('flat')),
+      nodeOf('Reshape', [at('flat'), at('shape')], output)
     ]
   }
 }
@@ -95,7 +87,9 @@ export function seedNoise (index: GraphIndex): { model: OnnxModel, seeded: boole
   const random = model.graph.node.filter(node => RANDOM.has(node.opType))
   if (random.length === 0) return { model, seeded: true, fed: false }
   if (!random.every(replaceable)) return { model, seeded: false, fed: false }
-  const initializer = [scalar('svc_noise_one', 1), scalar('svc_noise_length', NOISE_LENGTH)]
+  const initializer = [
+    int64Tensor('svc_noise_one', [1], []), int64Tensor('svc_noise_length', [NOISE_LENGTH], [])
+  ]
   let k = 0
   const node = model.graph.node.flatMap(n => {
     if (!replaceable(n)) return [n]
@@ -105,7 +99,7 @@ export function seedNoise (index: GraphIndex): { model: OnnxModel, seeded: boole
   })
   const input = [
     ...model.graph.input,
-    tensorInfo(NOISE_INPUT, ELEMENT.float, [NOISE_LENGTH]),
+    tensorInfo(NOISE_INPUT, ELEMENT.float32, [NOISE_LENGTH]),
     tensorInfo(NOISE_START, ELEMENT.int64, [])
   ]
   const graph = { ...model.graph, node, input, initializer: [...model.graph.initializer, ...initializer] }

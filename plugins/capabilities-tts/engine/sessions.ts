@@ -1,53 +1,29 @@
 /** Opening onnxruntime sessions and running them as announced work. */
-import { InferenceSession, Tensor } from 'onnxruntime-node'
+import { Tensor, type InferenceSession } from 'onnxruntime-node'
 import { EngineError, type EngineEnv, type ModelSpec } from '../../../kernel/api/engine.js'
+import { openSession } from '../../onnx/engine.js'
 
 export type Feeds = Record<string, Tensor>
 
-const PROVIDERS: Record<string, string[]> = { cpu: ['cpu'], cuda: ['cuda', 'cpu'], webgpu: ['webgpu', 'cpu'] }
-
-/** Opens sessions with the options of one model spec. */
+/** The sessions of one model. */
 export class Sessions {
-  private readonly options: InferenceSession.SessionOptions
+  private readonly spec: Pick<ModelSpec, 'backend' | 'threads'>
   private readonly env: EngineEnv
   private readonly opened: InferenceSession[] = []
 
-  /** @throws EngineError no_backend for a backend this engine does not know. */
   constructor (spec: Pick<ModelSpec, 'backend' | 'threads'>, env: EngineEnv) {
-    const executionProviders = PROVIDERS[spec.backend]
-    if (executionProviders === undefined) {
-      throw new EngineError('no_backend', `engine onnx-tts has no backend "${spec.backend}": ` +
-        `it has ${Object.keys(PROVIDERS).join(', ')}`)
-    }
+    this.spec = spec
     this.env = env
-    this.options = {
-      executionProviders,
-      intraOpNumThreads: spec.threads,
-      interOpNumThreads: 1,
-      graphOptimizationLevel: 'all',
-      // Every sentence has its own shape: planning memory per shape costs more than it saves.
-      enableMemPattern: false,
-      logSeverityLevel: 3,
-      // Idle threads must sleep: the node and other runners share the cores.
-      extra: { session: { intra_op: { allow_spinning: '0' } } }
-    }
   }
 
   /**
-   * A session from bytes in memory or a file's path.
-   * @throws EngineError model_invalid where onnxruntime refuses the graph.
+   * A session from bytes in memory or a file's path; `label` is what messages call the graph.
+   * @throws EngineError no_backend, model_invalid
    */
   async open (model: Uint8Array | string, label: string): Promise<InferenceSession> {
-    try {
-      const session = typeof model === 'string'
-        ? await InferenceSession.create(model, this.options)
-        : await InferenceSession.create(model, this.options)
-      this.opened.push(session)
-      return session
-    } catch (error) {
-      const why = error instanceof Error ? error.message : String(error)
-      throw new EngineError('model_invalid', `onnxruntime cannot load ${label}: ${why}`)
-    }
+    const session = await openSession(model, this.spec, { engine: 'onnx-tts', label })
+    this.opened.push(session)
+    return session
   }
 
   /** One native run, announced with its size. */

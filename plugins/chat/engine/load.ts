@@ -3,6 +3,7 @@ import { readFile, stat } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import type { InferenceSession } from 'onnxruntime-node'
 import { EngineError, type EngineEnv, type ModelSpec } from '../../../kernel/api/engine.js'
+import { decodeModel, encodeModel, openSession } from '../../onnx/engine.js'
 import { loadText } from '../text/index.js'
 import type { LoadedText } from '../text/types.js'
 import { bind, namesOf, type Port } from './bind.js'
@@ -15,7 +16,6 @@ import { giveNewEntries } from './new-entries.js'
 import { poolingOf } from './pooling.js'
 import { Prompts } from './prompts.js'
 import { probe, type Probed } from './probe.js'
-import { openSession, portsOf } from './runtime.js'
 
 /** A model that writes. */
 export interface Loaded {
@@ -39,10 +39,18 @@ const SAMPLING = ['temperature', 'top_p', 'top_k', 'min_p', 'repetition_penalty'
 const record = (value: unknown): Record<string, unknown> =>
   typeof value === 'object' && value !== null ? value as Record<string, unknown> : {}
 
+/** Inputs and outputs of a session. */
+export function portsOf (session: InferenceSession): { inputs: Port[], outputs: Port[] } {
+  const ports = (list: readonly InferenceSession.ValueMetadata[]): Port[] => list.map(value => value.isTensor
+    ? { name: value.name, type: value.type, shape: value.shape }
+    : { name: value.name, type: 'no tensor', shape: [] })
+  return { inputs: ports(session.inputMetadata), outputs: ports(session.outputMetadata) }
+}
+
 interface Opened { session: InferenceSession, inputs: Port[], outputs: Port[] }
 
 async function open (model: string | Uint8Array, spec: ModelSpec, weightsIn?: string): Promise<Opened> {
-  const session = await openSession(model, spec, weightsIn)
+  const session = await openSession(model, spec, { engine: 'onnx-lm', label: 'the model', weightsIn })
   return { session, ...portsOf(session) }
 }
 
@@ -72,12 +80,11 @@ async function changedGraph (
   { graph, genai }: ModelFiles, { backend, card }: ModelSpec
 ): Promise<{ bytes: Uint8Array, sliced: boolean } | undefined> {
   const names = namesOf(genai)
-  const whole = await readFile(graph)
-  const sliced = sliceBeforeHead(whole, names.logits)
+  const model = decodeModel(await readFile(graph))
+  const sliced = sliceBeforeHead(model, names.logits)
   // On other devices states may stay in their memory: what is faster there was not measured.
-  const changed = backend === 'cpu' ? giveNewEntries(sliced ?? whole, card, names) : undefined
-  const bytes = changed ?? sliced
-  return bytes && { bytes, sliced: sliced !== undefined }
+  const fresh = backend === 'cpu' && giveNewEntries(model, card, names)
+  return sliced || fresh ? { bytes: encodeModel(model), sliced } : undefined
 }
 
 async function openChanged (

@@ -1,106 +1,54 @@
 /**
  * Has a graph give back the new entries of keys and values only. onnxruntime-node copies every output into
- * fresh memory, and the whole state is most of what a decoder gives back. Works on the bytes of the file;
- * field numbers are those of onnx.proto.
+ * fresh memory, and the whole KV cache is most of what a decoder gives back.
  */
+import {
+  ELEMENT, int64Tensor, nodeOf, opsetOf, portOf, tensorInfo, tensorName, valueName, type OnnxModel
+} from '../../onnx/engine.js'
 import { NEW, PLACES, bind, type Names, type Port, type Sizes, type Slot } from './bind.js'
-import { GRAPH, NUMBERS, TENSOR, graphOf, int64s, nodeOf, only, withGraph } from './onnx-file.js'
-import { bytesField, fieldsOf, textOf, varintField, type Range } from './wire.js'
 
-const VALUE = { name: 1, type: 2 } as const
-const TYPE = { tensor: 1 } as const
-const TENSOR_TYPE = { element: 1, shape: 2 } as const
-const DIM = { value: 1, name: 2 } as const
 /** Since then there is GatherElements. */
 const LEAST_OPSET = 11
-const ELEMENTS: Readonly<Record<number, string>> = { 1: 'float32', 6: 'int32', 7: 'int64', 10: 'float16' }
 
-type Bytes = Uint8Array
-
-function dimOf (bytes: Bytes, range: Range): number | string {
-  const value = only(bytes, range, DIM.value)
-  if (value !== undefined) return value.value
-  const name = only(bytes, range, DIM.name)
-  return name === undefined ? '' : textOf(bytes, name)
+/** An input or output as sessions describe it. */
+function sessionPort (bytes: Uint8Array): Port {
+  const { name, elemType, dims } = portOf(bytes)
+  const type = Object.entries(ELEMENT).find(([, number]) => number === elemType)?.[0]
+  return { name, type: type ?? `number ${elemType}`, shape: dims }
 }
 
-/** An input or output as the file declares it. */
-function portOf (bytes: Bytes, range: Range): Port {
-  const name = only(bytes, range, VALUE.name)
-  const type = only(bytes, range, VALUE.type)
-  const tensor = type && only(bytes, type, TYPE.tensor)
-  const element = tensor && only(bytes, tensor, TENSOR_TYPE.element)
-  const shape = tensor && only(bytes, tensor, TENSOR_TYPE.shape)
-  return {
-    name: name === undefined ? '' : textOf(bytes, name),
-    type: ELEMENTS[element?.value ?? 0] ?? `number ${element?.value ?? 0}`,
-    shape: shape === undefined ? [] : [...fieldsOf(bytes, shape)].map(dim => dimOf(bytes, dim))
-  }
-}
-
-interface Ports { inputs: Port[], outputs: Port[] }
-
-/** Inputs and outputs of a graph; weights that older files list as inputs are none. */
-function portsIn (bytes: Bytes, graph: Range): Ports {
-  const ports: Ports = { inputs: [], outputs: [] }
-  const weights = new Set<string>()
-  for (const field of fieldsOf(bytes, graph)) {
-    if (field.number === GRAPH.input) ports.inputs.push(portOf(bytes, field))
-    else if (field.number === GRAPH.output) ports.outputs.push(portOf(bytes, field))
-    else if (field.number === GRAPH.initializer) {
-      const name = only(bytes, field, TENSOR.name)
-      if (name !== undefined) weights.add(textOf(bytes, name))
-    }
-  }
-  return { ...ports, inputs: ports.inputs.filter(({ name }) => !weights.has(name)) }
-}
-
-function valueInfo (
-  field: number, name: string, element: number, dims: ReadonlyArray<number | string>
-): Buffer {
-  const shape = Buffer.concat(dims.map(dim => bytesField(1,
-    typeof dim === 'number' ? varintField(DIM.value, dim) : bytesField(DIM.name, dim))))
-  const tensor = Buffer.concat(
-    [varintField(TENSOR_TYPE.element, element), bytesField(TENSOR_TYPE.shape, shape)])
-  const type = bytesField(VALUE.type, bytesField(TYPE.tensor, tensor))
-  return bytesField(field, Buffer.concat([bytesField(VALUE.name, name), type]))
-}
-
-/** Sizes of a slot around its rows and entries, as `Expand` takes them. */
+/** Sizes of a tensor around its rows and entries, as `Expand` takes them. */
 const shapeOf = ({ lead, heads, width }: Slot): number[] =>
   lead === 1 ? [1, heads, 1, width] : [lead, 1, heads, 1, width]
 
 const indexOf = (slot: Slot): string => `svc_index_${shapeOf(slot).join('x')}`
 
-/** Picks the entries at the given places out of every state. */
-function picking (slots: readonly Slot[]): Buffer[] {
-  const indexes = new Map(slots.map(slot => [indexOf(slot), shapeOf(slot)]))
-  const expanded = [...indexes].flatMap(([name, shape]) =>
-    [int64s(`${name}_shape`, shape), nodeOf('Expand', [PLACES, `${name}_shape`], name)])
-  const picked = slots.flatMap(slot => {
-    const dims = slot.lead === 1 ? [] : [slot.lead]
-    const name = NEW + slot.output
-    return [
-      nodeOf('GatherElements', [slot.output, indexOf(slot)], name, dims.length + 2),
-      valueInfo(GRAPH.output, name, NUMBERS[slot.type], [...dims, 'rows', slot.heads, 'added', slot.width])
-    ]
-  })
-  return [valueInfo(GRAPH.input, PLACES, NUMBERS.int64, ['rows', 1, 'added', 1]), ...expanded, ...picked]
-}
-
 /**
- * The file with new entries as outputs instead of whole states; the input `svc_places` (int64
- * `[rows, 1, added, 1]`) says where in the states they are. Undefined for an opset before 11.
- * @throws RangeError for bytes that are no ONNX file, EngineError for a graph that cannot be bound
+ * Changes a model to give new entries as outputs instead of the whole KV cache; the input `svc_places` (int64
+ * `[rows, 1, added, 1]`) says where in it they are. Answers false, and changes nothing, below opset 11.
+ * @throws EngineError for a graph that cannot be bound
  */
-export function giveNewEntries (bytes: Bytes, sizes: Sizes, names?: Names): Bytes | undefined {
-  const graph = graphOf(bytes, LEAST_OPSET)
-  if (graph === undefined) return undefined
-  const { inputs, outputs } = portsIn(bytes, graph)
-  const slots = bind(inputs, outputs, sizes, names).slots.filter(({ grows }) => grows)
+export function giveNewEntries (model: OnnxModel, sizes: Sizes, names?: Names): boolean {
+  if (opsetOf(model) < LEAST_OPSET) return false
+  const { graph } = model
+  // Older files list weights among the inputs.
+  const weights = new Set(graph.initializer.map(bytes => tensorName(bytes).name))
+  const inputs = graph.input.map(sessionPort).filter(({ name }) => !weights.has(name))
+  const slots = bind(inputs, graph.output.map(sessionPort), sizes, names).slots.filter(({ grows }) => grows)
+  for (const [name, shape] of new Map(slots.map(slot => [indexOf(slot), shapeOf(slot)]))) {
+    graph.initializer.push(int64Tensor(`${name}_shape`, shape))
+    graph.node.push(nodeOf('Expand', [PLACES, `${name}_shape`], name))
+  }
   const gone = new Set(slots.map(({ output }) => output))
-  const kept = [...fieldsOf(bytes, graph)].filter(field =>
-    field.number !== GRAPH.output || !gone.has(portOf(bytes, field).name))
-  return withGraph(bytes, graph,
-    [...kept.map(({ start, to }) => bytes.subarray(start, to)), ...picking(slots)])
+  graph.output = graph.output.filter(bytes => !gone.has(valueName(bytes)))
+  for (const slot of slots) {
+    const lead = slot.lead === 1 ? [] : [slot.lead]
+    const name = NEW + slot.output
+    const picked = nodeOf('GatherElements', [slot.output, indexOf(slot)], name, { axis: lead.length + 2 })
+    graph.node.push(picked)
+    graph.output.push(
+      tensorInfo(name, ELEMENT[slot.type], [...lead, 'rows', slot.heads, 'added', slot.width]))
+  }
+  graph.input.push(tensorInfo(PLACES, ELEMENT.int64, ['rows', 1, 'added', 1]))
+  return true
 }

@@ -12,7 +12,8 @@ import { sliceBeforeHead } from '../engine/last-token.js'
 import { OnnxDecoder } from '../engine/model.js'
 import { giveNewEntries } from '../engine/new-entries.js'
 import { probe, type Probed } from '../engine/probe.js'
-import { openSession, portsOf } from '../engine/runtime.js'
+import { portsOf } from '../engine/load.js'
+import { decodeModel, encodeModel, openSession } from '../../onnx/engine.js'
 import type { Done } from '../engine/generation.js'
 import type { Delta } from '../engine/mailbox.js'
 import { Scheduler } from '../engine/scheduler.js'
@@ -51,13 +52,17 @@ export async function openGraph (
   graph: Uint8Array | string,
   { cut = false, fresh = false, genai }: { cut?: boolean, fresh?: boolean, genai?: unknown } = {}
 ): Promise<{ decoder: OnnxDecoder, probed: Probed }> {
-  let model: Uint8Array | string | undefined = graph
-  if (cut || fresh) model = typeof graph === 'string' ? await readFile(graph) : graph
-  if (cut) model = sliceBeforeHead(model as Uint8Array, 'logits')
-  if (fresh && model !== undefined) model = giveNewEntries(model as Uint8Array, SIZES, namesOf(genai))
-  if (model === undefined) throw new Error('cannot be changed')
+  let bytes = graph
+  if (cut || fresh) {
+    const model = decodeModel(typeof graph === 'string' ? await readFile(graph) : graph)
+    const changed = (!cut || sliceBeforeHead(model, 'logits')) &&
+      (!fresh || giveNewEntries(model, SIZES, namesOf(genai)))
+    if (!changed) throw new Error('cannot be changed')
+    bytes = encodeModel(model)
+  }
   const weightsIn = typeof graph === 'string' ? dirname(graph) : undefined
-  const session = await openSession(model, { backend: 'cpu', threads: 1 }, weightsIn)
+  const session = await openSession(
+    bytes, { backend: 'cpu', threads: 1 }, { engine: 'onnx-lm', label: 'the model', weightsIn })
   const { inputs, outputs } = portsOf(session)
   const binding = bind(inputs, outputs, SIZES, namesOf(genai))
   const decoder = new OnnxDecoder(session, binding, 1e6, quietEnv())

@@ -1,7 +1,8 @@
 /** Tiny decoders with random weights and the signatures of real ones, written as ONNX files. */
-import { bytesField, varintField } from '../engine/wire.js'
+import {
+  ATTRIBUTE, ELEMENT, encodeMessage, encodeModel, tensorInfo, type OnnxNode
+} from '../../onnx/engine.js'
 
-export const ELEMENT = { float32: 1, int32: 6, int64: 7, float16: 10 } as const
 type Element = keyof typeof ELEMENT
 
 /** Shape and habits of a decoder. */
@@ -48,46 +49,35 @@ function random (seed: number): () => number {
   }
 }
 
-const attribute = (name: string, value: Attribute): Buffer => {
-  const float = Buffer.alloc(5)
-  if (typeof value === 'object' && 'float' in value) {
-    float[0] = 2 * 8 + 5
-    float.writeFloatLE(value.float, 1)
-    return Buffer.concat([bytesField(1, name), float, varintField(20, 1)])
-  }
-  const parts = typeof value === 'number'
-    ? [varintField(3, value), varintField(20, 2)]
+function attribute (name: string, value: Attribute): Uint8Array {
+  const fields = typeof value === 'number'
+    ? { i: value, type: ATTRIBUTE.int }
     : typeof value === 'string'
-      ? [bytesField(4, value), varintField(20, 3)]
-      : [...value.map(int => varintField(8, int)), varintField(20, 7)]
-  return Buffer.concat([bytesField(1, name), ...parts])
+      ? { s: Buffer.from(value), type: ATTRIBUTE.string }
+      : 'float' in value ? { f: value.float, type: ATTRIBUTE.float } : { ints: value, type: ATTRIBUTE.ints }
+  return encodeMessage('AttributeProto', { name, ...fields })
 }
 
 /** Collects a graph; methods answer the name of the tensor they made. */
 class Graph {
-  private readonly nodes: Buffer[] = []
-  private readonly weights: Buffer[] = []
-  private readonly ports: Buffer[] = []
+  private readonly nodes: OnnxNode[] = []
+  private readonly weights: Uint8Array[] = []
+  private readonly ports = { 11: [] as Uint8Array[], 12: [] as Uint8Array[] }
   private count = 0
   private readonly next = random(7)
 
   port (field: 11 | 12, name: string, element: Element, dims: ReadonlyArray<number | string>): string {
-    const shape = Buffer.concat(dims.map(dim =>
-      bytesField(1, typeof dim === 'number' ? varintField(1, dim) : bytesField(2, dim))))
-    const tensor = Buffer.concat([varintField(1, ELEMENT[element]), bytesField(2, shape)])
-    this.ports.push(bytesField(field, Buffer.concat([bytesField(1, name),
-      bytesField(2, bytesField(1, tensor))])))
+    this.ports[field].push(tensorInfo(name, ELEMENT[element], [...dims]))
     return name
   }
 
   op (type: string, inputs: readonly string[], attributes: Record<string, Attribute> = {}, outputs =
     [`t${this.count++}`]): string {
-    const domain = type === 'GroupQueryAttention' ? [bytesField(7, 'com.microsoft')] : []
-    this.nodes.push(bytesField(1, Buffer.concat([
-      ...inputs.map(name => bytesField(1, name)), ...outputs.map(name => bytesField(2, name)),
-      bytesField(4, type), ...domain,
-      ...Object.entries(attributes).map(([name, value]) => bytesField(5, attribute(name, value)))
-    ])))
+    const domain = type === 'GroupQueryAttention' ? 'com.microsoft' : ''
+    const encoded = Object.entries(attributes).map(([name, value]) => attribute(name, value))
+    this.nodes.push({
+      opType: type, input: [...inputs], output: outputs, name: '', domain, attribute: encoded
+    })
     return outputs[0] as string
   }
 
@@ -106,21 +96,24 @@ class Graph {
 
   private constant (element: Element, dims: readonly number[], values: Float32Array | BigInt64Array): string {
     const name = `w${this.count++}`
-    this.weights.push(bytesField(5, Buffer.concat([
-      ...dims.map(dim => varintField(1, dim)), varintField(2, ELEMENT[element]), bytesField(8, name),
-      bytesField(9, Buffer.from(values.buffer, values.byteOffset, values.byteLength))
-    ])))
+    const rawData = Buffer.from(values.buffer, values.byteOffset, values.byteLength)
+    this.weights.push(encodeMessage('TensorProto', { dims, dataType: ELEMENT[element], name, rawData }))
     return name
   }
 
   file (): Buffer {
-    const graph = Buffer.concat([...this.nodes, bytesField(2, 'tiny'), ...this.weights, ...this.ports])
     const opsets = [['', 14], ['com.microsoft', 1]] as const
-    return Buffer.concat([
-      varintField(1, 8), bytesField(7, graph),
-      ...opsets.map(([domain, version]) =>
-        bytesField(8, Buffer.concat([bytesField(1, domain), varintField(2, version)])))
-    ])
+    return Buffer.from(encodeModel({
+      irVersion: 8,
+      producerName: '',
+      metadataProps: [],
+      opsetImport: opsets.map(([domain, version]) =>
+        encodeMessage('OperatorSetIdProto', { domain, version })),
+      graph: {
+        name: 'tiny', node: this.nodes, initializer: this.weights,
+        input: this.ports[11], output: this.ports[12], valueInfo: []
+      }
+    }))
   }
 }
 

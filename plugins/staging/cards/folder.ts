@@ -3,7 +3,8 @@ import { basename, join } from 'node:path'
 import { CardError } from './error.js'
 import { readGguf, type GgufHeader } from './gguf.js'
 import { isObject, type Json } from './json.js'
-import { readOnnxHeader, type OnnxHeader } from './onnx.js'
+import type { OnnxHeader } from '../../onnx/service.js'
+import { readOnnxHeader } from './onnx-facts.js'
 import { openRegular } from './reader.js'
 
 /** A file below the folder. */

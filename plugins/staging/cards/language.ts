@@ -5,7 +5,7 @@ import { besides, type Folder } from './folder.js'
 import type { Found } from './found.js'
 import { child, count, isObject, text, type Json } from './json.js'
 import { languageWords } from './language-words.js'
-import type { OnnxHeader } from './onnx.js'
+import type { OnnxHeader } from '../../onnx/service.js'
 import { cacheOf, chooseGraph, suffixOf, weightsOf } from './onnx-facts.js'
 
 /** Names that configurations of different families give to the same size. */

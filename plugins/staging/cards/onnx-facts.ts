@@ -1,6 +1,8 @@
 /** What the head of a graph says about the files and sizes of a model. */
+import { readHeader, type OnnxHeader } from '../../onnx/service.js'
+import { filePathProblem } from '../files/index.js'
 import { besides, type Folder } from './folder.js'
-import type { OnnxHeader } from './onnx.js'
+import { withReader } from './reader.js'
 
 const FOUR_GIB = 4 * 2 ** 30
 /** Endings of transformers.js, and what they mean. */
@@ -10,6 +12,11 @@ const SUFFIXES: ReadonlyArray<[RegExp, string]> = [
 ]
 const TYPES: Readonly<Record<number, string>> = {
   1: 'fp32', 2: 'q8', 3: 'q8', 10: 'fp16', 11: 'fp64', 16: 'bf16', 21: 'q4', 22: 'q4'
+}
+
+/** What an ONNX file holds. @throws CardError when it is broken, or its weights lie outside its folder */
+export async function readOnnxHeader (path: string): Promise<OnnxHeader> {
+  return await withReader(path, async (r) => await readHeader(r, filePathProblem))
 }
 
 /** Roles of a graph and of the files beside it that hold its weights. */

@@ -5,7 +5,7 @@ import { CardError } from './error.js'
 import type { Folder } from './folder.js'
 import type { Found } from './found.js'
 import { child, count, isObject, text, type Json } from './json.js'
-import type { OnnxHeader } from './onnx.js'
+import type { OnnxHeader } from '../../onnx/service.js'
 import { chooseGraph, suffixOf, weightsOf } from './onnx-facts.js'
 
 const VOICES = 4096

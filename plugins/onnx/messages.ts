@@ -1,7 +1,8 @@
 /**
- * ONNX files as protobuf messages, with a schema that covers what cutting and writing graphs needs.
- * Field numbers are those of onnx.proto (ONNX 1.16). Parts that are only carried along stay raw bytes:
- * nothing in them is lost, and a file of hundreds of megabytes is read without copying its weights.
+ * ONNX files as protobuf messages, with the fields that changing a graph needs; field numbers are those of
+ * onnx.proto (ONNX 1.16). Weights, attributes and ports stay encoded: nothing in them is lost, and a file of
+ * hundreds of megabytes is read without copying its weights. Unknown fields of a message are kept as long as
+ * the decoded object itself is changed, not a copy of it.
  */
 import protobuf from 'protobufjs/light.js'
 
@@ -48,24 +49,11 @@ export interface OnnxAttribute {
   graphs: OnnxGraph[]
 }
 
-/** A decoded tensor; only little-endian `rawData` is read and written here. */
-export interface OnnxTensor {
-  dims: number[]
-  dataType: number
-  name: string
-  rawData: Uint8Array
-  dataLocation: number
-}
+/** An input or output of a graph: element type by ELEMENT's numbers, and dimensions; '' where one is open. */
+export interface OnnxPort { name: string, elemType: number, dims: Array<number | string> }
 
-interface OnnxMessages {
-  ModelProto: OnnxModel
-  NodeProto: OnnxNode
-  AttributeProto: OnnxAttribute
-  TensorProto: OnnxTensor
-}
-
-type MessageName = keyof OnnxMessages | 'ValueInfoProto' | 'TensorName' | 'ValueName' | 'OperatorSetIdProto' |
-  'StringStringEntryProto'
+type MessageName = 'ModelProto' | 'NodeProto' | 'AttributeProto' | 'TensorProto' | 'ValueInfoProto' |
+  'OperatorSetIdProto' | 'StringStringEntryProto'
 
 const one = (type: string, id: number) => ({ type, id })
 const many = (type: string, id: number) => ({ type, id, rule: 'repeated' })
@@ -78,9 +66,6 @@ const root = protobuf.Root.fromJSON({
       fields: {
         irVersion: one('int32', 1),
         producerName: one('string', 2),
-        producerVersion: one('string', 3),
-        domain: one('string', 4),
-        docString: one('string', 6),
         graph: one('GraphProto', 7),
         opsetImport: many('bytes', 8),
         metadataProps: many('bytes', 14),
@@ -92,7 +77,6 @@ const root = protobuf.Root.fromJSON({
         node: many('NodeProto', 1),
         name: one('string', 2),
         initializer: many('bytes', 5),
-        docString: one('string', 10),
         input: many('bytes', 11),
         output: many('bytes', 12),
         valueInfo: many('bytes', 13),
@@ -107,9 +91,7 @@ const root = protobuf.Root.fromJSON({
         name: one('string', 3),
         opType: one('string', 4),
         attribute: many('bytes', 5),
-        docString: one('string', 6),
-        domain: one('string', 7),
-        overload: one('string', 8)
+        domain: one('string', 7)
       }
     },
     AttributeProto: {
@@ -128,11 +110,7 @@ const root = protobuf.Root.fromJSON({
     },
     TensorProto: {
       fields: {
-        dims: many('int32', 1),
-        dataType: one('int32', 2),
-        name: one('string', 8),
-        rawData: one('bytes', 9),
-        dataLocation: one('int32', 14)
+        dims: many('int32', 1), dataType: one('int32', 2), name: one('string', 8), rawData: one('bytes', 9)
       }
     },
     TensorName: { fields: { name: one('string', 8), dataLocation: one('int32', 14) } },
@@ -141,23 +119,46 @@ const root = protobuf.Root.fromJSON({
     TypeProto: { fields: { tensorType: one('TensorTypeProto', 1) } },
     TensorTypeProto: { fields: { elemType: one('int32', 1), shape: one('ShapeProto', 2) } },
     ShapeProto: { fields: { dim: many('DimProto', 1) } },
-    DimProto: { fields: { dimValue: one('int32', 1), dimParam: one('string', 2) } },
+    DimProto: {
+      fields: { dimValue: one('int32', 1), dimParam: one('string', 2) },
+      oneofs: { size: { oneof: ['dimValue', 'dimParam'] } }
+    },
     OperatorSetIdProto: { fields: { domain: one('string', 1), version: one('int32', 2) } },
     StringStringEntryProto: { fields: { key: one('string', 1), value: one('string', 2) } }
   }
 })
 
-/** Element types of tensors as ONNX numbers them. */
-export const ELEMENT = { float: 1, int32: 6, int64: 7, float16: 10 } as const
+/** Element types of tensors, under onnxruntime's names, as ONNX numbers them. */
+export const ELEMENT = { float32: 1, int32: 6, int64: 7, float16: 10 } as const
 /** Attribute types as ONNX numbers them. */
 export const ATTRIBUTE = {
   float: 1, int: 2, string: 3, tensor: 4, graph: 5, floats: 6, ints: 7, graphs: 10
 } as const
 
-/** Decodes one message. @throws RangeError or Error from protobufjs for bytes that are not that message. */
-export function decodeMessage<K extends keyof OnnxMessages> (name: K, bytes: Uint8Array): OnnxMessages[K] {
-  // Message objects carry defaults on their prototype, which is exactly the shape of the interfaces above.
-  return root.lookupType(name).decode(bytes) as unknown as OnnxMessages[K]
+// Message objects carry defaults on their prototype, which is exactly the shape of the interfaces above.
+function decode<T> (name: string, bytes: Uint8Array): T {
+  const reader = protobuf.Reader.create(bytes)
+  reader.discardUnknown = false
+  return root.lookupType(name).decode(reader) as unknown as T
+}
+
+/**
+ * Reads an ONNX file. The result refers to `bytes`: keep them unchanged.
+ * @throws RangeError for bytes that are no ONNX file
+ */
+export function decodeModel (bytes: Uint8Array): OnnxModel {
+  try {
+    const model = decode<OnnxModel>('ModelProto', bytes)
+    model.graph ??= decode<OnnxGraph>('GraphProto', new Uint8Array())
+    return model
+  } catch (error) {
+    throw new RangeError(`no ONNX file: ${(error as Error).message}`, { cause: error })
+  }
+}
+
+/** Writes an ONNX file. */
+export function encodeModel (model: OnnxModel): Uint8Array {
+  return encodeMessage('ModelProto', model)
 }
 
 /** Encodes one message from plain fields. */
@@ -165,16 +166,56 @@ export function encodeMessage (name: MessageName, fields: object): Uint8Array {
   return root.lookupType(name).encode(fields).finish()
 }
 
+/** The attributes of a node by name. */
+export function attributesOf (node: OnnxNode): Map<string, OnnxAttribute> {
+  return new Map(node.attribute.map(bytes => {
+    const attribute = decode<OnnxAttribute>('AttributeProto', bytes)
+    return [attribute.name, attribute]
+  }))
+}
+
+/** A node with one output and, where given, attributes that are whole numbers. */
+export function nodeOf (
+  opType: string, input: string[], output: string, attributes: Record<string, number> = {}
+): OnnxNode {
+  const attribute = Object.entries(attributes).map(([name, i]) =>
+    encodeMessage('AttributeProto', { name, i, type: ATTRIBUTE.int }))
+  return { opType, input, output: [output], name: `svc/${output}`, domain: '', attribute }
+}
+
 /** Name of an encoded TensorProto, and whether its data lies in another file; the data itself is skipped. */
 export function tensorName (bytes: Uint8Array): { name: string, external: boolean } {
-  const decoded: unknown = root.lookupType('TensorName').decode(bytes)
-  const head = decoded as { name: string, dataLocation: number }
-  return { name: head.name, external: head.dataLocation === 1 }
+  const { name, dataLocation } = decode<{ name: string, dataLocation: number }>('TensorName', bytes)
+  return { name, external: dataLocation === 1 }
+}
+
+/** An encoded TensorProto of whole numbers; without `dims` they stand in a row. */
+export function int64Tensor (name: string, values: number[], dims = [values.length]): Uint8Array {
+  const rawData = new Uint8Array(BigInt64Array.from(values, BigInt).buffer)
+  return encodeMessage('TensorProto', { dims, dataType: ELEMENT.int64, name, rawData })
 }
 
 /** Name of an encoded ValueInfoProto. */
 export function valueName (bytes: Uint8Array): string {
-  return (root.lookupType('ValueName').decode(bytes) as unknown as { name: string }).name
+  return decode<{ name: string }>('ValueName', bytes).name
+}
+
+interface ValueInfo {
+  name: string
+  type: {
+    tensorType: {
+      elemType: number
+      shape: { dim: Array<{ size?: 'dimValue' | 'dimParam', dimValue: number, dimParam: string }> } | null
+    } | null
+  } | null
+}
+
+/** What an encoded ValueInfoProto declares. */
+export function portOf (bytes: Uint8Array): OnnxPort {
+  const { name, type } = decode<ValueInfo>('ValueInfoProto', bytes)
+  const tensor = type?.tensorType
+  const dims = tensor?.shape?.dim.map(dim => dim.size === 'dimValue' ? dim.dimValue : dim.dimParam)
+  return { name, elemType: tensor?.elemType ?? 0, dims: dims ?? [] }
 }
 
 /** An encoded ValueInfoProto of a tensor; without `dims` its shape is left open. */
@@ -184,12 +225,9 @@ export function tensorInfo (name: string, elemType: number, dims?: Array<number 
   return encodeMessage('ValueInfoProto', { name, type: { tensorType: { elemType, ...shape } } })
 }
 
-/** Reads an ONNX file. The result refers to `bytes`: keep them unchanged. */
-export function decodeModel (bytes: Uint8Array): OnnxModel {
-  return decodeMessage('ModelProto', bytes)
-}
-
-/** Writes an ONNX file. */
-export function encodeModel (model: OnnxModel): Uint8Array {
-  return encodeMessage('ModelProto', model)
+/** Version of the standard operators that a file uses; 0 where it names none. */
+export function opsetOf ({ opsetImport }: OnnxModel): number {
+  const sets = opsetImport.map(bytes =>
+    decode<{ domain: string, version: number }>('OperatorSetIdProto', bytes))
+  return sets.find(({ domain }) => domain === '' || domain === 'ai.onnx')?.version ?? 0
 }

@@ -1,11 +1,23 @@
 /** Walks protobuf messages in a file without loading what nobody asks for. */
-import type { HeaderReader } from './reader.js'
 
 /** Tag and length, or tag and value, at their longest. */
 const HEAD_BYTES = 20
 const DEPTH = 96
 /** Bounds the time a file of tiny fields can take. */
 const FIELDS = 8_000_000
+
+/** A file that is read through a small window. What does not lie in it, or is broken, throws. */
+export interface FileReader {
+  readonly size: number
+  readonly position: number
+  /** Waits until so many bytes can be read by `u8`; undefined where they can be at once. */
+  ready: (bytes: number) => Promise<void> | undefined
+  seek: (position: number) => void
+  u8: () => number
+  bytes: (count: number) => Promise<Buffer>
+  text: (count: number) => Promise<string>
+  fail: (what: string) => never
+}
 
 /** A field of a message. */
 export interface Field {
@@ -20,16 +32,16 @@ export interface Field {
 
 /** Reads messages with a reader. Content that a visitor leaves is skipped. */
 export class ProtoWalker {
-  readonly r: HeaderReader
+  readonly r: FileReader
   #depth = 0
   #fields = 0
 
-  constructor (r: HeaderReader) { this.r = r }
+  constructor (r: FileReader) { this.r = r }
 
   /**
    * Calls `visit` for each field of the message of `length` bytes that begins here; the reader stands at the
    * field's content then.
-   * @throws CardError for anything that does not lie inside the message
+   * @throws the reader's error for anything that does not lie inside the message
    */
   async each (length: number, visit: (field: Field) => Promise<void> | void): Promise<void> {
     const { r } = this
@@ -47,7 +59,7 @@ export class ProtoWalker {
     this.#depth--
   }
 
-  /** Content of a field as text. @throws CardError above `limit` bytes */
+  /** Content of a field as text. @throws the reader's error above `limit` bytes */
   async text (field: Field, limit = 4096): Promise<string> {
     if (field.wire !== 2) this.r.fail(`field ${field.number} should be text`)
     if (field.length > limit) this.r.fail(`a text of ${field.length} bytes is longer than ${limit}`)

@@ -3,9 +3,9 @@
  * (what `onnx.utils.extract_model` does), so that a long tail can be run piece by piece.
  */
 import {
-  ATTRIBUTE, ELEMENT, decodeMessage, tensorInfo, tensorName, valueName,
-  type OnnxAttribute, type OnnxGraph, type OnnxModel, type OnnxNode
-} from './onnx-proto.js'
+  ATTRIBUTE, ELEMENT, attributesOf, tensorInfo, tensorName, valueName,
+  type OnnxGraph, type OnnxModel, type OnnxNode
+} from './messages.js'
 
 /** Lookup tables over one graph; build once, use for every question. */
 export interface GraphIndex {
@@ -40,14 +40,6 @@ export function indexGraph (model: OnnxModel): GraphIndex {
     model, producer, initializers, external,
     inputs: named(graph.input), outputs: named(graph.output), values: named(graph.valueInfo)
   }
-}
-
-/** Decodes the attributes of a node by name. */
-export function attributesOf (node: OnnxNode): Map<string, OnnxAttribute> {
-  return new Map(node.attribute.map(bytes => {
-    const attribute = decodeMessage('AttributeProto', bytes)
-    return [attribute.name, attribute]
-  }))
 }
 
 // Bodies of If, Loop and Scan may use tensors of the graph around them; those count as inputs of the node.
@@ -103,7 +95,7 @@ export function extractModel (index: GraphIndex, inputs: string[], outputs: stri
   }
   const closure = closureOf(index, outputs, new Set(inputs))
   const describe = (name: string): Uint8Array => index.inputs.get(name) ?? index.outputs.get(name) ??
-    index.values.get(name) ?? tensorInfo(name, ELEMENT.float)
+    index.values.get(name) ?? tensorInfo(name, ELEMENT.float32)
   const { graph } = index.model
   const kept = new Set([...closure.inputs, ...outputs])
   return {

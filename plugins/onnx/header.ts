@@ -1,7 +1,5 @@
 /** Heads of ONNX files, read without loading weights. Field numbers are those of onnx.proto (ONNX 1.16). */
-import { filePathProblem } from '../files/index.js'
-import { ProtoWalker, type Field } from './protobuf.js'
-import { withReader } from './reader.js'
+import { ProtoWalker, type Field, type FileReader } from './walker.js'
 
 /** Most inputs, outputs, operators, properties and external files. */
 const ENTRIES = 4096
@@ -12,15 +10,12 @@ const DIM_BYTES = 256
 const PLACE = new Set(['location', 'offset', 'length'])
 
 /** An input or output: its element type (numbers of TensorProto.DataType) and size; names for free sizes. */
-export interface OnnxPort { name: string, elemType: number, dims: (number | string | null)[] }
-
-/** A file beside the graph that holds weights, and how many bytes it must have at least. */
-export interface ExternalFile { path: string, bytes: number }
+export interface HeaderPort { name: string, elemType: number, dims: (number | string | null)[] }
 
 /** The head of an ONNX file. */
 export interface OnnxHeader {
-  inputs: OnnxPort[]
-  outputs: OnnxPort[]
+  inputs: HeaderPort[]
+  outputs: HeaderPort[]
   /** Relative to the folder of the file; never leads out of it. */
   externalFiles: string[]
   /** The least size of each external file. */
@@ -45,16 +40,17 @@ const VALUE_BYTES: Record<number, number> = {
   1: 4, 4: 2, 5: 2, 6: 4, 7: 8, 10: 2, 11: 8, 12: 4, 13: 8, 14: 8, 15: 16, 16: 2
 }
 
+/** Says what is wrong with the path of a file beside the graph; null for a good one. */
+type PathCheck = (path: string) => string | null
+
 /**
  * Reads an ONNX file by its structure: raw weights are skipped, so that gigabytes cost a few reads.
- * @throws CardError when it is broken, or names external weights outside its folder
+ * @throws the reader's error when it is broken, or names external weights under a path that is refused
  */
-export async function readOnnxHeader (path: string): Promise<OnnxHeader> {
-  return await withReader(path, async (r) => {
-    const scan = new OnnxScan(new ProtoWalker(r))
-    await scan.model(r.size)
-    return scan.header
-  })
+export async function readHeader (r: FileReader, pathProblem: PathCheck): Promise<OnnxHeader> {
+  const scan = new OnnxScan(new ProtoWalker(r), pathProblem)
+  await scan.model(r.size)
+  return scan.header
 }
 
 class OnnxScan {
@@ -65,8 +61,12 @@ class OnnxScan {
 
   readonly #walk: ProtoWalker
   readonly #metadata = new Map<string, string>()
+  readonly #pathProblem: PathCheck
 
-  constructor (walk: ProtoWalker) { this.#walk = walk }
+  constructor (walk: ProtoWalker, pathProblem: PathCheck) {
+    this.#walk = walk
+    this.#pathProblem = pathProblem
+  }
 
   async model (length: number): Promise<void> {
     let graphs = 0
@@ -178,7 +178,7 @@ class OnnxScan {
     const { r } = this.#walk
     const { externalFiles, externalBytes } = this.header
     const path = (place.get('location') ?? '').replace(/^\.\//, '')
-    const problem = filePathProblem(path)
+    const problem = this.#pathProblem(path)
     if (problem !== null) r.fail(`where its weights lie is refused: ${problem}`)
     const [offset, length] = [Number(place.get('offset') ?? 0), Number(place.get('length') ?? expected)]
     if (!Number.isSafeInteger(offset + length) || offset < 0 || length < 0) {
@@ -222,8 +222,8 @@ class OnnxScan {
     if (this.header.opsets.size > ENTRIES) this.#walk.r.fail(`it has more than ${ENTRIES} operator sets`)
   }
 
-  async #port (port: Field, into: OnnxPort[]): Promise<void> {
-    const found: OnnxPort = { name: '', elemType: 0, dims: [] }
+  async #port (port: Field, into: HeaderPort[]): Promise<void> {
+    const found: HeaderPort = { name: '', elemType: 0, dims: [] }
     await this.#walk.message(port, async (field) => {
       if (field.number === 1) found.name = await this.#walk.text(field)
       if (field.number === 2) await this.#type(field, found)
@@ -233,7 +233,7 @@ class OnnxScan {
   }
 
   /** TypeProto: only tensors have a size. */
-  async #type (type: Field, into: OnnxPort): Promise<void> {
+  async #type (type: Field, into: HeaderPort): Promise<void> {
     await this.#walk.message(type, async (tensor) => {
       if (tensor.number !== 1) return
       await this.#walk.message(tensor, async (field) => {

@@ -1,0 +1,48 @@
+/** Opening onnxruntime sessions. */
+import { InferenceSession } from 'onnxruntime-node'
+import { EngineError, type ModelSpec } from '../../kernel/api/engine.js'
+
+const PROVIDERS: Record<string, string[]> = { cpu: ['cpu'], cuda: ['cuda', 'cpu'], webgpu: ['webgpu', 'cpu'] }
+
+/** What messages call the engine and the graph, and where weights lie that are not in the graph's bytes. */
+export interface SessionNames { engine: string, label: string, weightsIn?: string | undefined }
+
+/**
+ * Opens a graph from a file's path, or from memory.
+ * @throws EngineError no_backend for a backend that onnxruntime is not used with, model_invalid where it
+ * refuses the graph
+ */
+export async function openSession (
+  model: string | Uint8Array, { backend, threads }: Pick<ModelSpec, 'backend' | 'threads'>,
+  { engine, label, weightsIn }: SessionNames
+): Promise<InferenceSession> {
+  const executionProviders = PROVIDERS[backend]
+  if (executionProviders === undefined) {
+    throw new EngineError('no_backend', `engine ${engine} has no backend "${backend}": ` +
+      `it has ${Object.keys(PROVIDERS).join(', ')}`)
+  }
+  const options: InferenceSession.SessionOptions = {
+    executionProviders,
+    intraOpNumThreads: threads,
+    interOpNumThreads: 1,
+    graphOptimizationLevel: 'all',
+    // Every sentence and every step has its own shape: planning memory per shape costs more than it saves.
+    enableMemPattern: false,
+    logSeverityLevel: 3,
+    // Idle threads must sleep: the node and other runners share the cores.
+    extra: {
+      session: {
+        intra_op: { allow_spinning: '0' },
+        ...weightsIn === undefined ? {} : { model_external_initializers_file_folder_path: weightsIn }
+      }
+    }
+  }
+  try {
+    return typeof model === 'string'
+      ? await InferenceSession.create(model, options)
+      : await InferenceSession.create(model, options)
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error)
+    throw new EngineError('model_invalid', `onnxruntime cannot load ${label}: ${why}`)
+  }
+}
