@@ -25,7 +25,7 @@ export function openStream (
     async end () {
       if (ended || gone()) return
       ended = true
-      await new Promise<void>((resolve) => { raw.once('close', resolve); raw.end(resolve) })
+      await new Promise<void>((resolve) => { raw.once('close', resolve); raw.end('', 'utf8', resolve) })
       options.onClose()
     },
     cut () {

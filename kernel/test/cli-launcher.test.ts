@@ -14,7 +14,7 @@ import type { Test } from 'tap'
 /** The launcher and a parent and a child for it, compiled into a folder: real processes run no TypeScript. */
 function build (t: Test): string {
   const compiled = (name: string): string => ts.transpileModule(
-    readFileSync(new URL(`../${name}.ts`, import.meta.url), 'utf8'),
+    readFileSync(new URL(`../boot/${name}.ts`, import.meta.url), 'utf8'),
     { compilerOptions: { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2023 } }).outputText
   return t.testdir({
     'package.json': '{"type":"module"}',
