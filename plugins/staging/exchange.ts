@@ -1,6 +1,4 @@
 import type { Channel, Clock, Cluster, ModelCard } from '../../kernel/index.js'
-import { chunksOf } from './files/index.js'
-import type { ChunkTable } from './files/index.js'
 import { MANIFEST_MS, readManifest } from './finder.js'
 import type { LocalCopy } from './local-copies.js'
 import { askNode, messageOf } from './net/ask.js'
@@ -8,8 +6,8 @@ import { lanSource, modelUrl, NODE_CALLER } from './net/lan-source.js'
 import type { ByteRange } from './net/range.js'
 import type { StoreAccess } from './store-access.js'
 import type { FromNode } from './store/index.js'
-import { ChunkBits, createHoldings, fetchModel, Swarm } from './transfer/index.js'
-import type { ChunkSource, Holdings, HoldingsMessage } from './transfer/index.js'
+import { ChunkBits, chunksOf, createHoldings, fetchModel, Swarm } from './transfer/index.js'
+import type { ChunkSource, ChunkTable, Holdings, HoldingsMessage } from './transfer/index.js'
 import type { ModelManifest } from './types.js'
 
 /** A model that is here in part, or in a folder that is no copy of ours. */

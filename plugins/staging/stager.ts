@@ -292,7 +292,7 @@ export class Stager {
       await cache.begin(modelId)
       const manifest = await downloadFromHub({
         client: hub, selection, folder, clock, random, signal,
-        progress: (progress) => {
+        onProgress: (progress) => {
           job.moved(progress)
           this.#parts.onChange()
         },

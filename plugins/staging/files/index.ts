@@ -1,5 +1,3 @@
-export { chunksOf } from './chunks.js'
-export type { Chunk, ChunkTable } from './chunks.js'
 export { ManifestError, PathError } from './errors.js'
 export { overlap } from './folders.js'
 export { hashFile } from './hash.js'

@@ -100,7 +100,8 @@ export function checkBodyHead (status: number, headers: Headers, file: HubFile, 
       'which is refused: the bytes would not be the file\'s')
   }
   if (status === 200 && start > 0) {
-    throw new HubError('no_range', `the server sends all of ${file.path} where byte ${start} was asked for`)
+    throw new HubError('no_range', `the server sends all of ${file.path} where byte ${start} was ` +
+      'asked for; try another mirror (model_store.hub.url), or pull a folder')
   }
   if (status === 206) {
     const range = header(headers, 'content-range') ?? 'none'

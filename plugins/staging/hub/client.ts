@@ -1,30 +1,32 @@
-import { modelIdProblem } from '../files/index.js'
-import { createAgents, lookupAll } from './agents.js'
-import { checkBodyHead, checkLinked } from './answers.js'
 import { delay } from '../../../kernel/index.js'
-import { backoffMs } from './backoff.js'
-import { readBody } from './body.js'
+import { modelIdProblem } from '../files/index.js'
+import { backoff } from '../transfer/standing.js'
+import { checkBodyHead, checkLinked } from './answers.js'
 import { HubError } from './errors.js'
-import { HostRules } from './hosts.js'
-import { checkSelected, readModelInfo } from './metadata.js'
-import { discard, get, wireError } from './request.js'
+import { bodyOf, discard, get, libraryFetch } from './fetch.js'
+import type { Get, LibraryFetch, Wire } from './fetch.js'
+import { createAgents, HostRules, lookupAll } from './hosts.js'
+import { checkSelected, describe } from './listing.js'
 import { selectFiles } from './select.js'
-import type { Answer, Wire } from './request.js'
 import type {
-  HubBody, HubClient, HubClientOptions, HubFile, HubLimits, HubSelection, ResolveOptions
+  HubClient, HubClientOptions, HubFile, HubLimits, HubSelection, ResolveOptions
 } from './types.js'
+
+type Bytes = AsyncGenerator<Uint8Array, void, undefined>
 
 const LIMITS: HubLimits = {
   connectMs: 5000,
   headersMs: 15_000,
   idleMs: 20_000,
-  floorBytesPerSecond: 65_536,
-  floorWindowMs: 60_000,
   redirects: 5,
   metadataBytes: 32 * 1024 * 1024,
   retries: 2
 }
+/** Pauses between tries of a lookup. */
+const PAUSES = { backoffMs: 1000, backoffMaxMs: 30_000 }
 const LONGEST_REVISION = 200
+/** Most bytes of one answer of Xet's storage, which are up to 64 MiB of compressed chunks. */
+const XET_BYTES = 128 * 1024 * 1024
 
 /** A client of the public model hub; see HubClientOptions. Throws TypeError for a URL that is none. */
 export function createHubClient (options: HubClientOptions): HubClient {
@@ -54,15 +56,15 @@ class Client implements HubClient {
   async resolve (modelId: string, options: ResolveOptions = {}): Promise<HubSelection> {
     const problem = modelIdProblem(modelId)
     if (problem !== null) throw new HubError('bad_request', problem)
-    const revision = options.revision ?? 'main'
+    const { revision = 'main', signal } = options
     if (revision === '' || revision.length > LONGEST_REVISION || /[\x00-\x20\x7f\\]|\.\./.test(revision)) {
       throw new HubError('bad_request', 'a revision is a branch, a tag or a commit')
     }
-    const path = `${modelId}/revision/${encodeURIComponent(revision)}`
-    const url = new URL(`${this.url}/api/models/${path}?blobs=true`)
-    const text = await this.#patiently(() => this.#text(url, `${modelId}@${revision}`, options.signal),
-      options.signal)
-    const info = readModelInfo(text)
+    const asked = { what: `${modelId}@${revision}`, signal }
+    const info = await this.#patiently(async () => {
+      const via = libraryFetch(this.#wire, asked, this.#limits.metadataBytes)
+      return await describe(this.url, via, modelId, revision)
+    }, signal)
     const files = selectFiles(info.files, options)
     const totalBytes = checkSelected(files)
     const { commit, licence, languages } = info
@@ -70,34 +72,56 @@ class Client implements HubClient {
   }
 
   async open (
-    selection: HubSelection, file: HubFile, options: { start: number, signal?: AbortSignal }
-  ): Promise<HubBody> {
-    const { start, signal } = options
-    const path = file.path.split('/').map(encodeURIComponent).join('/')
-    const answer = await get(this.#wire, {
-      url: new URL(`${this.url}/${selection.modelId}/resolve/${selection.commit}/${path}`),
-      what: `${selection.modelId}/${file.path}`,
-      headers: start > 0 ? { range: `bytes=${start}-` } : {},
-      signal,
-      onHub: (headers) => { checkLinked(headers, selection.commit, file) }
-    })
-    try {
-      checkBodyHead(answer.status, answer.headers, file, start)
-    } catch (error) {
-      discard(answer)
-      throw error
+    selection: HubSelection, file: HubFile, { start, signal }: { start: number, signal?: AbortSignal }
+  ): Promise<AsyncIterable<Uint8Array>> {
+    const { modelId, commit } = selection
+    const asked: Omit<Get, 'url'> = {
+      what: `${modelId}/${file.path}`, signal, onHub: (headers) => { checkLinked(headers, commit, file) }
     }
-    const stream = readBody(answer, file, start, this.#options.clock, this.#limits, signal)
-    return { stream, total: file.size }
+    const fromXet = file.xet === true ? await this.#xet(selection, file, start, asked) : undefined
+    return exactly(fromXet ?? await this.#plain(selection, file, start, asked), file, start)
   }
 
   async close (): Promise<void> {
     await Promise.all(Object.values(this.#wire.agents).map((agent) => agent.destroy()))
   }
 
-  async #text (url: URL, what: string, signal: AbortSignal | undefined): Promise<string> {
-    const answer = await get(this.#wire, { url, what, headers: { accept: 'application/json' }, signal })
-    return await readText(answer, what, this.#limits.metadataBytes, signal)
+  async #plain (
+    { modelId, commit }: HubSelection, file: HubFile, start: number, asked: Omit<Get, 'url'>
+  ): Promise<AsyncIterable<Uint8Array>> {
+    const path = file.path.split('/').map(encodeURIComponent).join('/')
+    const url = new URL(`${this.url}/${modelId}/resolve/${commit}/${path}`)
+    const headers: Record<string, string> = start > 0 ? { range: `bytes=${start}-` } : {}
+    const answer = await get(this.#wire, { ...asked, url, headers })
+    try {
+      checkBodyHead(answer.status, answer.headers, file, start)
+    } catch (error) {
+      discard(answer)
+      throw error
+    }
+    return bodyOf(answer, file.size - start, asked)
+  }
+
+  /** The bytes out of Xet's deduplicated storage; undefined where the hub gives the file by itself only. */
+  async #xet (
+    { modelId, commit }: HubSelection, { path }: HubFile, start: number, asked: Omit<Get, 'url'>
+  ): Promise<AsyncIterable<Uint8Array> | undefined> {
+    const { downloadFile, fileDownloadInfo } = await import('@huggingface/hub')
+    const via = libraryFetch(this.#wire, asked, XET_BYTES)
+    const at = { repo: { type: 'model', name: modelId }, path, revision: commit, hubUrl: this.url,
+      fetch: via.fetch } as const
+    try {
+      const downloadInfo = await fileDownloadInfo(at)
+      // One request at a time: several would hold up to 256 MiB in memory.
+      const blob = downloadInfo?.xet === undefined
+        ? null : await downloadFile({ ...at, downloadInfo, parallelDownloads: false })
+      if (blob !== null) return bytesOf(blob.slice(start), asked, via)
+    } catch (error) {
+      via.end()
+      throw whyNot(asked, via, error)
+    }
+    via.end()
+    return undefined
   }
 
   /** Tries again what may succeed later, after the pause the hub asks for. */
@@ -108,7 +132,7 @@ class Client implements HubClient {
         return await attempt()
       } catch (error) {
         if (!(error instanceof HubError) || !error.retryable || failures > this.#limits.retries) throw error
-        const waitMs = Math.max(error.retryAfterMs ?? 0, backoffMs(failures, random))
+        const waitMs = Math.max(error.retryAfterMs ?? 0, backoff(failures, PAUSES, random))
         log?.warn({ reason: error.reason, waitMs: Math.round(waitMs) }, error.message)
         await delay(clock, waitMs, signal)
       }
@@ -116,21 +140,30 @@ class Client implements HubClient {
   }
 }
 
-async function readText (
-  answer: Answer, what: string, mostBytes: number, signal: AbortSignal | undefined
-): Promise<string> {
-  const parts: Buffer[] = []
-  let bytes = 0
+async function * bytesOf (blob: Blob, asked: Pick<Get, 'what' | 'signal'>, via: LibraryFetch): Bytes {
   try {
-    for await (const part of answer.body as AsyncIterable<Buffer>) {
-      bytes += part.length
-      if (bytes > mostBytes) {
-        throw new HubError('bad_answer', `${what}: the answer is over ${mostBytes} bytes`)
-      }
-      parts.push(part)
-    }
+    yield * blob.stream() as unknown as AsyncIterable<Uint8Array>
   } catch (error) {
-    throw wireError(error, what, signal)
+    throw whyNot(asked, via, error)
+  } finally {
+    via.end()
   }
-  return Buffer.concat(parts).toString('utf8')
+}
+
+/** Why the library failed. What it could not make sense of may be right in another try. */
+function whyNot ({ what, signal }: Pick<Get, 'what' | 'signal'>, via: LibraryFetch, error: unknown): Error {
+  if (signal?.aborted === true) return signal.reason as Error
+  return via.failure() ?? new HubError('unavailable', `${what}: ${String(error)}`, { cause: error })
+}
+
+/** The bytes of a file from `start` to its end, no fewer. Throws HubError `unavailable`. */
+async function * exactly (bytes: AsyncIterable<Uint8Array>, { path, size }: HubFile, start: number): Bytes {
+  let at = start
+  for await (const part of bytes) {
+    at += part.length
+    yield part
+  }
+  if (at < size) {
+    throw new HubError('unavailable', `the connection ended after ${at} of ${size} bytes of ${path}`)
+  }
 }

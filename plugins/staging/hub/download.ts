@@ -1,94 +1,156 @@
+import { createHash } from 'node:crypto'
+import type { Hash } from 'node:crypto'
+import { delay } from '../../../kernel/index.js'
 import type { Clock } from '../../../kernel/index.js'
-import { inFolder, keepOnly } from '../files/index.js'
+import { EMPTY_SHA256 } from '../files/index.js'
+import { fetchModel, LONG_WAIT_MS } from '../transfer/index.js'
+import type { ChunkSource, ChunkTable, FetchOptions, TransferLimits, Verifier } from '../transfer/index.js'
 import { CHUNK_BYTES } from '../types.js'
-import type { ManifestFile, ModelManifest, Progress } from '../types.js'
-import { fetchFile } from './fetch-file.js'
-import type { Job } from './fetch-file.js'
-import { Tally } from './tally.js'
+import type { ManifestFile, ModelManifest } from '../types.js'
+import { HubError } from './errors.js'
 import type { HubClient, HubFile, HubSelection } from './types.js'
 
-const GIB = 1024 ** 3
+/** How many pauses of more than LONG_WAIT_MS in a row are waited for. */
+const MOST_WAITS = 5
 
-/** How a selection is brought to a folder. */
-export interface DownloadOptions {
+/** Of the hub: each file in one piece, three at a time; its answers to one request take several of ours. */
+const LIMITS: Partial<TransferLimits> = {
+  parallel: 3, perSource: 3, connectMs: 60_000, idleMs: 30_000, backoffMs: 1000
+}
+
+/** How a selection is brought to a folder; the rest is as in FetchOptions. */
+export interface DownloadOptions extends Pick<FetchOptions,
+'folder' | 'clock' | 'random' | 'signal' | 'space' | 'spaceEveryBytes' | 'onProgress' | 'limits'> {
   client: HubClient
   selection: HubSelection
-  /** The incoming folder; made when missing, but not what holds it. What is right in it is kept. */
-  folder: string
-  progress?: (progress: Progress) => void
-  signal?: AbortSignal
-  clock: Clock
-  /** Uniform in [0, 1). */
-  random: () => number
-  /** Awaited after each GiB of new bytes with the bytes still to come; throws to end the download. */
-  space?: (bytesToGo: number) => Promise<void>
-  /** New bytes between two calls of `space`; default 1 GiB. */
-  spaceEveryBytes?: number
-  /** Files at once; default 3. */
-  parallel?: number
-  /** Failed tries of one file in a row before it is given up; default 5. */
-  retries?: number
 }
 
 /**
  * Brings exactly the files of a selection to a folder and checks every hash; files there that are not of the
- * selection are removed. What is complete after a failure stays, and the next call goes on from it. Throws
- * HubError, PathError, what `space` throws, or the signal's reason.
+ * selection are removed. What has come stays after a failure, and the next call goes on from it. Throws
+ * HubError, TransferError, PathError, what `space` throws, or the signal's reason.
  */
 export async function downloadFromHub (options: DownloadOptions): Promise<ModelManifest> {
-  const { selection, folder, clock, random } = options
-  await prepare(folder, selection.files)
-  const stop = new AbortController()
-  const abort = (): void => { stop.abort(options.signal?.reason) }
-  if (options.signal?.aborted === true) abort()
-  options.signal?.addEventListener('abort', abort, { once: true })
-  const tally = new Tally(selection, options.progress ?? (() => undefined))
-  const wrote = spaceWatch(options, tally)
-  const { client, retries = 5 } = options
-  const job: Job = { client, selection, folder, clock, random, retries, signal: stop.signal, tally, wrote }
-  try {
-    const files = await fetchAll(job, options.parallel ?? 3, stop)
-    const { modelId, commit, totalBytes } = selection
-    return { modelId, revision: commit, totalBytes, chunkBytes: CHUNK_BYTES, files }
-  } finally {
-    options.signal?.removeEventListener('abort', abort)
+  const { client, selection, limits, ...rest } = options
+  const { modelId, commit, totalBytes } = selection
+  const files = new WholeFiles(selection.files)
+  const source = hubSource(client, selection)
+  await fetchModel({
+    ...rest,
+    manifest: { modelId, totalBytes, files: selection.files, chunks: files },
+    sources: () => [source],
+    limits: { ...LIMITS, ...limits }
+  })
+  return { modelId, revision: commit, totalBytes, chunkBytes: CHUNK_BYTES, files: files.hashed() }
+}
+
+/** The hub as the source of a transfer. */
+function hubSource (client: HubClient, selection: HubSelection): ChunkSource {
+  const files = new Map(selection.files.map((file) => [file.path, file]))
+  return {
+    id: 'hub', kind: 'store', has: () => true,
+    read: async (path, { start }, signal) => await client.open(selection, files.get(path)!, { start, signal })
   }
 }
 
-/** Fetches all files, small ones first, some at once; the first failure stops the others. */
-async function fetchAll (job: Job, parallel: number, stop: AbortController): Promise<ManifestFile[]> {
-  const queue = [...job.selection.files].sort((a, b) => a.size - b.size)
-  const done = new Map<string, ManifestFile>()
-  const work = async (): Promise<void> => {
-    for (let file = queue.shift(); file !== undefined; file = queue.shift()) {
-      job.signal.throwIfAborted()
-      done.set(file.path, await fetchFile(job, file))
+/** The hub names a hash of each whole file only, so each file is one chunk; small ones come first. */
+class WholeFiles implements ChunkTable {
+  readonly count: number
+  readonly #files: HubFile[]
+  readonly #numbers: Map<string, number>
+  readonly #hashers = new Map<string, FileHasher>()
+
+  constructor (files: readonly HubFile[]) {
+    this.#files = files.filter(({ size }) => size > 0).sort((a, b) => a.size - b.size)
+    this.#numbers = new Map(this.#files.map(({ path }, i) => [path, i]))
+    this.count = this.#files.length
+    for (const file of files) this.#hashers.set(file.path, new FileHasher(file))
+  }
+
+  at (chunk: number): ReturnType<ChunkTable['at']> {
+    const file = this.#files[chunk]
+    if (file === undefined) throw new RangeError(`there is no file ${chunk} of ${this.count}`)
+    const verifier = (): Verifier => {
+      const hasher = new FileHasher(file)
+      this.#hashers.set(file.path, hasher)
+      return hasher
+    }
+    return { file, index: 0, start: 0, end: file.size, verifier }
+  }
+
+  of (path: string): { first: number, count: number } {
+    const first = this.#numbers.get(path)
+    return first === undefined ? { first: 0, count: 0 } : { first, count: 1 }
+  }
+
+  /** The files with the hashes found, in the order of manifests. */
+  hashed (): ManifestFile[] {
+    const files = [...this.#hashers.values()].map((hasher) => hasher.file())
+    return files.sort((a, b) => a.path < b.path ? -1 : 1)
+  }
+}
+
+/** Hashes a file while it arrives: the whole, each chunk of a manifest, and as a git blob where needed. */
+class FileHasher implements Verifier {
+  readonly #file: HubFile
+  readonly #whole = createHash('sha256')
+  readonly #blob: Hash | undefined
+  readonly #chunks: string[] = []
+  /** The hash of the current chunk; undefined in the first, which is the whole up to there. */
+  #chunk: Hash | undefined
+  #inChunk = 0
+  #sha256 = EMPTY_SHA256
+
+  constructor (file: HubFile) {
+    this.#file = file
+    if (file.sha256 === null) this.#blob = createHash('sha1').update(`blob ${file.size}\0`)
+  }
+
+  update (bytes: Uint8Array): void {
+    for (let rest = bytes; rest.length > 0;) {
+      const part = rest.subarray(0, CHUNK_BYTES - this.#inChunk)
+      this.#whole.update(part)
+      this.#blob?.update(part)
+      this.#chunk?.update(part)
+      this.#inChunk += part.length
+      if (this.#inChunk === CHUNK_BYTES) this.#endChunk()
+      rest = rest.subarray(part.length)
     }
   }
-  const workers = Array.from({ length: parallel }, () => work().catch((error: unknown) => {
-    // The first reason counts; what the others fail with follows from it.
-    stop.abort(error)
-  }))
-  await Promise.all(workers)
-  job.signal.throwIfAborted()
-  // The order of manifests.
-  return [...done.values()].sort((a, b) => a.path < b.path ? -1 : 1)
-}
 
-/** Calls `space` each time so many bytes more were written. */
-function spaceWatch (options: DownloadOptions, tally: Tally): (bytes: number) => Promise<void> {
-  const { space, spaceEveryBytes = GIB } = options
-  let since = 0
-  return async (bytes) => {
-    since += bytes
-    if (space === undefined || since < spaceEveryBytes) return
-    since = 0
-    await space(tally.bytesToGo)
+  right (): boolean {
+    if (this.#inChunk > 0) this.#endChunk()
+    this.#sha256 = this.#whole.digest('hex')
+    return this.#blob === undefined
+      ? this.#sha256 === this.#file.sha256
+      : this.#blob.digest('hex') === this.#file.gitSha1
+  }
+
+  /** What a manifest says of the file, once it was right. */
+  file (): ManifestFile {
+    const { path, size } = this.#file
+    return { path, size, sha256: this.#sha256, chunkSha256: this.#chunks }
+  }
+
+  #endChunk (): void {
+    this.#chunks.push((this.#chunk ?? this.#whole.copy()).digest('hex'))
+    this.#chunk = createHash('sha256')
+    this.#inChunk = 0
   }
 }
 
-/** Makes the folder, or removes what earlier selections left in it. */
-async function prepare (folder: string, files: readonly HubFile[]): Promise<void> {
-  await inFolder(folder, [], true, async () => {})
-  await keepOnly(folder, new Set(files.map(({ path }) => path)))
+/**
+ * Runs `turn`, which takes its turn in a queue, again after each long pause that the hub asks for. Throws
+ * what it throws, the last time when there were too many, and the signal's reason.
+ */
+export async function inTurn<T> (clock: Clock, signal: AbortSignal, turn: () => Promise<T>): Promise<T> {
+  for (let waits = 0; ; waits++) {
+    try {
+      return await turn()
+    } catch (error) {
+      const waitMs = error instanceof HubError ? error.retryAfterMs ?? 0 : 0
+      if (waitMs <= LONG_WAIT_MS || waits >= MOST_WAITS) throw error
+      await delay(clock, waitMs, signal)
+    }
+  }
 }

@@ -1,3 +1,5 @@
+import { SourceFault } from '../transfer/error.js'
+
 /** Why the hub could not be used. */
 export type HubReason =
   /** No such model, revision or file; or the hub does not say so to someone without a token. */
@@ -7,7 +9,7 @@ export type HubReason =
   | 'rate_limited'
   /** 5xx, no connection, or a connection that ended in the middle. */
   | 'unavailable'
-  /** No answer or no bytes in time, or fewer than the rate floor. */
+  /** No answer or no bytes in time. */
   | 'stalled'
   /** What the hub has is not what the selection says. */
   | 'changed'
@@ -25,29 +27,26 @@ export type HubReason =
   | 'ambiguous'
   /** What was asked is malformed: the model id, the revision or a pattern. */
   | 'bad_request'
-  /** Three times the bytes were not those the hub names. */
-  | 'hash'
-  | 'disk_full'
-  /** The folder cannot be written. */
-  | 'unwritable'
 
 const RETRYABLE = new Set<HubReason>(['rate_limited', 'unavailable', 'stalled', 'no_range'])
 
 /** A failed use of the hub; the message says what failed and what to do next. */
-export class HubError extends Error {
-  readonly reason: HubReason
+export class HubError extends SourceFault {
+  override readonly reason: HubReason
   /** How long the hub asks to wait, milliseconds; null when it does not say. */
-  readonly retryAfterMs: number | null
+  override readonly retryAfterMs: number | null
 
   constructor (
     reason: HubReason, message: string, options: { retryAfterMs?: number | null, cause?: unknown } = {}
   ) {
-    super(message, options.cause === undefined ? {} : { cause: options.cause })
+    super(message, options.cause)
     this.name = 'HubError'
     this.reason = reason
     this.retryAfterMs = options.retryAfterMs ?? null
   }
 
   /** Whether the same request may well succeed later. */
-  get retryable (): boolean { return RETRYABLE.has(this.reason) }
+  override get retryable (): boolean { return RETRYABLE.has(this.reason) }
+
+  override get startOver (): boolean { return this.reason === 'no_range' }
 }

@@ -8,6 +8,8 @@ export interface HubFile {
   sha256: string | null
   /** The git blob id, for files the hub keeps in git itself. */
   gitSha1: string | null
+  /** Whether the hub has it in Xet's storage, too. */
+  xet?: boolean
 }
 
 /** Exactly what is to be fetched of a model: plain data that survives JSON. */
@@ -40,23 +42,16 @@ export interface ResolveOptions extends Wanted {
   signal?: AbortSignal
 }
 
-/** Bytes of one file from an offset on. */
-export interface HubBody {
-  stream: AsyncIterable<Uint8Array>
-  /** Size of the whole file. */
-  total: number
-}
-
 /** The public model hub, or one that speaks its API. All methods throw HubError. */
 export interface HubClient {
   /** Base URL without a slash at the end. */
   readonly url: string
   /** Looks a model up, pins its commit and chooses files. */
   resolve (modelId: string, options?: ResolveOptions): Promise<HubSelection>
-  /** Opens a file at byte `start`. The stream yields exactly `total - start` bytes or throws. */
+  /** Opens a file at byte `start`: exactly its bytes from there on, or an error in between. */
   open (
     selection: HubSelection, file: HubFile, options: { start: number, signal?: AbortSignal }
-  ): Promise<HubBody>
+  ): Promise<AsyncIterable<Uint8Array>>
   /** Ends open connections. */
   close (): Promise<void>
 }
@@ -68,9 +63,6 @@ export interface HubLimits {
   headersMs: number
   /** Between two pieces of a body. */
   idleMs: number
-  /** A body slower than this over `floorWindowMs` is given up. */
-  floorBytesPerSecond: number
-  floorWindowMs: number
   /** Redirects followed for one request. */
   redirects: number
   /** Largest answer of the API. */

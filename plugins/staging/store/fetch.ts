@@ -107,7 +107,7 @@ async function fromHub (parts: FetchParts, job: Download, folder: string): Promi
     if (entry !== undefined) await reuse(entry, selection, folder, job.signal)
     return await downloadFromHub({
       client: hub, selection, folder, signal: job.signal, clock, random,
-      progress: (progress) => { job.progress(progress) },
+      onProgress: (progress) => { job.progress(progress) },
       ...space === undefined ? {} : { space }
     })
   }

@@ -1,5 +1,6 @@
 import t from 'tap'
-import { EMPTY_SHA256, checkManifest, chunksOf, manifestDigest } from '../files/index.js'
+import { EMPTY_SHA256, checkManifest, manifestDigest } from '../files/index.js'
+import { chunksOf } from '../transfer/index.js'
 import { CHUNK_BYTES } from '../types.js'
 import { entryOf, manifestOf, sha256 } from './files-kit.js'
 import type { ManifestFile, ModelManifest } from '../types.js'
@@ -126,7 +127,6 @@ t.test('the table of chunks', async (t) => {
   t.equal(table.count, 5)
   const seen = Array.from({ length: table.count }, (_, i) => {
     const { file, index, start, end } = table.at(i)
-    t.equal(table.at(i).sha256, file.chunkSha256[index])
     return [file.path, index, start, end]
   })
   t.same(seen, [

@@ -47,7 +47,7 @@ async function bytes (
   client: HubClient, selection: HubSelection, path: string, start = 0, signal?: AbortSignal
 ): Promise<Buffer> {
   const file = selection.files.find((f) => f.path === path)!
-  const { stream } = await client.open(selection, file, { start, ...signal === undefined ? {} : { signal } })
+  const stream = await client.open(selection, file, { start, ...signal === undefined ? {} : { signal } })
   const parts: Uint8Array[] = []
   for await (const part of stream) parts.push(part)
   return Buffer.concat(parts)
@@ -92,7 +92,7 @@ t.test('the token goes to the hub and nowhere else', async (t) => {
   const selection = await client.resolve(ID)
   await bytes(client, selection, 'onnx/model.onnx')
   t.same(hub.requests.map((r) => [r.origin, r.headers.authorization]),
-    [['hub', 'Bearer hf_secret'], ['hub', 'Bearer hf_secret'], ['cdn', undefined]])
+    [...Array<unknown>(3).fill(['hub', 'Bearer hf_secret']), ['cdn', undefined]])
   hub.faults = { redirect: `${hub.cdnUrl}/acme/small/resolve/main/config.json` }
   hub.reset()
   await failure(t, bytes(client, selection, 'onnx/model.onnx'), 'changed')
@@ -202,15 +202,6 @@ t.test('a body that is not what was selected', async (t) => {
   await failure(t, bytes(client, other, 'config.json'), 'changed')
 })
 
-t.test('a server slower than the floor is given up', async (t) => {
-  const limits = { ...FAST, idleMs: 5000, floorBytesPerSecond: 1_000_000, floorWindowMs: 300 }
-  const { hub, client } = await rig(t, {}, { limits })
-  const selection = await client.resolve(ID)
-  hub.faults = { bytesPerSecond: 1000 }
-  const error = await failure(t, bytes(client, selection, 'onnx/model.onnx'), 'stalled')
-  t.match(error.message, /fewer than 1000000 bytes a second/)
-})
-
 t.test('a signal ends what is under way', async (t) => {
   const { hub, client } = await rig(t, {}, { limits: { ...FAST, headersMs: 60_000, idleMs: 60_000 } })
   const selection = await client.resolve(ID)
@@ -241,32 +232,65 @@ t.test('no server, or one that speaks no HTTP', async (t) => {
 
 t.test('answers of the API that are none', async (t) => {
   const { hub, client, make } = await rig(t)
-  const sha = 'a'.repeat(40)
-  const file = { rfilename: 'config.json', size: 3, blobId: 'b'.repeat(40) }
-  const info = (...siblings: unknown[]): string => JSON.stringify({ sha, siblings })
+  const file = { type: 'file', path: 'config.json', size: 3, oid: 'b'.repeat(40) }
+  for (const infoBody of ['no json', '[]', '{}', 'null', JSON.stringify({ sha: 'main' }),
+    JSON.stringify({ sha: 7 })]) {
+    hub.faults = { infoBody }
+    await failure(t, client.resolve(ID), 'bad_answer')
+  }
   const bad = [
-    'no json', '[]', '{}', JSON.stringify({ sha: 'main', siblings: [] }), JSON.stringify({ sha }),
-    info(7), info({ size: 1 }), info({ ...file, size: null }), info({ ...file, size: -1 }),
-    info({ ...file, size: 1.5 }),
-    info({ ...file, blobId: null }), info({ ...file, size: 0 }),
-    info({ rfilename: 'm.onnx', size: 0, lfs: { sha256: 'c'.repeat(64), size: 0 } }),
-    info({ ...file, rfilename: '/etc/config.json' }),
-    info({ ...file, rfilename: 'a\\config.json' }), info({ ...file, rfilename: 'x y.json' }),
-    info(file, { ...file, rfilename: 'Config.json' }),
-    info(...Array.from({ length: 20_000 }, (_, i) => ({ ...file, rfilename: `f${i}.json` }))),
-    info({ ...file, size: Number.MAX_SAFE_INTEGER }, { ...file, rfilename: 'b.json', size: 10 })
+    'no json', '{}', 'null', '7', ...[
+      [7], [null], [{ size: 1 }], [{ ...file, size: null }], [{ ...file, size: -1 }],
+      [{ ...file, size: 1.5 }],
+      [{ ...file, oid: null }], [{ ...file, size: 0 }],
+      [{ type: 'file', path: 'm.onnx', size: 0, lfs: { oid: 'c'.repeat(64), size: 0 } }],
+      [{ ...file, path: '/etc/config.json' }], [{ ...file, path: 'a\\config.json' }],
+      [{ ...file, path: 'x y.json' }], [file, { ...file, path: 'Config.json' }],
+      [{ ...file, path: 'a/\u0000.json' }],
+      Array.from({ length: 20_000 }, (_, i) => ({ ...file, path: `f${i}.json` })),
+      Array.from({ length: 100_001 }, () => ({ ...file, path: 'x.png' })),
+      [{ ...file, size: Number.MAX_SAFE_INTEGER }, { ...file, path: 'b.json', size: 10 }]
+    ].map((entries) => JSON.stringify(entries))
   ]
   for (const apiBody of bad) {
     hub.faults = { apiBody }
     await failure(t, client.resolve(ID), 'bad_answer')
   }
-  hub.faults = { apiBody: info(file, { ...file, rfilename: '../../x y.png' }) }
+  hub.faults = { apiBody: JSON.stringify([file, { ...file, path: '../../x y.png' }]) }
   t.equal((await client.resolve(ID)).files.length, 1, 'a name nobody wants does no harm')
-  hub.faults = { apiBody: info(file, { ...file, rfilename: '../../up.json' }) }
+  hub.faults = { apiBody: JSON.stringify([file, { ...file, path: '../../up.json' }]) }
   await failure(t, client.resolve(ID, { allow: ['**'] }), 'bad_answer')
-  hub.faults = { apiBody: info(file, { ...file, rfilename: 'a/\u0000.json' }) }
-  await failure(t, client.resolve(ID), 'bad_answer')
   hub.faults = { apiBody: ' '.repeat(10_000) }
   const strict = make({ limits: { ...FAST, metadataBytes: 5000 } })
-  t.match((await failure(t, strict.resolve(ID), 'bad_answer')).message, /over 5000 bytes/)
+  t.match((await failure(t, strict.resolve(ID), 'too_long')).message, /over 5000 bytes/)
+})
+
+t.test('a file in Xet is put together there', async (t) => {
+  const { hub, client, make } = await rig(t, { xet: true, token: 'hf_secret' }, { token: 'hf_secret' })
+  const selection = await client.resolve(ID)
+  t.same(selection.files.map(({ xet }) => xet), [undefined, true])
+  hub.reset()
+  t.ok((await bytes(client, selection, 'onnx/model.onnx')).equals(WEIGHTS))
+  const rest = await bytes(client, selection, 'onnx/model.onnx', 70_001)
+  t.ok(rest.equals(WEIGHTS.subarray(70_001)), 'resumes')
+  t.same(hub.fetches('onnx/model.onnx').filter(({ origin }) => origin === 'cdn'), [], 'not by itself')
+  const store = hub.requests.filter(({ origin }) => origin === 'cdn')
+  t.same(store.map(({ headers }) => headers.authorization),
+    ['Bearer for xet', undefined, 'Bearer for xet', undefined], 'the token stays with the hub')
+  for (const [faults, reason] of [
+    [{ cutAfter: 1000 }, 'unavailable'], [{ stallAfter: 1000 }, 'stalled'],
+    [{ status: 503, only: (r) => r.kind === 'xet' }, 'unavailable'], [{ gated: true }, 'gated']
+  ] as [FakeHub['faults'], string][]) {
+    hub.faults = faults
+    hub.reset()
+    await failure(t, bytes(client, selection, 'onnx/model.onnx'), reason)
+  }
+  hub.faults = {}
+  const shy = make({ redirectHosts: [] })
+  await failure(t, bytes(shy, selection, 'onnx/model.onnx'), 'refused_redirect')
+  const stop = new AbortController()
+  hub.faults = { stallAfter: 1000 }
+  const reading = bytes(client, selection, 'onnx/model.onnx', 0, stop.signal)
+  setTimeout(() => { stop.abort(new Error('stop it')) }, 100)
+  await t.rejects(reading, { message: 'stop it' })
 })

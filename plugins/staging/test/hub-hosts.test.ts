@@ -1,8 +1,7 @@
 import t from 'tap'
 import { hubToken } from '../wiring.js'
 import { systemClock } from '../../../kernel/index.js'
-import { isPublicAddress, isUsableAddress } from '../hub/address.js'
-import { HostRules } from '../hub/hosts.js'
+import { HostRules, isPublicAddress, isUsableAddress } from '../hub/hosts.js'
 import { createHubClient, HubError } from '../hub/index.js'
 import { startHub } from './hub-kit.js'
 import type { HubClientOptions } from '../hub/index.js'
@@ -103,7 +102,7 @@ t.test('the client follows no redirect into the own network', async (t) => {
   const named = make({ redirectHosts: [hub.cdnHost] })
   t.teardown(() => named.close())
   hub.faults = {}
-  const { stream } = await named.open(selection, selection.files[0]!, { start: 0 })
+  const stream = await named.open(selection, selection.files[0]!, { start: 0 })
   const parts: Uint8Array[] = []
   for await (const part of stream) parts.push(part)
   t.equal(String(Buffer.concat(parts)), 'weights', 'what the operator names is followed')

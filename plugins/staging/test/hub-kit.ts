@@ -1,8 +1,9 @@
-import { createHash } from 'node:crypto'
 import { createServer } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { IncomingHttpHeaders, IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { blockOf, commitOf, describe, list, reconstruction, xetInfo } from './hub-kit-answers.js'
+import type { Commit, Stored } from './hub-kit-answers.js'
 
 /** A model as the fake hub serves it. */
 export interface HubModel {
@@ -25,8 +26,8 @@ export type HubOrigin = 'hub' | 'cdn'
 /** A request as the fake hub saw it. */
 export interface HubRequest {
   origin: HubOrigin
-  /** `api` model metadata, `file` bytes or a redirect to them. */
-  kind: 'api' | 'file'
+  /** `api` model metadata, `file` bytes or a redirect to them, `xet` of Xet's store. */
+  kind: 'api' | 'file' | 'xet'
   /** The request target, still encoded. */
   url: string
   /** The path of the file in the repository; empty for the API. */
@@ -85,8 +86,10 @@ export interface HubFaults {
   linkedSize?: string
   /** `X-Linked-Etag` instead of the right one. */
   linkedEtag?: string
-  /** Body of the API's answer instead of the right one. */
+  /** Body of the API's list of files instead of the right one. */
   apiBody?: string
+  /** Body of what the API says of the revision instead of the right one. */
+  infoBody?: string
 }
 
 /** How to start the fake hub. */
@@ -101,6 +104,8 @@ export interface HubOptions {
   token?: string
   /** False: LFS files come from the hub itself with 200, no redirect. Default true. */
   cdn?: boolean
+  /** True: LFS files are in a store of Xet's, too, which the second origin plays. */
+  xet?: boolean
 }
 
 /** A running fake hub. */
@@ -129,34 +134,11 @@ export interface FakeHub {
   close (): Promise<void>
 }
 
-interface Stored { bytes: Buffer, sha256: string, gitSha1: string, lfs: boolean }
-interface Commit { id: string, files: Map<string, Stored>, licence: string | null, languages: string[] }
+type Head = (status: number, headers: Record<string, string>) => ServerResponse
 
 const BODY_FAULTS = new Set(['cutAfter', 'stallAfter', 'bytesPerSecond', 'flipAt', 'encoding', 'lengthFactor',
   'endless', 'ignoreRange', 'contentRange'])
-const WEIGHTS = /\.(onnx|onnx_data|bin|gguf|safetensors|pt)$/
 const PIECE_BYTES = 65_536
-
-const sha = (algorithm: string, ...parts: (Buffer | string)[]): string => {
-  const hash = createHash(algorithm)
-  for (const part of parts) hash.update(part)
-  return hash.digest('hex')
-}
-
-/** The git blob id of some bytes. */
-export function gitBlobSha1 (bytes: Buffer): string {
-  return sha('sha1', `blob ${bytes.length}\0`, bytes)
-}
-
-function commitOf (model: HubModel): Commit {
-  const files = new Map(Object.entries(model.files).map(([path, content]) => {
-    const bytes = Buffer.from(content)
-    const lfs = model.lfs === undefined ? WEIGHTS.test(path) : model.lfs.includes(path)
-    return [path, { bytes, sha256: sha('sha256', bytes), gitSha1: gitBlobSha1(bytes), lfs }]
-  }))
-  const id = sha('sha1', ...[...files].map(([path, file]) => `${path}\0${file.sha256}\0`))
-  return { id, files, licence: model.licence ?? null, languages: model.languages ?? [] }
-}
 
 /**
  * Starts two local servers that behave like a public model hub: one with the API
@@ -244,11 +226,12 @@ class Hub implements FakeHub {
   async #answer (origin: HubOrigin, request: IncomingMessage, response: ServerResponse): Promise<void> {
     const url = request.url ?? '/'
     const target = new URL(url, 'http://hub').pathname
-    const api = /^\/api\/models\/([^/]+\/[^/]+)\/revision\/(.+)$/.exec(target)
+    const api = /^\/api\/models\/([^/]+\/[^/]+)\/(?:revision|tree|xet-read-token)\/(.+)$/.exec(target)
     const file = /^\/([^/]+\/[^/]+)\/resolve\/([^/]+)\/(.+)$/.exec(target)
     const path = file === null ? '' : file[3]!.split('/').map(decodeURIComponent).join('/')
     const seen: HubRequest = {
-      origin, kind: api === null ? 'file' : 'api', url, path, headers: request.headers, status: 0, sent: 0
+      origin, kind: api !== null ? 'api' : target.startsWith('/xet/') ? 'xet' : 'file', url, path,
+      headers: request.headers, status: 0, sent: 0
     }
     this.requests.push(seen)
     const faults = this.#faultsFor(seen, 'request')
@@ -274,6 +257,7 @@ class Hub implements FakeHub {
       refuse(401, 'RepoNotFound')
       return
     }
+    if (seen.kind === 'xet') { await this.#xet(seen, target, head, response, faults); return }
     const match = api ?? file
     if (match === null) { refuse(404, 'EntryNotFound'); return }
     const modelId = match[1]!
@@ -285,12 +269,17 @@ class Hub implements FakeHub {
     if (commit === undefined) { refuse(404, 'RevisionNotFound'); return }
     if (api !== null) {
       head(200, { 'content-type': 'application/json' })
-        .end(faults.apiBody ?? JSON.stringify(describe(modelId, commit, faults)))
+        .end(this.#api(target, modelId, commit, faults))
       return
     }
     const stored = commit.files.get(path)
     if (stored === undefined) { refuse(404, 'EntryNotFound'); return }
     const headers: Record<string, string> = { 'x-repo-commit': commit.id, 'accept-ranges': 'bytes' }
+    if (origin === 'hub' && stored.lfs && request.headers.accept?.includes('xet-fileinfo') === true) {
+      const auth = `${this.url}/api/models/${modelId}/xet-read-token/${commit.id}`
+      head(200, { ...headers, ...xetInfo(stored, auth, `${this.cdnUrl}/xet`) }).end('{}')
+      return
+    }
     if (origin === 'hub' && stored.lfs) {
       headers['x-linked-size'] = faults.linkedSize ?? String(stored.bytes.length)
       headers['x-linked-etag'] = faults.linkedEtag ?? `"${stored.sha256}"`
@@ -304,9 +293,40 @@ class Hub implements FakeHub {
     await this.#sendFile(seen, response, stored.bytes, headers, all, head)
   }
 
+  #api (target: string, modelId: string, commit: Commit, faults: HubFaults): string {
+    if (target.includes('/xet-read-token/')) {
+      const exp = Date.now() / 1000 + 3600
+      return JSON.stringify({ accessToken: 'for xet', casUrl: `${this.cdnUrl}/xet`, exp })
+    }
+    if (!target.includes('/tree/')) return faults.infoBody ?? JSON.stringify(describe(modelId, commit))
+    return faults.apiBody ?? JSON.stringify(list(commit, faults, this.#options.xet === true))
+  }
+
+  /** Xet's store: what a file consists of, and its one block. */
+  async #xet (
+    seen: HubRequest, target: string, head: Head, response: ServerResponse, faults: HubFaults
+  ): Promise<void> {
+    const [, kind, sha256 = ''] = /\/(reconstructions|block)\/([0-9a-f]+)$/.exec(target) ?? []
+    const bytes = [...this.#commits.values()].flatMap(({ files }) => [...files.values()])
+      .find((stored) => stored.sha256 === sha256)?.bytes
+    if (bytes === undefined) { head(404, {}).end(); return }
+    const range = /^bytes=(\d+)-(\d+)$/.exec(seen.headers.range ?? '') ?? []
+    if (kind === 'reconstructions') {
+      if (seen.headers.authorization !== 'Bearer for xet') { head(401, {}).end(); return }
+      const url = `${this.cdnUrl}/xet/block/${sha256}`
+      head(200, { 'content-type': 'application/json' })
+        .end(JSON.stringify(reconstruction(bytes, { sha256, url, from: Number(range[1]) })))
+      return
+    }
+    const part = blockOf(bytes).subarray(Number(range[1]), Number(range[2]) + 1)
+    head(206, { 'content-length': String(part.length) })
+    await this.#sendBytes(seen, response, part, part.length,
+      { ...faults, ...this.#faultsFor(seen, 'body') })
+  }
+
   async #sendFile (
     seen: HubRequest, response: ServerResponse, bytes: Buffer, headers: Record<string, string>,
-    faults: HubFaults, head: (status: number, headers: Record<string, string>) => ServerResponse
+    faults: HubFaults, head: Head
   ): Promise<void> {
     const range = /^bytes=(\d+)-(\d*)$/.exec(seen.headers.range ?? '')
     const partial = range !== null && faults.ignoreRange !== true
@@ -362,16 +382,4 @@ class Hub implements FakeHub {
       response.on('drain', go).on('close', go)
     })
   }
-}
-
-function describe (modelId: string, commit: Commit, faults: HubFaults): object {
-  const siblings = [...commit.files].map(([rfilename, file]) => {
-    const size = faults.sizes?.[rfilename] ?? file.bytes.length
-    const sha256 = faults.hashes?.[rfilename] ?? file.sha256
-    const lfs = file.lfs ? { lfs: { sha256, size, pointerSize: 134 } } : {}
-    return { rfilename, size, blobId: file.gitSha1, ...lfs }
-  })
-  const tags = [...commit.languages, ...commit.licence === null ? [] : [`license:${commit.licence}`]]
-  const cardData = { license: commit.licence ?? undefined, language: commit.languages }
-  return { id: modelId, modelId, sha: commit.id, private: false, gated: false, tags, cardData, siblings }
 }

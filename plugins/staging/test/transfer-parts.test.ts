@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream'
 import t from 'tap'
 import { systemClock } from '../../../kernel/index.js'
-import { fetchModel } from '../transfer/index.js'
+import { chunksOf, fetchModel } from '../transfer/index.js'
 import { diskError } from '../transfer/error.js'
 import { SPACE_BYTES, Tally } from '../transfer/tally.js'
 import { contentOf, manifestOf } from './transfer-kit.js'
@@ -30,7 +30,7 @@ t.test('space is asked for every 1 GiB of new bytes', async (t) => {
   const tally = new Tally({
     manifest,
     space: async (toGo) => { asked.push(toGo); if (asked.length === 2) throw full }
-  })
+  }, chunksOf(manifest))
   tally.has(100)
   t.equal(tally.wrote(SPACE_BYTES - 1), undefined)
   await tally.wrote(1)
@@ -38,18 +38,18 @@ t.test('space is asked for every 1 GiB of new bytes', async (t) => {
   await t.rejects(tally.wrote(SPACE_BYTES)!, full)
   t.ok(tally.refused(full))
   t.notOk(tally.refused(new Error('another')))
-  t.notOk(new Tally({ manifest }).refused(undefined))
+  t.notOk(new Tally({ manifest }, chunksOf(manifest)).refused(undefined))
 })
 
 t.test('the figure stands still while lost bytes are fetched again', async (t) => {
   const told: Progress[] = []
-  const tally = new Tally({ manifest, onProgress: (p) => { told.push(p) } })
+  const tally = new Tally({ manifest, onProgress: (p) => { told.push(p) } }, chunksOf(manifest))
   tally.wrote(500)
   tally.lost(500)
   tally.wrote(300)
   tally.wrote(300)
-  tally.completed(file)
-  tally.completed(file)
+  tally.completed(file.path)
+  tally.completed(file.path)
   t.same(told.map(({ bytes }) => bytes), [500, 500, 600, 600, 600])
   t.same(told.at(-1), { bytes: 600, totalBytes: file.size, files: 1, totalFiles: 1 })
 })

@@ -1,5 +1,6 @@
 import t from 'tap'
-import { ChunkBits, RateFloor, Swarm } from '../transfer/index.js'
+import { ChunkBits, Swarm } from '../transfer/index.js'
+import { RateFloor } from '../transfer/rate-floor.js'
 import { backoff } from '../transfer/standing.js'
 import type { Supplier } from '../transfer/index.js'
 

@@ -1,5 +1,5 @@
 import type { FileHandle } from 'node:fs/promises'
-import type { Work } from './work.js'
+import type { Work } from './chunks.js'
 
 /** Bytes gathered before they are hashed and written: keeps one turn of the event loop at about 1 ms. */
 export const GATHER_BYTES = 1024 * 1024
@@ -82,7 +82,7 @@ export class ChunkWriter {
   async #write (bytes: Buffer): Promise<void> {
     const writing = writeAll(this.#file, bytes, this.#work.chunk.start + this.#queued)
     this.#queued += bytes.length
-    this.#work.hash.update(bytes)
+    this.#work.verifier.update(bytes)
     await writing
     this.#work.done += bytes.length
     await this.#written(bytes.length)

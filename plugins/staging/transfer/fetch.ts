@@ -1,4 +1,4 @@
-import { chunksOf, manifestDigest } from '../files/index.js'
+import { manifestDigest } from '../files/index.js'
 import { diskError, SourceFault, TransferError } from './error.js'
 import { BufferPool, ChunkWriter } from './chunk-writer.js'
 import { ChunkBits } from './bits.js'
@@ -8,13 +8,12 @@ import { SourceReader } from './source-reader.js'
 import { Standing, backoff } from './standing.js'
 import { Swarm } from './swarm.js'
 import { Tally } from './tally.js'
-import { DEFAULT_LIMITS } from './types.js'
-import { beginWork } from './work.js'
+import { DEFAULT_LIMITS, LONG_WAIT_MS } from './types.js'
+import { beginWork, chunksOf } from './chunks.js'
 import { findKept } from './kept.js'
-import type { ChunkTable } from '../files/index.js'
+import type { ChunkTable, Work } from './chunks.js'
 import type { Supplier } from './swarm.js'
 import type { ChunkSource, FetchOptions, TransferLimits } from './types.js'
-import type { Work } from './work.js'
 
 /** Chunks up to this size may fill all places in flight from one source: their cost is the round trip. */
 const SMALL_BYTES = 1024 * 1024
@@ -54,11 +53,11 @@ class Transfer {
   constructor (options: FetchOptions) {
     this.#options = options
     this.#limits = { ...DEFAULT_LIMITS, ...options.limits }
-    this.#table = chunksOf(options.manifest)
+    this.#table = 'chunks' in options.manifest ? options.manifest.chunks : chunksOf(options.manifest)
     this.#swarm = options.swarm ?? new Swarm(this.#table.count)
     this.#standing = new Standing(this.#limits, options.random)
     this.#files = new OpenFiles(options.folder)
-    this.#tally = new Tally(options)
+    this.#tally = new Tally(options, this.#table)
     this.#missing = ChunkBits.all(this.#table.count)
     this.#small = new ChunkBits(this.#table.count)
     for (const { path, size } of options.manifest.files) {
@@ -84,14 +83,15 @@ class Transfer {
     this.#throwIfEnded()
   }
 
-  /** Takes over what the folder holds, and begins its journal anew. */
+  /** Takes over what the folder holds, and begins its journal anew. Files in whole need none. */
   async #resume (): Promise<void> {
     const { folder, manifest, signal } = this.#options
-    const digest = manifestDigest(manifest)
+    const digest = 'chunks' in manifest ? null : manifestDigest(manifest)
     try {
-      const found = await readJournal(folder)
-      const journal = found?.digest === digest ? found : undefined
-      const { complete, begun } = await findKept(folder, manifest, this.#table, journal, signal)
+      const journal = digest === null ? undefined : await readJournal(folder)
+      const claims = digest === null
+        ? 'first bytes' : journal?.digest === digest ? journal : 'whole chunks'
+      const { complete, begun } = await findKept(folder, manifest.files, this.#table, claims, signal)
       for (const work of begun) {
         this.#begun.set(work.number, work)
         this.#tally.has(work.done)
@@ -101,12 +101,10 @@ class Transfer {
         this.#tally.has(end - start)
         this.#complete(i)
       }
-      const state = {
-        digest,
-        complete: bitsOf(complete),
-        partial: new Map(begun.map((work) => [work.number, work.done]))
-      }
       this.#tally.tell()
+      if (digest === null) return
+      const partial = new Map(begun.map((work) => [work.number, work.done]))
+      const state = { digest, complete: bitsOf(complete), partial }
       this.#journal = await Journal.begin(folder, state, (error) => { this.#end(diskError(error, folder)) })
     } catch (error) {
       if (signal?.aborted === true) throw signal.reason
@@ -156,7 +154,8 @@ class Transfer {
     const rests = this.#options.sources().map(({ id }) => this.#standing.of(id).restUntil - now)
     const soonest = Math.min(...rests.filter((ms) => ms > 0))
     if (this.#inFlight.size === 0) this.#lookForHope()
-    return soonest === Infinity ? undefined : clock.after(soonest, () => { this.#wake() })
+    if (soonest === Infinity || this.#ended !== undefined) return undefined
+    return clock.after(soonest, () => { this.#wake() })
   }
 
   /** Asks one source for one chunk: other nodes before the store, the least busy first. */
@@ -254,16 +253,27 @@ class Transfer {
   #settle (source: ChunkSource, work: Work, before: number, fault: SourceFault | undefined): void {
     const now = this.#options.clock.mono()
     const useful = work.done - before >= SMALL_BYTES
-    if (fault !== undefined) this.#standing.failed(source.id, fault, now, useful)
+    if (fault !== undefined) this.#failed(source, work, fault, now, useful)
     if (work.done < work.size) return
     this.#begun.delete(work.number)
-    if (work.hash.digest('hex') !== work.chunk.sha256) {
+    if (!work.verifier.right()) {
       this.#wrong(source, work, now)
       return
     }
     if (fault === undefined) this.#standing.succeeded(source.id)
     this.#journal?.complete(work.number)
     this.#complete(work.number)
+  }
+
+  /** A source did something wrong: it rests for a while, or the transfer ends because no rest would help. */
+  #failed (source: ChunkSource, work: Work, fault: SourceFault, now: number, useful: boolean): void {
+    this.#standing.failed(source.id, fault, now, useful)
+    if (!fault.retryable || (fault.retryAfterMs ?? 0) > LONG_WAIT_MS) this.#end(fault)
+    if (!fault.startOver) return
+    // What is thrown away is no progress, however much of it came.
+    this.#tally.lost(work.done)
+    this.#begun.delete(work.number)
+    if (this.#standing.restarted(work.number) >= this.#limits.hashRetries) this.#end(fault)
   }
 
   /** A chunk came out wrong: it begins again at its first byte, with another source if there is one. */
@@ -277,12 +287,12 @@ class Transfer {
     const times = this.#standing.wrong(work.number, work.givers)
     if (times < this.#limits.hashRetries) return
     this.#end(new TransferError('hash', `chunk ${index} of ${path} came ${times} times with a wrong hash ` +
-      `(${this.#standing.faults()}); delete the copy there and pull it again`))
+      `(${this.#standing.faults()}); the copy there is broken, or something changes it on the way`))
   }
 
   #complete (chunk: number): void {
     this.#missing.delete(chunk)
-    this.#tally.completed(this.#table.at(chunk).file)
+    this.#tally.completed(this.#table.at(chunk).file.path)
     this.#options.onChunk?.(chunk)
   }
 
@@ -292,7 +302,10 @@ class Transfer {
     const alive = sources.filter(({ id }) => !this.#standing.dead(id))
     if (alive.some((source) => this.#useful(source))) return
     const exhausted = sources.length > 0 && alive.length === 0
-    if (exhausted || this.#dry > this.#limits.retries) this.#end(this.#noSource())
+    // The one source there is may have said more of what is wrong.
+    const only = sources.length === 1 ? this.#standing.of(sources[0]!.id).fault : undefined
+    if (exhausted && only !== undefined && only.reason !== null) this.#end(only)
+    else if (exhausted || this.#dry > this.#limits.retries) this.#end(this.#noSource())
     else this.#cancelDry ??= this.#waitDry()
   }
 

@@ -81,6 +81,7 @@ export class SourceReader {
       })
     } catch (error) {
       if (this.#abort.signal.aborted) throw this.#abort.signal.reason
+      if (error instanceof SourceFault) throw error
       throw new SourceFault(error instanceof Error ? error.message : String(error), error)
     } finally {
       this.#waitedMs += this.#clock.mono() - this.#since

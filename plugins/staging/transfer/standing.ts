@@ -19,6 +19,7 @@ export class Standing {
   /** The sources that gave wrong bytes of a chunk. */
   readonly #blamed = new Map<number, Set<string>>()
   readonly #wrong = new Map<number, number>()
+  readonly #restarts = new Map<number, number>()
 
   constructor (limits: TransferLimits, random: () => number) {
     this.#limits = limits
@@ -40,12 +41,20 @@ export class Standing {
   failed (id: string, fault: SourceFault, now: number, useful: boolean): void {
     const record = this.of(id)
     record.failures = useful ? 1 : record.failures + 1
-    record.restUntil = now + backoff(record.failures, this.#limits, this.#random)
+    const pause = Math.max(fault.retryAfterMs ?? 0, backoff(record.failures, this.#limits, this.#random))
+    record.restUntil = now + pause
     record.fault = fault
   }
 
   /** A chunk that a source gave bytes of is right. */
   succeeded (id: string): void { this.of(id).failures = 0 }
+
+  /** A chunk has to begin anew because its source cannot go on from the middle; returns how often by now. */
+  restarted (chunk: number): number {
+    const times = (this.#restarts.get(chunk) ?? 0) + 1
+    this.#restarts.set(chunk, times)
+    return times
+  }
 
   /** A chunk came out wrong; returns how often by now. */
   wrong (chunk: number, givers: Iterable<string>): number {

@@ -1,13 +1,11 @@
-import type { ManifestFile, ModelManifest, Progress } from '../types.js'
+import type { Progress } from '../types.js'
+import type { ChunkTable } from './chunks.js'
+import type { FetchOptions } from './types.js'
 
 /** New bytes after which the space on disk is looked at again. */
 export const SPACE_BYTES = 1024 ** 3
 
-interface TallyOptions {
-  manifest: ModelManifest
-  onProgress?: (progress: Progress) => void
-  space?: (bytesToGo: number) => Promise<void>
-}
+type TallyOptions = Pick<FetchOptions, 'manifest' | 'onProgress' | 'space' | 'spaceEveryBytes'>
 
 /** Counts bytes and files of a transfer, tells the progress and asks for space. */
 export class Tally {
@@ -20,11 +18,12 @@ export class Tally {
   #sinceSpace = 0
   #refusal: { error: unknown } | undefined
 
-  constructor (options: TallyOptions) {
+  constructor (options: TallyOptions, chunks: ChunkTable) {
     this.#options = options
-    for (const { path, chunkSha256 } of options.manifest.files) {
-      if (chunkSha256.length === 0) this.#files++
-      else this.#open.set(path, chunkSha256.length)
+    for (const { path } of options.manifest.files) {
+      const { count } = chunks.of(path)
+      if (count === 0) this.#files++
+      else this.#open.set(path, count)
     }
   }
 
@@ -36,18 +35,19 @@ export class Tally {
     this.#bytes += bytes
     this.#sinceSpace += bytes
     this.tell()
-    if (this.#sinceSpace < SPACE_BYTES || this.#options.space === undefined) return undefined
-    this.#sinceSpace -= SPACE_BYTES
-    return this.#ask(this.#options.space)
+    const { space, spaceEveryBytes = SPACE_BYTES } = this.#options
+    if (this.#sinceSpace < spaceEveryBytes || space === undefined) return undefined
+    this.#sinceSpace = 0
+    return this.#ask(space)
   }
 
   /** Bytes that turned out wrong. */
   lost (bytes: number): void { this.#bytes -= bytes }
 
   /** One more chunk of a file is right. */
-  completed (file: ManifestFile): void {
-    const left = this.#open.get(file.path)! - 1
-    this.#open.set(file.path, left)
+  completed (path: string): void {
+    const left = this.#open.get(path)! - 1
+    this.#open.set(path, left)
     if (left === 0) this.#files++
     this.tell()
   }

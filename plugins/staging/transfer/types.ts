@@ -1,5 +1,6 @@
 import type { Clock } from '../../../kernel/index.js'
 import type { ModelManifest, Progress } from '../types.js'
+import type { ChunkTable } from './chunks.js'
 import type { Supplier, Swarm } from './swarm.js'
 
 /** Bytes of one file: `start` is the first, `end` the one after the last. */
@@ -33,6 +34,12 @@ export interface TransferLimits {
   backoffMaxMs: number
 }
 
+/**
+ * Longest rest, ms, that a source may ask for within a transfer. For a longer one the transfer ends with the
+ * source's fault: whoever began it can wait without a place in the disk's queue.
+ */
+export const LONG_WAIT_MS = 30_000
+
 export const DEFAULT_LIMITS: TransferLimits = {
   perSource: 2,
   parallel: 6,
@@ -46,9 +53,17 @@ export const DEFAULT_LIMITS: TransferLimits = {
   backoffMaxMs: 30_000
 }
 
+/** Files that are fetched as one chunk each, because their source knows a hash of the whole file only. */
+export interface FileList {
+  modelId: string
+  totalBytes: number
+  files: readonly { path: string, size: number }[]
+  chunks: ChunkTable
+}
+
 export interface FetchOptions {
-  /** A checked one (`checkManifest`). */
-  manifest: ModelManifest
+  /** A checked one (`checkManifest`), or files in whole. */
+  manifest: ModelManifest | FileList
   /** The incoming folder; may hold bytes of an earlier, broken off transfer. Made when absent. */
   folder: string
   /** Asked again whenever there is room for another chunk. */
@@ -63,8 +78,9 @@ export interface FetchOptions {
   onTake?: (chunk: number) => void
   /** Bytes kept, verified or under way; never falls within a run. */
   onProgress?: (progress: Progress) => void
-  /** Awaited every 1 GiB of new bytes; what it throws ends the transfer and is thrown on. */
+  /** Awaited every GiB (or `spaceEveryBytes`) of new bytes; what it throws ends the transfer. */
   space?: (bytesToGo: number) => Promise<void>
+  spaceEveryBytes?: number
   clock: Clock
   random: () => number
   signal?: AbortSignal

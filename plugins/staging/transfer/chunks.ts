@@ -1,17 +1,26 @@
-import { shown } from './names.js'
+import { createHash } from 'node:crypto'
+import { shown } from '../files/index.js'
 import type { ManifestFile, ModelManifest } from '../types.js'
 
-/** One chunk: the bytes from `start` up to, without, `end` of a file. */
+/** The bytes `start` to `end` (without) of a file, which are fetched and verified together. */
 export interface Chunk {
-  file: ManifestFile
+  file: Pick<ManifestFile, 'path' | 'size'>
   /** Number of the chunk within its file. */
   index: number
   start: number
   end: number
-  sha256: string
+  /** Begins to hash its bytes. */
+  verifier (): Verifier
 }
 
-/** The chunks of a manifest, numbered through all files in the manifest's order. */
+/** Takes the bytes of a chunk in their order. */
+export interface Verifier {
+  update (bytes: Uint8Array): void
+  /** Whether they were the right ones. To be called once, at the end. */
+  right (): boolean
+}
+
+/** The chunks of a model, numbered through all its files. */
 export interface ChunkTable {
   readonly count: number
   /** The chunk with this number. Throws RangeError for a number that is none. */
@@ -42,7 +51,7 @@ export function chunksOf (manifest: ModelManifest): ChunkTable {
       const index = chunk - firsts[at]!
       const start = index * chunkBytes
       const end = Math.min(start + chunkBytes, file.size)
-      return { file, index, start, end, sha256: file.chunkSha256[index]! }
+      return { file, index, start, end, verifier: () => sha256Verifier(file.chunkSha256[index]!) }
     },
     of (path) {
       const at = byPath.get(path)
@@ -62,4 +71,37 @@ function lastNotAbove (sorted: Float64Array, value: number): number {
     else high = middle - 1
   }
   return low
+}
+
+function sha256Verifier (wanted: string): Verifier {
+  const hash = createHash('sha256')
+  return { update: (bytes) => { hash.update(bytes) }, right: () => hash.digest('hex') === wanted }
+}
+
+/** A chunk that is begun and not complete; goes from one source to the next at the offset reached. */
+export interface Work {
+  readonly number: number
+  readonly chunk: Chunk
+  readonly size: number
+  /** Has seen the first `done` bytes. */
+  readonly verifier: Verifier
+  /** Bytes on disk. */
+  done: number
+  /** The sources that gave bytes of it. */
+  readonly givers: Set<string>
+  /** Its first bytes are from an earlier run: when its hash is wrong, no source is to blame. */
+  readonly kept: boolean
+}
+
+/** A chunk of which nothing is here yet, or of which a verifier has seen the first `done` bytes. */
+export function beginWork (number: number, chunk: Chunk, kept?: { verifier: Verifier, done: number }): Work {
+  return {
+    number,
+    chunk,
+    size: chunk.end - chunk.start,
+    verifier: kept?.verifier ?? chunk.verifier(),
+    done: kept?.done ?? 0,
+    givers: new Set(),
+    kept: kept !== undefined
+  }
 }

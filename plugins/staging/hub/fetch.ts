@@ -1,3 +1,4 @@
+import { Readable } from 'node:stream'
 import { request } from 'undici'
 import type { Agent, Dispatcher } from 'undici'
 import { statusError } from './answers.js'
@@ -13,6 +14,7 @@ export interface Get {
   url: URL
   /** What is asked for, in words for messages. */
   what: string
+  /** Lower-case names. */
   headers?: Record<string, string>
   signal?: AbortSignal | undefined
   /** Told the headers of each answer of the hub's own origin that is a success or a redirect. */
@@ -41,13 +43,15 @@ export interface Wire {
  */
 export async function get (wire: Wire, asked: Get): Promise<Answer> {
   let url = asked.url
-  let authorized = wire.token !== undefined
+  const { authorization: given, ...headers } = asked.headers ?? {}
+  // The hub's token, or one that a store of the hub's was given for itself: each for where it begins.
+  let authorization = wire.rules.isHub(url) && wire.token !== undefined ? `Bearer ${wire.token}` : given
   for (let hops = 0; hops <= wire.redirects; hops++) {
     const trust = wire.rules.trust(url)
     const atHub = wire.rules.isHub(url)
-    authorized &&= atHub
-    const authorization: Record<string, string> = authorized ? { authorization: `Bearer ${wire.token}` } : {}
-    const answer = await send(url, wire.agents[trust], { ...asked.headers, ...authorization }, asked)
+    if (url.origin !== asked.url.origin) authorization = undefined
+    const secret: Record<string, string> = authorization === undefined ? {} : { authorization }
+    const answer = await send(url, wire.agents[trust], { ...headers, ...secret }, asked)
     const redirect = REDIRECTS.has(answer.status)
     const keep = answer.status >= 200 && answer.status < 300
     try {
@@ -97,6 +101,67 @@ function locationOf (answer: Answer, from: URL, what: string): URL {
     throw new HubError('bad_answer', `${what}: a redirect without a usable location`)
   }
   return new URL(location, from)
+}
+
+/**
+ * The bytes of an answer, at most so many. Throws HubError `too_long` or what became of the connection, which
+ * goes when the reader stops early.
+ */
+export async function * bodyOf (
+  answer: Answer, mostBytes: number, { what, signal }: Pick<Get, 'what' | 'signal'>
+): AsyncGenerator<Uint8Array, void, undefined> {
+  let bytes = 0
+  try {
+    for await (const part of answer.body as AsyncIterable<Uint8Array>) {
+      bytes += part.length
+      if (bytes > mostBytes) throw new HubError('too_long', `${what}: the answer is over ${mostBytes} bytes`)
+      yield part
+    }
+  } catch (error) {
+    throw wireError(error, what, signal)
+  } finally {
+    discard(answer)
+  }
+}
+
+/** A `fetch` for the hub's library, and what ends the connections it left open. */
+export interface LibraryFetch { fetch: typeof fetch, failure (): HubError | null, end (): void }
+
+/**
+ * A `fetch` that asks as `get` does, with its checks, and reads at most `mostBytes` of each answer. In places
+ * the library hides what `fetch` throws: `failure` is the first such error.
+ */
+export function libraryFetch (
+  wire: Wire, asked: Omit<Get, 'url' | 'headers'>, mostBytes: number
+): LibraryFetch {
+  const open = new Set<Answer>()
+  let failure: HubError | null = null
+  const note = (error: unknown): never => {
+    if (error instanceof HubError) failure ??= error
+    throw error
+  }
+  async function * read (answer: Answer): AsyncGenerator<Uint8Array, void, undefined> {
+    try {
+      yield * bodyOf(answer, mostBytes, asked)
+    } catch (error) {
+      note(error)
+    }
+  }
+  const ask = async (input: string | URL | Request, init?: RequestInit): Promise<Response> => {
+    const url = new URL(input instanceof Request ? input.url : input)
+    const headers = Object.fromEntries(new Headers(init?.headers).entries())
+    const answer = await get(wire, { ...asked, url, headers }).catch(note)
+    open.add(answer)
+    const body = answer.status === 204 ? null : Readable.toWeb(Readable.from(read(answer)))
+    const told = Object.entries(answer.headers).flatMap(([name, value]): [string, string][] =>
+      value === undefined ? [] : [[name, String(value)]])
+    return new Response(body as ReadableStream<Uint8Array> | null, { status: answer.status, headers: told })
+  }
+  return {
+    fetch: ask,
+    failure: () => failure,
+    end: () => { for (const answer of open) discard(answer) }
+  }
 }
 
 /** What a failed connection means; the signal's own reason when that was the cause. */

@@ -1,0 +1,108 @@
+import { createHash } from 'node:crypto'
+import type { ListFileEntry } from '@huggingface/hub'
+import { EMPTY_SHA256, MOST_FILES, filePathProblem, shown } from '../files/index.js'
+import { HubError } from './errors.js'
+import type { LibraryFetch } from './fetch.js'
+import type { HubFile, HubSelection } from './types.js'
+
+/** What the API says of one revision of a model. */
+export type HubModelInfo = Pick<HubSelection, 'commit' | 'files' | 'licence' | 'languages'>
+
+const SHA256 = /^[0-9a-f]{64}$/
+const SHA1 = /^[0-9a-f]{40}$/
+const LICENCE = /^[A-Za-z0-9._+-]{1,64}$/
+const LANGUAGE = /^[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*$/
+const EMPTY_BLOB_SHA1 = createHash('sha1').update('blob 0\0').digest('hex')
+/** Most files of a model that are looked through. */
+const MOST_LISTED = 100_000
+
+/**
+ * Asks the hub at `url` for a revision of a model. What is needed is checked in shape; the names of files
+ * only by `checkSelected`, for a model may hold files nobody wants under any name. Throws HubError.
+ */
+export async function describe (
+  url: string, via: LibraryFetch, modelId: string, revision: string
+): Promise<HubModelInfo> {
+  const { modelInfo, listFiles } = await import('@huggingface/hub')
+  const { fetch } = via
+  try {
+    const additionalFields: ('sha' | 'tags' | 'cardData')[] = ['sha', 'tags', 'cardData']
+    const info = await modelInfo({ name: modelId, revision, hubUrl: url, fetch, additionalFields })
+    const { sha: commit } = info
+    if (!SHA1.test(commit)) throw bad('it names no commit')
+    const repo = { type: 'model', name: modelId } as const
+    const files: HubFile[] = []
+    for await (const entry of listFiles({ repo, revision: commit, recursive: true, hubUrl: url, fetch })) {
+      if (files.length >= MOST_LISTED) throw bad(`it has more than ${MOST_LISTED} files`)
+      if (entry.type !== 'directory') files.push(fileOf(entry))
+    }
+    const card: Record<string, unknown> = { ...info.cardData }
+    const tagged = texts(info.tags).filter((tag) => tag.startsWith('license:'))
+      .map((tag) => tag.slice('license:'.length))
+    return {
+      commit, files,
+      licence: [...texts(card['license']), ...tagged].find((name) => LICENCE.test(name)) ?? null,
+      languages: texts(card['language']).filter((tag) => LANGUAGE.test(tag)).slice(0, 200)
+    }
+  } catch (error) {
+    if (via.failure() !== null) throw via.failure()!
+    // The library takes the shape of an answer for granted: whatever it stumbles over is the hub's.
+    throw error instanceof TypeError || error instanceof SyntaxError ? bad(error.message) : error
+  } finally {
+    via.end()
+  }
+}
+
+const isText = (value: unknown, shape: RegExp): value is string =>
+  typeof value === 'string' && shape.test(value)
+
+function fileOf ({ path, size, oid, lfs, xetHash }: ListFileEntry): HubFile {
+  if (typeof path !== 'string') throw bad('a file has no name')
+  const bytes = lfs?.size ?? size
+  return {
+    path,
+    // -1 and null: told by checkSelected, if somebody wants that file.
+    size: Number.isSafeInteger(bytes) && bytes >= 0 ? bytes : -1,
+    sha256: isText(lfs?.oid, SHA256) ? lfs.oid : null,
+    gitSha1: lfs == null && isText(oid, SHA1) ? oid : null,
+    ...typeof xetHash === 'string' ? { xet: true } : {}
+  }
+}
+
+/**
+ * Checks the files that are to be fetched: names that are safe on every platform and differ in more than
+ * case, sizes, and a hash for each. Throws HubError `bad_answer`. Returns the sum of the sizes.
+ */
+export function checkSelected (files: readonly HubFile[]): number {
+  if (files.length > MOST_FILES) throw bad(`${files.length} files are more than ${MOST_FILES}`)
+  const seen = new Set<string>()
+  let total = 0n
+  for (const file of files) {
+    const problem = filePathProblem(file.path)
+    if (problem !== null) throw bad(problem)
+    const folded = file.path.toLowerCase()
+    if (seen.has(folded)) throw bad(`${shown(file.path)} is there twice but for upper and lower case`)
+    seen.add(folded)
+    checkFile(file)
+    total += BigInt(file.size)
+  }
+  if (total > BigInt(Number.MAX_SAFE_INTEGER)) throw bad(`its files are ${total} bytes together`)
+  return Number(total)
+}
+
+function checkFile (file: HubFile): void {
+  const { path, size, sha256, gitSha1 } = file
+  if (size < 0) throw bad(`${path} has no size`)
+  if (sha256 === null && gitSha1 === null) throw bad(`${path} has no hash to check it by`)
+  const empty = sha256 === EMPTY_SHA256 || gitSha1 === EMPTY_BLOB_SHA1
+  if (empty !== (size === 0)) throw bad(`${path} has ${size} bytes, and its hash says otherwise`)
+}
+
+function texts (value: unknown): string[] {
+  const list: unknown[] = Array.isArray(value) ? value : [value]
+  return list.filter((entry) => typeof entry === 'string')
+}
+
+function bad (why: string): HubError {
+  return new HubError('bad_answer', `the hub's description of the model cannot be used: ${why}`)
+}
