@@ -8,8 +8,7 @@ import type { BackendChoice } from './machine/backends.js'
 import { createBoard, createFleet } from './instances/fleet.js'
 import type { StatusBoard, Fleet, RunnerFailure } from './instances/fleet.js'
 import { createCanary, createReadiness } from './routing/readiness.js'
-import { createReadChains } from './routing/chain-facts.js'
-import type { ChainFactsParts, ReadChains } from './routing/chain-facts.js'
+import type { AvailabilityParts } from './routing/availability.js'
 import type { Detection } from './machine/detection.js'
 import { createDrivers } from './donors/driver.js'
 import type { Drivers } from './donors/driver.js'
@@ -32,7 +31,7 @@ import type { Models } from '../staging/service.js'
 import { reasonOf } from './process/errors.js'
 import type { RunnerOptions, Supervisor } from './process/supervisor.js'
 import { createReconciler } from './instances/reconcile.js'
-import { Bulletin } from './routing/remote/news.js'
+import { TaskGossip } from './routing/remote/gossip.js'
 import { createRouting } from './routing/routing.js'
 import type { Routing } from './routing/routing.js'
 import type { RunnerStatus, RunnerWork } from './service.js'
@@ -55,7 +54,7 @@ export interface AssemblyParts {
   /** Has the master tell of tasks that failed. */
   sendFailures: LossesParts['send']
   /** Why a model is not placed, where somebody knows. */
-  absence: ChainFactsParts['absence']
+  absence: AvailabilityParts['absence']
   /** This node cannot know yet what is placed. */
   learning (): boolean
   memory: FreeMemory
@@ -92,8 +91,6 @@ export interface Assembly {
   tasks: TaskTable
   failures: Failures
   readiness: (model?: string) => Promise<ReadyCheck>
-  /** What any model needs to answer. */
-  chains: ReadChains
   losses: Losses
   /** Brings the runners in line with the instances. */
   reconcile (): Promise<void>
@@ -120,7 +117,7 @@ export function assemble (parts: AssemblyParts): Assembly {
     if (isOver(status)) lifecycle.taskEnded(runnerId)
   })
   const losses = openLosses(parts)
-  const news = new Bulletin({ cluster: parts.cluster, clock, tasks, missing: losses.missing.bind(losses) })
+  const news = new TaskGossip({ cluster: parts.cluster, clock, tasks, missing: losses.missing.bind(losses) })
   const failures = createFailures(sections.failures, node.nodeId, newId)
   const holds = createHolds(parts.models)
   const shard: FitParts['shard'] = (assignment) => instances.shard(assignment)
@@ -158,11 +155,8 @@ export function assemble (parts: AssemblyParts): Assembly {
     idle: ({ assignment }) => tasks.outstanding(assignment.runnerId) === 0,
     canary: createCanary({ clock, log, newId })
   })
-  const chains = createReadChains({
-    ...parts, self: node, backend, local: (runnerId) => board.get(runnerId)
-  })
   return {
-    fleet, instances, routing, drivers, tasks, failures, readiness, chains, losses, reconcile, prune,
+    fleet, instances, routing, drivers, tasks, failures, readiness, losses, reconcile, prune,
     releasing: lifecycle.releasing,
     settling: lifecycle.settling,
     runners: () => instances.runners(sections.runners, (runnerId) => board.get(runnerId)),

@@ -6,7 +6,7 @@ import { assemble } from './assembly.js'
 import type { Assembly, AssemblyParts } from './assembly.js'
 import { checkOverrides } from './machine/backends.js'
 import { cancelHandler } from './routing/cancel.js'
-import { absences, availabilityHandler, judgeBy } from './routing/chain-route.js'
+import { absences, availabilityHandler, judgeBy } from './routing/chain.js'
 import { commandHandlers } from './commands.js'
 import { startDetection, nodeResources, nodeSystem } from './machine/detection.js'
 import type { Detection, View } from './machine/detection.js'
@@ -77,12 +77,12 @@ export function createRunners (parts: RunnersParts): Plugin {
     })
     ctx.effect('announcing', ctx.deps.session.onChange(() => { void announce() }))
     ctx.readiness('runners', assembly.readiness)
-    if (models !== undefined) ctx.effect('judgement of models', models.judge(judgeBy(assembly.chains)))
+    if (models !== undefined) ctx.effect('judgement of models', models.judge(judgeBy(routing.chains)))
     return {
       commands: { ...decisions(ctx, entering.check), ...aboutTasks(assembly.losses) } as never,
       routes: {
         cancel: cancelHandler({ commands, cluster }),
-        availability: availabilityHandler(assembly.chains),
+        availability: availabilityHandler(routing.chains),
         feed: assembly.drivers.feed,
         donor: donorHandler({
           nodeId: ctx.node.nodeId, cluster, instances: sections.instances, fleet: assembly.fleet,

@@ -1,35 +1,37 @@
-import type { Bundle, ModelCard, Section } from '../../../kernel/index.js'
-import type { Models } from '../../staging/service.js'
+import type { Bundle, Cluster, ModelCard, NodeView, Section, StateReader } from '../../../kernel/index.js'
+import type { ModelCopy, Models } from '../../staging/service.js'
+import { isDraining, placedCard, PlacedInstances } from '../instances/document.js'
+import type { InstanceFailure } from '../instances/failures.js'
+import type { Fleet } from '../instances/fleet.js'
+import { lends } from '../instances/shapes.js'
+import type { Instance, RingInstance } from '../instances/shapes.js'
 import type { BackendChoice } from '../machine/backends.js'
-import { brokenLink } from './chain.js'
-import type { BrokenLink, CopyFacts } from './chain.js'
-import { copiesOf } from './chain-facts.js'
-import type { Fleet, Member } from '../instances/fleet.js'
 import { reasonOf } from '../process/errors.js'
 import { advanceOf, kindOf, serves } from '../process/states.js'
-import type { Candidate } from './remote/choose.js'
-import { runnersElsewhere } from './remote/elsewhere.js'
-import type { ElsewhereParts, RunnerElsewhere } from './remote/elsewhere.js'
-import type { Bulletin } from './remote/news.js'
-import { isDraining, placedCard, PlacedInstances } from '../instances/document.js'
 import type { Absence, RunnerStatus } from '../service.js'
-import type { Instance, RingInstance } from '../instances/shapes.js'
+import { brokenLink, chainOf } from './chain.js'
+import type { BrokenLink, ChainFacts, CopyFacts, ReadChains } from './chain.js'
+import type { TaskGossip } from './remote/gossip.js'
 import type { TaskTable } from './tasks.js'
 
 export interface AvailabilityParts {
   self: { readonly nodeId: string, readonly installId: string }
   bundle: Bundle
-  /** Cards of models that are not here. */
-  models?: Pick<Models, 'card' | 'copies'> | undefined
-  cluster: ElsewhereParts['cluster']
-  sections: { instances: Section<Instance>, runners: Section<RunnerStatus> }
-  fleet: Fleet
+  /** Absent where the plugin `staging` is off. */
+  models?: Pick<Models, 'card' | 'copies' | 'cards' | 'allCopies'> | undefined
+  cluster: Pick<Cluster, 'nodes'>
+  /** Tells which backends other nodes offer; absent where nobody reads the state. */
+  state: StateReader | undefined
+  sections: {
+    instances: Section<Instance>, runners: Section<RunnerStatus>, failures: Section<InstanceFailure>
+  }
+  fleet: Pick<Fleet, 'get' | 'status'>
   /** Tasks that this node serves, whoever asked. */
-  tasks: TaskTable
+  tasks: Pick<TaskTable, 'outstanding'>
   /** Tasks that other nodes serve for this one. */
-  away: TaskTable
+  away: Pick<TaskTable, 'outstanding'>
   /** What other nodes tell of their load. */
-  news: Pick<Bulletin, 'load'>
+  news: Pick<TaskGossip, 'load'>
   backend (card: ModelCard): BackendChoice | null
   /** Why a model is not placed, where somebody knows. */
   absence (modelId: string): Absence | null
@@ -40,17 +42,34 @@ export interface AvailabilityParts {
 /** Whether only this node counts, or all of them. */
 export type Scope = 'here' | 'anywhere'
 
-/** A ready runner of this node. */
-export type OwnCandidate = Candidate & { readonly member: Member }
+/** A runner that an instance names on a live node. */
+export interface PlacedRunner {
+  readonly nodeId: string
+  readonly installId: string
+  readonly instanceId: string
+  readonly runnerId: string
+  readonly modelId: string
+  /** It runs on this node. */
+  readonly own: boolean
+  /** Null before its node has said anything; another node's is at most half a second old. */
+  readonly status: RunnerStatus | null
+  /** It takes new requests: it is ready, lends nothing, and neither its instance nor its node is leaving. */
+  readonly serving: boolean
+}
+
+/** A runner that takes new requests, as the node that asks knows it. */
+export interface Candidate extends
+  Pick<PlacedRunner, 'nodeId' | 'installId' | 'instanceId' | 'runnerId' | 'own'> {
+  /** Tasks it is known to have open. */
+  readonly load: number
+}
 
 /** What there is of one model at one moment. */
 export interface Look {
   /** Every instance of it, whatever its state. */
   readonly instances: readonly RingInstance[]
-  /** Its runners on this node, apart from those of instances that take no new requests. */
-  readonly here: readonly Member[]
-  /** Its runners on other nodes that are there. */
-  readonly there: readonly RunnerElsewhere[]
+  /** Their runners, on this node or on all. */
+  readonly runners: readonly PlacedRunner[]
 }
 
 /** Which models can be used, where, and what is missing. */
@@ -60,124 +79,246 @@ export interface Availability {
   look (modelId: string, scope: Scope): Look
   /** The first broken link of the model's chain; null when a request for `capability` could be served. */
   broken (modelId: string, capability: string | null, look: Look): BrokenLink | null
-  /** Ready runners on this node that take new requests. */
-  own (look: Look): OwnCandidate[]
-  /** Ready runners on other nodes that take new requests. */
-  others (look: Look): Candidate[]
+  /** The runners that take new requests. */
+  candidates (look: Look): Candidate[]
   /** The models this node can name: those that are here, and those that others serve. */
   cards (): Map<string, ModelCard>
   /** The ones of them that have a ready runner somewhere. */
   ready (): Set<string>
+  /** Every link of any model's chain; what all of them are made of is read once. */
+  chains: ReadChains
+}
+
+/** Where facts about models come from: asked model by model for a request, read once for a report on all. */
+interface Source {
+  /** What to call a node in a report. */
+  nodeName (nodeId: string): string
+  card (modelId: string): ModelCard | undefined
+  copies (modelId: string): readonly ModelCopy[] | undefined
+  failure (instanceId: string): InstanceFailure | undefined
+  /** Whether another live node offers a backend for it; only a report asks. */
+  offered (card: ModelCard): boolean
 }
 
 export function createAvailability (parts: AvailabilityParts): Availability {
-  const { fleet, tasks, away, news, self, bundle, cluster, sections } = parts
+  const { fleet, tasks, away, news, bundle, cluster, sections, models } = parts
   const placed = new PlacedInstances(sections.instances)
-  const elsewhere = (instances: readonly RingInstance[]): RunnerElsewhere[] =>
-    runnersElsewhere({ self, cluster, runners: sections.runners }, instances)
-  const takesNew = ({ assignment: { modelId, instanceId } }: Member): boolean =>
-    !placed.of(modelId).some((ring) => ring.instanceId === instanceId && isDraining(ring))
-  const readyElsewhere = (): RunnerElsewhere[] => elsewhere(placed.of()).filter(accepts)
-  // The node with the store, which tells of its cards, may be away while others serve the model.
+  const nodesNow = (): Map<string, NodeView> => new Map(cluster.nodes().map((node) => [node.nodeId, node]))
+  const runnersNow = (instances: readonly RingInstance[]): PlacedRunner[] =>
+    runnersOf(parts, instances, nodesNow)
   const cardOf = (modelId: string): ModelCard | undefined =>
-    bundle.model(modelId)?.card ?? parts.models?.card(modelId) ?? placedCard(placed.of(modelId))
+    // The node with the store, which tells of its cards, may be away while others serve the model.
+    bundle.model(modelId)?.card ?? models?.card(modelId) ?? placedCard(placed.of(modelId))
+  const servingNow = (): PlacedRunner[] => runnersNow(placed.of()).filter(({ serving }) => serving)
   const cards = (): Map<string, ModelCard> => {
     const all = new Map(bundle.models().map(({ card }) => [card.modelId, card]))
-    for (const { modelId } of readyElsewhere()) {
+    for (const { modelId } of servingNow().filter(({ own }) => !own)) {
       const card = all.get(modelId) ?? cardOf(modelId)
       if (card !== undefined) all.set(modelId, card)
     }
     return all
   }
+  const now: Source = {
+    nodeName: (nodeId) => nodeId,
+    card: cardOf,
+    copies: (modelId) => models?.copies(modelId),
+    failure: (instanceId) => [...sections.failures.entries()]
+      .find(({ value }) => value.instanceId === instanceId)?.value,
+    offered: () => false
+  }
+  const factsOf = (source: Source, question: Question): ChainFacts =>
+    chainFacts(parts, source, question, () => [...cards().keys()])
   return {
     card: cardOf,
     cards,
     look (modelId, scope) {
       const instances = placed.of(modelId)
-      return {
-        instances,
-        here: fleet.members().filter((member) =>
-          member.assignment.modelId === modelId && !member.lends && takesNew(member)),
-        there: scope === 'anywhere' ? elsewhere(instances) : []
-      }
+      const runners = runnersNow(instances)
+      return { instances, runners: scope === 'here' ? runners.filter(({ own }) => own) : runners }
     },
-    own: ({ here }) => here.filter((member) => fleet.ready(member)).map((member) => {
-      const { instanceId, runnerId } = member.assignment
-      const { nodeId, installId } = self
-      return { nodeId, installId, instanceId, runnerId, own: true, load: tasks.outstanding(runnerId), member }
+    candidates: ({ runners }) => runners.filter(({ serving }) => serving).map((runner) => {
+      const { own, installId, runnerId } = runner
+      const load = own
+        ? tasks.outstanding(runnerId)
+        : loadOf(runner, away.outstanding(runnerId), news.load(installId, runnerId))
+      return { ...runner, load }
     }),
-    others: ({ there }) => there.filter(accepts).map((runner) => {
-      const { installId, runnerId } = runner
-      const load = loadOf(runner, away.outstanding(runnerId), news.load(installId, runnerId))
-      return { ...runner, own: false, load }
-    }),
-    ready: () => new Set([
-      ...fleet.members().filter((member) => fleet.ready(member) && takesNew(member))
-        .map(({ assignment }) => assignment.modelId),
-      ...readyElsewhere().map(({ modelId }) => modelId)
-    ]),
-    broken: (modelId, capability, { instances, here, there }) => {
-      const runner = mostAdvanced([
-        ...here.map((member) => fleet.status(member)),
-        ...there.flatMap(({ status, draining }) => status === null || draining ? [] : [status])
-      ])
-      return brokenLink({
-        modelId,
-        capability,
-        ...cardFacts(parts, modelId, cardOf, cards),
-        copies: copyFacts(parts, modelId, runner),
-        elsewhere: there.length > 0,
-        placed: instances.length > 0,
-        draining: instances.length > 0 && instances.every(isDraining),
-        absence: instances.every(isDraining) ? parts.absence(modelId) : null,
-        learning: parts.learning(),
-        runner
-      })
+    ready: () => new Set(servingNow().map(({ modelId }) => modelId)),
+    broken: (modelId, capability, look) => brokenLink(factsOf(now, { modelId, capability, ...look })),
+    chains: async () => {
+      const nodes = nodesNow()
+      const source = await readOnce(parts, nodes)
+      return (modelId, capability) => {
+        const instances = placed.of(modelId)
+        const runners = runnersOf(parts, instances, () => nodes)
+        const facts = factsOf(source, { modelId, capability, instances, runners })
+        return { links: chainOf(facts), broken: brokenLink(facts) }
+      }
     }
   }
 }
 
-/** Where the files are, unless it runs: a request that can be served asks nothing about them. */
-function copyFacts (
-  { models }: AvailabilityParts, modelId: string, runner: RunnerStatus | null
-): CopyFacts | undefined {
-  const running = runner !== null && serves(kindOf(runner))
-  return running || models === undefined ? undefined : copiesOf(models.copies(modelId))
+/**
+ * The runners of these instances on live nodes. Nodes that are gone or have started anew are left out; the
+ * list of nodes is only asked for where an instance names another one.
+ */
+function runnersOf (
+  { self, sections, fleet }: AvailabilityParts, instances: readonly RingInstance[],
+  nodes: () => ReadonlyMap<string, NodeView>
+): PlacedRunner[] {
+  let known: ReadonlyMap<string, NodeView> | undefined
+  return instances.flatMap((ring) => {
+    const { instanceId, shardAssignments: { modelId, nodeToRunner } } = ring
+    return Object.entries(nodeToRunner).flatMap(([nodeId, runnerId]): PlacedRunner[] => {
+      const own = nodeId === self.nodeId
+      const node = own ? { ...self, live: true, leaving: false } : (known ??= nodes()).get(nodeId)
+      if (node?.live !== true) return []
+      const member = own ? fleet.get(runnerId) : undefined
+      const said = own ? undefined : sections.runners.get(runnerId, nodeId)
+      // What is on a leaving node is as good as gone for a new request.
+      const status = node.leaving === true ? null : member === undefined ? said ?? null : fleet.status(member)
+      const serving = status !== null && serves(kindOf(status)) && !isDraining(ring) && !lends(ring, nodeId)
+      const { installId } = node
+      return [{ nodeId, installId, instanceId, runnerId, modelId, own, status, serving }]
+    })
+  })
 }
 
-const accepts = ({ status, draining }: RunnerElsewhere): boolean =>
-  !draining && status !== null && serves(kindOf(status))
+/** What the chains of all models are made of, so that nothing is read again for each of them. */
+async function readOnce (
+  { self, bundle, models, state, sections }: AvailabilityParts, nodes: ReadonlyMap<string, NodeView>
+): Promise<Source> {
+  const { nodeResources = {} } = (await state?.read() ?? {}) as {
+    nodeResources?: Readonly<Record<string, { backends?: readonly string[] }>>
+  }
+  const cards = new Map(models?.cards().map(({ card }) => [card.modelId, card]))
+  const copies = models?.allCopies()
+  const failures = new Map<string, InstanceFailure>()
+  for (const { value } of sections.failures.entries()) {
+    if (!failures.has(value.instanceId)) failures.set(value.instanceId, value)
+  }
+  return {
+    nodeName: (nodeId) => nodes.get(nodeId)?.name ?? nodeId,
+    card: (modelId) => bundle.model(modelId)?.card ?? cards.get(modelId),
+    copies: (modelId) => copies === undefined ? undefined : copies.get(modelId) ?? [],
+    failure: (instanceId) => failures.get(instanceId),
+    offered (card) {
+      // Only a node that has the engine can tell which backends that is.
+      const offers = bundle.engine(card.engine)?.decl.backends ?? []
+      const fits = (name: string): boolean => offers.includes(name) && card.backends.includes(name)
+      return [...nodes.values()].some(({ nodeId, live }) =>
+        live && nodeId !== self.nodeId && nodeResources[nodeId]?.backends?.some(fits))
+    }
+  }
+}
+
+interface Question extends Look { modelId: string, capability: string | null }
+
+/** Gathers what is known of one model. `known` names the models there are; asked only without a card. */
+function chainFacts (
+  parts: AvailabilityParts, source: Source, question: Question, known: () => string[]
+): ChainFacts {
+  const { modelId, capability, instances, runners } = question
+  const { card, cardProblem } = readCard(source, modelId)
+  const best = furthest(source, question)
+  const running = best?.runner != null && serves(kindOf(best.runner))
+  // A request that can be served asks nothing about files.
+  const copies = running ? undefined : source.copies(modelId)
+  const draining = instances.every(isDraining)
+  return {
+    modelId,
+    capability,
+    card,
+    cardProblem,
+    known: card === null && cardProblem === undefined ? known() : [],
+    copies: copies === undefined ? undefined : copiesOf(copies),
+    backend: card === null ? null : parts.backend(card),
+    elsewhere: runners.some(({ own }) => !own) || (card !== null && source.offered(card)),
+    placed: instances.length > 0,
+    nodes: best?.nodeIds.map((id) => source.nodeName(id)) ?? [],
+    draining: instances.length > 0 && draining,
+    absence: draining ? parts.absence(modelId) : null,
+    learning: parts.learning(),
+    runner: best?.runner ?? null,
+    failure: best?.failure
+  }
+}
+
+function readCard (source: Source, modelId: string): { card: ModelCard | null, cardProblem?: string } {
+  try {
+    return { card: source.card(modelId) ?? null }
+  } catch (error) {
+    return { card: null, cardProblem: `its card cannot be read: ${reasonOf(error)}` }
+  }
+}
+
+/** How far an instance is. */
+interface Progress {
+  nodeIds: string[]
+  /** One that serves, else the one that is least far: it keeps the others waiting. */
+  runner: RunnerStatus | null
+  failure: { instanceId: string, message: string } | undefined
+}
+
+/** The instance that is furthest, of those that take new requests if there are any. */
+function furthest (source: Source, { instances, runners }: Question): Progress | undefined {
+  const taking = instances.filter((ring) => !isDraining(ring))
+  const rank = ({ runner, failure }: Progress): number => failure === undefined ? advanceOf(runner) : -1
+  return (taking.length > 0 ? taking : instances)
+    .map((ring) => progressOf(source, ring, runners))
+    .toSorted((a, b) => rank(b) - rank(a))[0]
+}
+
+function progressOf (
+  source: Source, { instanceId, shardAssignments: { nodeToRunner } }: RingInstance,
+  runners: readonly PlacedRunner[]
+): Progress {
+  const own = runners.filter((runner) => runner.instanceId === instanceId)
+  const nodeIds = Object.keys(nodeToRunner)
+  const serving = own.find((runner) => runner.serving)
+  if (serving !== undefined) return { nodeIds, runner: serving.status, failure: undefined }
+  const statuses = nodeIds.map((id) => own.find(({ nodeId }) => nodeId === id)?.status ?? null)
+  const failed = source.failure(instanceId)
+  return {
+    nodeIds,
+    runner: statuses.toSorted((a, b) => advanceOf(a) - advanceOf(b))[0] ?? null,
+    failure: failed === undefined ? undefined : { instanceId, message: failed.errorMessage }
+  }
+}
+
+/** Where the files of a model are. */
+function copiesOf (all: readonly ModelCopy[]): CopyFacts {
+  const whole = all.filter(({ kind }) => kind !== 'receiving')
+  const names = (list: readonly ModelCopy[]): string[] => [...new Set(list.map(({ nodeName }) => nodeName))]
+  return {
+    live: names(whole.filter(({ live }) => live)),
+    lost: names(whole.filter(({ live }) => !live)),
+    receiving: names(all.filter(({ kind, live }) => kind === 'receiving' && live))
+  }
+}
 
 /**
  * What this node has open there, and what the other node said last of the work of others; before it has said
  * anything, at least one task where its runner is said to be working.
  */
-function loadOf ({ status }: RunnerElsewhere, open: number, others: number | null): number {
+function loadOf ({ status }: PlacedRunner, open: number, others: number | null): number {
   if (others !== null) return open + others
   return status !== null && 'RunnerRunning' in status ? Math.max(open, 1) : open
 }
 
-interface CardFacts {
-  card: ModelCard | null
-  cardProblem?: string
-  known: string[]
-  backend: BackendChoice | null
+/**
+ * The runner with the least outstanding work. Between equals this node's own comes first, then the lower
+ * instance id: every node decides alike. Undefined when there is none. Pure.
+ */
+export function choose (candidates: readonly Candidate[]): Candidate | undefined {
+  return candidates.toSorted(compare)[0]
 }
 
-function cardFacts (
-  { backend }: AvailabilityParts, modelId: string, cardOf: Availability['card'],
-  cards: () => Map<string, ModelCard>
-): CardFacts {
-  try {
-    const card = cardOf(modelId)
-    if (card !== undefined) return { card, known: [], backend: backend(card) }
-    return { card: null, known: [...cards().keys()], backend: null }
-  } catch (error) {
-    const cardProblem = `its card cannot be read: ${reasonOf(error)}`
-    return { card: null, cardProblem, known: [], backend: null }
-  }
+/** The order in which runners are taken. */
+export function compare (a: Candidate, b: Candidate): number {
+  return a.load - b.load || Number(b.own) - Number(a.own) || byText(a.instanceId, b.instanceId) ||
+    byText(a.runnerId, b.runnerId)
 }
 
-function mostAdvanced (statuses: RunnerStatus[]): RunnerStatus | null {
-  return statuses.toSorted((a, b) => advanceOf(b) - advanceOf(a))[0] ?? null
-}
+/** By code units: the order must not depend on a node's language. */
+const byText = (a: string, b: string): number => (a < b ? -1 : Number(a > b))

@@ -1,7 +1,8 @@
-import type { ModelCard } from '../../../kernel/index.js'
+import type { ModelCard, RouteRequest } from '../../../kernel/index.js'
+import type { Judge } from '../../staging/service.js'
 import type { BackendChoice } from '../machine/backends.js'
 import { kindOf, serves } from '../process/states.js'
-import type { Absence, RunnerStatus } from '../service.js'
+import type { Absence, Instances, RunnerStatus } from '../service.js'
 
 /** The links from a model's name to an answer, in order. */
 export const LINKS = ['card', 'copy', 'backend', 'placement', 'runner', 'request'] as const
@@ -62,6 +63,12 @@ export interface BrokenLink {
   /** It is placed or waits for a place, so that the same request may be served in a moment. */
   comes: boolean
 }
+
+/** Everything about one model's chain. */
+export interface ModelChain { links: ChainLink[], broken: BrokenLink | null }
+
+/** Reads what is there once; the chain of any model by that. */
+export type ReadChains = () => Promise<(modelId: string, capability: string | null) => ModelChain>
 
 type Found = Omit<ChainLink, 'link'>
 
@@ -191,4 +198,51 @@ function requestLink ({ capability, card, modelId }: ChainFacts): Found {
   if (capability === null || card === null || card.tasks.includes(capability)) return good('it can be asked')
   return bad(`it does ${card.tasks.join(', ')}, not ${capability}`,
     `Ask ${modelId} for ${card.tasks.join(' or ')}, or name a model that does ${capability}.`)
+}
+
+/** Answers GET /models/{id}/availability: every link of the chain, and the first that is broken. */
+export function availabilityHandler (
+  chains: ReadChains
+): (request: RouteRequest) => Promise<Record<string, unknown>> {
+  return async (request) => {
+    const { model_id: modelId } = request.params as { model_id: string }
+    const { links, broken } = (await chains())(modelId, null)
+    return {
+      model_id: modelId,
+      available: broken === null,
+      broken_link: broken?.link ?? null,
+      message: broken?.problem ?? null,
+      remedy: broken?.remedy ?? null,
+      links
+    }
+  }
+}
+
+/** The chains as the list of models wants them. */
+export function judgeBy (chains: ReadChains): Judge {
+  return async () => {
+    const chain = await chains()
+    return (modelId) => {
+      const { broken } = chain(modelId, null)
+      return { available: broken === null, brokenLink: broken?.link ?? null, remedy: broken?.remedy ?? null }
+    }
+  }
+}
+
+/** Keeps who can say why a model is not placed. */
+export function absences (): Pick<Instances, 'onAbsent'> & { absence (modelId: string): Absence | null } {
+  const tellers = new Set<(modelId: string) => Absence | null>()
+  return {
+    onAbsent (tell) {
+      tellers.add(tell)
+      return () => { tellers.delete(tell) }
+    },
+    absence (modelId) {
+      for (const tell of tellers) {
+        const found = tell(modelId)
+        if (found !== null) return found
+      }
+      return null
+    }
+  }
 }

@@ -1,14 +1,13 @@
 import { delay, kernelError, SESSION_GRACE_MS, SvcError } from '../../../kernel/index.js'
 import type { Clock, EngineChunk, EngineTask, Trace } from '../../../kernel/index.js'
-import { createAvailability } from './availability.js'
+import { choose, compare, createAvailability } from './availability.js'
 import type { Availability, AvailabilityParts, Scope } from './availability.js'
 import { noInstanceMessage } from './chain.js'
-import type { BrokenLink } from './chain.js'
-import type { Member } from '../instances/fleet.js'
+import type { BrokenLink, ReadChains } from './chain.js'
+import type { Fleet, Member } from '../instances/fleet.js'
 import { NOT_BEGUN, RunnerError } from '../process/errors.js'
-import { choose, compare } from './remote/choose.js'
-import { mergeTasks } from './remote/news.js'
-import type { Bulletin } from './remote/news.js'
+import { mergeTasks } from './remote/gossip.js'
+import type { TaskGossip } from './remote/gossip.js'
 import type { Assigned } from './remote/receive.js'
 import { createSender } from './remote/send.js'
 import type { SendParts } from './remote/send.js'
@@ -18,11 +17,15 @@ import type { Instances, Route, RouteQuery, Runners } from '../service.js'
 import { TaskTable } from './tasks.js'
 import type { Asker, Task } from './tasks.js'
 
-export interface RoutingParts extends Omit<AvailabilityParts, 'away' | 'cluster'>, ServeParts {
+export interface RoutingParts extends
+  ServeParts, Omit<AvailabilityParts, 'away' | 'cluster' | 'fleet' | 'tasks'> {
   clock: Clock
+  fleet: Fleet
+  /** Tasks that this node serves, whoever asked. */
+  tasks: TaskTable
   cluster: AvailabilityParts['cluster'] & SendParts['cluster']
   /** What other nodes tell of their load and their tasks. */
-  news: Pick<Bulletin, 'load' | 'tasks'>
+  news: Pick<TaskGossip, 'load' | 'tasks'>
   /** Makes the id of a task. */
   newId (): string
 }
@@ -35,6 +38,8 @@ export interface Routing extends Runners, Pick<Instances, 'onMissing'> {
   serving (modelId: string): Member[]
   /** Enters a task of another node. Throws `instance_lost`, and `invalid_request` for an id that is taken. */
   take (assigned: Assigned, asker: Asker): Route
+  /** What any model needs to answer. */
+  chains: ReadChains
   /** The tasks of the whole cluster by id, those of other nodes as they told them last. */
   tasks (): Record<string, { Inference: Task }>
 }
@@ -72,8 +77,9 @@ export function createRouting (parts: RoutingParts): Routing {
     reports: () => fleet.reports(),
     missing: (modelId, capability, scope) =>
       availability.broken(modelId, capability, availability.look(modelId, scope)),
-    serving: (modelId) => availability.own(availability.look(modelId, 'here'))
-      .toSorted(compare).map(({ member }) => member),
+    serving: (modelId) => availability.candidates(availability.look(modelId, 'here'))
+      .toSorted(compare).flatMap(({ runnerId }) => fleet.get(runnerId) ?? []),
+    chains: availability.chains,
     tasks: () => mergeTasks(parts.tasks.all(), away.all(), parts.news.tasks())
   }
 }
@@ -86,8 +92,7 @@ function pick (
   const look = availability.look(modelId, 'anywhere')
   const broken = availability.broken(modelId, capability, look)
   if (broken !== null) return noInstance(modelId, broken)
-  const chosen = choose([...availability.own(look), ...availability.others(look)]
-    .filter(({ instanceId }) => instanceId !== except))
+  const chosen = choose(availability.candidates(look).filter(({ instanceId }) => instanceId !== except))
   if (chosen === undefined) return noInstance(modelId, NOT_READY)
   const { instanceId, runnerId, nodeId, installId } = chosen
   const taskId = parts.newId()

@@ -1,8 +1,8 @@
 import t from 'tap'
 import type { Cluster, NodeView, Section } from '../../../kernel/index.js'
-import { choose } from '../routing/remote/choose.js'
-import type { Candidate } from '../routing/remote/choose.js'
-import { runnersElsewhere } from '../routing/remote/elsewhere.js'
+import type { Member } from '../instances/fleet.js'
+import { choose, createAvailability } from '../routing/availability.js'
+import type { Availability, AvailabilityParts, Candidate } from '../routing/availability.js'
 import { PlacedInstances } from '../instances/document.js'
 import type { RunnerStatus } from '../service.js'
 import { bodyOf } from '../instances/shapes.js'
@@ -44,6 +44,7 @@ const cluster: Pick<Cluster, 'nodes'> = {
 
 const section = <T>(all: [nodeId: string, key: string, value: T][]): Section<T> =>
   ({
+    get: (key: string, node: string) => all.find(([nodeId, name]) => nodeId === node && name === key)?.[2],
     entries: () => all.map(([nodeId, key, value]) => ({ nodeId, key, value })),
     observe: () => () => {}
   }) as unknown as Section<T>
@@ -57,34 +58,39 @@ const draining = (instanceId: string, nodeId: string): [string, string, Instance
   return [master, key, { RingInstance: { ...ring, drainUntil: '2026-01-01T00:00:00.000Z' } }]
 }
 
+function availability (instances: Section<Instance>, runners: Section<RunnerStatus>): Availability {
+  const parts: Partial<AvailabilityParts> = {
+    self: { nodeId: 'me', installId: 'i-me' },
+    cluster,
+    sections: { instances, runners, failures: section([]) },
+    fleet: { get: () => ({}) as Member, status: () => ({ RunnerReady: {} }) }
+  }
+  return createAvailability(parts as AvailabilityParts)
+}
+
 t.test('runners of other live nodes, with what those nodes say of them', async (t) => {
-  const placed = new PlacedInstances(section<Instance>([
+  const all = availability(section<Instance>([
     instance('1', 'me'), instance('2', 'b'), instance('3', 'c', 'acme/y'), instance('4', 'down'),
     instance('5', 'nobody'), instance('6', 'old-b'), draining('7', 'c')
-  ]))
-  const parts = {
-    self: { nodeId: 'me' },
-    cluster,
-    runners: section<RunnerStatus>([['b', 'r-2', { RunnerReady: {} }], ['c', 'r-7', { RunnerLoaded: {} }],
-      ['b', 'r-3', { RunnerReady: {} }], ['down', 'r-4', { RunnerReady: {} }]])
-  }
-  const there = (modelId?: string) => runnersElsewhere(parts, placed.of(modelId))
+  ]), section<RunnerStatus>([['b', 'r-2', { RunnerReady: {} }], ['c', 'r-7', { RunnerReady: {} }],
+    ['b', 'r-3', { RunnerReady: {} }], ['down', 'r-4', { RunnerReady: {} }]]))
+  const there = (modelId: string) => all.look(modelId, 'anywhere').runners.filter(({ own }) => !own)
   t.same(there('acme/x'), [
-    { nodeId: 'b', installId: 'i-b', instanceId: '2', runnerId: 'r-2', modelId: 'acme/x', draining: false,
-      status: { RunnerReady: {} } },
-    { nodeId: 'c', installId: 'i-c', instanceId: '7', runnerId: 'r-7', modelId: 'acme/x', draining: true,
-      status: { RunnerLoaded: {} } }
-  ])
+    { nodeId: 'b', installId: 'i-b', instanceId: '2', runnerId: 'r-2', modelId: 'acme/x', own: false,
+      serving: true, status: { RunnerReady: {} } },
+    { nodeId: 'c', installId: 'i-c', instanceId: '7', runnerId: 'r-7', modelId: 'acme/x', own: false,
+      serving: false, status: { RunnerReady: {} } }
+  ], 'one whose instance is being stopped takes no new request')
   t.match(there('acme/y'), [{ instanceId: '3', status: null }],
     'what a node says of another node\'s runner does not count')
-  t.same(there().map(({ instanceId }) => instanceId).sort(), ['2', '3', '7'])
   t.same(there('acme/none'), [])
+  t.same(all.look('acme/x', 'here').runners.map(({ runnerId }) => runnerId), ['r-1'])
 })
 
 t.test('a model that is only here costs no look at the other nodes', async (t) => {
-  const parts = { self: { nodeId: 'me' }, cluster, runners: section<RunnerStatus>([]) }
+  const all = availability(section([instance('1', 'me')]), section<RunnerStatus>([]))
   const before = looks
-  t.same(runnersElsewhere(parts, new PlacedInstances(section([instance('1', 'me')])).of('acme/x')), [])
+  t.match(all.look('acme/x', 'anywhere').runners, [{ own: true, serving: true }])
   t.equal(looks, before)
 })
 

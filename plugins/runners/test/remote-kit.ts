@@ -11,6 +11,7 @@ import type {
   Caller, EngineChunk, MemberRequest, MemberResponse, ModelCard, NodeView, Section
 } from '../../../kernel/index.js'
 import type { ManualClock, TestContext } from '../../../kernel/testing/index.js'
+import type { InstanceFailure } from '../instances/failures.js'
 import type { Fleet, Member } from '../instances/fleet.js'
 import { createRouting } from '../routing/routing.js'
 import type { Routing } from '../routing/routing.js'
@@ -19,7 +20,7 @@ import type { Instance } from '../instances/shapes.js'
 import { TaskTable } from '../routing/tasks.js'
 import { bundle, startRunners, until } from './rig.js'
 import type { FakeRunner, RunnersRig } from './rig.js'
-import { card } from './samples.js'
+import { card, soloInstance } from './samples.js'
 
 export const VOICE = 'svc/voice-en'
 export const caller: Caller = { id: 'somebody', mode: 'direct', authorities: new Set(['invoke']) }
@@ -99,11 +100,14 @@ export async function pair (t: TestContext, options: PairOptions = {}): Promise<
     bundle: bundle(options.cards ?? []).instance as never,
     models: {
       card: (id) => id === VOICE && options.storeAway !== true ? card(VOICE) : undefined,
-      copies: () => [{ nodeId, nodeName: 'beta', kind: 'staged', live: true }]
+      copies: () => [{ nodeId, nodeName: 'beta', kind: 'staged', live: true }],
+      cards: () => [],
+      allCopies: () => new Map()
     },
     cluster: { resolve, nodes, request: async (_to, sent) => await request(sent) },
     news: { load: () => options.told ?? null, tasks: () => [] },
-    sections: await sectionsOf(rig, options.status),
+    state: undefined,
+    sections: await sectionsOf(rig, options),
     clock: rig.clock,
     log: { debug () {}, info () {}, warn () {}, error () {}, fatal () {} },
     fleet: ownFleet(options.own, tasks),
@@ -130,33 +134,40 @@ async function identity (rig: RunnersRig): Promise<{ nodeId: string, installId: 
 }
 
 /** What the documents say of the serving node, as the asking one sees it. */
-async function sectionsOf (rig: RunnersRig, status?: RunnerStatus): Promise<{
-  instances: Section<Instance>, runners: Section<RunnerStatus>
+async function sectionsOf (rig: RunnersRig, { status, own }: PairOptions): Promise<{
+  instances: Section<Instance>, runners: Section<RunnerStatus>, failures: Section<InstanceFailure>
 }> {
   const { instances, runners } = await rig.state() as unknown as
     { instances: Record<string, Instance>, runners: Record<string, RunnerStatus> }
   const { nodeId } = await identity(rig)
   const section = <T>(all: Record<string, T>): Section<T> => ({
+    get: (key: string) => all[key],
     entries: () => Object.entries(all).map(([key, value]) => ({ nodeId, key, value })),
     observe: () => () => {}
   }) as unknown as Section<T>
   const shown = status === undefined ? runners
     : Object.fromEntries(Object.keys(runners).map((id) => [id, status]))
-  return { instances: section(instances), runners: section(shown) }
+  const mine = soloInstance({ ...OWN, nodeId: ASKER.nodeId }, card(VOICE))
+  return {
+    instances: section(own === undefined ? instances : { ...instances, [OWN.instanceId]: mine }),
+    runners: section(shown), failures: section<InstanceFailure>({})
+  }
 }
+
+const OWN = { instanceId: '0-own', runnerId: 'own-runner', modelId: VOICE }
 
 /** The asking node's own runners: none, or a ready one. */
 function ownFleet (own: PairOptions['own'], tasks: TaskTable): Fleet {
-  const assignment = { instanceId: '0-own', runnerId: 'own-runner', modelId: VOICE }
   const member: Member =
-    { assignment, supervisor: null, card: null, lends: false, forwardMono: null, gaveUp: false }
+    { assignment: OWN, supervisor: null, card: null, lends: false, forwardMono: null, gaveUp: false }
   for (let n = 0; n < (own?.load ?? 0); n++) {
-    const about = { commandId: 'x', instanceId: '0-own', modelId: VOICE, capability: 'tts', createdAt: 'T' }
-    tasks.add({ taskId: `mine-${n}`, ...about }, assignment.runnerId)
+    const { instanceId, modelId, runnerId } = OWN
+    const about = { commandId: 'x', instanceId, modelId, capability: 'tts', createdAt: 'T' }
+    tasks.add({ taskId: `mine-${n}`, ...about }, runnerId)
   }
   return {
     members: () => own === undefined ? [] : [member],
-    get: () => undefined,
+    get: (runnerId: string) => own !== undefined && runnerId === OWN.runnerId ? member : undefined,
     ready: () => true,
     status: () => ({ RunnerReady: {} }),
     reports: () => []

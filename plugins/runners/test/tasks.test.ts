@@ -1,5 +1,5 @@
 import t from 'tap'
-import { mergeTasks } from '../routing/remote/news.js'
+import { mergeTasks } from '../routing/remote/gossip.js'
 import { TASK_LINGER_MS, TASK_PENDING_MS, TaskTable, TASKS_FINISHED_MAX } from '../routing/tasks.js'
 import type { TerminalStatus } from '../routing/tasks.js'
 

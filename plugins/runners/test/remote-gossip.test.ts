@@ -2,15 +2,15 @@ import t from 'tap'
 import type { Channel, Cluster, NodeView } from '../../../kernel/index.js'
 import { manualClock } from '../../../kernel/testing/index.js'
 import type { ManualClock } from '../../../kernel/testing/index.js'
-import { Bulletin, GATHER_MS, HEARD_MAX, mergeTasks, TELL_MS, TOLD_MAX } from '../routing/remote/news.js'
-import type { News } from '../routing/remote/news.js'
+import { TaskGossip, GATHER_MS, HEARD_MAX, mergeTasks, TELL_MS, TOLD_MAX } from '../routing/remote/gossip.js'
+import type { News } from '../routing/remote/gossip.js'
 import { TASK_LINGER_MS, TaskTable } from '../routing/tasks.js'
 import type { Task, TaskStatus } from '../routing/tasks.js'
 
 interface Node {
   id: string
   tasks: TaskTable
-  bulletin: Bulletin
+  gossip: TaskGossip
   receive: (from: string, message: unknown) => void
   /** What it had heard of as open when a link closed. */
   missing: [string, [taskId: string, asker: string | null][]][]
@@ -44,9 +44,9 @@ class Net {
       }
     })
     const node = { id, receive: () => {} } as unknown as Node
-    node.tasks = new TaskTable(() => this.clock.mono(), () => { node.bulletin.changed() })
+    node.tasks = new TaskTable(() => this.clock.mono(), () => { node.gossip.changed() })
     node.missing = []
-    node.bulletin = new Bulletin({
+    node.gossip = new TaskGossip({
       cluster: clusterOf(), clock: this.clock, tasks: node.tasks,
       missing: (from, open) => {
         node.missing.push([from, open.map(({ task: { taskId }, asker }) => [taskId, asker])])
@@ -80,8 +80,8 @@ const about = { commandId: 'c', instanceId: 'i', modelId: 'acme/x', capability: 
 const add = (node: Node, taskId: string, runnerId = 'r', member: string | null = null): void => {
   node.tasks.add({ taskId, ...about }, runnerId, { caller: null, member })
 }
-const shown = ({ bulletin }: Node): Record<string, string> =>
-  Object.fromEntries(bulletin.tasks().map(({ taskId, status }) => [taskId, status]))
+const shown = ({ gossip }: Node): Record<string, string> =>
+  Object.fromEntries(gossip.tasks().map(({ taskId, status }) => [taskId, status]))
 
 async function pair (): Promise<{ net: Net, a: Node, b: Node }> {
   const net = new Net()
@@ -93,19 +93,19 @@ async function pair (): Promise<{ net: Net, a: Node, b: Node }> {
 
 t.test('a node hears of the tasks and the load of another one, apart from its own', async (t) => {
   const { net, a, b } = await pair()
-  t.equal(a.bulletin.load('B', 'r'), 0, 'told that there is none')
+  t.equal(a.gossip.load('B', 'r'), 0, 'told that there is none')
   add(b, 'own')
   add(b, 'of-a', 'r', 'A')
   add(b, 'of-c', 'r', 'C')
   b.tasks.start('own')
   await net.clock.advance(TELL_MS)
-  t.equal(a.bulletin.load('B', 'r'), 2, 'without the task that A itself has given it')
-  t.equal(a.bulletin.load('B', 'other'), 0)
-  t.equal(a.bulletin.load('C', 'r'), null, 'nobody told')
+  t.equal(a.gossip.load('B', 'r'), 2, 'without the task that A itself has given it')
+  t.equal(a.gossip.load('B', 'other'), 0)
+  t.equal(a.gossip.load('C', 'r'), null, 'nobody told')
   t.same(shown(a), { own: 'Running', 'of-a': 'Pending', 'of-c': 'Pending' })
   b.tasks.finish('own', 'Complete')
   await net.clock.advance(TELL_MS)
-  t.equal(a.bulletin.load('B', 'r'), 1)
+  t.equal(a.gossip.load('B', 'r'), 1)
   t.match(shown(a), { own: 'Complete' })
   t.same(shown(b), {}, 'nobody is told what he told')
   t.notMatch(JSON.stringify(net.sent), /payload|prompt|media/)
@@ -138,7 +138,7 @@ t.test('a large table goes in portions; a node that links up gets all of it', as
   const told = net.sent.filter(({ from }) => from === 'B').map(({ message }) => message)
   t.same(told.map(({ whole, tasks }) => [whole, tasks.length]),
     [[true, TOLD_MAX], [false, TOLD_MAX], [false, 5]])
-  t.equal(a.bulletin.load('B', 'r'), TOLD_MAX * 2 + 5)
+  t.equal(a.gossip.load('B', 'r'), TOLD_MAX * 2 + 5)
   t.equal(Object.keys(shown(a)).length, TOLD_MAX * 2 + 5)
 })
 
@@ -149,7 +149,7 @@ t.test('a link that closes leaves behind what the other node had open, and who g
   add(b, 'over')
   await net.clock.advance(TELL_MS)
   b.tasks.finish('over', 'Complete')
-  b.bulletin.close()
+  b.gossip.close()
   net.link('A', 'B', false)
   t.same(a.missing, [['B', [['own', null], ['of-c', 'C']]]], 'what ended is told before the close')
   t.same(b.missing, [])
@@ -160,13 +160,13 @@ t.test('a node that is gone is forgotten, and told everything when it is back', 
   add(b, 'x')
   await net.clock.advance(TELL_MS)
   net.link('A', 'B', false)
-  t.equal(a.bulletin.load('B', 'r'), null)
+  t.equal(a.gossip.load('B', 'r'), null)
   t.same(shown(a), {})
   b.tasks.finish('x', 'Failed')
   add(b, 'y')
   net.link('A', 'B')
   await net.clock.advance(TELL_MS)
-  t.equal(a.bulletin.load('B', 'r'), 1)
+  t.equal(a.gossip.load('B', 'r'), 1)
   t.same(shown(a), { x: 'Failed', y: 'Pending' })
 })
 
@@ -233,17 +233,17 @@ t.test('nonsense is not heard', async (t) => {
   ]
   for (const message of wrong) {
     a.receive('B', message)
-    t.same([shown(a), a.bulletin.load('B', 'r')], [{}, 0], JSON.stringify(message).slice(0, 80))
+    t.same([shown(a), a.gossip.load('B', 'r')], [{}, 0], JSON.stringify(message).slice(0, 80))
   }
   a.receive('B', good)
-  t.same([shown(a), a.bulletin.load('B', 'r')], [{ x: 'Running' }, 1])
+  t.same([shown(a), a.gossip.load('B', 'r')], [{ x: 'Running' }, 1])
   for (let n = 0; n < 20; n++) {
     const tasks = many.slice(0, TOLD_MAX).map((one) => ({ ...one, taskId: `${n}-${one.taskId}` }))
     a.receive('B', { ...good, tasks })
   }
   t.equal(Object.keys(shown(a)).length, HEARD_MAX, 'and never more than so much')
-  b.bulletin.close()
-  a.bulletin.close()
+  b.gossip.close()
+  a.gossip.close()
   add(b, 'late')
   await net.clock.advance(TELL_MS)
   t.notOk('late' in shown(a), 'nothing is told after the end')

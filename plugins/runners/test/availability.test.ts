@@ -4,9 +4,11 @@ import { fake } from '../../../kernel/testing/index.js'
 import type { Fake, TestContext } from '../../../kernel/testing/index.js'
 import { ModelsService } from '../../staging/service.js'
 import type { Judge, ModelCopy, Models } from '../../staging/service.js'
-import { createReadChains } from '../routing/chain-facts.js'
-import type { ChainFactsParts } from '../routing/chain-facts.js'
+import { createAvailability } from '../routing/availability.js'
+import type { AvailabilityParts } from '../routing/availability.js'
+import type { Member } from '../instances/fleet.js'
 import { InstanceService, RunnersService } from '../service.js'
+import type { RunnerStatus } from '../service.js'
 import { bodyOf } from '../instances/shapes.js'
 import type { Instance } from '../instances/shapes.js'
 import { ensure, startRunners, until } from './rig.js'
@@ -117,6 +119,18 @@ t.test('a ready model is judged available', async (t) => {
   t.strictSame((await judge())(VOICE), { available: true, brokenLink: null, remedy: null })
 })
 
+/** A node that runs nothing and has heard of nothing. */
+const nothing = {
+  self: { nodeId: 'id-n1', installId: 'install-n1' },
+  state: undefined,
+  fleet: { get: () => undefined, status: (): RunnerStatus => ({ RunnerIdle: {} }) },
+  tasks: { outstanding: () => 0 },
+  away: { outstanding: () => 0 },
+  news: { load: () => null },
+  absence: () => null,
+  learning: () => false
+}
+
 t.test('a thousand models are judged by what is read once', async (t) => {
   const counts: Record<string, number> = {}
   const once = <T>(name: string, value: T) => (): T => {
@@ -128,37 +142,39 @@ t.test('a thousand models are judged by what is read once', async (t) => {
     const at = { instanceId: `i-${id}`, runnerId: `r-${id}`, nodeId: 'id-n2' }
     return { key: id, nodeId: 'id-n2', value: soloInstance(at, card(id)) }
   }
-  const chains = createReadChains({
-    self: { nodeId: 'id-n1' },
+  const { chains } = createAvailability({
+    ...nothing,
     bundle: {
       model: () => undefined, models: once('models', []), engine: () => undefined, engines: () => []
     },
     models: {
+      card: () => undefined,
+      copies: () => [],
       cards: once('cards', ids.map((id) => ({ card: card(id), origin: 'store' as const }))),
       allCopies: once('copies', new Map(ids.map((id) => [id, [copy('n2')]])))
     },
     cluster: { nodes: once('nodes', [node('n2')]) },
     state: { read: async () => once('state', {})() } as never,
     sections: {
-      instances: { entries: once('instances', ids.map(row)) },
-      runners: { entries: once('runners', ids.map((id) =>
-        ({ key: `r-${id}`, nodeId: 'id-n2', value: { RunnerReady: {} } }))) },
+      instances: { entries: once('instances', ids.map(row)), observe: () => () => {} },
+      runners: { get: () => ({ RunnerReady: {} }) },
       failures: { entries: once('failures', []) }
     } as never,
-    backend: () => null,
-    local: () => undefined,
-    absence: () => null
+    backend: () => null
   })
   const chain = await chains()
   t.ok(ids.every((id) => chain(id, null).broken === null))
   t.strictSame(counts,
-    { cards: 1, copies: 1, nodes: 1, state: 1, instances: 1, runners: 1, failures: 1 })
+    { cards: 1, copies: 1, nodes: 1, state: 1, instances: 1, failures: 1 })
 })
 
 t.test('a backend or an instance on another live node will do', async (t) => {
   const nodes = [node('n1', { self: true }), node('n2'), node('n3', { live: false })]
   const rows = <V>(...values: V[]): never =>
-    ({ entries: () => values.map((value, i) => ({ key: `k${i}`, nodeId: 'id-n2', value })) }) as never
+    ({
+      get: () => undefined, observe: () => () => {},
+      entries: () => values.map((value, i) => ({ key: `k${i}`, nodeId: 'id-n2', value }))
+    }) as never
   const instance = (name: string, drainUntil?: string): Instance => {
     const ids = { instanceId: `i-${name}`, runnerId: `r-${name}`, nodeId: `id-${name}` }
     const ring = bodyOf(soloInstance(ids, card(VOICE)))
@@ -166,23 +182,20 @@ t.test('a backend or an instance on another live node will do', async (t) => {
   }
   const broken = async (
     instances: Instance[], backends: Record<string, { backends: string[] }>,
-    over: Partial<ChainFactsParts> = {}
+    over: Partial<AvailabilityParts> = {}
   ): Promise<string> => {
-    const chains = createReadChains({
-      self: { nodeId: 'id-n1' },
+    const { chains } = createAvailability({
+      ...nothing,
       bundle: {
         model: () => ({ card: card(VOICE), directory: '' }), models: () => [],
         engine: () =>
           ({ name: 'onnx-tts', owner: 'x', decl: { summary: '', module: '', backends: ['cuda', 'cpu'] } }),
         engines: () => []
       },
-      models: undefined,
       cluster: { nodes: () => nodes },
       state: { read: async () => ({ nodeResources: backends }) } as never,
       sections: { instances: rows(...instances), runners: rows(), failures: rows() },
       backend: () => ({ backend: null, problem: 'no cuda', remedy: 'R' }),
-      local: () => undefined,
-      absence: () => null,
       ...over
     })
     return (await chains())(VOICE, null).broken?.problem ?? ''
@@ -193,8 +206,11 @@ t.test('a backend or an instance on another live node will do', async (t) => {
   t.equal(await broken([], { 'id-n2': { backends: ['cpu'] } }), 'it is not placed on any node')
   t.equal(await broken([instance('n2')], {}), 'its runner has not started yet')
   t.match(await broken([instance('n2', '2030-01-01T00:00:00Z')], {}), /being stopped/)
-  const local = (runnerId: string) => runnerId === 'r-n1' ? { RunnerReady: {} } as const : undefined
-  const here = { backend: () => ({ backend: 'cpu', declared: false }), local }
+  const fleet = {
+    get: (runnerId: string) => runnerId === 'r-n1' ? {} as Member : undefined,
+    status: (): RunnerStatus => ({ RunnerReady: {} })
+  }
+  const here = { backend: () => ({ backend: 'cpu', declared: false }), fleet }
   t.equal(await broken([instance('n2'), instance('n1')], {}, here), '', 'the one that is furthest counts')
   t.match(await broken([instance('n2'), instance('n1', '2030-01-01T00:00:00Z')], {}, here), /not started/,
     'unless it is being stopped')

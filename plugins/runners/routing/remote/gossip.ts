@@ -37,7 +37,7 @@ interface Heard { loads: Map<string, number>, tasks: Map<string, Kept> }
 
 interface Kept { task: Task, asker: string | null, mono: number }
 
-export interface BulletinParts {
+export interface TaskGossipParts {
   cluster: Pick<Cluster, 'channel' | 'nodes' | 'onPeers'>
   clock: Clock
   /** The tasks that this node serves. */
@@ -51,8 +51,8 @@ export interface BulletinParts {
  * much to do, and the tasks that /state shows. Lossy and late by half a second; a node that could not be
  * told is told everything again.
  */
-export class Bulletin {
-  readonly #parts: BulletinParts
+export class TaskGossip {
+  readonly #parts: TaskGossipParts
   readonly #channel: Channel<News | Question>
   readonly #told = new Map<string, Told>()
   readonly #heard = new Map<string, Heard>()
@@ -60,7 +60,7 @@ export class Bulletin {
   #cancel: (() => void) | null = null
   #toldMono = -Infinity
 
-  constructor (parts: BulletinParts) {
+  constructor (parts: TaskGossipParts) {
     this.#parts = parts
     const { cluster } = parts
     this.#channel = cluster.channel('runners.tasks', (from, message) => { this.#receive(from, message) })
