@@ -15,8 +15,8 @@ import { EventLogService } from './service.js'
 import { realParts } from './store/start.js'
 import type { Cluster, Manifest, Plugin } from '../../kernel/index.js'
 import type { Source } from './page.js'
-import type { Gap } from './store/missing.js'
-import type { Damaged } from './store/segments.js'
+import type { Gap } from './store/gaps.js'
+import type { Damaged } from './store/types.js'
 import type { StoreParts } from './store/start.js'
 
 const manifest = {

@@ -5,9 +5,9 @@ import { restore } from './restore.js'
 import { startStore } from './store/start.js'
 import type { Clock, Logger } from '../../kernel/index.js'
 import type { EventLog } from './log.js'
-import type { Gap } from './store/missing.js'
-import type { DiskStore } from './store/options.js'
-import type { Damaged } from './store/segments.js'
+import type { Gap } from './store/gaps.js'
+import type { DiskStore } from './store/types.js'
+import type { Damaged } from './store/types.js'
 import type { StoreParts } from './store/start.js'
 
 export interface OpeningOptions {

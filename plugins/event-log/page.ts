@@ -1,9 +1,9 @@
 import { firstAfter } from './log.js'
-import { merged, within } from './store/ranges.js'
+import { merged, within } from './store/gaps.js'
 import type { Entry, TaggedEvent } from './entries.js'
 import type { EventLog } from './log.js'
 import type { Query } from './query.js'
-import type { Range } from './store/ranges.js'
+import type { Range } from './store/gaps.js'
 import type { EventStore, StoreQuery, StoreStatus } from './store/types.js'
 
 /** An event as clients see it. */

@@ -5,7 +5,7 @@ import { main } from './lib/main.mjs'
 
 const status = await main({
   script: 'test/bench/observe.mjs',
-  names: ['durable', 'log', 'compaction', 'tracing', 'metrics'],
+  names: ['durable', 'log', 'rotation', 'tracing', 'metrics'],
   hint: 'fewer rounds',
   load: (name) => import(`./observe/${name}.mjs`)
 })

@@ -1,18 +1,11 @@
 /** How much the store keeps, and when it does what. Tests use smaller ones. Sizes in bytes. */
 export interface StoreLimits {
-  /** A segment is closed at this size. */
-  readonly segmentBytes: number
-  /** Above this size of all segments the newest entries move to a new one, and the rest to archives. */
-  readonly ringBytes: number
-  /** Entries that stay then. */
+  /** A file is closed at this size, and the next one begun. */
+  readonly fileBytes: number
+  /** Above this size of all files together the oldest is deleted, whole. */
+  readonly totalBytes: number
+  /** So many of the newest entries are kept even so. */
   readonly keepEntries: number
-  /** Most bytes of segments that wait to be packed; beyond it the oldest go without. */
-  readonly waitingBytes: number
-  /** Most archives, and most bytes of them; the oldest go. */
-  readonly archiveFiles: number
-  readonly archiveBytes: number
-  /** Archives are packed no faster than this, bytes a second. */
-  readonly archiveRate: number
   /**
    * Waiting entries are written after this time, ms, or when there are so many or so many bytes of them; a
    * transaction has no more bytes than that.
@@ -40,13 +33,9 @@ export interface StoreLimits {
 const MIB = 1024 * 1024
 
 export const STORE_LIMITS: StoreLimits = {
-  segmentBytes: 64 * MIB,
-  ringBytes: 256 * MIB,
+  fileBytes: 64 * MIB,
+  totalBytes: 256 * MIB,
   keepEntries: 20_000,
-  waitingBytes: 512 * MIB,
-  archiveFiles: 5,
-  archiveBytes: 1024 * MIB,
-  archiveRate: 16 * MIB,
   groupMs: 25,
   groupEntries: 256,
   groupBytes: MIB,
@@ -65,7 +54,7 @@ export const STORE_LIMITS: StoreLimits = {
 export const PAGE_ROWS = 1000
 
 /**
- * Indices are set aside in such steps, so that none is given twice when the newest were not yet on the
- * disk.
+ * Indices are reserved in such steps, so that none is given twice when the newest were not yet on the disk.
+ * Each step waits for the disk once: at 10,000 events a second, about once a second.
  */
-export const RESERVE = 1024
+export const RESERVE = 16_384

@@ -1,9 +1,9 @@
 import { open } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
 import type { Logger } from '../../../kernel/index.js'
-import type { Gap } from './missing.js'
+import type { Gap } from './gaps.js'
 
-/** What the store has to know at its next start, beside what is in the segments. */
+/** What the store has to know at its next start, beside what is in the files. */
 export interface Kept {
   /** No index up to here is to be given again. */
   readonly reserved: number

@@ -1,15 +1,16 @@
+import { kindOf } from '../entries.js'
+import { asOne } from './gaps.js'
+import { PAGE_ROWS } from './limits.js'
 import type { Entry } from '../entries.js'
-import type { Snapshot } from './types.js'
-import type { Gap } from './missing.js'
+import type { Gap } from './gaps.js'
+import type { Snapshot, StoreQuery } from './types.js'
 
 /** A row of the table of events. */
 export interface Row {
-  readonly idx: number
-  readonly prev: number
   /** When it happened, ms since 1970. */
   readonly ms: number
   readonly entry: Entry
-  /** Text of a row for SQLite: a JSON array. */
+  /** A JSON array of time, kind and entry, as SQLite takes it. */
   readonly text: string
 }
 
@@ -18,33 +19,48 @@ export type Op =
   | { readonly type: 'append', readonly row: Row }
   | { readonly type: 'snapshot', readonly snapshot: Snapshot }
   | { readonly type: 'cut', readonly after: number }
-  | GapOp
+  /** These events, at least one run of them, will not be written. */
+  | { readonly type: 'gap', readonly runs: readonly Gap[] }
+  /** Somebody waits until everything before is done. */
+  | { readonly type: 'mark', readonly resolve: () => void }
 
-/** These indices will not be written. `told`: an event in the log is to say so. */
-export interface GapOp { readonly type: 'gap', readonly gap: Gap, readonly told: boolean }
+interface QueueLimits { readonly entries: number, readonly bytes: number }
 
-export interface QueueLimits { readonly entries: number, readonly bytes: number }
+/** The row of an entry; `json`: the entry as JSON, if it is at hand. */
+export function rowOf (entry: Entry, json = JSON.stringify(entry)): Row {
+  // The clock of another node, or none at all.
+  const ms = Date.parse(entry.at) || 0
+  return { ms, entry, text: `[${ms},${JSON.stringify(kindOf(entry.event))},${json}]` }
+}
 
-/** What waits for the writer. */
+/** Rough bytes of an operation in memory and on disk. */
+export function sizeOf (op: Op): number {
+  if (op.type === 'append') return op.row.text.length
+  return op.type === 'snapshot' ? op.snapshot.body.length + 100 : 50
+}
+
+/** The gaps among these operations. */
+export const gapsOf = (ops: readonly Op[]): Gap[] =>
+  ops.flatMap((op) => op.type === 'gap' ? [asOne(op.runs)] : [])
+
+/** What waits for the writer, or is being written. */
 export class WriteQueue {
   readonly #limits: QueueLimits
   #ops: Op[] = []
-  #taken: Op[] = []
   #bytes = 0
   #entries = 0
+  #marks = 0
 
   constructor (limits: QueueLimits) { this.#limits = limits }
 
-  /** Bytes that wait, or are being written. */
   get bytes (): number { return this.#bytes }
 
-  /** Entries that wait, or are being written. */
   get entries (): number { return this.#entries }
 
-  /** What waits, or is being written, in order. */
-  get all (): readonly Op[] { return [...this.#taken, ...this.#ops] }
+  get empty (): boolean { return this.#ops.length === 0 }
 
-  get waiting (): number { return this.#ops.length }
+  /** True while somebody waits for what is in it. */
+  get awaited (): boolean { return this.#marks > 0 }
 
   /** True when something of so many bytes may wait too. */
   fits (bytes: number): boolean {
@@ -53,58 +69,81 @@ export class WriteQueue {
 
   push (op: Op): void {
     this.#ops.push(op)
-    this.#bytes += sizeOf(op)
-    if (op.type === 'append') this.#entries++
+    this.#count(op, 1)
   }
 
   /** The next group: at most so many entries and bytes, but at least one thing; a cut is alone. */
-  take (most: QueueLimits): readonly Op[] {
+  next (most: QueueLimits): readonly Op[] {
     let bytes = 0
     let entries = 0
-    let n = 0
-    for (const op of this.#ops) {
-      if (op.type === 'cut' && n > 0) break
+    const n = this.#ops.findIndex((op, i) => {
       bytes += sizeOf(op)
       if (op.type === 'append') entries++
-      if (n > 0 && (bytes > most.bytes || entries > most.entries)) break
-      n++
-      if (op.type === 'cut') break
+      const after = this.#ops[i - 1]
+      return after !== undefined &&
+        (op.type === 'cut' || after.type === 'cut' || bytes > most.bytes || entries > most.entries)
+    })
+    return this.#ops.slice(0, n < 0 ? undefined : n)
+  }
+
+  /** So many operations are done. */
+  done (count: number): Op[] {
+    const ops = this.#ops.splice(0, count)
+    for (const op of ops) {
+      this.#count(op, -1)
+      if (op.type === 'mark') op.resolve()
     }
-    this.#taken = this.#ops.splice(0, n)
-    return this.#taken
+    return ops
   }
 
-  /** The group that was taken is done. */
-  done (): void {
-    for (const op of this.#taken) this.#leave(op)
-    this.#taken = []
+  /** Takes everything out, in order. */
+  drain (): Op[] { return this.done(this.#ops.length) }
+
+  /** What the disk will have once all is done: these entries, and of its own those up to index `top`. */
+  pending (): { top: number, entries: Entry[] } {
+    let entries: Entry[] = []
+    let top = Number.MAX_SAFE_INTEGER
+    for (const op of this.#ops) {
+      if (op.type === 'append') {
+        top = Math.min(top, op.row.entry.idx - 1)
+        entries.push(op.row.entry)
+      } else if (op.type === 'cut') {
+        top = Math.min(top, op.after)
+        entries = entries.filter(({ idx }) => idx <= op.after)
+      }
+    }
+    return { top, entries }
   }
 
-  /** The group that was taken is not done: it comes first again, behind `first`. */
-  putBack (first: readonly Op[]): void {
-    for (const op of first) this.#bytes += sizeOf(op)
-    this.#ops.unshift(...first, ...this.#taken)
-    this.#taken = []
+  /**
+   * A page of what is on the disk and what waits, as if all of it were on the disk. `fromDisk` reads the
+   * entries up to `top`.
+   */
+  async page (query: StoreQuery, fromDisk: (query: StoreQuery, top: number) => Promise<Entry[]>):
+  Promise<Entry[]> {
+    const { newest = false, after } = query
+    const { top, entries } = this.pending()
+    const waiting = chosen(entries, query)
+    const limit = Math.min(Math.max(1, query.limit), PAGE_ROWS)
+    const wanted = newest ? limit - waiting.length : limit
+    const older = wanted <= 0 || after >= top ? [] : await fromDisk({ ...query, limit: wanted }, top)
+    const all = [...older, ...waiting]
+    return newest ? all.slice(-limit) : all.slice(0, limit)
   }
 
-  /** Takes everything out, what was taken for writing too, in order. */
-  drain (): Op[] {
-    const all = [...this.#taken, ...this.#ops]
-    this.#taken = []
-    this.#ops = []
-    this.#bytes = 0
-    this.#entries = 0
-    return all
-  }
-
-  #leave (op: Op): void {
-    this.#bytes -= sizeOf(op)
-    if (op.type === 'append') this.#entries--
+  #count (op: Op, sign: 1 | -1): void {
+    this.#bytes += sign * sizeOf(op)
+    if (op.type === 'append') this.#entries += sign
+    if (op.type === 'mark') this.#marks += sign
   }
 }
 
-/** Rough bytes of an operation in memory and on disk. */
-export function sizeOf (op: Op): number {
-  if (op.type === 'append') return op.row.text.length
-  return op.type === 'snapshot' ? op.snapshot.body.length + 100 : 50
+/** Those of the entries that a query asks for; its limit is left aside. */
+function chosen (
+  entries: readonly Entry[], { after, until = Infinity, kinds, origins, sinceMs }: StoreQuery
+): Entry[] {
+  return entries.filter((entry) => entry.idx > after && entry.idx <= until &&
+    (kinds === undefined || kinds.includes(kindOf(entry.event))) &&
+    (origins === undefined || origins.includes(entry.origin)) &&
+    (sinceMs === undefined || Date.parse(entry.at) >= sinceMs))
 }

@@ -1,7 +1,7 @@
 import { DbError } from './sqlite.js'
 import type { Clock } from '../../../kernel/index.js'
 import type { Entry } from '../entries.js'
-import type { Segment } from './segments.js'
+import type { LogFile } from './files.js'
 import type { Db, OpenDb, SqlValue } from './sqlite.js'
 import type { Moment, Snapshot, StoreQuery } from './types.js'
 
@@ -18,12 +18,12 @@ export interface ReadsOptions {
   readonly clock: Clock
   /** A page that takes longer is given up, ms. */
   readonly deadlineMs: number
-  /** Segments as they are now, oldest first. */
-  readonly segments: () => readonly Segment[]
+  /** The files as they are now, oldest first. */
+  readonly files: () => readonly LogFile[]
 }
 
 /**
- * Reads the segments through connections of its own, one statement at a time. So a disk that does not answer
+ * Reads the files through connections of its own, one statement at a time. So a disk that does not answer
  * holds one thread, and whoever asks meanwhile is told at once.
  */
 export class Reads {
@@ -38,17 +38,15 @@ export class Reads {
 
   /** A page of entries up to index `most`. Rejects with SlowDiskError, DbError. */
   async page (query: StoreQuery, most: number): Promise<Entry[]> {
-    const { after, until = most, newest = false, sinceMs } = query
-    const { limit } = query
+    const { after, until = most, newest = false, sinceMs = -Infinity, limit } = query
     const top = Math.min(until, most)
     const bodies = await this.#again(async () => {
       const found: string[] = []
-      const segments = this.#options.segments().filter((segment) => segment.entries !== null &&
-        segment.entries[0] <= top && segment.entries[1] > after &&
-        (sinceMs === undefined || segment.newestMs >= sinceMs))
-      for (const segment of newest ? segments.reverse() : segments) {
-        const { sql, values } = select(query, top, limit - found.length)
-        const rows = await this.#all<{ body: string }>(segment.path, sql, values)
+      const files = this.#options.files().filter(({ entries, newestMs }) =>
+        entries !== null && entries[0] <= top && entries[1] > after && newestMs >= sinceMs)
+      for (const { path, entries } of newest ? files.reverse() : files) {
+        const { sql, values } = select(query, Math.min(top, entries![1]), limit - found.length)
+        const rows = await this.#all<{ body: string }>(path, sql, values)
         found.push(...rows.map(({ body }) => body))
         if (found.length >= limit) break
       }
@@ -57,17 +55,15 @@ export class Reads {
     return await parsed(bodies)
   }
 
-  /** The newest snapshot before. Rejects with SlowDiskError, DbError. */
+  /** The newest snapshot before, up to index `most`. Rejects with SlowDiskError, DbError. */
   async snapshot (at: Moment, most: number): Promise<Snapshot | null> {
-    const [where, order, value] = 'idx' in at
-      ? ['idx <= ?', 'idx DESC, n DESC', Math.min(at.idx, most)]
-      : ['at <= ?', 'at DESC, n DESC', at.ms]
+    const [column, value] = 'idx' in at ? ['idx', at.idx] as const : ['at', at.ms] as const
     return await this.#again(async () => {
       let best: Snapshot | null = null
-      for (const { path } of [...this.#options.segments()].reverse()) {
+      for (const { path } of [...this.#options.files()].reverse()) {
         const [found] = await this.#all<Snapshot>(path, 'SELECT idx, at, sid, cause, body FROM snap ' +
-          `WHERE idx <= ? AND ${where} ORDER BY ${order} LIMIT 1`, [most, value])
-        if (found !== undefined && (best === null || isNewer(found, best, at))) best = found
+          `WHERE idx <= ? AND ${column} <= ? ORDER BY ${column} DESC, n DESC LIMIT 1`, [most, value])
+        if (found !== undefined && (best === null || found[column] > best[column])) best = found
       }
       return best
     })
@@ -100,7 +96,7 @@ export class Reads {
     }
   }
 
-  /** A segment may go while its turn has not come: the list is looked at once more then. */
+  /** A file may go while its turn has not come: the list is looked at once more then. */
   async #again<T> (read: () => Promise<T>): Promise<T> {
     return await this.#work(read).catch(async (error: unknown) => {
       if (!(error instanceof DbError) || error.code !== 'SQLITE_CANTOPEN') throw error
@@ -149,10 +145,6 @@ export async function mending<T> (
       if (!(error instanceof DbError) || !error.corrupt || !await mend(error)) throw error
     }
   }
-}
-
-function isNewer (a: Snapshot, b: Snapshot, by: Moment): boolean {
-  return 'idx' in by ? a.idx > b.idx : a.at > b.at
 }
 
 /** `+at`: the order of the indices is the way through the table, whatever time is asked for. */

@@ -2,13 +2,12 @@ import { statfs } from 'node:fs/promises'
 import { RING_STORED } from '../limits.js'
 import { newestOf } from '../restore.js'
 import { STORE_LIMITS } from './limits.js'
-import { memoryStore } from './memory.js'
 import { loadSqlite } from './sqlite.js'
 import { openStore } from './store.js'
 import type { Entry } from '../entries.js'
 import type { StoreLimits } from './limits.js'
-import type { DiskStore, StoreOptions } from './options.js'
 import type { OpenDb } from './sqlite.js'
+import type { DiskStore, StoreOptions } from './types.js'
 
 /** What the store needs of the machine. */
 export interface StoreParts {
@@ -67,5 +66,21 @@ export async function startStore (
     return { store: memoryStore(), newest: [] }
   } finally {
     cancel()
+  }
+}
+
+/** Where nothing can be stored: the newest events are in memory only. */
+export function memoryStore (): DiskStore {
+  return {
+    reserved: 0,
+    append () {},
+    cut () {},
+    record () {},
+    flushed: async () => {},
+    read: async () => [],
+    snapshotBefore: async () => null,
+    status: () => ({ mode: 'memory', counted: 0, gaps: [], firstIdx: null, bytes: 0, queued: 0, dropped: 0 }),
+    onMode: () => () => {},
+    close: async () => {}
   }
 }

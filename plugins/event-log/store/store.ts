@@ -1,25 +1,19 @@
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
-import { Archiver } from './archive.js'
-import { RESERVE } from './limits.js'
-import { Ledger } from './ledger.js'
-import { pendingOf, readBoth } from './pending.js'
-import { openPosition } from './position.js'
-import { Progress } from './progress.js'
-import { sizeOf, WriteQueue } from './queue.js'
-import { mending, Reads } from './reads.js'
-import { rowOf } from './row.js'
-import { SegmentSet } from './segments.js'
-import { writeGroup } from './segment.js'
-import { DbError } from './sqlite.js'
-import { SpaceGuard } from './space.js'
+import { isDeepStrictEqual } from 'node:util'
 import { delay } from '../../../kernel/index.js'
+import { LogFiles } from './files.js'
+import { merged, Missed, rangeOf, skipped, within } from './gaps.js'
+import { RESERVE } from './limits.js'
+import { openPosition } from './position.js'
+import { gapsOf, rowOf, sizeOf, WriteQueue } from './queue.js'
+import { mending, Reads } from './reads.js'
+import { DbError } from './sqlite.js'
 import type { Entry } from '../entries.js'
-import type { StoreLimits } from './limits.js'
-import type { DiskStore, StoreOptions } from './options.js'
+import type { Gap } from './gaps.js'
 import type { Position } from './position.js'
-import type { GapOp, Op } from './queue.js'
-import type { Moment, Snapshot, StoreQuery, StoreStatus } from './types.js'
+import type { Op } from './queue.js'
+import type { DiskStore, Moment, Snapshot, StoreOptions, StoreQuery, StoreStatus } from './types.js'
 
 /**
  * Opens the store. A disk without room, or one that fails, does not keep it from opening: it counts then, and
@@ -36,133 +30,160 @@ export async function openStore (options: StoreOptions): Promise<DiskStore> {
 class Store implements DiskStore {
   reserved = 0
   readonly #options: StoreOptions
-  readonly #limits: StoreLimits
   readonly #position: Position
-  readonly #set: SegmentSet
+  readonly #files: LogFiles
   readonly #reads: Reads
   readonly #queue: WriteQueue
-  readonly #guard: SpaceGuard
-  readonly #ending = new AbortController()
-  readonly #archiver: Archiver
   readonly #modeListeners = new Set<(status: StoreStatus) => void>()
-  #ledger = new Ledger({ tail: 0, gaps: [], lost: null })
   #mode: 'normal' | 'counting-only' = 'normal'
-  #writing: Promise<void> | null = null
+  /** Newest index that was accepted, written or not. */
+  #tail = 0
+  #counted = 0
+  #dropped = 0
+  /** The newest events that were counted or dropped; told as soon as anything can be written. */
+  readonly #missed = new Missed()
+  /** What was not written before the start, unless it comes back from another node. */
+  #lost: Gap | null = null
+  /** What changes the files now: one thing at a time. */
+  #working: Promise<void> | null = null
   #cancelGroup: (() => void) | null = null
   #stopLooking: (() => void) | null = null
-  #looking: Promise<void> | null = null
-  readonly #progress = new Progress()
+  /** While nothing is written: since when there has been enough room, monotonic ms. */
+  #roomSince: number | null = null
   /** Entries written since the start. */
   #written = 0
+  /** The files could not all be read at the start. */
   #unread = false
+  /** Damaged files since the last group that was written. */
   #damages = 0
 
   constructor (options: StoreOptions, position: Position) {
-    const { folder, openDb, limits, clock } = options
+    const { openDb, limits, clock } = options
     this.#options = options
-    this.#limits = limits
     this.#position = position
     this.#queue = new WriteQueue({ entries: limits.queueEntries, bytes: limits.queueBytes })
-    this.#guard = new SpaceGuard(limits)
-    this.#archiver = new Archiver({
-      folder, clock, limits, signal: this.#ending.signal,
-      lost: (name, error) => {
-        options.logger.warn({ name, error }, 'old events could not be packed into an archive')
-      }
-    })
-    this.#reads = new Reads({ openDb, clock, deadlineMs: limits.readMs, segments: () => this.#set.list })
-    this.#set = new SegmentSet({
-      folder, openDb, limits, now: () => clock.now(), release: (path) => this.#reads.release(path)
+    this.#reads = new Reads({ openDb, clock, deadlineMs: limits.readMs, files: () => this.#files.list })
+    this.#files = new LogFiles({
+      ...options, now: () => clock.now(), release: (path) => this.#reads.release(path)
     })
   }
 
   async open (): Promise<void> {
-    const failure = await this.#scan()
-    const set = this.#set
-    const { found } = this.#position
-    this.reserved = Math.max(found.reserved, set.tail)
-    const newest = set.damaged.find(({ to }) => to === null)
-    const damage = newest === undefined ? null : { from: newest.from, to: this.reserved, count: 0 }
-    const lost = [found.missing, damage].find((gap) => gap !== null && gap.to > set.tail) ?? null
-    this.#ledger = new Ledger({ tail: set.tail, gaps: set.gaps, lost })
-    this.#tellDamages()
-    const free = await this.#options.freeBytes()
+    const { logger, freeBytes, folder } = this.#options
+    const files = this.#files
+    const failure = await files.scan().then(() => null, (error: Error) => error.message)
+    this.#unread = failure !== null
+    if (files.unused.length > 0) {
+      logger.warn({ folder, files: files.unused },
+        'these files of an earlier version are not read any more; delete them if nobody needs them')
+    }
+    this.#tail = files.tail
+    const { reserved, missing } = this.#position.found
+    this.reserved = Math.max(reserved, files.tail)
+    const damage = files.damagedFrom === null ? null
+      : { from: files.damagedFrom, to: this.reserved, count: 0 }
+    this.#lost = [missing, damage].find((gap) => gap !== null && gap.to > files.tail) ?? null
+    const free = await freeBytes()
     if (failure !== null) this.#stop(failure)
-    else if (this.#guard.tooLittle(free)) this.#stop(this.#littleSpace(free))
-    else this.#archiver.start()
+    else this.#stopBelowFloor(free)
   }
 
   append (entries: readonly Entry[], texts?: readonly string[]): void {
-    for (const [i, entry] of entries.entries()) {
-      if (this.#mode !== 'normal') {
-        this.#ledger.miss(entry, 'counted')
-        continue
-      }
-      const row = rowOf(entry, texts?.[i])
-      if (this.#queue.fits(row.text.length)) {
-        for (const op of this.#ledger.accept(entry)) this.#push(op)
-        this.#push({ type: 'append', row })
-      } else {
-        if (this.#ledger.missing === null) {
-          this.#options.logger.warn({ queued: this.#queue.entries },
-            'the disk of the event log is too slow: events are dropped, and counted, until it has caught up')
-        }
-        this.#ledger.miss(entry, 'dropped')
-      }
-    }
+    for (const [i, entry] of entries.entries()) this.#accept(entry, texts?.[i])
     this.#wake()
   }
 
+  #accept (entry: Entry, text: string | undefined): void {
+    this.#resolveLost(entry)
+    this.#tail = Math.max(this.#tail, entry.idx)
+    if (this.#mode !== 'normal') {
+      this.#counted++
+      this.#missed.add(entry.idx)
+      return
+    }
+    const row = rowOf(entry, text)
+    if (this.#queue.fits(row.text.length)) {
+      this.#pushMissed()
+      this.#queue.push({ type: 'append', row })
+      return
+    }
+    if (this.#missed.gap === null) {
+      this.#options.logger.warn({ queued: this.#queue.entries },
+        'the disk of the event log is too slow: events are dropped, and counted, until it has caught up')
+    }
+    this.#dropped++
+    this.#missed.add(entry.idx)
+  }
+
+  /** Does the log go on behind what was lost, or does that come back? */
+  #resolveLost ({ idx, prev }: Entry): void {
+    const lost = this.#lost
+    if (lost === null || idx < lost.from) return
+    this.#lost = null
+    if (idx > lost.to && prev < lost.from) this.#missed.join([lost])
+  }
+
+  /** There is room again: what is missing is written before what follows. */
+  #pushMissed (): void {
+    const runs = this.#missed.take()
+    if (runs.length > 0) this.#queue.push({ type: 'gap', runs })
+  }
+
   cut (after: number): void {
-    if (after >= this.#ledger.tail) return
-    this.#ledger.cut(after)
-    if (this.#mode === 'normal') this.#push({ type: 'cut', after })
-    else this.#set.cutLater(after)
+    if (after >= this.#tail) return
+    this.#tail = after
+    this.#missed.cut(after)
+    if (this.#lost !== null && after < this.#lost.from) this.#lost = null
+    // While nothing is written it waits until something can be; reads leave out what it takes away.
+    this.#queue.push({ type: 'cut', after })
     this.#wake()
   }
 
   record (snapshot: Snapshot): void {
     const op: Op = { type: 'snapshot', snapshot }
     if (this.#mode !== 'normal' || !this.#queue.fits(sizeOf(op))) return
-    this.#push(op)
+    this.#queue.push(op)
     this.#wake()
   }
 
   async flushed (): Promise<void> {
-    const settled = this.#progress.settled()
-    if (settled === null) return
+    if (this.#mode !== 'normal' || this.#queue.empty) return
+    const done = new Promise<void>((resolve) => { this.#queue.push({ type: 'mark', resolve }) })
     this.#wake()
-    await settled
+    await done
   }
 
   async read (query: StoreQuery): Promise<Entry[]> {
-    return await this.#read(() => readBoth(query, pendingOf(this.#queue.all), async (rest, top) =>
-      await this.#reads.page(rest, Math.min(top, this.#set.stale ?? top))))
+    return await this.#mended(async () => await this.#queue.page(query, (rest, top) =>
+      this.#reads.page(rest, top)))
   }
 
   async snapshotBefore (at: Moment): Promise<Snapshot | null> {
-    return await this.#read(() => this.#reads.snapshot(at, this.#set.stale ?? Number.MAX_SAFE_INTEGER))
+    return await this.#mended(async () => await this.#reads.snapshot(at, this.#queue.pending().top))
   }
 
-  /** A segment that proves damaged is set aside, between two groups of the writer; all is read but that. */
-  async #read<T> (read: () => Promise<T>): Promise<T> {
+  /** A file that proves damaged is set aside, between two groups of the writer; all is read but that. */
+  async #mended<T> (read: () => Promise<T>): Promise<T> {
     return await mending(read, async (error) => {
-      while (this.#writing !== null) await this.#writing
+      while (this.#working !== null) await this.#working
       // Another reader may have found it first.
-      if (error.path !== null && !this.#set.list.some(({ path }) => path === error.path)) return true
-      return this.#mode === 'normal' && await this.#inTurn(this.#setAside(error))
+      if (error.path !== null && !this.#files.list.some(({ path }) => path === error.path)) return true
+      return this.#mode === 'normal' && await this.#alone(this.#files.setAside(error))
     })
   }
 
   status (): StoreStatus {
-    const { counted, dropped, gaps } = this.#ledger
+    const { top, entries } = this.#queue.pending()
+    const { head, tail, bytes, gaps } = this.#files
+    const missed = [...skipped(entries, Math.min(tail, top)), this.#missed.gap, this.#lost]
+      .filter((gap) => gap !== null)
     return {
       mode: this.#mode,
-      counted,
-      dropped,
-      gaps,
-      firstIdx: this.#set.head ?? pendingOf(this.#queue.all).entries[0]?.idx ?? null,
-      bytes: this.#set.bytes + this.#archiver.bytes,
+      counted: this.#counted,
+      dropped: this.#dropped,
+      gaps: merged([...within(gaps, 0, top), ...missed.map(rangeOf)]),
+      firstIdx: head ?? entries[0]?.idx ?? null,
+      bytes,
       queued: this.#queue.entries
     }
   }
@@ -173,174 +194,128 @@ class Store implements DiskStore {
   }
 
   async close (): Promise<void> {
-    const { clock } = this.#options
+    const { clock, limits } = this.#options
     const over = new AbortController()
-    const patience = delay(clock, this.#limits.patienceMs, over.signal).catch(() => {})
+    const patience = delay(clock, limits.patienceMs, over.signal).catch(() => {})
     await Promise.race([this.#end(), patience]).finally(() => { over.abort() })
   }
 
   async #end (): Promise<void> {
     await this.flushed()
-    this.#ending.abort()
     this.#cancelGroup?.()
     this.#stopLooking?.()
-    await this.#looking
-    await this.#writing
-    await this.#archiver.settled()
+    while (this.#working !== null) await this.#working
     await this.#remember(0)
-    await this.#set.closeActive()
+    await this.#files.close()
     await this.#reads.close()
     await this.#position.close()
   }
 
-  #push (op: Op): void {
-    this.#queue.push(op)
-    this.#progress.accept()
-  }
-
   /** Starts the writer when there is enough to do, or in a moment. */
   #wake (): void {
-    if (this.#writing !== null || this.#mode !== 'normal' || this.#queue.waiting === 0) return
+    const { clock, limits } = this.#options
+    if (this.#working !== null || this.#mode !== 'normal' || this.#queue.empty) return
     if (this.#enough) this.#start()
-    else this.#cancelGroup ??= this.#options.clock.after(this.#limits.groupMs, () => { this.#start() })
+    else this.#cancelGroup ??= clock.after(limits.groupMs, () => { this.#start() })
   }
 
   get #enough (): boolean {
-    const { groupEntries, groupBytes } = this.#limits
-    return this.#progress.awaited || this.#queue.entries >= groupEntries || this.#queue.bytes >= groupBytes
+    const { groupEntries, groupBytes } = this.#options.limits
+    return this.#queue.awaited || this.#queue.entries >= groupEntries || this.#queue.bytes >= groupBytes
   }
 
   #start (): void {
     this.#cancelGroup?.()
     this.#cancelGroup = null
-    if (this.#writing !== null) return
-    void this.#inTurn(this.#write())
+    if (this.#working === null) void this.#alone(this.#write())
   }
 
-  /** Only one changes the files at a time. */
-  async #inTurn<T> (work: Promise<T>): Promise<T> {
+  /** Work that changes the files: nothing else does until it is done. */
+  async #alone<T> (work: Promise<T>): Promise<T> {
     const done = (): void => {
-      this.#writing = null
+      this.#working = null
       this.#wake()
     }
-    this.#writing = work.then(done, done)
+    this.#working = work.then(done, done)
     return await work
   }
 
   async #write (): Promise<void> {
     do {
-      await this.#step()
-      // There is room again: what was dropped meanwhile is said.
-      if (this.#mode === 'normal' && this.#queue.waiting === 0) {
-        for (const op of this.#ledger.release()) this.#push(op)
-      }
-    } while (this.#mode === 'normal' && this.#queue.waiting > 0 && this.#enough)
+      await this.#writeGroup()
+      if (this.#mode === 'normal' && this.#queue.empty) this.#pushMissed()
+    } while (this.#mode === 'normal' && !this.#queue.empty && this.#enough)
   }
 
   /** Writes all that waits, up to the next look at free space: small groups fall behind on a busy loop. */
-  async #step (): Promise<void> {
-    const { checkEntries, groupBytes } = this.#limits
-    const untilCheck = checkEntries - this.#written % checkEntries
-    const ops = this.#queue.take({ entries: untilCheck, bytes: groupBytes })
+  async #writeGroup (): Promise<void> {
+    const { limits: { checkEntries, groupBytes }, onGap, freeBytes } = this.#options
+    const ops = this.#queue.next({ entries: checkEntries - this.#written % checkEntries, bytes: groupBytes })
     try {
-      if (this.#ledger.tail + RESERVE / 2 >= this.#position.reserved) await this.#remember(RESERVE)
-      await this.#carryOut(ops)
+      if (this.#tail + RESERVE / 2 >= this.#position.reserved) await this.#remember(RESERVE)
+      await this.#files.write(ops)
     } catch (error) {
       await this.#failed(error as Error)
       return
     }
     this.#damages = 0
-    this.#queue.done()
-    this.#progress.advance(ops.length)
-    this.#tellGaps(ops)
+    this.#queue.done(ops.length)
+    for (const gap of gapsOf(ops)) if (gap.count > 0) onGap(gap)
+    await this.#rotate()
     const entries = ops.filter(({ type }) => type === 'append').length
     this.#written += entries
-    await this.#grown(ops)
-    if (entries > 0 && this.#written % checkEntries === 0) {
-      const free = await this.#options.freeBytes()
-      if (this.#guard.tooLittle(free)) this.#stop(this.#littleSpace(free))
-    }
+    if (entries > 0 && this.#written % checkEntries === 0) this.#stopBelowFloor(await freeBytes())
   }
 
-  async #carryOut (ops: readonly Op[]): Promise<void> {
-    const [first] = ops
-    if (first?.type === 'cut') {
-      await this.#set.cut(first.after)
-      return
-    }
-    const rows = ops.filter((op) => op.type === 'append').map(({ row }) => row)
-    const { db, segment } = await this.#set.active(rows[0]?.idx ?? this.#set.tail + 1)
-    await writeGroup(db, ops)
-    if (rows.length === 0) return
-    segment.entries = [segment.entries?.[0] ?? rows[0]!.idx, rows.at(-1)!.idx]
-    segment.newestMs = Math.max(segment.newestMs, ...rows.map(({ ms }) => ms))
-  }
-
-  async #grown (ops: readonly Op[]): Promise<void> {
+  async #rotate (): Promise<void> {
     try {
-      if (await this.#set.grown(ops.reduce((sum, op) => sum + sizeOf(op), 0))) this.#archiver.start()
+      await this.#files.rotate()
     } catch (error) {
-      const { message } = error as Error
-      this.#options.logger.warn({ error: message }, 'the event log could not be made smaller')
-      if (error instanceof DbError && error.corrupt) await this.#setAside(error)
+      this.#options.logger.warn({ error: (error as Error).message }, 'the oldest events could not be deleted')
     }
   }
 
+  /** A damaged file is set aside, and the group written to the next one; anything else stops the writing. */
   async #failed (error: Error): Promise<void> {
     const again = error instanceof DbError && error.corrupt && this.#damages++ === 0
-    if (!again || !await this.#setAside(error)) this.#stop(error.message)
+    if (!again || !await this.#files.setAside(error)) this.#stop(error.message)
   }
 
-  /** Sets a damaged segment aside. False when the damage is in none, or the file cannot be moved. */
-  async #setAside (error: DbError): Promise<boolean> {
-    if (!await this.#set.abandon(error).catch(() => false)) return false
-    const { from, to } = this.#set.damaged.at(-1)!
-    this.#tellDamages()
-    // What lies behind that is written anew by what waits.
-    const end = Math.min(to ?? from, pendingOf(this.#queue.all).top)
-    this.#queue.putBack(end < from ? [] : [this.#ledger.damaged(from, end)])
-    if (end >= from) this.#progress.accept()
-    return true
-  }
-
-  #tellDamages (): void {
-    for (const damaged of this.#set.damaged) this.#options.onDamaged(damaged)
-    this.#set.damaged.length = 0
-  }
-
-  #tellGaps (ops: readonly Op[]): void {
-    for (const op of ops) if (op.type === 'gap' && op.told) this.#options.onGap(op.gap)
-  }
-
-  async #scan (): Promise<string | null> {
-    try {
-      await this.#set.scan()
-      this.#unread = false
-      return null
-    } catch (error) {
-      this.#unread = true
-      return (error as Error).message
+  #stopBelowFloor (free: number | null): void {
+    const { floorBytes } = this.#options.limits
+    if (free !== null && free < floorBytes) {
+      this.#stop(`${free} bytes are free on the volume, less than ${floorBytes}`)
     }
-  }
-
-  #littleSpace (free: number | null): string {
-    return `${free ?? 0} bytes are free on the volume, less than ${this.#limits.floorBytes}`
   }
 
   /** Stops writing: from here on events are counted. Inference and the control of the cluster go on. */
   #stop (why: string): void {
+    const { logger, folder, clock, limits } = this.#options
     this.#mode = 'counting-only'
-    const ops = this.#queue.drain()
-    this.#ledger.refuse(ops)
-    for (const op of ops) if (op.type === 'cut') this.#set.cutLater(op.after)
-    this.#progress.finish()
-    this.#guard.stopped()
-    this.#options.logger.fatal({ why, folder: this.#options.folder },
+    this.#refuse(this.#queue.drain())
+    this.#roomSince = null
+    logger.fatal({ why, folder },
       'CRITICAL: events are only counted, not written; free some space, or see what is wrong with the disk')
-    this.#stopLooking = this.#options.clock.every(this.#limits.checkMs, () => {
-      this.#looking ??= this.#look().finally(() => { this.#looking = null })
+    this.#stopLooking = clock.every(limits.checkMs, () => {
+      if (this.#working === null) void this.#alone(this.#look())
     })
     this.#tellMode()
+  }
+
+  /** What waited is not written: all of it is older than what is missing already. */
+  #refuse (ops: readonly Op[]): void {
+    const later = this.#missed.take()
+    for (const op of ops) {
+      if (op.type === 'gap') this.#missed.join(op.runs)
+      if (op.type === 'append') {
+        this.#counted++
+        this.#missed.add(op.row.entry.idx)
+      }
+      if (op.type !== 'cut') continue
+      this.#missed.cut(op.after)
+      this.#queue.push(op)
+    }
+    this.#missed.join(later)
   }
 
   /** While nothing is written: is there room again? */
@@ -348,49 +323,60 @@ class Store implements DiskStore {
     this.#tellMode()
     try {
       await this.#remember(RESERVE)
-      const free = await this.#options.freeBytes()
-      if (this.#guard.mayBegin(free, this.#options.clock.mono())) await this.#resume()
+      if (this.#hasRoom(await this.#options.freeBytes())) await this.#resume()
     } catch (error) {
-      this.#guard.stopped()
+      this.#roomSince = null
       this.#options.logger.debug({ error: (error as Error).message }, 'the event log cannot be written yet')
     }
   }
 
-  /**
-   * Begins to write again, in a new segment, with the record of what was not written. Rejects with DbError.
-   */
+  /** True when there has been enough room for long enough. */
+  #hasRoom (free: number | null): boolean {
+    const { limits: { floorBytes, headroomBytes, holdMs }, clock } = this.#options
+    if (free !== null && free < floorBytes + headroomBytes) {
+      this.#roomSince = null
+      return false
+    }
+    this.#roomSince ??= clock.mono()
+    return clock.mono() - this.#roomSince >= holdMs
+  }
+
+  /** Writes again, to a new file that begins with the gap. Rejects with DbError. */
   async #resume (): Promise<void> {
-    const set = this.#set
-    await set.closeActive()
+    const { logger, onGap } = this.#options
+    const files = this.#files
     if (this.#unread) {
-      await set.scan()
-      this.#ledger.found(set.tail)
+      await files.scan()
+      this.#tail = Math.max(this.#tail, files.tail)
+      this.#missed.found(files.tail)
+      this.#unread = false
     }
-    this.#unread = false
-    this.#tellDamages()
-    let written: readonly GapOp[] = []
+    await files.startAnew()
+    let written: Gap | null = null
     // Events may be counted, and cut, while this is being written.
-    while (set.stale !== null || JSON.stringify(written) !== JSON.stringify(this.#ledger.due())) {
-      await set.cutStale()
-      written = this.#ledger.due()
-      if (written.length === 0) continue
-      const { db } = await set.active(this.#ledger.tail + 1, true)
-      await writeGroup(db, written)
+    while (!this.#queue.empty || !isDeepStrictEqual(written, this.#missed.gap)) {
+      const cuts = this.#queue.next({ entries: 1, bytes: 1 })
+      await files.write(cuts)
+      this.#queue.done(cuts.length)
+      if (cuts.length > 0) await files.startAnew()
+      const gap = this.#missed.gap
+      if (gap !== null) await files.write([{ type: 'gap', runs: [gap] }])
+      written = gap
     }
-    this.#ledger.release()
+    this.#missed.take()
     this.#mode = 'normal'
     this.#stopLooking?.()
     this.#stopLooking = null
-    this.#archiver.start()
-    this.#options.logger.info({ gaps: written.map(({ gap }) => gap) }, 'events are written again')
+    logger.info({ gap: written }, 'events are written again')
     this.#tellMode()
-    this.#tellGaps(written)
+    if (written !== null && written.count > 0) onGap(written)
   }
 
-  /** What the next start has to know; so many more indices are set aside. */
+  /** Keeps what the next start has to know; so many more indices are reserved. */
   async #remember (ahead: number): Promise<void> {
-    const { tail, toRemember } = this.#ledger
-    await this.#position.keep({ reserved: Math.max(this.reserved, tail + ahead), missing: toRemember })
+    await this.#position.keep({
+      reserved: Math.max(this.reserved, this.#tail + ahead), missing: this.#missed.gap ?? this.#lost
+    })
   }
 
   #tellMode (): void {

@@ -1,4 +1,8 @@
+import type { Clock, Logger } from '../../../kernel/index.js'
 import type { Entry } from '../entries.js'
+import type { Gap, Range } from './gaps.js'
+import type { StoreLimits } from './limits.js'
+import type { OpenDb } from './sqlite.js'
 
 /** A recorded state of the cluster. */
 export interface Snapshot {
@@ -21,7 +25,7 @@ export type Moment = { readonly idx: number } | { readonly ms: number }
 export interface StoreQuery {
   /** Only entries with an index above this one. */
   readonly after: number
-  /** Only entries up to this index; none when absent. */
+  /** Only entries up to this index; no upper end when absent. */
   readonly until?: number
   /** At most so many: 1 to 1000. */
   readonly limit: number
@@ -45,10 +49,10 @@ export interface StoreStatus {
   /** Events that were counted and not written, since the start. */
   readonly counted: number
   /** Ranges of indices that are not in the store, oldest first, both ends inclusive. */
-  readonly gaps: readonly (readonly [number, number])[]
+  readonly gaps: readonly Range[]
   /** Index of the oldest entry that is stored; null when none is. */
   readonly firstIdx: number | null
-  /** Bytes of segments and archives. */
+  /** Bytes of all files. */
   readonly bytes: number
   /** Entries accepted and not yet on the disk. */
   readonly queued: number
@@ -69,15 +73,44 @@ export interface EventStore {
   record (snapshot: Snapshot): void
   /** Resolves when all that was accepted before is on the disk, or counted. */
   flushed (): Promise<void>
-  /** A page of entries. Rejects only when the disk does. */
+  /** A page of entries. Rejects with DbError and SlowDiskError: when the disk fails, and when it is slow. */
   read (query: StoreQuery): Promise<Entry[]>
   /**
    * The newest snapshot with `idx` at most that, or taken at or before that time (ms); null when there is
-   * none.
+   * none. Rejects as `read` does.
    */
   snapshotBefore (at: Moment): Promise<Snapshot | null>
   status (): StoreStatus
   /** Calls `fn` when the mode changes, and at each look at the disk while events are counted. */
   onMode (fn: (status: StoreStatus) => void): () => void
   close (): Promise<void>
+}
+
+/** The store, and what the log has to know at its start. */
+export interface DiskStore extends EventStore {
+  /** No index up to here may be given again: it may have been, just before a crash. */
+  readonly reserved: number
+}
+
+/** A damaged file that was set aside. */
+export interface Damaged {
+  readonly file: string
+  readonly error: string
+  /** First index that may have been in it. */
+  readonly from: number
+}
+
+export interface StoreOptions {
+  /** Made when it is missing. Only this process may use it: the lock of the home sees to that. */
+  readonly folder: string
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly limits: StoreLimits
+  readonly openDb: OpenDb
+  /** Free bytes on the volume of the folder; null when nobody knows. */
+  readonly freeBytes: () => Promise<number | null>
+  /** Exactly these events were counted, or dropped, and not written; writing goes on. */
+  readonly onGap: (gap: Gap) => void
+  /** A damaged file was set aside; also called while the store opens. */
+  readonly onDamaged: (damaged: Damaged) => void
 }

@@ -7,12 +7,12 @@ import { manualClock } from '../../../kernel/testing/index.js'
 import { createEventLog } from '../log.js'
 import { createReplication } from '../replication.js'
 import { newestOf, restore } from '../restore.js'
-import { memoryStore } from '../store/memory.js'
+import { memoryStore } from '../store/start.js'
 import { chain, everything, full, openRig, tempFolder } from './store-kit.js'
 import type { Test } from 'tap'
 import type { EventLog } from '../log.js'
 import type { Input, Replication } from '../steps.js'
-import type { DiskStore } from '../store/options.js'
+import type { DiskStore } from '../store/types.js'
 
 /** How many events happen while a node is away, and how many memory holds. */
 const EVENTS = full ? 100_000 : 6_000

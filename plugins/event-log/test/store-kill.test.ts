@@ -57,8 +57,8 @@ t.test('T-L04: kill -9 at 2,000 events a second loses nothing that was acknowled
   await rounds(t, full ? 100 : 2, {}, true)
 })
 
-t.test('kill -9 while segments are closed, compacted and packed', async (t) => {
-  // Segments so small that one of these is nearly always going on.
-  const small = { segmentBytes: 120_000, ringBytes: 300_000, keepEntries: 200, archiveFiles: 3 }
+t.test('kill -9 while files are closed and deleted', async (t) => {
+  // Files so small that one of these is nearly always going on.
+  const small = { fileBytes: 120_000, totalBytes: 300_000, keepEntries: 200 }
   await rounds(t, full ? 50 : 3, small, false)
 })

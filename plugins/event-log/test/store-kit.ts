@@ -10,16 +10,16 @@ import { openStore } from '../store/store.js'
 import type { Logger } from '../../../kernel/index.js'
 import type { Entry, Position } from '../entries.js'
 import type { StoreLimits } from '../store/limits.js'
-import type { Gap } from '../store/missing.js'
-import type { DiskStore, StoreOptions } from '../store/options.js'
-import type { Damaged } from '../store/segments.js'
+import type { Gap } from '../store/gaps.js'
+import type { DiskStore, StoreOptions } from '../store/types.js'
+import type { Damaged } from '../store/types.js'
 
 export const full = process.env['SVC_TEST_FULL'] === '1'
 export const openDb = await loadSqlite()
 
 /** Limits for tests: groups at once, and room for everything. */
 export const limits: StoreLimits = { ...STORE_LIMITS, floorBytes: 0, headroomBytes: 0, groupMs: 1, holdMs: 0,
-  checkMs: 5, archiveRate: 1e12 }
+  checkMs: 5 }
 
 /** A store, and what it said. */
 export interface StoreRig {

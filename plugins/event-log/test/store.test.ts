@@ -69,7 +69,7 @@ t.test('a row that cannot be read is left out', async (t) => {
 
 t.test('a cut takes the tail away, also across segments, and what follows takes its place', async (t) => {
   const folder = tempFolder(t)
-  const rig = await openRig(t, folder, { limits: { segmentBytes: 40_000 } })
+  const rig = await openRig(t, folder, { limits: { fileBytes: 40_000 } })
   const entries = chain(900, { text: 'x'.repeat(100) })
   for (let i = 0; i < 900; i += 100) {
     rig.store.append(entries.slice(i, i + 100))

@@ -9,7 +9,7 @@ const built = (path) => import(pathToFileURL(join(dist, path)).href)
 const { entryAfter, START } = await built('plugins/event-log/entries.js')
 const { openStore } = await built('plugins/event-log/store/store.js')
 const { loadSqlite } = await built('plugins/event-log/store/sqlite.js')
-export const { rowOf } = await built('plugins/event-log/store/row.js')
+export const { rowOf } = await built('plugins/event-log/store/queue.js')
 export const { STORE_LIMITS } = await built('plugins/event-log/store/limits.js')
 const { systemClock } = await built('kernel/index.js')
 

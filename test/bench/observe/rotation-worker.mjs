@@ -1,5 +1,4 @@
 // Has the store in a process of its own, and measures its event loop. Without a home it only measures.
-import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -13,8 +12,8 @@ const PER_SECOND = 2000
 const TICK_MS = 5
 const APPEND_MS = 5000
 const LONGEST_MS = 120_000
-/** A segment of this size is closed while the log is to be made smaller: the time comes soon. */
-const SEGMENT = 4 * MIB
+/** A file of this size is closed: the first deletion comes soon. */
+const FILE = 4 * MIB
 
 const monitor = monitorEventLoopDelay({ resolution: RESOLUTION_MS })
 const delay = (ns) => Math.max(0, ns / 1e6 - RESOLUTION_MS)
@@ -31,7 +30,7 @@ async function storeIn (home) {
   const { entryMaker, store } = await import('./entries.mjs')
   const folder = join(home, 'events')
   const make = entryMaker(TEXT)
-  let log = await store(folder, { ringBytes: Number.MAX_SAFE_INTEGER })
+  let log = await store(folder, { totalBytes: Number.MAX_SAFE_INTEGER })
 
   /** Appends at that rate until it is over, and measures. */
   async function appendUntil (over) {
@@ -62,16 +61,12 @@ async function storeIn (home) {
       loop()
       return await appendUntil((ms) => ms > APPEND_MS)
     },
-    async compact () {
+    async rotate () {
       await log.close()
       loop()
-      log = await store(folder, { segmentBytes: SEGMENT })
+      log = await store(folder, { fileBytes: FILE })
       const { firstIdx } = log.status()
       return { ...await appendUntil(() => log.status().firstIdx > firstIdx), left: log.status().bytes / MIB }
-    },
-    async archive () {
-      loop()
-      return await appendUntil(() => !readdirSync(folder).some((name) => name.startsWith('old-')))
     }
   }
 }

@@ -1,9 +1,10 @@
 import { open, rename, stat, unlink } from 'node:fs/promises'
-import { SIDECARS } from './names.js'
-import type { Db, OpenDb, SqlValue } from './sqlite.js'
-import type { Op } from './queue.js'
-import type { Range } from './ranges.js'
+import type { Gap, Range } from './gaps.js'
+import type { Row } from './queue.js'
+import type { Db, OpenDb } from './sqlite.js'
 import type { Snapshot } from './types.js'
+
+// One file of the log: a SQLite database, its tables and the statements that write to it.
 
 const PRAGMAS = [
   'PRAGMA busy_timeout = 5000', 'PRAGMA auto_vacuum = NONE', 'PRAGMA journal_mode = WAL',
@@ -14,7 +15,7 @@ const PRAGMAS = [
 /**
  * `ev.body` is the whole entry as JSON; the other columns are there to be searched. Times in ms since 1970.
  */
-export const SCHEMA = [
+const SCHEMA = [
   'CREATE TABLE IF NOT EXISTS ev' +
     '(idx INTEGER PRIMARY KEY, at INTEGER, sid TEXT, origin TEXT, kind TEXT, body TEXT)',
   'CREATE INDEX IF NOT EXISTS ev_at ON ev(at)',
@@ -23,7 +24,7 @@ export const SCHEMA = [
   'CREATE INDEX IF NOT EXISTS snap_idx ON snap(idx)',
   'CREATE INDEX IF NOT EXISTS snap_at ON snap(at)',
   'CREATE TABLE IF NOT EXISTS gap(lo INTEGER PRIMARY KEY, hi INTEGER, count INTEGER)',
-  // Segments whose newest entries are in here: they are out of date.
+  // Always empty. Earlier versions delete a file without it as unfinished, should one be started again.
   'CREATE TABLE IF NOT EXISTS replaced(name TEXT PRIMARY KEY)'
 ]
 
@@ -34,18 +35,30 @@ const INSERT_ROWS = 'INSERT OR IGNORE INTO ev SELECT ' +
   ['$[2].idx', '$[0]', '$[2].sid', '$[2].origin', '$[1]', '$[2]']
     .map((path) => `json_extract(value, '${path}')`).join(', ') + ' FROM json_each(?)'
 
-/** What a segment file holds. */
+/** The first entry's `prev`; its body may be damaged. */
+const FIRST_PREV = 'SELECT CASE WHEN json_valid(body) THEN json_extract(body, \'$.prev\') ELSE idx - 1 END ' +
+  'FROM ev ORDER BY idx LIMIT 1'
+
+/** Where SQLite keeps what is not in the file itself yet. */
+export const SIDECARS = ['-wal', '-shm', '-journal'] as const
+
+/** What a file holds. */
 export interface Contents {
   /** Indices of the oldest and the newest entry; null when there is none. */
-  readonly entries: Range | null
+  entries: Range | null
+  /** Index of the entry before the oldest one. */
+  prev: number
+  /** How many entries there are. */
+  count: number
   /** Newest time of an entry, ms. */
-  readonly newestMs: number
-  readonly gaps: readonly Range[]
-  /** Names of segments that this one replaces. */
-  readonly replaced: readonly string[]
+  newestMs: number
+  /** Indices that were not written. */
+  gaps: Range[]
 }
 
-/** Opens a segment for writing, and makes it when told to. Rejects with DbError. */
+export const EMPTY: Contents = { entries: null, prev: 0, count: 0, newestMs: 0, gaps: [] }
+
+/** Opens a file for writing, and makes it when told to. Rejects with DbError. */
 export async function openForWriting (openDb: OpenDb, path: string, make: boolean): Promise<Db> {
   const db = await openDb(path, make)
   try {
@@ -58,27 +71,30 @@ export async function openForWriting (openDb: OpenDb, path: string, make: boolea
   }
 }
 
-/**
- * Reads what a segment holds; null for one that was never finished, or has nothing in it. Rejects with
- * DbError.
- */
+/** Reads what a file holds; null for one that is unfinished or empty. Rejects with DbError. */
 export async function contentsOf (db: Db): Promise<Contents | null> {
   const [{ tables }] = await db.all<{ tables: number }>(
     "SELECT count(*) AS tables FROM sqlite_master WHERE type = 'table'") as [{ tables: number }]
   if (tables < TABLES) return null
-  const [found] = await db.all<{ lo: number | null, hi: number | null, at: number | null, snaps: number }>(
+  type Found = Record<'lo' | 'hi' | 'at' | 'prev', number | null> & Record<'count' | 'snaps', number>
+  const [found] = await db.all<Found>(
     'SELECT (SELECT min(idx) FROM ev) AS lo, (SELECT max(idx) FROM ev) AS hi, ' +
-    '(SELECT max(at) FROM ev) AS at, (SELECT count(*) FROM snap) AS snaps')
+    '(SELECT max(at) FROM ev) AS at, (SELECT count(*) FROM ev) AS count, ' +
+    `(${FIRST_PREV}) AS prev, EXISTS(SELECT 1 FROM snap) AS snaps`)
   const gaps = await db.all<{ lo: number, hi: number }>('SELECT lo, hi FROM gap ORDER BY lo')
-  const replaced = await db.all<{ name: string }>('SELECT name FROM replaced')
-  const { lo, hi, at, snaps } = found!
-  if (lo === null && snaps === 0 && gaps.length === 0) return null
+  const { lo, hi, at, prev, count, snaps } = found!
+  if (count + snaps + gaps.length === 0) return null
   return {
     entries: lo === null || hi === null ? null : [lo, hi],
-    newestMs: at ?? 0,
-    gaps: gaps.map((gap): Range => [gap.lo, gap.hi]),
-    replaced: replaced.map(({ name }) => name)
+    prev: prev ?? 0, count, newestMs: at ?? 0,
+    gaps: gaps.map((gap): Range => [gap.lo, gap.hi])
   }
+}
+
+/** Bytes of the snapshots in a file. Rejects with DbError. */
+export async function snapshotBytes (db: Db): Promise<number> {
+  const [found] = await db.all<{ bytes: number | null }>('SELECT sum(length(body)) AS bytes FROM snap')
+  return found?.bytes ?? 0
 }
 
 /** True when SQLite finds nothing wrong with the file. Rejects with DbError. */
@@ -87,29 +103,37 @@ export async function isSound (db: Db): Promise<boolean> {
   return rows[0]?.quick_check === 'ok'
 }
 
+/** What is written together. */
+export interface Group {
+  readonly rows: readonly Row[]
+  readonly gaps: readonly Gap[]
+  readonly snapshots: readonly Snapshot[]
+}
+
 /** Writes a group in one transaction. Rejects with DbError; nothing of it is written then. */
-export async function writeGroup (db: Db, ops: readonly Op[]): Promise<void> {
-  const rows = ops.filter((op) => op.type === 'append').map((op) => op.row.text)
+export async function writeGroup (db: Db, { rows, gaps, snapshots }: Group): Promise<void> {
   const insert = async (): Promise<void> => {
-    if (rows.length > 0) await db.run(INSERT_ROWS, [`[${rows.join(',')}]`])
+    if (rows.length > 0) await db.run(INSERT_ROWS, [`[${rows.map(({ text }) => text).join(',')}]`])
   }
   // One statement is a transaction by itself; BEGIN and COMMIT would wait for two more turns of a busy loop.
-  if (rows.length === ops.length) return await insert()
+  if (gaps.length + snapshots.length === 0) return await insert()
   await inTransaction(db, async () => {
     await insert()
-    for (const op of ops) {
-      if (op.type === 'snapshot') await insertSnapshot(db, op.snapshot)
-      else if (op.type === 'gap') {
-        const { from, to, count } = op.gap
-        await db.run('INSERT OR REPLACE INTO gap VALUES(?, ?, ?)', [from, to, count])
-      }
+    for (const { from, to, count } of gaps) {
+      await db.run('INSERT OR REPLACE INTO gap VALUES(?, ?, ?)', [from, to, count])
+    }
+    for (const { idx, at, sid, cause, body } of snapshots) {
+      await db.run('INSERT INTO snap(idx, at, sid, cause, body) VALUES(?, ?, ?, ?, ?)',
+        [idx, at, sid, cause, body])
     }
   })
 }
 
-async function insertSnapshot (db: Db, { idx, at, sid, cause, body }: Snapshot): Promise<void> {
-  const values: SqlValue[] = [idx, at, sid, cause, body]
-  await db.run('INSERT INTO snap(idx, at, sid, cause, body) VALUES(?, ?, ?, ?, ?)', values)
+/** Deletes every second snapshot, neither the oldest nor the newest: what is written next uses their room. */
+export async function thinSnapshots (db: Db): Promise<void> {
+  await db.run('DELETE FROM snap WHERE n IN (SELECT n FROM ' +
+    '(SELECT n, row_number() OVER (ORDER BY n) AS place FROM snap) WHERE place % 2 = 0) ' +
+    'AND n < (SELECT max(n) FROM snap)')
 }
 
 /** Takes away what lies behind an index. Rejects with DbError. */
@@ -134,7 +158,7 @@ async function inTransaction (db: Db, work: () => Promise<void>): Promise<void> 
   }
 }
 
-/** Closes a segment for good: all of it is in the one file then, which can be read on a full disk too. */
+/** Closes a file for good: all of it is in the one file then, which can be read on a full disk too. */
 export async function seal (db: Db): Promise<void> {
   try {
     await db.run('PRAGMA journal_mode = DELETE')
@@ -143,26 +167,26 @@ export async function seal (db: Db): Promise<void> {
   }
 }
 
-/** Bytes of a segment on disk, its sidecars too. */
+/** Bytes of a file on disk, its sidecars too. */
 export async function bytesOf (path: string): Promise<number> {
   const sizes = await Promise.all(['', ...SIDECARS].map((more) =>
     stat(path + more).then(({ size }) => size, () => 0)))
   return sizes.reduce((sum, size) => sum + size, 0)
 }
 
-/** Makes what a file holds, or a folder's names, outlive a loss of power. */
-export async function outlive (path: string): Promise<void> {
+/** Makes the names in a folder survive a loss of power. */
+export async function syncFolder (path: string): Promise<void> {
   const handle = await open(path, 'r')
   try { await handle.sync() } finally { await handle.close() }
 }
 
-/** Removes a segment; a file that is not there is no fault. */
-export async function removeSegment (path: string): Promise<void> {
+/** Removes a file; one that is not there is no fault. */
+export async function removeFile (path: string): Promise<void> {
   for (const more of [...SIDECARS, '']) await unlink(path + more).catch(ignoreMissing)
 }
 
-/** Moves a segment with its sidecars to another name. */
-export async function moveSegment (from: string, to: string): Promise<void> {
+/** Moves a file with its sidecars to another name. */
+export async function moveFile (from: string, to: string): Promise<void> {
   for (const more of SIDECARS) await rename(from + more, to + more).catch(ignoreMissing)
   await rename(from, to)
 }

@@ -1,4 +1,4 @@
-// The longest time the event loop stands still while a log of 300 MiB is made smaller, and archived.
+// The longest time the event loop stands still while files of a log of 300 MiB are closed and deleted.
 import { newHome, removeHome } from '../lib/node.mjs'
 import { figure } from '../lib/report.mjs'
 import { startWorker } from '../lib/worker.mjs'
@@ -6,15 +6,13 @@ import { startWorker } from '../lib/worker.mjs'
 const LIMIT_MS = 50
 
 /** What happens meanwhile, in this order. */
-const PHASES = {
-  append: 'events are appended', compact: 'and the log is made smaller', archive: 'and the rest is archived'
-}
+const PHASES = { append: 'events are appended', rotate: 'and old files are deleted' }
 
-/** One log, filled and then made smaller; an idle process beside it shows what the machine does by itself. */
+/** One log, filled and then cut down; an idle process beside it shows what the machine does by itself. */
 async function once () {
   const home = newHome()
-  const worker = await startWorker('../observe/compaction-worker', { home })
-  const idle = await startWorker('../observe/compaction-worker')
+  const worker = await startWorker('../observe/rotation-worker', { home })
+  const idle = await startWorker('../observe/rotation-worker')
   try {
     const filled = await worker.ask({ do: 'fill' })
     const phases = {}
@@ -31,7 +29,7 @@ async function once () {
 }
 
 export default {
-  title: 'Event loop while a log of 300 MiB is made smaller',
+  title: 'Event loop while files of a log of 300 MiB are closed and deleted',
   async run ({ short }) {
     const rounds = []
     for (let n = 0; n < (short ? 1 : 5); n++) rounds.push(await once())
@@ -43,8 +41,8 @@ export default {
         ...['loop', 'idle'].flatMap((who) => ['p99', 'max'].map((field) =>
           figure(most(phase, (result) => result[who][field]), 'ms')))]),
       targets: [{
-        name: 'longest block of the event loop in compaction', value: most('compact', ({ loop }) => loop.max),
-        limit: LIMIT_MS, unit: 'ms'
+        name: 'longest block of the event loop while files are deleted',
+        value: most('rotate', ({ loop }) => loop.max), limit: LIMIT_MS, unit: 'ms'
       }],
       notes: [
         `${rounds.length} logs of ${rounds.map(({ mebibytes, events }) =>
