@@ -1,4 +1,5 @@
 /** Anthropic's Messages requests as chat requests. Pure. */
+import { samplingOf, strictFields } from '../sampling.js'
 import { textOf } from './messages.js'
 import { refused } from './refuse.js'
 import type { FromSchema } from '../../../kernel/index.js'
@@ -26,9 +27,7 @@ export const messagesBody = {
     },
     system: { type: ['string', 'array'], items: blocks.items },
     stop_sequences: { type: 'array', items: name },
-    temperature: { type: 'number', minimum: 0, maximum: 1 },
-    top_p: { type: 'number', minimum: 0, maximum: 1 },
-    top_k: { type: 'integer', minimum: 0, maximum: 2 ** 31 },
+    ...strictFields('anthropic'),
     stream: { type: 'boolean' },
     tools: {
       type: 'array',
@@ -55,15 +54,14 @@ type Block = Record<string, unknown>
 
 /** Throws `invalid_request` naming the field. */
 export function fromAnthropic (body: MessagesBody): ChatBody {
-  const { model, max_tokens, temperature, top_p, top_k, thinking, tool_choice: choice } = body
+  const { model, max_tokens, thinking, tool_choice: choice } = body
   const system = textOf(body.system as string | Block[] | undefined ?? null, 'system')
   const messages = body.messages.flatMap((message, i) =>
     toChat(message.role, message.content as string | Block[], `messages.${i}.content`))
-  const given = Object.entries({ temperature, top_p, top_k }).filter(([, value]) => value !== undefined)
   return {
     model, max_tokens,
     messages: system === null ? messages : [{ role: 'system', content: system }, ...messages],
-    ...Object.fromEntries(given),
+    ...samplingOf('anthropic', body),
     ...body.stop_sequences === undefined ? {} : { stop: body.stop_sequences },
     ...body.tools === undefined ? {} : { tools: body.tools.map(toolOf) },
     ...choice === undefined ? {} : choiceOf(choice),

@@ -1,4 +1,5 @@
 /** Requests of Ollama's API as chat requests. Pure. */
+import { nullableFields, samplingOf } from '../sampling.js'
 import { refused } from './refuse.js'
 import { sampling } from './schema.js'
 import type { FromSchema } from '../../../kernel/index.js'
@@ -17,16 +18,9 @@ const common = {
   options: {
     type: ['object', 'null'],
     properties: {
-      temperature: sampling.temperature,
-      top_k: sampling.top_k,
-      top_p: sampling.top_p,
-      min_p: sampling.min_p,
-      seed: sampling.seed,
+      ...nullableFields('ollama'),
       stop: sampling.stop,
-      num_predict: { type: ['integer', 'null'], minimum: -2 },
-      repeat_penalty: sampling.repetition_penalty,
-      presence_penalty: sampling.presence_penalty,
-      frequency_penalty: sampling.frequency_penalty
+      num_predict: { type: ['integer', 'null'], minimum: -2 }
     }
   }
 } as const
@@ -180,18 +174,13 @@ function toolOf (tool: Record<string, unknown>, i: number): NonNullable<ChatBody
   } as NonNullable<ChatBody['tools']>[number]
 }
 
-const SAME = [
-  'temperature', 'top_k', 'top_p', 'min_p', 'seed', 'stop', 'presence_penalty', 'frequency_penalty'
-]
+type Options = Partial<Omit<CompletionBody, 'model' | 'prompt' | 'logprobs'>>
 
-type Sampling = Partial<Omit<CompletionBody, 'model' | 'prompt' | 'logprobs'>>
-
-function optionsOf (options: Common['options']): Sampling {
-  const { num_predict: most, repeat_penalty: penalty, ...rest } = options ?? {}
-  const same = Object.entries(rest).filter(([key, value]) => SAME.includes(key) && value != null)
+function optionsOf (options: Common['options']): Options {
+  const { num_predict: most, stop } = options ?? {}
   return {
-    ...Object.fromEntries(same),
-    ...penalty == null ? {} : { repetition_penalty: penalty },
+    ...samplingOf('ollama', options),
+    ...stop == null ? {} : { stop },
     // Zero and less mean: as much as there is room for.
     ...most == null || most <= 0 ? {} : { max_tokens: most }
   }

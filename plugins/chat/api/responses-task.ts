@@ -1,4 +1,5 @@
 /** Requests of OpenAI's Responses route as chat requests. Pure. */
+import { nullableFields, samplingOf } from '../sampling.js'
 import { sampling } from './schema.js'
 import { refused } from './refuse.js'
 import type { FromSchema } from '../../../kernel/index.js'
@@ -7,7 +8,6 @@ import type { ChatBody } from './task.js'
 
 const name = { type: 'string', minLength: 1 } as const
 const optional = <const T extends string>(type: T) => ({ type: [type, 'null'] }) as const
-const { temperature, top_p } = sampling
 
 /** Body of POST /v1/responses. Unknown fields are ignored, null is as good as absent. */
 export const responsesBody = {
@@ -17,8 +17,7 @@ export const responsesBody = {
     input: { type: ['string', 'array'], minItems: 1, items: { type: 'object' } },
     instructions: optional('string'),
     max_output_tokens: sampling.max_tokens,
-    temperature,
-    top_p,
+    ...nullableFields('responses'),
     top_logprobs: { type: ['integer', 'null'], minimum: 0, maximum: 20 },
     stream: optional('boolean'),
     tools: {
@@ -61,16 +60,17 @@ type Item = Record<string, unknown>
 /** Throws `invalid_request` naming the field. */
 export function fromResponses (body: ResponsesBody): ChatBody {
   refuseMemory(body)
-  const { model, instructions, temperature, top_p, max_output_tokens, parallel_tool_calls } = body
+  const { model, instructions, max_output_tokens, parallel_tool_calls } = body
   const input: InputMessage[] = typeof body.input === 'string'
     ? [{ role: 'user', content: body.input }]
     : itemsAsMessages(body.input as Item[])
-  const given = Object.entries({ temperature, top_p, parallel_tool_calls, max_tokens: max_output_tokens })
+  const given = Object.entries({ parallel_tool_calls, max_tokens: max_output_tokens })
     .filter(([, value]) => value != null)
   const effort = body.reasoning?.effort
   return {
     model,
     messages: instructions == null ? input : [{ role: 'system', content: instructions }, ...input],
+    ...samplingOf('responses', body),
     ...Object.fromEntries(given),
     ...body.tools == null ? {} : { tools: body.tools.map(toolOf) },
     ...choiceOf(body.tool_choice),

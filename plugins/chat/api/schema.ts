@@ -1,21 +1,15 @@
 /** Bodies of OpenAI's chat and completion routes. Unknown fields are ignored, null is as good as absent. */
+import { nullableFields } from '../sampling.js'
+
 const name = { type: 'string', minLength: 1 } as const
 const optional = <const T extends string>(type: T) => ({ type: [type, 'null'] }) as const
-const number = (minimum: number, maximum: number) => ({ type: ['number', 'null'], minimum, maximum }) as const
 const whole = (minimum: number, maximum = Number.MAX_SAFE_INTEGER) =>
   ({ type: ['integer', 'null'], minimum, maximum }) as const
 
 /** Fields that say how tokens are chosen. */
 export const sampling = {
   max_tokens: whole(1),
-  temperature: number(0, 100),
-  top_p: number(0, 1),
-  top_k: whole(-1, 2 ** 31),
-  min_p: number(0, 1),
-  frequency_penalty: number(-2, 2),
-  presence_penalty: number(-2, 2),
-  repetition_penalty: number(0.01, 100),
-  seed: whole(Number.MIN_SAFE_INTEGER),
+  ...nullableFields('chat'),
   logit_bias: {
     type: ['object', 'null'], additionalProperties: { type: 'number', minimum: -100, maximum: 100 }
   },

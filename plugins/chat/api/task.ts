@@ -2,6 +2,7 @@
 import { atMost, checkSchema } from './limits.js'
 import { toMessages } from './messages.js'
 import { refused } from './refuse.js'
+import { samplingOf } from '../sampling.js'
 import { MARKERS } from '../text/parse/output.js'
 import type { FromSchema } from '../../../kernel/index.js'
 import type { GrammarRequest } from '../text/types.js'
@@ -22,20 +23,9 @@ const UNSUPPORTED: Readonly<Record<string, string>> = {
   web_search_options: 'is not served; leave it out'
 }
 
-/** Fields that go to the engine as they are. */
-const SAME = [
-  'temperature', 'top_p', 'min_p', 'frequency_penalty', 'presence_penalty', 'repetition_penalty', 'seed',
-  'logit_bias'
-] as const
-
-type Sampling = Pick<CompletionBody, typeof SAME[number] | 'top_k'>
-
-function samplingOf (body: Sampling): Record<string, unknown> {
-  const params: Record<string, unknown> = {}
-  for (const key of SAME) if (body[key] != null) params[key] = body[key]
-  // vLLM's word for off.
-  if (body.top_k != null) params['top_k'] = Math.max(0, body.top_k)
-  return params
+/** The sampling parameters of a request. */
+function paramsOf (body: Pick<CompletionBody, 'logit_bias'>): Record<string, unknown> {
+  return { ...samplingOf('chat', body), ...body.logit_bias == null ? {} : { logit_bias: body.logit_bias } }
 }
 
 function lengthsOf (
@@ -61,7 +51,7 @@ export function chatTask (body: ChatBody, limits: Limits, aliases: Readonly<Reco
   const payload: Record<string, unknown> = {
     messages: toMessages(body.messages),
     ...lengthsOf(body, limits, body.max_completion_tokens ?? body.max_tokens),
-    params: { ...samplingOf(body), ...logprobsOf(body), ...grammarOf(body, tools, limits) },
+    params: { ...paramsOf(body), ...logprobsOf(body), ...grammarOf(body, tools, limits) },
     markers: MARKERS
   }
   if (tools.length > 0) payload['tools'] = tools
@@ -164,7 +154,7 @@ export function completionTask (
   const payload = {
     prompt: promptOf(body.prompt),
     ...lengthsOf(body, limits, body.max_tokens ?? DEFAULT_COMPLETION_TOKENS),
-    params: { ...samplingOf(body), ...logprobs }
+    params: { ...paramsOf(body), ...logprobs }
   }
   return {
     modelId: renamed(aliases, body.model),

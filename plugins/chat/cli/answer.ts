@@ -1,16 +1,15 @@
 import { plain, serverEvents } from '../../../kernel/index.js'
 import type { VerbContext, VerbError } from '../../../kernel/index.js'
+import type { Sampling } from '../sampling.js'
 
 /** One message of a conversation. */
 export interface ChatMessage { role: 'system' | 'user' | 'assistant', content: string }
 
 /** What is asked for, as the route takes it. */
-export interface ChatAsk {
+export interface ChatAsk extends Sampling {
   model: string
   messages: readonly ChatMessage[]
-  temperature?: number
   max_tokens?: number
-  seed?: number
 }
 
 /** A chunk of the stream, as it came. */

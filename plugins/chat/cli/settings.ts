@@ -1,4 +1,5 @@
 import type { VerbContext } from '../../../kernel/index.js'
+import { parametersOf, samplingOf } from '../sampling.js'
 import { COUNT, readNumber } from './api.js'
 import type { ChatAsk, ChatMessage } from './answer.js'
 
@@ -12,16 +13,14 @@ export interface Settings {
 
 /** Reads the options of `svc run`. Throws VerbError (2). */
 export function readSettings (ctx: VerbContext, model: string, options: Record<string, unknown>): Settings {
-  const temperature = readNumber(ctx, '--temperature', options['temperature'],
-    { min: 0, max: 2, whole: false })
+  const given = parametersOf('cli').map(({ name, field, flag, min, max, whole = false }) =>
+    [name, readNumber(ctx, flag, options[field], { min, max, whole })])
   const maxTokens = readNumber(ctx, '--max-tokens', options['maxTokens'], COUNT)
-  const seed = readNumber(ctx, '--seed', options['seed'], { ...COUNT, min: 0 })
   return {
     sampling: {
       model,
-      ...temperature === undefined ? {} : { temperature },
-      ...maxTokens === undefined ? {} : { max_tokens: maxTokens },
-      ...seed === undefined ? {} : { seed }
+      ...samplingOf('cli', Object.fromEntries(given) as object),
+      ...maxTokens === undefined ? {} : { max_tokens: maxTokens }
     },
     system: (options['system'] as string | undefined) ?? '',
     stats: options['stats'] === true

@@ -1,4 +1,8 @@
 import type { VerbDecl } from '../../../kernel/index.js'
+import { parametersOf } from '../sampling.js'
+
+const samplingOptions = parametersOf('cli').map(({ flag, cli }): [string, string] =>
+  [`${flag} ${cli!.value}`, cli!.help])
 
 /** The verbs about talking to models, about one model, and the answers of the guide. */
 export const verbs = {
@@ -16,9 +20,8 @@ export const verbs = {
     args: '<model> [prompt...]',
     options: [
       ['--system <text>', 'what the model is told first'],
-      ['--temperature <t>', 'how freely it chooses, 0 to 2; 0 always takes the likeliest'],
       ['--max-tokens <n>', 'end the answer after so many tokens'],
-      ['--seed <n>', 'the same seed and question give the same answer'],
+      ...samplingOptions,
       ['--stats', 'show the tokens per second, on stderr'],
       ['--wait [seconds]', 'wait until the model is ready']
     ],

@@ -4,6 +4,7 @@ import { dirname } from 'node:path'
 import type { InferenceSession } from 'onnxruntime-node'
 import { EngineError, type EngineEnv, type ModelSpec } from '../../../kernel/api/engine.js'
 import { decodeModel, encodeModel, openSession } from '../../onnx/engine.js'
+import { parametersOf } from '../sampling.js'
 import { loadText } from '../text/index.js'
 import type { LoadedText } from '../text/types.js'
 import { bind, namesOf, type Port } from './bind.js'
@@ -34,7 +35,6 @@ export interface Loaded {
 
 /** A graph above this is not read into memory to be changed. */
 const MOST_CHANGED_BYTES = 1.5 * 2 ** 30
-const SAMPLING = ['temperature', 'top_p', 'top_k', 'min_p', 'repetition_penalty']
 
 const record = (value: unknown): Record<string, unknown> =>
   typeof value === 'object' && value !== null ? value as Record<string, unknown> : {}
@@ -115,8 +115,8 @@ function contextOf (spec: ModelSpec, files: ModelFiles): number {
 /** What the card says counts more than generation_config.json. A model made for greedy writing is greedy. */
 function defaultsOf (spec: ModelSpec, files: ModelFiles): Record<string, unknown> {
   const generation = record(files.generation)
-  const own = SAMPLING.filter(name => typeof generation[name] === 'number')
-    .map((name): [string, unknown] => [name, generation[name]])
+  const own = parametersOf('model').filter(({ name }) => typeof generation[name] === 'number')
+    .map(({ parameter, name }): [string, unknown] => [parameter, generation[name]])
   const greedy = generation['do_sample'] === false ? { temperature: 0 } : {}
   return { ...Object.fromEntries(own), ...greedy, ...spec.card.defaults }
 }

@@ -1,6 +1,7 @@
 /** From the payload of a task to a request this model honours. Every problem is reported at once. */
 import { EngineError } from '../../../kernel/api/engine.js'
 import type { Prompts } from './prompts.js'
+import { SAMPLING, type SamplingNumbers } from '../sampling.js'
 import type { ChatMessage, GrammarRequest, LoadedText, SamplingParams } from '../text/types.js'
 
 /** A checked request for text. */
@@ -31,20 +32,7 @@ export interface Wishes extends Pick<TextRequest, 'stop' | 'n' | 'params' | 'mar
 interface Range { min: number, max: number, whole?: boolean }
 
 const MOST_ANSWERS = 128
-const RANGES = {
-  temperature: { min: 0, max: 100 },
-  top_p: { min: 0, max: 1 },
-  top_k: { min: 0, max: 2 ** 31, whole: true },
-  min_p: { min: 0, max: 1 },
-  frequency_penalty: { min: -2, max: 2 },
-  presence_penalty: { min: -2, max: 2 },
-  repetition_penalty: { min: 0.01, max: 100 },
-  top_logprobs: { min: 0, max: 20, whole: true }
-} as const satisfies Record<string, Range>
-const OFF = {
-  temperature: 1, top_p: 1, top_k: 0, min_p: 0, frequency_penalty: 0, presence_penalty: 0,
-  repetition_penalty: 1, top_logprobs: 0
-} as const
+const TOP_LOGPROBS: Range = { min: 0, max: 20, whole: true }
 const GRAMMARS = new Set(['none', 'json', 'schema', 'tools'])
 
 const isObject = (value: unknown): value is Record<string, unknown> =>
@@ -58,11 +46,15 @@ class Reader {
 
   fail (path: string, message: string): void { this.issues.push({ path, message: `${path} ${message}` }) }
 
-  number (from: Record<string, unknown>, path: string, range: Range, fallback: number): number {
+  number<F extends number | null> (
+    from: Record<string, unknown>, path: string, range: Range, fallback: F
+  ): number | F {
     const value = from[path.slice(path.indexOf('.') + 1)] ?? fallback
-    if (within(value, range)) return value
+    if (value === null || within(value, range)) return value as number | F
     const kind = range.whole === true ? 'a whole number' : 'a number'
-    this.fail(path, `is ${String(value)}, but takes ${kind} from ${range.min} to ${range.max}`)
+    this.fail(path, range.min === Number.MIN_SAFE_INTEGER
+      ? `takes ${kind}`
+      : `is ${String(value)}, but takes ${kind} from ${range.min} to ${range.max}`)
     return fallback
   }
 
@@ -90,10 +82,15 @@ function readBias (reader: Reader, value: unknown, size: number): Record<number,
   return {}
 }
 
-function readSeed (reader: Reader, value: unknown): number | null {
-  if (value == null || Number.isSafeInteger(value)) return (value ?? null) as number | null
-  reader.fail('params.seed', 'takes a whole number')
-  return null
+/** Every sampling parameter: the request's value, else the model's, else the default. */
+function readNumbers (
+  reader: Reader, given: Record<string, unknown>, defaults: Readonly<Record<string, unknown>>
+): SamplingNumbers {
+  return Object.fromEntries(Object.entries(SAMPLING).map(([name, row]) => {
+    const own = defaults[name]
+    const fallback = within(own, row) ? own : row.default
+    return [row.field, reader.number(given, `params.${name}`, row, fallback)]
+  })) as unknown as SamplingNumbers
 }
 
 function readGrammar (reader: Reader, value: unknown): GrammarRequest {
@@ -107,22 +104,11 @@ function readGrammar (reader: Reader, value: unknown): GrammarRequest {
 function readParams (reader: Reader, value: unknown, facts: WishFacts): SamplingParams {
   if (value != null && !isObject(value)) reader.fail('params', 'is no object')
   const given = isObject(value) ? value : {}
-  const number = (name: keyof typeof RANGES): number => {
-    const own = facts.defaults[name]
-    return reader.number(given, `params.${name}`, RANGES[name], within(own, RANGES[name]) ? own : OFF[name])
-  }
   const after = given['grammar_after']
   return {
-    temperature: number('temperature'),
-    topP: number('top_p'),
-    topK: number('top_k'),
-    minP: number('min_p'),
-    frequencyPenalty: number('frequency_penalty'),
-    presencePenalty: number('presence_penalty'),
-    repetitionPenalty: number('repetition_penalty'),
-    topLogprobs: number('top_logprobs'),
+    ...readNumbers(reader, given, facts.defaults),
+    topLogprobs: reader.number(given, 'params.top_logprobs', TOP_LOGPROBS, 0),
     logprobs: given['logprobs'] === true,
-    seed: readSeed(reader, given['seed']),
     logitBias: readBias(reader, given['logit_bias'], facts.vocabularySize),
     grammar: readGrammar(reader, given['grammar']),
     ...typeof after === 'string' ? { grammarAfter: after } : {}

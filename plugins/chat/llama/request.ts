@@ -2,6 +2,7 @@
 import { EngineError } from '../../../kernel/api/engine.js'
 import { readWishes } from '../engine/request.js'
 import { readEmbed, type VectorShape } from '../engine/vectors.js'
+import { parametersOf, type SamplingNumbers } from '../sampling.js'
 import type { GrammarRequest, SamplingParams } from '../text/types.js'
 import { fieldsOf, idsOf, type Fields } from './json.js'
 
@@ -29,13 +30,8 @@ function commonOf (payload: Fields, facts: Facts) {
 function samplingOf (params: SamplingParams, { contextLength }: Facts): Body {
   const bias = Object.entries(params.logitBias).map(([id, value]) => [Number(id), value])
   return {
-    temperature: params.temperature,
-    top_p: params.topP,
-    top_k: params.topK,
-    min_p: params.minP,
-    frequency_penalty: params.frequencyPenalty,
-    presence_penalty: params.presencePenalty,
-    repeat_penalty: params.repetitionPenalty,
+    ...Object.fromEntries(parametersOf('llama').map(({ name, field }) =>
+      [name, params[field as keyof SamplingNumbers]])),
     // The whole context. Newer servers refuse -1, which once meant that.
     repeat_last_n: contextLength,
     ...bias.length === 0 ? {} : { logit_bias: bias }

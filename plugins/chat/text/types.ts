@@ -1,5 +1,7 @@
 /** What the text side of a language model offers to the engine: tokens, templates, sampling, streams. */
 
+import type { SamplingNumbers } from '../sampling.js'
+
 /** Chooses the next token of one sequence from its logits. Stateful: one per sequence. */
 export interface TokenChooser {
   /**
@@ -67,10 +69,10 @@ export type GrammarRequest =
   { kind: 'tools', tools: unknown[], choice: unknown }
 
 /** How the tokens of one sequence are chosen. `topK` 0, `topP` 1 and `minP` 0 are off. */
-export interface SamplingParams {
-  temperature: number, topP: number, topK: number, minP: number, seed: number | null,
-  frequencyPenalty: number, presencePenalty: number, repetitionPenalty: number,
-  logitBias: Readonly<Record<number, number>>, topLogprobs: number, logprobs: boolean,
+export interface SamplingParams extends SamplingNumbers {
+  logitBias: Readonly<Record<number, number>>
+  topLogprobs: number
+  logprobs: boolean
   /** Enforced shape of the output. */
   grammar: GrammarRequest
   /**
