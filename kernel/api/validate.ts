@@ -6,7 +6,9 @@ import type { JsonSchema } from './schema.js'
 export interface Issue { path: string, message: string }
 
 const base = {
-  removeAdditional: false, useDefaults: false, strict: true, strictTypes: false, strictRequired: false
+  removeAdditional: false, useDefaults: false, strict: true, strictTypes: false, strictRequired: false,
+  // The schema of schemas takes longer to compile than all others of a boot; strict mode finds the same faults.
+  meta: false, validateSchema: false
 } as const
 
 /** Bodies, payloads, events: nothing is coerced, stripped or filled in. */
@@ -35,6 +37,22 @@ export function compileStrict (schema: JsonSchema): ValidateFunction {
 /** As compileStrict, for values that arrive as text. */
 export function compileText (schema: JsonSchema): ValidateFunction {
   return once(compiledText, textAjv, schema)
+}
+
+/**
+ * A check that compiles its schema when it is first asked: most routes of a node are never called, and a boot
+ * would compile for all of them.
+ */
+export function compileLater (compile: (schema: JsonSchema) => ValidateFunction, schema: JsonSchema):
+((value: unknown) => boolean) & { errors: ErrorObject[] | null } {
+  const check = (value: unknown): boolean => {
+    const validate = compile(schema)
+    const fits = validate(value) as boolean
+    check.errors = validate.errors ?? null
+    return fits
+  }
+  check.errors = null as ErrorObject[] | null
+  return check
 }
 
 function once (

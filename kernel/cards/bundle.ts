@@ -8,10 +8,9 @@ import type { BundledModel, Manifest } from '../api/plugin.js'
 import type { ModelCard } from '../api/engine.js'
 import type { Bundle, RegisteredEngine } from '../api/services.js'
 
-const fits = compileStrict(cardSchema)
-
 /** Checks a card; `where` names it in the message. Throws an Error that names the field. */
 export function checkCard (value: unknown, where: string): ModelCard {
+  const fits = compileStrict(cardSchema)
   if (fits(value)) return value as ModelCard
   const [issue] = issuesOf(fits.errors)
   throw new Error(`model card ${where}: ${issue?.path ?? ''} ${issue?.message ?? 'is not valid'}`)

@@ -6,7 +6,7 @@ import cors from '@fastify/cors'
 import { fastify } from 'fastify'
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { kernelError, SvcError } from '../api/errors.js'
-import { compileStrict, compileText, issuesOf } from '../api/validate.js'
+import { compileLater, compileStrict, compileText, issuesOf } from '../api/validate.js'
 import { isLoopback } from './access.js'
 import { collectBody } from './body.js'
 import { Door } from './door.js'
@@ -116,7 +116,7 @@ export async function createServer (options: ServerOptions): Promise<FastifyInst
   readJsonOnly(app)
   app.setValidatorCompiler(({ schema, httpPart }) => {
     const compile = httpPart === 'body' ? compileStrict : compileText
-    return compile(schema as Record<string, unknown>)
+    return compileLater(compile, schema as Record<string, unknown>)
   })
   app.setSerializerCompiler(() => JSON.stringify)
   app.setSchemaErrorFormatter((errors, part) => {
