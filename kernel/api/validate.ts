@@ -7,8 +7,9 @@ export interface Issue { path: string, message: string }
 
 const base = {
   removeAdditional: false, useDefaults: false, strict: true, strictTypes: false, strictRequired: false,
-  // The schema of schemas takes longer to compile than all others of a boot; strict mode finds the same faults.
-  meta: false, validateSchema: false
+  // The schema of schemas takes longer to compile than all others of a boot, and strict mode finds the same
+  // faults.
+  meta: false, validateSchema: false, code: { optimize: false }
 } as const
 
 /** Bodies, payloads, events: nothing is coerced, stripped or filled in. */

@@ -201,8 +201,9 @@ export class Registry {
 
 function capabilityOf (owner: string, decl: CapabilityDecl, handler: Handler): Capability {
   const descriptor = structuredClone(descriptorOf(decl))
-  const check = (schema: Descriptor['output_schema']): Check | null =>
-    schema === null ? null : checkOf(schema)
+  // The declared schemas were compiled when they were looked at for problems.
+  const check = (schema: CapabilityDecl['output_schema']): Check | null =>
+    schema === null || schema === undefined ? null : checkOf(schema)
   return {
     owner,
     name: `${decl.id}@${decl.version}`,
@@ -211,9 +212,9 @@ function capabilityOf (owner: string, decl: CapabilityDecl, handler: Handler): C
     mediaType: decl.media_type ?? null,
     callsAtOnce: decl.calls_at_once,
     handler: handler as Capability['handler'],
-    input: checkOf(descriptor.input_schema),
-    output: check(descriptor.output_schema),
-    inputChunk: check(descriptor.input_chunk_schema),
-    outputChunk: check(descriptor.output_chunk_schema)
+    input: checkOf(decl.input_schema),
+    output: check(decl.output_schema),
+    inputChunk: check(decl.input_chunk_schema),
+    outputChunk: check(decl.output_chunk_schema)
   }
 }

@@ -1,8 +1,7 @@
 import { spawn } from 'node:child_process'
 import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { pathToFileURL } from 'node:url'
 import t from 'tap'
 import { findSetpriv, hostEntry, launch, runnerEnv, signalGroup } from '../process/spawn.js'
 import { MARK, PIDFILE, readPidfile, sweepOrphans } from '../process/pidfile.js'
@@ -11,12 +10,12 @@ import { bench, hear, lives, until } from './process-kit.js'
 import type { TestCase } from './process-kit.js'
 
 const NODE = new URL('./fixtures/node.mjs', import.meta.url)
+const LOADER = new URL('../../../test/tools/typescript.mjs', import.meta.url).href
 
 /** Runs the small node and returns its process and what it says, line by line. */
 function runNode (t: TestCase, mode: string, payload: object, path?: string) {
-  const root = `${pathToFileURL(dirname(hostEntry())).href}/`
   const scratch = t.testdir()
-  const args = ['--expose-gc', NODE.pathname, root, scratch, mode, JSON.stringify(payload)]
+  const args = ['--expose-gc', `--import=${LOADER}`, NODE.pathname, scratch, mode, JSON.stringify(payload)]
   const child = spawn(process.execPath, args, {
     env: { ...process.env, ...(path === undefined ? {} : { PATH: path }) },
     stdio: ['ignore', 'pipe', 'inherit']

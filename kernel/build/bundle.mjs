@@ -1,0 +1,51 @@
+// Bundles the program: some thirty files start in less than half the time that a thousand need. Code that
+// several entries share lies in chunks, so there is one instance of it, also for the plugins of others that
+// import `svc/plugin`. Types, for those plugins, come from tsc.
+import { readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { dirname, join, relative } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { build } from 'esbuild'
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+/** What is run or imported by its path. */
+const ENTRIES = [
+  'kernel/cli/main', 'kernel/index', 'kernel/testing/index', 'kernel/boot/version', 'kernel/plugins/docs',
+  'plugins/index', 'plugins/runners/service', 'plugins/event-log/service',
+  'plugins/runners/process/host', 'plugins/runners/process/watchdog', 'plugins/chat/engine/prompts-thread',
+  'plugins/chat/engine/index', 'plugins/chat/llama/index', 'plugins/capabilities-tts/engine/index'
+]
+/** With native parts, found by its path, or (LGPL) to be replaced by whoever wants another one. */
+const EXTERNAL = ['onnxruntime-node', 'sqlite3', 'piper-phonemize', 'systeminformation', 'lamejs']
+const BANNER = `import { createRequire as createRequireOfBundle } from 'node:module'
+const require = createRequireOfBundle(import.meta.url)
+const distUrl = import.meta.url.slice(0, import.meta.url.lastIndexOf('/dist/') + 6)`
+
+/** Files that look for data beside themselves find it below `dist`, whichever chunk they are in. */
+const ownUrls = {
+  name: 'own-urls',
+  setup ({ onLoad }) {
+    onLoad({ filter: /\.ts$/ }, ({ path }) => {
+      const own = relative(root, path)
+      if (!/^(kernel|plugins)\//.test(own)) return
+      const text = readFileSync(path, 'utf8')
+      for (const [, spec] of text.matchAll(/new URL\('(\.[^']*\.js)', import\.meta\.url\)/g)) {
+        const named = join(dirname(own), spec).replace(/\.js$/, '')
+        if (!ENTRIES.includes(named)) throw new Error(`${own} names ${named}, no entry of the bundle`)
+      }
+      const url = `(distUrl + ${JSON.stringify(own.replace(/\.ts$/, '.js'))})`
+      return { loader: 'ts', contents: text.replaceAll('import.meta.url', url) }
+    })
+  }
+}
+
+rmSync(join(root, 'dist/chunks'), { recursive: true, force: true })
+const { metafile } = await build({
+  absWorkingDir: root, entryPoints: ENTRIES.map((entry) => `${entry}.ts`), outbase: '.', outdir: 'dist',
+  chunkNames: 'chunks/[name]-[hash]', bundle: true, splitting: true, format: 'esm', platform: 'node',
+  target: 'node20', sourcemap: 'linked', sourcesContent: false, legalComments: 'none',
+  external: EXTERNAL, banner: { js: BANNER }, plugins: [ownUrls], metafile: true, logLevel: 'warning'
+})
+// Which sources are in which file, for the test of what a verb loads.
+const sources = Object.entries(metafile.outputs).filter(([file]) => file.endsWith('.js'))
+  .map(([file, { inputs }]) => [relative('dist', file), Object.keys(inputs)])
+writeFileSync(join(root, 'dist/sources.json'), JSON.stringify(Object.fromEntries(sources)))
