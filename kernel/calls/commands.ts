@@ -4,7 +4,9 @@ import type { Command, Commands } from '../api/services.js'
 /** Binds an open command to the cluster's session: `end` is called once if the session ends first. */
 export type BindToSession = (commandId: string, end: () => void) => () => void
 
-interface OpenCommands extends Commands { abortAll (reason: 'session_changed' | 'shutting_down'): void }
+export interface OpenCommands extends Commands {
+  abortAll (reason: 'session_changed' | 'shutting_down'): void
+}
 
 /** The open commands of this node; `abortAll` ends them at shutdown or at a session change. */
 export function createCommands (bind: BindToSession): OpenCommands {

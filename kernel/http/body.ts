@@ -1,7 +1,54 @@
+import { isUtf8 } from 'node:buffer'
 import type { Readable } from 'node:stream'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { kernelError } from '../api/errors.js'
+import { invalid, printable } from './error-body.js'
+import type { SvcError } from '../api/errors.js'
 
+/** What a body's buffer begins with, bytes. */
 const FIRST_BYTES = 16 * 1024
+/** Deeper values are refused: what walks them, or writes them as JSON again, has a stack that ends. */
+const MOST_LEVELS = 500
+
+/** A surrogate without its other half: whole pairs are one character to this flag. */
+const HALF = /\p{Surrogate}/u
+
+/** Bodies are JSON in UTF-8, read whole and without what readers could understand in two ways. */
+export function readJsonOnly (app: FastifyInstance): void {
+  app.removeAllContentTypeParsers()
+  const parse = app.getDefaultJsonParser('error', 'error')
+  app.addContentTypeParser('application/json', (request, payload, done) => {
+    const charset = /;\s*charset\s*=\s*"?([^";\s]+)/i.exec(request.headers['content-type'] ?? '')?.[1]
+    if (charset !== undefined && !/^utf-?8$/i.test(charset)) {
+      done(kernelError('unsupported_media_type', `Bodies are read in UTF-8 only, not ${printable(charset)}.`))
+      return
+    }
+    const limit = request.routeOptions.bodyLimit ?? app.initialConfig.bodyLimit!
+    if (Number(request.headers['content-length']) > limit) {
+      done(kernelError('payload_too_large', `The body is larger than ${limit} bytes.`,
+        { limit_bytes: limit }))
+      return
+    }
+    collectBody(payload, limit, (error, body) => {
+      if (error !== null || body === undefined) done(error)
+      else if (body.byteLength === 0) done(wantsBody(request) ? emptyBody() : null, undefined)
+      else if (!isUtf8(body)) done(invalid([{ path: '', message: 'is not valid UTF-8' }], 'body'))
+      else {
+        const text = body.toString()
+        void parse(request, text, (failure, value) => {
+          const odd = failure === null ? ambiguity(text, value) : null
+          if (odd === null) done(failure, value)
+          else done(invalid([odd], 'body'))
+        })
+      }
+    })
+  })
+}
+
+const wantsBody = ({ routeOptions }: FastifyRequest): boolean => routeOptions.schema?.body !== undefined
+
+const emptyBody = (): SvcError => kernelError('invalid_request', 'The body is empty; send a JSON object.',
+  { issues: [{ path: '', message: 'the body is empty' }] })
 
 /**
  * Reads a request body whole. Its pieces are copied into one growing buffer and not kept: a body sent in
@@ -47,4 +94,78 @@ function grown (body: Buffer, length: number, size: number): Buffer<ArrayBuffer>
   const larger = Buffer.allocUnsafe(size)
   body.copy(larger, 0, 0, length)
   return larger
+}
+
+/** What makes a JSON text mean different things to different readers: where it is, and what it is. */
+interface Ambiguity { path: string, message: string }
+
+/**
+ * What is wrong with a valid JSON text and the value that JSON.parse made of it: a key that stands twice in
+ * one object, half of a surrogate pair, which no UTF-8 can carry on, or too many levels.
+ * Null when nothing is.
+ */
+function ambiguity (text: string, value: unknown): Ambiguity | null {
+  const halves = /\\u[dD][89a-fA-F]/.test(text)
+  let keys = 0
+  const open: [path: string, value: unknown, level: number][] = [['', value, 0]]
+  for (let next = open.pop(); next !== undefined; next = open.pop()) {
+    const [path, inner, level] = next
+    if (level > MOST_LEVELS) return { path: '', message: `is nested deeper than ${MOST_LEVELS} levels` }
+    if (typeof inner === 'string') {
+      if (halves && HALF.test(inner)) return { path, message: 'has half of a surrogate pair' }
+    } else if (typeof inner === 'object' && inner !== null) {
+      for (const [key, child] of Object.entries(inner)) {
+        if (!Array.isArray(inner)) keys++
+        if (typeof child === 'object' || halves) {
+          open.push([path === '' ? key : `${path}.${key}`, child, level + 1])
+        }
+      }
+      const bad = halves && Object.keys(inner).some((key) => HALF.test(key))
+      if (bad) return { path, message: 'has a key with half of a surrogate pair' }
+    }
+  }
+  return keys === countKeys(text) ? null : { path: repeatedKey(text), message: 'stands twice in one object' }
+}
+
+/** Calls `visit` for every string of a valid JSON text, and for every brace outside of them. */
+function scan (text: string, visit: (what: '{' | '}' | 'key', at: number, end: number) => void): void {
+  const mark = /["{}]/g
+  for (let found = mark.exec(text); found !== null; found = mark.exec(text)) {
+    const at = found.index
+    if (found[0] !== '"') { visit(found[0] as '{' | '}', at, at); continue }
+    let end = text.indexOf('"', at + 1)
+    while (isEscaped(text, end)) end = text.indexOf('"', end + 1)
+    mark.lastIndex = end + 1
+    let after = end + 1
+    while (/\s/.test(text[after] ?? '')) after++
+    if (text[after] === ':') visit('key', at, end)
+  }
+}
+
+function isEscaped (text: string, at: number): boolean {
+  let slashes = 0
+  while (text[at - 1 - slashes] === '\\') slashes++
+  return slashes % 2 === 1
+}
+
+function countKeys (text: string): number {
+  let count = 0
+  scan(text, (what) => { if (what === 'key') count++ })
+  return count
+}
+
+/** The first key that stands twice in one object. */
+function repeatedKey (text: string): string {
+  const objects: Set<string>[] = []
+  let twice: string | undefined
+  scan(text, (what, at, end) => {
+    if (what === '{') objects.push(new Set())
+    else if (what === '}') objects.pop()
+    else {
+      const key = JSON.parse(text.slice(at, end + 1)) as string
+      if (objects.at(-1)!.has(key)) twice ??= key
+      objects.at(-1)!.add(key)
+    }
+  })
+  return twice ?? ''
 }

@@ -1,4 +1,5 @@
 import { STATUS_CODES } from 'node:http'
+import { kernelError } from '../api/errors.js'
 import type { SvcError } from '../api/errors.js'
 
 /** The one error body of every route, stream and frame. */
@@ -38,4 +39,17 @@ export function errorHeaders (error: SvcError): Record<string, string> {
   const seconds = error.retryAfterSeconds ?? (error.status === 429 || error.status === 503 ? 1 : undefined)
   if (seconds === undefined) return error.headers
   return { ...error.headers, 'retry-after': String(Math.max(1, Math.ceil(seconds))) }
+}
+
+/** A body or query that does not match, as the one validation error. */
+export function invalid (issues: { path: string, message: string }[], part: string): SvcError {
+  const [first] = issues
+  const field = first?.path === '' || first === undefined ? part : first.path
+  const message = `${field} ${first?.message ?? 'is not valid'}`
+  return kernelError('invalid_request', message, { param: field, issues })
+}
+
+/** Text from outside, safe and short enough for a message. */
+export function printable (text: string): string {
+  return text.replace(/[^\x20-\x7e]/g, '?').slice(0, 120)
 }

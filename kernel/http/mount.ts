@@ -1,14 +1,15 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { Reply } from '../api/plugin.js'
 import { kernelError, SvcError, toSvcError } from '../api/errors.js'
+import { schemaChecker } from '../api/validate.js'
 import { authorize } from './access.js'
-import { Ending } from './ending.js'
-import { hasLeft } from './half-close.js'
+import { Ending, hasLeft } from './ending.js'
 import { jsonText } from './json.js'
-import { memberOf } from './member-socket.js'
+import { memberOf } from './passed-on.js'
 import { namesModel, refuseOddModel } from './model-path.js'
 import { arrivalOf, callerOf, noteArrival, sendError } from './server.js'
 import { openStream } from './stream-writer.js'
+import type { WebSocket } from 'ws'
 import type { Clock } from '../api/clock.js'
 import type { Caller, Logger, RouteDecl, RouteRequest, StreamHead, StreamWriter } from '../api/plugin.js'
 import type { JsonSchema } from '../api/schema.js'
@@ -35,8 +36,8 @@ export interface MountOptions {
   tracers?: Pick<Tracers, 'on'>
   /** Told of every streamed answer that was cut off, by either side, with the plugin of its route. */
   cut?: (owner: string) => void
-  /** Tests only: checks every answer against the route's declared reply. */
-  checkReply?: (route: MountedRoute, body: unknown) => void
+  /** Tests only: an answer that is not as its route declares is a defect. */
+  strict?: boolean
 }
 
 /** Without a declared query no parameter is accepted: a misspelt one is an error, not ignored. */
@@ -95,6 +96,43 @@ export function mount (
     ...(namesModel(decl.url) ? { preValidation: checkModel } : {}),
     handler: (request, reply) => new Exchange(route, request, reply, options, streams).serve()
   })
+}
+
+/** A WebSocket route: `serve` gets the socket once the guards let it through. */
+export interface SocketRoute { name: string, decl: RouteDecl, serve: (ws: WebSocket, caller: Caller) => void }
+
+/** Puts a WebSocket into a scope of `socketScope`, behind the guards of all routes. */
+export function mountSocket (
+  scope: FastifyInstance, { name, decl, serve }: SocketRoute, { draining }: Pick<MountOptions, 'draining'>,
+  streams: StreamCount
+): MountedRoute {
+  const handler = (): never => {
+    throw kernelError('not_found', 'This path is a WebSocket; a plain request finds nothing here.')
+  }
+  scope.route({
+    method: 'GET',
+    url: decl.url,
+    onRequest: async (request) => {
+      if (draining()) throw kernelError('shutting_down')
+      authorize(callerOf(request), decl, memberOf(request.raw.socket))
+      // An open session is an open stream; refused here, the answer is still an ordinary one.
+      if (request.ws) request.raw.socket.once('close', streams.open(callerOf(request)))
+    },
+    handler,
+    wsHandler: (socket, request) => { serve(socket, callerOf(request)) }
+  })
+  return { owner: 'kernel', name, decl, handler }
+}
+
+/** A declaration that takes any query and body: the answer is the same for all. */
+export function withoutSchemas (
+  { method, url, summary, authority, members = false, params }: RouteDecl
+): RouteDecl {
+  return {
+    method, url, summary, authority, members, query: { type: 'object' },
+    ...(params === undefined ? {} : { params }),
+    ...(method === 'POST' || method === 'PUT' ? { body: {} } : {})
+  }
 }
 
 function checkModel (request: FastifyRequest, _reply: FastifyReply, done: () => void): void {
@@ -212,13 +250,19 @@ function explain (error: unknown, route: MountedRoute, requestId: string, option
 
 function sendResult (route: MountedRoute, reply: FastifyReply, result: unknown, options: MountOptions): void {
   const answer = result instanceof Reply ? result : new Reply(result)
-  if (answer.status === 200) options.checkReply?.(route, answer.body)
+  if (answer.status === 200 && options.strict === true) checkReply(route, answer.body)
   void reply.code(answer.status).headers(answer.headers)
   if (route.decl.produces !== undefined) {
     void reply.type(route.decl.produces).send(answer.body)
   } else {
     void reply.type('application/json; charset=utf-8').send(jsonText(answer.body))
   }
+}
+
+function checkReply ({ decl }: MountedRoute, body: unknown): void {
+  if (decl.reply === undefined) return
+  const problem = schemaChecker(decl.reply)(JSON.parse(JSON.stringify(body ?? null)))
+  if (problem !== null) throw new Error(`the answer of ${decl.method} ${decl.url}: ${problem}`)
 }
 
 async function withDeadline (

@@ -8,14 +8,12 @@ import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from
 import { kernelError, SvcError } from '../api/errors.js'
 import { compileLater, compileStrict, compileText, issuesOf } from '../api/validate.js'
 import { isLoopback } from './access.js'
-import { collectBody } from './body.js'
+import { readJsonOnly } from './body.js'
 import { Door } from './door.js'
-import { errorBody, errorHeaders } from './error-body.js'
-import { answerHalfClosed } from './half-close.js'
-import { ambiguity, isText } from './json-body.js'
-import { memberOf } from './member-socket.js'
+import { answerHalfClosed } from './ending.js'
+import { errorBody, errorHeaders, invalid, printable } from './error-body.js'
 import { foreignPage, hostAllowed } from './origin.js'
-import { CALLER_HEADER, readCaller } from './passed-on.js'
+import { CALLER_HEADER, memberOf, readCaller } from './passed-on.js'
 import { closeUnupgraded, limitStall } from './sockets.js'
 import type { Clock } from '../api/clock.js'
 import type { Caller, Logger, RouteDecl } from '../api/plugin.js'
@@ -44,6 +42,8 @@ export interface ServerOptions {
   trustProxy: readonly string[]
   served: () => Served
   authenticate: (arrival: Arrival) => Caller
+  /** Longest time a plugin may take to start, ms. */
+  startLimitMs?: number | undefined
   /** Methods of the routes that a path fits. */
   methodsAt: (path: string) => readonly string[]
   /** Puts the path of a request into the form the router knows. */
@@ -55,6 +55,8 @@ export interface ServerOptions {
 /** Longest path parameter; ids and model names fit. */
 const MAX_PARAM_LENGTH = 512
 const CONNECTION_CHECK_MS = 5000
+/** Longest time `start` of a plugin may take, ms: slow work belongs into the background. */
+export const START_LIMIT_MS = 8000
 const MAX_REQUESTS_PER_SOCKET = 1000
 
 /** Where the access hook puts the caller: a field of every request, made once for all of them. */
@@ -91,7 +93,7 @@ export function callerOf (request: FastifyRequest): Caller {
 }
 
 /** The HTTP server with every limit, check and the one error body; routes are mounted later. */
-export async function createServer (options: ServerOptions): Promise<FastifyInstance> {
+export function createServer (options: ServerOptions): FastifyInstance {
   const { limits } = options
   const app = fastify({
     logger: false,
@@ -105,6 +107,7 @@ export async function createServer (options: ServerOptions): Promise<FastifyInst
     return503OnClosing: false,
     forceCloseConnections: true,
     exposeHeadRoutes: false,
+    pluginTimeout: options.startLimitMs ?? START_LIMIT_MS,
     onProtoPoisoning: 'error',
     onConstructorPoisoning: 'error',
     rewriteUrl: ({ method = '', url = '/' }) => options.rewrite(method, url),
@@ -132,14 +135,14 @@ export async function createServer (options: ServerOptions): Promise<FastifyInst
   })
   app.setNotFoundHandler((request, reply) => { sendError(reply, notFound(options, request), request.id) })
   addGuards(app, options)
-  await allowListedPages(app, options.served().allowedOrigins)
+  allowListedPages(app, options.served().allowedOrigins)
   return app
 }
 
 /** Web pages listed under api.allowed_origins may read answers; without a list there are no CORS headers. */
-async function allowListedPages (app: FastifyInstance, origins: readonly string[]): Promise<void> {
+function allowListedPages (app: FastifyInstance, origins: readonly string[]): void {
   if (origins.length === 0) return
-  await app.register(cors, {
+  void app.register(cors, {
     origin: [...origins],
     methods: ['GET', 'POST', 'PUT', 'DELETE'],
     credentials: false,
@@ -249,11 +252,6 @@ function hostOf ({ raw, originalUrl, headers }: FastifyRequest): string | undefi
 const header = (value: string | string[] | undefined): string | undefined =>
   Array.isArray(value) ? value[0] : value
 
-/** Text from outside, safe and short enough for a message. */
-export function printable (text: string): string {
-  return text.replace(/[^\x20-\x7e]/g, '?').slice(0, 120)
-}
-
 /**
  * One foreign network that shows no credential gets twice the connections that are answered, so that the next
  * ones hear why they are refused, and at most half of the places.
@@ -278,50 +276,6 @@ function refuseCrowd (door: Door, socket: Socket, { connectionsPerAddress }: Htt
 /** Nothing moved on the connection for `streamStallMs`: an answer that is still being made is waited for. */
 function endStalled (this: ServerResponse): void {
   if ((this.socket?.writableLength ?? 0) > 0) this.socket!.destroy()
-}
-
-function readJsonOnly (app: FastifyInstance): void {
-  app.removeAllContentTypeParsers()
-  const parse = app.getDefaultJsonParser('error', 'error')
-  app.addContentTypeParser('application/json', (request, payload, done) => {
-    const charset = /;\s*charset\s*=\s*"?([^";\s]+)/i.exec(request.headers['content-type'] ?? '')?.[1]
-    if (charset !== undefined && !/^utf-?8$/i.test(charset)) {
-      done(kernelError('unsupported_media_type', `Bodies are read in UTF-8 only, not ${printable(charset)}.`))
-      return
-    }
-    const limit = request.routeOptions.bodyLimit ?? app.initialConfig.bodyLimit!
-    if (Number(request.headers['content-length']) > limit) {
-      done(kernelError('payload_too_large', `The body is larger than ${limit} bytes.`,
-        { limit_bytes: limit }))
-      return
-    }
-    collectBody(payload, limit, (error, body) => {
-      if (error !== null || body === undefined) done(error)
-      else if (body.byteLength === 0) done(wantsBody(request) ? emptyBody() : null, undefined)
-      else if (!isText(body)) done(invalid([{ path: '', message: 'is not valid UTF-8' }], 'body'))
-      else {
-        const text = body.toString()
-        void parse(request, text, (failure, value) => {
-          const odd = failure === null ? ambiguity(text, value) : null
-          if (odd === null) done(failure, value)
-          else done(invalid([odd], 'body'))
-        })
-      }
-    })
-  })
-}
-
-const wantsBody = ({ routeOptions }: FastifyRequest): boolean => routeOptions.schema?.body !== undefined
-
-const emptyBody = (): SvcError => kernelError('invalid_request', 'The body is empty; send a JSON object.',
-  { issues: [{ path: '', message: 'the body is empty' }] })
-
-/** A body or query that does not match, as the one validation error. */
-export function invalid (issues: { path: string, message: string }[], part: string): SvcError {
-  const [first] = issues
-  const field = first?.path === '' || first === undefined ? part : first.path
-  const message = `${field} ${first?.message ?? 'is not valid'}`
-  return kernelError('invalid_request', message, { param: field, issues })
 }
 
 const BY_CODE: Readonly<Record<string, KernelReason>> = {

@@ -1,8 +1,15 @@
-import type { Caller, Manifest, RouteDecl, RouteRequest } from '../api/plugin.js'
+import os from 'node:os'
+import type { Readable } from 'node:stream'
+import { kernelError, SvcError } from '../api/errors.js'
 import { formatPath, parsePath } from '../config/paths.js'
-import { kernelError } from '../api/errors.js'
+import { openApi } from '../plugins/catalogue.js'
 import { requireAuthority } from './access.js'
-import type { ConfigApi, ConfigChange } from '../config/api.js'
+import { collectBody } from './body.js'
+import type { RouteDecl, RouteRequest } from '../api/plugin.js'
+import type { ClusterCore } from '../cluster/cluster.js'
+import type { Assembly } from '../plugins/assembly.js'
+import type { StateSource } from '../state/source.js'
+import type { ConfigChange } from '../config/api.js'
 
 const ok = { type: 'object', required: ['ok'], properties: { ok: { type: 'boolean' } } } as const
 
@@ -143,114 +150,161 @@ export const systemRoutes = {
   }
 } as const satisfies Record<string, RouteDecl>
 
-interface ReadyReport { ready: boolean, checks: { name: string, ok: boolean, detail: string }[] }
+/** What the system routes need of the kernel. */
+export type SystemParts =
+  Pick<Assembly, 'options' | 'manifests' | 'routes' | 'bus' | 'health' | 'readiness' | 'changes'> &
+  { readonly state: StateSource }
 
-/** What the system routes need of the node. */
-export interface SystemParts {
-  nodeId: string
-  installId: string
-  hostname: string
-  address: () => string
-  ready: (model?: string) => Promise<ReadyReport>
-  /** The same bytes for everybody: an answer that nobody reads holds no copy. */
-  openApi: () => Buffer
-  state: (request: RouteRequest) => Promise<Record<string, unknown>>
-  /** An earlier state. Throws `invalid_request`, `not_recorded`, `not_ready` and `plugin_disabled`. */
-  stateAt: (moment: string, caller: Caller) => Promise<unknown>
-  /** Resolves after the next change of state, or when the signal aborts. */
-  changed: (signal: AbortSignal) => Promise<void>
-  restart: () => boolean
-  /** Whether an id or a name is this node's. */
-  isSelf: (node: string) => boolean
-  /** Asks another node to restart. Throws `node_not_found` and `unreachable`. */
-  restartOther: (node: string, request: RouteRequest) => Promise<unknown>
-  config: ConfigApi
-  /** Every plugin of this node; `why` says why one is off. */
-  plugins: () => { manifest: Manifest, why: string | null }[]
-  /** A plugin was switched on or off in svc.yaml. */
-  switched: (plugin: string, on: boolean) => void
-}
-
+/** Most that is read of another node's answer to a restart. */
+const ANSWER_BYTES = 64 * 1024
 /** A follower hears of changes at most this often, in ms. */
 const FOLLOW_PAUSE_MS = 100
 
 type Handlers = { [K in keyof typeof systemRoutes]: (request: RouteRequest) => unknown }
 
 /** Handlers of the system routes. */
-export function systemHandlers (parts: SystemParts): Handlers {
+export function systemHandlers (kernel: SystemParts): Handlers {
+  const { nodeId, installId, version } = kernel.options.node
+  let document: Buffer | undefined
   return {
     healthz: () => ({ ok: true }),
-    readyz: async (request) => {
-      const { model } = request.query as { model?: string }
-      // The answer may take a request to the model.
-      if (model !== undefined) requireAuthority(request.caller, 'read')
-      const result = await parts.ready(model)
-      if (result.ready) return result
-      const missing = result.checks.filter((c) => !c.ok).map((c) => `${c.name}: ${c.detail}`).join('; ')
-      throw kernelError('not_ready', `Not ready: ${missing}`, { checks: result.checks })
-    },
-    openapi: () => parts.openApi(),
-    state: async (request) => {
-      const { follow, at } = request.query as { follow?: string, at?: string }
-      if (at !== undefined && follow === '1') {
-        throw kernelError('invalid_request', 'The past does not change: `at` goes without `follow`.',
-          { param: 'at', issues: [{ path: 'at', message: 'goes without follow' }] })
-      }
-      if (at !== undefined) return await parts.stateAt(at, request.caller)
-      if (follow !== '1') return await parts.state(request)
-      await followState(parts, request)
-    },
-    nodeId: () => parts.nodeId,
+    readyz: (request) => readyz(kernel, request),
+    // The same bytes for everybody: an answer that nobody reads holds no copy.
+    openapi: () => document ??= Buffer.from(JSON.stringify(describe(kernel, version))),
+    state: (request) => state(kernel, request),
+    nodeId: () => nodeId,
     identity: () => ({
-      nodeId: parts.nodeId,
-      nodeInstallId: parts.installId,
-      hostname: parts.hostname,
-      ipAddress: parts.address()
+      nodeId,
+      nodeInstallId: installId,
+      hostname: os.hostname(),
+      ipAddress: [...kernel.options.served().addresses][0] ?? '127.0.0.1'
     }),
-    restart: (request) => {
-      const { node_id: id } = request.query as { node_id?: string }
-      if (id !== undefined && !parts.isSelf(id)) return parts.restartOther(id, request)
-      if (!parts.restart()) throw kernelError('restart_pending')
-      return { status: 'restarting', node_id: parts.nodeId }
-    },
-    config: () => parts.config.read(),
+    restart: (request) => restart(kernel, request),
+    ...pluginHandlers(kernel)
+  }
+}
+
+/** svc.yaml and the switches of plugins in it. */
+function pluginHandlers (
+  kernel: SystemParts
+): Pick<Handlers, 'config' | 'setConfig' | 'plugins' | 'switchPlugin'> {
+  const { options: { configApi, plugins, off, node: { nodeId } }, bus, health } = kernel
+  const config = configApi(() => { health.raise('restart_needed', '') })
+  const all = [
+    ...plugins.map(({ manifest }) => ({ manifest, why: null })),
+    ...off.map(({ plugin: { manifest }, message }) => ({ manifest, why: message }))
+  ]
+  const switched = (plugin: string, on: boolean): void => {
+    bus.emit('kernel', on ? 'PluginEnabled' : 'PluginDisabled', { nodeId, plugin })
+  }
+  return {
+    config: () => config.read(),
     setConfig: (request) => {
       const change = request.body as ConfigChange
-      const written = parts.config.write(change, request.caller)
+      const written = config.write(change, request.caller)
       for (const [path, value] of Object.entries(change.set)) {
         const [top, plugin, key, more] = parsePath(path) ?? []
         if (top !== 'plugins' || plugin === undefined || key !== 'enabled' || more !== undefined) continue
-        if (typeof value === 'boolean') parts.switched(plugin, value)
+        if (typeof value === 'boolean') switched(plugin, value)
       }
       return written
     },
     plugins: () => ({
-      plugins: parts.plugins().map(({ manifest: { name, version, summary }, why }) =>
+      plugins: all.map(({ manifest: { name, version, summary }, why }) =>
         ({ name, version, summary, enabled: why === null, why }))
     }),
     switchPlugin: (request) => {
       const { name } = request.params as { name: string }
       const { enabled } = request.body as { enabled: boolean }
-      if (!parts.plugins().some(({ manifest }) => manifest.name === name)) {
+      if (!all.some(({ manifest }) => manifest.name === name)) {
         throw kernelError('not_found', `There is no plugin "${name}"; GET /v1/plugins lists them.`)
       }
       // Enabled is the default; written out it would demand, for the boot, that nothing it needs is off.
       const set = { [formatPath(['plugins', name, 'enabled'])]: enabled ? null : false }
-      const written = parts.config.write({ revision: parts.config.read().revision, set }, request.caller)
-      if (written.restart_needed) parts.switched(name, enabled)
+      const written = config.write({ revision: config.read().revision, set }, request.caller)
+      if (written.restart_needed) switched(name, enabled)
       return written
     }
   }
 }
 
-async function followState (parts: SystemParts, request: RouteRequest): Promise<void> {
+async function readyz ({ readiness, options }: SystemParts, request: RouteRequest): Promise<unknown> {
+  const { model } = request.query as { model?: string }
+  // The answer may take a request to the model.
+  if (model !== undefined) requireAuthority(request.caller, 'read')
+  const of = await readiness.run(model)
+  const { masterNodeId } = options.cluster.session
+  const checks = [{ name: 'master', ok: masterNodeId !== null, detail: masterNodeId ?? 'none known' }, ...of]
+  const ready = checks.every((c) => c.ok) && (model === undefined || of.length > 0)
+  if (ready) return { ready, checks }
+  const missing = checks.filter((c) => !c.ok).map((c) => `${c.name}: ${c.detail}`).join('; ')
+  throw kernelError('not_ready', `Not ready: ${missing}`, { checks })
+}
+
+/** The OpenAPI document of what is on; routes of disabled plugins are not part of the interface. */
+function describe ({ routes, manifests, options }: SystemParts, version: string): object {
+  const off = new Set(options.off.map((o) => o.plugin.manifest.name))
+  return openApi(routes.filter(({ owner }) => !off.has(owner)), manifests, version)
+}
+
+async function state (kernel: SystemParts, request: RouteRequest): Promise<unknown> {
+  const { follow, at } = request.query as { follow?: string, at?: string }
+  if (at !== undefined && follow === '1') {
+    throw kernelError('invalid_request', 'The past does not change: `at` goes without `follow`.',
+      { param: 'at', issues: [{ path: 'at', message: 'goes without follow' }] })
+  }
+  if (at !== undefined) return await kernel.state.at(at, request.caller)
+  if (follow !== '1') return await kernel.state.now(request.caller)
+  return await followState(kernel, request)
+}
+
+async function followState ({ state, changes }: SystemParts, request: RouteRequest): Promise<void> {
   const stream = request.open({ contentType: 'text/event-stream' })
   let last = ''
   while (!request.signal.aborted && !stream.closed) {
-    const state = JSON.stringify(await parts.state(request))
-    await stream.write(state === last ? ': keep-alive\n\n' : `data: ${state}\n\n`)
-    last = state
-    await parts.changed(request.signal)
+    const text = JSON.stringify(await state.now(request.caller))
+    await stream.write(text === last ? ': keep-alive\n\n' : `data: ${text}\n\n`)
+    last = text
+    await changes.next(request.signal)
     await new Promise((resolve) => setTimeout(resolve, FOLLOW_PAUSE_MS))
   }
+}
+
+function restart ({ options, bus }: SystemParts, request: RouteRequest): unknown {
+  const { node_id: id } = request.query as { node_id?: string }
+  const { nodeId } = options.node
+  if (id !== undefined && options.cluster.directory.resolve(id)?.self !== true) {
+    return restartOther(options.cluster, id, request)
+  }
+  if (!options.restart()) throw kernelError('restart_pending')
+  bus.emit('kernel', 'NodeRestarted', { nodeId })
+  return { status: 'restarting', node_id: nodeId }
+}
+
+/** Asks another node to restart. Throws `node_not_found`, `unreachable`, and the other node's refusal. */
+async function restartOther (
+  cluster: ClusterCore, id: string, { caller, signal }: RouteRequest
+): Promise<unknown> {
+  const other = cluster.directory.resolve(id)
+  if (other === undefined) throw kernelError('node_not_found', `No node "${id}" is known.`)
+  const answer = await cluster.service.request(other.installId, {
+    method: 'POST', path: '/admin/restart', caller, signal
+  })
+  const body = await readAnswer(answer.body).catch(() => {
+    throw kernelError('unreachable', `The node "${id}" gave no answer that can be read.`)
+  }) as { error?: { reason: string, message: string, retryable: boolean } }
+  if (body.error === undefined) return body
+  const { reason, message, retryable } = body.error
+  throw new SvcError(reason, { status: answer.status, retryable, message, remedy: '' })
+}
+
+async function readAnswer (source: Readable): Promise<unknown> {
+  const bytes = await new Promise<Buffer>((resolve, reject) => {
+    collectBody(source, ANSWER_BYTES, (error, body) => {
+      if (body !== undefined) return resolve(body)
+      source.destroy()
+      reject(error!)
+    })
+  })
+  return JSON.parse(bytes.toString())
 }

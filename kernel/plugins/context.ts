@@ -1,14 +1,18 @@
+import type { FastifyInstance } from 'fastify'
 import { SvcError, kernelErrorDecl } from '../api/errors.js'
 import { schemaChecker } from '../api/validate.js'
 import type { Clock } from '../api/clock.js'
+import type { MountedRoute } from '../http/mount.js'
+import type { Handler } from '../calls/registry.js'
 import type {
   Context, ErrorDecl, Logger, Manifest, NodeInfo, Plugin, ReadyCheck, Section, SectionDecl
 } from '../api/plugin.js'
 import type { Bus } from './events.js'
 import type { Health } from './health.js'
+import type { StateView } from '../state/state.js'
 
-/** What the kernel lends to plugins. */
-export interface Lent {
+/** What the contexts of plugins are made of. */
+export interface PluginHost {
   node: NodeInfo
   clock: Clock
   log: (plugin: string) => Logger
@@ -31,44 +35,98 @@ export interface LiveContext {
   ctx: Context<never>
   /** Undoes every effect in reverse order; each runs even when others fail. Safe to call twice. */
   dispose (): Promise<void>
-  /** Labels of what is held, newest last; for diagnostics. */
+  /** Labels of the effects, newest last; for diagnostics. */
   effects (): string[]
 }
 
+/** What a started plugin gave for each of its declarations, by the key it has in the manifest. */
+export interface Contributed {
+  live: LiveContext
+  commands: [string, (args: unknown) => unknown][]
+  routes: [string, MountedRoute['handler']][]
+  invoke: [string, Handler][]
+  services: [string, unknown][]
+  state: [string, StateView][]
+}
+
+/** What `start` returned, before it is compared with the manifest. */
+type Returned = {
+  [K in Exclude<keyof Contributed, 'live'>]?: Record<string, Contributed[K][number][1]>
+}
+
+/**
+ * Starts a plugin in its own fastify instance; closing that undoes its effects. Throws what `start` throws,
+ * and an Error when it returns something else than its manifest declares.
+ */
+export async function startOne (
+  plugin: Plugin, host: PluginHost, scope: FastifyInstance
+): Promise<Contributed> {
+  const { manifest } = plugin
+  host.bus.declare(manifest.name, manifest.events ?? {})
+  host.health.declare(manifest.conflicts ?? {})
+  const live = createContext(plugin, host)
+  scope.addHook('onClose', async () => { await live.dispose() })
+  const given = (await plugin.start(live.ctx) ?? {}) as Returned
+  return {
+    live,
+    commands: declared(manifest.commands, given.commands, 'command'),
+    routes: declared(manifest.routes, given.routes, 'route'),
+    invoke: declared(manifest.capabilities, given.invoke, 'capability'),
+    services: declared(manifest.provides, given.services, 'service'),
+    state: declared(manifest.state, given.state, 'state key')
+  }
+}
+
+/** Pairs what is declared with what was returned; both directions must match. */
+function declared<T> (
+  decls: object | undefined, given: Record<string, T> | undefined, what: string
+): [string, T][] {
+  const wanted = Object.keys(decls ?? {})
+  const extra = Object.keys(given ?? {}).find((key) => !wanted.includes(key))
+  if (extra !== undefined) {
+    throw new Error(`start() returned the ${what} "${extra}", which the manifest does not declare`)
+  }
+  return wanted.map((key) => {
+    const value = given?.[key]
+    if (value === undefined) throw new Error(`start() returned nothing for the declared ${what} "${key}"`)
+    return [key, value]
+  })
+}
+
 /** Builds the context of one plugin. */
-export function createContext (plugin: Plugin, lent: Lent): LiveContext {
+function createContext (plugin: Plugin, host: PluginHost): LiveContext {
   const { manifest } = plugin
   const effects: Effect[] = []
-  const log = lent.log(manifest.name)
+  const log = host.log(manifest.name)
   const effect = (label: string, dispose: Effect['dispose']): void => { effects.push({ label, dispose }) }
   const ctx = {
-    config: lent.config(manifest.name),
+    config: host.config(manifest.name),
     settings: Object.fromEntries(Object.keys(manifest.settings ?? {}).map((key) =>
-      [key, lent.settings(key)])),
-    deps: dependencies(manifest, lent),
-    log, clock: lent.clock, node: lent.node,
+      [key, host.settings(key)])),
+    deps: dependencies(manifest, host),
+    log, clock: host.clock, node: host.node,
     sections: Object.fromEntries(Object.entries(manifest.sections ?? {}).map(([name, decl]) =>
-      [name, tracked(lent.section(name, decl), name, effect)])),
+      [name, tracked(host.section(name, decl), name, effect)])),
     command: async (name: string, args: unknown, id?: string) => {
       const problem = ownCommand(manifest, name)(args)
       if (problem !== null) throw new TypeError(`command "${name}" of "${manifest.name}": ${problem}`)
-      return await lent.command(commandName(manifest.name, name), args, id)
+      return await host.command(commandName(manifest.name, name), args, id)
     },
-    emit: (kind: string, payload: Record<string, unknown>) => { lent.bus.emit(manifest.name, kind, payload) },
+    emit: (kind: string, payload: Record<string, unknown>) => { host.bus.emit(manifest.name, kind, payload) },
     on (kind: string, fn: (payload: Record<string, unknown>) => void) {
-      effect(`on ${kind}`, lent.bus.on(kind, (event) => { fn(event.payload) }))
+      effect(`on ${kind}`, host.bus.on(kind, (event) => { fn(event.payload) }))
     },
-    raise: (code: string, observed: string) => { lent.health.raise(ownConflict(manifest, code), observed) },
-    clear: (code: string) => { lent.health.clear(ownConflict(manifest, code)) },
+    raise: (code: string, observed: string) => { host.health.raise(ownConflict(manifest, code), observed) },
+    clear: (code: string) => { host.health.clear(ownConflict(manifest, code)) },
     error: (reason: string, message?: string, details?: Record<string, unknown>) =>
       new SvcError(reason, ownError(manifest, reason), message, details),
     effect,
     every (label: string, ms: number, fn: () => void) {
-      effect(`every ${label}`, lent.clock.every(ms, guarded(fn, log, label)))
+      effect(`every ${label}`, host.clock.every(ms, guarded(fn, log, label)))
     },
-    advertise (tag: string, on: boolean) { lent.advertise(tag, on) },
+    advertise (tag: string, on: boolean) { host.advertise(tag, on) },
     readiness (name: string, check: (model?: string) => ReadyCheck | Promise<ReadyCheck>) {
-      effect(`readiness ${name}`, lent.readiness(name, check))
+      effect(`readiness ${name}`, host.readiness(name, check))
     }
   }
   return {
@@ -94,16 +152,16 @@ function ownCommand (manifest: Manifest, name: string): (args: unknown) => strin
   return schemaChecker(decl.args)
 }
 
-function dependencies (manifest: Manifest, lent: Lent): Record<string, unknown> {
+function dependencies (manifest: Manifest, host: PluginHost): Record<string, unknown> {
   const deps: Record<string, unknown> = {}
   for (const [key, ref] of Object.entries(manifest.consumes ?? {})) {
-    const service = lent.service(ref.id)
+    const service = host.service(ref.id)
     if (service === undefined) {
       throw new Error(`the service "${ref.id}" (${key}) is not provided by anything enabled`)
     }
     deps[key] = service
   }
-  for (const [key, ref] of Object.entries(manifest.consumesOptional ?? {})) deps[key] = lent.service(ref.id)
+  for (const [key, ref] of Object.entries(manifest.consumesOptional ?? {})) deps[key] = host.service(ref.id)
   return deps
 }
 

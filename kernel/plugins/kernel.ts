@@ -1,82 +1,35 @@
-import os from 'node:os'
-import type { Readable } from 'node:stream'
+import fp from 'fastify-plugin'
 import type { FastifyInstance } from 'fastify'
-import { assemble } from '../boot/assembly.js'
-import { openApi } from './catalogue.js'
-import { createAccess } from '../http/access.js'
-import { collectBody } from '../http/body.js'
-import { createFacts } from '../state/facts.js'
-import { createStreamCount } from '../http/mount.js'
-import { createServer } from '../http/server.js'
-import { loadPlugins } from './load.js'
-import { mountAll } from './mounting.js'
-import { FreeMemoryService, InspectionService, StateHistoryService, StateService } from '../api/services.js'
-import { kernelManifest } from './kernel-manifest.js'
-import { kernelError, SvcError } from '../api/errors.js'
-import { clusterHandlers } from '../cluster/routes.js'
-import { commandName } from './context.js'
 import { systemClock } from '../api/clock.js'
-import { baseState, redact, withViews } from '../state/state.js'
-import { createStateSync } from '../state/sync.js'
-import { systemHandlers } from '../http/system-routes.js'
+import { kernelError } from '../api/errors.js'
+import {
+  BundleService, ClusterService, CommandService, EventTapService, FreeMemoryService, InspectionService,
+  InvocationService, SessionService, StateService, TelemetryService, TokenService
+} from '../api/services.js'
 import { schemaChecker } from '../api/validate.js'
+import { BootError } from '../boot/boot-error.js'
+import { TrafficService } from '../calls/traffic.js'
+import { createBundle } from '../cards/bundle.js'
+import { clusterHandlers, clusterRoutes } from '../cluster/routes.js'
+import { createStateSync, stateSyncRoute } from '../state/sync.js'
+import { createAccess } from '../http/access.js'
+import { modelPaths } from '../http/model-path.js'
+import { methodFinder, mount, mountSocket, withoutSchemas } from '../http/mount.js'
+import { createServer, START_LIMIT_MS } from '../http/server.js'
+import { socketScope } from '../http/sockets.js'
+import { systemHandlers, systemRoutes } from '../http/system-routes.js'
 import { createFreeMemory } from '../machine/vitals.js'
-import type { Assembly } from '../boot/assembly.js'
-import type { CapabilityLimits } from '../calls/limits.js'
-import type { Clock } from '../api/clock.js'
-import type { ClusterCore } from '../cluster/cluster.js'
-import type { Telemetry } from '../cluster/gossip/telemetry.js'
-import type { Network } from '../cluster/routes.js'
-import type { ConfigApi } from '../config/api.js'
-import type { Caller, Logger, Manifest, NodeInfo, Plugin } from '../api/plugin.js'
-import type { BusEvent } from './events.js'
-import type { MountedRoute, StreamCount } from '../http/mount.js'
-import type { HttpLimits } from '../http/server.js'
-import type { Served } from '../http/origin.js'
-import type { TokenStore } from '../http/tokens.js'
-import type { Contributions, Started } from './load.js'
-import type { Facts } from '../state/facts.js'
-import type { Inspection, StateHistory, StateReader } from '../api/services.js'
-import type { NodeFacts } from '../state/state.js'
-import type { SystemParts } from '../http/system-routes.js'
-import type { Vitals } from '../machine/vitals.js'
-
-/** Everything a kernel is made of; a node and the test kit fill it differently. */
-export interface KernelOptions {
-  node: NodeInfo
-  cluster: ClusterCore
-  network: Network
-  telemetry: Telemetry
-  vitals: () => Promise<Vitals>
-  clock: Clock
-  log: (plugin: string) => Logger
-  /** Plugins to start, in start order. */
-  plugins: readonly Plugin[]
-  /** Bundled plugins that are off: their routes answer `plugin_disabled`. */
-  off: readonly { plugin: Plugin, message: string }[]
-  config: (plugin: string) => unknown
-  settings: (key: string) => unknown
-  /** Services from outside (tests: fakes), by id. */
-  services: ReadonlyMap<string, unknown>
-  limits: HttpLimits
-  callLimits: Partial<CapabilityLimits>
-  trustProxy: readonly string[]
-  served: () => Served
-  url: () => string | null
-  tokens: TokenStore
-  /** Authorities of loopback requests without a token. */
-  local: ReadonlySet<string>
-  /** Asks for a restart; false when one is under way. */
-  restart: () => boolean
-  /** Reading and changing svc.yaml; `changed` is called after a change. */
-  configApi: (changed: () => void) => ConfigApi
-  /** Warnings of this boot. */
-  warnings: readonly string[]
-  /** Told every event, from the first on. */
-  onEvent?: (event: BusEvent) => void
-  /** Tests: throw on events and replies that are not as declared. */
-  strict: boolean
-}
+import { TracerService } from '../observe/tracer.js'
+import { createStateSource } from '../state/source.js'
+import { assemble } from './assembly.js'
+import { commandName, startOne } from './context.js'
+import { parseNeed } from './graph.js'
+import type { Plugin, RouteDecl } from '../api/plugin.js'
+import type { EventTap, Inspection } from '../api/services.js'
+import type { MountedRoute, MountOptions, SocketRoute } from '../http/mount.js'
+import type { StateSource } from '../state/source.js'
+import type { Assembly, KernelOptions } from './assembly.js'
+import type { Contributed, PluginHost } from './context.js'
 
 /** A booted kernel. */
 export interface Kernel {
@@ -90,121 +43,84 @@ export interface Kernel {
   close (graceMs: number): Promise<void>
 }
 
-/** What grows while a kernel boots. */
-export interface Parts {
-  app: FastifyInstance
-  routes: MountedRoute[]
-  live: Started[]
-  streams: StreamCount
-  facts: Facts
-}
+/** An assembly with its server and the state that it tells. */
+type Booting = Assembly & { readonly app: FastifyInstance, readonly state: StateSource }
 
-/** How often a node looks whether there is something new to tell, and how soon after a change it does, ms. */
-const FACTS_MS = 2000
-/** Most that is read of another node's answer to a restart. */
-const ANSWER_BYTES = 64 * 1024
-const FACTS_SOON_MS = 20
+/** What a streamed answer that was cut off counts as: its own status went out before that. */
+const CUT_STATUS = 499
+/** How often a closing node looks whether its open calls have ended, ms. */
+const DRAIN_POLL_MS = 50
 
-/** Boots a kernel: server, registry, plugins in order, system routes. Throws BootError. */
+/**
+ * Boots a kernel in stages: its own parts, the server, its routes, then the plugins in order. avvio starts
+ * each plugin after the ones before it, ends one that takes too long, and closes all in reverse.
+ * Throws BootError with every plugin that failed.
+ */
 export async function createKernel (options: KernelOptions): Promise<Kernel> {
-  const kernel = assemble(options)
-  const { clock, limits, tokens, local } = options
-  const app = await createServer({
-    clock, log: kernel.log, limits, trustProxy: options.trustProxy, served: options.served,
-    authenticate: createAccess({ tokens, local, clock }), methodsAt: (path) => kernel.methodsAt(path),
-    rewrite: (method, url) => kernel.rewrite(method, url), answered: kernel.traffic.answered
+  const parts = assemble(options)
+  const { limits, tokens, local, clock } = options
+  const app = createServer({
+    clock, log: parts.log, limits, trustProxy: options.trustProxy, served: options.served,
+    startLimitMs: options.startLimitMs,
+    authenticate: createAccess({ tokens, local, clock }), methodsAt: (path) => parts.paths.methodsAt(path),
+    rewrite: (method, url) => parts.paths.rewrite(method, url), answered: parts.traffic.answered
   })
+  const kernel: Booting = { ...parts, app, state: createStateSource(parts) }
+  addServices(kernel)
+  const problems: string[] = []
   try {
-    const parts: Parts = {
-      app, routes: [], live: [], streams: createStreamCount(limits.streamsPerToken),
-      facts: factsOf(kernel, options)
-    }
-    inspect(kernel, parts, options)
-    await loadPlugins(app, options.plugins, kernel.lent, contributions(kernel, parts), parts.live)
-    const handlers = {
-      ...systemHandlers(systemParts(kernel, parts, options)), ...clusterHandlers(options)
-    }
-    const sync = createStateSync({
-      state: async (caller) => await stateFor(kernel, parts, options, caller),
-      changed: kernel.changes.next,
-      clock,
-      log: kernel.log
-    })
-    app.addHook('preClose', async () => { sync.close() })
-    mountAll(kernel, parts, options, handlers, sync)
+    mountOwn(kernel)
+    queuePlugins(kernel, problems)
     await app.ready()
+    if (problems.length > 0) throw new BootError(problems)
+    const decls = kernel.routes.map(({ decl }) => decl)
+    parts.paths.methodsAt = methodFinder(decls)
+    parts.paths.rewrite = modelPaths(decls)
     kernel.bus.open()
-    return booted(kernel, parts, options, keepTelling(kernel, parts, options))
+    const quiet = kernel.state.publish()
+    return {
+      app, bus: kernel.bus, health: kernel.health, commands: kernel.commands, routes: kernel.routes,
+      service: (id) => kernel.services.get(id),
+      close: async (graceMs) => { await close(kernel, graceMs, quiet) }
+    }
   } catch (error) {
     await app.close()
     throw error
   }
 }
 
-function factsOf (kernel: Assembly, options: KernelOptions): Facts {
-  const { node, cluster, telemetry, vitals, url, network, clock } = options
-  return createFacts({
-    node, cluster, telemetry, vitals, url,
-    health: kernel.health,
-    peers: () => network.peers(),
-    bandwidth: (installId) => network.bytesPerSecond(installId),
-    tags: kernel.tags,
-    views: kernel.views,
-    unreachable: kernelManifest.conflicts.unreachable,
-    mono: clock.mono,
-    now: clock.now
-  })
-}
-
-/**
- * Tells the other nodes about this one, whenever something of it changed and now and then. Returns what ends
- * that.
- */
-function keepTelling (kernel: Assembly, parts: Parts, options: KernelOptions): () => void {
-  const publish = (): void => {
-    compareVersions(kernel, options)
-    parts.facts.publish().catch((err: unknown) => {
-      kernel.log.error({ err }, 'this node could not tell the others about itself')
+/** The kernel's own services; one from outside (a test's fake) stands in for its own. */
+function addServices (kernel: Booting): void {
+  const { options, bus, capabilities, services } = kernel
+  const { cluster } = options
+  const tap: EventTap = {
+    kinds: () => bus.durableKinds(),
+    onDurable: (fn) => bus.on('*', ({ plane, kind, payload }) => {
+      if (plane === 'durable') fn({ kind, payload })
     })
   }
-  let waiting: (() => void) | undefined
-  // A burst of changes, such as those of busy runners, is told once.
-  const soon = (): void => {
-    waiting ??= options.clock.after(FACTS_SOON_MS, () => {
-      waiting = undefined
-      publish()
-    })
-  }
-  const stops = [
-    options.clock.every(FACTS_MS, publish), kernel.changes.listen(soon), () => { waiting?.() },
-    options.cluster.service.onPeers(kernel.changes.notify),
-    options.cluster.session.onChange(kernel.changes.notify),
-    options.cluster.control.observe(kernel.changes.notify),
-    options.cluster.replicas.observe(kernel.changes.notify)
+  const all: [{ id: string }, unknown][] = [
+    [BundleService, createBundle(kernel.manifests)], [CommandService, kernel.commands],
+    [InvocationService, capabilities.invocations], [SessionService, cluster.session],
+    [ClusterService, cluster.service], [EventTapService, tap], [TelemetryService, options.telemetry],
+    [TokenService, options.tokens], [TracerService, kernel.tracers], [TrafficService, kernel.traffic],
+    [InspectionService, inspectionOf(kernel)], [StateService, kernel.state.reader],
+    // In real time: what the machine says does not wait for a test's clock.
+    [FreeMemoryService, createFreeMemory({ clock: systemClock, log: kernel.log })]
   ]
-  publish()
-  return () => { for (const stop of stops) stop() }
+  for (const [{ id }, service] of all) services.set(id, service)
+  for (const [id, service] of options.services) services.set(id, service)
 }
 
-function compareVersions (kernel: Assembly, { network, node }: KernelOptions): void {
-  const other = network.peers().find(({ version }) => version !== node.version)
-  if (other === undefined) kernel.health.clear('version_mismatch')
-  else kernel.health.raise('version_mismatch', `${node.version} here, ${other.version} on ${other.name}.`)
-}
-
-/** Plugins see the state with its addresses. */
-const INSIDE: Caller = { id: 'node', mode: 'direct', authorities: new Set(['read', 'operator']) }
-
-/** What diagnostics may ask of the kernel, and what it knows of the cluster. */
-function inspect (kernel: Assembly, parts: Parts, options: KernelOptions): void {
-  const inspection: Inspection = {
-    plugins: () => parts.live.map(({ plugin: { manifest }, live }) =>
-      ({ name: manifest.name, version: manifest.version, summary: manifest.summary,
-        effects: live.effects() })),
+/** What diagnostics may ask of the kernel. */
+function inspectionOf ({ options, started, commands, streams }: Booting): Inspection {
+  return {
+    plugins: () => started.map(({ plugin: { manifest: { name, version, summary } }, live }) =>
+      ({ name, version, summary, effects: live.effects() })),
     warnings: () => [...options.warnings],
     url: options.url,
-    openCommands: () => kernel.commands.open,
-    openStreams: () => parts.streams.total,
+    openCommands: () => commands.open,
+    openStreams: () => streams.total,
     dials: () => options.network.dials(),
     links: () => options.network.links(),
     config: () => {
@@ -212,182 +128,153 @@ function inspect (kernel: Assembly, parts: Parts, options: KernelOptions): void 
       return { file, entries }
     }
   }
-  // A test may have put its own there.
-  const own: [string, unknown][] = [
-    [InspectionService.id, inspection],
-    [StateService.id, stateReader(kernel, parts, options)],
-    // In real time: what the machine says does not wait for a test's clock.
-    [FreeMemoryService.id, createFreeMemory({ clock: systemClock, log: kernel.log })]
-  ]
-  for (const [id, service] of own) if (!kernel.services.has(id)) kernel.services.set(id, service)
 }
 
-/** The state for plugins. Those that ask while one is being made get the same. */
-function stateReader (kernel: Assembly, parts: Parts, options: KernelOptions): StateReader {
-  let making: Promise<Record<string, unknown>> | undefined
-  return {
-    read: () => making ??= parts.facts.all().finally(() => { making = undefined })
-      .then((nodes) => stateOf(kernel, options, nodes, INSIDE)),
-    known () {
-      const nodes = parts.facts.known()
-      return nodes === undefined ? undefined : stateOf(kernel, options, nodes, INSIDE)
-    },
-    onChange: kernel.changes.listen
-  }
-}
-
-function contributions (kernel: Assembly, parts: Parts): Contributions {
-  return {
-    route (plugin, name, handler) {
-      const decl = plugin.manifest.routes![name]!
-      parts.routes.push({ owner: plugin.manifest.name, name, decl,
-        handler: handler as MountedRoute['handler'] })
-    },
-    capability (plugin, name, handler) {
-      kernel.capabilities.register(plugin.manifest.name, plugin.manifest.capabilities![name]!,
-        handler as never)
-    },
-    service (id, instance) { if (!kernel.services.has(id)) kernel.services.set(id, instance) },
-    command (plugin, name, handler) {
-      const full = commandName(plugin.manifest.name, name)
-      parts.app.addHook('onClose', async () => { release() })
-      const problemOf = schemaChecker(plugin.manifest.commands![name]!.args)
-      // The node that asked may run another version, or lie.
-      const release = kernel.cluster.desk.handle(full, (args) => {
-        const problem = problemOf(args)
-        if (problem === null) return handler(args)
-        throw kernelError('invalid_request', `The arguments of the command "${full}": ${problem}`)
-      })
-    },
-    view (key, view) { kernel.views.set(key, view) }
-  }
-}
-
-function systemParts (kernel: Assembly, parts: Parts, options: KernelOptions): SystemParts {
-  const { cluster, node } = options
-  let document: Buffer | undefined
-  return {
-    nodeId: node.nodeId, installId: node.installId, hostname: os.hostname(),
-    address: () => [...options.served().addresses][0] ?? '127.0.0.1',
-    ready: async (model) => {
-      const checks = await kernel.readiness.run(model)
-      const { masterNodeId } = cluster.session
-      const master = { name: 'master', ok: masterNodeId !== null, detail: masterNodeId ?? 'none known' }
-      const all = [master, ...checks]
-      return { ready: all.every((c) => c.ok) && (model === undefined || checks.length > 0), checks: all }
-    },
-    openApi: () => document ??=
-      Buffer.from(JSON.stringify(describe(kernel.manifests, parts, options))),
-    state: async ({ caller }) => await stateFor(kernel, parts, options, caller),
-    stateAt: async (moment, caller) => await stateAt(kernel, options, moment, caller),
-    changed: kernel.changes.next,
-    restart: () => {
-      const accepted = options.restart()
-      if (accepted) kernel.bus.emit('kernel', 'NodeRestarted', { nodeId: node.nodeId })
-      return accepted
-    },
-    isSelf: (id) => cluster.directory.resolve(id)?.self === true,
-    restartOther: async (id, { caller, signal }) => await restartOther(cluster, id, caller, signal),
-    switched (plugin, on) {
-      const kind = on ? 'PluginEnabled' : 'PluginDisabled'
-      kernel.bus.emit('kernel', kind, { nodeId: node.nodeId, plugin })
-    },
-    plugins: () => [
-      ...options.plugins.map(({ manifest }) => ({ manifest, why: null })),
-      ...options.off.map(({ plugin: { manifest }, message }) => ({ manifest, why: message }))
-    ],
-    config: options.configApi(() => { kernel.health.raise('restart_needed', '') })
-  }
-}
-
-async function restartOther (
-  cluster: ClusterCore, id: string, caller: Caller, signal: AbortSignal
-): Promise<unknown> {
-  const other = cluster.directory.resolve(id)
-  if (other === undefined) throw kernelError('node_not_found', `No node "${id}" is known.`)
-  const answer = await cluster.service.request(other.installId, {
-    method: 'POST', path: '/admin/restart', caller, signal
+/** Mounts the kernel's routes and WebSockets, and those of plugins that are off. */
+function mountOwn (kernel: Booting): void {
+  const { app, options, capabilities, state, changes } = kernel
+  const sync = createStateSync({
+    state: state.now, changed: changes.next, clock: options.clock, log: kernel.log
   })
-  const body = await readAnswer(answer.body).catch(() => {
-    throw kernelError('unreachable', `The node "${id}" gave no answer that can be read.`)
-  }) as { error?: { reason: string, message: string, retryable: boolean } }
-  if (body.error === undefined) return body
-  const { reason, message, retryable } = body.error
-  throw new SvcError(reason, { status: answer.status, retryable, message, remedy: '' })
-}
-
-async function readAnswer (source: Readable): Promise<unknown> {
-  const bytes = await new Promise<Buffer>((resolve, reject) => {
-    collectBody(source, ANSWER_BYTES, (error, body) => {
-      if (body !== undefined) return resolve(body)
-      source.destroy()
-      reject(error!)
-    })
-  })
-  return JSON.parse(bytes.toString())
-}
-
-/** The OpenAPI document of what is on; routes of disabled plugins are not part of the interface. */
-function describe (manifests: readonly Manifest[], parts: Parts, options: KernelOptions): object {
-  const off = new Set(options.off.map((o) => o.plugin.manifest.name))
-  return openApi(parts.routes.filter((r) => !off.has(r.owner)), manifests, options.node.version)
-}
-
-/** What a caller sees of the cluster. */
-async function stateFor (
-  kernel: Assembly, parts: Parts, options: KernelOptions, caller: Caller
-): Promise<Record<string, unknown>> {
-  return stateOf(kernel, options, await parts.facts.all(), caller)
-}
-
-function stateOf (
-  kernel: Assembly, { cluster }: KernelOptions, nodes: readonly NodeFacts[], caller: Caller
-): Record<string, unknown> {
-  const status = cluster.status()
-  const base = baseState({
-    session: cluster.session, quorum: status.quorum, stale: status.stale, nodes,
-    durableEvents: kernel.bus.durableCount
-  })
-  const onError = (key: string, err: unknown): void => {
-    kernel.log.error({ err, view: key }, 'a state view failed')
+  app.addHook('preClose', async () => { sync.close() })
+  const handlers: Record<string, unknown> = { ...systemHandlers(kernel), ...clusterHandlers(options) }
+  const own = Object.entries<RouteDecl>({ ...systemRoutes, ...clusterRoutes }).map(([name, decl]) =>
+    ({ owner: 'kernel', name, decl, handler: handlers[name] as MountedRoute['handler'] }))
+  const sockets: SocketRoute[] = [{ name: 'stateSync', decl: stateSyncRoute, serve: sync.serve }]
+  for (const { name, decl, handler } of capabilities.routes()) {
+    if (handler === null) sockets.push({ name, decl, serve: capabilities.session })
+    else own.push({ owner: 'kernel', name, decl, handler })
   }
-  const state = withViews(base, kernel.views, caller, onError)
-  return caller.authorities.has('operator') ? state : redact(state) as Record<string, unknown>
-}
-
-/** What a caller may see of an earlier state. Its events are as GET /events: for operators only. */
-async function stateAt (
-  kernel: Assembly, options: KernelOptions, moment: string, caller: Caller
-): Promise<unknown> {
-  const history = kernel.services.get(StateHistoryService.id) as StateHistory | undefined
-  if (history === undefined) {
-    const keeper = options.off.find(({ plugin }) =>
-      Object.values(plugin.manifest.provides ?? {}).some(({ id }) => id === StateHistoryService.id))
-    const why = keeper?.message ?? 'No plugin that does it is there.'
-    throw kernelError('plugin_disabled', `No earlier state is kept on this node. ${why}`,
-      keeper === undefined ? {} : { plugin: keeper.plugin.manifest.name })
-  }
-  const then = await history.at(moment)
-  return caller.authorities.has('operator') ? then : redact({ ...then, events: null })
-}
-
-function booted (kernel: Assembly, parts: Parts, options: KernelOptions, quiet: () => void): Kernel {
-  return {
-    app: parts.app, bus: kernel.bus, health: kernel.health, commands: kernel.commands, routes: parts.routes,
-    service: (id) => kernel.services.get(id),
-    async close (graceMs) {
-      // Told first: a request that is on its way is still refused, but no new one is sent.
-      options.cluster.leave()
-      kernel.drain.on = true
-      const deadline = options.clock.mono() + graceMs
-      while (kernel.commands.open > 0 && options.clock.mono() < deadline) {
-        await new Promise((resolve) => setTimeout(resolve, 50))
-      }
-      kernel.commands.abortAll('shutting_down')
-      kernel.stopping.abort()
-      await kernel.capabilities.close()
-      quiet()
-      await parts.app.close()
+  const at = ({ method, url }: RouteDecl): string => `${method} ${url}`
+  const taken = new Set([
+    ...own.map(({ decl }) => decl), ...kernel.manifests.flatMap((m) => Object.values(m.routes ?? {}))
+  ].map(at))
+  const disabled = disabledRoutes(options).filter(({ decl }) => !taken.has(at(decl)))
+  for (const route of [...own, ...disabled]) mountRoute(kernel, app, route)
+  socketScope(app, (scope) => {
+    for (const socket of sockets) {
+      kernel.routes.push(mountSocket(scope, socket, { draining: () => kernel.drain.on }, kernel.streams))
     }
+  })
+}
+
+/** Routes of plugins that are off answer with the line that brings them back. */
+function disabledRoutes ({ off }: KernelOptions): MountedRoute[] {
+  return off.flatMap(({ plugin: { manifest }, message }) =>
+    Object.entries(manifest.routes ?? {}).map(([name, route]) => ({
+      owner: manifest.name,
+      name,
+      decl: withoutSchemas(route),
+      handler: () => { throw kernelError('plugin_disabled', message, { plugin: manifest.name }) }
+    })))
+}
+
+function mountRoute (kernel: Booting, scope: FastifyInstance, route: MountedRoute): void {
+  const { options, traffic, drain, stopping } = kernel
+  const how: MountOptions = {
+    clock: options.clock, log: kernel.log, limits: options.limits, strict: options.strict,
+    draining: () => drain.on, stopping: stopping.signal, tracers: kernel.tracers,
+    cut: (owner) => { traffic.answered(owner, CUT_STATUS) }
   }
+  kernel.routes.push(route)
+  mount(scope, route, how, kernel.streams)
+}
+
+/**
+ * Gives the plugins to avvio in their order: each starts in its own fastify instance, and its routes are
+ * mounted there. After a failure, told in `problems`, those that do not need the failed plugin still start.
+ */
+function queuePlugins (kernel: Booting, problems: string[]): void {
+  const { app, options } = kernel
+  const host = hostOf(kernel)
+  const failed = new Set<string>()
+  const present = new Set(kernel.manifests.map(({ name }) => name))
+  for (const plugin of options.plugins) {
+    const { name, requires = [] } = plugin.manifest
+    const needs = requires.map((need) => parseNeed(need).name).filter((need) => present.has(need))
+    app.register(fp(async (scope) => {
+      if (needs.some((need) => failed.has(need))) failed.add(name)
+      else contribute(kernel, scope, plugin, await startOne(plugin, host, scope))
+    }, { name, fastify: '5.x', dependencies: needs, encapsulate: true })).after((error) => {
+      if (error === null || error === undefined) return
+      failed.add(name)
+      problems.push(`plugin "${name}" failed to start: ${startFailure(error, options)}`)
+    })
+  }
+}
+
+function startFailure (error: Error, { startLimitMs = START_LIMIT_MS }: KernelOptions): string {
+  if (!/^(AVV|FST)_ERR_PLUGIN_(EXEC_)?TIMEOUT$/.test((error as { code?: string }).code ?? '')) {
+    return error.message
+  }
+  return `start() took over ${startLimitMs / 1000} seconds; move slow work into the background`
+}
+
+/** What the contexts of plugins are made of. */
+function hostOf ({ options, bus, health, changes, services, tags, readiness }: Booting): PluginHost {
+  const { cluster } = options
+  return {
+    node: options.node, clock: options.clock, log: options.log, bus, health,
+    section (name, decl) {
+      const section = cluster.sections.section<unknown>(name, decl)
+      section.observe(changes.notify)
+      return section
+    },
+    service: (id) => services.get(id),
+    config: options.config,
+    settings: options.settings,
+    command: async (name, args, id) => (await cluster.desk.run(name, args, id)).result,
+    advertise (tag, on) {
+      if (on) tags.add(tag)
+      else tags.delete(tag)
+      changes.notify()
+    },
+    readiness: readiness.add
+  }
+}
+
+/** Takes what a plugin gave back for its declarations. */
+function contribute (
+  kernel: Booting, scope: FastifyInstance, plugin: Plugin, parts: Contributed
+): void {
+  const { manifest } = plugin
+  kernel.started.push({ plugin, live: parts.live })
+  for (const [name, handler] of parts.commands) {
+    const full = commandName(manifest.name, name)
+    const problemOf = schemaChecker(manifest.commands![name]!.args)
+    // The node that asked may run another version, or lie.
+    const release = kernel.options.cluster.desk.handle(full, (args) => {
+      const problem = problemOf(args)
+      if (problem === null) return handler(args)
+      throw kernelError('invalid_request', `The arguments of the command "${full}": ${problem}`)
+    })
+    scope.addHook('onClose', async () => { release() })
+  }
+  for (const [name, handler] of parts.routes) {
+    mountRoute(kernel, scope, { owner: manifest.name, name, decl: manifest.routes![name]!, handler })
+  }
+  for (const [name, handler] of parts.invoke) {
+    kernel.capabilities.register(manifest.name, manifest.capabilities![name]!, handler)
+  }
+  for (const [key, service] of parts.services) {
+    const { id } = manifest.provides![key]!
+    if (!kernel.options.services.has(id)) kernel.services.set(id, service)
+  }
+  for (const [key, view] of parts.state) kernel.views.set(key, view)
+}
+
+async function close (kernel: Booting, graceMs: number, quiet: () => void): Promise<void> {
+  const { options: { cluster, clock }, commands } = kernel
+  // Told first: a request that is on its way is still refused, but no new one is sent.
+  cluster.leave()
+  kernel.drain.on = true
+  const deadline = clock.mono() + graceMs
+  while (commands.open > 0 && clock.mono() < deadline) {
+    await new Promise((resolve) => setTimeout(resolve, DRAIN_POLL_MS))
+  }
+  commands.abortAll('shutting_down')
+  kernel.stopping.abort()
+  await kernel.capabilities.close()
+  quiet()
+  await kernel.app.close()
 }

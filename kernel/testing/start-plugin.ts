@@ -17,7 +17,8 @@ import { manualClock } from './manual-clock.js'
 import type { Clock } from '../api/clock.js'
 import type { Logger, Manifest, NodeInfo, Plugin, ServiceRef } from '../api/plugin.js'
 import type { HealthReason } from '../plugins/health.js'
-import type { Kernel, KernelOptions } from '../plugins/kernel.js'
+import type { KernelOptions } from '../plugins/assembly.js'
+import type { Kernel } from '../plugins/kernel.js'
 import type { JsonSchema } from '../api/schema.js'
 import type { TokenStore } from '../http/tokens.js'
 import type { ManualClock } from './manual-clock.js'
@@ -60,6 +61,8 @@ export interface StartOptions {
   callLimits?: KernelOptions['callLimits']
   /** `api.allowed_origins`. */
   allowedOrigins?: readonly string[]
+  /** Longest time a plugin's `start` may take, ms; 8 s when absent. */
+  startLimitMs?: number
   /** False: bad events and replies are counted instead of thrown, as in production. */
   strict?: boolean
 }
@@ -193,7 +196,8 @@ function kernelParts (plugin: Plugin, options: StartOptions, made: Made): Omit<K
       write: () => ({ revision: '', restart_needed: true })
     }),
     warnings: [],
-    strict: options.strict ?? true
+    strict: options.strict ?? true,
+    startLimitMs: options.startLimitMs
   }
 }
 

@@ -15,7 +15,7 @@ import placement from '../index.js'
 import { card, GIB } from './kit.js'
 import type { CoreCluster, CoreNode, CoreOptions, Owner } from '../../../kernel/test/cluster-core-kit.js'
 import type { NodeRig } from '../../../kernel/test/cluster-core-rig.js'
-import type { KernelOptions } from '../../../kernel/plugins/kernel.js'
+import type { KernelOptions } from '../../../kernel/plugins/assembly.js'
 
 export interface ClusterOptions extends Pick<CoreOptions, 'nodes' | 'quorum'> {
   cards?: ModelCard[]

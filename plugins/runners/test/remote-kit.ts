@@ -4,8 +4,7 @@ import { duplexPair } from 'node:stream'
 import type { Duplex } from 'node:stream'
 import { kernelError } from '../../../kernel/index.js'
 import { fake } from '../../../kernel/testing/index.js'
-import { setMember } from '../../../kernel/http/member-socket.js'
-import { CALLER_HEADER, writeCaller } from '../../../kernel/http/passed-on.js'
+import { CALLER_HEADER, setMember, writeCaller } from '../../../kernel/http/passed-on.js'
 import { ClusterService } from '../../../kernel/index.js'
 import type {
   Caller, EngineChunk, MemberRequest, MemberResponse, ModelCard, NodeView, Section

@@ -1,0 +1,137 @@
+import { setMaxListeners } from 'node:events'
+import { createCommands } from '../calls/commands.js'
+import { createCapabilities } from '../calls/index.js'
+import { createTraffic } from '../calls/traffic.js'
+import { createStreamCount } from '../http/mount.js'
+import { createTracers } from '../observe/tracer.js'
+import { createChanges } from '../state/changes.js'
+import { errorsOf } from './catalogue.js'
+import { createBus } from './events.js'
+import { createHealth } from './health.js'
+import { kernelManifest } from './kernel-manifest.js'
+import { createReadiness } from './readiness.js'
+import type { Clock } from '../api/clock.js'
+import type { Logger, NodeInfo, Plugin } from '../api/plugin.js'
+import type { CapabilityLimits } from '../calls/limits.js'
+import type { ClusterCore } from '../cluster/cluster.js'
+import type { Telemetry } from '../cluster/gossip/telemetry.js'
+import type { Network } from '../cluster/routes.js'
+import type { ConfigApi } from '../config/api.js'
+import type { MountedRoute } from '../http/mount.js'
+import type { Rewrite } from '../http/model-path.js'
+import type { Served } from '../http/origin.js'
+import type { HttpLimits } from '../http/server.js'
+import type { TokenStore } from '../http/tokens.js'
+import type { Vitals } from '../machine/vitals.js'
+import type { StateView } from '../state/state.js'
+import type { LiveContext } from './context.js'
+import type { Bus, BusEvent } from './events.js'
+
+/** Everything a kernel is made of; a node and the test kit fill it differently. */
+export interface KernelOptions {
+  node: NodeInfo
+  cluster: ClusterCore
+  network: Network
+  telemetry: Telemetry
+  vitals: () => Promise<Vitals>
+  clock: Clock
+  log: (plugin: string) => Logger
+  /** Plugins to start, in start order. */
+  plugins: readonly Plugin[]
+  /** Plugins that are off: their routes answer `plugin_disabled`. */
+  off: readonly { plugin: Plugin, message: string }[]
+  config: (plugin: string) => unknown
+  settings: (key: string) => unknown
+  /** Services from outside (tests: fakes), by id. */
+  services: ReadonlyMap<string, unknown>
+  limits: HttpLimits
+  callLimits: Partial<CapabilityLimits>
+  trustProxy: readonly string[]
+  served: () => Served
+  url: () => string | null
+  tokens: TokenStore
+  /** Authorities of loopback requests without a token. */
+  local: ReadonlySet<string>
+  /** Asks for a restart; false when one is under way. */
+  restart: () => boolean
+  /** Reading and changing svc.yaml; `changed` is called after a change. */
+  configApi: (changed: () => void) => ConfigApi
+  /** Warnings of this boot. */
+  warnings: readonly string[]
+  /** Told every event, from the first on. */
+  onEvent?: (event: BusEvent) => void
+  /** Tests: throw on events and replies that are not as declared. */
+  strict: boolean
+  /** Longest time `start` of a plugin may take, ms; 8 s when absent. */
+  startLimitMs?: number | undefined
+}
+
+/** The parts of a kernel, before anything has started. */
+export type Assembly = ReturnType<typeof assemble>
+
+/** Makes the parts and ties them together. */
+export function assemble (options: KernelOptions) {
+  const { cluster, clock, node } = options
+  const log = options.log('kernel')
+  const bus = openBus(options, log)
+  const health = createHealth()
+  health.declare(kernelManifest.conflicts)
+  const commands = createCommands((id, end) => cluster.streams.open(id, end))
+  const changes = createChanges()
+  bus.on('*', changes.notify)
+  const manifests = options.plugins.map((p) => p.manifest)
+  const reasons = new Map(errorsOf(manifests).map(({ reason, decl }) => [reason, decl]))
+  const tracers = createTracers()
+  const capabilities = createCapabilities({
+    clock, log, node, commands, limits: options.callLimits,
+    cluster: cluster.service, elsewhere: (id) => elsewhere(options, id),
+    errorDecl: (reason) => reasons.get(reason), tracers,
+    onOutcome: (outcome) => { traffic.ended(outcome) }
+  })
+  const traffic = createTraffic(() => capabilities.invoker.queues())
+  const stopping = new AbortController()
+  // Every open call listens.
+  setMaxListeners(0, stopping.signal)
+  return {
+    options, log, bus, health, commands, changes, manifests, capabilities, tracers, traffic, stopping,
+    readiness: createReadiness(),
+    /** Tags under `nodeCapabilities`. */
+    tags: new Set<string>(),
+    /** Plugins' views of /state, by key. */
+    views: new Map<string, StateView>(),
+    /** Services by id; plugins add theirs as they start. */
+    services: new Map<string, unknown>(),
+    /** Every route that is mounted. */
+    routes: [] as MountedRoute[],
+    started: [] as { plugin: Plugin, live: LiveContext }[],
+    streams: createStreamCount(options.limits.streamsPerToken),
+    /** On while open work may end and no new work is taken. */
+    drain: { on: false },
+    /** What is known of paths once all routes are mounted. */
+    paths: {
+      methodsAt: (_path: string): readonly string[] => [],
+      rewrite: ((_method, url) => url) as Rewrite
+    }
+  }
+}
+
+/** The install id of a live node that says it can serve a capability. */
+function elsewhere ({ cluster, node }: KernelOptions, id: string): string | null {
+  for (const { installId, key, value, old } of cluster.replicas.entries()) {
+    if (old || installId === node.installId || key !== 'node/capabilities') continue
+    if (Array.isArray(value) && value.includes(id)) return installId
+  }
+  return null
+}
+
+function openBus (options: KernelOptions, log: Logger): Bus {
+  const onError = (err: unknown, kind: string): void => { log.error({ err, kind }, 'a listener failed') }
+  const onInvalid = (plugin: string, kind: string, problem: string): void => {
+    log.error({ plugin, kind, problem },
+      'an event is not as its plugin declares it; it is told all the same, and later ones without a word')
+  }
+  const bus = createBus({ strict: options.strict, onError, onInvalid })
+  bus.declare('kernel', kernelManifest.events)
+  if (options.onEvent !== undefined) bus.on('*', options.onEvent)
+  return bus
+}

@@ -1,0 +1,117 @@
+import { kernelError } from '../api/errors.js'
+import { kernelManifest } from '../plugins/kernel-manifest.js'
+import { StateHistoryService } from '../api/services.js'
+import { createFacts } from './facts.js'
+import { baseState, redact, withViews } from './state.js'
+import type { Assembly } from '../plugins/assembly.js'
+import type { Caller } from '../api/plugin.js'
+import type { StateHistory, StateReader } from '../api/services.js'
+import type { NodeFacts } from './state.js'
+
+/** How often a node looks whether it has something new to tell the others, ms. */
+const PUBLISH_MS = 2000
+/** A burst of changes, such as those of busy runners, is published once, this long after the first, ms. */
+const PUBLISH_SOON_MS = 20
+
+/** Plugins see the state with its addresses. */
+const PLUGINS: Caller = { id: 'node', mode: 'direct', authorities: new Set(['read', 'operator']) }
+
+/** The state of the cluster as this node knows it. */
+export interface StateSource {
+  /** What a caller sees of it now. */
+  now (caller: Caller): Promise<Record<string, unknown>>
+  /**
+   * What a caller may see of an earlier one; its events are for operators only, as GET /events is. Throws
+   * `plugin_disabled` where no history is kept, and what the history throws.
+   */
+  at (moment: string, caller: Caller): Promise<unknown>
+  /** The state for plugins. */
+  readonly reader: StateReader
+  /** Tells the other nodes about this one after each change and now and then; returns what ends that. */
+  publish (): () => void
+}
+
+/** Puts the state together from the kernel's parts; plugins' views may still be added. */
+export function createStateSource (kernel: Assembly): StateSource {
+  const { options, changes, bus, log, views } = kernel
+  const { cluster } = options
+  const facts = createFacts({
+    node: options.node, cluster, telemetry: options.telemetry, vitals: options.vitals, url: options.url,
+    health: kernel.health,
+    peers: () => options.network.peers(),
+    bandwidth: (installId) => options.network.bytesPerSecond(installId),
+    tags: kernel.tags,
+    views,
+    unreachable: kernelManifest.conflicts.unreachable,
+    mono: options.clock.mono,
+    now: options.clock.now
+  })
+  const seenBy = (caller: Caller, nodes: readonly NodeFacts[]): Record<string, unknown> => {
+    const { quorum, stale } = cluster.status()
+    const { session } = cluster
+    const base = baseState({ session, quorum, stale, nodes, durableEvents: bus.durableCount })
+    const state = withViews(base, views, caller, (key, err) => {
+      log.error({ err, view: key }, 'a state view failed')
+    })
+    return caller.authorities.has('operator') ? state : redact(state) as Record<string, unknown>
+  }
+  let reading: Promise<Record<string, unknown>> | undefined
+  return {
+    now: async (caller) => seenBy(caller, await facts.all()),
+    at: async (moment, caller) => await earlier(kernel, moment, caller),
+    reader: {
+      // Whoever asks while one is being made gets the same.
+      read: () => reading ??= facts.all().finally(() => { reading = undefined })
+        .then((nodes) => seenBy(PLUGINS, nodes)),
+      known () {
+        const nodes = facts.known()
+        return nodes === undefined ? undefined : seenBy(PLUGINS, nodes)
+      },
+      onChange: changes.listen
+    },
+    publish: () => keepPublishing(kernel, async () => { await facts.publish() })
+  }
+}
+
+async function earlier ({ options, services }: Assembly, moment: string, caller: Caller): Promise<unknown> {
+  const history = services.get(StateHistoryService.id) as StateHistory | undefined
+  if (history === undefined) {
+    const keeper = options.off.find(({ plugin }) =>
+      Object.values(plugin.manifest.provides ?? {}).some(({ id }) => id === StateHistoryService.id))
+    const why = keeper?.message ?? 'No plugin that does it is there.'
+    throw kernelError('plugin_disabled', `No earlier state is kept on this node. ${why}`,
+      keeper === undefined ? {} : { plugin: keeper.plugin.manifest.name })
+  }
+  const then = await history.at(moment)
+  return caller.authorities.has('operator') ? then : redact({ ...then, events: null })
+}
+
+function keepPublishing (kernel: Assembly, send: () => Promise<void>): () => void {
+  const { options: { clock, cluster }, changes, log } = kernel
+  const publish = (): void => {
+    compareVersions(kernel)
+    send().catch((err: unknown) => { log.error({ err }, 'this node could not tell the others about itself') })
+  }
+  let waiting: (() => void) | undefined
+  const soon = (): void => {
+    waiting ??= clock.after(PUBLISH_SOON_MS, () => {
+      waiting = undefined
+      publish()
+    })
+  }
+  const stops = [
+    clock.every(PUBLISH_MS, publish), changes.listen(soon), () => { waiting?.() },
+    cluster.service.onPeers(changes.notify),
+    cluster.session.onChange(changes.notify),
+    cluster.control.observe(changes.notify),
+    cluster.replicas.observe(changes.notify)
+  ]
+  publish()
+  return () => { for (const stop of stops) stop() }
+}
+
+function compareVersions ({ options: { network, node }, health }: Assembly): void {
+  const other = network.peers().find(({ version }) => version !== node.version)
+  if (other === undefined) health.clear('version_mismatch')
+  else health.raise('version_mismatch', `${node.version} here, ${other.version} on ${other.name}.`)
+}
