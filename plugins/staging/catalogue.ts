@@ -55,8 +55,8 @@ export class Catalogue {
   /** The card of one model, as `cards` has it, but for a copy that is here: that one is loaded by its own. */
   card (modelId: string): ModelCard | undefined {
     const { local, sections: { storeModels, homeCards, customCards } } = this.#parts
-    return local.get(modelId)?.card ?? customCards.get(modelId) ?? last(homeCards, modelId) ??
-      last(storeModels, modelId)?.card
+    return local.get(modelId)?.card ?? customCards.get(modelId) ?? this.#last(homeCards, modelId) ??
+      this.#last(storeModels, modelId)?.card
   }
 
   /** Where the copies of one model, or of all, are. */
@@ -100,11 +100,11 @@ export class Catalogue {
     const ready = [...modelCopies.entries()].filter(({ nodeId, value }) => value.ready && live.has(nodeId))
     return new Set(ready.map(({ key }) => key))
   }
+
+  /** What the last of the nodes says under a key. Asked for with each model of a list, so not by a scan. */
+  #last<T> (section: Section<T>, key: string): T | undefined {
+    const said = this.#parts.cluster.nodes().map(({ nodeId }) => section.get(key, nodeId))
+    return said.findLast((value) => value !== undefined)
+  }
 }
 
-/** What the last of the nodes says under a key. */
-function last<T> (section: Section<T>, wanted: string): T | undefined {
-  let found: T | undefined
-  for (const { key, value } of section.entries()) if (key === wanted) found = value
-  return found
-}

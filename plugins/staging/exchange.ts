@@ -120,21 +120,22 @@ export class Exchange {
     }
   }
 
-  /** Stores that have this content, and every other node that has some of it. */
+  /** The store if it has this content, and every other node that has some of it. */
   #sources (
     modelId: string, digest: string, sha256Of: (path: string) => string, swarm: Swarm
   ): ChunkSource[] {
     const { cluster, access } = this.#parts
-    const stores = access.entries(modelId)
-      .filter(({ node, fact }) => !node.self && node.live && fact.digest === digest)
-      .map(({ node: { installId } }) =>
-        lanSource({ cluster, modelId, installId, kind: 'store', digest, sha256Of, has: () => true }))
-    const known = new Set(stores.map(({ id }) => id))
-    const peers = swarm.peers().filter((installId) => !known.has(installId)).map((installId) => lanSource({
-      cluster, modelId, installId, kind: 'peer', digest, sha256Of,
-      has: (chunk) => swarm.holds(installId, chunk)
-    }))
-    return [...stores, ...peers]
+    const host = access.known()
+    const has = host?.live === true && !host.self && access.entry(modelId, host)?.digest === digest
+    const stores = has ? [host.installId] : []
+    const peers = swarm.peers().filter((installId) => !stores.includes(installId))
+    const common = { cluster, modelId, digest, sha256Of }
+    return [
+      ...stores.map((installId) => lanSource({ ...common, installId, kind: 'store', has: () => true })),
+      ...peers.map((installId) => lanSource({
+        ...common, installId, kind: 'peer', has: (chunk) => swarm.holds(installId, chunk)
+      }))
+    ]
   }
 
   /** Fetches the copy of another node into the store's incoming folder. */

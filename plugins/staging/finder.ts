@@ -43,47 +43,57 @@ export const MANIFEST_MS = 15_000
 export async function find (
   parts: FinderParts, modelId: string, wanted: string | undefined, signal: AbortSignal
 ): Promise<Found> {
-  const { shelf, access, copies, hub, error } = parts
-  const item = shelf?.get(modelId)
+  const { shelf, access, hub, error } = parts
   const right = (digest: string | undefined): boolean => wanted === undefined || digest === wanted
+  const item = shelf?.get(modelId)
   if (item !== undefined && right(item.digest)) return { from: 'shelf', item }
-  const stored = access.entries(modelId)
-  const entries = stored.filter(({ fact }) => right(fact.digest))
-  if (entries.length === 0) {
+  const host = access.known()
+  const stored = access.entry(modelId, host)
+  const fact = stored !== undefined && right(stored.digest) ? stored : undefined
+  if (fact === undefined) {
     const old = wanted === undefined ? undefined : await older(parts, modelId, wanted, signal)
-    const host = stored[0]?.node ?? firstHost(parts)
-    const found = old ?? await unlisted(parts, host, modelId, signal, right)
+    const found = old ?? await unlisted(parts, host ?? access.host(), modelId, signal, right)
     if (found !== undefined) return { from: 'lan', ...found }
-    const other = item !== undefined || stored.length > 0
-    if (host.live && other) throw error('model_not_found', replaced(modelId, host.name))
-    if (host.live) throw error('model_not_found', `The store on ${host.name} has no model ${modelId}.`)
+    const { name } = access.host()
+    const other = item !== undefined || stored !== undefined
+    throw error('model_not_found',
+      other ? replaced(modelId, name) : `The store on ${name} has no model ${modelId}.`)
   }
   const failures: string[] = []
-  for (const { node, fact } of entries) {
-    const holders = [node, ...peers(parts, copies(modelId), fact.digest, node)].filter(({ live }) => live)
-    for (const holder of holders) {
-      const from = holder === node ? 'store' : 'self'
-      const query = `from=${from}&digest=${fact.digest}`
-      const found = await ask(parts, holder, modelId, query, signal).catch((cause: unknown) => {
-        failures.push(`${holder.name}: ${(cause as Error).message}`)
-        return undefined
-      })
-      const other = found?.digest !== fact.digest && (from === 'self' || wanted !== undefined)
-      if (found === undefined || other) continue
-      return { from: 'lan', ...found }
-    }
-    failures.push(...node.live ? [] : [`${node.name} is lost`])
-  }
-  const why = error('store_unreachable', `No store that has ${modelId} can be reached` +
-    `${failures.length === 0 ? '' : ` (${failures.join('; ')})`}.`)
-  for (const { fact } of entries) {
-    const commit = hub === null ? null : commitOf(fact.source, hub)
-    if (commit !== null) return { from: 'hub', commit, fact, why }
-  }
-  throw why
+  const asked = { host: host!, fact, exactly: wanted !== undefined }
+  const found = await fromHolder(parts, modelId, asked, failures, signal)
+  if (found !== undefined) return { from: 'lan', ...found }
+  const why = error('store_unreachable',
+    `No store that has ${modelId} can be reached (${failures.join('; ')}).`)
+  const commit = hub === null ? null : commitOf(fact.source, hub)
+  if (commit === null) throw why
+  return { from: 'hub', commit, fact, why }
 }
 
-/** What a store host has and this node has not heard of yet, as right after a pull. */
+/** What the store, else a node with the same content, says the model consists of; notes the failures. */
+async function fromHolder (
+  parts: FinderParts, modelId: string,
+  { host, fact, exactly }: { host: NodeView, fact: StoreEntryFact, exactly: boolean },
+  failures: string[], signal: AbortSignal
+): Promise<Answered | undefined> {
+  if (!host.live) failures.push(`${host.name} is lost`)
+  const holders = [host, ...peers(parts, parts.copies(modelId), fact.digest, host)].filter(({ live }) => live)
+  for (const holder of holders) {
+    const from = holder === host ? 'store' : 'self'
+    const query = `from=${from}&digest=${fact.digest}`
+    const found = await ask(parts, holder, modelId, query, signal).catch((cause: unknown) => {
+      failures.push(`${holder.name}: ${(cause as Error).message}`)
+      return undefined
+    })
+    // A store may have been updated since it told, which is right where nothing in particular is wanted.
+    const other = found?.digest !== fact.digest && (from === 'self' || exactly)
+    if (found !== undefined && !other) return found
+    if (found !== undefined) failures.push(`${holder.name} has other content`)
+  }
+  return undefined
+}
+
+/** What the store has and this node has not heard of yet, as right after a pull. */
 async function unlisted (
   parts: FinderParts, host: NodeView, modelId: string, signal: AbortSignal,
   right: (digest: string) => boolean
@@ -93,7 +103,7 @@ async function unlisted (
   return found !== undefined && right(found.digest) ? found : undefined
 }
 
-/** A version that no store has any more, of a node that has it. */
+/** A version that the store has no more, of a node that has it. */
 async function older (
   parts: FinderParts, modelId: string, digest: string, signal: AbortSignal
 ): Promise<Answered | undefined> {
@@ -109,11 +119,6 @@ async function older (
 const replaced = (modelId: string, store: string): string =>
   `The store on ${store} has another version of ${modelId} now, and no node has the one this was placed ` +
   'with. Stop the instance and place the model again.'
-
-/** The store host to ask, live or not. Throws `store_not_configured`. */
-function firstHost ({ access }: FinderParts): NodeView {
-  return access.hosts()[0] ?? access.host()
-}
 
 /** Other nodes that say they have a complete copy, of that content unless it is null. */
 function peers (

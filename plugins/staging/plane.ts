@@ -312,7 +312,7 @@ export class Plane {
 
   /** The content that an instance of the model is to run which is placed now. */
   digestOf (modelId: string): string | null {
-    const stored = this.access.entries(modelId)[0]?.fact
+    const stored = this.access.entry(modelId)
     if (stored !== undefined) return stored.bundled ? null : stored.digest
     const copies = this.catalogue.copies(modelId).filter(({ kind, live }) => live && kind !== 'receiving')
     return copies.some(({ kind }) => kind === 'bundled') ? null : copies[0]?.digest ?? null
@@ -324,8 +324,9 @@ export class Plane {
       root: {
         root: root.root,
         list: async () => await this.usable(root)?.list() ?? [],
+        read: async (modelId) => await this.usable(root)?.read(modelId),
         remove: async (modelId) => await root.remove(modelId),
-        pending: async () => await this.usable(root)?.pending() ?? [],
+        pending: async (modelId) => await this.usable(root)?.pending(modelId) ?? [],
         discard: async (modelId) => { await root.discard(modelId) },
         touch: async (modelId, nowMs) => { await this.usable(root)?.touch(modelId, nowMs) }
       },
@@ -354,10 +355,13 @@ export class Plane {
       cache: () => this.usable(this.cache),
       local: this.local, keeper: this.keeper, room: this.room,
       exchange: this.exchange, hub: this.hub, clock: this.clock, random, log: this.log,
-      find: async (modelId, digest, signal) => await find({
-        cluster: this.cluster, access: this.access, shelf: this.shelf, hub: this.hub?.url ?? null,
-        copies: (id) => this.catalogue.copies(id), error: ctx.error
-      }, modelId, digest, signal),
+      find: async (modelId, digest, signal) => {
+        await this.access.learned(this.clock, signal)
+        return await find({
+          cluster: this.cluster, access: this.access, shelf: this.shelf, hub: this.hub?.url ?? null,
+          copies: (id) => this.catalogue.copies(id), error: ctx.error
+        }, modelId, digest, signal)
+      },
       derive: async (folder, { modelId, revision, files }) =>
         await this.derive(folder, { modelId, revision, files }),
       onChange: () => { this.telling.changed() },

@@ -1,5 +1,5 @@
-import { Reply } from '../../kernel/index.js'
-import type { Cluster, NodeView, RouteRequest, Section, SvcError } from '../../kernel/index.js'
+import { delay, Reply } from '../../kernel/index.js'
+import type { Clock, Cluster, NodeView, RouteRequest, Section, SvcError } from '../../kernel/index.js'
 import { askNode } from './net/ask.js'
 import type { StoreEntryFact } from './shared.js'
 
@@ -16,36 +16,54 @@ export interface StoreAccessParts {
   ): SvcError
 }
 
+/** How long, and how often, a node that has just started looks whether it has been told, ms. */
+const LEARN_MS = 10_000
+const LOOK_MS = 100
 /** Longest wait for what a store host answers to a request that was passed on, ms. */
 const FORWARD_MS = 60_000
 
-/** Where the stores of the cluster are. */
+/** Where the store of the cluster is, and what it says it has. */
 export class StoreAccess {
   readonly #parts: StoreAccessParts
 
   constructor (parts: StoreAccessParts) { this.#parts = parts }
 
-  /** Store hosts: this node first, then those that are live, in the order of their install ids. */
-  hosts (): NodeView[] {
-    const { cluster, storeHosts, remembered } = this.#parts
-    const known = new Set(remembered?.())
+  /**
+   * The store host of the cluster, live or not; undefined where there is none. Of several, which is a
+   * mistake, this node, else the first by install id that can be reached.
+   */
+  known (): NodeView | undefined {
     const rank = (node: NodeView): number => node.self ? 0 : node.live ? 1 : 2
-    // What a lost node said last still counts: a store that is away is no cluster without a store.
-    const isHost = ({ installId, nodeId }: NodeView): boolean =>
-      known.has(installId) || storeHosts.get('store', nodeId) !== undefined
-    return cluster.nodes().filter(isHost)
-      .sort((a, b) => rank(a) - rank(b) || (a.installId < b.installId ? -1 : 1))
+    return this.all().sort((a, b) => rank(a) - rank(b) || (a.installId < b.installId ? -1 : 1))[0]
   }
 
-  /** The store host to ask. Throws `store_not_configured`, `store_unreachable`. */
-  host (): NodeView {
-    const [first] = this.hosts()
-    if (first === undefined) throw this.none()
-    if (!first.live) {
-      throw this.#parts.error('store_unreachable', `The store host ${first.name} cannot be reached.`,
-        { node: first.nodeId })
+  /** Waits, up to 10 s, until a node that has just started has been told where the store is. */
+  async learned (clock: Clock, signal: AbortSignal): Promise<void> {
+    const { learning } = this.#parts
+    for (let leftMs = LEARN_MS; leftMs > 0 && this.known() === undefined && learning?.() === true;) {
+      await delay(clock, LOOK_MS, signal)
+      leftMs -= LOOK_MS
     }
-    return first
+  }
+
+  /** Every node that says, or said when it was last heard, that it has a store. */
+  all (): NodeView[] {
+    const { cluster, storeHosts, remembered } = this.#parts
+    const known = new Set(remembered?.())
+    // What a lost node said last still counts: a store that is away is no cluster without a store.
+    return cluster.nodes().filter(({ installId, nodeId }) =>
+      known.has(installId) || storeHosts.get('store', nodeId) !== undefined)
+  }
+
+  /** The store host, which can be reached. Throws `store_not_configured`, `store_unreachable`. */
+  host (): NodeView {
+    const host = this.known()
+    if (host === undefined) throw this.none()
+    if (!host.live) {
+      throw this.#parts.error('store_unreachable', `The store host ${host.name} cannot be reached.`,
+        { node: host.nodeId })
+    }
+    return host
   }
 
   /** Why no store host can be named: there is none, or this node has not been told of it yet. */
@@ -53,22 +71,20 @@ export class StoreAccess {
     const { error, learning } = this.#parts
     return learning?.() === true
       ? error('store_unreachable', 'This node is only just meeting the others and has not been told yet ' +
-        'where the store is.', { retryAfterSeconds: 1 })
+          'where the store is.', { retryAfterSeconds: 1 })
       : error('store_not_configured')
   }
 
-  /** A store host that does not tell now what it has. */
+  /** The store host while it does not tell what it has. */
   silent (): NodeView | undefined {
-    const { storeHosts } = this.#parts
-    return this.hosts().find(({ live, nodeId }) => !live || storeHosts.get('store', nodeId) === undefined)
+    const host = this.known()
+    if (host === undefined) return undefined
+    return !host.live || this.#parts.storeHosts.get('store', host.nodeId) === undefined ? host : undefined
   }
 
-  /** What stores say of a model: those that can be asked first. `hosts`: for whoever asks of many models. */
-  entries (modelId: string, hosts = this.hosts()): { node: NodeView, fact: StoreEntryFact }[] {
-    return hosts.flatMap((node) => {
-      const fact = this.#parts.storeModels.get(modelId, node.nodeId)
-      return fact === undefined ? [] : [{ node, fact }]
-    })
+  /** What the store says of a model. `host`: for whoever asks of many models. */
+  entry (modelId: string, host = this.known()): StoreEntryFact | undefined {
+    return host === undefined ? undefined : this.#parts.storeModels.get(modelId, host.nodeId)
   }
 
   /**

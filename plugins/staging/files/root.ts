@@ -162,10 +162,10 @@ export class ModelRoot {
     if (stranger !== undefined) throw notOurs(join(directory, stranger))
   }
 
-  /** The transfers that are not published yet, whether they run or not. */
-  async pending (): Promise<Pending[]> {
+  /** The transfers, or that of one model, that are not published yet, whether they run or not. */
+  async pending (wanted?: string): Promise<Pending[]> {
     const found: Pending[] = []
-    for (const { modelId, directory } of await this.#transfers()) {
+    for (const { modelId, directory } of await this.#transfers(wanted)) {
       const files = await findFiles(directory)
       const mtimeMs = files.reduce((latest, file) => Math.max(latest, file.mtimeMs), await newest(directory))
       found.push({ modelId, directory, sizeBytes: bytesOf(files), mtimeMs: Math.round(mtimeMs) })
@@ -325,10 +325,11 @@ export class ModelRoot {
     }
   }
 
-  async #transfers (): Promise<{ modelId: string, directory: string }[]> {
+  async #transfers (wanted?: string): Promise<{ modelId: string, directory: string }[]> {
     const found: { modelId: string, directory: string }[] = []
     for (const entry of await this.#entries(INCOMING)) {
       const modelId = entry.isDirectory() ? modelOf(entry.name) : undefined
+      if (wanted !== undefined && modelId !== wanted) continue
       const directory = join(this.root, INCOMING, entry.name)
       if (modelId !== undefined && await isTransfer(directory)) found.push({ modelId, directory })
     }

@@ -16,21 +16,21 @@ export async function models (plane: Plane): Promise<unknown> {
   const judge = await plane.judge?.()
   const ready = plane.catalogue.ready()
   const installed = new Set(plane.catalogue.copies().filter(({ live }) => live).map(({ modelId }) => modelId))
-  const hosts = plane.access.hosts()
+  const host = plane.access.known()
   const data = [...plane.catalogue.cards().values()]
     .sort((a, b) => a.card.modelId < b.card.modelId ? -1 : 1)
     .map(({ card }) => modelListEntry(card, {
       installed: installed.has(card.modelId),
       ready: ready.has(card.modelId),
-      created: createdOf(plane, card.modelId, hosts),
+      created: createdOf(plane, card.modelId, host),
       judgement: judge?.(card.modelId)
     }))
   return { object: 'list', data }
 }
 
-/** Unix seconds at which the store got the model; 0 when no store says. */
-function createdOf (plane: Plane, modelId: string, hosts: NodeView[]): number {
-  const at = Date.parse(plane.access.entries(modelId, hosts)[0]?.fact.downloadedAt ?? '')
+/** Unix seconds at which the store got the model; 0 when the store does not say. */
+function createdOf (plane: Plane, modelId: string, host: NodeView | undefined): number {
+  const at = Date.parse(plane.access.entry(modelId, host)?.downloadedAt ?? '')
   return Number.isNaN(at) ? 0 : Math.floor(at / 1000)
 }
 
@@ -59,8 +59,8 @@ async function wholeCard (
 ): Promise<ModelCard | undefined> {
   const here = plane.local.get(modelId) ?? plane.shelf?.get(modelId)
   if (here !== undefined) return here.card
-  const host = plane.access.entries(modelId).find(({ node }) => node.live && !node.self)?.node
-  if (host === undefined || request.member !== null) return undefined
+  const host = plane.access.known()
+  if (host?.live !== true || host.self || request.member !== null) return undefined
   const answer = await askNode(plane.cluster, host.installId, {
     method: 'GET', path: `/models/${modelPath(modelId)}/card`, caller: request.caller,
     signal: request.signal, timeoutMs: 5000

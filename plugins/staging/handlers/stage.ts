@@ -27,7 +27,9 @@ export async function stage (plane: Plane, request: RouteRequest): Promise<unkno
   const body = (request.body ?? {}) as StageBody & Record<string, unknown>
   const refs = either<string[]>(body, 'nodeIds', 'node_ids') ?? []
   const nodes = targets(plane, refs)
-  if (plane.access.hosts().length === 0 && plane.catalogue.copies(modelId).length === 0) {
+  // Who passed it on would not ask again.
+  if (request.member !== null) await plane.access.learned(plane.clock, request.signal)
+  if (plane.access.known() === undefined && plane.catalogue.copies(modelId).length === 0) {
     throw plane.access.none()
   }
   const { wait = false, timeout_seconds: seconds = WAIT_SECONDS } = body

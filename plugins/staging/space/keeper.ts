@@ -3,6 +3,7 @@ import { inUseClosure } from './closure.js'
 import { SerialQueue } from './queue.js'
 import { planRecency } from './recency.js'
 import type { Clock, Logger } from '../../../kernel/index.js'
+import { modelIdProblem } from '../files/index.js'
 import type { ModelRoot } from '../files/index.js'
 import type { Copy } from '../types.js'
 import type { CompanionsOf } from './closure.js'
@@ -38,7 +39,7 @@ export interface KeeperSettings {
 }
 
 export interface KeeperOptions {
-  root: Pick<ModelRoot, 'root' | 'list' | 'remove' | 'touch' | 'pending' | 'discard'>
+  root: Pick<ModelRoot, 'root' | 'list' | 'read' | 'remove' | 'touch' | 'pending' | 'discard'>
   uses: Uses
   companionsOf: CompanionsOf
   /** Models with a transfer under way; their copies and companions stay. */
@@ -51,7 +52,7 @@ export interface KeeperOptions {
   volume: () => Promise<{ freeBytes: number }>
 }
 
-/** Decides which staged copies stay on the disk, and removes the others. Its passes run one at a time. */
+/** Decides which staged copies stay on the disk, and removes the others. Passes over all take turns. */
 export interface Keeper {
   /** Writes down uses (at use, at release and every minute); returns what ends that. */
   watch (): () => void
@@ -77,6 +78,7 @@ const messageOf = (error: unknown): string => error instanceof Error ? error.mes
 class RootKeeper implements Keeper {
   readonly #options: KeeperOptions
   readonly #passes = new SerialQueue()
+  readonly #removing = new Set<string>()
 
   constructor (options: KeeperOptions) {
     this.#options = options
@@ -111,8 +113,9 @@ class RootKeeper implements Keeper {
   }
 
   async purge (modelId?: string, trigger: 'purge' | 'store_delete' = 'purge'): Promise<Purged> {
-    const wanted = (id: string): boolean => modelId === undefined || id === modelId
-    return await this.#passes.run(trigger, async () => await this.#purgePass(wanted, trigger))
+    // That of one model looks at nothing else, and waits for no pass over all of them.
+    if (modelId !== undefined) return await this.#purgePass(modelId, trigger)
+    return await this.#passes.run(trigger, async () => await this.#purgePass(undefined, trigger))
   }
 
   async storage (): Promise<{ copies: (Copy & { inUse: boolean })[], totalBytes: number }> {
@@ -166,7 +169,7 @@ class RootKeeper implements Keeper {
     }
   }
 
-  async #purgePass (wanted: (modelId: string) => boolean, trigger: Trigger): Promise<Purged> {
+  async #purgePass (wanted: string | undefined, trigger: Trigger): Promise<Purged> {
     const { root, leased, log } = this.#options
     const removed: string[] = []
     const skipped = new Set<string>()
@@ -182,26 +185,29 @@ class RootKeeper implements Keeper {
       errors.push(`${what}: ${messageOf(err)}`)
       log.warn({ err, what }, 'the purge left something')
     }
-    const copies = await this.#ours().catch((err: unknown) => { failed(root.root, err); return [] })
+    const copies = await this.#ours(wanted).catch((err: unknown) => { failed(root.root, err); return [] })
     for (const { modelId } of copies) {
-      if (wanted(modelId)) await one(modelId).catch((err: unknown) => { failed(modelId, err) })
+      await one(modelId).catch((err: unknown) => { failed(modelId, err) })
     }
     freedBytes += await this.#purgePending(wanted, removed).catch((err: unknown) => {
       failed(root.root, err)
       return 0
     })
     // A first transfer has no copy yet that could be skipped.
-    for (const modelId of leased()) if (wanted(modelId) && !removed.includes(modelId)) skipped.add(modelId)
+    for (const modelId of leased()) {
+      if ((wanted ?? modelId) === modelId && !removed.includes(modelId)) skipped.add(modelId)
+    }
     const error = errors.length === 0 ? null : errors.join('; ')
     return { removed: removed.sort(), skippedInUse: [...skipped].sort(), freedBytes, error }
   }
 
   /** Removes what broken off transfers left; resolves with its bytes. */
-  async #purgePending (wanted: (modelId: string) => boolean, removed: string[]): Promise<number> {
+  async #purgePending (wanted: string | undefined, removed: string[]): Promise<number> {
     const { root, leased } = this.#options
     let freedBytes = 0
-    for (const { modelId, sizeBytes } of await root.pending()) {
-      if (!wanted(modelId) || [...leased()].includes(modelId)) continue
+    const held = new Set(leased())
+    for (const { modelId, sizeBytes } of await root.pending(wanted)) {
+      if (held.has(modelId)) continue
       await root.discard(modelId)
       freedBytes += sizeBytes
       if (!removed.includes(modelId)) removed.push(modelId)
@@ -223,7 +229,8 @@ class RootKeeper implements Keeper {
   ): Promise<number | undefined> {
     const { root, uses, companionsOf, onEvicted, log } = this.#options
     // No await from here to `going`: a use comes before, and is seen, or after, and is refused.
-    if (this.#safe(keep).has(modelId)) return undefined
+    if (this.#removing.has(modelId) || this.#safe(keep).has(modelId)) return undefined
+    this.#removing.add(modelId)
     const back = uses.going(modelId, (used) => inUseClosure([used], companionsOf).has(modelId))
     try {
       const freedBytes = await root.remove(modelId)
@@ -231,6 +238,7 @@ class RootKeeper implements Keeper {
       onEvicted({ modelId, freedBytes, trigger })
       return freedBytes
     } finally {
+      this.#removing.delete(modelId)
       back()
     }
   }
@@ -242,8 +250,11 @@ class RootKeeper implements Keeper {
   }
 
   /** The copies svc wrote: folders of others with a model's name are none of its business. */
-  async #ours (): Promise<Copy[]> {
-    return (await this.#options.root.list()).filter(({ ours }) => ours)
+  async #ours (modelId?: string): Promise<Copy[]> {
+    const { root } = this.#options
+    const copies = modelId === undefined ? await root.list()
+      : modelIdProblem(modelId) === null ? [await root.read(modelId)] : []
+    return copies.filter((copy) => copy?.ours === true) as Copy[]
   }
 
   /** The copies, none used later than now. */

@@ -1,4 +1,4 @@
-import type { Clock, ModelCard } from '../../../kernel/index.js'
+import type { Clock } from '../../../kernel/index.js'
 import type { HubSelection } from '../hub/index.js'
 import type { ModelManifest, Progress } from '../types.js'
 import { asStoreError, StoreError } from './errors.js'
@@ -16,17 +16,14 @@ export type Stop = 'paused' | 'cancelled' | 'closed'
 export interface DownloadSetup {
   modelId: string
   request: JobRequest
-  card: ModelCard | null
   /** What an earlier run of the same job had: its pinned choice of files, bytes, and time of start. */
   past?: { selection: HubSelection | null, bytes: number, totalBytes: number, startedAt: string }
-  onProgress?: (progress: Progress) => void
 }
 
 /** One run of a download: what it is, how far it is, and how it ended. */
 export class Download implements Job {
   readonly modelId: string
   readonly request: JobRequest
-  readonly card: ModelCard | null
   /** The exact files, once they are chosen. */
   selection: HubSelection | null
   /** Why it failed. */
@@ -34,7 +31,6 @@ export class Download implements Job {
   readonly done: Promise<DownloadStatus>
   readonly #clock: Clock
   readonly #changed: () => void
-  readonly #onProgress: ((progress: Progress) => void) | undefined
   readonly #meter = new RateMeter()
   readonly #abort = new AbortController()
   readonly #startedAt: string
@@ -47,17 +43,15 @@ export class Download implements Job {
   #settle: (status: DownloadStatus) => void = () => undefined
 
   constructor (setup: DownloadSetup, clock: Clock, changed: () => void) {
-    const { modelId, request, card, past, onProgress } = setup
+    const { modelId, request, past } = setup
     this.modelId = modelId
     this.request = request
-    this.card = card
     this.selection = past?.selection ?? null
     this.#bytes = past?.bytes ?? 0
     this.#totalBytes = past?.totalBytes ?? 0
     this.#startedAt = past?.startedAt ?? new Date(clock.now()).toISOString()
     this.#clock = clock
     this.#changed = changed
-    this.#onProgress = onProgress
     this.done = new Promise((resolve) => { this.#settle = resolve })
   }
 
@@ -103,8 +97,7 @@ export class Download implements Job {
       reason: this.failure?.reason ?? null,
       startedAt: this.#startedAt,
       totalBytes: this.#totalBytes,
-      selection: this.selection,
-      card: this.card
+      selection: this.selection
     }
   }
 
@@ -121,14 +114,13 @@ export class Download implements Job {
   }
 
   /** Takes note of how far it is; a lower count than before does not show. */
-  progress ({ bytes, totalBytes, files, totalFiles }: Progress): void {
+  progress ({ bytes, totalBytes }: Progress): void {
     const now = this.#clock.mono()
     if (this.#totalBytes !== totalBytes) this.sized(totalBytes)
     this.#bytes = Math.min(totalBytes, Math.max(this.#bytes, Math.floor(bytes)))
     this.#meter.add(this.#bytes, now)
     if (now - this.#toldAt < TELL_EVERY_MS) return
     this.#toldAt = now
-    this.#onProgress?.({ bytes: this.#bytes, totalBytes, files, totalFiles })
     this.#changed()
   }
 
@@ -140,10 +132,9 @@ export class Download implements Job {
   }
 
   /** It is complete. */
-  complete ({ totalBytes, files: { length: files } }: ModelManifest): void {
+  complete ({ totalBytes }: ModelManifest): void {
     this.#totalBytes = totalBytes
     this.#bytes = totalBytes
-    this.#onProgress?.({ bytes: totalBytes, totalBytes, files, totalFiles: files })
     this.#end('complete')
   }
 

@@ -234,10 +234,9 @@ async function fromNode (
   return { manifest, source: 'node' }
 }
 
-/** The card an import was given, or what the files say. */
+/** What the files say of the model. */
 async function cardOf (derive: Derive, job: Download, folder: string, fetched: Fetched): Promise<ModelCard> {
   const { manifest, licence, languages } = fetched
-  if (job.card !== null) return matched(job.card, manifest)
   const { modelId } = job
   try {
     return await derive(folder, {
@@ -252,20 +251,4 @@ async function cardOf (derive: Derive, job: Download, folder: string, fetched: F
     throw new StoreError('unusable_model', `${modelId} was fetched, but nothing can run it: ${why}`,
       { cause: error })
   }
-}
-
-/** A given card, if the files it names are there. Throws StoreError `card_mismatch`. Pure. */
-function matched (card: ModelCard, manifest: ModelManifest): ModelCard {
-  const files = new Map(manifest.files.map((file) => [file.path, file]))
-  for (const { path, bytes, sha256 } of card.files) {
-    const file = files.get(path)
-    const problem = file === undefined
-      ? 'is not there'
-      : file.size !== bytes
-        ? `has ${file.size} bytes, not ${bytes}`
-        : sha256 !== undefined && sha256 !== file.sha256 ? 'has another sha256' : undefined
-    if (problem === undefined) continue
-    throw new StoreError('card_mismatch', `the card of ${card.modelId} names ${path}, which ${problem}`)
-  }
-  return card
 }

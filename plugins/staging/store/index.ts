@@ -2,7 +2,7 @@ export { StoreError } from './errors.js'
 export { RateMeter } from './rate.js'
 export { openStore, Store } from './store.js'
 export type {
-  Admit, Derive, DownloadStatus, FromNode, ImportOptions, Job, StartOptions, StoreEntry, StoreOptions,
+  Admit, Derive, DownloadStatus, FromNode, Job, StartOptions, StoreEntry, StoreOptions,
   StoreProblem
 } from './types.js'
 export { hashTree } from './tree.js'

@@ -1,4 +1,3 @@
-import type { ModelCard } from '../../../kernel/index.js'
 import { filePathProblem, putOwn, readOwn } from '../files/index.js'
 import type { HubSelection } from '../hub/index.js'
 
@@ -26,8 +25,6 @@ export interface JobRecord extends JobRequest {
   totalBytes: number
   /** The exact files of one commit, chosen once: what changes upstream later does not mix in. */
   selection: HubSelection | null
-  /** The card an import was given. */
-  card: ModelCard | null
 }
 
 const NAME = '.svc-job.json'
@@ -68,16 +65,15 @@ const isHex = (value: unknown, length: number): boolean =>
 export function parseJob (value: unknown, modelId: string): JobRecord | undefined {
   if (!isFields(value) || value['format'] !== 1) return undefined
   const { source, revision, allow, variant, state, error, reason, startedAt, totalBytes } = value
-  const { selection, card } = value
+  const { selection } = value
   if (!isText(source) || !isText(startedAt) || !isBytes(totalBytes)) return undefined
   if (!orNull(revision, isText) || !orNull(variant, isText) || !orNull(allow, isTexts)) return undefined
   if (!orNull(error, isText) || !orNull(reason, isText)) return undefined
   if (!['active', 'paused', 'cancelled', 'failed'].includes(state as string)) return undefined
   if (selection !== null && !isSelection(selection, modelId)) return undefined
-  if (card !== null && !(isFields(card) && card['modelId'] === modelId)) return undefined
   return {
     format: 1, source, revision, allow, variant, state: state as JobState, error, reason, startedAt,
-    totalBytes, selection, card: card as ModelCard | null
+    totalBytes, selection
   }
 }
 

@@ -1,5 +1,3 @@
-import { pathToFileURL } from 'node:url'
-import type { ModelCard } from '../../../kernel/index.js'
 import { modelIdProblem } from '../files/index.js'
 import { Download } from './download.js'
 import type { DownloadSetup } from './download.js'
@@ -12,7 +10,7 @@ import { parseSource } from './source.js'
 import { bytesIn } from './tree.js'
 import { KeyedLock } from '../files/index.js'
 import type {
-  DownloadStatus, ImportOptions, Job, StartOptions, StoreEntry, StoreOptions, StoreProblem
+  DownloadStatus, Job, StartOptions, StoreEntry, StoreOptions, StoreProblem
 } from './types.js'
 
 /** Partial downloads nobody goes on with are removed after that. */
@@ -74,31 +72,7 @@ export class Store {
       return settled(this.status(modelId))
     }
     if (kind === 'hub' && this.#options.hub === null) throw new StoreError('no_hub', NO_HUB)
-    return this.#startOrJoin({ modelId, request, card: null })
-  }
-
-  /**
-   * Copies a folder into the store. Resolves when it is published; rejects with the StoreError of the
-   * failure, `cancelled` after an abort.
-   */
-  async importFolder (path: string, options: ImportOptions): Promise<StoreEntry> {
-    const { modelId, card, signal, onProgress } = options
-    this.#check(modelId)
-    signal?.throwIfAborted()
-    if (card !== undefined && card.modelId !== modelId) {
-      throw new StoreError('card_mismatch', `the card is of ${card.modelId}, not of ${modelId}`)
-    }
-    const request = requestOf({ source: pathToFileURL(path).href })
-    const job = this.#startOrJoin({
-      modelId, request, card: card ?? null, ...onProgress === undefined ? {} : { onProgress }
-    })
-    const cancel = (): void => { job.stop('cancelled') }
-    signal?.addEventListener('abort', cancel, { once: true })
-    const { status } = await job.done
-    signal?.removeEventListener('abort', cancel)
-    const entry = this.get(modelId)
-    if (status === 'complete' && entry !== undefined) return entry
-    throw job.failure ?? new StoreError(status, `the import of ${modelId} was ${status}`)
+    return this.#startOrJoin({ modelId, request })
   }
 
   /** Ends a download for now; its bytes stay, and it does not go on by itself. */
@@ -119,7 +93,7 @@ export class Store {
       throw new StoreError('no_download', `no download of ${modelId} was broken off; start it instead`)
     }
     if (isPaused(job)) return this.#begin(sequel(job))
-    return this.#begin({ modelId, request: job.request, card: job.card })
+    return this.#begin({ modelId, request: job.request })
   }
 
   /** How far the download of a model is; `complete` when there is none and the store has it. */
@@ -135,11 +109,6 @@ export class Store {
   /** The last download of each model since the store opened, and those an earlier process left. */
   downloads (): readonly DownloadStatus[] {
     return [...this.#jobs.values()].map((job) => job.status())
-  }
-
-  /** Resolves when the download of a model ends in any way; at once when there is none. */
-  async wait (modelId: string): Promise<DownloadStatus> {
-    return await (this.#jobs.get(modelId)?.done ?? this.status(modelId))
   }
 
   /**
@@ -299,11 +268,11 @@ export class Store {
   }
 
   #takeUp (modelId: string, record: JobRecord, keptBytes: number): void {
-    const { source, revision, allow, variant, card, state, selection, startedAt, totalBytes } = record
+    const { source, revision, allow, variant, state, selection, startedAt, totalBytes } = record
     const request = { source, revision, allow, variant }
     // One that runs counts from what it finds to be right.
     const bytes = state === 'active' ? 0 : Math.min(keptBytes, totalBytes)
-    const setup = { modelId, request, card, past: { selection, startedAt, totalBytes, bytes } }
+    const setup = { modelId, request, past: { selection, startedAt, totalBytes, bytes } }
     if (state === 'active') this.#begin(setup)
     else this.#track(setup).restore(record)
   }
@@ -316,15 +285,14 @@ function requestOf ({ source = 'hub', revision, allow, variant }: StartOptions):
 
 const isPaused = (job: Download): boolean => !job.alive && job.status().status === 'paused'
 
-function isSame (job: Download, { request, card }: { request: JobRequest, card: ModelCard | null }): boolean {
-  return JSON.stringify([job.request, job.card]) === JSON.stringify([request, card])
-}
+const isSame = (job: Download, { request }: { request: JobRequest }): boolean =>
+  JSON.stringify(job.request) === JSON.stringify(request)
 
 /** The next run of the same job. */
 function sequel (job: Download): DownloadSetup {
-  const { modelId, request, card, selection } = job
+  const { modelId, request, selection } = job
   const { downloadedBytes: bytes, totalBytes, startedAt } = job.status()
-  return { modelId, request, card, past: { selection, bytes, totalBytes, startedAt: startedAt! } }
+  return { modelId, request, past: { selection, bytes, totalBytes, startedAt: startedAt! } }
 }
 
 function settled (status: DownloadStatus): Job {

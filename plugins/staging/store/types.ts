@@ -58,15 +58,6 @@ export interface StartOptions {
   variant?: string
 }
 
-/** How a folder is imported. */
-export interface ImportOptions {
-  modelId: string
-  /** What the model is; found out from the files when absent. */
-  card?: ModelCard
-  signal?: AbortSignal
-  onProgress?: (progress: Progress) => void
-}
-
 /** A folder in the store that is not offered, and why. */
 export interface StoreProblem { modelId: string, problem: string }
 

@@ -171,21 +171,26 @@ t.test('a copy that is offered no more is not asked for; a node that comes up is
   joined.leave()
 })
 
-t.test('stores count only while they are live and have this very content; once each', async (t) => {
+t.test('the store counts only while it is live and has this very content; once', async (t) => {
   const net = new Network()
-  const [store, , b] = [member(t, net, 'store'), member(t, net, 'old'), member(t, net, 'b')]
+  const [store, b] = [member(t, net, 'store'), member(t, net, 'b')]
   b.says('n-store', fact())
-  b.says('n-old', fact('0'.repeat(64)))
-  b.says('n-b', fact())
   store.exchange.offer([copyOf(store.folder, MANIFEST)])
   const joined = b.exchange.join({ modelId: ID, manifest: MANIFEST, digest: DIGEST, folder: b.folder,
     card: CARD })
   await until(() => joined.state.peers().length === 1)
   t.match(joined.sources(), [{ id: 'i-store', kind: 'store' }])
-  t.equal(joined.sources().length, 1, 'neither this node, nor other content, nor the store as a peer too')
+  t.equal(joined.sources().length, 1, 'not as a peer too')
+  b.says('n-store', fact('0'.repeat(64)))
+  t.match(joined.sources(), [{ id: 'i-store', kind: 'peer' }], 'its store has other content by now')
   net.lose('store')
   t.same(joined.sources(), [])
   joined.leave()
+  b.says('n-b', fact())
+  const own = b.exchange.join({ modelId: ID, manifest: MANIFEST, digest: DIGEST, folder: b.folder,
+    card: CARD })
+  t.same(own.sources(), [], 'this node is no source for itself')
+  own.leave()
 })
 
 t.test('what has come is given; what has not is chunk_not_here', async (t) => {

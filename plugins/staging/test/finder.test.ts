@@ -1,11 +1,13 @@
 import t from 'tap'
 import { find, readManifest } from '../finder.js'
+import { rememberStore } from '../remember-store.js'
 import { StoreAccess } from '../store-access.js'
+import { systemClock } from '../../../kernel/index.js'
 import { manifestDigest } from '../files/index.js'
 import { manifestOf } from './files-kit.js'
 import { errorOf, fakeRequest, json, memorySection, Network } from './plane-kit.js'
 import { card } from '../../runners/test/samples.js'
-import type { MemberResponse } from '../../../kernel/index.js'
+import type { Clock, MemberResponse } from '../../../kernel/index.js'
 import type { ClusterCopy } from '../catalogue.js'
 import type { FinderParts } from '../finder.js'
 import type { StoreEntryFact } from '../shared.js'
@@ -112,15 +114,6 @@ t.test('a model that the store has just got, and that this node has not heard of
   t.same(await find(w.parts, ID, digest, signal), { from: 'lan', manifest, digest, card: CARD })
   await t.rejects(find(w.parts, ID, manifestDigest(other), signal),
     { name: 'SvcError', reason: 'model_not_found' })
-})
-
-t.test('of two stores the one that has it is asked', async (t) => {
-  const w = world()
-  isStore(w, 'host', false)
-  isStore(w, 'host2')
-  w.nodes.host2.serve = () => said()
-  t.match(await find(w.parts, ID, undefined, signal), { from: 'lan', digest })
-  t.same(w.nodes.host.asked, [])
 })
 
 t.test('a store that breaks is followed by a node with the same content', async (t) => {
@@ -238,17 +231,18 @@ t.test('what a node says is checked', (t) => {
   t.end()
 })
 
-t.test('StoreAccess: this node first, then live ones by install id', (t) => {
+t.test('StoreAccess: of several stores this node, else the first live one by install id', (t) => {
   const w = world()
   isStore(w, 'host2')
   isStore(w, 'host')
-  const names = (): string[] => w.parts.access.hosts().map(({ name }) => name)
-  t.same(names(), ['host', 'host2'])
+  const name = (): string | undefined => w.parts.access.known()?.name
+  t.equal(name(), 'host')
   w.hosts.put('store', { since: '' })
-  t.same(names(), ['me', 'host', 'host2'])
+  t.equal(name(), 'me')
+  t.equal(w.parts.access.all().length, 3)
   w.hosts.remove('store')
   w.net.lose('host')
-  t.same(names(), ['host2', 'host'], 'who is lost comes last')
+  t.equal(name(), 'host2', 'who is lost comes last')
   t.equal(w.parts.access.host().name, 'host2')
   w.net.lose('host2')
   t.throws(() => w.parts.access.host(),
@@ -260,10 +254,10 @@ t.test('StoreAccess: a store host that was lost is still one', (t) => {
   const w = world()
   isStore(w, 'host')
   lose(w, 'host')
-  t.same(w.parts.access.hosts().map(({ name }) => name), ['host'])
+  t.equal(w.parts.access.known()?.name, 'host')
   t.throws(() => w.parts.access.host(), { name: 'SvcError', reason: 'store_unreachable' },
     'it is there, only out of reach')
-  t.match(w.parts.access.entries(ID), [{ node: { name: 'host' }, fact: { digest } }])
+  t.match(w.parts.access.entry(ID), { digest })
   t.end()
 })
 
@@ -284,4 +278,54 @@ t.test('StoreAccess passes requests on, answers as they are', async (t) => {
   w.hosts.put('store', { since: '' })
   await t.rejects(w.parts.access.forward(fakeRequest(), { method: 'GET', path: '/x' }),
     { name: 'SvcError', reason: 'store_unreachable' }, 'a store host whose store does not open')
+})
+
+t.test('StoreAccess: a node that has just started waits to be told where the store is', async (t) => {
+  const w = world()
+  let looks = 0
+  const learning = (): boolean => {
+    if (++looks === 3) isStore(w, 'host')
+    return true
+  }
+  const clock: Clock = {
+    ...systemClock,
+    after (_ms, fn) {
+      const timer = setTimeout(fn)
+      return () => { clearTimeout(timer) }
+    }
+  }
+  const access = new StoreAccess({
+    cluster: w.parts.cluster, storeHosts: w.hosts, storeModels: w.models, error: errorOf, learning
+  })
+  await access.learned(clock, signal)
+  t.equal(access.host().name, 'host')
+  const alone = world()
+  const never = new StoreAccess({
+    cluster: alone.parts.cluster, storeHosts: alone.hosts, storeModels: alone.models, error: errorOf,
+    learning: () => true
+  })
+  await never.learned(clock, signal)
+  t.throws(() => never.host(), { name: 'SvcError', reason: 'store_unreachable' }, 'but not for ever')
+})
+
+t.test('a second store host is told of', (t) => {
+  const w = world()
+  w.hosts.put('store', { since: '' })
+  const said: unknown[] = []
+  const ctx = {
+    sections: { stores: { get: () => ({}), observe: () => {} } }, effect: () => {}, clock: systemClock,
+    raise: (code: string, what: string) => { said.push([code, what]) },
+    clear: (code: string) => { said.push(code) }
+  }
+  let again = (): void => {}
+  const session = { masterNodeId: null, onChange: (fn: () => void) => { again = fn } }
+  const plane = {
+    node: { installId: 'i-me' }, log: {}, access: w.parts.access, options: { ctx, storePath: '/store' }
+  }
+  rememberStore(plane as never, session as never)
+  again()
+  isStore(w, 'host')
+  again()
+  t.same(said, ['second_store', ['second_store', 'host']])
+  t.end()
 })

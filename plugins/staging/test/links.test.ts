@@ -6,7 +6,7 @@ import { dirname, join } from 'node:path'
 import t from 'tap'
 import { openInside } from '../files/index.js'
 import { CONTENT, ID, item, shelf, world } from './stager-kit.js'
-import { open, scratch, until, write } from './store-kit.js'
+import { importFolder, open, scratch, until, write } from './store-kit.js'
 import { wrongFiles } from './transfer-kit.js'
 import type { Test } from './plane-kit.js'
 
@@ -69,7 +69,7 @@ for (const [name, kind] of Object.entries(kinds)) {
       const seen = plant(t, folder, place, kind)
       const before = seen()
       const store = await open(t, folder).catch(() => undefined)
-      await store?.importFolder(source, { modelId: 'acme/model' }).catch(() => {})
+      if (store !== undefined) await importFolder(store, source, 'acme/model').catch(() => {})
       await store?.remove('acme/model').catch(() => {})
       t.same(seen(), before, place)
     }

@@ -250,7 +250,7 @@ t.test('a use and a removal of the same model exclude each other', async (t) => 
   rig.volume.freeBytes = 0
   rig.settings.headroomBytes = 0
   const room = rig.keeper.makeRoom(2 * GIB, { keep: [] })
-  const purge = rig.keeper.purge('o/later')
+  const purge = rig.keeper.purge()
   await until('the removal begins', () => going.length > 0)
   t.throws(() => rig.uses.use('o/draft', 'runner'), { name: 'ModelGoing' })
   t.throws(() => rig.uses.use('o/base', 'runner'), { name: 'ModelGoing' }, 'its companion goes')
@@ -261,6 +261,27 @@ t.test('a use and a removal of the same model exclude each other', async (t) => 
   t.same([going, rig.there()], [['o/draft'], 'later'], 'one pass at a time, and the used one stays')
   rig.uses.use('o/base', 'runner')
   release()
+})
+
+t.test('the purge of one model waits for no pass over all of them', async (t) => {
+  let open = (): void => {}
+  const gate = new Promise<void>((resolve) => { open = resolve })
+  let listed = 0
+  const rig = spaceRig(t, (root) => instead(root, {
+    list: (list) => async () => {
+      listed++
+      await gate
+      return await list()
+    }
+  }))
+  put(rig, 'a:1@9 b:1@1')
+  const room = rig.keeper.makeRoom(GIB, { keep: [] })
+  await until('the pass looks at the disk', () => listed === 1)
+  t.match(await rig.keeper.purge('o/a'), { removed: ['o/a'], error: null })
+  t.equal(listed, 1, 'and it does not look at the others')
+  open()
+  await room
+  t.equal(rig.there(), 'b')
 })
 
 t.test('the breakdown', async (t) => {

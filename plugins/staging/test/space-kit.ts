@@ -109,9 +109,10 @@ export function instead (
   const real: Root = {
     root: root.root,
     list: async () => await root.list(),
+    read: async (id) => await root.read(id),
     remove: async (id) => await root.remove(id),
     touch: async (id, nowMs) => { await root.touch(id, nowMs) },
-    pending: async () => await root.pending(),
+    pending: async (id) => await root.pending(id),
     discard: async (id) => { await root.discard(id) }
   }
   const { list: lists = (own) => own, remove = (own) => own, touch = (own) => own } = by

@@ -41,10 +41,11 @@ class Node {
     root: {
       root: '/none',
       list: async () => { await turn(); return [...this.#copies.values()] },
+      read: async (id) => { await turn(); return this.#copies.get(id) },
       touch: async () => { await turn() },
       pending: async () => [],
-    discard: async () => {},
-    remove: async (id) => await this.#remove(id)
+      discard: async () => {},
+      remove: async (id) => await this.#remove(id)
     },
     uses: this.uses,
     companionsOf,

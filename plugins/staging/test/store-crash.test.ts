@@ -8,7 +8,7 @@ import t from 'tap'
 import { ModelRoot } from '../files/index.js'
 import { systemClock } from '../../../kernel/index.js'
 import { startHub } from './hub-kit.js'
-import { bytes, clientOf, contents, ID, MIB, names, open, scratch, write } from './store-kit.js'
+import { bytes, clientOf, contents, ended, ID, MIB, names, open, scratch, write } from './store-kit.js'
 
 const CHILD = fileURLToPath(new URL('store-child.ts', import.meta.url))
 const LOADER = `--import=${import.meta.resolve('tsx/esm')}`
@@ -49,7 +49,7 @@ t.test('kill -9 in the middle of a pull: nothing half published, and it goes on 
   const before = hub.sent('model.onnx')
   t.equal(before, 2 * MIB)
   const store = await open(t, folder, { hub: clientOf(hub) })
-  t.match(await store.wait(ID), { status: 'complete' })
+  t.match(await ended(store, ID), { status: 'complete' })
   t.equal(hub.sent('model.onnx') - before, 4 * MIB, 'what was there was not fetched again')
   t.same(readFileSync(join(store.get(ID)!.directory, 'model.onnx')), WEIGHTS)
 })
@@ -61,7 +61,7 @@ t.test('kill -9 in the middle of an import', async (t) => {
   const child = await runUntil(t, { folder, modelId: ID, source: pathToFileURL(source).href }, 1)
   await kill(child)
   const store = await open(t, folder)
-  t.match(await store.wait(ID), { status: 'complete' }, 'it went on, unless it was done')
+  t.match(await ended(store, ID), { status: 'complete' }, 'it went on, unless it was done')
   t.same(await contents(store.get(ID)!.directory), await contents(source))
   t.same(names(join(folder, '.incoming')), [])
 })

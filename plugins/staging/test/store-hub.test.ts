@@ -5,8 +5,9 @@ import { deriveCard } from '../cards/index.js'
 import { startHub } from './hub-kit.js'
 import type { FakeHub, HubFaults, HubModel } from './hub-kit.js'
 import { SerialQueue } from '../space/index.js'
-import { bytes, clientOf, derive, ID, memoryLog, MIB, names, open, scratch } from './store-kit.js'
-import { until, write } from './store-kit.js'
+import {
+  bytes, clientOf, derive, ended, ID, importFolder, memoryLog, MIB, names, open, scratch, until, write
+} from './store-kit.js'
 
 const WEIGHTS = bytes(3 * MIB, 7)
 const MODEL: HubModel = {
@@ -137,7 +138,7 @@ t.test('after a restart running ones go on and paused ones stay', async (t) => {
   t.match(second.status('acme/waits'), { status: 'paused', totalBytes: TOTAL, startedAt })
   t.ok(second.status('acme/waits').downloadedBytes >= MIB)
   t.match(second.status('acme/left'), { status: 'cancelled' })
-  t.match(await second.wait('acme/runs'), { status: 'complete' })
+  t.match(await ended(second, 'acme/runs'), { status: 'complete' })
   t.equal(hub.sent('model.onnx'), 2 * MIB, 'only the one, and only what it did not have')
   t.match(await second.start('acme/waits').done, { status: 'complete' })
   t.match(await second.start('acme/left').done, { status: 'complete' })
@@ -198,14 +199,14 @@ t.test('without a hub', async (t) => {
   const folder = scratch(t)
   const store = await open(t, folder)
   t.throws(() => store.start(ID), { name: 'StoreError', reason: 'no_hub', message: /model_store\.hub/ })
-  await store.importFolder(write(scratch(t), { 'model.onnx': 'x' }), { modelId: ID })
+  await importFolder(store, write(scratch(t), { 'model.onnx': 'x' }))
   t.match(await store.start(ID).done, { status: 'complete' }, 'what is there is there')
 })
 
 t.test('what was imported is not replaced by a plain pull, but by one from the hub', async (t) => {
   const hub = await hubFor(t)
   const store = await open(t, scratch(t), { hub: clientOf(hub) })
-  await store.importFolder(write(scratch(t), { 'model.onnx': 'mine' }), { modelId: ID })
+  await importFolder(store, write(scratch(t), { 'model.onnx': 'mine' }))
   t.match(await store.start(ID).done, { status: 'complete' })
   t.equal(hub.requests.length, 0)
   t.match(await store.start(ID, { source: 'hub' }).done, { status: 'complete', totalBytes: TOTAL })
@@ -231,7 +232,7 @@ t.test('pulls, pauses and removals at once end in one whole copy or none', async
   const store = await open(t, folder, { hub: clientOf(hub) })
   for (let round = 0; round < 12; round++) {
     const job = store.start(ID)
-    const others: Promise<unknown>[] = [store.start(ID).done, store.remove(ID), store.wait(ID)]
+    const others: Promise<unknown>[] = [store.start(ID).done, store.remove(ID), ended(store, ID)]
     if (round % 3 === 0) others.push(store.pause(ID).catch(() => 0))
     if (round % 2 === 0) others.push(store.start(ID).done)
     if (round % 4 === 1) others.push(store.remove(ID).catch(() => 0))
@@ -275,13 +276,13 @@ t.test('a job whose hub was configured away fails', async (t) => {
   }
   write(incoming, { '.svc-job.json': JSON.stringify(job), 'model.onnx': 'abc' })
   const store = await open(t, folder)
-  t.match(await store.wait(ID), { status: 'failed', reason: 'no_hub' })
+  t.match(await ended(store, ID), { status: 'failed', reason: 'no_hub' })
 })
 
 t.test('the real cards refuse what nothing here runs', async (t) => {
   const source = write(scratch(t), { 'config.json': '{"model_type":"llama"}', 'model.safetensors': 'x' })
   const store = await open(t, scratch(t), { derive: deriveCard })
-  const imported = store.importFolder(source, { modelId: ID })
+  const imported = importFolder(store, source)
   await t.rejects(imported, { name: 'StoreError', reason: 'unusable_model' })
   t.match(store.status(ID), { status: 'failed', error: /nothing can run it: .*(ONNX|GGUF)/s })
 })
@@ -297,7 +298,7 @@ t.test('a hub that asks for a long pause is waited for without a place in the qu
   const job = store.start(ID)
   await until(() => hub.requests.some(({ path }) => path === 'model.onnx'))
   const source = write(scratch(t), { 'model.onnx': 'other' })
-  await store.importFolder(source, { modelId: 'acme/other' })
+  await importFolder(store, source, 'acme/other')
   t.match(job.status(), { status: 'downloading' })
   hub.faults = {}
   t.match(await store.cancel(ID), { status: 'cancelled' })

@@ -1,13 +1,14 @@
 import { mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
+import { pathToFileURL } from 'node:url'
 import { systemClock } from '../../../kernel/index.js'
 import type { Logger, ModelCard } from '../../../kernel/index.js'
 import { ModelRoot, hashFile, walkModel } from '../files/index.js'
 import { createHubClient } from '../hub/index.js'
 import type { HubClient } from '../hub/index.js'
-import { openStore } from '../store/index.js'
-import type { Derive, Store, StoreOptions } from '../store/index.js'
+import { openStore, StoreError } from '../store/index.js'
+import type { Derive, DownloadStatus, Store, StoreEntry, StoreOptions } from '../store/index.js'
 import type { FakeHub } from './hub-kit.js'
 
 export const ID = 'acme/voice'
@@ -76,6 +77,19 @@ export async function open (t: Test, folder: string, options: Partial<StoreOptio
   })
   t.teardown(async () => { await store.close() })
   return store
+}
+
+/** Copies a folder into the store; rejects with what its download failed with. */
+export async function importFolder (store: Store, path: string, modelId = ID): Promise<StoreEntry> {
+  const { status, reason, error } = await store.start(modelId, { source: pathToFileURL(path).href }).done
+  if (status === 'complete') return store.get(modelId)!
+  throw new StoreError(reason ?? status, error ?? status)
+}
+
+/** How the download of a model has ended. */
+export async function ended (store: Store, modelId: string): Promise<DownloadStatus> {
+  await until(() => !['pending', 'downloading'].includes(store.status(modelId).status))
+  return store.status(modelId)
 }
 
 /** Waits until something holds; the test's own timeout ends it. */

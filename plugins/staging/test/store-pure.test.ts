@@ -72,8 +72,7 @@ const record: JobRecord = {
   reason: null,
   startedAt: '2026-01-01T00:00:00.000Z',
   totalBytes: 5,
-  selection,
-  card: null
+  selection
 }
 
 t.test('a job is read as it was written', async (t) => {
@@ -105,7 +104,6 @@ t.test('each field of a job file is checked', async (t) => {
     allow: { allow: [1] },
     totalBytes: { totalBytes: -1 },
     startedAt: { startedAt: null },
-    'a card of another model': { card: { modelId: 'x/y' } },
     'a selection of another model': { selection: { ...selection, modelId: 'x/y' } },
     commit: { selection: { ...selection, commit: 'main' } },
     'no commit': { selection: { ...selection, commit: null } },
