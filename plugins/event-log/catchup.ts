@@ -1,6 +1,6 @@
-import { inPages } from './assign.js'
-import { samePosition } from './entries.js'
+import { jsonBytes, samePosition } from './entries.js'
 import { FEW_QUEUED, PAGE_ENTRIES, ROOM_MS } from './limits.js'
+import { fitting } from './messages.js'
 import type { Clock } from '../../kernel/index.js'
 import type { Entry, Position } from './entries.js'
 import type { EventStore } from './store/types.js'
@@ -29,7 +29,7 @@ export async function findInStore (
 /** The entries that follow the position, one behind the other, as many as fit into a message. */
 function pageOf (base: Position, entries: readonly Entry[]): Entry[] {
   const end = entries.findIndex(({ prev }, i) => prev !== (entries[i - 1] ?? base).idx)
-  return inPages(end < 0 ? entries : entries.slice(0, end))[0] ?? []
+  return fitting(end < 0 ? entries : entries.slice(0, end), jsonBytes)
 }
 
 /**

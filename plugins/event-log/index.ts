@@ -8,13 +8,14 @@ import { startFeed } from './feed.js'
 import { follow } from './follow.js'
 import { startHistory } from './history/index.js'
 import { openLog } from './opening.js'
-import { firstIdx, pageOf, shown, startOf } from './page.js'
+import { pageOf, shown, startOf } from './page.js'
 import { readQuery } from './query.js'
 import { routes } from './routes.js'
 import { EventLogService } from './service.js'
+import { firstIdx, readLog } from './source.js'
 import { realParts } from './store/start.js'
 import type { Cluster, Manifest, Plugin } from '../../kernel/index.js'
-import type { Source } from './page.js'
+import type { Source } from './source.js'
 import type { Gap } from './store/gaps.js'
 import type { Damaged } from './store/types.js'
 import type { StoreParts } from './store/start.js'
@@ -129,11 +130,11 @@ export default createEventLogPlugin(realParts(process.env['SVC_EVENTLOG_FLOOR_BY
 
 /** The ids under which a node's events are found: a node has a new one after each start. */
 async function nodeIds (
-  ref: string, cluster: Cluster, { log, store }: Source
+  ref: string, cluster: Cluster, source: Source
 ): Promise<ReadonlySet<string> | null> {
   const node = cluster.resolve(ref)
   if (node !== undefined) return new Set([node.nodeId])
-  const known = log.entries.some((entry) => entry.origin === ref) ||
-    (await store.read({ after: 0, limit: 1, origins: [ref] }).catch(() => [])).length > 0
-  return known ? new Set([ref]) : null
+  const search = { after: 0, limit: 1, origins: [ref], newest: true }
+  const known = await readLog(source, search).catch(() => [])
+  return known.length > 0 ? new Set([ref]) : null
 }

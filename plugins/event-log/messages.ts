@@ -1,4 +1,4 @@
-import { PAGE_ENTRIES } from './limits.js'
+import { PAGE_BYTES, PAGE_ENTRIES } from './limits.js'
 import type { Entry, Position, Submission } from './entries.js'
 
 /** What the nodes say to each other. `sid`: the session in which it is meant; others ignore it. */
@@ -34,6 +34,18 @@ type Entries = Extract<Message, { entries: unknown }>
 export type Outgoing = Exclude<Message, Entries> | Packed<Entries>
 
 type Packed<M> = M extends Entries ? Omit<M, 'entries'> & { readonly entries: string } : never
+
+/** The first of these that fit into one message, at least one. `bytesOf`: of one of them as JSON. */
+export function fitting<T> (items: Iterable<T>, bytesOf: (item: T) => number): T[] {
+  const page: T[] = []
+  let bytes = 0
+  for (const item of items) {
+    bytes += bytesOf(item)
+    if (page.length >= PAGE_ENTRIES || (bytes > PAGE_BYTES && page.length > 0)) break
+    page.push(item)
+  }
+  return page
+}
 
 /** Positions in one `want`: a ring of 10,000 needs 16. */
 const MOST_POSITIONS = 64

@@ -1,14 +1,15 @@
 import { basename, join } from 'node:path'
 import { RING_BYTES, RING_ENTRIES, RING_STORED, RING_TEXTS } from './limits.js'
 import { createEventLog } from './log.js'
-import { restore } from './restore.js'
-import { startStore } from './store/start.js'
+import { PAGE_ROWS } from './store/limits.js'
+import { memoryStore } from './store/start.js'
+import { openStore } from './store/store.js'
 import type { Clock, Logger } from '../../kernel/index.js'
+import type { Entry } from './entries.js'
 import type { EventLog } from './log.js'
 import type { Gap } from './store/gaps.js'
-import type { DiskStore } from './store/types.js'
-import type { Damaged } from './store/types.js'
 import type { StoreParts } from './store/start.js'
+import type { Damaged, DiskStore, EventStore, StoreOptions } from './store/types.js'
 
 export interface OpeningOptions {
   readonly parts: StoreParts
@@ -33,15 +34,15 @@ export async function openLog (options: OpeningOptions): Promise<{ log: EventLog
       const file = basename(damaged.file)
       logger.error({ file, error: damaged.error }, 'a damaged file of the event log was set aside')
       options.onDamaged({ ...damaged, file })
-    },
-    unavailable (why) {
-      logger.error({ why }, 'events cannot be stored: the newest are kept in memory only')
-      unavailable(why)
     }
+  }).catch((error: Error) => {
+    logger.error({ why: error.message }, 'events cannot be stored: the newest are kept in memory only')
+    unavailable(error.message)
+    return { store: memoryStore(), newest: [] }
   })
   const log = createEventLog(
     store.status().mode === 'memory' ? RING_ENTRIES : RING_STORED, RING_BYTES, RING_TEXTS)
-  await restore(log, newest)
+  restore(log, newest)
   log.onChange((change) => {
     if (change.type === 'append') store.append([change.entry], [change.text])
     // One that begins anew further on: what is stored up to there is as true as before.
@@ -54,4 +55,45 @@ export async function openLog (options: OpeningOptions): Promise<{ log: EventLog
   store.onMode(tell)
   tell()
   return { log, store }
+}
+
+/**
+ * Opens the store and reads the newest entries. Rejects where there is no SQLite, and when the disk does not
+ * answer in time: it holds no start up.
+ */
+async function startStore (
+  { load, freeBytes, limits }: StoreParts, options: Omit<StoreOptions, 'openDb' | 'freeBytes' | 'limits'>
+): Promise<{ store: DiskStore, newest: Entry[] }> {
+  const { clock, folder } = options
+  const opening = load().then((openDb) =>
+    openStore({ ...options, openDb, limits, freeBytes: () => freeBytes(folder) }))
+  const ready = opening.then(async (store) => ({ store, newest: await newestOf(store, RING_STORED) }))
+  let cancel = (): void => {}
+  const late = new Promise<never>((_resolve, reject) => {
+    cancel = clock.after(limits.patienceMs, () => {
+      reject(new Error(`${folder} did not answer within ${limits.patienceMs} ms`))
+    })
+  })
+  try {
+    return await Promise.race([ready, late])
+  } catch (error) {
+    ready.catch(() => {})
+    opening.then((store) => store.close(), () => {})
+    throw error
+  } finally {
+    cancel()
+  }
+}
+
+/** The newest entries of the store that follow each other, at most 1,000. Rejects when the disk does. */
+export async function newestOf (store: Pick<EventStore, 'read'>, most: number): Promise<Entry[]> {
+  const page = await store.read({ after: 0, limit: Math.min(most, PAGE_ROWS), newest: true })
+  const from = page.findLastIndex((entry, i) => i > 0 && page[i - 1]!.idx !== entry.prev)
+  return page.slice(Math.max(0, from))
+}
+
+/** Fills an empty log. */
+export function restore (log: EventLog, entries: readonly Entry[]): void {
+  // The position before the first entry is not known, unless it is the first of all: it is the base then.
+  for (const entry of entries) if (!log.append(entry)) log.restart(entry)
 }

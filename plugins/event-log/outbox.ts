@@ -1,5 +1,6 @@
 import { jsonBytes } from './entries.js'
-import { EVENT_BYTES, PAGE_BYTES, PAGE_ENTRIES, QUEUE_ENTRIES, RING_ENTRIES } from './limits.js'
+import { EVENT_BYTES, QUEUE_ENTRIES, RING_ENTRIES } from './limits.js'
+import { fitting } from './messages.js'
 import type { Submission } from './entries.js'
 import type { Output } from './steps.js'
 
@@ -39,25 +40,13 @@ export function createOutbox (most = QUEUE_ENTRIES, mostBack = RING_ENTRIES): Ou
       own.delete(id)
       back.delete(id)
     },
-    page: () => firstPage(back, own)
+    page: () => fitting([...back.values(), ...own.values()], ({ bytes }) => bytes)
+      .map(({ submission }) => submission)
   }
 }
 
 /** By id, in order; with the bytes of each as JSON. */
 type Queue = Map<string, { readonly submission: Submission, readonly bytes: number }>
-
-function firstPage (...queues: Queue[]): Submission[] {
-  const page: Submission[] = []
-  let total = 0
-  for (const queue of queues) {
-    for (const { submission, bytes } of queue.values()) {
-      total += bytes
-      if (page.length >= PAGE_ENTRIES || (total > PAGE_BYTES && page.length > 0)) return page
-      page.push(submission)
-    }
-  }
-  return page
-}
 
 /** Own events that found no room since that was last reported. */
 export class Dropped {

@@ -1,10 +1,10 @@
-import { firstAfter } from './log.js'
+import { firstIdx, readLog } from './source.js'
 import { merged, within } from './store/gaps.js'
 import type { Entry, TaggedEvent } from './entries.js'
-import type { EventLog } from './log.js'
 import type { Query } from './query.js'
 import type { Range } from './store/gaps.js'
-import type { EventStore, StoreQuery, StoreStatus } from './store/types.js'
+import type { Source } from './source.js'
+import type { StoreQuery, StoreStatus } from './store/types.js'
 
 /** An event as clients see it. */
 export interface ShownEvent {
@@ -28,17 +28,8 @@ export interface EventsPage {
   degraded?: true
 }
 
-/** Where events are read: the newest from memory, older ones from the disk. */
-export interface Source { readonly log: EventLog, readonly store: EventStore }
-
 export function shown ({ idx, at, origin, sid, id, event }: Entry): ShownEvent {
   return { idx, at, origin, sessionId: sid, id, event }
-}
-
-/** Index of the oldest event kept, in memory or on disk; null when there is none. */
-export function firstIdx ({ log, store }: Source): number | null {
-  const all = [store.status().firstIdx, log.entries[0]?.idx ?? null].filter((idx) => idx !== null)
-  return all.length === 0 ? null : Math.min(...all)
 }
 
 /** The oldest events that are asked for behind `since`; without a `since` the newest. */
@@ -60,28 +51,20 @@ export async function pageOf (source: Source, query: Query, sessionId: string): 
   }
 }
 
-interface Reading {
-  readonly entries: readonly Entry[]
-  /** What the disk did not give. */
-  readonly unread: Range | null
-}
-
-/** Reads a page. The log may change while the disk is read: it is taken as it was when that began. */
-async function read ({ log, store }: Source, query: Query): Promise<Reading> {
-  const { sinceIdx, sinceMs, limit, wants } = query
-  const base = log.base.idx
+/** `unread`: what the disk did not give. */
+async function read (
+  { log, store }: Source, query: Query
+): Promise<{ entries: readonly Entry[], unread: Range | null }> {
+  const { sinceIdx, sinceMs, limit } = query
   const newest = sinceIdx === null && sinceMs === null
   const after = sinceIdx ?? 0
-  const recent = log.entries.slice(firstAfter(log.entries, after)).filter(wants)
-  const wanted = newest ? limit - recent.length : limit
-  if (after >= base || wanted <= 0) {
-    return { entries: newest ? recent.slice(-limit) : recent.slice(0, limit), unread: null }
-  }
+  const base = log.base.idx
+  const search = { ...searchOf(query), after, limit, newest }
   try {
-    const older = await store.read({ ...searchOf(query), after, until: base, limit: wanted, newest })
-    return { entries: [...older, ...recent].slice(0, limit), unread: null }
+    return { entries: await readLog({ log, store }, search), unread: null }
   } catch {
-    return { entries: recent.slice(0, limit), unread: newest ? null : [after + 1, base] }
+    const entries = await readLog({ log, store: { read: async () => [] } }, search)
+    return { entries, unread: newest ? null : [after + 1, base] }
   }
 }
 
@@ -116,17 +99,13 @@ async function lostBefore ({ log, store }: Source, since: number): Promise<Range
 }
 
 /** Where a followed stream begins: behind this index. */
-export async function startOf ({ log, store }: Source, query: Query): Promise<number> {
-  const { sinceIdx, sinceMs, limit, wants } = query
+export async function startOf (source: Source, query: Query): Promise<number> {
+  const { log } = source
+  const { sinceIdx, sinceMs, limit } = query
   if (sinceIdx !== null) return sinceIdx
   if (sinceMs === null && limit === 0) return log.last.idx
-  const base = log.base.idx
-  const recent = log.entries.filter(wants)
-  const inMemory = sinceMs === null ? recent.at(-limit) : undefined
-  if (inMemory !== undefined || base === 0) return inMemory?.prev ?? base
-  const search = { ...searchOf(query), after: 0, until: base }
-  const [oldest] = await store.read(sinceMs === null
-    ? { ...search, limit: limit - recent.length, newest: true }
-    : { ...search, limit: 1 }).catch(() => [])
-  return oldest?.prev ?? base
+  const search = { ...searchOf(query), after: 0 }
+  const [oldest] = await readLog(source,
+    sinceMs === null ? { ...search, limit, newest: true } : { ...search, limit: 1 }).catch(() => [])
+  return oldest?.prev ?? log.base.idx
 }

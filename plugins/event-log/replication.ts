@@ -1,18 +1,14 @@
-import { adopt } from './adopt.js'
-import { assign } from './assign.js'
 import { place, samePosition, submissionOf } from './entries.js'
 import { Feeding, headOf } from './feeding.js'
-import { createFetching } from './fetching.js'
-import { createLearning } from './learning.js'
 import { HEAD_MS, LEARN_MS, RESEND_MS, TOOK_IDX } from './limits.js'
 import { readMessage } from './messages.js'
 import { createOutbox, Dropped } from './outbox.js'
+import { adopt, createFetching, createLearning } from './pages.js'
 import type { Entry, Position, Submission } from './entries.js'
 import type { Host } from './feeding.js'
-import type { Fetching } from './fetching.js'
-import type { Learning } from './learning.js'
 import type { EventLog } from './log.js'
 import type { Message, Outgoing } from './messages.js'
+import type { Fetching, Learning } from './pages.js'
 import type { Input, Output, Replication } from './steps.js'
 
 type Of<T extends Message['type']> = Extract<Message, { type: T }>
@@ -133,7 +129,13 @@ class Machine implements Replication {
 
   /** Gives each event that is not in the log its index; tells everybody at once, or soon with others. */
   #assign (submissions: readonly Submission[]): void {
-    this.#feeding.added(assign(this.#log, this.#sid, this.#heard, submissions).length)
+    let added = 0
+    for (const submission of submissions) {
+      if (this.#log.has(submission.id)) continue
+      this.#log.extend(this.highest + 1, this.#sid, submission)
+      added++
+    }
+    this.#feeding.added(added)
   }
 
   #peerUp (peer: string): void {

@@ -1,8 +1,7 @@
 import { deflateRawSync, inflateRawSync } from 'node:zlib'
-import { fieldsOf } from './fields.js'
+import { fieldsOf } from './part.js'
 import { BODY_BYTES } from './limits.js'
-import type { Fields } from './fields.js'
-import type { ClusterPart } from './part.js'
+import type { ClusterPart, Fields } from './part.js'
 
 /** What a snapshot holds. */
 export interface Recorded {

@@ -1,7 +1,6 @@
 import { plain } from '../../../kernel/index.js'
-import { assignmentsOf, fieldsOf } from './fields.js'
-import type { Fields } from './fields.js'
-import type { ClusterPart } from './part.js'
+import { assignmentsOf, fieldsOf } from './part.js'
+import type { ClusterPart, Fields } from './part.js'
 
 /** The cluster at one moment. */
 export interface Side {

@@ -1,17 +1,16 @@
 import { kernelError, SvcError } from '../../../kernel/index.js'
-import { firstAfter } from '../log.js'
 import { shown } from '../page.js'
+import { invalid, readPoint } from '../query.js'
+import { readLog } from '../source.js'
 import { decodeBody } from './body.js'
 import { EVENTS_SHOWN, READ_ENTRIES, SKEW_MS } from './limits.js'
-import { iso, readMoment } from './moment.js'
 import { advance, PART_KINDS } from './part.js'
 import type { Clock, StateThen } from '../../../kernel/index.js'
 import type { Entry } from '../entries.js'
 import type { EventLog } from '../log.js'
 import type { ShownEvent } from '../page.js'
 import type { EventStore, Moment, Snapshot } from '../store/types.js'
-import type { Fields } from './fields.js'
-import type { ClusterPart } from './part.js'
+import type { ClusterPart, Fields } from './part.js'
 import type { Snapshots } from './recent.js'
 
 /** The answer of GET /state?at=. */
@@ -99,40 +98,22 @@ interface Wanted { readonly limit: number, readonly kinds?: readonly string[] }
 async function since (
   options: LookupOptions, snapshot: Snapshot, moment: Moment, { limit, kinds }: Wanted
 ): Promise<Entry[]> {
-  const { log } = options
   const found: Entry[] = []
   const until = 'idx' in moment ? moment.idx : Number.MAX_SAFE_INTEGER
   for (let after = snapshot.idx; after < until;) {
-    const page = await entriesAfter(options, after, until, kinds)
+    const page = await readLog(options, {
+      after, until, limit: READ_ENTRIES, ...(kinds === undefined ? {} : { kinds })
+    })
     for (const entry of page) {
       if ('idx' in moment || Date.parse(entry.at) <= moment.ms) found.push(entry)
       if (found.length >= limit) return found
     }
     const last = page.at(-1)
-    if (last !== undefined && 'ms' in moment && Date.parse(last.at) > moment.ms + SKEW_MS) return found
-    const short = page.length < READ_ENTRIES
-    if (short && after >= log.base.idx) return found
-    // What follows the end of the store is in memory.
-    after = Math.max(last?.idx ?? after, short ? log.base.idx : 0)
+    if (last === undefined || page.length < READ_ENTRIES) return found
+    if ('ms' in moment && Date.parse(last.at) > moment.ms + SKEW_MS) return found
+    after = last.idx
   }
   return found
-}
-
-/** A page of entries: from memory where that reaches so far back, else from the store. */
-async function entriesAfter (
-  { log, store }: LookupOptions, after: number, until: number, kinds?: readonly string[]
-): Promise<Entry[]> {
-  const inMemory = after >= log.base.idx || store.status().mode === 'memory'
-  if (!inMemory) {
-    return await store.read({ after, until, limit: READ_ENTRIES, ...(kinds === undefined ? {} : { kinds }) })
-  }
-  const page: Entry[] = []
-  for (let i = firstAfter(log.entries, after); i < log.entries.length && page.length < READ_ENTRIES; i++) {
-    const entry = log.entries[i]!
-    if (entry.idx > until) break
-    if (kinds === undefined || kinds.some((kind) => kind in entry.event)) page.push(entry)
-  }
-  return page
 }
 
 /** Ranges of indices between the two, exclusive and inclusive, that nobody can show any more. */
@@ -147,3 +128,26 @@ function gapsBetween ({ log, store }: LookupOptions, from: number, to: number): 
     return begin <= end ? [[begin, end]] : []
   })
 }
+
+/** Where the log is now: the newest index, and the time, ms since 1970. */
+interface Now { readonly idx: number, readonly ms: number }
+
+/**
+ * Reads `at`: an index or a time (ISO-8601). Throws `invalid_request` naming it for anything else and for a
+ * time that is still to come, `not_recorded` for an index that is.
+ */
+function readMoment (text: string, now: Now): Moment {
+  const moment = readPoint('at', text)
+  if ('idx' in moment && moment.idx > now.idx) {
+    throw kernelError('not_recorded', `There is no index ${moment.idx} yet: the newest is ${now.idx}.`,
+      { param: 'at', newest: now.idx })
+  }
+  if ('ms' in moment && moment.ms > now.ms) {
+    const seconds = Math.ceil((moment.ms - now.ms) / 1000)
+    throw invalid('at', `at is ${text}, ${seconds} s in the future: this node's clock says ${iso(now.ms)}`)
+  }
+  return moment
+}
+
+/** A time as it is shown. */
+const iso = (ms: number): string => new Date(ms).toISOString()

@@ -1,7 +1,17 @@
 import { kindOf } from '../entries.js'
-import { assignmentsOf, fieldsOf } from './fields.js'
 import type { Entry } from '../entries.js'
-import type { Fields } from './fields.js'
+
+/** A JSON object whose fields are not known. */
+export type Fields = Readonly<Record<string, unknown>>
+
+/** The same value where it is an object, else an empty one. */
+export const fieldsOf = (value: unknown): Fields =>
+  typeof value === 'object' && value !== null ? value as Fields : {}
+
+/** What an instance, as a state has it under its tag, says of where it is. */
+export function assignmentsOf (tagged: unknown): Fields {
+  return fieldsOf(fieldsOf(Object.values(fieldsOf(tagged))[0])['shardAssignments'])
+}
 
 /** A placed instance as far as events tell of it. */
 export interface PlacedInstance { readonly modelId: string, readonly nodeIds: readonly string[] }

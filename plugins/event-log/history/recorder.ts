@@ -1,11 +1,10 @@
 import { kindOf } from '../entries.js'
 import { firstAfter } from '../log.js'
 import { encodeBody, noteOf } from './body.js'
-import { fieldsOf } from './fields.js'
 import {
   APART_MS, FOLLOW_ENTRIES, MINUTE_MS, REFRESH_MS, SETTLE_MOST_MS, SETTLE_MS, TASKS_APART_MS
 } from './limits.js'
-import { advance, PART_KINDS, partOf } from './part.js'
+import { advance, fieldsOf, PART_KINDS, partOf } from './part.js'
 import type { Clock, Logger, Session, StateReader } from '../../../kernel/index.js'
 import type { Entry } from '../entries.js'
 import type { EventLog, LogChange } from '../log.js'

@@ -123,7 +123,7 @@ export class WriteQueue {
   Promise<Entry[]> {
     const { newest = false, after } = query
     const { top, entries } = this.pending()
-    const waiting = chosen(entries, query)
+    const waiting = matching(entries, query)
     const limit = Math.min(Math.max(1, query.limit), PAGE_ROWS)
     const wanted = newest ? limit - waiting.length : limit
     const older = wanted <= 0 || after >= top ? [] : await fromDisk({ ...query, limit: wanted }, top)
@@ -139,9 +139,10 @@ export class WriteQueue {
 }
 
 /** Those of the entries that a query asks for; its limit is left aside. */
-function chosen (
-  entries: readonly Entry[], { after, until = Infinity, kinds, origins, sinceMs }: StoreQuery
+export function matching (
+  entries: readonly Entry[], query: Omit<StoreQuery, 'limit' | 'newest'>
 ): Entry[] {
+  const { after, until = Infinity, kinds, origins, sinceMs } = query
   return entries.filter((entry) => entry.idx > after && entry.idx <= until &&
     (kinds === undefined || kinds.includes(kindOf(entry.event))) &&
     (origins === undefined || origins.includes(entry.origin)) &&

@@ -6,7 +6,7 @@ import { findInStore, roomIn } from '../catchup.js'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { createEventLog } from '../log.js'
 import { createReplication } from '../replication.js'
-import { newestOf, restore } from '../restore.js'
+import { newestOf, restore } from '../opening.js'
 import { memoryStore } from '../store/start.js'
 import { chain, everything, full, openRig, tempFolder } from './store-kit.js'
 import type { Test } from 'tap'
@@ -41,7 +41,7 @@ class Cluster {
   async start (id: string, stores = true): Promise<void> {
     const store = stores ? (await openRig(this.#t, join(this.folder, id))).store : memoryStore()
     const log = createEventLog(RING)
-    await restore(log, await newestOf(store, RING))
+    restore(log, await newestOf(store, RING))
     log.onChange((change) => {
       if (change.type === 'append') store.append([change.entry])
       else store.cut(change.base?.idx ?? change.after)

@@ -1,10 +1,10 @@
-import { createEventLog } from '../log.js'
-import { openReader } from '../reader.js'
+import { openReader } from '../follow.js'
+import { createEventLog, firstAfter } from '../log.js'
 import { createReplication } from '../replication.js'
 import type { Found } from '../catchup.js'
 import type { Position, Submission } from '../entries.js'
+import type { Reader } from '../follow.js'
 import type { EventLog } from '../log.js'
-import type { Reader } from '../reader.js'
 import type { Input, Replication } from '../steps.js'
 
 /** A node of the twin: the real state machine and log. */
@@ -112,9 +112,9 @@ export class ClusterTwin {
       if (output.type === 'find') this.#find(id, output.to, output.have)
       if (output.type === 'dropped') node.dropped += output.count
     }
-    const { behind } = node.reader
-    const gone = behind === null ? [] : node.reader.older(behind, [], true)
-    for (const step of [...gone, ...node.reader.take(Infinity)]) {
+    const { log, reader } = node
+    const entries = log.entries.slice(firstAfter(log.entries, reader.position))
+    for (const step of reader.steps(entries, log.base.idx)) {
       if (step.type === 'gap') continue
       node.read.push(step.entry.id)
       if (step.rising) node.rising.push(step.entry.idx)

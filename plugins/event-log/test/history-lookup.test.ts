@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { createEventLog } from '../log.js'
-import { newestOf, restore } from '../restore.js'
+import { newestOf, restore } from '../opening.js'
 import { instanceOn, startHistoryRig, stateWith } from './history-kit.js'
 import { openRig, tempFolder } from './store-kit.js'
 
@@ -165,7 +165,7 @@ t.test('on the disk: what was recorded and what happened is there after a restar
   await clock.advance(3_600_000)
   const { store: disk } = await openRig(t, folder)
   const log = createEventLog(5)
-  await restore(log, await newestOf(disk, 5))
+  restore(log, await newestOf(disk, 5))
   const after = startHistoryRig(t, { disk, log, clock })
   t.match(await after.then(0), { snapshot: { idx: 0, cause: 'start' }, derived: { members: ['a', 'b'] } })
   t.match(await after.then(1), { snapshot: { idx: 1, cause: 'NodeJoined' }, events: [] })

@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { newestOf } from '../restore.js'
+import { newestOf } from '../opening.js'
 import { chain, everything, openDb, openRig, tempFolder, until } from './store-kit.js'
 import type { Test } from 'tap'
 import type { Entry } from '../entries.js'

@@ -2,7 +2,7 @@ import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { createEventLog } from '../log.js'
-import { newestOf, restore } from '../restore.js'
+import { newestOf, restore } from '../opening.js'
 import { chain, everything, openDb, openRig, tempFolder } from './store-kit.js'
 
 t.test('what was appended is there after a restart, in order, and can be searched', async (t) => {
@@ -62,7 +62,7 @@ t.test('a row that cannot be read is left out', async (t) => {
   t.same(left, entries.map(({ idx }) => idx).filter((idx) => idx !== 7))
   t.same((await newestOf(store, 100)).map(({ idx }) => idx), entries.map(({ idx }) => idx).slice(7))
   const log = createEventLog()
-  await restore(log, await newestOf(store, 100))
+  restore(log, await newestOf(store, 100))
   t.same([log.base.idx, log.entries.length, log.last.idx], [8, 12, 20], 'the first is where the log begins')
   t.ok(log.holds(entries[10]!))
 })
