@@ -1,7 +1,9 @@
-// Runs test files, each in a process of its own, and prints the time of each folder at the end:
-//   node test/run.mjs [--jobs N] [FILE or FOLDER ...]
-// What a file says in TAP is kept in .tap/test-results. tap's own runner puts three module loaders into each
-// process, and they take longer than most files.
+// Runs test files and prints the time of each folder at the end:
+//   node test/run.mjs [--all | --rest] [--jobs N] [--alone] [--timeout SECONDS] [FILE or FOLDER ...]
+// Of test/node it runs the scenarios (scenarios.mjs), with --all everything, with --rest the rest alone.
+// Several files of a folder share a process, because loading the product takes longer than most of them;
+// --alone gives each its own. What a file says in TAP is kept in .tap/test-results.
+// tap's own runner gives a process to each file and three module loaders to each process.
 import { spawn, spawnSync } from 'node:child_process'
 import {
   accessSync, closeSync, constants, mkdirSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync,
@@ -11,16 +13,24 @@ import { tmpdir } from 'node:os'
 import { dirname, join, relative, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
+import { scenarios } from './scenarios.mjs'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const results = join(root, '.tap/test-results')
-const loader = new URL('./tools/typescript.mjs', import.meta.url).href
-/** When tap ends a file and says what was open, and when the process is killed. */
-const [FILE_SECONDS, KILL_SECONDS] = [240, 270]
+const tool = (name) => fileURLToPath(new URL(`./tools/${name}`, import.meta.url))
 const MEMORY_BYTES = 3 * 2 ** 30
+/** Files that share a process. */
+const TOGETHER = 8
+/** A file has a process for itself when it changes the root test or looks at the process as a whole. */
+const FOR_ITSELF =
+  /^t\.(before|after|setTimeout|jobs)\b|process\.(memoryUsage|cpuUsage|getActiveResourcesInfo)\b/m
 
-const { values, positionals } = parseArgs({ allowPositionals: true, options: {
-  jobs: { type: 'string', default: '3' }
+const { values: options, positionals } = parseArgs({ allowPositionals: true, options: {
+  all: { type: 'boolean' },
+  rest: { type: 'boolean' },
+  jobs: { type: 'string', default: '3' },
+  alone: { type: 'boolean' },
+  timeout: { type: 'string', default: '240' }
 } })
 
 /** Test files at or below a path, relative to the root. */
@@ -28,8 +38,23 @@ function testFiles (path) {
   const from = relative(root, resolve(path))
   if (from.endsWith('.test.ts')) return [from]
   return readdirSync(join(root, from), { recursive: true, encoding: 'utf8' })
-    .map((name) => join(from, name))
-    .filter((name) => name.endsWith('.test.ts') && !/(^|\/)(fixtures|bench)\//.test(name)).sort()
+    .map((name) => join(from, name)).sort()
+    .filter((name) => name.endsWith('.test.ts') && !/(^|\/)(fixtures|bench)\//.test(name))
+}
+
+/** The files by the process that they share; those that run alone go first. */
+function grouped (files) {
+  const groups = []
+  for (const file of files) {
+    const last = groups.at(-1)
+    const alone = options.alone || file.startsWith('test/') ||
+      FOR_ITSELF.test(readFileSync(join(root, file), 'utf8'))
+    const fits = last?.length < TOGETHER && dirname(last[0]) === dirname(file)
+    if (alone) groups.unshift([file])
+    else if (fits) last.push(file)
+    else groups.push([file])
+  }
+  return groups
 }
 
 /** A folder for temporary files: in memory where there is room and programs may run from it, else on disk. */
@@ -47,26 +72,42 @@ function tempFolder () {
   return mkdtempSync(join(tmpdir(), 'svc-test-'))
 }
 
-/** Runs one file to its end: whether it passed, and the seconds it took. */
-async function run (file, job) {
-  const started = performance.now()
-  const out = join(results, `${file}.tap`)
-  mkdirSync(dirname(out), { recursive: true })
-  const [stdout, stderr] = [openSync(out, 'w'), openSync(`${out}.err`, 'w')]
-  const child = spawn(process.execPath, ['--enable-source-maps', `--import=${loader}`, join(root, file)], {
-    cwd: root, stdio: ['ignore', stdout, stderr],
-    env: { ...process.env, TMPDIR: temp, TAP: '1', TAP_TIMEOUT: `${FILE_SECONDS}`, TAP_JOB_ID: `${job}` }
-  })
+/** Runs files in one process: what they said, and whether it ended well. */
+async function run (group, job) {
+  const paths = ['out', 'err'].map((name) => join(temp, `${job}.${name}`))
+  const open = paths.map((path) => openSync(path, 'w'))
+  const child = spawn(process.execPath,
+    ['--enable-source-maps', `--import=${tool('typescript.mjs')}`, tool('together.mjs'), ...group], {
+      cwd: root,
+      stdio: ['ignore', ...open],
+      env: { ...process.env, TMPDIR: temp, TAP: '1', TAP_JOB_ID: `${job}`,
+        TAP_TIMEOUT: options.timeout }
+    })
   running.add(child)
-  const late = setTimeout(() => child.kill('SIGKILL'), KILL_SECONDS * 1000)
-  const end = await new Promise((done) => { child.on('close', (code, signal) => { done(signal ?? code) }) })
+  // tap itself ends a file that hangs, unless the process is too busy to look at the time.
+  const late = setTimeout(() => { child.kill('SIGKILL') }, 2000 * Number(options.timeout))
+  const status = await new Promise((done) => { child.on('close', done) })
   running.delete(child)
   clearTimeout(late)
-  for (const fd of [stdout, stderr]) closeSync(fd)
-  const seconds = (performance.now() - started) / 1000
-  console.log(`${end === 0 ? 'ok    ' : 'not ok'} ${seconds.toFixed(1).padStart(6)} s  ${file}`)
-  if (end !== 0) console.log(`${failures(readFileSync(out, 'utf8'))}${readFileSync(`${out}.err`, 'utf8')}`)
-  return { ok: end === 0, seconds }
+  open.forEach((fd) => { closeSync(fd) })
+  const [tap, stderr] = paths.map((path) => readFileSync(path, 'utf8'))
+  return { tap, stderr, passed: status === 0 }
+}
+
+/** Each file of a group with its TAP, its seconds and whether it passed; none passes that was not reached. */
+function outcomes (group, { tap, passed }) {
+  const [last, ...parts] = tap.split(/^# end of .* after (\d+) ms\n/m).reverse()
+  const texts = parts.reverse()
+  const files = group.map((file, i) => {
+    const [text, ms] = texts.slice(2 * i, 2 * i + 2)
+    const ok = ms !== undefined && /^ok /m.test(text) && !/^not ok /m.test(text)
+    return { file, text: text ?? '', seconds: Number(ms ?? 0) / 1000, ok }
+  })
+  // The rest is of the file that did not end or, after the last one, of the process: a handle left open, say.
+  const rest = files.find(({ ok, seconds }) => !ok && seconds === 0) ?? files.at(-1)
+  rest.text += last
+  if (!passed && files.every(({ ok }) => ok)) rest.ok = false
+  return files
 }
 
 /** The assertions of a TAP text that failed, with what is said of them, without the tests that hold them. */
@@ -75,10 +116,41 @@ function failures (text) {
   return found.filter((one) => !/^ *not ok .* # time=/.test(one)).join('')
 }
 
-const all = ['test', 'kernel', 'plugins'].map((top) => join(root, top))
-const files = [...new Set((positionals.length === 0 ? all : positionals).flatMap(testFiles))]
-const running = new Set()
-const folders = new Map()
+/** Prints and keeps what became of a group. */
+function tell (group, ran, processSeconds) {
+  const files = outcomes(group, ran)
+  // The process's own start counts to its first file.
+  files[0].seconds += processSeconds - files.reduce((sum, { seconds }) => sum + seconds, 0)
+  for (const { file, text, ok, seconds } of files) {
+    const out = join(results, `${file}.tap`)
+    mkdirSync(dirname(out), { recursive: true })
+    writeFileSync(out, text)
+    console.log(`${ok ? 'ok    ' : 'not ok'} ${seconds.toFixed(1).padStart(6)} s  ${file}`)
+    if (!ok) {
+      console.log(failures(text) || '  no test of it ran')
+      failed.push(file)
+    }
+    const name = dirname(file).replace(/\/test$/, '')
+    const sum = folders.get(name) ?? { files: 0, seconds: 0 }
+    folders.set(name, { files: sum.files + 1, seconds: sum.seconds + seconds })
+  }
+  if (files.some(({ ok }) => !ok)) console.log(ran.stderr)
+}
+
+/** The files that were asked for. */
+function chosen () {
+  if (positionals.length > 0) return [...new Set(positionals.flatMap(testFiles))]
+  const all = ['test', 'kernel', 'plugins'].flatMap((top) => testFiles(join(root, top)))
+  if (options.all) return all
+  const short = Object.values(scenarios).map((name) => `test/node/${name}.test.ts`)
+  const missing = short.filter((file) => !all.includes(file))
+  if (missing.length > 0) throw new Error(`scenarios.mjs names what is not there: ${missing.join(', ')}`)
+  const rest = all.filter((file) => dirname(file) === 'test/node' && !short.includes(file))
+  return options.rest ? rest : all.filter((file) => !rest.includes(file))
+}
+
+const files = chosen()
+const [running, folders, failed] = [new Set(), new Map(), []]
 const temp = tempFolder()
 process.on('exit', () => {
   for (const child of running) child.kill('SIGKILL')
@@ -87,18 +159,15 @@ process.on('exit', () => {
 for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => process.exit(1))
 
 const started = performance.now()
-const queue = [...files]
-const failed = []
-await Promise.all(Array.from({ length: Number(values.jobs) }, async (_, job) => {
-  for (let file = queue.shift(); file !== undefined; file = queue.shift()) {
-    const { ok, seconds } = await run(file, job)
-    if (!ok) failed.push(file)
-    const name = dirname(file).replace(/\/test$/, '')
-    const sum = folders.get(name) ?? { files: 0, seconds: 0 }
-    folders.set(name, { files: sum.files + 1, seconds: sum.seconds + seconds })
+const groups = grouped(files)
+await Promise.all(Array.from({ length: Number(options.jobs) }, async (_, job) => {
+  for (let group = groups.shift(); group !== undefined; group = groups.shift()) {
+    const from = performance.now()
+    tell(group, await run(group, job), (performance.now() - from) / 1000)
   }
 }))
-console.log('\nSeconds of all files of a folder, one after the other:')
+
+console.log('\nSeconds of the files of each folder, as if run one after the other:')
 for (const [name, { files, seconds }] of folders) {
   console.log(`${seconds.toFixed(1).padStart(8)} s  ${String(files).padStart(4)} files  ${name}`)
 }

@@ -1,0 +1,22 @@
+/**
+ * What `npm test` runs of test/node: one scenario with real processes for each promise. The other files there
+ * try the same promises with more faults; `npm run test:all` runs them too.
+ */
+export const scenarios = {
+  'a new user hears the first sound, in every framing and format': 'speak',
+  'a runner that dies, hangs or floods costs one error, and is back': 'runners',
+  'a model runs on one node and speaks at every node': 'remote-runners',
+  'a model over several nodes answers, and survives a donor': 'llama-rpc',
+  'what ran on a node that dies runs elsewhere': 'instances-lost',
+  'a master that dies is followed by another, and no command runs twice': 'cluster-failover',
+  'who has a join token joins, and nobody else': 'cluster-join',
+  'a rolling restart costs nothing that could be had elsewhere': 'rolling',
+  'a node that stops ends its streams in order, one that is killed leaves nothing behind': 'kill',
+  'a model is pulled, staged on the nodes that need it, and removed': 'staging-flow',
+  'a download that is cut off goes on, and a wrong byte is found': 'staging-faults',
+  'only who may asks, from where they may': 'access',
+  'every wrong call is refused with the reason': 'payload',
+  'no secret is in a log, an event or a bundle': 'secrets',
+  'the logs of all nodes in one order': 'logs',
+  'a request that another node serves has one trace': 'tracing'
+}

@@ -1,0 +1,32 @@
+// Runs test files one after the other in this process: node together.mjs FILE ...
+// Loading the product takes longer than most files, and it is loaded once here. After each file stands a
+// comment with its name and time, so that the runner can tell them apart.
+import { performance } from 'node:perf_hooks'
+import { resolve } from 'node:path'
+import { pathToFileURL } from 'node:url'
+
+// tap names its temporary folders after the script and its arguments.
+const files = process.argv.splice(2)
+const root = process.cwd()
+const { default: t } = await import('tap')
+
+const { test } = t
+const [open, teardowns] = [[], []]
+t.test = (...args) => {
+  const ended = test.apply(t, args)
+  open.push(ended)
+  return ended
+}
+// What a file leaves to the end of the root test is done at the end of the file. tap would also take a root
+// test with a teardown for ended as soon as it is idle, and leave out the tests of the files to come.
+t.teardown = (fn) => { teardowns.push(fn) }
+
+for (const file of files) {
+  const started = performance.now()
+  process.chdir(root)
+  t.testdirName = resolve('.tap/fixtures', file.replaceAll('/', '-'))
+  await import(pathToFileURL(resolve(file)).href)
+  while (open.length > 0) await Promise.allSettled(open.splice(0))
+  for (const fn of teardowns.splice(0).reverse()) await fn()
+  t.comment(`end of ${file} after ${Math.round(performance.now() - started)} ms`)
+}
