@@ -5,6 +5,7 @@
 import type { SpanSink } from '../observe/spans.js'
 
 export { partOf, SpanRecorder } from '../observe/spans.js'
+export { serverEvents } from '../http/server-events.js'
 export type { SpanAttrs, SpanPart, SpanSeries, SpanSink } from '../observe/spans.js'
 
 /** One file of a model, relative to the model's folder. */

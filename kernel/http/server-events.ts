@@ -5,10 +5,11 @@ export type ServerEvent =
 
 /**
  * Reads server-sent events with their comments, wherever they are cut. An unfinished one is left out. Throws
- * an Error for one of more than `longest` characters.
+ * an Error for one of more than `longest` characters. An event without data counts where it has the field
+ * `also`, whose name is its type then.
  */
 export async function * serverEvents (
-  bytes: AsyncIterable<Uint8Array>, longest = Infinity
+  bytes: AsyncIterable<Uint8Array>, longest = Infinity, also?: string
 ): AsyncGenerator<ServerEvent> {
   let fields = new Map<string, string>()
   let held = 0
@@ -18,10 +19,10 @@ export async function * serverEvents (
   for await (const line of linesOf(bytes, check)) {
     held += line.length
     if (line === '') {
-      const data = fields.get('data')
-      if (data !== undefined) {
-        yield { kind: 'event', type: fields.get('event') ?? 'message', data, id: fields.get('id') ?? null }
-      }
+      const other = also === undefined || fields.has('data') ? undefined : fields.get(also)
+      const type = other === undefined ? fields.get('event') ?? 'message' : also!
+      const data = other ?? fields.get('data')
+      if (data !== undefined) yield { kind: 'event', type, data, id: fields.get('id') ?? null }
       fields = new Map()
       held = 0
       continue

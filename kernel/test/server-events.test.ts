@@ -40,6 +40,18 @@ t.test('types and ids, in pieces of any size', async (t) => {
   }
 })
 
+t.test('a field that stands for data', async (t) => {
+  const bytes = Buffer.from('error: {"e":1}\r\n\r\nerror: x\ndata: y\n\ndata: [DONE]\n\n')
+  for (let size = 1; size <= bytes.length; size++) {
+    const parts = Array.from({ length: Math.ceil(bytes.length / size) }, (_, i) =>
+      bytes.subarray(i * size, (i + 1) * size))
+    const seen: ServerEvent[] = []
+    const read = serverEvents((async function * () { yield * parts })(), Infinity, 'error')
+    for await (const part of read) seen.push(part)
+    t.strictSame(seen, [event('{"e":1}', { type: 'error' }), event('y'), event('[DONE]')])
+  }
+})
+
 t.test('one that is too long to be held is refused, in one line or in many', async (t) => {
   async function * endless (line: string): AsyncGenerator<Uint8Array> { for (;;) yield Buffer.from(line) }
   await t.rejects(serverEvents(endless('x'.repeat(64 * 1024)), 1024 ** 2).next(), /an event of over 1048576/)

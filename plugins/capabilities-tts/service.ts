@@ -1,2 +1,3 @@
-/** What other plugins may use of this one: the words by which the engine says what it does with a request. */
+/** What other plugins may use of this one. */
 export { supportOf } from './engine/support.js'
+export { Mp3Time } from './mp3-frames.js'

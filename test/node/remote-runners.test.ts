@@ -1,6 +1,6 @@
 import t from 'tap'
 import { join } from 'node:path'
-import { framesSeconds, walkFrames } from '../../plugins/capabilities-tts/engine/mp3-frames.js'
+import { framesSeconds, walkFrames } from '../../plugins/capabilities-tts/mp3-frames.js'
 import { ELECTION_MS, freePorts, HEARTBEAT_MS } from './cluster-kit.js'
 import { does, report, TTS } from './engine.js'
 import { ask, hear, open, refusal, stream, streamed } from './http.js'

@@ -4,7 +4,7 @@
 // @ts-expect-error -- the package declares its types under the name it had before it was aliased
 import { Mp3Encoder } from 'lamejs'
 import { toInt16, type AudioEncoder, type Encoded } from './audio.js'
-import { framesSeconds, walkFrames } from './mp3-frames.js'
+import { framesSeconds, walkFrames } from '../mp3-frames.js'
 
 interface LameEncoder {
   encodeBuffer (left: Int16Array): Int8Array | Uint8Array

@@ -2,7 +2,7 @@ import t from 'tap'
 import { toInt16 } from '../engine/audio.js'
 import { createEncoder } from '../engine/encoder.js'
 import { MP3_RATES } from '../engine/mp3.js'
-import { framesSeconds, readFrame, walkFrames } from '../engine/mp3-frames.js'
+import { framesSeconds, readFrame, walkFrames } from '../mp3-frames.js'
 
 // Encoder and decoder delay in samples, and the frame that pads the end.
 const DELAY = 1105

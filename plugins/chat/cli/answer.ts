@@ -1,5 +1,6 @@
 import { plain, serverEvents } from '../../../kernel/index.js'
 import type { VerbContext, VerbError } from '../../../kernel/index.js'
+import { fieldsOf, isObject, numberOf, parsed, textOf } from '../json.js'
 import type { Sampling } from '../sampling.js'
 
 /** One message of a conversation. */
@@ -59,49 +60,34 @@ export async function * answerOf (
 /** The texts of a chunk's first choice, and why that choice ended. */
 export function readDelta (chunk: ChatChunk): { text: string, thought: string, finish: string | null } {
   const [choice] = (Array.isArray(chunk['choices']) ? chunk['choices'] : []) as unknown[]
-  const delta = part(part(choice)['delta'])
-  const finish = part(choice)['finish_reason']
+  const delta = fieldsOf(fieldsOf(choice)['delta'])
+  const finish = fieldsOf(choice)['finish_reason']
   return {
-    text: asText(delta['content']),
-    thought: asText(delta['reasoning_content']),
+    text: textOf(delta['content']),
+    thought: textOf(delta['reasoning_content']),
     finish: typeof finish === 'string' ? finish : null
   }
 }
 
 /** The tokens of the answer that a chunk tells of; null when it does not. */
 export const usedTokens = (chunk: ChatChunk): number | null =>
-  asNumber(part(chunk['usage'])['completion_tokens'])
-
-const isRecord = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
-const part = (value: unknown): Record<string, unknown> => isRecord(value) ? value : {}
-const asText = (value: unknown): string => typeof value === 'string' ? value : ''
-const asNumber = (value: unknown): number | null =>
-  typeof value === 'number' && Number.isFinite(value) ? value : null
-
-function parsed (text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
-}
+  numberOf(fieldsOf(chunk['usage'])['completion_tokens']) ?? null
 
 function readChunk (ctx: Asker, data: string): ChatChunk {
   const value = parsed(data)
-  if (!isRecord(value)) {
+  if (!isObject(value)) {
     throw ctx.fail(1, `the stream has an event that is no chunk: ${plain(data.slice(0, 200))}`)
   }
-  if (isRecord(value['error'])) throw failureOf(ctx, value['error'])
+  if (isObject(value['error'])) throw failureOf(ctx, value['error'])
   return value
 }
 
 /** An error in the stream ends the command with 1: the answer had begun. */
 function failureOf (ctx: Asker, error: Record<string, unknown>): VerbError {
   const { message, reason, code } = error
-  const remedy = part(error['details'])['remedy']
+  const remedy = fieldsOf(error['details'])['remedy']
   const words = typeof reason === 'string' ? ` (${String(code)} ${reason})` : ''
-  const said = plain(`${asText(message) || 'the answer failed'}${words}`)
+  const said = plain(`${textOf(message) || 'the answer failed'}${words}`)
   const failure = ctx.fail(1, typeof remedy === 'string' ? `${said}\n  ${plain(remedy)}` : said)
   // With --json the error object of the node is shown, as for a refusal.
   return words === '' ? failure : Object.assign(failure, { api: error })
@@ -111,11 +97,11 @@ const STATS = 'generation_stats '
 
 function readStats (comment: string): GenerationStats | undefined {
   if (!comment.startsWith(STATS)) return undefined
-  const value = part(parsed(comment.slice(STATS.length)))
+  const value = fieldsOf(parsed(comment.slice(STATS.length)))
   return {
-    promptTokens: asNumber(value['prompt_tokens']),
-    promptRate: asNumber(value['prompt_tps']),
-    tokens: asNumber(value['generation_tokens']),
-    rate: asNumber(value['generation_tps'])
+    promptTokens: numberOf(value['prompt_tokens']) ?? null,
+    promptRate: numberOf(value['prompt_tps']) ?? null,
+    tokens: numberOf(value['generation_tokens']) ?? null,
+    rate: numberOf(value['generation_tps']) ?? null
   }
 }

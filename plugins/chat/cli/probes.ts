@@ -1,6 +1,6 @@
 import type { Pace, VerbContext } from '../../../kernel/index.js'
 import { answerOf, readDelta, usedTokens } from './answer.js'
-import { Mp3Time } from './mp3-time.js'
+import { Mp3Time } from '../../capabilities-tts/service.js'
 import { spreadOf } from './load.js'
 import type { Spread } from './load.js'
 

@@ -3,6 +3,7 @@
  * session decide; `genai_config.json` may give other names.
  */
 import { EngineError } from '../../../kernel/api/engine.js'
+import { fieldsOf, type Fields } from '../json.js'
 
 /** An input or output of a session. A dimension is a number, or a name where it is free. */
 export interface Port { name: string, type: string, shape: ReadonlyArray<number | string> }
@@ -71,18 +72,12 @@ export const NEW = 'svc_new.'
 
 const fail = (message: string): EngineError => new EngineError('model_invalid', message)
 
-function record (value: unknown): Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-    ? value as Record<string, unknown>
-    : {}
-}
-
 /** The names that a `genai_config.json` gives; the usual ones where it says nothing. */
 export function namesOf (genai: unknown): Names {
-  const decoder = record(record(record(genai)['model'])['decoder'])
-  const inputs = record(decoder['inputs'])
-  const outputs = record(decoder['outputs'])
-  const text = (from: Record<string, unknown>, key: string, usual: string): string =>
+  const decoder = fieldsOf(fieldsOf(fieldsOf(genai)['model'])['decoder'])
+  const inputs = fieldsOf(decoder['inputs'])
+  const outputs = fieldsOf(decoder['outputs'])
+  const text = (from: Fields, key: string, usual: string): string =>
     typeof from[key] === 'string' ? from[key] : usual
   const pairs = Object.keys(inputs).filter(key => key.startsWith('past_')).flatMap(
     (key): Array<[string, string]> => {

@@ -4,6 +4,7 @@ import { dirname } from 'node:path'
 import type { InferenceSession } from 'onnxruntime-node'
 import { EngineError, type EngineEnv, type ModelSpec } from '../../../kernel/api/engine.js'
 import { decodeModel, encodeModel, openSession } from '../../onnx/engine.js'
+import { fieldsOf } from '../json.js'
 import { parametersOf } from '../sampling.js'
 import { loadText } from '../text/index.js'
 import type { LoadedText } from '../text/types.js'
@@ -35,9 +36,6 @@ export interface Loaded {
 
 /** A graph above this is not read into memory to be changed. */
 const MOST_CHANGED_BYTES = 1.5 * 2 ** 30
-
-const record = (value: unknown): Record<string, unknown> =>
-  typeof value === 'object' && value !== null ? value as Record<string, unknown> : {}
 
 /** Inputs and outputs of a session. */
 export function portsOf (session: InferenceSession): { inputs: Port[], outputs: Port[] } {
@@ -104,9 +102,9 @@ async function openChanged (
 
 /** The context by the card, else by the configurations. @throws EngineError model_invalid for none */
 function contextOf (spec: ModelSpec, files: ModelFiles): number {
-  const genai = record(record(files.genai)['model'])['context_length']
+  const genai = fieldsOf(fieldsOf(files.genai)['model'])['context_length']
   const own = spec.card.contextLength > 0 ? spec.card.contextLength : undefined
-  const length = own ?? record(files.config)['max_position_embeddings'] ?? genai
+  const length = own ?? fieldsOf(files.config)['max_position_embeddings'] ?? genai
   if (typeof length === 'number' && length > 1) return length
   throw new EngineError('model_invalid', `nothing says how long the context of ${spec.card.modelId} is: ` +
     'looked for contextLength in the card and max_position_embeddings in config.json')
@@ -114,7 +112,7 @@ function contextOf (spec: ModelSpec, files: ModelFiles): number {
 
 /** What the card says counts more than generation_config.json. A model made for greedy writing is greedy. */
 function defaultsOf (spec: ModelSpec, files: ModelFiles): Record<string, unknown> {
-  const generation = record(files.generation)
+  const generation = fieldsOf(files.generation)
   const own = parametersOf('model').filter(({ name }) => typeof generation[name] === 'number')
     .map(({ parameter, name }): [string, unknown] => [parameter, generation[name]])
   const greedy = generation['do_sample'] === false ? { temperature: 0 } : {}

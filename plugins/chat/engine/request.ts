@@ -1,6 +1,7 @@
 /** From the payload of a task to a request this model honours. Every problem is reported at once. */
 import { EngineError } from '../../../kernel/api/engine.js'
 import type { Prompts } from './prompts.js'
+import { isObject } from '../json.js'
 import { SAMPLING, type SamplingNumbers } from '../sampling.js'
 import type { ChatMessage, GrammarRequest, LoadedText, SamplingParams } from '../text/types.js'
 
@@ -35,8 +36,6 @@ const MOST_ANSWERS = 128
 const TOP_LOGPROBS: Range = { min: 0, max: 20, whole: true }
 const GRAMMARS = new Set(['none', 'json', 'schema', 'tools'])
 
-const isObject = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
 const within = (value: unknown, { min, max, whole }: Range): value is number =>
   typeof value === 'number' && value >= min && value <= max && (whole !== true || Number.isInteger(value))
 

@@ -1,7 +1,7 @@
 /** From the events of llama.cpp's server to the chunks of an answer. Pure. */
 import type { Done } from '../engine/generation.js'
 import type { Delta, TokenReport } from '../engine/mailbox.js'
-import { fieldsOf, listOf, numberOf, textOf, type Fields } from './json.js'
+import { fieldsOf, listOf, numberOf, textOf, type Fields } from '../json.js'
 
 /** The prompt fits and is worked on. Comes first, from a server that reports it. */
 export interface Admitted { kind: 'admitted', prompt_tokens: number, tool_format: 'hermes' }

@@ -1,6 +1,6 @@
 /** What llama.cpp's server refuses or fails at, in the words of this product. Pure. */
 import { EngineError } from '../../../kernel/api/engine.js'
-import { fieldsOf, numberOf, textOf } from './json.js'
+import { fieldsOf, numberOf, textOf } from '../json.js'
 
 const MOST_CHARS = 1_000
 const BAD_REQUEST = 400

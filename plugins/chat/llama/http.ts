@@ -1,15 +1,17 @@
 /** The connection to a llama.cpp server on this machine. The only place that speaks HTTP here. */
 import { once } from 'node:events'
 import { Agent, request, type ClientRequest, type IncomingMessage } from 'node:http'
+import { serverEvents } from '../../../kernel/api/engine.js'
 import { BrokenAnswer, serverError } from './errors.js'
-import { fieldsOf, parsed, type Fields } from './json.js'
-import { SseReader, type SseEvent } from './sse.js'
+import { fieldsOf, parsed, type Fields } from '../json.js'
 
 /** Where the server listens: a socket file, or a port of the loopback. */
 export type Address = { socketPath: string } | { host: string, port: number }
 
 /** Bytes of one answer that is no stream. */
 const MOST_BYTES = 64 * 2 ** 20
+/** Characters of one event; an event holds some tokens of text at most. */
+const MOST_EVENT_CHARS = 4 * 2 ** 20
 const OK = 200
 const END = '[DONE]'
 
@@ -58,13 +60,12 @@ export class Client {
   async * events (call: Call): AsyncGenerator<Fields> {
     const answer = await this.open(call)
     if (answer.statusCode !== OK) await this.whole(answer)
-    const reader = new SseReader()
     try {
-      // Leaving the loop closes the connection, and with it the server frees the slot.
-      for await (const bytes of answer as AsyncIterable<Uint8Array>) {
-        for (const event of reader.push(bytes)) {
-          if (event.text !== END) yield this.event(event)
-        }
+      // Leaving the loop closes the connection, and with it the server frees the slot. Older servers tell of
+      // errors in a field of that name.
+      const bytes = answer as AsyncIterable<Uint8Array>
+      for await (const event of serverEvents(bytes, MOST_EVENT_CHARS, 'error')) {
+        if (event.kind === 'event' && event.data !== END) yield this.event(event.type, event.data)
       }
     } catch (error) {
       throw broken(error)
@@ -74,11 +75,11 @@ export class Client {
   /** Closes idle connections. */
   close (): void { this.agent.destroy() }
 
-  private event ({ field, text }: SseEvent): Fields {
-    const value = parsed(text)
+  private event (type: string, data: string): Fields {
+    const value = parsed(data)
     if (value === undefined) throw new BrokenAnswer('an event of llama-server is not JSON')
     const fields = fieldsOf(value)
-    if (field === 'error' || fields['error'] !== undefined) throw serverError(value, this.modelId)
+    if (type === 'error' || fields['error'] !== undefined) throw serverError(value, this.modelId)
     return fields
   }
 

@@ -4,7 +4,7 @@ import { readWishes } from '../engine/request.js'
 import { readEmbed, type VectorShape } from '../engine/vectors.js'
 import { parametersOf, type SamplingNumbers } from '../sampling.js'
 import type { GrammarRequest, SamplingParams } from '../text/types.js'
-import { fieldsOf, idsOf, type Fields } from './json.js'
+import { fieldsOf, idsOf, type Fields } from '../json.js'
 
 /** What a request is checked against. */
 export interface Facts { modelId: string, contextLength: number, defaults: Readonly<Record<string, unknown>> }

@@ -1,6 +1,6 @@
 /** How a server spreads a model over donors: what the node told of it, and the options for it. Pure. */
 import { EngineError } from '../../../kernel/api/engine.js'
-import { fieldsOf, listOf, textOf } from './json.js'
+import { fieldsOf, listOf, textOf } from '../json.js'
 
 /** A donor: where its rpc-server is reached from here, and its share of the layers. */
 export interface Donor { address: string, layers: number }

@@ -8,7 +8,7 @@ import { ChatReader, CompletionReader, type AnswerReader, type Piece } from './a
 import { BrokenAnswer } from './errors.js'
 import { PieceSteps } from './pieces.js'
 import type { Client } from './http.js'
-import { fieldsOf, idsOf, listOf, numberOf, textOf, type Fields } from './json.js'
+import { fieldsOf, idsOf, listOf, numberOf, textOf, type Fields } from '../json.js'
 import { merged } from './merge.js'
 import {
   chatBodies, completionBodies, embedRequest, promptOf, templateBody, type Facts

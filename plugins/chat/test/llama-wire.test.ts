@@ -8,7 +8,6 @@ import { merged } from '../llama/merge.js'
 import { LineCutter, Output } from '../llama/output.js'
 import { chatBodies, completionBodies, embedRequest, promptOf } from '../llama/request.js'
 import { sizesOf } from '../llama/sizes.js'
-import { SseReader } from '../llama/sse.js'
 import { cardOf, specOf } from './llama-kit.js'
 
 const facts = { modelId: 'test/gguf', contextLength: 100, defaults: {} }
@@ -23,26 +22,6 @@ function thrown (call: () => unknown): unknown {
   }
   return undefined
 }
-
-t.test('events at any cut', t => {
-  const bytes = Buffer.from(': ping\r\n\r\ndata: {"a":"ä€\u{1F600}"}\n\ndata:x\ndata: y\nid: 3\n\n' +
-    'error: {"e":1}\r\n\r\n\n\ndata\n\ndata: [DONE]\n\n')
-  const expected = [
-    { field: 'data', text: '{"a":"ä€\u{1F600}"}' }, { field: 'data', text: 'x\ny' },
-    { field: 'error', text: '{"e":1}' }, { field: 'data', text: '' }, { field: 'data', text: '[DONE]' }
-  ]
-  for (let size = 1; size <= bytes.length; size++) {
-    const reader = new SseReader()
-    const events = []
-    for (let i = 0; i < bytes.length; i += size) events.push(...reader.push(bytes.subarray(i, i + size)))
-    t.same(events, expected, `${size} bytes at once`)
-  }
-  const endless = new SseReader()
-  t.throws(() => { for (;;) endless.push(Buffer.from(`data: ${'x'.repeat(500_000)}`)) }, RangeError)
-  const lines = new SseReader()
-  t.throws(() => { for (;;) lines.push(Buffer.from(`data: ${'x'.repeat(500_000)}\n`)) }, RangeError)
-  t.end()
-})
 
 t.test('the command line', t => {
   const sizes = { contextLength: 64, slots: 2, most: 4, promptCacheMib: 8 }

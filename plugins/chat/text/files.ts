@@ -1,6 +1,7 @@
 import { readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { EngineError } from '../../../kernel/api/engine.js'
+import { isObject } from '../json.js'
 import { badModel } from './errors.js'
 
 /** A JSON object as read from a file; its fields are not checked yet. */
@@ -63,9 +64,4 @@ async function readText (directory: string, name: string, limit: number): Promis
     throw new EngineError('model_incomplete',
       `cannot read ${name}: ${(error as Error).message}. Stage the model again`)
   }
-}
-
-/** Whether `value` is a JSON object (not null, not an array). */
-export function isObject (value: unknown): value is Json {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

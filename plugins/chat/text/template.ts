@@ -1,6 +1,6 @@
 import { Environment, Interpreter, Template } from '@huggingface/jinja'
 import { invalid } from './errors.js'
-import { isObject } from './files.js'
+import { isObject } from '../json.js'
 import type { TextFiles } from './files.js'
 import type { ChatMessage, RenderOptions, ToolFormat } from './types.js'
 

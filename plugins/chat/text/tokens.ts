@@ -1,5 +1,5 @@
 import { badModel } from './errors.js'
-import { isObject } from './files.js'
+import { isObject } from '../json.js'
 import type { Json } from './files.js'
 
 /** Ids above this are not a vocabulary any more (the largest public ones have 262,144). */

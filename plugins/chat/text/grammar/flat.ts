@@ -1,4 +1,4 @@
-import { isObject } from '../files.js'
+import { isObject } from '../../json.js'
 import { spend } from './budget.js'
 
 /** A subschema and its path in the request, for messages. */

@@ -1,5 +1,5 @@
 import { invalid } from '../errors.js'
-import { isObject } from '../files.js'
+import { isObject } from '../../json.js'
 import { accepts, regexAutomaton } from './automaton.js'
 import type { Automaton } from './automaton.js'
 import { spend } from './budget.js'

@@ -1,6 +1,6 @@
 import { EngineError } from '../../../../kernel/api/engine.js'
 import { invalid } from '../errors.js'
-import { isObject } from '../files.js'
+import { isObject } from '../../json.js'
 import type { ToolFormat } from '../types.js'
 import { Budget } from './budget.js'
 import { COMPILE_STEPS, compileSchema, jsonText, whole } from './compile.js'

@@ -1,11 +1,14 @@
-/** Reads what a program answers, of which nothing is certain. Pure. */
+/** Reads JSON of which nothing is certain: files of models, requests, and what programs answer. Pure. */
 
 /** A JSON object. */
 export type Fields = Readonly<Record<string, unknown>>
 
+/** Whether the value is a JSON object. */
+export const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
 /** The value as an object; one without fields where it is none. */
-export const fieldsOf = (value: unknown): Fields =>
-  typeof value === 'object' && value !== null && !Array.isArray(value) ? value as Fields : {}
+export const fieldsOf = (value: unknown): Fields => isObject(value) ? value : {}
 
 /** The value as a list of objects. */
 export const listOf = (value: unknown): Fields[] => Array.isArray(value) ? value.map(fieldsOf) : []
