@@ -4,25 +4,23 @@ import { Channels } from './links/channels.js'
 import { CommandDesk } from './commands.js'
 import { Digests } from './replicas/digests.js'
 import { Directory } from './members/directory.js'
-import { createControl } from './log/log.js'
-import { createReplicas } from './replicas/replicas.js'
+import { ControlLog } from './log/log.js'
+import { Replicas } from './replicas/replicas.js'
 import { Listeners } from './listeners.js'
 import { ElectionDriver, readPromise, writePromise } from './driver.js'
-import { MembershipKeeper } from './members/membership.js'
+import { Membership } from './members/membership.js'
 import { createSections } from './sections.js'
 import { SessionStreams, SessionView } from './session.js'
 import type { Clock } from '../api/clock.js'
 import type { Logger, NodeInfo } from '../api/plugin.js'
 import type { Channel, Cluster, MemberRequest, MemberResponse } from '../api/services.js'
 import type { LinkedNode } from './members/directory.js'
-import type { Control } from './log/log.js'
-import type { Replicas } from './replicas/replicas.js'
 import type { Status } from './election/core.js'
 import type { QuorumSetting } from './election/quorum.js'
 import type { Timing } from './election/timing.js'
 import type { Leader } from './election/types.js'
 import type { Members } from './members/file.js'
-import type { Candidate, Membership } from './members/member.js'
+import type { Applicant, MemberList } from './members/member.js'
 import type { Sections } from './sections.js'
 
 export type FrameKind = 'election' | 'document' | 'telemetry' | 'channel'
@@ -55,66 +53,30 @@ export interface ClusterOptions {
   /** This home has just joined: it knows the members and nothing of what they decided. */
   joining?: boolean
   /** This node as others should know it, with the addresses of now. */
-  self: () => Candidate
+  self: () => Applicant
   apiUrl: () => string | null
   transport: Transport
   /** Told control events once; from then on they are the bus's. */
   emit: (kind: string, payload: Record<string, unknown>) => void
 }
 
-/** The cluster as this node sees it. */
-export interface ClusterCore {
+/** The cluster as this node sees it. Nothing runs before `start`. */
+export class ClusterCore {
   readonly service: Cluster
   readonly session: SessionView
   readonly sections: Sections
   readonly desk: CommandDesk
   readonly streams: SessionStreams
-  readonly membership: MembershipKeeper
+  readonly membership: Membership
   readonly directory: Directory
-  readonly control: Control
-  readonly replicas: Replicas
-  status (): Status
-  /** Begins. A node that is alone is its own master when this returns. */
-  start (): void
-  /** Input from the links. */
-  up (peer: LinkPeer): void
-  down (installId: string, reason: string): void
-  /** False for a frame that breaks the protocol: its link is to be closed. */
-  frame (from: string, kind: Exclude<FrameKind, 'telemetry'>, body: unknown): boolean
-  /** Any sign of life: a frame of whatever kind. Election messages are heartbeats; the others count too. */
-  heard (installId: string): void
-  /** A peer's link was closed since it broke the protocol. */
-  violation (installId: string, reason: string): void
-  /** This node is reached elsewhere: tells the others, as far as that can be done now. */
-  moved (): Promise<void>
-  /** Tells the others that this node takes no new work and is going to stop. */
-  leave (): void
-  /** Tells the others that this node stops, so that they need not miss it first. */
-  resign (): void
-  stop (): void
-}
-
-/** Puts the parts together; nothing runs before `start`. Throws RangeError for an impossible quorum. */
-export function createCluster (options: ClusterOptions): ClusterCore {
-  return new ClusterNode(options)
-}
-
-class ClusterNode implements ClusterCore {
-  readonly service: Cluster
-  readonly session: SessionView
-  readonly sections: Sections
-  readonly desk: CommandDesk
-  readonly streams: SessionStreams
-  readonly membership: MembershipKeeper
-  readonly directory: Directory
-  readonly control: Control
+  readonly control: ControlLog
   readonly replicas: Replicas
   readonly #options: ClusterOptions
   readonly #driver: ElectionDriver
   readonly #channels: Channels
   readonly #digests: Digests
   /** What a node knows of the members, told to whoever it is linked with. */
-  readonly #knownMembers: Channel<Membership>
+  readonly #knownMembers: Channel<MemberList>
   /** Said by a node that begins to stop, and once more to whoever it is linked with after that. */
   readonly #leaving: Channel<null>
   readonly #peerListeners: Listeners<{ installId: string, up: boolean }>
@@ -126,6 +88,7 @@ class ClusterNode implements ClusterCore {
   readonly #evidence = new Map<string, string>()
   #stopTick: (() => void) | undefined
 
+  /** Puts the parts together. Throws RangeError for an impossible quorum. */
   constructor (options: ClusterOptions) {
     this.#options = options
     const { node, clock, log, transport, members, timing } = options
@@ -137,7 +100,7 @@ class ClusterNode implements ClusterCore {
       submit: async (id, payload) => await this.#driver.command(id, payload),
       quorumLost: () => this.#driver.status().quorum === 'lost'
     })
-    this.control = createControl({
+    this.control = new ControlLog({
       path: options.folder === null ? null : join(options.folder, 'control.json'),
       durable: majority,
       execute: (payload, _read, from) => this.desk.execute(payload, from),
@@ -145,7 +108,7 @@ class ClusterNode implements ClusterCore {
       clock, log,
       founders: this.#alone() ? [installId] : []
     })
-    this.replicas = createReplicas({
+    this.replicas = new Replicas({
       installId,
       nodeId: node.nodeId,
       send: (to, message) => transport.send(to, 'document', message),
@@ -155,7 +118,7 @@ class ClusterNode implements ClusterCore {
       diverged: (who) => { this.#diverged(who, 'observed') }
     })
     this.#driver = this.#openDriver(timing)
-    this.membership = new MembershipKeeper({
+    this.membership = new Membership({
       members, control: this.control, desk: this.desk, driver: () => this.#driver, clock, log,
       self: () => ({ ...options.self(), nodeId: node.nodeId }),
       gone: (gone) => { this.#gone(gone) },
@@ -179,7 +142,7 @@ class ClusterNode implements ClusterCore {
       broadcast: (body) => transport.broadcast('channel', body),
       log
     })
-    this.#knownMembers = this.#channels.open<Membership>('kernel.members', (_from, known) => {
+    this.#knownMembers = this.#channels.open<MemberList>('kernel.members', (_from, known) => {
       this.membership.merge(known)
     })
     this.#leaving = this.#channels.open<null>('kernel.leaving', (from) => { this.directory.leaves(from) })
@@ -196,6 +159,7 @@ class ClusterNode implements ClusterCore {
     this.control.observe(() => { queueMicrotask(() => { void this.#introduce() }) })
   }
 
+  /** Begins. A node that is alone is its own master when this returns. */
   start (): void {
     const { clock, timing } = this.#options
     this.#driver.start(this.#alone())
@@ -204,6 +168,7 @@ class ClusterNode implements ClusterCore {
 
   status (): Status { return this.#driver.status() }
 
+  /** A link to that node is up. */
   up (peer: LinkPeer): void {
     this.directory.met(peer)
     this.#evidence.delete(peer.installId)
@@ -216,6 +181,7 @@ class ClusterNode implements ClusterCore {
     this.#peerListeners.tell({ installId: peer.installId, up: true })
   }
 
+  /** Its last link is gone. */
   down (installId: string, reason: string): void {
     this.#driver.down(installId)
     this.replicas.down(installId)
@@ -224,6 +190,7 @@ class ClusterNode implements ClusterCore {
     this.#peerListeners.tell({ installId, up: false })
   }
 
+  /** False for a frame that breaks the protocol: its link is to be closed. */
   frame (from: string, kind: Exclude<FrameKind, 'telemetry'>, body: unknown): boolean {
     this.heard(from)
     // A message that another version understands is ignored; only documents have a strict protocol.
@@ -233,16 +200,19 @@ class ClusterNode implements ClusterCore {
     return true
   }
 
+  /** Any sign of life: a frame of whatever kind. Election messages are heartbeats; the others count too. */
   heard (installId: string): void {
     this.directory.heard(installId)
     this.#driver.heard(installId)
   }
 
+  /** Tells the others that this node takes no new work and is going to stop. */
   leave (): void {
     this.directory.leaves(this.#options.node.installId)
     this.#leaving.broadcast(null)
   }
 
+  /** Tells the others that this node stops, so that they need not miss it first. */
   resign (): void { this.#driver.resign() }
 
   stop (): void {
@@ -266,7 +236,7 @@ class ClusterNode implements ClusterCore {
       stored: readPromise(path),
       // Nobody else relies on the promise of a node that is alone: a full disk does not stop it.
       persist: (record) => writePromise(path, record) || this.#alone(),
-      ledger: this.control,
+      log: this.control,
       clock,
       random,
       send: (to, message) => { transport.send(to, 'election', message) },
@@ -298,6 +268,7 @@ class ClusterNode implements ClusterCore {
     void this.#introduce()
   }
 
+  /** This node is reached elsewhere: tells the others, as far as that can be done now. */
   async moved (): Promise<void> {
     this.#introduced = undefined
     await this.#introduce()
@@ -360,6 +331,7 @@ class ClusterNode implements ClusterCore {
     this.#options.emit(kind, { nodeId: this.directory.nodeIdOf(installId) ?? installId, ...more })
   }
 
+  /** A peer's link was closed since it broke the protocol. */
   violation (installId: string, reason: string): void {
     this.#emitNode('ProtocolViolation', installId, { reason })
   }

@@ -4,7 +4,7 @@ import { TICK } from './election/timing.js'
 import type { Clock } from '../api/clock.js'
 import type { Status } from './election/core.js'
 import type { Message } from './election/messages.js'
-import type { Io, Ledger } from './election/ports.js'
+import type { Io, Log } from './election/ports.js'
 import type { QuorumSetting } from './election/quorum.js'
 import type { Timing } from './election/timing.js'
 import type { Leader, Outcome, PromiseRecord, StreamEnd, Token } from './election/types.js'
@@ -25,7 +25,7 @@ export interface DriverOptions {
   stored: PromiseRecord | null
   /** Writes the promise so that it survives a crash; false when the disk refused. */
   persist: (record: PromiseRecord) => boolean
-  ledger: Ledger
+  log: Log
   clock: Clock
   /** 0 to 1, from a source nobody can guess. */
   random: () => number
@@ -53,11 +53,11 @@ export class ElectionDriver {
 
   /** Throws RangeError for a quorum that two halves could both reach. */
   constructor (options: DriverOptions) {
-    const { id, quorum, stored, timing, ledger } = options
+    const { id, quorum, stored, timing, log } = options
     this.#options = options
     this.#clock = options.clock
     this.#tickMs = Math.max(10, TICK * timing.heartbeat / 2000)
-    this.#core = new Election({ id, quorum, stored, timing }, this.#io(), ledger)
+    this.#core = new Election({ id, quorum, stored, timing }, this.#io(), log)
   }
 
   /** Begins. A node that is `alone` is its own master when this returns. */
@@ -104,7 +104,6 @@ export class ElectionDriver {
   status (): Status { return this.#core.status(this.#clock.mono()) }
   get leader (): Leader | null { return this.#core.leader }
   get isMaster (): boolean { return this.#core.role === 'master' }
-  get fence (): Election['fence'] { return this.#core.fence }
 
   async #submit (id: string, act: (core: Election, now: number) => void): Promise<Outcome> {
     return await new Promise((resolve) => {

@@ -7,8 +7,6 @@ export class Listeners<T> {
 
   constructor (log: Logger) { this.#log = log }
 
-  get any (): boolean { return this.#listeners.size > 0 }
-
   /** Returns what takes it out again. */
   add (fn: (value: T) => void): () => void {
     this.#listeners.add(fn)

@@ -3,7 +3,7 @@ import { rmSync } from 'node:fs'
 import { join as joinPath } from 'node:path'
 import { kernelError } from '../api/errors.js'
 import { BootError } from '../boot/boot-error.js'
-import { createCluster } from './cluster.js'
+import { ClusterCore } from './cluster.js'
 import { clusterTiming } from './election/timing.js'
 import { createTelemetry } from './gossip/telemetry.js'
 import { addressesOf, EVERYWHERE, isOutside, mayOpen, readAddress } from './identity/addresses.js'
@@ -21,7 +21,6 @@ import type { Clock } from '../api/clock.js'
 import type { Logger, NodeInfo } from '../api/plugin.js'
 import type { KernelConfig } from '../config/index.js'
 import type { Vitals } from '../machine/vitals.js'
-import type { ClusterCore } from './cluster.js'
 import type { Telemetry } from './gossip/telemetry.js'
 import type { Bound } from './identity/addresses.js'
 import type { JoinTokens } from './identity/join-tokens.js'
@@ -29,7 +28,7 @@ import type { NodeKey } from './identity/key.js'
 import type { Measuring } from './links/bandwidth.js'
 import type { Peer } from './links/link.js'
 import type { Members } from './members/file.js'
-import type { Candidate } from './members/member.js'
+import type { Applicant } from './members/member.js'
 import type { Network } from './routes.js'
 
 export interface NodeLinksOptions {
@@ -65,7 +64,7 @@ interface Opened {
   key: NodeKey
   members: Members
   joinTokens: JoinTokens
-  self: () => Candidate
+  self: () => Applicant
   bound: Bound
 }
 
@@ -83,7 +82,7 @@ export async function openNodeLinks (options: NodeLinksOptions): Promise<NodeLin
   const { node, settings, api, clock } = options
   const key = await openNodeKey(node.home, node.installId)
   const bound = { host: settings.host ?? api.host, port: 0 }
-  const self = (): Candidate => ({
+  const self = (): Applicant => ({
     installId: node.installId,
     fingerprint: key.fingerprint,
     name: node.name,
@@ -249,7 +248,7 @@ function openCluster (opened: Opened, links: Links, joining: boolean): ClusterCo
 
 function clusterOver (opened: Opened, links: Links, joining: boolean): ClusterCore {
   const { options: { node, clock, log, settings, apiUrl, emit }, members, self } = opened
-  return createCluster({
+  return new ClusterCore({
     node, clock, log, members, joining, self, apiUrl, emit,
     random: randomShare,
     quorum: settings.quorum as 1,

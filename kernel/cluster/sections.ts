@@ -2,12 +2,12 @@ import { deepFreeze } from '../config/paths.js'
 import { schemaChecker } from '../api/validate.js'
 import type { Logger, Section, SectionDecl } from '../api/plugin.js'
 import type { CommandDesk } from './commands.js'
-import type { Control } from './log/log.js'
+import type { ControlLog } from './log/log.js'
 import type { Replicas } from './replicas/replicas.js'
 
 export interface SectionsOptions {
   self: { readonly installId: string, readonly nodeId: string }
-  control: Control
+  control: ControlLog
   replicas: Replicas
   desk: CommandDesk
   masterNodeId: () => string | null
@@ -17,8 +17,6 @@ export interface SectionsOptions {
 /** Named parts of the cluster's documents, as plugins use them; nothing else sees the documents. */
 export interface Sections {
   section<T> (name: string, decl: SectionDecl): Section<T>
-  /** Number of keys by document, for diagnostics. */
-  size (): { control: number, observed: number }
   /** Whether a key of the control document goes on into a new session. */
   carried (key: string): boolean
 }
@@ -35,9 +33,6 @@ export function createSections (options: SectionsOptions): Sections {
         ? masterSection<T>(prefix, shape, options)
         : nodeSection<T>(prefix, shape, options)
     },
-    size: () => ({
-      control: [...options.control.entries()].length, observed: [...options.replicas.entries()].length
-    }),
     carried: (key) => !dropped.has(key.slice(0, key.indexOf('/') + 1))
   }
 }

@@ -1,7 +1,7 @@
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import t from 'tap'
-import { command, controlRig, put, session } from './cluster-documents-kit.js'
+import { command, controlRig, put, session, sizeOf } from './cluster-documents-kit.js'
 
 setFlagsFromString('--expose-gc')
 const gc = runInNewContext('gc') as () => void
@@ -27,7 +27,7 @@ t.test('T-Y01: 100,000 overwrites of 100 keys leave what the keys need', (t) => 
     control.append(command(`c${n}`, [put(key, instance(n))]))
   }
   const grown = heap() - before
-  const { keys, structs, bytes } = control.stats()
+  const { keys, structs, bytes } = sizeOf(control)
   t.equal(keys, 100)
   t.ok(bytes <= 256 * 1024, `${bytes} bytes`)
   t.ok(structs <= 5000, `${structs} structs`)
@@ -45,7 +45,7 @@ t.test('T-Y02: 10,000 placements that are deleted again leave nothing', (t) => {
     control.append(command(`p${n}`, [put(`inst/${n}`, instance(n))]))
     control.append(command(`d${n}`, [put(`inst/${n}`, undefined)]))
   }
-  const { keys, structs, bytes } = control.stats()
+  const { keys, structs, bytes } = sizeOf(control)
   t.equal(keys, 1)
   t.ok(structs < 10, `${structs} structs`)
   t.ok(bytes < 1024, `${bytes} bytes`)
@@ -73,7 +73,7 @@ t.test('T-Y09: 200 sessions hold no more memory than five', (t) => {
   const late = heap()
   t.ok(late < early * 1.1, `${early} bytes, then ${late}`)
   t.equal(follower.position().hash, control.position().hash)
-  t.ok(control.stats().structs < 200)
+  t.ok(sizeOf(control).structs < 200)
   control.close()
   follower.close()
   t.end()

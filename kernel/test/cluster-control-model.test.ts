@@ -1,11 +1,10 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { manualClock } from '../testing/index.js'
-import { createControl } from '../cluster/log/log.js'
+import { ControlLog } from '../cluster/log/log.js'
 import { keptLog, put, testDisk } from './cluster-documents-kit.js'
 import type { TestDisk } from './cluster-documents-kit.js'
 import type { Write } from '../cluster/documents/kv-doc.js'
-import type { Control } from '../cluster/log/log.js'
 import type { Entry, Receipt } from '../cluster/election/types.js'
 
 /** The model: a list of entries, each with the whole contents after it. */
@@ -49,7 +48,7 @@ class Model {
 class Pair {
   readonly disk: TestDisk = testDisk()
   readonly model = new Model()
-  control: Control
+  control: ControlLog
   constructor () { this.control = this.#open() }
 
   restart (): void {
@@ -57,8 +56,8 @@ class Pair {
     this.control = this.#open()
   }
 
-  #open (): Control {
-    return createControl({
+  #open (): ControlLog {
+    return new ControlLog({
       path: null,
       store: this.disk,
       durable: true,

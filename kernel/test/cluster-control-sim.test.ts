@@ -3,12 +3,11 @@ import t from 'tap'
 import { plans } from '../../test/sim/faults.js'
 import { LogTwin } from '../../test/sim/log-twin.js'
 import { simulate } from '../../test/sim/simulate.js'
-import { createControl } from '../cluster/log/log.js'
+import { ControlLog } from '../cluster/log/log.js'
 import { keptLog, put } from './cluster-documents-kit.js'
 import { manualClock } from '../testing/index.js'
-import type { Adoption, Ledger } from '../cluster/election/ports.js'
-import type { Entry, Freshness, NodeId, Receipt } from '../cluster/election/types.js'
-import type { Control } from '../cluster/log/log.js'
+import type { Adoption, Log } from '../cluster/election/ports.js'
+import type { Entry, LogPosition, NodeId, Receipt } from '../cluster/election/types.js'
 import type { SnapshotStore } from '../cluster/log/options.js'
 import type { ControlBody } from '../cluster/log/entries.js'
 import type { Disk, Write } from '../../test/sim/log-twin.js'
@@ -25,10 +24,10 @@ let gaps = 0
  * The control document in the place of the simulator's list, which goes on beside it as the model: both must
  * give the same answers, and the invariants of the simulator look at the list.
  */
-class ControlledLog implements Ledger {
+class ControlledLog implements Log {
   readonly disk: Disk
   readonly #twin: LogTwin
-  readonly #control: Control
+  readonly #control: ControlLog
   #ok = true
 
   constructor (disk: Disk, first: readonly NodeId[], write: Write, changed: () => void) {
@@ -45,7 +44,7 @@ class ControlledLog implements Ledger {
     }
     // The list is written when the document was.
     this.#twin = new LogTwin(disk, first, () => ({ ok: this.#ok, wrote: this.#ok }), changed)
-    this.#control = createControl({
+    this.#control = new ControlLog({
       path: null,
       store,
       durable: true,
@@ -61,7 +60,7 @@ class ControlledLog implements Ledger {
     this.#same('fresh', this.#control.fresh(), this.#twin.fresh())
   }
 
-  fresh (): Freshness { return this.#same('fresh', this.#control.fresh(), this.#twin.fresh()) }
+  fresh (): LogPosition { return this.#same('fresh', this.#control.fresh(), this.#twin.fresh()) }
   voters (): readonly NodeId[] { return this.#same('voters', this.#control.voters(), this.#twin.voters()) }
 
   append (entry: Entry): boolean {
@@ -113,7 +112,7 @@ const explore = (mode: SimMode): void => {
     let acked = 0
     const holds = fc.property(plans(mode), (plan) => {
       const result = simulate(plan, {
-        ledger: (disk, first, write, changed) => new ControlledLog(disk, first, write, changed)
+        log: (disk, first, write, changed) => new ControlledLog(disk, first, write, changed)
       })
       acked += result.acked
       if (result.violations.length > 0) throw new Error(result.violations.join('; '))

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createCluster } from '../cluster/cluster.js'
+import { ClusterCore } from '../cluster/cluster.js'
 import { openMembers } from '../cluster/members/file.js'
 import { decodeFrame, encodeFrame } from '../cluster/links/frames.js'
 import { newNodeId } from '../cluster/identity/node-id.js'
@@ -12,10 +12,10 @@ import { prepareHome } from '../boot/home.js'
 import { kernelManifest } from '../plugins/kernel-manifest.js'
 import { manualClock } from '../testing/index.js'
 import { schemaChecker } from '../api/validate.js'
-import type { ClusterCore, FrameKind, LinkPeer, Transport } from '../cluster/cluster.js'
+import type { FrameKind, LinkPeer, Transport } from '../cluster/cluster.js'
 import type { QuorumSetting } from '../cluster/election/quorum.js'
 import type { Members } from '../cluster/members/file.js'
-import type { Candidate } from '../cluster/members/member.js'
+import type { Applicant } from '../cluster/members/member.js'
 import type { EventDecl, Logger, NodeInfo } from '../api/plugin.js'
 import type { SvcError } from '../api/errors.js'
 import type { ManualClock } from '../testing/index.js'
@@ -230,7 +230,7 @@ class Net implements CoreCluster {
     const keep = (_: object, message: string): void => { lines.push(message) }
     const skip = (): void => {}
     const log: Logger = { debug: skip, info: skip, warn: keep, error: keep, fatal: keep }
-    slot.core = createCluster({
+    slot.core = new ClusterCore({
       node: slot.node, clock: this.clock, log, members, joining,
       random: this.#random,
       quorum: this.#options.quorum ?? 1,
@@ -330,7 +330,7 @@ function summary ({ name, core, running }: Slot): string {
 
 const pairOf = (a: CoreNode, b: CoreNode): string => [a.installId, b.installId].sort().join(' ')
 
-function candidate (installId: string, name: string): Candidate {
+function candidate (installId: string, name: string): Applicant {
   const fingerprint = createHash('sha256').update(installId).digest('base64url')
   return { installId, name, fingerprint, addresses: [`${name}:81`] }
 }
@@ -346,4 +346,4 @@ export async function failure (promise: Promise<unknown>): Promise<SvcError> {
 }
 
 /** A node as it describes itself. */
-export function selfOf ({ installId, name }: CoreNode): Candidate { return candidate(installId, name) }
+export function selfOf ({ installId, name }: CoreNode): Applicant { return candidate(installId, name) }

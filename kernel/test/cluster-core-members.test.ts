@@ -3,9 +3,8 @@ import t from 'tap'
 import { memberCommands, nextVoters, union } from '../cluster/members/membership.js'
 import { coreCluster, failure, selfOf } from './cluster-core-kit.js'
 import type { ClusterCore } from '../cluster/cluster.js'
-import type { Membership, Removed } from '../cluster/members/member.js'
+import type { MemberList, MemberRecord, Removed } from '../cluster/members/member.js'
 import type { CoreCluster, CoreNode } from './cluster-core-kit.js'
-import type { MemberRecord } from '../cluster/members/membership.js'
 
 const AT = '2026-01-01T00:00:00.000Z'
 const keyOf = (installId: string): string => createHash('sha256').update(installId).digest('base64url')
@@ -13,18 +12,18 @@ const member = (installId: string, address = 'h:1', nodeId: string | null = null
   installId, fingerprint: keyOf(installId), name: installId, addresses: [address], joinedAt: AT, nodeId
 })
 const removal = (installId: string): Removed => ({ installId, fingerprint: keyOf(installId), at: AT })
-const names = ({ members, removed }: Membership): string =>
+const names = ({ members, removed }: MemberList): string =>
   `${members.map((m) => `${m.installId}@${m.addresses.join()}`).join(' ')} - ` +
   removed.map((r) => r.installId).join(' ')
 
 t.test('a file and a document are put together', (t) => {
-  const file = (ids: string[], removed: string[] = []): Membership => ({
+  const file = (ids: string[], removed: string[] = []): MemberList => ({
     clusterId: 'c',
     members: ids.map((id) => { const { nodeId: _, ...rest } = member(id, 'old:1'); return rest }),
     removed: removed.map(removal)
   })
   const check = (
-    what: string, ours: Membership, members: MemberRecord[], removed: string[], expected: string
+    what: string, ours: MemberList, members: MemberRecord[], removed: string[], expected: string
   ): void => {
     const both = union(ours, members, removed.map(removal))
     t.equal(names(both), expected, what)

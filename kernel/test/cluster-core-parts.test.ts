@@ -18,7 +18,7 @@ import { baseState } from '../state/state.js'
 import { manualClock } from '../testing/index.js'
 import { failure } from './cluster-core-kit.js'
 import type { DirectoryOptions, LinkedNode } from '../cluster/members/directory.js'
-import type { Membership } from '../cluster/members/member.js'
+import type { MemberList } from '../cluster/members/member.js'
 import type { Caller, Logger } from '../api/plugin.js'
 import type { MemberRequest } from '../api/services.js'
 import type { NodeFacts, StateInput } from '../state/state.js'
@@ -205,7 +205,7 @@ t.test('when other machines have to reach the members\' listener', (t) => {
     { members = [], invited = false, join }: { members?: object[], invited?: boolean, join?: string }
   ): boolean => awaitsOthers({
     installId: 'me', join, joinTokens: { awaitsOthers: invited },
-    members: { current: () => ({ clusterId: 'c', removed: [], members: members as Membership['members'] }) }
+    members: { current: () => ({ clusterId: 'c', removed: [], members: members as MemberList['members'] }) }
   })
   const ticket = (...seeds: string[]): string => writeJoinToken({
     clusterId: 'c', seeds, exp: 1,

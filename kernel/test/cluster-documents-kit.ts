@@ -1,9 +1,10 @@
+import { decodeUpdate } from 'yjs'
 import { manualClock } from '../testing/index.js'
-import { createControl } from '../cluster/log/log.js'
+import { ControlLog } from '../cluster/log/log.js'
 import type { Logger } from '../api/plugin.js'
 import type { ManualClock } from '../testing/index.js'
 import type { Write } from '../cluster/documents/kv-doc.js'
-import type { Control } from '../cluster/log/log.js'
+import type { WholeBody } from '../cluster/log/entries.js'
 import type { ControlOptions, SnapshotStore } from '../cluster/log/options.js'
 import type { Entry } from '../cluster/election/types.js'
 
@@ -37,13 +38,17 @@ export function testDisk (): TestDisk {
 /** What the commands of these tests say: writes, and a result. */
 export interface Told { readonly writes: readonly Write[], readonly result?: unknown }
 
-export interface ControlRig { readonly control: Control, readonly clock: ManualClock, readonly log: KeptLog }
+export interface ControlRig {
+  readonly control: ControlLog
+  readonly clock: ManualClock
+  readonly log: KeptLog
+}
 
 /** A control document whose commands are lists of writes and whose sessions carry all over. */
 export function controlRig (options: Partial<ControlOptions> = {}): ControlRig {
   const clock = manualClock()
   const log = keptLog()
-  const control = createControl({
+  const control = new ControlLog({
     path: null,
     durable: false,
     execute: (payload) => {
@@ -68,3 +73,10 @@ export const command = (
   ({ kind: 'command', id, sid, term, payload: { writes, result } satisfies Told })
 
 export const put = (key: string, value: unknown): Write => ({ key, value })
+
+/** How large a control document is: keys, Yjs structs, bytes as Yjs encodes it. */
+export function sizeOf (control: ControlLog): { keys: number, structs: number, bytes: number } {
+  const { state } = control.body(null) as WholeBody
+  const { structs } = decodeUpdate(state)
+  return { keys: [...control.entries()].length, structs: structs.length, bytes: state.length }
+}

@@ -19,7 +19,7 @@ import type { JoinTokens } from '../cluster/identity/join-tokens.js'
 import type { JoinOptions } from '../cluster/identity/join.js'
 import type { NodeKey } from '../cluster/identity/key.js'
 import type { Members } from '../cluster/members/file.js'
-import type { Membership } from '../cluster/members/member.js'
+import type { MemberList } from '../cluster/members/member.js'
 import type { Owner } from './cluster-identity-kit.js'
 
 const AT = '2026-05-01T00:00:00.000Z'
@@ -80,7 +80,7 @@ async function inviting (t: Owner, reply: Reply = honest): Promise<Inviter> {
 
 type Joining = Pick<JoinOptions, 'key' | 'ticket'> & Partial<JoinOptions>
 
-const joining = (options: Joining): Promise<Membership> =>
+const joining = (options: Joining): Promise<MemberList> =>
   join({ clock: systemClock, patienceMs: 0, self: candidate(options.key, { name: 'bob' }), ...options })
 
 /** Joins and expects it to fail; the error. */
@@ -162,10 +162,10 @@ t.test('addresses are tried in order, and no wrong key is told anything', async 
 
 interface Bad { title: string, reply: Reply, is: object }
 
-const json = (change: (found: Membership) => object): Reply => (_, response, { members }) => {
+const json = (change: (found: MemberList) => object): Reply => (_, response, { members }) => {
   response.end(JSON.stringify(change(members.current())))
 }
-const withJoiner: (id: string, key: string) => Membership['members'][number] = (installId, fingerprint) =>
+const withJoiner: (id: string, key: string) => MemberList['members'][number] = (installId, fingerprint) =>
   ({ installId, fingerprint, name: 'x', addresses: [], joinedAt: AT })
 
 const badAnswers: Bad[] = [

@@ -9,7 +9,7 @@ import { prepareHome } from '../boot/home.js'
 import type { AddressInfo, Server, Socket } from 'node:net'
 import type { TlsOptions, TLSSocket } from 'node:tls'
 import type { NodeKey } from '../cluster/identity/key.js'
-import type { Candidate } from '../cluster/members/member.js'
+import type { Applicant } from '../cluster/members/member.js'
 
 export interface Owner { teardown (fn: () => void): unknown }
 
@@ -27,7 +27,7 @@ export async function tempKey (t: Owner): Promise<NodeKey> {
 }
 
 /** What a node with that key says of itself. */
-export function candidate (key: NodeKey, more: Partial<Candidate> = {}): Candidate {
+export function candidate (key: NodeKey, more: Partial<Applicant> = {}): Applicant {
   const { installId, fingerprint } = key
   return { installId, fingerprint, name: 'ada', addresses: ['127.0.0.1:7001'], ...more }
 }

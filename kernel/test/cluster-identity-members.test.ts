@@ -8,7 +8,7 @@ import { openMembers } from '../cluster/members/file.js'
 import { writeVersioned } from '../boot/home.js'
 import { candidate, tempHome, tempKey, thrown } from './cluster-identity-kit.js'
 import type { Members } from '../cluster/members/file.js'
-import type { Candidate, Member, Membership } from '../cluster/members/member.js'
+import type { Applicant, Member, MemberList } from '../cluster/members/member.js'
 import type { Owner } from './cluster-identity-kit.js'
 
 const NOW = Date.UTC(2026, 4, 1)
@@ -27,7 +27,7 @@ function member (letter: string, more: Partial<Member> = {}): Member {
   }
 }
 
-interface Rig { home: string, self: Candidate, members: Members, own: Member }
+interface Rig { home: string, self: Applicant, members: Members, own: Member }
 
 async function rig (t: Owner): Promise<Rig> {
   const home = tempHome(t)
@@ -52,7 +52,7 @@ t.test('a fresh home is a cluster of one, and stays it', async (t) => {
 
 t.test('the whole is replaced, on disk first, and told when it differs', async (t) => {
   const { home, self, members, own } = await rig(t)
-  const seen: Membership[] = []
+  const seen: MemberList[] = []
   const stop = members.onChange(() => {
     t.same(openMembers({ home, self, now }).current(), members.current(), 'already on the disk')
     seen.push(members.current())
@@ -148,7 +148,7 @@ t.test('nonsense is refused by its field, in a call and in the file', async (t) 
   const { home, self, members } = await rig(t)
   const before = members.current()
   for (const [title, change, param] of nonsense) {
-    const bad = { ...before, ...change } as Membership
+    const bad = { ...before, ...change } as MemberList
     t.match(thrown(() => { members.replace(bad) }), { reason: 'invalid_request', status: 400, param }, title)
     t.equal(members.current(), before)
     writeVersioned(join(home, identityFile.members), 1, bad)

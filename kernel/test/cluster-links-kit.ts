@@ -15,7 +15,7 @@ import type { LinksOptions } from '../cluster/links/links.js'
 import type { JoinTokens } from '../cluster/identity/join-tokens.js'
 import type { NodeKey } from '../cluster/identity/key.js'
 import type { Members } from '../cluster/members/file.js'
-import type { Membership } from '../cluster/members/member.js'
+import type { MemberList } from '../cluster/members/member.js'
 
 export { tempKey }
 export interface Owner { teardown (fn: () => unknown): unknown }
@@ -93,8 +93,8 @@ export async function testNode (t: Owner, extra: Extra = {}): Promise<TestNode> 
 /** Makes all of them members of one cluster, each known at the given addresses (its own when not said). */
 export function unite (
   nodes: readonly { id: string, key: NodeKey, members?: Members, address?: string, addresses?: string[] }[]
-): Membership {
-  const membership: Membership = {
+): MemberList {
+  const membership: MemberList = {
     clusterId: randomUUID(),
     removed: [],
     members: nodes.map(({ id, key, address, addresses }) => ({

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { Liveness } from '../cluster/election/liveness.js'
-import { readMessage } from '../cluster/election/read-message.js'
+import { readMessage } from '../cluster/election/messages.js'
 import type { Heartbeat } from '../cluster/election/messages.js'
 
 const SILENCE = 6000

@@ -1,11 +1,10 @@
 import { readFileSync, readdirSync } from 'node:fs'
 import t from 'tap'
 import { Election } from '../cluster/election/core.js'
-import { Fence } from '../cluster/election/fence.js'
 import { RULES } from '../cluster/election/rules.js'
 import { PromiseKeeper } from '../cluster/election/promise.js'
 import { MOVES } from '../cluster/election/elector.js'
-import type { Io, Ledger } from '../cluster/election/ports.js'
+import type { Io, Log } from '../cluster/election/ports.js'
 import type { PromiseRecord, Role, Token } from '../cluster/election/types.js'
 
 interface Disk {
@@ -78,25 +77,6 @@ t.test('votes', (t) => {
   t.end()
 })
 
-t.test('the fence', (t) => {
-  const leader = { sid: 's', master: 'm', term: 5, boot: 1 }
-  const promised = { term: 5, master: 'm' }
-  const check = (what: string, state: object, token: Token, code: string | null): void => {
-    const fence = new Fence(() => ({ leader, promised, covered: true, ...state }), RULES.admitsDirective)
-    const admission = fence.admits(token)
-    t.equal(admission.ok ? null : admission.code, code, what)
-    if (!admission.ok) t.ok(admission.promised, 'says the promise')
-  }
-  check('the accepted master', {}, { term: 5, master: 'm' }, null)
-  check('an older term', {}, { term: 4, master: 'm' }, 'stale')
-  check('a later term that is not accepted yet', {}, { term: 6, master: 'm' }, 'unknown')
-  check('another master of the same term', {}, { term: 5, master: 'x' }, 'unknown')
-  check('no master', { leader: null }, { term: 5, master: 'm' }, 'unknown')
-  check('promised to a later one', { promised: { term: 6, master: 'x' } }, { term: 5, master: 'm' }, 'stale')
-  check('the promise is not on disk', { covered: false }, { term: 5, master: 'm' }, 'storage_failed')
-  t.end()
-})
-
 t.test('claims', (t) => {
   const base = { yes: 1, needed: 2, refused: false, complete: false, expired: false }
   const check = (mode: 'available' | 'majority', change: object, result: string): void => {
@@ -128,7 +108,7 @@ t.test('the table of roles', (t) => {
 t.test('a lone node', (t) => {
   const said: string[] = []
   const entries: { id: string, sid: string, term: number }[] = []
-  const ledger: Ledger = {
+  const log: Log = {
     fresh: () => ({ term: entries.at(-1)?.term ?? 0, seq: entries.length }),
     voters: () => ['a'],
     append: ({ id, sid, term }) => { entries.push({ id, sid, term }); return true },
@@ -150,7 +130,7 @@ t.test('a lone node', (t) => {
     storageChanged: () => {},
     staleRefused: ({ sid, term }, promised) => { said.push(`refused ${sid} ${term} < ${promised.term}`) }
   }
-  const core = new Election({ id: 'a', quorum: 'majority', stored: null }, io, ledger)
+  const core = new Election({ id: 'a', quorum: 'majority', stored: null }, io, log)
   core.start(0)
   core.openStream('early')
   core.command('c1', null, 0)
@@ -162,17 +142,16 @@ t.test('a lone node', (t) => {
   core.openStream('closed')
   core.closeStream('closed')
   t.match(core.status(2100), { role: 'master', term: 1, stale: false, quorum: 'ok', liveNodes: ['a'] })
-  t.equal(core.fence.admits({ term: 1, master: 'a' }).ok, true)
   core.resign(2200)
   t.same(said, ['early no_master', 'master 1', 'c1 2', 'c1 2', 'open session_changed'])
-  t.throws(() => new Election({ id: 'a', quorum: 0, stored: null }, io, ledger), { name: 'RangeError' })
+  t.throws(() => new Election({ id: 'a', quorum: 0, stored: null }, io, log), { name: 'RangeError' })
   t.end()
 })
 
 t.test('a master below the promise is refused, and told of once for each term of its session', (t) => {
   const said: string[] = []
   const none = (): void => {}
-  const ledger: Ledger = {
+  const log: Log = {
     fresh: () => ({ term: 4, seq: 1 }), voters: () => ['a', 'b'], append: () => true, find: () => undefined,
     body: () => null, adopt: () => { said.push('adopted'); return 'adopted' }
   }
@@ -184,7 +163,7 @@ t.test('a master below the promise is refused, and told of once for each term of
     }
   }
   const stored = { term: 5, votedFor: 'c', boot: 1 }
-  const core = new Election({ id: 'a', quorum: 1, stored }, io, ledger)
+  const core = new Election({ id: 'a', quorum: 1, stored }, io, log)
   core.start(0)
   core.up('b', 0)
   const append = (term: number): void => {

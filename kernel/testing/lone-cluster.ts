@@ -1,11 +1,10 @@
-import { createCluster } from '../cluster/cluster.js'
+import { ClusterCore } from '../cluster/cluster.js'
 import { timingWith } from '../cluster/election/timing.js'
 import { createTelemetry } from '../cluster/gossip/telemetry.js'
 import { systemClock } from '../api/clock.js'
 import { kernelError } from '../api/errors.js'
-import type { ClusterCore } from '../cluster/cluster.js'
 import type { Members } from '../cluster/members/file.js'
-import type { Membership } from '../cluster/members/member.js'
+import type { MemberList } from '../cluster/members/member.js'
 import type { Telemetry } from '../cluster/gossip/telemetry.js'
 import type { Network } from '../cluster/routes.js'
 import { createVitals } from '../machine/vitals.js'
@@ -28,7 +27,7 @@ export function loneCluster (node: NodeInfo, clock: Clock, log: Logger): LoneClu
   const members = memoryMembers({
     clusterId: 'test', members: [{ ...self, joinedAt: '2026-01-01T00:00:00.000Z' }], removed: []
   })
-  const cluster = createCluster({
+  const cluster = new ClusterCore({
     node, clock, log, members,
     random: () => 0.5,
     quorum: 1,
@@ -68,10 +67,10 @@ export function loneCluster (node: NodeInfo, clock: Clock, log: Logger): LoneClu
   }
 }
 
-function memoryMembers (first: Membership): Members {
+function memoryMembers (first: MemberList): Members {
   let current = first
   const listeners = new Set<() => void>()
-  const find = (id: string): Membership['members'][number] | undefined =>
+  const find = (id: string): MemberList['members'][number] | undefined =>
     current.members.find((m) => m.installId === id)
   return {
     current: () => current,

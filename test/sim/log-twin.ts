@@ -1,5 +1,7 @@
-import type { Adoption, Ledger } from '../../kernel/cluster/election/ports.js'
-import type { Entry, Freshness, NodeId, PromiseRecord, Receipt } from '../../kernel/cluster/election/types.js'
+import type { Adoption, Log } from '../../kernel/cluster/election/ports.js'
+import type {
+  Entry, LogPosition, NodeId, PromiseRecord, Receipt
+} from '../../kernel/cluster/election/types.js'
 
 /** An entry, the digest of everything up to it, and the voters as it leaves them. */
 export interface Logged extends Entry {
@@ -30,7 +32,7 @@ function digestOf (seed: number, text: string): number {
 }
 
 /** Stands in for the control document: a list of entries in which each one's digest covers all before it. */
-export class LogTwin implements Ledger {
+export class LogTwin implements Log {
   readonly disk: Disk
   readonly #first: readonly NodeId[]
   readonly #write: Write
@@ -44,7 +46,7 @@ export class LogTwin implements Ledger {
     this.#changed = changed
   }
 
-  fresh (): Freshness {
+  fresh (): LogPosition {
     const { log } = this.disk
     return { term: log.at(-1)?.term ?? 0, seq: log.length }
   }

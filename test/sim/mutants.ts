@@ -205,11 +205,5 @@ export const MUTANTS: readonly Mutant[] = [
     without: 'the voters change by one, when nothing is open',
     shownBy: 'voters change one at a time',
     changes: { rules: { mayChangeVoters: () => 'yes' } }
-  },
-  {
-    name: 'open-fence',
-    without: 'a worker acts only for the master it follows',
-    shownBy: 'a worker refuses a directive of a master that it does not follow any more',
-    changes: { rules: { admitsDirective: () => ({ ok: true }) } }
   }
 ]

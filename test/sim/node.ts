@@ -1,6 +1,6 @@
 import { Election } from '../../kernel/cluster/election/core.js'
 import type { Message } from '../../kernel/cluster/election/messages.js'
-import type { Io, Ledger } from '../../kernel/cluster/election/ports.js'
+import type { Io, Log } from '../../kernel/cluster/election/ports.js'
 import type { QuorumSetting } from '../../kernel/cluster/election/quorum.js'
 import type { Rules } from '../../kernel/cluster/election/rules.js'
 import type { Leader, NodeId, Outcome, StreamEnd, Token } from '../../kernel/cluster/election/types.js'
@@ -20,8 +20,8 @@ export interface Watcher {
 }
 
 /** What a node keeps of the commands, over its disk. `first`: the voters before any change of them. */
-export type MakeLedger =
-  (disk: Disk, first: readonly NodeId[], write: Write, changed: () => void) => Ledger
+export type MakeLog =
+  (disk: Disk, first: readonly NodeId[], write: Write, changed: () => void) => Log
 
 export interface NodeOptions {
   readonly quorum: QuorumSetting
@@ -31,7 +31,7 @@ export interface NodeOptions {
   readonly forgetful: boolean
   /** Chance that a good write takes up to 0.1 s, which widens the window between a promise and its answer. */
   readonly hiccups: number
-  readonly ledger: MakeLedger
+  readonly log: MakeLog
 }
 
 /** A directive of a master to a worker: run this instance. */
@@ -44,7 +44,7 @@ export class SimNode {
   readonly id: NodeId
   readonly disk: Disk = { promise: null, log: [] }
   core: Election | null = null
-  log: Ledger | null = null
+  log: Log | null = null
   paused = false
   diskFault: DiskFault = 'good'
   /** Counts the starts; what belongs to an earlier one is void. */
@@ -84,8 +84,8 @@ export class SimNode {
     this.#busyUntil = 0
     this.#held = []
     this.#outbox = []
-    const { voters, quorum, rules, ledger } = this.#options
-    const log = ledger(this.disk, voters, () => this.#write(), () => { this.#watch.logChanged(this) })
+    const { voters, quorum, rules, log: makeLog } = this.#options
+    const log = makeLog(this.disk, voters, () => this.#write(), () => { this.#watch.logChanged(this) })
     this.log = log
     this.core = new Election({ id: this.id, quorum, stored: this.disk.promise, rules }, this.#io(), log)
     this.step((core) => { core.start(this.#schedule.now) })

@@ -1,10 +1,10 @@
 import { Scene } from './scene.js'
-import type { Claim, Message } from '../../kernel/cluster/election/messages.js'
+import type { Message, MessageOf } from '../../kernel/cluster/election/messages.js'
 import type { Play } from './scene.js'
 
 const FRESH = { term: 1000, seq: 1000 }
 
-const claimOf = (master: string, term: number, fresh = FRESH): Claim =>
+const claimOf = (master: string, term: number, fresh = FRESH): MessageOf<'claim'> =>
   ({ kind: 'claim', leader: { sid: `sid-${master}-${term}`, master, term, boot: 1 }, fresh })
 
 const votes = (messages: readonly Message[]): string[] =>

@@ -7,7 +7,7 @@ import { seeded } from './random.js'
 import { Schedule } from './schedule.js'
 import type { Message } from '../../kernel/cluster/election/messages.js'
 import type { Rules } from '../../kernel/cluster/election/rules.js'
-import type { Directive, MakeLedger, Watcher } from './node.js'
+import type { Directive, MakeLog, Watcher } from './node.js'
 import type { Weather } from './network.js'
 import type { Plan } from './plan.js'
 
@@ -26,10 +26,14 @@ export interface Changes {
   /** Disks that forget promises. */
   readonly forgetful?: boolean
   /** In the place of the list that stands in for the control document. */
-  readonly ledger?: MakeLedger
+  readonly log?: MakeLog
 }
 
-const listed: MakeLedger = (disk, first, write, changed) => new LogTwin(disk, first, write, changed)
+const listed: MakeLog = (disk, first, write, changed) => new LogTwin(disk, first, write, changed)
+
+/** Whether a worker acts for a master: the one it follows, when its disk holds the vote of that term. */
+const follows = ({ leader, promised }: SimNode, { token: { term, master } }: Directive): boolean =>
+  leader !== null && leader.term === term && leader.master === master && promised === term
 
 /** Nodes, links and time of one run. Faults and load act on it. */
 export class World {
@@ -47,7 +51,7 @@ export class World {
   readonly #newer: number
   readonly #byId: ReadonlyMap<string, SimNode>
 
-  constructor (plan: WorldOptions, { rules = {}, forgetful = false, ledger = listed }: Changes = {}) {
+  constructor (plan: WorldOptions, { rules = {}, forgetful = false, log = listed }: Changes = {}) {
     this.random = seeded(plan.seed)
     this.#newer = plan.newer
     this.network = new Network(this.schedule, this.random, plan.weather)
@@ -59,7 +63,7 @@ export class World {
       rules: { ...RULES, ...rules },
       forgetful,
       hiccups: plan.hiccups,
-      ledger
+      log
     }
     const watcher = this.#watcher()
     this.nodes = ids.map((id) => new SimNode(id, this.schedule, this.random, watcher, options))
@@ -135,8 +139,7 @@ export class World {
   direct (from: SimNode, to: SimNode, directive: Directive): void {
     this.#carry(from.id, to, () => {
       to.step((core) => {
-        if (!core.fence.admits(directive.token).ok) return
-        this.check.carriesOut(to, directive, to.leader)
+        if (follows(to, directive)) this.check.carriesOut(to, directive, core.leader)
       })
     })
   }

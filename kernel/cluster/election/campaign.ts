@@ -129,7 +129,7 @@ export function startClaim (e: Elector, term: number, now: number): void {
     refused: false
   }
   e.enter(phase)
-  e.sendTo(peers, { kind: 'claim', leader: phase.leader, fresh: e.ledger.fresh() })
+  e.sendTo(peers, { kind: 'claim', leader: phase.leader, fresh: e.log.fresh() })
   advanceClaim(e, phase, now)
 }
 
@@ -147,7 +147,7 @@ function mayVoteFor (e: Elector, { leader, fresh }: MessageOf<'claim'>, now: num
   if (!e.rules.mayVote(e.promise.promised, leader)) return false
   // In the available mode a node that cannot be master must not keep the others from having one.
   const counts = e.options.quorum.mode === 'majority' || e.eligible(now)
-  return !counts || e.rules.freshEnough(fresh, e.ledger.fresh())
+  return !counts || e.rules.freshEnough(fresh, e.log.fresh())
 }
 
 function promise (e: Elector, leader: Leader, now: number): 'yes' | 'abstain' {

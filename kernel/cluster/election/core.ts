@@ -4,17 +4,16 @@ import {
 } from './campaign.js'
 import { onCommandAnswer, resend, submit, tickWaiting } from './commands.js'
 import { Elector } from './elector.js'
-import { Fence } from './fence.js'
 import { onAppend, openStream, stepDown } from './follower.js'
 import {
   catchUp, hearWhileProbing, meet, onAck, onCommand, onNack, onNeed, onProbe, startProbe, tickMaster
 } from './master.js'
 import { readQuorum } from './quorum.js'
-import { readMessage } from './read-message.js'
+import { readMessage } from './messages.js'
 import { RULES } from './rules.js'
 import { timingWith } from './timing.js'
 import type { Message, MessageKind, MessageOf } from './messages.js'
-import type { Io, Ledger } from './ports.js'
+import type { Io, Log } from './ports.js'
 import type { QuorumSetting } from './quorum.js'
 import type { Rules } from './rules.js'
 import type { Timing } from './timing.js'
@@ -70,10 +69,6 @@ export interface ElectionOptions {
   readonly quorum: QuorumSetting
   /** What the disk held: the last record given to `io.persist`; null on the first start. */
   readonly stored: PromiseRecord | null
-  /** Whether this node may be master; true when left out. */
-  readonly eligible?: boolean
-  /** Preference among equally fresh nodes, 0 when left out. The greater one wins. */
-  readonly weight?: number
   readonly timing?: Partial<Timing>
   /** The decisions; only tests replace any. */
   readonly rules?: Rules
@@ -109,28 +104,20 @@ function onHeartbeat (e: Elector, from: NodeId, beat: MessageOf<'heartbeat'>, no
 
 /**
  * Election, session and fencing of one node. No clock, no socket, no file: time comes in as monotonic
- * milliseconds, effects go out through `io`, the control data is behind `ledger`. The same inputs give the
+ * milliseconds, effects go out through `io`, the control data is behind `log`. The same inputs give the
  * same outputs. The steps must not be called from inside an effect.
  */
 export class Election {
-  /** For workers: whether a directive may be carried out. */
-  readonly fence: Fence
   readonly #e: Elector
 
   /**
    * @throws RangeError for a quorum that two halves could both reach, or a timing that cannot work
    */
-  constructor (options: ElectionOptions, io: Io, ledger: Ledger) {
-    const { id, stored, eligible = true, weight = 0, rules = RULES } = options
-    const quorum = readQuorum(options.quorum, ledger.voters())
+  constructor (options: ElectionOptions, io: Io, log: Log) {
+    const { id, stored, rules = RULES } = options
+    const quorum = readQuorum(options.quorum, log.voters())
     const timing = timingWith(options.timing)
-    const e = new Elector({ id, quorum, eligible, weight, rules, timing }, io, ledger, stored)
-    this.#e = e
-    this.fence = new Fence(() => ({
-      leader: e.leader,
-      promised: e.promise.promised,
-      covered: e.leader !== null && e.promise.covers(e.leader.term)
-    }), rules.admitsDirective)
+    this.#e = new Elector({ id, quorum, rules, timing }, io, log, stored)
   }
 
   /** Begins: gives the connections a moment before a missing master counts. */

@@ -2,7 +2,7 @@ import { Liveness } from './liveness.js'
 import { PromiseKeeper } from './promise.js'
 import { voices, voicesNeeded } from './quorum.js'
 import type { Heartbeat, Message } from './messages.js'
-import type { Io, Ledger } from './ports.js'
+import type { Io, Log } from './ports.js'
 import type { Quorum } from './quorum.js'
 import type { Rules } from './rules.js'
 import type { Timing } from './timing.js'
@@ -89,10 +89,6 @@ export interface ElectorOptions {
   readonly quorum: Quorum
   readonly timing: Timing
   readonly rules: Rules
-  /** Whether this node may be master at all. */
-  readonly eligible: boolean
-  /** Preference among equally fresh nodes. */
-  readonly weight: number
 }
 
 /** A command that entered the cluster here and has no answer yet. */
@@ -108,7 +104,7 @@ export interface Waiting {
 export class Elector {
   readonly options: ElectorOptions
   readonly io: Io
-  readonly ledger: Ledger
+  readonly log: Log
   readonly liveness: Liveness
   readonly promise: PromiseKeeper
   readonly streams = new Map<StreamId, SessionId>()
@@ -133,10 +129,10 @@ export class Elector {
   /** The last master that was refused, with its session and term. */
   #refused = ''
 
-  constructor (options: ElectorOptions, io: Io, ledger: Ledger, stored: PromiseRecord | null) {
+  constructor (options: ElectorOptions, io: Io, log: Log, stored: PromiseRecord | null) {
     this.options = options
     this.io = io
-    this.ledger = ledger
+    this.log = log
     this.liveness = new Liveness(options.timing.silence)
     this.promise = new PromiseKeeper(stored, (r) => io.persist(r), (ok) => options.rules.promiseCounts(ok))
     this.seen = this.promise.promised.term
@@ -174,17 +170,16 @@ export class Elector {
     this.io.staleRefused(stale, this.promise.promised)
   }
 
-  /** May be master: allowed to, able to promise, not just resigned, and a voter where voters count. */
+  /** May be master: able to promise, not just resigned, and a voter where voters count. */
   eligible (now: number): boolean {
-    const { eligible, quorum } = this.options
-    const voter = quorum.mode === 'available' || this.ledger.voters().includes(this.id)
-    return eligible && voter && this.promise.storing && now >= this.standsAgainAt
+    const voter = this.options.quorum.mode === 'available' || this.log.voters().includes(this.id)
+    return voter && this.promise.storing && now >= this.standsAgainAt
   }
 
   /** Voices needed to be elected and to acknowledge. */
-  needed (): number { return voicesNeeded(this.options.quorum, this.ledger.voters()) }
+  needed (): number { return voicesNeeded(this.options.quorum, this.log.voters()) }
 
-  voices (nodes: Iterable<NodeId>): number { return voices(this.options.quorum, this.ledger.voters(), nodes) }
+  voices (nodes: Iterable<NodeId>): number { return voices(this.options.quorum, this.log.voters(), nodes) }
 
   /** Whether a live master is known, so that no other one is supported. A master knows itself. */
   hasLiveMaster (now: number): boolean {
@@ -200,8 +195,7 @@ export class Elector {
   noteTerm (term: number): void { if (term > this.seen) this.seen = term }
 
   ballot (now: number): Ballot {
-    const { weight } = this.options
-    return { eligible: this.eligible(now), ...this.ledger.fresh(), weight, nodeId: this.id }
+    return { eligible: this.eligible(now), ...this.log.fresh(), weight: 0, nodeId: this.id }
   }
 
   send (to: NodeId, message: Message): void { this.io.send(to, message) }
@@ -226,7 +220,7 @@ export class Elector {
       role: phase.role,
       leader: this.leader,
       promised: this.promise.promised.term,
-      fresh: this.ledger.fresh(),
+      fresh: this.log.fresh(),
       followers: master ? this.followers(now) : [],
       age: master ? now - phase.since : 0,
       durable: this.promise.storing

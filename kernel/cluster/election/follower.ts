@@ -80,8 +80,8 @@ function abandonOwnElection (e: Elector, now: number): void {
 export function onAppend (e: Elector, from: NodeId, append: MessageOf<'append'>, now: number): void {
   const { leader } = append
   if (!accept(e, from, leader, now)) return
-  if (e.rules.mayReplace(append.fresh, e.ledger.fresh())) {
-    const adoption = e.ledger.adopt(append.body)
+  if (e.rules.mayReplace(append.fresh, e.log.fresh())) {
+    const adoption = e.log.adopt(append.body)
     if (adoption === 'gap') return e.send(from, { kind: 'need', sid: leader.sid })
     if (adoption === 'refused') return
     if (adoption === 'failed') {
@@ -89,7 +89,7 @@ export function onAppend (e: Elector, from: NodeId, append: MessageOf<'append'>,
       return e.noteStorage()
     }
   }
-  const own = e.ledger.fresh()
+  const own = e.log.fresh()
   if (own.term !== leader.term || !e.promise.covers(leader.term)) return
   e.send(from, { kind: 'ack', sid: leader.sid, term: leader.term, seq: own.seq })
 }

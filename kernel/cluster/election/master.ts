@@ -8,7 +8,7 @@ export function become (e: Elector, leader: Leader, now: number): void {
   const { sid, term } = leader
   const stored = write(e, { kind: 'session', id: `session:${sid}`, sid, term, payload: null })
   if (!stored) return e.toFollower(now + e.timing.heartbeat)
-  const { seq } = e.ledger.fresh()
+  const { seq } = e.log.fresh()
   const phase: Mastering = {
     role: 'master',
     since: now,
@@ -26,7 +26,7 @@ export function become (e: Elector, leader: Leader, now: number): void {
 }
 
 function write (e: Elector, entry: Entry): boolean {
-  if (e.ledger.append(entry)) return true
+  if (e.log.append(entry)) return true
   e.promise.failed()
   e.noteStorage()
   return false
@@ -38,7 +38,7 @@ export function replicate (e: Elector, peers: readonly NodeId[], whole = false):
   if (phase.role !== 'master' || leader === null) return
   for (const peer of peers) {
     const held = whole ? null : phase.acks.get(peer) ?? null
-    e.send(peer, { kind: 'append', leader, fresh: e.ledger.fresh(), body: e.ledger.body(held) })
+    e.send(peer, { kind: 'append', leader, fresh: e.log.fresh(), body: e.log.body(held) })
   }
 }
 
@@ -132,7 +132,7 @@ export function catchUp (e: Elector, from: NodeId, beat: Heartbeat): void {
   const { phase, leader } = e
   if (phase.role !== 'master' || leader === null || beat.role === 'master') return
   const follows = beat.leader?.sid === leader.sid && beat.leader.term === leader.term
-  const { seq } = e.ledger.fresh()
+  const { seq } = e.log.fresh()
   if (!follows || phase.acks.get(from) !== seq) replicate(e, [from])
 }
 
@@ -195,7 +195,7 @@ export function onCommand (
     open.origins.add(from)
     return
   }
-  const entered = e.rules.enteredBefore(e.ledger.find(id)) ??
+  const entered = e.rules.enteredBefore(e.log.find(id)) ??
     enter(e, phase, leader, { ...change, id, from }, now)
   if (typeof entered === 'string') return answer(e, from, id, sid, { ok: false, code: entered })
   const due = Math.max(entered.seq, phase.startSeq)
@@ -211,16 +211,16 @@ function enter (
   if (change.kind === 'voters') {
     const to = readVoters(change.payload)
     const settled = held(e, phase, phase.votersSeq, now)
-    const may = e.rules.mayChangeVoters({ master: e.id, from: e.ledger.voters(), to, settled })
+    const may = e.rules.mayChangeVoters({ master: e.id, from: e.log.voters(), to, settled })
     if (may !== 'yes') return may
   }
-  if (!e.ledger.append({ ...change, sid, term })) {
+  if (!e.log.append({ ...change, sid, term })) {
     e.promise.failed()
     e.noteStorage()
     stepDown(e, now + e.timing.heartbeat, now)
     return 'storage_failed'
   }
-  const receipt = e.ledger.find(id) ?? { sid, term, seq: e.ledger.fresh().seq }
+  const receipt = e.log.find(id) ?? { sid, term, seq: e.log.fresh().seq }
   if (change.kind === 'voters') phase.votersSeq = receipt.seq
   replicate(e, e.liveness.alive(now))
   return receipt

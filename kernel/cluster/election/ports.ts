@@ -1,7 +1,7 @@
 import type { Send } from './messages.js'
 import type { Persist } from './promise.js'
 import type {
-  CommandId, Entry, Freshness, Leader, NodeId, Outcome, Receipt, StreamEnd, StreamId, Token
+  CommandId, Entry, LogPosition, Leader, NodeId, Outcome, Receipt, StreamEnd, StreamId, Token
 } from './types.js'
 
 /**
@@ -43,8 +43,8 @@ export type Adoption = 'adopted' | 'gap' | 'refused' | 'failed'
  * The control data as the core sees it: something with a freshness that grows by entries of one writer. The
  * core never looks inside. In the majority mode entries are on disk when `append` and `adopt` return.
  */
-export interface Ledger {
-  fresh (): Freshness
+export interface Log {
+  fresh (): LogPosition
   /** The voters as the newest entry held here says, whether acknowledged or not. Empty while unknown. */
   voters (): readonly NodeId[]
   /** Adds an entry as the master; its seq is `fresh().seq` after it. False when the disk refused. */

@@ -1,8 +1,6 @@
-import { admitsDirective } from './fence.js'
-import type { AdmitRule } from './fence.js'
-import type { Heartbeat, Message, PreVoteAnswer } from './messages.js'
+import type { Heartbeat, Message, MessageOf } from './messages.js'
 import type { Timing } from './timing.js'
-import type { Ballot, Freshness, Leader, Mode, NodeId, Receipt, Token } from './types.js'
+import type { Ballot, LogPosition, Leader, Mode, NodeId, Receipt, Token } from './types.js'
 
 /** Below 0 when `a` comes first, above 0 when `b` does, 0 when they are equal. */
 export type Order<T> = (a: T, b: T) => number
@@ -10,14 +8,11 @@ export type Order<T> = (a: T, b: T) => number
 const text: Order<string> = (a, b) => a < b ? -1 : a > b ? 1 : 0
 
 /** Which copy of the control data is newer: the term decides, then the length. */
-export const byFreshness: Order<Freshness> = (a, b) => a.term - b.term || a.seq - b.seq
+export const byFreshness: Order<LogPosition> = (a, b) => a.term - b.term || a.seq - b.seq
 
-/** Fencing tokens: the term decides, then the master's id. */
-export const byToken: Order<Token> = (a, b) => a.term - b.term || text(a.master, b.master)
-
-/** Ballots: who may be master comes first, then who knows most, then who is preferred, then the id. */
+/** Ballots: who may be master comes first, then who knows most, then the id. */
 export const byBallot: Order<Ballot> = (a, b) => Number(a.eligible) - Number(b.eligible) ||
-  byFreshness(a, b) || a.weight - b.weight || text(a.nodeId, b.nodeId)
+  byFreshness(a, b) || text(a.nodeId, b.nodeId)
 
 /** What two masters that meet are compared by. */
 export interface Standing {
@@ -55,14 +50,14 @@ export interface Rules {
   /** An election starts only when no peer knows a live master, and enough peers agree. */
   mayCampaign (preVote: { denied: boolean, grants: number, needed: number }): boolean
   /** A refusal counts when it names a master other than the node that asked. */
-  denies (answer: PreVoteAnswer, self: NodeId): boolean
+  denies (answer: MessageOf<'pre-vote-answer'>, self: NodeId): boolean
   ballotOrder (a: Ballot, b: Ballot): number
   /** A ballot of a term that is over is told so. */
   answersOldBallot (): boolean
   /** One vote per term. */
   mayVote (promised: Token, claim: Token): boolean
   /** A claimant must know at least what the voter knows. */
-  freshEnough (claimant: Freshness, voter: Freshness): boolean
+  freshEnough (claimant: LogPosition, voter: LogPosition): boolean
   /** Only a write that succeeded is a promise. */
   promiseCounts (persisted: boolean): boolean
   claimResult (claim: ClaimState): 'won' | 'lost' | 'open'
@@ -73,7 +68,7 @@ export interface Rules {
   /** A refused master is told the promise that stood against it. */
   answersRefused (): boolean
   /** Control data never goes back. */
-  mayReplace (incoming: Freshness, own: Freshness): boolean
+  mayReplace (incoming: LogPosition, own: LogPosition): boolean
   /** A change is acknowledged when enough nodes hold it. */
   heldByEnough (copies: number, needed: number): boolean
   /** What makes a master that slept sure again: an answer to its latest question, nothing older. */
@@ -98,7 +93,6 @@ export interface Rules {
   sessionEnds (old: Leader | null, next: Leader | null): boolean
   /** The list of voters changes by one, and only when nothing before it is open. */
   mayChangeVoters (change: VoterChange): 'yes' | VoterRefusal
-  admitsDirective: AdmitRule
 }
 
 export interface Unanswered {
@@ -220,6 +214,5 @@ export const RULES: Rules = {
   enteredBefore: (receipt) => receipt,
   fitsSession: (commandSid, sid) => commandSid === sid,
   sessionEnds: (old, next) => old !== null && old.sid !== next?.sid,
-  mayChangeVoters,
-  admitsDirective
+  mayChangeVoters
 }

@@ -21,15 +21,15 @@ export interface Leader extends Token {
 }
 
 /** How new a node's copy of the control data is: the term and number of its last entry. */
-export interface Freshness {
+export interface LogPosition {
   readonly term: number
   readonly seq: number
 }
 
 /** One vote of a campaign. Compared from the first field to the last; the greatest wins. */
-export interface Ballot extends Freshness {
+export interface Ballot extends LogPosition {
   readonly eligible: boolean
-  /** Preference among equally fresh nodes; 0 unless configured. */
+  /** Always 0, and not compared: earlier versions ask for it. */
   readonly weight: number
   readonly nodeId: NodeId
 }
@@ -65,9 +65,9 @@ export interface Entry {
 }
 
 /** Where a command was entered. The same for every retry of its id. */
-export interface Receipt extends Freshness {
+export interface Receipt extends LogPosition {
   readonly sid: SessionId
-  /** What carrying it out gave; only the ledger knows its meaning. */
+  /** What carrying it out gave; only the log knows its meaning. */
   readonly result?: unknown
 }
 

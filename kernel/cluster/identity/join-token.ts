@@ -1,44 +1,39 @@
 import { createHash, createHmac } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 import { kernelError } from '../../api/errors.js'
-import {
-  addressesOf, clusterIdOf, fieldsOf, fingerprintIn, invalidField, readCandidate, shaped, ShapeError, textOf
-} from '../members/member.js'
+import { applicantSchema, invitationFields } from '../members/member.js'
+import { invalidField, matching, read, record, schemaOf, shaped, ShapeError } from '../wire.js'
 import type { TLSSocket } from 'node:tls'
 import type { SvcError } from '../../api/errors.js'
-import type { Candidate } from '../members/member.js'
-
-/** What an inviter puts into a join token besides its id and secret. */
-export interface Invitation {
-  clusterId: string
-  /** Addresses of the inviter's members' listener, host:port. */
-  seeds: readonly string[]
-  /** The inviter's. */
-  fingerprint: string
-}
-
-/** A join token, read. */
-export interface JoinTicket extends Invitation {
-  id: string
-  secret: string
-  /** Milliseconds since 1970. */
-  exp: number
-}
-
-/** Body of POST /join. */
-export interface JoinRequest {
-  token_id: string
-  proof: string
-  member: Candidate
-}
+import type { Of } from '../wire.js'
 
 const PREFIX = 'svcjoin1_'
 const FORM = /^svcjoin1_([A-Za-z0-9_-]{1,4096})_([0-9a-f]{8})$/
-/** 128 bits each, base64url. */
-const RANDOM_16 = /^[A-Za-z0-9_-]{22}$/
-const PROOF = /^[A-Za-z0-9_-]{43}$/
+/** 128 bits. */
+const random16 = matching(/^[A-Za-z0-9_-]{22}$/, '22 base64url characters')
 /** The furthest a Date reaches, in milliseconds since 1970. */
 const MAX_INSTANT = 8.64e15
+
+const ticketSchema = record({
+  ...invitationFields,
+  id: random16,
+  secret: random16,
+  /** Milliseconds since 1970. */
+  exp: schemaOf<number>({
+    type: 'number', minimum: -MAX_INSTANT, maximum: MAX_INSTANT, says: 'must be a time'
+  })
+})
+const requestSchema = record({
+  token_id: random16,
+  proof: matching(/^[A-Za-z0-9_-]{43}$/, '43 base64url characters'),
+  member: applicantSchema
+})
+
+/** A join token, read. */
+export type JoinTicket = Of<typeof ticketSchema>
+/** Body of POST /join. */
+export type JoinRequest = Of<typeof requestSchema>
+
 /** RFC 5705 label of the channel binding, and its length in bytes. */
 const BINDING_LABEL = 'EXPORTER-svc-join'
 const BINDING_BYTES = 32
@@ -64,21 +59,7 @@ function readTicket (text: string): JoinTicket {
   } catch {
     throw new ShapeError('', 'must be JSON')
   }
-  const fields = fieldsOf(value, '')
-  const seeds = addressesOf(fields, '', 'seeds')
-  if (seeds.length === 0) throw new ShapeError('seeds', 'must have at least one address')
-  const { exp } = fields
-  if (typeof exp !== 'number' || !(Math.abs(exp) <= MAX_INSTANT)) {
-    throw new ShapeError('exp', 'must be a time')
-  }
-  return {
-    clusterId: clusterIdOf(fields, ''),
-    seeds,
-    fingerprint: fingerprintIn(fields, ''),
-    id: textOf(fields, '', 'id', RANDOM_16, '22 base64url characters'),
-    secret: textOf(fields, '', 'secret', RANDOM_16, '22 base64url characters'),
-    exp
-  }
+  return read(ticketSchema, value)
 }
 
 /**
@@ -141,12 +122,5 @@ export function joinBinding (socket: TLSSocket): Buffer {
 
 /** Reads the body of POST /join. Throws SvcError invalid_request naming the field. */
 export function readJoinRequest (body: unknown): JoinRequest {
-  return shaped(() => {
-    const fields = fieldsOf(body, '')
-    return {
-      token_id: textOf(fields, '', 'token_id', RANDOM_16, '22 base64url characters'),
-      proof: textOf(fields, '', 'proof', PROOF, '43 base64url characters'),
-      member: readCandidate(fields['member'], 'member')
-    }
-  }, invalidField)
+  return shaped(() => read(requestSchema, body), invalidField)
 }

@@ -3,10 +3,12 @@ import { join } from 'node:path'
 import { kernelError } from '../../api/errors.js'
 import { HomeError, readVersioned, writeVersioned } from '../../boot/home.js'
 import { isOutside } from './addresses.js'
+import { fits, flag, listOf, orNull, record, schemaOf } from '../wire.js'
 import { proofKeyOf, proofWith, readJoinToken, writeJoinToken } from './join-token.js'
 import { identityFile, readText } from './key.js'
 import type { SvcError } from '../../api/errors.js'
-import type { Invitation } from './join-token.js'
+import type { Of } from '../wire.js'
+import type { JoinTicket } from './join-token.js'
 
 /** What a joiner asks with; `binding` comes from the socket the request came on (joinBinding). */
 export interface Redemption {
@@ -22,7 +24,9 @@ export interface JoinTokenRecord { id: string, expires: string, by: string }
 /** The join tokens this node has made. */
 export interface JoinTokens {
   /** Throws SvcError invalid_request (ttlSeconds, seeds) and overloaded (too many are open). */
-  create (options: Invitation & { ttlSeconds: number, by: string }): { token: string, expires: string }
+  create (
+    options: Omit<JoinTicket, 'id' | 'secret' | 'exp'> & { ttlSeconds: number, by: string }
+  ): { token: string, expires: string }
   /** Those that still let a node in. */
   list (): JoinTokenRecord[]
   /** Ends one before its time; false when no such token is open. */
@@ -46,21 +50,24 @@ const MAX_OPEN = 100
 /** Used and expired tokens are remembered, so that a refusal can say which: this many, the newest. */
 const MAX_ENDED = 200
 
-interface Stored {
-  id: string
+const anyText = schemaOf<string>({ type: 'string' })
+const storedSchema = record({
+  id: anyText,
   /** base64url of what checks proofs; null once used or expired. */
-  key: string | null
+  key: orNull(anyText),
   /** The inviter's. */
-  fingerprint: string
+  fingerprint: anyText,
   /** Milliseconds since 1970. */
-  exp: number
+  exp: schemaOf<number>({ type: 'number' }),
   /** The joiner's fingerprint. */
-  usedBy: string | null
+  usedBy: orNull(anyText)
+}, {
   /** The caller that made it. */
-  by: string
+  by: anyText,
   /** It names an address that other machines reach. */
-  outside: boolean
-}
+  outside: flag
+})
+type Stored = Required<Of<typeof storedSchema>>
 
 type Why = 'unknown' | 'expired' | 'used' | 'wrong_proof'
 
@@ -75,21 +82,13 @@ function refused (why: Why): SvcError {
   return kernelError('join_refused', refusals[why], { why })
 }
 
-function isStored (value: unknown): value is Omit<Stored, 'by' | 'outside'> & Partial<Stored> {
-  const { id, key, fingerprint, exp, usedBy, by, outside } = (value ?? {}) as Partial<Stored>
-  return typeof id === 'string' && typeof fingerprint === 'string' && typeof exp === 'number' &&
-    (by === undefined || typeof by === 'string') &&
-    (outside === undefined || typeof outside === 'boolean') &&
-    (key === null || typeof key === 'string') && (usedBy === null || typeof usedBy === 'string')
-}
-
 function readStored (path: string): readonly Stored[] {
   // Its keys let a node in: as private as the node's own.
   readText(path, 'secret')
   const tokens = readVersioned<{ tokens?: unknown }>(path, FORMAT)?.tokens ?? []
   // Tokens of older versions do not say who made them: only the operator could. Nor for whom they are: the
   // listener was then where svc.yaml had it.
-  if (Array.isArray(tokens) && tokens.every(isStored)) {
+  if (fits(listOf(storedSchema), tokens)) {
     return tokens.map((token) => ({ ...token, by: token.by ?? 'operator', outside: token.outside ?? false }))
   }
   throw new HomeError(`${path} holds no list of join tokens; run: rm ${path} (open tokens are void then)`)
@@ -103,7 +102,7 @@ function prune (tokens: readonly Stored[], open: (token: Stored) => boolean): re
     .map((token) => open(token) ? token : { ...token, key: null })
 }
 
-function fits (token: Stored, { proof, binding, joinerFingerprint }: Redemption): boolean {
+function proves (token: Stored, { proof, binding, joinerFingerprint }: Redemption): boolean {
   if (token.key === null) return false
   const fingerprints = { inviter: token.fingerprint, joiner: joinerFingerprint }
   const wanted = Buffer.from(proofWith(Buffer.from(token.key, 'base64url'), binding, fingerprints))
@@ -165,7 +164,7 @@ export function openJoinTokens (
       if (found === undefined) throw refused('unknown')
       if (found.usedBy !== null) throw refused('used')
       if (!open(found)) throw refused('expired')
-      if (!fits(found, request)) throw refused('wrong_proof')
+      if (!proves(found, request)) throw refused('wrong_proof')
       save(tokens.map((token) => token === found ? { ...token, usedBy: request.joinerFingerprint } : token))
       return () => { save([...tokens.filter(({ id }) => id !== found.id), found]) }
     },

@@ -3,14 +3,15 @@ import { delay } from '../../api/clock.js'
 import { kernelError, kernelErrors } from '../../api/errors.js'
 import { readAddress } from './addresses.js'
 import { joinBinding, proofOf } from './join-token.js'
-import { readMembership, shaped } from '../members/member.js'
+import { shaped } from '../wire.js'
+import { readMemberList } from '../members/member.js'
 import { dial } from './tls.js'
 import type { IncomingMessage } from 'node:http'
 import type { TLSSocket } from 'node:tls'
 import type { Clock } from '../../api/clock.js'
 import type { KernelReason, SvcError } from '../../api/errors.js'
 import type { DialError } from './tls.js'
-import type { Candidate, Membership } from '../members/member.js'
+import type { Applicant, MemberList } from '../members/member.js'
 import type { JoinRequest, JoinTicket } from './join-token.js'
 import type { NodeKey } from './key.js'
 
@@ -22,7 +23,7 @@ const MAX_WORDS = 500
 
 export interface JoinOptions {
   key: NodeKey
-  self: Candidate
+  self: Applicant
   ticket: JoinTicket
   clock: Clock
   /** How long a cluster that has no master just now is asked again, ms; a minute when left out. */
@@ -90,12 +91,12 @@ function refusal (seed: string, { status, body }: Answer): SvcError {
 }
 
 /** Checks what the inviter answered: the cluster of the token, with both of us in it. */
-function readAnswer (seed: string, answer: Answer, { self, ticket }: JoinOptions): Membership {
+function readAnswer (seed: string, answer: Answer, { self, ticket }: JoinOptions): MemberList {
   const bad = (what: string): SvcError =>
     kernelError('join_refused', `${seed} took the token and answered nonsense: ${what}`, {
       seed, why: 'bad_answer'
     })
-  const found = shaped(() => readMembership(answer.body), ({ message }) => bad(message))
+  const found = shaped(() => readMemberList(answer.body), ({ message }) => bad(message))
   if (found.clusterId !== ticket.clusterId) {
     throw bad(`cluster ${found.clusterId}, while the token is for ${ticket.clusterId}`)
   }
@@ -114,7 +115,7 @@ function unreachable (failures: readonly Failure[]): SvcError {
   })
 }
 
-async function ask (seed: string, socket: TLSSocket, options: JoinOptions): Promise<Membership> {
+async function ask (seed: string, socket: TLSSocket, options: JoinOptions): Promise<MemberList> {
   const { key, self, ticket, clock } = options
   const fingerprints = { inviter: ticket.fingerprint, joiner: key.fingerprint }
   const proof = proofOf(ticket.secret, joinBinding(socket), fingerprints)
@@ -141,7 +142,7 @@ async function ask (seed: string, socket: TLSSocket, options: JoinOptions): Prom
  * join_refused (details.why) or what else the inviter answered, unreachable (details.seeds: each with code
  * and message).
  */
-export async function join (options: JoinOptions): Promise<Membership> {
+export async function join (options: JoinOptions): Promise<MemberList> {
   const { clock, patienceMs = ELECTION_MS } = options
   const deadline = clock.mono() + patienceMs
   for (;;) {
@@ -163,7 +164,7 @@ const ELECTION_MS = 60_000
 const AGAIN_MS = 1000
 const WAITING: ReadonlySet<string> = new Set(['no_master', 'no_quorum', 'session_changed'])
 
-async function joinOnce (options: JoinOptions): Promise<Membership> {
+async function joinOnce (options: JoinOptions): Promise<MemberList> {
   const { key, ticket, clock } = options
   const failures: Failure[] = []
   for (const seed of ticket.seeds) {

@@ -44,21 +44,8 @@ interface Entry {
   cancel: (() => void) | undefined
 }
 
-export interface Dialler {
-  start (): void
-  /** Looks again at whom to dial: after members, links or hints changed. */
-  update (): void
-  hint (address: string): void
-  dials (): readonly DialReport[]
-  close (): void
-}
-
 /** Dials every address of every member no link is up to, and the hints, each with its own backoff. */
-export function createDialler (options: DiallerOptions): Dialler {
-  return new AddressDialler(options)
-}
-
-class AddressDialler implements Dialler {
+export class Dialler {
   readonly #options: DiallerOptions
   readonly #entries = new Map<string, Entry>()
   readonly #hints = new Set<string>()
@@ -73,6 +60,7 @@ class AddressDialler implements Dialler {
     this.update()
   }
 
+  /** Looks again at whom to dial: after members, links or hints changed. */
   update (): void {
     const targets = this.#targets()
     for (const [key, entry] of this.#entries) {

@@ -1,6 +1,8 @@
 import { createDecoder, readAny, readVarUint } from 'lib0/decoding'
 import { createEncoder, toUint8Array, writeAny, writeVarUint } from 'lib0/encoding'
 import type { MemberRequest, MemberResponse } from '../../api/services.js'
+import { flag, name, orNull, read, record, schemaOf, shaped } from '../wire.js'
+import type { Of } from '../wire.js'
 
 /** Why a link is closed: codes of the WebSocket close frame (RFC 6455 7.4.2 leaves 4000 to 4999 to us). */
 export const closeCodes = {
@@ -53,18 +55,6 @@ export function closeWord (code: number): string {
 
 export type { MemberRequest, MemberResponse } from '../../api/services.js'
 
-/** How a node introduces itself, the first frame of every link. */
-export interface Hello {
-  readonly installId: string
-  readonly nodeId: string
-  readonly name: string
-  readonly version: string
-  readonly clusterId: string
-  readonly apiUrl: string | null
-  /** Its own members' listener as advertised, host:port. */
-  readonly address: string | null
-}
-
 export type FrameKind = 'election' | 'document' | 'telemetry' | 'channel'
 
 /** Version of the frames: varUint version, varUint kind, one value in lib0's `any` encoding. */
@@ -78,7 +68,6 @@ const KINDS: readonly WireKind[] =
 const numbers = new Map<WireKind, number>(KINDS.map((kind, index) => [kind, index]))
 /** How deep lists and objects may lie in each other. */
 const MAX_DEPTH = 64
-const MAX_NAME = 256
 
 /** A frame that closes its link; `word` says with which code. */
 export class FrameError extends Error {
@@ -139,39 +128,34 @@ function checkValue (value: unknown, depth: number): void {
   for (const item of Object.values(value)) checkValue(item, depth + 1)
 }
 
-/** What a node says first on a link. */
-export interface Greeting {
-  hello: Hello
+const text = name(256)
+const helloSchema = record({
+  installId: text,
+  nodeId: text,
+  name: text,
+  version: text,
+  clusterId: text,
+  apiUrl: orNull(text),
+  /** Its own members' listener as advertised, host:port. */
+  address: orNull(text)
+})
+const greetingSchema = record({
+  hello: helloSchema,
   /** Counts this process's links; tells which of two is the later one. */
-  serial: number
+  serial: schemaOf<number>({
+    type: 'integer', minimum: Number.MIN_SAFE_INTEGER, maximum: Number.MAX_SAFE_INTEGER
+  }),
   /** When this was said, the node had no other connection with the same member. */
-  alone: boolean
-}
+  alone: flag
+})
 
-const text = (value: unknown): value is string =>
-  typeof value === 'string' && value.length > 0 && value.length <= MAX_NAME
-const textOrNull = (value: unknown): value is string | null => value === null || text(value)
+/** How a node introduces itself. */
+export type Hello = Of<typeof helloSchema>
+/** What a node says first on a link. */
+export type Greeting = Of<typeof greetingSchema>
 
 /** Reads the body of a hello. Throws FrameError naming the field. */
 export function readGreeting (body: unknown): Greeting {
-  const { hello, serial, alone } = fields(body, 'the hello')
-  const { installId, nodeId, name, version, clusterId, apiUrl, address } = fields(hello, 'hello')
-  const texts = { installId, nodeId, name, version, clusterId }
-  const bad = Object.entries(texts).find(([, value]) => !text(value))
-  if (bad !== undefined) throw new FrameError('bad_hello', `${bad[0]} must be a text of 1 to ${MAX_NAME}`)
-  if (!textOrNull(apiUrl)) throw new FrameError('bad_hello', 'apiUrl must be a text or null')
-  if (!textOrNull(address)) throw new FrameError('bad_hello', 'address must be a text or null')
-  if (!Number.isSafeInteger(serial) || typeof alone !== 'boolean') {
-    throw new FrameError('bad_hello', 'serial must be a whole number and alone true or false')
-  }
-  const checked = { installId, nodeId, name, version, clusterId, apiUrl, address } as Hello
-  return { hello: checked, serial: serial as number, alone }
-}
-
-function fields (value: unknown, what: string): Record<string, unknown> & Partial<Record<
-  'hello' | 'serial' | 'alone' | keyof Hello, unknown>> {
-  if (typeof value !== 'object' || value === null) {
-    throw new FrameError('bad_hello', `${what} must be an object`)
-  }
-  return value as Record<string, unknown>
+  return shaped(() => read(greetingSchema, body),
+    ({ message }) => new FrameError('bad_hello', `hello: ${message}`))
 }

@@ -8,7 +8,7 @@ import type { FastifyInstance, FastifyReply } from 'fastify'
 import type { Logger } from '../../api/plugin.js'
 import type { JoinTokens } from '../identity/join-tokens.js'
 import type { Members } from '../members/file.js'
-import type { Candidate, Membership } from '../members/member.js'
+import type { Applicant, MemberList } from '../members/member.js'
 import type { LinkLimits } from './limits.js'
 
 export interface JoinRouteOptions {
@@ -19,7 +19,7 @@ export interface JoinRouteOptions {
   /** Throws when nobody can be admitted just now, e.g. `no_master`; asked before a token is used up. */
   mayAdmit?: () => void
   /** After token and proof of POST /join were found right: adds the member, answers the membership. */
-  admit: (member: Candidate) => Promise<Membership>
+  admit: (member: Applicant) => Promise<MemberList>
 }
 
 export const JOIN_PATH = '/join'
@@ -42,7 +42,7 @@ export function addJoinRoute (app: FastifyInstance, options: JoinRouteOptions): 
   })
 }
 
-async function admitted (socket: TLSSocket, body: unknown, options: JoinRouteOptions): Promise<Membership> {
+async function admitted (socket: TLSSocket, body: unknown, options: JoinRouteOptions): Promise<MemberList> {
   const { members, joinTokens, admit } = options
   const { token_id: tokenId, proof, member } = readJoinRequest(body)
   const fingerprint = peerFingerprint(socket)

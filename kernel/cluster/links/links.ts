@@ -1,21 +1,21 @@
 import { formatAddress, readAddress } from '../identity/addresses.js'
 import { connectMember, upgrade } from './connect.js'
-import { createDialler } from './dialler.js'
+import { Dialler } from './dialler.js'
 import { closeCodes, encodeFrame, VIOLATIONS } from './frames.js'
 import { defaultLimits } from './limits.js'
 import { Link } from './link.js'
 import { createListener } from './listener.js'
-import { createRegistry } from './registry.js'
+import { Registry } from './registry.js'
 import { createRequests } from './requests.js'
 import type { WebSocket } from 'ws'
 import type { DialReport, MemberRequest, MemberResponse } from '../../api/services.js'
 import type { Member } from '../members/member.js'
-import type { Dialler, Target } from './dialler.js'
+import type { Target } from './dialler.js'
 import type { FrameKind, Hello } from './frames.js'
 import type { LinkLimits } from './limits.js'
 import type { LinkHooks, Peer } from './link.js'
 import type { Listener, ListenerOptions } from './listener.js'
-import type { LinkEvents, Registry } from './registry.js'
+import type { LinkEvents } from './registry.js'
 import type { Requests } from './requests.js'
 
 export interface LinksOptions extends Omit<ListenerOptions, 'accept' | 'limits'> {
@@ -51,12 +51,12 @@ export class Links {
     this.#options = options
     const limits = this.#limits = { ...defaultLimits, ...options.limits }
     const self = key.installId
-    this.#registry = createRegistry({
+    this.#registry = new Registry({
       self, log, events,
       clusterId: () => members.current().clusterId,
       changed: () => { this.#dialler.update() }
     })
-    this.#dialler = createDialler({
+    this.#dialler = new Dialler({
       clock, limits, random,
       members: () => members.current().members.filter(({ installId }) => installId !== self),
       linked: (installId) => this.#registry.current(installId) !== undefined,

@@ -32,25 +32,8 @@ export interface RegistryOptions {
   changed: () => void
 }
 
-export interface Registry {
-  add (link: Link): void
-  greeted (link: Link, greeting: Greeting): CloseWord | undefined
-  closed (link: Link, word: string): void
-  current (installId: string): Link | undefined
-  /** What to send through: the current link, or the one that is about to take over from it. */
-  outlet (installId: string): Link | undefined
-  /** Links that were told of as up. */
-  currents (): Link[]
-  all (): Link[]
-  of (installId: string): Link[]
-}
-
 /** Which links there are, which one of a member counts, and what is told of it: up once, down once. */
-export function createRegistry (options: RegistryOptions): Registry {
-  return new LinkRegistry(options)
-}
-
-class LinkRegistry implements Registry {
+export class Registry {
   readonly #options: RegistryOptions
   readonly #members = new Map<string, Known>()
 
@@ -93,12 +76,14 @@ class LinkRegistry implements Registry {
 
   current (installId: string): Link | undefined { return this.#members.get(installId)?.current }
 
+  /** What to send through: the current link, or the one that is about to take over from it. */
   outlet (installId: string): Link | undefined {
     const state = this.#members.get(installId)
     if (state === undefined || state.told === null) return undefined
     return state.current ?? [...state.open].find((link) => link.open)
   }
 
+  /** Links that were told of as up. */
   currents (): Link[] { return [...this.#members.values()].flatMap(({ current }) => current ?? []) }
   all (): Link[] { return [...this.#members.values()].flatMap(({ open }) => [...open]) }
   of (installId: string): Link[] { return [...this.#members.get(installId)?.open ?? []] }

@@ -6,10 +6,10 @@ import {
 } from './entries.js'
 import { execute, seedOf } from './execute.js'
 import { Receipts, toReceipt } from './receipts.js'
-import { fileStore, Keeper, memoryStore, readSnapshot } from './snapshot.js'
+import { fileStore, memoryStore, readSnapshot, SnapshotWriter } from './snapshot.js'
 import type { Changes } from '../documents/kv-doc.js'
-import type { Adoption, Ledger } from '../election/ports.js'
-import type { Entry, Freshness, Receipt } from '../election/types.js'
+import type { Adoption, Log } from '../election/ports.js'
+import type { Entry, LogPosition, Receipt } from '../election/types.js'
 import type { ControlBody, PartBody, Place, WholeBody, WireEntry } from './entries.js'
 import type { ControlOptions } from './options.js'
 import type { KeptReceipt } from './receipts.js'
@@ -23,45 +23,6 @@ export interface Position {
   readonly gen: number
   /** SHA-256 of the canonical JSON of all entries, in hex. */
   readonly hash: string
-}
-
-/** Why a body from the master was not taken, and how often. */
-export interface ControlStats {
-  readonly keys: number
-  readonly structs: number
-  /** Of the document as Yjs encodes it. */
-  readonly bytes: number
-  readonly gen: number
-  readonly rotations: number
-  /** Milliseconds that the last rotation blocked the loop. */
-  readonly lastRotationMs: number
-  /** Bodies that continued something this node does not hold. */
-  readonly gaps: number
-  /** Bodies that broke the guard. */
-  readonly refused: number
-  /** Writes of the snapshot that failed. */
-  readonly failedWrites: number
-}
-
-/**
- * The control document: what the master decided, entry by entry. `append` and `adopt` never throw on bad
- * input.
- */
-export interface Control extends Ledger {
-  get (key: string): unknown
-  entries (): Iterable<readonly [string, unknown]>
-  /** `fn` runs after each change, inside `append` or `adopt`: it must not call the election. */
-  observe (fn: (keys: ReadonlySet<string>) => void): () => void
-  position (): Position
-  /** The receipt of a command among the newest 1,000, and its result (undefined once it is too old). */
-  receipt (id: string): { readonly receipt: Receipt, readonly result: unknown } | undefined
-  /** The next body must be whole: this copy is not the master's although the numbers agree. */
-  distrust (): void
-  stats (): ControlStats
-  /** Yjs updates as they are entered; the first of a new document is all of it. */
-  subscribe (fn: (update: Uint8Array) => void): () => void
-  /** Writes what is not on disk yet. */
-  close (): void
 }
 
 /** Bytes of a whole document as Yjs encodes it; its writer rotates earlier. */
@@ -80,16 +41,13 @@ interface Draft {
 }
 
 /**
- * Opens the control document with what the disk holds.
- * @throws HomeError when the snapshot cannot be read or is broken
+ * The control document: what the master decided, entry by entry. `append` and `adopt` never throw on bad
+ * input.
  */
-export function createControl (options: ControlOptions): Control { return new ControlLedger(options) }
-
-class ControlLedger implements Control {
+export class ControlLog implements Log {
   readonly #options: ControlOptions
-  readonly #keeper: Keeper
+  readonly #disk: SnapshotWriter
   readonly #observers: Listeners<ReadonlySet<string>>
-  readonly #subscribers: Listeners<Uint8Array>
   #place = BEGINNING
   #receipts = new Receipts()
   /** What counts. The document may be ahead of it while the disk writes. */
@@ -99,34 +57,28 @@ class ControlLedger implements Control {
   #ring: Ring
   #hash: string | null = null
   #closed = false
-  #rotations = 0
-  #lastRotationMs = 0
-  #gaps = 0
-  #refused = 0
 
+  /**
+   * Opens it with what the disk holds.
+   * @throws HomeError when the snapshot cannot be read or is broken
+   */
   constructor (options: ControlOptions) {
     this.#options = options
     this.#observers = new Listeners(options.log)
-    this.#subscribers = new Listeners(options.log)
     const store = options.store ?? (options.path === null ? memoryStore : fileStore(options.path))
     const text = store.read()
     if (text !== undefined) this.#load(readSnapshot(text, options.path ?? 'the control snapshot'))
     this.#ring = new Ring(this.#place.seq, this.#place.digest)
-    this.#keeper = new Keeper(options, store, () =>
+    this.#disk = new SnapshotWriter(options, store, () =>
       this.#snapshot(this.#place, this.#live, this.#receipts.list()))
   }
 
-  fresh (): Freshness { return { term: this.#place.term, seq: this.#place.seq } }
+  fresh (): LogPosition { return { term: this.#place.term, seq: this.#place.seq } }
   voters (): readonly string[] { return this.#place.voters ?? this.#options.founders }
 
   find (id: string): Receipt | undefined {
     const kept = this.#receipts.get(id)
     return kept === undefined ? undefined : toReceipt(kept)
-  }
-
-  receipt (id: string): { receipt: Receipt, result: unknown } | undefined {
-    const kept = this.#receipts.get(id)
-    return kept === undefined ? undefined : { receipt: toReceipt(kept), result: kept.result }
   }
 
   get (key: string): unknown { return this.#live.get(key) }
@@ -138,8 +90,8 @@ class ControlLedger implements Control {
     return { sid, term, seq, gen, hash: this.#hash }
   }
 
+  /** `fn` runs after each change, inside `append` or `adopt`: it must not call the election. */
   observe (fn: (keys: ReadonlySet<string>) => void): () => void { return this.#observers.add(fn) }
-  subscribe (fn: (update: Uint8Array) => void): () => void { return this.#subscribers.add(fn) }
 
   append (entry: Entry): boolean {
     return this.#safely('append', false, () =>
@@ -165,32 +117,19 @@ class ControlLedger implements Control {
     return { base: null, state: kv.state(), clientId, ...this.#place, receipts: [...this.#receipts.list()] }
   }
 
+  /** The next body must be whole: this copy is not the master's although the numbers agree. */
   distrust (): void {
     this.#kv?.destroy()
     this.#kv = null
   }
 
-  stats (): ControlStats {
-    return {
-      keys: this.#live.size,
-      structs: this.#kv?.structs ?? 0,
-      bytes: this.#kv?.state().length ?? 0,
-      gen: this.#place.gen,
-      rotations: this.#rotations,
-      lastRotationMs: this.#lastRotationMs,
-      gaps: this.#gaps,
-      refused: this.#refused,
-      failedWrites: this.#keeper.failed
-    }
-  }
-
+  /** Writes what is not on disk yet. */
   close (): void {
     if (this.#closed) return
     this.#closed = true
-    this.#keeper.close()
+    this.#disk.close()
     this.distrust()
     this.#observers.clear()
-    this.#subscribers.clear()
   }
 
   /** The core knows no exceptions: one here is a defect, and the document it left is not to be trusted. */
@@ -237,17 +176,8 @@ class ControlLedger implements Control {
     const { place, receipts, wire } = follow(this.#place, entry, { update, result: effect?.result, voters })
     if (!kv.worn()) return { place, kv, changes, receipts, entries: [wire] }
     const next = { ...place, gen: place.gen + 1 }
-    return { place: next, kv: this.#rotated(kv), changes, receipts, entries: null }
-  }
-
-  /** The same entries in a new document, without what is dead. */
-  #rotated (kv: KvDoc): KvDoc {
-    const { clock } = this.#options
-    const began = clock.mono()
-    const next = KvDoc.holding(kv.live)
-    this.#rotations++
-    this.#lastRotationMs = clock.mono() - began
-    return next
+    // The same entries in a new document, without what was deleted.
+    return { place: next, kv: KvDoc.holding(kv.live), changes, receipts, entries: null }
   }
 
   #adoptPart ({ base, clientId, entries }: PartBody): Adoption {
@@ -255,7 +185,7 @@ class ControlLedger implements Control {
     const kv = this.#kv
     const held = entries.filter((entry) => entry.seq <= seq)
     const same = [base, ...held].every((entry) => this.#ring.digestAt(entry.seq) === entry.digest)
-    if (kv?.writer !== clientId || !same) return this.#gap()
+    if (kv?.writer !== clientId || !same) return 'gap'
     const rest = entries.filter((entry) => entry.seq > seq)
     const last = rest.at(-1)
     if (last === undefined) return 'adopted'
@@ -263,12 +193,12 @@ class ControlLedger implements Control {
     if (wrong !== null) {
       // All of it may fit.
       if (!wrong.gap) this.#refuse(wrong.why)
-      return this.#gap()
+      return 'gap'
     }
     const changes = applyEntries(kv, rest)
     if (changes === null) {
       this.distrust()
-      return this.#gap()
+      return 'gap'
     }
     const voters = rest.findLast((entry) => entry.voters !== undefined)?.voters ?? this.voters()
     const { gen } = this.#place
@@ -303,7 +233,7 @@ class ControlLedger implements Control {
   #commit (draft: Draft): boolean {
     const { place, kv, receipts, whole } = draft
     const held = whole === true ? [] : this.#receipts.list()
-    if (!this.#keeper.keep(() => this.#snapshot(place, kv.live, [...held, ...receipts]))) {
+    if (!this.#disk.keep(() => this.#snapshot(place, kv.live, [...held, ...receipts]))) {
       if (kv !== this.#kv) kv.destroy()
       this.distrust()
       return false
@@ -325,14 +255,6 @@ class ControlLedger implements Control {
       else this.#live.set(key, value)
     }
     this.#hash = null
-    this.#tell(kv, changes, entries)
-  }
-
-  #tell (kv: KvDoc, changes: Changes, entries: readonly WireEntry[] | null): void {
-    if (this.#subscribers.any) {
-      const updates = entries === null ? [kv.state()] : entries.map(({ update }) => update)
-      for (const update of updates) if (update.length > 0) this.#subscribers.tell(update)
-    }
     if (changes.size > 0) this.#observers.tell(new Set(changes.keys()))
   }
 
@@ -342,13 +264,7 @@ class ControlLedger implements Control {
     return { ...place, receipts: [...receipts], entries: [...live] }
   }
 
-  #gap (): Adoption {
-    this.#gaps++
-    return 'gap'
-  }
-
   #refuse (why: string): Adoption {
-    this.#refused++
     this.#options.log.warn({ why }, 'control data from the master was refused')
     return 'refused'
   }

@@ -74,8 +74,7 @@ export const memoryStore: SnapshotStore = { read: () => undefined, write () {} }
 const PERIOD = 5000
 
 /** Brings snapshots to the disk: each before it counts (`durable`), or now and then. */
-export class Keeper {
-  failed = 0
+export class SnapshotWriter {
   readonly #options: ControlOptions
   readonly #store: SnapshotStore
   /** What is to be written when the time comes. */
@@ -113,7 +112,6 @@ export class Keeper {
     try {
       this.#store.write(snapshotText(snapshot))
     } catch (error) {
-      this.failed++
       if (!this.#failing) log.error({ path, err: error }, 'the control data cannot be written to the disk')
       this.#failing = true
       return false

@@ -1,6 +1,6 @@
 import type { NodeView } from '../../api/services.js'
 import type { Status } from '../election/core.js'
-import type { MemberRecord } from './membership.js'
+import type { MemberRecord } from './member.js'
 
 /** What a live link says about the node at its other end. */
 export interface LinkedNode {

@@ -2,12 +2,13 @@ import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
 import { HomeError, readVersioned, writeVersioned } from '../../boot/home.js'
 import { identityFile } from '../identity/key.js'
-import { invalidField, readMembership, shaped } from './member.js'
-import type { Candidate, Member, Membership } from './member.js'
+import { invalidField, shaped } from '../wire.js'
+import { readMemberList } from './member.js'
+import type { Applicant, Member, MemberList } from './member.js'
 
 /** The members file of this home. */
 export interface Members {
-  current (): Membership
+  current (): MemberList
   find (installId: string): Member | undefined
   /** Undefined for unknown and for removed keys. */
   byFingerprint (fingerprint: string): Member | undefined
@@ -17,24 +18,24 @@ export interface Members {
    * invalid_request naming the field that makes no sense; nothing has changed then. When the disk refuses,
    * what is newly removed counts all the same.
    */
-  replace (next: Membership): void
+  replace (next: MemberList): void
   /** Returns what ends it. */
   onChange (fn: () => void): () => void
 }
 
 export interface MembersOptions {
   home: string
-  self: Candidate
+  self: Applicant
   /** Wall time, milliseconds since 1970. */
   now: () => number
 }
 
 const FORMAT = 1
 
-function readStored (path: string, self: MembersOptions['self']): Membership | undefined {
+function readStored (path: string, self: MembersOptions['self']): MemberList | undefined {
   const stored = readVersioned(path, FORMAT)
   if (stored === undefined) return undefined
-  const found = shaped(() => readMembership(stored), ({ message }) =>
+  const found = shaped(() => readMemberList(stored), ({ message }) =>
     new HomeError(`${path}: ${message}; restore it from a backup, or remove it and join the cluster again`))
   const own = found.members.find((member) => member.installId === self.installId)
   if (own !== undefined && own.fingerprint !== self.fingerprint) {
@@ -51,17 +52,17 @@ function readStored (path: string, self: MembersOptions['self']): Membership | u
 export function openMembers ({ home, self, now }: MembersOptions): Members {
   const path = join(home, identityFile.members)
   const listeners = new Set<() => void>()
-  let current: Membership
+  let current: MemberList
   let byId: ReadonlyMap<string, Member>
   let byKey: ReadonlyMap<string, Member>
   let removed: ReadonlySet<string>
-  const take = (next: Membership): void => {
+  const take = (next: MemberList): void => {
     current = next
     byId = new Map(next.members.map((member) => [member.installId, member]))
     byKey = new Map(next.members.map((member) => [member.fingerprint, member]))
     removed = new Set(next.removed.map((entry) => entry.fingerprint))
   }
-  const write = (next: Membership): void => {
+  const write = (next: MemberList): void => {
     writeVersioned(path, FORMAT, next)
     take(next)
   }
@@ -74,7 +75,7 @@ export function openMembers ({ home, self, now }: MembersOptions): Members {
     byFingerprint: (fingerprint) => removed.has(fingerprint) ? undefined : byKey.get(fingerprint),
     isRemoved: (fingerprint) => removed.has(fingerprint),
     replace (next) {
-      const checked = shaped(() => readMembership(next), invalidField)
+      const checked = shaped(() => readMemberList(next), invalidField)
       if (JSON.stringify(checked) === JSON.stringify(current)) return
       const grown = checked.removed.length > current.removed.length
       const tell = (): void => { for (const fn of [...listeners]) fn() }
@@ -99,14 +100,14 @@ export function openMembers ({ home, self, now }: MembersOptions): Members {
 }
 
 /** The list without those of its members that are removed. */
-function without ({ clusterId, members }: Membership, removed: Membership['removed']): Membership {
+function without ({ clusterId, members }: MemberList, removed: MemberList['removed']): MemberList {
   const gone = new Set(removed.flatMap(({ installId, fingerprint }) => [installId, fingerprint]))
   const left = members.filter((m) => !gone.has(m.installId) && !gone.has(m.fingerprint))
   return Object.freeze({ clusterId, members: Object.freeze(left), removed })
 }
 
-function alone (self: MembersOptions['self'], nowMs: number): Membership {
+function alone (self: MembersOptions['self'], nowMs: number): MemberList {
   const joinedAt = new Date(nowMs).toISOString()
   const fresh = { clusterId: randomUUID(), members: [{ ...self, joinedAt }], removed: [] }
-  return shaped(() => readMembership(fresh), invalidField)
+  return shaped(() => readMemberList(fresh), invalidField)
 }

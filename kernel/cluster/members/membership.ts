@@ -1,20 +1,14 @@
 import { kernelError } from '../../api/errors.js'
-import {
-  fieldsOf, invalidField, MAX_MEMBERS, MAX_REMOVED, readMember, readRemoved, shaped, ShapeError
-} from './member.js'
+import { invalidField, read, shaped, ShapeError } from '../wire.js'
+import { MAX_MEMBERS, MAX_REMOVED, memberRecordSchema, memberSchema, removedSchema } from './member.js'
 import type { Clock } from '../../api/clock.js'
 import type { Logger } from '../../api/plugin.js'
 import type { CommandDesk } from '../commands.js'
 import type { ElectionDriver } from '../driver.js'
-import type { Control } from '../log/log.js'
+import type { ControlLog } from '../log/log.js'
 import type { Members } from './file.js'
-import type { Candidate, Member, Membership, Removed } from './member.js'
-
-/** A member as the control document has it. */
-export interface MemberRecord extends Member {
-  /** Id of its present start; null before its first one in this cluster. */
-  readonly nodeId: string | null
-}
+import type { Schema } from '../wire.js'
+import type { Applicant, Member, MemberRecord, MemberList, Removed } from './member.js'
 
 const MEMBER = 'member/'
 const REMOVED = 'removed/'
@@ -27,33 +21,23 @@ export const memberCommands = {
 
 export interface MembershipOptions {
   members: Members
-  control: Control
+  control: ControlLog
   desk: CommandDesk
   driver: () => ElectionDriver
   /** This node as it is now. */
-  self: () => Candidate & { nodeId: string }
+  self: () => Applicant & { nodeId: string }
   clock: Clock
   log: Logger
   /** A node was removed: nothing of it is kept. */
   gone: (installId: string) => void
   /** Told after a removal: the list goes to every peer, since not all of them hear the master. */
-  tell: (list: Membership) => void
+  tell: (list: MemberList) => void
 }
 
-type Reader<T> = (value: unknown, path: string) => T
-
-function readRecord (value: unknown, path: string): MemberRecord {
-  const { nodeId } = fieldsOf(value, path)
-  if (nodeId !== null && typeof nodeId !== 'string') {
-    throw new ShapeError('nodeId', 'must be a node id or null')
-  }
-  return Object.freeze({ ...readMember(value, path), nodeId })
-}
-
-/** What a reader makes of a value; what it refuses is undefined, and told to `refused`. */
-function readable<T> (read: Reader<T>, value: unknown, refused?: (why: string) => void): T | undefined {
+/** A value as its schema has it; one that does not fit is undefined, and told to `refused`. */
+function readable<T> (schema: Schema<T>, value: unknown, refused?: (why: string) => void): T | undefined {
   try {
-    return read(value, '')
+    return read(schema, value)
   } catch (error) {
     if (!(error instanceof ShapeError)) throw error
     refused?.(error.message)
@@ -62,14 +46,14 @@ function readable<T> (read: Reader<T>, value: unknown, refused?: (why: string) =
 }
 
 /** Reads a command's argument. Throws `invalid_request` that names the field. */
-const argument = <T>(read: Reader<T>, args: unknown): T => shaped(() => read(args, ''), invalidField)
+const argument = <T>(schema: Schema<T>, args: unknown): T => shaped(() => read(schema, args), invalidField)
 
 /**
  * Who belongs to the cluster. The list only grows, and what is removed stays removed, so that lists which two
  * halves changed apart can be put together without asking which is newer. The control document spreads it;
  * every node keeps a copy in its home, by which links are judged before there is any document.
  */
-export class MembershipKeeper {
+export class Membership {
   readonly #options: MembershipOptions
   #aligning = false
   /** What was read of the document's values, so that each is checked, and told of, once. */
@@ -78,9 +62,9 @@ export class MembershipKeeper {
   constructor (options: MembershipOptions) {
     this.#options = options
     const { desk, control } = options
-    desk.handle(memberCommands.put, (args, from) => { this.#put(argument(readRecord, args), from) })
-    desk.handle(memberCommands.keep, (args) => { this.#keep(argument(readRecord, args)) })
-    desk.handle(memberCommands.remove, (args) => { this.#remove(argument(readRemoved, args)) })
+    desk.handle(memberCommands.put, (args, from) => { this.#put(argument(memberRecordSchema, args), from) })
+    desk.handle(memberCommands.keep, (args) => { this.#keep(argument(memberRecordSchema, args)) })
+    desk.handle(memberCommands.remove, (args) => { this.#remove(argument(removedSchema, args)) })
     control.observe((keys) => {
       if ([...keys].some((key) => key.startsWith(MEMBER) || key.startsWith(REMOVED))) {
         queueMicrotask(() => { this.#spread() })
@@ -110,7 +94,7 @@ export class MembershipKeeper {
   }
 
   /** Takes a new member into the cluster; resolves once the cluster holds it. */
-  async admit (candidate: Candidate): Promise<Membership> {
+  async admit (candidate: Applicant): Promise<MemberList> {
     const joinedAt = new Date(this.#options.clock.now()).toISOString()
     await this.#options.desk.run(memberCommands.put, { ...candidate, joinedAt, nodeId: null })
     this.#spread()
@@ -155,7 +139,7 @@ export class MembershipKeeper {
    * Takes over what another member knows, whatever session either is in: two halves whose masters refuse each
    * other would never meet else. A record that makes no sense is left out.
    */
-  merge (other: Membership): void {
+  merge (other: MemberList): void {
     const { clusterId, members, removed } = other
     if (clusterId !== this.#options.members.current().clusterId) return
     if (Array.isArray(members) && Array.isArray(removed)) this.#spread({ members, removed })
@@ -180,25 +164,25 @@ export class MembershipKeeper {
     }
   }
 
-  #inDocument (): Map<string, MemberRecord> { return this.#values(MEMBER, readRecord) }
+  #inDocument (): Map<string, MemberRecord> { return this.#values(MEMBER, memberRecordSchema) }
 
-  #removedInDocument (): Map<string, Removed> { return this.#values(REMOVED, readRemoved) }
+  #removedInDocument (): Map<string, Removed> { return this.#values(REMOVED, removedSchema) }
 
-  #values<T extends { installId: string }> (prefix: string, read: Reader<T>): Map<string, T> {
+  #values<T extends { installId: string }> (prefix: string, schema: Schema<T>): Map<string, T> {
     const found = new Map<string, T>()
     for (const [key, value] of this.#options.control.entries()) {
       if (!key.startsWith(prefix)) continue
-      const record = this.#valueOf(key, value, read)
+      const record = this.#valueOf(key, value, schema)
       if (record !== undefined && prefix + record.installId === key) found.set(record.installId, record)
     }
     return found
   }
 
-  #valueOf<T> (key: string, value: unknown, read: Reader<T>): T | undefined {
+  #valueOf<T> (key: string, value: unknown, schema: Schema<T>): T | undefined {
     if (typeof value !== 'object' || value === null) return undefined
     let known = this.#read.get(value)
     if (known === undefined) {
-      known = { value: readable(read, value, (why) => {
+      known = { value: readable(schema, value, (why) => {
         this.#options.log.warn({ record: key, why },
           `the cluster's record ${key} makes no sense and is left out`)
       }) }
@@ -247,7 +231,7 @@ export class MembershipKeeper {
   }
 
   /** Puts the document's list and the file's together, and another node's, and drops who is removed. */
-  #spread (other?: Omit<Membership, 'clusterId'>): void {
+  #spread (other?: Omit<MemberList, 'clusterId'>): void {
     const { members, log, gone, tell } = this.#options
     const before = members.current()
     const next = union(before,
@@ -276,12 +260,12 @@ function sameRecord (a: MemberRecord, b: MemberRecord): boolean {
  * alone. Pure.
  */
 export function union (
-  file: Membership, members: readonly (Member | MemberRecord)[], removed: readonly Removed[],
-  other: Omit<Membership, 'clusterId'> = { members: [], removed: [] }
-): Membership {
+  file: MemberList, members: readonly (Member | MemberRecord)[], removed: readonly Removed[],
+  other: Omit<MemberList, 'clusterId'> = { members: [], removed: [] }
+): MemberList {
   const gone = new Map<string, Removed>()
   for (const value of [...removed, ...file.removed, ...other.removed]) {
-    const record = readable(readRemoved, value)
+    const record = readable(removedSchema, value)
     if (record === undefined || gone.has(record.installId) || gone.size >= MAX_REMOVED) continue
     gone.set(record.installId, record)
   }
@@ -289,7 +273,7 @@ export function union (
   const all = new Map<string, Member>()
   const keys = new Map<string, string>()
   const take = (value: unknown, newer: boolean): void => {
-    const record = readable(readMember, value)
+    const record = readable(memberSchema, value)
     if (record === undefined || gone.has(record.installId) || removedKeys.has(record.fingerprint)) return
     const known = all.get(record.installId)
     if (keys.get(record.fingerprint) !== known?.installId) return

@@ -1,6 +1,6 @@
 import type { Channel } from '../../api/services.js'
 import type { Channels } from '../links/channels.js'
-import type { Control } from '../log/log.js'
+import type { ControlLog } from '../log/log.js'
 import type { Replicas } from './replicas.js'
 
 interface Digest {
@@ -12,7 +12,7 @@ interface Digest {
 
 export interface DigestsOptions {
   channels: Channels
-  control: Control
+  control: ControlLog
   replicas: Replicas
   /** This node's id. */
   boot: string

@@ -2,44 +2,51 @@ import * as decoding from 'lib0/decoding'
 import * as encoding from 'lib0/encoding'
 import * as sync from 'y-protocols/sync'
 import type { Doc } from 'yjs'
-import type { NodeId } from '../election/types.js'
+import { bytes, count, fits, flag, name, only, record } from '../wire.js'
+import type { Of, Schema } from '../wire.js'
 
+const id = name(200)
 /** Whose document a message is about. */
-interface DocName {
+const document = {
   /** Install id of the document's one writer. */
-  readonly owner: NodeId
+  owner: id,
   /** The owner's node id, new at each start. */
-  readonly boot: string
+  boot: id,
+  gen: count
 }
-
 /** What the receiver needs to put `sync` in its place. */
-interface Place extends DocName {
+const place = {
+  ...document,
   /** Yjs client id of the writer, one for each generation. */
-  readonly client: number
-  readonly gen: number
+  client: count,
   /** Number of the owner's last change. */
-  readonly seq: number
+  seq: count
+}
+const MESSAGES = {
+  /** "This is how far my document is." */
+  announce: record({ kind: only('announce'), ...place }),
+  /** "Send me what I lack." `sync` is a y-protocols sync step 1; it counts when boot and gen still fit. */
+  ask: record({ kind: only('ask'), ...document, sync: bytes }),
+  /** Answer to `ask`, or a new generation: a y-protocols sync step 2. `whole`: for an empty document. */
+  state: record({ kind: only('state'), ...place, whole: flag, sync: bytes }),
+  /** Change number `seq`: a y-protocols update. */
+  update: record({ kind: only('update'), ...place, sync: bytes })
 }
 
-/** "This is how far my document is." */
-export interface Announce extends Place { readonly kind: 'announce' }
-/** "Send me what I lack." `sync` is a y-protocols sync step 1; it counts when boot and gen still fit. */
-export interface Ask extends DocName {
-  readonly kind: 'ask'
-  readonly gen: number
-  readonly sync: Uint8Array
-}
-/** Answer to `ask`, or a new generation: a y-protocols sync step 2. `whole`: for an empty document. */
-export interface State extends Place {
-  readonly kind: 'state'
-  readonly whole: boolean
-  readonly sync: Uint8Array
-}
-/** Change number `seq`: a y-protocols update. */
-export interface Update extends Place { readonly kind: 'update', readonly sync: Uint8Array }
-
+export type Announce = Of<typeof MESSAGES.announce>
+export type Ask = Of<typeof MESSAGES.ask>
+export type State = Of<typeof MESSAGES.state>
+export type Update = Of<typeof MESSAGES.update>
 /** Body of a frame of kind `document`. */
 export type DocMessage = Announce | Ask | State | Update
+
+const schemas = new Map<unknown, Schema<DocMessage>>(Object.entries(MESSAGES))
+
+/** The message, or null when it is none. Fields that are unknown here are left alone. */
+export function readDocMessage (value: unknown): DocMessage | null {
+  const schema = schemas.get((value as { kind?: unknown } | null | undefined)?.kind)
+  return schema !== undefined && fits(schema, value) ? value : null
+}
 
 type SyncKind = 'step1' | 'step2' | 'update'
 
@@ -81,28 +88,4 @@ export function payloadOf (kind: SyncKind, message: Uint8Array): Uint8Array | nu
   } catch {
     return null
   }
-}
-
-const text = (v: unknown): boolean => typeof v === 'string' && v !== '' && v.length <= 200
-const count = (v: unknown): boolean => Number.isSafeInteger(v) && (v as number) >= 0
-const bytes = (v: unknown): boolean => v instanceof Uint8Array
-
-type Shape = Readonly<Record<string, (value: unknown) => boolean>>
-
-const NAME: Shape = { owner: text, boot: text, gen: count }
-const PLACE: Shape = { ...NAME, client: count, seq: count }
-const SHAPES: ReadonlyMap<unknown, Shape> = new Map<DocMessage['kind'], Shape>([
-  ['announce', PLACE],
-  ['ask', { ...NAME, sync: bytes }],
-  ['state', { ...PLACE, whole: (v) => typeof v === 'boolean', sync: bytes }],
-  ['update', { ...PLACE, sync: bytes }]
-])
-
-/** The message, or null when it is none. Fields that are unknown here are left alone. */
-export function readDocMessage (value: unknown): DocMessage | null {
-  if (typeof value !== 'object' || value === null) return null
-  const fields = value as Record<string, unknown>
-  const shape = SHAPES.get(fields['kind'])
-  if (shape === undefined) return null
-  return Object.entries(shape).every(([name, fits]) => fits(fields[name])) ? value as DocMessage : null
 }

@@ -11,7 +11,6 @@ export const MAX_OBSERVED_BYTES = 192 * 1024
 export class ObservedDoc {
   readonly owner: string
   readonly boot: string
-  rotations = 0
   #kv = new KvDoc()
   #gen = 0
   #seq = 0
@@ -97,7 +96,6 @@ export class ObservedDoc {
     const old = this.#kv
     this.#kv = KvDoc.holding(old.live)
     this.#gen++
-    this.rotations++
     old.destroy()
   }
 }

@@ -31,69 +31,19 @@ export interface ReplicasOptions {
   readonly coalesceMs?: number
 }
 
-export interface ReplicasStats {
-  readonly resyncs: number
-  readonly rotations: number
-  /** Of all documents as Yjs encodes them. */
-  readonly bytes: number
-  readonly structs: number
-  readonly diverged: number
-  /** Messages that broke the protocol. */
-  readonly refused: number
-}
-
-/** The observed documents: the own one, and a replica of each other node's. */
-export interface Replicas {
-  /**
-   * Throws TypeError for a key or value that no document takes, RangeError when the document would be larger
-   * than 192 KiB. Both name the key.
-   */
-  put (key: string, value: unknown): void
-  remove (key: string): void
-  get (key: string): unknown
-  /** The own document, then all replicas. */
-  entries (): Iterable<ObservedEntry>
-  of (installId: NodeId): ReadonlyMap<string, unknown> | undefined
-  /** What another node said in the run that had this node id, also once its link is gone. */
-  said (nodeId: string): ReadonlyMap<string, unknown> | undefined
-  observe (
-    fn: (change: { readonly installId: NodeId, readonly keys: ReadonlySet<string> }) => void
-  ): () => void
-  /** A link opened: announces the own document. */
-  up (installId: NodeId): void
-  /** The last link closed: the replica stays, marked old. */
-  down (installId: NodeId): void
-  /** The node left the cluster, or is given up. */
-  drop (installId: NodeId): void
-  /** `protocol_error`: it breaks the protocol, or about a document that `from` may not write. */
-  receive (from: NodeId, message: unknown): 'ok' | 'protocol_error'
-  /** The own document's number, and the hash of its contents then. */
-  digest (): { readonly seq: number, readonly hash: string }
-  /** A peer said where its document is. Behind it: resync. Same number, other hash: diverged. */
-  compare (
-    from: NodeId, digest: { readonly boot: string, readonly seq: number, readonly hash: string }
-  ): void
-  stats (): ReplicasStats
-  close (): void
-}
-
 const COALESCE_MS = 10
 
-type Observer = Parameters<Replicas['observe']>[0]
+/** Keys of one node's document that changed. */
+interface Change { readonly installId: NodeId, readonly keys: ReadonlySet<string> }
 
-/** Opens the own observed document, empty, and no replicas. */
-export function createReplicas (options: ReplicasOptions): Replicas { return new ObservedDocs(options) }
-
-class ObservedDocs implements Replicas {
+/** The observed documents: the own one, and a replica of each other node's. */
+export class Replicas {
   readonly #options: ReplicasOptions
   readonly #own: ObservedDoc
   readonly #replicas = new Map<string, Replica>()
-  readonly #observers: Listeners<Parameters<Observer>[0]>
+  readonly #observers: Listeners<Change>
   #cancel: (() => void) | null = null
   #closed = false
-  #resyncs = 0
-  #diverged = 0
-  #refused = 0
 
   constructor (options: ReplicasOptions) {
     this.#options = options
@@ -101,10 +51,15 @@ class ObservedDocs implements Replicas {
     this.#own = new ObservedDoc(options.installId, options.nodeId)
   }
 
+  /**
+   * Throws TypeError for a key or value that no document takes, RangeError when the document would be larger
+   * than 192 KiB. Both name the key.
+   */
   put (key: string, value: unknown): void { if (this.#own.put(key, value)) this.#changed(key) }
   remove (key: string): void { if (this.#own.remove(key)) this.#changed(key) }
   get (key: string): unknown { return this.#own.view.get(key) }
 
+  /** The own document, then all replicas. */
   * entries (): Iterable<ObservedEntry> {
     const { installId, nodeId } = this.#options
     for (const [key, value] of this.#own.view) yield { installId, nodeId, key, value, old: false }
@@ -117,13 +72,15 @@ class ObservedDocs implements Replicas {
     return installId === this.#own.owner ? this.#own.view : this.#replicas.get(installId)?.live
   }
 
+  /** What another node said in the run that had this node id, also once its link is gone. */
   said (nodeId: string): ReadonlyMap<string, unknown> | undefined {
     for (const { boot, live } of this.#replicas.values()) if (boot === nodeId) return live
     return undefined
   }
 
-  observe (fn: Observer): () => void { return this.#observers.add(fn) }
+  observe (fn: (change: Change) => void): () => void { return this.#observers.add(fn) }
 
+  /** A link opened: announces the own document. */
   up (installId: string): void {
     const replica = this.#replicas.get(installId)
     if (replica !== undefined) {
@@ -134,6 +91,7 @@ class ObservedDocs implements Replicas {
     this.#options.send(installId, this.#own.announce())
   }
 
+  /** The last link closed: the replica stays, marked old. */
   down (installId: string): void {
     const replica = this.#replicas.get(installId)
     if (replica === undefined) return
@@ -141,6 +99,7 @@ class ObservedDocs implements Replicas {
     replica.unasked()
   }
 
+  /** The node left the cluster, or is given up. */
   drop (installId: string): void {
     const replica = this.#replicas.get(installId)
     if (replica === undefined) return
@@ -150,41 +109,30 @@ class ObservedDocs implements Replicas {
     this.#tell(installId, keys)
   }
 
+  /** `protocol_error`: it breaks the protocol, or is about a document that `from` may not write. */
   receive (from: string, message: unknown): 'ok' | 'protocol_error' {
     if (this.#closed) return 'ok'
     const read = readDocMessage(message)
     const taken = read === null ? 'protocol_error' : this.#take(from, read)
     if (taken !== 'protocol_error') return 'ok'
-    this.#refused++
     const { kind, owner } = read ?? { kind: null, owner: null }
     this.#options.log.warn({ from, kind, owner }, 'a message about a document broke the protocol')
     return 'protocol_error'
   }
 
+  /** The own document's number, and the hash of its contents then. */
   digest (): { seq: number, hash: string } { return this.#own.digest() }
 
+  /** A peer said where its document is. Behind it: resync. Same number, other hash: diverged. */
   compare (from: string, digest: { boot: string, seq: number, hash: string }): void {
     if (this.#closed || from === this.#own.owner) return
     const replica = this.#replica(from, digest.boot)
     const verdict = replica.compare(digest)
     this.#tell(from, [...replica.takeChanges().keys()])
     if (verdict !== 'diverged') return this.#ask(replica, verdict)
-    this.#diverged++
     this.#options.log.error({ from, seq: digest.seq }, 'a replica had diverged; it is loaded again')
     this.#options.diverged(from)
     this.#ask(replica, 'load')
-  }
-
-  stats (): ReplicasStats {
-    const docs = [this.#own, ...this.#replicas.values()].flatMap(({ kv }) => kv ?? [])
-    return {
-      resyncs: this.#resyncs,
-      rotations: this.#own.rotations,
-      bytes: docs.reduce((sum, kv) => sum + kv.state().length, 0),
-      structs: docs.reduce((sum, kv) => sum + kv.structs, 0),
-      diverged: this.#diverged,
-      refused: this.#refused
-    }
   }
 
   close (): void {
@@ -243,7 +191,6 @@ class ObservedDocs implements Replicas {
     if (taken !== 'load' && taken !== 'resync') return
     const ask = replica.ask(this.#options.clock.mono(), taken === 'resync')
     if (ask === null) return
-    if (taken === 'resync') this.#resyncs++
     if (!this.#options.send(replica.owner, ask)) replica.unasked()
   }
 

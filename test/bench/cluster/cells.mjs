@@ -8,7 +8,7 @@ import { pathToFileURL } from 'node:url'
 import { dist } from '../lib/paths.mjs'
 
 const load = (path) => import(pathToFileURL(join(dist, 'kernel', path)).href)
-const { createCluster } = await load('cluster/cluster.js')
+const { ClusterCore } = await load('cluster/cluster.js')
 const { clusterTiming } = await load('cluster/election/timing.js')
 const { createTelemetry } = await load('cluster/gossip/telemetry.js')
 const { encodeFrame, decodeFrame } = await load('cluster/links/frames.js')
@@ -102,7 +102,7 @@ export function createCells ({ count, clock, heartbeatMs = 2000, electionMs = 30
       request: async () => { throw new Error('cells have no API') },
       drop: () => {}
     }
-    const core = createCluster({
+    const core = new ClusterCore({
       node, clock, log, random: Math.random, quorum: 1, folder: null, transport,
       timing: clusterTiming({ heartbeat_ms: heartbeatMs, election_timeout_ms: electionMs }),
       members: memoryMembers({ clusterId, members, removed: [] }),
