@@ -1,12 +1,12 @@
 /** Clusters of whole nodes as real processes, and what is done to them. */
-import { randomInt, randomUUID } from 'node:crypto'
+import { randomUUID } from 'node:crypto'
 import { readFileSync, writeFileSync } from 'node:fs'
-import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { chaosProxy } from '../tools/chaosproxy.js'
 import { ask, stream } from './http.js'
 import { fixture, folder, pick, sleep, startNode, until } from './kit.js'
 import { does, TTS } from './engine.js'
+import { freePorts } from './ports.js'
 import { alive, hardKill, holderOf } from './proc.js'
 import type { Test } from 'tap'
 import type { ChaosProxy } from '../tools/chaosproxy.js'
@@ -101,29 +101,6 @@ export interface Cluster {
   /** Cuts two members from each other, or one from all others. Needs `proxied` or `lan`. */
   cut (a: Member, b?: Member): void
   heal (a: Member, b?: Member): void
-}
-
-/** Files that run at once each have a range of ports: one would else take what another just found. */
-const RANGE = 4_000
-const FIRST_PORT = 15_000 + RANGE * (Number(process.env['TAP_JOB_ID'] ?? 0) % 4)
-
-/** Ports that nobody listens on, below those that systems give to outgoing connections. */
-export async function freePorts (count: number): Promise<number[]> {
-  const ports = new Set<number>()
-  while (ports.size < count) {
-    const port = randomInt(FIRST_PORT, FIRST_PORT + RANGE)
-    if (await listens(port)) ports.add(port)
-  }
-  return [...ports]
-}
-
-/** True when a port can be listened on. */
-function listens (port: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const server = createServer()
-    server.once('error', () => { resolve(false) })
-    server.listen(port, '127.0.0.1', () => { server.close(() => { resolve(true) }) })
-  })
 }
 
 /** A node's answer in time; undefined when it refuses the connection, cuts it or is silent. */

@@ -3,8 +3,9 @@ import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import { heapOf, inspectable } from '../tools/heap.js'
 import {
-  acknowledged, freePorts, HEARTBEAT_MS, quiet, sameState, SILENCE_MS, skewed, startCluster
+  acknowledged, HEARTBEAT_MS, quiet, sameState, SILENCE_MS, skewed, startCluster
 } from './cluster-kit.js'
+import { freePorts } from './ports.js'
 import { figure, pick, sleep, until } from './kit.js'
 import { rss } from './proc.js'
 import type { Test } from 'tap'

@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSy
 import { dirname, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { stringify } from 'yaml'
-import { freePorts } from './cluster-kit.js'
+import { freePorts } from './ports.js'
 import { ask } from './http.js'
 import { folder, root, sleep, startNode, svc, until } from './kit.js'
 import { alive, hardKill } from './proc.js'

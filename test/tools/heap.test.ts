@@ -1,5 +1,5 @@
 import t from 'tap'
-import { freePorts } from '../node/cluster-kit.js'
+import { freePorts } from '../node/ports.js'
 import { run, until } from '../node/kit.js'
 import { hardKill } from '../node/proc.js'
 import { heapOf, inspectable } from './heap.js'

@@ -78,6 +78,17 @@ t.test('only the operator may', async (t) => {
   }
 })
 
+t.test('nobody gives what they have not', async (t) => {
+  const rig = await start(t, ['read', 'operator'])
+  const make = async (authorities: string[]): Promise<number> => (await rig.inject({
+    method: 'POST', url: '/v1/tokens', payload: { ...body, authorities }
+  })).statusCode
+  t.equal(await make(['read', 'operator']), 200)
+  // The rig's caller has no token, so it is told to come with one.
+  for (const more of ['invoke', 'plugin:manage']) t.equal(await make(['read', more]), 401, more)
+  t.equal((await rig.inject({ url: '/v1/tokens' })).json().tokens.length, 1)
+})
+
 t.test('--expires takes a span or a date to come', async (t) => {
   const now = Date.parse('2026-01-01T00:00:00Z')
   const check = (text: string, expected: string | null): void => {

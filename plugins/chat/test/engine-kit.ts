@@ -21,6 +21,8 @@ import { NotingJob, argmax } from './engine-fake.js'
 import { makeDecoder, type DecoderShape } from './engine-onnx.js'
 
 const HERE = dirname(fileURLToPath(import.meta.url))
+/** The language model that ships. */
+export const GUIDE = join(HERE, '../guide/model')
 /** Folder with public model files for tests; may be absent. */
 export const SHARED = process.env['SVC_TEST_SHARED'] ?? join(HERE, '../../../../shared')
 /** Given to a test as `skip`: false, or why. */

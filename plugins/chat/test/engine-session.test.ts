@@ -280,12 +280,3 @@ for (const layout of ['optimum', 'genai-gqa']) {
     t.same(together, alone)
   })
 }
-
-t.test('the guide answers a question as its makers say', { skip: withoutShared }, async (t) => {
-  const session = await engine.load(await specOf(join(SHARED, 'guide/model'), { contextLength: 512 }),
-    quietEnv())
-  const { text, done } = await ask(session, 'chat',
-    { messages: [{ role: 'user', content: 'my CI job ended with code 7' }] })
-  t.equal(text, 'Exit code 7: the node is unreachable. Is `svc up` running and is `--url` right?')
-  t.equal(done.finish_reason, 'stop')
-})

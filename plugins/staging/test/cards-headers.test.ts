@@ -1,12 +1,12 @@
 import { execFileSync } from 'node:child_process'
-import { mkdtempSync, rmSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readdirSync, rmSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
 import { CardError, readGguf, readOnnxHeader } from '../cards/index.js'
 import {
-  decoder, external, field, gguf, graph, hostileArray, llama, message, node, onnx, sharedData, tensor, u64,
-  varint
+  decoder, external, field, gguf, graph, hostileArray, llama, message, node, onnx, repository, sharedData,
+  tensor, u64, varint
 } from './cards-kit.js'
 import type { GgufParts } from './cards-kit.js'
 
@@ -284,6 +284,16 @@ t.test('only regular files are opened', async (t) => {
     await t.rejects(readGguf(join(dir, name)), expected, name)
     await t.rejects(readOnnxHeader(join(dir, name)), CardError, name)
   }
+})
+
+t.test('the files that ship', async (t) => {
+  const guide = await readOnnxHeader(join(repository, 'plugins/chat/guide/model/onnx/model_quantized.onnx'))
+  t.match(guide.inputs.map(({ name }) => name), ['input_ids', 'attention_mask'])
+  t.ok(guide.opTypes.has('Softmax') && guide.initializerBytes > 3_600_000, `${guide.initializerBytes} bytes`)
+  const folder = join(repository, 'plugins/capabilities-tts/voice')
+  const voices = readdirSync(folder).filter((name) => name.endsWith('.onnx'))
+  t.ok(voices.length > 0)
+  for (const name of voices) t.ok((await readOnnxHeader(join(folder, name))).nodeCount > 0, name)
 })
 
 const data = sharedData()

@@ -4,7 +4,8 @@ import { dirname, join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { FolderFile } from '../cards/index.js'
 
-const repository = fileURLToPath(new URL('../../../', import.meta.url))
+/** The root of the repository. */
+export const repository = fileURLToPath(new URL('../../../', import.meta.url))
 
 /** Folder of public small models; undefined where there is none. */
 export function sharedData (): string | undefined {

@@ -1,0 +1,49 @@
+/** Ports for nodes that must know theirs before they start. */
+import { randomInt } from 'node:crypto'
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { join } from 'node:path'
+import { alive } from './proc.js'
+
+/** Files that run at once each have a range of ports: one would else take what another just found. */
+const RANGE = 4_000
+const FIRST_PORT = 15_000 + RANGE * (Number(process.env['TAP_JOB_ID'] ?? 0) % 4)
+/** Names the ports that tests of this user hold, those of other runs on this machine included. */
+const HELD = `/tmp/svc-test-ports-${process.getuid?.() ?? 0}`
+
+/**
+ * Ports for this process alone, below those that systems give to outgoing connections. A cluster has to know
+ * them before it starts, and keeps them over restarts.
+ */
+export async function freePorts (count: number): Promise<number[]> {
+  const ports = new Set<number>()
+  while (ports.size < count) {
+    const port = randomInt(FIRST_PORT, FIRST_PORT + RANGE)
+    if (hold(port) && await listens(port)) ports.add(port)
+  }
+  return [...ports]
+}
+
+/** Takes a port for this process; false when another one that lives has it. */
+function hold (port: number): boolean {
+  const path = join(HELD, String(port))
+  mkdirSync(HELD, { recursive: true })
+  try {
+    writeFileSync(path, String(process.pid), { flag: 'wx' })
+  } catch {
+    const holder = existsSync(path) ? Number(readFileSync(path, 'utf8')) : 0
+    if (holder !== 0 && !alive(holder)) rmSync(path, { force: true })
+    return false
+  }
+  process.once('exit', () => { rmSync(path, { force: true }) })
+  return true
+}
+
+/** True when a port can be listened on. */
+function listens (port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const server = createServer()
+    server.once('error', () => { resolve(false) })
+    server.listen(port, '127.0.0.1', () => { server.close(() => { resolve(true) }) })
+  })
+}
