@@ -23,8 +23,8 @@ export {
 } from './api/services.js'
 export type {
   Bundle, Channel, Cluster, Command, Commands, DialReport, EventTap, FreeMemory, Inspection, Invocations,
-  LinkReport, MemberRequest, MemberResponse, NodeView, PluginReport, RegisteredEngine, ServedFrame,
-  ServeOptions, Session, StateHistory, StateReader, StateThen, TokenRecord, Tokens
+  LinkReport, MemberRequest, MemberResponse, NodeReport, NodeView, PluginReport, RegisteredEngine,
+  ServedFrame, ServeOptions, Session, StateHistory, StateReader, StateThen, TokenRecord, Tokens
 } from './api/services.js'
 export { logLevels } from './observe/log-ring.js'
 export type { LogLevel, LogLine, LogRing, LogWant, RunnerRef } from './observe/log-ring.js'

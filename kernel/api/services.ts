@@ -234,12 +234,41 @@ export const InspectionService = defineService<Inspection>('kernel.inspection')
 /** The pressure of the telemetry plane, for diagnostics. */
 export const TelemetryService = defineService<{ counters (): TelemetryCounters }>('kernel.telemetry')
 
+/** A live connection of a node, as it says itself. */
+export interface LinkFact {
+  readonly nodeId: string
+  readonly ipAddress: string
+  readonly port: number
+  readonly rttMs: number | null
+  readonly bytesPerSecond: number | null
+}
+
+interface Bytes { readonly inBytes: number }
+interface GpuMemory { readonly vramTotalBytes: number | null, readonly vramUsedBytes: number | null }
+
+/** What a node has for running models, as it says itself; null where it has not told. */
+export interface NodeReport {
+  readonly view: NodeView
+  readonly memory: { readonly ramTotal: Bytes, readonly ramAvailable: Bytes } | null
+  readonly system: { readonly accelerator: GpuMemory | null } | null
+  readonly resources: NodeResources | null
+  readonly links: readonly LinkFact[]
+}
+
+/** A node's part of `nodeResources` in /state; plugins may add to it. */
+export interface NodeResources {
+  readonly backends: readonly string[]
+  /** Only `full` nodes run models. */
+  readonly participation: 'full' | 'management'
+  readonly [key: string]: unknown
+}
+
 /** What this node knows of the cluster. */
 export interface StateReader {
   /** The object that GET /state answers an operator with. */
   read (): Promise<Record<string, unknown>>
-  /** The same at once, with this machine's readings as they were last taken; undefined before the first. */
-  known (): Record<string, unknown> | undefined
+  /** Every node by what it last told, this one first. Its own readings are at most 2 s old. */
+  nodes (): readonly NodeReport[]
   /**
    * Calls `fn` after a change, once for a burst of them. Readings, such as memory and the progress of
    * transfers, change without a sign. Returns what ends that.

@@ -7,8 +7,8 @@ import type { Telemetry } from '../cluster/gossip/telemetry.js'
 import type { Caller, NodeInfo, Section } from '../api/plugin.js'
 import type { Health, NodeHealth } from '../plugins/health.js'
 import type { JsonSchema } from '../api/schema.js'
-import type { NodeView } from '../api/services.js'
-import type { LinkFact, NodeFacts, StateView } from './state.js'
+import type { LinkFact, NodeResources, NodeView } from '../api/services.js'
+import type { NodeFacts, StateView } from './state.js'
 import type { Vitals } from '../machine/vitals.js'
 
 /** A node that gave no sign of life for so long is shown as unreachable, ms. */
@@ -42,7 +42,11 @@ const portrait = {
       reasons: { type: 'array', items: { type: 'object', required: ['code'], properties: { code: text } } }
     }
   },
-  resources: { type: ['object', 'null'] },
+  resources: {
+    type: ['object', 'null'],
+    required: ['backends', 'participation'],
+    properties: { backends: { type: 'array', items: text }, participation: { enum: ['full', 'management'] } }
+  },
   capabilities: { type: 'array', items: text }
 } as const satisfies Record<string, JsonSchema>
 
@@ -87,8 +91,8 @@ export interface FactsOptions {
 /** Facts about every node: this one's as they are, the others' as they say. */
 export interface Facts {
   all (): Promise<NodeFacts[]>
-  /** The same at once, with this machine's readings as they were last taken; undefined before the first. */
-  known (): NodeFacts[] | undefined
+  /** The same at once, with this machine's readings as they were last taken. */
+  known (): NodeFacts[]
   /** Tells the others what changed here. */
   publish (): Promise<void>
 }
@@ -116,7 +120,7 @@ export function createFacts (options: FactsOptions): Facts {
     },
     known () {
       const [self, ...rest] = options.cluster.directory.nodes()
-      return vitals === undefined ? undefined : [ownFacts(options, self!, vitals), ...others(rest)]
+      return [ownFacts(options, self!, vitals), ...others(rest)]
     },
     async publish () {
       const facts = await own(options.cluster.directory.nodes()[0]!)
@@ -151,16 +155,16 @@ const startOf = ({ createdAt }: TaskFacts): string => createdAt ?? ''
 
 const isOver = ({ status }: TaskFacts): boolean => status !== 'Pending' && status !== 'Running'
 
-/** This node's facts, with what its plugins add to them. */
-function ownFacts (options: FactsOptions, view: NodeView, vitals: Vitals): NodeFacts {
+/** This node's facts, with what its plugins add to them; no `vitals` before the first reading. */
+function ownFacts (options: FactsOptions, view: NodeView, vitals: Vitals | undefined): NodeFacts {
   const { nodeId } = view
   const health = options.health.snapshot()
+  const resources: NodeResources =
+    { backends: ['cpu'], participation: 'full', capabilityConflicts: health.reasons }
   const base = {
     tasks: {},
-    nodeSystem: { [nodeId]: vitals.system },
-    nodeResources: {
-      [nodeId]: { backends: ['cpu'], participation: 'full', capabilityConflicts: health.reasons }
-    }
+    nodeSystem: { [nodeId]: vitals?.system ?? null },
+    nodeResources: { [nodeId]: resources }
   }
   const views = new Map([...options.views].filter(([key]) => key in base))
   const seen = withViews(base, views, NOBODY, () => {}) as typeof base
@@ -168,10 +172,10 @@ function ownFacts (options: FactsOptions, view: NodeView, vitals: Vitals): NodeF
     view,
     seenAt: options.now(),
     identity: identityOf(options.node, options.url()),
-    memory: vitals.memory,
+    memory: vitals?.memory ?? null,
     system: seen.nodeSystem[nodeId] ?? null,
-    disk: vitals.disk,
-    network: vitals.network,
+    disk: vitals?.disk ?? null,
+    network: vitals?.network ?? null,
     health,
     resources: seen.nodeResources[nodeId] ?? null,
     capabilities: [...options.tags].sort(),

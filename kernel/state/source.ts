@@ -63,10 +63,7 @@ export function createStateSource (kernel: Assembly): StateSource {
       // Whoever asks while one is being made gets the same.
       read: () => reading ??= facts.all().finally(() => { reading = undefined })
         .then((nodes) => seenBy(PLUGINS, nodes)),
-      known () {
-        const nodes = facts.known()
-        return nodes === undefined ? undefined : seenBy(PLUGINS, nodes)
-      },
+      nodes: facts.known,
       onChange: changes.listen
     },
     publish: () => keepPublishing(kernel, async () => { await facts.publish() })

@@ -1,6 +1,6 @@
 import type { Caller } from '../api/plugin.js'
 import type { NodeHealth } from '../plugins/health.js'
-import type { NodeView } from '../api/services.js'
+import type { LinkFact, NodeReport } from '../api/services.js'
 import type { Vitals } from '../machine/vitals.js'
 
 /** Keys that come over the telemetry plane: they change all the time. */
@@ -12,18 +12,8 @@ export const READINGS: ReadonlySet<string> = new Set([
 /** A plugin's view of a `/state` key; `base` is what the kernel would have shown under it. */
 export type StateView = (caller: Caller, base: unknown) => unknown
 
-/** A live connection of a node, as it says itself. */
-export interface LinkFact {
-  readonly nodeId: string
-  readonly ipAddress: string
-  readonly port: number
-  readonly rttMs: number | null
-  readonly bytesPerSecond: number | null
-}
-
 /** What is known of one node; null where nothing is. */
-export interface NodeFacts {
-  readonly view: NodeView
+export interface NodeFacts extends NodeReport {
   /** Wall time of its last sign of life, ms. */
   readonly seenAt: number | null
   readonly identity: object | null
@@ -32,9 +22,7 @@ export interface NodeFacts {
   readonly disk: Vitals['disk'] | null
   readonly network: Vitals['network'] | null
   readonly health: NodeHealth | null
-  readonly resources: object | null
   readonly capabilities: readonly string[]
-  readonly links: readonly LinkFact[]
   readonly tasks: Readonly<Record<string, unknown>>
 }
 

@@ -1,14 +1,63 @@
-import { BundleService, ClusterService, SessionService, StateService } from '../../kernel/index.js'
-import type { Manifest } from '../../kernel/index.js'
+import {
+  BundleService, ClusterService, durableEvent, SessionService, StateService
+} from '../../kernel/index.js'
+import type { EventDecl, Manifest } from '../../kernel/index.js'
+import { InstanceService } from '../runners/service.js'
 import { ModelsService } from '../staging/service.js'
 import { verbs } from './cli/verbs.js'
-import { commands } from './commands.js'
-import { config } from './config.js'
 import { errors } from './errors.js'
-import { events } from './events.js'
 import { routes } from './routes.js'
-import { sections } from './sections.js'
-import { InstanceService } from '../runners/service.js'
+import { commands, sections } from './waitlist.js'
+
+/** Schema of `plugins.placement` in svc.yaml. */
+const config = {
+  type: 'object',
+  additionalProperties: false,
+  properties: {
+    autoplace: {
+      type: 'array',
+      items: { type: 'string', minLength: 3, maxLength: 200, pattern: '^[^/\\s]+/[^/\\s]+$' },
+      uniqueItems: true,
+      description:
+        'Models the cluster places by itself, each once, where they fit. Left out: every model that ships ' +
+        'with an enabled plugin. An empty list places none. The list of the master counts.'
+    },
+    drain_seconds: {
+      type: 'integer',
+      minimum: 0,
+      maximum: 3600,
+      default: 0,
+      description: 'How long an instance that DELETE stops may go on with the requests it has where the ' +
+        'request does not say it, seconds.'
+    },
+    on_demand: {
+      type: 'boolean',
+      default: false,
+      description: 'A request for a model that is known and not placed places it and waits for it.'
+    },
+    on_demand_ttl_seconds: {
+      type: 'integer',
+      minimum: 1,
+      maximum: 2_592_000,
+      default: 300,
+      description: 'What was placed by a request is unloaded after so long without another one, seconds.'
+    }
+  }
+} as const
+
+const text = { type: 'string' } as const
+
+/** Durable events of this plugin. */
+const events = {
+  PlacementForced: durableEvent('Somebody had an instance placed without the check of memory.', {
+    instanceId: text, modelId: text, nodeIds: { type: 'array', items: text },
+    by: { type: 'string', description: 'id of the caller' }
+  }),
+  InstanceWaiting: durableEvent(
+    'An instance that was lost, or is to be there, waits for a place; it gets one by itself.',
+    { instanceId: text, modelId: text, reason: text, message: text }
+  )
+} as const satisfies Record<string, EventDecl>
 
 /** Everything the plugin declares. */
 export const manifest = {

@@ -4,7 +4,9 @@ const text = { type: 'string' } as const
 const uuid = { type: 'string', format: 'uuid' } as const
 const modelId = { type: 'string', minLength: 1, maxLength: 512 } as const
 const sharding = { enum: ['Pipeline', 'Tensor'] } as const
-const instanceMeta = { enum: ['Ring', 'LlamaRpc'] } as const
+const instanceMeta = {
+  enum: ['Ring', 'LlamaRpc'], description: 'how its parts talk; as its engine has it when absent'
+} as const
 const minNodes = { type: 'integer', minimum: 1, maximum: 1024 } as const
 const seconds = { type: 'integer', minimum: 1, maximum: 86_400 } as const
 const nodeRefs = {
@@ -131,7 +133,7 @@ const placement = {
     type: 'object', additionalProperties: false, required: ['model_id'],
     properties: {
       model_id: modelId, sharding: { ...sharding, default: 'Pipeline' },
-      instance_meta: { ...instanceMeta, default: 'Ring' }, min_nodes: { ...minNodes, default: 1 },
+      instance_meta: instanceMeta, min_nodes: { ...minNodes, default: 1 },
       excluded_node_ids: excluded, excluded_nodes: excluded
     }
   },
@@ -163,7 +165,7 @@ const previews = {
             'reason', 'details'
           ],
           properties: {
-            model_id: text, sharding, instance_meta: instanceMeta, min_nodes: minNodes,
+            model_id: text, sharding, instance_meta: { enum: instanceMeta.enum }, min_nodes: minNodes,
             instance: { type: ['object', 'null'] },
             memory_delta_by_node: { type: ['object', 'null'] },
             error: { type: ['string', 'null'] },

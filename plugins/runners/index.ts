@@ -21,7 +21,7 @@ import { createSupervisor, resolveLimits, sweepOrphans } from './process/supervi
 import type { RunnerOptions, Supervisor } from './process/supervisor.js'
 import { taskHandler } from './routing/remote/receive.js'
 import { runnersFolder } from './instances/launch.js'
-import type { Entering, Instances, RunnerStatus } from './service.js'
+import type { Entering, Instances, Placed, RunnerStatus } from './service.js'
 import type { Instance } from './instances/shapes.js'
 
 type RunnersContext = Context<typeof manifest>
@@ -95,7 +95,7 @@ export function createRunners (parts: RunnersParts): Plugin {
         instances: {
           ...instances, place: entering.place, onEnter: entering.onEnter, onAbsent,
           onMissing: routing.onMissing, releasing: assembly.releasing, settling: assembly.settling,
-          recordFailure: recorder(ctx, assembly)
+          recordFailure: recorder(ctx, assembly), placed: () => placedBy(assembly)
         },
         accelerators: { accelerators: detection.accelerators },
         work: assembly.work
@@ -103,6 +103,10 @@ export function createRunners (parts: RunnersParts): Plugin {
       state: viewsOf(ctx, assembly, detection)
     }
   })
+}
+
+function placedBy ({ instances, runners, failures }: Assembly): Placed {
+  return { instances: instances.view(), runners: runners(), failures: failures.view() }
 }
 
 /** What the plugin adds to /state. */

@@ -166,8 +166,20 @@ export interface Absence {
 /** What is to be entered, and what there is at that moment. */
 export interface Entering { instance: Instance, instances: readonly Instance[] }
 
+/** What is placed, how its runners stand and why instances could not serve; over the whole cluster. */
+export interface Placed {
+  /** By instance id. */
+  instances: Record<string, Instance>
+  /** By runner id. */
+  runners: Record<string, RunnerStatus>
+  /** Newest first, at most 64. */
+  failures: InstanceFailure[]
+}
+
 /** Instances: which models are to run, and where. */
 export interface Instances {
+  /** What is placed, as this node knows it now. */
+  placed (): Placed
   /**
    * Has the master enter an instance; the id of the one that counts. `commandId` makes a repeated one the
    * same one; `force` leaves out the checks of `onEnter`. Throws what they throw.

@@ -23,6 +23,7 @@ export function modelsService (plane: Plane): Models {
       plane.judge = judge
       return () => { plane.judge = null }
     },
+    transfers: () => plane.telling.view(),
     silentStore: () => plane.access.silent(),
     cards: () => [...plane.catalogue.cards().values()],
     use (modelId, by, digest) {

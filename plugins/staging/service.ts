@@ -1,6 +1,8 @@
 import { defineService } from '../../kernel/index.js'
 import type { ModelCard, NodeView } from '../../kernel/index.js'
+import type { DownloadView } from './stage-job.js'
 
+export type { DownloadView } from './stage-job.js'
 export { whereOf } from './cli/where.js'
 
 /** Where the card of a model comes from; a later one counts more. */
@@ -54,6 +56,8 @@ export interface Models {
   allCopies (): ReadonlyMap<string, readonly ModelCopy[]>
   /** Has the list of models tell which of them can be asked. Returns what ends that. */
   judge (judge: Judge): () => void
+  /** Transfers of models by node id, as /state shows them under `downloads`. */
+  transfers (): Readonly<Record<string, readonly DownloadView[]>>
   /** A store host of which nobody knows now what it has: it is away, or has only just come back. */
   silentStore (): NodeView | undefined
   /** The catalogue of the whole cluster. */

@@ -1,8 +1,8 @@
 import { plain } from '../../../kernel/index.js'
-import type { StateView } from '../state-view.js'
+import type { InstanceStates } from '../facts.js'
 
 /** GET /state, as far as the verbs about instances read it. */
-export interface SeenState extends StateView {
+export interface SeenState extends InstanceStates {
   localNodeId: string
   nodeIdentities: Record<string, { friendlyName: string | null }>
 }

@@ -1,6 +1,6 @@
 import { plain } from '../../../kernel/index.js'
 import { bodyOf } from '../../runners/service.js'
-import { SERVING } from '../progress.js'
+import { SERVING } from '../progress/progress.js'
 import { nameOf } from './api.js'
 import { aboutOf, partsOf, taskIn } from './why-facts.js'
 import type { About, Facts, SeenSpan, StateThen, WhyState } from './why-facts.js'

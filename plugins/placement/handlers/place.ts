@@ -1,16 +1,15 @@
 import type { ModelCard, RouteRequest } from '../../../kernel/index.js'
-import { checkFits, checkForm, invalid } from '../check.js'
-import type { Desk } from '../desk.js'
-import { enter, intentOfAsk, planAndEnter } from '../entering.js'
-import type { Entered } from '../entering.js'
-import { withHosts } from '../instance.js'
-import type { Ask, Outcome } from '../planning.js'
-import { failedAttempts } from '../progress.js'
+import { checkFits, checkForm, invalid } from '../place/check.js'
+import { enter, planAndEnter } from '../place/enter.js'
+import type { Entered, PlacementDeps, Wish } from '../place/enter.js'
+import { withHosts } from '../place/instance.js'
+import type { Ask, Outcome } from '../place/planning.js'
+import { failedAttempts } from '../progress/progress.js'
 import type { routes } from '../routes.js'
 import { bodyOf, stateCard } from '../../runners/service.js'
 import type { Instance, PlacementIntent, Shard } from '../../runners/service.js'
-import { ranksOf } from '../view.js'
-import { untilReady } from '../waiting.js'
+import { ranksOf } from '../place/view.js'
+import { untilReady } from '../progress/follow.js'
 
 /** Longest wait for an instance to be ready when none is given, s. */
 const WAIT_SECONDS = 600
@@ -19,34 +18,37 @@ const WAIT_SECONDS = 600
 interface Placed { message: string, command_id: string, instance_id: string, model_card: unknown }
 
 /** POST /place_instance. */
-export async function place (desk: Desk, request: RouteRequest<typeof routes.place>): Promise<Placed> {
+export async function place (
+  deps: PlacementDeps, request: RouteRequest<typeof routes.place>
+): Promise<Placed> {
   const { body } = request
-  const ask: Ask = {
+  const wish: Wish = {
     modelId: body.model_id,
     sharding: body.sharding ?? 'Pipeline',
-    instanceMeta: body.instance_meta ?? 'Ring',
+    instanceMeta: body.instance_meta,
     minNodes: body.min_nodes ?? 1,
-    excluded: desk.planning.refs(body.excluded_nodes, body.excluded_node_ids),
-    force: body.force ?? false
+    excluded: deps.planning.refs(body.excluded_nodes, body.excluded_node_ids),
+    force: body.force ?? false,
+    origin: 'request',
+    ttlSeconds: body.ttl_seconds ?? null
   }
-  const intent = intentOfAsk(desk, ask, 'request', body.ttl_seconds ?? null)
-  const { outcome, entered } = await planAndEnter(desk, ask, intent, request)
-  const answer = answerOf(desk, ask, outcome, entered)
+  const { outcome, entered } = await planAndEnter(deps, wish, request)
+  const answer = answerOf(deps, wish, outcome, entered)
   if (body.wait !== true) return answer
   const instanceId = await untilReady({
-    clock: desk.clock,
-    readState: desk.recentState,
+    clock: deps.clock,
+    facts: deps.facts,
     instanceId: entered.instanceId,
-    attempts: failedAttempts(outcome.state),
+    attempts: failedAttempts(outcome.facts),
     seconds: body.timeout_seconds ?? WAIT_SECONDS,
     signal: request.signal
   })
   return { ...answer, instance_id: instanceId }
 }
 
-function answerOf (desk: Desk, ask: Ask, { plan, card }: Outcome, entered: Entered): Placed {
-  const names = plan.ranks.map(({ nodeId }) => desk.cluster.resolve(nodeId)?.name ?? nodeId).join(', ')
-  const unknown = desk.planning.unknownNodes(ask.excluded)
+function answerOf (deps: PlacementDeps, ask: Ask, { plan, card }: Outcome, entered: Entered): Placed {
+  const names = plan.ranks.map(({ nodeId }) => deps.cluster.resolve(nodeId)?.name ?? nodeId).join(', ')
+  const unknown = deps.planning.unknownNodes(ask.excluded)
   const ignored = unknown.length === 0 ? '' : ` Excluded but not known: ${unknown.join(', ')}.`
   const what = entered.isNew ? `is placed on ${names}. ${plan.why}`
     : `is placed on ${names} already, as it was asked for then.`
@@ -59,21 +61,23 @@ function answerOf (desk: Desk, ask: Ask, { plan, card }: Outcome, entered: Enter
 }
 
 /** POST /instance. */
-export async function create (desk: Desk, request: RouteRequest<typeof routes.create>): Promise<Placed> {
+export async function create (
+  deps: PlacementDeps, request: RouteRequest<typeof routes.create>
+): Promise<Placed> {
   const given = request.body.instance as unknown as Instance
   const { modelId, nodeToRunner } = bodyOf(given).shardAssignments
-  const card = await desk.planning.card(modelId)
+  const card = await deps.planning.card(modelId)
   checkForm(given, card)
-  const state = await desk.readState()
+  const facts = deps.facts.now()
   const { instanceId } = bodyOf(given)
-  if (state.instances[instanceId] !== undefined) {
+  if (facts.instances[instanceId] !== undefined) {
     throw invalid(`instance.${Object.keys(given)[0]}.instanceId`, 'is the id of an instance that there is')
   }
   const nodeIds = ranksOf(given).map(({ nodeId }) => nodeId)
-  const instance = withHosts(completed(given, card), nodeIds, state)
-  checkFits({ instance, card, view: desk.planning.view(state, modelId) })
-  const entered = await enter(desk, instance, request.caller, false)
-  const names = Object.keys(nodeToRunner).map((id) => desk.cluster.resolve(id)?.name ?? id).join(', ')
+  const instance = withHosts(completed(given, card), nodeIds, facts.nodes)
+  checkFits({ instance, card, view: deps.planning.view(facts, modelId) })
+  const entered = await enter(deps, instance, request.caller, false)
+  const names = Object.keys(nodeToRunner).map((id) => deps.cluster.resolve(id)?.name ?? id).join(', ')
   return {
     message: `${modelId} is placed on ${names}${entered.isNew ? '' : ' already'}.`,
     command_id: entered.commandId,

@@ -1,16 +1,16 @@
 import type { RouteRequest } from '../../../kernel/index.js'
-import type { Desk } from '../desk.js'
-import { instanceOf, shownTo } from '../instance.js'
+import type { PlacementDeps } from '../place/enter.js'
+import { instanceOf, shownTo } from '../place/instance.js'
 import { previews as combinations } from '../planner/index.js'
 import type { Preview } from '../planner/index.js'
 import type { routes } from '../routes.js'
 
 /** GET /instance/placement. */
 export async function placement (
-  { planning, newId }: Desk, request: RouteRequest<typeof routes.placement>
+  { planning, newId }: PlacementDeps, request: RouteRequest<typeof routes.placement>
 ): Promise<unknown> {
   const { query, caller, signal } = request
-  const { plan, card, state } = await planning.plan({
+  const { plan, card, facts } = await planning.plan({
     modelId: query.model_id,
     sharding: query.sharding,
     instanceMeta: query.instance_meta,
@@ -18,24 +18,24 @@ export async function placement (
     excluded: planning.refs(query.excluded_node_ids, query.excluded_nodes),
     force: false
   }, signal)
-  return shownTo(caller, instanceOf(plan, card, state, newId))
+  return shownTo(caller, instanceOf(plan, card, facts, newId))
 }
 
 /** GET /instance/previews. */
 export async function previews (
-  { planning, newId }: Desk, { query, caller }: RouteRequest<typeof routes.previews>
+  { planning, facts: reader, newId }: PlacementDeps, { query, caller }: RouteRequest<typeof routes.previews>
 ): Promise<unknown> {
   const card = await planning.card(query.model_id)
-  const state = await planning.state()
+  const facts = reader.now()
   const only = planning.refs(query.node_ids)
   const excluded = planning.refs(query.excluded_node_ids, query.excluded_nodes)
-  const rows = combinations(card, planning.view(state, card.modelId), {
+  const rows = combinations(card, planning.view(facts, card.modelId), {
     nodeIds: planning.nodeIds(only), excluded: planning.nodeIds(excluded)
   })
   return {
     unknown_nodes: planning.unknownNodes([...only, ...excluded]),
     previews: rows.map((row) => rowOf(card.modelId, row, ({ plan }) =>
-      shownTo(caller, instanceOf(plan, card, state, newId))))
+      shownTo(caller, instanceOf(plan, card, facts, newId))))
   }
 }
 

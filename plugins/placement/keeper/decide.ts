@@ -1,21 +1,13 @@
 import { bodyOf } from '../../runners/service.js'
 import type { Instance, PlacementIntent } from '../../runners/service.js'
-import { MESSAGE_CHARS_MAX } from '../sections.js'
-import type { WaitingEntry } from '../sections.js'
-import { SERVING } from '../progress.js'
+import type { InstanceFailure } from '../facts.js'
+import { SERVING } from '../progress/progress.js'
+import { MESSAGE_CHARS_MAX } from '../waitlist.js'
+import type { WaitingEntry } from '../waitlist.js'
 import { AUTOPLACE, intentOf, modelOf, nodesOf } from './intent.js'
 
 /** So often an instance moves because it failed on a live node. */
 export const MOVES_MAX = 2
-
-/** Why an instance cannot serve. */
-export interface Failure {
-  instanceId: string
-  errorCode: string
-  errorMessage: string
-  /** Node ids. */
-  affectedNodeIds: readonly string[]
-}
 
 /** What the master knows when it decides. */
 export interface Situation {
@@ -24,7 +16,7 @@ export interface Situation {
   instances: readonly Instance[]
   /** Runner id to its status, a one-key object. */
   runners: Readonly<Record<string, Readonly<Record<string, unknown>>>>
-  failures: readonly Failure[]
+  failures: readonly InstanceFailure[]
   nodes: readonly { nodeId: string, installId: string, name: string }[]
   /** Ids of nodes on which nothing can be counted any more. */
   gone: ReadonlySet<string>
@@ -143,7 +135,7 @@ const nameOf = ({ nodes }: Situation, nodeId: string): string =>
   nodes.find((node) => node.nodeId === nodeId)?.name ?? nodeId
 
 /** Install ids of the nodes on which it failed. */
-function affected ({ nodes }: Situation, { affectedNodeIds }: Failure, instance: Instance): string[] {
+function affected ({ nodes }: Situation, { affectedNodeIds }: InstanceFailure, instance: Instance): string[] {
   const ids = affectedNodeIds.length > 0 ? affectedNodeIds : nodesOf(instance)
   return ids.map((id) => nodes.find(({ nodeId }) => nodeId === id)?.installId ?? id)
 }

@@ -1,17 +1,17 @@
 import { createHash, randomUUID } from 'node:crypto'
 import type { Context } from '../../../kernel/index.js'
 import type { manifest } from '../manifest.js'
-import type { Planning } from '../planning.js'
-import type { StandingSections } from '../standing.js'
-import type { ReadState } from '../state-view.js'
+import type { FactsReader } from '../facts.js'
+import type { Planning } from '../place/planning.js'
+import type { WaitSections } from '../waitlist.js'
 import { Keeper, LOOK_EVERY_MS } from './loop.js'
 import type { KeeperParts } from './loop.js'
 
 /** What the keeper needs of the plugin. */
 export interface KeepingParts {
   planning: Planning
-  readState: ReadState
-  sections: StandingSections
+  facts: FactsReader
+  sections: WaitSections
   /** Models the cluster places by itself. */
   autoplace (): readonly string[]
 }
@@ -21,11 +21,11 @@ const SIGNS = ['InstanceCreated', 'InstanceDeleted', 'InstanceFailureRecorded', 
 
 /** Has the master keep in place what was placed, from now until the plugin stops. */
 export function startKeeper (
-  ctx: Context<typeof manifest>, { planning, readState, sections, autoplace }: KeepingParts
+  ctx: Context<typeof manifest>, { planning, facts, sections, autoplace }: KeepingParts
 ): void {
   const { session, cluster, instances, state } = ctx.deps
   const keeper = new Keeper({
-    clock: ctx.clock, log: ctx.log, session, cluster, readState, planning, instances, ...sections, autoplace,
+    clock: ctx.clock, log: ctx.log, session, cluster, facts, planning, instances, ...sections, autoplace,
     newId: randomUUID,
     ...entryCommands(ctx.command)
   })

@@ -1,10 +1,10 @@
 import { SvcError } from '../../../kernel/index.js'
-import type { Clock, Cluster, Logger, Section, Session } from '../../../kernel/index.js'
-import { bodyOf, changed } from '../../runners/service.js'
-import type { Instances } from '../../runners/service.js'
-import { MESSAGE_CHARS_MAX } from '../sections.js'
-import type { StoppedEntry, WaitingEntry } from '../sections.js'
-import type { ReadState, StateView } from '../state-view.js'
+import type { Clock, Cluster, Logger, NodeView, Section, Session } from '../../../kernel/index.js'
+import { bodyOf } from '../../runners/service.js'
+import type { Instance, Instances } from '../../runners/service.js'
+import type { Facts, FactsReader, InstanceFailure } from '../facts.js'
+import { MESSAGE_CHARS_MAX } from '../waitlist.js'
+import type { StoppedEntry, WaitingEntry } from '../waitlist.js'
 import { decide, serves } from './decide.js'
 import type { Step } from './decide.js'
 import { LostNodes } from './lost-nodes.js'
@@ -27,7 +27,7 @@ export interface KeeperParts extends PlacingParts {
   log: Logger
   session: Session
   cluster: Pick<Cluster, 'nodes' | 'self'>
-  readState: ReadState
+  facts: Pick<FactsReader, 'now'>
   instances: Pick<Instances, 'place' | 'remove' | 'drain' | 'recordFailure'>
   waiting: Pick<Section<WaitingEntry>, 'entries' | 'get'>
   stopped: Pick<Section<StoppedEntry>, 'entries'>
@@ -50,16 +50,18 @@ export class Keeper {
   #session = ''
   #sessionSince: number
   #lookedAt = -Infinity
-  #busy: Promise<void> | null = null
-  #again = false
-  #cancel: (() => void) | null = null
+  /** When the next look begins, monotonic ms, and what calls it off. */
+  #dueAt = Infinity
+  #cancel: () => void = () => {}
+  #looking = false
   #closed = false
+  /** The list of models that are placed by themselves could not be read. */
   #unread = false
-  /** Something of the state changed since it was read. */
+  /** Something changed since the last look. */
   #changed = true
   /** Something is not as it is to be, so that time alone may bring something to do. */
   #unsettled = true
-  /** The nodes as they were when the state was read. */
+  /** The nodes as they were at the last look. */
   #nodesSeen = ''
 
   constructor (parts: KeeperParts) {
@@ -69,14 +71,13 @@ export class Keeper {
   }
 
   /** Something changed: looks soon, after a pause at once. */
-  poke (): void { this.#lookIn(this.#lookedAt + GATHER_MS - this.#parts.clock.mono()) }
+  poke (): void { this.#lookBy(this.#lookedAt + GATHER_MS) }
 
-  /** Something of the state changed: the next tick looks. */
+  /** Something changed that need not be seen at once: the next tick looks. */
   stateChanged (): void { this.#changed = true }
 
   /**
-   * Looks unless all is as it was and as it is to be: then the state, which is large, is not even read. What
-   * a node that is not the master notes costs nothing.
+   * Looks unless all is as it was and as it is to be. What a node that is not the master notes costs nothing.
    */
   tick (): void {
     const { session } = this.#parts
@@ -95,27 +96,29 @@ export class Keeper {
   /** Nothing is looked at any more. A command under way, which may wait for a master, is left alone. */
   close (): void {
     this.#closed = true
-    this.#cancel?.()
-    this.#cancelWake()
+    this.#cancel()
   }
 
-  #lookIn (ms: number): void {
-    if (this.#busy !== null) {
-      this.#again = true
-      return
-    }
-    if (this.#cancel !== null || this.#closed) return
-    this.#cancel = this.#parts.clock.after(Math.max(0, ms), () => {
-      this.#cancel = null
-      this.#lookedAt = this.#parts.clock.mono()
-      this.#busy = this.#look().catch((error: unknown) => { this.#failed(error) })
-        .finally(() => {
-          this.#busy = null
-          const again = this.#again
-          this.#again = false
-          if (again) this.poke()
-        })
-    })
+  /** Looks at that time, unless it looks earlier anyway. */
+  #lookBy (at: number): void {
+    if (this.#closed || at >= this.#dueAt) return
+    const { clock } = this.#parts
+    this.#cancel()
+    this.#dueAt = at
+    if (this.#looking) return
+    this.#cancel = clock.after(Math.max(0, at - clock.mono()), () => { void this.#lookNow() })
+  }
+
+  async #lookNow (): Promise<void> {
+    this.#dueAt = Infinity
+    this.#looking = true
+    this.#lookedAt = this.#parts.clock.mono()
+    await this.#look().catch((error: unknown) => { this.#failed(error) })
+    this.#looking = false
+    // What was asked for meanwhile.
+    const next = this.#dueAt
+    this.#dueAt = Infinity
+    this.#lookBy(next)
   }
 
   #failed (error: unknown): void {
@@ -125,9 +128,9 @@ export class Keeper {
   }
 
   async #look (): Promise<void> {
-    const { session, readState, cluster } = this.#parts
+    const { session, facts: reader, cluster } = this.#parts
     if (!session.isMaster) {
-      this.#losses([])
+      this.#losses([], cluster.nodes(), new Set())
       return
     }
     const sessionId = session.sessionId
@@ -135,31 +138,28 @@ export class Keeper {
     this.#changed = false
     this.#unsettled = true
     this.#nodesSeen = this.#nodes()
-    let state = await readState()
-    if (!still()) return
-    const losses = this.#losses(Object.values(state.instances), reachedByOthers(state, cluster.self.nodeId))
-    state = this.#recordStalls(state, losses)
-    let failed = false
-    for (const step of this.#decide(state, losses)) {
+    const facts = reader.now()
+    const losses = this.#losses(Object.values(facts.instances), facts.nodes.map(({ view }) => view),
+      reachedByOthers(facts, cluster.self.nodeId))
+    const steps = this.#decide(facts, losses)
+    for (const step of steps) {
       if (!still()) return
       try {
-        state = await this.#do(step, state, still)
+        await this.#do(step, still)
       } catch (error) {
         // What cannot be done for one instance does not keep the others from their places.
         if (isLater(error)) throw error
         this.#failed(error)
-        failed = true
       }
     }
-    this.#unsettled = failed || this.#goesOn(state, losses)
+    this.#unsettled = steps.length > 0 || this.#goesOn(facts, losses)
     this.#wake(losses)
   }
 
-  /** Whether anything is under way: it waits, starts, has failed or may be lost. */
-  #goesOn ({ instances, runners }: StateView, { nextMs }: Losses): boolean {
-    const { cluster, waiting } = this.#parts
-    return nextMs !== null || this.#unread || [...waiting.entries()].length > 0 ||
-      cluster.nodes().some(({ live, leaving }) => live && leaving === true) ||
+  /** Whether anything is under way: it starts, has failed or may be lost. */
+  #goesOn ({ instances, nodes, runners }: Facts, { nextMs }: Losses): boolean {
+    return nextMs !== null || this.#unread ||
+      nodes.some(({ view: { live, leaving } }) => live && leaving === true) ||
       Object.values(instances).some((one) => !serves({ runners }, one))
   }
 
@@ -168,28 +168,30 @@ export class Keeper {
       `${nodeId} ${live} ${leaving === true}`).join()
   }
 
-  #losses (instances: StateView['instances'][string][], reached?: ReadonlySet<string>): Losses {
-    const { clock, cluster } = this.#parts
-    const now = clock.mono()
-    return this.#lost.look(instances, cluster.nodes(), now, now - this.#sessionSince, reached)
+  #losses (
+    instances: readonly Instance[], nodes: readonly NodeView[], reached: ReadonlySet<string>
+  ): Losses {
+    const now = this.#parts.clock.mono()
+    return this.#lost.look(instances, nodes, now, now - this.#sessionSince, reached)
   }
 
-  #decide (state: StateView, { gone }: Losses): Step[] {
-    const { clock, cluster, waiting, stopped, newId } = this.#parts
-    const nodes = cluster.nodes()
+  #decide (facts: Facts, losses: Losses): Step[] {
+    const { clock, waiting, stopped, newId } = this.#parts
+    const nodes = facts.nodes.map(({ view }) => view)
     const entries = new Map([...waiting.entries()].map(({ key, value }) => [key, value]))
-    const live = nodes.filter((node) => node.live).map(({ nodeId }) => nodeId)
-    const leaving = nodes.filter((node) => node.leaving === true).map(({ nodeId }) => nodeId)
-    this.#placing.notice(state, live, new Set(entries.keys()))
+    this.#placing.notice(facts, new Set(entries.keys()))
     return decide({
       now: clock.now(),
-      instances: Object.values(state.instances),
-      runners: state.runners as Record<string, Record<string, unknown>>,
-      failures: state.instanceFailures,
-      nodes, gone, leaving: new Set(leaving), autoplace: this.#autoplace(),
+      instances: Object.values(facts.instances),
+      runners: facts.runners,
+      failures: this.#failures(facts, losses),
+      nodes,
+      gone: losses.gone,
+      leaving: new Set(nodes.filter((node) => node.leaving === true).map(({ nodeId }) => nodeId)),
+      autoplace: this.#autoplace(),
       waiting: entries,
       stopped: new Set([...stopped.entries()].map(({ key }) => key))
-    }, { newId, fits: (modelId, intent) => this.#placing.fits(modelId, intent, state) })
+    }, { newId, fits: (modelId, intent) => this.#placing.fits(modelId, intent, facts) })
   }
 
   /** None while a card among them cannot be read: what is placed is kept all the same. */
@@ -205,76 +207,71 @@ export class Keeper {
     }
   }
 
-  /** Carries out a step; the state after it. `still` says whether the session goes on. */
-  async #do (step: Step, state: StateView, still: () => boolean): Promise<StateView> {
-    const { log, wait, unwait } = this.#parts
+  /** Carries out a step. `still` says whether the session goes on. */
+  async #do (step: Step, still: () => boolean): Promise<void> {
+    const { log, instances, wait, unwait } = this.#parts
     switch (step.do) {
       case 'forget':
         log.info({ instanceId: step.id, why: step.why }, 'an instance waits no more')
         await unwait(step.id)
-        return state
+        return
       case 'wait':
         await wait(step.id, step.entry)
-        return state
+        return
       case 'lose': {
         const { modelId, reason, message } = step.entry
         log.warn({ instanceId: step.id, modelId, reason, message }, 'an instance is to be placed anew')
         await wait(step.id, step.entry)
-        // Somebody removed it at the same moment: then it is not wanted any more. In a new session that was
-        // its master, which goes by the entry.
+        // Somebody removed it at the same moment: then it is not wanted any more. Where the session has
+        // ended, it was the next master, which goes by the entry.
         if (!await this.#remove(step.id) && still()) await unwait(step.id)
-        return without(state, step.id)
+        return
       }
       case 'move':
         log.info({ instanceId: step.id }, 'an instance is placed elsewhere: its node stops')
         await wait(step.id, step.entry)
-        if (!await this.#drain(step.id) && still()) await unwait(step.id)
-        return ending(state, step.id)
+        if (!await wasThere(instances.drain(step.id, { seconds: LEAVE_SECONDS })) && still()) {
+          await unwait(step.id)
+        }
+        return
       case 'remove':
         await this.#remove(step.id)
-        return without(state, step.id)
+        return
       case 'place':
-        return await this.#place(step.id, step.entry, state)
+        await this.#place(step.id, step.entry)
     }
   }
 
-  /** False when it was gone. */
+  /** False when it was gone. A runner here that is slow to end keeps nobody else waiting for a place. */
   async #remove (id: string): Promise<boolean> {
-    // A runner here that is slow to end keeps nobody else waiting for a place.
     return await wasThere(this.#parts.instances.remove(id, { ended: false }))
   }
 
-  /** False when it was gone. */
-  async #drain (id: string): Promise<boolean> {
-    return await wasThere(this.#parts.instances.drain(id, { seconds: LEAVE_SECONDS }))
-  }
-
-  async #place (id: string, entry: WaitingEntry, state: StateView): Promise<StateView> {
-    const { clock, log, waiting, note, unwait } = this.#parts
+  async #place (id: string, entry: WaitingEntry): Promise<void> {
+    const { clock, log, waiting, facts: reader, note, unwait } = this.#parts
+    const facts = reader.now()
     // First what it is to take the place of must be gone, or take no new requests.
-    const before = state.instances[id]
-    if (waiting.get(id) === undefined) return state
-    if (before !== undefined && bodyOf(before).drainUntil === undefined) return state
-    if (this.#placing.pause(id, clock.mono()) > 0) return state
-    const tried = await this.#placing.place(id, entry, state, clock.mono())
+    const before = facts.instances[id]
+    if (waiting.get(id) === undefined || this.#placing.pause(id, clock.mono()) > 0) return
+    if (before !== undefined && bodyOf(before).drainUntil === undefined) return
+    const tried = await this.#placing.place(id, entry, facts, clock.mono())
     if (tried.ok) {
       const { instanceId } = bodyOf(tried.instance)
       log.info({ instanceId, modelId: entry.modelId, replaces: id }, 'an instance was placed')
       await unwait(id)
-      return { ...state, instances: { ...state.instances, [instanceId]: tried.instance } }
+      return
     }
     const { reason, message } = tried
     // Numbers in a message change all the time, and each change would grow the document.
     if (reason !== entry.reason) await note(id, reason, message.slice(0, MESSAGE_CHARS_MAX))
-    return state
   }
 
-  /** Instances of which nothing moves have failed. */
-  #recordStalls (state: StateView, { gone }: Losses): StateView {
+  /** Why instances have failed; those of which nothing moves count as failed, and are recorded. */
+  #failures (facts: Facts, { gone }: Losses): readonly InstanceFailure[] {
     const { instances, clock } = this.#parts
-    const stalls = this.#stalls.look(state, clock.mono())
+    const stalls = this.#stalls.look(facts, clock.mono())
     const stalled = new Set(stalls.map(({ instanceId }) => instanceId))
-    const known = new Set(state.instanceFailures.map(({ instanceId }) => instanceId))
+    const known = new Set(facts.instanceFailures.map(({ instanceId }) => instanceId))
     const failures = stalls
       .filter(({ instanceId, nodeIds }) => !known.has(instanceId) && !nodeIds.some((id) => gone.has(id)))
       .map(({ instanceId, modelId, nodeIds, seconds }) => ({
@@ -283,9 +280,9 @@ export class Keeper {
       }))
     for (const failure of failures) instances.recordFailure(failure)
     // The record of one that got on after all says nothing of a runner that starts again later.
-    const told = state.instanceFailures.filter(({ instanceId, errorCode }) =>
+    const told = facts.instanceFailures.filter(({ instanceId, errorCode }) =>
       errorCode !== NO_PROGRESS || stalled.has(instanceId))
-    return { ...state, instanceFailures: [...failures, ...told] }
+    return [...failures, ...told]
   }
 
   /** Looks again when a node may be gone, or a place is to be looked for again. */
@@ -294,18 +291,14 @@ export class Keeper {
     const now = clock.mono()
     const pauses = [...waiting.entries()].map(({ key }) => this.#placing.pause(key, now))
     const next = Math.min(...pauses.filter((ms) => ms > 0), nextMs ?? Infinity)
-    if (next >= LOOK_EVERY_MS || this.#closed) return
-    this.#cancelWake()
-    this.#cancelWake = clock.after(Math.max(next, GATHER_MS), () => { this.poke() })
+    if (next < LOOK_EVERY_MS) this.#lookBy(now + Math.max(next, GATHER_MS))
   }
-
-  #cancelWake: () => void = () => {}
 }
 
 /** Ids of the nodes that another live node says it is linked with. */
-function reachedByOthers ({ topology }: StateView, self: string): Set<string> {
-  return new Set(Object.entries(topology.connections)
-    .flatMap(([from, sinks]) => from === self ? [] : Object.keys(sinks)))
+function reachedByOthers ({ nodes }: Facts, self: string): Set<string> {
+  const others = nodes.filter(({ view }) => view.live && view.nodeId !== self)
+  return new Set(others.flatMap(({ links }) => links.map(({ nodeId }) => nodeId)))
 }
 
 async function wasThere (work: Promise<void>): Promise<boolean> {
@@ -316,15 +309,4 @@ async function wasThere (work: Promise<void>): Promise<boolean> {
     if (error instanceof SvcError && error.reason === 'instance_not_found') return false
     throw error
   }
-}
-
-/** The state once the instance takes no new requests. */
-function ending (state: StateView, id: string): StateView {
-  const drained = changed(state.instances[id]!, { drainUntil: new Date(0).toISOString() })
-  return { ...state, instances: { ...state.instances, [id]: drained } }
-}
-
-function without (state: StateView, id: string): StateView {
-  const instances = Object.entries(state.instances).filter(([key]) => key !== id)
-  return { ...state, instances: Object.fromEntries(instances) }
 }

@@ -1,10 +1,10 @@
 import { SvcError } from '../../../kernel/index.js'
 import { bodyOf } from '../../runners/service.js'
 import type { Instance, Instances, PlacementIntent } from '../../runners/service.js'
-import { instanceOf } from '../instance.js'
-import type { Outcome, Planning } from '../planning.js'
-import type { WaitingEntry } from '../sections.js'
-import type { StateView } from '../state-view.js'
+import type { Facts } from '../facts.js'
+import { instanceOf } from '../place/instance.js'
+import type { Ask, Outcome, Planning } from '../place/planning.js'
+import type { WaitingEntry } from '../waitlist.js'
 import { modelOf, nodesOf } from './intent.js'
 
 /** First and longest pause before a place is looked for again, ms. */
@@ -38,8 +38,8 @@ export class Placing {
   constructor (parts: PlacingParts) { this.#parts = parts }
 
   /** Takes in what is there now: where that changed, what was refused is looked at again at once. */
-  notice (state: StateView, liveIds: readonly string[], waiting: ReadonlySet<string>): void {
-    const seen = signature(state, liveIds)
+  notice (facts: Facts, waiting: ReadonlySet<string>): void {
+    const seen = signature(facts)
     if (seen !== this.#seen) this.#pauses.clear()
     this.#seen = seen
     for (const id of this.#pauses.keys()) if (!waiting.has(id)) this.#pauses.delete(id)
@@ -48,10 +48,10 @@ export class Placing {
   /** Ms until the entry is looked at again; 0 for now. */
   pause (id: string, now: number): number { return Math.max(0, (this.#pauses.get(id)?.until ?? 0) - now) }
 
-  /** Whether there is a place for it by this state. */
-  fits (modelId: string, intent: PlacementIntent, state: StateView): boolean {
+  /** Whether there is a place for it by these facts. */
+  fits (modelId: string, intent: PlacementIntent, facts: Facts): boolean {
     try {
-      this.#parts.planning.look(askOf(modelId, intent, taken(state, modelId)), state)
+      this.#parts.planning.look(askOf(modelId, intent, taken(facts, modelId)), facts)
       return true
     } catch (error) {
       if (error instanceof SvcError) return false
@@ -63,8 +63,8 @@ export class Placing {
    * Plans a place for an entry and has the master enter it. Throws what `isLater` knows when the master
    * cannot act now.
    */
-  async place (id: string, entry: WaitingEntry, state: StateView, now: number): Promise<Tried> {
-    const tried = await this.#tryTo(id, entry, state)
+  async place (id: string, entry: WaitingEntry, facts: Facts, now: number): Promise<Tried> {
+    const tried = await this.#tryTo(id, entry, facts)
     if (tried.ok) this.#pauses.delete(id)
     else {
       const ms = Math.min(PAUSE_MAX_MS, (this.#pauses.get(id)?.ms ?? PAUSE_MS / 2) * 2)
@@ -73,29 +73,29 @@ export class Placing {
     return tried
   }
 
-  async #tryTo (id: string, { modelId, intent }: WaitingEntry, state: StateView): Promise<Tried> {
+  async #tryTo (id: string, { modelId, intent }: WaitingEntry, facts: Facts): Promise<Tried> {
     const { planning, instances, newId } = this.#parts
     try {
       if (planning.known(modelId) === undefined) await planning.card(modelId)
-      const found = this.#plan(modelId, intent, state)
-      const placement = { ...intent, replaces: id }
-      const instance = instanceOf(found.plan, found.card, state, newId, placement)
+      const found = this.#plan(modelId, intent, facts)
+      const placement = { ...intent, instanceMeta: found.instanceMeta, replaces: id }
+      const instance = instanceOf(found.plan, found.card, facts, newId, placement)
       const entered = await instances.place(instance)
       return entered === bodyOf(instance).instanceId
         ? { ok: true, instance }
         : alreadyThere(modelId)
     } catch (error) {
       if (!(error instanceof SvcError) || isLater(error)) throw error
-      if (this.#onlyThere(modelId, intent, state)) return alreadyThere(modelId)
+      if (this.#onlyThere(modelId, intent, facts)) return alreadyThere(modelId)
       return { ok: false, reason: error.reason, message: error.message }
     }
   }
 
   /** Whether only the nodes that run the model already have a place for it. */
-  #onlyThere (modelId: string, intent: PlacementIntent, state: StateView): boolean {
-    if (taken(state, modelId).length === 0) return false
+  #onlyThere (modelId: string, intent: PlacementIntent, facts: Facts): boolean {
+    if (taken(facts, modelId).length === 0) return false
     try {
-      this.#parts.planning.look(askOf(modelId, { ...intent, failedOn: [] }, []), state)
+      this.#parts.planning.look(askOf(modelId, { ...intent, failedOn: [] }, []), facts)
       return true
     } catch { return false }
   }
@@ -104,12 +104,12 @@ export class Placing {
    * Away from the nodes on which it failed, if that can be: where only those are left, one of them is better
    * than none. Never where the model runs already: that would be no other instance.
    */
-  #plan (modelId: string, intent: PlacementIntent, state: StateView): Outcome {
+  #plan (modelId: string, intent: PlacementIntent, facts: Facts): Outcome {
     const { planning } = this.#parts
-    const there = taken(state, modelId)
+    const there = taken(facts, modelId)
     const anywhere = { ...intent, failedOn: [] }
     const look = (what: PlacementIntent, nodes: readonly string[]): Outcome =>
-      planning.look(askOf(modelId, what, nodes), state)
+      planning.look(askOf(modelId, what, nodes), facts)
     try {
       return look(intent, there)
     } catch (error) {
@@ -124,15 +124,17 @@ const alreadyThere = (modelId: string): Tried => ({
 })
 
 /** The nodes that run the model. */
-const taken = ({ instances }: StateView, modelId: string): string[] =>
+const taken = ({ instances }: Facts, modelId: string): string[] =>
   Object.values(instances).filter((one) => modelOf(one) === modelId).flatMap(nodesOf)
 
 function askOf (
-  modelId: string, { sharding, instanceMeta, minNodes, excluded, failedOn }: PlacementIntent,
+  modelId: string, { origin, sharding, instanceMeta, minNodes, excluded, failedOn }: PlacementIntent,
   there: readonly string[]
-): Parameters<Planning['look']>[0] {
+): Ask {
   return {
-    modelId, sharding, instanceMeta, minNodes, force: false, excluded: [...excluded, ...failedOn, ...there]
+    // Nobody chose the way of a model that is placed by itself: its engine's counts.
+    instanceMeta: origin === 'autoplace' ? undefined : instanceMeta,
+    modelId, sharding, minNodes, force: false, excluded: [...excluded, ...failedOn, ...there]
   }
 }
 
@@ -140,12 +142,10 @@ function askOf (
 const STEP_BYTES = 256 * 1024 * 1024
 
 /** What a plan depends on, roughly. */
-function signature (state: StateView, liveIds: readonly string[]): string {
-  const { nodeMemory, nodeResources, topology, instances } = state
+function signature ({ nodes, instances }: Facts): string {
   return JSON.stringify([
-    liveIds.map((id) => [
-      id, Math.floor((nodeMemory[id]?.ramAvailable.inBytes ?? -1) / STEP_BYTES), id in nodeResources,
-      Object.keys(topology.connections[id] ?? {}).length
+    nodes.filter(({ view }) => view.live).map(({ view: { nodeId }, memory, resources, links }) => [
+      nodeId, Math.floor((memory?.ramAvailable.inBytes ?? -1) / STEP_BYTES), resources !== null, links.length
     ]),
     Object.keys(instances)
   ])

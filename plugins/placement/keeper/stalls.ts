@@ -1,9 +1,9 @@
 import { modelOf } from './intent.js'
 import { bodyOf } from '../../runners/service.js'
 import type { Instance } from '../../runners/service.js'
-import { SERVING } from '../progress.js'
-import type { StateView } from '../state-view.js'
-import { ranksOf } from '../view.js'
+import type { Facts } from '../facts.js'
+import { ranksOf } from '../place/view.js'
+import { SERVING } from '../progress/progress.js'
 
 /** Nothing of an instance may stand still for longer than this before it serves, s. */
 export const STALL_SECONDS = 150
@@ -20,7 +20,7 @@ export class Stalls {
   readonly #seen = new Map<string, { what: string, since: number }>()
 
   /** Those that stand still. Times in ms of a monotonic clock. */
-  look (state: Pick<StateView, 'instances' | 'runners' | 'downloads'>, now: number): Stall[] {
+  look (state: Pick<Facts, 'instances' | 'runners' | 'downloads'>, now: number): Stall[] {
     const stalled: Stall[] = []
     const instances = Object.values(state.instances)
     const there = new Set(instances.map((one) => bodyOf(one).instanceId))
@@ -50,7 +50,7 @@ const kindOf = (status: Record<string, unknown> | undefined): string =>
   Object.keys(status ?? {})[0] ?? 'RunnerIdle'
 
 /** Transfers of the model to the nodes of the instance; one whose turn has not come waits for all there. */
-function nodesDownloads ({ downloads }: Pick<StateView, 'downloads'>, instance: Instance): unknown {
+function nodesDownloads ({ downloads }: Pick<Facts, 'downloads'>, instance: Instance): unknown {
   const modelId = modelOf(instance)
   return ranksOf(instance).map(({ nodeId }) => {
     const all = downloads[nodeId] ?? []

@@ -1,24 +1,30 @@
-import { compareText, jobNeed } from './candidates.js'
-import type { Candidate, Job, Option } from './candidates.js'
-import type { Linked } from './links.js'
+import { compareText, jobNeed, joins } from './candidates.js'
+import type { BackendOption, CandidateNode, Job, Neighbours } from './candidates.js'
 import type { Need } from './memory.js'
 import { findGroup } from './search.js'
-import type { Budget } from './search.js'
-import { splitLayers } from './shares.js'
+import type { SearchBudget } from './search.js'
 
-/** A node in an arrangement: what it runs on and what it must hold. */
-export interface Member {
-  candidate: Candidate
-  option: Option
+/** A node of an arrangement: what it runs on and what it must hold. */
+export interface ArrangedNode {
+  candidate: CandidateNode
+  option: BackendOption
   startLayer: number
   endLayer: number
   need: Need
 }
 
-/** The nodes that may be chosen from. */
-export interface Field { candidates: readonly Candidate[], linked: Linked }
+/** The nodes that may be chosen from, and the search steps left. */
+export interface Pool {
+  candidates: readonly CandidateNode[]
+  neighbours: Neighbours
+  budget: SearchBudget
+}
 
-interface Pick { at: number, candidate: Candidate, option: Option, layers: number }
+/** A way to run on a candidate, and the layers it holds so. */
+interface Way { option: BackendOption, layers: number }
+
+/** The candidate at an index of the pool, run in one way. */
+interface Choice extends Way { at: number, candidate: CandidateNode }
 
 /** Whether the job over so many nodes is cut across every layer; on one node it never is. */
 function isTensor (job: Job, size: number): boolean {
@@ -29,16 +35,14 @@ function isTensor (job: Job, size: number): boolean {
  * The best arrangement on exactly `size` nodes in which everything fits, or null. The slowest backend in use
  * is as good as can be; then each node takes the best backend with which the whole still fits.
  */
-export function arrange (job: Job, field: Field, size: number, budget: Budget): Member[] | null {
-  const orders = new Set(field.candidates.flatMap(({ options }) => options.map(({ order }) => order)))
+export function arrange (job: Job, pool: Pool, size: number): ArrangedNode[] | null {
+  const orders = new Set(pool.candidates.flatMap(({ options }) => options.map(({ order }) => order)))
   for (const worst of [...orders].sort((a, b) => a - b)) {
-    const picks = field.candidates
-      .map((candidate, at) => roomiest(job, candidate, at, size, worst))
-      .filter((pick): pick is Pick => pick !== null && pick.layers > 0)
+    const choices = choicesOf(job, pool, size, (candidate) => roomiest(job, candidate, size, worst))
+      .filter(({ layers }) => layers > 0)
       .sort((a, b) => a.option.order - b.option.order || byPreference(a, b))
-    budget.meter.steps += field.candidates.length
-    const chosen = choose(job, field, picks, size, job.layers, budget)
-    if (chosen !== null) return members(job, withBetterBackends(job, chosen))
+    const chosen = choose(job, pool, choices, size, job.layers)
+    if (chosen !== null) return arranged(job, withBetterBackends(job, chosen))
   }
   return null
 }
@@ -47,82 +51,108 @@ export function arrange (job: Job, field: Field, size: number, budget: Budget): 
  * The arrangement on `size` nodes with the most memory, whether or not everything fits; null where no such
  * group is connected.
  */
-export function arrangeAnyway (job: Job, field: Field, size: number, budget: Budget): Member[] | null {
-  const picks = field.candidates
-    .map((candidate, at) => ({ at, candidate, option: mostUsable(candidate), layers: job.layers }))
-    .sort((a, b) => b.option.usable.usableBytes - a.option.usable.usableBytes || byPreference(a, b))
-  budget.meter.steps += field.candidates.length
-  const chosen = choose(job, field, picks, size, 0, budget)
-  return chosen === null ? null : members(job, chosen)
+export function arrangeAnyway (job: Job, pool: Pool, size: number): ArrangedNode[] | null {
+  const choices = choicesOf(job, pool, size, ({ options }) => ({
+    option: options.reduce((best, option) =>
+      option.usable.usableBytes > best.usable.usableBytes ? option : best),
+    layers: job.layers
+  })).sort((a, b) => b.option.usable.usableBytes - a.option.usable.usableBytes || byPreference(a, b))
+  const chosen = choose(job, pool, choices, size, 0)
+  return chosen === null ? null : arranged(job, chosen)
 }
 
-function mostUsable ({ options }: Candidate): Option {
-  return options.reduce((best, option) =>
-    option.usable.usableBytes > best.usable.usableBytes ? option : best)
+/** The candidates that may be one of `size` nodes, each in the way that `choose` gives it. */
+function choicesOf (
+  job: Job, { candidates, budget }: Pool, size: number, choose: (candidate: CandidateNode) => Way | null
+): Choice[] {
+  budget.meter.steps += candidates.length
+  return candidates.flatMap((candidate, at) => {
+    const way = joins(job, candidate, size) ? choose(candidate) : null
+    return way === null ? [] : [{ at, candidate, ...way }]
+  })
 }
 
 /** The way to run on the candidate that holds most, of those as good as the worst allowed. */
-function roomiest (job: Job, candidate: Candidate, at: number, size: number, worst: number): Pick | null {
-  let best: Pick | null = null
-  for (const option of candidate.options) {
+function roomiest (job: Job, { options }: CandidateNode, size: number, worst: number): Way | null {
+  let best: Way | null = null
+  for (const option of options) {
     const layers = capacity(job, option, size)
-    if (option.order > worst || (best !== null && layers <= best.layers)) continue
-    best = { at, candidate, option, layers }
+    if (option.order <= worst && (best === null || layers > best.layers)) best = { option, layers }
   }
   return best
 }
 
 /** Layers the option can hold. A tensor rank holds a part of all layers, or it holds none. */
-function capacity (job: Job, option: Option, size: number): number {
+function capacity (job: Job, option: BackendOption, size: number): number {
   if (!isTensor(job, size) || job.request.force === true) return option.layers
   const { neededBytes } = jobNeed(job, { of: 1, parts: size })
   return neededBytes < option.usable.usableBytes ? job.layers : 0
 }
 
-function byPreference (a: Pick, b: Pick): number {
+function byPreference (a: Choice, b: Choice): number {
   return b.candidate.stagedBytes - a.candidate.stagedBytes ||
     b.option.usable.usableBytes - a.option.usable.usableBytes ||
     compareText(a.candidate.node.nodeId, b.candidate.node.nodeId)
 }
 
 function choose (
-  job: Job, { linked }: Field, picks: readonly Pick[], size: number, layers: number, budget: Budget
-): Pick[] | null {
-  const shape = job.request.instanceMeta === 'LlamaRpc' ? 'star' : 'ring'
-  const seats = picks.map(({ at, layers }) => ({ candidate: at, layers }))
-  return findGroup(seats, linked, { shape, size, layers }, budget)?.map((i) => picks[i]!) ?? null
+  job: Job, { neighbours, budget }: Pool, choices: readonly Choice[], size: number, layers: number
+): Choice[] | null {
+  const topology = job.request.instanceMeta === 'LlamaRpc' ? 'star' : 'ring'
+  const seats = choices.map(({ at, layers }) => ({ candidate: at, layers }))
+  return findGroup(seats, neighbours, { topology, size, layers }, budget)
+    ?.map((i) => choices[i]!) ?? null
 }
 
-function withBetterBackends (job: Job, picks: readonly Pick[]): Pick[] {
-  let held = picks.reduce((sum, { layers }) => sum + layers, 0)
-  return picks.map((pick) => {
-    for (const option of pick.candidate.options) {
-      if (option === pick.option) return pick
-      const layers = capacity(job, option, picks.length)
-      if (layers < 1 || held - pick.layers + layers < job.layers) continue
-      held += layers - pick.layers
-      return { ...pick, option, layers }
+function withBetterBackends (job: Job, choices: readonly Choice[]): Choice[] {
+  let held = choices.reduce((sum, { layers }) => sum + layers, 0)
+  return choices.map((choice) => {
+    for (const option of choice.candidate.options) {
+      if (option === choice.option) return choice
+      const layers = capacity(job, option, choices.length)
+      if (layers < 1 || held - choice.layers + layers < job.layers) continue
+      held += layers - choice.layers
+      return { ...choice, option, layers }
     }
-    return pick
+    return choice
   })
 }
 
-function members (job: Job, picks: readonly Pick[]): Member[] {
-  const size = picks.length
+function arranged (job: Job, choices: readonly Choice[]): ArrangedNode[] {
+  const size = choices.length
+  const { nLayers } = job.request.card
   if (isTensor(job, size)) {
-    const need = jobNeed(job, { of: 1, parts: size })
-    const endLayer = job.request.card.nLayers
-    return picks.map(({ candidate, option }) => ({ candidate, option, startLayer: 0, endLayer, need }))
+    const whole = { startLayer: 0, endLayer: nLayers, need: jobNeed(job, { of: 1, parts: size }) }
+    return choices.map(({ candidate, option }) => ({ candidate, option, ...whole }))
   }
-  const ranks = picks.map(({ option, layers }) => ({ weight: option.usable.usableBytes, capacity: layers }))
-  const counts = splitLayers(job.layers, ranks)
-  let startLayer = 0
-  return picks.map(({ candidate, option }, i) => {
-    const start = startLayer
-    startLayer += counts[i]!
+  const counts = splitLayers(job.layers, choices.map(({ option, layers }) =>
+    ({ weight: option.usable.usableBytes, capacity: layers })))
+  let endLayer = 0
+  return choices.map(({ candidate, option }, i) => {
+    const startLayer = endLayer
     // A card without layers is one part that has no layers to name.
-    const endLayer = Math.min(startLayer, job.request.card.nLayers)
+    endLayer = Math.min(startLayer + counts[i]!, nLayers)
     const need = jobNeed(job, { of: counts[i]!, parts: job.layers })
-    return { candidate, option, startLayer: start, endLayer, need }
+    return { candidate, option, startLayer, endLayer, need }
   })
+}
+
+/**
+ * Whole layers in proportion to the weights: every rank at least one and at most its capacity, and what
+ * does not fit on one goes to the others. The capacities must hold all layers, and there must be at least
+ * as many layers as ranks.
+ */
+function splitLayers (layers: number, ranks: readonly { weight: number, capacity: number }[]): number[] {
+  const total = ranks.reduce((sum, { weight }) => sum + weight, 0)
+  const due = ranks.map(({ weight }) => total > 0 ? layers * weight / total : layers / ranks.length)
+  const counts = ranks.map(() => 1)
+  for (let left = layers - ranks.length; left > 0; left--) {
+    let best = -1
+    ranks.forEach(({ capacity }, i) => {
+      if (counts[i]! >= capacity) return
+      if (best < 0 || due[i]! - counts[i]! > due[best]! - counts[best]!) best = i
+    })
+    counts[best]!++
+  }
+  return counts
 }

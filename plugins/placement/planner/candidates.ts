@@ -1,6 +1,6 @@
 import { claimsByNode, needOf, usableOf } from './memory.js'
 import type { Need, NodeClaims, Part, Usable } from './memory.js'
-import type { ClusterView, EngineTraits, NodeFacts, PlanRequest } from './types.js'
+import type { ClusterView, EngineTraits, Meter, NodeFacts, PlanRequest } from './types.js'
 
 /** What is asked, with the engine's traits at hand. */
 export interface Job {
@@ -11,7 +11,7 @@ export interface Job {
 }
 
 /** One way to run on a node. */
-export interface Option {
+export interface BackendOption {
   backend: string
   /** Place in the engine's order of preference, 0 is best. */
   order: number
@@ -21,17 +21,48 @@ export interface Option {
 }
 
 /** A node that may take part. `options` is best backend first and never empty. */
-export interface Candidate {
+export interface CandidateNode {
   node: NodeFacts
   /** It has not told enough: `options` is the most it could turn out to be. */
   pending: boolean
   stagedBytes: number
-  options: Option[]
+  options: BackendOption[]
+}
+
+/** Whether the candidate may be one of `size` nodes that share a model. */
+export function joins ({ request }: Job, { node }: CandidateNode, size: number): boolean {
+  return size === 1 || request.instanceMeta !== 'LlamaRpc' || node.lends !== false
+}
+
+/** The candidates with which one of them is linked, all by their index. */
+export type Neighbours = (index: number) => readonly number[]
+
+/**
+ * Connections between candidates. Both directions must be live; a pending candidate counts as linked with
+ * all, since its connections may not be told either. Read when first asked: most placements take one node.
+ */
+export function neighboursIn (
+  candidates: readonly CandidateNode[], edges: ClusterView['edges'], meter: Meter
+): Neighbours {
+  const known = new Map<number, number[]>()
+  let live: Set<string> | undefined
+  const key = (from: CandidateNode, to: CandidateNode): string => `${from.node.nodeId} ${to.node.nodeId}`
+  const linked = (a: CandidateNode, b: CandidateNode): boolean => {
+    meter.steps++
+    live ??= new Set(edges.map(({ from, to }) => `${from} ${to}`))
+    return a !== b && (a.pending || b.pending || (live.has(key(a, b)) && live.has(key(b, a))))
+  }
+  return (index) => {
+    const list = known.get(index) ?? candidates.flatMap((other, i) =>
+      linked(candidates[index]!, other) ? [i] : [])
+    known.set(index, list)
+    return list
+  }
 }
 
 /** Who may take part, and who is out. In order of node id. */
 export interface Survey {
-  candidates: Candidate[]
+  candidates: CandidateNode[]
   /** Would be candidates, but are excluded. */
   excluded: NodeFacts[]
   /** Run models, but have no backend for this one. */
@@ -83,7 +114,7 @@ function ownList (lists: Readonly<Record<string, readonly string[]>>, key: strin
   return Object.hasOwn(lists, key) ? lists[key]! : []
 }
 
-function candidateOf (job: Job, node: NodeFacts, claims: NodeClaims): Candidate {
+function candidateOf (job: Job, node: NodeFacts, claims: NodeClaims): CandidateNode {
   const { memory } = node
   const pending = memory === null || node.backends === null || node.participation === null
   const options = backendsOf(job, node).map(({ backend, order }) => {

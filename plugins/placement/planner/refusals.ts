@@ -1,6 +1,6 @@
-import type { Member } from './arrange.js'
+import type { ArrangedNode } from './arrange.js'
 import { compareText } from './candidates.js'
-import type { Candidate } from './candidates.js'
+import type { CandidateNode } from './candidates.js'
 import { gib } from './memory.js'
 import { least, shortOf } from './solve.js'
 import type { Problem } from './solve.js'
@@ -32,7 +32,7 @@ function inWords (request: PlanRequest, view: ClusterView, problem: Problem): Wo
     case 'no_backend': return noBackend(request, problem)
     case 'exclusions_removed_all': return allExcluded(request, problem.survey.excluded)
     case 'info_pending': return infoPending(problem.pending)
-    case 'spread_unsupported': return notSpread(request, problem.traits)
+    case 'spread_unsupported': return notSpread(problem)
     case 'tensor_indivisible': return indivisible(request, problem.candidates)
     case 'no_connected_cycle': return noCycle(problem, view)
     case 'insufficient_memory': return noMemory(problem)
@@ -90,7 +90,7 @@ function allExcluded ({ card }: PlanRequest, excluded: readonly NodeFacts[]): Wo
   }
 }
 
-function infoPending (pending: readonly Candidate[]): Words {
+function infoPending (pending: readonly CandidateNode[]): Words {
   const nodes = pending.map(({ node }) => node)
   return {
     message: `Waiting for ${named(nodes)} to tell what ${nodes.length === 1 ? 'it has' : 'they have'}; ` +
@@ -115,14 +115,23 @@ function indivisible ({ card, minNodes }: PlanRequest, candidates: number): Word
   }
 }
 
-function notSpread (
-  { card: { engine }, instanceMeta, minNodes }: PlanRequest, { multiNode, meta = 'Ring' }: EngineTraits
-): Words {
+function notSpread ({ job, refusing }: Problem & { reason: 'spread_unsupported' }): Words {
+  const { card: { engine }, instanceMeta, minNodes } = job.request
+  const { multiNode, meta = 'Ring' } = job.traits
+  const engineSpreadsAs = multiNode ? meta : null
+  if (refusing.length > 0) {
+    const nodes = refusing.map(({ node }) => node)
+    return {
+      message: `Too few nodes may share a model with others for min_nodes ${minNodes}: ` +
+        `plugins.runners.rpc_for_every_user is not set on ${named(nodes)}.`,
+      details: { engine, minNodes, engineSpreadsAs, refusingNodes: nodes.map(idOf) }
+    }
+  }
   const how = multiNode ? `spreads a model over nodes as ${meta}, not as ${instanceMeta}`
     : 'runs a model on one node'
   return {
     message: `Engine ${engine} ${how}, so min_nodes ${minNodes} cannot be met.`,
-    details: { engine, minNodes, engineSpreadsAs: multiNode ? meta : null }
+    details: { engine, minNodes, engineSpreadsAs }
   }
 }
 
@@ -152,7 +161,7 @@ function cycleMessage (request: PlanRequest, candidates: number, cut: boolean): 
 }
 
 /** Links that are live in one direction only: often the gap in a topology. */
-function oneWayLinks (candidates: readonly Candidate[], view: ClusterView): { from: string, to: string }[] {
+function oneWayLinks (candidates: readonly CandidateNode[], view: ClusterView): ClusterView['edges'] {
   const ids = new Set(candidates.map(({ node }) => node.nodeId))
   const key = (from: string, to: string): string => JSON.stringify([from, to])
   const live = new Map(view.edges.map(({ from, to }) => [key(from, to), { from, to }]))
@@ -181,7 +190,7 @@ function noMemory ({ job, nearest, candidates }: Problem & { reason: 'insufficie
 }
 
 /** `attic: needs 13.20 GiB (weights 9.75 GiB x 1.30 + cache 0.27 GiB + 0.25 GiB), has 11.90 GiB`. */
-function arithmetic (member: Member): string {
+function arithmetic (member: ArrangedNode): string {
   const { candidate: { node }, need, option: { usable } } = member
   const [needs, has] = [gib(need.neededBytes), gib(usable.usableBytes)]
   const close = needs === has ? `, ${count(shortOf(member), 'byte')} too few` : ''
@@ -190,7 +199,7 @@ function arithmetic (member: Member): string {
 }
 
 /** Every term of the comparison, in bytes. */
-function termsOf (member: Member): Record<string, unknown> {
+function termsOf (member: ArrangedNode): Record<string, unknown> {
   const { option, startLayer, endLayer, need } = member
   const { backend, usable } = option
   return { backend, startLayer, endLayer, ...need, ...usable, shortBytes: shortOf(member) }

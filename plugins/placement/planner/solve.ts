@@ -1,10 +1,8 @@
 import { arrange, arrangeAnyway } from './arrange.js'
-import type { Field, Member } from './arrange.js'
-import { survey } from './candidates.js'
-import type { Candidate, Job, Survey } from './candidates.js'
-import { linksBetween } from './links.js'
+import type { ArrangedNode, Pool } from './arrange.js'
+import { joins, neighboursIn, survey } from './candidates.js'
+import type { CandidateNode, Job, Survey } from './candidates.js'
 import { gib } from './memory.js'
-import type { Budget } from './search.js'
 import type { ClusterView, EngineTraits, Meter, Plan, PlanRequest } from './types.js'
 
 /** Why there is no plan, with what a message needs. */
@@ -13,106 +11,78 @@ export type Problem =
   | { reason: 'too_few_layers' }
   | { reason: 'no_backend', traits: EngineTraits | null, survey: Survey | null }
   | { reason: 'exclusions_removed_all', survey: Survey }
-  | { reason: 'info_pending', pending: Candidate[] }
-  | { reason: 'spread_unsupported', traits: EngineTraits }
+  | { reason: 'info_pending', pending: CandidateNode[] }
+  | { reason: 'spread_unsupported', job: Job, refusing: readonly CandidateNode[] }
   | { reason: 'tensor_indivisible', candidates: number }
-  | { reason: 'no_connected_cycle', job: Job, candidates: readonly Candidate[], cut: boolean }
-  | { reason: 'insufficient_memory', job: Job, nearest: Member[], candidates: readonly Candidate[] }
+  | { reason: 'no_connected_cycle', job: Job, candidates: readonly CandidateNode[], cut: boolean }
+  | { reason: 'insufficient_memory', job: Job, nearest: ArrangedNode[], candidates: readonly CandidateNode[] }
 
 export type Solved = { ok: true, plan: Plan } | { ok: false, problem: Problem }
 
-/** Steps of search one request may take; only rings in large, thin networks come near it. */
-const SOLVE_STEPS = 200_000
+/** Links one request may look at; only rings in large, thin networks come near it. */
+const SOLVE_STEPS = 2_000_000
 
 /** Finds the plan or the first reason why there is none. */
 export function solve (request: PlanRequest, view: ClusterView, meter: Meter): Solved {
-  const scene = sceneOf(request, view)
-  if ('reason' in scene) return { ok: false, problem: scene }
-  const { job, found } = scene
-  const told = trialOf(scene, view, meter, ({ pending }) => !pending)
+  const job = jobOf(request, view)
+  if ('reason' in job) return { ok: false, problem: job }
+  const found = survey(job, view)
+  const told = poolOf(found.candidates.filter(({ pending }) => !pending), view, meter)
   const plan = planAmong(job, told)
   if (plan !== null) return { ok: true, plan }
   const pending = found.candidates.filter((candidate) => candidate.pending)
-  if (pending.length === 0) return problemAmong(scene, told)
+  if (pending.length === 0) return problemAmong(job, found, told)
   // Only nodes that could change the answer are worth waiting for: the most they could be, would it do?
-  const atMost = trialOf(scene, view, meter, () => true)
+  const atMost = poolOf(found.candidates, view, meter)
   if (planAmong(job, atMost) !== null) return { ok: false, problem: { reason: 'info_pending', pending } }
-  return problemAmong(scene, atMost)
+  return problemAmong(job, found, atMost)
 }
 
 /** Whether there is a plan; cheaper than the reason why not. */
 export function canPlan (request: PlanRequest, view: ClusterView, meter: Meter): boolean {
-  const scene = sceneOf(request, view)
-  if ('reason' in scene) return false
-  return planAmong(scene.job, trialOf(scene, view, meter, ({ pending }) => !pending)) !== null
+  const job = jobOf(request, view)
+  if ('reason' in job) return false
+  const told = survey(job, view).candidates.filter(({ pending }) => !pending)
+  return planAmong(job, poolOf(told, view, meter)) !== null
 }
 
-interface Scene { job: Job, found: Survey }
-
-function sceneOf (request: PlanRequest, view: ClusterView): Scene | Problem {
-  const { card } = request
+/** What is asked with the engine's traits at hand, or what is wrong whatever the nodes are. */
+function jobOf (request: PlanRequest, view: ClusterView): Job | Problem {
+  const { card, sharding, minNodes } = request
   const traits = Object.hasOwn(view.engines, card.engine) ? view.engines[card.engine]! : null
   if (traits === null) return { reason: 'no_backend', traits, survey: null }
-  const early = withoutNodes(request, traits)
-  if (early !== null) return early
-  const job: Job = { request, traits, layers: Math.max(1, card.nLayers) }
-  return { job, found: survey(job, view) }
-}
-
-/** The candidates that count, the numbers of them to try, and the work it may take. */
-interface Trial { field: Field, sizes: number[], budget: Budget }
-
-function trialOf (
-  { job, found }: Scene, view: ClusterView, meter: Meter, counts: (candidate: Candidate) => boolean
-): Trial {
-  const candidates = found.candidates.filter(counts)
-  return {
-    field: { candidates, linked: lazyLinks(candidates, view) },
-    sizes: allowedSizes(job, candidates.length),
-    budget: { left: SOLVE_STEPS, cut: false, meter }
+  if (sharding === 'Tensor' && !(card.supportsTensor && traits.tensor)) {
+    return { reason: 'tensor_unsupported', traits }
   }
+  if (sharding === 'Pipeline' && minNodes > 1 && minNodes > card.nLayers) return { reason: 'too_few_layers' }
+  return { request, traits, layers: Math.max(1, card.nLayers) }
 }
 
-/** What is wrong whatever the nodes are. */
-function withoutNodes ({ card, sharding, minNodes }: PlanRequest, traits: EngineTraits): Problem | null {
-  if (sharding === 'Tensor') {
-    return card.supportsTensor && traits.tensor ? null : { reason: 'tensor_unsupported', traits }
-  }
-  return minNodes > 1 && minNodes > card.nLayers ? { reason: 'too_few_layers' } : null
+function poolOf (candidates: readonly CandidateNode[], view: ClusterView, meter: Meter): Pool {
+  const neighbours = neighboursIn(candidates, view.edges, meter)
+  return { candidates, neighbours, budget: { meter, end: meter.steps + SOLVE_STEPS, cut: false } }
 }
 
-function planAmong (job: Job, { field, sizes, budget }: Trial): Plan | null {
-  for (const size of sizes) {
-    const members = arrange(job, field, size, budget)
-    if (members !== null) return planOf(job, members)
+function planAmong (job: Job, pool: Pool): Plan | null {
+  for (const size of allowedSizes(job, pool.candidates.length)) {
+    const nodes = arrange(job, pool, size)
+    if (nodes !== null) return planOf(job, nodes)
   }
   return null
 }
 
-function problemAmong ({ job, found }: Scene, { field, sizes, budget }: Trial): Solved {
-  const nearest = nearestOf(job, field, sizes, budget)
+function problemAmong (job: Job, found: Survey, pool: Pool): Solved {
+  const sizes = allowedSizes(job, pool.candidates.length)
+  // The arrangement that misses least memory, of these the one on the fewest nodes.
+  const nearest = sizes.map((size) => arrangeAnyway(job, pool, size)).reduce((best, nodes) =>
+    nodes === null || (best !== null && shortBytes(best) <= shortBytes(nodes)) ? best : nodes, null)
   // Possible only where the search for a plan ran out of steps.
   if (nearest !== null && shortBytes(nearest) === 0) return { ok: true, plan: planOf(job, nearest) }
-  return { ok: false, problem: problemOf(job, found, field.candidates, sizes, nearest, budget.cut) }
-}
-
-/** The arrangement that misses least memory, of these the one on the fewest nodes. */
-function nearestOf (job: Job, field: Field, sizes: readonly number[], budget: Budget): Member[] | null {
-  return sizes
-    .map((size) => arrangeAnyway(job, field, size, budget))
-    .filter((members) => members !== null)
-    .reduce<Member[] | null>((best, members) =>
-      best !== null && shortBytes(best) <= shortBytes(members) ? best : members, null)
-}
-
-/** Most placements take one node, and never ask for links. */
-function lazyLinks (candidates: readonly Candidate[], view: ClusterView): Field['linked'] {
-  let linked: Field['linked'] | undefined
-  return (a, b) => (linked ??= linksBetween(candidates, view.edges))(a, b)
+  return { ok: false, problem: problemOf(job, found, pool, sizes.length === 0, nearest) }
 }
 
 /** Whether the engine spreads a model over nodes in the way asked for. */
-export function spreads ({ instanceMeta }: PlanRequest, { multiNode, meta = 'Ring' }: EngineTraits): boolean {
+function spreads ({ instanceMeta }: PlanRequest, { multiNode, meta = 'Ring' }: EngineTraits): boolean {
   return multiNode && meta === instanceMeta
 }
 
@@ -138,18 +108,22 @@ function divides ({ card: { heads, kvHeads, hiddenSize } }: PlanRequest, size: n
 }
 
 function problemOf (
-  job: Job, found: Survey, candidates: readonly Candidate[], sizes: readonly number[],
-  nearest: Member[] | null, cut: boolean
+  job: Job, found: Survey, { candidates, budget: { cut } }: Pool, noSize: boolean,
+  nearest: ArrangedNode[] | null
 ): Problem {
+  const { request, traits } = job
   if (candidates.length === 0) {
     return found.excluded.length > 0
       ? { reason: 'exclusions_removed_all', survey: found }
-      : { reason: 'no_backend', traits: job.traits, survey: found }
+      : { reason: 'no_backend', traits, survey: found }
   }
-  if (least(job.request) > 1 && !spreads(job.request, job.traits)) {
-    return { reason: 'spread_unsupported', traits: job.traits }
+  const size = least(request)
+  const refusing = candidates.filter((candidate) => !joins(job, candidate, size))
+  const tooFew = candidates.length >= size && candidates.length - refusing.length < size
+  if (size > 1 && (!spreads(request, traits) || tooFew)) {
+    return { reason: 'spread_unsupported', job, refusing: tooFew ? refusing : [] }
   }
-  if (sizes.length === 0 && indivisible(job, candidates.length)) {
+  if (noSize && indivisible(job, candidates.length)) {
     return { reason: 'tensor_indivisible', candidates: candidates.length }
   }
   return nearest === null
@@ -166,16 +140,16 @@ function indivisible ({ request }: Job, candidates: number): boolean {
 }
 
 /** What is missing on all nodes of an arrangement together. */
-function shortBytes (members: readonly Member[]): number {
+function shortBytes (members: readonly ArrangedNode[]): number {
   return members.reduce((sum, member) => sum + shortOf(member), 0)
 }
 
 /** Bytes by which a member misses its part: at least 1 when it does, since equal is not enough. */
-export function shortOf ({ need, option }: Member): number {
+export function shortOf ({ need, option }: ArrangedNode): number {
   return Math.max(0, need.neededBytes - option.usable.usableBytes + 1)
 }
 
-function planOf (job: Job, members: readonly Member[]): Plan {
+function planOf (job: Job, members: readonly ArrangedNode[]): Plan {
   const { request } = job
   const alone = members.length === 1
   const stagedBytes = members.reduce((sum, { candidate }) => sum + candidate.stagedBytes, 0)
@@ -197,7 +171,7 @@ function planOf (job: Job, members: readonly Member[]): Plan {
   }
 }
 
-function whyOf (request: PlanRequest, members: readonly Member[], stagedBytes: number): string {
+function whyOf (request: PlanRequest, members: readonly ArrangedNode[], stagedBytes: number): string {
   const size = members.length
   const nodes = size === 1 ? '1 node' : `${size} nodes`
   const count = size > least(request) ? 'the fewest that hold it' : 'as few as allowed'

@@ -1,6 +1,6 @@
-import type { Member } from './arrange.js'
+import type { ArrangedNode } from './arrange.js'
 import { compareText, jobNeed } from './candidates.js'
-import type { Candidate, Job, Option } from './candidates.js'
+import type { BackendOption, CandidateNode, Job } from './candidates.js'
 import { bytesToFree } from './memory.js'
 import { canPlan, least, shortOf } from './solve.js'
 import type { Problem } from './solve.js'
@@ -120,13 +120,13 @@ function frees ({ job, nearest, candidates }: Problem & { reason: 'insufficient_
     .slice(0, TRIED_MAX)
 }
 
-function aloneOn (job: Job, { node, options, pending }: Candidate): Free[] {
+function aloneOn (job: Job, { node, options, pending }: CandidateNode): Free[] {
   if (pending) return []
   return options.flatMap((option) => freeOn(node, option, jobNeed(job, { of: 1, parts: 1 }).neededBytes))
 }
 
 /** What the member must be given to take over all that the others cannot hold. */
-function heldBy (job: Job, members: readonly Member[], member: Member): Free[] {
+function heldBy (job: Job, members: readonly ArrangedNode[], member: ArrangedNode): Free[] {
   const { candidate: { node, pending }, option } = member
   const others = members.filter((other) => other !== member)
   if (pending) return []
@@ -139,7 +139,7 @@ function heldBy (job: Job, members: readonly Member[], member: Member): Free[] {
   return freeOn(node, option, jobNeed(job, { of: layers, parts: job.layers }).neededBytes)
 }
 
-function freeOn ({ nodeId }: NodeFacts, { backend, usable }: Option, neededBytes: number): Free[] {
+function freeOn ({ nodeId }: NodeFacts, { backend, usable }: BackendOption, neededBytes: number): Free[] {
   const bytes = bytesToFree(usable, neededBytes)
   return bytes === null ? [] : [{ kind: 'free', nodeId, backend, bytes }]
 }

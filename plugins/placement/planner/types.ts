@@ -32,6 +32,8 @@ export interface NodeFacts {
   stagedBytes: ReadonlyMap<string, number>
   /** Only `full` nodes run models. */
   participation: 'full' | 'management' | null
+  /** False where its operator does not let it share a model with others as LlamaRpc. */
+  lends?: boolean
 }
 
 /** What an engine can do. */

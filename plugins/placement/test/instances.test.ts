@@ -1,10 +1,10 @@
 import t from 'tap'
 import { card, GIB, ID, runnersAre, startPlacement, until } from './kit.js'
 import type { Options, PlacementRig } from './kit.js'
-import type { Desk } from '../desk.js'
+import type { PlacementDeps } from '../place/enter.js'
 import { remove } from '../handlers/instances.js'
-import { refuse } from '../refusals.js'
-import type { WaitingEntry } from '../sections.js'
+import { refuse } from '../errors.js'
+import type { WaitingEntry } from '../waitlist.js'
 import { entry, intent } from './keeper-kit.js'
 import { instanceOn } from './verb-kit.js'
 import { bodyOf } from '../../runners/service.js'
@@ -364,10 +364,11 @@ t.test('what is lost while it is deleted is not placed again', async (t) => {
   for (const gone of [true, false]) {
     const waiting = new Map<string, WaitingEntry>()
     const there: Record<string, Instance> = { [ID]: instanceOn(ID, 'acme/chat', ['id-n2']) }
-    const desk = {
-      readState: async () => ({ instances: there }), newId: () => 'c', drainSeconds: 30, returns: () => false,
-      standing: {
-        waits: (id: string) => waiting.get(id), async unwait (id: string) { waiting.delete(id) },
+    const deps = {
+      facts: { now: () => ({ instances: there, waitingInstances: {} }) }, newId: () => 'c',
+      drainSeconds: 30, returns: () => false,
+      waitList: {
+        get: (id: string) => waiting.get(id), async unwait (id: string) { waiting.delete(id) },
         async stop () {}
       },
       instances: {
@@ -377,9 +378,9 @@ t.test('what is lost while it is deleted is not placed again', async (t) => {
           if (gone) throw refuse('instance_not_found', 'No instance.')
         }
       }
-    } as unknown as Desk
+    } as unknown as PlacementDeps
     const request = { params: { instance_id: ID }, query: {} } as Parameters<typeof remove>[1]
-    t.match(await remove(desk, request), { message: /is removed/ })
+    t.match(await remove(deps, request), { message: /is removed/ })
     t.equal(waiting.size, 0)
   }
 })

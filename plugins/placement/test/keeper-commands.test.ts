@@ -1,8 +1,8 @@
 import t from 'tap'
 import type { Section } from '../../../kernel/index.js'
-import { commandHandlers, commands } from '../commands.js'
+import { commandHandlers, commands } from '../waitlist.js'
 import { entryCommands, onceFor } from '../keeper/index.js'
-import type { StoppedEntry, WaitingEntry } from '../sections.js'
+import type { StoppedEntry, WaitingEntry } from '../waitlist.js'
 import { entry, intent } from './keeper-kit.js'
 
 /** A section as the master has it inside a command. */
@@ -23,7 +23,8 @@ t.test('each command may be repeated', (t) => {
   const stopped = section<StoppedEntry>()
   const said: string[] = []
   const { wait, note, unwait, stop, unstop } = commandHandlers({
-    waiting, stopped, waits: (id, { reason }) => { said.push(`${id} ${reason}`) }
+    waiting, stopped, replaced: (id) => id === 'placed',
+    waits: (id, { reason }) => { said.push(`${id} ${reason}`) }
   })
   const check = (done: { changed: boolean }, changed: boolean): void => { t.strictSame(done, { changed }) }
   const auto = entry({ intent: intent({ origin: 'autoplace' }) })
@@ -33,6 +34,7 @@ t.test('each command may be repeated', (t) => {
   check(note({ id: 'a', reason, message: 'Too little.' }), true)
   check(note({ id: 'a', reason, message: 'Even less.' }), false)
   check(note({ id: 'none', reason: 'x', message: 'x' }), false)
+  check(wait({ id: 'placed', entry: entry() }), false)
   t.strictSame(waiting.get('a'), { ...entry(), reason, message: 'Too little.' })
   check(wait({ id: 'b', entry: auto }), true)
   check(wait({ id: 'c', entry: { ...auto, modelId: 'acme/other' } }), true)

@@ -1,9 +1,9 @@
 import { bodyOf } from '../../runners/service.js'
 import type { Instance, PlacementIntent, RingInstance } from '../../runners/service.js'
-import { instanceOf } from '../instance.js'
+import { instanceOf } from '../place/instance.js'
 import type { Judge, Situation, Step } from '../keeper/decide.js'
 import { AUTOPLACE } from '../keeper/intent.js'
-import type { WaitingEntry } from '../sections.js'
+import type { WaitingEntry } from '../waitlist.js'
 import { card, GIB } from './kit.js'
 
 export const NOW = Date.UTC(2026, 0, 1)
@@ -19,9 +19,9 @@ export function instance (
 ): Instance {
   const ranks = nodeIds.map((nodeId, i) => ({ nodeId, startLayer: i, endLayer: i + 1 }))
   let n = 0
-  const made = instanceOf({ ranks, sharding: 'Pipeline' } as never, card(modelId, { totalBytes: bytes }), {
-    topology: { nodes: [], connections: {} }
-  }, () => `${instanceId}-r${n++}`)
+  const plan = { ranks, sharding: 'Pipeline' } as never
+  const newId = (): string => `${instanceId}-r${n++}`
+  const made = instanceOf(plan, card(modelId, { totalBytes: bytes }), { nodes: [] }, newId)
   return { RingInstance: { ...bodyOf(made), instanceId, placement: intent(), ...over } }
 }
 

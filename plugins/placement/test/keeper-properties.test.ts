@@ -3,10 +3,11 @@ import t from 'tap'
 import { bodyOf } from '../../runners/service.js'
 import type { Instance } from '../../runners/service.js'
 import { decide, MOVES_MAX } from '../keeper/decide.js'
-import type { Failure, Situation, Step } from '../keeper/decide.js'
+import type { InstanceFailure } from '../facts.js'
+import type { Situation, Step } from '../keeper/decide.js'
 import { LostNodes, MISSING_MS } from '../keeper/lost-nodes.js'
 import { modelOf, nodesOf } from '../keeper/intent.js'
-import type { WaitingEntry } from '../sections.js'
+import type { WaitingEntry } from '../waitlist.js'
 import { nodeView } from './kit.js'
 import { instance, intent, ready, situation } from './keeper-kit.js'
 
@@ -34,7 +35,7 @@ interface Node { name: string, starts: number, up: boolean, leaving?: boolean }
 class World {
   readonly instances = new Map<string, Instance>()
   readonly waiting = new Map<string, WaitingEntry>()
-  readonly failures: Failure[] = []
+  readonly failures: InstanceFailure[] = []
   readonly nodes: Node[] = Array.from({ length: NODES }, (_, i) => ({ name: `n${i}`, starts: 0, up: true }))
   /** What somebody asked for: the id of its first instance. */
   readonly asked: string[] = []

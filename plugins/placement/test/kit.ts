@@ -1,15 +1,29 @@
 import { BundleService, ClusterService, SessionService, StateService } from '../../../kernel/index.js'
-import type { EngineDecl, ModelCard, NodeView, Session } from '../../../kernel/index.js'
+import type { EngineDecl, ModelCard, NodeReport, NodeView, Session } from '../../../kernel/index.js'
 import { fake, manualClock, startPlugin } from '../../../kernel/testing/index.js'
 import type { ManualClock, Rig, TestContext } from '../../../kernel/testing/index.js'
 import { ModelsService } from '../../staging/service.js'
 import type { Models } from '../../staging/service.js'
-import { errors } from '../errors.js'
+import { errors, refuse } from '../errors.js'
+import type { InstanceStates } from '../facts.js'
 import placement from '../index.js'
-import { refuse } from '../refusals.js'
+import type { commands } from '../waitlist.js'
 import { bodyOf, InstanceService, runnerErrors } from '../../runners/service.js'
 import type { Absence, Entering, Instance, Releasing, RouteQuery } from '../../runners/service.js'
-import type { StateView } from '../state-view.js'
+
+interface Edge { sinkMultiaddr: { ipAddress: string, port: number } | null, session: boolean }
+
+/** What there is, as GET /state shows it; tests write into it. */
+export interface StateView extends InstanceStates {
+  instances: Record<string, Instance>
+  runners: Record<string, Record<string, unknown>>
+  downloads: Record<string, Record<string, object>[]>
+  topology: { nodes: string[], connections: Record<string, Record<string, Edge[]>> }
+  nodeMemory: Record<string, { ramTotal: { inBytes: number }, ramAvailable: { inBytes: number } }>
+  nodeSystem: Record<string, NonNullable<NodeReport['system']>>
+  nodeResources: Record<string, NonNullable<NodeReport['resources']>>
+  instanceFailures: InstanceStates['instanceFailures'][number][]
+}
 
 export const GIB = 1024 ** 3
 export const ID = '00000000-0000-4000-8000-000000000000'
@@ -81,6 +95,8 @@ export interface Options {
 export interface PlacementRig extends Rig {
   /** Tells of a change of the state, which tests just write into, before time goes on. */
   clock: ManualClock
+  /** Has the master carry out a command of the plugin. */
+  decide (name: keyof typeof commands, args: object): Promise<void>
   /** Lets time go on while nothing changes. */
   rest (ms: number): Promise<void>
   state: StateView
@@ -139,15 +155,27 @@ export async function startPlacement (t: TestContext, options: Options = {}): Pr
   }
   const clock = manualClock()
   // What runners declares counts as declared here, because that plugin is not started.
-  const alone = { ...placement, manifest: { ...placement.manifest, errors: { ...errors, ...runnerErrors } } }
+  let command: ((name: string, args: object) => Promise<unknown>) | undefined
+  const alone: typeof placement = {
+    manifest: { ...placement.manifest, errors: { ...errors, ...runnerErrors } },
+    start (ctx) {
+      command = ctx.command as never
+      return placement.start(ctx)
+    }
+  }
   const rig = await startPlugin(t, alone, {
     clock, ...(options.config === undefined ? {} : { config: options.config }),
     ...(options.allow === undefined ? {} : { allow: options.allow }),
-    fakes: [...clusterFakes(made), ...modelFakes(cards, staged, options), placing(made)]
+    fakes: [...clusterFakes(made), ...modelFakes(made, cards, staged, options), placing(made)]
   })
   // The rig's own parts go onto `made`, which the stand-ins go on changing.
   return Object.assign(made, rig, {
     rest: clock.advance,
+    async decide (name: string, args: object) {
+      const done = command!(name, args)
+      await clock.advance(10)
+      await done
+    },
     clock: {
       ...clock,
       async advance (ms: number) {
@@ -172,15 +200,21 @@ interface Made extends Pick<PlacementRig, Parts> {
   newSession: () => void
 }
 
-/** The state; no node tells of a link to one that is gone. */
-function stateNow (made: Made): Record<string, unknown> {
+/** What nodes tell; none of a link to one that is gone. */
+function reports (made: Made): NodeReport[] {
   made.reads++
-  const state = structuredClone(made.state)
-  const gone = made.views.filter(({ live, nodeId }) => !live && !made.reached.has(nodeId))
-  for (const sinks of Object.values(state.topology.connections)) {
-    for (const { nodeId } of gone) delete sinks[nodeId]
-  }
-  return state as unknown as Record<string, unknown>
+  const { topology, nodeMemory, nodeSystem, nodeResources } = structuredClone(made.state)
+  const gone = new Set(made.views.filter(({ live, nodeId }) => !live && !made.reached.has(nodeId))
+    .map(({ nodeId }) => nodeId))
+  return made.views.map((view) => ({
+    view,
+    memory: nodeMemory[view.nodeId] ?? null,
+    system: nodeSystem[view.nodeId] ?? null,
+    resources: nodeResources[view.nodeId] ?? null,
+    links: Object.entries(topology.connections[view.nodeId] ?? {})
+      .filter(([to, [edge]]) => edge?.session === true && !gone.has(to))
+      .map(([nodeId, [edge]]) => ({ nodeId, ...edge!.sinkMultiaddr!, rttMs: null, bytesPerSecond: null }))
+  }))
 }
 
 function clusterFakes (made: Made): ReturnType<typeof fake>[] {
@@ -205,8 +239,7 @@ function clusterFakes (made: Made): ReturnType<typeof fake>[] {
       }
     } as Partial<Session>),
     fake(StateService, {
-      read: async () => stateNow(made),
-      known: () => stateNow(made),
+      nodes: () => reports(made),
       onChange (fn) {
         const before = made.changed
         made.changed = () => {
@@ -220,12 +253,14 @@ function clusterFakes (made: Made): ReturnType<typeof fake>[] {
 }
 
 function modelFakes (
-  cards: ModelCard[], staged: Record<string, Record<string, number>>, { brokenCard, silentStore }: Options
+  { state }: Made, cards: ModelCard[], staged: Record<string, Record<string, number>>,
+  { brokenCard, silentStore }: Options
 ): ReturnType<typeof fake>[] {
   const engines = Object.entries(ENGINES).map(([name, decl]) =>
     ({ name, owner: 'x', decl: { summary: '', module: '', backends: ['cpu'], ...decl } }))
   const models: Partial<Models> = {
     opened: Promise.resolve(),
+    transfers: () => structuredClone(state.downloads) as never,
     digest: () => null,
     card: (modelId) => cards.find((one) => one.modelId === modelId),
     cards: () => cards.map((one) => ({ card: one, origin: 'store' as const })),
@@ -247,6 +282,10 @@ function modelFakes (
 
 function placing (made: Made): ReturnType<typeof fake> {
   return fake(InstanceService, {
+    placed () {
+      const { instances, runners, instanceFailures } = structuredClone(made.state)
+      return { instances, runners, failures: instanceFailures } as never
+    },
     async place (instance, options) {
       made.placed.push({ instance, options })
       const answer = made.answers.shift()

@@ -6,7 +6,7 @@ import type { PlacementIntent, RouteQuery } from '../../runners/service.js'
 import { card, GIB, runnersAre, startPlacement, until } from './kit.js'
 import type { Options, PlacementRig } from './kit.js'
 import { instance } from './keeper-kit.js'
-import { STALE_MS } from '../on-demand.js'
+import { STALE_MS } from '../place/on-demand.js'
 
 const caller = { id: 'local' } as unknown as Caller
 const ON = { on_demand: true }
@@ -124,10 +124,9 @@ t.test('a model that waits for a node already is waited for', async (t) => {
     origin: 'request', sharding: 'Pipeline', instanceMeta: 'Ring', minNodes: 1, excluded: [], failedOn: [],
     ttlSeconds: null, replaces: null
   }
-  rig.state.waitingInstances = { lost: {
-    instanceId: 'lost', origin: 'request', modelId: 'acme/chat', intent, replaces: null, since: '',
-    reason: 'x', message: 'm'
-  } }
+  await rig.decide('wait', { id: 'lost', entry: {
+    modelId: 'acme/chat', intent, replaces: null, since: '', reason: 'x', message: 'm'
+  } })
   const answer = ask(rig)
   await rig.clock.advance(6000)
   t.strictSame(rig.placed, [])

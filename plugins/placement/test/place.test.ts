@@ -2,7 +2,7 @@ import t from 'tap'
 import { kernelError } from '../../../kernel/index.js'
 import { card, GIB, runnersAre, startPlacement, until } from './kit.js'
 import type { Options } from './kit.js'
-import { refuse } from '../refusals.js'
+import { refuse } from '../errors.js'
 import { bodyOf } from '../../runners/service.js'
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
@@ -197,7 +197,7 @@ t.test('nodes that are lost, and GPUs', async (t) => {
   const rig = await startPlacement(t, { nodes: { n1: 4 }, lost: ['n2'], cards: [onGpu] })
   t.match((await rig.ask('POST', '/place_instance', { model_id: 'acme/gpu' })).body.error,
     { reason: 'insufficient_memory', details: { candidates: [{ nodeId: 'id-n1' }] } })
-  rig.state.nodeResources['id-n1']!.backends = ['cpu', 'cuda']
+  rig.state.nodeResources['id-n1'] = { backends: ['cpu', 'cuda'], participation: 'full' }
   rig.state.nodeSystem['id-n1'] = { accelerator: { vramTotalBytes: 24 * GIB, vramUsedBytes: GIB } }
   t.match((await rig.ask('POST', '/place_instance', { model_id: 'acme/gpu' })).body['message'], /on cuda/)
   rig.state.nodeSystem['id-n1'] = { accelerator: { vramTotalBytes: 24 * GIB, vramUsedBytes: null } }

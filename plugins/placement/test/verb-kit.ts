@@ -5,10 +5,11 @@ import { standIn } from '../../../kernel/test/cli-helpers.js'
 import { createPlace } from '../cli/place.js'
 import { createStop } from '../cli/stop.js'
 import { verbs } from '../cli/verbs.js'
-import { instanceOf } from '../instance.js'
+import { instanceOf } from '../place/instance.js'
 import { changed } from '../../runners/service.js'
 import type { Instance } from '../../runners/service.js'
 import { card, stateOf } from './kit.js'
+import type { StateView } from './kit.js'
 import type { Asked } from '../../../kernel/test/cli-helpers.js'
 import type { Pace } from '../../../kernel/index.js'
 import type { SeenState } from '../cli/api.js'
@@ -89,7 +90,7 @@ export async function nodeOf (
 }
 
 /** GET /state of the nodes n1 and n2, nothing placed. */
-export function seenState (): SeenState {
+export function seenState (): SeenState & StateView {
   return {
     ...stateOf({ n1: 64, n2: 64 }), localNodeId: 'id-n1',
     nodeIdentities: { 'id-n1': { friendlyName: 'n1' }, 'id-n2': { friendlyName: 'n2' } }
@@ -105,7 +106,7 @@ export function instanceOn (instanceId: string, modelId: string, nodeIds: string
     neededBytes: 0, usableBytes: 0, freeAfterBytes: 0
   }))
   const made = instanceOf(
-    { ranks, sharding: 'Pipeline', instanceMeta: 'Ring' }, card(modelId), stateOf({}),
+    { ranks, sharding: 'Pipeline', instanceMeta: 'Ring' }, card(modelId), { nodes: [] },
     () => `${instanceId}-${named++}`)
   return changed(made, { instanceId })
 }

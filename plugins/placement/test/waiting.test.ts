@@ -1,7 +1,4 @@
 import t from 'tap'
-import { Admission } from '../admission.js'
-import type { Planning } from '../planning.js'
-import { RecentState } from '../recent-state.js'
 import { instance } from './keeper-kit.js'
 import { card, GIB, runnersAre, startPlacement, stateOf, until } from './kit.js'
 import type { Body, PlacementRig } from './kit.js'
@@ -104,34 +101,35 @@ t.test('an instance that is removed meanwhile is lost; one that is late to show 
 })
 
 /** As the keeper does it: the instance waits, then another one is in its place. */
-function lose (rig: PlacementRig, id: string): void {
+async function lose (rig: PlacementRig, id: string): Promise<void> {
   const ring = bodyOf(rig.state.instances[id]!)
   const { modelId } = ring.shardAssignments
   delete rig.state.instances[id]
-  rig.state.waitingInstances = { [id]: {
-    instanceId: id, origin: 'request', modelId, intent: ring.placement!, replaces: ring.placement!.replaces,
-    since: '2026-01-01T00:00:00Z', reason: 'insufficient_memory', message: 'n2: too little.'
-  } }
+  const { replaces } = ring.placement!
+  await rig.decide('wait', { id, entry: {
+    modelId, intent: ring.placement!, replaces, since: '2026-01-01T00:00:00Z', reason: 'insufficient_memory',
+    message: 'n2: too little.'
+  } })
 }
 
-function replace (rig: PlacementRig, id: string, by: string): void {
+async function replace (rig: PlacementRig, id: string, by: string): Promise<void> {
   const ring = bodyOf(rig.placed.at(-1)!.instance)
   rig.state.instances[by] = { RingInstance: {
     ...ring, instanceId: by, placement: { ...ring.placement!, replaces: id }
   } }
-  rig.state.waitingInstances = {}
+  await rig.decide('unwait', { id })
 }
 
 t.test('an instance that is lost meanwhile is followed to the one in its place', async (t) => {
   const rig = await startPlacement(t)
   const { id, answer } = await waitOn(rig)
   await rig.clock.advance(1000)
-  lose(rig, id)
+  await lose(rig, id)
   await rig.clock.advance(20_000)
-  replace(rig, id, 'second')
+  await replace(rig, id, 'second')
   await rig.clock.advance(1000)
-  lose(rig, 'second')
-  replace(rig, 'second', 'third')
+  await lose(rig, 'second')
+  await replace(rig, 'second', 'third')
   await rig.clock.advance(1000)
   runnersAre(rig.state, 'third', { RunnerReady: {} })
   await rig.clock.advance(250)
@@ -145,8 +143,8 @@ t.test('one that has failed is followed when it moves, and waited for while it m
     instanceId: id, errorCode: 'runner_failed', errorMessage: 'no library', affectedNodeIds: ['id-n1']
   })
   await rig.clock.advance(4500)
-  lose(rig, id)
-  replace(rig, id, 'second')
+  await lose(rig, id)
+  await replace(rig, id, 'second')
   rig.state.instanceFailures = []
   await rig.clock.advance(6000)
   runnersAre(rig.state, 'second', { RunnerReady: {} })
@@ -157,7 +155,7 @@ t.test('one that has failed is followed when it moves, and waited for while it m
 t.test('the time is up while it waits for a node', async (t) => {
   const rig = await startPlacement(t)
   const { id, answer } = await waitOn(rig)
-  lose(rig, id)
+  await lose(rig, id)
   await rig.clock.advance(60_250)
   t.match(await answer, { status: 504, body: { error: {
     reason: 'not_ready_yet', message: /not ready after 60 s: it waits for a node: n2: too little\.$/
@@ -192,12 +190,6 @@ t.test('the master refuses by what it knows itself', async (t) => {
   t.pass('what the master was not told, the node that planned had')
 })
 
-t.test('a master that knows nothing yet refuses nothing', (t) => {
-  const admission = new Admission({} as Planning, () => false, () => undefined)
-  admission.check({ instance: instance('a', ['id-n1']), instances: [] })
-  t.end()
-})
-
 t.test('any number that wait read the state once, after a change and for the readings', async (t) => {
   const rig = await startPlacement(t, { cards: [card('acme/chat', { totalBytes: GIB, files: [] })] })
   const first = await waitOn(rig)
@@ -214,15 +206,4 @@ t.test('any number that wait read the state once, after a change and for the rea
   await rig.rest(250)
   t.equal(rig.reads - before, 1)
   t.strictSame(new Set((await Promise.all(answers)).map(({ status }) => status)), new Set([200]))
-})
-
-t.test('a state that cannot be read is read anew by the next', async (t) => {
-  let broken = true
-  const recent = new RecentState(async () => {
-    if (broken) throw new Error('no state')
-    return stateOf({})
-  }, { mono: () => 0 })
-  await t.rejects(recent.read(), /no state/)
-  broken = false
-  t.match(await recent.read(), { instances: {} })
 })

@@ -1,8 +1,8 @@
-import { bodyOf } from '../runners/service.js'
-import type { Instance, WaitsFor } from '../runners/service.js'
-import type { WaitingInstance } from './standing.js'
-import type { Download, StateView } from './state-view.js'
-import { ranksOf } from './view.js'
+import { bodyOf } from '../../runners/service.js'
+import type { Instance, WaitsFor } from '../../runners/service.js'
+import type { Download, InstanceStates } from '../facts.js'
+import { ranksOf } from '../place/view.js'
+import type { WaitingInstance } from '../waitlist.js'
 
 /** How far a node is with its part of an instance. */
 export interface RankProgress { nodeId: string, state: string }
@@ -11,7 +11,7 @@ export interface RankProgress { nodeId: string, state: string }
 export type Progress =
   | { kind: 'ready', instance: Instance }
   | { kind: 'starting', instance: Instance, ranks: RankProgress[] }
-  | { kind: 'failed', instance: Instance, nodeIds: string[], code: string, message: string }
+  | { kind: 'failed', instance: Instance, nodeIds: readonly string[], code: string, message: string }
   /** It is being stopped; `until` is ISO-8601. */
   | { kind: 'draining', instance: Instance, until: string }
   /** It has lost its place and waits for another. */
@@ -23,7 +23,7 @@ export const SERVING: ReadonlySet<string> = new Set(['RunnerReady', 'RunnerRunni
 
 /** How an instance stands, by the state. `attempts`: transfers that had failed before it was placed. */
 export function progressOf (
-  state: StateView, instanceId: string, attempts: ReadonlySet<string> = new Set()
+  state: InstanceStates, instanceId: string, attempts: ReadonlySet<string> = new Set()
 ): Progress {
   const instance = own(state.instances, instanceId)
   if (instance === undefined) {
@@ -53,7 +53,8 @@ const own = <T>(map: Readonly<Record<string, T>>, key: string): T | undefined =>
  * has taken its place.
  */
 export function successorOf (
-  { instances, waitingInstances = {} }: Pick<StateView, 'instances' | 'waitingInstances'>, instanceId: string
+  { instances, waitingInstances = {} }: Pick<InstanceStates, 'instances' | 'waitingInstances'>,
+  instanceId: string
 ): string {
   const next = new Map<string, string>()
   for (const [id, { replaces }] of Object.entries(waitingInstances)) {
@@ -77,12 +78,12 @@ export function waitsFor (status: Readonly<Record<string, unknown>> | undefined)
   return (status?.['RunnerIdle'] as { waitsFor?: WaitsFor } | undefined)?.waitsFor ?? null
 }
 
-const kindOf = ({ runners }: StateView, runnerId: string): string =>
+const kindOf = ({ runners }: InstanceStates, runnerId: string): string =>
   Object.keys(runners[runnerId] ?? {})[0] ?? 'RunnerIdle'
 
 function failureOf (
-  state: StateView, instance: Instance, attempts: ReadonlySet<string>
-): { nodeIds: string[], code: string, message: string } | undefined {
+  state: InstanceStates, instance: Instance, attempts: ReadonlySet<string>
+): { nodeIds: readonly string[], code: string, message: string } | undefined {
   const { instanceId, shardAssignments: { modelId, nodeToRunner } } = bodyOf(instance)
   const recorded = state.instanceFailures.find((failure) => failure.instanceId === instanceId)
   if (recorded !== undefined) {
@@ -107,12 +108,12 @@ const failedDownloads = (list: readonly Download[] = []): Failed[] =>
   list.flatMap((one): Failed[] => one['DownloadFailed'] === undefined ? [] : [one['DownloadFailed']])
 
 /** Ids of the transfers that have failed so far. */
-export function failedAttempts ({ downloads }: StateView): Set<string> {
+export function failedAttempts ({ downloads }: InstanceStates): Set<string> {
   return new Set(Object.values(downloads).flatMap(failedDownloads).map(({ attemptId }) => attemptId ?? ''))
 }
 
 /** How it is told that the model is on its way to the node; undefined when it is not. */
-function copying ({ downloads }: StateView, nodeId: string, modelId: string): string | undefined {
+function copying ({ downloads }: InstanceStates, nodeId: string, modelId: string): string | undefined {
   const under = ['DownloadPending', 'DownloadOngoing']
   const one = (downloads[nodeId] ?? []).find((download) =>
     under.some((tag) => download[tag]?.modelId === modelId))
@@ -120,7 +121,7 @@ function copying ({ downloads }: StateView, nodeId: string, modelId: string): st
 }
 
 /** The instances of a model that take requests or will. */
-export function instancesOf ({ instances }: StateView, modelId: string): string[] {
+export function instancesOf ({ instances }: InstanceStates, modelId: string): string[] {
   return Object.values(instances).map(bodyOf)
     .filter((ring) => ring.shardAssignments.modelId === modelId && ring.drainUntil === undefined)
     .map(({ instanceId }) => instanceId)

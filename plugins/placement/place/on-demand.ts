@@ -1,12 +1,10 @@
-import { delay, kernelError, SvcError } from '../../kernel/index.js'
-import type { Desk } from './desk.js'
-import { intentOfAsk, planAndEnter } from './entering.js'
-import type { For } from './entering.js'
-import type { Ask } from './planning.js'
-import { failedAttempts, instancesOf } from './progress.js'
-import { bodyOf } from '../runners/service.js'
-import type { PlacementIntent, RouteQuery } from '../runners/service.js'
-import { untilReady, WATCH_MS } from './waiting.js'
+import { delay, kernelError, SvcError } from '../../../kernel/index.js'
+import { planAndEnter } from './enter.js'
+import type { For, PlacementDeps, Wish } from './enter.js'
+import { untilReady, WATCH_MS } from '../progress/follow.js'
+import { failedAttempts, instancesOf } from '../progress/progress.js'
+import { bodyOf } from '../../runners/service.js'
+import type { RouteQuery } from '../../runners/service.js'
 
 /** Longest wait of one request for a model that is being placed for it, seconds. */
 export const WAIT_SECONDS = 120
@@ -14,7 +12,7 @@ export const WAIT_SECONDS = 120
 export const STALE_MS = 3000
 
 export interface OnDemandParts {
-  desk: Desk
+  deps: PlacementDeps
   /** What was placed by a request is unloaded after so long without another one, seconds. */
   ttlSeconds: number
 }
@@ -25,7 +23,7 @@ export interface OnDemandParts {
  * A model that nobody knows, or that an operator stopped, is not placed: false.
  */
 export function createOnDemand (parts: OnDemandParts): (query: RouteQuery) => Promise<boolean> {
-  const { desk } = parts
+  const { deps } = parts
   const placing = new Map<string, Promise<string>>()
   const placed = (query: RouteQuery): Promise<string> => {
     const { modelId } = query
@@ -35,43 +33,38 @@ export function createOnDemand (parts: OnDemandParts): (query: RouteQuery) => Pr
   }
   return async (query) => {
     const { modelId } = query
-    if (desk.planning.known(modelId) === undefined || desk.standing.isStopped(modelId)) return false
+    if (deps.planning.known(modelId) === undefined || deps.waitList.isStopped(modelId)) return false
     const signal = query.signal ?? new AbortController().signal
     const instanceId = await unlessOver(placed(query), modelId, signal)
-    await unlessOver(ready(desk, instanceId, signal), modelId, signal)
+    await unlessOver(ready(deps, instanceId, signal), modelId, signal)
     return true
   }
 }
 
 /** The instance that is there or waits already, else a new one. Throws the typed reasons of the planner. */
 async function place (
-  { desk, ttlSeconds }: OnDemandParts, { modelId, caller }: RouteQuery
+  { deps, ttlSeconds }: OnDemandParts, { modelId, caller }: RouteQuery
 ): Promise<string> {
-  const state = await desk.readState()
-  const waits = Object.entries(state.waitingInstances ?? {}).find(([, entry]) => entry.modelId === modelId)
-  const there = instancesOf(state, modelId)[0] ?? waits?.[0]
+  const facts = deps.facts.now()
+  const waits = Object.entries(facts.waitingInstances).find(([, entry]) => entry.modelId === modelId)
+  const there = instancesOf(facts, modelId)[0] ?? waits?.[0]
   if (there !== undefined) return there
-  const ask = {
-    modelId, sharding: 'Pipeline', instanceMeta: 'Ring', minNodes: 1, excluded: [], force: false
-  } as const
   // The others that share it must not lose it with the request that came first.
   const { signal } = new AbortController()
-  const intent = intentOfAsk(desk, ask, 'on_demand', ttlSeconds)
-  return await enterWhenFree(desk, ask, intent, { caller, signal })
+  return await enterWhenFree(deps, {
+    modelId, sharding: 'Pipeline', minNodes: 1, excluded: [], force: false, origin: 'on_demand', ttlSeconds
+  }, { caller, signal })
 }
 
 /** Too little memory is no refusal while models are being unloaded: they give theirs back in a moment. */
-async function enterWhenFree (
-  desk: Desk, ask: Ask, intent: PlacementIntent, whom: For
-): Promise<string> {
-  const { clock, readState } = desk
+async function enterWhenFree (deps: PlacementDeps, wish: Wish, whom: For): Promise<string> {
+  const { clock, facts } = deps
   const end = clock.mono() + WAIT_SECONDS * 1000
   for (let until = 0; ;) {
-    const { instances } = await readState()
-    const unloading = Object.values(instances).some((one) => bodyOf(one).drainUntil !== undefined)
+    const unloading = Object.values(facts.now().instances).some((one) => bodyOf(one).drainUntil !== undefined)
     if (unloading) until = Math.min(end, clock.mono() + STALE_MS)
     try {
-      return (await planAndEnter(desk, ask, intent, whom)).entered.instanceId
+      return (await planAndEnter(deps, wish, whom)).entered.instanceId
     } catch (error) {
       const tooLittle = error instanceof SvcError && error.reason === 'insufficient_memory'
       if (!tooLittle || clock.mono() >= until) throw error
@@ -80,11 +73,11 @@ async function enterWhenFree (
   }
 }
 
-async function ready (desk: Desk, instanceId: string, signal: AbortSignal): Promise<void> {
-  const { clock, recentState } = desk
-  const attempts = failedAttempts(await recentState())
+async function ready (deps: PlacementDeps, instanceId: string, signal: AbortSignal): Promise<void> {
+  const { clock, facts } = deps
+  const attempts = failedAttempts(facts.recent())
   try {
-    await untilReady({ clock, readState: recentState, instanceId, attempts, seconds: WAIT_SECONDS, signal })
+    await untilReady({ clock, facts, instanceId, attempts, seconds: WAIT_SECONDS, signal })
   } catch (error) {
     throw error instanceof SvcError && error.reason === 'not_ready_yet' ? loading(error.message) : error
   }
@@ -99,7 +92,7 @@ async function unlessOver<T> (work: Promise<T>, modelId: string, signal: AbortSi
     signal.addEventListener('abort', end, { once: true })
     stop = () => { signal.removeEventListener('abort', end) }
   })
-  // One that ends after the other is nobody's to hear.
+  // Only the first end counts: the other must not become an unhandled rejection.
   work.catch(() => {})
   over.catch(() => {})
   try {

@@ -1,12 +1,14 @@
-import { kernelError } from '../../kernel/index.js'
-import type { ModelCard, SvcError } from '../../kernel/index.js'
-import { claimsByNode, gib, needOf, usableOf } from './planner/memory.js'
-import type { ClusterView, NodeFacts, PlanRequest } from './planner/types.js'
-import { planBriefly } from './planner/plan.js'
-import { refusalError, refuse } from './refusals.js'
-import { bodyOf } from '../runners/service.js'
-import type { Instance, RingInstance } from '../runners/service.js'
-import { partOf, ranksOf } from './view.js'
+import { kernelError, SvcError } from '../../../kernel/index.js'
+import type { ModelCard } from '../../../kernel/index.js'
+import type { FactsReader } from '../facts.js'
+import { claimsByNode, gib, needOf, usableOf } from '../planner/memory.js'
+import type { ClusterView, NodeFacts, PlanRequest } from '../planner/types.js'
+import { planBriefly } from '../planner/plan.js'
+import { refusalError, refuse } from '../errors.js'
+import { bodyOf } from '../../runners/service.js'
+import type { Entering, Instance, RingInstance } from '../../runners/service.js'
+import type { Planning } from './planning.js'
+import { cardOf, partOf, ranksOf } from './view.js'
 import type { Rank } from './view.js'
 
 /**
@@ -145,4 +147,35 @@ function checkShare ({ instance, card, view }: Fitting, { nodeId, shard }: Rank)
 function messageFor (node: NodeFacts, shard: Rank['shard'], needed: number, usable: number): string {
   return `${node.name} needs ${gib(needed)} for layers ${shard.startLayer} to ${shard.endLayer} ` +
     `and can use ${gib(usable)}; it must be less.`
+}
+
+export interface AdmissionParts {
+  planning: Pick<Planning, 'known' | 'view'>
+  facts: Pick<FactsReader, 'now'>
+  /** Whether something waits for a place under that id. */
+  waits (id: string): boolean
+}
+
+/**
+ * The master's own look at what is to be placed: two nodes may have planned for the same memory at once. The
+ * check throws why an instance cannot be placed beside those that there are, by what the master knows; what
+ * it has not been told yet, the node that planned had.
+ */
+export function createAdmission ({ planning, facts, waits }: AdmissionParts): (entering: Entering) => void {
+  return ({ instance, instances }) => {
+    const { placement, shardAssignments: { modelId } } = bodyOf(instance)
+    const id = placement?.replaces ?? null
+    // What a master decided may arrive when another one has seen to it already.
+    const done = instances.some((one) => id !== null && bodyOf(one).placement?.replaces === id)
+    if (id !== null && (done || !waits(id))) {
+      throw refuse('not_waiting', `Nothing waits for a place under ${id}.`)
+    }
+    const there = Object.fromEntries(instances.map((one) => [bodyOf(one).instanceId, one]))
+    const card = planning.known(modelId) ?? cardOf(ranksOf(instance)[0]!.shard)
+    try {
+      checkFits({ instance, card, view: planning.view({ ...facts.now(), instances: there }, modelId) })
+    } catch (error) {
+      if (!(error instanceof SvcError && error.reason === 'info_pending')) throw error
+    }
+  }
 }

@@ -1,13 +1,13 @@
-import { delay, SvcError } from '../../kernel/index.js'
-import type { Bundle, Clock, Cluster, ModelCard, NodeView } from '../../kernel/index.js'
-import type { Models } from '../staging/service.js'
-import { plan } from './planner/index.js'
+import { delay, SvcError } from '../../../kernel/index.js'
+import type { Bundle, Clock, Cluster, ModelCard, NodeView } from '../../../kernel/index.js'
+import type { Models } from '../../staging/service.js'
+import { plan } from '../planner/index.js'
 import type {
-  ClusterView, InstanceMeta, Plan, PlanRequest, Refusal, RefusalReason, Sharding
-} from './planner/types.js'
-import { modelUnknown, refusalError, refuse } from './refusals.js'
-import type { ReadState, StateView } from './state-view.js'
-import type { Instances } from '../runners/service.js'
+  ClusterView, InstanceMeta, Plan, Refusal, RefusalReason, Sharding
+} from '../planner/index.js'
+import { modelUnknown, refusalError, refuse } from '../errors.js'
+import type { Facts, FactsReader } from '../facts.js'
+import type { Instances } from '../../runners/service.js'
 import { viewOf } from './view.js'
 
 /** Longest wait for nodes that have not told of themselves yet, ms. */
@@ -19,7 +19,8 @@ export const LOOK_MS = 250
 export interface Ask {
   modelId: string
   sharding: Sharding
-  instanceMeta: InstanceMeta
+  /** Left out: the way in which the model's engine spreads it. */
+  instanceMeta?: InstanceMeta | undefined
   minNodes: number
   /** Node ids, install ids or names; unknown ones are ignored. */
   excluded: readonly string[]
@@ -33,11 +34,11 @@ export interface PlanningParts {
   /** Absent where the plugin `staging` is off. */
   models: Models | undefined
   instances: Pick<Instances, 'releasing' | 'settling'>
-  readState: ReadState
+  facts: Pick<FactsReader, 'now'>
 }
 
-/** What came out, and the state it was made of. */
-export interface Outcome { plan: Plan, card: ModelCard, state: StateView }
+/** What came out, the facts it was made of, and the way of spreading that counted. */
+export interface Outcome { plan: Plan, card: ModelCard, facts: Facts, instanceMeta: InstanceMeta }
 
 /** Everything that turns a question about a placement into an answer; nothing is placed here. */
 export class Planning {
@@ -64,14 +65,11 @@ export class Planning {
   }
 
   /** The cluster as the planner sees it. */
-  view (state: StateView, modelId: string): ClusterView {
-    const { bundle, cluster, models } = this.#parts
+  view (facts: Facts, modelId: string): ClusterView {
+    const { bundle, models, instances } = this.#parts
     const stagedBytes = (id: string): ReadonlyMap<string, number> => models?.stagedBytes(id) ?? new Map()
-    const releasing = this.#parts.instances.releasing()
-    return viewOf({ bundle, cluster, stagedBytes, releasing }, state, modelId)
+    return viewOf({ bundle, stagedBytes, releasing: instances.releasing() }, facts, modelId)
   }
-
-  async state (): Promise<StateView> { return await this.#parts.readState() }
 
   /** What nodes are called, in one list; several in one text have commas between them. */
   refs (...lists: (readonly string[] | undefined)[]): string[] {
@@ -93,36 +91,28 @@ export class Planning {
 
   /**
    * Plans a placement. While nodes have not told enough, or still show memory that was just given back, it
-   * looks again, for at most 15 s. Throws
-   * `model_unknown` and the typed reasons of the planner, `info_pending` among them.
+   * looks again, for at most 15 s. Throws `model_unknown` and the typed reasons of the planner,
+   * `info_pending` among them.
    */
   async plan (ask: Ask, signal: AbortSignal): Promise<Outcome> {
-    return await this.#untilTold(ask, signal)
-  }
-
-  /** Plans a placement by this state, without any wait. Throws as `plan` does. */
-  look (ask: Ask, state: StateView): Outcome {
-    const card = this.known(ask.modelId)
-    if (card === undefined) throw modelUnknown(ask.modelId, [])
-    return this.#once(this.#requestOf(ask, card), state)
-  }
-
-  #requestOf ({ sharding, instanceMeta, minNodes, excluded, force }: Ask, card: ModelCard): PlanRequest {
-    return { card, sharding, instanceMeta, minNodes, excluded: this.nodeIds(excluded), force }
-  }
-
-  async #untilTold (ask: Ask, signal: AbortSignal): Promise<Outcome> {
-    const { clock } = this.#parts
+    const { clock, facts } = this.#parts
     const until = clock.mono() + INFO_PENDING_MS
     for (;;) {
       try {
-        const state = await this.state()
-        return this.#once(this.#requestOf(ask, await this.card(ask.modelId)), state)
+        const now = facts.now()
+        return this.#planOf(ask, await this.card(ask.modelId), now)
       } catch (error) {
         if (!this.#passing(error) || clock.mono() >= until) throw error
       }
       await delay(clock, LOOK_MS, signal)
     }
+  }
+
+  /** Plans a placement by these facts, without any wait. Throws as `plan` does. */
+  look (ask: Ask, facts: Facts): Outcome {
+    const card = this.known(ask.modelId)
+    if (card === undefined) throw modelUnknown(ask.modelId, [])
+    return this.#planOf(ask, card, facts)
   }
 
   /** A refusal that may be gone in a moment. */
@@ -132,11 +122,11 @@ export class Planning {
       (error.reason === 'insufficient_memory' && this.#parts.instances.settling())
   }
 
-  #once (request: PlanRequest, state: StateView): Outcome {
-    const { card } = request
-    const view = this.view(state, card.modelId)
-    const result = plan(request, view)
-    if (result.ok) return { plan: result.plan, card, state }
+  #planOf ({ modelId: _, excluded, ...ask }: Ask, card: ModelCard, facts: Facts): Outcome {
+    const view = this.view(facts, card.modelId)
+    const instanceMeta = ask.instanceMeta ?? view.engines[card.engine]?.meta ?? 'Ring'
+    const result = plan({ ...ask, card, instanceMeta, excluded: this.nodeIds(excluded) }, view)
+    if (result.ok) return { plan: result.plan, card, facts, instanceMeta }
     throw unlinked(result, view) ?? refusalError(result)
   }
 }

@@ -1,10 +1,10 @@
-import type { Bundle, Cluster, EngineDecl, ModelCard, NodeView } from '../../kernel/index.js'
-import { needOf } from './planner/memory.js'
-import type { Part } from './planner/memory.js'
-import type { ClusterView, EngineTraits, InstanceMemory, MemoryClaim, NodeFacts } from './planner/types.js'
-import { bodyOf } from '../runners/service.js'
-import type { Instance, Releasing, ShardBody } from '../runners/service.js'
-import type { StateView } from './state-view.js'
+import type { Bundle, EngineDecl, ModelCard, NodeReport } from '../../../kernel/index.js'
+import { needOf } from '../planner/memory.js'
+import type { Part } from '../planner/memory.js'
+import type { ClusterView, EngineTraits, InstanceMemory, MemoryClaim, NodeFacts } from '../planner/types.js'
+import { bodyOf } from '../../runners/service.js'
+import type { Instance, Releasing, ShardBody } from '../../runners/service.js'
+import type { Facts } from '../facts.js'
 
 /** Memory in use per byte of weights of an engine that declares nothing else. */
 const OVERHEAD = 1.30
@@ -18,7 +18,6 @@ export function traitsOf (decl: EngineDecl): EngineTraits {
 /** What a view is made of. */
 export interface ViewParts {
   bundle: Pick<Bundle, 'engines'>
-  cluster: Pick<Cluster, 'nodes'>
   /** Node id to the bytes of the model that lie there. */
   stagedBytes (modelId: string): ReadonlyMap<string, number>
   /** Instances that are removed and still give their memory back, with the nodes on which they do. */
@@ -29,16 +28,18 @@ export interface ViewParts {
  * The cluster as the planner sees it; a node that is not live, or is leaving, is no part of it. Pure but for
  * `parts`.
  */
-export function viewOf (parts: ViewParts, state: StateView, modelId: string): ClusterView {
+export function viewOf (parts: ViewParts, facts: Facts, modelId: string): ClusterView {
   const engines = Object.fromEntries(parts.bundle.engines().map(({ name, decl }) => [name, traitsOf(decl)]))
   const staged = parts.stagedBytes(modelId)
-  const nodes = parts.cluster.nodes().filter(({ live, leaving }) => live && leaving !== true)
-    .map((node) => factsOf(node, state, engines, new Map([[modelId, staged.get(node.nodeId) ?? 0]])))
+  const reports = facts.nodes.filter(({ view }) => view.live && view.leaving !== true)
+  const nodes = reports.map((report) =>
+    factsOf(report, engines, new Map([[modelId, staged.get(report.view.nodeId) ?? 0]])))
   const there = new Set(nodes.map(({ nodeId }) => nodeId))
-  const instances = memoryOf(state, engines, nodes)
+  const instances = memoryOf(facts, engines, nodes)
   return {
     nodes,
-    edges: edgesOf(state).filter(({ from, to }) => there.has(from) && there.has(to)),
+    edges: reports.flatMap(({ view, links }) => links.map(({ nodeId: to }) => ({ from: view.nodeId, to })))
+      .filter(({ to }) => there.has(to)),
     engines,
     reservations: instances.flatMap(({ reserved }) => reserved),
     releasing: parts.releasing.flatMap(({ instance, nodeIds }) =>
@@ -48,23 +49,22 @@ export function viewOf (parts: ViewParts, state: StateView, modelId: string): Cl
 }
 
 function factsOf (
-  { nodeId, installId, name }: NodeView, state: StateView, engines: ClusterView['engines'],
-  stagedBytes: ReadonlyMap<string, number>
+  { view: { nodeId, installId, name }, memory, system, resources }: NodeReport,
+  engines: ClusterView['engines'], stagedBytes: ReadonlyMap<string, number>
 ): NodeFacts {
-  const memory = state.nodeMemory[nodeId]
-  const resources = state.nodeResources[nodeId]
-  const gpu = state.nodeSystem[nodeId]?.accelerator
+  const gpu = system?.accelerator
   return {
     nodeId, installId, name, stagedBytes,
-    memory: memory === undefined
+    memory: memory === null
       ? null
       : { ramTotal: memory.ramTotal.inBytes, ramAvailable: memory.ramAvailable.inBytes },
     // Without a reading of what is in use there is no telling what is free.
     vram: gpu?.vramTotalBytes == null || gpu.vramUsedBytes == null
       ? null
       : { total: gpu.vramTotalBytes, used: gpu.vramUsedBytes },
-    backends: resources === undefined ? null : backendsOf(resources.backends, engines),
-    participation: resources?.participation ?? null
+    backends: resources === null ? null : backendsOf(resources.backends, engines),
+    participation: resources?.participation ?? null,
+    lends: resources?.['rpcForEveryUser'] !== false
   }
 }
 
@@ -76,12 +76,6 @@ function backendsOf (
     [name, backends.filter((backend) => offered.includes(backend))]))
 }
 
-function edgesOf ({ topology }: StateView): { from: string, to: string }[] {
-  return Object.entries(topology.connections).flatMap(([from, sinks]) => Object.entries(sinks)
-    .filter(([, edges]) => edges.some(({ session }) => session))
-    .map(([to]) => ({ from, to })))
-}
-
 /** A runner in one of these has its model in memory: the readings show it. */
 const LOADED = new Set([
   'RunnerLoaded', 'RunnerWarmingUp', 'RunnerReady', 'RunnerRunning', 'RunnerShuttingDown'
@@ -91,15 +85,15 @@ const ENDED = new Set(['RunnerFailed', 'RunnerShutdown'])
 
 /** What the instances take: reserved while their runners load, shown once they have. */
 function memoryOf (
-  state: StateView, engines: ClusterView['engines'], nodes: readonly NodeFacts[]
+  facts: Facts, engines: ClusterView['engines'], nodes: readonly NodeFacts[]
 ): { reserved: MemoryClaim[], shown: InstanceMemory }[] {
   const byId = new Map(nodes.map((node) => [node.nodeId, node]))
-  return Object.values(state.instances).map((instance) => {
+  return Object.values(facts.instances).map((instance) => {
     const { instanceId, shardAssignments: { modelId } } = bodyOf(instance)
     const reserved: MemoryClaim[] = []
     const memory: MemoryClaim[] = []
     for (const { nodeId, runnerId, shard } of ranksOf(instance)) {
-      const kind = Object.keys(state.runners[runnerId] ?? {})[0] ?? 'RunnerIdle'
+      const kind = Object.keys(facts.runners[runnerId] ?? {})[0] ?? 'RunnerIdle'
       const node = byId.get(nodeId)
       if (node === undefined || ENDED.has(kind)) continue
       const claim = { nodeId, ...claimOf(instance, shard, engines, node) }

@@ -1,9 +1,9 @@
-import { delay, kernelError } from '../../kernel/index.js'
-import type { Clock } from '../../kernel/index.js'
+import { delay, kernelError } from '../../../kernel/index.js'
+import type { Clock } from '../../../kernel/index.js'
 import { progressOf, successorOf } from './progress.js'
 import type { Progress } from './progress.js'
-import { refuse } from './refusals.js'
-import type { ReadState, StateView } from './state-view.js'
+import { refuse } from '../errors.js'
+import type { FactsReader, InstanceStates } from '../facts.js'
 
 /** How often it is looked how far an instance is, ms. */
 export const WATCH_MS = 250
@@ -14,8 +14,7 @@ export const SETTLED_MS = 5000
 
 export interface Waiting {
   clock: Clock
-  /** Asked so often that it should only read after a change. */
-  readState: ReadState
+  facts: Pick<FactsReader, 'recent'>
   instanceId: string
   /** Transfers that had failed before it was placed. */
   attempts: ReadonlySet<string>
@@ -44,7 +43,7 @@ export class Follower {
   get instanceId (): string { return this.#instanceId }
 
   /** How it stands, and whether that is how it stays. */
-  look (state: StateView, now: number): { progress: Progress, over: boolean } {
+  look (state: InstanceStates, now: number): { progress: Progress, over: boolean } {
     const id = successorOf(state, this.#instanceId)
     if (id !== this.#instanceId) this.#failedSince = null
     this.#instanceId = id
@@ -69,9 +68,8 @@ export async function untilReady (waiting: Waiting): Promise<string> {
   const began = clock.mono()
   const follower = new Follower(waiting.instanceId, waiting.attempts, began)
   for (;;) {
-    const state = await waiting.readState()
     const now = clock.mono()
-    const { progress, over } = follower.look(state, now)
+    const { progress, over } = follower.look(waiting.facts.recent(), now)
     const { instanceId } = follower
     if (over && progress.kind === 'ready') return instanceId
     const late = now - began >= seconds * 1000

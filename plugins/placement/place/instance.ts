@@ -1,8 +1,8 @@
-import type { Caller, ModelCard } from '../../kernel/index.js'
-import type { Plan } from './planner/types.js'
-import { changed, stateCard } from '../runners/service.js'
-import type { Instance, PlacementIntent, RingInstance, Shard, ShardBody } from '../runners/service.js'
-import type { StateView } from './state-view.js'
+import type { Caller, ModelCard } from '../../../kernel/index.js'
+import type { Plan } from '../planner/index.js'
+import { changed, stateCard } from '../../runners/service.js'
+import type { Instance, PlacementIntent, RingInstance, Shard, ShardBody } from '../../runners/service.js'
+import type { Facts } from '../facts.js'
 
 /**
  * The instance that a plan gives. `newId` names it and its runners; `placement` is what was asked for, so
@@ -10,8 +10,7 @@ import type { StateView } from './state-view.js'
  */
 export function instanceOf (
   plan: Pick<Plan, 'ranks' | 'sharding' | 'instanceMeta'>, card: ModelCard,
-  state: Pick<StateView, 'topology'>,
-  newId: () => string, placement?: PlacementIntent
+  { nodes }: Pick<Facts, 'nodes'>, newId: () => string, placement?: PlacementIntent
 ): Instance {
   const runnerToShard: Record<string, Shard> = {}
   const nodeToRunner: Record<string, string> = {}
@@ -40,7 +39,7 @@ export function instanceOf (
   }
   const nodeIds = plan.ranks.map(({ nodeId }) => nodeId)
   const tagged: Instance = plan.instanceMeta === 'LlamaRpc' ? starOf(body, nodeIds) : { RingInstance: body }
-  return withHosts(tagged, nodeIds, state)
+  return withHosts(tagged, nodeIds, nodes)
 }
 
 /** The instance of a driver, which is the first node, and its donors. */
@@ -50,11 +49,20 @@ function starOf (body: RingInstance, nodeIds: readonly string[]): Instance {
 
 /** The instance with where its nodes, named by rank, reach each other. */
 export function withHosts (
-  instance: Instance, nodeIds: readonly string[], state: Pick<StateView, 'topology'>
+  instance: Instance, nodeIds: readonly string[], nodes: Facts['nodes']
 ): Instance {
-  if (!('LlamaRpcInstance' in instance)) return changed(instance, { hostsByNode: hostsOf(nodeIds, state) })
+  // Where a node reaches another one; nothing where there is no link, such as from a node to itself.
+  const to = (from: string, sink: string): RingInstance['hostsByNode'][string] =>
+    nodes.filter(({ view }) => view.nodeId === from)
+      .flatMap(({ links }) => links.filter(({ nodeId }) => nodeId === sink))
+      .map(({ ipAddress: ip, port }) => ({ ip, port }))
+  if (!('LlamaRpcInstance' in instance)) {
+    return changed(instance, {
+      hostsByNode: Object.fromEntries(nodeIds.map((id, i) =>
+        [id, to(id, nodeIds[(i + 1) % nodeIds.length]!)]))
+    })
+  }
   const [driver, ...donors] = nodeIds as [string, ...string[]]
-  const to = (from: string, node: string): RingInstance['hostsByNode'][string] => hostAt(from, node, state)
   return {
     LlamaRpcInstance: {
       ...instance.LlamaRpcInstance,
@@ -68,22 +76,6 @@ export function withHosts (
 
 const shardOf = (tensor: boolean, body: ShardBody): Shard =>
   tensor ? { TensorShardMetadata: body } : { PipelineShardMetadata: body }
-
-/** Where each node reaches the next one of the ring; nothing for a node that is alone. */
-function hostsOf (
-  ring: readonly string[], { topology }: Pick<StateView, 'topology'>
-): RingInstance['hostsByNode'] {
-  return Object.fromEntries(ring.map((nodeId, i) =>
-    [nodeId, hostAt(nodeId, ring[(i + 1) % ring.length]!, { topology })]))
-}
-
-/** The link on which a node reaches another one; nothing where there is none. */
-function hostAt (
-  from: string, to: string, { topology }: Pick<StateView, 'topology'>
-): RingInstance['hostsByNode'][string] {
-  const at = topology.connections[from]?.[to]?.find(({ session }) => session)?.sinkMultiaddr
-  return at == null ? [] : [{ ip: at.ipAddress, port: at.port }]
-}
 
 /** The instance as this caller may see it: addresses are for the operator. */
 export function shownTo (caller: Caller, instance: Instance): unknown {

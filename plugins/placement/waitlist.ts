@@ -1,0 +1,169 @@
+import type { CommandDecl, Context, Section, SectionDecl } from '../../kernel/index.js'
+import { placement } from '../runners/service.js'
+import type { PlacementIntent } from '../runners/service.js'
+import type { manifest } from './manifest.js'
+
+/** An instance that is to be there and is not. Its key is the id of the one that was lost, or a new one. */
+export type WaitingEntry = {
+  modelId: string
+  intent: PlacementIntent
+  /** The entry or instance that the lost one had taken the place of. */
+  replaces: string | null
+  /** ISO-8601. */
+  since: string
+  /** Why it has no place now: a stable word, and a sentence. */
+  reason: string
+  message: string
+}
+
+/** A model that an operator stopped: it is not placed by itself. */
+export type StoppedEntry = { since: string }
+
+/** Longest message an entry keeps, characters. */
+export const MESSAGE_CHARS_MAX = 500
+
+const text = { type: 'string' } as const
+
+/** Document sections of this plugin. */
+export const sections = {
+  waiting: {
+    writer: 'master',
+    summary: 'Instances that are to be placed as soon as that is possible.',
+    value: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['modelId', 'intent', 'replaces', 'since', 'reason', 'message'],
+      properties: {
+        modelId: text,
+        intent: placement,
+        replaces: { type: ['string', 'null'] },
+        since: text,
+        reason: text,
+        message: { type: 'string', maxLength: 1000 }
+      }
+    }
+  },
+  stopped: {
+    writer: 'master',
+    summary: 'Models that an operator stopped, which are not placed by themselves any more.',
+    value: { type: 'object', additionalProperties: false, required: ['since'], properties: { since: text } }
+  }
+} as const satisfies Record<string, SectionDecl>
+
+const command = <const P extends object>(summary: string, properties: P) => ({
+  summary,
+  args: { type: 'object', additionalProperties: false, required: Object.keys(properties), properties },
+  result: { type: 'object', required: ['changed'], properties: { changed: { type: 'boolean' } } }
+} as const satisfies CommandDecl)
+
+/** Decisions about what is to be there: only the master makes them. Each may be repeated. */
+export const commands = {
+  wait: command('Has an instance wait for a place; one that waits already stays as it is.',
+    { id: text, entry: sections.waiting.value }),
+  note: command('Says why an instance waits; nothing happens when it waits no more.',
+    { id: text, reason: text, message: text }),
+  unwait: command('Has an instance wait no more; nothing happens when it does not.', { id: text }),
+  stop: command('Keeps a model from being placed by itself, and ends its waiting for that.',
+    { modelId: text, since: text }),
+  unstop: command('Lets a model be placed by itself again.', { modelId: text })
+}
+
+/** The sections by the types of this plugin, which their schemas stand for. */
+export interface WaitSections { waiting: Section<WaitingEntry>, stopped: Section<StoppedEntry> }
+
+export function sectionsOf (ctx: Context<typeof manifest>): WaitSections {
+  return {
+    waiting: ctx.sections.waiting as unknown as Section<WaitingEntry>,
+    stopped: ctx.sections.stopped
+  }
+}
+
+export interface CommandParts extends WaitSections {
+  /** True for an instance that something has taken the place of. */
+  replaced (id: string): boolean
+  /** An instance waits from now on. */
+  waits (id: string, entry: WaitingEntry): void
+}
+
+/** Whether the command changed anything. */
+export interface Done { changed: boolean }
+
+/** What the master does with the commands. */
+export function commandHandlers ({ waiting, stopped, replaced, waits }: CommandParts): {
+  wait (args: { id: string, entry: WaitingEntry }): Done
+  note (args: { id: string, reason: string, message: string }): Done
+  unwait (args: { id: string }): Done
+  stop (args: { modelId: string, since: string }): Done
+  unstop (args: { modelId: string }): Done
+} {
+  const remove = (section: Section<unknown>, key: string): Done => {
+    const changed = section.get(key) !== undefined
+    if (changed) section.remove(key)
+    return { changed }
+  }
+  return {
+    wait ({ id, entry }) {
+      // One that comes late, from a master of before, is not placed a second time.
+      if (waiting.get(id) !== undefined || replaced(id)) return { changed: false }
+      waiting.put(id, entry)
+      waits(id, entry)
+      return { changed: true }
+    },
+    note ({ id, reason, message }) {
+      const entry = waiting.get(id)
+      if (entry === undefined || entry.reason === reason) return { changed: false }
+      waiting.put(id, { ...entry, reason, message })
+      return { changed: true }
+    },
+    unwait: ({ id }) => remove(waiting, id),
+    stop ({ modelId, since }) {
+      for (const { key, value } of [...waiting.entries()]) {
+        if (value.modelId === modelId && value.intent.origin === 'autoplace') waiting.remove(key)
+      }
+      const changed = stopped.get(modelId) === undefined
+      if (changed) stopped.put(modelId, { since })
+      return { changed }
+    },
+    unstop: ({ modelId }) => remove(stopped, modelId)
+  }
+}
+
+/** What operators may say about what is to be there, on any node. */
+export interface WaitList {
+  /** The entry of an instance that waits for a place. */
+  get (instanceId: string): WaitingEntry | undefined
+  /** True for a model that an operator stopped. */
+  isStopped (modelId: string): boolean
+  /** Has an instance wait no more. */
+  unwait (instanceId: string): Promise<void>
+  /** Keeps a model from being placed by itself. */
+  stop (modelId: string): Promise<void>
+  /** Lets a model be placed by itself again. */
+  unstop (modelId: string): Promise<void>
+}
+
+export function createWaitList (
+  ctx: Pick<Context<typeof manifest>, 'clock' | 'command'>, { waiting, stopped }: WaitSections
+): WaitList {
+  return {
+    get: (instanceId) => waiting.get(instanceId),
+    isStopped: (modelId) => stopped.get(modelId) !== undefined,
+    async unwait (id) { await ctx.command('unwait', { id }) },
+    async stop (modelId) {
+      await ctx.command('stop', { modelId, since: new Date(ctx.clock.now()).toISOString() })
+    },
+    async unstop (modelId) { await ctx.command('unstop', { modelId }) }
+  }
+}
+
+/** An instance that waits for a place, as /state shows it. */
+export interface WaitingInstance extends WaitingEntry {
+  instanceId: string
+  origin: PlacementIntent['origin']
+}
+
+/** The state view: id to what waits under it. */
+export function waitingView ({ waiting }: Pick<WaitSections, 'waiting'>): Record<string, WaitingInstance> {
+  return Object.fromEntries([...waiting.entries()].map(({ key, value }) =>
+    [key, { instanceId: key, origin: value.intent.origin, ...value }]))
+}
