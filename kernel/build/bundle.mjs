@@ -38,14 +38,18 @@ const ownUrls = {
   }
 }
 
-rmSync(join(root, 'dist/chunks'), { recursive: true, force: true })
-const { metafile } = await build({
+export const options = {
   absWorkingDir: root, entryPoints: ENTRIES.map((entry) => `${entry}.ts`), outbase: '.', outdir: 'dist',
   chunkNames: 'chunks/[name]-[hash]', bundle: true, splitting: true, format: 'esm', platform: 'node',
   target: 'node20', sourcemap: 'linked', sourcesContent: false, legalComments: 'none',
   external: EXTERNAL, banner: { js: BANNER }, plugins: [ownUrls], metafile: true, logLevel: 'warning'
-})
-// Which sources are in which file, for the test of what a verb loads.
-const sources = Object.entries(metafile.outputs).filter(([file]) => file.endsWith('.js'))
-  .map(([file, { inputs }]) => [relative('dist', file), Object.keys(inputs)])
-writeFileSync(join(root, 'dist/sources.json'), JSON.stringify(Object.fromEntries(sources)))
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  rmSync(join(root, 'dist/chunks'), { recursive: true, force: true })
+  const { metafile } = await build(options)
+  // Which sources are in which file, for the test of what a verb loads.
+  const sources = Object.entries(metafile.outputs).filter(([file]) => file.endsWith('.js'))
+    .map(([file, { inputs }]) => [relative('dist', file), Object.keys(inputs)])
+  writeFileSync(join(root, 'dist/sources.json'), JSON.stringify(Object.fromEntries(sources)))
+}

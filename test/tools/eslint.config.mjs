@@ -1,0 +1,53 @@
+// The repo's style (no semicolons, two spaces, 110 columns) and the mistakes that a type-aware reader finds.
+//   npm run lint           in CI
+//   npm run lint -- --fix  formats
+import stylistic from '@stylistic/eslint-plugin'
+import tseslint from 'typescript-eslint'
+
+const root = new URL('../..', import.meta.url).pathname
+
+export default tseslint.config(
+  { ignores: ['**/node_modules/', 'dist/', '.tap/', 'docs/recipes/', 'test/bench/', '**/fixtures/'] },
+  {
+    files: ['**/*.ts', '**/*.mjs'],
+    extends: [stylistic.configs.customize({ semi: false, indent: 2, quotes: 'single', commaDangle: 'never',
+      braceStyle: '1tbs', arrowParens: true, quoteProps: 'as-needed' })],
+    languageOptions: { parser: tseslint.parser },
+    rules: {
+      '@stylistic/space-before-function-paren': ['error', 'always'],
+      '@stylistic/operator-linebreak': ['error', 'after', {
+        overrides: { '?': 'before', ':': 'before', '|': 'ignore', '&': 'ignore' }
+      }],
+      '@stylistic/member-delimiter-style': 'off',
+      '@stylistic/quotes': ['error', 'single', { avoidEscape: true, allowTemplateLiterals: 'always' }],
+      '@stylistic/quote-props': 'off',
+      '@stylistic/no-mixed-operators': 'off',
+      '@stylistic/generator-star-spacing': ['error', 'both'],
+      '@stylistic/yield-star-spacing': ['error', 'both'],
+      '@stylistic/max-statements-per-line': 'off',
+      '@stylistic/multiline-ternary': 'off',
+      '@stylistic/max-len': ['error', { code: 110 }]
+    }
+  },
+  {
+    files: ['**/*.ts'],
+    extends: [tseslint.configs.recommendedTypeChecked],
+    languageOptions: { parserOptions: { project: './tsconfig.json', tsconfigRootDir: root } },
+    rules: {
+      '@typescript-eslint/no-unused-vars': ['error', { varsIgnorePattern: '^_', argsIgnorePattern: '^_',
+        destructuredArrayIgnorePattern: '^_' }],
+      // Handlers and methods of interfaces are async by contract; methods handed on do not read `this`.
+      '@typescript-eslint/require-await': 'off',
+      '@typescript-eslint/unbound-method': 'off',
+      '@typescript-eslint/no-base-to-string': 'off',
+      // Some packages' types do not resolve, and what a test reads of an answer its assertion judges.
+      '@typescript-eslint/no-unsafe-argument': 'off',
+      '@typescript-eslint/no-unsafe-assignment': 'off',
+      '@typescript-eslint/no-unsafe-call': 'off',
+      '@typescript-eslint/no-unsafe-member-access': 'off',
+      '@typescript-eslint/no-unsafe-return': 'off'
+    }
+  },
+  // tap waits for its subtests by itself.
+  { files: ['**/test/**/*.ts'], rules: { '@typescript-eslint/no-floating-promises': 'off' } }
+)
