@@ -5,7 +5,7 @@ import type { Clock } from '../../kernel/index.js'
 import type { Entry, Position } from './entries.js'
 import type { EventStore } from './store/types.js'
 
-/** What a store has behind a position. */
+/** What a store has after a position. */
 export interface Found { readonly base: Position | null, readonly entries: readonly Entry[] }
 
 /**
@@ -26,15 +26,15 @@ export async function findInStore (
   return { base: null, entries: [] }
 }
 
-/** The entries that follow the position, one behind the other, as many as fit into a message. */
+/** The entries that follow the position without a gap, as many as fit into one message. */
 function pageOf (base: Position, entries: readonly Entry[]): Entry[] {
   const end = entries.findIndex(({ prev }, i) => prev !== (entries[i - 1] ?? base).idx)
   return fitting(end < 0 ? entries : entries.slice(0, end), jsonBytes)
 }
 
 /**
- * Resolves when the store has room for what other nodes will send, or could not make it in time: one that
- * catches up would else ask faster than its disk writes. Null when there is room now.
+ * Resolves when the store has room for more entries, or after 2 s without; null when there is room now. A
+ * node that catches up waits for it, or it would ask for entries faster than its disk writes them.
  */
 export function roomIn (store: Pick<EventStore, 'status' | 'flushed'>, clock: Clock): Promise<void> | null {
   if (store.status().queued < FEW_QUEUED) return null

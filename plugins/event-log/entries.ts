@@ -1,11 +1,11 @@
 import { hash } from 'node:crypto'
 
-/** `{"<Kind>": {…payload…}}`: one key. */
+/** An object with one key, the kind of the event: `{"<Kind>": {…payload…}}`. */
 export type TaggedEvent = Readonly<Record<string, Readonly<Record<string, unknown>>>>
 
-/** An event before it has its index. */
+/** An event that has no index yet. */
 export interface Submission {
-  /** UUID, made where it happened: a repeated submission is not doubled. */
+  /** UUID, made where it happened. An event that is submitted twice gets into the log once. */
   readonly id: string
   /** When it happened, ISO-8601 UTC, by the clock of `origin`. */
   readonly at: string
@@ -26,7 +26,7 @@ export interface Entry extends Submission {
   readonly sid: string
 }
 
-/** A place in the log. Logs that share a position are equal up to it. */
+/** An index with the digest of the log up to it. Two logs that share a position are equal up to there. */
 export interface Position { readonly idx: number, readonly chain: string }
 
 /** Before the first entry. */
@@ -47,12 +47,12 @@ export function entryAfter (before: Position, idx: number, sid: string, submissi
   return { idx, prev: before.idx, chain: chainAfter(before, { idx, sid, id }), sid, at, origin, id, event }
 }
 
-/** An entry without its place, to be submitted anew. */
+/** The event of an entry, to be submitted again. */
 export function submissionOf ({ id, at, origin, event }: Submission): Submission {
   return { id, at, origin, event }
 }
 
-/** An entry's position alone. */
+/** The position of an entry, without its other fields. */
 export const place = ({ idx, chain }: Position): Position => ({ idx, chain })
 
 export function samePosition (a: Position, b: Position): boolean {

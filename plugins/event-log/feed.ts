@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { TICK_MS } from './limits.js'
 import { createReplication } from './replication.js'
-import { tellSigns } from './signs.js'
+import { reportLife } from './liveness.js'
 import type { Clock, Cluster, EventTap, Logger, Session } from '../../kernel/index.js'
 import type { Found } from './catchup.js'
 import type { Position } from './entries.js'
@@ -16,19 +16,22 @@ export interface FeedOptions {
   session: Session
   clock: Clock
   logger: Logger
-  /** Node id of this start: the origin of its events. */
+  /** Node id of this node, new at each start: the origin of its events. */
   nodeId: string
   /** Events of this node between two indices were dropped. */
   dropped: (gap: { from: number, to: number, count: number }) => void
-  /** What is stored behind positions that the log no longer goes back to; nothing when absent. */
+  /** Finds entries that are no longer in memory. Without it they count as gone. */
   find?: (have: readonly Position[]) => Promise<Found>
-  /** Resolves when there is room for more entries; null when there is now, and when absent. */
+  /** Resolves when the store has room for more entries; null when it has room now. */
   room?: () => Promise<void> | null
-  /** No index up to this is given; 0 when absent. */
+  /** New events get indices above this one; 0 when absent. */
   reserved?: number
 }
 
-/** Feeds the log: with the durable events of this node, and with those of the others through the cluster. */
+/**
+ * Connects the replication to the kernel: durable events of this node and messages of other nodes go in,
+ * messages go out.
+ */
 export function startFeed (options: FeedOptions): { replication: Replication, stop: () => void } {
   const { log, tap, cluster, session, clock, nodeId } = options
   const replication = createReplication(log, options.reserved)
@@ -38,7 +41,7 @@ export function startFeed (options: FeedOptions): { replication: Replication, st
   const waking = earliest(clock, () => { push({ type: 'tick' }) })
   const effect = (output: Output): void => {
     switch (output.type) {
-      // Whatever does not leave is asked for, or sent, again.
+      // A message that is lost is asked for, or sent, again.
       case 'send': send(output.to, output.message); break
       case 'feed':
         push({ type: 'fed', to: output.to, ok: channel.send(output.to, output.message) })
@@ -84,12 +87,12 @@ export function startFeed (options: FeedOptions): { replication: Replication, st
     }),
     cluster.onPeers(({ installId, up }) => { push({ type: up ? 'peerUp' : 'peerDown', peer: installId }) }),
     session.onChange(look),
-    tellSigns(log, cluster, clock, nodeId),
+    reportLife(log, cluster, clock, nodeId),
     clock.every(TICK_MS, () => {
       look()
       push({ type: 'tick' })
     }),
-    // What waits for more of its kind leaves now.
+    // At the stop: entries that wait to be sent in one message leave now.
     () => { push({ type: 'tick' }) },
     () => { channel.close() },
     waking.cancel
@@ -115,10 +118,10 @@ function earliest (clock: Clock, fn: () => void): { within: (ms: number) => void
   }
 }
 
-/** A store that does not answer has nothing to say. */
+/** What is found in a store that does not answer. */
 const NOTHING: Found = { base: null, entries: [] }
 
-/** One input after the other, also when handling one brings the next. */
+/** Handles one input at a time: those that come up meanwhile wait for their turn. */
 function queued (handle: (input: Input) => void): (input: Input) => void {
   const inputs: Input[] = []
   let busy = false

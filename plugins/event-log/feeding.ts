@@ -8,74 +8,74 @@ import type { Page } from './texts.js'
 
 type Want = Extract<Message, { type: 'want' }>
 
-/** The node whose log this is. */
+/** What the sender needs to know of its node. */
 export interface Host {
   readonly log: EventLog
   readonly sid: () => string
-  /** It is the master and gives indices. */
+  /** True on a master that gives indices. */
   readonly settled: () => boolean
-  /** Highest index that anybody has named. */
+  /** Highest index that this node has seen in any message. */
   readonly highest: () => number
   readonly now: () => number
   readonly out: (output: Output) => void
 }
 
-/** How far a follower was sent the log. */
+/** How far the log was sent to one follower. */
 interface Feed {
   sent: Position
-  /** It has said that it has the log up to this index, and when it last said so. */
+  /** Newest index that the follower has acknowledged, and when. */
   taken: number
   takenAt: number
-  /** Where the message ends that is being handed to its link; null when there is none. */
+  /** Last position in the message that is being handed to its link; null when there is none. */
   handing: Position | null
-  /** That message answers a question: the follower asks again when it is lost. */
+  /** That message answers a `want`: the follower asks again when it is lost. */
   answer: boolean
-  /** The next page is being looked for in the store. */
+  /** The next page is being read from the store. */
   finding: boolean
-  /** Its link was full: it is not tried again before. */
+  /** Its link was full: nothing is sent before this time. */
   fullUntil: number
 }
 
 /**
- * Answers what others ask for, and sends each follower of a master what it lacks, page after page, without
- * being asked for each: as far as its link takes them, and no further ahead than a window of what it has said
- * to have. What memory no longer has is looked for in the store.
+ * The sending side of the replication. Answers `want` messages, and on the master sends each follower page
+ * after page without being asked: while its link has room, and up to a window of unacknowledged entries.
+ * Entries that are no longer in memory are read from the store.
  */
 export class Feeding {
   readonly #host: Host
   readonly #feeds = new Map<string, Feed>()
   /**
-   * For whom the store is being searched. `answers`: what is found answers a question. `want`: the newest one
-   * that has to be answered.
+   * Nodes for which the store is being searched. `answers`: the result answers a `want`, the newest of which
+   * is kept here.
    */
   readonly #finding = new Map<string, { readonly answers: boolean, want: Want | null }>()
-  /** Where the newest answers from the store ended, and how many in a row ended there. */
+  /** For each node, where the last answer from the store ended, and how many in a row ended there. */
   readonly #answered = new Map<string, { readonly end: number, readonly times: number }>()
-  /** Entries since the last flush, which share a message. */
+  /** Entries since the last flush: they are sent in one message. */
   #added = 0
   #flushedAt = -Infinity
 
   constructor (host: Host) { this.#host = host }
 
-  /** This follower is believed to have the log as it is now: it asks if not. */
+  /** Begins to send to a follower. It is taken to have the whole log; if not, it will ask. */
   begin (peer: string): void { this.#begin(peer, this.#host.log.last) }
 
   end (peer: string): void {
     this.#feeds.delete(peer)
     this.#answered.delete(peer)
-    // What is found now is for one that was there before.
+    // A search that is under way was for the link that is gone: its result is not sent.
     if (this.#finding.has(peer)) this.#finding.set(peer, { answers: false, want: null })
   }
 
   clear (): void { this.#feeds.clear() }
 
-  /** True for one that was sent all there is, or of which nothing is known. */
+  /** True when the follower was sent the whole log, or nothing is known of it. */
   ends (peer: string): boolean {
     const feed = this.#feeds.get(peer)
     return feed === undefined || samePosition(feed.sent, this.#host.log.last)
   }
 
-  /** Gives up those that have not said for long that they have what they were sent: it was lost. */
+  /** Forgets followers that have not acknowledged a full window for `STALL_MS`: messages were lost. */
   giveUpStalled (): string[] {
     const stalled = [...this.#feeds].filter(([, feed]) =>
       isFull(feed) && this.#host.now() - feed.takenAt >= STALL_MS).map(([peer]) => peer)
@@ -83,7 +83,7 @@ export class Feeding {
     return stalled
   }
 
-  /** So many entries are new: they leave at once, or soon with others. */
+  /** So many entries are new: they are sent now, or within `BATCH_MS` together with others. */
   added (count: number): void {
     const waiting = this.#added > 0
     this.#added += count
@@ -93,14 +93,14 @@ export class Feeding {
     else if (!waiting) this.#host.out({ type: 'wake', ms })
   }
 
-  /** Sends each follower what there is for it. */
+  /** Sends each follower its next page. */
   flush (): void {
     if (this.#added > 0) this.#flushedAt = this.#host.now()
     this.#added = 0
     for (const [peer, feed] of this.#feeds) this.#next(peer, feed)
   }
 
-  /** A follower has the log up to there. */
+  /** A follower has acknowledged everything up to this index. */
   took (peer: string, idx: number): void {
     const feed = this.#feeds.get(peer)
     if (feed === undefined || idx <= feed.taken) return
@@ -109,7 +109,7 @@ export class Feeding {
     this.#next(peer, feed)
   }
 
-  /** The message that was handed over is on its way, or found no room on the link. */
+  /** The link took the message that was handed to it (`ok`), or had no room. */
   fed ({ to, ok }: Extract<Input, { type: 'fed' }>): void {
     const feed = this.#feeds.get(to)
     if (feed === undefined || feed.handing === null) return
@@ -128,7 +128,7 @@ export class Feeding {
     }
   }
 
-  /** Answers a question now, or when the store has been searched. */
+  /** Answers a `want` from memory, or after a search of the store. */
   asked (from: string, want: Want): void {
     if (!this.#mayAnswer(want)) return
     const { log } = this.#host
@@ -140,7 +140,7 @@ export class Feeding {
       this.#answer(from, want, page)
       return
     }
-    // It was away for longer than memory goes back.
+    // What it lacks is no longer in memory.
     const finding = this.#finding.get(from)
     if (finding === undefined) this.#find(from, want, have)
     else finding.want = want
@@ -161,8 +161,8 @@ export class Feeding {
   }
 
   /**
-   * Whether what the store has brings this follower further. Where the store has a gap, it may be what the
-   * follower has already: after the same answer three times the question would never end.
+   * False when the store's answer would not help. Behind a gap in the store the answer ends where the one
+   * before did: after `SAME_ANSWERS` equal ones the node would ask for ever.
    */
   #leadsOn (peer: string, entries: readonly Entry[]): boolean {
     const end = entries.at(-1)?.idx
@@ -182,7 +182,8 @@ export class Feeding {
   }
 
   /**
-   * A new master may ask anybody; a follower only the master of its session, once that knows what it holds.
+   * A new master (`learn`) may ask any node. A follower may ask only the master of its session, and only once
+   * that gives indices.
    */
   #mayAnswer ({ sid, learn }: Want): boolean {
     return learn || (this.#host.settled() && sid === this.#host.sid())
@@ -198,7 +199,7 @@ export class Feeding {
     const message: Outgoing =
       { type: 'page', sid, n, base, entries, last: place(log.last), above: highest() }
     if (learn) return out({ type: 'send', to, message })
-    // What follows goes behind it.
+    // From here on the follower is sent what comes next without asking.
     const feed = this.#begin(to, base)
     feed.handing = end
     feed.answer = true
@@ -218,7 +219,7 @@ export class Feeding {
     }
   }
 
-  /** What the store has behind what this follower was sent. */
+  /** Sends what the store has after the last position that this follower was sent. */
   #continue (peer: string, base: Position | null, entries: readonly Entry[]): void {
     const feed = this.#feeds.get(peer)
     if (feed?.finding !== true) return
@@ -226,7 +227,7 @@ export class Feeding {
     if (base !== null && entries.length > 0 && samePosition(base, feed.sent)) {
       this.#append(peer, feed, pageOf(base, entries))
     } else {
-      // It may have been taken in meanwhile. If not, the follower has to show what it has.
+      // The log may have been cut meanwhile. The follower learns where the log ends, and asks.
       this.#feeds.delete(peer)
       this.#host.out({ type: 'send', to: peer, message: headOf(this.#host) })
     }
@@ -241,12 +242,12 @@ export class Feeding {
 
 const isFull = ({ sent, taken }: Feed): boolean => sent.idx - taken >= WINDOW_IDX
 
-/** What the store had. */
+/** A page out of entries of the store. */
 function pageOf (base: Position, entries: readonly Entry[]): Page {
   return { base: place(base), entries: JSON.stringify(entries), end: place(entries.at(-1) ?? base) }
 }
 
-/** Where the log ends. */
+/** The message that says where the log ends. */
 export function headOf ({ sid, log }: Pick<Host, 'sid' | 'log'>): Outgoing {
   return { type: 'head', sid: sid(), last: place(log.last) }
 }

@@ -9,7 +9,7 @@ import type { Query } from './query.js'
 import type { Source } from './source.js'
 import type { EventStore } from './store/types.js'
 
-/** Steps taken from the log before they are written. */
+/** Events that are read and written to the stream at once. */
 const BATCH = 100
 
 export interface FollowOptions {
@@ -19,15 +19,15 @@ export interface FollowOptions {
   query: Query
   /** Aborts when the reader goes or the node stops. */
   signal: AbortSignal
-  /** Where to begin: behind this index. */
+  /** The stream begins after this index. */
   since: number
-  /** True for an index that cannot be of this log, but of one that ended with its cluster. */
+  /** True for an index above all of this log: the client has it from a cluster that no longer exists. */
   foreign: (idx: number) => boolean
 }
 
 /**
- * Writes the log as server-sent events until the reader goes or the node stops. A slow reader waits in its
- * own write; the log does not wait for it. An idle stream gets a comment now and then.
+ * Writes the log as server-sent events until the client goes or the node stops. A slow client holds up only
+ * its own stream. An idle stream gets a comment every 10 s.
  */
 export async function follow (stream: StreamWriter, options: FollowOptions): Promise<void> {
   const { log, clock, query, signal } = options
@@ -58,13 +58,13 @@ export async function follow (stream: StreamWriter, options: FollowOptions): Pro
   }
 }
 
-/** The next steps; null when the disk does not give them now. They are waited for: none is left out. */
+/** The next steps; null when the disk does not answer. The caller tries again: nothing is left out. */
 async function next (reader: Reader, source: Pick<Source, 'log' | 'store'>): Promise<Read[] | null> {
   const { position, cuts } = reader
   const base = source.log.base.idx
   try {
     const entries = await readLog(source, { after: position, limit: BATCH })
-    // What was read while the log was cut may be gone.
+    // A page that was read while the log was cut may hold entries that are gone.
     return reader.cuts === cuts ? reader.steps(entries, entries.length < BATCH ? base : 0) : []
   } catch {
     return null
@@ -74,35 +74,36 @@ async function next (reader: Reader, source: Pick<Source, 'log' | 'store'>): Pro
 function frame (step: Read, query: Query): string {
   if (step.type === 'gap') return `event: gap\ndata: ${JSON.stringify({ from: step.from, to: step.to })}\n\n`
   if (!query.wants(step.entry)) return ''
-  // Last-Event-ID never goes back: an event with a smaller index than one before comes without an id.
+  // Last-Event-ID must never go back: an event with a smaller index than one before is sent without an id.
   const id = step.rising ? `id: ${step.entry.idx}\n` : ''
   return `${id}data: ${JSON.stringify(shown(step.entry))}\n\n`
 }
 
-/** One step of a reader. */
+/** What a reader gets next. */
 export type Read =
-  /** `rising`: its index is above all that were read before. It is not where the tail was replaced. */
+  /** `rising`: its index is above all before. False after the log's tail was replaced by another master's. */
   | { readonly type: 'entry', readonly entry: Entry, readonly rising: boolean }
-  /** The indices `from` to `to` are no longer, or not yet, kept here. */
+  /** The events with these indices are not kept on this node. */
   | { readonly type: 'gap', readonly from: number, readonly to: number }
 
-/** Reads the log as it grows. */
+/** Follows the log through cuts and gaps. */
 export interface Reader {
   /** Everything up to this index has been read. */
   readonly position: number
   /** How often the log was cut. */
   readonly cuts: number
   /**
-   * The steps that these entries make, which follow the position. `whole`: up to this index there are no
-   * others.
+   * Takes the entries that were read after the position. `whole`: up to this index there are no others, so
+   * what is missing up to there is a gap.
    */
   steps (entries: readonly Entry[], whole: number): Read[]
   close (): void
 }
 
 /**
- * Reads on from index `since`. Nothing is skipped and nothing is read twice, also when a tail is replaced by
- * that of another master: the events of the new tail follow, those that come back with another index do not.
+ * A reader that begins after index `since`. It skips nothing and gives nothing twice, also when the tail of
+ * the log is replaced by that of another master: the events of the new tail follow, and an event that was
+ * read before and comes back with another index does not.
  */
 export function openReader (log: EventLog, since: number): Reader {
   let position = since
@@ -115,7 +116,7 @@ export function openReader (log: EventLog, since: number): Reader {
     for (const { id, idx } of change.entries) if (idx <= position) read.add(id)
     position = Math.min(position, change.after)
   })
-  /** What lies between is gone, unless it was read before the tail was replaced. */
+  /** A gap up to that index, without what was read before the tail was replaced. */
   const gapTo = (until: number): Read[] => {
     if (until <= position) return []
     const from = Math.max(position, highest) + 1

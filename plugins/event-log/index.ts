@@ -55,20 +55,20 @@ const manifest = {
   }
 } as const satisfies Manifest
 
-/** What happened in the cluster, in one order on all nodes, on disk; on given parts of the machine. */
+/** The event log; `parts`: SQLite, free space and limits, which tests replace. */
 export function createEventLogPlugin (parts: StoreParts): Plugin {
   return definePlugin(manifest, async (ctx) => {
     const { tap, cluster, session, state } = ctx.deps
     const { clock, node } = ctx
-    const tellGap = ({ from, to, count }: Gap): void => { ctx.emit('LogGap', { from, to, count }) }
-    const tellDamaged = ({ file, from, error }: Damaged): void => {
+    const reportGap = ({ from, to, count }: Gap): void => { ctx.emit('LogGap', { from, to, count }) }
+    const reportDamaged = ({ file, from, error }: Damaged): void => {
       ctx.emit('LogCorrupt', { nodeId: node.nodeId, file, from, errorMessage: error })
     }
     const found: Damaged[] = []
     let onDamaged = (damaged: Damaged): void => { found.push(damaged) }
     const source = await openLog({
       parts, clock, home: node.home, logger: ctx.log,
-      onGap: tellGap,
+      onGap: reportGap,
       onDamaged: (damaged) => { onDamaged(damaged) },
       unavailable: (why) => { ctx.raise('event_log_unavailable', why) },
       counting: (why) => {
@@ -82,11 +82,11 @@ export function createEventLogPlugin (parts: StoreParts): Plugin {
       log, tap, cluster, session, clock, logger: ctx.log, nodeId: node.nodeId, reserved: store.reserved,
       find: (have) => findInStore(store, have),
       room: () => roomIn(store, clock),
-      dropped: tellGap
+      dropped: reportGap
     })
     ctx.effect('event log', stop)
-    onDamaged = tellDamaged
-    for (const damaged of found) tellDamaged(damaged)
+    onDamaged = reportDamaged
+    for (const damaged of found) reportDamaged(damaged)
     const past = startHistory({
       log, store, state, session, clock, logger: ctx.log, inStep: () => replication.inStep
     })
@@ -125,10 +125,10 @@ export function createEventLogPlugin (parts: StoreParts): Plugin {
   })
 }
 
-// The entry: the variable goes on as an argument.
+// The environment is read here only, and handed on as an argument.
 export default createEventLogPlugin(realParts(process.env['SVC_EVENTLOG_FLOOR_BYTES']))
 
-/** The ids under which a node's events are found: a node has a new one after each start. */
+/** The node ids whose events `ref` asks for; null for an unknown node. A node has a new id at each start. */
 async function nodeIds (
   ref: string, cluster: Cluster, source: Source
 ): Promise<ReadonlySet<string> | null> {

@@ -8,41 +8,44 @@ import type { Page } from './texts.js'
 export type LogChange =
   /** `text`: the entry as JSON. */
   | { readonly type: 'append', readonly entry: Entry, readonly text: string }
-  /** The tail behind `after` was taken away. With a `base` the log begins anew behind that. */
+  /** The entries after index `after` were removed. With a `base` the log begins again after that. */
   | {
     readonly type: 'cut', readonly after: number, readonly entries: readonly Entry[]
     readonly base: Position | null
   }
 
-/** The newest entries, in order. Every change goes through here, so that readers can follow. */
+/** The newest entries in memory, in order. Listeners see every change. */
 export interface EventLog {
-  /** Where the log ends. */
+  /** Position of the newest entry. */
   readonly last: Position
   /** Just before the oldest entry kept. */
   readonly base: Position
   readonly entries: readonly Entry[]
   /** True when an event with this id is kept. */
   has (id: string): boolean
-  /** True when this log has passed through that position and still knows it. */
+  /** True when that position is in memory, or is the base. */
   holds (position: Position): boolean
   /** Adds an entry if it continues the log; false otherwise. */
   append (entry: Entry): boolean
   /** Puts a new event at the end. */
   extend (idx: number, sid: string, submission: Submission): Entry
-  /** Takes away everything behind index `after` and returns it, oldest first. */
+  /** Removes the entries after index `after` and returns them, oldest first. */
   cut (after: number): Entry[]
-  /** Empties the log and begins anew behind `base`. Returns what was in it. */
+  /** Empties the log, which begins again after `base`. Returns the entries that were in it. */
   restart (base: Position): Entry[]
-  /** Just before the oldest entry that can still be sent; not behind `base`. */
+  /** Position just before the oldest entry that can still be sent; at or before `base`. */
   readonly oldest: Position
-  /** What follows that position, at most a page; null when it is not one of this log from `oldest` on. */
+  /** The page that follows a position; null when that is not a position of this log from `oldest` on. */
   page (after: Position): Page | null
   /** Positions from the newest back, ever further apart, the last one `base`. */
   locator (): Position[]
   onChange (fn: (change: LogChange) => void): () => void
 }
 
-/** An empty log. It keeps `most` entries and `mostBytes` of their JSON; to be sent, `mostTexts`. */
+/**
+ * An empty log. It keeps at most `most` entries and `mostBytes` of their JSON, and the JSON of `mostTexts`
+ * entries to be sent.
+ */
 export function createEventLog (most = RING_ENTRIES, mostBytes = RING_BYTES, mostTexts = most): EventLog {
   return new Ring(most, mostBytes, mostTexts)
 }
@@ -101,7 +104,7 @@ class Ring implements EventLog {
     while (this.entries.length > this.#most || (this.#bytes > this.#mostBytes && this.entries.length > 1)) {
       this.#dropOldest()
     }
-    this.#tell({ type: 'append', entry, text })
+    this.#notify({ type: 'append', entry, text })
   }
 
   #dropOldest (): void {
@@ -116,11 +119,11 @@ class Ring implements EventLog {
   #cut (after: number, base: Position | null): Entry[] {
     const from = firstAfter(this.entries, after)
     const removed = this.entries.splice(from)
-    // What is older than these entries stays in the log, whatever `after` is.
+    // Texts go back further than entries: those that are older stay, whatever `after` is.
     this.#texts.cut(Math.max(after, this.base.idx))
     for (const size of this.#sizes.splice(from)) this.#bytes -= size
     for (const { id } of removed) this.#ids.delete(id)
-    if (removed.length > 0) this.#tell({ type: 'cut', after, entries: removed, base })
+    if (removed.length > 0) this.#notify({ type: 'cut', after, entries: removed, base })
     return removed
   }
 
@@ -147,7 +150,7 @@ class Ring implements EventLog {
     return () => { this.#listeners.delete(fn) }
   }
 
-  #tell (change: LogChange): void {
+  #notify (change: LogChange): void {
     for (const fn of [...this.#listeners]) fn(change)
   }
 }

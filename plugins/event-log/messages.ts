@@ -1,20 +1,20 @@
 import { PAGE_BYTES, PAGE_ENTRIES } from './limits.js'
 import type { Entry, Position, Submission } from './entries.js'
 
-/** What the nodes say to each other. `sid`: the session in which it is meant; others ignore it. */
+/** What nodes send each other. `sid`: the sender's session; a node in another one ignores the message. */
 export type Message =
-  /** Master: the log ends here. */
+  /** Master to follower: the log ends here. */
   | { readonly type: 'head', readonly sid: string, readonly last: Position }
-  /** Master: what follows what was sent before, and where the log ends; older versions do not say that. */
+  /** Master to follower: the next entries, and where the log ends (absent in older versions). */
   | {
     readonly type: 'append', readonly sid: string, readonly entries: readonly Entry[]
     readonly last?: Position
   }
-  /** Follower to master: the log here goes up to this, and there is room for more. */
+  /** Follower to master: everything up to here has arrived, and there is room for more. */
   | { readonly type: 'took', readonly sid: string, readonly last: Position }
   /**
-   * What follows the newest of these positions (newest first)? `learn`: asked by a new master, which takes
-   * over what peers hold beyond its own log. `above`: no new index up to there.
+   * Asks for what follows the newest of these positions (newest first) that the receiver has. `learn`: the
+   * sender may be a new master, so any node answers. `above`: new indices must be above this one.
    */
   | {
     readonly type: 'want', readonly sid: string, readonly n: number
@@ -30,7 +30,7 @@ export type Message =
 
 type Entries = Extract<Message, { entries: unknown }>
 
-/** A message as it leaves: entries are JSON, which is made and read much faster than what links encode. */
+/** A message as it is sent. Entries are JSON text, which is much faster than the encoding of links. */
 export type Outgoing = Exclude<Message, Entries> | Packed<Entries>
 
 type Packed<M> = M extends Entries ? Omit<M, 'entries'> & { readonly entries: string } : never
@@ -79,7 +79,7 @@ function isSubmission (value: unknown): boolean {
 const isEntry = (value: unknown): boolean => isSubmission(value) && isPosition(value) &&
   isIdx((value as Fields)['prev']) && isText((value as Fields)['sid'], 200) && isPlain(value, 0)
 
-/** As deep as values are on links, and no key that changes what an object is when it is copied. */
+/** Most levels of a value, the same as on links. `__proto__` would change an object's type when copied. */
 const MOST_DEPTH = 64
 
 function isPlain (value: unknown, depth: number): boolean {
@@ -104,7 +104,7 @@ const shapes: Readonly<Record<string, (m: Fields) => boolean>> = {
   submit: (m) => isList(m['events'], PAGE_ENTRIES, isSubmission)
 }
 
-/** What arrived as a message, or null when it is none: other nodes may run another version. */
+/** Checks what arrived; null for anything that is not a message. Other nodes may run another version. */
 export function readMessage (value: unknown): Message | null {
   if (!isFields(value) || typeof value['type'] !== 'string' || !isText(value['sid'], 200)) return null
   const fits = Object.hasOwn(shapes, value['type']) ? shapes[value['type']]! : () => false

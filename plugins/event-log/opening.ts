@@ -20,7 +20,7 @@ export interface OpeningOptions {
   readonly onDamaged: (damaged: Damaged) => void
   /** Nothing can be stored, for this reason. */
   readonly unavailable: (why: string) => void
-  /** Nothing is stored at the moment; null when that is over. */
+  /** Events are counted and not stored, for this reason; null when they are stored again. */
   readonly counting: (why: string | null) => void
 }
 
@@ -45,15 +45,15 @@ export async function openLog (options: OpeningOptions): Promise<{ log: EventLog
   restore(log, newest)
   log.onChange((change) => {
     if (change.type === 'append') store.append([change.entry], [change.text])
-    // One that begins anew further on: what is stored up to there is as true as before.
+    // A log that begins again further on leaves what is stored up to there as it is.
     else store.cut(change.base?.idx ?? change.after)
   })
-  const tell = (): void => {
+  const report = (): void => {
     const { mode, counted } = store.status()
     counting(mode === 'counting-only' ? `${counted} events were counted so far` : null)
   }
-  store.onMode(tell)
-  tell()
+  store.onMode(report)
+  report()
   return { log, store }
 }
 

@@ -4,16 +4,16 @@ import { fitting } from './messages.js'
 import type { Submission } from './entries.js'
 import type { Output } from './steps.js'
 
-/** Events of this node that are not in the log, or no longer. */
+/** Events that are not in the log: new ones of this node, and those that were cut out of the log. */
 export interface Outbox {
   readonly size: number
   /** Adds an event of this node. False when there is no room, or it is too large: it is then dropped. */
   add (submission: Submission): boolean
-  /** Takes back what was in the log until its tail was replaced. Returns how many do not fit. */
+  /** Takes events that were cut out of the log. Returns how many do not fit: they are dropped. */
   takeBack (submissions: readonly Submission[]): number
-  /** It is in the log. */
+  /** Removes an event: it is in the log now. */
   settle (id: string): void
-  /** The first ones, at most a page. */
+  /** The oldest events, as many as fit into one message. */
   page (): Submission[]
 }
 
@@ -45,15 +45,15 @@ export function createOutbox (most = QUEUE_ENTRIES, mostBack = RING_ENTRIES): Ou
   }
 }
 
-/** By id, in order; with the bytes of each as JSON. */
+/** Events by id, in order, with the bytes of each as JSON. */
 type Queue = Map<string, { readonly submission: Submission, readonly bytes: number }>
 
-/** Own events that found no room since that was last reported. */
+/** Counts the events of this node that were dropped since that was last reported. */
 export class Dropped {
   #from = 0
   #count = 0
 
-  /** `idx`: of the newest entry of the log. */
+  /** `idx`: newest index of the log. */
   add (count: number, idx: number): void {
     if (this.#count === 0) this.#from = idx
     this.#count += count

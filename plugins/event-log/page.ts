@@ -32,7 +32,7 @@ export function shown ({ idx, at, origin, sid, id, event }: Entry): ShownEvent {
   return { idx, at, origin, sessionId: sid, id, event }
 }
 
-/** The oldest events that are asked for behind `since`; without a `since` the newest. */
+/** The oldest events after `since`, as the query wants them; without a `since` the newest. */
 export async function pageOf (source: Source, query: Query, sessionId: string): Promise<EventsPage> {
   const { log, store } = source
   const status = store.status()
@@ -51,7 +51,7 @@ export async function pageOf (source: Source, query: Query, sessionId: string): 
   }
 }
 
-/** `unread`: what the disk did not give. */
+/** `unread`: the indices that could not be read from the disk. */
 async function read (
   { log, store }: Source, query: Query
 ): Promise<{ entries: readonly Entry[], unread: Range | null }> {
@@ -76,7 +76,7 @@ function searchOf ({ kinds, origins, sinceMs }: Query): Pick<StoreQuery, 'kinds'
   }
 }
 
-/** Indices that the page cannot show, or that are only in memory, from where it begins to where it ends. */
+/** Indices between the page's ends that are not stored on this node, or could not be read. */
 async function gapsOf (
   source: Source, { sinceIdx, limit }: Query, entries: readonly Entry[], unread: Range | null
 ): Promise<Range[]> {
@@ -88,7 +88,7 @@ async function gapsOf (
   return within(merged(all), from + 1, to)
 }
 
-/** What was older than anything that is kept. */
+/** The indices after `since` that are older than anything this node keeps. */
 async function lostBefore ({ log, store }: Source, since: number): Promise<Range | null> {
   const { firstIdx } = store.status()
   if (since >= log.base.idx || (firstIdx !== null && since >= firstIdx - 1)) return null
@@ -98,7 +98,7 @@ async function lostBefore ({ log, store }: Source, since: number): Promise<Range
   return end > since ? [since + 1, end] : null
 }
 
-/** Where a followed stream begins: behind this index. */
+/** The index after which a followed stream begins. */
 export async function startOf (source: Source, query: Query): Promise<number> {
   const { log } = source
   const { sinceIdx, sinceMs, limit } = query

@@ -4,19 +4,19 @@ import type { Entry, Position } from './entries.js'
 import type { EventLog } from './log.js'
 import type { Message } from './messages.js'
 
-// What a node does with the pages of other nodes' logs: a follower with its master's, a new master with its
-// peers', and a node that was away with those of whoever has what it missed.
+// How a node takes over pages of other logs: a follower from its master, a new master from its peers, and a
+// node that was away from any peer that has what it missed.
 
 type Page = Extract<Message, { type: 'page' }>
 
 export interface Adopted {
-  /** `whole`: the log is the master's; `more`: as far as the page went; `broken`: the page did not fit. */
+  /** `whole`: the log equals the master's; `more`: as far as the page goes; `broken`: it did not fit. */
   readonly state: 'whole' | 'more' | 'broken'
-  /** What the log had and the master's has not, or elsewhere. */
+  /** Entries that the master's log does not have, or has elsewhere. */
   readonly removed: Entry[]
 }
 
-/** Makes the log equal to the master's as far as a page of that goes. */
+/** Makes the log of a follower equal to the master's as far as the page goes. */
 export function adopt (
   log: EventLog, { base, entries, last }: Page,
   append: (entry: Entry) => boolean
@@ -33,8 +33,8 @@ export function adopt (
 }
 
 /**
- * No common position. A log that ends before the master's begins was away for too long: its entries are older
- * than what the master keeps. Any other one differs.
+ * The logs share no position. A log that ends before the master's begins was away for too long: its entries
+ * are older than what the master keeps, and stay on disk. Entries of any other log are returned.
  */
 function startBehind (log: EventLog, base: Position): Entry[] {
   const away = log.last.idx < base.idx
@@ -44,22 +44,22 @@ function startBehind (log: EventLog, base: Position): Entry[] {
 
 interface Question { n: number, last: Position }
 
-/** A new master finds out what its peers hold beyond its own log. The lists returned: whom to ask (again). */
+/** How a new master fetches what peers have beyond its log. The lists returned: the peers to ask now. */
 export interface Learning {
   add (peer: string): string[]
   remove (peer: string): string[]
   /** This peer was asked question `n` while the log ended in `last`. */
   asked (peer: string, n: number, last: Position): void
-  /** Takes from an answer what continues the log. */
+  /** Appends those entries of an answer that continue the log. */
   page (from: string, page: Page, append: (entry: Entry) => boolean, now: number): string[]
-  /** Nobody is left to be waited for, or the waiting was long enough. */
+  /** True when all peers have answered, or the time is over. */
   done (now: number): boolean
 }
 
 export function createLearning (
   { log, peers, now: began }: { log: EventLog, peers: ReadonlySet<string>, now: number }
 ): Learning {
-  /** The open question to each peer, and where this log ended when it was asked. */
+  /** The open question to each peer, with the end of this log at that time. */
   const waiting = new Map<string, Question | null>([...peers].map((peer) => [peer, null]))
   let progress = began
   let answered = false
@@ -85,8 +85,8 @@ export function createLearning (
           answered = true
         }
       }
-      // More to come, or the log has grown by another peer's tail meanwhile. A tail that does not continue
-      // this log stays out of it: its owner will submit those events again.
+      // The peer has more, or another peer's page came first: ask again. A tail that does not continue this
+      // log is left out: the peer will submit those events again.
       const grown = !samePosition(askedAt, log.last)
       const fits = stillThere || samePosition(askedAt, page.base) || samePosition(askedAt, START)
       if (grown && fits && !log.holds(page.last)) return [from]
@@ -100,7 +100,7 @@ export function createLearning (
   }
 }
 
-/** Whether the page follows the end of the log. One that ends before the peer's begins starts anew there. */
+/** True when the page continues the log. A log that ends before the peer's begins is begun again there. */
 function continues (log: EventLog, { base }: Page): boolean {
   if (samePosition(log.last, base)) return true
   if (log.last.idx >= base.idx) return false
@@ -109,16 +109,17 @@ function continues (log: EventLog, { base }: Page): boolean {
 }
 
 /**
- * A follower was away for longer than its master goes back, and gets what is between from whoever has it.
+ * How a follower that was away for longer than its master's log goes back fetches what it missed from other
+ * peers, one at a time.
  */
 export interface Fetching {
-  /** The log reaches up to what the master has. */
+  /** True when the log reaches the beginning of the master's. */
   readonly whole: boolean
   /** This node is asked question `n`. */
   asked (peer: string, n: number, now: number): void
-  /** Takes from an answer what continues the log. False when nobody asked for it. */
+  /** Appends those entries of an answer that continue the log. False when nobody asked for it. */
   page (from: string, page: Page, append: (entry: Entry) => boolean): boolean
-  /** Whom to ask now; `waiting` while an answer may still come. */
+  /** The peer to ask now; `waiting` while an answer may still come; null when done or nobody is left. */
   next (now: number): string | null | 'waiting'
   remove (peer: string): void
 }
@@ -137,7 +138,7 @@ export function createFetching (log: EventLog, target: Position, peers: readonly
       const before = log.last.idx
       if (samePosition(base, log.last)) {
         for (const entry of entries) {
-          // Only what leads to where the master's log begins: beyond that it is the master who knows.
+          // Only up to where the master's log begins: from there on the master's word counts.
           const leads = entry.idx < target.idx || samePosition(entry, target)
           if (!leads || !append(entry)) break
         }

@@ -13,28 +13,28 @@ export interface RawQuery {
   follow?: '0' | '1'
 }
 
-/** What the reading of a query needs to know. */
+/** What is needed to check a query. */
 export interface QueryWorld {
   /** Kinds of events that are declared; null when that is not known. */
   kinds: ReadonlySet<string> | null
-  /** Node ids of a node that was named in any way; null for an unknown one. */
+  /** The ids of a node that is named by id, install id or name; null for an unknown one. */
   node: (ref: string) => ReadonlySet<string> | null
   /** Value of the header Last-Event-ID, if any. */
   lastEventId: string | undefined
 }
 
-/** A query that is as it should be. */
+/** A checked query. */
 export interface Query {
-  /** Behind this index; null when no index was given. */
+  /** Only events after this index; null when no index was given. */
   readonly sinceIdx: number | null
-  /** From this time on, ms since 1970; null when no time was given. */
+  /** Only events from this time on, ms since 1970; null when no time was given. */
   readonly sinceMs: number | null
   readonly limit: number
   readonly follow: boolean
   /** Only these kinds, and only events of these nodes; all when absent. */
   readonly kinds?: readonly string[]
   readonly origins?: readonly string[]
-  /** Whether an entry is asked for. */
+  /** True for an entry that fits the query. */
   readonly wants: (entry: Entry) => boolean
 }
 
@@ -98,7 +98,7 @@ function readKinds (text: string | undefined, known: ReadonlySet<string> | null)
   return new Set(kinds)
 }
 
-/** What is thrown for a parameter that is not as it should be. */
+/** The error for an invalid parameter. */
 export function invalid (param: string, message: string): SvcError {
   return kernelError('invalid_request', `The request is not valid: ${message}.`,
     { param, issues: [{ path: param, message }] })

@@ -14,14 +14,14 @@ import type { Input, Output, Replication } from './steps.js'
 type Of<T extends Message['type']> = Extract<Message, { type: T }>
 
 /**
- * Keeps the logs of all nodes equal. The master gives the indices; followers submit to it, append what it
- * sends and ask for what they miss. No clock, no socket and no chance in here.
+ * Keeps the logs of all nodes equal. The master gives the indices; followers submit their events to it,
+ * append what it sends and ask for what they miss. Deterministic: no clock, no sockets, no random numbers.
  *
- * A position (index and digest) that two logs share means that they are equal up to it. So a follower shows
- * some of its positions, the master answers with what follows the newest one it knows, and whatever else the
- * follower has behind that is taken out and submitted anew.
+ * Two logs that share a position (index and digest) are equal up to it. So a follower sends some of its
+ * positions, and the master answers with the entries that follow the newest one it knows. Other entries that
+ * the follower has after it are removed and submitted again.
  *
- * `reserved`: no index up to this is given, since it may have been given before this node was started.
+ * `reserved`: new indices are above this one, since those up to it may have been given before a crash.
  */
 export function createReplication (log: EventLog, reserved = 0): Replication {
   return new Machine(log, reserved)
@@ -35,25 +35,25 @@ class Machine implements Replication {
   #sid = ''
   #isMaster = false
   #master: string | null = null
-  /** Set while a new master finds out what its peers hold. */
+  /** Set while a new master fetches what its peers have beyond its log. */
   #learning: Learning | null = null
-  /** Set while a follower gets from others what its master no longer has. */
+  /** Set while a follower fetches from other peers what its master no longer has. */
   #fetching: Fetching | null = null
-  /** Nobody has it: the log begins anew where the master's does. */
+  /** No peer has what this follower missed: its log begins again where the master's does. */
   #gaveUp = false
-  /** Highest index anybody has named: new ones go above it. */
-  #heard: number
-  /** The open question to the master, and when it was sent. */
+  /** Highest index in any message: new ones are above it. */
+  #highestHeard: number
+  /** The open `want` to the master, and when it was sent. */
   #asked: { n: number, at: number } | null = null
   #questions = 0
-  /** The submission that is on its way: what is not in the log yet, and when it was sent. */
+  /** The events of the open `submit` that are not in the log yet, and when it was sent. */
   #sent: { ids: Set<string>, at: number } | null = null
   #headAt = 0
   readonly #host: Host
   readonly #feeding: Feeding
-  /** As a follower: up to which index the master was told that this log has all. */
-  #told = 0
-  /** A follower's log was equal to its master's since they met. */
+  /** As a follower: newest index that was acknowledged to the master. */
+  #acknowledged = 0
+  /** As a follower: this log was equal to the master's once since they met. */
   #met = false
   readonly #dropped = new Dropped()
   #now = 0
@@ -66,12 +66,12 @@ class Machine implements Replication {
       now: () => this.#now, out: (output) => { this.#out.push(output) }
     }
     this.#feeding = new Feeding(this.#host)
-    this.#heard = reserved
+    this.#highestHeard = reserved
   }
 
   get waiting (): number { return this.#outbox.size }
 
-  get highest (): number { return Math.max(this.#log.last.idx, this.#heard) }
+  get highest (): number { return Math.max(this.#log.last.idx, this.#highestHeard) }
 
   get inStep (): boolean { return this.#settled || (this.#reachableMaster() !== null && this.#met) }
 
@@ -101,7 +101,7 @@ class Machine implements Replication {
     this.#forward()
   }
 
-  /** Own events on: into the log here, or to the master. */
+  /** Moves waiting events on: into the log on a master, else to the master. */
   #forward (): void {
     if (this.#settled) {
       this.#assignAll()
@@ -127,7 +127,7 @@ class Machine implements Replication {
     }
   }
 
-  /** Gives each event that is not in the log its index; tells everybody at once, or soon with others. */
+  /** Gives an index to each event that is not in the log, and has the new entries sent. */
   #assign (submissions: readonly Submission[]): void {
     let added = 0
     for (const submission of submissions) {
@@ -164,7 +164,7 @@ class Machine implements Replication {
     this.#isMaster = isMaster
     this.#master = master
     this.#learning = null
-    // What is in this log and was not sent, the peers ask for.
+    // Peers ask for what they were not sent.
     this.#feeding.clear()
     if (isMaster) this.#startLearning()
     else this.#meetMaster()
@@ -189,7 +189,7 @@ class Machine implements Replication {
     this.#learn([...this.#peers])
   }
 
-  /** Asks these peers what they hold; ends the learning when nobody is left to be waited for. */
+  /** Asks these peers for what they have; settles when there is nobody left to wait for. */
   #learn (peers: readonly string[]): void {
     const have = this.#log.locator()
     for (const peer of peers) {
@@ -200,7 +200,7 @@ class Machine implements Replication {
     if (this.#learning!.done(this.#now)) this.#settle()
   }
 
-  /** From here on this master gives out indices. */
+  /** The new master has what it could get: from here on it gives indices. */
   #settle (): void {
     this.#learning = null
     for (const peer of this.#peers) this.#feeding.begin(peer)
@@ -247,16 +247,16 @@ class Machine implements Replication {
     }
   }
 
-  #hear (idx: number): void { this.#heard = Math.max(this.#heard, idx) }
+  #hearOf (idx: number): void { this.#highestHeard = Math.max(this.#highestHeard, idx) }
 
-  /** True for the word of the master this node follows, in its session. */
+  /** True for a message of the master that this node follows, in its session. */
   #isFromMaster (from: string, sid: string): boolean {
     return !this.#isMaster && from === this.#master && sid === this.#sid
   }
 
   #onWant (from: string, want: Of<'want'>): void {
     const { have, above = 0 } = want
-    this.#hear(Math.max(have[0]?.idx ?? 0, above))
+    this.#hearOf(Math.max(have[0]?.idx ?? 0, above))
     this.#feeding.asked(from, want)
   }
 
@@ -268,14 +268,14 @@ class Machine implements Replication {
     if (!this.#settled || sid !== this.#sid) return
     const known = events.some((e) => this.#log.has(e.id))
     this.#assign(events)
-    // Its log lacks what it submitted before: it will see that it is behind.
+    // The follower has not seen entries that are in the log: the head shows it that it is behind.
     if (known) this.#send(from, headOf(this.#host))
   }
 
   #onHead (from: string, { sid, last }: Of<'head'>): void {
-    this.#hear(last.idx)
+    this.#hearOf(last.idx)
     if (!this.#isFromMaster(from, sid)) return
-    // In step, and still not there: it was lost, or came before the master was ready.
+    // The logs are equal, so a submission that is still open was lost, or came before the master was ready.
     if (samePosition(last, this.#log.last)) {
       this.#met = true
       this.#asked = null
@@ -287,18 +287,18 @@ class Machine implements Replication {
   }
 
   #onAppend (from: string, { sid, entries, last }: Of<'append'>): void {
-    this.#hear((last ?? entries.at(-1))?.idx ?? 0)
+    this.#hearOf((last ?? entries.at(-1))?.idx ?? 0)
     if (!this.#isFromMaster(from, sid)) return
     const fits = entries.every((entry) => this.#log.holds(entry) || this.#append(entry))
     if (!fits) this.#askUnlessAsked()
     if (last !== undefined && samePosition(this.#log.last, last)) this.#met = true
-    if (fits && this.#log.last.idx - this.#told >= TOOK_IDX) this.#tellTook(from)
+    if (fits && this.#log.last.idx - this.#acknowledged >= TOOK_IDX) this.#acknowledge(from)
     this.#forward()
   }
 
-  #tellTook (master: string): void {
+  #acknowledge (master: string): void {
     const last = place(this.#log.last)
-    this.#told = last.idx
+    this.#acknowledged = last.idx
     this.#send(master, { type: 'took', sid: this.#sid, last })
   }
 
@@ -315,7 +315,7 @@ class Machine implements Replication {
     if (this.#asked === null || this.#now - this.#asked.at >= RESEND_MS) this.#ask(this.#asked?.n)
   }
 
-  /** `n`: of the question that is repeated. A late answer to it counts too: another may come no sooner. */
+  /** `n`: of the question that is repeated, so that a late answer to the first one still counts. */
   #ask (n = ++this.#questions): void {
     const master = this.#reachableMaster()
     if (master === null) return
@@ -325,7 +325,7 @@ class Machine implements Replication {
   }
 
   #onPage (from: string, page: Of<'page'>): void {
-    this.#hear(Math.max(page.last.idx, page.above ?? 0))
+    this.#hearOf(Math.max(page.last.idx, page.above ?? 0))
     if (this.#learning !== null && page.sid === this.#sid) {
       this.#learn(this.#learning.page(from, page, (entry) => this.#append(entry), this.#now))
     } else if (this.#fetching?.page(from, page, (entry) => this.#append(entry)) === true) {
@@ -338,7 +338,7 @@ class Machine implements Replication {
     }
   }
 
-  /** This log ends before the master's begins: others may have what is between. */
+  /** This log ends before the master's begins: other peers may have what is between. */
   #startFetching (target: Position): void {
     const others = [...this.#peers].filter((peer) => peer !== this.#master)
     this.#fetching = createFetching(this.#log, target, others)
@@ -360,12 +360,12 @@ class Machine implements Replication {
     this.#send(peer, { type: 'want', sid: this.#sid, n: this.#questions, learn: true, have })
   }
 
-  /** Makes this log equal to the master's as far as the page goes; what differs goes back to the outbox. */
+  /** Makes this log equal to the master's as far as the page goes; other events go back to the outbox. */
   #follow (page: Of<'page'>): void {
     const { state, removed } = adopt(this.#log, page, (entry) => this.#append(entry))
     this.#takeBack(removed)
-    // What follows comes without a question.
-    if (state !== 'broken') this.#tellTook(this.#master!)
+    // The acknowledgement: the master sends what comes next without being asked.
+    if (state !== 'broken') this.#acknowledge(this.#master!)
     if (state === 'whole') {
       this.#met = true
       this.#gaveUp = false
@@ -373,7 +373,7 @@ class Machine implements Replication {
   }
 
   #takeBack (entries: readonly Entry[]): void {
-    // Some are in the new tail too.
+    // Some of them are in the new tail as well.
     const missing = entries.filter((entry) => !this.#log.has(entry.id))
     const lost = this.#outbox.takeBack(missing.map(submissionOf))
     this.#dropped.add(lost, this.#log.last.idx)

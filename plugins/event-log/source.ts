@@ -8,8 +8,8 @@ import type { EventStore, StoreQuery } from './store/types.js'
 export interface Source { readonly log: EventLog, readonly store: EventStore }
 
 /**
- * Reads a page, from memory alone where that goes back so far. The log may change while the disk is read: it
- * is taken as it was when that began. Rejects as the store's `read` does.
+ * Reads a page of the whole log, without the disk where memory goes back far enough. Of memory it has the
+ * entries at the time of the call. Rejects as the store's `read` does.
  */
 export async function readLog (
   { log, store }: Pick<Source, 'log'> & { store: Pick<EventStore, 'read'> }, query: StoreQuery

@@ -2,22 +2,22 @@ import { samePosition, START } from './entries.js'
 import { PAGE_BYTES, PAGE_ENTRIES } from './limits.js'
 import type { Position } from './entries.js'
 
-/** Entries as they are sent: their JSON. */
+/** Entries as they are sent. */
 export interface Page {
-  /** Just before the first of them. */
+  /** Position just before the first of them. */
   readonly base: Position
-  /** A list. */
+  /** A JSON list. */
   readonly entries: string
-  /** The last of them, or `base` when there is none. */
+  /** Position of the last of them, or `base` when there is none. */
   readonly end: Position
 }
 
 /**
- * The JSON of the newest entries, further back than they are kept as objects: a text costs the garbage
- * collector next to nothing, and is sent as it is.
+ * The JSON of the newest entries, for followers. More of them than are kept as objects: a string costs the
+ * garbage collector next to nothing, and is sent as it is.
  */
 export class Texts {
-  /** Just before the oldest. */
+  /** Position just before the oldest. */
   base: Position = START
   readonly #most: number
   readonly #mostBytes: number
@@ -25,9 +25,9 @@ export class Texts {
   #idxs: number[] = []
   #chains: string[] = []
   #bytes = 0
-  /** Where the oldest is: those before it are out, and removed together. */
+  /** Place of the oldest in the arrays. Those before it are empty, and removed many at a time. */
   #from = 0
-  /** Followers are sent the same page one after the other. */
+  /** The last page that was made: as a rule all followers are sent the same one. */
   #made: Page | null = null
 
   constructor (most: number, mostBytes: number) {
@@ -36,7 +36,7 @@ export class Texts {
   }
 
   push ({ idx, chain }: Position, text: string): void {
-    // A page that is full stays as it is.
+    // A page that ends before the newest entry stays valid.
     if (this.#made?.end.idx === this.#at(this.#texts.length - 1).idx) this.#made = null
     this.#texts.push(text)
     this.#idxs.push(idx)
@@ -45,7 +45,7 @@ export class Texts {
     while (this.#size > this.#most || (this.#bytes > this.#mostBytes && this.#size > 1)) this.#dropOldest()
   }
 
-  /** Takes away what lies behind index `after`. */
+  /** Removes what lies after index `after`. */
   cut (after: number): void {
     const until = Math.max(this.#from, this.#firstAfter(after))
     for (const text of this.#texts.splice(until)) this.#bytes -= text.length
@@ -54,13 +54,13 @@ export class Texts {
     this.#made = null
   }
 
-  /** Begins anew behind `base`. */
+  /** Empties it; the next text follows `base`. */
   restart ({ idx, chain }: Position): void {
     this.cut(-1)
     this.base = { idx, chain }
   }
 
-  /** What follows that position, as much as fits into a message; null when it is not known here. */
+  /** The page that follows a position, as large as a message may be; null for an unknown position. */
   page (after: Position): Page | null {
     if (this.#made !== null && samePosition(this.#made.base, after)) return this.#made
     const from = this.#firstAfter(after.idx)

@@ -1,4 +1,4 @@
-import { followEvents, MOMENTS, readMoment, systemClock } from '../../../kernel/index.js'
+import { followEvents, MOMENTS, plain, readMoment, systemClock } from '../../../kernel/index.js'
 import type { Verb, VerbContext } from '../../../kernel/index.js'
 import type { EventsPage, ShownEvent } from '../page.js'
 
@@ -82,6 +82,3 @@ function lineOf ({ idx, at, origin, event }: ShownEvent): string {
 const word = (value: unknown): string => typeof value === 'string' && /^[\w.:/@-]+$/.test(value)
   ? value
   : JSON.stringify(value)
-
-/** Without control characters: what a node sends must not steer the terminal. */
-const plain = (text: string): string => text.replace(/\p{Cc}/gu, ' ')

@@ -7,18 +7,18 @@ import type { ClusterPart, Fields } from './part.js'
 export interface Recorded {
   /** Session, membership and instances up to the snapshot's index. */
   readonly part: ClusterPart
-  /** The node knew no master: `state` is its own view, `part` what the log said. */
+  /** True when the node knew no master: `state` is its own view, and `part` follows from the events. */
   readonly stale: boolean
   /** Keys of the state that were left out because it was too large. */
   readonly omitted: readonly string[]
   readonly state: Fields
 }
 
-/** Without these a state says nothing. */
+/** Keys that are never left out: a state is useless without them. */
 const ESSENTIAL = new Set(['sessionId', 'masterNodeId', 'localNodeId', 'cluster', 'lastEventAppliedIdx'])
-/** In it under another name. */
+/** A second name of `nodeIdentities`, which is recorded. */
 const TWIN = 'node_identities'
-/** Not recorded: work in flight is over before anybody looks, and was most of what snapshots took on disk. */
+/** Not recorded: tasks in flight are over before anybody looks, and took most of the room on disk. */
 const TRANSIENT = 'tasks'
 
 /**
@@ -57,13 +57,13 @@ export function decodeBody (body: string): Recorded {
   return { part, stale, omitted, state: whole }
 }
 
-/** Readings: they are never twice the same, and alone no reason for another snapshot. */
+/** Readings, which always change: they alone are no reason to record another snapshot. */
 const READINGS = new Set([
   'lastSeen', 'nodeMemory', 'nodeSystem', 'nodeDisk', 'nodeNetwork', TRANSIENT, 'lastEventAppliedIdx',
   'topology', 'downloads', 'localNodeId', TWIN
 ])
 
-/** Equal for two states between which nothing of note changed: only readings, times and progress. Pure. */
+/** A text that is equal for two states that differ only in readings, times and progress. Pure. */
 export function noteOf (state: Fields, part: ClusterPart): string {
   const noted = Object.entries(state).flatMap(([key, value]) => {
     if (READINGS.has(key)) return []
@@ -76,26 +76,26 @@ export function noteOf (state: Fields, part: ClusterPart): string {
   return JSON.stringify([part.members, noted, downloads])
 }
 
-/** Its message may count seconds. */
+/** Health without its messages, which may count seconds. */
 function codesOf (health: unknown): unknown {
   const { level, reasons } = health as { level: string, reasons: readonly { code: string }[] }
   return [level, reasons.map(({ code }) => code)]
 }
 
-/** They are in nodeHealth too. */
+/** Resources without the conflicts, which are in nodeHealth too. */
 function withoutConflicts (resources: unknown): unknown {
   const { capabilityConflicts: _, ...rest } = resources as Fields
   return rest
 }
 
-/** A runner at work is ready all the same, and how far it has loaded is progress. */
+/** The state of a runner: busy counts as ready, and how far it has loaded is left out. */
 function phaseOf (status: unknown): unknown {
   const [kind] = Object.keys(status as object)
   if (kind === 'RunnerRunning') return 'RunnerReady'
   return kind === 'RunnerFailed' ? status : kind
 }
 
-/** Keys of which only this is of note, of each entry. */
+/** Keys of which only a part matters: what to compare of each of their entries. */
 const NOTED: Readonly<Record<string, (value: unknown) => unknown>> = {
   nodeHealth: codesOf, nodeResources: withoutConflicts, runners: phaseOf
 }

@@ -5,11 +5,11 @@ import type { ClusterPart, Fields } from './part.js'
 /** The cluster at one moment. */
 export interface Side {
   readonly part: ClusterPart
-  /** As GET /state answers, now or as recorded then. */
+  /** As GET /state answers, now or when it was recorded. */
   readonly state: Fields
 }
 
-/** One thing that differs. */
+/** One difference. */
 export interface Difference {
   readonly what: 'session' | 'master' | 'node' | 'instance' | 'runner' | 'conflict'
   readonly change: 'added' | 'removed' | 'changed'
@@ -17,7 +17,7 @@ export interface Difference {
   readonly id: string
   readonly before: unknown
   readonly after: unknown
-  /** The same for people. */
+  /** The difference as a sentence. */
   readonly text: string
 }
 
@@ -33,7 +33,7 @@ export function differences (from: Side, to: Side): Difference[] {
   ].map((one) => ({ ...one, text: plain(one.text) }))
 }
 
-/** What ids are called. */
+/** Names for the ids of nodes and runners. */
 class Names {
   readonly #from: Side
   readonly #to: Side
@@ -47,14 +47,14 @@ class Names {
     return fieldsOf(identities.find((one) => one !== undefined))
   }
 
-  /** `name (id)`; the id alone where nobody knows the name. */
+  /** `name (id)`; the id alone when the name is not known. */
   node (id: string | null): string {
     if (id === null) return 'none'
     const name = this.#identity(id)['friendlyName']
     return typeof name === 'string' ? `${name} (${short(id)})` : short(id)
   }
 
-  /** What stays the same when a node starts anew; null where that is not known. */
+  /** The install id, which stays when a node restarts; null when it is not known. */
   install (id: string): string | null {
     const install = this.#identity(id)['nodeInstallId']
     return typeof install === 'string' ? install : null
@@ -62,7 +62,7 @@ class Names {
 
   nodes (ids: readonly string[]): string { return ids.map((id) => this.node(id)).join(', ') || 'no node' }
 
-  /** Whose runner it is. */
+  /** The runner with its model and node. */
   runner (id: string): string {
     for (const { state } of [this.#to, this.#from]) {
       for (const tagged of Object.values(fieldsOf(state['instances']))) {
@@ -77,7 +77,7 @@ class Names {
 
 const short = (id: string): string => id.slice(0, 8)
 
-/** Ids on both sides, sorted, each with what it is on either. */
+/** All ids of both sides, sorted, each with its value on either side. */
 function paired<T> (before: Readonly<Record<string, T>>, after: Readonly<Record<string, T>>): {
   id: string, old: T | undefined, now: T | undefined
 }[] {
@@ -149,7 +149,7 @@ function moved (old: string | undefined, now: string | undefined): string {
   return now === undefined ? `gone, was ${old}` : `${old} before, ${now} now`
 }
 
-/** The word for its state, and why it failed. */
+/** The runner's state, with the reason when it failed. */
 function statusOf (status: unknown): string {
   const [kind, more] = Object.entries(fieldsOf(status))[0] ?? ['unknown', {}]
   const { errorMessage } = fieldsOf(more)
@@ -171,7 +171,7 @@ function conflicts (from: Fields, to: Fields, names: Names): Difference[] {
 
 interface Reason { readonly code: string, readonly severity: string, readonly message: string }
 
-/** `<node id>/<code>` to the conflict. */
+/** All conflicts, by `<node id>/<code>`. */
 function reasonsOf (state: Fields): Record<string, Reason> {
   return Object.fromEntries(Object.entries(fieldsOf(state['nodeHealth'])).flatMap(([node, health]) => {
     const reasons = fieldsOf(health)['reasons']

@@ -10,13 +10,13 @@ export interface HistoryOptions {
   readonly store: EventStore
   readonly state: Pick<StateReader, 'read'>
   readonly session: Pick<Session, 'isMaster' | 'masterNodeId' | 'onChange'>
-  /** True while this node's log has all that its master's has. */
+  /** True while this node's log is complete, as far as is known. */
   readonly inStep: () => boolean
   readonly clock: Clock
   readonly logger: Logger
 }
 
-/** Records what the cluster looks like from now on, and answers what it looked like. */
+/** Records snapshots of the cluster's state from now on, and answers what it was at a moment. */
 export function startHistory (options: HistoryOptions): { history: StateHistory, stop: () => void } {
   const { log, store, clock } = options
   const snapshots = new Snapshots(store)

@@ -24,15 +24,15 @@ export interface StateAt extends StateThen {
     /** Keys of the state that were too large to be kept. */
     readonly omitted: readonly string[]
   }
-  /** As recorded: nothing of it was changed by later events. */
+  /** The state as it was recorded; later events are not applied to it. */
   readonly state: Fields
-  /** Session, membership and instances with the events applied that came since, up to and including `idx`. */
+  /** Session, membership and instances, with all events since the snapshot up to `idx` applied. */
   readonly derived: ClusterPart & { readonly idx: number }
   /** The events since, oldest first. */
   readonly events: readonly ShownEvent[]
   /** There are further events: GET /events?since=<idx of the last one> goes on. */
   readonly more: boolean
-  /** Indices in between that were not kept: what they did is missing. */
+  /** Indices in between that are not kept: `derived` lacks what they changed. */
   readonly gaps: readonly (readonly [number, number])[]
 }
 
@@ -116,12 +116,12 @@ async function since (
   return found
 }
 
-/** Ranges of indices between the two, exclusive and inclusive, that nobody can show any more. */
+/** Indices after `from` up to `to` that are not kept. */
 function gapsBetween ({ log, store }: LookupOptions, from: number, to: number): [number, number][] {
   const { firstIdx, gaps: missing } = store.status()
   const first = firstIdx ?? log.base.idx + 1
   const gaps = missing.filter(([a]) => a >= first)
-  // What is in memory still is not missing, wherever else it is.
+  // What is in memory is not missing, even if it is not stored.
   const until = Math.min(to, log.base.idx)
   return [[1, first - 1] as const, ...gaps].flatMap(([a, b]): [number, number][] => {
     const [begin, end] = [Math.max(a, from + 1), Math.min(b, until)]
@@ -129,7 +129,7 @@ function gapsBetween ({ log, store }: LookupOptions, from: number, to: number): 
   })
 }
 
-/** Where the log is now: the newest index, and the time, ms since 1970. */
+/** The newest index, and the present time, ms since 1970. */
 interface Now { readonly idx: number, readonly ms: number }
 
 /**
@@ -149,5 +149,5 @@ function readMoment (text: string, now: Now): Moment {
   return moment
 }
 
-/** A time as it is shown. */
+/** A time as ISO-8601. */
 const iso = (ms: number): string => new Date(ms).toISOString()

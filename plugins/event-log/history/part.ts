@@ -4,24 +4,24 @@ import type { Entry } from '../entries.js'
 /** A JSON object whose fields are not known. */
 export type Fields = Readonly<Record<string, unknown>>
 
-/** The same value where it is an object, else an empty one. */
+/** The value if it is an object, else an empty object. */
 export const fieldsOf = (value: unknown): Fields =>
   typeof value === 'object' && value !== null ? value as Fields : {}
 
-/** What an instance, as a state has it under its tag, says of where it is. */
+/** The shard assignments of an instance, which a state holds under its tag. */
 export function assignmentsOf (tagged: unknown): Fields {
   return fieldsOf(fieldsOf(Object.values(fieldsOf(tagged))[0])['shardAssignments'])
 }
 
-/** A placed instance as far as events tell of it. */
+/** A placed instance: what its events say of it. */
 export interface PlacedInstance { readonly modelId: string, readonly nodeIds: readonly string[] }
 
-/** What of the cluster's state the control events tell whole: session, membership and instances. */
+/** The part of the cluster's state that follows from control events alone. */
 export interface ClusterPart {
   readonly session: {
     readonly sessionId: string, readonly term: number, readonly masterNodeId: string | null
   }
-  /** Node ids of those who are there, sorted. */
+  /** Ids of the nodes that are in the cluster, sorted. */
   readonly members: readonly string[]
   readonly instances: Readonly<Record<string, PlacedInstance>>
 }
@@ -35,7 +35,7 @@ export const PART_KINDS: readonly string[] = [
 const textOf = (value: unknown): string => typeof value === 'string' ? value : ''
 const textsOf = (value: unknown): string[] => Array.isArray(value) ? value.map(textOf).sort() : []
 
-/** The same part out of a state as GET /state answers it. What is missing or odd there is empty. Pure. */
+/** That part of an answer of GET /state. What is missing or malformed there is empty. Pure. */
 export function partOf (state: Fields): ClusterPart {
   const { term } = fieldsOf(state['cluster'])
   const master = state['masterNodeId']
@@ -54,8 +54,8 @@ export function partOf (state: Fields): ClusterPart {
 }
 
 /**
- * The part after these entries of the log, which follow it in order. Entries that are in it already change
- * nothing, as long as all that came after them follow too. Pure.
+ * Applies entries of the log, in order. Applying entries again that are in it already changes nothing, if all
+ * entries after them are applied too. Pure.
  */
 export function advance (part: ClusterPart, entries: Iterable<Entry>): ClusterPart {
   const next = new Draft(part)
@@ -66,7 +66,7 @@ export function advance (part: ClusterPart, entries: Iterable<Entry>): ClusterPa
 class Draft {
   #session: ClusterPart['session']
   #members: Set<string>
-  /** Who joined since the newest election. */
+  /** Nodes that joined since the newest election. */
   #joined = new Set<string>()
   readonly #instances: Map<string, PlacedInstance>
 
@@ -80,27 +80,27 @@ class Draft {
     const kind = kindOf(entry.event)
     const payload = entry.event[kind] ?? {}
     if (kind === 'SessionChanged' || kind === 'MasterElected') this.#elected(kind, payload, entry.sid)
-    // Only the master says who is there and what is placed. What another one said, which had lost touch and
-    // submitted it again afterwards, was never so for the cluster that goes on.
+    // Only the session's master decides who is a member and what is placed. An event of another node that
+    // lost touch, acted as master and submitted its events later was never true for this cluster.
     else if (entry.sid === this.#session.sessionId && entry.origin === this.#session.masterNodeId) {
-      this.#told(kind, payload)
+      this.#changed(kind, payload)
     }
   }
 
   #elected (kind: string, payload: Fields, sid: string): void {
     const { sessionId, term, masterNodeId, previousSessionId } = payload
-    // A master gives its own election its index, in its own session; any other was submitted again later.
+    // A master indexes its own election in its own session. Any other one was submitted again later.
     if (sessionId !== sid) return
     const master = textOf(masterNodeId)
     if (sid !== this.#session.sessionId) this.#joined = new Set()
     this.#session = { sessionId: sid, term: Number(term), masterNodeId: master }
-    // A master that knew no session before has just started: it tells anew of everybody who is there, which
-    // it may have begun with before this event.
+    // A master without an earlier session has just started. It emits NodeJoined for each node that is there,
+    // and may have begun with that before this event.
     if (kind === 'SessionChanged' && previousSessionId === null) this.#members = new Set(this.#joined)
     this.#members.add(master)
   }
 
-  #told (kind: string, payload: Fields): void {
+  #changed (kind: string, payload: Fields): void {
     const nodeId = textOf(payload['nodeId'])
     const instanceId = textOf(payload['instanceId'])
     if (kind === 'NodeJoined') {

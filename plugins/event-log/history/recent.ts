@@ -6,16 +6,13 @@ function isBefore (snapshot: Snapshot, moment: Moment): boolean {
   return 'idx' in moment ? snapshot.idx <= moment.idx : snapshot.at <= moment.ms
 }
 
-/** The snapshots: the newest in memory, all of them in the store. */
+/** All snapshots are in the store; the newest are in memory too. */
 export class Snapshots {
   readonly #store: EventStore
   readonly #recent: Snapshot[] = []
   #bytes = 0
 
   constructor (store: EventStore) { this.#store = store }
-
-  /** The newest one; undefined before the first. */
-  get last (): Snapshot | undefined { return this.#recent.at(-1) }
 
   add (snapshot: Snapshot): void {
     this.#store.record(snapshot)
@@ -25,7 +22,7 @@ export class Snapshots {
     while (this.#bytes > most && this.#recent.length > 1) this.#bytes -= this.#recent.shift()!.body.length
   }
 
-  /** The log behind index `after` was taken away: what comes there now is in none of the snapshots. */
+  /** The log was cut after this index. Snapshots that were later now stand for the log up to there. */
   cut (after: number): void {
     for (const [i, snapshot] of this.#recent.entries()) {
       if (snapshot.idx > after) this.#recent[i] = { ...snapshot, idx: after }
@@ -42,7 +39,7 @@ export class Snapshots {
   async oldest (): Promise<Snapshot | null> {
     let oldest = this.#recent[0] ?? await this.#store.snapshotBefore({ ms: Number.MAX_SAFE_INTEGER })
     if (oldest === null) return null
-    // Nothing lies before `low`; what is found lies between it and the oldest known.
+    // A search by halves: there is none before `low`, and the oldest known is at or after it.
     for (let low = 0; low < oldest.at;) {
       const middle: number = low + Math.floor((oldest.at - low) / 2)
       const older: Snapshot | null = await this.#store.snapshotBefore({ ms: middle })

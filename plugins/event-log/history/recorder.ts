@@ -16,7 +16,7 @@ export interface RecorderOptions {
   readonly snapshots: Snapshots
   readonly state: Pick<StateReader, 'read'>
   readonly session: Pick<Session, 'isMaster' | 'masterNodeId' | 'onChange'>
-  /** True while this node's log has all that its master's has. */
+  /** True while this node's log is complete, as far as is known. */
   readonly inStep: () => boolean
   readonly clock: Clock
   readonly logger: Logger
@@ -27,10 +27,10 @@ const CAUSES = new Set([
   ...PART_KINDS, 'RunnerFailed', 'InstanceFailureRecorded', 'TaskFailed', 'DownloadFailed', 'StateDiverged'
 ])
 const PARTS = new Set(PART_KINDS)
-/** Causes that give way to any other. */
+/** Causes that any other cause replaces as the reason of a waiting snapshot. */
 const WEAK = new Set(['minute', 'TaskFailed'])
 
-/** Takes snapshots: once a minute, and soon after what changes or breaks something. Returns what stops it. */
+/** Takes a snapshot once a minute, and soon after each of the causes. Returns a function that stops it. */
 export function startRecorder (options: RecorderOptions): () => void {
   const recorder = new Recorder(options)
   const stops = [
@@ -45,20 +45,20 @@ export function startRecorder (options: RecorderOptions): () => void {
 
 class Recorder {
   readonly #options: RecorderOptions
-  /** Why the next one is taken, and since when that is wanted (monotonic ms); null when none is. */
+  /** The snapshot that is to be taken next: why, and since when (monotonic ms); null when none is. */
   #next: { readonly cause: string, readonly since: number } | null = null
   #cancel = (): void => {}
   #busy = false
   #stopped = false
   /** Monotonic ms of the newest attempt. */
   #takenAt = -Infinity
-  /** What the newest one says of note. */
+  /** `noteOf` the newest snapshot. */
   #noted = ''
-  /** When what is of note was last recorded, monotonic ms. */
+  /** When that was recorded, monotonic ms. */
   #notedAt = -Infinity
-  /** Session, membership and instances as the newest one had them, and up to which event. */
+  /** Session, membership and instances with all events up to `idx` applied. */
   #base: { readonly part: ClusterPart, readonly idx: number } | null = null
-  /** Events that came just now: the documents may not be as far yet. */
+  /** Events that came just now: the state may not contain them yet. */
   #fresh: { readonly prev: number, readonly at: number }[] = []
 
   constructor (options: RecorderOptions) { this.#options = options }
@@ -70,7 +70,7 @@ class Recorder {
 
   changed (change: LogChange): void {
     if (change.type === 'append') this.#appended(change.entry)
-    // A log that begins anew further on: what came before is as true as it was.
+    // A log that begins again further on changes nothing of what came before.
     else this.#cut(change.base?.idx ?? change.after)
   }
 
@@ -82,7 +82,7 @@ class Recorder {
     this.#follow()
   }
 
-  /** Takes in what happened since the newest snapshot, before the log forgets it. */
+  /** Applies the events since the newest snapshot before they leave memory. */
   #follow (): void {
     const { log } = this.#options
     const base = this.#base
@@ -105,7 +105,7 @@ class Recorder {
     this.wanted('session')
   }
 
-  /** One is to be taken; the first cause names it, unless that was a weak one. */
+  /** A snapshot is to be taken. It is named after the first cause, unless that was a weak one. */
   wanted (cause: string): void {
     const since = this.#next?.since ?? this.#options.clock.mono()
     const first = this.#next?.cause ?? cause
@@ -127,7 +127,7 @@ class Recorder {
   async #take (): Promise<void> {
     const { clock, logger, session, inStep } = this.#options
     if (session.masterNodeId !== null && !inStep()) {
-      // The documents are ahead of a log that has yet to catch up; no index would fit.
+      // The log has yet to catch up with the state: no index would fit.
       this.#takenAt = clock.mono()
       this.#arm()
       return
@@ -146,7 +146,7 @@ class Recorder {
     this.#arm()
   }
 
-  /** The newest event that the documents must have in them. They may have later ones too: no harm in that. */
+  /** The newest event that the state certainly contains. It may contain later ones too: no harm in that. */
   #settledIdx (): number {
     const settled = this.#options.clock.mono() - SETTLE_MS
     this.#fresh = this.#fresh.filter(({ at }) => at > settled)
@@ -159,7 +159,7 @@ class Recorder {
     const idx = Math.min(settled, log.last.idx)
     const stale = typeof state['masterNodeId'] !== 'string'
     const part = this.#partAt(idx, partOf(state), stale)
-    // Before its first session a node knows nothing.
+    // There is nothing to record before a node's first session.
     if (this.#stopped || part.session.sessionId === '') return
     const noted = noteOf(state, part)
     const now = clock.mono()
@@ -172,15 +172,15 @@ class Recorder {
   }
 
   /**
-   * The master's own view is what it tells the others. Another node may have no link to one that the master
-   * sees: who is there it knows from the events. While there is no master the events know all better.
+   * The master's own view is right. Another node may lack a link to a node that the master sees, so it takes
+   * the members from the events; while there is no master it takes everything from the events.
    */
   #partAt (idx: number, seen: ClusterPart, stale: boolean): ClusterPart {
     const { log, session } = this.#options
     if (!stale && session.isMaster) return seen
     const known = this.#base !== null && this.#base.idx >= log.base.idx
     const from = known ? this.#base! : { part: seen, idx: log.base.idx }
-    const told = this.#advanced(from, idx)
-    return stale ? told : { ...seen, members: told.members }
+    const derived = this.#advanced(from, idx)
+    return stale ? derived : { ...seen, members: derived.members }
   }
 }

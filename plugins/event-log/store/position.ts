@@ -3,20 +3,20 @@ import type { FileHandle } from 'node:fs/promises'
 import type { Logger } from '../../../kernel/index.js'
 import type { Gap } from './gaps.js'
 
-/** What the store has to know at its next start, beside what is in the files. */
+/** What the store must know at its next start and cannot take from the files of events. */
 export interface Kept {
-  /** No index up to here is to be given again. */
+  /** No index up to this one may be given again. */
   readonly reserved: number
-  /** Events that are not written, if that is so now. */
+  /** Events that are not written yet; null when there are none. */
   readonly missing: Gap | null
 }
 
-/** Keeps that in a small file, which is written in place: so it can be written on a full disk too. */
+/** Keeps it in a small file that is overwritten in place, which works on a full disk too. */
 export interface Position {
   readonly found: Kept
-  /** What the file says now. */
+  /** `reserved` as it is in the file now. */
   readonly reserved: number
-  /** A disk that does not take it is a warning; it is tried again with the next call. */
+  /** Writes the file. A failure is logged once, and the next call tries again. */
   keep (kept: Kept): Promise<void>
   close (): Promise<void>
 }
@@ -62,7 +62,7 @@ async function openFile (path: string): Promise<FileHandle> {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
   }
   const file = await open(path, 'wx+', 0o600)
-  // Its place on the disk, while there is room.
+  // Takes its room on the disk while there is some.
   await write(file, JSON.stringify(NOTHING)).catch(() => {})
   return file
 }
@@ -72,7 +72,7 @@ async function write (file: FileHandle, text: string): Promise<void> {
   await file.datasync()
 }
 
-/** A file that is new, torn or not ours says nothing. */
+/** Reads the file; a new or damaged one counts as empty. */
 async function readKept (file: FileHandle): Promise<Kept> {
   const { buffer, bytesRead } = await file.read(Buffer.alloc(BYTES), 0, BYTES, 0)
   const value = JSON.parse(buffer.toString('utf8', 0, bytesRead)) as unknown

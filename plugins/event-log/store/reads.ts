@@ -5,12 +5,12 @@ import type { LogFile } from './files.js'
 import type { Db, OpenDb, SqlValue } from './sqlite.js'
 import type { Moment, Snapshot, StoreQuery } from './types.js'
 
-/** The disk does not answer in time. */
+/** The disk did not answer in time. */
 export class SlowDiskError extends Error {
   override readonly name = 'SlowDiskError'
 }
 
-/** Rows that are made into objects without a pause. */
+/** Rows that are parsed without letting other work run. */
 const BATCH = 100
 
 export interface ReadsOptions {
@@ -23,14 +23,14 @@ export interface ReadsOptions {
 }
 
 /**
- * Reads the files through connections of its own, one statement at a time. So a disk that does not answer
- * holds one thread, and whoever asks meanwhile is told at once.
+ * Reads the files through connections of its own, one statement at a time. A disk that does not answer thus
+ * blocks one thread, and further reads are refused at once.
  */
 export class Reads {
   readonly #options: ReadsOptions
   readonly #open = new Map<string, Db>()
   #last: Promise<unknown> = Promise.resolve()
-  /** A statement was given up and has not come back. */
+  /** A statement ran past its deadline and has not come back. */
   #stuck = false
   #running: Db | null = null
 
@@ -69,7 +69,7 @@ export class Reads {
     })
   }
 
-  /** Closes what is open of a file. Waits for the statement that is running, unless that is stuck. */
+  /** Closes the connection to a file. Waits for the statement that is running, unless that is stuck. */
   async release (path: string): Promise<void> {
     if (!this.#stuck) await this.#last.catch(() => {})
     const db = this.#open.get(path)
@@ -96,7 +96,7 @@ export class Reads {
     }
   }
 
-  /** A file may go while its turn has not come: the list is looked at once more then. */
+  /** A file may be deleted before its turn comes: then the read is repeated with the new list. */
   async #again<T> (read: () => Promise<T>): Promise<T> {
     return await this.#work(read).catch(async (error: unknown) => {
       if (!(error instanceof DbError) || error.code !== 'SQLITE_CANTOPEN') throw error
@@ -132,8 +132,8 @@ export class Reads {
 }
 
 /**
- * Reads, and reads again when that shows damage of which `mend` gets rid. Rejects with what `mend` could not
- * help.
+ * Reads, and reads again after `mend` has removed a damaged file. Rejects with any other error, and when
+ * `mend` returns false.
  */
 export async function mending<T> (
   read: () => Promise<T>, mend: (error: DbError) => Promise<boolean>
@@ -147,7 +147,7 @@ export async function mending<T> (
   }
 }
 
-/** `+at`: the order of the indices is the way through the table, whatever time is asked for. */
+/** `+at` keeps SQLite from using the index on `at`: rows are read in the order of `idx`. */
 function select (query: StoreQuery, top: number, limit: number): { sql: string, values: SqlValue[] } {
   const { after, kinds, origins, sinceMs, newest = false } = query
   const list = (column: string): string => ` AND ${column} IN (SELECT value FROM json_each(?))`
@@ -162,7 +162,7 @@ function select (query: StoreQuery, top: number, limit: number): { sql: string, 
   }
 }
 
-/** Long pages are read in pieces, so that nothing else waits for them. */
+/** Parses a long page in pieces, so that other work does not wait for it. */
 async function parsed (bodies: readonly string[]): Promise<Entry[]> {
   const entries: Entry[] = []
   for (let i = 0; i < bodies.length; i += BATCH) {
@@ -172,7 +172,7 @@ async function parsed (bodies: readonly string[]): Promise<Entry[]> {
   return entries
 }
 
-/** A damaged row is left out: the entry behind it tells by its `prev` that one is missing. */
+/** Null for a damaged row, which is left out: the `prev` of the next entry shows that one is missing. */
 function entryOf (body: string): Entry | null {
   try {
     return JSON.parse(body) as Entry

@@ -1,4 +1,4 @@
-/** What is used of the package; its own types are not there where it could not be installed. */
+/** The used part of the package sqlite3. Its own types are missing where it could not be installed. */
 interface Database {
   serialize (): void
   run (sql: string, values: readonly SqlValue[], done: (error: Error | null) => void): void
@@ -29,7 +29,7 @@ export interface Db {
 /** Opens a database file; makes it when told to. Rejects with DbError. */
 export type OpenDb = (path: string, make: boolean) => Promise<Db>
 
-/** What SQLite says went wrong. */
+/** An error of SQLite. */
 export class DbError extends Error {
   override readonly name = 'DbError'
   /** SQLite's word, e.g. `SQLITE_FULL`. */
@@ -49,7 +49,7 @@ export class DbError extends Error {
 
 /** Loads the package sqlite3. Rejects where it is not installed or has no build for this machine. */
 export async function loadSqlite (): Promise<OpenDb> {
-  // Not as a literal: the compiler would want the package.
+  // Not a literal, or the compiler would need the package.
   const name: string = 'sqlite3'
   const { default: sqlite } = await import(name) as { default: Sqlite }
   return (path, make) => new Promise((resolve, reject) => {

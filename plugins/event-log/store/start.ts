@@ -15,8 +15,8 @@ export interface StoreParts {
 }
 
 /**
- * The real ones. `floorBytes`: text of a number that replaces the floor of free space; anything else does
- * not.
+ * SQLite, the disk and the usual limits. `floorBytes`: another floor of free space, as decimal digits; any
+ * other text is ignored.
  */
 export function realParts (floorBytes: string | undefined): StoreParts {
   const given = floorBytes !== undefined && /^\d{1,15}$/.test(floorBytes)
@@ -28,7 +28,7 @@ async function freeBytes (folder: string): Promise<number | null> {
   return await statfs(folder).then(({ bavail, bsize }) => bavail * bsize, () => null)
 }
 
-/** Where nothing can be stored: the newest events are in memory only. */
+/** A store that keeps nothing, for a node that cannot store: the newest events are in memory only. */
 export function memoryStore (): DiskStore {
   return {
     reserved: 0,

@@ -16,8 +16,8 @@ import type { Op } from './queue.js'
 import type { DiskStore, Moment, Snapshot, StoreOptions, StoreQuery, StoreStatus } from './types.js'
 
 /**
- * Opens the store. A disk without room, or one that fails, does not keep it from opening: it counts then, and
- * looks again. Rejects when the folder cannot be made or listed.
+ * Opens the store. With a disk that is full or fails it opens in the mode counting-only. Rejects when the
+ * folder cannot be made or listed.
  */
 export async function openStore (options: StoreOptions): Promise<DiskStore> {
   const { folder, logger } = options
@@ -40,11 +40,11 @@ class Store implements DiskStore {
   #tail = 0
   #counted = 0
   #dropped = 0
-  /** The newest events that were counted or dropped; told as soon as anything can be written. */
+  /** Events that were counted or dropped since something was last written; reported when writing goes on. */
   readonly #missed = new Missed()
-  /** What was not written before the start, unless it comes back from another node. */
+  /** Events that were not written before the start, until it is clear whether other nodes send them. */
   #lost: Gap | null = null
-  /** What changes the files now: one thing at a time. */
+  /** The work that changes the files now; there is never a second one. */
   #working: Promise<void> | null = null
   #cancelGroup: (() => void) | null = null
   #stopLooking: (() => void) | null = null
@@ -54,7 +54,7 @@ class Store implements DiskStore {
   #written = 0
   /** The files could not all be read at the start. */
   #unread = false
-  /** Damaged files since the last group that was written. */
+  /** Files that proved damaged since a group was last written. */
   #damages = 0
 
   constructor (options: StoreOptions, position: Position) {
@@ -115,7 +115,7 @@ class Store implements DiskStore {
     this.#missed.add(entry.idx)
   }
 
-  /** Does the log go on behind what was lost, or does that come back? */
+  /** The first entry at or after what was lost shows whether that comes back or is missing for good. */
   #resolveLost ({ idx, prev }: Entry): void {
     const lost = this.#lost
     if (lost === null || idx < lost.from) return
@@ -123,7 +123,7 @@ class Store implements DiskStore {
     if (idx > lost.to && prev < lost.from) this.#missed.join([lost])
   }
 
-  /** There is room again: what is missing is written before what follows. */
+  /** There is room in the queue again: the gap is written before what follows. */
   #pushMissed (): void {
     const runs = this.#missed.take()
     if (runs.length > 0) this.#queue.push({ type: 'gap', runs })
@@ -134,7 +134,7 @@ class Store implements DiskStore {
     this.#tail = after
     this.#missed.cut(after)
     if (this.#lost !== null && after < this.#lost.from) this.#lost = null
-    // While nothing is written it waits until something can be; reads leave out what it takes away.
+    // In counting-only mode the cut waits in the queue; reads leave out what it will remove.
     this.#queue.push({ type: 'cut', after })
     this.#wake()
   }
@@ -162,7 +162,7 @@ class Store implements DiskStore {
     return await this.#mended(async () => await this.#reads.snapshot(at, this.#queue.pending().top))
   }
 
-  /** A file that proves damaged is set aside, between two groups of the writer; all is read but that. */
+  /** Sets a file aside that proves damaged, between two groups of the writer, and reads the others. */
   async #mended<T> (read: () => Promise<T>): Promise<T> {
     return await mending(read, async (error) => {
       while (this.#working !== null) await this.#working
@@ -211,7 +211,7 @@ class Store implements DiskStore {
     await this.#position.close()
   }
 
-  /** Starts the writer when there is enough to do, or in a moment. */
+  /** Starts the writer now if there is enough for a group, else in `groupMs`. */
   #wake (): void {
     const { clock, limits } = this.#options
     if (this.#working !== null || this.#mode !== 'normal' || this.#queue.empty) return
@@ -230,7 +230,7 @@ class Store implements DiskStore {
     if (this.#working === null) void this.#alone(this.#write())
   }
 
-  /** Work that changes the files: nothing else does until it is done. */
+  /** Runs work that changes the files; the writer waits until it is done. */
   async #alone<T> (work: Promise<T>): Promise<T> {
     const done = (): void => {
       this.#working = null
@@ -247,7 +247,10 @@ class Store implements DiskStore {
     } while (this.#mode === 'normal' && !this.#queue.empty && this.#enough)
   }
 
-  /** Writes all that waits, up to the next look at free space: small groups fall behind on a busy loop. */
+  /**
+   * Writes all that waits, up to the next check of free space. Each group costs turns of the event loop, so
+   * small groups would fall behind when that is busy.
+   */
   async #writeGroup (): Promise<void> {
     const { limits: { checkEntries, groupBytes }, onGap, freeBytes } = this.#options
     const ops = this.#queue.next({ entries: checkEntries - this.#written % checkEntries, bytes: groupBytes })
@@ -275,7 +278,7 @@ class Store implements DiskStore {
     }
   }
 
-  /** A damaged file is set aside, and the group written to the next one; anything else stops the writing. */
+  /** After damage the group is written to another file; any other failure stops the writing. */
   async #failed (error: Error): Promise<void> {
     const again = error instanceof DbError && error.corrupt && this.#damages++ === 0
     if (!again || !await this.#files.setAside(error)) this.#stop(error.message)
@@ -299,10 +302,10 @@ class Store implements DiskStore {
     this.#stopLooking = clock.every(limits.checkMs, () => {
       if (this.#working === null) void this.#alone(this.#look())
     })
-    this.#tellMode()
+    this.#notifyMode()
   }
 
-  /** What waited is not written: all of it is older than what is missing already. */
+  /** Counts what waited. All of it is older than what was missed before. */
   #refuse (ops: readonly Op[]): void {
     const later = this.#missed.take()
     for (const op of ops) {
@@ -318,9 +321,9 @@ class Store implements DiskStore {
     this.#missed.join(later)
   }
 
-  /** While nothing is written: is there room again? */
+  /** In counting-only mode: begins to write again if there is room. */
   async #look (): Promise<void> {
-    this.#tellMode()
+    this.#notifyMode()
     try {
       await this.#remember(RESERVE)
       if (this.#hasRoom(await this.#options.freeBytes())) await this.#resume()
@@ -368,18 +371,18 @@ class Store implements DiskStore {
     this.#stopLooking?.()
     this.#stopLooking = null
     logger.info({ gap: written }, 'events are written again')
-    this.#tellMode()
+    this.#notifyMode()
     if (written !== null && written.count > 0) onGap(written)
   }
 
-  /** Keeps what the next start has to know; so many more indices are reserved. */
+  /** Writes the position file, with `ahead` more indices reserved. */
   async #remember (ahead: number): Promise<void> {
     await this.#position.keep({
       reserved: Math.max(this.reserved, this.#tail + ahead), missing: this.#missed.gap ?? this.#lost
     })
   }
 
-  #tellMode (): void {
+  #notifyMode (): void {
     const status = this.status()
     for (const fn of [...this.#modeListeners]) fn(status)
   }

@@ -5,23 +5,23 @@ import type { EventLog } from './log.js'
 const MOST_NODES = 256
 
 /**
- * A newly indexed event is a sign of life of the node where it happened, also when another node tells it. Not
- * so an old one, which comes when this node catches up. Returns what stops it.
+ * Reports an event that just happened as a sign of life of its node, whoever sent it. An old event, which
+ * comes when this node catches up, is none. Returns a function that stops it.
  */
-export function tellSigns (
+export function reportLife (
   log: EventLog, cluster: Pick<Cluster, 'lives'>, clock: Clock, self: string
 ): () => void {
-  const told = new Map<string, number>()
+  const reported = new Map<string, number>()
   return log.onChange((change) => {
     if (change.type !== 'append') return
     const { origin, at } = change.entry
     const now = clock.mono()
-    if (origin === self || now - (told.get(origin) ?? -Infinity) < SIGN_MS) return
-    // By the clocks of two machines: where they differ, heartbeats alone have to do.
+    if (origin === self || now - (reported.get(origin) ?? -Infinity) < SIGN_MS) return
+    // Compares the clocks of two machines: where they differ, only heartbeats count.
     if (!(Math.abs(clock.now() - Date.parse(at)) < SIGN_MS)) return
     // Node ids are new after each start.
-    if (told.size >= MOST_NODES) told.clear()
-    told.set(origin, now)
+    if (reported.size >= MOST_NODES) reported.clear()
+    reported.set(origin, now)
     cluster.lives(origin)
   })
 }
