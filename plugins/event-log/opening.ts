@@ -1,6 +1,7 @@
 import { basename, join } from 'node:path'
 import { RING_BYTES, RING_ENTRIES, RING_STORED, RING_TEXTS } from './limits.js'
 import { createEventLog } from './log.js'
+import { inTime } from './store/deadline.js'
 import { PAGE_ROWS } from './store/limits.js'
 import { memoryStore } from './store/start.js'
 import { openStore } from './store/store.js'
@@ -68,20 +69,12 @@ async function startStore (
   const opening = load().then((openDb) =>
     openStore({ ...options, openDb, limits, freeBytes: () => freeBytes(folder) }))
   const ready = opening.then(async (store) => ({ store, newest: await newestOf(store, RING_STORED) }))
-  let cancel = (): void => {}
-  const late = new Promise<never>((_resolve, reject) => {
-    cancel = clock.after(limits.patienceMs, () => {
-      reject(new Error(`${folder} did not answer within ${limits.patienceMs} ms`))
-    })
-  })
   try {
-    return await Promise.race([ready, late])
+    return await inTime(clock, limits.patienceMs, ready, () =>
+      new Error(`${folder} did not answer within ${limits.patienceMs} ms`))
   } catch (error) {
-    ready.catch(() => {})
     opening.then((store) => store.close(), () => {})
     throw error
-  } finally {
-    cancel()
   }
 }
 

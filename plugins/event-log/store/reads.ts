@@ -1,4 +1,4 @@
-import { DbError } from './sqlite.js'
+import { inTime } from './deadline.js'
 import type { Clock } from '../../../kernel/index.js'
 import type { Entry } from '../entries.js'
 import type { LogFile } from './files.js'
@@ -40,7 +40,7 @@ export class Reads {
   async page (query: StoreQuery, most: number): Promise<Entry[]> {
     const { after, until = most, newest = false, sinceMs = -Infinity, limit } = query
     const top = Math.min(until, most)
-    const bodies = await this.#again(async () => {
+    const bodies = await this.#work(async () => {
       const found: string[] = []
       const files = this.#options.files().filter(({ entries, newestMs }) =>
         entries !== null && entries[0] <= top && entries[1] > after && newestMs >= sinceMs)
@@ -58,7 +58,7 @@ export class Reads {
   /** The newest snapshot before, up to index `most`. Rejects with SlowDiskError, DbError. */
   async snapshot (at: Moment, most: number): Promise<Snapshot | null> {
     const [column, value] = 'idx' in at ? ['idx', at.idx] as const : ['at', at.ms] as const
-    return await this.#again(async () => {
+    return await this.#work(async () => {
       let best: Snapshot | null = null
       for (const { path } of [...this.#options.files()].reverse()) {
         const [found] = await this.#all<Snapshot>(path, 'SELECT idx, at, sid, cause, body FROM snap ' +
@@ -96,14 +96,6 @@ export class Reads {
     }
   }
 
-  /** A file may be deleted before its turn comes: then the read is repeated with the new list. */
-  async #again<T> (read: () => Promise<T>): Promise<T> {
-    return await this.#work(read).catch(async (error: unknown) => {
-      if (!(error instanceof DbError) || error.code !== 'SQLITE_CANTOPEN') throw error
-      return await this.#work(read)
-    })
-  }
-
   /** One at a time, each with a deadline. */
   async #work<T> (read: () => Promise<T>): Promise<T> {
     const turn = this.#last.catch(() => {})
@@ -115,35 +107,14 @@ export class Reads {
     return await mine
   }
 
-  #withDeadline<T> (read: () => Promise<T>): Promise<T> {
+  async #withDeadline<T> (read: () => Promise<T>): Promise<T> {
     const { clock, deadlineMs } = this.#options
-    return new Promise((resolve, reject) => {
-      const cancel = clock.after(deadlineMs, () => {
-        this.#stuck = true
-        this.#running?.interrupt()
-        reject(new SlowDiskError(`the event log was not read within ${deadlineMs} ms`))
-      })
-      read().then(resolve, reject).finally(() => {
-        cancel()
-        this.#stuck = false
-      })
+    const work = read().finally(() => { this.#stuck = false })
+    return await inTime(clock, deadlineMs, work, () => {
+      this.#stuck = true
+      this.#running?.interrupt()
+      return new SlowDiskError(`the event log was not read within ${deadlineMs} ms`)
     })
-  }
-}
-
-/**
- * Reads, and reads again after `mend` has removed a damaged file. Rejects with any other error, and when
- * `mend` returns false.
- */
-export async function mending<T> (
-  read: () => Promise<T>, mend: (error: DbError) => Promise<boolean>
-): Promise<T> {
-  for (;;) {
-    try {
-      return await read()
-    } catch (error) {
-      if (!(error instanceof DbError) || !error.corrupt || !await mend(error)) throw error
-    }
   }
 }
 

@@ -1,13 +1,13 @@
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
-import { delay } from '../../../kernel/index.js'
+import { inTime } from './deadline.js'
 import { LogFiles } from './files.js'
 import { merged, Missed, rangeOf, skipped, within } from './gaps.js'
 import { RESERVE } from './limits.js'
 import { openPosition } from './position.js'
 import { gapsOf, rowOf, sizeOf, WriteQueue } from './queue.js'
-import { mending, Reads } from './reads.js'
+import { Reads } from './reads.js'
 import { DbError } from './sqlite.js'
 import type { Entry } from '../entries.js'
 import type { Gap } from './gaps.js'
@@ -162,14 +162,26 @@ class Store implements DiskStore {
     return await this.#mended(async () => await this.#reads.snapshot(at, this.#queue.pending().top))
   }
 
-  /** Sets a file aside that proves damaged, between two groups of the writer, and reads the others. */
+  /** Reads, and reads again without a file that was deleted meanwhile or proves damaged. */
   async #mended<T> (read: () => Promise<T>): Promise<T> {
-    return await mending(read, async (error) => {
-      while (this.#working !== null) await this.#working
-      // Another reader may have found it first.
-      if (error.path !== null && !this.#files.list.some(({ path }) => path === error.path)) return true
-      return this.#mode === 'normal' && await this.#alone(this.#files.setAside(error))
-    })
+    for (;;) {
+      try {
+        return await read()
+      } catch (error) {
+        if (!(error instanceof DbError) || !await this.#mend(error)) throw error
+      }
+    }
+  }
+
+  /** Sets a damaged file aside, between two groups of the writer. False when that does not help. */
+  async #mend (error: DbError): Promise<boolean> {
+    const isGone = (): boolean =>
+      error.path !== null && !this.#files.list.some(({ path }) => path === error.path)
+    if (isGone()) return true
+    if (!error.corrupt) return false
+    while (this.#working !== null) await this.#working
+    // Another read may have found it first.
+    return isGone() || (this.#mode === 'normal' && await this.#alone(this.#files.setAside(error)))
   }
 
   status (): StoreStatus {
@@ -194,10 +206,9 @@ class Store implements DiskStore {
   }
 
   async close (): Promise<void> {
-    const { clock, limits } = this.#options
-    const over = new AbortController()
-    const patience = delay(clock, limits.patienceMs, over.signal).catch(() => {})
-    await Promise.race([this.#end(), patience]).finally(() => { over.abort() })
+    const { clock, limits, logger } = this.#options
+    await inTime(clock, limits.patienceMs, this.#end(), () => new Error('the disk does not answer')).catch(
+      ({ message }: Error) => { logger.warn({ error: message }, 'the event log was not closed in order') })
   }
 
   async #end (): Promise<void> {
