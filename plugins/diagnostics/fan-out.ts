@@ -1,5 +1,5 @@
-import { askMember, MemberFault, SvcError } from '../../kernel/index.js'
-import type { Caller, Clock, Cluster, NodeView } from '../../kernel/index.js'
+import { askMembers, MemberFault } from '../../kernel/index.js'
+import type { Caller, Clock, Cluster, MemberAnswer, NodeView, SvcError } from '../../kernel/index.js'
 
 /** How long one node may take for its whole answer, ms. */
 export const PEER_MS = 3000
@@ -44,52 +44,34 @@ export interface Question<T> {
 }
 
 /**
- * Asks all members at once; the order is that of `cluster.nodes()`. One that is silent, refuses or talks
+ * Asks all nodes at once; the order is that of `cluster.nodes()`. One that is silent, refuses or talks
  * nonsense is named with what was wrong, and holds nobody up for longer than its deadline.
  */
-export async function askMembers<T> (parts: FanOutParts, question: Question<T>): Promise<PeerAnswer<T>[]> {
-  return await Promise.all(parts.cluster.nodes().map(async (node): Promise<PeerAnswer<T>> => {
-    const nothing = { node, value: null, error: null, tookMs: null, clock: null }
-    if (node.self) return { ...nothing, value: await question.own() }
-    if (!node.live) {
-      return { ...nothing, error: { reason: 'no_sign_of_life', message: 'The node gives no sign of life.' } }
-    }
-    return await askOne(parts, node, question)
-  }))
+export async function askAll<T> (
+  parts: FanOutParts, { path, caller, signal, own, read, timeOf }: Question<T>
+): Promise<PeerAnswer<T>[]> {
+  const nodes = parts.cluster.nodes()
+  const asked = askMembers(parts, nodes.filter(({ self }) => !self), {
+    path, caller, signal, ms: PEER_MS, bytes: PEER_BYTES, read: (text) => read(JSON.parse(text))
+  })
+  const self = async (node: NodeView): Promise<PeerAnswer<T>> =>
+    ({ node, value: await own(), error: null, tookMs: null, clock: null })
+  const others = asked.map(async (answer) => peerAnswer(await answer, timeOf))
+  return await Promise.all([...nodes.filter((node) => node.self).map(self), ...others])
 }
 
-async function askOne<T> (
-  parts: FanOutParts, node: NodeView, { path, caller, signal, read, timeOf }: Question<T>
-): Promise<PeerAnswer<T>> {
-  const { clock } = parts
+function peerAnswer<T> (answer: MemberAnswer<T>, timeOf: (value: T) => string): PeerAnswer<T> {
+  const { node, sentAt, tookMs, value, error } = answer
   const nothing = { node, value: null, tookMs: null, clock: null }
-  const [sentAt, since] = [clock.now(), clock.mono()]
-  try {
-    const text = await askMember(parts, node, { path, caller, signal, ms: PEER_MS, bytes: PEER_BYTES })
-    const tookMs = clock.mono() - since
-    const value = readAs(text, read)
-    const middle = sentAt + tookMs / 2
-    const aheadMs = Date.parse(timeOf(value)) - middle
-    if (Number.isNaN(aheadMs)) {
-      return { ...nothing, error: { reason: 'garbage', message: 'The answer says no time.' } }
-    }
-    return { node, value, error: null, tookMs, clock: { aheadMs, uncertaintyMs: tookMs / 2 } }
-  } catch (error) {
-    return { ...nothing, error: faultOf(error) }
-  }
+  if (error !== null) return { ...nothing, error: faultOf(node, error) }
+  const aheadMs = Date.parse(timeOf(value)) - (sentAt + tookMs / 2)
+  return Number.isNaN(aheadMs)
+    ? { ...nothing, error: { reason: 'garbage', message: 'The answer says no time.' } }
+    : { node, value, error: null, tookMs, clock: { aheadMs, uncertaintyMs: tookMs / 2 } }
 }
 
-function faultOf (error: unknown): PeerFault {
+function faultOf ({ live }: NodeView, error: MemberFault | SvcError): PeerFault {
+  if (!live) return { reason: 'no_sign_of_life', message: 'The node gives no sign of life.' }
   if (error instanceof MemberFault) return { reason: error.reason, message: `The node ${error.message}.` }
-  const message = error instanceof SvcError ? error.message : 'The connection broke off.'
-  return { reason: 'unreachable', message: message.slice(0, 500) }
-}
-
-function readAs<T> (text: string, read: (sent: unknown) => T | null): T {
-  let value: T | null = null
-  try {
-    value = read(JSON.parse(text))
-  } catch { /* Told below. */ }
-  if (value === null) throw new MemberFault('garbage', 'answered with something else than was asked for')
-  return value
+  return { reason: 'unreachable', message: error.message.slice(0, 500) }
 }

@@ -3,7 +3,7 @@ import type { Context, RouteRequest } from '../../kernel/index.js'
 import { makeBundle } from './capture/bundle.js'
 import { machineFacts } from './capture/facts.js'
 import { captureParts } from './capture/parts.js'
-import { askMembers } from './fan-out.js'
+import { askAll } from './fan-out.js'
 import type { PeerAnswer } from './fan-out.js'
 import type { manifest } from './manifest.js'
 import type { Metrics } from './metrics/index.js'
@@ -39,7 +39,7 @@ const nowOf = ({ ctx }: HandlerParts): string => new Date(ctx.clock.now()).toISO
 /** The diagnostics of every node, as GET /v1/diagnostics/cluster answers. */
 export async function clusterDiagnostics (parts: HandlerParts, { caller, signal }: Asker): Promise<object> {
   const { ctx } = parts
-  const answers = await askMembers({ cluster: ctx.deps.cluster, clock: ctx.clock }, {
+  const answers = await askAll({ cluster: ctx.deps.cluster, clock: ctx.clock }, {
     path: '/v1/diagnostics/node', caller, signal,
     own: parts.own,
     read: readDiagnostics,
@@ -86,7 +86,7 @@ export async function clusterTimeline (
       { param: 'since', issues: [{ path: 'since', message: 'is no time' }] })
   }
   const most = limit === undefined ? TIMELINE_ENTRIES : Number(limit)
-  const answers = await askMembers({ cluster: ctx.deps.cluster, clock: ctx.clock }, {
+  const answers = await askAll({ cluster: ctx.deps.cluster, clock: ctx.clock }, {
     path: '/v1/diagnostics/node/timeline', caller, signal,
     own: () => nodeMoments(parts),
     read: readMoments,

@@ -1,8 +1,8 @@
-import { askMember, MemberFault, openMember, serverEvents, SvcError } from '../../kernel/index.js'
+import { MemberFault, openMember, serverEvents, SvcError } from '../../kernel/index.js'
 import type { Caller, Clock, Cluster, NodeView, ServerEvent } from '../../kernel/index.js'
-import { EVENT_CHARS, PAGE_BYTES, PAGE_MS, SILENT_MS } from './limits.js'
-import { readLine, readPage } from './lines.js'
-import type { Gap, LogPage, NodeRef, NodeWord } from './lines.js'
+import { EVENT_CHARS, PAGE_MS, SILENT_MS } from './limits.js'
+import { readLine } from './lines.js'
+import type { Gap, NodeRef, NodeWord } from './lines.js'
 import type { Step } from './steps.js'
 
 export interface AskParts { cluster: Pick<Cluster, 'request'>, clock: Clock }
@@ -23,21 +23,6 @@ export function wordOf (node: NodeRef, error: unknown): NodeWord {
   return { ...node, error: { reason, message: `It ${message}.` } }
 }
 
-/** A page of another node. Throws an Error when it does not come whole and in time. */
-export async function askPage (
-  parts: AskParts, node: NodeView, path: string, asker: Asker
-): Promise<LogPage> {
-  lookAlive(node)
-  const question = { path, caller: asker.caller, signal: asker.signal, ms: PAGE_MS, bytes: PAGE_BYTES }
-  const page = readPage(await askMember(parts, node, question), refOf(node))
-  if (page === null) throw new MemberFault('garbage', 'answered with something that is no log')
-  return page
-}
-
-function lookAlive ({ live }: NodeView): void {
-  if (!live) throw new MemberFault('unreachable', 'gives no sign of life')
-}
-
 /**
  * What another node writes to its log, as it is written. Throws an Error when the node goes away, is silent
  * for too long or talks nonsense; ends when it ends the stream.
@@ -53,7 +38,7 @@ export async function * remoteSteps (
   })
   try {
     const signal = AbortSignal.any([asker.signal, silent.signal])
-    lookAlive(node)
+    if (!node.live) throw new MemberFault('unreachable', 'gives no sign of life')
     const bytes = await openMember(parts.cluster, node, { path, caller: asker.caller, signal, ms: PAGE_MS })
     for await (const event of serverEvents(bytes, EVENT_CHARS)) {
       heardAt = parts.clock.mono()

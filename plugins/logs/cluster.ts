@@ -1,7 +1,9 @@
+import { askMembers } from '../../kernel/index.js'
 import type { Clock, Cluster, LogRing, NodeView } from '../../kernel/index.js'
-import { askPage, refOf, wordOf } from './ask.js'
+import { refOf, wordOf } from './ask.js'
 import type { Asker } from './ask.js'
-import { inOrder, pageOf } from './lines.js'
+import { PAGE_BYTES, PAGE_MS } from './limits.js'
+import { inOrder, pageOf, readPage } from './lines.js'
 import type { ClusterPage, LogPage, NodeRef, NodeWord, ShownLine } from './lines.js'
 import { pathFor, wantOf } from './query.js'
 import type { Query } from './query.js'
@@ -26,20 +28,28 @@ export interface Gathered extends ClusterPage {
 export async function gather (
   parts: ClusterParts, nodes: readonly NodeView[], query: Query, asker: Asker
 ): Promise<Gathered> {
+  const { ring, self, clock } = parts
   const words: NodeWord[] = []
   const positions = new Map<string, string>()
   let lines: ShownLine[] = []
-  await Promise.all(nodes.map(async (view) => {
-    const node = refOf(view)
-    try {
-      const page = await pageFrom(parts, view, query, asker)
-      words.push({ ...node, error: null })
-      positions.set(view.installId, `${node.nodeId}:${page.nextSeq - 1}`)
-      // Cut after each answer, so that many nodes need no more memory than a few.
-      lines = newest([...lines, ...page.lines], query.limit)
-    } catch (error) {
-      words.push(wordOf(node, error))
-    }
+  const take = (view: NodeView, page: LogPage): void => {
+    words.push({ ...refOf(view), error: null })
+    positions.set(view.installId, `${view.nodeId}:${page.nextSeq - 1}`)
+    // Cut after each answer, so that many nodes need no more memory than a few.
+    if (query.limit > 0) lines = newest([...lines, ...page.lines], query.limit)
+  }
+  for (const view of nodes.filter((node) => node.self)) {
+    take(view, pageOf(ring, self, wantOf(query, self.nodeId)))
+  }
+  const others = nodes.filter((node) => !node.self)
+  const asked = askMembers({ cluster: parts.cluster, clock }, others, {
+    path: pagePath(query), caller: asker.caller, signal: asker.signal, ms: PAGE_MS, bytes: PAGE_BYTES,
+    read: (text, view) => readPage(text, refOf(view))
+  })
+  await Promise.all(asked.map(async (answer) => {
+    const { node, value, error } = await answer
+    if (error === null) take(node, value)
+    else words.push(wordOf(refOf(node), error))
   }))
   return { nodes: words.sort((a, b) => a.node < b.node ? -1 : 1), lines, positions }
 }
@@ -49,14 +59,9 @@ function newest (lines: readonly ShownLine[], limit: number): ShownLine[] {
   return sorted.slice(Math.max(0, sorted.length - limit))
 }
 
-async function pageFrom (
-  { ring, self, cluster, clock }: ClusterParts, view: NodeView, query: Query, asker: Asker
-): Promise<LogPage> {
-  if (view.self) return pageOf(ring, self, wantOf(query, self.nodeId))
+/** Where another node is asked for a page. The route takes no 0: one line says where the log is. */
+function pagePath (query: Query): string {
   const { sinceMs, limit } = query
   const since = sinceMs === null ? undefined : new Date(sinceMs).toISOString()
-  // The route takes no 0: one line says where the log is.
-  const path = pathFor(query, { since, limit: Math.max(1, limit) })
-  const page = await askPage({ cluster, clock }, view, path, asker)
-  return limit === 0 ? { ...page, lines: [] } : page
+  return pathFor(query, { since, limit: Math.max(1, limit) })
 }

@@ -81,7 +81,7 @@ export function createRunners (parts: RunnersParts): Plugin {
     return {
       commands: { ...decisions(ctx, entering.check), ...aboutTasks(assembly.losses) } as never,
       routes: {
-        cancel: cancelHandler({ commands, cluster }),
+        cancel: cancelHandler({ commands, cluster, clock: ctx.clock }),
         availability: availabilityHandler(routing.chains),
         feed: assembly.drivers.feed,
         donor: donorHandler({

@@ -5,7 +5,7 @@ import { ClusterService, StateService } from '../../../kernel/index.js'
 import { fake, manualClock, startPlugin } from '../../../kernel/testing/index.js'
 import { EventLogService } from '../../event-log/service.js'
 import { RunnersService } from '../../runners/service.js'
-import { askMembers, PEER_BYTES, PEER_MS } from '../fan-out.js'
+import { askAll, PEER_BYTES, PEER_MS } from '../fan-out.js'
 import diagnostics from '../index.js'
 import { ownMoments, readMoments, rememberEvents } from '../moments.js'
 import { mergeTimeline, openTasks } from '../timeline.js'
@@ -46,7 +46,7 @@ t.test('a node that is silent or talks nonsense is named and holds nobody up', a
     large: () => answer(`"${'x'.repeat(PEER_BYTES)}"`)
   }
   const cluster = fakeCluster(others, ['away'])
-  const asking = askMembers({ cluster, clock }, question)
+  const asking = askAll({ cluster, clock }, question)
   for (let i = 0; i < 50; i++) await turn()
   clock.advance(PEER_MS)
   const answers = await asking
@@ -69,14 +69,14 @@ t.test('the offset of a clock is taken from the middle of the way', async (t) =>
     clock.advance(400)
     return answer({ generatedAt: new Date(clock.now() + 10_000).toISOString() })
   }
-  const [, slowly] = await askMembers({ cluster: fakeCluster({ slow }), clock }, question)
+  const [, slowly] = await askAll({ cluster: fakeCluster({ slow }), clock }, question)
   t.match(slowly, { tookMs: 400, clock: { aheadMs: 10_200, uncertaintyMs: 200 } })
 })
 
 t.test('an asker that goes away ends the questions', async (t) => {
   const stop = new AbortController()
   const cluster = fakeCluster({ b: () => new Promise(() => {}) })
-  const asking = askMembers({ cluster, clock: manualClock() },
+  const asking = askAll({ cluster, clock: manualClock() },
     { ...question, signal: stop.signal })
   stop.abort(new Error('gone'))
   t.match((await asking)[1], { error: { reason: 'unreachable' } })

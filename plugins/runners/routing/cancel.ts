@@ -1,6 +1,7 @@
-import { kernelError } from '../../../kernel/index.js'
-import type { Cluster, Commands, NodeView, RouteRequest } from '../../../kernel/index.js'
-import { shortText } from './remote/short-text.js'
+import { askMembers, kernelError, MemberFault } from '../../../kernel/index.js'
+import type {
+  AskMemberParts, Clock, Cluster, Commands, MemberAnswer, RouteRequest
+} from '../../../kernel/index.js'
 import type { routes } from '../routes.js'
 
 /** How long another node may take to say whether it knows a command, ms. */
@@ -8,15 +9,13 @@ const ASK_MS = 2_000
 /** Answers are short; no more of one is read. */
 const ANSWER_BYTES = 64 * 1024
 
-export interface CancelParts {
+export interface CancelParts extends AskMemberParts {
   commands: Pick<Commands, 'cancel'>
   cluster: Pick<Cluster, 'nodes' | 'request'>
+  clock: Clock
 }
 
 type CancelRequest = Pick<RouteRequest<typeof routes.cancel>, 'params' | 'caller' | 'member' | 'signal'>
-
-/** What a node says of a command: `done`, the reason of its refusal, or that it gave no answer. */
-interface Word { node: NodeView, said: string }
 
 /**
  * Handler of POST /v1/cancel/:command_id: a command that entered the cluster at another node is cancelled
@@ -28,13 +27,13 @@ export function cancelHandler (parts: CancelParts): (request: CancelRequest) => 
     const done = { message: 'The command was cancelled.', command_id: commandId }
     if (parts.commands.cancel(commandId, caller)) return done
     // What another node passed on stays here, so that no question goes in circles.
-    const words = member === null ? await askAll(parts, request) : []
-    if (words === 'done') return done
-    if (words.some(({ said }) => said === 'missing_grant')) {
+    const answers = member === null ? await askOthers(parts, request) : []
+    if (answers === 'done') return done
+    if (answers.some((answer) => reasonOf(answer) === 'missing_grant')) {
       throw kernelError('missing_grant', 'Cancelling another caller\'s command needs cluster:write.',
         { authority: 'cluster:write' })
     }
-    const unreachable = words.filter(({ said }) => said === UNREACHABLE)
+    const unreachable = answers.filter((answer) => reasonOf(answer) !== 'command_unknown')
       .map(({ node: { nodeId, name } }) => ({ nodeId, name }))
     const names = unreachable.map(({ name }) => name).join(', ')
     const missing = names === '' ? '' : ` where it could be asked for; ${names} did not answer`
@@ -43,45 +42,23 @@ export function cancelHandler (parts: CancelParts): (request: CancelRequest) => 
   }
 }
 
-const DONE = 'done'
-const UNREACHABLE = 'unreachable'
-
-/** Asks every live node at once; the first one that cancelled it ends the wait. */
-async function askAll (parts: CancelParts, request: CancelRequest): Promise<Word[] | 'done'> {
-  const asked = parts.cluster.nodes().filter(({ self, live }) => live && !self)
-    .map(async (node): Promise<Word> => ({ node, said: await ask(parts, node, request) }))
-  const first = asked.map(async (word) => {
-    if ((await word).said !== DONE) throw new Error('not there')
+/** Asks every other live node at once; the first one that cancelled it ends the wait. */
+async function askOthers (
+  parts: CancelParts, { params, caller, signal }: CancelRequest
+): Promise<MemberAnswer<true>[] | 'done'> {
+  const others = parts.cluster.nodes().filter(({ self, live }) => live && !self)
+  const asked = askMembers(parts, others, {
+    method: 'POST', path: `/v1/cancel/${encodeURIComponent(params.command_id)}`, body: {},
+    caller, signal, ms: ASK_MS, bytes: ANSWER_BYTES, read: () => true as const
+  })
+  const first = asked.map(async (answer) => {
+    if ((await answer).error !== null) throw new Error('not there')
     return 'done' as const
   })
   return await Promise.any(first).catch(async () => await Promise.all(asked))
 }
 
-async function ask (
-  { cluster }: CancelParts, { installId }: NodeView, { params, caller, signal }: CancelRequest
-): Promise<string> {
-  try {
-    const { status, body } = await cluster.request(installId, {
-      method: 'POST',
-      path: `/v1/cancel/${encodeURIComponent(params.command_id)}`,
-      body: {},
-      caller,
-      signal,
-      timeoutMs: ASK_MS
-    })
-    body.on('error', () => {})
-    if (status === 200) {
-      body.resume()
-      return DONE
-    }
-    return reasonIn(await shortText(body as AsyncIterable<Uint8Array>, ANSWER_BYTES))
-  } catch {
-    return UNREACHABLE
-  }
-}
-
-/** The reason in an error body: two of them answer the question. Throws when the text is no such body. */
-function reasonIn (text: string): string {
-  const { error } = JSON.parse(text) as { error: { reason: unknown } }
-  return error.reason === 'command_unknown' || error.reason === 'missing_grant' ? error.reason : UNREACHABLE
+/** Why a node refused; undefined when it gave no answer that says so. */
+function reasonOf ({ error }: MemberAnswer<true>): string | undefined {
+  return error instanceof MemberFault ? error.refusal?.reason : undefined
 }

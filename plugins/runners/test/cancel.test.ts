@@ -1,6 +1,7 @@
 import { Readable } from 'node:stream'
 import t from 'tap'
 import { kernelError } from '../../../kernel/index.js'
+import { manualClock } from '../../../kernel/testing/index.js'
 import type { Caller, MemberRequest, MemberResponse, NodeView } from '../../../kernel/index.js'
 import { cancelHandler } from '../routing/cancel.js'
 import { startRunners } from './rig.js'
@@ -24,6 +25,7 @@ function node (others: Record<string, Answer>, here: () => boolean = () => false
   const asked: { to: string, request: MemberRequest }[] = []
   const handler = cancelHandler({
     commands: { cancel: here },
+    clock: manualClock(),
     cluster: {
       nodes: () => [view('me', { self: true }), view('away', { live: false }),
         ...Object.keys(others).map((id) => view(id))],

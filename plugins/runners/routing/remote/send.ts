@@ -1,4 +1,4 @@
-import { Admission, SvcError, traceHeaders } from '../../../../kernel/index.js'
+import { Admission, readRefusal, SvcError, traceHeaders } from '../../../../kernel/index.js'
 import type {
   Caller, Clock, Cluster, EngineChunk, EngineTask, MemberResponse
 } from '../../../../kernel/index.js'
@@ -6,7 +6,6 @@ import { NOT_BEGUN, ProtocolError, reasonOf, RunnerError } from '../../process/e
 import type { Route } from '../../service.js'
 import type { Task } from '../tasks.js'
 import { readTask, TASK_TYPE, ToldError } from './frames.js'
-import { shortText } from './short-text.js'
 import { watchNode } from './watch.js'
 
 /** Where a node takes tasks of others; declared in `routes.ts`. */
@@ -15,8 +14,6 @@ export const TASKS_PATH = '/runners/tasks'
 const HEAD_MS = 10_000
 /** Tasks of this node that one other node serves at once: each holds a connection. */
 const TASKS_PER_NODE = 128
-/** Longest refusal that is read. */
-const REFUSAL_BYTES = 64 * 1024
 
 export interface SendParts {
   cluster: Pick<Cluster, 'request' | 'resolve'>
@@ -123,28 +120,13 @@ class Refused extends ProtocolError {}
 
 /** The error that an answer with another status than 200 stands for. */
 async function refusal ({ status, headers, body }: MemberResponse): Promise<Error> {
-  const said = fieldsOf(await shortText(body as AsyncIterable<Uint8Array>, REFUSAL_BYTES))
-  if (said === undefined || NOT_PASSED_ON.includes(said.reason)) {
-    return new Refused(`it answered ${status}${said === undefined ? '' : ` ${said.reason}`}`)
+  const said = await readRefusal(body as AsyncIterable<Uint8Array>)
+  if (said === null || said.message === '' || NOT_PASSED_ON.includes(said.reason)) {
+    return new Refused(`it answered ${status}${said === null ? '' : ` ${said.reason}`}`)
   }
   const seconds = Number(headers['retry-after'])
   const details = seconds > 0 ? { retryAfterSeconds: seconds, ...said.details } : said.details
   return new ToldError(said.reason, said.message, details)
-}
-
-interface Said { reason: string, message: string, details: Record<string, unknown> }
-
-/** The parts of an error body; undefined when the text is none. */
-function fieldsOf (text: string): Said | undefined {
-  try {
-    const { error } = JSON.parse(text) as { error: Said }
-    const { reason, message, details } = error
-    if (typeof reason !== 'string' || !/^[a-z][a-z0-9_]{0,63}$/.test(reason)) return undefined
-    if (typeof message !== 'string') return undefined
-    return { reason, message, details: typeof details === 'object' ? { ...details } : {} }
-  } catch {
-    return undefined
-  }
 }
 
 /** The other node, the connection to it, or the sense of what it says was lost. */
