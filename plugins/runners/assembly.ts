@@ -1,12 +1,12 @@
 import type {
   Bundle, Clock, Cluster, Context, FreeMemory, Logger, ModelCard, NodeInfo, ReadyCheck, Section, StateReader
 } from '../../kernel/index.js'
-import { createAdvertiser, createHolds, modelOf } from './instances/copies.js'
-import type { Holds } from './instances/copies.js'
+import { createAdvertiser, createLeases, modelOf } from './instances/copies.js'
+import type { ModelLeases } from './instances/copies.js'
 import { chooseBackend, declaredBackend, runtimesFor } from './machine/backends.js'
 import type { BackendChoice } from './machine/backends.js'
-import { createBoard, createFleet } from './instances/fleet.js'
-import type { StatusBoard, Fleet, RunnerFailure } from './instances/fleet.js'
+import { createStatuses, createFleet } from './instances/fleet.js'
+import type { RunnerStatuses, Fleet, RunnerFailure } from './instances/fleet.js'
 import { createCanary, createReadiness } from './routing/readiness.js'
 import type { AvailabilityParts } from './routing/availability.js'
 import type { Detection } from './machine/detection.js'
@@ -16,8 +16,8 @@ import { opensPorts, roleOf } from './donors/role.js'
 import type { Role } from './donors/role.js'
 import { createFailures } from './instances/failures.js'
 import type { Failures, InstanceFailure } from './instances/failures.js'
-import { createInstances } from './instances/document.js'
-import type { InstancesParts, LocalInstances } from './instances/document.js'
+import { readInstances } from './instances/document.js'
+import type { ReadInstancesParts, DocumentInstances } from './instances/document.js'
 import { createFit } from './machine/memory.js'
 import type { FitParts } from './machine/memory.js'
 import { launchOptions, pruneScratch, runnersFolder } from './instances/launch.js'
@@ -28,16 +28,15 @@ import { createLosses } from './routing/losses.js'
 import type { Losses, LossesParts } from './routing/losses.js'
 import type { manifest } from './manifest.js'
 import type { Models } from '../staging/service.js'
-import { reasonOf } from './process/errors.js'
 import type { RunnerOptions, Supervisor } from './process/supervisor.js'
-import { createReconciler } from './instances/reconcile.js'
+import { openReconciler } from './instances/reconcile.js'
 import { TaskGossip } from './routing/remote/gossip.js'
 import { createRouting } from './routing/routing.js'
 import type { Routing } from './routing/routing.js'
 import type { RunnerStatus, RunnerWork } from './service.js'
 import { bodyOf } from './instances/shapes.js'
 import type { Assignment, Instance } from './instances/shapes.js'
-import { createTaskWatchers, runnerWork, isOver, TaskTable } from './routing/tasks.js'
+import { createTaskWatchers, runnerWork, hasEnded, TaskTable } from './routing/tasks.js'
 
 type Emit = Context<typeof manifest>['emit']
 
@@ -48,12 +47,12 @@ export interface AssemblyParts {
   log: Logger
   logs: LaunchParts['logs']
   cluster: Pick<Cluster, 'channel' | 'nodes' | 'onPeers' | 'request' | 'resolve'>
-  /** Tells what other nodes offer. */
+  /** Tells which backends other nodes offer. */
   state: StateReader | undefined
   session: LossesParts['session']
-  /** Has the master tell of tasks that failed. */
+  /** Has the master emit the events of failed tasks. */
   sendFailures: LossesParts['send']
-  /** Why a model is not placed, where somebody knows. */
+  /** Why a model is not placed, if somebody knows. */
   absence: AvailabilityParts['absence']
   /** This node cannot know yet what is placed. */
   learning (): boolean
@@ -73,19 +72,19 @@ export interface AssemblyParts {
   createSupervisor (options: RunnerOptions): Supervisor
   newId (): string
   /** Has the master remove one; false when it was gone. */
-  unplace: InstancesParts['unplace']
-  drain: InstancesParts['drain']
-  /** Resolves when all that the instances say by now is acknowledged. */
+  unplace: ReadInstancesParts['unplace']
+  drain: ReadInstancesParts['drain']
+  /** Resolves when the instances as they are now are acknowledged by the cluster. */
   settled (): Promise<void>
   advertise (tag: string, on: boolean): void
   emit: Emit
-  error: InstancesParts['error']
+  error: ReadInstancesParts['error']
 }
 
 /** The working plugin, apart from its manifest. */
 export interface Assembly {
   fleet: Fleet
-  instances: LocalInstances
+  instances: DocumentInstances
   routing: Routing
   drivers: Drivers
   tasks: TaskTable
@@ -111,31 +110,32 @@ export function assemble (parts: AssemblyParts): Assembly {
   let closed = false
   const closing = new AbortController()
   const backend = (card: ModelCard): BackendChoice | null => backendOf(parts, card)
-  const board = createBoard(sections.runners, clock)
+  const statuses = createStatuses(sections.runners, clock)
   const tasks: TaskTable = new TaskTable(() => clock.mono(), ({ status }, runnerId) => {
-    news.changed()
-    if (isOver(status)) lifecycle.taskEnded(runnerId)
+    gossip.changed()
+    if (hasEnded(status)) lifecycle.taskEnded(runnerId)
   })
   const losses = openLosses(parts)
-  const news = new TaskGossip({ cluster: parts.cluster, clock, tasks, missing: losses.missing.bind(losses) })
+  const missing = losses.missing.bind(losses)
+  const gossip = new TaskGossip({ cluster: parts.cluster, clock, tasks, missing })
   const failures = createFailures(sections.failures, node.nodeId, newId)
-  const holds = createHolds(parts.models)
+  const leases = createLeases(parts.models)
   const shard: FitParts['shard'] = (assignment) => instances.shard(assignment)
   const drivers = createDrivers({
     ...parts, runners: sections.runners,
     lost: ({ runnerId }, message) => { void fleet.again(runnerId, message) }
   })
   const role = (assignment: Assignment): Role | null => roleIn(parts, assignment)
-  const fleet = openFleet(parts, { board, failures, backend, holds, shard, drivers, role })
+  const fleet = openFleet(parts, { statuses, failures, backend, leases, shard, drivers, role })
   const prune = async (): Promise<void> => {
     await pruneScratch(runnersFolder(node.home), (runnerId) => fleet.get(runnerId) !== undefined)
   }
-  const reconcile = openReconciler(parts, {
-    fleet, holds, drivers, prune, closing: closing.signal, desired: () => closed
+  const reconcile = openReconciler({
+    ...parts, fleet, leases, drivers, prune, closing: closing.signal, desired: () => closed
       ? []
-      : instances.assignments().filter(({ runnerId }) => !lifecycle.over(runnerId))
+      : instances.assignments().filter(({ runnerId }) => !lifecycle.done(runnerId))
   })
-  const instances: LocalInstances = createInstances({
+  const instances: DocumentInstances = readInstances({
     ...parts, section: sections.instances, nodeId: node.nodeId, reconcile
   })
   const lifecycle = openLifecycle({
@@ -143,7 +143,7 @@ export function assemble (parts: AssemblyParts): Assembly {
   })
   const watchers = createTaskWatchers(clock, node.nodeId)
   const routing = createRouting({
-    ...parts, self: node, fleet, tasks, news,
+    ...parts, self: node, fleet, tasks, gossip,
     backend,
     watchers,
     taskFailed: (failure) => { losses.report(failure) }
@@ -159,12 +159,12 @@ export function assemble (parts: AssemblyParts): Assembly {
     fleet, instances, routing, drivers, tasks, failures, readiness, losses, reconcile, prune,
     releasing: lifecycle.releasing,
     settling: lifecycle.settling,
-    runners: () => instances.runners(sections.runners, (runnerId) => board.get(runnerId)),
+    runners: () => instances.runners(sections.runners, (runnerId) => statuses.get(runnerId)),
     work: runnerWork(watchers, fleet),
     async close () {
       closed = true
       closing.abort()
-      news.close()
+      gossip.close()
       losses.close()
       lifecycle.close()
       await reconcile()
@@ -182,83 +182,36 @@ function openLosses (parts: AssemblyParts): Losses {
   })
 }
 
-/** What an assignment is in an instance with a driver and donors. */
+/** The role of an assignment in an instance with a driver and donors. */
 function roleIn ({ sections, node }: AssemblyParts, { instanceId }: Assignment): Role | null {
   const instance = sections.instances.get(instanceId)
   return instance === undefined ? null : roleOf(instance, node.nodeId)
 }
 
-/** The content that the instance of an assignment was placed with. */
+/** The digest that the instance of an assignment was placed with. */
 function digestIn ({ sections }: AssemblyParts, { instanceId }: Assignment): string | undefined {
   const instance = sections.instances.get(instanceId)
   return instance === undefined ? undefined : bodyOf(instance).modelDigest
 }
 
-interface ReconcilerNeeds {
-  fleet: Fleet
-  holds: Holds
-  drivers: Pick<Drivers, 'release'>
-  prune (): Promise<void>
-  /** The plugin stops: nobody is waited for any more. */
-  closing: AbortSignal
-  desired (): Assignment[]
-}
-
-const AGAIN_MS = 1000
-
-/** Brings the runners in line with what is desired, from when disks and hardware have been looked at. */
-function openReconciler (
-  parts: AssemblyParts, { fleet, holds, drivers, prune, closing, desired }: ReconcilerNeeds
-): () => Promise<void> {
-  const { models, detection, log, clock } = parts
-  let opened = false
-  const closed = new Promise<void>((resolve) => {
-    closing.addEventListener('abort', () => { resolve() })
-  })
-  const reconcile = createReconciler({
-    // Until then no model can be found, and no backend chosen.
-    desired: () => (opened ? desired() : []),
-    present: () => fleet.members().map(({ assignment }) => assignment.runnerId),
-    settled: async () => { if (!closing.aborted) await Promise.race([parts.settled(), closed]) },
-    start (assignment) { fleet.start(assignment) },
-    async stop (runnerId) {
-      await fleet.stop(runnerId)
-      drivers.release(runnerId)
-      holds.release(runnerId)
-      await prune()
-    },
-    failed (error) {
-      const what = 'the runners could not be brought in line with the instances; tried again'
-      log.warn({ error: reasonOf(error) }, what)
-      const cancel = clock.after(AGAIN_MS, () => { void reconcile() })
-      closing.addEventListener('abort', cancel)
-    }
-  })
-  void Promise.all([detection.probed, models?.opened]).then(async () => {
-    opened = true
-    await reconcile()
-  })
-  return reconcile
-}
-
 interface FleetNeeds {
-  board: StatusBoard
+  statuses: RunnerStatuses
   failures: Failures
   backend (card: ModelCard): BackendChoice | null
-  holds: Holds
+  leases: ModelLeases
   shard: FitParts['shard']
   drivers: Drivers
   role (assignment: Assignment): Role | null
 }
 
 function openFleet (parts: AssemblyParts, needs: FleetNeeds): Fleet {
-  const { board, failures, backend, holds, shard, drivers, role } = needs
+  const { statuses, failures, backend, leases, shard, drivers, role } = needs
   const { clock, log, logs, bundle, config, node, detection: { binary } } = parts
   const advertise = createAdvertiser(() => fleet, (tag, on) => { parts.advertise(tag, on) })
   const fleet: Fleet = createFleet({
     clock,
     log,
-    board,
+    statuses,
     create: (options) => parts.createSupervisor(options),
     prepare: (assignment, waits) => prepare(parts, needs, assignment, waits),
     lends: (assignment) => role(assignment)?.kind === 'donor',
@@ -272,29 +225,29 @@ function openFleet (parts: AssemblyParts, needs: FleetNeeds): Fleet {
     onFailed: (assignment, failure) => { recordFailure(parts, failures, assignment, failure) },
     onChange () {
       advertise()
-      holds.tell(fleet)
+      leases.tell(fleet)
     }
   })
   return fleet
 }
 
 /**
- * Holds and brings the files of a model, unless it only lends; a driver waits for its donors then. Throws, or
- * rejects, while they cannot be had: it is tried again.
+ * Leases and fetches the files of a model, except for a donor; a driver then waits for its donors. Throws, or
+ * rejects, while they cannot be had; the caller retries.
  */
 function prepare (
-  parts: AssemblyParts, { drivers, holds, role }: Pick<FleetNeeds, 'drivers' | 'holds' | 'role'>,
+  parts: AssemblyParts, { drivers, leases, role }: Pick<FleetNeeds, 'drivers' | 'leases' | 'role'>,
   assignment: Assignment, waits: (message: string) => void
 ): Promise<unknown> | undefined {
   const { bundle, models } = parts
   const { modelId } = assignment
   const part = role(assignment)
   if (part?.kind === 'donor') return undefined
-  // The launch refuses then: nothing is brought for it, and no door opens.
+  // The launch will refuse it, so nothing is fetched and no port is opened.
   if (opensPorts(part) && !parts.config.rpc_for_every_user) return undefined
   const digest = digestIn(parts, assignment)
-  holds.take(assignment, digest)
-  // A copy that was staged may have been removed by hand; what ships is there.
+  leases.take(assignment, digest)
+  // A staged copy may have been removed by hand; bundled files are always there.
   const staged = (models?.locate(modelId, digest)?.kind ?? 'bundled') !== 'bundled'
   const here = modelOf(bundle, models, modelId, digest)
   const files = here === undefined || staged ? models?.ensure(modelId, digest) : undefined

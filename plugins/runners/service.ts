@@ -52,7 +52,9 @@ export interface RunnerReport {
   /** Seconds since a real inference (warmup, request or canary) last succeeded; null when never. */
   secondsSinceForward: number | null
   rssBytes: number | null
-  /** It is held to the files it needs, at least to the rights it has, or not; null: it does not run. */
+  /**
+   * How far it is confined: to the files it needs, to its rights, or not at all; null when it does not run.
+   */
   hold: 'files' | 'privileges' | 'none' | null
   /** Tasks that may be inside the runner at once, and tasks that wait for that. */
   slots: number
@@ -83,15 +85,15 @@ export interface EndedTask {
   audioSeconds: number
 }
 
-/** What an operator's cancel came to. */
+/** The outcome of an operator's cancel. */
 export interface RunnerCancel {
   /** Tasks that were inside the runner. */
   taskIds: string[]
-  /** It did not let go of them in time: its process was ended and starts again. */
+  /** It did not stop working on them in time, so its process was killed and starts again. */
   restarted: boolean
 }
 
-/** The work of this node's runners, for those that watch or mend it. */
+/** The tasks of this node's runners, for plugins that measure or cancel them. */
 export interface RunnerWork {
   /** Calls `fn` when a task that entered or was served here has ended. */
   onTask (fn: (task: EndedTask) => void): () => void
@@ -112,7 +114,7 @@ export interface Route {
   /** The node of the runner: the id of its present start, and the one that stays. */
   nodeId: string
   installId: string
-  /** Where the work on it is noted, when it is traced. */
+  /** Its trace, when it is traced. */
   trace?: Trace | undefined
 }
 
@@ -152,18 +154,18 @@ export interface Runners {
 }
 export const RunnersService = defineService<Runners>('runners')
 
-/** A removed instance and those of its nodes on which its runner is still ending. */
+/** A removed instance and the nodes on which its runner is still ending. */
 export interface Releasing { instance: Instance, nodeIds: string[] }
 
 /** Why a model is not placed, as a part of a sentence, and what mends it. */
 export interface Absence {
   problem: string
   remedy: string
-  /** It is placed as soon as that is possible. */
+  /** It will be placed as soon as that is possible. */
   waits: boolean
 }
 
-/** What is to be entered, and what there is at that moment. */
+/** The instance to be entered, and those in the document at that moment. */
 export interface Entering { instance: Instance, instances: readonly Instance[] }
 
 /** What is placed, how its runners stand and why instances could not serve; over the whole cluster. */
@@ -204,18 +206,18 @@ export interface Instances {
   /** Enters that an instance cannot serve, with the event, for what only the master sees. */
   recordFailure (failure: Omit<InstanceFailure, 'recordedAt'>): void
   /**
-   * Asks `place` when a request names a model that is not placed anywhere: true when it has a ready instance
-   * now. Its errors become the request's. Returns what ends that.
+   * Calls `place` when a request names a model that is not placed anywhere: true when it has a ready instance
+   * now. Its errors become the request's. Returns what unsubscribes.
    */
   onMissing (place: (query: RouteQuery) => Promise<boolean>): () => void
   /**
-   * Has `tell` say why a model is not placed, where it knows: that it waits for a node, or was stopped.
-   * Returns what ends that.
+   * Registers `tell`, which says why a model is not placed where it knows: it waits for a node, or was
+   * stopped. Returns what unregisters it.
    */
   onAbsent (tell: (modelId: string) => Absence | null): () => void
   /**
-   * Has `check` look at each instance before the master enters it; a throw refuses it. Returns what ends
-   * that.
+   * Registers `check`, which sees each instance before the master enters it; a throw refuses it. Returns what
+   * unregisters it.
    */
   onEnter (check: (entering: Entering) => void): () => void
 }

@@ -30,7 +30,8 @@ export async function askPeers<T> (
   const peers = parts.cluster.nodes().filter(({ self, live }) => live && !self)
   const asked: Asked<T> = { answers: [], failed: [] }
   const question = { path, caller, signal, ms: PEER_MS, bytes: BODY_BYTES, read }
-  for (const { node: { nodeId, name }, value, error } of await Promise.all(askMembers(parts, peers, question))) {
+  const said = await Promise.all(askMembers(parts, peers, question))
+  for (const { node: { nodeId, name }, value, error } of said) {
     if (error === null) asked.answers.push({ nodeId, value })
     // 404: it has no such trace.
     else if (!(error instanceof MemberFault && error.status === 404)) {

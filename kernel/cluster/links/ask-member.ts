@@ -8,11 +8,12 @@ import type { Cluster, NodeView } from '../../api/services.js'
 export class MemberFault extends Error {
   override readonly name = 'MemberFault'
   readonly reason: 'timeout' | 'too_large' | 'garbage' | 'refused' | 'unreachable'
-  /** Of an answer that was refused, with what its body says. */
+  /** Of an answer that was refused, with what its body says where that was asked for. */
   readonly status: number | null
   readonly refusal: Refusal | null
   constructor (
-    reason: MemberFault['reason'], message: string, status: number | null = null, refusal: Refusal | null = null
+    reason: MemberFault['reason'], message: string,
+    status: number | null = null, refusal: Refusal | null = null
   ) {
     super(message)
     this.reason = reason
@@ -32,6 +33,8 @@ export interface MemberQuestion {
   readonly path: string
   readonly body?: unknown
   readonly headers?: Readonly<Record<string, string>>
+  /** Reads what a refusal says, too. */
+  readonly refusals?: boolean
   readonly caller: Caller
   readonly signal: AbortSignal
   /** How long it may take, ms: to the head of its answer, or to the end where the whole is asked for. */
@@ -67,7 +70,8 @@ export async function askMember (
 /** What came of asking one node, the wall time at which it was asked, and how long it took, ms. */
 export type MemberAnswer<T> =
   { readonly node: NodeView, readonly sentAt: number, readonly tookMs: number } &
-  ({ readonly value: T, readonly error: null } | { readonly value: null, readonly error: MemberFault | SvcError })
+  ({ readonly value: T, readonly error: null } |
+  { readonly value: null, readonly error: MemberFault | SvcError })
 
 /** The same question to several nodes; `read` answers null, or throws, for what it cannot read. */
 export interface MembersQuestion<T> extends MemberQuestion {
@@ -152,7 +156,7 @@ export async function readRefusal (body: AsyncIterable<Uint8Array>): Promise<Ref
  */
 export async function openMember (
   cluster: AskMemberParts['cluster'], { installId }: NodeView,
-  { method = 'GET', ms, signal, path, caller, body: sent, headers }: MemberQuestion
+  { method = 'GET', ms, signal, path, caller, body: sent, headers, refusals }: MemberQuestion
 ): Promise<AsyncIterable<Uint8Array>> {
   signal.throwIfAborted()
   const { status, body } = await cluster.request(installId, {
@@ -164,7 +168,7 @@ export async function openMember (
   if (signal.aborted) destroy()
   else signal.addEventListener('abort', destroy, { once: true })
   if (status === 200) return body as AsyncIterable<Uint8Array>
-  const refusal = await readRefusal(body as AsyncIterable<Uint8Array>)
+  const refusal = refusals === true ? await readRefusal(body as AsyncIterable<Uint8Array>) : null
   body.destroy()
   throw new MemberFault('refused', `answered with status ${status}`, status, refusal)
 }

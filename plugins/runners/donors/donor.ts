@@ -9,9 +9,11 @@ import type { routes } from '../routes.js'
 import { assignmentOf } from '../instances/shapes.js'
 import type { Instance } from '../instances/shapes.js'
 import { roleOf } from './role.js'
-import { LOOPBACK, NODE_CALLER, receive, send, STALL_MS, TUBE_TYPE, TUBES_MAX, TUBES_PATH } from './tube.js'
+import {
+  LOOPBACK, NODE_CALLER, receive, send, STALL_MS, TUNNEL_TYPE, TUNNELS_MAX, TUNNELS_PATH
+} from './tunnel.js'
 
-/** How long the driver's node may take to hand out what its side says, ms. */
+/** How long the driver's node may take to start sending its side of a connection, ms. */
 const HEAD_MS = 10_000
 
 export interface DonorParts {
@@ -27,8 +29,8 @@ export interface DonorParts {
 type DonorRequest = RouteRequest<typeof routes.donor>
 
 /**
- * Handler of POST /runners/donors: carries a connection of the driver of an instance to the rpc-server of
- * its donor on this node. What the donor says is the answer; what the driver says is asked for at its node.
+ * Handler of POST /runners/donors: tunnels a connection of an instance's driver to the rpc-server of its
+ * donor on this node. The donor's bytes are the answer; the driver's bytes are fetched from its node.
  */
 export function donorHandler (parts: DonorParts): (request: DonorRequest) => Promise<void> {
   const open = new Map<string, number>()
@@ -36,7 +38,7 @@ export function donorHandler (parts: DonorParts): (request: DonorRequest) => Pro
     const { runnerId } = request.body
     const member = checkDriver(parts, request)
     const count = open.get(runnerId) ?? 0
-    if (count >= TUBES_MAX) {
+    if (count >= TUNNELS_MAX) {
       throw kernelError('overloaded', `The donor ${runnerId} has ${count} connections already.`)
     }
     open.set(runnerId, count + 1)
@@ -50,7 +52,7 @@ export function donorHandler (parts: DonorParts): (request: DonorRequest) => Pro
   }
 }
 
-/** The install id of the driver's node. Throws for everybody else, and for an instance that is not there. */
+/** The install id of the driver's node. Throws for every other caller, and for an unknown instance. */
 function checkDriver ({ nodeId, cluster, instances }: DonorParts, request: DonorRequest): string {
   const { body: { instanceId, runnerId }, member } = request
   const instance = instances.get(instanceId)
@@ -72,19 +74,19 @@ async function carry (parts: DonorParts, request: DonorRequest, member: string):
     const socket = await reach(parts, runnerId, signal)
     signal.addEventListener('abort', () => { socket.destroy() }, { once: true })
     const feed = await parts.cluster.request(member, {
-      method: 'GET', path: `${TUBES_PATH}/${feedId}`, caller: NODE_CALLER, signal, timeoutMs: HEAD_MS
+      method: 'GET', path: `${TUNNELS_PATH}/${feedId}`, caller: NODE_CALLER, signal, timeoutMs: HEAD_MS
     })
     feed.body.on('error', () => {})
     signal.addEventListener('abort', () => { feed.body.destroy() }, { once: true })
     if (feed.status !== 200) throw kernelError('instance_lost', `The driver's node answered ${feed.status}.`)
-    const stream = request.open({ contentType: TUBE_TYPE, stallMs: STALL_MS })
+    const stream = request.open({ contentType: TUNNEL_TYPE, stallMs: STALL_MS })
     await Promise.race([receive(feed.body, socket), send(socket, stream)]).catch((error: unknown) => {
       parts.log.debug({ instanceId, runnerId, error: reasonOf(error) }, 'a connection to a donor broke')
     })
     stream.cut()
   } finally {
     unwatch()
-    // Takes the socket and what the driver says with it.
+    // Closes the socket and the stream from the driver.
     end.abort()
   }
 }

@@ -8,8 +8,10 @@ import { watchNode } from '../routing/remote/watch.js'
 import type { RunnerStatus } from '../service.js'
 import type { routes } from '../routes.js'
 import type { Assignment } from '../instances/shapes.js'
-import type { DonorSeat, Role } from './role.js'
-import { LOOPBACK, NODE_CALLER, receive, send, STALL_MS, TUBE_TYPE, TUBES_MAX, TUBES_PATH } from './tube.js'
+import type { DonorRank, Role } from './role.js'
+import {
+  LOOPBACK, NODE_CALLER, receive, send, STALL_MS, TUNNEL_TYPE, TUNNELS_MAX, TUNNELS_PATH
+} from './tunnel.js'
 
 /** How long a donor may take to accept a connection, ms. */
 const HEAD_MS = 20_000
@@ -20,30 +22,33 @@ export interface DriverParts {
   clock: Clock
   log: Logger
   newId (): string
-  /** A donor of a prepared driver started again, or its connection broke: the driver has to start anew. */
+  /** A donor of a prepared driver restarted, or its connection broke: the driver must restart too. */
   lost (assignment: Assignment, message: string): void
 }
 
-/** A connection that waits for its donor to fetch what it says. */
+/** A connection of the driver whose donor has yet to fetch the bytes it sends. */
 interface Feed { socket: Socket, installId: string }
 
-/** A driver on this node: its doors to its donors, and what ends the wait for them. */
-interface Entry { doors: Door[], end: AbortController }
+/** A driver on this node: its local ports, one for each donor, and what cancels the wait for donors. */
+interface Entry { ports: DonorPort[], end: AbortController }
 
-/** The drivers on this node: waits for donors, and opens a door to each that leads over the members' link. */
+/**
+ * Drivers on this node: waits for their donors and opens a local port to each, tunnelled over the members'
+ * link.
+ */
 export interface Drivers {
   /**
-   * Resolves when every donor is ready and its door is open, or the runner was released. `waits` hears for
-   * whom it waits, and again whenever that changes.
+   * Resolves when every donor is ready and has its local port, or when the runner was released. `waits` is
+   * told which donors are missing, again whenever that changes.
    */
   prepare (
     assignment: Assignment, role: Role & { kind: 'driver' }, waits?: (message: string) => void
   ): Promise<void>
-  /** What the engine is told; null before `prepare`. */
+  /** What the engine needs to know of the donors; null before `prepare`. */
   plan (runnerId: string, role: Role & { kind: 'driver' }): Record<string, unknown> | null
-  /** Closes the doors of a runner, and every connection through them. */
+  /** Closes the ports of a runner, and every connection through them. */
   release (runnerId: string): void
-  /** Handler of GET /runners/donors/:feed_id: what a driver says, to its donor. */
+  /** Handler of GET /runners/donors/:feed_id: the bytes a driver sends to its donor. */
   feed (request: RouteRequest<typeof routes.feed>): Promise<void>
 }
 
@@ -54,12 +59,12 @@ export function createDrivers (parts: DriverParts): Drivers {
     const entry = entries.get(runnerId)
     entries.delete(runnerId)
     entry?.end.abort()
-    for (const door of entry?.doors ?? []) door.close()
+    for (const port of entry?.ports ?? []) port.close()
   }
   return {
     async prepare (assignment, { donors }, waits = () => {}) {
       const { runnerId, instanceId } = assignment
-      const entry: Entry = { doors: [], end: new AbortController() }
+      const entry: Entry = { ports: [], end: new AbortController() }
       const { signal } = entry.end
       const lost = (message: string): void => {
         if (signal.aborted) return
@@ -71,18 +76,18 @@ export function createDrivers (parts: DriverParts): Drivers {
       await untilReady(parts, donors, signal, waits)
       for (const donor of donors) {
         if (signal.aborted) return
-        const door = await openDoor({ ...parts, feeds, broke: lost }, instanceId, donor)
+        const port = await openPort({ ...parts, feeds, broke: lost }, instanceId, donor)
         // It may have been released meanwhile.
-        if (signal.aborted) door.close()
-        else entry.doors.push(door)
+        if (signal.aborted) port.close()
+        else entry.ports.push(port)
       }
       void untilAway(parts, donors, signal).then((donor) => { if (donor !== null) lost(awayText([donor])) })
     },
     plan (runnerId, { layers, donors }) {
-      const doors = entries.get(runnerId)?.doors ?? []
-      if (doors.length !== donors.length) return null
+      const ports = entries.get(runnerId)?.ports ?? []
+      if (ports.length !== donors.length) return null
       return {
-        layers, donors: doors.map(({ endpoint }, i) => ({ address: endpoint, layers: donors[i]!.layers }))
+        layers, donors: ports.map(({ endpoint }, i) => ({ address: endpoint, layers: donors[i]!.layers }))
       }
     },
     release,
@@ -91,7 +96,7 @@ export function createDrivers (parts: DriverParts): Drivers {
       const feed = feeds.get(id)
       if (member === null || feed?.installId !== member) throw kernelError('not_found')
       feeds.delete(id)
-      const stream = request.open({ contentType: TUBE_TYPE, stallMs: STALL_MS })
+      const stream = request.open({ contentType: TUNNEL_TYPE, stallMs: STALL_MS })
       await send(feed.socket, stream).catch(() => { feed.socket.destroy() })
     }
   }
@@ -99,7 +104,7 @@ export function createDrivers (parts: DriverParts): Drivers {
 
 /** Resolves when each donor says that it is ready, or when the signal aborts. */
 async function untilReady (
-  { runners }: Pick<DriverParts, 'runners'>, donors: readonly DonorSeat[], signal: AbortSignal,
+  { runners }: Pick<DriverParts, 'runners'>, donors: readonly DonorRank[], signal: AbortSignal,
   waits: (message: string) => void
 ): Promise<void> {
   let told = ''
@@ -113,10 +118,10 @@ async function untilReady (
   }
 }
 
-/** The first donor that says that it is not ready; null when the signal aborts before. */
+/** The first donor that is no longer ready; null when the signal aborts before. */
 async function untilAway (
-  { runners }: Pick<DriverParts, 'runners'>, donors: readonly DonorSeat[], signal: AbortSignal
-): Promise<DonorSeat | null> {
+  { runners }: Pick<DriverParts, 'runners'>, donors: readonly DonorRank[], signal: AbortSignal
+): Promise<DonorRank | null> {
   for (;;) {
     if (signal.aborted) return null
     const away = donors.find((donor) => !isReady(runners, donor))
@@ -125,19 +130,19 @@ async function untilAway (
   }
 }
 
-const awayText = (donors: readonly DonorSeat[]): string =>
+const awayText = (donors: readonly DonorRank[]): string =>
   `the rank on ${donors.map(({ nodeId }) => nodeId).join(', ')} is not ready`
 
-function isReady (runners: Section<RunnerStatus>, { nodeId, runnerId }: DonorSeat): boolean {
+function isReady (runners: Section<RunnerStatus>, { nodeId, runnerId }: DonorRank): boolean {
   const status = runners.get(runnerId, nodeId)
   return status !== undefined && serves(kindOf(status))
 }
 
-interface Door { endpoint: string, close (): void }
-type DoorParts = DriverParts & { feeds: Map<string, Feed>, broke: (message: string) => void }
+interface DonorPort { endpoint: string, close (): void }
+type PortParts = DriverParts & { feeds: Map<string, Feed>, broke: (message: string) => void }
 
-/** A port of this machine that leads to the rpc-server of a donor. */
-async function openDoor (parts: DoorParts, instanceId: string, donor: DonorSeat): Promise<Door> {
+/** Opens a local port that leads to the rpc-server of a donor. */
+async function openPort (parts: PortParts, instanceId: string, donor: DonorRank): Promise<DonorPort> {
   const ends = new Set<AbortController>()
   const server = createServer({ noDelay: true }, (socket) => {
     const end = new AbortController()
@@ -150,7 +155,7 @@ async function openDoor (parts: DoorParts, instanceId: string, donor: DonorSeat)
     end.signal.addEventListener('abort', () => { socket.destroy() }, { once: true })
     void pass(parts, instanceId, donor, socket, end)
   })
-  server.maxConnections = TUBES_MAX
+  server.maxConnections = TUNNELS_MAX
   const port = await listen(server)
   return {
     endpoint: `${LOOPBACK}:${port}`,
@@ -170,11 +175,11 @@ async function listen (server: Server): Promise<number> {
 }
 
 /**
- * Carries one connection to its donor; it ends with either side, and with the link between the nodes. The
- * driver's program does not get over the loss of one: what it did not close itself is told to `broke`.
+ * Tunnels one connection to its donor; it ends with either side, and with the link between the nodes. The
+ * driver's program does not survive the loss of a connection: one it did not close itself goes to `broke`.
  */
 async function pass (
-  parts: DoorParts, instanceId: string, donor: DonorSeat, socket: Socket, end: AbortController
+  parts: PortParts, instanceId: string, donor: DonorRank, socket: Socket, end: AbortController
 ): Promise<void> {
   const { cluster, feeds, log, broke } = parts
   const { nodeId, runnerId } = donor
@@ -189,7 +194,7 @@ async function pass (
     unwatch = watchNode(cluster, parts.clock, node.installId, () => { end.abort() })
     feeds.set(feedId, { socket, installId: node.installId })
     const answer = await cluster.request(node.installId, {
-      method: 'POST', path: TUBES_PATH, body: { instanceId, runnerId, feedId }, caller: NODE_CALLER,
+      method: 'POST', path: TUNNELS_PATH, body: { instanceId, runnerId, feedId }, caller: NODE_CALLER,
       signal: end.signal, timeoutMs: HEAD_MS
     })
     answer.body.on('error', () => {})

@@ -3,22 +3,22 @@ import { bodyOf, lends, shardOf } from '../instances/shapes.js'
 import type { Instance, ShardBody } from '../instances/shapes.js'
 
 /** A donor as its driver sees it. */
-export interface DonorSeat { nodeId: string, runnerId: string, layers: number }
+export interface DonorRank { nodeId: string, runnerId: string, layers: number }
 
 /** What a node is in an instance whose model is spread over a driver and its donors. */
 export type Role =
-  | { kind: 'driver', layers: number, donors: DonorSeat[] }
+  | { kind: 'driver', layers: number, donors: DonorRank[] }
   | { kind: 'donor', driverNode: string, card: ModelCard }
 
 /**
- * Whether a part opens ports of this machine that ask nobody for a key: rpc-server has none, and a driver
- * reaches its donors by ports like that.
+ * Whether a role opens local ports without authentication: rpc-server has none, and a driver reaches its
+ * donors through such ports.
  */
 export function opensPorts (role: Role | null): boolean {
   return role !== null && (role.kind === 'donor' || role.donors.length > 0)
 }
 
-/** The part of a node in an instance; null where there is no driver, or the node is not named. Pure. */
+/** The role of a node in an instance; null where there is no driver, or the node is not named. Pure. */
 export function roleOf (instance: Instance, nodeId: string): Role | null {
   const own = shardOf(instance, nodeId)
   if (own === null || !('LlamaRpcInstance' in instance)) return null

@@ -17,24 +17,24 @@ export function withCopies (bundle: Bundle, models: Models | undefined): Bundle 
   }
 }
 
-/** Keeps the files of what runs, or is to run, from being removed. */
-export interface Holds {
-  /** Throws when the files are just being removed. */
+/** Leases on the files of models that run here, or are to run: a leased copy is not removed. */
+export interface ModelLeases {
+  /** Throws when the files are being removed. */
   take (assignment: Assignment, digest?: string): void
   release (runnerId: string): void
-  /** Tells which models have a ready runner here. */
+  /** Tells the plugin `staging` which models have a ready runner here. */
   tell (fleet: Fleet): void
 }
 
-/** The model an assignment is to load: of that content, where one was pinned. */
+/** The model an assignment loads: the version of that digest where one is pinned. */
 export function modelOf (
   bundle: Bundle, models: Models | undefined, modelId: string, digest: string | undefined
 ): BundledModel | undefined {
   return digest === undefined || models === undefined ? bundle.model(modelId) : models.locate(modelId, digest)
 }
 
-/** The holds of a node that runs nothing yet. */
-export function createHolds (models: Models | undefined): Holds {
+/** Without the plugin `staging` there is nothing to lease. */
+export function createLeases (models: Models | undefined): ModelLeases {
   const held = new Map<string, () => void>()
   let told = new Set<string>()
   return {
@@ -57,8 +57,8 @@ export function createHolds (models: Models | undefined): Holds {
 }
 
 /**
- * Keeps the node's tags in line with what it can serve: a task is advertised while a ready runner does it.
- * Returns what looks again.
+ * Advertises a task on the network while a ready runner of this node serves it. Returns the function that
+ * compares again.
  */
 export function createAdvertiser (
   fleet: () => Fleet,

@@ -4,7 +4,7 @@ import type { Instances, RunnerStatus } from '../service.js'
 import { assignmentOf, bodyOf, leads, namedRunners, shardOf } from './shapes.js'
 import type { Assignment, Instance, RingInstance, ShardBody } from './shapes.js'
 
-export interface InstancesParts {
+export interface ReadInstancesParts {
   section: Section<Instance>
   nodeId: string
   /** Brings the runners in line with the section; see `createReconciler`. */
@@ -15,17 +15,17 @@ export interface InstancesParts {
   error (reason: keyof typeof errors, message: string, details?: Record<string, unknown>): SvcError
 }
 
-/** The instances, each placed on one node as a whole. */
-export interface LocalInstances extends Pick<Instances, 'remove' | 'drain'> {
-  /** What the control document asks of this node. */
+/** What the control document says of instances, as this node needs it. */
+export interface DocumentInstances extends Pick<Instances, 'remove' | 'drain'> {
+  /** The runners that this node is to have. */
   assignments (): Assignment[]
-  /** The instances whose first rank is on this node: it sees how they are used, and brings them to an end. */
-  led (): Led[]
+  /** The instances whose first rank is on this node, which drains and unloads them for all ranks. */
+  led (): LedInstance[]
   /** The part of the model that an assignment stands for; null when it is not known. */
   shard (assignment: Assignment): ShardBody | null
-  /** The state view: id to instance. */
+  /** `instances` of /state. */
   view (): Record<string, Instance>
-  /** The state view of the runners: those a live instance names, no other. */
+  /** `runners` of /state: only those that an instance names. */
   runners(
     section: Section<RunnerStatus>,
     local: (runnerId: string) => RunnerStatus | undefined
@@ -33,9 +33,9 @@ export interface LocalInstances extends Pick<Instances, 'remove' | 'drain'> {
 }
 
 /** An instance with its runner on this node. */
-export interface Led { ring: RingInstance, assignment: Assignment }
+export interface LedInstance { ring: RingInstance, assignment: Assignment }
 
-export function createInstances (parts: InstancesParts): LocalInstances {
+export function readInstances (parts: ReadInstancesParts): DocumentInstances {
   const all = (): Instance[] => [...parts.section.entries()].map(({ value }) => value)
   const assignments = (): Assignment[] =>
     all().flatMap((instance) => assignmentOf(instance, parts.nodeId) ?? [])
@@ -73,7 +73,7 @@ export function createInstances (parts: InstancesParts): LocalInstances {
   }
 }
 
-/** The instances by model, read from the document once after each change of it. */
+/** An index of the instances by model, built again after each change of the document. */
 export class PlacedInstances {
   readonly #section: Section<Instance>
   #byModel: Map<string, RingInstance[]> | null = null
@@ -100,7 +100,7 @@ export class PlacedInstances {
   }
 }
 
-/** The card that a model was placed with. */
+/** The card in the first of these instances, which every instance carries along. */
 export function placedCard ([ring]: readonly RingInstance[]): ModelCard | undefined {
   const [shard] = Object.values(ring?.shardAssignments.runnerToShard ?? {})
   if (shard === undefined) return undefined
@@ -111,7 +111,7 @@ export function placedCard ([ring]: readonly RingInstance[]): ModelCard | undefi
   }
 }
 
-/** It takes no new requests any more. */
+/** Takes no new requests. */
 export const isDraining = ({ drainUntil }: RingInstance): boolean => drainUntil !== undefined
 
 interface Created { instanceId: string, modelId: string, nodeIds: string[] }
@@ -127,8 +127,9 @@ export interface AnnouncerParts {
 }
 
 /**
- * Tells which instances came and went: the master does, once, of what the cluster has acknowledged. What is
- * entered and then lost with its master was never there. To be called after each change of the section.
+ * Emits the events of instances that were created and deleted. Only the master does, once for each, and only
+ * after the cluster has acknowledged the change: an entry that is lost with its master gets no event. Call
+ * the result after each change of the section or the session.
  */
 export function createAnnouncer (parts: AnnouncerParts): () => Promise<void> {
   const { section, session, settled, created, deleted } = parts
@@ -143,12 +144,12 @@ export function createAnnouncer (parts: AnnouncerParts): () => Promise<void> {
     const seen = look()
     if (session.isMaster) {
       try { await settled() } catch (err) {
-        // Whoever is master now tells what holds.
+        // Not master any more: the next one emits the events of what the cluster kept.
         parts.log.debug({ err }, 'a change of the instances is not acknowledged')
         return
       }
     }
-    // A change of the session asks again.
+    // Another session has begun meanwhile; its start calls this again.
     if (session.isMaster && session.sessionId !== sessionId) return
     const now = look()
     const tells = session.isMaster

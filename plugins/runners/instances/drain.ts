@@ -1,14 +1,14 @@
 import type { Clock, Logger } from '../../../kernel/index.js'
 import { reasonOf } from '../process/errors.js'
 
-/** A runner of this node whose instance is to go; `until` in wall ms. */
+/** A runner of this node whose instance is being drained; `until` is its deadline in wall ms. */
 export interface Draining { instanceId: string, runnerId: string, until: number }
 
 /** What is there at one moment. */
 export interface DrainMoment {
   draining: readonly Draining[]
   outstanding (runnerId: string): number
-  /** For so long a runner must have had no task: those that were routed before may be on their way, ms. */
+  /** How long a runner must have had no task, ms: one that was routed before the drain may still arrive. */
   quietMs: number
   /** Wall ms, for `until`. */
   now: number
@@ -16,62 +16,64 @@ export interface DrainMoment {
   mono: number
 }
 
-/** No drain takes longer, whatever another machine's clock says, ms. */
+/** Longest drain, ms. The deadline comes from another machine, whose clock may be wrong. */
 const MAX_MS = 3_600_000
 
-interface Runner { deadline: number, quietSince: number | null, over: boolean }
+interface Runner { deadline: number, quietSince: number | null, done: boolean }
 
-/** Which of the draining runners have had their time. It is an argument; what is over stays over. */
+/**
+ * Decides when draining runners are done: idle for long enough, or past their deadline. Pure but for memory.
+ */
 export class Drains {
   readonly #runners = new Map<string, Runner>()
 
-  /** Looks at every draining runner; returns those that are over, time and again while they are there. */
+  /** Returns the draining runners that are done at this moment. A runner that is done stays done. */
   look (moment: DrainMoment): Draining[] {
     const ids = new Set(moment.draining.map(({ runnerId }) => runnerId))
     for (const runnerId of this.#runners.keys()) if (!ids.has(runnerId)) this.#runners.delete(runnerId)
-    return moment.draining.filter((one) => this.#isOver(one, moment))
+    return moment.draining.filter((one) => this.#isDone(one, moment))
   }
 
-  /** True for a runner that is not to run any more. */
-  over (runnerId: string): boolean { return this.#runners.get(runnerId)?.over === true }
+  /** True for a runner that is done and must be stopped. */
+  done (runnerId: string): boolean { return this.#runners.get(runnerId)?.done === true }
 
-  #isOver ({ runnerId, until }: Draining, { outstanding, quietMs, now, mono }: DrainMoment): boolean {
-    const known = this.#runners.get(runnerId) ?? { deadline: Infinity, quietSince: null, over: false }
-    // A step of the wall clock may shorten it, never prolong it.
+  #isDone ({ runnerId, until }: Draining, { outstanding, quietMs, now, mono }: DrainMoment): boolean {
+    const known = this.#runners.get(runnerId) ?? { deadline: Infinity, quietSince: null, done: false }
+    // A jump of the wall clock may shorten the drain, never prolong it.
     const left = Math.min(Math.max(until - now || 0, 0), MAX_MS)
     const deadline = Math.min(known.deadline, mono + left)
     const quietSince = outstanding(runnerId) > 0 ? null : known.quietSince ?? mono
-    const over = known.over || mono >= deadline || (quietSince !== null && mono - quietSince >= quietMs)
-    this.#runners.set(runnerId, { deadline, quietSince, over })
-    return over
+    const done = known.done || mono >= deadline || (quietSince !== null && mono - quietSince >= quietMs)
+    this.#runners.set(runnerId, { deadline, quietSince, done })
+    return done
   }
 }
 
 export interface DrainerParts {
   clock: Clock
   log: Logger
-  /** What this node is to bring to its end. */
+  /** The runners of this node whose instances are being drained. */
   draining (): Draining[]
   outstanding (runnerId: string): number
   quietMs (): number
-  /** Stops the runners that are over; resolves when they are gone. */
+  /** Stops the runners that are done; resolves when their processes have ended. */
   reconcile (): Promise<void>
   /** Has the master remove the instance. */
   remove (instanceId: string): Promise<unknown>
 }
 
-/** Brings draining runners of this node to their end. */
+/** Stops draining runners of this node when they are done, and has their instances removed. */
 export interface Drainer {
-  /** To be called when instances have changed; in between it looks by itself. */
+  /** Call it when instances have changed; while something drains it also runs on a timer. */
   look (): void
-  /** To be called when a task has ended. */
+  /** Call it when a task has ended. */
   taskEnded (): void
-  /** True for a runner that is not to run any more, though its instance is still there. */
-  over (runnerId: string): boolean
+  /** True for a runner that must not run any more although its instance is still in the document. */
+  done (runnerId: string): boolean
   close (): void
 }
 
-/** How often it is looked while something drains, and the master asked again, ms. */
+/** How often draining runners are checked, and the master asked again, ms. */
 export const DRAIN_LOOK_MS = 250
 
 export function createDrainer (parts: DrainerParts): Drainer {
@@ -108,7 +110,7 @@ export function createDrainer (parts: DrainerParts): Drainer {
   return {
     look,
     taskEnded () { if (cancel !== null) look() },
-    over: (runnerId) => drains.over(runnerId),
+    done: (runnerId) => drains.done(runnerId),
     close () { cancel?.() }
   }
 }

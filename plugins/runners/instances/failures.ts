@@ -3,11 +3,11 @@ import type { Section } from '../../../kernel/index.js'
 /** Instance failures kept per node and shown in /state. */
 const FAILURES_MAX = 64
 
-/** What kind of failure it is; a plugin that decides what happens next goes by it. */
+/** The kind of a failure, by which the plugin `placement` decides what to do next. */
 export type FailureCode =
   'insufficient_memory' | 'download_failed' | 'no_backend' | 'warmup_timeout' | 'runner_failed'
 
-/** A runner cannot even be started here. The message is one sentence without its full stop. */
+/** A runner cannot be started on this node. The message is one sentence without its full stop. */
 export class LaunchError extends Error {
   readonly errorCode: FailureCode
   constructor (errorCode: FailureCode, message: string) {
@@ -27,7 +27,7 @@ export type InstanceFailure = {
   recordedAt: string
 }
 
-/** The failures of every known node; this node writes its own, bounded. */
+/** The failures of every known node. Each node writes its own, at most 64. */
 export interface Failures {
   record (failure: InstanceFailure): void
   /** Newest first, at most 64. */

@@ -1,4 +1,4 @@
-import { delay } from '../../../kernel/index.js'
+import { backoffMs, delay } from '../../../kernel/index.js'
 import type { Clock, Logger, ModelCard, Section } from '../../../kernel/index.js'
 import { LaunchError } from './failures.js'
 import type { FailureCode } from './failures.js'
@@ -22,11 +22,11 @@ export interface Member {
   /** Null when it could not even be made, e.g. because the card is broken. */
   supervisor: Supervisor | null
   card: ModelCard | null
-  /** It serves no tasks of the model: it lends memory and work to the runner of another node. */
+  /** It is a donor: it serves no tasks itself, but gives memory and compute to the runner of another node. */
   readonly lends: boolean
   /** Monotonic ms of the last chunk that a real inference gave; null when none did. */
   forwardMono: number | null
-  /** Its attempts are used up. */
+  /** It has used up its attempts to start. */
   gaveUp: boolean
 }
 
@@ -39,27 +39,27 @@ export interface RunnerFailure {
 export interface FleetParts {
   clock: Clock
   log: Logger
-  board: StatusBoard
+  statuses: RunnerStatuses
   create (options: RunnerOptions): Supervisor
-  /** Brings what an assignment needs; undefined when nothing is missing. `waits` hears what it waits for. */
+  /** Fetches what an assignment needs; undefined when nothing is missing. Tells `waits` what it waits for. */
   prepare (assignment: Assignment, waits: (message: string) => void): Promise<unknown> | undefined
-  /** Whether an assignment lends to another node's. */
+  /** Whether an assignment is a donor: it computes for the runner of another node. */
   lends (assignment: Assignment): boolean
   /** Says how to run an assignment. Throws when that is impossible. */
   launch (assignment: Assignment): LaunchOptions
-  /** Rejects when it cannot be run now, e.g. for lack of memory. */
+  /** Rejects when the runner must not start now, e.g. for lack of memory. */
   admit (assignment: Assignment, options: LaunchOptions): Promise<void>
-  /** The runner moved on in its lifecycle. */
+  /** The runner is in a new stage of its life. */
   onMoved (assignment: Assignment, status: RunnerStatus): void
   onFailed (assignment: Assignment, failure: RunnerFailure): void
-  /** Anything changed that readiness or routing depends on. */
+  /** Something changed that readiness or routing depends on. */
   onChange (): void
 }
 
 /** The runners of this node. */
 export interface Fleet {
   start (assignment: Assignment): void
-  /** Ends the process and prepares and starts it anew; until then the status says why. */
+  /** Restarts a runner, with its files and donors prepared afresh; its status tells `message` meanwhile. */
   again (runnerId: string, message: string): Promise<void>
   /** Resolves when the process is gone. */
   stop (runnerId: string): Promise<void>
@@ -71,11 +71,10 @@ export interface Fleet {
   reports (): RunnerReport[]
 }
 
-/** First and longest pause before what is missing is asked for again, ms. */
-const PAUSE_MS = 1000
-const PAUSE_MAX_MS = 30_000
-/** Reasons that are as true on any other node: the instance waits where it is. */
-const EVERYWHERE: ReadonlySet<string> = new Set([
+/** Pauses between attempts to get a model's files, ms. */
+const PAUSE = { minMs: 1000, maxMs: 30_000 }
+/** Failures that would be the same on any other node, so that moving the instance does not help. */
+const SAME_EVERYWHERE: ReadonlySet<string> = new Set([
   'store_unreachable', 'store_not_configured', 'model_not_found', 'model_going', 'model_in_use', 'unreachable'
 ])
 
@@ -85,9 +84,9 @@ export const createFleet = (parts: FleetParts): Fleet => new RunnerFleet(parts)
 class RunnerFleet implements Fleet {
   readonly #parts: FleetParts
   readonly #members = new Map<string, Member>()
-  /** Ends the waiting of members that have not got what they need. */
+  /** Cancels the preparation of members whose files or donors are not there yet. */
   readonly #waits = new Map<string, AbortController>()
-  /** The newest launch of each member: what an earlier one still says does not count. */
+  /** The newest launch of each member; callbacks of an earlier launch are ignored. */
   readonly #launches = new Map<string, object>()
 
   constructor (parts: FleetParts) { this.#parts = parts }
@@ -121,14 +120,14 @@ class RunnerFleet implements Fleet {
     if (member !== undefined) await this.#end(member)
     this.#launches.delete(runnerId)
     this.#members.delete(runnerId)
-    this.#parts.board.remove(runnerId)
+    this.#parts.statuses.remove(runnerId)
     this.#parts.onChange()
   }
 
   get (runnerId: string): Member | undefined { return this.#members.get(runnerId) }
   members (): Member[] { return [...this.#members.values()] }
   status ({ assignment }: Member): RunnerStatus {
-    return this.#parts.board.get(assignment.runnerId) ?? { RunnerIdle: {} }
+    return this.#parts.statuses.get(assignment.runnerId) ?? { RunnerIdle: {} }
   }
 
   ready (member: Member): boolean {
@@ -137,7 +136,7 @@ class RunnerFleet implements Fleet {
 
   reports (): RunnerReport[] {
     return this.members().map((member) =>
-      member.supervisor?.report() ?? stillborn(member, this.status(member)))
+      member.supervisor?.report() ?? reportWithoutProcess(member, this.status(member)))
   }
 
   async #launch (member: Member): Promise<void> {
@@ -149,7 +148,7 @@ class RunnerFleet implements Fleet {
     try {
       // It may have been stopped while its files were on their way.
       const set = (status: RunnerStatus): void => { this.#set(member, status) }
-      if (!await bring(this.#parts, member, this.#waits, set) || !there()) return
+      if (!await prepareWithRetries(this.#parts, member, this.#waits, set) || !there()) return
       const options = this.#parts.launch(assignment)
       member.card = options.spec.card
       await this.#parts.admit(assignment, options)
@@ -178,7 +177,7 @@ class RunnerFleet implements Fleet {
   #set (member: Member, status: RunnerStatus): void {
     const { assignment } = member
     if (this.#members.get(assignment.runnerId) !== member) return
-    if (this.#parts.board.set(assignment.runnerId, status)) this.#parts.onMoved(assignment, status)
+    if (this.#parts.statuses.set(assignment.runnerId, status)) this.#parts.onMoved(assignment, status)
     this.#parts.onChange()
   }
 
@@ -194,10 +193,11 @@ class RunnerFleet implements Fleet {
 }
 
 /**
- * Brings what an assignment needs, and tries again for ever: what is away comes back. A cause that lies in
- * this node is told once, too: the instance may do better elsewhere. False when it was stopped meanwhile.
+ * Gets what an assignment needs, retrying for ever, since a node or store that is away may come back. A
+ * failure of this node itself is also reported, once, so that the instance can move. False when it was
+ * stopped meanwhile.
  */
-async function bring (
+async function prepareWithRetries (
   parts: FleetParts, member: Member, waits: Map<string, AbortController>, set: (status: RunnerStatus) => void
 ): Promise<boolean> {
   const { clock, log, prepare, onFailed } = parts
@@ -221,11 +221,11 @@ async function bring (
       if (stop.signal.aborted) return false
       const { reason = 'download_failed' } = error as { reason?: string }
       const message = reasonOf(error).slice(0, MESSAGE_CHARS_MAX)
-      const pauseMs = Math.min(PAUSE_MAX_MS, PAUSE_MS * 2 ** (tries - 1))
+      const pauseMs = backoffMs(tries, PAUSE, 1)
       const nextTryAt = new Date(clock.now() + pauseMs).toISOString()
       log.warn({ ...assignment, reason, error: message, tries, pauseMs }, 'a runner waits for its files')
       set({ RunnerIdle: { waitsFor: { reason, message, since, tries, nextTryAt } } })
-      if (tries === 1 && !EVERYWHERE.has(reason)) {
+      if (tries === 1 && !SAME_EVERYWHERE.has(reason)) {
         onFailed(assignment, { errorMessage: message, errorCode: 'download_failed', attempts: tries })
       }
       await delay(clock, pauseMs, stop.signal).catch(() => {})
@@ -234,12 +234,12 @@ async function bring (
   return false
 }
 
-/** Waits for what comes by itself. */
+/** The status of a runner that waits for another rank. */
 const idle = (clock: Clock, message: string): RunnerStatus =>
   ({ RunnerIdle: { waitsFor: { reason: 'rank_away', message, since: new Date(clock.now()).toISOString() } } })
 
 /** The report of a runner that never became a process. */
-function stillborn ({ assignment }: Member, status: RunnerStatus): RunnerReport {
+function reportWithoutProcess ({ assignment }: Member, status: RunnerStatus): RunnerReport {
   return {
     ...assignment,
     pid: null,
@@ -263,19 +263,19 @@ function stillborn ({ assignment }: Member, status: RunnerStatus): RunnerReport 
   }
 }
 
-/** The statuses of this node's runners: exact in memory, thinned out in the document. */
-export interface StatusBoard {
-  /** Takes a new status. True when the runner moved on in its lifecycle, which is worth an event. */
+/** The statuses of this node's runners: every change in memory, at most two a second in the document. */
+export interface RunnerStatuses {
+  /** Sets a status. True when it is a new stage of the runner's life, which gets an event. */
   set (runnerId: string, status: RunnerStatus): boolean
   get (runnerId: string): RunnerStatus | undefined
   remove (runnerId: string): void
 }
 
 /**
- * Every write to the document stays in its history, and a busy runner changes between ready and running
- * many times a second: such changes, and loading progress, are written at most twice a second.
+ * A write to the document is kept in its history, and a busy runner changes between ready and running many
+ * times a second: such changes, and loading progress, are written at most twice a second.
  */
-export function createBoard (section: Section<RunnerStatus>, clock: Clock): StatusBoard {
+export function createStatuses (section: Section<RunnerStatus>, clock: Clock): RunnerStatuses {
   const statuses = new Map<string, RunnerStatus>()
   const waiting = new Map<string, () => void>()
   const write = (runnerId: string): void => {

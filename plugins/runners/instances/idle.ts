@@ -13,7 +13,7 @@ export interface Unloadable {
   outstanding: number
 }
 
-/** Since when nobody has used the runners. Times are monotonic ms and an argument. */
+/** Since when each runner has been unused. Times are monotonic ms, passed in. */
 export class IdleTimes {
   readonly #usedAt = new Map<string, number>()
 
@@ -22,16 +22,16 @@ export class IdleTimes {
     if (this.#usedAt.has(runnerId)) this.#usedAt.set(runnerId, mono)
   }
 
-  /** Those that have been idle for as long as they may, counted from ready on; each with how long that is. */
-  look (all: readonly Unloadable[], mono: number): { over: Unloadable, idleSeconds: number }[] {
+  /** Returns the runners whose time to live has passed without a task since they were ready. */
+  look (all: readonly Unloadable[], mono: number): { runner: Unloadable, idleSeconds: number }[] {
     const ready = new Set(all.filter((one) => one.ready).map(({ runnerId }) => runnerId))
     for (const runnerId of this.#usedAt.keys()) if (!ready.has(runnerId)) this.#usedAt.delete(runnerId)
-    return all.flatMap((over) => {
-      if (!over.ready) return []
-      const usedAt = over.outstanding > 0 ? mono : this.#usedAt.get(over.runnerId) ?? mono
-      this.#usedAt.set(over.runnerId, usedAt)
+    return all.flatMap((runner) => {
+      if (!runner.ready) return []
+      const usedAt = runner.outstanding > 0 ? mono : this.#usedAt.get(runner.runnerId) ?? mono
+      this.#usedAt.set(runner.runnerId, usedAt)
       const idleSeconds = (mono - usedAt) / 1000
-      return idleSeconds >= over.ttlSeconds ? [{ over, idleSeconds }] : []
+      return idleSeconds >= runner.ttlSeconds ? [{ runner, idleSeconds }] : []
     })
   }
 }
@@ -41,19 +41,19 @@ export interface UnloaderParts {
   log: Logger
   /** What this node may unload. */
   unloadable (): Unloadable[]
-  /** Has the master drain the instance: a request that came just now is still served. */
+  /** Has the master drain the instance, so that a request that has just arrived is still served. */
   drain (instanceId: string): Promise<unknown>
   unloaded (event: { instanceId: string, modelId: string, idleSeconds: number }): void
 }
 
-/** Unloads what nobody uses. */
+/** Unloads instances that are unused for their time to live. */
 export interface Unloader {
   /** A task of the runner ended. */
   used (runnerId: string): void
   close (): void
 }
 
-/** How often it is looked who is idle, ms. */
+/** How often runners are checked, ms. */
 export const IDLE_LOOK_MS = 1000
 
 export function createUnloader (parts: UnloaderParts): Unloader {
@@ -74,8 +74,8 @@ export function createUnloader (parts: UnloaderParts): Unloader {
     const all = parts.unloadable()
     const there = new Set(all.map(({ instanceId }) => instanceId))
     for (const instanceId of asked) if (!there.has(instanceId)) asked.delete(instanceId)
-    for (const { over, idleSeconds } of times.look(all, clock.mono())) {
-      if (!asked.has(over.instanceId)) void unload(over, idleSeconds)
+    for (const { runner, idleSeconds } of times.look(all, clock.mono())) {
+      if (!asked.has(runner.instanceId)) void unload(runner, idleSeconds)
     }
   })
   return { used: (runnerId) => { times.used(runnerId, clock.mono()) }, close: cancel }

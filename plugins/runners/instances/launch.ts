@@ -40,15 +40,15 @@ export interface LaunchParts {
   binary (engine: string): BinaryOverride | undefined
   /** The card and the files of an assignment's model; undefined when they are not here. */
   model (assignment: Assignment): BundledModel | undefined
-  /** What the assignment is in an instance with a driver and donors; null in every other. */
+  /** Driver or donor, in an instance spread over nodes; null in every other. */
   role (assignment: Assignment): Role | null
-  /** What the engine of a driver is told of its donors. */
+  /** The addresses of a driver's donors and how many layers each takes. */
   plan (runnerId: string, role: Role & { kind: 'driver' }): Record<string, unknown> | null
   /** Where a runner's output goes besides its file. */
   logs: Pick<LogRing, 'output'>
 }
 
-/** How to run an assignment on this node. Throws a LaunchError when that is impossible. */
+/** What starts the runner of an assignment on this node. Throws LaunchError when it cannot be started. */
 export function launchOptions (
   parts: LaunchParts,
   assignment: Assignment
@@ -58,7 +58,7 @@ export function launchOptions (
   const role = parts.role(assignment)
   mayOpenPorts(config, role)
   const scratch = join(runnersFolder(home), runnerId)
-  // A donor has none of the model's files.
+  // A donor needs none of the model's files.
   const model = role?.kind === 'donor' ? { card: role.card, directory: scratch }
     : parts.model(assignment)
   if (model === undefined) throw new LaunchError('runner_failed', `model ${modelId} is not on this node`)
@@ -112,7 +112,7 @@ function readsOf (
     scripts: [import.meta.url, module].map((url) => fileURLToPath(url)) })
 }
 
-/** Requests that the engine works on together; an option that is no number is the engine's to refuse. */
+/** Requests that the engine computes in one batch; the engine refuses an option that is no number. */
 function batchOf (options: Record<string, unknown>, { batch = 0 }: { batch?: number | undefined }): number {
   const given = Number(options['max_batch'])
   return given >= 1 ? Math.floor(given) : batch
@@ -123,7 +123,7 @@ function optionsOf ({ engine_options: all }: RunnerConfig, engine: string): Reco
 }
 
 /**
- * What an engine that drives an external program is told: which one, where the operator said so. Throws
+ * The paths of the external programs an engine is to run, where the operator overrode them. Throws
  * LaunchError `no_backend`.
  */
 function programs (
@@ -133,19 +133,22 @@ function programs (
   const server = binary(name)
   if (role?.kind !== 'donor') return server === undefined ? {} : { serverBinary: usable(server) }
   const donor = decl.donor === undefined ? undefined : binary(decl.donor)
-  // A donor only looks beside the server.
+  // A donor's program is looked for beside the server's.
   const beside = server?.problem === null ? { serverBinary: server.path } : {}
   return { ...beside, ...donor === undefined ? {} : { donorBinary: usable(donor) } }
 }
 
-/** Nothing takes the place of one that cannot be used. Throws LaunchError `no_backend`. */
+/**
+ * The path of a usable override; an unusable one is an error, not a fallback. Throws LaunchError
+ * `no_backend`.
+ */
 function usable ({ variable, path, problem }: BinaryOverride): string {
   if (problem === null) return path
   throw new LaunchError('no_backend', `${variable}: ${path} ${problem}; name a program that can be run, ` +
     'or unset the variable, and restart the node')
 }
 
-/** What an engine is told of its part where a model is spread over a driver and donors. */
+/** Options that tell the engine its part in an instance spread over nodes. */
 function planned (
   { plan }: LaunchParts, runnerId: string, role: Role | null
 ): Record<string, unknown> {
@@ -153,7 +156,7 @@ function planned (
   return role.kind === 'donor' ? { lends: true } : { rpc: plan(runnerId, role) }
 }
 
-/** Folders of runners that are gone and are kept for a look at their output. */
+/** Folders of ended runners that are kept, so that their output can be read. */
 const KEPT_FOLDERS = 4
 
 /** Where the runners of a node have their folders, one each. */

@@ -3,14 +3,14 @@ import { createDrainer, DRAIN_LOOK_MS } from './drain.js'
 import type { Fleet } from './fleet.js'
 import { createUnloader } from './idle.js'
 import type { UnloaderParts } from './idle.js'
-import type { Led, LocalInstances } from './document.js'
+import type { LedInstance, DocumentInstances } from './document.js'
 import { kindOf } from '../process/states.js'
 import type { Releasing, RunnerStatus } from '../service.js'
 import { bodyOf } from './shapes.js'
 import type { Instance } from './shapes.js'
 import type { TaskTable } from '../routing/tasks.js'
 
-/** How long requests that come at the last moment may take when an idle instance is unloaded, seconds. */
+/** Deadline of the drain of an idle instance, seconds: a request may have arrived just before it. */
 const UNLOAD_SECONDS = 30
 
 export interface LifecycleParts {
@@ -18,7 +18,7 @@ export interface LifecycleParts {
   log: Logger
   cluster: Pick<Cluster, 'nodes' | 'resolve'>
   sections: { instances: Section<Instance>, runners: Section<RunnerStatus> }
-  instances: Pick<LocalInstances, 'led'>
+  instances: Pick<DocumentInstances, 'led'>
   fleet: Pick<Fleet, 'get' | 'ready'>
   tasks: Pick<TaskTable, 'outstanding'>
   reconcile (): Promise<void>
@@ -27,11 +27,11 @@ export interface LifecycleParts {
   unloaded: UnloaderParts['unloaded']
 }
 
-/** How instances of this node end: drained, unloaded when nobody uses them, and giving memory back. */
+/** How instances of this node end: drained, unloaded when unused, and their memory freed. */
 export interface Lifecycle {
-  /** True for a runner that is not to run any more, though its instance is still there. */
-  over (runnerId: string): boolean
-  /** To be called when a task of a runner of this node has ended. */
+  /** True for a runner that must not run any more although its instance is still in the document. */
+  done (runnerId: string): boolean
+  /** Call it when a task of a runner of this node has ended. */
   taskEnded (runnerId: string): void
   releasing (): Releasing[]
   settling (): boolean
@@ -41,7 +41,7 @@ export interface Lifecycle {
 export function openLifecycle (parts: LifecycleParts): Lifecycle {
   const { clock, log, cluster, sections, instances, fleet, tasks } = parts
   let closed = false
-  const led = (): Led[] => closed ? [] : instances.led()
+  const led = (): LedInstance[] => closed ? [] : instances.led()
   const outstanding = (runnerId: string): number => tasks.outstanding(runnerId)
   const drainer = createDrainer({
     clock,
@@ -49,7 +49,7 @@ export function openLifecycle (parts: LifecycleParts): Lifecycle {
     outstanding,
     draining: () => led().flatMap(({ ring: { instanceId, drainUntil }, assignment: { runnerId } }) =>
       drainUntil === undefined ? [] : [{ instanceId, runnerId, until: Date.parse(drainUntil) }]),
-    // Nodes that route requests hear of it a moment later.
+    // Other nodes, which may route requests here, learn of the drain a moment later.
     quietMs: () => cluster.nodes().some(({ self, live }) => live && !self) ? DRAIN_LOOK_MS : 0,
     reconcile: parts.reconcile,
     remove: parts.unplace
@@ -79,7 +79,7 @@ export function openLifecycle (parts: LifecycleParts): Lifecycle {
   const ignore = sections.instances.observe(look)
   look()
   return {
-    over: drainer.over,
+    done: drainer.done,
     taskEnded (runnerId) {
       unloader.used(runnerId)
       drainer.taskEnded()
@@ -95,20 +95,20 @@ export function openLifecycle (parts: LifecycleParts): Lifecycle {
   }
 }
 
-/** A runner in one of these holds none of the model: it has not begun to load it, or is gone. */
+/** In these states a runner uses no memory for the model: it has not begun to load it, or has ended. */
 const EMPTY: ReadonlySet<string> =
   new Set(['RunnerIdle', 'RunnerConnecting', 'RunnerConnected', 'RunnerFailed', 'RunnerShutdown'])
 
-/** So many removed instances are watched, the newest. */
+/** Number of removed instances that are remembered; the oldest are dropped. */
 const WATCHED_MAX = 64
-/** So long after a removal the readings of a node may still show its memory in use, ms. */
+/** For this long after a removal a node's reading of its memory may still include it, ms. */
 export const SETTLING_MS = 3000
-/** A runner that has not ended by then gives nothing back any more, ms. */
+/** A runner that has not ended by then is no longer expected to free its memory, ms. */
 const WATCHED_MS = 60_000
 
 interface Removed { instance: Instance, mono: number }
 
-/** Remembers what was removed lately. Times are monotonic ms and an argument. */
+/** Remembers which instances were removed lately. Times are monotonic ms, passed in. */
 export class Removals {
   #there = new Map<string, Instance>()
   readonly #removed = new Map<string, Removed>()
@@ -117,18 +117,18 @@ export class Removals {
   update (instances: Iterable<Instance>, mono: number): void {
     const now = new Map([...instances].map((instance) => [bodyOf(instance).instanceId, instance]))
     for (const [id, instance] of this.#there) if (!now.has(id)) this.#removed.set(id, { instance, mono })
-    // A new session may learn of them a moment later.
+    // In a new session the document may fill up a moment later: an instance can come back.
     for (const id of now.keys()) this.#removed.delete(id)
     for (const id of [...this.#removed.keys()].slice(0, -WATCHED_MAX)) this.#removed.delete(id)
     this.#there = now
   }
 
-  /** True just after a removal: what nodes say of their memory may be older. */
+  /** True just after a removal, while nodes' readings of their memory may be older than it. */
   settling (mono: number): boolean {
     return [...this.#removed.values()].some((removed) => mono - removed.mono < SETTLING_MS)
   }
 
-  /** Those with nodes on which `ends` says that their runner has not gone yet. */
+  /** The removed instances that still have a runner on some node, as `ends` says. */
   view (mono: number, ends: (nodeId: string, runnerId: string) => boolean): Releasing[] {
     for (const [id, removed] of this.#removed) {
       if (mono - removed.mono >= WATCHED_MS) this.#removed.delete(id)

@@ -1,3 +1,10 @@
+import type { Clock, Logger } from '../../../kernel/index.js'
+import type { Models } from '../../staging/service.js'
+import type { Drivers } from '../donors/driver.js'
+import type { Detection } from '../machine/detection.js'
+import { reasonOf } from '../process/errors.js'
+import type { ModelLeases } from './copies.js'
+import type { Fleet } from './fleet.js'
 import type { Assignment } from './shapes.js'
 
 /** What has to change so that exactly the desired runners are there. */
@@ -24,16 +31,16 @@ export interface ReconcileParts {
   settled (): Promise<void>
   start (assignment: Assignment): void
   stop (runnerId: string): Promise<void>
-  /** A pass broke off; the next one looks again. */
+  /** A pass threw; the next one starts from scratch. */
   failed (error: unknown): void
 }
 
 /**
- * The loop that makes the runners what the instances say: it looks at what is, so first placement, restart
- * and failover are the same pass. One pass at a time; the returned promise resolves when a pass that began
- * after the call has ended, and never rejects. A master that is being replaced may hold entries that the
- * cluster never takes, so a pass waits until its entries are acknowledged. Memory is given back before new
- * runners take theirs: stops come first.
+ * The reconciler: it starts and stops runners until they match the instances. It only compares what is with
+ * what should be, so first placement, restart and failover are the same pass. One pass runs at a time; the
+ * returned promise resolves when a pass that began after the call has ended, and never rejects. A master that
+ * is being replaced may have entries that the cluster never accepts, so a pass waits until they are
+ * acknowledged. Stops come first, so that their memory is free for new runners.
  */
 export function createReconciler (parts: ReconcileParts): () => Promise<void> {
   let tail = Promise.resolve()
@@ -43,7 +50,7 @@ export function createReconciler (parts: ReconcileParts): () => Promise<void> {
     const seen = plan(parts.desired(), parts.present())
     if (seen.stop.length === 0 && seen.start.length === 0) return
     await parts.settled()
-    // Only what was there before and after that is decided for good.
+    // Act only on differences that were there before and after the wait.
     const now = plan(parts.desired(), parts.present())
     const stop = now.stop.filter((runnerId) => seen.stop.includes(runnerId))
     const start = now.start.filter(({ runnerId }) => seen.start.some((other) => other.runnerId === runnerId))
@@ -57,4 +64,56 @@ export function createReconciler (parts: ReconcileParts): () => Promise<void> {
     }
     return tail
   }
+}
+
+/** What the reconciler of a node works on. */
+export interface ReconcilerParts {
+  clock: Clock
+  log: Logger
+  /** Backends of this node can be chosen once it is probed. */
+  detection: Pick<Detection, 'probed'>
+  models: Pick<Models, 'opened'> | undefined
+  settled: ReconcileParts['settled']
+  fleet: Pick<Fleet, 'members' | 'start' | 'stop'>
+  leases: Pick<ModelLeases, 'release'>
+  drivers: Pick<Drivers, 'release'>
+  prune (): Promise<void>
+  /** Aborts when the plugin stops. */
+  closing: AbortSignal
+  desired (): Assignment[]
+}
+
+const AGAIN_MS = 1000
+
+/** The reconciler of this node. It starts nothing before disks and hardware have been looked at. */
+export function openReconciler (parts: ReconcilerParts): () => Promise<void> {
+  const { models, detection, log, clock, fleet, leases, drivers, prune, closing, desired } = parts
+  let opened = false
+  const closed = new Promise<void>((resolve) => {
+    closing.addEventListener('abort', () => { resolve() })
+  })
+  const reconcile = createReconciler({
+    // Until then no model can be found, and no backend chosen.
+    desired: () => (opened ? desired() : []),
+    present: () => fleet.members().map(({ assignment }) => assignment.runnerId),
+    settled: async () => { if (!closing.aborted) await Promise.race([parts.settled(), closed]) },
+    start (assignment) { fleet.start(assignment) },
+    async stop (runnerId) {
+      await fleet.stop(runnerId)
+      drivers.release(runnerId)
+      leases.release(runnerId)
+      await prune()
+    },
+    failed (error) {
+      const what = 'the runners could not be brought in line with the instances; tried again'
+      log.warn({ error: reasonOf(error) }, what)
+      const cancel = clock.after(AGAIN_MS, () => { void reconcile() })
+      closing.addEventListener('abort', cancel)
+    }
+  })
+  void Promise.all([detection.probed, models?.opened]).then(async () => {
+    opened = true
+    await reconcile()
+  })
+  return reconcile
 }

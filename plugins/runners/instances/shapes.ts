@@ -47,7 +47,7 @@ export type RingInstance = {
     nodeToRunner: Record<string, string>
   }
   hostsByNode: Record<string, { ip: string, port: number }[]>
-  /** Absent in an instance that was given as it is. */
+  /** Absent in an instance that the caller composed itself. */
   placement?: PlacementIntent
   /** The content its runners load, a manifest's digest. Absent for what ships, and where nobody knew it. */
   modelDigest?: string
@@ -66,12 +66,12 @@ export type LlamaRpcInstance = RingInstance & {
 /** An instance as the control document and /state hold it: one key that names how its ranks talk. */
 export type Instance = { RingInstance: RingInstance } | { LlamaRpcInstance: LlamaRpcInstance }
 
-/** What every instance has, however its ranks talk. */
+/** The fields that every kind of instance has. */
 export function bodyOf (instance: Instance): RingInstance {
   return 'LlamaRpcInstance' in instance ? instance.LlamaRpcInstance : instance.RingInstance
 }
 
-/** The instance with some of what every instance has changed. */
+/** The instance with some of these fields changed. */
 export function changed (instance: Instance, change: Partial<RingInstance>): Instance {
   return 'LlamaRpcInstance' in instance
     ? { LlamaRpcInstance: { ...instance.LlamaRpcInstance, ...change } }
@@ -132,7 +132,7 @@ export function namedRunners (instances: Iterable<Instance>): Set<string> {
   return named
 }
 
-/** True for a node of the instance that serves no task of it, but lends its driver memory and work. */
+/** True for a donor: a node of the instance that serves no task itself, but computes for its driver. */
 export function lends (instance: RingInstance | LlamaRpcInstance, nodeId: string): boolean {
   return 'driverNode' in instance && instance.driverNode !== nodeId
 }

@@ -6,7 +6,7 @@ import { isAbsolute } from 'node:path'
 export type BackendChoice =
   { backend: string, declared: boolean } | { backend: null, problem: string, remedy: string }
 
-/** What the choice depends on: the engine's offer, the operator's word and what is found here. */
+/** What the choice depends on: the engine's offer, the configuration and what was found here. */
 export interface BackendQuery {
   engine: string
   /** Backends the engine offers, best first. */
@@ -41,7 +41,7 @@ export function chooseBackend ({ engine, offers, declared, runtimes }: BackendQu
   }
 }
 
-/** What counts for an engine: an external program brings its own libraries for the GPU. */
+/** The runtimes as an engine sees them: an external program brings its own GPU libraries. */
 export const runtimesFor = (engine: { external?: boolean | undefined }, runtimes: Runtimes): Runtimes =>
   engine.external === true ? { ...runtimes, cuda: true } : runtimes
 

@@ -10,7 +10,7 @@ const RUNNER_MEMORY_FLOOR_BYTES = 1024 * MIB
 const MODEL_MEMORY_OVERHEAD = 1.3
 const MEMORY_FIXED_BYTES = 256 * MIB
 const MEMORY_CAP_FACTOR = 1.1
-/** What engines keep of sequences where no option says it. */
+/** KV cache of engines without an option. */
 const USUAL_SEQUENCE_BYTES = 1024 * MIB
 
 type Sized = Pick<ModelCard, 'nLayers' | 'kvHeads' | 'headSize' | 'contextLength'>
@@ -51,7 +51,7 @@ export function weightsOf ({ totalBytes }: Pick<ModelCard, 'totalBytes'>, shard:
   const { startLayer, endLayer, nLayers, worldSize } = shard
   const layers = endLayer - startLayer
   const part = layers === nLayers ? 1 / worldSize : layers / nLayers
-  // What lies in the document comes from other machines.
+  // The shard comes from another machine and may be nonsense.
   return part > 0 && part < 1 ? Math.ceil(totalBytes * part) : totalBytes
 }
 
@@ -69,13 +69,14 @@ export function shortage (
 
 export interface FitParts {
   memory: FreeMemory
-  /** What of the model the assignment is; null for all of it. */
+  /** The assignment's part of the model; null for all of it. */
   shard (assignment: Assignment): ShardBody | null
 }
 
 /**
- * Looks at the memory that is really free just before a model is loaded: the plan may be older than what
- * other programs took since. Throws a LaunchError `insufficient_memory`. What cannot be read refuses nothing.
+ * Checks the memory that is free just before a model is loaded, since other programs may have taken some
+ * after it was planned. Throws LaunchError `insufficient_memory`. Memory that cannot be read counts as
+ * enough.
  */
 export function createFit (
   { memory, shard }: FitParts

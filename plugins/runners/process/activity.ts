@@ -6,8 +6,8 @@ import type { NodeLink } from './link.js'
 const LABEL_CHARS = 64
 
 /**
- * What the runner's main thread is doing, told to the node and to the watchdog thread: pieces of work the
- * engine announces, and steps, the synchronous part of a call into the engine outside of them.
+ * Tells the node and the watchdog thread what the runner's main thread is doing: work that the engine
+ * announces, and steps, the synchronous part of any other call into the engine.
  */
 export class Activity {
   readonly #link: NodeLink
@@ -34,7 +34,7 @@ export class Activity {
     const handle = this.#announcer.begin(String(label).slice(0, LABEL_CHARS), units)
     Atomics.add(this.#state, SLOT.announced, 1)
     try {
-      // An announcement that has not left this process would be silent while the call blocks it.
+      // The call may block this thread, and with it an announcement that is still in the buffer.
       if (this.#link.behind) await this.#link.flushed()
       return await call()
     } finally {
@@ -76,7 +76,7 @@ type Sums = Map<string, { units: number, ms: number }>
 
 interface Parked extends OpenWork { announcedAt: number }
 
-/** Work in progress, under the announcement it stands under. */
+/** Work in progress, and the announcement that covers it. */
 export interface Handle { label: string, units: number, startedAt: number, announced: Parked }
 
 /** What the announcer is given: a monotonic clock in ms, a one-shot timer, and the way to the node. */

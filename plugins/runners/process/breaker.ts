@@ -1,3 +1,4 @@
+import { backoffMs } from '../../../kernel/index.js'
 import type { RunnerLimits } from './limits.js'
 
 type BreakerLimits = Pick<RunnerLimits,
@@ -6,7 +7,7 @@ type BreakerLimits = Pick<RunnerLimits,
 
 /**
  * Failures so far: their times (monotonic ms) inside the window, how many in a row, and how many of the last
- * came before it was ready.
+ * ones came before the runner was ready.
  */
 export interface BreakerState {
   readonly recent: readonly number[]
@@ -16,10 +17,12 @@ export interface BreakerState {
 
 export const CLOSED: BreakerState = { recent: [], attempts: 0, unready: 0 }
 
-/** What takes long to load and dies each time is never there thrice within the window. */
+/**
+ * Failures in a row before it was ready. A slow loader that dies each time never fails three times a minute.
+ */
 const UNREADY_MAX = 5
 
-/** One end of a runner process that nobody asked for. */
+/** An unexpected end of a runner process. */
 export interface Failure {
   readonly nowMs: number
   /** How long it had been ready; 0 when it never was. */
@@ -31,10 +34,10 @@ export interface Failure {
 export type Verdict = { readonly giveUp: true } | { readonly giveUp: false, readonly delayMs: number }
 
 /**
- * Decides after a failure: start again, at once where it was ready and has not failed before, else after a
- * delay; or give up. Gives up on a wedge, on
- * `breakerFailures` failures within `breakerWindowMs`, and after five starts in a row of which none came to
- * be ready; being ready for `readyClearMs` forgets the past. `random` is uniform in [0, 1).
+ * Decides after a failure whether to restart or give up. A first failure after being ready restarts at once,
+ * a later one after a delay. It gives up on a wedge, on `breakerFailures` failures within `breakerWindowMs`,
+ * and after five starts in a row that never were ready; `readyClearMs` of being ready clear the history.
+ * `random` is uniform in [0, 1).
  */
 export function afterFailure (
   before: BreakerState, failure: Failure, limits: BreakerLimits, random: () => number
@@ -45,13 +48,13 @@ export function afterFailure (
   const state = { recent, attempts: past.attempts + 1, unready }
   const often = recent.length >= limits.breakerFailures || unready >= UNREADY_MAX
   if (failure.wedged || often) return { state, verdict: { giveUp: true } }
-  // What has served may serve at once: a pause is for what fails again, or never came to be ready.
   const first = state.attempts === 1 && failure.readyMs > 0
-  return { state, verdict: { giveUp: false, delayMs: first ? 0 : backoffMs(state.attempts, limits, random) } }
+  const delayMs = first ? 0 : restartDelayMs(state.attempts, limits, random)
+  return { state, verdict: { giveUp: false, delayMs } }
 }
 
-/** Wait before the try after `attempts` failures in a row: doubling, capped, with jitter on top. */
-export function backoffMs (attempts: number, limits: BreakerLimits, random: () => number): number {
-  const doubled = limits.backoffFirstMs * 2 ** Math.min(attempts - 1, 30)
-  return Math.min(doubled, limits.backoffMaxMs) * (1 + limits.backoffJitter * random())
+/** The pause before a restart after `attempts` failures in a row: doubling, capped, with jitter on top. */
+export function restartDelayMs (attempts: number, limits: BreakerLimits, random: () => number): number {
+  const { backoffFirstMs: minMs, backoffMaxMs: maxMs, backoffJitter } = limits
+  return backoffMs(attempts, { minMs, maxMs }, 1) * (1 + backoffJitter * random())
 }

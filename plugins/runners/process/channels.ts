@@ -1,4 +1,4 @@
-import { CreditReturn, CreditWindow } from './credits.js'
+import { CreditReturn, CreditWindow } from './flow-control.js'
 import { ProtocolError, RunnerError } from './errors.js'
 import type { EngineChunk, EngineTask } from '../../../kernel/api/engine.js'
 import type { RunnerLimits } from './limits.js'
@@ -9,16 +9,16 @@ import type { Link } from './link.js'
 
 type Outcome = { readonly error: RunnerError | null }
 
-/** What a channel asks of the runner process it belongs to. */
+/** How a channel reaches its runner process. */
 export interface ChannelIo {
   grant (chunks: number, bytes: number): void
   cancel (): void
 }
 
 /**
- * One task as the node sees it: the chunks that have come and are not yet read, its credit, and its one
- * terminal. The reader's end (`settle`) and the runner's end (`release`) are told apart: a cancelled task
- * is over for the reader at once, but holds its place until the runner has let go of it.
+ * One task as the node sees it: its unread chunks, its credit and its terminal. The reader's end (`settle`)
+ * and the runner's end (`release`) are separate: a cancelled task ends for its reader at once, but occupies
+ * its place until the runner has stopped working on it.
  */
 export class TaskChannel {
   readonly taskId: string
@@ -40,7 +40,7 @@ export class TaskChannel {
   }
 
   get settled (): boolean { return this.#outcome !== null }
-  /** Chunks that have come and are not yet read. */
+  /** Unread chunks. */
   get waiting (): number { return this.#queue.length }
   get cancelledAt (): number | null { return this.#cancelledAt }
 
@@ -50,8 +50,8 @@ export class TaskChannel {
   }
 
   /**
-   * Takes a chunk in: duplicates are dropped, a gap fails the task, one without credit is a ProtocolError.
-   * Returns what happened, for the record.
+   * Takes a chunk. A duplicate is dropped, a gap fails the task, a chunk without credit is a ProtocolError.
+   * Returns what happened, for the flight recorder.
    */
   accept (index: number, chunk: EngineChunk, bytes: number, nowMs: number): 'kept' | 'dropped' | 'gap' {
     if (this.settled || index < this.#nextIndex) return 'dropped'
@@ -110,14 +110,14 @@ export class TaskChannel {
 type TaskMessage = Extract<RunnerMessage, { type: 'chunk' | 'end' | 'fail' }>
 
 export interface ChannelEvents {
-  /** The runner has let go of the task. `served` is false when it was lost, failed or cancelled. */
+  /** The task has left the runner. `served` is false when it was lost, failed or cancelled. */
   released (channel: TaskChannel, served: boolean): void
   /** A chunk was not kept. */
   dropped (): void
   note (what: string): void
 }
 
-/** The tasks inside one runner process. A task leaves it at the runner's terminal, and only once. */
+/** The tasks inside one runner process. Only the first terminal of a task counts; later ones are dropped. */
 export class TaskChannels {
   readonly #limits: RunnerLimits
   readonly #clock: Pick<Clock, 'mono'>
@@ -143,7 +143,7 @@ export class TaskChannels {
 
   get taskIds (): string[] { return [...this.#channels.values()].map((channel) => channel.taskId) }
 
-  /** When the oldest cancelled task that still holds its place was cancelled. */
+  /** When the oldest of the cancelled tasks that are still in the runner was cancelled. */
   get cancelledSince (): number | null {
     const times = [...this.#channels.values()].map((channel) => channel.cancelledAt ?? Infinity)
     const oldest = Math.min(...times)
@@ -156,7 +156,7 @@ export class TaskChannels {
       grant: (chunks, bytes) => { this.#link.send(TO_RUNNER.credit, number, { chunks, bytes }) },
       cancel: () => { this.#link.send(TO_RUNNER.cancel, number, {}) }
     })
-    // Sent first: a payload that is not JSON throws before the task takes a place.
+    // Sent first: a payload that is not JSON throws before the task is entered.
     const { kind, payload } = task
     const hop = trace?.hop('runner', { nodeId: null, installId: null })
     this.#link.send(TO_RUNNER.task, number, { kind, payload, ...(hop === undefined ? {} : { trace: true }) })
@@ -196,7 +196,7 @@ export class TaskChannels {
     }
   }
 
-  /** Ends every task for its reader; the runner is asked to let go. */
+  /** Ends every task for its reader, and cancels it in the runner. */
   settleAll (error: RunnerError): void {
     for (const channel of this.#channels.values()) {
       channel.settle(error)
@@ -204,7 +204,7 @@ export class TaskChannels {
     }
   }
 
-  /** The runner is gone, and every task with it. */
+  /** Ends every task: the runner is gone. */
   loseAll (error: RunnerError): void {
     for (const [number, channel] of [...this.#channels]) {
       channel.settle(error)

@@ -50,7 +50,7 @@ function servingDeadline (watch: Watch, limits: RunnerLimits, nowMs: number): Pa
     return passed(`work ${work.id}`, `work "${work.label}" of ${work.units} units has been running for ` +
       `${seconds(work.runningMs)}, allowed are ${seconds(work.allowedMs)}`)
   }
-  // Announced work has its own time: what a cancelled task waits for is over when that is.
+  // A cancelled task may wait for announced work, which has a deadline of its own.
   const { cancelledSince, quietSince } = watch
   if (cancelledSince !== null && nowMs - Math.max(cancelledSince, quietSince) > limits.cancelMs) {
     return passed('cancel', `a cancelled task was still running ${seconds(limits.cancelMs)} later, ` +
@@ -61,7 +61,7 @@ function servingDeadline (watch: Watch, limits: RunnerLimits, nowMs: number): Pa
 
 const passed = (key: string, message: string): Passed => ({ key, message, wedged: false })
 
-/** What a warmup overrun is called wherever it is reported. */
+/** The message of a warmup overrun, wherever it is reported. */
 export function warmupMessage (limits: Pick<RunnerLimits, 'warmupMs'>): string {
   return `warmup did not finish within ${seconds(limits.warmupMs)}; ` +
     'SVC_WARMUP_DEADLINE_SECONDS sets the deadline'
@@ -106,7 +106,7 @@ type WorkLimits = Pick<RunnerLimits, 'workMinMs' | 'workFactor'>
 
 /** Weight of the newest measurement in the running mean of the time per unit. */
 const NEWEST_SHARE = 0.3
-/** More open work than this is a runner that never closes anything. */
+/** Bound on open work; a runner above it never closes anything. */
 const MAX_OPEN = 1_024
 /** Labels with a measurement of their own; an engine has a handful. */
 const MAX_LABELS = 256
@@ -126,7 +126,7 @@ export function loadingMs (
   return Math.max(limits.loadMinMs, bytes / limits.loadBytesPerSecond * 1000)
 }
 
-/** The node's account of what its runner says it is doing. Times are monotonic milliseconds. */
+/** The work a runner has announced, with measured times per unit. Times are monotonic milliseconds. */
 export class WorkLedger {
   readonly #limits: WorkLimits
   readonly #open = new Map<number, { label: string, units: number, since: number }>()

@@ -17,8 +17,8 @@ export interface RunnerOptions {
   /** Folder of this runner alone: its working directory, pidfile and output. Made when missing. */
   readonly scratch: string
   /**
-   * Finds the files it may read; called on systems that hold it to them. Left out: whatever the node's user
-   * may.
+   * Lists the files it may read; called where the system can confine it to them. Left out: it may read what
+   * the node's user may.
    */
   readonly reads?: () => readonly string[]
   readonly limits?: Partial<RunnerLimits>
@@ -30,7 +30,7 @@ export interface RunnerOptions {
   readonly maxQueued?: number
   /** Uniform in [0, 1). */
   readonly random?: () => number
-  /** Hears what the process writes to stdout and stderr. */
+  /** Receives what the process writes to stdout and stderr. */
   readonly output?: RunnerOutput | undefined
   /** How long a process has waited for a processor, ms; replaced by tests. */
   readonly processorWaitMs?: (pid: number) => number
@@ -65,7 +65,7 @@ export interface Supervisor {
   stop (): Promise<void>
 }
 
-/** Hears every line a runner writes that is not one too many. */
+/** Receives the lines a runner writes, except those dropped by the rate limit. */
 export type RunnerOutput = (stream: 'stdout' | 'stderr', text: string) => void
 
 /** What a runner process is made from. */
@@ -88,7 +88,7 @@ export interface ProcessOptions {
 export interface Ended { message: string | null, wedged: boolean, exitCode: number | null, readyMs: number }
 
 export interface ProcessEvents {
-  /** It has reached the next stage of its life. */
+  /** Stages of its life, in order. */
   connected (): void
   progress (loaded: number, total: number): void
   loaded (info: Record<string, unknown>): void

@@ -7,22 +7,22 @@ import { appendFile, rename, stat } from 'node:fs/promises'
 import type { FlightEntry } from '../service.js'
 
 /**
- * Rest between two reads (64 KiB each) of a flood: it is still drained, at 30 MB/s or so, and costs the
- * node neither its event loop nor its memory.
+ * Pause between two reads (64 KiB each) of a flood of output: it is still drained, at some 30 MB/s, without
+ * blocking the node's event loop.
  */
 const FLOOD_REST_MS = 2
 /** How often a count of dropped lines is written into the log. */
 const REPORT_MS = 1_000
 
-/** What hears of a runner's output: each line that is kept, and how many lines were too many. */
+/** Receives a runner's output: each line that is kept, and the number of those that were dropped. */
 export interface Listening {
   line (text: string): void
   dropped (lines: number): void
 }
 
 /**
- * Reads a runner's stdout or stderr for as long as it lives, whatever comes, into the ring file. Nothing
- * in it is ever taken for a message. Returns what stops the reports of dropped lines.
+ * Drains a runner's stdout or stderr into the ring file for as long as it lives. Output is never parsed as a
+ * message. Returns what stops the reports of dropped lines.
  */
 export function drain (
   stream: Readable, name: string, ring: RingFile, clock: Clock,

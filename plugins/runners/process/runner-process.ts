@@ -49,7 +49,7 @@ export class RunnerProcess {
   #undo: (() => void)[] = []
   #phase: Phase = 'connecting'
   #since: number
-  /** The same by the plain clock, by which the runner's own watchdog ends a warmup. */
+  /** The same by the plain clock, which the runner's own watchdog goes by. */
   #entered: number
   #readyAt: number | null = null
   #suspect = ''
@@ -110,18 +110,18 @@ export class RunnerProcess {
     return this.tasks.open(taskId, task, trace)
   }
 
-  /** The reader of a task has gone: its terminal is `cancelled`, and the runner is told. */
+  /** Cancels a task whose reader has gone. */
   cancel (channel: TaskChannel): void {
     channel.settle(cancelled())
     this.tasks.cancel(channel)
   }
 
-  /** Every task is over for its reader, and the runner is asked to let go of them. */
+  /** Cancels every task, for its reader at once. */
   cancelAll (): void {
     this.tasks.settleAll(cancelled())
   }
 
-  /** Ends the process at once; it counts as failed with this message. The first message stays. */
+  /** Kills the process; it counts as failed with this message, of several with the first. */
   kill (message: string, wedged = false): void {
     if (this.exited) return
     if (this.#failure === null && !this.#stopping) {
@@ -246,12 +246,12 @@ export class RunnerProcess {
 
   #onLinkClosed (unread: number): void {
     if (unread > 0) this.#options.flight.add(`the frames ended ${unread} bytes into one`)
-    // A process that closes its frames and lives on serves nobody.
+    // A process without its frame socket can serve nobody.
     const kill = (): void => { this.kill('the runner closed its frame socket') }
     this.#undo.push(this.#options.clock.after(LAST_WORDS_MS, kill))
   }
 
-  /** What it has started goes with it; its last frames and lines are still to be read. */
+  /** Kills what it has started; its last frames and lines are still read. */
   #onExit (code: number | null, signal: string | null): void {
     this.#exit = { code, signal }
     signalGroup(this.pid, 'SIGKILL')
@@ -280,7 +280,7 @@ export class RunnerProcess {
     const cause = how.message ?? 'it was stopped'
     this.tasks.loseAll(new RunnerError('instance_lost', `The instance serving this task was lost: ${cause}.`))
     this.#events.ended(how)
-    // A disk that hangs does not hold up the stop of a process that is gone.
+    // A disk that hangs must not delay the stop.
     void Promise.race([this.#ring.flushed(), delay(this.#options.clock, LAST_WORDS_MS)]).then(this.#whenEnded)
   }
 }

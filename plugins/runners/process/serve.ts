@@ -1,4 +1,4 @@
-import { CreditWindow } from './credits.js'
+import { CreditWindow } from './flow-control.js'
 import { encodeFrame, FROM_RUNNER } from './protocol.js'
 import { partOf, SpanRecorder } from '../../../kernel/api/engine.js'
 import type { EngineChunk, EngineSession, EngineTask, SpanPart } from '../../../kernel/api/engine.js'

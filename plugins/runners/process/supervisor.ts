@@ -24,7 +24,7 @@ export type { RunnerOptions, Supervisor } from './options.js'
 
 const DEFAULT_CONCURRENT = 1
 const DEFAULT_QUEUED = 8
-/** Who asks when nobody is named: the node itself, for its canary. */
+/** The caller of the node's own tasks, such as its canary. */
 const NODE = 'node'
 
 /** Makes a stopped supervisor. Throws RangeError naming a limit that is no positive number. */
@@ -34,11 +34,11 @@ export function createSupervisor (options: RunnerOptions): Supervisor {
 
 class RunnerSupervisor implements Supervisor {
   readonly #options: RunnerOptions
-  /** Whose lines of the log they are. */
+  /** Fields of each line in the log. */
   readonly #who: { runnerId: string, modelId: string }
   readonly #limits: RunnerLimits
   readonly #admission: Admission
-  /** The places of the tasks that are inside the process. */
+  /** What releases the admission of each task inside the process. */
   readonly #places = new Map<TaskChannel, Release>()
   readonly #flight: FlightRecorder
   #status: RunnerStatus = { RunnerIdle: {} }
@@ -56,7 +56,7 @@ class RunnerSupervisor implements Supervisor {
   #admitted = 0
   #chunks = 0
   #dropped = 0
-  /** Called when the process has let go of its last task, or is gone. */
+  /** Called when the process has no task any more, or is gone. */
   readonly #idle = new Set<() => void>()
 
   constructor (options: RunnerOptions) {
@@ -170,7 +170,7 @@ class RunnerSupervisor implements Supervisor {
     this.#move({ RunnerShutdown: {} })
   }
 
-  /** Waits for a place. Throws RunnerError `overloaded`, `cancelled`, `instance_lost`. */
+  /** Waits for admission. Throws RunnerError `overloaded`, `cancelled`, `instance_lost`. */
   async #enter (callerId: string, signal: AbortSignal): Promise<Release> {
     try {
       return await this.#admission.enter(callerId, signal)
@@ -180,7 +180,7 @@ class RunnerSupervisor implements Supervisor {
     }
   }
 
-  /** Gives an admitted task to the process, unless either has gone while it waited. */
+  /** Hands an admitted task to the process, unless either ended while it waited. */
   #hand (
     { taskId, task, trace }: { taskId: string, task: EngineTask, trace: Trace | undefined },
     signal: AbortSignal, place: Release
@@ -212,14 +212,14 @@ class RunnerSupervisor implements Supervisor {
     return this.#process.usable || this.#process.phase !== 'serving' ? this.#process.phase : 'ending'
   }
 
-  /** Goes to a status; staying where it is, or where no way leads, changes nothing. */
+  /** Changes the status; a transition that is not allowed is ignored. */
   #move (status: RunnerStatus): void {
     const from = kindOf(this.#status)
     const to = kindOf(status)
     if (!mayFollow(from, to)) return
     this.#status = status
     if (from !== to) this.#statusSince = this.#options.clock.mono()
-    // Between ready and running it goes with each task, which has lines of its own.
+    // Ready and running alternate with each task, and tasks have entries of their own.
     if (from !== to && !(serves(from) && serves(to))) this.#flight.add(`status ${to}`)
     this.#options.onStatus(status)
   }

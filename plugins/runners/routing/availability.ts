@@ -31,7 +31,7 @@ export interface AvailabilityParts {
   /** Tasks that other nodes serve for this one. */
   away: Pick<TaskTable, 'outstanding'>
   /** What other nodes tell of their load. */
-  news: Pick<TaskGossip, 'load'>
+  gossip: Pick<TaskGossip, 'load'>
   backend (card: ModelCard): BackendChoice | null
   /** Why a model is not placed, where somebody knows. */
   absence (modelId: string): Absence | null
@@ -101,7 +101,7 @@ interface Source {
 }
 
 export function createAvailability (parts: AvailabilityParts): Availability {
-  const { fleet, tasks, away, news, bundle, cluster, sections, models } = parts
+  const { fleet, tasks, away, gossip, bundle, cluster, sections, models } = parts
   const placed = new PlacedInstances(sections.instances)
   const nodesNow = (): Map<string, NodeView> => new Map(cluster.nodes().map((node) => [node.nodeId, node]))
   const runnersNow = (instances: readonly RingInstance[]): PlacedRunner[] =>
@@ -140,7 +140,7 @@ export function createAvailability (parts: AvailabilityParts): Availability {
       const { own, installId, runnerId } = runner
       const load = own
         ? tasks.outstanding(runnerId)
-        : loadOf(runner, away.outstanding(runnerId), news.load(installId, runnerId))
+        : loadOf(runner, away.outstanding(runnerId), gossip.load(installId, runnerId))
       return { ...runner, load }
     }),
     ready: () => new Set(servingNow().map(({ modelId }) => modelId)),

@@ -49,7 +49,7 @@ async function askOthers (
   const others = parts.cluster.nodes().filter(({ self, live }) => live && !self)
   const asked = askMembers(parts, others, {
     method: 'POST', path: `/v1/cancel/${encodeURIComponent(params.command_id)}`, body: {},
-    caller, signal, ms: ASK_MS, bytes: ANSWER_BYTES, read: () => true as const
+    caller, signal, ms: ASK_MS, bytes: ANSWER_BYTES, refusals: true, read: () => true as const
   })
   const first = asked.map(async (answer) => {
     if ((await answer).error !== null) throw new Error('not there')

@@ -17,7 +17,7 @@ export interface CopyFacts {
   receiving: readonly string[]
 }
 
-/** What this node knows about a model. What is left out is not judged. */
+/** What this node knows about a model. Facts that are left out are not judged. */
 export interface ChainFacts {
   modelId: string
   /** The task asked for; null when the question is about the model alone. */
@@ -29,21 +29,21 @@ export interface ChainFacts {
   cardProblem?: string | undefined
   copies?: CopyFacts | undefined
   backend: BackendChoice | null
-  /** Another node that is there runs the model or could: this one needs no backend for it. */
+  /** Another live node runs the model or could: this one needs no backend for it. */
   elsewhere: boolean
   /** An instance of the model names a node. */
   placed: boolean
-  /** The names of the nodes of the instance that is furthest. */
+  /** Names of the nodes of the instance closest to ready. */
   nodes?: readonly string[]
-  /** Every instance takes no new requests any more. */
+  /** No instance takes new requests any more. */
   draining?: boolean
-  /** What is known of why it is not placed. */
+  /** Why it is not placed, if somebody knows. */
   absence?: Absence | null
-  /** The runner that keeps the instance that is furthest from being further. */
+  /** The least advanced runner of the instance closest to ready. */
   runner: RunnerStatus | null
-  /** The session is too young for this node to know what is placed. */
+  /** The session has just begun, and this node does not know yet what is placed. */
   learning?: boolean
-  /** Why that instance was given up. */
+  /** Why that instance failed. */
   failure?: { instanceId: string, message: string } | undefined
 }
 
@@ -60,14 +60,14 @@ export interface BrokenLink {
   link: Link
   problem: string
   remedy: string
-  /** It is placed or waits for a place, so that the same request may be served in a moment. */
+  /** The model is placed or waits for a place: the same request may succeed in a moment. */
   comes: boolean
 }
 
 /** Everything about one model's chain. */
 export interface ModelChain { links: ChainLink[], broken: BrokenLink | null }
 
-/** Reads what is there once; the chain of any model by that. */
+/** Reads the facts once, and returns the function that gives the chain of any model. */
 export type ReadChains = () => Promise<(modelId: string, capability: string | null) => ModelChain>
 
 type Found = Omit<ChainLink, 'link'>
@@ -128,7 +128,7 @@ function cardLink ({ card, cardProblem, known, modelId }: ChainFacts): Found {
     : `Use one of: ${known.join(', ')}; or bring it: \`svc pull ${modelId}\`.`)
 }
 
-/** Somewhere in the cluster: whoever runs the model fetches it from there. */
+/** Any node will do: the one that runs the model fetches its files from there. */
 function copyLink ({ copies, modelId }: ChainFacts): Found {
   if (copies === undefined) return good('not told')
   const { live, lost, receiving } = copies

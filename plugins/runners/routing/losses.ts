@@ -10,15 +10,16 @@ export interface TaskFailure { taskId: string, commandId: string, errorType: str
 export interface OpenTask { task: Task, asker: string | null }
 
 /**
- * A node that is missing may only have lost a link, others may still reach it: whoever keeps the instances
- * decides, and removes those that are lost. Where nobody keeps them it is gone after this time, ms.
+ * A missing node may only have lost its link to this one. The plugin `placement` decides whether its
+ * instances are lost, and removes them; where that plugin is off, the node counts as gone after this time,
+ * ms.
  */
 export const GONE_MS = 30_000
-/** How often it is looked while a node is missing, ms. */
+/** How often missing nodes are checked, ms. */
 export const LOOK_MS = 500
-/** Failures of one moment go to the master together, ms. */
+/** How long failures are collected before they are sent to the master together, ms. */
 export const GATHER_MS = 20
-/** Most failures in one command; most that wait for a master; most that the master remembers. */
+/** Most failures in one command, most that wait for a master, and most ids that the master remembers. */
 export const AT_ONCE = 64
 const HELD_MAX = 4096
 const TOLD_MAX = 8192
@@ -32,21 +33,21 @@ export interface LossesParts {
   cluster: Pick<Cluster, 'nodes' | 'resolve'>
   /** Whether an instance is placed. */
   placed (instanceId: string): boolean
-  /** Has the master tell of these; resolves when it has. */
+  /** Has the master emit the events of these; resolves when it has. */
   send (failures: TaskFailure[]): Promise<unknown>
   /** Emits the event; only called on the master. */
   tell (failure: TaskFailure): void
 }
 
 /**
- * The master tells of each lost task, once. A node that sees one fail has the master tell it; what was under
- * way on a node that died, and that no other node waits for, the master knows from what nodes tell each
- * other: those tasks are lost with their instance.
+ * Has the master emit one TaskFailed event for each lost task. A node that sees a task fail reports it to the
+ * master. Tasks on a node that died, and that no other node waits for, the master knows from gossip: they are
+ * lost with their instance.
  */
 export interface Losses {
   /** A task that this node served, or had another one serve, has failed. */
   report (failure: TaskFailure): void
-  /** On the master: tells those that were not told. */
+  /** On the master: emits the events of those that have none yet. */
   take (failures: readonly TaskFailure[]): void
   /** The link to a node closed while it had these tasks. */
   missing (installId: string, open: readonly OpenTask[]): void
@@ -59,7 +60,7 @@ export function createLosses (parts: LossesParts): Losses { return new TaskLosse
 
 class TaskLosses implements Losses {
   readonly #parts: LossesParts
-  /** By task id: what the master has not taken yet. */
+  /** By task id: reports that the master has not acknowledged yet. */
   readonly #held = new Map<string, TaskFailure>()
   readonly #told = new Set<string>()
   readonly #end = new AbortController()
@@ -108,7 +109,7 @@ class TaskLosses implements Losses {
     this.#stopLooking?.()
   }
 
-  /** Which of the missing nodes are gone, or back. Every node looks: the next master may be any of them. */
+  /** Sorts out which missing nodes are gone or back. Every node does, since any may be the next master. */
   #look (): void {
     const { clock, cluster, placed, session: { isMaster, masterNodeId } } = this.#parts
     const nodes = new Map(cluster.nodes().map((node) => [node.installId, node]))
@@ -116,13 +117,13 @@ class TaskLosses implements Losses {
       const { installId, nodeId, since, open } = missing
       const node = nodes.get(installId)
       const same = node?.nodeId === nodeId
-      // Only the link was broken: its tasks go on.
+      // Only the link was broken; the tasks continue.
       if (same && node.live) return []
-      // Who is to tell is not known yet.
+      // There is no master to emit the events yet.
       if (!isMaster && (masterNodeId === null || masterNodeId === nodeId)) return [missing]
       const gone = !same || clock.mono() - since >= GONE_MS
       const left = gone ? [] : open.filter(({ task }) => placed(task.instanceId))
-      // A node that waits for a task reports it, and knows better how it ended.
+      // A live node that waits for a task reports it itself, and knows better how it ended.
       const orphans = open.filter((one) => !left.includes(one) &&
         (one.asker === null || nodes.get(one.asker)?.live !== true))
       if (isMaster) this.take(orphans.map(({ task }) => lostWith(task, node?.name ?? nodeId)))
@@ -133,7 +134,7 @@ class TaskLosses implements Losses {
     this.#stopLooking = null
   }
 
-  /** Sends what is held, as soon as there is a master; whatever it has not taken is sent again. */
+  /** Sends the reports once there is a master, and again what it has not acknowledged. */
   async #send (): Promise<void> {
     const { clock, log, session, send } = this.#parts
     const { signal } = this.#end

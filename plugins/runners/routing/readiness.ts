@@ -20,9 +20,9 @@ export interface ReadinessParts {
 }
 
 /**
- * The check behind GET /readyz?model=: a ready runner of the model did real work within 30 s. An idle runner
- * is given a canary to show it where its task has one; else it is taken at its word. A model that only other
- * nodes serve is theirs to prove. Without a model it has nothing to say.
+ * The check behind GET /readyz?model=: a ready runner of the model gave a real result within 30 s. An idle
+ * runner is sent a canary where its task has one, and else believed. A model that only other nodes serve is
+ * taken as ready when they say so. Without a model the check does not apply.
  */
 export function createReadiness (parts: ReadinessParts): (model?: string) => Promise<ReadyCheck> {
   return async (model) => (model === undefined ? { ok: null, detail: '' } : await oneModel(parts, model))
@@ -54,7 +54,7 @@ function age (member: Member, clock: Clock): string {
   return seconds === null ? 'never' : `${seconds.toFixed(1)} s`
 }
 
-/** The smallest real request per task of a card. A task that is not here has no canary. */
+/** The smallest real request of each task that has a canary. */
 const CANARIES: Readonly<Record<string, (card: ModelCard) => EngineTask>> = {
   tts: (card) => ({ kind: 'tts', payload: { model: card.modelId, text: 'a' } })
 }
@@ -65,7 +65,7 @@ export function canaryTask (card: ModelCard): EngineTask | undefined {
   return task === undefined ? undefined : CANARIES[task]?.(card)
 }
 
-/** Seconds since the runner last did real work, whoever saw it; null when never. */
+/** Seconds since the runner's last real result; null when there was none. */
 export function proofAge (member: Member, nowMono: number): number | null {
   const ages = [
     member.supervisor?.report().secondsSinceForward ?? null,
@@ -74,7 +74,7 @@ export function proofAge (member: Member, nowMono: number): number | null {
   return ages.length === 0 ? null : Math.min(...ages)
 }
 
-/** True while that work is recent enough to vouch for the runner. */
+/** True while that result is recent enough. */
 export function proven (member: Member, nowMono: number): boolean {
   const age = proofAge(member, nowMono)
   return age !== null && age <= FORWARD_FRESH_SECONDS

@@ -25,12 +25,12 @@ export interface RoutingParts extends
   tasks: TaskTable
   cluster: AvailabilityParts['cluster'] & SendParts['cluster']
   /** What other nodes tell of their load and their tasks. */
-  news: Pick<TaskGossip, 'load' | 'tasks'>
+  gossip: Pick<TaskGossip, 'load' | 'tasks'>
   /** Makes the id of a task. */
   newId (): string
 }
 
-/** The service, and the questions behind it on their own. */
+/** The service `runners`, and what the rest of this plugin asks about routing. */
 export interface Routing extends Runners, Pick<Instances, 'onMissing'> {
   /** The first broken link of the model's chain; null when a request for `capability` could be served. */
   missing (modelId: string, capability: string | null, scope: Scope): BrokenLink | null
@@ -80,7 +80,7 @@ export function createRouting (parts: RoutingParts): Routing {
     serving: (modelId) => availability.candidates(availability.look(modelId, 'here'))
       .toSorted(compare).flatMap(({ runnerId }) => fleet.get(runnerId) ?? []),
     chains: availability.chains,
-    tasks: () => mergeTasks(parts.tasks.all(), away.all(), parts.news.tasks())
+    tasks: () => mergeTasks(parts.tasks.all(), away.all(), parts.gossip.tasks())
   }
 }
 
@@ -101,7 +101,7 @@ function pick (
   return { taskId, instanceId, runnerId, modelId, nodeId, installId, ...traced(trace) }
 }
 
-/** While this node only learns what is placed, it looks again before it refuses. */
+/** Right after the start of a session, before this node knows what is placed, it waits before it refuses. */
 async function pickOnceKnown (
   parts: RoutingParts, availability: Availability, away: TaskTable, query: RouteQuery
 ): Promise<Route | SvcError> {
@@ -135,12 +135,12 @@ function take (
 
 type PlaceMissing = Parameters<Instances['onMissing']>[0]
 
-/** What is missing of a model that can be placed, or that another request is having placed just now. */
+/** Broken links that placing the model mends, or that another request is mending right now. */
 const ON_ITS_WAY: readonly unknown[] = ['placement', 'runner']
 
-/** Asks whoever can place a model when nothing else is missing. */
+/** Has a model placed on demand when nothing but its placement is missing. */
 function placer (card: Runners['card']): Pick<Instances, 'onMissing'> & {
-  /** True when there may be a ready instance now. Throws what the placing throws. */
+  /** True when there may be a ready instance now. Throws what placing throws. */
   missing (query: RouteQuery, refusal: SvcError): Promise<boolean>
 } {
   const asked = new Set<PlaceMissing>()
@@ -158,7 +158,7 @@ function placer (card: Runners['card']): Pick<Instances, 'onMissing'> & {
   }
 }
 
-/** The task on a runner of this node. */
+/** Opens the task on a runner of this node. */
 async function * chunksHere (
   { fleet, clock, tasks }: RoutingParts, { runnerId, modelId, taskId, trace }: Route, task: EngineTask,
   signal: AbortSignal
@@ -177,7 +177,7 @@ async function * chunksHere (
   }
 }
 
-/** Opens tasks on runners of other nodes, in the name of who asked. */
+/** Opens tasks on runners of other nodes, on behalf of their callers. */
 function thereOpener (
   parts: SendParts, away: TaskTable
 ): (route: Route, task: EngineTask, signal: AbortSignal) => AsyncIterable<EngineChunk> {
@@ -197,7 +197,7 @@ const NOT_READY: BrokenLink = {
   link: 'runner', problem: 'its runner is not ready', remedy: 'Try again shortly.', comes: true
 }
 
-/** 404 for what nobody placed, 503 for what is wanted and comes. */
+/** 404 for a model that nobody placed, 503 for one that is placed or waits for a place. */
 function noInstance (modelId: string, broken: BrokenLink): SvcError {
   const { link: brokenLink, remedy, comes } = broken
   const message = noInstanceMessage(modelId, broken)
@@ -207,7 +207,7 @@ function noInstance (modelId: string, broken: BrokenLink): SvcError {
     : kernelError('no_instance', message, details)
 }
 
-/** How often it is looked again what is placed. */
+/** How often routing is tried again while this node learns what is placed, ms. */
 const LEARN_MS = 100
 
 const COMES = { status: 503, retryable: true, retryAfterSeconds: 1 }

@@ -2,18 +2,18 @@ import { SvcError, timed, EngineError, kernelError } from '../../../kernel/index
 import type { CapabilityCall, EngineChunk, EngineTask, Logger } from '../../../kernel/index.js'
 import { NOT_BEGUN, reasonOf, RunnerError } from '../process/errors.js'
 import type { Route, RouteQuery, Runners } from '../service.js'
-import { ToldError } from './remote/frames.js'
+import { RemoteTaskError } from './remote/frames.js'
 import type { TaskWatchers, TaskTable, TerminalStatus } from './tasks.js'
 
 /** What a request wants of a model. */
 export interface TaskRequest extends Pick<RouteQuery, 'modelId' | 'capability'> { task: EngineTask }
 
 /**
- * The way of a capability call to a runner and back: the request becomes a task, whose id goes with the
- * answer, and its chunks pass through. Pulling is the backpressure, the call's signal the cancel. Where the
- * call may be retried and the instance is lost before its first chunk, another one gets the task, once;
- * without another one the loss is the answer. What was refused before anything was done for it needs no leave
- * to be tried again. Throws what `Runners.route` and `Runners.open` throw.
+ * Serves a capability call with a runner: routes it as a task, names the task in a header of the answer, and
+ * yields the task's chunks. The reader's pull is the backpressure; the call's signal cancels. When the
+ * instance is lost before the first chunk and the call allows a retry, another instance gets the task, once;
+ * without another one the loss is thrown. A task that was refused before any work on it is retried without
+ * that permission. Throws what `Runners.route` and `Runners.open` throw.
  */
 export async function * runTask (
   runners: Runners, { modelId, capability, task }: TaskRequest, call: CapabilityCall
@@ -52,7 +52,7 @@ export async function * runTask (
 const isLoss = (error: unknown): error is SvcError =>
   error instanceof SvcError && error.reason === 'instance_lost'
 
-/** What recording the end of a task needs. */
+/** What is told when a task ends. */
 export interface ServeParts {
   log: Logger
   taskFailed (failure: { taskId: string, commandId: string, errorType: string, errorMessage: string }): void
@@ -68,7 +68,7 @@ export interface Work {
   chunks (): AsyncIterable<EngineChunk>
 }
 
-/** Runs one routed task to its one terminal status. Throws SvcError, or EngineError as the engine gave it. */
+/** Runs one routed task to its terminal status. Throws SvcError, or the engine's own EngineError. */
 export async function * serve (
   parts: ServeParts, { route, own, tasks, chunks }: Work, signal: AbortSignal
 ): AsyncGenerator<EngineChunk> {
@@ -85,12 +85,12 @@ export async function * serve (
     }
     status = signal.aborted ? whenAborted(signal) : 'Complete'
   } catch (error) {
-    // An operator cancels in the runner.
+    // An operator's cancel comes from the runner, not by the signal.
     status = signal.aborted ? whenAborted(signal) : causeOf(error) === 'cancelled' ? 'Cancelled' : 'Failed'
     const commandId = tasks.get(taskId)?.commandId ?? ''
     if (signal.aborted) {
       const { reason } = signal as { reason: unknown }
-      // This node goes, and its instances with it.
+      // This node stops, so that its instances are lost.
       if (own && causeOf(reason) === 'shutting_down') record(parts, route, commandId, STOPPING)
       throw reason instanceof SvcError ? reason : kernelError('cancelled')
     }
@@ -110,7 +110,7 @@ const KERNEL_REASONS = [
   'overloaded', 'instance_lost', 'provider_error', 'timeout', 'cancelled', 'session_changed'
 ] as const
 
-/** What the caller is told. A `provider_error` keeps its cause to the log: it may hold anything. */
+/** The error for the caller. The cause of a `provider_error` stays in the log: it may contain user data. */
 function publicError (error: unknown, modelId: string): Error {
   if (error instanceof SvcError) return error
   if (!(error instanceof RunnerError)) return kernelError('provider_error')
@@ -126,14 +126,14 @@ const causeOf = (error: unknown): string =>
 const STOPPING = new RunnerError('instance_lost', 'The node stops.')
 
 /**
- * An ordinary refusal before the first chunk is the client's to read, and the node that served a task has
- * recorded its failure, unless it was lost soon after; all else is worth an event. What was not begun is not
- * lost: another runner may have it.
+ * Whether a failure gets a TaskFailed event. Not: an ordinary refusal before the first chunk, which the
+ * client reads; a failure that the serving node has recorded itself; a task that was not begun, since another
+ * runner may still take it.
  */
 function worthAnEvent (error: unknown, answered: boolean): boolean {
   const reason = causeOf(error)
   if (notBegun(error) || reason === 'overloaded' || reason === 'cancelled') return false
-  if (error instanceof ToldError && reason !== 'instance_lost') return false
+  if (error instanceof RemoteTaskError && reason !== 'instance_lost') return false
   return answered || reason === 'instance_lost' || reason === 'provider_error'
 }
 

@@ -29,8 +29,8 @@ export interface Asker {
   member: string | null
 }
 
-/** It has its terminal status. */
-export const isOver = (status: TaskStatus): boolean => status !== 'Pending' && status !== 'Running'
+/** True for a terminal status. */
+export const hasEnded = (status: TaskStatus): boolean => status !== 'Pending' && status !== 'Running'
 
 interface Entry {
   task: Task
@@ -42,14 +42,13 @@ interface Entry {
 }
 
 const NOBODY: Asker = { caller: null, member: null }
-/** Stands for this node among those that ask. */
+/** The key of this node among those that ask. */
 const HERE = ''
 
 /**
- * Tasks, in memory: those this node serves, or those it has given to others. Each gets exactly one terminal
- * status, guarded here; finished ones stay visible for a moment. `mono` is monotonic milliseconds; `changed`
- * is called after each change of a task. Every question costs the same however many tasks there are, apart
- * from those for all of them.
+ * Tasks in memory: either those this node serves or those it has routed to other nodes. A task gets exactly
+ * one terminal status; finished tasks stay visible for 30 s. `mono` is monotonic milliseconds; `changed` is
+ * called after each change of a task. Look-ups take constant time.
  */
 export class TaskTable {
   readonly #mono: () => number
@@ -57,7 +56,7 @@ export class TaskTable {
   /** By status, each in order of last change. */
   readonly #pending = new Map<string, Entry>()
   readonly #running = new Map<string, Entry>()
-  readonly #over = new Map<string, Entry>()
+  readonly #ended = new Map<string, Entry>()
   /** Open tasks by runner and by the node that asked. */
   readonly #open = new Map<string, Map<string, number>>()
   #changes = 0
@@ -87,14 +86,14 @@ export class TaskTable {
     return true
   }
 
-  /** Gives a task its terminal status. False, and no change, when it has one or is unknown. */
+  /** Sets a task's terminal status. False, and no change, when it has one already or is unknown. */
   finish (taskId: string, status: TerminalStatus): boolean {
     const entry = this.#pending.get(taskId) ?? this.#running.get(taskId)
     if (entry === undefined) return false
     this.#pending.delete(taskId)
     this.#running.delete(taskId)
     this.#count(entry, -1)
-    this.#enter(this.#over, { ...entry, task: { ...entry.task, status } })
+    this.#enter(this.#ended, { ...entry, task: { ...entry.task, status } })
     return true
   }
 
@@ -121,7 +120,7 @@ export class TaskTable {
     return sum(this.#open.get(runnerId)?.values() ?? [])
   }
 
-  /** Open tasks by runner, without those that the node `member` asked for: it knows of them. */
+  /** Open tasks by runner, without those that came from the node `member`, which counts them itself. */
   loads (member: string): Record<string, number> {
     const loads = [...this.#open].map(([runnerId, byAsker]): [string, number] =>
       [runnerId, sum(byAsker.values()) - (byAsker.get(member) ?? 0)])
@@ -135,8 +134,8 @@ export class TaskTable {
   }
 
   /**
-   * The first `most` tasks that changed after the change number `since` (0: all), oldest change first;
-   * `next` is where to go on.
+   * The first `most` tasks that changed after change number `since` (0: all), oldest change first; `next` is
+   * the number to continue from.
    */
   changedSince (since: number, most: number): { tasks: Task[], next: number, more: boolean } {
     this.#sweep()
@@ -151,11 +150,11 @@ export class TaskTable {
   * #entries (): Iterable<Entry> {
     yield * this.#pending.values()
     yield * this.#running.values()
-    yield * this.#over.values()
+    yield * this.#ended.values()
   }
 
   #entry (taskId: string): Entry | undefined {
-    return this.#pending.get(taskId) ?? this.#running.get(taskId) ?? this.#over.get(taskId)
+    return this.#pending.get(taskId) ?? this.#running.get(taskId) ?? this.#ended.get(taskId)
   }
 
   #enter (into: Map<string, Entry>, entry: Entry): void {
@@ -175,16 +174,16 @@ export class TaskTable {
     else this.#open.delete(runnerId)
   }
 
-  /** Times out what was never opened and forgets what is over. */
+  /** Times out tasks that were never opened and drops finished ones. */
   #sweep (): void {
     const now = this.#mono()
     for (const [taskId, { changedMono }] of this.#pending) {
       if (now - changedMono < TASK_PENDING_MS) break
       this.finish(taskId, 'TimedOut')
     }
-    for (const [taskId, { changedMono }] of this.#over) {
-      if (this.#over.size <= TASKS_FINISHED_MAX && now - changedMono < TASK_LINGER_MS) break
-      this.#over.delete(taskId)
+    for (const [taskId, { changedMono }] of this.#ended) {
+      if (this.#ended.size <= TASKS_FINISHED_MAX && now - changedMono < TASK_LINGER_MS) break
+      this.#ended.delete(taskId)
     }
   }
 }
@@ -195,15 +194,15 @@ function sum (numbers: Iterable<number>): number {
   return total
 }
 
-/** Looks at the chunks of one task as they pass; only their kinds, lengths and counts are noted. */
+/** Measures one task by its chunks: times, tokens and seconds of sound; never their content. */
 export interface TaskWatch {
   see (chunk: EngineChunk): void
   end (status: TerminalStatus): void
 }
 
-/** Those that want to hear of ended tasks, and the watches that tell them. */
+/** Passes finished tasks to the subscribers, such as metrics. */
 export interface TaskWatchers {
-  /** Undefined while nobody wants to hear of it: then a task costs nothing more. */
+  /** Undefined while there is no subscriber: then a task is not measured. */
   begin (route: Route, tasks: TaskTable): TaskWatch | undefined
   onTask (fn: (task: EndedTask) => void): () => void
 }
@@ -244,7 +243,7 @@ export function runnerWork (
   }
 }
 
-/** What an engine says of its counting with its last chunk. */
+/** Token counts that an engine sends with its last chunk. */
 interface Usage { prompt_tokens?: unknown, cached_tokens?: unknown, completion_tokens?: unknown }
 
 type About = Pick<EndedTask, 'taskId' | 'modelId' | 'capability' | 'entered' | 'served'>
@@ -266,7 +265,7 @@ class Watch implements TaskWatch {
   }
 
   see ({ payload, media, timing }: EngineChunk): void {
-    // An engine that has taken a request in has not answered yet.
+    // `admitted` says that the engine has accepted the request; it is not part of the answer.
     if (this.#firstMs === null && payload['kind'] !== 'admitted') {
       this.#firstMs = this.#clock.mono() - this.#since
     }
@@ -285,7 +284,7 @@ class Watch implements TaskWatch {
     })
   }
 
-  /** Several answers to one prompt each count it; it was read once. */
+  /** Several answers to one prompt each report its tokens; they are counted once. */
   #count (usage: Usage): void {
     const { prompt, cached, generated } = this.#tokens ?? { prompt: 0, cached: 0, generated: 0 }
     this.#tokens = {
@@ -296,6 +295,6 @@ class Watch implements TaskWatch {
   }
 }
 
-/** Engines of others say what they like. */
+/** Third-party engines may send anything. */
 const countOf = (value: unknown): number =>
   Number.isSafeInteger(value) && (value as number) > 0 ? value as number : 0

@@ -126,7 +126,7 @@ const nothing = {
   fleet: { get: () => undefined, status: (): RunnerStatus => ({ RunnerIdle: {} }) },
   tasks: { outstanding: () => 0 },
   away: { outstanding: () => 0 },
-  news: { load: () => null },
+  gossip: { load: () => null },
   absence: () => null,
   learning: () => false
 }

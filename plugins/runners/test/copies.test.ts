@@ -1,5 +1,5 @@
 import t from 'tap'
-import { createHolds, modelOf, withCopies } from '../instances/copies.js'
+import { createLeases, modelOf, withCopies } from '../instances/copies.js'
 import { card } from './samples.js'
 import type { Bundle, BundledModel } from '../../../kernel/index.js'
 import type { LocatedModel, Models } from '../../staging/service.js'
@@ -70,7 +70,7 @@ t.test('a runner holds its model until it is released, once', (t) => {
       return () => { said.push(`release ${modelId}`) }
     }
   })
-  const holds = createHolds(models)
+  const holds = createLeases(models)
   holds.take(assignment('r1'))
   holds.take(assignment('r1'))
   holds.take(assignment('r2'))
@@ -93,7 +93,7 @@ t.test('a model that is just going is refused, and can be taken later', (t) => {
       return () => {}
     }
   })
-  const holds = createHolds(models)
+  const holds = createLeases(models)
   t.throws(() => { holds.take(assignment('r1')) }, { message: 'model_going' })
   going = false
   holds.take(assignment('r1'))
@@ -112,7 +112,7 @@ function fleetOf (...runners: [string, string, boolean][]): Fleet {
 
 t.test('models with a ready runner are told when that changes, and only then', (t) => {
   const said: [string, boolean][] = []
-  const holds = createHolds(modelsOf([], { serving: (id, ready) => { said.push([id, ready]) } }))
+  const holds = createLeases(modelsOf([], { serving: (id, ready) => { said.push([id, ready]) } }))
   const tell = (...runners: [string, string, boolean][]): [string, boolean][] => {
     said.length = 0
     holds.tell(fleetOf(...runners))
@@ -129,7 +129,7 @@ t.test('models with a ready runner are told when that changes, and only then', (
 })
 
 t.test('without the plugin of models nothing is held or told', (t) => {
-  const holds = createHolds(undefined)
+  const holds = createLeases(undefined)
   holds.take(assignment('r1'))
   holds.release('r1')
   holds.tell(fleetOf(['r1', 'a/a', true]))

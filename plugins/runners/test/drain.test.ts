@@ -18,7 +18,7 @@ function overAt (looks: readonly Look[]): boolean[] {
   return looks.map(({ at, tasks = 0, until = 30_000, quietMs = 0, wall = at }) => {
     const draining = [{ instanceId: 'I', runnerId: 'R', until: T0 + until }]
     const found = drains.look({ draining, outstanding: () => tasks, quietMs, now: T0 + wall, mono: at })
-    t.equal(drains.over('R'), found.length === 1)
+    t.equal(drains.done('R'), found.length === 1)
     return found.length === 1
   })
 }
@@ -51,9 +51,9 @@ t.test('a runner that is not draining any more is forgotten', async (t) => {
   const drains = new Drains()
   const rest = { outstanding: () => 0, quietMs: 0, now: T0, mono: 0 }
   drains.look({ draining: [{ instanceId: 'I', runnerId: 'R', until: T0 + 1 }], ...rest })
-  t.ok(drains.over('R'))
+  t.ok(drains.done('R'))
   drains.look({ draining: [], ...rest })
-  t.notOk(drains.over('R'))
+  t.notOk(drains.done('R'))
 })
 
 t.test('stop first, then the master is asked until it has removed it; told once', async (t) => {
@@ -69,7 +69,7 @@ t.test('stop first, then the master is asked until it has removed it; told once'
     draining: () => draining,
     outstanding: () => tasks,
     quietMs: () => 0,
-    reconcile: async () => { did.push(`stop ${drainer.over('R')}`) },
+    reconcile: async () => { did.push(`stop ${drainer.done('R')}`) },
     remove: async (id) => {
       did.push(`remove ${id}`)
       if (!master) throw new Error('no master')

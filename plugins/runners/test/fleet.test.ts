@@ -17,7 +17,7 @@ function fleetOf (over: Partial<FleetParts>) {
   const fleet = createFleet({
     clock: manualClock(),
     log: { debug: ignore, info: ignore, warn: ignore, error: ignore, fatal: ignore },
-    board: {
+    statuses: {
       set: (id, status) => { statuses.set(id, status); return true },
       get: (id) => statuses.get(id),
       remove: (id) => { statuses.delete(id) }

@@ -251,7 +251,7 @@ t.test('where other nodes route requests, a runner is stopped only after a quiet
     drain: async () => true,
     unloaded () {}
   })
-  t.notOk(lifecycle.over('R'))
+  t.notOk(lifecycle.done('R'))
   ring.shardAssignments.nodeToRunner['far'] = 'Q'
   await clock.advance(249)
   t.strictSame(removed, [])

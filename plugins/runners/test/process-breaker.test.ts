@@ -1,11 +1,11 @@
 import t from 'tap'
-import { afterFailure, backoffMs, CLOSED } from '../process/breaker.js'
+import { afterFailure, restartDelayMs, CLOSED } from '../process/breaker.js'
 import { DEFAULT_LIMITS } from '../process/limits.js'
 import type { Failure } from '../process/breaker.js'
 
 t.test('backoff doubles to its cap, jitter on top', (t) => {
   const check = (attempts: number, random: number, expected: number): void => {
-    const actual = backoffMs(attempts, DEFAULT_LIMITS, () => random)
+    const actual = restartDelayMs(attempts, DEFAULT_LIMITS, () => random)
     t.equal(actual, expected, `attempt ${attempts}, random ${random}`)
   }
   check(1, 0, 1_000)

@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { EngineChunk } from '../../../kernel/index.js'
 import { encodeFrame, FROM_RUNNER } from '../process/protocol.js'
-import { chunkFrame, endFrame, failFrame, readTask, ToldError } from '../routing/remote/frames.js'
+import { chunkFrame, endFrame, failFrame, readTask, RemoteTaskError } from '../routing/remote/frames.js'
 import { hear } from './remote-kit.js'
 
 const chunks: EngineChunk[] = [
@@ -60,7 +60,7 @@ t.test('a failure comes after the chunks before it', async (t) => {
   const failure = { reason: 'overloaded', message: 'full', details: { retryAfterSeconds: 3 } }
   const heard = await hear(readTask(pieces(wire(chunks, failFrame(failure)), 100)))
   t.equal(heard.chunks.length, 3)
-  t.ok(heard.error instanceof ToldError)
+  t.ok(heard.error instanceof RemoteTaskError)
   t.match(heard.error, failure)
 })
 

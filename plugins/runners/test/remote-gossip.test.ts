@@ -3,7 +3,7 @@ import type { Channel, Cluster, NodeView } from '../../../kernel/index.js'
 import { manualClock } from '../../../kernel/testing/index.js'
 import type { ManualClock } from '../../../kernel/testing/index.js'
 import { TaskGossip, GATHER_MS, HEARD_MAX, mergeTasks, TELL_MS, TOLD_MAX } from '../routing/remote/gossip.js'
-import type { News } from '../routing/remote/gossip.js'
+import type { GossipMessage } from '../routing/remote/gossip.js'
 import { TASK_LINGER_MS, TaskTable } from '../routing/tasks.js'
 import type { Task, TaskStatus } from '../routing/tasks.js'
 
@@ -20,7 +20,7 @@ interface Node {
 class Net {
   readonly clock: ManualClock = manualClock()
   readonly nodes = new Map<string, Node>()
-  readonly sent: { from: string, to: string, message: News }[] = []
+  readonly sent: { from: string, to: string, message: GossipMessage }[] = []
   readonly links = new Set<string>()
   /** Links that take nothing for a while. */
   readonly full = new Set<string>()
@@ -69,7 +69,7 @@ class Net {
   #send (from: string, to: string, message: unknown): boolean {
     if (from === to || !this.linked(from, to) || this.full.has(to)) return false
     // As JSON goes.
-    const copy = JSON.parse(JSON.stringify(message)) as News
+    const copy = JSON.parse(JSON.stringify(message)) as GossipMessage
     if (copy.tasks !== undefined) this.sent.push({ from, to, message: copy })
     this.nodes.get(to)!.receive(from, copy)
     return true
@@ -221,7 +221,7 @@ t.test('what is over is shown for a while', async (t) => {
 t.test('nonsense is not heard', async (t) => {
   const { net, a, b } = await pair()
   const task: Task = { taskId: 'x', ...about, status: 'Running' }
-  const good: News = { whole: false, loads: { r: 1 }, tasks: [task], ended: [] }
+  const good: GossipMessage = { whole: false, loads: { r: 1 }, tasks: [task], ended: [] }
   const many = Array.from({ length: TOLD_MAX + 1 }, (_, n) => ({ ...task, taskId: `t${n}` }))
   const wrong: unknown[] = [
     null, 7, 'news', [], {}, { ...good, whole: 'yes' }, { ...good, loads: null },

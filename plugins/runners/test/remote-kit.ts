@@ -104,7 +104,7 @@ export async function pair (t: TestContext, options: PairOptions = {}): Promise<
       allCopies: () => new Map()
     },
     cluster: { resolve, nodes, request: async (_to, sent) => await request(sent) },
-    news: { load: () => options.told ?? null, tasks: () => [] },
+    gossip: { load: () => options.told ?? null, tasks: () => [] },
     state: undefined,
     sections: await sectionsOf(rig, options),
     clock: rig.clock,

@@ -10,10 +10,10 @@ export const TASK_TYPE = 'application/vnd.svc.task'
 /** Longest message of a failure. */
 const MESSAGE_CHARS = 4_096
 
-/** How a task failed at the node that served it, which has also recorded it. */
-export class ToldError extends RunnerError {}
+/** A task failed on the node that served it, which has recorded the failure. */
+export class RemoteTaskError extends RunnerError {}
 
-/** What a failure says on its way. */
+/** A failure as it is sent. */
 export interface Failure { reason: string, message: string, details: Record<string, unknown> }
 
 /** A chunk as pieces to be written one after the other; its media are not copied. `index` counts from 0. */
@@ -21,7 +21,7 @@ export function chunkFrame (index: number, { payload, timing, media }: EngineChu
   return encodeFrame(FROM_RUNNER.chunk, 0, { index, payload, timing }, media)
 }
 
-/** What was recorded of a traced task; it goes with the end. */
+/** The trace of a task, sent with its end. */
 export interface Recorded { trace?: unknown }
 
 /** The clean end. */
@@ -37,16 +37,16 @@ export function failFrame (
 
 /**
  * The chunks of a task's answer, however its bytes are cut; asking for the next one is what reads on. Throws
- * ToldError when the task failed, ProtocolError when the bytes are no such answer or end before its terminal,
- * and what the source throws. What follows a terminal is not looked at. `ended` gets what the other node
- * recorded of a traced task.
+ * RemoteTaskError when the task failed, ProtocolError when the bytes are no such answer or end before its
+ * terminal, and what the source throws. What follows a terminal is not looked at. `ended` gets what the other
+ * node recorded of a traced task.
  */
 export async function * readTask (
   source: AsyncIterable<Uint8Array>, ended: (recorded: unknown) => void = () => {}
 ): AsyncGenerator<EngineChunk> {
   const parser = new FrameParser(DEFAULT_LIMITS.maxFrameBytes)
   let index = 0
-  let end: ToldError | 'clean' | undefined
+  let end: RemoteTaskError | 'clean' | undefined
   try {
     for await (const bytes of source) {
       if (end !== undefined) break
@@ -71,7 +71,7 @@ export async function * readTask (
   if (end !== 'clean') throw end
 }
 
-type Ended = { end: ToldError | 'clean', trace: unknown }
+type Ended = { end: RemoteTaskError | 'clean', trace: unknown }
 
 function readFrame (frame: Frame, index: number): EngineChunk | Ended {
   const message = readMessage(frame)
@@ -87,7 +87,9 @@ function readFrame (frame: Frame, index: number): EngineChunk | Ended {
     }
     case 'end': return { end: 'clean', trace: message.trace }
     case 'fail':
-      return { end: new ToldError(message.reason, message.message, message.details), trace: message.trace }
+      return {
+        end: new RemoteTaskError(message.reason, message.message, message.details), trace: message.trace
+      }
     default: throw new ProtocolError(`"${message.type}" does not belong to a task`)
   }
 }

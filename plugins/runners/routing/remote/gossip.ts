@@ -1,38 +1,38 @@
 import type { Channel, Clock, Cluster } from '../../../../kernel/index.js'
 import type { OpenTask } from '../losses.js'
-import { isOver, TASK_LINGER_MS } from '../tasks.js'
+import { hasEnded, TASK_LINGER_MS } from '../tasks.js'
 import type { Task, TaskTable } from '../tasks.js'
 
-/** A node tells of its tasks at most this often, ms. */
+/** A node sends its changes at most this often, ms. */
 export const TELL_MS = 500
-/** After a quiet time it waits so long for more to tell, ms. */
+/** How long the first change after a pause waits for more, ms. */
 export const GATHER_MS = 20
-/** Most tasks, ends and loads in one message. */
+/** Most tasks, ended ids and loads in one message. */
 export const TOLD_MAX = 128
 /** Most tasks of another node that are kept. */
 export const HEARD_MAX = 1024
 
-/** What a node tells another one. Neither prompts nor texts nor media are in it. */
-export interface News {
-  /** All that was told before is void: what follows is the whole, in one message or more. */
+/** What one node sends another. It holds no prompts, texts or media. */
+export interface GossipMessage {
+  /** Forget what was sent before: everything follows, in one message or more. */
   whole: boolean
   /** Open tasks by runner, without those that the other node asked for; a runner left out has none. */
   loads: Record<string, number>
   /** Tasks that are new or have changed. */
   tasks: Task[]
-  /** Ids of tasks that were told as open and are not kept any more. */
+  /** Ids of tasks that were sent as open and are no longer kept. */
   ended: string[]
-  /** Install ids of the nodes that gave some of the tasks, by task id; the others entered at the teller. */
+  /** By task id, the install id of the node a task came from; the others entered at the sender. */
   given?: Record<string, string>
 }
 
-/** A node that has just started asks for the whole. */
+/** A node that has just started asks for everything. */
 interface Question { whole: 'please' }
 
-/** How far another node has been told. */
+/** What has been sent to another node. */
 interface Told { whole: boolean, change: number, open: Set<string> }
 
-/** What another node has told. */
+/** What has come from another node. */
 interface Heard { loads: Map<string, number>, tasks: Map<string, Kept> }
 
 interface Kept { task: Task, asker: string | null, mono: number }
@@ -42,18 +42,18 @@ export interface TaskGossipParts {
   clock: Clock
   /** The tasks that this node serves. */
   tasks: TaskTable
-  /** The link to a node closed; these are the tasks that it had open, as it told them last. */
+  /** The link to a node closed; `open` are the tasks it had, as it last sent them. */
   missing? (installId: string, open: OpenTask[]): void
 }
 
 /**
- * What nodes tell each other of their open work, over a channel and not through the documents: who has how
- * much to do, and the tasks that /state shows. Lossy and late by half a second; a node that could not be
- * told is told everything again.
+ * Gossip about open tasks, over a channel and not through the documents: the load of each runner, and the
+ * tasks that /state shows. It is lossy and up to half a second late; after a failed send a node gets
+ * everything again.
  */
 export class TaskGossip {
   readonly #parts: TaskGossipParts
-  readonly #channel: Channel<News | Question>
+  readonly #channel: Channel<GossipMessage | Question>
   readonly #told = new Map<string, Told>()
   readonly #heard = new Map<string, Heard>()
   readonly #stopListening: () => void
@@ -66,7 +66,7 @@ export class TaskGossip {
     this.#channel = cluster.channel('runners.tasks', (from, message) => { this.#receive(from, message) })
     this.#stopListening = cluster.onPeers(({ installId, up }) => {
       const open = [...this.#heard.get(installId)?.tasks.values() ?? []]
-        .filter(({ task: { status } }) => !isOver(status))
+        .filter(({ task: { status } }) => !hasEnded(status))
       if (!up) parts.missing?.(installId, open)
       this.#heard.delete(installId)
       this.#told.delete(installId)
@@ -76,7 +76,7 @@ export class TaskGossip {
     this.#channel.broadcast({ whole: 'please' })
   }
 
-  /** A task of this node has changed: the others hear of it soon. */
+  /** Call it when a task of this node has changed; the others are told soon. */
   changed (): void {
     if (this.#cancel !== null || this.#told.size === 0) return
     const { clock } = this.#parts
@@ -89,8 +89,8 @@ export class TaskGossip {
   }
 
   /**
-   * Open tasks of a runner that other nodes than this one asked for, as its node said last; null while that
-   * node has said nothing since it was linked.
+   * Open tasks of a runner that came from other nodes than this one, as its node last sent; null while it has
+   * sent nothing since it was linked.
    */
   load (installId: string, runnerId: string): number | null {
     const heard = this.#heard.get(installId)
@@ -105,7 +105,7 @@ export class TaskGossip {
     })
   }
 
-  /** What has ended by now is told before: else the others would take it for lost with this node. */
+  /** Sends what has ended first: the others would take those tasks for lost with this node. */
   close (): void {
     if (this.#cancel !== null) this.#tell()
     this.#cancel?.()
@@ -124,7 +124,7 @@ export class TaskGossip {
     if (again) this.changed()
   }
 
-  /** True when there is more to tell. */
+  /** True when there is more to send. */
   #tellOne (to: string, told: Told): boolean {
     const { tasks: table } = this.#parts
     const { tasks, next, more } = table.changedSince(told.change, TOLD_MAX)
@@ -142,7 +142,7 @@ export class TaskGossip {
     }
     for (const taskId of ended) told.open.delete(taskId)
     for (const { taskId, status } of tasks) {
-      if (isOver(status)) told.open.delete(taskId)
+      if (hasEnded(status)) told.open.delete(taskId)
       else told.open.add(taskId)
     }
     told.whole = false
@@ -152,10 +152,10 @@ export class TaskGossip {
 
   #receive (from: string, message: unknown): void {
     if ((message as Question | null)?.whole === 'please') this.#tellAll(from)
-    else if (isNews(message)) this.#take(from, message)
+    else if (isGossip(message)) this.#take(from, message)
   }
 
-  #take (from: string, { whole, loads, tasks, ended, given = {} }: News): void {
+  #take (from: string, { whole, loads, tasks, ended, given = {} }: GossipMessage): void {
     const known = this.#heard.get(from)
     const heard: Heard = whole || known === undefined ? { loads: new Map(), tasks: new Map() } : known
     heard.loads = new Map(Object.entries(loads))
@@ -170,19 +170,19 @@ export class TaskGossip {
     this.#heard.set(from, heard)
   }
 
-  /** Forgets what has been over for a while, and the oldest of too many. */
+  /** Drops tasks that ended a while ago, and the oldest of too many. */
   #sweep (tasks: Heard['tasks']): void {
     const now = this.#parts.clock.mono()
     for (const [taskId, { task, mono }] of tasks) {
-      const old = isOver(task.status) && now - mono >= TASK_LINGER_MS
+      const old = hasEnded(task.status) && now - mono >= TASK_LINGER_MS
       if (old || tasks.size > HEARD_MAX) tasks.delete(taskId)
     }
   }
 }
 
 /**
- * The tasks of the whole cluster by id. What the serving node says counts, unless this node, which gave it
- * the task, knows its end already. Pure.
+ * The tasks of the whole cluster by id. The serving node's word counts, unless this node routed the task to
+ * it and knows its end already. Pure.
  */
 export function mergeTasks (
   own: readonly Task[], given: readonly Task[], told: readonly Task[]
@@ -190,7 +190,7 @@ export function mergeTasks (
   const all = new Map(given.map((task) => [task.taskId, task]))
   for (const task of told) {
     const here = all.get(task.taskId)
-    if (here === undefined || !isOver(here.status) || isOver(task.status)) all.set(task.taskId, task)
+    if (here === undefined || !hasEnded(here.status) || hasEnded(task.status)) all.set(task.taskId, task)
   }
   for (const task of own) all.set(task.taskId, task)
   return Object.fromEntries([...all].map(([taskId, task]) => [taskId, { Inference: task }]))
@@ -210,9 +210,9 @@ function isTask (value: unknown): value is Task {
     Object.keys(task).length === TEXTS.length + 1
 }
 
-function isNews (value: unknown): value is News {
+function isGossip (value: unknown): value is GossipMessage {
   if (typeof value !== 'object' || value === null) return false
-  const { whole, loads, tasks, ended, given = {} } = value as Partial<Record<keyof News, unknown>>
+  const { whole, loads, tasks, ended, given = {} } = value as Partial<Record<keyof GossipMessage, unknown>>
   const list = (all: unknown, fits: (one: unknown) => boolean): boolean =>
     Array.isArray(all) && all.length <= TOLD_MAX && all.every(fits)
   return typeof whole === 'boolean' && list(tasks, isTask) && list(ended, isText) &&

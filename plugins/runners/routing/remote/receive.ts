@@ -9,7 +9,7 @@ import { chunkFrame, endFrame, failFrame, TASK_TYPE } from './frames.js'
 import type { Failure, Recorded } from './frames.js'
 import { watchNode } from './watch.js'
 
-/** How slow a reader may be is for the node to say at which it reads; this is for readers that are lost. */
+/** Ends streams whose reader is lost, ms. The reader's own node decides how slow it may be. */
 const STALL_MS = 3_600_000
 
 /** A task as another node names it. */
@@ -20,7 +20,7 @@ export interface Assigned {
   instanceId: string
   runnerId: string
   capability: string
-  /** Where the work is noted, when the other node records the request. */
+  /** Records this node's part where the other node traces the request. */
   trace?: Trace | undefined
 }
 
@@ -38,8 +38,8 @@ export interface ReceiveParts {
 type TaskRequest = RouteRequest<typeof routes.task>
 
 /**
- * Handler of POST /runners/tasks: runs a task of another node on a runner of this one. The answer is opened
- * at once; whatever comes of the task is in its frames.
+ * Handler of POST /runners/tasks: runs a task of another node on a runner of this one. The answer starts at
+ * once with status 200; the task's chunks and its outcome are frames in it.
  */
 export function taskHandler (parts: ReceiveParts): (request: TaskRequest) => Promise<void> {
   return async (request) => {
@@ -47,7 +47,7 @@ export function taskHandler (parts: ReceiveParts): (request: TaskRequest) => Pro
     if (member === null) throw kernelError('not_found')
     const stream = request.open({ contentType: TASK_TYPE, stallMs: STALL_MS })
     const end = new AbortController()
-    // Under the task's id: the command itself may have come through this node before.
+    // Under the task's id: the command id may be known here already, when the request came through this node.
     const untrack = parts.commands.track({
       commandId: body.taskId,
       caller,
@@ -83,8 +83,7 @@ function traceOf (
 }
 
 /**
- * Writes the frames of a task up to its terminal, which takes along what was recorded. A reader that is gone
- * is told nothing.
+ * Writes the frames of a task up to its terminal, which carries the trace.
  */
 async function answer (
   parts: ReceiveParts, stream: StreamWriter,
@@ -115,7 +114,7 @@ async function answer (
   }
 }
 
-/** What the other node is told. That this node stops is for it the loss of an instance. */
+/** The failure to send. To the other node, this node stopping is the loss of an instance. */
 function failureOf (error: unknown): Failure {
   const known = error instanceof SvcError || error instanceof EngineError ? error : kernelError('internal')
   const { message, details } = known

@@ -5,14 +5,14 @@ import type {
 import { NOT_BEGUN, ProtocolError, reasonOf, RunnerError } from '../../process/errors.js'
 import type { Route } from '../../service.js'
 import type { Task } from '../tasks.js'
-import { readTask, TASK_TYPE, ToldError } from './frames.js'
+import { readTask, TASK_TYPE, RemoteTaskError } from './frames.js'
 import { watchNode } from './watch.js'
 
-/** Where a node takes tasks of others; declared in `routes.ts`. */
+/** The route that runs tasks for other nodes; declared in `routes.ts`. */
 export const TASKS_PATH = '/runners/tasks'
 /** How long the other node may take to accept a task; its answer has no deadline here. */
 const HEAD_MS = 10_000
-/** Tasks of this node that one other node serves at once: each holds a connection. */
+/** Most tasks of this node that one other node serves at once: each has a connection of its own. */
 const TASKS_PER_NODE = 128
 
 export interface SendParts {
@@ -20,52 +20,52 @@ export interface SendParts {
   clock: Clock
 }
 
-/** What the other node is told about a task besides its route. */
-export interface Errand {
+/** What is sent of a task besides its route. */
+export interface RemoteTask {
   task: EngineTask
   about: Pick<Task, 'commandId' | 'capability'>
-  /** In whose name. */
+  /** On whose behalf. */
   caller: Caller
 }
 
 /** Runs tasks on runners of other nodes. */
 export interface Sender {
   /**
-   * The chunks of the task as the other node gives them; asking for the next one is what makes it send on.
-   * Throws RunnerError: ToldError with the reason the other node gave, `overloaded`, or `instance_lost` when
-   * that node cannot be reached, breaks off or talks nonsense.
+   * The chunks of the task as the other node sends them; the reader's pull is the backpressure. Throws
+   * RunnerError: RemoteTaskError with the reason the other node gave, `overloaded`, or `instance_lost` when
+   * that node cannot be reached, breaks off or sends something malformed.
    */
-  open (route: Route, errand: Errand, signal: AbortSignal): AsyncGenerator<EngineChunk>
+  open (route: Route, errand: RemoteTask, signal: AbortSignal): AsyncGenerator<EngineChunk>
 }
 
 export function createSender (parts: SendParts): Sender {
-  const doors = new Map<string, Admission>()
-  const doorTo = (route: Route): Admission => {
-    const known = doors.get(route.installId)
+  const admissions = new Map<string, Admission>()
+  const admissionTo = (route: Route): Admission => {
+    const known = admissions.get(route.installId)
     if (known !== undefined) return known
     const name = `The way to ${nodeName(parts, route)}`
-    const door = new Admission(name, parts.clock, { concurrency: TASKS_PER_NODE, queue: 0 })
-    doors.set(route.installId, door)
-    return door
+    const made = new Admission(name, parts.clock, { concurrency: TASKS_PER_NODE, queue: 0 })
+    admissions.set(route.installId, made)
+    return made
   }
   return {
     async * open (route, errand, signal) {
       signal.throwIfAborted()
-      const leave = await doorTo(route).enter(errand.caller.id, signal).catch((error: unknown) => {
+      const release = await admissionTo(route).enter(errand.caller.id, signal).catch((error: unknown) => {
         throw error instanceof SvcError ? new RunnerError(error.reason, error.message, error.details) : error
       })
       try {
         yield * exchange(parts, route, errand, signal)
       } finally {
-        leave()
+        release()
       }
     }
   }
 }
 
-/** One request; it ends with its reader, its signal and its node. */
+/** One request to another node. It ends when its reader stops, its signal aborts, or that node is gone. */
 async function * exchange (
-  parts: SendParts, route: Route, errand: Errand, signal: AbortSignal
+  parts: SendParts, route: Route, errand: RemoteTask, signal: AbortSignal
 ): AsyncGenerator<EngineChunk> {
   const line = new AbortController()
   const end = (): void => { line.abort() }
@@ -78,14 +78,14 @@ async function * exchange (
   try {
     const response = await ask(parts, route, errand, line.signal)
     const { body } = response
-    // A reader that has gone must not turn a broken connection into a crash.
+    // Without a listener a connection that breaks after the reader has gone would crash the process.
     body.on('error', () => {})
     line.signal.addEventListener('abort', () => { body.destroy() })
     if (response.status !== 200) throw await refusal(response)
-    // A reader that stops, or gives up what it reads, destroys the body.
+    // Leaving the loop destroys the body.
     yield * readTask(body as AsyncIterable<Uint8Array>, (recorded) => { hop?.done(recorded) })
   } catch (error) {
-    throw error instanceof ToldError ? error : lost(parts, route, error, line.signal.aborted)
+    throw error instanceof RemoteTaskError ? error : lost(parts, route, error, line.signal.aborted)
   } finally {
     hop?.done()
     signal.removeEventListener('abort', end)
@@ -94,7 +94,7 @@ async function * exchange (
 }
 
 async function ask (
-  { cluster }: SendParts, route: Route, { task, about, caller }: Errand, signal: AbortSignal
+  { cluster }: SendParts, route: Route, { task, about, caller }: RemoteTask, signal: AbortSignal
 ): Promise<MemberResponse> {
   const { taskId, modelId, instanceId, runnerId, installId } = route
   const { commandId, capability } = about
@@ -112,10 +112,10 @@ async function ask (
   })
 }
 
-/** What the other node says about a node of its own, its route or its state: not the caller's business. */
+/** Refusals about the other node itself; the caller only learns that the instance was lost. */
 const NOT_PASSED_ON = ['shutting_down', 'not_found', 'plugin_disabled', 'method_not_allowed']
 
-/** The other node refused the task before it did anything for it. */
+/** The other node refused the task before any work on it. */
 class Refused extends ProtocolError {}
 
 /** The error that an answer with another status than 200 stands for. */
@@ -126,10 +126,10 @@ async function refusal ({ status, headers, body }: MemberResponse): Promise<Erro
   }
   const seconds = Number(headers['retry-after'])
   const details = seconds > 0 ? { retryAfterSeconds: seconds, ...said.details } : said.details
-  return new ToldError(said.reason, said.message, details)
+  return new RemoteTaskError(said.reason, said.message, details)
 }
 
-/** The other node, the connection to it, or the sense of what it says was lost. */
+/** The error for a task whose node went away, broke the connection or sent something malformed. */
 function lost (parts: SendParts, route: Route, error: unknown, ended: boolean): RunnerError {
   const undone = error instanceof Refused || (error instanceof SvcError && 'addresses' in error.details)
   const how = ended ? 'was lost' : `broke off: ${reasonOf(error, 200)}`

@@ -3,18 +3,18 @@ import type { Socket } from 'node:net'
 import { pipeline } from 'node:stream/promises'
 import type { Caller, StreamWriter } from '../../../kernel/index.js'
 
-/** Where donors take connections of their drivers, and drivers hand out what their side says. */
-export const TUBES_PATH = '/runners/donors'
-export const TUBE_TYPE = 'application/octet-stream'
+/** Where a donor takes connections of its driver, and below which a driver serves its side of them. */
+export const TUNNELS_PATH = '/runners/donors'
+export const TUNNEL_TYPE = 'application/octet-stream'
 export const LOOPBACK = '127.0.0.1'
 /** Connections of one driver to one donor: llama.cpp keeps one, and asks on others now and then. */
-export const TUBES_MAX = 8
-/** In whose name a node asks another one for a connection. */
+export const TUNNELS_MAX = 8
+/** The caller of a connection: the node itself. */
 export const NODE_CALLER: Caller = { id: 'node', mode: 'direct', authorities: new Set(['invoke']) }
-/** How slow the other side may be is for llama.cpp to say; this is for one that is lost, ms. */
+/** Ends a connection whose other side is lost, ms. llama.cpp decides how slow a live one may be. */
 export const STALL_MS = 3_600_000
 
-/** Everything a socket says, to the other node. Resolves at its end; rejects when either side breaks. */
+/** Sends what a socket receives to the other node. Resolves at its end; rejects when either side breaks. */
 export async function send (socket: Socket, stream: StreamWriter): Promise<void> {
   try {
     for await (const bytes of socket as AsyncIterable<Uint8Array>) await stream.write(bytes)
@@ -25,7 +25,7 @@ export async function send (socket: Socket, stream: StreamWriter): Promise<void>
   }
 }
 
-/** Everything the other node says, to a socket. Resolves at its end; rejects when either side breaks. */
+/** Writes what the other node sends to a socket. Resolves at its end; rejects when either side breaks. */
 export async function receive (body: Readable, socket: Socket): Promise<void> {
   await pipeline(body, socket)
 }

@@ -1,6 +1,6 @@
 /**
- * A credit window in chunks and bytes. A chunk may be sent while both are above zero, so that one chunk
- * larger than what is left still passes; the next one waits until the reader has given back.
+ * Credit-based flow control in chunks and bytes. A chunk may be sent while both credits are above zero, so
+ * that one chunk larger than the rest of the window still passes; the next waits for more credit.
  */
 export class CreditWindow {
   #chunks: number
@@ -24,7 +24,7 @@ export class CreditWindow {
   }
 }
 
-/** Collects what the reader has taken and gives it back in lots, a quarter of the window at a time. */
+/** Collects the credit of chunks that were read and returns it in lots of a quarter of the window. */
 export class CreditReturn {
   readonly #lotChunks: number
   readonly #lotBytes: number
@@ -36,7 +36,7 @@ export class CreditReturn {
     this.#lotBytes = Math.max(1, windowBytes >> 2)
   }
 
-  /** Notes one taken chunk; returns the lot to grant, or null while it is too small to be worth a frame. */
+  /** Counts one chunk that was read; returns the credit to grant, or null while it is not worth a frame. */
   taken (bytes: number): { chunks: number, bytes: number } | null {
     this.#chunks += 1
     this.#bytes += bytes
