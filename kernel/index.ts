@@ -41,7 +41,9 @@ export { TrafficService } from './calls/traffic.js'
 export type { CallQueue, Traffic } from './calls/traffic.js'
 export type { CallOutcome } from './calls/calls.js'
 export { askMember, askMembers, MemberFault, openMember, readRefusal } from './cluster/links/ask-member.js'
-export type { AskMemberParts, MemberAnswer, MemberQuestion, MembersQuestion } from './cluster/links/ask-member.js'
+export type {
+  AskMemberParts, MemberAnswer, MemberQuestion, MembersQuestion
+} from './cluster/links/ask-member.js'
 export { backoffMs } from './api/backoff.js'
 export { delay, systemClock, untilCalled } from './api/clock.js'
 export { serverEvents } from './http/server-events.js'
