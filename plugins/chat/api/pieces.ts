@@ -4,7 +4,7 @@ import type { ToolCallDelta } from '../text/parse/output.js'
 import type { EngineChunk } from '../../../kernel/index.js'
 import type { TokenReport } from '../engine/mailbox.js'
 import type { Done } from '../engine/generation.js'
-import type { ToolFormat } from '../text/types.js'
+import type { ToolFormatName } from '../tool-formats/index.js'
 
 /** Why a choice ended, in OpenAI's words. */
 export type Finish = 'stop' | 'length' | 'tool_calls'
@@ -37,7 +37,7 @@ export interface Reading {
 
 /** What the engine says when it has taken a request in. */
 interface Admitted {
-  kind: 'admitted', prompt_tokens: number, tool_format?: ToolFormat, in_reasoning?: boolean
+  kind: 'admitted', prompt_tokens: number, tool_format?: ToolFormatName, in_reasoning?: boolean
 }
 interface Delta { kind: 'delta', index: number, text: string, tokens?: TokenReport[] }
 type Told = Admitted | Delta | Done
@@ -66,7 +66,7 @@ export async function * piecesOf (
 class Choices {
   readonly #reading: Reading
   readonly #newId: () => string
-  readonly #format: ToolFormat
+  readonly #format: ToolFormatName
   readonly #inReasoning: boolean
   readonly #readers = new Map<number, OutputReader>()
 

@@ -1,7 +1,8 @@
 import t from 'tap'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import { loadText } from '../text/index.js'
-import type { LoadedText, ToolFormat } from '../text/index.js'
+import type { LoadedText } from '../text/index.js'
+import type { ToolFormatName } from '../tool-formats/index.js'
 import { readToolChoice } from '../text/grammar/tools.js'
 import { MARKERS, OutputReader } from '../text/parse/output.js'
 import { babble, byteLevelTokenizer, dice, modelFolder, PLAIN } from './text-kit.js'
@@ -18,10 +19,10 @@ const tool = (name: string, parameters?: unknown, strict?: boolean): object =>
     ...(strict === undefined ? {} : { strict }) } })
 const tools = [tool('weather', WEATHER), tool('now')]
 
-const TEMPLATES: Record<ToolFormat, string> = { hermes: 'as <tool_call>', mistral: 'as [TOOL_CALLS]',
+const TEMPLATES: Record<ToolFormatName, string> = { hermes: 'as <tool_call>', mistral: 'as [TOOL_CALLS]',
   llama: 'as JSON' }
 
-async function model (format: ToolFormat): Promise<LoadedText> {
+async function model (format: ToolFormatName): Promise<LoadedText> {
   const text = await loadText(await modelFolder(`${t.testdirName}/${format}`, {
     'tokenizer.json': byteLevelTokenizer(), 'tokenizer_config.json': { eos_token: '<|end|>',
       chat_template: TEMPLATES[format] }

@@ -3,6 +3,7 @@ import { randomInt } from 'node:crypto'
 import { Tokenizer } from '@huggingface/tokenizers'
 import { badModel } from './errors.js'
 import { isObject } from '../json.js'
+import { toolFormatOf } from '../tool-formats/index.js'
 import { readTextFiles } from './files.js'
 import type { Json, TextFiles } from './files.js'
 import { GrammarFactory } from './grammar/factory.js'
@@ -11,7 +12,7 @@ import { tokenChooser } from './sampler.js'
 import type { SamplerShared } from './sampler.js'
 import { Truncation } from './select.js'
 import { decodeAll, textStream } from './stream.js'
-import { ChatTemplate, findTemplates, toolFormat } from './template.js'
+import { ChatTemplate, findTemplates } from './template.js'
 import { fitVocabulary, tokenTable } from './tokens.js'
 import type { TokenTable } from './tokens.js'
 import type { LoadedText, SamplingParams, TextOptions } from './types.js'
@@ -31,7 +32,7 @@ export async function loadText (directory: string, options: TextOptions = {}): P
   const size = rows ?? table?.size ?? tokenizer.get_vocab().size
   const eosIds = endTokens(files, tokenizer, size)
   const templates = findTemplates(files)
-  const format = toolFormat(templates)
+  const format = toolFormatOf([...templates.values()].join('\n'))
   const template = new ChatTemplate(templates, namedTokens(files), options.now ?? (() => new Date()))
   const shared: SamplerShared = { forbidden: forbiddenIds(table, size), truncation: new Truncation(size) }
   const grammars = new GrammarFactory(table, size, eosIds, format)

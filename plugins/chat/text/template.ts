@@ -2,7 +2,7 @@ import { Environment, Interpreter, Template } from '@huggingface/jinja'
 import { invalid } from './errors.js'
 import { isObject } from '../json.js'
 import type { TextFiles } from './files.js'
-import type { ChatMessage, RenderOptions, ToolFormat } from './types.js'
+import type { ChatMessage, RenderOptions } from './types.js'
 
 /**
  * Steps of evaluation one rendering may take: one to two seconds. Public templates take some 40 a message.
@@ -33,14 +33,6 @@ export function findTemplates (files: Pick<TextFiles, 'template' | 'tokenizerCon
     found.set('default', files.template)
   }
   return found
-}
-
-/** How the model's templates write a tool call. */
-export function toolFormat (templates: Templates): ToolFormat {
-  const text = [...templates.values()].join('\n')
-  if (text.includes('<tool_call>')) return 'hermes'
-  if (text.includes('[TOOL_CALLS]')) return 'mistral'
-  return 'llama'
 }
 
 /** Renders conversations with a model's templates. `tokens`: bos_token, eos_token and so on. */

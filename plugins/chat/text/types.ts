@@ -1,6 +1,7 @@
 /** What the text side of a language model offers to the engine: tokens, templates, sampling, streams. */
 
 import type { SamplingNumbers } from '../sampling.js'
+import type { ToolFormatName } from '../tool-formats/index.js'
 
 /** Chooses the next token of one sequence from its logits. Stateful: one per sequence. */
 export interface TokenChooser {
@@ -42,7 +43,7 @@ export interface LoadedText {
   vocabularySize: number
   eosIds: ReadonlySet<number>
   /** How this model writes tool calls, read from its template. */
-  toolFormat: ToolFormat
+  toolFormat: ToolFormatName
   render (messages: readonly ChatMessage[], options: RenderOptions): string
   /** Builds what all grammars share, some tenths of a second for a large vocabulary. */
   warm (): void
@@ -50,9 +51,6 @@ export interface LoadedText {
   chooser (params: SamplingParams): TokenChooser
   stream (stop: readonly string[], options?: StreamOptions): TextStream
 }
-
-/** How a model writes a call: Hermes and Qwen tags, a Mistral list, or bare JSON as Llama 3. */
-export type ToolFormat = 'hermes' | 'mistral' | 'llama'
 
 /** `extra` reaches the template as variables, e.g. `enable_thinking`. */
 export interface RenderOptions { tools?: unknown[], addGenerationPrompt: boolean, extra?: Record<string,

@@ -1,6 +1,7 @@
 import { invalid } from '../errors.js'
 import type { TokenTable } from '../tokens.js'
-import type { GrammarRequest, SamplingParams, ToolFormat } from '../types.js'
+import { toolFormats, type ToolFormatName } from '../../tool-formats/index.js'
+import type { GrammarRequest, SamplingParams } from '../types.js'
 import { commonRules, compileSchema, whole } from './compile.js'
 import type { CommonRules } from './compile.js'
 import { GrammarConstraint } from './constraint.js'
@@ -21,13 +22,13 @@ export class GrammarFactory {
   private readonly table: TokenTable | null
   private readonly vocabulary: number
   private readonly eosIds: ReadonlySet<number>
-  private readonly format: ToolFormat
+  private readonly format: ToolFormatName
   private readonly grammars = new Map<string, Grammar>()
   private epoch = 0
   private tools: GrammarTools & { common: CommonRules } | null = null
 
   constructor (table: TokenTable | null, vocabulary: number, eosIds: ReadonlySet<number>,
-    format: ToolFormat) {
+    format: ToolFormatName) {
     this.table = table
     this.vocabulary = vocabulary
     this.eosIds = eosIds
@@ -76,7 +77,7 @@ export class GrammarFactory {
     switch (grammar.kind) {
       case 'json': return whole(common.object)
       case 'schema': return whole(compileSchema(grammar.schema, SCHEMA_PATH, common))
-      case 'tools': return toolRule(grammar.tools, grammar.choice, this.format, common)
+      case 'tools': return toolRule(grammar.tools, grammar.choice, toolFormats[this.format], common)
       default: return null
     }
   }

@@ -1,7 +1,7 @@
 import { EngineError } from '../../../../kernel/api/engine.js'
 import { invalid } from '../errors.js'
 import { isObject } from '../../json.js'
-import type { ToolFormat } from '../types.js'
+import type { CallRules, ToolFormat } from '../../tool-formats/index.js'
 import { Budget } from './budget.js'
 import { COMPILE_STEPS, compileSchema, jsonText, whole } from './compile.js'
 import type { CommonRules } from './compile.js'
@@ -54,7 +54,7 @@ export function toolRule (tools: readonly unknown[], choice: unknown, format: To
   return builder.output(wanted)
 }
 
-class ToolRules {
+class ToolRules implements CallRules {
   /** One call as a JSON object. */
   readonly call: Choice
   private readonly common: CommonRules
@@ -74,7 +74,7 @@ class ToolRules {
     const field = (key: string, value: Rule): { name: Rule, value: Rule, required: boolean } =>
       ({ name: this.literal(JSON.stringify(key)), value, required: true })
     this.call.options.push(this.made(new ObjectRule(this.hole, {
-      properties: [field('name', name), field(this.format === 'llama' ? 'parameters' : 'arguments',
+      properties: [field('name', name), field(this.format.argumentsKey,
         this.parameters(tool, index))],
       others: null, min: 0, max: Infinity
     })))
@@ -85,33 +85,28 @@ class ToolRules {
     const calls = wanted.kind === 'function' ? 1 : MAX_CALLS
     const required = this.calls(calls)
     if (wanted.kind !== 'auto') return this.finished(this.made(new SpaceThen(this.hole, required)))
-    if (this.format === 'llama') {
+    const { bare, marker } = this.format
+    if (bare === true) {
       const choice = this.made(new Choice(this.hole))
       choice.options.push(this.made(new Free(this.hole, '', true, '{'.charCodeAt(0))), required)
       return this.finished(choice)
     }
-    const marker = this.format === 'hermes' ? '<tool_call>' : '[TOOL_CALLS]'
-    return this.finished(this.made(new Sequence(this.hole,
-      [this.made(new Free(this.hole, marker, true)), ...this.behindMarker(calls)])))
+    return this.finished(this.sequence(
+      [this.made(new Free(this.hole, marker, true)), ...this.format.behindMarker(this, calls)]))
   }
+
+  readonly literal = (text: string): Rule => this.made(new Literal(this.hole, [text]))
+  readonly spaced = (rule: Rule): Rule => this.made(new SpaceThen(this.hole, rule))
+  readonly sequence = (parts: Rule[]): Rule => this.made(new Sequence(this.hole, parts))
+  readonly repeat = (last: Rule, again: Rule, most: number): Rule =>
+    this.made(new Repeat(this.hole, last, again, most))
+
+  readonly list = (of: Rule, most: number): Rule =>
+    this.made(new ArrayRule(this.hole, { first: [], others: of, min: 1, max: most }))
 
   private calls (most: number): Rule {
-    if (this.format === 'llama') return this.call
-    const marker = this.literal(this.format === 'hermes' ? '<tool_call>' : '[TOOL_CALLS]')
-    return this.made(new Sequence(this.hole, [marker, ...this.behindMarker(most)]))
-  }
-
-  /** What follows the first marker. */
-  private behindMarker (most: number): Rule[] {
-    if (this.format === 'mistral') {
-      return [this.spaced(this.made(new ArrayRule(this.hole,
-        { first: [], others: this.call, min: 1, max: most })))]
-    }
-    const close = this.spaced(this.literal('</tool_call>'))
-    if (most === 1) return [this.spaced(this.call), close]
-    const again = this.made(new Sequence(this.hole,
-      [this.literal('<tool_call>'), this.spaced(this.call), close]))
-    return [this.spaced(this.call), this.made(new Repeat(this.hole, close, this.spaced(again), most))]
+    const { bare, marker, behindMarker } = this.format
+    return bare === true ? this.call : this.sequence([this.literal(marker), ...behindMarker(this, most)])
   }
 
   private parameters (tool: unknown, index: number): Rule {
@@ -129,14 +124,6 @@ class ToolRules {
   private finished (rule: Rule): Rule {
     measureAll(this.rules)
     return rule
-  }
-
-  private spaced (rule: Rule): Rule {
-    return this.made(new SpaceThen(this.hole, rule))
-  }
-
-  private literal (text: string): Rule {
-    return this.made(new Literal(this.hole, [text]))
   }
 
   private made<R extends Rule> (rule: R): R {

@@ -1,14 +1,16 @@
+import { toolFormats } from '../../tool-formats/index.js'
+
 /** What is new of a tool call; `name` comes once, before the first arguments. */
 export interface CallDelta { name?: string, arguments?: string }
 
-const ARGUMENT_KEYS = ['arguments', 'parameters']
+const ARGUMENT_KEYS: readonly string[] = Object.values(toolFormats).map(({ argumentsKey }) => argumentsKey)
 /** Keys of a call; an object with another one first is something else. */
 const CALL_KEYS = ['name', 'type', 'id', ...ARGUMENT_KEYS]
 
 /**
- * Reads one JSON object `{"name": …, "arguments": {…}}` letter by letter and hands out the name and the text
- * of the arguments as they come. Other keys are passed over. Nothing is handed out before both the name is
- * known and the arguments have begun.
+ * Reads one JSON object `{"name": …, "arguments": {…}}` character by character and hands out the name and
+ * the text of the arguments as they come. Other keys are passed over. Nothing is handed out before both the
+ * name is known and the arguments have begun.
  */
 export class CallReader {
   /** `open`, or how it ended: a call, or something else. */

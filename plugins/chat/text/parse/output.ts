@@ -1,6 +1,6 @@
 import { CallReader } from './call-reader.js'
 import type { CallDelta } from './call-reader.js'
-import type { ToolFormat } from '../types.js'
+import { toolFormats, type ToolFormat, type ToolFormatName } from '../../tool-formats/index.js'
 
 /** A piece of a tool call in the shape of OpenAI's stream: id and name come once, then arguments. */
 export interface ToolCallDelta { index: number, id?: string, name?: string, arguments?: string }
@@ -11,37 +11,35 @@ export interface OutputDelta { content: string, reasoning: string, toolCalls: To
 /** How an output is read. */
 export interface OutputOptions {
   /** How the model writes calls; null: calls are not looked for (the request has no tools). */
-  tools: ToolFormat | null
+  tools: ToolFormatName | null
   /** Look for `<think>`. Default true. */
   reasoning?: boolean
   /** The prompt ends inside `<think>`. Default false. */
   startsInReasoning?: boolean
-  /** Ids of calls, e.g. `call_` and random letters. */
+  /** Ids of calls, e.g. `call_` and random characters. */
   newId: () => string
 }
 
 const THINK = '<think>'
 const THINK_END = '</think>'
-const CALL = '<tool_call>'
-const CALL_END = '</tool_call>'
-const CALLS = '[TOOL_CALLS]'
-const PYTHON = '<|python_tag|>'
 
 /** Special tokens that the text stream has to pass on for the reader (`StreamOptions.markers`). */
-export const MARKERS: readonly string[] = [THINK, THINK_END, CALL, CALL_END, CALLS, PYTHON]
+export const MARKERS: readonly string[] = [THINK, THINK_END, ...Object.values(toolFormats).flatMap(
+  ({ marker, end }) => end === undefined ? [marker] : [marker, end])]
 
-type Mode = 'content' | 'reasoning' | 'call' | 'after call' | 'list' | 'bare'
+/** `call` is a call up to its end marker, `json` one that ends with its object. */
+type Mode = 'content' | 'reasoning' | 'call' | 'after call' | 'json'
 
 /**
  * Takes an output apart into content, reasoning and tool calls while it comes. The result does not depend
- * on how the text was cut; a marker is never part of it. White space next to markers is dropped. Calls:
- * `<tool_call>{…}</tool_call>` (Hermes, Qwen), `[TOOL_CALLS] [{…}]` (Mistral), and bare JSON with "name" and
- * "parameters" at the beginning or after `<|python_tag|>` (Llama 3).
+ * on how the text was cut; a marker is never part of it. White space next to markers is dropped. Calls are
+ * read in the formats of ../../tool-formats.
  */
 export class OutputReader {
   /** Calls so far. */
   calls = 0
   private readonly options: OutputOptions
+  private readonly format: ToolFormat | undefined
   private mode: Mode
   private pending = ''
   /** White space that counts only if something follows. */
@@ -55,8 +53,9 @@ export class OutputReader {
 
   constructor (options: OutputOptions) {
     this.options = options
+    this.format = options.tools === null ? undefined : toolFormats[options.tools]
     this.mode = options.startsInReasoning === true ? 'reasoning' : 'content'
-    this.begins = options.tools === 'llama'
+    this.begins = this.format?.bare === true
     this.fresh = this.mode === 'reasoning'
   }
 
@@ -90,23 +89,19 @@ export class OutputReader {
     switch (this.mode) {
       case 'content': return this.content()
       case 'reasoning': return this.until([THINK_END], () => this.turn('content'))
-      case 'call': return this.reader.state === 'open' ? this.readCall() : this.skipTo(CALL_END)
+      case 'call': return this.reader.state === 'open' ? this.readCall() : this.skipTo(this.format?.end ?? '')
       case 'after call': return this.afterCall()
-      case 'list': return this.list()
-      default: return this.bare()
+      default: return this.json()
     }
   }
 
   private content (): boolean {
     if (this.begins && this.startsBare()) return true
     const markers = this.options.reasoning === false ? [] : [THINK]
-    if (this.options.tools === 'hermes') markers.push(CALL)
-    if (this.options.tools === 'mistral') markers.push(CALLS)
-    if (this.options.tools === 'llama') markers.push(PYTHON)
+    if (this.format !== undefined) markers.push(this.format.marker)
     return this.until(markers, (marker) => {
       this.reader = new CallReader()
-      this.turn(marker === THINK ? 'reasoning' : marker === CALL ? 'call' : marker === CALLS ? 'list'
-        : 'bare')
+      this.turn(marker === THINK ? 'reasoning' : this.format?.end === undefined ? 'json' : 'call')
     })
   }
 
@@ -117,10 +112,11 @@ export class OutputReader {
       this.space += this.pending.slice(0, this.pending.length - text.length)
       this.pending = text
       this.reader = new CallReader()
-      this.mode = 'bare'
+      this.mode = 'json'
       return true
     }
-    if (![THINK, PYTHON].some((m) => m.startsWith(text) || text.startsWith(m))) this.begins = false
+    const markers = [THINK, this.format!.marker]
+    if (!markers.some((m) => m.startsWith(text) || text.startsWith(m))) this.begins = false
     return false
   }
 
@@ -150,7 +146,7 @@ export class OutputReader {
     this.fresh = true
   }
 
-  /** Reads letters of a call; text that is no call becomes content. */
+  /** Reads characters of a call; text that is no call becomes content. */
   private readCall (): boolean {
     if (this.reader.text === '') this.pending = this.pending.trimStart()
     if (this.pending === '') return false
@@ -205,34 +201,29 @@ export class OutputReader {
     this.pending = text
     if (text === '') return false
     const c = text[0] as string
+    const { between = '', list } = this.format ?? {}
     if (c === '{') {
       this.reader = new CallReader()
-      this.mode = this.options.tools === 'mistral' ? 'list' : 'bare'
-    } else if (c === ';' || (c === ',' && this.options.tools === 'mistral')) {
+      this.mode = 'json'
+    } else if (between.includes(c)) {
       this.pending = text.slice(1)
     } else {
-      if (c === ']' && this.options.tools === 'mistral') this.pending = text.slice(1)
+      if (c === ']' && list === true) this.pending = text.slice(1)
       this.turn('content')
       this.begins = false
     }
     return true
   }
 
-  private list (): boolean {
+  /** Reads a call that ends with its JSON object. */
+  private json (): boolean {
     if (this.reader.text === '') {
       this.pending = this.pending.trimStart()
-      if (this.pending.startsWith('[')) this.pending = this.pending.slice(1).trimStart()
+      if (this.format?.list === true && this.pending.startsWith('[')) {
+        this.pending = this.pending.slice(1).trimStart()
+      }
     }
     if (this.pending === '') return false
-    return this.readBare()
-  }
-
-  private bare (): boolean {
-    if (this.reader.text === '') this.pending = this.pending.trimStart()
-    return this.pending === '' ? false : this.readBare()
-  }
-
-  private readBare (): boolean {
     const state = this.feed()
     if (state === 'call') {
       this.mode = 'after call'
