@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { definePlugin } from '../../kernel/index.js'
-import { shaped } from './api/answer.js'
-import { ChatShape } from './api/chat-shape.js'
+import { formatted } from './api/answer.js'
+import { ChatFormatter } from './api/chat-format.js'
 import { embed, embeddings, ollamaEmbed, ollamaEmbeddings } from './api/embedding-routes.js'
 import {
   ollamaChat, ollamaGenerate, ollamaPs, ollamaShow, ollamaTags
@@ -58,7 +58,7 @@ async function * chatChunks (
   parts: ApiParts, body: ChatBody, call: CapabilityCall
 ): AsyncGenerator<CapabilityChunk<never>> {
   const asked = chatTask(body, parts.limits, parts.aliases)
-  const shape = (facts: ConstructorParameters<typeof ChatShape>[0]): ChatShape =>
-    new ChatShape(facts, { n: 1, includeUsage: false })
-  for await (const chunk of shaped(parts, asked, call, shape)) yield { payload: chunk as never }
+  const shape = (facts: ConstructorParameters<typeof ChatFormatter>[0]): ChatFormatter =>
+    new ChatFormatter(facts, { n: 1, includeUsage: false })
+  for await (const chunk of formatted(parts, asked, call, shape)) yield { payload: chunk as never }
 }

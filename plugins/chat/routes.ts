@@ -1,6 +1,6 @@
 import { messagesBody } from './api/anthropic-task.js'
 import { embeddingsBody, ollamaEmbedBody, ollamaEmbeddingsBody } from './api/embedding-task.js'
-import { anthropicFailure, ollamaFailure } from './api/failure.js'
+import { anthropicFailure, ollamaFailure } from './api/errors.js'
 import { BODY_BYTES } from './api/limits.js'
 import { ollamaChatBody, ollamaGenerateBody, ollamaShowBody } from './api/ollama-task.js'
 import { responsesBody } from './api/responses-task.js'
@@ -11,7 +11,7 @@ const model = {
   method: 'POST', authority: 'invoke', stream: true, bodyLimit: BODY_BYTES
 } as const
 
-/** Ollama's clients read errors in words of their own. */
+/** Ollama's clients read errors in a format of their own. */
 const ollama = { ...model, failure: ollamaFailure } as const
 
 /** What a request that a model serves may end with. */
@@ -35,7 +35,7 @@ export const routes = {
   completions: {
     ...model,
     url: '/v1/completions',
-    summary: 'Goes on from a text (OpenAI\'s older route), whole or as server-sent events.',
+    summary: 'Completes a text (OpenAI\'s older route), whole or as server-sent events.',
     body: completionBody,
     reply: answer('id', 'object', 'created', 'model', 'choices', 'usage'),
     errors

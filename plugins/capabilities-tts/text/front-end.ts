@@ -32,7 +32,7 @@ interface Token {
   mark: string
 }
 
-const LEAST_SYMBOLS = 40
+const MIN_SYMBOLS = 40
 /** a first clause shorter than this is joined with the next: "So," alone sounds cut off */
 const SHORT_CLAUSE = 12
 /** a break before these is heard least */
@@ -107,14 +107,14 @@ function toUnit (tokens: readonly Token[], sentenceEnd: boolean): Unit {
 }
 
 function * units (text: string, options: PrepareOptions): Generator<Unit> {
-  let limit = Math.max(LEAST_SYMBOLS, Math.min(options.firstSymbols, options.maxSymbols))
+  let limit = Math.max(MIN_SYMBOLS, Math.min(options.firstSymbols, options.maxSymbols))
   for (const sentence of sentences(text)) {
     const tokens = tokenise(normaliseSentence(sentence))
     for (let start = 0; start < tokens.length;) {
       const end = unitEnd(tokens, start, limit)
       yield toUnit(tokens.slice(start, end), end === tokens.length)
       start = end
-      limit = Math.max(LEAST_SYMBOLS, options.maxSymbols)
+      limit = Math.max(MIN_SYMBOLS, options.maxSymbols)
     }
   }
 }
@@ -143,7 +143,7 @@ export interface Inspection {
 
 /** A cheap check before any audio: a few milliseconds for 100,000 characters. */
 export function inspect (text: string): Inspection {
-  const first = units(text, { maxSymbols: LEAST_SYMBOLS, firstSymbols: LEAST_SYMBOLS }).next()
+  const first = units(text, { maxSymbols: MIN_SYMBOLS, firstSymbols: MIN_SYMBOLS }).next()
   return { speakable: first.done !== true, skippedScripts: skippedScripts(text) }
 }
 

@@ -1,8 +1,7 @@
 /** Runs a task and answers with it: as a stream, or whole. */
 import { runTask } from '../../runners/service.js'
-import { beating, BEAT_MS } from './beat.js'
 import { Collector, piecesOf, Totals } from './pieces.js'
-import { inWordsOfRequest } from './refuse.js'
+import { asRequestError } from './errors.js'
 import type {
   CapabilityCall, CapabilityChunk, Clock, EngineChunk, EngineTask, ErrorBody, Invocations, RouteRequest,
   ServedFrame
@@ -10,19 +9,22 @@ import type {
 import type { Runners } from '../../runners/service.js'
 import type { Piece, Reading, TextPiece, EndPiece } from './pieces.js'
 
-/** The capability whose places at the table every request of this plugin takes. */
+/** The capability whose limit of calls at once every request of this plugin counts against. */
 export const CHAT = 'chat@1.0.0'
+
+/** Silence after which a stream shows that it is alive, ms. */
+export const BEAT_MS = 10_000
 
 /** What answering needs. */
 export interface Answering {
   runners: Runners
   invocations: Invocations
   clock: Clock
-  /** Letters and digits that were never used before. */
+  /** A new id of characters and digits. */
   newId: () => string
 }
 
-/** A request in the engine's words. */
+/** A request as a task of the engine. */
 export interface Asked {
   modelId: string
   /** The task a model's card has to name. */
@@ -43,14 +45,14 @@ export interface Facts {
   newId: () => string
 }
 
-/** Says pieces in the words of an API. */
-export interface Shape {
+/** Makes the values of an API's answer of its pieces. */
+export interface Formatter {
   begin (promptTokens: number): object[]
   piece (piece: TextPiece | EndPiece): object[]
   end (totals: Totals): object[]
 }
 
-/** How the values of a shape are written. */
+/** How values are written to the stream. */
 export interface Framing {
   contentType: string
   /** What a stream opens with. */
@@ -63,7 +65,7 @@ export interface Framing {
 }
 
 /** An API's way to answer with a stream. */
-export interface StreamApi { framing: Framing, shape: (facts: Facts) => Shape }
+export interface StreamApi { framing: Framing, formatter: (facts: Facts) => Formatter }
 
 /** An API's way to answer as a whole. */
 export type WholeApi = (answer: Collector, facts: Facts) => object
@@ -76,7 +78,7 @@ const factsOf = ({ clock, newId }: Answering, { commandId }: CapabilityCall, { m
   }
 }
 
-/** The pieces of an answer. Throws what `runTask` throws, with refusals in the words of the request. */
+/** The pieces of an answer. Throws what `runTask` throws; refusals name the fields of the request. */
 async function * pieces (
   parts: Answering, runners: Runners, asked: Asked, call: CapabilityCall
 ): AsyncGenerator<Piece> {
@@ -85,36 +87,37 @@ async function * pieces (
     const chunks = runTask(runners, { modelId, capability, task }, call)
     yield * piecesOf(chunks, reading, () => `call_${parts.newId()}`)
   } catch (error) {
-    throw inWordsOfRequest(error)
+    throw asRequestError(error)
   }
 }
 
-/** The values of an API's shape, as a capability streams them. */
-export async function * shaped (
-  parts: Answering, asked: Asked, call: CapabilityCall, shapeOf: (facts: Facts) => Shape
+/** The values of an answer in an API's format, as a capability streams them. */
+export async function * formatted (
+  parts: Answering, asked: Asked, call: CapabilityCall, formatterOf: (facts: Facts) => Formatter
 ): AsyncGenerator<object> {
-  const shape = shapeOf(factsOf(parts, call, asked))
+  const formatter = formatterOf(factsOf(parts, call, asked))
   const totals = new Totals()
   for await (const piece of pieces(parts, parts.runners, asked, call)) {
     totals.add(piece)
-    yield * piece.kind === 'start' ? shape.begin(piece.promptTokens) : shape.piece(piece)
+    yield * piece.kind === 'start' ? formatter.begin(piece.promptTokens) : formatter.piece(piece)
   }
-  yield * shape.end(totals)
+  yield * formatter.end(totals)
 }
 
 /** Texts of a stream, after those it opens with. */
 async function * texts (
-  parts: Answering, asked: Asked, call: CapabilityCall, { framing, shape: shapeOf }: StreamApi
+  parts: Answering, asked: Asked, call: CapabilityCall, { framing, formatter: formatterOf }: StreamApi
 ): AsyncGenerator<string> {
-  const shape = shapeOf(factsOf(parts, call, asked))
+  const formatter = formatterOf(factsOf(parts, call, asked))
   const totals = new Totals()
   const written = (values: object[]): string => values.map((value) => framing.value(value)).join('')
   for await (const piece of pieces(parts, parts.runners, asked, call)) {
     totals.add(piece)
-    const text = written(piece.kind === 'start' ? shape.begin(piece.promptTokens) : shape.piece(piece))
+    const values = piece.kind === 'start' ? formatter.begin(piece.promptTokens) : formatter.piece(piece)
+    const text = written(values)
     if (text !== '') yield text
   }
-  yield written(shape.end(totals)) + framing.end(totals)
+  yield written(formatter.end(totals)) + framing.end(totals)
 }
 
 /**
@@ -209,4 +212,29 @@ async function * atOnce (chunks: AsyncIterable<EngineChunk>): AsyncGenerator<Eng
   const all: EngineChunk[] = []
   for await (const chunk of chunks) all.push(chunk)
   yield * all
+}
+
+/** What the source gives, and null after each `ms` of silence. Pulls one thing at a time. */
+export async function * beating<T> (
+  source: AsyncIterable<T>, clock: Clock, ms: number
+): AsyncGenerator<T | null> {
+  const iterator = source[Symbol.asyncIterator]()
+  try {
+    for (;;) {
+      const next = iterator.next()
+      next.catch(() => {})
+      let step = await orSilence(next, clock, ms)
+      for (; step === null; step = await orSilence(next, clock, ms)) yield null
+      if (step.done === true) return
+      yield step.value
+    }
+  } finally {
+    await iterator.return?.()
+  }
+}
+
+async function orSilence<T> (next: Promise<T>, clock: Clock, ms: number): Promise<T | null> {
+  let stop = (): void => {}
+  const silence = new Promise<null>((resolve) => { stop = clock.after(ms, () => { resolve(null) }) })
+  return await Promise.race([next, silence]).finally(stop)
 }

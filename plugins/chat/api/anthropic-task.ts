@@ -1,7 +1,7 @@
 /** Anthropic's Messages requests as chat requests. Pure. */
 import { samplingOf, strictFields } from '../sampling.js'
 import { textOf } from './messages.js'
-import { refused } from './refuse.js'
+import { refused } from './errors.js'
 import type { FromSchema } from '../../../kernel/index.js'
 import type { InputMessage } from './messages.js'
 import type { ChatBody } from './task.js'

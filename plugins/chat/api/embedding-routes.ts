@@ -1,18 +1,18 @@
 /** Handlers of the routes that answer with vectors, and of the capability. */
 import { runTask } from '../../runners/service.js'
 import { answerJson, heldBack } from './answer.js'
-import { embeddingList, numbersOf, ollamaEmbedded } from './embedding-shape.js'
+import { embeddingList, numbersOf, ollamaEmbedded } from './embedding-format.js'
 import { embeddingTask } from './embedding-task.js'
-import { inWordsOfRequest } from './refuse.js'
+import { asRequestError } from './errors.js'
 import type { CapabilityCall, FromSchema, RouteRequest } from '../../../kernel/index.js'
-import type { Vectors } from './embedding-shape.js'
+import type { Vectors } from './embedding-format.js'
 import type { AskedVectors, EmbeddingsBody, ollamaEmbedBody, ollamaEmbeddingsBody } from './embedding-task.js'
 import type { ApiParts } from './openai-routes.js'
 
 /** The capability whose places these routes take. */
 const EMBEDDINGS = 'embeddings@1.0.0'
 
-/** The vectors of the texts. Throws what `runTask` throws, with refusals in the words of the request. */
+/** The vectors of the texts. Throws what `runTask` throws; refusals name the fields of the request. */
 async function vectorsOf (
   { runners }: ApiParts, asked: AskedVectors, call: CapabilityCall
 ): Promise<Vectors> {
@@ -24,7 +24,7 @@ async function vectorsOf (
       else if (media !== undefined) vectors[Number(payload['index'])] = media
     }
   } catch (error) {
-    throw inWordsOfRequest(error)
+    throw asRequestError(error)
   }
   return { vectors, tokens }
 }

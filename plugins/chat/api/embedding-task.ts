@@ -1,6 +1,6 @@
 /** Requests for vectors, of OpenAI's and Ollama's APIs, as tasks of the engine. Pure. */
 import { atMost } from './limits.js'
-import { refused } from './refuse.js'
+import { refused } from './errors.js'
 import { renamed } from './task.js'
 import type { EngineTask, FromSchema } from '../../../kernel/index.js'
 import type { Limits } from './limits.js'

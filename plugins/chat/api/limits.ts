@@ -1,5 +1,5 @@
 /** Bounds that are checked before any work. */
-import { refused } from './refuse.js'
+import { refused } from './errors.js'
 import type { ChatConfig } from '../config.js'
 
 /** Largest body in bytes. */

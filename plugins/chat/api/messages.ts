@@ -1,5 +1,5 @@
 /** Messages of OpenAI's API as a chat template knows them. Pure. */
-import { refused } from './refuse.js'
+import { refused } from './errors.js'
 import type { ChatMessage } from '../text/types.js'
 
 /** A message as a client sends it; null is as good as absent. */

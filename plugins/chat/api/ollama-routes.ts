@@ -2,14 +2,14 @@
 import { kernelError } from '../../../kernel/index.js'
 import { answerStream, answerWhole } from './answer.js'
 import {
-  chatField, generateField, linesFraming, LinesShape, listedModel, shownModel, wholeLine
-} from './ollama-shape.js'
+  chatField, generateField, linesFraming, LinesFormatter, listedModel, shownModel, wholeLine
+} from './ollama-format.js'
 import { fromOllamaChat, fromOllamaGenerate, fromOllamaRaw } from './ollama-task.js'
-import { refused } from './refuse.js'
+import { refused } from './errors.js'
 import { chatTask, completionTask, renamed } from './task.js'
 import type { FromSchema, ModelCard, RouteRequest } from '../../../kernel/index.js'
 import type { Asked } from './answer.js'
-import type { Field } from './ollama-shape.js'
+import type { Field } from './ollama-format.js'
 import type { OllamaChat, OllamaGenerate, ollamaShowBody } from './ollama-task.js'
 import type { ApiParts } from './openai-routes.js'
 
@@ -38,7 +38,7 @@ async function answer (
     return
   }
   await answerStream(parts, request, asked, {
-    framing: linesFraming, shape: (facts) => new LinesShape(facts, field)
+    framing: linesFraming, formatter: (facts) => new LinesFormatter(facts, field)
   })
 }
 

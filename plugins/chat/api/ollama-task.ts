@@ -1,6 +1,6 @@
 /** Requests of Ollama's API as chat requests. Pure. */
 import { nullableFields, samplingOf } from '../sampling.js'
-import { refused } from './refuse.js'
+import { refused } from './errors.js'
 import { sampling } from './schema.js'
 import type { FromSchema } from '../../../kernel/index.js'
 import type { InputMessage } from './messages.js'

@@ -1,11 +1,11 @@
 /** Handlers of OpenAI's chat and completion routes, and of the token routes. */
 import { runTask } from '../../runners/service.js'
 import { answerJson, answerStream, answerWhole } from './answer.js'
-import { chatCompletion, ChatShape } from './chat-shape.js'
-import { CompletionShape, textCompletion } from './completion-shape.js'
+import { chatCompletion, ChatFormatter } from './chat-format.js'
+import { CompletionFormatter, textCompletion } from './completion-format.js'
 import { toMessages } from './messages.js'
-import { openAiFraming } from './openai-words.js'
-import { inWordsOfRequest, refused } from './refuse.js'
+import { openAiFraming } from './openai-format.js'
+import { asRequestError, refused } from './errors.js'
 import { chatTask, completionTask, renamed } from './task.js'
 import type { CapabilityCall, EngineTask, FromSchema, RouteRequest } from '../../../kernel/index.js'
 import type { Answering } from './answer.js'
@@ -28,7 +28,7 @@ export async function chat (parts: ApiParts, request: RouteRequest, body: ChatBo
   }
   const options = { n: body.n ?? 1, includeUsage: body.stream_options?.include_usage === true }
   await answerStream(parts, request, asked, {
-    framing: openAiFraming, shape: (facts) => new ChatShape(facts, options)
+    framing: openAiFraming, formatter: (facts) => new ChatFormatter(facts, options)
   })
 }
 
@@ -43,7 +43,7 @@ export async function completion (
   }
   const usage = body.stream_options?.include_usage === true
   await answerStream(parts, request, asked, {
-    framing: openAiFraming, shape: (facts) => new CompletionShape(facts, usage)
+    framing: openAiFraming, formatter: (facts) => new CompletionFormatter(facts, usage)
   })
 }
 
@@ -92,7 +92,7 @@ async function onlyChunk (
   try {
     for await (const { payload } of runTask(runners, { modelId, capability, task }, call)) told = payload
   } catch (error) {
-    throw inWordsOfRequest(error)
+    throw asRequestError(error)
   }
   return told
 }

@@ -1,8 +1,8 @@
 /** Handlers of the routes that speak other APIs: each request becomes a chat request. */
-import { anthropicFraming, MessageShape, wholeMessage } from './anthropic-shape.js'
+import { anthropicFraming, MessageFormatter, wholeMessage } from './anthropic-format.js'
 import { fromAnthropic } from './anthropic-task.js'
 import { answerStream, answerWhole } from './answer.js'
-import { ResponseShape, responsesFraming, wholeResponse } from './responses-shape.js'
+import { ResponseFormatter, responsesFraming, wholeResponse } from './responses-format.js'
 import { fromResponses } from './responses-task.js'
 import { chatTask } from './task.js'
 import type { RouteRequest } from '../../../kernel/index.js'
@@ -18,7 +18,7 @@ export async function messages (parts: ApiParts, request: RouteRequest, body: Me
     return
   }
   await answerStream(parts, request, asked, {
-    framing: anthropicFraming, shape: (facts) => new MessageShape(facts)
+    framing: anthropicFraming, formatter: (facts) => new MessageFormatter(facts)
   })
 }
 
@@ -30,6 +30,6 @@ export async function responses (parts: ApiParts, request: RouteRequest, body: R
     return
   }
   await answerStream(parts, request, asked, {
-    framing: responsesFraming, shape: (facts) => new ResponseShape(facts, body)
+    framing: responsesFraming, formatter: (facts) => new ResponseFormatter(facts, body)
   })
 }

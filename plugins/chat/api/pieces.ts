@@ -6,7 +6,7 @@ import type { TokenReport } from '../engine/mailbox.js'
 import type { Done } from '../engine/generation.js'
 import type { ToolFormatName } from '../tool-formats/index.js'
 
-/** Why a choice ended, in OpenAI's words. */
+/** Why a choice ended, under OpenAI's names. */
 export type Finish = 'stop' | 'length' | 'tool_calls'
 
 /** The request was taken in: its prompt fits. Comes once, first. */
@@ -40,7 +40,7 @@ interface Admitted {
   kind: 'admitted', prompt_tokens: number, tool_format?: ToolFormatName, in_reasoning?: boolean
 }
 interface Delta { kind: 'delta', index: number, text: string, tokens?: TokenReport[] }
-type Told = Admitted | Delta | Done
+type EngineMessage = Admitted | Delta | Done
 
 /**
  * The pieces of an answer, in the order in which the engine made them. The first is a `start`, also where
@@ -51,7 +51,7 @@ export async function * piecesOf (
 ): AsyncGenerator<Piece> {
   let choices: Choices | null = null
   for await (const { payload } of chunks) {
-    const told = payload as unknown as Told
+    const told = payload as unknown as EngineMessage
     if (choices === null) {
       const admitted = told.kind === 'admitted' ? told : null
       choices = new Choices(reading, newId, admitted)

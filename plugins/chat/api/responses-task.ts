@@ -1,7 +1,7 @@
 /** Requests of OpenAI's Responses route as chat requests. Pure. */
 import { nullableFields, samplingOf } from '../sampling.js'
 import { sampling } from './schema.js'
-import { refused } from './refuse.js'
+import { refused } from './errors.js'
 import type { FromSchema } from '../../../kernel/index.js'
 import type { InputMessage } from './messages.js'
 import type { ChatBody } from './task.js'

@@ -1,7 +1,7 @@
 /** OpenAI's requests as tasks of the engine. Pure. */
 import { atMost, checkSchema } from './limits.js'
 import { toMessages } from './messages.js'
-import { refused } from './refuse.js'
+import { refused } from './errors.js'
 import { samplingOf } from '../sampling.js'
 import { MARKERS } from '../text/parse/output.js'
 import type { FromSchema } from '../../../kernel/index.js'
@@ -13,7 +13,7 @@ import type { chatBody, completionBody } from './schema.js'
 
 /** The chat request every API is put into. */
 export type ChatBody = Omit<FromSchema<typeof chatBody>, 'messages'> & { messages: InputMessage[] }
-/** A request to go on from a text. */
+/** A request for text completion. */
 export type CompletionBody = FromSchema<typeof completionBody>
 
 /** Old or foreign fields that would change the answer, and what to send instead. */

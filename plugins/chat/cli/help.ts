@@ -23,7 +23,7 @@ export default {
 } satisfies Verb
 
 async function piped (ctx: VerbContext): Promise<string> {
-  // A letter of several bytes may come in two parts.
+  // A character of several bytes may come in two parts.
   const decoder = new TextDecoder()
   let text = ''
   for await (const part of addAbortSignal(ctx.signal, ctx.io.stdin)) {

@@ -69,7 +69,7 @@ class Printer {
     }
   }
 
-  /** A letter of C1 in JSON is no escape by itself, and steers some terminals. */
+  /** A C1 control character in JSON is no escape by itself, and controls some terminals. */
   #line (chunk: ChatChunk): void {
     this.#ctx.out.line(JSON.stringify(chunk).replace(/[\x7f-\x9f]/g,
       (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`))

@@ -17,10 +17,10 @@ export type Whole = 'int64' | 'int32'
 export interface WholePort { name: string, type: Whole }
 
 /**
- * One piece of the state of a sequence: what the graph gives back under `output` goes in again as `input`.
+ * One tensor of the KV cache: what the graph gives back under `output` goes in again as `input`.
  * In memory it is `[lead, rows, heads, span, width]`; span is 1 for a state that does not grow.
  */
-export interface Slot {
+export interface CacheTensor {
   input: string
   output: string
   type: Real
@@ -45,7 +45,7 @@ export interface Binding {
   logits: { name: string, type: Real }
   /** Null where the graph leaves it open. */
   vocabularySize: number | null
-  slots: Slot[]
+  tensors: CacheTensor[]
   /** True where the graph takes one sequence only. */
   single: boolean
 }
@@ -62,7 +62,7 @@ export interface Names {
 /** Sizes from the card, used only where the graph leaves them open. */
 export interface Sizes { kvHeads: number, headSize: number }
 
-const USUAL: Names = {
+const DEFAULT_NAMES: Names = {
   ids: 'input_ids', mask: 'attention_mask', positions: 'position_ids', logits: 'logits', pairs: []
 }
 const KEEP = 'num_logits_to_keep'
@@ -86,10 +86,10 @@ export function namesOf (genai: unknown): Names {
       return typeof input === 'string' && typeof output === 'string' ? [[input, output]] : []
     })
   return {
-    ids: text(inputs, 'input_ids', USUAL.ids),
-    mask: text(inputs, 'attention_mask', USUAL.mask),
-    positions: text(inputs, 'position_ids', USUAL.positions),
-    logits: text(outputs, 'logits', USUAL.logits),
+    ids: text(inputs, 'input_ids', DEFAULT_NAMES.ids),
+    mask: text(inputs, 'attention_mask', DEFAULT_NAMES.mask),
+    positions: text(inputs, 'position_ids', DEFAULT_NAMES.positions),
+    logits: text(outputs, 'logits', DEFAULT_NAMES.logits),
     pairs
   }
 }
@@ -130,7 +130,9 @@ function real ({ name, type }: Port, what: string): Real {
 }
 
 /** Sizes of keys and values: `[rows, heads, past, width]`, or both as `[2, rows, heads, past, width]`. */
-export function growing (port: Port, sizes: Sizes): Pick<Slot, 'lead' | 'heads' | 'width'> | undefined {
+export function growing (
+  port: Port, sizes: Sizes
+): Pick<CacheTensor, 'lead' | 'heads' | 'width'> | undefined {
   const lead = port.shape.length === 5 && port.shape[0] === 2 ? 2 : 1
   const [rows, heads, past, width] = lead === 2 ? port.shape.slice(1) : port.shape
   const rank = lead === 2 ? 5 : 4
@@ -139,7 +141,7 @@ export function growing (port: Port, sizes: Sizes): Pick<Slot, 'lead' | 'heads' 
   return known.heads > 0 && known.width > 0 ? { lead, ...known } : undefined
 }
 
-function slotOf (port: Port, output: Port, sizes: Sizes): Slot {
+function cacheTensorOf (port: Port, output: Port, sizes: Sizes): CacheTensor {
   const type = real(port, 'input')
   if (output.type !== type) {
     throw fail(`"${port.name}" of the graph is ${type}, but comes back as ${output.type}`)
@@ -163,7 +165,7 @@ function slotOf (port: Port, output: Port, sizes: Sizes): Slot {
  * @throws EngineError model_invalid naming what is missing, unknown or of a wrong type
  */
 export function bind (
-  inputs: readonly Port[], outputs: readonly Port[], sizes: Sizes, names: Names = USUAL
+  inputs: readonly Port[], outputs: readonly Port[], sizes: Sizes, names: Names = DEFAULT_NAMES
 ): Binding {
   const given = new Map(inputs.map(port => [port.name, port]))
   const made = new Map(outputs.map(port =>
@@ -177,15 +179,15 @@ export function bind (
   const keep = whole(given.get(KEEP), 1)
   const places = whole(given.get(PLACES), 4)
   const plain = new Set([names.ids, names.mask, names.positions, KEEP, PLACES])
-  const slots = inputs.filter(({ name }) => !plain.has(name)).map(port => {
+  const tensors = inputs.filter(({ name }) => !plain.has(name)).map(port => {
     const partner = partnerOf(port.name, made, names)
     if (partner === undefined) {
       throw fail(`the graph wants an input "${port.name}" (${port.type} ${shapeText(port)}) that this ` +
         `engine does not know, and no output carries it on: outputs are ${listed(outputs)}`)
     }
-    return slotOf(port, made.get(partner) as Port, sizes)
+    return cacheTensorOf(port, made.get(partner) as Port, sizes)
   })
-  if (!slots.some(({ grows }) => grows)) {
+  if (!tensors.some(({ grows }) => grows)) {
     throw fail(`the graph has no past key values: its inputs are ${listed(inputs)}`)
   }
   const size = logits.shape.at(-1)
@@ -197,15 +199,15 @@ export function bind (
     places,
     logits: { name: logits.name, type: real(logits, 'output') },
     vocabularySize: fixed(size) ? size : null,
-    slots,
+    tensors,
     single: inputs.some(({ name, shape }) => name !== KEEP && shape[0] === 1)
   }
 }
 
-const MOST_NAMES = 12
+const MAX_NAMES = 12
 
 /** Names of ports for a message. */
 export function listed (ports: readonly Port[]): string {
-  const names = ports.slice(0, MOST_NAMES).map(({ name }) => name).join(', ')
-  return ports.length > MOST_NAMES ? `${names} and ${ports.length - MOST_NAMES} more` : names
+  const names = ports.slice(0, MAX_NAMES).map(({ name }) => name).join(', ')
+  return ports.length > MAX_NAMES ? `${names} and ${ports.length - MAX_NAMES} more` : names
 }

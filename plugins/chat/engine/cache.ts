@@ -1,16 +1,16 @@
-/** The state of sequences in memory: keys and values of several rows side by side, and moving rows. */
-import type { Slot } from './bind.js'
+/** The KV cache: keys and values of several sequences side by side, and copying rows between batches. */
+import type { CacheTensor } from './bind.js'
 
-/** Numbers of one slot. Half-precision floats are kept as their bits. */
+/** Numbers of one tensor. Half-precision floats are kept as their bits. */
 export type Part = Float32Array | Uint16Array
 
 /**
- * The state of some sequences. The graph gets `room` entries of each row of a growing slot; a shorter
+ * The KV cache of some sequences. The graph gets `room` entries of each row of a growing tensor; a shorter
  * sequence is padded in front (`left`) or behind (`right`), as the graph wants it.
  *
- * Batches that follow each other share their parts: the newer one has its new entries where the older one
- * has padding. Padding in front is used up by moving on: each entry later that the rows begin, a row ends
- * where the padding of the next one was.
+ * A batch and the one after the next token share their memory: a new entry is written into the padding. With
+ * padding behind, that is the row's own. With padding in front, the whole view moves by one entry for each
+ * new one: a row then ends in the entry that was the first padding of the row behind it.
  */
 export interface KvBatch {
   /** Tokens of each sequence. */
@@ -19,7 +19,7 @@ export interface KvBatch {
   readonly span: number
   /** Entries per row, padding included. */
   readonly room: number
-  /** One per slot. */
+  /** One per tensor. */
   readonly parts: readonly Part[]
   /** Entries of a growing part before the first row. */
   readonly base: number
@@ -35,31 +35,31 @@ export type Padding = 'left' | 'right'
 /** A row of a batch, and how many of its first tokens are meant. */
 export interface RowSource<B = KvBatch> { batch: B, row: number, length: number }
 
-const widthOf = (slot: Slot, span: number): number => slot.grows ? span * slot.width : slot.width
+const widthOf = ({ grows, width }: CacheTensor, span: number): number => grows ? span * width : width
 
-/** Numbers that a slot has for `rows` rows of `span` tokens. */
-export const sizeOf = (slot: Slot, rows: number, span: number): number =>
-  slot.lead * rows * slot.heads * widthOf(slot, span)
+/** Numbers that a tensor has for `rows` rows of `span` tokens. */
+export const sizeOf = (tensor: CacheTensor, rows: number, span: number): number =>
+  tensor.lead * rows * tensor.heads * widthOf(tensor, span)
 
-/** Dimensions of a slot as the graph sees it. */
-export function dimsOf (slot: Slot, rows: number, span: number): number[] {
-  if (!slot.grows) return [rows, ...slot.rest]
-  const dims = [rows, slot.heads, span, slot.width]
-  return slot.lead === 1 ? dims : [slot.lead, ...dims]
+/** Dimensions of a tensor as the graph sees it. */
+export function dimsOf (tensor: CacheTensor, rows: number, span: number): number[] {
+  if (!tensor.grows) return [rows, ...tensor.rest]
+  const dims = [rows, tensor.heads, span, tensor.width]
+  return tensor.lead === 1 ? dims : [tensor.lead, ...dims]
 }
 
-const elementBytes = (slot: Slot): number => slot.type === 'float32' ? 4 : 2
+const elementBytes = (tensor: CacheTensor): number => tensor.type === 'float32' ? 4 : 2
 
-/** Bytes that one token takes in the growing slots. */
-export const tokenBytes = (slots: readonly Slot[]): number => slots.reduce(
-  (sum, slot) => sum + (slot.grows ? sizeOf(slot, 1, 1) * elementBytes(slot) : 0), 0)
+/** Bytes that one token takes in the growing tensors. */
+export const tokenBytes = (tensors: readonly CacheTensor[]): number => tensors.reduce(
+  (sum, tensor) => sum + (tensor.grows ? sizeOf(tensor, 1, 1) * elementBytes(tensor) : 0), 0)
 
 /** Bytes that a sequence takes besides, whatever its length. */
-export const stateBytes = (slots: readonly Slot[]): number => slots.reduce(
-  (sum, slot) => sum + (slot.grows ? 0 : sizeOf(slot, 1, 1) * elementBytes(slot)), 0)
+export const stateBytes = (tensors: readonly CacheTensor[]): number => tensors.reduce(
+  (sum, tensor) => sum + (tensor.grows ? 0 : sizeOf(tensor, 1, 1) * elementBytes(tensor)), 0)
 
-const allocate = (slot: Slot, size: number): Part =>
-  slot.type === 'float32' ? new Float32Array(size) : new Uint16Array(size)
+const allocate = (tensor: CacheTensor, size: number): Part =>
+  tensor.type === 'float32' ? new Float32Array(size) : new Uint16Array(size)
 
 /** A state as it comes from a graph that gives all of it back: no room for more. */
 export function fullBatch (lengths: readonly number[], room: number, parts: readonly Part[]): KvBatch {
@@ -67,32 +67,34 @@ export function fullBatch (lengths: readonly number[], room: number, parts: read
 }
 
 /** A sequence without tokens. */
-export function emptyBatch (slots: readonly Slot[]): KvBatch {
-  return fullBatch([0], 0, slots.map(slot => allocate(slot, sizeOf(slot, 1, 0))))
+export function emptyBatch (tensors: readonly CacheTensor[]): KvBatch {
+  return fullBatch([0], 0, tensors.map(tensor => allocate(tensor, sizeOf(tensor, 1, 0))))
 }
 
 /** What the graph gets of a part. */
-export function viewOf (slot: Slot, part: Part, { base, lengths, room }: KvBatch): Part {
-  if (!slot.grows) return part
-  return part.subarray(base * slot.width, base * slot.width + sizeOf(slot, lengths.length, room))
+export function viewOf (tensor: CacheTensor, part: Part, { base, lengths, room }: KvBatch): Part {
+  if (!tensor.grows) return part
+  return part.subarray(base * tensor.width, base * tensor.width + sizeOf(tensor, lengths.length, room))
 }
 
 /** Where a row's tokens begin. */
 export const offsetOf = (padding: Padding, span: number, length: number): number =>
   padding === 'left' ? span - length : 0
 
-interface Move { slot: Slot, from: Part, to: Part, source: RowSource, target: RowSource, padding: Padding }
+interface Move {
+  tensor: CacheTensor, from: Part, to: Part, source: RowSource, target: RowSource, padding: Padding
+}
 
-function copyRow ({ slot, from, to, source, target, padding }: Move): void {
-  const { width, heads, grows } = slot
-  const fromBlock = widthOf(slot, source.batch.room)
-  const toBlock = widthOf(slot, target.batch.room)
+function copyRow ({ tensor, from, to, source, target, padding }: Move): void {
+  const { width, heads, grows } = tensor
+  const fromBlock = widthOf(tensor, source.batch.room)
+  const toBlock = widthOf(tensor, target.batch.room)
   const { base, room: fromRoom, lengths } = source.batch
   const first = base + offsetOf(padding, fromRoom, lengths[source.row] as number)
   const count = grows ? target.length * width : width
   const fromAt = grows ? first * width : 0
   const toAt = grows ? offsetOf(padding, target.batch.room, target.length) * width : 0
-  for (let lead = 0; lead < slot.lead; lead++) {
+  for (let lead = 0; lead < tensor.lead; lead++) {
     for (let head = 0; head < heads; head++) {
       const fromRow = (lead * source.batch.lengths.length + source.row) * heads + head
       const toRow = (lead * target.batch.lengths.length + target.row) * heads + head
@@ -107,20 +109,20 @@ function copyRow ({ slot, from, to, source, target, padding }: Move): void {
  * longest needs.
  */
 export function packRows (
-  slots: readonly Slot[], rows: readonly RowSource[], padding: Padding, spare = 0
+  tensors: readonly CacheTensor[], rows: readonly RowSource[], padding: Padding, spare = 0
 ): KvBatch {
   const lengths = rows.map(({ length }) => length)
   const span = Math.max(...lengths)
   const room = span + spare
   // Rows that are padded in front move on by what they get.
-  const more = (slot: Slot): number => slot.grows && padding === 'left' ? spare * slot.width : 0
-  const parts = slots.map(slot => allocate(slot, sizeOf(slot, rows.length, room) + more(slot)))
+  const more = (tensor: CacheTensor): number => tensor.grows && padding === 'left' ? spare * tensor.width : 0
+  const parts = tensors.map(tensor => allocate(tensor, sizeOf(tensor, rows.length, room) + more(tensor)))
   const batch: KvBatch = { ...fullBatch(lengths, room, parts), span }
-  slots.forEach((slot, i) => {
+  tensors.forEach((tensor, i) => {
     rows.forEach((source, row) => {
       const target = { batch, row, length: source.length }
       const from = source.batch.parts[i] as Part
-      copyRow({ slot, from, to: parts[i] as Part, source, target, padding })
+      copyRow({ tensor, from, to: parts[i] as Part, source, target, padding })
     })
   })
   return batch
@@ -130,31 +132,31 @@ export function packRows (
 export const hasRoom = ({ room, span, used, newest }: KvBatch, added: number): boolean =>
   used === newest.used && room - span >= added
 
-/** New entries of one slot, `[lead, rows, heads, added, width]`. */
-interface Fresh { slot: Slot, from: Part, to: Part, added: number }
+/** New entries of one tensor, `[lead, rows, heads, added, width]`. */
+interface Fresh { tensor: CacheTensor, from: Part, to: Part, added: number }
 
-function addEntries (batch: KvBatch, { slot, from, to, added }: Fresh, padding: Padding): void {
+function addEntries (batch: KvBatch, { tensor, from, to, added }: Fresh, padding: Padding): void {
   const { base, room, lengths } = batch
-  const size = added * slot.width
+  const size = added * tensor.width
   const blocks = from.length / size
   for (let block = 0; block < blocks; block++) {
-    const row = Math.floor(block / slot.heads) % lengths.length
+    const row = Math.floor(block / tensor.heads) % lengths.length
     const end = padding === 'left' ? base + room : lengths[row] as number
-    to.set(from.subarray(block * size, (block + 1) * size), (block * room + end) * slot.width)
+    to.set(from.subarray(block * size, (block + 1) * size), (block * room + end) * tensor.width)
   }
 }
 
 /**
- * The batch that follows: `fresh` has, per slot, the new entries of each row, or the whole of a state that
+ * The batch that follows: `fresh` has, per tensor, the new entries of each row, or the whole of a state that
  * does not grow. The parts of the batch, which must have room, get the entries.
  */
 export function continued (
-  slots: readonly Slot[], batch: KvBatch, fresh: readonly Part[], added: number, padding: Padding
+  tensors: readonly CacheTensor[], batch: KvBatch, fresh: readonly Part[], added: number, padding: Padding
 ): KvBatch {
-  const parts = slots.map((slot, i) => {
+  const parts = tensors.map((tensor, i) => {
     const [from, to] = [fresh[i] as Part, batch.parts[i] as Part]
-    if (!slot.grows) return from
-    addEntries(batch, { slot, from, to, added }, padding)
+    if (!tensor.grows) return from
+    addEntries(batch, { tensor, from, to, added }, padding)
     return to
   })
   const { span, room, newest } = batch

@@ -1,6 +1,6 @@
 /** One answer: the tokens of a sequence on their way to text. */
 import type { SpanSink } from '../../../kernel/api/engine.js'
-import { Steps } from './steps.js'
+import { AnswerSpans } from './answer-spans.js'
 import type { ChosenToken, LoadedText, TextStream, TokenChooser } from '../text/types.js'
 import type { Delta, Mailbox, TokenReport } from './mailbox.js'
 import type { Job } from './sequence.js'
@@ -31,7 +31,7 @@ export interface GenerationParts {
   now: () => number
   /** Called after the last piece. */
   onEnd: () => void
-  /** Where the steps are noted, when the request is traced. */
+  /** Where the spans are noted, when the request is traced. */
   trace?: SpanSink | undefined
 }
 
@@ -51,19 +51,19 @@ export class Generation implements Job {
   private firstAt = 0
   /** Tokens to report with the next text. */
   private reports: TokenReport[] = []
-  private readonly steps: Steps | undefined
+  private readonly spans: AnswerSpans | undefined
 
   constructor (parts: GenerationParts) {
     this.parts = parts
     this.prompt = parts.prompt
     parts.chooser.prompt(parts.prompt)
-    if (parts.trace !== undefined) this.steps = new Steps(parts.trace, parts.index)
+    if (parts.trace !== undefined) this.spans = new AnswerSpans(parts.trace, parts.index)
   }
 
   started (cached: number): void {
     this.cached = cached
     this.startedAt = this.parts.now()
-    this.steps?.started()
+    this.spans?.started()
   }
 
   next (logits: Float32Array): { id: number, done: boolean } {
@@ -71,7 +71,7 @@ export class Generation implements Job {
     const chosen = chooser.choose(logits)
     const { id } = chosen
     if (this.written++ === 0) this.firstAt = now()
-    this.steps?.token(this.written, this.prompt.length - this.cached)
+    this.spans?.token(this.written, this.prompt.length - this.cached)
     if (text.eosIds.has(id)) return { id, done: true }
     if (logprobs) this.reports.push(this.report(chosen))
     const { text: piece, stopped } = stream.push(id)
@@ -84,7 +84,7 @@ export class Generation implements Job {
     const { index, mailbox, stream, prompt, now, onEnd } = this.parts
     this.send(stream.end().text)
     const { cached, written, firstAt, startedAt } = this
-    this.steps?.ended({ input_tokens: prompt.length, output_tokens: written, cached_tokens: cached })
+    this.spans?.ended({ input_tokens: prompt.length, output_tokens: written, cached_tokens: cached })
     mailbox.done({
       kind: 'done',
       index,

@@ -3,15 +3,15 @@
  * scheduler.ts decides what runs next, ../text turns tokens into text.
  */
 import type { EngineEnv, EngineModule, EngineSession, ModelSpec } from '../../../kernel/api/engine.js'
-import { EmbeddingSession } from './embedding.js'
+import { EncoderSession } from './encoder-session.js'
 import { loadModel } from './load.js'
-import { WriterSession } from './writing.js'
+import { DecoderSession } from './decoder-session.js'
 
 /** The engine. `load` reads the files that the card lists below `spec.directory`. */
 const engine: EngineModule = {
   async load (spec: ModelSpec, env: EngineEnv): Promise<EngineSession> {
     const model = await loadModel(spec, env)
-    return 'encoder' in model ? new EmbeddingSession(model, spec) : new WriterSession(model, spec)
+    return 'encoder' in model ? new EncoderSession(model, spec) : new DecoderSession(model, spec)
   }
 }
 

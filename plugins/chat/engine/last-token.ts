@@ -12,7 +12,7 @@ const SLICE_OPSET = 10
 const AFTER_HEAD = new Set(['Cast', 'Mul', 'Div', 'Add', 'Tanh', 'Identity'])
 const HEADS = new Set(['MatMul', 'MatMulNBits', 'MatMulInteger'])
 /** The longest way from the logits to the head, softcaps and scales included. */
-const MOST_STEPS = 12
+const MAX_STEPS = 12
 
 const SLICE = 'svc_last_token'
 const BOUNDS: ReadonlyArray<[name: string, value: number]> =
@@ -27,7 +27,7 @@ function producerOf ({ model, producer, initializers }: GraphIndex, tensor = '')
 /** The node whose first input is the hidden state of all tokens. */
 function findHead (index: GraphIndex, logits: string): OnnxNode | undefined {
   let node = producerOf(index, logits)
-  for (let steps = 0; node !== undefined && !HEADS.has(node.opType) && steps < MOST_STEPS; steps++) {
+  for (let steps = 0; node !== undefined && !HEADS.has(node.opType) && steps < MAX_STEPS; steps++) {
     if (!AFTER_HEAD.has(node.opType)) return undefined
     // The other inputs are constants: scales, and limits of a softcap.
     node = producerOf(index, node.input.find(name => producerOf(index, name) !== undefined))

@@ -4,9 +4,9 @@ import type { Limits } from './scheduler.js'
 
 const GIB = 2 ** 30
 /** Bytes of states where no option says it; one sequence of the whole context always fits. */
-const USUAL_BUDGET = GIB
-const USUAL_SLOTS = 16
-const USUAL_QUEUE = 256
+const DEFAULT_BUDGET = GIB
+const DEFAULT_SLOTS = 16
+const DEFAULT_QUEUE = 256
 /** Part of the budget for states of sequences that have ended. */
 const PREFIX_PART = 1 / 4
 
@@ -33,15 +33,15 @@ export function limitsOf (
   const whole = (wanted + 1) * tokenBytes + stateBytes
   // Two tokens of context, and the next one.
   const least = 3 * tokenBytes + stateBytes
-  const budget = option(options, 'kv_cache_bytes', least, Math.max(USUAL_BUDGET, whole))
+  const budget = option(options, 'kv_cache_bytes', least, Math.max(DEFAULT_BUDGET, whole))
   const fitting = Math.floor((budget - stateBytes) / tokenBytes) - 1
   return {
     limits: {
       budget,
       prefixBudget: option(options, 'prefix_cache_bytes', 0, budget * PREFIX_PART),
-      slots: option(options, 'max_batch', 1, USUAL_SLOTS)
+      maxSequences: option(options, 'max_batch', 1, DEFAULT_SLOTS)
     },
     contextLength: Math.min(wanted, fitting),
-    queue: option(options, 'max_queue', 1, USUAL_QUEUE)
+    queue: option(options, 'max_queue', 1, DEFAULT_QUEUE)
   }
 }

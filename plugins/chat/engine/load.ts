@@ -9,7 +9,7 @@ import { parametersOf } from '../sampling.js'
 import { loadText } from '../text/index.js'
 import type { LoadedText } from '../text/types.js'
 import { bind, namesOf, type Port } from './bind.js'
-import type { LoadedEncoder } from './embedding.js'
+import type { LoadedEncoder } from './encoder-session.js'
 import { Encoder, bindEncoder, isEncoder } from './encoder.js'
 import { findFiles, type ModelFiles } from './files.js'
 import { sliceBeforeHead } from './last-token.js'
@@ -35,7 +35,7 @@ export interface Loaded {
 }
 
 /** A graph above this is not read into memory to be changed. */
-const MOST_CHANGED_BYTES = 1.5 * 2 ** 30
+const MAX_CHANGED_BYTES = 1.5 * 2 ** 30
 
 /** Inputs and outputs of a session. */
 export function portsOf (session: InferenceSession): { inputs: Port[], outputs: Port[] } {
@@ -88,7 +88,7 @@ async function changedGraph (
 async function openChanged (
   files: ModelFiles, spec: ModelSpec, env: EngineEnv
 ): Promise<Changed | undefined> {
-  if ((await stat(files.graph)).size > MOST_CHANGED_BYTES) return undefined
+  if ((await stat(files.graph)).size > MAX_CHANGED_BYTES) return undefined
   try {
     const made = await changedGraph(files, spec)
     if (made === undefined) return undefined

@@ -9,14 +9,14 @@ export interface TokenReport {
 export interface Delta { kind: 'delta', index: number, text: string, tokens?: TokenReport[] }
 
 /** Bounds of one joined piece, so that it fits into a frame. */
-const MOST_CHARS = 16_384
-const MOST_TOKENS = 128
+const MAX_CHARS = 16_384
+const MAX_TOKENS = 128
 
 /** Joins the second piece into the first where the reader is behind. False where they stay apart. */
 function joined (first: Delta | undefined, second: Delta): boolean {
   const tokens = (first?.tokens?.length ?? 0) + (second.tokens?.length ?? 0)
-  if (first?.index !== second.index || tokens > MOST_TOKENS) return false
-  if (first.text.length + second.text.length > MOST_CHARS) return false
+  if (first?.index !== second.index || tokens > MAX_TOKENS) return false
+  if (first.text.length + second.text.length > MAX_CHARS) return false
   first.text += second.text
   if (second.tokens !== undefined) first.tokens = [...first.tokens ?? [], ...second.tokens]
   return true

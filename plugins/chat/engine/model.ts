@@ -10,7 +10,7 @@ import type { Decoder, Forward } from './decoder.js'
 import { floatsOfHalves } from './half.js'
 
 /** How the graph takes several sequences; found out by probe.ts. */
-export interface Habits { padding: Padding, ragged: boolean, chunked: boolean, maxRows: number }
+export interface BatchSupport { padding: Padding, ragged: boolean, chunked: boolean, maxRows: number }
 
 /** Inputs or outputs by name. */
 export type Feeds = Record<string, Tensor>
@@ -68,7 +68,7 @@ export class OnnxDecoder implements Decoder<KvBatch> {
   readonly weightBytes: number
   readonly rewinds: boolean
   /** The probe tries several; not changed afterwards. */
-  habits: Habits
+  batching: BatchSupport
   readonly binding: Binding
   private readonly session: InferenceSession
   private readonly env: EngineEnv
@@ -79,18 +79,18 @@ export class OnnxDecoder implements Decoder<KvBatch> {
     this.binding = binding
     this.env = env
     this.weightBytes = weightBytes
-    this.tokenBytes = tokenBytes(binding.slots)
-    this.stateBytes = stateBytes(binding.slots)
-    this.rewinds = binding.slots.every(({ grows }) => grows)
-    this.states = binding.slots.map(({ output }) => output)
-    this.habits = { padding: 'left', ragged: false, chunked: true, maxRows: Infinity }
+    this.tokenBytes = tokenBytes(binding.tensors)
+    this.stateBytes = stateBytes(binding.tensors)
+    this.rewinds = binding.tensors.every(({ grows }) => grows)
+    this.states = binding.tensors.map(({ output }) => output)
+    this.batching = { padding: 'left', ragged: false, chunked: true, maxRows: Infinity }
   }
 
-  get maxRows (): number { return this.habits.maxRows }
-  get ragged (): boolean { return this.habits.ragged }
-  get chunked (): boolean { return this.habits.chunked }
+  get maxRows (): number { return this.batching.maxRows }
+  get ragged (): boolean { return this.batching.ragged }
+  get chunked (): boolean { return this.batching.chunked }
 
-  empty (): KvBatch { return emptyBatch(this.binding.slots) }
+  empty (): KvBatch { return emptyBatch(this.binding.tensors) }
 
   pack (rows: ReadonlyArray<RowSource>): KvBatch {
     return this.packed(rows, 0)
@@ -98,10 +98,10 @@ export class OnnxDecoder implements Decoder<KvBatch> {
 
   /** With room for so many entries and, where the graph is known to take padding, for some more. */
   private packed (rows: readonly RowSource[], added: number): KvBatch {
-    const { binding, habits } = this
+    const { binding, batching } = this
     const span = added + Math.max(...rows.map(({ length }) => length))
-    const spare = binding.places !== null && habits.ragged ? spareOf(span) : 0
-    return packRows(binding.slots, rows, habits.padding, added + spare)
+    const spare = binding.places !== null && batching.ragged ? spareOf(span) : 0
+    return packRows(binding.tensors, rows, batching.padding, added + spare)
   }
 
   async forward (
@@ -121,22 +121,23 @@ export class OnnxDecoder implements Decoder<KvBatch> {
   async close (): Promise<void> { await this.session.release() }
 
   private following (batch: KvBatch, made: Feeds, added: number): KvBatch {
-    const { binding: { slots, places }, habits: { padding } } = this
+    const { binding: { tensors, places }, batching: { padding } } = this
     const { lengths, room } = batch
     const entries = places === null ? room + added : added
-    const parts = slots.map(slot => this.partOf(made, slot.output, sizeOf(slot, lengths.length, entries)))
+    const parts = tensors.map(tensor =>
+      this.partOf(made, tensor.output, sizeOf(tensor, lengths.length, entries)))
     if (places === null) return fullBatch(lengths.map(length => length + added), entries, parts)
     const rows = (): RowSource[] => lengths.map((length, row) => ({ batch, row, length }))
     const roomy = hasRoom(batch, added) ? batch : this.packed(rows(), added)
-    return continued(slots, roomy, parts, added, padding)
+    return continued(tensors, roomy, parts, added, padding)
   }
 
   private feedsOf (batch: KvBatch, ids: readonly number[], added: number): Feeds {
-    const { binding, habits } = this
+    const { binding, batching } = this
     const rows = batch.lengths.length
     const feeds: Feeds = { [binding.ids.name]: wholeTensor(binding.ids, ids, [rows, added]) }
     if (binding.mask !== null) {
-      feeds[binding.mask.name] = maskOf(binding.mask, batch, added, habits.padding)
+      feeds[binding.mask.name] = maskOf(binding.mask, batch, added, batching.padding)
     }
     if (binding.positions !== null) {
       const positions = batch.lengths.flatMap(length => Array.from({ length: added }, (_, i) => length + i))
@@ -144,12 +145,12 @@ export class OnnxDecoder implements Decoder<KvBatch> {
     }
     if (binding.keep !== null) feeds[binding.keep.name] = wholeTensor(binding.keep, [1], [])
     if (binding.places !== null) {
-      const places = placesOf(batch, added, habits.padding)
+      const places = placesOf(batch, added, batching.padding)
       feeds[binding.places.name] = wholeTensor(binding.places, places, [rows, 1, added, 1])
     }
-    binding.slots.forEach((slot, i) => {
-      const part = viewOf(slot, batch.parts[i] as Part, batch)
-      feeds[slot.input] = real(slot.type, part, dimsOf(slot, rows, batch.room))
+    binding.tensors.forEach((tensor, i) => {
+      const part = viewOf(tensor, batch.parts[i] as Part, batch)
+      feeds[tensor.input] = real(tensor.type, part, dimsOf(tensor, rows, batch.room))
     })
     return feeds
   }

@@ -3,12 +3,12 @@
 /** A piece takes about as long as this many decode steps, which is what another sequence waits at most. */
 const STEPS = 2
 /** Below this a shorter piece helps nobody. */
-const LEAST_MS = 20
+const MIN_MS = 20
 /** Nobody can be cancelled during a call. */
-const MOST_MS = 500
+const MAX_MS = 500
 /** A shorter piece takes hardly less time: weights and states are read for each. */
-const LEAST_TOKENS = 16
-const MOST_TOKENS = 512
+const MIN_TOKENS = 16
+const MAX_TOKENS = 512
 /** Tokens of a piece before anything was measured. */
 const FIRST_TOKENS = 128
 /** Weight of the newest measurement. */
@@ -31,8 +31,8 @@ export class Pacer {
   /** Tokens of the next piece. */
   get tokens (): number {
     if (this.tokenMs === undefined || this.decodeMs === undefined) return FIRST_TOKENS
-    const wanted = Math.min(Math.max(STEPS * this.decodeMs, LEAST_MS), MOST_MS)
-    const fitting = this.tokenMs > 0 ? Math.floor(wanted / this.tokenMs) : MOST_TOKENS
-    return Math.min(Math.max(fitting, LEAST_TOKENS), MOST_TOKENS)
+    const wanted = Math.min(Math.max(STEPS * this.decodeMs, MIN_MS), MAX_MS)
+    const fitting = this.tokenMs > 0 ? Math.floor(wanted / this.tokenMs) : MAX_TOKENS
+    return Math.min(Math.max(fitting, MIN_TOKENS), MAX_TOKENS)
   }
 }

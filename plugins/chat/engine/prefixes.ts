@@ -3,7 +3,7 @@
 /** A kept state: of `ids` tokens, all fed. */
 export interface Kept<B> { ids: readonly number[], batch: B, bytes: number }
 
-const MOST_ENTRIES = 64
+const MAX_ENTRIES = 64
 
 /** Number of first tokens that two sequences share. */
 export function commonPrefix (a: readonly number[], b: readonly number[]): number {
@@ -34,7 +34,7 @@ export class Prefixes<B> {
     if (!this.takes(kept.bytes)) return
     const covered = (entry: Kept<B>): boolean => commonPrefix(entry.ids, kept.ids) === entry.ids.length
     this.replace([...this.entries.filter(entry => !covered(entry)), kept])
-    while (this.total > this.budget || this.entries.length > MOST_ENTRIES) this.dropOldest()
+    while (this.total > this.budget || this.entries.length > MAX_ENTRIES) this.dropOldest()
   }
 
   /** The state with most usable tokens, as `usable` counts them; 0 is none. */

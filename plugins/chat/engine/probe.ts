@@ -5,7 +5,7 @@
 import type { KvBatch, Part } from './cache.js'
 import type { Forward } from './decoder.js'
 import { floatsOfHalves } from './half.js'
-import type { Habits, OnnxDecoder } from './model.js'
+import type { BatchSupport, OnnxDecoder } from './model.js'
 
 /** Largest difference of two results that counts as rounding, relative to the largest number. */
 const ROUNDING = { float32: 1e-3, float16: 2e-2 } as const
@@ -15,7 +15,7 @@ const NEXT = [3, 5]
 const PIECE = 3
 
 /** What was found; `deviation` is the relative difference of a batch to single runs. */
-export interface Probed { habits: Habits, deviation: number, vocabularySize: number }
+export interface Probed { batching: BatchSupport, deviation: number, vocabularySize: number }
 
 const floats = (part: Part): Float32Array => part instanceof Float32Array ? part : floatsOfHalves(part)
 
@@ -84,33 +84,33 @@ async function nextOf (
   return made
 }
 
-/** Tries the ways and sets the habits of the decoder. @throws what a single run of the graph throws */
+/** Tries the ways and sets the batching of the decoder. @throws what a single run of the graph throws */
 export async function probe (decoder: OnnxDecoder): Promise<Probed> {
-  const rounding = ROUNDING[decoder.binding.slots[0]?.type ?? 'float32']
+  const rounding = ROUNDING[decoder.binding.tensors[0]?.type ?? 'float32']
   const starts = await singles(decoder, PROMPTS)
   const [first] = starts as [Forward<KvBatch>]
   const chunked = await tryPieces(decoder, first) <= rounding
-  decoder.habits = { padding: 'left', ragged: false, chunked, maxRows: 1 }
+  decoder.batching = { padding: 'left', ragged: false, chunked, maxRows: 1 }
   const deviation = decoder.binding.single ? 0 : await probeBatches(decoder, starts, rounding)
-  return { habits: decoder.habits, deviation, vocabularySize: first.logits[0]?.length ?? 0 }
+  return { batching: decoder.batching, deviation, vocabularySize: first.logits[0]?.length ?? 0 }
 }
 
 /** Answers the least difference of a batch, whether it is used or not. */
 async function probeBatches (
   decoder: OnnxDecoder, starts: ReadonlyArray<Forward<KvBatch>>, rounding: number
 ): Promise<number> {
-  const { habits } = decoder
+  const { batching } = decoder
   const alone = await nextOf(decoder, starts)
   let best = Infinity
   for (const padding of decoder.binding.mask === null ? [] : ['left', 'right'] as const) {
-    decoder.habits = { ...habits, padding, ragged: true, maxRows: Infinity }
+    decoder.batching = { ...batching, padding, ragged: true, maxRows: Infinity }
     const deviation = await tryBatch(decoder, starts, alone)
     best = Math.min(best, deviation)
     if (deviation <= rounding) return deviation
   }
-  decoder.habits = habits
+  decoder.batching = batching
   const same = [starts[0], starts[0]] as Array<Forward<KvBatch>>
   const deviation = await tryBatch(decoder, same, await nextOf(decoder, same))
-  if (deviation <= rounding) decoder.habits = { ...habits, maxRows: Infinity }
+  if (deviation <= rounding) decoder.batching = { ...batching, maxRows: Infinity }
   return Math.min(best, deviation)
 }

@@ -14,7 +14,7 @@ export interface TextRequest {
   params: SamplingParams
   /** Special tokens that are passed on as text. */
   markers: string[]
-  /** The text goes on from the prompt's. */
+  /** Text completion: the answer is appended to the prompt. */
   continues: boolean
 }
 
@@ -24,15 +24,15 @@ export interface ModelFacts {
   defaults: Readonly<Record<string, unknown>>
 }
 
-/** What a request says beside its prompt. */
-export interface Wishes extends Pick<TextRequest, 'stop' | 'n' | 'params' | 'markers'> {
+/** The parameters of an answer: all that a request has beside its prompt. */
+export interface AnswerParameters extends Pick<TextRequest, 'stop' | 'n' | 'params' | 'markers'> {
   /** The most tokens it wants; the whole context where it says nothing. */
   asked: number
 }
 
 interface Range { min: number, max: number, whole?: boolean }
 
-const MOST_ANSWERS = 128
+const MAX_ANSWERS = 128
 const TOP_LOGPROBS: Range = { min: 0, max: 20, whole: true }
 const GRAMMARS = new Set(['none', 'json', 'schema', 'tools'])
 
@@ -100,7 +100,7 @@ function readGrammar (reader: Reader, value: unknown): GrammarRequest {
   return { kind: 'none' }
 }
 
-function readParams (reader: Reader, value: unknown, facts: WishFacts): SamplingParams {
+function readParams (reader: Reader, value: unknown, facts: ParameterFacts): SamplingParams {
   if (value != null && !isObject(value)) reader.fail('params', 'is no object')
   const given = isObject(value) ? value : {}
   const after = given['grammar_after']
@@ -174,14 +174,16 @@ export function checkContext (prompt: readonly number[], { contextLength, modelI
   { prompt_tokens: prompt.length, context_length: contextLength })
 }
 
-/** What wishes are checked against. */
-export interface WishFacts extends Pick<ModelFacts, 'contextLength' | 'defaults'> { vocabularySize: number }
+/** What parameters are checked against. */
+export interface ParameterFacts extends Pick<ModelFacts, 'contextLength' | 'defaults'> {
+  vocabularySize: number
+}
 
 /** Reads everything but the prompt. @throws EngineError invalid_request with every problem */
-export function readWishes (payload: Record<string, unknown>, facts: WishFacts): Wishes {
+export function readParameters (payload: Record<string, unknown>, facts: ParameterFacts): AnswerParameters {
   const reader = new Reader()
   const params = readParams(reader, payload['params'], facts)
-  const n = reader.number(payload, 'n', { min: 1, max: MOST_ANSWERS, whole: true }, 1)
+  const n = reader.number(payload, 'n', { min: 1, max: MAX_ANSWERS, whole: true }, 1)
   const asked = reader.number(
     payload, 'max_tokens', { min: 1, max: Number.MAX_SAFE_INTEGER, whole: true }, facts.contextLength)
   const stop = reader.strings(payload['stop'], 'stop')
@@ -198,11 +200,11 @@ export async function readTextRequest (
   kind: 'chat' | 'completion', payload: Record<string, unknown>, facts: ModelFacts, signal: AbortSignal
 ): Promise<TextRequest> {
   const { vocabularySize } = facts.text
-  const { asked, ...wishes } = readWishes(payload, { ...facts, vocabularySize })
+  const { asked, ...parameters } = readParameters(payload, { ...facts, vocabularySize })
   const prompt = kind === 'chat'
     ? await conversation(payload, facts.prompts, signal)
     : await plainPrompt({ prompt: payload['prompt'] }, facts, signal)
   checkContext(prompt, facts)
   const maxTokens = Math.min(asked, facts.contextLength - prompt.length)
-  return { ...wishes, prompt, maxTokens, continues: kind === 'completion' }
+  return { ...parameters, prompt, maxTokens, continues: kind === 'completion' }
 }

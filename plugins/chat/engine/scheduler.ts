@@ -7,7 +7,7 @@ import type { Decoder, Rows } from './decoder.js'
 import { Pacer } from './pacer.js'
 import { Prefixes, commonPrefix } from './prefixes.js'
 import { Sequence, type Job } from './sequence.js'
-import { Writers } from './writers.js'
+import { DecodeBatches } from './decode-batches.js'
 
 /** Bounds of a scheduler. */
 export interface Limits {
@@ -16,25 +16,25 @@ export interface Limits {
   /** Bytes thereof for states of ended sequences. */
   prefixBudget: number
   /** Sequences worked on at once; a job list with more is worked on alone. */
-  slots: number
+  maxSequences: number
 }
 
 /** Time in milliseconds, and a pause that lets events in. */
-export interface Pulse { now (): number, turn (): Promise<void> }
+export interface Clock { now (): number, yieldToEvents (): Promise<void> }
 
 /** Tokens of room per sequence that must be free before another one joins. */
 const HEADROOM = 64
 /** A shorter common beginning is not worth looking up. */
-const LEAST_PREFIX = 8
+const MIN_PREFIX = 8
 
 /** Runs jobs on a decoder. Nothing runs while there is no job. */
 export class Scheduler<B extends Rows> {
   private readonly decoder: Decoder<B>
   private readonly limits: Limits
-  private readonly pulse: Pulse
+  private readonly clock: Clock
   private readonly pacer = new Pacer()
   private readonly prefixes: Prefixes<B>
-  private readonly writers: Writers<B>
+  private readonly decoding: DecodeBatches<B>
   private waiting: Array<Sequence<B>> = []
   private prefilling: Array<Sequence<B>> = []
   /** The last piece was the first one of its prompt. */
@@ -42,15 +42,15 @@ export class Scheduler<B extends Rows> {
   private running = false
   private arrived = 0
 
-  constructor (decoder: Decoder<B>, limits: Limits, pulse: Pulse) {
+  constructor (decoder: Decoder<B>, limits: Limits, clock: Clock) {
     this.decoder = decoder
     this.limits = limits
-    this.pulse = pulse
+    this.clock = clock
     this.prefixes = new Prefixes(limits.prefixBudget)
-    this.writers = new Writers(decoder, pulse, (sequence, source) => { this.keep(sequence, source) })
+    this.decoding = new DecodeBatches(decoder, clock, (sequence, source) => { this.keep(sequence, source) })
   }
 
-  /** Sequences waiting for a slot, being worked on, and bytes of state in use. */
+  /** Sequences waiting for a place, being worked on, and bytes of state in use. */
   get load (): { waiting: number, active: number, bytes: number, kept: number } {
     const waiting = this.waiting.reduce((sum, { alive }) => sum + alive.length, 0)
     return { waiting, active: this.active, bytes: this.bytes(0), kept: this.prefixes.count }
@@ -73,7 +73,7 @@ export class Scheduler<B extends Rows> {
   private async loop (): Promise<void> {
     this.running = true
     while (this.waiting.length + this.active > 0) {
-      await this.pulse.turn()
+      await this.clock.yieldToEvents()
       try {
         await this.tick()
       } catch (error) {
@@ -88,11 +88,11 @@ export class Scheduler<B extends Rows> {
     const prompts = [...this.waiting, ...this.prefilling].flatMap(({ alive }) => alive)
     this.waiting = []
     this.prefilling = []
-    for (const sequence of [...prompts, ...this.writers.clear()]) sequence.fail(error)
+    for (const sequence of [...prompts, ...this.decoding.clear()]) sequence.fail(error)
   }
 
   private get active (): number {
-    return this.prefilling.reduce((sum, { alive }) => sum + alive.length, 0) + this.writers.count
+    return this.prefilling.reduce((sum, { alive }) => sum + alive.length, 0) + this.decoding.count
   }
 
   private async tick (): Promise<void> {
@@ -101,25 +101,25 @@ export class Scheduler<B extends Rows> {
     await this.feed()
     this.dropCancelled()
     this.makeRoom()
-    if (this.writers.count === 0) return
-    const startedAt = this.pulse.now()
-    await this.writers.step()
-    this.pacer.decoded(this.pulse.now() - startedAt)
+    if (this.decoding.count === 0) return
+    const startedAt = this.clock.now()
+    await this.decoding.step()
+    this.pacer.decoded(this.clock.now() - startedAt)
   }
 
   private dropCancelled (): void {
     const alive = (sequence: Sequence<B>): boolean => sequence.alive.length > 0
     this.waiting = this.waiting.filter(alive)
     this.prefilling = this.prefilling.filter(alive)
-    for (const { sequence } of this.writers.placed) if (sequence.cancelled) this.writers.leave(sequence)
+    for (const { sequence } of this.decoding.placed) if (sequence.cancelled) this.decoding.leave(sequence)
   }
 
-  /** Takes waiting sequences in their order while there are slots and room. */
+  /** Takes waiting sequences in their order while there are maxSequences and room. */
   private admit (): void {
     for (let next = this.waiting[0]; next !== undefined; next = this.waiting[0]) {
       const { active } = this
       const more = next.alive.length
-      if (active > 0 && active + more > this.limits.slots) return
+      if (active > 0 && active + more > this.limits.maxSequences) return
       const tokens = next.ids.length * more + HEADROOM * (active + more)
       const needed = tokens * this.decoder.tokenBytes + more * this.decoder.stateBytes
       if (!this.reserve(needed, 0) && active > 0) return
@@ -147,10 +147,10 @@ export class Scheduler<B extends Rows> {
     const usable = (other: readonly number[], fed: number): number => {
       const length = Math.min(commonPrefix(other, ids), fed, ids.length - 1)
       const fits = (rewinds || length === fed) && (chunked || length === ids.length - 1)
-      return fits && length >= LEAST_PREFIX ? length : 0
+      return fits && length >= MIN_PREFIX ? length : 0
     }
     let best = this.prefixes.find(entry => usable(entry.ids, entry.ids.length))
-    for (const { sequence, source } of this.writers.placed) {
+    for (const { sequence, source } of this.decoding.placed) {
       const length = usable(sequence.ids, source.length)
       if (length > (best?.length ?? 0)) best = { ...source, length }
     }
@@ -178,7 +178,7 @@ export class Scheduler<B extends Rows> {
     const { ids, state } = sequence
     const fed = state.lengths[0] as number
     const end = this.decoder.chunked ? Math.min(fed + this.pacer.tokens, ids.length) : ids.length
-    const startedAt = this.pulse.now()
+    const startedAt = this.clock.now()
     let made
     try {
       made = await this.decoder.forward(state, [ids.slice(fed, end)], end === ids.length)
@@ -187,7 +187,7 @@ export class Scheduler<B extends Rows> {
       for (const each of sequence.alive) each.fail(error)
       return
     }
-    this.pacer.prefilled(end - fed, this.pulse.now() - startedAt)
+    this.pacer.prefilled(end - fed, this.clock.now() - startedAt)
     sequence.state = made.batch
     if (end === ids.length) this.promptDone(sequence, made.batch, made.logits[0] as Float32Array)
   }
@@ -200,7 +200,7 @@ export class Scheduler<B extends Rows> {
     const source: RowSource<B> = { batch, row: 0, length: sequence.ids.length }
     for (const [i, each] of alive.entries()) {
       // A chooser may write into the logits.
-      if (each.advance(i === alive.length - 1 ? logits : logits.slice())) this.writers.join(each, source)
+      if (each.advance(i === alive.length - 1 ? logits : logits.slice())) this.decoding.join(each, source)
       else this.keep(each, source)
     }
   }
@@ -208,7 +208,7 @@ export class Scheduler<B extends Rows> {
   /** Keeps the state of a sequence that ends, where there is room. */
   private keep ({ ids }: Sequence<B>, source: RowSource<B>): void {
     const bytes = source.length * this.decoder.tokenBytes + this.decoder.stateBytes
-    if (source.length < LEAST_PREFIX || !this.prefixes.takes(bytes)) return
+    if (source.length < MIN_PREFIX || !this.prefixes.takes(bytes)) return
     if (this.bytes(0) + bytes > this.limits.budget) return
     try {
       this.prefixes.keep({ ids: ids.slice(0, source.length), batch: this.decoder.pack([source]), bytes })
@@ -221,7 +221,7 @@ export class Scheduler<B extends Rows> {
   private bytes (more: number): number {
     const { tokenBytes, stateBytes } = this.decoder
     const prompts = this.prefilling.reduce((sum, { ids }) => sum + ids.length * tokenBytes + stateBytes, 0)
-    return prompts + this.writers.bytes(more) + this.prefixes.bytes
+    return prompts + this.decoding.bytes(more) + this.prefixes.bytes
   }
 
   /** Gives up kept states until so many bytes are free; false where even that is not enough. */
@@ -236,10 +236,10 @@ export class Scheduler<B extends Rows> {
    */
   private makeRoom (): void {
     while (!this.reserve(0, 1) && this.active > 1) {
-      const last = this.writers.placed.map(({ sequence }) => sequence)
+      const last = this.decoding.placed.map(({ sequence }) => sequence)
         .reduce<Sequence<B> | undefined>((a, b) => a !== undefined && a.order > b.order ? a : b, undefined)
       if (last === undefined) return
-      this.writers.drop(last)
+      this.decoding.drop(last)
       this.waiting.unshift(last)
     }
   }

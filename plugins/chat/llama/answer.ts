@@ -1,4 +1,6 @@
 /** From the events of llama.cpp's server to the chunks of an answer. Pure. */
+import type { SpanSink } from '../../../kernel/api/engine.js'
+import { AnswerSpans } from '../engine/answer-spans.js'
 import type { Done } from '../engine/generation.js'
 import type { Delta, TokenReport } from '../engine/mailbox.js'
 import { fieldsOf, listOf, numberOf, textOf, type Fields } from '../json.js'
@@ -8,7 +10,7 @@ export interface Admitted { kind: 'admitted', prompt_tokens: number, tool_format
 /** A piece of an answer. */
 export type Piece = Admitted | Delta | Done
 
-const LEAST_LOGPROB = -9_999
+const MIN_LOGPROB = -9_999
 /** A token whose id an older server does not tell. */
 const UNKNOWN_ID = -1
 
@@ -21,7 +23,7 @@ const rate = (value: unknown): number | null => {
 const tokenOf = (token: Fields): { id: number, text: string, logprob: number } => ({
   id: numberOf(token['id']) ?? UNKNOWN_ID,
   text: textOf(token['token']),
-  logprob: Math.max(LEAST_LOGPROB, numberOf(token['logprob']) ?? LEAST_LOGPROB)
+  logprob: Math.max(MIN_LOGPROB, numberOf(token['logprob']) ?? MIN_LOGPROB)
 })
 
 const reportsOf = (tokens: unknown, tops: number): TokenReport[] => listOf(tokens).map(token =>
@@ -179,5 +181,29 @@ export class CompletionReader implements AnswerReader {
     const stop = textOf(last['stopping_word']) || null
     const end: End = { reason, stop, usage, timings: fieldsOf(last['timings']), peakBytes }
     return [doneOf(this.index, end)]
+  }
+}
+
+/**
+ * The spans of one traced answer, as its pieces arrive: a piece of text stands for a token. A server that
+ * does not report when it takes up a prompt has no wait; it counts as work on the prompt then.
+ */
+export class PieceSpans {
+  private readonly spans: AnswerSpans
+  private promptTokens = 0
+  private written = 0
+
+  constructor (trace: SpanSink, index: number) { this.spans = new AnswerSpans(trace, index) }
+
+  saw (piece: Piece): void {
+    if (piece.kind === 'admitted') {
+      if (this.promptTokens === 0) this.spans.started()
+      this.promptTokens = piece.prompt_tokens
+    } else if (piece.kind === 'delta') {
+      this.spans.token(++this.written, this.promptTokens)
+    } else {
+      const { prompt_tokens: input, completion_tokens: output, cached_tokens: cached } = piece.usage
+      this.spans.ended({ input_tokens: input, output_tokens: output, cached_tokens: cached })
+    }
   }
 }

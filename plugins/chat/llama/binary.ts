@@ -14,7 +14,7 @@ export interface Binary {
 }
 
 /** Looked for in PATH where the operator named no other. */
-const USUAL = 'llama-server'
+const DEFAULT_PROGRAM = 'llama-server'
 const NEEDED = ['--model', '--host', '--port', '--ctx-size', '--parallel', '--threads', '--api-key-file']
 const HELP_MS = 60_000
 const HELP_BYTES = 4 * 2 ** 20
@@ -25,7 +25,7 @@ const HELP_BYTES = 4 * 2 ** 20
  */
 export function binaryOf (options: Readonly<Record<string, unknown>>): string {
   const given = options['serverBinary']
-  if (given === undefined) return USUAL
+  if (given === undefined) return DEFAULT_PROGRAM
   if (typeof given === 'string' && isAbsolute(given)) return given
   throw new EngineError('provider_error',
     `SVC_LLAMA_SERVER_BIN is ${JSON.stringify(given)}: it takes an absolute path`)
@@ -47,8 +47,10 @@ export async function examine (path: string): Promise<Binary> {
 }
 
 async function helpOf (path: string): Promise<string> {
-  return await askHelp(path, path === USUAL ? 'there is no llama-server in PATH: install llama.cpp, or set ' +
-    'SVC_LLAMA_SERVER_BIN to the absolute path of its llama-server, and restart svc' : null)
+  return await askHelp(path, path === DEFAULT_PROGRAM
+    ? 'there is no llama-server in PATH: install llama.cpp, or set SVC_LLAMA_SERVER_BIN to the absolute ' +
+      'path of its llama-server, and restart svc'
+    : null)
 }
 
 /** What a program prints for --help. `absent` is said where it is not there. @throws EngineError */

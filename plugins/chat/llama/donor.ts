@@ -12,7 +12,7 @@ import { askHelp, readHelp } from './binary.js'
 import { freePort, LOOPBACK, Program, type EngineParts } from './program.js'
 
 /** Looked for where the operator named no other: newer builds have the second name. */
-const USUAL = ['rpc-server', 'ggml-rpc-server']
+const DEFAULT_PROGRAMS = ['rpc-server', 'ggml-rpc-server']
 const NEEDED = ['--host', '--port']
 const POLL_MS = 50
 
@@ -28,11 +28,11 @@ export async function donorBinariesOf (options: Readonly<Record<string, unknown>
     throw new EngineError('provider_error',
       `SVC_LLAMA_RPC_SERVER_BIN is ${JSON.stringify(given)}: it takes an absolute path`)
   }
-  if (typeof server !== 'string') return USUAL
-  for (const beside of USUAL.map(name => join(dirname(server), name))) {
+  if (typeof server !== 'string') return DEFAULT_PROGRAMS
+  for (const beside of DEFAULT_PROGRAMS.map(name => join(dirname(server), name))) {
     if (await access(beside).then(() => true, () => false)) return [beside]
   }
-  return USUAL
+  return DEFAULT_PROGRAMS
 }
 
 /** What a donor is started with. */

@@ -1,8 +1,8 @@
-/** What llama.cpp's server refuses or fails at, in the words of this product. Pure. */
+/** What llama.cpp's server refuses or fails at, as this product's errors. Pure. */
 import { EngineError } from '../../../kernel/api/engine.js'
 import { fieldsOf, numberOf, textOf } from '../json.js'
 
-const MOST_CHARS = 1_000
+const MAX_CHARS = 1_000
 const BAD_REQUEST = 400
 const NOT_SERVED = 501
 const TOO_LONG =
@@ -55,7 +55,7 @@ export function serverError (body: unknown, modelId: string, status?: number): E
   const error = fieldsOf(fieldsOf(body)['error'] ?? body)
   const type = textOf(error['type'])
   const code = status ?? numberOf(error['code'])
-  const given = withoutTrace(textOf(error['message'])).replace(/\s+/g, ' ').trim().slice(0, MOST_CHARS)
+  const given = withoutTrace(textOf(error['message'])).replace(/\s+/g, ' ').trim().slice(0, MAX_CHARS)
   const message = given === '' ? `an answer with status ${code ?? 'unknown'} and no message` : given
   if (type === 'exceed_context_size_error' || TOO_LONG.test(message)) return tooLong(error, message, modelId)
   if (REFUSALS.has(type) || code === BAD_REQUEST || code === NOT_SERVED) {

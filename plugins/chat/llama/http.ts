@@ -9,9 +9,9 @@ import { fieldsOf, parsed, type Fields } from '../json.js'
 export type Address = { socketPath: string } | { host: string, port: number }
 
 /** Bytes of one answer that is no stream. */
-const MOST_BYTES = 64 * 2 ** 20
+const MAX_BYTES = 64 * 2 ** 20
 /** Characters of one event; an event holds some tokens of text at most. */
-const MOST_EVENT_CHARS = 4 * 2 ** 20
+const MAX_EVENT_CHARS = 4 * 2 ** 20
 const OK = 200
 const END = '[DONE]'
 
@@ -64,7 +64,7 @@ export class Client {
       // Leaving the loop closes the connection, and with it the server frees the slot. Older servers tell of
       // errors in a field of that name.
       const bytes = answer as AsyncIterable<Uint8Array>
-      for await (const event of serverEvents(bytes, MOST_EVENT_CHARS, 'error')) {
+      for await (const event of serverEvents(bytes, MAX_EVENT_CHARS, 'error')) {
         if (event.kind === 'event' && event.data !== END) yield this.event(event.type, event.data)
       }
     } catch (error) {
@@ -90,7 +90,7 @@ export class Client {
     try {
       for await (const piece of answer as AsyncIterable<Uint8Array>) {
         bytes += piece.byteLength
-        if (bytes > MOST_BYTES) throw new BrokenAnswer(`an answer has over ${MOST_BYTES} bytes`)
+        if (bytes > MAX_BYTES) throw new BrokenAnswer(`an answer has over ${MAX_BYTES} bytes`)
         pieces.push(piece)
       }
     } catch (error) {

@@ -10,14 +10,14 @@ import {
 } from '../../../kernel/api/engine.js'
 import { binaryOf, examine } from './binary.js'
 import { startDonor } from './donor.js'
-import type { EngineParts, Pulse } from './program.js'
+import type { EngineParts, Clock } from './program.js'
 import { rpcOf } from './rpc.js'
 import { LlamaServer } from './server.js'
 import { LlamaSession } from './session.js'
 import { sizesOf } from './sizes.js'
 
 /** A runner process has the system's clock only. A pause does not keep it alive. */
-const PULSE: Pulse = {
+const SYSTEM: Clock = {
   now: () => Number(process.hrtime.bigint() / 1_000_000n),
   pause: async ms => { await delay(ms, undefined, { ref: false }) }
 }
@@ -66,4 +66,4 @@ export function llamaEngine (parts: EngineParts): EngineModule {
   }
 }
 
-export default llamaEngine({ pulse: PULSE, die, echo })
+export default llamaEngine({ clock: SYSTEM, die, echo })

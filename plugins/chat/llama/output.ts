@@ -7,14 +7,14 @@ const LOGGED_LINES = 10
 const WINDOW_MS = 10_000
 const ALARMING = /\b(error|fail(ed|ure)?|warn(ing)?|abort(ed)?|assert|exception|fatal|out of memory)\b/i
 
-/** Cuts output into lines, long ones into their first 500 letters. */
+/** Cuts output into lines, long ones into their first 500 characters. */
 export class LineCutter {
   private readonly decoder = new TextDecoder()
   private rest = ''
 
   push (bytes: Uint8Array): string[] {
     const lines = (this.rest + this.decoder.decode(bytes, { stream: true })).split(/[\r\n]+/)
-    // More than the letters that are kept are not needed to know that the line is too long.
+    // One character more than is kept shows that the line is too long.
     this.rest = (lines.pop() as string).slice(0, LINE_CHARS + 1)
     return lines.filter(line => line !== '').map(cut)
   }

@@ -6,7 +6,7 @@ import type { EngineEnv } from '../../../kernel/api/engine.js'
 import { LineCutter, Output } from './output.js'
 
 /** Time as a runner process has it; a test brings its own. */
-export interface Pulse {
+export interface Clock {
   /** Monotonic, in ms. */
   now: () => number
   pause: (ms: number) => Promise<void>
@@ -14,7 +14,7 @@ export interface Pulse {
 
 /** What the engine is made of beside its spec. */
 export interface EngineParts {
-  pulse: Pulse
+  clock: Clock
   /** Ends the runner: its model is gone. */
   die: (error: Error) => void
   /** Takes the program's own log, line by line. */
@@ -22,7 +22,7 @@ export interface EngineParts {
 }
 
 /** What a program is started with. */
-export interface ProgramParts extends Pick<EngineParts, 'pulse' | 'echo'> {
+export interface ProgramParts extends Pick<EngineParts, 'clock' | 'echo'> {
   /** What it is called in messages. */
   name: string
   path: string
@@ -48,16 +48,16 @@ export class Program {
   /** Resolves to what happened when the program has ended. */
   readonly ended: Promise<string>
   private readonly child: ChildProcess
-  private readonly pulse: Pulse
+  private readonly clock: Clock
   private end: string | null = null
 
-  constructor ({ name, path, args, env, pulse, echo }: ProgramParts) {
-    this.pulse = pulse
+  constructor ({ name, path, args, env, clock, echo }: ProgramParts) {
+    this.clock = clock
     env.log('info', `starting ${name}`, { binary: path, arguments: args.join(' ') })
     const child = this.child = spawn(path, args, { stdio: ['ignore', 'pipe', 'pipe'] })
     const output = new Output((line, leftOut) => {
       env.log('warn', `${name}: ${line}`, leftOut === 0 ? {} : { linesLeftOut: leftOut })
-    }, pulse.now)
+    }, clock.now)
     // The program's own log goes to the runner's, which is bounded; what looks bad also to the node's.
     for (const stream of [child.stdout, child.stderr]) {
       const cutter = new LineCutter()
@@ -83,7 +83,7 @@ export class Program {
 
   /** How the program has ended; null while it has not, also a moment later. */
   async endOf (withinMs: number): Promise<string | null> {
-    await Promise.race([this.ended, this.pulse.pause(withinMs)])
+    await Promise.race([this.ended, this.clock.pause(withinMs)])
     return this.end
   }
 

@@ -1,6 +1,6 @@
 /** From the payload of a task to the bodies that llama.cpp's server takes. Pure. */
 import { EngineError } from '../../../kernel/api/engine.js'
-import { readWishes } from '../engine/request.js'
+import { readParameters } from '../engine/request.js'
 import { readEmbed, type VectorShape } from '../engine/vectors.js'
 import { parametersOf, type SamplingNumbers } from '../sampling.js'
 import type { GrammarRequest, SamplingParams } from '../text/types.js'
@@ -12,7 +12,7 @@ export interface Facts { modelId: string, contextLength: number, defaults: Reado
 type Body = Record<string, unknown>
 
 /** Above the size of every vocabulary; the server knows its own. */
-const MOST_IDS = 2 ** 31 - 1
+const MAX_IDS = 2 ** 31 - 1
 /** The server takes seeds below this one, which means a seed of its own choice. */
 const SEEDS = 2 ** 32 - 1
 
@@ -21,9 +21,9 @@ const invalid = (path: string, message: string): EngineError =>
 
 /** What is checked as for every other language model. The prompt is not: only the server can read it. */
 function commonOf (payload: Fields, facts: Facts) {
-  const { asked, ...wishes } = readWishes(payload, { ...facts, vocabularySize: MOST_IDS })
+  const { asked, ...parameters } = readParameters(payload, { ...facts, vocabularySize: MAX_IDS })
   // One token of the context at least is the prompt's.
-  return { ...wishes, maxTokens: Math.min(asked, facts.contextLength - 1) }
+  return { ...parameters, maxTokens: Math.min(asked, facts.contextLength - 1) }
 }
 
 /** Every parameter is sent, as the server's own defaults are others. */

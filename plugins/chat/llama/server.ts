@@ -8,7 +8,7 @@ import { EngineError, type EngineEnv } from '../../../kernel/api/engine.js'
 import { serverArguments, type StartOptions } from './arguments.js'
 import type { Binary } from './binary.js'
 import { Client, type Address } from './http.js'
-import { freePort, LOOPBACK, Program, type Pulse } from './program.js'
+import { freePort, LOOPBACK, Program, type Clock } from './program.js'
 
 /** What a server is made of, beside its address and key, which are made here. */
 export interface ServerParts extends Omit<StartOptions, 'flags' | 'address' | 'keyFile'> {
@@ -17,7 +17,7 @@ export interface ServerParts extends Omit<StartOptions, 'flags' | 'address' | 'k
   /** Bytes of the model's files: the server has about as much in memory when it is ready. */
   modelBytes: number
   env: EngineEnv
-  pulse: Pulse
+  clock: Clock
   /** Takes the server's own log, line by line. */
   echo: (line: string) => void
 }

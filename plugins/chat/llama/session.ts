@@ -4,9 +4,8 @@ import {
 } from '../../../kernel/api/engine.js'
 import { unknownTask } from '../engine/token-tasks.js'
 import { vectorChunk } from '../engine/vectors.js'
-import { ChatReader, CompletionReader, type AnswerReader, type Piece } from './answer.js'
+import { ChatReader, CompletionReader, PieceSpans, type AnswerReader, type Piece } from './answer.js'
 import { BrokenAnswer } from './errors.js'
-import { PieceSteps } from './pieces.js'
 import type { Client } from './http.js'
 import { fieldsOf, idsOf, listOf, numberOf, textOf, type Fields } from '../json.js'
 import { merged } from './merge.js'
@@ -19,7 +18,7 @@ import type { Sizes } from './sizes.js'
 /** How long the end of the server may take to be known after its connections broke. */
 const END_MS = 1_000
 /** Texts in one call. */
-const MOST_TEXTS = 32
+const MAX_TEXTS = 32
 const WARMUP_TOKENS = 4
 
 /** What a session is made of. */
@@ -178,8 +177,8 @@ export class LlamaSession implements EngineSession {
   private async * embed (payload: Fields, signal: AbortSignal): AsyncGenerator<EngineChunk> {
     const { inputs, shape } = embedRequest(payload)
     let tokens = 0
-    for (let from = 0; from < inputs.length; from += MOST_TEXTS) {
-      const input = inputs.slice(from, from + MOST_TEXTS)
+    for (let from = 0; from < inputs.length; from += MAX_TEXTS) {
+      const input = inputs.slice(from, from + MAX_TEXTS)
       // What is to be normalised is normalised here, as its dimensions may be cut before.
       const body = { input, encoding_format: 'float', ...shape.normalize ? {} : { embd_normalize: -1 } }
       const { data, usage } = await this.client.json({ path: '/v1/embeddings', body, signal })
@@ -218,9 +217,9 @@ function vectorsOf (data: unknown, texts: number): Float32Array[] {
 async function * traced (
   pieces: AsyncIterable<Piece>, index: number, trace: SpanSink | undefined
 ): AsyncGenerator<Piece> {
-  const steps = trace === undefined ? undefined : new PieceSteps(trace, index)
+  const spans = trace === undefined ? undefined : new PieceSpans(trace, index)
   for await (const piece of pieces) {
-    steps?.saw(piece)
+    spans?.saw(piece)
     yield piece
   }
 }

@@ -6,15 +6,15 @@ const MIB = 2 ** 20
  * The server takes the memory of all its tokens at once when it starts, and placement counts this many. A
  * small model gets more, in what placement leaves free beside.
  */
-const USUAL_TOKENS = 8_192
+const DEFAULT_TOKENS = 8_192
 const SMALL_BYTES = 128 * MIB
-const USUAL_PROMPT_CACHE = 128 * MIB
-const MOST_SLOTS = 16
-const USUAL_QUEUE = 256
+const DEFAULT_PROMPT_CACHE = 128 * MIB
+const MAX_SLOTS = 16
+const DEFAULT_QUEUE = 256
 /** Keys and values are kept as 16-bit floats. */
 const VALUE_BYTES = 2
 /** An embedding is made in one go, with memory for all tokens of the text. */
-const MOST_EMBEDDED = 8_192
+const MAX_EMBEDDED = 8_192
 
 /** Bounds of a server. */
 export interface Sizes {
@@ -44,16 +44,16 @@ export function sizesOf (spec: ModelSpec, embeds: boolean): Sizes {
   const { card } = spec
   const { nLayers, kvHeads, headSize } = card
   const tokenBytes = Math.max(1, 2 * nLayers * kvHeads * headSize * VALUE_BYTES)
-  const usual = Math.max(USUAL_TOKENS * tokenBytes, SMALL_BYTES)
+  const usual = Math.max(DEFAULT_TOKENS * tokenBytes, SMALL_BYTES)
   const tokens = Math.floor(option(spec, 'kv_cache_bytes', 2 * tokenBytes, usual) / tokenBytes)
-  const longest = Math.min(card.contextLength, tokens, embeds ? MOST_EMBEDDED : Infinity)
+  const longest = Math.min(card.contextLength, tokens, embeds ? MAX_EMBEDDED : Infinity)
   const contextLength = Math.min(option(spec, 'context_length', 2, longest), longest)
   const fitting = Math.max(1, Math.floor(tokens / contextLength))
-  const slots = Math.min(option(spec, 'max_batch', 1, MOST_SLOTS), fitting)
+  const slots = Math.min(option(spec, 'max_batch', 1, MAX_SLOTS), fitting)
   return {
     contextLength,
     slots,
-    most: slots + option(spec, 'max_queue', 1, USUAL_QUEUE),
-    promptCacheMib: Math.floor(option(spec, 'prefix_cache_bytes', 0, USUAL_PROMPT_CACHE) / MIB)
+    most: slots + option(spec, 'max_queue', 1, DEFAULT_QUEUE),
+    promptCacheMib: Math.floor(option(spec, 'prefix_cache_bytes', 0, DEFAULT_PROMPT_CACHE) / MIB)
   }
 }

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { EngineError, SvcError } from '../../../kernel/index.js'
 import { deeperThan } from '../api/limits.js'
-import { inWordsOfRequest } from '../api/refuse.js'
+import { asRequestError } from '../api/errors.js'
 import { chatTask, completionTask } from '../api/task.js'
 import { hello, MODEL } from './api-kit.js'
 import type { Limits } from '../api/limits.js'
@@ -192,12 +192,12 @@ t.test('depth is looked at no further than the limit', (t) => {
 t.test('an engine\'s refusal in the words of the request', (t) => {
   const issues = [{ path: 'params.seed', message: 'params.seed takes a whole number' }]
   const error = new EngineError('invalid_request', 'params.seed is 1.5; params.n too', { issues })
-  t.match(inWordsOfRequest(error), {
+  t.match(asRequestError(error), {
     reason: 'invalid_request', message: 'seed is 1.5; n too', param: 'seed',
     details: { issues: [{ path: 'seed', message: 'seed takes a whole number' }] }
   })
-  t.match(inWordsOfRequest(new EngineError('invalid_request', 'no')), { message: 'no', param: null })
+  t.match(asRequestError(new EngineError('invalid_request', 'no')), { message: 'no', param: null })
   const other = new EngineError('overloaded', 'params.x')
-  t.equal(inWordsOfRequest(other), other)
+  t.equal(asRequestError(other), other)
   t.end()
 })

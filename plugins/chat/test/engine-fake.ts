@@ -27,7 +27,7 @@ export function reference (prompt: readonly number[], tokens: number): number[] 
   return ids.slice(prompt.length)
 }
 
-type Habits = Partial<Pick<Decoder<FakeRows>, 'ragged' | 'chunked' | 'rewinds' | 'maxRows'>>
+type BatchSupport = Partial<Pick<Decoder<FakeRows>, 'ragged' | 'chunked' | 'rewinds' | 'maxRows'>>
 
 /** Checks every call against what the decoder said it can do. */
 export class FakeDecoder implements Decoder<FakeRows> {
@@ -45,7 +45,7 @@ export class FakeDecoder implements Decoder<FakeRows> {
   /** Milliseconds a call takes, on the clock of the test. */
   onCall: (call: Call) => void = () => {}
 
-  constructor ({ ragged = true, chunked = true, rewinds = true, maxRows = Infinity }: Habits = {}) {
+  constructor ({ ragged = true, chunked = true, rewinds = true, maxRows = Infinity }: BatchSupport = {}) {
     this.ragged = ragged
     this.chunked = chunked
     this.rewinds = rewinds

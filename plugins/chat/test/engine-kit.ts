@@ -85,15 +85,15 @@ export async function recomputed (decoder: OnnxDecoder, prompt: readonly number[
 /** Jobs in a batch that keeps changing: one more joins at each second turn. */
 export async function changing (decoder: OnnxDecoder, jobs: readonly NotingJob[]): Promise<void> {
   const waiting = [...jobs]
-  const pulse = {
+  const clock = {
     now: () => 0,
-    turn: async () => {
+    yieldToEvents: async () => {
       if (turns++ % 2 === 0) submit()
       await Promise.resolve()
     }
   }
   let turns = 1
-  const scheduler = new Scheduler<KvBatch>(decoder, { budget: 1e9, prefixBudget: 0, slots: 32 }, pulse)
+  const scheduler = new Scheduler<KvBatch>(decoder, { budget: 1e9, prefixBudget: 0, maxSequences: 32 }, clock)
   const settled = Promise.all(jobs.map(async job => {
     await new Promise<void>(resolve => { job.onSettled = resolve })
   }))

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import type { KvBatch } from '../engine/cache.js'
 import { continued, fullBatch, hasRoom, packRows, viewOf } from '../engine/cache.js'
-import type { Slot } from '../engine/bind.js'
+import type { CacheTensor } from '../engine/bind.js'
 import { bind, namesOf } from '../engine/bind.js'
 import { floatsOfHalves, hideFloat16Array } from '../engine/half.js'
 import { sliceBeforeHead } from '../engine/last-token.js'
@@ -66,10 +66,10 @@ const SHAPES: Array<[string, DecoderShape, string]> = [
 for (const [name, shape, padding] of SHAPES) {
   t.test(`${name}: a changing batch of 8 gives what each gives alone`, async (t) => {
     const { decoder, probed } = await openGraph(makeDecoder(shape))
-    t.match(probed.habits, { padding, ragged: true, chunked: true })
+    t.match(probed.batching, { padding, ragged: true, chunked: true })
     await sameAlone(t, decoder)
     const fresh = await openGraph(makeDecoder(shape), { fresh: true })
-    t.match(fresh.probed.habits, { padding, ragged: true, chunked: true })
+    t.match(fresh.probed.batching, { padding, ragged: true, chunked: true })
     await sameAlone(t, fresh.decoder, decoder, LONG)
     if (shape.keep === true) return
     const cut = await openGraph(makeDecoder(shape), { cut: true })
@@ -120,8 +120,9 @@ t.test('what a graph may look like', (t) => {
   const one = (input: object, output: object) => () => bind(
     [ids, { name: 'past_key_values.0.key', type: 'float32', shape: ['b', 4, 'past', 8], ...input }],
     [logits, { name: 'present.0.key', type: 'float32', shape: ['b', 4, 'all', 8], ...output }], sizes)
-  t.match(one({}, {})().slots, [{ lead: 1, heads: 4, width: 8, grows: true }])
-  t.match(one({ shape: ['b', 'h', 'past', 'w'] }, {})().slots, [{ heads: 4, width: 8 }], 'sizes of the card')
+  t.match(one({}, {})().tensors, [{ lead: 1, heads: 4, width: 8, grows: true }])
+  const { tensors } = one({ shape: ['b', 'h', 'past', 'w'] }, {})()
+  t.match(tensors, [{ heads: 4, width: 8 }], 'sizes of the card')
   t.match(one({ shape: [1, 4, 'past', 8] }, {})(), { single: true })
   t.equal(one({}, {})().vocabularySize, null)
   t.throws(one({ type: 'int8' }, {}), /type int8: float32 and float16/)
@@ -142,12 +143,12 @@ t.test('what a graph may look like', (t) => {
     [{ ...logits, name: 'scores' }, { name: 'kv_out.0', type: 'float16', shape: [2, 'b', 4, 'p', 8] }], sizes,
       named)
   t.match(renamed, { ids: { name: 'tokens' }, logits: { name: 'scores' },
-    slots: [{ output: 'kv_out.0', lead: 2 }] })
+    tensors: [{ output: 'kv_out.0', lead: 2 }] })
   t.end()
 })
 
 t.test('rows are moved with their padding', (t) => {
-  const slots: Slot[] = [
+  const tensors: CacheTensor[] = [
     { input: '', output: '', type: 'float32', lead: 2, heads: 2, width: 1, grows: true, rest: [] },
     { input: '', output: '', type: 'float16', lead: 1, heads: 1, width: 3, grows: false, rest: [3] }
   ]
@@ -155,22 +156,22 @@ t.test('rows are moved with their padding', (t) => {
     [Float32Array.from({ length: 4 * length }, (_, i) => from + i), Uint16Array.of(from, from, from)])
   for (const padding of ['left', 'right'] as const) {
     const sources = [one(3, 10), one(1, 50)].map(batch => ({ batch, row: 0, length: batch.span }))
-    const packed = packRows(slots, sources, padding)
+    const packed = packRows(tensors, sources, padding)
     const short = padding === 'left' ? [0, 0, 50] : [50, 0, 0]
     t.same([...packed.parts[0]!.slice(6, 9)], short)
     t.same([...packed.parts[1]!], [10, 10, 10, 50, 50, 50])
     for (const [row, source] of sources.entries()) {
-      const back = packRows(slots, [{ batch: packed, row, length: source.length }], padding)
+      const back = packRows(tensors, [{ batch: packed, row, length: source.length }], padding)
       t.same(back.parts, source.batch.parts)
     }
-    const begin = packRows(slots, [{ batch: packed, row: 0, length: 2 }], padding)
+    const begin = packRows(tensors, [{ batch: packed, row: 0, length: 2 }], padding)
     t.same([...begin.parts[0]!], [10, 11, 13, 14, 16, 17, 19, 20], 'the first two tokens of each head')
   }
   t.end()
 })
 
 t.test('states go on in place while there is room', (t) => {
-  const slots: Slot[] = [
+  const tensors: CacheTensor[] = [
     { input: '', output: '', type: 'float32', lead: 2, heads: 2, width: 1, grows: true, rest: [] },
     { input: '', output: '', type: 'float32', lead: 1, heads: 1, width: 2, grows: false, rest: [2] }
   ]
@@ -188,21 +189,21 @@ t.test('states go on in place while there is room', (t) => {
     ['left', [[1, 2, 3, 100, 200], [0, 0, 4, 102, 202]]],
     ['right', [[1, 2, 3, 100, 200], [4, 102, 202, 0, 0]]]
   ] as const) {
-    const first = packRows(slots, rows, padding, 2)
-    const second = continued(slots, first, [fresh(100), Float32Array.of(7, 8, 9, 9)], 1, padding)
+    const first = packRows(tensors, rows, padding, 2)
+    const second = continued(tensors, first, [fresh(100), Float32Array.of(7, 8, 9, 9)], 1, padding)
     t.notOk(hasRoom(first, 1), 'an older batch cannot go on in place')
     t.ok(hasRoom(second, 1))
     t.notOk(hasRoom(second, 2))
-    const third = continued(slots, second, [fresh(200), Float32Array.of(1, 2, 3, 4)], 1, padding)
+    const third = continued(tensors, second, [fresh(200), Float32Array.of(1, 2, 3, 4)], 1, padding)
     t.notOk(hasRoom(third, 1))
     t.equal(third.parts[0], first.parts[0], 'nothing was copied')
     t.same(third.parts[1], Float32Array.of(1, 2, 3, 4))
     t.match(third, { lengths: [5, 3], span: 5, room: 5 })
-    const view = viewOf(slots[0]!, third.parts[0]!, third)
+    const view = viewOf(tensors[0]!, third.parts[0]!, third)
     t.equal(view.length, 2 * 2 * 2 * 5)
     t.same([[...view.slice(0, 5)], [...view.slice(10, 15)]], seen, 'the first head of each row')
     for (const [row, { batch }] of rows.entries()) {
-      const back = packRows(slots, [{ batch: first, row, length: batch.span }], padding)
+      const back = packRows(tensors, [{ batch: first, row, length: batch.span }], padding)
       t.same(back.parts[0], batch.parts[0], 'the older batch is what it was')
     }
   }
@@ -231,7 +232,7 @@ t.test('real files: the model that ships and, where they are at hand, both publi
     const names = await readFile(genai, 'utf8').then(text => ({ genai: JSON.parse(text) as unknown }), () =>
       ({}))
     const { decoder, probed } = await openGraph(path, names)
-    t.match(probed.habits, { padding, ragged: true }, path)
+    t.match(probed.batching, { padding, ragged: true }, path)
     await sameAlone(t, decoder, decoder, 5)
     t.equal(sliceBeforeHead(decodeModel(await readFile(path)), 'logits'), cut)
     await sameAlone(t, (await openGraph(path, { ...names, cut, fresh: true })).decoder, decoder, 5)

@@ -5,7 +5,7 @@ import {
 
 type Element = keyof typeof ELEMENT
 
-/** Shape and habits of a decoder. */
+/** Shape and batching of a decoder. */
 export interface DecoderShape {
   layers?: number
   /** `gqa` is the contrib operator of onnxruntime-genai, without position_ids. */

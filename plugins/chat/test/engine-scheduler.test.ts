@@ -1,12 +1,12 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { partition } from '../engine/groups.js'
+import { partition } from '../engine/decode-batches.js'
 import { Pacer } from '../engine/pacer.js'
 import { Prefixes } from '../engine/prefixes.js'
 import { Scheduler, type Limits } from '../engine/scheduler.js'
 import { FakeDecoder, NotingJob, reference, type FakeRows } from './engine-fake.js'
 
-const WIDE: Limits = { budget: 1e9, prefixBudget: 1e8, slots: 16 }
+const WIDE: Limits = { budget: 1e9, prefixBudget: 1e8, maxSequences: 16 }
 const ids = (length: number, from = 0): number[] => Array.from({ length }, (_, i) => (from + i * 7) % 23)
 
 interface Bench {
@@ -20,14 +20,14 @@ interface Bench {
 
 function bench (limits: Partial<Limits> = {}, decoder = new FakeDecoder()): Bench {
   let turns = 0
-  const pulse = {
+  const clock = {
     now: () => turns,
-    turn: async () => {
+    yieldToEvents: async () => {
       made.at(turns++)
       await Promise.resolve()
     }
   }
-  const scheduler = new Scheduler(decoder, { ...WIDE, ...limits }, pulse)
+  const scheduler = new Scheduler(decoder, { ...WIDE, ...limits }, clock)
   const idle = async (): Promise<void> => {
     do await new Promise(resolve => { setImmediate(resolve) })
     while (scheduler.load.active + scheduler.load.waiting > 0)
@@ -80,8 +80,8 @@ interface Plan {
   jobs: Array<{ base: number, own: number, tokens: number, n: number, turn: number,
     cancel: number | undefined }>
   budget: number
-  slots: number
-  habits: { ragged: boolean, chunked: boolean, rewinds: boolean, maxRows: number }
+  maxSequences: number
+  batching: { ragged: boolean, chunked: boolean, rewinds: boolean, maxRows: number }
 }
 
 const plans: fc.Arbitrary<Plan> = fc.record({
@@ -94,17 +94,19 @@ const plans: fc.Arbitrary<Plan> = fc.record({
     cancel: fc.option(fc.integer({ min: 0, max: 30 }), { nil: undefined, freq: 3 })
   }), { minLength: 1, maxLength: 12 }),
   budget: fc.integer({ min: 1600, max: 20_000 }),
-  slots: fc.integer({ min: 1, max: 6 }),
-  habits: fc.record({
+  maxSequences: fc.integer({ min: 1, max: 6 }),
+  batching: fc.record({
     ragged: fc.boolean(), chunked: fc.boolean(), rewinds: fc.boolean(),
     maxRows: fc.constantFrom(1, 2, Infinity)
   })
 })
 
 /** Plays a plan; answers the jobs and the most bytes seen while more than one sequence was worked on. */
-async function play ({ jobs, budget, slots, habits }: Plan): Promise<{ all: NotingJob[], most: number }> {
-  const { decoder, scheduler, idle } = bench({ budget, prefixBudget: budget / 4, slots },
-    new FakeDecoder(habits))
+async function play (
+  { jobs, budget, maxSequences, batching }: Plan
+): Promise<{ all: NotingJob[], most: number }> {
+  const { decoder, scheduler, idle } = bench({ budget, prefixBudget: budget / 4, maxSequences },
+    new FakeDecoder(batching))
   const all: NotingJob[] = []
   const events: Array<{ turn: number, run: () => void }> = []
   let most = 0
@@ -149,7 +151,7 @@ t.test('whatever comes and goes, every sequence gets its own tokens', async () =
 })
 
 t.test('a sequence that is taken back frees its slot within one step', async (t) => {
-  const table = bench({ slots: 1 })
+  const table = bench({ maxSequences: 1 })
   const long = new NotingJob(ids(20), 1e6)
   const next = new NotingJob(ids(20, 3), 1)
   const takeBack = table.scheduler.submit([long])
@@ -260,7 +262,7 @@ t.test('the same prompt again leaves one token to feed', async (t) => {
 })
 
 t.test('a call that fails ends what was in it and nothing else', async (t) => {
-  const table = bench({ slots: 2 })
+  const table = bench({ maxSequences: 2 })
   const [a, b, c] = [new NotingJob(ids(10), 30), new NotingJob(ids(10, 1), 30), new NotingJob(ids(10, 2), 5)]
   for (const job of [a, b, c]) table.scheduler.submit([job])
   table.at = (turn) => { if (turn === 10) table.decoder.failure = new Error('broken') }

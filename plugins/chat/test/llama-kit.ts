@@ -133,7 +133,7 @@ export async function rig (
   const echoed: string[] = []
   const pause = async (ms: number): Promise<void> => { await delay(ms, undefined, { ref: false }) }
   const engine = llamaEngine({
-    pulse: { now: () => performance.now(), pause },
+    clock: { now: () => performance.now(), pause },
     die: error => { deaths.push(error.message) },
     echo: line => { echoed.push(line) }
   })

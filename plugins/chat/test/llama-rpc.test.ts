@@ -80,7 +80,7 @@ async function donorOf (t: TestCase, scenario: Parameters<typeof donorIn>[1] = {
   const deaths: string[] = []
   const spec = specOf(directory, '', {}, { lends: true, serverBinary: undefined, donorBinary: binary })
   const session = await startDonor(spec, notingEnv(), {
-    pulse: {
+    clock: {
       now: () => performance.now(), pause: async ms => { await delay(ms, undefined, { ref: false }) }
     },
     die: error => { deaths.push(error.message) },

@@ -3,7 +3,7 @@ import { Truncation } from './select.js'
 import type { ChosenToken, SamplingParams, TokenChooser } from './types.js'
 
 /** What OpenAI's API reports for a token that is all but impossible. */
-const LEAST_LOGPROB = -9999
+const MIN_LOGPROB = -9999
 const GREEDY_BELOW = 1e-5
 
 /** Restricts the next token; told of every token that was chosen. */
@@ -191,7 +191,7 @@ function withLogprobs (raw: Float32Array, id: number, count: number): ChosenToke
   let sum = 0
   for (let i = 0; i < raw.length; i++) sum += Math.exp((raw[i] as number) - best)
   const norm = best + Math.log(sum)
-  const of = (i: number): number => Math.max(LEAST_LOGPROB, (raw[i] as number) - norm)
+  const of = (i: number): number => Math.max(MIN_LOGPROB, (raw[i] as number) - norm)
   const top = mostLikely(raw, Math.min(count, raw.length)).map((i) => ({ id: i, logprob: of(i) }))
   return { id, logprob: of(id), top }
 }

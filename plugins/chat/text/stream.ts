@@ -5,7 +5,7 @@ import type { StreamOptions, TextStream } from './types.js'
 const SPACE = 0x20
 
 /**
- * Text of ids so far: bytes are joined over tokens, so a letter appears only when all its bytes are there.
+ * Text of ids so far: bytes are joined over tokens, so a character appears only when all its bytes are there.
  */
 class Detokeniser {
   private readonly table: TokenTable
@@ -27,7 +27,7 @@ class Detokeniser {
     return this.decoder.decode(bytes, { stream: true })
   }
 
-  /** What was held back; incomplete letters become U+FFFD. */
+  /** What was held back; incomplete characters become U+FFFD. */
   end (): string {
     return this.decoder.decode()
   }

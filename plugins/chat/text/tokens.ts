@@ -162,7 +162,7 @@ function pieceBytes (token: string, replacements: readonly [string, string][],
   return encoder.encode(replacements.reduce((text, [from, to]) => text.replaceAll(from, to), token))
 }
 
-/** Byte-level BPE writes every byte as one visible letter (the table of GPT-2's encoder.py). */
+/** Byte-level BPE writes every byte as one visible character (the table of GPT-2's encoder.py). */
 const byteOfLetter = ((): Map<string, number> => {
   const map = new Map<string, number>()
   const visible = (b: number): boolean => (b >= 33 && b <= 126) || (b >= 161 && b <= 172) ||

@@ -30,7 +30,7 @@ export interface TextStream {
 
 /** Details of a text stream. */
 export interface StreamOptions {
-  /** The text goes on from a prompt: the leading space that some decoders drop is kept. Default false. */
+  /** Text completion: the leading space that some decoders drop is kept. Default false. */
   continues?: boolean
   /** Special tokens that are passed on as text (markers of tool calls and reasoning). Default: none. */
   markers?: readonly string[]

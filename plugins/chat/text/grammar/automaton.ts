@@ -14,7 +14,7 @@ export interface Edge { low: number, high: number, to: number }
 export interface Automaton { edges: readonly (readonly Edge[])[], accepting: readonly boolean[],
   rest: readonly number[] }
 
-/** Most ranges of letters at one state: the way from a state is looked for among them. */
+/** Most ranges of characters at one state: a step searches all of them. */
 const MAX_EDGES = 1024
 /** Most states of one automaton. */
 const MAX_STATES = 4000
@@ -192,7 +192,7 @@ export function charBytes (low: number, high: number): number {
   return plain === low ? raw : Math.min(2, raw)
 }
 
-/** Whether a text, by its letters, is accepted. */
+/** Whether a text, given as its characters, is accepted. */
 export function accepts (automaton: Automaton, letters: readonly string[]): boolean {
   let state = 0
   for (const letter of letters) {

@@ -34,7 +34,7 @@ export function intersect (a: CharSet, b: CharSet): CharSet {
 const ofText = (text: string): CharSet => charSet([...text].map((c) =>
   [c.codePointAt(0) ?? 0, c.codePointAt(0) ?? 0]))
 
-/** Sets with names: every letter, digits, and what `\w` is in a pattern. */
+/** Sets with names: every character, digits, and what `\w` is in a pattern. */
 export const ANY: CharSet = [[0, LAST]]
 export const DIGIT: CharSet = [[0x30, 0x39]]
 export const WORD: CharSet = charSet([[0x30, 0x39], [0x41, 0x5a], [0x5f, 0x5f], [0x61, 0x7a]])

@@ -7,7 +7,7 @@ const DIGITS = 15
 /** Digits after the point of the fixed-point numbers that bounds are compared in. */
 const SCALE = 14
 const ONE = 10n ** BigInt(SCALE)
-const MOST = 10n ** BigInt(DIGITS) - 1n
+const LARGEST = 10n ** BigInt(DIGITS) - 1n
 
 /** The limits of a number. Exclusive limits are given by `above` and `below`. */
 export interface NumberLimits {
@@ -70,8 +70,8 @@ export class BoundNumber extends Rule {
     super(hole)
     this.integer = limits.integer
     this.step1 = BigInt(limits.multipleOf ?? 1) * ONE
-    this.low = largest([-MOST * ONE, scaled(limits.min, 'up', 0n), scaled(limits.above, 'up', 1n)])
-    this.high = -largest([-MOST * ONE, negated(scaled(limits.max, 'down', 0n)),
+    this.low = largest([-LARGEST * ONE, scaled(limits.min, 'up', 0n), scaled(limits.above, 'up', 1n)])
+    this.high = -largest([-LARGEST * ONE, negated(scaled(limits.max, 'down', 0n)),
       negated(scaled(limits.below, 'down', 1n))])
   }
 

@@ -21,17 +21,17 @@ export interface Trie {
   longest: number
   /** Which bytes are tokens of their own. */
   single: ReadonlySet<number>
-  /** Not every letter can be written: only ASCII may be asked for. */
+  /** Not every character can be written: only ASCII may be asked for. */
   ascii: boolean
 }
 
-/** Bytes of letters outside ASCII: continuations, and firsts. */
+/** First and further bytes of characters outside ASCII. */
 const UTF8_BYTES = Array.from({ length: 0xf5 - 0x80 }, (_, i) => 0x80 + i).filter((b) => b !== 0xc0 &&
   b !== 0xc1)
 
 /**
  * The trie of all tokens but special ones. Where not all bytes of UTF-8 have tokens of their own,
- * tokens that end inside a letter are left out, since nothing might complete them.
+ * tokens that end inside a character are left out, since nothing might complete them.
  */
 export function buildTrie (table: TokenTable, without: ReadonlySet<number>): Trie {
   const single = new Set<number>()
@@ -41,7 +41,7 @@ export function buildTrie (table: TokenTable, without: ReadonlySet<number>): Tri
     const bytes = bytesOf(table, id)
     if (bytes.length === 0 || bytes.length > MAX_TOKEN_BYTES) continue
     if (bytes.length === 1) single.add(bytes[0] as number)
-    // One letter per byte: sorts as the bytes do.
+    // One character per byte: sorts as the bytes do.
     tokens.push({ text: Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('latin1'), id })
   }
   const ascii = !UTF8_BYTES.every((b) => single.has(b))

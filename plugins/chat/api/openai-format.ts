@@ -26,7 +26,7 @@ export function chatLogprobs (tokens: readonly TokenReport[]): object | null {
 
 const tokenLogprob = (token: string, logprob: number | null) => ({
   token, logprob,
-  // A part of a letter has no text of its own, so its bytes are not known here.
+  // A part of a character has no text of its own, so its bytes are not known here.
   bytes: token.includes('\ufffd') ? null : [...Buffer.from(token)]
 })
 

@@ -2,7 +2,7 @@
 import type { SpanSeries, SpanSink } from '../../../kernel/api/engine.js'
 
 /** Notes the wait for a place, the work on the prompt, and the time from each token to the next. */
-export class Steps {
+export class AnswerSpans {
   private readonly trace: SpanSink
   /** Names of further answers to the same prompt carry their number. */
   private readonly suffix: string

@@ -24,7 +24,7 @@ const invalid = (path: string, message: string): EngineError =>
  * Answers one chunk per text, `{ kind: 'embedding', index, dimensions }` with the numbers as little-endian
  * 32-bit floats in `media`, in no particular order, and `{ kind: 'done', usage }`.
  */
-export class EmbeddingSession implements EngineSession {
+export class EncoderSession implements EngineSession {
   private readonly loaded: LoadedEncoder
   private readonly spec: ModelSpec
 

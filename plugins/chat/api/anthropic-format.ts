@@ -1,6 +1,6 @@
 /** Answers of POST /v1/messages. Pure. */
-import { anthropicFailure } from './failure.js'
-import type { Facts, Framing, Shape } from './answer.js'
+import { anthropicFailure } from './errors.js'
+import type { Facts, Framing, Formatter } from './answer.js'
 import type { Collector, EndPiece, Finish, TextPiece, Totals } from './pieces.js'
 
 type Value = { type: string } & Record<string, unknown>
@@ -35,7 +35,7 @@ const messageOf = ({ id, model }: Facts, more: object): object =>
   ({ id: `msg_${id}`, type: 'message', role: 'assistant', model, ...more })
 
 /** The events of a stream. Blocks follow each other; each is closed before the next one opens. */
-export class MessageShape implements Shape {
+export class MessageFormatter implements Formatter {
   readonly #facts: Facts
   #index = -1
   /** What the open block is: a type, or a call's index. */

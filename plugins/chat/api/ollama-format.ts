@@ -1,9 +1,9 @@
 /** Answers of Ollama's API: lines of JSON. Pure. */
-import { argumentsOf } from './anthropic-shape.js'
-import { ollamaFailure } from './failure.js'
+import { argumentsOf } from './anthropic-format.js'
+import { ollamaFailure } from './errors.js'
 import { Collector } from './pieces.js'
 import type { ModelCard } from '../../../kernel/index.js'
-import type { Facts, Framing, Shape } from './answer.js'
+import type { Facts, Framing, Formatter } from './answer.js'
 import type { EndPiece, TextPiece, Totals, Whole, WholeCall } from './pieces.js'
 
 /**
@@ -60,7 +60,7 @@ function ending (facts: Facts, totals: Totals, choice: Whole | undefined): objec
 }
 
 /** The lines of a stream. A call comes when it is complete: this API has no pieces of them. */
-export class LinesShape implements Shape {
+export class LinesFormatter implements Formatter {
   readonly #facts: Facts
   readonly #field: Field
   readonly #answer = new Collector()

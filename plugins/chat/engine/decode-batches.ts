@@ -1,10 +1,10 @@
-/** The sequences whose prompt is done: groups that go through the model together, one token at a time. */
+/** The sequences after their prefill, in batches that go through the model together, one token at a time. */
 import type { RowSource } from './cache.js'
 import type { Decoder, Rows } from './decoder.js'
-import { partition } from './groups.js'
-import type { Pulse } from './scheduler.js'
+import type { Clock } from './scheduler.js'
 import type { Sequence } from './sequence.js'
 
+/** A decode batch. */
 interface Group<B> {
   sequences: Array<Sequence<B>>
   /** Rows in the order of `sequences`. */
@@ -24,10 +24,10 @@ const CALL_BYTES = 2 ** 21
 /** Called with the state of a sequence that leaves. */
 export type OnLeave<B> = (sequence: Sequence<B>, source: RowSource<B>) => void
 
-/** The sequences being written. */
-export class Writers<B extends Rows> {
+/** The sequences being decoded. */
+export class DecodeBatches<B extends Rows> {
   private readonly decoder: Decoder<B>
-  private readonly pulse: Pulse
+  private readonly clock: Clock
   private readonly onLeave: OnLeave<B>
   private groups: Array<Group<B>> = []
   /** Came since the groups were made. */
@@ -35,9 +35,9 @@ export class Writers<B extends Rows> {
   /** Left since the groups were made; their rows are still there. */
   private readonly gone = new Set<Sequence<B>>()
 
-  constructor (decoder: Decoder<B>, pulse: Pulse, onLeave: OnLeave<B>) {
+  constructor (decoder: Decoder<B>, clock: Clock, onLeave: OnLeave<B>) {
     this.decoder = decoder
-    this.pulse = pulse
+    this.clock = clock
     this.onLeave = onLeave
   }
 
@@ -134,15 +134,56 @@ export class Writers<B extends Rows> {
       return
     }
     group.batch = made.batch
-    let since = this.pulse.now()
+    let since = this.clock.now()
     for (const [row, sequence] of sequences.entries()) {
       // A grammar may take its time for a token: others are let in between two sequences.
-      if (this.pulse.now() - since > HELD_MS) {
-        await this.pulse.turn()
-        since = this.pulse.now()
+      if (this.clock.now() - since > HELD_MS) {
+        await this.clock.yieldToEvents()
+        since = this.clock.now()
       }
       const stays = sequence.cancelled || sequence.advance(made.logits[row] as Float32Array)
       if (!stays) this.leave(sequence)
     }
   }
 }
+
+/** What a call costs, in any one unit. */
+export interface CallCost {
+  /** Of a call, whatever its rows. */
+  call: number
+  /** Of one token of state of one row, padding included. */
+  token: number
+  /** Most rows of one call. */
+  maxRows: number
+  /** False where rows of one call must have the same length. */
+  ragged: boolean
+}
+
+/**
+ * Splits sequences into batches so that the sum of costs is least: rows are padded to the longest of their
+ * batch, and every forward pass reads all weights, so a small batch wastes memory bandwidth. Answers indexes
+ * into `lengths`, within a batch from the shortest to the longest, equal ones in their order.
+ */
+export function partition (lengths: readonly number[], cost: CallCost): number[][] {
+  const order = lengths.map((_, i) => i).sort((a, b) => at(lengths, a) - at(lengths, b) || a - b)
+  const sorted = order.map(i => at(lengths, i))
+  const least: number[] = [0]
+  const from: number[] = [0]
+  for (let end = 1; end <= sorted.length; end++) {
+    least[end] = Infinity
+    const longest = at(sorted, end - 1)
+    for (let start = end - 1; start >= 0 && end - start <= cost.maxRows; start--) {
+      if (!cost.ragged && at(sorted, start) !== longest) break
+      const total = at(least, start) + cost.call + (end - start) * longest * cost.token
+      if (total < at(least, end)) {
+        least[end] = total
+        from[end] = start
+      }
+    }
+  }
+  const groups: number[][] = []
+  for (let end = sorted.length; end > 0; end = at(from, end)) groups.unshift(order.slice(at(from, end), end))
+  return groups
+}
+
+const at = (list: readonly number[], i: number): number => list[i] as number

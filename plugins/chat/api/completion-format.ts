@@ -1,6 +1,6 @@
 /** Answers of POST /v1/completions. Pure. */
-import { usageOf } from './openai-words.js'
-import type { Facts, Shape } from './answer.js'
+import { usageOf } from './openai-format.js'
+import type { Facts, Formatter } from './answer.js'
 import type { Collector, EndPiece, TextPiece, Totals } from './pieces.js'
 import type { TokenReport } from '../engine/mailbox.js'
 
@@ -23,10 +23,10 @@ export function completionLogprobs (tokens: readonly TokenReport[], offset = 0):
 }
 
 /** The chunks of a stream. */
-export class CompletionShape implements Shape {
+export class CompletionFormatter implements Formatter {
   readonly #facts: Facts
   readonly #includeUsage: boolean
-  /** Letters so far, by choice. */
+  /** Characters so far, by choice. */
   readonly #offsets = new Map<number, number>()
   #last: object | null = null
 

@@ -1,13 +1,13 @@
 import t from 'tap'
 import { SpanRecorder } from '../../../kernel/api/engine.js'
-import { Steps } from '../engine/steps.js'
+import { AnswerSpans } from '../engine/answer-spans.js'
 
 t.test('the spans of an answer follow one another without a gap', (t) => {
   let now = 0
   const recorder = new SpanRecorder(() => now)
   for (const index of [0, 1]) {
     now = 0
-    const steps = new Steps(recorder, index)
+    const steps = new AnswerSpans(recorder, index)
     now = 5
     steps.started()
     for (const written of [1, 2, 3]) {

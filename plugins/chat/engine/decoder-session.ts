@@ -8,13 +8,13 @@ import { limitsOf } from './limits.js'
 import type { Loaded } from './load.js'
 import { Mailbox } from './mailbox.js'
 import { readTextRequest, type ModelFacts, type TextRequest } from './request.js'
-import { Scheduler, type Pulse } from './scheduler.js'
+import { Scheduler, type Clock } from './scheduler.js'
 import { detokenized, tokenized, unknownTask } from './token-tasks.js'
 
 const NANOSECONDS = 1e6
-const SYSTEM: Pulse = {
+const SYSTEM: Clock = {
   now: () => Number(process.hrtime.bigint()) / NANOSECONDS,
-  turn: async () => { await new Promise<void>(resolve => { setImmediate(resolve) }) }
+  yieldToEvents: async () => { await new Promise<void>(resolve => { setImmediate(resolve) }) }
 }
 /** Tokens of the first run, and written in it: enough to measure both. */
 const WARMUP_PROMPT = 64
@@ -29,22 +29,22 @@ const REASONING_END = '</think>'
 type Traced = TextRequest & { trace: SpanSink | undefined }
 
 /** A loaded decoder that answers tasks. */
-export class WriterSession implements EngineSession {
+export class DecoderSession implements EngineSession {
   private readonly loaded: Loaded
   private readonly facts: ModelFacts
   private readonly scheduler: Scheduler<KvBatch>
   /** Answers open at once. */
   private readonly most: number
-  private readonly pulse: Pulse
+  private readonly clock: Clock
 
-  constructor (loaded: Loaded, { card, options }: ModelSpec, pulse: Pulse = SYSTEM) {
+  constructor (loaded: Loaded, { card, options }: ModelSpec, clock: Clock = SYSTEM) {
     const { limits, contextLength, queue } = limitsOf(options, loaded.contextLength, loaded.decoder)
     const { text, prompts, defaults } = loaded
     this.loaded = loaded
-    this.pulse = pulse
-    this.most = limits.slots + queue
+    this.clock = clock
+    this.most = limits.maxSequences + queue
     this.facts = { modelId: card.modelId, contextLength, text, prompts, defaults }
-    this.scheduler = new Scheduler(loaded.decoder, limits, pulse)
+    this.scheduler = new Scheduler(loaded.decoder, limits, clock)
   }
 
   async warmup (): Promise<void> {
@@ -70,16 +70,16 @@ export class WriterSession implements EngineSession {
 
   info (): Record<string, unknown> {
     const { decoder, probed, sliced, files } = this.loaded
-    const { habits, binding } = decoder
+    const { batching: { maxRows, ragged, padding, chunked }, binding } = decoder
     return {
       contextLength: this.facts.contextLength,
       vocabularySize: probed.vocabularySize,
-      cacheType: binding.slots[0]?.type,
+      cacheType: binding.tensors[0]?.type,
       cacheBytesPerToken: decoder.tokenBytes,
       weightBytes: files.bytes,
-      batches: habits.maxRows === 1 ? 'none' : habits.ragged ? `padded ${habits.padding}` : 'same length',
+      batches: maxRows === 1 ? 'none' : ragged ? `padded ${padding}` : 'same length',
       batchDeviation: probed.deviation,
-      prefill: habits.chunked ? 'in pieces' : 'whole',
+      prefill: chunked ? 'in pieces' : 'whole',
       lastTokenOnly: sliced || binding.keep !== null,
       newEntriesOnly: binding.places !== null
     }
@@ -161,7 +161,7 @@ export class WriterSession implements EngineSession {
       // Answers to one prompt differ, and each can be had again.
       chooser: text.chooser({ ...params, maxTokens, seed: seed === null ? null : seed + index }),
       stream: text.stream(stop, { continues, markers }),
-      now: this.pulse.now
+      now: this.clock.now
     }))
   }
 }

@@ -1,5 +1,5 @@
 /** Answers of POST /v1/responses. Pure. */
-import type { Facts, Framing, Shape } from './answer.js'
+import type { Facts, Framing, Formatter } from './answer.js'
 import type { Collector, EndPiece, Finish, TextPiece, Totals } from './pieces.js'
 import type { ResponsesBody } from './responses-task.js'
 
@@ -43,7 +43,7 @@ function itemValue ({ kind, id, text, callId, name }: Item, status: string): obj
 }
 
 /** The events of a stream. Items follow each other; each is complete before the next one begins. */
-export class ResponseShape implements Shape {
+export class ResponseFormatter implements Formatter {
   readonly #facts: Facts
   readonly #body: ResponsesBody
   readonly #done: object[] = []
@@ -156,13 +156,13 @@ const usageOf = ({ promptTokens, completionTokens, cachedTokens }: Totals): obje
 
 /** The whole answer: what the last event of its stream would hold. */
 export function wholeResponse (answer: Collector, facts: Facts, body: ResponsesBody): object {
-  const shape = new ResponseShape(facts, body)
+  const formatter = new ResponseFormatter(facts, body)
   const [choice] = answer.choices
   if (choice !== undefined) {
     const { content, reasoning, finish } = choice
     const calls = choice.calls.map((call, index) => ({ index, ...call }))
-    shape.piece({ kind: 'text', index: 0, content, reasoning, calls, tokens: [] })
-    shape.piece({ kind: 'end', index: 0, finish } as EndPiece)
+    formatter.piece({ kind: 'text', index: 0, content, reasoning, calls, tokens: [] })
+    formatter.piece({ kind: 'end', index: 0, finish } as EndPiece)
   }
-  return shape.end(answer.totals)[0]?.['response'] as object
+  return formatter.end(answer.totals)[0]?.['response'] as object
 }

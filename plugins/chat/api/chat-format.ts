@@ -1,13 +1,13 @@
 /** Answers of POST /v1/chat/completions. Pure. */
-import { chatLogprobs, usageOf } from './openai-words.js'
-import type { Facts, Shape } from './answer.js'
+import { chatLogprobs, usageOf } from './openai-format.js'
+import type { Facts, Formatter } from './answer.js'
 import type { Collector, EndPiece, TextPiece, Totals, Whole, WholeCall } from './pieces.js'
 
 /** How many answers there are, and whether their usage comes in a chunk of its own. */
 export interface ChatOptions { n: number, includeUsage: boolean }
 
 /** The chunks of a stream. */
-export class ChatShape implements Shape {
+export class ChatFormatter implements Formatter {
   readonly #facts: Facts
   readonly #options: ChatOptions
   /** The last choice's end, which waits for the usage. */
