@@ -1,13 +1,13 @@
 import { definePlugin } from '../../kernel/index.js'
 import type { Plugin } from '../../kernel/index.js'
 import { manifest } from './manifest.js'
-import type { StagingParts } from './wiring.js'
+import type { StagingParts } from './manager/start.js'
 
 /** The plugin on given parts of the machine. */
 export function createStaging (parts: StagingParts): Plugin {
   return definePlugin(manifest, async (ctx) => {
     // Not before it starts: the command line reads the manifests of all plugins, and this brings much along.
-    const { start } = await import('./wiring.js')
+    const { start } = await import('./manager/start.js')
     return start(ctx, parts)
   })
 }

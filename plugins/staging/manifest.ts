@@ -2,11 +2,8 @@ import { BundleService, ClusterService, SessionService } from '../../kernel/inde
 import type { Manifest } from '../../kernel/index.js'
 import { verbs } from './cli/verbs.js'
 import { EventLogService } from '../event-log/service.js'
-import { conflicts } from './conflicts.js'
-import { errors } from './errors.js'
-import { events } from './events.js'
+import { conflicts, errors, events, commands, sections } from './declarations.js'
 import { routes } from './routes.js'
-import { commands, sections } from './sections.js'
 import { ModelsService } from './service.js'
 import { settings } from './settings.js'
 

@@ -1,9 +1,9 @@
 import { defineService } from '../../kernel/index.js'
 import type { ModelCard, NodeView } from '../../kernel/index.js'
-import type { DownloadView } from './stage-job.js'
+import type { DownloadView } from './staged/stage-job.js'
 
-export type { DownloadView } from './stage-job.js'
-export { whereOf } from './cli/where.js'
+export type { DownloadView } from './staged/stage-job.js'
+export { whereOf } from './cli/api.js'
 
 /** Where the card of a model comes from; a later one counts more. */
 export type CardOrigin = 'bundled' | 'store' | 'staged' | 'home' | 'custom'

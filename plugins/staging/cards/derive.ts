@@ -1,7 +1,7 @@
 /** From the files of a model to its card. */
 import { parseCard } from '../../../kernel/cards/index.js'
 import type { CardFile, ModelCard } from '../../../kernel/index.js'
-import { filePathProblem } from '../files/index.js'
+import { filePathProblem } from '../files/names.js'
 import { CardError } from './error.js'
 import { Folder } from './folder.js'
 import { CARD_FILE, cardFiles, checked, toCard, type DeriveOptions, type Found } from './found.js'

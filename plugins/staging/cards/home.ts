@@ -3,7 +3,7 @@ import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { parseCard } from '../../../kernel/cards/index.js'
 import type { ModelCard } from '../../../kernel/index.js'
-import { modelIdProblem } from '../files/index.js'
+import { modelIdProblem } from '../files/names.js'
 import { readText } from './folder.js'
 
 /** The operator's own may be longer than those that come with models. */

@@ -1,5 +1,5 @@
 /** Language models in ONNX: onnxruntime-genai's folders, and those of Optimum and transformers.js. */
-import { filePathProblem } from '../files/index.js'
+import { filePathProblem } from '../files/names.js'
 import { CardError } from './error.js'
 import { besides, type Folder } from './folder.js'
 import type { Found } from './found.js'

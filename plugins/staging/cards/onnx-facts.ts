@@ -1,6 +1,6 @@
 /** What the head of a graph says about the files and sizes of a model. */
 import { readHeader, type OnnxHeader } from '../../onnx/service.js'
-import { filePathProblem } from '../files/index.js'
+import { filePathProblem } from '../files/names.js'
 import { besides, type Folder } from './folder.js'
 import { withReader } from './reader.js'
 

@@ -1,6 +1,5 @@
-import { readCopies } from './api.js'
-import { showBytes } from './units.js'
-import { sizeOfCopies, whereOf } from './where.js'
+import { showBytes } from '../../../kernel/index.js'
+import { readCopies, sizeOfCopies, whereOf } from './api.js'
 import type { ModelCopy } from './api.js'
 import type { Verb } from '../../../kernel/index.js'
 

@@ -1,6 +1,6 @@
-import { showBytes, showSpan } from './units.js'
 import type { DownloadStatus } from './api.js'
 import type { VerbContext } from '../../../kernel/index.js'
+import { showBytes, showSpan as showSeconds } from '../../../kernel/index.js'
 
 /** How far a transfer is. Bytes, bytes per second, milliseconds; 0 or null where it is not known. */
 export interface Amount { done: number, total: number, rate: number, etaMs: number | null }
@@ -56,3 +56,6 @@ export function showReadings ({ io, out, err }: VerbContext, readings: readonly 
   if (io.stderr.isTTY === true) err.update(readings.map((reading) => reading.text).join('; '))
   else for (const { text, step } of readings) if (step) err.line(text)
 }
+
+/** A span of milliseconds in at most two units, rounded up to seconds: `9s`, `1h12m`, `3d`. */
+export const showSpan = (ms: number): string => showSeconds(Math.ceil(ms / 1000))

@@ -1,7 +1,6 @@
 import { readCopies } from './api.js'
 import { nameOf } from './cluster.js'
-import { canAsk, confirm, readModelId } from '../../../kernel/index.js'
-import { showBytes } from './units.js'
+import { canAsk, confirm, readModelId, showBytes } from '../../../kernel/index.js'
 import type { ModelCopy } from './api.js'
 import type { StateView } from './cluster.js'
 import type { Verb, VerbContext } from '../../../kernel/index.js'

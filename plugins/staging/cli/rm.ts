@@ -1,7 +1,5 @@
-import { readCopies, storePath } from './api.js'
-import { canAsk, confirm, isVerbError, readModelId } from '../../../kernel/index.js'
-import { plain, showBytes } from './units.js'
-import { sizeOfCopies, whereOf } from './where.js'
+import { readCopies, storePath, sizeOfCopies, whereOf } from './api.js'
+import { canAsk, confirm, isVerbError, readModelId, plain, showBytes } from '../../../kernel/index.js'
 import type { Verb, VerbContext, VerbError } from '../../../kernel/index.js'
 
 /** What came of one model. */

@@ -1,6 +1,6 @@
-import { lstat, mkdir, open, realpath, stat } from 'node:fs/promises'
-import { basename, dirname, join, sep } from 'node:path'
-import { PathError, errnoOf } from './errors.js'
+import { lstat, mkdir, open, realpath, stat, statfs } from 'node:fs/promises'
+import { basename, dirname, join, sep, resolve } from 'node:path'
+import { PathError, errnoOf } from './names.js'
 
 /**
  * Whether a folder is there; false when nothing is. Throws PathError when something else is in its place,
@@ -56,4 +56,19 @@ async function realOf (path: string): Promise<string> {
     if (errnoOf(error) !== 'ENOENT' || dirname(path) === path) throw error
     return join(await realOf(dirname(path)), basename(path))
   })
+}
+
+/** A file system. Two paths with the same `device` are on one and can share files by hard links. */
+export interface Volume { totalBytes: number, freeBytes: number, device: number }
+
+/** The volume of a path or of its nearest parent that exists. Free is what an ordinary user may write. */
+export async function volumeOf (path: string): Promise<Volume> {
+  const full = resolve(path)
+  try {
+    const [{ blocks, bavail, bsize }, { dev }] = await Promise.all([statfs(full), stat(full)])
+    return { totalBytes: blocks * bsize, freeBytes: bavail * bsize, device: dev }
+  } catch (error) {
+    if (errnoOf(error) !== 'ENOENT' || full === dirname(full)) throw error
+    return await volumeOf(dirname(full))
+  }
 }

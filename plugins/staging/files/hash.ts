@@ -4,8 +4,8 @@ import { constants } from 'node:fs'
 import { open } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
 import { CHUNK_BYTES } from '../types.js'
-import { PathError, errnoOf } from './errors.js'
-import { EMPTY_SHA256 } from './manifest.js'
+import { PathError, errnoOf } from './names.js'
+import { EMPTY_SHA256 } from './record.js'
 
 const READ_BYTES = 1024 * 1024
 

@@ -1,3 +1,95 @@
+const PART = /^[A-Za-z0-9][A-Za-z0-9._-]{0,95}$/
+const FOLDER = /^([A-Za-z0-9][A-Za-z0-9._-]*?)--([A-Za-z0-9][A-Za-z0-9._-]*)$/
+/** Two parts of 96 characters and the slash. */
+const LONGEST_ID = 193
+
+/**
+ * Why a text is no model id, as one sentence, or null when it is one. An id names a folder on disk, so
+ * the rules of all platforms count everywhere.
+ */
+export function modelIdProblem (id: string): string | null {
+  if (typeof id !== 'string') return 'A model id is a text such as org/name.'
+  const problem = idShapeProblem(id)
+  return problem === null ? null : `${shown(id)} is no model id: ${problem}.`
+}
+
+function idShapeProblem (id: string): string | null {
+  if (id.length > LONGEST_ID) return `it is longer than ${LONGEST_ID} characters`
+  const [org, name, ...rest] = id.split('/')
+  if (org === undefined || name === undefined || rest.length > 0) return 'it must have the form org/name'
+  for (const part of [org, name]) {
+    if (!PART.test(part)) {
+      return 'each part is 1 to 96 of the characters A-Z a-z 0-9 . _ - and begins with a letter or digit'
+    }
+    if (part.includes('..')) return 'two dots in a row are not allowed'
+    if (part.endsWith('.')) return 'no part may end with a dot'
+    if (isDeviceName(part)) return 'Windows keeps a part such as CON, NUL or COM1.x for a device'
+  }
+  return org.includes('--') ? 'the part before the slash may not contain two dashes in a row' : null
+}
+
+/** The folder name of a model, `org--name`. Throws PathError for what is no model id. */
+export function folderOf (modelId: string): string {
+  const problem = modelIdProblem(modelId)
+  if (problem !== null) throw new PathError(problem)
+  return modelId.replace('/', '--')
+}
+
+/** The model whose folder has this name, or undefined when it is no model's folder. */
+export function modelOf (folder: string): string | undefined {
+  const match = FOLDER.exec(folder)
+  if (match === null) return undefined
+  const id = `${match[1]!}/${match[2]!}`
+  return modelIdProblem(id) === null ? id : undefined
+}
+
+const SEGMENT = /^[A-Za-z0-9._+=@()-]{1,128}$/
+const MOST_SEGMENTS = 8
+
+/** Whether a name at the top of a model folder is one of svc's own (`.svc-record.json`, `.last_used`). */
+export function isOwnName (name: string): boolean {
+  const folded = name.toLowerCase()
+  return folded.startsWith('.svc') || folded === '.last_used'
+}
+
+/**
+ * Why a text is no path of a file in a model, as one sentence, or null when it is one: 1 to 8 segments
+ * joined by `/`, relative, harmless on every platform, and not a name that svc itself uses.
+ */
+export function filePathProblem (path: string): string | null {
+  if (typeof path !== 'string') return 'A file path is a text.'
+  const problem = pathShapeProblem(path)
+  return problem === null ? null : `${shown(path)} is no file path of a model: ${problem}.`
+}
+
+function pathShapeProblem (path: string): string | null {
+  if (path === '') return 'it is empty'
+  if (path.includes('\\')) return 'a backslash is not allowed'
+  if (path.startsWith('/') || /^[A-Za-z]:/.test(path)) return 'it must be relative'
+  const segments = path.split('/', MOST_SEGMENTS + 1)
+  if (segments.length > MOST_SEGMENTS) return `it has more than ${MOST_SEGMENTS} segments`
+  for (const segment of segments) {
+    const problem = segmentProblem(segment)
+    if (problem !== null) return problem
+  }
+  return isOwnName(segments[0]!) ? 'its first segment is a name that svc keeps for itself' : null
+}
+
+function segmentProblem (segment: string): string | null {
+  if (segment === '.' || segment === '..') return '"." and ".." are not allowed'
+  if (!SEGMENT.test(segment)) {
+    return 'each segment is 1 to 128 of the characters A-Z a-z 0-9 . _ + = @ ( ) -'
+  }
+  if (segment.endsWith('.')) return 'no segment may end with a dot'
+  return isDeviceName(segment) ? 'Windows keeps a segment such as CON, NUL or COM1.x for a device' : null
+}
+
+/** The folders above a path: `a/b/c` lies in `a` and `a/b`. Pure. */
+export function foldersAbove (path: string): string[] {
+  const segments = path.split('/')
+  return segments.slice(1).map((_, i) => segments.slice(0, i + 1).join('/'))
+}
+
 const SHOWN_CHARACTERS = 80
 /** Windows opens a device for these, with any extension and in any case. */
 const DEVICE = /^(con|prn|aux|nul|com[1-9]|lpt[1-9])(\.|$)/i
@@ -12,3 +104,24 @@ export function shown (text: string): string {
 
 /** Whether a name means a device on Windows (`CON`, `nul.txt`). */
 export const isDeviceName = (name: string): boolean => DEVICE.test(name)
+
+/** A path, name or folder is refused: it is no valid one, or following it could leave the root. */
+export class PathError extends Error {
+  constructor (message: string, options?: ErrorOptions) {
+    super(message, options)
+    this.name = 'PathError'
+  }
+}
+
+/** A manifest is not valid; the message names the first field that is wrong. */
+export class ManifestError extends Error {
+  constructor (message: string) {
+    super(message)
+    this.name = 'ManifestError'
+  }
+}
+
+/** The errno code of a failed system call, such as `ENOENT`; undefined for any other error. */
+export function errnoOf (error: unknown): string | undefined {
+  return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined
+}

@@ -1,12 +1,10 @@
 import { lstat, opendir } from 'node:fs/promises'
 import type { Dirent } from 'node:fs'
 import { join } from 'node:path'
-import { eachOf } from './each.js'
-import { PathError, errnoOf } from './errors.js'
+import { eachOf } from './queues.js'
+import { PathError, errnoOf, shown, filePathProblem, isOwnName } from './names.js'
 import { isRealFolder } from './folders.js'
-import { MOST_FILES } from './manifest.js'
-import { shown } from './names.js'
-import { filePathProblem, isOwnName } from './paths.js'
+import { MOST_FILES } from './record.js'
 
 /** Calls to the file system under way at once. */
 const PARALLEL = 16
@@ -90,4 +88,9 @@ async function entriesOf (folder: string): Promise<Dirent[]> {
     if (errnoOf(error) === undefined) throw error
   }
   return entries
+}
+
+/** Bytes of all regular files below a folder; links are not followed, an absent folder holds none. */
+export async function sizeOf (folder: string): Promise<number> {
+  return (await findFiles(folder)).reduce((sum, { size }) => sum + size, 0)
 }

@@ -1,14 +1,15 @@
 import { fileURLToPath } from 'node:url'
 import { kernelError, Reply, SvcError } from '../../../kernel/index.js'
 import type { RouteRequest } from '../../../kernel/index.js'
-import { lendFolder } from '../lend.js'
-import { eachNode } from '../net/ask.js'
-import { modelUrl } from '../net/lan-source.js'
-import { StoreError } from '../store/index.js'
-import type { DownloadStatus, StartOptions, Store } from '../store/index.js'
-import type { errors } from '../errors.js'
+import { lendFolder } from '../store/lend.js'
+import { eachNode } from '../peers/ask.js'
+import { modelUrl } from '../peers/sources.js'
+import { StoreError } from '../store/types.js'
+import type { DownloadStatus, StartOptions } from '../store/types.js'
+import type { Store } from '../store/store.js'
+import type { errors } from '../declarations.js'
 import { modelIdOf } from './ids.js'
-import type { Plane } from '../plane.js'
+import type { ModelManager } from '../manager/manager.js'
 
 type Request = RouteRequest<{ params: { type: 'object', properties: { model_id: { type: 'string' } } } }>
 type Reason = keyof typeof errors
@@ -20,9 +21,9 @@ const NAMED: Readonly<Record<string, Reason>> = {
 }
 
 /** A failure of the store as a client is told. */
-export function told (plane: Plane, error: unknown): unknown {
+export function told (manager: ModelManager, error: unknown): unknown {
   if (!(error instanceof StoreError) || error instanceof SvcError) return error
-  return plane.options.ctx.error(NAMED[error.reason] ?? 'download_failed', error.message)
+  return manager.options.ctx.error(NAMED[error.reason] ?? 'download_failed', error.message)
 }
 
 /** A status without the path of a folder, which is for the operator alone. */
@@ -32,40 +33,40 @@ function shownTo ({ caller }: RouteRequest, status: DownloadStatus): DownloadSta
 }
 
 /** GET /store/downloads. */
-export async function downloads (plane: Plane, request: RouteRequest): Promise<unknown> {
-  if (plane.store !== null) {
-    return { downloads: plane.store.downloads().map((status) => shownTo(request, status)) }
+export async function downloads (manager: ModelManager, request: RouteRequest): Promise<unknown> {
+  if (manager.store !== null) {
+    return { downloads: manager.store.downloads().map((status) => shownTo(request, status)) }
   }
-  return await plane.access.forward(request, { method: 'GET', path: '/store/downloads' })
+  return await manager.access.forward(request, { method: 'GET', path: '/store/downloads' })
 }
 
 /** Runs something on the store of this node, or has the store host answer. */
 async function onStore (
-  plane: Plane, request: Request,
+  manager: ModelManager, request: Request,
   call: { method: 'GET' | 'POST' | 'DELETE', end: string },
   work: (store: Store, modelId: string) => DownloadStatus | Promise<DownloadStatus>
 ): Promise<unknown> {
   const modelId = modelIdOf(request.params.model_id!)
-  if (plane.store === null) {
-    return await plane.access.forward(request, {
+  if (manager.store === null) {
+    return await manager.access.forward(request, {
       method: call.method, path: `${modelUrl(modelId)}/download${call.end}`
     })
   }
   try {
-    return shownTo(request, await work(plane.store, modelId))
+    return shownTo(request, await work(manager.store, modelId))
   } catch (error) {
-    throw told(plane, error)
+    throw told(manager, error)
   }
 }
 
 /** GET …/download/status. */
-export async function downloadState (plane: Plane, request: Request): Promise<unknown> {
-  return await onStore(plane, request, { method: 'GET', end: '/status' }, (store, id) => store.status(id))
+export async function downloadState (manager: ModelManager, request: Request): Promise<unknown> {
+  return await onStore(manager, request, { method: 'GET', end: '/status' }, (store, id) => store.status(id))
 }
 
 /** POST …/download/pause. */
-export async function pause (plane: Plane, request: Request): Promise<unknown> {
-  return await onStore(plane, request, { method: 'POST', end: '/pause' }, async (store, id) =>
+export async function pause (manager: ModelManager, request: Request): Promise<unknown> {
+  return await onStore(manager, request, { method: 'POST', end: '/pause' }, async (store, id) =>
     await store.pause(id))
 }
 
@@ -75,15 +76,15 @@ const TRANSFERS_HEADER = 'x-svc-transfers'
 const CANCEL_MS = 10_000
 
 /** DELETE …/download: the download into the store, and the transfers of the model to any node. */
-export async function cancelDownload (plane: Plane, request: Request): Promise<unknown> {
+export async function cancelDownload (manager: ModelManager, request: Request): Promise<unknown> {
   const modelId = modelIdOf(request.params.model_id!)
   const cancelled = { modelId, status: 'cancelled', progress: 0, error: null }
   if (request.member !== null && request.headers[TRANSFERS_HEADER] !== undefined) {
-    return await plane.stager.cancel(modelId) ? cancelled : { ...cancelled, status: 'not_found' }
+    return await manager.stager.cancel(modelId) ? cancelled : { ...cancelled, status: 'not_found' }
   }
-  const stopped = request.member === null && await cancelTransfers(plane, request, modelId)
+  const stopped = request.member === null && await cancelTransfers(manager, request, modelId)
   try {
-    const answer = await onStore(plane, request, { method: 'DELETE', end: '' }, async (store, id) =>
+    const answer = await onStore(manager, request, { method: 'DELETE', end: '' }, async (store, id) =>
       await store.cancel(id))
     return stopped && answer instanceof Reply && answer.status !== 200 ? cancelled : answer
   } catch (error) {
@@ -93,8 +94,10 @@ export async function cancelDownload (plane: Plane, request: Request): Promise<u
   }
 }
 
-async function cancelTransfers (plane: Plane, { caller }: Request, modelId: string): Promise<boolean> {
-  const { cluster, clock, stager } = plane
+async function cancelTransfers (
+  manager: ModelManager, { caller }: Request, modelId: string
+): Promise<boolean> {
+  const { cluster, clock, stager } = manager
   const answers = await eachNode<boolean>({
     cluster, clock, caller, nodes: cluster.nodes(), deadlineMs: CANCEL_MS,
     here: async () => await stager.cancel(modelId),
@@ -112,60 +115,60 @@ const BROKEN_OFF: ReadonlySet<DownloadStatus['status']> = new Set(['paused', 'fa
 
 /** POST …/download: from the hub, from another node, or from a folder of the node that was asked. */
 export async function download (
-  plane: Plane, request: Request & { body: StartOptions | null | undefined }
+  manager: ModelManager, request: Request & { body: StartOptions | null | undefined }
 ): Promise<unknown> {
-  return await startDownload(plane, request, modelIdOf(request.params.model_id!), request.body ?? {})
+  return await startDownload(manager, request, modelIdOf(request.params.model_id!), request.body ?? {})
 }
 
 /** Starts a download here or at the store host; the answer is its state, or that host's Reply. */
 export async function startDownload (
-  plane: Plane, request: RouteRequest, modelId: string, options: StartOptions
+  manager: ModelManager, request: RouteRequest, modelId: string, options: StartOptions
 ): Promise<unknown> {
   const { source } = options
   if (source?.startsWith('file:') === true && !request.caller.authorities.has('operator')) {
     throw kernelError('missing_grant', 'Only the operator may have a folder of a node read.',
       { authority: 'operator' })
   }
-  const { store } = plane
-  if (store === null) return await atHost(plane, request, modelId, options)
+  const { store } = manager
+  if (store === null) return await atHost(manager, request, modelId, options)
   try {
     const again = Object.keys(options).length === 0 && BROKEN_OFF.has(store.status(modelId).status)
     if (again) store.resume(modelId)
     else if (source === undefined) store.start(modelId, options)
-    else store.start(modelId, { ...options, source: nodeSource(plane, source) })
+    else store.start(modelId, { ...options, source: nodeSource(manager, source) })
     return shownTo(request, store.status(modelId))
   } catch (error) {
-    throw told(plane, error)
+    throw told(manager, error)
   }
 }
 
 /** A folder of this node is lent to the store host, which fetches it from here. */
 async function atHost (
-  plane: Plane, request: RouteRequest, modelId: string, body: StartOptions
+  manager: ModelManager, request: RouteRequest, modelId: string, body: StartOptions
 ): Promise<unknown> {
   const path = `${modelUrl(modelId)}/download`
-  plane.access.host()
+  manager.access.host()
   if (body.source?.startsWith('file:') !== true) {
-    return await plane.access.forward(request, { method: 'POST', path, body })
+    return await manager.access.forward(request, { method: 'POST', path, body })
   }
-  await lendFolder(plane, { modelId, folder: pathOf(plane, body.source), signal: request.signal })
-  const source = `node:${plane.node.installId}`
-  return await plane.access.forward(request, { method: 'POST', path, body: { ...body, source } })
+  await lendFolder(manager, { modelId, folder: pathOf(manager, body.source), signal: request.signal })
+  const source = `node:${manager.node.installId}`
+  return await manager.access.forward(request, { method: 'POST', path, body: { ...body, source } })
 }
 
-function pathOf (plane: Plane, source: string): string {
+function pathOf (manager: ModelManager, source: string): string {
   try {
     if (!source.startsWith('file:///')) throw new Error('it is no file:///absolute/folder')
     return fileURLToPath(source)
   } catch (error) {
-    throw plane.options.ctx.error('import_refused', `${source} is no folder: ${(error as Error).message}`)
+    throw manager.options.ctx.error('import_refused', `${source} is no folder: ${(error as Error).message}`)
   }
 }
 
 /** `node:REF` with the node's install id. Throws `node_not_found`. */
-function nodeSource (plane: Plane, source: string): string {
+function nodeSource (manager: ModelManager, source: string): string {
   if (!source.startsWith('node:')) return source
-  const node = plane.cluster.resolve(source.slice(5))
+  const node = manager.cluster.resolve(source.slice(5))
   if (node === undefined) throw kernelError('node_not_found', `No node ${source.slice(5)} is known.`)
   return `node:${node.installId}`
 }

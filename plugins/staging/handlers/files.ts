@@ -1,14 +1,13 @@
 import { kernelError } from '../../../kernel/index.js'
-import type { RouteRequest } from '../../../kernel/index.js'
-import { filePathProblem } from '../files/index.js'
-import { fileUrl, modelUrl } from '../net/lan-source.js'
-import { sendFile } from '../net/send-file.js'
+import type { RouteRequest, ModelCard } from '../../../kernel/index.js'
+import { filePathProblem } from '../files/names.js'
+import { fileUrl, modelUrl } from '../peers/sources.js'
+import { sendFile } from '../peers/send-file.js'
 import { modelIdOf } from './ids.js'
-import type { ModelCard } from '../../../kernel/index.js'
-import type { ByteRange } from '../net/range.js'
-import type { LocalCopy } from '../local-copies.js'
-import type { Plane } from '../plane.js'
-import type { ShelfItem } from '../shelf.js'
+import type { ByteRange } from '../transfer/types.js'
+import type { LocalCopy } from '../staged/local-copies.js'
+import type { ModelManager } from '../manager/manager.js'
+import type { OfferedModel } from '../store/offered.js'
 import type { ManifestFile, ModelManifest } from '../types.js'
 
 interface Held {
@@ -27,40 +26,40 @@ interface Asked { from?: string, digest?: string }
  * is complete, then what is being received; of several versions the one with the digest. Else, and where
  * there is no own one, what the store here has.
  */
-function held (plane: Plane, modelId: string, { from, digest }: Asked): Held | undefined {
-  const { local, shelf, exchange } = plane
+function held (manager: ModelManager, modelId: string, { from, digest }: Asked): Held | undefined {
+  const { local, offered, exchange } = manager
   const given = exchange.given(modelId)
-  const stored = shelf?.get(modelId)
+  const stored = offered?.get(modelId)
   const whole = local.versions(modelId).map(asHeld)
   const own = given?.lent === true ? [given, ...whole] : [...whole, ...given === undefined ? [] : [given]]
   const there = [...from === 'self' ? own : [], ...stored === undefined ? [] : [asHeld(stored)]]
   return from === 'self' && digest !== undefined ? there.find((one) => one.digest === digest) : there[0]
 }
 
-function asHeld ({ directory, manifest, digest, card }: LocalCopy | ShelfItem): Held {
+function asHeld ({ directory, manifest, digest, card }: LocalCopy | OfferedModel): Held {
   return { folder: directory, manifest, digest, card, has: () => true }
 }
 
-function missing (plane: Plane, modelId: string, { from }: Asked): Error {
+function missing (manager: ModelManager, modelId: string, { from }: Asked): Error {
   const where = from === 'self' ? 'on this node' : 'in the store'
-  return plane.options.ctx.error('model_not_found', `There is no model ${modelId} ${where}.`)
+  return manager.options.ctx.error('model_not_found', `There is no model ${modelId} ${where}.`)
 }
 
 /** GET /store/models/{id}/manifest: with the card, by which another node knows what it gets. */
 export async function manifest (
-  plane: Plane, request: RouteRequest
+  manager: ModelManager, request: RouteRequest
 ): Promise<unknown> {
   const modelId = modelIdOf((request.params as { model_id: string }).model_id)
   const asked = request.query as Asked
-  const found = held(plane, modelId, asked)
+  const found = held(manager, modelId, asked)
   if (found !== undefined) return { ...found.manifest, digest: found.digest, card: found.card }
-  if (asked.from === 'self' || plane.shelf !== null) throw missing(plane, modelId, asked)
-  return await plane.access.forward(request, { method: 'GET', path: `${modelUrl(modelId)}/manifest` })
+  if (asked.from === 'self' || manager.offered !== null) throw missing(manager, modelId, asked)
+  return await manager.access.forward(request, { method: 'GET', path: `${modelUrl(modelId)}/manifest` })
 }
 
 /** GET and HEAD /store/models/{id}/files/{path}. */
 export async function file (
-  plane: Plane, request: RouteRequest
+  manager: ModelManager, request: RouteRequest
 ): Promise<void> {
   const params = request.params as { model_id: string, '*': string }
   const modelId = modelIdOf(params.model_id)
@@ -70,17 +69,19 @@ export async function file (
     throw kernelError('invalid_request', problem, { issues: [{ path: '/*', message: problem }] })
   }
   const asked = request.query as Asked
-  const found = held(plane, modelId, asked)
-  if (found === undefined && asked.from !== 'self' && plane.shelf === null) {
-    await pass(plane, request, modelId, path)
+  const found = held(manager, modelId, asked)
+  if (found === undefined && asked.from !== 'self' && manager.offered === null) {
+    await pass(manager, request, modelId, path)
     return
   }
-  if (found === undefined) throw missing(plane, modelId, asked)
+  if (found === undefined) throw missing(manager, modelId, asked)
   const entry = fileOf(found.manifest, path)
-  if (entry === undefined) throw plane.options.ctx.error('model_not_found', `${modelId} has no file ${path}.`)
+  if (entry === undefined) {
+    throw manager.options.ctx.error('model_not_found', `${modelId} has no file ${path}.`)
+  }
   await sendFile(request, {
     folder: found.folder, path, size: entry.size, sha256: entry.sha256, has: (range) => found.has(path, range)
-  }, { uplink: plane.uplink, error: (reason, message) => plane.options.ctx.error(reason, message) })
+  }, { uplink: manager.uplink, error: (reason, message) => manager.options.ctx.error(reason, message) })
 }
 
 /** Files of manifests by path: one is asked for thousands of times while a model is fetched. */
@@ -96,14 +97,16 @@ const PASSED = ['range', 'if-range'] as const
 const KEPT = ['content-length', 'content-range', 'etag', 'accept-ranges']
 
 /** Has the store host answer, piece by piece. */
-async function pass (plane: Plane, request: RouteRequest, modelId: string, path: string): Promise<void> {
-  const host = plane.access.host()
-  if (host.self || request.member !== null) throw missing(plane, modelId, {})
+async function pass (
+  manager: ModelManager, request: RouteRequest, modelId: string, path: string
+): Promise<void> {
+  const host = manager.access.host()
+  if (host.self || request.member !== null) throw missing(manager, modelId, {})
   const headers = Object.fromEntries(PASSED.flatMap((name) => {
     const value = request.headers[name]
     return value === undefined ? [] : [[name, value]]
   }))
-  const answer = await plane.cluster.request(host.installId, {
+  const answer = await manager.cluster.request(host.installId, {
     method: 'GET', path: fileUrl(modelId, path), headers, caller: request.caller, signal: request.signal
   })
   const kept = Object.fromEntries(Object.entries(answer.headers).filter(([name]) => KEPT.includes(name)))

@@ -1,5 +1,5 @@
 import { kernelError } from '../../../kernel/index.js'
-import { modelIdProblem } from '../files/index.js'
+import { modelIdProblem } from '../files/names.js'
 
 /** A model id out of a request. Throws `invalid_request` naming the field. */
 export function modelIdOf (value: string, path = '/model_id'): string {

@@ -2,66 +2,67 @@ import { checkCard } from '../../../kernel/cards/index.js'
 import { kernelError, Reply } from '../../../kernel/index.js'
 import type { ModelCard, NodeView, RouteRequest } from '../../../kernel/index.js'
 import { modelListEntry } from '../cards/index.js'
-import { askNode } from '../net/ask.js'
-import { modelPath } from '../net/lan-source.js'
+import { askNode } from '../peers/ask.js'
+import { modelPath } from '../peers/sources.js'
 import { startDownload } from './downloads.js'
 import { modelIdOf } from './ids.js'
-import type { Plane } from '../plane.js'
+import type { ModelManager } from '../manager/manager.js'
 
 /** Largest custom card as JSON, bytes: it goes to every node. */
 const CARD_BYTES = 64 * 1024
 
 /** GET /v1/models and GET /models. */
-export async function models (plane: Plane): Promise<unknown> {
-  const judge = await plane.judge?.()
-  const ready = plane.catalogue.ready()
-  const installed = new Set(plane.catalogue.copies().filter(({ live }) => live).map(({ modelId }) => modelId))
-  const host = plane.access.known()
-  const data = [...plane.catalogue.cards().values()]
+export async function models (manager: ModelManager): Promise<unknown> {
+  const judge = await manager.judge?.()
+  const ready = manager.catalogue.ready()
+  const live = manager.catalogue.copies().filter((copy) => copy.live)
+  const installed = new Set(live.map(({ modelId }) => modelId))
+  const host = manager.access.known()
+  const data = [...manager.catalogue.cards().values()]
     .sort((a, b) => a.card.modelId < b.card.modelId ? -1 : 1)
     .map(({ card }) => modelListEntry(card, {
       installed: installed.has(card.modelId),
       ready: ready.has(card.modelId),
-      created: createdOf(plane, card.modelId, host),
+      created: createdOf(manager, card.modelId, host),
       judgement: judge?.(card.modelId)
     }))
   return { object: 'list', data }
 }
 
 /** Unix seconds at which the store got the model; 0 when the store does not say. */
-function createdOf (plane: Plane, modelId: string, host: NodeView | undefined): number {
-  const at = Date.parse(plane.access.entry(modelId, host)?.downloadedAt ?? '')
+function createdOf (manager: ModelManager, modelId: string, host: NodeView | undefined): number {
+  const at = Date.parse(manager.access.entry(modelId, host)?.downloadedAt ?? '')
   return Number.isNaN(at) ? 0 : Math.floor(at / 1000)
 }
 
 /** GET /models/copies. */
-export function copies (plane: Plane): unknown {
-  return { copies: plane.catalogue.copies() }
+export function copies (manager: ModelManager): unknown {
+  return { copies: manager.catalogue.copies() }
 }
 
 /** GET /models/{id}/card, with the files where any node that can be asked knows them. */
-export async function card (plane: Plane, request: RouteRequest): Promise<unknown> {
+export async function card (manager: ModelManager, request: RouteRequest): Promise<unknown> {
   const modelId = modelIdOf((request.params as { model_id: string }).model_id)
-  const known = plane.catalogue.cards().get(modelId)
+  const known = manager.catalogue.cards().get(modelId)
   if (known === undefined) {
-    throw plane.options.ctx.error('model_not_found', `No model is called ${modelId}.`)
+    throw manager.options.ctx.error('model_not_found', `No model is called ${modelId}.`)
   }
-  const whole = await wholeCard(plane, request, modelId)
+  const whole = await wholeCard(manager, request, modelId)
   // What was written by hand counts, with the files that are there.
   const byHand = known.origin === 'custom' || known.origin === 'home'
   const { files, totalBytes } = whole ?? known.card
   const card = byHand || whole === undefined ? { ...known.card, files, totalBytes } : whole
-  return { model_id: modelId, origin: known.origin, card, copies: plane.catalogue.copies(modelId) }
+  return { model_id: modelId, origin: known.origin, card, copies: manager.catalogue.copies(modelId) }
 }
 
 async function wholeCard (
-  plane: Plane, request: RouteRequest, modelId: string
+  manager: ModelManager, request: RouteRequest, modelId: string
 ): Promise<ModelCard | undefined> {
-  const here = plane.local.get(modelId) ?? plane.shelf?.get(modelId)
+  const here = manager.local.get(modelId) ?? manager.offered?.get(modelId)
   if (here !== undefined) return here.card
-  const host = plane.access.known()
+  const host = manager.access.known()
   if (host?.live !== true || host.self || request.member !== null) return undefined
-  const answer = await askNode(plane.cluster, host.installId, {
+  const answer = await askNode(manager.cluster, host.installId, {
     method: 'GET', path: `/models/${modelPath(modelId)}/card`, caller: request.caller,
     signal: request.signal, timeoutMs: 5000
   }).catch(() => undefined)
@@ -70,17 +71,17 @@ async function wholeCard (
 
 /** POST /models/add. */
 export async function add (
-  plane: Plane, request: RouteRequest & { body: { card?: unknown, source?: string } }
+  manager: ModelManager, request: RouteRequest & { body: { card?: unknown, source?: string } }
 ): Promise<unknown> {
   const { card: given, source } = request.body
-  if (source !== undefined) return await addSource(plane, request, source)
+  if (source !== undefined) return await addSource(manager, request, source)
   const checked = cardOf(given)
-  const known = plane.catalogue.cards().get(checked.modelId)
+  const known = manager.catalogue.cards().get(checked.modelId)
   if (known !== undefined && known.origin !== 'custom' && known.origin !== 'home') {
-    throw plane.options.ctx.error('card_exists',
+    throw manager.options.ctx.error('card_exists',
       `${checked.modelId} is a model of its own (${known.origin}).`)
   }
-  await plane.options.ctx.command('addCard', { card: checked as never })
+  await manager.options.ctx.command('addCard', { card: checked as never })
   return { model_id: checked.modelId, card: checked }
 }
 
@@ -108,23 +109,23 @@ function cardOf (given: unknown): ModelCard {
 }
 
 /** The card is made from the files once they are there; until then the answer has none. */
-async function addSource (plane: Plane, request: RouteRequest, source: string): Promise<unknown> {
+async function addSource (manager: ModelManager, request: RouteRequest, source: string): Promise<unknown> {
   const modelId = addable(source, '/source')
-  const state = await startDownload(plane, request, modelId, {})
+  const state = await startDownload(manager, request, modelId, {})
   const answer = state instanceof Reply ? state : new Reply(state)
   if (answer.status !== 200) return answer
-  const there = plane.catalogue.cards().get(modelId)
+  const there = manager.catalogue.cards().get(modelId)
   return { model_id: modelId, card: there?.card ?? null, download: answer.body }
 }
 
 /** DELETE /models/custom/{id}. */
-export async function removeCustom (plane: Plane, request: RouteRequest): Promise<unknown> {
+export async function removeCustom (manager: ModelManager, request: RouteRequest): Promise<unknown> {
   const modelId = modelIdOf((request.params as { model_id: string }).model_id)
-  const { ctx } = plane.options
+  const { ctx } = manager.options
   if (ctx.sections.customCards.get(modelId) === undefined) {
     throw ctx.error('model_not_found', `No custom card is called ${modelId}.`)
   }
-  if (plane.catalogue.ready().has(modelId) || plane.uses.has(modelId)) {
+  if (manager.catalogue.ready().has(modelId) || manager.uses.has(modelId)) {
     throw ctx.error('model_in_use', `${modelId} is in use.`)
   }
   await ctx.command('removeCard', { modelId })

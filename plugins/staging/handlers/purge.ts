@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto'
 import type { Caller, RouteRequest } from '../../../kernel/index.js'
-import { eachNode, onlyNode } from '../net/ask.js'
-import { modelUrl } from '../net/lan-source.js'
-import type { Purged } from '../space/index.js'
+import { eachNode, onlyNode } from '../peers/ask.js'
+import { modelUrl } from '../peers/sources.js'
+import type { Purged } from '../space/evictor.js'
 import { told } from './downloads.js'
 import { either, modelIdOf } from './ids.js'
-import type { Plane } from '../plane.js'
+import type { ModelManager } from '../manager/manager.js'
 
 /** What a purge did on one node. */
 type NodePurged = Purged & { nodeId: string }
@@ -18,13 +18,13 @@ const DEADLINE_MS = 20_000
 const DELETED_HEADER = 'x-svc-store-delete'
 
 /** POST /store/purge-staging: every node, or this one alone when another node passed it on. */
-export async function purge (plane: Plane, request: RouteRequest): Promise<unknown> {
+export async function purge (manager: ModelManager, request: RouteRequest): Promise<unknown> {
   const given = either<string>(request.body as Record<string, unknown>, 'modelId', 'model_id')
   const modelId = given === undefined ? undefined : modelIdOf(given, '/modelId')
   const deleted = request.headers[DELETED_HEADER] !== undefined
   const nodes = request.member === null
-    ? await everywhere(plane, modelId, request.caller, 'purge')
-    : [await here(plane, modelId, deleted ? 'store_delete' : 'purge')]
+    ? await everywhere(manager, modelId, request.caller, 'purge')
+    : [await here(manager, modelId, deleted ? 'store_delete' : 'purge')]
   const freed = nodes.reduce((sum, { freedBytes }) => sum + freedBytes, 0)
   const removed = nodes.reduce((sum, node) => sum + node.removed.length, 0)
   return {
@@ -34,10 +34,12 @@ export async function purge (plane: Plane, request: RouteRequest): Promise<unkno
   }
 }
 
-async function here (plane: Plane, modelId: string | undefined, trigger: PurgeTrigger): Promise<NodePurged> {
-  const { node: { nodeId }, keeper, besideKeeper, cacheKeeper, options: { ctx } } = plane
-  const purged = joined(await keeper.purge(modelId, trigger),
-    joined(await besideKeeper.purge(modelId, trigger), await cacheKeeper.purge(modelId, trigger)))
+async function here (
+  manager: ModelManager, modelId: string | undefined, trigger: PurgeTrigger
+): Promise<NodePurged> {
+  const { node: { nodeId }, evictor, besideEvictor, cacheEvictor, options: { ctx } } = manager
+  const purged = joined(await evictor.purge(modelId, trigger),
+    joined(await besideEvictor.purge(modelId, trigger), await cacheEvictor.purge(modelId, trigger)))
   const { removed, skippedInUse, freedBytes } = purged
   if (trigger === 'purge') ctx.emit('StagingPurged', { nodeId, removed, skippedInUse, freedBytes })
   return { nodeId, ...purged }
@@ -55,11 +57,12 @@ function joined (a: Purged, b: Purged): Purged {
 }
 
 async function everywhere (
-  plane: Plane, modelId: string | undefined, caller: Caller, trigger: PurgeTrigger
+  manager: ModelManager, modelId: string | undefined, caller: Caller, trigger: PurgeTrigger
 ): Promise<NodePurged[]> {
+  const { cluster, clock } = manager
   return await eachNode<NodePurged>({
-    cluster: plane.cluster, clock: plane.clock, nodes: plane.cluster.nodes(), caller, deadlineMs: DEADLINE_MS,
-    here: async () => await here(plane, modelId, trigger),
+    cluster, clock, nodes: cluster.nodes(), caller, deadlineMs: DEADLINE_MS,
+    here: async () => await here(manager, modelId, trigger),
     request: {
       method: 'POST', path: '/store/purge-staging', body: modelId === undefined ? {} : { modelId },
       ...trigger === 'store_delete' ? { headers: { [DELETED_HEADER]: '1' } } : {}
@@ -70,18 +73,18 @@ async function everywhere (
 }
 
 /** DELETE /store/models/{id}: the store's copy, what a download has left, and staged copies not in use. */
-export async function remove (plane: Plane, request: RouteRequest): Promise<unknown> {
+export async function remove (manager: ModelManager, request: RouteRequest): Promise<unknown> {
   const modelId = modelIdOf((request.params as { model_id: string }).model_id)
-  const { store, shelf, access, options: { ctx }, node } = plane
+  const { store, offered, access, options: { ctx }, node } = manager
   if (store === null) return await access.forward(request, { method: 'DELETE', path: modelUrl(modelId) })
-  if (shelf?.get(modelId)?.bundled === true) {
+  if (offered?.get(modelId)?.bundled === true) {
     throw ctx.error('model_bundled', `${modelId} ships with svc and stays.`)
   }
   if (store.get(modelId) === undefined && store.status(modelId).status === 'not_found') {
     throw ctx.error('model_not_found', `The store has no model ${modelId}.`)
   }
-  await store.remove(modelId).catch((error: unknown) => { throw told(plane, error) })
+  await store.remove(modelId).catch((error: unknown) => { throw told(manager, error) })
   ctx.emit('ModelDeleted', { nodeId: node.nodeId, modelId })
-  const nodes = await everywhere(plane, modelId, request.caller, 'store_delete')
+  const nodes = await everywhere(manager, modelId, request.caller, 'store_delete')
   return { modelId, deleted: true, nodes }
 }

@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto'
 import { delay, kernelError } from '../../../kernel/index.js'
 import type { NodeView, RouteRequest } from '../../../kernel/index.js'
-import { eachNode, onlyNode } from '../net/ask.js'
-import { modelUrl } from '../net/lan-source.js'
-import type { StageJob } from '../stage-job.js'
+import { eachNode, onlyNode } from '../peers/ask.js'
+import { modelUrl } from '../peers/sources.js'
+import type { StageJob } from '../staged/stage-job.js'
 import { either, modelIdOf } from './ids.js'
-import type { Plane } from '../plane.js'
+import type { ModelManager } from '../manager/manager.js'
 
 /** How a node stands with a model that it was told to stage. */
 interface Staged {
@@ -22,21 +22,21 @@ const BEGIN_SECONDS = 15
 const WAIT_SECONDS = 600
 
 /** POST /store/models/{id}/stage. */
-export async function stage (plane: Plane, request: RouteRequest): Promise<unknown> {
+export async function stage (manager: ModelManager, request: RouteRequest): Promise<unknown> {
   const modelId = modelIdOf((request.params as { model_id: string }).model_id)
   const body = (request.body ?? {}) as StageBody & Record<string, unknown>
   const refs = either<string[]>(body, 'nodeIds', 'node_ids') ?? []
-  const nodes = targets(plane, refs)
+  const nodes = targets(manager, refs)
   // Who passed it on would not ask again.
-  if (request.member !== null) await plane.access.learned(plane.clock, request.signal)
-  if (plane.access.known() === undefined && plane.catalogue.copies(modelId).length === 0) {
-    throw plane.access.none()
+  if (request.member !== null) await manager.access.learned(manager.clock, request.signal)
+  if (manager.access.known() === undefined && manager.catalogue.copies(modelId).length === 0) {
+    throw manager.access.none()
   }
   const { wait = false, timeout_seconds: seconds = WAIT_SECONDS } = body
   const results = await eachNode<Staged>({
-    cluster: plane.cluster, clock: plane.clock, nodes, caller: request.caller,
+    cluster: manager.cluster, clock: manager.clock, nodes, caller: request.caller,
     deadlineMs: (wait ? seconds + BEGIN_SECONDS : BEGIN_SECONDS) * 1000,
-    here: async () => await stageHere(plane, modelId, wait ? seconds : 0, request.signal),
+    here: async () => await stageHere(manager, modelId, wait ? seconds : 0, request.signal),
     request: {
       method: 'POST', path: `${modelUrl(modelId)}/stage`, body: { wait, timeout_seconds: seconds }
     },
@@ -52,7 +52,7 @@ export async function stage (plane: Plane, request: RouteRequest): Promise<unkno
 }
 
 /** The nodes named, each once; this node when none is. Throws `node_not_found`. */
-function targets ({ cluster }: Plane, refs: readonly string[]): NodeView[] {
+function targets ({ cluster }: ModelManager, refs: readonly string[]): NodeView[] {
   if (refs.length === 0) return [cluster.nodes()[0]!]
   const found = refs.map((ref) => {
     const node = cluster.resolve(ref)
@@ -63,17 +63,17 @@ function targets ({ cluster }: Plane, refs: readonly string[]): NodeView[] {
 }
 
 async function stageHere (
-  plane: Plane, modelId: string, seconds: number, signal: AbortSignal
+  manager: ModelManager, modelId: string, seconds: number, signal: AbortSignal
 ): Promise<Staged> {
-  const job = plane.stager.stage(modelId)
+  const job = manager.stager.stage(modelId)
   if (seconds > 0 && !job.over) {
     const done = new AbortController()
-    const late = delay(plane.clock, seconds * 1000, AbortSignal.any([signal, done.signal]))
+    const late = delay(manager.clock, seconds * 1000, AbortSignal.any([signal, done.signal]))
     // A client that goes away ends the waiting, not the transfer.
     await Promise.race([job.ended, late.catch(() => {})])
     done.abort()
   }
-  return statusOf(job, plane.node.nodeId)
+  return statusOf(job, manager.node.nodeId)
 }
 
 const STATUS = {

@@ -1,20 +1,21 @@
 import { join } from 'node:path'
-import { sizeOf, volumeOf } from '../files/index.js'
+import { sizeOf } from '../files/walk.js'
+import { volumeOf } from '../files/folders.js'
 import type { RouteRequest } from '../../../kernel/index.js'
-import type { Plane } from '../plane.js'
+import type { ModelManager } from '../manager/manager.js'
 
 /** GET /store/storage: what this node keeps. Where it keeps it is for the operator alone. */
-export async function storage (plane: Plane, { caller }: RouteRequest): Promise<unknown> {
-  const { node, staging, keeper, besideKeeper } = plane
+export async function storage (manager: ModelManager, { caller }: RouteRequest): Promise<unknown> {
+  const { node, staging, evictor, besideEvictor } = manager
   // A folder that cannot be used holds nothing of ours; the home's volume is told of then.
-  const usable = plane.usable(staging) !== null
+  const usable = manager.usable(staging) !== null
   const none = { copies: [], totalBytes: 0 }
   const [main, beside, volume, eventLogBytes, partialBytes] = await Promise.all([
-    usable ? keeper.storage() : none,
-    usable ? besideKeeper.storage() : none,
+    usable ? evictor.storage() : none,
+    usable ? besideEvictor.storage() : none,
     volumeOf(usable ? staging.root : node.home),
     sizeOf(join(node.home, 'events')),
-    plane.partialBytes()
+    manager.partialBytes()
   ])
   const mayKnow = caller.authorities.has('operator')
   return {
@@ -32,8 +33,43 @@ export async function storage (plane: Plane, { caller }: RouteRequest): Promise<
     stagedTotalBytes: main.totalBytes + beside.totalBytes,
     partialBytes,
     eventLogBytes,
-    eventLogMode: plane.options.ctx.deps.eventLog?.status().mode ?? null,
+    eventLogMode: manager.options.ctx.deps.eventLog?.status().mode ?? null,
     diskTotalBytes: volume.totalBytes,
     diskFreeBytes: volume.freeBytes
+  }
+}
+
+/** GET /store/health. */
+export async function health (manager: ModelManager, request: RouteRequest): Promise<unknown> {
+  const { offered, options: { storePath } } = manager
+  if (offered === null || storePath === null) {
+    return await manager.access.forward(request, { method: 'GET', path: '/store/health' })
+  }
+  const { freeBytes, totalBytes } = await volumeOf(storePath)
+  const usedBytes = offered.items().filter(({ bundled }) => !bundled)
+    .reduce((sum, { manifest }) => sum + manifest.totalBytes, 0)
+  const mayKnow = request.caller.authorities.has('operator')
+  return { storePath: mayKnow ? storePath : null, freeBytes, totalBytes, usedBytes }
+}
+
+/** GET /store/registry. */
+export async function registry (manager: ModelManager, request: RouteRequest): Promise<unknown> {
+  const { offered, store } = manager
+  if (offered === null) {
+    return await manager.access.forward(request, { method: 'GET', path: '/store/registry' })
+  }
+  const mayKnow = request.caller.authorities.has('operator')
+  return {
+    entries: offered.items().map(({ modelId, directory, manifest, digest, downloadedAt }) => ({
+      model_id: modelId,
+      store_path: mayKnow ? directory : null,
+      files: manifest.files.map(({ path, size, sha256 }) => ({ path, size, sha256 })),
+      downloaded_at: downloadedAt,
+      total_bytes: manifest.totalBytes,
+      cached_on_nodes: manager.catalogue.copies(modelId)
+        .filter((copy) => copy.kind !== 'store' && copy.digest === digest).map(({ nodeId }) => nodeId)
+    })),
+    // Folders somebody put there that cannot be offered, and why.
+    problems: store?.problems().map(({ modelId, problem }) => ({ model_id: modelId, problem })) ?? []
   }
 }

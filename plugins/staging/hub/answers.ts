@@ -1,4 +1,4 @@
-import { HubError } from './errors.js'
+import { HubError } from './types.js'
 import type { HubFile } from './types.js'
 
 /** Header of an answer, lower-case names, as undici gives them. */

@@ -3,7 +3,7 @@ import { request } from 'undici'
 import type { Agent, Dispatcher } from 'undici'
 import { statusError } from './answers.js'
 import type { Headers } from './answers.js'
-import { HubError } from './errors.js'
+import { HubError } from './types.js'
 import type { HostRules, Trust } from './hosts.js'
 
 const REDIRECTS = new Set([301, 302, 303, 307, 308])

@@ -4,7 +4,7 @@ import { isIP } from 'node:net'
 import type { LookupFunction } from 'node:net'
 import ipaddr from 'ipaddr.js'
 import { Agent } from 'undici'
-import { HubError } from './errors.js'
+import { HubError } from './types.js'
 import type { HubLimits } from './types.js'
 
 /** How far a host is trusted: `named` hosts may have private addresses, `public` ones may not. */

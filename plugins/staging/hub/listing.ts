@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto'
 import type { ListFileEntry } from '@huggingface/hub'
-import { EMPTY_SHA256, MOST_FILES, filePathProblem, shown } from '../files/index.js'
-import { HubError } from './errors.js'
+import { EMPTY_SHA256, MOST_FILES } from '../files/record.js'
+import { filePathProblem, shown } from '../files/names.js'
+import { HubError } from './types.js'
 import type { LibraryFetch } from './fetch.js'
 import type { HubFile, HubSelection } from './types.js'
 

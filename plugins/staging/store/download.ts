@@ -1,9 +1,9 @@
 import type { Clock } from '../../../kernel/index.js'
-import type { HubSelection } from '../hub/index.js'
+import type { HubSelection } from '../hub/types.js'
 import type { ModelManifest, Progress } from '../types.js'
-import { asStoreError, StoreError } from './errors.js'
+import { asStoreError, StoreError } from './types.js'
 import type { JobRecord, JobRequest, JobState } from './job-file.js'
-import { RateMeter } from './rate.js'
+import { RateMeter } from '../transfer/progress.js'
 import type { DownloadStatus, Job } from './types.js'
 
 /** Progress is told at most this often. */

@@ -2,23 +2,23 @@ import { constants } from 'node:fs'
 import { copyFile, lstat, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { ModelCard } from '../../../kernel/index.js'
-import {
-  filePathProblem, inFolder, keepOnly, manifestDigest, openInside, overlap, pathOf
-} from '../files/index.js'
-import { downloadFromHub, inTurn } from '../hub/index.js'
-import type { HubClient, HubSelection } from '../hub/index.js'
+import { filePathProblem } from '../files/names.js'
+import { inFolder, openInside, pathOf } from '../files/open.js'
+import { keepOnly } from '../files/seal.js'
+import { manifestDigest } from '../files/record.js'
+import { overlap } from '../files/folders.js'
+import { downloadFromHub, inTurn } from '../hub/download.js'
+import type { HubClient, HubSelection } from '../hub/types.js'
 import type { HubChoice, ModelManifest } from '../types.js'
-import { copyTree, measure } from './copy.js'
+import { copyTree, measure, bytesIn, hashTree, makeReadOnly, makeWritable } from './folder.js'
 import type { Download } from './download.js'
-import { asStoreError, StoreError } from './errors.js'
+import { asStoreError, StoreError, parseSource } from './types.js'
 import { writeJob } from './job-file.js'
-import { parseSource } from './source.js'
-import type { Shelf } from './shelf.js'
-import { bytesIn, hashTree, makeReadOnly, makeWritable } from './tree.js'
+import type { StoreIndex } from './store-index.js'
 import type { Derive, StoreEntry, StoreOptions } from './types.js'
 
 /** What a download works with. */
-export interface FetchParts { options: StoreOptions, shelf: Shelf }
+export interface FetchParts { options: StoreOptions, index: StoreIndex }
 
 /** Bytes that lie in the incoming folder now. */
 interface Fetched {
@@ -37,7 +37,7 @@ const UNREACHABLE = new Set(['unavailable', 'stalled', 'rate_limited'])
  * Rejects with what went wrong; what was fetched stays for the next run.
  */
 export async function fetchModel (parts: FetchParts, job: Download): Promise<StoreEntry> {
-  const { options: { root, clock }, shelf } = parts
+  const { options: { root, clock }, index } = parts
   const { modelId, signal } = job
   signal.throwIfAborted()
   const folder = await root.begin(modelId)
@@ -59,8 +59,8 @@ export async function fetchModel (parts: FetchParts, job: Download): Promise<Sto
   signal.throwIfAborted()
   const publishedAt = new Date(clock.now()).toISOString()
   const record = { manifest, card, source, publishedAt, ...choice === undefined ? {} : { choice } }
-  shelf.put(await root.publish(modelId, record), record)
-  return shelf.get(modelId)!
+  index.put(await root.publish(modelId, record), record)
+  return index.get(modelId)!
 }
 
 async function obtain (parts: FetchParts, job: Download, folder: string): Promise<Fetched | StoreEntry> {
@@ -94,9 +94,9 @@ async function admitted<T> (
 }
 
 async function fromHub (parts: FetchParts, job: Download, folder: string): Promise<Fetched | StoreEntry> {
-  const { options: { hub, clock, random, space }, shelf } = parts
+  const { options: { hub, clock, random, space }, index } = parts
   if (hub === null) throw new StoreError('no_hub', NO_HUB)
-  const entry = shelf.get(job.modelId)
+  const entry = index.get(job.modelId)
   const selection = await choose(hub, job, entry)
   if (selection === null || (entry !== undefined && isSame(entry, selection))) return entry!
   job.selection = selection
@@ -194,7 +194,7 @@ async function fromFolder (
   const options = { modelId, revision: job.request.revision ?? 'local', signal }
   await refuseOwn(parts.options.root.root, path)
   const { totalBytes, sizes } = await measure(path)
-  const entry = parts.shelf.get(modelId)
+  const entry = parts.index.get(modelId)
   if (entry !== undefined && await holds(entry, path, sizes, options)) return entry
   const manifest = await admitted(parts, job, totalBytes, await bytesIn(folder), async () => {
     const onProgress = (bytes: number, files: number): void => {

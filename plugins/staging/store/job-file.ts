@@ -1,5 +1,6 @@
-import { filePathProblem, putOwn, readOwn } from '../files/index.js'
-import type { HubSelection } from '../hub/index.js'
+import { filePathProblem } from '../files/names.js'
+import { putOwn, readOwn } from '../files/open.js'
+import type { HubSelection } from '../hub/types.js'
 
 /** What was asked for. */
 export interface JobRequest {

@@ -1,17 +1,14 @@
-import { modelIdProblem } from '../files/index.js'
+import { modelIdProblem } from '../files/names.js'
 import { Download } from './download.js'
 import type { DownloadSetup } from './download.js'
-import { StoreError } from './errors.js'
+import { StoreError, parseSource } from './types.js'
 import { fetchModel, NO_HUB } from './fetch.js'
 import { readJob, writeJob } from './job-file.js'
 import type { JobRecord, JobRequest } from './job-file.js'
-import { Shelf } from './shelf.js'
-import { parseSource } from './source.js'
-import { bytesIn } from './tree.js'
-import { KeyedLock } from '../files/index.js'
-import type {
-  DownloadStatus, Job, StartOptions, StoreEntry, StoreOptions, StoreProblem
-} from './types.js'
+import { StoreIndex } from './store-index.js'
+import { bytesIn } from './folder.js'
+import { KeyedLock } from '../files/queues.js'
+import type { DownloadStatus, Job, StartOptions, StoreEntry, StoreOptions, StoreProblem } from './types.js'
 
 /** Partial downloads nobody goes on with are removed after that. */
 const KEEP_PARTIAL_MS = 24 * 60 * 60 * 1000
@@ -29,7 +26,7 @@ export async function openStore (options: StoreOptions): Promise<Store> {
 /** The store of a node: complete models, and the downloads that bring more. Made by `openStore`. */
 export class Store {
   readonly #options: StoreOptions
-  readonly #shelf: Shelf
+  readonly #index: StoreIndex
   readonly #turns = new KeyedLock()
   /** The last download of each model. */
   readonly #jobs = new Map<string, Download>()
@@ -40,23 +37,23 @@ export class Store {
     const { root, clock, derive, log, onChange } = options
     this.#options = options
     this.#changed = onChange ?? (() => undefined)
-    this.#shelf = new Shelf({ root, clock, derive, log, turns: this.#turns, changed: this.#changed })
+    this.#index = new StoreIndex({ root, clock, derive, log, turns: this.#turns, changed: this.#changed })
   }
 
   /** See `openStore`, which calls it once. */
   async open (): Promise<void> {
     await this.#options.root.prepare()
-    await this.#shelf.load()
+    await this.#index.load()
     await this.#restore()
     void this.refresh()
   }
 
-  entries (): readonly StoreEntry[] { return this.#shelf.entries() }
-  get (modelId: string): StoreEntry | undefined { return this.#shelf.get(modelId) }
+  entries (): readonly StoreEntry[] { return this.#index.entries() }
+  get (modelId: string): StoreEntry | undefined { return this.#index.get(modelId) }
   /** Folders in the store that are not offered, and why. */
-  problems (): readonly StoreProblem[] { return this.#shelf.problems() }
+  problems (): readonly StoreProblem[] { return this.#index.problems() }
   /** Looks at the disk again; resolves when folders that somebody put there are hashed and taken in. */
-  async refresh (): Promise<void> { await this.#shelf.refresh() }
+  async refresh (): Promise<void> { await this.#index.refresh() }
 
   /**
    * Starts a download, or joins the one that does the same. It is complete at once when the store has the
@@ -120,7 +117,7 @@ export class Store {
     const { root } = this.#options
     const job = this.#jobs.get(modelId)
     job?.stop('cancelled')
-    this.#shelf.interrupt(modelId)
+    this.#index.interrupt(modelId)
     return await this.#turns.run(modelId, async () => {
       const copy = await root.read(modelId)
       const partial = (await root.pending()).find((pending) => pending.modelId === modelId)
@@ -130,7 +127,7 @@ export class Store {
       await root.discard(modelId)
       const freed = copy?.ours === true ? await root.remove(modelId) : 0
       if (this.#jobs.get(modelId) === job) this.#jobs.delete(modelId)
-      this.#shelf.drop(modelId)
+      this.#index.drop(modelId)
       this.#changed(modelId)
       return freed + (partial?.sizeBytes ?? 0)
     })
@@ -140,7 +137,7 @@ export class Store {
   async close (): Promise<void> {
     this.#closed = true
     for (const job of this.#jobs.values()) job.stop('closed')
-    await Promise.all([this.#shelf.close(), ...[...this.#jobs.values()].map(({ done }) => done)])
+    await Promise.all([this.#index.close(), ...[...this.#jobs.values()].map(({ done }) => done)])
   }
 
   #check (modelId: string): void {
@@ -189,7 +186,7 @@ export class Store {
     const { log } = this.#options
     const { modelId } = job
     try {
-      const { record: { manifest } } = await fetchModel({ options: this.#options, shelf: this.#shelf }, job)
+      const { record: { manifest } } = await fetchModel({ options: this.#options, index: this.#index }, job)
       job.complete(manifest)
       log.info({ modelId, bytes: manifest.totalBytes, source: job.request.source }, 'the store has the model')
     } catch (error) {

@@ -1,6 +1,7 @@
+import { fileURLToPath } from 'node:url'
 import type { Clock, Logger, ModelCard } from '../../../kernel/index.js'
-import type { ModelRoot } from '../files/index.js'
-import type { HubClient } from '../hub/index.js'
+import type { ModelRoot } from '../files/root.js'
+import type { HubClient } from '../hub/types.js'
 import type { CopyRecord, ModelManifest, Progress } from '../types.js'
 
 /** A model the store has. */
@@ -101,4 +102,69 @@ export interface StoreOptions {
   log: Logger
   /** Called when a model comes, goes, or its download gets on (at most twice a second for progress). */
   onChange?: (modelId: string) => void
+}
+
+/** What the store could not do. `reason` is a stable word, the message a sentence for people. */
+export class StoreError extends Error {
+  override name = 'StoreError'
+  readonly reason: string
+
+  constructor (reason: string, message: string, options?: ErrorOptions) {
+    super(message, options)
+    this.reason = reason
+  }
+}
+
+/** Reasons for error codes of the file system. */
+const CODES: Record<string, string> = {
+  ENOSPC: 'disk_full', EDQUOT: 'disk_full', EROFS: 'unwritable', EACCES: 'unwritable', EPERM: 'unwritable'
+}
+
+/** Reasons for errors about the files of a model. */
+const NAMES: Record<string, string> = { PathError: 'bad_path', ManifestError: 'bad_manifest' }
+
+/**
+ * Any failure as a StoreError. An error that has a `reason` of its own (of the hub, of a transfer, of
+ * admission) keeps it and its sentence; one of the file system gets the reason for its code. Pure.
+ */
+export function asStoreError (error: unknown): StoreError {
+  if (error instanceof StoreError) return error
+  const { reason, code, name, message } = (error ?? {}) as Record<string, unknown>
+  const text = typeof message === 'string' && message !== '' ? message : String(error)
+  if (typeof reason === 'string') return new StoreError(reason, text, { cause: error })
+  const known = CODES[String(code)] ?? NAMES[String(name)]
+  return new StoreError(known ?? 'internal', text, { cause: error })
+}
+
+/** Where a model is to come from. */
+export type Source =
+  | { kind: 'hub' }
+  | { kind: 'file', path: string }
+  | { kind: 'node', installId: string }
+
+const INSTALL_ID = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/
+
+/**
+ * Reads a source as users write it: `hub`, `file:///absolute/folder`, `node:<installId>`. Throws
+ * StoreError `bad_source`. Pure.
+ */
+export function parseSource (text: string): Source {
+  if (text === 'hub') return { kind: 'hub' }
+  if (text.startsWith('node:') && INSTALL_ID.test(text.slice(5))) {
+    return { kind: 'node', installId: text.slice(5) }
+  }
+  const path = text.startsWith('file:///') ? pathOf(text) : undefined
+  if (path !== undefined) return { kind: 'file', path }
+  throw new StoreError('bad_source', `${JSON.stringify(text.slice(0, 200))} is no source of models; ` +
+    'give hub, file:///absolute/folder or node:<install id>')
+}
+
+/** The path of a file URL; undefined when it is none (bad escapes, a NUL, an escaped slash). */
+function pathOf (url: string): string | undefined {
+  try {
+    const path = fileURLToPath(url)
+    return path.includes('\0') ? undefined : path
+  } catch {
+    return undefined
+  }
 }

@@ -3,22 +3,21 @@ import { join } from 'node:path'
 import t from 'tap'
 import { systemClock } from '../../../kernel/api/clock.js'
 import { manualClock } from '../../../kernel/testing/index.js'
-import { Catalogue } from '../catalogue.js'
-import { ModelRoot } from '../files/index.js'
-import { LocalCopies } from '../local-copies.js'
-import { tell, shortCard } from '../shared.js'
-import { Shelf } from '../shelf.js'
-import { StageJob } from '../stage-job.js'
-import { Telling } from '../telling.js'
+import { Catalogue, tell, shortCard } from '../manager/catalogue.js'
+import { ModelRoot } from '../files/root.js'
+import { LocalCopies } from '../staged/local-copies.js'
+import { OfferedModels } from '../store/offered.js'
+import { StageJob } from '../staged/stage-job.js'
+import { ProgressGossip } from '../peers/progress-gossip.js'
 import { manifestOf, recordOf, sha256, write } from './files-kit.js'
-import { memorySection, Network, scratch } from './plane-kit.js'
+import { memorySection, Network, scratch } from './manager-kit.js'
 import { memoryLog } from './store-kit.js'
 import { card } from '../../runners/test/samples.js'
 import type { Bundle, ModelCard } from '../../../kernel/index.js'
-import type { LocalCopiesParts, LocalCopy } from '../local-copies.js'
-import type { CopyEntry, StoreEntryFact } from '../shared.js'
-import type { Store } from '../store/index.js'
-import type { Test } from './plane-kit.js'
+import type { LocalCopiesParts, LocalCopy } from '../staged/local-copies.js'
+import type { CopyEntry, StoreEntryFact } from '../manager/catalogue.js'
+import type { Store } from '../store/store.js'
+import type { Test } from './manager-kit.js'
 
 const titled = (modelId: string, title: string): ModelCard => card(modelId, { title })
 
@@ -115,7 +114,7 @@ t.test('tell makes the own entries what they are to be, and writes only what dif
   t.end()
 })
 
-t.test('the shelf: what ships and what was pulled; a pulled one counts', (t) => {
+t.test('what a store host offers: what ships and what was pulled; a pulled one counts', (t) => {
   const entry = (modelId: string, text: string): unknown => ({
     modelId, directory: `/store/${modelId}`, totalBytes: 1, downloadedAt: 'then',
     record: { ...recordOf(modelId, { 'm.gguf': text }), card: card(modelId) }
@@ -125,19 +124,20 @@ t.test('the shelf: what ships and what was pulled; a pulled one counts', (t) => 
     entries: () => entries,
     get: (id: string) => entries.find((one) => (one as { modelId: string }).modelId === id)
   } as unknown as Store
-  const shelf = new Shelf(store, localOf(copy('svc/voice', 'bundled'), copy('acme/x', 'staged')), 'start')
-  t.same(shelf.items().map(({ modelId, bundled, source, downloadedAt }) =>
+  const local = localOf(copy('svc/voice', 'bundled'), copy('acme/x', 'staged'))
+  const offered = new OfferedModels(store, local, 'start')
+  t.same(offered.items().map(({ modelId, bundled, source, downloadedAt }) =>
     [modelId, bundled, source, downloadedAt]), [
     ['svc/voice', true, 'package', 'start'], ['acme/pulled', false, 'file', 'then']
   ])
   entries.push(entry('svc/voice', 'newer'))
-  t.match(shelf.get('svc/voice'), { bundled: false, directory: '/store/svc/voice' })
-  t.equal(shelf.items().length, 2)
-  t.equal(shelf.get('acme/none'), undefined)
-  const told = shelf.facts().get('acme/pulled')
+  t.match(offered.get('svc/voice'), { bundled: false, directory: '/store/svc/voice' })
+  t.equal(offered.items().length, 2)
+  t.equal(offered.get('acme/none'), undefined)
+  const told = offered.facts().get('acme/pulled')
   t.match(told, { revision: 'main', totalBytes: 1, source: 'file', downloadedAt: 'then', bundled: false,
     card: { files: [] } })
-  t.equal(told?.digest, shelf.get('acme/pulled')?.digest)
+  t.equal(told?.digest, offered.get('acme/pulled')?.digest)
   t.end()
 })
 
@@ -223,8 +223,8 @@ t.test('transfers are told to the others, and kept from them', async (t) => {
   const net = new Network()
   const [a, b] = [net.node('a'), net.node('b')]
   const jobs: StageJob[] = []
-  const one = new Telling({ cluster: a, clock, nodeId: 'n-a', jobs: () => jobs })
-  const two = new Telling({ cluster: b, clock, nodeId: 'n-b', jobs: () => [] })
+  const one = new ProgressGossip({ cluster: a, clock, nodeId: 'n-a', jobs: () => jobs })
+  const two = new ProgressGossip({ cluster: b, clock, nodeId: 'n-b', jobs: () => [] })
   const settle = async (ms: number): Promise<void> => {
     await clock.advance(ms)
     for (let i = 0; i < 5; i++) await new Promise((resolve) => { setImmediate(resolve) })
@@ -244,12 +244,12 @@ t.test('transfers are told to the others, and kept from them', async (t) => {
   await settle(1000)
   t.match(two.view(), { 'n-a': [{ DownloadCompleted: { total: 10 } }] })
   t.same([...two.receiving()], [])
-  const late = new Telling({ cluster: net.node('c'), clock, nodeId: 'n-c', jobs: () => [] })
+  const late = new ProgressGossip({ cluster: net.node('c'), clock, nodeId: 'n-c', jobs: () => [] })
   await settle(11_000)
   t.match(late.view(), { 'n-a': [{ DownloadCompleted: {} }] }, 'who comes later hears of it too')
   net.lose('a')
   t.same(two.view(), {}, 'who is lost fetches nothing')
-  for (const telling of [one, two, late]) telling.close()
+  for (const gossip of [one, two, late]) gossip.close()
 })
 
 const hostile: unknown[] = [
@@ -263,7 +263,7 @@ const hostile: unknown[] = [
 t.test('what is no list of transfers is ignored', async (t) => {
   const net = new Network()
   const [a, b] = [net.node('a'), net.node('b')]
-  const telling = new Telling({ cluster: b, clock: manualClock(), nodeId: 'n-b', jobs: () => [] })
+  const gossip = new ProgressGossip({ cluster: b, clock: manualClock(), nodeId: 'n-b', jobs: () => [] })
   const channel = a.channel<unknown>('staging.downloads', () => {})
   const settle = async (): Promise<void> => {
     for (let i = 0; i < 5; i++) await new Promise((resolve) => { setImmediate(resolve) })
@@ -271,12 +271,12 @@ t.test('what is no list of transfers is ignored', async (t) => {
   for (const message of hostile) {
     channel.send('i-b', message)
     await settle()
-    t.same(telling.view(), {}, JSON.stringify(message).slice(0, 60))
+    t.same(gossip.view(), {}, JSON.stringify(message).slice(0, 60))
   }
   const ongoing = { modelId: 'a/b', nodeId: 'n-a', downloadProgress: { downloaded: 'much' } }
   channel.send('i-b', [{ DownloadOngoing: ongoing }])
   await settle()
-  for (const { bytes } of telling.receiving()) t.type(bytes, 'number',
+  for (const { bytes } of gossip.receiving()) t.type(bytes, 'number',
     'a size is a number, whatever a node says')
-  telling.close()
+  gossip.close()
 })

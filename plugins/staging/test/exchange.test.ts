@@ -1,24 +1,24 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { Readable } from 'node:stream'
 import t from 'tap'
-import { Exchange } from '../exchange.js'
-import { manifestDigest } from '../files/index.js'
-import { chunksOf } from '../transfer/index.js'
+import { Exchange } from '../peers/exchange.js'
+import { manifestDigest } from '../files/record.js'
+import { chunksOf } from '../transfer/chunks.js'
 import { file, manifest as manifestHandler } from '../handlers/files.js'
-import { StoreAccess } from '../store-access.js'
-import { fetchModel } from '../transfer/index.js'
-import { Uplink } from '../net/uplink.js'
+import { StoreAccess } from '../peers/store-access.js'
+import { fetchModel } from '../transfer/fetch.js'
+import { Uplink } from '../peers/send-file.js'
 import { CHUNK_BYTES } from '../types.js'
-import { errorOf, fakeRequest, json, memorySection, Network, scratch, until } from './plane-kit.js'
+import { errorOf, fakeRequest, json, memorySection, Network, scratch, until } from './manager-kit.js'
 import { bytesOf, contentOf, liveClock, manifestOf, wrongFiles } from './transfer-kit.js'
 import { card } from '../../runners/test/samples.js'
-import { Readable } from 'node:stream'
 import type { MemberRequest, MemberResponse } from '../../../kernel/index.js'
-import type { LocalCopy } from '../local-copies.js'
-import type { Plane } from '../plane.js'
-import type { StoreEntryFact } from '../shared.js'
+import type { LocalCopy } from '../staged/local-copies.js'
+import type { ModelManager } from '../manager/manager.js'
+import type { StoreEntryFact } from '../manager/catalogue.js'
 import type { ModelManifest } from '../types.js'
-import type { Network as Net, NetNode, Test } from './plane-kit.js'
+import type { Network as Net, NetNode, Test } from './manager-kit.js'
 import type { Content } from './transfer-kit.js'
 
 const ID = 'acme/model'
@@ -36,8 +36,8 @@ interface Member {
   folder: string
   /** What it has a complete copy of. */
   local: Map<string, LocalCopy>
-  /** What lies on its shelf. */
-  shelf: Map<string, LocalCopy>
+  /** What its store has. */
+  offered: Map<string, LocalCopy>
   says: (nodeId: string, fact: StoreEntryFact) => void
 }
 
@@ -53,7 +53,7 @@ function copyOf (folder: string, manifest: ModelManifest): LocalCopy {
 }
 
 /** Answers a request of another node by the plugin's own handlers. */
-async function serve (plane: Plane, { path, headers = {} }: MemberRequest): Promise<MemberResponse> {
+async function serve (manager: ModelManager, { path, headers = {} }: MemberRequest): Promise<MemberResponse> {
   const url = new URL(path, 'http://node')
   const [, org, name, what,
     rest] = /^\/store\/models\/([^/]+)\/([^/]+)\/(manifest|files)\/?(.*)$/.exec(url.pathname)!
@@ -62,8 +62,8 @@ async function serve (plane: Plane, { path, headers = {} }: MemberRequest): Prom
     member: 'i-other'
   })
   try {
-    if (what === 'manifest') return json(200, await manifestHandler(plane, request as never))
-    await file(plane, request as never)
+    if (what === 'manifest') return json(200, await manifestHandler(manager, request as never))
+    await file(manager, request as never)
   } catch (error) {
     const { status = 500, message } = error as { status?: number, message: string }
     return json(status, { error: { message } })
@@ -81,17 +81,17 @@ function member (t: Test, net: Net, name: string): Member {
   t.teardown(() => { exchange.close() })
   const local = new Map<string, LocalCopy>()
   const versions = (modelId: string): LocalCopy[] => local.has(modelId) ? [local.get(modelId)!] : []
-  const shelf = new Map<string, LocalCopy>()
-  const plane = {
-    local: { versions }, shelf, exchange, access, cluster, uplink: new Uplink(null, liveClock),
+  const offered = new Map<string, LocalCopy>()
+  const manager = {
+    local: { versions }, offered, exchange, access, cluster, uplink: new Uplink(null, liveClock),
     options: { ctx: { error: errorOf } }
-  } as unknown as Plane
-  cluster.serve = async (request) => await serve(plane, request)
+  } as unknown as ModelManager
+  cluster.serve = async (request) => await serve(manager, request)
   const says = (nodeId: string, fact: StoreEntryFact): void => {
     hosts.says(nodeId, 'store', { since: '' })
     models.says(nodeId, ID, fact)
   }
-  return { name, cluster, exchange, folder: scratch(t), local, shelf, says }
+  return { name, cluster, exchange, folder: scratch(t), local, offered, says }
 }
 
 const fact = (digest = DIGEST): StoreEntryFact => ({
@@ -120,7 +120,7 @@ t.test('two nodes fetch from a store and from each other', async (t) => {
   const net = new Network()
   const [store, a, b] = [member(t, net, 'store'), member(t, net, 'a'), member(t, net, 'b')]
   write(store.folder, CONTENT)
-  store.shelf.set(ID, copyOf(store.folder, MANIFEST))
+  store.offered.set(ID, copyOf(store.folder, MANIFEST))
   for (const node of [a, b]) node.says('n-store', fact())
   await Promise.all([fetch(a), fetch(b)])
   t.same(await wrongFiles(a.folder, CONTENT), [])

@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { walkModel } from '../files/index.js'
+import { walkModel } from '../files/walk.js'
 import { scratch } from './files-kit.js'
 
 t.test('16,384 files, and one more', async (t) => {

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { EMPTY_SHA256, checkManifest, manifestDigest } from '../files/index.js'
-import { chunksOf } from '../transfer/index.js'
+import { EMPTY_SHA256, checkManifest, manifestDigest } from '../files/record.js'
+import { chunksOf } from '../transfer/chunks.js'
 import { CHUNK_BYTES } from '../types.js'
 import { entryOf, manifestOf, sha256 } from './files-kit.js'
 import type { ManifestFile, ModelManifest } from '../types.js'

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
-import { ModelRoot } from '../files/index.js'
+import { ModelRoot } from '../files/root.js'
 import { recordOf, scratch, write } from './files-kit.js'
 
 t.test('10,000 small files are published, listed and removed', async (t) => {

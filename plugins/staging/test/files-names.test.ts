@@ -1,5 +1,5 @@
 import t from 'tap'
-import { filePathProblem, folderOf, modelIdProblem, modelOf, shown } from '../files/index.js'
+import { filePathProblem, folderOf, modelIdProblem, modelOf, shown } from '../files/names.js'
 
 const long = 'x'.repeat(96)
 

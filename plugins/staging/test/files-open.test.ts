@@ -4,9 +4,10 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { openInside, walkModel } from '../files/index.js'
+import { openInside } from '../files/open.js'
+import { walkModel } from '../files/walk.js'
 import { scratch, write } from './files-kit.js'
-import type { OpenMode } from '../files/index.js'
+import type { OpenMode } from '../files/open.js'
 
 const MODES: OpenMode[] = ['read', 'create', 'update']
 

@@ -6,7 +6,7 @@ import {
 import { join } from 'node:path'
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
-import { ModelRoot } from '../files/index.js'
+import { ModelRoot } from '../files/root.js'
 import { recordOf, scratch, write } from './files-kit.js'
 import type { Files } from './files-kit.js'
 

@@ -1,18 +1,17 @@
 import t from 'tap'
-import { find, readManifest } from '../finder.js'
-import { rememberStore } from '../remember-store.js'
-import { StoreAccess } from '../store-access.js'
+import { find, readManifest } from '../peers/finder.js'
+import { rememberStore } from '../manager/start.js'
+import { StoreAccess } from '../peers/store-access.js'
 import { systemClock } from '../../../kernel/index.js'
-import { manifestDigest } from '../files/index.js'
+import { manifestDigest } from '../files/record.js'
 import { manifestOf } from './files-kit.js'
-import { errorOf, fakeRequest, json, memorySection, Network } from './plane-kit.js'
+import { errorOf, fakeRequest, json, memorySection, Network } from './manager-kit.js'
 import { card } from '../../runners/test/samples.js'
 import type { Clock, MemberResponse } from '../../../kernel/index.js'
-import type { ClusterCopy } from '../catalogue.js'
-import type { FinderParts } from '../finder.js'
-import type { StoreEntryFact } from '../shared.js'
-import type { Shelf, ShelfItem } from '../shelf.js'
-import type { MemorySection, NetNode } from './plane-kit.js'
+import type { ClusterCopy, StoreEntryFact } from '../manager/catalogue.js'
+import type { FinderParts } from '../peers/finder.js'
+import type { OfferedModels, OfferedModel } from '../store/offered.js'
+import type { MemorySection, NetNode } from './manager-kit.js'
 
 const ID = 'acme/m'
 const manifest = manifestOf(ID, { 'm.gguf': 'weights', 'a/b': 'x' })
@@ -49,7 +48,7 @@ function world (): World {
   const models = memorySection<StoreEntryFact>('n-me')
   const copies: ClusterCopy[] = []
   const access = new StoreAccess({ cluster: me, storeHosts: hosts, storeModels: models, error: errorOf })
-  const parts = { cluster: me, access, shelf: null, copies: () => copies, hub: null, error: errorOf }
+  const parts = { cluster: me, access, offered: null, copies: () => copies, hub: null, error: errorOf }
   return { net, me, nodes, hosts, models, parts, copies }
 }
 
@@ -76,11 +75,11 @@ function hasCopy (w: World, name: 'peer' | 'peer2', of = manifest): void {
   })
 }
 
-t.test('the own shelf comes first', async (t) => {
+t.test('the store of this node comes first', async (t) => {
   const w = world()
-  const item = { modelId: ID } as ShelfItem
-  const shelf = { get: (id: string) => id === ID ? item : undefined } as unknown as Shelf
-  t.same(await find({ ...w.parts, shelf }, ID, undefined, signal), { from: 'shelf', item })
+  const item = { modelId: ID } as OfferedModel
+  const offered = { get: (id: string) => id === ID ? item : undefined } as unknown as OfferedModels
+  t.same(await find({ ...w.parts, offered }, ID, undefined, signal), { from: 'offered', item })
 })
 
 t.test('a live store is asked for the manifest', async (t) => {
@@ -192,12 +191,12 @@ t.test('the content that is wanted counts more than what the store has', async (
     await t.rejects(find(w.parts, ID, digest, signal), { name: 'SvcError', reason: 'store_unreachable' })
     t.match(await find(w.parts, ID, undefined, signal), { digest: old }, 'nothing is wanted in particular')
   })
-  await t.test('the own shelf has it, or another version', async (t) => {
+  await t.test('the store of this node has it, or another version', async (t) => {
     const w = world()
     w.hosts.put('store', { since: '' })
-    const shelf = { get: () => ({ modelId: ID, digest }) } as unknown as Shelf
-    t.match(await find({ ...w.parts, shelf }, ID, digest, signal), { from: 'shelf' })
-    await t.rejects(find({ ...w.parts, shelf }, ID, old, signal),
+    const offered = { get: () => ({ modelId: ID, digest }) } as unknown as OfferedModels
+    t.match(await find({ ...w.parts, offered }, ID, digest, signal), { from: 'offered' })
+    await t.rejects(find({ ...w.parts, offered }, ID, old, signal),
       { name: 'SvcError', reason: 'model_not_found' })
   })
 })
@@ -319,10 +318,10 @@ t.test('a second store host is told of', (t) => {
   }
   let again = (): void => {}
   const session = { masterNodeId: null, onChange: (fn: () => void) => { again = fn } }
-  const plane = {
+  const manager = {
     node: { installId: 'i-me' }, log: {}, access: w.parts.access, options: { ctx, storePath: '/store' }
   }
-  rememberStore(plane as never, session as never)
+  rememberStore(manager as never, session as never)
   again()
   isStore(w, 'host')
   again()

@@ -6,18 +6,18 @@ import { systemClock } from '../../../kernel/api/clock.js'
 import { download, pause } from '../handlers/downloads.js'
 import { add } from '../handlers/models.js'
 import { ModelsService } from '../service.js'
-import { StoreAccess } from '../store-access.js'
+import { StoreAccess } from '../peers/store-access.js'
 import { gguf, llama } from './cards-kit.js'
 import { startHub } from './hub-kit.js'
 import {
   call, codes, errorOf, eventsOf, fakeRequest, json, memorySection, Network, pull, scratch, startNode, until
-} from './plane-kit.js'
+} from './manager-kit.js'
 import { card } from '../../runners/test/samples.js'
-import type { Given } from '../exchange.js'
-import type { Plane } from '../plane.js'
-import type { StoreEntryFact } from '../shared.js'
+import type { Given } from '../peers/exchange.js'
+import type { ModelManager } from '../manager/manager.js'
+import type { StoreEntryFact } from '../manager/catalogue.js'
 import type { FakeHub, HubFaults } from './hub-kit.js'
-import type { NetNode, Test } from './plane-kit.js'
+import type { NetNode, Test } from './manager-kit.js'
 
 const ID = 'acme/llama'
 const URL_OF = `/store/models/${ID}/download`
@@ -158,7 +158,7 @@ t.test('a copy that is damaged while it is staged is download_failed, and told',
   t.match(eventsOf(rig, 'DownloadFailed'), [{ modelId: ID, reason: String, errorMessage: String }])
 })
 
-interface Far { plane: Plane, host: NetNode, lent: Map<string, Omit<Given, 'has'>> }
+interface Far { manager: ModelManager, host: NetNode, lent: Map<string, Omit<Given, 'has'>> }
 
 /** A node without a store in a cluster with a store host. */
 function far (t: Test): Far {
@@ -173,8 +173,8 @@ function far (t: Test): Far {
   const lent = new Map<string, Omit<Given, 'has'>>()
   const stops: (() => void)[] = []
   t.teardown(() => { for (const stop of stops) stop() })
-  const plane = {
-    cluster, access, store: null, shelf: null, node: { installId: 'i-me', nodeId: 'n-me' },
+  const manager = {
+    cluster, access, store: null, offered: null, node: { installId: 'i-me', nodeId: 'n-me' },
     clock: { ...systemClock, after: (ms: number, fn: () => void) => {
       const stop = systemClock.after(ms, fn)
       stops.push(stop)
@@ -185,30 +185,30 @@ function far (t: Test): Far {
     exchange: { lend: (modelId: string, given: Omit<Given,
       'has'>) => { lent.set(modelId, given); return () => {} } },
     options: { ctx: { error: errorOf, effect: () => {} } }
-  } as unknown as Plane
-  return { plane, host, lent }
+  } as unknown as ModelManager
+  return { manager, host, lent }
 }
 
 const asking = (body: object, more = {}): never =>
 fakeRequest({ params: { model_id: ID }, body, ...more }) as never
 
 t.test('a node that is no store host passes downloads on', async (t) => {
-  const { plane, host } = far(t)
+  const { manager, host } = far(t)
   host.serve = () => json(409, { error: { reason: 'download_running' } })
-  t.match(await download(plane, asking({ revision: 'main', allow: ['*.onnx'] })), { status: 409 })
+  t.match(await download(manager, asking({ revision: 'main', allow: ['*.onnx'] })), { status: 409 })
   t.match(host.asked, [{ method: 'POST', path: `/store/models/${ID}/download`,
     body: { revision: 'main', allow: ['*.onnx'] } }])
-  await pause(plane, asking({}))
+  await pause(manager, asking({}))
   t.match(host.asked.at(-1), { method: 'POST', path: `/store/models/${ID}/download/pause` })
-  await t.rejects(download(plane, asking({}, { member: 'i-host' })),
+  await t.rejects(download(manager, asking({}, { member: 'i-host' })),
     { name: 'SvcError', reason: 'store_unreachable' })
 })
 
 t.test('a folder of a node without a store is lent to the store host', async (t) => {
-  const { plane, host, lent } = far(t)
+  const { manager, host, lent } = far(t)
   host.serve = () => json(200, { modelId: ID, status: 'pending' })
   const folder = source(t)
-  t.match(await download(plane, asking({ source: pathToFileURL(folder).href, revision: 'v1' })),
+  t.match(await download(manager, asking({ source: pathToFileURL(folder).href, revision: 'v1' })),
     { status: 200, body: { status: 'pending' } })
   t.match(host.asked, [{ body: { source: 'node:i-me', revision: 'v1' } }])
   t.match(lent.get(ID), { folder,
@@ -218,22 +218,22 @@ t.test('a folder of a node without a store is lent to the store host', async (t)
   const refused = [pathToFileURL(empty).href, 'file:///none/at/all',
     pathToFileURL(join(folder, 'm.gguf')).href, 'file://host/x']
   for (const one of refused) {
-    await t.rejects(download(plane, asking({ source: one })),
+    await t.rejects(download(manager, asking({ source: one })),
       { name: 'SvcError', reason: 'import_refused', status: 400 }, one)
   }
   const caller = { id: 'x', mode: 'direct', authorities: new Set(['read', 'cluster:write']) }
-  await t.rejects(download(plane, asking({ source: pathToFileURL(folder).href }, { caller })),
+  await t.rejects(download(manager, asking({ source: pathToFileURL(folder).href }, { caller })),
     { name: 'SvcError', reason: 'missing_grant' })
   t.equal(host.asked.length, 1)
 })
 
 t.test('adding by source over a node without a store answers as the store host does', async (t) => {
-  const { plane, host } = far(t)
+  const { manager, host } = far(t)
   host.serve = () => json(200, { modelId: ID, status: 'pending', progress: 0, error: null })
   const body = { source: ID }
-  t.match(await add(plane, asking(body)),
+  t.match(await add(manager, asking(body)),
     { model_id: ID, card: null, download: { modelId: ID, status: 'pending' } })
   host.serve = () => json(409, { error: { reason: 'hub_disabled', message: 'no hub' } })
-  const refused = await add(plane, asking(body)).catch((error: unknown) => error) as { status?: number }
+  const refused = await add(manager, asking(body)).catch((error: unknown) => error) as { status?: number }
   t.equal(refused.status, 409, 'a refusal stays one')
 })

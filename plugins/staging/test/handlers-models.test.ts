@@ -8,18 +8,18 @@ import { createStaging } from '../index.js'
 import { card as cardHandler } from '../handlers/models.js'
 import { fake, manualClock, startPlugin } from '../../../kernel/testing/index.js'
 import { ModelsService } from '../service.js'
-import { StoreAccess } from '../store-access.js'
+import { StoreAccess } from '../peers/store-access.js'
 import { gguf, llama } from './cards-kit.js'
 import { sha256 } from './files-kit.js'
 import { startHub } from './hub-kit.js'
 import {
   call, errorOf, eventsOf, fakeRequest, json, memorySection, Network, pull, scratch, startNode
-} from './plane-kit.js'
+} from './manager-kit.js'
 import { card } from '../../runners/test/samples.js'
 import type { NodeView } from '../../../kernel/index.js'
-import type { Plane } from '../plane.js'
-import type { StoreEntryFact } from '../shared.js'
-import type { Test } from './plane-kit.js'
+import type { ModelManager } from '../manager/manager.js'
+import type { StoreEntryFact } from '../manager/catalogue.js'
+import type { Test } from './manager-kit.js'
 
 const ID = 'acme/llama'
 const LLAMA = gguf(llama)
@@ -193,7 +193,7 @@ t.test('cards in the home are told; a broken one is logged', async (t) => {
   t.ok(rig.logged.some(({ fields }) => String(fields['problem']).includes('broken.yaml')))
 })
 
-t.test('a model that ships is on the shelf of a store host, and stays: model_bundled', async (t) => {
+t.test('a model that ships is offered by a store host, and stays: model_bundled', async (t) => {
   const folder = scratch(t)
   writeFileSync(join(folder, 'voice.onnx'), 'weights')
   const about = card('svc/voice',
@@ -252,12 +252,12 @@ t.test('the files of a card are asked of the store host', async (t) => {
   })
   const access = new StoreAccess({ cluster, storeHosts, storeModels, error: errorOf })
   const known = { card: short, origin: 'store' }
-  const plane = {
-    cluster, access, shelf: null, local: { get: () => undefined }, options: { ctx: { error: errorOf } },
+  const manager = {
+    cluster, access, offered: null, local: { get: () => undefined }, options: { ctx: { error: errorOf } },
     catalogue: { cards: () => new Map([[ID, known]]), copies: () => [] }
-  } as unknown as Plane
+  } as unknown as ModelManager
   const ask = async (more = {}): Promise<unknown> =>
-  await cardHandler(plane, fakeRequest({ params: { model_id: ID }, ...more }))
+  await cardHandler(manager, fakeRequest({ params: { model_id: ID }, ...more }))
   host.serve = () => json(200, { card: card(ID) })
   t.match(await ask(), { model_id: ID, origin: 'store', card: { files: [{ path: 'voice.onnx' }] } })
   t.match(host.asked, [{ path: `/models/${ID}/card`, timeoutMs: 5000 }])

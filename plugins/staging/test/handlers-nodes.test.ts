@@ -9,25 +9,25 @@ import { file, manifest } from '../handlers/files.js'
 import { either, modelIdOf } from '../handlers/ids.js'
 import { purge, remove } from '../handlers/purge.js'
 import { stage } from '../handlers/stage.js'
-import { StageJob } from '../stage-job.js'
-import { StoreAccess } from '../store-access.js'
-import { StoreError } from '../store/index.js'
+import { StageJob } from '../staged/stage-job.js'
+import { StoreAccess } from '../peers/store-access.js'
+import { StoreError } from '../store/types.js'
 import { gguf, llama } from './cards-kit.js'
 import {
   call, errorOf, fakeRequest, json, memorySection, Network, pull, scratch, soon, startNode, until
-} from './plane-kit.js'
+} from './manager-kit.js'
 import type { MemberResponse } from '../../../kernel/index.js'
-import type { Plane } from '../plane.js'
-import type { StoreEntryFact } from '../shared.js'
-import type { Purged } from '../space/index.js'
-import type { FakeRequest, NetNode } from './plane-kit.js'
+import type { ModelManager } from '../manager/manager.js'
+import type { StoreEntryFact } from '../manager/catalogue.js'
+import type { Purged } from '../space/evictor.js'
+import type { FakeRequest, NetNode } from './manager-kit.js'
 
 const ID = 'acme/model'
 const nothing: Purged = { removed: [], skippedInUse: [], freedBytes: 0, error: null }
 
 interface World {
   net: Network
-  plane: Plane
+  manager: ModelManager
   peer: NetNode
   host: NetNode
   job: StageJob
@@ -37,7 +37,7 @@ interface World {
 
 /** A node `me` without a store, a node `peer`, and the store host `host`. */
 function world (purge: () => Purged = () => nothing, more: Record<string, unknown> = {}): World {
-  const cacheKeeper = { purge: async (): Promise<Purged> => nothing }
+  const cacheEvictor = { purge: async (): Promise<Purged> => nothing }
   const net = new Network()
   const cluster = net.node('me')
   const peer = net.node('peer')
@@ -50,18 +50,18 @@ function world (purge: () => Purged = () => nothing, more: Record<string, unknow
   const emitted: World['emitted'] = []
   const purged: unknown[] = []
   const job = new StageJob(ID, systemClock)
-  const plane = {
-    cluster, access, store: null, shelf: null, clock: systemClock,
+  const manager = {
+    cluster, access, store: null, offered: null, clock: systemClock,
     node: { nodeId: 'n-me', installId: 'i-me' },
     local: { versions: () => [] }, exchange: { given: () => undefined },
-    keeper: { purge: async (...given: unknown[]) => { purged.push(given); return purge() } },
-    cacheKeeper, besideKeeper: cacheKeeper,
+    evictor: { purge: async (...given: unknown[]) => { purged.push(given); return purge() } },
+    cacheEvictor, besideEvictor: cacheEvictor,
     stager: { stage: () => job },
     options: { ctx: { error: errorOf,
       emit: (kind: string, payload: Record<string, unknown>) => { emitted.push([kind, payload]) } } },
     ...more
-  } as unknown as Plane
-  return { net, plane, peer, host, job, emitted, purged }
+  } as unknown as ModelManager
+  return { net, manager, peer, host, job, emitted, purged }
 }
 
 const asking = (body: object, more = {}): FakeRequest =>
@@ -84,7 +84,7 @@ t.test('a purge goes to every node; who cannot be reached is named', async (t) =
   w.peer.serve = () => json(200,
   { nodes: [{ nodeId: 'n-peer', removed: [ID], skippedInUse: ['a/b'], freedBytes: 7, error: null }] })
   w.net.lose('host')
-  const answer = await purge(w.plane, asking({ model_id: ID }, { headers: { 'x-svc-command-id': 'c1' } }))
+  const answer = await purge(w.manager, asking({ model_id: ID }, { headers: { 'x-svc-command-id': 'c1' } }))
   t.match(answer, {
     commandId: 'c1',
     message: /Removed 2 staged copies, 12 bytes/,
@@ -100,19 +100,19 @@ t.test('a purge goes to every node; who cannot be reached is named', async (t) =
 })
 
 t.test('a purge takes staged copies and those from the hub; what both have counts once', async (t) => {
-  const cacheKeeper = {
+  const cacheEvictor = {
     purge: async (): Promise<Purged> =>
     ({ removed: ['a/hub', ID], skippedInUse: ['a/b'], freedBytes: 2, error: 'stuck' })
   }
   const w = world(() => ({ removed: [ID], skippedInUse: ['a/b'], freedBytes: 1, error: null }),
-    { cacheKeeper, besideKeeper: { purge: async () => nothing } })
-  t.match(await purge(w.plane, asking({}, { member: 'i-peer' })),
+    { cacheEvictor, besideEvictor: { purge: async () => nothing } })
+  t.match(await purge(w.manager, asking({}, { member: 'i-peer' })),
     { nodes: [{ removed: ['a/hub', ID], skippedInUse: ['a/b'], freedBytes: 3, error: 'stuck' }] })
 })
 
 t.test('a purge that another node passed on is done here alone', async (t) => {
   const w = world()
-  t.match(await purge(w.plane, asking({}, { member: 'i-peer' })), { nodes: [{ nodeId: 'n-me' }] })
+  t.match(await purge(w.manager, asking({}, { member: 'i-peer' })), { nodes: [{ nodeId: 'n-me' }] })
   t.same(w.peer.asked, [])
   t.match(w.purged, [[undefined]])
 })
@@ -120,11 +120,11 @@ t.test('a purge that another node passed on is done here alone', async (t) => {
 t.test('that a model was deleted is believed of a member only', async (t) => {
   const w = world()
   const headers = { 'x-svc-store-delete': '1' }
-  await purge(w.plane, asking({ modelId: ID }, { member: 'i-peer', headers }))
+  await purge(w.manager, asking({ modelId: ID }, { member: 'i-peer', headers }))
   t.same(w.purged, [[ID, 'store_delete']])
   t.same(w.emitted, [], 'each copy that went is an event of its own')
   w.peer.serve = () => json(200, { nodes: [{ nodeId: 'n-peer', ...nothing }] })
-  await purge(w.plane, asking({ modelId: ID }, { headers }))
+  await purge(w.manager, asking({ modelId: ID }, { headers }))
   t.same(w.purged.at(-1), [ID, 'purge'])
   t.match(w.emitted, [['StagingPurged', { nodeId: 'n-me' }]])
   t.equal(w.peer.asked[0]?.headers?.['x-svc-store-delete'], undefined)
@@ -135,7 +135,7 @@ t.test('a purge waits 20 s for a node, and not longer', async (t) => {
   const w = world(() => nothing, { clock })
   w.net.lose('host')
   w.peer.serve = async () => await new Promise<MemberResponse>(() => {})
-  const answer = purge(w.plane, asking({})) as Promise<{ nodes: unknown[] }>
+  const answer = purge(w.manager, asking({})) as Promise<{ nodes: unknown[] }>
   await clock.advance(20_000)
   t.match((await soon(answer)).nodes[1], { nodeId: 'n-peer', error: 'It did not answer within 20 s.' })
 })
@@ -157,29 +157,29 @@ t.test('deleting at a store: its own failures have names', async (t) => {
     get: () => ({}), status: () => ({ status: 'complete' }),
     remove: async () => { throw new StoreError('not_in_store', 'it went just now') }
   }
-  const w = world(() => nothing, { store, shelf: { get: () => undefined } })
-  await t.rejects(remove(w.plane, asking({})), { name: 'SvcError', reason: 'model_not_found', status: 404 })
+  const w = world(() => nothing, { store, offered: { get: () => undefined } })
+  await t.rejects(remove(w.manager, asking({})), { name: 'SvcError', reason: 'model_not_found', status: 404 })
   t.same(w.emitted, [])
   const without = world()
   without.host.serve = () => json(200, { modelId: ID, deleted: true })
-  t.match(await remove(without.plane, asking({})), { status: 200, body: { deleted: true } })
+  t.match(await remove(without.manager, asking({})), { status: 200, body: { deleted: true } })
   t.match(without.host.asked, [{ method: 'DELETE', path: `/store/models/${ID}` }])
 })
 
 t.test('staging on this node: at once, or when it has ended', async (t) => {
   const w = world()
-  t.match(await stage(w.plane, asking({})),
+  t.match(await stage(w.manager, asking({})),
     { message: /0 of 1/, nodes: [{ nodeId: 'n-me', status: 'pending', error: null }] })
   w.job.moved({ bytes: 1, totalBytes: 2, files: 0, totalFiles: 1 })
-  t.match(await stage(w.plane, asking({ nodeIds: [] })), { nodes: [{ status: 'downloading' }] })
+  t.match(await stage(w.manager, asking({ nodeIds: [] })), { nodes: [{ status: 'downloading' }] })
   let over = false
-  const waiting = (stage(w.plane, asking({ nodeIds: ['me'], wait: true })) as Promise<{ nodes: unknown[] }>)
+  const waiting = (stage(w.manager, asking({ nodeIds: ['me'], wait: true })) as Promise<{ nodes: unknown[] }>)
     .finally(() => { over = true })
   for (let i = 0; i < 5; i++) await new Promise((resolve) => { setImmediate(resolve) })
   t.notOk(over)
   w.job.complete(2)
   t.match((await soon(waiting)).nodes, [{ status: 'complete', error: null }])
-  t.match(await stage(w.plane, asking({ wait: true })), { message: /1 of 1/ },
+  t.match(await stage(w.manager, asking({ wait: true })), { message: /1 of 1/ },
     'what is over is not waited for')
 })
 
@@ -187,11 +187,11 @@ t.test('waiting ends by the time that was given, or when the client goes; the tr
   async (t) => {
   const clock = manualClock()
   const w = world(() => nothing, { clock })
-  const waiting = stage(w.plane, asking({ wait: true, timeout_seconds: 5 }))
+  const waiting = stage(w.manager, asking({ wait: true, timeout_seconds: 5 }))
   await clock.advance(5000)
   t.match(await soon(waiting), { nodes: [{ status: 'pending' }] })
   const abort = new AbortController()
-  const left = stage(w.plane, asking({ wait: true }, { signal: abort.signal }))
+  const left = stage(w.manager, asking({ wait: true }, { signal: abort.signal }))
   await clock.advance(1)
   abort.abort(new Error('gone'))
   t.match(await soon(left), { nodes: [{ status: 'pending' }] })
@@ -202,7 +202,7 @@ t.test('waiting ends by the time that was given, or when the client goes; the tr
 t.test('a failed transfer is told with its reason', async (t) => {
   const w = world()
   w.job.fail({ reason: 'no_safe_fit', message: 'too little' })
-  t.match(await stage(w.plane, asking({ wait: true })),
+  t.match(await stage(w.manager, asking({ wait: true })),
     { nodes: [{ status: 'failed', error: 'too little', reason: 'no_safe_fit' }] })
 })
 
@@ -212,21 +212,21 @@ t.test('staging on other nodes, each once; unknown ones refuse it all', async (t
   { nodes: [{ nodeId: 'n-peer', status: 'complete', error: null, reason: null }] })
   const body = { node_ids: ['peer', 'i-peer', 'n-peer', 'local'], wait: true, timeout_seconds: 7 }
   w.job.complete(1)
-  t.match(await stage(w.plane, asking(body)), {
+  t.match(await stage(w.manager, asking(body)), {
     message: /2 of 2/, nodes: [{ nodeId: 'n-peer', status: 'complete' },
     { nodeId: 'n-me', status: 'complete' }]
   })
   t.match(w.peer.asked,
     [{ path: `/store/models/${ID}/stage`, body: { wait: true, timeout_seconds: 7 }, timeoutMs: 22_000 }])
-  await t.rejects(stage(w.plane, asking({ nodeIds: ['peer', 'nobody'] })),
+  await t.rejects(stage(w.manager, asking({ nodeIds: ['peer', 'nobody'] })),
     { name: 'SvcError', reason: 'node_not_found', status: 404 })
-  await t.rejects(stage(w.plane, asking({ nodeIds: ['peer'], node_ids: ['peer'] })),
+  await t.rejects(stage(w.manager, asking({ nodeIds: ['peer'], node_ids: ['peer'] })),
     { name: 'SvcError', reason: 'invalid_request' })
   w.peer.serve = () => json(200, {})
-  t.match(await stage(w.plane, asking({ nodeIds: ['peer'] })),
+  t.match(await stage(w.manager, asking({ nodeIds: ['peer'] })),
     { nodes: [{ nodeId: 'n-peer', status: 'failed', reason: 'unreachable' }] })
   w.peer.serve = () => json(200, { nodes: [] })
-  t.match(await stage(w.plane, asking({ nodeIds: ['peer'] })),
+  t.match(await stage(w.manager, asking({ nodeIds: ['peer'] })),
     { nodes: [{ nodeId: 'n-peer', status: 'failed' }] },
     'an answer without the node is a failure of it')
 })
@@ -245,7 +245,7 @@ t.test('files of the store host are passed through', async (t) => {
     }
   })
   const asked = request()
-  await file(w.plane, asked as never)
+  await file(w.manager, asked as never)
   t.equal(asked.sent.toString(), 'hello')
   t.match(asked.head, { status: 206,
     headers: { etag: '"x"', 'content-range': 'bytes 0-4/9', 'content-length': '5' } })
@@ -253,22 +253,22 @@ t.test('files of the store host are passed through', async (t) => {
   t.match(w.host.asked,
     [{ path: `/store/models/${ID}/files/a/b.gguf`, headers: { range: 'bytes=0-4', 'if-range': '"x"' } }])
   t.equal(w.host.asked[0]?.headers?.['cookie'], undefined)
-  await t.rejects(file(w.plane, request({ member: 'i-peer' }) as never),
+  await t.rejects(file(w.manager, request({ member: 'i-peer' }) as never),
     { name: 'SvcError', reason: 'model_not_found' }, 'not in circles')
-  await t.rejects(file(w.plane, request({ query: { from: 'self' } }) as never),
+  await t.rejects(file(w.manager, request({ query: { from: 'self' } }) as never),
     { name: 'SvcError', reason: 'model_not_found' })
   const body = Readable.from([Buffer.from('hello')])
   w.host.serve = () => ({ status: 200, headers: { 'content-length': '5' }, body })
   let begun: unknown
-  await file(w.plane, request({ open: (head: unknown) => {
+  await file(w.manager, request({ open: (head: unknown) => {
     begun = head
     return { closed: true, write: async () => { throw new Error('a body after HEAD') } }
   } }) as never)
   t.match(begun, { status: 200, headers: { 'content-length': '5' } }, 'also for HEAD')
   t.ok(body.destroyed)
   w.host.serve = () => json(200, { modelId: ID })
-  t.match(await manifest(w.plane, request() as never), { status: 200, body: { modelId: ID } })
-  await t.rejects(manifest(w.plane, request({ query: { from: 'self' } }) as never),
+  t.match(await manifest(w.manager, request() as never), { status: 200, body: { modelId: ID } })
+  await t.rejects(manifest(w.manager, request({ query: { from: 'self' } }) as never),
     { name: 'SvcError', reason: 'model_not_found' })
 })
 
@@ -281,14 +281,14 @@ t.test('a client that goes away ends the request to the store host', async (t) =
     open: () =>
     ({ write: async () => { throw new Error('gone') }, end: async () => {}, cut: () => {}, closed: false })
   })
-  await t.rejects(file(w.plane, request as never), { message: 'gone' })
+  await t.rejects(file(w.manager, request as never), { message: 'gone' })
   await until(() => body.destroyed)
   t.ok(body.destroyed)
   const refused = Readable.from([Buffer.from('x')])
   w.host.serve = () => ({ status: 200, headers: {}, body: refused })
   const full = fakeRequest({ params: { model_id: ID, '*': 'f' },
     open: () => { throw new Error('too many streams') } })
-  await t.rejects(file(w.plane, full as never), { message: 'too many streams' })
+  await t.rejects(file(w.manager, full as never), { message: 'too many streams' })
   t.ok(refused.destroyed, 'also when the answer could not be opened')
 })
 
@@ -304,12 +304,12 @@ t.test('a part that has not come is chunk_not_here', async (t) => {
   const ask = async (range: string): Promise<FakeRequest> => {
     const request = fakeRequest({ params: { model_id: ID, '*': 'f' }, query: { from: 'self' },
       headers: { range } })
-    await file(w.plane, request as never)
+    await file(w.manager, request as never)
     return request
   }
   t.equal((await ask('bytes=0-1')).sent.toString(), 'he')
   await t.rejects(ask('bytes=0-3'), { name: 'SvcError', reason: 'chunk_not_here', status: 409 })
-  t.match(await manifest(w.plane,
+  t.match(await manifest(w.manager,
     fakeRequest({ params: { model_id: ID }, query: { from: 'self' } }) as never),
     { modelId: ID, digest: 'd', card: {} })
   rmSync(join(folder, 'f'))

@@ -1,10 +1,11 @@
 import t from 'tap'
-import { hubToken } from '../wiring.js'
+import { hubToken } from '../manager/start.js'
 import { systemClock } from '../../../kernel/index.js'
 import { HostRules, isPublicAddress, isUsableAddress } from '../hub/hosts.js'
-import { createHubClient, HubError } from '../hub/index.js'
+import { createHubClient } from '../hub/client.js'
+import { HubError } from '../hub/types.js'
 import { startHub } from './hub-kit.js'
-import type { HubClientOptions } from '../hub/index.js'
+import type { HubClientOptions } from '../hub/types.js'
 
 const REFUSED = { constructor: HubError, reason: 'refused_redirect', message: /refused/ }
 

@@ -1,7 +1,7 @@
 import t from 'tap'
-import { globMatches } from '../hub/glob.js'
-import { HubError, selectFiles } from '../hub/index.js'
-import type { Wanted } from '../hub/index.js'
+import { globMatches, selectFiles } from '../hub/select.js'
+import { HubError } from '../hub/types.js'
+import type { Wanted } from '../hub/types.js'
 
 const GIB = 1024 ** 3
 

@@ -4,11 +4,11 @@ import {
 } from 'node:fs'
 import { dirname, join } from 'node:path'
 import t from 'tap'
-import { openInside } from '../files/index.js'
-import { CONTENT, ID, item, shelf, world } from './stager-kit.js'
+import { openInside } from '../files/open.js'
+import { CONTENT, ID, item, offered, world } from './stager-kit.js'
 import { importFolder, open, scratch, until, write } from './store-kit.js'
 import { wrongFiles } from './transfer-kit.js'
-import type { Test } from './plane-kit.js'
+import type { Test } from './manager-kit.js'
 
 /** Puts a link, or a pipe, in the place of something below a root; `victim` has a file `f`. */
 type Kind = (at: string, victim: string) => void
@@ -49,7 +49,7 @@ for (const [name, kind] of Object.entries(kinds)) {
   t.test(`${name} planted below a staging folder`, async (t) => {
     const one = item(t, { bundled: true })
     for (const place of places) {
-      const { stager, staging } = await world(t, () => shelf(one))
+      const { stager, staging } = await world(t, () => offered(one))
       const seen = plant(t, staging.root, place, kind)
       const before = seen()
       await stager.stage(ID).ended
@@ -103,7 +103,7 @@ t.test('links that come and go while files are opened', async (t) => {
 t.test('what was planted is no hindrance where svc may clear it', async (t) => {
   const one = item(t, { bundled: true })
   for (const name of ['stray', 'm.gguf', '.svc-journal', '.svc-journal.tmp']) {
-    const { stager, staging } = await world(t, () => shelf(one))
+    const { stager, staging } = await world(t, () => offered(one))
     plant(t, staging.root, `.incoming/${FOLDER}/${name}`, kinds['a link to a file']!)
     const job = stager.stage(ID)
     await until(() => job.over)

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { joinModels } from '../cli/ls.js'
-import { sizeOfCopies, whereOf } from '../cli/where.js'
+import { sizeOfCopies, whereOf } from '../cli/api.js'
 import { copy, nodeOf, sendJson } from './verb-kit.js'
 
 t.test('where copies are', async (t) => {

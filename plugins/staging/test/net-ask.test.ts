@@ -2,12 +2,12 @@ import { Readable } from 'node:stream'
 import t from 'tap'
 import { kernelError } from '../../../kernel/index.js'
 import { manualClock } from '../../../kernel/testing/index.js'
-import { askNode, eachNode, messageOf } from '../net/ask.js'
-import { json, Network } from './plane-kit.js'
+import { askNode, eachNode, messageOf } from '../peers/ask.js'
+import { json, Network } from './manager-kit.js'
 import type { Caller, MemberResponse } from '../../../kernel/index.js'
 import type { ManualClock } from '../../../kernel/testing/index.js'
-import type { EachNode } from '../net/ask.js'
-import type { NetNode, Serve } from './plane-kit.js'
+import type { EachNode } from '../peers/ask.js'
+import type { NetNode, Serve } from './manager-kit.js'
 
 const caller: Caller = { id: 'me', mode: 'direct', authorities: new Set(['read']) }
 const get = { method: 'GET', path: '/x', caller }

@@ -1,8 +1,7 @@
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
-import { readRange } from '../net/range.js'
-import { Uplink } from '../net/uplink.js'
-import type { ByteRange } from '../net/range.js'
+import { readRange, Uplink } from '../peers/send-file.js'
+import type { ByteRange } from '../transfer/types.js'
 
 const cases: [string | undefined, number, ByteRange | 'whole' | 'unsatisfiable'][] = [
   [undefined, 10, 'whole'], ['', 10, 'whole'], ['bytes=0-9', 10, { start: 0, end: 10 }],

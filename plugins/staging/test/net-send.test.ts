@@ -5,13 +5,12 @@ import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
-import { sendFile } from '../net/send-file.js'
-import { Uplink } from '../net/uplink.js'
+import { sendFile, Uplink } from '../peers/send-file.js'
 import { gguf, llama } from './cards-kit.js'
-import { errorOf, fakeRequest, pull, scratch, startNode } from './plane-kit.js'
+import { errorOf, fakeRequest, pull, scratch, startNode } from './manager-kit.js'
 import { bytesOf } from './transfer-kit.js'
-import type { SendableFile, SendParts } from '../net/send-file.js'
-import type { FakeRequest } from './plane-kit.js'
+import type { SendableFile, SendParts } from '../peers/send-file.js'
+import type { FakeRequest } from './manager-kit.js'
 
 const LLAMA = gguf(llama)
 const BIG = bytesOf(700_001, 3)

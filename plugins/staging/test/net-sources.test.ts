@@ -2,12 +2,11 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import t from 'tap'
-import { diskSource } from '../net/disk-source.js'
-import { lanSource, modelUrl } from '../net/lan-source.js'
-import { Network, scratch } from './plane-kit.js'
+import { diskSource, lanSource, modelUrl } from '../peers/sources.js'
+import { Network, scratch } from './manager-kit.js'
 import { bytesOf } from './transfer-kit.js'
 import type { MemberResponse } from '../../../kernel/index.js'
-import type { ChunkSource } from '../transfer/index.js'
+import type { ChunkSource } from '../transfer/types.js'
 
 const BYTES = bytesOf(1000, 1)
 const HASH = 'a'.repeat(64)

@@ -6,16 +6,16 @@ import { pathToFileURL } from 'node:url'
 import t from 'tap'
 import { manualClock, startPlugin } from '../../../kernel/testing/index.js'
 import staging from '../index.js'
-import { modelsService } from '../models-service.js'
+import { modelsService } from '../manager/start.js'
 import { ModelsService } from '../service.js'
 import { effective } from '../settings.js'
-import { Uses } from '../space/index.js'
+import { Uses } from '../space/uses.js'
 import { gguf, llama } from './cards-kit.js'
 import { recordOf } from './files-kit.js'
 import { startHub } from './hub-kit.js'
-import { call, codes, errorOf, eventsOf, pull, reasonOf, scratch, startNode, until } from './plane-kit.js'
+import { call, codes, errorOf, eventsOf, pull, reasonOf, scratch, startNode, until } from './manager-kit.js'
 import { card } from '../../runners/test/samples.js'
-import type { Plane } from '../plane.js'
+import type { ModelManager } from '../manager/manager.js'
 
 const ID = 'acme/llama'
 const LLAMA = gguf(llama)
@@ -247,8 +247,9 @@ t.test('ensure gives the copy that is here, or stages it', async (t) => {
 
 t.test('a use while the copy is just going is model_going', (t) => {
   const uses = new Uses()
-  const plane = { opened: Promise.resolve(), uses, options: { ctx: { error: errorOf } } } as unknown as Plane
-  const models = modelsService(plane)
+  const options = { ctx: { error: errorOf } }
+  const manager = { opened: Promise.resolve(), uses, options } as unknown as ModelManager
+  const models = modelsService(manager)
   const back = uses.going(ID, (used) => used === ID)
   t.throws(() => models.use(ID, 'a test'),
     { name: 'SvcError', reason: 'model_going', status: 503, retryable: true })

@@ -53,8 +53,8 @@ t.test('the pass at start', async (t) => {
     rig.settings.cleanupOnDeactivate = cleanup
     const releases = ids(used).map((id) => rig.uses.use(id, 'instance'))
     for (const id of ids(leased)) rig.leased.add(id)
-    const stop = rig.keeper.watch()
-    await rig.keeper.startup()
+    const stop = rig.evictor.watch()
+    await rig.evictor.startup()
     t.equal(rig.there(), kept, what)
     t.ok(rig.evicted.every(({ trigger }) => trigger === 'startup'), 'the trigger is told')
     t.same(readdirSync(join(rig.folder, '.trash')), [], 'nothing stays behind')
@@ -68,15 +68,15 @@ t.test('a last use in the future becomes now, once', async (t) => {
   put(rig, 'a:1@-600 b:1@-1 c:1@40')
   rig.settings.keepRecentBytes = 0
   rig.settings.cleanupOnDeactivate = false
-  await rig.keeper.startup()
+  await rig.evictor.startup()
   t.equal(rig.there(), 'a b c')
   t.same(['a', 'b', 'c'].map(rig.ageOf), [0, 0, 40], 'also without cleanup')
   rig.settings.cleanupOnDeactivate = true
   await rig.clock.advance(30 * MINUTE)
-  await rig.keeper.startup()
+  await rig.evictor.startup()
   t.equal(rig.there(), 'a b', 'a start within 30 minutes keeps them')
   await rig.clock.advance(1000)
-  await rig.keeper.startup()
+  await rig.evictor.startup()
   t.equal(rig.there(), '', 'a later one does not')
 })
 
@@ -85,8 +85,8 @@ t.test('a pass at start that fails is logged, and the uses are written down all 
     list: () => async () => await Promise.reject(new Error('disk gone'))
   }))
   put(rig, 'a:1@40')
-  const stop = rig.keeper.watch()
-  await rig.keeper.startup()
+  const stop = rig.evictor.watch()
+  await rig.evictor.startup()
   t.match(rig.logged, [/^error the eviction pass at start failed/])
   rig.uses.use('o/a', 'runner')
   await until('the use is written down', () => rig.ageOf('a') === 0)
@@ -104,8 +104,8 @@ t.test('uses are written down at use, every minute and at release, companions to
   put(rig, 'base:1@50 draft:1@60 idle:1@70')
   rig.companions.set('o/base', ['o/draft', 'o/missing'])
   const both = (age: number) => () => rig.ageOf('base') === age && rig.ageOf('draft') === age
-  const stop = rig.keeper.watch()
-  await rig.keeper.startup()
+  const stop = rig.evictor.watch()
+  await rig.evictor.startup()
   const release = rig.uses.use('o/base', 'runner')
   await until('the use', both(0))
   await rig.clock.advance(59_000)
@@ -135,22 +135,23 @@ t.test('uses are written down at use, every minute and at release, companions to
 t.test('the pass after a deactivation', async (t) => {
   const rig = spaceRig(t)
   put(rig, 'a:30@5000 b:30@2 c:30@3 d:1@4')
-  t.same(await rig.keeper.deactivated('o/a'), ['o/d', 'o/c'], 'the deactivated one is the newest')
+  t.same(await rig.evictor.deactivated('o/a'), ['o/d', 'o/c'], 'the deactivated one is the newest')
   t.same([rig.there(), rig.ageOf('a')], ['a b', 0])
   t.same(rig.evicted.map(({ modelId, freedBytes, trigger }) => [modelId, freedBytes / GIB, trigger]),
     [['o/d', 1, 'deactivation'], ['o/c', 30, 'deactivation']])
   rig.settings.cleanupOnDeactivate = false
   rig.settings.keepRecentBytes = 0
-  t.same([await rig.keeper.deactivated('o/a'), rig.there()], [[], 'a b'], 'cleanup off')
+  t.same([await rig.evictor.deactivated('o/a'), rig.there()], [[], 'a b'], 'cleanup off')
   rig.settings.cleanupOnDeactivate = true
   const release = rig.uses.use('o/a', 'another instance')
-  t.same([await rig.keeper.deactivated('o/a'), rig.there()], [['o/b'], 'a'], 'another instance still uses it')
+  t.same([await rig.evictor.deactivated('o/a'), rig.there()], [['o/b'], 'a'],
+    'another instance still uses it')
   release()
-  t.same([await rig.keeper.deactivated('o/a'), rig.there()], [['o/a'], ''], 'budget 0 is strict')
-  t.same(await rig.keeper.deactivated('o/none'), [], 'a model that is not staged')
+  t.same([await rig.evictor.deactivated('o/a'), rig.there()], [['o/a'], ''], 'budget 0 is strict')
+  t.same(await rig.evictor.deactivated('o/none'), [], 'a model that is not staged')
   put(rig, 'b:30@5 z:30@-60')
   rig.settings.keepRecentBytes = 30 * GIB
-  t.same(await rig.keeper.deactivated('o/b'), ['o/z'], 'a time in the future is not newer than now')
+  t.same(await rig.evictor.deactivated('o/b'), ['o/z'], 'a time in the future is not newer than now')
 })
 
 t.test('room for a transfer', async (t) => {
@@ -162,7 +163,7 @@ t.test('room for a transfer', async (t) => {
   rig.uses.use('o/busy', 'runner')
   const room = async (gib: number, free: number, keep: string[] = []): Promise<string[]> => {
     rig.volume.freeBytes = free * GIB
-    return (await rig.keeper.makeRoom(gib * GIB, { keep })).evicted
+    return (await rig.evictor.makeRoom(gib * GIB, { keep })).evicted
   }
   t.same(await room(5, 15), [], 'fits as it is')
   await t.rejects(room(20, 14), {
@@ -179,8 +180,8 @@ t.test('room for a transfer', async (t) => {
 
 t.test('a transfer that adds nothing does not even look', async (t) => {
   const rig = spaceRig(t, () => ({ volume: async () => await Promise.reject(new Error('not asked')) }))
-  t.same(await rig.keeper.makeRoom(0, { keep: [] }), { evicted: [] })
-  await t.rejects(rig.keeper.makeRoom(1, { keep: [] }), { message: 'not asked' })
+  t.same(await rig.evictor.makeRoom(0, { keep: [] }), { evicted: [] })
+  await t.rejects(rig.evictor.makeRoom(1, { keep: [] }), { message: 'not asked' })
 })
 
 t.test('what refuses to go is left, and others make the room', async (t) => {
@@ -192,12 +193,12 @@ t.test('what refuses to go is left, and others make the room', async (t) => {
   }))
   put(rig, 'a:5@1 b:5@2 stuck:5@90')
   rig.volume.freeBytes = 10 * GIB
-  t.same(await rig.keeper.makeRoom(4 * GIB, { keep: [] }), { evicted: ['o/b'] })
+  t.same(await rig.evictor.makeRoom(4 * GIB, { keep: [] }), { evicted: ['o/b'] })
   t.match(rig.logged, [/^warn an idle copy could not be removed o\/stuck/, /^info/])
   rig.settings.keepRecentBytes = 0
-  t.same(await rig.keeper.deactivated('o/a'), ['o/a'])
+  t.same(await rig.evictor.deactivated('o/a'), ['o/a'])
   put(rig, 'a:5@1')
-  t.same(await rig.keeper.purge(), {
+  t.same(await rig.evictor.purge(), {
     removed: ['o/a'], skippedInUse: [], freedBytes: 5 * GIB, error: 'o/stuck: EBUSY: o--stuck'
   })
   t.equal(rig.there(), 'stuck')
@@ -213,14 +214,14 @@ t.test('the purge', async (t) => {
   const none = { removed: [], skippedInUse: [], freedBytes: 0, error: null }
   const skips = (id: string): object => ({ ...none, skippedInUse: [id] })
   for (const id of ['o/none', '../../x', 'o--a', '', '.trash', 'o/a/../b']) {
-    t.same(await rig.keeper.purge(id), none, `no model: ${id}`)
+    t.same(await rig.evictor.purge(id), none, `no model: ${id}`)
   }
-  t.same(await rig.keeper.purge('o/draft'), skips('o/draft'), 'companion of one in use')
-  t.same(await rig.keeper.purge('o/moving'), skips('o/moving'), 'a transfer holds it')
-  t.same(await rig.keeper.purge('o/arriving'), skips('o/arriving'), 'its first transfer')
-  t.same(await rig.keeper.purge('o/a', 'store_delete'), { ...none, removed: ['o/a'], freedBytes: GIB })
+  t.same(await rig.evictor.purge('o/draft'), skips('o/draft'), 'companion of one in use')
+  t.same(await rig.evictor.purge('o/moving'), skips('o/moving'), 'a transfer holds it')
+  t.same(await rig.evictor.purge('o/arriving'), skips('o/arriving'), 'its first transfer')
+  t.same(await rig.evictor.purge('o/a', 'store_delete'), { ...none, removed: ['o/a'], freedBytes: GIB })
   t.equal(rig.there(), 'b base draft moving')
-  t.same(await rig.keeper.purge(), {
+  t.same(await rig.evictor.purge(), {
     removed: ['o/b'],
     skippedInUse: ['o/arriving', 'o/base', 'o/draft', 'o/moving'],
     freedBytes: 2 * GIB,
@@ -229,9 +230,9 @@ t.test('the purge', async (t) => {
   t.same(rig.evicted.map(({ trigger }) => trigger), ['store_delete', 'purge'])
   release()
   rig.leased.clear()
-  t.same((await rig.keeper.purge()).removed, ['o/base', 'o/draft', 'o/moving'])
+  t.same((await rig.evictor.purge()).removed, ['o/base', 'o/draft', 'o/moving'])
   t.equal(rig.there(), '')
-  t.same(await rig.keeper.purge(), none)
+  t.same(await rig.evictor.purge(), none)
 })
 
 t.test('a use and a removal of the same model exclude each other', async (t) => {
@@ -249,8 +250,8 @@ t.test('a use and a removal of the same model exclude each other', async (t) => 
   rig.companions.set('o/base', ['o/draft'])
   rig.volume.freeBytes = 0
   rig.settings.headroomBytes = 0
-  const room = rig.keeper.makeRoom(2 * GIB, { keep: [] })
-  const purge = rig.keeper.purge()
+  const room = rig.evictor.makeRoom(2 * GIB, { keep: [] })
+  const purge = rig.evictor.purge()
   await until('the removal begins', () => going.length > 0)
   t.throws(() => rig.uses.use('o/draft', 'runner'), { name: 'ModelGoing' })
   t.throws(() => rig.uses.use('o/base', 'runner'), { name: 'ModelGoing' }, 'its companion goes')
@@ -275,9 +276,9 @@ t.test('the purge of one model waits for no pass over all of them', async (t) =>
     }
   }))
   put(rig, 'a:1@9 b:1@1')
-  const room = rig.keeper.makeRoom(GIB, { keep: [] })
+  const room = rig.evictor.makeRoom(GIB, { keep: [] })
   await until('the pass looks at the disk', () => listed === 1)
-  t.match(await rig.keeper.purge('o/a'), { removed: ['o/a'], error: null })
+  t.match(await rig.evictor.purge('o/a'), { removed: ['o/a'], error: null })
   t.equal(listed, 1, 'and it does not look at the others')
   open()
   await room
@@ -286,11 +287,11 @@ t.test('the purge of one model waits for no pass over all of them', async (t) =>
 
 t.test('the breakdown', async (t) => {
   const rig = spaceRig(t)
-  t.same(await rig.keeper.storage(), { copies: [], totalBytes: 0 })
+  t.same(await rig.evictor.storage(), { copies: [], totalBytes: 0 })
   put(rig, 'a:1@5 base:2@9 draft:0.5@1 b:1@-5')
   rig.companions.set('o/base', ['o/draft'])
   rig.uses.use('o/base', 'runner')
-  const { copies, totalBytes } = await rig.keeper.storage()
+  const { copies, totalBytes } = await rig.evictor.storage()
   t.equal(totalBytes, 4.5 * GIB)
   t.same(copies.map(({ modelId, sizeBytes, inUse }) => [modelId, sizeBytes / GIB, inUse]),
     [['o/b', 1, false], ['o/draft', 0.5, true], ['o/a', 1, false], ['o/base', 2, true]])

@@ -1,27 +1,30 @@
-import { existsSync, linkSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs'
-import { closeSync, ftruncateSync, openSync, utimesSync, writeFileSync } from 'node:fs'
+import {
+  existsSync, linkSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, closeSync, ftruncateSync,
+  openSync, utimesSync, writeFileSync
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { manualClock } from '../../../kernel/testing/index.js'
-import { ModelRoot } from '../files/index.js'
-import { createKeeper, Uses } from '../space/index.js'
+import { ModelRoot } from '../files/root.js'
+import { createEvictor } from '../space/evictor.js'
+import { Uses } from '../space/uses.js'
 import { recordOf } from './files-kit.js'
 import type { Logger } from '../../../kernel/index.js'
 import type { ManualClock } from '../../../kernel/testing/index.js'
-import type { Evicted, Keeper, KeeperOptions } from '../space/index.js'
+import type { Evicted, Evictor, EvictorOptions } from '../space/evictor.js'
 
 export const GIB = 1024 ** 3
 export const MINUTE = 60_000
 
-/** A staging root on the real disk whose models are sparse files, and its keeper. */
+/** A staging root on the real disk whose models are sparse files, and its evictor. */
 export interface SpaceRig {
   folder: string
   clock: ManualClock
   uses: Uses
-  keeper: Keeper
+  evictor: Evictor
   evicted: Evicted[]
   logged: string[]
-  /** May be changed while the keeper works. */
+  /** May be changed while the evictor works. */
   settings: { cleanupOnDeactivate: boolean, keepRecentBytes: number, headroomBytes: number }
   leased: Set<string>
   companions: Map<string, string[]>
@@ -45,9 +48,9 @@ function logger (lines: string[]): Logger {
   return { debug, info, warn, error, fatal }
 }
 
-/** Sets up a root that goes away with the test; `over` replaces single options of the keeper. */
+/** Sets up a root that goes away with the test; `over` replaces single options of the evictor. */
 export function spaceRig (
-  t: { teardown: (fn: () => void) => void }, over: (root: ModelRoot) => Partial<KeeperOptions> = () => ({})
+  t: { teardown: (fn: () => void) => void }, over: (root: ModelRoot) => Partial<EvictorOptions> = () => ({})
 ): SpaceRig {
   const parent = mkdtempSync(join(tmpdir(), 'svc-space-'))
   t.teardown(() => { rmSync(parent, { recursive: true, force: true }) })
@@ -62,7 +65,7 @@ export function spaceRig (
   const leased = new Set<string>()
   const companions = new Map<string, string[]>()
   const volume = { freeBytes: 1000 * GIB }
-  const keeper = createKeeper({
+  const evictor = createEvictor({
     root,
     uses,
     clock,
@@ -75,7 +78,7 @@ export function spaceRig (
     ...over(root)
   })
   const state = { clock, uses, evicted, logged, settings, leased, companions, volume }
-  return { folder, keeper, ...state, ...disk(folder, clock) }
+  return { folder, evictor, ...state, ...disk(folder, clock) }
 }
 
 function disk (folder: string, clock: ManualClock): Pick<SpaceRig, 'put' | 'hardLink' | 'there' | 'ageOf'> {
@@ -100,12 +103,12 @@ function disk (folder: string, clock: ManualClock): Pick<SpaceRig, 'put' | 'hard
   }
 }
 
-type Root = KeeperOptions['root']
+type Root = EvictorOptions['root']
 
 /** A root with single operations replaced; each is given the real one. */
 export function instead (
   root: Root, by: Partial<{ [K in 'list' | 'remove' | 'touch']: (real: Root[K]) => Root[K] }>
-): Partial<KeeperOptions> {
+): Partial<EvictorOptions> {
   const real: Root = {
     root: root.root,
     list: async () => await root.list(),

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { inUseClosure, NoSafeFit, planCapacity, planRecency } from '../space/index.js'
-import type { CapacityCase } from '../space/index.js'
+import { inUseClosure, NoSafeFit, planCapacity, planRecency } from '../space/plans.js'
+import type { CapacityCase } from '../space/plans.js'
 
 const GIB = 1024 ** 3
 const NOW = Date.UTC(2026, 0, 1)

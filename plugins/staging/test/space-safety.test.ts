@@ -1,7 +1,9 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
-import { createKeeper, inUseClosure, ModelGoing, NoSafeFit, Uses } from '../space/index.js'
+import { createEvictor } from '../space/evictor.js'
+import { inUseClosure, NoSafeFit } from '../space/plans.js'
+import { ModelGoing, Uses } from '../space/uses.js'
 import type { Copy } from '../types.js'
 
 /** A chain, a circle, a shared companion and lone models. */
@@ -37,7 +39,7 @@ class Node {
   readonly #copies = new Map<string, Copy>()
   readonly #leased = new Set<string>()
   readonly #releases: (() => void)[] = []
-  readonly #keeper = createKeeper({
+  readonly #evictor = createEvictor({
     root: {
       root: '/none',
       list: async () => { await turn(); return [...this.#copies.values()] },
@@ -96,10 +98,10 @@ class Node {
     if (s.do === 'lease') this.#leased.add(s.id)
     if (s.do === 'unlease') this.#leased.delete(s.id)
     if (s.do === 'stage') this.#stage(s.id)
-    if (s.do === 'deactivated') return this.#keeper.deactivated(s.id)
-    if (s.do === 'purge') return this.#keeper.purge(s.id)
+    if (s.do === 'deactivated') return this.#evictor.deactivated(s.id)
+    if (s.do === 'purge') return this.#evictor.purge(s.id)
     if (s.do !== 'room') return undefined
-    return this.#keeper.makeRoom(s.bytes, { keep: [s.id] }).catch((error: unknown) => {
+    return this.#evictor.makeRoom(s.bytes, { keep: [s.id] }).catch((error: unknown) => {
       if (!(error instanceof NoSafeFit)) throw error
     })
   }

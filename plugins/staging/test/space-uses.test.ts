@@ -1,5 +1,6 @@
 import t from 'tap'
-import { ModelGoing, SerialQueue, Uses } from '../space/index.js'
+import { ModelGoing, Uses } from '../space/uses.js'
+import { SerialQueue } from '../files/queues.js'
 
 t.test('a use of one content leaves another alone', (t) => {
   const uses = new Uses()

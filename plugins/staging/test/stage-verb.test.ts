@@ -1,8 +1,8 @@
 import t from 'tap'
-import { advance } from '../cli/stage-steps.js'
+import { advance } from '../cli/stage.js'
 import { nodeOf, quickPace, sendError, sendJson, stateOf } from './verb-kit.js'
 import type { StateView } from '../cli/cluster.js'
-import type { StagedNode, StageLook } from '../cli/stage-steps.js'
+import type { StagedNode, StageLook } from '../cli/stage.js'
 import type { Rig } from './verb-kit.js'
 
 const pending = (attemptId = 'a1'): object => ({ DownloadPending: {

@@ -1,12 +1,12 @@
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { Room } from '../room.js'
-import { errorOf } from './plane-kit.js'
+import { Room } from '../space/room.js'
+import { errorOf } from './manager-kit.js'
 import { startHub } from './hub-kit.js'
 import { clientOf } from './store-kit.js'
-import { CONTENT, factOf, ID, item, shelf, world } from './stager-kit.js'
-import type { Found } from '../finder.js'
+import { CONTENT, factOf, ID, item, offered, world } from './stager-kit.js'
+import type { Found } from '../peers/finder.js'
 
 t.test('no store can be reached: the hub, into the cache', async (t) => {
   const files = { 'config.json': '{}', 'm.gguf': CONTENT.get('m.gguf')! }
@@ -67,7 +67,7 @@ t.test('with a staged copy of the content the store had, no hub is asked', async
   const hub = await startHub({ models: { [ID]: { files: { 'm.gguf': CONTENT.get('m.gguf')! } } } })
   t.teardown(async () => { await hub.close() })
   const one = item(t, { content: new Map([['m.gguf', CONTENT.get('m.gguf')!]]) })
-  let found: Found = shelf(one)
+  let found: Found = offered(one)
   const w = await world(t, () => found, { hub: clientOf(hub) })
   await w.stager.stage(ID).ended
   found = { from: 'hub', commit: '', fact: factOf(one), why: errorOf('store_unreachable', 'gone') }

@@ -1,22 +1,23 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { systemClock } from '../../../kernel/api/clock.js'
-import { Exchange } from '../exchange.js'
-import { manifestDigest, ModelRoot } from '../files/index.js'
-import { LocalCopies } from '../local-copies.js'
-import { Room } from '../room.js'
-import { Stager } from '../stager.js'
-import { StoreAccess } from '../store-access.js'
-import { errorOf, memorySection, Network, scratch } from './plane-kit.js'
+import { Exchange } from '../peers/exchange.js'
+import { manifestDigest } from '../files/record.js'
+import { ModelRoot } from '../files/root.js'
+import { LocalCopies } from '../staged/local-copies.js'
+import { Room } from '../space/room.js'
+import { Stager } from '../staged/stager.js'
+import { StoreAccess } from '../peers/store-access.js'
+import { errorOf, memorySection, Network, scratch } from './manager-kit.js'
 import { memoryLog } from './store-kit.js'
 import { contentOf, liveClock, manifestOf } from './transfer-kit.js'
 import { card } from '../../runners/test/samples.js'
 import type { Bundle, ModelCard } from '../../../kernel/index.js'
-import type { Found } from '../finder.js'
-import type { ShelfItem } from '../shelf.js'
-import type { StagerParts } from '../stager.js'
-import type { StoreEntryFact } from '../shared.js'
-import type { Test } from './plane-kit.js'
+import type { Found } from '../peers/finder.js'
+import type { OfferedModel } from '../store/offered.js'
+import type { StagerParts } from '../staged/stager.js'
+import type { StoreEntryFact } from '../manager/catalogue.js'
+import type { Test } from './manager-kit.js'
 import type { Content } from './transfer-kit.js'
 
 export const ID = 'acme/model'
@@ -58,7 +59,7 @@ export async function world (
   const told: string[] = []
   const failures: Record<string, unknown>[] = []
   const stager = new Stager({
-    staging: () => staging!, beside: () => beside!, cache: () => cache!, local, keeper: null,
+    staging: () => staging!, beside: () => beside!, cache: () => cache!, local, evictor: null,
     room: new Room(0), exchange, hub: null,
     find: async (modelId, digest, signal) => await find(modelId, signal, digest),
     derive: async (_folder, { modelId }) => card(modelId),
@@ -78,9 +79,9 @@ export async function world (
   return { stager, staging: staging!, beside: beside!, cache: cache!, local, told, failures, log }
 }
 
-/** A model on a shelf. `bundled` ones are copied, others linked on the same disk. */
+/** A model on a offered. `bundled` ones are copied, others linked on the same disk. */
 export function item (t: Test, { content = CONTENT, modelId = ID, bundled = false,
-  companions = [] as string[] } = {}): ShelfItem {
+  companions = [] as string[] } = {}): OfferedModel {
   const directory = scratch(t)
   for (const [path, bytes] of content as Content) {
     mkdirSync(dirname(join(directory, path)), { recursive: true })
@@ -96,8 +97,10 @@ export function item (t: Test, { content = CONTENT, modelId = ID, bundled = fals
 }
 
 /** What a store says of a model. */
-export const factOf = ({ digest, manifest: { totalBytes, revision }, card }: ShelfItem): StoreEntryFact => ({
+export const factOf = (
+  { digest, manifest: { totalBytes, revision }, card }: OfferedModel
+): StoreEntryFact => ({
   digest, revision, totalBytes, source: '', downloadedAt: '', bundled: false, card
 })
 
-export const shelf = (one: ShelfItem): Found => ({ from: 'shelf', item: one })
+export const offered = (one: OfferedModel): Found => ({ from: 'offered', item: one })

@@ -2,22 +2,22 @@ import { existsSync, mkdirSync, readdirSync, statSync, writeFileSync } from 'nod
 import { join } from 'node:path'
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
-import { LocalCopies } from '../local-copies.js'
-import { Room } from '../room.js'
-import { NoSafeFit } from '../space/index.js'
-import { StageJob } from '../stage-job.js'
-import { failureOf } from '../stager.js'
-import { errorOf, scratch, soon, until } from './plane-kit.js'
+import { LocalCopies } from '../staged/local-copies.js'
+import { Room } from '../space/room.js'
+import { NoSafeFit } from '../space/plans.js'
+import { StageJob } from '../staged/stage-job.js'
+import { failureOf } from '../staged/stager.js'
+import { errorOf, scratch, soon, until } from './manager-kit.js'
 import { gate, memoryLog } from './store-kit.js'
-import { CONTENT, factOf, ID, item, OTHER, shelf, world } from './stager-kit.js'
+import { CONTENT, factOf, ID, item, OTHER, offered, world } from './stager-kit.js'
 import { wrongFiles } from './transfer-kit.js'
 import type { Bundle } from '../../../kernel/index.js'
-import type { HubClient } from '../hub/index.js'
-import type { Keeper } from '../space/index.js'
+import type { HubClient } from '../hub/types.js'
+import type { Evictor } from '../space/evictor.js'
 
 t.test('a model of the own store on the same disk is linked', async (t) => {
   const one = item(t)
-  const w = await world(t, () => shelf(one))
+  const w = await world(t, () => offered(one))
   const job = w.stager.stage(ID)
   t.equal(w.stager.stage(ID), job, 'a second wish joins the first')
   t.same(w.stager.active(), [ID])
@@ -35,7 +35,7 @@ t.test('a model of the own store on the same disk is linked', async (t) => {
 
 t.test('what is there already is complete at once; another version replaces it', async (t) => {
   let one = item(t)
-  const w = await world(t, () => shelf(one))
+  const w = await world(t, () => offered(one))
   await w.stager.stage(ID).ended
   const { ino } = statSync(join(w.staging.root, 'acme--model'))
   await w.stager.stage(ID).ended
@@ -53,7 +53,7 @@ t.test('another version comes beside the one in use, and takes its place when no
   const used = new Set<string>()
   const w = await world(t, (_id, _signal, digest) => {
     if (digest !== undefined && digest !== one.digest) throw errorOf('model_not_found', 'another version')
-    return shelf(one)
+    return offered(one)
   }, { inUse: (_id, digest) => used.has(digest) })
   const plain = join(w.staging.root, 'acme--model')
   const beside = join(w.beside.root, 'acme--model')
@@ -86,7 +86,7 @@ t.test('another version comes beside the one in use, and takes its place when no
 t.test('a wish for one content does not join that for another', async (t) => {
   const one = item(t)
   const asked: unknown[] = []
-  const w = await world(t, (_id, _signal, digest) => { asked.push(digest); return shelf(one) })
+  const w = await world(t, (_id, _signal, digest) => { asked.push(digest); return offered(one) })
   const [any, right, other] = [undefined, one.digest, 'f'.repeat(64)]
     .map((digest) => w.stager.stage(ID, digest))
   t.equal(w.stager.stage(ID, one.digest), right)
@@ -98,9 +98,9 @@ t.test('a wish for one content does not join that for another', async (t) => {
 t.test('what ships is copied chunk by chunk, in room that was asked for', async (t) => {
   const one = item(t, { bundled: true })
   const asked: unknown[] = []
-  const keeper = { makeRoom: async (bytes: number,
+  const evictor = { makeRoom: async (bytes: number,
     o: unknown) => { asked.push([bytes, o]); return { evicted: [] } } }
-  const w = await world(t, () => shelf(one), { keeper: keeper as unknown as Keeper })
+  const w = await world(t, () => offered(one), { evictor: evictor as unknown as Evictor })
   await w.stager.stage(ID).ended
   t.same(w.failures, [])
   t.same(await wrongFiles(join(w.staging.root, 'acme--model'), CONTENT), [])
@@ -111,8 +111,8 @@ t.test('what ships is copied chunk by chunk, in room that was asked for', async 
 t.test('what a broken off transfer left counts as there', async (t) => {
   const one = item(t, { bundled: true })
   const asked: number[] = []
-  const keeper = { makeRoom: async (bytes: number) => { asked.push(bytes); return { evicted: [] } } }
-  const w = await world(t, () => shelf(one), { keeper: keeper as unknown as Keeper })
+  const evictor = { makeRoom: async (bytes: number) => { asked.push(bytes); return { evicted: [] } } }
+  const w = await world(t, () => offered(one), { evictor: evictor as unknown as Evictor })
   const folder = w.staging.incoming(ID)
   mkdirSync(folder, { recursive: true })
   writeFileSync(join(folder, 'm.gguf'), CONTENT.get('m.gguf')!)
@@ -125,13 +125,13 @@ t.test('what a broken off transfer left counts as there', async (t) => {
 t.test('no room: no_safe_fit, nothing begun; the next wish is a new attempt', async (t) => {
   const one = item(t, { bundled: true })
   let full = true
-  const keeper = {
+  const evictor = {
     makeRoom: async () => {
       if (full) throw new NoSafeFit('too little', {} as never)
       return { evicted: [] }
     }
   }
-  const w = await world(t, () => shelf(one), { keeper: keeper as unknown as Keeper })
+  const w = await world(t, () => offered(one), { evictor: evictor as unknown as Evictor })
   const job = w.stager.stage(ID)
   await job.ended
   t.match(w.failures, [{ modelId: ID, reason: 'no_safe_fit', message: 'too little' }])
@@ -146,7 +146,7 @@ t.test('no room: no_safe_fit, nothing begun; the next wish is a new attempt', as
 })
 
 t.test('a folder that cannot be used is the failure of what needs it', async (t) => {
-  const w = await world(t, () => shelf(item(t)), { staging: () => null })
+  const w = await world(t, () => offered(item(t)), { staging: () => null })
   await w.stager.stage(ID).ended
   t.match(w.failures, [{ modelId: ID, message: 'unusable' }])
   const why = errorOf('store_unreachable')
@@ -185,9 +185,9 @@ t.test('companions come with a model; their failure is its own', async (t) => {
   const draft = item(t, { modelId: 'acme/draft', content: OTHER })
   let broken = false
   const w = await world(t, (id) => {
-    if (id === ID) return shelf(main)
+    if (id === ID) return offered(main)
     if (broken) throw errorOf('model_not_found', 'no draft')
-    return shelf(draft)
+    return offered(draft)
   })
   const job = w.stager.stage(ID)
   await job.ended
@@ -203,7 +203,7 @@ t.test('companions come with a model; their failure is its own', async (t) => {
 t.test('models that are each other\'s companions end too', async (t) => {
   const a = item(t, { companions: ['acme/b'] })
   const b = item(t, { modelId: 'acme/b', content: OTHER, companions: [ID] })
-  const w = await world(t, (id) => shelf(id === ID ? a : b))
+  const w = await world(t, (id) => offered(id === ID ? a : b))
   await soon(w.stager.stage(ID).ended)
   t.ok(w.local.of('staged', ID))
   t.ok(w.local.of('staged', 'acme/b'))
@@ -215,7 +215,7 @@ t.test('closing ends what runs, tells nobody of a failure, and keeps what came',
   const w = await world(t, async (_id, signal) => {
     await opened
     signal.throwIfAborted()
-    return shelf(one)
+    return offered(one)
   })
   const job = w.stager.stage(ID)
   const closed = w.stager.close()
@@ -232,7 +232,7 @@ t.test('after closing nothing begins any more', async (t) => {
   const w = await world(t, async (id) => {
     asked.push(id)
     await opened
-    return shelf(main)
+    return offered(main)
   })
   w.stager.stage(ID)
   await until(() => asked.length === 1)

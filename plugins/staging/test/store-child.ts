@@ -1,8 +1,8 @@
 /** For store-crash.test.ts: a store in a process of its own that starts one download and prints its bytes. */
 import { systemClock } from '../../../kernel/index.js'
-import { ModelRoot } from '../files/index.js'
-import { createHubClient } from '../hub/index.js'
-import { openStore } from '../store/index.js'
+import { ModelRoot } from '../files/root.js'
+import { createHubClient } from '../hub/client.js'
+import { openStore } from '../store/store.js'
 import { derive, memoryLog } from './store-kit.js'
 
 interface Setup { folder: string, modelId: string, source?: string, url?: string, cdnHost?: string }

@@ -4,7 +4,7 @@ import t from 'tap'
 import { deriveCard } from '../cards/index.js'
 import { startHub } from './hub-kit.js'
 import type { FakeHub, HubFaults, HubModel } from './hub-kit.js'
-import { SerialQueue } from '../space/index.js'
+import { SerialQueue } from '../files/queues.js'
 import {
   bytes, clientOf, derive, ended, ID, importFolder, memoryLog, MIB, names, open, scratch, until, write
 } from './store-kit.js'

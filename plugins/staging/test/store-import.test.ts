@@ -1,10 +1,9 @@
 import { execFileSync } from 'node:child_process'
-import { appendFileSync, existsSync, linkSync, lstatSync, rmSync, symlinkSync } from 'node:fs'
-import { writeFileSync } from 'node:fs'
+import { appendFileSync, existsSync, linkSync, lstatSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import t from 'tap'
-import { manifestDigest } from '../files/index.js'
+import { manifestDigest } from '../files/record.js'
 import {
   bytes, contents, ended, gate, ID, importFolder, memoryLog, MIB, names, open, scratch, until, write
 } from './store-kit.js'

@@ -1,12 +1,11 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { asStoreError, StoreError } from '../store/errors.js'
+import { asStoreError, StoreError, parseSource } from '../store/types.js'
 import { parseJob, readJob, writeJob } from '../store/job-file.js'
 import type { JobRecord } from '../store/job-file.js'
-import { RateMeter } from '../store/rate.js'
-import { parseSource } from '../store/source.js'
-import { KeyedLock } from '../files/index.js'
+import { RateMeter } from '../transfer/progress.js'
+import { KeyedLock } from '../files/queues.js'
 import { gate, ID } from './store-kit.js'
 
 t.test('the rate is that of the last ten seconds', async (t) => {

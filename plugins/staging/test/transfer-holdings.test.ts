@@ -1,7 +1,8 @@
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
-import { ChunkBits, Swarm, createHoldings } from '../transfer/index.js'
-import type { Holdings, HoldingsMessage } from '../transfer/index.js'
+import { ChunkBits, Swarm } from '../transfer/swarm.js'
+import { createHoldings } from '../transfer/holdings.js'
+import type { Holdings, HoldingsMessage } from '../transfer/holdings.js'
 import type { ManualClock } from '../../../kernel/testing/index.js'
 
 const m = 'a'.repeat(64)

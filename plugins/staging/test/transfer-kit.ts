@@ -7,10 +7,10 @@ import type { AddressInfo } from 'node:net'
 import { Agent, request } from 'undici'
 import { systemClock } from '../../../kernel/index.js'
 import type { Clock } from '../../../kernel/index.js'
-import { manifestDigest } from '../files/index.js'
-import { fetchModel } from '../transfer/index.js'
+import { manifestDigest } from '../files/record.js'
+import { fetchModel } from '../transfer/fetch.js'
 import { CHUNK_BYTES } from '../types.js'
-import type { ByteRange, ChunkSource, FetchOptions, TransferLimits } from '../transfer/index.js'
+import type { ByteRange, ChunkSource, FetchOptions, TransferLimits } from '../transfer/types.js'
 import type { ModelManifest } from '../types.js'
 
 export const MIB = 1024 * 1024

@@ -1,11 +1,12 @@
 import { Readable } from 'node:stream'
 import t from 'tap'
 import { systemClock } from '../../../kernel/index.js'
-import { chunksOf, fetchModel } from '../transfer/index.js'
-import { diskError } from '../transfer/error.js'
-import { SPACE_BYTES, Tally } from '../transfer/tally.js'
+import { chunksOf } from '../transfer/chunks.js'
+import { fetchModel } from '../transfer/fetch.js'
+import { diskError } from '../transfer/types.js'
+import { SPACE_BYTES, Tally } from '../transfer/progress.js'
 import { contentOf, manifestOf } from './transfer-kit.js'
-import type { ChunkSource } from '../transfer/index.js'
+import type { ChunkSource } from '../transfer/types.js'
 import type { ModelManifest, Progress } from '../types.js'
 
 const file = { path: 'a', size: 3 * SPACE_BYTES, sha256: '', chunkSha256: ['', ''] }

@@ -1,7 +1,7 @@
 import { mkdir, readFile, readdir, symlink, truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
-import { ChunkBits } from '../transfer/index.js'
+import { ChunkBits } from '../transfer/swarm.js'
 import { CHUNK_BYTES } from '../types.js'
 import { MIB, contentOf, fetchInto, journalOf, manifestOf, memorySource, wrongFiles } from './transfer-kit.js'
 

@@ -1,8 +1,8 @@
 import t from 'tap'
-import { ChunkBits, Swarm } from '../transfer/index.js'
-import { RateFloor } from '../transfer/rate-floor.js'
-import { backoff } from '../transfer/standing.js'
-import type { Supplier } from '../transfer/index.js'
+import { ChunkBits, Swarm } from '../transfer/swarm.js'
+import { RateFloor } from '../transfer/source-reader.js'
+import { backoff } from '../transfer/source-scores.js'
+import type { Supplier } from '../transfer/swarm.js'
 
 const store: Supplier = { id: 'store', kind: 'store', has: () => true }
 const peer = (swarm: Swarm, id: string): Supplier => ({ id, kind: 'peer', has: (i) => swarm.holds(id, i) })

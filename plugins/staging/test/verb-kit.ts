@@ -8,8 +8,8 @@ import { verbs } from '../cli/verbs.js'
 import type { Asked } from '../../../kernel/test/cli-helpers.js'
 import type { Pace } from '../../../kernel/index.js'
 import type { DownloadStatus, ModelCopy } from '../cli/api.js'
-
 export { sendError, sendJson } from '../../../kernel/test/cli-helpers.js'
+
 
 /** A pace without waiting: each pause moves its time on at once. */
 export function quickPace (onPause: (count: number) => void = () => {}): Pace {

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { shown } from '../files/index.js'
+import { shown } from '../files/names.js'
 import type { ManifestFile, ModelManifest } from '../types.js'
 
 /** The bytes `start` to `end` (without) of a file, which are fetched and verified together. */

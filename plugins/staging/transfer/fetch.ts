@@ -1,16 +1,12 @@
-import { manifestDigest } from '../files/index.js'
-import { diskError, SourceFault, TransferError } from './error.js'
-import { BufferPool, ChunkWriter } from './chunk-writer.js'
-import { ChunkBits } from './bits.js'
-import { Journal, readJournal } from './journal.js'
-import { OpenFiles } from './open-files.js'
+import { manifestDigest } from '../files/record.js'
+import { diskError, SourceFault, TransferError, DEFAULT_LIMITS, LONG_WAIT_MS } from './types.js'
+import { BufferPool, ChunkWriter, OpenFiles } from './chunk-writer.js'
+import { ChunkBits, Swarm } from './swarm.js'
+import { Journal, readJournal, findKept } from './resume.js'
 import { SourceReader } from './source-reader.js'
-import { Standing, backoff } from './standing.js'
-import { Swarm } from './swarm.js'
-import { Tally } from './tally.js'
-import { DEFAULT_LIMITS, LONG_WAIT_MS } from './types.js'
+import { SourceScores, backoff } from './source-scores.js'
+import { Tally } from './progress.js'
 import { beginWork, chunksOf } from './chunks.js'
-import { findKept } from './kept.js'
 import type { ChunkTable, Work } from './chunks.js'
 import type { Supplier } from './swarm.js'
 import type { ChunkSource, FetchOptions, TransferLimits } from './types.js'
@@ -34,7 +30,7 @@ class Transfer {
   readonly #limits: TransferLimits
   readonly #table: ChunkTable
   readonly #swarm: Swarm
-  readonly #standing: Standing
+  readonly #scores: SourceScores
   readonly #files: OpenFiles
   readonly #tally: Tally
   readonly #pool = new BufferPool()
@@ -55,7 +51,7 @@ class Transfer {
     this.#limits = { ...DEFAULT_LIMITS, ...options.limits }
     this.#table = 'chunks' in options.manifest ? options.manifest.chunks : chunksOf(options.manifest)
     this.#swarm = options.swarm ?? new Swarm(this.#table.count)
-    this.#standing = new Standing(this.#limits, options.random)
+    this.#scores = new SourceScores(this.#limits, options.random)
     this.#files = new OpenFiles(options.folder)
     this.#tally = new Tally(options, this.#table)
     this.#missing = ChunkBits.all(this.#table.count)
@@ -151,7 +147,7 @@ class Transfer {
     const now = clock.mono()
     while (this.#inFlight.size < this.#limits.parallel && this.#beginOne(now)) { /* one more */ }
     if (this.#missing.size === this.#inFlight.size) return undefined
-    const rests = this.#options.sources().map(({ id }) => this.#standing.of(id).restUntil - now)
+    const rests = this.#options.sources().map(({ id }) => this.#scores.of(id).restUntil - now)
     const soonest = Math.min(...rests.filter((ms) => ms > 0))
     if (this.#inFlight.size === 0) this.#lookForHope()
     if (soonest === Infinity || this.#ended !== undefined) return undefined
@@ -160,9 +156,9 @@ class Transfer {
 
   /** Asks one source for one chunk: other nodes before the store, the least busy first. */
   #beginOne (now: number): boolean {
-    const ready = this.#options.sources().filter(({ id }) => this.#standing.of(id).restUntil <= now)
+    const ready = this.#options.sources().filter(({ id }) => this.#scores.of(id).restUntil <= now)
     const rank = ({ kind, id }: ChunkSource): number =>
-      (kind === 'store' ? 1e6 : 0) + this.#standing.of(id).busy
+      (kind === 'store' ? 1e6 : 0) + this.#scores.of(id).busy
     for (const source of ready.sort((a, b) => rank(a) - rank(b))) {
       const chunk = this.#choose(source, now)
       if (chunk === undefined) continue
@@ -174,7 +170,7 @@ class Transfer {
 
   /** The chunk to ask a source for: one that is begun already, or the swarm's choice. */
   #choose (source: ChunkSource, now: number): number | undefined {
-    const full = this.#standing.of(source.id).busy >= this.#limits.perSource
+    const full = this.#scores.of(source.id).busy >= this.#limits.perSource
     const supplier: Supplier = {
       id: source.id,
       kind: source.kind,
@@ -186,17 +182,17 @@ class Transfer {
 
   /** Whether a source gave wrong bytes of a chunk while another one has it. */
   #distrusted (source: ChunkSource, chunk: number): boolean {
-    return this.#standing.blamed(source.id, chunk) && this.#options.sources().some((other) =>
-      other.has(chunk) && !this.#standing.blamed(other.id, chunk) && !this.#standing.dead(other.id))
+    return this.#scores.blamed(source.id, chunk) && this.#options.sources().some((other) =>
+      other.has(chunk) && !this.#scores.blamed(other.id, chunk) && !this.#scores.dead(other.id))
   }
 
   #begin (source: ChunkSource, chunk: number): void {
-    if (!this.#standing.dead(source.id)) this.#hope()
+    if (!this.#scores.dead(source.id)) this.#hope()
     const work = this.#begun.get(chunk) ?? beginWork(chunk, this.#table.at(chunk))
     const reader = new SourceReader(this.#options.clock, this.#limits)
     this.#begun.set(chunk, work)
     this.#inFlight.set(chunk, reader)
-    this.#standing.of(source.id).busy++
+    this.#scores.of(source.id).busy++
     if (source.kind === 'store') this.#options.onTake?.(chunk)
     void this.#carryOut(source, work, reader)
   }
@@ -210,7 +206,7 @@ class Transfer {
       this.#end(error)
     } finally {
       this.#inFlight.delete(work.number)
-      this.#standing.of(source.id).busy--
+      this.#scores.of(source.id).busy--
       this.#wake()
     }
   }
@@ -260,20 +256,20 @@ class Transfer {
       this.#wrong(source, work, now)
       return
     }
-    if (fault === undefined) this.#standing.succeeded(source.id)
+    if (fault === undefined) this.#scores.succeeded(source.id)
     this.#journal?.complete(work.number)
     this.#complete(work.number)
   }
 
   /** A source did something wrong: it rests for a while, or the transfer ends because no rest would help. */
   #failed (source: ChunkSource, work: Work, fault: SourceFault, now: number, useful: boolean): void {
-    this.#standing.failed(source.id, fault, now, useful)
+    this.#scores.failed(source.id, fault, now, useful)
     if (!fault.retryable || (fault.retryAfterMs ?? 0) > LONG_WAIT_MS) this.#end(fault)
     if (!fault.startOver) return
     // What is thrown away is no progress, however much of it came.
     this.#tally.lost(work.done)
     this.#begun.delete(work.number)
-    if (this.#standing.restarted(work.number) >= this.#limits.hashRetries) this.#end(fault)
+    if (this.#scores.restarted(work.number) >= this.#limits.hashRetries) this.#end(fault)
   }
 
   /** A chunk came out wrong: it begins again at its first byte, with another source if there is one. */
@@ -283,11 +279,11 @@ class Transfer {
     this.#tally.lost(work.size)
     if (work.kept) return
     const fault = new SourceFault(`sent wrong bytes of chunk ${index} of ${path}`)
-    this.#standing.failed(source.id, fault, now, false)
-    const times = this.#standing.wrong(work.number, work.givers)
+    this.#scores.failed(source.id, fault, now, false)
+    const times = this.#scores.wrong(work.number, work.givers)
     if (times < this.#limits.hashRetries) return
     this.#end(new TransferError('hash', `chunk ${index} of ${path} came ${times} times with a wrong hash ` +
-      `(${this.#standing.faults()}); the copy there is broken, or something changes it on the way`))
+      `(${this.#scores.faults()}); the copy there is broken, or something changes it on the way`))
   }
 
   #complete (chunk: number): void {
@@ -299,11 +295,11 @@ class Transfer {
   /** Nothing is in flight and nobody can be asked now: waits a while for a source, or gives up. */
   #lookForHope (): void {
     const sources = this.#options.sources()
-    const alive = sources.filter(({ id }) => !this.#standing.dead(id))
+    const alive = sources.filter(({ id }) => !this.#scores.dead(id))
     if (alive.some((source) => this.#useful(source))) return
     const exhausted = sources.length > 0 && alive.length === 0
     // The one source there is may have said more of what is wrong.
-    const only = sources.length === 1 ? this.#standing.of(sources[0]!.id).fault : undefined
+    const only = sources.length === 1 ? this.#scores.of(sources[0]!.id).fault : undefined
     if (exhausted && only !== undefined && only.reason !== null) this.#end(only)
     else if (exhausted || this.#dry > this.#limits.retries) this.#end(this.#noSource())
     else this.#cancelDry ??= this.#waitDry()
@@ -332,7 +328,7 @@ class Transfer {
 
   #noSource (): TransferError {
     const { modelId } = this.#options.manifest
-    const faults = this.#standing.faults()
+    const faults = this.#scores.faults()
     return new TransferError('no_source',
       `no source for ${this.#missing.size} of ${this.#table.count} chunks of ${modelId}: ` +
       `${faults === '' ? 'no node that can be reached has them' : faults}; what was fetched is kept: ` +

@@ -1,0 +1,162 @@
+import type { ErrorDecl, ConflictDecl, EventDecl, CommandDecl, SectionDecl } from '../../kernel/index.js'
+import { durableEvent, cardSchema } from '../../kernel/index.js'
+
+const final = (status: number, message: string, remedy: string): ErrorDecl =>
+  ({ status, retryable: false, message, remedy })
+const retry = (status: number, message: string, remedy: string, retryAfterSeconds: number): ErrorDecl =>
+  ({ status, retryable: true, message, remedy, retryAfterSeconds })
+
+/** Reasons this plugin answers with, beside the kernel's own. */
+export const errors = {
+  store_not_configured: final(503, 'No node of this cluster has a model store.',
+    'On one node: `svc config set model_store.store_path ~/.svc/store`, then restart it.'),
+  store_unreachable: retry(503, 'The store host cannot be reached.',
+    'Bring it back; `svc nodes` shows which node is lost.', 5),
+  model_not_found: final(404, 'No such model is in the store.',
+    '`svc ls` lists the models; `svc pull MODEL` brings one.'),
+  download_not_found: final(404, 'No such download is known.', '`svc downloads` lists them.'),
+  download_running: final(409, 'The model is being downloaded with other options.',
+    'Wait for it, or cancel it: `svc downloads cancel MODEL`.'),
+  download_failed: final(502, 'The model could not be fetched.', '`svc downloads` shows the cause.'),
+  import_refused: final(400, 'The folder cannot be taken into the store.',
+    'The message says what is wrong with it.'),
+  hub_disabled: final(409, 'This cluster does not fetch from a public hub.',
+    'Set model_store.hub.enabled to true on the store host, or pull a folder.'),
+  no_safe_fit: final(507, 'The model does not fit on the disk.',
+    'Free space, or `svc purge` what is not in use.'),
+  model_in_use: final(409, 'The model is in use.',
+    'Stop what uses it first; `svc status` shows the instances.'),
+  model_bundled: final(409, 'The model ships with svc.',
+    'Disable the plugin that brings it to be rid of it.'),
+  model_going: retry(503, 'The model is just being removed from this node.', 'Try again.', 1),
+  card_exists: final(409, 'That name is taken by a model that is no custom one.', 'Choose another name.'),
+  chunk_not_here: retry(409, 'This node has not got that part of the model yet.', 'Ask another source.', 1),
+  range_not_satisfiable: final(416, 'The file has no such bytes.', 'Ask for a range within its size.')
+} as const satisfies Record<string, ErrorDecl>
+
+/** Health codes of models on disk. */
+export const conflicts = {
+  download_failed: {
+    severity: 'error',
+    meaning: 'The last transfer of a model to this node failed.',
+    remediation: '`svc downloads` shows the cause; staging it again clears this.'
+  },
+  second_store: {
+    severity: 'warn',
+    meaning: 'Another node has a store, too: a cluster uses one, so models of the other are not found.',
+    remediation: 'Take model_store.store_path out of svc.yaml on all nodes but one, then restart them.'
+  },
+  staging_unusable: {
+    severity: 'error',
+    meaning: 'The folder of staged copies or of the store cannot be used.',
+    remediation: 'Make node_cache_path and model_store.store_path writable folders, neither in the other, ' +
+      'then restart the node.'
+  }
+} as const satisfies Record<string, ConflictDecl>
+
+const text = { type: 'string' } as const
+const bytes = { type: 'integer', minimum: 0 } as const
+const strings = { type: 'array', items: text } as const
+
+/** Durable events about models on disk. Progress goes another way: it would fill the log. */
+export const events = {
+  NodeDownloadProgress: durableEvent(
+    'A transfer to a node was asked for (`pending`) or is whole (`completed`).',
+    {
+      nodeId: text, modelId: text, attemptId: text, totalBytes: bytes,
+      status: { enum: ['pending', 'completed'] }
+    }
+  ),
+  DownloadFailed: durableEvent('A transfer was refused before its first byte, or given up.', {
+    nodeId: text, modelId: text, attemptId: text, reason: text, errorMessage: text
+  }),
+  StagedModelEvicted: durableEvent('A staged copy was removed to keep the disk from filling.', {
+    nodeId: text, modelId: text, freedBytes: bytes,
+    trigger: { enum: ['deactivation', 'startup', 'capacity', 'store_delete'] }
+  }),
+  StagingPurged: durableEvent('An operator had the staged copies of a node removed.', {
+    nodeId: text, removed: strings, skippedInUse: strings, freedBytes: bytes
+  }),
+  ModelStored: durableEvent('The store has a new model, or a new version of one.', {
+    nodeId: text, modelId: text, revision: text, totalBytes: bytes
+  }),
+  ModelDeleted: durableEvent('A model was deleted from the store.', { nodeId: text, modelId: text })
+} as const satisfies Record<string, EventDecl>
+
+/** A card as its schema says, or without its files where only what the model is matters. */
+const card = { ...cardSchema, required: cardSchema.required.filter((name) => name !== 'files') } as const
+
+/** What nodes tell each other about models. */
+export const sections = {
+  modelCopies: {
+    writer: 'node',
+    summary: 'Model id to the complete copy on the node; `ready` while a runner there serves it.',
+    value: {
+      type: 'object', additionalProperties: false, required: ['kind', 'digest', 'sizeBytes', 'ready'],
+      properties: {
+        kind: { enum: ['bundled', 'staged', 'cache'] }, digest: text, sizeBytes: bytes,
+        ready: { type: 'boolean' }
+      }
+    }
+  },
+  storeModels: {
+    writer: 'node',
+    summary: 'Model id to what the store on the node has of it; the card is without its files.',
+    value: {
+      type: 'object', additionalProperties: false,
+      required: ['digest', 'revision', 'totalBytes', 'source', 'downloadedAt', 'bundled', 'card'],
+      properties: {
+        digest: text, revision: text, totalBytes: bytes, source: text, downloadedAt: text,
+        bundled: { type: 'boolean' }, choice: { type: 'object' }, card
+      }
+    }
+  },
+  stores: {
+    writer: 'master',
+    summary: 'Install ids of the store hosts, so that a store that is away is not taken for none.',
+    value: {
+      type: 'object', additionalProperties: false, required: ['since'], properties: { since: text }
+    }
+  },
+  storeHosts: {
+    writer: 'node',
+    summary: '`store` on a node that is a store host.',
+    value: {
+      type: 'object', additionalProperties: false, required: ['since'], properties: { since: text }
+    }
+  },
+  homeCards: {
+    writer: 'node',
+    summary: 'Model id to a card in the folder `cards` of the node\'s home, without its files.',
+    value: card
+  },
+  customCards: {
+    writer: 'master',
+    summary: 'Model id to a card that was added over the API.',
+    value: card
+  }
+} as const satisfies Record<string, SectionDecl>
+
+/** Decisions about custom cards and store hosts. */
+export const commands = {
+  setStore: {
+    summary: 'Notes that a node is a store host, or is none any more.',
+    args: {
+      type: 'object', additionalProperties: false, required: ['installId', 'is'],
+      properties: { installId: text, is: { type: 'boolean' } }
+    },
+    result: { type: 'object', required: ['is'], properties: { is: { type: 'boolean' } } }
+  },
+  addCard: {
+    summary: 'Adds a custom card, or replaces it.',
+    args: { type: 'object', additionalProperties: false, required: ['card'], properties: { card } },
+    result: { type: 'object', required: ['modelId'], properties: { modelId: text } }
+  },
+  removeCard: {
+    summary: 'Removes a custom card; nothing happens when it is gone.',
+    args: {
+      type: 'object', additionalProperties: false, required: ['modelId'], properties: { modelId: text }
+    },
+    result: { type: 'object', required: ['removed'], properties: { removed: { type: 'boolean' } } }
+  }
+} as const satisfies Record<string, CommandDecl>

@@ -1,0 +1,172 @@
+import { HubError } from './types.js'
+
+/** Largest plain model taken without being asked for: 4 GiB. */
+const MOST_PLAIN_BYTES = 4 * 1024 ** 3
+
+/** Endings that name a precision or an optimisation of the same graph. */
+const PRECISION = new RegExp('^(.+)[_-](q[1-8]|q4f16|q8f16|uint8f16|fp16|fp32|bf16|quantized|' +
+  'int4|int8|uint8|bnb4|o[1-4]|qu?int8(?:_[a-z0-9_]+)?)$', 'i')
+/** What people call a precision -> how its files end. */
+const ALIASES: Record<string, string> = { q8: 'quantized', fp32: '' }
+
+/** One precision of one graph: the file and its external data. */
+interface Graph<F> { folder: string, base: string, variant: string, files: F[], bytes: number }
+
+/** What to take of a model with ONNX files, and what goes with graphs that are not taken. */
+export interface OnnxChoice<F> { chosen: Set<F>, dropped: (file: F) => boolean }
+
+/**
+ * Chooses one folder of graphs and in it one precision of each graph, with its external data and its
+ * `.onnx.json`. Throws HubError `not_found` for a precision that is not there and `ambiguous` for a
+ * collection of voices.
+ */
+export function chooseOnnx<F extends Choosable> (
+  files: readonly F[], variant: string | undefined
+): OnnxChoice<F> {
+  const graphs = graphsOf(files)
+  refuseCollection(graphs)
+  const folders = [...new Set(graphs.map((graph) => graph.folder))].sort()
+  const folder = chooseFolder(folders, variant)
+  const here = graphs.filter((graph) => graph.folder === folder)
+  const byFolder = variant !== undefined && namesVariant(folder, variant)
+  const suffix = chooseSuffix(here, byFolder ? undefined : variant)
+  const chosen = new Set(choosePerGraph(here, suffix).flatMap((graph) => graph.files))
+  const others = folders.filter((other) => other !== folder && !isWithin(folder, other))
+  return {
+    chosen,
+    // A folder of other graphs goes as a whole, with the configuration beside them.
+    dropped: ({ path }) => partOfGraph(path) || others.some((other) => isWithin(folderOf(path), other))
+  }
+}
+
+function graphsOf<F extends Choosable> (files: readonly F[]): Graph<F>[] {
+  return files.filter(({ path }) => path.endsWith('.onnx')).map((file) => {
+    const stem = file.path.slice(file.path.lastIndexOf('/') + 1, -'.onnx'.length)
+    const match = PRECISION.exec(stem)
+    const variant = (match?.[2] ?? '').toLowerCase()
+    const own = files.filter(({ path }) => path === file.path || belongsTo(path, file.path))
+    return {
+      folder: folderOf(file.path),
+      base: match?.[1] ?? stem,
+      variant: variant === 'fp32' ? '' : variant,
+      files: own,
+      bytes: own.reduce((sum, { size }) => sum + size, 0)
+    }
+  })
+}
+
+/** External data and the voice's settings: `X.onnx_data`, `X.onnx_data_1`, `X.onnx.data`, `X.onnx.json`. */
+function belongsTo (path: string, onnx: string): boolean {
+  return path.startsWith(onnx) && /^([._]data(_\d+)?|\.json)$/.test(path.slice(onnx.length))
+}
+
+function partOfGraph (path: string): boolean { return /\.onnx([._]data(_\d+)?|\.json)?$/.test(path) }
+
+function refuseCollection<F extends Choosable> (graphs: readonly Graph<F>[]): void {
+  const voices = graphs.filter((graph) => graph.files.some(({ path }) => path.endsWith('.onnx.json')))
+  if (voices.length < 2) return
+  const example = voices[0]!.files[0]!.path
+  throw new HubError('ambiguous', `the model is a collection of ${voices.length} voices; name one by ` +
+    `allow, e.g. "${example}*"`)
+}
+
+/** The folder the variant names, else `onnx`, the top, one for processors, or the first. */
+function chooseFolder (folders: readonly string[], variant: string | undefined): string {
+  const named = variant === undefined ? undefined : folders.find((folder) => namesVariant(folder, variant))
+  return named ?? folders.find((folder) => folder === 'onnx') ?? folders.find((folder) => folder === '') ??
+    folders.find((folder) => /cpu/i.test(folder)) ?? folders[0]!
+}
+
+function namesVariant (folder: string, variant: string): boolean {
+  return folder.split('/').some((segment) => segment.toLowerCase() === variant.toLowerCase())
+}
+
+function chooseSuffix<F> (graphs: readonly Graph<F>[], variant: string | undefined): string {
+  const known = [...new Set(graphs.map((graph) => graph.variant))]
+  if (variant !== undefined) {
+    const asked = variant.toLowerCase()
+    const suffix = [asked, ALIASES[asked]].find((name) => name !== undefined && known.includes(name))
+    if (suffix !== undefined) return suffix
+    const names = known.map((name) => name === '' ? 'fp32' : name).sort().join(', ')
+    throw new HubError('not_found', `the model has no ONNX variant "${asked.slice(0, 40)}"; it has ${names}`)
+  }
+  const bytes = (suffix: string): number => graphs.filter((graph) => graph.variant === suffix)
+    .reduce((sum, graph) => sum + graph.bytes, 0)
+  if (known.includes('') && bytes('') <= MOST_PLAIN_BYTES) return ''
+  return known.includes('q4') ? 'q4' : smallestOf(known, bytes)
+}
+
+/** Each graph in the precision, or what it has: parts of a model are not always there in all of them. */
+function choosePerGraph<F> (graphs: readonly Graph<F>[], suffix: string): Graph<F>[] {
+  return [...groupBy(graphs, (graph) => graph.base).values()].map((same) =>
+    same.find((graph) => graph.variant === suffix) ?? same.find((graph) => graph.variant === '') ??
+    smallestOf(same, (graph) => graph.bytes))
+}
+
+function folderOf (path: string): string { return path.slice(0, Math.max(0, path.lastIndexOf('/'))) }
+
+/** Whether a folder is another one or lies below it; everything lies below the top. */
+function isWithin (folder: string, other: string): boolean {
+  return other === '' || folder === other || folder.startsWith(`${other}/`)
+}
+
+const SPLIT = /-(\d{5})-of-(\d{5})\.gguf$/
+/** Taken when nothing is asked for: the usual balance of size and quality. */
+const PREFERRED = 'q4_k_m'
+
+interface Model<F> { name: string, files: F[], parts: number, bytes: number }
+
+/**
+ * Chooses one GGUF model, all parts of it when it is split: the one whose name ends in the variant, else
+ * Q4_K_M, else the smallest. Vision projectors (`mmproj-…`) are no models. Throws HubError `not_found`.
+ */
+export function chooseGguf<F extends Choosable> (files: readonly F[], variant: string | undefined): Set<F> {
+  const models = modelsOf(files)
+  const complete = models.filter(({ files, parts }) => files.length === parts)
+  const names = (): string => models.slice(0, 20).map(({ name }) => name).join(', ')
+  if (complete.length === 0) {
+    throw new HubError('not_found', `no GGUF file of the model is there with all its parts: ${names()}`)
+  }
+  const asked = complete.find((model) => isVariant(model.name, variant ?? PREFERRED))
+  if (asked === undefined && variant !== undefined) {
+    const known = `it has ${names()}`
+    throw new HubError('not_found', `the model has no GGUF variant "${variant.slice(0, 40)}"; ${known}`)
+  }
+  return new Set((asked ?? smallestOf(complete, ({ bytes }) => bytes)).files)
+}
+
+function modelsOf<F extends Choosable> (files: readonly F[]): Model<F>[] {
+  const models = files.filter(({ path }) => !/(^|\/)mmproj[^/]*$/i.test(path))
+  const groups = groupBy(models, ({ path }) => path.replace(SPLIT, '').replace(/\.gguf$/, ''))
+  return [...groups].map(([name, files]) => ({
+    name,
+    files,
+    parts: Number(SPLIT.exec(files[0]!.path)?.[2] ?? 1),
+    bytes: files.reduce((sum, { size }) => sum + size, 0)
+  }))
+}
+
+function isVariant (name: string, variant: string): boolean {
+  const lower = name.toLowerCase()
+  const wanted = variant.toLowerCase()
+  return lower === wanted || ['-', '.', '_', '/'].some((mark) => lower.endsWith(mark + wanted))
+}
+
+/** The one with the least; the first of equals. The list is not empty. */
+export function smallestOf<T> (list: readonly T[], size: (entry: T) => number): T {
+  return list.reduce((least, entry) => size(entry) < size(least) ? entry : least)
+}
+
+/** Entries by key, in the order of their first. */
+export function groupBy<T> (list: readonly T[], key: (entry: T) => string): Map<string, T[]> {
+  const groups = new Map<string, T[]>()
+  for (const entry of list) {
+    const group = groups.get(key(entry))
+    if (group === undefined) groups.set(key(entry), [entry])
+    else group.push(entry)
+  }
+  return groups
+}
+
+/** What choosing needs to know of a file. */
+export interface Choosable { path: string, size: number }

@@ -1,0 +1,246 @@
+import { homedir } from 'node:os'
+import { isAbsolute, join, resolve } from 'node:path'
+import type { RouteRequest, Started, SvcError, Session } from '../../../kernel/index.js'
+import { cancelDownload, download, downloads, downloadState, pause } from '../handlers/downloads.js'
+import { file, manifest as manifestHandler } from '../handlers/files.js'
+import { add, card, copies, models, removeCustom } from '../handlers/models.js'
+import { purge, remove } from '../handlers/purge.js'
+import { stage } from '../handlers/stage.js'
+import { storage, health, registry } from '../handlers/storage.js'
+import { ModelManager } from './manager.js'
+import { effective } from '../settings.js'
+import type { manifest } from '../manifest.js'
+import type { ManagerOptions, StagingContext } from './manager.js'
+import { unlessAborted } from '../files/queues.js'
+import { errors } from '../declarations.js'
+import type { LocatedModel, Models } from '../service.js'
+import { ModelGoing } from '../space/uses.js'
+import type { StageFailure } from '../staged/stage-job.js'
+import { failureOf } from '../staged/stager.js'
+
+const GIB = 1024 ** 3
+/** How often transfers that nobody goes on with are looked for, ms. */
+const EXPIRE_MS = 3600_000
+const MIB = 1024 ** 2
+
+/** What the plugin takes from the machine; tests give their own. */
+export interface StagingParts {
+  env: Readonly<Record<string, string | undefined>>
+  random: () => number
+  /** What stays free after every transfer, bytes. */
+  headroomBytes: number
+}
+
+/** Starts the plugin on given parts of the machine. */
+export function start (ctx: StagingContext, parts: StagingParts): Started<typeof manifest> {
+  const manager = new ModelManager(optionsOf(ctx, parts))
+  ctx.effect('models', async () => { await manager.close() })
+  ctx.effect('broken off transfers', ctx.clock.every(EXPIRE_MS, () => {
+    void manager.opened.then(async () => { await manager.expire() })
+  }))
+  startupPass(manager, ctx.deps.session)
+  rememberStore(manager, ctx.deps.session)
+  ctx.effect('links', ctx.deps.cluster.onPeers(() => { manager.share() }))
+  const { customCards, stores } = ctx.sections
+  return {
+    services: { models: modelsService(manager) },
+    state: { downloads: () => manager.gossip.view() },
+    commands: {
+      setStore: ({ installId, is }) => {
+        if (is) stores.put(installId, { since: new Date(ctx.clock.now()).toISOString() })
+        else stores.remove(installId)
+        return { is }
+      },
+      addCard: ({ card }) => {
+        const { modelId } = card as { modelId: string }
+        customCards.put(modelId, card)
+        return { modelId }
+      },
+      removeCard: ({ modelId }) => {
+        const removed = customCards.get(modelId) !== undefined
+        customCards.remove(modelId)
+        return { removed }
+      }
+    },
+    routes: routesOf(manager)
+  }
+}
+
+/** Every handler waits until the disks have been looked at. */
+function routesOf (manager: ModelManager) {
+  type Handler = (manager: ModelManager, request: never) => unknown
+  const on = (handler: Handler) => async (request: RouteRequest<never>) => {
+    await manager.opened
+    return await handler(manager, request as never)
+  }
+  return {
+    storage: on(storage), health: on(health), registry: on(registry), downloads: on(downloads),
+    download: on(download), downloadState: on(downloadState), pause: on(pause),
+    cancelDownload: on(cancelDownload), stage: on(stage), purge: on(purge), remove: on(remove),
+    manifest: on(manifestHandler), file: on(file), models: on(models), modelsShort: on(models),
+    copies: on(copies), card: on(card), add: on(add), removeCustom: on(removeCustom)
+  }
+}
+
+/** `~` at the front is the user's home; what is relative counts from the folder of svc.yaml. */
+function absolute (path: string, configPath: string | null): string {
+  if (path === '~' || path.startsWith('~/')) return join(homedir(), path.slice(1))
+  return isAbsolute(path) ? path : resolve(configPath === null ? '.' : join(configPath, '..'), path)
+}
+
+function optionsOf (ctx: StagingContext, { env, random, headroomBytes }: StagingParts): ManagerOptions {
+  const { model_store: store, node_cache_path: cachePath, node_overrides: overrides } = ctx.settings
+  const own = effective(store.staging, cachePath, overrides as Parameters<typeof effective>[2], ctx.node)
+  const { home, configPath } = ctx.node
+  const at = (path: string | undefined | null, standard: string): string =>
+    path == null ? join(home, standard) : absolute(path, configPath)
+  const { hub } = store
+  return {
+    ctx, random, headroomBytes,
+    stagingPath: at(own.cachePath, 'staging'),
+    cachePath: at(hub.cache_path, 'hub'),
+    storePath: store.store_path === undefined ? null : absolute(store.store_path, configPath),
+    keepRecentBytes: own.keepRecentGib * GIB,
+    cleanupOnDeactivate: own.cleanupOnDeactivate,
+    uploadBytesPerSecond: bytesOf(store.upload_mib_per_second),
+    hub: hub.enabled
+      ? { url: hub.url, redirectHosts: hub.redirect_hosts, token: hubToken(env, hub.url) }
+      : null
+  }
+}
+
+const PUBLIC_HUB = 'huggingface.co'
+
+/**
+ * The token for a hub: over https only, and only for the hub it was set for, so that a changed address gets
+ * none.
+ */
+export function hubToken (env: StagingParts['env'], hub: string): string | undefined {
+  const { protocol, host } = new URL(hub)
+  if (protocol !== 'https:') return undefined
+  const own = host === (env['SVC_HUB_TOKEN_HOST'] ?? PUBLIC_HUB) ? env['SVC_HUB_TOKEN'] : undefined
+  return own ?? (host === PUBLIC_HUB ? env['HF_TOKEN'] : undefined)
+}
+
+const bytesOf = (mib: number | undefined): number | null => mib === undefined ? null : mib * MIB
+
+/** The service by which other plugins find models on this node. */
+export function modelsService (manager: ModelManager): Models {
+  const { ctx } = manager.options
+  return {
+    opened: manager.opened,
+    locate: (modelId, digest) => manager.local.get(modelId, digest),
+    digest: (modelId) => manager.digestOf(modelId),
+    located: () => manager.local.all(),
+    card: (modelId) => manager.card(modelId),
+    stagedBytes: (modelId) => new Map(manager.catalogue.copies(modelId)
+      .filter(({ kind }) => kind !== 'store').map(({ nodeId, sizeBytes }) => [nodeId, sizeBytes])),
+    copies: (modelId) => manager.catalogue.copies(modelId),
+    allCopies: () => manager.catalogue.copiesByModel(),
+    judge (judge) {
+      manager.judge = judge
+      return () => { manager.judge = null }
+    },
+    transfers: () => manager.gossip.view(),
+    silentStore: () => manager.access.silent(),
+    cards: () => [...manager.catalogue.cards().values()],
+    use (modelId, by, digest) {
+      try {
+        return manager.uses.use(modelId, by, digest)
+      } catch (error) {
+        throw error instanceof ModelGoing ? ctx.error('model_going', error.message) : error
+      }
+    },
+    serving: (modelId, ready) => { manager.serving(modelId, ready) },
+    async ensure (modelId, digest, signal): Promise<LocatedModel> {
+      await manager.opened
+      await manager.local.forgetGone(modelId)
+      const here = manager.local.get(modelId, digest)
+      const companions = manager.companionsOf(modelId).map((id) => manager.local.get(id))
+      if (here !== undefined && !companions.includes(undefined)) return here
+      const job = manager.stager.stage(modelId, digest)
+      // An abort ends the waiting, not the transfer: others may want it too.
+      await unlessAborted(job.ended, signal)
+      if (job.failure !== null) throw told(ctx, job.failure)
+      const arrived = manager.local.get(modelId, digest)
+      if (arrived === undefined) throw ctx.error('model_going', `${modelId} was removed again at once.`)
+      return arrived
+    }
+  }
+}
+
+/** A failed transfer by its own reason where that has a name in the API. */
+function told (ctx: StagingContext, { reason, message }: StageFailure): SvcError {
+  // Everybody who had it went away in the middle.
+  const name = reason === 'no_source' ? 'store_unreachable' : reason
+  const known = Object.keys(errors).find((one) => one === name) as keyof typeof errors | undefined
+  return ctx.error(known ?? 'download_failed', message)
+}
+
+/**
+ * Has the cluster remember whether this node is the store host, whenever a master is known: a node that
+ * starts while the store is away would think that there is none. Says so where another node is one, too.
+ */
+export function rememberStore (manager: ModelManager, session: Session): void {
+  const { node: { installId }, log, options: { ctx, storePath } } = manager
+  const is = storePath !== null
+  const tell = (): void => {
+    const others = is ? manager.access.all().filter(({ self }) => !self) : []
+    if (others.length > 0) ctx.raise('second_store', others.map(({ name }) => name).join(', '))
+    else ctx.clear('second_store')
+    const known = ctx.sections.stores.get(installId) !== undefined
+    if (session.masterNodeId === null || known === is) return
+    ctx.command('setStore', { installId, is }).catch((error: unknown) => {
+      log.warn({ error: failureOf(error).message }, 'the cluster does not know of this store yet')
+    })
+  }
+  ctx.effect('store host', session.onChange(tell))
+  ctx.sections.stores.observe(tell)
+  // Commands are known once every plugin has started.
+  ctx.effect('store host at start', ctx.clock.after(0, tell))
+}
+
+/** Time for runners to say what they need, once the cluster's decisions are known, ms. */
+const SETTLE_MS = 15_000
+
+/**
+ * Has uses written down, and copies that nobody uses any more evicted, from the start on. The eviction passes
+ * wait until it is known what is placed on this node: before, every copy looks idle. What ended until then
+ * has its pass after the one of the start.
+ */
+export function startupPass (manager: ModelManager, session: Session): void {
+  const { clock, evictor, besideEvictor, stager, uses, log, options: { ctx } } = manager
+  const early = new Set<string>()
+  let begun = false
+  let passed = false
+  let over = false
+  const begin = (): void => {
+    if (begun || session.masterNodeId === null) return
+    begun = true
+    const failed = (err: unknown): void => { log.error({ err }, 'the eviction pass of the start failed') }
+    ctx.effect('startup eviction', clock.after(SETTLE_MS, () => { run().catch(failed) }))
+  }
+  const idle = async (modelId: string): Promise<void> => {
+    await stager.settle(modelId)
+    await besideEvictor.deactivated(modelId)
+    await evictor.deactivated(modelId)
+  }
+  const ended = (modelId: string): void => {
+    if (!passed) { early.add(modelId); return }
+    idle(modelId).catch((err: unknown) => { log.error({ err, modelId }, 'an eviction pass failed') })
+  }
+  const run = async (): Promise<void> => {
+    await manager.opened
+    if (over) return
+    await evictor.startup()
+    const beside = (await besideEvictor.storage()).copies.map(({ modelId }) => modelId)
+    if (over) return
+    passed = true
+    for (const modelId of new Set([...early, ...beside])) if (!uses.has(modelId)) ended(modelId)
+  }
+  ctx.effect('eviction passes', () => { over = true })
+  ctx.effect('last uses', evictor.watch())
+  ctx.effect('eviction', uses.onIdle(ended))
+  ctx.effect('session', session.onChange(begin))
+  begin()
+}

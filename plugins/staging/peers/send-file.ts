@@ -1,0 +1,120 @@
+import type { RouteRequest, SvcError, Clock } from '../../../kernel/index.js'
+import { openInside } from '../files/open.js'
+import { readPieces } from './sources.js'
+import type { ByteRange } from '../transfer/types.js'
+import { delay } from '../../../kernel/index.js'
+
+/** A file as it can be sent: all of it, or what has been verified so far. */
+export interface SendableFile {
+  /** The model's folder. */
+  folder: string
+  path: string
+  size: number
+  sha256: string
+  /** Whether all bytes of a range are there. */
+  has (range: ByteRange): boolean
+}
+
+export interface SendParts {
+  uplink: Uplink
+  error (reason: 'range_not_satisfiable' | 'chunk_not_here', message: string): SvcError
+}
+
+/**
+ * Answers with a file or a range of it. The ETag is the hash, so a range of another version is never glued to
+ * this one (If-Range). Throws `range_not_satisfiable`, `chunk_not_here`, PathError.
+ */
+export async function sendFile (request: RouteRequest, file: SendableFile, parts: SendParts): Promise<void> {
+  const etag = `"${file.sha256}"`
+  const { headers, signal } = request
+  const sameVersion = headers['if-range'] === undefined || headers['if-range'] === etag
+  const asked = sameVersion ? readRange(headers['range'], file.size) : 'whole'
+  if (asked === 'unsatisfiable') {
+    const error = parts.error('range_not_satisfiable', `${file.path} has ${file.size} bytes.`)
+    error.headers['content-range'] = `bytes */${file.size}`
+    throw error
+  }
+  const range = asked === 'whole' ? { start: 0, end: file.size } : asked
+  if (!file.has(range)) {
+    throw parts.error('chunk_not_here',
+      `${file.path}: bytes ${range.start} to ${range.end} are not here yet.`)
+  }
+  const handle = await openInside(file.folder, file.path, 'read')
+  try {
+    const stream = request.open({
+      status: asked === 'whole' ? 200 : 206,
+      contentType: 'application/octet-stream',
+      headers: {
+        etag,
+        'accept-ranges': 'bytes',
+        'cache-control': 'no-transform',
+        'content-length': String(range.end - range.start),
+        ...asked === 'whole'
+          ? {} : { 'content-range': `bytes ${range.start}-${range.end - 1}/${file.size}` }
+      }
+    })
+    if (stream.closed) return
+    for await (const piece of readPieces(handle, range)) {
+      await parts.uplink.take(piece.byteLength, signal)
+      await stream.write(piece)
+    }
+  } finally {
+    await handle.close()
+  }
+}
+
+/**
+ * Reads a Range header (RFC 9110, 14.2) against a file's size: `whole` for none, several or one that makes
+ * no sense, which are all to be ignored; `unsatisfiable` for one beyond the file. Pure.
+ */
+export function readRange (header: string | undefined, size: number): ByteRange | 'whole' | 'unsatisfiable' {
+  const found = /^bytes=(\d{0,15})-(\d{0,15})$/.exec(header?.trim() ?? '')
+  if (found === null) return 'whole'
+  const [, first = '', last = ''] = found
+  if (first === '' && last === '') return 'whole'
+  if (first === '') {
+    const length = Math.min(Number(last), size)
+    return length === 0 ? 'unsatisfiable' : { start: size - length, end: size }
+  }
+  const start = Number(first)
+  const end = last === '' ? size : Math.min(Number(last) + 1, size)
+  if (last !== '' && Number(last) < start) return 'whole'
+  return start >= size ? 'unsatisfiable' : { start, end }
+}
+
+/**
+ * The rate at which this node sends models to others, shared by all of them: whoever wants to send waits for
+ * the time at which those before are through.
+ */
+export class Uplink {
+  readonly #bytesPerSecond: number | null
+  readonly #clock: Clock
+  /** Monotonic ms at which what was granted so far is through. */
+  #freeAt = 0
+  /** Resolves when whoever came last has had its turn. */
+  #last: Promise<void> = Promise.resolve()
+
+  /** Null for no limit. */
+  constructor (bytesPerSecond: number | null, clock: Clock) {
+    this.#bytesPerSecond = bytesPerSecond
+    this.#clock = clock
+  }
+
+  /** Resolves when so many bytes may go. Rejects with the signal's reason; then nothing was used up. */
+  async take (bytes: number, signal: AbortSignal): Promise<void> {
+    if (this.#bytesPerSecond === null) return
+    const before = this.#last
+    let pass = (): void => {}
+    this.#last = new Promise((resolve) => { pass = resolve })
+    try {
+      await before
+      signal.throwIfAborted()
+      const wait = this.#freeAt - this.#clock.mono()
+      if (wait > 0) await delay(this.#clock, wait, signal)
+      const from = Math.max(this.#clock.mono(), this.#freeAt)
+      this.#freeAt = from + bytes / this.#bytesPerSecond * 1000
+    } finally {
+      pass()
+    }
+  }
+}

@@ -1,0 +1,113 @@
+import type { FileHandle } from 'node:fs/promises'
+import type { Caller, Cluster, MemberResponse } from '../../../kernel/index.js'
+import type { ChunkSource, ByteRange } from '../transfer/types.js'
+import { openInside } from '../files/open.js'
+
+/** In whose name nodes fetch models from each other. */
+export const NODE_CALLER: Caller = { id: 'node', mode: 'direct', authorities: new Set(['read']) }
+
+/** Longest wait for the head of an answer, ms. */
+const HEAD_MS = 15_000
+
+export interface LanSourceParts {
+  cluster: Cluster
+  modelId: string
+  /** The node that has it. */
+  installId: string
+  kind: 'store' | 'peer'
+  /** Of the content that is wanted: a node may have several versions at a time. */
+  digest: string
+  has (chunk: number): boolean
+  /** SHA-256 of each file, which must be the ETag of what comes. */
+  sha256Of (path: string): string
+}
+
+/** A model of another node as a source of chunks. */
+export function lanSource (parts: LanSourceParts): ChunkSource {
+  const { cluster, modelId, installId, kind, digest, has, sha256Of } = parts
+  const from = kind === 'store' ? 'store' : 'self'
+  return {
+    id: installId,
+    kind,
+    has,
+    async read (path, { start, end }, signal) {
+      const etag = `"${sha256Of(path)}"`
+      const url = `${fileUrl(modelId, path)}?from=${from}&digest=${digest}`
+      const response = await cluster.request(installId, {
+        method: 'GET', path: url, caller: NODE_CALLER, signal, timeoutMs: HEAD_MS,
+        headers: { range: `bytes=${start}-${end - 1}`, 'if-range': etag }
+      })
+      try {
+        check(response, { start, end }, etag)
+      } catch (error) {
+        response.body.destroy()
+        throw error
+      }
+      return response.body as AsyncIterable<Uint8Array>
+    }
+  }
+}
+
+/** A model id in a path. */
+export function modelPath (modelId: string): string {
+  return modelId.split('/').map(encodeURIComponent).join('/')
+}
+
+/** The path of a model below /store/models. */
+export function modelUrl (modelId: string): string {
+  return `/store/models/${modelPath(modelId)}`
+}
+
+/** The path of a file of a model below /store/models. */
+export function fileUrl (modelId: string, path: string): string {
+  return `${modelUrl(modelId)}/files/${path.split('/').map(encodeURIComponent).join('/')}`
+}
+
+/** Throws when an answer is not exactly the range of exactly that file. */
+function check ({ status, headers }: MemberResponse, { start, end }: ByteRange, etag: string): void {
+  if (status !== 206) throw new Error(`it answered ${status} instead of 206`)
+  if (headers['etag'] !== etag) throw new Error('it has another version of the file')
+  if (headers['content-encoding'] !== undefined) throw new Error('it sent an encoded body')
+  const range = headers['content-range'] ?? ''
+  if (!range.startsWith(`bytes ${start}-${end - 1}/`)) throw new Error(`it sent "${range}" of the file`)
+}
+
+/** A model on another disk of this node as a source of chunks. */
+export function diskSource ({ directory }: { directory: string }): ChunkSource {
+  return {
+    id: 'disk',
+    kind: 'store',
+    has: () => true,
+    read: async (path, range, signal) => read(directory, path, range, signal)
+  }
+}
+
+async function * read (
+  directory: string, path: string, range: ByteRange, signal: AbortSignal
+): AsyncGenerator<Uint8Array> {
+  const handle = await openInside(directory, path, 'read')
+  try {
+    for await (const piece of readPieces(handle, range)) {
+      signal.throwIfAborted()
+      yield piece
+    }
+  } finally {
+    await handle.close()
+  }
+}
+
+/** Bytes read at once. */
+const PIECE_BYTES = 256 * 1024
+
+/** Reads a range in pieces, each in memory of its own: whoever sends them still holds the ones before. */
+export async function * readPieces (
+  handle: FileHandle, { start, end }: ByteRange
+): AsyncGenerator<Uint8Array> {
+  for (let at = start; at < end;) {
+    const buffer = Buffer.allocUnsafeSlow(Math.min(PIECE_BYTES, end - at))
+    const { bytesRead } = await handle.read(buffer, 0, buffer.byteLength, at)
+    if (bytesRead === 0) throw new Error(`the file ended at ${at}, ${end - at} bytes early`)
+    yield buffer.subarray(0, bytesRead)
+    at += bytesRead
+  }
+}

@@ -1,0 +1,115 @@
+/** A transfer that asks for room, and what there is. Bytes throughout. */
+export interface CapacityCase {
+  /** What the transfer will write beyond what is on the disk already. */
+  additionalBytes: number
+  freeBytes: number
+  /** What must stay free after the transfer. */
+  headroomBytes: number
+  idle: readonly { modelId: string, freeableBytes: number, lastUsedMs: number }[]
+}
+
+/** The arithmetic of a transfer that does not fit. */
+export interface CapacityNumbers {
+  additionalBytes: number
+  freeBytes: number
+  headroomBytes: number
+  /** What evicting every idle copy gives back. */
+  evictableBytes: number
+  missingBytes: number
+}
+
+/** Which copies to evict, oldest first, or why that is not enough. */
+export type CapacityPlan =
+  | { fits: true, evict: string[] }
+  | { fits: false, sentence: string, numbers: CapacityNumbers }
+
+const GIB = 1024 ** 3
+const shown = (bytes: number): string => `${(bytes / GIB).toFixed(2)} GiB`
+/** Rounded up: a single missing byte must not read as 0.00. */
+const atLeast = (bytes: number): string => `${(Math.ceil(bytes / GIB * 100) / 100).toFixed(2)} GiB`
+
+function sentenceOf (numbers: CapacityNumbers): string {
+  const { additionalBytes, freeBytes, headroomBytes, evictableBytes, missingBytes } = numbers
+  return `${shown(additionalBytes)} more do not fit: ${shown(freeBytes)} are free, ` +
+    `${shown(headroomBytes)} must stay free and evicting idle models gives back ${shown(evictableBytes)}, ` +
+    `so ${atLeast(missingBytes)} are missing. Free space on the volume, or have a larger one used ` +
+    '(node_cache_path in svc.yaml), then try again.'
+}
+
+/**
+ * Evicts the oldest idle copies, only as many as it takes, so that the headroom is still free after the
+ * transfer. Copies that give nothing back (hard-linked ones) stay. A transfer that adds nothing fits on any
+ * disk. Pure.
+ */
+export function planCapacity (asked: CapacityCase): CapacityPlan {
+  const { additionalBytes, freeBytes, headroomBytes } = asked
+  if (additionalBytes <= 0) return { fits: true, evict: [] }
+  const needed = additionalBytes + headroomBytes
+  const evict: string[] = []
+  let evictableBytes = 0
+  for (const { modelId, freeableBytes } of [...asked.idle].sort(newestFirst).reverse()) {
+    if (freeBytes + evictableBytes >= needed) break
+    if (freeableBytes <= 0) continue
+    evict.push(modelId)
+    evictableBytes += freeableBytes
+  }
+  if (freeBytes + evictableBytes >= needed) return { fits: true, evict }
+  const missingBytes = needed - freeBytes - evictableBytes
+  const numbers = { additionalBytes, freeBytes, headroomBytes, evictableBytes, missingBytes }
+  return { fits: false, sentence: sentenceOf(numbers), numbers }
+}
+
+/** A transfer does not fit beside the headroom, whatever idle data goes; the message has the arithmetic. */
+export class NoSafeFit extends Error {
+  readonly reason = 'no_safe_fit'
+  readonly numbers: CapacityNumbers
+
+  constructor (sentence: string, numbers: CapacityNumbers) {
+    super(sentence)
+    this.name = 'NoSafeFit'
+    this.numbers = numbers
+  }
+}
+
+/** Idle copies, and what of them the lifecycle passes leave alone. Times are wall milliseconds. */
+export interface RecencyCase {
+  /** A time in the future is taken as it is: clamp it to now before. */
+  idle: readonly { modelId: string, sizeBytes: number, lastUsedMs: number }[]
+  budgetBytes: number
+  /** Copies used at this time or later stay whatever the budget, and count into it. */
+  keepSinceMs?: number
+}
+
+/**
+ * What to evict, oldest first. Newest first a copy stays while the newer ones that stay do not fill the
+ * budget: the copy that crosses it stays too, so idle data is never cut below the budget. A budget of 0
+ * keeps none. Pure.
+ */
+export function planRecency ({ idle, budgetBytes, keepSinceMs = Infinity }: RecencyCase): string[] {
+  const evict: string[] = []
+  let kept = 0
+  for (const { modelId, sizeBytes, lastUsedMs } of [...idle].sort(newestFirst)) {
+    if (kept >= budgetBytes && lastUsedMs < keepSinceMs) evict.push(modelId)
+    else kept += sizeBytes
+  }
+  return evict.reverse()
+}
+
+/** What the order of eviction looks at. */
+export interface Used { modelId: string, lastUsedMs: number }
+
+/** Newest use first; equal times by model id, so that a plan comes out the same every time. */
+export function newestFirst (a: Used, b: Used): number {
+  return b.lastUsedMs - a.lastUsedMs || (a.modelId < b.modelId ? -1 : 1)
+}
+
+/** The direct companions of a model: drafters, sidecars, split vision weights. */
+export type CompanionsOf = (modelId: string) => readonly string[]
+
+/** The used models with everything they bring along, companions of companions too. Pure; cycles end. */
+export function inUseClosure (used: Iterable<string>, companionsOf: CompanionsOf): Set<string> {
+  const found = new Set(used)
+  // A set's iterator also visits what is added while it runs.
+  for (const modelId of found) for (const companion of companionsOf(modelId)) found.add(companion)
+  return found
+}

@@ -1,0 +1,165 @@
+import { lstat } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Clock, Logger } from '../../../kernel/index.js'
+import { walkModel } from '../files/walk.js'
+import type { ModelRoot } from '../files/root.js'
+import type { Copy, CopyRecord } from '../types.js'
+import { StoreError } from './types.js'
+import { hashTree, makeReadOnly } from './folder.js'
+import type { KeyedLock } from '../files/queues.js'
+import type { Derive, StoreEntry, StoreProblem } from './types.js'
+
+/** What the index works with. */
+export interface StoreIndexOptions {
+  root: ModelRoot
+  clock: Clock
+  derive: Derive
+  log: Logger
+  turns: KeyedLock
+  changed: (modelId: string) => void
+}
+
+/** Which models lie in the store, as far as their folders were looked at. */
+export class StoreIndex {
+  readonly #options: StoreIndexOptions
+  readonly #entries = new Map<string, StoreEntry>()
+  readonly #problems = new Map<string, string>()
+  /** Folders that are hashed now. */
+  readonly #adoptions = new Map<string, AbortController>()
+  #closed = false
+  #looking: Promise<void> = Promise.resolve()
+  #next: Promise<void> | null = null
+
+  constructor (options: StoreIndexOptions) {
+    this.#options = options
+  }
+
+  entries (): StoreEntry[] { return [...this.#entries.values()] }
+  get (modelId: string): StoreEntry | undefined { return this.#entries.get(modelId) }
+
+  problems (): StoreProblem[] {
+    return [...this.#problems].map(([modelId, problem]) => ({ modelId, problem }))
+  }
+
+  /** Offers a copy that was published just now. */
+  put (copy: Copy, record: CopyRecord): void {
+    const { modelId, directory } = copy
+    const { manifest: { totalBytes }, publishedAt } = record
+    this.#problems.delete(modelId)
+    this.#entries.set(modelId, { modelId, directory, record, totalBytes, downloadedAt: publishedAt })
+    this.#options.changed(modelId)
+  }
+
+  /** Offers it no more. */
+  drop (modelId: string): void {
+    const known = this.#entries.delete(modelId)
+    if (this.#problems.delete(modelId) || known) this.#options.changed(modelId)
+  }
+
+  /** Takes up what has a record; what has none is for `refresh`. */
+  async load (): Promise<void> {
+    for (const copy of await this.#options.root.list()) {
+      if (copy.record !== null) this.put(copy, copy.record)
+    }
+  }
+
+  /**
+   * Looks at the disk again: what is gone is dropped, a folder without a record is hashed and taken in.
+   * Calls at the same time share one look that begins after all of them.
+   */
+  async refresh (): Promise<void> {
+    this.#next ??= this.#looking.then(async () => {
+      this.#next = null
+      this.#looking = this.#look()
+      await this.#looking
+    })
+    await this.#next
+  }
+
+  /** Ends the hashing of a folder that is to go away. */
+  interrupt (modelId: string): void {
+    this.#adoptions.get(modelId)?.abort(new StoreError('cancelled', 'it is to be removed'))
+  }
+
+  /** Ends all hashing. */
+  async close (): Promise<void> {
+    this.#closed = true
+    const why = new StoreError('closed', 'the store closes')
+    for (const adoption of this.#adoptions.values()) adoption.abort(why)
+    await (this.#next ?? this.#looking)
+  }
+
+  async #look (): Promise<void> {
+    const { root, turns, log } = this.#options
+    try {
+      const ids = new Set([...(await root.list()).map(({ modelId }) => modelId), ...this.#entries.keys()])
+      for (const modelId of [...ids, ...this.#problems.keys()]) {
+        // A download publishes by itself.
+        if (this.#closed || turns.busy(modelId)) continue
+        await turns.run(modelId, async () => { await this.#lookAt(modelId) })
+      }
+    } catch (error) {
+      log.error({ path: root.root, error: String(error) }, 'the store cannot be read')
+    }
+  }
+
+  async #lookAt (modelId: string): Promise<void> {
+    try {
+      const copy = await this.#options.root.read(modelId)
+      if (copy === undefined) this.drop(modelId)
+      else if (copy.record === null) await this.#vouch(copy)
+      else if (!this.#knows(copy.record)) this.put(copy, copy.record)
+    } catch (error) {
+      if (!this.#closed) this.#refuse(modelId, error instanceof Error ? error.message : String(error))
+    }
+  }
+
+  #knows ({ manifest: { modelId }, publishedAt }: CopyRecord): boolean {
+    return this.#entries.get(modelId)?.downloadedAt === publishedAt
+  }
+
+  /** Takes a folder in, unless it has a record that is damaged: what was pulled is not vouched for anew. */
+  async #vouch (copy: Copy): Promise<void> {
+    const record = join(copy.directory, '.svc-record.json')
+    const damaged = await lstat(record).then(() => true, () => false)
+    if (!damaged) { await this.#adopt(copy); return }
+    const [problem, mend] = copy.ours
+      ? ['does not hold the files its record names', `pull ${copy.modelId} again`]
+      : ['has a record that cannot be read', 'move it elsewhere']
+    throw new StoreError('damaged', `${copy.directory} ${problem}; ${mend}, ` +
+      `or remove ${record} to have the folder taken in as it is`)
+  }
+
+  /** Hashes a folder that somebody put there, finds out what it is, and writes its record. */
+  async #adopt (copy: Copy): Promise<void> {
+    const { root, clock, derive, log } = this.#options
+    const { modelId, directory } = copy
+    const abort = new AbortController()
+    this.#adoptions.set(modelId, abort)
+    try {
+      // Before hashing, which takes minutes: what cannot be told is refused at once, at each look.
+      await derive(directory, { modelId, revision: 'local', files: await walkModel(directory) })
+      log.info({ modelId, bytes: copy.sizeBytes }, 'a folder without a record is hashed')
+      const manifest = await hashTree(directory, { modelId, revision: 'local', signal: abort.signal })
+      const card = await derive(directory, { modelId, revision: 'local', files: manifest.files })
+      await makeReadOnly(directory, manifest)
+      abort.signal.throwIfAborted()
+      const publishedAt = new Date(clock.now()).toISOString()
+      const record = { manifest, card, source: 'file', publishedAt }
+      await root.adopt(modelId, record)
+      this.put(copy, record)
+      log.info({ modelId, bytes: manifest.totalBytes }, 'the store took a folder in')
+    } finally {
+      this.#adoptions.delete(modelId)
+    }
+  }
+
+  #refuse (modelId: string, problem: string): void {
+    const known = this.#problems.get(modelId) === problem
+    if (this.#entries.delete(modelId) || !known) {
+      this.#problems.set(modelId, problem)
+      this.#options.log.warn({ modelId, problem }, 'a folder in the store is not offered')
+      this.#options.changed(modelId)
+    }
+  }
+}

@@ -1,0 +1,188 @@
+import type { FileHandle } from 'node:fs/promises'
+import { keepOnly } from '../files/seal.js'
+import { openInside, openOwn, putOwn } from '../files/open.js'
+import { eachOf } from '../files/queues.js'
+import { findFiles } from '../files/walk.js'
+import { ChunkBits } from './swarm.js'
+import { GATHER_BYTES } from './chunk-writer.js'
+import { beginWork } from './chunks.js'
+import type { Chunk, ChunkTable, Verifier, Work } from './chunks.js'
+import type { FileList } from './types.js'
+
+/** What an incoming folder already holds of a model, as far as its bytes were hashed again. */
+export interface Kept { complete: ChunkBits, begun: Work[] }
+
+/** What says how much of each chunk may be there: see `findKept`. */
+export type Claims = JournalState | 'whole chunks' | 'first bytes'
+
+interface Search { folder: string, table: ChunkTable, claims: Claims, kept: Kept }
+
+/**
+ * Clears an incoming folder of whatever does not belong to the manifest, makes its empty files, and finds
+ * what of the rest is right: of the chunks that a journal names; else of every whole chunk; or, where each
+ * file is one chunk and was written from its beginning, of as many bytes as it has.
+ * Throws the error of the file system, or the signal's reason.
+ */
+export async function findKept (
+  folder: string, files: FileList['files'], table: ChunkTable, claims: Claims,
+  signal: AbortSignal | undefined
+): Promise<Kept> {
+  await keepOnly(folder, new Set(files.map(({ path }) => path)))
+  const sizes = new Map((await findFiles(folder)).map(({ path, size }) => [path, size]))
+  const kept: Kept = { complete: new ChunkBits(table.count), begun: [] }
+  const search = { folder, table, claims, kept }
+  const wanted = files.filter(({ path, size }) => size === 0 || sizes.has(path))
+  // Two at once: one file is read while the other one's bytes are hashed.
+  await eachOf(wanted, 2, async (file) => {
+    signal?.throwIfAborted()
+    await lookAt(search, file, sizes.get(file.path) ?? 0, signal)
+  })
+  return kept
+}
+
+/** Hashes what a file holds of its chunks, and cuts off what is beyond its size. */
+async function lookAt (
+  { folder, table, claims, kept }: Search, file: FileList['files'][number], size: number,
+  signal: AbortSignal | undefined
+): Promise<void> {
+  const handle = await openInside(folder, file.path, 'update')
+  try {
+    if (size > file.size) await handle.truncate(file.size)
+    const { first, count } = table.of(file.path)
+    for (let i = first; i < first + count; i++) {
+      const chunk = table.at(i)
+      if (chunk.start >= size) break
+      const whole = chunk.end - chunk.start
+      const claimed = claims === 'first bytes' ? Math.min(whole, size) : claimedOf(claims, i, whole)
+      if (claimed === 0 || claimed > whole || chunk.start + claimed > size) continue
+      const verifier = await hashed(handle, chunk, claimed, signal)
+      if (verifier === undefined) continue
+      if (claimed < whole) kept.begun.push(beginWork(i, chunk, { verifier, done: claimed }))
+      else if (verifier.right()) kept.complete.add(i)
+    }
+  } finally {
+    await handle.close()
+  }
+}
+
+function claimedOf (claims: JournalState | 'whole chunks', chunk: number, whole: number): number {
+  if (claims === 'whole chunks' || claims.complete.has(chunk)) return whole
+  return claims.partial.get(chunk) ?? 0
+}
+
+/** A verifier that has seen the first bytes of a chunk; undefined when the file ends before. */
+async function hashed (
+  handle: FileHandle, chunk: Chunk, bytes: number, signal: AbortSignal | undefined
+): Promise<Verifier | undefined> {
+  const { start } = chunk
+  const end = start + bytes
+  const verifier = chunk.verifier()
+  const buffer = Buffer.allocUnsafeSlow(Math.min(GATHER_BYTES, end - start))
+  for (let at = start; at < end;) {
+    signal?.throwIfAborted()
+    const { bytesRead } = await handle.read(buffer, 0, Math.min(buffer.length, end - at), at)
+    if (bytesRead === 0) return undefined
+    verifier.update(buffer.subarray(0, bytesRead))
+    at += bytesRead
+  }
+  return verifier
+}
+
+/** The journal's name in an incoming folder. */
+export const JOURNAL = '.svc-journal'
+const HEADER = 'svc-journal 1 '
+
+/** What a journal says is on disk, to be hashed again: whole chunks, and the first bytes of others. */
+export interface JournalState { digest: string, complete: Set<number>, partial: Map<number, number> }
+
+/** Takes one line of a journal into its state. A line that is none (torn by a crash) says nothing. Pure. */
+export function readLine (state: JournalState, line: string): void {
+  const [, word, chunk, bytes] = /^([cp]) (\d{1,9})(?: (\d{1,9}))?$/.exec(line) ?? []
+  if (word === undefined) return
+  const i = Number(chunk)
+  if (word === 'p' && bytes !== undefined) {
+    state.complete.delete(i)
+    state.partial.set(i, Number(bytes))
+  } else if (word === 'c' && bytes === undefined) {
+    state.partial.delete(i)
+    state.complete.add(i)
+  }
+}
+
+/** Reads a folder's journal; undefined when there is none, or none of ours. */
+export async function readJournal (folder: string): Promise<JournalState | undefined> {
+  const file = await openOwn(folder, JOURNAL, 'read').catch(() => undefined)
+  if (file === undefined) return undefined
+  let state: JournalState | undefined
+  for await (const line of file.readLines()) {
+    if (state !== undefined) readLine(state, line)
+    else if (line.startsWith(HEADER)) {
+      state = { digest: line.slice(HEADER.length), complete: new Set(), partial: new Map() }
+    } else break
+  }
+  await file.close().catch(() => {})
+  return state
+}
+
+/**
+ * Notes what is on disk, so that a killed transfer goes on where it was. Lines are gathered while a write
+ * runs.
+ */
+export class Journal {
+  readonly #file: FileHandle
+  readonly #failed: (error: unknown) => void
+  #lines: string[] = []
+  #writing: Promise<void> | undefined
+
+  private constructor (file: FileHandle, failed: (error: unknown) => void) {
+    this.#file = file
+    this.#failed = failed
+  }
+
+  /**
+   * Begins a new journal with what is there already, in place of the old one. Throws the file system's error.
+   * `failed` is told when a later write fails.
+   */
+  static async begin (
+    folder: string, state: JournalState, failed: (error: unknown) => void
+  ): Promise<Journal> {
+    const complete = [...state.complete].map((i) => `c ${i}\n`)
+    const partial = [...state.partial].map(([i, bytes]) => `p ${i} ${bytes}\n`)
+    const file = await putOwn(folder, JOURNAL, async (file) => {
+      await file.writeFile(`${HEADER}${state.digest}\n${complete.join('')}${partial.join('')}`)
+      return file
+    })
+    return new Journal(file, failed)
+  }
+
+  /** A chunk is whole and right. */
+  complete (chunk: number): void { this.#note(`c ${chunk}\n`) }
+
+  /** The first `bytes` of a chunk are on disk. */
+  partial (chunk: number, bytes: number): void { this.#note(`p ${chunk} ${bytes}\n`) }
+
+  /** Writes out what is noted and closes the file. */
+  async close (): Promise<void> {
+    await this.#writing
+    await this.#file.close()
+  }
+
+  #note (line: string): void {
+    this.#lines.push(line)
+    this.#writing ??= this.#write()
+  }
+
+  async #write (): Promise<void> {
+    try {
+      while (this.#lines.length > 0) {
+        const text = this.#lines.join('')
+        this.#lines = []
+        await this.#file.writeFile(text)
+      }
+    } catch (error) {
+      this.#failed(error)
+    } finally {
+      this.#writing = undefined
+    }
+  }
+}
