@@ -111,7 +111,7 @@ function placedBy ({ instances, runners, failures }: Assembly): Placed {
 
 /** What the plugin adds to /state. */
 function viewsOf (
-  { node: { nodeId } }: RunnersContext, { instances, runners, routing, failures }: Assembly,
+  { node: { nodeId }, config }: RunnersContext, { instances, runners, routing, failures }: Assembly,
   detection: Detection
 ): Record<keyof typeof manifest.state, View> {
   return {
@@ -120,7 +120,7 @@ function viewsOf (
     tasks: routing.tasks,
     instanceFailures: failures.view,
     nodeSystem: nodeSystem(nodeId, detection.accelerators),
-    nodeResources: nodeResources(nodeId, detection.backends)
+    nodeResources: nodeResources(nodeId, detection.backends, config.rpc_for_every_user)
   }
 }
 

@@ -2,12 +2,12 @@ import type { ModelCard, RouteRequest } from '../../../kernel/index.js'
 import { checkFits, checkForm, invalid } from '../place/check.js'
 import { enter, planAndEnter } from '../place/enter.js'
 import type { Entered, PlacementDeps, Wish } from '../place/enter.js'
-import { withHosts } from '../place/instance.js'
+import { intentShownBy, withHosts } from '../place/instance.js'
 import type { Ask, Outcome } from '../place/planning.js'
 import { failedAttempts } from '../progress/progress.js'
 import type { routes } from '../routes.js'
 import { bodyOf, stateCard } from '../../runners/service.js'
-import type { Instance, PlacementIntent, Shard } from '../../runners/service.js'
+import type { Instance, Shard } from '../../runners/service.js'
 import { ranksOf } from '../place/view.js'
 import { untilReady } from '../progress/follow.js'
 
@@ -89,7 +89,7 @@ export async function create (
 /** With this cluster's own card and intent, which a client only repeats. */
 function completed (given: Instance, card: ModelCard): Instance {
   const { drainUntil: _, modelDigest: _digest, ...body } = bodyOf(given)
-  const ring = { ...body, placement: intentOfGiven(given) }
+  const ring = { ...body, placement: intentShownBy(given) }
   const modelCard = stateCard({ ...card, files: [] })
   const { runnerToShard } = ring.shardAssignments
   const shards = Object.entries(runnerToShard).map(([runnerId, shard]) => {
@@ -102,14 +102,4 @@ function completed (given: Instance, card: ModelCard): Instance {
   if (!('LlamaRpcInstance' in given)) return { RingInstance: { ...ring, shardAssignments } }
   const { driverNode } = given.LlamaRpcInstance
   return { LlamaRpcInstance: { ...ring, shardAssignments, driverNode, donorEndpoints: {} } }
-}
-
-/** What an instance that is given as it is asks for. */
-function intentOfGiven (instance: Instance): PlacementIntent {
-  const ranks = ranksOf(instance)
-  return {
-    origin: 'request', sharding: ranks[0]?.tensor === true ? 'Tensor' : 'Pipeline',
-    instanceMeta: 'LlamaRpcInstance' in instance ? 'LlamaRpc' : 'Ring',
-    minNodes: ranks.length, excluded: [], failedOn: [], ttlSeconds: null, replaces: null
-  }
 }

@@ -4,7 +4,7 @@ import type { InstanceFailure } from '../facts.js'
 import { SERVING } from '../progress/progress.js'
 import { MESSAGE_CHARS_MAX } from '../waitlist.js'
 import type { WaitingEntry } from '../waitlist.js'
-import { AUTOPLACE, intentOf, modelOf, nodesOf } from './intent.js'
+import { AUTOPLACE, intentOf, modelOf, nodesOf } from '../place/instance.js'
 
 /** So often an instance moves because it failed on a live node. */
 export const MOVES_MAX = 2

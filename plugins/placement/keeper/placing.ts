@@ -2,10 +2,9 @@ import { SvcError } from '../../../kernel/index.js'
 import { bodyOf } from '../../runners/service.js'
 import type { Instance, Instances, PlacementIntent } from '../../runners/service.js'
 import type { Facts } from '../facts.js'
-import { instanceOf } from '../place/instance.js'
+import { instanceOf, modelOf, nodesOf } from '../place/instance.js'
 import type { Ask, Outcome, Planning } from '../place/planning.js'
 import type { WaitingEntry } from '../waitlist.js'
-import { modelOf, nodesOf } from './intent.js'
 
 /** First and longest pause before a place is looked for again, ms. */
 export const PAUSE_MS = 250

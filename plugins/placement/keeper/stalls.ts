@@ -1,4 +1,4 @@
-import { modelOf } from './intent.js'
+import { modelOf } from '../place/instance.js'
 import { bodyOf } from '../../runners/service.js'
 import type { Instance } from '../../runners/service.js'
 import type { Facts } from '../facts.js'

@@ -48,7 +48,7 @@ export async function planAndEnter (
   for (let tries = 1; ; tries++) {
     const outcome = await deps.planning.plan(wish, whom.signal)
     const { plan, card, facts, instanceMeta } = outcome
-    const intent = intentOf(deps, { ...wish, instanceMeta })
+    const intent = intentOfWish(deps, { ...wish, instanceMeta })
     const instance = instanceOf(plan, card, facts, deps.newId, intent)
     try {
       return { outcome, entered: await enter(deps, instance, whom.caller, wish.force) }
@@ -80,7 +80,7 @@ export async function enter (
 }
 
 /** What was asked for, so that it can be placed again; excluded nodes by what they keep over a restart. */
-function intentOf (
+function intentOfWish (
   { cluster }: PlacementDeps,
   { origin, sharding, instanceMeta, minNodes, excluded, ttlSeconds }: Wish & Pick<Outcome, 'instanceMeta'>
 ): PlacementIntent {

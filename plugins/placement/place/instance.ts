@@ -1,6 +1,6 @@
 import type { Caller, ModelCard } from '../../../kernel/index.js'
 import type { Plan } from '../planner/index.js'
-import { changed, stateCard } from '../../runners/service.js'
+import { bodyOf, changed, stateCard } from '../../runners/service.js'
 import type { Instance, PlacementIntent, RingInstance, Shard, ShardBody } from '../../runners/service.js'
 import type { Facts } from '../facts.js'
 
@@ -84,3 +84,40 @@ export function shownTo (caller: Caller, instance: Instance): unknown {
   const endpoints = tag === 'LlamaRpcInstance' ? { donorEndpoints: null } : {}
   return { [tag]: { ...body, hostsByNode: null, ...endpoints } }
 }
+
+/** A model somewhere, on one node or more, for as long as nobody stops it. */
+const ANYWHERE: PlacementIntent = {
+  origin: 'request',
+  sharding: 'Pipeline',
+  instanceMeta: 'Ring',
+  minNodes: 1,
+  excluded: [],
+  failedOn: [],
+  ttlSeconds: null,
+  replaces: null
+}
+
+/** The intent behind a model that the cluster places by itself. */
+export const AUTOPLACE: PlacementIntent = { ...ANYWHERE, origin: 'autoplace' }
+
+/** What was asked for when the instance was placed; for one that was given as it is, what it shows. */
+export const intentOf = (instance: Instance): PlacementIntent =>
+  bodyOf(instance).placement ?? intentShownBy(instance)
+
+/** What somebody asks for who gives an instance as it is. */
+export function intentShownBy (instance: Instance): PlacementIntent {
+  const shards = Object.values(bodyOf(instance).shardAssignments.runnerToShard)
+  return {
+    ...ANYWHERE,
+    sharding: shards.some((shard) => 'TensorShardMetadata' in shard) ? 'Tensor' : 'Pipeline',
+    instanceMeta: 'LlamaRpcInstance' in instance ? 'LlamaRpc' : 'Ring',
+    minNodes: shards.length
+  }
+}
+
+/** The model of an instance. */
+export const modelOf = (instance: Instance): string => bodyOf(instance).shardAssignments.modelId
+
+/** The ids of the nodes of an instance. */
+export const nodesOf = (instance: Instance): string[] =>
+  Object.keys(bodyOf(instance).shardAssignments.nodeToRunner)

@@ -1,7 +1,7 @@
 import { delay, kernelError } from '../../../kernel/index.js'
 import type { Clock } from '../../../kernel/index.js'
 import { progressOf, successorOf } from './progress.js'
-import type { Progress } from './progress.js'
+import type { Progress, RankProgress } from './progress.js'
 import { refuse } from '../errors.js'
 import type { FactsReader, InstanceStates } from '../facts.js'
 
@@ -89,11 +89,15 @@ function failedError (instanceId: string, failed: Progress & { kind: 'failed' })
 const goneError = (instanceId: string): Error =>
   kernelError('instance_lost', `Instance ${instanceId} was removed before it was ready.`)
 
+/** How far a node is; where its runner waits for something, for what. */
+export const rankText = ({ state, waitsFor }: RankProgress): string =>
+  waitsFor === null ? state : `${state}, which waits: ${waitsFor.message.replace(/\.$/, '')}`
+
 function lateError (instanceId: string, seconds: number, progress: Progress): Error {
   const ranks = progress.kind === 'starting' ? progress.ranks : []
   const states = progress.kind === 'waiting'
     ? `it waits for a node: ${progress.entry.message}`
-    : `${[...new Set(ranks.map(({ state }) => state))].join(', ') || progress.kind}.`
+    : `${[...new Set(ranks.map(rankText))].join(', ') || progress.kind}.`
   return refuse('not_ready_yet', `Instance ${instanceId} is not ready after ${seconds} s: ${states}`,
     { instance_id: instanceId, nodes: ranks.map(({ nodeId, state }) => ({ node_id: nodeId, state })) })
 }

@@ -5,7 +5,12 @@ import { ranksOf } from '../place/view.js'
 import type { WaitingInstance } from '../waitlist.js'
 
 /** How far a node is with its part of an instance. */
-export interface RankProgress { nodeId: string, state: string }
+export interface RankProgress {
+  nodeId: string
+  state: string
+  /** What its runner waits for before it can start; null when it does not. */
+  waitsFor: WaitsFor | null
+}
 
 /** How an instance stands. */
 export type Progress =
@@ -33,7 +38,7 @@ export function progressOf (
   const { drainUntil } = bodyOf(instance)
   if (drainUntil !== undefined) return { kind: 'draining', instance, until: drainUntil }
   const ranks = ranksOf(instance).map(({ nodeId, runnerId }) =>
-    ({ nodeId, kind: kindOf(state, runnerId) }))
+    ({ nodeId, kind: kindOf(state, runnerId), waitsFor: waitsFor(state.runners[runnerId]) }))
   if (ranks.length > 0 && ranks.every(({ kind }) => SERVING.has(kind))) return { kind: 'ready', instance }
   const failed = failureOf(state, instance, attempts)
   if (failed !== undefined) return { kind: 'failed', instance, ...failed }
@@ -41,7 +46,8 @@ export function progressOf (
   return {
     kind: 'starting',
     instance,
-    ranks: ranks.map(({ nodeId, kind }) => ({ nodeId, state: copying(state, nodeId, modelId) ?? kind }))
+    ranks: ranks.map(({ nodeId, kind, waitsFor }) =>
+      ({ nodeId, state: copying(state, nodeId, modelId) ?? kind, waitsFor }))
   }
 }
 

@@ -2,6 +2,7 @@ import type { ReadyCheck, Section } from '../../../kernel/index.js'
 import type { Absence } from '../../runners/service.js'
 import type { Facts, FactsReader } from '../facts.js'
 import type { StoppedEntry, WaitingEntry } from '../waitlist.js'
+import { rankText } from './follow.js'
 import { instancesOf, progressOf } from './progress.js'
 
 export interface ReadinessParts {
@@ -37,7 +38,7 @@ function problemOf (facts: Facts, modelId: string): string | null {
   if (all.some(({ kind }) => kind === 'ready')) return null
   const starting = all.find((one) => one.kind === 'starting')
   if (starting !== undefined) {
-    return `its runner is starting (${starting.ranks.map((rank) => rank.state).join(', ')})`
+    return `its runner is starting (${starting.ranks.map(rankText).join(', ')})`
   }
   const failed = all.find((one) => one.kind === 'failed')
   if (failed !== undefined) return `its runner failed: ${failed.message}`

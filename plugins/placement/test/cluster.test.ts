@@ -1,8 +1,10 @@
 import t from 'tap'
+import type { ModelCard } from '../../../kernel/index.js'
 import { bodyOf } from '../../runners/service.js'
 import type { Instance, RingInstance } from '../../runners/service.js'
 import { MISSING_MS, SUSPECT_MS } from '../keeper/lost-nodes.js'
 import { small, startCluster } from './cluster-kit.js'
+import { card, GIB } from './kit.js'
 import type { TestCluster } from './cluster-kit.js'
 import type { NodeRig } from '../../../kernel/test/cluster-core-rig.js'
 
@@ -198,4 +200,29 @@ t.test('a model that is placed by itself comes back on its own, until an operato
   await c.ask(master, 'DELETE', `/instance/${second.instanceId}`)
   await c.run(20_000)
   t.strictSame(await c.instances(master), [])
+})
+
+/** A model of llama.cpp that no node can hold alone. */
+const large = (): ModelCard => card('acme/large', { engine: 'star', totalBytes: 8 * GIB })
+
+t.test('a model too large for one node is spread as its engine has it, where that is allowed', async (t) => {
+  const allowed = { rpc_for_every_user: true }
+  const c = await startCluster(t, {
+    cards: [large()], started: () => {}, runners: { n1: allowed, n2: allowed, n3: allowed }
+  })
+  const { status } = await c.ask(c.rigs[0]!, 'POST', '/place_instance', { model_id: 'acme/large' })
+  t.equal(status, 200)
+  const [ring] = await c.instances(c.rigs[0]!)
+  t.match(ring, { driverNode: String, placement: { instanceMeta: 'LlamaRpc', minNodes: 1 } })
+})
+
+t.test('where an operator does not allow it, a plan says so, not a runner', async (t) => {
+  const c = await startCluster(t, { cards: [large()], runners: { n1: { rpc_for_every_user: true } } })
+  const url = '/instance/placement?model_id=acme/large'
+  const alone = await c.ask(c.rigs[0]!, 'GET', url)
+  t.match(alone, { status: 400, body: { error: { reason: 'insufficient_memory' } } })
+  t.match((await c.ask(c.rigs[0]!, 'GET', `${url}&min_nodes=2`)).body.error, {
+    reason: 'spread_unsupported',
+    message: /^Too few nodes may share a model.*runners\.rpc_for_every_user is not set on n[23], n[23]\./
+  })
 })

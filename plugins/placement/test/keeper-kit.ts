@@ -2,7 +2,7 @@ import { bodyOf } from '../../runners/service.js'
 import type { Instance, PlacementIntent, RingInstance } from '../../runners/service.js'
 import { instanceOf } from '../place/instance.js'
 import type { Judge, Situation, Step } from '../keeper/decide.js'
-import { AUTOPLACE } from '../keeper/intent.js'
+import { AUTOPLACE } from '../place/instance.js'
 import type { WaitingEntry } from '../waitlist.js'
 import { card, GIB } from './kit.js'
 

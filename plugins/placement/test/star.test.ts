@@ -2,7 +2,7 @@
 import t from 'tap'
 import type { Instance, LlamaRpcInstance } from '../../runners/service.js'
 import { bodyOf } from '../../runners/service.js'
-import { intentOf } from '../keeper/intent.js'
+import { intentOf } from '../place/instance.js'
 import { card, startPlacement } from './kit.js'
 import type { PlacementRig } from './kit.js'
 

@@ -48,6 +48,18 @@ t.test('when the time is up: 504 with the state reached', async (t) => {
   t.ok(rig.state.instances[id], 'it goes on')
 })
 
+t.test('a runner that waits says for what when the time is up', async (t) => {
+  const rig = await startPlacement(t)
+  const { id, answer } = await waitOn(rig)
+  runnersAre(rig.state, id, { RunnerIdle: { waitsFor: {
+    reason: 'download_failed', message: 'the store is away.', since: '2026-01-01T00:00:00Z', tries: 2
+  } } })
+  await rig.clock.advance(60_250)
+  t.match((await answer).body.error, {
+    reason: 'not_ready_yet', message: /RunnerIdle, which waits: the store is away\.$/
+  })
+})
+
 t.test('the failure of a runner, and of a transfer', async (t) => {
   const rig = await startPlacement(t)
   const old = { DownloadFailed: { modelId: 'acme/chat', attemptId: 'old', errorMessage: 'then' } }

@@ -155,9 +155,9 @@ export function nodeSystem (nodeId: string, accelerators: () => Accelerator[]): 
   }
 }
 
-/** What the kernel shows under nodeResources, with the backends of this node. */
-export function nodeResources (nodeId: string, backends: () => string[]): View {
-  return (_caller, base) => withFields(base, nodeId, { backends: backends() })
+/** What the kernel shows under nodeResources, with this node's backends and whether it may share a model. */
+export function nodeResources (nodeId: string, backends: () => string[], rpcForEveryUser: boolean): View {
+  return (_caller, base) => withFields(base, nodeId, { backends: backends(), rpcForEveryUser })
 }
 
 function withFields (base: unknown, nodeId: string, fields: Record<string, unknown>): ByNode {
