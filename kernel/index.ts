@@ -3,10 +3,9 @@ export { cardSchema } from './cards/schema.js'
 export { defineService, definePlugin, durableEvent, Reply } from './api/plugin.js'
 export type {
   BundledModel, BundledModelDecl, Caller, CapabilityCall, CapabilityChunk, CapabilityDecl, ChunkMedia,
-  CommandDecl, ConflictDecl, Context, EngineDecl, ErrorDecl, EventDecl, IoMode, Logger, Manifest, NodeInfo,
-  Plugin,
-  ReadyCheck, RouteDecl, RouteRequest, Section, SectionDecl, ServiceRef, Started, StreamHead,
-  StreamWriter, VerbDecl
+  CheckDecl, CommandDecl, ConflictDecl, Context, EngineDecl, ErrorDecl, EventDecl, IoMode, Logger, Manifest,
+  NodeInfo, Plugin, ReadyCheck, RouteDecl, RouteRequest, Section, SectionDecl, ServiceRef, Started,
+  StreamHead, StreamWriter, VerbDecl
 } from './api/plugin.js'
 export { EngineError } from './api/engine.js'
 export type {
@@ -61,6 +60,11 @@ export { patiently } from './cli/patience.js'
 export { canAsk, confirm } from './cli/confirm.js'
 export { followEvents } from './cli/follow-events.js'
 export { MOMENTS, readMoment } from './cli/moments.js'
+export { checkClocks } from './cli/doctor-cluster.js'
+export type { ClockReading } from './cli/doctor-cluster.js'
+export { fail, judgeDisk, ok, warn } from './cli/check.js'
+export type { Check, CheckContext, Checker } from './cli/check.js'
+export type { State as ClusterState } from './cli/cluster-view.js'
 export { plain } from './cli/output.js'
 export { realPace } from './cli/pace.js'
 export type { Pace } from './cli/pace.js'

@@ -1,9 +1,12 @@
 import type { Clock } from './clock.js'
 import type { ModelCard } from './engine.js'
+import type { Logger, NodeInfo } from './node.js'
 import type { FromSchema, JsonSchema } from './schema.js'
 import type { SvcError } from './errors.js'
 import type { Trace } from '../observe/tracer.js'
 import type { ErrorBody } from '../http/error-body.js'
+
+export type { Logger, NodeInfo } from './node.js'
 
 /** Names a service; the type travels with the value, no global augmentation. */
 export interface ServiceRef<T> { readonly id: string, readonly type?: T }
@@ -157,6 +160,9 @@ export interface VerbDecl {
   readonly load: () => Promise<{ default: unknown }>
 }
 
+/** A check of `svc doctor`; `load` is called only then, its default export is a `Checker`. */
+export interface CheckDecl { readonly summary: string, readonly load: () => Promise<{ default: unknown }> }
+
 /** Everything a plugin declares: data without side effects. */
 export interface Manifest {
   /** kebab-case, unique; also the key under `plugins` in svc.yaml and the name in logs. */
@@ -190,6 +196,12 @@ export interface Manifest {
   readonly engines?: Readonly<Record<string, EngineDecl>>
   readonly models?: Readonly<Record<string, BundledModelDecl>>
   readonly verbs?: Readonly<Record<string, VerbDecl>>
+  readonly checks?: Readonly<Record<string, CheckDecl>>
+  /**
+   * What `svc up` prints to try it out, a line each. `{url}` is the node's, `{home}` an option for another
+   * home, `{token}` a header of curl; lines with that are left out where the node listens on loopback only.
+   */
+  readonly firstSteps?: readonly string[]
 }
 
 type Field<M, K extends string> = M extends { readonly [P in K]: infer V } ? V : Record<never, never>
@@ -297,26 +309,6 @@ export interface Section<T> {
   entries (): Iterable<{ nodeId: string, key: string, value: T }>
   /** Calls `fn` after each change, local or remote; returns what stops it. */
   observe (fn: () => void): () => void
-}
-
-/** Who this node is. */
-export interface NodeInfo {
-  readonly nodeId: string
-  readonly installId: string
-  readonly name: string
-  /** Absolute path of the home directory. */
-  readonly home: string
-  readonly version: string
-  /** Absolute path of the svc.yaml in use, or null. */
-  readonly configPath: string | null
-}
-
-export interface Logger {
-  debug (fields: Record<string, unknown>, message: string): void
-  info (fields: Record<string, unknown>, message: string): void
-  warn (fields: Record<string, unknown>, message: string): void
-  error (fields: Record<string, unknown>, message: string): void
-  fatal (fields: Record<string, unknown>, message: string): void
 }
 
 type Consumed<M> = { readonly [K in keyof Field<M, 'consumes'>]: Instance<Field<M, 'consumes'>[K]> }

@@ -110,7 +110,6 @@ export const builtIn: readonly KnownVerb[] = [
       waitOption
     ],
     examples: [
-      'svc call tts@1.0.0 --model svc/voice-en --text "Hello" -o hello.mp3',
       'svc call demo@1.0.0 --payload \'{"text":"a b c"}\' --json'
     ],
     open: true,

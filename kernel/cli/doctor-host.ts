@@ -3,26 +3,8 @@ import { dirname, join } from 'node:path'
 import { createServer } from 'node:net'
 import { packageRoot } from './package.js'
 import { portHolder } from './port-holder.js'
-import { showBytes } from './units.js'
-
-/** One thing looked at: what was found, in numbers, and what to do about it. */
-export interface Check {
-  name: string
-  result: 'ok' | 'warn' | 'fail'
-  message: string
-  /** The next command or step; null when there is nothing to do. */
-  remedy: string | null
-}
-
-export const ok = (name: string, message: string): Check => ({ name, result: 'ok', message, remedy: null })
-export const warn = (name: string, message: string, remedy: string): Check =>
-  ({ name, result: 'warn', message, remedy })
-export const fail = (name: string, message: string, remedy: string): Check =>
-  ({ name, result: 'fail', message, remedy })
-
-/** Free space below which a node reports disk_low and disk_full, bytes. */
-const LOW_BYTES = 10 * 2 ** 30
-const FULL_BYTES = 2 * 2 ** 30
+import { fail, judgeDisk, ok } from './check.js'
+import type { Check } from './check.js'
 
 /** The version of Node against `engines` of the package. */
 export function checkNode (running: string, required = requiredNode()): Check {
@@ -60,19 +42,6 @@ function nearestFolder (path: string): string {
 export function checkDisk (home: string): Check {
   const { bavail, blocks, bsize } = statfsSync(nearestFolder(home))
   return judgeDisk(bavail * bsize, blocks * bsize)
-}
-
-const HOME_DISK = {
-  name: 'disk', remedy: 'Free some space, or put the home on another disk with --home.'
-} as const
-
-/** Free bytes of a disk; `about` says whose it is and what makes room there. Pure. */
-export function judgeDisk (
-  free: number, total: number, { name, remedy }: { name: string, remedy: string } = HOME_DISK
-): Check {
-  const message = `${showBytes(free)} free of ${showBytes(total)}`
-  if (free <= FULL_BYTES) return fail(name, message, remedy)
-  return free < LOW_BYTES ? warn(name, message, remedy) : ok(name, message)
 }
 
 /** Whether the ports a node would take are free; for a machine where none runs. */

@@ -24,7 +24,9 @@ export interface Installation {
 }
 
 /** Reads svc.yaml and imports what it names. Never throws for what is wrong there. */
-export async function readInstallation (ctx: VerbContext, configFlag: unknown): Promise<Installation> {
+export async function readInstallation (
+  ctx: Pick<VerbContext, 'home' | 'io' | 'plugins'>, configFlag: unknown
+): Promise<Installation> {
   const file = findConfig({ flag: configFlag as string | undefined, env: ctx.io.env, home: ctx.home })
   const raw = readConfigFile(file)
   const plugins: Installed[] = (await ctx.plugins()).map(({ manifest }) => ({ manifest, source: 'bundled' }))

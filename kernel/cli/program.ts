@@ -1,6 +1,7 @@
 import { Command, CommanderError } from 'commander'
+import { readFileSync } from 'node:fs'
 import { homedir } from 'node:os'
-import { resolve } from 'node:path'
+import { join, resolve } from 'node:path'
 import { version } from '../boot/version.js'
 import type { Plugin } from '../api/plugin.js'
 import { builtIn, groups } from './builtin.js'
@@ -57,7 +58,7 @@ export async function runCli (argv: readonly string[], options: CliOptions): Pro
 }
 
 async function execute (argv: string[], options: CliOptions): Promise<number> {
-  const verbs = collectVerbs(builtIn, knowsAll(argv) ? [] : await options.plugins())
+  const verbs = await verbsFor(argv, options)
   let status: number | void = exitCodes.ok
   const program = buildProgram(verbs, options.io, async (verb, args, given) => {
     const module = (await verb.load()).default as Verb
@@ -71,11 +72,48 @@ async function execute (argv: string[], options: CliOptions): Promise<number> {
   return status ?? exitCodes.ok
 }
 
-/** True when the words begin with a built-in verb, so that no plugin has to be imported to run it. */
-function knowsAll (argv: readonly string[]): boolean {
+/**
+ * The verbs that a command line can mean. Plugins are imported only where the built-in verbs do not have it,
+ * those that svc.yaml names only where the bundled ones do not either.
+ */
+async function verbsFor (argv: readonly string[], options: CliOptions): Promise<KnownVerb[]> {
   const words = operands(argv)
-  return builtIn.some(({ name, everything }) =>
-    everything !== true && name.split(' ').every((word, i) => words[i] === word))
+  const known = (verbs: readonly KnownVerb[]): boolean =>
+    verbs.some(({ name }) => name.split(' ').every((word, i) => words[i] === word))
+  if (known(builtIn)) return [...builtIn]
+  const bundled = await options.plugins()
+  const verbs = collectVerbs(builtIn, bundled.map(({ manifest }) => manifest))
+  if (known(verbs.filter(({ name }) => name !== HELP))) return verbs
+  const { home, io } = createContext({ home: valueOf(argv, '--home') }, options)
+  if (!namesModule(valueOf(argv, '--config') ?? io.env['SVC_CONFIG'] ?? join(home, 'svc.yaml'))) return verbs
+  const { readInstallation } = await import('./installed.js')
+  const installed = { home, io, plugins: async () => bundled }
+  const { plugins: all, failures } = await readInstallation(installed, valueOf(argv, '--config'))
+  const err = createProgress(io)
+  for (const failure of failures) err.line(`${err.paint('yellow', 'warning:')} ${failure}`)
+  return all.filter(({ source }) => source !== 'bundled').reduce((so, { manifest }) => {
+    try {
+      return collectVerbs(so, [manifest])
+    } catch (error) {
+      err.line(`${err.paint('yellow', 'warning:')} ${(error as Error).message}`)
+      return so
+    }
+  }, verbs)
+}
+
+/** Whether a svc.yaml may name a plugin: a look at its text, since the parser is slow to load. */
+function namesModule (path: string): boolean {
+  try {
+    return readFileSync(path, 'utf8').includes('module')
+  } catch {
+    return false
+  }
+}
+
+/** The value of an option before commander has read the words. */
+function valueOf (argv: readonly string[], flag: string): string | undefined {
+  const at = argv.findIndex((word) => word === flag || word.startsWith(`${flag}=`))
+  return argv[at] === flag ? argv[at + 1] : argv[at]?.slice(flag.length + 1)
 }
 
 /** The words that are no options and no values of global options. */

@@ -1,4 +1,4 @@
-import type { Plugin, VerbDecl } from '../api/plugin.js'
+import type { Manifest, VerbDecl } from '../api/plugin.js'
 
 /** A verb as the command line knows it. */
 export interface KnownVerb extends VerbDecl {
@@ -10,16 +10,14 @@ export interface KnownVerb extends VerbDecl {
   readonly open?: boolean
   /** Left out of help and completion. */
   readonly hidden?: boolean
-  /** Works on all verbs, so the plugins' verbs have to be there too. */
-  readonly everything?: boolean
 }
 
 /** What a group of verbs is about; a group is what two-word verbs share as their first word. */
 export type Groups = Readonly<Record<string, string>>
 
 /** All verbs, built-in ones first. Throws when two have one name, or one is also a group. */
-export function collectVerbs (builtIn: readonly KnownVerb[], plugins: readonly Plugin[]): KnownVerb[] {
-  const added = plugins.flatMap(({ manifest }) => Object.entries(manifest.verbs ?? {}).map(
+export function collectVerbs (builtIn: readonly KnownVerb[], plugins: readonly Manifest[]): KnownVerb[] {
+  const added = plugins.flatMap((manifest) => Object.entries(manifest.verbs ?? {}).map(
     ([name, decl]) => ({ ...decl, name, owner: manifest.name })))
   const all = [...builtIn, ...added]
   const owners = new Map<string, string>()

@@ -29,6 +29,7 @@ export function contributions (m: Manifest): Owned[] {
     ...own('engine', keys(m.engines)),
     ...own('bundled model', keys(m.models)),
     ...own('verb', keys(m.verbs)),
+    ...own('check', keys(m.checks)),
     ...own('top-level setting', keys(m.settings))
   ]
 }

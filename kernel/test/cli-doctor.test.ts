@@ -1,7 +1,8 @@
 import t from 'tap'
 import { checkClocks, checkDiscovery, checkHealth, checkVersions } from '../cli/doctor-cluster.js'
-import { checkNode, judgeDisk } from '../cli/doctor-host.js'
-import type { Check } from '../cli/doctor-host.js'
+import { judgeDisk } from '../cli/check.js'
+import { checkNode } from '../cli/doctor-host.js'
+import type { Check } from '../cli/check.js'
 import type { NodeRow } from '../cli/cluster-view.js'
 
 const row = (more: Partial<NodeRow> = {}): NodeRow => ({

@@ -104,10 +104,10 @@ t.test('built-in verbs do not import the plugins; others do', async (t) => {
 t.test('two verbs of one name are refused', async (t) => {
   const make = (verb: string): Plugin => definePlugin({ name: 'x', version: '1.0.0', kernel: '^1.0.0',
     summary: 'X.', verbs: { [verb]: { summary: 'x', load: async () => ({ default: null }) } } }, () => ({}))
-  t.throws(() => collectVerbs(builtIn, [make('status')]),
+  t.throws(() => collectVerbs(builtIn, [make('status').manifest]),
     /the verb "status" is declared by both "kernel" and "x"/)
-  t.throws(() => collectVerbs(builtIn, [make('plugin')]), /the verb "plugin" is declared by both/)
-  t.doesNotThrow(() => collectVerbs(builtIn, [make('plugin fly')]))
+  t.throws(() => collectVerbs(builtIn, [make('plugin').manifest]), /the verb "plugin" is declared by both/)
+  t.doesNotThrow(() => collectVerbs(builtIn, [make('plugin fly').manifest]))
 })
 
 t.test('which node is asked, and with which token', async (t) => {

@@ -25,6 +25,13 @@ export default definePlugin({
     }
   },
   models: { 'svc/voice-en': { folder: new URL('./voice/', import.meta.url).href } },
+  firstSteps: [
+    'Hear it speak (in another terminal):',
+    '  npx svc say "Hello from svc" -o hello.mp3{home}',
+    "  curl -sS {url}/v1/audio/speech -H 'content-type: application/json' \\",
+    '    {token} \\',
+    '    -d \'{"model":"svc/voice-en","input":"Hello from svc"}\' -o hello.mp3'
+  ],
   verbs: {
     say: {
       summary: 'Speak a text',

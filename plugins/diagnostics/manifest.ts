@@ -25,6 +25,9 @@ export const manifest = {
     tracing: TracingService, log: LogRingService
   },
   routes,
+  checks: {
+    diagnostics: { summary: 'What the nodes report of their insides.', load: () => import('./doctor.js') }
+  },
   verbs: {
     capture: {
       summary: 'save a bundle for a bug report: state, events, log, runners, settings',

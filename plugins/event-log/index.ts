@@ -33,6 +33,7 @@ const manifest = {
   events,
   conflicts,
   state: { lastEventAppliedIdx: 'Index of the newest control event this node has in its log.' },
+  checks: { eventLog: { summary: 'Whether events are kept.', load: () => import('./doctor.js') } },
   verbs: {
     events: {
       summary: 'show what happened in the cluster, or follow it',

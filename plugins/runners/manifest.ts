@@ -30,6 +30,9 @@ export const manifest = {
     runners: RunnersService, instances: InstanceService, accelerators: AcceleratorService,
     work: RunnerWorkService
   },
+  checks: {
+    models: { summary: 'Models that are placed and do not answer.', load: () => import('./doctor.js') }
+  },
   routes,
   events,
   errors,

@@ -17,6 +17,7 @@ export const manifest = {
   consumes: { bundle: BundleService, cluster: ClusterService, session: SessionService },
   consumesOptional: { eventLog: EventLogService },
   provides: { models: ModelsService },
+  checks: { rooms: { summary: 'Room in the store and for copies.', load: () => import('./doctor.js') } },
   settings, routes, events, errors, conflicts, sections, commands, verbs,
   state: { downloads: 'Transfers of models, by node.' }
 } as const satisfies Manifest

@@ -243,3 +243,21 @@ t.test('npm pack, and the tarball installed elsewhere', { skip: full ? false : '
   t.equal(await said.ended, 0, said.stderr())
   t.ok(readFileSync(join(where, 'x.mp3')).length > 1000)
 })
+
+t.test('a verb of a plugin that svc.yaml names', async (t) => {
+  const home = folder(t)
+  writeFileSync(join(home, 'greet.mjs'), `export default {
+    manifest: { name: 'demo', version: '1.0.0', kernel: '^1.0.0', summary: 'Greets.', verbs: { demo: {
+      summary: 'greet somebody', args: '<name>', load: () => import('./verb.mjs') } } },
+    start: () => ({})
+  }`)
+  writeFileSync(join(home, 'verb.mjs'),
+    'export default { async run (ctx, [name]) { ctx.out.line(`hello ${name}`) } }')
+  writeFileSync(join(home, 'svc.yaml'),
+    'plugins: { demo: { module: ./greet.mjs }, gone: { module: ./gone.mjs } }')
+  const said = await svc(['demo', 'attic', '--home', home])
+  t.strictSame([said.status, said.stdout], [0, 'hello attic\n'])
+  t.match(said.stderr, /warning: plugins\.gone: cannot load \.\/gone\.mjs/, 'a missing one ends nothing')
+  t.match((await svc(['help', '--home', home])).stdout, /demo <name> +greet somebody/)
+  t.match((await svc(['complete-words', '--home', home, '--', 'dem'])).stdout, /^demo$/m)
+})

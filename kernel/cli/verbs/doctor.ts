@@ -2,21 +2,23 @@ import { systemClock } from '../../api/clock.js'
 import { version } from '../../boot/version.js'
 import { createClient, isLoopbackUrl } from '../client.js'
 import { joinNodes, readMembers } from '../cluster-view.js'
+import { fail, ok, warn } from '../check.js'
 import {
-  checkClocks, checkDiscovery, checkHealth, checkListener, checkMaster, checkMembers, checkVersions
+  checkClocks, checkDiscovery, checkHealth, checkListener, checkMaster, checkMembers, checkPressure,
+  checkVersions
 } from '../doctor-cluster.js'
-import { checkDisk, checkHome, checkNode, checkPorts, fail, ok, warn } from '../doctor-host.js'
+import { checkDisk, checkHome, checkNode, checkPorts } from '../doctor-host.js'
 import { CliError } from '../errors.js'
-import { askInside } from '../doctor-inside.js'
-import { clocksOf } from '../doctor-nodes.js'
+import { readInstallation } from '../installed.js'
+import type { Check, CheckContext, Checker } from '../check.js'
 import type { ClockReading } from '../doctor-cluster.js'
-import type { Diagnosis } from '../doctor-nodes.js'
-import type { Check } from '../doctor-host.js'
 import type { NodeRow, State } from '../cluster-view.js'
 import type { Verb, VerbContext } from '../verb.js'
 
 /** Longest wait for another node's time, ms. */
 const CLOCK_LIMIT_MS = 3000
+/** A plugin that knows the clocks better has a check of this name. */
+const CLOCKS = 'clocks'
 
 export default {
   async run (ctx) {
@@ -59,16 +61,18 @@ async function checkCluster (ctx: VerbContext, local: boolean): Promise<Check[]>
   const answered = ok('answers', `${ctx.client.url} answered in ${Math.round(systemClock.mono() - began)} ms`)
   const list = await readMembers(ctx.client)
   const nodes = joinNodes(state, list)
-  const inside = await askInside(ctx.client, state)
+  const contributed = await pluginChecks(ctx, state)
+  const timed = contributed.some(({ name }) => name === CLOCKS)
   return [
     answered,
     await checkReady(ctx),
     ...checkMaster(state, nodes),
     ...(list === null ? [noMembers()] : [...checkListener(list), ...checkMembers(list, nodes)]),
     checkVersions(nodes, version()),
-    checkClocks(await readClocks(ctx, nodes, inside.diagnosis)),
+    ...timed ? [] : [checkClocks(await readClocks(ctx, nodes))],
     ...checkHealth(nodes),
-    ...inside.checks,
+    ...checkPressure(state),
+    ...contributed,
     ...await discovery(ctx, local)
   ]
 }
@@ -113,12 +117,24 @@ async function checkReady ({ client }: VerbContext): Promise<Check> {
   }
 }
 
-/** The clocks as the nodes found them; else those that can be asked from here, by the Date of an answer. */
-async function readClocks (
-  ctx: VerbContext, nodes: readonly NodeRow[], diagnosis: Diagnosis | null
-): Promise<ClockReading[]> {
-  const found = clocksOf(diagnosis)
-  if (found.length > 1) return found
+/** The checks that plugins declare, in the order of the plugins. */
+async function pluginChecks (ctx: VerbContext, state: State): Promise<Check[]> {
+  const look: CheckContext['look'] = async <T>(path: string) => {
+    try {
+      return await ctx.client.json<T>(path)
+    } catch (error) {
+      if (error instanceof CliError && error.status !== undefined) return error
+      throw error
+    }
+  }
+  const { plugins } = await readInstallation(ctx, undefined)
+  const found = await Promise.all(plugins.flatMap(({ manifest }) => Object.values(manifest.checks ?? {}))
+    .map(async ({ load }) => await ((await load()).default as Checker).run({ state, look })))
+  return found.flat()
+}
+
+/** The clocks of the nodes that can be asked from here, by the Date of an answer. */
+async function readClocks (ctx: VerbContext, nodes: readonly NodeRow[]): Promise<ClockReading[]> {
   const readings = await Promise.all(nodes.filter((node) => node.live).map(async (node) => {
     const url = node.isLocal ? ctx.client.url : node.url
     return url === null ? undefined : await readClock(ctx, node, url)

@@ -184,12 +184,9 @@ async function announce (
 /** Lines to paste, for what the plugins that ship offer. */
 function firstSteps (plugins: readonly Plugin[], url: string, home: string): string[] {
   const where = home === join(homedir(), '.svc') ? '' : ` --home ${home}`
-  const speaks = plugins.some(({ manifest }) => manifest.verbs?.['say'] !== undefined)
-  return speaks
-    ? ['Hear it speak (in another terminal):',
-        `  npx svc say "Hello from svc" -o hello.mp3${where}`,
-        `  curl -sS ${url}/v1/audio/speech -H 'content-type: application/json' \\`,
-        ...(isLoopbackUrl(url) ? [] : [`    -H "authorization: Bearer $(cat ${home}/operator.token)" \\`]),
-        '    -d \'{"model":"svc/voice-en","input":"Hello from svc"}\' -o hello.mp3']
-    : [`See what it can do: npx svc capabilities${where}`]
+  const lines = plugins.flatMap(({ manifest }) => manifest.firstSteps ?? [])
+  const shown = lines.length > 0 ? lines : ['See what it can do: npx svc capabilities{home}']
+  const token = `-H "authorization: Bearer $(cat ${home}/operator.token)"`
+  return shown.filter((line) => !line.includes('{token}') || !isLoopbackUrl(url))
+    .map((line) => line.replace('{url}', url).replace('{home}', where).replace('{token}', token))
 }

@@ -1,0 +1,46 @@
+import { showBytes } from './units.js'
+import type { State } from './cluster-view.js'
+import type { VerbError } from './verb.js'
+
+/** One thing looked at: what was found, in numbers, and what to do about it. */
+export interface Check {
+  name: string
+  result: 'ok' | 'warn' | 'fail'
+  message: string
+  /** The next command or step; null when there is nothing to do. */
+  remedy: string | null
+}
+
+export const ok = (name: string, message: string): Check => ({ name, result: 'ok', message, remedy: null })
+export const warn = (name: string, message: string, remedy: string): Check =>
+  ({ name, result: 'warn', message, remedy })
+export const fail = (name: string, message: string, remedy: string): Check =>
+  ({ name, result: 'fail', message, remedy })
+
+/** What a check of a plugin works with. */
+export interface CheckContext {
+  /** The answer of GET /state. */
+  readonly state: State
+  /** What the node answers to a GET; its refusal where it has none, or does not show it to this caller. */
+  look<T> (path: string): Promise<T | VerbError>
+}
+
+/** The default export of the module of a declared check. */
+export interface Checker { run (ctx: CheckContext): Promise<Check[]> }
+
+/** Free space below which a node reports disk_low and disk_full, bytes. */
+const LOW_BYTES = 10 * 2 ** 30
+const FULL_BYTES = 2 * 2 ** 30
+
+const HOME_DISK = {
+  name: 'disk', remedy: 'Free some space, or put the home on another disk with --home.'
+} as const
+
+/** Free bytes of a disk; `about` says whose it is and what makes room there. Pure. */
+export function judgeDisk (
+  free: number, total: number, { name, remedy }: { name: string, remedy: string } = HOME_DISK
+): Check {
+  const message = `${showBytes(free)} free of ${showBytes(total)}`
+  if (free <= FULL_BYTES) return fail(name, message, remedy)
+  return free < LOW_BYTES ? warn(name, message, remedy) : ok(name, message)
+}

@@ -1,0 +1,41 @@
+import { fail, isVerbError, judgeDisk } from '../../kernel/index.js'
+import type { Check, Checker, VerbError } from '../../kernel/index.js'
+
+/** The answer of GET /store/health, in bytes. */
+export interface StoreRoom { freeBytes: number, totalBytes: number }
+
+/** The parts of GET /store/storage about the volume, in bytes. */
+export interface Volume { diskFreeBytes: number, diskTotalBytes: number }
+
+/** Room in the store, and where the asked node stages models. */
+export default {
+  async run ({ look }) {
+    const [store, volume] = await Promise.all([
+      look<StoreRoom>('/store/health'), look<Volume>('/store/storage')
+    ])
+    return [
+      ...isVerbError(store) ? storeProblem(store) : [checkStore(store)],
+      ...isVerbError(volume) ? [] : [checkVolume(volume)]
+    ]
+  }
+} satisfies Checker
+
+/** A cluster without a store, or a caller who may not see it, is no fault. */
+function storeProblem ({ api }: VerbError): Check[] {
+  if (api?.reason !== 'store_unreachable') return []
+  const remedy = api.details?.['remedy']
+  const look = 'Look at the node that has the store: svc nodes'
+  return [fail('store', api.message, typeof remedy === 'string' ? remedy : look)]
+}
+
+/** Room in the store. */
+export function checkStore ({ freeBytes, totalBytes }: StoreRoom): Check {
+  return judgeDisk(freeBytes, totalBytes, { name: 'store', remedy:
+    'Remove models from the store that nobody needs (svc ls, svc rm MODEL), or give it a larger disk.' })
+}
+
+/** Room where the asked node stages models. */
+export function checkVolume ({ diskFreeBytes, diskTotalBytes }: Volume): Check {
+  return judgeDisk(diskFreeBytes, diskTotalBytes,
+    { name: 'staging disk', remedy: 'Remove staged copies that are not in use: svc purge' })
+}
