@@ -16,7 +16,7 @@ import {
 /** How long the driver's node may take to start sending its side of a connection, ms. */
 const HEAD_MS = 10_000
 
-export interface DonorParts {
+interface DonorParts {
   nodeId: string
   cluster: Pick<Cluster, 'request' | 'resolve'>
   instances: Section<Instance>

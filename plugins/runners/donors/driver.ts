@@ -16,7 +16,7 @@ import {
 /** How long a donor may take to accept a connection, ms. */
 const HEAD_MS = 20_000
 
-export interface DriverParts {
+interface DriverParts {
   cluster: Pick<Cluster, 'request' | 'resolve'>
   runners: Section<RunnerStatus>
   clock: Clock

@@ -116,7 +116,7 @@ export const isDraining = ({ drainUntil }: RingInstance): boolean => drainUntil 
 
 interface Created { instanceId: string, modelId: string, nodeIds: string[] }
 
-export interface AnnouncerParts {
+interface AnnouncerParts {
   section: Section<Instance>
   session: Pick<Session, 'isMaster' | 'sessionId'>
   log: Logger

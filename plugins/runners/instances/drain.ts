@@ -5,7 +5,7 @@ import { reasonOf } from '../process/errors.js'
 export interface Draining { instanceId: string, runnerId: string, until: number }
 
 /** What is there at one moment. */
-export interface DrainMoment {
+interface DrainMoment {
   draining: readonly Draining[]
   outstanding (runnerId: string): number
   /** How long a runner must have had no task, ms: one that was routed before the drain may still arrive. */
@@ -49,7 +49,7 @@ export class Drains {
   }
 }
 
-export interface DrainerParts {
+interface DrainerParts {
   clock: Clock
   log: Logger
   /** The runners of this node whose instances are being drained. */
@@ -63,7 +63,7 @@ export interface DrainerParts {
 }
 
 /** Stops draining runners of this node when they are done, and has their instances removed. */
-export interface Drainer {
+interface Drainer {
   /** Call it when instances have changed; while something drains it also runs on a timer. */
   look (): void
   /** Call it when a task has ended. */

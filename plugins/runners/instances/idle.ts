@@ -47,14 +47,14 @@ export interface UnloaderParts {
 }
 
 /** Unloads instances that are unused for their time to live. */
-export interface Unloader {
+interface Unloader {
   /** A task of the runner ended. */
   used (runnerId: string): void
   close (): void
 }
 
 /** How often runners are checked, ms. */
-export const IDLE_LOOK_MS = 1000
+const IDLE_LOOK_MS = 1000
 
 export function createUnloader (parts: UnloaderParts): Unloader {
   const { clock, log } = parts

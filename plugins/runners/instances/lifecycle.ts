@@ -13,7 +13,7 @@ import type { TaskTable } from '../routing/tasks.js'
 /** Deadline of the drain of an idle instance, seconds: a request may have arrived just before it. */
 const UNLOAD_SECONDS = 30
 
-export interface LifecycleParts {
+interface LifecycleParts {
   clock: Clock
   log: Logger
   cluster: Pick<Cluster, 'nodes' | 'resolve'>
@@ -102,7 +102,7 @@ const EMPTY: ReadonlySet<string> =
 /** Number of removed instances that are remembered; the oldest are dropped. */
 const WATCHED_MAX = 64
 /** For this long after a removal a node's reading of its memory may still include it, ms. */
-export const SETTLING_MS = 3000
+const SETTLING_MS = 3000
 /** A runner that has not ended by then is no longer expected to free its memory, ms. */
 const WATCHED_MS = 60_000
 

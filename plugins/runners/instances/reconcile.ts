@@ -24,7 +24,7 @@ export function plan (desired: readonly Assignment[], present: readonly string[]
 }
 
 /** What the loop works on. */
-export interface ReconcileParts {
+interface ReconcileParts {
   desired (): Assignment[]
   present (): string[]
   /** Resolves when what was desired before the call is acknowledged; rejects when that is not known. */
@@ -67,7 +67,7 @@ export function createReconciler (parts: ReconcileParts): () => Promise<void> {
 }
 
 /** What the reconciler of a node works on. */
-export interface ReconcilerParts {
+interface ReconcilerParts {
   clock: Clock
   log: Logger
   /** Backends of this node can be chosen once it is probed. */

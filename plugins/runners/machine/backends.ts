@@ -7,7 +7,7 @@ export type BackendChoice =
   { backend: string, declared: boolean } | { backend: null, problem: string, remedy: string }
 
 /** What the choice depends on: the engine's offer, the configuration and what was found here. */
-export interface BackendQuery {
+interface BackendQuery {
   engine: string
   /** Backends the engine offers, best first. */
   offers: readonly string[]

@@ -14,7 +14,7 @@ import type { Accelerator } from '../service.js'
 /** The GPU probe starts this long after the plugin, so as not to delay the first model. */
 const PROBE_DELAY_MS = 1_000
 
-export interface DetectionParts {
+interface DetectionParts {
   io: ProbeIo
   overrides: () => ReturnType<typeof checkOverrides>
   declared: Readonly<Record<string, unknown>>

@@ -77,10 +77,10 @@ type Sums = Map<string, { units: number, ms: number }>
 interface Parked extends OpenWork { announcedAt: number }
 
 /** Work in progress, and the announcement that covers it. */
-export interface Handle { label: string, units: number, startedAt: number, announced: Parked }
+interface Handle { label: string, units: number, startedAt: number, announced: Parked }
 
 /** What the announcer is given: a monotonic clock in ms, a one-shot timer, and the way to the node. */
-export interface AnnouncerIo {
+interface AnnouncerIo {
   now (): number
   after (ms: number, fn: () => void): void
   send (message: WorkMessage): void

@@ -10,7 +10,7 @@ import type { Link } from './link.js'
 type Outcome = { readonly error: RunnerError | null }
 
 /** How a channel reaches its runner process. */
-export interface ChannelIo {
+interface ChannelIo {
   grant (chunks: number, bytes: number): void
   cancel (): void
 }
@@ -109,7 +109,7 @@ export class TaskChannel {
 
 type TaskMessage = Extract<RunnerMessage, { type: 'chunk' | 'end' | 'fail' }>
 
-export interface ChannelEvents {
+interface ChannelEvents {
   /** The task has left the runner. `served` is false when it was lost, failed or cancelled. */
   released (channel: TaskChannel, served: boolean): void
   /** A chunk was not kept. */

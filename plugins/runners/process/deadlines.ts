@@ -62,7 +62,7 @@ function servingDeadline (watch: Watch, limits: RunnerLimits, nowMs: number): Pa
 const passed = (key: string, message: string): Passed => ({ key, message, wedged: false })
 
 /** The message of a warmup overrun, wherever it is reported. */
-export function warmupMessage (limits: Pick<RunnerLimits, 'warmupMs'>): string {
+function warmupMessage (limits: Pick<RunnerLimits, 'warmupMs'>): string {
   return `warmup did not finish within ${seconds(limits.warmupMs)}; ` +
     'SVC_WARMUP_DEADLINE_SECONDS sets the deadline'
 }
@@ -112,7 +112,7 @@ const MAX_OPEN = 1_024
 const MAX_LABELS = 256
 
 /** Work that has been running for longer than its size explains. */
-export interface Overdue { id: number, label: string, units: number, runningMs: number, allowedMs: number }
+interface Overdue { id: number, label: string, units: number, runningMs: number, allowedMs: number }
 
 /** Allowed time for announced work: max(min, factor x measured time per unit x units). */
 export function allowedMs (units: number, msPerUnit: number, limits: WorkLimits): number {

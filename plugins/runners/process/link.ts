@@ -10,7 +10,7 @@ import { Socket } from 'node:net'
 /** Frames handled before other work of the node gets its turn. */
 const FRAMES_PER_TURN = 256
 
-export interface LinkHandlers {
+interface LinkHandlers {
   /** A checked message and the frame it came in. A ProtocolError thrown here breaks the link. */
   message (message: RunnerMessage, frame: Frame): void
   /** The runner broke the protocol; nothing more is read. */

@@ -9,7 +9,7 @@ export const MARK = 'SVC_RUNNER_MARK'
 const FORMAT = 1
 
 /** Identifies one process of one boot of one machine; `mark` identifies what it started. */
-export interface PidRecord { format: number, pid: number, startTime: string, bootId: string, mark: string }
+interface PidRecord { format: number, pid: number, startTime: string, bootId: string, mark: string }
 
 /** Writes the pidfile of a process just started; nothing where the system does not tell start times. */
 export function writePidfile (scratch: string, pid: number, mark: string): void {

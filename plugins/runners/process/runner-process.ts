@@ -20,7 +20,7 @@ import type { Hold } from './confine.js'
 import type { ProcessEvents, ProcessOptions } from './options.js'
 
 /** Name of the runner's output file in its scratch folder. */
-export const LOG_FILE = 'runner.log'
+const LOG_FILE = 'runner.log'
 /** After the process has ended, its last frames and lines have this long to be read. */
 const LAST_WORDS_MS = 500
 

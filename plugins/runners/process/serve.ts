@@ -9,7 +9,7 @@ const MAX_MESSAGE = 4_096
 const MAX_DETAILS_BYTES = 65_536
 
 /** What serving needs of the runner around it. */
-export interface ServeEnv {
+interface ServeEnv {
   link: NodeLink
   limits: HostLimits
   /** Announces the synchronous part of a call into the engine. */

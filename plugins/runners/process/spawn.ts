@@ -64,7 +64,7 @@ export function hostEntry (here: string = import.meta.url): string {
 }
 
 /** A `setpriv`, and how far it can hold a runner here. */
-export interface Setpriv { path: string, hold: Hold }
+interface Setpriv { path: string, hold: Hold }
 
 const setprivs = new Map<string, Hold | null>()
 const DEATH_SIGNAL = ['--pdeathsig', 'KILL']

@@ -9,7 +9,7 @@ const ASK_MS = 2_000
 /** Answers are short; no more of one is read. */
 const ANSWER_BYTES = 64 * 1024
 
-export interface CancelParts extends AskMemberParts {
+interface CancelParts extends AskMemberParts {
   commands: Pick<Commands, 'cancel'>
   cluster: Pick<Cluster, 'nodes' | 'request'>
   clock: Clock

@@ -60,13 +60,13 @@ const CANARIES: Readonly<Record<string, (card: ModelCard) => EngineTask>> = {
 }
 
 /** The canary of a model; undefined when none of its tasks has one. */
-export function canaryTask (card: ModelCard): EngineTask | undefined {
+function canaryTask (card: ModelCard): EngineTask | undefined {
   const task = card.tasks.find((name) => Object.hasOwn(CANARIES, name))
   return task === undefined ? undefined : CANARIES[task]?.(card)
 }
 
 /** Seconds since the runner's last real result; null when there was none. */
-export function proofAge (member: Member, nowMono: number): number | null {
+function proofAge (member: Member, nowMono: number): number | null {
   const ages = [
     member.supervisor?.report().secondsSinceForward ?? null,
     member.forwardMono === null ? null : (nowMono - member.forwardMono) / 1000
@@ -80,7 +80,7 @@ export function proven (member: Member, nowMono: number): boolean {
   return age !== null && age <= FORWARD_FRESH_SECONDS
 }
 
-export interface CanaryParts {
+interface CanaryParts {
   clock: Clock
   log: Logger
   newId (): string

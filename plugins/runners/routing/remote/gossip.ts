@@ -37,7 +37,7 @@ interface Heard { loads: Map<string, number>, tasks: Map<string, Kept> }
 
 interface Kept { task: Task, asker: string | null, mono: number }
 
-export interface TaskGossipParts {
+interface TaskGossipParts {
   cluster: Pick<Cluster, 'channel' | 'nodes' | 'onPeers'>
   clock: Clock
   /** The tasks that this node serves. */

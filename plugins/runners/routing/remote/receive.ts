@@ -24,7 +24,7 @@ export interface Assigned {
   trace?: Trace | undefined
 }
 
-export interface ReceiveParts {
+interface ReceiveParts {
   cluster: Pick<Cluster, 'resolve'>
   clock: Clock
   commands: Pick<Commands, 'track'>

@@ -9,7 +9,7 @@ import { readTask, TASK_TYPE, RemoteTaskError } from './frames.js'
 import { watchNode } from './watch.js'
 
 /** The route that runs tasks for other nodes; declared in `routes.ts`. */
-export const TASKS_PATH = '/runners/tasks'
+const TASKS_PATH = '/runners/tasks'
 /** How long the other node may take to accept a task; its answer has no deadline here. */
 const HEAD_MS = 10_000
 /** Most tasks of this node that one other node serves at once: each has a connection of its own. */
@@ -21,7 +21,7 @@ export interface SendParts {
 }
 
 /** What is sent of a task besides its route. */
-export interface RemoteTask {
+interface RemoteTask {
   task: EngineTask
   about: Pick<Task, 'commandId' | 'capability'>
   /** On whose behalf. */
