@@ -1,13 +1,13 @@
 import { join } from 'node:path'
 import { kernelError } from '../api/errors.js'
 import { Channels } from './links/channels.js'
-import { CommandDesk } from './commands.js'
+import { CommandRouter } from './commands.js'
 import { Digests } from './replicas/digests.js'
 import { Directory } from './members/directory.js'
 import { ControlLog } from './log/log.js'
 import { Replicas } from './replicas/replicas.js'
 import { Listeners } from './listeners.js'
-import { ElectionDriver, readPromise, writePromise } from './driver.js'
+import { ElectionDriver, readHardState, writeHardState } from './driver.js'
 import { Membership } from './members/membership.js'
 import { createSections } from './sections.js'
 import { SessionStreams, SessionView } from './session.js'
@@ -47,7 +47,7 @@ export interface ClusterOptions {
   random: () => number
   quorum: QuorumSetting
   timing: Timing
-  /** Folder for the promise and the control document; null keeps both in memory (tests). */
+  /** Folder for the hard state and the control document; null keeps both in memory (tests). */
   folder: string | null
   members: Members
   /** This home has just joined: it knows the members and nothing of what they decided. */
@@ -65,7 +65,7 @@ export class ClusterCore {
   readonly service: Cluster
   readonly session: SessionView
   readonly sections: Sections
-  readonly desk: CommandDesk
+  readonly commands: CommandRouter
   readonly streams: SessionStreams
   readonly membership: Membership
   readonly directory: Directory
@@ -95,7 +95,7 @@ export class ClusterCore {
     const { installId } = node
     const majority = options.quorum !== 1
     this.#peerListeners = new Listeners(log)
-    this.desk = new CommandDesk({
+    this.commands = new CommandRouter({
       clock, log,
       submit: async (id, payload) => await this.#driver.command(id, payload),
       quorumLost: () => this.#driver.status().quorum === 'lost'
@@ -103,7 +103,7 @@ export class ClusterCore {
     this.control = new ControlLog({
       path: options.folder === null ? null : join(options.folder, 'control.json'),
       durable: majority,
-      execute: (payload, _read, from) => this.desk.execute(payload, from),
+      execute: (payload, _read, from) => this.commands.execute(payload, from),
       seed: (previous) => this.#seed(previous),
       clock, log,
       founders: this.#alone() ? [installId] : []
@@ -119,7 +119,7 @@ export class ClusterCore {
     })
     this.#driver = this.#openDriver(timing)
     this.membership = new Membership({
-      members, control: this.control, desk: this.desk, driver: () => this.#driver, clock, log,
+      members, control: this.control, commands: this.commands, driver: () => this.#driver, clock, log,
       self: () => ({ ...options.self(), nodeId: node.nodeId }),
       gone: (gone) => { this.#gone(gone) },
       tell: (list) => { this.#knownMembers.broadcast(list) }
@@ -134,7 +134,7 @@ export class ClusterCore {
     this.session = new SessionView(this.#driver, (id) => this.directory.nodeIdOf(id), installId, log)
     this.streams = new SessionStreams(this.#driver)
     this.sections = createSections({
-      self: node, control: this.control, replicas: this.replicas, desk: this.desk,
+      self: node, control: this.control, replicas: this.replicas, commands: this.commands,
       masterNodeId: () => this.session.masterNodeId, log
     })
     this.#channels = new Channels({
@@ -233,9 +233,9 @@ export class ClusterCore {
       id: node.installId,
       quorum: this.#options.quorum,
       timing: this.#alone() ? { ...timing, grace: 1 } : timing,
-      stored: readPromise(path),
-      // Nobody else relies on the promise of a node that is alone: a full disk does not stop it.
-      persist: (record) => writePromise(path, record) || this.#alone(),
+      stored: readHardState(path),
+      // Nobody else relies on the vote of a node that is alone: a full disk does not stop it.
+      persist: (record) => writeHardState(path, record) || this.#alone(),
       log: this.control,
       clock,
       random,
@@ -247,10 +247,10 @@ export class ClusterCore {
           this.#noteLive()
         },
         terminal: (stream) => { this.streams.terminal(stream) },
-        staleRefused: ({ sid, term, master }, promised) => {
+        staleRefused: ({ sid, term, master }, voted) => {
           this.#emitNode('StaleDirectiveRefused', node.installId, {
             masterNodeId: this.directory.nodeIdOf(master) ?? master, sessionId: sid, term,
-            promisedTerm: promised.term
+            promisedTerm: voted.term
           })
         },
         storageChanged: (storing) => {

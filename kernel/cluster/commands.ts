@@ -11,10 +11,10 @@ import type { Outcome, Receipt, Refusal } from './election/types.js'
  */
 export type CommandHandler = (args: unknown, from?: string) => unknown
 
-/** How a command comes back: where it was entered, and what it gave. */
+/** A committed command: its log position and its result. */
 export interface CommandAnswer { readonly result: unknown, readonly receipt: Receipt }
 
-export interface DeskOptions {
+export interface CommandRouterOptions {
   clock: Clock
   log: Logger
   /** Enters a command in the cluster. */
@@ -47,13 +47,13 @@ const AGAIN: ReadonlySet<Refusal> = new Set(['session_changed', 'stale_session',
  * Commands of the cluster by name. Any node sends one; the master carries it out once, whatever the number of
  * tries, and its writes reach the document together.
  */
-export class CommandDesk {
+export class CommandRouter {
   readonly #handlers = new Map<string, CommandHandler>()
-  readonly #options: DeskOptions
+  readonly #options: CommandRouterOptions
   /** Writes of the command that is being carried out; null while none is. */
   #writes: Map<string, unknown> | null = null
 
-  constructor (options: DeskOptions) { this.#options = options }
+  constructor (options: CommandRouterOptions) { this.#options = options }
 
   /** Says what a command does. Returns what takes it back. Throws when the name is taken. */
   handle (name: string, handler: CommandHandler): () => void {
@@ -72,7 +72,7 @@ export class CommandDesk {
     for (let pause = PAUSE_MS; ; pause = Math.min(pause * 2, PAUSE_MAX_MS)) {
       const outcome = await this.#options.submit(id, { name, args } satisfies Payload)
       if (outcome.ok) return { receipt: outcome, result: valueOf(outcome.result as Result | undefined) }
-      // Without a quorum nobody will take it up within the time that a caller waits.
+      // Without a quorum no master can accept this before the caller times out.
       if (this.#options.quorumLost()) throw kernelError('no_quorum')
       const over = clock.mono() >= deadline
       if (over || !AGAIN.has(outcome.code)) throw this.#refused(outcome.code)

@@ -7,7 +7,7 @@ import type { Message } from './election/messages.js'
 import type { Io, Log } from './election/ports.js'
 import type { QuorumSetting } from './election/quorum.js'
 import type { Timing } from './election/timing.js'
-import type { Leader, Outcome, PromiseRecord, StreamEnd, Token } from './election/types.js'
+import type { Leader, Outcome, HardStateRecord, StreamEnd, Token } from './election/types.js'
 
 /** What the election tells the node around it, each after the step that caused it. */
 export interface ElectionEvents {
@@ -15,16 +15,16 @@ export interface ElectionEvents {
   becameMaster (leader: Leader): void
   terminal (stream: string, why: StreamEnd): void
   storageChanged (storing: boolean): void
-  staleRefused (stale: Leader, promised: Token): void
+  staleRefused (stale: Leader, voted: Token): void
 }
 
 export interface DriverOptions {
   id: string
   quorum: QuorumSetting
   timing: Timing
-  stored: PromiseRecord | null
-  /** Writes the promise so that it survives a crash; false when the disk refused. */
-  persist: (record: PromiseRecord) => boolean
+  stored: HardStateRecord | null
+  /** Writes the hard state so that it survives a crash; false when the disk refused. */
+  persist: (record: HardStateRecord) => boolean
   log: Log
   clock: Clock
   /** 0 to 1, from a source nobody can guess. */
@@ -150,21 +150,21 @@ export class ElectionDriver {
       becameMaster: (leader) => { later(() => { events.becameMaster(leader) }) },
       sessionChanged: (next, previous) => { later(() => { events.sessionChanged(next, previous) }) },
       storageChanged: (storing) => { later(() => { events.storageChanged(storing) }) },
-      staleRefused: (stale, promised) => { later(() => { events.staleRefused(stale, promised) }) }
+      staleRefused: (stale, voted) => { later(() => { events.staleRefused(stale, voted) }) }
     }
   }
 }
 
-/** The promise a home holds; null at its first start. Throws HomeError for a broken file. */
-export function readPromise (path: string | null): PromiseRecord | null {
-  const stored = path === null ? undefined : readVersioned<PromiseRecord>(path, 1)
+/** The hard state a home holds; null at its first start. Throws HomeError for a broken file. */
+export function readHardState (path: string | null): HardStateRecord | null {
+  const stored = path === null ? undefined : readVersioned<HardStateRecord>(path, 1)
   if (stored === undefined) return null
   const { term, votedFor, boot } = stored
   return { term, votedFor, boot }
 }
 
 /** Writes it whole and durably; false when the disk refused. */
-export function writePromise (path: string | null, record: PromiseRecord): boolean {
+export function writeHardState (path: string | null, record: HardStateRecord): boolean {
   if (path === null) return true
   try {
     writeVersioned(path, 1, record)

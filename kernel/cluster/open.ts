@@ -5,7 +5,7 @@ import { kernelError } from '../api/errors.js'
 import { BootError } from '../boot/boot-error.js'
 import { ClusterCore } from './cluster.js'
 import { clusterTiming } from './election/timing.js'
-import { createTelemetry } from './gossip/telemetry.js'
+import { createGossip } from './gossip/gossip.js'
 import { addressesOf, EVERYWHERE, isOutside, mayOpen, readAddress } from './identity/addresses.js'
 import { readJoinToken } from './identity/join-token.js'
 import { openJoinTokens } from './identity/join-tokens.js'
@@ -21,7 +21,7 @@ import type { Clock } from '../api/clock.js'
 import type { Logger, NodeInfo } from '../api/plugin.js'
 import type { KernelConfig } from '../config/index.js'
 import type { Vitals } from '../machine/vitals.js'
-import type { Telemetry } from './gossip/telemetry.js'
+import type { Gossip } from './gossip/gossip.js'
 import type { Bound } from './identity/addresses.js'
 import type { JoinTokens } from './identity/join-tokens.js'
 import type { NodeKey } from './identity/key.js'
@@ -52,7 +52,7 @@ export interface NodeLinksOptions {
 /** A node's place among the others: its links, and the cluster over them. */
 export interface NodeLinks {
   readonly cluster: ClusterCore
-  readonly telemetry: Telemetry
+  readonly telemetry: Gossip
   readonly network: Network
   /** The API listens: looks for the others. Requests that members pass on go to `handler`. */
   start (handler: (request: IncomingMessage, response: ServerResponse) => void): void
@@ -71,7 +71,7 @@ interface Opened {
 type Handler = Parameters<NodeLinks['start']>[0]
 
 /** What the links talk to; set one after the other, since each needs the one before. */
-interface Ends { cluster?: ClusterCore, telemetry?: Telemetry, measuring?: Measuring, handler?: Handler }
+interface Ends { cluster?: ClusterCore, telemetry?: Gossip, measuring?: Measuring, handler?: Handler }
 
 /**
  * Listens for members and joins where that was asked for. A node that is alone is its own master when this
@@ -110,7 +110,7 @@ async function enter (opened: Opened, links: Links, ends: Ends): Promise<NodeLin
   const { clock, log, settings } = options
   const joining = await joinBy(opened, links)
   const cluster = ends.cluster = openCluster(opened, links, joining)
-  const telemetry = ends.telemetry = createTelemetry({
+  const telemetry = ends.telemetry = createGossip({
     clock, log, enabled: options.telemetry, sample: options.vitals, periodMs: settings.heartbeat_ms,
     publish: (body) => ({ peers: links.broadcast('telemetry', body), bytes: JSON.stringify(body).length })
   })
@@ -310,7 +310,7 @@ async function joinBy ({ options, key, members, self }: Opened, links: Links): P
   if (members.current().clusterId === readJoinToken(options.join, 0).clusterId) return false
   const ticket = readJoinToken(options.join, options.clock.now())
   const membership = await join({ key, self: self(), ticket, clock: options.clock })
-  // What this home decided alone, or promised to others, means nothing in its new cluster.
+  // What this home decided alone, and whom it voted for, means nothing in its new cluster.
   for (const file of ['control.json', 'promise.json']) {
     rmSync(joinPath(options.node.home, 'state', file), { force: true })
   }

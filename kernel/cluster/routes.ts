@@ -122,7 +122,7 @@ type Handlers = Record<keyof typeof clusterRoutes, (request: RouteRequest<never>
 /** Handlers of the cluster's routes. */
 export function clusterHandlers (parts: ClusterRouteParts): Handlers {
   const { cluster, network } = parts
-  cluster.desk.handle('kernel.touch', () => null)
+  cluster.commands.handle('kernel.touch', () => null)
   return {
     joinToken: (request) => joinToken(network, (request.body ?? {}) as JoinTokenBody, request.caller.id),
     joinTokens: () => ({ tokens: network.joinTokens.list() }),
@@ -141,7 +141,7 @@ export function clusterHandlers (parts: ClusterRouteParts): Handlers {
     },
     touch: async (request) => {
       const id = commandId(request.headers[COMMAND_HEADER])
-      const { receipt: { sid, term, seq } } = await cluster.desk.run('kernel.touch', {}, id)
+      const { receipt: { sid, term, seq } } = await cluster.commands.run('kernel.touch', {}, id)
       return { sid, term, seq, command_id: id }
     },
     probe: (request) => {

@@ -1,7 +1,7 @@
 import { deepFreeze } from '../config/paths.js'
 import { schemaChecker } from '../api/validate.js'
 import type { Logger, Section, SectionDecl } from '../api/plugin.js'
-import type { CommandDesk } from './commands.js'
+import type { CommandRouter } from './commands.js'
 import type { ControlLog } from './log/log.js'
 import type { Replicas } from './replicas/replicas.js'
 
@@ -9,7 +9,7 @@ export interface SectionsOptions {
   self: { readonly installId: string, readonly nodeId: string }
   control: ControlLog
   replicas: Replicas
-  desk: CommandDesk
+  commands: CommandRouter
   masterNodeId: () => string | null
   log: Logger
 }
@@ -88,9 +88,9 @@ class Shape {
 const frozen = (value: unknown): unknown => Object.isFrozen(value) ? value : deepFreeze(value)
 
 function masterSection<T> (prefix: string, shape: Shape, options: SectionsOptions): Section<T> {
-  const { control, desk } = options
+  const { control, commands } = options
   const raw = (key: string): unknown =>
-    desk.pending?.has(key) === true ? desk.pending.get(key) : control.get(key)
+    commands.pending?.has(key) === true ? commands.pending.get(key) : control.get(key)
   const read = (key: string): unknown => {
     const value = raw(key)
     if (value === undefined || !shape.fits(options.masterNodeId() ?? 'master', key, value)) return undefined
@@ -99,14 +99,14 @@ function masterSection<T> (prefix: string, shape: Shape, options: SectionsOption
   return {
     put (key, value) {
       shape.check(key, value)
-      desk.write(prefix + key, structuredClone(value))
+      commands.write(prefix + key, structuredClone(value))
     },
-    remove (key) { if (raw(prefix + key) !== undefined) desk.write(prefix + key, undefined) },
+    remove (key) { if (raw(prefix + key) !== undefined) commands.write(prefix + key, undefined) },
     get: (key) => read(prefix + key) as T | undefined,
     * entries () {
       const nodeId = options.masterNodeId() ?? ''
       const keys = new Set([...control.entries()].map(([key]) => key))
-      for (const key of desk.pending?.keys() ?? []) keys.add(key)
+      for (const key of commands.pending?.keys() ?? []) keys.add(key)
       for (const key of keys) {
         const value = key.startsWith(prefix) ? read(key) : undefined
         if (value !== undefined) yield { nodeId, key: key.slice(prefix.length), value: value as T }

@@ -14,7 +14,7 @@ import type { Clock } from '../api/clock.js'
 import type { Logger, NodeInfo, Plugin } from '../api/plugin.js'
 import type { CapabilityLimits } from '../calls/limits.js'
 import type { ClusterCore } from '../cluster/cluster.js'
-import type { Telemetry } from '../cluster/gossip/telemetry.js'
+import type { Gossip } from '../cluster/gossip/gossip.js'
 import type { Network } from '../cluster/routes.js'
 import type { ConfigApi } from '../config/api.js'
 import type { MountedRoute } from '../http/mount.js'
@@ -32,7 +32,7 @@ export interface KernelOptions {
   node: NodeInfo
   cluster: ClusterCore
   network: Network
-  telemetry: Telemetry
+  telemetry: Gossip
   vitals: () => Promise<Vitals>
   clock: Clock
   log: (plugin: string) => Logger

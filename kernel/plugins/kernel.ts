@@ -223,7 +223,7 @@ function hostOf ({ options, bus, health, changes, services, tags, readiness }: B
     service: (id) => services.get(id),
     config: options.config,
     settings: options.settings,
-    command: async (name, args, id) => (await cluster.desk.run(name, args, id)).result,
+    command: async (name, args, id) => (await cluster.commands.run(name, args, id)).result,
     advertise (tag, on) {
       if (on) tags.add(tag)
       else tags.delete(tag)
@@ -243,7 +243,7 @@ function contribute (
     const full = commandName(manifest.name, name)
     const problemOf = schemaChecker(manifest.commands![name]!.args)
     // The node that asked may run another version, or lie.
-    const release = kernel.options.cluster.desk.handle(full, (args) => {
+    const release = kernel.options.cluster.commands.handle(full, (args) => {
       const problem = problemOf(args)
       if (problem === null) return handler(args)
       throw kernelError('invalid_request', `The arguments of the command "${full}": ${problem}`)

@@ -3,7 +3,7 @@ import { MAX_READING_BYTES } from '../cluster/gossip/message.js'
 import { withViews } from './state.js'
 import { schemaChecker } from '../api/validate.js'
 import type { ClusterCore, LinkPeer } from '../cluster/cluster.js'
-import type { Telemetry } from '../cluster/gossip/telemetry.js'
+import type { Gossip } from '../cluster/gossip/gossip.js'
 import type { Caller, NodeInfo, Section } from '../api/plugin.js'
 import type { Health, NodeHealth } from '../plugins/health.js'
 import type { JsonSchema } from '../api/schema.js'
@@ -73,7 +73,7 @@ const readings = {
 export interface FactsOptions {
   node: NodeInfo
   cluster: ClusterCore
-  telemetry: Telemetry
+  telemetry: Gossip
   health: Health
   vitals: () => Promise<Vitals>
   url: () => string | null

@@ -33,7 +33,7 @@ class Model {
     this.log = [...this.log, { entry, live, voters, past }]
   }
 
-  fresh (): object { return { term: this.log.at(-1)?.entry.term ?? 0, seq: this.log.length } }
+  last (): object { return { term: this.log.at(-1)?.entry.term ?? 0, seq: this.log.length } }
   voters (): readonly string[] { return this.log.at(-1)?.voters ?? this.founders }
   live (): ReadonlyMap<string, unknown> { return this.log.at(-1)?.live ?? new Map() }
 
@@ -99,7 +99,7 @@ class Pair {
         throw new Error(`${what}: ${JSON.stringify(a)}, not ${JSON.stringify(b)}`)
       }
     }
-    same('fresh', control.fresh(), model.fresh())
+    same('fresh', control.last(), model.last())
     same('voters', control.voters(), model.voters())
     same('entries', [...control.entries()].sort(), [...model.live()].sort())
     for (const id of IDS) {
@@ -190,7 +190,7 @@ function send (on: Pair, to: Pair, back: number | null): boolean {
 function damage (on: Pair, from: Pair, at: number): void {
   const body = structuredClone(from.control.body(null)) as { state: Uint8Array }
   body.state[at % body.state.length]! ^= 1 << (at % 8)
-  const state = (): string => JSON.stringify([on.control.fresh(), [...on.control.entries()]])
+  const state = (): string => JSON.stringify([on.control.last(), [...on.control.entries()]])
   const before = state()
   const adoption = on.control.adopt(body)
   if (adoption === 'adopted') return on.restart()

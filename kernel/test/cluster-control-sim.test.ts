@@ -57,10 +57,10 @@ class ControlledLog implements Log {
       log: keptLog(),
       founders: first
     })
-    this.#same('fresh', this.#control.fresh(), this.#twin.fresh())
+    this.#same('fresh', this.#control.last(), this.#twin.last())
   }
 
-  fresh (): LogPosition { return this.#same('fresh', this.#control.fresh(), this.#twin.fresh()) }
+  last (): LogPosition { return this.#same('fresh', this.#control.last(), this.#twin.last()) }
   voters (): readonly NodeId[] { return this.#same('voters', this.#control.voters(), this.#twin.voters()) }
 
   append (entry: Entry): boolean {
@@ -92,7 +92,7 @@ class ControlledLog implements Log {
     }
     adoptions++
     const expected = this.#twin.adopt(twin)
-    this.#same('fresh after adopt', this.#control.fresh(), this.#twin.fresh())
+    this.#same('fresh after adopt', this.#control.last(), this.#twin.last())
     return this.#same('adopt', adoption, expected)
   }
 

@@ -16,13 +16,13 @@ t.test('a document full of splits is replaced within its session, and followers 
   follower.adopt(control.body(null))
   for (let n = 0; n < 10_000 && (n % 200 > 0 || control.position().gen === 0); n++) {
     control.append(command(`c${n}`, [put(`k/${(n * 2) % 6000}`, -n)]))
-    if (n % 500 === 0) follower.adopt(control.body(follower.fresh().seq))
+    if (n % 500 === 0) follower.adopt(control.body(follower.last().seq))
   }
   const { structs, keys } = sizeOf(control)
   t.equal(control.position().gen, 1)
   t.equal(keys, 6000)
   t.ok(structs < 500, `${structs} structs`)
-  const body = control.body(follower.fresh().seq) as WholeBody
+  const body = control.body(follower.last().seq) as WholeBody
   t.equal(follower.adopt(body), 'adopted')
   t.same(follower.position(), control.position())
   control.close()
@@ -92,7 +92,7 @@ t.test('the session of another master replaces everything', (t) => {
     control.append(session(sid, 1))
     control.append(command(`c-${sid}`, [put(`only/${sid}`, 1), put('both', sid)], sid))
   }
-  t.same(left.fresh(), right.fresh())
+  t.same(left.last(), right.last())
   t.equal(right.adopt(left.body(2)), 'gap', 'equal numbers, another session')
   const changed: string[] = []
   right.observe((keys) => { changed.push(...keys) })
@@ -219,7 +219,7 @@ t.test('durable: an entry is on disk or does not count', (t) => {
   store.refuses = false
   t.ok(control.append(command('c3', [put('b', 3)])))
   const { control: again } = controlRig({ durable: true, store })
-  t.same(again.fresh(), control.fresh())
+  t.same(again.last(), control.last())
   t.same([...again.entries()].sort(), [['a', 1], ['b', 3]])
   t.same(again.find('c1'), { sid: 's1', term: 1, seq: 2, result: 'made' })
   t.equal(again.position().hash, control.position().hash)
@@ -241,7 +241,7 @@ t.test('a part that the disk refuses leaves the follower as it was', (t) => {
   store.refuses = true
   t.equal(follower.adopt(control.body(1)), 'failed')
   t.equal(follower.get('a'), undefined)
-  t.same(follower.fresh(), { term: 1, seq: 1 })
+  t.same(follower.last(), { term: 1, seq: 1 })
   store.refuses = false
   t.equal(follower.adopt(control.body(1)), 'gap', 'the document went with the failure')
   t.equal(follower.adopt(control.body(null)), 'adopted')
@@ -309,7 +309,7 @@ t.test('observers that fail', (t) => {
   control.append(session('s1', 1))
   control.append(command('c1', [put('a', 1)]))
   control.append({ kind: 'anoint', id: 'anoint:4', sid: 's1', term: 4, payload: null })
-  t.same(control.fresh(), { term: 4, seq: 3 })
+  t.same(control.last(), { term: 4, seq: 3 })
   t.same(log.lines, ['an observer of a document failed'])
   stopWatching()
   control.append(command('c2', [put('a', 2)], 's1', 4))

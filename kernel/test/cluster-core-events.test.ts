@@ -137,7 +137,7 @@ t.test('a peer that breaks the protocol is told of by its node id', async (t) =>
 t.test('a copy of the control data that differs is seen once, and mended', async (t) => {
   const c = await coreCluster(t, {
     nodes: 3,
-    prepare: (core) => { core.desk.handle('test.put', (value) => { core.desk.write('test/a', value) }) }
+    prepare: ({ commands }) => { commands.handle('test.put', (value) => { commands.write('test/a', value) }) }
   })
   await c.run(10_000)
   const master = await c.agreed()
@@ -147,7 +147,7 @@ t.test('a copy of the control data that differs is seen once, and mended', async
     if (frame.to === victim.installId) tamperEntries(frame)
     return frame.body
   })
-  await c.settled(other.core.desk.run('test.put', 'original'))
+  await c.settled(other.core.commands.run('test.put', 'original'))
   await c.until('the wrong copy', () => victim.core.control.get('test/a') === 'tampered')
   c.filters.length = 0
   await c.until('the right copy', () => victim.core.control.get('test/a') === 'original')

@@ -135,9 +135,9 @@ t.test('a member that is removed never comes back', async (t) => {
 })
 
 t.test('a removal holds on every node at once, whatever else the list says', async (t) => {
-  const prepare = ({ desk }: ClusterCore): void => {
-    desk.handle('test.plant', (args) => {
-      for (const [key, value] of Object.entries(args as object)) desk.write(key, value)
+  const prepare = ({ commands }: ClusterCore): void => {
+    commands.handle('test.plant', (args) => {
+      for (const [key, value] of Object.entries(args as object)) commands.write(key, value)
     })
   }
   const c = await coreCluster(t, { nodes: 5, prepare })
@@ -145,7 +145,7 @@ t.test('a removal holds on every node at once, whatever else the list says', asy
   const [one, two, apart, out] = c.others(master) as [CoreNode, CoreNode, CoreNode, CoreNode]
   const many = { ...member('z'), addresses: Array<string>(17).fill('h:1') }
   const records = { 'member/z': many, 'member/y': null, 'member/x': member('w'), 'removed/v': { at: 1 } }
-  await c.settled(one.core.desk.run('test.plant', records))
+  await c.settled(one.core.commands.run('test.plant', records))
   await c.agreed()
   c.cut([master], [apart])
   await c.settled(one.core.membership.remove(out.installId))
@@ -163,7 +163,7 @@ t.test('what a member may say about members', async (t) => {
   const c = await coreCluster(t, { nodes: 3 })
   const [one, two] = c.nodes as [CoreNode, CoreNode, CoreNode]
   const put = async (record: object): Promise<unknown> =>
-    await c.settled(two.core.desk.run(memberCommands.put, record))
+    await c.settled(two.core.commands.run(memberCommands.put, record))
   const record = (n: CoreNode): MemberRecord =>
     one.core.membership.records().find((r) => r.installId === n.installId)!
   const refusals: [string, object, object][] = [
@@ -184,7 +184,7 @@ t.test('what a member may say about members', async (t) => {
   await put({ ...record(two), name: 'new' })
   t.equal(record(two).name, 'new')
   for (const bad of [null, {}, { ...removal('z'), at: 1 }]) {
-    t.match(await failure(c.settled(two.core.desk.run(memberCommands.remove, bad))),
+    t.match(await failure(c.settled(two.core.commands.run(memberCommands.remove, bad))),
       { reason: 'invalid_request', status: 400 })
   }
 })

@@ -9,7 +9,7 @@ import { clusterTiming, DEFAULT_TIMING } from '../cluster/election/timing.js'
 import { createMeasuring } from '../cluster/links/bandwidth.js'
 import { addressesOf, mayOpen } from '../cluster/identity/addresses.js'
 import { awaitsOthers } from '../cluster/open.js'
-import { readPromise, writePromise } from '../cluster/driver.js'
+import { readHardState, writeHardState } from '../cluster/driver.js'
 import { writeJoinToken } from '../cluster/identity/join-token.js'
 import { COMMAND_HEADER, commandId } from '../cluster/routes.js'
 import { memberOf, readCaller, setMember, writeCaller } from '../http/passed-on.js'
@@ -29,9 +29,9 @@ t.test('the times of the election follow two settings', (t) => {
   }
   check(2000, 3000, DEFAULT_TIMING)
   check(1000, 3000, {
-    heartbeat: 1000, silence: 3000, sticky: 1250, stall: 750, settle: 100, campaign: 3000, claim: 1000
+    heartbeat: 1000, silence: 3000, sticky: 1250, stall: 750, settle: 100, campaign: 3000, vote: 1000
   })
-  check(2000, 1500, { silence: 6000, campaign: 1500, preVote: 250, claim: 500, grace: 500, backoff: 75 })
+  check(2000, 1500, { silence: 6000, campaign: 1500, preVote: 250, vote: 500, grace: 500, backoff: 75 })
   check(100, 150, {
     heartbeat: 100, silence: 300, settle: 20, backoff: 20, backoffSpread: 50, command: 10_000
   })
@@ -182,15 +182,15 @@ t.test('a promise is kept on the disk', (t) => {
   t.teardown(() => { rmSync(home, { recursive: true, force: true }) })
   const path = join(home, 'promise.json')
   const record = { term: 7, votedFor: 'a', boot: 3 }
-  t.equal(readPromise(path), null)
-  t.equal(writePromise(path, record), true)
-  t.strictSame(readPromise(path), record)
-  t.equal(writePromise(join(home, 'nowhere', 'promise.json'), record), false, 'a disk that refuses')
-  t.strictSame([readPromise(null), writePromise(null, record)], [null, true], 'in memory only')
+  t.equal(readHardState(path), null)
+  t.equal(writeHardState(path, record), true)
+  t.strictSame(readHardState(path), record)
+  t.equal(writeHardState(join(home, 'nowhere', 'promise.json'), record), false, 'a disk that refuses')
+  t.strictSame([readHardState(null), writeHardState(null, record)], [null, true], 'in memory only')
   writeFileSync(path, '{')
-  t.throws(() => readPromise(path), { name: 'HomeError' } as Error)
+  t.throws(() => readHardState(path), { name: 'HomeError' } as Error)
   mkdirSync(join(home, 'folder'))
-  t.equal(writePromise(join(home, 'folder'), record), false)
+  t.equal(writeHardState(join(home, 'folder'), record), false)
   t.end()
 })
 

@@ -1,8 +1,8 @@
-import { createTelemetry } from '../cluster/gossip/telemetry.js'
+import { createGossip } from '../cluster/gossip/gossip.js'
 import { createKernel } from '../plugins/kernel.js'
 import { authorities } from '../plugins/kernel-manifest.js'
 import type { LightMyRequestResponse } from 'fastify'
-import type { Telemetry } from '../cluster/gossip/telemetry.js'
+import type { Gossip } from '../cluster/gossip/gossip.js'
 import type { Network } from '../cluster/routes.js'
 import type { Logger } from '../api/plugin.js'
 import type { KernelOptions } from '../plugins/assembly.js'
@@ -61,11 +61,11 @@ const limits: KernelOptions['limits'] = {
 
 /** Kernels on all nodes of a cluster; their readings go to each other at once. */
 export async function kernelsOn (t: Owner, c: CoreCluster, options: RigOptions = {}): Promise<NodeRig[]> {
-  const planes = new Map<string, Telemetry>()
+  const planes = new Map<string, Gossip>()
   const rigs: NodeRig[] = []
   const start = async (node: CoreNode): Promise<NodeRig> => {
     const own = options.own?.(node) ?? {}
-    const telemetry = createTelemetry({
+    const telemetry = createGossip({
       clock: c.clock, log, enabled: true, sample: own.vitals ?? (async () => vitals),
       publish (body) {
         const peers = node.peers()
@@ -99,7 +99,7 @@ export async function kernelsOn (t: Owner, c: CoreCluster, options: RigOptions =
 }
 
 function rigOf (
-  node: CoreNode, kernel: Kernel, telemetry: Telemetry, restart: NodeRig['restart']
+  node: CoreNode, kernel: Kernel, telemetry: Gossip, restart: NodeRig['restart']
 ): NodeRig {
   const ask: NodeRig['ask'] = async (method, url, payload, headers = {}) => await kernel.app.inject({
     method: method as 'GET', url, headers: { host: '127.0.0.1:80', ...headers },
@@ -113,7 +113,7 @@ function rigOf (
 }
 
 function kernelOptions (
-  c: CoreCluster, node: CoreNode, telemetry: Telemetry, { allow, network, plugins = [] }: RigOptions,
+  c: CoreCluster, node: CoreNode, telemetry: Gossip, { allow, network, plugins = [] }: RigOptions,
   version: (installId: string) => string
 ): KernelOptions {
   return {

@@ -20,14 +20,14 @@ function prepare (core: ClusterCore): void {
   const made = Object.fromEntries(Object.entries(decls).map(([name, decl]) =>
     [name, core.sections.section<string>(name, decl)])) as Record<Name, Section<string>>
   opened.set(core, made)
-  core.desk.handle('test.put', (args) => {
+  core.commands.handle('test.put', (args) => {
     const { name, key, text } = args as { name: 'kept' | 'brief', key: string, text: string }
     made[name].put(key, text)
   })
-  core.desk.handle('test.plant', (args) => {
-    for (const [key, planted] of Object.entries(args as object)) core.desk.write(key, planted)
+  core.commands.handle('test.plant', (args) => {
+    for (const [key, planted] of Object.entries(args as object)) core.commands.write(key, planted)
   })
-  core.desk.handle('test.swap', () => {
+  core.commands.handle('test.swap', () => {
     const { kept } = made
     kept.put('b', kept.get('a') ?? '')
     kept.remove('a')
@@ -149,7 +149,7 @@ t.test('what a node says of itself is seen on the others while it is there', asy
 t.test('a new session carries what it may', async (t) => {
   const { c, master, others: [node] } = await start(t)
   const put = async (name: string, key: string): Promise<void> => {
-    await c.settled(node!.core.desk.run('test.put', { name, key, text: 'x' }))
+    await c.settled(node!.core.commands.run('test.put', { name, key, text: 'x' }))
   }
   await put('kept', 'a')
   await put('brief', 'a')
@@ -165,17 +165,17 @@ t.test('a new session carries what it may', async (t) => {
 
 t.test('a command sees its own writes, and they come together', async (t) => {
   const { c, others: [node] } = await start(t)
-  await c.settled(node!.core.desk.run('test.put', { name: 'kept', key: 'a', text: 'x' }))
+  await c.settled(node!.core.commands.run('test.put', { name: 'kept', key: 'a', text: 'x' }))
   const states: string[] = []
   node!.core.control.observe(() => { states.push(contents(node!, 'kept').join()) })
-  const { result } = await c.settled(node!.core.desk.run('test.swap', {}))
+  const { result } = await c.settled(node!.core.commands.run('test.swap', {}))
   t.strictSame(result, { within: ['b'], a: null })
   t.ok(states.every((state) => state === 'b=x'), 'nobody saw half of it')
 })
 
 t.test('what is decided survives the whole cluster', async (t) => {
   const { c, master } = await start(t)
-  await c.settled(master.core.desk.run('test.put', { name: 'kept', key: 'a', text: 'x' }))
+  await c.settled(master.core.commands.run('test.put', { name: 'kept', key: 'a', text: 'x' }))
   await c.run(6000)
   for (const node of c.nodes) c.kill(node)
   for (const node of c.nodes) c.restart(node)
@@ -194,7 +194,7 @@ t.test('an entry that is not as its section says is left out alone, and told onc
   other.core.session.onChange(() => { throw new Error('another one') })
   other.core.service.onPeers(() => { throw new Error('a third one') })
   for (const wrong of [7, null, { deep: ['x'] }]) {
-    await c.settled(master.core.desk.run('test.plant', { 'kept/wrong': wrong, 'kept/right': 'yes' }))
+    await c.settled(master.core.commands.run('test.plant', { 'kept/wrong': wrong, 'kept/right': 'yes' }))
     master.core.replicas.put('own/wrong', wrong)
     section(master, 'own').put('right', 'yes')
     await c.agreed()
@@ -208,7 +208,7 @@ t.test('an entry that is not as its section says is left out alone, and told onc
   t.ok(calls > 0)
   const told = other.lines.filter((line) => line.includes('not as its schema says'))
   t.equal(told.length, 2, 'once for each entry')
-  await c.settled(master.core.desk.run('test.put', { name: 'kept', key: 'wrong', text: 'mended' }))
+  await c.settled(master.core.commands.run('test.put', { name: 'kept', key: 'wrong', text: 'mended' }))
   await c.agreed()
   t.equal(section(other, 'kept').get('wrong'), 'mended')
   c.cut([master], [other])

@@ -236,9 +236,9 @@ t.test('a command is looked at where it is carried out', async (t) => {
   const { c } = await start(t, 2, { plugins: [plugin] })
   const [asker] = c.others(await c.agreed())
   for (const args of [{ n: 'six' }, {}, null]) {
-    const refused = await failure(c.settled(asker!.core.desk.run('probe.add', args)))
+    const refused = await failure(c.settled(asker!.core.commands.run('probe.add', args)))
     t.match(refused, { reason: 'invalid_request', status: 400, message: /"probe.add": / })
   }
-  await c.settled(asker!.core.desk.run('probe.add', { n: 6 }))
+  await c.settled(asker!.core.commands.run('probe.add', { n: 6 }))
   t.strictSame(seen, [{ n: 6 }])
 })

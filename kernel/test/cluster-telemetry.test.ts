@@ -1,8 +1,8 @@
 import t from 'tap'
-import { createTelemetry } from '../cluster/gossip/telemetry.js'
+import { createGossip } from '../cluster/gossip/gossip.js'
 import { manualClock } from '../testing/manual-clock.js'
-import type { TelemetryBody } from '../cluster/gossip/message.js'
-import type { Reading, Telemetry } from '../cluster/gossip/telemetry.js'
+import type { GossipBody } from '../cluster/gossip/message.js'
+import type { Reading, Gossip } from '../cluster/gossip/gossip.js'
 import type { Logger } from '../api/plugin.js'
 import type { ManualClock } from '../testing/manual-clock.js'
 import type { Test } from 'tap'
@@ -20,9 +20,9 @@ const reading = (free: number): Reading => ({
 })
 
 interface Rig {
-  telemetry: Telemetry
+  telemetry: Gossip
   clock: ManualClock
-  bodies: TelemetryBody[]
+  bodies: GossipBody[]
   warned: string[]
   samples: () => number
   set (next: { peers?: number, fail?: boolean, sample?: () => Promise<Reading> }): void
@@ -31,7 +31,7 @@ interface Rig {
 function rig (enabled = true): Rig {
   const clock = manualClock()
   const state = { peers: 1, fail: false, sample: () => Promise.resolve(reading(samples)) }
-  const bodies: TelemetryBody[] = []
+  const bodies: GossipBody[] = []
   const warned: string[] = []
   const ignore = (): void => {}
   const warn: Logger['warn'] = (fields, message) => {
@@ -39,7 +39,7 @@ function rig (enabled = true): Rig {
   }
   const log = { debug: ignore, info: ignore, warn, error: ignore, fatal: ignore }
   let samples = 0
-  const telemetry = createTelemetry({
+  const telemetry = createGossip({
     clock, log, enabled,
     sample: () => { samples++; return state.sample() },
     publish (body) {
@@ -56,7 +56,7 @@ function rig (enabled = true): Rig {
 }
 
 /** At any time no reading is lost from the account. */
-function addsUp (t: Test, telemetry: Telemetry): void {
+function addsUp (t: Test, telemetry: Gossip): void {
   const c = telemetry.counters()
   t.equal(c.readingsOffered,
     c.readingsCoalesced + c.readingsDropped + c.readingsPublished + c.pendingReadings, 'the counters add up')
@@ -109,7 +109,7 @@ t.test('large readings are spread over several bodies', async (t) => {
   for (let i = 0; i < 12; i++) telemetry.offer(`k${i}`, 'x'.repeat(60_000))
   telemetry.start()
   for (let i = 0; i < 3; i++) await clock.advance(2000)
-  const large = (body: TelemetryBody): number =>
+  const large = (body: GossipBody): number =>
     Object.keys(body.readings).filter((key) => key.startsWith('k')).length
   t.same(bodies.map(large).slice(0, 2), [8, 4])
   t.equal(telemetry.counters().pendingReadings, 0)

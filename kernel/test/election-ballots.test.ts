@@ -1,6 +1,6 @@
 import t from 'tap'
-import { byBallot, byFreshness, byStanding, greatest, RULES } from '../cluster/election/rules.js'
-import { majorityOf, readQuorum, voices, voicesNeeded } from '../cluster/election/quorum.js'
+import { byBallot, byPosition, byScore, greatest, RULES } from '../cluster/election/rules.js'
+import { majorityOf, readQuorum, votesNeeded, votesOf } from '../cluster/election/quorum.js'
 import { newSessionId } from '../cluster/election/campaign.js'
 import { DEFAULT_ELECTION_TIMEOUT, DEFAULT_TIMING, timingWith } from '../cluster/election/timing.js'
 import type { Order } from '../cluster/election/rules.js'
@@ -18,18 +18,18 @@ t.test('orders', (t) => {
   }
   const ballot = (eligible: boolean, term: number, seq: number, nodeId: string): Ballot =>
     ({ eligible, term, seq, weight: 0, nodeId })
-  check('freshness', byFreshness, [
+  check('freshness', byPosition, [
     { term: 0, seq: 0 }, { term: 1, seq: 9 }, { term: 2, seq: 1 }, { term: 2, seq: 2 }, { term: 10, seq: 1 }
   ])
   check('ballot', byBallot, [
     ballot(false, 9, 9, 'z'), ballot(true, 1, 9, 'z'), ballot(true, 2, 1, 'z'),
     ballot(true, 2, 2, 'a'), ballot(true, 2, 2, 'b')
   ])
-  check('standing', (a, b) => byStanding(a, b, 4000), [
+  check('standing', (a, b) => byScore(a, b, 4000), [
     { following: 2, age: 90_000, master: 'z' }, { following: 3, age: 3999, master: 'a' },
     { following: 3, age: 0, master: 'b' }, { following: 3, age: 4000, master: 'a' }
   ])
-  t.equal(greatest([], byFreshness), undefined, 'nothing has no greatest')
+  t.equal(greatest([], byPosition), undefined, 'nothing has no greatest')
   t.end()
 })
 
@@ -40,7 +40,7 @@ t.test('quorum', (t) => {
     if (needed === null) {
       const message = /cluster\.quorum is .*voters need/
       t.throws(() => readQuorum(setting, ids(voters)), { name: 'RangeError', message }, what)
-    } else t.equal(voicesNeeded(readQuorum(setting, ids(voters)), ids(voters)), needed, what)
+    } else t.equal(votesNeeded(readQuorum(setting, ids(voters)), ids(voters)), needed, what)
   }
   check(1, 5, 1)
   check(1, 1, 1)
@@ -59,9 +59,9 @@ t.test('quorum', (t) => {
   check(0, 5, null)
   check(-1, 5, null)
   check(2.5, 3, null)
-  t.equal(voicesNeeded(readQuorum(3, ids(5)), ids(7)), 4, 'a number below a majority of a longer list rises')
-  t.equal(voices(readQuorum('majority', ids(3)), ids(3), ['n0', 'n9']), 1, 'only voters have a voice')
-  t.equal(voices(readQuorum(1, ids(3)), ids(3), ['n0', 'n9']), 2, 'in the available mode everyone has')
+  t.equal(votesNeeded(readQuorum(3, ids(5)), ids(7)), 4, 'a number below a majority of a longer list rises')
+  t.equal(votesOf(readQuorum('majority', ids(3)), ids(3), ['n0', 'n9']), 1, 'only voters have a vote')
+  t.equal(votesOf(readQuorum(1, ids(3)), ids(3), ['n0', 'n9']), 2, 'in the available mode everyone has')
   t.same([1, 2, 3, 4, 5].map(majorityOf), [1, 2, 2, 3, 3])
   t.end()
 })
@@ -85,14 +85,14 @@ t.test('changes of the voters', (t) => {
 
 t.test('timing', (t) => {
   t.equal(DEFAULT_ELECTION_TIMEOUT, 3000)
-  const { heartbeat, silence, campaign, settle, preVote, sticky, claim, stall } = DEFAULT_TIMING
-  t.same([heartbeat, silence, campaign, settle, preVote, sticky, claim, stall],
+  const { heartbeat, silence, campaign, settle, preVote, sticky, vote, stall } = DEFAULT_TIMING
+  t.same([heartbeat, silence, campaign, settle, preVote, sticky, vote, stall],
     [2000, 6000, 3000, 200, 500, 2500, 1000, 1500])
   t.equal(timingWith({ campaign: 50 }).campaign, 50)
   const refused = (overrides: object, message: RegExp): void => {
     t.throws(() => timingWith(overrides), { name: 'RangeError', message })
   }
-  refused({ claim: 0 }, /timing\.claim is 0/)
+  refused({ vote: 0 }, /timing\.vote is 0/)
   refused({ settle: NaN }, /timing\.settle is NaN/)
   refused({ heartbeat: 7000 }, /timing\.heartbeat \(7000 ms\) must be below timing\.silence/)
   refused({ sticky: 1000 }, /timing\.heartbeat .* must be below timing\.sticky/)

@@ -1,11 +1,11 @@
 import { ClusterCore } from '../cluster/cluster.js'
 import { timingWith } from '../cluster/election/timing.js'
-import { createTelemetry } from '../cluster/gossip/telemetry.js'
+import { createGossip } from '../cluster/gossip/gossip.js'
 import { systemClock } from '../api/clock.js'
 import { kernelError } from '../api/errors.js'
 import type { Members } from '../cluster/members/file.js'
 import type { MemberList } from '../cluster/members/member.js'
-import type { Telemetry } from '../cluster/gossip/telemetry.js'
+import type { Gossip } from '../cluster/gossip/gossip.js'
 import type { Network } from '../cluster/routes.js'
 import { createVitals } from '../machine/vitals.js'
 import type { Clock } from '../api/clock.js'
@@ -16,7 +16,7 @@ import type { Vitals } from '../machine/vitals.js'
 export interface LoneCluster {
   cluster: ClusterCore
   network: Network
-  telemetry: Telemetry
+  telemetry: Gossip
   vitals: () => Promise<Vitals>
 }
 
@@ -50,7 +50,7 @@ export function loneCluster (node: NodeInfo, clock: Clock, log: Logger): LoneClu
   return {
     cluster,
     vitals,
-    telemetry: createTelemetry({
+    telemetry: createGossip({
       clock, log, enabled: true, sample: vitals, publish: () => ({ peers: 0, bytes: 0 })
     }),
     network: {

@@ -66,7 +66,7 @@ export class Invariants {
     if (next.term < Math.max(here, durable)) {
       this.breach(`I2 ${node.id} accepted term ${next.term} after ${Math.max(here, durable)}`)
     }
-    const stored = (node.disk.promise?.term ?? 0) >= next.term ? next.term : 0
+    const stored = (node.disk.hardState?.term ?? 0) >= next.term ? next.term : 0
     this.#accepted.set(node, {
       durable: Math.max(durable, stored), here: Math.max(here, next.term), generation: node.generation
     })

@@ -1,6 +1,6 @@
 import type { Adoption, Log } from '../../kernel/cluster/election/ports.js'
 import type {
-  Entry, LogPosition, NodeId, PromiseRecord, Receipt
+  Entry, LogPosition, NodeId, HardStateRecord, Receipt
 } from '../../kernel/cluster/election/types.js'
 
 /** An entry, the digest of everything up to it, and the voters as it leaves them. */
@@ -17,7 +17,7 @@ interface Body {
 
 /** A node's disk. Outlives its crashes. */
 export interface Disk {
-  promise: PromiseRecord | null
+  hardState: HardStateRecord | null
   log: readonly Logged[]
 }
 
@@ -46,7 +46,7 @@ export class LogTwin implements Log {
     this.#changed = changed
   }
 
-  fresh (): LogPosition {
+  last (): LogPosition {
     const { log } = this.disk
     return { term: log.at(-1)?.term ?? 0, seq: log.length }
   }

@@ -62,40 +62,40 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'stale-claimant',
     without: 'a claimant knows at least what its voters know',
     shownBy: 'a claimant that lacks an entry is refused, majority',
-    changes: { rules: { freshEnough: () => true } }
+    changes: { rules: { upToDate: () => true } }
   },
   {
     name: 'trusts-failed-disk',
     without: 'a failed write is no promise',
     shownBy: 'a failing disk gives no vote',
-    changes: { rules: { promiseCounts: () => true } }
+    changes: { rules: { writeCounts: () => true } }
   },
   {
-    name: 'unwritten-promise',
+    name: 'unwritten-vote',
     without: 'the promise is on disk before the answer leaves',
     shownBy: 'one vote per term, over a restart',
     changes: { forgetful: true }
   },
   {
-    name: 'one-voice',
+    name: 'one-vote',
     without: 'a majority elects',
     shownBy: 'a claim that no voter answers is lost, majority',
-    changes: { rules: { claimResult: (state) => RULES.claimResult({ ...state, needed: 1 }) } }
+    changes: { rules: { voteResult: (state) => RULES.voteResult({ ...state, needed: 1 }) } }
   },
   {
     name: 'deaf-to-refusal',
     without: 'in the available mode any refusal ends a claim',
     shownBy: 'one refusal ends a claim, quorum 1',
-    changes: { rules: { claimResult: (state) => RULES.claimResult({ ...state, refused: false }) } }
+    changes: { rules: { voteResult: (state) => RULES.voteResult({ ...state, refused: false }) } }
   },
   {
     name: 'keep-claim',
     without: 'accepting a master ends an own claim',
     shownBy: 'a claimant that accepted a master does not become one',
-    changes: { rules: { claimStands: () => true } }
+    changes: { rules: { candidacyStands: () => true } }
   },
   {
-    name: 'no-promise',
+    name: 'follows-anyone',
     without: 'a master below the promise is refused',
     shownBy: 'who voted for a new master acknowledges nothing to the old one',
     changes: { rules: { mayFollow: () => true } }
@@ -157,10 +157,10 @@ export const MUTANTS: readonly Mutant[] = [
     }
   },
   {
-    name: 'no-re-anoint',
+    name: 'no-raised-term',
     without: 'the session of the winner lives on under a higher term',
     shownBy: 'two masters meet, the old one has more followers',
-    changes: { rules: { mayReanoint: () => false } }
+    changes: { rules: { mayRaiseTerm: () => false } }
   },
   {
     name: 'no-quorum-check',

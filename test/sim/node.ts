@@ -42,7 +42,7 @@ const SLOW_MS = 2500
 /** One process with its disk: the core under test, and the faults a process can have. */
 export class SimNode {
   readonly id: NodeId
-  readonly disk: Disk = { promise: null, log: [] }
+  readonly disk: Disk = { hardState: null, log: [] }
   core: Election | null = null
   log: Log | null = null
   paused = false
@@ -87,7 +87,7 @@ export class SimNode {
     const { voters, quorum, rules, log: makeLog } = this.#options
     const log = makeLog(this.disk, voters, () => this.#write(), () => { this.#watch.logChanged(this) })
     this.log = log
-    this.core = new Election({ id: this.id, quorum, stored: this.disk.promise, rules }, this.#io(), log)
+    this.core = new Election({ id: this.id, quorum, stored: this.disk.hardState, rules }, this.#io(), log)
     this.step((core) => { core.start(this.#schedule.now) })
     const { generation } = this
     const loop = (): void => {
@@ -170,8 +170,8 @@ export class SimNode {
       send: (to, message: Message) => { this.#outbox.push({ to, message }) },
       persist: (record) => {
         const { ok, wrote } = this.#write()
-        const { term = 0, votedFor = null } = this.disk.promise ?? {}
-        if (wrote) this.disk.promise = this.#options.forgetful ? { ...record, term, votedFor } : record
+        const { term = 0, votedFor = null } = this.disk.hardState ?? {}
+        if (wrote) this.disk.hardState = this.#options.forgetful ? { ...record, term, votedFor } : record
         if (ok) this.promised = record.term
         return ok
       },

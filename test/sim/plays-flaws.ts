@@ -32,7 +32,7 @@ export const FLAWS: readonly Play[] = [
       scene.catch((_from, to, { kind }) => kind === 'claim-answer' && to === 'n1')
       scene.until('n1 claims', () => scene.node('n1').core?.role === 'claim')
       const { leader } = scene.node('n2')
-      const term = (scene.node('n1').disk.promise?.term ?? 0) + 1
+      const term = (scene.node('n1').disk.hardState?.term ?? 0) + 1
       scene.expect('n2 leads', leader !== null)
       if (leader === null) return scene.wrong
       const beat: Heartbeat = {

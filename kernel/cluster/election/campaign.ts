@@ -2,7 +2,7 @@ import { base32 } from '../identity/node-id.js'
 import { setLeader } from './follower.js'
 import { become } from './master.js'
 import { greatest } from './rules.js'
-import type { Campaigning, Claiming, Elector, PreVoting } from './elector.js'
+import type { Campaigning, RequestingVotes, Elector, PreVoting } from './elector.js'
 import type { MessageOf } from './messages.js'
 import type { Leader, NodeId, SessionId } from './types.js'
 
@@ -47,7 +47,7 @@ export function onPreVoteAnswer (
 export function advancePreVote (e: Elector, phase: PreVoting, now: number): void {
   const complete = phase.waiting.size === 0 || now >= phase.until
   if (!complete && phase.denied === null) return
-  const grants = e.voices(phase.grants)
+  const grants = e.votes(phase.grants)
   const may = e.rules.mayCampaign({ denied: phase.denied !== null, grants, needed: e.needed() })
   if (!may && phase.denied !== null) return stayDetached(e, phase, now)
   if (e.leader !== null) setLeader(e, null, now)
@@ -106,59 +106,59 @@ export function advanceCampaign (e: Elector, phase: Campaigning, now: number): v
   const open = [...phase.peers].some((id) => !phase.ballots.has(id) && e.liveness.connected(id))
   if (open && now < phase.until) return
   const best = greatest(phase.ballots.values(), e.rules.ballotOrder)
-  if (best?.nodeId === e.id && best.eligible && phase.term > e.promise.promised.term) {
-    return startClaim(e, phase.term, now)
+  if (best?.nodeId === e.id && best.eligible && phase.term > e.hardState.voted.term) {
+    return requestVotes(e, phase.term, now)
   }
-  // Whoever has the best ballot claims now. This node waits for that claim, and a little longer.
-  e.toFollower(now + e.timing.claim + e.timing.preVote * (1 + e.io.random()))
+  // Whoever has the best ballot asks for votes now. This node waits for that, and a little longer.
+  e.toFollower(now + e.timing.vote + e.timing.preVote * (1 + e.io.random()))
 }
 
-/** Promises itself the term, durably, then asks every live peer for its promise. */
-export function startClaim (e: Elector, term: number, now: number): void {
-  const stored = e.promise.grant({ term, master: e.id })
+/** Votes for itself, on disk first, then asks every live peer for its vote. */
+export function requestVotes (e: Elector, term: number, now: number): void {
+  const stored = e.hardState.grant({ term, master: e.id })
   e.noteStorage()
   if (!stored) return e.toFollower(now + e.timing.heartbeat)
-  const { boot } = e.promise
+  const { boot } = e.hardState
   const peers = e.liveness.alive(now)
-  const phase: Claiming = {
+  const phase: RequestingVotes = {
     role: 'claim',
     leader: { sid: newSessionId(term, e.id, boot, () => e.io.random()), term, master: e.id, boot },
-    until: now + e.timing.claim,
+    until: now + e.timing.vote,
     waiting: new Set(peers),
     yes: new Set([e.id]),
     refused: false
   }
   e.enter(phase)
-  e.sendTo(peers, { kind: 'claim', leader: phase.leader, fresh: e.log.fresh() })
-  advanceClaim(e, phase, now)
+  e.sendTo(peers, { kind: 'claim', leader: phase.leader, fresh: e.log.last() })
+  tally(e, phase, now)
 }
 
-/** A peer asks for this node's promise. The promise is on disk before the answer leaves. */
-export function onClaim (e: Elector, from: NodeId, claim: MessageOf<'claim'>, now: number): void {
-  const { leader } = claim
+/** A peer asks for this node's vote. The vote is on disk before the answer leaves. */
+export function onVoteRequest (e: Elector, from: NodeId, request: MessageOf<'claim'>, now: number): void {
+  const { leader } = request
   e.noteTerm(leader.term)
-  const vote = leader.master === from && mayVoteFor(e, claim, now) ? promise(e, leader, now) : 'no'
-  e.send(from, { kind: 'claim-answer', sid: leader.sid, vote, promised: e.promise.promised.term })
+  const answer = leader.master === from && mayVoteFor(e, request, now) ? vote(e, leader, now) : 'no'
+  e.send(from, { kind: 'claim-answer', sid: leader.sid, vote: answer, promised: e.hardState.voted.term })
 }
 
 function mayVoteFor (e: Elector, { leader, fresh }: MessageOf<'claim'>, now: number): boolean {
   if (e.phase.role === 'master') return false
   if (e.hasLiveMaster(now) && e.leader?.sid !== leader.sid) return false
-  if (!e.rules.mayVote(e.promise.promised, leader)) return false
+  if (!e.rules.mayVote(e.hardState.voted, leader)) return false
   // In the available mode a node that cannot be master must not keep the others from having one.
   const counts = e.options.quorum.mode === 'majority' || e.eligible(now)
-  return !counts || e.rules.freshEnough(fresh, e.log.fresh())
+  return !counts || e.rules.upToDate(fresh, e.log.last())
 }
 
-function promise (e: Elector, leader: Leader, now: number): 'yes' | 'abstain' {
-  const stored = e.promise.grant(leader)
+function vote (e: Elector, leader: Leader, now: number): 'yes' | 'abstain' {
+  const stored = e.hardState.grant(leader)
   e.noteStorage()
   if (!stored) return 'abstain'
-  e.toFollower(now + e.timing.claim + e.timing.preVote)
+  e.toFollower(now + e.timing.vote + e.timing.preVote)
   return 'yes'
 }
 
-export function onClaimAnswer (
+export function onVote (
   e: Elector, from: NodeId, answer: MessageOf<'claim-answer'>, now: number
 ): void {
   e.noteTerm(answer.promised)
@@ -166,20 +166,20 @@ export function onClaimAnswer (
   if (phase.role !== 'claim' || phase.leader.sid !== answer.sid || !phase.waiting.delete(from)) return
   if (answer.vote === 'yes') phase.yes.add(from)
   if (answer.vote === 'no') phase.refused = true
-  advanceClaim(e, phase, now)
+  tally(e, phase, now)
 }
 
-export function advanceClaim (e: Elector, phase: Claiming, now: number): void {
-  const result = e.rules.claimResult({
+export function tally (e: Elector, phase: RequestingVotes, now: number): void {
+  const result = e.rules.voteResult({
     mode: e.options.quorum.mode,
-    yes: e.voices(phase.yes),
+    yes: e.votes(phase.yes),
     needed: e.needed(),
     refused: phase.refused,
     complete: phase.waiting.size === 0,
     expired: now >= phase.until
   })
   if (result === 'open') return
-  const stands = e.rules.claimStands(e.promise.promised, phase.leader, false)
+  const stands = e.rules.candidacyStands(e.hardState.voted, phase.leader, false)
   if (result === 'won' && stands) become(e, phase.leader, now)
   else e.toFollower(now + e.timing.backoff + e.io.random() * e.timing.backoffSpread)
 }

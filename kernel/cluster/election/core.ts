@@ -1,5 +1,5 @@
 import {
-  advanceCampaign, advanceClaim, advancePreVote, onBallot, onClaim, onClaimAnswer, onPreVote, onPreVoteAnswer,
+  advanceCampaign, tally, advancePreVote, onBallot, onVoteRequest, onVote, onPreVote, onPreVoteAnswer,
   onStale, startPreVote, suspects
 } from './campaign.js'
 import { onCommandAnswer, resend, submit, tickWaiting } from './commands.js'
@@ -17,14 +17,14 @@ import type { Io, Log } from './ports.js'
 import type { QuorumSetting } from './quorum.js'
 import type { Rules } from './rules.js'
 import type { Timing } from './timing.js'
-import type { CommandId, Leader, NodeId, PromiseRecord, Role, StreamId } from './types.js'
+import type { CommandId, Leader, NodeId, HardStateRecord, Role, StreamId } from './types.js'
 
 /** What a node says about its place in the cluster. */
 export interface Status {
   readonly role: Role
   /** The master this node follows; null while there is none. */
   readonly leader: Leader | null
-  /** Highest promised term. */
+  /** Highest term voted in. */
   readonly term: number
   /** A master that slept and has not heard yet whether it still is one. */
   readonly unverified: boolean
@@ -39,7 +39,7 @@ export interface Status {
   readonly knownNodes: readonly NodeId[]
   readonly liveNodes: readonly NodeId[]
   readonly eligible: boolean
-  /** False while the disk takes no promise. */
+  /** False while the disk takes no vote. */
   readonly storing: boolean
 }
 
@@ -49,16 +49,16 @@ export function statusOf (e: Elector, now: number): Status {
   return {
     role: e.phase.role,
     leader: e.leader,
-    term: e.promise.promised.term,
+    term: e.hardState.voted.term,
     unverified: e.phase.role === 'master' && e.phase.probe !== null,
-    quorum: e.voices(live) >= e.needed() ? 'ok' : 'lost',
+    quorum: e.votes(live) >= e.needed() ? 'ok' : 'lost',
     stale: !e.hasLiveMaster(now),
     partition: live.length < known.length,
     alone: e.liveness.lostEveryone(now),
     knownNodes: known,
     liveNodes: live,
     eligible: e.eligible(now),
-    storing: e.promise.storing
+    storing: e.hardState.storing
   }
 }
 
@@ -68,7 +68,7 @@ export interface ElectionOptions {
   /** `cluster.quorum`. */
   readonly quorum: QuorumSetting
   /** What the disk held: the last record given to `io.persist`; null on the first start. */
-  readonly stored: PromiseRecord | null
+  readonly stored: HardStateRecord | null
   readonly timing?: Partial<Timing>
   /** The decisions; only tests replace any. */
   readonly rules?: Rules
@@ -82,8 +82,8 @@ const HANDLERS: { readonly [K in MessageKind]: Handler<K> } = {
   'pre-vote-answer': onPreVoteAnswer,
   ballot: onBallot,
   stale: onStale,
-  claim: onClaim,
-  'claim-answer': onClaimAnswer,
+  claim: onVoteRequest,
+  'claim-answer': onVote,
   append: onAppend,
   need: onNeed,
   ack: onAck,
@@ -103,8 +103,8 @@ function onHeartbeat (e: Elector, from: NodeId, beat: MessageOf<'heartbeat'>, no
 }
 
 /**
- * Election, session and fencing of one node. No clock, no socket, no file: time comes in as monotonic
- * milliseconds, effects go out through `io`, the control data is behind `log`. The same inputs give the
+ * Election and session of one node. No clock, no socket, no file: time comes in as monotonic milliseconds,
+ * effects go out through `io`, the control data is behind `log`. The same inputs give the
  * same outputs. The steps must not be called from inside an effect.
  */
 export class Election {
@@ -132,7 +132,7 @@ export class Election {
     const e = this.#e
     this.#step(now)
     if (now >= e.nextBeat) {
-      if (!e.promise.storing) e.promise.retry()
+      if (!e.hardState.storing) e.hardState.retry()
       e.noteStorage()
       e.beat(now)
     }
@@ -142,7 +142,7 @@ export class Election {
       case 'master': return tickMaster(e, phase, now)
       case 'pre-vote': return advancePreVote(e, phase, now)
       case 'campaign': return advanceCampaign(e, phase, now)
-      case 'claim': return advanceClaim(e, phase, now)
+      case 'claim': return tally(e, phase, now)
       case 'follower': if (suspects(e, now)) startPreVote(e, now)
     }
   }

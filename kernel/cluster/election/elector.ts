@@ -1,13 +1,13 @@
 import { Liveness } from './liveness.js'
-import { PromiseKeeper } from './promise.js'
-import { voices, voicesNeeded } from './quorum.js'
+import { HardState } from './hard-state.js'
+import { votesNeeded, votesOf } from './quorum.js'
 import type { Heartbeat, Message } from './messages.js'
 import type { Io, Log } from './ports.js'
 import type { Quorum } from './quorum.js'
 import type { Rules } from './rules.js'
 import type { Timing } from './timing.js'
 import type {
-  Ballot, Change, CommandId, Leader, NodeId, PromiseRecord, Receipt, Role, SessionId, StreamId
+  Ballot, Change, CommandId, Leader, NodeId, HardStateRecord, Receipt, Role, SessionId, StreamId
 } from './types.js'
 
 export interface Follower { readonly role: 'follower' }
@@ -32,7 +32,7 @@ export interface Campaigning {
   readonly ballots: Map<NodeId, Ballot>
 }
 
-export interface Claiming {
+export interface RequestingVotes {
   readonly role: 'claim'
   readonly leader: Leader
   readonly until: number
@@ -71,7 +71,7 @@ export interface Mastering {
   probe: Probing | null
 }
 
-export type Phase = Follower | PreVoting | Campaigning | Claiming | Mastering
+export type Phase = Follower | PreVoting | Campaigning | RequestingVotes | Mastering
 
 /** Which role may come after which. */
 export const MOVES: { readonly [R in Role]: readonly Role[] } = {
@@ -106,7 +106,7 @@ export class Elector {
   readonly io: Io
   readonly log: Log
   readonly liveness: Liveness
-  readonly promise: PromiseKeeper
+  readonly hardState: HardState
   readonly streams = new Map<StreamId, SessionId>()
   readonly waiting = new Map<CommandId, Waiting>()
   leader: Leader | null = null
@@ -129,13 +129,13 @@ export class Elector {
   /** The last master that was refused, with its session and term. */
   #refused = ''
 
-  constructor (options: ElectorOptions, io: Io, log: Log, stored: PromiseRecord | null) {
+  constructor (options: ElectorOptions, io: Io, log: Log, stored: HardStateRecord | null) {
     this.options = options
     this.io = io
     this.log = log
     this.liveness = new Liveness(options.timing.silence)
-    this.promise = new PromiseKeeper(stored, (r) => io.persist(r), (ok) => options.rules.promiseCounts(ok))
-    this.seen = this.promise.promised.term
+    this.hardState = new HardState(stored, (r) => io.persist(r), (ok) => options.rules.writeCounts(ok))
+    this.seen = this.hardState.voted.term
   }
 
   get id (): NodeId { return this.options.id }
@@ -157,8 +157,8 @@ export class Elector {
 
   /** Tells the world once when the disk begins or ceases to refuse. */
   noteStorage (): void {
-    if (this.promise.storing === this.#storing) return
-    this.#storing = this.promise.storing
+    if (this.hardState.storing === this.#storing) return
+    this.#storing = this.hardState.storing
     this.io.storageChanged(this.#storing)
   }
 
@@ -167,19 +167,19 @@ export class Elector {
     const which = `${stale.sid} ${stale.term}`
     if (which === this.#refused) return
     this.#refused = which
-    this.io.staleRefused(stale, this.promise.promised)
+    this.io.staleRefused(stale, this.hardState.voted)
   }
 
-  /** May be master: able to promise, not just resigned, and a voter where voters count. */
+  /** May be master: able to vote, not just resigned, and a voter where voters count. */
   eligible (now: number): boolean {
     const voter = this.options.quorum.mode === 'available' || this.log.voters().includes(this.id)
-    return voter && this.promise.storing && now >= this.standsAgainAt
+    return voter && this.hardState.storing && now >= this.standsAgainAt
   }
 
-  /** Voices needed to be elected and to acknowledge. */
-  needed (): number { return voicesNeeded(this.options.quorum, this.log.voters()) }
+  /** Votes needed to be elected, and copies needed to acknowledge. */
+  needed (): number { return votesNeeded(this.options.quorum, this.log.voters()) }
 
-  voices (nodes: Iterable<NodeId>): number { return voices(this.options.quorum, this.log.voters(), nodes) }
+  votes (nodes: Iterable<NodeId>): number { return votesOf(this.options.quorum, this.log.voters(), nodes) }
 
   /** Whether a live master is known, so that no other one is supported. A master knows itself. */
   hasLiveMaster (now: number): boolean {
@@ -190,12 +190,12 @@ export class Elector {
   }
 
   /** The highest term this node knows of. */
-  topTerm (): number { return Math.max(this.seen, this.promise.promised.term) }
+  topTerm (): number { return Math.max(this.seen, this.hardState.voted.term) }
 
   noteTerm (term: number): void { if (term > this.seen) this.seen = term }
 
   ballot (now: number): Ballot {
-    return { eligible: this.eligible(now), ...this.log.fresh(), weight: 0, nodeId: this.id }
+    return { eligible: this.eligible(now), ...this.log.last(), weight: 0, nodeId: this.id }
   }
 
   send (to: NodeId, message: Message): void { this.io.send(to, message) }
@@ -216,14 +216,14 @@ export class Elector {
     return {
       kind: 'heartbeat',
       count: ++this.beats,
-      boot: this.promise.boot,
+      boot: this.hardState.boot,
       role: phase.role,
       leader: this.leader,
-      promised: this.promise.promised.term,
-      fresh: this.log.fresh(),
+      promised: this.hardState.voted.term,
+      fresh: this.log.last(),
       followers: master ? this.followers(now) : [],
       age: master ? now - phase.since : 0,
-      durable: this.promise.storing
+      durable: this.hardState.storing
     }
   }
 

@@ -47,17 +47,17 @@ export function stepDown (e: Elector, retryAt: number, now: number): void {
 }
 
 /**
- * Whether this node follows `leader`, who spoke for itself, and begins to if it does not yet. A master
- * below the promise is refused and told why; another session is refused while the own master lives.
+ * Whether this node follows `leader`, who spoke for itself; begins to, if it does not yet. A master whose
+ * term is below the one voted in is refused and told why; so is another session while the own master lives.
  */
 export function accept (e: Elector, from: NodeId, leader: Leader, now: number): boolean {
   if (leader.master !== from) return false
   e.noteTerm(leader.term)
-  if (!e.rules.mayFollow(e.options.quorum.mode, e.promise.promised, leader)) return refuse(e, from, leader)
+  if (!e.rules.mayFollow(e.options.quorum.mode, e.hardState.voted, leader)) return refuse(e, from, leader)
   const same = e.leader?.sid === leader.sid
   if (same && leader.term < (e.leader?.term ?? 0)) return false
   if (!same && (e.phase.role === 'master' || e.hasLiveMaster(now))) return false
-  e.promise.follow(leader)
+  e.hardState.follow(leader)
   e.noteStorage()
   abandonOwnElection(e, now)
   setLeader(e, leader, now)
@@ -66,30 +66,30 @@ export function accept (e: Elector, from: NodeId, leader: Leader, now: number): 
 
 function refuse (e: Elector, from: NodeId, leader: Leader): false {
   e.noteRefused(leader)
-  if (e.rules.answersRefused()) e.send(from, { kind: 'nack', sid: leader.sid, promised: e.promise.promised })
+  if (e.rules.answersRefused()) e.send(from, { kind: 'nack', sid: leader.sid, promised: e.hardState.voted })
   return false
 }
 
 function abandonOwnElection (e: Elector, now: number): void {
   const { phase } = e
-  if (phase.role === 'claim' && e.rules.claimStands(e.promise.promised, phase.leader, true)) return
+  if (phase.role === 'claim' && e.rules.candidacyStands(e.hardState.voted, phase.leader, true)) return
   if (phase.role !== 'follower') e.toFollower(now)
 }
 
-/** Control data from a master. It is acknowledged only when the promise for its term is on disk. */
+/** Log entries from a master. They are acknowledged only when the hard state has their term on disk. */
 export function onAppend (e: Elector, from: NodeId, append: MessageOf<'append'>, now: number): void {
   const { leader } = append
   if (!accept(e, from, leader, now)) return
-  if (e.rules.mayReplace(append.fresh, e.log.fresh())) {
+  if (e.rules.mayReplace(append.fresh, e.log.last())) {
     const adoption = e.log.adopt(append.body)
     if (adoption === 'gap') return e.send(from, { kind: 'need', sid: leader.sid })
     if (adoption === 'refused') return
     if (adoption === 'failed') {
-      e.promise.failed()
+      e.hardState.failed()
       return e.noteStorage()
     }
   }
-  const own = e.log.fresh()
-  if (own.term !== leader.term || !e.promise.covers(leader.term)) return
+  const own = e.log.last()
+  if (own.term !== leader.term || !e.hardState.covers(leader.term)) return
   e.send(from, { kind: 'ack', sid: leader.sid, term: leader.term, seq: own.seq })
 }

@@ -8,7 +8,7 @@ export function become (e: Elector, leader: Leader, now: number): void {
   const { sid, term } = leader
   const stored = write(e, { kind: 'session', id: `session:${sid}`, sid, term, payload: null })
   if (!stored) return e.toFollower(now + e.timing.heartbeat)
-  const { seq } = e.log.fresh()
+  const { seq } = e.log.last()
   const phase: Mastering = {
     role: 'master',
     since: now,
@@ -27,7 +27,7 @@ export function become (e: Elector, leader: Leader, now: number): void {
 
 function write (e: Elector, entry: Entry): boolean {
   if (e.log.append(entry)) return true
-  e.promise.failed()
+  e.hardState.failed()
   e.noteStorage()
   return false
 }
@@ -38,12 +38,12 @@ export function replicate (e: Elector, peers: readonly NodeId[], whole = false):
   if (phase.role !== 'master' || leader === null) return
   for (const peer of peers) {
     const held = whole ? null : phase.acks.get(peer) ?? null
-    e.send(peer, { kind: 'append', leader, fresh: e.log.fresh(), body: e.log.body(held) })
+    e.send(peer, { kind: 'append', leader, fresh: e.log.last(), body: e.log.body(held) })
   }
 }
 
 export function tickMaster (e: Elector, phase: Mastering, now: number): void {
-  const reachable = e.voices([e.id, ...e.liveness.alive(now)])
+  const reachable = e.votes([e.id, ...e.liveness.alive(now)])
   const state = { mode: e.options.quorum.mode, reachable, needed: e.needed(), age: now - phase.since }
   if (!e.rules.keepsMastership(state, e.timing)) return stepDown(e, now + e.timing.heartbeat, now)
   if (phase.probe !== null) tickProbe(e, phase, now)
@@ -57,7 +57,7 @@ export function tickMaster (e: Elector, phase: Mastering, now: number): void {
 export function held (e: Elector, phase: Mastering, seq: number, now: number): boolean {
   const holders = [...phase.acks].filter(([, upTo]) => upTo >= seq).map(([id]) => id)
   if (e.options.quorum.mode === 'majority') {
-    return e.rules.heldByEnough(e.voices([e.id, ...holders]), e.needed())
+    return e.rules.heldByEnough(e.votes([e.id, ...holders]), e.needed())
   }
   const others = e.liveness.alive(now).some((id) => e.liveness.latest(id)?.durable !== false)
   return e.rules.heldByEnough(holders.length, others ? 1 : 0)
@@ -75,23 +75,23 @@ export function onNeed (e: Elector, from: NodeId, { sid }: MessageOf<'need'>): v
   if (e.leader?.sid === sid) replicate(e, [from], true)
 }
 
-/** A follower promised itself to a higher token. The session goes on under a higher term, or ends. */
+/** A follower voted in a higher term. The session goes on under one that is higher still, or ends. */
 export function onNack (e: Elector, _from: NodeId, { sid, promised }: MessageOf<'nack'>, now: number): void {
   e.noteTerm(promised.term)
   const { phase, leader } = e
   if (phase.role !== 'master' || leader === null || sid !== leader.sid) return
   if (e.rules.mayFollow(e.options.quorum.mode, promised, leader)) return
-  const may = e.rules.mayReanoint(e.options.quorum.mode, phase.probe === null)
-  if (may) reanoint(e, leader, promised.term + 1, now)
+  const may = e.rules.mayRaiseTerm(e.options.quorum.mode, phase.probe === null)
+  if (may) raiseTerm(e, leader, promised.term + 1, now)
   else stepDown(e, now + e.timing.preVote, now)
 }
 
 /**
- * Raises the term of the own session, so that nodes with a higher promise can follow it. Its streams live
- * on.
+ * Raises the term of the own session, so that nodes that voted in a higher one can follow it. Its streams
+ * live on.
  */
-function reanoint (e: Elector, leader: Leader, term: number, now: number): void {
-  const stored = e.promise.grant({ term, master: e.id })
+function raiseTerm (e: Elector, leader: Leader, term: number, now: number): void {
+  const stored = e.hardState.grant({ term, master: e.id })
   e.noteStorage()
   const entry: Entry = { kind: 'anoint', id: `anoint:${term}`, sid: leader.sid, term, payload: null }
   if (!stored || !write(e, entry)) return stepDown(e, now + e.timing.heartbeat, now)
@@ -100,7 +100,7 @@ function reanoint (e: Elector, leader: Leader, term: number, now: number): void 
   replicate(e, e.liveness.alive(now))
 }
 
-/** Another node says that it is master. Either this one follows it, or two masters have met. */
+/** Another node says that it is master: this one follows it, or two masters have met and one yields. */
 export function meet (e: Elector, from: NodeId, other: Leader, beat: Heartbeat, now: number): void {
   const { phase, leader } = e
   if (phase.role !== 'master' || leader === null) {
@@ -120,8 +120,8 @@ export function meet (e: Elector, from: NodeId, other: Leader, beat: Heartbeat, 
   if (!stays) {
     stepDown(e, now + e.timing.heartbeat, now)
     accept(e, from, other, now)
-  } else if (other.term >= leader.term && e.rules.mayReanoint(e.options.quorum.mode, phase.probe === null)) {
-    reanoint(e, leader, Math.max(other.term, e.promise.promised.term) + 1, now)
+  } else if (other.term >= leader.term && e.rules.mayRaiseTerm(e.options.quorum.mode, phase.probe === null)) {
+    raiseTerm(e, leader, Math.max(other.term, e.hardState.voted.term) + 1, now)
   } else {
     e.send(from, e.heartbeat(now))
   }
@@ -132,11 +132,11 @@ export function catchUp (e: Elector, from: NodeId, beat: Heartbeat): void {
   const { phase, leader } = e
   if (phase.role !== 'master' || leader === null || beat.role === 'master') return
   const follows = beat.leader?.sid === leader.sid && beat.leader.term === leader.term
-  const { seq } = e.log.fresh()
+  const { seq } = e.log.last()
   if (!follows || phase.acks.get(from) !== seq) replicate(e, [from])
 }
 
-/** This node stood still while it was master: it is not sure any more, and asks. */
+/** This node stood still while it was master: it asks its peers whether it still is one. */
 export function startProbe (e: Elector, phase: Mastering, now: number): void {
   phase.probe = { nonce: ++e.rounds, since: now, askedAt: now, answers: new Set([e.id]) }
   e.sendTo(e.liveness.connections(), { kind: 'probe', nonce: phase.probe.nonce })
@@ -152,17 +152,17 @@ function tickProbe (e: Elector, phase: Mastering, now: number): void {
     known: e.liveness.known().length
   }
   if (e.rules.trustsSilence(unanswered, e.timing)) phase.probe = null
-  else if (now - probe.askedAt >= e.timing.claim) {
+  else if (now - probe.askedAt >= e.timing.vote) {
     probe.askedAt = now
     e.sendTo(e.liveness.connections(), { kind: 'probe', nonce: probe.nonce })
   }
 }
 
 export function onProbe (e: Elector, from: NodeId, { nonce }: MessageOf<'probe'>): void {
-  e.send(from, { kind: 'probe-answer', nonce, leader: e.leader, promised: e.promise.promised.term })
+  e.send(from, { kind: 'probe-answer', nonce, leader: e.leader, promised: e.hardState.voted.term })
 }
 
-/** Any message to a master that is not sure: it may make it sure, or show that its time is over. */
+/** Any message to a master that asks whether it still is one: it may confirm that, or show that it is not. */
 export function hearWhileProbing (e: Elector, from: NodeId, message: Message, now: number): void {
   const { phase, leader } = e
   if (phase.role !== 'master' || phase.probe === null || leader === null) return
@@ -174,7 +174,7 @@ export function hearWhileProbing (e: Elector, from: NodeId, message: Message, no
   }
   phase.probe.answers.add(from)
   const needed = e.options.quorum.mode === 'majority' ? e.needed() : 2
-  if (e.voices(phase.probe.answers) < needed) return
+  if (e.votes(phase.probe.answers) < needed) return
   phase.probe = null
   // Heartbeats that waited while it slept say who followed it then.
   e.liveness.forgetReports()
@@ -215,12 +215,12 @@ function enter (
     if (may !== 'yes') return may
   }
   if (!e.log.append({ ...change, sid, term })) {
-    e.promise.failed()
+    e.hardState.failed()
     e.noteStorage()
     stepDown(e, now + e.timing.heartbeat, now)
     return 'storage_failed'
   }
-  const receipt = e.log.find(id) ?? { sid, term, seq: e.log.fresh().seq }
+  const receipt = e.log.find(id) ?? { sid, term, seq: e.log.last().seq }
   if (change.kind === 'voters') phase.votersSeq = receipt.seq
   replicate(e, e.liveness.alive(now))
   return receipt

@@ -1,5 +1,5 @@
 import type { Send } from './messages.js'
-import type { Persist } from './promise.js'
+import type { Persist } from './hard-state.js'
 import type {
   CommandId, Entry, LogPosition, Leader, NodeId, Outcome, Receipt, StreamEnd, StreamId, Token
 } from './types.js'
@@ -24,13 +24,12 @@ export interface Io {
    * admitted.
    */
   sessionChanged (next: Leader | null, previous: Leader | null): void
-  /** The disk began to refuse promises, or takes them again. A node that cannot promise is not eligible. */
+  /** The disk began to refuse votes, or takes them again. A node that cannot vote is not eligible. */
   storageChanged (storing: boolean): void
   /**
-   * Someone acts as a master though this node has promised itself to another. Once for each term of a
-   * session.
+   * Someone acts as a master below the term that this node voted in. Once for each term of a session.
    */
-  staleRefused (stale: Leader, promised: Token): void
+  staleRefused (stale: Leader, voted: Token): void
 }
 
 /**
@@ -40,14 +39,14 @@ export interface Io {
 export type Adoption = 'adopted' | 'gap' | 'refused' | 'failed'
 
 /**
- * The control data as the core sees it: something with a freshness that grows by entries of one writer. The
- * core never looks inside. In the majority mode entries are on disk when `append` and `adopt` return.
+ * The log as the core sees it: entries of one writer, of which it knows the last position and never the
+ * contents. In the majority mode entries are on disk when `append` and `adopt` return.
  */
 export interface Log {
-  fresh (): LogPosition
+  last (): LogPosition
   /** The voters as the newest entry held here says, whether acknowledged or not. Empty while unknown. */
   voters (): readonly NodeId[]
-  /** Adds an entry as the master; its seq is `fresh().seq` after it. False when the disk refused. */
+  /** Adds an entry as the master; its seq is `last().seq` after it. False when the disk refused. */
   append (entry: Entry): boolean
   /** Where a command was entered; undefined when it is not held here. */
   find (id: CommandId): Receipt | undefined

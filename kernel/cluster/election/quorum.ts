@@ -34,15 +34,15 @@ export function majorityOf (voters: number): number {
   return Math.floor(voters / 2) + 1
 }
 
-/** How many voices are needed. Infinite while a node that needs a majority knows no voters. */
-export function voicesNeeded (quorum: Quorum, voters: readonly NodeId[]): number {
+/** How many votes are needed. Infinite while a node that needs a majority knows no voters. */
+export function votesNeeded (quorum: Quorum, voters: readonly NodeId[]): number {
   if (quorum.mode === 'available') return 1
   const { length } = voters
   return length === 0 ? Infinity : Math.max(majorityOf(length), Math.min(quorum.atLeast, length))
 }
 
-/** How many of `nodes` have a voice: all of them in the available mode, else the voters. */
-export function voices (quorum: Quorum, voters: readonly NodeId[], nodes: Iterable<NodeId>): number {
+/** How many of `nodes` have a vote: all of them in the available mode, else the voters. */
+export function votesOf (quorum: Quorum, voters: readonly NodeId[], nodes: Iterable<NodeId>): number {
   let n = 0
   for (const id of nodes) if (quorum.mode === 'available' || voters.includes(id)) n++
   return n

@@ -7,15 +7,15 @@ export type Order<T> = (a: T, b: T) => number
 
 const text: Order<string> = (a, b) => a < b ? -1 : a > b ? 1 : 0
 
-/** Which copy of the control data is newer: the term decides, then the length. */
-export const byFreshness: Order<LogPosition> = (a, b) => a.term - b.term || a.seq - b.seq
+/** Whose log is longer, as Raft has it: the term of the last entry decides, then its number. */
+export const byPosition: Order<LogPosition> = (a, b) => a.term - b.term || a.seq - b.seq
 
 /** Ballots: who may be master comes first, then who knows most, then the id. */
 export const byBallot: Order<Ballot> = (a, b) => Number(a.eligible) - Number(b.eligible) ||
-  byFreshness(a, b) || text(a.nodeId, b.nodeId)
+  byPosition(a, b) || text(a.nodeId, b.nodeId)
 
-/** What two masters that meet are compared by. */
-export interface Standing {
+/** What two masters that meet are compared by: the greater one stays. */
+export interface MasterScore {
   readonly following: number
   /** Milliseconds. */
   readonly age: number
@@ -26,7 +26,7 @@ export interface Standing {
  * Of two masters the one with more followers wins, then the older session (in steps of `ageStep` ms), then
  * the id.
  */
-export function byStanding (a: Standing, b: Standing, ageStep: number): number {
+export function byScore (a: MasterScore, b: MasterScore, ageStep: number): number {
   return a.following - b.following || Math.floor(a.age / ageStep) - Math.floor(b.age / ageStep) ||
     text(a.master, b.master)
 }
@@ -43,9 +43,9 @@ export function greatest<T> (values: Iterable<T>, order: Order<T>): T | undefine
  * can take one rule away and show what it is for.
  */
 export interface Rules {
-  /** A node suspects its own silence after it stood still. */
+  /** A gap between two steps that is so long that this node itself stood still. */
   stalled (gap: number, timing: Timing): boolean
-  /** Who heard its master `since` ms ago supports no other. */
+  /** Whether a node that heard its master `since` ms ago supports no other one. */
   sticksToMaster (since: number, timing: Timing): boolean
   /** An election starts only when no peer knows a live master, and enough peers agree. */
   mayCampaign (preVote: { denied: boolean, grants: number, needed: number }): boolean
@@ -55,35 +55,35 @@ export interface Rules {
   /** A ballot of a term that is over is told so. */
   answersOldBallot (): boolean
   /** One vote per term. */
-  mayVote (promised: Token, claim: Token): boolean
-  /** A claimant must know at least what the voter knows. */
-  freshEnough (claimant: LogPosition, voter: LogPosition): boolean
-  /** Only a write that succeeded is a promise. */
-  promiseCounts (persisted: boolean): boolean
-  claimResult (claim: ClaimState): 'won' | 'lost' | 'open'
-  /** Accepting any master ends an own claim, and a claim stands only while the promise is still its own. */
-  claimStands (promised: Token, claim: Token, acceptedOther: boolean): boolean
-  /** Masters below the promise are refused. */
-  mayFollow (mode: Mode, promised: Token, leader: Token): boolean
-  /** A refused master is told the promise that stood against it. */
+  mayVote (voted: Token, request: Token): boolean
+  /** A candidate's log must be at least as long as the voter's. */
+  upToDate (candidate: LogPosition, voter: LogPosition): boolean
+  /** Only a vote that was written to the disk counts. */
+  writeCounts (persisted: boolean): boolean
+  voteResult (count: VoteCount): 'won' | 'lost' | 'open'
+  /** Accepting any master ends an own candidacy; so does a vote for somebody else. */
+  candidacyStands (voted: Token, own: Token, acceptedOther: boolean): boolean
+  /** A master whose term is below the one voted in is refused. */
+  mayFollow (mode: Mode, voted: Token, leader: Token): boolean
+  /** A refused master is told the term and the master that stood against it. */
   answersRefused (): boolean
-  /** Control data never goes back. */
+  /** A log is never replaced by a shorter one. */
   mayReplace (incoming: LogPosition, own: LogPosition): boolean
   /** A change is acknowledged when enough nodes hold it. */
   heldByEnough (copies: number, needed: number): boolean
-  /** What makes a master that slept sure again: an answer to its latest question, nothing older. */
+  /** Whether a message proves that a master that stood still is one yet: an answer to its last probe. */
   verifies (message: Message, nonce: number): boolean
-  /** A master that is not sure does nothing in that role. */
+  /** A master that stood still does nothing until its probe was answered. */
   mayActAsMaster (verified: boolean): boolean
-  /** A master that slept and that nobody answers is sure all the same. */
+  /** Whether a master whose probe nobody answers may go on. */
   trustsSilence (probe: Unanswered, timing: Timing): boolean
   /** Of two masters that meet, whether this one stays. */
   staysMaster (meeting: Meeting): boolean
-  /** A refused master may raise the term of its session instead of ending it. */
-  mayReanoint (mode: Mode, verified: boolean): boolean
+  /** Whether a refused master may raise the term of its session instead of ending it. */
+  mayRaiseTerm (mode: Mode, verified: boolean): boolean
   /** A master that reaches too few voters for too long stops. */
   keepsMastership (state: Reach, timing: Timing): boolean
-  /** The leader's own heartbeat says that it is not the leader any more. */
+  /** Whether the master's own heartbeat says that it is master no more. */
   hasResigned (leader: Leader, beat: Heartbeat): boolean
   /** A command is entered once; a retry gets the first answer. */
   enteredBefore (receipt: Receipt | undefined): Receipt | undefined
@@ -104,7 +104,7 @@ export interface Unanswered {
   readonly known: number
 }
 
-export interface ClaimState {
+export interface VoteCount {
   readonly mode: Mode
   readonly yes: number
   readonly needed: number
@@ -126,8 +126,8 @@ export interface Reach {
 export interface Meeting {
   readonly mode: Mode
   readonly verified: boolean
-  readonly mine: Standing & Token
-  readonly other: Standing & Token
+  readonly mine: MasterScore & Token
+  readonly other: MasterScore & Token
   readonly ageStep: number
 }
 
@@ -141,18 +141,18 @@ export interface VoterChange {
   readonly settled: boolean
 }
 
-function claimResult (state: ClaimState): 'won' | 'lost' | 'open' {
+function voteResult (state: VoteCount): 'won' | 'lost' | 'open' {
   const { mode, yes, needed, refused, complete, expired } = state
   if (mode === 'majority') return yes >= needed ? 'won' : expired || complete ? 'lost' : 'open'
   if (refused) return 'lost'
   return complete || expired ? 'won' : 'open'
 }
 
-function mayFollow (mode: Mode, promised: Token, leader: Token): boolean {
-  if (leader.term !== promised.term) return leader.term > promised.term
+function mayFollow (mode: Mode, voted: Token, leader: Token): boolean {
+  if (leader.term !== voted.term) return leader.term > voted.term
   // A majority elects one master per term, so whoever leads it was elected. Else two halves may both have
   // one, and a node follows only the one it chose, so that its data of one term comes from one master.
-  return mode === 'majority' || promised.master === leader.master
+  return mode === 'majority' || voted.master === leader.master
 }
 
 /**
@@ -165,13 +165,13 @@ function trustsSilence ({ mode, waited, alive, known }: Unanswered, { silence }:
 
 function staysMaster ({ mode, verified, mine, other, ageStep }: Meeting): boolean {
   if (mode === 'majority') return mine.term >= other.term
-  return verified && byStanding(mine, other, ageStep) > 0
+  return verified && byScore(mine, other, ageStep) > 0
 }
 
 function hasResigned (leader: Leader, beat: Heartbeat): boolean {
   if (beat.boot !== leader.boot) return beat.boot > leader.boot
-  // A beat from before it became master may arrive late: then its promise was lower, or it was still
-  // claiming.
+  // A beat from before it became master may arrive late: then its term was lower, or it was still asking
+  // for votes.
   return beat.promised >= leader.term && beat.role !== 'master' && beat.role !== 'claim' &&
     beat.leader?.sid !== leader.sid
 }
@@ -192,22 +192,22 @@ export const RULES: Rules = {
   denies: (answer, self) => !answer.grant && answer.leader !== null && answer.leader.master !== self,
   ballotOrder: byBallot,
   answersOldBallot: () => true,
-  mayVote: (promised, claim) => claim.term > promised.term ||
-    (claim.term === promised.term && claim.master === promised.master),
-  freshEnough: (claimant, voter) => byFreshness(claimant, voter) >= 0,
-  promiseCounts: (persisted) => persisted,
-  claimResult,
-  claimStands: (promised, claim, acceptedOther) => !acceptedOther && promised.term === claim.term &&
-    promised.master === claim.master,
+  mayVote: (voted, request) => request.term > voted.term ||
+    (request.term === voted.term && request.master === voted.master),
+  upToDate: (candidate, voter) => byPosition(candidate, voter) >= 0,
+  writeCounts: (persisted) => persisted,
+  voteResult,
+  candidacyStands: (voted, own, acceptedOther) => !acceptedOther && voted.term === own.term &&
+    voted.master === own.master,
   mayFollow,
   answersRefused: () => true,
-  mayReplace: (incoming, own) => byFreshness(incoming, own) >= 0,
+  mayReplace: (incoming, own) => byPosition(incoming, own) >= 0,
   heldByEnough: (copies, needed) => copies >= needed,
   verifies: (message, nonce) => message.kind === 'probe-answer' && message.nonce === nonce,
   mayActAsMaster: (verified) => verified,
   trustsSilence,
   staysMaster,
-  mayReanoint: (mode, verified) => mode === 'available' && verified,
+  mayRaiseTerm: (mode, verified) => mode === 'available' && verified,
   keepsMastership: ({ mode, reachable, needed, age }, timing) =>
     mode === 'available' || reachable >= needed || age <= timing.silence,
   hasResigned,

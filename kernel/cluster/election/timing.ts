@@ -21,15 +21,15 @@ export interface Timing {
   readonly preVote: number
   /** A node that heard its master within this time supports no other one. */
   readonly sticky: number
-  /** Longest wait for the answers to a claim; how often a master that slept asks. */
-  readonly claim: number
+  /** Longest wait for the answers to a vote request; how often a master that slept asks. */
+  readonly vote: number
   /** A gap between two ticks above this means that this node itself stood still. */
   readonly stall: number
   /**
    * A node that just started waits so long for its connections before it suspects that there is no master.
    */
   readonly grace: number
-  /** A refused claimant tries again after `backoff` to `backoff + backoffSpread`. */
+  /** A candidate without enough votes tries again after `backoff` to `backoff + backoffSpread`. */
   readonly backoff: number
   readonly backoffSpread: number
   /** A command that was sent to a master fails after so long without an answer. */
@@ -45,7 +45,7 @@ export const DEFAULT_TIMING: Timing = {
   settle: 200,
   preVote: 500,
   sticky: 2500,
-  claim: 1000,
+  vote: 1000,
   stall: 1500,
   grace: 1000,
   backoff: 150,
@@ -87,9 +87,9 @@ export interface TimingSettings { readonly heartbeat_ms: number, readonly electi
  * The election's times: those that have to do with silence grow and shrink with the heartbeat, those of a
  * vote with the election timeout. Throws RangeError when the two do not fit together.
  */
-export function clusterTiming ({ heartbeat_ms: beat, election_timeout_ms: vote }: TimingSettings): Timing {
+export function clusterTiming ({ heartbeat_ms: beat, election_timeout_ms: timeout }: TimingSettings): Timing {
   const byBeat = beat / DEFAULT_TIMING.heartbeat
-  const byVote = vote / DEFAULT_TIMING.campaign
+  const byVote = timeout / DEFAULT_TIMING.campaign
   const t = DEFAULT_TIMING
   return timingWith({
     heartbeat: beat,
@@ -98,9 +98,9 @@ export function clusterTiming ({ heartbeat_ms: beat, election_timeout_ms: vote }
     stall: t.stall * byBeat,
     ageStep: t.ageStep * byBeat,
     settle: Math.max(20, t.settle * byBeat),
-    campaign: vote,
+    campaign: timeout,
     preVote: t.preVote * byVote,
-    claim: t.claim * byVote,
+    vote: t.vote * byVote,
     grace: t.grace * byVote,
     backoff: Math.max(20, t.backoff * byVote),
     backoffSpread: Math.max(50, t.backoffSpread * byVote)

@@ -20,13 +20,13 @@ export interface Leader extends Token {
   readonly boot: number
 }
 
-/** How new a node's copy of the control data is: the term and number of its last entry. */
+/** Last log position: the term and number of a node's last entry. */
 export interface LogPosition {
   readonly term: number
   readonly seq: number
 }
 
-/** One vote of a campaign. Compared from the first field to the last; the greatest wins. */
+/** What a node offers of itself in a campaign. Compared field by field, in this order; the greatest wins. */
 export interface Ballot extends LogPosition {
   readonly eligible: boolean
   /** Always 0, and not compared: earlier versions ask for it. */
@@ -34,9 +34,9 @@ export interface Ballot extends LogPosition {
   readonly nodeId: NodeId
 }
 
-/** What a node has promised, kept on its disk before anyone is told. */
-export interface PromiseRecord {
-  /** Highest term this node has promised itself to. */
+/** A node's hard state as it lies on its disk. */
+export interface HardStateRecord {
+  /** Highest term this node voted in, or followed a master of. */
   readonly term: number
   /** Who got the vote of that term. */
   readonly votedFor: NodeId | null

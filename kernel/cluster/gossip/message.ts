@@ -1,5 +1,5 @@
 /** What travels between nodes: `readings` by key. */
-export interface TelemetryBody { v: 1, readings: Record<string, unknown> }
+export interface GossipBody { v: 1, readings: Record<string, unknown> }
 
 /** Most keys in one body, and most that wait to be published. */
 export const MAX_KEYS = 64

@@ -16,7 +16,7 @@ const GROUP = '224.0.0.251'
 const PORT = 5353
 /** Questions are repeated, and new network interfaces joined, this often, ms. */
 const REPEAT_MS = 60_000
-/** A good-bye that the network does not take is not waited for, ms. */
+/** How long to wait for the mDNS goodbye packet to be sent, ms. */
 const GOODBYE_MS = 500
 /** More services than this on one network are a flood: the search ends, the own record stays. */
 const MAX_SERVICES = 512

@@ -73,7 +73,7 @@ export class ControlLog implements Log {
       this.#snapshot(this.#place, this.#live, this.#receipts.list()))
   }
 
-  fresh (): LogPosition { return { term: this.#place.term, seq: this.#place.seq } }
+  last (): LogPosition { return { term: this.#place.term, seq: this.#place.seq } }
   voters (): readonly string[] { return this.#place.voters ?? this.#options.founders }
 
   find (id: string): Receipt | undefined {

@@ -89,7 +89,7 @@ export class Directory {
 
   /** The node id a node has now, or had last; also of one that is no member any more, until `forget`. */
   nodeIdOf (installId: string): string | null {
-    // Asked for with every request, so not by way of the whole list: a link's node is the last one met.
+    // Hot path: looked up directly instead of scanning the list. A link's node is the last one met.
     const { self, members } = this.#options
     const own = self()
     if (installId === own.installId) return own.nodeId

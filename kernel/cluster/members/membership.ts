@@ -3,7 +3,7 @@ import { invalidField, read, shaped, ShapeError } from '../wire.js'
 import { MAX_MEMBERS, MAX_REMOVED, memberRecordSchema, memberSchema, removedSchema } from './member.js'
 import type { Clock } from '../../api/clock.js'
 import type { Logger } from '../../api/plugin.js'
-import type { CommandDesk } from '../commands.js'
+import type { CommandRouter } from '../commands.js'
 import type { ElectionDriver } from '../driver.js'
 import type { ControlLog } from '../log/log.js'
 import type { Members } from './file.js'
@@ -22,7 +22,7 @@ export const memberCommands = {
 export interface MembershipOptions {
   members: Members
   control: ControlLog
-  desk: CommandDesk
+  commands: CommandRouter
   driver: () => ElectionDriver
   /** This node as it is now. */
   self: () => Applicant & { nodeId: string }
@@ -61,10 +61,11 @@ export class Membership {
 
   constructor (options: MembershipOptions) {
     this.#options = options
-    const { desk, control } = options
-    desk.handle(memberCommands.put, (args, from) => { this.#put(argument(memberRecordSchema, args), from) })
-    desk.handle(memberCommands.keep, (args) => { this.#keep(argument(memberRecordSchema, args)) })
-    desk.handle(memberCommands.remove, (args) => { this.#remove(argument(removedSchema, args)) })
+    const { commands, control } = options
+    commands.handle(memberCommands.put,
+      (args, from) => { this.#put(argument(memberRecordSchema, args), from) })
+    commands.handle(memberCommands.keep, (args) => { this.#keep(argument(memberRecordSchema, args)) })
+    commands.handle(memberCommands.remove, (args) => { this.#remove(argument(removedSchema, args)) })
     control.observe((keys) => {
       if ([...keys].some((key) => key.startsWith(MEMBER) || key.startsWith(REMOVED))) {
         queueMicrotask(() => { this.#spread() })
@@ -96,7 +97,7 @@ export class Membership {
   /** Takes a new member into the cluster; resolves once the cluster holds it. */
   async admit (candidate: Applicant): Promise<MemberList> {
     const joinedAt = new Date(this.#options.clock.now()).toISOString()
-    await this.#options.desk.run(memberCommands.put, { ...candidate, joinedAt, nodeId: null })
+    await this.#options.commands.run(memberCommands.put, { ...candidate, joinedAt, nodeId: null })
     this.#spread()
     return this.#options.members.current()
   }
@@ -108,7 +109,7 @@ export class Membership {
     if (installId === this.#options.self().installId) throw kernelError('member_self')
     const at = new Date(this.#options.clock.now()).toISOString()
     const removed: Removed = { installId, fingerprint: member.fingerprint, at }
-    await this.#options.desk.run(memberCommands.remove, removed)
+    await this.#options.commands.run(memberCommands.remove, removed)
     // The document may come later than the answer of the master.
     this.#spread({ members: [], removed: [removed] })
   }
@@ -118,21 +119,21 @@ export class Membership {
    * on its way, so that the master decides what is news.
    */
   async introduce (): Promise<void> {
-    const { desk, members, self } = this.#options
+    const { commands, members, self } = this.#options
     const inDocument = this.#inDocument()
     const gone = this.#removedInDocument()
     const own = self()
     const known = members.current()
     for (const removed of known.removed) {
-      if (!gone.has(removed.installId)) await desk.run(memberCommands.remove, removed)
+      if (!gone.has(removed.installId)) await commands.run(memberCommands.remove, removed)
     }
     for (const member of known.members) {
       if (member.installId === own.installId || inDocument.has(member.installId)) continue
-      if (!gone.has(member.installId)) await desk.run(memberCommands.keep, { ...member, nodeId: null })
+      if (!gone.has(member.installId)) await commands.run(memberCommands.keep, { ...member, nodeId: null })
     }
     const mine = { ...members.find(own.installId)!, ...own }
     const said = inDocument.get(own.installId)
-    if (said === undefined || !sameRecord(said, mine)) await desk.run(memberCommands.put, mine)
+    if (said === undefined || !sameRecord(said, mine)) await commands.run(memberCommands.put, mine)
   }
 
   /**
@@ -158,7 +159,7 @@ export class Membership {
     if (next === null) return
     this.#aligning = true
     try {
-      await driver().changeVoters(`voters:${driver().leader?.sid ?? ''}:${control.fresh().seq}`, next)
+      await driver().changeVoters(`voters:${driver().leader?.sid ?? ''}:${control.last().seq}`, next)
     } finally {
       this.#aligning = false
     }
@@ -193,7 +194,7 @@ export class Membership {
 
   /** About a member only that member says anything, and never another key; a new one comes by any member. */
   #put (record: MemberRecord, from?: string): void {
-    const { control, desk, log } = this.#options
+    const { control, commands, log } = this.#options
     const { installId, fingerprint } = record
     const gone = [...this.#removedInDocument().values()]
     if (control.get(REMOVED + installId) !== undefined || gone.some((r) => r.fingerprint === fingerprint)) {
@@ -216,7 +217,7 @@ export class Membership {
     } else if (from !== undefined && from !== installId) {
       return
     }
-    desk.write(MEMBER + installId, { ...record, joinedAt: known?.joinedAt ?? record.joinedAt })
+    commands.write(MEMBER + installId, { ...record, joinedAt: known?.joinedAt ?? record.joinedAt })
   }
 
   #keep (record: MemberRecord): void {
@@ -226,8 +227,8 @@ export class Membership {
   }
 
   #remove (removed: Removed): void {
-    this.#options.desk.write(MEMBER + removed.installId, undefined)
-    this.#options.desk.write(REMOVED + removed.installId, removed)
+    this.#options.commands.write(MEMBER + removed.installId, undefined)
+    this.#options.commands.write(REMOVED + removed.installId, removed)
   }
 
   /** Puts the document's list and the file's together, and another node's, and drops who is removed. */

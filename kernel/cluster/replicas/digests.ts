@@ -23,8 +23,8 @@ export interface DigestsOptions {
 }
 
 /**
- * The alarm for documents that differ. Every node says now and then how far its copies are and what their
- * contents hash to; who is at the same number with other contents loads them anew.
+ * The alarm for documents that differ. Every node says once per heartbeat how far its documents are and what
+ * they hash to; a replica at the same position with a different hash reloads the document.
  */
 export class Digests {
   readonly #options: DigestsOptions

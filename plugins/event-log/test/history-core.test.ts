@@ -52,15 +52,15 @@ async function recorded (t: Owner, seed: number): Promise<Recorded> {
     })
     const announce = createAnnouncer({
       section: section(core), session: core.session, log: quiet,
-      settled: async () => { await core.desk.run('test.settle', {}) },
+      settled: async () => { await core.commands.run('test.settle', {}) },
       created: (event) => { tell(name, 'InstanceCreated', { ...event }) },
       deleted: (event) => { tell(name, 'InstanceDeleted', event) }
     })
     section(core).observe(() => { void announce() })
     core.session.onChange(() => { void announce() })
-    core.desk.handle('test.settle', () => null)
-    core.desk.handle('test.create', (args) => handlers.create(args as never))
-    core.desk.handle('test.remove', (args) => handlers.remove(args as never))
+    core.commands.handle('test.settle', () => null)
+    core.commands.handle('test.create', (args) => handlers.create(args as never))
+    core.commands.handle('test.remove', (args) => handlers.remove(args as never))
   }
   c = await coreCluster(t, { nodes: 3, quorum: 'majority', seed, prepare })
   for (const { core, name } of c.nodes) feed(core, name)
@@ -109,10 +109,10 @@ async function shake ({ c, instances }: Recorded, random: () => number): Promise
     const id = `i${instances.length}`
     instances.push(id)
     const nodes = c.nodes.filter((n) => n.running && random() < 0.5).map((n) => n.node.nodeId)
-    await c.settled(pick(c.nodes.filter((n) => n.running)).core.desk.run('test.create',
+    await c.settled(pick(c.nodes.filter((n) => n.running)).core.commands.run('test.create',
       { instance: instance(id, [...nodes, `only-${id}`]), force: true }))
   } else if (what === 'remove' && instances.length > 0) {
-    await c.settled(master.core.desk.run('test.remove', { instanceId: pick(instances) }))
+    await c.settled(master.core.commands.run('test.remove', { instanceId: pick(instances) }))
   } else if (what === 'quick' && gone === undefined) {
     const one = pick(c.nodes)
     c.kill(one)

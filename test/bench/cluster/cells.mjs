@@ -10,7 +10,7 @@ import { dist } from '../lib/paths.mjs'
 const load = (path) => import(pathToFileURL(join(dist, 'kernel', path)).href)
 const { ClusterCore } = await load('cluster/cluster.js')
 const { clusterTiming } = await load('cluster/election/timing.js')
-const { createTelemetry } = await load('cluster/gossip/telemetry.js')
+const { createGossip } = await load('cluster/gossip/gossip.js')
 const { encodeFrame, decodeFrame } = await load('cluster/links/frames.js')
 const { newNodeId } = await load('cluster/identity/node-id.js')
 
@@ -108,7 +108,7 @@ export function createCells ({ count, clock, heartbeatMs = 2000, electionMs = 30
       members: memoryMembers({ clusterId, members, removed: [] }),
       self: () => self, apiUrl: () => null, emit: () => {}
     })
-    const plane = createTelemetry({
+    const plane = createGossip({
       clock, log, enabled: telemetry, sample: async () => vitals,
       publish (body) {
         const peers = transport.broadcast('telemetry', body)

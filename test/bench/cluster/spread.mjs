@@ -44,7 +44,7 @@ export default {
     const cells = createCells({ count: NODES, clock: systemClock, heartbeatMs: 500, electionMs: 750 })
     const all = cells.all()
     for (const { core } of all) {
-      core.desk.handle('bench.put', ({ key, value }) => { core.desk.write(key, value); return null })
+      core.commands.handle('bench.put', ({ key, value }) => { core.commands.write(key, value); return null })
     }
     cells.start()
     try {
@@ -62,7 +62,7 @@ export default {
         }))
         const followers = all.filter((cell) => cell !== master)
         control.push(...await seenBy(followers, ({ core }, tell) => core.control.observe(tell), key, () => {
-          void writer.core.desk.run('bench.put', { key, value: { n } })
+          void writer.core.commands.run('bench.put', { key, value: { n } })
         }))
       }
       const row = (name, values) => [name, ...[0.5, 0.95, 0.99, 1].map((q) =>

@@ -2,16 +2,16 @@ import { readFileSync, readdirSync } from 'node:fs'
 import t from 'tap'
 import { Election } from '../cluster/election/core.js'
 import { RULES } from '../cluster/election/rules.js'
-import { PromiseKeeper } from '../cluster/election/promise.js'
+import { HardState } from '../cluster/election/hard-state.js'
 import { MOVES } from '../cluster/election/elector.js'
 import type { Io, Log } from '../cluster/election/ports.js'
-import type { PromiseRecord, Role, Token } from '../cluster/election/types.js'
+import type { HardStateRecord, Role, Token } from '../cluster/election/types.js'
 
 interface Disk {
   works: boolean
-  held: PromiseRecord | null
+  held: HardStateRecord | null
   writes: number
-  persist (record: PromiseRecord): boolean
+  persist (record: HardStateRecord): boolean
 }
 
 /** A disk that takes writes while `works`. */
@@ -28,34 +28,34 @@ function disk (): Disk {
   }
 }
 
-t.test('promises', (t) => {
+t.test('the hard state', (t) => {
   const store = disk()
-  const keeper = new PromiseKeeper(null, (r) => store.persist(r), RULES.promiseCounts)
+  const state = new HardState(null, (r) => store.persist(r), RULES.writeCounts)
   t.same(store.held, { term: 0, votedFor: null, boot: 1 }, 'a start is counted')
-  t.equal(keeper.grant({ term: 3, master: 'a' }), true)
+  t.equal(state.grant({ term: 3, master: 'a' }), true)
   t.same(store.held, { term: 3, votedFor: 'a', boot: 1 }, 'on disk before the answer')
-  t.equal(keeper.covers(3) && !keeper.covers(4), true)
+  t.equal(state.covers(3) && !state.covers(4), true)
   const { writes } = store
-  t.equal(keeper.grant({ term: 3, master: 'a' }), true)
-  t.equal(store.writes, writes, 'the same promise is not written again')
+  t.equal(state.grant({ term: 3, master: 'a' }), true)
+  t.equal(store.writes, writes, 'the same vote is not written again')
 
   store.works = false
-  t.equal(keeper.grant({ term: 4, master: 'b' }), false, 'a failed write promises nothing')
-  t.same(keeper.promised, { term: 3, master: 'a' })
-  t.equal(keeper.storing, false)
-  keeper.follow({ term: 6, master: 'c' })
-  t.same(keeper.promised, { term: 6, master: 'c' }, 'following raises the floor in memory')
-  t.equal(keeper.covers(6), false, 'and covers nothing')
+  t.equal(state.grant({ term: 4, master: 'b' }), false, 'a failed write gives no vote')
+  t.same(state.voted, { term: 3, master: 'a' })
+  t.equal(state.storing, false)
+  state.follow({ term: 6, master: 'c' })
+  t.same(state.voted, { term: 6, master: 'c' }, 'following raises the floor in memory')
+  t.equal(state.covers(6), false, 'and covers nothing')
   store.works = true
-  keeper.retry()
+  state.retry()
   t.same(store.held, { term: 6, votedFor: 'c', boot: 1 }, 'the floor reaches the disk later')
-  t.equal(keeper.storing && keeper.covers(6), true)
+  t.equal(state.storing && state.covers(6), true)
 
-  const again = new PromiseKeeper(store.held, (r) => store.persist(r), RULES.promiseCounts)
-  t.same([again.boot, again.promised], [2, { term: 6, master: 'c' }], 'a restart forgets nothing')
+  const again = new HardState(store.held, (r) => store.persist(r), RULES.writeCounts)
+  t.same([again.boot, again.voted], [2, { term: 6, master: 'c' }], 'a restart forgets nothing')
   again.follow({ term: 5, master: 'z' })
-  t.same(again.promised, { term: 6, master: 'c' }, 'and nothing lowers it')
-  const broken = new PromiseKeeper(store.held, () => { throw new Error('EIO') }, RULES.promiseCounts)
+  t.same(again.voted, { term: 6, master: 'c' }, 'and nothing lowers it')
+  const broken = new HardState(store.held, () => { throw new Error('EIO') }, RULES.writeCounts)
   t.same([broken.storing, broken.boot], [false, 3], 'an exception is a refusal; the start counts in memory')
   t.end()
 })
@@ -77,10 +77,10 @@ t.test('votes', (t) => {
   t.end()
 })
 
-t.test('claims', (t) => {
+t.test('counting votes', (t) => {
   const base = { yes: 1, needed: 2, refused: false, complete: false, expired: false }
   const check = (mode: 'available' | 'majority', change: object, result: string): void => {
-    t.equal(RULES.claimResult({ mode, ...base, ...change }), result, `${mode} ${JSON.stringify(change)}`)
+    t.equal(RULES.voteResult({ mode, ...base, ...change }), result, `${mode} ${JSON.stringify(change)}`)
   }
   check('available', {}, 'open')
   check('available', { refused: true, yes: 6 }, 'lost')
@@ -109,7 +109,7 @@ t.test('a lone node', (t) => {
   const said: string[] = []
   const entries: { id: string, sid: string, term: number }[] = []
   const log: Log = {
-    fresh: () => ({ term: entries.at(-1)?.term ?? 0, seq: entries.length }),
+    last: () => ({ term: entries.at(-1)?.term ?? 0, seq: entries.length }),
     voters: () => ['a'],
     append: ({ id, sid, term }) => { entries.push({ id, sid, term }); return true },
     find: (id) => {
@@ -148,11 +148,11 @@ t.test('a lone node', (t) => {
   t.end()
 })
 
-t.test('a master below the promise is refused, and told of once for each term of its session', (t) => {
+t.test('a master below the term voted in is refused, and told of once for each term of its session', (t) => {
   const said: string[] = []
   const none = (): void => {}
   const log: Log = {
-    fresh: () => ({ term: 4, seq: 1 }), voters: () => ['a', 'b'], append: () => true, find: () => undefined,
+    last: () => ({ term: 4, seq: 1 }), voters: () => ['a', 'b'], append: () => true, find: () => undefined,
     body: () => null, adopt: () => { said.push('adopted'); return 'adopted' }
   }
   const io: Io = {

@@ -1,25 +1,25 @@
-import type { PromiseRecord, Token } from './types.js'
+import type { HardStateRecord, Token } from './types.js'
 
 /** Writes the record so that it survives a crash, before it returns. False when the disk refused. */
-export type Persist = (record: PromiseRecord) => boolean
+export type Persist = (record: HardStateRecord) => boolean
 
 /**
- * The promise of a node: the highest term it bound itself to, and to whom. It reaches the disk before
- * anyone hears of it. When the disk refuses, nothing is promised; the node may still follow a master, which
- * raises `floor` in memory only, and then neither acknowledges nor carries out anything.
+ * A node's hard state (as Raft calls it): the highest term it voted in or followed a master of, and that
+ * master. It is on disk before anyone hears of it. While the disk refuses, the node gives no vote; it may
+ * still follow a master, which raises `floor` in memory only, and then acknowledges nothing.
  */
-export class PromiseKeeper {
+export class HardState {
   readonly #persist: Persist
   readonly #counts: (persisted: boolean) => boolean
-  #record: PromiseRecord
+  #record: HardStateRecord
   #floor: Token
   #storing = true
 
   /**
    * @param stored what the disk held; null on the first start
-   * @param counts which answers of `persist` make a promise (rule `promiseCounts`)
+   * @param counts which answers of `persist` count as written (rule `writeCounts`)
    */
-  constructor (stored: PromiseRecord | null, persist: Persist, counts: (persisted: boolean) => boolean) {
+  constructor (stored: HardStateRecord | null, persist: Persist, counts: (persisted: boolean) => boolean) {
     this.#persist = persist
     this.#counts = counts
     this.#record = stored ?? { term: 0, votedFor: null, boot: 0 }
@@ -34,26 +34,26 @@ export class PromiseKeeper {
   /** What the disk holds. */
   get durable (): Token { return { term: this.#record.term, master: this.#record.votedFor ?? '' } }
 
-  /** The highest token this node bound itself to, on disk or, while the disk refuses, in memory. */
-  get promised (): Token { return this.#floor.term > this.#record.term ? this.#floor : this.durable }
+  /** The highest term this node voted in or followed, on disk or, while the disk refuses, in memory. */
+  get voted (): Token { return this.#floor.term > this.#record.term ? this.#floor : this.durable }
 
   /** False from a failed write to the next good one. */
   get storing (): boolean { return this.#storing }
 
-  /** Promises the vote of `token.term`. False, and nothing changed, when the disk refused. */
+  /** Gives the vote of `token.term`. False, and nothing changed, when the disk refused. */
   grant (token: Token): boolean {
     if (this.#record.term === token.term && this.#record.votedFor === token.master) return true
     return this.#write({ ...this.#record, term: token.term, votedFor: token.master })
   }
 
-  /** Follows a master; its term is at least the promised one. The floor rises in any case. */
+  /** Follows a master whose term is at least the one voted in. The floor rises in any case. */
   follow (token: Token): void {
-    if (token.term <= this.promised.term) return
+    if (token.term <= this.voted.term) return
     this.#floor = token
     this.#write({ ...this.#record, term: token.term, votedFor: token.master })
   }
 
-  /** Whether the disk holds a promise of at least that term, so that one may act under it. */
+  /** Whether the disk holds at least that term, so that what is done under it may be acknowledged. */
   covers (term: number): boolean { return this.#record.term >= term }
 
   /** The disk refused something else that must last, such as an entry. */
@@ -61,11 +61,11 @@ export class PromiseKeeper {
 
   /** Writes again what was refused. Called from time to time while `storing` is false. */
   retry (): void {
-    const { term, master } = this.promised
+    const { term, master } = this.voted
     this.#write({ ...this.#record, term, votedFor: master === '' ? null : master })
   }
 
-  #write (record: PromiseRecord): boolean {
+  #write (record: HardStateRecord): boolean {
     let persisted = false
     // An exception is a refusal like any other: `storing` tells it.
     try { persisted = this.#persist(record) } catch {}

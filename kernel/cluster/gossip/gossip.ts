@@ -4,24 +4,24 @@ import type { Clock } from '../../api/clock.js'
 import type { Logger } from '../../api/plugin.js'
 import type { Vitals } from '../../machine/vitals.js'
 import type { TelemetryCounters } from './counters.js'
-import type { TelemetryBody } from './message.js'
+import type { GossipBody } from './message.js'
 
 /** What a node reads of its machine. */
 export type Reading = Vitals
 
-export interface TelemetryOptions {
+export interface GossipOptions {
   clock: Clock
   log: Logger
   /** False with SVC_TELEMETRY_DISABLE=1. */
   enabled: boolean
   /** Hands a body to all peers; says how many took it and the bytes sent in all. Throws = failure. */
-  publish (body: TelemetryBody): { peers: number, bytes: number }
+  publish (body: GossipBody): { peers: number, bytes: number }
   /** Time between two samples and between two publishes. */
   periodMs?: number
   sample (): Promise<Reading>
 }
 
-export interface Telemetry {
+export interface Gossip {
   /**
    * A reading to publish at the next period; a newer one of the same key takes its place. Plain JSON of at
    * most 64 KiB. Throws RangeError naming a key that is not `[a-zA-Z0-9/_.:@-]{1,200}`.
@@ -47,7 +47,7 @@ const BODY_BYTES = 512 * 1024
 /** Most keys kept of one peer; the one not heard of longest goes first. */
 const PEER_KEYS = 256
 
-export function createTelemetry (options: TelemetryOptions): Telemetry {
+export function createGossip (options: GossipOptions): Gossip {
   const { clock, log, enabled } = options
   const warnOnce = onceEach(log)
   const inbox = createInbox(clock)
@@ -125,7 +125,7 @@ interface Outbox {
 }
 
 /** What waits for the peers, and how publishing went. */
-function createOutbox (options: TelemetryOptions, warnOnce: WarnOnce): Outbox {
+function createOutbox (options: GossipOptions, warnOnce: WarnOnce): Outbox {
   const { clock, enabled } = options
   const queue = createQueue(MAX_KEYS)
   const counts = { publishFailures: 0, noPeerPublishes: 0, bytesPublished: 0 }
@@ -175,8 +175,8 @@ function createOutbox (options: TelemetryOptions, warnOnce: WarnOnce): Outbox {
 
 interface Inbox {
   put (from: string, readings: readonly [string, unknown][]): void
-  latest: Telemetry['latest']
-  forget: Telemetry['forget']
+  latest: Gossip['latest']
+  forget: Gossip['forget']
 }
 
 /** The newest readings of every peer. */
