@@ -56,7 +56,7 @@ export interface ClusterOptions {
   self: () => Applicant
   apiUrl: () => string | null
   transport: Transport
-  /** Told control events once; from then on they are the bus's. */
+  /** Publishes a control event. */
   emit: (kind: string, payload: Record<string, unknown>) => void
 }
 
@@ -75,12 +75,12 @@ export class ClusterCore {
   readonly #driver: ElectionDriver
   readonly #channels: Channels
   readonly #digests: Digests
-  /** What a node knows of the members, told to whoever it is linked with. */
+  /** Sends this node's member list to its peers. */
   readonly #knownMembers: Channel<MemberList>
-  /** Said by a node that begins to stop, and once more to whoever it is linked with after that. */
+  /** Announces that a node is stopping; repeated on every link that opens after that. */
   readonly #leaving: Channel<null>
   readonly #peerListeners: Listeners<{ installId: string, up: boolean }>
-  /** Who is there as the master in force tells it. */
+  /** Install ids of the live nodes when the master last looked. */
   #live: ReadonlySet<string> = new Set()
   /** The session whose document has what this node knows of the members. */
   #introduced: string | undefined
@@ -175,7 +175,7 @@ export class ClusterCore {
     this.#driver.up(peer.installId)
     this.replicas.up(peer.installId)
     this.#knownMembers.send(peer.installId, this.#options.members.current())
-    // A new link begins anew: what was said over the last one is forgotten.
+    // The peer has forgotten what was announced over an earlier link.
     if (this.directory.isLeaving(this.#options.node.installId)) this.#leaving.send(peer.installId, null)
     this.#noteLive()
     this.#peerListeners.tell({ installId: peer.installId, up: true })
@@ -212,7 +212,7 @@ export class ClusterCore {
     this.#leaving.broadcast(null)
   }
 
-  /** Tells the others that this node stops, so that they need not miss it first. */
+  /** Gives up the mastership before a stop, so that the others need not wait for its silence. */
   resign (): void { this.#driver.resign() }
 
   stop (): void {
@@ -268,7 +268,7 @@ export class ClusterCore {
     void this.#introduce()
   }
 
-  /** This node is reached elsewhere: tells the others, as far as that can be done now. */
+  /** This node's addresses changed: enters them in the control document, if there is a master now. */
   async moved (): Promise<void> {
     this.#introduced = undefined
     await this.#introduce()
@@ -310,8 +310,8 @@ export class ClusterCore {
   }
 
   /**
-   * The master says who came and who is missed. While there is none nobody says it: the next master does, of
-   * all that happened since, the loss of the old one too.
+   * The master emits NodeJoined and NodeTimedOut. While there is no master nobody does; the next one then
+   * emits them for everything since, the loss of the old master included.
    */
   #noteLive (): void {
     const before = this.#live

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import { backoffMs } from '../api/backoff.js'
 import { delay } from '../api/clock.js'
 import { kernelError, SvcError } from '../api/errors.js'
 import type { Clock } from '../api/clock.js'
@@ -37,9 +38,8 @@ type Result = { readonly value: unknown } | { readonly error: ErrorParts }
 
 /** How long one command is tried again under the same id before the caller is told. */
 const TRY_MS = 10_000
-/** Pause before the second try, doubled before each further one, ms: a refusal may come at once. */
-const PAUSE_MS = 20
-const PAUSE_MAX_MS = 1000
+/** Pause between two tries, growing: a refusal may come at once. */
+const PAUSE = { minMs: 20, maxMs: 1000 }
 /** These say that nothing is known of the outcome, or that it was not entered: ask again, same id. */
 const AGAIN: ReadonlySet<Refusal> = new Set(['session_changed', 'stale_session', 'no_answer'])
 
@@ -69,14 +69,14 @@ export class CommandRouter {
   async run (name: string, args: unknown, id: string = randomUUID()): Promise<CommandAnswer> {
     const { clock } = this.#options
     const deadline = clock.mono() + TRY_MS
-    for (let pause = PAUSE_MS; ; pause = Math.min(pause * 2, PAUSE_MAX_MS)) {
+    for (let tries = 1; ; tries++) {
       const outcome = await this.#options.submit(id, { name, args } satisfies Payload)
       if (outcome.ok) return { receipt: outcome, result: valueOf(outcome.result as Result | undefined) }
       // Without a quorum no master can accept this before the caller times out.
       if (this.#options.quorumLost()) throw kernelError('no_quorum')
       const over = clock.mono() >= deadline
       if (over || !AGAIN.has(outcome.code)) throw this.#refused(outcome.code)
-      await delay(clock, pause)
+      await delay(clock, backoffMs(tries, PAUSE, 1))
     }
   }
 

@@ -70,7 +70,7 @@ interface Opened {
 
 type Handler = Parameters<NodeLinks['start']>[0]
 
-/** What the links talk to; set one after the other, since each needs the one before. */
+/** What the links call; filled in step by step, since each part needs the one before. */
 interface Ends { cluster?: ClusterCore, telemetry?: Gossip, measuring?: Measuring, handler?: Handler }
 
 /**
@@ -118,7 +118,7 @@ async function enter (opened: Opened, links: Links, ends: Ends): Promise<NodeLin
     self: options.node.installId, clock, random: randomShare,
     request: async (to, request) => await links.request(to, request)
   })
-  // Whoever was faster than this node's start is met now.
+  // Links that opened before the cluster existed.
   for (const peer of links.peers()) meet(ends, peer)
   const alone = !joining && members.current().members.length <= 1
   if (alone) cluster.start()

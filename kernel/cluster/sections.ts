@@ -37,7 +37,7 @@ export function createSections (options: SectionsOptions): Sections {
   }
 }
 
-/** Most entries of a section that are told of: no node fills the log. */
+/** At most so many bad entries of a section are logged, so that no node can fill the log. */
 const TOLD_MAX = 100
 
 /**
@@ -65,7 +65,7 @@ class Shape {
     if (problem !== null) throw new TypeError(`section "${this.#name}", key "${key}": ${problem}`)
   }
 
-  /** Whether an entry of the documents can be believed; one that cannot is counted, and told once. */
+  /** Whether an entry fits the schema; one that does not is counted and logged once. */
   fits (nodeId: string, key: string, value: unknown): boolean {
     const held = typeof value === 'object' && value !== null ? value : undefined
     const known = held && this.#judged.get(held)
@@ -130,7 +130,7 @@ function nodeSection<T> (prefix: string, shape: Shape, options: SectionsOptions)
       const fits = value !== undefined && shape.fits(nodeId, prefix + key, value)
       return fits ? frozen(value) as T : undefined
     },
-    // What a node said before its link broke is not shown any more.
+    // Entries of a node whose link is down are hidden.
     * entries () {
       for (const { nodeId, key, value, old } of replicas.entries()) {
         if (!key.startsWith(prefix) || old || !shape.fits(nodeId, key, value)) continue

@@ -39,7 +39,7 @@ export class SessionView implements Session {
 
   onChange (fn: () => void): () => void { return this.#listeners.add(fn) }
 
-  /** The election says that another session, term, or none is in force. */
+  /** The election has another session or term, or none. */
   changed (next: Leader | null): void {
     if (next !== null) {
       if (next.sid !== this.#last) this.#before = this.#last === '' ? null : this.#last

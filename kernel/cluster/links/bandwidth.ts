@@ -13,7 +13,7 @@ export const MIN_SAMPLE_BYTES = 1024 * 1024
 export const MAX_PROBE_BYTES = 8 * 1024 * 1024
 /** A good size for a probe: enough for a sample, 32 ms on 1 Gbit/s. */
 export const PROBE_BYTES = 4 * 1024 * 1024
-/** What an old estimate loses half of before a slower sample is measured against it. */
+/** After this time an old estimate counts half when a slower sample comes. */
 const HALF_LIFE_MS = 60_000
 const CHUNK_BYTES = 64 * 1024
 const PROBE_LIMIT_MS = 5000
@@ -111,9 +111,9 @@ export async function measure (
   return { bytes: seen.bytes, ms: seen.startMs === null ? 0 : seen.lastMs - seen.startMs }
 }
 
-/** A link is measured so long after it opened, up to twice that, ms. */
+/** Delay from a link's opening to its first measurement, up to twice this, ms. */
 const FIRST_MS = 3000
-/** And again after this, ms. */
+/** Time between two measurements of a link, ms. */
 const AGAIN_MS = 30 * 60_000
 
 const asNode = { id: 'node', mode: 'direct', authorities: new Set(['operator']) } as const
@@ -125,7 +125,7 @@ export interface MeasuringOptions {
   request: (to: string, request: MemberRequest) => Promise<MemberResponse>
 }
 
-/** Knows what the links carry, by a few MiB without meaning now and then. */
+/** Measures the bandwidth of each link now and then, by fetching a few MiB of random bytes. */
 export interface Measuring {
   up (installId: string): void
   down (installId: string): void
@@ -149,12 +149,12 @@ export function createMeasuring (options: MeasuringOptions): Measuring {
       bandwidth.sample(installId, await measure(body, clock))
       measuredAt.set(installId, clock.mono())
     } catch {
-      // The link is gone or the other end is busy. Nothing is known then, and the next time will tell.
+      // The link is gone or the other end is busy: measured again next time.
     }
     if (due.has(installId)) later(installId, AGAIN_MS)
   }
   return {
-    // One end is enough: what it learns stands under its own edges.
+    // One end measures: the one with the smaller install id.
     up (installId) {
       if (self > installId) return
       // A link that comes and goes is not measured each time.

@@ -35,7 +35,7 @@ export function dialReason (error: unknown): string {
 
 /** Path of links on the members' listener. */
 export const CLUSTER_PATH = '/cluster'
-/** Host header of what goes over a pinned connection; names mean nothing there. */
+/** Host header of requests between members, whose connections are judged by their keys and not by names. */
 export const MEMBERS_HOST = 'svc-members'
 
 export interface ConnectOptions {
@@ -90,7 +90,7 @@ export function upgrade<T> (
     })
     const fail = (error: Error): void => {
       settle()
-      // What goes on in a socket that is given up is nobody's business.
+      // Later errors of a socket that is given up are of no interest.
       ws.on('error', () => {})
       ws.terminate()
       socket.destroy()
@@ -107,7 +107,7 @@ export function upgrade<T> (
       settle()
       resolve(opened(ws))
     }
-    // Whoever does not know this node's key hangs up here: TLS 1.3 lets a client finish first.
+    // A peer that does not know this node's key closes only now: in TLS 1.3 the client finishes first.
     const onError = (): void => { fail(new Error('closed')) }
     ws.on('open', onOpen).on('error', onError)
     signal.addEventListener('abort', onAbort, { once: true })

@@ -139,7 +139,7 @@ export class Dialler {
 
   #pause ({ attempts, reason }: Entry): number {
     const { limits, random } = this.#options
-    // At the start and after a link broke: soon, spread so that both ends do not dial in step.
+    // At the start and after a link broke: soon, at a random moment so that both ends do not dial in step.
     if (attempts === 0) return random() * limits.backoffMinMs
     if (reason === 'self') return SELF_MS
     return backoffMs(attempts, { minMs: limits.backoffMinMs, maxMs: limits.backoffMaxMs }, random())
@@ -153,7 +153,7 @@ export class Dialler {
     } catch (error) {
       reason = (error as Error).message
     }
-    // Stopped meanwhile, and perhaps begun anew.
+    // The entry was stopped during the attempt, and perhaps started again.
     if (entry.abort !== abort) return
     entry.abort = undefined
     entry.reason = reason

@@ -71,7 +71,10 @@ export interface LinkOptions {
  */
 const BULK: ReadonlySet<WireKind> = new Set(['document', 'channel'])
 
-/** A connection that was cut without a word keeps packets back for long after the cut: a new one does not. */
+/**
+ * After a network cut, TCP retransmits with growing pauses and stays silent long after the cut has healed. A
+ * new connection works at once, so a link is closed after so many pings without any frame.
+ */
 const MAX_UNANSWERED = 3
 
 /** What WebSockets of links are opened with; a little more than a frame may come, so that we refuse it. */
@@ -105,7 +108,7 @@ export class Link {
   readonly #options: LinkOptions
   readonly #bytes: Budget
   readonly #frames: Budget
-  /** open: takes frames; fading: a better link is up, what is on its way counts; ended: nothing does. */
+  /** open: takes frames; fading: replaced by another link, frames under way still count; ended: none does. */
   #state: 'open' | 'fading' | 'ended' = 'open'
   #pinged: number | undefined
   /** Pings since the newest frame came. */
@@ -161,7 +164,7 @@ export class Link {
     }
   }
 
-  /** Sends an encoded frame; false when too much waits. Beyond the last limit the link ends. */
+  /** Sends an encoded frame; false when too much is queued. A socket that takes nothing ends the link. */
   send (kind: WireKind, frame: Uint8Array): boolean {
     const { limits } = this.#options
     if (!this.open || frame.byteLength > limits.frameBytes) return false
@@ -191,7 +194,7 @@ export class Link {
     }
   }
 
-  /** Measures the round trip, and ends a link on which nothing came since so many pings. */
+  /** Measures the round trip; ends a link on which nothing arrived since the last MAX_UNANSWERED pings. */
   tick (): void {
     if (!this.open || this.greeting === undefined) return
     if (this.#unanswered >= MAX_UNANSWERED) {
@@ -215,7 +218,7 @@ export class Link {
     this.#options.hooks.closed(this, reason, true)
   }
 
-  /** Closes since a better link is up; frames on their way are still delivered, nothing is reported. */
+  /** Closes it in favour of a better link: frames under way are still delivered, and nothing is reported. */
   fade (): void {
     if (this.#state !== 'open') return
     this.#state = 'fading'

@@ -1,3 +1,4 @@
+import { backoffMs } from '../../api/backoff.js'
 import { formatAddress, readAddress } from '../identity/addresses.js'
 import { connectMember, upgrade } from './connect.js'
 import { Dialler } from './dialler.js'
@@ -39,8 +40,8 @@ export class Links {
   readonly #hooks: LinkHooks
   /** What waits for a dialled link's hello. */
   readonly #waiting = new Map<Link, { resolve: () => void, reject: (error: Error) => void }>()
-  /** Members in back-off after they broke the protocol, until `until` (monotonic ms). */
-  readonly #barred = new Map<string, { until: number, waitMs: number }>()
+  /** Members in back-off after they broke the protocol `times` in a row, until `until` (monotonic ms). */
+  readonly #barred = new Map<string, { until: number, times: number }>()
   #listener: Promise<Listener> | undefined
   #serial = 0
   #stop: (() => void)[] = []
@@ -234,12 +235,11 @@ export class Links {
   /** Exponential back-off: a member that breaks the protocol at once again would fill the event log. */
   #bar (installId: string, word: string): void {
     if (this.#isBarred(installId)) return
-    const { violationMinMs: least, violationMaxMs: most } = this.#limits
+    const { violationMinMs: minMs, violationMaxMs: maxMs } = this.#limits
     const now = this.#options.clock.mono()
     const before = this.#barred.get(installId)
-    const anew = before === undefined || now > before.until + most
-    const waitMs = anew ? least : Math.min(most, before.waitMs * 2)
-    this.#barred.set(installId, { until: now + waitMs, waitMs })
+    const times = before === undefined || now > before.until + maxMs ? 1 : before.times + 1
+    this.#barred.set(installId, { until: now + backoffMs(times, { minMs, maxMs }, 1), times })
     this.#options.events.violation(installId, word)
   }
 

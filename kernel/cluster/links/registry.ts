@@ -11,7 +11,7 @@ export interface LinkEvents {
   /** The last link to a member is gone. */
   down (installId: string, reason: string): void
   frame (installId: string, kind: FrameKind, body: unknown): void
-  /** A member broke the protocol; `reason` is the name of the close code. Told once in a back-off. */
+  /** A member broke the protocol; `reason` is the name of the close code. Called once per back-off. */
   violation (installId: string, reason: string): void
 }
 
@@ -19,7 +19,7 @@ interface Known {
   /** Every link that may still carry frames, greeted or not. */
   open: Set<Link>
   current: Link | undefined
-  /** The process start that was told of as up; null when none is. */
+  /** Node id that `events.up` was called with; null while it is down. */
   told: string | null
 }
 
@@ -32,7 +32,7 @@ export interface RegistryOptions {
   changed: () => void
 }
 
-/** Which links there are, which one of a member counts, and what is told of it: up once, down once. */
+/** All links by member, the one of each member that is used, and the events of it: up once, down once. */
 export class Registry {
   readonly #options: RegistryOptions
   readonly #members = new Map<string, Known>()
@@ -83,7 +83,7 @@ export class Registry {
     return state.current ?? [...state.open].find((link) => link.open)
   }
 
-  /** Links that were told of as up. */
+  /** The links that are used, one per member. */
   currents (): Link[] { return [...this.#members.values()].flatMap(({ current }) => current ?? []) }
   all (): Link[] { return [...this.#members.values()].flatMap(({ open }) => [...open]) }
   of (installId: string): Link[] { return [...this.#members.get(installId)?.open ?? []] }
@@ -114,7 +114,7 @@ export class Registry {
     this.#tell(() => { this.#options.events.down(installId, reason) })
   }
 
-  /** What the layers above throw must not harm a link. */
+  /** An exception of a listener must not harm the link. */
   #tell (act: () => void): void {
     try {
       act()
