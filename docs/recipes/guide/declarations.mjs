@@ -1,4 +1,5 @@
-// What the whole product declares, for the scripts here: run them with `node --import tsx/esm`.
+// What the whole product declares, for the scripts here: run them from the root with
+// `node --import ./test/tools/typescript.mjs`.
 import { declaredBy } from '../../../kernel/cli/declared.ts'
 import { bundled } from '../../../plugins/index.ts'
 import { allSheets, writtenSheets } from '../../../plugins/chat/guide/sheets.ts'

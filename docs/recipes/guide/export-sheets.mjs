@@ -1,4 +1,5 @@
-// Writes all sheets and the frames as JSON for the training: node --import tsx/esm export-sheets.mjs OUT.json
+// Writes all sheets and the frames as JSON for the training:
+// node --import ./test/tools/typescript.mjs export-sheets.mjs OUT.json
 import { readFileSync, writeFileSync } from 'node:fs'
 import { parse } from 'yaml'
 import { patternsIn } from '../../../plugins/chat/guide/sheets.ts'

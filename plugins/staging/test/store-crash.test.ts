@@ -11,7 +11,7 @@ import { startHub } from './hub-kit.js'
 import { bytes, clientOf, contents, ended, ID, MIB, names, open, scratch, write } from './store-kit.js'
 
 const CHILD = fileURLToPath(new URL('store-child.ts', import.meta.url))
-const LOADER = `--import=${import.meta.resolve('tsx/esm')}`
+const LOADER = `--import=${new URL('../../../test/tools/typescript.mjs', import.meta.url).href}`
 const WEIGHTS = bytes(6 * MIB, 3)
 
 /** Runs a store in a process of its own that starts one download; resolves once it reports enough bytes. */

@@ -31,7 +31,7 @@ t.test('killed in the middle, at several points: at most one chunk\'s bytes are 
   const file = join(folder, 'manifest.json')
   await writeFile(file, JSON.stringify(manifest))
   const child = fileURLToPath(new URL('transfer-child.ts', import.meta.url))
-  const loader = `--import=${import.meta.resolve('tsx/esm')}`
+  const loader = `--import=${new URL('../../../test/tools/typescript.mjs', import.meta.url).href}`
   for (const part of [0.3, 0.7]) {
     const incoming = join(folder, 'incoming')
     const running = spawn(process.execPath, [loader, child, file, incoming, server.url], {

@@ -1,5 +1,5 @@
 // Judges the search and the model on questions.tsv and writes scores.md:
-// node --import tsx/esm docs/recipes/guide/judge/score.mjs [search | model [FOLDER]]
+// node --import ./test/tools/typescript.mjs docs/recipes/guide/judge/score.mjs [search | model [FOLDER]]
 import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { readCard } from '../../../../kernel/cards/bundle.ts'
@@ -77,7 +77,7 @@ const kept = (title) => new RegExp(`## ${title}\n[\\s\\S]*?(?=\n## |$)`).exec(ol
 const search = what === 'model' ? kept('The search') : judgeSearch()
 const model = what === 'search' ? kept('The model') : await judgeModel()
 const intro = 'On the 100 questions of `questions.tsv`, by\n' +
-  '`node --import tsx/esm docs/recipes/guide/judge/score.mjs`.'
+  '`node --import ./test/tools/typescript.mjs docs/recipes/guide/judge/score.mjs`.'
 const text = `# Scores\n\n${intro}\n\n${search.trimEnd()}\n\n${model.trimEnd()}\n`
 if (process.argv[3] === undefined) writeFileSync(here('scores.md'), text)
 process.stdout.write(text)
