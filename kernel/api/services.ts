@@ -166,7 +166,7 @@ export interface ServedFrame {
 
 /** What a plugin's own route streams through the machinery of capability calls. */
 export interface ServeOptions {
-  /** The capability (id@version) whose places at the table this request takes. */
+  /** The capability (id@version) whose limit of calls at once this request counts against. */
   as: string
   contentType: string
   /** Writes a frame; null for nothing. Without it only media bytes are written. */

@@ -1,7 +1,7 @@
 import { BootError } from './boot-error.js'
 import { findConfig, formatProblems, pluginModules, readConfigFile, resolveConfig } from '../config/index.js'
 import { arrange } from '../plugins/graph.js'
-import { loadGuest } from '../plugins/third-party.js'
+import { loadThirdParty } from '../plugins/third-party.js'
 import { authoritiesOf, ownerOf } from '../plugins/owners.js'
 import { checkManifests } from '../plugins/registry.js'
 import type { ConfigOwner, RawConfig, ResolvedConfig } from '../config/index.js'
@@ -34,12 +34,13 @@ export async function prepare (options: SetupOptions): Promise<Setup> {
   const { home, env, configFlag } = options
   const file = findConfig({ home, env, ...(configFlag === undefined ? {} : { flag: configFlag }) })
   const raw = readConfigFile(file)
-  const { plugins: guests, problems } = await loadModules(raw)
-  const plugins = [...options.bundled, ...guests]
+  const { plugins: thirdParty, problems } = await loadModules(raw)
+  const plugins = [...options.bundled, ...thirdParty]
   const manifests = plugins.map((p) => p.manifest)
   const authorities = authoritiesOf(manifests)
   const owners = [
-    ...options.bundled.map((p) => ownerOf(p.manifest, true)), ...guests.map((p) => ownerOf(p.manifest, false))
+    ...options.bundled.map((p) => ownerOf(p.manifest, true)),
+    ...thirdParty.map((p) => ownerOf(p.manifest, false))
   ]
   const { config, problems: mistakes, warnings } = resolveConfig(raw, {
     owners, env, flags: options.flags, authorities
@@ -79,12 +80,12 @@ function demandedIn (raw: RawConfig): ReadonlySet<string> {
 async function loadModules (raw: RawConfig): Promise<{ plugins: Plugin[], problems: string[] }> {
   const plugins: Plugin[] = []
   const problems: string[] = []
-  for (const guest of pluginModules(raw)) {
+  for (const module of pluginModules(raw)) {
     try {
-      plugins.push(await loadGuest(guest))
+      plugins.push(await loadThirdParty(module))
     } catch (error) {
       const [first] = (error as Error).message.split('\n')
-      problems.push(`plugins.${guest.name}.module: cannot load ${guest.module}: ${first ?? ''}`)
+      problems.push(`plugins.${module.name}.module: cannot load ${module.module}: ${first ?? ''}`)
     }
   }
   return { plugins, problems }

@@ -5,7 +5,7 @@ import type { Clock } from '../api/clock.js'
 import type { Call } from './calls.js'
 import type { CheckedChunk } from './drive.js'
 import type { FrameHeader } from './frames.js'
-import type { ChunkBuffer, RoomLimits, Taken } from './pump.js'
+import type { ChunkBuffer, RoomLimits, Taken } from './chunk-buffer.js'
 import type { FrameSink } from './sinks.js'
 import type { SpanSeries } from '../observe/spans.js'
 

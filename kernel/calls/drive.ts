@@ -6,7 +6,7 @@ import type { CapabilityCall, CapabilityChunk, ErrorDecl, Logger } from '../api/
 import type { Issue } from '../api/validate.js'
 import type { Call } from './calls.js'
 import type { FrameMedia } from './frames.js'
-import type { ChunkBuffer } from './pump.js'
+import type { ChunkBuffer } from './chunk-buffer.js'
 import type { Check } from './schema-check.js'
 
 /** A chunk that has been checked. */

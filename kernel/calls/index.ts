@@ -1,6 +1,6 @@
 import { Invoker } from './invoke.js'
 import { defaultLimits } from './limits.js'
-import { BytePool } from './pump.js'
+import { BytePool } from './chunk-buffer.js'
 import { Registry } from './registry.js'
 import { Remote } from './remote.js'
 import { capabilityRoutes } from './routes.js'

@@ -1,6 +1,6 @@
 import { findConfig, findSetting, pluginModules, readConfigFile } from '../config/index.js'
 import { arrange } from '../plugins/graph.js'
-import { loadGuest } from '../plugins/third-party.js'
+import { loadThirdParty } from '../plugins/third-party.js'
 import { authoritiesOf as authoritiesIn, ownerOf } from '../plugins/owners.js'
 import { nearest } from '../config/nearest.js'
 import { CliError, exitCodes } from './errors.js'
@@ -33,7 +33,7 @@ export async function readInstallation (
   const failures: string[] = []
   for (const module of pluginModules(raw)) {
     try {
-      plugins.push({ manifest: (await loadGuest(module)).manifest, source: module.module })
+      plugins.push({ manifest: (await loadThirdParty(module)).manifest, source: module.module })
     } catch (error) {
       failures.push(`plugins.${module.name}: cannot load ${module.module}: ${(error as Error).message}`)
     }

@@ -9,7 +9,7 @@ import type { Plugin } from '../api/plugin.js'
  * Imports a plugin that svc.yaml names by `module`: a path relative to svc.yaml, or a package looked up from
  * its folder. Throws an Error with one sentence when it cannot be loaded or is no plugin of that name.
  */
-export async function loadGuest ({ path, module, resolvedFrom, name }: PluginModule): Promise<Plugin> {
+export async function loadThirdParty ({ path, module, resolvedFrom, name }: PluginModule): Promise<Plugin> {
   const found = path ?? createRequire(resolvedFrom).resolve(module)
   const stranger = strangersFile(statSync(found).uid)
   if (stranger !== null) throw new Error(`it ${stranger}`)
