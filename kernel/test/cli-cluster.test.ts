@@ -1,8 +1,7 @@
 import t from 'tap'
 import { cli, sendError, sendJson, standIn } from './cli-helpers.js'
-import { devPorts } from '../cli/dev-ports.js'
+import { freePorts } from '../../test/node/ports.js'
 import { readSpan, showBytes, showSpan } from '../cli/units.js'
-import type { Ports } from '../cli/dev-ports.js'
 import type { Test } from 'tap'
 
 const gib = (n: number): { inBytes: number } => ({ inBytes: n * 2 ** 30 })
@@ -275,7 +274,7 @@ t.test('doctor: no quorum, no rights, no node, no home', async (t) => {
     'GET /state': (response) => { sendError(response, 401, 'unauthenticated') }
   })
   await check(['--url', url], { answers: ['fail', /401 unauthenticated.*--token/] })
-  const [{ api }] = await devPorts(1, 0) as [Ports]
+  const [api] = await freePorts(1) as [number]
   const home = t.testdir({ file: '' })
   await check(['--url', `http://127.0.0.1:${api}`, '--home', home], {
     answers: ['fail', /no node answers at .*svc up --home/],
