@@ -12,6 +12,7 @@ import { createLogRing } from '../observe/log-ring.js'
 import { checkManifests } from '../plugins/registry.js'
 import { LogRingService } from '../api/services.js'
 import { BootError } from '../boot/boot-error.js'
+import { formats } from '../config/formats.js'
 import { loneCluster } from './lone-cluster.js'
 import { manualClock } from './manual-clock.js'
 import type { Clock } from '../api/clock.js'
@@ -236,6 +237,7 @@ function filled (
   const copy = structuredClone(value)
   if (schema === undefined) return copy
   const ajv = new Ajv2020({ useDefaults: true, allErrors: true, strict: false })
+  for (const [name, { test }] of Object.entries(formats)) ajv.addFormat(name, test)
   const validate = ajv.compile(schema)
   if (!validate(copy)) {
     throw new BootError((validate.errors ?? []).map((e) =>

@@ -41,8 +41,8 @@ async function rig (t: Test, model: HubModel = MODEL, allow = ['**']): Promise<R
     ...systemClock,
     mono: () => systemClock.mono() + skippedMs,
     after (ms, fn) {
-      const wait = Math.round(ms)
-      waits.push(wait)
+      // A pause is counted from the failure, so what is waited for is shorter by the time since then.
+      waits.push(Math.round(ms / 250) * 250)
       return systemClock.after(1, () => { skippedMs += ms; fn() })
     }
   }
