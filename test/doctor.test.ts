@@ -125,8 +125,10 @@ t.test('clocks by the links', async (t) => {
 
 t.test('svc doctor asks the node for all of it, and does without', async (t) => {
   const answers: Parameters<typeof standIn>[1] = {
-    'GET /state': (response) => { sendJson(response, { ...placed({ RunnerFailed: {} }),
-      cluster: { term: 1, quorum: 'ok', stale: false, partition: false, knownNodes: 1, liveNodes: 1 } }) },
+    'GET /state': (response) => {
+      sendJson(response, { ...placed({ RunnerFailed: {} }),
+        cluster: { term: 1, quorum: 'ok', stale: false, partition: false, knownNodes: 1, liveNodes: 1 } })
+    },
     'GET /readyz': (response) => { sendJson(response, {}) },
     'GET /v1/diagnostics/cluster': (response) => {
       sendJson(response, diagnosis(inside({ supervisorRunners: [runner({ restarts: 2 })] })))

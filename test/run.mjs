@@ -141,7 +141,7 @@ function tell (group, ran, processSeconds) {
 function chosen () {
   if (positionals.length > 0) return [...new Set(positionals.flatMap(testFiles))]
   const all = ['test', 'kernel', 'plugins'].flatMap((top) => testFiles(join(root, top)))
-  if (options.all) return all
+  if (options.all && !options.rest) return all
   const short = Object.values(scenarios).map((name) => `test/node/${name}.test.ts`)
   const missing = short.filter((file) => !all.includes(file))
   if (missing.length > 0) throw new Error(`scenarios.mjs names what is not there: ${missing.join(', ')}`)

@@ -358,7 +358,7 @@ type RouteHandlers<M> = { [K in Keys<M, 'routes'>]: (req: RouteRequest<Field<M, 
 type Invokers<M> = { [K in Keys<M, 'capabilities'>]: CapabilityHandler<Field<M, 'capabilities'>[K]> }
 type Commanders<M> = {
   [K in Keys<M, 'commands'>]: (args: SchemaAt<Field<M, 'commands'>[K], 'args'>) =>
-    SchemaAt<Field<M, 'commands'>[K], 'result'>
+  SchemaAt<Field<M, 'commands'>[K], 'result'>
 }
 type Provided<M> = { [K in keyof Field<M, 'provides'>]: Instance<Field<M, 'provides'>[K]> }
 type When<M, K extends keyof Manifest, Name extends string, T> =
@@ -385,7 +385,7 @@ export interface Plugin {
 export function definePlugin<const M extends Manifest> (
   manifest: M, start: (ctx: Context<M>) => Started<M> | Promise<Started<M>>
 ): Plugin {
-  return { manifest, start: start as unknown as Plugin['start'] }
+  return { manifest, start: start }
 }
 
 /** A bundled model: its card and the absolute folder it is loaded from. */

@@ -48,7 +48,7 @@ export function compileLater (compile: (schema: JsonSchema) => ValidateFunction,
 ((value: unknown) => boolean) & { errors: ErrorObject[] | null } {
   const check = (value: unknown): boolean => {
     const validate = compile(schema)
-    const fits = validate(value) as boolean
+    const fits = validate(value)
     check.errors = validate.errors ?? null
     return fits
   }

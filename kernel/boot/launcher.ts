@@ -130,7 +130,7 @@ function start (options: LaunchOptions, held: Held | undefined, starts: number):
   const own = options.output === undefined ? 'inherit' : 'pipe'
   // What this process was started with comes later, and wins.
   const flags = [`--v8-pool-size=${collectors()}`, ...process.execArgv]
-  const child = spawn(command!, [...before, ...flags, ...options.args], {
+  const child = spawn(command, [...before, ...flags, ...options.args], {
     env,
     stdio: [own === 'pipe' ? 'ignore' : own, own, own, held?.fd ?? 'ignore', 'ipc']
   })

@@ -83,7 +83,7 @@ export class Admission {
     return await new Promise((resolve, reject) => {
       const waiter: Waiter = {
         resolve: (release) => { signal.removeEventListener('abort', leave); resolve(release) },
-        reject: (error) => { signal.removeEventListener('abort', leave); reject(error as Error) }
+        reject: (error) => { signal.removeEventListener('abort', leave); reject(error) }
       }
       const leave = (): void => { this.#drop(caller, waiter); waiter.reject(signal.reason) }
       signal.addEventListener('abort', leave)

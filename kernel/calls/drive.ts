@@ -95,7 +95,7 @@ async function abandon (
   const stop = options.clock.after(options.abandonMs, () => {
     if (settled) return
     options.log.warn(logFields(call), `${call.capability.name} still runs ${options.abandonMs} ms after ` +
-      'its call ended; it must heed call.signal')
+    'its call ended; it must heed call.signal')
     release()
   })
   await work.catch(() => {})

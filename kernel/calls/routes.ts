@@ -47,7 +47,7 @@ export function capabilityRoutes (host: RoutesHost): CapabilityRoute[] {
   const decls = capabilityRouteDecls
   const route = <D extends RouteDecl>(
     name: string, decl: D, handler: (r: RouteRequest<D>) => unknown
-  ): CapabilityRoute => ({ name, decl, handler: handler as (r: RouteRequest) => unknown })
+  ): CapabilityRoute => ({ name, decl, handler: handler })
   return [
     route('list', decls.list, (request) => listCapabilities(host, request)),
     route('call', decls.call, async (request) => await callUnary(host, request)),

@@ -116,7 +116,7 @@ export function checkDiscovery (on: boolean | null, problem: string | null): Che
   return problem === null
     ? ok('discovery', `${setting}, multicast works here`)
     : warn('discovery', `${setting}, but multicast does not work here: ${problem}`,
-      'Nodes still find each other by their tokens; else list addresses under cluster.peers.')
+        'Nodes still find each other by their tokens; else list addresses under cluster.peers.')
 }
 
 /** Nodes that are short of memory. */

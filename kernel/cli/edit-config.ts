@@ -45,6 +45,6 @@ export function restartHint (ctx: VerbContext): string[] {
   return [
     'It takes effect at the next restart of the node (POST /admin/restart):',
     `  curl -X POST -H "authorization: Bearer $(cat ${join(ctx.home, 'operator.token')})" ` +
-      `${ctx.client.url}/admin/restart`
+    `${ctx.client.url}/admin/restart`
   ]
 }

@@ -38,7 +38,10 @@ export function createOut (io: Pick<Io, 'stdout'>, json: boolean): Out {
     table: (headers, rows) => { line(formatTable(headers, rows)) },
     async bytes (bytes) {
       await new Promise<void>((resolve, reject) => {
-        io.stdout.write(bytes, (error) => { error == null ? resolve() : reject(error) })
+        io.stdout.write(bytes, (error) => {
+          if (error === null || error === undefined) resolve()
+          else reject(error)
+        })
       })
     }
   }

@@ -124,7 +124,7 @@ export function clusterHandlers (parts: ClusterRouteParts): Handlers {
   const { cluster, network } = parts
   cluster.commands.handle('kernel.touch', () => null)
   return {
-    joinToken: (request) => joinToken(network, (request.body ?? {}) as JoinTokenBody, request.caller.id),
+    joinToken: (request) => joinToken(network, (request.body ?? {}), request.caller.id),
     joinTokens: () => ({ tokens: network.joinTokens.list() }),
     revokeJoinToken: (request) => {
       const { id } = request.params as { id: string }

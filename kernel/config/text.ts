@@ -38,7 +38,7 @@ export function readConfigText (text: string, file: string | null): RawConfig {
   const reader: Reader = { file, lines, problems: [], positions: new Map() }
   const document = parse(text, reader)
   const broken = document === null
-  const value = broken ? undefined : readNode(reader, document.contents as Node | null, [])
+  const value = broken ? undefined : readNode(reader, document.contents, [])
   if (!broken && value !== null && value !== undefined && !isTree(value)) {
     report(reader, [], 0, 'expected keys with values at the top of the file')
   }
@@ -65,7 +65,7 @@ function parse (text: string, reader: Reader): Document | null {
   for (const { message, pos } of document.errors.slice(0, maxSyntaxProblems)) {
     report(reader, [], pos[0], sentence(message))
   }
-  return document.errors.length === 0 ? document as Document : null
+  return document.errors.length === 0 ? document : null
 }
 
 /** The library speaks of its own calls in one message; all others fit a file. */

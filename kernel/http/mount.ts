@@ -80,7 +80,7 @@ export function mount (
     method: decl.method,
     url: decl.url,
     exposeHeadRoute: decl.method === 'GET' && (decl.stream !== true || decl.head === true),
-    config: { failure: decl.failure, owner: route.owner } as Record<string, unknown>,
+    config: { failure: decl.failure, owner: route.owner },
     schema: {
       querystring: decl.query ?? NO_QUERY,
       ...(decl.params === undefined ? {} : { params: decl.params }),

@@ -22,7 +22,7 @@ export function readCaller (header: string | string[] | undefined): Caller {
   const fine = typeof id === 'string' && id !== '' && MODES.has(mode) && Array.isArray(authorities) &&
     authorities.every((a) => typeof a === 'string')
   if (!fine) throw kernelError('unauthenticated', 'A request passed on by a member must say who asked.')
-  return { id, mode: mode as Caller['mode'], authorities: new Set(authorities as string[]) }
+  return { id, mode: mode as Caller['mode'], authorities: new Set(authorities) }
 }
 
 function parse (header: string | string[] | undefined): Record<string, unknown> {

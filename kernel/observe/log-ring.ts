@@ -107,7 +107,10 @@ export function createLogRing (options: LogRingOptions): LogRingEnd {
       bytes -= kept[gone]!.bytes
       kept[gone++] = undefined
     }
-    if (gone >= MAX_GONE) kept.splice(0, gone), gone = 0
+    if (gone >= MAX_GONE) {
+      kept.splice(0, gone)
+      gone = 0
+    }
     for (const fn of listeners) fn()
   }
   return {

@@ -43,7 +43,7 @@ const REDACT = SECRET.flatMap((name) => [name, `*.${name}`, `*.*.${name}`])
  */
 export function createLog (options: LogOptions): NodeLog {
   const level = options.level as 'info'
-  const shipper = openShipper(options, (news) => { tellOf(news, logger as unknown as Logger) })
+  const shipper = openShipper(options, (news) => { tellOf(news, logger) })
   const ring = createLogRing({ clock: options.clock, shipping: () => shipper?.shipping ?? null })
   const streams: StreamEntry[] = [
     { level, stream: readable() }, { level, stream: lineStream((line) => { ring.push(line) }) }
@@ -59,8 +59,8 @@ export function createLog (options: LogOptions): NodeLog {
     formatters: { log: cutFields }
   }, multistream(streams))
   return {
-    root: logger as unknown as Logger,
-    child: (plugin) => logger.child({ plugin }) as unknown as Logger,
+    root: logger,
+    child: (plugin) => logger.child({ plugin }),
     ring,
     async close () { await shipper?.close() }
   }

@@ -73,13 +73,13 @@ function wordPages (all: readonly Manifest[]): [string, string][] {
   const authorities = rows(all, (m) => m.authorities, (id, text) => [code(id), text])
   return [
     ['docs/reference/errors.md', page('Error reasons', 'Every error body carries one of these words in ' +
-      `\`error.reason\`; they are never reused. ${GLOSSARY}`,
+    `\`error.reason\`; they are never reused. ${GLOSSARY}`,
     table(['Reason', 'Status', 'Retry', 'Meaning', 'What to do', 'From'], errors))],
     ['docs/reference/conflicts.md', page('Health codes', 'Shown in `/state` under `nodeHealth` and by ' +
-      `\`svc status\`. A \`warn\` makes the node's health yellow, an \`error\` red. ${GLOSSARY}`,
+    `\`svc status\`. A \`warn\` makes the node's health yellow, an \`error\` red. ${GLOSSARY}`,
     table(['Code', 'Severity', 'Meaning', 'What to do', 'From'], conflicts))],
     ['docs/reference/events.md', page('Events', 'Durable events are meant for the event log; telemetry is ' +
-      `lossy. None carries a prompt, a text or media. ${GLOSSARY}`,
+    `lossy. None carries a prompt, a text or media. ${GLOSSARY}`,
     table(['Event', 'Plane', 'Meaning', 'Fields', 'From'], events))],
     ['docs/reference/authorities.md', page('Authorities',
       `Every route declares the authority it needs; none implies another. ${GLOSSARY}`,
@@ -91,7 +91,7 @@ function wordPages (all: readonly Manifest[]): [string, string][] {
   ]
 }
 
-const fieldsOf = (schema: JsonSchema): string[] => Object.keys((schema['properties'] ?? {}) as object)
+const fieldsOf = (schema: JsonSchema): string[] => Object.keys((schema['properties'] ?? {}))
 
 /** One row per key: a plugin's words for it win over the kernel's. */
 function stateRows (all: readonly Manifest[]): string[][] {

@@ -82,7 +82,7 @@ function takenDown (
       const missing = (requires ?? []).map((r) => parseNeed(r).name).find(isOff)
       if (missing === undefined) continue
       down.set(name, `plugin "${name}" is off because it requires "${missing}", which is ` +
-        `${disabled.has(missing) ? 'disabled' : 'off'}; \`svc plugin enable ${missing}\` brings it back`)
+      `${disabled.has(missing) ? 'disabled' : 'off'}; \`svc plugin enable ${missing}\` brings it back`)
       changed = true
     }
   }

@@ -4,7 +4,7 @@ import type { Source } from './capabilities-kit.js'
 
 /** Counts what a handler was asked for, without end. */
 function counting (size: number, upTo = Number.POSITIVE_INFINITY): { source: Source, made: () =>
-  number, done: () => boolean } {
+number, done: () => boolean } {
   let made = 0
   let done = false
   return {

@@ -13,7 +13,7 @@ const frame = (sequence: number, kind: FrameKind, payload: unknown = null,
     media: bytes === null
       ? null
       : { media_type: 'audio/mpeg', codec: 'mp3', sample_rate: 22050, channels: 1, size: bytes.byteLength,
-        timestamp_seconds: 0.5, duration_seconds: 1.25 },
+          timestamp_seconds: 0.5, duration_seconds: 1.25 },
     error: null
   },
   media: bytes

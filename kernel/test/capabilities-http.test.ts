@@ -19,7 +19,7 @@ function talker (): { plugin: Plugin, seen: { made: number, aborted: number } } 
   const seen = { made: 0, aborted: 0 }
   const mp3 = (i: number, size: number) =>
     ({ payload: { i }, media: { bytes: new Uint8Array(size).fill(i % 256), mediaType: 'audio/mpeg',
-    codec: 'mp3', sampleRate: 22050, channels: 1, timestampSeconds: i, durationSeconds: 1 } })
+      codec: 'mp3', sampleRate: 22050, channels: 1, timestampSeconds: i, durationSeconds: 1 } })
   const plugin = definePlugin({
     name: 'talker',
     version: '1.0.0',
@@ -119,7 +119,7 @@ t.test('over a real connection', async (t) => {
     const framed = await post(url, '/v1/capabilities/stream', body)
     t.match(Object.fromEntries(framed.headers),
       { 'content-type': 'application/vnd.svc.frames', 'cache-control': 'no-cache',
-      'x-accel-buffering': 'no' })
+        'x-accel-buffering': 'no' })
     const kinds = []
     for await (const { header, media } of decodeFrames(framed.body!)) kinds.push([header.kind,
       media?.byteLength ?? 0])
@@ -150,8 +150,10 @@ t.test('over a real connection', async (t) => {
         { method: 'POST', headers: { 'content-type': 'application/json', accept,
           'content-length': Buffer.byteLength(body) } })
       request.on('error', () => {})
-      const response = await new Promise<http.IncomingMessage>((resolve) => { request.on('response',
-        resolve); request.end(body) })
+      const response = await new Promise<http.IncomingMessage>((resolve) => {
+        request.on('response',
+          resolve); request.end(body)
+      })
       response.pause()
       for (let last = -1; last !== seen.made;) {
         last = seen.made

@@ -237,6 +237,5 @@ export function gate (): { opened: Promise<void>, open: () => void } {
   return { opened, open }
 }
 
-
 /** What a test expects of a thrown error. */
 export const like = (fields: Record<string, unknown>): Error => fields as unknown as Error

@@ -9,7 +9,7 @@ cyclic['properties'] = { self: cyclic }
 
 t.test('wrong declarations are refused with a sentence', async (t) => {
   const check = (io: IoMode, change: Record<string, unknown>, expected: RegExp): void => {
-    const problems = capabilityProblems('demo', { ...declaration(io), ...change } as CapabilityDecl)
+    const problems = capabilityProblems('demo', { ...declaration(io), ...change })
     t.ok(problems.some((p) => expected.test(p)), `${expected} in ${JSON.stringify(problems)}`)
     t.ok(problems.every((p) => p.startsWith('plugin "demo", capability "')),
       'each names plugin and capability')
@@ -86,7 +86,7 @@ t.test('register, list, find, remove', async (t) => {
   t.same(Object.keys(list.revisions), ['a@2.0.0', 'b@1.0.0'])
   t.same(Object.keys(list.capabilities[0]!),
     ['id', 'version', 'title', 'description', 'input_schema', 'output_schema', 'io_mode',
-    'input_chunk_schema', 'output_chunk_schema', 'annotations', 'revision', 'node_id'])
+      'input_chunk_schema', 'output_chunk_schema', 'annotations', 'revision', 'node_id'])
   t.equal(list.node_id, 'node-1')
   const revision = list.revisions['b@1.0.0']!
   t.match(revision, /^[0-9a-f]{16}$/)

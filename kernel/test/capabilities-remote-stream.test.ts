@@ -203,7 +203,7 @@ t.test('a node that is no longer live ends its calls', async (t) => {
   const open = [ask(nodes.here, 'stream', at(stream), FRAMES), ask(nodes.here, 'call', at(unary))]
   await eventually(() => nodes.there.capabilities.invoker.calls.size === 2 &&
     open[0]!.reader.received.length > 1,
-    'both calls')
+  'both calls')
   await nodes.here.clock.advance(1500)
   t.equal(nodes.here.capabilities.invoker.calls.size, 2)
   nodes.live.set(OTHER.installId, false)

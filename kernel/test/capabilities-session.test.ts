@@ -103,7 +103,7 @@ t.test('every kind of call on one socket', async (t) => {
   t.same(c.of('b'), ['started 0', 'chunk 1', 'chunk 2', 'chunk 3', 'completed 4'])
   t.same(c.frames.filter((f) => f.header.call_id === 'b' &&
     f.header.kind === 'chunk').map((f) => [f.header.payload, f.media?.byteLength]),
-    [[{ i: 2 }, 4], [{ i: 4 }, 4], [{ i: 6 }, 4]])
+  [[{ i: 2 }, 4], [{ i: 4 }, 4], [{ i: 6 }, 4]])
   t.match(c.frames.find((f) => f.header.call_id === 's')!.header.payload,
     { command_id: /.{36}/, task_id: 'task-7' })
   t.equal(b.capabilities.invoker.calls.size + b.commands.open, 0)
@@ -204,7 +204,7 @@ t.test('ends of calls', async (t) => {
   })
   const c = await connect(t, b)
   const check = async (id: string, body: object, end: () =>
-    unknown, kind: string, reason: string | null): Promise<void> => {
+  unknown, kind: string, reason: string | null): Promise<void> => {
     c.say({ kind: 'call', call_id: id, ...body, timeout_seconds: 5 })
     await eventually(() => b.capabilities.invoker.calls.size === 1, id)
     await settle(20)

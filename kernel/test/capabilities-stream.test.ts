@@ -4,7 +4,6 @@ import { ask, bench, caller, errorOf, gate, piece, probe, settle,
   until } from './capabilities-kit.js'
 import type { Bench, Piece, Request, Source, View } from './capabilities-kit.js'
 
-
 const words = async (request: Request): Promise<string[]> =>
   (await request.reader.frames()).map((f) => `${f.kind} ${f.sequence}`)
 const media = { media_type: 'audio/mpeg' }
@@ -112,7 +111,7 @@ t.test('every end of a stream is one terminal frame', async (t) => {
   const deaf = oneThen(async () => await new Promise(() => {}))
   const check = async (
     name: string, source: Source, end: (b: Bench, r: Request) =>
-      unknown, kind: string, reason: string | null, after = 1
+    unknown, kind: string, reason: string | null, after = 1
   ): Promise<void> => {
     const b = bench()
     const body = probe(b, 'server_streaming', source)
@@ -244,7 +243,7 @@ t.test('event streams', async (t) => {
   await request.answer
   const events = reader.text.split('\n\n').filter((e) => e.startsWith('data: ')).map((e) =>
     JSON.parse(e.slice(6)) as {
-    kind: string, sequence: number, media: { data: string, size: number } | null,
+      kind: string, sequence: number, media: { data: string, size: number } | null,
       error: { reason: string } | null })
   t.same(events.map((e) => [e.kind, e.sequence]), [['started', 0], ['chunk', 1], ['failed', 2]])
   t.match(events[1]!.media, { ...media, size: 3, data: Buffer.from([0, 0, 0]).toString('base64') })

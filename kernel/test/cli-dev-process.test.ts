@@ -23,14 +23,14 @@ async function dev (t: Test): Promise<{ child: ChildProcess, shown: Shown, home:
   const words = ['dev', '--nodes', '1', '--base-port', '0', '--home', home, '--json']
   const child = spawn(process.execPath, [main, ...words], { env, stdio: ['ignore', 'pipe', 'pipe'] })
   let err = ''
-  child.stderr!.on('data', (part) => { err += String(part) })
+  child.stderr.on('data', (part) => { err += String(part) })
   const over = once(child, 'exit')
   t.teardown(async () => {
     child.kill('SIGKILL')
     await over
     rmSync(home, { recursive: true, force: true, maxRetries: 5 })
   })
-  const [line] = await Promise.race([once(createInterface({ input: child.stdout! }), 'line'),
+  const [line] = await Promise.race([once(createInterface({ input: child.stdout }), 'line'),
     over.then(() => { throw new Error(err) })]) as [string]
   return { child, home, shown: JSON.parse(line) as Shown }
 }

@@ -78,7 +78,7 @@ function start (t: Test, folder: string, port = 0, more: NodeJS.ProcessEnv = {})
   const { NODE_OPTIONS: _, ...env } = process.env
   const child = spawn(process.execPath, [join(folder, 'parent.js'), '127.0.0.1', String(port)],
     { env: { ...env, ...more }, stdio: ['ignore', 'pipe', 'inherit'] })
-  const lines = createInterface({ input: child.stdout! })[Symbol.asyncIterator]()
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]()
   t.teardown(() => { child.kill('SIGKILL') })
   return {
     process: child,

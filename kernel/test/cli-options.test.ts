@@ -113,7 +113,7 @@ t.test('two verbs of one name are refused', async (t) => {
 t.test('which node is asked, and with which token', async (t) => {
   const node = await standIn(t, { 'GET /state': (response) => { sendJson(response, {}) } })
   const running = JSON.stringify({
-    format: 1, url: node.url, nodeId: 'n', 
+    format: 1, url: node.url, nodeId: 'n',
     processes: [{ pid: process.pid, startTicks: startTicks(process.pid) }]
   })
   const home = t.testdir({ run: { 'node.json': running }, 'operator.token': 'svc_op_secret\n' })

@@ -35,7 +35,7 @@ t.test('status: what does not serve, with the link that is broken and what mends
   const { status, out } = await cli(['status', '--url', url])
   t.equal(status, 0)
   t.match(out, 'acme/loads: it loads [placement]\n  Do this.\n' +
-    'acme/waits: it waits for a node: too small [placement]\n  Do this.\n')
+  'acme/waits: it waits for a node: too small [placement]\n  Do this.\n')
   t.notMatch(out, /acme\/(ready|older|again):/)
   t.equal(asked.filter((one) => one.url === '/models/acme/loads/availability').length, 1, 'each model once')
   const { unavailable } = JSON.parse((await cli(['status', '--json', '--url', url])).out)

@@ -32,10 +32,10 @@ function up (t: Test, home: string, more: NodeJS.ProcessEnv = {}): Up {
   const child = spawn(process.execPath, [main, 'up', '--home', home, '--port', '0', '--json'],
     { env: { ...env, ...more }, stdio: ['ignore', 'pipe', 'pipe'] })
   let err = ''
-  child.stderr!.on('data', (part) => { err += String(part) })
+  child.stderr.on('data', (part) => { err += String(part) })
   const over = once(child, 'exit') as Up['over']
   t.teardown(async () => { child.kill('SIGKILL'); await over })
-  const lines = createInterface({ input: child.stdout! })
+  const lines = createInterface({ input: child.stdout })
   return { process: child, err: () => err, over,
     first: Promise.race([once(lines, 'line').then(([line]) => JSON.parse(String(line)) as Started),
       over.then(() => { throw new Error(err) })]) }

@@ -9,7 +9,6 @@ import { manualClock } from '../testing/index.js'
 import type { Adoption, Log } from '../cluster/election/ports.js'
 import type { Entry, LogPosition, NodeId, Receipt } from '../cluster/election/types.js'
 import type { SnapshotStore } from '../cluster/log/options.js'
-import type { ControlBody } from '../cluster/log/entries.js'
 import type { Disk, Write } from '../../test/sim/log-twin.js'
 import type { SimMode } from '../../test/sim/plan.js'
 
@@ -77,7 +76,7 @@ class ControlledLog implements Log {
   }
 
   body (seq: number | null): Bodies {
-    const control = this.#control.body(seq) as ControlBody
+    const control = this.#control.body(seq)
     return { control, twin: this.#twin.body(control.base === null ? null : seq) }
   }
 

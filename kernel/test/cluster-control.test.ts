@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { HomeError } from '../boot/home.js'
 import { command, controlRig, put, session, sizeOf, testDisk } from './cluster-documents-kit.js'
-import type { ControlBody, PartBody, WholeBody } from '../cluster/log/entries.js'
+import type { PartBody, WholeBody } from '../cluster/log/entries.js'
 import type { Entry } from '../cluster/election/types.js'
 
 t.test('a document full of splits is replaced within its session, and followers get the new one', (t) => {
@@ -321,7 +321,7 @@ t.test('long behind: the whole document instead of more than 512 entries', (t) =
   const { control } = controlRig()
   control.append(session('s1', 1))
   for (let n = 0; n < 600; n++) control.append(command(`c${n}`, [put('a', n)]))
-  const base = (seq: number): number | undefined => (control.body(seq) as ControlBody).base?.seq
+  const base = (seq: number): number | undefined => (control.body(seq)).base?.seq
   t.equal(base(2), undefined)
   t.equal(base(88), undefined)
   t.equal(base(89), 89)

@@ -188,7 +188,7 @@ t.test('a promise is kept on the disk', (t) => {
   t.equal(writeHardState(join(home, 'nowhere', 'promise.json'), record), false, 'a disk that refuses')
   t.strictSame([readHardState(null), writeHardState(null, record)], [null, true], 'in memory only')
   writeFileSync(path, '{')
-  t.throws(() => readHardState(path), { name: 'HomeError' } as Error)
+  t.throws(() => readHardState(path), { name: 'HomeError' })
   mkdirSync(join(home, 'folder'))
   t.equal(writeHardState(join(home, 'folder'), record), false)
   t.end()

@@ -56,7 +56,7 @@ t.test('a stale revision, a wrong value and an unknown key change nothing', (t) 
   const { api, path, changes } = open(t, 'api:\n  port: 5000\n')
   const { revision } = api.read()
   const refused = (change: Parameters<ConfigApi['write']>[0], reason: string, message: RegExp): void => {
-    t.throws(() => api.write(change, manager), { message } as never)
+    t.throws(() => api.write(change, manager), { message })
     try { api.write(change, manager) } catch (error) { t.equal((error as { reason: string }).reason, reason) }
   }
   refused({ revision: 'old', set: { 'api.port': 1 } }, 'config_changed', /has changed/)

@@ -45,7 +45,7 @@ t.test('variables that do not fit are problems, unknown ones warnings', async (t
     ['SVC_PLUGINS_RUNNERS_BACKENDS plugins.runners.backends: expected keys with values, found "cpu"'])
   check({ SVC_PLUGINS_RUNNERS_BACKENDS: '{"x":"gpu"}' },
     ['SVC_PLUGINS_RUNNERS_BACKENDS plugins.runners.backends.x: ' +
-    'expected one of "cpu", "cuda", "webgpu", found "gpu" [cpu]'])
+      'expected one of "cpu", "cuda", "webgpu", found "gpu" [cpu]'])
   check({ SVC_NODE_CACHE_PATH: '/a', SVC_MODEL_STORE_NODE_CACHE_PATH: '/b' },
     ['SVC_NODE_CACHE_PATH node_cache_path: SVC_NODE_CACHE_PATH and SVC_MODEL_STORE_NODE_CACHE_PATH ' +
       'set it to different values; keep one of them'])

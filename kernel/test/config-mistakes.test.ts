@@ -33,13 +33,13 @@ api: {}
     'svc.yaml:6:1  threads: unknown key; did you mean "plugins.runners.threads"?',
     'svc.yaml:9:5  plugins.runners.threds: unknown key; did you mean "threads"?',
     'svc.yaml:11:7  plugins.runners.backends.onnx: expected one of "cpu", "cuda", "webgpu", found "gpu"; ' +
-      'did you mean "cpu"?',
+    'did you mean "cpu"?',
     'svc.yaml:12:3  plugins.runers: there is no such plugin, and no `module` says where it is; ' +
-      'did you mean "runners"?',
+    'did you mean "runners"?',
     'svc.yaml:17:5  model_store.staging.node_cache_path: is the same setting as node_cache_path, and ' +
-      'model_store.node_cache_path on line 15 has another value; keep one of them',
+    'model_store.node_cache_path on line 15 has another value; keep one of them',
     'svc.yaml:19:3  access.remote: nothing is granted to a remote request without a credential; ' +
-      'see `svc token create`',
+    'see `svc token create`',
     'svc.yaml:20:1  api: the key stands twice; the first is on line 3'
   ])
 })
@@ -75,7 +75,7 @@ t.test('each kind of mistake', async (t) => {
     ['1:47 api.allowed_origins[1]: expected an origin like https://host:port, without a path, found "*"'])
   check('api: { allowed_origins: ["https://a.example/x"] }',
     ['1:26 api.allowed_origins[0]: expected an origin like ' +
-    'https://host:port, without a path, found "https://a.example/x"'])
+      'https://host:port, without a path, found "https://a.example/x"'])
   check('api: { trust_proxy: [10.0.0.0/33] }',
     ['1:22 api.trust_proxy[0]: expected an IP address or a range like 10.0.0.0/8, found "10.0.0.0/33"'])
   check('api: { allowed_hosts: [a, a] }', ['1:8 api.allowed_hosts: a value stands twice in the list'])

@@ -5,7 +5,7 @@ import { RULES } from '../cluster/election/rules.js'
 import { HardState } from '../cluster/election/hard-state.js'
 import { MOVES } from '../cluster/election/elector.js'
 import type { Io, Log } from '../cluster/election/ports.js'
-import type { HardStateRecord, Role, Token } from '../cluster/election/types.js'
+import type { HardStateRecord, Role } from '../cluster/election/types.js'
 
 interface Disk {
   works: boolean

@@ -108,7 +108,7 @@ const bad: [string, Partial<Manifest>, RegExp][] = [
     /unknown authority "root"/],
   ['a route with an unknown reason', { routes: { a: { ...route, errors: ['nope'] } } },
     /error "nope" is declared neither/],
-  ['a service nobody provides', { consumes: { s: { id: 'ghost' } as never } },
+  ['a service nobody provides', { consumes: { s: { id: 'ghost' } } },
     /consumes the service "ghost"/],
   ['an error without remedy', { errors: { too_odd: { ...error, remedy: '' } } }, /needs a remedy/],
   ['a reason that is no word', { errors: { 'Too-Odd': error } }, /must be a snake_case word/],

@@ -29,7 +29,7 @@ export interface Fake { id: string, instance: unknown }
 
 /** A typed stand-in for a service: only the parts the test needs. Calling anything else throws its name. */
 export function fake<T> (ref: ServiceRef<T>, parts: Partial<T>): Fake {
-  const instance = new Proxy(parts as object, {
+  const instance = new Proxy(parts, {
     get (target, key) {
       if (key in target || typeof key === 'symbol' || key === 'then') {
         return Reflect.get(target, key) as unknown
@@ -133,7 +133,7 @@ export async function startPlugin (t: TestContext, plugin: Plugin, options: Star
     inject: async (request) => {
       const headers = { host: `127.0.0.1:${where.port}`, ...request.headers }
       const sent = { method: 'GET', ...request, headers } as never
-      return await kernel.app.inject(sent) as unknown as LightMyRequestResponse
+      return await kernel.app.inject(sent)
     },
     conflicts: () => kernel.health.snapshot().reasons,
     service: <T>(ref: ServiceRef<T>) => kernel.service(ref.id) as T,
@@ -152,7 +152,7 @@ function standalone (manifest: Manifest): Manifest {
 }
 
 function refuseBadDeclarations (plugins: readonly Plugin[]): void {
-  const manifests = plugins.map((p) => ({ ...p.manifest, requires: [], consumes: {} } as Manifest))
+  const manifests = plugins.map((p) => ({ ...p.manifest, requires: [], consumes: {} }))
   const problems = [...arrange({ manifests, disabled: new Set() }).problems, ...checkManifests(manifests)]
   if (problems.length > 0) throw new BootError(problems)
 }

@@ -35,7 +35,7 @@ export function toTask (body: SpeechBody, aliases: Aliases): Record<string, unkn
   const task: Record<string, unknown> & { model: string } = {
     model: renamed(aliases.models, body.model), text: body.input, encoding: body.response_format ?? 'mp3'
   }
-  if (voice !== undefined) task['voice'] = renamed(aliases.voices, voice as string)
+  if (voice !== undefined) task['voice'] = renamed(aliases.voices, voice)
   if (body.instructions !== undefined) task['instruct'] = body.instructions
   for (const key of SAME) if (body[key] !== undefined) task[key] = body[key]
   return task
@@ -76,7 +76,7 @@ export function speechHandler (parts: SpeechParts): SpeechHandler {
       throw parts.error('format_unsupported', message, { param: 'response_format' })
     }
     const events = body.stream_format === 'sse'
-    await parts.invocations.serve(request as RouteRequest, {
+    await parts.invocations.serve(request, {
       as: 'tts@1.0.0',
       contentType: events ? 'text/event-stream' : contentType,
       ...(events ? { frame: speechEvent } : {}),

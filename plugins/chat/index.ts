@@ -10,12 +10,9 @@ import { chat, completion, detokenize, tokenize } from './api/openai-routes.js'
 import { messages, responses } from './api/other-routes.js'
 import { chatTask } from './api/task.js'
 import { manifest } from './manifest.js'
-import type { CapabilityCall, CapabilityChunk, RouteRequest } from '../../kernel/index.js'
-import type { MessagesBody } from './api/anthropic-task.js'
-import type { OllamaChat, OllamaGenerate } from './api/ollama-task.js'
+import type { CapabilityCall, CapabilityChunk } from '../../kernel/index.js'
 import type { ApiParts } from './api/openai-routes.js'
-import type { ResponsesBody } from './api/responses-task.js'
-import type { ChatBody, CompletionBody } from './api/task.js'
+import type { ChatBody } from './api/task.js'
 
 /** Chat: the engine for language models and the APIs people already use. */
 export default definePlugin(manifest, (ctx) => {
@@ -29,22 +26,22 @@ export default definePlugin(manifest, (ctx) => {
   }
   return {
     invoke: {
-      chat: (input, call) => chatChunks(parts, input as ChatBody, call),
-      embeddings: async (input, call) => await embed(parts, input, call as CapabilityCall) as never
+      chat: (input, call) => chatChunks(parts, input, call),
+      embeddings: async (input, call) => await embed(parts, input, call) as never
     },
     routes: {
-      chat: (request) => chat(parts, request as RouteRequest, request.body as ChatBody),
-      completions: (request) => completion(parts, request as RouteRequest, request.body as CompletionBody),
-      tokenize: (request) => tokenize(parts, request as RouteRequest, request.body),
-      detokenize: (request) => detokenize(parts, request as RouteRequest, request.body),
-      embeddings: (request) => embeddings(parts, request as RouteRequest, request.body),
-      messages: (request) => messages(parts, request as RouteRequest, request.body as MessagesBody),
-      responses: (request) => responses(parts, request as RouteRequest, request.body as ResponsesBody),
-      ollamaChat: (request) => ollamaChat(parts, request as RouteRequest, request.body as OllamaChat),
+      chat: (request) => chat(parts, request, request.body),
+      completions: (request) => completion(parts, request, request.body),
+      tokenize: (request) => tokenize(parts, request, request.body),
+      detokenize: (request) => detokenize(parts, request, request.body),
+      embeddings: (request) => embeddings(parts, request, request.body),
+      messages: (request) => messages(parts, request, request.body),
+      responses: (request) => responses(parts, request, request.body),
+      ollamaChat: (request) => ollamaChat(parts, request, request.body),
       ollamaGenerate: (request) =>
-        ollamaGenerate(parts, request as RouteRequest, request.body as OllamaGenerate),
-      ollamaEmbed: (request) => ollamaEmbed(parts, request as RouteRequest, request.body),
-      ollamaEmbeddings: (request) => ollamaEmbeddings(parts, request as RouteRequest, request.body),
+        ollamaGenerate(parts, request, request.body),
+      ollamaEmbed: (request) => ollamaEmbed(parts, request, request.body),
+      ollamaEmbeddings: (request) => ollamaEmbeddings(parts, request, request.body),
       ollamaTags: () => ollamaTags(parts),
       ollamaPs: () => ollamaPs(parts),
       ollamaShow: ({ body }) => ollamaShow(parts, body),

@@ -100,7 +100,7 @@ function checkRunner (node: string, runner: Runner): Check[] {
     ...runner.restarts > 0 ? [warn(name, times, `Why: ${logs}`)] : [],
     ...stalled
       ? [warn(name, `works on ${runner.inProgressTasks.length} requests and gave nothing for ` +
-        `${Math.round(silent)} s`, `What they wait for: svc why ${runner.inProgressTasks[0]!}`)]
+      `${Math.round(silent)} s`, `What they wait for: svc why ${runner.inProgressTasks[0]!}`)]
       : []
   ]
 }

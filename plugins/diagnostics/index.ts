@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { definePlugin, monitorLoop, Reply } from '../../kernel/index.js'
-import type { Context, LoopMonitor, RouteRequest } from '../../kernel/index.js'
+import type { Context, LoopMonitor } from '../../kernel/index.js'
 import { cancelRunner, capture, clusterDiagnostics, clusterTimeline, nodeMoments } from './handlers.js'
 import type { HandlerParts } from './handlers.js'
 import { manifest } from './manifest.js'
@@ -34,7 +34,7 @@ export default definePlugin(manifest, async (ctx) => {
       cluster: (request) => clusterDiagnostics(parts, request),
       timeline: (request) => clusterTimeline(parts, request, request.query),
       cancelRunner: ({ params, body }) => cancelRunner(parts, params.runner_id, body?.graceSeconds),
-      capture: (request) => capture(parts, request as RouteRequest),
+      capture: (request) => capture(parts, request),
       metrics: async () => new Reply(await metrics.text())
     }
   }

@@ -35,7 +35,7 @@ export function indexGraph (model: OnnxModel): GraphIndex {
     initializers.set(head.name, bytes)
     external ||= head.external
   }
-  const named = (list: Uint8Array[]): Map<string, Uint8Array> => new Map(list.map(b => [valueName(b), b]))
+  const named = (list: Uint8Array[]): Map<string, Uint8Array> => new Map(list.map((b) => [valueName(b), b]))
   return {
     model, producer, initializers, external,
     inputs: named(graph.input), outputs: named(graph.output), values: named(graph.valueInfo)
@@ -103,10 +103,10 @@ export function extractModel (index: GraphIndex, inputs: string[], outputs: stri
     graph: {
       name: graph.name,
       node: graph.node.filter((_, i) => closure.nodes.has(i)),
-      initializer: [...closure.initializers].map(name => index.initializers.get(name) as Uint8Array),
+      initializer: [...closure.initializers].map((name) => index.initializers.get(name) as Uint8Array),
       input: [...closure.inputs].map(describe),
       output: outputs.map(describe),
-      valueInfo: graph.valueInfo.filter(bytes => !kept.has(valueName(bytes)))
+      valueInfo: graph.valueInfo.filter((bytes) => !kept.has(valueName(bytes)))
     }
   }
 }

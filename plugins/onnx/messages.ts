@@ -168,7 +168,7 @@ export function encodeMessage (name: MessageName, fields: object): Uint8Array {
 
 /** The attributes of a node by name. */
 export function attributesOf (node: OnnxNode): Map<string, OnnxAttribute> {
-  return new Map(node.attribute.map(bytes => {
+  return new Map(node.attribute.map((bytes) => {
     const attribute = decode<OnnxAttribute>('AttributeProto', bytes)
     return [attribute.name, attribute]
   }))
@@ -214,20 +214,20 @@ interface ValueInfo {
 export function portOf (bytes: Uint8Array): OnnxPort {
   const { name, type } = decode<ValueInfo>('ValueInfoProto', bytes)
   const tensor = type?.tensorType
-  const dims = tensor?.shape?.dim.map(dim => dim.size === 'dimValue' ? dim.dimValue : dim.dimParam)
+  const dims = tensor?.shape?.dim.map((dim) => dim.size === 'dimValue' ? dim.dimValue : dim.dimParam)
   return { name, elemType: tensor?.elemType ?? 0, dims: dims ?? [] }
 }
 
 /** An encoded ValueInfoProto of a tensor; without `dims` its shape is left open. */
 export function tensorInfo (name: string, elemType: number, dims?: Array<number | string>): Uint8Array {
-  const dim = dims?.map(d => typeof d === 'number' ? { dimValue: d } : { dimParam: d })
+  const dim = dims?.map((d) => typeof d === 'number' ? { dimValue: d } : { dimParam: d })
   const shape = dim === undefined ? {} : { shape: { dim } }
   return encodeMessage('ValueInfoProto', { name, type: { tensorType: { elemType, ...shape } } })
 }
 
 /** Version of the standard operators that a file uses; 0 where it names none. */
 export function opsetOf ({ opsetImport }: OnnxModel): number {
-  const sets = opsetImport.map(bytes =>
+  const sets = opsetImport.map((bytes) =>
     decode<{ domain: string, version: number }>('OperatorSetIdProto', bytes))
   return sets.find(({ domain }) => domain === '' || domain === 'ai.onnx')?.version ?? 0
 }

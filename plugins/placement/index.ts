@@ -58,7 +58,7 @@ export default definePlugin(manifest, (ctx) => {
       waits (instanceId, { modelId, reason, message }) {
         ctx.emit('InstanceWaiting', { instanceId, modelId, reason, message })
       }
-    }) as never,
+    }),
     state: { waitingInstances: waiting }
   }
 })

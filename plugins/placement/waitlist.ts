@@ -73,7 +73,7 @@ export interface WaitSections { waiting: Section<WaitingEntry>, stopped: Section
 
 export function sectionsOf (ctx: Context<typeof manifest>): WaitSections {
   return {
-    waiting: ctx.sections.waiting as unknown as Section<WaitingEntry>,
+    waiting: ctx.sections.waiting,
     stopped: ctx.sections.stopped
   }
 }

@@ -10,7 +10,6 @@ import { absences, availabilityHandler, judgeBy } from './routing/chain.js'
 import { commandHandlers } from './commands.js'
 import { startDetection, nodeResources, nodeSystem } from './machine/detection.js'
 import type { Detection, View } from './machine/detection.js'
-import type { InstanceFailure } from './instances/failures.js'
 import { systemProbe } from './gpu-probe.js'
 import type { ProbeIo } from './gpu-probe.js'
 import { withCopies } from './instances/copies.js'
@@ -178,7 +177,7 @@ function enteringOf (ctx: RunnersContext): Pick<Instances, 'place' | 'onEnter'> 
   const checks = new Set<(entering: Entering) => void>()
   return {
     place: async (instance, { commandId, force = false } = {}) =>
-      (await ctx.command('create', { instance: instance as never, force }, commandId)).instanceId,
+      (await ctx.command('create', { instance: instance, force }, commandId)).instanceId,
     unplace: async (instanceId, commandId) =>
       (await ctx.command('remove', { instanceId }, commandId)).removed,
     drain: async (instanceId, seconds, commandId) =>
@@ -196,7 +195,7 @@ function sectionsOf (ctx: RunnersContext): AssemblyParts['sections'] {
   return {
     instances: ctx.sections.instances as unknown as Section<Instance>,
     runners: ctx.sections.runners as unknown as Section<RunnerStatus>,
-    failures: ctx.sections.failures as Section<InstanceFailure>
+    failures: ctx.sections.failures
   }
 }
 

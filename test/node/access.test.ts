@@ -74,7 +74,7 @@ t.test('credentials', async (t) => {
     for (const [name, authorization] of [['a typo', `Bearer ${other}`],
       ['cut short', `Bearer ${good.slice(0, 20)}`],
       ['another scheme', `Basic ${good}`], ['no scheme', good], ['empty', 'Bearer '],
-        ['twice', `Bearer ${good} ${good}`]] as const) {
+      ['twice', `Bearer ${good} ${good}`]] as const) {
       const answer = await ask(node, '/node_id', { headers: { authorization }, token: null })
       t.match([answer.status, refusal(answer)?.reason], [401, 'unauthenticated'], name)
     }

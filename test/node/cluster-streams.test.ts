@@ -5,7 +5,7 @@ import { decodeFrame } from '../../kernel/calls/frames.js'
 import { startCluster, openSpeech } from './cluster-kit.js'
 import { does, TTS } from './engine.js'
 import { ask, call, hear, open, refusal, stream, streamed } from './http.js'
-import { faultsConfig, figure, inTime, pick, placeOn, secondsSince, sleep, until } from './kit.js'
+import { faultsConfig, figure, pick, placeOn, secondsSince, sleep, until } from './kit.js'
 import type { IncomingMessage } from 'node:http'
 import type { TestNode } from './kit.js'
 
@@ -85,7 +85,7 @@ async function asMessages (node: TestNode): Promise<Open> {
     ws.on('error', () => { cut = true })
     ws.on('close', () => { resolve(ending(said, cut)) })
     ws.on('message', (data: Buffer) => {
-      said.push(decodeFrame(data).header as Said)
+      said.push(decodeFrame(data).header)
       // The socket stays open for further calls: some time shows whether a second end comes.
       if (ending(said, false).terminals > 0) setTimeout(() => { ws.close() }, 500).unref()
     })

@@ -12,8 +12,8 @@ t.test('T-H06: too many at once', async (t) => {
     !i.internal)?.address
   const node = await startNode(t, { args: outside === undefined ? [] : ['--host', '0.0.0.0'],
     config: faultsConfig({
-    limits: { streams_per_token: 16, connections_per_address: 64, calls_at_once: 17, calls_queued: 1 }
-  }, { max_concurrent: 32 }) })
+      limits: { streams_per_token: 16, connections_per_address: 64, calls_at_once: 17, calls_queued: 1 }
+    }, { max_concurrent: 32 }) })
 
   t.test('the 17th stream of one token', async (t) => {
     const held: Stream[] = []

@@ -29,9 +29,9 @@ async function reported (node: TestNode, model: string): Promise<Report | undefi
 
 export const ready = (node: TestNode, model: string): Promise<Report> => until(`a ready runner of ${model}`,
   async () => {
-  const found = await reported(node, model)
-  return found?.statusKind === 'RunnerReady' && found.pid !== null && alive(found.pid) && found
-})
+    const found = await reported(node, model)
+    return found?.statusKind === 'RunnerReady' && found.pid !== null && alive(found.pid) && found
+  })
 
 /** What the runners of a node have written. */
 export function runnerLogs (home: string): { text: string, bytes: number }[] {

@@ -181,5 +181,5 @@ export const headOf = (
   at: { port: number, token: string }, method: string, path: string, fields: readonly string[] = []
 ): string => [
   `${method} ${path} HTTP/1.1`, `host: 127.0.0.1:${at.port}`, `authorization: Bearer ${at.token}`, ...fields,
-    '', ''
+  '', ''
 ].join('\r\n')

@@ -14,13 +14,13 @@ t.test('instances that end', async (t) => {
   const all = cluster.members
 
   await t.test('T-R15: DELETE while it serves', async (t) => {
-    const id = await placeOn(cluster, worker!, 'test/ok')
+    const id = await placeOn(cluster, worker, 'test/ok')
     await answersAt(all, 'test/ok')
-    const [pid] = worker!.node.runners()
-    const streams = [await openFrames(third!.node, 'test/ok', { chunks: 60, delayMs: 50 }),
+    const [pid] = worker.node.runners()
+    const streams = [await openFrames(third.node, 'test/ok', { chunks: 60, delayMs: 50 }),
       await openEvents(master.node, 'test/ok', { chunks: 60, delayMs: 50 }),
-      await openFrames(worker!.node, 'test/ok', { chunks: 60, delayMs: 50 })]
-    const answer = await removing(third!.node, id, '?drain_seconds=60')
+      await openFrames(worker.node, 'test/ok', { chunks: 60, delayMs: 50 })]
+    const answer = await removing(third.node, id, '?drain_seconds=60')
     t.equal(answer.status, 200, answer.text)
     for (const { node } of all) {
       const no = await refused(node, 'test/ok', 'no_instance')
@@ -33,12 +33,12 @@ t.test('instances that end', async (t) => {
     }
     t.strictSame(await settled(all), [], 'then it is gone')
     t.notOk(alive(pid!))
-    t.equal((await removing(third!.node, id)).status, 404)
+    t.equal((await removing(third.node, id)).status, 404)
   })
 
   await t.test('DELETE, when the time is up', async (t) => {
-    const id = await placeOn(cluster, worker!, 'test/ok')
-    const streams = [await openFrames(third!.node, 'test/ok'), await openEvents(master.node, 'test/ok')]
+    const id = await placeOn(cluster, worker, 'test/ok')
+    const streams = [await openFrames(third.node, 'test/ok'), await openEvents(master.node, 'test/ok')]
     const start = performance.now()
     t.equal((await removing(master.node, id, '?drain_seconds=1')).status, 200)
     for (const each of streams) {
@@ -50,10 +50,10 @@ t.test('instances that end', async (t) => {
   })
 
   await t.test('placed again while it drains', async (t) => {
-    const id = await placeOn(cluster, worker!, 'test/ok')
+    const id = await placeOn(cluster, worker, 'test/ok')
     const opened = await openFrames(master.node, 'test/ok')
     t.equal((await removing(master.node, id, '?drain_seconds=60')).status, 200)
-    const next = await placeOn(cluster, worker!, 'test/ok')
+    const next = await placeOn(cluster, worker, 'test/ok')
     t.not(next, id, 'another one beside it')
     await answersAt(all, 'test/ok')
     t.ok((await view(master.node)).instances[id]?.RingInstance.drainUntil, 'and the first one still ends')
@@ -61,19 +61,19 @@ t.test('instances that end', async (t) => {
     await until('the first one to be gone', async () => (await view(master.node)).instances[id] === undefined)
     const rings = await settled(all)
     t.strictSame(rings.map(({ instanceId }) => instanceId), [next])
-    t.equal((await removing(third!.node, next)).status, 200)
+    t.equal((await removing(third.node, next)).status, 200)
     t.strictSame(await settled(all), [])
   })
 
   await t.test('DELETE while it loads', async (t) => {
-    const placed = await placing(third!.node, 'test/stuck', { excluded_nodes: [master.name, third!.name] })
+    const placed = await placing(third.node, 'test/stuck', { excluded_nodes: [master.name, third.name] })
     const { instance_id: id } = placed.json as { instance_id: string }
     const pid = await until('its warmup', async () => {
-      const [runner] = Object.values((await view(worker!.node)).runners)
-      return runner?.['RunnerWarmingUp'] !== undefined && worker!.node.runners()[0]
+      const [runner] = Object.values((await view(worker.node)).runners)
+      return runner?.['RunnerWarmingUp'] !== undefined && worker.node.runners()[0]
     })
     const start = performance.now()
-    t.equal((await removing(third!.node, id)).status, 200)
+    t.equal((await removing(third.node, id)).status, 200)
     await until('the runner to be gone', () => !alive(pid))
     t.strictSame(await settled(all), [])
     t.strictSame((await view(master.node)).instanceFailures.filter((f) => f.instanceId === id), [],
@@ -82,28 +82,28 @@ t.test('instances that end', async (t) => {
   })
 
   await t.test('a command is cancelled from another node than its client\'s and its runner\'s', async (t) => {
-    const id = await placeOn(cluster, worker!, 'test/ok')
+    const id = await placeOn(cluster, worker, 'test/ok')
     await answersAt(all, 'test/ok')
     const opened = await openFrames(master.node, 'test/ok')
     const other = await openFrames(master.node, 'test/ok')
     const start = performance.now()
-    const answer = await asked(third!.node, `/v1/cancel/${opened.commandId}`, { method: 'POST' })
+    const answer = await asked(third.node, `/v1/cancel/${opened.commandId}`, { method: 'POST' })
     t.match([answer.status, answer.json], [200, { command_id: opened.commandId }], answer.text)
     t.match(await endWithin(opened, 10), { terminals: 1, kind: 'cancelled', cut: false })
-    await working([worker!], 'test/ok', 1)
+    await working([worker], 'test/ok', 1)
     figure(t, 'cancel from another node', t.passing(), { seconds: secondsSince(start) })
-    const unknown = await asked(third!.node, '/v1/cancel/00000000-0000-4000-8000-000000000000',
+    const unknown = await asked(third.node, '/v1/cancel/00000000-0000-4000-8000-000000000000',
       { method: 'POST' })
     t.match([unknown.status, refusal(unknown)?.reason], [404, 'command_unknown'])
     other.leave()
-    await working([worker!], 'test/ok', 0)
+    await working([worker], 'test/ok', 0)
     await removing(master.node, id)
   })
 
   await t.test('ttl_seconds: what nobody asks for is unloaded, and stays so', async (t) => {
     const ttl = pick(2, 5)
-    const id = await place(third!.node, 'test/ok', { ttl_seconds: ttl })
-    t.match((await instance(third!.node, id)).placement, { ttlSeconds: ttl })
+    const id = await place(third.node, 'test/ok', { ttl_seconds: ttl })
+    t.match((await instance(third.node, id)).placement, { ttlSeconds: ttl })
     const start = performance.now()
     while (secondsSince(start) < 2 * ttl) {
       t.equal(await said(master.node, 'test/ok'), 'completed', 'requests keep it')

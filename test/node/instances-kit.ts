@@ -261,4 +261,3 @@ export async function eventsOf (on: readonly Member[], kind: string): Promise<Re
   }))
   return all.flat()
 }
-

@@ -44,7 +44,7 @@ t.test('nodes that die, and nodes that leave', async (t) => {
     }
     const values = { rounds, streamsEndedSeconds: spread(ended), elsewhereSeconds: spread(back), unharmed }
     figure(t, 'T-R11', t.passing() && inTime(values.streamsEndedSeconds.max, 7) &&
-      inTime(values.elsewhereSeconds.max, 10), values)
+    inTime(values.elsewhereSeconds.max, 10), values)
   })
 
   await t.test('T-R14: SIGTERM of a worker node', async (t) => {

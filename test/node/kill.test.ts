@@ -7,7 +7,6 @@ import { faultsConfig, figure, folder, full, pick, startNode, until } from './ki
 import { alive, cmdline, descendants } from './proc.js'
 import type { TestNode } from './kit.js'
 
-
 t.test('T-R02: kill -9 leaves nothing behind', async (t) => {
   const rows: [string, NodeJS.ProcessEnv['PATH'], (node: TestNode) => number][] = [
     ['the node', undefined, (node) => node.pid],

@@ -34,7 +34,7 @@ function watch (node: TestNode): () => Promise<number[]> {
 t.test('slow, broken and vanished clients', async (t) => {
   const node = await startNode(t, { config: faultsConfig({ limits: {
     headers_timeout_seconds: timers.headers, request_timeout_seconds: timers.request,
-      keep_alive_seconds: timers.keepAlive,
+    keep_alive_seconds: timers.keepAlive,
     stream_stall_seconds: timers.stall, calls_at_once: 512, calls_queued: 512, streams_per_token: 1024
   } }, { max_concurrent: 512 }) })
 
@@ -67,8 +67,8 @@ t.test('slow, broken and vanished clients', async (t) => {
     }
     await until('their descriptors are back', () => sockets(node.pid) <= socketsBefore + 1)
     figure(t, 'T-H01', headerSeconds >= timers.headers && inTime(headerSeconds, allow) &&
-      inTime(p99, 200),
-      { sockets: many, headerSeconds, apiP99Ms: Math.round(p99) })
+    inTime(p99, 200),
+    { sockets: many, headerSeconds, apiP99Ms: Math.round(p99) })
     figure(t, 'T-H02', bodySeconds >= timers.request, { bodySeconds })
   })
 
@@ -117,7 +117,7 @@ t.test('slow, broken and vanished clients', async (t) => {
     }
     for (const [path, status] of [
       [`/v1/tokens/${'x'.repeat(600)}`, 414], [`/v1/tokens/${'x'.repeat(500)}`, 400],
-        ['/v1/tokens/..%2f..%2fetc%2fpasswd', 404],
+      ['/v1/tokens/..%2f..%2fetc%2fpasswd', 404],
       ['/v1/tokens/a%00b', 404], ['/v1/tokens/%zz', 400], [`/v1/cancel/${'x'.repeat(600)}`, 414]
     ] as const) {
       const answer = await ask(node, path, { method: path.includes('cancel') ? 'POST' : 'DELETE' })

@@ -34,7 +34,7 @@ t.test('where a request comes from', async (t) => {
     const bad = ['evil.example', `evil.example:${port}`, 'localhost.evil', `[::1]:${port}`, '[::1]',
       '0.0.0.0', `0.0.0.0:${port}`,
       'localhost.', '127.0.0.1.', `127.0.0.1:${port + 1}`, '127.1', '2130706433', '0x7f000001', '127.0.0.2',
-        'a@127.0.0.1',
+      'a@127.0.0.1',
       '127.0.0.1:evil', '', 'localhost:', 'svc.example.evil', '127.0.0.1, evil.example']
     const upgrade = { connection: 'Upgrade', upgrade: 'websocket', 'sec-websocket-version': '13',
       'sec-websocket-key': 'dGhlIHNhbXBsZSBub25jZQ==' }
@@ -71,7 +71,7 @@ t.test('where a request comes from', async (t) => {
     const host = `127.0.0.1:${port}`
     for (const [headers, status] of [
       [{ origin: 'https://evil.example' }, 403], [{ origin: 'null' }, 403],
-        [{ origin: `http://127.0.0.1:${port + 1}` }, 403],
+      [{ origin: `http://127.0.0.1:${port + 1}` }, 403],
       [{ 'sec-fetch-site': 'cross-site' }, 403], [{ 'sec-fetch-site': 'same-site', 'sec-fetch-mode': 'cors' },
         403],
       [{ origin: `http://${host}` }, 200], [{ 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'navigate' },
@@ -85,7 +85,7 @@ t.test('where a request comes from', async (t) => {
     t.equal(await hosted(node, 'GET', SESSION, { host, origin: 'https://evil.example', connection: 'Upgrade',
       upgrade: 'websocket',
       'sec-websocket-version': '13', 'sec-websocket-key': 'dGhlIHNhbXBsZSBub25jZQ==' }), 403,
-        'nor over a WebSocket')
+    'nor over a WebSocket')
   })
 
   t.test('T-A09: forwarded addresses are not believed',

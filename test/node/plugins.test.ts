@@ -15,7 +15,7 @@ t.test('a plugin that throws wherever it can', async (t) => {
   t.test('in a handler', async (t) => {
     for (const [how, expected] of Object.entries({
       ok: '200 fine', throws: '502 provider_error', rejects: '502 provider_error',
-        'off schema': '502 invalid_result',
+      'off schema': '502 invalid_result',
       circular: '502 invalid_result', nothing: '502 invalid_result'
     })) {
       const answer = await ask(node, '/v1/capabilities/call', { body: call(node, 'shaky@1.0.0', { how }) })
@@ -24,7 +24,7 @@ t.test('a plugin that throws wherever it can', async (t) => {
     }
     for (const [how, expected] of Object.entries({
       ok: '200 fine', throws: '500 internal', rejects: '500 internal', text: '500 internal',
-        circular: '500 internal'
+      circular: '500 internal'
     })) {
       const answer = await ask(node, `/shaky/${how}`)
       t.equal(seen(answer), expected, `route ${how}: ${answer.text.slice(0, 200)}`)
@@ -35,7 +35,7 @@ t.test('a plugin that throws wherever it can', async (t) => {
   t.test('in a chunk', async (t) => {
     for (const [how, expected, chunks] of [
       ['ok', 'completed null', 1], ['throws later', 'failed provider_error', 1],
-        ['off schema', 'failed invalid_result', 1],
+      ['off schema', 'failed invalid_result', 1],
       ['throws at the end', 'failed provider_error', 2]
     ] as const) {
       const heard = await hear(await stream(node, 'drip@1.0.0', { how }))
@@ -47,7 +47,7 @@ t.test('a plugin that throws wherever it can', async (t) => {
     }
     for (const [how, expected] of Object.entries({
       throws: '502 provider_error', 'throws first': '502 provider_error', 'no stream': '502 provider_error',
-        'bad media': '502 invalid_result'
+      'bad media': '502 invalid_result'
     })) {
       const answer = await ask(node, '/v1/capabilities/stream', { body: call(node, 'drip@1.0.0', { how }) })
       t.equal(seen(answer), expected, `${how}: ${answer.text.slice(0, 200)}`)
@@ -142,7 +142,7 @@ t.test('boots that are refused name everything that is wrong', async (t) => {
     }))
     for (const line of [/plugins\.broken\.module: cannot load/, /plugins\.nothing\.module: .*default export/,
       /plugins\.throws\.module: cannot load .*at import/,
-        /plugins\.misnamed\.module: .*"other"; use that name/]) t.match(said, line)
+      /plugins\.misnamed\.module: .*"other"; use that name/]) t.match(said, line)
   })
 
   t.test('two plugins with one name, and manifests that clash', async (t) => {
@@ -160,9 +160,9 @@ t.test('boots that are refused name everything that is wrong', async (t) => {
     for (const line of [/2 plugins are named "access"/,
       /route "GET \/same\/:x" is declared by both "left" and "right"/,
       /plugin "right", route a .*: it declares no authority; write null for none/,
-        /plugin "old" was written for kernel \^0\.1\.0/,
+      /plugin "old" was written for kernel \^0\.1\.0/,
       /plugin "needy" requires "nobody", which is not there/,
-        /plugin "needy" requires runners@\^9\.0\.0, found/,
+      /plugin "needy" requires runners@\^9\.0\.0, found/,
       /plugins require each other in a circle: (hen -> egg -> hen|egg -> hen -> egg)/]) t.match(said, line)
   })
 
@@ -170,17 +170,17 @@ t.test('boots that are refused name everything that is wrong', async (t) => {
     const home = join(folder(t), 'home')
     writeConfig(home, [
       'nmae: attic', 'api:', '  port: 99999', '  hots: 127.0.0.1', 'logging:', '  level: loud',
-        '  enabled: "yes"',
+      '  enabled: "yes"',
       'limits:', '  connections: 0', '  body_kib: many', 'access:', '  local: [reed]', 'plugins:',
-        '  runners:', '    threads: 1.5',
+      '  runners:', '    threads: 1.5',
       '  nobody: {}', ''
     ].join('\n'))
     const lines = [/svc\.yaml:1:\d+:? .*nmae.*"?name"?/, /svc\.yaml:3:\d+:? .*api\.port/,
       /svc\.yaml:4:\d+:? .*hots.*host/, /svc\.yaml:6:\d+:? .*logging\.level/,
       /svc\.yaml:7:\d+:? .*logging\.enabled/, /svc\.yaml:9:\d+:? .*limits\.connections/,
-        /svc\.yaml:10:\d+:? .*limits\.body_kib/,
+      /svc\.yaml:10:\d+:? .*limits\.body_kib/,
       /svc\.yaml:12:\d+:? .*access\.local.*reed/, /svc\.yaml:15:\d+:? .*threads/,
-        /svc\.yaml:16:\d+:? .*nobody/]
+      /svc\.yaml:16:\d+:? .*nobody/]
     const check = await svc(['config', 'check', '--home', home])
     t.equal(check.status, 1)
     for (const line of lines) t.match(check.stdout + check.stderr, line)
@@ -221,28 +221,28 @@ t.test('a plugin of one\'s own: made, tested, listed, called', async (t) => {
 
 t.test('npm pack, and the tarball installed elsewhere', { skip: full ? false : 'only in the long form' },
   async (t) => {
-  const where = folder(t)
-  const npm = async (args: string[], cwd: string): Promise<string> => {
-    const child = run('npm', args, { cwd, env: { npm_config_update_notifier: 'false' } })
-    t.equal(await child.ended, 0, `npm ${args.join(' ')}: ${child.stderr().slice(-500)}`)
-    return child.stdout()
-  }
-  await npm(['pack', '--ignore-scripts', '--pack-destination', where], root)
-  writeFileSync(join(where, 'package.json'), '{"private":true}')
-  await npm(['install', './svc-0.1.0.tgz', '--prefer-offline', '--no-audit', '--no-fund'], where)
-  const home = join(where, 'home')
-  const bin = join(where, 'node_modules/.bin/svc')
-  const up = run(bin, ['up', '--json', '--home', home, '--port', '0'], { cwd: where })
-  t.teardown(async () => { up.process.kill('SIGTERM'); await up.ended })
-  await until('svc up', () => {
-    if (up.over()) throw new Error(up.stderr())
-    return up.stdout().includes('"url"')
-  }, { seconds: 60 })
-  const said = run(bin, ['say', 'Packed and spoken.', '-o', join(where, 'x.mp3'), '--home', home],
-    { cwd: where })
-  t.equal(await said.ended, 0, said.stderr())
-  t.ok(readFileSync(join(where, 'x.mp3')).length > 1000)
-})
+    const where = folder(t)
+    const npm = async (args: string[], cwd: string): Promise<string> => {
+      const child = run('npm', args, { cwd, env: { npm_config_update_notifier: 'false' } })
+      t.equal(await child.ended, 0, `npm ${args.join(' ')}: ${child.stderr().slice(-500)}`)
+      return child.stdout()
+    }
+    await npm(['pack', '--ignore-scripts', '--pack-destination', where], root)
+    writeFileSync(join(where, 'package.json'), '{"private":true}')
+    await npm(['install', './svc-0.1.0.tgz', '--prefer-offline', '--no-audit', '--no-fund'], where)
+    const home = join(where, 'home')
+    const bin = join(where, 'node_modules/.bin/svc')
+    const up = run(bin, ['up', '--json', '--home', home, '--port', '0'], { cwd: where })
+    t.teardown(async () => { up.process.kill('SIGTERM'); await up.ended })
+    await until('svc up', () => {
+      if (up.over()) throw new Error(up.stderr())
+      return up.stdout().includes('"url"')
+    }, { seconds: 60 })
+    const said = run(bin, ['say', 'Packed and spoken.', '-o', join(where, 'x.mp3'), '--home', home],
+      { cwd: where })
+    t.equal(await said.ended, 0, said.stderr())
+    t.ok(readFileSync(join(where, 'x.mp3')).length > 1000)
+  })
 
 t.test('a verb of a plugin that svc.yaml names', async (t) => {
   const home = folder(t)

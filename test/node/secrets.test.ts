@@ -38,7 +38,7 @@ t.test('T-H13: tokens, prompts and keys are nowhere to be found afterwards', asy
   const bodies = [
     { model: 'svc/voice-en', text: prompt }, { model: prompt, text: prompt }, { model: 'test/ok',
       text: prompt, speed: prompt },
-    { model: 'svc/voice-en', text: `${prompt} 今日` , voice: prompt },
+    { model: 'svc/voice-en', text: `${prompt} 今日`, voice: prompt },
     ...['throws', 'offSchema', 'exit', 'count'].map((what) => ({ model: 'test/ok', text: prompt,
       instruct: JSON.stringify({ do: what, chunks: 1 }) }))
   ]

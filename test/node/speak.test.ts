@@ -120,11 +120,11 @@ t.test('the main job, as a new user meets it', async (t) => {
 
   t.test('the official openai client', async (t) => {
     const client = new OpenAI({ baseURL: `${node.url}/v1`, apiKey: node.token, maxRetries: 0 })
-    const answer = await client.audio.speech.create({ model: MODEL, voice: 'slt' as 'alloy',
+    const answer = await client.audio.speech.create({ model: MODEL, voice: 'slt',
       input: SENTENCE })
     validMp3(t, Buffer.from(await answer.arrayBuffer()), 'openai')
     for (const [model, voice, status] of [[MODEL, 'nobody', 400], ['no/such', 'slt', 404]] as const) {
-      const refused = await client.audio.speech.create({ model, voice: voice as 'alloy', input: SENTENCE })
+      const refused = await client.audio.speech.create({ model, voice: voice, input: SENTENCE })
         .then(() => undefined, (error: { status?: number }) => error.status)
       t.equal(refused, status, `${model} ${voice}`)
     }
@@ -154,7 +154,7 @@ t.test('the main job, as a new user meets it', async (t) => {
     }
     const either: Record<string, string> = {
       punctuation: '... !!! ??? -- ,;:', 'emoji alone': '😀🎉', 'right to left': 'שלום עולם',
-        spaces: '   \n\t ',
+      spaces: '   \n\t ',
       'lone surrogate': '\ud83d', 'combining marks': 'e\u0301\u0301\u0301'
     }
     for (const [name, text] of Object.entries(either)) {
@@ -234,7 +234,7 @@ const eventsOf = (text: string): unknown[] => text.split('\n').filter((line) => 
 
 const eventBytes = (text: string): Buffer =>
   Buffer.concat((eventsOf(text) as { media: { data: string } | null }[])
-  .map(({ media }) => Buffer.from(media?.data ?? '', 'base64')))
+    .map(({ media }) => Buffer.from(media?.data ?? '', 'base64')))
 
 /** One call over the WebSocket, to its terminal. */
 async function overSession (node: TestNode, request: object): Promise<Frame[]> {

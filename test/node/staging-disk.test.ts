@@ -86,44 +86,48 @@ t.test('T-D08: what does not fit beside the headroom is refused before its first
 const root = process.getuid?.() === 0 && process.platform === 'linux'
 t.test('T-D09: another program fills the disk in the middle',
   { skip: root ? false : 'mounting a small disk needs root on Linux' }, async (t) => {
-  const disk = mkdtempSync(join(tmpdir(), 'svc-small-'))
-  if (spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=64m', 'tmpfs', disk]).status !== 0) {
-    rmSync(disk, { recursive: true })
-    t.comment('skipped: this system lets nobody mount a disk')
-    return
-  }
-  t.teardown(() => { spawnSync('umount', ['-l', disk]); rmSync(disk, { recursive: true, force: true }) })
-  const site = await startSite(t, {
-    env: () => ({ SVC_TEST_HEADROOM_BYTES: String(4 * MIB) }),
-    config: (n) => n === 1 ? { model_store: { upload_mib_per_second: 8 } } : { node_cache_path: join(disk,
-      'staging') }
+    const disk = mkdtempSync(join(tmpdir(), 'svc-small-'))
+    if (spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=64m', 'tmpfs', disk]).status !== 0) {
+      rmSync(disk, { recursive: true })
+      t.comment('skipped: this system lets nobody mount a disk')
+      return
+    }
+    t.teardown(() => { spawnSync('umount', ['-l', disk]); rmSync(disk, { recursive: true, force: true }) })
+    const site = await startSite(t, {
+      env: () => ({ SVC_TEST_HEADROOM_BYTES: String(4 * MIB) }),
+      config: (n) => n === 1 ? { model_store: { upload_mib_per_second: 8 } } : { node_cache_path: join(disk,
+        'staging') }
+    })
+    const [first, second] = site.nodes as [Place, Place]
+    const below = join(disk, 'staging')
+    const model = makeModel(t, 'acme/fill', { 'weights.data': 40 * MIB })
+    await put(site, model)
+    await stage(first, model.modelId, [second], { wait: false })
+    await until('a part to come',
+      async () => ((await transferOf(second, model.modelId))?.bytes ?? 0) > 4 * MIB)
+    try {
+      for (let n = 0; ; n++) writeFileSync(join(disk, `fill-${n}`),
+        Buffer.alloc(MIB))
+    } catch { /* full */ }
+    const start = performance.now()
+    const [ended] = await stage(first, model.modelId, [second])
+    t.match(ended, { status: 'failed', reason: 'disk_full', error: String })
+    figure(t, 'T-D09', t.passing(), { seconds: Math.round((performance.now() - start) / 1000) })
+    t.match(await second.ask('/healthz'), { status: 200 })
+    t.strictSame(listing(folderOf(below, model.modelId)), [], 'nothing is published')
+    t.strictSame(incoming(below), [], 'on a full disk what was fetched is given up')
+    t.match(await stage(first, model.modelId, [second]), [{ status: 'failed', reason: 'no_safe_fit' }],
+      'still full')
+    for (const name of listing(disk)) if (name.startsWith('fill-')) rmSync(join(disk, name))
+    t.match(await stage(first, model.modelId, [second]), [{ status: 'complete' }],
+      'with room again, it comes')
+    t.ok(isCopy(folderOf(below, model.modelId), model.sha256))
+    const more = makeModel(t, 'acme/more', { 'weights.data': 30 * MIB })
+    await put(site, more)
+    t.match(await stage(first, more.modelId, [second]), [{ status: 'complete' }], 'an idle copy makes room')
+    t.strictSame(listing(folderOf(below, model.modelId)), [], 'the older one went')
+    t.match(await events(second, 'StagedModelEvicted'), [{ modelId: model.modelId, trigger: 'capacity' }])
   })
-  const [first, second] = site.nodes as [Place, Place]
-  const below = join(disk, 'staging')
-  const model = makeModel(t, 'acme/fill', { 'weights.data': 40 * MIB })
-  await put(site, model)
-  await stage(first, model.modelId, [second], { wait: false })
-  await until('a part to come', async () => ((await transferOf(second, model.modelId))?.bytes ?? 0) > 4 * MIB)
-  try { for (let n = 0; ; n++) writeFileSync(join(disk, `fill-${n}`),
-    Buffer.alloc(MIB)) } catch { /* full */ }
-  const start = performance.now()
-  const [ended] = await stage(first, model.modelId, [second])
-  t.match(ended, { status: 'failed', reason: 'disk_full', error: String })
-  figure(t, 'T-D09', t.passing(), { seconds: Math.round((performance.now() - start) / 1000) })
-  t.match(await second.ask('/healthz'), { status: 200 })
-  t.strictSame(listing(folderOf(below, model.modelId)), [], 'nothing is published')
-  t.strictSame(incoming(below), [], 'on a full disk what was fetched is given up')
-  t.match(await stage(first, model.modelId, [second]), [{ status: 'failed', reason: 'no_safe_fit' }],
-    'still full')
-  for (const name of listing(disk)) if (name.startsWith('fill-')) rmSync(join(disk, name))
-  t.match(await stage(first, model.modelId, [second]), [{ status: 'complete' }], 'with room again, it comes')
-  t.ok(isCopy(folderOf(below, model.modelId), model.sha256))
-  const more = makeModel(t, 'acme/more', { 'weights.data': 30 * MIB })
-  await put(site, more)
-  t.match(await stage(first, more.modelId, [second]), [{ status: 'complete' }], 'an idle copy makes room')
-  t.strictSame(listing(folderOf(below, model.modelId)), [], 'the older one went')
-  t.match(await events(second, 'StagedModelEvicted'), [{ modelId: model.modelId, trigger: 'capacity' }])
-})
 
 t.test('a folder of staged copies that cannot be used', async (t) => {
   const file = join(folder(t), 'file')

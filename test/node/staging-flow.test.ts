@@ -6,7 +6,7 @@ import { ask, refusal } from './http.js'
 import { pick, until } from './kit.js'
 import {
   CHUNK, copiesOf, folderOf, incoming, isCopy, listing, makeModel, MIB, pull, put, sha, stage, startSite,
-    svcAt
+  svcAt
 } from './staging-kit.js'
 import type { Place } from './staging-kit.js'
 
@@ -99,7 +99,7 @@ t.test('three nodes and a store', async (t) => {
       { nodes: { nodeId: string, removed: string[], freedBytes: number }[] }
     t.match(purged.nodes.filter(({ removed }) => removed.length > 0).map(({ removed, freedBytes }) =>
       ({ removed, freed: freedBytes >= model.bytes })),
-      [{ removed: [modelId], freed: true }, { removed: [modelId], freed: true }])
+    [{ removed: [modelId], freed: true }, { removed: [modelId], freed: true }])
     t.equal(purged.nodes.length, 3, 'every node answers')
     for (const node of [second, third]) t.strictSame(listing(node.staging), [], `${node.name} has nothing`)
     t.ok(isCopy(folderOf(site.store, modelId), model.sha256), 'the store keeps its own')

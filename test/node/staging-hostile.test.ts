@@ -47,7 +47,7 @@ const PATHS = ['../secret.txt', '..%2fsecret.txt', '..%2F..%2Fsecret.txt', '%2e%
   '/etc/passwd', 'text.txt%00', 'text.txt%00.bin', '%00', '.svc-record.json', '.last_used', './text.txt',
   'sub//text.txt',
   'sub', 'sub/', '', 'CON', 'text.txt.', 'C:%5cx', 'a%0d%0ab', '%ff', '%', LONG,
-    Array(20).fill('a').join('/')]
+  Array(20).fill('a').join('/')]
 
 type Said = Pick<Answer, 'status' | 'text' | 'json'>
 
@@ -174,9 +174,10 @@ t.test('two nodes and a store', async (t) => {
           { body: { source: pathToFileURL(folder).href } })
         const end = answer.status !== 200 ? answer.json
           : await until('its end', async () => {
-            const { json } = await node.ask(`/store/models/${modelId}/download/status`)
-            return !['pending', 'downloading'].includes((json as { status: string }).status) && json as object
-          })
+              const { json } = await node.ask(`/store/models/${modelId}/download/status`)
+              const { status } = json as { status: string }
+              return !['pending', 'downloading'].includes(status) && json as object
+            })
         const failed = answer.status === 400 || (end as { status: string }).status === 'failed'
         t.ok(failed, `${what} at ${node.name}: ${JSON.stringify(end).slice(0, 300)}`)
       }

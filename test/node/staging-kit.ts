@@ -277,7 +277,7 @@ export async function copiesOf (at: Place, modelId: string): Promise<Copy[]> {
 
 /** How the newest transfer of a model to a node stands, by that node's own word. */
 export async function transferOf (at: Place, modelId: string): Promise<{ kind: string, bytes: number,
-reason: string,
+  reason: string,
   message: string } | undefined> {
   const state = await at.state()
   const found = (state.downloads[state.localNodeId] ?? []).findLast((view) =>

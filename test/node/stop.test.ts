@@ -37,8 +37,10 @@ function load (host: Host, streams: number): { stop: () => Promise<{ heard: Hear
     }
   }
   const work = [...Array.from({ length: streams }, one), pings()]
-  return { statuses, async stop () { on = false; await Promise.all(work); agent.destroy(); return { heard,
-    refused, errors } } }
+  return { statuses, async stop () {
+    on = false; await Promise.all(work); agent.destroy(); return { heard,
+      refused, errors }
+  } }
 }
 
 /** GET /node_id over a kept connection, as a word. */
@@ -46,10 +48,10 @@ function ping (host: Host, agent: Agent): Promise<string> {
   return new Promise((resolve) => {
     const req = request(`${host.url}/node_id`,
       { agent, headers: { authorization: `Bearer ${host.token ?? ''}` } }, (res) => {
-      res.resume()
-      res.on('end', () => { resolve(String(res.statusCode)) })
-      res.on('error', () => { resolve('cut') })
-    })
+        res.resume()
+        res.on('end', () => { resolve(String(res.statusCode)) })
+        res.on('error', () => { resolve('cut') })
+      })
     req.on('error', (error: NodeJS.ErrnoException) => { resolve(error.code ?? 'error') })
     req.end()
   })
@@ -58,41 +60,41 @@ function ping (host: Host, agent: Agent): Promise<string> {
 t.test('T-R14: stopping and restarting under load', async (t) => {
   t.test('SIGTERM: new requests are refused, each stream gets one terminal, the end comes in time',
     async (t) => {
-    for (const to of ['node', 'launcher'] as const) {
-      const node = await startNode(t, { config: faultsConfig() })
-      const below = descendants(node.child.pid)
-      // One would go on for ever, one ends by itself while the node drains.
-      const endless = to === 'node' || pick(false, true)
-      const streams = [await stream(node, TTS, does('test/ok', 'count', { chunks: 30, delayMs: 50 })),
-        ...endless ? [await stream(node, TTS, does('test/ok', 'count', { delayMs: 20 }))] : []]
-      for (const { frames } of streams) await frames.next()
-      const idle = new Agent({ keepAlive: true })
-      t.equal(await ping(node, idle), '200')
-      const start = performance.now()
-      process.kill(to === 'node' ? node.pid : node.child.pid, 'SIGTERM')
-      await until('refusals', async () => {
-        const answer = await ask(node, '/node_id')
-        if (answer.status !== 503) return false
-        t.equal(refusal(answer)?.reason, 'shutting_down')
-        t.ok(Number(answer.headers['retry-after']) >= 1)
-        return true
-      }, { everyMs: 5 })
-      t.equal(await ping(node, idle), '503', 'a connection that was kept open is answered too')
-      const [short, long] = await Promise.all(streams.map(hear))
-      t.match([short?.terminals, short?.last?.header.kind], [1, 'completed'],
-        'what ends in time is heard to its end')
-      if (endless) {
-        t.equal(long?.terminals, 1)
-        t.match(long?.last?.header, { kind: 'failed', error: { reason: 'shutting_down', retryable: true } })
+      for (const to of ['node', 'launcher'] as const) {
+        const node = await startNode(t, { config: faultsConfig() })
+        const below = descendants(node.child.pid)
+        // One would go on for ever, one ends by itself while the node drains.
+        const endless = to === 'node' || pick(false, true)
+        const streams = [await stream(node, TTS, does('test/ok', 'count', { chunks: 30, delayMs: 50 })),
+          ...endless ? [await stream(node, TTS, does('test/ok', 'count', { delayMs: 20 }))] : []]
+        for (const { frames } of streams) await frames.next()
+        const idle = new Agent({ keepAlive: true })
+        t.equal(await ping(node, idle), '200')
+        const start = performance.now()
+        process.kill(to === 'node' ? node.pid : node.child.pid, 'SIGTERM')
+        await until('refusals', async () => {
+          const answer = await ask(node, '/node_id')
+          if (answer.status !== 503) return false
+          t.equal(refusal(answer)?.reason, 'shutting_down')
+          t.ok(Number(answer.headers['retry-after']) >= 1)
+          return true
+        }, { everyMs: 5 })
+        t.equal(await ping(node, idle), '503', 'a connection that was kept open is answered too')
+        const [short, long] = await Promise.all(streams.map(hear))
+        t.match([short?.terminals, short?.last?.header.kind], [1, 'completed'],
+          'what ends in time is heard to its end')
+        if (endless) {
+          t.equal(long?.terminals, 1)
+          t.match(long?.last?.header, { kind: 'failed', error: { reason: 'shutting_down', retryable: true } })
+        }
+        const status = await node.child.ended
+        const seconds = secondsSince(start)
+        t.equal(status, 0)
+        t.ok(below.every((pid) => !alive(pid)), 'nothing is left')
+        idle.destroy()
+        figure(t, 'T-R14', t.passing() && inTime(seconds, 15), { how: `SIGTERM to the ${to}`, seconds })
       }
-      const status = await node.child.ended
-      const seconds = secondsSince(start)
-      t.equal(status, 0)
-      t.ok(below.every((pid) => !alive(pid)), 'nothing is left')
-      idle.destroy()
-      figure(t, 'T-R14', t.passing() && inTime(seconds, 15), { how: `SIGTERM to the ${to}`, seconds })
-    }
-  })
+    })
 
   t.test('POST /admin/restart: connections wait or are told, none is refused', async (t) => {
     const node = await startNode(t, { config: faultsConfig({ limits: { calls_at_once: 32 } }) })

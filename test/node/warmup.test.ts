@@ -8,8 +8,8 @@ t.test('T-R03 and T-R04: a runner that cannot start, and one that hangs in its w
   const WARMUP_SECONDS = 3
   const node = await startNode(t,
     { ready: false, env: { SVC_WARMUP_DEADLINE_SECONDS: String(WARMUP_SECONDS) },
-    config: faultsConfig({ logging: { enabled: true } }, { autoplace: ['test/exits', 'test/stuck',
-      'test/ok'] }) })
+      config: faultsConfig({ logging: { enabled: true } }, { autoplace: ['test/exits', 'test/stuck',
+        'test/ok'] }) })
   const warming = (async () => {
     await until('the warmup', async () => (await report(node, 'test/stuck')).statusKind === 'RunnerWarmingUp',
       { everyMs: 5 })

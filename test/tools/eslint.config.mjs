@@ -40,6 +40,16 @@ export default tseslint.config(
       '@typescript-eslint/require-await': 'off',
       '@typescript-eslint/unbound-method': 'off',
       '@typescript-eslint/no-base-to-string': 'off',
+      '@typescript-eslint/restrict-template-expressions': 'off',
+      // A reason that is passed on may be anything, and so may what a driver rejects with.
+      '@typescript-eslint/only-throw-error': 'off',
+      '@typescript-eslint/prefer-promise-reject-errors': 'off',
+      '@typescript-eslint/no-this-alias': 'off',
+      // Written for the reader: an assertion that the compiler could infer, a union with its usual member.
+      '@typescript-eslint/no-unnecessary-type-assertion': 'off',
+      '@typescript-eslint/no-redundant-type-constituents': 'off',
+      '@typescript-eslint/no-unsafe-enum-comparison': 'off',
+      'prefer-const': ['error', { ignoreReadBeforeAssign: true }],
       // Some packages' types do not resolve, and what a test reads of an answer its assertion judges.
       '@typescript-eslint/no-unsafe-argument': 'off',
       '@typescript-eslint/no-unsafe-assignment': 'off',
@@ -49,5 +59,12 @@ export default tseslint.config(
     }
   },
   // tap waits for its subtests by itself.
-  { files: ['**/test/**/*.ts'], rules: { '@typescript-eslint/no-floating-promises': 'off' } }
+  {
+    files: ['**/test/**/*.ts'],
+    rules: {
+      '@typescript-eslint/no-floating-promises': 'off',
+      '@typescript-eslint/await-thenable': 'off',
+      '@typescript-eslint/no-unused-vars': ['error', { args: 'none', varsIgnorePattern: '^_' }]
+    }
+  }
 )

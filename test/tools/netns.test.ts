@@ -16,7 +16,7 @@ const TALK = 'const s = require("net").connect(7000, process.argv[1]); let n = 0
 
 function start (t: Test, lan: Lan, machine: number, code: string, ...args: string[]): () => string {
   const [command, ...before] = [...lan.on(machine), process.execPath]
-  const child = spawn(command!, [...before, '-e', code, ...args], { env: cleanEnv(),
+  const child = spawn(command, [...before, '-e', code, ...args], { env: cleanEnv(),
     stdio: ['ignore', 'pipe', 'inherit'] })
   t.teardown(() => { child.kill('SIGKILL') })
   let said = ''

@@ -20,7 +20,7 @@ export default {
     const edit = editConfig(ctx, installation, place, value)
     saveEdit(edit)
     const inForce = resolveConfig(installation.raw, { owners, env: settingsEnv(ctx.io.env) }).config
-    const wins = inForce.entries(key!)
+    const wins = inForce.entries(key)
       .find((entry) => entry.origin === 'env')
     if (ctx.out.json) {
       ctx.out.value({ settings: [{ path: place, value, file: edit.path }] })

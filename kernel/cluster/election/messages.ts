@@ -2,7 +2,7 @@ import {
   anyOf, anything, count, fits, flag, listOf, only, orNull, record, schemaOf, span, text, word
 } from '../wire.js'
 import type { Of, Schema } from '../wire.js'
-import type { Ballot, Change, Leader, LogPosition, NodeId, Outcome, Role, Token } from './types.js'
+import type { Ballot, Change, Leader, LogPosition, NodeId, Outcome, Role } from './types.js'
 
 const token = { term: count, master: text }
 const leader: Schema<Leader> = record({ ...token, sid: text, boot: count })
@@ -54,7 +54,7 @@ const MESSAGES = {
   /** The sender holds the entries of this session up to `seq`, on its disk where the mode asks for it. */
   ack: record({ sid: text, term: count, seq: count }),
   /** Refusal of a master whose term is below the one of the sender's vote. */
-  nack: record({ sid: text, promised: record(token) as Schema<Token> }),
+  nack: record({ sid: text, promised: record(token) }),
   /** A master that slept asks whether it still is one. Only an answer with this very nonce counts. */
   probe: record({ nonce: count }),
   'probe-answer': record({ nonce: count, leader: orNull(leader), promised: count }),

@@ -69,7 +69,7 @@ function post (socket: TLSSocket, body: JoinRequest, clock: Clock): Promise<Answ
     call.on('response', (response) => {
       readBody(response).then(
         (answer) => { settle(() => { resolve({ status: response.statusCode ?? 0, body: answer }) }) },
-        (error: unknown) => { settle(() => { reject(error as Error) }) })
+        (error: unknown) => { settle(() => { reject(error) }) })
     })
     call.end(text)
   })

@@ -71,7 +71,7 @@ export async function askMember (
 export type MemberAnswer<T> =
   { readonly node: NodeView, readonly sentAt: number, readonly tookMs: number } &
   ({ readonly value: T, readonly error: null } |
-  { readonly value: null, readonly error: MemberFault | SvcError })
+    { readonly value: null, readonly error: MemberFault | SvcError })
 
 /** The same question to several nodes; `read` answers null, or throws, for what it cannot read. */
 export interface MembersQuestion<T> extends MemberQuestion {

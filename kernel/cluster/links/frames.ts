@@ -1,6 +1,5 @@
 import { createDecoder, readAny, readVarUint } from 'lib0/decoding'
 import { createEncoder, toUint8Array, writeAny, writeVarUint } from 'lib0/encoding'
-import type { MemberRequest, MemberResponse } from '../../api/services.js'
 import { flag, name, orNull, read, record, schemaOf, shaped } from '../wire.js'
 import type { Of } from '../wire.js'
 

@@ -1,5 +1,3 @@
-import type { MemberRequest, MemberResponse } from '../../api/services.js'
-
 export type { MemberRequest, MemberResponse } from '../../api/services.js'
 
 /** Sizes in bytes, times in milliseconds. */

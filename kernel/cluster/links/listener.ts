@@ -64,7 +64,7 @@ export async function createListener (options: ListenerOptions): Promise<Listene
         keepAliveTimeout: KEEP_ALIVE_MS,
         connectionsCheckingInterval: CHECK_MS
       }, handler)
-      return server as unknown as HttpServer
+      return server
     }
   })
   // The plugin listens for upgrades here; those of the API go another way.

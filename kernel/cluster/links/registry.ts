@@ -1,5 +1,4 @@
 import type { Logger } from '../../api/plugin.js'
-import type { MemberRequest, MemberResponse } from '../../api/services.js'
 import type { CloseWord, FrameKind, Greeting } from './frames.js'
 import type { Link, Peer, Rival } from './link.js'
 

@@ -155,7 +155,7 @@ function exchange (
     const onAbort = (): void => { (response ?? call).destroy(kernelError('cancelled')) }
     const stopTimer = clock.after(timeoutMs, () => {
       call.destroy(kernelError('timeout', `${installId} sent no answer to ${method} ${request.path} ` +
-        `within ${timeoutMs} ms.`))
+      `within ${timeoutMs} ms.`))
     })
     signal?.addEventListener('abort', onAbort, { once: true })
     call.once('close', () => {

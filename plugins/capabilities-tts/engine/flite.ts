@@ -49,7 +49,7 @@ export async function openFlite (
     tail: {
       hop: HOP,
       overlap: OVERLAP,
-      frames: out => out['frames']?.dims[1] ?? 0,
+      frames: (out) => out['frames']?.dims[1] ?? 0,
       run: async (out, from, to) => {
         const frames = floats(out['frames'], 'frames')
         const width = out['frames']?.dims[2] ?? 1

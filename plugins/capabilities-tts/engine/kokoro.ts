@@ -78,7 +78,7 @@ export function readStylePack (bytes: Uint8Array, name: string): Float32Array {
 const FIXES: Array<[RegExp, string]> = [[/ʲ/g, 'j'], [/r/g, 'ɹ'], [/x/g, 'k'], [/ɬ/g, 'l']]
 
 function frontOf (parts: KokoroParts, code: string): Front {
-  const language = Object.values(LANGUAGES).find(l => l.code === code)
+  const language = Object.values(LANGUAGES).find((l) => l.code === code)
   if (code === 'ipa' || language === undefined) return plainFront
   if (parts.builtin && code.startsWith('en-')) return builtinFront
   if (parts.espeak === undefined) throw phonemizerMissing(parts.modelId)
@@ -87,20 +87,20 @@ function frontOf (parts: KokoroParts, code: string): Front {
 
 /** Names of the inputs, and the type of `speed`, differ between exports. */
 function signatureOf (session: InferenceSession): { tokens: string, integerSpeed: boolean } {
-  const tokens = ['input_ids', 'tokens'].find(name => session.inputNames.includes(name))
+  const tokens = ['input_ids', 'tokens'].find((name) => session.inputNames.includes(name))
   if (tokens === undefined) {
     const names = session.inputNames.join(', ')
     throw new EngineError('model_invalid', `a Kokoro graph has input_ids or tokens, this one has ${names}`)
   }
-  const speed = session.inputMetadata.find(input => input.name === 'speed')
+  const speed = session.inputMetadata.find((input) => input.name === 'speed')
   return { tokens, integerSpeed: speed?.isTensor === true && speed.type === 'int32' }
 }
 
 /** Puts a loaded model behind the common interface. @throws EngineError model_invalid */
 export function kokoroFamily (parts: KokoroParts, sessions: Sessions): Family {
   const { tokens, integerSpeed } = signatureOf(parts.session)
-  const offered = Object.values(LANGUAGES).filter(l => l.espeak !== undefined).map(l => l.code)
-  const known = (id: string): boolean => id.split(',').every(name => parts.packs.has(name.trim()))
+  const offered = Object.values(LANGUAGES).filter((l) => l.espeak !== undefined).map((l) => l.code)
+  const known = (id: string): boolean => id.split(',').every((name) => parts.packs.has(name.trim()))
   return {
     sampleRate: KOKORO_RATE,
     voices: parts.voices,
@@ -112,7 +112,7 @@ export function kokoroFamily (parts: KokoroParts, sessions: Sessions): Family {
     seeded: parts.seeded,
     pauseSeconds: 0,
     streams: false,
-    findVoice: id => known(id) ? id.split(',').map(name => name.trim()).join(',') : undefined,
+    findVoice: (id) => known(id) ? id.split(',').map((name) => name.trim()).join(',') : undefined,
     findLanguage: (code, voice) => findLanguage(code ?? voice.slice(0, 1), offered),
     languages: () => [...offered, 'ipa'],
     prepare: (text, request) => prepare(parts, text, request),
@@ -125,7 +125,7 @@ export function kokoroFamily (parts: KokoroParts, sessions: Sessions): Family {
     unit: SpeechUnit, request: SpeechRequest, signal: AbortSignal
   ): AsyncGenerator<Float32Array> {
     if (signal.aborted) return
-    const packs = request.voice.split(',').map(name => parts.packs.get(name) as Float32Array)
+    const packs = request.voice.split(',').map((name) => parts.packs.get(name) as Float32Array)
     const feeds: Feeds = {
       [tokens]: int64(unit.ids, [1, unit.ids.length]),
       style: float32(styleRow(packs, unit.symbols), [1, STYLE_WIDTH]),
@@ -135,7 +135,7 @@ export function kokoroFamily (parts: KokoroParts, sessions: Sessions): Family {
       ...parts.noise(request, unit)
     }
     const out = await sessions.run(parts.session, feeds, 'tokens', unit.ids.length)
-    const name = ['waveform', 'audio'].find(n => out[n] !== undefined) ?? parts.session.outputNames[0] ?? ''
+    const name = ['waveform', 'audio'].find((n) => out[n] !== undefined) ?? parts.session.outputNames[0] ?? ''
     yield floats(out[name], name)
   }
 }
@@ -143,7 +143,7 @@ export function kokoroFamily (parts: KokoroParts, sessions: Sessions): Family {
 function findLanguage (code: string, offered: string[]): string | undefined {
   const wanted = LANGUAGES[code]?.code ?? languageCode(code)
   if (wanted === 'ipa') return wanted
-  return offered.find(c => c === wanted) ?? offered.find(c => c.split('-')[0] === wanted)
+  return offered.find((c) => c === wanted) ?? offered.find((c) => c.split('-')[0] === wanted)
 }
 
 function * prepare (parts: KokoroParts, text: string, request: SpeechRequest): Generator<SpeechUnit> {
@@ -153,7 +153,7 @@ function * prepare (parts: KokoroParts, text: string, request: SpeechRequest): G
     const fixes = request.language === 'ipa' ? [] : FIXES
     const sounds = fixes.reduce((s, [from, to]) => s.replace(from, to), phonemes)
     const symbols = [...sounds]
-    const ids = symbols.map(symbol => parts.vocab.get(symbol)).filter(id => id !== undefined)
+    const ids = symbols.map((symbol) => parts.vocab.get(symbol)).filter((id) => id !== undefined)
     yield { ids: [0, ...ids.slice(0, MAX_TOKENS), 0], symbols: symbols.length, sentenceEnd, index: index++ }
   }
 }

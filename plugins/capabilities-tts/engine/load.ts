@@ -43,7 +43,7 @@ export async function loadFamily (
 /** Path of the first file with that role, or else with that ending. */
 function fileOf (spec: ModelSpec, role: string, ending: string): string {
   const { files, modelId } = spec.card
-  const file = files.find(f => f.role === role) ?? files.find(f => f.path.endsWith(ending))
+  const file = files.find((f) => f.role === role) ?? files.find((f) => f.path.endsWith(ending))
   if (file !== undefined) return join(spec.directory, file.path)
   throw new EngineError(
     'model_incomplete', `the card of ${modelId} lists no file with role ${role} or ending ${ending}`
@@ -109,14 +109,14 @@ async function loadVits (spec: ModelSpec, tools: LoadTools): Promise<Family> {
 function vitsVoices ({ card }: ModelSpec, config: VoiceConfig): CardVoice[] {
   const language = config.languages[0] ?? ''
   if (config.speakers.size === 0) return [card.voices[0] ?? { id: 'default', name: 'default', language }]
-  const named = (id: string): CardVoice => card.voices.find(v => v.id === id) ?? { id, name: id, language }
+  const named = (id: string): CardVoice => card.voices.find((v) => v.id === id) ?? { id, name: id, language }
   return [...config.speakers.keys()].map(named)
 }
 
 async function vitsFront ({ card }: ModelSpec, config: VoiceConfig, tools: LoadTools): Promise<Front> {
   if (config.phonemeType === 'text') return plainFront
   const builtin = card.family === 'flite' || (card.defaults['phonemizer'] ?? config.phonemizer) === 'builtin'
-  if (builtin && config.languages.some(code => code.startsWith('en'))) return builtinFront
+  if (builtin && config.languages.some((code) => code.startsWith('en'))) return builtinFront
   if (config.phonemeType !== 'espeak') {
     throw new EngineError(
       'model_invalid', `phoneme type "${config.phonemeType}" is not supported: espeak and text are`
@@ -143,7 +143,7 @@ async function loadKokoro (spec: ModelSpec, tools: LoadTools): Promise<Family> {
   const session = await sessions.open(fed && model !== undefined ? encodeModel(model) : path, 'the model')
   env.progress(3, 3)
   const voices = [...packs.keys()].map(
-    id => card.voices.find(v => v.id === id) ?? { id, name: id, language: id.slice(0, 1) }
+    (id) => card.voices.find((v) => v.id === id) ?? { id, name: id, language: id.slice(0, 1) }
   )
   const espeak = await tools.findEspeak()
   return kokoroFamily({
@@ -156,7 +156,7 @@ async function loadKokoro (spec: ModelSpec, tools: LoadTools): Promise<Family> {
 }
 
 async function readPacks ({ card, directory }: ModelSpec): Promise<Map<string, Float32Array>> {
-  const files = card.files.filter(file => file.role === 'voice' || file.path.endsWith('.bin'))
+  const files = card.files.filter((file) => file.role === 'voice' || file.path.endsWith('.bin'))
   if (files.length === 0) throw new EngineError(
     'model_incomplete', `the card of ${card.modelId} lists no style pack (.bin)`
   )

@@ -56,17 +56,17 @@ function convTransposeReach (node: OnnxNode, from: Reach): Reach | undefined {
 
 /** Reach of a node's output from its inputs'; undefined where the node is not local. */
 function nodeReach (node: OnnxNode, reachOf: Map<string, Reach>): Reach | undefined {
-  const moving = node.input.map(name => reachOf.get(name)).filter(r => r !== undefined)
+  const moving = node.input.map((name) => reachOf.get(name)).filter((r) => r !== undefined)
   const first = moving[0]
   if (first === undefined) return undefined
   const convolve = { Conv: convReach, ConvTranspose: convTransposeReach }[node.opType]
   if (convolve !== undefined) return moving.length === 1 ? convolve(node, first) : undefined
   if (RESHAPING.has(node.opType)) return first
-  if (!POINTWISE.has(node.opType) || moving.some(r => r.rate !== first.rate)) return undefined
+  if (!POINTWISE.has(node.opType) || moving.some((r) => r.rate !== first.rate)) return undefined
   return {
     rate: first.rate,
-    left: Math.max(...moving.map(r => r.left)),
-    right: Math.max(...moving.map(r => r.right))
+    left: Math.max(...moving.map((r) => r.left)),
+    right: Math.max(...moving.map((r) => r.right))
   }
 }
 
@@ -78,7 +78,7 @@ function reachFrom (
   // Nodes of an ONNX graph are sorted: every input is produced before it is used.
   for (const at of [...nodes].sort((a, b) => a - b)) {
     const node = index.model.graph.node[at] as OnnxNode
-    if (!node.input.some(name => reachOf.has(name))) continue
+    if (!node.input.some((name) => reachOf.has(name))) continue
     const reach = nodeReach(node, reachOf)
     if (reach === undefined) return undefined
     for (const name of node.output) reachOf.set(name, reach)
@@ -100,16 +100,16 @@ function overlapOf ({ rate, left, right }: Reach): number {
  * the tail may need graph inputs of its own only if they are named in `allowed`.
  */
 export function findLocalTail (index: GraphIndex, output: string, allowed: string[]): LocalTail | undefined {
-  const convs = index.model.graph.node.filter(n => n.opType === 'Conv')
-  const named = convs.find(n => n.name === '/dec/conv_pre/Conv')
+  const convs = index.model.graph.node.filter((n) => n.opType === 'Conv')
+  const named = convs.find((n) => n.name === '/dec/conv_pre/Conv')
   const behind = closureOf(index, [output], new Set()).nodes
   for (const conv of named === undefined ? convs : [named, ...convs]) {
     const tensor = conv.input[0]
     const at = tensor === undefined ? undefined : index.producer.get(tensor)
     if (tensor === undefined || at === undefined || !behind.has(at)) continue
     const { nodes, inputs } = closureOf(index, [output], new Set([tensor]))
-    const extra = [...inputs].filter(name => name !== tensor)
-    if (!inputs.has(tensor) || extra.some(name => !allowed.includes(name))) continue
+    const extra = [...inputs].filter((name) => name !== tensor)
+    if (!inputs.has(tensor) || extra.some((name) => !allowed.includes(name))) continue
     const reach = reachFrom(index, nodes, tensor, output)
     if (reach === undefined || reach.rate < 8) continue
     return { tensor, hop: reach.rate, overlap: overlapOf(reach), extra }

@@ -81,7 +81,7 @@ function * unitsOf (spoken: Iterable<string>, sizes: UnitSizes): Generator<Phone
   let first = true
   for (const sentence of spoken) {
     const split = [...splitPhonemes(sentence, sizes, first)]
-    const parts: string[] = split.filter(part => /[\p{L}\p{N}]/u.test(part))
+    const parts: string[] = split.filter((part) => /[\p{L}\p{N}]/u.test(part))
     for (const [i, phonemes] of parts.entries()) yield { phonemes, sentenceEnd: i === parts.length - 1 }
     first &&= parts.length === 0
   }

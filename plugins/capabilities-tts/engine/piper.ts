@@ -42,7 +42,7 @@ async function openTail (index: GraphIndex, output: string, sessions: Sessions):
     const spoken = await sessions.run(decoder, feeds, 'frames', to - from)
     return floats(spoken[output], output)
   }
-  return { tensor, tail: { hop, overlap, frames: front => front[tensor]?.dims[2] ?? 0, run } }
+  return { tensor, tail: { hop, overlap, frames: (front) => front[tensor]?.dims[2] ?? 0, run } }
 }
 
 /**
@@ -64,7 +64,7 @@ export async function openPiper (
   const index = indexGraph(model)
   const output = [...index.outputs.keys()][0] ?? 'output'
   const cut = await openTail(index, output, sessions)
-  const inputs = [...index.inputs.keys()].filter(name => !index.initializers.has(name))
+  const inputs = [...index.inputs.keys()].filter((name) => !index.initializers.has(name))
   const frontModel = cut === undefined ? model : extractModel(index, inputs, [cut.tensor])
   const front = await sessions.open(encodeModel(frontModel), 'the voice')
   return { front, tail: cut?.tail, noise, noiseW, seeded }

@@ -65,7 +65,7 @@ function readVoice (reader: PayloadReader, family: Family, model: string): strin
   const found = family.findVoice(wanted)
   if (found === undefined) {
     reader.fail(
-      'voice', `${model} has no voice "${wanted}": it has ${family.voices.map(v => v.id).join(', ')}`
+      'voice', `${model} has no voice "${wanted}": it has ${family.voices.map((v) => v.id).join(', ')}`
     )
   }
   return found ?? family.defaultVoice
@@ -95,7 +95,7 @@ function readSeed (reader: PayloadReader, family: Family, given: unknown, model:
 
 function readEncoding (reader: PayloadReader): Encoding {
   const wanted = reader.string('encoding') ?? reader.string('response_format') ?? 'mp3'
-  const found = ENCODINGS.find(encoding => encoding === wanted)
+  const found = ENCODINGS.find((encoding) => encoding === wanted)
   if (found === undefined) {
     reader.fail('response_format', `"${wanted}" is not written here: ${ENCODINGS.join(', ')} are`)
   }
@@ -129,7 +129,7 @@ export function readRequest (payload: Record<string, unknown>, family: Family, c
   }
   const encoding = readEncoding(reader)
   if (reader.issues.length > 0) {
-    throw new EngineError('invalid_payload', reader.issues.map(i => i.message).join('; '), {
+    throw new EngineError('invalid_payload', reader.issues.map((i) => i.message).join('; '), {
       issues: reader.issues, param: reader.issues[0]!.path,
       remedy: `\`svc show ${model}\` says what it takes.`
     })

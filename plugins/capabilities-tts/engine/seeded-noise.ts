@@ -84,14 +84,14 @@ function lookup (node: OnnxNode, k: number): { nodes: OnnxNode[], initializer: U
  */
 export function seedNoise (index: GraphIndex): { model: OnnxModel, seeded: boolean, fed: boolean } {
   const { model } = index
-  const random = model.graph.node.filter(node => RANDOM.has(node.opType))
+  const random = model.graph.node.filter((node) => RANDOM.has(node.opType))
   if (random.length === 0) return { model, seeded: true, fed: false }
   if (!random.every(replaceable)) return { model, seeded: false, fed: false }
   const initializer = [
     int64Tensor('svc_noise_one', [1], []), int64Tensor('svc_noise_length', [NOISE_LENGTH], [])
   ]
   let k = 0
-  const node = model.graph.node.flatMap(n => {
+  const node = model.graph.node.flatMap((n) => {
     if (!replaceable(n)) return [n]
     const replaced = lookup(n, k++)
     initializer.push(replaced.initializer)

@@ -28,7 +28,7 @@ export class Sessions {
 
   /** One native run, announced with its size. */
   async run (session: InferenceSession, feeds: Feeds, label: string, units: number): Promise<Feeds> {
-    return await this.env.work(label, units, async () => await session.run(feeds) as Feeds)
+    return await this.env.work(label, units, async () => await session.run(feeds))
   }
 
   async close (): Promise<void> {

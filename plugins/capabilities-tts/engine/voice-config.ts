@@ -49,7 +49,7 @@ function idMap (json: Json): Map<string, number[]> {
   for (const [symbol, ids] of Object.entries(child(json, 'phoneme_id_map'))) {
     const list = Array.isArray(ids) ? ids : [ids]
     if (!list.every(
-      id => Number.isInteger(id)
+      (id) => Number.isInteger(id)
     )) throw invalid(`phoneme_id_map["${symbol}"] must be a list of integers`)
     map.set(symbol, list as number[])
   }
@@ -88,7 +88,7 @@ export function readVoiceConfig (json: unknown): VoiceConfig {
     lengthScale: number(inference, 'length_scale', 1),
     noiseW: number(inference, 'noise_w', 0.8),
     speakers: speakers(json),
-    languages: [...new Set(codes.filter(code => code !== '').map(languageCode))]
+    languages: [...new Set(codes.filter((code) => code !== '').map(languageCode))]
   }
 }
 

@@ -9,25 +9,26 @@ const DELAY = 1105
 const tone = (length: number, rate: number): Float32Array =>
   Float32Array.from({ length }, (_, i) => 0.5 * Math.sin(2 * Math.PI * 220 * i / rate))
 
-t.test('an MP3 at each rate is whole mono frames of the right length', async t => {
+t.test('an MP3 at each rate is whole mono frames of the right length', async (t) => {
   for (const rate of MP3_RATES) {
     const encoder = createEncoder('mp3', rate)
-    const parts = [0.01, 0.3, 0.07, 1].map(seconds => encoder.encode(tone(Math.round(seconds * rate), rate)))
+    const parts = [0.01, 0.3, 0.07, 1]
+      .map((seconds) => encoder.encode(tone(Math.round(seconds * rate), rate)))
     parts.push(encoder.finish())
     for (const { bytes, seconds } of parts) {
       const { frames, rest } = walkFrames(bytes)
       t.equal(rest, 0, `${rate} Hz: frames and nothing else`)
       t.equal(seconds, framesSeconds(frames), `${rate} Hz: reported duration`)
-      t.ok(frames.every(f => f.sampleRate === rate && f.mono), `${rate} Hz: mono at its own rate`)
+      t.ok(frames.every((f) => f.sampleRate === rate && f.mono), `${rate} Hz: mono at its own rate`)
     }
-    const { frames } = walkFrames(Buffer.concat(parts.map(p => p.bytes)))
+    const { frames } = walkFrames(Buffer.concat(parts.map((p) => p.bytes)))
     const extra = framesSeconds(frames) * rate - Math.round(1.38 * rate)
     const frame = frames[0]?.samples ?? 0
     t.ok(extra >= DELAY - 1 && extra <= DELAY + 2 * frame, `${rate} Hz: ${extra} samples more than went in`)
   }
 })
 
-t.test('the last part of an encoding is never empty', async t => {
+t.test('the last part of an encoding is never empty', async (t) => {
   for (const encoding of ['mp3', 'wav', 'pcm'] as const) {
     for (const length of [0, 1, 576, 1152]) {
       const encoder = createEncoder(encoding, 16_000)
@@ -37,20 +38,20 @@ t.test('the last part of an encoding is never empty', async t => {
   }
 })
 
-t.test('an MP3 at another rate is refused with a way out', async t => {
+t.test('an MP3 at another rate is refused with a way out', async (t) => {
   t.throws(
     () => createEncoder('mp3', 20_000), { reason: 'invalid_payload', message: /20000 Hz.*ask for wav or pcm/ }
   )
   t.ok(createEncoder('wav', 20_000))
 })
 
-t.test('pcm is every sample once, wav the same behind a header of unknown length', async t => {
+t.test('pcm is every sample once, wav the same behind a header of unknown length', async (t) => {
   const samples = Float32Array.from([0, 0.5, -0.5, 1, -1, 2, -2, NaN])
   const bytesOf = (encoding: 'wav' | 'pcm'): Buffer => {
     const encoder = createEncoder(encoding, 22_050)
     const parts = [
       samples.subarray(0, 3), samples.subarray(3, 3), samples.subarray(3)
-    ].map(s => encoder.encode(s).bytes)
+    ].map((s) => encoder.encode(s).bytes)
     return Buffer.concat([...parts, encoder.finish().bytes])
   }
   const pcm = bytesOf('pcm')
@@ -67,7 +68,7 @@ t.test('pcm is every sample once, wav the same behind a header of unknown length
   }, { riff: 'RIFF', size: 0xffffffff, rate: 22_050, data: 0xffffffff })
 })
 
-t.test('the walker stops at what is not a frame', async t => {
+t.test('the walker stops at what is not a frame', async (t) => {
   const encoder = createEncoder('mp3', 16_000)
   const bytes = Buffer.concat([encoder.encode(tone(16_000, 16_000)).bytes, encoder.finish().bytes])
   const { frames } = walkFrames(bytes)

@@ -44,7 +44,7 @@ async function families (dir: string): Promise<Case[]> {
   ]
 }
 
-t.test('every family: seed, speed, voice and max_tokens do what they mean', async t => {
+t.test('every family: seed, speed, voice and max_tokens do what they mean', async (t) => {
   for (const { name, spec, voices } of await families(t.testdir())) {
     const session = await open(spec)
     await session.warmup()
@@ -71,7 +71,7 @@ t.test('every family: seed, speed, voice and max_tokens do what they mean', asyn
   }
 })
 
-t.test('temperature scales the noise of VITS voices', async t => {
+t.test('temperature scales the noise of VITS voices', async (t) => {
   const session = await open(await piperSpec(t.testdir()))
   const ask = async (temperature: number): Promise<Buffer> =>
     (await say(session, { text: IPA, lang_code: 'ipa', seed: 3, temperature })).bytes
@@ -82,7 +82,7 @@ t.test('temperature scales the noise of VITS voices', async t => {
   t.notOk((await ask(0)).equals(await ask(2)))
 })
 
-t.test('every family refuses what it cannot honour, naming field and range', async t => {
+t.test('every family refuses what it cannot honour, naming field and range', async (t) => {
   const check = async (
     session: EngineSession, payload: Record<string, unknown>, path: string, says: RegExp
   ): Promise<void> => {
@@ -114,7 +114,7 @@ t.test('every family refuses what it cannot honour, naming field and range', asy
   }
 })
 
-t.test('the bounds themselves are served', async t => {
+t.test('the bounds themselves are served', async (t) => {
   for (const { name, spec } of await families(t.testdir())) {
     const session = await open(spec)
     const [slow, fast] = name === 'kokoro' ? [0.5, 2] : [0.25, 4]
@@ -141,7 +141,7 @@ t.test('the bounds themselves are served', async t => {
   }
 })
 
-t.test('seeds of the embedded voice: small ones are themselves, large ones stay in range', async t => {
+t.test('seeds of the embedded voice: small ones are themselves, large ones stay in range', async (t) => {
   t.equal(seedScale(0), 0)
   t.equal(seedScale(1), 0.001)
   for (const seed of [4_194_303, 4_194_304, 2 ** 31, 2 ** 32 - 1]) {
@@ -155,7 +155,7 @@ t.test('seeds of the embedded voice: small ones are themselves, large ones stay 
   )
 })
 
-t.test('a voice that needs espeak says how to get it, and uses it when it is there', async t => {
+t.test('a voice that needs espeak says how to get it, and uses it when it is there', async (t) => {
   const spec = await piperSpec(t.testdir())
   const without = await open(spec)
   const error = await refusal(without, { text: 'hello' })
@@ -177,7 +177,7 @@ t.test('a voice that needs espeak says how to get it, and uses it when it is the
   )
 })
 
-t.test('the package of espeak is looked for, not required', async t => {
+t.test('the package of espeak is looked for, not required', async (t) => {
   const missing = Object.assign(new Error('no package'), { code: 'ERR_MODULE_NOT_FOUND' })
   t.equal(await findEspeak(async () => { throw missing }), undefined)
   await t.rejects(findEspeak(async () => { throw new Error('broken') }), { message: 'broken' })
@@ -186,7 +186,7 @@ t.test('the package of espeak is looked for, not required', async t => {
   t.equal(await findEspeak(async () => ({ phonemizeToString })), phonemizeToString)
 })
 
-t.test('phonemizer builtin and phoneme type text need no espeak', async t => {
+t.test('phonemizer builtin and phoneme type text need no espeak', async (t) => {
   const dir = t.testdir()
   const builtin = await open(await piperSpec(join(dir, 'a'), { config: { phonemizer: 'builtin' } }))
   t.ok((await say(builtin, { text: 'Hello there.' })).seconds > 0.1)
@@ -202,7 +202,7 @@ t.test('phonemizer builtin and phoneme type text need no espeak', async t => {
   )
 })
 
-t.test('kokoro: both signatures, styles by length, mixes, languages', async t => {
+t.test('kokoro: both signatures, styles by length, mixes, languages', async (t) => {
   const dir = t.testdir()
   const integer = await open(
     await kokoroSpec(join(dir, 'int'), { tokens: 'tokens', speed: 'int32', noise: false })
@@ -234,13 +234,13 @@ t.test('kokoro: both signatures, styles by length, mixes, languages', async t =>
   t.match(await refusal(without, { text: 'hello' }), { reason: 'phonemizer_missing' })
 })
 
-t.test('style rows: the row of the length, kept inside the pack, averaged over a mix', async t => {
+t.test('style rows: the row of the length, kept inside the pack, averaged over a mix', async (t) => {
   const pack = (value: number): Float32Array => new Float32Array(3 * 256).map(
     (_, i) => value + Math.floor(i / 256)
   )
   const check = (packs: number[], length: number, value: number): void => {
     const row = styleRow(packs.map(pack), length)
-    t.ok(row.length === 256 && row.every(v => v === value), `length ${length} of ${packs.join('+')}`)
+    t.ok(row.length === 256 && row.every((v) => v === value), `length ${length} of ${packs.join('+')}`)
   }
   check([0], 1, 0)
   check([0], 3, 2)
@@ -251,7 +251,7 @@ t.test('style rows: the row of the length, kept inside the pack, averaged over a
   t.throws(() => readStylePack(new Uint8Array(1000), 'x.bin'), wrong)
 })
 
-t.test('a broken model is refused with what is wrong', async t => {
+t.test('a broken model is refused with what is wrong', async (t) => {
   const spec = await piperSpec(t.testdir())
   const check = async (
     change: Partial<ModelSpec['card']>, reason: string, says: RegExp, backend = 'cpu'
@@ -260,7 +260,7 @@ t.test('a broken model is refused with what is wrong', async t => {
     await t.rejects(engine.load({ ...spec, card, backend }, quietEnv()), { reason, message: says })
   }
   const files = (...paths: string[]): Partial<ModelSpec['card']> =>
-    ({ files: paths.map(path => ({ path, role: 'f', bytes: 0 })) })
+    ({ files: paths.map((path) => ({ path, role: 'f', bytes: 0 })) })
   await check({ family: 'nope' }, 'model_invalid', /no family "nope": it has flite, piper, kokoro/)
   await check(files('voice.onnx.json'), 'model_incomplete', /lists no file .*\.onnx/)
   await check(files('voice.onnx.json', 'gone.onnx'), 'model_incomplete', /cannot read gone\.onnx/)
@@ -271,7 +271,7 @@ t.test('a broken model is refused with what is wrong', async t => {
   await check({}, 'no_backend', /no backend "tpu"/, 'tpu')
 })
 
-t.test('the card of the voice that ships is true', async t => {
+t.test('the card of the voice that ships is true', async (t) => {
   const { card, directory } = await embeddedSpec()
   for (const { path, bytes, sha256 } of card.files) {
     const content = await readFile(join(directory, path))
@@ -287,14 +287,14 @@ t.test('the card of the voice that ships is true', async t => {
   t.same(session.info()['languages'], [...card.languages, 'ipa'])
 })
 
-t.test('the official Piper test voice', async t => {
+t.test('the official Piper test voice', async (t) => {
   const dir = join(DATA_DIR, 'piper-test-voice')
   const there = await access(join(dir, 'test_voice.onnx')).then(() => true, () => false)
   if (!there) {
     t.comment('skipped: no test_voice.onnx; set SVC_TEST_DATA to a folder with piper-test-voice/')
     return
   }
-  const files = ['test_voice.onnx', 'test_voice.onnx.json'].map(path => ({ path, role: 'f', bytes: 0 }))
+  const files = ['test_voice.onnx', 'test_voice.onnx.json'].map((path) => ({ path, role: 'f', bytes: 0 }))
   const spec: ModelSpec = {
     card: cardOf({ modelId: 'piper/test', family: 'piper', files }),
     directory: dir,
@@ -306,5 +306,5 @@ t.test('the official Piper test voice', async t => {
   await session.warmup()
   const { bytes } = await say(session, { text: 'Hello.', encoding: 'pcm' })
   t.equal(bytes.length, 22_050 * 2, 'one second')
-  t.ok(bytes.every(b => b === 0), 'of silence')
+  t.ok(bytes.every((b) => b === 0), 'of silence')
 })

@@ -25,7 +25,7 @@ const request = (voice: string, fields: Partial<SpeechRequest> = {}): SpeechRequ
   ...fields
 })
 
-t.test('a decoded file is written back without loss', async t => {
+t.test('a decoded file is written back without loss', async (t) => {
   const bytes = await readFile(join(VOICE_DIR, 'en_US-flite-16k.onnx'))
   const again = encodeModel(decodeModel(bytes))
   const [a, b] = [indexGraph(decodeModel(bytes)), indexGraph(decodeModel(again))]
@@ -34,11 +34,11 @@ t.test('a decoded file is written back without loss', async t => {
   t.same(b.model.graph.node, a.model.graph.node)
 })
 
-t.test('the local tail of a VITS graph is its decoder, with its true reach', async t => {
+t.test('the local tail of a VITS graph is its decoder, with its true reach', async (t) => {
   const check = (name: string, shape: VitsShape, hop: number, overlap: number, extra: string[]): void => {
     const index = indexGraph(decodeModel(makePiper(shape).bytes))
     const tail = findLocalTail(index, 'output', ['sid'])
-    const conv = index.model.graph.node.find(n => n.name === '/dec/conv_pre/Conv')
+    const conv = index.model.graph.node.find((n) => n.name === '/dec/conv_pre/Conv')
     t.match(tail, { hop, overlap, extra, tensor: conv?.input[0] }, name)
   }
   // 3 (conv_pre) + 1.4 + 5.6 (kernel 7, dilation 12 at 8 samples per frame) + finer stages = 11.1 frames.
@@ -47,13 +47,13 @@ t.test('the local tail of a VITS graph is its decoder, with its true reach', asy
   check('the speaker id goes along', { ...TINY, speakers: 3 }, 16, 18, ['sid'])
 })
 
-t.test('a graph without a local tail, or with unknown names, is not cut', async t => {
+t.test('a graph without a local tail, or with unknown names, is not cut', async (t) => {
   const index = indexGraph(decodeModel(makePiper({ ...TINY, speakers: 2 }).bytes))
   t.equal(findLocalTail(index, 'output', []), undefined, 'sid is needed and not allowed')
   t.throws(() => extractModel(index, ['nowhere'], ['output']), { message: /no tensor "nowhere"/ })
 })
 
-t.test('a closure follows what bodies of If and Loop use', async t => {
+t.test('a closure follows what bodies of If and Loop use', async (t) => {
   const { node } = decodeModel(makePiper(TINY).bytes).graph
   const index = indexGraph(decodeModel(makePiper(TINY).bytes))
   t.equal(
@@ -63,16 +63,16 @@ t.test('a closure follows what bodies of If and Loop use', async t => {
   t.same([...closureOf(indexGraph(If), ['y'], new Set()).inputs].sort(), ['a', 'condition'])
 })
 
-t.test('noise nodes become a table lookup; other graphs stay as they are', async t => {
+t.test('noise nodes become a table lookup; other graphs stay as they are', async (t) => {
   const index = indexGraph(decodeModel(makePiper(TINY).bytes))
   const { model, seeded, fed } = seedNoise(index)
   t.match({ seeded, fed }, { seeded: true, fed: true })
-  t.notOk(model.graph.node.some(n => n.opType === 'RandomNormalLike'))
+  t.notOk(model.graph.node.some((n) => n.opType === 'RandomNormalLike'))
   const voice = indexGraph(decodeModel(await readFile(join(VOICE_DIR, 'en_US-flite-16k.onnx'))))
   t.equal(seedNoise(voice).model, voice.model, 'the embedded voice draws nothing')
 })
 
-t.test('the noise table is standard normal and follows its seed', async t => {
+t.test('the noise table is standard normal and follows its seed', async (t) => {
   const table = gaussian(5, NOISE_LENGTH)
   const mean = table.reduce((a, b) => a + b, 0) / table.length
   const variance = table.reduce((a, b) => a + b * b, 0) / table.length
@@ -81,7 +81,7 @@ t.test('the noise table is standard normal and follows its seed', async t => {
   t.notSame(gaussian(6, 100), table.slice(0, 100))
 })
 
-t.test('piper: pieces equal the whole run', async t => {
+t.test('piper: pieces equal the whole run', async (t) => {
   const check = async (name: string, shape: VitsShape, voice: string, sid: number): Promise<void> => {
     const spec = await piperSpec(t.testdir(), { shape })
     const family = await loadFamily(spec, quietEnv())
@@ -92,7 +92,7 @@ t.test('piper: pieces equal the whole run', async t => {
     const whole = await wholePiper(shape, unit.ids, sid)
     t.ok(difference(cut.samples, whole) < 1e-5, `${name}: differs by ${difference(cut.samples, whole)}`)
     t.ok(cut.pieces > 3, `${name}: ${cut.pieces} pieces`)
-    t.ok(whole.some(v => Math.abs(v) > 0.01), `${name} is not silent`)
+    t.ok(whole.some((v) => Math.abs(v) > 0.01), `${name} is not silent`)
     await family.close()
   }
   await check('one speaker', TINY, 'default', 0)
@@ -113,12 +113,12 @@ async function wholePiper (shape: VitsShape, ids: number[], sid: number): Promis
     [NOISE_START]: int64([0], [])
   }
   if (shape.speakers > 1) feeds['sid'] = int64([sid], [1])
-  const samples = floats((await session.run(feeds) as Feeds)['output'], 'output')
+  const samples = floats((await session.run(feeds))['output'], 'output')
   await sessions.close()
   return samples
 }
 
-t.test('embedded voice: pieces equal the whole run', async t => {
+t.test('embedded voice: pieces equal the whole run', async (t) => {
   const spec = await embeddedSpec()
   const family = await loadFamily(spec, quietEnv())
   const sessions = new Sessions(spec, quietEnv())
@@ -137,14 +137,14 @@ t.test('embedded voice: pieces equal the whole run', async t => {
     const apart = difference(cut.samples, floats(output, 'output'))
     t.ok(apart < 1e-6, `${voice}: differs by ${apart}`)
     t.ok(
-      cut.pieces > 3 && cut.samples.some(v => Math.abs(v) > 0.1), `${voice}: ${cut.pieces} pieces, audible`
+      cut.pieces > 3 && cut.samples.some((v) => Math.abs(v) > 0.1), `${voice}: ${cut.pieces} pieces, audible`
     )
   }
   await sessions.close()
   await family.close()
 })
 
-t.test('pieces cover all frames once, whatever their length', async t => {
+t.test('pieces cover all frames once, whatever their length', async (t) => {
   for (const first of [0.001, 0.01, 1, 100]) {
     const run = async (from: number, to: number): Promise<Float32Array> =>
       Float32Array.from({ length: (to - from) * 2 }, (_, i) => from * 2 + i)

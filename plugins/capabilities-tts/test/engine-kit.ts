@@ -59,7 +59,7 @@ export async function piperSpec (
   await mkdir(dir, { recursive: true })
   await writeFile(join(dir, 'voice.onnx'), makePiper(shape).bytes)
   await writeFile(join(dir, 'voice.onnx.json'), JSON.stringify(makePiperConfig(shape, options.config)))
-  const files = ['voice.onnx', 'voice.onnx.json'].map(path => ({ path, role: 'file', bytes: 0 }))
+  const files = ['voice.onnx', 'voice.onnx.json'].map((path) => ({ path, role: 'file', bytes: 0 }))
   return specOf(cardOf({ modelId: 'test/piper', family: 'piper', files, ...options.card }), dir)
 }
 
@@ -78,8 +78,8 @@ export async function kokoroSpec (
     const rows = new Float32Array(510 * 256).map((_, i) => Math.sin(i * (k + 1)) + Math.floor(i / 256) * 0.01)
     await writeFile(join(dir, `${name}.bin`), new Uint8Array(rows.buffer))
   }
-  const paths = ['model.onnx', 'config.json', ...names.map(n => `${n}.bin`)]
-  const files = paths.map(path => ({ path, role: 'file', bytes: 0 }))
+  const paths = ['model.onnx', 'config.json', ...names.map((n) => `${n}.bin`)]
+  const files = paths.map((path) => ({ path, role: 'file', bytes: 0 }))
   return specOf(cardOf({ modelId: 'test/kokoro', family: 'kokoro', files }), dir)
 }
 
@@ -95,7 +95,7 @@ export async function say (
   for await (const chunk of answer) chunks.push(chunk)
   return {
     chunks,
-    bytes: Buffer.concat(chunks.map(c => c.media ?? new Uint8Array())),
+    bytes: Buffer.concat(chunks.map((c) => c.media ?? new Uint8Array())),
     seconds: chunks.reduce((sum, c) => sum + (c.timing?.durationSeconds ?? 0), 0)
   }
 }

@@ -37,10 +37,10 @@ function checkChunks (t: Test, answer: Answer, format: string): void {
 
 type Test = Pick<typeof t, 'ok' | 'same'>
 
-t.test('an answer is numbered chunks of whole frames, the last one marked', async t => {
+t.test('an answer is numbered chunks of whole frames, the last one marked', async (t) => {
   const mp3 = await say(session, { text: TEXT, streaming_interval: 0.2 })
   checkChunks(t, mp3, 'mp3')
-  t.ok(mp3.chunks.every(c => walkFrames(c.media ?? new Uint8Array()).rest === 0), 'frames are never cut')
+  t.ok(mp3.chunks.every((c) => walkFrames(c.media ?? new Uint8Array()).rest === 0), 'frames are never cut')
   t.ok(mp3.chunks.length > 5)
   const pcm = await say(session, { text: TEXT, encoding: 'pcm' })
   checkChunks(t, pcm, 'pcm')
@@ -52,13 +52,13 @@ t.test('an answer is numbered chunks of whole frames, the last one marked', asyn
   t.equal(wav.bytes.length, pcm.bytes.length + 44)
 })
 
-t.test('streaming_interval is the length of the chunks, and changes nothing else', async t => {
+t.test('streaming_interval is the length of the chunks, and changes nothing else', async (t) => {
   const whole = await say(session, { text: TEXT, streaming_interval: 60, encoding: 'pcm' })
   for (const interval of [0.05, 0.3, 1]) {
     const { chunks, bytes } = await say(
       session, { text: TEXT, streaming_interval: interval, encoding: 'pcm' }
     )
-    const lengths = chunks.map(c => c.timing?.durationSeconds ?? 0)
+    const lengths = chunks.map((c) => c.timing?.durationSeconds ?? 0)
     t.ok(Math.max(...lengths) <= interval + 0.001, `${interval} s: none longer (${Math.max(...lengths)})`)
     t.ok((lengths[0] ?? 0) <= 0.121, 'the first is short')
     if (lengths.length > 8) t.ok(Math.abs((lengths[6] ?? 0) - interval) < 0.001, `${interval} s: reached`)
@@ -70,7 +70,7 @@ t.test('streaming_interval is the length of the chunks, and changes nothing else
   }
 })
 
-t.test('an abort ends the answer within a chunk, without a last one', async t => {
+t.test('an abort ends the answer within a chunk, without a last one', async (t) => {
   const stop = new AbortController()
   const chunks = []
   for await (const chunk of session.run(
@@ -80,12 +80,12 @@ t.test('an abort ends the answer within a chunk, without a last one', async t =>
     if (chunks.length === 3) stop.abort()
   }
   t.equal(chunks.length, 3)
-  t.ok(chunks.every(c => c.payload['is_partial'] === true))
+  t.ok(chunks.every((c) => c.payload['is_partial'] === true))
   const early = await say(session, { text: TEXT }, AbortSignal.abort())
   t.equal(early.chunks.length, 0)
 })
 
-t.test('text without anything to say is refused', async t => {
+t.test('text without anything to say is refused', async (t) => {
   for (const text of ['...', ' ', '?!', '🙂🙂', '漢字']) {
     t.match(await refusal(session, { text }), { reason: 'text_unspeakable' }, JSON.stringify(text))
   }
@@ -93,21 +93,21 @@ t.test('text without anything to say is refused', async t => {
   t.ok((await say(session, { text: 'Hello 🙂 world, 漢字!' })).seconds > 0.5, 'what can be said is said')
 })
 
-t.test('another kind of task is refused', async t => {
+t.test('another kind of task is refused', async (t) => {
   await t.rejects(session.run(
     { kind: 'chat', payload: {} }, new AbortController().signal
   )[Symbol.asyncIterator]().next(),
-    { reason: 'invalid_payload', message: /serves tts, not chat/ })
+  { reason: 'invalid_payload', message: /serves tts, not chat/ })
 })
 
-t.test('native runs are announced with their size', async t => {
+t.test('native runs are announced with their size', async (t) => {
   env.announced.length = 0
   await say(session, { text: TEXT })
-  t.ok(env.announced.some(a => a.label === 'symbols' && a.units > 20))
-  t.ok(env.announced.some(a => a.label === 'frames' && a.units > 20))
+  t.ok(env.announced.some((a) => a.label === 'symbols' && a.units > 20))
+  t.ok(env.announced.some((a) => a.label === 'frames' && a.units > 20))
 })
 
-t.test('a very long text starts at once and is spoken piece by piece', async t => {
+t.test('a very long text starts at once and is spoken piece by piece', async (t) => {
   const text = 'This is one of a great many sentences, and each of them is short. '.repeat(1600)
   t.ok(text.length > 100_000)
   const stop = new AbortController()
@@ -116,13 +116,13 @@ t.test('a very long text starts at once and is spoken piece by piece', async t =
     t.equal(chunk.payload['chunk_index'], 0)
     stop.abort()
   }
-  t.equal(env.announced.filter(a => a.label === 'symbols').length, 1, 'one sentence was worked on')
+  t.equal(env.announced.filter((a) => a.label === 'symbols').length, 1, 'one sentence was worked on')
   const blob = 'a'.repeat(100_000)
   const { seconds } = await say(session, { text: blob, lang_code: 'ipa', max_tokens: 400 })
   t.ok(seconds > 1 && seconds < 120, `a text without a single break: ${seconds} s`)
 })
 
-t.test('info names rate, voices and limits', async t => {
+t.test('info names rate, voices and limits', async (t) => {
   t.match(session.info(), {
     family: 'flite', sampleRate: 16_000, streams: true, seeded: true, limits: {
       speed: { min: 0.25, max: 4 }
@@ -131,7 +131,7 @@ t.test('info names rate, voices and limits', async t => {
   })
 })
 
-t.test('phoneme strings are split at the best place within the limit', async t => {
+t.test('phoneme strings are split at the best place within the limit', async (t) => {
   const check = (text: string, maxSymbols: number, firstSymbols: number, parts: string[]): void => {
     t.same([...splitPhonemes(text, { maxSymbols, firstSymbols }, true)], parts, text)
   }
@@ -143,10 +143,10 @@ t.test('phoneme strings are split at the best place within the limit', async t =
   check(IPA, 200, 60, [IPA.slice(0, IPA.indexOf(',') + 1), IPA.slice(IPA.indexOf(',') + 2)])
 })
 
-t.test('sentences are never longer than a page and never cut a symbol', async t => {
+t.test('sentences are never longer than a page and never cut a symbol', async (t) => {
   t.same([...sentences('One. Two!  Three', 'en')], ['One.', 'Two!', 'Three'])
   t.same([...sentences('  ', 'no-such-language')], [])
   const emoji = [...sentences('😀'.repeat(700), 'en')]
   t.equal(emoji.join(''), '😀'.repeat(700))
-  t.ok(emoji.every(part => part.length <= 600 && !/\p{Surrogate}/u.test(part)))
+  t.ok(emoji.every((part) => part.length <= 600 && !/\p{Surrogate}/u.test(part)))
 })

@@ -16,7 +16,7 @@ function checkUnits (t: Test, units: readonly Unit[], options = OPTIONS): void {
   const long = units.filter((unit, i) => unit.phonemes.length > most(i))
   t.same(long.filter((unit) => unit.phonemes.includes(' ')), [], 'no unit is longer than asked for')
   t.same(units.filter((unit) => unit.phonemes.trim() === '' || unit.text.trim() === ''), [],
-  'no unit is empty')
+    'no unit is empty')
   t.equal(units.filter((unit) => unit.final).length, Math.min(1, units.length), 'one unit is the last')
   t.equal(units.at(-1)?.final ?? true, true)
 }
@@ -127,7 +127,7 @@ t.test('no input throws and every unit is well formed', async (t) => {
   let seed = 12345
   const random = (n: number): number => (seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0) % n
   const parts = ['a', 'I', 'GPU', 'the ', 'Dr. ', '3', '12', '.', ',', '?', '-', '–', '$', '€', '%', ' ',
-  '\n', "'", '"',
+    '\n', "'", '"',
     '(', '/', ':', '@', '#', 'http://', '.com', 'é', 'ß', '世', 'ع', 'я', '😀', '\ud83d', '\udc00', '\u0301',
     '\u200d', '½',
     '²', 'µ', 'km', 'XIV', 'st', 'No. ', 'p.m.', '2026-11-20', '3:30', '１', 'π', '\u0000', '&', 'v1.2', '_',

@@ -28,7 +28,7 @@ t.test('every word of the dictionary is found, others are not', async (t) => {
   t.equal(wrong, 0)
   t.ok(words.length > 120_000)
   for (const word of ['', 'zzzzzzz', 'aaaaaaa', "'", 'hellox', '~',
-  'é']) t.equal(lookUp(word), undefined, word)
+    'é']) t.equal(lookUp(word), undefined, word)
 })
 
 t.test('IPA as the voice was trained on', async (t) => {
@@ -50,7 +50,7 @@ t.test('derived words', async () => {
   check('tokenizes', pronounce('tokenize').map(arpabet).join('') + ' IH0 Z')
   check('json', 'JH EY1 S AH0 N')
   check('a'.repeat(50), ['a'.repeat(24), 'a'.repeat(24),
-  'aa'].map((w) => pronounce(w).map(arpabet)).join(' | '))
+    'aa'].map((w) => pronounce(w).map(arpabet)).join(' | '))
 })
 
 t.test('letter-to-sound of words that were never shown', async (t) => {

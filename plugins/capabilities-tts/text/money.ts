@@ -4,7 +4,7 @@ import { cardinal, decimal } from './numbers.js'
 const CURRENCY: Record<string, readonly [string, string, string, string]> = {
   $: ['dollar', 'dollars', 'cent', 'cents'], '£': ['pound', 'pounds', 'penny', 'pence'],
   '€': ['euro', 'euros', 'cent', 'cents'], '¥': ['yen', 'yen', '', ''], '₹': ['rupee', 'rupees', 'paisa',
-  'paise'],
+    'paise'],
   '₩': ['won', 'won', '', '']
 }
 const SCALE: Record<string, string> = {

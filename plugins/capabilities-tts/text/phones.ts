@@ -7,16 +7,16 @@ const CONSONANTS: ReadonlyArray<readonly [string, string]> = [
   ['B', 'b'], ['CH', 'tʃ'], ['D', 'd'], ['DH', 'ð'], ['F', 'f'], ['G', 'ɡ'], ['HH', 'h'], ['JH', 'dʒ'],
   ['K', 'k'],
   ['L', 'l'], ['M', 'm'], ['N', 'n'], ['NG', 'ŋ'], ['P', 'p'], ['R', 'ɹ'], ['S', 's'], ['SH', 'ʃ'], ['T',
-  't'],
+    't'],
   ['TH', 'θ'], ['V', 'v'], ['W', 'w'], ['Y', 'j'], ['Z', 'z'], ['ZH', 'ʒ']
 ]
 
 /** name, IPA with stress, IPA without stress */
 const VOWELS: ReadonlyArray<readonly [string, string, string]> = [
   ['AA', 'ɑː', 'ɑː'], ['AE', 'æ', 'æ'], ['AH', 'ʌ', 'ə'], ['AO', 'ɔː', 'ɔː'], ['AW', 'aʊ', 'aʊ'], ['AY',
-  'aɪ', 'aɪ'],
+    'aɪ', 'aɪ'],
   ['EH', 'ɛ', 'ɛ'], ['ER', 'ɜː', 'ɚ'], ['EY', 'eɪ', 'eɪ'], ['IH', 'ɪ', 'ɪ'], ['IY', 'iː', 'i'], ['OW', 'oʊ',
-  'oʊ'],
+    'oʊ'],
   ['OY', 'ɔɪ', 'ɔɪ'], ['UH', 'ʊ', 'ʊ'], ['UW', 'uː', 'uː']
 ]
 

@@ -57,7 +57,7 @@ export function fromAnthropic (body: MessagesBody): ChatBody {
   const { model, max_tokens, thinking, tool_choice: choice } = body
   const system = textOf(body.system as string | Block[] | undefined ?? null, 'system')
   const messages = body.messages.flatMap((message, i) =>
-    toChat(message.role, message.content as string | Block[], `messages.${i}.content`))
+    toChat(message.role, message.content, `messages.${i}.content`))
   return {
     model, max_tokens,
     messages: system === null ? messages : [{ role: 'system', content: system }, ...messages],

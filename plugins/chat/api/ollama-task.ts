@@ -169,7 +169,7 @@ function toolOf (tool: Record<string, unknown>, i: number): NonNullable<ChatBody
     function: {
       name,
       ...typeof description === 'string' ? { description } : {},
-      ...typeof parameters === 'object' && parameters !== null ? { parameters: parameters as object } : {}
+      ...typeof parameters === 'object' && parameters !== null ? { parameters: parameters } : {}
     }
   } as NonNullable<ChatBody['tools']>[number]
 }

@@ -58,7 +58,7 @@ export async function tokenize (
   const payload = messages === undefined
     ? { prompt, ...special === undefined ? {} : { add_special_tokens: special } }
     : {
-        messages: toMessages(messages as ChatBody['messages']),
+        messages: toMessages(messages),
         ...tools == null ? {} : { tools },
         ...generation === undefined ? {} : { add_generation_prompt: generation }
       }

@@ -63,7 +63,7 @@ export function fromResponses (body: ResponsesBody): ChatBody {
   const { model, instructions, max_output_tokens, parallel_tool_calls } = body
   const input: InputMessage[] = typeof body.input === 'string'
     ? [{ role: 'user', content: body.input }]
-    : itemsAsMessages(body.input as Item[])
+    : itemsAsMessages(body.input)
   const given = Object.entries({ parallel_tool_calls, max_tokens: max_output_tokens })
     .filter(([, value]) => value != null)
   const effort = body.reasoning?.effort

@@ -164,7 +164,7 @@ function show ({ out, err }: VerbContext, report: Report): void {
   out.line('')
   out.line(report.task === 'chat'
     ? `in all: ${amount(report.tokensPerSecond.total)} tokens/s, ${report.tokens} tokens; ` +
-      `prompts of ${amount(report.promptTokens)} tokens`
+    `prompts of ${amount(report.promptTokens)} tokens`
     : `in all: ${amount(report.audioSecondsPerSecond)} s of sound in a second, ` +
       `${amount(report.audioSeconds)} s; a real-time factor under 1 is faster than it is heard`)
   for (const { message, count } of report.errors) err.line(`${count} x ${plain(message)}`)

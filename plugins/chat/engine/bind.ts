@@ -79,7 +79,7 @@ export function namesOf (genai: unknown): Names {
   const outputs = fieldsOf(decoder['outputs'])
   const text = (from: Fields, key: string, usual: string): string =>
     typeof from[key] === 'string' ? from[key] : usual
-  const pairs = Object.keys(inputs).filter(key => key.startsWith('past_')).flatMap(
+  const pairs = Object.keys(inputs).filter((key) => key.startsWith('past_')).flatMap(
     (key): Array<[string, string]> => {
       const input = inputs[key]
       const output = outputs[key.replace('past_', 'present_')]
@@ -105,7 +105,7 @@ function partnerOf (input: string, outputs: ReadonlyMap<string, Port>, names: Na
   if (input.startsWith('past')) {
     candidates.push(input.replace('past_key_values', 'present'), input.replace('past', 'present'))
   }
-  return candidates.find(name => outputs.has(name))
+  return candidates.find((name) => outputs.has(name))
 }
 
 /** An input of whole numbers. @throws EngineError model_invalid for another type or more dimensions */
@@ -167,8 +167,8 @@ function cacheTensorOf (port: Port, output: Port, sizes: Sizes): CacheTensor {
 export function bind (
   inputs: readonly Port[], outputs: readonly Port[], sizes: Sizes, names: Names = DEFAULT_NAMES
 ): Binding {
-  const given = new Map(inputs.map(port => [port.name, port]))
-  const made = new Map(outputs.map(port =>
+  const given = new Map(inputs.map((port) => [port.name, port]))
+  const made = new Map(outputs.map((port) =>
     [port.name.startsWith(NEW) ? port.name.slice(NEW.length) : port.name, port]))
   const ids = whole(given.get(names.ids), 2)
   const logits = made.get(names.logits)
@@ -179,7 +179,7 @@ export function bind (
   const keep = whole(given.get(KEEP), 1)
   const places = whole(given.get(PLACES), 4)
   const plain = new Set([names.ids, names.mask, names.positions, KEEP, PLACES])
-  const tensors = inputs.filter(({ name }) => !plain.has(name)).map(port => {
+  const tensors = inputs.filter(({ name }) => !plain.has(name)).map((port) => {
     const partner = partnerOf(port.name, made, names)
     if (partner === undefined) {
       throw fail(`the graph wants an input "${port.name}" (${port.type} ${shapeText(port)}) that this ` +

@@ -68,7 +68,7 @@ export function fullBatch (lengths: readonly number[], room: number, parts: read
 
 /** A sequence without tokens. */
 export function emptyBatch (tensors: readonly CacheTensor[]): KvBatch {
-  return fullBatch([0], 0, tensors.map(tensor => allocate(tensor, sizeOf(tensor, 1, 0))))
+  return fullBatch([0], 0, tensors.map((tensor) => allocate(tensor, sizeOf(tensor, 1, 0))))
 }
 
 /** What the graph gets of a part. */
@@ -116,7 +116,7 @@ export function packRows (
   const room = span + spare
   // Rows that are padded in front move on by what they get.
   const more = (tensor: CacheTensor): number => tensor.grows && padding === 'left' ? spare * tensor.width : 0
-  const parts = tensors.map(tensor => allocate(tensor, sizeOf(tensor, rows.length, room) + more(tensor)))
+  const parts = tensors.map((tensor) => allocate(tensor, sizeOf(tensor, rows.length, room) + more(tensor)))
   const batch: KvBatch = { ...fullBatch(lengths, room, parts), span }
   tensors.forEach((tensor, i) => {
     rows.forEach((source, row) => {
@@ -161,6 +161,6 @@ export function continued (
   })
   const { span, room, newest } = batch
   const used = newest.used = batch.used + added
-  const lengths = batch.lengths.map(length => length + added)
+  const lengths = batch.lengths.map((length) => length + added)
   return { lengths, span: span + added, room, parts, base: padding === 'left' ? used : 0, used, newest }
 }

@@ -59,7 +59,7 @@ export class DecodeBatches<B extends Rows> {
   bytes (more: number): number {
     const { tokenBytes, stateBytes } = this.decoder
     const sizes = this.changed
-      ? this.plan(this.placed).map(rows => ({ rows: rows.length, span: rows.at(-1)?.source.length ?? 0 }))
+      ? this.plan(this.placed).map((rows) => ({ rows: rows.length, span: rows.at(-1)?.source.length ?? 0 }))
       : this.groups.map(({ sequences, batch }) => ({ rows: sequences.length, span: batch.span }))
     return sizes.reduce((sum, { rows, span }) => sum + rows * ((span + more) * tokenBytes + stateBytes), 0)
   }
@@ -70,7 +70,7 @@ export class DecodeBatches<B extends Rows> {
 
   /** Takes out a sequence that has ended. */
   leave (sequence: Sequence<B>): void {
-    const found = this.placed.find(entry => entry.sequence === sequence)
+    const found = this.placed.find((entry) => entry.sequence === sequence)
     if (found === undefined) return
     this.drop(sequence)
     this.onLeave(sequence, found.source)
@@ -78,7 +78,7 @@ export class DecodeBatches<B extends Rows> {
 
   /** Takes out a sequence whose state is not wanted. */
   drop (sequence: Sequence<B>): void {
-    const rest = this.joining.filter(entry => entry.sequence !== sequence)
+    const rest = this.joining.filter((entry) => entry.sequence !== sequence)
     if (rest.length === this.joining.length) this.gone.add(sequence)
     this.joining = rest
   }
@@ -95,7 +95,7 @@ export class DecodeBatches<B extends Rows> {
   /** Makes the groups anew where sequences came or went. Groups that stay the same are not copied. */
   private regroup (): void {
     if (!this.changed) return
-    this.groups = this.plan(this.placed).map(rows => this.groupOf(rows))
+    this.groups = this.plan(this.placed).map((rows) => this.groupOf(rows))
     this.joining = []
     this.gone.clear()
   }
@@ -104,12 +104,12 @@ export class DecodeBatches<B extends Rows> {
     const { tokenBytes, weightBytes, maxRows, ragged } = this.decoder
     const cost = { call: weightBytes + CALL_BYTES, token: tokenBytes * COPY_FACTOR, maxRows, ragged }
     const parts = partition(placed.map(({ source }) => source.length), cost)
-    return parts.map(part => part.map(i => placed[i] as Placed<B>))
+    return parts.map((part) => part.map((i) => placed[i] as Placed<B>))
   }
 
   private groupOf (members: ReadonlyArray<Placed<B>>): Group<B> {
     const sequences = members.map(({ sequence }) => sequence)
-    const same = this.groups.find(group => group.sequences.length === sequences.length &&
+    const same = this.groups.find((group) => group.sequences.length === sequences.length &&
       group.sequences.every((sequence, i) => sequence === sequences[i]))
     return same ?? { sequences, batch: this.decoder.pack(members.map(({ source }) => source)) }
   }
@@ -166,7 +166,7 @@ export interface CallCost {
  */
 export function partition (lengths: readonly number[], cost: CallCost): number[][] {
   const order = lengths.map((_, i) => i).sort((a, b) => at(lengths, a) - at(lengths, b) || a - b)
-  const sorted = order.map(i => at(lengths, i))
+  const sorted = order.map((i) => at(lengths, i))
   const least: number[] = [0]
   const from: number[] = [0]
   for (let end = 1; end <= sorted.length; end++) {

@@ -14,7 +14,7 @@ import { detokenized, tokenized, unknownTask } from './token-tasks.js'
 const NANOSECONDS = 1e6
 const SYSTEM: Clock = {
   now: () => Number(process.hrtime.bigint()) / NANOSECONDS,
-  yieldToEvents: async () => { await new Promise<void>(resolve => { setImmediate(resolve) }) }
+  yieldToEvents: async () => { await new Promise<void>((resolve) => { setImmediate(resolve) }) }
 }
 /** Tokens of the first run, and written in it: enough to measure both. */
 const WARMUP_PROMPT = 64

@@ -60,7 +60,7 @@ export class EncoderSession implements EngineSession {
     for (const call of callsOf(texts.map(({ length }) => length))) {
       if (signal.aborted) return
       const startMs = trace?.now() ?? 0
-      const batch = call.map(i => texts[i] as number[])
+      const batch = call.map((i) => texts[i] as number[])
       const vectors = await this.loaded.encoder.embed(batch)
       const tokens = batch.reduce((sum, { length }) => sum + length, 0)
       trace?.span('embed', 'prefill', startMs, trace.now(), { texts: call.length, tokens })
@@ -73,7 +73,7 @@ export class EncoderSession implements EngineSession {
   private async read (payload: Record<string, unknown>, signal: AbortSignal): Promise<EmbedRequest> {
     const { inputs, shape } = readEmbed(payload)
     const { prompts, text } = this.loaded
-    const written = inputs.filter(each => typeof each === 'string')
+    const written = inputs.filter((each) => typeof each === 'string')
     const read = (await prompts.read({ texts: written, special: true }, signal)).values()
     const texts = inputs.map((each, i) => typeof each === 'string'
       ? read.next().value as number[]
@@ -89,6 +89,6 @@ export class EncoderSession implements EngineSession {
     throw new EngineError('context_length_exceeded',
       `context_length_exceeded: input ${index} has ${ids.length} ` +
       `tokens, but ${this.spec.card.modelId} takes at most ${contextLength}`,
-    { prompt_tokens: ids.length, context_length: contextLength, index })
+      { prompt_tokens: ids.length, context_length: contextLength, index })
   }
 }

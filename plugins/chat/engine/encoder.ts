@@ -48,9 +48,9 @@ function pastOf (port: Port, sizes: Sizes): EncoderBinding['pasts'][number] {
 export function bindEncoder (
   inputs: readonly Port[], outputs: readonly Port[], sizes: Sizes
 ): EncoderBinding {
-  const given = new Map(inputs.map(port => [port.name, port]))
+  const given = new Map(inputs.map((port) => [port.name, port]))
   const ids = whole(given.get('input_ids'), 2)
-  const output = OUTPUTS.find(([name]) => outputs.some(port => port.name === name))
+  const output = OUTPUTS.find(([name]) => outputs.some((port) => port.name === name))
   if (ids === null) throw fail(`the graph has no input "input_ids": it has ${listed(inputs)}`)
   if (output === undefined) throw fail(`the graph has no output with vectors: it has ${listed(outputs)}`)
   const plain = ['input_ids', 'attention_mask', 'token_type_ids', 'position_ids']
@@ -59,7 +59,7 @@ export function bindEncoder (
     mask: whole(given.get('attention_mask'), 2),
     types: whole(given.get('token_type_ids'), 2),
     positions: whole(given.get('position_ids'), 2),
-    pasts: inputs.filter(({ name }) => !plain.includes(name)).map(port => pastOf(port, sizes)),
+    pasts: inputs.filter(({ name }) => !plain.includes(name)).map((port) => pastOf(port, sizes)),
     output: output[0],
     pooled: output[1]
   }
@@ -95,10 +95,10 @@ export class Encoder {
 
   /** One vector per text, each of at least one token. */
   async embed (texts: ReadonlyArray<readonly number[]>): Promise<Float32Array[]> {
-    const tokens = Math.max(...texts.map(ids => ids.length))
+    const tokens = Math.max(...texts.map((ids) => ids.length))
     const feeds = this.feedsOf(texts, tokens)
     const made = await this.env.work('embed', texts.length * tokens, async () =>
-      await this.session.run(feeds, [this.binding.output]) as Feeds)
+      await this.session.run(feeds, [this.binding.output]))
     const { data, dims } = made[this.binding.output] as Tensor
     const numbers = data instanceof Uint16Array ? floatsOfHalves(data) : data
     const size = dims.at(-1) ?? 0
@@ -127,7 +127,7 @@ export class Encoder {
     const { ids, mask, types, positions, pasts } = this.binding
     const rows = texts.length
     const filled = (value: (text: readonly number[], i: number) => number): number[] =>
-      texts.flatMap(text => Array.from({ length: tokens }, (_, i) => value(text, i)))
+      texts.flatMap((text) => Array.from({ length: tokens }, (_, i) => value(text, i)))
     const feeds: Feeds = {}
     const feed = (port: WholePort | null, value: (text: readonly number[], i: number) => number): void => {
       if (port !== null) feeds[port.name] = wholeTensor(port, filled(value), [rows, tokens])

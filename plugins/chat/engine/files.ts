@@ -48,16 +48,17 @@ export async function readJson (path: string | undefined): Promise<unknown> {
  * @throws EngineError model_incomplete, model_invalid for a dtype that the model does not have
  */
 export function graphOf ({ card, options }: Pick<ModelSpec, 'card' | 'options'>): string {
-  const graphs = card.files.map(({ path }) => path).filter(path => path.endsWith('.onnx'))
+  const graphs = card.files.map(({ path }) => path).filter((path) => path.endsWith('.onnx'))
   const dtype = options['dtype']
   if (dtype !== undefined) {
     const suffix = SUFFIXES[String(dtype)]
-    const found = graphs.find(path => suffix !== undefined && posix.basename(path) === `model${suffix}.onnx`)
+    const found = graphs.find((path) =>
+      suffix !== undefined && posix.basename(path) === `model${suffix}.onnx`)
     if (found !== undefined) return found
     throw new EngineError('model_invalid', `${card.modelId} has no graph of dtype ${String(dtype)}: ` +
       `it has ${graphs.join(', ')}`)
   }
-  const plain = graphs.find(path => posix.basename(path) === 'model.onnx')
+  const plain = graphs.find((path) => posix.basename(path) === 'model.onnx')
   const graph = card.files.find(({ path, role }) => role === 'weights' && path.endsWith('.onnx'))?.path ??
     plain ?? graphs[0]
   if (graph === undefined) throw incomplete(`the card of ${card.modelId} lists no .onnx file`)
@@ -69,12 +70,12 @@ export async function findFiles (spec: ModelSpec): Promise<ModelFiles> {
   const { card, directory } = spec
   const paths = card.files.map(({ path }) => path)
   const shortest = (name: string): string | undefined => paths
-    .filter(path => posix.basename(path) === name).sort((a, b) => a.length - b.length)[0]
+    .filter((path) => posix.basename(path) === name).sort((a, b) => a.length - b.length)[0]
   const absolute = (path: string | undefined): string | undefined =>
     path === undefined ? undefined : join(directory, path)
   const graph = graphOf(spec)
   const stem = posix.basename(graph, '.onnx')
-  const beside = paths.filter(path => posix.dirname(path) === posix.dirname(graph) &&
+  const beside = paths.filter((path) => posix.dirname(path) === posix.dirname(graph) &&
     (posix.basename(path).startsWith(`${stem}.onnx_data`) || posix.basename(path) === `${stem}.onnx.data`))
   let bytes = 0
   for (const path of [graph, ...beside]) bytes += await sizeOf(join(directory, path))
@@ -85,7 +86,7 @@ export async function findFiles (spec: ModelSpec): Promise<ModelFiles> {
     genai: await readJson(absolute(shortest('genai_config.json'))),
     config: await readJson(absolute(shortest('config.json'))),
     generation: await readJson(absolute(shortest('generation_config.json'))),
-    pooling: await readJson(absolute(paths.find(path => path.endsWith('1_Pooling/config.json'))))
+    pooling: await readJson(absolute(paths.find((path) => path.endsWith('1_Pooling/config.json'))))
   }
 }
 

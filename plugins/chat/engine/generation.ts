@@ -105,7 +105,7 @@ export class Generation implements Job {
   private report ({ id, logprob, top }: ChosenToken): TokenReport {
     const { text } = this.parts
     const named = (token: number): string => text.decode([token], false)
-    return { id, text: named(id), logprob, top: top.map(each => ({ ...each, text: named(each.id) })) }
+    return { id, text: named(id), logprob, top: top.map((each) => ({ ...each, text: named(each.id) })) }
   }
 
   private send (text: string): void {

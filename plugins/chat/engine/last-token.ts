@@ -30,7 +30,7 @@ function findHead (index: GraphIndex, logits: string): OnnxNode | undefined {
   for (let steps = 0; node !== undefined && !HEADS.has(node.opType) && steps < MAX_STEPS; steps++) {
     if (!AFTER_HEAD.has(node.opType)) return undefined
     // The other inputs are constants: scales, and limits of a softcap.
-    node = producerOf(index, node.input.find(name => producerOf(index, name) !== undefined))
+    node = producerOf(index, node.input.find((name) => producerOf(index, name) !== undefined))
   }
   if (node?.opType !== 'MatMulInteger') return node !== undefined && HEADS.has(node.opType) ? node : undefined
   const quantize = producerOf(index, node.input[0])

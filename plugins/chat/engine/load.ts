@@ -39,9 +39,10 @@ const MAX_CHANGED_BYTES = 1.5 * 2 ** 30
 
 /** Inputs and outputs of a session. */
 export function portsOf (session: InferenceSession): { inputs: Port[], outputs: Port[] } {
-  const ports = (list: readonly InferenceSession.ValueMetadata[]): Port[] => list.map(value => value.isTensor
-    ? { name: value.name, type: value.type, shape: value.shape }
-    : { name: value.name, type: 'no tensor', shape: [] })
+  const ports = (list: readonly InferenceSession.ValueMetadata[]): Port[] => list.map((value) =>
+    value.isTensor
+      ? { name: value.name, type: value.type, shape: value.shape }
+      : { name: value.name, type: 'no tensor', shape: [] })
   return { inputs: ports(session.inputMetadata), outputs: ports(session.outputMetadata) }
 }
 

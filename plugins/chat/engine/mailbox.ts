@@ -58,7 +58,7 @@ export class Mailbox<Done extends { kind: 'done' }> {
       if (next !== undefined) yield next
       else if (this.error !== undefined) throw this.error
       else if (this.ended) return
-      else await new Promise<void>(resolve => { this.wake = resolve })
+      else await new Promise<void>((resolve) => { this.wake = resolve })
     }
   }
 }

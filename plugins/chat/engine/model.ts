@@ -55,7 +55,7 @@ function maskOf (port: WholePort, batch: KvBatch, added: number, padding: Paddin
 
 /** Where the graph puts the new entries of each row. */
 function placesOf ({ lengths, room }: KvBatch, added: number, padding: Padding): number[] {
-  return lengths.flatMap(length => {
+  return lengths.flatMap((length) => {
     const first = padding === 'left' ? room : length
     return Array.from({ length: added }, (_, i) => first + i)
   })
@@ -113,7 +113,7 @@ export class OnnxDecoder implements Decoder<KvBatch> {
     const fetches = logits ? [this.binding.logits.name, ...this.states] : this.states
     const label = added === 1 ? 'decode' : 'prefill'
     const made = await this.env.work(label, rows * added, async () =>
-      await this.session.run(feeds, fetches) as Feeds)
+      await this.session.run(feeds, fetches))
     return { batch: this.following(batch, made, added), logits: logits ? this.lastRows(made, rows) : [] }
   }
 
@@ -124,9 +124,9 @@ export class OnnxDecoder implements Decoder<KvBatch> {
     const { binding: { tensors, places }, batching: { padding } } = this
     const { lengths, room } = batch
     const entries = places === null ? room + added : added
-    const parts = tensors.map(tensor =>
+    const parts = tensors.map((tensor) =>
       this.partOf(made, tensor.output, sizeOf(tensor, lengths.length, entries)))
-    if (places === null) return fullBatch(lengths.map(length => length + added), entries, parts)
+    if (places === null) return fullBatch(lengths.map((length) => length + added), entries, parts)
     const rows = (): RowSource[] => lengths.map((length, row) => ({ batch, row, length }))
     const roomy = hasRoom(batch, added) ? batch : this.packed(rows(), added)
     return continued(tensors, roomy, parts, added, padding)
@@ -140,7 +140,7 @@ export class OnnxDecoder implements Decoder<KvBatch> {
       feeds[binding.mask.name] = maskOf(binding.mask, batch, added, batching.padding)
     }
     if (binding.positions !== null) {
-      const positions = batch.lengths.flatMap(length => Array.from({ length: added }, (_, i) => length + i))
+      const positions = batch.lengths.flatMap((length) => Array.from({ length: added }, (_, i) => length + i))
       feeds[binding.positions.name] = wholeTensor(binding.positions, positions, [rows, added])
     }
     if (binding.keep !== null) feeds[binding.keep.name] = wholeTensor(binding.keep, [1], [])

@@ -32,16 +32,16 @@ export function giveNewEntries (model: OnnxModel, sizes: Sizes, names?: Names): 
   if (opsetOf(model) < MIN_OPSET) return false
   const { graph } = model
   // Older files list weights among the inputs.
-  const weights = new Set(graph.initializer.map(bytes => tensorName(bytes).name))
+  const weights = new Set(graph.initializer.map((bytes) => tensorName(bytes).name))
   const inputs = graph.input.map(sessionPort).filter(({ name }) => !weights.has(name))
   const binding = bind(inputs, graph.output.map(sessionPort), sizes, names)
   const tensors = binding.tensors.filter(({ grows }) => grows)
-  for (const [name, shape] of new Map(tensors.map(tensor => [indexOf(tensor), shapeOf(tensor)]))) {
+  for (const [name, shape] of new Map(tensors.map((tensor) => [indexOf(tensor), shapeOf(tensor)]))) {
     graph.initializer.push(int64Tensor(`${name}_shape`, shape))
     graph.node.push(nodeOf('Expand', [PLACES, `${name}_shape`], name))
   }
   const gone = new Set(tensors.map(({ output }) => output))
-  graph.output = graph.output.filter(bytes => !gone.has(valueName(bytes)))
+  graph.output = graph.output.filter((bytes) => !gone.has(valueName(bytes)))
   for (const tensor of tensors) {
     const lead = tensor.lead === 1 ? [] : [tensor.lead]
     const name = NEW + tensor.output

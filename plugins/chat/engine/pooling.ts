@@ -36,12 +36,12 @@ export function pool (tokens: readonly Float32Array[], pooling: Pooling): Float3
   if (pooling === 'last') return Float32Array.from(tokens.at(-1) as Float32Array)
   if (pooling === 'first') return Float32Array.from(tokens[0] as Float32Array)
   if (pooling === 'max') return fold(tokens, Math.max, -Infinity)
-  return fold(tokens, (sum, value) => sum + value, 0).map(sum => sum / tokens.length)
+  return fold(tokens, (sum, value) => sum + value, 0).map((sum) => sum / tokens.length)
 }
 
 /** The vector with length 1; a vector of zeros stays. Its first `dimensions` numbers only, where given. */
 export function normalised (vector: Float32Array, dimensions = vector.length): Float32Array {
   const kept = vector.subarray(0, dimensions)
   const norm = Math.sqrt(kept.reduce((sum, value) => sum + value * value, 0))
-  return norm === 0 ? Float32Array.from(kept) : kept.map(value => value / norm)
+  return norm === 0 ? Float32Array.from(kept) : kept.map((value) => value / norm)
 }

@@ -33,7 +33,7 @@ export class Prefixes<B> {
   keep (kept: Kept<B>): void {
     if (!this.takes(kept.bytes)) return
     const covered = (entry: Kept<B>): boolean => commonPrefix(entry.ids, kept.ids) === entry.ids.length
-    this.replace([...this.entries.filter(entry => !covered(entry)), kept])
+    this.replace([...this.entries.filter((entry) => !covered(entry)), kept])
     while (this.total > this.budget || this.entries.length > MAX_ENTRIES) this.dropOldest()
   }
 
@@ -49,8 +49,8 @@ export class Prefixes<B> {
 
   /** Marks the entry with that state as used just now, if there is one. */
   touch (batch: B): void {
-    const used = this.entries.filter(entry => entry.batch === batch)
-    this.entries = [...this.entries.filter(entry => entry.batch !== batch), ...used]
+    const used = this.entries.filter((entry) => entry.batch === batch)
+    this.entries = [...this.entries.filter((entry) => entry.batch !== batch), ...used]
   }
 
   /** Drops the least recently used entry; false when there is none. */

@@ -56,7 +56,7 @@ async function tryBatch (
 ): Promise<number> {
   try {
     const rows = starts.map(({ batch }) => ({ batch, row: 0, length: batch.span }))
-    const together = await decoder.forward(decoder.pack(rows), NEXT.map(id => [id]), true)
+    const together = await decoder.forward(decoder.pack(rows), NEXT.map((id) => [id]), true)
     return Math.max(...alone.map((one, row) => rowDeviation(decoder, one, together, row)))
   } catch {
     return Infinity

@@ -19,5 +19,5 @@ function answerTo (written: string, text: LoadedText): Answer {
 }
 
 parentPort?.on('message', (written: string) => {
-  void loaded.then(text => { parentPort?.postMessage(answerTo(written, text)) })
+  void loaded.then((text) => { parentPort?.postMessage(answerTo(written, text)) })
 })

@@ -24,7 +24,7 @@ export type Answer = { ids: number[][] } | Pick<EngineError, 'reason' | 'message
 /** The ids of what is to be read. @throws EngineError for messages that the template refuses */
 export function readHere (what: Reading, text: LoadedText): number[][] {
   return 'texts' in what
-    ? what.texts.map(each => text.encode(each, what.special))
+    ? what.texts.map((each) => text.encode(each, what.special))
     : [chatPrompt(what.messages, text)]
 }
 

@@ -59,14 +59,14 @@ class Reader {
 
   strings (value: unknown, path: string): string[] {
     const list = value == null ? [] : Array.isArray(value) ? value : [value]
-    if (list.every(item => typeof item === 'string' && item !== '')) return list as string[]
+    if (list.every((item) => typeof item === 'string' && item !== '')) return list as string[]
     this.fail(path, 'takes texts that are not empty')
     return []
   }
 
   end (): void {
     if (this.issues.length === 0) return
-    const message = this.issues.map(issue => issue.message).join('; ')
+    const message = this.issues.map((issue) => issue.message).join('; ')
     throw new EngineError('invalid_request', message, { issues: this.issues })
   }
 }
@@ -115,7 +115,7 @@ function readParams (reader: Reader, value: unknown, facts: ParameterFacts): Sam
 }
 
 function readMessages (value: unknown): ChatMessage[] {
-  const fine = Array.isArray(value) && value.length > 0 && value.every(message =>
+  const fine = Array.isArray(value) && value.length > 0 && value.every((message) =>
     isObject(message) && typeof message['role'] === 'string' &&
     (message['content'] == null || typeof message['content'] === 'string'))
   if (fine) return value as ChatMessage[]
@@ -138,7 +138,7 @@ export function chatPrompt (payload: Record<string, unknown>, text: LoadedText):
 /** The token ids that stand in the field at `path` as such. @throws EngineError for anything else */
 export function givenIds (prompt: unknown, text: LoadedText, path: string): number[] {
   const range = { min: 0, max: text.vocabularySize - 1, whole: true }
-  if (Array.isArray(prompt) && prompt.every(id => within(id, range))) return prompt as number[]
+  if (Array.isArray(prompt) && prompt.every((id) => within(id, range))) return prompt
   const message = `${path} takes a text or token ids below ${text.vocabularySize}`
   throw new EngineError('invalid_request', message, { issues: [{ path, message }] })
 }
@@ -171,7 +171,7 @@ export function checkContext (prompt: readonly number[], { contextLength, modelI
   throw new EngineError('context_length_exceeded',
     `context_length_exceeded: the prompt has ${prompt.length} ` +
     `tokens, but ${modelId} has a context of ${contextLength} tokens, one of them at least for the answer`,
-  { prompt_tokens: prompt.length, context_length: contextLength })
+    { prompt_tokens: prompt.length, context_length: contextLength })
 }
 
 /** What parameters are checked against. */

@@ -61,7 +61,7 @@ export class Scheduler<B extends Rows> {
    * methods is called after it, and within one step nothing more is done for them.
    */
   submit (jobs: readonly Job[]): () => void {
-    const sequences = jobs.map(job => new Sequence<B>(job, this.arrived++))
+    const sequences = jobs.map((job) => new Sequence<B>(job, this.arrived++))
     const [first, ...others] = sequences
     if (first === undefined) return () => {}
     first.followers = others
@@ -149,7 +149,7 @@ export class Scheduler<B extends Rows> {
       const fits = (rewinds || length === fed) && (chunked || length === ids.length - 1)
       return fits && length >= MIN_PREFIX ? length : 0
     }
-    let best = this.prefixes.find(entry => usable(entry.ids, entry.ids.length))
+    let best = this.prefixes.find((entry) => usable(entry.ids, entry.ids.length))
     for (const { sequence, source } of this.decoding.placed) {
       const length = usable(sequence.ids, source.length)
       if (length > (best?.length ?? 0)) best = { ...source, length }
@@ -167,7 +167,7 @@ export class Scheduler<B extends Rows> {
     if (next === undefined) return undefined
     this.newcomerLast = !next.fed
     next.fed = true
-    this.prefilling = [...this.prefilling.filter(other => other !== next), next]
+    this.prefilling = [...this.prefilling.filter((other) => other !== next), next]
     return next
   }
 
@@ -183,7 +183,7 @@ export class Scheduler<B extends Rows> {
     try {
       made = await this.decoder.forward(state, [ids.slice(fed, end)], end === ids.length)
     } catch (error) {
-      this.prefilling = this.prefilling.filter(other => other !== sequence)
+      this.prefilling = this.prefilling.filter((other) => other !== sequence)
       for (const each of sequence.alive) each.fail(error)
       return
     }
@@ -194,7 +194,7 @@ export class Scheduler<B extends Rows> {
 
   private promptDone (sequence: Sequence<B>, batch: B, logits: Float32Array): void {
     const { alive } = sequence
-    this.prefilling = this.prefilling.filter(other => other !== sequence)
+    this.prefilling = this.prefilling.filter((other) => other !== sequence)
     sequence.state = null
     sequence.followers = []
     const source: RowSource<B> = { batch, row: 0, length: sequence.ids.length }

@@ -26,7 +26,7 @@ const tokenOf = (token: Fields): { id: number, text: string, logprob: number } =
   logprob: Math.max(MIN_LOGPROB, numberOf(token['logprob']) ?? MIN_LOGPROB)
 })
 
-const reportsOf = (tokens: unknown, tops: number): TokenReport[] => listOf(tokens).map(token =>
+const reportsOf = (tokens: unknown, tops: number): TokenReport[] => listOf(tokens).map((token) =>
   ({ ...tokenOf(token), top: listOf(token['top_logprobs']).slice(0, tops).map(tokenOf) }))
 
 function admittedOf (event: Fields): Admitted[] {
@@ -120,7 +120,7 @@ export class ChatReader implements AnswerReader {
   private textOf (delta: Fields): string {
     const reasoning = textOf(delta['reasoning_content'])
     const content = textOf(delta['content'])
-    const calls = listOf(delta['tool_calls']).map(call => this.called(call)).join('')
+    const calls = listOf(delta['tool_calls']).map((call) => this.called(call)).join('')
     return this.thought(reasoning) + (content === '' ? '' : this.closed() + content) + calls
   }
 

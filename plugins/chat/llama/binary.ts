@@ -40,7 +40,7 @@ export function readHelp (text: string): Omit<Binary, 'path'> {
 export async function examine (path: string): Promise<Binary> {
   const help = await helpOf(path)
   const { flags, sockets } = readHelp(help)
-  const missing = NEEDED.filter(name => !flags.has(name))
+  const missing = NEEDED.filter((name) => !flags.has(name))
   if (missing.length === 0) return { path, flags, sockets }
   throw new EngineError('provider_error', `${path} is no server of llama.cpp, or an old one: its --help ` +
     `does not name ${missing.join(', ')}. Set SVC_LLAMA_SERVER_BIN to a newer llama-server and restart svc`)
@@ -49,7 +49,7 @@ export async function examine (path: string): Promise<Binary> {
 async function helpOf (path: string): Promise<string> {
   return await askHelp(path, path === DEFAULT_PROGRAM
     ? 'there is no llama-server in PATH: install llama.cpp, or set SVC_LLAMA_SERVER_BIN to the absolute ' +
-      'path of its llama-server, and restart svc'
+    'path of its llama-server, and restart svc'
     : null)
 }
 

@@ -29,7 +29,7 @@ export async function donorBinariesOf (options: Readonly<Record<string, unknown>
       `SVC_LLAMA_RPC_SERVER_BIN is ${JSON.stringify(given)}: it takes an absolute path`)
   }
   if (typeof server !== 'string') return DEFAULT_PROGRAMS
-  for (const beside of DEFAULT_PROGRAMS.map(name => join(dirname(server), name))) {
+  for (const beside of DEFAULT_PROGRAMS.map((name) => join(dirname(server), name))) {
     if (await access(beside).then(() => true, () => false)) return [beside]
   }
   return DEFAULT_PROGRAMS
@@ -61,7 +61,7 @@ async function examined ([path, ...others]: string[]): Promise<{ path: string, f
   })
   if (help === undefined) return await examined(others)
   const { flags } = readHelp(help)
-  const missing = NEEDED.filter(name => !flags.has(name))
+  const missing = NEEDED.filter((name) => !flags.has(name))
   if (missing.length === 0) return { path, flags }
   throw new EngineError('provider_error', `${path} is no rpc-server of llama.cpp: its --help does not name ` +
     `${missing.join(', ')}. Set SVC_LLAMA_RPC_SERVER_BIN to one and restart svc`)
@@ -70,7 +70,7 @@ async function examined ([path, ...others]: string[]): Promise<{ path: string, f
 /** Whether somebody listens there. */
 async function answers (port: number): Promise<boolean> {
   const socket = connect(port, LOOPBACK)
-  return await new Promise(resolve => {
+  return await new Promise((resolve) => {
     socket.once('connect', () => { resolve(true) })
     socket.once('error', () => { resolve(false) })
   }).finally(() => { socket.destroy() }) as boolean
@@ -90,7 +90,7 @@ export async function startDonor (
     if (end !== null) throw new EngineError('provider_error', `rpc-server ${end}`)
   }
   const session = new DonorSession(program, port)
-  void program.ended.then(how => { if (!session.closing) parts.die(new Error(`rpc-server ${how}`)) })
+  void program.ended.then((how) => { if (!session.closing) parts.die(new Error(`rpc-server ${how}`)) })
   return session
 }
 

@@ -19,7 +19,7 @@ import { sizesOf } from './sizes.js'
 /** A runner process has the system's clock only. A pause does not keep it alive. */
 const SYSTEM: Clock = {
   now: () => Number(process.hrtime.bigint() / 1_000_000n),
-  pause: async ms => { await delay(ms, undefined, { ref: false }) }
+  pause: async (ms) => { await delay(ms, undefined, { ref: false }) }
 }
 
 /** An error that nobody catches ends a runner, which tells the node why. */
@@ -60,7 +60,7 @@ export function llamaEngine (parts: EngineParts): EngineModule {
         await server.close()
         throw error
       }
-      void server.ended.then(how => { if (!server.closing) parts.die(new Error(`llama-server ${how}`)) })
+      void server.ended.then((how) => { if (!server.closing) parts.die(new Error(`llama-server ${how}`)) })
       return session
     }
   }

@@ -11,7 +11,7 @@ export async function * merged<T> (streams: readonly AsyncGenerator<T>[]): Async
     return
   }
   const next = async (stream: AsyncGenerator<T>) => ({ stream, result: await stream.next() })
-  const waiting = new Map(streams.map(stream => [stream, next(stream)]))
+  const waiting = new Map(streams.map((stream) => [stream, next(stream)]))
   try {
     while (waiting.size > 0) {
       const { stream, result } = await Promise.race(waiting.values())

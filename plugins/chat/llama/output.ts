@@ -16,7 +16,7 @@ export class LineCutter {
     const lines = (this.rest + this.decoder.decode(bytes, { stream: true })).split(/[\r\n]+/)
     // One character more than is kept shows that the line is too long.
     this.rest = (lines.pop() as string).slice(0, LINE_CHARS + 1)
-    return lines.filter(line => line !== '').map(cut)
+    return lines.filter((line) => line !== '').map(cut)
   }
 }
 

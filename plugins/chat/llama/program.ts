@@ -68,15 +68,15 @@ export class Program {
         }
       })
     }
-    this.ended = new Promise(resolve => {
-      child.once('error', error => { resolve(`could not be started: ${error.message}`) })
+    this.ended = new Promise((resolve) => {
+      child.once('error', (error) => { resolve(`could not be started: ${error.message}`) })
       // Not `exit`: its last words are still to be read then.
       child.once('close', (code, signal) => {
         const how = signal === null ? `exited with code ${code}` : `was ended by ${signal}`
         resolve(output.last === '' ? how : `${how}; its last lines: ${output.last}`)
       })
     })
-    void this.ended.then(how => { this.end = how })
+    void this.ended.then((how) => { this.end = how })
   }
 
   get pid (): number | undefined { return this.child.pid }

@@ -51,7 +51,7 @@ function messagesOf (value: unknown): unknown[] {
   const fine = Array.isArray(value) && value.length > 0 && value.map(fieldsOf).every(({ role, content }) =>
     typeof role === 'string' && (content == null || typeof content === 'string'))
   if (!fine) throw invalid('messages', 'messages takes at least one message with a role and a text')
-  return (value as Fields[]).map(message => ({ ...message, content: message['content'] ?? '' }))
+  return (value as Fields[]).map((message) => ({ ...message, content: message['content'] ?? '' }))
 }
 
 /** The messages and what else the template reads. @throws EngineError invalid_request */
@@ -71,7 +71,7 @@ const nameOf = (tool: unknown): unknown => fieldsOf(fieldsOf(tool)['function'])[
 function toolsBody ({ tools, choice }: { tools: unknown[], choice: unknown }): Body {
   if (choice == null || typeof choice === 'string') return { tools, tool_choice: choice ?? 'auto' }
   const wanted = nameOf(choice)
-  const chosen = tools.filter(tool => nameOf(tool) === wanted)
+  const chosen = tools.filter((tool) => nameOf(tool) === wanted)
   if (chosen.length === 0) {
     throw invalid('params.grammar', `the chosen tool ${String(wanted)} is none of the tools`)
   }
@@ -154,5 +154,5 @@ export interface EmbedRequest { inputs: (string | number[])[], shape: VectorShap
 /** `input` is a text, token ids, or a list of either. @throws EngineError invalid_request */
 export function embedRequest (payload: Fields): EmbedRequest {
   const { inputs, shape } = readEmbed(payload)
-  return { inputs: inputs.map(each => promptOf(each, 'input')), shape }
+  return { inputs: inputs.map((each) => promptOf(each, 'input')), shape }
 }

@@ -37,12 +37,12 @@ export function rpcOf ({ rpc }: Readonly<Record<string, unknown>>): RpcPlan | nu
 export function rpcArguments (
   { layers, donors }: RpcPlan, backend: string, flags: ReadonlySet<string>
 ): string[] {
-  const missing = NEEDED.filter(name => !flags.has(name))
+  const missing = NEEDED.filter((name) => !flags.has(name))
   if (missing.length > 0) {
     throw new EngineError('provider_error', `this llama-server does not know ${missing.join(', ')}: it was ` +
       'built without RPC (GGML_RPC). Set SVC_LLAMA_SERVER_BIN to one that was, and restart svc')
   }
-  const shares = [...donors.map(donor => donor.layers), ...backend === 'cpu' ? [] : [layers]]
+  const shares = [...donors.map((donor) => donor.layers), ...backend === 'cpu' ? [] : [layers]]
   const handedOut = shares.reduce((sum, share) => sum + share, 1)
   shares[shares.length - 1]! += 1
   return [

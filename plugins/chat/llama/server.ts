@@ -53,7 +53,7 @@ export class LlamaServer {
   static async start (parts: ServerParts): Promise<LlamaServer> {
     const { binary, modelId } = parts
     const key = randomBytes(KEY_BYTES).toString('hex')
-    await Promise.all([SOCKET, KEY_FILE].map(async path => { await rm(path, { force: true }) }))
+    await Promise.all([SOCKET, KEY_FILE].map(async (path) => { await rm(path, { force: true }) }))
     await writeFile(KEY_FILE, `${key}\n`, { mode: 0o600 })
     const address: Address = binary.sockets
       ? { socketPath: SOCKET }

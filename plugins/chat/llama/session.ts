@@ -101,12 +101,12 @@ export class LlamaSession implements EngineSession {
 
   private chat (payload: Fields): Asked {
     const { bodies, tops } = chatBodies(payload, this.facts)
-    return { path: '/v1/chat/completions', bodies, reader: index => new ChatReader(index, tops) }
+    return { path: '/v1/chat/completions', bodies, reader: (index) => new ChatReader(index, tops) }
   }
 
   private completion (payload: Fields): Asked {
     const { bodies, tops } = completionBodies(payload, this.facts)
-    return { path: '/completion', bodies, reader: index => new CompletionReader(index, tops) }
+    return { path: '/completion', bodies, reader: (index) => new CompletionReader(index, tops) }
   }
 
   private async * write (
@@ -210,7 +210,7 @@ function vectorsOf (data: unknown, texts: number): Float32Array[] {
     return Array.isArray(numbers) && numbers.every(Number.isFinite) ? numbers as number[] : []
   })
   if (vectors.some(({ length }) => length === 0)) fail(`llama-server did not make ${texts} embeddings`)
-  return vectors.map(numbers => Float32Array.from(numbers))
+  return vectors.map((numbers) => Float32Array.from(numbers))
 }
 
 /** The same pieces, noted as they come. */

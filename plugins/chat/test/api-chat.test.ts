@@ -47,7 +47,7 @@ t.test('a stream, from the first comment to [DONE]', async (t) => {
   t.equal(events[0], ': keep-alive')
   t.equal(events[1], `: command_id ${String(answer.headers['x-svc-command-id'])}`)
   t.equal(events.at(-3), ': generation_stats {"prompt_tps":50,"generation_tps":20,"prompt_tokens":5,' +
-    '"generation_tokens":3,"peak_memory_usage":{"inBytes":4096}}')
+  '"generation_tokens":3,"peak_memory_usage":{"inBytes":4096}}')
   t.equal(events.at(-2), 'data: [DONE]')
   const chunk = { id: answer.headers['x-svc-command-id'], object: 'chat.completion.chunk', model: MODEL }
   const choice = (delta: object, finish: string | null = null): object =>

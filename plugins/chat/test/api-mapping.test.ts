@@ -5,15 +5,14 @@ import { asRequestError } from '../api/errors.js'
 import { chatTask, completionTask } from '../api/task.js'
 import { hello, MODEL } from './api-kit.js'
 import type { Limits } from '../api/limits.js'
-import type { ChatBody, CompletionBody } from '../api/task.js'
 
 const limits: Limits = {
   max_messages: 4, max_stops: 2, max_answers: 2, max_inputs: 4, max_tools: 2, schema_kib: 1, schema_depth: 5
 }
 const aliases = { 'gpt-4o': MODEL }
-const task = (body: object) => chatTask({ ...hello, ...body } as ChatBody, limits, aliases)
+const task = (body: object) => chatTask({ ...hello, ...body }, limits, aliases)
 const plain = (body: object) =>
-  completionTask({ model: MODEL, prompt: 'A', ...body } as CompletionBody, limits, {})
+  completionTask({ model: MODEL, prompt: 'A', ...body }, limits, {})
 
 /** The refusal's field and words. */
 function refusal (make: () => unknown): [string | null, string] {

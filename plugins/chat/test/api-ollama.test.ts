@@ -2,7 +2,7 @@ import t from 'tap'
 import { kernelError } from '../../../kernel/index.js'
 import { fromOllamaChat, fromOllamaGenerate, fromOllamaRaw } from '../api/ollama-task.js'
 import { admitted, delta, hello, MODEL, namesField, saying, startChat } from './api-kit.js'
-import type { OllamaChat, OllamaGenerate } from '../api/ollama-task.js'
+import type { OllamaChat } from '../api/ollama-task.js'
 
 const lines = (body: string): Record<string, never>[] =>
   body.split('\n').filter((line) => line !== '').map((line) => JSON.parse(line) as Record<string, never>)
@@ -10,8 +10,8 @@ const generate = { model: MODEL, prompt: 'Hi' }
 
 t.test('requests as chat requests', (t) => {
   const chat = (more: object) => fromOllamaChat({ ...hello, ...more } as OllamaChat)
-  const prompt = (more: object) => fromOllamaGenerate({ ...generate, ...more } as OllamaGenerate)
-  const raw = (more: object) => fromOllamaRaw({ ...generate, raw: true, ...more } as OllamaGenerate)
+  const prompt = (more: object) => fromOllamaGenerate({ ...generate, ...more })
+  const raw = (more: object) => fromOllamaRaw({ ...generate, raw: true, ...more })
   const called = { function: { name: 'f', arguments: { a: 1 } } }
   const rows: [object, object][] = [
     [chat({ options: { num_predict: 5, repeat_penalty: 1.1, top_k: 3, stop: ['x'], seed: null } }),

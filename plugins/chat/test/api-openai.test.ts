@@ -83,15 +83,15 @@ t.test('the official client\'s errors', async (t) => {
   const { client } = await official(t, open)
   const ask = async (content: string, model = MODEL): Promise<unknown> =>
     await client.chat.completions.create({ model, messages: [{ role: 'user', content }] })
-  await t.rejects(ask('long'), { status: 400, message: /context_length_exceeded/ } as never)
+  await t.rejects(ask('long'), { status: 400, message: /context_length_exceeded/ })
   const message = /No instance found for model a\/none/
-  await t.rejects(ask('x', 'a/none'), { status: 404, message } as never)
+  await t.rejects(ask('x', 'a/none'), { status: 404, message })
   await t.rejects(ask('x'), { status: 500 } as never)
   const stream = await client.chat.completions.create({ model: MODEL, messages, stream: true })
   const texts: unknown[] = []
   await t.rejects(async () => {
     for await (const chunk of stream) texts.push(chunk.choices[0]?.delta.content)
-  }, { message: /instance serving this request was lost/ } as never)
+  }, { message: /instance serving this request was lost/ })
   t.same(texts, ['', 'Hel'])
 })
 

@@ -3,13 +3,12 @@ import OpenAI from 'openai'
 import { kernelError } from '../../../kernel/index.js'
 import { fromResponses } from '../api/responses-task.js'
 import { admitted, delta, done, MODEL, namesField, saying, startChat, values } from './api-kit.js'
-import type { ResponsesBody } from '../api/responses-task.js'
 
 const URL_ = '/v1/responses'
 const body = { model: MODEL, input: 'Hi' }
 
 t.test('requests as chat requests', (t) => {
-  const of = (more: object) => fromResponses({ ...body, ...more } as ResponsesBody)
+  const of = (more: object) => fromResponses({ ...body, ...more })
   const call = (id: string): object => ({ type: 'function_call', call_id: id, name: 'f', arguments: '{}' })
   const called = (id: string): object => ({ id, type: 'function', function: { name: 'f', arguments: '{}' } })
   const rows: [object, object][] = [
@@ -129,5 +128,5 @@ t.test('the official client', async (t) => {
   t.equal(said, 'Hello there.')
   t.equal((await stream.finalResponse()).output_text, 'Hello there.')
   await t.rejects(client.responses.create({ model: MODEL, input: 'Hi', store: true }),
-    { status: 400, message: /store must be false/ } as never)
+    { status: 400, message: /store must be false/ })
 })

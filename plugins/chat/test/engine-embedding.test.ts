@@ -90,7 +90,7 @@ t.test('what cannot be embedded', async (t) => {
 })
 
 t.test('ways of pooling', (t) => {
-  const rows = [[1, -2], [3, 8]].map(row => Float32Array.from(row))
+  const rows = [[1, -2], [3, 8]].map((row) => Float32Array.from(row))
   t.same([...pool(rows, 'mean')], [2, 3])
   t.same([...pool(rows, 'last')], [3, 8])
   t.same([...pool(rows, 'first')], [1, -2])

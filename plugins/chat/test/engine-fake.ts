@@ -87,7 +87,7 @@ export class FakeDecoder implements Decoder<FakeRows> {
 
   private check (batch: FakeRows, tokens: ReadonlyArray<readonly number[]>): void {
     const added = tokens[0]?.length ?? 0
-    if (added === 0 || tokens.some(row => row.length !== added)) throw new Error('tokens of unequal number')
+    if (added === 0 || tokens.some((row) => row.length !== added)) throw new Error('tokens of unequal number')
     if (tokens.length !== batch.ids.length) throw new Error('as many rows of tokens as of state')
     if (tokens.length > this.maxRows) throw new Error(`${tokens.length} rows`)
     if (!this.ragged && new Set(batch.lengths).size > 1) throw new Error('rows of different lengths')
@@ -95,7 +95,7 @@ export class FakeDecoder implements Decoder<FakeRows> {
   }
 
   private rows (ids: number[][]): FakeRows {
-    const lengths = ids.map(row => row.length)
+    const lengths = ids.map((row) => row.length)
     return Object.freeze({ ids, lengths, span: Math.max(...lengths) })
   }
 }

@@ -94,8 +94,8 @@ export async function changing (decoder: OnnxDecoder, jobs: readonly NotingJob[]
   }
   let turns = 1
   const scheduler = new Scheduler<KvBatch>(decoder, { budget: 1e9, prefixBudget: 0, maxSequences: 32 }, clock)
-  const settled = Promise.all(jobs.map(async job => {
-    await new Promise<void>(resolve => { job.onSettled = resolve })
+  const settled = Promise.all(jobs.map(async (job) => {
+    await new Promise<void>((resolve) => { job.onSettled = resolve })
   }))
   const submit = (): void => {
     const job = waiting.shift()
@@ -109,7 +109,7 @@ export async function changing (decoder: OnnxDecoder, jobs: readonly NotingJob[]
 export function cardOf (card: Partial<ModelCard> & Pick<ModelCard, 'files'>): ModelCard {
   return {
     modelId: 'test/model', revision: '1', title: '', description: '', tasks: ['chat', 'completions'],
-      family: 'llama',
+    family: 'llama',
     engine: 'onnx-lm', backends: ['cpu'], totalBytes: 0, nLayers: 1, hiddenSize: 1, heads: 0, kvHeads: 0,
     headSize: 0, contextLength: 128, supportsTensor: false, companions: [], licence: '', languages: [],
     quantization: null, voices: [], defaults: {}, support: {}, ...card
@@ -121,7 +121,7 @@ export async function specOf (
   directory: string, card: Partial<ModelCard> = {}, options: Record<string, unknown> = {}
 ): Promise<ModelSpec> {
   const entries = await readdir(directory, { recursive: true, withFileTypes: true })
-  const files = entries.filter(entry => entry.isFile()).map(entry => {
+  const files = entries.filter((entry) => entry.isFile()).map((entry) => {
     const path = join(entry.parentPath, entry.name).slice(directory.length + 1)
     return { path, role: path.endsWith('.onnx') ? 'weights' : 'other', bytes: 0 }
   })
@@ -183,8 +183,8 @@ export async function piecesOf (
 export async function ask (
   session: EngineSession, kind: string, payload: Record<string, unknown>, index = 0
 ): Promise<Answer> {
-  const pieces = (await piecesOf(session, kind, payload)).filter(piece => piece.index === index)
-  const deltas = pieces.filter(piece => piece.kind === 'delta')
+  const pieces = (await piecesOf(session, kind, payload)).filter((piece) => piece.index === index)
+  const deltas = pieces.filter((piece) => piece.kind === 'delta')
   const done = pieces.at(-1)
   if (done?.kind !== 'done') throw new Error('the answer has no end')
   return { text: deltas.map(({ text }) => text).join(''), deltas, done }

@@ -136,12 +136,12 @@ t.test('what a graph may look like', (t) => {
     /at most 2 dimensions/)
   const named = namesOf({ model: { decoder: {
     inputs: { input_ids: 'tokens', past_names: 'kv_in.%d' },
-      outputs: { logits: 'scores', present_names: 'kv_out.%d' }
+    outputs: { logits: 'scores', present_names: 'kv_out.%d' }
   } } })
   const renamed = bind(
     [{ ...ids, name: 'tokens' }, { name: 'kv_in.0', type: 'float16', shape: [2, 'b', 4, 'p', 8] }],
     [{ ...logits, name: 'scores' }, { name: 'kv_out.0', type: 'float16', shape: [2, 'b', 4, 'p', 8] }], sizes,
-      named)
+    named)
   t.match(renamed, { ids: { name: 'tokens' }, logits: { name: 'scores' },
     tensors: [{ output: 'kv_out.0', lead: 2 }] })
   t.end()
@@ -155,7 +155,7 @@ t.test('rows are moved with their padding', (t) => {
   const one = (length: number, from: number): KvBatch => fullBatch([length], length,
     [Float32Array.from({ length: 4 * length }, (_, i) => from + i), Uint16Array.of(from, from, from)])
   for (const padding of ['left', 'right'] as const) {
-    const sources = [one(3, 10), one(1, 50)].map(batch => ({ batch, row: 0, length: batch.span }))
+    const sources = [one(3, 10), one(1, 50)].map((batch) => ({ batch, row: 0, length: batch.span }))
     const packed = packRows(tensors, sources, padding)
     const short = padding === 'left' ? [0, 0, 50] : [50, 0, 0]
     t.same([...packed.parts[0]!.slice(6, 9)], short)
@@ -177,7 +177,7 @@ t.test('states go on in place while there is room', (t) => {
   ]
   const rows = [[1, 2, 3], [4]].map((values, row) => ({
     batch: fullBatch([values.length], values.length, [
-      Float32Array.from([0, 1, 2, 3].flatMap(block => values.map(value => 10 * block + value))),
+      Float32Array.from([0, 1, 2, 3].flatMap((block) => values.map((value) => 10 * block + value))),
       Float32Array.of(row, row)
     ]),
     row: 0,
@@ -229,7 +229,7 @@ t.test('real files: the model that ships and, where they are at hand, both publi
   ]
   for (const [path, padding, cut] of table.filter(([path]) => existsSync(path))) {
     const genai = join(path, '../genai_config.json')
-    const names = await readFile(genai, 'utf8').then(text => ({ genai: JSON.parse(text) as unknown }), () =>
+    const names = await readFile(genai, 'utf8').then((text) => ({ genai: JSON.parse(text) as unknown }), () =>
       ({}))
     const { decoder, probed } = await openGraph(path, names)
     t.match(probed.batching, { padding, ragged: true }, path)

@@ -148,11 +148,11 @@ function plainAttention ({ graph, shape, real, mask }: Parts, layer: number, x: 
   let values
   if (shape.combined === true) {
     const past = graph.port(11, `past_${layer}`, real, [2, 'batch_size', HEADS, 'past', HEAD])
-    const halves = [0, 1].map(i => graph.op('Gather', [past, graph.ints([i], [])], { axis: 0 })) as [string,
+    const halves = [0, 1].map((i) => graph.op('Gather', [past, graph.ints([i], [])], { axis: 0 })) as [string,
       string]
     keys = graph.op('Concat', [halves[0], k], { axis: 2 })
     values = graph.op('Concat', [halves[1], v], { axis: 2 })
-    const both = [keys, values].map(tensor => graph.op('Unsqueeze', [tensor, graph.ints([0])]))
+    const both = [keys, values].map((tensor) => graph.op('Unsqueeze', [tensor, graph.ints([0])]))
     graph.op('Concat', both, { axis: 0 }, [`present_${layer}`])
     graph.port(12, `present_${layer}`, real, [2, 'batch_size', HEADS, 'all', HEAD])
   } else {
@@ -190,9 +190,9 @@ function gqaParts (graph: Graph, mask: string): string[] {
 function gqaAttention ({ graph, real }: Parts, layer: number, x: string, extra: readonly string[]): string {
   const [lengths, total, cos, sin] = extra as [string, string, string, string]
   const qkv = graph.op('MatMul', [x, graph.weight([WIDTH, 3 * HEADS * HEAD])])
-  const past = ['key', 'value'].map(what =>
+  const past = ['key', 'value'].map((what) =>
     graph.port(11, `past_key_values.${layer}.${what}`, real, ['batch_size', HEADS, 'past', HEAD]))
-  const present = ['key', 'value'].map(what =>
+  const present = ['key', 'value'].map((what) =>
     graph.port(12, `present.${layer}.${what}`, real, ['batch_size', HEADS, 'all', HEAD]))
   return graph.op('GroupQueryAttention', [qkv, '', '', ...past, lengths, total, cos, sin],
     { num_heads: HEADS, kv_num_heads: HEADS, do_rotary: 1 }, [`attended${layer}`, ...present])

@@ -29,7 +29,7 @@ function bench (limits: Partial<Limits> = {}, decoder = new FakeDecoder()): Benc
   }
   const scheduler = new Scheduler(decoder, { ...WIDE, ...limits }, clock)
   const idle = async (): Promise<void> => {
-    do await new Promise(resolve => { setImmediate(resolve) })
+    do await new Promise((resolve) => { setImmediate(resolve) })
     while (scheduler.load.active + scheduler.load.waiting > 0)
   }
   const made: Bench = { decoder, scheduler, at: () => {}, idle }
@@ -69,7 +69,7 @@ t.test('a copy of states that fails ends what needed it, and nothing after it', 
 
 t.test('several answers to one prompt feed it once', async (t) => {
   const { scheduler, decoder, idle } = bench()
-  const jobs = [4, 9, 9].map(tokens => new NotingJob(ids(50), tokens))
+  const jobs = [4, 9, 9].map((tokens) => new NotingJob(ids(50), tokens))
   scheduler.submit(jobs)
   await idle()
   for (const job of jobs) t.same(job.written, reference(job.prompt, job.maxTokens))
@@ -309,7 +309,7 @@ t.test('NaN fails the sequence with an explanation', async (t) => {
 
 t.test('who came last gives way where room is short, and loses nothing', async (t) => {
   const table = bench({ budget: 3000, prefixBudget: 0 })
-  const jobs = [0, 1, 2].map(from => new NotingJob(ids(20, from), 120))
+  const jobs = [0, 1, 2].map((from) => new NotingJob(ids(20, from), 120))
   for (const job of jobs) table.scheduler.submit([job])
   await table.idle()
   for (const job of jobs) t.same(job.written, reference(job.prompt, 120))
@@ -322,7 +322,7 @@ t.test('sequences are grouped where padding costs less than another call', (t) =
   t.same(partition([5], cost), [[0]])
   t.same(partition([30, 10, 20], cost), [[1, 2, 0]], 'cheap padding: all together, shortest first')
   t.same(partition([4000, 10, 20, 4100], cost), [[1, 2], [0, 3]], 'dear padding: two calls')
-  t.same(partition([7, 7, 7], { ...cost, maxRows: 2 }).map(group => group.length).sort(), [1, 2])
+  t.same(partition([7, 7, 7], { ...cost, maxRows: 2 }).map((group) => group.length).sort(), [1, 2])
   t.same(partition([7, 8, 7], { ...cost, ragged: false }), [[0, 2], [1]])
   t.end()
 })
@@ -331,22 +331,22 @@ t.test('no split into neighbours is cheaper', (t) => {
   const cost = { call: 50, token: 1, maxRows: 4, ragged: true }
   fc.assert(fc.property(fc.array(fc.integer({ min: 0, max: 200 }), { minLength: 1, maxLength: 7 }),
     (lengths) => {
-    const price = (groups: number[][]): number => groups.reduce((sum, group) =>
-      sum + cost.call + group.length * Math.max(...group.map(i => lengths[i]!)), 0)
-    const sorted = lengths.map((_, i) => i).sort((a, b) => lengths[a]! - lengths[b]!)
-    const made = partition(lengths, cost)
-    if (made.flat().sort((a, b) => a - b).join() !== lengths.map((_, i) => i).join()) return false
-    for (let cuts = 0; cuts < 2 ** (lengths.length - 1); cuts++) {
-      const groups: number[][] = [[]]
-      sorted.forEach((i, k) => {
-        groups.at(-1)!.push(i)
-        if ((cuts >> k) % 2 === 1) groups.push([])
-      })
-      const legal = groups.every(group => group.length > 0 && group.length <= cost.maxRows)
-      if (legal && price(groups) < price(made)) return false
-    }
-    return made.every(group => group.length <= cost.maxRows)
-  }))
+      const price = (groups: number[][]): number => groups.reduce((sum, group) =>
+        sum + cost.call + group.length * Math.max(...group.map((i) => lengths[i]!)), 0)
+      const sorted = lengths.map((_, i) => i).sort((a, b) => lengths[a]! - lengths[b]!)
+      const made = partition(lengths, cost)
+      if (made.flat().sort((a, b) => a - b).join() !== lengths.map((_, i) => i).join()) return false
+      for (let cuts = 0; cuts < 2 ** (lengths.length - 1); cuts++) {
+        const groups: number[][] = [[]]
+        sorted.forEach((i, k) => {
+          groups.at(-1)!.push(i)
+          if ((cuts >> k) % 2 === 1) groups.push([])
+        })
+        const legal = groups.every((group) => group.length > 0 && group.length <= cost.maxRows)
+        if (legal && price(groups) < price(made)) return false
+      }
+      return made.every((group) => group.length <= cost.maxRows)
+    }))
   t.end()
 })
 

@@ -61,7 +61,7 @@ t.test('many at once answer as each alone, sampled with a seed too', async (t) =
   }))
   const alone: string[] = []
   for (const payload of payloads) alone.push((await ask(session, 'chat', payload)).text)
-  const together = await Promise.all(payloads.map(async payload =>
+  const together = await Promise.all(payloads.map(async (payload) =>
     (await ask(session, 'chat', payload)).text))
   t.same(together, alone)
   t.ok(new Set(alone).size > 4, 'they differ')
@@ -72,8 +72,8 @@ t.test('n answers to one prompt', async (t) => {
   const payload = chat('hi', { n: 3, params: { temperature: 1.5, seed: 5 } })
   const pieces = await piecesOf(session, 'chat', payload)
   t.same(pieces.filter(({ kind }) => kind === 'done').map(({ index }) => index).sort(), [0, 1, 2])
-  const texts = [0, 1, 2].map(wanted => pieces.filter(({ index }) => index === wanted)
-    .map(piece => piece.kind === 'delta' ? piece.text : '').join(''))
+  const texts = [0, 1, 2].map((wanted) => pieces.filter(({ index }) => index === wanted)
+    .map((piece) => piece.kind === 'delta' ? piece.text : '').join(''))
   t.equal(new Set(texts).size, 3)
   const second = await ask(session, 'chat', chat('hi', { params: { temperature: 1.5, seed: 6 } }))
   t.equal(second.text, texts[1], 'the second one has the next seed')
@@ -83,8 +83,8 @@ t.test('log probabilities of every token', async (t) => {
   const session = await tiny(t.testdir())
   const payload = chat('hello', { params: { temperature: 0, logprobs: true, top_logprobs: 3 } })
   const { text, deltas, done } = await ask(session, 'chat', payload)
-  const tokens = deltas.flatMap(delta => delta.tokens ?? [])
-  t.equal(tokens.map(token => token.text).join(''), text)
+  const tokens = deltas.flatMap((delta) => delta.tokens ?? [])
+  t.equal(tokens.map((token) => token.text).join(''), text)
   t.ok(done.usage.completion_tokens - tokens.length <= 1, 'all but the end')
   for (const { id, logprob, top } of tokens) {
     t.equal(top.length, 3)
@@ -156,7 +156,7 @@ t.test('a full queue refuses', async (t) => {
   const abort = new AbortController()
   const open = Array.from({ length: 3 }, async (_, i) =>
     await piecesOf(session, 'chat', chat(`n ${i}`), abort.signal))
-  await new Promise(resolve => { setImmediate(resolve) })
+  await new Promise((resolve) => { setImmediate(resolve) })
   t.match(await refusal(piecesOf(session, 'chat', chat('too many', { n: 2 }))), {
     reason: 'overloaded', message: /test\/model has 3 answers to write already; at most 3 may/
   })
@@ -271,11 +271,11 @@ for (const layout of ['optimum', 'genai-gqa']) {
     const session = await engine.load(spec, quietEnv())
     const start = { prompt: [1], max_tokens: 200, params: { temperature: 0 } }
     const prompts = ['Tim', 'One day, a big dog', 'The', 'Lily and Tom like to play in the sun. They']
-    const payloads = [start, ...prompts.map(prompt => ({ ...start, prompt, max_tokens: 60 }))]
+    const payloads = [start, ...prompts.map((prompt) => ({ ...start, prompt, max_tokens: 60 }))]
     const alone: string[] = []
     for (const payload of payloads) alone.push((await ask(session, 'completion', payload)).text)
     t.equal(alone[0]!.trimStart(), GOLDEN)
-    const together = await Promise.all(payloads.map(async payload =>
+    const together = await Promise.all(payloads.map(async (payload) =>
       (await ask(session, 'completion', payload)).text))
     t.same(together, alone)
   })

@@ -4,21 +4,21 @@ import {
   ask, chunksOf, entries, folder, lives, notingEnv, rig, specOf, standIn, talk, until
 } from './llama-kit.js'
 
-t.test('an older server: a port, fewer options, errors in a field of their own', async t => {
+t.test('an older server: a port, fewer options, errors in a field of their own', async (t) => {
   const { session, journal } = await rig(t, { help: 'old' })
   t.match((journal()[0]?.['start'] as string[]).join(' '), /--host 127\.0\.0\.1 --port \d+ .*--parallel 16$/)
   t.equal((await ask(session, 'chat', talk('go'))).text, 'a b c')
   await t.rejects(ask(session, 'chat', talk('late')), { reason: 'provider_error', message: /oh no/ })
-  const ports = new Set(journal().flatMap(entry => entry['port'] ?? []))
+  const ports = new Set(journal().flatMap((entry) => entry['port'] ?? []))
   t.equal(ports.size, 1, 'one connection is kept and used again')
 })
 
-t.test('a kept connection that the server has closed is not noticed', async t => {
+t.test('a kept connection that the server has closed is not noticed', async (t) => {
   const { session } = await rig(t, { hangsUp: true })
   for (let i = 0; i < 5; i++) t.equal((await chunksOf(session, 'tokenize', { prompt: 'hi' })).length, 1)
 })
 
-t.test('more answers than may wait are refused', async t => {
+t.test('more answers than may wait are refused', async (t) => {
   const { session } = await rig(t, {}, {}, { max_batch: 1, max_queue: 1 })
   const abort = new AbortController()
   const slow = { kind: 'chat', payload: talk('slow', { n: 2 }) }
@@ -31,7 +31,7 @@ t.test('more answers than may wait are refused', async t => {
   t.equal((await ask(session, 'chat', talk('go'))).text, 'a b c')
 })
 
-t.test('a server that dies fails its tasks and ends the runner', async t => {
+t.test('a server that dies fails its tasks and ends the runner', async (t) => {
   const { session, deaths, pid } = await rig(t, { noise: 1 })
   await t.rejects(ask(session, 'chat', talk('crash')), {
     reason: 'instance_lost', message: /^llama-server was ended by SIGKILL; its last lines: warning 0: x{50,}/
@@ -40,7 +40,7 @@ t.test('a server that dies fails its tasks and ends the runner', async t => {
   t.match(deaths, [/^llama-server was ended by SIGKILL/])
 })
 
-t.test('a server that does not start', async t => {
+t.test('a server that does not start', async (t) => {
   for (const [scenario, message] of [
     [{ dies: 'at start' }, /exited with code 1; its last lines: llama_model_load: error loading model/],
     [{ dies: 'while loading', refusals: 100 }, /exited with code 9/],
@@ -53,12 +53,12 @@ t.test('a server that does not start', async t => {
     process.chdir(directory)
     const env = notingEnv()
     await t.rejects(engine.load(specOf(directory, binary), env), { reason: 'provider_error', message })
-    const started = entries(journal).find(entry => 'start' in entry)
+    const started = entries(journal).find((entry) => 'start' in entry)
     t.notOk(started !== undefined && lives(Number(started['pid'])), 'nothing is left')
   }
 })
 
-t.test('which program and which file', async t => {
+t.test('which program and which file', async (t) => {
   const directory = folder(t)
   const load = async (serverBinary: unknown, files = [{ path: 'm.gguf', role: 'weights', bytes: 4 }]) =>
     await engine.load({ ...specOf(directory, '', { files }), options: { serverBinary } }, notingEnv())
@@ -73,11 +73,11 @@ t.test('which program and which file', async t => {
   await t.rejects(load(undefined), { message: /no llama-server in PATH: install llama\.cpp, or set / })
 })
 
-t.test('the log of a loud server is bounded', async t => {
+t.test('the log of a loud server is bounded', async (t) => {
   const { session, env, echoed } = await rig(t, { noise: 2000 })
   await until('the noise is over', () => env.logs.length >= 11)
   await ask(session, 'chat', talk('go'))
-  t.equal(env.logs.filter(line => line.includes('warning')).length, 10)
-  t.ok(env.logs.every(line => line.length < 700))
-  t.ok(echoed.every(line => line.length <= 501))
+  t.equal(env.logs.filter((line) => line.includes('warning')).length, 10)
+  t.ok(env.logs.every((line) => line.length < 700))
+  t.ok(echoed.every((line) => line.length <= 501))
 })

@@ -39,7 +39,7 @@ export function standIn (directory: string, scenario: Scenario = {}): { binary: 
   const journal = join(directory, 'journal')
   writeFileSync(journal, '')
   const quoted = [process.execPath, SCRIPT, JSON.stringify({ ...scenario, journal })]
-    .map(word => `'${word.replaceAll('\'', '\'\\\'\'')}'`)
+    .map((word) => `'${word.replaceAll('\'', '\'\\\'\'')}'`)
   const binary = join(directory, 'llama-server')
   writeFileSync(binary, `#!/bin/sh\nexec ${quoted.join(' ')} "$@"\n`)
   chmodSync(binary, 0o755)
@@ -118,7 +118,7 @@ export interface Rig {
 /** Entries of a journal; its last line may be half written. */
 export function entries (journal: string): Entry[] {
   const lines = readFileSync(journal, 'utf8').split('\n').slice(0, -1)
-  return lines.map(line => JSON.parse(line) as Entry)
+  return lines.map((line) => JSON.parse(line) as Entry)
 }
 
 /** Loads the engine in this process, in a working folder of its own. */
@@ -134,15 +134,15 @@ export async function rig (
   const pause = async (ms: number): Promise<void> => { await delay(ms, undefined, { ref: false }) }
   const engine = llamaEngine({
     clock: { now: () => performance.now(), pause },
-    die: error => { deaths.push(error.message) },
-    echo: line => { echoed.push(line) }
+    die: (error) => { deaths.push(error.message) },
+    echo: (line) => { echoed.push(line) }
   })
   const session = await engine.load(specOf(directory, binary, card, options), env)
   t.teardown(() => session.close?.())
   const read = (): Entry[] => entries(journal)
-  const bodies = (url: string): Entry[] => read().filter(entry => entry['url'] === url)
-    .map(entry => entry['body'] as Entry)
-  const pid = Number(read().find(entry => 'start' in entry)?.['pid'])
+  const bodies = (url: string): Entry[] => read().filter((entry) => entry['url'] === url)
+    .map((entry) => entry['body'] as Entry)
+  const pid = Number(read().find((entry) => 'start' in entry)?.['pid'])
   return { session, env, deaths, echoed, pid, journal: read, bodies }
 }
 
@@ -161,8 +161,8 @@ export async function chunksOf (
 export async function ask (
   session: EngineSession, kind: string, payload: Entry
 ): Promise<{ text: string, pieces: Entry[], done: Entry }> {
-  const pieces = (await chunksOf(session, kind, payload)).map(chunk => chunk.payload)
-  const text = pieces.map(piece => piece['kind'] === 'delta' ? String(piece['text']) : '').join('')
+  const pieces = (await chunksOf(session, kind, payload)).map((chunk) => chunk.payload)
+  const text = pieces.map((piece) => piece['kind'] === 'delta' ? String(piece['text']) : '').join('')
   return { text, pieces, done: pieces.at(-1) ?? {} }
 }
 

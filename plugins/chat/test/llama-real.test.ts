@@ -14,7 +14,7 @@ const skip = serverBinary === undefined
   ? 'needs a llama.cpp server: set SVC_LLAMA_SERVER_BIN to its absolute path'
   : existsSync(DIRECTORY) ? false : `needs the model files of ${SHARED}, which is absent`
 
-t.test('a real server', { skip, timeout: 110_000 }, async t => {
+t.test('a real server', { skip, timeout: 110_000 }, async (t) => {
   const files = [{ path: 's260k.gguf', role: 'weights', bytes: 1_185_344 }]
   const shape = { nLayers: 5, kvHeads: 4, headSize: 8, contextLength: 256 }
   const card = cardOf({ files, totalBytes: 1_185_344, ...shape })
@@ -39,5 +39,5 @@ t.test('a real server', { skip, timeout: 110_000 }, async t => {
   t.match((await ask(session, 'completion', json)).text, /^-?\d/)
   const params = { logprobs: true, top_logprobs: 2 }
   const { pieces } = await ask(session, 'completion', { ...greedy, params })
-  t.match(pieces.find(piece => piece['kind'] === 'delta'), { tokens: [{ top: [{}, {}] }] })
+  t.match(pieces.find((piece) => piece['kind'] === 'delta'), { tokens: [{ top: [{}, {}] }] })
 })

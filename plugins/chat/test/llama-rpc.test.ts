@@ -14,7 +14,7 @@ import {
 const KNOWN = new Set(['--rpc', '--tensor-split', '--n-gpu-layers'])
 const donor = (port: number, layers: number) => ({ address: `127.0.0.1:${port}`, layers })
 
-t.test('the shares of a driver and its donors', async t => {
+t.test('the shares of a driver and its donors', async (t) => {
   const cases: [string, number, [number, number][], string[]][] = [
     // What stays here is what is not handed out; the output is one more, with the last.
     ['cpu', 4, [[1, 12]], ['127.0.0.1:1', '13', '13']],
@@ -31,7 +31,7 @@ t.test('the shares of a driver and its donors', async t => {
     { reason: 'provider_error', message: /--rpc, --tensor-split: it was built without RPC/ })
 })
 
-t.test('the plan a driver is told', async t => {
+t.test('the plan a driver is told', async (t) => {
   t.equal(rpcOf({}), null, 'a model on one node has none')
   const plan = { layers: 3, donors: [donor(5000, 2)] }
   t.strictSame(rpcOf({ rpc: plan }), plan)
@@ -42,11 +42,11 @@ t.test('the plan a driver is told', async t => {
   ]
   // Never alone where it was to have donors: it would not fit.
   for (const rpc of broken) {
-    t.throws(() => rpcOf({ rpc }), { message: /option rpc/ } as unknown as Error, JSON.stringify(rpc))
+    t.throws(() => rpcOf({ rpc }), { message: /option rpc/ }, JSON.stringify(rpc))
   }
 })
 
-t.test('the options of a donor', async t => {
+t.test('the options of a donor', async (t) => {
   const all = new Set(['--host', '--port', '--threads', '--device'])
   const given = (backend: string, flags: ReadonlySet<string> = all): string =>
     donorArguments({ flags, port: 7, threads: 2, backend }).join(' ')
@@ -57,7 +57,7 @@ t.test('the options of a donor', async t => {
 
 const IN_PATH = ['rpc-server', 'ggml-rpc-server']
 
-t.test('which program a donor runs', async t => {
+t.test('which program a donor runs', async (t) => {
   const directory = folder(t)
   const { binary } = donorIn(directory)
   const beside = join(directory, 'llama-server')
@@ -81,9 +81,9 @@ async function donorOf (t: TestCase, scenario: Parameters<typeof donorIn>[1] = {
   const spec = specOf(directory, '', {}, { lends: true, serverBinary: undefined, donorBinary: binary })
   const session = await startDonor(spec, notingEnv(), {
     clock: {
-      now: () => performance.now(), pause: async ms => { await delay(ms, undefined, { ref: false }) }
+      now: () => performance.now(), pause: async (ms) => { await delay(ms, undefined, { ref: false }) }
     },
-    die: error => { deaths.push(error.message) },
+    die: (error) => { deaths.push(error.message) },
     echo: () => {}
   })
   t.teardown(() => session.close?.())
@@ -92,14 +92,15 @@ async function donorOf (t: TestCase, scenario: Parameters<typeof donorIn>[1] = {
   return { session, journal: () => entries(journal), deaths, port: payload.port }
 }
 
-t.test('a donor listens, for this machine only, and ends when it is asked', async t => {
+t.test('a donor listens, for this machine only, and ends when it is asked', async (t) => {
   const { session, journal, port, deaths } = await donorOf(t)
   const [start] = journal()
   t.strictSame(start?.['donor'],
     ['--host', '127.0.0.1', '--port', String(port), '--threads', '1', '--device', 'CPU'])
   const socket = connect(port, '127.0.0.1')
   socket.write('hello\n')
-  t.equal(String(await new Promise(resolve => { socket.once('data', resolve) })), `${start?.['pid']}:hello\n`)
+  const said = await new Promise((resolve) => { socket.once('data', resolve) })
+  t.equal(String(said), `${start?.['pid']}:hello\n`)
   socket.destroy()
   await t.rejects(chunksOf(session, 'chat', talk('go')), { reason: 'invalid_request', message: /lends/ })
   await session.close?.()
@@ -107,14 +108,14 @@ t.test('a donor listens, for this machine only, and ends when it is asked', asyn
   t.strictSame(deaths, [], 'that is no failure')
 })
 
-t.test('a donor that dies ends its runner, and says why', async t => {
+t.test('a donor that dies ends its runner, and says why', async (t) => {
   const { journal, deaths } = await donorOf(t)
   process.kill(Number(journal()[0]?.['pid']), 'SIGKILL')
   await until('the runner is told', () => deaths.length > 0)
   t.match(deaths[0], /rpc-server was ended by SIGKILL/)
 })
 
-t.test('programs that are no donors', async t => {
+t.test('programs that are no donors', async (t) => {
   await t.rejects(donorOf(t, { help: 'other' }),
     { message: /is no rpc-server of llama.cpp.*SVC_LLAMA_RPC_SERVER_BIN/ })
   await t.rejects(donorOf(t, { dies: 'at start' }), { message: /exited with code 1; .*initialize CUDA0/ })
@@ -126,19 +127,19 @@ t.test('programs that are no donors', async t => {
     { message: /no rpc-server or ggml-rpc-server beside llama-server or in PATH/ })
 })
 
-t.test('a driver with two donors', async t => {
+t.test('a driver with two donors', async (t) => {
   const [one, two] = [await donorOf(t), await donorOf(t)]
   const rpc = { layers: 4, donors: [donor(one.port, 3), donor(two.port, 2)] }
   const { session, journal } = await rig(t, {}, { nLayers: 9 }, { rpc })
   const pids = [one, two].map(({ journal }) => Number(journal()[0]?.['pid']))
-  t.match(journal().find(entry => 'donorsSaid' in entry), { donorsSaid: pids.map(pid => `${pid}:hello`) })
+  t.match(journal().find((entry) => 'donorsSaid' in entry), { donorsSaid: pids.map((pid) => `${pid}:hello`) })
   const args = (journal()[0]?.['start'] as string[]).join(' ')
   t.match(args, `--rpc 127.0.0.1:${one.port},127.0.0.1:${two.port} --tensor-split 3,3 --n-gpu-layers 6`)
   t.notMatch(args, '--device none', 'which would leave out the donors')
-  t.match((await ask(session, 'chat', talk('lend'))).text, pids.map(pid => `${pid} true `).join(''))
+  t.match((await ask(session, 'chat', talk('lend'))).text, pids.map((pid) => `${pid} true `).join(''))
 })
 
-t.test('a driver whose donor is lost ends', async t => {
+t.test('a driver whose donor is lost ends', async (t) => {
   const one = await donorOf(t)
   const { session, deaths } = await rig(t, {}, {}, { rpc: { layers: 1, donors: [donor(one.port, 1)] } })
   await t.rejects(ask(session, 'chat', talk('lose')),
@@ -146,7 +147,7 @@ t.test('a driver whose donor is lost ends', async t => {
   await until('the runner is told', () => deaths.length > 0)
 })
 
-t.test('a server without RPC is refused', async t => {
+t.test('a server without RPC is refused', async (t) => {
   await t.rejects(rig(t, { rpc: false }, {}, { rpc: { layers: 1, donors: [donor(9, 1)] } }),
     { message: /does not know --rpc, --tensor-split/ })
 })

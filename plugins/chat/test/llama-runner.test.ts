@@ -7,7 +7,7 @@ import { entries, folder, lives, specOf, standIn, talk, until, type Scenario } f
 const ENGINE = new URL('../../../dist/plugins/chat/llama/index.js', import.meta.url)
 const skip = existsSync(ENGINE) ? false : 'needs the compiled engine: run `npm run build` first'
 
-t.test('a server in a runner', { skip }, async t => {
+t.test('a server in a runner', { skip }, async (t) => {
   const started = async (t: TestCase, scenario: Scenario = {}) => {
     const directory = folder(t)
     const { binary, journal } = standIn(directory, scenario)
@@ -15,13 +15,13 @@ t.test('a server in a runner', { skip }, async t => {
     const rig = bench(t, {}, { spec, engineModule: ENGINE.href, scratch: folder(t) })
     await rig.ready()
     const pids = (): number[] =>
-      entries(journal).flatMap(entry => 'start' in entry ? Number(entry['pid']) : [])
+      entries(journal).flatMap((entry) => 'start' in entry ? Number(entry['pid']) : [])
     const chat = (word: string) => rig.supervisor.open(word, { kind: 'chat', payload: talk(word) },
       new AbortController().signal)
     return { ...rig, pids, chat, journal: () => entries(journal) }
   }
 
-  await t.test('ends with the runner, however that ends', async t => {
+  await t.test('ends with the runner, however that ends', async (t) => {
     const { pid, pids, chat, supervisor } = await started(t)
     const [first] = pids()
     t.ok(lives(Number(first)))
@@ -36,7 +36,7 @@ t.test('a server in a runner', { skip }, async t => {
     t.notOk(lives(Number(pids()[1])), 'an orderly stop')
   })
 
-  await t.test('ends the runner when it ends, and says why', async t => {
+  await t.test('ends the runner when it ends, and says why', async (t) => {
     const { pids, chat, supervisor } = await started(t)
     const heard = await hear(chat('crash'))
     t.equal(heard.end, 'instance_lost')
@@ -45,9 +45,9 @@ t.test('a server in a runner', { skip }, async t => {
     t.notOk(lives(Number(pids()[0])))
   })
 
-  await t.test('hears of a cancelled task', async t => {
+  await t.test('hears of a cancelled task', async (t) => {
     const { chat, journal } = await started(t)
     for await (const chunk of chat('slow')) if (chunk.payload['kind'] === 'delta') break
-    await until('the connection is closed', () => journal().some(entry => entry['closed'] === 'slow'))
+    await until('the connection is closed', () => journal().some((entry) => entry['closed'] === 'slow'))
   })
 })

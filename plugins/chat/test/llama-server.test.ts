@@ -10,7 +10,7 @@ const shared = await rig(t, { refusals: 3 })
 const { session, journal, bodies } = shared
 const never = new AbortController().signal
 
-t.test('starts the server on a socket, with a key that is not on its command line', async t => {
+t.test('starts the server on a socket, with a key that is not on its command line', async (t) => {
   const { env, pid } = shared
   const [first] = journal()
   const args = first?.['start'] as string[]
@@ -26,7 +26,7 @@ t.test('starts the server on a socket, with a key that is not on its command lin
   await session.warmup()
 })
 
-t.test('a chat streams text, counts and rates', async t => {
+t.test('a chat streams text, counts and rates', async (t) => {
   const asked = talk('go', { max_tokens: 5, params: { seed: -3 } })
   const { text, pieces, done } = await ask(session, 'chat', asked)
   t.equal(text, 'a b c')
@@ -45,7 +45,7 @@ t.test('a chat streams text, counts and rates', async t => {
   t.match((await ask(session, 'chat', talk('cut'))).done, { finish_reason: 'length' })
 })
 
-t.test('a traced answer tells the wait, the work on the prompt and each token', async t => {
+t.test('a traced answer tells the wait, the work on the prompt and each token', async (t) => {
   let now = 0
   const trace = new SpanRecorder(() => ++now)
   const task = { kind: 'chat', payload: talk('go', { n: 2 }), trace }
@@ -62,7 +62,7 @@ t.test('a traced answer tells the wait, the work on the prompt and each token', 
   }
 })
 
-t.test('reasoning and calls come as the text that is read everywhere', async t => {
+t.test('reasoning and calls come as the text that is read everywhere', async (t) => {
   t.equal((await ask(session, 'chat', talk('think'))).text, '<think>hmm</think>yes')
   const { text, done } = await ask(session, 'chat', talk('call'))
   t.match(done, { finish_reason: 'stop' })
@@ -70,13 +70,13 @@ t.test('reasoning and calls come as the text that is read everywhere', async t =
   const read = [reader.push(text), reader.end()]
   const calls = read.flatMap(({ toolCalls }) => toolCalls)
   const argumentsOf = (index: number): string =>
-    calls.filter(call => call.index === index).map(call => call.arguments ?? '').join('')
+    calls.filter((call) => call.index === index).map((call) => call.arguments ?? '').join('')
   t.same(calls.flatMap(({ name }) => name ?? []), ['add', 'now'])
   t.same([argumentsOf(0), argumentsOf(1)], ['{"a": "}"}', '{}'])
   t.equal(read.map(({ content }) => content).join(''), 'so')
 })
 
-t.test('a completion from a text, and from ids', async t => {
+t.test('a completion from a text, and from ids', async (t) => {
   const { text, done } = await ask(session, 'completion', { prompt: 'on cut', stop: ['x'], max_tokens: 4 })
   t.equal(text, 'a b c')
   const usage = { prompt_tokens: 6, completion_tokens: 3, cached_tokens: 2 }
@@ -86,32 +86,32 @@ t.test('a completion from a text, and from ids', async t => {
     [{ prompt: 'on cut', stop: ['x'], n_predict: 4 }, { prompt: [103, 111] }])
 })
 
-t.test('several answers are requests of their own, each with its seed', async t => {
+t.test('several answers are requests of their own, each with its seed', async (t) => {
   const { pieces } = await ask(session, 'chat', talk('go', { n: 3, params: { seed: 5 } }))
   t.same(bodies('/v1/chat/completions').slice(-3).map(({ seed }) => seed).sort(), [5, 6, 7])
   t.equal(pieces.filter(({ kind }) => kind === 'admitted').length, 1)
   for (const index of [0, 1, 2]) {
-    const own = pieces.filter(piece => piece['index'] === index)
+    const own = pieces.filter((piece) => piece['index'] === index)
     t.equal(own.map(({ text }) => text ?? '').join(''), 'a b c')
     t.match(own.at(-1), { kind: 'done' })
   }
   t.equal(pieces.filter(({ kind }) => kind === 'done').length, 3)
 })
 
-t.test('log probabilities', async t => {
+t.test('log probabilities', async (t) => {
   for (const [kind, payload] of [['chat', talk('go')], ['completion', { prompt: 'go' }]] as const) {
     const params = { logprobs: true, top_logprobs: 2 }
     const { pieces } = await ask(session, kind, { ...payload, params })
-    t.same(pieces.find(piece => piece['kind'] === 'delta')?.['tokens'], [{
+    t.same(pieces.find((piece) => piece['kind'] === 'delta')?.['tokens'], [{
       id: 7, text: 'a', logprob: -0.5,
       top: [{ id: 7, text: 'a', logprob: -0.5 }, { id: 8, text: '?', logprob: -9999 }]
     }], kind)
     const bare = await ask(session, kind, { ...payload, params: { logprobs: true } })
-    t.match(bare.pieces.find(piece => piece['kind'] === 'delta'), { tokens: [{ id: 7, top: [] }] })
+    t.match(bare.pieces.find((piece) => piece['kind'] === 'delta'), { tokens: [{ id: 7, top: [] }] })
   }
 })
 
-t.test('tokens', async t => {
+t.test('tokens', async (t) => {
   const one = async (kind: string, payload: Record<string, unknown>) =>
     (await chunksOf(session, kind, payload))[0]
   t.same((await one('tokenize', { prompt: 'hi' }))?.payload,
@@ -122,7 +122,7 @@ t.test('tokens', async t => {
   t.same((await one('detokenize', { tokens: [104, 105] }))?.payload, { kind: 'text', text: 'hi' })
 })
 
-t.test('what the server refuses or fails at', async t => {
+t.test('what the server refuses or fails at', async (t) => {
   const refused = async (payload: Record<string, unknown>, kind = 'chat') =>
     await chunksOf(session, kind, payload).then(() => undefined, (error: unknown) => error as EngineError)
   const long = await refused(talk('x'.repeat(3000)))
@@ -144,9 +144,9 @@ t.test('what the server refuses or fails at', async t => {
   t.same(shared.deaths, [])
 })
 
-t.test('who lets go frees the slot', async t => {
+t.test('who lets go frees the slot', async (t) => {
   const closed = (word: string) => (): boolean =>
-    journal().some(entry => entry['closed'] === word && entry['whole'] === false)
+    journal().some((entry) => entry['closed'] === word && entry['whole'] === false)
   const abort = new AbortController()
   let heard = 0
   const slow = { kind: 'chat', payload: talk('slow', { n: 2 }) }
@@ -155,7 +155,7 @@ t.test('who lets go frees the slot', async t => {
   }
   t.equal(heard, 4, 'it ends without an error')
   await until('the server sees both connections close', () =>
-    journal().filter(entry => entry['closed'] === 'slow').length === 2)
+    journal().filter((entry) => entry['closed'] === 'slow').length === 2)
   for await (const chunk of session.run({ kind: 'completion', payload: { prompt: 'flood' } }, never)) {
     if (chunk.payload['kind'] === 'delta') break
   }
@@ -163,12 +163,12 @@ t.test('who lets go frees the slot', async t => {
   t.same(await chunksOf(session, 'chat', talk('go'), AbortSignal.abort()), [])
 })
 
-t.test('a slow reader holds the server back', async t => {
+t.test('a slow reader holds the server back', async (t) => {
   const stream = session.run({ kind: 'chat', payload: talk('flood') }, never)[Symbol.asyncIterator]()
   await stream.next()
-  await until('something is written', () => journal().some(entry => 'written' in entry))
+  await until('something is written', () => journal().some((entry) => 'written' in entry))
   // The server stops writing where the buffers of the connection are full.
-  const written = (): number => journal().filter(entry => 'written' in entry).length
+  const written = (): number => journal().filter((entry) => 'written' in entry).length
   let before = -1
   await until('nothing more is written', () => {
     const same = before === written()
@@ -179,20 +179,20 @@ t.test('a slow reader holds the server back', async t => {
   await stream.return?.(undefined)
 })
 
-t.test('an orderly end asks the server first', async t => {
+t.test('an orderly end asks the server first', async (t) => {
   await session.close?.()
   t.notOk(lives(shared.pid))
   t.same(journal().at(-1), { asked: 'SIGTERM' })
   t.same(shared.deaths, [], 'and is no death')
 })
 
-t.test('a stream that comes byte by byte reads the same', async t => {
+t.test('a stream that comes byte by byte reads the same', async (t) => {
   const { session } = await rig(t, { cut: 1 })
   t.equal((await ask(session, 'chat', talk('unicode'))).text, 'ä€\u{1F600}\n\ndata: x')
   t.equal((await ask(session, 'completion', { prompt: 'unicode' })).text, 'ä€\u{1F600}\n\ndata: x')
 })
 
-t.test('an embedding model', async t => {
+t.test('an embedding model', async (t) => {
   const { session, bodies, journal } = await rig(t, {}, { tasks: ['embeddings'] })
   const args = journal()[0]?.['start'] as string[]
   t.match(args.join(' '), /--embeddings --batch-size 2048 --ubatch-size 2048$/)
@@ -205,7 +205,7 @@ t.test('an embedding model', async t => {
     return [...new Float32Array(media.buffer, media.byteOffset, media.byteLength / 4)]
   }
   t.same(chunks[32]?.payload, { kind: 'embedding', index: 32, dimensions: 3 })
-  t.same(numbers(32).map(x => Math.round(x * 100)), [60, 80, 0], 'in the order of the texts, of length 1')
+  t.same(numbers(32).map((x) => Math.round(x * 100)), [60, 80, 0], 'in the order of the texts, of length 1')
   t.same(chunks[33]?.payload,
     { kind: 'done', usage: { prompt_tokens: 35, completion_tokens: 0, cached_tokens: 0 } })
   const [raw] = await chunksOf(session, 'embed', { input: 'abc', normalize: false, dimensions: 2 })

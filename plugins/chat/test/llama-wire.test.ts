@@ -23,7 +23,7 @@ function thrown (call: () => unknown): unknown {
   return undefined
 }
 
-t.test('the command line', t => {
+t.test('the command line', (t) => {
   const sizes = { contextLength: 64, slots: 2, most: 4, promptCacheMib: 8 }
   const base = {
     flags: new Set<string>(), model: '/m.gguf', keyFile: 'k', threads: 2, backend: 'cpu', sizes,
@@ -44,7 +44,7 @@ t.test('the command line', t => {
   t.end()
 })
 
-t.test('sizes', t => {
+t.test('sizes', (t) => {
   const sizes = (card: object, options: object = {}, embeds = false) =>
     sizesOf(specOf('/', '/bin', { nLayers: 32, kvHeads: 8, headSize: 128, contextLength: 131_072, ...card },
       { ...options }), embeds)
@@ -63,7 +63,7 @@ t.test('sizes', t => {
   t.end()
 })
 
-t.test('the file of a model', t => {
+t.test('the file of a model', (t) => {
   const file = (...files: [string, string][]): string =>
     modelFile(cardOf({ files: files.map(([path, role]) => ({ path, role, bytes: 1 })) }))
   const [second, first]: [[string, string], [string, string]] = [['b-00002-of-00002.gguf', 'weights'],
@@ -75,7 +75,7 @@ t.test('the file of a model', t => {
   t.end()
 })
 
-t.test('bodies of chats', t => {
+t.test('bodies of chats', (t) => {
   const body = (payload: object): Record<string, unknown> =>
     chatBodies({ messages, ...payload }, facts).bodies[0] ?? {}
   t.match(body({}), { temperature: 1, top_p: 1, top_k: 0, repeat_penalty: 1, max_tokens: 99 })
@@ -102,8 +102,8 @@ t.test('bodies of chats', t => {
   t.end()
 })
 
-t.test('tools', t => {
-  const tools = ['a', 'b'].map(name => ({ type: 'function', function: { name } }))
+t.test('tools', (t) => {
+  const tools = ['a', 'b'].map((name) => ({ type: 'function', function: { name } }))
   const body = (choice: unknown): Record<string, unknown> => {
     const params = { grammar: { kind: 'tools', tools, choice } }
     return chatBodies({ messages, tools, params }, facts).bodies[0] ?? {}
@@ -117,7 +117,7 @@ t.test('tools', t => {
   t.end()
 })
 
-t.test('bodies of completions and embeddings', t => {
+t.test('bodies of completions and embeddings', (t) => {
   const body = (payload: object): Record<string, unknown> =>
     completionBodies({ prompt: 'p', ...payload }, facts).bodies[0] ?? {}
   t.match(body({ params: { grammar: { kind: 'json' } } }), { json_schema: { type: 'object' } })
@@ -141,7 +141,7 @@ t.test('bodies of completions and embeddings', t => {
   t.end()
 })
 
-t.test('answers of other servers', t => {
+t.test('answers of other servers', (t) => {
   const reader = new ChatReader(2, 0)
   t.same(reader.read({ choices: [{ delta: { role: 'assistant', content: null } }] }), [])
   t.equal(reader.end(0), null, 'not complete')
@@ -169,7 +169,7 @@ t.test('answers of other servers', t => {
   t.end()
 })
 
-t.test('errors of other servers', t => {
+t.test('errors of other servers', (t) => {
   const told = 'request (12 tokens) exceeds the available context size (8 tokens), try increasing it'
   t.match(serverError({ error: { message: told } }, 'm', 400),
     { reason: 'context_length_exceeded', details: { prompt_tokens: 12, context_length: 8 } })
@@ -194,7 +194,7 @@ t.test('errors of other servers', t => {
   t.end()
 })
 
-t.test('several streams as one', async t => {
+t.test('several streams as one', async (t) => {
   let open = 0
   async function * count (to: number, wrong = false): AsyncGenerator<number> {
     open++
@@ -211,16 +211,16 @@ t.test('several streams as one', async t => {
   for await (const number of merged([count(9), count(9)])) if (number === 2) break
   await t.rejects(async () => { for await (const number of merged([count(9), count(1, true)])) void number },
     { message: 'wrong' })
-  await new Promise(resolve => { setImmediate(resolve) })
+  await new Promise((resolve) => { setImmediate(resolve) })
   t.equal(open, 0, 'all are let go')
 })
 
-t.test('output', t => {
+t.test('output', (t) => {
   const cutter = new LineCutter()
   t.same(cutter.push(Buffer.from('a\r\nb')), ['a'])
   t.same(cutter.push(Buffer.from('c\n\n')), ['bc'])
   for (let i = 0; i < 100; i++) t.same(cutter.push(Buffer.alloc(1000, 'x')), [])
-  t.same(cutter.push(Buffer.from('\n')).map(line => line.length), [501])
+  t.same(cutter.push(Buffer.from('\n')).map((line) => line.length), [501])
   let now = 0
   const logged: [string, number][] = []
   const output = new Output((line, leftOut) => { logged.push([line, leftOut]) }, () => now)

@@ -94,7 +94,7 @@ function composite (d: Dice, depth: number): Schema {
     () => ({
       $defs: { node: { type: 'object', properties: { value: scalar(d),
         next: { anyOf: [{ $ref: '#/$defs/node' }, { type: 'null' }] } }, required: ['value', 'next'] } },
-          $ref: '#/$defs/node'
+      $ref: '#/$defs/node'
     })
   ])()
 }
@@ -169,7 +169,7 @@ t.test('the shortest output fits exactly, and one token less is not enough', asy
   const model = (await models())[0] as LoadedText
   const grammar = { kind: 'schema', schema: { type: 'object',
     properties: { a: { type: 'string', minLength: 2 }, n: { type: 'integer', minimum: 100 } },
-      required: ['a', 'n'] } } as const
+    required: ['a', 'n'] } } as const
   const least = '{"a":"xx","n":100}'.length + 1
   for (let seed = 0; seed < 20; seed++) {
     t.equal(babble(model, { grammar, maxTokens: least, temperature: 1, seed }, dice(seed), least).ended, true)
@@ -192,7 +192,7 @@ t.test('greedy keeps the best allowed token', async (t) => {
   const model = (await models())[0] as LoadedText
   const chooser = model.chooser({ temperature: 0, topP: 1, topK: 0, minP: 0, seed: null, frequencyPenalty: 0,
     presencePenalty: 0, repetitionPenalty: 1, logitBias: {}, topLogprobs: 0, logprobs: false,
-      grammar: { kind: 'schema', schema: { enum: ['yes', 'no'] } } })
+    grammar: { kind: 'schema', schema: { enum: ['yes', 'no'] } } })
   const best = (...order: string[]): number => {
     const logits = new Float32Array(model.vocabularySize)
     order.forEach((text, i) => { logits[model.encode(text, false)[0] as number] = 10 - i })

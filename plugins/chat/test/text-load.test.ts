@@ -53,7 +53,7 @@ t.test('end tokens', async (t) => {
   t.strictSame(await ends({ 'special_tokens_map.json': { eos_token: { content: '<|start|>' } } }), [1])
   t.strictSame(await ends({ 'generation_config.json': { eos_token_id: [1, 3] },
     'tokenizer_config.json': { eos_token: { content: '<|end|>' } }, 'config.json': { eos_token_id: 2 } }),
-      [0, 1, 3])
+  [0, 1, 3])
   t.strictSame(await ends({ 'config.json': { eos_token_id: 2 } }), [2])
   t.strictSame(await ends({ 'genai_config.json': { model: { eos_token_id: [1] } } }), [1])
   const without = await load({})
@@ -63,7 +63,7 @@ t.test('end tokens', async (t) => {
 t.test('tokenizers without exact bytes encode but do not stream', async (t) => {
   const words = await load({ 'tokenizer.json': {
     added_tokens: [], normalizer: null, pre_tokenizer: { type: 'Whitespace' }, post_processor: null,
-      decoder: { type: 'WordPiece', prefix: '##', cleanup: true },
+    decoder: { type: 'WordPiece', prefix: '##', cleanup: true },
     model: { type: 'WordPiece', unk_token: '[UNK]', continuing_subword_prefix: '##',
       max_input_chars_per_word: 100, vocab: { '[UNK]': 0, play: 1, '##ing': 2 } }
   } })
@@ -97,11 +97,11 @@ t.test('templates: what they are given', async (t) => {
     ...how: Parameters<Awaited<ReturnType<typeof loadText>>['render']>): Promise<string> =>
     (await load({ 'chat_template.jinja': template,
       'tokenizer_config.json': { bos_token: '<|start|>', eos_token: { content: '<|end|>' } } },
-        { now: () => new Date(2026, 1, 3, 4, 5, 6) })).render(...how)
+    { now: () => new Date(2026, 1, 3, 4, 5, 6) })).render(...how)
   t.equal(await render('{{ bos_token }}{% for m in messages %}' +
     '{{ m.role }}:{{ m.content }}{{ eos_token }}{% endfor %}{% if add_generation_prompt %}>{% endif %}',
   [user('a'), user(null)], plain),
-    '<|start|>user:a<|end|>user:<|end|>>')
+  '<|start|>user:a<|end|>user:<|end|>>')
   t.equal(await render('{{ tools is none }}{{ enable_thinking }}', [user('a')],
     { addGenerationPrompt: false, tools: [], extra: { enable_thinking: false } }), 'truefalse')
   const call = { role: 'assistant', content: null,
@@ -155,7 +155,7 @@ t.test('encoding', async (t) => {
   const pieces = await load({ 'tokenizer.json': { ...pieceTokenizer(),
     post_processor: { type: 'TemplateProcessing',
       single: [{ SpecialToken: { id: '<s>', type_id: 0 } }, { Sequence: { id: 'A', type_id: 0 } }], pair: [],
-        special_tokens: { '<s>': { id: '<s>', ids: [1], tokens: ['<s>'] } } } } })
+      special_tokens: { '<s>': { id: '<s>', ids: [1], tokens: ['<s>'] } } } } })
   t.equal(pieces.encode('x')[0], 1)
   t.not(pieces.encode('x', false)[0], 1)
   t.strictSame(pieces.encode('', false), [])

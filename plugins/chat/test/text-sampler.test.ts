@@ -126,8 +126,10 @@ function bySorting (logits: Float32Array, best: number,
   const total = ids.reduce((sum, i) => sum + mass(i), 0)
   let sum = 0
   if (rule.topP < 1) {
-    ids = ids.filter((i, at) => { const before = sum; sum += mass(i); return at === 0 ||
-      before < rule.topP * total })
+    ids = ids.filter((i, at) => {
+      const before = sum; sum += mass(i); return at === 0 ||
+        before < rule.topP * total
+    })
   }
   return ids.filter((i) => rule.minP === 0 || mass(i) >= rule.minP - 1e-5).sort((a, b) => a - b)
 }
@@ -146,8 +148,10 @@ t.test('penalties and bias', async (t) => {
     'the prompt does not count, every time does')
   const presence = chooser({ presencePenalty: 2 })
   t.strictSame([1, 2, 3].map(() => presence.choose(row(3, 0.5, 0)).id), [0, 0, 0])
-  t.strictSame((() => { const c = chooser({ presencePenalty: 2.6 }); return [1, 2, 3].map(() =>
-    c.choose(row(3, 0.5, 0)).id) })(), [0, 1, 0], 'once is as much as often')
+  t.strictSame((() => {
+    const c = chooser({ presencePenalty: 2.6 }); return [1, 2, 3].map(() =>
+      c.choose(row(3, 0.5, 0)).id)
+  })(), [0, 1, 0], 'once is as much as often')
   t.equal(once({ logitBias: { 2: 5, 0: -100, 99: 5 } }, [3, 1, 0]), 2)
 })
 
@@ -171,8 +175,10 @@ t.test('a sequence is the same alone and among others', async (t) => {
   const all = shared()
   const make = (seed: number): ReturnType<typeof tokenChooser> =>
     tokenChooser({ ...PLAIN, temperature: 1, topP: 0.9, topK: 50 }, all, seededRandom(seed), null)
-  const row = (i: number): Float32Array => { const d = dice(i); return Float32Array.from({ length: 300 },
-    () => d.next() * 6) }
+  const row = (i: number): Float32Array => {
+    const d = dice(i); return Float32Array.from({ length: 300 },
+      () => d.next() * 6)
+  }
   const alone = make(5)
   const wanted = Array.from({ length: 50 }, (_, i) => alone.choose(row(i)).id)
   const [a, b] = [make(5), make(6)]

@@ -83,7 +83,7 @@ t.test('limits themselves are taken', async (t) => {
   t.ok(takes({ type: 'string', pattern: '^a{1000}$' }, `"${'a'.repeat(1000)}"`))
   t.ok(takes({ type: 'object', properties: Object.fromEntries(list(1500).map((n) => [n, { type: 'null' }])),
     required: list(1500) },
-    JSON.stringify(Object.fromEntries(list(1500).map((n) => [n, null])))), 'many required properties')
+  JSON.stringify(Object.fromEntries(list(1500).map((n) => [n, null])))), 'many required properties')
 })
 
 t.test('valid texts are taken and others are not', async (t) => {
@@ -106,11 +106,11 @@ t.test('valid texts are taken and others are not', async (t) => {
     [{ type: 'integer', minimum: 99999 }, ['99999', '100000'], ['99998', '9999']],
     [{ type: 'object', properties: { a: { type: 'integer' }, b: {} }, required: ['b'] },
       ['{"b":1}', '{"a":1,"b":[]}', '{ "a" : 1 ,\n  "b" : 2 }'],
-        ['{}', '{"a":1}', '{"b":1,"a":1}', '{"b":1,"c":1}', '{"a":"x","b":1}', '{"b":1,}', '{,"b":1}',
-          '{"b":1,"b":2}']],
+      ['{}', '{"a":1}', '{"b":1,"a":1}', '{"b":1,"c":1}', '{"a":"x","b":1}', '{"b":1,}', '{,"b":1}',
+        '{"b":1,"b":2}']],
     [{ type: 'object', properties: { a: { type: 'integer' } }, additionalProperties: { type: 'boolean' } },
       ['{"a":1,"x":true}', '{"x":true,"y":false}', '{"ab":true}', '{}'],
-        ['{"x":1}', '{"x":true,"a":1}', '{"a":true}', '{"x":true,"a":true}', '{"\\u0061":true}']],
+      ['{"x":1}', '{"x":true,"a":1}', '{"a":true}', '{"x":true,"a":true}', '{"\\u0061":true}']],
     [{ type: 'object' }, ['{}', '{"a":{"b":[1]}}'], ['[]', '{"a":}']],
     [{ type: 'object', additionalProperties: false }, ['{}', '{ }'], ['{"a":1}']],
     [{ type: 'object', properties: { a: {}, b: {}, c: {} }, minProperties: 1, maxProperties: 2 },
@@ -129,7 +129,7 @@ t.test('valid texts are taken and others are not', async (t) => {
     [{ type: 'array', items: { $ref: '#' } }, ['[]', '[[],[[]]]'], ['[1]']],
     [{ properties: { a: { $ref: '#/definitions/x', minimum: 3 } },
       definitions: { x: { type: 'integer', maximum: 4 } }, required: ['a'] }, ['{"a":3}', '{"a":4}'],
-        ['{"a":2}', '{"a":5}']],
+    ['{"a":2}', '{"a":5}']],
     [{ minLength: 2 }, ['"ab"'], ['"a"', '1']],
     [{ type: 'string', pattern: 'b+$' }, ['"b"', '"abb"'], ['"ba"', '""']],
     [{ type: 'string', pattern: '^(?:\\d{3}|[x-z]?)$' }, ['"123"', '"x"', '""'], ['"12"', '"a"']],

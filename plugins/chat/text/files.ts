@@ -33,7 +33,7 @@ export async function readTextFiles (directory: string): Promise<TextFiles> {
   }
   const [tokenizerConfig, specialTokens, generation, config, genai] = await Promise.all([
     optional('tokenizer_config.json'), optional('special_tokens_map.json'),
-      optional('generation_config.json'),
+    optional('generation_config.json'),
     optional('config.json'), optional('genai_config.json')])
   const template = await readText(directory, 'chat_template.jinja', MAX_TEMPLATE_BYTES)
   return { tokenizer, tokenizerConfig, specialTokens, generation, config, genai, template }

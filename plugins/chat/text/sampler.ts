@@ -59,7 +59,7 @@ export function tokenChooser (
 
 function penalise (
   logits: Float32Array, params: SamplingParams, counts: ReadonlyMap<number, number>,
-    inPrompt: ReadonlySet<number>
+  inPrompt: ReadonlySet<number>
 ): void {
   const { repetitionPenalty: r, frequencyPenalty, presencePenalty } = params
   const repeat = (id: number): void => {
@@ -123,7 +123,7 @@ function greatest (logits: Float32Array): number {
     if (x > best) {
       best = x
       id = i
-    } else if (x !== x) { // eslint-disable-line no-self-compare
+    } else if (x !== x) {
       throw broken(`the logit of token ${i} is not a number`)
     }
   }

@@ -54,7 +54,7 @@ export function tokenTable (tokenizer: Json): TokenTable | null {
   }
   return {
     size: entries.length, bytes: Buffer.concat(parts), offsets, special, known, added, strip: rule.strip,
-      longest
+    longest
   }
 }
 
@@ -94,8 +94,7 @@ function readEntries (tokenizer: Json): (Entry | undefined)[] {
   const vocab = isObject(tokenizer['model']) ? tokenizer['model']['vocab'] : undefined
   if (Array.isArray(vocab)) {
     vocab.forEach((row, id) => put(id, Array.isArray(row) ? row[0] : row, false, false))
-  }
-  else if (isObject(vocab)) for (const token of Object.keys(vocab)) put(vocab[token], token, false, false)
+  } else if (isObject(vocab)) for (const token of Object.keys(vocab)) put(vocab[token], token, false, false)
   else throw badModel('tokenizer.json has no model.vocab')
   for (const t of addedTokens(tokenizer)) put(t['id'], t['content'], true, t['special'] === true)
   return entries

@@ -17,10 +17,10 @@ const PRAGMAS = [
  */
 const SCHEMA = [
   'CREATE TABLE IF NOT EXISTS ev' +
-    '(idx INTEGER PRIMARY KEY, at INTEGER, sid TEXT, origin TEXT, kind TEXT, body TEXT)',
+  '(idx INTEGER PRIMARY KEY, at INTEGER, sid TEXT, origin TEXT, kind TEXT, body TEXT)',
   'CREATE INDEX IF NOT EXISTS ev_at ON ev(at)',
   'CREATE TABLE IF NOT EXISTS snap' +
-    '(n INTEGER PRIMARY KEY, idx INTEGER, at INTEGER, sid TEXT, cause TEXT, body TEXT)',
+  '(n INTEGER PRIMARY KEY, idx INTEGER, at INTEGER, sid TEXT, cause TEXT, body TEXT)',
   'CREATE INDEX IF NOT EXISTS snap_idx ON snap(idx)',
   'CREATE INDEX IF NOT EXISTS snap_at ON snap(at)',
   'CREATE TABLE IF NOT EXISTS gap(lo INTEGER PRIMARY KEY, hi INTEGER, count INTEGER)',

@@ -7,7 +7,7 @@ import { startFeed } from '../feed.js'
 import { createEventLog } from '../log.js'
 import { advance, partOf } from '../history/part.js'
 import { chance } from './history-kit.js'
-import type { CoreCluster, CoreNode, Owner, Told } from '../../../kernel/test/cluster-core-kit.js'
+import type { CoreCluster, CoreNode, Owner } from '../../../kernel/test/cluster-core-kit.js'
 import type { Clock, Logger, Section } from '../../../kernel/index.js'
 import type { ClusterCore } from '../../../kernel/cluster/cluster.js'
 import type { Instance } from '../../runners/instances/shapes.js'
@@ -64,7 +64,7 @@ async function recorded (t: Owner, seed: number): Promise<Recorded> {
   }
   c = await coreCluster(t, { nodes: 3, quorum: 'majority', seed, prepare })
   for (const { core, name } of c.nodes) feed(core, name)
-  const kept = c.events as Told[]
+  const kept = c.events
   kept.push = (...told) => {
     for (const { node, kind, payload } of told) tell(node, kind, payload)
     return Array.prototype.push.apply(kept, told)
@@ -89,7 +89,7 @@ function instance (id: string, nodeIds: readonly string[]): Instance {
     instanceId: id, contextTokenLimit: 1, systemRole: null, engine: 'x', hostsByNode: {},
     shardAssignments: { modelId: 'acme/x', runnerToShard: {}, nodeToRunner: Object.fromEntries(runners) }
   }
-  return { RingInstance: ring } as unknown as Instance
+  return { RingInstance: ring }
 }
 
 /** Lets one thing happen to the cluster. At most one node is away, so that there always is a majority. */

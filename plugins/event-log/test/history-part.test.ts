@@ -151,11 +151,11 @@ t.test('what differs, in words', (t) => {
     'node added: node name-nodecccccccc (nodecccc) joined',
     'instance removed: instance i1 of acme/x removed (on name-nodeaaaaaaaa (nodeaaaa))',
     'instance changed: instance i2 of acme/x changed ' +
-      '(on name-nodebbbbbbbb (nodebbbb), name-nodecccccccc (nodecccc))',
+    '(on name-nodebbbbbbbb (nodebbbb), name-nodecccccccc (nodecccc))',
     'instance added: instance i3 of acme/x added (on name-nodecccccccc (nodecccc))',
     'runner removed: runner i1-nodea of acme/x on name-nodeaaaaaaaa (nodeaaaa): gone, was RunnerReady',
     'runner changed: runner i2-nodeb of acme/x on name-nodebbbbbbbb (nodebbbb): RunnerLoading before, ' +
-      'RunnerFailed (out of  [31mmemory) now',
+    'RunnerFailed (out of  [31mmemory) now',
     'runner added: runner i3-nodec of acme/x on name-nodecccccccc (nodecccc): added: RunnerIdle',
     'conflict removed: warn disk_low on name-nodeaaaaaaaa (nodeaaaa) is over',
     'conflict added: error disk_full on name-nodecccccccc (nodecccc) began: full'

@@ -89,7 +89,7 @@ t.test('svc state --at', async (t) => {
   const shown = await run('--at', '7')
   t.same(JSON.parse(shown.out), answer)
   t.equal(shown.err, 'state: as recorded at 2026-01-01T00:00:00.000Z (minute), index 5; ' +
-    'derived: session, members and instances at index 7; events: the first 2 since then\n')
+  'derived: session, members and instances at index 7; events: the first 2 since then\n')
   t.notMatch((await run('--at', '8')).err, /since then/)
   t.same(JSON.parse((await run('--at', '7', '--json')).out), answer)
   await run('--at', '2026-01-31T08:00+01:00')

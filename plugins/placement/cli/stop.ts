@@ -42,7 +42,7 @@ async function stopAll (
     if (failure !== undefined) failures.push(failure)
   }
   const waits = failures.length === 0 && ctx.wait !== undefined
-  const left = waits ? await untilGone(ctx, pace, instances, ctx.wait!) : 0
+  const left = waits ? await untilGone(ctx, pace, instances, ctx.wait) : 0
   if (ctx.out.json) ctx.out.value({ instances })
   else say(ctx, instances, waits)
   if (left > 0) {

@@ -106,7 +106,7 @@ function unknown ({ id, state, tracing, unseen }: Facts): string {
   return [
     `nothing is known of a command or task ${id}`,
     '  looked at: the tasks under way or just over (GET /state), the tasks that failed (GET /events), ' +
-      'the traces of all nodes (GET /v1/traces/cluster)',
+    'the traces of all nodes (GET /v1/traces/cluster)',
     ...unseen.map((text) => `  not looked at: ${text}`),
     ...tracing === false
       ? ['  requests are not traced now, so one that ended well leaves nothing behind: svc traces on']

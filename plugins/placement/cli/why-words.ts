@@ -72,7 +72,7 @@ const TELLS: Readonly<Record<string, Tell>> = {
   NodeRemoved: there((_, node) => `${node} was removed from the cluster`),
   SessionChanged: ({ term, masterNodeId }, { name }) =>
     `the cluster began another session (term ${text(term)}, master ${name(text(masterNodeId))}); ` +
-      'what was open then ended',
+    'what was open then ended',
   RunnerFailed: own(({ errorMessage, attempts }) =>
     `its runner was given up after ${text(attempts)} attempts: ${text(errorMessage)}`),
   RunnerStatusUpdated: own(({ status }) => MOVES[Object.keys(status as object)[0] ?? ''] ?? ''),

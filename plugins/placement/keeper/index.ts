@@ -49,7 +49,7 @@ export function entryCommands (
   command: Context<typeof manifest>['command']
 ): Pick<KeeperParts, 'wait' | 'note' | 'unwait'> {
   return {
-    wait: async (id, entry) => await command('wait', { id, entry: entry as never }, onceFor('wait', id)),
+    wait: async (id, entry) => await command('wait', { id, entry: entry }, onceFor('wait', id)),
     note: async (id, reason, message) => await command('note', { id, reason, message }),
     unwait: async (id) => await command('unwait', { id })
   }

@@ -126,7 +126,7 @@ export function ranksOf (instance: Instance): Rank[] {
     const [tag, shard] = Object.entries(shardAssignments.runnerToShard[runnerId] ?? {})[0] ?? []
     return shard === undefined
       ? []
-      : [{ nodeId, runnerId, shard: shard as ShardBody, tensor: tag === 'TensorShardMetadata' }]
+      : [{ nodeId, runnerId, shard: shard, tensor: tag === 'TensorShardMetadata' }]
   }).sort((a, b) => a.shard.deviceRank - b.shard.deviceRank)
 }
 

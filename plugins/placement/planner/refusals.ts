@@ -4,7 +4,7 @@ import type { CandidateNode } from './candidates.js'
 import { gib } from './memory.js'
 import { least, shortOf } from './solve.js'
 import type { Problem } from './solve.js'
-import type { ClusterView, EngineTraits, NodeFacts, PlanRequest, RefusalReason } from './types.js'
+import type { ClusterView, NodeFacts, PlanRequest, RefusalReason } from './types.js'
 
 /** A refusal before the suggestions are added. */
 export interface Account { reason: RefusalReason, message: string, details: Record<string, unknown> }

@@ -127,7 +127,7 @@ function withDefaults (schema: JsonSchema, settings: Record<string, unknown>): R
 }
 
 function doings (core: CoreCluster, rigs: NodeRig[]): Omit<TestCluster, keyof CoreCluster | 'rigs' | 'free' |
-'runners'> {
+  'runners'> {
   const rigOf = (ring: RingInstance): NodeRig => {
     const [nodeId] = Object.keys(ring.shardAssignments.nodeToRunner)
     const found = rigs.find(({ node }) => node.running && node.node.nodeId === nodeId)

@@ -355,7 +355,7 @@ t.test('what gets its place while it is deleted goes too', async (t) => {
   const successor = ID.replace('8', '9')
   const deleted = passing(rig, 'DELETE', `/instance/${ID}`)
   rig.state.instances[successor] = instanceOn(successor, 'acme/chat', ['id-n1'])
-  bodyOf(rig.state.instances[successor]!).placement = intent({ replaces: ID })
+  bodyOf(rig.state.instances[successor]).placement = intent({ replaces: ID })
   t.equal((await deleted).status, 200)
   t.strictSame(rig.state.instances, {})
 })

@@ -1,5 +1,5 @@
 import { BundleService, ClusterService, SessionService, StateService } from '../../../kernel/index.js'
-import type { EngineDecl, ModelCard, NodeReport, NodeView, Session } from '../../../kernel/index.js'
+import type { EngineDecl, ModelCard, NodeReport, NodeView } from '../../../kernel/index.js'
 import { fake, manualClock, startPlugin } from '../../../kernel/testing/index.js'
 import type { ManualClock, Rig, TestContext } from '../../../kernel/testing/index.js'
 import { ModelsService } from '../../staging/service.js'
@@ -187,7 +187,7 @@ export async function startPlacement (t: TestContext, options: Options = {}): Pr
       const answer = await rig.inject({ method, url, ...(payload === undefined ? {} : { payload }) })
       return { status: answer.statusCode, body: answer.json<Body>() }
     }
-  }) as PlacementRig
+  })
 }
 
 type Parts = 'reached' | 'state' | 'placed' | 'removed' | 'answers' | 'session' | 'views' | 'failed' |
@@ -237,7 +237,7 @@ function clusterFakes (made: Made): ReturnType<typeof fake>[] {
         }
         return () => {}
       }
-    } as Partial<Session>),
+    }),
     fake(StateService, {
       nodes: () => reports(made),
       onChange (fn) {

@@ -151,6 +151,6 @@ function disproportion (request: PlanRequest, view: ClusterView, { sharding, ran
     fits(request, view, Math.ceil(layers), nLayers, BigInt(ranks[i]!.usableBytes))))
   return free
     ? ranks.filter(({ startLayer, endLayer }, i) => Math.abs(endLayer - startLayer - due[i]!) >= 1)
-      .map(({ nodeId }) => `${nodeId} is out of proportion`)
+        .map(({ nodeId }) => `${nodeId} is out of proportion`)
     : []
 }

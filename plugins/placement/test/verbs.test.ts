@@ -100,12 +100,12 @@ t.test('svc place shows the arithmetic of what does not fit, and the ways out', 
     const ran = await node.run(['place', 'acme/chat', ...more])
     t.equal(ran.status, 6)
     t.match(ran.err, 'n1 (cpu, layers 0 to 10): needs 13.8 GiB = weights 10.0 GiB x 1.30 + cache 512 MiB + ' +
-      'runner 256 MiB, can use 8.0 GiB (the lesser of 9.0 GiB free and 12.0 GiB allowed, less 1.0 GiB of ' +
-      'models that load): 5.8 GiB too little\n4 ways to make it fit:\n' +
-      `  stop instance ${B} (acme/x): svc stop ${B}\n` +
-      '  set min_nodes to 2: svc place acme/chat --min-nodes 2\n' +
-      '  set sharding to Tensor: svc place acme/chat --sharding tensor\n' +
-      '  free 5.80 GiB of memory on n1\n')
+    'runner 256 MiB, can use 8.0 GiB (the lesser of 9.0 GiB free and 12.0 GiB allowed, less 1.0 GiB of ' +
+    'models that load): 5.8 GiB too little\n4 ways to make it fit:\n' +
+    `  stop instance ${B} (acme/x): svc stop ${B}\n` +
+    '  set min_nodes to 2: svc place acme/chat --min-nodes 2\n' +
+    '  set sharding to Tensor: svc place acme/chat --sharding tensor\n' +
+    '  free 5.80 GiB of memory on n1\n')
   }
   const cases: [number, string, number][] = [
     [400, 'model_unknown', 3], [400, 'no_connected_cycle', 1], [400, 'no_backend', 1],
@@ -138,8 +138,8 @@ t.test('svc place --dry-run --explain', async (t) => {
   const ran = await node.run(['place', 'acme/chat', '--dry-run', '--explain', '--exclude', 'n1'])
   t.equal(ran.out, 'RANK  NODE  LAYERS\n0     n2    0 to 10\n')
   t.equal(ran.err, '1 node, the fewest.\n' +
-    'n2 (cpu, layers 0 to 10): needs 13.0 GiB for 10.0 GiB of weights, can use 32.0 GiB\n' +
-    'nothing was placed; svc place acme/chat does\n')
+  'n2 (cpu, layers 0 to 10): needs 13.0 GiB for 10.0 GiB of weights, can use 32.0 GiB\n' +
+  'nothing was placed; svc place acme/chat does\n')
   t.strictSame(node.asked.map(({ url }) => url), ['/state',
     '/instance/previews?model_id=acme%2Fchat&excluded_node_ids=n1',
     '/instance/placement?model_id=acme%2Fchat&sharding=Pipeline&min_nodes=1&excluded_node_ids=n1'])
@@ -162,9 +162,9 @@ t.test('svc ps', async (t) => {
   state.instanceFailures = [{ instanceId: C, errorCode: 'x', errorMessage: 'gone', affectedNodeIds: [] }]
   const ran = await node.run(['ps'])
   t.equal(ran.out, 'INSTANCE                              MODEL  NODES  STATE           MEM\n' +
-    `${A}  a/a    n1     ready           10.0 GiB\n` +
-    `${B}  b/b    n1,n2  loads (1 of 4)  10.0 GiB\n` +
-    `${C}  c/c    id-n3  failed: gone    10.0 GiB\n`)
+  `${A}  a/a    n1     ready           10.0 GiB\n` +
+  `${B}  b/b    n1,n2  loads (1 of 4)  10.0 GiB\n` +
+  `${C}  c/c    id-n3  failed: gone    10.0 GiB\n`)
   t.match(JSON.parse((await node.run(['ps', '--json'])).out), { instances: [
     { instanceId: A, modelId: 'a/a', state: 'ready', error: null, memoryBytes: 10 * GIB,
       nodes: [{ nodeId: 'id-n1', name: 'n1', state: 'RunnerRunning' }] },

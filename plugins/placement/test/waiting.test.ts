@@ -1,6 +1,5 @@
 import t from 'tap'
-import { instance } from './keeper-kit.js'
-import { card, GIB, runnersAre, startPlacement, stateOf, until } from './kit.js'
+import { card, GIB, runnersAre, startPlacement, until } from './kit.js'
 import type { Body, PlacementRig } from './kit.js'
 import { bodyOf } from '../../runners/service.js'
 

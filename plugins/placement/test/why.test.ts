@@ -74,7 +74,7 @@ t.test('svc why: what cannot be placed shows the sums of memory', async (t) => {
   const waits = await node.run(['why', 'acme/chat'])
   t.match(waits, { status: 1, out: /no {2}placement {2}it waits for a node: n1: too little/ })
   t.equal(waits.err, 'it cannot be placed now: n1: too little\n' +
-    'n1 (cpu, layers 0 to 10): needs 2.0 GiB for 1.0 GiB of weights, can use 1.0 GiB: 1.0 GiB too little\n')
+  'n1 (cpu, layers 0 to 10): needs 2.0 GiB for 1.0 GiB of weights, can use 1.0 GiB: 1.0 GiB too little\n')
   const json = JSON.parse((await node.run(['why', 'acme/chat', '--json'])).out) as { links: object[] }
   t.match(json, { modelId: 'acme/chat', links: [{ link: 'card', ok: true }] })
   t.match(json.links[3], { link: 'placement', ok: false, sums: [/cannot be placed/, /too little/] })

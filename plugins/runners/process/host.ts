@@ -43,8 +43,7 @@ function onFrame ({ kind, task, header }: Frame): void {
   if (kind === TO_RUNNER.spec) void boot(header as unknown as SpecMessage)
   else if (kind === TO_RUNNER.task) {
     server?.start(task, header as unknown as EngineTask, header['trace'] === true)
-  }
-  else if (kind === TO_RUNNER.credit) server?.grant(task, Number(header['chunks']), Number(header['bytes']))
+  } else if (kind === TO_RUNNER.credit) server?.grant(task, Number(header['chunks']), Number(header['bytes']))
   else if (kind === TO_RUNNER.cancel) server?.cancel(task)
   else if (kind === TO_RUNNER.stop) void stop()
 }

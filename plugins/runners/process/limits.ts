@@ -1,4 +1,3 @@
-
 /** Every deadline and bound of a runner. Times in milliseconds, sizes in bytes. */
 export interface RunnerLimits {
   /** Spawn to the first frame. */

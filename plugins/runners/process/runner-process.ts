@@ -95,6 +95,7 @@ export class RunnerProcess {
   get usable (): boolean {
     return !this.exited && !this.#stopping && this.#failure === null && !this.#link.closed
   }
+
   get rssBytes (): number | null { return this.exited ? null : this.#rssBytes }
   get phase (): Phase { return this.#phase }
   get hold (): Hold { return this.#launched.hold }

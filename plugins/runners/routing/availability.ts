@@ -101,7 +101,7 @@ interface Source {
 }
 
 export function createAvailability (parts: AvailabilityParts): Availability {
-  const { fleet, tasks, away, gossip, bundle, cluster, sections, models } = parts
+  const { tasks, away, gossip, bundle, cluster, sections, models } = parts
   const placed = new PlacedInstances(sections.instances)
   const nodesNow = (): Map<string, NodeView> => new Map(cluster.nodes().map((node) => [node.nodeId, node]))
   const runnersNow = (instances: readonly RingInstance[]): PlacedRunner[] =>

@@ -147,7 +147,7 @@ function backendLink ({ backend, card, elsewhere }: ChainFacts): Found {
   if (elsewhere) return good('another node offers it')
   return backend === null
     ? bad(`no enabled plugin brings its engine ${card?.engine ?? ''}`,
-      'Enable the plugin with `svc plugin enable NAME` (`svc plugin ls` lists them) and restart.')
+        'Enable the plugin with `svc plugin enable NAME` (`svc plugin ls` lists them) and restart.')
     : bad(backend.problem, backend.remedy)
 }
 

@@ -59,7 +59,7 @@ check('the runner waits for files', {
   runner: { RunnerIdle: {} }, copies: { live: ['n1'], lost: [], receiving: ['n2'] }
 }, 'runner', /being copied to n2/, /svc downloads/)
 check('it waits for a node', {
-  placed: false, runner: null, 
+  placed: false, runner: null,
   absence: { problem: 'it waits for a node: too small', remedy: 'Free memory.', waits: true }
 }, 'placement', /^it waits for a node: too small$/, /^Free memory\.$/)
 check('it is being stopped', { draining: true }, 'placement', /takes no new requests/, /svc place acme\/x/)

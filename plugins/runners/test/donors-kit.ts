@@ -109,7 +109,7 @@ function passOn (
     async end () { body.end() },
     cut () { if (!body.writableEnded) body.destroy() },
     get closed () { return body.destroyed }
-  } as StreamWriter
+  }
   return new Promise((resolve, reject) => {
     const open = (): StreamWriter => {
       resolve({ status: 200, headers: {}, body })
@@ -117,7 +117,7 @@ function passOn (
     }
     handler({ ...request, signal: end.signal, open } as never).catch((error: unknown) => {
       body.destroy()
-      if (!(error instanceof SvcError)) return reject(error as Error)
+      if (!(error instanceof SvcError)) return reject(error)
       resolve({ status: error.reason === 'not_found' ? 404 : 503, headers: { reason: error.reason },
         body: new PassThrough().end() })
     })
@@ -184,9 +184,9 @@ export function pair (t: TestCase, port: () => number | null): Pair {
       const plan = drivers.plan('r-n0', role) as { donors: { address: string }[] }
       return Number(plan.donors[0]!.address.split(':')[1])
     },
-    ask: async (body, member) => await passOn(donor as Handler, { body, member }, undefined, () => {}),
+    ask: async (body, member) => await passOn(donor, { body, member }, undefined, () => {}),
     feed: async (id, member) =>
-      await passOn(drivers.feed as Handler, { params: { feed_id: id }, member }, undefined, () => {})
+      await passOn(drivers.feed, { params: { feed_id: id }, member }, undefined, () => {})
   }
 }
 

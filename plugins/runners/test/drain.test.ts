@@ -149,4 +149,3 @@ t.test('the node of the first rank ends an instance', async (t) => {
   bodyOf(two).shardAssignments.runnerToShard = {}
   t.strictSame(['n1', 'n2'].map((id) => leads(two, id)), [true, false], 'no parts at all: one of them')
 })
-

@@ -89,9 +89,9 @@ for (const [name, deaf] of [
     const { rig, runner } = await ready(t, null)
     runner.answer = deaf
       ? async function * () {
-          await new Promise(() => {})
-          yield { payload: {} }
-        }
+        await new Promise(() => {})
+        yield { payload: {} }
+      }
       : endless
     const answers = [ask(rig, VOICE), ask(rig, VOICE)]
     await until(() => runner.opened.length > 0)

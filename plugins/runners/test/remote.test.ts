@@ -116,7 +116,7 @@ t.test('a runner that loads elsewhere is the broken link', async (t) => {
   const { asker } = await pair(t, { status: { RunnerLoading: { layersLoaded: 1, totalLayers: 3 } } })
   await t.rejects(asker.route(query), {
     reason: 'no_instance', message: /is loading \(1 of 3\)/, details: { brokenLink: 'runner' }
-  } as never)
+  })
   t.same(asker.models('tts'), [])
 })
 

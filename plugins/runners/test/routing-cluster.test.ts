@@ -2,7 +2,7 @@ import t from 'tap'
 import { ClusterService, kernelError, SessionService } from '../../../kernel/index.js'
 import type { Caller, Channel, NodeView } from '../../../kernel/index.js'
 import { fake } from '../../../kernel/testing/index.js'
-import type { RunnerStatus, Route, RouteQuery } from '../service.js'
+import type { Route, RouteQuery } from '../service.js'
 import { InstanceService, RunnersService } from '../service.js'
 import { RunnerError } from '../process/errors.js'
 import { drain, endless, ensure, ready, startRunners, until } from './rig.js'
@@ -26,7 +26,7 @@ t.test('an instance that is being drained takes no new requests', async (t) => {
   await until(() => runner.opened.length === 1)
   await rig.service(InstanceService).drain(runner.options.instanceId, { seconds: 60 })
   await t.rejects(runners.route(query), { reason: 'no_instance', status: 404, message: /is being stopped/,
-    details: { brokenLink: 'placement', remedy: /svc place/ } } as never)
+    details: { brokenLink: 'placement', remedy: /svc place/ } })
   t.match(runners.models('tts'), [{ ready: false }])
   t.equal(runner.stopped, false, 'what it has is served')
   end.abort()
@@ -111,7 +111,7 @@ for (const { name, act, reasons } of races) {
     // Lost as soon as the status says so; cancelled as soon as the signal does: whichever comes first.
     runner.answer = async function * (_task, signal) {
       yield { payload: { chunk_index: 0 } }
-      await until(() => signal.aborted || 'RunnerIdle' in (runner.status as RunnerStatus & object))
+      await until(() => signal.aborted || 'RunnerIdle' in (runner.status))
       throw 'RunnerIdle' in runner.status
         ? new RunnerError('instance_lost', 'It was killed.')
         : new RunnerError('cancelled', 'The task was cancelled.')

@@ -4,7 +4,6 @@ import { realPace, plain, showBytes } from '../../../kernel/index.js'
 import { wantedFrom } from './source.js'
 import type { DownloadStatus } from './api.js'
 import type { Pace, Verb, VerbContext } from '../../../kernel/index.js'
-import type { SourceOptions } from './source.js'
 
 /** Pause between two looks at a download, ms. */
 const POLL_MS = 500
@@ -13,7 +12,7 @@ const POLL_MS = 500
 export function createPull (pace: Pace): Verb {
   return {
     async run (ctx, [word], options) {
-      const { modelId, body } = wantedFrom(ctx, word!, options as SourceOptions)
+      const { modelId, body } = wantedFrom(ctx, word!, options)
       const path = `${storePath(modelId)}/download`
       const first = await ctx.client.json<DownloadStatus>(path, { method: 'POST', body })
       if (options['background'] === true) {

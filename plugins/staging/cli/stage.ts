@@ -18,7 +18,7 @@ export function createStage (pace: Pace): Verb {
     async run (ctx, [model], options) {
       const modelId = readModelId(ctx, model!)
       const state = await ctx.client.json<StateView>('/state')
-      const nodeIds = targets(ctx, state, options as { node?: string[], all?: boolean })
+      const nodeIds = targets(ctx, state, options)
       const answer = await ctx.client.json<StageAnswer>(`${storePath(modelId)}/stage`,
         { method: 'POST', body: { nodeIds } })
       try {

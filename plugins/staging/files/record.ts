@@ -151,7 +151,7 @@ function choiceIn (value: unknown): HubChoice | null {
   const { allow = null, variant = null } = (value ?? {}) as { allow?: unknown, variant?: unknown }
   const patterns = Array.isArray(allow) && allow.every((one) => typeof one === 'string') ? allow : null
   const word = typeof variant === 'string' ? variant : null
-  return patterns === null && word === null ? null : { allow: patterns as string[] | null, variant: word }
+  return patterns === null && word === null ? null : { allow: patterns, variant: word }
 }
 
 /**

@@ -81,7 +81,7 @@ export async function add (
     throw manager.options.ctx.error('card_exists',
       `${checked.modelId} is a model of its own (${known.origin}).`)
   }
-  await manager.options.ctx.command('addCard', { card: checked as never })
+  await manager.options.ctx.command('addCard', { card: checked })
   return { model_id: checked.modelId, card: checked }
 }
 

@@ -71,7 +71,7 @@ export class StoreAccess {
     const { error, learning } = this.#parts
     return learning?.() === true
       ? error('store_unreachable', 'This node is only just meeting the others and has not been told yet ' +
-          'where the store is.', { retryAfterSeconds: 1 })
+      'where the store is.', { retryAfterSeconds: 1 })
       : error('store_not_configured')
   }
 

@@ -62,8 +62,8 @@ async function serve (manager: ModelManager, { path, headers = {} }: MemberReque
     member: 'i-other'
   })
   try {
-    if (what === 'manifest') return json(200, await manifestHandler(manager, request as never))
-    await file(manager, request as never)
+    if (what === 'manifest') return json(200, await manifestHandler(manager, request))
+    await file(manager, request)
   } catch (error) {
     const { status = 500, message } = error as { status?: number, message: string }
     return json(status, { error: { message } })
@@ -114,7 +114,7 @@ async function fetch ({ exchange, folder }: Member, manifest = MANIFEST): Promis
 }
 
 const filesAsked = ({ cluster }: Member): number =>
-cluster.asked.filter(({ path }) => path.includes('/files/')).length
+  cluster.asked.filter(({ path }) => path.includes('/files/')).length
 
 t.test('two nodes fetch from a store and from each other', async (t) => {
   const net = new Network()
@@ -285,8 +285,8 @@ t.test('fromNode: refused room ends it before a byte, a node that lies is caught
   a.cluster.serve = () => json(200, { ...MANIFEST, modelId: 'acme/other', card: CARD })
   await t.rejects(host.exchange.fromNode(ID, 'i-a', host.folder, signal, () => {}, async (_bytes, run) =>
     await run()),
-    { message: /another model|acme\/other/ })
+  { message: /another model|acme\/other/ })
   await t.rejects(host.exchange.fromNode(ID, 'i-none', host.folder, signal, () => {}, async (_b, run) =>
     await run()),
-    { name: 'SvcError', reason: 'unreachable' })
+  { name: 'SvcError', reason: 'unreachable' })
 })

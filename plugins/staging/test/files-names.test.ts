@@ -33,7 +33,7 @@ t.test('ids of models', async (t) => {
     t.throws(() => folderOf(id), { name: 'PathError' })
   }
   for (const value of [null, undefined, 1, {}, ['a/b']]) {
-    t.match(modelIdProblem(value as unknown as string), /is a text/, String(value))
+    t.match(modelIdProblem(value as string), /is a text/, String(value))
   }
 })
 

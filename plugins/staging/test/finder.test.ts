@@ -53,7 +53,7 @@ function world (): World {
 }
 
 const said = (of = manifest, about = CARD): MemberResponse =>
-json(200, { ...of, digest: 'ignored', card: about })
+  json(200, { ...of, digest: 'ignored', card: about })
 
 function isStore (w: World, name: 'host' | 'host2', has = true): void {
   w.hosts.says(`n-${name}`, 'store', { since: '' })
@@ -99,11 +99,11 @@ t.test('nobody has a store: store_not_configured', async (t) => {
 
 t.test('a store that can be reached and has no such model: model_not_found, and the hub is not asked',
   async (t) => {
-  const w = world()
-  isStore(w, 'host', false)
-  await t.rejects(find({ ...w.parts, hub: HUB }, ID, undefined, signal),
-    { name: 'SvcError', reason: 'model_not_found', message: /store on host/ })
-})
+    const w = world()
+    isStore(w, 'host', false)
+    await t.rejects(find({ ...w.parts, hub: HUB }, ID, undefined, signal),
+      { name: 'SvcError', reason: 'model_not_found', message: /store on host/ })
+  })
 
 t.test('a model that the store has just got, and that this node has not heard of, is found', async (t) => {
   const w = world()

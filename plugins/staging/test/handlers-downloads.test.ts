@@ -190,7 +190,7 @@ function far (t: Test): Far {
 }
 
 const asking = (body: object, more = {}): never =>
-fakeRequest({ params: { model_id: ID }, body, ...more }) as never
+  fakeRequest({ params: { model_id: ID }, body, ...more }) as never
 
 t.test('a node that is no store host passes downloads on', async (t) => {
   const { manager, host } = far(t)

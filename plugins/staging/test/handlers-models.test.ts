@@ -257,7 +257,7 @@ t.test('the files of a card are asked of the store host', async (t) => {
     catalogue: { cards: () => new Map([[ID, known]]), copies: () => [] }
   } as unknown as ModelManager
   const ask = async (more = {}): Promise<unknown> =>
-  await cardHandler(manager, fakeRequest({ params: { model_id: ID }, ...more }))
+    await cardHandler(manager, fakeRequest({ params: { model_id: ID }, ...more }))
   host.serve = () => json(200, { card: card(ID) })
   t.match(await ask(), { model_id: ID, origin: 'store', card: { files: [{ path: 'voice.onnx' }] } })
   t.match(host.asked, [{ path: `/models/${ID}/card`, timeoutMs: 5000 }])

@@ -65,7 +65,7 @@ function world (purge: () => Purged = () => nothing, more: Record<string, unknow
 }
 
 const asking = (body: object, more = {}): FakeRequest =>
-fakeRequest({ params: { model_id: ID }, body, ...more })
+  fakeRequest({ params: { model_id: ID }, body, ...more })
 
 t.test('ids', (t) => {
   t.equal(modelIdOf(ID), ID)
@@ -82,7 +82,7 @@ t.test('ids', (t) => {
 t.test('a purge goes to every node; who cannot be reached is named', async (t) => {
   const w = world(() => ({ removed: [ID], skippedInUse: [], freedBytes: 5, error: null }))
   w.peer.serve = () => json(200,
-  { nodes: [{ nodeId: 'n-peer', removed: [ID], skippedInUse: ['a/b'], freedBytes: 7, error: null }] })
+    { nodes: [{ nodeId: 'n-peer', removed: [ID], skippedInUse: ['a/b'], freedBytes: 7, error: null }] })
   w.net.lose('host')
   const answer = await purge(w.manager, asking({ model_id: ID }, { headers: { 'x-svc-command-id': 'c1' } }))
   t.match(answer, {
@@ -102,7 +102,7 @@ t.test('a purge goes to every node; who cannot be reached is named', async (t) =
 t.test('a purge takes staged copies and those from the hub; what both have counts once', async (t) => {
   const cacheEvictor = {
     purge: async (): Promise<Purged> =>
-    ({ removed: ['a/hub', ID], skippedInUse: ['a/b'], freedBytes: 2, error: 'stuck' })
+      ({ removed: ['a/hub', ID], skippedInUse: ['a/b'], freedBytes: 2, error: 'stuck' })
   }
   const w = world(() => ({ removed: [ID], skippedInUse: ['a/b'], freedBytes: 1, error: null }),
     { cacheEvictor, besideEvictor: { purge: async () => nothing } })
@@ -185,19 +185,19 @@ t.test('staging on this node: at once, or when it has ended', async (t) => {
 
 t.test('waiting ends by the time that was given, or when the client goes; the transfer goes on',
   async (t) => {
-  const clock = manualClock()
-  const w = world(() => nothing, { clock })
-  const waiting = stage(w.manager, asking({ wait: true, timeout_seconds: 5 }))
-  await clock.advance(5000)
-  t.match(await soon(waiting), { nodes: [{ status: 'pending' }] })
-  const abort = new AbortController()
-  const left = stage(w.manager, asking({ wait: true }, { signal: abort.signal }))
-  await clock.advance(1)
-  abort.abort(new Error('gone'))
-  t.match(await soon(left), { nodes: [{ status: 'pending' }] })
-  t.notOk(w.job.over)
-  t.notOk(w.job.abort.signal.aborted)
-})
+    const clock = manualClock()
+    const w = world(() => nothing, { clock })
+    const waiting = stage(w.manager, asking({ wait: true, timeout_seconds: 5 }))
+    await clock.advance(5000)
+    t.match(await soon(waiting), { nodes: [{ status: 'pending' }] })
+    const abort = new AbortController()
+    const left = stage(w.manager, asking({ wait: true }, { signal: abort.signal }))
+    await clock.advance(1)
+    abort.abort(new Error('gone'))
+    t.match(await soon(left), { nodes: [{ status: 'pending' }] })
+    t.notOk(w.job.over)
+    t.notOk(w.job.abort.signal.aborted)
+  })
 
 t.test('a failed transfer is told with its reason', async (t) => {
   const w = world()
@@ -209,12 +209,12 @@ t.test('a failed transfer is told with its reason', async (t) => {
 t.test('staging on other nodes, each once; unknown ones refuse it all', async (t) => {
   const w = world()
   w.peer.serve = () => json(200,
-  { nodes: [{ nodeId: 'n-peer', status: 'complete', error: null, reason: null }] })
+    { nodes: [{ nodeId: 'n-peer', status: 'complete', error: null, reason: null }] })
   const body = { node_ids: ['peer', 'i-peer', 'n-peer', 'local'], wait: true, timeout_seconds: 7 }
   w.job.complete(1)
   t.match(await stage(w.manager, asking(body)), {
     message: /2 of 2/, nodes: [{ nodeId: 'n-peer', status: 'complete' },
-    { nodeId: 'n-me', status: 'complete' }]
+      { nodeId: 'n-me', status: 'complete' }]
   })
   t.match(w.peer.asked,
     [{ path: `/store/models/${ID}/stage`, body: { wait: true, timeout_seconds: 7 }, timeoutMs: 22_000 }])
@@ -245,7 +245,7 @@ t.test('files of the store host are passed through', async (t) => {
     }
   })
   const asked = request()
-  await file(w.manager, asked as never)
+  await file(w.manager, asked)
   t.equal(asked.sent.toString(), 'hello')
   t.match(asked.head, { status: 206,
     headers: { etag: '"x"', 'content-range': 'bytes 0-4/9', 'content-length': '5' } })
@@ -263,11 +263,11 @@ t.test('files of the store host are passed through', async (t) => {
   await file(w.manager, request({ open: (head: unknown) => {
     begun = head
     return { closed: true, write: async () => { throw new Error('a body after HEAD') } }
-  } }) as never)
+  } }))
   t.match(begun, { status: 200, headers: { 'content-length': '5' } }, 'also for HEAD')
   t.ok(body.destroyed)
   w.host.serve = () => json(200, { modelId: ID })
-  t.match(await manifest(w.manager, request() as never), { status: 200, body: { modelId: ID } })
+  t.match(await manifest(w.manager, request()), { status: 200, body: { modelId: ID } })
   await t.rejects(manifest(w.manager, request({ query: { from: 'self' } }) as never),
     { name: 'SvcError', reason: 'model_not_found' })
 })
@@ -279,7 +279,7 @@ t.test('a client that goes away ends the request to the store host', async (t) =
   const request = fakeRequest({
     params: { model_id: ID, '*': 'f' },
     open: () =>
-    ({ write: async () => { throw new Error('gone') }, end: async () => {}, cut: () => {}, closed: false })
+      ({ write: async () => { throw new Error('gone') }, end: async () => {}, cut: () => {}, closed: false })
   })
   await t.rejects(file(w.manager, request as never), { message: 'gone' })
   await until(() => body.destroyed)
@@ -304,14 +304,14 @@ t.test('a part that has not come is chunk_not_here', async (t) => {
   const ask = async (range: string): Promise<FakeRequest> => {
     const request = fakeRequest({ params: { model_id: ID, '*': 'f' }, query: { from: 'self' },
       headers: { range } })
-    await file(w.manager, request as never)
+    await file(w.manager, request)
     return request
   }
   t.equal((await ask('bytes=0-1')).sent.toString(), 'he')
   await t.rejects(ask('bytes=0-3'), { name: 'SvcError', reason: 'chunk_not_here', status: 409 })
   t.match(await manifest(w.manager,
-    fakeRequest({ params: { model_id: ID }, query: { from: 'self' } }) as never),
-    { modelId: ID, digest: 'd', card: {} })
+    fakeRequest({ params: { model_id: ID }, query: { from: 'self' } })),
+  { modelId: ID, digest: 'd', card: {} })
   rmSync(join(folder, 'f'))
 })
 

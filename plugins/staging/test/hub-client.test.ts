@@ -219,8 +219,10 @@ t.test('a signal ends what is under way', async (t) => {
 
 t.test('no server, or one that speaks no HTTP', async (t) => {
   const { make } = await rig(t)
-  const server = createServer((socket) => { socket.on('error', () => undefined)
-    .end('SSH-2.0-x\r\n', () => { socket.destroy() }) })
+  const server = createServer((socket) => {
+    socket.on('error', () => undefined)
+      .end('SSH-2.0-x\r\n', () => { socket.destroy() })
+  })
   await new Promise<void>((resolve) => { server.listen(0, '127.0.0.1', resolve) })
   const { port } = server.address() as AddressInfo
   await failure(t, make({ url: `http://127.0.0.1:${port}` }).resolve(ID), 'bad_answer')

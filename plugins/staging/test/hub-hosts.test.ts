@@ -80,7 +80,7 @@ t.test('the client follows no redirect into the own network', async (t) => {
   const targets = [
     hub.cdnUrl, `https://127.0.0.1:${port}/`, 'http://169.254.169.254/latest/', 'https://169.254.169.254/',
     `https://localhost:${port}/`, 'https://rebind.example/', 'https://six.example/',
-      'http://meta.files.example/',
+    'http://meta.files.example/',
     'http://named.example/', `https://[::1]:${port}/`, `http://[::ffff:127.0.0.1]:${port}/`,
     'file:///etc/passwd',
     `//localhost:${port}/x`

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { IncomingHttpHeaders, IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { blockOf, commitOf, describe, list, reconstruction, xetInfo } from './hub-kit-answers.js'
-import type { Commit, Stored } from './hub-kit-answers.js'
+import type { Commit } from './hub-kit-answers.js'
 
 /** A model as the fake hub serves it. */
 export interface HubModel {

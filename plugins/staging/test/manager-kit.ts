@@ -249,7 +249,7 @@ export function fakeRequest (parts: Partial<Record<keyof RouteRequest, unknown>>
         cut: () => {},
         closed: false
       }
-    },
+    }
   }
   return Object.assign(request, parts) as FakeRequest
 }

@@ -191,17 +191,17 @@ t.test('sendFile asks whether the range is there before it says anything: chunk_
 
 t.test('sendFile breaks off when the file is shorter than it must be, and never follows a link',
   async (t) => {
-  const folder = scratch(t)
-  writeFileSync(join(folder, 'f'), BIG)
-  truncateSync(join(folder, 'f'), 1000)
-  const request = fakeRequest()
-  await t.rejects(send(folder, { request }), { message: /ended at 1000, 699001 bytes early/ })
-  t.equal(request.sent.length, 1000)
-  symlinkSync('/etc/passwd', join(folder, 'link'))
-  await t.rejects(send(folder, { file: { path: 'link' } }), { name: 'PathError' })
-  await t.rejects(send(folder, { file: { path: '../f' } }), { name: 'PathError' })
-  await t.rejects(send(folder, { file: { path: 'none' } }), { code: 'ENOENT' })
-})
+    const folder = scratch(t)
+    writeFileSync(join(folder, 'f'), BIG)
+    truncateSync(join(folder, 'f'), 1000)
+    const request = fakeRequest()
+    await t.rejects(send(folder, { request }), { message: /ended at 1000, 699001 bytes early/ })
+    t.equal(request.sent.length, 1000)
+    symlinkSync('/etc/passwd', join(folder, 'link'))
+    await t.rejects(send(folder, { file: { path: 'link' } }), { name: 'PathError' })
+    await t.rejects(send(folder, { file: { path: '../f' } }), { name: 'PathError' })
+    await t.rejects(send(folder, { file: { path: 'none' } }), { code: 'ENOENT' })
+  })
 
 t.test('sendFile waits for the uplink before each piece and leaves with the client', async (t) => {
   const folder = scratch(t)

@@ -18,7 +18,6 @@ import type { OfferedModel } from '../store/offered.js'
 import type { StagerParts } from '../staged/stager.js'
 import type { StoreEntryFact } from '../manager/catalogue.js'
 import type { Test } from './manager-kit.js'
-import type { Content } from './transfer-kit.js'
 
 export const ID = 'acme/model'
 export const CONTENT = contentOf({ 'm.gguf': 100_000, 'a/b.txt': 10, 'empty': 0 })
@@ -83,7 +82,7 @@ export async function world (
 export function item (t: Test, { content = CONTENT, modelId = ID, bundled = false,
   companions = [] as string[] } = {}): OfferedModel {
   const directory = scratch(t)
-  for (const [path, bytes] of content as Content) {
+  for (const [path, bytes] of content) {
     mkdirSync(dirname(join(directory, path)), { recursive: true })
     writeFileSync(join(directory, path), bytes, { mode: 0o444 })
   }

@@ -23,7 +23,7 @@ async function runUntil (
   })
   t.teardown(() => { child.kill('SIGKILL') })
   let text = ''
-  for await (const piece of child.stdout!) {
+  for await (const piece of child.stdout) {
     text += String(piece)
     if (text.split('\n').slice(0, -1).some((line) => Number(line) >= enough)) return child
   }

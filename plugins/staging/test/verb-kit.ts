@@ -10,7 +10,6 @@ import type { Pace } from '../../../kernel/index.js'
 import type { DownloadStatus, ModelCopy } from '../cli/api.js'
 export { sendError, sendJson } from '../../../kernel/test/cli-helpers.js'
 
-
 /** A pace without waiting: each pause moves its time on at once. */
 export function quickPace (onPause: (count: number) => void = () => {}): Pace {
   let now = 0

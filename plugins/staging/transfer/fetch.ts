@@ -283,7 +283,7 @@ class Transfer {
     const times = this.#scores.wrong(work.number, work.givers)
     if (times < this.#limits.hashRetries) return
     this.#end(new TransferError('hash', `chunk ${index} of ${path} came ${times} times with a wrong hash ` +
-      `(${this.#scores.faults()}); the copy there is broken, or something changes it on the way`))
+    `(${this.#scores.faults()}); the copy there is broken, or something changes it on the way`))
   }
 
   #complete (chunk: number): void {

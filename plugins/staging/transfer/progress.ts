@@ -1,4 +1,3 @@
-import type { Progress } from '../types.js'
 import type { ChunkTable } from './chunks.js'
 import type { FetchOptions } from './types.js'
 

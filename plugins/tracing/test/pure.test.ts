@@ -62,12 +62,14 @@ t.test('spans in one lane never overlap', (t) => {
     startUs: fc.integer({ min: 0, max: 100 }), durationUs: fc.integer({ min: 0, max: 50 }),
     category: fc.constantFrom('a', 'b'), place: fc.constantFrom(0, 1)
   }), { maxLength: 40 })
-  t.doesNotThrow(() => { fc.assert(fc.property(spans, (made) => {
-    const all = made.map((span) => traceSpan(span)).sort((a, b) => a.startUs - b.startUs)
-    const found = lanes(all)
-    return all.every((a, i) => all.every((b, j) => i >= j || found[i] !== found[j] ||
-      (a.startUs + a.durationUs <= b.startUs && a.category === b.category && a.place === b.place)))
-  })) })
+  t.doesNotThrow(() => {
+    fc.assert(fc.property(spans, (made) => {
+      const all = made.map((span) => traceSpan(span)).sort((a, b) => a.startUs - b.startUs)
+      const found = lanes(all)
+      return all.every((a, i) => all.every((b, j) => i >= j || found[i] !== found[j] ||
+        (a.startUs + a.durationUs <= b.startUs && a.category === b.category && a.place === b.place)))
+    }))
+  })
   t.end()
 })
 

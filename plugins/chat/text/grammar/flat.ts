@@ -118,7 +118,7 @@ export function numberFits (flat: Flat, x: number): boolean {
 export function hasInnerRules (f: Flat): boolean {
   return f.properties.size > 0 || f.others !== undefined || f.required.size > 0 || f.first.length > 0 ||
     f.items.length > 0 || [f.minProperties, f.maxProperties, f.minItems, f.maxItems].some((n) =>
-      n !== undefined)
+    n !== undefined)
 }
 
 /** Whether a JSON value is of a JSON Schema type. */

@@ -97,7 +97,7 @@ export class Pattern extends Rule {
   }
 
   private shortest (state: number, low: number, high: number, cost: (low: number, high: number) =>
-    number): number {
+  number): number {
     const way = (e: Edge): number => {
       const [from, to] = [Math.max(low, e.low), Math.min(high, e.high)]
       return from > to ? Infinity : cost(from, to) + (this.automaton.rest[e.to] ?? Infinity)

@@ -219,7 +219,7 @@ function ownRules (schema: Record<string, unknown>, path: string): Flat[] {
   }
   const limits = {
     min: limit('minimum'), max: limit('maximum'), above: limit('exclusiveMinimum'),
-      below: limit('exclusiveMaximum'),
+    below: limit('exclusiveMaximum'),
     multipleOf: multipleOf(schema, path), minLength: count('minLength'), maxLength: count('maxLength'),
     minProperties: count('minProperties'), maxProperties: count('maxProperties'),
     minItems: count('minItems'), maxItems: count('maxItems')

@@ -17,7 +17,7 @@ const [OPEN, BODY, ESC, U1, U2, U2D, U3, U4, H3, H4, L0, L1, L2, L3, L4, L5, C1,
 const REST: Record<number, number> = {
   [OPEN]: 0, [BODY]: 0, [ESC]: 1, [U1]: 4, [U2]: 3, [U2D]: 3, [U3]: 2, [U4]: 1, [H3]: 8, [H4]: 7,
   [L0]: 6, [L1]: 5, [L2]: 4, [L3]: 3, [L4]: 2, [L5]: 1, [C1]: 1, [C2]: 2, [C3]: 3, [E0]: 2, [ED]: 2, [F0]: 3,
-    [F4]: 3
+  [F4]: 3
 }
 
 /** next[state * 256 + byte]: the next state, or 255 where the byte does not fit. */

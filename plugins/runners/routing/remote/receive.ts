@@ -105,7 +105,7 @@ async function answer (
   const recorded = (): Recorded => trace === undefined ? {} : { trace: trace.part() }
   let index = 0
   try {
-    for await (const chunk of parts.open(parts.take(assigned, asker), task as EngineTask, signal)) {
+    for await (const chunk of parts.open(parts.take(assigned, asker), task, signal)) {
       await write(chunkFrame(index++, chunk))
     }
     await write(endFrame(recorded()))
