@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process'
-import { access, readdir, readFile } from 'node:fs/promises'
+import { readdir, readFile, stat } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
@@ -15,7 +15,8 @@ export interface ProbeIo {
   list (folder: string): Promise<string[]>
   /** Text of a file, trimmed; null when it cannot be read. */
   read (file: string): Promise<string | null>
-  exists (file: string): Promise<boolean>
+  /** Whether a shared library is there. An install puts short notes where those for CUDA would lie. */
+  hasLibrary (file: string): Promise<boolean>
   /** The display adapters by the `systeminformation` package. */
   controllers (): Promise<Controller[]>
   nvidiaSmi (): Promise<string>
@@ -25,6 +26,8 @@ export interface ProbeIo {
 
 const run = promisify(execFile)
 const COMMAND_TIMEOUT_MS = 15_000
+/** Longer than the notes of kernel/build/without-cuda.mjs, shorter than any library. */
+const NOTE_BYTES = 4096
 const LIBRARY_FOLDERS = [
   '/usr/lib',
   '/usr/lib64',
@@ -36,7 +39,7 @@ const LIBRARY_FOLDERS = [
 /** Everything that only needs a few files: fast enough to wait for before the first runner starts. */
 export async function probeRuntimes (io: ProbeIo): Promise<Runtimes> {
   const folder = io.runtimeFolder()
-  const cuda = folder !== null && (await io.exists(join(folder, 'libonnxruntime_providers_cuda.so')))
+  const cuda = folder !== null && (await io.hasLibrary(join(folder, 'libonnxruntime_providers_cuda.so')))
   const nvidiaDevice = !cudaHidden(io.env['CUDA_VISIBLE_DEVICES']) && (await nvidiaDevices(io)).length > 0
   return { cuda, webgpu: folder !== null && (await hasWebgpu(io)), nvidiaDevice }
 }
@@ -45,7 +48,8 @@ export async function probeRuntimes (io: ProbeIo): Promise<Runtimes> {
 async function hasWebgpu (io: ProbeIo): Promise<boolean> {
   if (io.platform === 'darwin') return io.arch === 'arm64'
   if (io.platform !== 'linux' || io.arch !== 'x64') return false
-  const found = await Promise.all(LIBRARY_FOLDERS.map((folder) => io.exists(join(folder, 'libvulkan.so.1'))))
+  const found = await Promise.all(LIBRARY_FOLDERS
+    .map((folder) => io.hasLibrary(join(folder, 'libvulkan.so.1'))))
   return found.includes(true)
 }
 
@@ -118,11 +122,7 @@ export function systemProbe (env: ProbeIo['env'] = process.env): ProbeIo {
     env,
     list: async (folder) => await readdir(folder).catch(() => []),
     read: async (file) => (await readFile(file, 'utf8').catch(() => null))?.trim() ?? null,
-    exists: async (file) =>
-      await access(file).then(
-        () => true,
-        () => false
-      ),
+    hasLibrary: async (file) => await stat(file).then(({ size }) => size > NOTE_BYTES, () => false),
     controllers: async () => await askController(env),
     nvidiaSmi: async () =>
       (

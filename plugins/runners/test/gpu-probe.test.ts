@@ -1,3 +1,4 @@
+import { join } from 'node:path'
 import t from 'tap'
 import { cudaHidden, mergeGpus, vendorOf } from '../gpu-facts.js'
 import { probeGpus, probeRuntimes, systemProbe } from '../gpu-probe.js'
@@ -8,7 +9,7 @@ const MIB = 1024 * 1024
 const H200 = 'NVIDIA H200, 143771\n'
 
 /** Folders and files by path; a folder lists the names right below it. */
-function tree (files: Record<string, string>): Pick<ProbeIo, 'list' | 'read' | 'exists'> {
+function tree (files: Record<string, string>): Pick<ProbeIo, 'list' | 'read' | 'hasLibrary'> {
   const paths = Object.keys(files)
   return {
     list: async (folder) => [
@@ -19,7 +20,7 @@ function tree (files: Record<string, string>): Pick<ProbeIo, 'list' | 'read' | '
       )
     ],
     read: async (path) => files[path] ?? null,
-    exists: async (path) => path in files
+    hasLibrary: async (path) => path in files
   }
 }
 
@@ -183,4 +184,11 @@ t.test('this machine can be asked', async (t) => {
   t.notMatch(raw.problems.join(), /systeminformation/, 'the package answers in its own process')
   t.match(io.runtimeFolder(), /onnxruntime-node/)
   t.type((await probeRuntimes(io)).cuda, 'boolean')
+})
+
+t.test('the note that an install puts in the place of a CUDA library is none', async (t) => {
+  const folder = t.testdir({ 'note.so': 'Not the CUDA library.\n', 'library.so': 'x'.repeat(10_000) })
+  const { hasLibrary } = systemProbe({})
+  const paths = ['note.so', 'library.so', 'none.so'].map((name) => join(folder, name))
+  t.same(await Promise.all(paths.map(hasLibrary)), [false, true, false])
 })

@@ -42,7 +42,7 @@ export function machine (over: Partial<ProbeIo> = {}): ProbeIo {
     env: {},
     list: async () => [],
     read: async () => null,
-    exists: async () => false,
+    hasLibrary: async () => false,
     controllers: async () => [],
     nvidiaSmi: async () => { throw new Error('no nvidia-smi here') },
     runtimeFolder: () => '/ort',
