@@ -229,6 +229,18 @@ t.test('plugins that fail in start end the boot, every one named', async (t) => 
   t.equal(lines.length, 2, 'one that needs a failed plugin is not tried')
 })
 
+t.test('a route schema that cannot be compiled ends the boot, not the first request', async (t) => {
+  const bad = (part: string): string => `routes: { hi: { method: 'POST', url: '/v1/hi', summary: 'Greets.',
+    authority: 'read', ${part}: { type: 'object', properties: { a: { type: 'strin' } } } } },`
+  for (const part of ['body', 'query']) {
+    const lines = await problems(t, {
+      plugins: [], yaml: 'plugins: { hello: { module: ./hello.mjs } }',
+      files: { 'hello.mjs': guest('hello', answers('1'), bad(part)) }
+    })
+    t.match(lines, [new RegExp(`plugin "hello", route "hi", ${part}: .*strin`)])
+  }
+})
+
 t.test('modules that are no plugins, and two plugins with one name, are problems of the boot', async (t) => {
   const lines = await problems(t, {
     yaml: [

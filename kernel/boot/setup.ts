@@ -1,3 +1,4 @@
+import { compileStrict, compileText } from '../api/validate.js'
 import { BootError } from './boot-error.js'
 import { findConfig, formatProblems, pluginModules, readConfigFile, resolveConfig } from '../config/index.js'
 import { arrange } from '../plugins/graph.js'
@@ -5,7 +6,7 @@ import { loadThirdParty } from '../plugins/third-party.js'
 import { authoritiesOf, ownerOf } from '../plugins/owners.js'
 import { checkManifests } from '../plugins/registry.js'
 import type { ConfigOwner, RawConfig, ResolvedConfig } from '../config/index.js'
-import type { Plugin } from '../api/plugin.js'
+import type { Manifest, Plugin } from '../api/plugin.js'
 
 /** What is known before anything is started: settings, and which plugins run in which order. */
 export interface Setup {
@@ -47,7 +48,8 @@ export async function prepare (options: SetupOptions): Promise<Setup> {
   })
   const disabled = new Set(manifests.map((m) => m.name).filter((name) => !config.enabled(name)))
   const graph = arrange({ manifests, disabled, demanded: demandedIn(raw) })
-  const all = [...lines(mistakes, home), ...problems, ...checkManifests(manifests), ...graph.problems]
+  const all = [...lines(mistakes, home), ...problems, ...checkManifests(manifests), ...graph.problems,
+    ...thirdParty.flatMap(({ manifest }) => schemaFaults(manifest))]
   if (all.length > 0) throw new BootError(all)
   const byName = new Map(plugins.map((p) => [p.manifest.name, p]))
   return {
@@ -62,6 +64,22 @@ export async function prepare (options: SetupOptions): Promise<Setup> {
     authorities: new Set(authorities),
     warnings: [...lines(warnings, home), ...graph.down.map((d) => d.message)]
   }
+}
+
+/**
+ * Schemas of routes that cannot be compiled. They are compiled when a request needs them; those that ship are
+ * proven by the tests, those of others here, so that the fault is told at the start.
+ */
+function schemaFaults ({ name, routes = {} }: Manifest): string[] {
+  const parts = ['params', 'query', 'body'] as const
+  return Object.entries(routes).flatMap(([route, decl]) => parts.flatMap((part) => {
+    try {
+      if (decl[part] !== undefined) (part === 'body' ? compileStrict : compileText)(decl[part])
+      return []
+    } catch (error) {
+      return [`plugin "${name}", route "${route}", ${part}: ${(error as Error).message}`]
+    }
+  }))
 }
 
 const disabledMessage = (name: string): string =>
