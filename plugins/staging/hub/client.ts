@@ -1,6 +1,5 @@
-import { delay } from '../../../kernel/index.js'
+import { backoffMs, delay } from '../../../kernel/index.js'
 import { modelIdProblem } from '../files/names.js'
-import { backoff } from '../transfer/source-scores.js'
 import { checkBodyHead, checkLinked } from './answers.js'
 import { HubError } from './types.js'
 import { bodyOf, discard, get, libraryFetch } from './fetch.js'
@@ -23,7 +22,7 @@ const LIMITS: HubLimits = {
   retries: 2
 }
 /** Pauses between tries of a lookup. */
-const PAUSES = { backoffMs: 1000, backoffMaxMs: 30_000 }
+const PAUSES = { minMs: 1000, maxMs: 30_000 }
 const LONGEST_REVISION = 200
 /** Most bytes of one answer of Xet's storage, which are up to 64 MiB of compressed chunks. */
 const XET_BYTES = 128 * 1024 * 1024
@@ -132,7 +131,7 @@ class Client implements HubClient {
         return await attempt()
       } catch (error) {
         if (!(error instanceof HubError) || !error.retryable || failures > this.#limits.retries) throw error
-        const waitMs = Math.max(error.retryAfterMs ?? 0, backoff(failures, PAUSES, random))
+        const waitMs = Math.max(error.retryAfterMs ?? 0, backoffMs(failures, PAUSES, random()))
         log?.warn({ reason: error.reason, waitMs: Math.round(waitMs) }, error.message)
         await delay(clock, waitMs, signal)
       }

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { ChunkBits, Swarm } from '../transfer/swarm.js'
 import { RateFloor } from '../transfer/source-reader.js'
-import { backoff } from '../transfer/source-scores.js'
+import { pauseMs } from '../transfer/source-scores.js'
 import type { Supplier } from '../transfer/swarm.js'
 
 const store: Supplier = { id: 'store', kind: 'store', has: () => true }
@@ -99,8 +99,8 @@ t.test('rate floor', async (t) => {
 
 t.test('backoff doubles up to the most, and is jittered', async (t) => {
   const limits = { backoffMs: 500, backoffMaxMs: 30_000 }
-  t.same([1, 2, 3, 9].map((n) => backoff(n, limits, () => 1)), [500, 1000, 2000, 30_000])
-  t.same([1, 9].map((n) => backoff(n, limits, () => 0)), [250, 15_000])
+  t.same([1, 2, 3, 9].map((n) => pauseMs(n, limits, () => 1)), [500, 1000, 2000, 30_000])
+  t.same([1, 9].map((n) => pauseMs(n, limits, () => 0)), [250, 15_000])
 })
 
 interface Node {

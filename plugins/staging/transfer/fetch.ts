@@ -4,7 +4,7 @@ import { BufferPool, ChunkWriter, OpenFiles } from './chunk-writer.js'
 import { ChunkBits, Swarm } from './swarm.js'
 import { Journal, readJournal, findKept } from './resume.js'
 import { SourceReader } from './source-reader.js'
-import { SourceScores, backoff } from './source-scores.js'
+import { SourceScores, pauseMs } from './source-scores.js'
 import { Tally } from './progress.js'
 import { beginWork, chunksOf } from './chunks.js'
 import type { ChunkTable, Work } from './chunks.js'
@@ -314,7 +314,7 @@ class Transfer {
 
   #waitDry (): () => void {
     this.#dry++
-    return this.#options.clock.after(backoff(this.#dry, this.#limits, this.#options.random), () => {
+    return this.#options.clock.after(pauseMs(this.#dry, this.#limits, this.#options.random), () => {
       this.#cancelDry = undefined
       this.#wake()
     })

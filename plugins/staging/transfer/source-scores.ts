@@ -1,13 +1,13 @@
+import { backoffMs } from '../../../kernel/index.js'
 import type { SourceFault, TransferLimits } from './types.js'
 
 interface Score { failures: number, restUntil: number, busy: number, fault: SourceFault | undefined }
 
-/** The pause after `failures` failures in a row, ms: doubled each time, half of it by chance. Pure. */
-export function backoff (
+/** The pause after `failures` failures in a row, ms. */
+export function pauseMs (
   failures: number, limits: Pick<TransferLimits, 'backoffMs' | 'backoffMaxMs'>, random: () => number
 ): number {
-  const most = Math.min(limits.backoffMs * 2 ** (failures - 1), limits.backoffMaxMs)
-  return most / 2 + random() * most / 2
+  return backoffMs(failures, { minMs: limits.backoffMs, maxMs: limits.backoffMaxMs }, random())
 }
 
 /** How the sources of a transfer have behaved: which of them rest, which count as dead. */
@@ -40,7 +40,7 @@ export class SourceScores {
   failed (id: string, fault: SourceFault, now: number, useful: boolean): void {
     const score = this.of(id)
     score.failures = useful ? 1 : score.failures + 1
-    const pause = Math.max(fault.retryAfterMs ?? 0, backoff(score.failures, this.#limits, this.#random))
+    const pause = Math.max(fault.retryAfterMs ?? 0, pauseMs(score.failures, this.#limits, this.#random))
     score.restUntil = now + pause
     score.fault = fault
   }
