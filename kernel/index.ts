@@ -17,7 +17,7 @@ export { Admission } from './calls/admission.js'
 export type { Release } from './calls/admission.js'
 export {
   BundleService, ClusterService, CommandService, EventTapService, FreeMemoryService, InspectionService,
-  InvocationService, LogRingService, SessionService, StateHistoryService, StateService, TelemetryService,
+  InvocationService, LogRingService, SessionService, StateHistoryService, StateService, GossipService,
   TokenService
 } from './api/services.js'
 export type {
@@ -28,7 +28,7 @@ export type {
 export { logLevels } from './observe/log-ring.js'
 export type { LogLevel, LogLine, LogRing, LogWant, RunnerRef } from './observe/log-ring.js'
 export type { Shipping } from './observe/log-ship.js'
-export type { TelemetryCounters } from './cluster/gossip/counters.js'
+export type { GossipCounters } from './cluster/gossip/counters.js'
 export { readPart } from './observe/span-check.js'
 export { packPart, PART_SPANS_MAX, partOf, SpanRecorder, unpackSpans } from './observe/spans.js'
 export type {
@@ -52,20 +52,3 @@ export { createLearning, SESSION_GRACE_MS } from './state/learning.js'
 export { monitorLoop } from './machine/loop-delay.js'
 export type { LoopDelay, LoopMonitor } from './machine/loop-delay.js'
 export type { FromSchema, JsonSchema } from './api/schema.js'
-export type { Declared } from './cli/declared.js'
-export type { Verb, VerbContext, VerbError } from './cli/verb.js'
-export { isVerbError } from './cli/verb.js'
-export { isModelId, modelInPath, readModelId } from './cli/model-ids.js'
-export { patiently } from './cli/patience.js'
-export { canAsk, confirm } from './cli/confirm.js'
-export { followEvents } from './cli/follow-events.js'
-export { MOMENTS, readMoment } from './cli/moments.js'
-export { checkClocks } from './cli/doctor-cluster.js'
-export type { ClockReading } from './cli/doctor-cluster.js'
-export { fail, judgeDisk, ok, warn } from './cli/check.js'
-export type { Check, CheckContext, Checker } from './cli/check.js'
-export type { State as ClusterState } from './cli/cluster-view.js'
-export { plain } from './cli/output.js'
-export { realPace } from './cli/pace.js'
-export type { Pace } from './cli/pace.js'
-export { showBytes, showSpan } from './cli/units.js'

@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream'
 import { defineService } from './plugin.js'
-import type { TelemetryCounters } from '../cluster/gossip/counters.js'
+import type { GossipCounters } from '../cluster/gossip/counters.js'
 import type { LogRing } from '../observe/log-ring.js'
 import type {
   BundledModel, Caller, CapabilityCall, CapabilityChunk, EngineDecl, RouteRequest
@@ -231,8 +231,8 @@ export interface Inspection {
 }
 export const InspectionService = defineService<Inspection>('kernel.inspection')
 
-/** The pressure of the telemetry plane, for diagnostics. */
-export const TelemetryService = defineService<{ counters (): TelemetryCounters }>('kernel.telemetry')
+/** The pressure of gossip, for diagnostics. */
+export const GossipService = defineService<{ counters (): GossipCounters }>('kernel.gossip')
 
 /** A live connection of a node, as it says itself. */
 export interface LinkFact {

@@ -110,7 +110,7 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
     api: address,
     apiUrl: () => address.outside,
     join: options.join,
-    telemetry: options.env['SVC_TELEMETRY_DISABLE'] !== '1',
+    gossip: options.env['SVC_TELEMETRY_DISABLE'] !== '1',
     clock: systemClock,
     log: log.child('cluster'),
     emit: events.emit
@@ -165,7 +165,7 @@ function kernelOptions (options: NodeOptions, setup: Setup, made: Made): KernelO
     node: made.node,
     cluster: made.links.cluster,
     network: made.links.network,
-    telemetry: made.links.telemetry,
+    gossip: made.links.gossip,
     vitals: made.vitals,
     clock: systemClock,
     log: made.log.child,

@@ -42,7 +42,7 @@ export interface NodeLinksOptions {
   join: string | undefined
   /** Whether what a caller made still counts. */
   stands: (callerId: string) => boolean
-  telemetry: boolean
+  gossip: boolean
   vitals: () => Promise<Vitals>
   clock: Clock
   log: Logger
@@ -52,7 +52,7 @@ export interface NodeLinksOptions {
 /** A node's place among the others: its links, and the cluster over them. */
 export interface NodeLinks {
   readonly cluster: ClusterCore
-  readonly telemetry: Gossip
+  readonly gossip: Gossip
   readonly network: Network
   /** The API listens: looks for the others. Requests that members pass on go to `handler`. */
   start (handler: (request: IncomingMessage, response: ServerResponse) => void): void
@@ -71,7 +71,7 @@ interface Opened {
 type Handler = Parameters<NodeLinks['start']>[0]
 
 /** What the links call; filled in step by step, since each part needs the one before. */
-interface Ends { cluster?: ClusterCore, telemetry?: Gossip, measuring?: Measuring, handler?: Handler }
+interface Ends { cluster?: ClusterCore, gossip?: Gossip, measuring?: Measuring, handler?: Handler }
 
 /**
  * Listens for members and joins where that was asked for. A node that is alone is its own master when this
@@ -110,8 +110,8 @@ async function enter (opened: Opened, links: Links, ends: Ends): Promise<NodeLin
   const { clock, log, settings } = options
   const joining = await joinBy(opened, links)
   const cluster = ends.cluster = openCluster(opened, links, joining)
-  const telemetry = ends.telemetry = createGossip({
-    clock, log, enabled: options.telemetry, sample: options.vitals, periodMs: settings.heartbeat_ms,
+  const gossip = ends.gossip = createGossip({
+    clock, log, enabled: options.gossip, sample: options.vitals, periodMs: settings.heartbeat_ms,
     publish: (body) => ({ peers: links.broadcast('telemetry', body), bytes: JSON.stringify(body).length })
   })
   const measuring = ends.measuring = createMeasuring({
@@ -134,20 +134,20 @@ async function enter (opened: Opened, links: Links, ends: Ends): Promise<NodeLin
   let discovery: { stop (): Promise<void> } | undefined
   return {
     cluster,
-    telemetry,
+    gossip,
     network,
     start (handler) {
       ends.handler = handler
       if (!alone) cluster.start()
       links.start()
       for (const address of settings.peers) links.hint(address)
-      telemetry.start()
+      gossip.start()
       if (settings.discovery) discovery = lookAround(opened, links)
     },
     async stop () {
       stopWatching()
       cluster.resign()
-      telemetry.close()
+      gossip.close()
       measuring.close()
       await discovery?.stop()
       await links.close()
@@ -196,14 +196,14 @@ function openLinks (opened: Opened, ends: Ends): Links {
     events: {
       up (peer) { meet(ends, peer) },
       down (installId, reason) {
-        ends.telemetry?.forget(installId)
+        ends.gossip?.forget(installId)
         ends.measuring?.down(installId)
         ends.cluster?.down(installId, reason)
       },
       frame (from, kind, body) {
         if (kind === 'telemetry') {
           ends.cluster?.heard(from)
-          ends.telemetry?.receive(from, body)
+          ends.gossip?.receive(from, body)
         } else if (ends.cluster?.frame(from, kind, body) === false) {
           links.drop(from, closeCodes.off_protocol, 'off_protocol')
         }

@@ -32,7 +32,7 @@ export interface KernelOptions {
   node: NodeInfo
   cluster: ClusterCore
   network: Network
-  telemetry: Gossip
+  gossip: Gossip
   vitals: () => Promise<Vitals>
   clock: Clock
   log: (plugin: string) => Logger

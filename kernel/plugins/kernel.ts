@@ -4,7 +4,7 @@ import { systemClock } from '../api/clock.js'
 import { kernelError } from '../api/errors.js'
 import {
   BundleService, ClusterService, CommandService, EventTapService, FreeMemoryService, InspectionService,
-  InvocationService, SessionService, StateService, TelemetryService, TokenService
+  InvocationService, SessionService, StateService, GossipService, TokenService
 } from '../api/services.js'
 import { schemaChecker } from '../api/validate.js'
 import { BootError } from '../boot/boot-error.js'
@@ -102,7 +102,7 @@ function addServices (kernel: Booting): void {
   const all: [{ id: string }, unknown][] = [
     [BundleService, createBundle(kernel.manifests)], [CommandService, kernel.commands],
     [InvocationService, capabilities.invocations], [SessionService, cluster.session],
-    [ClusterService, cluster.service], [EventTapService, tap], [TelemetryService, options.telemetry],
+    [ClusterService, cluster.service], [EventTapService, tap], [GossipService, options.gossip],
     [TokenService, options.tokens], [TracerService, kernel.tracers], [TrafficService, kernel.traffic],
     [InspectionService, inspectionOf(kernel)], [StateService, kernel.state.reader],
     // In real time: what the machine says does not wait for a test's clock.

@@ -73,7 +73,7 @@ const readings = {
 export interface FactsOptions {
   node: NodeInfo
   cluster: ClusterCore
-  telemetry: Gossip
+  gossip: Gossip
   health: Health
   vitals: () => Promise<Vitals>
   url: () => string | null
@@ -129,9 +129,9 @@ export function createFacts (options: FactsOptions): Facts {
         const section = sections[key as keyof SelfPortrait]
         if (JSON.stringify(section.get(key)) !== JSON.stringify(value)) section.put(key, value)
       }
-      options.telemetry.offer('system', facts.system)
-      options.telemetry.offer('links', facts.links)
-      options.telemetry.offer('tasks', fittingTasks(facts.tasks, TASKS_BYTES))
+      options.gossip.offer('system', facts.system)
+      options.gossip.offer('links', facts.links)
+      options.gossip.offer('tasks', fittingTasks(facts.tasks, TASKS_BYTES))
     }
   }
 }
@@ -213,7 +213,7 @@ function factsOf (options: FactsOptions, sections: SelfPortrait, view: NodeView)
   const said = <T>(key: keyof SelfPortrait): T | null =>
     (sections[key].get(key, nodeId) as T | undefined) ?? null
   const read = <T>(key: keyof typeof readings): T | null => {
-    const reading = options.telemetry.latest(installId, key)
+    const reading = options.gossip.latest(installId, key)
     if (reading === undefined || options.mono() - reading.atMs > READING_MS) return null
     return problemOf[key](reading.value) === null ? reading.value as T : null
   }

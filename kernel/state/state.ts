@@ -3,7 +3,7 @@ import type { NodeHealth } from '../plugins/health.js'
 import type { LinkFact, NodeReport } from '../api/services.js'
 import type { Vitals } from '../machine/vitals.js'
 
-/** Keys that come over the telemetry plane: they change all the time. */
+/** Keys that come by gossip: they change all the time. */
 export const READINGS: ReadonlySet<string> = new Set([
   'lastSeen', 'nodeMemory', 'nodeSystem', 'nodeDisk', 'nodeNetwork', 'tasks', 'downloads',
   'lastEventAppliedIdx'

@@ -65,7 +65,7 @@ export async function kernelsOn (t: Owner, c: CoreCluster, options: RigOptions =
   const rigs: NodeRig[] = []
   const start = async (node: CoreNode): Promise<NodeRig> => {
     const own = options.own?.(node) ?? {}
-    const telemetry = createGossip({
+    const gossip = createGossip({
       clock: c.clock, log, enabled: true, sample: own.vitals ?? (async () => vitals),
       publish (body) {
         const peers = node.peers()
@@ -75,18 +75,18 @@ export async function kernelsOn (t: Owner, c: CoreCluster, options: RigOptions =
         return { peers: peers.length, bytes: 1 }
       }
     })
-    planes.set(node.installId, telemetry)
-    telemetry.start()
+    planes.set(node.installId, gossip)
+    gossip.start()
     const version = (installId: string): string =>
       rigs.find((rig) => rig.node.installId === installId)?.version ?? '1.0.0'
-    const kernel = await createKernel({ ...kernelOptions(c, node, telemetry, options, version), ...own })
+    const kernel = await createKernel({ ...kernelOptions(c, node, gossip, options, version), ...own })
     let closed: Promise<void> | undefined
     const close = async (): Promise<void> => {
-      telemetry.close()
+      gossip.close()
       await (closed ??= kernel.close(0))
     }
     t.teardown(close)
-    return rigOf(node, kernel, telemetry, async () => {
+    return rigOf(node, kernel, gossip, async () => {
       await close()
       c.restart(node)
       const next = await start(node)
@@ -99,7 +99,7 @@ export async function kernelsOn (t: Owner, c: CoreCluster, options: RigOptions =
 }
 
 function rigOf (
-  node: CoreNode, kernel: Kernel, telemetry: Gossip, restart: NodeRig['restart']
+  node: CoreNode, kernel: Kernel, gossip: Gossip, restart: NodeRig['restart']
 ): NodeRig {
   const ask: NodeRig['ask'] = async (method, url, payload, headers = {}) => await kernel.app.inject({
     method: method as 'GET', url, headers: { host: '127.0.0.1:80', ...headers },
@@ -108,12 +108,12 @@ function rigOf (
   return {
     node, kernel, version: '1.0.0', ask, restart,
     get: async (url) => (await ask('GET', url)).json() as object,
-    hear: (from, readings) => { telemetry.receive(from.node.installId, { v: 1, readings }) }
+    hear: (from, readings) => { gossip.receive(from.node.installId, { v: 1, readings }) }
   }
 }
 
 function kernelOptions (
-  c: CoreCluster, node: CoreNode, telemetry: Gossip, { allow, network, plugins = [] }: RigOptions,
+  c: CoreCluster, node: CoreNode, gossip: Gossip, { allow, network, plugins = [] }: RigOptions,
   version: (installId: string) => string
 ): KernelOptions {
   return {
@@ -132,7 +132,7 @@ function kernelOptions (
       bytesPerSecond: () => null,
       ...network
     },
-    telemetry, vitals: async () => vitals, clock: c.clock, log: () => log, limits,
+    gossip, vitals: async () => vitals, clock: c.clock, log: () => log, limits,
     plugins, off: [], config: () => ({}), settings: () => undefined, services: new Map(), callLimits: {},
     trustProxy: [], warnings: [], strict: true, restart: () => true,
     served: () => ({ addresses: new Set(['127.0.0.1']), port: 80, allowedHosts: [], allowedOrigins: [] }),

@@ -16,7 +16,7 @@ import type { Vitals } from '../machine/vitals.js'
 export interface LoneCluster {
   cluster: ClusterCore
   network: Network
-  telemetry: Gossip
+  gossip: Gossip
   vitals: () => Promise<Vitals>
 }
 
@@ -50,7 +50,7 @@ export function loneCluster (node: NodeInfo, clock: Clock, log: Logger): LoneClu
   return {
     cluster,
     vitals,
-    telemetry: createGossip({
+    gossip: createGossip({
       clock, log, enabled: true, sample: vitals, publish: () => ({ peers: 0, bytes: 0 })
     }),
     network: {

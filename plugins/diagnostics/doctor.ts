@@ -1,5 +1,5 @@
-import { checkClocks, fail, isVerbError, ok, plain, showBytes, warn } from '../../kernel/index.js'
-import type { Check, Checker, ClockReading } from '../../kernel/index.js'
+import { checkClocks, fail, isVerbError, ok, plain, showBytes, warn } from '../../kernel/cli/index.js'
+import type { Check, Checker, ClockReading } from '../../kernel/cli/index.js'
 
 /** A runner as its node reports it. */
 interface Runner {

@@ -138,7 +138,7 @@ export async function capture (parts: HandlerParts, request: RouteRequest): Prom
       state: () => deps.state.read(),
       events: () => parts.events.list(),
       config: () => deps.inspection.config(),
-      telemetry: () => deps.telemetry.counters(),
+      gossip: () => deps.gossip.counters(),
       eventLog: () => deps.eventLog?.status() ?? null,
       facts: () => machineFacts(ctx.node.home, processFacts()),
       metrics: () => parts.metrics.text(),

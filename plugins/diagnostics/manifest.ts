@@ -1,6 +1,6 @@
 import {
   ClusterService, EventTapService, InspectionService, LogRingService, SessionService, StateService,
-  TelemetryService, TrafficService
+  GossipService, TrafficService
 } from '../../kernel/index.js'
 import type { Manifest } from '../../kernel/index.js'
 import { EventLogService } from '../event-log/service.js'
@@ -17,7 +17,7 @@ export const manifest = {
   summary: 'Shows what goes on inside the nodes: processes, runners, metrics, a bundle for bug reports.',
   after: ['runners', 'staging', 'event-log', 'tracing'],
   consumes: {
-    inspection: InspectionService, session: SessionService, telemetry: TelemetryService,
+    inspection: InspectionService, session: SessionService, gossip: GossipService,
     cluster: ClusterService, state: StateService, tap: EventTapService, traffic: TrafficService
   },
   consumesOptional: {

@@ -137,7 +137,7 @@ const metrics = {
   produces: 'text/plain; version=0.0.4; charset=utf-8'
 } as const
 
-const telemetry = {
+const gossip = {
   method: 'GET', url: '/v1/diagnostics/telemetry', authority: 'read',
   summary: 'How this node\'s readings get to its peers: admission, coalescing, drops, queue, publishes.',
   reply: {
@@ -168,5 +168,5 @@ const telemetry = {
 
 /** HTTP routes of this plugin; the handlers are in `handlers.ts`. */
 export const routes = {
-  node, nodeTimeline, capture, cancelRunner, cluster, timeline, metrics, telemetry
+  node, nodeTimeline, capture, cancelRunner, cluster, timeline, metrics, gossip
 } as const satisfies Record<string, RouteDecl>

@@ -1,4 +1,4 @@
-import type { Shipping, TelemetryCounters } from '../../kernel/index.js'
+import type { Shipping, GossipCounters } from '../../kernel/index.js'
 import type { EventLogView } from '../event-log/service.js'
 import type { RunnerReport } from '../runners/service.js'
 
@@ -6,7 +6,7 @@ import type { RunnerReport } from '../runners/service.js'
 export interface Stores {
   eventLog: Pick<ReturnType<EventLogView['status']>, 'mode' | 'counted' | 'dropped'> | null
   shipping: Pick<Shipping, 'dropped' | 'failures' | 'problem'> | null
-  telemetry: Pick<TelemetryCounters, 'enabled' | 'publishFailures'> | null
+  gossip: Pick<GossipCounters, 'enabled' | 'publishFailures'> | null
 }
 
 export interface WarningsInput {
@@ -50,7 +50,7 @@ function aboutRunner (runner: RunnerReport): string[] {
   return said
 }
 
-function aboutStores ({ eventLog, shipping, telemetry }: Stores): string[] {
+function aboutStores ({ eventLog, shipping, gossip }: Stores): string[] {
   const said: string[] = []
   if (eventLog !== null && eventLog.mode === 'counting-only') {
     said.push(`The event log only counts (${eventLog.counted} so far): free space on the home's volume.`)
@@ -62,8 +62,8 @@ function aboutStores ({ eventLog, shipping, telemetry }: Stores): string[] {
     said.push(`Log lines are not taken at logging.ingest_url (${shipping.dropped} dropped): ` +
       `${shipping.problem ?? 'it works again'}.`)
   }
-  if (telemetry !== null && telemetry.enabled && telemetry.publishFailures > 0) {
-    said.push(`${telemetry.publishFailures} reading(s) could not be sent to other nodes; the log says why.`)
+  if (gossip !== null && gossip.enabled && gossip.publishFailures > 0) {
+    said.push(`${gossip.publishFailures} reading(s) could not be sent to other nodes; the log says why.`)
   }
   return said
 }

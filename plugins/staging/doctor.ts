@@ -1,5 +1,5 @@
-import { fail, isVerbError, judgeDisk } from '../../kernel/index.js'
-import type { Check, Checker, VerbError } from '../../kernel/index.js'
+import { fail, isVerbError, judgeDisk } from '../../kernel/cli/index.js'
+import type { Check, Checker, VerbError } from '../../kernel/cli/index.js'
 
 /** The answer of GET /store/health, in bytes. */
 export interface StoreRoom { freeBytes: number, totalBytes: number }

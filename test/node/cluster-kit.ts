@@ -285,7 +285,7 @@ function agreement (on: readonly Member[], states: readonly (State | undefined)[
     others: on.filter((m) => m !== master) }
 }
 
-/** Comes over the telemetry plane, or is measured on each link; and who was asked. */
+/** Comes over gossip, or is measured on each link; and who was asked. */
 const MEASURED: ReadonlySet<string> = new Set(['localNodeId', 'nodeMemory', 'nodeSystem', 'nodeDisk',
   'nodeNetwork', 'lastSeen', 'downloads', 'tasks', 'rttMs', 'bytesPerSecond'])
 

@@ -1,9 +1,9 @@
 /**
- * The pressure of the telemetry plane since the start of this node, the answer of
+ * The pressure of gossip since the start of this node, the answer of
  * `GET /v1/diagnostics/telemetry`. At any time
  * `readingsOffered = readingsCoalesced + readingsDropped + readingsPublished + pendingReadings`.
  */
-export interface TelemetryCounters {
+export interface GossipCounters {
   /** False with SVC_TELEMETRY_DISABLE=1: nothing is sampled or published, and every count stays 0. */
   enabled: boolean
   /** What carries the readings. */

@@ -3,7 +3,7 @@ import { createQueue } from './queue.js'
 import type { Clock } from '../../api/clock.js'
 import type { Logger } from '../../api/plugin.js'
 import type { Vitals } from '../../machine/vitals.js'
-import type { TelemetryCounters } from './counters.js'
+import type { GossipCounters } from './counters.js'
 import type { GossipBody } from './message.js'
 
 /** What a node reads of its machine. */
@@ -33,7 +33,7 @@ export interface Gossip {
   receive (from: string, body: unknown): void
   /** Drops all readings of a peer. */
   forget (installId: string): void
-  counters (): TelemetryCounters
+  counters (): GossipCounters
   /** Bodies from peers that were ignored. */
   readonly refusedBodies: number
   /** Samples and publishes now, and then every period. */
@@ -121,7 +121,7 @@ function onceEach (log: Logger): WarnOnce {
 interface Outbox {
   offer (key: string, value: unknown): void
   flush (): void
-  counters (): TelemetryCounters
+  counters (): GossipCounters
 }
 
 /** What waits for the peers, and how publishing went. */

@@ -1,5 +1,6 @@
 import { expiryOf } from './expiry.js'
-import type { TokenRecord, Verb } from '../../../kernel/index.js'
+import type { TokenRecord } from '../../../kernel/index.js'
+import type { Verb } from '../../../kernel/cli/index.js'
 
 export default {
   async run (ctx, [label], options) {

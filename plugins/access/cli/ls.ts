@@ -1,4 +1,5 @@
-import type { TokenRecord, Verb } from '../../../kernel/index.js'
+import type { TokenRecord } from '../../../kernel/index.js'
+import type { Verb } from '../../../kernel/cli/index.js'
 
 export default {
   async run ({ client, out }) {

@@ -1,4 +1,4 @@
-import type { Verb } from '../../../kernel/index.js'
+import type { Verb } from '../../../kernel/cli/index.js'
 
 export default {
   async run ({ client, out }, [id]) {

@@ -1,7 +1,7 @@
 import { text as readAll } from 'node:stream/consumers'
-import { patiently } from '../../../kernel/index.js'
+import { patiently } from '../../../kernel/cli/index.js'
 import { findPlayer, play } from './player.js'
-import type { Verb, VerbContext } from '../../../kernel/index.js'
+import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 
 const DEFAULT_MODEL = 'svc/voice-en'
 

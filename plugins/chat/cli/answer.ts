@@ -1,5 +1,6 @@
-import { plain, serverEvents } from '../../../kernel/index.js'
-import type { VerbContext, VerbError } from '../../../kernel/index.js'
+import { serverEvents } from '../../../kernel/index.js'
+import { plain } from '../../../kernel/cli/index.js'
+import type { VerbContext, VerbError } from '../../../kernel/cli/index.js'
 import { fieldsOf, isObject, numberOf, parsed, textOf } from '../json.js'
 import type { Sampling } from '../sampling.js'
 

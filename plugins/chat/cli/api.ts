@@ -1,5 +1,5 @@
-import { modelInPath } from '../../../kernel/index.js'
-import type { VerbContext } from '../../../kernel/index.js'
+import { modelInPath } from '../../../kernel/cli/index.js'
+import type { VerbContext } from '../../../kernel/cli/index.js'
 
 /** The address of what belongs to a model: `/models/acme/chat/card`. */
 export const modelPath = (modelId: string, what: 'card' | 'availability'): string =>

@@ -1,8 +1,8 @@
 import { addAbortSignal } from 'node:stream'
-import { plain } from '../../../kernel/index.js'
+import { plain } from '../../../kernel/cli/index.js'
 import { guideSearch } from '../guide/index.js'
 import type { Found } from '../guide/index.js'
-import type { Verb, VerbContext } from '../../../kernel/index.js'
+import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 
 /** What is read of a pipe, characters: a question is shorter, and a log is not one. */
 const STDIN_MAX = 4096

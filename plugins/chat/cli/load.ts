@@ -1,4 +1,4 @@
-import { isVerbError } from '../../../kernel/index.js'
+import { isVerbError } from '../../../kernel/cli/index.js'
 
 /** How much is asked for. */
 export interface Load {

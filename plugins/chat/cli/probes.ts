@@ -1,4 +1,4 @@
-import type { Pace, VerbContext } from '../../../kernel/index.js'
+import type { Pace, VerbContext } from '../../../kernel/cli/index.js'
 import { answerOf, readDelta, usedTokens } from './answer.js'
 import { Mp3Time } from '../../capabilities-tts/service.js'
 import { spreadOf } from './load.js'

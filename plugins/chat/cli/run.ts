@@ -1,6 +1,6 @@
-import { readModelId } from '../../../kernel/index.js'
+import { readModelId } from '../../../kernel/cli/index.js'
 import { addAbortSignal } from 'node:stream'
-import type { Verb, VerbContext } from '../../../kernel/index.js'
+import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 import { converse } from './repl.js'
 import { askOf, readSettings } from './settings.js'
 import { takeTurn } from './turn.js'

@@ -1,4 +1,4 @@
-import type { VerbContext } from '../../../kernel/index.js'
+import type { VerbContext } from '../../../kernel/cli/index.js'
 import { parametersOf, samplingOf } from '../sampling.js'
 import { COUNT, readNumber } from './api.js'
 import type { ChatAsk, ChatMessage } from './answer.js'

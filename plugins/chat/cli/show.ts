@@ -1,5 +1,6 @@
-import { plain, readModelId, showBytes } from '../../../kernel/index.js'
-import type { ModelCard, Verb, VerbContext } from '../../../kernel/index.js'
+import { plain, readModelId, showBytes } from '../../../kernel/cli/index.js'
+import type { ModelCard } from '../../../kernel/index.js'
+import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 import { modelPath } from './api.js'
 import { whereOf } from '../../staging/service.js'
 import { instancesOf } from './seen.js'

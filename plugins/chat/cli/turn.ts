@@ -1,5 +1,5 @@
-import { patiently } from '../../../kernel/index.js'
-import type { VerbContext } from '../../../kernel/index.js'
+import { patiently } from '../../../kernel/cli/index.js'
+import type { VerbContext } from '../../../kernel/cli/index.js'
 import { visible } from './api.js'
 import { answerOf, readDelta } from './answer.js'
 import type { AnswerPart, ChatAsk, ChatChunk, GenerationStats } from './answer.js'

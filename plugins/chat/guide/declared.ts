@@ -1,4 +1,5 @@
-import type { Declared, JsonSchema, Manifest, RouteDecl, VerbDecl } from '../../../kernel/index.js'
+import type { JsonSchema, Manifest, RouteDecl, VerbDecl } from '../../../kernel/index.js'
+import type { Declared } from '../../../kernel/cli/index.js'
 import type { Sheet } from './sheets.js'
 
 /** One meaning of a declared word. */

@@ -4,7 +4,7 @@ import { parse } from 'yaml'
 import { declaredSheets } from './declared.js'
 import { makeSearch } from './search.js'
 import { allSheets, writtenSheets } from './sheets.js'
-import type { Declared } from '../../../kernel/index.js'
+import type { Declared } from '../../../kernel/cli/index.js'
 import type { Search } from './search.js'
 
 export type { Found, Search } from './search.js'

@@ -5,7 +5,7 @@ import { card, instance, state } from './cli-model-kit.js'
 import { applyLoad, countFailures, percentile, spreadOf } from '../cli/load.js'
 import { Mp3Time } from '../../capabilities-tts/service.js'
 import { chatFigures, speechFigures, textOf } from '../cli/probes.js'
-import type { Pace } from '../../../kernel/index.js'
+import type { Pace } from '../../../kernel/cli/index.js'
 import type { Asked } from '../../../kernel/test/cli-helpers.js'
 
 const CHAT = 'POST /v1/chat/completions'

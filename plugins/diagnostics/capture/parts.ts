@@ -12,7 +12,7 @@ export interface CaptureSources {
   state: () => unknown
   events: () => unknown
   config: () => unknown
-  telemetry: () => unknown
+  gossip: () => unknown
   eventLog: () => unknown
   facts: () => unknown
   metrics: () => Promise<string>
@@ -31,7 +31,7 @@ export function captureParts (sources: CaptureSources): Part[] {
     ['timeline.json', 'Events, flight recorders and open tasks of all nodes in one order.', sources.timeline],
     ['events.json', 'Control events that this node told since its start.', sources.events],
     ['event-log.json', 'How the event log is.', sources.eventLog],
-    ['telemetry.json', 'How readings get to the other nodes.', sources.telemetry],
+    ['telemetry.json', 'How readings get to the other nodes.', sources.gossip],
     ['metrics.txt', 'GET /metrics.', sources.metrics],
     ['state.json', 'GET /state as an operator sees it.', sources.state]
   ]

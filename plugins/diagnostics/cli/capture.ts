@@ -1,7 +1,7 @@
 import { promisify } from 'node:util'
 import { gunzip } from 'node:zlib'
-import { showBytes } from '../../../kernel/index.js'
-import type { Verb, VerbContext } from '../../../kernel/index.js'
+import { showBytes } from '../../../kernel/cli/index.js'
+import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 import { unpackTar } from '../capture/tar.js'
 
 /** A bundle that claims to be larger when unpacked is not listed, bytes. */

@@ -1,7 +1,7 @@
 import { statfs } from 'node:fs/promises'
 import { Counter, Gauge } from 'prom-client'
 import type { Registry } from 'prom-client'
-import type { EventTap, LogRing, TelemetryCounters } from '../../../kernel/index.js'
+import type { EventTap, LogRing, GossipCounters } from '../../../kernel/index.js'
 import type { EventLogView } from '../../event-log/service.js'
 import type { Models } from '../../staging/service.js'
 import type { Tracing } from '../../tracing/service.js'
@@ -12,7 +12,7 @@ export interface StoreMetricsParts {
   /** Absolute path of the home. */
   home: string
   tap: Pick<EventTap, 'onDurable'>
-  telemetry: { counters (): TelemetryCounters }
+  gossip: { counters (): GossipCounters }
   log: Pick<LogRing, 'nextSeq' | 'shipping'> | undefined
   /** Absent where the plugin is off. */
   eventLog: EventLogView | undefined
@@ -20,12 +20,12 @@ export interface StoreMetricsParts {
   tracing: Pick<Tracing, 'enabled' | 'counters'> | undefined
 }
 
-/** Models on disk, the event log, telemetry, log lines and traces. */
+/** Models on disk, the event log, gossip, log lines and traces. */
 export function storeMetrics (registry: Registry, parts: StoreMetricsParts): Group {
   const rises = new Rises()
   const staging = stagingMetrics(registry, parts)
   const groups = [
-    telemetryMetrics(registry, parts, rises),
+    gossipMetrics(registry, parts, rises),
     ...parts.eventLog === undefined ? [] : [eventLogMetrics(registry, parts.eventLog, rises)],
     ...parts.log === undefined ? [] : [logMetrics(registry, parts.log, rises)],
     ...parts.tracing === undefined ? [] : [tracingMetrics(registry, parts.tracing, rises)]
@@ -86,8 +86,8 @@ function makeStaging (registry: Registry) {
   }
 }
 
-function telemetryMetrics (
-  registry: Registry, { telemetry }: StoreMetricsParts, rises: Rises
+function gossipMetrics (
+  registry: Registry, { gossip }: StoreMetricsParts, rises: Rises
 ): () => void {
   const registers = [registry]
   const queue = new Gauge({
@@ -109,14 +109,14 @@ function telemetryMetrics (
     name: 'svc_telemetry_publish_failures_total', registers, labelNames: [], help: 'Publishes that failed.'
   })
   return () => {
-    const now = telemetry.counters()
+    const now = gossip.counters()
     queue.set(now.queueDepth)
     if (now.lastSuccessfulPublishAgeSeconds === null) age.remove()
     else age.set(now.lastSuccessfulPublishAgeSeconds)
     for (const [result, total] of [
       ['offered', now.readingsOffered], ['coalesced', now.readingsCoalesced],
       ['dropped', now.readingsDropped], ['published', now.readingsPublished]
-    ] as const) rises.follow(readings, { result }, `telemetry ${result}`, total)
+    ] as const) rises.follow(readings, { result }, `gossip ${result}`, total)
     rises.follow(bytes, {}, 'telemetry bytes', now.bytesPublished)
     rises.follow(failures, {}, 'telemetry failures', now.publishFailures)
   }

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { fake, startPlugin } from '../../../kernel/testing/index.js'
-import { TelemetryService } from '../../../kernel/index.js'
+import { GossipService } from '../../../kernel/index.js'
 import { EventLogService } from '../../event-log/service.js'
 import { RunnersService, RunnerWorkService } from '../../runners/service.js'
 import { TracingService } from '../../tracing/service.js'
@@ -9,7 +9,7 @@ import diagnostics from '../index.js'
 import { countByName } from '../process-facts.js'
 import { warningsOf } from '../warnings.js'
 import { counters, eventLog, runnerReport, runnerWork } from './kit.js'
-import type { TelemetryCounters } from '../../../kernel/index.js'
+import type { GossipCounters } from '../../../kernel/index.js'
 import type { NodeDiagnostics } from '../node.js'
 import type { WarningsInput } from '../warnings.js'
 
@@ -50,9 +50,9 @@ t.test('only operators may look', async (t) => {
   t.equal((await rig.inject({ url: '/v1/diagnostics/node' })).statusCode, 401)
 })
 
-t.test('the pressure of the telemetry plane, as the service counts it', async (t) => {
-  const check = async (shown: TelemetryCounters): Promise<void> => {
-    const fakes = [fake(TelemetryService, { counters: () => shown })]
+t.test('the pressure of gossip, as the service counts it', async (t) => {
+  const check = async (shown: GossipCounters): Promise<void> => {
+    const fakes = [fake(GossipService, { counters: () => shown })]
     const rig = await startPlugin(t, diagnostics, { fakes, allow: ['read'] })
     const answer = await rig.inject({ url: '/v1/diagnostics/telemetry' })
     t.equal(answer.statusCode, 200, answer.body)
@@ -64,7 +64,7 @@ t.test('the pressure of the telemetry plane, as the service counts it', async (t
 })
 
 t.test('telemetry is not shown without the read authority', async (t) => {
-  const fakes = [fake(TelemetryService, { counters: () => counters() })]
+  const fakes = [fake(GossipService, { counters: () => counters() })]
   const rig = await startPlugin(t, diagnostics, { fakes, allow: ['invoke'] })
   t.equal((await rig.inject({ url: '/v1/diagnostics/telemetry' })).statusCode, 401)
 })
@@ -124,7 +124,7 @@ t.test('warnings name what to look at and the next step', (t) => {
   const well: WarningsInput = {
     runners: [runner], loopDelayMs: { p99: 20 },
     stores: {
-      eventLog: { mode: 'normal', counted: 0, dropped: 0 }, telemetry: counters({ publishFailures: 0 }),
+      eventLog: { mode: 'normal', counted: 0, dropped: 0 }, gossip: counters({ publishFailures: 0 }),
       shipping: { dropped: 0, failures: 0, problem: null }
     }
   }
@@ -144,10 +144,10 @@ t.test('warnings name what to look at and the next step', (t) => {
     ['a slow disk', stores({ eventLog: { mode: 'normal', counted: 0, dropped: 9 } }), /dropped 9 event/],
     ['lost log lines', stores({ shipping: { dropped: 5, failures: 1, problem: 'refused' } }),
       /5 dropped\): refused/],
-    ['lost readings', stores({ telemetry: counters() }), /3 reading\(s\) could not be sent/]
+    ['lost readings', stores({ gossip: counters() }), /3 reading\(s\) could not be sent/]
   ]
   t.same(warningsOf(well), [])
-  t.same(warningsOf({ ...well, stores: { eventLog: null, shipping: null, telemetry: null } }), [])
+  t.same(warningsOf({ ...well, stores: { eventLog: null, shipping: null, gossip: null } }), [])
   const quiet = runnerReport({ inProgressTasks: ['t'], secondsSinceForward: 29, secondsInStatus: 40 })
   const fresh = runnerReport({ inProgressTasks: ['t'], secondsSinceForward: 900, secondsInStatus: 2 })
   t.same(warningsOf({ ...well, runners: [quiet, fresh] }), [])

@@ -1,5 +1,5 @@
 import { Readable } from 'node:stream'
-import type { MemberRequest, MemberResponse, NodeView, TelemetryCounters } from '../../../kernel/index.js'
+import type { MemberRequest, MemberResponse, NodeView, GossipCounters } from '../../../kernel/index.js'
 import type { EventLogView } from '../../event-log/service.js'
 import type { EndedTask, RunnerReport, RunnerWork } from '../../runners/service.js'
 
@@ -14,7 +14,7 @@ export function runnerReport (more: Partial<RunnerReport> = {}): RunnerReport {
   }
 }
 
-export function counters (more: Partial<TelemetryCounters> = {}): TelemetryCounters {
+export function counters (more: Partial<GossipCounters> = {}): GossipCounters {
   return {
     enabled: true, transport: 'websocket', admissionCapacity: 64, pendingReadings: 2, queueDepth: 2,
     maxQueueDepth: 9, readingsOffered: 40, readingsCoalesced: 5, readingsDropped: 1, readingsPublished: 32,

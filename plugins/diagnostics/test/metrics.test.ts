@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
 import {
-  ClusterService, definePlugin, InspectionService, LogRingService, SessionService, TelemetryService
+  ClusterService, definePlugin, InspectionService, LogRingService, SessionService, GossipService
 } from '../../../kernel/index.js'
 import { fake, startPlugin } from '../../../kernel/testing/index.js'
 import { EventLogService } from '../../event-log/service.js'
@@ -37,7 +37,7 @@ function busy (runners: () => readonly RunnerReport[] = () => [runnerReport()]) 
     fake(RunnerWorkService, work),
     fake(ClusterService, fakeCluster({}, ['away']) as never),
     fake(SessionService, { ...session, onChange: () => () => {} }),
-    fake(TelemetryService, { counters: () => told }),
+    fake(GossipService, { counters: () => told }),
     fake(InspectionService, inspection),
     fake(EventLogService, eventLog()),
     fake(LogRingService, log as never),
@@ -228,7 +228,7 @@ t.test('calls are counted with how long they waited', async (t) => {
     version: '1', home: '/nowhere/at/all', traffic: traffic as Traffic, work, runners: () => [],
     inspection: { openStreams: () => 0, openCommands: () => 0, links: () => [] },
     session: { sessionId: 's', isMaster: false, masterNodeId: null, onChange: () => () => {} },
-    cluster: fakeCluster({}), tap: { onDurable: () => () => {} }, telemetry: { counters: () => told },
+    cluster: fakeCluster({}), tap: { onDurable: () => () => {} }, gossip: { counters: () => told },
     log: undefined, eventLog: undefined, models: undefined, tracing: undefined
   })
   t.teardown(metrics.stop)

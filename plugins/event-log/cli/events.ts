@@ -1,5 +1,6 @@
-import { followEvents, MOMENTS, plain, readMoment, systemClock } from '../../../kernel/index.js'
-import type { Verb, VerbContext } from '../../../kernel/index.js'
+import { systemClock } from '../../../kernel/index.js'
+import { followEvents, MOMENTS, plain, readMoment } from '../../../kernel/cli/index.js'
+import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { EventsPage, ShownEvent } from '../page.js'
 
 /** Events a followed stream begins with when no --since is given. */

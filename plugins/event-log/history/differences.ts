@@ -1,4 +1,4 @@
-import { plain } from '../../../kernel/index.js'
+import { plain } from '../../../kernel/cli/index.js'
 import { assignmentsOf, fieldsOf } from './part.js'
 import type { ClusterPart, Fields } from './part.js'
 

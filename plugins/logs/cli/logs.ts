@@ -1,5 +1,6 @@
-import { followEvents, readMoment, systemClock } from '../../../kernel/index.js'
-import type { Verb, VerbContext } from '../../../kernel/index.js'
+import { systemClock } from '../../../kernel/index.js'
+import { followEvents, readMoment } from '../../../kernel/cli/index.js'
+import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { ClusterPage, Gap, NodeWord, ShownLine } from '../lines.js'
 import { createLineText, gapText, wordText } from './show.js'
 

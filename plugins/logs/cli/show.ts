@@ -1,5 +1,5 @@
-import { plain } from '../../../kernel/index.js'
-import type { VerbContext } from '../../../kernel/index.js'
+import { plain } from '../../../kernel/cli/index.js'
+import type { VerbContext } from '../../../kernel/cli/index.js'
 import type { Gap, NodeWord, ShownLine } from '../lines.js'
 
 type Paint = VerbContext['err']['paint']

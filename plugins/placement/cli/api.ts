@@ -1,4 +1,4 @@
-import { plain } from '../../../kernel/index.js'
+import { plain } from '../../../kernel/cli/index.js'
 import type { InstanceStates } from '../facts.js'
 
 /** GET /state, as far as the verbs about instances read it. */

@@ -1,13 +1,13 @@
 import { progressOf } from '../progress/progress.js'
 import { partOf, ranksOf } from '../place/view.js'
-import { plain, showBytes } from '../../../kernel/index.js'
+import { plain, showBytes } from '../../../kernel/cli/index.js'
 import type { WaitingInstance } from '../waitlist.js'
 import { bodyOf } from '../../runners/service.js'
 import type { Instance } from '../../runners/service.js'
 import { nameOf } from './api.js'
 import type { SeenState } from './api.js'
 import { stateText } from './watch.js'
-import type { Verb, VerbContext } from '../../../kernel/index.js'
+import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 
 /** A node of an instance as `svc ps` shows it. */
 export interface PsNode { nodeId: string, name: string, runnerId: string, state: string }

@@ -1,9 +1,9 @@
-import { canAsk, confirm, isModelId, isVerbError, plain, realPace } from '../../../kernel/index.js'
+import { canAsk, confirm, isModelId, isVerbError, plain, realPace } from '../../../kernel/cli/index.js'
 import { count } from './api.js'
 import type { SeenState } from './api.js'
 import { rowsOf } from './ps.js'
 import type { PsRow } from './ps.js'
-import type { Pace, Verb, VerbContext, VerbError } from '../../../kernel/index.js'
+import type { Pace, Verb, VerbContext, VerbError } from '../../../kernel/cli/index.js'
 
 /** What came of one instance; `message` is what the node said. */
 interface Stopped {

@@ -1,4 +1,4 @@
-import { plain, showBytes } from '../../../kernel/index.js'
+import { plain, showBytes } from '../../../kernel/cli/index.js'
 import { count } from './api.js'
 
 /** The sums of one node, of a placement that fits or of one that does not. */

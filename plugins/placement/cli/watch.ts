@@ -1,10 +1,10 @@
 import { waitsFor } from '../progress/progress.js'
 import type { Progress } from '../progress/progress.js'
-import { plain } from '../../../kernel/index.js'
+import { plain } from '../../../kernel/cli/index.js'
 import { bodyOf } from '../../runners/service.js'
 import { Follower } from '../progress/follow.js'
 import { nameOf } from './api.js'
-import type { Pace, VerbContext } from '../../../kernel/index.js'
+import type { Pace, VerbContext } from '../../../kernel/cli/index.js'
 import type { SeenState } from './api.js'
 
 /** Pause between two looks at the state, ms. */

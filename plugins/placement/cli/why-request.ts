@@ -1,5 +1,6 @@
-import { isVerbError, plain, systemClock } from '../../../kernel/index.js'
-import type { VerbContext, VerbError } from '../../../kernel/index.js'
+import { systemClock } from '../../../kernel/index.js'
+import { isVerbError, plain } from '../../../kernel/cli/index.js'
+import type { VerbContext, VerbError } from '../../../kernel/cli/index.js'
 import { aboutOf, taskIn, tellsFailure } from './why-facts.js'
 import type { Facts, SeenEvent, SeenLine, SeenSpan, StateThen, TraceHead, WhyState } from './why-facts.js'
 import { storyOf } from './why-story.js'

@@ -1,5 +1,5 @@
-import { plain, showSpan } from '../../../kernel/index.js'
-import type { VerbContext } from '../../../kernel/index.js'
+import { plain, showSpan } from '../../../kernel/cli/index.js'
+import type { VerbContext } from '../../../kernel/cli/index.js'
 import type { Part, Story } from './why-story.js'
 
 const WIDTH = 8

@@ -1,4 +1,4 @@
-import { plain } from '../../../kernel/index.js'
+import { plain } from '../../../kernel/cli/index.js'
 import { bodyOf } from '../../runners/service.js'
 import { SERVING } from '../progress/progress.js'
 import { nameOf } from './api.js'

@@ -1,4 +1,4 @@
-import { plain } from '../../../kernel/index.js'
+import { plain } from '../../../kernel/cli/index.js'
 import { partsOf } from './why-facts.js'
 import type { SeenEvent, SeenSpan } from './why-facts.js'
 

@@ -1,9 +1,9 @@
-import { isVerbError, modelInPath, plain, readModelId } from '../../../kernel/index.js'
+import { isVerbError, modelInPath, plain, readModelId } from '../../../kernel/cli/index.js'
 import { nameOf } from './api.js'
 import type { SeenState } from './api.js'
 import { linesOf } from './sums.js'
 import { requestIdIn, whyRequest } from './why-request.js'
-import type { Verb, VerbContext } from '../../../kernel/index.js'
+import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 
 /** One link of GET /models/{id}/availability. `ok` is null where an earlier one is broken. */
 interface Link { link: string, ok: boolean | null, message: string, remedy: string | null }

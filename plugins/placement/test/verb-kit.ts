@@ -11,7 +11,7 @@ import type { Instance } from '../../runners/service.js'
 import { card, stateOf } from './kit.js'
 import type { StateView } from './kit.js'
 import type { Asked } from '../../../kernel/test/cli-helpers.js'
-import type { Pace } from '../../../kernel/index.js'
+import type { Pace } from '../../../kernel/cli/index.js'
 import type { SeenState } from '../cli/api.js'
 
 export { sendError, sendJson } from '../../../kernel/test/cli-helpers.js'

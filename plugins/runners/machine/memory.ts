@@ -1,4 +1,4 @@
-import { showBytes } from '../../../kernel/index.js'
+import { showBytes } from '../../../kernel/cli/index.js'
 import type { ModelCard, FreeMemory } from '../../../kernel/index.js'
 import type { LaunchOptions } from '../instances/fleet.js'
 import { LaunchError } from '../instances/failures.js'

@@ -1,5 +1,5 @@
-import { modelInPath } from '../../../kernel/index.js'
-import type { VerbContext } from '../../../kernel/index.js'
+import { modelInPath } from '../../../kernel/cli/index.js'
+import type { VerbContext } from '../../../kernel/cli/index.js'
 
 type ExitCode = Parameters<VerbContext['fail']>[0]
 

@@ -1,5 +1,5 @@
 import type { Amount } from './meter.js'
-import type { VerbContext } from '../../../kernel/index.js'
+import type { VerbContext } from '../../../kernel/cli/index.js'
 
 /** The parts of GET /state that the verbs about models read. */
 export interface StateView {

@@ -1,11 +1,11 @@
-import { isVerbError, readModelId, plain, showBytes } from '../../../kernel/index.js'
+import { isVerbError, readModelId, plain, showBytes } from '../../../kernel/cli/index.js'
 import { storePath } from './api.js'
 import { nameOf, stagingsOf } from './cluster.js'
 import { amountOf, etaOf, percentOf, showSpan } from './meter.js'
 import type { DownloadStatus } from './api.js'
 import type { StateView } from './cluster.js'
 import type { Amount } from './meter.js'
-import type { Verb, VerbContext } from '../../../kernel/index.js'
+import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 
 /** A download into the store, or the way of a model to a node. */
 interface Row extends DownloadStatus {

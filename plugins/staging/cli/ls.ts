@@ -1,7 +1,7 @@
-import { showBytes } from '../../../kernel/index.js'
+import { showBytes } from '../../../kernel/cli/index.js'
 import { readCopies, sizeOfCopies, whereOf } from './api.js'
 import type { ModelCopy } from './api.js'
-import type { Verb } from '../../../kernel/index.js'
+import type { Verb } from '../../../kernel/cli/index.js'
 
 /** What of an entry of GET /v1/models is shown. */
 interface ListEntry {

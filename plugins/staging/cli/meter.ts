@@ -1,6 +1,6 @@
 import type { DownloadStatus } from './api.js'
-import type { VerbContext } from '../../../kernel/index.js'
-import { showBytes, showSpan as showSeconds } from '../../../kernel/index.js'
+import type { VerbContext } from '../../../kernel/cli/index.js'
+import { showBytes, showSpan as showSeconds } from '../../../kernel/cli/index.js'
 
 /** How far a transfer is. Bytes, bytes per second, milliseconds; 0 or null where it is not known. */
 export interface Amount { done: number, total: number, rate: number, etaMs: number | null }

@@ -1,9 +1,9 @@
 import { askPatiently, exitFor, storePath } from './api.js'
 import { amountOf, createMeter, showReadings } from './meter.js'
-import { realPace, plain, showBytes } from '../../../kernel/index.js'
+import { realPace, plain, showBytes } from '../../../kernel/cli/index.js'
 import { wantedFrom } from './source.js'
 import type { DownloadStatus } from './api.js'
-import type { Pace, Verb, VerbContext } from '../../../kernel/index.js'
+import type { Pace, Verb, VerbContext } from '../../../kernel/cli/index.js'
 
 /** Pause between two looks at a download, ms. */
 const POLL_MS = 500

@@ -1,9 +1,9 @@
 import { readCopies } from './api.js'
 import { nameOf } from './cluster.js'
-import { canAsk, confirm, readModelId, showBytes } from '../../../kernel/index.js'
+import { canAsk, confirm, readModelId, showBytes } from '../../../kernel/cli/index.js'
 import type { ModelCopy } from './api.js'
 import type { StateView } from './cluster.js'
-import type { Verb, VerbContext } from '../../../kernel/index.js'
+import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 
 /** The body of POST /store/purge-staging. */
 interface PurgeAnswer {

@@ -1,8 +1,8 @@
-import { isModelId, readModelId } from '../../../kernel/index.js'
+import { isModelId, readModelId } from '../../../kernel/cli/index.js'
 import { readFileSync, realpathSync, statSync } from 'node:fs'
 import { basename, isAbsolute, join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import type { VerbContext } from '../../../kernel/index.js'
+import type { VerbContext } from '../../../kernel/cli/index.js'
 
 /** What `svc pull` is to bring, as the node takes it. */
 export interface Wanted {

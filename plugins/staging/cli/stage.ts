@@ -1,9 +1,9 @@
 import { askPatiently, exitFor, storePath } from './api.js'
 import { findNodes, isThere, nameOf, stagingsOf } from './cluster.js'
 import { createMeter, showReadings } from './meter.js'
-import { readModelId, realPace, plain } from '../../../kernel/index.js'
+import { readModelId, realPace, plain } from '../../../kernel/cli/index.js'
 import type { StateView } from './cluster.js'
-import type { Pace, Verb, VerbContext } from '../../../kernel/index.js'
+import type { Pace, Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { Reading } from './meter.js'
 
 /** The body of POST /store/models/{id}/stage. */

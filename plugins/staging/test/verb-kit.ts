@@ -6,7 +6,7 @@ import { createPull } from '../cli/pull.js'
 import { createStage } from '../cli/stage.js'
 import { verbs } from '../cli/verbs.js'
 import type { Asked } from '../../../kernel/test/cli-helpers.js'
-import type { Pace } from '../../../kernel/index.js'
+import type { Pace } from '../../../kernel/cli/index.js'
 import type { DownloadStatus, ModelCopy } from '../cli/api.js'
 export { sendError, sendJson } from '../../../kernel/test/cli-helpers.js'
 

@@ -1,5 +1,5 @@
-import { plain } from '../../../kernel/index.js'
-import type { Verb, VerbContext } from '../../../kernel/index.js'
+import { plain } from '../../../kernel/cli/index.js'
+import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 import { TRACE_ID } from '../record.js'
 import { showMicros, waterfall } from './waterfall.js'
 import type { ShownSpan } from '../chrome.js'

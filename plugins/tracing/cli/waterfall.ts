@@ -1,4 +1,4 @@
-import { showSpan } from '../../../kernel/index.js'
+import { showSpan } from '../../../kernel/cli/index.js'
 import { stepsOf } from '../stats.js'
 import type { ShownSpan } from '../chrome.js'
 

@@ -1,5 +1,5 @@
 /**
- * Many nodes of a cluster in one process: the product's cluster core and telemetry of each, over a network in
+ * Many nodes of a cluster in one process: the product's cluster core and gossip of each, over a network in
  * memory that encodes and counts every frame as a link does. No sockets, no TLS, no disk.
  */
 import { randomUUID } from 'node:crypto'
@@ -60,7 +60,7 @@ const counts = () => ({ frames: 0, bytes: 0, byKind: {} })
 /**
  * A network of `count` cells on one clock, linked all to all. A frame arrives after the step that sent it.
  */
-export function createCells ({ count, clock, heartbeatMs = 2000, electionMs = 3000, telemetry = true }) {
+export function createCells ({ count, clock, heartbeatMs = 2000, electionMs = 3000, gossip = true }) {
   const joinedAt = new Date(clock.now()).toISOString()
   const members = Array.from({ length: count }, (_, n) => ({ ...personOf(n + 1), joinedAt }))
   const clusterId = randomUUID()
@@ -79,7 +79,7 @@ export function createCells ({ count, clock, heartbeatMs = 2000, electionMs = 30
       const cell = cells.get(to)
       if (cell === undefined || apart.has(pair(from, to))) return
       const { body } = decodeFrame(bytes)
-      if (kind === 'telemetry') cell.telemetry.receive(from, body)
+      if (kind === 'telemetry') cell.gossip.receive(from, body)
       else if (!cell.core.frame(from, kind, body)) throw new Error(`${to} refused a ${kind} frame`)
     })
     return true
@@ -109,13 +109,13 @@ export function createCells ({ count, clock, heartbeatMs = 2000, electionMs = 30
       self: () => self, apiUrl: () => null, emit: () => {}
     })
     const plane = createGossip({
-      clock, log, enabled: telemetry, sample: async () => vitals,
+      clock, log, enabled: gossip, sample: async () => vitals,
       publish (body) {
         const peers = transport.broadcast('telemetry', body)
         return { peers, bytes: 0 }
       }
     })
-    const cell = { id: self.installId, node, core, telemetry: plane, peerView: () => peerView(cell) }
+    const cell = { id: self.installId, node, core, gossip: plane, peerView: () => peerView(cell) }
     cells.set(self.installId, cell)
   }
   for (const member of members) add(member)
@@ -133,7 +133,7 @@ export function createCells ({ count, clock, heartbeatMs = 2000, electionMs = 30
   return {
     all, sent,
     start () {
-      for (const { core, telemetry: plane } of all()) { core.start(); plane.start() }
+      for (const { core, gossip: plane } of all()) { core.start(); plane.start() }
       for (const [a, b] of pairs()) link(a, b, true)
     },
     /** Closes all links of one cell. */
@@ -152,7 +152,7 @@ export function createCells ({ count, clock, heartbeatMs = 2000, electionMs = 30
       return same ? { sid: first.sid, master: cells.get(first.master) } : undefined
     },
     resetCounts () { Object.assign(sent, counts()) },
-    stop () { for (const { core, telemetry: plane } of all()) { plane.close(); core.stop() } }
+    stop () { for (const { core, gossip: plane } of all()) { plane.close(); core.stop() } }
   }
 }
 

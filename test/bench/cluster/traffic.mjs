@@ -4,9 +4,9 @@ import { advanceUntil, createCells, manualClock } from './cells.mjs'
 
 const SECONDS = 60
 
-async function idle (count, telemetry) {
+async function idle (count, gossip) {
   const clock = manualClock()
-  const cells = createCells({ count, clock, telemetry })
+  const cells = createCells({ count, clock, gossip })
   cells.start()
   await advanceUntil(clock, 'one session', () => cells.session())
   await clock.advance(20_000)
@@ -15,7 +15,7 @@ async function idle (count, telemetry) {
   const { frames, bytes, byKind } = cells.sent
   cells.stop()
   const each = count * SECONDS
-  return { nodes: count, telemetry, frames: frames / each, bytes: bytes / each,
+  return { nodes: count, gossip, frames: frames / each, bytes: bytes / each,
     byKind: Object.fromEntries(Object.entries(byKind).map(([kind, n]) => [kind, n / each])) }
 }
 
@@ -24,12 +24,12 @@ export default {
   async run ({ short }) {
     const results = []
     for (const count of short ? [3, 16] : [3, 16, 50]) {
-      for (const telemetry of [true, false]) results.push(await idle(count, telemetry))
+      for (const gossip of [true, false]) results.push(await idle(count, gossip))
     }
     return {
       columns: ['nodes', 'readings', 'frames per node and second', 'bytes per node and second',
         'bytes per peer and second'],
-      rows: results.map((r) => [`${r.nodes}`, r.telemetry ? 'on' : 'off', figure(r.frames), figure(r.bytes),
+      rows: results.map((r) => [`${r.nodes}`, r.gossip ? 'on' : 'off', figure(r.frames), figure(r.bytes),
         figure(r.bytes / (r.nodes - 1))]),
       targets: [],
       notes: [

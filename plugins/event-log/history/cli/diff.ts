@@ -1,7 +1,8 @@
-import { MOMENTS, readMoment, systemClock } from '../../../../kernel/index.js'
+import { systemClock } from '../../../../kernel/index.js'
+import { MOMENTS, readMoment } from '../../../../kernel/cli/index.js'
 import { differences } from '../differences.js'
 import { partOf } from '../part.js'
-import type { Verb, VerbContext } from '../../../../kernel/index.js'
+import type { Verb, VerbContext } from '../../../../kernel/cli/index.js'
 import type { Difference, Side } from '../differences.js'
 import type { StateAt } from '../lookup.js'
 

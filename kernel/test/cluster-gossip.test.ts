@@ -20,7 +20,7 @@ const reading = (free: number): Reading => ({
 })
 
 interface Rig {
-  telemetry: Gossip
+  gossip: Gossip
   clock: ManualClock
   bodies: GossipBody[]
   warned: string[]
@@ -39,7 +39,7 @@ function rig (enabled = true): Rig {
   }
   const log = { debug: ignore, info: ignore, warn, error: ignore, fatal: ignore }
   let samples = 0
-  const telemetry = createGossip({
+  const gossip = createGossip({
     clock, log, enabled,
     sample: () => { samples++; return state.sample() },
     publish (body) {
@@ -48,195 +48,195 @@ function rig (enabled = true): Rig {
       return { peers: state.peers, bytes: state.peers * 100 }
     }
   })
-  t.teardown(() => { telemetry.close() })
+  t.teardown(() => { gossip.close() })
   return {
-    telemetry, clock, bodies, warned, samples: () => samples,
+    gossip, clock, bodies, warned, samples: () => samples,
     set (next) { Object.assign(state, next) }
   }
 }
 
 /** At any time no reading is lost from the account. */
-function addsUp (t: Test, telemetry: Gossip): void {
-  const c = telemetry.counters()
+function addsUp (t: Test, gossip: Gossip): void {
+  const c = gossip.counters()
   t.equal(c.readingsOffered,
     c.readingsCoalesced + c.readingsDropped + c.readingsPublished + c.pendingReadings, 'the counters add up')
   t.equal(c.queueDepth, c.pendingReadings)
 }
 
 t.test('a sample goes out at the start and every 2 seconds', async (t) => {
-  const { telemetry, clock, bodies } = rig()
-  telemetry.start()
-  telemetry.start()
+  const { gossip, clock, bodies } = rig()
+  gossip.start()
+  gossip.start()
   await clock.advance(0)
   t.same(bodies, [{ v: 1, readings: reading(1) }])
   await clock.advance(1999)
   t.equal(bodies.length, 1)
   await clock.advance(1)
   t.same(bodies[1], { v: 1, readings: reading(2) })
-  t.match(telemetry.counters(), {
+  t.match(gossip.counters(), {
     enabled: true, transport: 'websocket', admissionCapacity: 64, pendingReadings: 0, maxQueueDepth: 4,
     readingsOffered: 8, readingsPublished: 8, bytesPublished: 200, lastSuccessfulPublishAgeSeconds: 0
   })
   await clock.advance(1500)
-  t.equal(telemetry.counters().lastSuccessfulPublishAgeSeconds, 1.5)
-  telemetry.close()
+  t.equal(gossip.counters().lastSuccessfulPublishAgeSeconds, 1.5)
+  gossip.close()
   await clock.advance(10_000)
   t.equal(bodies.length, 2, 'nothing after the end')
-  addsUp(t, telemetry)
+  addsUp(t, gossip)
 })
 
 t.test('offers wait for the period, the newest of a key wins', async (t) => {
-  const { telemetry, clock, bodies } = rig()
-  telemetry.start()
+  const { gossip, clock, bodies } = rig()
+  gossip.start()
   await clock.advance(0)
-  for (const n of [1, 2, 3]) telemetry.offer('download/x', { n })
-  t.match(telemetry.counters(), { pendingReadings: 1, readingsCoalesced: 2 })
+  for (const n of [1, 2, 3]) gossip.offer('download/x', { n })
+  t.match(gossip.counters(), { pendingReadings: 1, readingsCoalesced: 2 })
   await clock.advance(2000)
   t.same(bodies[1]?.readings['download/x'], { n: 3 })
-  addsUp(t, telemetry)
+  addsUp(t, gossip)
 })
 
 t.test('over 64 waiting readings the oldest go', (t) => {
-  const { telemetry } = rig()
-  for (let i = 0; i < 70; i++) telemetry.offer(`k${i}`, i)
-  t.match(telemetry.counters(), { pendingReadings: 64, maxQueueDepth: 64, readingsDropped: 6 })
-  addsUp(t, telemetry)
+  const { gossip } = rig()
+  for (let i = 0; i < 70; i++) gossip.offer(`k${i}`, i)
+  t.match(gossip.counters(), { pendingReadings: 64, maxQueueDepth: 64, readingsDropped: 6 })
+  addsUp(t, gossip)
   t.end()
 })
 
 t.test('large readings are spread over several bodies', async (t) => {
-  const { telemetry, clock, bodies } = rig()
-  for (let i = 0; i < 12; i++) telemetry.offer(`k${i}`, 'x'.repeat(60_000))
-  telemetry.start()
+  const { gossip, clock, bodies } = rig()
+  for (let i = 0; i < 12; i++) gossip.offer(`k${i}`, 'x'.repeat(60_000))
+  gossip.start()
   for (let i = 0; i < 3; i++) await clock.advance(2000)
   const large = (body: GossipBody): number =>
     Object.keys(body.readings).filter((key) => key.startsWith('k')).length
   t.same(bodies.map(large).slice(0, 2), [8, 4])
-  t.equal(telemetry.counters().pendingReadings, 0)
-  addsUp(t, telemetry)
+  t.equal(gossip.counters().pendingReadings, 0)
+  addsUp(t, gossip)
 })
 
 t.test('what cannot be a reading', (t) => {
-  const { telemetry, warned } = rig()
-  t.throws(() => { telemetry.offer('no key', 1) }, /"no key" is no key of a reading/)
-  for (let i = 0; i < 3; i++) telemetry.offer('big', 'x'.repeat(70_000))
-  t.match(telemetry.counters(), { readingsOffered: 3, readingsDropped: 3, pendingReadings: 0 })
+  const { gossip, warned } = rig()
+  t.throws(() => { gossip.offer('no key', 1) }, /"no key" is no key of a reading/)
+  for (let i = 0; i < 3; i++) gossip.offer('big', 'x'.repeat(70_000))
+  t.match(gossip.counters(), { readingsOffered: 3, readingsDropped: 3, pendingReadings: 0 })
   t.match(warned, [/reading "big" is no plain JSON of at most 65536 bytes and was dropped/])
   t.equal(warned.length, 1)
-  addsUp(t, telemetry)
+  addsUp(t, gossip)
   t.end()
 })
 
 t.test('without a peer the newest readings wait for one', async (t) => {
-  const { telemetry, clock, bodies, set } = rig()
+  const { gossip, clock, bodies, set } = rig()
   set({ peers: 0 })
-  telemetry.offer('once', 'said')
-  telemetry.start()
+  gossip.offer('once', 'said')
+  gossip.start()
   await clock.advance(0)
   await clock.advance(4000)
-  t.match(telemetry.counters(), {
+  t.match(gossip.counters(), {
     noPeerPublishes: 3, readingsPublished: 0, bytesPublished: 0, pendingReadings: 5,
     lastSuccessfulPublishAgeSeconds: null
   })
-  addsUp(t, telemetry)
+  addsUp(t, gossip)
   set({ peers: 2 })
   await clock.advance(2000)
   t.same(bodies.at(-1)?.readings, { once: 'said', ...reading(4) })
-  t.match(telemetry.counters(), { noPeerPublishes: 3, pendingReadings: 0, bytesPublished: 200 })
-  addsUp(t, telemetry)
+  t.match(gossip.counters(), { noPeerPublishes: 3, pendingReadings: 0, bytesPublished: 200 })
+  addsUp(t, gossip)
 })
 
 t.test('a publish that fails is counted, logged once and made good', async (t) => {
-  const { telemetry, clock, bodies, warned, set } = rig()
+  const { gossip, clock, bodies, warned, set } = rig()
   set({ fail: true })
-  telemetry.start()
+  gossip.start()
   await clock.advance(0)
   await clock.advance(4000)
-  t.match(telemetry.counters(),
+  t.match(gossip.counters(),
     { publishFailures: 3, pendingReadings: 4, lastSuccessfulPublishAgeSeconds: null })
   t.same(warned, ['readings could not be published; they go with the next ones'])
   set({ fail: false })
   await clock.advance(2000)
   t.same(bodies, [{ v: 1, readings: reading(4) }])
-  addsUp(t, telemetry)
+  addsUp(t, gossip)
 })
 
 t.test('a sample that fails or hangs does not hold back other readings', async (t) => {
-  const { telemetry, clock, bodies, warned, samples, set } = rig()
+  const { gossip, clock, bodies, warned, samples, set } = rig()
   set({ sample: () => Promise.reject(new Error('no sensor')) })
-  telemetry.offer('a', 1)
-  telemetry.start()
+  gossip.offer('a', 1)
+  gossip.start()
   await clock.advance(2000)
   t.same(bodies, [{ v: 1, readings: { a: 1 } }])
   t.same(warned, ['this machine could not be sampled; its readings are missing'])
   set({ sample: () => new Promise(() => {}) })
   await clock.advance(2000)
   const asked = samples()
-  telemetry.offer('b', 2)
+  gossip.offer('b', 2)
   await clock.advance(4000)
   t.same(bodies[1], { v: 1, readings: { b: 2 } })
   t.equal(samples(), asked, 'a hanging sample is not asked again')
-  addsUp(t, telemetry)
+  addsUp(t, gossip)
 })
 
 t.test('a sample that comes after the end goes nowhere', async (t) => {
-  const { telemetry, clock, bodies, set } = rig()
+  const { gossip, clock, bodies, set } = rig()
   let answer = (_: Reading): void => {}
   set({ sample: () => new Promise((resolve) => { answer = resolve }) })
-  telemetry.start()
-  telemetry.close()
+  gossip.start()
+  gossip.close()
   answer(reading(1))
   await clock.advance(2000)
   t.same(bodies, [])
-  t.equal(telemetry.counters().readingsOffered, 0)
+  t.equal(gossip.counters().readingsOffered, 0)
 })
 
 t.test('disabled: nothing is sampled or published, peers are still heard', async (t) => {
-  const { telemetry, clock, bodies, samples } = rig(false)
-  telemetry.start()
-  telemetry.offer('a', 1)
+  const { gossip, clock, bodies, samples } = rig(false)
+  gossip.start()
+  gossip.offer('a', 1)
   await clock.advance(10_000)
   t.same([bodies.length, samples()], [0, 0])
-  t.match(telemetry.counters(), {
+  t.match(gossip.counters(), {
     enabled: false, readingsOffered: 0, pendingReadings: 0, noPeerPublishes: 0,
     lastSuccessfulPublishAgeSeconds: null
   })
-  telemetry.receive('peer', { v: 1, readings: { memory: 5 } })
-  t.match(telemetry.latest('peer', 'memory'), { value: 5 })
+  gossip.receive('peer', { v: 1, readings: { memory: 5 } })
+  t.match(gossip.latest('peer', 'memory'), { value: 5 })
 })
 
 t.test('readings of peers: the newest, with the time it came', async (t) => {
-  const { telemetry, clock } = rig()
-  telemetry.receive('a', { v: 1, readings: { memory: 1, disk: 2 } })
+  const { gossip, clock } = rig()
+  gossip.receive('a', { v: 1, readings: { memory: 1, disk: 2 } })
   await clock.advance(3000)
-  telemetry.receive('a', { v: 1, readings: { memory: 3 } })
-  telemetry.receive('b', { v: 1, readings: { memory: null } })
-  t.same(telemetry.latest('a', 'memory'), { value: 3, atMs: 3000 })
-  t.same(telemetry.latest('a', 'disk'), { value: 2, atMs: 0 })
-  t.same(telemetry.latest('b', 'memory'), { value: null, atMs: 3000 })
-  t.equal(telemetry.latest('b', 'disk'), undefined)
-  t.equal(telemetry.latest('c', 'memory'), undefined)
-  telemetry.forget('a')
-  t.equal(telemetry.latest('a', 'memory'), undefined)
+  gossip.receive('a', { v: 1, readings: { memory: 3 } })
+  gossip.receive('b', { v: 1, readings: { memory: null } })
+  t.same(gossip.latest('a', 'memory'), { value: 3, atMs: 3000 })
+  t.same(gossip.latest('a', 'disk'), { value: 2, atMs: 0 })
+  t.same(gossip.latest('b', 'memory'), { value: null, atMs: 3000 })
+  t.equal(gossip.latest('b', 'disk'), undefined)
+  t.equal(gossip.latest('c', 'memory'), undefined)
+  gossip.forget('a')
+  t.equal(gossip.latest('a', 'memory'), undefined)
 })
 
 t.test('nonsense of a peer is counted, ignored as a whole and logged once', (t) => {
-  const { telemetry, warned } = rig()
+  const { gossip, warned } = rig()
   const bad = [undefined, null, 'x', { v: 9 }, { v: 1, readings: { fine: 1, 'not fine': 2 } }]
-  for (const body of bad) telemetry.receive('a', body)
-  t.equal(telemetry.refusedBodies, bad.length)
-  t.equal(telemetry.latest('a', 'fine'), undefined)
+  for (const body of bad) gossip.receive('a', body)
+  t.equal(gossip.refusedBodies, bad.length)
+  t.equal(gossip.latest('a', 'fine'), undefined)
   t.same(warned, ['a peer\'s readings were ignored is no object'])
-  telemetry.receive('b', 7)
+  gossip.receive('b', 7)
   t.equal(warned.length, 2, 'each peer once')
   t.end()
 })
 
 t.test('a peer that invents keys without end takes bounded memory', (t) => {
-  const { telemetry } = rig()
-  for (let i = 0; i < 1000; i++) telemetry.receive('a', { v: 1, readings: { [`k${i}`]: i, memory: i } })
-  const kept = Array.from({ length: 1000 }, (_, i) => telemetry.latest('a', `k${i}`))
+  const { gossip } = rig()
+  for (let i = 0; i < 1000; i++) gossip.receive('a', { v: 1, readings: { [`k${i}`]: i, memory: i } })
+  const kept = Array.from({ length: 1000 }, (_, i) => gossip.latest('a', `k${i}`))
   t.equal(kept.filter((r) => r !== undefined).length, 255)
-  t.match(telemetry.latest('a', 'memory'), { value: 999 }, 'what is heard often stays')
+  t.match(gossip.latest('a', 'memory'), { value: 999 }, 'what is heard often stays')
   t.end()
 })
