@@ -43,6 +43,8 @@ export { askMember, askMembers, MemberFault, openMember, readRefusal } from './c
 export type {
   AskMemberParts, MemberAnswer, MemberQuestion, MembersQuestion
 } from './cluster/links/ask-member.js'
+export { boundsOf, clockOffset, PeerClocks } from './cluster/links/clocks.js'
+export type { Bounds, ClockOffset } from './cluster/links/clocks.js'
 export { backoffMs } from './api/backoff.js'
 export { delay, systemClock, untilCalled } from './api/clock.js'
 export { serverEvents } from './http/server-events.js'

@@ -1,5 +1,7 @@
-import { askMembers, MemberFault } from '../../kernel/index.js'
-import type { Caller, Clock, Cluster, MemberAnswer, NodeView, SvcError } from '../../kernel/index.js'
+import { askMembers, boundsOf, clockOffset, MemberFault } from '../../kernel/index.js'
+import type {
+  Caller, Clock, ClockOffset, Cluster, MemberAnswer, NodeView, SvcError
+} from '../../kernel/index.js'
 
 /** How long one node may take for its whole answer, ms. */
 export const PEER_MS = 3000
@@ -11,9 +13,6 @@ export interface PeerFault {
   reason: 'no_sign_of_life' | MemberFault['reason']
   message: string
 }
-
-/** How far the clock of a node is ahead of this one's, and by how much that may be off; ms. */
-export interface ClockOffset { aheadMs: number, uncertaintyMs: number }
 
 /** A node of the cluster and what it answered. */
 export interface PeerAnswer<T> {
@@ -64,10 +63,12 @@ function peerAnswer<T> (answer: MemberAnswer<T>, timeOf: (value: T) => string): 
   const { node, sentAt, tookMs, value, error } = answer
   const nothing = { node, value: null, tookMs: null, clock: null }
   if (error !== null) return { ...nothing, error: faultOf(node, error) }
-  const aheadMs = Date.parse(timeOf(value)) - (sentAt + tookMs / 2)
-  return Number.isNaN(aheadMs)
-    ? { ...nothing, error: { reason: 'garbage', message: 'The answer says no time.' } }
-    : { node, value, error: null, tookMs, clock: { aheadMs, uncertaintyMs: tookMs / 2 } }
+  const arrivedMs = Date.parse(timeOf(value))
+  if (Number.isNaN(arrivedMs)) {
+    return { ...nothing, error: { reason: 'garbage', message: 'The answer says no time.' } }
+  }
+  const clock = clockOffset(boundsOf({ sentMs: sentAt, arrivedMs, backMs: sentAt + tookMs }))
+  return { node, value, error: null, tookMs, clock }
 }
 
 function faultOf ({ live }: NodeView, error: MemberFault | SvcError): PeerFault {

@@ -1,5 +1,6 @@
+import type { ClockOffset } from '../../kernel/index.js'
 import type { EventLogView } from '../event-log/service.js'
-import type { ClockOffset, PeerAnswer, PeerFault } from './fan-out.js'
+import type { PeerAnswer, PeerFault } from './fan-out.js'
 import type { Moment, NodeMoments } from './moments.js'
 
 /** A request that is still being served; nothing of what it asks is known here. */
@@ -53,14 +54,14 @@ export interface TimelineInput {
 
 /** An offset that may as well be none puts nothing right; ms. */
 const certainAhead = (clock: ClockOffset | null): number =>
-  clock !== null && Math.abs(clock.aheadMs) > clock.uncertaintyMs ? clock.aheadMs : 0
+  clock !== null && Math.abs(clock.offsetMs) > clock.uncertaintyMs ? clock.offsetMs : 0
 
 /** Another node may tell any time, and any offset takes it out of the range of dates. */
 const isDate = (ms: number): boolean => !Number.isNaN(new Date(ms).getTime())
 
 /** A node's clock as answers show it, whole milliseconds; null where nothing is known of it. */
 export const shownClock = (clock: ClockOffset | null): ShownClock => ({
-  clockAheadMs: clock === null ? null : Math.round(clock.aheadMs),
+  clockAheadMs: clock === null ? null : Math.round(clock.offsetMs),
   clockUncertaintyMs: clock === null ? null : Math.ceil(clock.uncertaintyMs)
 })
 

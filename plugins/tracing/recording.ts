@@ -1,11 +1,11 @@
-import { packPart, PART_SPANS_MAX, readPart, SpanRecorder, unpackSpans } from '../../kernel/index.js'
-import type {
-  Clock, ClockNote, Hop, HopTarget, PlacedSpan, SpanAttrs, SpanPart, SpanPlace, SpanSeries, TaskAbout, Trace,
-  TraceEnd, TraceStart
+import {
+  boundsOf, clockOffset, packPart, PART_SPANS_MAX, readPart, SpanRecorder, unpackSpans
 } from '../../kernel/index.js'
-import { boundsOf, clockOffset } from './clocks.js'
+import type {
+  Bounds, Clock, ClockNote, Hop, HopTarget, PlacedSpan, SpanAttrs, SpanPart, SpanPlace, SpanSeries, TaskAbout,
+  Trace, TraceEnd, TraceStart
+} from '../../kernel/index.js'
 import { readTraceparent, writeTraceparent } from './traceparent.js'
-import type { Bounds } from './clocks.js'
 import type { TraceRecord } from './record.js'
 
 /** How long a request that is over waits for what other processes recorded of it. */
@@ -117,7 +117,7 @@ export class Recording implements Trace {
 
   /** Takes in what another process recorded; answers what that tells of its clock. */
   #adopt (part: SpanPart, to: HopTarget, sentMs: number, backMs: number): SpanAttrs {
-    const own = boundsOf({ sentMs, thereFromMs: part.receivedMs, thereToMs: part.sentMs, backMs })
+    const own = boundsOf({ sentMs, arrivedMs: part.receivedMs, leftMs: part.sentMs, backMs })
     const known = to.installId === null || to.nodeId === null
       ? undefined
       : this.#parts.bounds(to.installId, to.nodeId)

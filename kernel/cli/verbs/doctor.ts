@@ -1,4 +1,5 @@
 import { systemClock } from '../../api/clock.js'
+import { boundsOf, clockOffset } from '../../cluster/links/clocks.js'
 import { version } from '../../boot/version.js'
 import { createClient, isLoopbackUrl } from '../client.js'
 import { joinNodes, readMembers } from '../cluster-view.js'
@@ -147,13 +148,15 @@ async function readClock (
 ): Promise<ClockReading | undefined> {
   try {
     const client = createClient({ url, token: undefined, signal })
-    const before = systemClock.now()
+    const sentMs = systemClock.now()
     const answer = await client.open('/healthz', { signal: AbortSignal.timeout(CLOCK_LIMIT_MS) })
-    const middle = (before + systemClock.now()) / 2
+    const backMs = systemClock.now()
     for await (const _ of answer.bytes) { /* to its end, so that the connection is free */ }
     // The header is cut to whole seconds: half a second is its mean error.
-    const ahead = (Date.parse(answer.headers.date ?? '') + 500 - middle) / 1000
-    return Number.isFinite(ahead) ? { name: name ?? nodeId ?? url, aheadSeconds: ahead } : undefined
+    const arrivedMs = Date.parse(answer.headers.date ?? '') + 500
+    if (Number.isNaN(arrivedMs)) return undefined
+    const { offsetMs } = clockOffset(boundsOf({ sentMs, arrivedMs, backMs }))
+    return { name: name ?? nodeId ?? url, aheadSeconds: offsetMs / 1000 }
   } catch {
     return undefined
   }

@@ -60,7 +60,7 @@ t.test('a node that is silent or talks nonsense is named and holds nobody up', a
   t.ok(endless.destroyed, 'what nobody reads any more is given up')
   t.notOk(cluster.asked.some(({ to }) => to === 'install-away'), 'a node that is gone is not asked')
   t.match(cluster.asked[0]!.request, { method: 'GET', path: '/x', caller: { id: 'ann' }, timeoutMs: PEER_MS })
-  t.match(answers[1]!.clock, { aheadMs: 7000 - (clock.now() - START - PEER_MS), uncertaintyMs: 0 })
+  t.match(answers[1]!.clock, { offsetMs: 7000 - (clock.now() - START - PEER_MS), uncertaintyMs: 0 })
 })
 
 t.test('the offset of a clock is taken from the middle of the way', async (t) => {
@@ -70,7 +70,7 @@ t.test('the offset of a clock is taken from the middle of the way', async (t) =>
     return answer({ generatedAt: new Date(clock.now() + 10_000).toISOString() })
   }
   const [, slowly] = await askAll({ cluster: fakeCluster({ slow }), clock }, question)
-  t.match(slowly, { tookMs: 400, clock: { aheadMs: 10_200, uncertaintyMs: 200 } })
+  t.match(slowly, { tookMs: 400, clock: { offsetMs: 10_200, uncertaintyMs: 200 } })
 })
 
 t.test('an asker that goes away ends the questions', async (t) => {
@@ -112,7 +112,8 @@ const moments = (nodeId: string, ...list: [number, string][]): NodeMoments => ({
   moments: list.map(([ms, kind]) => ({ type: 'event', at: at(ms), kind, payload: {} }))
 })
 const told = (name: string, value: NodeMoments | null, aheadMs = 0): PeerAnswer<NodeMoments> => ({
-  node: nodeView(name, { self: name === 'a' }), value, tookMs: 1, clock: { aheadMs, uncertaintyMs: 3.2 },
+  node: nodeView(name, { self: name === 'a' }), value, tookMs: 1,
+  clock: { offsetMs: aheadMs, uncertaintyMs: 3.2 },
   error: value === null ? { reason: 'timeout', message: 'late' } : null
 })
 

@@ -2,9 +2,8 @@ import t from 'tap'
 import { partOf, SpanRecorder } from '../../../kernel/index.js'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { Recording } from '../recording.js'
-import type { SpanPart, TraceEnd, TraceStart } from '../../../kernel/index.js'
+import type { Bounds, SpanPart, TraceEnd, TraceStart } from '../../../kernel/index.js'
 import type { ManualClock } from '../../../kernel/testing/index.js'
-import type { Bounds } from '../clocks.js'
 import type { TraceRecord } from '../record.js'
 
 const START: TraceStart = {

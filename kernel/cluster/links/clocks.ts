@@ -1,23 +1,27 @@
-import type { Channel, Clock, Cluster } from '../../kernel/index.js'
+import type { Clock } from '../../api/clock.js'
+import type { Channel, Cluster } from '../../api/services.js'
 
-/** Between what another clock minus this one lies, milliseconds. */
+/** The least and the most that another clock may be ahead of this one, milliseconds. */
 export interface Bounds { lo: number, hi: number }
 
-/** How far another clock is ahead of this one, and how far that may be wrong either way, milliseconds. */
-export interface Offset { offsetMs: number, uncertaintyMs: number }
+/** How far another clock is ahead of this one, and by how much that may be off either way, milliseconds. */
+export interface ClockOffset { offsetMs: number, uncertaintyMs: number }
 
-/** When something went to another process and came back, and when it was there by that process's clock. */
-export interface Exchange { sentMs: number, thereFromMs: number, thereToMs: number, backMs: number }
+/**
+ * A round trip, milliseconds: sent and back by this clock, arrived and left again by the other one. Without
+ * `leftMs` it left when it arrived.
+ */
+export interface RoundTrip { sentMs: number, arrivedMs: number, leftMs?: number, backMs: number }
 
-/** What an exchange tells of the other clock: nothing arrives before it was sent. Pure. */
-export function boundsOf ({ sentMs, thereFromMs, thereToMs, backMs }: Exchange): Bounds {
-  const [a, b] = [thereToMs - backMs, thereFromMs - sentMs]
-  // Clocks that run differently, or a process that tells nonsense, may turn them round.
+/** What a round trip says about the other clock, since nothing arrives before it was sent. Pure. */
+export function boundsOf ({ sentMs, arrivedMs, leftMs = arrivedMs, backMs }: RoundTrip): Bounds {
+  const [a, b] = [leftMs - backMs, arrivedMs - sentMs]
+  // Clocks that run at different speeds, or a peer that sends nonsense, may swap the two.
   return { lo: Math.min(a, b), hi: Math.max(a, b) }
 }
 
-/** The middle of what both say; of the request's own bounds where they contradict each other. Pure. */
-export function clockOffset (own: Bounds, known?: Bounds): Offset {
+/** The middle of where two measurements overlap; where they do not, `own` alone counts. Pure. */
+export function clockOffset (own: Bounds, known?: Bounds): ClockOffset {
   const lo = Math.max(own.lo, known?.lo ?? own.lo)
   const hi = Math.min(own.hi, known?.hi ?? own.hi)
   const { lo: from, hi: to } = lo <= hi ? { lo, hi } : own
@@ -28,19 +32,14 @@ type Message = { ask: number } | { answer: number, at: number, nodeId: string }
 
 interface Sample { nodeId: string, bounds: Bounds, takenMs: number }
 
-export interface PeerClocksParts {
-  clock: Clock
-  cluster: Pick<Cluster, 'channel' | 'self'>
-}
-
 /** How many of the last measurements of a node are kept. */
 const SAMPLES = 8
 /** How fast two clocks may drift apart: 100 ppm. */
 const DRIFT = 1e-4
 
 /**
- * How far the monotonic clocks of other nodes are from this one's. It is measured by short messages on the
- * members' links, and each measurement loses worth with its age.
+ * How far the monotonic clocks of other nodes are ahead of this one's, measured by short messages on the
+ * members' links. A measurement becomes less certain with its age.
  */
 export class PeerClocks {
   readonly #clock: Clock
@@ -49,7 +48,7 @@ export class PeerClocks {
   readonly #samples = new Map<string, Sample[]>()
   #askedMs = Number.NaN
 
-  constructor ({ clock, cluster }: PeerClocksParts) {
+  constructor ({ clock, cluster }: { clock: Clock, cluster: Pick<Cluster, 'channel' | 'self'> }) {
     this.#clock = clock
     this.#nodeId = cluster.self.nodeId
     this.#channel = cluster.channel<Message>('trace-clocks',
@@ -62,7 +61,7 @@ export class PeerClocks {
     this.#channel.broadcast({ ask: this.#askedMs })
   }
 
-  /** What is known of that start of a node; undefined when nothing is. */
+  /** The most certain measurement of that process start of a node; undefined without one. */
   bounds (installId: string, nodeId: string): Bounds | undefined {
     const now = this.#clock.mono()
     return this.#samples.get(installId)?.filter((sample) => sample.nodeId === nodeId)
@@ -82,14 +81,10 @@ export class PeerClocks {
       this.#channel.send(from, { answer: ask, at: this.#clock.mono(), nodeId: this.#nodeId })
     } else if (answer === this.#askedMs && typeof at === 'number' && Number.isFinite(at) &&
       typeof nodeId === 'string') {
-      this.#keep(from, nodeId, at)
+      const takenMs = this.#clock.mono()
+      const bounds = boundsOf({ sentMs: this.#askedMs, arrivedMs: at, backMs: takenMs })
+      const known = this.#samples.get(from) ?? []
+      this.#samples.set(from, [...known, { nodeId, bounds, takenMs }].slice(-SAMPLES))
     }
-  }
-
-  #keep (from: string, nodeId: string, at: number): void {
-    const takenMs = this.#clock.mono()
-    const bounds = boundsOf({ sentMs: this.#askedMs, thereFromMs: at, thereToMs: at, backMs: takenMs })
-    const known = this.#samples.get(from) ?? []
-    this.#samples.set(from, [...known, { nodeId, bounds, takenMs }].slice(-SAMPLES))
   }
 }

@@ -1,8 +1,9 @@
 import t from 'tap'
-import { manualClock } from '../../../kernel/testing/index.js'
-import { PeerClocks } from '../clocks.js'
-import type { Channel, Cluster } from '../../../kernel/index.js'
-import type { ManualClock } from '../../../kernel/testing/index.js'
+import fc from 'fast-check'
+import { manualClock } from '../testing/index.js'
+import { boundsOf, clockOffset, PeerClocks } from '../cluster/links/clocks.js'
+import type { Channel, Cluster } from '../index.js'
+import type { ManualClock } from '../testing/index.js'
 
 interface Node {
   name: string
@@ -69,4 +70,27 @@ t.test('answers nobody asked for are left alone', async (t) => {
   t.equal(a.clocks.bounds('b', 'start-of-b'), undefined)
   t.equal(waiting.length, 1)
   a.clocks.close()
+})
+
+t.test('the offset of a clock is inside what is stated, whatever the ways take', (t) => {
+  const ms = fc.double({ min: 0, max: 1000, noNaN: true })
+  fc.assert(fc.property(fc.double({ min: -1e9, max: 1e9, noNaN: true }), ms, ms, ms, ms, ms,
+    (offset, there, work, back, pingThere, pingBack) => {
+      const own = boundsOf({
+        sentMs: 100, arrivedMs: 100 + there + offset, leftMs: 100 + there + work + offset,
+        backMs: 100 + there + work + back
+      })
+      const at = 50 + pingThere + offset
+      const ping = boundsOf({
+        sentMs: 50, arrivedMs: at, backMs: 50 + pingThere + pingBack
+      })
+      for (const known of [undefined, ping]) {
+        const { offsetMs, uncertaintyMs } = clockOffset(own, known)
+        if (Math.abs(offsetMs - offset) > uncertaintyMs + 1e-5) return false
+      }
+      return clockOffset(own, ping).uncertaintyMs <= clockOffset(own).uncertaintyMs + 1e-5
+    }))
+  t.same(clockOffset({ lo: 0, hi: 2 }, { lo: 5, hi: 6 }), { offsetMs: 1, uncertaintyMs: 1 },
+    'a measurement that contradicts the request is left out')
+  t.end()
 })
