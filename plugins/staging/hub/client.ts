@@ -1,17 +1,17 @@
 import { backoffMs, delay } from '../../../kernel/index.js'
 import { modelIdProblem } from '../files/names.js'
 import { checkBodyHead, checkLinked } from './answers.js'
-import { HubError } from './types.js'
-import { bodyOf, discard, get, libraryFetch } from './fetch.js'
-import type { Get, LibraryFetch, Wire } from './fetch.js'
-import { createAgents, HostRules, lookupAll } from './hosts.js'
 import { checkSelected, describe } from './listing.js'
 import { selectFiles } from './select.js'
+import { HubError } from './types.js'
+import type { Get, HubHttp, LibraryFetch } from './http.js'
 import type {
   HubClient, HubClientOptions, HubFile, HubLimits, HubSelection, ResolveOptions
 } from './types.js'
 
 type Bytes = AsyncGenerator<Uint8Array, void, undefined>
+/** What is asked for, whatever its address. */
+type Asked = Omit<Get, 'url' | 'headers'>
 
 const LIMITS: HubLimits = {
   connectMs: 5000,
@@ -32,24 +32,25 @@ export function createHubClient (options: HubClientOptions): HubClient {
   return new Client(options)
 }
 
+/** Loads undici and the hub's library with its first request: a boot makes none. */
 class Client implements HubClient {
   readonly url: string
   readonly #options: HubClientOptions
+  readonly #base: URL
   readonly #limits: HubLimits
-  readonly #wire: Wire
+  #opened: Promise<HubHttp> | undefined
 
   constructor (options: HubClientOptions) {
     this.url = options.url.replace(/\/+$/, '')
     this.#options = options
     this.#limits = { ...LIMITS, ...options.limits }
-    this.#wire = {
-      rules: new HostRules(new URL(this.url), options.redirectHosts),
-      agents: createAgents(this.#limits, options.lookup ?? lookupAll),
-      token: options.token,
-      redirects: this.#limits.redirects,
-      now: () => options.clock.now(),
-      onRedirect: (host, what) => { options.log?.debug({ host, what }, 'the hub redirects') }
-    }
+    this.#base = new URL(this.url)
+  }
+
+  async #http (): Promise<HubHttp> {
+    this.#opened ??= import('./http.js').then(({ HubHttp }) =>
+      new HubHttp(this.#base, this.#options, this.#limits))
+    return await this.#opened
   }
 
   async resolve (modelId: string, options: ResolveOptions = {}): Promise<HubSelection> {
@@ -59,9 +60,9 @@ class Client implements HubClient {
     if (revision === '' || revision.length > LONGEST_REVISION || /[\x00-\x20\x7f\\]|\.\./.test(revision)) {
       throw new HubError('bad_request', 'a revision is a branch, a tag or a commit')
     }
-    const asked = { what: `${modelId}@${revision}`, signal }
+    const http = await this.#http()
     const info = await this.#patiently(async () => {
-      const via = libraryFetch(this.#wire, asked, this.#limits.metadataBytes)
+      const via = http.libraryFetch({ what: `${modelId}@${revision}`, signal }, this.#limits.metadataBytes)
       return await describe(this.url, via, modelId, revision)
     }, signal)
     const files = selectFiles(info.files, options)
@@ -74,7 +75,7 @@ class Client implements HubClient {
     selection: HubSelection, file: HubFile, { start, signal }: { start: number, signal?: AbortSignal }
   ): Promise<AsyncIterable<Uint8Array>> {
     const { modelId, commit } = selection
-    const asked: Omit<Get, 'url'> = {
+    const asked: Asked = {
       what: `${modelId}/${file.path}`, signal, onHub: (headers) => { checkLinked(headers, commit, file) }
     }
     const fromXet = file.xet === true ? await this.#xet(selection, file, start, asked) : undefined
@@ -82,31 +83,27 @@ class Client implements HubClient {
   }
 
   async close (): Promise<void> {
-    await Promise.all(Object.values(this.#wire.agents).map((agent) => agent.destroy()))
+    await (await this.#opened)?.close()
   }
 
   async #plain (
-    { modelId, commit }: HubSelection, file: HubFile, start: number, asked: Omit<Get, 'url'>
+    { modelId, commit }: HubSelection, file: HubFile, start: number, asked: Asked
   ): Promise<AsyncIterable<Uint8Array>> {
     const path = file.path.split('/').map(encodeURIComponent).join('/')
     const url = new URL(`${this.url}/${modelId}/resolve/${commit}/${path}`)
     const headers: Record<string, string> = start > 0 ? { range: `bytes=${start}-` } : {}
-    const answer = await get(this.#wire, { ...asked, url, headers })
-    try {
-      checkBodyHead(answer.status, answer.headers, file, start)
-    } catch (error) {
-      discard(answer)
-      throw error
-    }
-    return bodyOf(answer, file.size - start, asked)
+    const http = await this.#http()
+    return await http.bytes({ ...asked, url, headers }, file.size - start, (status, answered) => {
+      checkBodyHead(status, answered, file, start)
+    })
   }
 
   /** The bytes out of Xet's deduplicated storage; undefined where the hub gives the file by itself only. */
   async #xet (
-    { modelId, commit }: HubSelection, { path }: HubFile, start: number, asked: Omit<Get, 'url'>
+    { modelId, commit }: HubSelection, { path }: HubFile, start: number, asked: Asked
   ): Promise<AsyncIterable<Uint8Array> | undefined> {
     const { downloadFile, fileDownloadInfo } = await import('@huggingface/hub')
-    const via = libraryFetch(this.#wire, asked, XET_BYTES)
+    const via = (await this.#http()).libraryFetch(asked, XET_BYTES)
     const at = { repo: { type: 'model', name: modelId }, path, revision: commit, hubUrl: this.url,
       fetch: via.fetch } as const
     try {
@@ -139,7 +136,7 @@ class Client implements HubClient {
   }
 }
 
-async function * bytesOf (blob: Blob, asked: Pick<Get, 'what' | 'signal'>, via: LibraryFetch): Bytes {
+async function * bytesOf (blob: Blob, asked: Asked, via: LibraryFetch): Bytes {
   try {
     yield * blob.stream() as unknown as AsyncIterable<Uint8Array>
   } catch (error) {
@@ -150,7 +147,7 @@ async function * bytesOf (blob: Blob, asked: Pick<Get, 'what' | 'signal'>, via: 
 }
 
 /** Why the library failed. What it could not make sense of may be right in another try. */
-function whyNot ({ what, signal }: Pick<Get, 'what' | 'signal'>, via: LibraryFetch, error: unknown): Error {
+function whyNot ({ what, signal }: Asked, via: LibraryFetch, error: unknown): Error {
   if (signal?.aborted === true) return signal.reason as Error
   return via.failure() ?? new HubError('unavailable', `${what}: ${String(error)}`, { cause: error })
 }

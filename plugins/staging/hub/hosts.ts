@@ -1,11 +1,6 @@
-import { lookup as systemLookup } from 'node:dns/promises'
-import type { LookupAddress } from 'node:dns'
 import { isIP } from 'node:net'
-import type { LookupFunction } from 'node:net'
 import ipaddr from 'ipaddr.js'
-import { Agent } from 'undici'
 import { HubError } from './types.js'
-import type { HubLimits } from './types.js'
 
 /** How far a host is trusted: `named` hosts may have private addresses, `public` ones may not. */
 export type Trust = 'named' | 'public'
@@ -59,7 +54,8 @@ function matchesPattern (entry: string, url: URL): boolean {
   return url.hostname.endsWith(suffix!) && (port === undefined ? url.port === '' : port === portOf(url))
 }
 
-function refused (url: { host: string }, why: string): HubError {
+/** The refusal of a host that a redirect or a name leads to. */
+export function refused (url: { host: string }, why: string): HubError {
   return new HubError('refused_redirect', `the hub leads to ${url.host}, which is refused: ${why}. If you ` +
     `trust it, add "${url.host}" to model_store.hub.redirect_hosts in svc.yaml`)
 }
@@ -67,7 +63,7 @@ function refused (url: { host: string }, why: string): HubError {
 /** Whether an address literal is on the public internet. False for what is no address. */
 export function isPublicAddress (address: string): boolean {
   if (rangeOf(address) !== 'unicast') return false
-  // Of IPv6 only 2000::/3 has been given out: `unicast` alone would let `::127.0.0.1` pass.
+  // Only 2000::/3 of IPv6 is assigned: `unicast` alone would let `::127.0.0.1` pass.
   return isIP(address) === 4 || ipaddr.parse(address).match(ipaddr.parse('2000::'), 3)
 }
 
@@ -86,41 +82,6 @@ function rangeOf (address: string): string | null {
   return isIP(address) === 0 ? null : ipaddr.parse(address).range()
 }
 
-const addressAllowed = (address: string, trust: Trust): boolean =>
+/** Whether an address may be connected to for a host of that trust. */
+export const addressAllowed = (address: string, trust: Trust): boolean =>
   trust === 'named' ? isUsableAddress(address) : isPublicAddress(address)
-
-/** Resolves a host name to all its addresses. */
-export type Lookup = (hostname: string) => Promise<LookupAddress[]>
-
-/** Asks the system's resolver. */
-export const lookupAll: Lookup = (hostname) => systemLookup(hostname, { all: true, verbatim: true })
-
-/**
- * Connections by how far a host is trusted. The check of the addresses is the lookup of the connection
- * itself, so a name cannot resolve to one address for the check and to another for the connection.
- */
-export function createAgents (limits: HubLimits, lookup: Lookup): Record<Trust, Agent> {
-  const agent = (trust: Trust): Agent => new Agent({
-    connect: { timeout: limits.connectMs, lookup: checkedLookup(trust, lookup) },
-    headersTimeout: limits.headersMs,
-    bodyTimeout: limits.idleMs
-  })
-  return { named: agent('named'), public: agent('public') }
-}
-
-function checkedLookup (trust: Trust, lookup: Lookup): LookupFunction {
-  return (hostname, options, callback) => {
-    const fail = (error: unknown): void => { callback(error as NodeJS.ErrnoException, []) }
-    lookup(hostname).then((addresses) => {
-      const bad = addresses.find(({ address }) => !addressAllowed(address, trust))
-      if (bad !== undefined) {
-        fail(refused({ host: hostname }, `it resolves to ${bad.address}, which is not a public address`))
-        return
-      }
-      const first = addresses[0]
-      if (first === undefined) { fail(new HubError('unavailable', `${hostname} has no address`)); return }
-      if (options.all === true) callback(null, addresses)
-      else callback(null, first.address, first.family)
-    }).catch(fail)
-  }
-}

@@ -3,7 +3,7 @@ import type { ListFileEntry } from '@huggingface/hub'
 import { EMPTY_SHA256, MOST_FILES } from '../files/record.js'
 import { filePathProblem, shown } from '../files/names.js'
 import { HubError } from './types.js'
-import type { LibraryFetch } from './fetch.js'
+import type { LibraryFetch } from './http.js'
 import type { HubFile, HubSelection } from './types.js'
 
 /** What the API says of one revision of a model. */

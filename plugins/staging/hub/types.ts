@@ -72,12 +72,15 @@ export interface HubLimits {
   retries: number
 }
 
+/** Resolves a host name to all its addresses. */
+export type Lookup = (hostname: string) => Promise<LookupAddress[]>
+
 /** What a client needs. */
 export interface HubClientOptions {
   /** Base URL of the hub, e.g. `https://huggingface.co`. May be a host in the own network. */
   url: string
   /** Sent as bearer token to the hub's own origin, never to any other. */
-  token?: string
+  token?: string | undefined
   /**
    * Hosts the operator trusts as targets of redirects: `host`, `host:port` or `*.example.org`. Named
    * ones may be plain http; those named in full may be in the own network.
@@ -89,7 +92,7 @@ export interface HubClientOptions {
   log?: Pick<Logger, 'debug' | 'warn'>
   limits?: Partial<HubLimits>
   /** Resolves a host name to all its addresses; default: the system's resolver. */
-  lookup?: (hostname: string) => Promise<LookupAddress[]>
+  lookup?: Lookup
 }
 
 /** Why the hub could not be used. */

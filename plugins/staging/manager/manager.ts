@@ -108,7 +108,7 @@ export class ModelManager {
     this.bundle = bundle
     this.room = new Room(options.headroomBytes)
     this.uplink = new Uplink(options.uploadBytesPerSecond, clock)
-    this.hub = options.hub === null ? null : hubClient(options.hub, { clock, random, log })
+    this.hub = options.hub === null ? null : createHubClient({ ...options.hub, clock, random, log })
     this.staging = new ModelRoot({ root: options.stagingPath, clock })
     this.beside = new ModelRoot({ root: join(options.stagingPath, '.beside'), clock })
     this.cache = new ModelRoot({ root: options.cachePath, clock })
@@ -386,11 +386,4 @@ export class ModelManager {
       unusable: () => kernelError('internal', `The folder ${this.staging.root} cannot be used.`)
     })
   }
-}
-
-function hubClient (
-  { url, redirectHosts, token }: NonNullable<ManagerOptions['hub']>,
-  parts: { clock: Clock, random: () => number, log: Logger }
-): HubClient {
-  return createHubClient({ url, redirectHosts, ...token === undefined ? {} : { token }, ...parts })
 }

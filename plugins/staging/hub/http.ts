@@ -1,0 +1,248 @@
+import { lookup as systemLookup } from 'node:dns/promises'
+import type { LookupFunction } from 'node:net'
+import { Readable } from 'node:stream'
+import { Agent, request } from 'undici'
+import type { Dispatcher } from 'undici'
+import { statusError } from './answers.js'
+import type { Headers } from './answers.js'
+import { addressAllowed, HostRules, refused } from './hosts.js'
+import type { Trust } from './hosts.js'
+import { HubError } from './types.js'
+import type { HubClientOptions, HubLimits, Lookup } from './types.js'
+
+const REDIRECTS = new Set([301, 302, 303, 307, 308])
+const REDIRECT_BODY_BYTES = 65_536
+
+/** One GET with its redirects. */
+export interface Get {
+  url: URL
+  /** What is asked for, in words for messages. */
+  what: string
+  /** Lower-case names. */
+  headers?: Record<string, string>
+  signal?: AbortSignal | undefined
+  /** Called with the headers of each success or redirect from the hub's own origin. */
+  onHub?: (headers: Headers) => void
+}
+
+/** A successful answer. Its body must be read or destroyed. */
+interface Answer { status: number, headers: Headers, body: Dispatcher.ResponseData['body'] }
+
+/** A `fetch` for the hub's library, and what ends the connections it left open. */
+export interface LibraryFetch { fetch: typeof fetch, failure (): HubError | null, end (): void }
+
+/** The connections to the hub and to the hosts it redirects to, with the checks of every address. */
+export class HubHttp {
+  readonly #rules: HostRules
+  readonly #agents: Record<Trust, Agent>
+  readonly #options: HubClientOptions
+  readonly #redirects: number
+
+  constructor (base: URL, options: HubClientOptions, limits: HubLimits) {
+    this.#rules = new HostRules(base, options.redirectHosts)
+    this.#agents = { named: agentFor('named', options, limits), public: agentFor('public', options, limits) }
+    this.#options = options
+    this.#redirects = limits.redirects
+  }
+
+  /** Ends every connection. */
+  async close (): Promise<void> {
+    await Promise.all(Object.values(this.#agents).map((agent) => agent.destroy()))
+  }
+
+  /**
+   * Sends a GET and follows redirects by hand: each target is judged, and the token goes to the hub's own
+   * origin only, never again once a redirect has left it. Throws HubError for anything but 2xx.
+   */
+  async #get (asked: Get): Promise<Answer> {
+    const { token, clock, log } = this.#options
+    let url = asked.url
+    const { authorization: given, ...headers } = asked.headers ?? {}
+    // The hub's token for the hub; a store of the hub's was given one for itself by the library.
+    let authorization = this.#rules.isHub(url) && token !== undefined ? `Bearer ${token}` : given
+    for (let hops = 0; hops <= this.#redirects; hops++) {
+      const trust = this.#rules.trust(url)
+      const atHub = this.#rules.isHub(url)
+      if (url.origin !== asked.url.origin) authorization = undefined
+      const secret: Record<string, string> = authorization === undefined ? {} : { authorization }
+      const answer = await send(url, this.#agents[trust], { ...headers, ...secret }, asked)
+      const redirect = REDIRECTS.has(answer.status)
+      const success = answer.status >= 200 && answer.status < 300
+      try {
+        if (!redirect && !success) {
+          const about = { what: asked.what, host: url.host, atHub }
+          throw statusError(answer.status, answer.headers, about, clock.now())
+        }
+        if (atHub) asked.onHub?.(answer.headers)
+        if (success) return answer
+        url = locationOf(answer, url, asked.what)
+        log?.debug({ host: url.host, what: asked.what }, 'the hub redirects')
+      } catch (error) {
+        discard(answer)
+        throw error
+      }
+      // Read to its end, not destroyed: the connection to the hub is used for every file.
+      void answer.body.dump({ limit: REDIRECT_BODY_BYTES }).catch(() => undefined)
+    }
+    throw new HubError('refused_redirect', `${asked.what}: more than ${this.#redirects} redirects`)
+  }
+
+  /**
+   * The bytes of an answer whose head passes `check`. Throws HubError, `too_long` for more than `mostBytes`,
+   * and what `check` throws.
+   */
+  async bytes (
+    asked: Get, mostBytes: number, check: (status: number, headers: Headers) => void
+  ): Promise<AsyncIterable<Uint8Array>> {
+    const answer = await this.#get(asked)
+    try {
+      check(answer.status, answer.headers)
+    } catch (error) {
+      discard(answer)
+      throw error
+    }
+    return bodyOf(answer, mostBytes, asked)
+  }
+
+  /**
+   * A `fetch` with the same checks that reads at most `mostBytes` of each answer. In places the library hides
+   * what `fetch` throws: `failure` is the first such error.
+   */
+  libraryFetch (asked: Omit<Get, 'url' | 'headers'>, mostBytes: number): LibraryFetch {
+    const open = new Set<Answer>()
+    let failure: HubError | null = null
+    const note = (error: unknown): never => {
+      if (error instanceof HubError) failure ??= error
+      throw error
+    }
+    async function * read (answer: Answer): AsyncGenerator<Uint8Array, void, undefined> {
+      try {
+        yield * bodyOf(answer, mostBytes, asked)
+      } catch (error) {
+        note(error)
+      }
+    }
+    const ask = async (input: string | URL | Request, init?: RequestInit): Promise<Response> => {
+      const url = new URL(input instanceof Request ? input.url : input)
+      const headers = Object.fromEntries(new Headers(init?.headers).entries())
+      const answer = await this.#get({ ...asked, url, headers }).catch(note)
+      open.add(answer)
+      const body = answer.status === 204 ? null : Readable.toWeb(Readable.from(read(answer)))
+      const answered = Object.entries(answer.headers).flatMap(([name, value]): [string, string][] =>
+        value === undefined ? [] : [[name, String(value)]])
+      return new Response(body as ReadableStream<Uint8Array> | null,
+        { status: answer.status, headers: answered })
+    }
+    return {
+      fetch: ask,
+      failure: () => failure,
+      end: () => { for (const answer of open) discard(answer) }
+    }
+  }
+}
+
+const lookupAll: Lookup = (hostname) => systemLookup(hostname, { all: true, verbatim: true })
+
+/**
+ * Connections to hosts of one trust. The check of the addresses is the lookup of the connection itself, so a
+ * name cannot resolve to one address for the check and to another for the connection.
+ */
+function agentFor (trust: Trust, { lookup = lookupAll }: HubClientOptions, limits: HubLimits): Agent {
+  const checked: LookupFunction = (hostname, options, callback) => {
+    const fail = (error: unknown): void => { callback(error as NodeJS.ErrnoException, []) }
+    lookup(hostname).then((addresses) => {
+      const bad = addresses.find(({ address }) => !addressAllowed(address, trust))
+      if (bad !== undefined) {
+        throw refused({ host: hostname }, `it resolves to ${bad.address}, which is not a public address`)
+      }
+      const first = addresses[0]
+      if (first === undefined) throw new HubError('unavailable', `${hostname} has no address`)
+      if (options.all === true) callback(null, addresses)
+      else callback(null, first.address, first.family)
+    }).catch(fail)
+  }
+  return new Agent({
+    connect: { timeout: limits.connectMs, lookup: checked },
+    headersTimeout: limits.headersMs,
+    bodyTimeout: limits.idleMs
+  })
+}
+
+/** Drops an answer's body and its connection. */
+function discard (answer: Answer): void {
+  // Destroying an unread body makes it emit an error that nobody needs.
+  answer.body.on('error', () => undefined)
+  answer.body.destroy()
+}
+
+async function send (
+  url: URL, dispatcher: Agent, headers: Record<string, string>, asked: Get
+): Promise<Answer> {
+  try {
+    const { statusCode, headers: answered, body } = await request(url, {
+      dispatcher,
+      headers: { 'user-agent': 'svc', 'accept-encoding': 'identity', ...headers },
+      signal: asked.signal ?? null
+    })
+    return { status: statusCode, headers: answered, body }
+  } catch (error) {
+    throw wireError(error, `${asked.what} at ${url.host}`, asked.signal)
+  }
+}
+
+function locationOf (answer: Answer, from: URL, what: string): URL {
+  const location = answer.headers['location']
+  if (typeof location !== 'string' || !URL.canParse(location, from.href)) {
+    throw new HubError('bad_answer', `${what}: a redirect without a usable location`)
+  }
+  return new URL(location, from)
+}
+
+/**
+ * The bytes of an answer, at most so many. Throws HubError `too_long` or what became of the connection, which
+ * goes when the reader stops early.
+ */
+async function * bodyOf (
+  answer: Answer, mostBytes: number, { what, signal }: Pick<Get, 'what' | 'signal'>
+): AsyncGenerator<Uint8Array, void, undefined> {
+  let bytes = 0
+  try {
+    for await (const part of answer.body as AsyncIterable<Uint8Array>) {
+      bytes += part.length
+      if (bytes > mostBytes) throw new HubError('too_long', `${what}: the answer is over ${mostBytes} bytes`)
+      yield part
+    }
+  } catch (error) {
+    throw wireError(error, what, signal)
+  } finally {
+    discard(answer)
+  }
+}
+
+/** What a failed connection means; the signal's own reason when that was the cause. */
+function wireError (error: unknown, what: string, signal: AbortSignal | undefined): Error {
+  if (signal?.aborted === true) return signal.reason as Error
+  if (error instanceof HubError) return error
+  const code = codeOf(error)
+  if (code === 'UND_ERR_HEADERS_TIMEOUT') {
+    return new HubError('stalled', `no answer in time: ${what}`, { cause: error })
+  }
+  if (code === 'UND_ERR_BODY_TIMEOUT') {
+    return new HubError('stalled', `the bytes stopped coming: ${what}`, { cause: error })
+  }
+  // An HTTPParserError has no code of its own when the parser gives none.
+  const unparsable = error instanceof Error && error.name === 'HTTPParserError'
+  if (unparsable || code === 'UND_ERR_HEADERS_OVERFLOW') {
+    return new HubError('bad_answer', `no proper HTTP answer: ${what}`, { cause: error })
+  }
+  const why = code === '' ? String(error) : code
+  return new HubError('unavailable', `no connection, or one that broke (${why}): ${what}`, { cause: error })
+}
+
+/** The code of an error, or of one inside an AggregateError (all addresses of a host failed). */
+function codeOf (error: unknown): string {
+  if (!(error instanceof Error)) return ''
+  const { code } = error as NodeJS.ErrnoException
+  if (typeof code === 'string') return code
+  return error instanceof AggregateError ? codeOf(error.errors[0]) : ''
+}
