@@ -73,18 +73,23 @@ export function readVersioned<T extends object> (path: string, format: number): 
   return value
 }
 
-/** Writes a file whole: temporary name, fsync, rename, fsync of the folder. Mode 0600. */
-export function writeWhole (path: string, text: string): void {
+/** Writes a file whole: temporary name, fsync, rename, fsync of the folder. Nothing is left of a failure. */
+export function writeWhole (path: string, text: string, mode = 0o600): void {
   const temporary = `${path}.${process.pid}.tmp`
-  const file = openSync(temporary, 'w', 0o600)
+  const file = openSync(temporary, 'w', mode)
   try {
-    // Not writeSync, which may write less than it was given.
-    writeFileSync(file, text)
-    fsyncSync(file)
-  } finally {
-    closeSync(file)
+    try {
+      // Not writeSync, which may write less than it was given.
+      writeFileSync(file, text)
+      fsyncSync(file)
+    } finally {
+      closeSync(file)
+    }
+    renameSync(temporary, path)
+  } catch (error) {
+    rmSync(temporary, { force: true })
+    throw error
   }
-  renameSync(temporary, path)
   syncFolder(dirname(path))
 }
 

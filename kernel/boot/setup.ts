@@ -1,11 +1,15 @@
 import { compileStrict, compileText } from '../api/validate.js'
 import { BootError } from './boot-error.js'
-import { findConfig, formatProblems, pluginModules, readConfigFile, resolveConfig } from '../config/index.js'
+import { findConfig, pluginModules, readConfigFile } from '../config/file.js'
+import { formatProblems } from '../config/problems.js'
+import { resolveConfig } from '../config/resolve.js'
 import { arrange } from '../plugins/graph.js'
 import { loadThirdParty } from '../plugins/third-party.js'
 import { authoritiesOf, ownerOf } from '../plugins/owners.js'
 import { checkManifests } from '../plugins/registry.js'
-import type { ConfigOwner, RawConfig, ResolvedConfig } from '../config/index.js'
+import type { ConfigOwner } from '../config/known.js'
+import type { ResolvedConfig } from '../config/resolve.js'
+import type { RawConfig } from '../config/text.js'
 import type { Manifest, Plugin } from '../api/plugin.js'
 
 /** What is known before anything is started: settings, and which plugins run in which order. */

@@ -1,6 +1,7 @@
 import { existsSync, mkdirSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { changeFile, saveConfigFile } from '../config/index.js'
+import { changeFile } from '../config/edit.js'
+import { saveConfigFile } from '../config/file.js'
 import { authoritiesOf, ownersOf } from './installed.js'
 import { CliError, exitCodes } from './errors.js'
 import type { Installation } from './installed.js'

@@ -1,5 +1,5 @@
-import { describe } from '../config/describe.js'
 import { nearest } from '../config/nearest.js'
+import { describe, hasType, parseTyped, typesOf } from '../config/values.js'
 import { usageError } from './errors.js'
 import type { JsonSchema } from '../api/schema.js'
 
@@ -7,20 +7,6 @@ type Props = Readonly<Record<string, JsonSchema>>
 
 /** The declared fields of an object schema. */
 export function fieldsOf (schema: JsonSchema): Props { return (schema['properties'] ?? {}) as Props }
-
-/** The JSON types a field allows; const and enum count by their values, anyOf and oneOf by their parts. */
-export function typesOf (schema: JsonSchema): Set<string> {
-  const named = schema['type']
-  if (named !== undefined) return new Set([named].flat() as string[])
-  const values = 'const' in schema ? [schema['const']] : schema['enum'] as unknown[] | undefined
-  if (values !== undefined) return new Set(values.map(jsonType))
-  const parts = (schema['anyOf'] ?? schema['oneOf'] ?? []) as JsonSchema[]
-  return new Set(parts.flatMap((part) => [...typesOf(part)]))
-}
-
-function jsonType (value: unknown): string {
-  return value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value
-}
 
 /**
  * Reads `--name value`, `--name=value` and bare `--name` (a boolean) into a payload, each value by the type
@@ -34,7 +20,8 @@ export function parseFields (words: readonly string[], schema: JsonSchema): Reco
     const { flag, attached } = splitFlag(words[i]!)
     const name = fieldName(flag, fields, schema)
     const types = typesOf(fields[name] ?? {})
-    const bare = attached === undefined && types.has('boolean') && !/^(true|false)$/.test(words[i + 1] ?? '')
+    const bare = attached === undefined && types.includes('boolean') &&
+      !/^(true|false)$/.test(words[i + 1] ?? '')
     const text = attached ?? (bare ? 'true' : words[++i])
     if (text === undefined) throw usageError(`--${flag} needs a value`)
     put(payload, name, flag, text, fields[name] ?? {})
@@ -63,7 +50,7 @@ function put (
   payload: Record<string, unknown>, name: string, flag: string, text: string, schema: JsonSchema
 ): void {
   const known = Object.hasOwn(payload, name)
-  if (typesOf(schema).has('array') && !text.startsWith('[')) {
+  if (typesOf(schema).includes('array') && !text.startsWith('[')) {
     const items = known ? payload[name] as unknown[] : []
     payload[name] = [...items, parseValue(flag, text, (schema['items'] ?? {}) as JsonSchema)]
     return
@@ -72,24 +59,9 @@ function put (
   payload[name] = parseValue(flag, text, schema)
 }
 
-/** A value written as text, read by the types its schema allows; text itself comes last. */
-export function parseValue (flag: string, text: string, schema: JsonSchema): unknown {
-  const types = typesOf(schema)
-  if (types.size === 0) return jsonOr(text, text)
-  if (types.has('null') && text === 'null') return null
-  if (types.has('boolean') && /^(true|false)$/.test(text)) return text === 'true'
-  const numeric = types.has('number') || types.has('integer')
-  if (numeric && text.trim() !== '' && Number.isFinite(Number(text))) {
-    if (types.has('number') || Number.isInteger(Number(text))) return Number(text)
-  }
-  if (types.has('object') || types.has('array')) {
-    const value = jsonOr(text, undefined)
-    if (value !== undefined && types.has(jsonType(value))) return value
-  }
-  if (types.has('string')) return text
+/** A value written as text, read by the types its schema allows. */
+function parseValue (flag: string, text: string, schema: JsonSchema): unknown {
+  const value = parseTyped(text, schema)
+  if (value !== undefined && hasType(value, schema)) return value
   throw usageError(`--${flag} must be ${describe(schema)}, not ${JSON.stringify(text)}`)
-}
-
-function jsonOr (text: string, otherwise: unknown): unknown {
-  try { return JSON.parse(text) as unknown } catch { return otherwise }
 }

@@ -1,16 +1,16 @@
 import { isDeepStrictEqual } from 'node:util'
-import { readEnv } from './env.js'
-import type { Overlay } from './env.js'
+import { expandEnv, looksLikeReference, readEnv } from './env.js'
+import type { Env, Overlay } from './env.js'
 import { canonicalPath, schemaAt } from './known.js'
 import type { Known } from './known.js'
 import {
   cleanCopy, deleteIn, emptyTree, formatPath, getIn, isForbiddenKey, isTree, isUnder, parsePath, pathKey,
   setIn
 } from './paths.js'
-import type { Tree } from './paths.js'
-import { expandEnv, looksLikeReference } from './secrets.js'
-import { parseTyped } from './typed.js'
-import type { Env, Path, Position, Problem, RawConfig } from './types.js'
+import { parseTyped } from './values.js'
+import type { Path, Tree } from './paths.js'
+import type { Problem } from './problems.js'
+import type { Position, RawConfig } from './text.js'
 
 /** Settings on their way from the file to the resolved configuration. */
 export interface Draft {

@@ -1,11 +1,14 @@
 import type { JsonSchema } from '../api/schema.js'
-import { describe, show } from './describe.js'
 import { formatPath } from './paths.js'
 import { nearest } from './nearest.js'
 import { isSecret } from './known.js'
 import type { Known } from './known.js'
-import { parseTyped } from './typed.js'
-import type { Env, Path, Problem } from './types.js'
+import { describe, parseTyped, show } from './values.js'
+import type { Path } from './paths.js'
+import type { Problem } from './problems.js'
+
+/** Environment variables, as in `process.env`. */
+export type Env = Readonly<Record<string, string | undefined>>
 
 /** Variables that mean something else than a setting. */
 const specials = [
@@ -89,3 +92,32 @@ function unknownVariable (name: string, names: Iterable<string>): Problem {
   const problem = at(name, '', 'no setting has this variable')
   return suggestion === undefined ? problem : { ...problem, suggestion }
 }
+
+const reference = /\$\{env\.([A-Za-z_][A-Za-z0-9_]*)\}/g
+
+/** What became of a text with references to the environment. */
+export type Expanded =
+  | { readonly kind: 'plain' }
+  | { readonly kind: 'value', readonly text: string, readonly whole: boolean }
+  | { readonly kind: 'problem', readonly message: string }
+
+/**
+ * Puts the values of `${env.NAME}` into a text. `whole` says that the text was one reference and nothing
+ * else. What a variable holds is never expanded again.
+ */
+export function expandEnv (text: string, env: Env): Expanded {
+  const names = [...text.matchAll(reference)].map((match) => match[1] ?? '')
+  const malformed = text.replace(reference, '').includes('${env.')
+  if (malformed) return { kind: 'problem', message: 'a reference to the environment is written ${env.NAME}' }
+  if (names.length === 0) return { kind: 'plain' }
+  const missing = [...new Set(names.filter((name) => env[name] === undefined))]
+  if (missing.length > 0) {
+    const variables = missing.length === 1 ? 'variable' : 'variables'
+    return { kind: 'problem', message: `the environment has no ${variables} ${missing.join(', ')}` }
+  }
+  const whole = names.length === 1 && text === `\${env.${names[0] ?? ''}}`
+  return { kind: 'value', text: text.replace(reference, (_, name: string) => env[name] ?? ''), whole }
+}
+
+/** True for `${NAME}`, which is kept as written and probably meant `${env.NAME}`. */
+export function looksLikeReference (text: string): boolean { return /\$\{[A-Za-z_]\w*\}/.test(text) }

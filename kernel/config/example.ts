@@ -1,9 +1,9 @@
 import { stringify } from 'yaml'
 import type { JsonSchema } from '../api/schema.js'
-import { describe, show } from './describe.js'
 import { gatherKnown } from './known.js'
 import { isTree } from './paths.js'
-import type { ConfigOwner } from './types.js'
+import { describe, show } from './values.js'
+import type { ConfigOwner } from './known.js'
 
 const width = 100
 

@@ -1,9 +1,14 @@
-import { closeSync, constants, fstatSync, lstatSync, openSync, readSync } from 'node:fs'
+import {
+  closeSync, constants, existsSync, fstatSync, lstatSync, openSync, readSync, realpathSync, statSync
+} from 'node:fs'
 import { join, resolve } from 'node:path'
-import { formats, isModulePath } from './formats.js'
+import { writeWhole } from '../boot/home.js'
 import { isTree } from './paths.js'
 import { readConfigText } from './text.js'
-import type { Env, Problem, RawConfig } from './types.js'
+import { formats, isModulePath } from './values.js'
+import type { Env } from './env.js'
+import type { Problem } from './problems.js'
+import type { RawConfig } from './text.js'
 
 /** Largest svc.yaml, in bytes. */
 export const maxFileBytes = 1024 * 1024
@@ -42,7 +47,7 @@ export function readConfigFile (path: string | null): RawConfig {
 const ownId = (): number | undefined => process.getuid?.()
 
 /** Why a file with code, or that names some, is not trusted by its owner; null when it is. */
-export function strangersFile (owner: number, own = ownId()): string | null {
+export function untrustedOwner (owner: number, own = ownId()): string | null {
   if (own === undefined || owner === own || owner === 0) return null
   return `belongs to user ${owner}, not to user ${own} who runs this, nor to root`
 }
@@ -64,9 +69,9 @@ function readSafely (file: string): string | { text: string } {
       return `may be written by group or others (mode ${shown}) though it can name code to load; ` +
         `run: chmod go-w '${file}'`
     }
-    const stranger = strangersFile(uid)
-    if (stranger !== null) {
-      return `${stranger}, though it can name code to load; run: chown ${ownId()} '${file}'`
+    const untrusted = untrustedOwner(uid)
+    if (untrusted !== null) {
+      return `${untrusted}, though it can name code to load; run: chown ${ownId()} '${file}'`
     }
     return size > maxFileBytes ? tooLarge(size) : decode(readUpTo(handle, maxFileBytes + 1))
   } catch (error) {
@@ -97,6 +102,16 @@ function decode (bytes: Buffer): string | { text: string } {
   } catch {
     return 'is not UTF-8 text'
   }
+}
+
+/**
+ * Writes svc.yaml so that a crash leaves either the old or the new text. A link stays a link, the
+ * permissions stay as they are; a new file can be read and written by its owner only.
+ */
+export function saveConfigFile (path: string, text: string): void {
+  if (!existsSync(path)) return writeWhole(path, text)
+  const target = realpathSync(path)
+  writeWhole(target, text, statSync(target).mode & 0o777)
 }
 
 /** A plugin that svc.yaml brings in. */

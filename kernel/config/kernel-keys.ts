@@ -1,6 +1,6 @@
 import type { FromSchema, JsonSchema } from '../api/schema.js'
 import { getIn } from './paths.js'
-import type { Path } from './types.js'
+import type { Path } from './paths.js'
 
 const whole = <D extends number> (description: string, value: D, minimum: number, maximum: number): {
   type: 'integer', description: string, default: D, minimum: number, maximum: number

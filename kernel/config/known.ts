@@ -2,10 +2,27 @@ import type { JsonSchema } from '../api/schema.js'
 import { kernelKeys } from './kernel-keys.js'
 import { formatPath, isTree, isUnder, pathKey } from './paths.js'
 import { nearest } from './nearest.js'
-import type { ConfigOwner, Path } from './types.js'
+import type { Path } from './paths.js'
+
+/** A plugin, as far as configuration is concerned: what of its manifest describes settings. */
+export interface ConfigOwner {
+  readonly name: string
+  /** Schema of `plugins.<name>`. */
+  readonly config?: JsonSchema
+  /** Top-level keys the plugin owns, with their schemas. */
+  readonly settings?: Readonly<Record<string, JsonSchema>>
+  /** False for a plugin that svc.yaml names by `module`. */
+  readonly bundled: boolean
+}
 
 /** A schema and where in svc.yaml it applies; each is compiled on its own. */
-export interface Piece { readonly path: Path, readonly schema: JsonSchema, readonly owner: string }
+export interface Piece {
+  readonly path: Path
+  readonly schema: JsonSchema
+  readonly owner: string
+  /** False for the schema of a plugin that svc.yaml names by `module`. */
+  readonly bundled: boolean
+}
 
 /** A setting that is also read from other places of the file. */
 export interface Aliased { readonly path: Path, readonly also: readonly Path[] }
@@ -24,14 +41,13 @@ export interface Known {
 /** Puts together all keys of the kernel and the plugins, and their schemas. */
 export function gatherKnown (owners: readonly ConfigOwner[]): Known {
   const pieces: Piece[] = []
-  const add = (path: Path, schema: JsonSchema, owner: string): void => {
-    pieces.push({ path, schema: prepare(schema), owner })
+  const add = (path: Path, schema: JsonSchema, { name, bundled }: ConfigOwner): void => {
+    pieces.push({ path, schema: prepare(schema), owner: name, bundled })
   }
-  for (const [key, schema] of Object.entries(kernelKeys)) add([key], schema, 'kernel')
-  for (const owner of owners) {
-    for (const [key, schema] of Object.entries(owner.settings ?? {})) add([key], schema, owner.name)
+  for (const owner of [{ name: 'kernel', settings: kernelKeys, bundled: true }, ...owners]) {
+    for (const [key, schema] of Object.entries(owner.settings ?? {})) add([key], schema, owner)
   }
-  for (const owner of owners) add(['plugins', owner.name], pluginSchema(owner), owner.name)
+  for (const owner of owners) add(['plugins', owner.name], pluginSchema(owner), owner)
 
   const leaves: { path: Path, schema: JsonSchema }[] = []
   const paths: Path[] = [['plugins']]

@@ -1,4 +1,5 @@
-import type { Path } from './types.js'
+/** A place in the settings, one segment per key; list items are their index as text. */
+export type Path = readonly string[]
 
 /** A map without a prototype, so that no key of a file can reach Object.prototype. */
 export type Tree = Record<string, unknown>

@@ -1,3 +1,8 @@
+/**
+ * Configuration in two phases: first svc.yaml is found and read (`readConfigFile`) and the plugins it
+ * brings in are imported (`pluginModules`); then, with every schema known, `resolveConfig` lays flags over
+ * environment over file over defaults and reports all problems at once.
+ */
 import type { JsonSchema } from '../api/schema.js'
 import { makeDraft, openSections, overlayOf, placeInFile, problemAt } from './draft.js'
 import type { Draft } from './draft.js'
@@ -6,9 +11,15 @@ import type { KernelConfig } from './kernel-keys.js'
 import { canonicalPath, gatherKnown, schemaAt, suggestKey } from './known.js'
 import { nearest } from './nearest.js'
 import { cleanCopy, deepFreeze, formatPath, getIn, isTree, isUnder, parsePath } from './paths.js'
-import { hidden } from './secrets.js'
-import type { ConfigOwner, Env, Path, Problem, RawConfig } from './types.js'
 import { isHidden, unknownKey, validateDraft } from './validate.js'
+import type { Env } from './env.js'
+import type { ConfigOwner } from './known.js'
+import type { Path } from './paths.js'
+import type { Problem } from './problems.js'
+import type { RawConfig } from './text.js'
+
+/** What a secret looks like wherever settings are shown. */
+const hidden = '********'
 
 export type Origin = 'flag' | 'env' | 'file' | 'default'
 

@@ -3,8 +3,24 @@ import {
 } from 'yaml'
 import type { Document, Node, Pair } from 'yaml'
 import { emptyTree, formatPath, isForbiddenKey, isTree, pathKey } from './paths.js'
-import type { Tree } from './paths.js'
-import type { Path, Position, Problem, RawConfig } from './types.js'
+import type { Path, Tree } from './paths.js'
+import type { Problem } from './problems.js'
+
+/** A line and a column of svc.yaml, both counted from 1. */
+export interface Position { readonly line: number, readonly column: number }
+
+/** A parsed svc.yaml, before anything is known about plugins. */
+export interface RawConfig {
+  /** Absolute path of the file, or null when there is none. */
+  readonly file: string | null
+  /** The settings as written; maps have no prototype. */
+  readonly value: Readonly<Record<string, unknown>>
+  readonly problems: readonly Problem[]
+  /** True when the text could not be parsed, so that `value` says nothing. */
+  readonly broken: boolean
+  /** Where the key at a path stands; undefined when the file does not have it. */
+  position (path: Path): Position | undefined
+}
 
 /**
  * Deepest nesting of svc.yaml; the YAML composer recurses, and running out of stack there ends the process.

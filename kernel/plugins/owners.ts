@@ -1,5 +1,5 @@
 import { kernelManifest } from './kernel-manifest.js'
-import type { ConfigOwner } from '../config/index.js'
+import type { ConfigOwner } from '../config/known.js'
 import type { Manifest } from '../api/plugin.js'
 
 /** What a plugin's manifest says about settings. */

@@ -1,8 +1,8 @@
 import { statSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { pathToFileURL } from 'node:url'
-import { strangersFile } from '../config/file.js'
-import type { PluginModule } from '../config/index.js'
+import { untrustedOwner } from '../config/file.js'
+import type { PluginModule } from '../config/file.js'
 import type { Plugin } from '../api/plugin.js'
 
 /**
@@ -11,7 +11,7 @@ import type { Plugin } from '../api/plugin.js'
  */
 export async function loadThirdParty ({ path, module, resolvedFrom, name }: PluginModule): Promise<Plugin> {
   const found = path ?? createRequire(resolvedFrom).resolve(module)
-  const stranger = strangersFile(statSync(found).uid)
+  const stranger = untrustedOwner(statSync(found).uid)
   if (stranger !== null) throw new Error(`it ${stranger}`)
   const { default: plugin } = await import(pathToFileURL(found).href) as { default?: Partial<Plugin> }
   if (typeof plugin?.manifest !== 'object' || typeof plugin.start !== 'function') {

@@ -1,5 +1,8 @@
 import t from 'tap'
-import { ConfigError, exampleYaml, readConfigText, setInFile } from '../config/index.js'
+import { setInFile } from '../config/edit.js'
+import { exampleYaml } from '../config/example.js'
+import { ConfigError } from '../config/problems.js'
+import { readConfigText } from '../config/text.js'
 import { brief, guest, owners, resolveText } from './config-fixture.js'
 
 t.test('an edit changes one setting and leaves the rest as it is', async (t) => {

@@ -1,8 +1,9 @@
 import t from 'tap'
 import { chmodSync, mkdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { strangersFile } from '../config/file.js'
-import { findConfig, pluginModules, readConfigFile, readConfigText, saveConfigFile } from '../config/index.js'
+import { untrustedOwner } from '../config/file.js'
+import { findConfig, pluginModules, readConfigFile, saveConfigFile } from '../config/file.js'
+import { readConfigText } from '../config/text.js'
 import { brief } from './config-fixture.js'
 
 t.test('the file is found by flag, variable, home, in this order', async (t) => {
@@ -26,9 +27,9 @@ t.test('the file is found by flag, variable, home, in this order', async (t) => 
 t.test('a file that is unsafe or unreadable is refused', async (t) => {
   const dir = t.testdir()
   const file = join(dir, 'svc.yaml')
-  t.equal(strangersFile(1000, 1000), null)
-  t.equal(strangersFile(0, 1000), null)
-  for (const own of [1000, 0]) t.match(strangersFile(1001, own), `belongs to user 1001, not to user ${own}`)
+  t.equal(untrustedOwner(1000, 1000), null)
+  t.equal(untrustedOwner(0, 1000), null)
+  for (const own of [1000, 0]) t.match(untrustedOwner(1001, own), `belongs to user 1001, not to user ${own}`)
   const check = (content: string | Buffer, mode: number, expected: RegExp | null): void => {
     writeFileSync(file, content)
     chmodSync(file, mode)

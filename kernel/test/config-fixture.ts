@@ -1,5 +1,8 @@
-import { readConfigText, resolveConfig } from '../config/index.js'
-import type { ConfigOwner, Problem, ResolvedConfig } from '../config/index.js'
+import { resolveConfig } from '../config/resolve.js'
+import { readConfigText } from '../config/text.js'
+import type { ConfigOwner } from '../config/known.js'
+import type { Problem } from '../config/problems.js'
+import type { ResolvedConfig } from '../config/resolve.js'
 import type { JsonSchema } from '../api/schema.js'
 
 const section = (properties: Record<string, JsonSchema>, more: JsonSchema = {}): JsonSchema =>

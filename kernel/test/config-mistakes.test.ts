@@ -1,5 +1,7 @@
 import t from 'tap'
-import { formatProblems, readConfigText, resolveConfig } from '../config/index.js'
+import { formatProblems } from '../config/problems.js'
+import { resolveConfig } from '../config/resolve.js'
+import { readConfigText } from '../config/text.js'
 import { brief, guest, owners, resolveText } from './config-fixture.js'
 import type { Given } from './config-fixture.js'
 

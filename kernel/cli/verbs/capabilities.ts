@@ -1,4 +1,4 @@
-import { describe } from '../../config/describe.js'
+import { describe } from '../../config/values.js'
 import { fieldsOf } from '../fields.js'
 import { listingPath, parseId, pick } from '../invoke.js'
 import { notYet, retryFor } from '../wait.js'

@@ -22,7 +22,7 @@ export default {
         return listing.capabilities.map((c) => `${c.id}@${c.version}`)
       },
       settings: async () => {
-        const { resolveConfig } = await import('../../config/index.js')
+        const { resolveConfig } = await import('../../config/resolve.js')
         const { raw, plugins } = await installation()
         const { config } = resolveConfig(raw, { owners: ownersOf(plugins), env: {} })
         return config.entries().map((entry) => entry.path)

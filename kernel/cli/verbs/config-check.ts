@@ -1,4 +1,5 @@
-import { formatProblems, resolveConfig } from '../../config/index.js'
+import { formatProblems } from '../../config/problems.js'
+import { resolveConfig } from '../../config/resolve.js'
 import { checkManifests } from '../../plugins/registry.js'
 import { settingsEnv } from '../env.js'
 import { arranged, authoritiesOf, disabledIn, ownersOf, readInstallation } from '../installed.js'

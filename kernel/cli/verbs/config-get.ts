@@ -1,7 +1,8 @@
-import { formatProblems, resolveConfig } from '../../config/index.js'
+import { formatProblems } from '../../config/problems.js'
+import { resolveConfig } from '../../config/resolve.js'
 import { settingsEnv } from '../env.js'
 import { authoritiesOf, ownersOf, readInstallation, settingSchema } from '../installed.js'
-import type { Entry } from '../../config/index.js'
+import type { Entry } from '../../config/resolve.js'
 import type { Verb } from '../verb.js'
 
 export default {

@@ -1,5 +1,6 @@
-import { parseTyped, resolveConfig } from '../../config/index.js'
-import { describe } from '../../config/describe.js'
+import { resolveConfig } from '../../config/resolve.js'
+import { parseTyped } from '../../config/values.js'
+import { describe } from '../../config/values.js'
 import { editConfig, restartHint, saveEdit } from '../edit-config.js'
 import { settingsEnv } from '../env.js'
 import { ownersOf, readInstallation, settingSchema } from '../installed.js'

@@ -1,5 +1,5 @@
 import { parseNeed } from '../../plugins/graph.js'
-import { describe } from '../../config/describe.js'
+import { describe } from '../../config/values.js'
 import { fieldsOf } from '../fields.js'
 import { findPlugin, readInstallation } from '../installed.js'
 import type { Manifest } from '../../api/plugin.js'

@@ -1,6 +1,32 @@
 import { relative } from 'node:path'
 import { printable } from './paths.js'
-import type { Problem } from './types.js'
+
+/** One thing that is wrong, and where. */
+export interface Problem {
+  /** The file, or null when the value came from the environment, a flag or nowhere. */
+  readonly file: string | null
+  readonly line: number | null
+  readonly column: number | null
+  /** Dotted path of the setting; empty when the file as a whole is meant. */
+  readonly path: string
+  readonly message: string
+  /** The environment variable or `command line`, when the value came from there. */
+  readonly source?: string
+  /** What the schema asks for, in words. */
+  readonly expected?: string
+  /** The key or value that was probably meant. */
+  readonly suggestion?: string
+}
+
+/** Thrown by the few functions that cannot return problems beside a result. */
+export class ConfigError extends Error {
+  readonly problems: readonly Problem[]
+  constructor (message: string, problems: readonly Problem[] = []) {
+    super(message)
+    this.name = 'ConfigError'
+    this.problems = problems
+  }
+}
 
 /**
  * Writes problems for people, one line each: place, path, what is wrong, what was probably meant. A file
