@@ -8,7 +8,7 @@ import { createEventLog } from '../log.js'
 import { createReplication } from '../replication.js'
 import { newestOf, restore } from '../opening.js'
 import { memoryStore } from '../store/start.js'
-import { chain, everything, full, openRig, tempFolder } from './store-kit.js'
+import { chain, diskTest, everything, full, openRig, tempFolder } from './store-kit.js'
 import type { Test } from 'tap'
 import type { EventLog } from '../log.js'
 import type { Input, Replication } from '../steps.js'
@@ -146,7 +146,7 @@ async function agree (t: Test, cluster: Cluster, count: number): Promise<void> {
   t.equal(cluster.dropped, 0)
 }
 
-t.test(`a node that was away while ${EVENTS} events happened has all of them`, async (t) => {
+diskTest(`a node that was away while ${EVENTS} events happened has all of them`, async (t) => {
   const cluster = new Cluster(t)
   for (const id of ALL) await cluster.start(id)
   cluster.elect('s1', 'a')
@@ -160,7 +160,7 @@ t.test(`a node that was away while ${EVENTS} events happened has all of them`, a
   await agree(t, cluster, 301 + EVENTS)
 })
 
-t.test('what the master does not have comes from another node', async (t) => {
+diskTest('what the master does not have comes from another node', async (t) => {
   const cluster = new Cluster(t)
   await cluster.start('a', false)
   await cluster.start('b')
@@ -187,7 +187,7 @@ t.test('what the master does not have comes from another node', async (t) => {
   t.same(store.status().gaps, [[301 + RING * 3, cluster.peer('a').log.base.idx]])
 })
 
-t.test('the whole cluster restarts: the log goes on, and no index is given twice', async (t) => {
+diskTest('the whole cluster restarts: the log goes on, and no index is given twice', async (t) => {
   const cluster = new Cluster(t)
   for (const id of ALL) await cluster.start(id)
   cluster.elect('s1', 'a')
@@ -235,7 +235,7 @@ t.test('one that catches up asks no faster than its disk writes', async (t) => {
   t.pass('a disk that does not answer is not waited for for ever')
 })
 
-t.test('a page of the store', async (t) => {
+diskTest('a page of the store', async (t) => {
   const { store } = await openRig(t, tempFolder(t))
   const entries = chain(1300)
   const later = chain(5, { after: { idx: 1400, chain: 'x' } })

@@ -2,6 +2,7 @@ import t from 'tap'
 import type { Test } from 'tap'
 import { entryAfter, START } from '../entries.js'
 import { EventLogService } from '../service.js'
+import { diskTest } from './store-kit.js'
 import { noSqlite, SELF, startLog } from './kit.js'
 import type { LogRig } from './kit.js'
 
@@ -19,7 +20,7 @@ async function six (t: T): Promise<LogRig> {
   return rig
 }
 
-t.test('a page has the shape of the contract', async (t) => {
+diskTest('a page has the shape of the contract', async (t) => {
   const rig = await startLog(t)
   t.same(await rig.page(),
     { sessionId: 's1', mode: 'normal', counted: 0, firstIdx: 1, nextIdx: 1, events: [] })
@@ -136,7 +137,7 @@ t.test('what is no longer kept is named, where nothing is stored', async (t) => 
   t.equal((await rig.page('?since=2026-01-01T00:00:00Z&limit=1')).events[0]!.idx, 11)
 })
 
-t.test('what memory no longer holds comes from the store', async (t) => {
+diskTest('what memory no longer holds comes from the store', async (t) => {
   const rig = await startLog(t)
   for (let i = 0; i < 10_010; i++) {
     rig.happen(i % 1000 === 4 ? 'NodeTimedOut' : 'NodeJoined', { nodeId: `n${i}` })

@@ -2,6 +2,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import t from 'tap'
 import type { Test } from 'tap'
 import { entryAfter, START } from '../entries.js'
+import { diskTest } from './store-kit.js'
 import { noSqlite, startLog } from './kit.js'
 import type { Entry, Position } from '../entries.js'
 
@@ -114,7 +115,7 @@ t.test('what is no longer kept is named in the stream', async (t) => {
   await stream.until(/event: gap\ndata: \{"from":4,"to":10\}\n\n/)
 })
 
-t.test('a stream that is taken up further back than memory goes has everything once', async (t) => {
+diskTest('a stream that is taken up further back than memory goes has everything once', async (t) => {
   const rig = await startLog(t)
   const url = `${await rig.listen()}/events?follow=1`
   const happen = async (count: number): Promise<void> => {

@@ -4,7 +4,7 @@ import { manualClock } from '../../../kernel/testing/index.js'
 import { createEventLog } from '../log.js'
 import { newestOf, restore } from '../opening.js'
 import { instanceOn, startHistoryRig, stateWith } from './history-kit.js'
-import { openRig, tempFolder } from './store-kit.js'
+import { diskTest, openRig, tempFolder } from './store-kit.js'
 
 const MINUTE = 60_000
 
@@ -148,7 +148,7 @@ t.test('snapshots of an earlier start are found in the store, the oldest too', a
     { message: /of 2025-12-01T00:00:00.000Z, index 0/, reason: 'not_recorded' })
 })
 
-t.test('on the disk: what was recorded and what happened is there after a restart', async (t) => {
+diskTest('on the disk: what was recorded and what happened is there after a restart', async (t) => {
   const folder = tempFolder(t)
   const clock = manualClock()
   const { store: first } = await openRig(t, folder)

@@ -1,8 +1,7 @@
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import t from 'tap'
 import { newestOf } from '../opening.js'
-import { chain, everything, openDb, openRig, tempFolder, until } from './store-kit.js'
+import { chain, diskTest, everything, openDb, openRig, tempFolder, until } from './store-kit.js'
 import type { Test } from 'tap'
 import type { Entry } from '../entries.js'
 import type { StoreRig } from './store-kit.js'
@@ -38,7 +37,7 @@ async function withDamage (t: Test): Promise<{
   return { folder, entries, from, to: next - 1 }
 }
 
-t.test('damage in an older segment that shows in a read: it is set aside, the rest is read', async (t) => {
+diskTest('damage in an older segment that shows in a read: it is set aside, the rest is read', async (t) => {
   const { folder, entries, from, to } = await withDamage(t)
   const rig = await openRig(t, folder, { limits: SMALL })
   t.same(rig.damaged, [], 'the start looks through the newest only')
@@ -57,7 +56,7 @@ t.test('damage in an older segment that shows in a read: it is set aside, the re
   t.same([again.damaged, again.store.status().gaps], [[], [[from, to]]])
 })
 
-t.test('a cut into a damaged segment takes the whole of it away, and all goes on', async (t) => {
+diskTest('a cut into a damaged segment takes the whole of it away, and all goes on', async (t) => {
   const { folder, entries, from } = await withDamage(t)
   const rig = await openRig(t, folder, { limits: SMALL })
   rig.store.cut(from + 50)
@@ -71,7 +70,7 @@ t.test('a cut into a damaged segment takes the whole of it away, and all goes on
   t.same((await openRig(t, folder, { limits: SMALL })).store.status().gaps, [[from, from + 50]])
 })
 
-t.test('a damaged file does not keep the old ones from being deleted', async (t) => {
+diskTest('a damaged file does not keep the old ones from being deleted', async (t) => {
   const { folder, entries } = await withDamage(t)
   const limits = { ...SMALL, totalBytes: 300_000, keepEntries: 100 }
   const rig = await openRig(t, folder, { limits })
@@ -82,7 +81,7 @@ t.test('a damaged file does not keep the old ones from being deleted', async (t)
   t.same(kept.slice(-100), more.slice(-100))
 })
 
-t.test('a cut while writing begins again after a stop', async (t) => {
+diskTest('a cut while writing begins again after a stop', async (t) => {
   const entries = chain(20)
   const other = chain(20, { after: entries[4]!, sid: 's2' })
   let free = 100
@@ -120,7 +119,7 @@ t.test('a cut while writing begins again after a stop', async (t) => {
   t.same(await everything(again.store), [...entries.slice(0, 5), ...other.slice(2)])
 })
 
-t.test('a stop while writing begins again waits for that: nothing is left open', async (t) => {
+diskTest('a stop while writing begins again waits for that: nothing is left open', async (t) => {
   let free = 0
   let open = 0
   let held = false

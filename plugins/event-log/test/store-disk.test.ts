@@ -2,9 +2,8 @@ import { spawnSync } from 'node:child_process'
 import { mkdirSync, readdirSync, rmSync, statfsSync, writeFileSync } from 'node:fs'
 import { statfs } from 'node:fs/promises'
 import { join } from 'node:path'
-import t from 'tap'
 import { START } from '../entries.js'
-import { chain, everything, openRig, tempFolder, until } from './store-kit.js'
+import { chain, diskTest, everything, openRig, tempFolder, until } from './store-kit.js'
 import type { Test } from 'tap'
 import type { Entry } from '../entries.js'
 
@@ -31,7 +30,7 @@ function smallDisk (
 const freeBytes = async (folder: string): Promise<number | null> =>
   await statfs(folder).then(({ bavail, bsize }) => bavail * bsize, () => null)
 
-t.test('T-L01, T-L02: a disk that fills, and one that gets room again', { skip }, async (t) => {
+diskTest('T-L01, T-L02: a disk that fills, and one that gets room again', async (t) => {
   const disk = smallDisk(t, 8)
   if (disk === null) return
   const { folder } = disk
@@ -68,9 +67,9 @@ t.test('T-L01, T-L02: a disk that fills, and one that gets room again', { skip }
   const again = await openRig(t, folder)
   t.same(again.store.status().gaps, [[stored + 1, before]])
   t.equal(again.store.reserved, entries.at(-1)!.idx)
-})
+}, skip)
 
-t.test('T-L03: a disk that is full at the start', { skip }, async (t) => {
+diskTest('T-L03: a disk that is full at the start', async (t) => {
   const disk = smallDisk(t, 6)
   if (disk === null) return
   const { folder } = disk
@@ -104,9 +103,9 @@ t.test('T-L03: a disk that is full at the start', { skip }, async (t) => {
   await until(() => second.gaps.length > 0)
   t.same(second.gaps, [{ from: 501, to: 510, count: 10 }])
   t.same(await everything(second.store), [...entries, ...next])
-})
+}, skip)
 
-t.test('a folder that cannot be written, and one that cannot be made', async (t) => {
+diskTest('a folder that cannot be written, and one that cannot be made', async (t) => {
   const folder = tempFolder(t)
   writeFileSync(join(folder, 'file'), '')
   await t.rejects(openRig(t, join(folder, 'file', 'events')), { code: 'ENOTDIR' })

@@ -2,10 +2,9 @@ import {
   copyFileSync, existsSync, readdirSync, readFileSync, statSync, truncateSync, writeFileSync
 } from 'node:fs'
 import { join } from 'node:path'
-import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { DbError } from '../store/sqlite.js'
-import { chain, everything, openDb, openRig, tempFolder, until } from './store-kit.js'
+import { chain, diskTest, everything, openDb, openRig, tempFolder, until } from './store-kit.js'
 import type { ManualClock } from '../../../kernel/testing/index.js'
 import type { Entry } from '../entries.js'
 import type { Db, OpenDb } from '../store/sqlite.js'
@@ -38,7 +37,7 @@ function disturbed (affect: (sql: string) => Promise<void>): OpenDb {
   }
 }
 
-t.test('T-L09: the floor is seen at the next 1,024th append, exactly', async (t) => {
+diskTest('T-L09: the floor is seen at the next 1,024th append, exactly', async (t) => {
   const clock = manualClock()
   let free = 2048 * MIB + MIB
   const rig = await openRig(t, tempFolder(t), {
@@ -80,7 +79,7 @@ t.test('T-L09: the floor is seen at the next 1,024th append, exactly', async (t)
   t.same(store.status().gaps, [[1025, 2015]])
 })
 
-t.test('events that come while writing begins again are in the record too', async (t) => {
+diskTest('events that come while writing begins again are in the record too', async (t) => {
   let free = 0
   let onGap = (): void => {}
   const slow = disturbed(async (sql) => { if (sql.startsWith('INSERT OR REPLACE INTO gap')) onGap() })
@@ -98,7 +97,7 @@ t.test('events that come while writing begins again are in the record too', asyn
   t.same(idxs(await everything(rig.store)), [14, 15, 16, 17, 18, 19, 20])
 })
 
-t.test('a write that fails: nothing waits for it, and a cut meanwhile is made up for', async (t) => {
+diskTest('a write that fails: nothing waits for it, and a cut meanwhile is made up for', async (t) => {
   let broken = false
   const openBroken = disturbed(async (sql) => {
     if (broken && /^(INSERT|CREATE)/.test(sql)) throw new DbError('disk I/O error', 'SQLITE_IOERR')
@@ -127,7 +126,7 @@ t.test('a write that fails: nothing waits for it, and a cut meanwhile is made up
   t.same(await everything(rig.store), [...entries.slice(0, 6), ...other.slice(5)])
 })
 
-t.test('a disk that does not answer slows nobody; what does not fit is dropped and said', async (t) => {
+diskTest('a disk that does not answer slows nobody; what does not fit is dropped and said', async (t) => {
   // The real disk would keep the process alive.
   const alive = setInterval(() => {}, 1000)
   t.teardown(() => { clearInterval(alive) })
@@ -163,7 +162,7 @@ t.test('a disk that does not answer slows nobody; what does not fit is dropped a
   release()
 })
 
-t.test('T-L07: a damaged segment is set aside, what is lost is told, and all goes on', async (t) => {
+diskTest('T-L07: a damaged segment is set aside, what is lost is told, and all goes on', async (t) => {
   const folder = tempFolder(t)
   const first = await openRig(t, folder, { limits: { fileBytes: 150_000 } })
   const entries = chain(1000, { text: 'x'.repeat(200) })
@@ -197,7 +196,7 @@ t.test('T-L07: a damaged segment is set aside, what is lost is told, and all goe
   t.same(rig.store.status().gaps, [[from, rig.store.reserved]])
 })
 
-t.test('damage that shows while writing', async (t) => {
+diskTest('damage that shows while writing', async (t) => {
   let damaged = false
   const rig = await openRig(t, tempFolder(t), {
     openDb: disturbed(async (sql) => {
@@ -217,7 +216,7 @@ t.test('damage that shows while writing', async (t) => {
   t.match(rig.store.status(), { mode: 'normal', gaps: [[1, 10]] })
 })
 
-t.test('files that are no segments, or were never finished', async (t) => {
+diskTest('files that are no segments, or were never finished', async (t) => {
   const folder = tempFolder(t)
   for (const name of ['seg-5.db', 'seg-3.db.tmp', 'seg-3.db.tmp-wal', 'seg-1.db.gz.tmp', 'notes.txt']) {
     writeFileSync(join(folder, name), '')
@@ -233,7 +232,7 @@ t.test('files that are no segments, or were never finished', async (t) => {
   t.equal((await everything(rig.store)).length, 3)
 })
 
-t.test('a clock that is set forward and back by an hour changes no order', async (t) => {
+diskTest('a clock that is set forward and back by an hour changes no order', async (t) => {
   const rig = await openRig(t, tempFolder(t))
   const entries = chain(30).map((entry, i) => ({ ...entry,
     at: new Date(Date.UTC(2026, 0, 1, [10, 11, 9][Math.floor(i / 10)], i)).toISOString() }))

@@ -1,8 +1,7 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
-import t from 'tap'
-import { everything, full, openRig, tempFolder } from './store-kit.js'
+import { diskTest, everything, full, openRig, tempFolder } from './store-kit.js'
 import type { Test } from 'tap'
 import type { StoreLimits } from '../store/limits.js'
 
@@ -53,11 +52,11 @@ async function rounds (t: Test, count: number, limits: Partial<StoreLimits>, who
   }
 }
 
-t.test('T-L04: kill -9 at 2,000 events a second loses nothing that was acknowledged', async (t) => {
+diskTest('T-L04: kill -9 at 2,000 events a second loses nothing that was acknowledged', async (t) => {
   await rounds(t, full ? 100 : 2, {}, true)
 })
 
-t.test('kill -9 while files are closed and deleted', async (t) => {
+diskTest('kill -9 while files are closed and deleted', async (t) => {
   // Files so small that one of these is nearly always going on.
   const small = { fileBytes: 120_000, totalBytes: 300_000, keepEntries: 200 }
   await rounds(t, full ? 50 : 3, small, false)

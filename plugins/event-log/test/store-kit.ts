@@ -2,20 +2,30 @@ import { randomUUID } from 'node:crypto'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import t from 'tap'
 import { systemClock } from '../../../kernel/index.js'
 import { entryAfter, START } from '../entries.js'
 import { STORE_LIMITS } from '../store/limits.js'
 import { loadSqlite } from '../store/sqlite.js'
 import { openStore } from '../store/store.js'
+import type { Test } from 'tap'
 import type { Logger } from '../../../kernel/index.js'
 import type { Entry, Position } from '../entries.js'
 import type { StoreLimits } from '../store/limits.js'
+import type { OpenDb } from '../store/sqlite.js'
 import type { Gap } from '../store/gaps.js'
 import type { DiskStore, StoreOptions } from '../store/types.js'
 import type { Damaged } from '../store/types.js'
 
 export const full = process.env['SVC_TEST_FULL'] === '1'
-export const openDb = await loadSqlite()
+const loaded = await loadSqlite().catch((error: Error) => error)
+const missing = loaded instanceof Error ? `sqlite3 cannot be loaded: ${loaded.message}` : false
+export const openDb: OpenDb = loaded instanceof Error ? async () => { throw loaded } : loaded
+
+/** A test that needs SQLite: it is skipped where the package cannot be loaded, or for the reason given. */
+export function diskTest (name: string, body: (t: Test) => unknown, skip: string | false = false): void {
+  void t.test(name, { skip: missing === false ? skip : missing }, body)
+}
 
 /** Limits for tests: groups at once, and room for everything. */
 export const limits: StoreLimits = { ...STORE_LIMITS, floorBytes: 0, headroomBytes: 0, groupMs: 1, holdMs: 0,

@@ -1,10 +1,9 @@
 import { existsSync, readdirSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import t from 'tap'
 import { monitorLoop } from '../../../kernel/index.js'
 import { EVENT_BYTES } from '../limits.js'
 import { STORE_LIMITS } from '../store/limits.js'
-import { chain, everything, full, openDb, openRig, tempFolder } from './store-kit.js'
+import { chain, diskTest, everything, full, openDb, openRig, tempFolder } from './store-kit.js'
 import type { Entry } from '../entries.js'
 import type { StoreRig } from './store-kit.js'
 
@@ -19,7 +18,7 @@ async function feed ({ store }: StoreRig, entries: readonly Entry[], group = 100
   }
 }
 
-t.test('T-L06: the oldest files are deleted whole; the newest entries keep their indices', async (t) => {
+diskTest('T-L06: the oldest files are deleted whole; the newest entries keep their indices', async (t) => {
   const folder = tempFolder(t)
   const rig = await openRig(t, folder, { limits: small })
   const entries = chain(3000, { text: 'x'.repeat(200) })
@@ -42,7 +41,7 @@ t.test('T-L06: the oldest files are deleted whole; the newest entries keep their
   t.same((await everything(again.store)).at(-1), next[0])
 })
 
-t.test('the newest stay whatever their size, and the largest there may be fit', async (t) => {
+diskTest('the newest stay whatever their size, and the largest there may be fit', async (t) => {
   const rig = await openRig(t, tempFolder(t), { limits: small })
   await feed(rig, chain(1000, { text: 'x'.repeat(2000) }))
   t.ok((await everything(rig.store)).length >= 150)
@@ -50,7 +49,7 @@ t.test('the newest stay whatever their size, and the largest there may be fit', 
   t.ok(keepEntries * (EVENT_BYTES + 500) <= totalBytes * 3 / 4, 'a quarter is left for snapshots')
 })
 
-t.test('a file begins with the newest snapshot before it, so that one can be shown', async (t) => {
+diskTest('a file begins with the newest snapshot before it, so that one can be shown', async (t) => {
   const rig = await openRig(t, tempFolder(t), { limits: small })
   const entries = chain(3000, { text: 'x'.repeat(200) })
   rig.store.record({ idx: 0, at: 1, sid: 's', cause: 'minute', body: '{"early":1}' })
@@ -60,7 +59,7 @@ t.test('a file begins with the newest snapshot before it, so that one can be sho
   t.equal((await rig.store.snapshotBefore({ idx: first }))?.body, '{"early":1}')
 })
 
-t.test('snapshots never take all the room: they are thinned out', async (t) => {
+diskTest('snapshots never take all the room: they are thinned out', async (t) => {
   const rig = await openRig(t, tempFolder(t), { limits: small })
   const entries = chain(2000, { text: 'x'.repeat(100) })
   for (let i = 0; i < 2000; i += 20) {
@@ -74,7 +73,7 @@ t.test('snapshots never take all the room: they are thinned out', async (t) => {
   t.ok((await rig.store.snapshotBefore({ idx: 2000 }))!.idx > 1900)
 })
 
-t.test('with few events the snapshots stay within their part of one file', async (t) => {
+diskTest('with few events the snapshots stay within their part of one file', async (t) => {
   const rig = await openRig(t, tempFolder(t),
     { limits: { ...small, fileBytes: 1_000_000, totalBytes: 4e6 } })
   rig.store.append(chain(1))
@@ -88,7 +87,7 @@ t.test('with few events the snapshots stay within their part of one file', async
   t.ok((await rig.store.snapshotBefore({ ms: 250 })) !== null, 'and some of the older ones')
 })
 
-t.test('the store of an earlier version is read; what only that used is named once', async (t) => {
+diskTest('the store of an earlier version is read; what only that used is named once', async (t) => {
   const folder = tempFolder(t)
   const first = await openRig(t, folder, { limits: { ...small, totalBytes: 1e12 } })
   const entries = chain(1000, { text: 'x'.repeat(200) })
@@ -111,9 +110,7 @@ t.test('the store of an earlier version is read; what only that used is named on
   t.ok(existsSync(join(folder, 'old-2.db')), 'they are left where they are')
 })
 
-const long = { skip: full ? false : 'only in the long form' }
-
-t.test('the event loop goes on while files are closed and deleted', long, async (t) => {
+diskTest('the event loop goes on while files are closed and deleted', async (t) => {
   const rig = await openRig(t, tempFolder(t))
   const loop = monitorLoop()
   t.teardown(() => { loop.stop() })
@@ -129,4 +126,4 @@ t.test('the event loop goes on while files are closed and deleted', long, async 
     deleted = (rig.store.status().firstIdx ?? 0) > 2
   }
   t.comment(`longest block: ${worst.toFixed(1)} ms`)
-})
+}, full ? false : 'only in the long form')

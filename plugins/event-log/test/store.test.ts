@@ -1,11 +1,10 @@
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
-import t from 'tap'
 import { createEventLog } from '../log.js'
 import { newestOf, restore } from '../opening.js'
-import { chain, everything, openDb, openRig, tempFolder } from './store-kit.js'
+import { chain, diskTest, everything, openDb, openRig, tempFolder } from './store-kit.js'
 
-t.test('what was appended is there after a restart, in order, and can be searched', async (t) => {
+diskTest('what was appended is there after a restart, in order, and can be searched', async (t) => {
   const folder = tempFolder(t)
   const first = await openRig(t, folder)
   t.match(first.store.status(),
@@ -37,7 +36,7 @@ t.test('what was appended is there after a restart, in order, and can be searche
   t.equal((await idxs({ after: 0 }, 5000)).length, 1000, 'a page has a thousand rows at most')
 })
 
-t.test('odd texts come back as they were', async (t) => {
+diskTest('odd texts come back as they were', async (t) => {
   const { store } = await openRig(t, tempFolder(t))
   const entries = ['\u0000', '\ud800', '"\'; DROP TABLE ev; --', '\u{1f600}', '{"a":1}']
     .reduce((list, text) => [...list, ...chain(1, { after: list.at(-1)!, text, origin: text.slice(0, 3) })],
@@ -47,7 +46,7 @@ t.test('odd texts come back as they were', async (t) => {
   t.same(await everything(store), entries)
 })
 
-t.test('a row that cannot be read is left out', async (t) => {
+diskTest('a row that cannot be read is left out', async (t) => {
   const folder = tempFolder(t)
   const first = await openRig(t, folder)
   const entries = chain(20)
@@ -67,7 +66,7 @@ t.test('a row that cannot be read is left out', async (t) => {
   t.ok(log.holds(entries[10]!))
 })
 
-t.test('a cut takes the tail away, also across segments, and what follows takes its place', async (t) => {
+diskTest('a cut takes the tail away, also across segments, and what follows takes its place', async (t) => {
   const folder = tempFolder(t)
   const rig = await openRig(t, folder, { limits: { fileBytes: 40_000 } })
   const entries = chain(900, { text: 'x'.repeat(100) })
@@ -93,7 +92,7 @@ t.test('a cut takes the tail away, also across segments, and what follows takes 
   t.same(await everything(again.store), [])
 })
 
-t.test('a log that is taken up further on leaves a gap', async (t) => {
+diskTest('a log that is taken up further on leaves a gap', async (t) => {
   const folder = tempFolder(t)
   const rig = await openRig(t, folder)
   const before = chain(10)
@@ -107,7 +106,7 @@ t.test('a log that is taken up further on leaves a gap', async (t) => {
   t.same((await openRig(t, folder)).store.status().gaps, [[11, 99]])
 })
 
-t.test('the newest snapshot before an index or a time', async (t) => {
+diskTest('the newest snapshot before an index or a time', async (t) => {
   const folder = tempFolder(t)
   const { store } = await openRig(t, folder)
   t.equal(await store.snapshotBefore({ idx: 100 }), null)

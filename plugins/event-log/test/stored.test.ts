@@ -6,7 +6,7 @@ import { STORE_LIMITS } from '../store/limits.js'
 import { DbError } from '../store/sqlite.js'
 import { realParts } from '../store/start.js'
 import { startLog } from './kit.js'
-import { openDb, until } from './store-kit.js'
+import { diskTest, openDb, until } from './store-kit.js'
 import type { LogRig } from './kit.js'
 import type { StoreParts } from '../store/start.js'
 
@@ -29,7 +29,7 @@ t.test('the floor of free space: a variable may set another one', async (t) => {
   t.equal(await realParts(undefined).freeBytes('/no/such/folder'), null)
 })
 
-t.test('a disk without room: events are counted and still shown; then all goes on', async (t) => {
+diskTest('a disk without room: events are counted and still shown; then all goes on', async (t) => {
   let free = 100
   const parts: Partial<StoreParts> = {
     freeBytes: async () => free, limits: { ...STORE_LIMITS, floorBytes: 1000, headroomBytes: 500 }
@@ -55,7 +55,7 @@ t.test('a disk without room: events are counted and still shown; then all goes o
   t.ok(readdirSync(join(rig.home, 'events')).some((name) => name.startsWith('seg-')))
 })
 
-t.test('a damaged file is told of, by an event and in the log of the node', async (t) => {
+diskTest('a damaged file is told of, by an event and in the log of the node', async (t) => {
   let damaged = false
   const load: StoreParts['load'] = async () => async (path, make) => {
     const db = await openDb(path, make)
