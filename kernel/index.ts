@@ -9,7 +9,8 @@ export type {
 } from './api/plugin.js'
 export { EngineError } from './api/engine.js'
 export type {
-  CardFile, CardVoice, EngineChunk, EngineEnv, EngineModule, EngineSession, EngineTask, ModelCard, ModelSpec
+  CardFile, CardVoice, EngineChunk, EngineEnv, EngineModule, EngineSession, EngineTask, ModelCard, ModelSpec,
+  SpanAttrs
 } from './api/engine.js'
 export { kernelError, SvcError } from './api/errors.js'
 export type { ErrorBody } from './http/error-body.js'
@@ -29,13 +30,10 @@ export { logLevels } from './observe/log-ring.js'
 export type { LogLevel, LogLine, LogRing, LogWant, RunnerRef } from './observe/log-ring.js'
 export type { Shipping } from './observe/log-ship.js'
 export type { GossipCounters } from './cluster/gossip/counters.js'
-export { readPart } from './observe/span-check.js'
-export { packPart, PART_SPANS_MAX, partOf, SpanRecorder, unpackSpans } from './observe/spans.js'
-export type {
-  ClockNote, PlacedSpan, RecordedSpan, SpanAttrs, SpanPart, SpanPlace, SpanSeries, SpanSink, TaskAbout
-} from './observe/spans.js'
 export { timed, TRACE_HEADER, traceHeaders, TracerService } from './observe/tracer.js'
-export type { Hop, HopTarget, Trace, TraceEnd, Tracer, Tracers, TraceStart } from './observe/tracer.js'
+export type {
+  Hop, HopTarget, TaskAbout, Trace, TraceEnd, Tracer, Tracers, TraceStart
+} from './observe/tracer.js'
 export { TrafficService } from './calls/traffic.js'
 export type { CallQueue, Traffic } from './calls/traffic.js'
 export type { CallOutcome } from './calls/calls.js'
@@ -54,3 +52,4 @@ export { createLearning, SESSION_GRACE_MS } from './state/learning.js'
 export { monitorLoop } from './machine/loop-delay.js'
 export type { LoopDelay, LoopMonitor } from './machine/loop-delay.js'
 export type { FromSchema, JsonSchema } from './api/schema.js'
+export { schemaChecker } from './api/validate.js'

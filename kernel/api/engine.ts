@@ -2,11 +2,7 @@
  * The engine interface: what a plugin implements to run models. An engine is a module that is loaded
  * inside a runner process (never in the node), one model per process. See docs/writing-an-engine.md.
  */
-import type { SpanSink } from '../observe/spans.js'
-
-export { partOf, SpanRecorder } from '../observe/spans.js'
 export { serverEvents } from '../http/server-events.js'
-export type { SpanAttrs, SpanPart, SpanSeries, SpanSink } from '../observe/spans.js'
 
 /** One file of a model, relative to the model's folder. */
 export interface CardFile { path: string, role: string, bytes: number, sha256?: string }
@@ -72,6 +68,29 @@ export interface EngineEnv {
    */
   work<T> (label: string, units: number, call: () => T | Promise<T>): Promise<T>
   log (level: 'info' | 'warn' | 'error', message: string, fields?: Record<string, unknown>): void
+}
+
+/** Facts of a span: short words and numbers; never a prompt, an answer or a secret. */
+export type SpanAttrs = Readonly<Record<string, string | number | boolean>>
+
+/** One kind of step that happens over and over. Times are milliseconds by the clock of its sink. */
+export interface SpanSeries { add (startMs: number, endMs: number): void }
+
+/** A traced request, or a part of it: takes the spans of what is done for it. */
+export interface SpanSink {
+  /** Monotonic milliseconds, by the clock in which spans are given. */
+  now (): number
+  span (name: string, category: string, startMs: number, endMs: number, attrs?: SpanAttrs): void
+  /** For what happens very often, such as tokens. Ask for it once and keep it: `add` only stores numbers. */
+  series (name: string, category: string): SpanSeries
+  /** Begins a part that has spans of its own. It begins now unless `startMs` says when. */
+  open (name: string, category: string, startMs?: number): OpenSpan
+}
+
+/** A part that is under way. */
+export interface OpenSpan extends SpanSink {
+  /** It ends now unless `endMs` says when. */
+  end (attrs?: SpanAttrs, endMs?: number): void
 }
 
 /** One request for the engine. `kind` is a task of the card, e.g. `tts`; `trace` is there to be filled. */

@@ -7,7 +7,7 @@ import type { CheckedChunk } from './drive.js'
 import type { FrameHeader } from './frames.js'
 import type { ChunkBuffer, RoomLimits, Taken } from './chunk-buffer.js'
 import type { FrameSink } from './sinks.js'
-import type { SpanSeries } from '../observe/spans.js'
+import type { SpanSeries } from '../api/engine.js'
 
 /** Where a call's frames are to go, and how the head of the response behaves. */
 export interface StreamTarget {

@@ -80,9 +80,11 @@ export class RemoteCalls {
   async #unary (
     node: NodeView, request: CallRequest, input: unknown, call: CapabilityCall
   ): Promise<unknown> {
-    const line = await this.#open(node, '/v1/capabilities/call', 'application/json', request, input, call)
+    const hop = call.trace?.hop('network', node, { node: node.name })
+    let line: RemoteLine | undefined
     let clean = false
     try {
+      line = await this.#open(node, '/v1/capabilities/call', 'application/json', request, input, call, hop)
       const text = await line.text().catch((error: unknown) => {
         throw broken(error, call, unreachable(node, 'broke off before its answer was complete'))
       })
@@ -92,7 +94,8 @@ export class RemoteCalls {
       if (fieldOf(answer, 'ok') !== true) throw unreachable(node, 'answered with something that is no result')
       return fieldOf(answer, 'result') ?? null
     } finally {
-      line.close(clean)
+      hop?.done()
+      line?.close(clean)
     }
   }
 
@@ -102,7 +105,7 @@ export class RemoteCalls {
     let clean = false
     const hop = call.trace?.hop('network', node, { node: node.name })
     const line = await this.#watched(node, () =>
-      this.#open(node, '/v1/capabilities/stream', FRAMES_TYPE, request, input, call))
+      this.#open(node, '/v1/capabilities/stream', FRAMES_TYPE, request, input, call, hop))
       .catch((error: unknown) => {
         hop?.done()
         throw error
@@ -127,7 +130,8 @@ export class RemoteCalls {
 
   /** Opens the request; a refusal is thrown as the error it carries. */
   async #open (
-    node: NodeView, path: string, accept: string, request: CallRequest, input: unknown, call: CapabilityCall
+    node: NodeView, path: string, accept: string, request: CallRequest, input: unknown, call: CapabilityCall,
+    hop: Hop | undefined
   ): Promise<RemoteLine> {
     const { cluster, clock, limits } = this.#options
     const seconds = request.timeout_seconds ?? limits.timeoutSeconds
@@ -136,7 +140,7 @@ export class RemoteCalls {
       path,
       headers: {
         accept, 'x-svc-command-id': call.commandId, ...(call.retry ? { [RETRY_HEADER]: '1' } : {}),
-        ...traceHeaders(call.trace)
+        ...traceHeaders(hop)
       },
       // The command id is no other call's; the caller's call_id may be in use by one of another entry node.
       body: {

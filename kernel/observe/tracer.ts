@@ -1,11 +1,16 @@
 import { defineService } from '../api/plugin.js'
-import type { SpanAttrs, SpanSink, TaskAbout } from './spans.js'
+import type { SpanAttrs, SpanSink } from '../api/engine.js'
 
 /** Header by which a node asks another one to record a request too and to send what it recorded. */
 export const TRACE_HEADER = 'x-svc-trace'
 
+/** What a request became. */
+export interface TaskAbout { taskId: string, modelId: string, capability: string }
+
 /** The way of a traced request to another process and back. */
 export interface Hop {
+  /** Value of the W3C header that makes this hop the parent of what the other process does. */
+  readonly traceparent: string
   /** The hop is over; `part` is what the other process recorded, unchecked. Only the first call counts. */
   done (part?: unknown): void
 }
@@ -22,8 +27,6 @@ export interface TraceEnd {
 
 /** One traced request at one node. Times are the node's monotonic milliseconds. */
 export interface Trace extends SpanSink {
-  /** Value of the W3C header for what this node asks of others for the request. */
-  readonly traceparent: string
   /** Names the task that the request became; the last name counts. Without one nothing is kept. */
   task (about: TaskAbout): void
   /** Facts of the whole request. */
@@ -48,14 +51,14 @@ export interface TraceStart {
   member: boolean
 }
 
-/** Records requests; what plugs into `Tracers`. */
+/** Records requests; given to `Tracers`. */
 export interface Tracer {
   /** Whether new requests are recorded. Read for every request: a plain field. */
   readonly enabled: boolean
   begin (start: TraceStart): Trace
 }
 
-/** Where requests meet what records them. Without a tracer nothing is recorded. */
+/** The tracer of this node, if a plugin has set one. Without it nothing is recorded. */
 export interface Tracers {
   /** True while new requests are recorded. */
   readonly on: boolean
@@ -93,6 +96,6 @@ export async function timed<T> (
 }
 
 /** Headers by which another node records its part of the request too; none without a trace. */
-export function traceHeaders (trace: Trace | undefined): Record<string, string> {
-  return trace === undefined ? {} : { [TRACE_HEADER]: '1', traceparent: trace.traceparent }
+export function traceHeaders (hop: Hop | undefined): Record<string, string> {
+  return hop === undefined ? {} : { [TRACE_HEADER]: '1', traceparent: hop.traceparent }
 }

@@ -7,9 +7,8 @@ import { manifest } from './manifest.js'
 import { createOtlp } from './otlp.js'
 import { Recording } from './recording.js'
 import { TraceStore } from './store.js'
-import { isOn, setSwitch } from './switch.js'
 import type { Otlp } from './otlp.js'
-import type { TraceRecord } from './record.js'
+import type { TraceRecord } from './trace-file.js'
 import type { TraceCounters } from './service.js'
 
 type TracingContext = Context<typeof manifest>
@@ -18,6 +17,8 @@ const HOUR_MS = 3_600_000
 /** How often the clocks of other nodes are looked at while requests are traced. */
 const CLOCKS_MS = 10_000
 const MIB = 1024 * 1024
+/** The one entry of the section `switch`. */
+const SWITCH = 'requests'
 
 /** Traces of single requests: recording, keeping, showing, exporting. */
 export default definePlugin(manifest, (ctx) => {
@@ -41,8 +42,9 @@ export default definePlugin(manifest, (ctx) => {
     }
   }
   const tracer = { enabled: false, begin: (start: TraceStart) => new Recording(recording, start) }
+  const isOn = (): boolean => ctx.sections.switch.get(SWITCH)?.enabled === true
   const look = (): void => {
-    const enabled = isOn(ctx.sections.switch)
+    const enabled = isOn()
     if (enabled && !tracer.enabled) clocks.ask()
     tracer.enabled = enabled
   }
@@ -53,7 +55,13 @@ export default definePlugin(manifest, (ctx) => {
   const { error, clock, node } = ctx
   return {
     commands: {
-      set: (args) => setSwitch(ctx.sections.switch, args, () => { ctx.emit('TracingStateChanged', args) })
+      set (args) {
+        if (isOn() !== args.enabled) {
+          ctx.sections.switch.put(SWITCH, args)
+          ctx.emit('TracingStateChanged', args)
+        }
+        return args
+      }
     },
     routes: {
       ...traceHandlers({ store, cluster, clock, nodeId: node.nodeId, error }),
@@ -65,14 +73,14 @@ export default definePlugin(manifest, (ctx) => {
   }
 }) satisfies Plugin
 
-/** The saved traces, with the janitor that keeps them few. */
+/** The saved traces; once an hour those that are too old or too many are removed. */
 function openStore (ctx: TracingContext, counters: TraceCounters): TraceStore {
   const { retention_days: days, max_total_mib: mib } = ctx.settings.tracing
   const folder = join(ctx.node.home, 'traces')
   const store = new TraceStore({ folder, counters, clock: ctx.clock, log: ctx.log, maxBytes: mib * MIB })
   const prune = async (): Promise<void> => {
     const removed = await store.prune(days)
-    if (removed.length > 0) ctx.log.info({ files: removed.length, days }, 'pruned old trace files')
+    if (removed > 0) ctx.log.info({ files: removed, days }, 'pruned old trace files')
   }
   const failed = (err: unknown): void => { ctx.log.warn({ err }, 'cannot prune trace files') }
   store.load().then(prune).catch(failed)

@@ -1,9 +1,7 @@
 import { ClusterService, TracerService } from '../../kernel/index.js'
 import type { Manifest } from '../../kernel/index.js'
-import { errors } from './errors.js'
-import { routes } from './routes.js'
+import { routes, setting } from './routes.js'
 import { TracingService } from './service.js'
-import { commands, sections, setting } from './switch.js'
 
 /** Everything the plugin declares. */
 export const manifest = {
@@ -36,7 +34,23 @@ export const manifest = {
       }
     }
   },
-  routes, errors, sections, commands,
+  routes,
+  errors: {
+    trace_not_found: {
+      status: 404,
+      retryable: false,
+      message: 'There is no such trace.',
+      remedy: 'GET /v1/traces/cluster lists what is kept; PUT /v1/tracing has new requests traced.'
+    },
+    trace_damaged: {
+      status: 500,
+      retryable: false,
+      message: 'The file of the trace cannot be read.',
+      remedy: 'POST /v1/traces/delete removes it.'
+    }
+  },
+  sections: { switch: { writer: 'master', summary: 'Whether new requests are traced.', value: setting } },
+  commands: { set: { summary: 'Has new requests traced, or not.', args: setting, result: setting } },
   events: {
     TracingStateChanged: {
       plane: 'durable',

@@ -1,11 +1,9 @@
-import { createHash } from 'node:crypto'
-import type { HrTime } from '@opentelemetry/api'
+import type { Attributes, HrTime } from '@opentelemetry/api'
 import type { ReadableSpan } from '@opentelemetry/sdk-trace-base'
 import { delay } from '../../kernel/index.js'
 import type { Clock, Logger } from '../../kernel/index.js'
-import { genAiAttributes, operationOf } from './gen-ai.js'
-import type { OtelAttributes } from './gen-ai.js'
-import type { TraceRecord } from './record.js'
+import { spanIdOf } from './traceparent.js'
+import type { TraceRecord } from './trace-file.js'
 import type { TraceCounters } from './service.js'
 
 export interface OtlpParts {
@@ -33,7 +31,7 @@ const WAITING_MAX = 64
 const TIMEOUT_MS = 10_000
 /** How long the trace under way may take when the node stops. */
 const CLOSE_MS = 2000
-/** A failing receiver is told of at most this often. */
+/** A failing receiver is logged at most this often. */
 const COMPLAIN_MS = 60_000
 
 interface Sender { send (record: TraceRecord): Promise<void>, shutdown (): Promise<void> }
@@ -111,24 +109,50 @@ const STATUS = { unset: 0, error: 2 } as const
 
 const timeOf = (us: number): HrTime => [Math.floor(us / 1e6), us % 1e6 * 1000]
 
-/** A span id that is the same whenever the trace is exported. */
-function spanIdOf (record: TraceRecord, i: number): string {
-  if (i === 0) return record.spanId
-  return createHash('sha256').update(`${record.traceId} ${record.spanId} ${i}`).digest('hex').slice(0, 16)
+/** What OpenTelemetry's conventions call a task; others keep their name. */
+const OPERATIONS: Readonly<Record<string, string>> = {
+  chat: 'chat', completion: 'text_completion', completions: 'text_completion', embedding: 'embeddings',
+  embeddings: 'embeddings', tts: 'text_to_speech'
 }
 
-/** A finished trace as OpenTelemetry's spans: the request, and below it everything else. Pure. */
+/** The operation's name by the gen_ai conventions. Pure. */
+const operationOf = ({ taskKind }: Pick<TraceRecord, 'taskKind'>): string =>
+  OPERATIONS[taskKind] ?? taskKind
+
+/** Attributes of the span of the whole request, by the gen_ai conventions where these have a word. Pure. */
+export function genAiAttributes (record: TraceRecord): Attributes {
+  const { modelId, taskId, commandId, reason, spans } = record
+  const tokens = (name: string): number => spans.reduce((sum, { attrs }) => {
+    const value = attrs[name]
+    return typeof value === 'number' ? sum + value : sum
+  }, 0)
+  const [input, output] = [tokens('input_tokens'), tokens('output_tokens')]
+  return {
+    'gen_ai.operation.name': operationOf(record),
+    'gen_ai.provider.name': 'svc',
+    'gen_ai.request.model': modelId,
+    'gen_ai.response.model': modelId,
+    'gen_ai.response.id': commandId,
+    ...(input > 0 ? { 'gen_ai.usage.input_tokens': input } : {}),
+    ...(output > 0 ? { 'gen_ai.usage.output_tokens': output } : {}),
+    ...(reason === null ? {} : { 'error.type': reason }),
+    'svc.task.id': taskId,
+    'svc.command.id': commandId
+  }
+}
+
+/** A finished trace as OpenTelemetry's spans. Pure. */
 export function readable (
   record: TraceRecord, resource: ReadableSpan['resource'], version: string
 ): ReadableSpan[] {
   const { traceId, spanId, parentSpanId, places, spans, outcome } = record
   const context = (id: string): ReturnType<ReadableSpan['spanContext']> =>
     ({ traceId, spanId: id, traceFlags: 1 })
-  return spans.map((span, i): ReadableSpan => {
-    const root = i === 0
-    const parent = root ? parentSpanId : spanId
+  return spans.map((span): ReadableSpan => {
+    const root = span.parent === null
+    const parent = span.parent === null ? parentSpanId : spanIdOf(spanId, span.parent)
     const place = places[span.place]
-    const attributes: OtelAttributes = {
+    const attributes: Attributes = {
       ...(root ? genAiAttributes(record) : {}),
       'svc.category': span.category,
       'svc.node.id': place?.nodeId ?? '',
@@ -140,7 +164,7 @@ export function readable (
     return {
       name: root ? `${operationOf(record)} ${record.modelId}`.trim() : span.name,
       kind: root ? SERVER : INTERNAL,
-      spanContext: () => context(spanIdOf(record, i)),
+      spanContext: () => context(spanIdOf(spanId, span.id)),
       ...(parent === null ? {} : { parentSpanContext: { ...context(parent), isRemote: root } }),
       startTime: timeOf(span.startUs),
       endTime: timeOf(span.startUs + span.durationUs),

@@ -1,31 +1,37 @@
-import { askMembers, MemberFault } from '../../kernel/index.js'
+import { askMembers, MemberFault, schemaChecker } from '../../kernel/index.js'
 import type { Caller, Clock, Cluster } from '../../kernel/index.js'
+import type { TraceEntry } from './store.js'
+import type { ShownSpan } from './trace-file.js'
 
 /** A node that did not answer with what was asked for. */
 export interface FailedPeer { nodeId: string, name: string, reason: string, message: string }
 
+/** What one node has. */
+export interface NodeTraces<T> { nodeId: string, value: T }
+
 /** What the nodes answered; those that have nothing of it are in neither list. */
-export interface Asked<T> { answers: { nodeId: string, value: T }[], failed: FailedPeer[] }
+export interface Asked<T> { answers: NodeTraces<T>[], failed: FailedPeer[] }
 
 export interface PeersParts {
   cluster: Pick<Cluster, 'nodes' | 'request'>
   clock: Clock
 }
 
-/** In whose name the nodes are asked, and until when anybody cares. */
-export interface Asker { caller: Caller, signal: AbortSignal }
+/** A trace with the ids of the nodes that keep it. */
+export interface ListedTrace extends TraceEntry { sourceNodes: string[] }
 
-/** How long one node may take for its whole answer. */
+/** How long one node may take for its whole answer, ms. */
 const PEER_MS = 3000
-/** Longest answer of a node. */
+/** Longest answer of a node, bytes. */
 const BODY_BYTES = 32 * 1024 * 1024
 
 /**
- * Asks every live node but this one. `read` answers null for nonsense. A node that refuses, is late or talks
+ * Asks every live node but this one. `read` returns null for nonsense. A node that refuses, is late or talks
  * nonsense is named, and holds up nobody for longer than its deadline. Never throws.
  */
 export async function askPeers<T> (
-  parts: PeersParts, path: string, { caller, signal }: Asker, read: (text: string) => T | null
+  parts: PeersParts, path: string, { caller, signal }: { caller: Caller, signal: AbortSignal },
+  read: (text: string) => T | null
 ): Promise<Asked<T>> {
   const peers = parts.cluster.nodes().filter(({ self, live }) => live && !self)
   const asked: Asked<T> = { answers: [], failed: [] }
@@ -39,4 +45,63 @@ export async function askPeers<T> (
     }
   }
   return asked
+}
+
+/** The traces of several nodes, each once, newest first. What the first node says of one counts. Pure. */
+export function mergeLists (lists: readonly NodeTraces<readonly TraceEntry[]>[]): ListedTrace[] {
+  const all = new Map<string, ListedTrace>()
+  for (const { nodeId, value } of lists) {
+    for (const entry of value) {
+      const known = all.get(entry.taskId)
+      if (known === undefined) all.set(entry.taskId, { ...entry, sourceNodes: [nodeId] })
+      else if (!known.sourceNodes.includes(nodeId)) known.sourceNodes.push(nodeId)
+    }
+  }
+  return [...all.values()].sort((a, b) => a.createdAt < b.createdAt ? 1 : -1)
+}
+
+/** The spans of one trace from several nodes, each once, in order of their start. Pure. */
+export function mergeSpans (lists: readonly NodeTraces<readonly ShownSpan[]>[]): ShownSpan[] {
+  const keyOf = ({ nodeId, category, name, startUs, durationUs }: ShownSpan): string =>
+    [nodeId, category, name, startUs, durationUs].join('\n')
+  // Of two with one key the first counts.
+  const all = new Map(lists.flatMap(({ value }) => value).reverse().map((span) => [keyOf(span), span]))
+  return [...all.values()].sort((a, b) => a.startUs - b.startUs)
+}
+
+const text = { type: 'string', maxLength: 512 } as const
+const count = { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER } as const
+
+/** Reads a list under `traces`, of each item only these fields; null for anything else. */
+function listReader<T> (most: number, properties: Record<keyof T & string, object>) {
+  const keys = Object.keys(properties)
+  const item = { type: 'object', required: keys, properties } as const
+  const problemOf = schemaChecker({
+    type: 'object', required: ['traces'],
+    properties: { traces: { type: 'array', maxItems: most, items: item } }
+  })
+  return (body: unknown): T[] | null => problemOf(body) !== null
+    ? null
+    : (body as { traces: Record<string, unknown>[] }).traces.map((one) =>
+        Object.fromEntries(keys.map((key) => [key, one[key]])) as T)
+}
+
+/** What another node answered to GET /v1/traces, without fields that are not known; null for nonsense. */
+export const readList = listReader<TraceEntry>(10_000, {
+  taskId: text, createdAt: text, modelId: text, commandId: text, taskKind: text, outcome: text,
+  durationUs: count, fileSize: count
+})
+
+const readSpanList = listReader<ShownSpan>(8192, {
+  name: text, startUs: { type: 'integer' }, durationUs: count, rank: count, category: text, nodeId: text,
+  attrs: { type: 'object' }
+})
+
+/** What another node answered to GET /v1/traces/{id}; null for nonsense. */
+export function readTrace (body: unknown): { taskId: string, spans: ShownSpan[] } | null {
+  const spans = readSpanList(body)
+  const taskId = (body as { taskId?: unknown } | null)?.taskId
+  return spans === null || typeof taskId !== 'string' || taskId.length > text.maxLength
+    ? null
+    : { taskId, spans }
 }

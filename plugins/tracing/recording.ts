@@ -1,12 +1,12 @@
-import {
-  boundsOf, clockOffset, packPart, PART_SPANS_MAX, readPart, SpanRecorder, unpackSpans
-} from '../../kernel/index.js'
+import { boundsOf, clockOffset } from '../../kernel/index.js'
 import type {
-  Bounds, Clock, ClockNote, Hop, HopTarget, PlacedSpan, SpanAttrs, SpanPart, SpanPlace, SpanSeries, TaskAbout,
-  Trace, TraceEnd, TraceStart
+  Bounds, Clock, Hop, HopTarget, SpanAttrs, TaskAbout, Trace, TraceEnd, TraceStart
 } from '../../kernel/index.js'
-import { readTraceparent, writeTraceparent } from './traceparent.js'
-import type { TraceRecord } from './record.js'
+import { readPart } from './part.js'
+import { ROOT, sent, SpanRecorder, SPANS_MAX } from './recorder.js'
+import { readTraceparent, spanIdOf, writeTraceparent } from './traceparent.js'
+import type { ClockNote, PlacedSpan, SpanPart, SpanPlace } from './recorder.js'
+import type { TraceRecord } from './trace-file.js'
 
 /** How long a request that is over waits for what other processes recorded of it. */
 const PARTS_MS = 2000
@@ -26,11 +26,13 @@ export interface RecordingParts {
   finished (record: TraceRecord): void
 }
 
+/** A request to another process. Times are milliseconds by the clock of this node. */
+interface Errand { id: number, to: HopTarget, sentMs: number, backMs: number }
+
 /** The record of one request at one node. */
-export class Recording implements Trace {
+export class Recording extends SpanRecorder implements Trace {
   readonly #parts: RecordingParts
   readonly #start: TraceStart
-  readonly #recorder: SpanRecorder
   readonly #beganMs: number
   /** Wall time at `#beganMs`. */
   readonly #wallMs: number
@@ -39,9 +41,10 @@ export class Recording implements Trace {
   readonly #spanId: string
   readonly #places: SpanPlace[] = [{ nodeId: null, process: 'node', rank: 0 }]
   readonly #clocks: ClockNote[] = []
-  /** Of other processes, by the clock of this one. */
+  /** Spans of other processes, by the clock of this one. */
   readonly #adopted: PlacedSpan[] = []
-  #dropped = 0
+  /** Spans of other processes that found no room or were nonsense. */
+  #lost = 0
   #about: TaskAbout | null = null
   #notes: SpanAttrs = {}
   #openHops = 0
@@ -52,11 +55,11 @@ export class Recording implements Trace {
 
   constructor (parts: RecordingParts, start: TraceStart) {
     const { clock, randomHex } = parts
+    super(() => clock.mono())
     const nowMs = clock.mono()
     const context = readTraceparent(start.traceparent)
     this.#parts = parts
     this.#start = start
-    this.#recorder = new SpanRecorder(() => clock.mono())
     this.#beganMs = start.arrivedMs ?? nowMs
     this.#wallMs = clock.now() - (nowMs - this.#beganMs)
     this.#traceId = context?.traceId ?? randomHex(16)
@@ -65,32 +68,26 @@ export class Recording implements Trace {
     if (start.arrivedMs !== undefined) this.span('parse', 'api', start.arrivedMs, nowMs)
   }
 
-  get traceparent (): string { return writeTraceparent(this.#traceId, this.#spanId) }
-
-  now (): number { return this.#recorder.now() }
-
-  span (name: string, category: string, startMs: number, endMs: number, attrs?: SpanAttrs): void {
-    this.#recorder.span(name, category, startMs, endMs, attrs)
-  }
-
-  series (name: string, category: string): SpanSeries { return this.#recorder.series(name, category) }
-
   task (about: TaskAbout): void { this.#about = about }
 
   note (attrs: SpanAttrs): void { this.#notes = { ...this.#notes, ...attrs } }
 
   hop (name: string, to: HopTarget, attrs: SpanAttrs = {}): Hop {
     const sentMs = this.now()
+    const open = this.open(name, name, sentMs)
     let over = false
     this.#openHops++
     return {
+      traceparent: writeTraceparent(this.#traceId, spanIdOf(this.#spanId, open.id)),
       done: (part) => {
         if (over) return
         over = true
         const backMs = this.now()
         const read = readPart(part)
-        const found = read === null ? { recorded: false } : this.#adopt(read, to, sentMs, backMs)
-        this.span(name, name, sentMs, backMs, { ...attrs, ...found })
+        const found = read === null
+          ? { recorded: false }
+          : this.#adopt(read, { id: open.id, to, sentMs, backMs })
+        open.end({ ...attrs, ...found }, backMs)
         this.#openHops--
         if (this.#end !== null && this.#openHops === 0) this.#finish()
       }
@@ -100,12 +97,13 @@ export class Recording implements Trace {
   part (): SpanPart {
     const sentMs = this.now()
     this.#handedOver = true
-    return packPart({
+    const spans = this.#all('task', sentMs, {})
+    return {
       receivedMs: this.#beganMs, sentMs,
       places: this.#places, clocks: this.#clocks, about: this.#about,
-      spans: this.#all(this.#root('task', sentMs)),
-      dropped: this.#dropped + this.#recorder.dropped
-    })
+      spans: spans.map((span) => sent(span, span.place, this.#beganMs)),
+      dropped: this.#lost + this.dropped
+    }
   }
 
   end (how: TraceEnd): void {
@@ -115,8 +113,8 @@ export class Recording implements Trace {
     else this.#stopWaiting = this.#parts.clock.after(PARTS_MS, () => { this.#finish() })
   }
 
-  /** Takes in what another process recorded; answers what that tells of its clock. */
-  #adopt (part: SpanPart, to: HopTarget, sentMs: number, backMs: number): SpanAttrs {
+  /** Takes in what another process recorded; returns what that says about its clock. */
+  #adopt (part: SpanPart, { id, to, sentMs, backMs }: Errand): SpanAttrs {
     const own = boundsOf({ sentMs, arrivedMs: part.receivedMs, leftMs: part.sentMs, backMs })
     const known = to.installId === null || to.nodeId === null
       ? undefined
@@ -125,11 +123,18 @@ export class Recording implements Trace {
     const first = this.#places.length
     this.#places.push(...part.places.map((place) => ({ ...place, nodeId: place.nodeId ?? to.nodeId })))
     const slackMs = uncertaintyMs + TOLERANCE_MS
-    for (const span of unpackSpans(part)) {
-      const [startMs, endMs] = [span.startMs - offsetMs, span.endMs - offsetMs]
+    const ids = new Map(part.spans.map((span) => [span.id, this.newId()]))
+    for (const { startUs, durationUs, ...span } of part.spans) {
+      const startMs = part.receivedMs + startUs / 1000 - offsetMs
+      const endMs = startMs + durationUs / 1000
       const fits = startMs >= sentMs - slackMs && endMs <= backMs + slackMs
-      if (!fits || this.#adopted.length >= PART_SPANS_MAX) this.#dropped++
-      else this.#adopted.push({ ...span, place: first + span.place, startMs, endMs })
+      if (!fits || this.#adopted.length >= SPANS_MAX) this.#lost++
+      else {
+        this.#adopted.push({
+          ...span, id: ids.get(span.id)!, parent: ids.get(span.parent ?? Number.NaN) ?? id,
+          place: first + span.place, startMs, endMs
+        })
+      }
     }
     const process = to.installId === null ? 'runner' : 'node'
     this.#clocks.push({ nodeId: to.nodeId, process, offsetMs, uncertaintyMs })
@@ -140,22 +145,21 @@ export class Recording implements Trace {
       })
     }
     this.#about ??= part.about
-    this.#dropped += part.dropped
+    this.#lost += part.dropped
     return { clock_offset_us: micros(offsetMs), clock_uncertainty_us: micros(uncertaintyMs) }
   }
 
-  #root (name: string, endMs: number, attrs: SpanAttrs = {}): PlacedSpan {
-    return {
-      place: 0, name, category: 'request', startMs: this.#beganMs, endMs, steps: 0,
+  /** The span of the whole request and, by their start, all others; each has its parent among them. */
+  #all (name: string, endMs: number, attrs: SpanAttrs): PlacedSpan[] {
+    const own = this.spans().map((span): PlacedSpan => ({ ...span, place: 0 }))
+    const rest = [...own, ...this.#adopted].sort((a, b) => a.startMs - b.startMs)
+    this.#lost += rest.splice(SPANS_MAX - 1).length
+    const ids = new Set(rest.map(({ id }) => id))
+    const root: PlacedSpan = {
+      id: ROOT, parent: null, place: 0, name, category: 'request', startMs: this.#beganMs, endMs, steps: 0,
       attrs: { call: this.#start.name, ...this.#notes, ...attrs }
     }
-  }
-
-  #all (root: PlacedSpan): PlacedSpan[] {
-    const own = this.#recorder.spans().map((span) => ({ ...span, place: 0 }))
-    const rest = [...own, ...this.#adopted].sort((a, b) => a.startMs - b.startMs)
-    this.#dropped += Math.max(0, rest.length - (PART_SPANS_MAX - 1))
-    return [root, ...rest.slice(0, PART_SPANS_MAX - 1)]
+    return [root, ...rest.map((span) => ids.has(span.parent ?? ROOT) ? span : { ...span, parent: ROOT })]
   }
 
   #finish (): void {
@@ -171,13 +175,12 @@ export class Recording implements Trace {
 
   #record (taskId: string, { kind, reason }: TraceEnd, endMs: number): TraceRecord {
     const { nodeId: self, nameOf } = this.#parts
-    const outcome = reason === null ? { outcome: kind } : { outcome: kind, reason }
     const zero = this.#wallMs * 1000
-    const spans = this.#all(this.#root('request', endMs, outcome)).map((span) => ({
-      place: span.place, name: span.name, category: span.category, steps: span.steps,
-      startUs: Math.round(zero + (span.startMs - this.#beganMs) * 1000),
-      durationUs: Math.max(0, micros(span.endMs - span.startMs)),
-      attrs: span.attrs ?? {}
+    const outcome = reason === null ? { outcome: kind } : { outcome: kind, reason }
+    const spans = this.#all('request', endMs, outcome).map(({ startMs, endMs, attrs = {}, ...span }) => ({
+      ...span, attrs,
+      startUs: Math.round(zero + (startMs - this.#beganMs) * 1000),
+      durationUs: Math.max(0, micros(endMs - startMs))
     }))
     return {
       taskId,
@@ -198,7 +201,7 @@ export class Recording implements Trace {
       clocks: this.#clocks.map(({ nodeId, process, offsetMs, uncertaintyMs }) => ({
         nodeId: nodeId ?? self, process, offsetUs: micros(offsetMs), uncertaintyUs: micros(uncertaintyMs)
       })),
-      droppedSpans: this.#dropped + this.#recorder.dropped,
+      droppedSpans: this.#lost + this.dropped,
       spans
     }
   }

@@ -1,6 +1,11 @@
 import type { RouteDecl } from '../../kernel/index.js'
-import { TRACE_ID } from './record.js'
-import { setting } from './switch.js'
+import { TRACE_ID } from './trace-file.js'
+
+/** Whether new requests are traced: in the document, the command, the event and the routes. */
+export const setting = {
+  type: 'object', additionalProperties: false, required: ['enabled'],
+  properties: { enabled: { type: 'boolean' } }
+} as const
 
 const text = { type: 'string' } as const
 const count = { type: 'integer', minimum: 0 } as const

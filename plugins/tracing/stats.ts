@@ -1,4 +1,4 @@
-import type { ShownSpan } from './chrome.js'
+import type { ShownSpan } from './trace-file.js'
 
 /** Times of the spans of one category, microseconds. */
 export interface CategoryStats { totalUs: number, count: number, minUs: number, maxUs: number, avgUs: number }

@@ -1,10 +1,8 @@
 import { mkdir, open, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { chromeText, readHead } from './chrome.js'
-import { pruneTraces } from './janitor.js'
-import { TRACE_ID } from './record.js'
+import { chromeText, readHead, TRACE_ID } from './trace-file.js'
 import type { Clock, Logger } from '../../kernel/index.js'
-import type { TraceHead, TraceRecord } from './record.js'
+import type { TraceHead, TraceRecord } from './trace-file.js'
 import type { TraceCounters } from './service.js'
 
 /** A saved trace as lists show it. */
@@ -38,11 +36,9 @@ const WAITING_MAX = 64
 const FILES_MAX = 10_000
 /** What is read of a file to learn what it is. */
 const HEAD_BYTES = 16 * 1024
-/** A failing disk is told of at most this often. */
+/** A failing disk is logged at most this often. */
 const COMPLAIN_MS = 60_000
-
-/** True for what may be the id of a task or a command. */
-export const isTraceId = (id: string): boolean => TRACE_ID.test(id)
+const DAY_MS = 86_400_000
 
 /** The saved traces of this node: files that are written one after the other, beside everything else. */
 export class TraceStore {
@@ -60,14 +56,9 @@ export class TraceStore {
 
   /** Reads what is there from earlier; files that are no traces are left alone. */
   async load (): Promise<void> {
-    const { folder } = this.#parts
-    const names = await readdir(folder).catch((error: NodeJS.ErrnoException) => {
-      if (error.code === 'ENOENT') return []
-      throw error
-    })
     const found: TraceEntry[] = []
-    for (const name of names) {
-      if (name.endsWith('.tmp')) await rm(join(folder, name), { force: true })
+    for (const name of await this.#names()) {
+      if (name.endsWith('.tmp')) await rm(join(this.#parts.folder, name), { force: true })
       else if (name.endsWith('.json')) found.push(...await this.#learn(name))
     }
     // What was written meanwhile is the newest.
@@ -79,7 +70,7 @@ export class TraceStore {
     const { counters } = this.#parts
     counters.recorded++
     counters.droppedSpans += record.droppedSpans
-    if (!isTraceId(record.taskId)) return
+    if (!TRACE_ID.test(record.taskId)) return
     if (this.#waiting.size >= WAITING_MAX) {
       counters.droppedQueue++
       return
@@ -123,18 +114,31 @@ export class TraceStore {
     return true
   }
 
-  /** Removes what is too old and what is too much; the names of the files that were too old. */
-  async prune (retentionDays: number): Promise<string[]> {
+  /** Removes files (*.json) older than so many days, and what is too much. Returns how many were too old. */
+  async prune (retentionDays: number): Promise<number> {
     const { folder, clock } = this.#parts
-    const old = await pruneTraces(folder, retentionDays, clock.now())
-    for (const name of old) this.#forget(name.slice(0, -'.json'.length))
+    const oldestMs = clock.now() - retentionDays * DAY_MS
+    let removed = 0
+    for (const name of await this.#names()) {
+      if (!name.endsWith('.json') || (await stat(join(folder, name))).mtimeMs >= oldestMs) continue
+      this.#forget(name.slice(0, -'.json'.length))
+      await rm(join(folder, name), { force: true })
+      removed++
+    }
     await this.#cut()
-    return old
+    return removed
   }
 
   /** Resolves when nothing waits to be written. */
   async idle (): Promise<void> {
     while (this.#writing !== null) await this.#writing
+  }
+
+  async #names (): Promise<string[]> {
+    return await readdir(this.#parts.folder).catch((error: NodeJS.ErrnoException) => {
+      if (error.code === 'ENOENT') return []
+      throw error
+    })
   }
 
   #path (taskId: string): string { return join(this.#parts.folder, `${taskId}.json`) }
@@ -194,7 +198,7 @@ export class TraceStore {
     const path = join(this.#parts.folder, name)
     try {
       const head = readHead(await firstBytes(path))
-      if (head === null || `${head.taskId}.json` !== name || !isTraceId(head.taskId)) return []
+      if (head === null || `${head.taskId}.json` !== name || !TRACE_ID.test(head.taskId)) return []
       return [entryOf(head, (await stat(path)).size)]
     } catch (error) {
       this.#complain(error)

@@ -17,3 +17,12 @@ export function readTraceparent (header: string | undefined): TraceContext | nul
 
 /** The header that names a span as the parent of what follows. Pure. */
 export const writeTraceparent = (traceId: string, spanId: string): string => `00-${traceId}-${spanId}-01`
+
+/**
+ * The id by which other systems know a span of a trace: the id of its first span plus the number of the span.
+ * So a hop has its id before it is over, and every export of a trace has the same ids. Pure.
+ */
+export function spanIdOf (firstSpanId: string, number: number): string {
+  const id = BigInt.asUintN(64, BigInt(`0x${firstSpanId}`) + BigInt(number))
+  return id.toString(16).padStart(16, '0')
+}

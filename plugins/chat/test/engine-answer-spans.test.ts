@@ -1,5 +1,5 @@
 import t from 'tap'
-import { SpanRecorder } from '../../../kernel/api/engine.js'
+import { SpanRecorder } from '../../tracing/recorder.js'
 import { AnswerSpans } from '../engine/answer-spans.js'
 
 t.test('the spans of an answer follow one another without a gap', (t) => {
@@ -22,8 +22,8 @@ t.test('the spans of an answer follow one another without a gap', (t) => {
   for (const suffix of ['', ' 1']) {
     t.same(named(suffix), [
       [`wait${suffix}`, 'queue', 0, 5, undefined],
-      [`prefill${suffix}`, 'prefill', 5, 15, { tokens: 7 }],
       [`generate${suffix}`, 'generate', 5, 35, { input_tokens: 7, output_tokens: 3 }],
+      [`prefill${suffix}`, 'prefill', 5, 15, { tokens: 7 }],
       [`decode${suffix}`, 'decode', 15, 25, undefined],
       [`decode${suffix}`, 'decode', 25, 35, undefined]
     ])

@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import t from 'tap'
-import { SpanRecorder } from '../../../kernel/api/engine.js'
+import { SpanRecorder } from '../../tracing/recorder.js'
 import type { EngineSession } from '../../../kernel/api/engine.js'
 import { bindEncoder, callsOf } from '../engine/encoder.js'
 import { Mailbox } from '../engine/mailbox.js'

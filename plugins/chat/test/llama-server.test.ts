@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs'
 import t from 'tap'
-import { SpanRecorder } from '../../../kernel/api/engine.js'
+import { SpanRecorder } from '../../tracing/recorder.js'
 import type { EngineError } from '../../../kernel/api/engine.js'
 import { OutputReader } from '../text/parse/output.js'
 import { ask, chunksOf, lives, rig, talk, until } from './llama-kit.js'

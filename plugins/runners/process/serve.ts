@@ -1,7 +1,8 @@
 import { CreditWindow } from './flow-control.js'
 import { encodeFrame, FROM_RUNNER } from './protocol.js'
-import { partOf, SpanRecorder } from '../../../kernel/api/engine.js'
-import type { EngineChunk, EngineSession, EngineTask, SpanPart } from '../../../kernel/api/engine.js'
+import { partOf, SpanRecorder } from '../../tracing/recorder.js'
+import type { EngineChunk, EngineSession, EngineTask } from '../../../kernel/api/engine.js'
+import type { SpanPart } from '../../tracing/recorder.js'
 import type { HostLimits } from './limits.js'
 import type { NodeLink } from './link.js'
 

@@ -1,5 +1,7 @@
 import t from 'tap'
-import { partOf, readPart, SpanRecorder, systemClock, TracerService } from '../../../kernel/index.js'
+import { systemClock, TracerService } from '../../../kernel/index.js'
+import { readPart } from '../../tracing/part.js'
+import { partOf, SpanRecorder } from '../../tracing/recorder.js'
 import { RunnerError } from '../process/errors.js'
 import { DEFAULT_LIMITS } from '../process/limits.js'
 import { readMessage } from '../process/protocol.js'
@@ -9,6 +11,7 @@ import { hear, pair, query, task, VOICE } from './remote-kit.js'
 import type { CapabilityCall, EngineTask, Trace, TraceEnd, TraceStart } from '../../../kernel/index.js'
 import type { Link } from '../process/link.js'
 
+const HEADER = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
 const never = new AbortController().signal
 
 /** A trace that keeps what it is told. */
@@ -21,16 +24,19 @@ function told (own: unknown = { part: 'of this node' }): Told {
   return {
     said,
     names,
-    traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01',
     now: () => now++,
     span: (name) => { names.push(name) },
     series: (name) => ({ add: () => { names.push(name) } }),
+    open: () => { throw new Error('nothing opens a part here') },
     task: (about) => { said.push(['task', about]) },
     note: (attrs) => { said.push(['note', attrs]) },
     hop (name, to, attrs) {
       let over = false
       said.push(['hop', name, to.installId, attrs])
-      return { done: (part) => { if (!over) said.push(['done', name, part]); over = true } }
+      return {
+        traceparent: HEADER,
+        done: (part) => { if (!over) said.push(['done', name, part]); over = true }
+      }
     },
     part: () => own,
     end: (how: TraceEnd) => { said.push(['end', how]) }
@@ -80,7 +86,7 @@ t.test('a traced task on another node takes back what that node recorded', async
     const trace = told()
     await hear(asker.open(await asker.route({ ...query, trace }), task, never))
     t.same(begun.map(({ member, traceparent, name }) => [member, traceparent, name]),
-      [[true, trace.traceparent, 'tts']])
+      [[true, HEADER, 'tts']])
     t.equal(given[0], there, 'its runner records too')
     const [hop, done] = trace.said as [unknown[], unknown[]]
     t.match(hop, ['hop', 'network', String, { node: 'beta' }])

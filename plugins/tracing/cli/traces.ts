@@ -1,9 +1,9 @@
 import { plain } from '../../../kernel/cli/index.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
-import { TRACE_ID } from '../record.js'
+import { TRACE_ID } from '../trace-file.js'
 import { showMicros, waterfall } from './waterfall.js'
-import type { ShownSpan } from '../chrome.js'
-import type { ListedTrace } from '../merge.js'
+import type { ShownSpan } from '../trace-file.js'
+import type { ListedTrace } from '../peers.js'
 import type { FailedPeer } from '../peers.js'
 
 interface Listed { traces: ListedTrace[], failed?: FailedPeer[] }

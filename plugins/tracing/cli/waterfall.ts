@@ -1,6 +1,6 @@
 import { showSpan } from '../../../kernel/cli/index.js'
 import { stepsOf } from '../stats.js'
-import type { ShownSpan } from '../chrome.js'
+import type { ShownSpan } from '../trace-file.js'
 
 /** A line of the waterfall: one span, or all spans of one name in one place when there are many. */
 interface Row { title: string, startUs: number, endUs: number, busyUs: number, count: number, depth: number }

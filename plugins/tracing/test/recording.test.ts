@@ -1,10 +1,12 @@
 import t from 'tap'
-import { partOf, SpanRecorder } from '../../../kernel/index.js'
 import { manualClock } from '../../../kernel/testing/index.js'
+import { partOf, SpanRecorder } from '../recorder.js'
 import { Recording } from '../recording.js'
-import type { Bounds, SpanPart, TraceEnd, TraceStart } from '../../../kernel/index.js'
+import { spanIdOf } from '../traceparent.js'
+import type { Bounds, TraceEnd, TraceStart } from '../../../kernel/index.js'
 import type { ManualClock } from '../../../kernel/testing/index.js'
-import type { TraceRecord } from '../record.js'
+import type { SpanPart } from '../recorder.js'
+import type { TraceRecord } from '../trace-file.js'
 
 const START: TraceStart = {
   commandId: 'command-1', name: 'tts@1.0.0', arrivedMs: undefined, traceparent: undefined, member: false
@@ -46,6 +48,9 @@ function part (from: number, to: number, ahead: number): SpanPart {
 const spanOf = (record: TraceRecord | undefined, name: string): TraceRecord['spans'][number] | undefined =>
   record?.spans.find((span) => span.name === name)
 
+const parentOf = (record: TraceRecord | undefined, name: string): string | undefined =>
+  record?.spans.find(({ id }) => id === spanOf(record, name)?.parent)?.name
+
 t.test('spans of the node and of its runner, by the node\'s clock', async (t) => {
   const { clock, done, begin } = rig()
   await clock.advance(1000)
@@ -83,12 +88,12 @@ t.test('spans of another node and of its runner; a measured clock makes them sur
     const trace = here.begin({ traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01' })
     trace.task(ABOUT)
     const hop = trace.hop('network', BETA, { node: 'beta' })
-    t.match(trace.traceparent, /^00-0af7651916cd43dd8448eb211c80319c-(?!b7ad6b7169203331)[0-9a-f]{16}-01$/)
+    t.match(hop.traceparent, /^00-0af7651916cd43dd8448eb211c80319c-(?!b7ad6b7169203331)[0-9a-f]{16}-01$/)
 
     // The other node's clock is 7,000 ms ahead; it had the task from 1010 to 1090.
     const there = rig()
     await there.clock.advance(8010)
-    const member = there.begin({ member: true, traceparent: trace.traceparent })
+    const member = there.begin({ member: true, traceparent: hop.traceparent })
     member.task(ABOUT)
     const inner = member.hop('runner', RUNNER)
     await there.clock.advance(80)
@@ -110,6 +115,9 @@ t.test('spans of another node and of its runner; a measured clock makes them sur
     ])
     t.match(spanOf(record, 'task'), { startUs: 1_010_000, durationUs: 80_000, place: 1 })
     t.match(spanOf(record, 'prefill'), { startUs: 1_021_000, durationUs: 58_000, place: 2 })
+    t.same(['request', 'network', 'task', 'runner', 'prefill'].map((name) => parentOf(record, name)),
+      [undefined, 'request', 'network', 'task', 'runner'])
+    t.ok(hop.traceparent.includes(spanIdOf(record!.spanId, spanOf(record, 'network')!.id)))
   }
 })
 
@@ -145,7 +153,7 @@ t.test('what another process says may be nonsense', async (t) => {
   const hop = trace.hop('network', BETA)
   await clock.advance(10)
   // A span of ten hours in a request of ten milliseconds.
-  hop.done({ ...far, spans: [0, 0, 0, 36_000_000_000, 0] })
+  hop.done({ ...far, spans: [{ ...far.spans[0], durationUs: 36_000_000_000 }] })
   trace.end(DONE)
   t.equal(done[0]?.spans.filter(({ attrs }) => attrs['recorded'] === false).length, 6)
   t.equal(done[0]?.droppedSpans, 1)

@@ -1,9 +1,10 @@
-import type { ShownSpan } from '../chrome.js'
-import type { TraceRecord, TraceSpan } from '../record.js'
+import type { ShownSpan } from '../trace-file.js'
+import type { TraceRecord, TraceSpan } from '../trace-file.js'
 
 /** A span of a finished trace. */
 export const traceSpan = (fields: Partial<TraceSpan> = {}): TraceSpan => ({
-  place: 0, name: 'request', category: 'request', startUs: 1000, durationUs: 9000, steps: 0, attrs: {},
+  id: 0, parent: null, place: 0, name: 'request', category: 'request', startUs: 1000, durationUs: 9000,
+  steps: 0, attrs: {},
   ...fields
 })
 
@@ -33,7 +34,10 @@ export const record = (fields: Partial<TraceRecord> = {}): TraceRecord => ({
   droppedSpans: 0,
   spans: [
     traceSpan(),
-    traceSpan({ place: 1, name: 'decode', category: 'decode', startUs: 2000, durationUs: 4000, steps: 4 })
+    traceSpan({
+      id: 1, parent: 0, place: 1, name: 'decode', category: 'decode', startUs: 2000, durationUs: 4000,
+      steps: 4
+    })
   ],
   ...fields
 })

@@ -3,8 +3,8 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
-import { chromeText } from '../chrome.js'
-import { isTraceId, TraceStore } from '../store.js'
+import { chromeText, TRACE_ID } from '../trace-file.js'
+import { TraceStore } from '../store.js'
 import { record } from './samples.js'
 import type { Test } from 'tap'
 import type { TraceCounters } from '../service.js'
@@ -98,14 +98,16 @@ t.test('what comes while the files of earlier are read is newer than they are', 
 
 t.test('what is too old goes', async (t) => {
   const { store, folder, clock } = rig(t)
-  store.put(numbered(10))
-  store.put(numbered(11))
+  t.equal(await store.prune(3), 0, 'an absent folder holds nothing')
+  for (const days of [-1, 3, 4]) store.put(record({ taskId: `task-${days + 1}` }))
   await store.idle()
-  const at = clock.now() / 1000
-  utimesSync(join(folder, 'task-10.json'), at - 5 * 86_400, at - 5 * 86_400)
-  utimesSync(join(folder, 'task-11.json'), at, at)
-  t.same(await store.prune(3), ['task-10.json'])
-  t.same(store.list().map(({ taskId }) => taskId), ['task-11'])
+  for (const days of [-1, 3, 4]) {
+    const at = clock.now() / 1000 - days * 86_400
+    utimesSync(join(folder, `task-${days + 1}.json`), at, at)
+  }
+  t.equal(await store.prune(3), 1)
+  t.same(readdirSync(folder).sort(), ['task-0.json', 'task-4.json'])
+  t.same(store.list().map(({ taskId }) => taskId).sort(), ['task-0', 'task-4'])
 })
 
 t.test('a full disk costs traces and nothing else', async (t) => {
@@ -164,9 +166,9 @@ t.test('removing', async (t) => {
 t.test('ids that could lead out of the folder are none', async (t) => {
   for (const id of ['..', '.', '', '../x', 'a/b', 'a\\b', 'a.json', '-a', '\0', 'x'.repeat(65), 'a b',
     '%2e%2e']) {
-    t.notOk(isTraceId(id), JSON.stringify(id))
+    t.notOk(TRACE_ID.test(id), JSON.stringify(id))
   }
-  t.ok(isTraceId('3f2b1c00-0000-4000-8000-000000000000'))
+  t.ok(TRACE_ID.test('3f2b1c00-0000-4000-8000-000000000000'))
   const { store, folder } = rig(t)
   store.put(record({ taskId: '../escaped' }))
   await store.idle()

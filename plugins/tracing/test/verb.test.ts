@@ -5,7 +5,7 @@ import { cli, sendError, sendJson, standIn } from '../../../kernel/test/cli-help
 import tracing from '../index.js'
 import { shown } from './samples.js'
 import type { Ran } from '../../../kernel/test/cli-helpers.js'
-import type { ListedTrace } from '../merge.js'
+import type { ListedTrace } from '../peers.js'
 
 const TASK = '11111111-0000-4000-8000-000000000001'
 const entry: ListedTrace = {

@@ -1,5 +1,6 @@
 import { Admission, readRefusal, SvcError, traceHeaders } from '../../../../kernel/index.js'
 import type {
+  Hop,
   Caller, Clock, Cluster, EngineChunk, EngineTask, MemberResponse
 } from '../../../../kernel/index.js'
 import { NOT_BEGUN, ProtocolError, reasonOf, RunnerError } from '../../process/errors.js'
@@ -76,7 +77,7 @@ async function * exchange (
   signal.addEventListener('abort', end, { once: true })
   const stopWatching = watchNode(parts.cluster, parts.clock, route.installId, end)
   try {
-    const response = await ask(parts, route, errand, line.signal)
+    const response = await ask(parts, route, errand, hop, line.signal)
     const { body } = response
     // Without a listener a connection that breaks after the reader has gone would crash the process.
     body.on('error', () => {})
@@ -94,14 +95,15 @@ async function * exchange (
 }
 
 async function ask (
-  { cluster }: SendParts, route: Route, { task, about, caller }: RemoteTask, signal: AbortSignal
+  { cluster }: SendParts, route: Route, { task, about, caller }: RemoteTask, hop: Hop | undefined,
+  signal: AbortSignal
 ): Promise<MemberResponse> {
   const { taskId, modelId, instanceId, runnerId, installId } = route
   const { commandId, capability } = about
   return await cluster.request(installId, {
     method: 'POST',
     path: TASKS_PATH,
-    headers: { accept: TASK_TYPE, ...traceHeaders(route.trace) },
+    headers: { accept: TASK_TYPE, ...traceHeaders(hop) },
     body: {
       taskId, commandId, modelId, instanceId, runnerId, capability,
       task: { kind: task.kind, payload: task.payload }

@@ -1,4 +1,59 @@
-import type { TraceHead, TracePlace, TraceRecord, TraceSpan } from './record.js'
+import type { SpanAttrs } from '../../kernel/index.js'
+import type { SpanPlace } from './recorder.js'
+
+/** Ids of tasks and commands: nothing that could lead out of a folder. */
+export const TRACE_ID = /^[0-9A-Za-z][0-9A-Za-z-]{0,63}$/
+
+/** A span of a finished trace. Times are whole microseconds since 1970, by the clock of the first node. */
+export interface TraceSpan {
+  /** Its number in the trace, 0 for the whole request, and that of the span it is a part of. */
+  id: number
+  parent: number | null
+  /** Index into `places`. */
+  place: number
+  name: string
+  category: string
+  startUs: number
+  durationUs: number
+  /** How many steps of a series it stands for; 0 for a single span. */
+  steps: number
+  attrs: SpanAttrs
+}
+
+/** A process whose spans are in the trace. */
+export interface TracePlace { nodeId: string, name: string, process: SpanPlace['process'], rank: number }
+
+/** How far the clock of a place was ahead of the first node's; its spans have been moved by that. */
+export interface TraceClock {
+  nodeId: string
+  process: SpanPlace['process']
+  offsetUs: number
+  uncertaintyUs: number
+}
+
+/** Everything about a trace but its spans. */
+export interface TraceHead {
+  taskId: string
+  commandId: string
+  /** ISO-8601. */
+  createdAt: string
+  modelId: string
+  taskKind: string
+  durationUs: number
+  outcome: 'completed' | 'failed' | 'cancelled'
+  reason: string | null
+  /** Of the W3C trace context; the parent is null where the request began here. */
+  traceId: string
+  spanId: string
+  parentSpanId: string | null
+  /** The first one is the node where the request entered. */
+  places: TracePlace[]
+  clocks: TraceClock[]
+  droppedSpans: number
+}
+
+/** A finished trace. The first span is that of the whole request. */
+export interface TraceRecord extends TraceHead { spans: TraceSpan[] }
 
 /** One span as GET /v1/traces/{id} shows it. */
 export interface ShownSpan {
@@ -20,6 +75,9 @@ interface ChromeEvent {
   cat?: string
   ts?: number
   dur?: number
+  /** Number of the span in its trace, and of the span it is a part of. */
+  span?: number
+  parent?: number | null
   args?: Record<string, unknown>
 }
 
@@ -55,7 +113,7 @@ export function chromeText (record: TraceRecord): string {
     ...names.values(),
     ...spans.map((span, i): ChromeEvent => ({
       ph: 'X', name: span.name, cat: span.category, pid: pidOf(span.place), tid: tids[i]!,
-      ts: span.startUs, dur: span.durationUs,
+      ts: span.startUs, dur: span.durationUs, span: span.id, parent: span.parent,
       args: span.steps > 1 ? { ...span.attrs, steps: span.steps } : span.attrs
     }))
   ].map((event) => JSON.stringify(event))

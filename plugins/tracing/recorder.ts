@@ -1,0 +1,244 @@
+/**
+ * Records the spans of one traced request in one process. Runner processes import this file too, so it
+ * imports nothing of the kernel at run time. An OpenTelemetry SDK span costs about forty times as much; its
+ * packages are used where traces leave the node (see otlp.ts).
+ */
+import type { TaskAbout } from '../../kernel/index.js'
+import type { OpenSpan, SpanAttrs, SpanSeries, SpanSink } from '../../kernel/api/engine.js'
+
+/** A span as it was recorded, milliseconds by the clock of its recorder. */
+export interface RecordedSpan {
+  /** Unique in its recorder. */
+  id: number
+  /** The span that this one is a part of; null for the first span of a trace. */
+  parent: number | null
+  name: string
+  category: string
+  startMs: number
+  endMs: number
+  /** How many steps of a series it stands for, 0 for a single span. */
+  steps: number
+  attrs?: SpanAttrs | undefined
+}
+
+/** A span with the place where it was recorded, as an index into a list of places. */
+export interface PlacedSpan extends RecordedSpan { place: number }
+
+/** A span on its way to another process: whole microseconds, from the time at which the work came in. */
+export type SentSpan = Omit<PlacedSpan, 'startMs' | 'endMs'> & { startUs: number, durationUs: number }
+
+/** A process whose spans are in a trace; `nodeId` is null for the node that reads it. */
+export interface SpanPlace { nodeId: string | null, process: 'node' | 'runner', rank: number }
+
+/** How far the clock of a place was ahead of that of the reader, and how sure that is, milliseconds. */
+export interface ClockNote {
+  nodeId: string | null
+  process: 'node' | 'runner'
+  offsetMs: number
+  uncertaintyMs: number
+}
+
+/** What one process recorded, as it is sent to the one that asked for it. Times are by the sender's clock. */
+export interface SpanPart {
+  /** When the work came in and when this was made, milliseconds. */
+  receivedMs: number
+  sentMs: number
+  places: SpanPlace[]
+  /** A span whose parent is not among them is a part of the request to this process. */
+  spans: SentSpan[]
+  clocks: ClockNote[]
+  about: TaskAbout | null
+  /** Spans that found no room. */
+  dropped: number
+}
+
+/** Id of the span of the whole request. */
+export const ROOT = 0
+/** Most spans of a part or a trace; further ones are counted. */
+export const SPANS_MAX = 4096
+/** Bounds of one recorder: at most 2,048 + 4 x 128 spans. */
+const SINGLE_MAX = 2048
+const SERIES_MAX = 4
+const POINTS_MAX = 128
+const POINTS_FIRST = 32
+
+/**
+ * Spans of one request in one process, bounded however long it runs: single spans beyond 2,048 are counted,
+ * and the steps of a series are joined in pairs whenever there are 128 of them.
+ */
+export class SpanRecorder implements SpanSink {
+  readonly #now: () => number
+  readonly #spans: RecordedSpan[] = []
+  readonly #series = new Map<string, Series>()
+  #lastId = ROOT
+  #dropped = 0
+  readonly #surplus: SpanSeries = { add: () => { this.#dropped++ } }
+
+  constructor (now: () => number) { this.#now = now }
+
+  /** Spans that found no room. */
+  get dropped (): number { return this.#dropped }
+
+  now (): number { return this.#now() }
+
+  span (name: string, category: string, startMs: number, endMs: number, attrs?: SpanAttrs): void {
+    this.record(ROOT, name, category, startMs, endMs, attrs)
+  }
+
+  series (name: string, category: string): SpanSeries { return this.seriesOf(ROOT, name, category) }
+
+  open (name: string, category: string, startMs = this.#now()): RecordedPart {
+    return new RecordedPart(this, ROOT, name, category, startMs)
+  }
+
+  /** Keeps a span below `parent`. The span that is returned was not kept if there was no room. */
+  record (
+    parent: number, name: string, category: string, startMs: number, endMs: number, attrs?: SpanAttrs
+  ): RecordedSpan {
+    const span = { id: ++this.#lastId, parent, name, category, startMs, endMs, steps: 0, attrs }
+    if (this.#spans.length >= SINGLE_MAX) this.#dropped++
+    else this.#spans.push(span)
+    return span
+  }
+
+  /** The series of that name below `parent`. */
+  seriesOf (parent: number, name: string, category: string): SpanSeries {
+    const key = `${parent} ${name}`
+    const known = this.#series.get(key)
+    if (known !== undefined) return known
+    if (this.#series.size >= SERIES_MAX) return this.#surplus
+    const series = new Series(parent, name, category)
+    this.#series.set(key, series)
+    return series
+  }
+
+  /** An id for a span that was recorded elsewhere. */
+  newId (): number { return ++this.#lastId }
+
+  /** Everything recorded so far, in no order. What is still open ends now. */
+  spans (): RecordedSpan[] {
+    const now = this.#now()
+    const singles = this.#spans.map((span) => Number.isNaN(span.endMs) ? { ...span, endMs: now } : span)
+    const steps = [...this.#series.values()].map((series) => series.spans(() => this.newId()))
+    return singles.concat(...steps)
+  }
+}
+
+/** A span that is open, with what is recorded below it. */
+export class RecordedPart implements OpenSpan {
+  readonly #recorder: SpanRecorder
+  readonly #span: RecordedSpan
+
+  constructor (recorder: SpanRecorder, parent: number, name: string, category: string, startMs: number) {
+    this.#recorder = recorder
+    this.#span = recorder.record(parent, name, category, startMs, Number.NaN)
+  }
+
+  get id (): number { return this.#span.id }
+
+  now (): number { return this.#recorder.now() }
+
+  span (name: string, category: string, startMs: number, endMs: number, attrs?: SpanAttrs): void {
+    this.#recorder.record(this.id, name, category, startMs, endMs, attrs)
+  }
+
+  series (name: string, category: string): SpanSeries {
+    return this.#recorder.seriesOf(this.id, name, category)
+  }
+
+  open (name: string, category: string, startMs = this.now()): RecordedPart {
+    return new RecordedPart(this.#recorder, this.id, name, category, startMs)
+  }
+
+  end (attrs?: SpanAttrs, endMs = this.now()): void {
+    this.#span.attrs = attrs
+    this.#span.endMs = endMs
+  }
+}
+
+/** The steps of one kind, as numbers. */
+class Series implements SpanSeries {
+  readonly #parent: number
+  readonly #name: string
+  readonly #category: string
+  #starts = new Float64Array(POINTS_FIRST)
+  #ends = new Float64Array(POINTS_FIRST)
+  /** Points that are full. */
+  #count = 0
+  /** Steps in a full point, and in the one that is being filled. */
+  #stride = 1
+  #filled = 0
+
+  constructor (parent: number, name: string, category: string) {
+    this.#parent = parent
+    this.#name = name
+    this.#category = category
+  }
+
+  add (startMs: number, endMs: number): void {
+    if (this.#filled === 0) {
+      if (this.#count === this.#starts.length) this.#makeRoom()
+      this.#starts[this.#count] = startMs
+    }
+    this.#ends[this.#count] = endMs
+    if (++this.#filled < this.#stride) return
+    this.#filled = 0
+    this.#count++
+  }
+
+  spans (newId: () => number): RecordedSpan[] {
+    const points = this.#count + (this.#filled > 0 ? 1 : 0)
+    return Array.from({ length: points }, (_, i) => ({
+      id: newId(), parent: this.#parent, name: this.#name, category: this.#category,
+      startMs: this.#starts[i]!, endMs: this.#ends[i]!,
+      steps: i < this.#count ? this.#stride : this.#filled,
+      attrs: undefined
+    }))
+  }
+
+  /** Twice the room, or half the points. */
+  #makeRoom (): void {
+    const length = this.#starts.length
+    if (length < POINTS_MAX) {
+      this.#starts = longer(this.#starts)
+      this.#ends = longer(this.#ends)
+      return
+    }
+    for (let i = 0; i < length / 2; i++) {
+      this.#starts[i] = this.#starts[2 * i]!
+      this.#ends[i] = this.#ends[2 * i + 1]!
+    }
+    this.#count = length / 2
+    this.#stride *= 2
+  }
+}
+
+function longer (numbers: Float64Array<ArrayBuffer>): Float64Array<ArrayBuffer> {
+  const twice = new Float64Array(numbers.length * 2)
+  twice.set(numbers)
+  return twice
+}
+
+const micros = (ms: number): number => Math.round(ms * 1000)
+
+/** A span as it is sent by a process to which the work came in at `receivedMs`. */
+export const sent = (span: RecordedSpan, place: number, receivedMs: number): SentSpan => ({
+  id: span.id, parent: span.parent, place, name: span.name, category: span.category,
+  startUs: micros(span.startMs - receivedMs), durationUs: micros(span.endMs - span.startMs),
+  steps: span.steps, attrs: span.attrs
+})
+
+/** The part of a process with one recorder. */
+export function partOf (
+  recorder: SpanRecorder, process: SpanPlace['process'], receivedMs: number
+): SpanPart {
+  return {
+    receivedMs,
+    sentMs: recorder.now(),
+    places: [{ nodeId: null, process, rank: 0 }],
+    spans: recorder.spans().map((span) => sent(span, 0, receivedMs)),
+    clocks: [],
+    about: null,
+    dropped: recorder.dropped
+  }
+}
