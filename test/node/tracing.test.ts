@@ -16,6 +16,7 @@ const SENTENCE = 'Nobody may read this sentence in a trace.'
 interface Shown { taskId: string, traces: Span[], sourceNodes?: string[], failed?: object[] }
 interface Span { name: string, startUs: number, durationUs: number, category: string, nodeId: string,
   attrs: Record<string, unknown> }
+interface Event { ph: string, name: string, span?: number, parent?: number | null }
 interface Listed {
   traces: { taskId: string, commandId: string, modelId: string, fileSize: number, sourceNodes: string[] }[]
   failed: { name: string }[]
@@ -100,6 +101,13 @@ t.test('a request that another node serves has one trace', async (t) => {
       clocks: [{ nodeId: two.nodeId, process: 'node' }, { nodeId: two.nodeId, process: 'runner' }]
     } })
     t.notMatch(text, 'Nobody')
+    const { traceEvents } = JSON.parse(text) as { traceEvents: Event[] }
+    const parentOf = (name: string): string | undefined => {
+      const { parent } = traceEvents.find((event) => event.ph === 'X' && event.name === name)!
+      return traceEvents.find(({ span }) => span !== undefined && span === parent)?.name
+    }
+    t.same(['request', 'network', 'task', 'runner', 'synthesise'].map(parentOf),
+      [undefined, 'request', 'network', 'task', 'runner'], 'each has its parent, over nodes too')
     t.same(readdirSync(join(two.home, 'traces')), [], 'the other node keeps nothing of it')
   })
 
