@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { referencePages, withTables } from '../dist/kernel/plugins/docs.js'
-import { version } from '../dist/kernel/boot/version.js'
+import { version } from '../dist/kernel/boot/package.js'
 import { bundled } from '../dist/plugins/index.js'
 
 const root = fileURLToPath(new URL('..', import.meta.url))

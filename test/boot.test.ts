@@ -2,8 +2,10 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
-import { BootError, createNode } from '../kernel/boot/node.js'
+import { BootError } from '../kernel/api/errors.js'
+import { createNode } from '../kernel/boot/node.js'
 import { parseNeed } from '../kernel/plugins/graph.js'
+import { schemaFaults } from '../kernel/plugins/load.js'
 import { bundled } from '../plugins/index.js'
 import { full } from './node/kit.js'
 import type { Test } from 'tap'
@@ -227,6 +229,10 @@ t.test('plugins that fail in start end the boot, every one named', async (t) => 
   t.match(lines, [/plugin "one" failed to start: no disk/,
     /plugin "two" failed to start: .*declared route "hi"/])
   t.equal(lines.length, 2, 'one that needs a failed plugin is not tried')
+})
+
+t.test('every schema that ships can be compiled: a start compiles none of them', async (t) => {
+  for (const { manifest } of bundled) t.strictSame(schemaFaults(manifest), [], manifest.name)
 })
 
 t.test('a route schema that cannot be compiled ends the boot, not the first request', async (t) => {

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
 import { referencePages, withTables } from '../kernel/plugins/docs.js'
-import { version } from '../kernel/boot/version.js'
+import { version } from '../kernel/boot/package.js'
 import { bundled } from '../plugins/index.js'
 
 const read = (path: string): string => readFileSync(new URL(`../${path}`, import.meta.url), 'utf8')

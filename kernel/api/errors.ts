@@ -122,3 +122,13 @@ export function kernelError (
 export function toSvcError (error: unknown, fallback: KernelReason = 'internal'): SvcError {
   return error instanceof SvcError ? error : kernelError(fallback)
 }
+
+/** A boot that was refused, with every problem found. */
+export class BootError extends Error {
+  override readonly name = 'BootError'
+  readonly problems: readonly string[]
+  constructor (problems: readonly string[]) {
+    super(`the node cannot start:\n${problems.map((p) => `  - ${p}`).join('\n')}`)
+    this.problems = problems
+  }
+}

@@ -8,8 +8,10 @@ import { spawn, spawnSync } from 'node:child_process'
 import { lookup } from 'node:dns/promises'
 import net from 'node:net'
 import { availableParallelism, constants } from 'node:os'
-import { RESTART_STATUS } from './restart.js'
 import type { ChildProcess } from 'node:child_process'
+
+/** Exit status by which a node asks its launcher to start it again (EX_TEMPFAIL of sysexits.h). */
+export const RESTART_STATUS = 75
 
 /** The descriptor on which a launched node finds its socket. */
 export const LISTEN_FD = 3

@@ -2,20 +2,18 @@ import { randomInt } from 'node:crypto'
 import { rmSync } from 'node:fs'
 import os from 'node:os'
 import { join } from 'node:path'
-import { BootError } from './boot-error.js'
 import { systemClock } from '../api/clock.js'
 import { newNodeId } from '../cluster/identity/node-id.js'
 import { openNodeLinks } from '../cluster/open.js'
 import { createConfigApi } from '../config/api.js'
+import { version } from './package.js'
 import { homeFile, installId, lockHome, prepareHome, startTicks, writeVersioned } from './home.js'
 import { operatorToken, openTokens } from '../http/tokens.js'
 import { createKernel } from '../plugins/kernel.js'
+import { loadPlugins } from '../plugins/load.js'
 import { createLog } from '../observe/log.js'
-import { createRestart } from './restart.js'
 import { LogRingService } from '../api/services.js'
-import { prepare } from './setup.js'
 import { watchSelf } from '../machine/self-watch.js'
-import { version } from './version.js'
 import { createVitals } from '../machine/vitals.js'
 import type { KernelConfig } from '../config/kernel-keys.js'
 import type { NodeInfo, Plugin } from '../api/plugin.js'
@@ -23,9 +21,9 @@ import type { Served } from '../http/origin.js'
 import type { NodeLinks } from '../cluster/open.js'
 import type { KernelOptions } from '../plugins/assembly.js'
 import type { Kernel } from '../plugins/kernel.js'
+import type { Setup } from '../plugins/load.js'
 import type { NodeLog } from '../observe/log.js'
 import type { TokenStore } from '../http/tokens.js'
-import type { Setup } from './setup.js'
 import type { Vitals } from '../machine/vitals.js'
 
 export interface NodeOptions {
@@ -78,7 +76,7 @@ export async function createNode (options: NodeOptions): Promise<SvcNode> {
 }
 
 async function boot (options: NodeOptions, release: () => void): Promise<SvcNode> {
-  const setup = await prepare(options)
+  const setup = await loadPlugins(options)
   const keys = setup.config.kernel
   const node: NodeInfo = {
     nodeId: newNodeId(),
@@ -320,4 +318,18 @@ function outsideUrl ({ port, url }: Address): string | null {
   return first === undefined ? url : `http://${first.address}:${port}`
 }
 
-export { BootError }
+/** One pending restart at most. */
+function createRestart (): { ask: () => boolean, onAsk: (fn: () => void) => void } {
+  let asked = false
+  let listener: (() => void) | undefined
+  return {
+    ask () {
+      if (asked) return false
+      asked = true
+      // The answer to the request goes out first.
+      setImmediate(() => listener?.())
+      return true
+    },
+    onAsk (fn) { listener = fn }
+  }
+}

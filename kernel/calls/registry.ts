@@ -48,10 +48,14 @@ export const clientStreams = (mode: IoMode): boolean =>
 export const serverStreams = (mode: IoMode): boolean =>
   mode === 'server_streaming' || mode === 'bidirectional'
 
-/** Everything wrong with a declaration, each sentence naming the plugin and the capability. */
-export function capabilityProblems (owner: string, decl: CapabilityDecl): string[] {
+/**
+ * Everything wrong with a declaration, each sentence naming the plugin and the capability. Unless `compiled`,
+ * its schemas are not compiled: that takes milliseconds for each.
+ */
+export function capabilityProblems (owner: string, decl: CapabilityDecl, compiled = true): string[] {
   const at = `plugin "${owner}", capability "${String(decl.id)}@${String(decl.version)}"`
-  return [...fieldProblems(decl), ...chunkProblems(decl), ...schemasProblems(decl)].map((p) => `${at}: ${p}`)
+  return [...fieldProblems(decl), ...chunkProblems(decl), ...schemasProblems(decl, compiled)]
+    .map((p) => `${at}: ${p}`)
 }
 
 function fieldProblems (decl: CapabilityDecl): string[] {
@@ -88,13 +92,13 @@ function chunkProblems (decl: CapabilityDecl): string[] {
   })
 }
 
-function schemasProblems (decl: CapabilityDecl): string[] {
+function schemasProblems (decl: CapabilityDecl, compiled: boolean): string[] {
   const given = { output_schema: null, input_chunk_schema: null, output_chunk_schema: null, ...decl }
   const fields = ['input_schema', 'output_schema', 'input_chunk_schema', 'output_chunk_schema'] as const
   return fields.flatMap((field) => {
     const schema = given[field] ?? null
     if (schema === null) return field === 'input_schema' ? ['input_schema is required'] : []
-    return schemaProblems(schema).map((p) => `${field} ${p}`)
+    return schemaProblems(schema, compiled).map((p) => `${field} ${p}`)
   })
 }
 
@@ -138,7 +142,7 @@ export class Registry {
    * also when the same id and version is there already.
    */
   register (owner: string, decl: CapabilityDecl, handler: Handler): () => void {
-    const problems = capabilityProblems(owner, decl)
+    const problems = capabilityProblems(owner, decl, false)
     const first = this.#byId.get(decl.id)?.get(decl.version)
     if (first !== undefined) {
       problems.push(`plugin "${owner}", capability "${first.name}": ` +
@@ -201,9 +205,9 @@ export class Registry {
 
 function capabilityOf (owner: string, decl: CapabilityDecl, handler: Handler): Capability {
   const descriptor = structuredClone(descriptorOf(decl))
-  // The declared schemas were compiled when they were looked at for problems.
+  // Compiled by the first call: a start would compile the schemas of every capability.
   const check = (schema: CapabilityDecl['output_schema']): Check | null =>
-    schema === null || schema === undefined ? null : checkOf(schema)
+    schema === null || schema === undefined ? null : (value) => checkOf(schema)(value)
   return {
     owner,
     name: `${decl.id}@${decl.version}`,
@@ -212,7 +216,7 @@ function capabilityOf (owner: string, decl: CapabilityDecl, handler: Handler): C
     mediaType: decl.media_type ?? null,
     callsAtOnce: decl.calls_at_once,
     handler: handler as Capability['handler'],
-    input: checkOf(decl.input_schema),
+    input: (value) => checkOf(decl.input_schema)(value),
     output: check(decl.output_schema),
     inputChunk: check(decl.input_chunk_schema),
     outputChunk: check(decl.output_chunk_schema)

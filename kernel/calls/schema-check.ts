@@ -9,7 +9,7 @@ export type Check = (value: unknown) => Issue[] | null
 const DIALECT = 'https://json-schema.org/draft/2020-12/schema'
 
 /** What is wrong with a declared schema, one sentence each; empty when it may be used. */
-export function schemaProblems (schema: unknown): string[] {
+export function schemaProblems (schema: unknown, compiled: boolean): string[] {
   if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) {
     return ['must be a JSON Schema object']
   }
@@ -24,7 +24,7 @@ export function schemaProblems (schema: unknown): string[] {
   const depth = depthOf(schema)
   if (depth > SCHEMA_DEPTH) return [`is nested ${depth} deep; at most ${SCHEMA_DEPTH} are allowed`]
   const problems = keywordProblems(schema)
-  return problems.length > 0 ? problems : compileProblems(schema as JsonSchema)
+  return problems.length > 0 || !compiled ? problems : compileProblems(schema as JsonSchema)
 }
 
 function depthOf (value: unknown): number {

@@ -3,11 +3,8 @@ import type { Groups, KnownVerb } from './tree.js'
 const waiting = 'keep trying while the node is starting or busy (60 s when no time is given)'
 const waitOption = ['--wait [seconds]', waiting] as const
 
-/** The kernel's own verbs; each module is loaded only when its verb is used. */
-export const builtIn: readonly KnownVerb[] = [
-  {
-    name: 'up',
-    owner: 'kernel',
+const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
+  up: {
     summary: 'run a node in the foreground',
     options: [
       ['--port <n>', 'port to listen on, 0 for any free one (api.port)'],
@@ -20,9 +17,7 @@ export const builtIn: readonly KnownVerb[] = [
     examples: ['svc up', 'svc up --port 0 --json', 'svc up --home /var/lib/svc --host 0.0.0.0'],
     load: () => import('./verbs/up.js')
   },
-  {
-    name: 'dev',
-    owner: 'kernel',
+  dev: {
     summary: 'run a cluster of several nodes on this machine, for trying things out',
     options: [
       ['--nodes <n>', 'how many (3)'],
@@ -31,31 +26,23 @@ export const builtIn: readonly KnownVerb[] = [
     examples: ['svc dev', 'svc dev --nodes 5 --json', 'svc dev --base-port 0 --home ./trial'],
     load: () => import('./verbs/dev.js')
   },
-  {
-    name: 'status',
-    owner: 'kernel',
+  status: {
     summary: 'show the cluster: session, master, quorum, nodes, what is ready and what is wrong',
     options: [['--wait [seconds]', 'until the node is ready (60 s when no time is given), else exit 4']],
     examples: ['svc status', 'svc status --wait=30 && echo ready', 'svc status --json'],
     load: () => import('./verbs/status.js')
   },
-  {
-    name: 'nodes',
-    owner: 'kernel',
+  nodes: {
     summary: 'list the nodes: where they are, master, live or lost, memory, health',
     examples: ['svc nodes', 'svc nodes --json | jq -r \'.nodes[] | select(.live | not) | .name\''],
     load: () => import('./verbs/nodes.js')
   },
-  {
-    name: 'doctor',
-    owner: 'kernel',
+  doctor: {
     summary: 'check this machine, the node and its cluster, and say what to do; exit 1 when a check fails',
     examples: ['svc doctor', 'svc doctor --json'],
     load: () => import('./verbs/doctor.js')
   },
-  {
-    name: 'join-token',
-    owner: 'kernel',
+  'join-token': {
     summary: 'print a token with which one more machine can join the cluster; list them, or end one',
     args: '[action] [id]',
     options: [
@@ -65,17 +52,13 @@ export const builtIn: readonly KnownVerb[] = [
     examples: ['svc join-token', 'svc join-token --ttl 1h --json', 'svc join-token revoke ID'],
     load: () => import('./verbs/join-token.js')
   },
-  {
-    name: 'members',
-    owner: 'kernel',
+  members: {
     summary: 'list the machines that belong to the cluster, or remove one for good',
     args: '[action] [id]',
     examples: ['svc members', 'svc members remove attic'],
     load: () => import('./verbs/members.js')
   },
-  {
-    name: 'state',
-    owner: 'kernel',
+  state: {
     summary: 'print the whole state of the cluster, now or as it was',
     options: [
       ['--at <when>', 'what is recorded of a span ago (10m), of a time, or of an index of `svc events`'],
@@ -88,18 +71,14 @@ export const builtIn: readonly KnownVerb[] = [
     ],
     load: () => import('./verbs/state.js')
   },
-  {
-    name: 'capabilities',
-    owner: 'kernel',
+  capabilities: {
     summary: 'list what a node can do, or show one capability with its schema',
     args: '[id@version]',
     options: [['--node <id>', 'ask another node'], ['--wait [seconds]', waitOption[1]]],
     examples: ['svc capabilities', 'svc capabilities tts@1.0.0', 'svc capabilities --json'],
     load: () => import('./verbs/capabilities.js')
   },
-  {
-    name: 'call',
-    owner: 'kernel',
+  call: {
     summary: 'call a capability; its input fields are options',
     args: '<id@version>',
     options: [
@@ -115,98 +94,80 @@ export const builtIn: readonly KnownVerb[] = [
     open: true,
     load: () => import('./verbs/call.js')
   },
-  {
-    name: 'plugin new',
-    owner: 'kernel',
+  'plugin new': {
     summary: 'write a plugin that runs, with a passing test',
     args: '<name>',
     options: [['--dir <dir>', 'folder to write to (else ./NAME)']],
     examples: ['svc plugin new demo', 'svc plugin new demo --dir ~/plugins/demo'],
     load: () => import('./verbs/plugin-new.js')
   },
-  {
-    name: 'plugin ls',
-    owner: 'kernel',
+  'plugin ls': {
     summary: 'list plugins and whether they are on',
     options: [['--config <file>', 'svc.yaml to read']],
-    load: () => import('./verbs/plugin-ls.js')
+    load: async () => ({ default: (await import('./verbs/plugins.js')).ls })
   },
-  {
-    name: 'plugin show',
-    owner: 'kernel',
+  'plugin show': {
     summary: 'show everything a plugin declares',
     args: '<name>',
     options: [['--config <file>', 'svc.yaml to read']],
-    load: () => import('./verbs/plugin-show.js')
+    load: async () => ({ default: (await import('./verbs/plugins.js')).show })
   },
-  {
-    name: 'plugin enable',
-    owner: 'kernel',
+  'plugin enable': {
     summary: 'switch a plugin on in svc.yaml, from the next restart',
     args: '<name>',
     options: [['--config <file>', 'svc.yaml to change']],
-    load: () => import('./verbs/plugin-enable.js')
+    load: async () => ({ default: (await import('./verbs/plugins.js')).enable })
   },
-  {
-    name: 'plugin disable',
-    owner: 'kernel',
+  'plugin disable': {
     summary: 'switch a plugin off in svc.yaml, from the next restart',
     args: '<name>',
     options: [['--config <file>', 'svc.yaml to change']],
-    load: () => import('./verbs/plugin-disable.js')
+    load: async () => ({ default: (await import('./verbs/plugins.js')).disable })
   },
-  {
-    name: 'config check',
-    owner: 'kernel',
+  'config check': {
     summary: 'check svc.yaml and the SVC_* variables, naming every problem at once',
     options: [['--config <file>', 'svc.yaml to check']],
-    load: () => import('./verbs/config-check.js')
+    load: async () => ({ default: (await import('./verbs/config.js')).check })
   },
-  {
-    name: 'config get',
-    owner: 'kernel',
+  'config get': {
     summary: 'print the settings in use, or those under a key',
     args: '[key]',
     options: [['--origin', 'say where each value comes from'], ['--config <file>', 'svc.yaml to read']],
     examples: ['svc config get api.port', 'svc config get --origin'],
-    load: () => import('./verbs/config-get.js')
+    load: async () => ({ default: (await import('./verbs/config.js')).get })
   },
-  {
-    name: 'config set',
-    owner: 'kernel',
+  'config set': {
     summary: 'change one setting in svc.yaml, from the next restart',
     args: '<key> <value>',
     options: [['--config <file>', 'svc.yaml to change']],
     examples: ['svc config set api.port 8080', 'svc config set logging.enabled true'],
-    load: () => import('./verbs/config-set.js')
+    load: async () => ({ default: (await import('./verbs/config.js')).set })
   },
-  {
-    name: 'docs codes',
-    owner: 'kernel',
+  'docs codes': {
     summary: 'list every error reason, conflict code, event and authority',
     options: [['--config <file>', 'svc.yaml whose plugins count too']],
     load: () => import('./verbs/docs-codes.js')
   },
-  {
-    name: 'completion',
-    owner: 'kernel',
+  completion: {
     summary: 'print a completion script for bash, zsh or fish',
     args: '<shell>',
     examples: [
       'source <(svc completion bash)', 'svc completion zsh > ~/.zfunc/_svc', 'svc completion fish | source'
     ],
-    load: () => import('./verbs/completion.js')
+    load: async () => ({ default: (await import('./verbs/completion.js')).completion })
   },
-  {
-    name: 'complete-words',
-    owner: 'kernel',
+  'complete-words': {
     summary: 'print what can follow the given words; used by completion scripts',
     args: '[words...]',
     hidden: true,
     open: true,
-    load: () => import('./verbs/complete-words.js')
+    load: async () => ({ default: (await import('./verbs/completion.js')).completeWords })
   }
-]
+}
+
+/** The kernel's own verbs; each module is loaded only when its verb is used. */
+export const builtIn: readonly KnownVerb[] =
+  Object.entries(verbs).map(([name, verb]) => ({ name, owner: 'kernel', ...verb }))
 
 /** What each group of verbs is about. */
 export const groups: Groups = {

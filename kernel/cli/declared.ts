@@ -3,7 +3,7 @@ import { allRoutes } from '../plugins/docs.js'
 import { kernelManifest } from '../plugins/kernel-manifest.js'
 import { builtIn } from './builtin.js'
 import { exitCodeMeanings } from './errors.js'
-import { readInstallation } from './installed.js'
+import { installationOf } from './installed.js'
 import type { Manifest, RouteDecl, VerbDecl } from '../api/plugin.js'
 import type { JsonSchema } from '../api/schema.js'
 import type { VerbContext } from './verb.js'
@@ -35,6 +35,6 @@ export function declaredBy (plugins: readonly Manifest[]): Declared {
 
 /** What the kernel and the plugins of this home declare; those that cannot be loaded are left out. */
 export async function readDeclared (ctx: VerbContext): Promise<Declared> {
-  const { plugins } = await readInstallation(ctx, undefined)
+  const { plugins } = await installationOf(ctx)
   return declaredBy(plugins.map(({ manifest }) => manifest))
 }

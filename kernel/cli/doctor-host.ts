@@ -1,7 +1,7 @@
 import { accessSync, constants, existsSync, readFileSync, statfsSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { createServer } from 'node:net'
-import { packageRoot } from './package.js'
+import { packageRoot } from '../boot/package.js'
 import { portHolder } from './port-holder.js'
 import { fail, judgeDisk, ok } from './check.js'
 import type { Check } from './check.js'

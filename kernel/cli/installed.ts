@@ -1,56 +1,30 @@
-import { findConfig, pluginModules, readConfigFile } from '../config/file.js'
+import { existsSync, mkdirSync, readFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { changeFile } from '../config/edit.js'
+import { saveConfigFile } from '../config/file.js'
 import { findSetting } from '../config/resolve.js'
-import { arrange } from '../plugins/graph.js'
-import { loadThirdParty } from '../plugins/third-party.js'
-import { authoritiesOf as authoritiesIn, ownerOf } from '../plugins/owners.js'
 import { nearest } from '../config/nearest.js'
+import { arrange } from '../plugins/graph.js'
+import { readInstallation } from '../plugins/load.js'
 import { CliError, exitCodes } from './errors.js'
-import type { ConfigOwner } from '../config/known.js'
-import type { RawConfig } from '../config/text.js'
 import type { JsonSchema } from '../api/schema.js'
+import type { ConfigOwner } from '../config/known.js'
 import type { Arrangement } from '../plugins/graph.js'
-import type { Manifest } from '../api/plugin.js'
+import type { Installation } from '../plugins/load.js'
 import type { VerbContext } from './verb.js'
 
-/** A plugin this home knows, and where it comes from: `bundled`, or as svc.yaml names it. */
-export interface Installed { manifest: Manifest, source: string }
-
-/** The plugins of a home as its svc.yaml has them; no node has to run. */
-export interface Installation {
-  /** Absolute path of the svc.yaml in use, or null. */
-  file: string | null
-  raw: RawConfig
-  plugins: Installed[]
-  /** Modules that could not be imported, one sentence each. */
-  failures: string[]
-}
-
-/** Reads svc.yaml and imports what it names. Never throws for what is wrong there. */
-export async function readInstallation (
-  ctx: Pick<VerbContext, 'home' | 'io' | 'plugins'>, configFlag: unknown
+/** The plugins of a home as its svc.yaml has them. */
+export async function installationOf (
+  { home, io, plugins }: Pick<VerbContext, 'home' | 'io' | 'plugins'>, configFlag?: unknown
 ): Promise<Installation> {
-  const file = findConfig({ flag: configFlag as string | undefined, env: ctx.io.env, home: ctx.home })
-  const raw = readConfigFile(file)
-  const plugins: Installed[] = (await ctx.plugins()).map(({ manifest }) => ({ manifest, source: 'bundled' }))
-  const failures: string[] = []
-  for (const module of pluginModules(raw)) {
-    try {
-      plugins.push({ manifest: (await loadThirdParty(module)).manifest, source: module.module })
-    } catch (error) {
-      failures.push(`plugins.${module.name}: cannot load ${module.module}: ${(error as Error).message}`)
-    }
-  }
-  return { file, raw, plugins, failures }
+  return await readInstallation({
+    home, env: io.env, bundled: await plugins(), configFlag: configFlag as string | undefined
+  })
 }
 
-/** What of the plugins describes settings. */
-export function ownersOf (plugins: readonly Installed[]): ConfigOwner[] {
-  return plugins.map(({ manifest, source }) => ownerOf(manifest, source === 'bundled'))
-}
-
-/** Every authority there is with these plugins. */
-export function authoritiesOf (plugins: readonly Installed[]): string[] {
-  return authoritiesIn(plugins.map((p) => p.manifest))
+/** What of a home could not be loaded, one sentence each. */
+export function failuresOf ({ failures }: Installation): string[] {
+  return failures.map(({ name, module, message }) => `plugins.${name}: cannot load ${module}: ${message}`)
 }
 
 /** The plugins that svc.yaml switches off. */
@@ -78,7 +52,7 @@ export function settingSchema (owners: readonly ConfigOwner[], key: string): Jso
 }
 
 /** The plugin of that name. Throws CliError (3) with what was probably meant. */
-export function findPlugin (installation: Installation, name: string): Installed {
+export function findPlugin (installation: Installation, name: string): Installation['plugins'][number] {
   const found = installation.plugins.find(({ manifest }) => manifest.name === name)
   if (found !== undefined) return found
   const names = installation.plugins.map(({ manifest }) => manifest.name)
@@ -86,6 +60,40 @@ export function findPlugin (installation: Installation, name: string): Installed
   throw new CliError(exitCodes.notFound, [
     `there is no plugin "${name}"${near === undefined ? '' : `; did you mean ${near}?`}`,
     `  there is: ${names.join(', ') || 'none'}`,
-    ...installation.failures.map((failure) => `  ${failure}`)
+    ...failuresOf(installation).map((failure) => `  ${failure}`)
   ].join('\n'))
+}
+
+/**
+ * Changes one setting in svc.yaml (undefined removes it) and returns the path of the file. Throws CliError: 1
+ * when the text cannot be changed or written, 2 when the setting would be wrong (problems elsewhere in the
+ * file do not matter); the file then stays as it was.
+ */
+export function changeSetting (
+  { home, io }: VerbContext, installation: Installation, key: string, value: unknown
+): string {
+  const path = installation.file ?? join(home, 'svc.yaml')
+  const before = existsSync(path) ? readFileSync(path, 'utf8') : ''
+  const after = changeFile(path, before, [[key, value]], { ...installation, env: io.env })
+  if ('issues' in after) {
+    const reports = after.issues.map(({ report }) => report)
+    if (after.wrong === 'path') throw new CliError(exitCodes.failed, reports.join('\n'))
+    throw new CliError(exitCodes.usage, `not changed:\n${reports.map((line) => `  ${line}`).join('\n')}`)
+  }
+  mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
+  try {
+    saveConfigFile(path, after.text)
+  } catch (error) {
+    throw new CliError(exitCodes.failed, `cannot write ${path}: ${(error as Error).message}`)
+  }
+  return path
+}
+
+/** How a change to svc.yaml takes effect. */
+export function restartHint (ctx: VerbContext): string[] {
+  return [
+    'It takes effect at the next restart of the node (POST /admin/restart):',
+    `  curl -X POST -H "authorization: Bearer $(cat ${join(ctx.home, 'operator.token')})" ` +
+    `${ctx.client.url}/admin/restart`
+  ]
 }

@@ -2,7 +2,7 @@ import { Command, CommanderError } from 'commander'
 import { readFileSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { join, resolve } from 'node:path'
-import { version } from '../boot/version.js'
+import { version } from '../boot/package.js'
 import type { Plugin } from '../api/plugin.js'
 import { builtIn, groups } from './builtin.js'
 import { createClient, ownToken, runningUrl } from './client.js'
@@ -86,12 +86,12 @@ async function verbsFor (argv: readonly string[], options: CliOptions): Promise<
   if (known(verbs.filter(({ name }) => name !== HELP))) return verbs
   const { home, io } = createContext({ home: valueOf(argv, '--home') }, options)
   if (!namesModule(valueOf(argv, '--config') ?? io.env['SVC_CONFIG'] ?? join(home, 'svc.yaml'))) return verbs
-  const { readInstallation } = await import('./installed.js')
-  const installed = { home, io, plugins: async () => bundled }
-  const { plugins: all, failures } = await readInstallation(installed, valueOf(argv, '--config'))
+  const { failuresOf, installationOf } = await import('./installed.js')
+  const own = { home, io, plugins: async () => bundled }
+  const installation = await installationOf(own, valueOf(argv, '--config'))
   const err = createProgress(io)
-  for (const failure of failures) err.line(`${err.paint('yellow', 'warning:')} ${failure}`)
-  return all.filter(({ source }) => source !== 'bundled').reduce((so, { manifest }) => {
+  for (const failure of failuresOf(installation)) err.line(`${err.paint('yellow', 'warning:')} ${failure}`)
+  return installation.plugins.filter(({ source }) => source !== 'bundled').reduce((so, { manifest }) => {
     try {
       return collectVerbs(so, [manifest])
     } catch (error) {

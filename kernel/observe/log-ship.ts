@@ -1,7 +1,7 @@
 import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
-import { Agent } from 'undici'
 import { delay } from '../api/clock.js'
+import type { Agent } from 'undici'
 import type { Clock } from '../api/clock.js'
 
 /** Lines and bytes that wait for the receiver; beyond either the oldest are dropped. */
@@ -119,7 +119,10 @@ const compress = promisify(gzip)
 class LogShipper implements Shipper {
   readonly #options: ShipperOptions
   readonly #limits: ShipLimits
-  readonly #agent = new Agent({ connections: 1, pipelining: 1 })
+  // Loaded only where lines are shipped: it takes a tenth of a start.
+  readonly #agent: Promise<Agent> = import('undici')
+    .then((undici) => new undici.Agent({ connections: 1, pipelining: 1 }))
+
   /** Aborts when pauses are to end, and when requests are. */
   readonly #stop = new AbortController()
   readonly #cut = new AbortController()
@@ -194,7 +197,7 @@ class LogShipper implements Shipper {
     await this.#running
     while (this.#queue.length > 0 && !this.#cut.signal.aborted) if (await this.#step() > 0) break
     done()
-    await this.#agent.destroy()
+    await (await this.#agent).destroy()
   }
 
   async #pause (ms: number): Promise<void> {
@@ -280,7 +283,7 @@ class LogShipper implements Shipper {
 
   async #post (text: string, compressed: boolean, signal: AbortSignal): Promise<Answer> {
     const { origin, pathname, search } = new URL(this.#options.url)
-    const { statusCode, headers, body } = await this.#agent.request({
+    const { statusCode, headers, body } = await (await this.#agent).request({
       origin,
       path: `${pathname}${search}`,
       method: 'POST',

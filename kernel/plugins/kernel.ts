@@ -7,7 +7,7 @@ import {
   InvocationService, SessionService, StateService, GossipService, TokenService
 } from '../api/services.js'
 import { schemaChecker } from '../api/validate.js'
-import { BootError } from '../boot/boot-error.js'
+import { BootError } from '../api/errors.js'
 import { TrafficService } from '../calls/traffic.js'
 import { createBundle } from '../cards/bundle.js'
 import { clusterHandlers, clusterRoutes } from '../cluster/routes.js'

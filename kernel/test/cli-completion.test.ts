@@ -1,6 +1,6 @@
 import t from 'tap'
 import { spawnSync } from 'node:child_process'
-import { candidates, scripts } from '../cli/completion.js'
+import { candidates, scripts } from '../cli/verbs/completion.js'
 import { builtIn } from '../cli/builtin.js'
 import { globalOptions } from '../cli/program.js'
 import { cli } from './cli-helpers.js'

@@ -13,13 +13,12 @@ import type { Test } from 'tap'
 
 /** The launcher and a parent and a child for it, compiled into a folder: real processes run no TypeScript. */
 function build (t: Test): string {
-  const compiled = (name: string): string => ts.transpileModule(
-    readFileSync(new URL(`../boot/${name}.ts`, import.meta.url), 'utf8'),
-    { compilerOptions: { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2023 } }).outputText
+  const { outputText } = ts.transpileModule(
+    readFileSync(new URL('../boot/launcher.ts', import.meta.url), 'utf8'),
+    { compilerOptions: { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2023 } })
   return t.testdir({
     'package.json': '{"type":"module"}',
-    'launcher.js': compiled('launcher'),
-    'restart.js': compiled('restart'),
+    'launcher.js': outputText,
     'parent.js': `
       import { endLike, launch } from './launcher.js'
       const [host, port] = process.argv.slice(2)

@@ -5,7 +5,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'no
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { tmpdir } from 'node:os'
-import { packageRoot } from '../cli/package.js'
+import { packageRoot } from '../boot/package.js'
 import type { ChildProcess } from 'node:child_process'
 import type { Test } from 'tap'
 

@@ -7,11 +7,12 @@ import { newNodeId } from '../cluster/identity/node-id.js'
 import { arrange } from '../plugins/graph.js'
 import { prepareHome } from '../boot/home.js'
 import { createKernel } from '../plugins/kernel.js'
+import { schemaFaults } from '../plugins/load.js'
 import { kernelManifest, kernelServices } from '../plugins/kernel-manifest.js'
 import { createLogRing } from '../observe/log-ring.js'
 import { checkManifests } from '../plugins/registry.js'
 import { LogRingService } from '../api/services.js'
-import { BootError } from '../boot/boot-error.js'
+import { BootError } from '../api/errors.js'
 import { formats } from '../config/values.js'
 import { loneCluster } from './lone-cluster.js'
 import { manualClock } from './manual-clock.js'
@@ -153,7 +154,10 @@ function standalone (manifest: Manifest): Manifest {
 
 function refuseBadDeclarations (plugins: readonly Plugin[]): void {
   const manifests = plugins.map((p) => ({ ...p.manifest, requires: [], consumes: {} }))
-  const problems = [...arrange({ manifests, disabled: new Set() }).problems, ...checkManifests(manifests)]
+  const problems = [
+    ...arrange({ manifests, disabled: new Set() }).problems, ...checkManifests(manifests),
+    ...manifests.flatMap(schemaFaults)
+  ]
   if (problems.length > 0) throw new BootError(problems)
 }
 

@@ -1,7 +1,16 @@
-import { scripts } from '../completion.js'
+import { builtIn } from '../builtin.js'
+import { installationOf } from '../installed.js'
+import { listingPath } from '../invoke.js'
+import { globalOptions } from '../program.js'
+import { helpTopics } from '../topics.js'
+import { collectVerbs, longFlag, takesValue, topNames } from '../tree.js'
+import type { Installation } from '../../plugins/load.js'
+import type { Listing } from '../invoke.js'
+import type { KnownVerb } from '../tree.js'
 import type { Verb } from '../verb.js'
 
-export default {
+/** `svc completion` */
+export const completion: Verb = {
   async run (ctx, [shell]) {
     const script = scripts[shell!]
     if (script === undefined) {
@@ -9,4 +18,129 @@ export default {
     }
     ctx.io.stdout.write(script)
   }
-} satisfies Verb
+}
+
+/** `svc complete-words`, which the scripts call */
+export const completeWords: Verb = {
+  async run (ctx, words) {
+    let read: Promise<Installation> | undefined
+    const installation = (): Promise<Installation> => read ??= installationOf(ctx)
+    const manifests = (await installation()).plugins.map(({ manifest }) => manifest)
+    const found = await candidates(words, collectVerbs(builtIn, manifests), globalOptions, {
+      topics: () => Object.keys(helpTopics),
+      plugins: async () => manifests.map(({ name }) => name),
+      capabilities: async () => {
+        const listing = await ctx.client.json<Listing>(listingPath())
+        return listing.capabilities.map((c) => `${c.id}@${c.version}`)
+      },
+      settings: async () => {
+        const { resolveConfig } = await import('../../config/resolve.js')
+        const { raw, owners } = await installation()
+        const { config } = resolveConfig(raw, { owners, env: {} })
+        return config.entries().map((entry) => entry.path)
+      }
+    })
+    for (const word of found) ctx.out.line(word)
+  }
+}
+
+/** Words of a running node or of svc.yaml that can stand for an argument; asked only where needed. */
+export interface Names {
+  plugins: () => Promise<string[]>
+  capabilities: () => Promise<string[]>
+  settings: () => Promise<string[]>
+  topics: () => string[]
+}
+
+type Options = readonly (readonly [flags: string, description: string])[]
+
+/**
+ * What can come next after the words typed so far; the last word is the one being typed and may be empty.
+ * Names that cannot be had (no node runs) are simply missing.
+ */
+export async function candidates (
+  words: readonly string[], verbs: readonly KnownVerb[], globals: Options, names: Names
+): Promise<string[]> {
+  const typed = words.at(-1) ?? ''
+  const before = words.slice(0, -1)
+  const all = await possible(before, typed, verbs.filter((verb) => verb.hidden !== true), globals, names)
+  return [...new Set(all)].filter((word) => word.startsWith(typed)).sort()
+}
+
+async function possible (
+  before: readonly string[], typed: string, verbs: readonly KnownVerb[], globals: Options, names: Names
+): Promise<string[]> {
+  const plain = withoutOptions(before, verbs, globals)
+  const verb = findVerb(plain, verbs)
+  const options = [...globals, ...verb?.options ?? []]
+  if (needsValue(before.at(-1), options)) return []
+  if (typed.startsWith('-')) return options.flatMap(([flags]) => longFlag(flags) ?? [])
+  if (plain[0] === 'help' && plain.length === 1) return [...topNames(verbs), ...names.topics()]
+  if (verb !== undefined) return await argumentsOf(verb, plain.length - verb.name.split(' ').length, names)
+  if (plain.length === 0) return [...topNames(verbs), 'help']
+  if (plain.length > 1) return []
+  return verbs.filter(({ name }) => name.startsWith(`${plain[0]!} `)).map(({ name }) => name.split(' ')[1]!)
+}
+
+/** The verb the words begin with, two words before one. */
+function findVerb (plain: readonly string[], verbs: readonly KnownVerb[]): KnownVerb | undefined {
+  const two = plain.slice(0, 2).join(' ')
+  return verbs.find(({ name }) => name === two) ?? verbs.find(({ name }) => name === plain[0])
+}
+
+function withoutOptions (words: readonly string[], verbs: readonly KnownVerb[], globals: Options): string[] {
+  const all = [...globals, ...verbs.flatMap((verb) => verb.options ?? [])]
+  return words.filter((word, i) => !word.startsWith('-') && !needsValue(words[i - 1], all))
+}
+
+function needsValue (word: string | undefined, options: Options): boolean {
+  if (word === undefined || !word.startsWith('-') || word.includes('=')) return false
+  return options.some(([flags]) => takesValue(flags) && flags.split(/[ ,]+/).includes(word))
+}
+
+/** Names for the first argument of a verb, by what the verb calls it. */
+async function argumentsOf (verb: KnownVerb, at: number, names: Names): Promise<string[]> {
+  if (at > 0) return []
+  if (verb.args?.includes('id@version') === true) return await names.capabilities().catch(() => [])
+  if (verb.name.startsWith('plugin ') && verb.name !== 'plugin new' && verb.args !== undefined) {
+    return await names.plugins().catch(() => [])
+  }
+  if (verb.name.startsWith('config ') && verb.args !== undefined) {
+    return await names.settings().catch(() => [])
+  }
+  return verb.name === 'completion' ? Object.keys(scripts) : []
+}
+
+/** Scripts for the shells; each asks `svc complete-words` with the words up to the cursor. */
+export const scripts: Readonly<Record<string, string>> = {
+  bash: `# bash completion of svc; load it with: source <(svc completion bash)
+_svc_words () {
+  local IFS=$'\\n'
+  local cur prefix
+  cur="\${COMP_WORDS[COMP_CWORD]}"
+  COMPREPLY=( $(svc complete-words -- "\${COMP_WORDS[@]:1:COMP_CWORD-1}" "$cur" 2>/dev/null) )
+  # readline takes ":" for the end of a word: what is before it is already there
+  if [[ "$cur" == *:* && "$COMP_WORDBREAKS" == *:* ]]; then
+    prefix="\${cur%"\${cur##*:}"}"
+    COMPREPLY=( "\${COMPREPLY[@]#"$prefix"}" )
+  fi
+}
+complete -o default -F _svc_words svc
+`,
+  zsh: `#compdef svc
+# zsh completion of svc; put it into a folder of $fpath as _svc
+_svc () {
+  local -a found
+  found=( \${(f)"$(svc complete-words -- "\${(@)words[2,CURRENT-1]}" "\${words[CURRENT]}" 2>/dev/null)"} )
+  if (( \${#found} )); then compadd -a found; else _files; fi
+}
+if [ "$funcstack[1]" = _svc ]; then _svc "$@"; else compdef _svc svc; fi
+`,
+  fish: `# fish completion of svc; load it with: svc completion fish | source
+function __svc_words
+  set -l words (commandline -opc)
+  svc complete-words -- $words[2..-1] (commandline -ct) 2>/dev/null
+end
+complete -c svc -a '(__svc_words)'
+`
+}

@@ -2,7 +2,6 @@ import { join } from 'node:path'
 import { agreement, startDev } from '../dev-cluster.js'
 import { describeEnding } from '../dev-node.js'
 import { devPorts } from '../dev-ports.js'
-import { settingsEnv } from '../env.js'
 import type { DevNode } from '../dev-node.js'
 import type { DevNodeUp } from '../dev-cluster.js'
 import type { Verb, VerbContext } from '../verb.js'
@@ -22,7 +21,7 @@ export default {
     const cluster = startDev(ctx, {
       homes,
       script: process.argv[1]!,
-      env: settingsEnv(ctx.io.env),
+      env: ctx.io.env,
       stop: stop.signal
     })
     try {

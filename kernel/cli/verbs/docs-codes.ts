@@ -1,5 +1,5 @@
 import { kernelManifest } from '../../plugins/kernel-manifest.js'
-import { readInstallation } from '../installed.js'
+import { failuresOf, installationOf } from '../installed.js'
 import type { Manifest } from '../../api/plugin.js'
 import type { Verb } from '../verb.js'
 
@@ -16,14 +16,14 @@ interface Code {
 
 export default {
   async run (ctx, _args, options) {
-    const { plugins, failures } = await readInstallation(ctx, options['config'])
-    const codes = [kernelManifest, ...plugins.map((p) => p.manifest)].flatMap(codesOf)
+    const installation = await installationOf(ctx, options['config'])
+    const codes = [kernelManifest, ...installation.plugins.map((p) => p.manifest)].flatMap(codesOf)
     if (ctx.out.json) ctx.out.value({ codes })
     else {
       ctx.out.table(['KIND', 'CODE', 'RANK', 'OWNER', 'MEANING', 'WHAT TO DO'], codes.map((c) =>
         [c.kind, c.code, c.rank ?? '-', c.owner, c.meaning, c.remedy ?? '-']))
     }
-    for (const failure of failures) ctx.err.line(failure)
+    for (const failure of failuresOf(installation)) ctx.err.line(failure)
   }
 } satisfies Verb
 

@@ -1,6 +1,6 @@
 import { systemClock } from '../../api/clock.js'
 import { boundsOf, clockOffset } from '../../cluster/links/clocks.js'
-import { version } from '../../boot/version.js'
+import { version } from '../../boot/package.js'
 import { createClient, isLoopbackUrl } from '../client.js'
 import { joinNodes, readMembers } from '../cluster-view.js'
 import { fail, ok, warn } from '../check.js'
@@ -10,7 +10,7 @@ import {
 } from '../doctor-cluster.js'
 import { checkDisk, checkHome, checkNode, checkPorts } from '../doctor-host.js'
 import { CliError } from '../errors.js'
-import { readInstallation } from '../installed.js'
+import { installationOf } from '../installed.js'
 import type { Check, CheckContext, Checker } from '../check.js'
 import type { ClockReading } from '../doctor-cluster.js'
 import type { NodeRow, State } from '../cluster-view.js'
@@ -128,7 +128,7 @@ async function pluginChecks (ctx: VerbContext, state: State): Promise<Check[]> {
       throw error
     }
   }
-  const { plugins } = await readInstallation(ctx, undefined)
+  const { plugins } = await installationOf(ctx)
   const found = await Promise.all(plugins.flatMap(({ manifest }) => Object.values(manifest.checks ?? {}))
     .map(async ({ load }) => await ((await load()).default as Checker).run({ state, look })))
   return found.flat()

@@ -2,8 +2,7 @@ import { access } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
 import { endLike, launch, launcherEnv, ListenError } from '../../boot/launcher.js'
-import { RESTART_STATUS } from '../../boot/restart.js'
-import { settingsEnv } from '../env.js'
+import { RESTART_STATUS } from '../../boot/launcher.js'
 import { SvcError } from '../../api/errors.js'
 import { isLoopbackUrl } from '../client.js'
 import { exitCodeFor } from '../errors.js'
@@ -137,7 +136,7 @@ async function boot (
     home: ctx.home,
     ...(config === undefined ? {} : { configFlag: config }),
     flags: Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)),
-    env: settingsEnv(ctx.io.env),
+    env: ctx.io.env,
     bundled: await ctx.plugins(),
     ...(join === undefined ? {} : { join }),
     ...(launcher === undefined ? {} : { launcher: Number(launcher) }),

@@ -1,0 +1,87 @@
+import { formatProblems } from '../../config/problems.js'
+import { resolveConfig } from '../../config/resolve.js'
+import { describe, parseTyped } from '../../config/values.js'
+import { checkManifests } from '../../plugins/registry.js'
+import {
+  arranged, changeSetting, disabledIn, failuresOf, installationOf, restartHint, settingSchema
+} from '../installed.js'
+import type { Entry } from '../../config/resolve.js'
+import type { Verb } from '../verb.js'
+
+/** `svc config check` */
+export const check: Verb = {
+  async run (ctx, _args, options) {
+    const installation = await installationOf(ctx, options['config'])
+    const { raw, plugins, file } = installation
+    const { problems, warnings } = resolveConfig(raw, { ...installation, env: ctx.io.env })
+    const graph = [...failuresOf(installation), ...checkManifests(plugins.map((p) => p.manifest)),
+      ...arranged(installation, disabledIn(installation)).problems]
+    const wrong = problems.length + graph.length
+    if (ctx.out.json) {
+      const plain = graph.map((message) => ({ file, line: null, column: null, path: '', message }))
+      ctx.out.value({ file, problems: [...problems, ...plain], warnings })
+      return wrong === 0 ? 0 : 1
+    }
+    const lines = [formatProblems(problems, ctx.io.cwd), ...graph].filter((text) => text !== '')
+    if (warnings.length > 0) {
+      ctx.err.line(`${ctx.err.paint('yellow', 'warnings:')}\n${formatProblems(warnings, ctx.io.cwd)}`)
+    }
+    if (wrong > 0) ctx.out.line(lines.join('\n'))
+    const good = `${file ?? 'no svc.yaml, the defaults'}: ok`
+    ctx.out.line(wrong === 0 ? good : `${wrong} problem${wrong === 1 ? '' : 's'}`)
+    return wrong === 0 ? 0 : 1
+  }
+}
+
+/** `svc config get` */
+export const get: Verb = {
+  async run (ctx, [key], options) {
+    const installation = await installationOf(ctx, options['config'])
+    const { raw, file, owners } = installation
+    const { config, problems } = resolveConfig(raw, { ...installation, env: ctx.io.env })
+    if (problems.length > 0) {
+      throw ctx.fail(1, `the settings are not valid:\n${formatProblems(problems, ctx.io.cwd)}`)
+    }
+    const entries = config.entries(key)
+    if (key !== undefined && entries.length === 0) settingSchema(owners, key)
+    if (ctx.out.json) ctx.out.value({ settings: entries })
+    else if (options['origin'] === true) {
+      ctx.out.table(['SETTING', 'VALUE', 'FROM'], entries.map((e) => [e.path, shown(e), originOf(e, file)]))
+    } else if (entries.length === 1 && entries[0]!.path === key) {
+      ctx.out.line(typeof entries[0]!.value === 'string' ? entries[0]!.value : shown(entries[0]!))
+    } else for (const entry of entries) ctx.out.line(`${entry.path}: ${shown(entry)}`)
+  }
+}
+
+const shown = (entry: Entry): string => JSON.stringify(entry.value)
+
+function originOf (entry: Entry, file: string | null): string {
+  if (entry.origin === 'file') return `${file ?? 'file'}:${entry.line ?? 1}`
+  return entry.origin === 'default' ? 'default' : `${entry.origin} ${entry.source ?? ''}`.trim()
+}
+
+/** `svc config set` */
+export const set: Verb = {
+  async run (ctx, [key, text], options) {
+    const installation = await installationOf(ctx, options['config'])
+    const schema = settingSchema(installation.owners, key!)
+    const reference = /^\$\{env\.[A-Za-z_][A-Za-z0-9_]*\}$/.test(text!)
+    const value = reference ? text : parseTyped(text!, schema)
+    if (value === undefined) {
+      throw ctx.fail(2, `${key!}: expected ${describe(schema)}, not ${JSON.stringify(text)}`)
+    }
+    const { config } = resolveConfig(installation.raw, { ...installation, env: ctx.io.env })
+    const place = config.writtenAt(key!)
+    const file = changeSetting(ctx, installation, place, value)
+    if (ctx.out.json) {
+      ctx.out.value({ settings: [{ path: place, value, file }] })
+      return
+    }
+    ctx.out.line(`${place} is set in ${file}.`)
+    const wins = config.entries(key).find((entry) => entry.origin === 'env')
+    if (wins !== undefined) {
+      ctx.err.line(`${wins.source ?? 'a variable'} is set and counts more than the file`)
+    }
+    for (const line of restartHint(ctx)) ctx.out.line(line)
+  }
+}
