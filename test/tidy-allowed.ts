@@ -25,7 +25,7 @@ export const allowed: Partial<Record<Rule, Readonly<Record<string, string>>>> = 
     'kernel/plugins/kernel.ts': 'waits for open work at a stop, which goes on while a test\'s clock stands',
     'kernel/http/system-routes.ts': 'the pause between two pushes of /state',
     'kernel/cli/verbs/up.ts': 'a program on its own; its last resort against a stop that hangs',
-    'kernel/cli/wait.ts': 'the command line waits in real time',
+    'kernel/cli/waiting.ts': 'the command line waits in real time',
     'plugins/staging/index.ts': 'the entry: chance goes on as an argument',
     'plugins/access/cli/create.ts': 'the command line: when a token is to end',
     'plugins/access/cli/ls.ts': 'the command line: which tokens have ended',

@@ -1,4 +1,4 @@
-import { showBytes } from './units.js'
+import { showBytes } from './text.js'
 import type { State } from './cluster-view.js'
 import type { VerbError } from './verb.js'
 

@@ -4,7 +4,7 @@ import { createInterface } from 'node:readline'
 import { launch } from '../boot/launcher.js'
 import type { ChildProcess } from 'node:child_process'
 import type { Ending } from '../boot/launcher.js'
-import type { Ports } from './dev-ports.js'
+import type { Ports } from './ports.js'
 import { CliError, exitCodes } from './errors.js'
 
 /** Lines of a node's log that are repeated when it does not start. */

@@ -1,7 +1,7 @@
 import { fail, ok, warn } from './check.js'
 import { clusterWarnings, startOrRemove } from './cluster-view.js'
 import { plain } from './output.js'
-import { showBytes, showSpan } from './units.js'
+import { showBytes, showSpan } from './text.js'
 import type { Check } from './check.js'
 import type { DialRow, MemberList, NodeRow, State } from './cluster-view.js'
 

@@ -1,23 +1,18 @@
-import { accessSync, constants, existsSync, readFileSync, statfsSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { accessSync, constants, existsSync, statfsSync } from 'node:fs'
+import { dirname } from 'node:path'
 import { createServer } from 'node:net'
-import { packageRoot } from '../boot/package.js'
-import { portHolder } from './port-holder.js'
+import { nodeRange } from '../boot/package.js'
+import { portHolder } from './ports.js'
 import { fail, judgeDisk, ok } from './check.js'
 import type { Check } from './check.js'
 
 /** The version of Node against `engines` of the package. */
-export function checkNode (running: string, required = requiredNode()): Check {
+export function checkNode (running: string, required = nodeRange()): Check {
   const [has, needs] = [running, required].map((text) => text.replace(/^[^\d]*/, '').split('.').map(Number))
   const older = [0, 1, 2].map((i) => (has![i] ?? 0) - (needs![i] ?? 0)).find((difference) => difference !== 0)
   return (older ?? 0) < 0
     ? fail('node version', `Node ${running} is older than ${required}`, `Install Node ${required}.`)
     : ok('node version', `Node ${running} (needs ${required})`)
-}
-
-function requiredNode (): string {
-  const text = readFileSync(join(packageRoot(), 'package.json'), 'utf8')
-  return (JSON.parse(text) as { engines: { node: string } }).engines.node
 }
 
 /** Whether the home, or the folder it would be made in, can be written. */

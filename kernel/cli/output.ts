@@ -1,6 +1,7 @@
+import { createInterface } from 'node:readline'
 import { styleText } from 'node:util'
 import type { Readable, Writable } from 'node:stream'
-import type { Out, Progress } from './verb.js'
+import type { Out, Progress, VerbContext } from './verb.js'
 
 /** The outside of one run of the command line; tests pass their own. */
 export interface Io {
@@ -69,4 +70,25 @@ export function createProgress (io: Pick<Io, 'stderr' | 'env'>): Progress {
     end,
     paint: (style, text) => coloured ? styleText(style, text, { validateStream: false }) : text
   }
+}
+
+/** True when somebody can be asked. */
+export function canAsk ({ io }: VerbContext): boolean {
+  return io.stdin.isTTY === true && io.stderr.isTTY === true
+}
+
+/** Asks for a yes; the end of the input is a no. Throws VerbError (130) at Ctrl-C. */
+export async function confirm (ctx: VerbContext, question: string): Promise<boolean> {
+  const { io: { stdin, stderr }, signal } = ctx
+  stderr.write(`${question} [y/N] `)
+  // Not as a terminal: readline would take Ctrl-C for itself.
+  const lines = createInterface({ input: stdin, terminal: false, signal })
+  try {
+    for await (const line of lines) return /^y(es)?$/i.test(line.trim())
+  } finally {
+    lines.close()
+  }
+  stderr.write('\n')
+  if (signal.aborted) throw ctx.fail(130, 'interrupted')
+  return false
 }

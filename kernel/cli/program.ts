@@ -1,21 +1,19 @@
-import { Command, CommanderError } from 'commander'
 import { readFileSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { join, resolve } from 'node:path'
+import { Command, CommanderError } from 'commander'
 import { version } from '../boot/package.js'
-import type { Plugin } from '../api/plugin.js'
-import { builtIn, groups } from './builtin.js'
+import { builtIn, collectVerbs, groups, inGroup, topNames } from './builtin.js'
 import { createClient, ownToken, runningUrl } from './client.js'
-import { CliError, exitCodes, interrupted, usageError } from './errors.js'
+import { CliError, exitCodeMeanings, exitCodes, interrupted, usageError } from './errors.js'
 import { invoke } from './invoke.js'
 import { createOut, createProgress } from './output.js'
 import { openSink } from './sink.js'
-import { notYet, retryFor } from './wait.js'
-import { collectVerbs, inGroup, topNames } from './tree.js'
-import { helpTopics } from './topics.js'
+import { notYet, retryFor } from './waiting.js'
+import type { Plugin } from '../api/plugin.js'
+import type { KnownVerb } from './builtin.js'
 import type { Client } from './client.js'
 import type { Io } from './output.js'
-import type { KnownVerb } from './tree.js'
 import type { Progress, Verb, VerbContext } from './verb.js'
 
 /** Options that every verb has, in commander's notation. */
@@ -254,4 +252,27 @@ function waitSeconds (given: unknown): number | undefined {
   const seconds = Number(given)
   if (Number.isFinite(seconds) && seconds >= 0) return seconds
   throw usageError(`--wait=${String(given)}: expected a number of seconds`)
+}
+
+const variables: readonly (readonly [name: string, meaning: string])[] = [
+  ['SVC_URL', 'address of the node, as --url'],
+  ['SVC_TOKEN', 'token to send, as --token'],
+  ['SVC_HOME', 'home directory, as --home'],
+  ['SVC_CONFIG', 'svc.yaml to use, as --config'],
+  ['SVC_<SETTING>', 'overrides a setting of svc.yaml: SVC_API_PORT is api.port'],
+  ['SVC_NO_LAUNCHER', '1: `svc up` runs without its launcher; /admin/restart then ends the node'],
+  ['SVC_TELEMETRY_DISABLE', '1: this node tells the others nothing of its memory, load and disk'],
+  ['SVC_DEBUG', '1: unexpected errors of the command line come with their stack'],
+  ['NO_COLOR', 'no colours']
+]
+
+const columns = (rows: readonly (readonly [left: string | number, right: string])[]): string => {
+  const width = Math.max(...rows.map(([left]) => String(left).length))
+  return rows.map(([left, right]) => `  ${String(left).padEnd(width)}  ${right}`).join('\n')
+}
+
+/** What `svc help TOPIC` knows beside the verbs. */
+export const helpTopics: Readonly<Record<string, () => string>> = {
+  'exit-codes': () => `Exit codes of svc:\n${columns(exitCodeMeanings)}`,
+  environment: () => `Environment variables:\n${columns(variables)}`
 }

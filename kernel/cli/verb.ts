@@ -5,7 +5,7 @@ import type { CliError, ExitCode } from './errors.js'
 import type { Frame } from './invoke.js'
 import type { Io } from './output.js'
 import type { Sink } from './sink.js'
-import type { WaitOptions } from './wait.js'
+import type { WaitOptions } from './waiting.js'
 
 /** Data for the caller: stdout and nothing else. */
 export interface Out {

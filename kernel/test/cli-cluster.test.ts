@@ -1,7 +1,7 @@
 import t from 'tap'
 import { cli, sendError, sendJson, standIn } from './cli-helpers.js'
 import { freePorts } from '../../test/node/ports.js'
-import { readSpan, showBytes, showSpan } from '../cli/units.js'
+import { readSpan, showBytes, showSpan } from '../cli/text.js'
 import type { Test } from 'tap'
 
 const gib = (n: number): { inBytes: number } => ({ inBytes: n * 2 ** 30 })

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { createServer } from 'node:net'
 import { once } from 'node:events'
-import { listeningInodes, portHolder } from '../cli/port-holder.js'
+import { listeningInodes, portHolder } from '../cli/ports.js'
 import type { AddressInfo } from 'node:net'
 
 const table = `  sl  local_address rem st queue tr retr uid timeout inode

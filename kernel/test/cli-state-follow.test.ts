@@ -6,7 +6,7 @@ import { createEncoder, length, toUint8Array, writeVarUint } from 'lib0/encoding
 import { readSyncMessage, writeUpdate } from 'y-protocols/sync'
 import { WebSocketServer } from 'ws'
 import { Array as YArray, Doc } from 'yjs'
-import { changesBetween, describeChange } from '../cli/follow-state.js'
+import { changesBetween, describeChange } from '../cli/verbs/state.js'
 import { runCli } from '../cli/program.js'
 import { cli } from './cli-helpers.js'
 import type { AddressInfo } from 'node:net'

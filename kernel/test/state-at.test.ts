@@ -1,5 +1,5 @@
 import t from 'tap'
-import { readMoment } from '../cli/moments.js'
+import { readMoment } from '../cli/text.js'
 import { definePlugin } from '../api/plugin.js'
 import { kernelError } from '../api/errors.js'
 import { StateHistoryService } from '../api/services.js'

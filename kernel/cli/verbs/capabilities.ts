@@ -1,7 +1,7 @@
 import { describe } from '../../config/values.js'
 import { fieldsOf } from '../fields.js'
 import { listingPath, parseId, pick } from '../invoke.js'
-import { notYet, retryFor } from '../wait.js'
+import { notYet, retryFor } from '../waiting.js'
 import type { JsonSchema } from '../../api/schema.js'
 import type { Listed, Listing } from '../invoke.js'
 import type { Out, Verb } from '../verb.js'

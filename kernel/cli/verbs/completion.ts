@@ -1,12 +1,10 @@
-import { builtIn } from '../builtin.js'
+import { builtIn, collectVerbs, longFlag, takesValue, topNames } from '../builtin.js'
 import { installationOf } from '../installed.js'
 import { listingPath } from '../invoke.js'
-import { globalOptions } from '../program.js'
-import { helpTopics } from '../topics.js'
-import { collectVerbs, longFlag, takesValue, topNames } from '../tree.js'
+import { globalOptions, helpTopics } from '../program.js'
 import type { Installation } from '../../plugins/load.js'
+import type { KnownVerb } from '../builtin.js'
 import type { Listing } from '../invoke.js'
-import type { KnownVerb } from '../tree.js'
 import type { Verb } from '../verb.js'
 
 /** `svc completion` */

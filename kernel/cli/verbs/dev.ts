@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { agreement, startDev } from '../dev-cluster.js'
 import { describeEnding } from '../dev-node.js'
-import { devPorts } from '../dev-ports.js'
+import { devPorts } from '../ports.js'
 import type { DevNode } from '../dev-node.js'
 import type { DevNodeUp } from '../dev-cluster.js'
 import type { Verb, VerbContext } from '../verb.js'

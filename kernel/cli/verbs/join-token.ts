@@ -1,4 +1,4 @@
-import { readSpan, showSpan } from '../units.js'
+import { readSpan, showSpan } from '../text.js'
 import type { JoinTokenRecord } from '../../cluster/identity/join-tokens.js'
 import type { Verb, VerbContext } from '../verb.js'
 

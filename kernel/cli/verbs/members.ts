@@ -1,9 +1,12 @@
 import { nearest } from '../../config/nearest.js'
+import { joinNodes, readMembers } from '../cluster-view.js'
 import { CliError } from '../errors.js'
-import type { MemberList, MemberRow } from '../cluster-view.js'
+import { showBytes, showSpan } from '../text.js'
+import type { MemberList, MemberRow, NodeRow, State } from '../cluster-view.js'
 import type { Verb, VerbContext } from '../verb.js'
 
-export default {
+/** `svc members` */
+export const members: Verb = {
   async run (ctx, [action, ref]) {
     if (action === undefined) return await list(ctx)
     if (action !== 'remove' || ref === undefined) {
@@ -11,7 +14,7 @@ export default {
     }
     await remove(ctx, ref)
   }
-} satisfies Verb
+}
 
 async function list ({ client, out }: VerbContext): Promise<void> {
   const body = await client.json<MemberList>('/cluster/members')
@@ -53,4 +56,28 @@ function findMember (members: readonly MemberRow[], ref: string): MemberRow {
   const near = nearest(ref, members.flatMap((m) => [m.name, m.installId]))
   throw new CliError(3, `no member "${ref}"${near === undefined ? '' : `; did you mean ${near}?`}\n` +
     '  `svc members` lists them')
+}
+
+/** `svc nodes` */
+export const nodes: Verb = {
+  async run ({ client, out }) {
+    const [state, members] = await Promise.all([client.json<State>('/state'), readMembers(client)])
+    const nodes = joinNodes(state, members)
+    if (out.json) out.value({ nodes })
+    else {
+      out.table(['NAME', 'NODE', 'URL', 'VERSION', 'MASTER', 'LIVE', 'MEMORY', 'HEALTH'], nodes.map((node) =>
+        [node.name ?? '-', node.nodeId ?? '-', node.url ?? (node.isLocal ? client.url : '-'),
+          node.version ?? '-', node.isMaster ? 'yes' : '-', liveness(node), memory(node),
+          node.live ? node.health.level : '-']))
+    }
+  }
+}
+
+function liveness ({ live, lostForSeconds }: NodeRow): string {
+  if (live) return 'live'
+  return lostForSeconds === null ? 'lost' : `lost ${showSpan(lostForSeconds)}`
+}
+
+function memory ({ memoryAvailableBytes: free, memoryTotalBytes: total }: NodeRow): string {
+  return free === null || total === null ? '-' : `${showBytes(free)} free of ${showBytes(total)}`
 }

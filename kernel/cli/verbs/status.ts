@@ -3,7 +3,7 @@ import {
 } from '../cluster-view.js'
 import { CliError } from '../errors.js'
 import { plain } from '../output.js'
-import { notYet, retryFor } from '../wait.js'
+import { notYet, retryFor } from '../waiting.js'
 import type { NodeRow, State, Warning } from '../cluster-view.js'
 import type { Verb, VerbContext } from '../verb.js'
 

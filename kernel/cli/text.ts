@@ -1,0 +1,67 @@
+/** Values as people write and read them: bytes, spans, moments, model ids. */
+import type { VerbContext } from './verb.js'
+
+const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'] as const
+
+/** A number of bytes for people: `512 B`, `3.5 GiB`. */
+export function showBytes (bytes: number): string {
+  let value = bytes
+  let unit = 0
+  while (value >= 1024 && unit < UNITS.length - 1) {
+    value /= 1024
+    unit++
+  }
+  return `${unit === 0 || value >= 100 ? Math.round(value) : value.toFixed(1)} ${UNITS[unit]!}`
+}
+
+const STEPS = [['d', 86_400], ['h', 3600], ['m', 60], ['s', 1]] as const
+
+/** A span in at most two units: `9s`, `1h12m`, `3d`. */
+export function showSpan (seconds: number): string {
+  const whole = Math.max(0, Math.round(seconds))
+  const first = STEPS.findIndex(([, size]) => whole >= size)
+  if (first < 0) return '0s'
+  const [unit, size] = STEPS[first]!
+  const rest = STEPS[first + 1]
+  const more = rest === undefined ? 0 : Math.floor((whole % size) / rest[1])
+  return `${Math.floor(whole / size)}${unit}${more > 0 ? `${more}${rest![0]}` : ''}`
+}
+
+const SPAN = /^(\d{1,9})(s|m|h|d)?$/
+
+/** Seconds of a span such as `90`, `90s`, `15m`, `2h` or `1d`; undefined for anything else. */
+export function readSpan (text: string): number | undefined {
+  const found = SPAN.exec(text)
+  if (found === null) return undefined
+  return Number(found[1]) * STEPS.find(([unit]) => unit === (found[2] ?? 's'))![1]
+}
+
+/**
+ * Reads which moment is meant: a span back from `now` (ms since 1970) such as `10m`, a time, or an index of
+ * the event log. Returns it as the API takes it, a time as ISO-8601; null when the text is none of these.
+ */
+export function readMoment (text: string, now: number): string | null {
+  if (/^\d{1,15}$/.test(text)) return text
+  const span = readSpan(text)
+  const ms = span !== undefined ? now - span * 1000
+    : /^\d{4}-\d{2}-\d{2}/.test(text) ? Date.parse(text) : Number.NaN
+  return Number.isNaN(new Date(ms).getTime()) ? null : new Date(ms).toISOString()
+}
+
+/** What to say of a text that names no moment. */
+export const MOMENTS = 'expected a span such as 10m, a time such as 2026-01-31T08:00Z, or an index'
+
+/** The rule for model ids; the node checks further. */
+const MODEL_ID = /^[A-Za-z0-9][A-Za-z0-9._-]{0,95}\/[A-Za-z0-9][A-Za-z0-9._-]{0,95}$/
+
+/** True for text such as `acme/voice`. Keeps `..` out of addresses. */
+export const isModelId = (text: string): boolean => MODEL_ID.test(text) && !text.includes('..')
+
+/** The text as a model id. Throws VerbError (2) for anything else. */
+export function readModelId (ctx: Pick<VerbContext, 'fail'>, text: string): string {
+  if (isModelId(text)) return text
+  throw ctx.fail(2, `"${text.slice(0, 200)}" is no model: expected org/name, such as acme/voice`)
+}
+
+/** A model id as part of an address. */
+export const modelInPath = (modelId: string): string => modelId.split('/').map(encodeURIComponent).join('/')

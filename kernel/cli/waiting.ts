@@ -1,0 +1,113 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { systemClock } from '../api/clock.js'
+import { serverEvents } from '../http/server-events.js'
+import { CliError, exitCodes, interrupted } from './errors.js'
+import type { ServerEvent } from '../http/server-events.js'
+import type { VerbContext } from './verb.js'
+
+/** Pause between two attempts, ms. */
+const PAUSE_MS = 250
+
+export interface WaitOptions {
+  /** Longest time to go on trying, seconds. */
+  seconds: number
+  signal: AbortSignal
+  /** Whether trying again makes sense. */
+  again (error: CliError): boolean | Promise<boolean>
+  /** Called before each new attempt with what the last one said. */
+  onWait? (error: CliError): void
+}
+
+/** Tries until it works, the time is up or the error is final; then throws the last error. */
+export async function retryFor<T> (options: WaitOptions, attempt: () => Promise<T>): Promise<T> {
+  const until = performance.now() + options.seconds * 1000
+  for (;;) {
+    try {
+      return await attempt()
+    } catch (error) {
+      if (!(error instanceof CliError) || performance.now() >= until) throw error
+      if (!await options.again(error)) throw error
+      options.onWait?.(error)
+    }
+    await sleep(PAUSE_MS, undefined, { signal: options.signal }).catch(() => { throw interrupted() })
+  }
+}
+
+/** True for answers that say the node is starting or busy, and for no answer at all. */
+export function notYet (error: CliError): boolean {
+  const silent = error.exitCode === exitCodes.unreachable && error.status === undefined
+  return silent || error.exitCode === exitCodes.notReady
+}
+
+/** Seconds to wait for a node that is still starting when `--wait` is not given. */
+const STARTING_SECONDS = 30
+
+/**
+ * Tries again while the node starts, and with `--wait` until the model is ready; not once `begun` says that
+ * an answer has begun, or that nobody waits for it. Throws the last error.
+ */
+export async function patiently<T> (
+  ctx: VerbContext, begun: () => boolean, attempt: () => Promise<T>
+): Promise<T> {
+  return await ctx.retry({
+    seconds: ctx.wait ?? STARTING_SECONDS,
+    again: async (error) => !begun() && await worthWaiting(ctx, error),
+    onWait: (error) => { ctx.err.update(`waiting: ${error.message.split('\n')[0]!}`) }
+  }, attempt)
+}
+
+/** What is answered while what is asked for is not there yet. */
+const ABSENT: readonly unknown[] = ['no_instance', 'capability_not_found']
+
+/**
+ * Waiting helps while the node starts: nothing answers (only with --wait), it says "not ready", or the model
+ * is not there yet and not everything set to start by itself is ready.
+ */
+async function worthWaiting (ctx: VerbContext, error: CliError): Promise<boolean> {
+  if (error.status === undefined) return ctx.wait !== undefined && ctx.notYet(error)
+  if (ctx.notYet(error)) return true
+  if (!ABSENT.includes(error.api?.reason)) return false
+  return ctx.wait !== undefined || !await ctx.client.json('/readyz').then(() => true, () => false)
+}
+
+/** How a verb that waits sees time; tests pass their own. */
+export interface Pace {
+  /** Resolves after `ms`, earlier when the signal aborts. Keeps the process alive meanwhile. */
+  pause (ms: number, signal: AbortSignal): Promise<void>
+  /** Monotonic milliseconds. */
+  mono (): number
+}
+
+/** The time of the machine. */
+export const realPace: Pace = {
+  // The clock's own timers would let the process end in the middle of a wait.
+  pause: (ms, signal) => sleep(ms, undefined, { signal }).catch(() => {}),
+  mono: systemClock.mono
+}
+
+/** How long a stream that broke off is tried again, ms. */
+const RETRY_MS = 60_000
+/** It broke off, the node does not answer (yet), or is not ready. */
+const PASSING = [1, 4, 7]
+
+/**
+ * Follows a stream of server-sent events until Ctrl-C. When the node goes away and comes back the stream is
+ * opened again, at the path that `path` then says. Throws CliError when that takes too long.
+ */
+export async function followEvents (
+  ctx: VerbContext, path: () => string, take: (event: Extract<ServerEvent, { kind: 'event' }>) => void
+): Promise<void> {
+  let heardAt = -Infinity
+  await ctx.retry({
+    seconds: Infinity,
+    again: (error) => PASSING.includes(error.exitCode) && systemClock.mono() - heardAt < RETRY_MS,
+    onWait: (error) => { ctx.err.update(`${error.message.split('\n')[0]!}; trying again`) }
+  }, async () => {
+    const answer = await ctx.client.open(path(), { accept: 'text/event-stream' })
+    for await (const event of serverEvents(answer.bytes)) {
+      heardAt = systemClock.mono()
+      if (event.kind === 'event') take(event)
+    }
+    throw ctx.fail(1, `the node at ${ctx.client.url} ended the stream`)
+  })
+}
