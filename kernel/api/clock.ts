@@ -62,3 +62,13 @@ export function delay (clock: Clock, ms: number, signal?: AbortSignal): Promise<
     else signal?.addEventListener('abort', onAbort, { once: true })
   })
 }
+
+/** Rejects with the signal's reason as soon as it aborts; what the promise does later is of no interest. */
+export function raceAbort<T> (promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const onAbort = (): void => { reject(signal.reason as Error) }
+    if (signal.aborted) onAbort()
+    else signal.addEventListener('abort', onAbort)
+    promise.then(resolve, reject).finally(() => { signal.removeEventListener('abort', onAbort) })
+  })
+}

@@ -1,41 +1,12 @@
 import { randomUUID } from 'node:crypto'
 import { kernelError, SvcError } from '../api/errors.js'
-import { TRACE_HEADER } from '../observe/tracer.js'
 import type { Clock } from '../api/clock.js'
-import type { Caller, RouteRequest } from '../api/plugin.js'
+import type { Caller } from '../api/plugin.js'
 import type { KernelReason } from '../api/errors.js'
 import type { Commands } from '../api/services.js'
 import type { Trace } from '../observe/tracer.js'
+import type { Origin } from './origin.js'
 import type { Capability } from './registry.js'
-
-/** Where a call came from. */
-export interface Origin {
-  readonly caller: Caller
-  readonly requestId: string
-  /** Aborts when the client goes away. */
-  readonly signal: AbortSignal
-  /** Made by the transport when it needs the id before the call exists. */
-  readonly commandId?: string
-  /** The client asked for a second try where an instance is lost. */
-  readonly retry?: boolean
-  /** Passed on by another node: it is served here or nowhere. */
-  readonly viaMember?: boolean
-  /** Chunks from the client. */
-  readonly input?: AsyncIterable<unknown>
-  /** Monotonic milliseconds of its arrival, and the W3C header it came with: for its trace. */
-  readonly arrivedMs?: number | undefined
-  readonly traceparent?: string | undefined
-  /** The node that passed it on records it and wants this node's part. */
-  readonly recorded?: boolean
-}
-
-/** What a request brings along for its trace. */
-export function traceOrigin (
-  { member, headers, arrivedMs }: Pick<RouteRequest, 'member' | 'headers' | 'arrivedMs'>
-): Pick<Origin, 'arrivedMs' | 'traceparent' | 'recorded'> {
-  const recorded = member !== null && headers[TRACE_HEADER] === '1'
-  return { arrivedMs, traceparent: headers['traceparent'], recorded }
-}
 
 /** How a call ended, for logs, events and traces. */
 export interface CallOutcome {

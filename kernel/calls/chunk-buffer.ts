@@ -118,3 +118,49 @@ export class ChunkBuffer<T> {
     this.#limits.pool?.add(bytes)
   }
 }
+
+/**
+ * Chunks from a client on their way to a handler. `full` asks the transport to stop reading; what is under
+ * way by then is still taken.
+ */
+export class ClientInput implements AsyncIterable<unknown> {
+  readonly #buffer: ChunkBuffer<unknown>
+  readonly #onChange: () => void
+  #ended = false
+
+  /** `onChange` is called whenever `full` may have changed. */
+  constructor (limits: RoomLimits, onChange: () => void) {
+    this.#buffer = new ChunkBuffer(limits)
+    this.#onChange = onChange
+  }
+
+  get full (): boolean { return !this.#ended && !this.#buffer.hasRoom }
+  get bytes (): number { return this.#buffer.bytes }
+  get ended (): boolean { return this.#ended }
+
+  push (value: unknown, bytes: number): void {
+    if (this.#ended) return
+    this.#buffer.push(value, bytes)
+    this.#onChange()
+  }
+
+  /** The client sends no more; what waits is still handed out. */
+  end (): void {
+    this.#ended = true
+    this.#buffer.end(undefined)
+    this.#onChange()
+  }
+
+  /** The call is over: what waits is forgotten. */
+  close (): void {
+    this.#buffer.close()
+    this.end()
+  }
+
+  async * [Symbol.asyncIterator] (): AsyncGenerator {
+    for (let taken = await this.#buffer.take(); !taken.done; taken = await this.#buffer.take()) {
+      this.#onChange()
+      yield taken.value
+    }
+  }
+}

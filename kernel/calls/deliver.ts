@@ -1,12 +1,12 @@
+import { raceAbort } from '../api/clock.js'
 import { errorBody } from '../http/error-body.js'
 import { kernelError, SvcError, toSvcError } from '../api/errors.js'
-import { raceAbort } from './drive.js'
 import type { Clock } from '../api/clock.js'
 import type { Call } from './calls.js'
 import type { CheckedChunk } from './drive.js'
 import type { FrameHeader } from './frames.js'
 import type { ChunkBuffer, RoomLimits, Taken } from './chunk-buffer.js'
-import type { FrameSink } from './sinks.js'
+import type { FrameSink } from './framing.js'
 import type { SpanSeries } from '../api/engine.js'
 
 /** Where a call's frames are to go, and how the head of the response behaves. */
@@ -15,7 +15,7 @@ export interface StreamTarget {
   readonly raw: boolean
   /** The head waits for the first chunk, as that of `raw` always does. */
   readonly holdsHead?: boolean
-  /** A loss before the first chunk may be tried again although the head is out: nothing showed of the try. */
+  /** A call that is lost before its first chunk may be tried again although the head has been sent. */
   readonly retries?: boolean
   /** A failure before the head was sent is thrown instead of becoming frames. */
   readonly throwsEarly: boolean
@@ -27,7 +27,7 @@ export interface StreamTarget {
 /** Whether nothing is sent before the first chunk, however long that takes. */
 export const holdsHead = ({ raw, holdsHead }: StreamTarget): boolean => raw || holdsHead === true
 
-/** How a stream ended: the terminal frame, in words. */
+/** How a stream ended: what its terminal frame says. */
 export type Terminal =
   | { kind: 'completed', payload: unknown }
   | { kind: 'failed' | 'cancelled', error: SvcError }
@@ -40,13 +40,13 @@ export async function deliver (
   call: Call, buffer: ChunkBuffer<CheckedChunk>, target: StreamTarget,
   options: { clock: Clock, headHoldMs: number, graceMs: number }
 ): Promise<Terminal> {
-  const line = new Line(call, target)
-  const stopCutting = cutAfterAbort(call, line, target, options)
+  const writer = new FrameWriter(call, target)
+  const stopCutting = cutAfterAbort(call, writer, target, options)
   try {
-    const terminal = await sendChunks(call, buffer, line, target, options)
-    if (terminal.kind !== 'completed' && !line.open && target.throwsEarly) throw terminal.error
-    const told = await line.finish(terminal)
-    return told || terminal.kind !== 'completed' ? terminal : failure(call.signal.reason)
+    const terminal = await sendChunks(call, buffer, writer, target, options)
+    if (terminal.kind !== 'completed' && !writer.open && target.throwsEarly) throw terminal.error
+    const sent = await writer.finish(terminal)
+    return sent || terminal.kind !== 'completed' ? terminal : failure(call.signal.reason)
   } finally {
     stopCutting()
     buffer.close()
@@ -56,13 +56,13 @@ export async function deliver (
 }
 
 async function sendChunks (
-  call: Call, buffer: ChunkBuffer<CheckedChunk>, line: Line, target: StreamTarget,
+  call: Call, buffer: ChunkBuffer<CheckedChunk>, writer: FrameWriter, target: StreamTarget,
   options: { clock: Clock, headHoldMs: number }
 ): Promise<Terminal> {
   try {
-    let taken = await firstChunk(call, buffer, line, target, options)
+    let taken = await firstChunk(call, buffer, writer, target, options)
     while (!taken.done) {
-      await line.chunk(taken.value)
+      await writer.chunk(taken.value)
       taken = await raceAbort(buffer.take(), call.signal)
     }
     if (call.signal.aborted) throw call.signal.reason
@@ -74,7 +74,7 @@ async function sendChunks (
 
 /** Holds the head back for a moment, so that a call which fails at once can answer with its own status. */
 async function firstChunk (
-  call: Call, buffer: ChunkBuffer<CheckedChunk>, line: Line, target: StreamTarget,
+  call: Call, buffer: ChunkBuffer<CheckedChunk>, writer: FrameWriter, target: StreamTarget,
   options: { clock: Clock, headHoldMs: number }
 ): Promise<Taken<CheckedChunk>> {
   const first = raceAbort(buffer.take(), call.signal)
@@ -86,7 +86,7 @@ async function firstChunk (
   const winner = await Promise.race([first, held]).finally(stop)
   if (winner !== null) return winner
   first.catch(() => {})
-  await line.start()
+  await writer.start()
   return await first
 }
 
@@ -97,12 +97,12 @@ const failure = (error: unknown): Terminal => {
 
 /** A reader that takes nothing must not hold an ended call: raw is cut at once, others after a grace. */
 function cutAfterAbort (
-  call: Call, line: Line, target: StreamTarget, options: { clock: Clock, graceMs: number }
+  call: Call, writer: FrameWriter, target: StreamTarget, options: { clock: Clock, graceMs: number }
 ): () => void {
   let stop = (): void => {}
   const onAbort = (): void => {
-    if (target.raw) line.cut()
-    else stop = options.clock.after(options.graceMs, () => { line.cut() })
+    if (target.raw) writer.cut()
+    else stop = options.clock.after(options.graceMs, () => { writer.cut() })
   }
   if (call.signal.aborted) onAbort()
   else call.signal.addEventListener('abort', onAbort)
@@ -110,7 +110,7 @@ function cutAfterAbort (
 }
 
 /** The numbered frames of one call, on their way to one sink. */
-class Line {
+class FrameWriter {
   readonly #call: Call
   readonly #target: StreamTarget
   #sink: FrameSink | null = null
@@ -189,7 +189,7 @@ class Line {
     }
   }
 
-  /** What the sink does, or a rejection as soon as the line is cut. */
+  /** What the sink does, or a rejection as soon as the writer is cut. */
   async #untilCut (work: Promise<void>): Promise<void> {
     work.catch(() => {})
     if (this.#lost) throw kernelError('cancelled', 'The connection is cut.')

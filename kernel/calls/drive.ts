@@ -1,3 +1,4 @@
+import { raceAbort } from '../api/clock.js'
 import { EngineError } from '../api/engine.js'
 import { kernelError, kernelErrorDecl, SvcError } from '../api/errors.js'
 import { mediaOf } from './frames.js'
@@ -18,16 +19,6 @@ export interface DriveOptions {
   abandonMs: number
   /** Reasons that plugins declare, for errors that come out of engines by name. */
   errorDecl: (reason: string) => ErrorDecl | undefined
-}
-
-/** Rejects with the signal's reason as soon as it aborts; what the promise does later is of no interest. */
-export function raceAbort<T> (promise: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const onAbort = (): void => { reject(signal.reason as Error) }
-    if (signal.aborted) onAbort()
-    else signal.addEventListener('abort', onAbort)
-    promise.then(resolve, reject).finally(() => { signal.removeEventListener('abort', onAbort) })
-  })
 }
 
 /**

@@ -3,8 +3,7 @@ import { defaultLimits } from './limits.js'
 import { BytePool } from './chunk-buffer.js'
 import { Registry } from './registry.js'
 import { Remote } from './remote.js'
-import { capabilityRoutes } from './routes.js'
-import { createInvocations } from './serve.js'
+import { capabilityRoutes, createInvocations } from './routes.js'
 import { CapabilitySession } from './session.js'
 import type { Clock } from '../api/clock.js'
 import type { Caller, CapabilityDecl, ErrorDecl, Logger, NodeInfo } from '../api/plugin.js'
@@ -14,7 +13,7 @@ import type { CallOutcome } from './calls.js'
 import type { CapabilityLimits } from './limits.js'
 import type { Handler } from './registry.js'
 import type { CapabilityRoute } from './routes.js'
-import type { SessionSocket } from './socket.js'
+import type { SessionSocket } from './bounded-socket.js'
 
 export interface CapabilitiesOptions {
   clock: Clock
@@ -71,7 +70,7 @@ export function createCapabilities (options: CapabilitiesOptions): Capabilities 
   const sessions = new Set<CapabilitySession>()
   const host = { clock, node, limits, registry, remote, invoker, calls, mediaPool }
   return {
-    invocations: createInvocations(host, (name) => registry.named(name)),
+    invocations: createInvocations(host),
     register: (owner, decl, handler) => registry.register(owner, decl, handler),
     routes: () => capabilityRoutes(host),
     session (ws, caller) {

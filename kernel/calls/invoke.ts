@@ -1,10 +1,10 @@
 import { kernelError } from '../api/errors.js'
 import { Admission } from './admission.js'
 import { CallTable } from './calls.js'
-import { withTaskId } from './command-id.js'
 import { deliver, holdsHead } from './deliver.js'
 import { invalidPayload, runStream, runUnary } from './drive.js'
 import { ChunkBuffer } from './chunk-buffer.js'
+import { withTaskId } from './origin.js'
 import { serverStreams } from './registry.js'
 import { timed } from '../observe/tracer.js'
 import type { SvcError } from '../api/errors.js'
@@ -14,10 +14,11 @@ import type { Commands } from '../api/services.js'
 import type { Trace, Tracers } from '../observe/tracer.js'
 import type { CallQueue } from './traffic.js'
 import type { Release } from './admission.js'
-import type { Call, CallOutcome, Origin } from './calls.js'
+import type { Call, CallOutcome } from './calls.js'
 import type { StreamTarget, Terminal } from './deliver.js'
 import type { CheckedChunk, DriveOptions } from './drive.js'
 import type { CapabilityLimits } from './limits.js'
+import type { Origin } from './origin.js'
 import type { Capability, Registry } from './registry.js'
 import type { Remote } from './remote.js'
 
@@ -139,7 +140,7 @@ export class Invoker {
         (error: unknown) => { buffer.fail(error) })
     }
     const { clock, limits } = this.#options
-    const headHoldMs = call.capability.away?.headHoldMs ?? limits.headHoldMs
+    const headHoldMs = call.capability.remote?.headHoldMs ?? limits.headHoldMs
     return await deliver(call, buffer, target, { clock, graceMs: limits.graceMs, headHoldMs })
   }
 
@@ -183,7 +184,7 @@ export class Invoker {
   /** Admission, size, input schema. Throws with the slot given back. */
   async #admit (call: Call, request: CallRequest): Promise<Admitted> {
     const { capability, signal } = call
-    const release = await this.#enter(call, capability.away?.door ?? this.#gate(capability))
+    const release = await this.#enter(call, capability.remote?.slots ?? this.#gate(capability))
     try {
       const payload = request.payload
       this.#checkSize(request)

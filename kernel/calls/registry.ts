@@ -25,8 +25,8 @@ export interface Capability {
   readonly output: Check | null
   readonly inputChunk: Check | null
   readonly outputChunk: Check | null
-  /** Set when another node serves the calls: the places there are instead of this node's own. */
-  readonly away?: { readonly door: Admission, readonly headHoldMs: number }
+  /** Set when another node serves the calls: the slots there are for them, instead of this node's own. */
+  readonly remote?: { readonly slots: Admission, readonly headHoldMs: number }
 }
 
 /** The answer of `GET /v1/capabilities`. */

@@ -2,9 +2,10 @@ import { kernelError, SvcError } from '../api/errors.js'
 import { Admission } from './admission.js'
 import { decodeFrames, FRAMES_TYPE, isTerminal } from './frames.js'
 import { clientStreams } from './registry.js'
-import { errorFrom, fieldOf, lost, nodeName, parsed, refusalOf, unreachable } from './remote-errors.js'
-import { RemoteLine } from './remote-line.js'
-import { RETRY_HEADER } from './retry.js'
+import { RETRY_HEADER } from './origin.js'
+import {
+  askNode, errorFrom, fieldOf, lost, nodeName, parsed, RemoteRequest, unreachable
+} from './remote-request.js'
 import { traceHeaders } from '../observe/tracer.js'
 import type { Clock } from '../api/clock.js'
 import type { CapabilityCall, CapabilityChunk } from '../api/plugin.js'
@@ -13,7 +14,8 @@ import type { Frame } from './frames.js'
 import type { CallRequest } from './invoke.js'
 import type { CapabilityLimits } from './limits.js'
 import type { Capability } from './registry.js'
-import type { Listed } from './remote-listing.js'
+import type { Listed } from './remote.js'
+import type { Question } from './remote-request.js'
 import type { Hop } from '../observe/tracer.js'
 
 export interface RemoteCallsOptions {
@@ -38,7 +40,8 @@ const OWN_HEADERS = ['x-svc-command-id', 'x-svc-request-id']
 /** Calls of this node that another one serves. */
 export class RemoteCalls {
   readonly #options: RemoteCallsOptions
-  readonly #doors = new Map<string, Admission>()
+  /** By install id. */
+  readonly #slots = new Map<string, Admission>()
 
   constructor (options: RemoteCallsOptions) { this.#options = options }
 
@@ -63,56 +66,50 @@ export class RemoteCalls {
       output: null,
       inputChunk: null,
       outputChunk: null,
-      away: { door: this.#door(node), headHoldMs }
+      remote: { slots: this.#slotsOf(node), headHoldMs }
     }
   }
 
-  /** The places for calls to that node; nobody waits for one. */
-  #door (node: NodeView): Admission {
-    const known = this.#doors.get(node.installId)
+  /** The slots for calls to that node; no call waits for one. */
+  #slotsOf (node: NodeView): Admission {
+    const known = this.#slots.get(node.installId)
     if (known !== undefined) return known
     const { clock, limits: { remoteCalls } } = this.#options
-    const door = new Admission(`The way to ${nodeName(node)}`, clock, { concurrency: remoteCalls, queue: 0 })
-    this.#doors.set(node.installId, door)
-    return door
+    const slots = new Admission(`The way to ${nodeName(node)}`, clock, { concurrency: remoteCalls, queue: 0 })
+    this.#slots.set(node.installId, slots)
+    return slots
   }
 
   async #unary (
     node: NodeView, request: CallRequest, input: unknown, call: CapabilityCall
   ): Promise<unknown> {
+    const { cluster, clock } = this.#options
     const hop = call.trace?.hop('network', node, { node: node.name })
-    let line: RemoteLine | undefined
-    let clean = false
     try {
-      line = await this.#open(node, '/v1/capabilities/call', 'application/json', request, input, call, hop)
-      const text = await line.text().catch((error: unknown) => {
-        throw broken(error, call, unreachable(node, 'broke off before its answer was complete'))
-      })
-      clean = true
-      if (line.response.status !== 200) throw refusalOf(node, line.response, text)
+      const question = this.#question('/v1/capabilities/call', 'application/json', request, input, call, hop)
+      const { text, headers } = await askNode(question, { cluster, clock, node })
+      passHeaders(headers, call)
       const answer = parsed(text)
       if (fieldOf(answer, 'ok') !== true) throw unreachable(node, 'answered with something that is no result')
       return fieldOf(answer, 'result') ?? null
     } finally {
       hop?.done()
-      line?.close(clean)
     }
   }
 
   async * #stream (
     node: NodeView, request: CallRequest, input: unknown, call: CapabilityCall
   ): AsyncGenerator<CapabilityChunk<unknown>> {
-    let clean = false
+    const { cluster, clock } = this.#options
     const hop = call.trace?.hop('network', node, { node: node.name })
-    const line = await this.#watched(node, () =>
-      this.#open(node, '/v1/capabilities/stream', FRAMES_TYPE, request, input, call, hop))
-      .catch((error: unknown) => {
-        hop?.done()
-        throw error
-      })
+    const question = this.#question('/v1/capabilities/stream', FRAMES_TYPE, request, input, call, hop)
+    let open: RemoteRequest | undefined
+    let whole = false
     try {
+      open = await this.#watched(node, () => RemoteRequest.openOk(question, { cluster, clock, node }))
+      passHeaders(open.response.headers, call)
       let any = false
-      const frames = decodeFrames(line.bytes())
+      const frames = decodeFrames(open.bytes())
       for (;;) {
         const frame = await this.#watched(node, () => nextFrame(frames, node, call, any, hop))
         if (frame.header.kind === 'completed') break
@@ -121,21 +118,19 @@ export class RemoteCalls {
         yield chunkOf(frame)
       }
       await frames.next()
-      clean = await readOut(line)
+      whole = await readOut(open)
     } finally {
       hop?.done()
-      line.close(clean)
+      open?.close(whole)
     }
   }
 
-  /** Opens the request; a refusal is thrown as the error it carries. */
-  async #open (
-    node: NodeView, path: string, accept: string, request: CallRequest, input: unknown, call: CapabilityCall,
+  #question (
+    path: string, accept: string, request: CallRequest, input: unknown, call: CapabilityCall,
     hop: Hop | undefined
-  ): Promise<RemoteLine> {
-    const { cluster, clock, limits } = this.#options
-    const seconds = request.timeout_seconds ?? limits.timeoutSeconds
-    const line = await RemoteLine.open({
+  ): Question {
+    const seconds = request.timeout_seconds ?? this.#options.limits.timeoutSeconds
+    return {
       method: 'POST',
       path,
       headers: {
@@ -154,19 +149,6 @@ export class RemoteCalls {
       caller: call.caller,
       signal: call.signal,
       timeoutMs: seconds * 1000 + HEAD_GRACE_MS
-    }, { cluster, clock, node })
-    const { status, headers } = line.response
-    if (status === 200) {
-      passHeaders(headers, call)
-      return line
-    }
-    try {
-      const text = await line.text().catch((error: unknown) => {
-        throw broken(error, call, unreachable(node, 'broke off before its answer was complete'))
-      })
-      throw refusalOf(node, line.response, text)
-    } finally {
-      line.close(line.response.body.readableEnded)
     }
   }
 
@@ -186,8 +168,11 @@ async function nextFrame (
   frames: AsyncIterator<Frame>, node: NodeView, call: CapabilityCall, any: boolean, hop: Hop | undefined
 ): Promise<Frame> {
   const gone = any ? lost : unreachable
-  const step = await frames.next().catch((error: unknown) => {
-    throw broken(error, call, gone(node, any ? 'was lost in the middle of the stream' : 'broke off'))
+  const step = await frames.next().catch(() => {
+    // The end of the call itself is nothing new.
+    throw call.signal.aborted
+      ? call.signal.reason
+      : gone(node, any ? 'was lost in the middle of the stream' : 'broke off')
   })
   if (step.done === true) throw gone(node, 'sent no end of the stream')
   const { kind, error, trace } = step.value.header
@@ -197,16 +182,10 @@ async function nextFrame (
   return step.value
 }
 
-/** What a broken connection means: nothing new when the call itself has ended, or its answer is too long. */
-function broken (error: unknown, call: CapabilityCall, meant: SvcError): unknown {
-  if (call.signal.aborted) return call.signal.reason
-  return error instanceof SvcError && error.reason === 'invalid_result' ? error : meant
-}
-
 /** Reads what follows the terminal frame, which is only the end; false when it is anything else. */
-async function readOut (line: RemoteLine): Promise<boolean> {
+async function readOut (request: RemoteRequest): Promise<boolean> {
   try {
-    for await (const _ of line.bytes()) return false
+    for await (const _ of request.bytes()) return false
     return true
   } catch {
     return false

@@ -1,18 +1,18 @@
 import { kernelError } from '../api/errors.js'
 import { Reply } from '../api/plugin.js'
-import { chooseType } from './accept.js'
-import { traceOrigin } from './calls.js'
-import { FRAMES_TYPE } from './frames.js'
-import { commandIdOf, withCommandId } from './command-id.js'
+import { encodeFrame, FRAMES_TYPE } from './frames.js'
+import { chooseType, encodedSink, eventSink, rawSink, stallGuard } from './framing.js'
+import { originOf, wantsRetry, withCommandId } from './origin.js'
 import { clientStreams } from './registry.js'
-import { MEDIA_TYPES_HEADER } from './remote-listing.js'
-import { wantsRetry } from './retry.js'
+import { MEDIA_TYPES_HEADER } from './remote.js'
 import { capabilityRouteDecls } from './route-decls.js'
-import { eventSink, framesSink, rawSink, stallGuard } from './sinks.js'
 import type { Clock } from '../api/clock.js'
-import type { NodeInfo, RouteDecl, RouteRequest } from '../api/plugin.js'
-import type { CallTable, Origin } from './calls.js'
+import type { NodeInfo, RouteDecl, RouteRequest, StreamHead, StreamWriter } from '../api/plugin.js'
+import type { Invocations, ServedFrame, ServeOptions } from '../api/services.js'
+import type { CallTable } from './calls.js'
 import type { StreamTarget } from './deliver.js'
+import type { Frame } from './frames.js'
+import type { FrameSink } from './framing.js'
 import type { CallRequest, Invoker } from './invoke.js'
 import type { CapabilityLimits } from './limits.js'
 import type { BytePool } from './chunk-buffer.js'
@@ -93,16 +93,6 @@ async function callStream (host: RoutesHost, request: CallRouteRequest): Promise
   }
 }
 
-/** The command id is made here, so that an answer carries it whatever happens. */
-function originOf (request: CallRouteRequest): Origin & { commandId: string } {
-  const { caller, requestId, signal, member, headers } = request
-  const viaMember = member !== null
-  return {
-    caller, requestId, signal, commandId: commandIdOf(request), viaMember, retry: wantsRetry(headers),
-    ...traceOrigin(request)
-  }
-}
-
 /**
  * The size that counts is that of the body as it came to the first node; without its length the payload is
  * measured.
@@ -138,25 +128,70 @@ function httpTarget (host: RoutesHost, request: CallRouteRequest, capability: Ca
   const { clock, limits } = host
   const raw = type === capability.mediaType
   // The node in between has the reader's own limit, and its reader may be a player.
-  const patient = raw || request.member !== null
-  const stallMs = patient ? limits.mediaStallMs : limits.streamStallMs
+  const stallMs = raw || request.member !== null ? limits.mediaStallMs : limits.streamStallMs
+  return {
+    ...streamTarget(host, request, { raw, stallMs, contentType: type }, (writer) => {
+      if (raw) return rawSink(writer)
+      return type === EVENTS_TYPE
+        ? eventSink(writer, clock, limits.keepAliveMs)
+        : encodedSink(writer, encodeFrame)
+    }),
+    // The node in between sends nothing on before the first chunk, or it would not ask for this.
+    holdsHead: request.member !== null && wantsRetry(request.headers)
+  }
+}
+
+/** The response as a stream whose frames `sinkOn` writes. Raw media may wait longer for their reader. */
+function streamTarget (
+  { clock, limits, mediaPool }: RoutesHost, request: RouteRequest,
+  { raw, ...head }: Pick<StreamTarget, 'raw'> & StreamHead & { stallMs: number },
+  sinkOn: (writer: Pick<StreamWriter, 'write' | 'end' | 'cut'>) => FrameSink
+): StreamTarget {
   return {
     raw,
-    // The node in between sends nothing on before the first chunk, or it would not ask for this.
-    holdsHead: request.member !== null && wantsRetry(request.headers),
     throwsEarly: true,
     room: raw
-      ? { chunks: Number.POSITIVE_INFINITY, bytes: limits.mediaBytes, pool: host.mediaPool }
+      ? { chunks: Number.POSITIVE_INFINITY, bytes: limits.mediaBytes, pool: mediaPool }
       : { chunks: limits.streamChunks, bytes: limits.streamBytes },
-    open: (headers) => {
-      const head = {
-        contentType: type,
-        headers: { 'cache-control': 'no-cache', 'x-accel-buffering': 'no', ...headers },
-        stallMs
-      }
-      const writer = stallGuard(request.open(head), clock, stallMs)
-      if (raw) return rawSink(writer)
-      return type === EVENTS_TYPE ? eventSink(writer, clock, limits.keepAliveMs) : framesSink(writer)
+    open (headers) {
+      const writer = request.open({ ...head, headers: { ...headers } })
+      return sinkOn(stallGuard(writer, clock, head.stallMs))
     }
   }
+}
+
+/** Lets a plugin's own route answer with a stream in the place of one of its capabilities. */
+export function createInvocations (host: RoutesHost): Invocations {
+  return {
+    async serve (request, options) {
+      // The plugin's route is not one that nodes pass calls on to.
+      const { viaMember: _, ...origin } = originOf(request)
+      try {
+        await host.invoker.serve(host.registry.named(options.as), (_input, call) => options.handler(call),
+          origin, servedTarget(host, request, options))
+      } catch (error) {
+        throw withCommandId(error, origin.commandId)
+      }
+    }
+  }
+}
+
+function servedTarget (
+  host: RoutesHost, request: RouteRequest, { frame, contentType }: ServeOptions
+): StreamTarget {
+  const { limits } = host
+  const raw = frame === undefined
+  const stallMs = raw ? limits.mediaStallMs : limits.streamStallMs
+  return {
+    ...streamTarget(host, request, { raw, stallMs, contentType }, (writer) => raw
+      ? rawSink(writer)
+      : encodedSink(writer, (sent) => frame(servedFrame(sent, request.requestId)))),
+    retries: true
+  }
+}
+
+function servedFrame ({ header, media }: Frame, requestId: string): ServedFrame {
+  const { kind, payload, error } = header
+  const body = error === null ? null : { error: { ...error, requestId }, detail: error.message }
+  return { kind: kind === 'error' ? 'failed' : kind, payload, media, error: body }
 }

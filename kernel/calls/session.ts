@@ -2,11 +2,11 @@ import { randomUUID } from 'node:crypto'
 import { errorBody } from '../http/error-body.js'
 import { kernelError, SvcError, toSvcError } from '../api/errors.js'
 import { compileStrict, issuesOf } from '../api/validate.js'
-import { ClientInput } from './client-input.js'
+import { closeCodes, BoundedSocket } from './bounded-socket.js'
+import { ClientInput } from './chunk-buffer.js'
 import { decodeFrame, encodeFrame } from './frames.js'
 import { clientStreams } from './registry.js'
 import { callSchema } from './route-decls.js'
-import { closeCodes, SocketLine } from './socket.js'
 import type { Clock } from '../api/clock.js'
 import type { Caller } from '../api/plugin.js'
 import type { FromSchema } from '../api/schema.js'
@@ -14,7 +14,7 @@ import type { StreamTarget } from './deliver.js'
 import type { FrameHeader } from './frames.js'
 import type { Invoker } from './invoke.js'
 import type { CapabilityLimits } from './limits.js'
-import type { SessionSocket } from './socket.js'
+import type { SessionSocket } from './bounded-socket.js'
 
 export interface SessionOptions {
   clock: Clock
@@ -40,14 +40,14 @@ const OVERSHOOT_BYTES = 4 * 1024 * 1024
 export class CapabilitySession {
   readonly #options: SessionOptions
   readonly #caller: Caller
-  readonly #line: SocketLine
+  readonly #socket: BoundedSocket
   readonly #calls = new Map<string, SessionCall>()
 
   constructor (ws: SessionSocket, caller: Caller, options: SessionOptions) {
     const { clock, limits } = options
     this.#options = options
     this.#caller = caller
-    this.#line = new SocketLine(ws, clock, {
+    this.#socket = new BoundedSocket(ws, clock, {
       bufferBytes: limits.sessionBufferBytes,
       stallMs: limits.streamStallMs,
       pingMs: limits.sessionPingMs,
@@ -63,7 +63,7 @@ export class CapabilitySession {
 
   /** Ends the socket because the node stops; its calls have had their terminals by then. */
   close (): void {
-    this.#line.close(closeCodes.stopping, 'the node is stopping')
+    this.#socket.close(closeCodes.stopping, 'the node is stopping')
     this.#abandon()
   }
 
@@ -74,13 +74,13 @@ export class CapabilitySession {
   }
 
   #receive (data: Buffer, isBinary: boolean): void {
-    if (this.#line.closed) return
-    this.#line.alive()
+    if (this.#socket.closed) return
+    this.#socket.alive()
     let message: Message
     try {
       message = parse(data, isBinary)
     } catch (error) {
-      this.#line.close(closeCodes.malformed, (error as Error).message)
+      this.#socket.close(closeCodes.malformed, (error as Error).message)
       return
     }
     const callId = typeof message.call_id === 'string' ? message.call_id : null
@@ -166,7 +166,7 @@ export class CapabilitySession {
       throwsEarly: false,
       room: { chunks: limits.streamChunks, bytes: limits.streamBytes },
       open: () => ({
-        write: (frame) => this.#line.send(encodeFrame(frame)),
+        write: (frame) => this.#socket.send(encodeFrame(frame)),
         end: async () => {},
         cut: () => {}
       })
@@ -185,7 +185,7 @@ export class CapabilitySession {
         call.input.close()
       })
     }
-    this.#line.pause([...this.#calls.values()].some((c) => c.input.full))
+    this.#socket.pause([...this.#calls.values()].some((c) => c.input.full))
   }
 
   /** A refused call fails with its own terminal; a complaint about anything else is an `error` frame. */
@@ -200,8 +200,8 @@ export class CapabilitySession {
       media: null,
       error: kind === 'cancelled' ? null : errorBody(error, requestId).error
     }
-    if (!this.#line.offer(encodeFrame({ header, media: null }))) {
-      this.#line.close(closeCodes.flooding, 'refused messages faster than the answers were read')
+    if (!this.#socket.offer(encodeFrame({ header, media: null }))) {
+      this.#socket.close(closeCodes.flooding, 'refused messages faster than the answers were read')
     }
   }
 }

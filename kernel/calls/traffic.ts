@@ -4,7 +4,7 @@ import type { CallOutcome } from './calls.js'
 /** Calls of one capability that run now, and those that wait for a place. */
 export interface CallQueue { capability: string, running: number, waiting: number }
 
-/** What goes through this node, for those that count it. Listeners are called in line: they must be quick. */
+/** Tells subscribers about finished requests and calls. They are called synchronously and must be quick. */
 export interface Traffic {
   /**
    * Calls `fn` after each HTTP request whose answer was sent to its end, and with 499 for a streamed one that
@@ -19,14 +19,13 @@ export interface Traffic {
 }
 export const TrafficService = defineService<Traffic>('kernel.traffic')
 
-/** The kernel's end: what it tells goes to every listener. */
-export interface TrafficDesk extends Traffic {
+/** The kernel's end: passes what has finished to every subscriber. */
+export interface TrafficSource extends Traffic {
   answered (owner: string | undefined, status: number): void
   ended (outcome: CallOutcome): void
 }
 
-/** Without listeners telling costs a look at an empty set. */
-export function createTraffic (queues: () => CallQueue[]): TrafficDesk {
+export function createTraffic (queues: () => CallQueue[]): TrafficSource {
   const answers = new Set<Parameters<Traffic['onAnswer']>[0]>()
   const calls = new Set<Parameters<Traffic['onCall']>[0]>()
   return {

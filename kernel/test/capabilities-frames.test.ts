@@ -1,5 +1,5 @@
 import t from 'tap'
-import { chooseType } from '../calls/accept.js'
+import { chooseType } from '../calls/framing.js'
 import { decodeFrame, decodeFrames, encodeEvent, encodeFrame, FrameError } from '../calls/frames.js'
 import type { Frame, FrameKind } from '../calls/frames.js'
 

@@ -1,4 +1,4 @@
-import { raceAbort } from '../../calls/drive.js'
+import { raceAbort } from '../../api/clock.js'
 import { SvcError } from '../../api/errors.js'
 import type { Clock } from '../../api/clock.js'
 import type { Caller } from '../../api/plugin.js'

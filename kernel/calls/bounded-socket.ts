@@ -45,7 +45,7 @@ export interface SocketLimits {
  * One WebSocket with the limits that `ws` leaves to its user: at most `bufferBytes` wait in it (one message
  * may always), a peer that takes nothing for `stallMs` or is silent for `deadMs` is dropped.
  */
-export class SocketLine {
+export class BoundedSocket {
   readonly #ws: SessionSocket
   readonly #clock: Clock
   readonly #limits: SocketLimits

@@ -1,5 +1,5 @@
 import { kernelError } from '../api/errors.js'
-import { encodeEvent, encodeFrame } from './frames.js'
+import { encodeEvent } from './frames.js'
 import type { Clock } from '../api/clock.js'
 import type { StreamWriter } from '../api/plugin.js'
 import type { Frame } from './frames.js'
@@ -43,10 +43,15 @@ export function stallGuard (writer: Writer, clock: Clock, stallMs: number): Writ
   }
 }
 
-/** `application/vnd.svc.frames`. */
-export function framesSink (writer: Writer): FrameSink {
+/** Each frame as the bytes that `encode` makes of it; nothing is written for null. */
+export function encodedSink (
+  writer: Writer, encode: (frame: Frame) => Uint8Array | string | null
+): FrameSink {
   return {
-    write: (frame) => writer.write(encodeFrame(frame)),
+    async write (frame) {
+      const bytes = encode(frame)
+      if (bytes !== null) await writer.write(bytes)
+    },
     end: () => writer.end(),
     cut () { writer.cut() }
   }
@@ -83,15 +88,54 @@ export function eventSink (writer: Writer, clock: Clock, keepAliveMs: number): F
 /** Only the media bytes; every end but `completed` cuts the connection. */
 export function rawSink (writer: Writer): FrameSink {
   let clean = true
+  const sink = encodedSink(writer, ({ header: { kind }, media }) => {
+    if (kind === 'failed' || kind === 'cancelled') clean = false
+    return media
+  })
   return {
-    async write (frame) {
-      if (frame.header.kind === 'failed' || frame.header.kind === 'cancelled') clean = false
-      else if (frame.media !== null && frame.media.byteLength > 0) await writer.write(frame.media)
-    },
+    ...sink,
     async end () {
-      if (clean) await writer.end()
-      else writer.cut()
-    },
-    cut () { writer.cut() }
+      if (clean) await sink.end()
+      else sink.cut()
+    }
   }
+}
+
+interface Range { type: string, q: number }
+
+/**
+ * Picks the offered media type an Accept header likes best: highest q, then the range that names it more
+ * exactly, then the order of the offers. No header is anything. Null when nothing offered is acceptable.
+ * RFC 9110, 12.5.1; parameters other than q are not looked at.
+ */
+export function chooseType (accept: string | undefined, offers: readonly string[]): string | null {
+  if (accept === undefined || accept.trim() === '') return offers[0] ?? null
+  const ranges = accept.split(',').flatMap(parseRange)
+  let best: { offer: string, q: number, exact: number } | null = null
+  for (const offer of offers) {
+    const match = matchOf(offer, ranges)
+    if (match === null || match.q === 0) continue
+    if (best === null || match.q > best.q || (match.q === best.q && match.exact > best.exact)) {
+      best = { offer, ...match }
+    }
+  }
+  return best?.offer ?? null
+}
+
+function parseRange (text: string): Range[] {
+  const [type = '', ...params] = text.split(';').map((part) => part.trim().toLowerCase())
+  if (!/^[^/\s]+\/[^/\s]+$/.test(type)) return []
+  const given = params.find((p) => /^q\s*=/.test(p))
+  const q = given === undefined ? 1 : Number(given.slice(given.indexOf('=') + 1))
+  return [{ type, q: q >= 0 && q <= 1 ? q : 0 }]
+}
+
+/** The most exact range that covers the offer: 2 the type itself, 1 `audio/*`, 0 everything. */
+function matchOf (offer: string, ranges: readonly Range[]): { q: number, exact: number } | null {
+  const levels = ['*/*', `${offer.split('/')[0]}/*`, offer]
+  for (const exact of [2, 1, 0]) {
+    const range = ranges.find((r) => r.type === levels[exact])
+    if (range !== undefined) return { q: range.q, exact }
+  }
+  return null
 }
