@@ -4,7 +4,7 @@ import type { ToolCallDelta } from '../text/parse/output.js'
 import type { EngineChunk } from '../../../kernel/index.js'
 import type { TokenReport } from '../engine/mailbox.js'
 import type { Done } from '../engine/generation.js'
-import type { ToolFormatName } from '../tool-formats/index.js'
+import type { ToolFormatName } from '../text/tool-formats.js'
 
 /** Why a choice ended, under OpenAI's names. */
 export type Finish = 'stop' | 'length' | 'tool_calls'

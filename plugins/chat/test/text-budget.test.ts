@@ -1,6 +1,7 @@
 import t from 'tap'
 import { GrammarFactory } from '../text/grammar/factory.js'
-import { commonRules, compileSchema } from '../text/grammar/compile.js'
+import { commonRules } from '../text/grammar/builder.js'
+import { compileSchema } from '../text/grammar/compile.js'
 import { tokenTable } from '../text/tokens.js'
 import { byteLevelTokenizer } from './text-kit.js'
 

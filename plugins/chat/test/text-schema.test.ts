@@ -1,6 +1,7 @@
 import t from 'tap'
 import { Ajv2020 } from 'ajv/dist/2020.js'
-import { commonRules, compileSchema } from '../text/grammar/compile.js'
+import { commonRules } from '../text/grammar/builder.js'
+import { compileSchema } from '../text/grammar/compile.js'
 import { configOf, endFrame, stepBytes } from '../text/grammar/machine.js'
 
 const common = commonRules(false)
@@ -140,6 +141,9 @@ t.test('valid texts are taken and others are not', async (t) => {
     [{ type: 'string', format: 'date' }, ['"2024-02-28"', '"1999-12-31"'],
       ['"2024-02-30"', '"2024-13-01"', '"24-01-01"']],
     [{ type: 'string', format: 'uri' }, ['"anything"'], ['1']],
+    [{ type: 'string', format: 'constructor' }, ['"anything"'], ['1']],
+    [{ type: 'string', pattern: '^é😀$' }, ['"é😀"', '"\\u00e9\\ud83d\\ude00"'],
+      ['"\\u00e8😀"', '"é\\ud83d"', '"é\\ud83d\\ude01"']],
     [{ type: 'object', properties: { 'a/items': { type: 'integer' },
       a: { type: 'array', items: { type: 'string' } } } }, ['{"a/items":1,"a":["x"]}'], ['{"a":[1]}']]
   ]

@@ -1,7 +1,7 @@
 /** What the text side of a language model offers to the engine: tokens, templates, sampling, streams. */
 
 import type { SamplingNumbers } from '../sampling.js'
-import type { ToolFormatName } from '../tool-formats/index.js'
+import type { ToolFormatName } from './tool-formats.js'
 
 /** Chooses the next token of one sequence from its logits. Stateful: one per sequence. */
 export interface TokenChooser {

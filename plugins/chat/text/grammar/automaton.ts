@@ -1,18 +1,14 @@
 import { spend } from './budget.js'
-import { ANY, ESCAPED, intersect, WRITABLE } from './charset.js'
+import { ANY, intersect, SCALARS } from './charset.js'
 import type { CharSet } from './charset.js'
 import { RegexError } from './regex.js'
 import type { Regex } from './regex.js'
 
-/** Edge of an automaton over code points. */
+/** Edge of an automaton over numbers: code points, or bytes. */
 export interface Edge { low: number, high: number, to: number }
 
-/**
- * A deterministic automaton over the characters of a string; state 0 is the first. `rest`: bytes of the
- * shortest way to an accepting state, written as JSON. From every state an accepting one can be reached.
- */
-export interface Automaton { edges: readonly (readonly Edge[])[], accepting: readonly boolean[],
-  rest: readonly number[] }
+/** A deterministic automaton; state 0 is the first. From every state an accepting one can be reached. */
+export interface Automaton { edges: readonly (readonly Edge[])[], accepting: readonly boolean[] }
 
 /** Most ranges of characters at one state: a step searches all of them. */
 const MAX_EDGES = 1024
@@ -150,8 +146,8 @@ function determinise (nfa: Nfa, begin: number, end: number): Automaton {
 
 /** Cuts overlapping edges into disjoint ranges with the states each one leads to. */
 function slices (edges: readonly { set: CharSet, to: number }[]): [number, number, number[]][] {
-  for (const e of edges) spend(20 * (e.set.length + WRITABLE.length))
-  const flat = edges.flatMap((e) => intersect(e.set, WRITABLE).map(([low, high]) =>
+  for (const e of edges) spend(20 * (e.set.length + SCALARS.length))
+  const flat = edges.flatMap((e) => intersect(e.set, SCALARS).map(([low, high]) =>
     ({ low, high, to: e.to })))
   const cuts = [...new Set(flat.flatMap((r) => [r.low, r.high + 1]))].sort((a, b) => a - b)
   if (cuts.length > 2 * MAX_EDGES) throw new RegexError(`has more than ${MAX_EDGES} ranges at one place`)
@@ -166,44 +162,48 @@ function slices (edges: readonly { set: CharSet, to: number }[]): [number, numbe
   return out
 }
 
-/** Takes out edges to states without an end, and computes the distances. */
-function pruned (edges: readonly Edge[][], accepting: readonly boolean[]): Automaton {
+/**
+ * The cost of the cheapest way from each state to an accepting one; Infinity where there is none. `cost` is
+ * that of the cheapest number in a range.
+ */
+export function distances (
+  { edges, accepting }: Automaton, cost: (low: number, high: number) => number
+): number[] {
   const rest = accepting.map((yes) => yes ? 0 : Infinity)
-  let changed = true
-  while (changed) {
+  for (let changed = true; changed;) {
     changed = false
     for (let s = edges.length - 1; s >= 0; s--) {
       spend(10 + 20 * (edges[s]?.length ?? 0))
       for (const e of edges[s] ?? []) {
-        const way = charBytes(e.low, e.high) + (rest[e.to] ?? Infinity)
+        const way = cost(e.low, e.high) + (rest[e.to] ?? Infinity)
         if (way >= (rest[s] ?? 0)) continue
         rest[s] = way
         changed = true
       }
     }
   }
-  return { edges: edges.map((out) => out.filter((e) => rest[e.to] !== Infinity)), accepting, rest }
+  return rest
 }
 
-/** Bytes of the shortest character of a range, written in a JSON string. */
-export function charBytes (low: number, high: number): number {
-  const plain = ESCAPED.reduce((at, [from, to]) => at >= from && at <= to ? to + 1 : at, low)
-  const raw = plain > high ? Infinity : plain < 0x80 ? 1 : plain < 0x800 ? 2 : plain < 0x10000 ? 3 : 4
-  return plain === low ? raw : Math.min(2, raw)
+/** Without the edges to states from which no accepting one can be reached. */
+function pruned (edges: readonly Edge[][], accepting: readonly boolean[]): Automaton {
+  const rest = distances({ edges, accepting }, () => 1)
+  return { edges: edges.map((out) => out.filter((e) => rest[e.to] !== Infinity)), accepting }
 }
 
-/** Whether a text, given as its characters, is accepted. */
-export function accepts (automaton: Automaton, letters: readonly string[]): boolean {
-  let state = 0
-  for (const letter of letters) {
-    const edges = automaton.edges[state] ?? []
-    spend(10 + edges.length)
-    const code = letter.codePointAt(0) as number
-    const edge = edges.find((e) => code >= e.low && code <= e.high)
-    if (edge === undefined) return false
-    state = edge.to
+/** Where the edge for a number leads; undefined where there is none. */
+export const follow = (edges: readonly Edge[] = [], number: number): number | undefined =>
+  edges.find(({ low, high }) => number >= low && number <= high)?.to
+
+/** Whether a text is accepted. */
+export function accepts ({ edges, accepting }: Automaton, text: string): boolean {
+  let state: number | undefined = 0
+  for (const character of text) {
+    spend(10 + (edges[state]?.length ?? 0))
+    state = follow(edges[state], character.codePointAt(0) as number)
+    if (state === undefined) return false
   }
-  return automaton.accepting[state] === true
+  return accepting[state] === true
 }
 
 /** The texts that both accept. Throws RegexError where that gets too large. */
@@ -243,34 +243,62 @@ export function lengthAutomaton (min: number, max: number): Automaton {
     throw new RegexError(`cannot be enforced together with a length of ${last} (at most ${MAX_STATES - 1})`)
   }
   const states = Array.from({ length: last + 1 }, (_, i) => i)
-  const next = (i: number): CharSet => i < last || max === Infinity ? WRITABLE : []
+  const next = (i: number): CharSet => i < last || max === Infinity ? SCALARS : []
   return pruned(states.map((i) => next(i).map(([low, high]) => ({ low, high, to: Math.min(i + 1, last) }))),
     states.map((i) => i >= min))
 }
 
-/** All texts but the given ones. */
-export function allBut (texts: Iterable<string>): Automaton {
-  const nodes: Map<number, number>[] = [new Map(), new Map()]
-  const ends = new Set<number>()
-  const OTHER = 1
-  for (const text of texts) {
+/** A tree of sequences: for each node where its numbers lead, and whether a sequence ends there. */
+function treeOf (sequences: Iterable<Iterable<number>>): { next: Map<number, number>, ends: boolean }[] {
+  const nodes = [{ next: new Map<number, number>(), ends: false }]
+  for (const sequence of sequences) {
     let at = 0
-    for (const c of text) {
-      const code = c.codePointAt(0) as number
-      let next = nodes[at]?.get(code)
+    for (const number of sequence) {
+      spend(30)
+      let next = nodes[at]?.next.get(number)
       if (next === undefined) {
-        next = nodes.push(new Map()) - 1
-        nodes[at]?.set(code, next)
+        next = nodes.push({ next: new Map(), ends: false }) - 1
+        nodes[at]?.next.set(number, next)
       }
       at = next
     }
-    ends.add(at)
+    (nodes[at] as { ends: boolean }).ends = true
   }
-  const edges = nodes.map((node) => {
+  return nodes
+}
+
+/** The given texts, as bytes. */
+export function oneOf (texts: readonly string[]): Automaton {
+  const nodes = treeOf(texts.map((text) => Buffer.from(text)))
+  return {
+    edges: nodes.map(({ next }) => [...next].map(([byte, to]) => ({ low: byte, high: byte, to }))),
+    accepting: nodes.map(({ ends }) => ends)
+  }
+}
+
+/** All texts but the given ones, as characters. */
+export function allBut (texts: Iterable<string>): Automaton {
+  const nodes = treeOf([...texts].map((text) => Array.from(text, (c) => c.codePointAt(0) as number)))
+  // After the nodes of the tree comes the state of a text that has left it.
+  const left = nodes.push({ next: new Map(), ends: false }) - 1
+  const edges = nodes.map(({ next }) => {
     spend(500)
-    const targets = [{ set: ANY, to: OTHER }]
-    const own = [...node].map(([code, to]) => ({ set: [[code, code]] as CharSet, to }))
-    return slices([...targets, ...own]).map(([low, high, to]) => ({ low, high, to: Math.max(...to) }))
+    const own = [...next].map(([code, to]) => ({ set: [[code, code]] as CharSet, to }))
+    return slices([{ set: ANY, to: left }, ...own]).map(([low, high, to]) =>
+      ({ low, high, to: Math.min(...to) }))
   })
-  return pruned(edges, nodes.map((_, i) => !ends.has(i)))
+  return pruned(edges, nodes.map(({ ends }) => !ends))
+}
+
+/** Any bytes up to and including a marker (Knuth, Morris, Pratt 1977). */
+export function upTo (marker: string): Automaton {
+  const wanted = Buffer.from(marker)
+  const edges = Array.from(wanted, (_, matched) =>
+    Array.from({ length: 256 }, (_, byte) => {
+      const text = [...wanted.subarray(0, matched), byte]
+      let to = Math.min(text.length, wanted.length)
+      while (to > 0 && !wanted.subarray(0, to).equals(Buffer.from(text.slice(-to)))) to--
+      return { low: byte, high: byte, to }
+    }))
+  return { edges: [...edges, []], accepting: [...edges.map(() => false), true] }
 }

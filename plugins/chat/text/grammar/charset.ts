@@ -44,16 +44,5 @@ export const SPACE: CharSet = charSet([[0x2000, 0x200a],
 /** What a dot stands for. */
 export const NOT_LINE_END: CharSet = complement(ofText('\n\r\u2028\u2029'))
 
-/**
- * What can be written inside a JSON string either as itself or with a short escape. Control characters
- * without one, and halves of surrogate pairs, are left out.
- */
-export const WRITABLE: CharSet = complement(charSet([[0, 7], [0x0b, 0x0b], [0x0e, 0x1f], [0xd800, 0xdfff]]))
-
-/** Characters behind a backslash to what they stand for. */
-export const SHORT_ESCAPES: ReadonlyMap<number, number> = new Map(
-  [['"', '"'], ['\\', '\\'], ['b', '\b'], ['f', '\f'], ['n', '\n'], ['r', '\r'], ['t', '\t']]
-    .map(([letter = '', meaning = '']) => [letter.charCodeAt(0), meaning.charCodeAt(0)]))
-
-/** Characters that need their escape. */
-export const ESCAPED: CharSet = charSet([...SHORT_ESCAPES.values()].map((c) => [c, c]))
+/** Every character: halves of surrogate pairs are none. */
+export const SCALARS: CharSet = complement([[0xd800, 0xdfff]])

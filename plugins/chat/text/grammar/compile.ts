@@ -1,68 +1,18 @@
 import { invalid } from '../errors.js'
-import { allBut, both, lengthAutomaton, regexAutomaton } from './automaton.js'
+import { allBut, both, lengthAutomaton } from './automaton.js'
 import { Budget, spend } from './budget.js'
+import { Builder } from './builder.js'
+import type { CommonRules } from './builder.js'
+import { kindsOf } from './flat.js'
 import type { All, Flat, Kind } from './flat.js'
-import { Literal } from './literal.js'
-import { holeFrame, measureAll } from './machine.js'
-import type { Frame, Rule } from './machine.js'
-import { BoundNumber, FreeNumber } from './number.js'
-import type { NumberLimits } from './number.js'
-import { ArrayRule, ObjectRule } from './object.js'
-import { Pattern } from './pattern.js'
-import { parseRegex } from './regex.js'
-import { enforced, kindsOf, SchemaDocument } from './schema.js'
-import { Choice, SpaceThen } from './space.js'
-import { Text } from './string.js'
+import type { Rule } from './machine.js'
+import type { Choice } from './rules.js'
+import { enforced, SchemaDocument } from './schema.js'
 
-/** Deepest nesting where a schema leaves the value open. */
-const MAX_DEPTH = 32
-const MAX_RULES = 10_000
 const MAX_MIN_ITEMS = 1000
 const MAX_COUNTED = 250_000
 /** Steps that the schemas of one request may take, in all. */
 export const COMPILE_STEPS = 5_000_000
-
-/**
- * Rules that do not depend on a schema; one set serves all grammars of a model. `ascii`: fixed texts are
- * written with escapes, and patterns keep to ASCII.
- */
-export interface CommonRules { text: Rule, number: Rule, integer: Rule, any: Rule, object: Rule,
-  ascii: boolean }
-
-/** Builds the common rules. */
-export function commonRules (ascii: boolean): CommonRules {
-  const hole = holeFrame()
-  const text = new Text(hole)
-  const number = new FreeNumber(hole, false)
-  const integer = new FreeNumber(hole, true)
-  const words = new Literal(hole, ['true', 'false', 'null'])
-  const rules: Rule[] = [text, number, integer, words]
-  const level = (inner: Rule | null): { choice: Choice, object: Rule | null } => {
-    const choice = new Choice(hole)
-    choice.options.push(text, number, words)
-    let object: Rule | null = null
-    if (inner !== null) {
-      object = new ObjectRule(hole, { properties: [], others: { name: text, value: inner }, min: 0,
-        max: Infinity })
-      const array = new ArrayRule(hole, { first: [], others: inner, min: 0, max: Infinity })
-      choice.options.push(object, array)
-      rules.push(object, array)
-    }
-    rules.push(choice)
-    return { choice, object }
-  }
-  let made = level(null)
-  for (let depth = 0; depth < MAX_DEPTH; depth++) made = level(made.choice)
-  measureAll(rules)
-  return { text, number, integer, any: made.choice, object: made.object ?? made.choice, ascii }
-}
-
-/** A value as JSON, with escapes for everything but ASCII where needed. */
-export function jsonText (value: unknown, ascii: boolean): string {
-  const text = JSON.stringify(value)
-  return ascii ? text.replace(/[^\0-\x7f]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`)
-    : text
-}
 
 /**
  * The rule of a JSON Schema. `path` is where the schema stands in the request. Throws EngineError
@@ -78,15 +28,13 @@ export function compileSchema (schema: unknown, path: string, common: CommonRule
 
 class Compiler {
   private readonly document: SchemaDocument
-  private readonly common: CommonRules
-  private readonly hole: Frame = holeFrame()
+  private readonly make: Builder
   private readonly known = new Map<string, Choice>()
   private readonly waiting: { choice: Choice, all: All }[] = []
-  private readonly rules: Rule[] = []
 
   constructor (document: SchemaDocument, common: CommonRules) {
     this.document = document
-    this.common = common
+    this.make = new Builder(common, document.root.path)
   }
 
   compile (): Rule {
@@ -94,21 +42,19 @@ class Compiler {
     for (let next = this.waiting.pop(); next !== undefined; next = this.waiting.pop()) {
       next.choice.options.push(...this.document.flatten(next.all).flatMap((flat) => this.options(flat)))
     }
-    // Inner rules were made last: going backwards, most sizes are known at the first pass.
-    measureAll(this.rules.reverse())
-    return root
+    return this.make.finished(root)
   }
 
   /** The rule of schemas that must all hold; filled in later, so that schemas may contain themselves. */
   private ruleOf (all: All): Rule {
     const parts = [...new Map(all.map((one) => [one.path, one])).values()].filter((one) =>
       one.schema !== true)
-    if (parts.length === 0) return this.common.any
+    if (parts.length === 0) return this.make.common.any
     const key = parts.map((one) => one.path).sort().join('\n')
     spend(500 + key.length)
     const known = this.known.get(key)
     if (known !== undefined) return known
-    const choice = this.made(new Choice(this.hole))
+    const choice = this.make.choice()
     this.known.set(key, choice)
     this.waiting.push({ choice, all: parts })
     return choice
@@ -117,7 +63,7 @@ class Compiler {
   private options (flat: Flat): Rule[] {
     if (flat.values !== null) {
       const fitting = flat.values.filter((v) => this.document.allows(flat, v))
-      return fitting.length === 0 ? [] : [this.literal(fitting.map((v) => jsonText(v, this.common.ascii)))]
+      return fitting.length === 0 ? [] : [this.make.values(fitting)]
     }
     const kinds = kindsOf(flat)
     return kinds.filter((k) => k !== 'integer' || !kinds.includes('number')).map((kind) =>
@@ -129,101 +75,65 @@ class Compiler {
       case 'object': return this.object(flat)
       case 'array': return this.array(flat)
       case 'string': return this.string(flat)
-      case 'boolean': return this.literal(['true', 'false'])
-      case 'null': return this.literal(['null'])
-      default: return this.number(flat, kind === 'integer')
+      case 'boolean': return this.make.values([true, false])
+      case 'null': return this.make.values([null])
+      default: {
+        const { minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf } = flat.limits
+        const limits = Object.entries({ minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf })
+        return this.make.number(Object.fromEntries(limits.filter(([, limit]) => limit !== undefined)),
+          kind === 'integer')
+      }
     }
   }
 
-  private literal (texts: readonly string[]): Rule {
-    return this.made(new Literal(this.hole, texts))
-  }
-
-  private object (flat: Flat): Rule {
-    const undeclared = [...flat.required].filter((name) => !flat.properties.has(name))
-    const schemas = new Map([...flat.properties,
-      ...undeclared.map((name) => [name, flat.others ?? []] as const)])
-    const properties = [...schemas].map(([name, all]) => (
-      { name: this.literal([jsonText(name, this.common.ascii)]), value: this.ruleOf(all),
-        required: flat.required.has(name) }))
-    const min = (flat.minProperties ?? 0) > flat.required.size ? flat.minProperties ?? 0 : 0
-    const max = flat.maxProperties ?? Infinity
+  private object ({ path, limits, required, properties, others: said }: Flat): Rule {
+    const undeclared = [...required].filter((name) => !properties.has(name))
+    const schemas = new Map([...properties, ...undeclared.map((name) => [name, said ?? []] as const)])
+    const { minProperties = 0, maxProperties: max = Infinity } = limits
+    const min = minProperties > required.size ? minProperties : 0
     // Nothing said about other properties: none beside declared ones, any where none is declared.
-    const others = flat.others ?? (schemas.size === 0 ? [] : null)
+    const others = said ?? (schemas.size === 0 ? [] : null)
     const open = others !== null && this.document.flatten(others).length > 0
-    if (open && min > flat.required.size + 1) {
-      throw invalid(`${flat.path}/minProperties: ${min} different names cannot be enforced; declare them`,
-        `${flat.path}/minProperties`)
+    if (open && min > required.size + 1) {
+      throw invalid(`${path}/minProperties: ${min} different names cannot be enforced; declare them`,
+        `${path}/minProperties`)
     }
     const bounded = open || max < schemas.size ? max : Infinity
     if ((bounded === Infinity ? min : Math.min(bounded, schemas.size)) * schemas.size > MAX_COUNTED) {
-      throw invalid(`${flat.path}: counting ${schemas.size} properties cannot be enforced`, flat.path)
+      throw invalid(`${path}: counting ${schemas.size} properties cannot be enforced`, path)
     }
-    return this.made(new ObjectRule(this.hole, {
-      properties, min, max: bounded, others: open
-        ? { name: this.otherName(schemas), value: this.ruleOf(others) } : null
-    }))
+    const elements = [...schemas].map(([name, all]) =>
+      ({ rule: this.make.entry(this.make.values([name]), this.ruleOf(all)), required: required.has(name) }))
+    return this.make.object({
+      elements, min, max: bounded, needed: elements.findLastIndex((e) => e.required) + 1,
+      others: open ? this.make.entry(this.otherName(schemas), this.ruleOf(others)) : null
+    })
   }
 
   private otherName (declared: ReadonlyMap<string, unknown>): Rule {
-    return declared.size === 0 ? this.common.text : this.made(new Pattern(this.hole,
-      enforced(() => allBut(declared.keys()), this.document.root.path)))
+    if (declared.size === 0) return this.make.common.text
+    return this.make.accepted(enforced(() => allBut(declared.keys()), this.document.root.path))
   }
 
-  private array (flat: Flat): Rule {
-    const min = flat.minItems ?? 0
+  private array ({ path, limits, first, items }: Flat): Rule {
+    const { minItems: min = 0, maxItems: max = Infinity } = limits
     if (min > MAX_MIN_ITEMS) {
-      throw invalid(`${flat.path}/minItems is ${min}, at most ${MAX_MIN_ITEMS} is taken`,
-        `${flat.path}/minItems`)
+      throw invalid(`${path}/minItems is ${min}, at most ${MAX_MIN_ITEMS} is taken`, `${path}/minItems`)
     }
-    const first = flat.first.map((all) => this.ruleOf(all))
+    const elements = first.map((all) => ({ rule: this.ruleOf(all), required: true }))
     // After a tuple without `items` nothing follows (narrower than the schema, still valid).
-    const others = flat.items.length === 0 && first.length > 0 && min <= first.length ? null
-      : this.ruleOf(flat.items)
-    return this.made(new ArrayRule(this.hole, { first, others, min, max: flat.maxItems ?? Infinity }))
+    const ends = items.length === 0 && first.length > 0 && min <= first.length
+    return this.make.array({ elements, others: ends ? null : this.ruleOf(items), min, max, needed: 0 })
   }
 
-  private string (flat: Flat): Rule {
-    const { minLength = 0, maxLength = Infinity, patterns } = flat
-    if (patterns.length === 0) {
-      const limited = minLength > 0 || maxLength < Infinity
-      return limited ? this.made(new Text(this.hole, minLength, maxLength)) : this.common.text
-    }
+  private string ({ path: own, limits, patterns }: Flat): Rule {
+    const { minLength: min = 0, maxLength: max = Infinity } = limits
+    if (patterns.length === 0) return this.make.text(min, max)
     const automata = patterns.map((p) => this.document.automaton(p))
-    if (minLength > 0 || maxLength < Infinity) {
-      automata.push(enforced(() => lengthAutomaton(minLength, maxLength),
-        patterns[0]?.path ?? flat.path))
+    if (min > 0 || max < Infinity) {
+      automata.push(enforced(() => lengthAutomaton(min, max), patterns[0]?.path ?? own))
     }
-    if (this.common.ascii) {
-      automata.push(enforced(() => regexAutomaton(parseRegex('^[\\0-\\x7f]*$')), flat.path))
-    }
-    const path = patterns.at(-1)?.path ?? flat.path
-    return this.made(new Pattern(this.hole, automata.reduce((a, b) =>
-      enforced(() => both(a, b), path))))
+    const path = patterns.at(-1)?.path ?? own
+    return this.make.accepted(automata.reduce((a, b) => enforced(() => both(a, b), path)))
   }
-
-  private number (flat: Flat, integer: boolean): Rule {
-    const limits: NumberLimits = { integer: integer || flat.multipleOf !== undefined }
-    for (const key of ['min', 'max', 'above', 'below', 'multipleOf'] as const) {
-      const value = flat[key]
-      if (value !== undefined) limits[key] = value
-    }
-    if (Object.keys(limits).length === 1) return integer ? this.common.integer : this.common.number
-    return this.made(new BoundNumber(this.hole, limits))
-  }
-
-  private made<R extends Rule> (rule: R): R {
-    if (this.rules.push(rule) > MAX_RULES) {
-      throw invalid(`${this.document.root.path}: the schema needs more than ${MAX_RULES} rules`,
-        this.document.root.path)
-    }
-    return rule
-  }
-}
-
-/** A value after white space, as the whole output. */
-export const whole = (rule: Rule): Rule => {
-  const out = new SpaceThen(rule.hole, rule)
-  measureAll([out])
-  return out
 }

@@ -3,9 +3,9 @@ import type { TokenTable } from '../tokens.js'
 import type { Constraint } from '../sampler.js'
 import { Budget } from './budget.js'
 import { configOf, epoch, forget, stepBytes } from './machine.js'
-import type { Config } from './machine.js'
+import type { Config, Frame } from './machine.js'
 import type { Masks } from './mask.js'
-import { Free } from './space.js'
+import { Free } from './rules.js'
 
 /** Steps that finding the tokens of one place of an output may take; most take a fifth of it. */
 const MASK_STEPS = 5_000_000
@@ -84,7 +84,7 @@ export class GrammarConstraint implements Constraint {
     if (this.config === null || eosIds.has(id)) return null
     const bytes = bytesOf(table, id)
     if (!table.special.has(id)) return bytes.length === 0 ? null : stepBytes(this.config, bytes)
-    const takers = configOf(this.config.frames.filter((f) => f.rule?.takesMarkers === true))
+    const takers = configOf(this.config.frames.flatMap(markersAt))
     if (takers === null) return null
     // A special token either spells a marker of the grammar, or is passed over in free text.
     return markerAfter(takers, bytes) ?? configOf(takers.frames.filter((f) => f.rule instanceof Free))
@@ -95,10 +95,16 @@ export class GrammarConstraint implements Constraint {
     const { eosIds, table } = this.tools
     if (config === null) return [...eosIds]
     const out = config.final ? [...eosIds] : []
-    if (!config.frames.some((f) => f.rule?.takesMarkers === true)) return out
+    if (config.frames.every((f) => markersAt(f).length === 0)) return out
     for (const id of table.special) if (!eosIds.has(id) && this.after(id) !== null) out.push(id)
     return out
   }
+}
+
+/** The frames at which a special token may spell a marker: this one, or those of what may follow it. */
+function markersAt (frame: Frame): Frame[] {
+  if (frame.rule?.takesMarkers === true) return [frame]
+  return frame.complete && frame.ret !== null ? markersAt(frame.ret) : []
 }
 
 /** In free text a marker token counts only as a whole: afterwards no frame may be inside free text. */

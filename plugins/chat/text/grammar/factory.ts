@@ -1,15 +1,16 @@
 import { invalid } from '../errors.js'
 import type { TokenTable } from '../tokens.js'
-import { toolFormats, type ToolFormatName } from '../../tool-formats/index.js'
+import { toolFormats, type ToolFormatName } from '../tool-formats.js'
 import type { GrammarRequest, SamplingParams } from '../types.js'
-import { commonRules, compileSchema, whole } from './compile.js'
-import type { CommonRules } from './compile.js'
+import { Builder, commonRules } from './builder.js'
+import type { CommonRules } from './builder.js'
+import { compileSchema } from './compile.js'
 import { GrammarConstraint } from './constraint.js'
 import type { Grammar, GrammarTools } from './constraint.js'
 import { configOf, endFrame, epoch } from './machine.js'
 import type { Rule } from './machine.js'
 import { Masks } from './mask.js'
-import { afterMarker, toolRule } from './tools.js'
+import { toolRule } from './tools.js'
 import { buildTrie } from './trie.js'
 
 /** Compiled grammars kept. */
@@ -62,7 +63,7 @@ export class GrammarFactory {
     if (entry === undefined) {
       const rule = this.rule(grammar, common)
       if (rule === null) return null
-      const start = configOf((marker === undefined ? rule : afterMarker(marker, rule)).start(endFrame()))
+      const start = configOf((marker === undefined ? rule : after(marker, rule, common)).start(endFrame()))
       if (start === null) throw invalid('the grammar allows no output', 'response_format')
       entry = { start, path: grammar.kind === 'tools' ? 'tools' : 'response_format' }
     }
@@ -75,8 +76,8 @@ export class GrammarFactory {
 
   private rule (grammar: GrammarRequest, common: CommonRules): Rule | null {
     switch (grammar.kind) {
-      case 'json': return whole(common.object)
-      case 'schema': return whole(compileSchema(grammar.schema, SCHEMA_PATH, common))
+      case 'json': return spaced(common.object, common)
+      case 'schema': return spaced(compileSchema(grammar.schema, SCHEMA_PATH, common), common)
       case 'tools': return toolRule(grammar.tools, grammar.choice, toolFormats[this.format], common)
       default: return null
     }
@@ -99,6 +100,18 @@ export class GrammarFactory {
     this.tools = { table, eosIds, masks: new Masks(trie, this.vocabulary), common: commonRules(trie.ascii) }
     return this.tools
   }
+}
+
+/** White space, then the rule. */
+function spaced (rule: Rule, common: CommonRules): Rule {
+  const make = new Builder(common, SCHEMA_PATH)
+  return make.finished(make.spaced(rule))
+}
+
+/** Free text up to `marker` (as thinking before an answer), then the rule. */
+function after (marker: string, rule: Rule, common: CommonRules): Rule {
+  const make = new Builder(common, SCHEMA_PATH)
+  return make.finished(make.sequence([make.freeUpTo(marker, false), make.spaced(rule)]))
 }
 
 function keyOf (value: unknown): string {

@@ -6,73 +6,40 @@ import type { Frame, State } from './machine.js'
 const DIGITS = 15
 /** Digits after the point of the fixed-point numbers that bounds are compared in. */
 const SCALE = 14
-const ONE = 10n ** BigInt(SCALE)
-const LARGEST = 10n ** BigInt(DIGITS) - 1n
+const power = (digits: number): bigint => 10n ** BigInt(digits)
+const ONE = power(SCALE)
+const LARGEST = (power(DIGITS) - 1n) * ONE
 
-/** The limits of a number. Exclusive limits are given by `above` and `below`. */
+/** Numbers without limits, as patterns: up to 15 digits on either side of the point, exponents of two. */
+export const ANY_INTEGER = '^-?(0|[1-9]\\d{0,14})$'
+export const ANY_NUMBER = '^-?(0|[1-9]\\d{0,14})(\\.\\d{1,15})?([eE][+-]?\\d{1,2})?$'
+/** What the text of a number within limits begins with. */
+const PREFIX = /^-?(?:(?:0|[1-9]\d{0,14})(?:\.\d{0,14})?)?$/
+
+/** The limits of a number, by their keywords. */
 export interface NumberLimits {
-  integer: boolean
-  min?: number, max?: number, above?: number, below?: number
+  minimum?: number, maximum?: number, exclusiveMinimum?: number, exclusiveMaximum?: number
   /** For integers: a positive integer that divides the value. */
   multipleOf?: number
-}
-
-const PREFIX = /^-?(?:(?:0|1{1,15})(?:\.1{0,15}|(?:\.1{1,15})?[eE](?:[+-]?1{0,2}))?)?$/
-const WHOLE = /^-?(?:0|1{1,15})(?:\.1{1,15})?(?:[eE][+-]?1{1,2})?$/
-const INTEGER = /^-?(?:0|1{0,15})$/
-
-/**
- * A number without limits (up to 15 digits on either side of the point, exponents of two digits). State: its
- * shape, every digit written 1.
- */
-export class FreeNumber extends Rule {
-  private readonly integer: boolean
-
-  constructor (hole: Frame, integer: boolean) {
-    super(hole)
-    this.integer = integer
-  }
-
-  measure (): number {
-    return 1
-  }
-
-  start (ret: Frame): readonly Frame[] {
-    return [frameOf(this, '', ret)]
-  }
-
-  step (frame: Frame, byte: number): readonly Frame[] {
-    const digit = byte >= 0x30 && byte <= 0x39
-    const shape = frame.state as string
-    const first = shape === '' || shape === '-'
-    const next = shape + (digit && !(first && byte === 0x30) ? '1' : String.fromCharCode(byte))
-    const fits = (this.integer ? INTEGER : PREFIX).test(next)
-    return fits ? [frameOf(this, next, frame.ret as Frame)] : []
-  }
-
-  rest (state: State): number {
-    return this.complete(state) ? 0 : 1
-  }
-
-  override complete (state: State): boolean {
-    return WHOLE.test(state as string)
-  }
 }
 
 /** A number within limits, without exponent. State: its text so far. */
 export class BoundNumber extends Rule {
   private readonly low: bigint
   private readonly high: bigint
-  private readonly step1: bigint
+  private readonly divisor: bigint
   private readonly integer: boolean
 
-  constructor (hole: Frame, limits: NumberLimits) {
+  constructor (hole: Frame, limits: NumberLimits, integer: boolean) {
     super(hole)
-    this.integer = limits.integer
-    this.step1 = BigInt(limits.multipleOf ?? 1) * ONE
-    this.low = largest([-LARGEST * ONE, scaled(limits.min, 'up', 0n), scaled(limits.above, 'up', 1n)])
-    this.high = -largest([-LARGEST * ONE, negated(scaled(limits.max, 'down', 0n)),
-      negated(scaled(limits.below, 'down', 1n))])
+    const { minimum, maximum, exclusiveMinimum: above, exclusiveMaximum: below, multipleOf = 1 } = limits
+    // Upper limits are lower ones of the negative number.
+    const lower = (limit: number | undefined, sign: 1 | -1, open: bigint): bigint =>
+      limit === undefined ? -LARGEST : roundedUp(sign * limit, open)
+    this.integer = integer
+    this.divisor = BigInt(multipleOf) * ONE
+    this.low = largest(-LARGEST, lower(minimum, 1, 0n), lower(above, 1, 1n))
+    this.high = -largest(-LARGEST, lower(maximum, -1, 0n), lower(below, -1, 1n))
   }
 
   measure (): number {
@@ -85,10 +52,8 @@ export class BoundNumber extends Rule {
 
   step (frame: Frame, byte: number): readonly Frame[] {
     const next = (frame.state as string) + String.fromCharCode(byte)
-    if (!/^-?(?:(?:0|[1-9]\d{0,14})(?:\.\d{0,14})?)?$/.test(next) || (this.integer && byte === 0x2e)) {
-      return []
-    }
-    return this.rest(next) < Infinity ? [frameOf(this, next, frame.ret as Frame)] : []
+    if (!PREFIX.test(next) || (this.integer && byte === 0x2e)) return []
+    return [frameOf(this, next, frame.ret as Frame)]
   }
 
   override complete (state: State): boolean {
@@ -106,77 +71,48 @@ export class BoundNumber extends Rule {
 
   private restOf (negative: boolean, whole: string, fraction: string | null): number {
     const range = negative ? [-this.high, -this.low] as const : [this.low, this.high] as const
-    const [low, high] = [largest([range[0], 0n]), range[1]]
-    if (low > high) return Infinity
-    if (fraction !== null) {
-      const most = this.fractionDigits(whole.length)
-      return this.withFraction(whole, fraction, most, low, high)
-    }
+    const [low, high] = [largest(range[0], 0n), range[1]]
+    const written = fraction === null ? 0 : fraction.length + 1
+    const longest = fraction !== null || whole === '0' ? whole.length : DIGITS
     let best = Infinity
-    for (let more = whole === '' ? 1 : 0; more === 0 ||
-      (whole.length + more <= DIGITS && whole !== '0'); more++) {
-      if (more >= best) break
-      best = Math.min(best, more + this.afterWhole(whole, more, low, high))
+    for (let digits = Math.max(1, whole.length); digits <= longest; digits++) {
+      const [from, to] = span(whole, digits, fraction)
+      if (from > high || to <= low) continue
+      const most = this.integer ? 0 : Math.min(SCALE, DIGITS - digits)
+      const fewest = fraction === null ? 0 : Math.max(1, fraction.length)
+      for (let decimals = fewest; decimals <= most; decimals++) {
+        const bytes = digits - whole.length + (decimals === 0 ? 0 : decimals + 1) - written
+        if (bytes >= best) break
+        const unit = this.integer ? this.divisor : power(SCALE - decimals)
+        const last = to <= high ? to - 1n : high
+        if ((largest(from, low) + unit - 1n) / unit * unit <= last) best = bytes
+      }
     }
     return best
   }
-
-  /**
-   * Fewest bytes for a fraction (0: none needed) when `more` digits follow `whole`; Infinity where none
-   * fits.
-   */
-  private afterWhole (whole: string, more: number, low: bigint, high: bigint): number {
-    const power = 10n ** BigInt(more)
-    const first = whole === '' && more > 1 ? power / 10n : BigInt(whole || '0') * power
-    const last = whole === '' ? power - 1n : first + power - 1n
-    if (this.exists(first * ONE, last * ONE, ONE, low, high)) return 0
-    if (this.integer) return Infinity
-    for (let digits = 1; digits <= this.fractionDigits(whole.length + more); digits++) {
-      const unit = 10n ** BigInt(SCALE - digits)
-      if (this.exists(first * ONE, (last + 1n) * ONE - unit, unit, low, high)) return 1 + digits
-    }
-    return Infinity
-  }
-
-  private withFraction (whole: string, fraction: string, most: number, low: bigint, high: bigint): number {
-    const from = BigInt(whole) * ONE + BigInt(fraction.padEnd(SCALE, '0'))
-    for (let digits = Math.max(1, fraction.length); digits <= most; digits++) {
-      const unit = 10n ** BigInt(SCALE - digits)
-      const last = from + 10n ** BigInt(SCALE - fraction.length) - unit
-      if (this.exists(from, last, unit, low, high)) return digits - fraction.length
-    }
-    return Infinity
-  }
-
-  private fractionDigits (wholeDigits: number): number {
-    return this.integer ? 0 : Math.min(SCALE, DIGITS - wholeDigits)
-  }
-
-  /** Whether a multiple of `unit` (of multipleOf for integers) lies in both ranges. */
-  private exists (from: bigint, to: bigint, unit: bigint, low: bigint, high: bigint): boolean {
-    const step = this.integer ? this.step1 : unit
-    const [a, b] = [largest([from, low]), to < high ? to : high]
-    return a <= b && (a + step - 1n) / step * step <= b
-  }
 }
 
-const largest = (values: readonly (bigint | null)[]): bigint =>
-  values.reduce<bigint>((a, b) => b !== null && b > a ? b : a, values[0] as bigint)
+/** The values, from the first up to before the second, of texts with so many digits before the point. */
+function span (whole: string, digits: number, fraction: string | null): [bigint, bigint] {
+  const more = power(digits - whole.length) * ONE
+  if (whole === '') return [digits > 1 ? more / 10n : 0n, more]
+  const from = BigInt(whole) * more
+  if (fraction === null) return [from, from + more]
+  const start = from + BigInt(fraction.padEnd(SCALE, '0'))
+  return [start, start + power(SCALE - fraction.length)]
+}
 
-const negated = (value: bigint | null): bigint | null => value === null ? null : -value
+const largest = (...values: [bigint, ...bigint[]]): bigint => values.reduce((a, b) => b > a ? b : a)
 
-/** A limit in fixed point, rounded inwards; `open` is taken off for exclusive limits that are hit exactly. */
-function scaled (limit: number | undefined, round: 'up' | 'down', open: bigint): bigint | null {
-  if (limit === undefined) return null
+/** A limit in fixed point, rounded up; `open` is added to one that is hit exactly. */
+function roundedUp (limit: number, open: bigint): bigint {
   const [digits, shift] = decimal(limit)
   const exponent = shift + SCALE
-  const up = round === 'up'
-  if (exponent >= 0) return digits * 10n ** BigInt(exponent) + (up ? open : -open)
-  const divisor = 10n ** BigInt(-exponent)
+  if (exponent >= 0) return digits * power(exponent) + open
+  const divisor = power(-exponent)
+  // Division of bigints rounds towards 0.
   const floor = digits >= 0n || digits % divisor === 0n ? digits / divisor : digits / divisor - 1n
-  const exact = floor * divisor === digits
-  if (up) return exact ? floor + open : floor + 1n
-  return exact ? floor - open : floor
+  return floor + (floor * divisor === digits ? open : 1n)
 }
 
 /** A double as digits times a power of ten, by its shortest notation. */

@@ -3,10 +3,11 @@ import { isObject } from '../../json.js'
 import { accepts, regexAutomaton } from './automaton.js'
 import type { Automaton } from './automaton.js'
 import { spend } from './budget.js'
-import { anything, canonical, hasInnerRules, isKind, merge, numberFits } from './flat.js'
+import {
+  anything, canonical, hasInnerRules, isKind, KINDS, kindsOf, LIMIT_NAMES, limitsOf, merge, numberFits
+} from './flat.js'
 import type { All, Flat, Kind, Located } from './flat.js'
-import { FORMATS } from './formats.js'
-import { parseRegex, RegexError } from './regex.js'
+import { FORMATS, parseRegex, RegexError } from './regex.js'
 
 /** Limits of one schema. */
 export const MAX_SCHEMA_BYTES = 65_536
@@ -15,15 +16,13 @@ export const MAX_ENUM = 1000
 /** Most alternatives of one place after allOf and anyOf are dissolved. */
 const MAX_ALTERNATIVES = 64
 
-const KINDS: readonly Kind[] = ['object', 'array', 'string', 'number', 'integer', 'boolean', 'null']
-const ANNOTATIONS = new Set(['title', 'description', 'default', 'examples', 'example', 'deprecated',
-  'readOnly', 'writeOnly', '$comment', '$schema', 'contentMediaType', 'contentEncoding', 'contentSchema',
-  '$defs', 'definitions'])
-/** Handled by name below. */
-const KEYWORDS = new Set(['type', 'nullable', 'enum', 'const', 'properties', 'required',
-  'additionalProperties', 'minProperties', 'maxProperties', 'items', 'prefixItems', 'minItems', 'maxItems',
-  'minLength', 'maxLength', 'pattern', 'format', 'minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum',
-  'multipleOf', '$ref', 'allOf', 'anyOf', 'oneOf', 'uniqueItems'])
+const ANNOTATIONS = ['title', 'description', 'default', 'examples', 'example', 'deprecated', 'readOnly',
+  'writeOnly', '$comment', '$schema', 'contentMediaType', 'contentEncoding', 'contentSchema', '$defs',
+  'definitions']
+/** Keywords that are enforced, and those that need not be; any other is refused. */
+const KEYWORDS = new Set<string>([...ANNOTATIONS, ...LIMIT_NAMES, 'type', 'nullable', 'enum', 'const',
+  'properties', 'required', 'additionalProperties', 'items', 'prefixItems', 'pattern', 'format', '$ref',
+  'allOf', 'anyOf', 'oneOf', 'uniqueItems'])
 
 /** A schema document: resolves references and dissolves alternatives. Paths in messages begin with `root`. */
 export class SchemaDocument {
@@ -50,12 +49,13 @@ export class SchemaDocument {
   /** Whether a listed value (enum, const) keeps to the rest of its schema. */
   allows (flat: Flat, value: unknown): boolean {
     if (flat.kinds !== null && ![...flat.kinds].some((k) => isKind(value, k))) return false
-    if (typeof value === 'number') return numberFits(flat, value)
+    if (typeof value === 'number') return numberFits(flat.limits, value)
     if (typeof value === 'string') {
-      const letters = [...value]
-      spend(letters.length)
-      return letters.length >= (flat.minLength ?? 0) && letters.length <= (flat.maxLength ?? Infinity) &&
-        flat.patterns.every((p) => accepts(this.automaton(p), letters))
+      const { minLength = 0, maxLength = Infinity } = flat.limits
+      const { length } = [...value]
+      spend(length)
+      return length >= minLength && length <= maxLength &&
+        flat.patterns.every((p) => accepts(this.automaton(p), value))
     }
     if (value !== null && typeof value === 'object' && hasInnerRules(flat)) {
       throw invalid(`${flat.path}: enum or const with objects or arrays cannot be combined with rules for ` +
@@ -136,7 +136,7 @@ export class SchemaDocument {
 
   private checkKeywords (schema: Record<string, unknown>, path: string): void {
     for (const word of Object.keys(schema)) {
-      if (KEYWORDS.has(word) || ANNOTATIONS.has(word) || word.startsWith('x-')) continue
+      if (KEYWORDS.has(word) || word.startsWith('x-')) continue
       if (word === '$id' && schema === this.root.schema) continue
       throw invalid(`${path}/${word}: the keyword "${word}" cannot be enforced`, `${path}/${word}`)
     }
@@ -182,50 +182,8 @@ export function enforced<T> (make: () => T, path: string): T {
   }
 }
 
-/** The kinds of value a flat schema allows; without `type` those its other keywords are about. */
-export function kindsOf (flat: Flat): Kind[] {
-  if (flat.kinds !== null) return [...flat.kinds]
-  if (flat.values !== null) {
-    return KINDS.filter((k) => k !== 'integer' && flat.values?.some((v) => isKind(v, k)))
-  }
-  const implied: Kind[] = []
-  const any = (...values: unknown[]): boolean => values.some((v) => v !== undefined)
-  if (any(flat.others, flat.minProperties, flat.maxProperties) ||
-    flat.properties.size + flat.required.size > 0) {
-    implied.push('object')
-  }
-  if (any(flat.minItems, flat.maxItems) || flat.items.length + flat.first.length > 0) implied.push('array')
-  if (any(flat.minLength, flat.maxLength) || flat.patterns.length > 0) implied.push('string')
-  if (any(flat.min, flat.max, flat.above, flat.below)) implied.push('number')
-  if (flat.multipleOf !== undefined && !implied.includes('number')) implied.push('number')
-  return implied.length > 0 ? implied : KINDS.filter((k) => k !== 'integer')
-}
-
 /** The rules of one schema object, without references and alternatives. */
 function ownRules (schema: Record<string, unknown>, path: string): Flat[] {
-  const count = (word: string): number | undefined => {
-    const value = schema[word]
-    if (value === undefined) return undefined
-    if (typeof value !== 'number' || !Number.isInteger(value) || value < 0) {
-      throw invalid(`${path}/${word} is not a whole number from 0`, `${path}/${word}`)
-    }
-    return value
-  }
-  const limit = (word: string): number | undefined => {
-    const value = schema[word]
-    if (value === undefined) return undefined
-    if (typeof value !== 'number') throw invalid(`${path}/${word} is not a number`, `${path}/${word}`)
-    return value
-  }
-  const limits = {
-    min: limit('minimum'), max: limit('maximum'), above: limit('exclusiveMinimum'),
-    below: limit('exclusiveMaximum'),
-    multipleOf: multipleOf(schema, path), minLength: count('minLength'), maxLength: count('maxLength'),
-    minProperties: count('minProperties'), maxProperties: count('maxProperties'),
-    minItems: count('minItems'), maxItems: count('maxItems')
-  }
-  const present = Object.fromEntries(Object.entries(limits).filter(([, v]) =>
-    v !== undefined)) as Partial<Flat>
   const others = schema['additionalProperties']
   const items = schema['items']
   const first = list(schema, 'prefixItems', path).map((part) => [part])
@@ -234,7 +192,7 @@ function ownRules (schema: Record<string, unknown>, path: string): Flat[] {
   }
   return [{
     ...anything(path),
-    ...present,
+    limits: limitsOf(schema, path),
     kinds: kinds(schema, path),
     values: values(schema, path),
     patterns: patterns(schema, path),
@@ -244,13 +202,6 @@ function ownRules (schema: Record<string, unknown>, path: string): Flat[] {
     items: items === undefined ? [] : [{ schema: items, path: `${path}/items` }],
     ...(others === undefined ? {} : { others: [{ schema: others, path: `${path}/additionalProperties` }] })
   }]
-}
-
-function multipleOf (schema: Record<string, unknown>, path: string): number | undefined {
-  const value = schema['multipleOf']
-  if (value === undefined) return undefined
-  if (typeof value === 'number' && Number.isSafeInteger(value) && value > 0) return value
-  throw invalid(`${path}/multipleOf: only whole numbers from 1 can be enforced`, `${path}/multipleOf`)
 }
 
 function kinds (schema: Record<string, unknown>, path: string): ReadonlySet<Kind> | null {
@@ -289,8 +240,8 @@ function patterns (schema: Record<string, unknown>, path: string): Located[] {
     if (typeof pattern !== 'string') throw invalid(`${path}/pattern is not a text`, `${path}/pattern`)
     out.push({ schema: pattern, path: `${path}/pattern` })
   }
-  const format = FORMATS[String(schema['format'])]
-  if (format !== undefined) out.push({ schema: format, path: `${path}/format` })
+  const format = String(schema['format'])
+  if (Object.hasOwn(FORMATS, format)) out.push({ schema: FORMATS[format], path: `${path}/format` })
   return out
 }
 

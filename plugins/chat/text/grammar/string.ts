@@ -1,93 +1,118 @@
+/** JSON strings: how characters are written, whatever the string may hold. */
+import { distances, follow } from './automaton.js'
+import type { Automaton, Edge } from './automaton.js'
 import { spend } from './budget.js'
+import { SCALARS } from './charset.js'
 import { frameOf, Rule } from './machine.js'
 import type { Frame, State } from './machine.js'
 
-/**
- * States inside a JSON string, by what comes next. BODY: a new character. U1..U4: digits of \u escapes (the
- * D state: after a first digit D). H3, H4: the last digits of a high surrogate, which L0..L5 complete.
- * C1..C3: continuation bytes of UTF-8; the others are its restricted second bytes.
- */
-const [OPEN, BODY, ESC, U1, U2, U2D, U3, U4, H3, H4, L0, L1, L2, L3, L4, L5, C1, C2, C3, E0, ED, F0, F4,
-  COUNT] =
-  Array.from({ length: 24 }, (_, i) => i) as [number, number, number, number, number, number, number, number,
-    number, number, number, number, number, number, number, number, number, number, number, number, number,
-    number, number, number]
-
-/** Bytes to the end of the current character. */
-const REST: Record<number, number> = {
-  [OPEN]: 0, [BODY]: 0, [ESC]: 1, [U1]: 4, [U2]: 3, [U2D]: 3, [U3]: 2, [U4]: 1, [H3]: 8, [H4]: 7,
-  [L0]: 6, [L1]: 5, [L2]: 4, [L3]: 3, [L4]: 2, [L5]: 1, [C1]: 1, [C2]: 2, [C3]: 3, [E0]: 2, [ED]: 2, [F0]: 3,
-  [F4]: 3
+/** What a string may hold, as an automaton over characters whose states are numbers from 0. */
+export interface Content {
+  edges (state: number): readonly Edge[]
+  accepts (state: number): boolean
+  /** Bytes of the shortest way from a state to the end of the content, written as JSON. */
+  rest (state: number): number
+  /** A state with the same next tokens, of at most so many bytes, as this one; the same one for many. */
+  alike (state: number, longest: number): number
 }
 
-/** next[state * 256 + byte]: the next state, or 255 where the byte does not fit. */
-const NEXT = ((): Uint8Array => {
-  const next = new Uint8Array(COUNT * 256).fill(255)
-  const put = (from: number, low: number, high: number, to: number): void => {
-    for (let b = low; b <= high; b++) next[from * 256 + b] = to
+/**
+ * Texts of `min` to `max` characters (code points, as JSON Schema counts them). A state is the number of
+ * characters so far, as far as it matters.
+ */
+export function lengthContent (min: number, max: number): Content {
+  return {
+    edges: (count) => count >= max ? [] : SCALARS.map(([low, high]) =>
+      ({ low, high, to: max === Infinity ? Math.min(count + 1, min) : count + 1 })),
+    accepts: (count) => count >= min,
+    rest: (count) => min > max ? Infinity : Math.max(0, min - count),
+    // Far from both bounds the number of characters makes no difference to the next token.
+    alike: (count, longest) => min - count > longest
+      ? min - longest - 1
+      : count >= min && max - count > longest ? min : count
   }
-  const hex = (from: number, low: string, high: string, to: number): void => {
-    for (let d = parseInt(low, 16); d <= parseInt(high, 16); d++) {
-      for (const c of [d.toString(16), d.toString(16).toUpperCase()]) put(from, c.charCodeAt(0),
-        c.charCodeAt(0), to)
-    }
+}
+
+/** Ranges of characters with the bytes that one of them takes in a JSON string, the shortest ways first. */
+const WRITTEN: readonly (readonly [low: number, high: number, bytes: number, inAscii: number])[] = [
+  [0x20, 0x21, 1, 1], [0x23, 0x5b, 1, 1], [0x5d, 0x7f, 1, 1], [0x22, 0x22, 2, 2], [0x5c, 0x5c, 2, 2],
+  [0x08, 0x0a, 2, 2], [0x0c, 0x0d, 2, 2], [0x80, 0x7ff, 2, 6], [0x800, 0xffff, 3, 6],
+  [0x10000, 0x10ffff, 4, 12], [0, 0x1f, 6, 6]]
+
+/** The texts of an automaton. `ascii`: characters outside ASCII are written as escapes. */
+export function automatonContent (automaton: Automaton, ascii: boolean): Content {
+  const rests = distances(automaton, (low, high) => Math.min(...WRITTEN.map(([from, to, bytes, inAscii]) =>
+    from <= high && to >= low ? ascii ? inAscii : bytes : Infinity)))
+  return {
+    edges: (state) => automaton.edges[state] ?? [],
+    accepts: (state) => automaton.accepting[state] === true,
+    rest: (state) => rests[state] ?? Infinity,
+    alike: (state) => state
   }
-  put(BODY, 0x20, 0x7f, BODY)
-  put(BODY, 0x22, 0x22, 255)
-  put(BODY, 0x5c, 0x5c, ESC)
-  for (const c of '"\\/bfnrt') put(ESC, c.charCodeAt(0), c.charCodeAt(0), BODY)
-  put(ESC, 0x75, 0x75, U1)
-  hex(U1, '0', 'c', U2)
-  hex(U1, 'd', 'd', U2D)
-  hex(U1, 'e', 'f', U2)
-  hex(U2, '0', 'f', U3)
-  hex(U2D, '0', '7', U3)
-  hex(U2D, '8', 'b', H3)
-  hex(U3, '0', 'f', U4)
-  hex(U4, '0', 'f', BODY)
-  hex(H3, '0', 'f', H4)
-  hex(H4, '0', 'f', L0)
-  put(L0, 0x5c, 0x5c, L1)
-  put(L1, 0x75, 0x75, L2)
-  hex(L2, 'd', 'd', L3)
-  hex(L3, 'c', 'f', L4)
-  hex(L4, '0', 'f', L5)
-  hex(L5, '0', 'f', BODY)
-  put(BODY, 0xc2, 0xdf, C1)
-  put(BODY, 0xe0, 0xe0, E0)
-  put(BODY, 0xe1, 0xef, C2)
-  put(BODY, 0xed, 0xed, ED)
-  put(BODY, 0xf0, 0xf0, F0)
-  put(BODY, 0xf1, 0xf3, C3)
-  put(BODY, 0xf4, 0xf4, F4)
-  put(C1, 0x80, 0xbf, BODY)
-  put(C2, 0x80, 0xbf, C1)
-  put(C3, 0x80, 0xbf, C2)
-  put(E0, 0xa0, 0xbf, C1)
-  put(ED, 0x80, 0x9f, C1)
-  put(F0, 0x90, 0xbf, C2)
-  put(F4, 0x80, 0x8f, C2)
-  return next
-})()
+}
 
 const QUOTE = 0x22
+const BACKSLASH = 0x5c
+/** State before the opening quote. */
+const OPEN = -1
+/** Bytes after a backslash, and the characters they stand for. */
+const ESCAPES: ReadonlyMap<number, number> = new Map(Object.entries(
+  { '"': '"', '\\': '\\', '/': '/', b: '\b', f: '\f', n: '\n', r: '\r', t: '\t' })
+  .map(([byte, character]) => [byte.charCodeAt(0), character.charCodeAt(0)]))
 
 /**
- * A JSON string of `min` to `max` characters (code points, as JSON Schema counts them). State: place in the
- * current character + COUNT * finished characters, as far as their number matters.
+ * A character that is half written. Its code point begins with the bits `prefix`, `missing` more bytes
+ * complete it: after a backslash, in UTF-8, in the digits of \u, or in the escape of a low surrogate.
  */
-export class Text extends Rule {
-  private readonly min: number
-  private readonly max: number
+interface Half { from: number, form: 'escape' | 'utf8' | 'hex' | 'low', prefix: number, missing: number }
 
-  constructor (hole: Frame, min = 0, max = Infinity) {
+/** Bits that the missing bytes of an escaped low surrogate still add: `\`, `u`, `d` add none. */
+const LOW_BITS = [0, 4, 8, 10, 10, 10, 10]
+const bitsOf = ({ form, missing }: Half): number =>
+  form === 'utf8' ? 6 * missing : form === 'hex' ? 4 * missing : LOW_BITS[missing] as number
+
+/** The least character in UTF-8 whose first byte has no bits but its length, by the bytes after it. */
+const LEAST = [0, 0, 0x800, 0x10000]
+const [HIGH, LOW, ASTRAL] = [0xd800, 0xdc00, 0x10000]
+
+/** The characters that a half-written one may become, as ranges with the bytes that are missing. */
+function outcomes (half: Half): [low: number, high: number, bytes: number][] {
+  const { form, prefix, missing } = half
+  if (form === 'escape') {
+    const short = [...ESCAPES.values()].map((code): [number, number, number] => [code, code, 1])
+    return [...short, [0, 0xffff, 5], [ASTRAL, 0x10ffff, 11]]
+  }
+  const size = 2 ** bitsOf(half)
+  const [low, high] = [prefix * size, (prefix + 1) * size - 1]
+  if (form === 'utf8' && prefix === 0) return [[LEAST[missing] as number, high, missing]]
+  const [from, to] = [Math.max(low, HIGH), Math.min(high, LOW - 1)]
+  if (form !== 'hex' || from > to) return [[low, high, missing]]
+  const astral = (code: number): number => ASTRAL + (code - HIGH) * 1024
+  return [[low, high, missing], [astral(from), astral(to + 1) - 1, missing + 6]]
+}
+
+const textOf = ({ from, form, prefix, missing }: Half): string => `${from}:${form}:${prefix}:${missing}`
+
+function halfOf (state: string): Half {
+  const [from, form, prefix, missing] = state.split(':') as [string, Half['form'], string, string]
+  return { from: Number(from), form, prefix: Number(prefix), missing: Number(missing) }
+}
+
+const isByte = (byte: number, character: string): boolean => byte === character.charCodeAt(0)
+
+/**
+ * A JSON string. State: that of its content between two characters, a text inside of one.
+ */
+export class JsonString extends Rule {
+  private readonly content: Content
+
+  constructor (hole: Frame, content: Content) {
     super(hole)
-    this.min = min
-    this.max = max
+    this.content = content
   }
 
   measure (): number {
-    return this.min <= this.max ? this.min + 2 : Infinity
+    return 2 + this.content.rest(0)
   }
 
   start (ret: Frame): readonly Frame[] {
@@ -96,38 +121,84 @@ export class Text extends Rule {
 
   step (frame: Frame, byte: number): readonly Frame[] {
     const ret = frame.ret as Frame
+    const { state } = frame
     spend(60)
-    const place = (frame.state as number) % COUNT
-    const count = Math.floor((frame.state as number) / COUNT)
-    if (place === OPEN) return byte === QUOTE ? [frameOf(this, BODY, ret)] : []
-    if (place === BODY) {
-      if (byte === QUOTE) return count >= this.min ? [ret] : []
-      if (count >= this.max) return []
-    }
-    const next = NEXT[place * 256 + byte] as number
-    if (next === 255) return []
-    const done = next === BODY ? this.counted(count + 1) : count
-    return [frameOf(this, next + COUNT * done, ret)]
+    if (state === OPEN) return byte === QUOTE ? [frameOf(this, 0, ret)] : []
+    if (byte === QUOTE && typeof state === 'number') return this.content.accepts(state) ? [ret] : []
+    const next = typeof state === 'number' ? this.begun(state, byte) : this.continued(halfOf(state), byte)
+    return next === undefined ? [] : [frameOf(this, next, ret)]
   }
 
   rest (state: State): number {
-    const place = (state as number) % COUNT
-    if (place === OPEN) return this.least
-    const count = Math.floor((state as number) / COUNT) + (place === BODY ? 0 : 1)
-    return (REST[place] ?? 0) + Math.max(0, this.min - count) + 1
+    if (state === OPEN) return this.least
+    if (typeof state === 'number') return this.content.rest(state) + 1
+    const half = halfOf(state)
+    const edges = this.content.edges(half.from)
+    spend(70 + 2 * edges.length)
+    const ways = outcomes(half).flatMap(([low, high, bytes]) => edges
+      .filter((edge) => edge.low <= high && edge.high >= low)
+      .map(({ to }) => bytes + this.content.rest(to) + 1))
+    return Math.min(Infinity, ...ways)
   }
 
-  /** Far from both bounds the number of characters makes no difference to the next token. */
   override alike (state: State, longest: number): State {
-    const place = (state as number) % COUNT
-    const count = Math.floor((state as number) / COUNT)
-    const same = this.min - count > longest
-      ? this.min - longest - 1
-      : count >= this.min && this.max - count > longest ? this.min : count
-    return place + COUNT * same
+    if (state === OPEN) return state
+    if (typeof state === 'number') return this.content.alike(state, longest)
+    const half = halfOf(state)
+    return textOf({ ...half, from: this.content.alike(half.from, longest) })
   }
 
-  private counted (count: number): number {
-    return this.max === Infinity ? Math.min(count, this.min) : count
+  /** The state after the first byte of a character. */
+  private begun (from: number, byte: number): State | undefined {
+    if (byte === BACKSLASH) return textOf({ from, form: 'escape', prefix: 0, missing: 1 })
+    if (byte < 0x80) return byte < 0x20 ? undefined : this.ended(from, byte)
+    const missing = byte < 0xc2 || byte > 0xf4 ? 0 : byte < 0xe0 ? 1 : byte < 0xf0 ? 2 : 3
+    if (missing === 0) return undefined
+    return this.inside({ from, form: 'utf8', prefix: byte & (0x3f >> missing), missing })
+  }
+
+  /** The state after a further byte. */
+  private continued ({ from, form, prefix, missing }: Half, byte: number): State | undefined {
+    const digit = parseInt(String.fromCharCode(byte), 16)
+    const after = (more: number, bits: number): State | undefined => {
+      const next = { from, form, prefix: prefix << bits | more, missing: missing - 1 }
+      return missing === 1 ? this.ended(from, next.prefix) : this.inside(next)
+    }
+    if (form === 'escape') {
+      if (isByte(byte, 'u')) return this.inside({ from, form: 'hex', prefix: 0, missing: 4 })
+      const code = ESCAPES.get(byte)
+      return code === undefined ? undefined : this.ended(from, code)
+    }
+    if (form === 'utf8') {
+      const tooLong = prefix === 0 && (byte & 0x3f) << (6 * (missing - 1)) < (LEAST[missing] as number)
+      return (byte & 0xc0) !== 0x80 || tooLong ? undefined : after(byte & 0x3f, 6)
+    }
+    if (form === 'low' && missing > 4) {
+      return isByte(byte, missing === 6 ? '\\' : 'u') ? after(0, 0) : undefined
+    }
+    if (Number.isNaN(digit)) return undefined
+    if (form === 'low' && missing === 4) return digit === 0xd ? after(0, 0) : undefined
+    if (form === 'low' && missing === 3) return digit >= 0xc ? after(digit - 0xc, 2) : undefined
+    const code = prefix << 4 | digit
+    const isHigh = form === 'hex' && missing === 1 && code >= HIGH && code < LOW
+    return isHigh ? this.inside({ from, form: 'low', prefix: 64 + code - HIGH, missing: 6 }) : after(digit, 4)
+  }
+
+  private ended (from: number, code: number): number | undefined {
+    return follow(this.content.edges(from), code)
+  }
+
+  /**
+   * The state inside a character. Where all that it may become leads to one state, the bits so far make no
+   * difference, and one state stands for all of them.
+   */
+  private inside (half: Half): State {
+    const size = 2 ** bitsOf(half)
+    const { prefix } = half
+    const edge = this.content.edges(half.from).find(({ low, high }) =>
+      low <= prefix * size && high >= (prefix + 1) * size - 1)
+    // Without bits so far it may be that not every byte may follow.
+    if (edge === undefined || prefix === 0) return textOf(half)
+    return textOf({ ...half, prefix: Math.max(1, Math.ceil(edge.low / size)) })
   }
 }

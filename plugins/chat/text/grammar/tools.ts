@@ -1,15 +1,12 @@
 import { EngineError } from '../../../../kernel/api/engine.js'
 import { invalid } from '../errors.js'
 import { isObject } from '../../json.js'
-import type { CallRules, ToolFormat } from '../../tool-formats/index.js'
+import type { ToolFormat } from '../tool-formats.js'
 import { Budget } from './budget.js'
-import { COMPILE_STEPS, compileSchema, jsonText, whole } from './compile.js'
-import type { CommonRules } from './compile.js'
-import { Literal } from './literal.js'
-import { holeFrame, measureAll } from './machine.js'
-import type { Frame, Rule } from './machine.js'
-import { ArrayRule, ObjectRule } from './object.js'
-import { Choice, Free, Repeat, Sequence, SpaceThen } from './space.js'
+import { Builder } from './builder.js'
+import type { CommonRules } from './builder.js'
+import { COMPILE_STEPS, compileSchema } from './compile.js'
+import type { Rule } from './machine.js'
 
 /** Most calls of one answer. */
 const MAX_CALLS = 16
@@ -32,6 +29,9 @@ export function readToolChoice (choice: unknown): ToolChoice {
     'tool_choice')
 }
 
+/** Free text that does not begin with the brace of a call. */
+const NO_CALL = '^[ \\n]*[^ \\n{]'
+
 /**
  * The rule of an output with tool calls, in the way the model writes them; null where nothing is enforced.
  * Parameters of a tool with `strict: true` must be enforceable; those of others fall back to any JSON
@@ -44,92 +44,58 @@ export function toolRule (tools: readonly unknown[], choice: unknown, format: To
   if (tools.length > MAX_TOOLS) {
     throw invalid(`there are ${tools.length} tools, at most ${MAX_TOOLS} are taken`, 'tools')
   }
-  const builder = new ToolRules(common, format)
-  for (const [i, tool] of tools.entries()) {
-    if (wanted.kind !== 'function' || nameOf(tool, i) === wanted.name) builder.add(tool, i)
-  }
-  if (builder.call.options.length === 0) {
+  const make = new Builder(common, 'tools')
+  const budget = new Budget(COMPILE_STEPS)
+  const call = make.choice(tools.flatMap((tool, i) => {
+    const other = wanted.kind === 'function' && nameOf(tool, i) !== wanted.name
+    return other ? [] : [callRule(make, tool, i, format, budget)]
+  }))
+  if (call.options.length === 0) {
     throw invalid('tool_choice names a function that is not among the tools', 'tool_choice')
   }
-  return builder.output(wanted)
+  const calls = behindMarker(make, call, format, wanted.kind === 'function' ? 1 : MAX_CALLS)
+  const { bare = false, marker } = format
+  const required = bare ? call : make.sequence([make.marker(marker), ...calls])
+  if (wanted.kind !== 'auto') return make.finished(make.spaced(required))
+  return make.finished(bare
+    ? make.choice([make.freeFrom(NO_CALL), required])
+    : make.sequence([make.freeUpTo(marker, true), ...calls]))
 }
 
-class ToolRules implements CallRules {
-  /** One call as a JSON object. */
-  readonly call: Choice
-  private readonly common: CommonRules
-  private readonly format: ToolFormat
-  private readonly hole: Frame = holeFrame()
-  private readonly rules: Rule[] = []
-  private readonly budget = new Budget(COMPILE_STEPS)
+/** One call as a JSON object. */
+function callRule (
+  make: Builder, tool: unknown, index: number, format: ToolFormat, budget: Budget
+): Rule {
+  const field = (key: string, value: Rule): { rule: Rule, required: true } =>
+    ({ rule: make.entry(make.values([key]), value), required: true })
+  const fields = [field('name', make.values([nameOf(tool, index)])),
+    field(format.argumentsKey, parametersRule(make.common, tool, index, budget))]
+  return make.object({ elements: fields, others: null, min: 0, max: Infinity, needed: fields.length })
+}
 
-  constructor (common: CommonRules, format: ToolFormat) {
-    this.common = common
-    this.format = format
-    this.call = this.made(new Choice(this.hole))
+function parametersRule (common: CommonRules, tool: unknown, index: number, budget: Budget): Rule {
+  const { parameters: schema, strict } = functionOf(tool, index)
+  if (schema === undefined || schema === null) return common.object
+  try {
+    return compileSchema(schema, `tools/${index}/function/parameters`, common, budget)
+  } catch (error) {
+    if (strict === true || !(error instanceof EngineError)) throw error
+    return common.object
   }
+}
 
-  add (tool: unknown, index: number): void {
-    const name = this.literal(jsonText(nameOf(tool, index), this.common.ascii))
-    const field = (key: string, value: Rule): { name: Rule, value: Rule, required: boolean } =>
-      ({ name: this.literal(JSON.stringify(key)), value, required: true })
-    this.call.options.push(this.made(new ObjectRule(this.hole, {
-      properties: [field('name', name), field(this.format.argumentsKey,
-        this.parameters(tool, index))],
-      others: null, min: 0, max: Infinity
-    })))
+/** What follows the marker, for at most so many calls. */
+function behindMarker (
+  make: Builder, call: Rule, { bare, list, marker, end = '' }: ToolFormat, most: number
+): Rule[] {
+  if (bare === true) return [call]
+  if (list === true) {
+    return [make.spaced(make.array({ elements: [], others: call, min: 1, max: most, needed: 0 }))]
   }
-
-  /** The whole output. */
-  output (wanted: ToolChoice): Rule {
-    const calls = wanted.kind === 'function' ? 1 : MAX_CALLS
-    const required = this.calls(calls)
-    if (wanted.kind !== 'auto') return this.finished(this.made(new SpaceThen(this.hole, required)))
-    const { bare, marker } = this.format
-    if (bare === true) {
-      const choice = this.made(new Choice(this.hole))
-      choice.options.push(this.made(new Free(this.hole, '', true, '{'.charCodeAt(0))), required)
-      return this.finished(choice)
-    }
-    return this.finished(this.sequence(
-      [this.made(new Free(this.hole, marker, true)), ...this.format.behindMarker(this, calls)]))
-  }
-
-  readonly literal = (text: string): Rule => this.made(new Literal(this.hole, [text]))
-  readonly spaced = (rule: Rule): Rule => this.made(new SpaceThen(this.hole, rule))
-  readonly sequence = (parts: Rule[]): Rule => this.made(new Sequence(this.hole, parts))
-  readonly repeat = (last: Rule, again: Rule, most: number): Rule =>
-    this.made(new Repeat(this.hole, last, again, most))
-
-  readonly list = (of: Rule, most: number): Rule =>
-    this.made(new ArrayRule(this.hole, { first: [], others: of, min: 1, max: most }))
-
-  private calls (most: number): Rule {
-    const { bare, marker, behindMarker } = this.format
-    return bare === true ? this.call : this.sequence([this.literal(marker), ...behindMarker(this, most)])
-  }
-
-  private parameters (tool: unknown, index: number): Rule {
-    const fn = functionOf(tool, index)
-    const schema = fn['parameters']
-    if (schema === undefined || schema === null) return this.common.object
-    try {
-      return compileSchema(schema, `tools/${index}/function/parameters`, this.common, this.budget)
-    } catch (error) {
-      if (fn['strict'] === true || !(error instanceof EngineError)) throw error
-      return this.common.object
-    }
-  }
-
-  private finished (rule: Rule): Rule {
-    measureAll(this.rules)
-    return rule
-  }
-
-  private made<R extends Rule> (rule: R): R {
-    this.rules.push(rule)
-    return rule
-  }
+  const ended = make.spaced(make.marker(end))
+  if (most === 1) return [make.spaced(call), ended]
+  const again = make.sequence([make.marker(marker), make.spaced(call), ended])
+  return [make.spaced(call), make.repeat(ended, make.spaced(again), most)]
 }
 
 function functionOf (tool: unknown, index: number): Record<string, unknown> {
@@ -142,13 +108,4 @@ function nameOf (tool: unknown, index: number): string {
   const name = functionOf(tool, index)['name']
   if (typeof name === 'string' && name !== '') return name
   throw invalid(`tools/${index}/function/name is not a text`, `tools/${index}/function/name`)
-}
-
-/** Free text up to `marker` (as thinking before an answer), then `rule`. */
-export function afterMarker (marker: string, rule: Rule): Rule {
-  const hole = holeFrame()
-  const parts = [new Free(hole, marker, false), whole(rule)]
-  const out = new Sequence(hole, parts)
-  measureAll([...parts, out])
-  return out
 }

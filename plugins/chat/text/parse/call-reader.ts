@@ -1,4 +1,4 @@
-import { toolFormats } from '../../tool-formats/index.js'
+import { toolFormats } from '../tool-formats.js'
 
 /** What is new of a tool call; `name` comes once, before the first arguments. */
 export interface CallDelta { name?: string, arguments?: string }

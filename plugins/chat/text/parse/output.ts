@@ -1,6 +1,6 @@
 import { CallReader } from './call-reader.js'
 import type { CallDelta } from './call-reader.js'
-import { toolFormats, type ToolFormat, type ToolFormatName } from '../../tool-formats/index.js'
+import { toolFormats, type ToolFormat, type ToolFormatName } from '../tool-formats.js'
 
 /** A piece of a tool call in the shape of OpenAI's stream: id and name come once, then arguments. */
 export interface ToolCallDelta { index: number, id?: string, name?: string, arguments?: string }
