@@ -1,288 +1,268 @@
-import type {
-  Bundle, Clock, Cluster, Context, FreeMemory, Logger, ModelCard, NodeInfo, ReadyCheck, Section, StateReader
-} from '../../kernel/index.js'
-import { createAdvertiser, createLeases, modelOf } from './instances/copies.js'
-import type { ModelLeases } from './instances/copies.js'
-import { chooseBackend, declaredBackend, runtimesFor } from './machine/backends.js'
-import type { BackendChoice } from './machine/backends.js'
-import { createStatuses, createFleet } from './instances/fleet.js'
-import type { RunnerStatuses, Fleet, RunnerFailure } from './instances/fleet.js'
-import { createCanary, createReadiness } from './routing/readiness.js'
-import type { AvailabilityParts } from './routing/availability.js'
-import type { Detection } from './machine/detection.js'
+import { randomUUID } from 'node:crypto'
+import { createLearning, kernelError } from '../../kernel/index.js'
+import type { Context, ReadyCheck, Section } from '../../kernel/index.js'
 import { createDrivers } from './donors/driver.js'
 import type { Drivers } from './donors/driver.js'
-import { opensPorts, roleOf } from './donors/role.js'
-import type { Role } from './donors/role.js'
-import { createFailures } from './instances/failures.js'
-import type { Failures, InstanceFailure } from './instances/failures.js'
-import { readInstances } from './instances/document.js'
-import type { ReadInstancesParts, DocumentInstances } from './instances/document.js'
+import type { ProbeIo } from './gpu-probe.js'
+import { createDifference, createLeases, withCopies } from './instances/copies.js'
+import { PlacedInstances } from './instances/document.js'
+import { InstanceEndings } from './instances/endings.js'
+import { createFleet } from './instances/fleet.js'
+import type { Fleet } from './instances/fleet.js'
+import {
+  assignedRole, backendOf, launchOptions, prepareLaunch, pruneScratch, runnersFolder
+} from './instances/launch.js'
+import type { LaunchParts } from './instances/launch.js'
+import { createReconciler } from './instances/reconcile.js'
+import { shardOf } from './instances/shapes.js'
+import type { Instance } from './instances/shapes.js'
+import { createFailures, createStatuses } from './instances/statuses.js'
+import type { Failures, RunnerStatuses } from './instances/statuses.js'
+import { checkOverrides } from './machine/backends.js'
+import { startDetection } from './machine/detection.js'
+import type { Detection } from './machine/detection.js'
 import { createFit } from './machine/memory.js'
-import type { FitParts } from './machine/memory.js'
-import { launchOptions, pruneScratch, runnersFolder } from './instances/launch.js'
-import type { LaunchParts, RunnerConfig } from './instances/launch.js'
-import { openLifecycle } from './instances/lifecycle.js'
-import type { Lifecycle } from './instances/lifecycle.js'
-import { createLosses } from './routing/losses.js'
-import type { Losses, LossesParts } from './routing/losses.js'
 import type { manifest } from './manifest.js'
-import type { Models } from '../staging/service.js'
 import type { RunnerOptions, Supervisor } from './process/supervisor.js'
-import { openReconciler } from './instances/reconcile.js'
+import { createLosses } from './routing/losses.js'
+import type { Losses } from './routing/losses.js'
+import { createCanary, createReadiness } from './routing/readiness.js'
 import { TaskGossip } from './routing/remote/gossip.js'
 import { createRouting } from './routing/routing.js'
 import type { Routing } from './routing/routing.js'
-import type { RunnerStatus, RunnerWork } from './service.js'
-import { bodyOf } from './instances/shapes.js'
-import type { Assignment, Instance } from './instances/shapes.js'
-import { createTaskWatchers, runnerWork, hasEnded, TaskTable } from './routing/tasks.js'
+import { createTaskWatchers, hasEnded, runnerWork, TaskTable } from './routing/tasks.js'
+import type { Absence, Instances, RunnerStatus, RunnerWork } from './service.js'
 
-type Emit = Context<typeof manifest>['emit']
+export type RunnersContext = Context<typeof manifest>
 
-/** What the plugin's parts need of the kernel and of this machine. */
-export interface AssemblyParts {
-  node: NodeInfo
-  clock: Clock
-  log: Logger
-  logs: LaunchParts['logs']
-  cluster: Pick<Cluster, 'channel' | 'nodes' | 'onPeers' | 'request' | 'resolve'>
-  /** Tells which backends other nodes offer. */
-  state: StateReader | undefined
-  session: LossesParts['session']
-  /** Has the master emit the events of failed tasks. */
-  sendFailures: LossesParts['send']
-  /** Why a model is not placed, if somebody knows. */
-  absence: AvailabilityParts['absence']
-  /** This node cannot know yet what is placed. */
-  learning (): boolean
-  memory: FreeMemory
-  /** What ships, and what is staged here. */
-  bundle: Bundle
-  /** Files of models; absent where the plugin `staging` is off. */
-  models: Models | undefined
-  config: RunnerConfig & { backends: Readonly<Record<string, unknown>> }
-  sections: {
-    instances: Section<Instance>
-    runners: Section<RunnerStatus>
-    failures: Section<InstanceFailure>
-  }
-  detection: Pick<Detection, 'probed' | 'runtimes' | 'binary'>
-  env: LaunchParts['env']
+/** What the plugin takes from the machine; tests give an in-memory runner and a made-up machine. */
+export interface MachineParts {
   createSupervisor (options: RunnerOptions): Supervisor
-  newId (): string
-  /** Has the master remove one; false when it was gone. */
-  unplace: ReadInstancesParts['unplace']
-  drain: ReadInstancesParts['drain']
-  /** Resolves when the instances as they are now are acknowledged by the cluster. */
-  settled (): Promise<void>
-  advertise (tag: string, on: boolean): void
-  emit: Emit
-  error: ReadInstancesParts['error']
+  probe: ProbeIo
+  /** User the node runs as. */
+  uid: number
 }
 
-/** The working plugin, apart from its manifest. */
+/** The working plugin, apart from what it declares. */
 export interface Assembly {
+  sections: Sections
+  detection: Detection
+  instances: PlacedInstances
+  endings: InstanceEndings
   fleet: Fleet
-  instances: DocumentInstances
-  routing: Routing
   drivers: Drivers
-  tasks: TaskTable
-  failures: Failures
-  readiness: (model?: string) => Promise<ReadyCheck>
+  routing: Routing
   losses: Losses
+  work: RunnerWork
+  /** `runners` and `instanceFailures` of /state. */
+  runners (): Record<string, RunnerStatus>
+  failures: Failures
+  recordFailure: Instances['recordFailure']
+  onAbsent: Instances['onAbsent']
+  readiness: (model?: string) => Promise<ReadyCheck>
   /** Brings the runners in line with the instances. */
   reconcile (): Promise<void>
-  releasing: Lifecycle['releasing']
-  settling: Lifecycle['settling']
+  /** Resolves when the instances as they are now are acknowledged by the cluster. */
+  settled (): Promise<void>
   /** Removes old folders of runners. */
   prune (): Promise<void>
-  /** The /state view of the runners. */
-  runners (): Record<string, RunnerStatus>
-  work: RunnerWork
   /** Ends every runner and starts no other. */
   close (): Promise<void>
 }
 
-/** Puts the parts together; opens nothing until an instance asks for it. */
-export function assemble (parts: AssemblyParts): Assembly {
-  const { node, clock, log, sections, newId, emit } = parts
-  let closed = false
+/** Puts the parts together; nothing runs until an instance asks for it. */
+export function assemble (ctx: RunnersContext, machine: MachineParts): Assembly {
+  const { node, clock, log, emit } = ctx
+  const { cluster, session, models } = ctx.deps
   const closing = new AbortController()
-  const backend = (card: ModelCard): BackendChoice | null => backendOf(parts, card)
-  const statuses = createStatuses(sections.runners, clock)
+  const sections = sectionsOf(ctx)
+  const detection = detect(ctx, machine)
+  const settled = settling(ctx)
+  const instances = new PlacedInstances(sections.instances, node.nodeId)
+  const failures = createFailures(sections.failures, node.nodeId, randomUUID)
+  const recordFailure = recorder(ctx, failures)
   const tasks: TaskTable = new TaskTable(() => clock.mono(), ({ status }, runnerId) => {
     gossip.changed()
-    if (hasEnded(status)) lifecycle.taskEnded(runnerId)
+    if (hasEnded(status)) endings.taskEnded(runnerId)
   })
-  const losses = openLosses(parts)
-  const missing = losses.missing.bind(losses)
-  const gossip = new TaskGossip({ cluster: parts.cluster, clock, tasks, missing })
-  const failures = createFailures(sections.failures, node.nodeId, newId)
-  const leases = createLeases(parts.models)
-  const shard: FitParts['shard'] = (assignment) => instances.shard(assignment)
+  const losses = createLosses({
+    clock, log, session, cluster,
+    placed: (instanceId) => instances.get(instanceId) !== undefined,
+    send: async (failures) => await ctx.command('tasksFailed', { failures }),
+    tell: (failure) => { emit('TaskFailed', failure) }
+  })
+  const gossip = new TaskGossip({ cluster, clock, tasks, missing: losses.missing.bind(losses) })
+  const statuses = createStatuses(sections.runners, clock)
+  const leases = createLeases(models)
   const drivers = createDrivers({
-    ...parts, runners: sections.runners,
+    cluster, clock, log, newId: randomUUID, runners: sections.runners,
     lost: ({ runnerId }, message) => { void fleet.again(runnerId, message) }
   })
-  const role = (assignment: Assignment): Role | null => roleIn(parts, assignment)
-  const fleet = openFleet(parts, { statuses, failures, backend, leases, shard, drivers, role })
+  const launch: LaunchParts = {
+    node, clock, log, env: machine.probe.env, config: ctx.config, bundle: withCopies(ctx.deps.bundle, models),
+    models, detection, instances, drivers, leases, logs: ctx.deps.logs
+  }
+  const fleet = openFleet(ctx, machine, { launch, statuses, recordFailure })
   const prune = async (): Promise<void> => {
     await pruneScratch(runnersFolder(node.home), (runnerId) => fleet.get(runnerId) !== undefined)
   }
-  const reconcile = openReconciler({
-    ...parts, fleet, leases, drivers, prune, closing: closing.signal, desired: () => closed
-      ? []
-      : instances.assignments().filter(({ runnerId }) => !lifecycle.done(runnerId))
+  const reconcile = createReconciler({
+    clock, log, fleet, settled, closing: closing.signal,
+    // Before that no model can be found, and no backend chosen.
+    opened: Promise.all([detection.probed, models?.opened]),
+    desired: () => closing.signal.aborted
+      ? [] : instances.assignments().filter(({ runnerId }) => !endings.done(runnerId)),
+    async ended (runnerId) {
+      drivers.release(runnerId)
+      leases.release(runnerId)
+      await prune()
+    }
   })
-  const instances: DocumentInstances = readInstances({
-    ...parts, section: sections.instances, nodeId: node.nodeId, reconcile
-  })
-  const lifecycle = openLifecycle({
-    ...parts, instances, fleet, tasks, reconcile, unloaded: (event) => { emit('InstanceUnloaded', event) }
-  })
-  const watchers = createTaskWatchers(clock, node.nodeId)
-  const routing = createRouting({
-    ...parts, self: node, fleet, tasks, gossip,
-    backend,
-    watchers,
-    taskFailed: (failure) => { losses.report(failure) }
-  })
-  const readiness = createReadiness({
-    clock,
-    missing: routing.missing,
-    serving: routing.serving,
-    idle: ({ assignment }) => tasks.outstanding(assignment.runnerId) === 0,
-    canary: createCanary({ clock, log, newId })
+  const endings: InstanceEndings = new InstanceEndings({
+    clock, log, cluster, sections, fleet, reconcile,
+    led: () => instances.led(),
+    outstanding: (runnerId) => tasks.outstanding(runnerId),
+    remove: async (instanceId) => await ctx.command('remove', { instanceId }),
+    drain: async (instanceId, seconds) => await ctx.command('drain', { instanceId, seconds }),
+    unloaded: (event) => { emit('InstanceUnloaded', event) }
   })
   return {
-    fleet, instances, routing, drivers, tasks, failures, readiness, losses, reconcile, prune,
-    releasing: lifecycle.releasing,
-    settling: lifecycle.settling,
+    sections, detection, instances, endings, fleet, drivers, losses, failures, recordFailure, reconcile,
+    settled, prune,
+    ...openRouting(ctx, { launch, sections, instances, fleet, tasks, gossip, losses }),
     runners: () => instances.runners(sections.runners, (runnerId) => statuses.get(runnerId)),
-    work: runnerWork(watchers, fleet),
     async close () {
-      closed = true
       closing.abort()
       gossip.close()
       losses.close()
-      lifecycle.close()
+      endings.close()
       await reconcile()
     }
   }
 }
 
-function openLosses (parts: AssemblyParts): Losses {
-  const { emit, sendFailures, sections } = parts
-  return createLosses({
-    ...parts,
-    placed: (instanceId) => sections.instances.get(instanceId) !== undefined,
-    send: sendFailures,
-    tell: (failure) => { emit('TaskFailed', failure) }
-  })
+/** Writes down why an instance failed here, and tells everybody. */
+function recorder ({ clock, emit }: RunnersContext, failures: Failures): Instances['recordFailure'] {
+  return (failure) => {
+    failures.record({ ...failure, recordedAt: new Date(clock.now()).toISOString() })
+    emit('InstanceFailureRecorded', failure)
+  }
 }
 
-/** The role of an assignment in an instance with a driver and donors. */
-function roleIn ({ sections, node }: AssemblyParts, { instanceId }: Assignment): Role | null {
-  const instance = sections.instances.get(instanceId)
-  return instance === undefined ? null : roleOf(instance, node.nodeId)
-}
-
-/** The digest that the instance of an assignment was placed with. */
-function digestIn ({ sections }: AssemblyParts, { instanceId }: Assignment): string | undefined {
-  const instance = sections.instances.get(instanceId)
-  return instance === undefined ? undefined : bodyOf(instance).modelDigest
-}
-
-interface FleetNeeds {
-  statuses: RunnerStatuses
-  failures: Failures
-  backend (card: ModelCard): BackendChoice | null
-  leases: ModelLeases
-  shard: FitParts['shard']
-  drivers: Drivers
-  role (assignment: Assignment): Role | null
-}
-
-function openFleet (parts: AssemblyParts, needs: FleetNeeds): Fleet {
-  const { statuses, failures, backend, leases, shard, drivers, role } = needs
-  const { clock, log, logs, bundle, config, node, detection: { binary } } = parts
-  const advertise = createAdvertiser(() => fleet, (tag, on) => { parts.advertise(tag, on) })
+/** The runners of this node. */
+function openFleet (
+  ctx: RunnersContext, machine: MachineParts,
+  { launch, statuses, recordFailure }:
+  { launch: LaunchParts, statuses: RunnerStatuses } & Pick<Assembly, 'recordFailure'>
+): Fleet {
+  const { clock, log, emit, node: { nodeId }, deps: { models, memory } } = ctx
+  const advertise = createDifference((task, there) => { ctx.advertise(task, there) })
+  const serving = createDifference((modelId, there) => { models?.serving(modelId, there) })
   const fleet: Fleet = createFleet({
-    clock,
-    log,
-    statuses,
-    create: (options) => parts.createSupervisor(options),
-    prepare: (assignment, waits) => prepare(parts, needs, assignment, waits),
-    lends: (assignment) => role(assignment)?.kind === 'donor',
-    launch: (assignment) => launchOptions({
-      bundle, clock, log, config, backend, binary, logs, role, env: parts.env, home: node.home,
-      plan: drivers.plan,
-      model: (wanted) => modelOf(bundle, parts.models, wanted.modelId, digestIn(parts, wanted))
-    }, assignment),
-    admit: createFit({ memory: parts.memory, shard }),
-    onMoved: (assignment, status) => { parts.emit('RunnerStatusUpdated', { ...assignment, status }) },
-    onFailed: (assignment, failure) => { recordFailure(parts, failures, assignment, failure) },
+    clock, log, statuses,
+    create: (options) => machine.createSupervisor(options),
+    prepare: (assignment, waits) => prepareLaunch(launch, assignment, waits),
+    lends: (assignment) => assignedRole(launch, assignment)?.kind === 'donor',
+    launch: (assignment) => launchOptions(launch, assignment),
+    admit: createFit({
+      memory,
+      shard ({ instanceId }) {
+        const instance = launch.instances.get(instanceId)
+        return instance === undefined ? null : shardOf(instance, nodeId)
+      }
+    }),
+    onMoved: (assignment, status) => { emit('RunnerStatusUpdated', { ...assignment, status }) },
+    onFailed (assignment, failure) {
+      const { instanceId, modelId } = assignment
+      const { errorCode, errorMessage } = failure
+      log.error({ ...assignment, ...failure }, 'a runner failed')
+      emit('RunnerFailed', { ...assignment, ...failure })
+      recordFailure({ instanceId, modelId, errorCode, errorMessage, affectedNodeIds: [nodeId] })
+    },
     onChange () {
-      advertise()
-      leases.tell(fleet)
+      const ready = fleet.members().filter((member) => fleet.ready(member))
+      advertise(ready.flatMap(({ card }) => card?.tasks ?? []))
+      serving(ready.map(({ assignment: { modelId } }) => modelId))
     }
   })
   return fleet
 }
 
-/**
- * Leases and fetches the files of a model, except for a donor; a driver then waits for its donors. Throws, or
- * rejects, while they cannot be had; the caller retries.
- */
-function prepare (
-  parts: AssemblyParts, { drivers, leases, role }: Pick<FleetNeeds, 'drivers' | 'leases' | 'role'>,
-  assignment: Assignment, waits: (message: string) => void
-): Promise<unknown> | undefined {
-  const { bundle, models } = parts
-  const { modelId } = assignment
-  const part = role(assignment)
-  if (part?.kind === 'donor') return undefined
-  // The launch will refuse it, so nothing is fetched and no port is opened.
-  if (opensPorts(part) && !parts.config.rpc_for_every_user) return undefined
-  const digest = digestIn(parts, assignment)
-  leases.take(assignment, digest)
-  // A staged copy may have been removed by hand; bundled files are always there.
-  const staged = (models?.locate(modelId, digest)?.kind ?? 'bundled') !== 'bundled'
-  const here = modelOf(bundle, models, modelId, digest)
-  const files = here === undefined || staged ? models?.ensure(modelId, digest) : undefined
-  if (part === null) return files
-  return Promise.resolve(files).then(async () => { await drivers.prepare(assignment, part, waits) })
+interface RoutingNeeds extends Pick<Assembly, 'sections' | 'instances' | 'fleet' | 'losses'> {
+  launch: LaunchParts
+  tasks: TaskTable
+  gossip: TaskGossip
 }
 
-function backendOf ({ bundle, config, detection }: AssemblyParts, card: ModelCard): BackendChoice | null {
-  const engine = bundle.engine(card.engine)
-  if (engine === undefined) return null
-  const offers = engine.decl.backends.filter((name) => card.backends.includes(name))
-  return chooseBackend({
-    engine: engine.name,
-    offers,
-    declared: declaredBackend(config.backends, engine.name),
-    runtimes: runtimesFor(engine.decl, detection.runtimes)
+/** How requests find a runner, and what is known of them afterwards. */
+function openRouting (
+  ctx: RunnersContext, { launch, sections, instances, fleet, tasks, gossip, losses }: RoutingNeeds
+): Pick<Assembly, 'routing' | 'readiness' | 'work' | 'onAbsent'> {
+  const { clock, log, node, deps: { cluster, models, state } } = ctx
+  const absent = new Set<(modelId: string) => Absence | null>()
+  const watchers = createTaskWatchers(clock, node.nodeId)
+  const routing = createRouting({
+    self: node, clock, log, cluster, bundle: launch.bundle, models, state, sections, placed: instances, fleet,
+    tasks, gossip, watchers,
+    newId: randomUUID,
+    backend: (card) => backendOf(launch, card),
+    absence: (modelId) => [...absent].map((tell) => tell(modelId)).find((found) => found !== null) ?? null,
+    learning: createLearning(ctx),
+    taskFailed: (failure) => { losses.report(failure) }
   })
+  return {
+    routing,
+    work: runnerWork(watchers, fleet),
+    onAbsent (tell) {
+      absent.add(tell)
+      return () => { absent.delete(tell) }
+    },
+    readiness: createReadiness({
+      clock,
+      missing: routing.missing,
+      serving: routing.serving,
+      idle: ({ assignment }) => tasks.outstanding(assignment.runnerId) === 0,
+      canary: createCanary({ clock, log, newId: randomUUID })
+    })
+  }
 }
 
-function recordFailure (
-  parts: AssemblyParts,
-  failures: Failures,
-  assignment: Assignment,
-  failure: RunnerFailure
-): void {
-  const { instanceId, modelId } = assignment
-  const record = {
-    instanceId,
-    modelId,
-    errorCode: failure.errorCode,
-    errorMessage: failure.errorMessage,
-    affectedNodeIds: [parts.node.nodeId]
+/** The sections by the types of this plugin, which their schemas stand for. */
+function sectionsOf (ctx: RunnersContext) {
+  return {
+    instances: ctx.sections.instances as unknown as Section<Instance>,
+    runners: ctx.sections.runners as unknown as Section<RunnerStatus>,
+    failures: ctx.sections.failures
   }
-  parts.log.error({ ...assignment, ...failure }, 'a runner failed')
-  parts.emit('RunnerFailed', { ...assignment, ...failure })
-  failures.record({ ...record, recordedAt: new Date(parts.clock.now()).toISOString() })
-  parts.emit('InstanceFailureRecorded', record)
+}
+type Sections = ReturnType<typeof sectionsOf>
+
+/** Looks for the hardware there is; ends with the plugin. */
+function detect (ctx: RunnersContext, { probe, uid }: MachineParts): Detection {
+  const detection = startDetection({
+    io: probe,
+    overrides: async () => await checkOverrides(probe.env, uid),
+    declared: ctx.config.backends,
+    options: ctx.config.engine_options,
+    engines: ctx.deps.bundle.engines().map(({ name, decl: { backends, external } }) =>
+      ({ name, backends, external })),
+    log: ctx.log,
+    clock: ctx.clock,
+    raise: ctx.raise,
+    clear: ctx.clear
+  })
+  ctx.effect('hardware detection', () => { detection.stop() })
+  return detection
+}
+
+/** Waits until what this node's document holds is acknowledged. Calls of one moment are one command. */
+function settling (ctx: RunnersContext): () => Promise<void> {
+  let waiting: Promise<void> | undefined
+  const settle = async (): Promise<void> => {
+    await Promise.resolve()
+    waiting = undefined
+    const { sessionId } = await ctx.command('settle', {})
+    if (sessionId !== ctx.deps.session.sessionId) throw kernelError('session_changed')
+  }
+  return async () => await (waiting ??= settle())
 }

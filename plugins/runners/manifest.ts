@@ -4,13 +4,10 @@ import {
 } from '../../kernel/index.js'
 import type { Manifest } from '../../kernel/index.js'
 import { ModelsService } from '../staging/service.js'
-import { commands } from './commands.js'
-import { config } from './config.js'
-import { conflicts } from './conflicts.js'
-import { errors } from './errors.js'
-import { events } from './events.js'
-import { routes } from './routes.js'
+import { config, conflicts, errors, events } from './declarations.js'
+import { commands } from './instances/commands.js'
 import { sections } from './instances/sections.js'
+import { routes } from './routes.js'
 import { AcceleratorService, InstanceService, RunnersService, RunnerWorkService } from './service.js'
 
 /** Everything the plugin declares. */
@@ -31,7 +28,9 @@ export const manifest = {
     work: RunnerWorkService
   },
   checks: {
-    models: { summary: 'Models that are placed and do not answer.', load: () => import('./doctor.js') }
+    models: {
+      summary: 'Models that are placed and do not answer.', load: () => import('./instances/doctor.js')
+    }
   },
   routes,
   events,

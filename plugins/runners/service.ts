@@ -1,11 +1,11 @@
 import { defineService } from '../../kernel/index.js'
-import type { InstanceFailure } from './instances/failures.js'
+import type { InstanceFailure } from './instances/statuses.js'
 import type { Instance } from './instances/shapes.js'
 import type { TerminalStatus } from './routing/tasks.js'
 import type { Caller, EngineChunk, EngineTask, ModelCard, Trace } from '../../kernel/index.js'
 
 export { placement } from './instances/sections.js'
-export { errors as runnerErrors } from './errors.js'
+export { errors as runnerErrors } from './declarations.js'
 export { runTask } from './routing/serve.js'
 export type { TaskRequest } from './routing/serve.js'
 export { bodyOf, changed, stateCard } from './instances/shapes.js'

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { createAnnouncer } from '../../runners/instances/document.js'
-import { commandHandlers } from '../../runners/commands.js'
+import { commandHandlers } from '../../runners/instances/commands.js'
 import { sections } from '../../runners/instances/sections.js'
 import { coreCluster } from '../../../kernel/test/cluster-core-kit.js'
 import { startFeed } from '../feed.js'

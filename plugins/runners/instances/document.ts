@@ -1,98 +1,69 @@
-import type { Section, SvcError, ModelCard, Logger, Session } from '../../../kernel/index.js'
-import type { errors } from '../errors.js'
-import type { Instances, RunnerStatus } from '../service.js'
-import { assignmentOf, bodyOf, leads, namedRunners, shardOf } from './shapes.js'
+import type { Logger, ModelCard, Section, Session } from '../../../kernel/index.js'
+import type { RunnerStatus } from '../service.js'
+import { assignmentOf, bodyOf, leads, namedRunners } from './shapes.js'
 import type { Assignment, Instance, RingInstance, ShardBody } from './shapes.js'
-
-export interface ReadInstancesParts {
-  section: Section<Instance>
-  nodeId: string
-  /** Brings the runners in line with the section; see `createReconciler`. */
-  reconcile (): Promise<void>
-  unplace (instanceId: string, commandId?: string): Promise<boolean>
-  /** Has the master let it drain for at most so many seconds; false when it was gone. */
-  drain (instanceId: string, seconds: number, commandId?: string): Promise<boolean>
-  error (reason: keyof typeof errors, message: string, details?: Record<string, unknown>): SvcError
-}
-
-/** What the control document says of instances, as this node needs it. */
-export interface DocumentInstances extends Pick<Instances, 'remove' | 'drain'> {
-  /** The runners that this node is to have. */
-  assignments (): Assignment[]
-  /** The instances whose first rank is on this node, which drains and unloads them for all ranks. */
-  led (): LedInstance[]
-  /** The part of the model that an assignment stands for; null when it is not known. */
-  shard (assignment: Assignment): ShardBody | null
-  /** `instances` of /state. */
-  view (): Record<string, Instance>
-  /** `runners` of /state: only those that an instance names. */
-  runners(
-    section: Section<RunnerStatus>,
-    local: (runnerId: string) => RunnerStatus | undefined
-  ): Record<string, RunnerStatus>
-}
 
 /** An instance with its runner on this node. */
 export interface LedInstance { ring: RingInstance, assignment: Assignment }
 
-export function readInstances (parts: ReadInstancesParts): DocumentInstances {
-  const all = (): Instance[] => [...parts.section.entries()].map(({ value }) => value)
-  const assignments = (): Assignment[] =>
-    all().flatMap((instance) => assignmentOf(instance, parts.nodeId) ?? [])
-
-  const remove: Instances['remove'] = async (instanceId, { commandId, ended = true } = {}) => {
-    const removed = await parts.unplace(instanceId, commandId)
-    if (!removed) throw parts.error('instance_not_found', `No instance ${instanceId}.`)
-    if (ended) await parts.reconcile()
-  }
-
-  return {
-    remove,
-    async drain (instanceId, { seconds, commandId }) {
-      const found = await parts.drain(instanceId, seconds, commandId)
-      if (!found) throw parts.error('instance_not_found', `No instance ${instanceId}.`)
-    },
-    assignments,
-    led: () => all().flatMap((instance) => {
-      const assignment = assignmentOf(instance, parts.nodeId)
-      const first = assignment !== null && leads(instance, parts.nodeId)
-      return first ? [{ ring: bodyOf(instance), assignment }] : []
-    }),
-    shard ({ instanceId }) {
-      const instance = parts.section.get(instanceId)
-      return instance === undefined ? null : shardOf(instance, parts.nodeId)
-    },
-    view: () => Object.fromEntries(all().map((instance) => [bodyOf(instance).instanceId, instance])),
-    runners (section, local) {
-      const named = namedRunners(all())
-      const shown = [...section.entries()].filter(({ key }) => named.has(key))
-      return Object.fromEntries(
-        shown.map(({ key, nodeId, value }) => [key, nodeId === parts.nodeId ? (local(key) ?? value) : value])
-      )
-    }
-  }
-}
-
-/** An index of the instances by model, built again after each change of the document. */
+/** The instances in the control document, as the node of that id reads them. */
 export class PlacedInstances {
   readonly #section: Section<Instance>
+  readonly #nodeId: string
+  /** Made again after each change of the document. */
   #byModel: Map<string, RingInstance[]> | null = null
 
-  constructor (section: Section<Instance>) {
+  constructor (section: Section<Instance>, nodeId: string) {
     this.#section = section
+    this.#nodeId = nodeId
     section.observe(() => { this.#byModel = null })
+  }
+
+  get (instanceId: string): Instance | undefined { return this.#section.get(instanceId) }
+
+  /** By instance id, as `instances` of /state. */
+  view (): Record<string, Instance> {
+    return Object.fromEntries(this.#all().map((instance) => [bodyOf(instance).instanceId, instance]))
   }
 
   /** The instances of a model; of all models without one. */
   of (modelId?: string): readonly RingInstance[] {
-    this.#byModel ??= this.#read()
+    this.#byModel ??= this.#index()
     return modelId === undefined ? [...this.#byModel.values()].flat() : this.#byModel.get(modelId) ?? []
   }
 
-  #read (): Map<string, RingInstance[]> {
+  /** The runners that this node is to have. */
+  assignments (): Assignment[] {
+    return this.#all().flatMap((instance) => assignmentOf(instance, this.#nodeId) ?? [])
+  }
+
+  /** The instances whose first rank is on this node, which drains and unloads them for all ranks. */
+  led (): LedInstance[] {
+    return this.#all().flatMap((instance) => {
+      const assignment = assignmentOf(instance, this.#nodeId)
+      const first = assignment !== null && leads(instance, this.#nodeId)
+      return first ? [{ ring: bodyOf(instance), assignment }] : []
+    })
+  }
+
+  /**
+   * `runners` of /state: the statuses of those that an instance names. Of this node's own `local` knows the
+   * newest.
+   */
+  runners (
+    section: Section<RunnerStatus>, local: (runnerId: string) => RunnerStatus | undefined
+  ): Record<string, RunnerStatus> {
+    const named = namedRunners(this.#all())
+    const shown = [...section.entries()].filter(({ key }) => named.has(key))
+    return Object.fromEntries(
+      shown.map(({ key, nodeId, value }) => [key, nodeId === this.#nodeId ? local(key) ?? value : value]))
+  }
+
+  #all (): Instance[] { return [...this.#section.entries()].map(({ value }) => value) }
+
+  #index (): Map<string, RingInstance[]> {
     const byModel = new Map<string, RingInstance[]>()
-    for (const { value } of this.#section.entries()) {
-      const ring = bodyOf(value)
+    for (const ring of this.#all().map(bodyOf)) {
       const { modelId } = ring.shardAssignments
       byModel.set(modelId, [...byModel.get(modelId) ?? [], ring])
     }
@@ -133,12 +104,11 @@ interface AnnouncerParts {
  */
 export function createAnnouncer (parts: AnnouncerParts): () => Promise<void> {
   const { section, session, settled, created, deleted } = parts
-  let known = new Map<string, Created>()
   const look = (): Map<string, Created> => new Map([...section.entries()].map(({ key, value }) => {
     const { shardAssignments: { modelId, nodeToRunner } } = bodyOf(value)
     return [key, { instanceId: key, modelId, nodeIds: Object.keys(nodeToRunner) }]
   }))
-  known = look()
+  const known = look()
   return async () => {
     const { sessionId } = session
     const seen = look()
@@ -152,16 +122,15 @@ export function createAnnouncer (parts: AnnouncerParts): () => Promise<void> {
     // Another session has begun meanwhile; its start calls this again.
     if (session.isMaster && session.sessionId !== sessionId) return
     const now = look()
-    const tells = session.isMaster
     for (const [id, event] of seen) {
       if (!now.has(id) || known.has(id)) continue
       known.set(id, event)
-      if (tells) created(event)
+      if (session.isMaster) created(event)
     }
     for (const [id, { modelId }] of [...known]) {
       if (now.has(id) || seen.has(id)) continue
       known.delete(id)
-      if (tells) deleted({ instanceId: id, modelId })
+      if (session.isMaster) deleted({ instanceId: id, modelId })
     }
   }
 }

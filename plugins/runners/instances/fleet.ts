@@ -1,17 +1,21 @@
 import { backoffMs, delay } from '../../../kernel/index.js'
-import type { Clock, Logger, ModelCard, Section } from '../../../kernel/index.js'
-import { LaunchError } from './failures.js'
-import type { FailureCode } from './failures.js'
-import { reasonOf } from '../process/errors.js'
+import type { Clock, Logger, ModelCard } from '../../../kernel/index.js'
+import { LaunchError, reasonOf } from '../process/errors.js'
+import type { FailureCode } from '../process/errors.js'
 import { kindOf, serves } from '../process/states.js'
 import type { RunnerOptions, Supervisor } from '../process/supervisor.js'
 import type { RunnerReport, RunnerStatus } from '../service.js'
 import type { Assignment } from './shapes.js'
+import type { RunnerStatuses } from './statuses.js'
 
 /** Longest error text in an event, a status or a failure record. */
 const MESSAGE_CHARS_MAX = 500
-/** Progress and Ready/Running changes reach the document at most this often; other changes at once. */
-const STATUS_COALESCE_MS = 500
+/** Pauses between attempts to get a model's files, ms. */
+const PAUSE = { minMs: 1000, maxMs: 30_000 }
+/** Failures that would be the same on any other node, so that moving the instance does not help. */
+const SAME_EVERYWHERE: ReadonlySet<string> = new Set([
+  'store_unreachable', 'store_not_configured', 'model_not_found', 'model_going', 'model_in_use', 'unreachable'
+])
 
 /** What a runner needs to be made, without the callbacks. */
 export type LaunchOptions = Omit<RunnerOptions, 'onStatus' | 'onFailed'>
@@ -71,23 +75,14 @@ export interface Fleet {
   reports (): RunnerReport[]
 }
 
-/** Pauses between attempts to get a model's files, ms. */
-const PAUSE = { minMs: 1000, maxMs: 30_000 }
-/** Failures that would be the same on any other node, so that moving the instance does not help. */
-const SAME_EVERYWHERE: ReadonlySet<string> = new Set([
-  'store_unreachable', 'store_not_configured', 'model_not_found', 'model_going', 'model_in_use', 'unreachable'
-])
-
 /** The runners of a node; none yet. */
 export const createFleet = (parts: FleetParts): Fleet => new RunnerFleet(parts)
 
 class RunnerFleet implements Fleet {
   readonly #parts: FleetParts
   readonly #members = new Map<string, Member>()
-  /** Cancels the preparation of members whose files or donors are not there yet. */
-  readonly #waits = new Map<string, AbortController>()
-  /** The newest launch of each member; callbacks of an earlier launch are ignored. */
-  readonly #launches = new Map<string, object>()
+  /** Ends the newest launch of each member; what comes from a launch that has ended is ignored. */
+  readonly #launches = new Map<string, AbortController>()
 
   constructor (parts: FleetParts) { this.#parts = parts }
 
@@ -103,10 +98,9 @@ class RunnerFleet implements Fleet {
   async again (runnerId: string, message: string): Promise<void> {
     const member = this.#members.get(runnerId)
     if (member === undefined || member.gaveUp) return
-    this.#waits.get(runnerId)?.abort()
-    this.#launches.delete(runnerId)
+    this.#endLaunch(runnerId)
     this.#parts.log.warn({ ...member.assignment, reason: message }, 'a runner is started anew')
-    this.#set(member, idle(this.#parts.clock, message))
+    this.#set(member, waitsForRank(this.#parts.clock, message))
     await this.#end(member)
     if (this.#members.get(runnerId) !== member || this.#launches.has(runnerId)) return
     member.supervisor = null
@@ -115,10 +109,10 @@ class RunnerFleet implements Fleet {
 
   async stop (runnerId: string): Promise<void> {
     const member = this.#members.get(runnerId)
-    this.#waits.get(runnerId)?.abort()
-    this.#waits.delete(runnerId)
-    if (member !== undefined) await this.#end(member)
-    this.#launches.delete(runnerId)
+    // While its process ends, its statuses still count.
+    if (member?.supervisor == null) this.#endLaunch(runnerId)
+    else await this.#end(member)
+    this.#endLaunch(runnerId)
     this.#members.delete(runnerId)
     this.#parts.statuses.remove(runnerId)
     this.#parts.onChange()
@@ -139,31 +133,72 @@ class RunnerFleet implements Fleet {
       member.supervisor?.report() ?? reportWithoutProcess(member, this.status(member)))
   }
 
+  /** From nothing to a started process: files and donors, options, memory. */
   async #launch (member: Member): Promise<void> {
-    const { assignment, assignment: { runnerId } } = member
-    const own = {}
-    this.#launches.set(runnerId, own)
-    const there = (): boolean =>
-      this.#members.get(runnerId) === member && this.#launches.get(runnerId) === own
+    const { assignment } = member
+    const launch = new AbortController()
+    const { signal } = launch
+    this.#launches.set(assignment.runnerId, launch)
     try {
+      await this.#prepare(member, signal)
       // It may have been stopped while its files were on their way.
-      const set = (status: RunnerStatus): void => { this.#set(member, status) }
-      if (!await prepareWithRetries(this.#parts, member, this.#waits, set) || !there()) return
+      if (signal.aborted) return
       const options = this.#parts.launch(assignment)
       member.card = options.spec.card
       await this.#parts.admit(assignment, options)
-      if (!there()) return
+      if (signal.aborted) return
       member.supervisor = this.#parts.create({
         ...options,
-        onStatus: (status) => { if (there()) this.#set(member, status) },
-        onFailed: (failure) => { if (there()) this.#fail(member, failure) }
+        onStatus: (status) => { if (!signal.aborted) this.#set(member, status) },
+        onFailed: (failure) => { if (!signal.aborted) this.#fail(member, failure) }
       })
       member.supervisor.start()
     } catch (error) {
-      if (!there()) return
+      if (signal.aborted) return
       const errorCode = error instanceof LaunchError ? error.errorCode : 'runner_failed'
       this.#fail(member, { errorMessage: reasonOf(error), errorCode, attempts: 0 })
     }
+  }
+
+  /**
+   * Gets what an assignment needs, retrying for ever, since a node or store that is away may come back. A
+   * failure of this node itself is also reported, once, so that the instance can move.
+   */
+  async #prepare (member: Member, signal: AbortSignal): Promise<void> {
+    const { clock, log, prepare, onFailed } = this.#parts
+    const { assignment } = member
+    const since = new Date(clock.now()).toISOString()
+    const set = (status: RunnerStatus): void => { if (!signal.aborted) this.#set(member, status) }
+    let waited = false
+    const waits = (message: string): void => {
+      waited = true
+      set(waitsForRank(clock, message))
+    }
+    for (let tries = 1; !signal.aborted; tries++) {
+      try {
+        await prepare(assignment, waits)
+        if (waited) set({ RunnerIdle: {} })
+        return
+      } catch (error) {
+        if (signal.aborted) return
+        waited = true
+        const { reason = 'download_failed' } = error as { reason?: string }
+        const message = reasonOf(error).slice(0, MESSAGE_CHARS_MAX)
+        const pauseMs = backoffMs(tries, PAUSE, 1)
+        const nextTryAt = new Date(clock.now() + pauseMs).toISOString()
+        log.warn({ ...assignment, reason, error: message, tries, pauseMs }, 'a runner waits for its files')
+        set({ RunnerIdle: { waitsFor: { reason, message, since, tries, nextTryAt } } })
+        if (tries === 1 && !SAME_EVERYWHERE.has(reason)) {
+          onFailed(assignment, { errorMessage: message, errorCode: 'download_failed', attempts: tries })
+        }
+        await delay(clock, pauseMs, signal).catch(() => {})
+      }
+    }
+  }
+
+  #endLaunch (runnerId: string): void {
+    this.#launches.get(runnerId)?.abort()
+    this.#launches.delete(runnerId)
   }
 
   async #end ({ assignment: { runnerId }, supervisor }: Member): Promise<void> {
@@ -182,7 +217,7 @@ class RunnerFleet implements Fleet {
   }
 
   #fail (member: Member, { errorMessage, errorCode, attempts }: RunnerFailure): void {
-    if (member.gaveUp || this.#members.get(member.assignment.runnerId) !== member) return
+    if (member.gaveUp) return
     member.gaveUp = true
     const failure = { errorMessage: errorMessage.slice(0, MESSAGE_CHARS_MAX), errorCode, attempts }
     if (kindOf(this.status(member)) !== 'RunnerFailed') {
@@ -192,50 +227,8 @@ class RunnerFleet implements Fleet {
   }
 }
 
-/**
- * Gets what an assignment needs, retrying for ever, since a node or store that is away may come back. A
- * failure of this node itself is also reported, once, so that the instance can move. False when it was
- * stopped meanwhile.
- */
-async function prepareWithRetries (
-  parts: FleetParts, member: Member, waits: Map<string, AbortController>, set: (status: RunnerStatus) => void
-): Promise<boolean> {
-  const { clock, log, prepare, onFailed } = parts
-  const { assignment } = member
-  const { runnerId } = assignment
-  const stop = new AbortController()
-  waits.set(runnerId, stop)
-  const since = new Date(clock.now()).toISOString()
-  let waited = false
-  const waitsFor = (message: string): void => {
-    waited = true
-    if (!stop.signal.aborted) set(idle(clock, message))
-  }
-  for (let tries = 1; !stop.signal.aborted; tries++) {
-    try {
-      await prepare(assignment, waitsFor)
-      if (stop.signal.aborted) return false
-      if (tries > 1 || waited) set({ RunnerIdle: {} })
-      return true
-    } catch (error) {
-      if (stop.signal.aborted) return false
-      const { reason = 'download_failed' } = error as { reason?: string }
-      const message = reasonOf(error).slice(0, MESSAGE_CHARS_MAX)
-      const pauseMs = backoffMs(tries, PAUSE, 1)
-      const nextTryAt = new Date(clock.now() + pauseMs).toISOString()
-      log.warn({ ...assignment, reason, error: message, tries, pauseMs }, 'a runner waits for its files')
-      set({ RunnerIdle: { waitsFor: { reason, message, since, tries, nextTryAt } } })
-      if (tries === 1 && !SAME_EVERYWHERE.has(reason)) {
-        onFailed(assignment, { errorMessage: message, errorCode: 'download_failed', attempts: tries })
-      }
-      await delay(clock, pauseMs, stop.signal).catch(() => {})
-    }
-  }
-  return false
-}
-
 /** The status of a runner that waits for another rank. */
-const idle = (clock: Clock, message: string): RunnerStatus =>
+const waitsForRank = (clock: Clock, message: string): RunnerStatus =>
   ({ RunnerIdle: { waitsFor: { reason: 'rank_away', message, since: new Date(clock.now()).toISOString() } } })
 
 /** The report of a runner that never became a process. */
@@ -261,52 +254,4 @@ function reportWithoutProcess ({ assignment }: Member, status: RunnerStatus): Ru
     admittedTaskCount: 0,
     chunks: { received: 0, dropped: 0, buffered: 0 }
   }
-}
-
-/** The statuses of this node's runners: every change in memory, at most two a second in the document. */
-export interface RunnerStatuses {
-  /** Sets a status. True when it is a new stage of the runner's life, which gets an event. */
-  set (runnerId: string, status: RunnerStatus): boolean
-  get (runnerId: string): RunnerStatus | undefined
-  remove (runnerId: string): void
-}
-
-/**
- * A write to the document is kept in its history, and a busy runner changes between ready and running many
- * times a second: such changes, and loading progress, are written at most twice a second.
- */
-export function createStatuses (section: Section<RunnerStatus>, clock: Clock): RunnerStatuses {
-  const statuses = new Map<string, RunnerStatus>()
-  const waiting = new Map<string, () => void>()
-  const write = (runnerId: string): void => {
-    waiting.get(runnerId)?.()
-    waiting.delete(runnerId)
-    const status = statuses.get(runnerId)
-    if (status !== undefined) section.put(runnerId, status)
-  }
-  return {
-    set (runnerId, status) {
-      const moved = movedOn(statuses.get(runnerId), status)
-      statuses.set(runnerId, status)
-      if (moved) write(runnerId)
-      else if (!waiting.has(runnerId)) {
-        waiting.set(runnerId, clock.after(STATUS_COALESCE_MS, () => { write(runnerId) }))
-      }
-      return moved
-    },
-    get: (runnerId) => statuses.get(runnerId),
-    remove (runnerId) {
-      waiting.get(runnerId)?.()
-      waiting.delete(runnerId)
-      statuses.delete(runnerId)
-      section.remove(runnerId)
-    }
-  }
-}
-
-function movedOn (before: RunnerStatus | undefined, after: RunnerStatus): boolean {
-  if (before === undefined) return true
-  const from = kindOf(before)
-  const to = kindOf(after)
-  return from !== to && !(serves(from) && serves(to))
 }

@@ -1,69 +1,109 @@
+import { readdir, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type {
-  Bundle, BundledModel, Clock, Logger, LogRing, ModelCard, RegisteredEngine
+  Bundle, BundledModel, Clock, Logger, LogRing, ModelCard, NodeInfo, RegisteredEngine
 } from '../../../kernel/index.js'
-import type { BackendChoice, BinaryOverride } from '../machine/backends.js'
-import { LaunchError } from './failures.js'
-import type { LaunchOptions } from './fleet.js'
-import { opensPorts } from '../donors/role.js'
+import type { Models } from '../../staging/service.js'
+import type { RunnerConfig } from '../declarations.js'
+import type { Drivers } from '../donors/driver.js'
+import { opensPorts, roleOf } from '../donors/role.js'
 import type { Role } from '../donors/role.js'
+import { chooseBackend, declaredBackend, runtimesFor } from '../machine/backends.js'
+import type { BackendChoice, BinaryOverride } from '../machine/backends.js'
+import type { Detection } from '../machine/detection.js'
 import { memoryLimitBytes, sequenceBytes } from '../machine/memory.js'
 import { readable } from '../process/confine.js'
+import { LaunchError } from '../process/errors.js'
+import { modelOf } from './copies.js'
+import type { ModelLeases } from './copies.js'
+import type { PlacedInstances } from './document.js'
+import type { LaunchOptions } from './fleet.js'
+import { bodyOf } from './shapes.js'
 import type { Assignment } from './shapes.js'
-import { readdir, rm, stat } from 'node:fs/promises'
 
-/** The part of the configuration that reaches a runner. */
-export interface RunnerConfig {
-  threads: number
-  max_concurrent: number
-  max_queued: number
-  memory_limit_mb?: number
-  /** Whether runners are held to the files they need. */
-  confine: boolean
-  /** Whether ports without a key may be opened to every user of this machine. */
-  rpc_for_every_user: boolean
-  /** Options by engine. */
-  engine_options: Readonly<Record<string, unknown>>
-}
-
+/** What starting a runner takes from this node. */
 export interface LaunchParts {
-  bundle: Bundle
+  node: Pick<NodeInfo, 'nodeId' | 'home'>
   clock: Clock
   log: Logger
-  home: string
   /** Of the node. */
   env: Readonly<Record<string, string | undefined>>
   config: RunnerConfig
-  backend (card: ModelCard): BackendChoice | null
-  /** The binary override of an engine, usable or not, if one is set. */
-  binary (engine: string): BinaryOverride | undefined
-  /** The card and the files of an assignment's model; undefined when they are not here. */
-  model (assignment: Assignment): BundledModel | undefined
-  /** Driver or donor, in an instance spread over nodes; null in every other. */
-  role (assignment: Assignment): Role | null
-  /** The addresses of a driver's donors and how many layers each takes. */
-  plan (runnerId: string, role: Role & { kind: 'driver' }): Record<string, unknown> | null
+  /** What ships, and what is staged here. */
+  bundle: Bundle
+  /** Files of models; absent where the plugin `staging` is off. */
+  models: Models | undefined
+  detection: Pick<Detection, 'runtimes' | 'binary'>
+  instances: Pick<PlacedInstances, 'get'>
+  drivers: Pick<Drivers, 'prepare' | 'plan'>
+  leases: Pick<ModelLeases, 'take'>
   /** Where a runner's output goes besides its file. */
   logs: Pick<LogRing, 'output'>
 }
 
+/** Driver or donor, in an instance spread over nodes; null in every other. */
+export function assignedRole ({ instances, node }: LaunchParts, { instanceId }: Assignment): Role | null {
+  const instance = instances.get(instanceId)
+  return instance === undefined ? null : roleOf(instance, node.nodeId)
+}
+
+/** The digest that the instance of an assignment was placed with. */
+function digestOf ({ instances }: LaunchParts, { instanceId }: Assignment): string | undefined {
+  const instance = instances.get(instanceId)
+  return instance === undefined ? undefined : bodyOf(instance).modelDigest
+}
+
+/** The backend a model runs on here; null when no enabled plugin brings its engine. */
+export function backendOf (
+  { bundle, config, detection }: Pick<LaunchParts, 'bundle' | 'config' | 'detection'>, card: ModelCard
+): BackendChoice | null {
+  const engine = bundle.engine(card.engine)
+  if (engine === undefined) return null
+  return chooseBackend({
+    engine: engine.name,
+    offers: engine.decl.backends.filter((name) => card.backends.includes(name)),
+    declared: declaredBackend(config.backends, engine.name),
+    runtimes: runtimesFor(engine.decl, detection.runtimes)
+  })
+}
+
+/**
+ * Leases and fetches the files of a model, except for a donor; a driver then waits for its donors, and tells
+ * `waits` which are missing. Throws, or rejects, while they cannot be had; the caller retries.
+ */
+export function prepareLaunch (
+  parts: LaunchParts, assignment: Assignment, waits: (message: string) => void
+): Promise<unknown> | undefined {
+  const { bundle, models, drivers, leases } = parts
+  const { modelId } = assignment
+  const role = assignedRole(parts, assignment)
+  if (role?.kind === 'donor') return undefined
+  // The launch will refuse it, so nothing is fetched and no port is opened.
+  if (opensPorts(role) && !parts.config.rpc_for_every_user) return undefined
+  const digest = digestOf(parts, assignment)
+  leases.take(assignment, digest)
+  // A staged copy may have been removed by hand; bundled files are always there.
+  const staged = (models?.locate(modelId, digest)?.kind ?? 'bundled') !== 'bundled'
+  const here = modelOf(bundle, models, modelId, digest)
+  const files = here === undefined || staged ? models?.ensure(modelId, digest) : undefined
+  if (role === null) return files
+  return Promise.resolve(files).then(async () => { await drivers.prepare(assignment, role, waits) })
+}
+
 /** What starts the runner of an assignment on this node. Throws LaunchError when it cannot be started. */
-export function launchOptions (
-  parts: LaunchParts,
-  assignment: Assignment
-): LaunchOptions {
+export function launchOptions (parts: LaunchParts, assignment: Assignment): LaunchOptions {
   const { instanceId, runnerId, modelId } = assignment
-  const { bundle, clock, log, home, config } = parts
-  const role = parts.role(assignment)
+  const { bundle, clock, log, node, config, models } = parts
+  const role = assignedRole(parts, assignment)
   mayOpenPorts(config, role)
-  const scratch = join(runnersFolder(home), runnerId)
+  const scratch = join(runnersFolder(node.home), runnerId)
   // A donor needs none of the model's files.
   const model = role?.kind === 'donor' ? { card: role.card, directory: scratch }
-    : parts.model(assignment)
+    : modelOf(bundle, models, modelId, digestOf(parts, assignment))
   if (model === undefined) throw new LaunchError('runner_failed', `model ${modelId} is not on this node`)
   const engine = bundle.engine(model.card.engine)
-  const choice = parts.backend(model.card)
+  const choice = backendOf(parts, model.card)
   if (engine === undefined || choice === null) {
     throw new LaunchError('no_backend', `no enabled plugin brings engine ${model.card.engine}`)
   }
@@ -103,7 +143,7 @@ function mayOpenPorts (config: RunnerConfig, role: Role | null): void {
 }
 
 function readsOf (
-  { home, env }: LaunchParts, { directory, card }: BundledModel, module: string,
+  { node: { home }, env }: LaunchParts, { directory, card }: BundledModel, module: string,
   options: Record<string, unknown>
 ): string[] {
   // A file of the model may be a link to another folder.
@@ -127,7 +167,7 @@ function optionsOf ({ engine_options: all }: RunnerConfig, engine: string): Reco
  * LaunchError `no_backend`.
  */
 function programs (
-  { binary }: LaunchParts, { name, decl }: RegisteredEngine, role: Role | null
+  { detection: { binary } }: LaunchParts, { name, decl }: RegisteredEngine, role: Role | null
 ): Record<string, unknown> {
   if (decl.external !== true) return {}
   const server = binary(name)
@@ -150,10 +190,10 @@ function usable ({ variable, path, problem }: BinaryOverride): string {
 
 /** Options that tell the engine its part in an instance spread over nodes. */
 function planned (
-  { plan }: LaunchParts, runnerId: string, role: Role | null
+  { drivers }: LaunchParts, runnerId: string, role: Role | null
 ): Record<string, unknown> {
   if (role === null) return {}
-  return role.kind === 'donor' ? { lends: true } : { rpc: plan(runnerId, role) }
+  return role.kind === 'donor' ? { lends: true } : { rpc: drivers.plan(runnerId, role) }
 }
 
 /** Folders of ended runners that are kept, so that their output can be read. */
@@ -167,24 +207,11 @@ export function runnersFolder (home: string): string {
 /** Removes the folders of runners that are gone, but for the newest few. Never throws. */
 export async function pruneScratch (folder: string, live: (runnerId: string) => boolean): Promise<void> {
   const names = await readdir(folder).catch(() => [])
-  const dated = await Promise.all(
-    names.map(async (name) => ({
-      name,
-      at: await stat(join(folder, name)).then(
-        ({ mtimeMs }) => mtimeMs,
-        () => 0
-      )
-    }))
-  )
-  const gone = dated
-    .filter(({ name }) => !live(name))
-    .sort((a, b) => b.at - a.at)
-    .slice(KEPT_FOLDERS)
-  await Promise.all(
-    gone
-      .filter(({ name }) => !live(name))
-      .map(async ({ name }) => {
-        await rm(join(folder, name), { recursive: true, force: true }).catch(() => {})
-      })
-  )
+  const dated = await Promise.all(names.map(async (name) =>
+    ({ name, at: await stat(join(folder, name)).then(({ mtimeMs }) => mtimeMs, () => 0) })))
+  const gone = dated.filter(({ name }) => !live(name)).sort((a, b) => b.at - a.at).slice(KEPT_FOLDERS)
+  for (const { name } of gone) {
+    // It may have been started meanwhile.
+    if (!live(name)) await rm(join(folder, name), { recursive: true, force: true }).catch(() => {})
+  }
 }

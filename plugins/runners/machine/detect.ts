@@ -1,6 +1,6 @@
 import { chooseBackend, declaredBackend, runtimesFor } from './backends.js'
 import type { BinaryOverride } from './backends.js'
-import type { conflicts } from '../conflicts.js'
+import type { conflicts } from '../declarations.js'
 import type { GpuFact, Runtimes } from '../gpu-facts.js'
 
 /** Dedicated memory from which an AMD or Intel GPU is worth serving from. */

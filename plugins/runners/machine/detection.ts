@@ -1,7 +1,7 @@
 import type { Context, Logger, Caller } from '../../../kernel/index.js'
 import { overrideVariable, declaredBackend } from './backends.js'
 import type { BinaryOverride, checkOverrides } from './backends.js'
-import { conflicts } from '../conflicts.js'
+import { conflicts } from '../declarations.js'
 import { byCode, detect, invalidBinaries } from './detect.js'
 import type { Conflict, ConflictCode, EngineOffer } from './detect.js'
 import { mergeGpus } from '../gpu-facts.js'

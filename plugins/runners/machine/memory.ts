@@ -1,7 +1,7 @@
 import { showBytes } from '../../../kernel/cli/index.js'
 import type { ModelCard, FreeMemory } from '../../../kernel/index.js'
 import type { LaunchOptions } from '../instances/fleet.js'
-import { LaunchError } from '../instances/failures.js'
+import { LaunchError } from '../process/errors.js'
 import type { Assignment, ShardBody } from '../instances/shapes.js'
 
 const MIB = 1024 * 1024

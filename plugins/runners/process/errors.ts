@@ -16,6 +16,20 @@ export class RunnerError extends Error {
 /** Detail of an `instance_lost` before which nothing was done for the task: another runner may have it. */
 export const NOT_BEGUN = { begun: false } as const
 
+/** The kind of a failure, by which the plugin `placement` decides what to do next. */
+export type FailureCode =
+  'insufficient_memory' | 'download_failed' | 'no_backend' | 'warmup_timeout' | 'runner_failed'
+
+/** A runner cannot be started on this node. The message is one sentence without its full stop. */
+export class LaunchError extends Error {
+  readonly errorCode: FailureCode
+  constructor (errorCode: FailureCode, message: string) {
+    super(message)
+    this.name = 'LaunchError'
+    this.errorCode = errorCode
+  }
+}
+
 /** The terminal of a task whose reader has gone. */
 export function cancelled (): RunnerError {
   return new RunnerError('cancelled', 'The task was cancelled.')

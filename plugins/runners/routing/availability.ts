@@ -1,10 +1,11 @@
 import type { Bundle, Cluster, ModelCard, NodeView, Section, StateReader } from '../../../kernel/index.js'
 import type { ModelCopy, Models } from '../../staging/service.js'
-import { isDraining, placedCard, PlacedInstances } from '../instances/document.js'
-import type { InstanceFailure } from '../instances/failures.js'
+import { isDraining, placedCard } from '../instances/document.js'
+import type { PlacedInstances } from '../instances/document.js'
 import type { Fleet } from '../instances/fleet.js'
 import { lends } from '../instances/shapes.js'
-import type { Instance, RingInstance } from '../instances/shapes.js'
+import type { RingInstance } from '../instances/shapes.js'
+import type { InstanceFailure } from '../instances/statuses.js'
 import type { BackendChoice } from '../machine/backends.js'
 import { reasonOf } from '../process/errors.js'
 import { advanceOf, kindOf, serves } from '../process/states.js'
@@ -22,9 +23,8 @@ export interface AvailabilityParts {
   cluster: Pick<Cluster, 'nodes'>
   /** Tells which backends other nodes offer; absent where nobody reads the state. */
   state: StateReader | undefined
-  sections: {
-    instances: Section<Instance>, runners: Section<RunnerStatus>, failures: Section<InstanceFailure>
-  }
+  placed: Pick<PlacedInstances, 'of'>
+  sections: { runners: Section<RunnerStatus>, failures: Section<InstanceFailure> }
   fleet: Pick<Fleet, 'get' | 'status'>
   /** Tasks that this node serves, whoever asked. */
   tasks: Pick<TaskTable, 'outstanding'>
@@ -101,8 +101,7 @@ interface Source {
 }
 
 export function createAvailability (parts: AvailabilityParts): Availability {
-  const { tasks, away, gossip, bundle, cluster, sections, models } = parts
-  const placed = new PlacedInstances(sections.instances)
+  const { tasks, away, gossip, bundle, cluster, sections, models, placed } = parts
   const nodesNow = (): Map<string, NodeView> => new Map(cluster.nodes().map((node) => [node.nodeId, node]))
   const runnersNow = (instances: readonly RingInstance[]): PlacedRunner[] =>
     runnersOf(parts, instances, nodesNow)

@@ -2,7 +2,7 @@ import type { ModelCard, RouteRequest } from '../../../kernel/index.js'
 import type { Judge } from '../../staging/service.js'
 import type { BackendChoice } from '../machine/backends.js'
 import { kindOf, serves } from '../process/states.js'
-import type { Absence, Instances, RunnerStatus } from '../service.js'
+import type { Absence, RunnerStatus } from '../service.js'
 
 /** The links from a model's name to an answer, in order. */
 export const LINKS = ['card', 'copy', 'backend', 'placement', 'runner', 'request'] as const
@@ -225,24 +225,6 @@ export function judgeBy (chains: ReadChains): Judge {
     return (modelId) => {
       const { broken } = chain(modelId, null)
       return { available: broken === null, brokenLink: broken?.link ?? null, remedy: broken?.remedy ?? null }
-    }
-  }
-}
-
-/** Keeps who can say why a model is not placed. */
-export function absences (): Pick<Instances, 'onAbsent'> & { absence (modelId: string): Absence | null } {
-  const tellers = new Set<(modelId: string) => Absence | null>()
-  return {
-    onAbsent (tell) {
-      tellers.add(tell)
-      return () => { tellers.delete(tell) }
-    },
-    absence (modelId) {
-      for (const tell of tellers) {
-        const found = tell(modelId)
-        if (found !== null) return found
-      }
-      return null
     }
   }
 }

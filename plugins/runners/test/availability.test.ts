@@ -4,6 +4,7 @@ import { fake } from '../../../kernel/testing/index.js'
 import type { Fake, TestContext } from '../../../kernel/testing/index.js'
 import { ModelsService } from '../../staging/service.js'
 import type { Judge, ModelCopy, Models } from '../../staging/service.js'
+import { PlacedInstances } from '../instances/document.js'
 import { createAvailability } from '../routing/availability.js'
 import type { AvailabilityParts } from '../routing/availability.js'
 import type { Member } from '../instances/fleet.js'
@@ -155,8 +156,9 @@ t.test('a thousand models are judged by what is read once', async (t) => {
     },
     cluster: { nodes: once('nodes', [node('n2')]) },
     state: { read: async () => once('state', {})() } as never,
+    placed: new PlacedInstances(
+      { entries: once('instances', ids.map(row)), observe: () => () => {} } as never, 'id-n1'),
     sections: {
-      instances: { entries: once('instances', ids.map(row)), observe: () => () => {} },
       runners: { get: () => ({ RunnerReady: {} }) },
       failures: { entries: once('failures', []) }
     } as never,
@@ -194,7 +196,8 @@ t.test('a backend or an instance on another live node will do', async (t) => {
       },
       cluster: { nodes: () => nodes },
       state: { read: async () => ({ nodeResources: backends }) } as never,
-      sections: { instances: rows(...instances), runners: rows(), failures: rows() },
+      placed: new PlacedInstances(rows(...instances), 'id-n1'),
+      sections: { runners: rows(), failures: rows() },
       backend: () => ({ backend: null, problem: 'no cuda', remedy: 'R' }),
       ...over
     })

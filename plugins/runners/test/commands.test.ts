@@ -1,6 +1,6 @@
 import t from 'tap'
 import { createAnnouncer } from '../instances/document.js'
-import { commandHandlers, commands } from '../commands.js'
+import { commandHandlers, commands } from '../instances/commands.js'
 import { InstanceService } from '../service.js'
 import { bodyOf } from '../instances/shapes.js'
 import type { Instance } from '../instances/shapes.js'

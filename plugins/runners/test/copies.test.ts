@@ -1,9 +1,8 @@
 import t from 'tap'
-import { createLeases, modelOf, withCopies } from '../instances/copies.js'
+import { createDifference, createLeases, modelOf, withCopies } from '../instances/copies.js'
 import { card } from './samples.js'
 import type { Bundle, BundledModel } from '../../../kernel/index.js'
 import type { LocatedModel, Models } from '../../staging/service.js'
-import type { Fleet, Member } from '../instances/fleet.js'
 import type { Assignment } from '../instances/shapes.js'
 
 const VOICE = 'svc/voice'
@@ -62,7 +61,7 @@ t.test('the content that was pinned is loaded, and no other', (t) => {
 const assignment = (runnerId: string, modelId = 'acme/m'): Assignment =>
   ({ runnerId, modelId, instanceId: `i-${runnerId}` })
 
-t.test('a runner holds its model until it is released, once', (t) => {
+t.test('a runner has a lease on its model until it is released, once', (t) => {
   const said: string[] = []
   const models = modelsOf([], {
     use: (modelId, by) => {
@@ -70,15 +69,15 @@ t.test('a runner holds its model until it is released, once', (t) => {
       return () => { said.push(`release ${modelId}`) }
     }
   })
-  const holds = createLeases(models)
-  holds.take(assignment('r1'))
-  holds.take(assignment('r1'))
-  holds.take(assignment('r2'))
-  holds.release('r1')
-  holds.release('r1')
-  holds.release('none')
+  const leases = createLeases(models)
+  leases.take(assignment('r1'))
+  leases.take(assignment('r1'))
+  leases.take(assignment('r2'))
+  leases.release('r1')
+  leases.release('r1')
+  leases.release('none')
   t.same(said, ['use acme/m by instance i-r1', 'use acme/m by instance i-r2', 'release acme/m'])
-  holds.take(assignment('r1'))
+  leases.take(assignment('r1'))
   t.equal(said.at(-1), 'use acme/m by instance i-r1', 'it may take it anew')
   t.end()
 })
@@ -93,46 +92,34 @@ t.test('a model that is just going is refused, and can be taken later', (t) => {
       return () => {}
     }
   })
-  const holds = createLeases(models)
-  t.throws(() => { holds.take(assignment('r1')) }, { message: 'model_going' })
+  const leases = createLeases(models)
+  t.throws(() => { leases.take(assignment('r1')) }, { message: 'model_going' })
   going = false
-  holds.take(assignment('r1'))
+  leases.take(assignment('r1'))
   t.same(uses, ['acme/m'])
   t.end()
 })
 
-/** A fleet of runners: id, model and whether it is ready. */
-function fleetOf (...runners: [string, string, boolean][]): Fleet {
-  const members = runners.map(([id, modelId]) => ({ assignment: assignment(id, modelId) }) as Member)
-  return {
-    members: () => members,
-    ready: ({ assignment: { runnerId } }: Member) => runners.find(([id]) => id === runnerId)![2]
-  } as Fleet
-}
-
-t.test('models with a ready runner are told when that changes, and only then', (t) => {
+t.test('what came into a set and what left it is told when that changes, and only then', (t) => {
   const said: [string, boolean][] = []
-  const holds = createLeases(modelsOf([], { serving: (id, ready) => { said.push([id, ready]) } }))
-  const tell = (...runners: [string, string, boolean][]): [string, boolean][] => {
+  const compare = createDifference((id, there) => { said.push([id, there]) })
+  const tell = (...now: string[]): [string, boolean][] => {
     said.length = 0
-    holds.tell(fleetOf(...runners))
+    compare(now)
     return [...said]
   }
-  t.same(tell(['r1', 'a/a', false]), [])
-  t.same(tell(['r1', 'a/a', true], ['r2', 'a/b', true]), [['a/a', true], ['a/b', true]])
-  t.same(tell(['r1', 'a/a', true], ['r2', 'a/b', true]), [])
-  t.same(tell(['r1', 'a/a', false], ['r3', 'a/a', true], ['r2', 'a/b', true]), [],
-    'another runner serves it still')
-  t.same(tell(['r3', 'a/a', true]), [['a/b', false]])
-  t.same(tell(), [['a/a', false]])
+  t.same(tell(), [])
+  t.same(tell('a/a', 'a/b'), [['a/a', true], ['a/b', true]])
+  t.same(tell('a/a', 'a/b', 'a/b'), [])
+  t.same(tell('a/a', 'a/c'), [['a/b', false], ['a/c', true]])
+  t.same(tell(), [['a/a', false], ['a/c', false]])
   t.end()
 })
 
-t.test('without the plugin of models nothing is held or told', (t) => {
-  const holds = createLeases(undefined)
-  holds.take(assignment('r1'))
-  holds.release('r1')
-  holds.tell(fleetOf(['r1', 'a/a', true]))
+t.test('without the plugin of models nothing is leased', (t) => {
+  const leases = createLeases(undefined)
+  leases.take(assignment('r1'))
+  leases.release('r1')
   t.pass('and nothing breaks')
   t.end()
 })

@@ -1,10 +1,9 @@
 import t from 'tap'
-import { manualClock } from '../../../kernel/testing/index.js'
-import { commandHandlers } from '../commands.js'
-import { createDrainer, Drains } from '../instances/drain.js'
-import type { Draining } from '../instances/drain.js'
+import { commandHandlers } from '../instances/commands.js'
+import { Drains } from '../instances/endings.js'
 import { bodyOf, leads, shardOf } from '../instances/shapes.js'
 import type { Instance } from '../instances/shapes.js'
+import { endings, ledBy } from './endings-kit.js'
 import { card, section, soloInstance } from './samples.js'
 
 const T0 = Date.UTC(2026, 10, 22)
@@ -57,32 +56,27 @@ t.test('a runner that is not draining any more is forgotten', async (t) => {
 })
 
 t.test('stop first, then the master is asked until it has removed it; told once', async (t) => {
-  const clock = manualClock()
   const did: string[] = []
-  let draining: Draining[] = [{ instanceId: 'I', runnerId: 'R', until: clock.now() + 1000 }]
   let master = false
-  let tasks = 1
-  const log = { debug () {}, info () {}, warn: () => { did.push('warned') }, error () {}, fatal () {} }
-  const drainer = createDrainer({
-    clock,
-    log,
-    draining: () => draining,
-    outstanding: () => tasks,
-    quietMs: () => 0,
-    reconcile: async () => { did.push(`stop ${drainer.done('R')}`) },
+  const node = endings({
+    warned: () => { did.push('warned') },
+    reconcile: async () => { did.push(`stop ${node.endings.done('R')}`) },
     remove: async (id) => {
       did.push(`remove ${id}`)
       if (!master) throw new Error('no master')
-      draining = []
+      node.led.length = 0
     }
   })
-  drainer.taskEnded()
-  drainer.look()
+  const { clock, led } = node
+  led.push(ledBy('I', 'R', { drainUntil: new Date(clock.now() + 1000).toISOString() }))
+  node.outstanding = 1
+  node.endings.taskEnded('R')
+  node.changed()
   t.strictSame(did, [])
-  await clock.advance(999)
+  await clock.advance(900)
   t.strictSame(did, [], 'it serves')
-  tasks = 0
-  drainer.taskEnded()
+  node.outstanding = 0
+  node.endings.taskEnded('R')
   await clock.advance(1)
   t.strictSame(did.splice(0), ['stop true', 'remove I', 'warned'])
   await clock.advance(250)
@@ -92,10 +86,10 @@ t.test('stop first, then the master is asked until it has removed it; told once'
   t.strictSame(did.splice(0), ['stop true', 'remove I'])
   await clock.advance(10_000)
   t.strictSame(did, [])
-  draining = [{ instanceId: 'J', runnerId: 'Q', until: clock.now() + 1000 }]
-  tasks = 1
-  drainer.look()
-  drainer.close()
+  led.push(ledBy('J', 'Q', { drainUntil: new Date(clock.now() + 1000).toISOString() }))
+  node.outstanding = 1
+  node.changed()
+  node.endings.close()
   await clock.advance(10_000)
   t.strictSame(did, [], 'closed')
 })

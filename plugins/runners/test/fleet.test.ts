@@ -1,6 +1,6 @@
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
-import { LaunchError } from '../instances/failures.js'
+import { LaunchError } from '../process/errors.js'
 import { createFleet } from '../instances/fleet.js'
 import type { FleetParts, RunnerFailure } from '../instances/fleet.js'
 import type { RunnerStatus } from '../service.js'

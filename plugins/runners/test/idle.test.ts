@@ -1,7 +1,8 @@
 import t from 'tap'
-import { manualClock } from '../../../kernel/testing/index.js'
-import { createUnloader, IdleTimes } from '../instances/idle.js'
-import type { Unloadable } from '../instances/idle.js'
+import { IdleTimes } from '../instances/endings.js'
+import type { Unloadable } from '../instances/endings.js'
+import type { PlacementIntent } from '../instances/shapes.js'
+import { endings, ledBy } from './endings-kit.js'
 
 const one: Unloadable = {
   instanceId: 'I', modelId: 'svc/m', runnerId: 'R', ttlSeconds: 10, ready: true, outstanding: 0
@@ -35,34 +36,30 @@ for (const [name, steps, expected] of table) {
 }
 
 t.test('an idle instance is unloaded once, and tried again where that failed', async (t) => {
-  const clock = manualClock()
   const did: unknown[] = []
   let fails = true
-  let all = [one]
-  const log = { debug () {}, info () {}, warn () {}, error () {}, fatal () {} }
-  const unloader = createUnloader({
-    clock,
-    log,
-    unloadable: () => all,
-    drain: async (id) => {
-      did.push(`drain ${id}`)
+  const { endings: ends, clock, led } = endings({
+    drain: async (id, seconds) => {
+      did.push(`drain ${id} ${seconds}`)
       if (fails) throw new Error('no master')
     },
     unloaded: (event) => { did.push(event) }
   })
+  const placement = { ttlSeconds: 10 } as PlacementIntent
+  led.push(ledBy('I', 'R', { placement }))
   await clock.advance(8000)
-  unloader.used('R')
+  ends.taskEnded('R')
   await clock.advance(9000)
   t.strictSame(did, [])
   await clock.advance(2000)
-  t.strictSame(did.splice(0), ['drain I', 'drain I'])
+  t.strictSame(did.splice(0), ['drain I 30', 'drain I 30'])
   fails = false
   await clock.advance(5000)
-  t.strictSame(did.splice(0), ['drain I', { instanceId: 'I', modelId: 'svc/m', idleSeconds: 12 }])
-  all = []
+  t.strictSame(did.splice(0), ['drain I 30', { instanceId: 'I', modelId: 'svc/m', idleSeconds: 12 }])
+  led.length = 0
   await clock.advance(1000)
-  unloader.close()
-  all = [one]
+  ends.close()
+  led.push(ledBy('I', 'R', { placement }))
   await clock.advance(60_000)
   t.strictSame(did, [])
 })

@@ -2,7 +2,7 @@ import t from 'tap'
 import { FreeMemoryService } from '../../../kernel/index.js'
 import { fake, manualClock } from '../../../kernel/testing/index.js'
 import type { TestContext } from '../../../kernel/testing/index.js'
-import { openLifecycle } from '../instances/lifecycle.js'
+import { InstanceEndings } from '../instances/endings.js'
 import { RunnerError } from '../process/errors.js'
 import { InstanceService, RunnersService } from '../service.js'
 import type { Instances, PlacementIntent } from '../service.js'
@@ -225,7 +225,7 @@ t.test('where other nodes route requests, a runner is stopped only after a quiet
   const status = new Map([['n R', { RunnerShuttingDown: {} }], ['far Q', { RunnerReady: {} }]])
   let observe = (): void => {}
   const live = new Map([['n', true], ['far', true]])
-  const lifecycle = openLifecycle({
+  const endings = new InstanceEndings({
     clock,
     log: { debug () {}, info () {}, warn () {}, error () {}, fatal () {} },
     cluster: {
@@ -239,25 +239,22 @@ t.test('where other nodes route requests, a runner is stopped only after a quiet
       },
       runners: { get: (runnerId: string, nodeId: string) => status.get(`${nodeId} ${runnerId}`) }
     } as never,
-    instances: {
-      led: () => there.map(({ ring }) => ({
-        ring, assignment: { instanceId: 'I', runnerId: 'R', modelId: VOICE }
-      }))
-    },
+    led: () => there.map(({ ring }) =>
+      ({ ring, assignment: { instanceId: 'I', runnerId: 'R', modelId: VOICE } })),
     fleet: { get: () => undefined, ready: () => false },
-    tasks: { outstanding: () => 0 },
+    outstanding: () => 0,
     reconcile: async () => {},
-    unplace: async (id) => { removed.push(id); there = []; observe(); return true },
+    remove: async (id) => { removed.push(id); there = []; observe(); return true },
     drain: async () => true,
     unloaded () {}
   })
-  t.notOk(lifecycle.done('R'))
+  t.notOk(endings.done('R'))
   ring.shardAssignments.nodeToRunner['far'] = 'Q'
   await clock.advance(249)
   t.strictSame(removed, [])
   await clock.advance(1)
   t.strictSame(removed, ['I'])
-  const nodes = (): string[] => lifecycle.releasing().flatMap(({ nodeIds }) => nodeIds)
+  const nodes = (): string[] => endings.releasing().flatMap(({ nodeIds }) => nodeIds)
   t.strictSame(nodes(), ['n', 'far'])
   live.set('far', false)
   t.strictSame(nodes(), ['n'], 'a node that is gone gives nothing back')
@@ -265,7 +262,7 @@ t.test('where other nodes route requests, a runner is stopped only after a quiet
   t.strictSame(nodes(), [], 'what has not begun to load gives nothing back')
   status.set('n R', { RunnerFailed: {} } as never)
   t.strictSame(nodes(), [], 'a failed runner holds nothing')
-  lifecycle.close()
+  endings.close()
 })
 
 t.test('the code of a failure tells what kind it is', async (t) => {

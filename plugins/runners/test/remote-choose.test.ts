@@ -62,7 +62,8 @@ function availability (instances: Section<Instance>, runners: Section<RunnerStat
   const parts: Partial<AvailabilityParts> = {
     self: { nodeId: 'me', installId: 'i-me' },
     cluster,
-    sections: { instances, runners, failures: section([]) },
+    placed: new PlacedInstances(instances, 'me'),
+    sections: { runners, failures: section([]) },
     fleet: { get: () => ({}) as Member, status: () => ({ RunnerReady: {} }) }
   }
   return createAvailability(parts as AvailabilityParts)
@@ -101,7 +102,7 @@ t.test('the instances are read once after each change', async (t) => {
   const placed = new PlacedInstances({
     entries () { reads += 1; return all.map(([nodeId, key, value]) => ({ nodeId, key, value })) },
     observe (fn: () => void) { changed = fn; return () => {} }
-  } as unknown as Section<Instance>)
+  } as unknown as Section<Instance>, 'me')
   for (let n = 0; n < 3; n++) t.equal(placed.of('acme/x').length, 1)
   t.equal(reads, 1)
   all.push(instance('2', 'b'))

@@ -10,12 +10,13 @@ import type {
   Caller, EngineChunk, MemberRequest, MemberResponse, ModelCard, NodeView, Section
 } from '../../../kernel/index.js'
 import type { ManualClock, TestContext } from '../../../kernel/testing/index.js'
-import type { InstanceFailure } from '../instances/failures.js'
+import { PlacedInstances } from '../instances/document.js'
 import type { Fleet, Member } from '../instances/fleet.js'
 import { createRouting } from '../routing/routing.js'
 import type { Routing } from '../routing/routing.js'
 import type { RunnerStatus } from '../service.js'
 import type { Instance } from '../instances/shapes.js'
+import type { InstanceFailure } from '../instances/statuses.js'
 import { TaskTable } from '../routing/tasks.js'
 import { bundle, startRunners, until } from './rig.js'
 import type { FakeRunner, RunnersRig } from './rig.js'
@@ -91,6 +92,7 @@ export async function pair (t: TestContext, options: PairOptions = {}): Promise<
   const sockets: Duplex[] = []
   const stand: Pair['stand'] = { is: null }
   const request = connector(rig, sockets, stand)
+  const { instances, ...sections } = await sectionsOf(rig, options)
   const tasks = new TaskTable(() => 0)
   const failed: object[] = []
   let ids = 0
@@ -106,7 +108,8 @@ export async function pair (t: TestContext, options: PairOptions = {}): Promise<
     cluster: { resolve, nodes, request: async (_to, sent) => await request(sent) },
     gossip: { load: () => options.told ?? null, tasks: () => [] },
     state: undefined,
-    sections: await sectionsOf(rig, options),
+    placed: new PlacedInstances(instances, ASKER.nodeId),
+    sections,
     clock: rig.clock,
     log: { debug () {}, info () {}, warn () {}, error () {}, fatal () {} },
     fleet: ownFleet(options.own, tasks),

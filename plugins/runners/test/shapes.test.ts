@@ -1,6 +1,9 @@
 import t from 'tap'
 import { memoryLimitBytes, sequenceBytes } from '../machine/memory.js'
-import { plan, createReconciler } from '../instances/reconcile.js'
+import { manualClock } from '../../../kernel/testing/index.js'
+import type { Member } from '../instances/fleet.js'
+import { createReconciler, plan } from '../instances/reconcile.js'
+import type { ReconcilerParts } from '../instances/reconcile.js'
 import { assignmentOf, namedRunners, stateCard } from '../instances/shapes.js'
 import { card, soloInstance } from './samples.js'
 
@@ -83,62 +86,106 @@ checkPlan('as it should be', [a, b], ['b', 'a'], [], [])
 checkPlan('a deletion', [a], ['a', 'b'], [], ['b'])
 checkPlan('a replacement', [b], ['a'], ['b'], ['a'])
 
+/** A reconciler over runners in memory, and what it did. */
+function loop (present: string[], over: Pick<ReconcilerParts, 'desired'> & Partial<ReconcilerParts>) {
+  const did: string[] = []
+  const reconcile = createReconciler({
+    clock: manualClock(),
+    log: { warn: ({ error }: { error: string }) => { did.push(error) } } as never,
+    opened: Promise.resolve(),
+    closing: new AbortController().signal,
+    settled: async () => {},
+    ended: async (runnerId) => { did.push(`${runnerId} ended`) },
+    fleet: {
+      members: () => present.map((runnerId) => ({ assignment: { ...a, runnerId } }) as Member),
+      start ({ runnerId }) {
+        did.push(`start ${runnerId}`)
+        present.push(runnerId)
+      },
+      async stop (runnerId) {
+        await new Promise((resolve) => { setImmediate(resolve) })
+        did.push(`stop ${runnerId}`)
+        present.splice(present.indexOf(runnerId), 1)
+      }
+    },
+    ...over
+  })
+  return { reconcile, did }
+}
+
 t.test('the loop ends in the desired state, stops first, one pass at a time', async (t) => {
-  const present = new Set(['old'])
-  const log: string[] = []
+  const present = ['old']
   let desired = [a]
   let passes = 0
-  const reconcile = createReconciler({
+  const { reconcile, did } = loop(present, {
     desired: () => {
       passes += 1
       return desired
-    },
-    present: () => [...present],
-    start: ({ runnerId }) => {
-      log.push(`start ${runnerId}`)
-      present.add(runnerId)
-    },
-    async stop (runnerId) {
-      await new Promise((resolve) => { setImmediate(resolve) })
-      log.push(`stop ${runnerId}`)
-      present.delete(runnerId)
-    },
-    settled: async () => {},
-    failed: (error) => { log.push(String(error)) }
+    }
   })
   const first = reconcile()
   t.equal(reconcile(), first, 'asked twice before it began is one pass')
   await first
-  t.same(log, ['stop old', 'start a'])
+  t.same(did, ['stop old', 'old ended', 'start a'])
   desired = [b]
   await reconcile()
   await reconcile()
-  t.same([...present], ['b'])
-  t.same(log, ['stop old', 'start a', 'stop a', 'start b'])
+  t.same(present, ['b'])
+  t.same(did.slice(3), ['stop a', 'a ended', 'start b'])
   t.equal(passes, 5, 'twice where something changes')
 })
 
 t.test('only what is acknowledged is acted on', async (t) => {
-  const present = new Set(['old', 'stays'])
-  const log: string[] = []
   let desired = [a, { ...b, runnerId: 'old' }]
   let settled = async (): Promise<void> => { throw new Error('no master') }
-  const reconcile = createReconciler({
-    desired: () => desired,
-    present: () => [...present],
-    start: ({ runnerId }) => { log.push(`start ${runnerId}`) },
-    stop: async (runnerId) => { log.push(`stop ${runnerId}`) },
-    settled: async () => { await settled() },
-    failed: (error) => { log.push((error as Error).message) }
-  })
+  const { reconcile, did } = loop(['old', 'stays'],
+    { desired: () => desired, settled: async () => { await settled() } })
   await reconcile()
-  t.same(log.splice(0), ['no master'], 'nothing while nobody acknowledges')
+  t.same(did.splice(0), ['no master'], 'nothing while nobody acknowledges')
   settled = async () => { desired = [b, { ...b, runnerId: 'stays' }] }
   await reconcile()
-  t.same(log.splice(0), [], 'an entry that was taken back, and one that came later')
+  t.same(did.splice(0), [], 'an entry that was taken back, and one that came later')
   settled = async () => {}
   await reconcile()
-  t.same(log, ['stop old', 'start b'])
+  t.same(did, ['stop old', 'old ended', 'start b'])
+})
+
+t.test('nothing starts before models can be found; a plugin that stops waits for no master', async (t) => {
+  const closing = new AbortController()
+  let open = (): void => {}
+  const present: string[] = []
+  const { reconcile, did } = loop(present, {
+    opened: new Promise<void>((resolve) => { open = resolve }),
+    closing: closing.signal,
+    settled: async () => { if (did.length > 0) await new Promise(() => {}) },
+    desired: () => closing.signal.aborted ? [] : [a]
+  })
+  await reconcile()
+  t.same(did, [])
+  open()
+  await new Promise((resolve) => { setImmediate(resolve) })
+  t.same(did, ['start a'])
+  closing.abort()
+  await reconcile()
+  t.same(did, ['start a', 'stop a', 'a ended'])
+})
+
+t.test('a pass that breaks off does not end the loop', async (t) => {
+  let broken = true
+  const present: string[] = []
+  const clock = manualClock()
+  const { reconcile, did } = loop(present, {
+    clock,
+    desired () {
+      if (broken) throw new Error('no document')
+      return [a]
+    }
+  })
+  await reconcile()
+  t.same(did.splice(0), ['no document'])
+  broken = false
+  await clock.advance(1000)
+  t.same(present, [a.runnerId], 'it is tried again')
 })
 
 const GiB = 1024 ** 3
@@ -171,26 +218,4 @@ t.test('memory cap: a language model may keep its sequences', (t) => {
   const without = memoryLimitBytes({ totalBytes: 10 * GiB }, undefined)
   t.equal(memoryLimitBytes({ totalBytes: 10 * GiB }, undefined, GiB), Math.ceil(without + 2 * GiB * 1.1))
   t.end()
-})
-
-t.test('a pass that breaks off does not end the loop', async (t) => {
-  const told: unknown[] = []
-  let broken = true
-  const present: string[] = []
-  const reconcile = createReconciler({
-    desired () {
-      if (broken) throw new Error('no document')
-      return [a]
-    },
-    present: () => present,
-    start: ({ runnerId }) => { present.push(runnerId) },
-    stop: async () => {},
-    settled: async () => {},
-    failed: (error) => { told.push(error) }
-  })
-  await reconcile()
-  t.match(told, [{ message: 'no document' }])
-  broken = false
-  await reconcile()
-  t.same(present, [a.runnerId])
 })

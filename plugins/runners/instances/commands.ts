@@ -1,9 +1,9 @@
-import type { CommandDecl, Section } from '../../kernel/index.js'
-import { AT_ONCE } from './routing/losses.js'
-import { sections } from './instances/sections.js'
-import type { Entering } from './service.js'
-import { bodyOf, changed } from './instances/shapes.js'
-import type { Instance } from './instances/shapes.js'
+import type { CommandDecl, Section } from '../../../kernel/index.js'
+import { AT_ONCE } from '../routing/losses.js'
+import { sections } from './sections.js'
+import type { Entering } from '../service.js'
+import { bodyOf, changed } from './shapes.js'
+import type { Instance } from './shapes.js'
 
 const text = { type: 'string' } as const
 const failure = {

@@ -1,5 +1,5 @@
-import { fail, ok, plain, warn } from '../../kernel/cli/index.js'
-import type { Check, Checker, ClusterState } from '../../kernel/cli/index.js'
+import { fail, ok, plain, warn } from '../../../kernel/cli/index.js'
+import type { Check, Checker, ClusterState } from '../../../kernel/cli/index.js'
 
 /** Models that are placed and do not answer. */
 export default { run: async ({ state }) => checkModels(state) } satisfies Checker

@@ -1,0 +1,161 @@
+import { durableEvent } from '../../kernel/index.js'
+import type { ConflictDecl, ErrorDecl, EventDecl, FromSchema } from '../../kernel/index.js'
+
+/** Schema of `plugins.runners` in svc.yaml. */
+export const config = {
+  type: 'object',
+  additionalProperties: false,
+  properties: {
+    backends: {
+      type: 'object',
+      description:
+        'Backend per engine, e.g. {onnx-tts: cuda}. A declared one is used even where the hardware is not ' +
+        'seen. Without one, an engine uses cuda where the GPU and its libraries are found, else the CPU.',
+      additionalProperties: { enum: ['cpu', 'cuda', 'webgpu'] },
+      default: {}
+    },
+    threads: {
+      type: 'integer',
+      minimum: 1,
+      maximum: 256,
+      default: 1,
+      description: 'Threads one inference may use.'
+    },
+    max_concurrent: {
+      type: 'integer',
+      minimum: 1,
+      maximum: 1024,
+      default: 8,
+      description: 'Requests one runner works on at the same time.'
+    },
+    max_queued: {
+      type: 'integer',
+      minimum: 0,
+      maximum: 10_000,
+      default: 32,
+      description: 'Requests that wait at one runner; one more is answered with 429.'
+    },
+    engine_options: {
+      type: 'object',
+      description:
+        'Options by engine, handed to it when a model is loaded, e.g. {onnx-lm: {max_batch: 32, ' +
+        'kv_cache_bytes: 2147483648}}. The README of the plugin that brings the engine lists them.',
+      additionalProperties: { type: 'object' },
+      default: {}
+    },
+    confine: {
+      type: 'boolean',
+      default: true,
+      description:
+        'Holds runners to what they need where the system can: no new rights (setpriv), and only the files ' +
+        'of the system, svc, the engine and the model (Landlock, setpriv of util-linux 2.40 or newer).'
+    },
+    rpc_for_every_user: {
+      type: 'boolean',
+      default: false,
+      description:
+        'Lets this node take part in models that llama.cpp spreads over several nodes. Its RPC has no key: ' +
+        'while such a model runs, every user of this machine reaches the memory it computes in.'
+    },
+    memory_limit_mb: {
+      type: 'integer',
+      minimum: 64,
+      description:
+        'Resident memory in MiB above which a runner is ended. Left out: derived from the size of ' +
+        'the model, at least 1024.'
+    }
+  }
+} as const
+export type RunnerConfig = FromSchema<typeof config, true>
+
+/** Reasons this plugin answers with, beside the kernel's own. */
+export const errors = {
+  model_unknown: {
+    status: 400,
+    retryable: false,
+    message: 'No model of that name is known.',
+    remedy: 'Use one of the names in details.known, or bring the model: `svc pull MODEL`.'
+  },
+  no_backend: {
+    status: 400,
+    retryable: false,
+    message: 'No backend on this node can run the model.',
+    remedy: 'Set plugins.runners.backends in svc.yaml to a backend the engine offers.'
+  },
+  instance_not_found: {
+    status: 404,
+    retryable: false,
+    message: 'No such instance.',
+    remedy: '`svc status` shows the instances.'
+  }
+} as const satisfies Record<string, ErrorDecl>
+
+/** Conflicts between what was declared and what this machine shows; found by `machine/detection.ts`. */
+export const conflicts = {
+  gpu_serving_disabled: {
+    severity: 'error',
+    meaning: 'A serving-capable GPU is visible but a configured engine would run CPU-only.',
+    remediation:
+      "Set plugins.runners.backends.<engine> to cuda or webgpu in svc.yaml and install that backend's " +
+      'libraries, or hide the GPU from this node with CUDA_VISIBLE_DEVICES=-1; then restart.'
+  },
+  gpu_detection_degraded: {
+    severity: 'warn',
+    meaning: 'A GPU is present but cannot be fully detected; behaviour that depends on its memory degrades.',
+    remediation:
+      'Install or load the GPU driver and its tools (for NVIDIA, `nvidia-smi` must work for the user ' +
+      'that runs svc), then restart.'
+  },
+  invalid_engine_binary: {
+    severity: 'warn',
+    meaning: 'An engine binary override points at something unusable; no managed build replaces it.',
+    remediation:
+      'Point SVC_<ENGINE>_SERVER_BIN at an absolute path of a regular, executable file that you or root ' +
+      'own and that nobody else may write, or unset it; then restart.'
+  },
+  backend_override_conflict: {
+    severity: 'warn',
+    meaning:
+      'A declared backend claims hardware this node cannot observe; the declaration is still honoured.',
+    remediation:
+      'Correct plugins.runners.backends in svc.yaml, or make the hardware visible to svc; then restart.'
+  }
+} as const satisfies Record<string, ConflictDecl>
+
+const text = { type: 'string' } as const
+const strings = { type: 'array', items: text } as const
+
+/** Durable events. None carries a prompt, a text or media. */
+export const events = {
+  RunnerStatusUpdated: durableEvent(
+    'A runner moved on in its lifecycle. Ready to running and back, and loading progress, are left out.',
+    { runnerId: text, instanceId: text, modelId: text, status: { type: 'object' } }
+  ),
+  RunnerFailed: durableEvent('A runner was given up after the attempts made.', {
+    runnerId: text,
+    instanceId: text,
+    modelId: text,
+    errorMessage: text,
+    errorCode: text,
+    attempts: { type: 'integer' }
+  }),
+  TaskFailed: durableEvent(
+    'A task ended without its result through no fault of the request, or after it had begun to answer.',
+    { taskId: text, commandId: text, errorType: text, errorMessage: text }
+  ),
+  InstanceCreated: durableEvent('An instance of a model was placed.', {
+    instanceId: text,
+    modelId: text,
+    nodeIds: strings
+  }),
+  InstanceDeleted: durableEvent('An instance was removed.', { instanceId: text, modelId: text }),
+  InstanceUnloaded: durableEvent('An instance is removed because nobody used it for as long as its ttl.', {
+    instanceId: text,
+    modelId: text,
+    idleSeconds: { type: 'integer' }
+  }),
+  InstanceFailureRecorded: durableEvent(
+    'An instance cannot serve; the record is in /state under instanceFailures.',
+    { instanceId: text, modelId: text, errorCode: text, errorMessage: text, affectedNodeIds: strings }
+  )
+} as const satisfies Record<string, EventDecl>

@@ -1,0 +1,281 @@
+import type { Clock, Cluster, Logger, Section } from '../../../kernel/index.js'
+import type { LedInstance } from './document.js'
+import type { Fleet } from './fleet.js'
+import { bodyOf } from './shapes.js'
+import type { Assignment, Instance } from './shapes.js'
+import { reasonOf } from '../process/errors.js'
+import { kindOf } from '../process/states.js'
+import type { Releasing, RunnerStatus } from '../service.js'
+
+/** How often draining runners are checked, and the master asked again, ms. */
+const DRAIN_LOOK_MS = 250
+/** Longest drain, ms. The deadline comes from another machine, whose clock may be wrong. */
+const DRAIN_MAX_MS = 3_600_000
+/** How often it is checked which instances are unused, ms. */
+const IDLE_LOOK_MS = 1000
+/** Deadline of the drain of an unused instance, seconds: a request may have arrived just before it. */
+const UNLOAD_SECONDS = 30
+/** Number of removed instances that are remembered; the oldest are dropped. */
+const REMOVED_MAX = 64
+/** For this long after a removal a node's reading of its memory may still include it, ms. */
+const SETTLING_MS = 3000
+/** A runner that has not ended by then is no longer expected to free its memory, ms. */
+const RELEASING_MS = 60_000
+/** In these states a runner uses no memory for the model: it has not begun to load it, or has ended. */
+const EMPTY: ReadonlySet<string> =
+  new Set(['RunnerIdle', 'RunnerConnecting', 'RunnerConnected', 'RunnerFailed', 'RunnerShutdown'])
+
+/** A runner of this node whose instance is being drained; `until` is its deadline in wall ms. */
+export interface Draining { instanceId: string, runnerId: string, until: number }
+
+/** What is there at one moment. */
+interface DrainMoment {
+  draining: readonly Draining[]
+  outstanding (runnerId: string): number
+  /** How long a runner must have had no task, ms: one that was routed before the drain may still arrive. */
+  quietMs: number
+  /** Wall ms, for `until`. */
+  now: number
+  /** Monotonic ms, for everything else. */
+  mono: number
+}
+
+/**
+ * Decides when draining runners are done: idle for long enough, or past their deadline. Pure but for memory.
+ */
+export class Drains {
+  readonly #runners = new Map<string, { deadline: number, quietSince: number | null, done: boolean }>()
+
+  /** Returns the draining runners that are done at this moment. A runner that is done stays done. */
+  look (moment: DrainMoment): Draining[] {
+    const ids = new Set(moment.draining.map(({ runnerId }) => runnerId))
+    for (const runnerId of this.#runners.keys()) if (!ids.has(runnerId)) this.#runners.delete(runnerId)
+    return moment.draining.filter((one) => this.#isDone(one, moment))
+  }
+
+  /** True for a runner that is done and must be stopped. */
+  done (runnerId: string): boolean { return this.#runners.get(runnerId)?.done === true }
+
+  #isDone ({ runnerId, until }: Draining, { outstanding, quietMs, now, mono }: DrainMoment): boolean {
+    const known = this.#runners.get(runnerId) ?? { deadline: Infinity, quietSince: null, done: false }
+    // A jump of the wall clock may shorten the drain, never prolong it.
+    const left = Math.min(Math.max(until - now || 0, 0), DRAIN_MAX_MS)
+    const deadline = Math.min(known.deadline, mono + left)
+    const quietSince = outstanding(runnerId) > 0 ? null : known.quietSince ?? mono
+    const done = known.done || mono >= deadline || (quietSince !== null && mono - quietSince >= quietMs)
+    this.#runners.set(runnerId, { deadline, quietSince, done })
+    return done
+  }
+}
+
+/** A runner of this node whose instance is unloaded when nobody uses it for `ttlSeconds`. */
+export interface Unloadable extends Assignment {
+  ttlSeconds: number
+  /** It accepts tasks. */
+  ready: boolean
+  /** Tasks it has now. */
+  outstanding: number
+}
+
+/** Since when each runner has been unused. Times are monotonic ms, passed in. */
+export class IdleTimes {
+  readonly #usedAt = new Map<string, number>()
+
+  /** A task of the runner ended. */
+  used (runnerId: string, mono: number): void {
+    if (this.#usedAt.has(runnerId)) this.#usedAt.set(runnerId, mono)
+  }
+
+  /** Returns the runners whose time to live has passed without a task since they were ready. */
+  look (all: readonly Unloadable[], mono: number): { runner: Unloadable, idleSeconds: number }[] {
+    const ready = new Set(all.filter((one) => one.ready).map(({ runnerId }) => runnerId))
+    for (const runnerId of this.#usedAt.keys()) if (!ready.has(runnerId)) this.#usedAt.delete(runnerId)
+    return all.flatMap((runner) => {
+      if (!runner.ready) return []
+      const usedAt = runner.outstanding > 0 ? mono : this.#usedAt.get(runner.runnerId) ?? mono
+      this.#usedAt.set(runner.runnerId, usedAt)
+      const idleSeconds = (mono - usedAt) / 1000
+      return idleSeconds >= runner.ttlSeconds ? [{ runner, idleSeconds }] : []
+    })
+  }
+}
+
+/** Remembers which instances were removed lately. Times are monotonic ms, passed in. */
+export class Removals {
+  #there = new Map<string, Instance>()
+  readonly #removed = new Map<string, { instance: Instance, mono: number }>()
+
+  /** Tells which instances there are now. */
+  update (instances: Iterable<Instance>, mono: number): void {
+    const now = new Map([...instances].map((instance) => [bodyOf(instance).instanceId, instance]))
+    for (const [id, instance] of this.#there) if (!now.has(id)) this.#removed.set(id, { instance, mono })
+    // In a new session the document may fill up a moment later: an instance can come back.
+    for (const id of now.keys()) this.#removed.delete(id)
+    for (const id of [...this.#removed.keys()].slice(0, -REMOVED_MAX)) this.#removed.delete(id)
+    this.#there = now
+  }
+
+  /** True just after a removal, while nodes' readings of their memory may be older than it. */
+  settling (mono: number): boolean {
+    return [...this.#removed.values()].some((removed) => mono - removed.mono < SETTLING_MS)
+  }
+
+  /** The removed instances that still have a runner on some node, as `ends` says. */
+  view (mono: number, ends: (nodeId: string, runnerId: string) => boolean): Releasing[] {
+    for (const [id, removed] of this.#removed) {
+      if (mono - removed.mono >= RELEASING_MS) this.#removed.delete(id)
+    }
+    return [...this.#removed.values()].flatMap(({ instance }) => {
+      const { nodeToRunner } = bodyOf(instance).shardAssignments
+      const nodeIds = Object.entries(nodeToRunner)
+        .filter(([nodeId, runnerId]) => ends(nodeId, runnerId))
+        .map(([nodeId]) => nodeId)
+      return nodeIds.length === 0 ? [] : [{ instance, nodeIds }]
+    })
+  }
+}
+
+export interface EndingsParts {
+  clock: Clock
+  log: Logger
+  cluster: Pick<Cluster, 'nodes' | 'resolve'>
+  sections: { instances: Section<Instance>, runners: Section<RunnerStatus> }
+  /** The instances whose first rank is on this node. */
+  led (): LedInstance[]
+  fleet: Pick<Fleet, 'get' | 'ready'>
+  /** Open tasks of a runner of this node. */
+  outstanding (runnerId: string): number
+  /** Stops the runners that are done; resolves when their processes have ended. */
+  reconcile (): Promise<void>
+  /** Has the master remove the instance. */
+  remove (instanceId: string): Promise<unknown>
+  /** Has the master drain the instance within so many seconds. */
+  drain (instanceId: string, seconds: number): Promise<unknown>
+  unloaded (event: { instanceId: string, modelId: string, idleSeconds: number }): void
+}
+
+/**
+ * How instances end: this node stops those it leads when they are drained, drains those that nobody uses,
+ * and knows which removed instances still hold memory.
+ */
+export class InstanceEndings {
+  readonly #parts: EndingsParts
+  readonly #drains = new Drains()
+  readonly #idle = new IdleTimes()
+  readonly #removals = new Removals()
+  /** Drained instances whose removal is under way, and those for which it has failed before. */
+  readonly #removing = new Set<string>()
+  readonly #refused = new Set<string>()
+  /** Unused instances that the master was asked to drain. */
+  readonly #unloading = new Set<string>()
+  readonly #undo: (() => void)[]
+  #stopDrainTimer: (() => void) | null = null
+  #closed = false
+
+  constructor (parts: EndingsParts) {
+    this.#parts = parts
+    const look = (): void => {
+      this.#removals.update(
+        [...parts.sections.instances.entries()].map(({ value }) => value), parts.clock.mono())
+      this.#lookAtDrains()
+    }
+    this.#undo = [
+      parts.sections.instances.observe(look),
+      parts.clock.every(IDLE_LOOK_MS, () => { this.#lookAtIdle() })
+    ]
+    look()
+  }
+
+  /** True for a runner that must not run any more although its instance is still in the document. */
+  done (runnerId: string): boolean { return this.#drains.done(runnerId) }
+
+  /** Call it when a task of a runner of this node has ended. */
+  taskEnded (runnerId: string): void {
+    this.#idle.used(runnerId, this.#parts.clock.mono())
+    if (this.#stopDrainTimer !== null) this.#lookAtDrains()
+  }
+
+  releasing (): Releasing[] {
+    const { clock, cluster, sections: { runners } } = this.#parts
+    return this.#removals.view(clock.mono(), (nodeId, runnerId) => {
+      const status = runners.get(runnerId, nodeId)
+      return status !== undefined && !EMPTY.has(kindOf(status)) && cluster.resolve(nodeId)?.live === true
+    })
+  }
+
+  settling (): boolean { return this.#removals.settling(this.#parts.clock.mono()) }
+
+  close (): void {
+    this.#closed = true
+    this.#stopDrainTimer?.()
+    for (const undo of this.#undo) undo()
+  }
+
+  /** Also runs on a timer for as long as something drains. */
+  #lookAtDrains (): void {
+    const { clock, cluster, led, outstanding } = this.#parts
+    const draining = (this.#closed ? [] : led()).flatMap(({ ring, assignment: { runnerId } }): Draining[] => {
+      const { instanceId, drainUntil } = ring
+      return drainUntil === undefined ? [] : [{ instanceId, runnerId, until: Date.parse(drainUntil) }]
+    })
+    // Other nodes, which may route requests here, learn of the drain a moment later.
+    const others = draining.length > 0 && cluster.nodes().some(({ self, live }) => live && !self)
+    const quietMs = others ? DRAIN_LOOK_MS : 0
+    const moment = { draining, outstanding, quietMs, now: clock.now(), mono: clock.mono() }
+    for (const one of this.#drains.look(moment)) {
+      if (!this.#removing.has(one.instanceId)) void this.#remove(one)
+    }
+    if (draining.length > 0) {
+      this.#stopDrainTimer ??= clock.every(DRAIN_LOOK_MS, () => { this.#lookAtDrains() })
+    } else {
+      this.#stopDrainTimer?.()
+      this.#stopDrainTimer = null
+      this.#refused.clear()
+    }
+  }
+
+  async #remove ({ instanceId, runnerId }: Draining): Promise<void> {
+    const { reconcile, remove, log } = this.#parts
+    this.#removing.add(instanceId)
+    try {
+      await reconcile()
+      await remove(instanceId)
+    } catch (error) {
+      if (!this.#refused.has(instanceId)) {
+        log.warn({ instanceId, runnerId, error: reasonOf(error) },
+          'a drained instance could not be removed; the master is asked again')
+      }
+      this.#refused.add(instanceId)
+    } finally {
+      this.#removing.delete(instanceId)
+    }
+  }
+
+  #lookAtIdle (): void {
+    const { clock, led, fleet, outstanding } = this.#parts
+    const all = led().flatMap(({ ring: { placement, drainUntil }, assignment }): Unloadable[] => {
+      const ttlSeconds = placement?.ttlSeconds ?? null
+      if (ttlSeconds === null || drainUntil !== undefined) return []
+      const member = fleet.get(assignment.runnerId)
+      const ready = member !== undefined && fleet.ready(member)
+      return [{ ...assignment, ttlSeconds, ready, outstanding: outstanding(assignment.runnerId) }]
+    })
+    const there = new Set(all.map(({ instanceId }) => instanceId))
+    for (const instanceId of this.#unloading) if (!there.has(instanceId)) this.#unloading.delete(instanceId)
+    for (const { runner, idleSeconds } of this.#idle.look(all, clock.mono())) {
+      if (!this.#unloading.has(runner.instanceId)) void this.#unload(runner, Math.round(idleSeconds))
+    }
+  }
+
+  async #unload ({ instanceId, modelId }: Assignment, idleSeconds: number): Promise<void> {
+    const { drain, unloaded, log } = this.#parts
+    this.#unloading.add(instanceId)
+    try {
+      await drain(instanceId, UNLOAD_SECONDS)
+      unloaded({ instanceId, modelId, idleSeconds })
+    } catch (error) {
+      this.#unloading.delete(instanceId)
+      log.debug({ instanceId, modelId, error: reasonOf(error) }, 'an idle instance could not be unloaded yet')
+    }
+  }
+}

@@ -1,0 +1,94 @@
+import type { Clock, Section } from '../../../kernel/index.js'
+import { kindOf, serves } from '../process/states.js'
+import type { RunnerStatus } from '../service.js'
+
+/** Progress and Ready/Running changes reach the document at most this often, ms; other changes at once. */
+const STATUS_COALESCE_MS = 500
+/** Instance failures kept per node and shown in /state. */
+const FAILURES_MAX = 64
+
+/** The statuses of this node's runners: every change in memory, at most two a second in the document. */
+export interface RunnerStatuses {
+  /** Sets a status. True when it is a new stage of the runner's life, which gets an event. */
+  set (runnerId: string, status: RunnerStatus): boolean
+  get (runnerId: string): RunnerStatus | undefined
+  remove (runnerId: string): void
+}
+
+/**
+ * A write to the document is kept in its history, and a busy runner changes between ready and running many
+ * times a second: such changes, and loading progress, are written at most twice a second.
+ */
+export function createStatuses (section: Section<RunnerStatus>, clock: Clock): RunnerStatuses {
+  const statuses = new Map<string, RunnerStatus>()
+  /** What cancels the write of each status that waits for it. */
+  const waiting = new Map<string, () => void>()
+  const settle = (runnerId: string): void => {
+    waiting.get(runnerId)?.()
+    waiting.delete(runnerId)
+  }
+  const write = (runnerId: string): void => {
+    settle(runnerId)
+    const status = statuses.get(runnerId)
+    if (status !== undefined) section.put(runnerId, status)
+  }
+  return {
+    set (runnerId, status) {
+      const moved = movedOn(statuses.get(runnerId), status)
+      statuses.set(runnerId, status)
+      if (moved) write(runnerId)
+      else if (!waiting.has(runnerId)) {
+        waiting.set(runnerId, clock.after(STATUS_COALESCE_MS, () => { write(runnerId) }))
+      }
+      return moved
+    },
+    get: (runnerId) => statuses.get(runnerId),
+    remove (runnerId) {
+      settle(runnerId)
+      statuses.delete(runnerId)
+      section.remove(runnerId)
+    }
+  }
+}
+
+function movedOn (before: RunnerStatus | undefined, after: RunnerStatus): boolean {
+  if (before === undefined) return true
+  const from = kindOf(before)
+  const to = kindOf(after)
+  return from !== to && !(serves(from) && serves(to))
+}
+
+/** Why an instance cannot serve, as /state shows it. */
+export type InstanceFailure = {
+  instanceId: string
+  modelId: string
+  errorCode: string
+  errorMessage: string
+  affectedNodeIds: string[]
+  recordedAt: string
+}
+
+/** The failures of every known node. Each node writes its own, at most 64. */
+export interface Failures {
+  record (failure: InstanceFailure): void
+  /** Newest first, at most 64. */
+  view (): InstanceFailure[]
+}
+
+/** Keeps failures in the node's section. `newId` names the entries. */
+export function createFailures (
+  section: Section<InstanceFailure>, nodeId: string, newId: () => string
+): Failures {
+  const newestFirst = (only?: string): { key: string, value: InstanceFailure }[] =>
+    [...section.entries()]
+      .filter((entry) => only === undefined || entry.nodeId === only)
+      .reverse()
+      .sort((a, b) => b.value.recordedAt.localeCompare(a.value.recordedAt))
+  return {
+    record (failure) {
+      for (const { key } of newestFirst(nodeId).slice(FAILURES_MAX - 1)) section.remove(key)
+      section.put(newId(), failure)
+    },
+    view: () => newestFirst().slice(0, FAILURES_MAX).map(({ value }) => value)
+  }
+}

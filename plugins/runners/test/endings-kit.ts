@@ -1,0 +1,55 @@
+import { manualClock } from '../../../kernel/testing/index.js'
+import type { ManualClock } from '../../../kernel/testing/index.js'
+import type { LedInstance } from '../instances/document.js'
+import { InstanceEndings } from '../instances/endings.js'
+import type { EndingsParts } from '../instances/endings.js'
+import type { RingInstance } from '../instances/shapes.js'
+import { bodyOf } from '../instances/shapes.js'
+import { card, soloInstance } from './samples.js'
+
+/** A node that leads instances, without their runners. */
+export interface EndingsNode {
+  endings: InstanceEndings
+  clock: ManualClock
+  /** What it leads; the test changes it. */
+  led: LedInstance[]
+  /** Open tasks of each of its runners. */
+  outstanding: number
+  /** The document has changed. */
+  changed (): void
+}
+
+/** The endings of a node whose runners are ready. */
+export function endings (over: Partial<EndingsParts> & { warned? (): void }): EndingsNode {
+  const clock = manualClock()
+  const led: LedInstance[] = []
+  const node = { clock, led, outstanding: 0, changed () {} } as unknown as EndingsNode
+  const { warned = () => {} } = over
+  node.endings = new InstanceEndings({
+    clock,
+    log: { debug () {}, info () {}, warn: warned, error () {}, fatal () {} },
+    cluster: { nodes: () => [], resolve: () => undefined },
+    sections: {
+      instances: {
+        entries: () => [],
+        observe: (fn: () => void) => { node.changed = fn; return () => {} }
+      },
+      runners: { get: () => undefined }
+    } as never,
+    led: () => led,
+    fleet: { get: () => ({}) as never, ready: () => true },
+    outstanding: () => node.outstanding,
+    reconcile: async () => {},
+    remove: async () => {},
+    drain: async () => {},
+    unloaded () {},
+    ...over
+  })
+  return node
+}
+
+/** An instance with its runner on this node. */
+export function ledBy (instanceId: string, runnerId: string, more: Partial<RingInstance>): LedInstance {
+  const ring = bodyOf(soloInstance({ instanceId, runnerId, nodeId: 'n' }, card('svc/m')))
+  return { ring: { ...ring, ...more }, assignment: { instanceId, runnerId, modelId: 'svc/m' } }
+}
