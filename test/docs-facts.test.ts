@@ -159,3 +159,11 @@ t.test('nobody is sent to the package of that name on the registry', (t) => {
   }
   t.end()
 })
+
+t.test('what callers without `operator` do not see of the state is what the contract says', (t) => {
+  t.same(manifests.flatMap(({ stateWhereabouts = [] }) => stateWhereabouts).sort(), [
+    'apiUrl', 'configPath', 'directory', 'donorEndpoints', 'hostsByNode', 'sinkMultiaddr', 'stagingRoot',
+    'storePath', 'store_path'
+  ])
+  t.end()
+})

@@ -193,6 +193,8 @@ export interface Manifest {
   readonly commands?: Readonly<Record<string, CommandDecl>>
   /** Top-level keys this plugin adds to GET /state, with one line each. */
   readonly state?: Readonly<Record<string, string>>
+  /** Fields anywhere in GET /state that hold addresses or paths: null for callers without `operator`. */
+  readonly stateWhereabouts?: readonly string[]
   readonly engines?: Readonly<Record<string, EngineDecl>>
   readonly models?: Readonly<Record<string, BundledModelDecl>>
   readonly verbs?: Readonly<Record<string, VerbDecl>>

@@ -138,6 +138,7 @@ export const kernelManifest = {
   errors: kernelErrors,
   conflicts,
   events,
+  stateWhereabouts: ['apiUrl', 'sinkMultiaddr', 'configPath'],
   state: {
     sessionId: 'The cluster session; changes when a new master begins one.',
     masterNodeId: 'The elected master, or null while none is known.',

@@ -4,7 +4,7 @@ import { StateHistoryService } from '../api/services.js'
 import { createFacts } from './facts.js'
 import { baseState, redact, withViews } from './state.js'
 import type { Assembly } from '../plugins/assembly.js'
-import type { Caller } from '../api/plugin.js'
+import type { Caller, Manifest } from '../api/plugin.js'
 import type { StateHistory, StateReader } from '../api/services.js'
 import type { NodeFacts } from './state.js'
 
@@ -53,7 +53,8 @@ export function createStateSource (kernel: Assembly): StateSource {
     const state = withViews(base, views, caller, (key, err) => {
       log.error({ err, view: key }, 'a state view failed')
     })
-    return caller.authorities.has('operator') ? state : redact(state) as Record<string, unknown>
+    if (caller.authorities.has('operator')) return state
+    return redact(state, whereabouts(kernel)) as Record<string, unknown>
   }
   let reading: Promise<Record<string, unknown>> | undefined
   return {
@@ -70,7 +71,15 @@ export function createStateSource (kernel: Assembly): StateSource {
   }
 }
 
-async function earlier ({ options, services }: Assembly, moment: string, caller: Caller): Promise<unknown> {
+/** What callers without `operator` do not see; that of plugins that are off may be in earlier states. */
+function whereabouts ({ options: { plugins, off } }: Assembly): ReadonlySet<string> {
+  const plugged = [...plugins, ...off.map(({ plugin }) => plugin)].map(({ manifest }) => manifest)
+  const manifests: Manifest[] = [kernelManifest, ...plugged]
+  return new Set(manifests.flatMap(({ stateWhereabouts = [] }) => stateWhereabouts))
+}
+
+async function earlier (kernel: Assembly, moment: string, caller: Caller): Promise<unknown> {
+  const { options, services } = kernel
   const history = services.get(StateHistoryService.id) as StateHistory | undefined
   if (history === undefined) {
     const keeper = options.off.find(({ plugin }) =>
@@ -80,7 +89,7 @@ async function earlier ({ options, services }: Assembly, moment: string, caller:
       keeper === undefined ? {} : { plugin: keeper.plugin.manifest.name })
   }
   const then = await history.at(moment)
-  return caller.authorities.has('operator') ? then : redact({ ...then, events: null })
+  return caller.authorities.has('operator') ? then : redact({ ...then, events: null }, whereabouts(kernel))
 }
 
 function keepPublishing (kernel: Assembly, send: () => Promise<void>): () => void {

@@ -107,16 +107,10 @@ export function withViews (
   return state
 }
 
-/** Keys that say where things are: null for callers without the operator authority. */
-const WHEREABOUTS = new Set([
-  'apiUrl', 'sinkMultiaddr', 'hostsByNode', 'donorEndpoints',
-  'stagingRoot', 'directory', 'storePath', 'store_path', 'configPath'
-])
-
-/** The same value with addresses and paths nulled. */
-export function redact (value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(redact)
+/** The value with the fields of these names nulled, at any depth. Pure. */
+export function redact (value: unknown, names: ReadonlySet<string>): unknown {
+  if (Array.isArray(value)) return value.map((one) => redact(one, names))
   if (typeof value !== 'object' || value === null) return value
   return Object.fromEntries(Object.entries(value).map(([key, inner]) =>
-    [key, WHEREABOUTS.has(key) ? null : redact(inner)]))
+    [key, names.has(key) ? null : redact(inner, names)]))
 }

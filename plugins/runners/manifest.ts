@@ -38,6 +38,7 @@ export const manifest = {
   conflicts,
   sections,
   commands,
+  stateWhereabouts: ['hostsByNode', 'donorEndpoints'],
   state: {
     instances: 'Instances by id: which model runs where.',
     runners: 'Status of each runner a live instance names.',

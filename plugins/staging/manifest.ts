@@ -19,5 +19,6 @@ export const manifest = {
   provides: { models: ModelsService },
   checks: { rooms: { summary: 'Room in the store and for copies.', load: () => import('./doctor.js') } },
   settings, routes, events, errors, conflicts, sections, commands, verbs,
-  state: { downloads: 'Transfers of models, by node.' }
+  state: { downloads: 'Transfers of models, by node.' },
+  stateWhereabouts: ['stagingRoot', 'directory', 'storePath', 'store_path']
 } as const satisfies Manifest
