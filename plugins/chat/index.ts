@@ -1,13 +1,12 @@
 import { randomUUID } from 'node:crypto'
 import { definePlugin } from '../../kernel/index.js'
 import { formatted } from './api/answer.js'
-import { ChatFormatter } from './api/chat-format.js'
 import { embed, embeddings, ollamaEmbed, ollamaEmbeddings } from './api/embedding-routes.js'
 import {
   ollamaChat, ollamaGenerate, ollamaPs, ollamaShow, ollamaTags
 } from './api/ollama-routes.js'
-import { chat, completion, detokenize, tokenize } from './api/openai-routes.js'
-import { messages, responses } from './api/other-routes.js'
+import { ChatFormatter } from './api/openai-format.js'
+import { chat, completion, detokenize, messages, responses, tokenize } from './api/openai-routes.js'
 import { chatTask } from './api/task.js'
 import { manifest } from './manifest.js'
 import type { CapabilityCall, CapabilityChunk } from '../../kernel/index.js'

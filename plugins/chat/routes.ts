@@ -1,7 +1,7 @@
 import { messagesBody } from './api/anthropic-task.js'
 import { embeddingsBody, ollamaEmbedBody, ollamaEmbeddingsBody } from './api/embedding-task.js'
 import { anthropicFailure, ollamaFailure } from './api/errors.js'
-import { BODY_BYTES } from './api/limits.js'
+import { BODY_BYTES } from './api/errors.js'
 import { ollamaChatBody, ollamaGenerateBody, ollamaShowBody } from './api/ollama-task.js'
 import { responsesBody } from './api/responses-task.js'
 import { chatBody, completionBody, detokenizeBody, tokenizeBody } from './api/schema.js'

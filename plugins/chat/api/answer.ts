@@ -52,6 +52,10 @@ export interface Formatter {
   end (totals: Totals): object[]
 }
 
+/** A server-sent event that has the name of its value's type. */
+export const namedEvent = (value: object): string =>
+  `event: ${(value as { type: string }).type}\ndata: ${JSON.stringify(value)}\n\n`
+
 /** How values are written to the stream. */
 export interface Framing {
   contentType: string
@@ -64,11 +68,12 @@ export interface Framing {
   failed (error: ErrorBody): string
 }
 
-/** An API's way to answer with a stream. */
-export interface StreamApi { framing: Framing, formatter: (facts: Facts) => Formatter }
-
-/** An API's way to answer as a whole. */
-export type WholeApi = (answer: Collector, facts: Facts) => object
+/** How an API answers: with a stream, or whole. */
+export interface AnswerFormat {
+  framing: Framing
+  formatter: (facts: Facts) => Formatter
+  whole: (answer: Collector, facts: Facts) => object
+}
 
 const factsOf = ({ clock, newId }: Answering, { commandId }: CapabilityCall, { modelId }: Asked): Facts => {
   const startedMs = clock.mono()
@@ -106,7 +111,7 @@ export async function * formatted (
 
 /** Texts of a stream, after those it opens with. */
 async function * texts (
-  parts: Answering, asked: Asked, call: CapabilityCall, { framing, formatter: formatterOf }: StreamApi
+  parts: Answering, asked: Asked, call: CapabilityCall, { framing, formatter: formatterOf }: AnswerFormat
 ): AsyncGenerator<string> {
   const formatter = formatterOf(factsOf(parts, call, asked))
   const totals = new Totals()
@@ -120,19 +125,26 @@ async function * texts (
   yield written(formatter.end(totals)) + framing.end(totals)
 }
 
+/** Answers a request in an API's format, as a stream or whole. */
+export async function answer (
+  parts: Answering, request: RouteRequest, asked: Asked, stream: boolean, format: AnswerFormat
+): Promise<void> {
+  await (stream ? answerStream : answerWhole)(parts, request, asked, format)
+}
+
 /**
  * Answers with a stream. What fails within a second is an ordinary error body. After that the stream is open
  * whether the engine has said anything or not, and a failure is one event before its end.
  */
-export async function answerStream (
-  parts: Answering, request: RouteRequest, asked: Asked, api: StreamApi
+async function answerStream (
+  parts: Answering, request: RouteRequest, asked: Asked, format: AnswerFormat
 ): Promise<void> {
-  const { framing } = api
+  const { framing } = format
   await parts.invocations.serve(request, {
     as: CHAT,
     contentType: framing.contentType,
     frame: (frame) => streamText(framing, frame, request.requestId),
-    handler: (call) => beats(texts(parts, asked, call, api), parts.clock, framing.beat)
+    handler: (call) => beats(texts(parts, asked, call, format), parts.clock, framing.beat)
   })
 }
 
@@ -159,14 +171,14 @@ const cancelled = (requestId: string): ErrorBody => {
 }
 
 /** Answers whole, once the outcome is known. A lost instance is tried again where the client wants that. */
-export async function answerWhole (
-  parts: Answering, request: RouteRequest, asked: Asked, api: WholeApi
+async function answerWhole (
+  parts: Answering, request: RouteRequest, asked: Asked, { whole }: AnswerFormat
 ): Promise<void> {
   await answerJson(parts, request, async (call) => {
-    const answer = new Collector()
+    const collected = new Collector()
     const facts = factsOf(parts, call, asked)
-    for await (const piece of pieces(parts, heldBack(parts.runners), asked, call)) answer.add(piece)
-    return api(answer, facts)
+    for await (const piece of pieces(parts, heldBack(parts.runners), asked, call)) collected.add(piece)
+    return whole(collected, facts)
   })
 }
 

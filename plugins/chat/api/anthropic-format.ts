@@ -1,6 +1,7 @@
 /** Answers of POST /v1/messages. Pure. */
 import { anthropicFailure } from './errors.js'
-import type { Facts, Framing, Formatter } from './answer.js'
+import { namedEvent } from './answer.js'
+import type { AnswerFormat, Facts, Framing, Formatter } from './answer.js'
 import type { Collector, EndPiece, Finish, TextPiece, Totals } from './pieces.js'
 
 type Value = { type: string } & Record<string, unknown>
@@ -10,10 +11,10 @@ const STOP_REASONS: Readonly<Record<Finish, string>> = {
 }
 
 /** Named events. */
-export const anthropicFraming: Framing = {
+const framing: Framing = {
   contentType: 'text/event-stream',
   begin: () => ': keep-alive\n\n',
-  value: (value) => `event: ${(value as Value).type}\ndata: ${JSON.stringify(value)}\n\n`,
+  value: namedEvent,
   end: () => '',
   beat: 'event: ping\ndata: {"type":"ping"}\n\n',
   failed: (error) => `event: error\ndata: ${JSON.stringify(anthropicFailure(error))}\n\n`
@@ -35,7 +36,7 @@ const messageOf = ({ id, model }: Facts, more: object): object =>
   ({ id: `msg_${id}`, type: 'message', role: 'assistant', model, ...more })
 
 /** The events of a stream. Blocks follow each other; each is closed before the next one opens. */
-export class MessageFormatter implements Formatter {
+class MessageFormatter implements Formatter {
   readonly #facts: Facts
   #index = -1
   /** What the open block is: a type, or a call's index. */
@@ -94,7 +95,7 @@ export class MessageFormatter implements Formatter {
 }
 
 /** The whole answer. */
-export function wholeMessage (answer: Collector, facts: Facts): object {
+function wholeMessage (answer: Collector, facts: Facts): object {
   const [choice] = answer.choices
   const content: object[] = []
   if (choice !== undefined && choice.reasoning !== '') {
@@ -107,6 +108,11 @@ export function wholeMessage (answer: Collector, facts: Facts): object {
   return messageOf(facts, {
     content, ...endOf(choice?.finish ?? 'stop', choice?.stop ?? null), usage: usageOf(answer.totals)
   })
+}
+
+/** The format of POST /v1/messages. */
+export const messageFormat: AnswerFormat = {
+  framing, formatter: (facts) => new MessageFormatter(facts), whole: wholeMessage
 }
 
 /** The arguments of a call as an object; a call that was cut off has none that can be read. */

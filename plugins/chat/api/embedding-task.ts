@@ -1,9 +1,8 @@
 /** Requests for vectors, of OpenAI's and Ollama's APIs, as tasks of the engine. Pure. */
-import { atMost } from './limits.js'
-import { refused } from './errors.js'
+import { atMost, refused } from './errors.js'
 import { renamed } from './task.js'
 import type { EngineTask, FromSchema } from '../../../kernel/index.js'
-import type { Limits } from './limits.js'
+import type { Limits } from './errors.js'
 
 const name = { type: 'string', minLength: 1 } as const
 const inputs = { type: ['string', 'array'], minItems: 1 } as const

@@ -3,14 +3,14 @@ import { argumentsOf } from './anthropic-format.js'
 import { ollamaFailure } from './errors.js'
 import { Collector } from './pieces.js'
 import type { ModelCard } from '../../../kernel/index.js'
-import type { Facts, Framing, Formatter } from './answer.js'
+import type { AnswerFormat, Facts, Framing, Formatter } from './answer.js'
 import type { EndPiece, TextPiece, Totals, Whole, WholeCall } from './pieces.js'
 
 /**
  * One value on a line. Lines have no comments, and clients read every one of them: an open stream without
  * news is its head only.
  */
-export const linesFraming: Framing = {
+const framing: Framing = {
   contentType: 'application/x-ndjson',
   begin: () => '',
   value: (value) => `${JSON.stringify(value)}\n`,
@@ -20,12 +20,12 @@ export const linesFraming: Framing = {
 }
 
 /** What is new of an answer. */
-export interface Said { content: string, thinking: string, calls: object[] }
+interface Said { content: string, thinking: string, calls: object[] }
 /** Where a route puts it. */
-export type Field = (said: Said) => object
+type Field = (said: Said) => object
 
 /** POST /ollama/api/chat. */
-export const chatField: Field = ({ content, thinking, calls }) => ({
+const chatField: Field = ({ content, thinking, calls }) => ({
   message: {
     role: 'assistant', content,
     ...thinking === '' ? {} : { thinking },
@@ -34,7 +34,7 @@ export const chatField: Field = ({ content, thinking, calls }) => ({
 })
 
 /** POST /ollama/api/generate. */
-export const generateField: Field = ({ content, thinking }) =>
+const generateField: Field = ({ content, thinking }) =>
   ({ response: content, ...thinking === '' ? {} : { thinking } })
 
 const headOf = ({ model, created }: Facts): object =>
@@ -60,7 +60,7 @@ function ending (facts: Facts, totals: Totals, choice: Whole | undefined): objec
 }
 
 /** The lines of a stream. A call comes when it is complete: this API has no pieces of them. */
-export class LinesFormatter implements Formatter {
+class LinesFormatter implements Formatter {
   readonly #facts: Facts
   readonly #field: Field
   readonly #answer = new Collector()
@@ -91,12 +91,21 @@ export class LinesFormatter implements Formatter {
 }
 
 /** The whole answer. */
-export function wholeLine (answer: Collector, facts: Facts, field: Field): object {
+function wholeLine (answer: Collector, facts: Facts, field: Field): object {
   const [choice] = answer.choices
   const { content = '', reasoning: thinking = '', calls = [] } = choice ?? {}
   const said = field({ content, thinking, calls: calls.map(callValue) })
   return { ...headOf(facts), ...said, ...ending(facts, answer.totals, choice) }
 }
+
+const formatOf = (field: Field): AnswerFormat => ({
+  framing,
+  formatter: (facts) => new LinesFormatter(facts, field),
+  whole: (answer, facts) => wholeLine(answer, facts, field)
+})
+
+/** The formats of POST /ollama/api/chat and POST /ollama/api/generate. */
+export const [ollamaChatFormat, ollamaGenerateFormat] = [formatOf(chatField), formatOf(generateField)]
 
 /** Cards name no time; clients want one. */
 const NO_TIME = '1970-01-01T00:00:00Z'

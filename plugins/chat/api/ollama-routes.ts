@@ -1,22 +1,18 @@
 /** Handlers of the routes that speak Ollama's API. */
 import { kernelError } from '../../../kernel/index.js'
-import { answerStream, answerWhole } from './answer.js'
-import {
-  chatField, generateField, linesFraming, LinesFormatter, listedModel, shownModel, wholeLine
-} from './ollama-format.js'
+import { answer } from './answer.js'
+import { listedModel, ollamaChatFormat, ollamaGenerateFormat, shownModel } from './ollama-format.js'
 import { fromOllamaChat, fromOllamaGenerate, fromOllamaRaw } from './ollama-task.js'
 import { refused } from './errors.js'
 import { chatTask, completionTask, renamed } from './task.js'
 import type { FromSchema, ModelCard, RouteRequest } from '../../../kernel/index.js'
-import type { Asked } from './answer.js'
-import type { Field } from './ollama-format.js'
 import type { OllamaChat, OllamaGenerate, ollamaShowBody } from './ollama-task.js'
 import type { ApiParts } from './openai-routes.js'
 
 /** POST /ollama/api/chat. */
 export async function ollamaChat (parts: ApiParts, request: RouteRequest, body: OllamaChat): Promise<void> {
   const asked = chatTask(fromOllamaChat(body), parts.limits, parts.aliases)
-  await answer(parts, request, asked, chatField, body.stream !== false)
+  await answer(parts, request, asked, body.stream !== false, ollamaChatFormat)
 }
 
 /** POST /ollama/api/generate. */
@@ -27,19 +23,7 @@ export async function ollamaGenerate (
   const asked = body.raw === true
     ? completionTask(fromOllamaRaw(body), limits, aliases)
     : chatTask(fromOllamaGenerate(body), limits, aliases)
-  await answer(parts, request, asked, generateField, body.stream !== false)
-}
-
-async function answer (
-  parts: ApiParts, request: RouteRequest, asked: Asked, field: Field, stream: boolean
-): Promise<void> {
-  if (!stream) {
-    await answerWhole(parts, request, asked, (whole, facts) => wholeLine(whole, facts, field))
-    return
-  }
-  await answerStream(parts, request, asked, {
-    framing: linesFraming, formatter: (facts) => new LinesFormatter(facts, field)
-  })
+  await answer(parts, request, asked, body.stream !== false, ollamaGenerateFormat)
 }
 
 interface Known { card: ModelCard, ready: boolean }

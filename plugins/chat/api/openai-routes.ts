@@ -1,15 +1,20 @@
-/** Handlers of OpenAI's chat and completion routes, and of the token routes. */
+/** Handlers of the routes of OpenAI's and Anthropic's APIs that write text, and of the token routes. */
 import { runTask } from '../../runners/service.js'
-import { answerJson, answerStream, answerWhole } from './answer.js'
-import { chatCompletion, ChatFormatter } from './chat-format.js'
-import { CompletionFormatter, textCompletion } from './completion-format.js'
+import { answer, answerJson } from './answer.js'
+import { messageFormat } from './anthropic-format.js'
+import { fromAnthropic } from './anthropic-task.js'
 import { toMessages } from './messages.js'
-import { openAiFraming } from './openai-format.js'
+import { chatFormat, completionFormat } from './openai-format.js'
+import { responseFormat } from './responses-format.js'
+import { fromResponses } from './responses-task.js'
 import { asRequestError, refused } from './errors.js'
 import { chatTask, completionTask, renamed } from './task.js'
 import type { CapabilityCall, EngineTask, FromSchema, RouteRequest } from '../../../kernel/index.js'
 import type { Answering } from './answer.js'
-import type { Limits } from './limits.js'
+import type { MessagesBody } from './anthropic-task.js'
+import type { Limits } from './errors.js'
+import type { ChunkOptions } from './openai-format.js'
+import type { ResponsesBody } from './responses-task.js'
 import type { ChatBody, CompletionBody } from './task.js'
 import type { detokenizeBody, tokenizeBody } from './schema.js'
 
@@ -22,14 +27,7 @@ export interface ApiParts extends Answering {
 /** POST /v1/chat/completions. */
 export async function chat (parts: ApiParts, request: RouteRequest, body: ChatBody): Promise<void> {
   const asked = chatTask(body, parts.limits, parts.aliases)
-  if (body.stream !== true) {
-    await answerWhole(parts, request, asked, chatCompletion)
-    return
-  }
-  const options = { n: body.n ?? 1, includeUsage: body.stream_options?.include_usage === true }
-  await answerStream(parts, request, asked, {
-    framing: openAiFraming, formatter: (facts) => new ChatFormatter(facts, options)
-  })
+  await answer(parts, request, asked, body.stream === true, chatFormat(chunkOptions(body)))
 }
 
 /** POST /v1/completions. */
@@ -37,14 +35,23 @@ export async function completion (
   parts: ApiParts, request: RouteRequest, body: CompletionBody
 ): Promise<void> {
   const asked = completionTask(body, parts.limits, parts.aliases)
-  if (body.stream !== true) {
-    await answerWhole(parts, request, asked, textCompletion)
-    return
-  }
-  const usage = body.stream_options?.include_usage === true
-  await answerStream(parts, request, asked, {
-    framing: openAiFraming, formatter: (facts) => new CompletionFormatter(facts, usage)
-  })
+  await answer(parts, request, asked, body.stream === true, completionFormat(chunkOptions(body)))
+}
+
+const chunkOptions = (
+  { n, stream_options: options }: Pick<CompletionBody, 'n' | 'stream_options'>
+): ChunkOptions => ({ n: n ?? 1, includeUsage: options?.include_usage === true })
+
+/** POST /v1/messages. */
+export async function messages (parts: ApiParts, request: RouteRequest, body: MessagesBody): Promise<void> {
+  const asked = chatTask(fromAnthropic(body), parts.limits, parts.aliases)
+  await answer(parts, request, asked, body.stream === true, messageFormat)
+}
+
+/** POST /v1/responses. */
+export async function responses (parts: ApiParts, request: RouteRequest, body: ResponsesBody): Promise<void> {
+  const asked = chatTask(fromResponses(body), parts.limits, parts.aliases)
+  await answer(parts, request, asked, body.stream === true, responseFormat(body))
 }
 
 /** POST /v1/tokenize. */

@@ -1,20 +1,21 @@
 /** Answers of POST /v1/responses. Pure. */
-import type { Facts, Framing, Formatter } from './answer.js'
+import { namedEvent } from './answer.js'
+import type { AnswerFormat, Facts, Framing, Formatter } from './answer.js'
 import type { Collector, EndPiece, Finish, TextPiece, Totals } from './pieces.js'
 import type { ResponsesBody } from './responses-task.js'
 
 type Value = { type: string } & Record<string, unknown>
 
 /** Named events; a failure is an `error` event with the error body. */
-export const responsesFraming: Framing = {
+const framing: Framing = {
   contentType: 'text/event-stream',
   begin: (commandId) => `: keep-alive\n\n: command_id ${commandId}\n\n`,
-  value: (value) => `event: ${(value as Value).type}\ndata: ${JSON.stringify(value)}\n\n`,
+  value: namedEvent,
   end: () => '',
   beat: ': keep-alive\n\n',
   failed: (body) => {
     const { reason: code, message, param } = body.error
-    return `event: error\ndata: ${JSON.stringify({ type: 'error', code, message, param, ...body })}\n\n`
+    return namedEvent({ type: 'error', code, message, param, ...body })
   }
 }
 
@@ -43,7 +44,7 @@ function itemValue ({ kind, id, text, callId, name }: Item, status: string): obj
 }
 
 /** The events of a stream. Items follow each other; each is complete before the next one begins. */
-export class ResponseFormatter implements Formatter {
+class ResponseFormatter implements Formatter {
   readonly #facts: Facts
   readonly #body: ResponsesBody
   readonly #done: object[] = []
@@ -155,7 +156,7 @@ const usageOf = ({ promptTokens, completionTokens, cachedTokens }: Totals): obje
 })
 
 /** The whole answer: what the last event of its stream would hold. */
-export function wholeResponse (answer: Collector, facts: Facts, body: ResponsesBody): object {
+function wholeResponse (answer: Collector, facts: Facts, body: ResponsesBody): object {
   const formatter = new ResponseFormatter(facts, body)
   const [choice] = answer.choices
   if (choice !== undefined) {
@@ -166,3 +167,10 @@ export function wholeResponse (answer: Collector, facts: Facts, body: ResponsesB
   }
   return formatter.end(answer.totals)[0]?.['response'] as object
 }
+
+/** The format of POST /v1/responses. */
+export const responseFormat = (body: ResponsesBody): AnswerFormat => ({
+  framing,
+  formatter: (facts) => new ResponseFormatter(facts, body),
+  whole: (answer, facts) => wholeResponse(answer, facts, body)
+})

@@ -1,13 +1,12 @@
 /** OpenAI's requests as tasks of the engine. Pure. */
-import { atMost, checkSchema } from './limits.js'
+import { atMost, checkSchema, refused } from './errors.js'
 import { toMessages } from './messages.js'
-import { refused } from './errors.js'
 import { samplingOf } from '../sampling.js'
 import { MARKERS } from '../text/parse/output.js'
 import type { FromSchema } from '../../../kernel/index.js'
 import type { GrammarRequest } from '../text/types.js'
 import type { Asked } from './answer.js'
-import type { Limits } from './limits.js'
+import type { Limits } from './errors.js'
 import type { InputMessage } from './messages.js'
 import type { chatBody, completionBody } from './schema.js'
 

@@ -6,7 +6,7 @@ import { embeddingList, numbersOf, ollamaEmbedded } from '../api/embedding-forma
 import { embeddingTask } from '../api/embedding-task.js'
 import { MODEL, namesField, startChat } from './api-kit.js'
 import { encoderSession, engineOpen } from './engine-host.js'
-import type { Limits } from '../api/limits.js'
+import type { Limits } from '../api/errors.js'
 import type { EmbeddingsBody } from '../api/embedding-task.js'
 import type { Test } from 'tap'
 import type { Kit } from './api-kit.js'

@@ -1,10 +1,10 @@
 import t from 'tap'
 import { EngineError, SvcError } from '../../../kernel/index.js'
-import { deeperThan } from '../api/limits.js'
+import { deeperThan } from '../api/errors.js'
 import { asRequestError } from '../api/errors.js'
 import { chatTask, completionTask } from '../api/task.js'
 import { hello, MODEL } from './api-kit.js'
-import type { Limits } from '../api/limits.js'
+import type { Limits } from '../api/errors.js'
 
 const limits: Limits = {
   max_messages: 4, max_stops: 2, max_answers: 2, max_inputs: 4, max_tools: 2, schema_kib: 1, schema_depth: 5
