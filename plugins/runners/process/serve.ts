@@ -1,5 +1,4 @@
-import { CreditWindow } from './flow-control.js'
-import { encodeFrame, FROM_RUNNER } from './protocol.js'
+import { CreditWindow, encodeFrame, FROM_RUNNER } from './protocol.js'
 import { partOf, SpanRecorder } from '../../tracing/recorder.js'
 import type { EngineChunk, EngineSession, EngineTask } from '../../../kernel/api/engine.js'
 import type { SpanPart } from '../../tracing/recorder.js'

@@ -1,3 +1,4 @@
+import { delay } from '../../../kernel/index.js'
 import type { Clock, EngineTask, ReadyCheck, EngineChunk, Logger, ModelCard } from '../../../kernel/index.js'
 import type { Scope } from './availability.js'
 import type { BrokenLink } from './chain.js'
@@ -103,41 +104,27 @@ export function createCanary (parts: CanaryParts): (member: Member, task: Engine
 }
 
 async function tryOnce (
-  { clock, log, newId }: CanaryParts,
-  member: Member,
-  task: EngineTask
+  { clock, log, newId }: CanaryParts, member: Member, task: EngineTask
 ): Promise<boolean> {
-  const controller = new AbortController()
-  const { promise: overdue, resolve } = withResolver<false>()
-  const cancel = clock.after(CANARY_DEADLINE_MS, () => {
-    controller.abort()
-    resolve(false)
-  })
-  const answer = drain(member, newId(), task, controller.signal).catch((error: unknown) => {
+  const end = new AbortController()
+  const answer = answers(member, newId(), task, end.signal).catch((error: unknown) => {
     log.warn({ ...member.assignment, error: reasonOf(error) }, 'the canary failed')
     return false
   })
+  // An engine may ignore the signal, so the deadline does not wait for it.
+  const overdue = delay(clock, CANARY_DEADLINE_MS, end.signal).then(() => false, () => false)
   const ok = await Promise.race([answer, overdue])
-  cancel()
+  end.abort()
   if (ok) member.forwardMono = clock.mono()
   return ok
 }
 
 /** True when the engine gave at least one chunk and ended by itself. */
-async function drain (
-  { supervisor }: Member,
-  taskId: string,
-  task: EngineTask,
-  signal: AbortSignal
+async function answers (
+  { supervisor }: Member, taskId: string, task: EngineTask, signal: AbortSignal
 ): Promise<boolean> {
   let last: EngineChunk | undefined
   if (supervisor === null) return false
   for await (const chunk of supervisor.open(taskId, task, signal)) last = chunk
   return last !== undefined && !signal.aborted
-}
-
-function withResolver<T> (): { promise: Promise<T>, resolve: (value: T) => void } {
-  let resolve: (value: T) => void = () => {}
-  const promise = new Promise<T>((_resolve) => { resolve = _resolve })
-  return { promise, resolve }
 }

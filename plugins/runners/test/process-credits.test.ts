@@ -1,5 +1,5 @@
 import t from 'tap'
-import { CreditReturn, CreditWindow } from '../process/flow-control.js'
+import { CreditReturn, CreditWindow } from '../process/protocol.js'
 
 t.test('a window closes at zero chunks or bytes and lets one large chunk pass', (t) => {
   const check = (sizes: number[], expected: boolean): void => {

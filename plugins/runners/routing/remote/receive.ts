@@ -7,7 +7,7 @@ import type { Route } from '../../service.js'
 import type { Asker } from '../tasks.js'
 import { chunkFrame, endFrame, failFrame, TASK_TYPE } from './frames.js'
 import type { Failure, Recorded } from './frames.js'
-import { watchNode } from './watch.js'
+import { watchNode } from './send.js'
 
 /** Ends streams whose reader is lost, ms. The reader's own node decides how slow it may be. */
 const STALL_MS = 3_600_000

@@ -7,7 +7,6 @@ import { NOT_BEGUN, ProtocolError, reasonOf, RunnerError } from '../../process/e
 import type { Route } from '../../service.js'
 import type { Task } from '../tasks.js'
 import { readTask, TASK_TYPE, RemoteTaskError } from './frames.js'
-import { watchNode } from './watch.js'
 
 /** The route that runs tasks for other nodes; declared in `routes.ts`. */
 const TASKS_PATH = '/runners/tasks'
@@ -142,4 +141,19 @@ function lost (parts: SendParts, route: Route, error: unknown, ended: boolean): 
 
 function nodeName ({ cluster }: SendParts, { nodeId, installId }: Route): string {
   return `node ${cluster.resolve(installId)?.name ?? installId} (${nodeId})`
+}
+
+/** How often an open task looks whether the other node is still there. */
+const LOOK_MS = 1_000
+
+/**
+ * Calls `gone` once the cluster no longer counts a node as live: a connection cut in the middle of nowhere
+ * would not show for a long time. Returns what stops looking.
+ */
+export function watchNode (
+  cluster: Pick<Cluster, 'resolve'>, clock: Clock, installId: string, gone: () => void
+): () => void {
+  return clock.every(LOOK_MS, () => {
+    if (cluster.resolve(installId)?.live !== true) gone()
+  })
 }
