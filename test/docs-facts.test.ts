@@ -7,7 +7,7 @@ import { exitCodeMeanings } from '../kernel/cli/errors.js'
 import { findSetting } from '../kernel/config/resolve.js'
 import { allRoutes, table } from '../kernel/plugins/docs.js'
 import { kernelManifest } from '../kernel/plugins/kernel-manifest.js'
-import { supportOf } from '../plugins/capabilities-tts/engine/support.js'
+import { supportOf } from '../plugins/capabilities-tts/service.js'
 import { bundled } from '../plugins/index.js'
 import type { Manifest } from '../kernel/index.js'
 

@@ -1,11 +1,7 @@
 import { definePlugin, InvocationService, kernelError } from '../../kernel/index.js'
 import { RunnersService } from '../runners/service.js'
-import { config } from './config.js'
-import { tts } from './descriptor.js'
-import { errors } from './errors.js'
-import { routes } from './routes.js'
-import { speak } from './speak.js'
-import { renamed, speechHandler } from './speech-route.js'
+import { config, errors, routes, tts } from './declarations.js'
+import { renamed, speak, speechHandler } from './speech.js'
 
 /** Text to speech: the capability, the OpenAI routes, the engine and the voice that ships with svc. */
 export default definePlugin({

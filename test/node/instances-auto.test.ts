@@ -1,5 +1,5 @@
 import t from 'tap'
-import { framesSeconds, walkFrames } from '../../plugins/capabilities-tts/mp3-frames.js'
+import { framesSeconds, walkFrames } from '../../plugins/capabilities-tts/test/mp3.js'
 import { figure, full, inTime, pick, secondsSince, sleep, svc, until } from './kit.js'
 import {
   asked, homeOf, instancesCluster, instancesOf, nodesOf, openFrames, said, settled, view

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { join } from 'node:path'
-import { framesSeconds, walkFrames } from '../../plugins/capabilities-tts/mp3-frames.js'
+import { framesSeconds, walkFrames } from '../../plugins/capabilities-tts/test/mp3.js'
 import { ELECTION_MS, HEARTBEAT_MS } from './cluster-kit.js'
 import { freePorts } from './ports.js'
 import { does, report, TTS } from './engine.js'

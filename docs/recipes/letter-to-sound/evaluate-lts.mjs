@@ -15,13 +15,13 @@ async function load () {
   const folder = mkdtempSync(join(tmpdir(), 'lts-'))
   const compilerOptions = { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2022 }
   writeFileSync(join(folder, 'package.json'), '{"type":"module"}')
-  for (const name of ['data', 'phones', 'lts-model', 'dictionary', 'morphology']) {
+  for (const name of ['phones', 'dictionary', 'letter-to-sound', 'pronounce']) {
     const source = readFileSync(new URL(`${name}.ts`, front), 'utf8')
     writeFileSync(join(folder, name + '.js'), ts.transpileModule(source, { compilerOptions }).outputText)
   }
   symlinkSync(fileURLToPath(new URL('data', front)), join(folder, 'data'))
   const load = (name) => import(pathToFileURL(join(folder, name)))
-  return { ...await load('lts-model.js'), ...await load('morphology.js'), ...await load('dictionary.js') }
+  return { ...await load('letter-to-sound.js'), ...await load('pronounce.js'), ...await load('dictionary.js') }
 }
 
 function editDistance (a, b) {

@@ -1,10 +1,24 @@
-/** Choosing the encoder of an answer. */
+/**
+ * From a model's samples to bytes: MP3 through lamejs (mono, constant bit rate, no tag frames, no bit
+ * reservoir, so every frame stands alone), or 16-bit samples, bare or behind a WAV header.
+ */
+// @ts-expect-error -- the package declares its types under the name it had before it was aliased
+import { Mp3Encoder } from 'lamejs'
 import { EngineError } from '../../../kernel/api/engine.js'
-import type { AudioEncoder } from './audio.js'
-import { Mp3Stream, MP3_RATES } from './mp3.js'
-import { PcmStream, wavHeader } from './pcm.js'
+import { Mp3Time } from './mp3-frames.js'
 
-/** Encodings this engine writes: MP3 frames, or 16-bit samples with and without a WAV header. */
+/** Bytes and the seconds of sound in them. */
+export interface Encoded { bytes: Uint8Array, seconds: number }
+
+/** One encoder serves one answer from its first to its last sample. */
+export interface AudioEncoder {
+  /** Takes samples in -1…1 (clipped); answers what is complete so far, possibly nothing. */
+  encode (samples: Float32Array): Encoded
+  /** The rest; never without bytes. */
+  finish (): Encoded
+}
+
+/** What this engine writes. */
 export const ENCODINGS = ['mp3', 'wav', 'pcm'] as const
 export type Encoding = typeof ENCODINGS[number]
 
@@ -13,10 +27,127 @@ export type Encoding = typeof ENCODINGS[number]
  * @throws EngineError invalid_payload for an MP3 at a rate that MP3 does not have.
  */
 export function createEncoder (encoding: Encoding, sampleRate: number): AudioEncoder {
-  if (encoding === 'wav') return new PcmStream(sampleRate, wavHeader(sampleRate))
-  if (encoding === 'pcm') return new PcmStream(sampleRate, new Uint8Array())
-  if (MP3_RATES.includes(sampleRate)) return new Mp3Stream(sampleRate)
+  if (encoding !== 'mp3') return new PcmStream(sampleRate, encoding === 'wav')
+  const kbps = KBPS.get(sampleRate)
+  if (kbps !== undefined) return new Mp3Stream(sampleRate, kbps)
   const rates = MP3_RATES.join(', ')
   const message = `this voice speaks at ${sampleRate} Hz, MP3 at ${rates} Hz only: ask for wav or pcm`
   throw new EngineError('invalid_payload', message, { issues: [{ path: 'response_format', message }] })
+}
+
+/** Samples in -1…1 as 16-bit integers, clipped; what is not a number becomes silence. */
+export function toInt16 (samples: Float32Array): Int16Array {
+  const out = new Int16Array(samples.length)
+  for (let i = 0; i < samples.length; i++) {
+    const v = samples[i] as number
+    // The typed array turns NaN into 0 by itself.
+    out[i] = v >= 1 ? 32_767 : v <= -1 ? -32_767 : Math.round(v * 32_767)
+  }
+  return out
+}
+
+interface LameEncoder {
+  encodeBuffer (left: Int16Array): Int8Array | Uint8Array
+  flush (): Int8Array | Uint8Array
+}
+const Lame = Mp3Encoder as new (channels: number, sampleRate: number, kbps: number) => LameEncoder
+
+/** Bit rate by sampling rate: transparent enough for one voice (the low rates end at 160 kbps). */
+const KBPS = new Map([
+  [8_000, 24], [11_025, 32], [12_000, 32], [16_000, 48], [22_050, 64], [24_000, 64],
+  [32_000, 96], [44_100, 112], [48_000, 112]
+])
+
+/** The nine sampling rates of MPEG-1, 2 and 2.5, in Hz. */
+export const MP3_RATES = [...KBPS.keys()]
+
+// A whole second at a time keeps lamejs's input buffer small.
+const PIECE = 16_384
+
+class Mp3Stream implements AudioEncoder {
+  private readonly lame: LameEncoder
+
+  constructor (sampleRate: number, kbps: number) {
+    this.lame = new Lame(1, sampleRate, kbps)
+  }
+
+  encode (samples: Float32Array): Encoded {
+    const pcm = toInt16(samples)
+    const parts: Uint8Array[] = []
+    for (let at = 0; at < pcm.length; at += PIECE) {
+      parts.push(copyOf(this.lame.encodeBuffer(pcm.subarray(at, at + PIECE))))
+    }
+    return measured(Buffer.concat(parts))
+  }
+
+  /** Pads the last frame and adds the encoder's delay (1105 samples with that of a decoder). */
+  finish (): Encoded {
+    return measured(copyOf(this.lame.flush()))
+  }
+}
+
+/** The encoder returns a view of signed bytes of a buffer that it uses again. */
+function copyOf (view: Int8Array | Uint8Array): Uint8Array {
+  return Uint8Array.from(new Uint8Array(view.buffer, view.byteOffset, view.length))
+}
+
+function measured (bytes: Uint8Array): Encoded {
+  const time = new Mp3Time()
+  time.add(bytes)
+  return { bytes, seconds: time.seconds }
+}
+
+/**
+ * A WAV header for mono 16-bit sound of unknown length: both sizes are 0xFFFFFFFF, as streaming writers do.
+ */
+function wavHeader (sampleRate: number): Uint8Array {
+  const header = Buffer.alloc(44)
+  header.write('RIFF', 0, 'latin1')
+  header.writeUInt32LE(0xffffffff, 4)
+  header.write('WAVEfmt ', 8, 'latin1')
+  header.writeUInt32LE(16, 16)
+  header.writeUInt16LE(1, 20)
+  header.writeUInt16LE(1, 22)
+  header.writeUInt32LE(sampleRate, 24)
+  header.writeUInt32LE(sampleRate * 2, 28)
+  header.writeUInt16LE(2, 32)
+  header.writeUInt16LE(16, 34)
+  header.write('data', 36, 'latin1')
+  header.writeUInt32LE(0xffffffff, 40)
+  return header
+}
+
+/** Little-endian 16-bit mono samples, behind a header in a WAV file. */
+class PcmStream implements AudioEncoder {
+  private readonly sampleRate: number
+  private header: Uint8Array
+  /** The last sample waits for the end, so that the last chunk of an answer has bytes. */
+  private held: Int16Array = new Int16Array()
+
+  constructor (sampleRate: number, wav: boolean) {
+    this.sampleRate = sampleRate
+    this.header = wav ? wavHeader(sampleRate) : new Uint8Array()
+  }
+
+  encode (samples: Float32Array): Encoded {
+    if (samples.length === 0) return { bytes: new Uint8Array(), seconds: 0 }
+    const pcm = toInt16(samples)
+    const out = this.write([this.held, pcm.subarray(0, -1)])
+    this.held = pcm.slice(-1)
+    return out
+  }
+
+  finish (): Encoded {
+    return this.write([this.held.length === 0 ? new Int16Array(1) : this.held])
+  }
+
+  private write (parts: Int16Array[]): Encoded {
+    const count = parts.reduce((sum, part) => sum + part.length, 0)
+    const bytes = Buffer.alloc(this.header.length + count * 2)
+    bytes.set(this.header)
+    let at = this.header.length
+    for (const part of parts) for (const v of part) at = bytes.writeInt16LE(v, at)
+    this.header = new Uint8Array()
+    return { bytes, seconds: count / this.sampleRate }
+  }
 }

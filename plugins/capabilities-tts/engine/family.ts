@@ -3,12 +3,38 @@
  * samples. Everything else (validation, pacing, encoding) is shared.
  */
 import type { CardVoice } from '../../../kernel/api/engine.js'
-import type { Pace } from './pace.js'
+
+/** Seconds of the first piece: one MP3 frame comes out of it at every sampling rate. */
+export const FIRST_SECONDS = 0.12
+/** Seconds of the longest decoded piece: well under a second of work where speech is made in real time. */
+export const DECODE_SECONDS = 4
+
+/**
+ * The lengths of successive pieces, in seconds: the first is short, so that sound starts at once; each
+ * further one is twice as long, up to a limit. Chunks grow to the interval asked for; decoded pieces grow
+ * further, because each is decoded with an overlap.
+ */
+export class Pace {
+  private seconds: number
+  private readonly limit: number
+
+  constructor (first: number, limit: number) {
+    this.limit = limit
+    this.seconds = Math.min(first, limit)
+  }
+
+  /** Length of the next piece. */
+  next (): number {
+    const now = this.seconds
+    this.seconds = Math.min(now * 2, this.limit)
+    return now
+  }
+}
 
 /** Bounds of a request field, both included. */
 export interface Range { min: number, max: number, integer?: boolean }
 
-/** What a family honours of the fields that the schema leaves open. */
+/** What a family accepts for the fields that the schema leaves open. */
 export interface Limits {
   /** Multiple of the voice's own speed. */
   speed: Range
@@ -16,7 +42,7 @@ export interface Limits {
   temperature: Range | undefined
 }
 
-/** A request after validation: every field has a value this family honours. */
+/** A request after validation: every field has a value that the family accepts. */
 export interface SpeechRequest {
   text: string
   /** Id of a voice, or of a mix where the family has mixes. */
@@ -33,7 +59,7 @@ export interface SpeechRequest {
   pace: Pace
 }
 
-/** One piece of text that is spoken in one breath. */
+/** A piece of text that is synthesised in one run. */
 export interface SpeechUnit {
   ids: number[]
   /** Phoneme symbols in it, known to the voice or not. */

@@ -13,9 +13,9 @@ import { float32, floats, int64, type Feeds, type Sessions } from './sessions.js
 import { languageCode } from './voice-config.js'
 
 /** Dimensions of one style row, tokens of one run, and the sampling rate in Hz. */
-export const STYLE_WIDTH = 256
-export const MAX_TOKENS = 510
-export const KOKORO_RATE = 24_000
+const STYLE_WIDTH = 256
+const MAX_TOKENS = 510
+const KOKORO_RATE = 24_000
 
 // More than about 450 tokens sound rushed; the first unit is short because a unit is spoken whole.
 const SIZES = { maxSymbols: 400, firstSymbols: 100 }

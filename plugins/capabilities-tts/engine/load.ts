@@ -5,28 +5,25 @@ import { EngineError, type CardVoice, type EngineEnv, type ModelSpec } from '../
 import { decodeModel, encodeModel, indexGraph } from '../../onnx/engine.js'
 import { warmUp } from '../text/front-end.js'
 import type { Family } from './family.js'
-import { openFlite } from './flite.js'
 import { kokoroFamily, readStylePack } from './kokoro.js'
 import {
   builtinFront, espeakFront, findEspeak, phonemizerMissing, plainFront, type Espeak, type Front
 } from './phonemes.js'
-import { openPiper, tableNoise } from './piper.js'
-import { seedNoise } from './seeded-noise.js'
+import { seedNoise, tableNoise } from './seeded-noise.js'
 import { Sessions } from './sessions.js'
-import { vitsFamily, type VitsVoice } from './vits.js'
+import { openFlite, openPiper, vitsFamily } from './vits.js'
 import { readVoiceConfig, type VoiceConfig } from './voice-config.js'
 
-/** What loading needs beside the spec; tests pass their own finder of espeak. */
-export interface LoadTools {
-  env: EngineEnv, sessions: Sessions, findEspeak: () => Promise<Espeak | undefined>
+/** What loading needs beside the spec. */
+interface LoadTools { env: EngineEnv, sessions: Sessions, findEspeak: () => Promise<Espeak | undefined> }
+
+/** A row for each family. */
+const LOADERS: Record<string, (spec: ModelSpec, tools: LoadTools) => Promise<Family>> = {
+  flite: loadVits, piper: loadVits, kokoro: loadKokoro
 }
 
-type Loader = (spec: ModelSpec, tools: LoadTools) => Promise<Family>
-
-const LOADERS: Record<string, Loader> = { flite: loadVits, piper: loadVits, kokoro: loadKokoro }
-
 /**
- * Loads the family that the card names.
+ * Loads the family that the card names; `espeak` finds the optional package.
  * @throws EngineError model_invalid, model_incomplete, no_backend
  */
 export async function loadFamily (
@@ -84,25 +81,24 @@ async function loadVits (spec: ModelSpec, tools: LoadTools): Promise<Family> {
   const config = readVoiceConfig(await readJson(fileOf(spec, 'config', '.onnx.json')))
   const bytes = await read(path)
   env.progress(1, 3)
-  const embedded = spec.card.family === 'flite'
+  const bundled = spec.card.family === 'flite'
   const model = decode(bytes, path)
-  const graph = embedded
+  const graph = bundled
     ? await openFlite(model, config, sessions)
     : await openPiper(model, path, config, sessions)
   env.progress(2, 3)
   const front = await vitsFront(spec, config, tools)
   env.progress(3, 3)
   const voices = vitsVoices(spec, config)
-  const voice: VitsVoice = {
+  return vitsFamily({
     graph, config, front, voices,
     warmFront: front === builtinFront ? warmUp : () => {},
-    // The embedded voice was trained with sentences of its own silence and drops pads by itself.
-    pads: !embedded,
-    pauseSeconds: embedded ? 0 : 0.2,
-    sizes: { maxSymbols: 200, firstSymbols: embedded ? 120 : 60 },
+    // The bundled voice makes the silence between sentences itself, and drops pads.
+    pads: !bundled,
+    pauseSeconds: bundled ? 0 : 0.2,
+    sizes: { maxSymbols: 200, firstSymbols: bundled ? 120 : 60 },
     defaultVoice: String(spec.card.defaults['voice'] ?? voices[0]?.id)
-  }
-  return vitsFamily(voice, sessions)
+  }, sessions)
 }
 
 /** Speakers of the configuration, named as the card names them. */
@@ -157,9 +153,9 @@ async function loadKokoro (spec: ModelSpec, tools: LoadTools): Promise<Family> {
 
 async function readPacks ({ card, directory }: ModelSpec): Promise<Map<string, Float32Array>> {
   const files = card.files.filter((file) => file.role === 'voice' || file.path.endsWith('.bin'))
-  if (files.length === 0) throw new EngineError(
-    'model_incomplete', `the card of ${card.modelId} lists no style pack (.bin)`
-  )
+  if (files.length === 0) {
+    throw new EngineError('model_incomplete', `the card of ${card.modelId} lists no style pack (.bin)`)
+  }
   const packs = new Map<string, Float32Array>()
   for (const { path } of files) {
     packs.set(basename(path, '.bin'), readStylePack(await read(join(directory, path)), basename(path)))

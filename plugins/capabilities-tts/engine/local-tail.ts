@@ -1,8 +1,9 @@
 /**
- * Finding the part of a vocoder graph that only looks a few frames to each side. Such a tail can be run in
- * overlapping pieces, and the samples are the same as those of one whole run.
+ * The part of a vocoder graph whose samples depend on a few frames to each side only: finding it, and running
+ * it in overlapping pieces, whose samples are the same as those of one whole run.
  */
 import { attributesOf, closureOf, type GraphIndex, type OnnxNode } from '../../onnx/engine.js'
+import type { Pace } from './family.js'
 
 /** Where to cut, and how the tail's input frames relate to its output samples. */
 export interface LocalTail {
@@ -115,4 +116,34 @@ export function findLocalTail (index: GraphIndex, output: string, allowed: strin
     return { tensor, hop: reach.rate, overlap: overlapOf(reach), extra }
   }
   return undefined
+}
+
+/** The tail of one unit: `run(from, to)` answers the samples of frames [from, to). */
+export interface TailRun {
+  frames: number
+  /** Samples per frame. */
+  hop: number
+  /** Frames to each side that a frame's samples depend on. */
+  overlap: number
+  sampleRate: number
+  run: (from: number, to: number) => Promise<Float32Array>
+}
+
+/**
+ * Samples of all frames in pieces. A piece is computed with `overlap` frames to each side, clipped at the
+ * ends, and only its own samples are kept: they equal those of one whole run up to float rounding.
+ */
+export async function * decodeLocal (
+  tail: TailRun, pace: Pace, signal: AbortSignal
+): AsyncGenerator<Float32Array> {
+  const { frames, hop, overlap } = tail
+  for (let a = 0; a < frames && !signal.aborted;) {
+    const length = Math.max(1, Math.round(pace.next() * tail.sampleRate / hop))
+    // A last piece shorter than its overlap costs more alone than together with this one.
+    const b = frames - a - length <= overlap ? frames : a + length
+    const from = Math.max(0, a - overlap)
+    const samples = await tail.run(from, Math.min(frames, b + overlap))
+    yield samples.subarray((a - from) * hop, (b - from) * hop)
+    a = b
+  }
 }

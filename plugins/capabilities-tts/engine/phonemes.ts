@@ -3,18 +3,13 @@
  * (an optional package), character by character, or as phonemes already.
  */
 import { EngineError } from '../../../kernel/api/engine.js'
-import { inspect, prepareEnglish, type Unit } from '../text/front-end.js'
+import { skippedScripts } from '../text/fold.js'
+import { prepareEnglish, type Unit, type UnitSizes } from '../text/front-end.js'
 import { normaliseSentence } from '../text/normalise.js'
 import { sentences as englishSentences } from '../text/sentences.js'
 
-/** How long units may be, in phoneme symbols. */
-export interface UnitSizes { maxSymbols: number, firstSymbols: number }
-
-/** What one run speaks. */
-export type PhonemeUnit = Pick<Unit, 'phonemes' | 'sentenceEnd'>
-
 /** A source of units; lazy, so that a long text is never held as phonemes. */
-export type Front = (text: string, sizes: UnitSizes) => Iterable<PhonemeUnit>
+export type Front = (text: string, sizes: UnitSizes) => Iterable<Unit>
 
 /** Text to one IPA string per sentence with espeak; null for a language it does not have. */
 export type Espeak = (text: string, voice: string) => string[] | null
@@ -77,7 +72,7 @@ export function * splitPhonemes (phonemes: string, sizes: UnitSizes, first: bool
 }
 
 /** Units of phoneme strings that are whole sentences. */
-function * unitsOf (spoken: Iterable<string>, sizes: UnitSizes): Generator<PhonemeUnit> {
+function * unitsOf (spoken: Iterable<string>, sizes: UnitSizes): Generator<Unit> {
   let first = true
   for (const sentence of spoken) {
     const split = [...splitPhonemes(sentence, sizes, first)]
@@ -88,10 +83,13 @@ function * unitsOf (spoken: Iterable<string>, sizes: UnitSizes): Generator<Phone
 }
 
 /** The English front end of this package. @throws EngineError text_unspeakable */
-export const builtinFront: Front = (text, sizes) => {
-  const { speakable, skippedScripts } = inspect(text)
-  if (!speakable) throw unspeakable(skippedScripts)
-  return prepareEnglish(text, sizes)
+export const builtinFront: Front = function * (text, sizes) {
+  let units = 0
+  for (const unit of prepareEnglish(text, sizes)) {
+    units++
+    yield unit
+  }
+  if (units === 0) throw unspeakable(skippedScripts(text))
 }
 
 /** Phonemes from espeak in the language `voice`. */
@@ -116,14 +114,14 @@ function * englishWords (text: string): Generator<string> {
 export const plainFront: Front = (text, sizes) => unitsOf(sentences(text, 'en'), sizes)
 
 /** The refusal for text without anything to say. */
-export function unspeakable (skippedScripts: string[] = []): EngineError {
-  const scripts = skippedScripts.join(', ')
-  const why = scripts === '' ? 'it has no words' : `it has no words but in ${scripts}`
-  return new EngineError('text_unspeakable', `this voice cannot speak the text: ${why}`, { skippedScripts })
+export function unspeakable (scripts: string[] = []): EngineError {
+  const why = scripts.length === 0 ? 'it has no words' : `it has no words but in ${scripts.join(', ')}`
+  return new EngineError('text_unspeakable', `this voice cannot speak the text: ${why}`,
+    { skippedScripts: scripts })
 }
 
 /** Ends a stream of units after `max` symbols, in the middle of a unit if need be. */
-export function * capSymbols (units: Iterable<PhonemeUnit>, max: number): Generator<PhonemeUnit> {
+export function * capSymbols (units: Iterable<Unit>, max: number): Generator<Unit> {
   let left = max
   for (const unit of units) {
     const symbols = [...unit.phonemes]

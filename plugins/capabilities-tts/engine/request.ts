@@ -1,27 +1,24 @@
 /**
- * From the payload of a task to a request the family honours. The schema of the capability was checked
- * before; here are the bounds that depend on the voice. Every problem is reported at once.
+ * From the payload of a task to a request that the family accepts. The schema of the capability was checked
+ * before; here are the bounds that depend on the voice. All problems are reported together.
  */
 import { EngineError, type ModelCard } from '../../../kernel/api/engine.js'
 import { ENCODINGS, type Encoding } from './encoder.js'
-import type { Family, Range, SpeechRequest } from './family.js'
-import { DECODE_SECONDS, FIRST_SECONDS, Pace } from './pace.js'
+import {
+  DECODE_SECONDS, FIRST_SECONDS, Pace, type Family, type Range, type SpeechRequest
+} from './family.js'
 
-/**
- * Bounds of `streaming_interval` in seconds: about one MP3 frame, and what is still held in memory lightly.
- */
-export const INTERVAL: Range = { min: 0.04, max: 60 }
+/** Bounds of `streaming_interval` in seconds: about one MP3 frame, and a few MB of samples. */
+const INTERVAL: Range = { min: 0.04, max: 60 }
 /** Seconds of audio per chunk where a request says nothing. */
-export const DEFAULT_INTERVAL = 1
+const DEFAULT_INTERVAL = 1
 
 /** A checked request with what the answer is written in. */
 export interface SpeechTask { request: SpeechRequest, encoding: Encoding, interval: number }
 
-interface Issue { path: string, message: string }
-
 /** Collects problems and reads single fields. */
 class PayloadReader {
-  readonly issues: Issue[] = []
+  readonly issues: { path: string, message: string }[] = []
   private readonly payload: Record<string, unknown>
 
   constructor (payload: Record<string, unknown>) {
@@ -52,9 +49,8 @@ class PayloadReader {
     const inside = typeof value === 'number' && value >= range.min && value <= range.max
     if (inside && (range.integer !== true || Number.isInteger(value))) return value
     const kind = range.integer === true ? 'a whole number' : 'a number'
-    this.fail(
-      field, `${field} is ${String(value)}, but ${what} takes ${kind} from ${range.min} to ${range.max}`
-    )
+    const bounds = `${kind} from ${range.min} to ${range.max}`
+    this.fail(field, `${field} is ${String(value)}, but ${what} takes ${bounds}`)
     return fallback
   }
 }
@@ -63,43 +59,37 @@ function readVoice (reader: PayloadReader, family: Family, model: string): strin
   const wanted = reader.string('voice')
   if (wanted === undefined) return family.defaultVoice
   const found = family.findVoice(wanted)
-  if (found === undefined) {
-    reader.fail(
-      'voice', `${model} has no voice "${wanted}": it has ${family.voices.map((v) => v.id).join(', ')}`
-    )
-  }
-  return found ?? family.defaultVoice
+  if (found !== undefined) return found
+  const voices = family.voices.map((v) => v.id).join(', ')
+  reader.fail('voice', `${model} has no voice "${wanted}": it has ${voices}`)
+  return family.defaultVoice
 }
 
 function readLanguage (reader: PayloadReader, family: Family, model: string, voice: string): string {
   // The schema takes any text; none at all is the voice's own language.
   const wanted = reader.string('lang_code') || undefined
   const found = family.findLanguage(wanted, voice)
-  if (found === undefined) {
-    const asked = wanted === undefined
-      ? `voice "${voice}" names no language that is offered`
-      : `lang_code "${wanted}"`
-    reader.fail('lang_code', `${asked}: ${model} speaks ${family.languages().join(', ')}`)
-  }
-  return found ?? ''
+  if (found !== undefined) return found
+  const asked = wanted === undefined
+    ? `voice "${voice}" names no language that is offered`
+    : `lang_code "${wanted}"`
+  reader.fail('lang_code', `${asked}: ${model} speaks ${family.languages().join(', ')}`)
+  return ''
 }
 
 function readSeed (reader: PayloadReader, family: Family, given: unknown, model: string): number | undefined {
   if (given === undefined) return undefined
-  if (!family.seeded) {
-    reader.fail('seed', `${model} draws noise of its own that no seed reaches: leave seed out`)
-    return undefined
-  }
-  return reader.number('seed', 0, { min: 0, max: 4_294_967_295, integer: true }, model)
+  if (family.seeded) return reader.number('seed', 0, { min: 0, max: 4_294_967_295, integer: true }, model)
+  reader.fail('seed', `${model} draws noise of its own that no seed reaches: leave seed out`)
+  return undefined
 }
 
 function readEncoding (reader: PayloadReader): Encoding {
   const wanted = reader.string('encoding') ?? reader.string('response_format') ?? 'mp3'
   const found = ENCODINGS.find((encoding) => encoding === wanted)
-  if (found === undefined) {
-    reader.fail('response_format', `"${wanted}" is not written here: ${ENCODINGS.join(', ')} are`)
-  }
-  return found ?? 'mp3'
+  if (found !== undefined) return found
+  reader.fail('response_format', `"${wanted}" is not written here: ${ENCODINGS.join(', ')} are`)
+  return 'mp3'
 }
 
 const ANY_COUNT: Range = { min: 1, max: Number.MAX_SAFE_INTEGER, integer: true }

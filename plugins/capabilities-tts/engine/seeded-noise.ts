@@ -2,9 +2,12 @@
  * Noise that follows a seed. Graphs draw theirs with RandomNormalLike, which no request can seed; the nodes
  * are replaced by a lookup in a table that is fed with each run.
  */
+import { randomInt } from 'node:crypto'
 import {
   ELEMENT, attributesOf, int64Tensor, nodeOf, tensorInfo, type GraphIndex, type OnnxModel, type OnnxNode
 } from '../../onnx/engine.js'
+import type { SpeechRequest, SpeechUnit } from './family.js'
+import { float32, int64, type Feeds } from './sessions.js'
 
 /** Length of a noise table: prime, so that a repeat never lines up with the rows of a tensor. */
 export const NOISE_LENGTH = 131_071
@@ -14,8 +17,9 @@ export const NOISE_START = 'svc_noise_start'
 
 const RANDOM = new Set(['RandomNormal', 'RandomNormalLike', 'RandomUniform', 'RandomUniformLike', 'Bernoulli',
   'Multinomial'])
-// Distance between the starts of two nodes in the table.
+// Distances between the starts of two nodes, and of two units, in the table.
 const NODE_STRIDE = 40_961
+const UNIT_STRIDE = 17_389
 
 /** A uniform generator over [0, 1) (xorshift128 seeded by splitmix32): same seed, same numbers everywhere. */
 export function uniform (seed: number): () => number {
@@ -104,4 +108,17 @@ export function seedNoise (index: GraphIndex): { model: OnnxModel, seeded: boole
   ]
   const graph = { ...model.graph, node, input, initializer: [...model.graph.initializer, ...initializer] }
   return { model: { ...model, graph }, seeded: true, fed: true }
+}
+
+/**
+ * The noise inputs of a run. A request keeps its table for all its units, which start at different places.
+ */
+export function tableNoise (): (request: SpeechRequest, unit: SpeechUnit) => Feeds {
+  const tables = new WeakMap<SpeechRequest, Float32Array>()
+  return (request, unit) => {
+    const table = tables.get(request) ?? gaussian(request.seed ?? randomInt(2 ** 32), NOISE_LENGTH)
+    tables.set(request, table)
+    const start = unit.index * UNIT_STRIDE % NOISE_LENGTH
+    return { [NOISE_INPUT]: float32(table, [NOISE_LENGTH]), [NOISE_START]: int64([start], []) }
+  }
 }

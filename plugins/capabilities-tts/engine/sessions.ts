@@ -49,3 +49,11 @@ export function floats (tensor: Tensor | undefined, name: string): Float32Array 
     'model_invalid', `output "${name}" of the graph is not float32 but ${tensor?.type ?? 'missing'}`
   )
 }
+
+/** Columns [from, to) of a row-major [rows, width] tensor. */
+export function columns (data: Float32Array, rows: number, from: number, to: number): Float32Array {
+  const width = data.length / rows
+  const out = new Float32Array(rows * (to - from))
+  for (let r = 0; r < rows; r++) out.set(data.subarray(r * width + from, r * width + to), r * (to - from))
+  return out
+}

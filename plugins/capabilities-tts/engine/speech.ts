@@ -1,15 +1,13 @@
-/** The way of one answer: units to samples, samples to encoded chunks of the length asked for. */
+/** Makes one answer: units to samples, samples to encoded chunks of the length asked for. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { EngineChunk, SpanSeries, SpanSink } from '../../../kernel/api/engine.js'
-import type { AudioEncoder, Encoded } from './audio.js'
-import { createEncoder } from './encoder.js'
-import type { Family, SpeechRequest, SpeechUnit } from './family.js'
-import { FIRST_SECONDS, Pace } from './pace.js'
+import { createEncoder, type AudioEncoder, type Encoded } from './encoder.js'
+import { FIRST_SECONDS, Pace, type Family, type SpeechRequest, type SpeechUnit } from './family.js'
 import { unspeakable } from './phonemes.js'
 import type { SpeechTask } from './request.js'
 
 /** All samples of a request, unit after unit, with the family's pause between sentences. */
-export async function * samplesOf (
+async function * samplesOf (
   family: Family, request: SpeechRequest, signal: AbortSignal, trace?: SpanSink
 ): AsyncGenerator<Float32Array> {
   let pause = 0
@@ -31,7 +29,7 @@ export async function * samplesOf (
   if (units === 0) throw unspeakable()
 }
 
-/** The units of a text, each with a span for its way from letters to symbols. */
+/** The units of a text, each with a span for the time from letters to symbols. */
 function * prepared (family: Family, request: SpeechRequest, trace?: SpanSink): Generator<SpeechUnit> {
   let startMs = trace?.now() ?? 0
   for (const unit of family.prepare(request.text, request)) {
@@ -111,14 +109,9 @@ class ChunkWriter {
     return this.pending.length > 0
   }
 
-  take (): EngineChunk {
-    return this.chunk(true)
-  }
-
-  /** The last chunk, with the encoder's rest. */
-  last (): EngineChunk {
+  /** Adds the encoder's rest: the last chunk has bytes. */
+  finish (): void {
     this.hold(this.encoder.finish())
-    return this.chunk(false)
   }
 
   private hold ({ bytes, seconds }: Encoded): void {
@@ -126,7 +119,8 @@ class ChunkWriter {
     this.pendingSeconds += seconds
   }
 
-  private chunk (partial: boolean): EngineChunk {
+  /** What was encoded since the last chunk, as the next one; `partial` is false for the last of an answer. */
+  chunk (partial: boolean): EngineChunk {
     const { model, format, sampleRate } = this.head
     const chunk: EngineChunk = {
       payload: { model, format, chunk_index: this.index++, sample_rate: sampleRate, is_partial: partial },
@@ -155,10 +149,12 @@ export async function * speak (
     for (const { part, full } of slicer.slice(samples)) {
       writer.push(part)
       if (!full || !writer.ready) continue
-      yield writer.take()
+      yield writer.chunk(true)
       await nextTurn()
       if (signal.aborted) return
     }
   }
-  if (!signal.aborted) yield writer.last()
+  if (signal.aborted) return
+  writer.finish()
+  yield writer.chunk(false)
 }

@@ -1,19 +1,24 @@
 /**
  * Voices with Piper's signature: `input`, `input_lengths`, `scales`, `sid` in, samples out. Two families
- * share it: stock Piper (VITS) voices and the embedded one. They differ in where the graph is cut and how a
- * seed reaches the noise; both are data here (`VitsGraph`).
+ * share it: stock Piper (VITS) voices and the bundled one, a predictor of vocoder parameters with a vocoder
+ * behind it. They differ in where the graph is cut and in how a seed reaches the noise (`VitsGraph`).
  */
 import type { InferenceSession } from 'onnxruntime-node'
 import type { CardVoice } from '../../../kernel/api/engine.js'
-import type { Family, Limits, SpeechRequest, SpeechUnit } from './family.js'
-import { decodeLocal } from './local-decode.js'
-import { capSymbols, plainFront, type Front, type UnitSizes } from './phonemes.js'
-import { float32, floats, int64, type Feeds, type Sessions } from './sessions.js'
+import { encodeModel, extractModel, indexGraph, type GraphIndex, type OnnxModel } from '../../onnx/engine.js'
+import type { Family, SpeechRequest, SpeechUnit } from './family.js'
+import { decodeLocal, findLocalTail } from './local-tail.js'
+import type { UnitSizes } from '../text/front-end.js'
+import { capSymbols, plainFront, type Front } from './phonemes.js'
+import { seedNoise, tableNoise } from './seeded-noise.js'
+import { columns, float32, floats, int64, type Feeds, type Sessions } from './sessions.js'
 import { languageCode, phonemeIds, type VoiceConfig } from './voice-config.js'
 
 /** The part of a cut graph that runs piece by piece. */
-export interface VitsTail {
+interface VitsTail {
+  /** Samples per frame. */
   hop: number
+  /** Frames to each side that a frame's samples depend on. */
   overlap: number
   /** Number of frames in the front's outputs. */
   frames: (front: Feeds) => number
@@ -27,7 +32,7 @@ export interface VitsGraph {
   tail: VitsTail | undefined
   /** Inputs that carry the seed beside `scales`. */
   noise: (request: SpeechRequest, unit: SpeechUnit) => Feeds
-  /** `scales[2]`: noise of the durations, or the seed where it rides there. */
+  /** `scales[2]`: noise of the durations; in the bundled voice the seed. */
   noiseW: (request: SpeechRequest) => number
   seeded: boolean
 }
@@ -46,30 +51,118 @@ export interface VitsVoice {
   defaultVoice: string
 }
 
+const VOICE = 'the voice'
+
+/** Opens both parts of a graph that is cut at `tensors`; `decode` runs the second one on `frames` frames. */
+async function openCut (
+  index: GraphIndex, tensors: string[], label: string, sessions: Sessions
+): Promise<{ front: InferenceSession, decode: (feeds: Feeds, frames: number) => Promise<Float32Array> }> {
+  const output = outputOf(index)
+  const inputs = [...index.inputs.keys()].filter((name) => !index.initializers.has(name))
+  const front = await sessions.open(encodeModel(extractModel(index, inputs, tensors)), VOICE)
+  const decoder = await sessions.open(encodeModel(extractModel(index, tensors, [output])), label)
+  return {
+    front,
+    decode: async (feeds, frames) =>
+      floats((await sessions.run(decoder, feeds, 'frames', frames))[output], output)
+  }
+}
+
+const outputOf = (index: GraphIndex): string => [...index.outputs.keys()][0] ?? 'output'
+
 /**
- * A VITS voice keeps its quality from a quarter to four times its speed; noise beyond twice its level is
- * hiss.
+ * Opens a stock Piper voice from its decoded file, cut before its decoder where that is local; `path` is used
+ * instead where weights lie in files beside it. The noise that the graph draws is replaced by a table.
+ * @throws EngineError model_invalid
  */
-export const VITS_LIMITS: Limits = { speed: { min: 0.25, max: 4 }, temperature: { min: 0, max: 2 } }
+export async function openPiper (
+  file: OnnxModel, path: string, config: VoiceConfig, sessions: Sessions
+): Promise<VitsGraph> {
+  const original = indexGraph(file)
+  const noiseW = (): number => config.noiseW
+  if (original.external) {
+    const front = await sessions.open(path, VOICE)
+    return { front, tail: undefined, noise: () => ({}), noiseW, seeded: false }
+  }
+  const { model, seeded, fed } = seedNoise(original)
+  const seeding = { noise: fed ? tableNoise() : (): Feeds => ({}), noiseW, seeded }
+  const index = indexGraph(model)
+  const local = findLocalTail(index, outputOf(index), ['sid'])
+  if (local === undefined) {
+    return { front: await sessions.open(encodeModel(model), VOICE), tail: undefined, ...seeding }
+  }
+  const { tensor, hop, overlap, extra } = local
+  const { front, decode } = await openCut(index, [tensor], 'the decoder', sessions)
+  const run: VitsTail['run'] = async (out, from, to, sid) => {
+    const channels = out[tensor]?.dims[1] ?? 1
+    const z = columns(floats(out[tensor], tensor), channels, from, to)
+    const speaker = Object.fromEntries(extra.map((name) => [name, int64([sid], [1])]))
+    return await decode({ [tensor]: float32(z, [1, channels, to - from]), ...speaker }, to - from)
+  }
+  return { front, ...seeding, tail: { hop, overlap, frames: (out) => out[tensor]?.dims[2] ?? 0, run } }
+}
+
+/** Of the bundled voice: samples per frame, and frames to each side that the vocoder's filter looks. */
+const HOP = 80
+const OVERLAP = 7
+/** Seeds below 2^22 survive the way through a float32 `scales[2]` unchanged. */
+const SEED_BITS = 22
+
+/**
+ * The value of `scales[2]` for a 32-bit seed: the graph uses round(1000 * value). Seeds below 2^22 map to
+ * themselves, larger ones are folded into that range.
+ */
+export function seedScale (seed: number): number {
+  if (seed < 2 ** SEED_BITS) return seed / 1000
+  return (Math.imul(seed ^ (seed >>> 15), 0x2c1b3c6d) >>> (32 - SEED_BITS)) / 1000
+}
+
+/**
+ * Opens the bundled voice, cut where its graph has the tensors `excitation` and `frames`, whole otherwise;
+ * see "Streaming" in docs/recipes/voice-en/README.md.
+ */
+export async function openFlite (
+  model: OnnxModel, config: VoiceConfig, sessions: Sessions
+): Promise<VitsGraph> {
+  const index = indexGraph(model)
+  const seeding = {
+    noise: (): Feeds => ({}),
+    noiseW: ({ seed }: SpeechRequest) => seed === undefined ? config.noiseW : seedScale(seed),
+    seeded: true
+  }
+  if (!index.producer.has('excitation') || !index.producer.has('frames')) {
+    return { front: await sessions.open(encodeModel(model), VOICE), tail: undefined, ...seeding }
+  }
+  const { front, decode } = await openCut(index, ['excitation', 'frames'], 'its vocoder', sessions)
+  const run: VitsTail['run'] = async (out, from, to) => {
+    const width = out['frames']?.dims[2] ?? 1
+    const frames = floats(out['frames'], 'frames').slice(from * width, to * width)
+    const excitation = columns(floats(out['excitation'], 'excitation'), 2, from * HOP, to * HOP)
+    return await decode({
+      excitation: float32(excitation, [1, 2, (to - from) * HOP]),
+      frames: float32(frames, [1, to - from, width])
+    }, to - from)
+  }
+  const framesOf = (out: Feeds): number => out['frames']?.dims[1] ?? 0
+  return { front, ...seeding, tail: { hop: HOP, overlap: OVERLAP, frames: framesOf, run } }
+}
 
 /** Puts a loaded voice behind the common interface. */
 export function vitsFamily (voice: VitsVoice, sessions: Sessions): Family {
-  const { config, graph } = voice
+  const { config, graph, voices, defaultVoice, pauseSeconds, warmFront } = voice
   const codes = [...config.languages, 'ipa']
   return {
+    voices, defaultVoice, pauseSeconds, warmFront,
     sampleRate: config.sampleRate,
-    voices: voice.voices,
-    defaultVoice: voice.defaultVoice,
-    limits: VITS_LIMITS,
+    // Beyond these speeds the quality is lost; noise beyond twice its level is hiss.
+    limits: { speed: { min: 0.25, max: 4 }, temperature: { min: 0, max: 2 } },
     seeded: graph.seeded,
-    pauseSeconds: voice.pauseSeconds,
     streams: graph.tail !== undefined,
-    findVoice: (id) => voice.voices.some((v) => v.id === id) ? id : undefined,
+    findVoice: (id) => voices.some((v) => v.id === id) ? id : undefined,
     findLanguage: (code) => code === undefined ? codes[0] : codes.find((c) => c === languageCode(code)),
     languages: () => codes,
     prepare: (text, request) => prepare(voice, text, request),
     synth: (unit, request, signal) => synth(voice, sessions, unit, request, signal),
-    warmFront: voice.warmFront,
     close: async () => await sessions.close()
   }
 }

@@ -1,8 +1,7 @@
 import t from 'tap'
-import { toInt16 } from '../engine/audio.js'
-import { createEncoder } from '../engine/encoder.js'
-import { MP3_RATES } from '../engine/mp3.js'
-import { framesSeconds, readFrame, walkFrames } from '../mp3-frames.js'
+import { createEncoder, MP3_RATES, toInt16 } from '../engine/encoder.js'
+import { readFrame } from '../engine/mp3-frames.js'
+import { framesSeconds, walkFrames } from './mp3.js'
 
 // Encoder and decoder delay in samples, and the frame that pads the end.
 const DELAY = 1105

@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { EngineSession } from '../../../kernel/api/engine.js'
 import engine from '../engine/index.js'
-import { walkFrames } from '../mp3-frames.js'
+import { walkFrames } from './mp3.js'
 import { sentences, splitPhonemes } from '../engine/phonemes.js'
 import { embeddedSpec, IPA, quietEnv, refusal, say, type Answer } from './engine-kit.js'
 

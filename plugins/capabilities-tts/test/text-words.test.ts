@@ -1,13 +1,16 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
 import { dictionary } from 'cmu-pronouncing-dictionary'
-import { readData } from '../text/data.js'
-import { lookUp } from '../text/dictionary.js'
-import { homograph } from '../text/homographs.js'
-import { WEAK } from '../text/lexicon.js'
-import { pronounce } from '../text/lts.js'
-import { readLetters } from '../text/lts-model.js'
-import { arpabet, ipa, phones } from '../text/phones.js'
+import { lookUp, readData } from '../text/dictionary.js'
+import { readLetters } from '../text/letter-to-sound.js'
+import { ipa, phones } from '../text/phones.js'
+import { homograph, pronounce, WEAK } from '../text/pronounce.js'
+
+const { PHONES } = await import(
+  new URL('../../../docs/recipes/letter-to-sound/phones.mjs', import.meta.url).href
+) as { PHONES: readonly string[] }
+/** Phone numbers as ARPABET, by the table of the recipe. */
+const arpabet = (codes: readonly number[]): string => codes.map((code) => PHONES[code] ?? '?').join(' ')
 
 function check (word: string, expected: string): void {
   t.equal(pronounce(word).map(arpabet).join(' | '), expected, word)

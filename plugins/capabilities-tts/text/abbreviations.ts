@@ -1,38 +1,35 @@
+import { lookUp } from './dictionary.js'
+import type { Rule } from './normalise.js'
 import { cardinal, ordinalOf } from './numbers.js'
-import type { Rule } from './rules.js'
 
-/** after these a name follows: never the end of a sentence */
+/** A name follows these: they never end a sentence. */
 const TITLES: Record<string, string> = {
   Dr: 'Doctor', Mr: 'Mister', Mrs: 'Missus', Ms: 'Miz', Prof: 'Professor', Gen: 'General', Sgt: 'Sergeant',
   Capt: 'Captain', Lt: 'Lieutenant', Col: 'Colonel', Rev: 'Reverend', Hon: 'Honorable', Gov: 'Governor',
   Sen: 'Senator', Rep: 'Representative', Pres: 'President', Mt: 'Mount', Ft: 'Fort', Messrs: 'Messers'
 }
 
-/** may end a sentence; a final stop is then kept */
+/** These may end a sentence; the full stop is kept then. */
 const WORDS: Record<string, string> = {
   etc: 'etcetera', vs: 'versus', approx: 'approximately', Inc: 'Incorporated', Ltd: 'Limited',
-  Corp: 'Corporation',
-  Co: 'Company', Jr: 'Junior', Sr: 'Senior', Ave: 'Avenue', Blvd: 'Boulevard', Rd: 'Road', Fig: 'Figure',
-  fig: 'figure', Vol: 'Volume', vol: 'volume', dept: 'department', Dept: 'Department', est: 'established',
-  min: 'minimum', max: 'maximum', ca: 'circa', al: 'al', Bros: 'Brothers', Univ: 'University',
-  ref: 'reference',
-  Jan: 'January', Feb: 'February', Mar: 'March', Apr: 'April', Aug: 'August', Sept: 'September',
-  Sep: 'September',
-  Oct: 'October', Nov: 'November', Dec: 'December', Mon: 'Monday', Tue: 'Tuesday', Tues: 'Tuesday',
-  Wed: 'Wednesday',
-  Thu: 'Thursday', Thurs: 'Thursday', Fri: 'Friday', Sat: 'Saturday', Sun: 'Sunday'
+  Corp: 'Corporation', Co: 'Company', Jr: 'Junior', Sr: 'Senior', Ave: 'Avenue', Blvd: 'Boulevard',
+  Rd: 'Road', Fig: 'Figure', fig: 'figure', Vol: 'Volume', vol: 'volume', dept: 'department',
+  Dept: 'Department', est: 'established', min: 'minimum', max: 'maximum', ca: 'circa', al: 'al',
+  Bros: 'Brothers', Univ: 'University', ref: 'reference', Jan: 'January', Feb: 'February', Mar: 'March',
+  Apr: 'April', Aug: 'August', Sept: 'September', Sep: 'September', Oct: 'October', Nov: 'November',
+  Dec: 'December', Mon: 'Monday', Tue: 'Tuesday', Tues: 'Tuesday', Wed: 'Wednesday', Thu: 'Thursday',
+  Thurs: 'Thursday', Fri: 'Friday', Sat: 'Saturday', Sun: 'Sunday'
 }
 
-/** words that are no abbreviation at the end of a sentence ("in the sun.", "at the max.") */
+/** Plain words at the end of a sentence: "in the sun.", "at the max." */
 const NO_MERGE = new Set([
   'Sun', 'Sat', 'Mar', 'max', 'min', 'est', 'al', 'ref', 'Mon', 'Fri', 'Co', 'Inc', 'Ltd',
   'Corp', 'Jr', 'Sr', 'etc', 'Ave', 'Rd', 'Blvd'])
 
 const MERGE = [...Object.keys(TITLES), ...Object.keys(WORDS).filter((each) => !NO_MERGE.has(each)), 'St',
-  'No',
-  'Nos', 'pp', 'p', 'e\\.g', 'i\\.e', 'cf', 'viz'].join('|')
+  'No', 'Nos', 'pp', 'p', 'e\\.g', 'i\\.e', 'cf', 'viz'].join('|')
 const OPEN_END = new RegExp(`(?:^|[\\s("'])(?:(?:${MERGE})|(?:[A-Z]\\.)*[A-Z])\\.\\s*$`)
-/** company and academic suffixes go on unless a sentence visibly starts */
+/** After these the sentence goes on unless a new one visibly starts. */
 const MAYBE_END = /(?:^|\s)(?:Co|Inc|Ltd|Corp|Jr|Sr|etc|al|[ap]\.m|U\.S|U\.K)\.\s*$/
 
 /** True when the full stop that ends `before` does not end a sentence, given the text that follows. */
@@ -75,9 +72,7 @@ const atEnd = (words: string, at: number, all: string, text: string): string =>
 const known = (table: Record<string, string>): RegExp =>
   new RegExp(`\\b(${Object.keys(table).join('|')})\\.`, 'g')
 
-/**
- * without a stop these are words of their own (est, min, Sun ...), so only the ones below are read without it
- */
+/** Read without a full stop, too; the others would be words of their own then (est, min, Sun ...). */
 const BARE = /\b(Mr|Mrs|Ms|Dr|Prof|vs)\b(?!\.)/g
 
 /** Abbreviations and Roman numerals where they are clear. */
@@ -96,3 +91,91 @@ export const ABBREVIATIONS: readonly Rule[] = [
   [new RegExp(`\\b(${NUMBERED}) ([IVXL]+)\\b(?!')`, 'g'), roman],
   [/\b([A-Z][a-z]+) ([IVX]{2,})\b/g, roman]
 ]
+
+/** Names of the letters as words of the dictionary, as in the training text of the bundled voice. */
+const LETTERS = ['ay', 'bee', 'see', 'dee', 'ee', 'eff', 'gee', 'aitch', 'eye', 'jay', 'kay', 'ell', 'em',
+  'en', 'oh', 'pee', 'cue', 'are', 'ess', 'tee', 'you', 'vee', 'double you', 'ex', 'why', 'zee']
+
+/** Read as a word although it is no English word. */
+const WORDLIKE = new Set([
+  'NASA', 'NATO', 'UNESCO', 'UNICEF', 'OPEC', 'NAFTA', 'ASCII', 'JSON', 'YAML', 'ONNX', 'CUDA',
+  'JPEG', 'GIF', 'GUI', 'RAM', 'ROM', 'VRAM', 'LAN', 'WAN', 'SIM', 'PIN', 'SWAT', 'AIDS', 'COVID', 'LIDAR',
+  'RADAR', 'LASER', 'SCUBA', 'WASM', 'BIOS', 'RAID', 'NAND', 'SCADA', 'CAPTCHA', 'FIFA', 'UEFA', 'IKEA', 'OK',
+  'LIFO', 'FIFO'])
+
+/** Spelled although it makes an English word. */
+const SPELLED = new Set([
+  'AI', 'US', 'IT', 'ID', 'PM', 'AM', 'TV', 'PC', 'API', 'UK', 'EU', 'UN', 'LED', 'USA', 'IP',
+  'CEO', 'ATM', 'FAQ', 'DIY', 'GPS', 'USB', 'URL', 'SAT', 'IPA', 'HR', 'ER', 'UI', 'UX', 'OS', 'IO', 'IBM',
+  'AWS', 'APA', 'ISO', 'IOS', 'ALU', 'FBI', 'CIA', 'MIT', 'PDF', 'CPU', 'GPU', 'LLM', 'RSS', 'ADHD',
+  'IEEE', 'UTC', 'EST'])
+
+/** Short words that people write in capitals for emphasis. */
+const SHOUTED = new Set((
+  'a i am an and any are as at be big but by can did do for get go had has he her him his how if ' +
+  'in is it its let lot may me my new no nor not now of off oh on one or our out own put red run ' +
+  'say see set she so the to too top try two up use was way we who why win yes yet you all ask bad ' +
+  'bed boy car cat cut dad day dog eat end far few fun god got guy hey hot job key lie man men mom ' +
+  'old pay per ran sad sat sex sir six sit son sun tax tea ten war wet wow stop free sale best ' +
+  'help this that must only ever hate love'
+).split(' '))
+
+/** "GPU" -> "gee pee you". */
+export function spell (letters: string): string {
+  const names = Array.from(letters.toUpperCase(), (c) => LETTERS[c.charCodeAt(0) - 65] ?? '')
+  return names.filter(Boolean).join(' ')
+}
+
+/** `shouting`: the whole sentence is in capitals, so they say nothing about one word. */
+function isSpelled (word: string, shouting: boolean): boolean {
+  const lower = word.toLowerCase()
+  if (WORDLIKE.has(word)) return false
+  if (!/[AEIOUY]/.test(word)) return true
+  if (SHOUTED.has(lower) && (shouting || !SPELLED.has(word))) return false
+  if (SPELLED.has(word)) return true
+  if (shouting) return false
+  return word.length <= 3 || (word.length <= 5 && lookUp(lower) === undefined)
+}
+
+function capitals (word: string, plural: string, shouting: boolean): string {
+  if (!isSpelled(word, shouting)) return word + plural
+  return spell(word) + (plural ? "'s" : '')
+}
+
+function single (letter: string, before: string, after: string): string {
+  if (letter === 'I' && !/\d|double you$/.test(before)) return letter
+  const article = letter === 'A' && /^ +[a-z]/.test(after)
+  return article ? letter : spell(letter)
+}
+
+/** Whether a sentence is in capitals throughout, and long enough to tell. */
+function isShouting (sentence: string): boolean {
+  return !/[a-z]/.test(sentence) && (sentence.match(/[A-Z]{2,}/g)?.length ?? 0) >= 3
+}
+
+/**
+ * Spells what is said letter by letter: "GPUs", "U.S.A.", "J. K. Rowling", "plan B"; splits joined words
+ * ("OpenAI", "node_id", "GPT4"). Expects text whose abbreviations are written out; digits may still be there.
+ */
+export function spellAcronyms (sentence: string): string {
+  const shouting = isShouting(sentence)
+  return sentence
+    .replace(/\b(?:[A-Z]\.){2,}(?=(\s*$)?)/g, (all, end?: string) =>
+      spell(all) + (end === undefined ? ' ' : '.'))
+    .replace(/\b([A-Z])\. (?=[A-Z])/g, (_, c: string) => spell(c) + ' ')
+    .replace(/([A-Za-z])(?=\d)|(\d)(?=[A-Za-z]{2}|[A-Z]\b)/g, '$1$2 ')
+    .replace(/_/g, ' ')
+    .replace(/[A-Za-z]+/g, splitCase)
+    .replace(/\b([A-Z]{2,})('?s)?\b/g, (_, word: string, plural = '') => capitals(word, plural, shouting))
+    .replace(/(?<![A-Za-z'])([A-Z])(?![A-Za-z'])/g, (_, c: string, at: number, text: string) =>
+      single(c, text.slice(Math.max(0, at - 12), at), text.slice(at + 1, at + 4)))
+    .replace(/(?<![A-Za-z'])([b-hj-z])(?![A-Za-z'])/g, (_, c: string) => spell(c))
+}
+
+/** "OpenAI" -> "Open AI", "GPUs" stays, "XMLHttpRequest" -> "XML Http Request". */
+function splitCase (word: string): string {
+  if (!/[a-z][A-Z]/.test(word)) return word
+  if (lookUp(word.toLowerCase())) return word.toLowerCase()
+  if (/^[A-Z]{2,}s$/.test(word)) return word
+  return word.replace(/([a-z])(?=[A-Z])/g, '$1 ').replace(/([A-Z])(?=[A-Z][a-z]{2})/g, '$1 ')
+}

@@ -1,9 +1,8 @@
 import { cardinal, decimal, ordinal, year } from './numbers.js'
-import type { Rule } from './rules.js'
+import type { Rule } from './normalise.js'
 
 const MONTHS = ['January', 'February', 'March', 'April', 'May', 'June', 'July', 'August', 'September',
-  'October',
-  'November', 'December']
+  'October', 'November', 'December']
 const MONTH =
   'Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sept?(?:ember)?|' +
   'Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?'
@@ -24,7 +23,7 @@ function isoDate (all: string, y: string, m: string, d: string): string {
   return isDate(Number(m), Number(d)) ? spoken(Number(m), Number(d), y) : all
 }
 
-/** month first as in the United States, unless only day first makes a date */
+/** Month first as in the United States, unless only day first makes a date. */
 function slashDate (all: string, a: string, b: string, y: string): string {
   const full = y.length === 2 ? '20' + y : y
   if (isDate(Number(a), Number(b))) return spoken(Number(a), Number(b), full)
@@ -47,7 +46,7 @@ function clock (all: string, h: string, m: string, s?: string, suffix?: string):
   return `${hour} ${minutes}${seconds}${end}`
 }
 
-/** "pm" with or without dots; the last dot may also end the sentence, which the caller's text keeps */
+/** "pm" with or without dots; the last dot may end the sentence, too. */
 const HALF = '([ap]\\.?m\\b\\.?(?=[^A-Za-z]|$)|[AP]\\.?M\\b\\.?(?=[^A-Za-z]|$))'
 
 function keepStop (words: string, all: string, rest: string): string {

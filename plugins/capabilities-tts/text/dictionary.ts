@@ -1,47 +1,49 @@
-import { readData } from './data.js'
+import { existsSync, readFileSync } from 'node:fs'
+import { brotliDecompressSync } from 'node:zlib'
+
+/** Beside the sources, and where the compiled module finds the same folder of the package. */
+const FOLDERS = ['./data/', '../../../../plugins/capabilities-tts/text/data/']
+
+/** The decompressed bytes of a file of `text/data`; throws with the command that rebuilds a missing one. */
+export function readData (name: string): Buffer {
+  for (const folder of FOLDERS) {
+    const file = new URL(folder + name, import.meta.url)
+    if (existsSync(file)) return brotliDecompressSync(readFileSync(file))
+  }
+  const script = name === 'lts.bin' ? 'train-lts.mjs' : 'build-dictionary.mjs'
+  const command = `node docs/recipes/letter-to-sound/${script}`
+  throw new Error(`text data file ${name} is missing; run: ${command}`)
+}
 
 const BLOCK = 16
-/** bytes from here on are phone numbers plus 128; docs/recipes/letter-to-sound makes the file */
+/** Bytes from here on are phone numbers plus 128; docs/recipes/letter-to-sound makes the file. */
 const PHONE = 128
 
-interface Dictionary {
-  data: Buffer
-  blocks: number
-}
-
-let loaded: Dictionary | undefined
+let loaded: Buffer | undefined
 
 /** About 1.4 MB, read once per process on first use. */
-function dictionary (): Dictionary {
-  if (!loaded) {
-    const data = readData('dictionary.bin')
-    loaded = { data, blocks: data.readUInt32LE(4) }
-  }
-  return loaded
-}
+const dictionary = (): Buffer => loaded ??= readData('dictionary.bin')
 
-function blockStart (dict: Dictionary, block: number): number {
-  return dict.data.readUInt32LE(8 + 4 * block)
-}
+const blockStart = (data: Buffer, block: number): number => data.readUInt32LE(8 + 4 * block)
 
 function lettersEnd (data: Buffer, at: number): number {
   while (data[at]! < PHONE) at++
   return at
 }
 
-/** the first word of a block, which is stored whole */
-function firstWord (dict: Dictionary, block: number): string {
-  const at = blockStart(dict, block) + 1
-  return dict.data.toString('latin1', at, lettersEnd(dict.data, at))
+/** The first word of a block, which is stored whole. */
+function firstWord (data: Buffer, block: number): string {
+  const at = blockStart(data, block) + 1
+  return data.toString('latin1', at, lettersEnd(data, at))
 }
 
-/** the last block that starts with a word not after `word` */
-function findBlock (dict: Dictionary, word: string): number {
+/** The last block whose first word is not after `word`. */
+function findBlock (data: Buffer, word: string): number {
   let low = 0
-  let high = dict.blocks - 1
+  let high = data.readUInt32LE(4) - 1
   while (low < high) {
     const middle = (low + high + 1) >> 1
-    if (firstWord(dict, middle) <= word) low = middle
+    if (firstWord(data, middle) <= word) low = middle
     else high = middle - 1
   }
   return low
@@ -52,9 +54,8 @@ function findBlock (dict: Dictionary, word: string): number {
  * when the dictionary lacks it. Binary search over blocks of 16 words: a few microseconds.
  */
 export function lookUp (word: string): number[] | undefined {
-  const dict = dictionary()
-  const { data } = dict
-  let at = blockStart(dict, findBlock(dict, word))
+  const data = dictionary()
+  let at = blockStart(data, findBlock(data, word))
   let current = ''
   for (let i = 0; i < BLOCK && at < data.length; i++) {
     const letters = lettersEnd(data, at + 1)

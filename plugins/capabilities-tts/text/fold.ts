@@ -1,47 +1,43 @@
 /**
- * Unicode to the characters the rules of the normaliser read: ASCII plus a few signs (° £ € ¥ ± × ÷ µ ...).
- * Accents go, typographic punctuation becomes ASCII, letters of other scripts become spaces.
+ * Maps Unicode to the characters that the rules know: ASCII and a few signs (° £ € ¥ ± × ÷ µ ...). Accents
+ * are removed, typographic punctuation becomes ASCII, letters of other scripts become spaces.
  */
-const VULGAR: Record<string, string> = {
+const FRACTIONS: Record<string, string> = {
   '½': '1/2', '⅓': '1/3', '⅔': '2/3', '¼': '1/4', '¾': '3/4', '⅕': '1/5', '⅖': '2/5', '⅗': '3/5', '⅘': '4/5',
   '⅙': '1/6', '⅚': '5/6', '⅛': '1/8', '⅜': '3/8', '⅝': '5/8', '⅞': '7/8'
 }
 
 const LATIN: Record<string, string> = {
-  ß: 'ss', ẞ: 'SS', æ: 'ae', Æ: 'Ae',
-  œ: 'oe', Œ: 'Oe', ø: 'o', Ø: 'O', đ: 'd', Đ: 'D', ł: 'l', Ł: 'L', þ: 'th',
-  Þ: 'Th', ð: 'th', Ð: 'Th', ı: 'i', ħ: 'h', Ħ: 'H', ŋ: 'ng', Ŋ: 'Ng', ə: 'e', ſ: 's', ĸ: 'k', ŧ: 't', Ŧ: 'T'
+  ß: 'ss', ẞ: 'SS', æ: 'ae', Æ: 'Ae', œ: 'oe', Œ: 'Oe', ø: 'o', Ø: 'O', đ: 'd', Đ: 'D', ł: 'l', Ł: 'L',
+  þ: 'th', Þ: 'Th', ð: 'th', Ð: 'Th', ı: 'i', ħ: 'h', Ħ: 'H', ŋ: 'ng', Ŋ: 'Ng', ə: 'e', ſ: 's', ĸ: 'k',
+  ŧ: 't', Ŧ: 'T'
 }
 
 const MARKS: Record<string, string> = {
   '’': "'", '‘': "'", 'ʼ': "'", '′': "'", '`': "'", '´': "'", '“': '"', '”': '"', '„': '"', '«': '"',
-  '»': '"', '″': '"',
-  '‐': '-', '‑': '-', '‒': '-', '−': '-', '–': '–', '—': '—', '―': '—', '⁄': '/', '∕': '/', '。': '. ',
-  '、': ',', '·': ' ',
-  '،': ',', '؛': ';', '؟': '?', '۔': '.', '।': '.', '¿': ' ', '¡': ' ', '「': '"', '」': '"', '《': '"',
-  '》': '"',
+  '»': '"', '″': '"', '‐': '-', '‑': '-', '‒': '-', '−': '-', '–': '–', '—': '—', '―': '—', '⁄': '/',
+  '∕': '/', '。': '. ', '、': ',', '·': ' ', '،': ',', '؛': ';', '؟': '?', '۔': '.', '।': '.', '¿': ' ',
+  '¡': ' ', '「': '"', '」': '"', '《': '"', '》': '"',
   '•': ',', '‣': ',', '▪': ',', '…': '...', '→': ' to ', '⇒': ' to ', '™': ' ', '®': ' ', '©': ' copyright '
 }
 
 const GREEK = ['alpha', 'beta', 'gamma', 'delta', 'epsilon', 'zeta', 'eta', 'theta', 'iota', 'kappa',
-  'lambda', 'mu',
-  'nu', 'xi', 'omicron', 'pi', 'rho', 'sigma', 'sigma', 'tau', 'upsilon', 'phi', 'chi', 'psi', 'omega']
+  'lambda', 'mu', 'nu', 'xi', 'omicron', 'pi', 'rho', 'sigma', 'sigma', 'tau', 'upsilon', 'phi',
+  'chi', 'psi', 'omega']
 
-/** first digit of blocks of ten digits outside ASCII that are read as numbers */
+/** Code points of zero in the scripts whose digits are read as numbers; the other nine follow it. */
 const ZEROS = [
   0x660, 0x6f0, 0x7c0, 0x966, 0x9e6, 0xa66, 0xae6, 0xbe6, 0xc66, 0xce6, 0xd66, 0xe50, 0xed0, 0xf20
 ]
 
-/**
- * letters of scripts without Latin forms; dropped first, since some grow to 18 letters when made compatible
- */
+/** Letters of other scripts. They are dropped first: NFKC turns some into up to 18 letters. */
 const FOREIGN = /[^\P{L}\p{Script=Latin}\p{Script=Common}\p{Script=Greek}]/gu
-const before = new RegExp(`[${Object.keys(VULGAR).join('')}²³™®©…]`, 'gu')
-const after = new RegExp(`[${Object.keys(LATIN).join('')}${Object.keys(MARKS).join('')}]`, 'gu')
+const BEFORE_NFKC = new RegExp(`[${Object.keys(FRACTIONS).join('')}²³™®©…]`, 'gu')
+const AFTER_NFKC = new RegExp(`[${Object.keys(LATIN).join('')}${Object.keys(MARKS).join('')}]`, 'gu')
 
-/** what must be spelled out before compatibility forms melt into plain digits and letters ("2½", "m²") */
+/** Replaces what NFKC would turn into plain digits and letters: "2½", "m²". */
 function early (c: string): string {
-  if (VULGAR[c]) return ` ${VULGAR[c]}`
+  if (FRACTIONS[c]) return ` ${FRACTIONS[c]}`
   if (c === '²') return ' squared'
   if (c === '³') return ' cubed'
   return MARKS[c]!
@@ -58,15 +54,38 @@ function greek (c: string): string {
   return name ? ` ${name} ` : ' '
 }
 
-/** Folds one window of text; the result is at most a small factor longer than the input. */
+/** Folds one window of text. The result is longer by a small factor at most. */
 export function fold (text: string): string {
   if (/^[\n\x20-\x5f\x61-\x7e]*$/.test(text)) return text
-  return text.replace(FOREIGN, ' ').replace(before, early).normalize('NFKC')
+  return text.replace(FOREIGN, ' ').replace(BEFORE_NFKC, early).normalize('NFKC')
     .replace(/\r\n?/g, '\n').replace(/[\p{Z}\t\v\f]/gu, ' ').replace(/[\u00ad\u200b-\u200f\u2060\ufeff]/g, '')
     .normalize('NFD').replace(/\p{M}+/gu, '').normalize('NFC')
-    .replace(after, (c) => LATIN[c] ?? MARKS[c]!)
+    .replace(AFTER_NFKC, (c) => LATIN[c] ?? MARKS[c]!)
     .replace(/[^\P{Nd}0-9]/gu, digit)
     .replace(/μ(?=[msgl]\b)/g, 'µ')
     .replace(/(?<!\p{Script=Greek})[α-ωΑ-Ω](?!\p{Script=Greek})/gu, greek)
     .replace(/[^\n\x20-\x7e°µ£€¥₹₩±×÷≈≤≥≠∞√–—§]/gu, ' ')
+}
+
+/** Scripts that a refusal names; any other is "Other". */
+const SCRIPTS = ['Han', 'Hiragana', 'Katakana', 'Hangul', 'Arabic', 'Hebrew', 'Cyrillic', 'Greek',
+  'Devanagari', 'Thai', 'Bengali', 'Tamil', 'Telugu', 'Gujarati', 'Gurmukhi', 'Kannada', 'Malayalam',
+  'Sinhala', 'Khmer', 'Lao', 'Myanmar', 'Georgian', 'Armenian', 'Ethiopic', 'Tibetan', 'Mongolian'] as const
+
+const TESTS = SCRIPTS.map((name) => [name, new RegExp(`\\p{Script=${name}}`, 'u')] as const)
+/** A letter that is skipped. Script Common has modifier letters and the like. */
+const SKIPPED = /(?![\p{Script=Latin}\p{Script=Common}\p{Script=Inherited}])\p{L}/u
+const OTHER = new RegExp(`(?![\\p{Script=Latin}\\p{Script=Common}\\p{Script=Inherited}${
+  SCRIPTS.map((name) => `\\p{Script=${name}}`).join('')}])\\p{L}`, 'u')
+/** A Greek letter that stands alone is read by its name (alpha, pi). */
+const GREEK_WORD = /\p{Script=Greek}{2}/u
+
+/** Names of the scripts in `text` whose letters are skipped, in a fixed order; empty for English. */
+export function skippedScripts (text: string): string[] {
+  const composed = text.normalize('NFC')
+  if (!SKIPPED.test(composed)) return []
+  const found: string[] = TESTS
+    .filter(([name, test]) => name === 'Greek' ? GREEK_WORD.test(composed) : test.test(composed))
+    .map(([name]) => name)
+  return OTHER.test(composed) ? [...found, 'Other'] : found
 }

@@ -1,24 +1,69 @@
-import { ABBREVIATIONS } from './abbreviations.js'
-import { spell, spellAcronyms } from './acronyms.js'
+import { ABBREVIATIONS, spell, spellAcronyms } from './abbreviations.js'
 import { DATES } from './dates.js'
+import { digits } from './numbers.js'
 import { CODES, QUANTITIES } from './quantities.js'
-import { applyRules, type Rule } from './rules.js'
-import { WEB } from './web.js'
 
-/** signs between words and numbers, once addresses, dates and amounts are gone */
+/**
+ * A global pattern without nested repetition, and what String.replace takes for it. The replacer's arguments
+ * are the groups of its own pattern, which the type system cannot see.
+ */
+export type Rule = readonly [RegExp, string | ((all: string, ...groups: never[]) => string)]
+
+/** Applies the rules one after the other. */
+function applyRules (text: string, rules: readonly Rule[]): string {
+  let out = text
+  for (const [pattern, replacement] of rules) {
+    out = typeof replacement === 'string'
+      ? out.replace(pattern, replacement)
+      : out.replace(pattern, replacement as (all: string, ...groups: unknown[]) => string)
+  }
+  return out
+}
+
+const TLD = '(?:com|org|net|edu|gov|io|ai|dev|app|co|uk|de|fr|eu|us|ca|info|local|me|tv|sh)'
+const SPOKEN: Record<string, string> = {
+  '.': ' dot ', '/': ' slash ', '-': ' dash ', _: ' underscore ', '@': ' at ', ':': ' colon ',
+  '?': ' question mark ', '=': ' equals ', '&': ' and ', '#': ' hash ', '%': ' percent ', '+': ' plus ',
+  '~': ' tilde '
+}
+
+/** Names every sign and reads digits one by one; the words between may be acronyms. */
+function readAddress (address: string): string {
+  return address.replace(/^(?:https?|ftp|wss?|file):\/\//i, '').replace(/\/$/, '')
+    .replace(/\bwww\b/gi, 'double you double you double you')
+    .replace(/\d+/g, (run) => ` ${digits(run)} `)
+    .replace(/[^A-Za-z ]/g, (c) => SPOKEN[c] ?? ' ')
+}
+
+/** The punctuation at the end belongs to the sentence, not to the address. */
+function keepEnd (all: string): string {
+  const end = /[.,;:?!)'"\]]*$/.exec(all)?.[0] ?? ''
+  return ` ${readAddress(all.slice(0, all.length - end.length))}${end} `.replace(/\s+([.,;:?!)])/g, '$1')
+}
+
+/** Web addresses, e-mail addresses, host names and IPv4 addresses. */
+const WEB: readonly Rule[] = [
+  [/\b(?:https?|ftp|wss?|file):\/\/[^\s<>"]+/gi, keepEnd],
+  [/\bwww\.[^\s<>"]+/gi, keepEnd],
+  [/\b[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,5}/g, keepEnd],
+  [/\b\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}(?::\d+)?\b(?!\.\d)/g, readAddress],
+  [new RegExp(`\\b(?:[A-Za-z0-9][A-Za-z0-9-]{0,62}\\.){1,5}${TLD}\\b(?:/[^\\s<>"]*)?`, 'g'), keepEnd]
+]
+
+/** Signs between words and numbers, once addresses, dates and amounts are written out. */
 const SIGNS: readonly Rule[] = [
   [/\bC\+\+/g, 'C plus plus'], [/\b([CF])#/g, '$1 sharp'], [/#(?= ?\d)/g, ' number '],
   [/#(?=[A-Za-z])/g, ' hashtag '],
   [/&/g, ' and '], [/%/g, ' percent '], [/@/g, ' at '], [/\+/g, ' plus '], [/±/g, ' plus or minus '],
   [/<=|≤/g, ' at most '], [/>=|≥/g, ' at least '], [/->|=>/g, ' to '], [/!=|≠/g, ' is not '],
-  [/≈/g, ' about '],
-  [/=+/g, ' equals '], [/(?<=\w ?)<(?= ?\w)/g, ' less than '], [/(?<=\w ?)>(?= ?\w)/g, ' greater than '],
+  [/≈/g, ' about '], [/=+/g, ' equals '], [/(?<=\w ?)<(?= ?\w)/g, ' less than '],
+  [/(?<=\w ?)>(?= ?\w)/g, ' greater than '],
   [/×/g, ' times '], [/÷/g, ' divided by '], [/§/g, ' section '], [/√/g, ' square root of '],
-  [/∞/g, ' infinity '],
-  [/°/g, ' degrees '], [/[$](?=\w)/g, ' dollar '], [/£/g, ' pounds '], [/€/g, ' euros '], [/¥/g, ' yen ']
+  [/∞/g, ' infinity '], [/°/g, ' degrees '], [/[$](?=\w)/g, ' dollar '], [/£/g, ' pounds '],
+  [/€/g, ' euros '], [/¥/g, ' yen ']
 ]
 
-/** what is left is words and the marks the voices know: , . ; : ? ! */
+/** Leaves words and the marks that voices know: , . ; : ? ! */
 const MARKS: readonly Rule[] = [
   [/ ?[—–] ?| -{1,3} |--+/g, ', '], [/[([{]/g, ', '], [/[)\]}]/g, ', '], [/ ?[|] ?/g, ', '],
   [/(?<=[A-Za-z])\.(?=[a-z])/g, ' dot '], [/\.{2,}(?=\s*$)/g, '.'], [/\.{2,}/g, ', '],
@@ -36,9 +81,7 @@ function applyWords (sentence: string): string {
   return spellAcronyms(applyRules(applyRules(splitCodes(counted), QUANTITIES), SIGNS))
 }
 
-/**
- * "MP3", "GPT4" and "x86" are letters and digits read apart; amounts such as "5km" and "3rd" are left alone
- */
+/** Reads letters and digits apart in "MP3", "GPT4" and "x86"; amounts such as "5km" and "3rd" stay. */
 function splitCodes (text: string): string {
   return text.replace(/\b([A-Za-z]+)-?(\d+)(?=[A-Za-z]*\b)/g, (_, letters: string, number: string) => {
     const spelled = letters === 'IPv' || /^[b-df-hj-np-tv-z]{2,3}$/.test(letters)
@@ -47,8 +90,8 @@ function splitCodes (text: string): string {
 }
 
 /**
- * One sentence of folded text (see `fold.ts`) as words of a to z, with the marks , . ; : ? ! kept. Empty when
- * the sentence has no letter and no digit. Case is kept only where it happens to be; callers lower it.
+ * One sentence of folded text (see `fold.ts`) as words of a to z with the marks , . ; : ? ! between them.
+ * Empty when the sentence has no letter and no digit. Upper case means nothing in the result.
  */
 export function normaliseSentence (sentence: string): string {
   if (!/[A-Za-z0-9]/.test(sentence)) return ''

@@ -6,7 +6,7 @@ const ORDINALS: Record<string, string> = {
   one: 'first', two: 'second', three: 'third', five: 'fifth', eight: 'eighth', nine: 'ninth',
   twelve: 'twelfth'
 }
-/** more digits than this are read one by one */
+/** A number with more digits is read digit by digit. */
 const MAX_DIGITS = 18
 
 function belowHundred (n: number): string {
@@ -46,7 +46,7 @@ export function decimal (text: string): string {
   return (whole ? cardinal(whole) + ' ' : '') + 'point ' + digits(fraction)
 }
 
-/** "twenty one" -> "twenty first" */
+/** "twenty one" -> "twenty first". */
 export function ordinalOf (words: string): string {
   const at = words.lastIndexOf(' ') + 1
   const last = words.slice(at)
@@ -55,7 +55,7 @@ export function ordinalOf (words: string): string {
   return words.slice(0, at) + changed
 }
 
-/** "21" -> "twenty first" */
+/** "21" -> "twenty first". */
 export function ordinal (text: string): string {
   return ordinalOf(cardinal(text))
 }
@@ -70,7 +70,7 @@ export function year (text: string): string {
   return century + (rest < 10 ? ' oh ' : ' ') + belowHundred(rest)
 }
 
-/** "nineteen eighty" -> "nineteen eighties", "five" -> "fives" */
+/** "nineteen eighty" -> "nineteen eighties", "five" -> "fives". */
 export function pluralNumber (words: string): string {
   if (words.endsWith('y')) return words.slice(0, -1) + 'ies'
   return words.endsWith('x') ? words + 'es' : words + 's'

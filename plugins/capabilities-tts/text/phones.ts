@@ -1,26 +1,22 @@
 /**
  * Phones as numbers: ARPABET with stress as in the CMU dictionary, in the order of
- * `docs/recipes/letter-to-sound/phones.mjs`. The IPA of each is the one the embedded voice was trained on
- * (stress mark right before its vowel).
+ * `docs/recipes/letter-to-sound/phones.mjs`. The IPA of each is the one that the bundled voice
+ * was trained on, with the stress mark right before its vowel.
  */
 const CONSONANTS: ReadonlyArray<readonly [string, string]> = [
   ['B', 'b'], ['CH', 'tʃ'], ['D', 'd'], ['DH', 'ð'], ['F', 'f'], ['G', 'ɡ'], ['HH', 'h'], ['JH', 'dʒ'],
-  ['K', 'k'],
-  ['L', 'l'], ['M', 'm'], ['N', 'n'], ['NG', 'ŋ'], ['P', 'p'], ['R', 'ɹ'], ['S', 's'], ['SH', 'ʃ'], ['T',
-    't'],
-  ['TH', 'θ'], ['V', 'v'], ['W', 'w'], ['Y', 'j'], ['Z', 'z'], ['ZH', 'ʒ']
+  ['K', 'k'], ['L', 'l'], ['M', 'm'], ['N', 'n'], ['NG', 'ŋ'], ['P', 'p'], ['R', 'ɹ'], ['S', 's'],
+  ['SH', 'ʃ'], ['T', 't'], ['TH', 'θ'], ['V', 'v'], ['W', 'w'], ['Y', 'j'], ['Z', 'z'], ['ZH', 'ʒ']
 ]
 
-/** name, IPA with stress, IPA without stress */
+/** Name, IPA with stress, IPA without stress. */
 const VOWELS: ReadonlyArray<readonly [string, string, string]> = [
-  ['AA', 'ɑː', 'ɑː'], ['AE', 'æ', 'æ'], ['AH', 'ʌ', 'ə'], ['AO', 'ɔː', 'ɔː'], ['AW', 'aʊ', 'aʊ'], ['AY',
-    'aɪ', 'aɪ'],
-  ['EH', 'ɛ', 'ɛ'], ['ER', 'ɜː', 'ɚ'], ['EY', 'eɪ', 'eɪ'], ['IH', 'ɪ', 'ɪ'], ['IY', 'iː', 'i'], ['OW', 'oʊ',
-    'oʊ'],
-  ['OY', 'ɔɪ', 'ɔɪ'], ['UH', 'ʊ', 'ʊ'], ['UW', 'uː', 'uː']
+  ['AA', 'ɑː', 'ɑː'], ['AE', 'æ', 'æ'], ['AH', 'ʌ', 'ə'], ['AO', 'ɔː', 'ɔː'], ['AW', 'aʊ', 'aʊ'],
+  ['AY', 'aɪ', 'aɪ'], ['EH', 'ɛ', 'ɛ'], ['ER', 'ɜː', 'ɚ'], ['EY', 'eɪ', 'eɪ'], ['IH', 'ɪ', 'ɪ'],
+  ['IY', 'iː', 'i'], ['OW', 'oʊ', 'oʊ'], ['OY', 'ɔɪ', 'ɔɪ'], ['UH', 'ʊ', 'ʊ'], ['UW', 'uː', 'uː']
 ]
 
-export const FIRST_VOWEL = CONSONANTS.length + 1
+const FIRST_VOWEL = CONSONANTS.length + 1
 
 const TABLE: ReadonlyArray<readonly [string, string]> = [
   ['', ''],
@@ -42,14 +38,7 @@ export function phones (pronunciation: string): number[] {
 
 /** Phone numbers as IPA. */
 export function ipa (codes: Iterable<number>): string {
-  let out = ''
-  for (const code of codes) out += TABLE[code]?.[1] ?? ''
-  return out
-}
-
-/** Phone numbers as ARPABET, for tests and messages. */
-export function arpabet (codes: Iterable<number>): string {
-  return Array.from(codes, (code) => TABLE[code]?.[0] ?? '').join(' ')
+  return Array.from(codes, (code) => TABLE[code]?.[1] ?? '').join('')
 }
 
 /** Name of a phone without its stress digit. */

@@ -1,16 +1,16 @@
 import { isAbbreviation } from './abbreviations.js'
 import { fold } from './fold.js'
 
-/** characters folded and split at a time: bounds memory and the time of every pattern */
+/** Characters folded and split at a time: bounds memory and the time of every pattern. */
 const WINDOW = 2000
 
 const segmenter = new Intl.Segmenter('en', { granularity: 'sentence' })
 
-/** where a window may end, best first; anchored, so that a miss costs one pass */
+/** Where a window may end, best first; anchored, so that a miss costs one pass. */
 const BREAKS = [
   /^.*\n\s?\n/su, /^.*[.!?]["')\]]?\s/su, /^.*[\u3002\uff01\uff1f]/su, /^.*[,;:\u2014]\s/su, /^.*\s/su
 ]
-/** anything that folding may turn into a letter or a digit */
+/** Anything that folding may turn into a letter or a digit. */
 const MAYBE_SPOKEN =
   /[\p{Script=Latin}\p{Script=Greek}\p{N}\u2100-\u214f\u3200-\u33ff\u{1d400}-\u{1d7ff}\u{1f100}-\u{1f1ff}]/u
 
@@ -19,9 +19,7 @@ function isHighSurrogate (text: string, at: number): boolean {
   return code >= 0xd800 && code < 0xdc00
 }
 
-/**
- * where the window that starts at `start` ends: at a blank line, a sentence, a clause, a space, or anywhere
- */
+/** End of the window from `start`: at a blank line, a sentence, a clause, a space, or anywhere. */
 function windowEnd (text: string, start: number): number {
   const limit = start + WINDOW
   if (limit >= text.length) return text.length
@@ -33,7 +31,7 @@ function windowEnd (text: string, start: number): number {
   return isHighSurrogate(text, limit - 1) ? limit - 1 : limit
 }
 
-/** consecutive windows of at most 2000 characters, lazily */
+/** Consecutive windows of at most 2000 characters, lazily. */
 export function * windows (text: string): Generator<string> {
   for (let start = 0; start < text.length;) {
     const end = windowEnd(text, start)
@@ -42,12 +40,12 @@ export function * windows (text: string): Generator<string> {
   }
 }
 
-/** a line that goes on: hard-wrapped text, not a heading or a list */
+/** Whether a line goes on in the next one: hard-wrapped text, not a heading or a list. */
 function isWrapped (before: string, after: string): boolean {
   return /[^.!?:;\s][ ]*\n$/.test(before) && /^[ ]*[a-z]/.test(after)
 }
 
-/** a mark inside an address or a file name: no space follows it */
+/** Whether a mark is inside an address or a file name: no space follows it. */
 function isInside (before: string, after: string): boolean {
   return /\S$/.test(before) && /^[a-z0-9]/.test(after)
 }
@@ -57,7 +55,7 @@ function continues (before: string, after: string): boolean {
 }
 
 /** Sentences of one folded window: Unicode's rules, minus the breaks after abbreviations and inside lines. */
-export function * splitSentences (folded: string): Generator<string> {
+function * splitSentences (folded: string): Generator<string> {
   let pending = ''
   for (const { segment } of segmenter.segment(folded)) {
     if (pending !== '' && segment.trim() !== '' && !continues(pending, segment)) {

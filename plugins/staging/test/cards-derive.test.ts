@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { stringify } from 'yaml'
-import { supportOf } from '../../capabilities-tts/engine/support.js'
+import { supportOf } from '../../capabilities-tts/service.js'
 import { deriveCard } from '../cards/index.js'
 import {
   config, decoder, external, filesOf, gguf, llama, onnx, put, sharedData, tensor

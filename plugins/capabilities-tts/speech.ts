@@ -1,17 +1,58 @@
-import type { FromSchema, Invocations, RouteRequest, ServedFrame, SvcError } from '../../kernel/index.js'
+import type {
+  CapabilityCall, CapabilityChunk, EngineChunk, FromSchema, Invocations, RouteRequest, ServedFrame, SvcError
+} from '../../kernel/index.js'
+import { runTask } from '../runners/service.js'
 import type { Runners } from '../runners/service.js'
-import { mediaTypeOf, speak } from './speak.js'
-import type { speechBody } from './routes.js'
+import type { speechBody } from './declarations.js'
+
+/** What the engine says about each chunk. */
+type SpokenChunk = {
+  model: string, format: 'mp3', chunk_index: number, sample_rate: number, is_partial: boolean
+}
+
+const MEDIA_TYPES: Readonly<Record<string, string>> = {
+  mp3: 'audio/mpeg', wav: 'audio/wav', pcm: 'audio/pcm'
+}
+
+/** Media type of an encoding the engine writes; undefined when it writes no such thing. */
+function mediaTypeOf (encoding: string): string | undefined {
+  return Object.hasOwn(MEDIA_TYPES, encoding) ? MEDIA_TYPES[encoding] : undefined
+}
+
+/** Speaks a text on whichever runner of the voice has the least to do. */
+export async function * speak (
+  runners: Runners, payload: Record<string, unknown> & { model: string }, call: CapabilityCall
+): AsyncGenerator<CapabilityChunk<SpokenChunk>> {
+  const request = { modelId: payload.model, capability: 'tts', task: { kind: 'tts', payload } }
+  for await (const chunk of runTask(runners, request, call)) yield withMedia(chunk)
+}
+
+function withMedia (chunk: EngineChunk): CapabilityChunk<SpokenChunk> {
+  const payload = chunk.payload as unknown as SpokenChunk
+  if (chunk.media === undefined) return { payload }
+  return {
+    payload,
+    media: {
+      bytes: chunk.media,
+      mediaType: mediaTypeOf(payload.format) ?? 'application/octet-stream',
+      codec: payload.format,
+      sampleRate: payload.sample_rate,
+      channels: 1,
+      timestampSeconds: chunk.timing?.timestampSeconds ?? 0,
+      durationSeconds: chunk.timing?.durationSeconds ?? 0
+    }
+  }
+}
 
 type SpeechBody = FromSchema<typeof speechBody>
 
 /** Names clients may use instead of a model's or a voice's own. */
-export interface Aliases {
+interface Aliases {
   models: Readonly<Record<string, string>>
   voices: Readonly<Record<string, string>>
 }
 
-export interface SpeechParts {
+interface SpeechParts {
   runners: Runners
   invocations: Invocations
   aliases: Aliases
@@ -29,7 +70,7 @@ export function renamed (aliases: Readonly<Record<string, string>>, name: string
   return Object.hasOwn(aliases, name) ? aliases[name]! : name
 }
 
-/** OpenAI's body as a task of the engine. Pure. */
+/** OpenAI's body as a task of the engine. */
 export function toTask (body: SpeechBody, aliases: Aliases): Record<string, unknown> & { model: string } {
   const voice = typeof body.voice === 'object' ? (body.voice as { id: string }).id : body.voice
   const task: Record<string, unknown> & { model: string } = {
@@ -44,7 +85,7 @@ export function toTask (body: SpeechBody, aliases: Aliases): Record<string, unkn
 /** A voice counts no tokens; OpenAI's clients expect the field. */
 const NO_TOKENS = { input_tokens: 0, output_tokens: 0, total_tokens: 0 }
 
-/** The events of `stream_format: sse`; null for what OpenAI's stream does not show. Pure. */
+/** The events of `stream_format: sse`; null for what OpenAI's stream does not show. */
 export function speechEvent (frame: ServedFrame): string | null {
   const event = (value: object): string => `data: ${JSON.stringify(value)}\n\n`
   switch (frame.kind) {

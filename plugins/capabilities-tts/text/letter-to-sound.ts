@@ -1,20 +1,20 @@
-import { readData } from './data.js'
+import { readData } from './dictionary.js'
 import { isPrimary } from './phones.js'
 
 const BEGIN = 0
 const END = 1
 const BEAM = 24
-/** hypotheses this much worse than the best one (in 1/16 nats) are given up */
+/** Hypotheses this much worse than the best one (in 1/16 nats) are dropped. */
 const MARGIN = 16 * 9
 const NO_STRESS = 0
 const ONE_PRIMARY = 1
 
 /** A joint letter and phone n-gram model; docs/recipes/letter-to-sound/train-lts.mjs has the file format. */
 interface Model {
-  /** piece numbers by the letters they read */
+  /** Piece numbers by the letters they read. */
   byLetters: Map<string, number[]>
   phones: Uint8Array[]
-  /** number of primary stresses in a piece */
+  /** Number of primary stresses in a piece. */
   primaries: Uint8Array
   firstChild: Uint32Array
   symbol: Uint16Array
@@ -58,7 +58,7 @@ function findChild (model: Pick<Model, 'firstChild' | 'symbol'>, node: number, p
   return -1
 }
 
-/** for every n-gram the longest stored n-gram that ends alike (breadth first, so shorter ones are known) */
+/** For every n-gram the longest stored one that ends alike (breadth first: shorter ones are known). */
 function suffixLinks (model: Pick<Model, 'firstChild' | 'symbol'>, nodes: number): Uint32Array {
   const suffix = new Uint32Array(nodes)
   for (let node = 0; node < nodes; node++) {
@@ -101,7 +101,7 @@ function parse (data: Buffer): Model {
   return { byLetters, phones, primaries, firstChild, symbol, cost: plane(4), backOff, suffix }
 }
 
-/** cost of `piece` after the history `node` (1/16 nats) and the history that follows */
+/** Cost of `piece` after the history `node` (1/16 nats) and the history that follows. */
 function step (model: Model, node: number, piece: number): { cost: number, node: number } {
   let cost = 0
   let history = node
@@ -117,7 +117,7 @@ function step (model: Model, node: number, piece: number): { cost: number, node:
   }
 }
 
-/** keeps the best hypothesis per history and the best BEAM of them */
+/** Keeps the best BEAM hypotheses. */
 function prune (candidates: Map<number, Hypothesis>): Hypothesis[] {
   const sorted = [...candidates.values()].sort((a, b) => a.cost - b.cost)
   const best = sorted[0]?.cost ?? 0
@@ -140,7 +140,7 @@ function trace (model: Model, last: Hypothesis): number[] {
   return pieces.reverse().flatMap((piece) => Array.from(model.phones[piece]!))
 }
 
-/** the cheapest complete reading; one with a primary stress if there is any */
+/** The cheapest complete reading; one with a primary stress if there is any. */
 function finish (model: Model, open: Hypothesis[]): number[] {
   let best: Hypothesis | undefined
   for (const each of open) {

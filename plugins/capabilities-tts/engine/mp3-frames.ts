@@ -1,17 +1,14 @@
 /**
- * Walks MPEG audio layer III frames (ISO 11172-3, 13818-3 and the 2.5 extension): sizes and durations only.
+ * Frames of MPEG audio layer III (ISO 11172-3, 13818-3 and the 2.5 extension): sizes and durations only.
  */
 
-/** One frame: where it lies and how much sound it holds. */
+/** One frame: its size in bytes with the header, and the sound in it. */
 export interface Mp3Frame {
-  offset: number
-  /** Bytes, header included. */
   size: number
   sampleRate: number
   /** Samples per channel: 1152, or 576 at the low sampling rates. */
   samples: number
   kbps: number
-  mono: boolean
 }
 
 const HEADER_BYTES = 4
@@ -26,7 +23,7 @@ const KBPS_LSF = [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160]
 
 /** The frame whose header starts at `offset`, or undefined where there is none (its body may be cut off). */
 export function readFrame (bytes: Uint8Array, offset: number): Mp3Frame | undefined {
-  const [b0 = 0, b1 = 0, b2 = 0, b3 = 0] = bytes.subarray(offset, offset + HEADER_BYTES)
+  const [b0 = 0, b1 = 0, b2 = 0] = bytes.subarray(offset, offset + HEADER_BYTES)
   if (offset + HEADER_BYTES > bytes.length || b0 !== 0xff || (b1 & 0xe6) !== 0xe2) return undefined
   const version = (b1 >> 3) & 3
   const sampleRate = RATES[version]?.[(b2 >> 2) & 3]
@@ -34,28 +31,7 @@ export function readFrame (bytes: Uint8Array, offset: number): Mp3Frame | undefi
   if (sampleRate === undefined || kbps === undefined || kbps === 0) return undefined
   const samples = version === 3 ? 1152 : 576
   const size = Math.floor(samples / 8 * kbps * 1000 / sampleRate) + ((b2 >> 1) & 1)
-  return { offset, size, sampleRate, samples, kbps, mono: b3 >> 6 === 3 }
-}
-
-/**
- * All whole frames from the start of `bytes`. `rest` is the number of bytes behind the last whole frame:
- * 0 says that the bytes are frames and nothing else.
- */
-export function walkFrames (bytes: Uint8Array): { frames: Mp3Frame[], rest: number } {
-  const frames: Mp3Frame[] = []
-  let offset = 0
-  for (;;) {
-    const frame = readFrame(bytes, offset)
-    const rest = bytes.length - offset
-    if (frame === undefined || frame.size > rest) return { frames, rest }
-    frames.push(frame)
-    offset += frame.size
-  }
-}
-
-/** Seconds of sound in whole frames. */
-export function framesSeconds (frames: Mp3Frame[]): number {
-  return frames.reduce((sum, frame) => sum + frame.samples / frame.sampleRate, 0)
+  return { size, sampleRate, samples, kbps }
 }
 
 /** Adds up the time of an MP3 stream by its frames, wherever it is cut. What is no frame counts nothing. */
@@ -70,7 +46,7 @@ export class Mp3Time {
     while (at + HEADER_BYTES <= bytes.length) {
       const frame = readFrame(bytes, at)
       if (frame !== undefined && at + frame.size > bytes.length) break
-      this.seconds += frame === undefined ? 0 : framesSeconds([frame])
+      if (frame !== undefined) this.seconds += frame.samples / frame.sampleRate
       at += frame?.size ?? 1
     }
     this.#rest = bytes.subarray(at)

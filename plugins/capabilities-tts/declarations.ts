@@ -1,0 +1,159 @@
+import type { CapabilityDecl, ErrorDecl, RouteDecl } from '../../kernel/index.js'
+
+const name = { type: 'string', minLength: 1 } as const
+const positive = { type: 'number', exclusiveMinimum: 0 } as const
+
+/** Request fields of `tts` 1.0.0. */
+export const inputSchema = {
+  $schema: 'https://json-schema.org/draft/2020-12/schema',
+  type: 'object',
+  additionalProperties: false,
+  required: ['model', 'text'],
+  properties: {
+    model: name,
+    text: name,
+    voice: name,
+    response_format: { const: 'mp3' },
+    streaming_interval: positive,
+    speed: positive,
+    instruct: { type: 'string' },
+    lang_code: { type: 'string' },
+    temperature: { type: 'number' },
+    top_p: { type: 'number' },
+    top_k: { type: 'integer', minimum: 0 },
+    repetition_penalty: positive,
+    max_tokens: { type: 'integer', minimum: 1 },
+    seed: { type: 'integer', minimum: 0, maximum: 4294967295 }
+  }
+} as const
+
+/** What each streamed chunk says beside its bytes. */
+export const outputChunkSchema = {
+  $schema: 'https://json-schema.org/draft/2020-12/schema',
+  type: 'object',
+  additionalProperties: false,
+  required: ['model', 'format', 'chunk_index', 'is_partial'],
+  properties: {
+    model: { type: 'string' },
+    format: { const: 'mp3' },
+    chunk_index: { type: 'integer', minimum: 0 },
+    sample_rate: { type: 'integer', minimum: 1 },
+    is_partial: { type: 'boolean' }
+  }
+} as const
+
+/** The capability as it is listed. A change of any descriptor field changes its revision. */
+export const tts = {
+  id: 'tts',
+  version: '1.0.0',
+  title: 'Text to speech',
+  description: 'Speaks a text with a placed text-to-speech model and streams MP3 while it is being spoken.',
+  input_schema: inputSchema,
+  output_schema: null,
+  io_mode: 'server_streaming',
+  input_chunk_schema: null,
+  output_chunk_schema: outputChunkSchema,
+  annotations: {
+    modality: 'audio', latency: 'interactive', runtime: 'onnxruntime', stability: 'experimental'
+  },
+  media_type: 'audio/mpeg'
+} as const satisfies CapabilityDecl
+
+const MiB = 1024 * 1024
+
+/** OpenAI's fields and those of the `tts` capability; unknown ones are ignored, as its clients expect. */
+export const speechBody = {
+  type: 'object',
+  required: ['model', 'input'],
+  properties: {
+    model: { type: 'string', minLength: 1 },
+    input: { type: 'string', minLength: 1 },
+    voice: {
+      type: ['string', 'object'], minLength: 1, required: ['id'],
+      properties: { id: { type: 'string', minLength: 1 } }
+    },
+    instructions: { type: 'string' },
+    response_format: { enum: ['mp3', 'wav', 'pcm', 'flac', 'opus', 'aac'] },
+    speed: { type: 'number', exclusiveMinimum: 0 },
+    stream_format: { enum: ['audio', 'sse'] },
+    streaming_interval: { type: 'number', exclusiveMinimum: 0 },
+    lang_code: { type: 'string' },
+    temperature: { type: 'number' },
+    top_p: { type: 'number' },
+    top_k: { type: 'integer', minimum: 0 },
+    repetition_penalty: { type: 'number', exclusiveMinimum: 0 },
+    max_tokens: { type: 'integer', minimum: 1 },
+    seed: { type: 'integer', minimum: 0, maximum: 4294967295 }
+  }
+} as const
+
+const listedVoice = {
+  type: 'object', required: ['id', 'name', 'model'],
+  properties: { id: { type: 'string' }, name: { type: 'string' }, model: { type: 'string' } }
+} as const
+
+export const routes = {
+  speech: {
+    method: 'POST', url: '/v1/audio/speech', authority: 'invoke', stream: true, bodyLimit: MiB,
+    summary: 'Speaks a text (OpenAI\'s route): mp3, wav or pcm, as raw audio or server-sent events.',
+    body: speechBody,
+    produces: 'audio/mpeg',
+    errors: [
+      'no_instance', 'invalid_payload', 'text_unspeakable', 'phonemizer_missing',
+      'format_unsupported', 'overloaded', 'instance_lost', 'timeout'
+    ]
+  },
+  voices: {
+    method: 'GET', url: '/v1/audio/voices', authority: 'read',
+    summary: 'The voices of a model, or of all.',
+    query: {
+      type: 'object', additionalProperties: false,
+      properties: { model: { type: 'string', minLength: 1 } }
+    },
+    reply: {
+      type: 'object', required: ['object', 'data'],
+      properties: { object: { const: 'list' }, data: { type: 'array', items: listedVoice } }
+    },
+    errors: ['no_instance']
+  }
+} as const satisfies Record<string, RouteDecl>
+
+/** `plugins.capabilities-tts` in svc.yaml. */
+export const config = {
+  type: 'object',
+  additionalProperties: false,
+  properties: {
+    model_aliases: {
+      type: 'object', default: {}, additionalProperties: { type: 'string', minLength: 1 },
+      description: 'Names clients may use for a model on /v1/audio routes, e.g. {tts-1: svc/voice-en}.'
+    },
+    voice_aliases: {
+      type: 'object', default: {}, additionalProperties: { type: 'string', minLength: 1 },
+      description: 'Names clients may use for a voice on /v1/audio routes, e.g. {alloy: slt}.'
+    }
+  }
+} as const
+
+/** Reasons of refusals and failures. */
+export const errors = {
+  text_unspeakable: {
+    status: 400, retryable: false, message: 'The text has nothing this voice can speak.',
+    remedy: 'Send words in a script the voice speaks; `svc capabilities tts@1.0.0` shows the models.'
+  },
+  phonemizer_missing: {
+    status: 400, retryable: false, message: 'This voice needs a phonemiser that is not installed.',
+    remedy: 'Run `npm install piper-phonemize` in the svc folder and restart the node.'
+  },
+  model_invalid: {
+    status: 502, retryable: false, message: 'The model files do not fit together.',
+    remedy: 'Check the model card and its files; `svc status` shows why the runner failed.'
+  },
+  model_incomplete: {
+    status: 502, retryable: false, message: 'A file of the model is missing.',
+    remedy: 'Compare the model card with the files in the model\'s folder.'
+  },
+  format_unsupported: {
+    status: 400, retryable: false, message: 'There is no encoder for this audio format here.',
+    remedy: 'Ask for mp3, wav or pcm.'
+  }
+} as const satisfies Record<string, ErrorDecl>

@@ -1,0 +1,217 @@
+/** From a lower-case word to its sound: fixed words, homographs, dictionary, suffixes, letter to sound. */
+import { lookUp as lookUpDictionary } from './dictionary.js'
+import { readLetters } from './letter-to-sound.js'
+import { ipa, phones, plainName } from './phones.js'
+
+/** Function words without stress, in IPA exactly as the bundled voice was trained on them. */
+export const WEAK: ReadonlyMap<string, string> = new Map(Object.entries({
+  a: 'ɐ', an: 'ɐn', the: 'ðə', this: 'ðɪs', that: 'ðæt',
+  of: 'ʌv', to: 'tə', in: 'ɪn', for: 'fɔːɹ', from: 'fɹʌm', at: 'æt', as: 'æz', on: 'ɔn', with: 'wɪð',
+  by: 'baɪ', and: 'ænd', or: 'ɔːɹ', but: 'bʌt', so: 'sˌoʊ',
+  is: 'ɪz', am: 'æm', are: 'ɑːɹ', was: 'wʌz', were: 'wɜː', has: 'hæz', have: 'hæv', can: 'kæn', could: 'kʊd',
+  would: 'wʊd', i: 'aɪ', you: 'juː', he: 'hiː', she: 'ʃiː', it: 'ɪt', we: 'wiː', they: 'ðeɪ', me: 'miː',
+  us: 'ʌs', them: 'ðɛm', my: 'maɪ', your: 'jʊɹ', her: 'hɜː'
+}))
+
+/** Words of computing that the CMU dictionary lacks, in ARPABET. */
+const EXTRA: ReadonlyMap<string, string> = new Map(Object.entries({
+  aitch: 'EY1 CH', eff: 'EH1 F',
+  ascii: 'AE1 S K IY0', async: 'EY1 S IH2 NG K', chatbot: 'CH AE1 T B AA2 T',
+  config: 'K AH0 N F IH1 G', configs: 'K AH0 N F IH1 G Z', cuda: 'K UW1 D AH0', emoji: 'IH0 M OW1 JH IY0',
+  frontend: 'F R AH1 N T EH2 N D', gif: 'G IH1 F', gui: 'G UW1 IY0', jpeg: 'JH EY1 P EH2 G',
+  json: 'JH EY1 S AH0 N', kubernetes: 'K UW2 B ER0 N EH1 T IY0 Z', localhost: 'L OW1 K AH0 L HH OW2 S T',
+  meme: 'M IY1 M', ok: 'OW1 K EY1', onnx: 'AA1 N IH0 K S',
+  regex: 'R EH1 JH EH2 K S', repo: 'R IY1 P OW0', sudo: 'S UW1 D UW0', vram: 'V IY1 R AE2 M',
+  wasm: 'W AA1 Z AH0 M', yaml: 'Y AE1 M AH0 L',
+  wifi: 'W AY1 F AY2'
+}))
+
+/** Words with two sounds: as a noun or adjective, as a verb, and which of them where nothing tells. */
+const HOMOGRAPHS: ReadonlyArray<readonly [string, string, string, 'noun' | 'verb']> = [
+  ['record', 'R EH1 K ER0 D', 'R AH0 K AO1 R D', 'noun'],
+  ['records', 'R EH1 K ER0 D Z', 'R AH0 K AO1 R D Z', 'noun'],
+  ['use', 'Y UW1 S', 'Y UW1 Z', 'verb'],
+  ['uses', 'Y UW1 S IH0 Z', 'Y UW1 Z IH0 Z', 'verb'],
+  ['object', 'AA1 B JH EH0 K T', 'AH0 B JH EH1 K T', 'noun'],
+  ['present', 'P R EH1 Z AH0 N T', 'P R IY0 Z EH1 N T', 'noun'],
+  ['produce', 'P R OW1 D UW0 S', 'P R AH0 D UW1 S', 'verb'],
+  ['refuse', 'R EH1 F Y UW2 Z', 'R AH0 F Y UW1 Z', 'verb'],
+  ['content', 'K AA1 N T EH0 N T', 'K AH0 N T EH1 N T', 'noun'],
+  ['project', 'P R AA1 JH EH0 K T', 'P R AH0 JH EH1 K T', 'noun'],
+  ['subject', 'S AH1 B JH IH0 K T', 'S AH0 B JH EH1 K T', 'noun'],
+  ['permit', 'P ER1 M IH2 T', 'P ER0 M IH1 T', 'verb'],
+  ['progress', 'P R AA1 G R EH2 S', 'P R AH0 G R EH1 S', 'noun'],
+  ['protest', 'P R OW1 T EH2 S T', 'P R AH0 T EH1 S T', 'noun'],
+  ['rebel', 'R EH1 B AH0 L', 'R IH0 B EH1 L', 'noun'],
+  ['conduct', 'K AA1 N D AH0 K T', 'K AA0 N D AH1 K T', 'noun'],
+  ['conflict', 'K AA1 N F L IH0 K T', 'K AH0 N F L IH1 K T', 'noun'],
+  ['contest', 'K AA1 N T EH0 S T', 'K AH0 N T EH1 S T', 'noun'],
+  ['contract', 'K AA1 N T R AE2 K T', 'K AH0 N T R AE1 K T', 'noun'],
+  ['convert', 'K AA1 N V ER0 T', 'K AH0 N V ER1 T', 'verb'],
+  ['import', 'IH1 M P AO2 R T', 'IH2 M P AO1 R T', 'noun'],
+  ['export', 'EH1 K S P AO0 R T', 'EH2 K S P AO1 R T', 'noun'],
+  ['increase', 'IH1 N K R IY2 S', 'IH2 N K R IY1 S', 'verb'],
+  ['insult', 'IH1 N S AH2 L T', 'IH2 N S AH1 L T', 'noun'],
+  ['transport', 'T R AE1 N S P AO0 R T', 'T R AE0 N S P AO1 R T', 'noun'],
+  ['suspect', 'S AH1 S P EH2 K T', 'S AH0 S P EH1 K T', 'verb'],
+  ['excuse', 'IH0 K S K Y UW1 S', 'IH0 K S K Y UW1 Z', 'verb'],
+  ['close', 'K L OW1 S', 'K L OW1 Z', 'verb'],
+  ['live', 'L AY1 V', 'L IH1 V', 'verb'],
+  ['lives', 'L AY1 V Z', 'L IH1 V Z', 'verb'],
+  ['lead', 'L IY1 D', 'L IY1 D', 'noun'],
+  ['wind', 'W IH1 N D', 'W AY1 N D', 'noun'],
+  ['tear', 'T IH1 R', 'T EH1 R', 'noun'],
+  ['wound', 'W UW1 N D', 'W AW1 N D', 'noun'],
+  ['desert', 'D EH1 Z ER0 T', 'D IH0 Z ER1 T', 'noun'],
+  ['separate', 'S EH1 P ER0 IH0 T', 'S EH1 P ER0 EY2 T', 'noun'],
+  ['estimate', 'EH1 S T AH0 M AH0 T', 'EH1 S T AH0 M EY2 T', 'noun'],
+  ['graduate', 'G R AE1 JH AH0 W AH0 T', 'G R AE1 JH AH0 W EY2 T', 'noun'],
+  ['perfect', 'P ER1 F IH2 K T', 'P ER0 F EH1 K T', 'noun'],
+  ['attribute', 'AE1 T R AH0 B Y UW2 T', 'AH0 T R IH1 B Y UW2 T', 'noun'],
+  ['address', 'AE1 D R EH2 S', 'AH0 D R EH1 S', 'noun']
+]
+
+const READ_NOW = phones('R IY1 D')
+const READ_THEN = phones('R EH1 D')
+
+const BY_USE = new Map(HOMOGRAPHS.map(([word, noun, verb, usual]) =>
+  [word, { noun: phones(noun), verb: phones(verb), usual }]))
+
+const set = (words: string): Set<string> => new Set(words.split(' '))
+const BEFORE_NOUN = set(
+  'a an the this that these those my your his her its our their some any no each every of in with by ' +
+  'new old good first last next one another very so too is was are were be more most for as on from')
+const BEFORE_VERB = set(
+  "to will would can could should must may might shall not don't didn't won't can't cannot i you " +
+  "we they please who let's i'll you'll we'll they'll also always never often and did do does")
+const PERFECT = set(
+  "have has had was were been be is are having i've you've we've they've it's being get gets got")
+/** Words that follow the adjective, not the verb. */
+const AFTER_ADJECTIVE = new Map(Object.entries({
+  live: set('music show stream streams broadcast concert event performance demo video chat updates audience'),
+  close: set('to by friend friends enough call range relative relatives')
+}))
+
+/**
+ * Pronunciation of a word that has two, chosen by its neighbours (both lower case, empty at the ends of a
+ * sentence); undefined for every other word. A small set of rules: it errs where grammar would be needed.
+ */
+export function homograph (word: string, before: string, after: string): number[] | undefined {
+  if (word === 'read') return PERFECT.has(before) ? READ_THEN : READ_NOW
+  const entry = BY_USE.get(word)
+  if (!entry) return undefined
+  if (AFTER_ADJECTIVE.get(word)?.has(after)) return entry.noun
+  if (word === 'wound' && /^(?:up|down|around)$/.test(after)) return entry.verb
+  if (BEFORE_VERB.has(before)) return entry.verb
+  if (BEFORE_NOUN.has(before)) return entry.noun
+  return entry[entry.usual]
+}
+
+const SIBILANTS = new Set(['S', 'Z', 'SH', 'ZH', 'CH', 'JH'])
+const VOICELESS = new Set(['P', 'T', 'K', 'F', 'TH'])
+
+/** The sound of a plural or possessive s after the phone with this name. */
+const soundOfS = (last: string): string =>
+  SIBILANTS.has(last) ? 'IH0 Z' : VOICELESS.has(last) ? 'S' : 'Z'
+
+/** The sound of a past tense -ed after the phone with this name. */
+function soundOfEd (last: string): string {
+  if (last === 'T' || last === 'D') return 'IH0 D'
+  return VOICELESS.has(last) || ['S', 'SH', 'CH'].includes(last) ? 'T' : 'D'
+}
+
+const soundOfLy = (last: string): string => last === 'L' ? 'IY0' : 'L IY0'
+
+/** An ending, in ARPABET or by the last phone of the stem. */
+type Sound = string | ((last: string) => string)
+
+const append = (base: number[], sound: Sound): number[] =>
+  [...base, ...phones(typeof sound === 'string' ? sound : sound(plainName(base.at(-1))))]
+
+/**
+ * Ending; what may stand in the dictionary instead, by preference; whether the last consonant of the stem may
+ * be doubled (running, stopped); the sound. Only endings where a known stem beats letter to sound on held-out
+ * words (docs/recipes/letter-to-sound/evaluate-lts.mjs --derive). Missing on purpose: -ing, -er, -able, -est,
+ * prefixes, and splitting into two known words (right for 46 % of the words that can be split, against 75 %
+ * by letter to sound: the dictionary is full of short surnames).
+ */
+const SUFFIXES: ReadonlyArray<readonly [string, readonly string[], boolean, Sound]> = [
+  ['ies', ['y'], false, soundOfS], ['es', ['e', ''], false, soundOfS], ['s', [''], false, soundOfS],
+  ['ied', ['y'], false, soundOfEd], ['ed', ['', 'e'], true, soundOfEd],
+  ['ings', ['', 'e'], true, 'IH0 NG Z'], ['ers', ['', 'e'], true, 'ER0 Z'], ['ly', [''], false, soundOfLy],
+  ['ness', [''], false, 'N AH0 S'], ['less', [''], false, 'L AH0 S'], ['ful', [''], false, 'F AH0 L'],
+  ['ment', [''], false, 'M AH0 N T'], ['ship', [''], false, 'SH IH2 P']
+]
+
+/** Stems shorter than this are more often chance than meaning. */
+const MIN_STEM = 3
+
+function stems (cut: string, usual: readonly string[], doubling: boolean): string[] {
+  const lostE = /[^aeiou][aeiouy][^aeiouwxy]$/.test(cut)
+  const instead = doubling && lostE ? [...usual].reverse() : usual
+  const doubled = doubling && cut.length > MIN_STEM && /([^aeiou])\1$/.test(cut)
+  return [...instead.map((tail) => cut + tail), ...(doubled ? [cut.slice(0, -1)] : [])]
+}
+
+/** A word that is a stem known to `lookUp` and a suffix ("routers", "kludged"); undefined for others. */
+export function bySuffix (
+  word: string, lookUp: (word: string) => number[] | undefined
+): number[] | undefined {
+  for (const [ending, instead, doubling, sound] of SUFFIXES) {
+    if (!word.endsWith(ending) || word.length - ending.length < MIN_STEM) continue
+    if (ending === 's' && /(ss|us|is)$/.test(word)) continue
+    for (const stem of stems(word.slice(0, -ending.length), instead, doubling)) {
+      const base = lookUp(stem)
+      if (base && stem.length >= MIN_STEM) return append(base, sound)
+    }
+  }
+  return undefined
+}
+
+/** A longer word is read in pieces of this many letters, so that a unit of speech can end between them. */
+const MAX_WORD = 24
+
+const CLITICS: ReadonlyArray<readonly [string, Sound]> = [
+  ["'s", soundOfS], ["n't", 'AH0 N T'], ["'ll", 'AH0 L'], ["'re", 'ER0'], ["'ve", 'V'], ["'d", 'D'],
+  ["'m", 'M']
+]
+
+function lookUp (word: string): number[] | undefined {
+  const extra = EXTRA.get(word)
+  return extra === undefined ? lookUpDictionary(word) : phones(extra)
+}
+
+const plainWord = (word: string): number[] => lookUp(word) ?? bySuffix(word, lookUp) ?? readLetters(word)
+
+function withApostrophe (word: string): number[] | undefined {
+  const bare = word.replace(/^'+|'+$/g, '')
+  if (bare !== word) return word.endsWith("s'") ? plainOrClitic(bare) : lookUp(bare) ?? plainOrClitic(bare)
+  for (const [ending, sound] of CLITICS) {
+    if (bare.endsWith(ending)) return append(plainOrClitic(bare.slice(0, -ending.length)), sound)
+  }
+  return undefined
+}
+
+function plainOrClitic (word: string): number[] {
+  if (!word.includes("'")) return word === '' ? [] : plainWord(word)
+  return lookUp(word) ?? withApostrophe(word) ?? plainWord(word.replaceAll("'", ''))
+}
+
+/**
+ * Phone numbers of a lower-case word of a to z and apostrophes. A word of more than 24 letters gives a list
+ * for each piece of 24.
+ */
+export function pronounce (word: string): number[][] {
+  const whole = lookUp(word)
+  if (whole) return [whole]
+  const pieces = word.match(new RegExp(`.{1,${MAX_WORD}}`, 'g')) ?? ['']
+  return pieces.map(plainOrClitic)
+}
+
+/** IPA of a word between two others (see `homograph`); several texts for a long one, none for silence. */
+export function soundsOf (word: string, before: string, after: string): string[] {
+  const fixed = WEAK.get(word)
+  if (fixed !== undefined) return [fixed]
+  const codes = homograph(word, before, after)
+  return (codes ? [codes] : pronounce(word)).map(ipa).filter((sound) => sound !== '')
+}
