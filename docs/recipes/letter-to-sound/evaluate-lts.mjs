@@ -21,7 +21,9 @@ async function load () {
   }
   symlinkSync(fileURLToPath(new URL('data', front)), join(folder, 'data'))
   const load = (name) => import(pathToFileURL(join(folder, name)))
-  return { ...await load('letter-to-sound.js'), ...await load('pronounce.js'), ...await load('dictionary.js') }
+  const [sound, words, dictionary] = await Promise.all(
+    ['letter-to-sound.js', 'pronounce.js', 'dictionary.js'].map(load))
+  return { ...sound, ...words, ...dictionary }
 }
 
 function editDistance (a, b) {
