@@ -4,7 +4,7 @@ import { cli, sendError, sendJson, standIn } from '../kernel/test/cli-helpers.js
 import { bundled } from '../plugins/index.js'
 import { checkPressure } from '../kernel/cli/doctor-cluster.js'
 import { checkDiagnosis, clocksOf } from '../plugins/diagnostics/doctor.js'
-import { checkEventLog } from '../plugins/event-log/doctor.js'
+import { checkEventLog } from '../plugins/event-log/cli/doctor.js'
 import { checkModels } from '../plugins/runners/instances/doctor.js'
 import { checkStore, checkVolume } from '../plugins/staging/doctor.js'
 import type { Check } from '../kernel/cli/check.js'

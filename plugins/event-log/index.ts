@@ -1,60 +1,17 @@
-import {
-  ClusterService, definePlugin, EventTapService, SessionService, StateHistoryService, StateService
-} from '../../kernel/index.js'
-import { conflicts } from './conflicts.js'
-import { events } from './events.js'
-import { findInStore, roomIn } from './catchup.js'
-import { startFeed } from './feed.js'
-import { follow } from './follow.js'
-import { startHistory } from './history/index.js'
-import { openLog } from './opening.js'
-import { pageOf, shown, startOf } from './page.js'
-import { readQuery } from './query.js'
-import { routes } from './routes.js'
-import { EventLogService } from './service.js'
-import { firstIdx, readLog } from './source.js'
-import { realParts } from './store/start.js'
-import type { Cluster, Manifest, Plugin } from '../../kernel/index.js'
-import type { Source } from './source.js'
+import { definePlugin } from '../../kernel/index.js'
+import { Snapshots, stateAt } from './history/lookup.js'
+import { startRecorder } from './history/recorder.js'
+import { manifest } from './manifest.js'
+import { follow } from './reading/follow.js'
+import { firstIdx, pageOf, readLog, shown, startOf } from './reading/page.js'
+import { readQuery } from './reading/query.js'
+import { startReplication } from './replication/start.js'
+import { openLog, realParts } from './store/opening.js'
+import type { Cluster, Plugin } from '../../kernel/index.js'
+import type { Source } from './reading/page.js'
 import type { Gap } from './store/gaps.js'
+import type { StoreParts } from './store/opening.js'
 import type { Damaged } from './store/types.js'
-import type { StoreParts } from './store/start.js'
-
-const manifest = {
-  name: 'event-log',
-  version: '1.0.0',
-  kernel: '^1.0.0',
-  summary: 'Keeps the control events of the whole cluster in one order on every node, and shows them.',
-  consumes: {
-    tap: EventTapService, cluster: ClusterService, session: SessionService, state: StateService
-  },
-  provides: { history: StateHistoryService, view: EventLogService },
-  routes,
-  events,
-  conflicts,
-  state: { lastEventAppliedIdx: 'Index of the newest control event this node has in its log.' },
-  checks: { eventLog: { summary: 'Whether events are kept.', load: () => import('./doctor.js') } },
-  verbs: {
-    events: {
-      summary: 'show what happened in the cluster, or follow it',
-      options: [
-        ['-f, --follow', 'go on as things happen'],
-        ['--since <when>', 'a span such as 10m, a time, or the index after which to begin'],
-        ['--kind <kind...>', 'only events of these kinds'],
-        ['--node <ref>', 'only events of this node: id, name or local'],
-        ['--limit <n>', 'at most so many (200)']
-      ],
-      examples: ['svc events --since 10m', 'svc events -f --kind NodeTimedOut MasterElected'],
-      load: () => import('./cli/events.js')
-    },
-    diff: {
-      summary: 'say what differs between two moments: nodes, master, instances, runners, conflicts',
-      args: '<from> [to]',
-      examples: ['svc diff 10m', 'svc diff 2026-01-31T08:00Z 2026-01-31T09:00Z', 'svc diff 1200 1250 --json'],
-      load: () => import('./history/cli/diff.js')
-    }
-  }
-} as const satisfies Manifest
 
 /** The event log; `parts`: SQLite, free space and limits, which tests replace. */
 export function createEventLogPlugin (parts: StoreParts): Plugin {
@@ -79,22 +36,19 @@ export function createEventLogPlugin (parts: StoreParts): Plugin {
     })
     const { log, store } = source
     ctx.effect('stored event log', () => store.close())
-    const { replication, stop } = startFeed({
-      log, tap, cluster, session, clock, logger: ctx.log, nodeId: node.nodeId, reserved: store.reserved,
-      find: (have) => findInStore(store, have),
-      room: () => roomIn(store, clock),
-      dropped: reportGap
+    const { replication, stop } = startReplication({
+      log, store, tap, cluster, session, clock, logger: ctx.log, nodeId: node.nodeId, dropped: reportGap
     })
     ctx.effect('event log', stop)
     onDamaged = reportDamaged
     for (const damaged of found) reportDamaged(damaged)
-    const past = startHistory({
-      log, store, state, session, clock, logger: ctx.log, inStep: () => replication.inStep
-    })
-    ctx.effect('history of the state', past.stop)
+    const snapshots = new Snapshots(store)
+    ctx.effect('history of the state', startRecorder({
+      log, snapshots, state, session, clock, logger: ctx.log, inStep: () => replication.inStep
+    }))
     return {
       services: {
-        history: past.history,
+        history: { at: async (moment) => await stateAt({ log, store, snapshots, clock }, moment) },
         view: {
           status: () => store.status(),
           get lastIdx () { return log.last.idx },

@@ -1,5 +1,5 @@
 import { defineService } from '../../kernel/index.js'
-import type { ShownEvent } from './page.js'
+import type { ShownEvent } from './reading/page.js'
 import type { StoreStatus } from './store/types.js'
 
 /** What other plugins may ask the event log. */

@@ -1,7 +1,7 @@
 import { systemClock } from '../../../kernel/index.js'
 import { followEvents, MOMENTS, plain, readMoment } from '../../../kernel/cli/index.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
-import type { EventsPage, ShownEvent } from '../page.js'
+import type { EventsPage, ShownEvent } from '../reading/page.js'
 
 /** Events a followed stream begins with when no --since is given. */
 const BEGIN_WITH = '20'

@@ -1,6 +1,5 @@
 import { deflateRawSync, inflateRawSync } from 'node:zlib'
 import { fieldsOf } from './part.js'
-import { BODY_BYTES } from './limits.js'
 import type { ClusterPart, Fields } from './part.js'
 
 /** What a snapshot holds. */
@@ -14,6 +13,8 @@ export interface Recorded {
   readonly state: Fields
 }
 
+/** Most bytes of a snapshot; the largest keys of the state are left out above that. */
+const BODY_BYTES = 1024 * 1024
 /** Keys that are never left out: a state is useless without them. */
 const ESSENTIAL = new Set(['sessionId', 'masterNodeId', 'localNodeId', 'cluster', 'lastEventAppliedIdx'])
 /** A second name of `nodeIdentities`, which is recorded. */

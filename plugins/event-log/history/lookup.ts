@@ -1,17 +1,25 @@
 import { kernelError, SvcError } from '../../../kernel/index.js'
-import { shown } from '../page.js'
-import { invalid, readPoint } from '../query.js'
-import { readLog } from '../source.js'
+import { readLog, shown } from '../reading/page.js'
+import { invalid, readPoint } from '../reading/query.js'
+import { within } from '../store/gaps.js'
 import { decodeBody } from './body.js'
-import { EVENTS_SHOWN, READ_ENTRIES, SKEW_MS } from './limits.js'
 import { advance, PART_KINDS } from './part.js'
 import type { Clock, StateThen } from '../../../kernel/index.js'
-import type { Entry } from '../entries.js'
-import type { EventLog } from '../log.js'
-import type { ShownEvent } from '../page.js'
+import type { Entry } from '../log/entries.js'
+import type { ShownEvent, Source } from '../reading/page.js'
+import type { Range } from '../store/gaps.js'
 import type { EventStore, Moment, Snapshot } from '../store/types.js'
 import type { ClusterPart, Fields } from './part.js'
-import type { Snapshots } from './recent.js'
+
+/** Bytes of the newest snapshots that are kept in memory: with a store, and without. */
+const RECENT_BYTES = 2 * 1024 * 1024
+const MEMORY_BYTES = 16 * 1024 * 1024
+/** Most events in one answer. */
+const EVENTS_SHOWN = 200
+/** Entries read from the log at once. */
+const READ_ENTRIES = 1_000
+/** Most difference between the clocks of nodes that a search by time allows for, ms. */
+const SKEW_MS = 60_000
 
 /** The answer of GET /state?at=. */
 export interface StateAt extends StateThen {
@@ -33,14 +41,12 @@ export interface StateAt extends StateThen {
   /** There are further events: GET /events?since=<idx of the last one> goes on. */
   readonly more: boolean
   /** Indices in between that are not kept: `derived` lacks what they changed. */
-  readonly gaps: readonly (readonly [number, number])[]
+  readonly gaps: readonly Range[]
 }
 
-export interface LookupOptions {
-  readonly log: EventLog
-  readonly store: EventStore
+export interface LookupOptions extends Source {
   readonly snapshots: Snapshots
-  readonly clock: Clock
+  readonly clock: Pick<Clock, 'now'>
 }
 
 /**
@@ -92,11 +98,10 @@ async function nothingBefore (snapshots: Snapshots, text: string): Promise<SvcEr
     { oldest: { idx: oldest.idx, at } })
 }
 
-interface Wanted { readonly limit: number, readonly kinds?: readonly string[] }
-
 /** The entries behind the snapshot up to the moment, oldest first, at most `limit`. */
 async function since (
-  options: LookupOptions, snapshot: Snapshot, moment: Moment, { limit, kinds }: Wanted
+  options: LookupOptions, snapshot: Snapshot, moment: Moment,
+  { limit, kinds }: { limit: number, kinds?: readonly string[] }
 ): Promise<Entry[]> {
   const found: Entry[] = []
   const until = 'idx' in moment ? moment.idx : Number.MAX_SAFE_INTEGER
@@ -116,27 +121,18 @@ async function since (
   return found
 }
 
-/** Indices after `from` up to `to` that are not kept. */
-function gapsBetween ({ log, store }: LookupOptions, from: number, to: number): [number, number][] {
-  const { firstIdx, gaps: missing } = store.status()
+/** Indices after `from` up to `to` that are not kept. What is in memory is, even if it is not stored. */
+function gapsBetween ({ log, store }: LookupOptions, from: number, to: number): Range[] {
+  const { firstIdx, gaps } = store.status()
   const first = firstIdx ?? log.base.idx + 1
-  const gaps = missing.filter(([a]) => a >= first)
-  // What is in memory is not missing, even if it is not stored.
-  const until = Math.min(to, log.base.idx)
-  return [[1, first - 1] as const, ...gaps].flatMap(([a, b]): [number, number][] => {
-    const [begin, end] = [Math.max(a, from + 1), Math.min(b, until)]
-    return begin <= end ? [[begin, end]] : []
-  })
+  return within([[1, first - 1], ...gaps.filter(([a]) => a >= first)], from + 1, Math.min(to, log.base.idx))
 }
-
-/** The newest index, and the present time, ms since 1970. */
-interface Now { readonly idx: number, readonly ms: number }
 
 /**
  * Reads `at`: an index or a time (ISO-8601). Throws `invalid_request` naming it for anything else and for a
  * time that is still to come, `not_recorded` for an index that is.
  */
-function readMoment (text: string, now: Now): Moment {
+function readMoment (text: string, now: { idx: number, ms: number }): Moment {
   const moment = readPoint('at', text)
   if ('idx' in moment && moment.idx > now.idx) {
     throw kernelError('not_recorded', `There is no index ${moment.idx} yet: the newest is ${now.idx}.`,
@@ -151,3 +147,52 @@ function readMoment (text: string, now: Now): Moment {
 
 /** A time as ISO-8601. */
 const iso = (ms: number): string => new Date(ms).toISOString()
+
+/** True for a snapshot that was taken at or before that moment. */
+function isBefore (snapshot: Snapshot, moment: Moment): boolean {
+  return 'idx' in moment ? snapshot.idx <= moment.idx : snapshot.at <= moment.ms
+}
+
+/** All snapshots are in the store; the newest are in memory too. */
+export class Snapshots {
+  readonly #store: EventStore
+  readonly #recent: Snapshot[] = []
+  #bytes = 0
+
+  constructor (store: EventStore) { this.#store = store }
+
+  add (snapshot: Snapshot): void {
+    this.#store.record(snapshot)
+    this.#recent.push(snapshot)
+    this.#bytes += snapshot.body.length
+    const most = this.#store.status().mode === 'memory' ? MEMORY_BYTES : RECENT_BYTES
+    while (this.#bytes > most && this.#recent.length > 1) this.#bytes -= this.#recent.shift()!.body.length
+  }
+
+  /** The log was cut after this index. Snapshots that were later now stand for the log up to there. */
+  cut (after: number): void {
+    for (const [i, snapshot] of this.#recent.entries()) {
+      if (snapshot.idx > after) this.#recent[i] = { ...snapshot, idx: after }
+    }
+  }
+
+  /** The newest one at or before that moment; null when there is none. Rejects when the store does. */
+  async before (moment: Moment): Promise<Snapshot | null> {
+    const found = this.#recent.findLast((snapshot) => isBefore(snapshot, moment))
+    return found ?? await this.#store.snapshotBefore(moment)
+  }
+
+  /** The oldest one there is; null when there is none. Asks the store a few dozen times at most. */
+  async oldest (): Promise<Snapshot | null> {
+    let oldest = this.#recent[0] ?? await this.#store.snapshotBefore({ ms: Number.MAX_SAFE_INTEGER })
+    if (oldest === null) return null
+    // A search by halves: there is none before `low`, and the oldest known is at or after it.
+    for (let low = 0; low < oldest.at;) {
+      const middle: number = low + Math.floor((oldest.at - low) / 2)
+      const older: Snapshot | null = await this.#store.snapshotBefore({ ms: middle })
+      if (older === null) low = middle + 1
+      else oldest = older
+    }
+    return oldest
+  }
+}

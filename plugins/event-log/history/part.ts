@@ -1,5 +1,5 @@
-import { kindOf } from '../entries.js'
-import type { Entry } from '../entries.js'
+import { kindOf } from '../log/entries.js'
+import type { Entry } from '../log/entries.js'
 
 /** A JSON object whose fields are not known. */
 export type Fields = Readonly<Record<string, unknown>>

@@ -1,15 +1,27 @@
-import { kindOf } from '../entries.js'
-import { firstAfter } from '../log.js'
+import { kindOf } from '../log/entries.js'
+import { firstAfter } from '../log/log.js'
 import { encodeBody, noteOf } from './body.js'
-import {
-  APART_MS, FOLLOW_ENTRIES, MINUTE_MS, REFRESH_MS, SETTLE_MOST_MS, SETTLE_MS, TASKS_APART_MS
-} from './limits.js'
 import { advance, fieldsOf, PART_KINDS, partOf } from './part.js'
 import type { Clock, Logger, Session, StateReader } from '../../../kernel/index.js'
-import type { Entry } from '../entries.js'
-import type { EventLog, LogChange } from '../log.js'
+import type { Entry } from '../log/entries.js'
+import type { EventLog, LogChange } from '../log/log.js'
 import type { ClusterPart } from './part.js'
-import type { Snapshots } from './recent.js'
+import type { Snapshots } from './lookup.js'
+
+/** Events since the last snapshot are applied so many indices before they leave memory. */
+const FOLLOW_ENTRIES = 250
+/** Interval of snapshots, ms. */
+const MINUTE_MS = 60_000
+/** Interval of snapshots while only readings change, ms. */
+const REFRESH_MS = 600_000
+/** The state contains an event when that is so old, ms. */
+const SETTLE_MS = 500
+/** A snapshot waits at most so long for events to stop coming, ms. */
+const SETTLE_MOST_MS = 5_000
+/** Least time between two snapshots, ms. */
+const APART_MS = 2_000
+/** Least time between two snapshots that are taken because tasks fail, ms. */
+const TASKS_APART_MS = 30_000
 
 export interface RecorderOptions {
   readonly log: EventLog

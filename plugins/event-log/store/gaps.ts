@@ -1,4 +1,4 @@
-import type { Entry } from '../entries.js'
+import type { Entry } from '../log/entries.js'
 
 /** Indices from the first to the second, both inclusive. */
 export type Range = readonly [from: number, to: number]

@@ -1,7 +1,7 @@
-import { kindOf } from '../entries.js'
+import { kindOf } from '../log/entries.js'
 import { asOne } from './gaps.js'
 import { PAGE_ROWS } from './limits.js'
-import type { Entry } from '../entries.js'
+import type { Entry } from '../log/entries.js'
 import type { Gap } from './gaps.js'
 import type { Snapshot, StoreQuery } from './types.js'
 

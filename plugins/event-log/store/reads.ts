@@ -1,6 +1,5 @@
-import { inTime } from './deadline.js'
 import type { Clock } from '../../../kernel/index.js'
-import type { Entry } from '../entries.js'
+import type { Entry } from '../log/entries.js'
 import type { LogFile } from './files.js'
 import type { Db, OpenDb, SqlValue } from './sqlite.js'
 import type { Moment, Snapshot, StoreQuery } from './types.js'
@@ -149,5 +148,20 @@ function entryOf (body: string): Entry | null {
     return JSON.parse(body) as Entry
   } catch {
     return null
+  }
+}
+
+/** The result of the work. Rejects with what `late` returns when that takes longer than `ms`. */
+export async function inTime<T> (
+  clock: Clock, ms: number, work: Promise<T>, late: () => Error
+): Promise<T> {
+  let cancel = (): void => {}
+  const deadline = new Promise<never>((_resolve, reject) => {
+    cancel = clock.after(ms, () => { reject(late()) })
+  })
+  try {
+    return await Promise.race([work, deadline])
+  } finally {
+    cancel()
   }
 }

@@ -1,7 +1,7 @@
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
-import { inTime } from './deadline.js'
+import { inTime } from './reads.js'
 import { LogFiles } from './files.js'
 import { merged, Missed, rangeOf, skipped, within } from './gaps.js'
 import { RESERVE } from './limits.js'
@@ -9,17 +9,17 @@ import { openPosition } from './position.js'
 import { gapsOf, rowOf, sizeOf, WriteQueue } from './queue.js'
 import { Reads } from './reads.js'
 import { DbError } from './sqlite.js'
-import type { Entry } from '../entries.js'
+import type { Entry } from '../log/entries.js'
 import type { Gap } from './gaps.js'
 import type { Position } from './position.js'
 import type { Op } from './queue.js'
-import type { DiskStore, Moment, Snapshot, StoreOptions, StoreQuery, StoreStatus } from './types.js'
+import type { EventStore, Moment, Snapshot, StoreOptions, StoreQuery, StoreStatus } from './types.js'
 
 /**
  * Opens the store. With a disk that is full or fails it opens in the mode counting-only. Rejects when the
  * folder cannot be made or listed.
  */
-export async function openStore (options: StoreOptions): Promise<DiskStore> {
+export async function openStore (options: StoreOptions): Promise<EventStore> {
   const { folder, logger } = options
   await mkdir(folder, { recursive: true, mode: 0o700 })
   const store = new Store(options, await openPosition(join(folder, 'position'), logger))
@@ -27,7 +27,7 @@ export async function openStore (options: StoreOptions): Promise<DiskStore> {
   return store
 }
 
-class Store implements DiskStore {
+class Store implements EventStore {
   reserved = 0
   readonly #options: StoreOptions
   readonly #position: Position

@@ -1,5 +1,5 @@
 import type { Clock, Logger } from '../../../kernel/index.js'
-import type { Entry } from '../entries.js'
+import type { Entry } from '../log/entries.js'
 import type { Gap, Range } from './gaps.js'
 import type { StoreLimits } from './limits.js'
 import type { OpenDb } from './sqlite.js'
@@ -65,6 +65,8 @@ export interface StoreStatus {
  * writer behind them works in order.
  */
 export interface EventStore {
+  /** No index up to here may be given again: it may have been, just before a crash. */
+  readonly reserved: number
   /** Takes entries behind all that were appended before; `texts`: their JSON, if it is at hand. */
   append (entries: readonly Entry[], texts?: readonly string[]): void
   /** Takes away what lies behind index `after`, before anything appended later. */
@@ -84,12 +86,6 @@ export interface EventStore {
   /** Calls `fn` when the mode changes, and at each look at the disk while events are counted. */
   onMode (fn: (status: StoreStatus) => void): () => void
   close (): Promise<void>
-}
-
-/** The store, and what the log has to know at its start. */
-export interface DiskStore extends EventStore {
-  /** No index up to here may be given again: it may have been, just before a crash. */
-  readonly reserved: number
 }
 
 /** A damaged file that was set aside. */

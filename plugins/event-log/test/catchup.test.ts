@@ -2,24 +2,23 @@ import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
 import t from 'tap'
 import { systemClock } from '../../../kernel/index.js'
-import { findInStore, roomIn } from '../catchup.js'
+import { findInStore, roomIn } from '../replication/start.js'
 import { manualClock } from '../../../kernel/testing/index.js'
-import { createEventLog } from '../log.js'
-import { createReplication } from '../replication.js'
-import { newestOf, restore } from '../opening.js'
-import { memoryStore } from '../store/start.js'
+import { EventLog } from '../log/log.js'
+import { Replication } from '../replication/replication.js'
+import { newestOf, restore } from '../store/opening.js'
+import { memoryStore } from '../store/opening.js'
 import { chain, diskTest, everything, full, openRig, tempFolder } from './store-kit.js'
 import type { Test } from 'tap'
-import type { EventLog } from '../log.js'
-import type { Input, Replication } from '../steps.js'
-import type { DiskStore } from '../store/types.js'
+import type { Input } from '../replication/messages.js'
+import type { EventStore } from '../store/types.js'
 
 /** How many events happen while a node is away, and how many memory holds. */
 const EVENTS = full ? 100_000 : 6_000
 const RING = full ? 10_000 : 500
 const ALL = ['a', 'b', 'c']
 
-interface Peer { log: EventLog, store: DiskStore, machine: Replication, reserved: number }
+interface Peer { log: EventLog, store: EventStore, machine: Replication, reserved: number }
 
 /**
  * Real machines, logs and stores; messages are passed on at once, in order, as long as both ends are there.
@@ -40,13 +39,13 @@ class Cluster {
   /** A process under this id, with what it stored before. `stores`: false for one without SQLite. */
   async start (id: string, stores = true): Promise<void> {
     const store = stores ? (await openRig(this.#t, join(this.folder, id))).store : memoryStore()
-    const log = createEventLog(RING)
+    const log = new EventLog(RING)
     restore(log, await newestOf(store, RING))
     log.onChange((change) => {
       if (change.type === 'append') store.append([change.entry])
       else store.cut(change.base?.idx ?? change.after)
     })
-    const machine = createReplication(log, store.reserved)
+    const machine = new Replication(log, store.reserved)
     this.peers.set(id, { log, store, machine, reserved: store.reserved })
     for (const other of this.peers.keys()) {
       if (other === id) continue
@@ -210,7 +209,7 @@ diskTest('the whole cluster restarts: the log goes on, and no index is given twi
 t.test('an index that was set aside by a node which crashed is given by nobody', async (t) => {
   const cluster = new Cluster(t)
   for (const id of ['a', 'b']) await cluster.start(id)
-  cluster.peer('b').machine = createReplication(cluster.peer('b').log, 5000)
+  cluster.peer('b').machine = new Replication(cluster.peer('b').log, 5000)
   cluster.give('b', { type: 'peerUp', peer: 'a' })
   cluster.elect('s1', 'a')
   cluster.happen('a')

@@ -1,11 +1,9 @@
-import { openReader } from '../follow.js'
-import { createEventLog, firstAfter } from '../log.js'
-import { createReplication } from '../replication.js'
-import type { Found } from '../catchup.js'
-import type { Position, Submission } from '../entries.js'
-import type { Reader } from '../follow.js'
-import type { EventLog } from '../log.js'
-import type { Input, Replication } from '../steps.js'
+import { Reader } from '../reading/follow.js'
+import { EventLog, firstAfter } from '../log/log.js'
+import { Replication } from '../replication/replication.js'
+import type { Found } from '../replication/messages.js'
+import type { Position, Submission } from '../log/entries.js'
+import type { Input } from '../replication/messages.js'
 
 /** A node of the twin: the real state machine and log. */
 export interface TwinNode {
@@ -47,13 +45,13 @@ export class ClusterTwin {
   /** Every message, sent over whatever link. */
   readonly posted: { to: string, type: string, entries?: unknown[] }[] = []
 
-  constructor (ids: readonly string[], make: () => EventLog = createEventLog) {
+  constructor (ids: readonly string[], make = () => new EventLog()) {
     for (const id of ids) this.start(id, make())
   }
 
   /** A fresh process under this id. */
-  start (id: string, log = createEventLog()): TwinNode {
-    const node: TwinNode = { id, log, machine: createReplication(log), reader: openReader(log, 0), read: [],
+  start (id: string, log = new EventLog()): TwinNode {
+    const node: TwinNode = { id, log, machine: new Replication(log), reader: new Reader(log, 0), read: [],
       rising: [], dropped: 0 }
     this.nodes.set(id, node)
     return node

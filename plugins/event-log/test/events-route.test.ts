@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { Test } from 'tap'
-import { entryAfter, START } from '../entries.js'
+import { entryAfter, START } from '../log/entries.js'
 import { EventLogService } from '../service.js'
 import { diskTest } from './store-kit.js'
 import { noSqlite, SELF, startLog } from './kit.js'

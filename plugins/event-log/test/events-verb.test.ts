@@ -1,7 +1,7 @@
 import t from 'tap'
 import { cli, sendError, sendJson, standIn } from '../../../kernel/test/cli-helpers.js'
 import eventLog from '../index.js'
-import type { ShownEvent } from '../page.js'
+import type { ShownEvent } from '../reading/page.js'
 
 const event = (idx: number, payload: Record<string, unknown> = { nodeId: 'n1' }): ShownEvent => ({
   idx, at: '2026-01-01T00:00:00.000Z', origin: 'abcdefghijklmnop', sessionId: 's1', id: `e${idx}`,

@@ -3,16 +3,16 @@ import { createAnnouncer } from '../../runners/instances/document.js'
 import { commandHandlers } from '../../runners/instances/commands.js'
 import { sections } from '../../runners/instances/sections.js'
 import { coreCluster } from '../../../kernel/test/cluster-core-kit.js'
-import { startFeed } from '../feed.js'
-import { createEventLog } from '../log.js'
+import { startReplication } from '../replication/start.js'
+import { EventLog } from '../log/log.js'
 import { advance, partOf } from '../history/part.js'
+import { memoryStore } from '../store/opening.js'
 import { chance } from './history-kit.js'
 import type { CoreCluster, CoreNode, Owner } from '../../../kernel/test/cluster-core-kit.js'
 import type { Clock, Logger, Section } from '../../../kernel/index.js'
 import type { ClusterCore } from '../../../kernel/cluster/cluster.js'
 import type { Instance } from '../../runners/instances/shapes.js'
 import type { ClusterPart } from '../history/part.js'
-import type { EventLog } from '../log.js'
 
 const nothing = (): void => {}
 const quiet: Logger = { debug: nothing, info: nothing, warn: nothing, error: nothing, fatal: nothing }
@@ -34,9 +34,10 @@ async function recorded (t: Owner, seed: number): Promise<Recorded> {
   let c: CoreCluster | undefined
   const feed = (core: ClusterCore, name: string): void => {
     stops.get(name)?.()
-    if (!logs.has(name)) logs.set(name, createEventLog())
-    const { stop } = startFeed({
-      log: logs.get(name)!, clock, cluster: core.service, session: core.session, logger: quiet,
+    if (!logs.has(name)) logs.set(name, new EventLog())
+    const { stop } = startReplication({
+      log: logs.get(name)!, store: memoryStore(), clock, cluster: core.service,
+      session: core.session, logger: quiet,
       nodeId: core.service.self.nodeId, dropped: () => { throw new Error('an event was dropped') },
       tap: { kinds: () => [], onDurable: (fn) => { tells.set(name, fn); return () => {} } }
     })

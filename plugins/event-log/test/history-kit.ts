@@ -1,13 +1,13 @@
 import { manualClock } from '../../../kernel/testing/index.js'
-import { entryAfter } from '../entries.js'
-import { startHistory } from '../history/index.js'
-import { createEventLog } from '../log.js'
-import { memoryStore as nowhere } from '../store/start.js'
+import { entryAfter } from '../log/entries.js'
+import { Snapshots, stateAt } from '../history/lookup.js'
+import { startRecorder } from '../history/recorder.js'
+import { EventLog } from '../log/log.js'
+import { memoryStore as nowhere } from '../store/opening.js'
 import type { Logger } from '../../../kernel/index.js'
 import type { ManualClock } from '../../../kernel/testing/index.js'
-import type { Entry } from '../entries.js'
+import type { Entry } from '../log/entries.js'
 import type { StateAt } from '../history/lookup.js'
-import type { EventLog } from '../log.js'
 import type { EventStore, Snapshot } from '../store/types.js'
 
 /** A generator of numbers from 0 to 1 that a seed decides (mulberry32). */
@@ -30,6 +30,7 @@ export function memoryStore (): EventStore & {
   const entries: Entry[] = []
   const snapshots: Snapshot[] = []
   return {
+    reserved: 0,
     snapshots,
     asked: 0,
     gaps: [],
@@ -107,7 +108,7 @@ export interface RigOptions {
 /** Starts the history of a node. It ends with the test. */
 export function startHistoryRig (
   t: { teardown (fn: () => void): unknown },
-  { log = createEventLog(), stored = true, disk, clock = manualClock() }: RigOptions = {}
+  { log = new EventLog(), stored = true, disk, clock = manualClock() }: RigOptions = {}
 ): HistoryRig {
   const store = memoryStore()
   const errors: string[] = []
@@ -126,11 +127,13 @@ export function startHistoryRig (
       ;(disk ?? store).append([entry])
     },
     session: () => { changed() },
-    then: async (at) => await history.at(String(at)) as StateAt,
+    then: async (at) => await stateAt({ log, store: kept, snapshots, clock }, String(at)),
     taken: () => store.snapshots.map(({ cause, idx }) => `${cause}@${idx}`)
   }
-  const { history, stop } = startHistory({
-    log, store: stored ? disk ?? store : nowhere(), clock, logger, inStep: () => rig.inStep,
+  const kept = stored ? disk ?? store : nowhere()
+  const snapshots = new Snapshots(kept)
+  const stop = startRecorder({
+    log, snapshots, clock, logger, inStep: () => rig.inStep,
     session: {
       get isMaster () { return rig.isMaster },
       get masterNodeId () { return rig.state?.['masterNodeId'] as string | null ?? null },

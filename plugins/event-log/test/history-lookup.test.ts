@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
-import { createEventLog } from '../log.js'
-import { newestOf, restore } from '../opening.js'
+import { EventLog } from '../log/log.js'
+import { newestOf, restore } from '../store/opening.js'
 import { instanceOn, startHistoryRig, stateWith } from './history-kit.js'
 import { diskTest, openRig, tempFolder } from './store-kit.js'
 
@@ -75,7 +75,7 @@ t.test('many events: a page of them, and the derived part goes on to the end', a
 })
 
 t.test('what left the memory comes from the store, the rest from memory', async (t) => {
-  const rig = startHistoryRig(t, { log: createEventLog(10) })
+  const rig = startHistoryRig(t, { log: new EventLog(10) })
   await rig.clock.advance(1000)
   for (let i = 1; i <= 50; i++) rig.happen('NodeJoined', { nodeId: `n${i}` })
   t.equal(rig.log.base.idx, 40)
@@ -99,7 +99,7 @@ t.test('what left the memory comes from the store, the rest from memory', async 
 })
 
 t.test('without a store the newest are in memory, within bounds', async (t) => {
-  const rig = startHistoryRig(t, { stored: false, log: createEventLog(10) })
+  const rig = startHistoryRig(t, { stored: false, log: new EventLog(10) })
   await rig.clock.advance(1000)
   for (let i = 1; i <= 50; i++) rig.happen('TaskFailed', { n: i })
   t.match(await rig.then(50), { gaps: [[1, 40]], events: { length: 10 } })
@@ -164,7 +164,7 @@ diskTest('on the disk: what was recorded and what happened is there after a rest
   await first.close()
   await clock.advance(3_600_000)
   const { store: disk } = await openRig(t, folder)
-  const log = createEventLog(5)
+  const log = new EventLog(5)
   restore(log, await newestOf(disk, 5))
   const after = startHistoryRig(t, { disk, log, clock })
   t.match(await after.then(0), { snapshot: { idx: 0, cause: 'start' }, derived: { members: ['a', 'b'] } })

@@ -1,9 +1,9 @@
 import t from 'tap'
 import { decodeBody, encodeBody, noteOf } from '../history/body.js'
-import { differences } from '../history/differences.js'
+import { differences } from '../cli/diff.js'
 import { advance, partOf } from '../history/part.js'
 import { instanceOn, stateWith } from './history-kit.js'
-import type { Entry } from '../entries.js'
+import type { Entry } from '../log/entries.js'
 import type { ClusterPart } from '../history/part.js'
 
 const base: ClusterPart = {

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { decodeBody } from '../history/body.js'
 import { advance } from '../history/part.js'
-import { createEventLog } from '../log.js'
+import { EventLog } from '../log/log.js'
 import { instanceOn, startHistoryRig, stateWith } from './history-kit.js'
 
 const MINUTE = 60_000
@@ -161,7 +161,7 @@ t.test('who is there is what the master told, whatever links this node has', asy
 })
 
 t.test('who is there is known also when the log does not go back to the newest snapshot', async (t) => {
-  const rig = startHistoryRig(t, { log: createEventLog(1000) })
+  const rig = startHistoryRig(t, { log: new EventLog(1000) })
   rig.isMaster = false
   for (const nodeId of ['c', 'd']) rig.happen('NodeJoined', { nodeId })
   rig.state = stateWith(['a', 'b'])

@@ -2,9 +2,9 @@ import { fake, manualClock, startPlugin } from '../../../kernel/testing/index.js
 import { ClusterService, EventTapService, SessionService } from '../../../kernel/index.js'
 import { createEventLogPlugin } from '../index.js'
 import { EventLogService } from '../service.js'
-import { realParts } from '../store/start.js'
-import type { EventsPage } from '../page.js'
-import type { StoreParts } from '../store/start.js'
+import { realParts } from '../store/opening.js'
+import type { EventsPage } from '../reading/page.js'
+import type { StoreParts } from '../store/opening.js'
 import type { Cluster, EventTap, NodeView, Session } from '../../../kernel/index.js'
 import type { Rig, StartOptions, TestContext } from '../../../kernel/testing/index.js'
 

@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { Test } from 'tap'
-import type { Entry } from '../entries.js'
-import { createEventLog } from '../log.js'
+import type { Entry } from '../log/entries.js'
+import { EventLog } from '../log/log.js'
 import { ClusterTwin } from './cluster-twin.js'
 
 type T = Pick<Test, 'same' | 'ok' | 'equal' | 'match' | 'teardown'>
@@ -9,7 +9,7 @@ type T = Pick<Test, 'same' | 'ok' | 'equal' | 'match' | 'teardown'>
 const ALL = ['a', 'b', 'c']
 
 /** A cluster of three in which `a` is the master. */
-function three (make?: () => ReturnType<typeof createEventLog>): ClusterTwin {
+function three (make?: () => EventLog): ClusterTwin {
   const twin = new ClusterTwin(ALL, make)
   twin.connect(ALL)
   twin.elect('s1', 'a', ALL)
@@ -179,7 +179,7 @@ t.test('nobody is sent more than a window beyond what it has said to have', asyn
 })
 
 t.test('what the ring no longer has comes from the store, also in the middle of it', async (t) => {
-  const twin = three(() => createEventLog(600))
+  const twin = three(() => new EventLog(600))
   const all: Entry[] = []
   twin.node('a').log.onChange((change) => { if (change.type === 'append') all.push(change.entry) })
   twin.stored.set('a', ([position]) => ({ base: position!,
@@ -196,7 +196,7 @@ t.test('what the ring no longer has comes from the store, also in the middle of 
 })
 
 t.test('a follower that is seconds behind is fed from memory, beyond the entries kept there', async (t) => {
-  const twin = three(() => createEventLog(50, 1e6, 4_000))
+  const twin = three(() => new EventLog(50, 1e6, 4_000))
   twin.full.add('c')
   for (let i = 0; i < 3_000; i++) twin.happen('a')
   twin.run(100)
@@ -215,7 +215,7 @@ t.test('a follower that is seconds behind is fed from memory, beyond the entries
 })
 
 t.test('a gap in the master\'s store is passed, also by one that has some of what is missing', async (t) => {
-  const twin = three(() => createEventLog(50))
+  const twin = three(() => new EventLog(50))
   for (let i = 0; i < 100; i++) twin.happen('a')
   twin.run(100)
   twin.connect(['a'], ['b'], ['c'])
@@ -261,7 +261,7 @@ t.test('a process that starts anew gets the whole log, also when it is made the 
 })
 
 t.test('a node that was away for longer than the ring begins where the others do', async (t) => {
-  const twin = three(() => createEventLog(50))
+  const twin = three(() => new EventLog(50))
   twin.happen('c')
   twin.run(50)
   twin.connect(['a', 'b'], ['c'])
@@ -272,7 +272,7 @@ t.test('a node that was away for longer than the ring begins where the others do
   t.same(twin.ids('c'), twin.ids('a'))
   t.equal(twin.node('c').log.entries.length, 50)
   t.equal(twin.node('c').read.length, 51)
-  twin.start('b', createEventLog(50))
+  twin.start('b', new EventLog(50))
   twin.connect(['a', 'c'])
   twin.connect(ALL)
   twin.elect('s2', 'b', ALL)

@@ -3,7 +3,7 @@ import t from 'tap'
 import { merged, Missed, within } from '../store/gaps.js'
 import { gapsOf, WriteQueue } from '../store/queue.js'
 import type { Op } from '../store/queue.js'
-import type { Entry } from '../entries.js'
+import type { Entry } from '../log/entries.js'
 
 t.test('ranges', async (t) => {
   t.same(merged([]), [])

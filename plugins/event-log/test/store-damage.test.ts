@@ -1,9 +1,9 @@
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { newestOf } from '../opening.js'
+import { newestOf } from '../store/opening.js'
 import { chain, diskTest, everything, openDb, openRig, tempFolder, until } from './store-kit.js'
 import type { Test } from 'tap'
-import type { Entry } from '../entries.js'
+import type { Entry } from '../log/entries.js'
 import type { StoreRig } from './store-kit.js'
 
 const segments = (folder: string): number[] => readdirSync(folder)

@@ -6,7 +6,7 @@ import { manualClock } from '../../../kernel/testing/index.js'
 import { DbError } from '../store/sqlite.js'
 import { chain, diskTest, everything, openDb, openRig, tempFolder, until } from './store-kit.js'
 import type { ManualClock } from '../../../kernel/testing/index.js'
-import type { Entry } from '../entries.js'
+import type { Entry } from '../log/entries.js'
 import type { Db, OpenDb } from '../store/sqlite.js'
 
 const MIB = 1024 * 1024

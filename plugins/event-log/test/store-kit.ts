@@ -4,17 +4,17 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
 import { systemClock } from '../../../kernel/index.js'
-import { entryAfter, START } from '../entries.js'
+import { entryAfter, START } from '../log/entries.js'
 import { STORE_LIMITS } from '../store/limits.js'
 import { loadSqlite } from '../store/sqlite.js'
 import { openStore } from '../store/store.js'
 import type { Test } from 'tap'
 import type { Logger } from '../../../kernel/index.js'
-import type { Entry, Position } from '../entries.js'
+import type { Entry, Position } from '../log/entries.js'
 import type { StoreLimits } from '../store/limits.js'
 import type { OpenDb } from '../store/sqlite.js'
 import type { Gap } from '../store/gaps.js'
-import type { DiskStore, StoreOptions } from '../store/types.js'
+import type { EventStore, StoreOptions } from '../store/types.js'
 import type { Damaged } from '../store/types.js'
 
 export const full = process.env['SVC_TEST_FULL'] === '1'
@@ -33,7 +33,7 @@ export const limits: StoreLimits = { ...STORE_LIMITS, floorBytes: 0, headroomByt
 
 /** A store, and what it said. */
 export interface StoreRig {
-  store: DiskStore
+  store: EventStore
   folder: string
   gaps: Gap[]
   damaged: Damaged[]
@@ -92,7 +92,7 @@ export function chain (
 }
 
 /** Everything in a store, read in pages. */
-export async function everything (store: DiskStore): Promise<Entry[]> {
+export async function everything (store: EventStore): Promise<Entry[]> {
   const all: Entry[] = []
   for (;;) {
     const page = await store.read({ after: all.at(-1)?.idx ?? 0, limit: 1000 })

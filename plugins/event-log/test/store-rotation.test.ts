@@ -1,10 +1,10 @@
 import { existsSync, readdirSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { monitorLoop } from '../../../kernel/index.js'
-import { EVENT_BYTES } from '../limits.js'
+import { EVENT_BYTES } from '../replication/outbox.js'
 import { STORE_LIMITS } from '../store/limits.js'
 import { chain, diskTest, everything, full, openDb, openRig, tempFolder } from './store-kit.js'
-import type { Entry } from '../entries.js'
+import type { Entry } from '../log/entries.js'
 import type { StoreRig } from './store-kit.js'
 
 const files = (folder: string): string[] => readdirSync(folder).filter((name) => /^seg-\d+\.db$/.test(name))

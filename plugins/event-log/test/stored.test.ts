@@ -4,11 +4,11 @@ import t from 'tap'
 import { systemClock } from '../../../kernel/index.js'
 import { STORE_LIMITS } from '../store/limits.js'
 import { DbError } from '../store/sqlite.js'
-import { realParts } from '../store/start.js'
+import { realParts } from '../store/opening.js'
 import { startLog } from './kit.js'
 import { diskTest, openDb, until } from './store-kit.js'
 import type { LogRig } from './kit.js'
-import type { StoreParts } from '../store/start.js'
+import type { StoreParts } from '../store/opening.js'
 
 const idxs = (page: { events: { idx: number }[] }): number[] => page.events.map((e) => e.idx)
 

@@ -6,7 +6,7 @@ import { pathToFileURL } from 'node:url'
 import { dist } from '../lib/paths.mjs'
 
 const built = (path) => import(pathToFileURL(join(dist, path)).href)
-const { entryAfter, START } = await built('plugins/event-log/entries.js')
+const { entryAfter, START } = await built('plugins/event-log/log/entries.js')
 const { openStore } = await built('plugins/event-log/store/store.js')
 const { loadSqlite } = await built('plugins/event-log/store/sqlite.js')
 export const { rowOf } = await built('plugins/event-log/store/queue.js')

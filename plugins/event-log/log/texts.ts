@@ -1,6 +1,9 @@
-import { samePosition, START } from './entries.js'
-import { PAGE_BYTES, PAGE_ENTRIES } from './limits.js'
+import { place, samePosition, START } from './entries.js'
 import type { Position } from './entries.js'
+
+/** Most entries, and most bytes of them, in one message. */
+export const PAGE_ENTRIES = 500
+export const PAGE_BYTES = 256 * 1024
 
 /** Entries as they are sent. */
 export interface Page {
@@ -55,9 +58,9 @@ export class Texts {
   }
 
   /** Empties it; the next text follows `base`. */
-  restart ({ idx, chain }: Position): void {
+  restart (base: Position): void {
     this.cut(-1)
-    this.base = { idx, chain }
+    this.base = place(base)
   }
 
   /** The page that follows a position, as large as a message may be; null for an unknown position. */
@@ -71,7 +74,7 @@ export class Texts {
       if (bytes > PAGE_BYTES && until > from) break
     }
     const entries = `[${this.#texts.slice(from, until).join(',')}]`
-    this.#made = { base: { idx: after.idx, chain: after.chain }, entries, end: this.#at(until - 1) }
+    this.#made = { base: place(after), entries, end: this.#at(until - 1) }
     return this.#made
   }
 

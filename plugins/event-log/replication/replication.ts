@@ -1,15 +1,21 @@
-import { place, samePosition, submissionOf } from './entries.js'
+import { place, samePosition, submissionOf } from '../log/entries.js'
+import { adopt, Fetching, LEARN_MS, Learning } from './catching-up.js'
 import { Feeding, headOf } from './feeding.js'
-import { HEAD_MS, LEARN_MS, RESEND_MS, TOOK_IDX } from './limits.js'
 import { readMessage } from './messages.js'
-import { createOutbox, Dropped } from './outbox.js'
-import { adopt, createFetching, createLearning } from './pages.js'
-import type { Entry, Position, Submission } from './entries.js'
+import { Outbox } from './outbox.js'
+import type { Entry, Position, Submission } from '../log/entries.js'
+import type { EventLog } from '../log/log.js'
 import type { Host } from './feeding.js'
-import type { EventLog } from './log.js'
-import type { Message, Outgoing } from './messages.js'
-import type { Fetching, Learning } from './pages.js'
-import type { Input, Output, Replication } from './steps.js'
+import type { Input, Message, Outgoing, Output } from './messages.js'
+
+/** A follower acknowledges after so many indices. */
+const TOOK_IDX = 500
+
+/** A `want` or a `submit` that is not answered is sent again after this time, ms. */
+const RESEND_MS = 1_000
+
+/** How often a master sends where the log ends, in case a message was lost, ms. */
+const HEAD_MS = 5_000
 
 type Of<T extends Message['type']> = Extract<Message, { type: T }>
 
@@ -20,19 +26,17 @@ type Of<T extends Message['type']> = Extract<Message, { type: T }>
  * Two logs that share a position (index and digest) are equal up to it. So a follower sends some of its
  * positions, and the master answers with the entries that follow the newest one it knows. Other entries that
  * the follower has after it are removed and submitted again.
- *
- * `reserved`: new indices are above this one, since those up to it may have been given before a crash.
  */
-export function createReplication (log: EventLog, reserved = 0): Replication {
-  return new Machine(log, reserved)
-}
-
-class Machine implements Replication {
+export class Replication implements Host {
+  readonly log: EventLog
+  /** Session of this node. */
+  sid = ''
+  /** Received messages that were malformed. */
   garbled = 0
-  readonly #log: EventLog
-  readonly #outbox = createOutbox()
+  /** Time of the step that is being taken, ms. */
+  now = 0
+  readonly #outbox = new Outbox()
   readonly #peers = new Set<string>()
-  #sid = ''
   #isMaster = false
   #master: string | null = null
   /** Set while a new master fetches what its peers have beyond its log. */
@@ -49,34 +53,31 @@ class Machine implements Replication {
   /** The events of the open `submit` that are not in the log yet, and when it was sent. */
   #sent: { ids: Set<string>, at: number } | null = null
   #headAt = 0
-  readonly #host: Host
-  readonly #feeding: Feeding
+  readonly #feeding = new Feeding(this)
   /** As a follower: newest index that was acknowledged to the master. */
   #acknowledged = 0
   /** As a follower: this log was equal to the master's once since they met. */
   #met = false
-  readonly #dropped = new Dropped()
-  #now = 0
   #out: Output[] = []
 
-  constructor (log: EventLog, reserved: number) {
-    this.#log = log
-    this.#host = {
-      log, sid: () => this.#sid, settled: () => this.#settled, highest: () => this.highest,
-      now: () => this.#now, out: (output) => { this.#out.push(output) }
-    }
-    this.#feeding = new Feeding(this.#host)
+  /** New indices are above `reserved`, since those up to it may have been given before a crash. */
+  constructor (log: EventLog, reserved = 0) {
+    this.log = log
     this.#highestHeard = reserved
   }
 
+  /** Events of this node that are not in the log yet. */
   get waiting (): number { return this.#outbox.size }
 
-  get highest (): number { return Math.max(this.#log.last.idx, this.#highestHeard) }
+  /** Highest index in the log or in any message. */
+  get highest (): number { return Math.max(this.log.last.idx, this.#highestHeard) }
 
-  get inStep (): boolean { return this.#settled || (this.#reachableMaster() !== null && this.#met) }
+  /** True when this log is complete, as far as is known. */
+  get inStep (): boolean { return this.settled || (this.#reachableMaster() !== null && this.#met) }
 
+  /** Takes one input. `now`: milliseconds that only rise. */
   step (input: Input, now: number): Output[] {
-    this.#now = now
+    this.now = now
     this.#out = []
     switch (input.type) {
       case 'local': this.#local(input.submission); break
@@ -88,22 +89,27 @@ class Machine implements Replication {
       case 'fed': this.#feeding.fed(input); break
       case 'tick': this.#tick()
     }
-    if (this.#outbox.size === 0) this.#out.push(...this.#dropped.take(this.#log.last.idx))
+    const dropped = this.#outbox.takeDropped()
+    if (dropped !== null) this.put({ type: 'dropped', ...dropped, to: this.log.last.idx })
     return this.#out
   }
 
-  get #settled (): boolean { return this.#isMaster && this.#learning === null }
+  /** True on a master that gives indices. */
+  get settled (): boolean { return this.#isMaster && this.#learning === null }
 
-  #send (to: string, message: Outgoing): void { this.#out.push({ type: 'send', to, message }) }
+  /** Adds something for the caller to do. */
+  put (output: Output): void { this.#out.push(output) }
+
+  #send (to: string, message: Outgoing): void { this.put({ type: 'send', to, message }) }
 
   #local (submission: Submission): void {
-    if (!this.#outbox.add(submission)) this.#dropped.add(1, this.#log.last.idx)
+    this.#outbox.add(submission, this.log.last.idx)
     this.#forward()
   }
 
   /** Moves waiting events on: into the log on a master, else to the master. */
   #forward (): void {
-    if (this.#settled) {
+    if (this.settled) {
       this.#assignAll()
       return
     }
@@ -111,8 +117,8 @@ class Machine implements Replication {
     if (master === null || this.#sent !== null) return
     const events = this.#outbox.page()
     if (events.length === 0) return
-    this.#sent = { ids: new Set(events.map((e) => e.id)), at: this.#now }
-    this.#send(master, { type: 'submit', sid: this.#sid, events })
+    this.#sent = { ids: new Set(events.map((e) => e.id)), at: this.now }
+    this.#send(master, { type: 'submit', sid: this.sid, events })
   }
 
   #reachableMaster (): string | null {
@@ -131,8 +137,8 @@ class Machine implements Replication {
   #assign (submissions: readonly Submission[]): void {
     let added = 0
     for (const submission of submissions) {
-      if (this.#log.has(submission.id)) continue
-      this.#log.extend(this.highest + 1, this.#sid, submission)
+      if (this.log.has(submission.id)) continue
+      this.log.extend(this.highest + 1, this.sid, submission)
       added++
     }
     this.#feeding.added(added)
@@ -140,10 +146,12 @@ class Machine implements Replication {
 
   #peerUp (peer: string): void {
     this.#peers.add(peer)
-    if (this.#learning !== null) this.#learn(this.#learning.add(peer))
-    else if (this.#isMaster) {
+    if (this.#learning !== null) {
+      this.#learning.add(peer)
+      this.#learn([peer])
+    } else if (this.#isMaster) {
       this.#feeding.begin(peer)
-      this.#send(peer, headOf(this.#host))
+      this.#send(peer, headOf(this))
     } else if (peer === this.#master) this.#meetMaster()
   }
 
@@ -151,7 +159,8 @@ class Machine implements Replication {
     this.#peers.delete(peer)
     this.#feeding.end(peer)
     this.#fetching?.remove(peer)
-    if (this.#learning !== null) this.#learn(this.#learning.remove(peer))
+    this.#learning?.remove(peer)
+    if (this.#learning !== null) this.#learn([])
     if (peer === this.#master) {
       this.#asked = null
       this.#sent = null
@@ -159,8 +168,8 @@ class Machine implements Replication {
   }
 
   #session ({ sid, isMaster, master }: Extract<Input, { type: 'session' }>): void {
-    if (sid === this.#sid && isMaster === this.#isMaster && master === this.#master) return
-    this.#sid = sid
+    if (sid === this.sid && isMaster === this.#isMaster && master === this.#master) return
+    this.sid = sid
     this.#isMaster = isMaster
     this.#master = master
     this.#learning = null
@@ -170,34 +179,36 @@ class Machine implements Replication {
     else this.#meetMaster()
   }
 
-  #meetMaster (): void {
-    this.#met = false
+  #forgetQuestions (): void {
     this.#fetching = null
-    this.#gaveUp = false
     this.#asked = null
     this.#sent = null
+  }
+
+  #meetMaster (): void {
+    this.#forgetQuestions()
+    this.#met = false
+    this.#gaveUp = false
     this.#ask()
     this.#forward()
   }
 
   #startLearning (): void {
-    this.#fetching = null
-    this.#asked = null
-    this.#sent = null
-    this.#learning = createLearning({ log: this.#log, peers: this.#peers, now: this.#now })
-    this.#out.push({ type: 'wake', ms: LEARN_MS })
+    this.#forgetQuestions()
+    this.#learning = new Learning(this.log, this.#peers, this.now)
+    this.put({ type: 'wake', ms: LEARN_MS })
     this.#learn([...this.#peers])
   }
 
   /** Asks these peers for what they have; settles when there is nobody left to wait for. */
   #learn (peers: readonly string[]): void {
-    const have = this.#log.locator()
+    const have = this.log.locator()
     for (const peer of peers) {
       const n = ++this.#questions
-      this.#learning!.asked(peer, n, have[0]!)
-      this.#send(peer, { type: 'want', sid: this.#sid, n, learn: true, have, above: this.highest })
+      this.#learning!.asked(peer, n)
+      this.#send(peer, { type: 'want', sid: this.sid, n, learn: true, have, above: this.highest })
     }
-    if (this.#learning!.done(this.#now)) this.#settle()
+    if (this.#learning!.done(this.now)) this.#settle()
   }
 
   /** The new master has what it could get: from here on it gives indices. */
@@ -209,25 +220,25 @@ class Machine implements Replication {
   }
 
   #announce (): void {
-    this.#headAt = this.#now
-    for (const peer of this.#peers) if (this.#feeding.ends(peer)) this.#send(peer, headOf(this.#host))
+    this.#headAt = this.now
+    for (const peer of this.#peers) if (this.#feeding.ends(peer)) this.#send(peer, headOf(this))
   }
 
   #tick (): void {
     if (this.#learning !== null) {
-      if (this.#learning.done(this.#now)) this.#settle()
-      else this.#out.push({ type: 'wake', ms: LEARN_MS })
+      if (this.#learning.done(this.now)) this.#settle()
+      else this.put({ type: 'wake', ms: LEARN_MS })
       return
     }
     if (this.#isMaster) {
       this.#feeding.flush()
-      if (this.#now - this.#headAt >= HEAD_MS) this.#announce()
-      for (const peer of this.#feeding.giveUpStalled()) this.#send(peer, headOf(this.#host))
+      if (this.now - this.#headAt >= HEAD_MS) this.#announce()
+      for (const peer of this.#feeding.giveUpStalled()) this.#send(peer, headOf(this))
       return
     }
     if (this.#fetching !== null) this.#fetch()
     if (this.#asked !== null) this.#askUnlessAsked()
-    if (this.#sent !== null && this.#now - this.#sent.at >= RESEND_MS) this.#sent = null
+    if (this.#sent !== null && this.now - this.#sent.at >= RESEND_MS) this.#sent = null
     this.#forward()
   }
 
@@ -251,7 +262,7 @@ class Machine implements Replication {
 
   /** True for a message of the master that this node follows, in its session. */
   #isFromMaster (from: string, sid: string): boolean {
-    return !this.#isMaster && from === this.#master && sid === this.#sid
+    return !this.#isMaster && from === this.#master && sid === this.sid
   }
 
   #onWant (from: string, want: Of<'want'>): void {
@@ -261,22 +272,22 @@ class Machine implements Replication {
   }
 
   #onTook (from: string, { sid, last }: Of<'took'>): void {
-    if (this.#settled && sid === this.#sid) this.#feeding.took(from, last.idx)
+    if (this.settled && sid === this.sid) this.#feeding.took(from, last.idx)
   }
 
   #onSubmit (from: string, { sid, events }: Of<'submit'>): void {
-    if (!this.#settled || sid !== this.#sid) return
-    const known = events.some((e) => this.#log.has(e.id))
+    if (!this.settled || sid !== this.sid) return
+    const known = events.some((e) => this.log.has(e.id))
     this.#assign(events)
     // The follower has not seen entries that are in the log: the head shows it that it is behind.
-    if (known) this.#send(from, headOf(this.#host))
+    if (known) this.#send(from, headOf(this))
   }
 
   #onHead (from: string, { sid, last }: Of<'head'>): void {
     this.#hearOf(last.idx)
     if (!this.#isFromMaster(from, sid)) return
     // The logs are equal, so a submission that is still open was lost, or came before the master was ready.
-    if (samePosition(last, this.#log.last)) {
+    if (samePosition(last, this.log.last)) {
       this.#met = true
       this.#asked = null
       this.#sent = null
@@ -289,21 +300,21 @@ class Machine implements Replication {
   #onAppend (from: string, { sid, entries, last }: Of<'append'>): void {
     this.#hearOf((last ?? entries.at(-1))?.idx ?? 0)
     if (!this.#isFromMaster(from, sid)) return
-    const fits = entries.every((entry) => this.#log.holds(entry) || this.#append(entry))
+    const fits = entries.every((entry) => this.log.holds(entry) || this.#append(entry))
     if (!fits) this.#askUnlessAsked()
-    if (last !== undefined && samePosition(this.#log.last, last)) this.#met = true
-    if (fits && this.#log.last.idx - this.#acknowledged >= TOOK_IDX) this.#acknowledge(from)
+    if (last !== undefined && samePosition(this.log.last, last)) this.#met = true
+    if (fits && this.log.last.idx - this.#acknowledged >= TOOK_IDX) this.#acknowledge(from)
     this.#forward()
   }
 
   #acknowledge (master: string): void {
-    const last = place(this.#log.last)
+    const last = place(this.log.last)
     this.#acknowledged = last.idx
-    this.#send(master, { type: 'took', sid: this.#sid, last })
+    this.#send(master, { type: 'took', sid: this.sid, last })
   }
 
   #append (entry: Entry): boolean {
-    if (!this.#log.append(entry)) return false
+    if (!this.log.append(entry)) return false
     this.#outbox.settle(entry.id)
     const sent = this.#sent
     if (sent?.ids.delete(entry.id) === true && sent.ids.size === 0) this.#sent = null
@@ -312,27 +323,28 @@ class Machine implements Replication {
 
   #askUnlessAsked (): void {
     if (this.#fetching !== null) return
-    if (this.#asked === null || this.#now - this.#asked.at >= RESEND_MS) this.#ask(this.#asked?.n)
+    if (this.#asked === null || this.now - this.#asked.at >= RESEND_MS) this.#ask(this.#asked?.n)
   }
 
   /** `n`: of the question that is repeated, so that a late answer to the first one still counts. */
   #ask (n = ++this.#questions): void {
     const master = this.#reachableMaster()
     if (master === null) return
-    this.#asked = { n, at: this.#now }
-    const have = this.#log.locator()
-    this.#send(master, { type: 'want', sid: this.#sid, n, learn: false, have, above: this.highest })
+    this.#asked = { n, at: this.now }
+    const have = this.log.locator()
+    this.#send(master, { type: 'want', sid: this.sid, n, learn: false, have, above: this.highest })
   }
 
   #onPage (from: string, page: Of<'page'>): void {
     this.#hearOf(Math.max(page.last.idx, page.above ?? 0))
-    if (this.#learning !== null && page.sid === this.#sid) {
-      this.#learn(this.#learning.page(from, page, (entry) => this.#append(entry), this.#now))
+    if (this.#learning !== null && page.sid === this.sid) {
+      const again = this.#learning.page(from, page, (entry) => this.#append(entry), this.now)
+      this.#learn(again ? [from] : [])
     } else if (this.#fetching?.page(from, page, (entry) => this.#append(entry)) === true) {
       this.#fetch()
     } else if (this.#isFromMaster(from, page.sid) && page.n === this.#asked?.n) {
       this.#asked = null
-      if (!this.#gaveUp && this.#log.last.idx < page.base.idx) this.#startFetching(page.base)
+      if (!this.#gaveUp && this.log.last.idx < page.base.idx) this.#startFetching(page.base)
       else this.#follow(page)
       this.#forward()
     }
@@ -341,13 +353,13 @@ class Machine implements Replication {
   /** This log ends before the master's begins: other peers may have what is between. */
   #startFetching (target: Position): void {
     const others = [...this.#peers].filter((peer) => peer !== this.#master)
-    this.#fetching = createFetching(this.#log, target, others)
+    this.#fetching = new Fetching(this.log, target, others)
     this.#fetch()
   }
 
   #fetch (): void {
     const fetching = this.#fetching!
-    const peer = fetching.next(this.#now)
+    const peer = fetching.next(this.now)
     if (peer === 'waiting') return
     if (peer === null) {
       this.#gaveUp = !fetching.whole
@@ -355,14 +367,14 @@ class Machine implements Replication {
       this.#ask()
       return
     }
-    fetching.asked(peer, ++this.#questions, this.#now)
-    const have = this.#log.locator()
-    this.#send(peer, { type: 'want', sid: this.#sid, n: this.#questions, learn: true, have })
+    fetching.asked(peer, ++this.#questions, this.now)
+    const have = this.log.locator()
+    this.#send(peer, { type: 'want', sid: this.sid, n: this.#questions, learn: true, have })
   }
 
   /** Makes this log equal to the master's as far as the page goes; other events go back to the outbox. */
   #follow (page: Of<'page'>): void {
-    const { state, removed } = adopt(this.#log, page, (entry) => this.#append(entry))
+    const { state, removed } = adopt(this.log, page, (entry) => this.#append(entry))
     this.#takeBack(removed)
     // The acknowledgement: the master sends what comes next without being asked.
     if (state !== 'broken') this.#acknowledge(this.#master!)
@@ -374,8 +386,7 @@ class Machine implements Replication {
 
   #takeBack (entries: readonly Entry[]): void {
     // Some of them are in the new tail as well.
-    const missing = entries.filter((entry) => !this.#log.has(entry.id))
-    const lost = this.#outbox.takeBack(missing.map(submissionOf))
-    this.#dropped.add(lost, this.#log.last.idx)
+    const missing = entries.filter((entry) => !this.log.has(entry.id))
+    this.#outbox.takeBack(missing.map(submissionOf), this.log.last.idx)
   }
 }

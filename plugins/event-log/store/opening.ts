@@ -1,16 +1,67 @@
+import { statfs } from 'node:fs/promises'
 import { basename, join } from 'node:path'
-import { RING_BYTES, RING_ENTRIES, RING_STORED, RING_TEXTS } from './limits.js'
-import { createEventLog } from './log.js'
-import { inTime } from './store/deadline.js'
-import { PAGE_ROWS } from './store/limits.js'
-import { memoryStore } from './store/start.js'
-import { openStore } from './store/store.js'
-import type { Clock, Logger } from '../../kernel/index.js'
-import type { Entry } from './entries.js'
-import type { EventLog } from './log.js'
-import type { Gap } from './store/gaps.js'
-import type { StoreParts } from './store/start.js'
-import type { Damaged, DiskStore, EventStore, StoreOptions } from './store/types.js'
+import { EventLog, RING_BYTES, RING_ENTRIES } from '../log/log.js'
+import { PAGE_ROWS, STORE_LIMITS } from './limits.js'
+import { inTime } from './reads.js'
+import { loadSqlite } from './sqlite.js'
+import { openStore } from './store.js'
+import type { Clock, Logger } from '../../../kernel/index.js'
+import type { Entry } from '../log/entries.js'
+import type { Gap } from './gaps.js'
+import type { StoreLimits } from './limits.js'
+import type { OpenDb } from './sqlite.js'
+import type { Damaged, EventStore, StoreOptions } from './types.js'
+
+/**
+ * Entries that are kept in memory where there is a store. Enough for most requests; with more of them they
+ * live so long, at many events a second, that the garbage collector has to move them.
+ */
+const RING_STORED = 1_000
+
+/**
+ * Entries that are kept as JSON, to be sent. At 10,000 events a second, a follower that is up to two seconds
+ * behind is served from memory.
+ */
+const RING_TEXTS = 20_000
+
+/** What the store needs of the machine. */
+export interface StoreParts {
+  /** Loads SQLite. Rejects where there is none. */
+  readonly load: () => Promise<OpenDb>
+  /** Free bytes on the volume of a folder; null when nobody knows. */
+  readonly freeBytes: (folder: string) => Promise<number | null>
+  readonly limits: StoreLimits
+}
+
+/**
+ * SQLite, the disk and the usual limits. `floorBytes`: another floor of free space, as decimal digits; any
+ * other text is ignored.
+ */
+export function realParts (floorBytes: string | undefined): StoreParts {
+  const given = floorBytes !== undefined && /^\d{1,15}$/.test(floorBytes)
+  const floor = given ? { floorBytes: Number(floorBytes) } : {}
+  return { load: loadSqlite, freeBytes, limits: { ...STORE_LIMITS, ...floor } }
+}
+
+async function freeBytes (folder: string): Promise<number | null> {
+  return await statfs(folder).then(({ bavail, bsize }) => bavail * bsize, () => null)
+}
+
+/** A store that keeps nothing, for a node that cannot store: the newest events are in memory only. */
+export function memoryStore (): EventStore {
+  return {
+    reserved: 0,
+    append () {},
+    cut () {},
+    record () {},
+    flushed: async () => {},
+    read: async () => [],
+    snapshotBefore: async () => null,
+    status: () => ({ mode: 'memory', counted: 0, gaps: [], firstIdx: null, bytes: 0, queued: 0, dropped: 0 }),
+    onMode: () => () => {},
+    close: async () => {}
+  }
+}
 
 export interface OpeningOptions {
   readonly parts: StoreParts
@@ -26,7 +77,7 @@ export interface OpeningOptions {
 }
 
 /** The log in memory with the store behind it: what it holds at the start, and each change from then on. */
-export async function openLog (options: OpeningOptions): Promise<{ log: EventLog, store: DiskStore }> {
+export async function openLog (options: OpeningOptions): Promise<{ log: EventLog, store: EventStore }> {
   const { parts, home, counting, logger, unavailable } = options
   const { store, newest } = await startStore(parts, {
     ...options,
@@ -41,7 +92,7 @@ export async function openLog (options: OpeningOptions): Promise<{ log: EventLog
     unavailable(error.message)
     return { store: memoryStore(), newest: [] }
   })
-  const log = createEventLog(
+  const log = new EventLog(
     store.status().mode === 'memory' ? RING_ENTRIES : RING_STORED, RING_BYTES, RING_TEXTS)
   restore(log, newest)
   log.onChange((change) => {
@@ -64,7 +115,7 @@ export async function openLog (options: OpeningOptions): Promise<{ log: EventLog
  */
 async function startStore (
   { load, freeBytes, limits }: StoreParts, options: Omit<StoreOptions, 'openDb' | 'freeBytes' | 'limits'>
-): Promise<{ store: DiskStore, newest: Entry[] }> {
+): Promise<{ store: EventStore, newest: Entry[] }> {
   const { clock, folder } = options
   const opening = load().then((openDb) =>
     openStore({ ...options, openDb, limits, freeBytes: () => freeBytes(folder) }))

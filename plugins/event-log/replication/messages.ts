@@ -1,5 +1,5 @@
-import { PAGE_BYTES, PAGE_ENTRIES } from './limits.js'
-import type { Entry, Position, Submission } from './entries.js'
+import { PAGE_BYTES, PAGE_ENTRIES } from '../log/texts.js'
+import type { Entry, Position, Submission } from '../log/entries.js'
 
 /** What nodes send each other. `sid`: the sender's session; a node in another one ignores the message. */
 export type Message =
@@ -34,6 +34,40 @@ type Entries = Extract<Message, { entries: unknown }>
 export type Outgoing = Exclude<Message, Entries> | Packed<Entries>
 
 type Packed<M> = M extends Entries ? Omit<M, 'entries'> & { readonly entries: string } : never
+
+/** Inputs of the replication. Nodes are named by install id. */
+export type Input =
+  | { readonly type: 'local', readonly submission: Submission }
+  | { readonly type: 'message', readonly from: string, readonly message: unknown }
+  | { readonly type: 'peerUp' | 'peerDown', readonly peer: string }
+  /** The session this node is in. `master` is null while none is known. */
+  | {
+    readonly type: 'session', readonly sid: string, readonly isMaster: boolean
+    readonly master: string | null
+  }
+  | { readonly type: 'tick' }
+  /** The result of a `feed`: the link took the message (`ok`), or had no room. */
+  | { readonly type: 'fed', readonly to: string, readonly ok: boolean }
+  /** The result of a `find`. */
+  | { readonly type: 'found', readonly to: string } & Found
+
+/** Entries that follow `base`, the newest position asked for that the store has; null when it has none. */
+export interface Found { readonly base: Position | null, readonly entries: readonly Entry[] }
+
+/** What the caller has to do after a step. */
+export type Output =
+  | { readonly type: 'send', readonly to: string, readonly message: Outgoing }
+  /** Send it, and answer with `fed`, which says whether the link took it. */
+  | { readonly type: 'feed', readonly to: string, readonly message: Outgoing }
+  /**
+   * Find the newest of these positions (newest first) in the store, and the page of entries that follows it.
+   * Answer with `found`.
+   */
+  | { readonly type: 'find', readonly to: string, readonly have: readonly Position[] }
+  /** Call `step` with a tick within `ms`. */
+  | { readonly type: 'wake', readonly ms: number }
+  /** So many events of this node were dropped between these indices; now there is room again. */
+  | { readonly type: 'dropped', readonly from: number, readonly to: number, readonly count: number }
 
 /** The first of these that fit into one message, at least one. `bytesOf`: of one of them as JSON. */
 export function fitting<T> (items: Iterable<T>, bytesOf: (item: T) => number): T[] {

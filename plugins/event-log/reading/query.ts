@@ -1,8 +1,8 @@
-import { kernelError } from '../../kernel/index.js'
-import type { SvcError } from '../../kernel/index.js'
-import { kindOf } from './entries.js'
-import type { Entry } from './entries.js'
-import type { Moment } from './store/types.js'
+import { kernelError } from '../../../kernel/index.js'
+import type { SvcError } from '../../../kernel/index.js'
+import { kindOf } from '../log/entries.js'
+import type { Entry } from '../log/entries.js'
+import type { Moment } from '../store/types.js'
 
 /** The query of GET /events as it arrives. */
 export interface RawQuery {

@@ -1,5 +1,4 @@
-import { chainAfter, entryAfter, samePosition, START } from './entries.js'
-import { RING_BYTES, RING_ENTRIES } from './limits.js'
+import { chainAfter, entryAfter, place, samePosition, START } from './entries.js'
 import { Texts } from './texts.js'
 import type { Entry, Position, Submission } from './entries.js'
 import type { Page } from './texts.js'
@@ -14,71 +13,48 @@ export type LogChange =
     readonly base: Position | null
   }
 
-/** The newest entries in memory, in order. Listeners see every change. */
-export interface EventLog {
-  /** Position of the newest entry. */
-  readonly last: Position
-  /** Just before the oldest entry kept. */
-  readonly base: Position
-  readonly entries: readonly Entry[]
-  /** True when an event with this id is kept. */
-  has (id: string): boolean
-  /** True when that position is in memory, or is the base. */
-  holds (position: Position): boolean
-  /** Adds an entry if it continues the log; false otherwise. */
-  append (entry: Entry): boolean
-  /** Puts a new event at the end. */
-  extend (idx: number, sid: string, submission: Submission): Entry
-  /** Removes the entries after index `after` and returns them, oldest first. */
-  cut (after: number): Entry[]
-  /** Empties the log, which begins again after `base`. Returns the entries that were in it. */
-  restart (base: Position): Entry[]
-  /** Position just before the oldest entry that can still be sent; at or before `base`. */
-  readonly oldest: Position
-  /** The page that follows a position; null when that is not a position of this log from `oldest` on. */
-  page (after: Position): Page | null
-  /** Positions from the newest back, ever further apart, the last one `base`. */
-  locator (): Position[]
-  onChange (fn: (change: LogChange) => void): () => void
-}
+/** Entries that are kept in memory where nothing can be stored. */
+export const RING_ENTRIES = 10_000
+
+/** Bytes of JSON that entries in memory may have together; the oldest go first. */
+export const RING_BYTES = 32 * 1024 * 1024
 
 /**
- * An empty log. It keeps at most `most` entries and `mostBytes` of their JSON, and the JSON of `mostTexts`
- * entries to be sent.
+ * The newest entries in memory, in order, and the JSON of more of them, to be sent. Listeners see every
+ * change.
  */
-export function createEventLog (most = RING_ENTRIES, mostBytes = RING_BYTES, mostTexts = most): EventLog {
-  return new Ring(most, mostBytes, mostTexts)
-}
-
-class Ring implements EventLog {
+export class EventLog {
+  /** Just before the oldest entry kept. */
   base: Position = START
   readonly entries: Entry[] = []
-  readonly #sizes: number[] = []
   readonly #ids = new Set<string>()
   readonly #listeners = new Set<(change: LogChange) => void>()
   readonly #most: number
-  readonly #mostBytes: number
   readonly #texts: Texts
-  #bytes = 0
 
-  constructor (most: number, mostBytes: number, mostTexts: number) {
+  /** Keeps `most` entries, and the JSON of `mostTexts` of `mostBytes` together, which are as many or more. */
+  constructor (most = RING_ENTRIES, mostBytes = RING_BYTES, mostTexts = most) {
     this.#texts = new Texts(mostTexts, mostBytes)
     this.#most = most
-    this.#mostBytes = mostBytes
   }
 
+  /** Position just before the oldest entry that can still be sent; at or before `base`. */
   get oldest (): Position { return this.#texts.base }
 
+  /** Position of the newest entry. */
   get last (): Position { return this.entries.at(-1) ?? this.base }
 
+  /** True when an event with this id is kept. */
   has (id: string): boolean { return this.#ids.has(id) }
 
+  /** True when that position is in memory, or is the base. */
   holds (position: Position): boolean {
     if (samePosition(position, this.base)) return true
     const entry = this.entries[firstAfter(this.entries, position.idx - 1)]
     return entry !== undefined && samePosition(entry, position)
   }
 
+  /** Adds an entry if it continues the log; false otherwise. */
   append (entry: Entry): boolean {
     const { last } = this
     if (entry.prev !== last.idx || entry.idx <= last.idx) return false
@@ -87,6 +63,7 @@ class Ring implements EventLog {
     return true
   }
 
+  /** Puts a new event at the end. */
   extend (idx: number, sid: string, submission: Submission): Entry {
     const entry = entryAfter(this.last, idx, sid, submission)
     this.#push(entry)
@@ -95,25 +72,18 @@ class Ring implements EventLog {
 
   #push (entry: Entry): void {
     const text = JSON.stringify(entry)
-    const size = Buffer.byteLength(text)
     this.#texts.push(entry, text)
     this.entries.push(entry)
-    this.#sizes.push(size)
     this.#ids.add(entry.id)
-    this.#bytes += size
-    while (this.entries.length > this.#most || (this.#bytes > this.#mostBytes && this.entries.length > 1)) {
-      this.#dropOldest()
+    while (this.entries.length > this.#most || this.entries[0]!.idx <= this.oldest.idx) {
+      const dropped = this.entries.shift()!
+      this.#ids.delete(dropped.id)
+      this.base = place(dropped)
     }
     this.#notify({ type: 'append', entry, text })
   }
 
-  #dropOldest (): void {
-    const { idx, chain, id } = this.entries.shift()!
-    this.#bytes -= this.#sizes.shift()!
-    this.#ids.delete(id)
-    this.base = { idx, chain }
-  }
-
+  /** Removes the entries after index `after` and returns them, oldest first. */
   cut (after: number): Entry[] { return this.#cut(after, null) }
 
   #cut (after: number, base: Position | null): Entry[] {
@@ -121,30 +91,30 @@ class Ring implements EventLog {
     const removed = this.entries.splice(from)
     // Texts go back further than entries: those that are older stay, whatever `after` is.
     this.#texts.cut(Math.max(after, this.base.idx))
-    for (const size of this.#sizes.splice(from)) this.#bytes -= size
     for (const { id } of removed) this.#ids.delete(id)
     if (removed.length > 0) this.#notify({ type: 'cut', after, entries: removed, base })
     return removed
   }
 
+  /** Empties the log, which begins again after `base`. Returns the entries that were in it. */
   restart (base: Position): Entry[] {
     const removed = this.#cut(-1, base)
-    this.base = { idx: base.idx, chain: base.chain }
+    this.base = place(base)
     this.#texts.restart(this.base)
     return removed
   }
 
+  /** The page that follows a position; null when that is not a position of this log from `oldest` on. */
   page (after: Position): Page | null { return this.#texts.page(after) }
 
+  /** Positions from the newest back, ever further apart, the last one `base`. */
   locator (): Position[] {
     const positions: Position[] = []
-    for (let back = 1; back <= this.entries.length; back *= 2) {
-      const { idx, chain } = this.entries[this.entries.length - back]!
-      positions.push({ idx, chain })
-    }
+    for (let back = 1; back <= this.entries.length; back *= 2) positions.push(place(this.entries.at(-back)!))
     return [...positions, this.base]
   }
 
+  /** Calls `fn` after each change, until the function returned is called. */
   onChange (fn: (change: LogChange) => void): () => void {
     this.#listeners.add(fn)
     return () => { this.#listeners.delete(fn) }

@@ -1,23 +1,40 @@
-import { place, samePosition } from './entries.js'
-import { BATCH_MS, FULL_MS, PAGE_ENTRIES, SAME_ANSWERS, STALL_MS, WINDOW_IDX } from './limits.js'
-import type { Entry, Position } from './entries.js'
-import type { EventLog } from './log.js'
-import type { Message, Outgoing } from './messages.js'
-import type { Input, Output } from './steps.js'
-import type { Page } from './texts.js'
+import { place, samePosition } from '../log/entries.js'
+import { PAGE_ENTRIES } from '../log/texts.js'
+import type { Entry, Position } from '../log/entries.js'
+import type { EventLog } from '../log/log.js'
+import type { Page } from '../log/texts.js'
+import type { Input, Message, Outgoing, Output } from './messages.js'
+
+/** Entries that come within so many ms after a message share the next message. */
+const BATCH_MS = 10
+
+/** Pause before a link that was full is tried again, ms. */
+const FULL_MS = 20
+
+/**
+ * Most indices that a follower is sent beyond the newest it has acknowledged: half a second at 10,000 events
+ * a second, and no more than fits into the follower's queue to its disk.
+ */
+const WINDOW_IDX = 5_000
+
+/** A follower that has not acknowledged a full window for so long is sent where the log ends, ms. */
+const STALL_MS = 3_000
+
+/** How often a follower is sent the same page of the store, in case the message was lost. */
+const SAME_ANSWERS = 3
 
 type Want = Extract<Message, { type: 'want' }>
 
 /** What the sender needs to know of its node. */
 export interface Host {
   readonly log: EventLog
-  readonly sid: () => string
+  readonly sid: string
   /** True on a master that gives indices. */
-  readonly settled: () => boolean
+  readonly settled: boolean
   /** Highest index that this node has seen in any message. */
-  readonly highest: () => number
-  readonly now: () => number
-  readonly out: (output: Output) => void
+  readonly highest: number
+  readonly now: number
+  put (output: Output): void
 }
 
 /** How far the log was sent to one follower. */
@@ -78,7 +95,7 @@ export class Feeding {
   /** Forgets followers that have not acknowledged a full window for `STALL_MS`: messages were lost. */
   giveUpStalled (): string[] {
     const stalled = [...this.#feeds].filter(([, feed]) =>
-      isFull(feed) && this.#host.now() - feed.takenAt >= STALL_MS).map(([peer]) => peer)
+      isFull(feed) && this.#host.now - feed.takenAt >= STALL_MS).map(([peer]) => peer)
     for (const peer of stalled) this.end(peer)
     return stalled
   }
@@ -88,14 +105,14 @@ export class Feeding {
     const waiting = this.#added > 0
     this.#added += count
     if (this.#added === 0) return
-    const ms = this.#added >= PAGE_ENTRIES ? 0 : Math.max(0, this.#flushedAt + BATCH_MS - this.#host.now())
+    const ms = this.#added >= PAGE_ENTRIES ? 0 : Math.max(0, this.#flushedAt + BATCH_MS - this.#host.now)
     if (ms === 0) this.flush()
-    else if (!waiting) this.#host.out({ type: 'wake', ms })
+    else if (!waiting) this.#host.put({ type: 'wake', ms })
   }
 
   /** Sends each follower its next page. */
   flush (): void {
-    if (this.#added > 0) this.#flushedAt = this.#host.now()
+    if (this.#added > 0) this.#flushedAt = this.#host.now
     this.#added = 0
     for (const [peer, feed] of this.#feeds) this.#next(peer, feed)
   }
@@ -105,7 +122,7 @@ export class Feeding {
     const feed = this.#feeds.get(peer)
     if (feed === undefined || idx <= feed.taken) return
     feed.taken = idx
-    feed.takenAt = this.#host.now()
+    feed.takenAt = this.#host.now
     this.#next(peer, feed)
   }
 
@@ -123,8 +140,8 @@ export class Feeding {
       this.#feeds.delete(to)
       this.#answered.delete(to)
     } else {
-      feed.fullUntil = this.#host.now() + FULL_MS
-      this.#host.out({ type: 'wake', ms: FULL_MS })
+      feed.fullUntil = this.#host.now + FULL_MS
+      this.#host.put({ type: 'wake', ms: FULL_MS })
     }
   }
 
@@ -174,8 +191,8 @@ export class Feeding {
     return false
   }
 
-  #begin (peer: string, { idx, chain }: Position): Feed {
-    const feed: Feed = { sent: { idx, chain }, taken: idx, takenAt: this.#host.now(), handing: null,
+  #begin (peer: string, sent: Position): Feed {
+    const feed: Feed = { sent: place(sent), taken: sent.idx, takenAt: this.#host.now, handing: null,
       answer: false, finding: false, fullUntil: -Infinity }
     this.#feeds.set(peer, feed)
     return feed
@@ -186,29 +203,28 @@ export class Feeding {
    * that gives indices.
    */
   #mayAnswer ({ sid, learn }: Want): boolean {
-    return learn || (this.#host.settled() && sid === this.#host.sid())
+    return learn || (this.#host.settled && sid === this.#host.sid)
   }
 
   #find (to: string, want: Want | null, have: readonly Position[]): void {
     this.#finding.set(to, { answers: want !== null, want })
-    this.#host.out({ type: 'find', to, have })
+    this.#host.put({ type: 'find', to, have })
   }
 
   #answer (to: string, { sid, n, learn }: Want, { base, entries, end }: Page): void {
-    const { log, highest, out } = this.#host
-    const message: Outgoing =
-      { type: 'page', sid, n, base, entries, last: place(log.last), above: highest() }
-    if (learn) return out({ type: 'send', to, message })
+    const { log, highest } = this.#host
+    const message: Outgoing = { type: 'page', sid, n, base, entries, last: place(log.last), above: highest }
+    if (learn) return this.#host.put({ type: 'send', to, message })
     // From here on the follower is sent what comes next without asking.
     const feed = this.#begin(to, base)
     feed.handing = end
     feed.answer = true
-    out({ type: 'feed', to, message })
+    this.#host.put({ type: 'feed', to, message })
   }
 
   #next (peer: string, feed: Feed): void {
     const { log } = this.#host
-    const busy = feed.handing !== null || feed.finding || this.#host.now() < feed.fullUntil
+    const busy = feed.handing !== null || feed.finding || this.#host.now < feed.fullUntil
     if (busy || isFull(feed) || feed.sent.idx >= log.last.idx) return
     const page = log.page(feed.sent)
     if (page !== null) {
@@ -229,14 +245,14 @@ export class Feeding {
     } else {
       // The log may have been cut meanwhile. The follower learns where the log ends, and asks.
       this.#feeds.delete(peer)
-      this.#host.out({ type: 'send', to: peer, message: headOf(this.#host) })
+      this.#host.put({ type: 'send', to: peer, message: headOf(this.#host) })
     }
   }
 
   #append (to: string, feed: Feed, { entries, end }: Page): void {
-    const { log, sid, out } = this.#host
+    const { log, sid } = this.#host
     feed.handing = end
-    out({ type: 'feed', to, message: { type: 'append', sid: sid(), entries, last: place(log.last) } })
+    this.#host.put({ type: 'feed', to, message: { type: 'append', sid, entries, last: place(log.last) } })
   }
 }
 
@@ -249,5 +265,5 @@ function pageOf (base: Position, entries: readonly Entry[]): Page {
 
 /** The message that says where the log ends. */
 export function headOf ({ sid, log }: Pick<Host, 'sid' | 'log'>): Outgoing {
-  return { type: 'head', sid: sid(), last: place(log.last) }
+  return { type: 'head', sid, last: place(log.last) }
 }

@@ -1,20 +1,21 @@
-import { delay, untilCalled } from '../../kernel/index.js'
-import { COMMENT_MS, TICK_MS } from './limits.js'
-import { shown } from './page.js'
-import { readLog } from './source.js'
-import type { Clock, StreamWriter } from '../../kernel/index.js'
-import type { Entry } from './entries.js'
-import type { EventLog } from './log.js'
+import { delay, untilCalled } from '../../../kernel/index.js'
+import { readLog, shown } from './page.js'
+import type { Clock, StreamWriter } from '../../../kernel/index.js'
+import type { Entry } from '../log/entries.js'
+import type { EventLog } from '../log/log.js'
+import type { Source } from './page.js'
 import type { Query } from './query.js'
-import type { Source } from './source.js'
-import type { EventStore } from './store/types.js'
+
+/** Interval of comments on an idle stream, ms. */
+const COMMENT_MS = 10_000
+
+/** How often a stream is looked at that waits for an event or for the disk, ms. */
+const WAIT_MS = 1_000
 
 /** Events that are read and written to the stream at once. */
 const BATCH = 100
 
-export interface FollowOptions {
-  log: EventLog
-  store: EventStore
+export interface FollowOptions extends Source {
   clock: Clock
   query: Query
   /** Aborts when the reader goes or the node stops. */
@@ -31,7 +32,7 @@ export interface FollowOptions {
  */
 export async function follow (stream: StreamWriter, options: FollowOptions): Promise<void> {
   const { log, clock, query, signal } = options
-  let reader = openReader(log, options.since)
+  let reader = new Reader(log, options.since)
   let wroteAt = clock.mono()
   const write = async (text: string): Promise<void> => {
     await stream.write(text)
@@ -42,15 +43,15 @@ export async function follow (stream: StreamWriter, options: FollowOptions): Pro
     while (!signal.aborted && !stream.closed) {
       if (options.foreign(reader.position)) {
         reader.close()
-        reader = openReader(log, log.base.idx)
+        reader = new Reader(log, log.base.idx)
       }
       const steps = await next(reader, options)
       const text = (steps ?? []).map((step) => frame(step, query)).join('')
       if (text !== '') await write(text)
       else if (clock.mono() - wroteAt >= COMMENT_MS) await write(': keep-alive\n\n')
-      else if (steps === null) await delay(clock, TICK_MS, signal).catch(() => {})
+      else if (steps === null) await delay(clock, WAIT_MS, signal).catch(() => {})
       else if (reader.position >= log.last.idx) {
-        await untilCalled((fn) => log.onChange(fn), signal, { clock, ms: TICK_MS })
+        await untilCalled((fn) => log.onChange(fn), signal, { clock, ms: WAIT_MS })
       }
     }
   } finally {
@@ -86,54 +87,55 @@ export type Read =
   /** The events with these indices are not kept on this node. */
   | { readonly type: 'gap', readonly from: number, readonly to: number }
 
-/** Follows the log through cuts and gaps. */
-export interface Reader {
+/**
+ * Follows the log through cuts and gaps. It skips nothing and gives nothing twice, also when the tail of the
+ * log is replaced by that of another master: the events of the new tail follow, and an event that was read
+ * before and comes back with another index does not.
+ */
+export class Reader {
   /** Everything up to this index has been read. */
-  readonly position: number
+  position: number
   /** How often the log was cut. */
-  readonly cuts: number
+  cuts = 0
+  /** Stops the following. */
+  readonly close: () => void
+  #highest: number
+  readonly #read = new Set<string>()
+
+  /** Begins after index `since`. */
+  constructor (log: EventLog, since: number) {
+    this.position = since
+    this.#highest = since
+    this.close = log.onChange((change) => {
+      if (change.type !== 'cut') return
+      this.cuts++
+      for (const { id, idx } of change.entries) if (idx <= this.position) this.#read.add(id)
+      this.position = Math.min(this.position, change.after)
+    })
+  }
+
   /**
    * Takes the entries that were read after the position. `whole`: up to this index there are no others, so
    * what is missing up to there is a gap.
    */
-  steps (entries: readonly Entry[], whole: number): Read[]
-  close (): void
-}
+  steps (entries: readonly Entry[], whole: number): Read[] {
+    return [
+      ...entries.flatMap((entry) => [...this.#gapTo(entry.prev), ...this.#step(entry)]), ...this.#gapTo(whole)
+    ]
+  }
 
-/**
- * A reader that begins after index `since`. It skips nothing and gives nothing twice, also when the tail of
- * the log is replaced by that of another master: the events of the new tail follow, and an event that was
- * read before and comes back with another index does not.
- */
-export function openReader (log: EventLog, since: number): Reader {
-  let position = since
-  let highest = since
-  let cuts = 0
-  const read = new Set<string>()
-  const close = log.onChange((change) => {
-    if (change.type !== 'cut') return
-    cuts++
-    for (const { id, idx } of change.entries) if (idx <= position) read.add(id)
-    position = Math.min(position, change.after)
-  })
   /** A gap up to that index, without what was read before the tail was replaced. */
-  const gapTo = (until: number): Read[] => {
-    if (until <= position) return []
-    const from = Math.max(position, highest) + 1
-    position = until
+  #gapTo (until: number): Read[] {
+    if (until <= this.position) return []
+    const from = Math.max(this.position, this.#highest) + 1
+    this.position = until
     return from <= until ? [{ type: 'gap', from, to: until }] : []
   }
-  const step = (entry: Entry): Read[] => {
-    position = entry.idx
-    const rising = entry.idx > highest
-    if (rising) highest = entry.idx
-    return read.delete(entry.id) ? [] : [{ type: 'entry', entry, rising }]
-  }
-  return {
-    close,
-    get position () { return position },
-    get cuts () { return cuts },
-    steps: (entries, whole) =>
-      [...entries.flatMap((entry) => [...gapTo(entry.prev), ...step(entry)]), ...gapTo(whole)]
+
+  #step (entry: Entry): Read[] {
+    this.position = entry.idx
+    const rising = entry.idx > this.#highest
+    if (rising) this.#highest = entry.idx
+    return this.#read.delete(entry.id) ? [] : [{ type: 'entry', entry, rising }]
   }
 }

@@ -1,5 +1,5 @@
-import { fail, isVerbError, ok, plain, warn } from '../../kernel/cli/index.js'
-import type { Check, Checker } from '../../kernel/cli/index.js'
+import { fail, isVerbError, ok, plain, warn } from '../../../kernel/cli/index.js'
+import type { Check, Checker } from '../../../kernel/cli/index.js'
 
 /** The head of GET /events. */
 export interface EventLogHead { mode: string, counted: number, firstIdx: number, nextIdx: number }

@@ -1,0 +1,71 @@
+import {
+  ClusterService, durableEvent, EventTapService, SessionService, StateHistoryService, StateService
+} from '../../kernel/index.js'
+import { routes } from './routes.js'
+import { EventLogService } from './service.js'
+import type { ConflictDecl, EventDecl, Manifest } from '../../kernel/index.js'
+
+const idx = { type: 'integer', minimum: 0 } as const
+const text = { type: 'string' } as const
+
+/** Durable events of the log. */
+const events = {
+  LogGap: durableEvent(
+    'Events from one index to the other were dropped, or counted and not stored; `count` says how many.',
+    { from: idx, to: idx, count: { type: 'integer', minimum: 1 } }),
+  LogCorrupt: durableEvent(
+    'A damaged file of the stored event log was set aside; `from` is the first index it may have had.',
+    { nodeId: text, file: text, from: idx, errorMessage: text })
+} as const satisfies Record<string, EventDecl>
+
+/** Health codes of the event log. */
+const conflicts = {
+  event_log_unavailable: {
+    severity: 'warn',
+    meaning: 'Events cannot be stored on this node: it keeps the newest in memory only.',
+    remediation: 'Install the package sqlite3 (`npm install sqlite3`), or see what is wrong with the ' +
+      'folder events in the home; then restart the node.'
+  },
+  event_log_degraded: {
+    severity: 'warn',
+    meaning: 'Events are counted and not written: too little space is free, or the disk fails.',
+    remediation: 'Free some space on the volume of the home; writing goes on by itself then.'
+  }
+} as const satisfies Record<string, ConflictDecl>
+
+/** Everything the plugin declares. */
+export const manifest = {
+  name: 'event-log',
+  version: '1.0.0',
+  kernel: '^1.0.0',
+  summary: 'Keeps the control events of the whole cluster in one order on every node, and shows them.',
+  consumes: {
+    tap: EventTapService, cluster: ClusterService, session: SessionService, state: StateService
+  },
+  provides: { history: StateHistoryService, view: EventLogService },
+  routes,
+  events,
+  conflicts,
+  state: { lastEventAppliedIdx: 'Index of the newest control event this node has in its log.' },
+  checks: { eventLog: { summary: 'Whether events are kept.', load: () => import('./cli/doctor.js') } },
+  verbs: {
+    events: {
+      summary: 'show what happened in the cluster, or follow it',
+      options: [
+        ['-f, --follow', 'go on as things happen'],
+        ['--since <when>', 'a span such as 10m, a time, or the index after which to begin'],
+        ['--kind <kind...>', 'only events of these kinds'],
+        ['--node <ref>', 'only events of this node: id, name or local'],
+        ['--limit <n>', 'at most so many (200)']
+      ],
+      examples: ['svc events --since 10m', 'svc events -f --kind NodeTimedOut MasterElected'],
+      load: () => import('./cli/events.js')
+    },
+    diff: {
+      summary: 'say what differs between two moments: nodes, master, instances, runners, conflicts',
+      args: '<from> [to]',
+      examples: ['svc diff 10m', 'svc diff 2026-01-31T08:00Z 2026-01-31T09:00Z', 'svc diff 1200 1250 --json'],
+      load: () => import('./cli/diff.js')
+    }
+  }
+} as const satisfies Manifest

@@ -1,0 +1,69 @@
+import { jsonBytes } from '../log/entries.js'
+import { fitting } from './messages.js'
+import type { Submission } from '../log/entries.js'
+
+/** Events of this node that may wait for their index; further ones are dropped and counted. */
+const QUEUE_ENTRIES = 1_000
+
+/** Events that may wait because they were cut out of the log. */
+const BACK_ENTRIES = 10_000
+
+/** A larger event is dropped and counted. So the newest 20,000 always fit into the limit on disk. */
+export const EVENT_BYTES = 8 * 1024
+
+/** Events by id, in order, with the bytes of each as JSON. */
+type Queue = Map<string, { readonly submission: Submission, readonly bytes: number }>
+
+/**
+ * Events that are not in the log: new ones of this node, and those that were cut out of the log. Counts those
+ * for which there was no room.
+ */
+export class Outbox {
+  readonly #own: Queue = new Map()
+  readonly #back: Queue = new Map()
+  /** Events dropped since that was last reported, and the newest index when the first of them was. */
+  #dropped = { count: 0, from: 0 }
+
+  get size (): number { return this.#own.size + this.#back.size }
+
+  /** Adds an event of this node. It is dropped when there is no room, or it is too large. */
+  add (submission: Submission, lastIdx: number): void {
+    const bytes = jsonBytes(submission)
+    if (this.#own.size >= QUEUE_ENTRIES || bytes > EVENT_BYTES) this.#drop(1, lastIdx)
+    else this.#own.set(submission.id, { submission, bytes })
+  }
+
+  /** Takes events that were cut out of the log. Those that do not fit are dropped. */
+  takeBack (submissions: readonly Submission[], lastIdx: number): void {
+    const room = Math.max(0, BACK_ENTRIES - this.#back.size)
+    for (const submission of submissions.slice(0, room)) {
+      this.#back.set(submission.id, { submission, bytes: jsonBytes(submission) })
+    }
+    this.#drop(Math.max(0, submissions.length - room), lastIdx)
+  }
+
+  /** Removes an event: it is in the log now. */
+  settle (id: string): void {
+    this.#own.delete(id)
+    this.#back.delete(id)
+  }
+
+  /** The oldest events, as many as fit into one message. */
+  page (): Submission[] {
+    return fitting([...this.#back.values(), ...this.#own.values()], ({ bytes }) => bytes)
+      .map(({ submission }) => submission)
+  }
+
+  /** How many events were dropped since the last call; null for none, and while some still wait. */
+  takeDropped (): { from: number, count: number } | null {
+    if (this.#dropped.count === 0 || this.size > 0) return null
+    const dropped = this.#dropped
+    this.#dropped = { count: 0, from: 0 }
+    return dropped
+  }
+
+  #drop (count: number, lastIdx: number): void {
+    const from = this.#dropped.count === 0 ? lastIdx : this.#dropped.from
+    this.#dropped = { count: this.#dropped.count + count, from }
+  }
+}

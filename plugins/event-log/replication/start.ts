@@ -1,0 +1,208 @@
+import { randomUUID } from 'node:crypto'
+import { jsonBytes, samePosition } from '../log/entries.js'
+import { PAGE_ENTRIES } from '../log/texts.js'
+import { fitting } from './messages.js'
+import { Replication } from './replication.js'
+import type { Clock, Cluster, EventTap, Logger, Session } from '../../../kernel/index.js'
+import type { Entry, Position } from '../log/entries.js'
+import type { EventLog } from '../log/log.js'
+import type { Gap } from '../store/gaps.js'
+import type { EventStore } from '../store/types.js'
+import type { Found, Input, Outgoing, Output } from './messages.js'
+
+/** Interval of the replication's ticks, ms. */
+const TICK_MS = 1_000
+
+/** With so many entries waiting for its disk, a node that catches up waits before it asks for more. */
+const FEW_QUEUED = 5_000
+
+/** How long it waits then at most, ms. Less than a new master waits for a page, so that none gives up. */
+const ROOM_MS = 2_000
+
+/** An event counts as a sign of life of its node when it is no older than this, and once in this time, ms. */
+const SIGN_MS = 1_000
+const SIGNS_MAX = 256
+
+export interface ReplicationOptions {
+  log: EventLog
+  store: Pick<EventStore, 'read' | 'flushed' | 'status' | 'reserved'>
+  tap: EventTap
+  cluster: Cluster
+  session: Session
+  clock: Clock
+  logger: Logger
+  /** Node id of this node, new at each start: the origin of its events. */
+  nodeId: string
+  /** Events of this node between two indices were dropped. */
+  dropped: (gap: Gap) => void
+}
+
+/**
+ * Connects the replication to the kernel: durable events of this node and messages of other nodes go in,
+ * messages go out.
+ */
+export function startReplication (
+  options: ReplicationOptions
+): { replication: Replication, stop: () => void } {
+  const { log, store, tap, cluster, session, clock, nodeId } = options
+  const replication = new Replication(log, store.reserved)
+  const channel = cluster.channel<Outgoing>('event-log', (from, message) => {
+    push({ type: 'message', from, message })
+  })
+  const waking = earliest(clock, () => { push({ type: 'tick' }) })
+  const effect = (output: Output): void => {
+    switch (output.type) {
+      // A message that is lost is asked for, or sent, again.
+      case 'send': send(output.to, output.message); break
+      case 'feed':
+        push({ type: 'fed', to: output.to, ok: channel.send(output.to, output.message) })
+        break
+      case 'find': find(output.to, output.have); break
+      case 'wake': waking.within(output.ms); break
+      case 'dropped': {
+        const { from, to, count } = output
+        options.logger.warn({ from, to, count }, 'events were dropped: too many at once, or too large')
+        options.dropped({ from, to, count })
+      }
+    }
+  }
+  const send = (to: string, message: Outgoing): void => {
+    const asks = message.type === 'want' || message.type === 'took'
+    const room = asks ? roomIn(store, clock) : null
+    if (room === null) channel.send(to, message)
+    else void room.then(() => { channel.send(to, message) })
+  }
+  const find = (to: string, have: readonly Position[]): void => {
+    void findInStore(store, have).catch(() => NOTHING)
+      .then((found) => { push({ type: 'found', to, ...found }) })
+  }
+  const push = queued((input: Input) => {
+    for (const output of replication.step(input, clock.mono())) effect(output)
+  })
+  const look = (): void => {
+    const { sessionId: sid, isMaster, masterNodeId } = session
+    const master = masterNodeId === null ? null : cluster.masterInstallId
+    push({ type: 'session', sid, isMaster, master })
+  }
+  for (const node of cluster.nodes()) {
+    if (!node.self && node.live) push({ type: 'peerUp', peer: node.installId })
+  }
+  look()
+  const stops = [
+    tap.onDurable(({ kind, payload }) => {
+      const at = new Date(clock.now()).toISOString()
+      const submission = { id: randomUUID(), at, origin: nodeId, event: { [kind]: payload } }
+      push({ type: 'local', submission })
+    }),
+    cluster.onPeers(({ installId, up }) => { push({ type: up ? 'peerUp' : 'peerDown', peer: installId }) }),
+    session.onChange(look),
+    reportLife(log, cluster, clock, nodeId),
+    clock.every(TICK_MS, () => {
+      look()
+      push({ type: 'tick' })
+    }),
+    // At the stop: entries that wait to be sent in one message leave now.
+    () => { push({ type: 'tick' }) },
+    () => { channel.close() },
+    waking.cancel
+  ]
+  return { replication, stop: () => { for (const stop of stops) stop() } }
+}
+
+/** Calls `fn` once, at the earliest of the times that were asked for. */
+function earliest (clock: Clock, fn: () => void): { within: (ms: number) => void, cancel: () => void } {
+  let at = Infinity
+  let cancel = (): void => {}
+  return {
+    within (ms) {
+      if (clock.mono() + ms >= at) return
+      cancel()
+      at = clock.mono() + ms
+      cancel = clock.after(ms, () => {
+        at = Infinity
+        fn()
+      })
+    },
+    cancel: () => { cancel() }
+  }
+}
+
+/** Handles one input at a time: those that come up meanwhile wait for their turn. */
+function queued (handle: (input: Input) => void): (input: Input) => void {
+  const inputs: Input[] = []
+  let busy = false
+  return (input) => {
+    inputs.push(input)
+    if (busy) return
+    busy = true
+    try {
+      for (let next = inputs.shift(); next !== undefined; next = inputs.shift()) handle(next)
+    } finally {
+      busy = false
+    }
+  }
+}
+
+/** What is found in a store that does not answer. */
+const NOTHING: Found = { base: null, entries: [] }
+
+/**
+ * Finds the newest of these positions (newest first) in the store, and the page of entries that follows it
+ * without a gap. Rejects when the disk does.
+ */
+export async function findInStore (
+  store: Pick<EventStore, 'read'>, have: readonly Position[]
+): Promise<Found> {
+  for (const position of have) {
+    const [first, ...rest] = await store.read({ after: position.idx - 1, limit: PAGE_ENTRIES + 1 })
+    if (first === undefined) continue
+    if (position.idx === 0 && first.prev === 0) {
+      return { base: position, entries: unbroken(position, [first, ...rest]) }
+    }
+    if (samePosition(first, position)) return { base: position, entries: unbroken(position, rest) }
+  }
+  return NOTHING
+}
+
+/** The entries that follow the position without a gap, as many as fit into one message. */
+function unbroken (base: Position, entries: readonly Entry[]): Entry[] {
+  const end = entries.findIndex(({ prev }, i) => prev !== (entries[i - 1] ?? base).idx)
+  return fitting(end < 0 ? entries : entries.slice(0, end), jsonBytes)
+}
+
+/**
+ * Resolves when the store has room for more entries, or after 2 s without; null when there is room now. A
+ * node that catches up waits for it, or it would ask for entries faster than its disk writes them.
+ */
+export function roomIn (store: Pick<EventStore, 'status' | 'flushed'>, clock: Clock): Promise<void> | null {
+  if (store.status().queued < FEW_QUEUED) return null
+  return new Promise((resolve) => {
+    const cancel = clock.after(ROOM_MS, resolve)
+    void store.flushed().then(() => {
+      cancel()
+      resolve()
+    })
+  })
+}
+
+/**
+ * Reports an event that just happened as a sign of life of its node, whoever sent it. An old event, which
+ * comes when this node catches up, is none. Returns a function that stops it.
+ */
+function reportLife (
+  log: EventLog, cluster: Pick<Cluster, 'lives'>, clock: Clock, self: string
+): () => void {
+  const reported = new Map<string, number>()
+  return log.onChange((change) => {
+    if (change.type !== 'append') return
+    const { origin, at } = change.entry
+    const now = clock.mono()
+    if (origin === self || now - (reported.get(origin) ?? -Infinity) < SIGN_MS) return
+    // Compares the clocks of two machines: where they differ, only heartbeats count.
+    if (!(Math.abs(clock.now() - Date.parse(at)) < SIGN_MS)) return
+    // Node ids are new after each start.
+    if (reported.size >= SIGNS_MAX) reported.clear()
+    reported.set(origin, now)
+    cluster.lives(origin)
+  })
+}
