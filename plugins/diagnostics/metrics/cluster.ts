@@ -1,8 +1,9 @@
-import { Counter, Gauge } from 'prom-client'
+import { Counter } from 'prom-client'
 import type { Registry } from 'prom-client'
-import type { Cluster, EventTap, Inspection, Session } from '../../../kernel/index.js'
-import { Rises } from './rises.js'
+import type { Cluster, EventTap, Inspection, LinkReport, Session } from '../../../kernel/index.js'
+import { by, counter, gauge, sampledMetrics } from './sampled.js'
 import type { Group } from './index.js'
+import type { Figure, Sampled } from './sampled.js'
 
 export interface ClusterMetricsParts {
   session: Session
@@ -14,8 +15,8 @@ export interface ClusterMetricsParts {
 /** Nodes, sessions, elections, links and control events. */
 export function clusterMetrics (registry: Registry, parts: ClusterMetricsParts): Group {
   const made = makeMetrics(registry)
-  const { session, cluster, tap, inspection } = parts
-  const rises = new Rises()
+  const { session, cluster, tap } = parts
+  const sample = sampledMetrics(registry, TABLE)
   let known = { sessionId: session.sessionId, master: session.masterNodeId !== null }
   const stops = [
     session.onChange(() => {
@@ -30,40 +31,42 @@ export function clusterMetrics (registry: Registry, parts: ClusterMetricsParts):
     })
   ]
   return {
-    sample () {
-      const live = cluster.nodes().filter((node) => node.live).length
-      made.nodes.set({ state: 'live' }, live)
-      made.nodes.set({ state: 'gone' }, cluster.nodes().length - live)
-      made.master.set(session.isMaster ? 1 : 0)
-      made.known.set(session.masterNodeId === null ? 0 : 1)
-      const links = inspection.links()
-      made.links.set(links.length)
-      made.buffered.set(links.reduce((sum, { buffered }) => sum + buffered, 0))
-      for (const { installId, framesIn, framesOut, bytesIn, bytesOut } of links) {
-        rises.follow(made.frames, { direction: 'in' }, `framesIn ${installId}`, framesIn)
-        rises.follow(made.frames, { direction: 'out' }, `framesOut ${installId}`, framesOut)
-        rises.follow(made.bytes, { direction: 'in' }, `bytesIn ${installId}`, bytesIn)
-        rises.follow(made.bytes, { direction: 'out' }, `bytesOut ${installId}`, bytesOut)
-      }
-      const there = new Set(links.map(({ installId }) => installId))
-      rises.keep((key) => there.has(key.slice(key.indexOf(' ') + 1)))
-    },
+    sample: () => { sample(parts) },
     stop () { for (const stop of stops) stop() }
   }
 }
 
+/** Totals of all links to other nodes, by direction. */
+const perLink = (
+  { inspection }: ClusterMetricsParts, of: (link: LinkReport) => Record<'in' | 'out', number>
+): Figure[] => inspection.links().flatMap((link) =>
+  by('direction', of(link)).map((figure) => ({ ...figure, source: link.installId })))
+
+const TABLE: readonly Sampled<ClusterMetricsParts>[] = [
+  gauge('svc_cluster_nodes', 'Members of the cluster as this node sees them: live or gone.',
+    ({ cluster }) => {
+      const live = cluster.nodes().filter((node) => node.live).length
+      return by('state', { live, gone: cluster.nodes().length - live })
+    }, ['state']),
+  gauge('svc_cluster_is_master', '1 while this node is the master.',
+    ({ session }) => session.isMaster ? 1 : 0),
+  gauge('svc_cluster_master_known', '1 while this node knows a master.',
+    ({ session }) => session.masterNodeId === null ? 0 : 1),
+  gauge('svc_cluster_links', 'Open links to other nodes.', ({ inspection }) => inspection.links().length),
+  gauge('svc_cluster_link_buffered_bytes', 'Bytes that wait to be sent to other nodes.',
+    ({ inspection }) => inspection.links().reduce((sum, { buffered }) => sum + buffered, 0)),
+  counter('svc_cluster_link_frames_total', 'Frames over links to other nodes.',
+    (parts) => perLink(parts, ({ framesIn, framesOut }) => ({ in: framesIn, out: framesOut })),
+    ['direction']),
+  counter('svc_cluster_link_bytes_total', 'Bytes over links to other nodes.',
+    (parts) => perLink(parts, ({ bytesIn, bytesOut }) => ({ in: bytesIn, out: bytesOut })), ['direction'])
+]
+
+/** Metrics that are counted as things happen. */
 function makeMetrics (registry: Registry) {
   const registers = [registry]
   const plain = { labelNames: [] as const, registers }
   return {
-    nodes: new Gauge({
-      name: 'svc_cluster_nodes', labelNames: ['state'], registers,
-      help: 'Members of the cluster as this node sees them: live or gone.'
-    }),
-    master: new Gauge({ name: 'svc_cluster_is_master', ...plain, help: '1 while this node is the master.' }),
-    known: new Gauge({
-      name: 'svc_cluster_master_known', ...plain, help: '1 while this node knows a master.'
-    }),
     sessions: new Counter({
       name: 'svc_cluster_session_changes_total', ...plain, help: 'Sessions that this node went over to.'
     }),
@@ -76,18 +79,6 @@ function makeMetrics (registry: Registry) {
     events: new Counter({
       name: 'svc_events_total', labelNames: ['kind'], registers,
       help: 'Control events that this node told, by kind.'
-    }),
-    links: new Gauge({ name: 'svc_cluster_links', ...plain, help: 'Open links to other nodes.' }),
-    buffered: new Gauge({
-      name: 'svc_cluster_link_buffered_bytes', ...plain, help: 'Bytes that wait to be sent to other nodes.'
-    }),
-    frames: new Counter({
-      name: 'svc_cluster_link_frames_total', labelNames: ['direction'], registers,
-      help: 'Frames over links to other nodes.'
-    }),
-    bytes: new Counter({
-      name: 'svc_cluster_link_bytes_total', labelNames: ['direction'], registers,
-      help: 'Bytes over links to other nodes.'
     })
   }
 }

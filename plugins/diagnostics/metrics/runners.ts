@@ -1,80 +1,50 @@
-import { Counter, Gauge } from 'prom-client'
 import type { Registry } from 'prom-client'
 import type { RunnerReport } from '../../runners/service.js'
-import { Rises } from './rises.js'
+import { gauge, sampledMetrics } from './sampled.js'
 import type { Group } from './index.js'
+import type { Sampled } from './sampled.js'
 
 export interface RunnerMetricsParts { runners: () => readonly RunnerReport[] }
 
-/** Runners of this node, added up by model: their ids would make new series for ever. */
-export function runnerMetrics (registry: Registry, parts: RunnerMetricsParts): Group {
-  const gauges = makeGauges(registry)
-  const counters = makeCounters(registry)
-  const rises = new Rises()
+/** A metric that is added up by model: ids of runners would make new series for ever. */
+function byModel (
+  kind: 'gauge' | 'counter', name: string, help: string, of: (runner: RunnerReport) => number
+): Sampled<readonly RunnerReport[]> {
   return {
-    sample () {
-      const runners = parts.runners()
-      for (const gauge of Object.values(gauges)) gauge.reset()
-      for (const runner of runners) {
-        showNow(gauges, runner)
-        follow(counters, rises, runner)
-      }
-      const there = new Set(runners.map(({ runnerId }) => runnerId))
-      rises.keep((key) => there.has(key.slice(key.indexOf(' ') + 1)))
-    },
-    stop () {}
+    kind, name, help, labels: ['model'],
+    read: (runners) => runners.map((runner) =>
+      ({ labels: { model: runner.modelId }, source: runner.runnerId, value: of(runner) }))
   }
 }
 
-function showNow (gauges: ReturnType<typeof makeGauges>, runner: RunnerReport): void {
-  const { modelId: model } = runner
-  gauges.runners.inc({ model, status: runner.statusKind })
-  gauges.slots.inc({ model }, runner.slots)
-  gauges.used.inc({ model }, runner.inProgressTasks.length)
-  gauges.queue.inc({ model }, runner.waitingTasks)
-  gauges.buffered.inc({ model }, runner.chunks.buffered)
-  gauges.memory.inc({ model }, runner.rssBytes ?? 0)
-}
+const TABLE: readonly Sampled<readonly RunnerReport[]>[] = [
+  gauge('svc_runners', 'Runners of this node by where they are in their lives.',
+    (runners) => runners.map(({ modelId: model, statusKind: status }) =>
+      ({ labels: { model, status }, value: 1 })), ['model', 'status']),
+  byModel('gauge', 'svc_runner_slots', 'Tasks that may be inside the runners at once.', (r) => r.slots),
+  byModel('gauge', 'svc_runner_slots_used', 'Tasks inside the runners.', (r) => r.inProgressTasks.length),
+  byModel('gauge', 'svc_runner_queue_length', 'Tasks that wait for a place in a runner.',
+    (r) => r.waitingTasks),
+  byModel('gauge', 'svc_runner_chunks_buffered', 'Chunks of answers that wait for their readers.',
+    (r) => r.chunks.buffered),
+  byModel('gauge', 'svc_runner_resident_memory_bytes', 'Resident memory of the runner processes.',
+    (r) => r.rssBytes ?? 0),
+  byModel('counter', 'svc_runner_restarts_total', 'Runner processes that were started again.',
+    (r) => r.restarts),
+  byModel('counter', 'svc_runner_tasks_completed_total', 'Tasks that runners have served to their end.',
+    (r) => r.completedTaskCount),
+  byModel('counter', 'svc_runner_tasks_admitted_total', 'Tasks that got a place in a runner.',
+    (r) => r.admittedTaskCount),
+  byModel('counter', 'svc_runner_queue_seconds_total', 'Time that tasks waited for a place in a runner.',
+    (r) => r.waitedSeconds),
+  byModel('counter', 'svc_runner_chunks_total', 'Chunks of answers that came from runners.',
+    (r) => r.chunks.received),
+  byModel('counter', 'svc_runner_chunks_dropped_total', 'Chunks that came too late or twice.',
+    (r) => r.chunks.dropped)
+]
 
-function follow (counters: ReturnType<typeof makeCounters>, rises: Rises, runner: RunnerReport): void {
-  const { runnerId, modelId: model, chunks } = runner
-  const total = (name: keyof typeof counters, value: number): void => {
-    rises.follow(counters[name], { model }, `${name} ${runnerId}`, value)
-  }
-  total('restarts', runner.restarts)
-  total('completed', runner.completedTaskCount)
-  total('admitted', runner.admittedTaskCount)
-  total('waited', runner.waitedSeconds)
-  total('chunks', chunks.received)
-  total('dropped', chunks.dropped)
-}
-
-function makeGauges (registry: Registry) {
-  const registers = [registry]
-  const gauge = (name: string, help: string): Gauge<'model'> =>
-    new Gauge({ name, help, labelNames: ['model'], registers })
-  return {
-    runners: new Gauge({
-      name: 'svc_runners', labelNames: ['model', 'status'], registers,
-      help: 'Runners of this node by where they are in their lives.'
-    }),
-    slots: gauge('svc_runner_slots', 'Tasks that may be inside the runners at once.'),
-    used: gauge('svc_runner_slots_used', 'Tasks inside the runners.'),
-    queue: gauge('svc_runner_queue_length', 'Tasks that wait for a place in a runner.'),
-    buffered: gauge('svc_runner_chunks_buffered', 'Chunks of answers that wait for their readers.'),
-    memory: gauge('svc_runner_resident_memory_bytes', 'Resident memory of the runner processes.')
-  }
-}
-
-function makeCounters (registry: Registry) {
-  const counter = (name: string, help: string): Counter<'model'> =>
-    new Counter({ name, help, labelNames: ['model'], registers: [registry] })
-  return {
-    restarts: counter('svc_runner_restarts_total', 'Runner processes that were started again.'),
-    completed: counter('svc_runner_tasks_completed_total', 'Tasks that runners have served to their end.'),
-    admitted: counter('svc_runner_tasks_admitted_total', 'Tasks that got a place in a runner.'),
-    waited: counter('svc_runner_queue_seconds_total', 'Time that tasks waited for a place in a runner.'),
-    chunks: counter('svc_runner_chunks_total', 'Chunks of answers that came from runners.'),
-    dropped: counter('svc_runner_chunks_dropped_total', 'Chunks that came too late or twice.')
-  }
+/** Runners of this node. */
+export function runnerMetrics (registry: Registry, { runners }: RunnerMetricsParts): Group {
+  const sample = sampledMetrics(registry, TABLE)
+  return { sample: () => { sample(runners()) }, stop () {} }
 }

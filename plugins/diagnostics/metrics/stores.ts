@@ -5,8 +5,9 @@ import type { EventTap, LogRing, GossipCounters } from '../../../kernel/index.js
 import type { EventLogView } from '../../event-log/service.js'
 import type { Models } from '../../staging/service.js'
 import type { Tracing } from '../../tracing/service.js'
-import { Rises } from './rises.js'
+import { by, counter, gauge, sampledMetrics } from './sampled.js'
 import type { Group } from './index.js'
+import type { Sampled } from './sampled.js'
 
 export interface StoreMetricsParts {
   /** Absolute path of the home. */
@@ -22,21 +23,26 @@ export interface StoreMetricsParts {
 
 /** Models on disk, the event log, gossip, log lines and traces. */
 export function storeMetrics (registry: Registry, parts: StoreMetricsParts): Group {
-  const rises = new Rises()
+  const { gossip, eventLog, log, tracing } = parts
   const staging = stagingMetrics(registry, parts)
-  const groups = [
-    gossipMetrics(registry, parts, rises),
-    ...parts.eventLog === undefined ? [] : [eventLogMetrics(registry, parts.eventLog, rises)],
-    ...parts.log === undefined ? [] : [logMetrics(registry, parts.log, rises)],
-    ...parts.tracing === undefined ? [] : [tracingMetrics(registry, parts.tracing, rises)]
+  const sampled = [
+    sampleOf(registry, GOSSIP, gossip), sampleOf(registry, EVENT_LOG, eventLog),
+    sampleOf(registry, LOG, log), sampleOf(registry, TRACING, tracing)
   ]
   return {
     async sample () {
-      for (const sample of groups) sample()
+      for (const sample of sampled) sample()
       await staging.sample()
     },
     stop: staging.stop
   }
+}
+
+/** The metrics of what may be absent, as its plugin is off. */
+function sampleOf<S> (registry: Registry, table: readonly Sampled<S>[], source: S | undefined): () => void {
+  if (source === undefined) return () => {}
+  const sample = sampledMetrics(registry, table)
+  return () => { sample(source) }
 }
 
 function stagingMetrics (registry: Registry, { home, tap, models }: StoreMetricsParts): Group {
@@ -86,111 +92,54 @@ function makeStaging (registry: Registry) {
   }
 }
 
-function gossipMetrics (
-  registry: Registry, { gossip }: StoreMetricsParts, rises: Rises
-): () => void {
-  const registers = [registry]
-  const queue = new Gauge({
-    name: 'svc_telemetry_queue_length', registers, help: 'Readings that wait to be sent to other nodes.'
-  })
-  const age = new Gauge({
-    name: 'svc_telemetry_last_publish_age_seconds', registers, labelNames: [],
-    help: 'Since readings last reached another node; not there before they did.'
-  })
-  const readings = new Counter({
-    name: 'svc_telemetry_readings_total', labelNames: ['result'], registers,
-    help: 'Readings of this machine by what became of them; offered counts all.'
-  })
-  const bytes = new Counter({
-    name: 'svc_telemetry_published_bytes_total', registers, labelNames: [],
-    help: 'Bytes of readings handed to all other nodes together.'
-  })
-  const failures = new Counter({
-    name: 'svc_telemetry_publish_failures_total', registers, labelNames: [], help: 'Publishes that failed.'
-  })
-  return () => {
-    const now = gossip.counters()
-    queue.set(now.queueDepth)
-    if (now.lastSuccessfulPublishAgeSeconds === null) age.remove()
-    else age.set(now.lastSuccessfulPublishAgeSeconds)
-    for (const [result, total] of [
-      ['offered', now.readingsOffered], ['coalesced', now.readingsCoalesced],
-      ['dropped', now.readingsDropped], ['published', now.readingsPublished]
-    ] as const) rises.follow(readings, { result }, `gossip ${result}`, total)
-    rises.follow(bytes, {}, 'telemetry bytes', now.bytesPublished)
-    rises.follow(failures, {}, 'telemetry failures', now.publishFailures)
-  }
-}
+const GOSSIP: readonly Sampled<StoreMetricsParts['gossip']>[] = [
+  gauge('svc_telemetry_queue_length', 'Readings that wait to be sent to other nodes.',
+    (gossip) => gossip.counters().queueDepth),
+  gauge('svc_telemetry_last_publish_age_seconds',
+    'Since readings last reached another node; not there before they did.',
+    (gossip) => gossip.counters().lastSuccessfulPublishAgeSeconds),
+  counter('svc_telemetry_readings_total',
+    'Readings of this machine by what became of them; offered counts all.',
+    (gossip) => {
+      const now = gossip.counters()
+      return by('result', {
+        offered: now.readingsOffered, coalesced: now.readingsCoalesced, dropped: now.readingsDropped,
+        published: now.readingsPublished
+      })
+    }, ['result']),
+  counter('svc_telemetry_published_bytes_total', 'Bytes of readings handed to all other nodes together.',
+    (gossip) => gossip.counters().bytesPublished),
+  counter('svc_telemetry_publish_failures_total', 'Publishes that failed.',
+    (gossip) => gossip.counters().publishFailures)
+]
 
-function eventLogMetrics (registry: Registry, eventLog: EventLogView, rises: Rises): () => void {
-  const registers = [registry]
-  const plain = { labelNames: [] as const, registers }
-  const mode = new Gauge({
-    name: 'svc_event_log_mode', labelNames: ['mode'], registers,
-    help: '1 for the mode the event log is in: normal, counting-only or memory.'
-  })
-  const bytes = new Gauge({
-    name: 'svc_event_log_stored_bytes', ...plain, help: 'Size of the event log on disk.'
-  })
-  const queue = new Gauge({
-    name: 'svc_event_log_queue_length', ...plain, help: 'Events that are not yet on disk.'
-  })
-  const last = new Gauge({ name: 'svc_event_log_last_index', ...plain, help: 'Index of the newest event.' })
-  const counted = new Counter({
-    name: 'svc_event_log_counted_total', ...plain, help: 'Events that were counted and not written.'
-  })
-  const dropped = new Counter({
-    name: 'svc_event_log_dropped_total', ...plain, help: 'Events dropped because the disk was too slow.'
-  })
-  return () => {
-    const status = eventLog.status()
-    for (const name of ['normal', 'counting-only', 'memory']) {
-      mode.set({ mode: name }, status.mode === name ? 1 : 0)
-    }
-    bytes.set(status.bytes)
-    queue.set(status.queued)
-    last.set(eventLog.lastIdx)
-    rises.follow(counted, {}, 'event log counted', status.counted)
-    rises.follow(dropped, {}, 'event log dropped', status.dropped)
-  }
-}
+const EVENT_LOG: readonly Sampled<EventLogView>[] = [
+  gauge('svc_event_log_mode', '1 for the mode the event log is in: normal, counting-only or memory.',
+    (log) => ['normal', 'counting-only', 'memory'].map((mode) =>
+      ({ labels: { mode }, value: log.status().mode === mode ? 1 : 0 })), ['mode']),
+  gauge('svc_event_log_stored_bytes', 'Size of the event log on disk.', (log) => log.status().bytes),
+  gauge('svc_event_log_queue_length', 'Events that are not yet on disk.', (log) => log.status().queued),
+  gauge('svc_event_log_last_index', 'Index of the newest event.', (log) => log.lastIdx),
+  counter('svc_event_log_counted_total', 'Events that were counted and not written.',
+    (log) => log.status().counted),
+  counter('svc_event_log_dropped_total', 'Events dropped because the disk was too slow.',
+    (log) => log.status().dropped)
+]
 
-function logMetrics (
-  registry: Registry, log: NonNullable<StoreMetricsParts['log']>, rises: Rises
-): () => void {
-  const registers = [registry]
-  const lines = new Counter({
-    name: 'svc_log_lines_total', labelNames: [], registers,
-    help: 'Lines of the log, those of runners included.'
-  })
-  const shipped = new Counter({
-    name: 'svc_log_lines_shipped_total', labelNames: ['result'], registers,
-    help: 'Lines for logging.ingest_url: sent, and dropped because it did not take them.'
-  })
-  return () => {
-    rises.follow(lines, {}, 'log lines', log.nextSeq - 1)
-    const { shipping } = log
-    if (shipping === null) return
-    rises.follow(shipped, { result: 'sent' }, 'log sent', shipping.sent)
-    rises.follow(shipped, { result: 'dropped' }, 'log dropped', shipping.dropped)
-  }
-}
+const LOG: readonly Sampled<NonNullable<StoreMetricsParts['log']>>[] = [
+  counter('svc_log_lines_total', 'Lines of the log, those of runners included.', (log) => log.nextSeq - 1),
+  counter('svc_log_lines_shipped_total',
+    'Lines for logging.ingest_url: sent, and dropped because it did not take them.',
+    ({ shipping }) => shipping === null
+      ? null
+      : by('result', { sent: shipping.sent, dropped: shipping.dropped }), ['result'])
+]
 
-function tracingMetrics (
-  registry: Registry, tracing: NonNullable<StoreMetricsParts['tracing']>, rises: Rises
-): () => void {
-  const registers = [registry]
-  const on = new Gauge({ name: 'svc_tracing_enabled', registers, help: '1 while new requests are traced.' })
-  const traces = new Counter({
-    name: 'svc_traces_total', labelNames: ['result'], registers,
-    help: 'Traces by what became of them; recorded counts all.'
-  })
-  return () => {
-    on.set(tracing.enabled ? 1 : 0)
-    const now = tracing.counters()
-    for (const [result, total] of [
-      ['recorded', now.recorded], ['written', now.written], ['exported', now.exported],
-      ['dropped', now.droppedQueue + now.droppedDisk]
-    ] as const) rises.follow(traces, { result }, `traces ${result}`, total)
-  }
-}
+const TRACING: readonly Sampled<NonNullable<StoreMetricsParts['tracing']>>[] = [
+  gauge('svc_tracing_enabled', '1 while new requests are traced.', (tracing) => tracing.enabled ? 1 : 0),
+  counter('svc_traces_total', 'Traces by what became of them; recorded counts all.',
+    (tracing) => {
+      const { recorded, written, exported, droppedQueue, droppedDisk } = tracing.counters()
+      return by('result', { recorded, written, exported, dropped: droppedQueue + droppedDisk })
+    }, ['result'])
+]

@@ -9,7 +9,7 @@ import { RunnersService, RunnerWorkService } from '../../runners/service.js'
 import { ModelsService } from '../../staging/service.js'
 import { TracingService } from '../../tracing/service.js'
 import diagnostics from '../index.js'
-import { Rises } from '../metrics/rises.js'
+import { CounterFeed } from '../metrics/sampled.js'
 import { startMetrics } from '../metrics/index.js'
 import { histogramProblems, readExposition } from './exposition.js'
 import { counters, endedTask, eventLog, fakeCluster, runnerReport, runnerWork } from './kit.js'
@@ -279,10 +279,10 @@ t.test('metrics take the read authority, and no other plugin', async (t) => {
 t.test('a total that falls began anew', (t) => {
   const risen: number[] = []
   const counter = { inc: (_labels: object, by: number) => { risen.push(by) } } as never
-  const rises = new Rises()
-  for (const total of [0, 5, 5, 9, 2]) rises.follow(counter, {}, 'a', total)
-  rises.keep((key) => key !== 'a')
-  rises.follow(counter, {}, 'a', 3)
+  const feed = new CounterFeed()
+  for (const total of [0, 5, 5, 9, 2]) feed.follow(counter, {}, 'a', total)
+  feed.keep((key) => key !== 'a')
+  feed.follow(counter, {}, 'a', 3)
   t.same(risen, [5, 4, 2, 3])
   t.end()
 })
