@@ -20,7 +20,7 @@ async function start (t: Test, killIn: readonly string[] = []): Promise<RealRunn
       const [kind = ''] = Object.keys(status)
       if (!killIn.includes(kind) || killed.includes(kind)) return
       killed.push(kind)
-      process.kill(pid, 'SIGKILL')
+      process.kill(pid(), 'SIGKILL')
     }
   })
   return { ...real, killed }

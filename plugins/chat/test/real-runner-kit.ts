@@ -31,7 +31,7 @@ export interface RealRunner {
 /** Starts the plugin and places the model; `onStatus` hears every step of its runner. */
 export async function startReal (
   t: TestContext, { card, directory, onStatus = () => {} }: {
-    card: ModelCard, directory: string, onStatus?: (status: RunnerStatus, pid: number) => void
+    card: ModelCard, directory: string, onStatus?: (status: RunnerStatus, pid: () => number) => void
   }
 ): Promise<RealRunner> {
   const decl = { ...manifest.engines['onnx-lm'], module: built.href }
@@ -47,7 +47,7 @@ export async function startReal (
       ...options,
       onStatus (status) {
         options.onStatus(status)
-        onStatus(status, supervisor.report().pid ?? 0)
+        onStatus(status, () => pidOf(supervisor.report()))
       }
     })
     return supervisor
@@ -62,11 +62,17 @@ export async function startReal (
   const service = rig.service(RunnersService)
   return {
     rig, url,
-    pid: () => service.reports()[0]?.pid ?? 0,
+    pid: () => pidOf(service.reports()[0]),
     async ready () {
       while (!service.models('completions').some((model) => model.ready)) {
         await new Promise((resolve) => { setImmediate(resolve) })
       }
     }
   }
+}
+
+/** Throws where there is no process: a signal to 0 would reach the test itself. */
+function pidOf (report: { readonly pid: number | null } | undefined): number {
+  if (report?.pid == null) throw new Error('the runner has no process')
+  return report.pid
 }

@@ -157,8 +157,12 @@ function preferAsVictim (pid: number): void {
   }
 }
 
-/** Sends a signal to a whole process group; a group that is gone is no error. */
+/**
+ * Sends a signal to a whole process group; a group that is gone is no error. Throws a RangeError for a leader
+ * of 1 or less: the signal would reach every process of the machine, or our own group.
+ */
 export function signalGroup (pid: number, signal: NodeJS.Signals): void {
+  if (!(pid > 1)) throw new RangeError(`${pid} leads no process group of a runner`)
   try {
     process.kill(-pid, signal)
   } catch {

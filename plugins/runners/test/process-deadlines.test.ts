@@ -3,7 +3,8 @@ import t from 'tap'
 import { bench, hear, lives, textOf, until } from './process-kit.js'
 
 t.test('a runner that never reports is ended', async (t) => {
-  const { failed, pid } = bench(t, {}, { limits: { breakerFailures: 1, firstReportMs: 300 } })
+  const { failed, pid, supervisor } = bench(t, {}, { limits: { breakerFailures: 1, firstReportMs: 300 } })
+  await until('a process', () => supervisor.report().pid !== null)
   process.kill(pid(), 'SIGSTOP')
   t.match(await failed(), /the runner did not report within 0.3 s/)
 })

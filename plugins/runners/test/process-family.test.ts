@@ -111,11 +111,16 @@ t.test('the runner entry is the compiled one', (t) => {
   t.end()
 })
 
+t.test('no signal goes to everybody', (t) => {
+  for (const pid of [1, 0, -1, Number.NaN]) t.throws(() => { signalGroup(pid, 'SIGKILL') }, RangeError)
+  t.end()
+})
+
 t.test('orphans are swept on an exact match only', async (t) => {
   const sleeper = (mark: string) => {
     const child = spawn('/bin/sleep', ['1000'], { detached: true, stdio: 'ignore', env: { [MARK]: mark } })
     t.teardown(() => child.kill('SIGKILL'))
-    return child.pid ?? -1
+    return child.pid!
   }
   const dir = t.testdir()
   const record = (name: string, pid: number, change: object = {}): void => {
@@ -148,8 +153,8 @@ t.test('what an orphan started is swept by its mark when the orphan itself is go
   })
   const lines = createInterface({ input: leader.stdout })[Symbol.asyncIterator]()
   const member = Number((await lines.next()).value)
-  t.teardown(() => { signalGroup(leader.pid ?? -1, 'SIGKILL') })
-  await until('leader gone', () => !lives(leader.pid ?? -1))
+  t.teardown(() => { signalGroup(leader.pid!, 'SIGKILL') })
+  await until('leader gone', () => !lives(leader.pid!))
   const file = (mark: string): void => {
     const record = { format: 1, pid: leader.pid, startTime: '1', bootId: bootId(), mark }
     writeFileSync(join(dir, PIDFILE), JSON.stringify(record))

@@ -127,7 +127,12 @@ export function bench (
     failures,
     lines,
     kinds: () => statuses.map((status) => kindOf(status).replace('Runner', '')),
-    pid: () => supervisor.report().pid ?? -1,
+    /** Throws before there is a process: a signal to -1 or 0 would reach others. */
+    pid: () => {
+      const { pid } = supervisor.report()
+      if (pid === null) throw new Error('the supervisor has started no process yet')
+      return pid
+    },
     ready: () => until('ready', () => 'RunnerReady' in supervisor.status),
     failed: async () => {
       await until('failed', () => 'RunnerFailed' in supervisor.status)
