@@ -1,5 +1,5 @@
 /**
- * The runner process: one engine, one model. Started by launch.ts; everything it knows comes in frames
+ * The runner process: one engine, one model. Started by spawn.ts; everything it knows comes in frames
  * over file descriptor 3, and when that closes it ends, with its whole process group.
  */
 // First, so that a runner whose node has died meanwhile ends before anything else is loaded.

@@ -21,7 +21,7 @@ export const LOOK_MS = 500
 export const GATHER_MS = 20
 /** Most failures in one command, most that wait for a master, and most ids that the master remembers. */
 export const AT_ONCE = 64
-const HELD_MAX = 4096
+const UNSENT_MAX = 4096
 const TOLD_MAX = 8192
 /** Pause after a command that failed, ms. */
 const AGAIN_MS = 1_000
@@ -61,7 +61,7 @@ export function createLosses (parts: LossesParts): Losses { return new TaskLosse
 class TaskLosses implements Losses {
   readonly #parts: LossesParts
   /** By task id: reports that the master has not acknowledged yet. */
-  readonly #held = new Map<string, TaskFailure>()
+  readonly #unsent = new Map<string, TaskFailure>()
   readonly #told = new Set<string>()
   readonly #end = new AbortController()
   readonly #ignoreSession: () => void
@@ -79,7 +79,7 @@ class TaskLosses implements Losses {
       this.take([failure])
       return
     }
-    if (this.#held.size < HELD_MAX) this.#held.set(failure.taskId, failure)
+    if (this.#unsent.size < UNSENT_MAX) this.#unsent.set(failure.taskId, failure)
     void this.#send()
   }
 
@@ -142,11 +142,11 @@ class TaskLosses implements Losses {
     this.#sending = true
     try {
       await delay(clock, GATHER_MS, signal)
-      while (this.#held.size > 0 && session.masterNodeId !== null) {
-        const some = [...this.#held.values()].slice(0, AT_ONCE)
+      while (this.#unsent.size > 0 && session.masterNodeId !== null) {
+        const some = [...this.#unsent.values()].slice(0, AT_ONCE)
         try {
           await send(some)
-          for (const { taskId } of some) this.#held.delete(taskId)
+          for (const { taskId } of some) this.#unsent.delete(taskId)
         } catch (error) {
           log.debug({ error: reasonOf(error), tasks: some.length }, 'lost tasks are told later')
           await delay(clock, AGAIN_MS, signal)

@@ -35,7 +35,7 @@ export interface Sender {
    * RunnerError: RemoteTaskError with the reason the other node gave, `overloaded`, or `instance_lost` when
    * that node cannot be reached, breaks off or sends something malformed.
    */
-  open (route: Route, errand: RemoteTask, signal: AbortSignal): AsyncGenerator<EngineChunk>
+  open (route: Route, remote: RemoteTask, signal: AbortSignal): AsyncGenerator<EngineChunk>
 }
 
 export function createSender (parts: SendParts): Sender {
@@ -49,13 +49,13 @@ export function createSender (parts: SendParts): Sender {
     return made
   }
   return {
-    async * open (route, errand, signal) {
+    async * open (route, remote, signal) {
       signal.throwIfAborted()
-      const release = await admissionTo(route).enter(errand.caller.id, signal).catch((error: unknown) => {
+      const release = await admissionTo(route).enter(remote.caller.id, signal).catch((error: unknown) => {
         throw error instanceof SvcError ? new RunnerError(error.reason, error.message, error.details) : error
       })
       try {
-        yield * exchange(parts, route, errand, signal)
+        yield * exchange(parts, route, remote, signal)
       } finally {
         release()
       }
@@ -65,10 +65,10 @@ export function createSender (parts: SendParts): Sender {
 
 /** One request to another node. It ends when its reader stops, its signal aborts, or that node is gone. */
 async function * exchange (
-  parts: SendParts, route: Route, errand: RemoteTask, signal: AbortSignal
+  parts: SendParts, route: Route, remote: RemoteTask, signal: AbortSignal
 ): AsyncGenerator<EngineChunk> {
-  const line = new AbortController()
-  const end = (): void => { line.abort() }
+  const link = new AbortController()
+  const end = (): void => { link.abort() }
   signal.throwIfAborted()
   const hop = route.trace?.hop('network', route, {
     node: parts.cluster.resolve(route.installId)?.name ?? route.installId
@@ -76,16 +76,16 @@ async function * exchange (
   signal.addEventListener('abort', end, { once: true })
   const stopWatching = watchNode(parts.cluster, parts.clock, route.installId, end)
   try {
-    const response = await ask(parts, route, errand, hop, line.signal)
+    const response = await ask(parts, route, remote, hop, link.signal)
     const { body } = response
     // Without a listener a connection that breaks after the reader has gone would crash the process.
     body.on('error', () => {})
-    line.signal.addEventListener('abort', () => { body.destroy() })
+    link.signal.addEventListener('abort', () => { body.destroy() })
     if (response.status !== 200) throw await refusal(response)
     // Leaving the loop destroys the body.
     yield * readTask(body as AsyncIterable<Uint8Array>, (recorded) => { hop?.done(recorded) })
   } catch (error) {
-    throw error instanceof RemoteTaskError ? error : lost(parts, route, error, line.signal.aborted)
+    throw error instanceof RemoteTaskError ? error : lost(parts, route, error, link.signal.aborted)
   } finally {
     hop?.done()
     signal.removeEventListener('abort', end)
