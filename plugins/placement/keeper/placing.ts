@@ -1,4 +1,4 @@
-import { SvcError } from '../../../kernel/index.js'
+import { backoffMs, SvcError } from '../../../kernel/index.js'
 import { bodyOf } from '../../runners/service.js'
 import type { Instance, Instances, PlacementIntent } from '../../runners/service.js'
 import type { Facts } from '../facts.js'
@@ -7,8 +7,7 @@ import type { Ask, Outcome, Planning } from '../place/planning.js'
 import type { WaitingEntry } from '../waitlist.js'
 
 /** First and longest pause before a place is looked for again, ms. */
-export const PAUSE_MS = 250
-export const PAUSE_MAX_MS = 5000
+const PAUSE = { minMs: 250, maxMs: 5000 }
 
 /** The master cannot act now; what is to be done stays to be done. */
 export const LATER: ReadonlySet<string> =
@@ -31,7 +30,7 @@ export type Tried =
 /** Finds places for what waits, and remembers for how long not to look again. */
 export class Placing {
   readonly #parts: PlacingParts
-  readonly #pauses = new Map<string, { until: number, ms: number }>()
+  readonly #pauses = new Map<string, { until: number, tries: number }>()
   #seen = ''
 
   constructor (parts: PlacingParts) { this.#parts = parts }
@@ -66,8 +65,8 @@ export class Placing {
     const tried = await this.#tryTo(id, entry, facts)
     if (tried.ok) this.#pauses.delete(id)
     else {
-      const ms = Math.min(PAUSE_MAX_MS, (this.#pauses.get(id)?.ms ?? PAUSE_MS / 2) * 2)
-      this.#pauses.set(id, { until: now + ms, ms })
+      const tries = (this.#pauses.get(id)?.tries ?? 0) + 1
+      this.#pauses.set(id, { until: now + backoffMs(tries, PAUSE, 1), tries })
     }
     return tried
   }
