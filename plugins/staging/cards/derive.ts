@@ -2,20 +2,25 @@
 import { parseCard } from '../../../kernel/cards/index.js'
 import type { CardFile, ModelCard } from '../../../kernel/index.js'
 import { filePathProblem } from '../files/names.js'
-import { CardError } from './error.js'
 import { Folder } from './folder.js'
-import { CARD_FILE, cardFiles, checked, toCard, type DeriveOptions, type Found } from './found.js'
+import {
+  CARD_FILE, cardFiles, checked, PICKLE, toCard, type DeriveOptions, type Found
+} from './found.js'
 import { findGguf } from './gguf-model.js'
 import { findGenai, findOptimum } from './language.js'
-import { PICKLE } from './roles.js'
+import { CardError } from './reader.js'
 import { findKokoro, findPiper } from './speech.js'
 
 /** YAML made to be slow takes a good second at this size, and the time grows with its square. */
 const CARD_BYTES = 32 * 1024
 
-/** In this order: the first that knows the folder speaks for it. */
-const DETECTORS: ReadonlyArray<(folder: Folder) => Promise<Found | undefined>> = [
-  findPiper, findKokoro, findGenai, findOptimum, findGguf
+/** The formats of models, in the order in which they are looked for: what its files are, and who finds it. */
+const FORMATS: ReadonlyArray<{ files: string, find: (folder: Folder) => Promise<Found | undefined> }> = [
+  { files: 'a Piper voice (*.onnx with *.onnx.json)', find: findPiper },
+  { files: 'Kokoro (config.json with vocab, voices/*.bin, *.onnx)', find: findKokoro },
+  { files: 'genai_config.json', find: findGenai },
+  { files: 'config.json with model_type and *.onnx or onnx/*.onnx', find: findOptimum },
+  { files: '*.gguf', find: findGguf }
 ]
 
 /**
@@ -30,7 +35,7 @@ export async function deriveCard (folder: string, options: DeriveOptions): Promi
   }
   const files = new Folder(folder, options.files)
   if (files.has(CARD_FILE)) return await ownCard(files, options)
-  for (const find of DETECTORS) {
+  for (const { find } of FORMATS) {
     const found = await find(files)
     if (found !== undefined) return toCard(found, files, options)
   }
@@ -75,8 +80,9 @@ function unknown (folder: Folder): CardError {
     ? ''
     : `. Weights like ${other.path} do not run here; ONNX and GGUF do: pull an export in one of them`
   const names = folder.files.slice(0, 8).map(({ path }) => path).join(', ')
-  return new CardError('cannot tell what this is: looked for card.yaml, a Piper voice (*.onnx with ' +
-    '*.onnx.json), Kokoro (config.json with vocab, voices/*.bin, *.onnx), genai_config.json, config.json ' +
-    'with model_type and *.onnx or onnx/*.onnx, and *.gguf; ' +
+  const known = FORMATS.map((format) => format.files)
+  const others = known.slice(0, -1).join(', ')
+  return new CardError(
+    `cannot tell what this is: looked for card.yaml, ${others}, and ${known.at(-1)}; ` +
     `found ${folder.files.length} files: ${names}${hint}`)
 }

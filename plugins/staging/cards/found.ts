@@ -1,9 +1,8 @@
 /** What a detector finds out about a model, and how that becomes a card. */
 import { checkCard } from '../../../kernel/cards/index.js'
 import type { CardFile, CardVoice, ModelCard } from '../../../kernel/index.js'
-import { CardError } from './error.js'
 import type { Folder, FolderFile } from './folder.js'
-import { roleOf } from './roles.js'
+import { CardError } from './reader.js'
 
 /** What the card is asked for. */
 export interface DeriveOptions {
@@ -37,6 +36,25 @@ export interface Found {
   defaults?: ModelCard['defaults']
   support?: ModelCard['support']
 }
+
+/** Roles of files, by their names. */
+const NAMES: ReadonlyArray<[RegExp, string]> = [
+  [/^(licen[cs]e|copying)([._-].*)?$|[._-]licen[cs]e(\.\w+)?$/, 'licence'],
+  [/(^|\.)notice(\.\w+)?$/, 'notice'],
+  [/\.jinja2?$|^chat_template\.json$/, 'template'],
+  [/^(tokenizer.*|special_tokens_map|added_tokens)\.json$|^(tokenizer|spiece)\.model$/, 'tokenizer'],
+  [/^(vocab\.(json|txt)|merges\.txt)$/, 'vocab'],
+  [/^([a-z_]*config\.json)$/, 'config']
+]
+
+/** The role of a file that is not one of those a model is made of: `other` where its name says nothing. */
+function roleOf (path: string): string {
+  const name = path.slice(path.lastIndexOf('/') + 1).toLowerCase()
+  return NAMES.find(([pattern]) => pattern.test(name))?.[1] ?? 'other'
+}
+
+/** Formats that run code when they are loaded; they are never opened. */
+export const PICKLE = /\.(bin|pt|pth|ckpt|pkl|pickle)$/i
 
 /** Name of the card inside a model's folder; never a file of the card itself. */
 export const CARD_FILE = 'card.yaml'

@@ -1,11 +1,9 @@
 /** Models in GGUF files, for llama.cpp's server. */
-import { CardError } from './error.js'
-import type { Folder } from './folder.js'
+import { isCount, type Folder } from './folder.js'
 import type { Found } from './found.js'
-import { FILE_TYPES } from './ggml-types.js'
-import type { GgufHeader, GgufValue } from './gguf.js'
-import { isCount } from './json.js'
-import { languageWords } from './language-words.js'
+import { FILE_TYPES, type GgufHeader, type GgufValue } from './gguf.js'
+import { languageWords } from './language.js'
+import { CardError } from './reader.js'
 
 /** `name-00001-of-00003.gguf`: a part of a model. */
 const PART = /^(.*)-(\d{5})-of-(\d{5})\.gguf$/i

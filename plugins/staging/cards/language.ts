@@ -1,12 +1,10 @@
 /** Language models in ONNX: onnxruntime-genai's folders, and those of Optimum and transformers.js. */
 import { filePathProblem } from '../files/names.js'
-import { CardError } from './error.js'
-import { besides, type Folder } from './folder.js'
+import { besides, child, count, isObject, text, type Folder, type Json } from './folder.js'
 import type { Found } from './found.js'
-import { child, count, isObject, text, type Json } from './json.js'
-import { languageWords } from './language-words.js'
 import type { OnnxHeader } from '../../onnx/service.js'
 import { cacheOf, chooseGraph, suffixOf, weightsOf } from './onnx-facts.js'
+import { CardError } from './reader.js'
 
 /** Names that configurations of different families give to the same size. */
 const KEYS = {
@@ -146,3 +144,28 @@ async function templateOf (folder: Folder, path: string, settings: Json): Promis
   const texts = inline.filter(isObject).map((entry) => entry['template']).filter((t) => typeof t === 'string')
   return texts.length === 0 ? undefined : texts.join('\n')
 }
+
+/** Facts to put into words; `template` is the chat template, if there is one. */
+interface LanguageFacts {
+  encoder: boolean
+  family: string
+  quantization: string | null
+  nLayers: number
+  contextLength: number
+  template: string | undefined
+}
+
+/** Description, tasks and what is done with tools. A chat model also completes plain text. */
+export function languageWords (facts: LanguageFacts): Pick<Found, 'description' | 'tasks' | 'support'> {
+  const { encoder, family, quantization, nLayers, contextLength, template } = facts
+  const kept = quantization === null ? '' : `, ${quantization}`
+  const description = `${encoder ? 'Embedding' : 'Language'} model (${family}${kept}), ` +
+    `${nLayers} layers, context of ${contextLength} tokens.`
+  if (encoder) return { description, tasks: ['embeddings'] }
+  if (template === undefined) return { description, tasks: ['completions'] }
+  return { description, tasks: ['chat', 'completions'], support: { tools: toolSupport(template) } }
+}
+
+const toolSupport = (template: string): string => /\btools\b/.test(template)
+  ? 'given to the chat template, which has a place for them'
+  : 'no effect: the chat template has no place for them'

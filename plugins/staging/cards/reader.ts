@@ -2,7 +2,11 @@
 import { constants } from 'node:fs'
 import { open, type FileHandle } from 'node:fs/promises'
 import { basename } from 'node:path'
-import { CardError } from './error.js'
+
+/** Model files that are broken, or that nothing here can run. The message says what was looked for. */
+export class CardError extends Error {
+  override readonly name = 'CardError'
+}
 
 /** Bytes read at once: fields behind a skipped block cost one such read. */
 const WINDOW = 32 * 1024

@@ -1,12 +1,11 @@
 /** Text-to-speech models: Piper voices and Kokoro. */
 import type { CardVoice } from '../../../kernel/index.js'
 import { supportOf } from '../../capabilities-tts/service.js'
-import { CardError } from './error.js'
-import type { Folder } from './folder.js'
+import { child, count, isObject, text, type Folder, type Json } from './folder.js'
 import type { Found } from './found.js'
-import { child, count, isObject, text, type Json } from './json.js'
 import type { OnnxHeader } from '../../onnx/service.js'
 import { chooseGraph, suffixOf, weightsOf } from './onnx-facts.js'
+import { CardError } from './reader.js'
 
 const VOICES = 4096
 /** Symbols a voice is given at once, and tokens of Kokoro's context. */
