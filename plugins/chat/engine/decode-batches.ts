@@ -1,6 +1,5 @@
 /** The sequences after their prefill, in batches that go through the model together, one token at a time. */
-import type { RowSource } from './cache.js'
-import type { Decoder, Rows } from './decoder.js'
+import type { Decoder, RowSource, Rows } from './cache.js'
 import type { Clock } from './scheduler.js'
 import type { Sequence } from './sequence.js'
 

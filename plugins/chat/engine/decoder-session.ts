@@ -7,9 +7,10 @@ import { Generation, type Done } from './generation.js'
 import { limitsOf } from './limits.js'
 import type { Loaded } from './load.js'
 import { Mailbox } from './mailbox.js'
-import { readTextRequest, type ModelFacts, type TextRequest } from './request.js'
+import {
+  detokenized, readTextRequest, tokenized, unknownTask, type ModelFacts, type TextRequest
+} from './request.js'
 import { Scheduler, type Clock } from './scheduler.js'
-import { detokenized, tokenized, unknownTask } from './token-tasks.js'
 
 const NANOSECONDS = 1e6
 const SYSTEM: Clock = {

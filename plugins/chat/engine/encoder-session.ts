@@ -4,11 +4,9 @@ import {
 } from '../../../kernel/api/engine.js'
 import type { LoadedText } from '../text/types.js'
 import { callsOf, type Encoder } from './encoder.js'
-import type { Pooling } from './pooling.js'
+import { readEmbed, vectorChunk, type Pooling, type VectorShape } from './vectors.js'
 import type { Prompts } from './prompts.js'
-import { givenIds } from './request.js'
-import { detokenized, tokenized, unknownTask } from './token-tasks.js'
-import { readEmbed, vectorChunk, type VectorShape } from './vectors.js'
+import { detokenized, givenIds, tokenized, unknownTask } from './request.js'
 
 /** A loaded encoder. */
 export interface LoadedEncoder {

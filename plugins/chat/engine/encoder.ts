@@ -4,7 +4,7 @@ import { EngineError, type EngineEnv } from '../../../kernel/api/engine.js'
 import { growing, listed, whole, type Port, type Sizes, type WholePort } from './bind.js'
 import { floatsOfHalves } from './half.js'
 import { wholeTensor, type Feeds } from './model.js'
-import { pool, type Pooling } from './pooling.js'
+import { pool, type Pooling } from './vectors.js'
 
 /** Inputs by what they are fed with. */
 interface EncoderBinding {

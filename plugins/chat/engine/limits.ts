@@ -13,7 +13,10 @@ const PREFIX_PART = 1 / 4
 /** Sizes of a sequence's state in bytes. */
 export interface StateSizes { tokenBytes: number, stateBytes: number }
 
-function option (options: Record<string, unknown>, name: string, least: number, usual: number): number {
+/** An option that is a number from `least` up, without a fraction. @throws EngineError model_invalid */
+export function option (
+  options: Readonly<Record<string, unknown>>, name: string, least: number, usual: number
+): number {
   const value = options[name] ?? usual
   if (typeof value === 'number' && Number.isFinite(value) && value >= least) return Math.floor(value)
   throw new EngineError('model_invalid',

@@ -15,7 +15,7 @@ import { findFiles, type ModelFiles } from './files.js'
 import { sliceBeforeHead } from './last-token.js'
 import { OnnxDecoder } from './model.js'
 import { giveNewEntries } from './new-entries.js'
-import { poolingOf } from './pooling.js'
+import { poolingOf } from './vectors.js'
 import { Prompts } from './prompts.js'
 import { probe, type Probed } from './probe.js'
 

@@ -3,10 +3,10 @@ import { Tensor, type InferenceSession } from 'onnxruntime-node'
 import { EngineError, type EngineEnv } from '../../../kernel/api/engine.js'
 import type { Binding, WholePort } from './bind.js'
 import {
-  continued, dimsOf, emptyBatch, fullBatch, hasRoom, offsetOf, packRows, sizeOf, stateBytes, tokenBytes,
-  viewOf, type KvBatch, type Padding, type Part, type RowSource
+  continued, dimsOf, emptyBatch, fullBatch, hasRoom, offsetOf, packRows, sizeOf, stateBytes,
+  tokenBytes, viewOf, type Decoder, type Forward, type KvBatch, type Padding, type Part,
+  type RowSource
 } from './cache.js'
-import type { Decoder, Forward } from './decoder.js'
 import { floatsOfHalves } from './half.js'
 
 /** How the graph takes several sequences; found out by probe.ts. */

@@ -2,8 +2,7 @@
  * Finds out by small runs how a graph takes several sequences: where padding goes, and whether prompts can be
  * fed in pieces. A graph that gives other results in a batch than alone gets no batch.
  */
-import type { KvBatch, Part } from './cache.js'
-import type { Forward } from './decoder.js'
+import type { Forward, KvBatch, Part } from './cache.js'
 import { floatsOfHalves } from './half.js'
 import type { BatchSupport, OnnxDecoder } from './model.js'
 

@@ -1,6 +1,6 @@
-/** Tasks `embed`: what is asked for, and the chunks of an answer. Pure. */
+/** Vectors: from those of tokens to one for each text; what a task `embed` asks for and is answered. Pure. */
 import { EngineError, type EngineChunk } from '../../../kernel/api/engine.js'
-import { normalised } from './pooling.js'
+import { invalid } from '../text/errors.js'
 
 /** How the vector of a text is to be given. */
 export interface VectorShape {
@@ -10,8 +10,50 @@ export interface VectorShape {
   normalize: boolean
 }
 
-const invalid = (path: string, message: string): EngineError =>
-  new EngineError('invalid_request', message, { issues: [{ path, message }] })
+/** Which tokens a text's vector is made of. */
+export type Pooling = 'mean' | 'last' | 'first' | 'max'
+
+const KEYS: ReadonlyArray<[string, Pooling]> = [
+  ['pooling_mode_mean_tokens', 'mean'], ['pooling_mode_lasttoken', 'last'],
+  ['pooling_mode_cls_token', 'first'], ['pooling_mode_max_tokens', 'max']
+]
+
+/**
+ * Reads the `config.json` of a folder `1_Pooling` (sentence-transformers); `usual` where there is none.
+ * @throws EngineError model_invalid for a way of pooling that is not served
+ */
+export function poolingOf (config: unknown, usual: Pooling): Pooling {
+  if (typeof config !== 'object' || config === null) return usual
+  const wanted = Object.entries(config).filter(([key, on]) => key.startsWith('pooling_mode_') && on === true)
+  const found = KEYS.find(([key]) => wanted.length === 1 && wanted[0]?.[0] === key)
+  if (found !== undefined) return found[1]
+  const named = wanted.map(([key]) => key).join(' and ') || 'of no kind'
+  const served = KEYS.map(([key]) => key).join(', ')
+  throw new EngineError('model_invalid', `pooling ${named} is not served: one of ${served} is`)
+}
+
+function fold (
+  rows: readonly Float32Array[], join: (sum: number, value: number) => number, start: number
+): Float32Array {
+  const size = rows[0]?.length ?? 0
+  return Float32Array.from({ length: size }, (_, i) =>
+    rows.reduce((sum, row) => join(sum, row[i] as number), start))
+}
+
+/** One vector of the vectors of a text's tokens, of which there is at least one. */
+export function pool (tokens: readonly Float32Array[], pooling: Pooling): Float32Array {
+  if (pooling === 'last') return Float32Array.from(tokens.at(-1) as Float32Array)
+  if (pooling === 'first') return Float32Array.from(tokens[0] as Float32Array)
+  if (pooling === 'max') return fold(tokens, Math.max, -Infinity)
+  return fold(tokens, (sum, value) => sum + value, 0).map((sum) => sum / tokens.length)
+}
+
+/** The vector with length 1; a vector of zeros stays. Its first `dimensions` numbers only, where given. */
+export function normalised (vector: Float32Array, dimensions = vector.length): Float32Array {
+  const kept = vector.subarray(0, dimensions)
+  const norm = Math.sqrt(kept.reduce((sum, value) => sum + value * value, 0))
+  return norm === 0 ? Float32Array.from(kept) : kept.map((value) => value / norm)
+}
 
 /**
  * Reads the payload of a task; what each input is has still to be checked. `input` is a text, token ids, or
@@ -21,10 +63,10 @@ export function readEmbed (
   { input, dimensions, normalize }: Readonly<Record<string, unknown>>
 ): { inputs: unknown[], shape: VectorShape } {
   const inputs: unknown[] = Array.isArray(input) && typeof input[0] !== 'number' ? input : [input]
-  if (inputs.length === 0) throw invalid('input', 'input is empty: it takes at least one text')
+  if (inputs.length === 0) throw invalid('input is empty: it takes at least one text', 'input')
   if (dimensions != null && !(Number.isInteger(dimensions) && Number(dimensions) > 0)) {
     const given = JSON.stringify(dimensions)
-    throw invalid('dimensions', `dimensions is ${given}: it takes a whole number from 1 up`)
+    throw invalid(`dimensions is ${given}: it takes a whole number from 1 up`, 'dimensions')
   }
   const size = dimensions == null ? undefined : Number(dimensions)
   return { inputs, shape: { dimensions: size, normalize: normalize !== false } }
@@ -33,8 +75,8 @@ export function readEmbed (
 /** The vector as it was asked for. @throws EngineError invalid_request where it has fewer dimensions */
 function shapedVector (vector: Float32Array, { dimensions, normalize }: VectorShape): Float32Array {
   if (dimensions !== undefined && dimensions > vector.length) {
-    throw invalid('dimensions',
-      `dimensions is ${dimensions}, but vectors of this model have ${vector.length}`)
+    throw invalid(`dimensions is ${dimensions}, but vectors of this model have ${vector.length}`,
+      'dimensions')
   }
   return normalize ? normalised(vector, dimensions) : vector.slice(0, dimensions)
 }

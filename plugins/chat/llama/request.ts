@@ -1,9 +1,9 @@
 /** From the payload of a task to the bodies that llama.cpp's server takes. Pure. */
-import { EngineError } from '../../../kernel/api/engine.js'
 import { readParameters } from '../engine/request.js'
 import { readEmbed, type VectorShape } from '../engine/vectors.js'
 import { parametersOf, type SamplingNumbers } from '../sampling.js'
 import type { GrammarRequest, SamplingParams } from '../text/types.js'
+import { invalid } from '../text/errors.js'
 import { fieldsOf, idsOf, type Fields } from '../json.js'
 
 /** What a request is checked against. */
@@ -15,9 +15,6 @@ type Body = Record<string, unknown>
 const MAX_IDS = 2 ** 31 - 1
 /** The server takes seeds below this one, which means a seed of its own choice. */
 const SEEDS = 2 ** 32 - 1
-
-const invalid = (path: string, message: string): EngineError =>
-  new EngineError('invalid_request', message, { issues: [{ path, message }] })
 
 /** What is checked as for every other language model. The prompt is not: only the server can read it. */
 function commonOf (payload: Fields, facts: Facts) {
@@ -50,7 +47,7 @@ function copiesOf (body: Body, n: number, seed: number | null): Body[] {
 function messagesOf (value: unknown): unknown[] {
   const fine = Array.isArray(value) && value.length > 0 && value.map(fieldsOf).every(({ role, content }) =>
     typeof role === 'string' && (content == null || typeof content === 'string'))
-  if (!fine) throw invalid('messages', 'messages takes at least one message with a role and a text')
+  if (!fine) throw invalid('messages takes at least one message with a role and a text', 'messages')
   return (value as Fields[]).map((message) => ({ ...message, content: message['content'] ?? '' }))
 }
 
@@ -73,7 +70,7 @@ function toolsBody ({ tools, choice }: { tools: unknown[], choice: unknown }): B
   const wanted = nameOf(choice)
   const chosen = tools.filter((tool) => nameOf(tool) === wanted)
   if (chosen.length === 0) {
-    throw invalid('params.grammar', `the chosen tool ${String(wanted)} is none of the tools`)
+    throw invalid(`the chosen tool ${String(wanted)} is none of the tools`, 'params.grammar')
   }
   return { tools: chosen, tool_choice: 'required' }
 }
@@ -112,21 +109,21 @@ export function chatBodies (payload: Fields, facts: Facts): { bodies: Body[], to
 
 function completionGrammar ({ grammar, grammarAfter }: SamplingParams): Body {
   if (grammarAfter !== undefined) {
-    throw invalid('params.grammar_after', 'llama-server keeps a completion to a grammar from its beginning')
+    throw invalid('llama-server keeps a completion to a grammar from its beginning', 'params.grammar_after')
   }
   switch (grammar.kind) {
     case 'none': return {}
     case 'json': return { json_schema: { type: 'object' } }
     case 'schema': return { json_schema: grammar.schema ?? {} }
-    case 'tools': throw invalid('params.grammar', 'llama-server calls tools in a chat only')
+    case 'tools': throw invalid('llama-server calls tools in a chat only', 'params.grammar')
   }
 }
 
 /** A prompt: a text, or ids as they are. @throws EngineError invalid_request */
 export function promptOf (prompt: unknown, path = 'prompt'): string | number[] {
   const given = typeof prompt === 'string' ? prompt : idsOf(prompt)
-  if (given === undefined) throw invalid(path, `${path} takes a text or token ids`)
-  if (given.length === 0) throw invalid(path, `${path} is empty: there is nothing to go on from`)
+  if (given === undefined) throw invalid(`${path} takes a text or token ids`, path)
+  if (given.length === 0) throw invalid(`${path} is empty: there is nothing to go on from`, path)
   return given
 }
 

@@ -2,13 +2,12 @@
 import {
   EngineError, type EngineChunk, type EngineSession, type EngineTask, type ModelSpec, type SpanSink
 } from '../../../kernel/api/engine.js'
-import { unknownTask } from '../engine/token-tasks.js'
+import { unknownTask } from '../engine/request.js'
 import { vectorChunk } from '../engine/vectors.js'
 import { ChatReader, CompletionReader, PieceSpans, type AnswerReader, type Piece } from './answer.js'
 import { BrokenAnswer } from './errors.js'
 import type { Client } from './http.js'
 import { fieldsOf, idsOf, listOf, numberOf, textOf, type Fields } from '../json.js'
-import { merged } from './merge.js'
 import {
   chatBodies, completionBodies, embedRequest, promptOf, templateBody, type Facts
 } from './request.js'
@@ -221,5 +220,34 @@ async function * traced (
   for await (const piece of pieces) {
     spans?.saw(piece)
     yield piece
+  }
+}
+
+/**
+ * The items of all streams as they come, each one item ahead of the reader. When the reader lets go, or one
+ * of them fails, all are let go.
+ */
+export async function * merged<T> (streams: readonly AsyncGenerator<T>[]): AsyncGenerator<T> {
+  const [only] = streams
+  if (streams.length === 1 && only !== undefined) {
+    yield * only
+    return
+  }
+  const next = async (stream: AsyncGenerator<T>) => ({ stream, result: await stream.next() })
+  const waiting = new Map(streams.map((stream) => [stream, next(stream)]))
+  try {
+    while (waiting.size > 0) {
+      const { stream, result } = await Promise.race(waiting.values())
+      if (result.done === true) waiting.delete(stream)
+      else {
+        waiting.set(stream, next(stream))
+        yield result.value
+      }
+    }
+  } finally {
+    for (const [stream, pending] of waiting) {
+      pending.catch(() => {})
+      stream.return(undefined).catch(() => {})
+    }
   }
 }

@@ -1,5 +1,6 @@
 /** How much one server takes on, from the card and the options of the spec. Pure. */
-import { EngineError, type ModelSpec } from '../../../kernel/api/engine.js'
+import type { ModelSpec } from '../../../kernel/api/engine.js'
+import { option } from '../engine/limits.js'
 
 const MIB = 2 ** 20
 /**
@@ -28,32 +29,25 @@ export interface Sizes {
   promptCacheMib: number
 }
 
-function option ({ options }: ModelSpec, name: string, least: number, usual: number): number {
-  const value = options[name] ?? usual
-  if (typeof value === 'number' && Number.isFinite(value) && value >= least) return Math.floor(value)
-  throw new EngineError('model_invalid',
-    `option ${name} is ${String(value)}: it takes a number from ${least} up`)
-}
-
 /**
  * Options: `context_length` (a shorter one than the model's), `kv_cache_bytes`, `prefix_cache_bytes`,
  * `max_batch` (answers at once) and `max_queue` (answers waiting).
  * @throws EngineError model_invalid for an option that is no such number
  */
 export function sizesOf (spec: ModelSpec, embeds: boolean): Sizes {
-  const { card } = spec
+  const { card, options } = spec
   const { nLayers, kvHeads, headSize } = card
   const tokenBytes = Math.max(1, 2 * nLayers * kvHeads * headSize * VALUE_BYTES)
   const usual = Math.max(DEFAULT_TOKENS * tokenBytes, SMALL_BYTES)
-  const tokens = Math.floor(option(spec, 'kv_cache_bytes', 2 * tokenBytes, usual) / tokenBytes)
+  const tokens = Math.floor(option(options, 'kv_cache_bytes', 2 * tokenBytes, usual) / tokenBytes)
   const longest = Math.min(card.contextLength, tokens, embeds ? MAX_EMBEDDED : Infinity)
-  const contextLength = Math.min(option(spec, 'context_length', 2, longest), longest)
+  const contextLength = Math.min(option(options, 'context_length', 2, longest), longest)
   const fitting = Math.max(1, Math.floor(tokens / contextLength))
-  const slots = Math.min(option(spec, 'max_batch', 1, MAX_SLOTS), fitting)
+  const slots = Math.min(option(options, 'max_batch', 1, MAX_SLOTS), fitting)
   return {
     contextLength,
     slots,
-    most: slots + option(spec, 'max_queue', 1, DEFAULT_QUEUE),
-    promptCacheMib: Math.floor(option(spec, 'prefix_cache_bytes', 0, DEFAULT_PROMPT_CACHE) / MIB)
+    most: slots + option(options, 'max_queue', 1, DEFAULT_QUEUE),
+    promptCacheMib: Math.floor(option(options, 'prefix_cache_bytes', 0, DEFAULT_PROMPT_CACHE) / MIB)
   }
 }

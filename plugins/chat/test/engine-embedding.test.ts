@@ -4,7 +4,7 @@ import { SpanRecorder } from '../../tracing/recorder.js'
 import type { EngineSession } from '../../../kernel/api/engine.js'
 import { bindEncoder, callsOf } from '../engine/encoder.js'
 import { Mailbox } from '../engine/mailbox.js'
-import { normalised, pool, poolingOf } from '../engine/pooling.js'
+import { normalised, pool, poolingOf } from '../engine/vectors.js'
 import { encoderSession } from './engine-host.js'
 import { refusal } from './engine-kit.js'
 

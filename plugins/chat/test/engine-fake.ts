@@ -1,6 +1,5 @@
 /** A decoder that is a plain function of the tokens, and jobs that write down what happens to them. */
-import type { RowSource } from '../engine/cache.js'
-import type { Decoder, Forward, Rows } from '../engine/decoder.js'
+import type { Decoder, Forward, RowSource, Rows } from '../engine/cache.js'
 import type { Job } from '../engine/sequence.js'
 
 export const VOCABULARY = 23

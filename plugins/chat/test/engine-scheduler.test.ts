@@ -1,9 +1,8 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { partition } from '../engine/decode-batches.js'
-import { Pacer } from '../engine/pacer.js'
+import { Pacer, Scheduler, type Limits } from '../engine/scheduler.js'
 import { Prefixes } from '../engine/prefixes.js'
-import { Scheduler, type Limits } from '../engine/scheduler.js'
 import { FakeDecoder, NotingJob, reference, type FakeRows } from './engine-fake.js'
 
 const WIDE: Limits = { budget: 1e9, prefixBudget: 1e8, maxSequences: 16 }
