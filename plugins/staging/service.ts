@@ -1,8 +1,8 @@
 import { defineService } from '../../kernel/index.js'
 import type { ModelCard, NodeView } from '../../kernel/index.js'
-import type { DownloadView } from './staged/stage-job.js'
+import type { DownloadView } from './transfer/job.js'
 
-export type { DownloadView } from './staged/stage-job.js'
+export type { DownloadView } from './transfer/job.js'
 export { whereOf } from './cli/api.js'
 
 /** Where the card of a model comes from; a later one counts more. */

@@ -16,6 +16,9 @@ export interface ModelManifest {
   files: ManifestFile[]
 }
 
+/** What a model consists of, and what it is. `digest` is that of the manifest. */
+export interface ModelContent { manifest: ModelManifest, digest: string, card: ModelCard }
+
 /** Which files of a model were taken from the hub: patterns, a variant, or the usual choice. */
 export interface HubChoice { allow: string[] | null, variant: string | null }
 

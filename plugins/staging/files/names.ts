@@ -107,6 +107,8 @@ export const isDeviceName = (name: string): boolean => DEVICE.test(name)
 
 /** A path, name or folder is refused: it is no valid one, or following it could leave the root. */
 export class PathError extends Error {
+  readonly reason = 'bad_path'
+
   constructor (message: string, options?: ErrorOptions) {
     super(message, options)
     this.name = 'PathError'
@@ -115,6 +117,8 @@ export class PathError extends Error {
 
 /** A manifest is not valid; the message names the first field that is wrong. */
 export class ManifestError extends Error {
+  readonly reason = 'bad_manifest'
+
   constructor (message: string) {
     super(message)
     this.name = 'ManifestError'

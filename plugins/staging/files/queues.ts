@@ -1,54 +1,32 @@
-/** Runs one thing at a time, in the order asked. What one throws goes to its caller; the next still runs. */
-export class SerialQueue {
-  readonly #entries = new Set<{ label: string }>()
-  #tail: Promise<void> = Promise.resolve()
+type Key = string | number
 
-  /** How many run or wait. */
-  get size (): number { return this.#entries.size }
+/**
+ * Work by key: what is asked under one key runs one after another, in the order asked. What one throws goes
+ * to its caller; the next still runs.
+ */
+export class KeyedLock {
+  /** Of each key, what resolves when everything asked so far has ended. */
+  readonly #tails = new Map<Key, Promise<void>>()
 
-  /** What runs (first) and waits, in order. */
-  get labels (): string[] { return [...this.#entries].map(({ label }) => label) }
+  /** True while something runs or waits under that key. */
+  busy (key: Key): boolean { return this.#tails.has(key) }
 
   /**
-   * Runs `fn` when everything asked before has ended. An abort takes it out while it waits and rejects with
-   * the signal's reason; once it runs, the signal is its own business.
+   * Runs `work` when everything asked before under the key has ended. An abort takes it out while it waits
+   * and rejects with the signal's reason; once it runs, the signal is its own business.
    */
-  async run<T> (label: string, fn: () => T | Promise<T>, signal?: AbortSignal): Promise<T> {
+  async run<T> (key: Key, work: () => T | Promise<T>, signal?: AbortSignal): Promise<T> {
     signal?.throwIfAborted()
-    const entry = { label }
-    this.#entries.add(entry)
-    const before = this.#tail
-    let over = (): void => {}
-    const done = new Promise<void>((resolve) => { over = resolve })
-    this.#tail = before.then(async () => { await done })
-    try {
-      await unlessAborted(before, signal)
-      signal?.throwIfAborted()
-      return await fn()
-    } finally {
-      this.#entries.delete(entry)
-      over()
-    }
-  }
-}
-
-/** Critical sections by name: those of one name run one after another, in the order they were asked for. */
-export class KeyedLock {
-  readonly #tails = new Map<string, Promise<unknown>>()
-
-  /** True while a section of that name runs or waits. */
-  busy (key: string): boolean { return this.#tails.has(key) }
-
-  /** Runs `section` when those of the same name before it are over, whether they failed or not. */
-  async run<T> (key: string, section: () => Promise<T>): Promise<T> {
     const before = this.#tails.get(key) ?? Promise.resolve()
-    const mine = before.then(section, section)
-    this.#tails.set(key, mine)
-    try {
-      return await mine
-    } finally {
-      if (this.#tails.get(key) === mine) this.#tails.delete(key)
-    }
+    const result = unlessAborted(before, signal).then(async () => {
+      signal?.throwIfAborted()
+      return await work()
+    })
+    const tail = Promise.allSettled([before, result]).then(() => {
+      if (this.#tails.get(key) === tail) this.#tails.delete(key)
+    })
+    this.#tails.set(key, tail)
+    return await result
   }
 }
 

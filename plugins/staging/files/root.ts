@@ -35,6 +35,8 @@ export interface SweepOptions { olderThanMs: number, live: ReadonlySet<string> }
  */
 export class ModelRoot {
   readonly root: string
+  /** Set to false where the folder cannot be used: then it holds nothing, and nothing is brought there. */
+  usable = true
   readonly #clock: Clock
   readonly #lock = new KeyedLock()
   /** Folders in the trash that a running operation still needs or removes itself. */
@@ -60,6 +62,11 @@ export class ModelRoot {
       const why = cause instanceof Error ? cause.message : String(cause)
       throw new Error(`The model folder ${this.root} cannot be used: ${why}`, { cause })
     }
+  }
+
+  /** Throws an Error with the path where the folder cannot be used. */
+  requireUsable (): void {
+    if (!this.usable) throw new Error(`The folder ${this.root} cannot be used.`)
   }
 
   async #inner (name: string): Promise<void> {
@@ -99,7 +106,7 @@ export class ModelRoot {
    */
   async read (modelId: string): Promise<Copy | undefined> {
     const directory = this.#published(modelId)
-    for (;;) {
+    while (this.usable) {
       const own = await lstat(directory).catch(() => undefined)
       if (own?.isDirectory() !== true) return undefined
       const copy = await this.#look(modelId, directory, own)
@@ -107,6 +114,7 @@ export class ModelRoot {
       const after = await lstat(directory).catch(() => undefined)
       if (after?.ino === own.ino) return copy
     }
+    return undefined
   }
 
   async #look (modelId: string, directory: string, own: Stats): Promise<Copy> {
@@ -137,6 +145,7 @@ export class ModelRoot {
    * what somebody else put there, in it or under the model's own name.
    */
   async begin (modelId: string): Promise<string> {
+    this.requireUsable()
     return await this.#alone(modelId, async () => {
       await this.#mayReplace(modelId)
       await this.#inner(INCOMING)
@@ -269,6 +278,7 @@ export class ModelRoot {
 
   /** Marks the copy of a model as used at a wall time; nothing happens when there is none. */
   async touch (modelId: string, nowMs: number): Promise<void> {
+    if (!this.usable) return
     await this.#alone(modelId, async () => {
       const directory = this.#published(modelId)
       if (!await isRealFolder(directory)) return
@@ -333,6 +343,7 @@ export class ModelRoot {
 
   /** What the root or an inner folder of it holds. Throws PathError for an inner folder that is a link. */
   async #entries (name: '' | typeof INCOMING | typeof TRASH): Promise<Dirent[]> {
+    if (!this.usable) return []
     if (name !== '' && !await isRealFolder(join(this.root, name))) return []
     return await readdir(join(this.root, name), { withFileTypes: true }).catch((error: unknown) => {
       if (errnoOf(error) === 'ENOENT') return []

@@ -9,8 +9,14 @@ import { MOST_FILES } from './record.js'
 /** Calls to the file system under way at once. */
 const PARALLEL = 16
 
-/** A regular file below a folder. */
-export interface FoundFile { path: string, size: number, links: number, mtimeMs: number }
+/** A regular file below a folder. `diskBytes`: what of it is on the disk; holes are not. */
+export interface FoundFile {
+  path: string
+  size: number
+  diskBytes: number
+  links: number
+  mtimeMs: number
+}
 
 /**
  * The files of a model's folder with their paths in it, sorted. svc's own files are left out. Throws
@@ -75,7 +81,8 @@ export async function findFiles (root: string): Promise<FoundFile[]> {
   await eachOf(paths, PARALLEL, async (path) => {
     const stats = await lstat(join(root, path)).catch(() => undefined)
     if (stats?.isFile() !== true) return
-    found.push({ path, size: stats.size, links: stats.nlink, mtimeMs: stats.mtimeMs })
+    const { size, blocks, nlink: links, mtimeMs } = stats
+    found.push({ path, size, diskBytes: Math.min(size, blocks * 512), links, mtimeMs })
   })
   return found
 }

@@ -1,11 +1,13 @@
 import { fileURLToPath } from 'node:url'
 import { kernelError, Reply, SvcError } from '../../../kernel/index.js'
 import type { RouteRequest } from '../../../kernel/index.js'
-import { lendFolder } from '../store/lend.js'
+import { manifestDigest } from '../files/record.js'
+import { hashTree } from '../store/folder.js'
 import { eachNode } from '../peers/ask.js'
 import { modelUrl } from '../peers/sources.js'
 import { StoreError } from '../store/types.js'
-import type { DownloadStatus, StartOptions } from '../store/types.js'
+import type { StartOptions } from '../store/types.js'
+import type { DownloadStatus } from '../store/download.js'
 import type { Store } from '../store/store.js'
 import type { errors } from '../declarations.js'
 import { modelIdOf } from './ids.js'
@@ -142,7 +144,7 @@ export async function startDownload (
   }
 }
 
-/** A folder of this node is lent to the store host, which fetches it from here. */
+/** A folder of this node is exported: the store host fetches it from here. */
 async function atHost (
   manager: ModelManager, request: RouteRequest, modelId: string, body: StartOptions
 ): Promise<unknown> {
@@ -151,9 +153,32 @@ async function atHost (
   if (body.source?.startsWith('file:') !== true) {
     return await manager.access.forward(request, { method: 'POST', path, body })
   }
-  await lendFolder(manager, { modelId, folder: pathOf(manager, body.source), signal: request.signal })
+  await exportFolder(manager, modelId, pathOf(manager, body.source), request.signal)
   const source = `node:${manager.node.installId}`
   return await manager.access.forward(request, { method: 'POST', path, body: { ...body, source } })
+}
+
+/** How long a folder stays exported: a store host fetches it at once, but it may be large, ms. */
+const EXPORT_MS = 24 * 3600_000
+
+/**
+ * Hashes a folder of this node and lets the store host fetch it. Throws `import_refused` with the reason when
+ * the folder is no model.
+ */
+async function exportFolder (
+  manager: ModelManager, modelId: string, directory: string, signal: AbortSignal
+): Promise<void> {
+  const { options: { ctx }, exchange, clock } = manager
+  try {
+    const manifest = await hashTree(directory, { modelId, revision: 'local', signal })
+    const { revision, files } = manifest
+    const card = await manager.derive(directory, { modelId, revision, files })
+    const digest = manifestDigest(manifest)
+    const end = exchange.exportFolder({ modelId, directory, manifest, digest, card })
+    ctx.effect('exported folder', clock.after(EXPORT_MS, end))
+  } catch (error) {
+    throw ctx.error('import_refused', `${directory}: ${(error as Error).message}`)
+  }
 }
 
 function pathOf (manager: ModelManager, source: string): string {

@@ -1,43 +1,33 @@
 import { kernelError } from '../../../kernel/index.js'
-import type { RouteRequest, ModelCard } from '../../../kernel/index.js'
+import type { RouteRequest } from '../../../kernel/index.js'
 import { filePathProblem } from '../files/names.js'
 import { fileUrl, modelUrl } from '../peers/sources.js'
 import { sendFile } from '../peers/send-file.js'
 import { modelIdOf } from './ids.js'
-import type { ByteRange } from '../transfer/types.js'
+import type { PartialCopy } from '../peers/exchange.js'
 import type { LocalCopy } from '../staged/local-copies.js'
 import type { ModelManager } from '../manager/manager.js'
-import type { OfferedModel } from '../store/offered.js'
-import type { ManifestFile, ModelManifest } from '../types.js'
+import type { ManifestFile, ModelContent, ModelManifest } from '../types.js'
 
-interface Held {
-  folder: string
-  manifest: ModelManifest
-  digest: string
-  card: ModelCard
-  has (path: string, range: ByteRange): boolean
-}
+/** A copy that is sent to others: a whole one, or what has been verified of it so far. */
+type Sendable = ModelContent & Pick<LocalCopy, 'directory'> & Partial<Pick<PartialCopy, 'has'>>
 
 /** Which copy is meant. */
 interface Asked { from?: string, digest?: string }
 
 /**
- * What this node has of a model. Its own copies where `from` says so: a folder that was lent first, then what
- * is complete, then what is being received; of several versions the one with the digest. Else, and where
- * there is no own one, what the store here has.
+ * What this node has of a model. Its own copies where `from` says so: an exported folder first, then what is
+ * complete, then what is being received; of several versions the one with the digest. Else, and where there
+ * is no own one, what the store here has.
  */
-function held (manager: ModelManager, modelId: string, { from, digest }: Asked): Held | undefined {
+function copyOf (manager: ModelManager, modelId: string, { from, digest }: Asked): Sendable | undefined {
   const { local, offered, exchange } = manager
-  const given = exchange.given(modelId)
   const stored = offered?.get(modelId)
-  const whole = local.versions(modelId).map(asHeld)
-  const own = given?.lent === true ? [given, ...whole] : [...whole, ...given === undefined ? [] : [given]]
-  const there = [...from === 'self' ? own : [], ...stored === undefined ? [] : [asHeld(stored)]]
-  return from === 'self' && digest !== undefined ? there.find((one) => one.digest === digest) : there[0]
-}
-
-function asHeld ({ directory, manifest, digest, card }: LocalCopy | OfferedModel): Held {
-  return { folder: directory, manifest, digest, card, has: () => true }
+  if (from !== 'self') return stored
+  const partial = exchange.partial(modelId)
+  const copies = [...local.versions(modelId), partial, stored].filter((copy) => copy !== undefined)
+  if (partial?.exported === true) copies.unshift(partial)
+  return copies.find((copy) => digest === undefined || copy.digest === digest)
 }
 
 function missing (manager: ModelManager, modelId: string, { from }: Asked): Error {
@@ -51,7 +41,7 @@ export async function manifest (
 ): Promise<unknown> {
   const modelId = modelIdOf((request.params as { model_id: string }).model_id)
   const asked = request.query as Asked
-  const found = held(manager, modelId, asked)
+  const found = copyOf(manager, modelId, asked)
   if (found !== undefined) return { ...found.manifest, digest: found.digest, card: found.card }
   if (asked.from === 'self' || manager.offered !== null) throw missing(manager, modelId, asked)
   return await manager.access.forward(request, { method: 'GET', path: `${modelUrl(modelId)}/manifest` })
@@ -69,7 +59,7 @@ export async function file (
     throw kernelError('invalid_request', problem, { issues: [{ path: '/*', message: problem }] })
   }
   const asked = request.query as Asked
-  const found = held(manager, modelId, asked)
+  const found = copyOf(manager, modelId, asked)
   if (found === undefined && asked.from !== 'self' && manager.offered === null) {
     await pass(manager, request, modelId, path)
     return
@@ -80,7 +70,8 @@ export async function file (
     throw manager.options.ctx.error('model_not_found', `${modelId} has no file ${path}.`)
   }
   await sendFile(request, {
-    folder: found.folder, path, size: entry.size, sha256: entry.sha256, has: (range) => found.has(path, range)
+    folder: found.directory, path, size: entry.size, sha256: entry.sha256,
+    has: (range) => found.has?.(path, range) ?? true
   }, { uplink: manager.uplink, error: (reason, message) => manager.options.ctx.error(reason, message) })
 }
 

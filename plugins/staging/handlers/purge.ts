@@ -37,23 +37,16 @@ export async function purge (manager: ModelManager, request: RouteRequest): Prom
 async function here (
   manager: ModelManager, modelId: string | undefined, trigger: PurgeTrigger
 ): Promise<NodePurged> {
-  const { node: { nodeId }, evictor, besideEvictor, cacheEvictor, options: { ctx } } = manager
-  const purged = joined(await evictor.purge(modelId, trigger),
-    joined(await besideEvictor.purge(modelId, trigger), await cacheEvictor.purge(modelId, trigger)))
-  const { removed, skippedInUse, freedBytes } = purged
+  const { node: { nodeId }, evictors: { staged, beside, cache }, options: { ctx } } = manager
+  const each: Purged[] = []
+  for (const evictor of [staged, beside, cache]) each.push(await evictor.purge(modelId, trigger))
+  const ids = (of: (purged: Purged) => string[]): string[] => [...new Set(each.flatMap(of))].sort()
+  const removed = ids((purged) => purged.removed)
+  const skippedInUse = ids((purged) => purged.skippedInUse)
+  const freedBytes = each.reduce((sum, purged) => sum + purged.freedBytes, 0)
+  const error = each.flatMap((purged) => purged.error ?? []).join('; ') || null
   if (trigger === 'purge') ctx.emit('StagingPurged', { nodeId, removed, skippedInUse, freedBytes })
-  return { nodeId, ...purged }
-}
-
-/** Purges of two folders as one. */
-function joined (a: Purged, b: Purged): Purged {
-  const each = (of: (purged: Purged) => string[]): string[] => [...new Set([...of(a), ...of(b)])].sort()
-  return {
-    removed: each(({ removed }) => removed),
-    skippedInUse: each(({ skippedInUse }) => skippedInUse),
-    freedBytes: a.freedBytes + b.freedBytes,
-    error: [a.error, b.error].filter((error) => error !== null).join('; ') || null
-  }
+  return { nodeId, removed, skippedInUse, freedBytes, error }
 }
 
 async function everywhere (

@@ -3,7 +3,8 @@ import { delay, kernelError } from '../../../kernel/index.js'
 import type { NodeView, RouteRequest } from '../../../kernel/index.js'
 import { eachNode, onlyNode } from '../peers/ask.js'
 import { modelUrl } from '../peers/sources.js'
-import type { StageJob } from '../staged/stage-job.js'
+import type { StageJob } from '../staged/stager.js'
+import type { JobState } from '../transfer/job.js'
 import { either, modelIdOf } from './ids.js'
 import type { ModelManager } from '../manager/manager.js'
 
@@ -76,11 +77,11 @@ async function stageHere (
   return statusOf(job, manager.node.nodeId)
 }
 
-const STATUS = {
-  pending: 'pending', ongoing: 'downloading', completed: 'complete', failed: 'failed'
-} as const
+const STATUS: Partial<Record<JobState, Staged['status']>> = {
+  pending: 'pending', ongoing: 'downloading', completed: 'complete'
+}
 
 function statusOf (job: StageJob, nodeId: string): Staged {
-  const status = STATUS[job.state]
+  const status = STATUS[job.state] ?? 'failed'
   return { nodeId, status, error: job.failure?.message ?? null, reason: job.failure?.reason ?? null }
 }

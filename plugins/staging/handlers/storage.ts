@@ -6,21 +6,19 @@ import type { ModelManager } from '../manager/manager.js'
 
 /** GET /store/storage: what this node keeps. Where it keeps it is for the operator alone. */
 export async function storage (manager: ModelManager, { caller }: RouteRequest): Promise<unknown> {
-  const { node, staging, evictor, besideEvictor } = manager
-  // A folder that cannot be used holds nothing of ours; the home's volume is told of then.
-  const usable = manager.usable(staging) !== null
-  const none = { copies: [], totalBytes: 0 }
+  const { node, roots: { staged }, evictors } = manager
   const [main, beside, volume, eventLogBytes, partialBytes] = await Promise.all([
-    usable ? evictor.storage() : none,
-    usable ? besideEvictor.storage() : none,
-    volumeOf(usable ? staging.root : node.home),
+    evictors.staged.storage(),
+    evictors.beside.storage(),
+    // A folder that cannot be used may be on a volume that is not there.
+    volumeOf(staged.usable ? staged.root : node.home),
     sizeOf(join(node.home, 'events')),
     manager.partialBytes()
   ])
   const mayKnow = caller.authorities.has('operator')
   return {
     nodeId: node.nodeId,
-    stagingRoot: mayKnow ? staging.root : null,
+    stagingRoot: mayKnow ? staged.root : null,
     stagedModels: [...main.copies, ...beside.copies].map((
       { modelId, directory, sizeBytes, lastUsedMs, inUse }) => ({
       modelId,

@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import { createLearning, kernelError } from '../../../kernel/index.js'
+import { createLearning } from '../../../kernel/index.js'
 import type {
   Bundle, Clock, Cluster, Context, Logger, ModelCard, NodeInfo, Section
 } from '../../../kernel/index.js'
@@ -12,22 +12,21 @@ import { find } from '../peers/finder.js'
 import { createHubClient } from '../hub/client.js'
 import type { HubClient } from '../hub/types.js'
 import { LocalCopies } from '../staged/local-copies.js'
-import type { BroughtTo } from '../staged/local-copies.js'
+import type { Roots } from '../staged/local-copies.js'
 import type { manifest } from '../manifest.js'
 import { Uplink } from '../peers/send-file.js'
 import { Room } from '../space/room.js'
 import type { CopyEntry, StoreEntryFact } from './catalogue.js'
 import type { Judge } from '../service.js'
 import { OfferedModels } from '../store/offered.js'
-import { createEvictor } from '../space/evictor.js'
+import { Evictor } from '../space/evictor.js'
 import { inUseClosure } from '../space/plans.js'
 import { Uses } from '../space/uses.js'
-import type { Evictor } from '../space/evictor.js'
-import { failureOf, Stager } from '../staged/stager.js'
+import { Stager } from '../staged/stager.js'
+import { failureOf } from '../transfer/job.js'
 import { StoreAccess } from '../peers/store-access.js'
-import { openStore } from '../store/store.js'
+import { KEEP_PARTIAL_MS, Store } from '../store/store.js'
 import type { Derive } from '../store/types.js'
-import type { Store } from '../store/store.js'
 import { ProgressGossip } from '../peers/progress-gossip.js'
 
 export type StagingContext = Context<typeof manifest>
@@ -55,9 +54,6 @@ export interface ManagerOptions {
   hub: { url: string, redirectHosts: readonly string[], token: string | undefined } | null
 }
 
-/** How long a transfer nobody goes on with is kept, ms. */
-const KEEP_PARTIAL_MS = 24 * 3600_000
-
 /** Everything about models on this node; `opened` resolves when the disks have been looked at. */
 export class ModelManager {
   readonly options: ManagerOptions
@@ -76,14 +72,9 @@ export class ModelManager {
   readonly gossip: ProgressGossip
   readonly local: LocalCopies
   readonly stager: Stager
-  readonly evictor: Evictor
-  /** Of the cache for what came from the hub: nothing is evicted there, an operator can purge it. */
-  readonly cacheEvictor: Evictor
-  readonly staging: ModelRoot
-  /** Versions of models that are not yet to take the place of those in `staging`. */
-  readonly beside: ModelRoot
-  readonly besideEvictor: Evictor
-  readonly cache: ModelRoot
+  readonly roots: Roots
+  /** Of each root. In the cache nothing is evicted, but an operator can purge it. */
+  readonly evictors: Record<keyof Roots, Evictor>
   /** Set by `open` on a store host. */
   store: Store | null = null
   offered: OfferedModels | null = null
@@ -91,8 +82,6 @@ export class ModelManager {
   judge: Judge | null = null
   readonly opened: Promise<void>
   readonly #serving = new Set<string>()
-  /** Folders that could not be used at the start. */
-  readonly #broken = new Set<ModelRoot>()
   /** Digests of what the store has, as they were told last. */
   readonly #digests = new Map<string, string>()
   #closing = false
@@ -109,14 +98,13 @@ export class ModelManager {
     this.room = new Room(options.headroomBytes)
     this.uplink = new Uplink(options.uploadBytesPerSecond, clock)
     this.hub = options.hub === null ? null : createHubClient({ ...options.hub, clock, random, log })
-    this.staging = new ModelRoot({ root: options.stagingPath, clock })
-    this.beside = new ModelRoot({ root: join(options.stagingPath, '.beside'), clock })
-    this.cache = new ModelRoot({ root: options.cachePath, clock })
-    this.local = new LocalCopies({
-      bundle, log, onChange: () => { this.share() },
-      staging: () => this.usable(this.staging), beside: () => this.usable(this.beside),
-      cache: () => this.usable(this.cache)
-    })
+    const { stagingPath, cachePath } = options
+    this.roots = {
+      staged: new ModelRoot({ root: stagingPath, clock }),
+      beside: new ModelRoot({ root: join(stagingPath, '.beside'), clock }),
+      cache: new ModelRoot({ root: cachePath, clock })
+    }
+    this.local = new LocalCopies({ bundle, log, roots: this.roots, onChange: () => { this.share() } })
     const { storeHosts } = sections
     const facts: FactSections = sections as never
     this.access = new StoreAccess({
@@ -129,10 +117,11 @@ export class ModelManager {
     this.catalogue = new Catalogue({
       cluster, local: this.local, sections: facts, receiving: () => this.gossip.receiving()
     })
-    this.exchange = new Exchange({ cluster, clock, random, access: this.access })
-    this.evictor = this.#createEvictor('staged', this.staging)
-    this.besideEvictor = this.#createEvictor('beside', this.beside)
-    this.cacheEvictor = this.#createEvictor('cache', this.cache)
+    this.exchange = new Exchange({ cluster, clock, access: this.access })
+    this.evictors = {
+      staged: this.#createEvictor('staged'), beside: this.#createEvictor('beside'),
+      cache: this.#createEvictor('cache')
+    }
     this.stager = this.#createStager()
     this.opened = this.#open().catch((err: unknown) => {
       log.error({ err }, 'models on this node are known only in part')
@@ -189,10 +178,11 @@ export class ModelManager {
   async #open (): Promise<void> {
     const { ctx, storePath } = this.options
     await this.#separate()
-    await this.#whole(this.staging)
-    if (this.usable(this.staging) !== null) await this.#whole(this.beside)
-    else this.#broken.add(this.beside)
-    await this.#whole(this.cache)
+    const { staged, beside, cache } = this.roots
+    await this.#prepare(staged)
+    beside.usable = staged.usable
+    await this.#prepare(beside)
+    await this.#prepare(cache)
     await this.local.open()
     if (storePath !== null) await this.#openStore(storePath)
     const since = new Date(this.clock.now()).toISOString()
@@ -206,23 +196,24 @@ export class ModelManager {
   async #separate (): Promise<void> {
     const { storePath } = this.options
     const used = storePath === null ? [] : [storePath]
-    for (const root of [this.staging, this.cache]) {
+    for (const root of [this.roots.staged, this.roots.cache]) {
       const clashes = used.map(async (path) => await overlap(path, root.root).catch(() => false))
       const other = used[(await Promise.all(clashes)).indexOf(true)]
       if (other === undefined) { used.push(root.root); continue }
-      this.#broken.add(root)
-      this.unusable(new Error(`The model folder ${root.root} cannot be used: it overlaps with ${other}. ` +
+      root.usable = false
+      this.#reportUnusable(new Error(`The model folder ${root.root} cannot be used: it overlaps with ` +
+        `${other}. ` +
         'Give model_store.store_path, node_cache_path and model_store.hub.cache_path a folder each.'))
     }
   }
 
-  async #whole (root: ModelRoot): Promise<void> {
-    if (this.#broken.has(root)) return
+  async #prepare (root: ModelRoot): Promise<void> {
+    if (!root.usable) return
     try {
       await root.prepare()
     } catch (error) {
-      this.#broken.add(root)
-      this.unusable(error)
+      root.usable = false
+      this.#reportUnusable(error)
       return
     }
     await this.#sweep(root)
@@ -237,24 +228,18 @@ export class ModelManager {
 
   /** Removes what transfers left that nobody went on with for a day. */
   async expire (): Promise<void> {
-    for (const root of [this.staging, this.beside, this.cache]) {
-      if (this.usable(root) !== null) await this.#sweep(root)
-    }
+    for (const root of Object.values(this.roots)) await this.#sweep(root)
     await this.store?.expire()
   }
 
   /** Bytes of transfers to this node that are not complete, also of those that were broken off. */
   async partialBytes (): Promise<number> {
-    const roots = [this.staging, this.beside, this.cache].filter((root) => this.usable(root) !== null)
-    const pending = await Promise.all(roots.map(async (root) => await root.pending()))
+    const pending = await Promise.all(Object.values(this.roots).map(async (root) => await root.pending()))
     return pending.flat().reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)
   }
 
-  /** The folder, or null when it could not be used at the start. */
-  usable (root: ModelRoot): ModelRoot | null { return this.#broken.has(root) ? null : root }
-
   /** Reports a folder that cannot be used; the rest works on. */
-  unusable (error: unknown): void {
+  #reportUnusable (error: unknown): void {
     const { message } = failureOf(error)
     this.log.error({ err: error }, 'a folder of models cannot be used')
     this.options.ctx.raise('staging_unusable', message)
@@ -264,23 +249,18 @@ export class ModelManager {
     const { random } = this.options
     try {
       const root = new ModelRoot({ root: path, clock: this.clock })
-      this.store = await openStore({
-        root, random, clock: this.clock, log: this.log, hub: this.hub,
-        derive: this.derive,
-        admit: async ({ modelId, totalBytes, resumableBytes }, run) =>
-          await this.room.alone(path, modelId, undefined, async () => {
-            await this.room.check(path, totalBytes - resumableBytes)
-            return await run()
-          }),
-        space: async (bytes) => { await this.room.check(path, bytes) },
-        fromNode: this.exchange.fromNode,
+      const store = new Store({
+        root, random, clock: this.clock, log: this.log, hub: this.hub, room: this.room,
+        derive: this.derive, fromNode: this.exchange.fromNode,
         // Also told of progress, which is no news for the other nodes.
         onChange: (modelId) => { if (this.#stored(modelId)) this.share() }
       })
+      await store.open()
+      this.store = store
       this.offered = new OfferedModels(this.store, this.local, new Date(this.clock.now()).toISOString())
       for (const { modelId, digest } of this.offered.items()) this.#digests.set(modelId, digest)
     } catch (error) {
-      this.unusable(error)
+      this.#reportUnusable(error)
     }
   }
 
@@ -321,23 +301,16 @@ export class ModelManager {
     return copies.some(({ kind }) => kind === 'bundled') ? null : copies[0]?.digest ?? null
   }
 
-  #createEvictor (kind: BroughtTo, root: ModelRoot): Evictor {
+  #createEvictor (kind: keyof Roots): Evictor {
     const { ctx, cleanupOnDeactivate, keepRecentBytes, headroomBytes } = this.options
-    return createEvictor({
-      root: {
-        root: root.root,
-        list: async () => await this.usable(root)?.list() ?? [],
-        read: async (modelId) => await this.usable(root)?.read(modelId),
-        remove: async (modelId) => await root.remove(modelId),
-        pending: async (modelId) => await this.usable(root)?.pending(modelId) ?? [],
-        discard: async (modelId) => { await root.discard(modelId) },
-        touch: async (modelId, nowMs) => { await this.usable(root)?.touch(modelId, nowMs) }
-      },
+    const root = this.roots[kind]
+    return new Evictor({
+      root,
       uses: this.uses, clock: this.clock, log: this.log,
       companionsOf: (modelId) => this.companionsOf(modelId),
-      leased: () => this.stager.active(),
+      active: () => this.stager.active(),
       // A version beside another has no place of its own once nothing uses it.
-      settings: () => kind === 'beside'
+      settings: kind === 'beside'
         ? { cleanupOnDeactivate: true, keepRecentBytes: 0, headroomBytes }
         : { cleanupOnDeactivate, keepRecentBytes, headroomBytes },
       volume: async () => await volumeOf(root.root),
@@ -354,9 +327,7 @@ export class ModelManager {
     const { ctx, random } = this.options
     const { nodeId } = this.node
     return new Stager({
-      staging: () => this.usable(this.staging), beside: () => this.usable(this.beside),
-      cache: () => this.usable(this.cache),
-      local: this.local, evictor: this.evictor, room: this.room,
+      roots: this.roots, local: this.local, evictor: this.evictors.staged, room: this.room,
       exchange: this.exchange, hub: this.hub, clock: this.clock, random, log: this.log,
       find: async (modelId, digest, signal) => {
         await this.access.learned(this.clock, signal)
@@ -378,12 +349,12 @@ export class ModelManager {
         ctx.clear('download_failed')
         ctx.emit('NodeDownloadProgress', { nodeId, modelId, attemptId, status: 'completed', totalBytes })
       },
-      onFailed: ({ modelId, attemptId }, { reason, message }) => {
+      onFailed: ({ modelId, attemptId, failure }) => {
+        const { reason, message } = failure!
         // A name that is none is the asker's mistake, not this node's trouble.
         if (reason !== 'model_not_found') ctx.raise('download_failed', `${modelId}: ${message}`)
         ctx.emit('DownloadFailed', { nodeId, modelId, attemptId, reason, errorMessage: message })
-      },
-      unusable: () => kernelError('internal', `The folder ${this.staging.root} cannot be used.`)
+      }
     })
   }
 }

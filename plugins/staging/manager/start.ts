@@ -15,8 +15,8 @@ import { unlessAborted } from '../files/queues.js'
 import { errors } from '../declarations.js'
 import type { LocatedModel, Models } from '../service.js'
 import { ModelGoing } from '../space/uses.js'
-import type { StageFailure } from '../staged/stage-job.js'
-import { failureOf } from '../staged/stager.js'
+import { failureOf } from '../transfer/job.js'
+import type { Failure } from '../transfer/job.js'
 
 const GIB = 1024 ** 3
 /** How often transfers that nobody goes on with are looked for, ms. */
@@ -170,7 +170,7 @@ export function modelsService (manager: ModelManager): Models {
 }
 
 /** A failed transfer by its own reason where that has a name in the API. */
-function told (ctx: StagingContext, { reason, message }: StageFailure): SvcError {
+function told (ctx: StagingContext, { reason, message }: Failure): SvcError {
   // Everybody who had it went away in the middle.
   const name = reason === 'no_source' ? 'store_unreachable' : reason
   const known = Object.keys(errors).find((one) => one === name) as keyof typeof errors | undefined
@@ -209,7 +209,7 @@ const SETTLE_MS = 15_000
  * has its pass after the one of the start.
  */
 export function startupPass (manager: ModelManager, session: Session): void {
-  const { clock, evictor, besideEvictor, stager, uses, log, options: { ctx } } = manager
+  const { clock, evictors: { staged, beside }, stager, uses, log, options: { ctx } } = manager
   const early = new Set<string>()
   let begun = false
   let passed = false
@@ -222,8 +222,8 @@ export function startupPass (manager: ModelManager, session: Session): void {
   }
   const idle = async (modelId: string): Promise<void> => {
     await stager.settle(modelId)
-    await besideEvictor.deactivated(modelId)
-    await evictor.deactivated(modelId)
+    await beside.deactivated(modelId)
+    await staged.deactivated(modelId)
   }
   const ended = (modelId: string): void => {
     if (!passed) { early.add(modelId); return }
@@ -232,14 +232,14 @@ export function startupPass (manager: ModelManager, session: Session): void {
   const run = async (): Promise<void> => {
     await manager.opened
     if (over) return
-    await evictor.startup()
-    const beside = (await besideEvictor.storage()).copies.map(({ modelId }) => modelId)
+    await staged.startup()
+    const newer = (await beside.storage()).copies.map(({ modelId }) => modelId)
     if (over) return
     passed = true
-    for (const modelId of new Set([...early, ...beside])) if (!uses.has(modelId)) ended(modelId)
+    for (const modelId of new Set([...early, ...newer])) if (!uses.has(modelId)) ended(modelId)
   }
   ctx.effect('eviction passes', () => { over = true })
-  ctx.effect('last uses', evictor.watch())
+  ctx.effect('last uses', staged.watch())
   ctx.effect('eviction', uses.onIdle(ended))
   ctx.effect('session', session.onChange(begin))
   begin()

@@ -1,27 +1,22 @@
-import type { Channel, Clock, Cluster, ModelCard } from '../../../kernel/index.js'
-import { MANIFEST_MS, readManifest } from './finder.js'
+import type { Channel, Clock, Cluster } from '../../../kernel/index.js'
+import { askManifest } from './finder.js'
 import type { LocalCopy } from '../staged/local-copies.js'
-import { askNode, messageOf } from './ask.js'
-import { lanSource, modelUrl, NODE_CALLER } from './sources.js'
+import { lanSource } from './sources.js'
 import type { ByteRange, ChunkSource } from '../transfer/types.js'
 import type { StoreAccess } from './store-access.js'
-import type { FromNode } from '../store/types.js'
+import type { StoreOptions } from '../store/types.js'
 import { ChunkBits, Swarm } from '../transfer/swarm.js'
 import { chunksOf } from '../transfer/chunks.js'
-import { createHoldings } from '../transfer/holdings.js'
-import { fetchModel } from '../transfer/fetch.js'
+import { Holdings } from '../transfer/holdings.js'
 import type { ChunkTable } from '../transfer/chunks.js'
-import type { Holdings, HoldingsMessage } from '../transfer/holdings.js'
-import type { ModelManifest } from '../types.js'
+import type { HoldingsMessage } from '../transfer/holdings.js'
+import type { ModelContent, ModelManifest } from '../types.js'
 
-/** A model that is here in part, or in a folder that is no copy of ours. */
-export interface Given {
-  folder: string
-  manifest: ModelManifest
-  digest: string
-  card: ModelCard
-  /** A folder of the operator's, which counts more than a copy of ours. */
-  lent: boolean
+/** A model that this node sends chunks of though it is no complete copy here. */
+export interface PartialCopy extends ModelContent {
+  directory: string
+  /** A folder of the operator's that is to be imported: it is preferred to a copy of ours. */
+  exported: boolean
   /** Whether a range of a file has been verified. */
   has (path: string, range: ByteRange): boolean
 }
@@ -36,17 +31,11 @@ export interface Joined {
   leave (): void
 }
 
-export interface ExchangeParts { cluster: Cluster, clock: Clock, access: StoreAccess, random: () => number }
+export interface ExchangeParts { cluster: Cluster, clock: Clock, access: StoreAccess }
 
-interface Arriving {
-  modelId: string
-  manifest: ModelManifest
-  digest: string
-  folder: string
-  card: ModelCard
-}
+type Arriving = ModelContent & { modelId: string, directory: string }
 
-/** The giving and taking of chunks between nodes. */
+/** Chunks from other nodes, and for them. */
 export class Exchange {
   readonly #parts: ExchangeParts
   readonly #channel: Channel<HoldingsMessage>
@@ -54,8 +43,8 @@ export class Exchange {
   readonly #stops: (() => void)[] = []
   /** By digest: complete copies that were offered. */
   readonly #offers = new Map<string, () => void>()
-  /** By model id: what is being received, or lent. */
-  readonly #given = new Map<string, Given>()
+  /** By model id: what is being received, or is exported. */
+  readonly #partial = new Map<string, PartialCopy>()
 
   constructor (parts: ExchangeParts) {
     this.#parts = parts
@@ -63,7 +52,7 @@ export class Exchange {
     this.#channel = cluster.channel('staging.chunks', (from, message) => {
       this.#holdings.receive(from, message)
     })
-    this.#holdings = createHoldings({ channel: this.#channel, clock })
+    this.#holdings = new Holdings({ channel: this.#channel, clock })
     this.#stops.push(cluster.onPeers(({ installId, up }) => {
       if (up) this.#holdings.peerUp(installId)
       else this.#holdings.peerDown(installId)
@@ -83,28 +72,31 @@ export class Exchange {
     }
   }
 
-  /** What this node can give of a model that is no complete copy here. */
-  given (modelId: string): Given | undefined { return this.#given.get(modelId) }
+  /** What this node can send of a model that is no complete copy here. */
+  partial (modelId: string): PartialCopy | undefined { return this.#partial.get(modelId) }
 
-  /** Lends a folder to the store host, until the returned function is called. */
-  lend (modelId: string, given: Omit<Given, 'has' | 'lent'>): () => void {
-    const lent = { ...given, lent: true, has: () => true }
-    this.#given.set(modelId, lent)
-    return () => { if (this.#given.get(modelId) === lent) this.#given.delete(modelId) }
+  /** Lets other nodes fetch a folder of the operator's, until the returned function is called. */
+  exportFolder ({ modelId, ...copy }: Arriving): () => void {
+    return this.#send(modelId, { ...copy, exported: true, has: () => true })
   }
 
-  /** Takes part with a transfer: learns who has what, and gives what has come. */
-  join ({ modelId, manifest, digest, folder, card }: Arriving): Joined {
+  #send (modelId: string, copy: PartialCopy): () => void {
+    this.#partial.set(modelId, copy)
+    return () => { if (this.#partial.get(modelId) === copy) this.#partial.delete(modelId) }
+  }
+
+  /** Takes part with a transfer: learns who has what, and sends what has come. */
+  join ({ modelId, ...content }: Arriving): Joined {
+    const { manifest, digest } = content
     const table = chunksOf(manifest)
     const bits = new ChunkBits(table.count)
     const state = new Swarm(table.count)
-    const given: Given = {
-      folder, manifest, digest, card, lent: false, has: (path, range) => covers(table, bits, path, range)
-    }
-    this.#given.set(modelId, given)
-    const held = (): Uint8Array => bits.bytes
+    const has = (path: string, range: ByteRange): boolean => covers(table, bits, path, range)
     const sha256Of = hashesOf(manifest)
-    const stops = [this.#holdings.offer(digest, held), this.#holdings.follow(digest, state)]
+    const stops = [
+      this.#send(modelId, { ...content, exported: false, has }),
+      this.#holdings.offer(digest, () => bits.bytes), this.#holdings.follow(digest, state)
+    ]
     return {
       state,
       sources: () => this.#sources(modelId, digest, sha256Of, state),
@@ -117,10 +109,7 @@ export class Exchange {
         this.#holdings.announce(digest, chunk)
       },
       take: (chunk) => { this.#holdings.claim(digest, chunk) },
-      leave: () => {
-        for (const stop of stops) stop()
-        if (this.#given.get(modelId) === given) this.#given.delete(modelId)
-      }
+      leave: () => { for (const stop of stops) stop() }
     }
   }
 
@@ -142,24 +131,14 @@ export class Exchange {
     ]
   }
 
-  /** Fetches the copy of another node into the store's incoming folder. */
-  readonly fromNode: FromNode = async (modelId, installId, folder, signal, progress, admit) => {
-    const { cluster, clock, random } = this.#parts
-    const answer = await askNode(cluster, installId, {
-      method: 'GET', path: `${modelUrl(modelId)}/manifest?from=self`, caller: NODE_CALLER, signal,
-      timeoutMs: MANIFEST_MS
-    })
-    if (answer.status !== 200) throw new Error(messageOf(answer))
-    const { manifest, digest } = readManifest(answer.body, modelId)
+  /** What a model consists of on another node, and that node as a source of it. */
+  readonly fromNode: StoreOptions['fromNode'] = async (modelId, installId, signal) => {
+    const { cluster } = this.#parts
+    const { manifest, digest } = await askManifest(cluster, installId, modelId, 'from=self', signal)
     const source = lanSource({
       cluster, modelId, installId, kind: 'peer', digest, has: () => true, sha256Of: hashesOf(manifest)
     })
-    return await admit(manifest.totalBytes, async () => {
-      await fetchModel({
-        manifest, folder, clock, random, signal, sources: () => [source], onProgress: progress
-      })
-      return manifest
-    })
+    return { manifest, digest, source }
   }
 
   close (): void {

@@ -1,17 +1,18 @@
-import type { Cluster, ModelCard, NodeView, SvcError } from '../../../kernel/index.js'
+import type { Cluster, NodeView, SvcError } from '../../../kernel/index.js'
 import { checkCard } from '../../../kernel/cards/index.js'
 import { checkManifest, manifestDigest } from '../files/record.js'
 import { askNode, messageOf } from './ask.js'
 import { modelUrl, NODE_CALLER } from './sources.js'
-import type { OfferedModels, OfferedModel } from '../store/offered.js'
+import type { OfferedModels } from '../store/offered.js'
+import type { StoreEntry } from '../store/types.js'
 import type { StoreAccess } from './store-access.js'
 import type { ClusterCopy, StoreEntryFact } from '../manager/catalogue.js'
-import type { ModelManifest } from '../types.js'
+import type { ModelContent } from '../types.js'
 
 /** Where a model can be had. */
 export type Found =
-  | { from: 'offered', item: OfferedModel }
-  | { from: 'lan', manifest: ModelManifest, digest: string, card: ModelCard }
+  | { from: 'offered', item: StoreEntry }
+  | { from: 'lan' } & ModelContent
   /** No store can be asked, and the content it had came from this node's hub. */
   | { from: 'hub', commit: string, fact: StoreEntryFact, why: SvcError }
 
@@ -28,11 +29,8 @@ export interface FinderParts {
   ): SvcError
 }
 
-/** What a node says a model consists of. */
-interface Answered { manifest: ModelManifest, digest: string, card: ModelCard }
-
 /** Longest wait for a manifest, ms. */
-export const MANIFEST_MS = 15_000
+const MANIFEST_MS = 15_000
 
 /**
  * Finds out what a model consists of. The store decides: a manifest of another node counts only when its
@@ -74,16 +72,18 @@ async function fromHolder (
   parts: FinderParts, modelId: string,
   { host, fact, exactly }: { host: NodeView, fact: StoreEntryFact, exactly: boolean },
   failures: string[], signal: AbortSignal
-): Promise<Answered | undefined> {
+): Promise<ModelContent | undefined> {
   if (!host.live) failures.push(`${host.name} is lost`)
   const holders = [host, ...peers(parts, parts.copies(modelId), fact.digest, host)].filter(({ live }) => live)
   for (const holder of holders) {
     const from = holder === host ? 'store' : 'self'
     const query = `from=${from}&digest=${fact.digest}`
-    const found = await ask(parts, holder, modelId, query, signal).catch((cause: unknown) => {
-      failures.push(`${holder.name}: ${(cause as Error).message}`)
-      return undefined
-    })
+    const { installId } = holder
+    const found = await askManifest(parts.cluster, installId, modelId, query, signal)
+      .catch((cause: unknown) => {
+        failures.push(`${holder.name}: ${(cause as Error).message}`)
+        return undefined
+      })
     // A store may have been updated since it told, which is right where nothing in particular is wanted.
     const other = found?.digest !== fact.digest && (from === 'self' || exactly)
     if (found !== undefined && !other) return found
@@ -96,20 +96,22 @@ async function fromHolder (
 async function unlisted (
   parts: FinderParts, host: NodeView, modelId: string, signal: AbortSignal,
   right: (digest: string) => boolean
-): Promise<Answered | undefined> {
+): Promise<ModelContent | undefined> {
   if (!host.live || host.self) return undefined
-  const found = await ask(parts, host, modelId, 'from=store', signal).catch(() => undefined)
+  const found = await askManifest(parts.cluster, host.installId, modelId, 'from=store', signal)
+    .catch(() => undefined)
   return found !== undefined && right(found.digest) ? found : undefined
 }
 
 /** A version that the store has no more, of a node that has it. */
 async function older (
   parts: FinderParts, modelId: string, digest: string, signal: AbortSignal
-): Promise<Answered | undefined> {
+): Promise<ModelContent | undefined> {
   // A node tells of one version of a model only, and may have this one, too.
   for (const node of peers(parts, parts.copies(modelId), null, null)) {
     const query = `from=self&digest=${digest}`
-    const found = await ask(parts, node, modelId, query, signal).catch(() => undefined)
+    const found = await askManifest(parts.cluster, node.installId, modelId, query, signal)
+      .catch(() => undefined)
     if (found?.digest === digest) return found
   }
   return undefined
@@ -129,10 +131,11 @@ function peers (
     .filter((node) => !node.self && node.nodeId !== host?.nodeId)
 }
 
-async function ask (
-  { cluster }: FinderParts, node: NodeView, modelId: string, query: string, signal: AbortSignal
-): Promise<Answered> {
-  const answer = await askNode(cluster, node.installId, {
+/** What a node says a model consists of. Throws when it does not say, or not as it must. */
+export async function askManifest (
+  cluster: Cluster, installId: string, modelId: string, query: string, signal: AbortSignal
+): Promise<ModelContent> {
+  const answer = await askNode(cluster, installId, {
     method: 'GET', path: `${modelUrl(modelId)}/manifest?${query}`, caller: NODE_CALLER, signal,
     timeoutMs: MANIFEST_MS
   })
@@ -140,8 +143,8 @@ async function ask (
   return readManifest(answer.body, modelId)
 }
 
-/** Reads what a node says a model consists of. Throws when it is not as it must be. */
-export function readManifest (body: unknown, modelId: string): Answered {
+/** Reads such an answer. Throws when it is not as it must be. */
+export function readManifest (body: unknown, modelId: string): ModelContent {
   const { card: said, digest: _digest, ...rest } = body as { card?: unknown, digest?: unknown }
   const manifest = checkManifest(rest)
   const card = checkCard(said, modelId)

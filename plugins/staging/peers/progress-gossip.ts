@@ -1,5 +1,5 @@
 import type { Channel, Clock, Cluster } from '../../../kernel/index.js'
-import type { DownloadView, StageJob } from '../staged/stage-job.js'
+import type { DownloadView, Job } from '../transfer/job.js'
 
 /** How often transfers are told of while something moves, ms. */
 const TELL_MS = 1000
@@ -12,7 +12,7 @@ export interface ProgressGossipParts {
   cluster: Cluster
   clock: Clock
   nodeId: string
-  jobs: () => readonly StageJob[]
+  jobs: () => readonly Job[]
 }
 
 /** Tells the other nodes how this one's transfers go, and keeps what they tell: lossy, the newest counts. */

@@ -1,5 +1,5 @@
 import { NoSafeFit, planCapacity, inUseClosure, planRecency } from './plans.js'
-import { SerialQueue } from '../files/queues.js'
+import { KeyedLock } from '../files/queues.js'
 import type { Clock, Logger } from '../../../kernel/index.js'
 import { modelIdProblem } from '../files/names.js'
 import type { ModelRoot } from '../files/root.js'
@@ -26,13 +26,13 @@ export interface Purged {
   error: string | null
 }
 
-/** Asked again at every pass, so that a change applies at once. */
+/** How much idle data of a root stays. */
 export interface EvictorSettings {
   /** Whether the passes after a deactivation and at start evict at all. */
   cleanupOnDeactivate: boolean
-  /** Idle data those passes leave. */
+  /** Idle data those passes leave, bytes. */
   keepRecentBytes: number
-  /** What stays free after a transfer. */
+  /** What stays free after a transfer, bytes. */
   headroomBytes: number
 }
 
@@ -41,8 +41,8 @@ export interface EvictorOptions {
   uses: Uses
   companionsOf: CompanionsOf
   /** Models with a transfer under way; their copies and companions stay. */
-  leased: () => Iterable<string>
-  settings: () => EvictorSettings
+  active: () => Iterable<string>
+  settings: EvictorSettings
   clock: Clock
   log: Logger
   onEvicted: (evicted: Evicted) => void
@@ -50,38 +50,17 @@ export interface EvictorOptions {
   volume: () => Promise<{ freeBytes: number }>
 }
 
-/** Decides which staged copies stay on the disk, and removes the others. Passes over all take turns. */
-export interface Evictor {
-  /** Writes down uses (at use, at release and every minute); returns what ends that. */
-  watch (): () => void
-  /** The pass of the start. One that fails is logged. */
-  startup (): Promise<void>
-  /** The pass after an instance of the model ended; resolves with what it evicted. */
-  deactivated (modelId: string): Promise<string[]>
-  /** Makes room for a transfer; `keep` and its companions stay. Throws `NoSafeFit`. */
-  makeRoom (additionalBytes: number, options: { keep: readonly string[] }): Promise<{ evicted: string[] }>
-  /** Removes one model's copy, or every copy, that nothing uses and no transfer holds. Never rejects. */
-  purge (modelId?: string, trigger?: 'purge' | 'store_delete'): Promise<Purged>
-  /** Every copy svc wrote, newest use first; a companion of a used model is in use. */
-  storage (): Promise<{ copies: (Copy & { inUse: boolean })[], totalBytes: number }>
-}
-
-/** The evictor of one staging root. */
-export function createEvictor (options: EvictorOptions): Evictor {
-  return new RootEvictor(options)
-}
-
 const messageOf = (error: unknown): string => error instanceof Error ? error.message : String(error)
 
-class RootEvictor implements Evictor {
+/** Decides which copies of one root stay on the disk, and removes the others. Passes over all take turns. */
+export class Evictor {
   readonly #options: EvictorOptions
-  readonly #passes = new SerialQueue()
+  readonly #passes = new KeyedLock()
   readonly #removing = new Set<string>()
 
-  constructor (options: EvictorOptions) {
-    this.#options = options
-  }
+  constructor (options: EvictorOptions) { this.#options = options }
 
+  /** Writes down uses (at use, at release and every minute); returns what ends that. */
   watch (): () => void {
     const { uses, clock } = this.#options
     const stops = [
@@ -92,30 +71,35 @@ class RootEvictor implements Evictor {
     return () => { for (const stop of stops) stop() }
   }
 
+  /** The pass of the start. One that fails is logged. */
   async startup (): Promise<void> {
-    await this.#passes.run('startup', async () => { await this.#startupPass() }).catch((err: unknown) => {
+    await this.#pass(async () => { await this.#startupPass() }).catch((err: unknown) => {
       this.#options.log.error({ err }, 'the eviction pass at start failed; idle copies stay')
     })
   }
 
+  /** The pass after an instance of the model ended; resolves with what it evicted. */
   async deactivated (modelId: string): Promise<string[]> {
-    return await this.#passes.run('deactivation', async () => {
+    return await this.#pass(async () => {
       await this.#touch([modelId])
       return await this.#recencyPass('deactivation')
     })
   }
 
-  async makeRoom (bytes: number, { keep }: { keep: readonly string[] }): Promise<{ evicted: string[] }> {
+  /** Makes room for a transfer; the model `keep` and its companions stay. Throws `NoSafeFit`. */
+  async makeRoom (bytes: number, keep: string): Promise<{ evicted: string[] }> {
     if (bytes <= 0) return { evicted: [] }
-    return await this.#passes.run('capacity', async () => await this.#capacityPass(bytes, keep))
+    return await this.#pass(async () => await this.#capacityPass(bytes, keep))
   }
 
+  /** Removes one model's copy, or every copy, that nothing uses and no transfer holds. Never rejects. */
   async purge (modelId?: string, trigger: 'purge' | 'store_delete' = 'purge'): Promise<Purged> {
     // That of one model looks at nothing else, and waits for no pass over all of them.
     if (modelId !== undefined) return await this.#purgePass(modelId, trigger)
-    return await this.#passes.run(trigger, async () => await this.#purgePass(undefined, trigger))
+    return await this.#pass(async () => await this.#purgePass(undefined, trigger))
   }
 
+  /** Every copy svc wrote, newest use first; a companion of a used model is in use. */
   async storage (): Promise<{ copies: (Copy & { inUse: boolean })[], totalBytes: number }> {
     const { uses, companionsOf } = this.#options
     const listed = await this.#ours()
@@ -123,6 +107,9 @@ class RootEvictor implements Evictor {
     const copies = listed.map((copy) => ({ ...copy, inUse: used.has(copy.modelId) }))
     return { copies, totalBytes: copies.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0) }
   }
+
+  /** Passes over all copies run one after another. */
+  async #pass<T> (work: () => Promise<T>): Promise<T> { return await this.#passes.run('pass', work) }
 
   /** A clock that was ahead must not protect a copy for ever: such times are set to now, on the disk too. */
   async #startupPass (): Promise<void> {
@@ -133,7 +120,7 @@ class RootEvictor implements Evictor {
   }
 
   async #recencyPass (trigger: Trigger, keepSinceMs = Infinity): Promise<string[]> {
-    const { cleanupOnDeactivate, keepRecentBytes } = this.#options.settings()
+    const { cleanupOnDeactivate, keepRecentBytes } = this.#options.settings
     if (!cleanupOnDeactivate) return []
     const copies = await this.#copies()
     const safe = this.#safe()
@@ -146,9 +133,8 @@ class RootEvictor implements Evictor {
   }
 
   /** Plans anew after each copy: one may be in use by now, give back less than thought, or refuse to go. */
-  async #capacityPass (additionalBytes: number, keep: readonly string[]): Promise<{ evicted: string[] }> {
-    const { settings, volume } = this.#options
-    const { headroomBytes } = settings()
+  async #capacityPass (additionalBytes: number, keep: string): Promise<{ evicted: string[] }> {
+    const { settings: { headroomBytes }, volume } = this.#options
     // Counted on from here, not read again: some filesystems give space back seconds after the removal.
     let { freeBytes } = await volume()
     let left = await this.#copies()
@@ -168,7 +154,7 @@ class RootEvictor implements Evictor {
   }
 
   async #purgePass (wanted: string | undefined, trigger: Trigger): Promise<Purged> {
-    const { root, leased, log } = this.#options
+    const { root, active, log } = this.#options
     const removed: string[] = []
     const skipped = new Set<string>()
     const errors: string[] = []
@@ -192,7 +178,7 @@ class RootEvictor implements Evictor {
       return 0
     })
     // A first transfer has no copy yet that could be skipped.
-    for (const modelId of leased()) {
+    for (const modelId of active()) {
       if ((wanted ?? modelId) === modelId && !removed.includes(modelId)) skipped.add(modelId)
     }
     const error = errors.length === 0 ? null : errors.join('; ')
@@ -201,11 +187,11 @@ class RootEvictor implements Evictor {
 
   /** Removes what broken off transfers left; resolves with its bytes. */
   async #purgePending (wanted: string | undefined, removed: string[]): Promise<number> {
-    const { root, leased } = this.#options
+    const { root, active } = this.#options
     let freedBytes = 0
-    const held = new Set(leased())
+    const moving = new Set(active())
     for (const { modelId, sizeBytes } of await root.pending(wanted)) {
-      if (held.has(modelId)) continue
+      if (moving.has(modelId)) continue
       await root.discard(modelId)
       freedBytes += sizeBytes
       if (!removed.includes(modelId)) removed.push(modelId)
@@ -214,7 +200,7 @@ class RootEvictor implements Evictor {
   }
 
   /** Like `#remove`, for the passes: what cannot be removed is logged and left. */
-  async #evict (modelId: string, trigger: Trigger, keep?: readonly string[]): Promise<number | undefined> {
+  async #evict (modelId: string, trigger: Trigger, keep?: string): Promise<number | undefined> {
     return await this.#remove(modelId, trigger, keep).catch((err: unknown) => {
       this.#options.log.warn({ err, modelId, trigger }, 'an idle copy could not be removed')
       return undefined
@@ -222,9 +208,7 @@ class RootEvictor implements Evictor {
   }
 
   /** Removes a copy unless it is needed by now: undefined then, else the bytes that came free. */
-  async #remove (
-    modelId: string, trigger: Trigger, keep: readonly string[] = []
-  ): Promise<number | undefined> {
+  async #remove (modelId: string, trigger: Trigger, keep?: string): Promise<number | undefined> {
     const { root, uses, companionsOf, onEvicted, log } = this.#options
     // No await from here to `going`: a use comes before, and is seen, or after, and is refused.
     if (this.#removing.has(modelId) || this.#safe(keep).has(modelId)) return undefined
@@ -242,9 +226,9 @@ class RootEvictor implements Evictor {
   }
 
   /** What no pass may touch now. */
-  #safe (keep: readonly string[] = []): Set<string> {
-    const { uses, leased, companionsOf } = this.#options
-    return inUseClosure([...uses.ids(), ...leased(), ...keep], companionsOf)
+  #safe (keep?: string): Set<string> {
+    const { uses, active, companionsOf } = this.#options
+    return inUseClosure([...uses.ids(), ...active(), ...keep === undefined ? [] : [keep]], companionsOf)
   }
 
   /** The copies svc wrote: folders of others with a model's name are none of its business. */

@@ -1,32 +1,63 @@
-import { readdir, lstat } from 'node:fs/promises'
-import { join } from 'node:path'
 import type { Logger } from '../../../kernel/index.js'
 import { volumeOf } from '../files/folders.js'
 import type { ModelRoot } from '../files/root.js'
+import { findFiles } from '../files/walk.js'
 import { NoSafeFit, planCapacity } from './plans.js'
-import { SerialQueue } from '../files/queues.js'
+import { KeyedLock } from '../files/queues.js'
+import type { Job } from '../transfer/job.js'
 import { readJournal } from '../transfer/resume.js'
+import type { FetchOptions } from '../transfer/types.js'
 
 /** A transfer that failed keeps what it fetched only while so much stays free, bytes. */
 const FLOOR_BYTES = 2 * 1024 ** 3
 
+/** A transfer that asks for its turn and for room. */
+export interface Admission {
+  root: ModelRoot
+  job: Job
+  totalBytes: number
+  /** Of the content, where it is known: bytes of another version in the folder do not count as fetched. */
+  digest?: string
+  /** Throws when so many more bytes do not fit; without it nothing is evicted for them. */
+  makeRoom?: (bytes: number) => Promise<void>
+}
+
+/** Where an admitted transfer writes, and what it reports to. */
+export type Admitted = Required<Pick<FetchOptions, 'folder' | 'signal' | 'onProgress' | 'space'>>
+
 /** The room on this node's disks: transfers to one disk go one after the other, each checked in its turn. */
 export class Room {
   readonly headroomBytes: number
-  /** One queue for each file system. */
-  readonly #queues = new Map<number, SerialQueue>()
+  /** By device. */
+  readonly #queues = new KeyedLock()
 
   /** `headroomBytes`: what must stay free after a transfer. */
   constructor (headroomBytes: number) { this.headroomBytes = headroomBytes }
 
-  /** Runs a transfer when those before it on the same disk have ended. */
-  async alone<T> (
-    path: string, label: string, signal: AbortSignal | undefined, fn: () => Promise<T>
+  /**
+   * Runs a transfer into the root's incoming folder when its turn has come and it fits. Throws what
+   * `makeRoom` throws (NoSafeFit), PathError, and the reason of the job's signal.
+   */
+  async admit<T> (
+    { root, job, totalBytes, digest, makeRoom }: Admission, run: (into: Admitted) => Promise<T>
   ): Promise<T> {
+    const { modelId, signal } = job
+    const space = makeRoom ?? (async (bytes) => { await this.check(root.root, bytes) })
+    root.requireUsable()
+    job.sized(totalBytes)
+    return await this.alone(root.root, signal, async () => {
+      await space(totalBytes - await this.fetched(root.incoming(modelId), digest))
+      const folder = await root.begin(modelId)
+      signal.throwIfAborted()
+      job.begin()
+      return await run({ folder, signal, space, onProgress: (progress) => { job.moved(progress) } })
+    })
+  }
+
+  /** Runs `work` when everything asked before on the same disk has ended. */
+  async alone<T> (path: string, signal: AbortSignal | undefined, work: () => Promise<T>): Promise<T> {
     const { device } = await volumeOf(path)
-    const queue = this.#queues.get(device) ?? new SerialQueue()
-    this.#queues.set(device, queue)
-    return await queue.run(label, fn, signal)
+    return await this.#queues.run(device, work, signal)
   }
 
   /** Throws NoSafeFit when so many more bytes would eat into the headroom. Evicts nothing. */
@@ -37,22 +68,16 @@ export class Room {
   }
 
   /**
-   * Bytes on the disk of a transfer that was broken off; files have holes, which do not count. With a digest
-   * those of another version count as none: they may have to be fetched again.
+   * Bytes on the disk of a transfer that was broken off; holes in files do not count. With a digest those of
+   * another version count as none: they may have to be fetched again.
    */
-  async kept (folder: string, digest: string | null): Promise<number> {
-    if (digest !== null && (await readJournal(folder))?.digest !== digest) return 0
-    let sum = 0
-    for (const entry of await readdir(folder, { withFileTypes: true, recursive: true }).catch(() => [])) {
-      if (!entry.isFile()) continue
-      const { size, blocks } = await lstat(join(entry.parentPath, entry.name))
-      sum += Math.min(size, blocks * 512)
-    }
-    return sum
+  async fetched (folder: string, digest?: string): Promise<number> {
+    if (digest !== undefined && (await readJournal(folder))?.digest !== digest) return 0
+    return (await findFiles(folder)).reduce((sum, { diskBytes }) => sum + diskBytes, 0)
   }
 
   /** After a failure: what was fetched stays for the next attempt, unless the disk is nearly full. */
-  async letGo (root: ModelRoot, modelId: string, log: Logger): Promise<void> {
+  async discardIfFull (root: ModelRoot, modelId: string, log: Logger): Promise<void> {
     try {
       const { freeBytes } = await volumeOf(root.root)
       if (freeBytes < FLOOR_BYTES) await root.discard(modelId)

@@ -6,27 +6,29 @@ import { manifestDigest } from '../files/record.js'
 import type { ModelRoot } from '../files/root.js'
 import type { LocatedModel } from '../service.js'
 import { CHUNK_BYTES } from '../types.js'
-import type { Copy, CopyRecord, ModelManifest } from '../types.js'
+import type { Copy, CopyRecord, ModelContent, ModelManifest } from '../types.js'
 
 /** A complete copy on this node. */
-export interface LocalCopy extends LocatedModel {
-  manifest: ModelManifest
-  digest: string
+export interface LocalCopy extends LocatedModel, ModelContent {}
+
+/** The folders of this node that copies are brought to. */
+export interface Roots {
+  /** Where runners load from. */
+  staged: ModelRoot
+  /** Newer versions of models while the ones in `staged` are in use. */
+  beside: ModelRoot
+  /** What came from the hub while no store could be reached. */
+  cache: ModelRoot
 }
 
 export interface LocalCopiesParts {
   bundle: Bundle
-  /** Null when its folder cannot be used. */
-  staging: () => ModelRoot | null
-  /** Other versions of what is in `staging`. */
-  beside: () => ModelRoot | null
-  cache: () => ModelRoot | null
+  roots: Roots
   log: Logger
   onChange: () => void
 }
 
-/** Which folder of this node a copy was brought to. */
-export type BroughtTo = 'staged' | 'beside' | 'cache'
+type BroughtTo = keyof Roots
 
 /** What this node has: models that ship, that are staged, that it fetched itself. In memory, after `open`. */
 export class LocalCopies {
@@ -40,16 +42,16 @@ export class LocalCopies {
 
   /** Looks at the disk; what cannot be read is logged and left out. */
   async open (): Promise<void> {
-    const { bundle, staging, beside, cache, log } = this.#parts
+    const { bundle, roots, log } = this.#parts
     const whole = async (what: string, work: () => Promise<void>): Promise<void> => {
       await work().catch((err: unknown) => { log.error({ err }, `${what} cannot be read`) })
     }
     let shipped: BundledModel[] = []
     await whole('the card of a model that ships', async () => { shipped = bundle.models() })
     await Promise.all([
-      whole('the folder of staged copies', async () => { await this.#list('staged', staging()) }),
-      whole('the folder of other versions', async () => { await this.#list('beside', beside()) }),
-      whole('the folder of copies from the hub', async () => { await this.#list('cache', cache()) }),
+      whole('the folder of staged copies', async () => { await this.#list('staged', roots.staged) }),
+      whole('the folder of other versions', async () => { await this.#list('beside', roots.beside) }),
+      whole('the folder of copies from the hub', async () => { await this.#list('cache', roots.cache) }),
       ...shipped.map(async (model) => {
         const { modelId } = model.card
         await whole(`${modelId}, which ships,`, async () => {
@@ -105,8 +107,8 @@ export class LocalCopies {
     if (this.#byKind[kind].delete(modelId)) this.#parts.onChange()
   }
 
-  async #list (kind: BroughtTo, root: ModelRoot | null): Promise<void> {
-    for (const { modelId, directory, record } of await root?.list() ?? []) {
+  async #list (kind: BroughtTo, root: ModelRoot): Promise<void> {
+    for (const { modelId, directory, record } of await root.list()) {
       if (record !== null) this.#byKind[kind].set(modelId, localCopy(kind, directory, record))
     }
   }

@@ -1,175 +1,172 @@
-import type { Clock } from '../../../kernel/index.js'
+import { filePathProblem } from '../files/names.js'
+import { putOwn, readOwn } from '../files/open.js'
+import { MOST_FILES } from '../files/record.js'
 import type { HubSelection } from '../hub/types.js'
-import type { ModelManifest, Progress } from '../types.js'
-import { asStoreError, StoreError } from './types.js'
-import type { JobRecord, JobRequest, JobState } from './job-file.js'
-import { RateMeter } from '../transfer/progress.js'
-import type { DownloadStatus, Job } from './types.js'
+import type { Failure, Job, JobState } from '../transfer/job.js'
+import type { StoreEntry } from './types.js'
 
-/** Progress is told at most this often. */
-const TELL_EVERY_MS = 500
-
-/** Why a run was ended from outside: `closed` ones go on when the store opens again. */
-export type Stop = 'paused' | 'cancelled' | 'closed'
-
-/** What a download begins with. */
-export interface DownloadSetup {
-  modelId: string
-  request: JobRequest
-  /** What an earlier run of the same job had: its pinned choice of files, bytes, and time of start. */
-  past?: { selection: HubSelection | null, bytes: number, totalBytes: number, startedAt: string }
+/** What was asked for. */
+export interface DownloadRequest {
+  /** `hub`, `file:///…` or `node:<installId>`. */
+  source: string
+  revision: string | null
+  allow: string[] | null
+  variant: string | null
 }
 
-/** One run of a download: what it is, how far it is, and how it ended. */
-export class Download implements Job {
-  readonly modelId: string
-  readonly request: JobRequest
-  /** The exact files, once they are chosen. */
-  selection: HubSelection | null
+/** A download into the store; `selection`: the exact files at the hub, once they are chosen. */
+export type Download = Job<{ readonly request: DownloadRequest, selection: HubSelection | null }>
+
+/** How far a download is. */
+export interface DownloadStatus {
+  modelId: string
+  status: 'pending' | 'downloading' | 'paused' | 'complete' | 'failed' | 'cancelled' | 'not_found'
+  /** 0 to 1; never goes back while a download runs. */
+  progress: number
+  /** Why it failed, for people. */
+  error: string | null
+  /** Why it failed, one word. */
+  reason: string | null
+  downloadedBytes: number
+  /** 0 while it is not known yet. */
+  totalBytes: number
+  /** Over the last 10 seconds. */
+  bytesPerSecond: number
+  /** Milliseconds still to go at that rate; null when it is not known. */
+  etaMs: number | null
+  /** `hub`, `file:///…`, `node:<installId>`; what the copy says of itself when there is no download. */
+  source: string | null
+  /** The commit once it is known; before that what was asked for. */
+  revision: string | null
+  /** ISO-8601. */
+  startedAt: string | null
+}
+
+const STATUS: Record<JobState, DownloadStatus['status']> = {
+  pending: 'pending', ongoing: 'downloading', completed: 'complete', failed: 'failed', paused: 'paused',
+  cancelled: 'cancelled', closed: 'pending'
+}
+
+export function statusOf (job: Download): DownloadStatus {
+  const { modelId, state, progress: { bytes, totalBytes }, ask: { request, selection } } = job
+  const failure = state === 'failed' ? job.failure : null
+  return {
+    modelId,
+    status: STATUS[state],
+    progress: state === 'completed' ? 1 : totalBytes === 0 ? 0 : bytes / totalBytes,
+    error: failure?.message ?? null,
+    reason: failure?.reason ?? null,
+    downloadedBytes: bytes,
+    totalBytes,
+    bytesPerSecond: job.bytesPerSecond,
+    etaMs: job.etaMs,
+    source: request.source,
+    revision: selection?.commit ?? request.revision,
+    startedAt: job.startedAt
+  }
+}
+
+/** The status of a model without a download, which the store has or has not. */
+export function statusOfEntry (modelId: string, entry: StoreEntry | undefined): DownloadStatus {
+  const totalBytes = entry?.manifest.totalBytes ?? 0
+  return {
+    modelId,
+    status: entry === undefined ? 'not_found' : 'complete',
+    progress: entry === undefined ? 0 : 1,
+    error: null,
+    reason: null,
+    downloadedBytes: totalBytes,
+    totalBytes,
+    bytesPerSecond: 0,
+    etaMs: null,
+    source: entry?.source ?? null,
+    revision: entry?.manifest.revision ?? null,
+    startedAt: null
+  }
+}
+
+/** Whether a download goes on by itself when the store opens (`active`), or waits to be told. */
+type RecordState = 'active' | 'paused' | 'cancelled' | 'failed'
+
+/** A download as it is kept beside its bytes, so that it survives the process. */
+export interface DownloadRecord extends DownloadRequest {
+  format: 1
+  state: RecordState
   /** Why it failed. */
-  failure: StoreError | null = null
-  readonly done: Promise<DownloadStatus>
-  readonly #clock: Clock
-  readonly #changed: () => void
-  readonly #meter = new RateMeter()
-  readonly #abort = new AbortController()
-  readonly #startedAt: string
-  #state: DownloadStatus['status'] = 'pending'
-  #stop: Stop | null = null
-  #over = false
-  #bytes: number
-  #totalBytes: number
-  #toldAt = -Infinity
-  #settle: (status: DownloadStatus) => void = () => undefined
+  error: string | null
+  reason: string | null
+  /** ISO-8601. */
+  startedAt: string
+  totalBytes: number
+  /** The exact files of one commit, chosen once: what changes upstream later does not mix in. */
+  selection: HubSelection | null
+}
 
-  constructor (setup: DownloadSetup, clock: Clock, changed: () => void) {
-    const { modelId, request, past } = setup
-    this.modelId = modelId
-    this.request = request
-    this.selection = past?.selection ?? null
-    this.#bytes = past?.bytes ?? 0
-    this.#totalBytes = past?.totalBytes ?? 0
-    this.#startedAt = past?.startedAt ?? new Date(clock.now()).toISOString()
-    this.#clock = clock
-    this.#changed = changed
-    this.done = new Promise((resolve) => { this.#settle = resolve })
+const NAME = '.svc-job.json'
+const MAX_BYTES = 64 * 1024 * 1024
+
+/** Writes a download into its folder (made when absent); a crash leaves the old record or the new one. */
+export async function writeDownload (
+  folder: string, job: Download, state: RecordState, failure: Failure | null = null
+): Promise<void> {
+  const { ask: { request, selection }, startedAt, progress: { totalBytes } } = job
+  const { message: error = null, reason = null } = failure ?? {}
+  const about = { ...request, state, error, reason, startedAt, totalBytes, selection }
+  const record: DownloadRecord = { format: 1, ...about }
+  await putOwn(folder, NAME, async (file) => {
+    await file.writeFile(JSON.stringify(record))
+    await file.sync()
+    await file.close()
+  })
+}
+
+/** The download kept in a folder; undefined when there is none or when it is not whole. */
+export async function readDownload (folder: string, modelId: string): Promise<DownloadRecord | undefined> {
+  try {
+    return parseDownload(JSON.parse(await readOwn(folder, NAME, MAX_BYTES)), modelId)
+  } catch {
+    return undefined
   }
+}
 
-  /** Aborted when the run is to end. */
-  get signal (): AbortSignal { return this.#abort.signal }
+type Fields = Record<string, unknown>
 
-  /** True while it runs and nobody has told it to end. */
-  get running (): boolean { return !this.#over && this.#stop === null }
+const isFields = (value: unknown): value is Fields =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+const isText = (value: unknown): value is string => typeof value === 'string'
+const isBytes = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0
+const isTexts = (value: unknown): value is string[] => Array.isArray(value) && value.every(isText)
+const orNull = <T>(value: unknown, is: (value: unknown) => value is T): value is T | null =>
+  value === null || is(value)
+const isHex = (value: unknown, length: number): boolean =>
+  value === null || (isText(value) && value.length === length && /^[0-9a-f]+$/.test(value))
 
-  /** True until it has ended in one way or another. */
-  get alive (): boolean { return !this.#over }
-
-  /** Who ended it, if somebody did; the last word counts. */
-  get stopped (): Stop | null { return this.#stop }
-
-  status (): DownloadStatus {
-    const now = this.#clock.mono()
-    const bytesPerSecond = this.#over ? 0 : Math.round(this.#meter.rate(now))
-    const left = this.#totalBytes - this.#bytes
-    return {
-      modelId: this.modelId,
-      status: this.#state,
-      progress: this.#progress(),
-      error: this.failure?.message ?? null,
-      reason: this.failure?.reason ?? null,
-      downloadedBytes: this.#bytes,
-      totalBytes: this.#totalBytes,
-      bytesPerSecond,
-      etaMs: bytesPerSecond === 0 ? null : Math.round(left / bytesPerSecond * 1000),
-      source: this.request.source,
-      revision: this.selection?.commit ?? this.request.revision,
-      startedAt: this.#startedAt
-    }
+/** The download in a parsed file, or undefined when anything about it is wrong. Pure. */
+export function parseDownload (value: unknown, modelId: string): DownloadRecord | undefined {
+  if (!isFields(value) || value['format'] !== 1) return undefined
+  const { source, revision, allow, variant, state, error, reason, startedAt, totalBytes } = value
+  const { selection } = value
+  if (!isText(source) || !isText(startedAt) || !isBytes(totalBytes)) return undefined
+  if (!orNull(revision, isText) || !orNull(variant, isText) || !orNull(allow, isTexts)) return undefined
+  if (!orNull(error, isText) || !orNull(reason, isText)) return undefined
+  if (!['active', 'paused', 'cancelled', 'failed'].includes(state as string)) return undefined
+  if (selection !== null && !isSelection(selection, modelId)) return undefined
+  return {
+    format: 1, source, revision, allow, variant, state: state as RecordState, error, reason, startedAt,
+    totalBytes, selection
   }
+}
 
-  /** What is kept of it on disk. */
-  record (state: JobState): JobRecord {
-    return {
-      format: 1,
-      ...this.request,
-      state,
-      error: this.failure?.message ?? null,
-      reason: this.failure?.reason ?? null,
-      startedAt: this.#startedAt,
-      totalBytes: this.#totalBytes,
-      selection: this.selection
-    }
-  }
+function isSelection (value: unknown, modelId: string): value is HubSelection {
+  if (!isFields(value) || value['modelId'] !== modelId || !Array.isArray(value['files'])) return false
+  const { commit, files, totalBytes } = value
+  if (commit === null || !isHex(commit, 40) || files.length === 0 || files.length > MOST_FILES) return false
+  return files.every(isSelected) && totalBytes === files.reduce((sum, file) => sum + file.size, 0)
+}
 
-  /** The size is known now. */
-  sized (totalBytes: number): void {
-    this.#totalBytes = totalBytes
-    this.#bytes = Math.min(this.#bytes, totalBytes)
-  }
-
-  /** Bytes move from now on. */
-  begin (): void {
-    this.#state = 'downloading'
-    this.#changed()
-  }
-
-  /** Takes note of how far it is; a lower count than before does not show. */
-  progress ({ bytes, totalBytes }: Progress): void {
-    const now = this.#clock.mono()
-    if (this.#totalBytes !== totalBytes) this.sized(totalBytes)
-    this.#bytes = Math.min(totalBytes, Math.max(this.#bytes, Math.floor(bytes)))
-    this.#meter.add(this.#bytes, now)
-    if (now - this.#toldAt < TELL_EVERY_MS) return
-    this.#toldAt = now
-    this.#changed()
-  }
-
-  /** Tells the run to end. */
-  stop (why: Stop): void {
-    if (this.#over || (why === 'closed' && this.#stop !== null)) return
-    this.#stop = why
-    this.#abort.abort(new StoreError(why, `the download of ${this.modelId} was ${why}`))
-  }
-
-  /** It is complete. */
-  complete ({ totalBytes }: ModelManifest): void {
-    this.#totalBytes = totalBytes
-    this.#bytes = totalBytes
-    this.#end('complete')
-  }
-
-  /** Notes why it failed; nothing is noted when it was told to end. */
-  blame (error: unknown): void {
-    if (this.#stop === null) this.failure = asStoreError(error)
-  }
-
-  /** It ended without being complete: it failed, or somebody ended it. */
-  end (): void {
-    if (this.failure !== null) this.#end('failed')
-    else this.#end(this.#stop === null || this.#stop === 'closed' ? 'pending' : this.#stop)
-  }
-
-  /** It was paused, and nobody wants it any more. */
-  forsake (): void {
-    this.#stop = 'cancelled'
-    this.#end('cancelled')
-  }
-
-  /** It ended in an earlier life of the process, and this is how. */
-  restore ({ state, error, reason }: Pick<JobRecord, 'state' | 'error' | 'reason'>): void {
-    if (state === 'failed') this.failure = new StoreError(reason ?? 'internal', error ?? 'it failed earlier')
-    this.#end(state === 'active' ? 'pending' : state)
-  }
-
-  #end (state: DownloadStatus['status']): void {
-    this.#state = state
-    this.#over = true
-    this.#changed()
-    this.#settle(this.status())
-  }
-
-  #progress (): number {
-    if (this.#state === 'complete') return 1
-    return this.#totalBytes === 0 ? 0 : this.#bytes / this.#totalBytes
-  }
+function isSelected (file: unknown): file is HubSelection['files'][number] {
+  if (!isFields(file)) return false
+  const { path, size, sha256, gitSha1 } = file
+  return isText(path) && filePathProblem(path) === null && isBytes(size) &&
+    isHex(sha256, 64) && isHex(gitSha1, 40) && (sha256 !== null || gitSha1 !== null)
 }

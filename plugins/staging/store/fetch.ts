@@ -1,19 +1,21 @@
 import { constants } from 'node:fs'
-import { copyFile, lstat, rm } from 'node:fs/promises'
-import { join } from 'node:path'
-import type { ModelCard } from '../../../kernel/index.js'
-import { filePathProblem } from '../files/names.js'
-import { inFolder, openInside, pathOf } from '../files/open.js'
-import { keepOnly } from '../files/seal.js'
-import { manifestDigest } from '../files/record.js'
 import { overlap } from '../files/folders.js'
+import { manifestDigest } from '../files/record.js'
+import { keepOnly } from '../files/seal.js'
 import { downloadFromHub, inTurn } from '../hub/download.js'
+import { diskSource } from '../peers/sources.js'
+import { fetchModel } from '../transfer/fetch.js'
+import { failureOf } from '../transfer/job.js'
+import {
+  checkUnchanged, copyFiles, hashTree, lookAtSource, makeReadOnly, makeWritable
+} from './folder.js'
+import { StoreError, parseSource } from './types.js'
+import { writeDownload } from './download.js'
+import type { ModelCard } from '../../../kernel/index.js'
 import type { HubClient, HubSelection } from '../hub/types.js'
+import type { Job } from '../transfer/job.js'
 import type { HubChoice, ModelManifest } from '../types.js'
-import { copyTree, measure, bytesIn, hashTree, makeReadOnly, makeWritable } from './folder.js'
 import type { Download } from './download.js'
-import { asStoreError, StoreError, parseSource } from './types.js'
-import { writeJob } from './job-file.js'
 import type { StoreIndex } from './store-index.js'
 import type { Derive, StoreEntry, StoreOptions } from './types.js'
 
@@ -36,17 +38,20 @@ const UNREACHABLE = new Set(['unavailable', 'stalled', 'rate_limited'])
  * Fetches a model into the incoming folder and publishes it; does nothing when the store has it already.
  * Rejects with what went wrong; what was fetched stays for the next run.
  */
-export async function fetchModel (parts: FetchParts, job: Download): Promise<StoreEntry> {
-  const { options: { root, clock }, index } = parts
+export async function download (parts: FetchParts, job: Download): Promise<StoreEntry> {
+  const { options: { root, clock, derive }, index } = parts
   const { modelId, signal } = job
   signal.throwIfAborted()
-  const folder = await root.begin(modelId)
-  await writeJob(folder, job.record('active'))
+  const begin = async (): Promise<string> => {
+    const folder = await root.begin(modelId)
+    await writeDownload(folder, job, 'active')
+    return folder
+  }
+  const folder = await begin()
   await makeWritable(folder).catch(async () => {
     // It holds what no download leaves there, a link for example.
     await root.discard(modelId)
-    await root.begin(modelId)
-    await writeJob(folder, job.record('active'))
+    await begin()
   })
   const fetched = await obtain(parts, job, folder)
   if ('directory' in fetched) {
@@ -54,66 +59,40 @@ export async function fetchModel (parts: FetchParts, job: Download): Promise<Sto
     return fetched
   }
   const { manifest, source, choice } = fetched
-  const card = await cardOf(parts.options.derive, job, folder, fetched)
+  const card = await cardOf(derive, job, folder, fetched)
   await makeReadOnly(folder, manifest)
   signal.throwIfAborted()
   const publishedAt = new Date(clock.now()).toISOString()
   const record = { manifest, card, source, publishedAt, ...choice === undefined ? {} : { choice } }
-  index.put(await root.publish(modelId, record), record)
-  return index.get(modelId)!
+  return index.put(await root.publish(modelId, record), record)
 }
 
 async function obtain (parts: FetchParts, job: Download, folder: string): Promise<Fetched | StoreEntry> {
-  const source = parseSource(job.request.source)
+  const source = parseSource(job.ask.request.source)
   switch (source.kind) {
     case 'hub': return await fromHub(parts, job, folder)
     case 'file': return await fromFolder(parts, job, folder, source.path)
-    case 'node': return await fromNode(parts, job, folder, source.installId)
+    case 'node': return await fromNode(parts, job, source.installId)
   }
 }
 
-/** Waits for its turn and for room, then runs; an abort while it waits is felt at once. */
-async function admitted<T> (
-  { options: { admit } }: FetchParts, job: Download, totalBytes: number, resumableBytes: number,
-  run: () => Promise<T>
-): Promise<T> {
-  const { modelId, signal } = job
-  signal.throwIfAborted()
-  job.sized(totalBytes)
-  let begun = false
-  const turn = admit({ modelId, totalBytes, resumableBytes }, async () => {
-    begun = true
-    signal.throwIfAborted()
-    job.begin()
-    return await run()
-  })
-  return await new Promise<T>((resolve, reject) => {
-    signal.addEventListener('abort', () => { if (!begun) reject(signal.reason as Error) }, { once: true })
-    turn.then(resolve, reject)
-  })
-}
-
-async function fromHub (parts: FetchParts, job: Download, folder: string): Promise<Fetched | StoreEntry> {
-  const { options: { hub, clock, random, space }, index } = parts
+async function fromHub (
+  { options, index }: FetchParts, job: Download, folder: string
+): Promise<Fetched | StoreEntry> {
+  const { hub } = options
   if (hub === null) throw new StoreError('no_hub', NO_HUB)
-  const entry = index.get(job.modelId)
+  const { modelId, signal, ask } = job
+  const entry = index.get(modelId)
   const selection = await choose(hub, job, entry)
   if (selection === null || (entry !== undefined && isSame(entry, selection))) return entry!
-  job.selection = selection
-  await writeJob(folder, job.record('active'))
+  ask.selection = selection
+  await writeDownload(folder, job, 'active')
   await keepOnly(folder, new Set(selection.files.map(({ path }) => path)))
-  const { totalBytes, commit, licence, languages } = selection
-  const run = async (): Promise<ModelManifest> => {
-    if (entry !== undefined) await reuse(entry, selection, folder, job.signal)
-    return await downloadFromHub({
-      client: hub, selection, folder, signal: job.signal, clock, random,
-      onProgress: (progress) => { job.progress(progress) },
-      ...space === undefined ? {} : { space }
-    })
-  }
-  const manifest = await inTurn(clock, job.signal, async () =>
-    await admitted(parts, job, totalBytes, await bytesIn(folder), run))
-  const { allow, variant } = job.request
+  const manifest = await fetchSelection({ ...options, hub }, job, selection, async () => {
+    if (entry !== undefined) await copyUnchanged(entry, selection, folder, signal)
+  })
+  const { allow, variant } = ask.request
+  const { commit, licence, languages } = selection
   return {
     manifest, source: `hub:${hub.url}@${commit}`, languages,
     ...allow === null && variant === null ? {} : { choice: { allow, variant } },
@@ -121,123 +100,136 @@ async function fromHub (parts: FetchParts, job: Download, folder: string): Promi
   }
 }
 
+/**
+ * Fetches a selection of the hub's files into a root's incoming folder, when its turn has come and it fits.
+ * A long pause that the hub asks for is waited for without a place in the queue. `before` may put files there
+ * that are right perhaps. Throws as `Room.admit` and `downloadFromHub`.
+ */
+export async function fetchSelection (
+  { root, room, hub, clock, random }:
+  Pick<StoreOptions, 'root' | 'room' | 'clock' | 'random'> & { hub: HubClient },
+  job: Job, selection: HubSelection, before?: () => Promise<void>
+): Promise<ModelManifest> {
+  const { totalBytes } = selection
+  return await inTurn(clock, job.signal, async () =>
+    await room.admit({ root, job, totalBytes }, async (into) => {
+      await before?.()
+      return await downloadFromHub({ ...into, client: hub, selection, clock, random })
+    }))
+}
+
 /** What to say where no hub may be asked. */
 export const NO_HUB = 'this node asks no public hub; enable model_store.hub in svc.yaml, or pull from ' +
   'file:///absolute/folder or node:<install id>'
 
 /**
- * The files of the commit this job is about. Null when the hub cannot be reached, nothing particular was
+ * The files of the commit this download is about. Null when the hub cannot be reached, nothing particular was
  * asked for, and the store has the model: then that copy is the answer.
  */
 async function choose (
-  hub: HubClient, job: Download, entry: StoreEntry | undefined
+  hub: HubClient, { modelId, signal, ask }: Download, entry: StoreEntry | undefined
 ): Promise<HubSelection | null> {
-  if (job.selection !== null) return job.selection
-  const { revision, allow, variant } = job.request
+  if (ask.selection !== null) return ask.selection
+  const { revision, allow, variant } = ask.request
   try {
-    return await hub.resolve(job.modelId, {
-      signal: job.signal,
+    return await hub.resolve(modelId, {
+      signal,
       ...revision === null ? {} : { revision },
       ...allow === null ? {} : { allow },
       ...variant === null ? {} : { variant }
     })
   } catch (error) {
     const plain = revision === null && allow === null && variant === null
-    if (entry !== undefined && plain && UNREACHABLE.has(asStoreError(error).reason)) return null
+    if (entry !== undefined && plain && UNREACHABLE.has(failureOf(error).reason)) return null
     throw error
   }
 }
 
 /** Whether a copy is this very choice of files of this commit. Pure. */
-function isSame ({ record: { manifest, source } }: StoreEntry, selection: HubSelection): boolean {
-  if (!source.startsWith('hub:') || manifest.revision !== selection.commit) return false
-  const sizes = new Map(manifest.files.map(({ path, size }) => [path, size]))
-  return sizes.size === selection.files.length &&
-    selection.files.every(({ path, size }) => sizes.get(path) === size)
+function isSame ({ manifest, source }: StoreEntry, { commit, files }: HubSelection): boolean {
+  return source.startsWith('hub:') && manifest.revision === commit &&
+    sameSizes(manifest, new Map(files.map((file) => [file.path, file])))
+}
+
+/** Whether a manifest names exactly these files, with these sizes. Pure. */
+function sameSizes ({ files }: ModelManifest, others: ReadonlyMap<string, { size: number }>): boolean {
+  return files.length === others.size && files.every(({ path, size }) => others.get(path)?.size === size)
 }
 
 /**
- * Files that look the same in the copy the store has are copied from there, so that an update fetches what
- * changed only. The download hashes them again and fetches anew what is not right.
+ * Copies from the entry that the store has what looks the same in the new selection, so that an update
+ * fetches what changed only. The download hashes it again and fetches anew what is not right.
  */
-async function reuse (
-  entry: StoreEntry, selection: HubSelection, folder: string, signal: AbortSignal
+async function copyUnchanged (
+  { directory, manifest }: StoreEntry, selection: HubSelection, folder: string, signal: AbortSignal
 ): Promise<void> {
-  const old = new Map(entry.record.manifest.files.map((file) => [file.path, file]))
-  for (const { path, size, sha256 } of selection.files) {
-    signal.throwIfAborted()
+  const old = new Map(manifest.files.map((file) => [file.path, file]))
+  const alike = selection.files.filter(({ path, size, sha256 }) => {
     const file = old.get(path)
-    if (file?.size !== size || (sha256 !== null && sha256 !== file.sha256)) continue
-    if (filePathProblem(path) !== null || await sizeOf(join(folder, path)) === size) continue
-    const steps = path.split('/')
-    const name = steps.pop()!
-    await inFolder(folder, steps, true, async (inner) => {
-      await rm(join(inner.path, name), { force: true })
-    })
-    const target = await openInside(folder, path, 'create')
-    try {
-      const to = pathOf(target, join(folder, path))
-      await copyFile(join(entry.directory, path), to, constants.COPYFILE_FICLONE)
-      await target.chmod(0o600)
-    } finally {
-      await target.close()
-    }
-  }
+    return file?.size === size && (sha256 === null || sha256 === file.sha256)
+  })
+  await copyFiles(directory, alike, folder, constants.COPYFILE_FICLONE, signal)
 }
 
-const sizeOf = async (path: string): Promise<number> => (await lstat(path).catch(() => null))?.size ?? -1
-
+/** Hashes a folder of this node, then copies it like a model of any other source. */
 async function fromFolder (
-  parts: FetchParts, job: Download, folder: string, path: string
+  { options, index }: FetchParts, job: Download, folder: string, path: string
 ): Promise<Fetched | StoreEntry> {
-  const { modelId, signal } = job
-  const options = { modelId, revision: job.request.revision ?? 'local', signal }
-  await refuseOwn(parts.options.root.root, path)
-  const { totalBytes, sizes } = await measure(path)
-  const entry = parts.index.get(modelId)
-  if (entry !== undefined && await holds(entry, path, sizes, options)) return entry
-  const manifest = await admitted(parts, job, totalBytes, await bytesIn(folder), async () => {
-    const onProgress = (bytes: number, files: number): void => {
-      job.progress({ bytes, totalBytes, files, totalFiles: sizes.size })
+  const { modelId, signal, ask: { request } } = job
+  const { root, room, clock, random } = options
+  // What cannot be resolved cannot be read either, and that is told by who reads it.
+  if (await overlap(root.root, path).catch(() => false)) {
+    throw new StoreError('bad_source',
+      `${path} overlaps with the store at ${root.root}; give a folder elsewhere`)
+  }
+  const seen = await lookAtSource(path)
+  const totalBytes = [...seen.values()].reduce((sum, { size }) => sum + size, 0)
+  const about = { modelId, revision: request.revision ?? 'local', signal }
+  const entry = index.get(modelId)
+  const alike = entry !== undefined && sameSizes(entry.manifest, seen)
+  const known = alike ? await hashTree(path, about) : undefined
+  if (known !== undefined && manifestDigest(known) === entry!.digest) return entry!
+  const manifest = await room.admit({ root, job, totalBytes }, async (into) => {
+    let hashed = 0
+    // Half of a byte counts when it is hashed, half when it is copied.
+    const report = (done: number, files: number): void => {
+      into.onProgress({ bytes: done / 2, totalBytes, files, totalFiles: seen.size })
     }
-    return await copyTree(path, folder, { ...options, onProgress })
+    try {
+      const manifest = known ?? await hashTree(path, { ...about, onBytes: (n) => { report(hashed += n, 0) } })
+      await keepOnly(folder, new Set(seen.keys()))
+      // Shares the blocks where the file system can; elsewhere the transfer copies them.
+      await copyFiles(path, manifest.files, folder, constants.COPYFILE_FICLONE_FORCE, signal)
+        .catch(() => { signal.throwIfAborted() })
+      await fetchModel({
+        ...into, manifest, clock, random, sources: () => [diskSource({ directory: path })],
+        limits: { retries: 0, hashRetries: 1 },
+        onProgress: ({ bytes, files }) => { report(totalBytes + bytes, files) }
+      })
+      return manifest
+    } finally {
+      // Also after a failure: a file that is gone or was cut fails first, what changed is the better answer.
+      if (!signal.aborted) await checkUnchanged(path, seen)
+    }
   })
   return { manifest, source: 'file' }
 }
 
-/** A folder in the store is no source of it, nor is one that the store lies in. */
-async function refuseOwn (root: string, path: string): Promise<void> {
-  // What cannot be resolved cannot be read either, and that is told by who reads it.
-  if (!await overlap(root, path).catch(() => false)) return
-  throw new StoreError('bad_source', `${path} overlaps with the store at ${root}; give a folder elsewhere`)
-}
-
-/** Whether the store has exactly what lies in a folder. Hashes the folder only when all sizes fit. */
-async function holds (
-  { record: { manifest } }: StoreEntry, path: string, sizes: ReadonlyMap<string, number>,
-  options: { modelId: string, revision: string, signal: AbortSignal }
-): Promise<boolean> {
-  if (manifest.files.length !== sizes.size) return false
-  if (!manifest.files.every((file) => sizes.get(file.path) === file.size)) return false
-  return manifestDigest(await hashTree(path, options)) === manifestDigest(manifest)
-}
-
 async function fromNode (
-  parts: FetchParts, job: Download, folder: string, installId: string
+  { options: { root, room, clock, random, fromNode: ask } }: FetchParts, job: Download, installId: string
 ): Promise<Fetched> {
-  const { fromNode: fetch } = parts.options
-  if (fetch === undefined) throw new StoreError('bad_source', 'this node has no other nodes to copy from')
-  const manifest = await fetch(
-    job.modelId, installId, folder, job.signal, (progress) => { job.progress(progress) },
-    async (totalBytes, run) => await admitted(parts, job, totalBytes, await bytesIn(folder), run)
-  )
+  const { manifest, digest, source } = await ask(job.modelId, installId, job.signal)
+  const { totalBytes } = manifest
+  await room.admit({ root, job, totalBytes, digest }, async (into) => {
+    await fetchModel({ ...into, manifest, clock, random, sources: () => [source] })
+  })
   return { manifest, source: 'node' }
 }
 
 /** What the files say of the model. */
-async function cardOf (derive: Derive, job: Download, folder: string, fetched: Fetched): Promise<ModelCard> {
-  const { manifest, licence, languages } = fetched
-  const { modelId } = job
+async function cardOf (
+  derive: Derive, { modelId }: Download, folder: string, { manifest, licence, languages }: Fetched
+): Promise<ModelCard> {
   try {
     return await derive(folder, {
       modelId,

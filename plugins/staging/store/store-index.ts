@@ -6,6 +6,7 @@ import type { ModelRoot } from '../files/root.js'
 import type { Copy, CopyRecord } from '../types.js'
 import { StoreError } from './types.js'
 import { hashTree, makeReadOnly } from './folder.js'
+import { manifestDigest } from '../files/record.js'
 import type { KeyedLock } from '../files/queues.js'
 import type { Derive, StoreEntry, StoreProblem } from './types.js'
 
@@ -42,12 +43,13 @@ export class StoreIndex {
   }
 
   /** Offers a copy that was published just now. */
-  put (copy: Copy, record: CopyRecord): void {
-    const { modelId, directory } = copy
-    const { manifest: { totalBytes }, publishedAt } = record
+  put ({ modelId, directory }: Copy, { publishedAt: downloadedAt, ...record }: CopyRecord): StoreEntry {
+    const digest = manifestDigest(record.manifest)
+    const entry = { ...record, modelId, directory, digest, downloadedAt, bundled: false }
     this.#problems.delete(modelId)
-    this.#entries.set(modelId, { modelId, directory, record, totalBytes, downloadedAt: publishedAt })
+    this.#entries.set(modelId, entry)
     this.#options.changed(modelId)
+    return entry
   }
 
   /** Offers it no more. */

@@ -1,46 +1,41 @@
 import { modelIdProblem } from '../files/names.js'
-import { Download } from './download.js'
-import type { DownloadSetup } from './download.js'
-import { StoreError, parseSource } from './types.js'
-import { fetchModel, NO_HUB } from './fetch.js'
-import { readJob, writeJob } from './job-file.js'
-import type { JobRecord, JobRequest } from './job-file.js'
-import { StoreIndex } from './store-index.js'
-import { bytesIn } from './folder.js'
 import { KeyedLock } from '../files/queues.js'
-import type { DownloadStatus, Job, StartOptions, StoreEntry, StoreOptions, StoreProblem } from './types.js'
+import { failureOf, Job } from '../transfer/job.js'
+import { readDownload, statusOf, statusOfEntry, writeDownload } from './download.js'
+import { download, NO_HUB } from './fetch.js'
+import { StoreIndex } from './store-index.js'
+import { StoreError, parseSource } from './types.js'
+import type { HubSelection } from '../hub/types.js'
+import type { Failure, JobParts, Stop } from '../transfer/job.js'
+import type { Download, DownloadRecord, DownloadRequest, DownloadStatus } from './download.js'
+import type { StartOptions, StoreEntry, StoreOptions, StoreProblem } from './types.js'
 
 /** Partial downloads nobody goes on with are removed after that. */
-const KEEP_PARTIAL_MS = 24 * 60 * 60 * 1000
+export const KEEP_PARTIAL_MS = 24 * 3600_000
 
-/**
- * Opens the store: offers what is there, goes on with the downloads that were running, and hashes folders
- * without a record in the background. Rejects with path and cause when the folder cannot be used.
- */
-export async function openStore (options: StoreOptions): Promise<Store> {
-  const store = new Store(options)
-  await store.open()
-  return store
-}
+/** What a download begins with; `past` and `selection` are those of an earlier run. */
+interface Setup { request: DownloadRequest, selection?: HubSelection | null, past?: JobParts['past'] }
 
-/** The store of a node: complete models, and the downloads that bring more. Made by `openStore`. */
+/** The store of a node: complete models, and the downloads that bring more. */
 export class Store {
   readonly #options: StoreOptions
   readonly #index: StoreIndex
   readonly #turns = new KeyedLock()
   /** The last download of each model. */
   readonly #jobs = new Map<string, Download>()
-  readonly #changed: (modelId: string) => void
   #closed = false
 
   constructor (options: StoreOptions) {
-    const { root, clock, derive, log, onChange } = options
+    const { root, clock, derive, log, onChange: changed } = options
     this.#options = options
-    this.#changed = onChange ?? (() => undefined)
-    this.#index = new StoreIndex({ root, clock, derive, log, turns: this.#turns, changed: this.#changed })
+    this.#index = new StoreIndex({ root, clock, derive, log, turns: this.#turns, changed })
   }
 
-  /** See `openStore`, which calls it once. */
+  /**
+   * Offers what is there, goes on with the downloads that were running, and hashes folders without a record
+   * in the background. To be called once, before all else. Throws with path and cause when the folder
+   * cannot be used.
+   */
   async open (): Promise<void> {
     await this.#options.root.prepare()
     await this.#index.load()
@@ -60,67 +55,70 @@ export class Store {
    * same commit or the same bytes. Throws StoreError `invalid_model_id`, `bad_source`, `no_hub`,
    * `download_running` (with other options), `closed`.
    */
-  start (modelId: string, options: StartOptions = {}): Job {
+  start (modelId: string, options: StartOptions = {}): Download {
     this.#check(modelId)
     const request = requestOf(options)
     const { kind } = parseSource(request.source)
-    if (this.#sufficient(modelId, options)) {
+    const job = this.#jobs.get(modelId)
+    if (this.#isEnough(modelId, options)) {
       this.#jobs.delete(modelId)
-      return settled(this.status(modelId))
+      return this.#settled(modelId, request)
     }
     if (kind === 'hub' && this.#options.hub === null) throw new StoreError('no_hub', NO_HUB)
-    return this.#startOrJoin({ modelId, request })
+    if (job === undefined || !isSame(job.ask.request, request)) {
+      if (job === undefined || !isRunning(job)) return this.#begin(modelId, { request })
+      throw new StoreError('download_running', `${modelId} is being downloaded from ` +
+        `${job.ask.request.source} with other options; wait for it, or cancel it first`)
+    }
+    if (isRunning(job)) return job
+    return this.#begin(modelId, job.state === 'paused' ? sequel(job) : { request })
   }
 
-  /** Ends a download for now; its bytes stay, and it does not go on by itself. */
+  /** Ends a download for now; its bytes stay, and it does not go on by itself. Throws as `cancel`. */
   async pause (modelId: string): Promise<DownloadStatus> { return await this.#stop(modelId, 'paused') }
 
-  /** Ends a download; its bytes stay for a day and serve a later start. */
+  /** Ends a download; its bytes stay for a day and serve a later start. Throws StoreError `no_download`. */
   async cancel (modelId: string): Promise<DownloadStatus> { return await this.#stop(modelId, 'cancelled') }
 
   /**
    * Goes on with a download that was paused, with the very files it began with, or starts one that failed or
    * was cancelled again as it was asked for. Throws StoreError `no_download`.
    */
-  resume (modelId: string): Job {
+  resume (modelId: string): Download {
     this.#check(modelId)
     const job = this.#jobs.get(modelId)
-    if (job?.running === true) return job
-    if (job === undefined || job.alive || job.status().status === 'complete') {
+    if (job !== undefined && isRunning(job)) return job
+    if (job?.over !== true || job.state === 'completed') {
       throw new StoreError('no_download', `no download of ${modelId} was broken off; start it instead`)
     }
-    if (isPaused(job)) return this.#begin(sequel(job))
-    return this.#begin({ modelId, request: job.request })
+    return this.#begin(modelId, job.state === 'paused' ? sequel(job) : { request: job.ask.request })
   }
 
   /** How far the download of a model is; `complete` when there is none and the store has it. */
   status (modelId: string): DownloadStatus {
     const entry = this.get(modelId)
-    const status = this.#jobs.get(modelId)?.status()
+    const job = this.#jobs.get(modelId)
     // A model that was removed by hand since is not complete any more.
-    return status === undefined || (status.status === 'complete' && entry === undefined)
-      ? statusOf(modelId, entry)
-      : status
+    return job === undefined || (job.state === 'completed' && entry === undefined)
+      ? statusOfEntry(modelId, entry) : statusOf(job)
   }
 
   /** The last download of each model since the store opened, and those an earlier process left. */
-  downloads (): readonly DownloadStatus[] {
-    return [...this.#jobs.values()].map((job) => job.status())
-  }
+  downloads (): readonly DownloadStatus[] { return [...this.#jobs.values()].map(statusOf) }
 
   /**
-   * Removes a model, its download and what that fetched. Resolves with the bytes this gives back. Rejects
-   * with StoreError `not_in_store`.
+   * Deletes the store's copy of a model, ends its download and removes what that fetched. Resolves with the
+   * bytes this gives back. Rejects with StoreError `not_in_store`.
    */
   async remove (modelId: string): Promise<number> {
     this.#check(modelId)
-    const { root } = this.#options
+    const { root, onChange } = this.#options
     const job = this.#jobs.get(modelId)
     job?.stop('cancelled')
     this.#index.interrupt(modelId)
     return await this.#turns.run(modelId, async () => {
       const copy = await root.read(modelId)
-      const partial = (await root.pending()).find((pending) => pending.modelId === modelId)
+      const [partial] = await root.pending(modelId)
       if (copy === undefined && partial === undefined && job === undefined) {
         throw new StoreError('not_in_store', `${modelId} is not in the store, and no download of it is`)
       }
@@ -128,7 +126,7 @@ export class Store {
       const freed = copy?.ours === true ? await root.remove(modelId) : 0
       if (this.#jobs.get(modelId) === job) this.#jobs.delete(modelId)
       this.#index.drop(modelId)
-      this.#changed(modelId)
+      onChange(modelId)
       return freed + (partial?.sizeBytes ?? 0)
     })
   }
@@ -137,7 +135,7 @@ export class Store {
   async close (): Promise<void> {
     this.#closed = true
     for (const job of this.#jobs.values()) job.stop('closed')
-    await Promise.all([this.#index.close(), ...[...this.#jobs.values()].map(({ done }) => done)])
+    await Promise.all([this.#index.close(), ...[...this.#jobs.values()].map(({ ended }) => ended)])
   }
 
   #check (modelId: string): void {
@@ -147,36 +145,33 @@ export class Store {
   }
 
   /** Whether what the store has answers a start that asks for nothing in particular as it is. */
-  #sufficient (modelId: string, { source, revision, allow, variant }: StartOptions): boolean {
+  #isEnough (modelId: string, { source, revision, allow, variant }: StartOptions): boolean {
     const entry = this.get(modelId)
     const job = this.#jobs.get(modelId)
-    if (entry === undefined || (job !== undefined && (job.alive || isPaused(job)))) return false
+    if (entry === undefined || (job !== undefined && goesOn(job))) return false
     if ([source, revision, allow, variant].some((option) => option !== undefined)) return false
-    return this.#options.hub === null || !entry.record.source.startsWith('hub:')
+    return this.#options.hub === null || !entry.source.startsWith('hub:')
   }
 
-  #startOrJoin (setup: DownloadSetup): Download {
-    const { modelId } = setup
-    const job = this.#jobs.get(modelId)
-    if (job?.running === true) {
-      if (isSame(job, setup)) return job
-      throw new StoreError('download_running', `${modelId} is being downloaded from ` +
-        `${job.request.source} with other options; wait for it, or cancel it first`)
-    }
-    const resumes = job !== undefined && isPaused(job) && isSame(job, setup)
-    return this.#begin(resumes ? { ...sequel(job), ...setup } : setup)
-  }
-
-  #begin (setup: DownloadSetup): Download {
-    const job = this.#track(setup)
-    this.#changed(setup.modelId)
-    void this.#turns.run(setup.modelId, async () => { await this.#run(job) })
+  #settled (modelId: string, request: DownloadRequest): Download {
+    const { manifest: { totalBytes } } = this.get(modelId)!
+    const job: Download = new Job(modelId, { request, selection: null },
+      { clock: this.#options.clock, onChange: () => undefined })
+    job.complete(totalBytes)
     return job
   }
 
-  #track (setup: DownloadSetup): Download {
-    const { modelId } = setup
-    const job = new Download(setup, this.#options.clock, () => { this.#changed(modelId) })
+  #begin (modelId: string, setup: Setup): Download {
+    const job = this.#track(modelId, setup)
+    this.#options.onChange(modelId)
+    void this.#turns.run(modelId, async () => { await this.#run(job) })
+    return job
+  }
+
+  #track (modelId: string, { request, selection = null, past }: Setup): Download {
+    const { clock, onChange } = this.#options
+    const job: Download = new Job(modelId, { request, selection },
+      { clock, onChange: () => { onChange(modelId) }, ...past === undefined ? {} : { past } })
     this.#jobs.set(modelId, job)
     return job
   }
@@ -184,67 +179,61 @@ export class Store {
   /** One run from beginning to end; never rejects. */
   async #run (job: Download): Promise<void> {
     const { log } = this.#options
-    const { modelId } = job
+    const { modelId, ask: { request: { source } } } = job
     try {
-      const { record: { manifest } } = await fetchModel({ options: this.#options, index: this.#index }, job)
-      job.complete(manifest)
-      log.info({ modelId, bytes: manifest.totalBytes, source: job.request.source }, 'the store has the model')
+      const { manifest: { totalBytes: bytes } } =
+        await download({ options: this.#options, index: this.#index }, job)
+      job.complete(bytes)
+      log.info({ modelId, bytes, source }, 'the store has the model')
     } catch (error) {
-      job.blame(error)
-      if (job.failure !== null) {
-        const { reason, message } = job.failure
-        log.warn({ modelId, reason, error: message, source: job.request.source }, 'a download failed')
+      const failure = job.stopped === null ? failureOf(error) : null
+      if (failure !== null) {
+        const { reason, message } = failure
+        log.warn({ modelId, reason, error: message, source }, 'a download failed')
       }
-      await this.#keep(job).catch((cause: unknown) => {
+      await this.#keep(job, job.stopped ?? 'failed', failure).catch((cause: unknown) => {
         log.error({ modelId, error: String(cause) }, 'the state of a download cannot be written')
       })
-      job.end()
+      job.fail(error)
     }
   }
 
   /** Writes how a run ended beside what it fetched; removes the folder when there is nothing in it. */
-  async #keep (job: Download): Promise<void> {
+  async #keep (job: Download, state: Stop | 'failed', failure: Failure | null = null): Promise<void> {
     const { root } = this.#options
-    const folder = root.incoming(job.modelId)
-    const { stopped } = job
-    if (stopped === 'paused') await writeJob(folder, job.record('paused'))
-    else if (stopped === 'closed') return
-    else if (await bytesIn(folder) === 0) await root.discard(job.modelId)
-    else await writeJob(folder, job.record(stopped ?? 'failed'))
+    if (state === 'closed') return
+    const [partial] = await root.pending(job.modelId)
+    if (state !== 'paused' && (partial?.sizeBytes ?? 0) === 0) await root.discard(job.modelId)
+    else await writeDownload(root.incoming(job.modelId), job, state, failure)
   }
 
   async #stop (modelId: string, why: 'paused' | 'cancelled'): Promise<DownloadStatus> {
     this.#check(modelId)
     const job = this.#jobs.get(modelId)
-    if (job === undefined || !(job.alive || isPaused(job))) {
+    if (job === undefined || !goesOn(job)) {
       throw new StoreError('no_download', `there is no download of ${modelId}`)
     }
     job.stop(why)
-    const status = await job.done
-    if (why !== 'cancelled' || status.status !== 'paused') return status
-    return await this.#forsake(job)
-  }
-
-  /** Cancels a paused download. */
-  async #forsake (job: Download): Promise<DownloadStatus> {
-    return await this.#turns.run(job.modelId, async () => {
-      if (this.#jobs.get(job.modelId) !== job) return this.status(job.modelId)
-      job.forsake()
-      await this.#keep(job)
-      return job.status()
+    await job.ended
+    if (why !== 'cancelled' || job.state !== 'paused') return statusOf(job)
+    return await this.#turns.run(modelId, async () => {
+      if (this.#jobs.get(modelId) !== job) return this.status(modelId)
+      job.end('cancelled')
+      await this.#keep(job, 'cancelled')
+      return statusOf(job)
     })
   }
 
-  /** Takes up the jobs an earlier process left, after removing what nobody goes on with. */
+  /** Takes up the downloads an earlier process left, after removing what nobody goes on with. */
   async #restore (): Promise<void> {
     const { root } = this.#options
-    const records = new Map<string, JobRecord>()
+    const records = new Map<string, DownloadRecord>()
     for (const { modelId, directory } of await root.pending()) {
-      const record = await readJob(directory, modelId)
+      const record = await readDownload(directory, modelId)
       if (record !== undefined) records.set(modelId, record)
     }
-    const goesOn = [...records].filter(([, { state }]) => state === 'active' || state === 'paused')
-    await this.#sweep(new Set(goesOn.map(([modelId]) => modelId)))
+    const live = [...records].filter(([, { state }]) => state === 'active' || state === 'paused')
+    await this.#sweep(live.map(([modelId]) => modelId))
     for (const { modelId, sizeBytes } of await root.pending()) {
       const record = records.get(modelId)
       if (record !== undefined) this.#takeUp(modelId, record, sizeBytes)
@@ -253,64 +242,43 @@ export class Store {
 
   /** Removes what downloads left that nobody went on with for a day. */
   async expire (): Promise<void> {
-    const goesOn = [...this.#jobs.values()].filter((job) => job.alive || isPaused(job))
-    await this.#sweep(new Set(goesOn.map(({ modelId }) => modelId)))
+    await this.#sweep([...this.#jobs.values()].filter(goesOn).map(({ modelId }) => modelId))
   }
 
-  async #sweep (live: ReadonlySet<string>): Promise<void> {
+  async #sweep (live: readonly string[]): Promise<void> {
     const { root, log } = this.#options
-    await root.sweep({ olderThanMs: KEEP_PARTIAL_MS, live }).catch((error: unknown) => {
+    await root.sweep({ olderThanMs: KEEP_PARTIAL_MS, live: new Set(live) }).catch((error: unknown) => {
       log.warn({ path: root.root, error: String(error) }, 'remains of earlier downloads cannot be removed')
     })
   }
 
-  #takeUp (modelId: string, record: JobRecord, keptBytes: number): void {
+  #takeUp (modelId: string, record: DownloadRecord, partialBytes: number): void {
     const { source, revision, allow, variant, state, selection, startedAt, totalBytes } = record
     const request = { source, revision, allow, variant }
     // One that runs counts from what it finds to be right.
-    const bytes = state === 'active' ? 0 : Math.min(keptBytes, totalBytes)
-    const setup = { modelId, request, past: { selection, startedAt, totalBytes, bytes } }
-    if (state === 'active') this.#begin(setup)
-    else this.#track(setup).restore(record)
+    const bytes = state === 'active' ? 0 : Math.min(partialBytes, totalBytes)
+    const setup = { request, selection, past: { startedAt, totalBytes, bytes } }
+    if (state === 'active') { this.#begin(modelId, setup); return }
+    const { reason, error } = record
+    const failure = { reason: reason ?? 'internal', message: error ?? 'it failed earlier' }
+    this.#track(modelId, setup).end(state, state === 'failed' ? failure : null)
   }
 }
 
-function requestOf ({ source = 'hub', revision, allow, variant }: StartOptions): JobRequest {
+function requestOf ({ source = 'hub', revision, allow, variant }: StartOptions): DownloadRequest {
   const patterns = allow === undefined ? null : [...allow]
   return { source, revision: revision ?? null, allow: patterns, variant: variant ?? null }
 }
 
-const isPaused = (job: Download): boolean => !job.alive && job.status().status === 'paused'
+/** Whether it runs, and nobody has told it to end. */
+const isRunning = (job: Download): boolean => !job.over && job.stopped === null
 
-const isSame = (job: Download, { request }: { request: JobRequest }): boolean =>
-  JSON.stringify(job.request) === JSON.stringify(request)
+/** Whether it runs, or waits to be resumed. */
+const goesOn = (job: Download): boolean => !job.over || job.state === 'paused'
 
-/** The next run of the same job. */
-function sequel (job: Download): DownloadSetup {
-  const { modelId, request, selection } = job
-  const { downloadedBytes: bytes, totalBytes, startedAt } = job.status()
-  return { modelId, request, past: { selection, bytes, totalBytes, startedAt: startedAt! } }
-}
+const isSame = (a: DownloadRequest, b: DownloadRequest): boolean => JSON.stringify(a) === JSON.stringify(b)
 
-function settled (status: DownloadStatus): Job {
-  return { modelId: status.modelId, done: Promise.resolve(status), status: () => status }
-}
-
-/** The status of a model without a download. Pure. */
-function statusOf (modelId: string, entry: StoreEntry | undefined): DownloadStatus {
-  const totalBytes = entry?.totalBytes ?? 0
-  return {
-    modelId,
-    status: entry === undefined ? 'not_found' : 'complete',
-    progress: entry === undefined ? 0 : 1,
-    error: null,
-    reason: null,
-    downloadedBytes: totalBytes,
-    totalBytes,
-    bytesPerSecond: 0,
-    etaMs: null,
-    source: entry?.record.source ?? null,
-    revision: entry?.record.manifest.revision ?? null,
-    startedAt: null
-  }
+/** The next run of the same download, with the very files it began with. */
+function sequel ({ ask, progress: { bytes, totalBytes }, startedAt }: Download): Setup {
+  return { ...ask, past: { bytes, totalBytes, startedAt } }
 }

@@ -2,49 +2,22 @@ import { fileURLToPath } from 'node:url'
 import type { Clock, Logger, ModelCard } from '../../../kernel/index.js'
 import type { ModelRoot } from '../files/root.js'
 import type { HubClient } from '../hub/types.js'
-import type { CopyRecord, ModelManifest, Progress } from '../types.js'
+import type { Room } from '../space/room.js'
+import type { ChunkSource } from '../transfer/types.js'
+import type { HubChoice, ModelContent } from '../types.js'
 
-/** A model the store has. */
-export interface StoreEntry {
+/** A model that the store of this node has, or that ships with svc and is sent to others like one. */
+export interface StoreEntry extends ModelContent {
   modelId: string
   directory: string
-  record: CopyRecord
-  totalBytes: number
+  /** Where it came from: `hub:URL@COMMIT`, `file`, `node`, `package`. */
+  source: string
+  /** Of a copy from the hub: what else its files can be had by. */
+  choice?: HubChoice
   /** ISO-8601. */
   downloadedAt: string
-}
-
-/** How far a download is. */
-export interface DownloadStatus {
-  modelId: string
-  status: 'pending' | 'downloading' | 'paused' | 'complete' | 'failed' | 'cancelled' | 'not_found'
-  /** 0 to 1; never goes back while a download runs. */
-  progress: number
-  /** Why it failed, for people. */
-  error: string | null
-  /** Why it failed, one word. */
-  reason: string | null
-  downloadedBytes: number
-  /** 0 while it is not known yet. */
-  totalBytes: number
-  /** Over the last 10 seconds. */
-  bytesPerSecond: number
-  /** Milliseconds still to go at that rate; null when it is not known. */
-  etaMs: number | null
-  /** `hub`, `file:///…`, `node:<installId>`; what the copy says of itself when there is no download. */
-  source: string | null
-  /** The commit once it is known; before that what was asked for. */
-  revision: string | null
-  /** ISO-8601. */
-  startedAt: string | null
-}
-
-/** A download that was started. */
-export interface Job {
-  readonly modelId: string
-  /** Settles when it is complete, failed, paused or cancelled, or when the store closes. Never rejects. */
-  readonly done: Promise<DownloadStatus>
-  status (): DownloadStatus
+  /** It ships with a package and is sent from there. */
+  bundled: boolean
 }
 
 /** What to fetch and from where. */
@@ -71,20 +44,6 @@ export type Derive = (folder: string, about: {
   languages?: string[]
 }) => Promise<ModelCard>
 
-/** Lets transfers begin one at a time and only where they fit; rejects before `run` when one does not. */
-export type Admit = <T>(
-  job: { modelId: string, totalBytes: number, resumableBytes: number }, run: () => Promise<T>
-) => Promise<T>
-
-/**
- * Fetches a model from another node into `folder`, which may hold what an earlier try left there. It calls
- * `admit` with the size once it knows it and transfers inside of it.
- */
-export type FromNode = (
-  modelId: string, installId: string, folder: string, signal: AbortSignal,
-  progress: (progress: Progress) => void, admit: <T>(totalBytes: number, run: () => Promise<T>) => Promise<T>
-) => Promise<ModelManifest>
-
 /** What the store is made of. */
 export interface StoreOptions {
   root: ModelRoot
@@ -94,14 +53,14 @@ export interface StoreOptions {
   /** Null where no public hub may be asked. */
   hub: HubClient | null
   derive: Derive
-  admit: Admit
-  /** Awaited now and then during a hub download with the bytes to go; rejects to stop it. */
-  space?: (bytesToGo: number) => Promise<void>
-  /** Absent where there are no other nodes. */
-  fromNode?: FromNode
+  room: Room
+  /** Asks another node what a model consists of there, and makes that node a source of it. */
+  fromNode: (modelId: string, installId: string, signal: AbortSignal) => Promise<
+  Pick<ModelContent, 'manifest' | 'digest'> & { source: ChunkSource }
+  >
   log: Logger
   /** Called when a model comes, goes, or its download gets on (at most twice a second for progress). */
-  onChange?: (modelId: string) => void
+  onChange: (modelId: string) => void
 }
 
 /** What the store could not do. `reason` is a stable word, the message a sentence for people. */
@@ -113,27 +72,6 @@ export class StoreError extends Error {
     super(message, options)
     this.reason = reason
   }
-}
-
-/** Reasons for error codes of the file system. */
-const CODES: Record<string, string> = {
-  ENOSPC: 'disk_full', EDQUOT: 'disk_full', EROFS: 'unwritable', EACCES: 'unwritable', EPERM: 'unwritable'
-}
-
-/** Reasons for errors about the files of a model. */
-const NAMES: Record<string, string> = { PathError: 'bad_path', ManifestError: 'bad_manifest' }
-
-/**
- * Any failure as a StoreError. An error that has a `reason` of its own (of the hub, of a transfer, of
- * admission) keeps it and its sentence; one of the file system gets the reason for its code. Pure.
- */
-export function asStoreError (error: unknown): StoreError {
-  if (error instanceof StoreError) return error
-  const { reason, code, name, message } = (error ?? {}) as Record<string, unknown>
-  const text = typeof message === 'string' && message !== '' ? message : String(error)
-  if (typeof reason === 'string') return new StoreError(reason, text, { cause: error })
-  const known = CODES[String(code)] ?? NAMES[String(name)]
-  return new StoreError(known ?? 'internal', text, { cause: error })
 }
 
 /** Where a model is to come from. */

@@ -7,7 +7,7 @@ import { Catalogue, tell, shortCard } from '../manager/catalogue.js'
 import { ModelRoot } from '../files/root.js'
 import { LocalCopies } from '../staged/local-copies.js'
 import { OfferedModels } from '../store/offered.js'
-import { StageJob } from '../staged/stage-job.js'
+import { Job } from '../transfer/job.js'
 import { ProgressGossip } from '../peers/progress-gossip.js'
 import { manifestOf, recordOf, sha256, write } from './files-kit.js'
 import { memorySection, Network, scratch } from './manager-kit.js'
@@ -116,8 +116,8 @@ t.test('tell makes the own entries what they are to be, and writes only what dif
 
 t.test('what a store host offers: what ships and what was pulled; a pulled one counts', (t) => {
   const entry = (modelId: string, text: string): unknown => ({
-    modelId, directory: `/store/${modelId}`, totalBytes: 1, downloadedAt: 'then',
-    record: { ...recordOf(modelId, { 'm.gguf': text }), card: card(modelId) }
+    ...recordOf(modelId, { 'm.gguf': text }), modelId, directory: `/store/${modelId}`, digest: modelId,
+    card: card(modelId), source: 'file', downloadedAt: 'then', bundled: false
   })
   const entries: unknown[] = [entry('acme/pulled', 'p')]
   const store = {
@@ -152,11 +152,15 @@ async function locals (t: Test, bundle: Partial<Bundle> = {},
   await staging.prepare()
   const local = new LocalCopies({
     bundle: { models: () => [], ...bundle } as Bundle, log,
-    staging: () => staging, beside: () => null, cache: () => null,
+    roots: { staged: staging, beside: unused(t), cache: unused(t) },
     onChange: () => { changes++ }, ...more
   })
   return { local, log, staging, changes: () => changes }
 }
+
+/** A folder that cannot be used. */
+const unused = (t: Test): ModelRoot =>
+  Object.assign(new ModelRoot({ root: scratch(t), clock: systemClock }), { usable: false })
 
 async function publish (root: ModelRoot, modelId: string,
   text: string): Promise<Awaited<ReturnType<ModelRoot['publish']>>> {
@@ -222,7 +226,7 @@ t.test('transfers are told to the others, and kept from them', async (t) => {
   const clock = manualClock()
   const net = new Network()
   const [a, b] = [net.node('a'), net.node('b')]
-  const jobs: StageJob[] = []
+  const jobs: Job[] = []
   const one = new ProgressGossip({ cluster: a, clock, nodeId: 'n-a', jobs: () => jobs })
   const two = new ProgressGossip({ cluster: b, clock, nodeId: 'n-b', jobs: () => [] })
   const settle = async (ms: number): Promise<void> => {
@@ -231,7 +235,7 @@ t.test('transfers are told to the others, and kept from them', async (t) => {
   }
   await settle(1000)
   t.same(two.view(), {}, 'nothing is nothing')
-  const job = new StageJob('acme/m', clock)
+  const job = new Job('acme/m', null, { clock, onChange: () => {} })
   jobs.push(job)
   job.moved({ bytes: 5, totalBytes: 10, files: 0, totalFiles: 1 })
   await settle(1000)

@@ -10,7 +10,8 @@ import { card } from '../../runners/test/samples.js'
 import type { Clock, MemberResponse } from '../../../kernel/index.js'
 import type { ClusterCopy, StoreEntryFact } from '../manager/catalogue.js'
 import type { FinderParts } from '../peers/finder.js'
-import type { OfferedModels, OfferedModel } from '../store/offered.js'
+import type { OfferedModels } from '../store/offered.js'
+import type { StoreEntry } from '../store/types.js'
 import type { MemorySection, NetNode } from './manager-kit.js'
 
 const ID = 'acme/m'
@@ -77,7 +78,7 @@ function hasCopy (w: World, name: 'peer' | 'peer2', of = manifest): void {
 
 t.test('the store of this node comes first', async (t) => {
   const w = world()
-  const item = { modelId: ID } as OfferedModel
+  const item = { modelId: ID } as StoreEntry
   const offered = { get: (id: string) => id === ID ? item : undefined } as unknown as OfferedModels
   t.same(await find({ ...w.parts, offered }, ID, undefined, signal), { from: 'offered', item })
 })

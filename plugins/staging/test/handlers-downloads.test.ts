@@ -13,7 +13,7 @@ import {
   call, codes, errorOf, eventsOf, fakeRequest, json, memorySection, Network, pull, scratch, startNode, until
 } from './manager-kit.js'
 import { card } from '../../runners/test/samples.js'
-import type { Given } from '../peers/exchange.js'
+import type { ModelContent } from '../types.js'
 import type { ModelManager } from '../manager/manager.js'
 import type { StoreEntryFact } from '../manager/catalogue.js'
 import type { FakeHub, HubFaults } from './hub-kit.js'
@@ -158,7 +158,8 @@ t.test('a copy that is damaged while it is staged is download_failed, and told',
   t.match(eventsOf(rig, 'DownloadFailed'), [{ modelId: ID, reason: String, errorMessage: String }])
 })
 
-interface Far { manager: ModelManager, host: NetNode, lent: Map<string, Omit<Given, 'has'>> }
+interface Far { manager: ModelManager, host: NetNode, lent: Map<string, Exported> }
+type Exported = ModelContent & { modelId: string, directory: string }
 
 /** A node without a store in a cluster with a store host. */
 function far (t: Test): Far {
@@ -170,7 +171,7 @@ function far (t: Test): Far {
   const access = new StoreAccess({
     cluster, storeHosts, storeModels: memorySection<StoreEntryFact>('n-me'), error: errorOf
   })
-  const lent = new Map<string, Omit<Given, 'has'>>()
+  const lent = new Map<string, Exported>()
   const stops: (() => void)[] = []
   t.teardown(() => { for (const stop of stops) stop() })
   const manager = {
@@ -182,8 +183,7 @@ function far (t: Test): Far {
     } },
     catalogue: { cards: () => new Map() },
     derive: async (_folder: string, { modelId }: { modelId: string }) => card(modelId),
-    exchange: { lend: (modelId: string, given: Omit<Given,
-      'has'>) => { lent.set(modelId, given); return () => {} } },
+    exchange: { exportFolder: (copy: Exported) => { lent.set(copy.modelId, copy); return () => {} } },
     options: { ctx: { error: errorOf, effect: () => {} } }
   } as unknown as ModelManager
   return { manager, host, lent }
@@ -211,7 +211,7 @@ t.test('a folder of a node without a store is lent to the store host', async (t)
   t.match(await download(manager, asking({ source: pathToFileURL(folder).href, revision: 'v1' })),
     { status: 200, body: { status: 'pending' } })
   t.match(host.asked, [{ body: { source: 'node:i-me', revision: 'v1' } }])
-  t.match(lent.get(ID), { folder,
+  t.match(lent.get(ID), { directory: folder,
     manifest: { modelId: ID, files: [{ path: 'm.gguf', size: LLAMA.length }] } })
   const empty = scratch(t)
   mkdirSync(join(empty, 'sub'))

@@ -9,7 +9,8 @@ import { file, manifest } from '../handlers/files.js'
 import { either, modelIdOf } from '../handlers/ids.js'
 import { purge, remove } from '../handlers/purge.js'
 import { stage } from '../handlers/stage.js'
-import { StageJob } from '../staged/stage-job.js'
+import { Job } from '../transfer/job.js'
+import type { StageJob } from '../staged/stager.js'
 import { StoreAccess } from '../peers/store-access.js'
 import { StoreError } from '../store/types.js'
 import { gguf, llama } from './cards-kit.js'
@@ -49,13 +50,15 @@ function world (purge: () => Purged = () => nothing, more: Record<string, unknow
   })
   const emitted: World['emitted'] = []
   const purged: unknown[] = []
-  const job = new StageJob(ID, systemClock)
+  const job: StageJob = new Job(ID, { digest: undefined }, { clock: systemClock, onChange: () => {} })
   const manager = {
     cluster, access, store: null, offered: null, clock: systemClock,
     node: { nodeId: 'n-me', installId: 'i-me' },
-    local: { versions: () => [] }, exchange: { given: () => undefined },
-    evictor: { purge: async (...given: unknown[]) => { purged.push(given); return purge() } },
-    cacheEvictor, besideEvictor: cacheEvictor,
+    local: { versions: () => [] }, exchange: { partial: () => undefined },
+    evictors: {
+      staged: { purge: async (...given: unknown[]) => { purged.push(given); return purge() } },
+      cache: cacheEvictor, beside: cacheEvictor
+    },
     stager: { stage: () => job },
     options: { ctx: { error: errorOf,
       emit: (kind: string, payload: Record<string, unknown>) => { emitted.push([kind, payload]) } } },
@@ -100,12 +103,13 @@ t.test('a purge goes to every node; who cannot be reached is named', async (t) =
 })
 
 t.test('a purge takes staged copies and those from the hub; what both have counts once', async (t) => {
-  const cacheEvictor = {
+  const cache = {
     purge: async (): Promise<Purged> =>
       ({ removed: ['a/hub', ID], skippedInUse: ['a/b'], freedBytes: 2, error: 'stuck' })
   }
-  const w = world(() => ({ removed: [ID], skippedInUse: ['a/b'], freedBytes: 1, error: null }),
-    { cacheEvictor, besideEvictor: { purge: async () => nothing } })
+  const staged = { purge: async () => ({ removed: [ID], skippedInUse: ['a/b'], freedBytes: 1, error: null }) }
+  const w = world(() => nothing,
+    { evictors: { staged, cache, beside: { purge: async () => nothing } } })
   t.match(await purge(w.manager, asking({}, { member: 'i-peer' })),
     { nodes: [{ removed: ['a/hub', ID], skippedInUse: ['a/b'], freedBytes: 3, error: 'stuck' }] })
 })
@@ -196,7 +200,7 @@ t.test('waiting ends by the time that was given, or when the client goes; the tr
     abort.abort(new Error('gone'))
     t.match(await soon(left), { nodes: [{ status: 'pending' }] })
     t.notOk(w.job.over)
-    t.notOk(w.job.abort.signal.aborted)
+    t.notOk(w.job.signal.aborted)
   })
 
 t.test('a failed transfer is told with its reason', async (t) => {
@@ -296,11 +300,11 @@ t.test('a part that has not come is chunk_not_here', async (t) => {
   const folder = scratch(t)
   writeFileSync(join(folder, 'f'), 'hello')
   const one = { path: 'f', size: 5, sha256: 'a'.repeat(64), chunkSha256: ['a'.repeat(64)] }
-  const given = {
-    folder, manifest: { modelId: ID, files: [one] }, digest: 'd', card: {},
+  const copy = {
+    directory: folder, manifest: { modelId: ID, files: [one] }, digest: 'd', card: {},
     has: (_path: string, { end }: { end: number }) => end < 3
   }
-  const w = world(() => nothing, { exchange: { given: () => given }, uplink: { take: async () => {} } })
+  const w = world(() => nothing, { exchange: { partial: () => copy }, uplink: { take: async () => {} } })
   const ask = async (range: string): Promise<FakeRequest> => {
     const request = fakeRequest({ params: { model_id: ID, '*': 'f' }, query: { from: 'self' },
       headers: { range } })

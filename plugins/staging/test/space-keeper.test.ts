@@ -161,9 +161,9 @@ t.test('room for a transfer', async (t) => {
   rig.companions.set('o/base', ['o/draft'])
   rig.leased.add('o/base')
   rig.uses.use('o/busy', 'runner')
-  const room = async (gib: number, free: number, keep: string[] = []): Promise<string[]> => {
+  const room = async (gib: number, free: number, keep = 'o/new'): Promise<string[]> => {
     rig.volume.freeBytes = free * GIB
-    return (await rig.evictor.makeRoom(gib * GIB, { keep })).evicted
+    return (await rig.evictor.makeRoom(gib * GIB, keep)).evicted
   }
   t.same(await room(5, 15), [], 'fits as it is')
   await t.rejects(room(20, 14), {
@@ -171,7 +171,7 @@ t.test('room for a transfer', async (t) => {
   })
   t.equal(rig.there(), 'a b base busy c draft linked', 'what would not be enough is left alone')
   rig.settings.cleanupOnDeactivate = false
-  t.same(await room(5, 14, ['o/c']), ['o/b'], 'oldest first, as many as needed, also with cleanup off')
+  t.same(await room(5, 14, 'o/c'), ['o/b'], 'oldest first, as many as needed, also with cleanup off')
   t.same(await room(10, 10), ['o/c', 'o/a'])
   t.equal(rig.there(), 'base busy draft linked', 'used, leased, companions and hard links stay')
   t.ok(rig.evicted.every(({ trigger, freedBytes }) => trigger === 'capacity' && freedBytes === 5 * GIB))
@@ -180,8 +180,8 @@ t.test('room for a transfer', async (t) => {
 
 t.test('a transfer that adds nothing does not even look', async (t) => {
   const rig = spaceRig(t, () => ({ volume: async () => await Promise.reject(new Error('not asked')) }))
-  t.same(await rig.evictor.makeRoom(0, { keep: [] }), { evicted: [] })
-  await t.rejects(rig.evictor.makeRoom(1, { keep: [] }), { message: 'not asked' })
+  t.same(await rig.evictor.makeRoom(0, 'o/new'), { evicted: [] })
+  await t.rejects(rig.evictor.makeRoom(1, 'o/new'), { message: 'not asked' })
 })
 
 t.test('what refuses to go is left, and others make the room', async (t) => {
@@ -193,7 +193,7 @@ t.test('what refuses to go is left, and others make the room', async (t) => {
   }))
   put(rig, 'a:5@1 b:5@2 stuck:5@90')
   rig.volume.freeBytes = 10 * GIB
-  t.same(await rig.evictor.makeRoom(4 * GIB, { keep: [] }), { evicted: ['o/b'] })
+  t.same(await rig.evictor.makeRoom(4 * GIB, 'o/new'), { evicted: ['o/b'] })
   t.match(rig.logged, [/^warn an idle copy could not be removed o\/stuck/, /^info/])
   rig.settings.keepRecentBytes = 0
   t.same(await rig.evictor.deactivated('o/a'), ['o/a'])
@@ -250,7 +250,7 @@ t.test('a use and a removal of the same model exclude each other', async (t) => 
   rig.companions.set('o/base', ['o/draft'])
   rig.volume.freeBytes = 0
   rig.settings.headroomBytes = 0
-  const room = rig.evictor.makeRoom(2 * GIB, { keep: [] })
+  const room = rig.evictor.makeRoom(2 * GIB, 'o/new')
   const purge = rig.evictor.purge()
   await until('the removal begins', () => going.length > 0)
   t.throws(() => rig.uses.use('o/draft', 'runner'), { name: 'ModelGoing' })
@@ -276,7 +276,7 @@ t.test('the purge of one model waits for no pass over all of them', async (t) =>
     }
   }))
   put(rig, 'a:1@9 b:1@1')
-  const room = rig.evictor.makeRoom(GIB, { keep: [] })
+  const room = rig.evictor.makeRoom(GIB, 'o/new')
   await until('the pass looks at the disk', () => listed === 1)
   t.match(await rig.evictor.purge('o/a'), { removed: ['o/a'], error: null })
   t.equal(listed, 1, 'and it does not look at the others')

@@ -6,12 +6,12 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { ModelRoot } from '../files/root.js'
-import { createEvictor } from '../space/evictor.js'
+import { Evictor } from '../space/evictor.js'
 import { Uses } from '../space/uses.js'
 import { recordOf } from './files-kit.js'
 import type { Logger } from '../../../kernel/index.js'
 import type { ManualClock } from '../../../kernel/testing/index.js'
-import type { Evicted, Evictor, EvictorOptions } from '../space/evictor.js'
+import type { Evicted, EvictorOptions } from '../space/evictor.js'
 
 export const GIB = 1024 ** 3
 export const MINUTE = 60_000
@@ -65,13 +65,13 @@ export function spaceRig (
   const leased = new Set<string>()
   const companions = new Map<string, string[]>()
   const volume = { freeBytes: 1000 * GIB }
-  const evictor = createEvictor({
+  const evictor = new Evictor({
     root,
     uses,
     clock,
     companionsOf: (id) => companions.get(id) ?? [],
-    leased: () => leased,
-    settings: () => settings,
+    active: () => leased,
+    settings,
     log: logger(logged),
     onEvicted: (one) => { evicted.push(one) },
     volume: async () => await Promise.resolve({ ...volume }),

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
-import { createEvictor } from '../space/evictor.js'
+import { Evictor } from '../space/evictor.js'
 import { inUseClosure, NoSafeFit } from '../space/plans.js'
 import { ModelGoing, Uses } from '../space/uses.js'
 import type { Copy } from '../types.js'
@@ -39,7 +39,7 @@ class Node {
   readonly #copies = new Map<string, Copy>()
   readonly #leased = new Set<string>()
   readonly #releases: (() => void)[] = []
-  readonly #evictor = createEvictor({
+  readonly #evictor = new Evictor({
     root: {
       root: '/none',
       list: async () => { await turn(); return [...this.#copies.values()] },
@@ -51,8 +51,8 @@ class Node {
     },
     uses: this.uses,
     companionsOf,
-    leased: () => this.#leased,
-    settings: () => ({ cleanupOnDeactivate: true, keepRecentBytes: 4, headroomBytes: 2 }),
+    active: () => this.#leased,
+    settings: { cleanupOnDeactivate: true, keepRecentBytes: 4, headroomBytes: 2 },
     clock: this.#clock,
     log: { debug () {}, info () {}, warn () {}, error () {}, fatal () {} },
     onEvicted: () => { this.removals += 1 },
@@ -101,7 +101,7 @@ class Node {
     if (s.do === 'deactivated') return this.#evictor.deactivated(s.id)
     if (s.do === 'purge') return this.#evictor.purge(s.id)
     if (s.do !== 'room') return undefined
-    return this.#evictor.makeRoom(s.bytes, { keep: [s.id] }).catch((error: unknown) => {
+    return this.#evictor.makeRoom(s.bytes, s.id).catch((error: unknown) => {
       if (!(error instanceof NoSafeFit)) throw error
     })
   }

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { ModelGoing, Uses } from '../space/uses.js'
-import { SerialQueue } from '../files/queues.js'
+import { KeyedLock } from '../files/queues.js'
 
 t.test('a use of one content leaves another alone', (t) => {
   const uses = new Uses()
@@ -81,51 +81,53 @@ function gate (): { wait: Promise<void>, open: () => void } {
   return { wait, open }
 }
 
+const settled = async (): Promise<void> => { await new Promise((resolve) => setImmediate(resolve)) }
+
 t.test('the queue runs one at a time, in order, whatever is thrown', async (t) => {
-  const queue = new SerialQueue()
+  const queue = new KeyedLock()
   const log: string[] = []
   const first = gate()
-  const running = queue.run('first', async () => {
+  const running = queue.run('disk', async () => {
     log.push('first')
     await first.wait
     log.push('first over')
     return 1
   })
-  const broken = queue.run('broken', () => {
+  const broken = queue.run('disk', () => {
     log.push('broken')
     throw new Error('defect')
   })
-  const last = queue.run('last', () => { log.push('last') })
-  t.equal(queue.size, 3)
-  t.same(queue.labels, ['first', 'broken', 'last'])
-  await new Promise((resolve) => setImmediate(resolve))
+  const last = queue.run('disk', () => { log.push('last') })
+  t.ok(queue.busy('disk'))
+  await settled()
   t.same(log, ['first'])
   first.open()
   t.equal(await running, 1, 'gives back what the job gives')
   await t.rejects(broken, { message: 'defect' })
   await last
   t.same(log, ['first', 'first over', 'broken', 'last'])
-  t.equal(queue.size, 0)
+  await settled()
+  t.notOk(queue.busy('disk'))
 })
 
 t.test('waiting can be given up, running cannot', async (t) => {
-  const queue = new SerialQueue()
+  const queue = new KeyedLock()
   const log: string[] = []
   const first = gate()
   const controller = new AbortController()
-  const running = queue.run('first', async () => { await first.wait; return 'over' }, controller.signal)
-  const waiting = queue.run('waiting', () => { log.push('waiting') }, controller.signal)
-  const last = queue.run('last', () => { log.push('last') }, new AbortController().signal)
-  await new Promise((resolve) => setImmediate(resolve))
+  const running = queue.run('disk', async () => { await first.wait; return 'over' }, controller.signal)
+  const waiting = queue.run('disk', () => { log.push('waiting') }, controller.signal)
+  const last = queue.run('disk', () => { log.push('last') }, new AbortController().signal)
+  await settled()
   controller.abort(new Error('given up'))
   await t.rejects(waiting, { message: 'given up' })
-  t.same(queue.labels, ['first', 'last'])
-  await t.rejects(queue.run('late', () => { log.push('late') }, controller.signal), { message: 'given up' })
-  await new Promise((resolve) => setImmediate(resolve))
+  await t.rejects(queue.run('disk', () => { log.push('late') }, controller.signal), { message: 'given up' })
+  await settled()
   t.same(log, [], 'the one behind still waits for the first')
   first.open()
   t.equal(await running, 'over')
   await last
   t.same(log, ['last'])
-  t.equal(queue.size, 0)
+  await settled()
+  t.notOk(queue.busy('disk'))
 })

@@ -14,7 +14,7 @@ import { contentOf, liveClock, manifestOf } from './transfer-kit.js'
 import { card } from '../../runners/test/samples.js'
 import type { Bundle, ModelCard } from '../../../kernel/index.js'
 import type { Found } from '../peers/finder.js'
-import type { OfferedModel } from '../store/offered.js'
+import type { StoreEntry } from '../store/types.js'
 import type { StagerParts } from '../staged/stager.js'
 import type { StoreEntryFact } from '../manager/catalogue.js'
 import type { Test } from './manager-kit.js'
@@ -51,14 +51,13 @@ export async function world (
     error: errorOf
   })
   const log = memoryLog()
-  const exchange = new Exchange({ cluster, clock: liveClock, access, random: () => 0.5 })
-  const local = new LocalCopies({
-    bundle, staging: () => staging!, beside: () => beside!, cache: () => cache!, log, onChange: () => {}
-  })
+  const exchange = new Exchange({ cluster, clock: liveClock, access })
+  const roots = { staged: staging!, beside: beside!, cache: cache! }
+  const local = new LocalCopies({ bundle, roots, log, onChange: () => {} })
   const told: string[] = []
   const failures: Record<string, unknown>[] = []
   const stager = new Stager({
-    staging: () => staging!, beside: () => beside!, cache: () => cache!, local, evictor: null,
+    roots, local, evictor: { makeRoom: async () => ({ evicted: [] }) },
     room: new Room(0), exchange, hub: null,
     find: async (modelId, digest, signal) => await find(modelId, signal, digest),
     derive: async (_folder, { modelId }) => card(modelId),
@@ -66,11 +65,11 @@ export async function world (
     onChange: () => {},
     onPending: ({ modelId }) => { told.push(`pending ${modelId}`) },
     onCompleted: ({ modelId }) => { told.push(`completed ${modelId}`) },
-    onFailed: ({ modelId }, { reason, message }) => {
+    onFailed: ({ modelId, failure }) => {
+      const { reason, message } = failure!
       told.push(`failed ${modelId}`)
       failures.push({ modelId, reason, message })
     },
-    unusable: () => new Error('unusable'),
     inUse: () => false,
     ...more
   })
@@ -80,7 +79,7 @@ export async function world (
 
 /** A model on a offered. `bundled` ones are copied, others linked on the same disk. */
 export function item (t: Test, { content = CONTENT, modelId = ID, bundled = false,
-  companions = [] as string[] } = {}): OfferedModel {
+  companions = [] as string[] } = {}): StoreEntry {
   const directory = scratch(t)
   for (const [path, bytes] of content) {
     mkdirSync(dirname(join(directory, path)), { recursive: true })
@@ -97,9 +96,9 @@ export function item (t: Test, { content = CONTENT, modelId = ID, bundled = fals
 
 /** What a store says of a model. */
 export const factOf = (
-  { digest, manifest: { totalBytes, revision }, card }: OfferedModel
+  { digest, manifest: { totalBytes, revision }, card }: StoreEntry
 ): StoreEntryFact => ({
   digest, revision, totalBytes, source: '', downloadedAt: '', bundled: false, card
 })
 
-export const offered = (one: OfferedModel): Found => ({ from: 'offered', item: one })
+export const offered = (one: StoreEntry): Found => ({ from: 'offered', item: one })

@@ -1,12 +1,13 @@
 import { existsSync, mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { systemClock } from '../../../kernel/index.js'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { LocalCopies } from '../staged/local-copies.js'
 import { Room } from '../space/room.js'
 import { NoSafeFit } from '../space/plans.js'
-import { StageJob } from '../staged/stage-job.js'
-import { failureOf } from '../staged/stager.js'
+import { failureOf, Job } from '../transfer/job.js'
+import { ModelRoot } from '../files/root.js'
 import { errorOf, scratch, soon, until } from './manager-kit.js'
 import { gate, memoryLog } from './store-kit.js'
 import { CONTENT, factOf, ID, item, OTHER, offered, world } from './stager-kit.js'
@@ -14,6 +15,7 @@ import { wrongFiles } from './transfer-kit.js'
 import type { Bundle } from '../../../kernel/index.js'
 import type { HubClient } from '../hub/types.js'
 import type { Evictor } from '../space/evictor.js'
+import type { Test } from './manager-kit.js'
 
 t.test('a model of the own store on the same disk is linked', async (t) => {
   const one = item(t)
@@ -104,7 +106,7 @@ t.test('what ships is copied chunk by chunk, in room that was asked for', async 
   await w.stager.stage(ID).ended
   t.same(w.failures, [])
   t.same(await wrongFiles(join(w.staging.root, 'acme--model'), CONTENT), [])
-  t.same(asked[0], [100_010, { keep: [ID] }])
+  t.same(asked[0], [100_010, ID])
   t.equal(statSync(join(w.staging.root, 'acme--model', 'm.gguf')).nlink, 1)
 })
 
@@ -146,14 +148,16 @@ t.test('no room: no_safe_fit, nothing begun; the next wish is a new attempt', as
 })
 
 t.test('a folder that cannot be used is the failure of what needs it', async (t) => {
-  const w = await world(t, () => offered(item(t)), { staging: () => null })
+  const w = await world(t, () => offered(item(t)))
+  w.staging.usable = false
   await w.stager.stage(ID).ended
-  t.match(w.failures, [{ modelId: ID, message: 'unusable' }])
+  t.match(w.failures, [{ modelId: ID, message: /cannot be used/ }])
   const why = errorOf('store_unreachable')
   const far = await world(t, () => ({ from: 'hub', commit: '', fact: factOf(item(t)), why }),
-    { cache: () => null, hub: {} as HubClient })
+    { hub: {} as HubClient })
+  far.cache.usable = false
   await far.stager.stage(ID).ended
-  t.match(far.failures, [{ modelId: ID, message: 'unusable' }])
+  t.match(far.failures, [{ modelId: ID, message: /cannot be used/ }])
 })
 
 t.test('a failure to find is told with its reason', async (t) => {
@@ -165,6 +169,9 @@ t.test('a failure to find is told with its reason', async (t) => {
   t.same(w.stager.jobs(), [])
 })
 
+const unused = (t: Test): ModelRoot =>
+  Object.assign(new ModelRoot({ root: scratch(t), clock: systemClock }), { usable: false })
+
 t.test('what ships with this node is used in place: nobody is asked', async (t) => {
   const one = item(t)
   const shipped = { model: () => undefined, models: () =>
@@ -172,7 +179,7 @@ t.test('what ships with this node is used in place: nobody is asked', async (t) 
   const log = memoryLog()
   const local = new LocalCopies({
     bundle: shipped as unknown as Bundle, log, onChange: () => {},
-    staging: () => null, beside: () => null, cache: () => null
+    roots: { staged: unused(t), beside: unused(t), cache: unused(t) }
   })
   await local.open()
   const w = await world(t, () => { throw new Error('asked') }, { local })
@@ -221,7 +228,7 @@ t.test('closing ends what runs, tells nobody of a failure, and keeps what came',
   const closed = w.stager.close()
   open()
   await soon(closed)
-  t.match(job, { state: 'failed', failure: { message: 'the node stops' } })
+  t.match(job, { state: 'closed', failure: { message: 'the node stops' } })
   t.same(w.told, [`pending ${ID}`])
 })
 
@@ -254,11 +261,11 @@ t.test('room: one transfer at a time on a disk; an abort leaves the queue', asyn
   const folder = scratch(t)
   const { opened, open } = gate()
   const order: string[] = []
-  const first = room.alone(folder, 'a', undefined, async () => { order.push('a'); await opened })
+  const first = room.alone(folder, undefined, async () => { order.push('a'); await opened })
   await until(() => order.length === 1)
   const abort = new AbortController()
-  const second = room.alone(folder, 'b', abort.signal, async () => { order.push('b') })
-  const third = room.alone(join(folder, 'deeper'), 'c', undefined, async () => { order.push('c') })
+  const second = room.alone(folder, abort.signal, async () => { order.push('b') })
+  const third = room.alone(join(folder, 'deeper'), undefined, async () => { order.push('c') })
   second.catch(() => {})
   await new Promise((resolve) => { setImmediate(resolve) })
   abort.abort(new Error('enough'))
@@ -270,18 +277,18 @@ t.test('room: one transfer at a time on a disk; an abort leaves the queue', asyn
   await room.check(folder, 1)
   await new Room(2 ** 60).check(folder, 0)
   writeFileSync(join(folder, 'f'), Buffer.alloc(10_000, 1))
-  t.equal(await room.kept(folder, null), 10_000)
-  t.equal(await room.kept(join(folder, 'none'), null), 0)
+  t.equal(await room.fetched(folder), 10_000)
+  t.equal(await room.fetched(join(folder, 'none')), 0)
   const digest = 'a'.repeat(64)
-  t.equal(await room.kept(folder, digest), 0, 'without a journal nobody says what they are of')
+  t.equal(await room.fetched(folder, digest), 0, 'without a journal nobody says what they are of')
   writeFileSync(join(folder, '.svc-journal'), `svc-journal 1 ${digest}\n`)
-  t.ok(await room.kept(folder, digest) >= 10_000)
-  t.equal(await room.kept(folder, 'b'.repeat(64)), 0, 'bytes of another version may have to come again')
+  t.ok(await room.fetched(folder, digest) >= 10_000)
+  t.equal(await room.fetched(folder, 'b'.repeat(64)), 0, 'bytes of another version may have to come again')
 })
 
 t.test('a job as /state shows it', (t) => {
   const clock = manualClock()
-  const job = new StageJob(ID, clock)
+  const job = new Job(ID, null, { clock, onChange: () => {} })
   t.match(job.view('n'),
     { DownloadPending: { nodeId: 'n', modelId: ID, attemptId: job.attemptId, downloaded: 0 } })
   job.moved({ bytes: 0, totalBytes: 4000, files: 0, totalFiles: 2 })
@@ -291,7 +298,7 @@ t.test('a job as /state shows it', (t) => {
 
 t.test('a job measures its rate', async (t) => {
   const clock = manualClock()
-  const job = new StageJob(ID, clock)
+  const job = new Job(ID, null, { clock, onChange: () => {} })
   job.moved({ bytes: 0, totalBytes: 4000, files: 0, totalFiles: 2 })
   await clock.advance(1000)
   job.moved({ bytes: 1000, totalBytes: 4000, files: 1, totalFiles: 2 })
@@ -319,6 +326,6 @@ t.test('a transfer that is cancelled ends, and says so', async (t) => {
   t.equal(await w.stager.cancel(ID), false, 'there is none')
   const job = w.stager.stage(ID)
   t.equal(await w.stager.cancel(ID), true)
-  t.match(job, { state: 'failed', failure: { reason: 'cancelled' } })
+  t.match(job, { state: 'cancelled', failure: { reason: 'cancelled' } })
   t.same(w.told, [`pending ${ID}`], 'no failure that somebody has to look at')
 })

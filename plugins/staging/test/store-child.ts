@@ -2,14 +2,15 @@
 import { systemClock } from '../../../kernel/index.js'
 import { ModelRoot } from '../files/root.js'
 import { createHubClient } from '../hub/client.js'
-import { openStore } from '../store/store.js'
+import { Room } from '../space/room.js'
+import { Store } from '../store/store.js'
 import { derive, memoryLog } from './store-kit.js'
 
 interface Setup { folder: string, modelId: string, source?: string, url?: string, cdnHost?: string }
 
 const { folder, modelId, source, url, cdnHost } = JSON.parse(process.argv[2] ?? '') as Setup
 const random = (): number => 0
-const store = await openStore({
+const store = new Store({
   root: new ModelRoot({ root: folder, clock: systemClock }),
   clock: systemClock,
   random,
@@ -17,8 +18,11 @@ const store = await openStore({
     ? null
     : createHubClient({ url, redirectHosts: [cdnHost ?? ''], clock: systemClock, random }),
   derive,
-  admit: async (_job, run) => await run(),
-  log: memoryLog()
+  room: new Room(0),
+  fromNode: async () => { throw new Error('there are no other nodes') },
+  log: memoryLog(),
+  onChange: () => {}
 })
-const job = store.start(modelId, source === undefined ? {} : { source })
-setInterval(() => { process.stdout.write(`${job.status().downloadedBytes}\n`) }, 5)
+await store.open()
+store.start(modelId, source === undefined ? {} : { source })
+setInterval(() => { process.stdout.write(`${store.status(modelId).downloadedBytes}\n`) }, 5)

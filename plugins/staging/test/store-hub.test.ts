@@ -4,10 +4,12 @@ import t from 'tap'
 import { deriveCard } from '../cards/index.js'
 import { startHub } from './hub-kit.js'
 import type { FakeHub, HubFaults, HubModel } from './hub-kit.js'
-import { SerialQueue } from '../files/queues.js'
 import {
-  bytes, clientOf, derive, ended, ID, importFolder, memoryLog, MIB, names, open, scratch, until, write
+  bytes, clientOf, derive, done, ended, ID, importFolder, memoryLog, MIB, names, open, RoomWatch, scratch,
+  until, write
 } from './store-kit.js'
+import { Room } from '../space/room.js'
+import { statusOf } from '../store/download.js'
 
 const WEIGHTS = bytes(3 * MIB, 7)
 const MODEL: HubModel = {
@@ -35,15 +37,15 @@ t.test('a pull: bytes, record, status', async (t) => {
     onChange: (modelId) => { changed.push(modelId) }
   })
   const job = store.start(ID)
-  t.match(job.status(), { status: 'pending', source: 'hub', revision: null, progress: 0, etaMs: null })
-  t.same(store.downloads(), [job.status()])
+  t.match(statusOf(job), { status: 'pending', source: 'hub', revision: null, progress: 0, etaMs: null })
+  t.same(store.downloads(), [statusOf(job)])
   const commit = hub.commit(ID)
-  t.match(await job.done, {
+  t.match(await done(job), {
     modelId: ID, status: 'complete', progress: 1, error: null, reason: null, downloadedBytes: TOTAL,
     totalBytes: TOTAL, bytesPerSecond: 0, etaMs: null, source: 'hub', revision: commit
   })
-  const { directory, record } = store.get(ID)!
-  t.match(record, { source: `hub:${hub.url}@${commit}`, manifest: { revision: commit, totalBytes: TOTAL } })
+  const { directory, ...entry } = store.get(ID)!
+  t.match(entry, { source: `hub:${hub.url}@${commit}`, manifest: { revision: commit, totalBytes: TOTAL } })
   t.match(about, [{ modelId: ID, revision: commit, licence: 'mit', languages: ['en'] }])
   t.same(readFileSync(join(directory, 'model.onnx')), WEIGHTS)
   t.same(names(directory), ['.svc-record.json', 'config.json', 'model.onnx', 'tokenizer.json'])
@@ -51,8 +53,8 @@ t.test('a pull: bytes, record, status', async (t) => {
   t.ok(changed.length > 2)
 
   const sent = hub.sent()
-  t.match(await store.start(ID).done, { status: 'complete', progress: 1, totalBytes: TOTAL })
-  t.match(await store.start(ID, { source: 'hub', revision: 'main' }).done, { status: 'complete' })
+  t.match(await done(store.start(ID)), { status: 'complete', progress: 1, totalBytes: TOTAL })
+  t.match(await done(store.start(ID, { source: 'hub', revision: 'main' })), { status: 'complete' })
   t.equal(hub.sent(), sent, 'the same commit costs no bytes')
 })
 
@@ -60,10 +62,10 @@ t.test('an update fetches what changed only', async (t) => {
   const hub = await hubFor(t)
   const folder = scratch(t)
   const store = await open(t, folder, { hub: clientOf(hub) })
-  await store.start(ID).done
+  await done(store.start(ID))
   hub.setModel(ID, { ...MODEL, files: { ...MODEL.files, 'config.json': '{"a":2}' } })
   hub.reset()
-  t.match(await store.start(ID).done, { status: 'complete', revision: hub.commit(ID) })
+  t.match(await done(store.start(ID)), { status: 'complete', revision: hub.commit(ID) })
   t.equal(hub.sent('model.onnx'), 0)
   const { directory } = store.get(ID)!
   t.equal(readFileSync(join(directory, 'config.json'), 'utf8'), '{"a":2}', 'the same size, and still noticed')
@@ -81,11 +83,11 @@ t.test('two starts are one download; other options are refused meanwhile', async
   const refusal = { name: 'StoreError', reason: 'download_running', message: /cancel it first/ }
   t.throws(() => store.start(ID), refusal)
   t.throws(() => store.start(ID, { source: 'file:///x' }), refusal)
-  await until(() => first.status().downloadedBytes === MIB)
-  t.match(first.status(), { status: 'downloading', totalBytes: 3 * MIB, progress: 1 / 3 })
+  await until(() => statusOf(first).downloadedBytes === MIB)
+  t.match(statusOf(first), { status: 'downloading', totalBytes: 3 * MIB, progress: 1 / 3 })
   hub.faults = {}
   await store.cancel(ID)
-  t.match(await store.start(ID, { allow: ['*.onnx'] }).done, { status: 'complete' })
+  t.match(await done(store.start(ID, { allow: ['*.onnx'] })), { status: 'complete' })
   t.equal(hub.requests.filter(({ url, status }) => url.includes('/revision/') && status === 200).length, 2)
   const { directory } = store.get(ID)!
   t.same(names(directory), ['.svc-record.json', 'model.onnx'])
@@ -100,17 +102,17 @@ t.test('paused and resumed: the files it began with, and no byte twice', async (
   const store = await open(t, folder, { hub: clientOf(hub) })
   const commit = hub.commit(ID)
   const job = store.start(ID)
-  await until(() => job.status().downloadedBytes > MIB)
-  const before = job.status().downloadedBytes
+  await until(() => statusOf(job).downloadedBytes > MIB)
+  const before = statusOf(job).downloadedBytes
   t.match(await store.pause(ID), { status: 'paused', error: null, bytesPerSecond: 0, revision: commit })
-  t.match(await job.done, { status: 'paused' })
+  t.match(await done(job), { status: 'paused' })
   t.match(await store.pause(ID), { status: 'paused' }, 'again is no error')
   hub.setModel(ID, { files: { 'model.onnx': bytes(3 * MIB, 8), 'config.json': 'new' } })
   hub.faults = {}
   hub.reset()
   const next = store.resume(ID)
-  t.ok(next.status().downloadedBytes >= before, 'what was there still counts')
-  t.match(await next.done, { status: 'complete', revision: commit })
+  t.ok(statusOf(next).downloadedBytes >= before, 'what was there still counts')
+  t.match(await done(next), { status: 'complete', revision: commit })
   t.same(readFileSync(join(store.get(ID)!.directory, 'model.onnx')), WEIGHTS)
   t.equal(hub.sent('model.onnx'), 2 * MIB)
   await t.rejects(store.pause(ID), { name: 'StoreError', reason: 'no_download' })
@@ -124,12 +126,12 @@ t.test('after a restart running ones go on and paused ones stay', async (t) => {
   const folder = scratch(t)
   const first = await open(t, folder, { hub: clientOf(hub) })
   const jobs = Object.keys(models).map((modelId) => first.start(modelId))
-  await until(() => jobs.every((job) => job.status().downloadedBytes > MIB))
+  await until(() => jobs.every((job) => statusOf(job).downloadedBytes > MIB))
   const { startedAt } = first.status('acme/waits')
   await first.pause('acme/waits')
   await first.cancel('acme/left')
   await first.close()
-  t.match(await jobs[0]!.done, { status: 'pending' })
+  t.match(await done(jobs[0]!), { status: 'pending' })
   t.throws(() => first.start(ID), { name: 'StoreError', reason: 'closed' })
 
   hub.faults = {}
@@ -140,8 +142,8 @@ t.test('after a restart running ones go on and paused ones stay', async (t) => {
   t.match(second.status('acme/left'), { status: 'cancelled' })
   t.match(await ended(second, 'acme/runs'), { status: 'complete' })
   t.equal(hub.sent('model.onnx'), 2 * MIB, 'only the one, and only what it did not have')
-  t.match(await second.start('acme/waits').done, { status: 'complete' })
-  t.match(await second.start('acme/left').done, { status: 'complete' })
+  t.match(await done(second.start('acme/waits')), { status: 'complete' })
+  t.match(await done(second.start('acme/left')), { status: 'complete' })
   t.equal(hub.sent('model.onnx'), 6 * MIB, 'what was cancelled was kept too')
 })
 
@@ -151,7 +153,7 @@ t.test('a paused download is cancelled; its bytes are swept after a day', async 
   const folder = scratch(t)
   const first = await open(t, folder, { hub: clientOf(hub) })
   const job = first.start(ID)
-  await until(() => job.status().downloadedBytes > MIB)
+  await until(() => statusOf(job).downloadedBytes > MIB)
   await first.pause(ID)
   t.match(await first.cancel(ID), { status: 'cancelled' })
   await t.rejects(first.cancel(ID), { name: 'StoreError', reason: 'no_download' })
@@ -172,26 +174,26 @@ t.test('failures of the hub are told as they are', async (t) => {
   const folder = scratch(t)
   const log = memoryLog()
   const store = await open(t, folder, { hub: clientOf(hub), log })
-  t.match(await store.start('acme/absent').done, { status: 'failed', reason: 'not_found' })
+  t.match(await done(store.start('acme/absent')), { status: 'failed', reason: 'not_found' })
   hub.faults = { gated: true }
-  t.match(await store.start(ID).done, { status: 'failed', reason: 'gated', error: /SVC_HUB_TOKEN/ })
+  t.match(await done(store.start(ID)), { status: 'failed', reason: 'gated', error: /SVC_HUB_TOKEN/ })
   t.same(names(join(folder, '.incoming')), [], 'nothing was fetched, nothing is left')
   hub.faults = { flipAt: 100, only: ({ path }) => path === 'model.onnx' }
-  t.match(await store.start(ID).done, { status: 'failed', reason: 'hash', error: /model\.onnx/ })
+  t.match(await done(store.start(ID)), { status: 'failed', reason: 'hash', error: /model\.onnx/ })
   t.same(names(folder), ['.incoming', '.trash'], 'nothing is published')
   t.equal(store.get(ID), undefined)
   t.ok(log.lines.some(([message, { reason }]) => message === 'a download failed' && reason === 'hash'))
   hub.faults = {}
-  t.match(await store.start(ID).done, { status: 'complete' }, 'it recovers')
+  t.match(await done(store.start(ID)), { status: 'complete' }, 'it recovers')
 })
 
 t.test('a hub that is away does not take away what the store has', async (t) => {
   const hub = await hubFor(t)
   const store = await open(t, scratch(t), { hub: clientOf(hub) })
-  await store.start(ID).done
+  await done(store.start(ID))
   hub.faults = { status: 503 }
-  t.match(await store.start(ID).done, { status: 'complete', totalBytes: TOTAL })
-  t.match(await store.start(ID, { revision: 'v2' }).done, { status: 'failed', reason: 'unavailable' })
+  t.match(await done(store.start(ID)), { status: 'complete', totalBytes: TOTAL })
+  t.match(await done(store.start(ID, { revision: 'v2' })), { status: 'failed', reason: 'unavailable' })
   t.ok(store.get(ID), 'the old copy is still offered')
 })
 
@@ -200,17 +202,17 @@ t.test('without a hub', async (t) => {
   const store = await open(t, folder)
   t.throws(() => store.start(ID), { name: 'StoreError', reason: 'no_hub', message: /model_store\.hub/ })
   await importFolder(store, write(scratch(t), { 'model.onnx': 'x' }))
-  t.match(await store.start(ID).done, { status: 'complete' }, 'what is there is there')
+  t.match(await done(store.start(ID)), { status: 'complete' }, 'what is there is there')
 })
 
 t.test('what was imported is not replaced by a plain pull, but by one from the hub', async (t) => {
   const hub = await hubFor(t)
   const store = await open(t, scratch(t), { hub: clientOf(hub) })
   await importFolder(store, write(scratch(t), { 'model.onnx': 'mine' }))
-  t.match(await store.start(ID).done, { status: 'complete' })
+  t.match(await done(store.start(ID)), { status: 'complete' })
   t.equal(hub.requests.length, 0)
-  t.match(await store.start(ID, { source: 'hub' }).done, { status: 'complete', totalBytes: TOTAL })
-  t.match(store.get(ID)!.record.source, /^hub:/)
+  t.match(await done(store.start(ID, { source: 'hub' })), { status: 'complete', totalBytes: TOTAL })
+  t.match(store.get(ID)!.source, /^hub:/)
 })
 
 t.test('removal while it is fetched leaves nothing', async (t) => {
@@ -219,9 +221,9 @@ t.test('removal while it is fetched leaves nothing', async (t) => {
   const folder = scratch(t)
   const store = await open(t, folder, { hub: clientOf(hub) })
   const job = store.start(ID)
-  await until(() => job.status().downloadedBytes > MIB)
+  await until(() => statusOf(job).downloadedBytes > MIB)
   t.ok(await store.remove(ID) >= MIB, 'what was fetched counts as given back')
-  t.match(await job.done, { status: 'cancelled' })
+  t.match(await done(job), { status: 'cancelled' })
   t.match([names(folder), names(join(folder, '.incoming'))], [['.incoming', '.trash'], []])
   t.equal(store.status(ID).status, 'not_found')
 })
@@ -232,11 +234,11 @@ t.test('pulls, pauses and removals at once end in one whole copy or none', async
   const store = await open(t, folder, { hub: clientOf(hub) })
   for (let round = 0; round < 12; round++) {
     const job = store.start(ID)
-    const others: Promise<unknown>[] = [store.start(ID).done, store.remove(ID), ended(store, ID)]
+    const others: Promise<unknown>[] = [done(store.start(ID)), store.remove(ID), ended(store, ID)]
     if (round % 3 === 0) others.push(store.pause(ID).catch(() => 0))
-    if (round % 2 === 0) others.push(store.start(ID).done)
+    if (round % 2 === 0) others.push(done(store.start(ID)))
     if (round % 4 === 1) others.push(store.remove(ID).catch(() => 0))
-    await Promise.all([job.done, ...others])
+    await Promise.all([done(job), ...others])
     const entry = store.get(ID)
     t.equal(existsSync(join(folder, 'acme--voice')), entry !== undefined)
     if (entry !== undefined) t.same(readFileSync(join(entry.directory, 'model.onnx')), WEIGHTS)
@@ -248,12 +250,9 @@ t.test('admission is told the exact bytes of the selection', async (t) => {
   const hub = await hubFor(t)
   const store = await open(t, scratch(t), {
     hub: clientOf(hub),
-    admit: async (job, run) => {
-      t.same(job, { modelId: ID, totalBytes: TOTAL, resumableBytes: 0 })
-      return await run()
-    }
+    room: new RoomWatch(async (bytes) => { t.equal(bytes, TOTAL) })
   })
-  t.match(await store.start(ID).done, { status: 'complete' })
+  t.match(await done(store.start(ID)), { status: 'complete' })
 })
 
 t.test('a job file that is damaged is a partial without a job', async (t) => {
@@ -263,7 +262,7 @@ t.test('a job file that is damaged is a partial without a job', async (t) => {
   write(incoming, { '.svc-job.json': '{"format":1,', 'model.onnx': WEIGHTS.subarray(0, MIB) })
   const store = await open(t, folder, { hub: clientOf(hub) })
   t.equal(store.status(ID).status, 'not_found')
-  t.match(await store.start(ID).done, { status: 'complete' })
+  t.match(await done(store.start(ID)), { status: 'complete' })
   t.equal(hub.sent('model.onnx'), 2 * MIB, 'its bytes served all the same')
 })
 
@@ -291,15 +290,12 @@ t.test('a hub that asks for a long pause is waited for without a place in the qu
   const hub = await startHub({ models: { [ID]: { files: { 'model.onnx': 'weights' } } } })
   t.teardown(async () => { await hub.close() })
   hub.faults = { status: 429, retryAfter: '600', only: ({ path }) => path === 'model.onnx' }
-  const queue = new SerialQueue()
-  const store = await open(t, scratch(t), {
-    hub: clientOf(hub), admit: async ({ modelId }, run) => await queue.run(modelId, run)
-  })
+  const store = await open(t, scratch(t), { hub: clientOf(hub), room: new Room(0) })
   const job = store.start(ID)
   await until(() => hub.requests.some(({ path }) => path === 'model.onnx'))
   const source = write(scratch(t), { 'model.onnx': 'other' })
   await importFolder(store, source, 'acme/other')
-  t.match(job.status(), { status: 'downloading' })
+  t.match(statusOf(job), { status: 'downloading' })
   hub.faults = {}
   t.match(await store.cancel(ID), { status: 'cancelled' })
 })

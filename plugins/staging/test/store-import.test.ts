@@ -5,8 +5,12 @@ import { pathToFileURL } from 'node:url'
 import t from 'tap'
 import { manifestDigest } from '../files/record.js'
 import {
-  bytes, contents, ended, gate, ID, importFolder, memoryLog, MIB, names, open, scratch, until, write
+  bytes, contents, done, ended, gate, ID, importFolder, memoryLog, MIB, names, open, RoomWatch, scratch,
+  until, write
 } from './store-kit.js'
+import { statusOf } from '../store/download.js'
+import { Room } from '../space/room.js'
+import { contentOf, manifestOf, memorySource, wrongFiles } from './transfer-kit.js'
 
 const LARGE = {
   'model.onnx': bytes(17 * MIB + 5), 'config.json': '{}', 'voices/en.bin': bytes(3000, 2), empty: ''
@@ -21,22 +25,22 @@ t.test('a folder is copied, hashed and published read-only', async (t) => {
     onChange: () => { seen.push(store.status(ID).downloadedBytes) }
   })
   const entry = await importFolder(store, source)
-  t.match(entry, { modelId: ID, totalBytes: 17 * MIB + 5 + 2 + 3000, record: { source: 'file' } })
-  t.same(entry.record.manifest.files.map(({ path, size, chunkSha256 }) => [path, size, chunkSha256.length]), [
+  t.match(entry, { modelId: ID, manifest: { totalBytes: 17 * MIB + 5 + 2 + 3000 }, source: 'file' })
+  t.same(entry.manifest.files.map(({ path, size, chunkSha256 }) => [path, size, chunkSha256.length]), [
     ['config.json', 2, 1], ['empty', 0, 0], ['model.onnx', 17 * MIB + 5, 2], ['voices/en.bin', 3000, 1]
   ])
   t.same(await contents(entry.directory), await contents(source))
-  for (const { path } of entry.record.manifest.files) {
+  for (const { path } of entry.manifest.files) {
     const { mode, nlink, ino } = lstatSync(join(entry.directory, path))
     t.equal(mode & 0o777, 0o444, `${path} is read-only`)
     t.equal(nlink, 1, `${path} is no hard link`)
     t.not(ino, lstatSync(join(source, path)).ino)
   }
-  t.equal(seen.at(-1), entry.totalBytes)
+  t.equal(seen.at(-1), entry.manifest.totalBytes)
   t.ok(seen.every((bytes, i) => i === 0 || bytes >= seen[i - 1]!), 'progress never goes back')
   t.same(store.status(ID), {
     modelId: ID, status: 'complete', progress: 1, error: null, reason: null,
-    downloadedBytes: entry.totalBytes, totalBytes: entry.totalBytes, bytesPerSecond: 0,
+    downloadedBytes: entry.manifest.totalBytes, totalBytes: entry.manifest.totalBytes, bytesPerSecond: 0,
     etaMs: null, source: pathToFileURL(source).href,
     revision: null, startedAt: store.status(ID).startedAt
   })
@@ -53,7 +57,7 @@ t.test('the same bytes are not copied again, other bytes replace them', async (t
   t.equal(same.downloadedAt, first.downloadedAt)
   write(source, { 'config.json': '[]' })
   const other = await importFolder(store, source)
-  t.not(manifestDigest(other.record.manifest), manifestDigest(first.record.manifest))
+  t.not(manifestDigest(other.manifest), manifestDigest(first.manifest))
   t.same(await contents(other.directory), await contents(source))
   t.same(names(join(store.get(ID)!.directory, '..', '.trash')), [])
 })
@@ -177,16 +181,16 @@ t.test('links planted in the incoming folder are not followed', async (t) => {
 t.test('admission is asked with the bytes, before the first is written', async (t) => {
   const source = write(scratch(t), FILES)
   const folder = scratch(t)
-  const asked: object[] = []
+  const asked: number[] = []
   const refusing = await open(t, folder, {
-    admit: async (job) => {
-      asked.push(job)
+    room: new RoomWatch(async (bytes) => {
+      asked.push(bytes)
       throw Object.assign(new Error('12 GiB do not fit: 11 GiB are free'), { reason: 'no_safe_fit' })
-    }
+    })
   })
   const imported = importFolder(refusing, source)
   await t.rejects(imported, { name: 'StoreError', reason: 'no_safe_fit', message: /12 GiB/ })
-  t.same(asked, [{ modelId: ID, totalBytes: TOTAL, resumableBytes: 0 }])
+  t.same(asked, [TOTAL])
   t.same(names(join(folder, '.incoming')), [])
   t.match(refusing.status(ID), { status: 'failed', reason: 'no_safe_fit' })
 })
@@ -194,17 +198,15 @@ t.test('admission is asked with the bytes, before the first is written', async (
 t.test('who waits for admission is pending, and can be cancelled at once', async (t) => {
   const source = write(scratch(t), FILES)
   const turn = gate()
-  let asked = false
-  let ran = 0
-  const store = await open(t, scratch(t), {
-    admit: async (_job, run) => { asked = true; await turn.opened; ran++; return await run() }
-  })
+  const [folder, room] = [scratch(t), new Room(0)]
+  const store = await open(t, folder, { room })
+  const before = room.alone(folder, undefined, async () => { await turn.opened })
   const job = store.start(ID, { source: pathToFileURL(source).href })
-  await until(() => asked)
-  t.match(job.status(), { status: 'pending', totalBytes: TOTAL, progress: 0 })
+  await until(() => statusOf(job).totalBytes > 0)
+  t.match(statusOf(job), { status: 'pending', totalBytes: TOTAL, progress: 0 })
   t.match(await store.cancel(ID), { status: 'cancelled' })
   turn.open()
-  await until(() => ran === 1)
+  await before
   t.same(store.entries(), [])
   t.match(await ended(store, ID), { status: 'cancelled' })
 })
@@ -219,7 +221,7 @@ t.test('a folder put into the store by hand is hashed and taken in', async (t) =
   const store = await open(t, folder, { log, onChange: (modelId) => { changed.push(modelId) } })
   await store.refresh()
   const entry = store.get(ID)
-  t.match(entry, { record: { source: 'file', card: { modelId: ID }, manifest: { revision: 'local' } } })
+  t.match(entry, { source: 'file', card: { modelId: ID }, manifest: { revision: 'local' } })
   t.equal(lstatSync(join(folder, 'acme--voice', 'model.onnx')).mode & 0o777, 0o444)
   t.match(store.problems(), [{ modelId: 'acme/riddle', problem: /no model\.onnx/ }])
   t.ok(log.lines.some(([, fields]) => fields['modelId'] === 'acme/riddle'), 'the log says why')
@@ -276,25 +278,29 @@ t.test('removal gives the bytes back and ends what was asked before', async (t) 
   const next = store.start(ID, { source: pathToFileURL(source).href })
   t.not(next, job, 'who starts after a removal gets a new download')
   await removed
-  t.match(await job.done, { status: 'cancelled' })
-  t.match(await next.done, { status: 'complete' })
+  t.match(await done(job), { status: 'cancelled' })
+  t.match(await done(next), { status: 'complete' })
   t.same(await contents(store.get(ID)!.directory), await contents(source))
 })
 
 t.test('a node is a source too', async (t) => {
+  const content = contentOf({ 'model.onnx': 3 })
+  const manifest = { ...manifestOf(content), modelId: ID }
+  const asked: unknown[] = []
   const store = await open(t, scratch(t), {
-    fromNode: async (modelId, installId, folder, signal, progress, admit) => await admit(3, async () => {
-      t.same([modelId, installId, signal.aborted], [ID, 'node-1', false])
-      write(folder, { 'model.onnx': 'abc' })
-      progress({ bytes: 3, totalBytes: 3, files: 1, totalFiles: 1 })
-      const other = await open(t, scratch(t))
-      const { record } = await importFolder(other, folder)
-      return record.manifest
-    })
+    fromNode: async (modelId, installId, signal) => {
+      asked.push([modelId, installId, signal.aborted])
+      return { manifest, digest: manifestDigest(manifest), source: memorySource(content, { kind: 'peer' }) }
+    }
   })
-  const { done } = store.start(ID, { source: 'node:node-1' })
-  t.match(await done, { status: 'complete', source: 'node:node-1' })
-  t.match(store.get(ID)?.record, { source: 'node', card: { modelId: ID } })
-  const alone = await open(t, scratch(t))
-  t.match(await alone.start(ID, { source: 'node:node-1' }).done, { status: 'failed', reason: 'bad_source' })
+  t.match(await done(store.start(ID, { source: 'node:node-1' })),
+    { status: 'complete', source: 'node:node-1', totalBytes: 3 })
+  t.same(asked, [[ID, 'node-1', false]])
+  t.match(store.get(ID), { source: 'node', card: { modelId: ID } })
+  t.same(await wrongFiles(store.get(ID)!.directory, content), [])
+  const full = await open(t, scratch(t), {
+    fromNode: async () => ({ manifest, digest: manifestDigest(manifest), source: memorySource(content) }),
+    room: new RoomWatch(async () => { throw Object.assign(new Error('no room'), { reason: 'no_safe_fit' }) })
+  })
+  t.match(await done(full.start(ID, { source: 'node:node-1' })), { status: 'failed', reason: 'no_safe_fit' })
 })

@@ -9,10 +9,12 @@ import { hashFile } from '../files/hash.js'
 import { walkModel } from '../files/walk.js'
 import { createHubClient } from '../hub/client.js'
 import type { HubClient } from '../hub/types.js'
-import { openStore } from '../store/store.js'
+import { Store } from '../store/store.js'
+import { statusOf } from '../store/download.js'
+import { Room } from '../space/room.js'
 import { StoreError } from '../store/types.js'
-import type { Derive, DownloadStatus, StoreEntry, StoreOptions } from '../store/types.js'
-import type { Store } from '../store/store.js'
+import type { Derive, StoreEntry, StoreOptions } from '../store/types.js'
+import type { Download, DownloadStatus } from '../store/download.js'
 import type { FakeHub } from './hub-kit.js'
 
 export const ID = 'acme/voice'
@@ -67,27 +69,43 @@ export function clientOf (hub: FakeHub): HubClient {
   })
 }
 
+/** Room without queues: transfers to one disk run at once. */
+class FreeRoom extends Room {
+  override async alone<T> (
+    _path: string, _signal: AbortSignal | undefined, work: () => Promise<T>
+  ): Promise<T> { return await work() }
+}
+
 /** Opens a store in a folder; it is closed with the test. */
 export async function open (t: Test, folder: string, options: Partial<StoreOptions> = {}): Promise<Store> {
-  const store = await openStore({
+  const store = new Store({
     root: new ModelRoot({ root: folder, clock: systemClock }),
     clock: systemClock,
     random: () => 0.01,
     hub: null,
     derive,
-    admit: async (_job, run) => await run(),
+    room: new FreeRoom(0),
+    fromNode: async () => { throw new Error('there are no other nodes') },
     log: memoryLog(),
+    onChange: () => {},
     ...options
   })
+  await store.open()
   t.teardown(async () => { await store.close() })
   return store
 }
 
 /** Copies a folder into the store; rejects with what its download failed with. */
 export async function importFolder (store: Store, path: string, modelId = ID): Promise<StoreEntry> {
-  const { status, reason, error } = await store.start(modelId, { source: pathToFileURL(path).href }).done
+  const { status, reason, error } = await done(store.start(modelId, { source: pathToFileURL(path).href }))
   if (status === 'complete') return store.get(modelId)!
   throw new StoreError(reason ?? status, error ?? status)
+}
+
+/** How a download has ended. */
+export async function done (job: Download): Promise<DownloadStatus> {
+  await job.ended
+  return statusOf(job)
 }
 
 /** How the download of a model has ended. */
@@ -117,3 +135,14 @@ export async function contents (folder: string): Promise<Record<string, string>>
 
 /** What lies in a folder, hidden names too. */
 export const names = (folder: string): string[] => readdirSync(folder).sort()
+
+/** Room whose check of the space is replaced. */
+export class RoomWatch extends Room {
+  readonly #look: (bytes: number) => Promise<void>
+  constructor (look: (bytes: number) => Promise<void>) {
+    super(0)
+    this.#look = look
+  }
+
+  override async check (_path: string, bytes: number): Promise<void> { await this.#look(bytes) }
+}

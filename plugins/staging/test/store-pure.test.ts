@@ -1,9 +1,12 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { asStoreError, StoreError, parseSource } from '../store/types.js'
-import { parseJob, readJob, writeJob } from '../store/job-file.js'
-import type { JobRecord } from '../store/job-file.js'
+import { systemClock } from '../../../kernel/index.js'
+import { PathError } from '../files/names.js'
+import { parseSource } from '../store/types.js'
+import { parseDownload, readDownload, writeDownload } from '../store/download.js'
+import { failureOf, Job } from '../transfer/job.js'
+import type { Download, DownloadRecord } from '../store/download.js'
 import { RateMeter } from '../transfer/progress.js'
 import { KeyedLock } from '../files/queues.js'
 import { gate, ID } from './store-kit.js'
@@ -43,16 +46,12 @@ t.test('sources', async (t) => {
 })
 
 t.test('errors keep the reason they come with', async (t) => {
-  const own = new StoreError('bad_source', 'x')
-  t.equal(asStoreError(own), own)
   const hub = Object.assign(new Error('the hub says no'), { reason: 'gated' })
-  t.match(asStoreError(hub), { reason: 'gated', message: 'the hub says no', cause: hub })
-  t.match(asStoreError(Object.assign(new Error('x'), { code: 'ENOSPC' })), { reason: 'disk_full' })
-  t.match(asStoreError(Object.assign(new Error('x'), { code: 'EROFS' })), { reason: 'unwritable' })
-  t.match(asStoreError(Object.assign(new Error('x'), { name: 'PathError' })), { reason: 'bad_path' })
-  t.match(asStoreError(new TypeError('boom')), { reason: 'internal', message: 'boom' })
-  t.match(asStoreError('text'), { reason: 'internal', message: 'text' })
-  t.match(asStoreError(undefined), { reason: 'internal' })
+  t.same(failureOf(hub), { reason: 'gated', message: 'the hub says no' })
+  t.match(failureOf(Object.assign(new Error('x'), { code: 'ENOSPC' })), { reason: 'disk_full' })
+  t.match(failureOf(Object.assign(new Error('x'), { code: 'EROFS' })), { reason: 'unwritable' })
+  t.match(failureOf(new PathError('x')), { reason: 'bad_path' })
+  t.match(failureOf(new TypeError('boom')), { reason: 'internal', message: 'boom' })
 })
 
 const file = { path: 'a/model.onnx', size: 5, sha256: 'a'.repeat(64), gitSha1: null }
@@ -60,7 +59,7 @@ const selection = {
   modelId: ID, commit: 'b'.repeat(40), revision: 'main', files: [file], totalBytes: 5, licence: null,
   languages: []
 }
-const record: JobRecord = {
+const record: DownloadRecord = {
   format: 1,
   source: 'hub',
   revision: 'main',
@@ -76,27 +75,32 @@ const record: JobRecord = {
 
 t.test('a job is read as it was written', async (t) => {
   const folder = join(t.testdir({ incoming: {} }), 'incoming', 'acme--voice')
-  t.equal(await readJob(folder, ID), undefined)
-  await writeJob(folder, record)
-  t.same(await readJob(folder, ID), record)
-  t.equal(await readJob(folder, 'acme/other'), undefined, 'its files are of another model')
-  await writeJob(folder, { ...record, selection: null, state: 'failed', error: 'no', reason: 'hash' })
-  t.match(await readJob(folder, ID), { selection: null, state: 'failed', error: 'no', reason: 'hash' })
+  t.equal(await readDownload(folder, ID), undefined)
+  const { source, revision, allow, variant, startedAt, totalBytes } = record
+  const request = { source, revision, allow, variant }
+  const past = { bytes: 0, totalBytes, startedAt }
+  const job: Download = new Job(ID, { request, selection }, { clock: systemClock, onChange: () => {}, past })
+  await writeDownload(folder, job, 'paused')
+  t.same(await readDownload(folder, ID), record)
+  t.equal(await readDownload(folder, 'acme/other'), undefined, 'its files are of another model')
+  job.ask.selection = null
+  await writeDownload(folder, job, 'failed', { message: 'no', reason: 'hash' })
+  t.match(await readDownload(folder, ID), { selection: null, state: 'failed', error: 'no', reason: 'hash' })
 })
 
 t.test('a job file that is not whole counts as none', async (t) => {
   const folder = t.testdir()
   for (const text of ['', '{', 'null', '[]', '"x"', '{"format":2}']) {
     writeFileSync(join(folder, '.svc-job.json'), text)
-    t.equal(await readJob(folder, ID), undefined, text)
+    t.equal(await readDownload(folder, ID), undefined, text)
   }
   const other = t.testdir()
   mkdirSync(join(other, '.svc-job.json'))
-  t.equal(await readJob(other, ID), undefined, 'a folder')
+  t.equal(await readDownload(other, ID), undefined, 'a folder')
 })
 
 t.test('each field of a job file is checked', async (t) => {
-  t.same(parseJob(structuredClone(record), ID), record)
+  t.same(parseDownload(structuredClone(record), ID), record)
   const wrong: Record<string, unknown> = {
     'no source': { source: 5 },
     state: { state: 'running' },
@@ -119,7 +123,7 @@ t.test('each field of a job file is checked', async (t) => {
     'no hash': { selection: { ...selection, files: [{ ...file, sha256: null }] } }
   }
   for (const [name, change] of Object.entries(wrong)) {
-    t.equal(parseJob({ ...record, ...change as object }, ID), undefined, name)
+    t.equal(parseDownload({ ...record, ...change as object }, ID), undefined, name)
   }
 })
 

@@ -1,8 +1,8 @@
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { ChunkBits, Swarm } from '../transfer/swarm.js'
-import { createHoldings } from '../transfer/holdings.js'
-import type { Holdings, HoldingsMessage } from '../transfer/holdings.js'
+import { Holdings } from '../transfer/holdings.js'
+import type { HoldingsMessage } from '../transfer/holdings.js'
 import type { ManualClock } from '../../../kernel/testing/index.js'
 
 const m = 'a'.repeat(64)
@@ -33,7 +33,7 @@ function net (...ids: string[]): Net {
         for (const to of nodes.keys()) if (to !== id) deliver(id, to, message)
       }
     }
-    nodes.set(id, createHoldings({ channel, clock }))
+    nodes.set(id, new Holdings({ channel, clock }))
   }
   return { nodes, log, clock }
 }

@@ -4,6 +4,9 @@ import type { Swarm } from './swarm.js'
 /** How long chunks that were got are gathered before the others are told, ms. */
 const GATHER_MS = 100
 
+/** Which chunks a node holds of a model it offers. */
+type Held = 'all' | (() => Uint8Array | 'all')
+
 /** How messages get to the other nodes; a channel of the cluster fits. */
 export interface HoldingsChannel {
   send (to: string, message: HoldingsMessage): unknown
@@ -11,36 +14,12 @@ export interface HoldingsChannel {
 }
 
 /** What this node tells the others of its chunks, and learns of theirs. `digest`: of the model's manifest. */
-export interface Holdings {
-  /** Lets others know what this node gives: everything, or what `held` returns. Returns what ends it. */
-  offer (digest: string, held: 'all' | (() => Uint8Array | 'all')): () => void
-  /** Keeps a swarm up to date with what the others hold, until the returned function is called. */
-  follow (digest: string, swarm: Swarm): () => void
-  /** A message of another node. Anything that is none is ignored. */
-  receive (from: string, message: unknown): void
-  /** A node can be reached: it is asked what it has. */
-  peerUp (id: string): void
-  /** A node is gone, and all that it held. */
-  peerDown (id: string): void
-  /** This node got a chunk of what it offers; the others hear of it within 100 ms. */
-  announce (digest: string, chunk: number): void
-  /** This node fetches a chunk from the store now: others are to take another one. */
-  claim (digest: string, chunk: number): void
-}
-
-/** Speaks with the other nodes about who holds which chunks. */
-export function createHoldings (options: { channel: HoldingsChannel, clock: Clock }): Holdings {
-  return new NodeHoldings(options)
-}
-
-type Held = 'all' | (() => Uint8Array | 'all')
-
-class NodeHoldings implements Holdings {
+export class Holdings {
   readonly #channel: HoldingsChannel
   readonly #clock: Clock
   readonly #offers = new Map<string, { held: Held }>()
   readonly #followed = new Map<string, Set<Swarm>>()
-  /** Chunks that were got and not told of yet. */
+  /** Chunks that arrived and were not announced yet. */
   readonly #news = new Map<string, number[]>()
 
   constructor ({ channel, clock }: { channel: HoldingsChannel, clock: Clock }) {
@@ -48,6 +27,7 @@ class NodeHoldings implements Holdings {
     this.#clock = clock
   }
 
+  /** Announces what this node can send: everything, or the bitmap `held` returns. Returns what ends it. */
   offer (digest: string, held: Held): () => void {
     const mine = { held }
     this.#offers.set(digest, mine)
@@ -62,6 +42,7 @@ class NodeHoldings implements Holdings {
     }
   }
 
+  /** Keeps a swarm up to date with what the others hold, until the returned function is called. */
   follow (digest: string, swarm: Swarm): () => void {
     const set = this.#followed.get(digest) ?? new Set()
     this.#followed.set(digest, set.add(swarm))
@@ -72,6 +53,7 @@ class NodeHoldings implements Holdings {
     }
   }
 
+  /** A message of another node. Anything that is none is ignored. */
   receive (from: string, unknown: unknown): void {
     const message = readMessage(unknown)
     if (message === undefined) return
@@ -83,14 +65,17 @@ class NodeHoldings implements Holdings {
     if (have !== undefined) this.#channel.send(from, have)
   }
 
+  /** A node can be reached: it is asked what it has. */
   peerUp (id: string): void {
     for (const digest of this.#followed.keys()) this.#channel.send(id, { t: 'ask', m: digest })
   }
 
+  /** A node is gone, and all that it held. */
   peerDown (id: string): void {
     for (const set of this.#followed.values()) for (const swarm of set) swarm.dropPeer(id)
   }
 
+  /** This node got a chunk of what it offers; the others hear of it within 100 ms. */
   announce (digest: string, chunk: number): void {
     if (!this.#offers.has(digest)) return
     const waiting = this.#news.get(digest)
@@ -103,11 +88,12 @@ class NodeHoldings implements Holdings {
     if (waiting.length >= MOST_GOT) this.#flush(digest)
   }
 
+  /** This node fetches a chunk from the store now: others are to take another one. */
   claim (digest: string, chunk: number): void {
     this.#channel.broadcast({ t: 'take', m: digest, i: chunk })
   }
 
-  /** What is said of an offer. */
+  /** The message that announces an offer. */
   #state (digest: string): HoldingsMessage | undefined {
     const offer = this.#offers.get(digest)
     if (offer === undefined) return undefined

@@ -1,0 +1,162 @@
+import { randomUUID } from 'node:crypto'
+import type { Clock } from '../../../kernel/index.js'
+import { RateMeter } from './progress.js'
+import type { Progress } from '../types.js'
+
+/** `onChange` is called for progress at most this often, ms. */
+const PROGRESS_MS = 500
+
+/** Why a job was ended from outside: `closed` ones go on when the node starts again. */
+export type Stop = 'paused' | 'cancelled' | 'closed'
+export type JobState = 'pending' | 'ongoing' | 'completed' | 'failed' | Stop
+
+/** Why a job ended without its model: one word, and a sentence for people. */
+export interface Failure { reason: string, message: string }
+
+/** One-key object, as in /state.downloads. */
+export type DownloadView = Record<string, {
+  nodeId: string, modelId: string, attemptId: string, [more: string]: unknown
+}>
+
+export interface JobParts {
+  clock: Clock
+  /** Called when the state changes, and now and then for progress. */
+  onChange: () => void
+  /** What an earlier run of the same job had. */
+  past?: { bytes: number, totalBytes: number, startedAt: string }
+}
+
+/** A model on its way to this node, from the asking to the end: a download into the store, or a staging. */
+export class Job<Ask = unknown> {
+  readonly modelId: string
+  /** What was asked for. */
+  readonly ask: Ask
+  readonly attemptId = randomUUID()
+  /** ISO-8601. */
+  readonly startedAt: string
+  /** Resolves when it has ended, one way or the other. */
+  readonly ended: Promise<void>
+  state: JobState = 'pending'
+  failure: Failure | null = null
+  /** Its bytes never go back. */
+  progress: Progress
+  /** Who ended it, if somebody did; the last word counts. */
+  stopped: Stop | null = null
+  readonly #clock: Clock
+  readonly #onChange: () => void
+  readonly #rate = new RateMeter()
+  readonly #abort = new AbortController()
+  #reportedAt = -Infinity
+  #settle: () => void = () => undefined
+
+  constructor (modelId: string, ask: Ask, { clock, onChange, past }: JobParts) {
+    const { bytes = 0, totalBytes = 0, startedAt = new Date(clock.now()).toISOString() } = past ?? {}
+    this.modelId = modelId
+    this.ask = ask
+    this.progress = { bytes, totalBytes, files: 0, totalFiles: 0 }
+    this.startedAt = startedAt
+    this.#clock = clock
+    this.#onChange = onChange
+    this.ended = new Promise((resolve) => { this.#settle = resolve })
+  }
+
+  /** Aborted when the job is to end. */
+  get signal (): AbortSignal { return this.#abort.signal }
+
+  /** Whether it has ended. */
+  get over (): boolean { return this.state !== 'pending' && this.state !== 'ongoing' }
+
+  /** Bytes per second over the last 10 seconds; 0 when it has ended. */
+  get bytesPerSecond (): number { return this.over ? 0 : Math.round(this.#rate.rate(this.#clock.mono())) }
+
+  /** Milliseconds still to go at that rate; null when it is not known. */
+  get etaMs (): number | null {
+    const { bytesPerSecond: rate, progress: { bytes, totalBytes } } = this
+    return rate === 0 ? null : Math.round((totalBytes - bytes) / rate * 1000)
+  }
+
+  /** The size is known now. */
+  sized (totalBytes: number): void {
+    this.progress = { ...this.progress, totalBytes, bytes: Math.min(this.progress.bytes, totalBytes) }
+  }
+
+  /** Bytes move from now on. */
+  begin (): void {
+    this.state = 'ongoing'
+    this.#onChange()
+  }
+
+  /** Takes note of how far it is; a lower count than before does not show. */
+  moved ({ bytes, totalBytes, files, totalFiles }: Progress): void {
+    const now = this.#clock.mono()
+    if (this.state === 'pending') this.state = 'ongoing'
+    const most = Math.min(totalBytes, Math.max(this.progress.bytes, Math.floor(bytes)))
+    this.progress = { bytes: most, totalBytes, files, totalFiles }
+    this.#rate.add(most, now)
+    if (now - this.#reportedAt < PROGRESS_MS) return
+    this.#reportedAt = now
+    this.#onChange()
+  }
+
+  /** Has it end, which `ended` tells; nothing happens when it has ended. */
+  stop (why: Stop): void {
+    if (this.over || (why === 'closed' && this.stopped !== null)) return
+    this.stopped = why
+    const message = why === 'closed' ? 'the node stops' : `the transfer of ${this.modelId} was ${why}`
+    this.#abort.abort(Object.assign(new Error(message), { reason: why }))
+  }
+
+  /** The model is here. */
+  complete (totalBytes = this.progress.totalBytes): void {
+    this.progress = { ...this.progress, bytes: totalBytes, totalBytes }
+    this.end('completed')
+  }
+
+  /** The model did not come: it was stopped, or failed with that error. */
+  fail (error: unknown): void {
+    this.end(this.stopped ?? 'failed', failureOf(this.stopped === null ? error : this.signal.reason))
+  }
+
+  /** Sets the state it ends, or ended earlier, in. */
+  end (state: JobState, failure: Failure | null = null): void {
+    this.state = state
+    this.failure = failure
+    this.#onChange()
+    this.#settle()
+  }
+
+  /** As /state shows it. */
+  view (nodeId: string): DownloadView {
+    const { modelId, attemptId, progress: { bytes, totalBytes, files, totalFiles } } = this
+    const base = { nodeId, modelId, attemptId }
+    switch (this.state) {
+      case 'pending': return { DownloadPending: { ...base, downloaded: bytes, total: totalBytes } }
+      case 'completed': return { DownloadCompleted: { ...base, total: totalBytes } }
+      case 'ongoing': {
+        const downloadProgress = {
+          total: totalBytes, downloaded: bytes, completedFiles: files, totalFiles,
+          speed: this.bytesPerSecond, etaMs: this.etaMs
+        }
+        return { DownloadOngoing: { ...base, downloadProgress } }
+      }
+      default: {
+        const { message: errorMessage = '', reason = '' } = this.failure ?? {}
+        return { DownloadFailed: { ...base, errorMessage, reason } }
+      }
+    }
+  }
+}
+
+/** Reasons for error codes of the file system. */
+const CODES: Record<string, string> = {
+  ENOSPC: 'disk_full', EDQUOT: 'disk_full', EROFS: 'unwritable', EACCES: 'unwritable', EPERM: 'unwritable'
+}
+
+/** Any error as a failure: its own reason where it has one, that of its code, else `internal`. Pure. */
+export function failureOf (error: unknown): Failure {
+  const { reason, code, message } = (error ?? {}) as Record<string, unknown>
+  return {
+    reason: typeof reason === 'string' ? reason : CODES[String(code)] ?? 'internal',
+    message: typeof message === 'string' && message !== '' ? message : String(error)
+  }
+}
