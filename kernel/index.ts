@@ -17,13 +17,13 @@ export type { ErrorBody } from './http/error-body.js'
 export { Admission } from './calls/admission.js'
 export type { Release } from './calls/admission.js'
 export {
-  BundleService, ClusterService, CommandService, EventTapService, FreeMemoryService, InspectionService,
-  InvocationService, LogRingService, SessionService, StateHistoryService, StateService, GossipService,
+  BundleService, ClusterService, CommandService, EventTapService, InspectionService, InvocationService,
+  LogRingService, MachineService, SessionService, StateHistoryService, StateService, GossipService,
   TokenService
 } from './api/services.js'
 export type {
-  Bundle, Channel, Cluster, Command, Commands, DialReport, EventTap, FreeMemory, Inspection, Invocations,
-  LinkReport, MemberRequest, MemberResponse, NodeReport, NodeView, PluginReport, RegisteredEngine,
+  Bundle, Channel, Cluster, Command, Commands, DialReport, EventTap, Inspection, Invocations, LinkReport,
+  Machine, MemberRequest, MemberResponse, NodeReport, NodeView, PluginReport, RegisteredEngine,
   ServedFrame, ServeOptions, Session, StateHistory, StateReader, StateThen, TokenRecord, Tokens
 } from './api/services.js'
 export { logLevels } from './observe/log-ring.js'
@@ -49,6 +49,7 @@ export { serverEvents } from './http/server-events.js'
 export type { ServerEvent } from './http/server-events.js'
 export type { Clock } from './api/clock.js'
 export { createLearning, SESSION_GRACE_MS } from './state/learning.js'
+export type { Gpu } from './machine/gpu.js'
 export { monitorLoop } from './machine/loop-delay.js'
 export type { LoopDelay, LoopMonitor } from './machine/loop-delay.js'
 export type { FromSchema, JsonSchema } from './api/schema.js'

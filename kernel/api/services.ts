@@ -1,6 +1,7 @@
 import type { Readable } from 'node:stream'
 import { defineService } from './plugin.js'
 import type { GossipCounters } from '../cluster/gossip/counters.js'
+import type { GpuReport } from '../machine/gpu.js'
 import type { LogRing } from '../observe/log-ring.js'
 import type {
   BundledModel, Caller, CapabilityCall, CapabilityChunk, EngineDecl, RouteRequest
@@ -289,14 +290,16 @@ export interface StateHistory {
 export interface StateThen { readonly events: unknown, readonly [key: string]: unknown }
 export const StateHistoryService = defineService<StateHistory>('kernel.state-history')
 
-/** Memory that nobody uses at this moment, bytes; null where nothing tells, at the latest after 5 s. */
-export interface FreeMemory {
-  /** Of the machine, cut by the limits of this process's control groups. */
-  ram (): Promise<number | null>
-  /** Of its first GPU. */
-  vram (): Promise<number | null>
+/** The machine this node runs on, asked anew with each call. */
+export interface Machine {
+  /** Bytes that nobody uses, cut by the limits of this process's control groups; null where nothing tells. */
+  freeRam (): Promise<number | null>
+  /** The same of its first GPU; null, too, when it has not answered within 5 s. */
+  freeVram (): Promise<number | null>
+  /** Never throws, and takes up to 15 s where a driver is sick. */
+  gpus (): Promise<GpuReport>
 }
-export const FreeMemoryService = defineService<FreeMemory>('kernel.free-memory')
+export const MachineService = defineService<Machine>('kernel.machine')
 
 /** The newest lines of this node's log and of its runners' output, in memory. */
 export const LogRingService = defineService<LogRing>('kernel.log-ring')

@@ -14,7 +14,7 @@ import { loadPlugins } from '../plugins/load.js'
 import { createLog } from '../observe/log.js'
 import { LogRingService } from '../api/services.js'
 import { watchSelf } from '../machine/self-watch.js'
-import { createVitals } from '../machine/vitals.js'
+import { createMachine } from '../machine/vitals.js'
 import type { KernelConfig } from '../config/kernel-keys.js'
 import type { NodeInfo, Plugin } from '../api/plugin.js'
 import type { Served } from '../http/origin.js'
@@ -24,7 +24,7 @@ import type { Kernel } from '../plugins/kernel.js'
 import type { Setup } from '../plugins/load.js'
 import type { NodeLog } from '../observe/log.js'
 import type { TokenStore } from '../http/tokens.js'
-import type { Vitals } from '../machine/vitals.js'
+import type { MachineReader } from '../machine/vitals.js'
 
 export interface NodeOptions {
   /** Absolute path of the home directory. */
@@ -96,7 +96,7 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
   })
   const address: Address = { host: keys.api.host, port: keys.api.port, url: null, outside: null }
   const restart = createRestart()
-  const vitals = createVitals({ home: options.home, clock: systemClock, log: log.child('vitals') })
+  const machine = createMachine({ home: options.home, clock: systemClock, log: log.child('machine') })
   const events = createEventQueue()
   const tokens = openTokens({
     home: options.home, clock: systemClock, known: () => setup.authorities,
@@ -104,7 +104,7 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
   })
   const links = await openNodeLinks({
     stands: tokens.stands,
-    node, settings: keys.cluster, vitals,
+    node, settings: keys.cluster, vitals: machine.vitals,
     api: address,
     apiUrl: () => address.outside,
     join: options.join,
@@ -113,7 +113,7 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
     log: log.child('cluster'),
     emit: events.emit
   })
-  const made = { node, log, address, restart, links, vitals, tokens }
+  const made = { node, log, address, restart, links, machine, tokens }
   try {
     const kernel = await createKernel(kernelOptions(options, setup, made))
     events.open((kind, payload) => { kernel.bus.emit('kernel', kind, payload) })
@@ -153,7 +153,7 @@ interface Made {
   address: Address
   restart: Restart
   links: NodeLinks
-  vitals: () => Promise<Vitals>
+  machine: MachineReader
   tokens: TokenStore
 }
 
@@ -164,7 +164,7 @@ function kernelOptions (options: NodeOptions, setup: Setup, made: Made): KernelO
     cluster: made.links.cluster,
     network: made.links.network,
     gossip: made.links.gossip,
-    vitals: made.vitals,
+    machine: made.machine,
     clock: systemClock,
     log: made.log.child,
     plugins: setup.order,

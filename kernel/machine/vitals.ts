@@ -1,44 +1,42 @@
 import os from 'node:os'
-import { summarize } from '../cluster/gossip/gpu.js'
-import { readGpus, readHeat, readMemory, readTraffic, thisMachine } from '../cluster/gossip/machine.js'
-import { ratesOf } from '../cluster/gossip/network.js'
+import { readGpus, readProcessorHeat, summarize } from './gpu.js'
+import { thisMachine } from './io.js'
+import { readMemory } from './memory.js'
+import { ratesOf, readTraffic } from './network.js'
 import type { Clock } from '../api/clock.js'
-import type { GpuReading, SlowReading } from '../cluster/gossip/gpu.js'
-import type { Machine } from '../cluster/gossip/machine.js'
-import type { InterfaceReading, Traffic } from '../cluster/gossip/network.js'
 import type { Logger } from '../api/plugin.js'
-import type { FreeMemory } from '../api/services.js'
+import type { Machine } from '../api/services.js'
+import type { GpuReport, LoadReading } from './gpu.js'
+import type { MachineIo } from './io.js'
+import type { InterfaceReading, Traffic } from './network.js'
 
-export { cutByCgroup, parseMeminfo } from '../cluster/gossip/memory.js'
+interface Bytes { inBytes: number }
 
 /**
- * What a node reports about its machine, in the shapes of `/state`. Bytes as `{inBytes}`; a part that could
- * not be read is null.
+ * What a node reports about its machine, in the shapes of `/state`. A part that could not be read is null.
  */
 export interface Vitals {
   memory: { ramTotal: Bytes, ramAvailable: Bytes, swapTotal: Bytes, swapAvailable: Bytes } | null
-  system: {
-    /** Mean of the GPUs, 0 to 1. */
-    gpuUsage: number | null
-    /** The hottest of processor and GPUs, degrees Celsius. */
-    temp: number | null
-    /** What the GPUs draw, W. */
-    sysPower: number | null
+  system: LoadReading & {
     /** Busy share of all cores since the reading before (the first: since the machine started), 0 to 1. */
     pcpuUsage: number | null
-    accelerator: GpuReading | null
   }
   disk: { total: Bytes, available: Bytes } | null
   network: { interfaces: InterfaceReading[] } | null
 }
-interface Bytes { inBytes: number }
 
-export interface VitalsOptions {
+export interface MachineOptions {
   /** Its volume is the one whose space is reported. */
   home: string
   clock: Clock
   log: Logger
-  machine?: Machine
+  io?: MachineIo
+}
+
+/** Every reading of the machine a node runs on. */
+export interface MachineReader extends Machine {
+  /** The same reading again within a second. It never throws and never waits longer than a second. */
+  vitals (): Promise<Vitals>
 }
 
 /** A reading is given again for this long, so that asking often costs nothing. */
@@ -48,8 +46,8 @@ const PART_MS = 1000
 /** The same for GPUs where somebody waits for them: a program is run that wakes their driver. */
 const GPU_PART_MS = 5000
 /** GPUs and sensors are looked at this often, and rarer while that fails. */
-const SLOW_MS = 30_000
-const SLOW_DOUBLINGS = 7
+const LOAD_MS = 30_000
+const LOAD_DOUBLINGS = 7
 
 const bytes = (n: number): Bytes => ({ inBytes: Math.max(0, Math.round(n)) })
 
@@ -63,47 +61,56 @@ export function busyShare (before: readonly os.CpuInfo[], after: readonly os.Cpu
   return b.all > a.all ? Math.min(1, Math.max(0, 1 - (b.idle - a.idle) / (b.all - a.all))) : 0
 }
 
-/**
- * A sampler for one node. It never throws and never waits longer than a second: a part that fails or hangs
- * is null, and its first failure is logged.
- */
-export function createVitals (options: VitalsOptions): () => Promise<Vitals> {
-  const { home, clock } = options
-  const machine = options.machine ?? thisMachine(clock)
-  const report = reporter(options.log)
-  const part = <T>(name: string, read: () => T | Promise<T>): (() => Promise<T | null>) =>
-    bounded(clock, read, (error) => { report(name, error) })
-  const parts = {
-    memory: part('memory', () => memory(machine)),
-    disk: part('disk', () => disk(machine, home)),
-    cpu: part('cpu', processor(machine)),
-    network: part('network', network(machine, clock))
-  }
-  const slow = createSlow(machine, clock, report)
-  let last: { at: number, value: Promise<Vitals> } | undefined
+/** Reads one machine. The first failure of each part is logged. */
+export function createMachine ({ home, clock, log, io = thisMachine(clock) }: MachineOptions): MachineReader {
+  const report = reporter(log)
+  const part = <T>(name: string, read: () => T | Promise<T>, ms?: number): (() => Promise<T | null>) =>
+    bounded(clock, read, (error) => { report(name, error) }, ms)
+  const memory = part('memory', () => readMemory(io))
+  const disk = part('disk', () => io.space(home))
+  const cpu = part('cpu', processor(io))
+  const network = part('network', interfaces(io, clock))
+  const gpus = listGpus(io)
+  const gpusInTime = part('gpu', gpus, GPU_PART_MS)
+  const load = loadReader(io, clock, gpus, report)
   const read = async (): Promise<Vitals> => {
-    const [memory, disk, pcpuUsage, network] =
-      await Promise.all([parts.memory(), parts.disk(), parts.cpu(), parts.network()])
-    return { memory, system: { ...slow(), pcpuUsage }, disk, network }
+    const [ram, space, pcpuUsage, traffic] = await Promise.all([memory(), disk(), cpu(), network()])
+    return {
+      memory: ram === null
+        ? null
+        : {
+            ramTotal: bytes(ram.total),
+            ramAvailable: bytes(ram.available),
+            swapTotal: bytes(ram.swapTotal),
+            swapAvailable: bytes(ram.swapFree)
+          },
+      system: { ...load(), pcpuUsage },
+      disk: space === null ? null : { total: bytes(space.total), available: bytes(space.available) },
+      network: traffic === null ? null : { interfaces: traffic }
+    }
   }
-  return () => {
-    if (last === undefined || clock.mono() - last.at >= FRESH_MS) last = { at: clock.mono(), value: read() }
-    return last.value
+  let last: { at: number, value: Promise<Vitals> } | undefined
+  return {
+    vitals () {
+      if (last === undefined || clock.mono() - last.at >= FRESH_MS) last = { at: clock.mono(), value: read() }
+      return last.value
+    },
+    gpus,
+    freeRam: async () => (await memory())?.available ?? null,
+    async freeVram () {
+      const { vramTotalBytes, vramUsedBytes } = (await gpusInTime())?.gpus[0] ?? {}
+      return vramTotalBytes == null || vramUsedBytes == null ? null : vramTotalBytes - vramUsedBytes
+    }
   }
 }
 
-/** Asks the machine itself each time, unlike `createVitals`. */
-export function createFreeMemory (options: Omit<VitalsOptions, 'home'>): FreeMemory {
-  const { clock } = options
-  const machine = options.machine ?? thisMachine(clock)
-  const report = reporter(options.log)
-  return {
-    ram: bounded(clock, async () => (await readMemory(machine)).available,
-      (error) => { report('memory', error) }),
-    vram: bounded(clock, async () => {
-      const { vramTotalBytes, vramUsedBytes } = (await readGpus(machine))[0] ?? {}
-      return vramTotalBytes == null || vramUsedBytes == null ? null : vramTotalBytes - vramUsedBytes
-    }, (error) => { report('gpu', error) }, GPU_PART_MS)
+/** Only Linux tells what GPUs do; elsewhere they are listed once. */
+function listGpus (io: MachineIo): () => Promise<GpuReport> {
+  let listed: GpuReport | undefined
+  return async () => {
+    const report = listed ?? await readGpus(io)
+    if (io.platform !== 'linux' && report.problems.length === 0) listed = report
+    return report
   }
 }
 
@@ -136,60 +143,43 @@ function bounded<T> (
   }
 }
 
-async function memory (machine: Machine): Promise<Vitals['memory']> {
-  const { total, available, swapTotal, swapFree } = await readMemory(machine)
-  return {
-    ramTotal: bytes(total),
-    ramAvailable: bytes(available),
-    swapTotal: bytes(swapTotal),
-    swapAvailable: bytes(swapFree)
-  }
-}
-
-async function disk (machine: Machine, home: string): Promise<Vitals['disk']> {
-  const { total, available } = await machine.space(home)
-  return { total: bytes(total), available: bytes(available) }
-}
-
-function processor (machine: Machine): () => number {
+function processor (io: MachineIo): () => number {
   let before: os.CpuInfo[] = []
   return () => {
-    const now = machine.cpus()
+    const now = io.cpus()
     const share = busyShare(before, now)
     before = now
     return share
   }
 }
 
-function network (machine: Machine, clock: Clock): () => Promise<Vitals['network']> {
+function interfaces (io: MachineIo, clock: Clock): () => Promise<InterfaceReading[]> {
   let before: { at: number, traffic: Traffic } = { at: clock.mono(), traffic: new Map() }
   return async () => {
-    const now = { at: clock.mono(), traffic: await readTraffic(machine) }
+    const now = { at: clock.mono(), traffic: await readTraffic(io) }
     const { traffic, at } = before
     before = now
-    return {
-      interfaces: Object.entries(machine.addresses()).flatMap(([name, list]) =>
-        (list ?? []).map(({ address, family }) =>
-          ({ name, address, family, ...ratesOf(name, traffic, now.traffic, now.at - at) })))
-    }
+    return Object.entries(io.addresses()).flatMap(([name, list]) =>
+      (list ?? []).map(({ address, family }) =>
+        ({ name, address, family, ...ratesOf(name, traffic, now.traffic, now.at - at) })))
   }
 }
 
 /** What is known of GPUs and sensors; looked at in the background, so that nobody waits for it. */
-function createSlow (
-  machine: Machine, clock: Clock, report: (part: string, error: unknown) => void
-): () => SlowReading {
+function loadReader (
+  io: MachineIo, clock: Clock, gpus: () => Promise<GpuReport>,
+  report: (part: string, error: unknown) => void
+): () => LoadReading {
   let known = summarize([], null)
   let dueAt = -Infinity
   let failures = 0
   const look = async (startedAt: number): Promise<void> => {
-    const [gpus, heat] = await Promise.allSettled([readGpus(machine), readHeat(machine)])
-    if (gpus.status === 'rejected') report('gpu', gpus.reason)
-    if (heat.status === 'rejected') report('temperature', heat.reason)
-    failures = gpus.status === 'rejected' || heat.status === 'rejected' ? failures + 1 : 0
-    known = summarize(
-      gpus.status === 'fulfilled' ? gpus.value : [], heat.status === 'fulfilled' ? heat.value : null)
-    dueAt = startedAt + SLOW_MS * 2 ** Math.min(failures, SLOW_DOUBLINGS)
+    const heat = io.platform === 'linux' ? readProcessorHeat(io) : null
+    const { gpus: found, problems } = await gpus()
+    if (problems.length > 0) report('gpu', new Error(problems.join('; ')))
+    failures = problems.length > 0 ? failures + 1 : 0
+    known = summarize(found, await heat)
+    dueAt = startedAt + LOAD_MS * 2 ** Math.min(failures, LOAD_DOUBLINGS)
   }
   return () => {
     const now = clock.mono()

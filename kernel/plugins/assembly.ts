@@ -21,7 +21,7 @@ import type { Rewrite } from '../http/model-path.js'
 import type { Served } from '../http/origin.js'
 import type { HttpLimits } from '../http/server.js'
 import type { TokenStore } from '../http/tokens.js'
-import type { Vitals } from '../machine/vitals.js'
+import type { MachineReader } from '../machine/vitals.js'
 import type { StateView } from '../state/state.js'
 import type { LiveContext } from './context.js'
 import type { Bus, BusEvent } from './events.js'
@@ -32,7 +32,7 @@ export interface KernelOptions {
   cluster: ClusterCore
   network: Network
   gossip: Gossip
-  vitals: () => Promise<Vitals>
+  machine: MachineReader
   clock: Clock
   log: (plugin: string) => Logger
   /** Plugins to start, in start order. */

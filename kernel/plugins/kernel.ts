@@ -1,10 +1,9 @@
 import fp from 'fastify-plugin'
 import type { FastifyInstance } from 'fastify'
-import { systemClock } from '../api/clock.js'
 import { kernelError } from '../api/errors.js'
 import {
-  BundleService, ClusterService, CommandService, EventTapService, FreeMemoryService, InspectionService,
-  InvocationService, SessionService, StateService, GossipService, TokenService
+  BundleService, ClusterService, CommandService, EventTapService, InspectionService, InvocationService,
+  MachineService, SessionService, StateService, GossipService, TokenService
 } from '../api/services.js'
 import { schemaChecker } from '../api/validate.js'
 import { BootError } from '../api/errors.js'
@@ -18,7 +17,6 @@ import { methodFinder, mount, mountSocket, withoutSchemas } from '../http/mount.
 import { createServer, START_LIMIT_MS } from '../http/server.js'
 import { socketScope } from '../http/sockets.js'
 import { systemHandlers, systemRoutes } from '../http/system-routes.js'
-import { createFreeMemory } from '../machine/vitals.js'
 import { TracerService } from '../observe/tracer.js'
 import { createStateSource } from '../state/source.js'
 import { assemble } from './assembly.js'
@@ -105,8 +103,7 @@ function addServices (kernel: Booting): void {
     [ClusterService, cluster.service], [EventTapService, tap], [GossipService, options.gossip],
     [TokenService, options.tokens], [TracerService, kernel.tracers], [TrafficService, kernel.traffic],
     [InspectionService, inspectionOf(kernel)], [StateService, kernel.state.reader],
-    // In real time: what the machine says does not wait for a test's clock.
-    [FreeMemoryService, createFreeMemory({ clock: systemClock, log: kernel.log })]
+    [MachineService, options.machine]
   ]
   for (const [{ id }, service] of all) services.set(id, service)
   for (const [id, service] of options.services) services.set(id, service)

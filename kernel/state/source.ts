@@ -36,7 +36,7 @@ export function createStateSource (kernel: Assembly): StateSource {
   const { options, changes, bus, log, views } = kernel
   const { cluster } = options
   const facts = createFacts({
-    node: options.node, cluster, gossip: options.gossip, vitals: options.vitals, url: options.url,
+    node: options.node, cluster, gossip: options.gossip, vitals: options.machine.vitals, url: options.url,
     health: kernel.health,
     peers: () => options.network.peers(),
     bandwidth: (installId) => options.network.bytesPerSecond(installId),

@@ -7,7 +7,7 @@ import type { Network } from '../cluster/routes.js'
 import type { Logger } from '../api/plugin.js'
 import type { KernelOptions } from '../plugins/assembly.js'
 import type { Kernel } from '../plugins/kernel.js'
-import type { Vitals } from '../machine/vitals.js'
+import type { MachineReader, Vitals } from '../machine/vitals.js'
 import type { CoreCluster, CoreNode, Owner } from './cluster-core-kit.js'
 
 /** A whole kernel on a node of the kit. */
@@ -50,6 +50,12 @@ const vitals: Vitals = {
   network: null
 }
 
+/** A machine that shows always the same. */
+export const machine: MachineReader = {
+  vitals: async () => vitals,
+  freeRam: async () => null, freeVram: async () => null, gpus: async () => ({ gpus: [], problems: [] })
+}
+
 const nothing = (): void => {}
 const log: Logger = { debug: nothing, info: nothing, warn: nothing, error: nothing, fatal: nothing }
 
@@ -66,7 +72,7 @@ export async function kernelsOn (t: Owner, c: CoreCluster, options: RigOptions =
   const start = async (node: CoreNode): Promise<NodeRig> => {
     const own = options.own?.(node) ?? {}
     const gossip = createGossip({
-      clock: c.clock, log, enabled: true, sample: own.vitals ?? (async () => vitals),
+      clock: c.clock, log, enabled: true, sample: (own.machine ?? machine).vitals,
       publish (body) {
         const peers = node.peers()
         for (const { installId } of peers) {
@@ -132,7 +138,7 @@ function kernelOptions (
       bytesPerSecond: () => null,
       ...network
     },
-    gossip, vitals: async () => vitals, clock: c.clock, log: () => log, limits,
+    gossip, machine, clock: c.clock, log: () => log, limits,
     plugins, off: [], config: () => ({}), settings: () => undefined, services: new Map(), callLimits: {},
     trustProxy: [], warnings: [], strict: true, restart: () => true,
     served: () => ({ addresses: new Set(['127.0.0.1']), port: 80, allowedHosts: [], allowedOrigins: [] }),

@@ -4,13 +4,14 @@ import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import t from 'tap'
 import { systemClock } from '../api/clock.js'
-import { createAsker } from '../cluster/gossip/asker.js'
-import { gpusOf, parseSmi, readAmdGpus, readProcessorHeat, summarize } from '../cluster/gossip/gpu.js'
-import { cgroupFolders, memoryOf, parseCgroup, readLinuxMemory } from '../cluster/gossip/memory.js'
-import { parseNetDev, ratesOf, trafficOf } from '../cluster/gossip/network.js'
+import { gpusOf, parseSmi, readGpus, readProcessorHeat, summarize } from '../machine/gpu.js'
+import { systemInformation } from '../machine/io.js'
+import { cgroupFolders, memoryOf, parseCgroup, readLinuxMemory } from '../machine/memory.js'
+import { parseNetDev, ratesOf, trafficOf } from '../machine/network.js'
 import { manualClock } from '../testing/manual-clock.js'
-import type { GpuReading } from '../cluster/gossip/gpu.js'
-import type { CgroupMemory } from '../cluster/gossip/memory.js'
+import type { Gpu } from '../machine/gpu.js'
+import type { MachineIo } from '../machine/io.js'
+import type { CgroupMemory } from '../machine/memory.js'
 import type { Test } from 'tap'
 
 const GIB = 1024 ** 3
@@ -111,22 +112,26 @@ t.test('traffic', (t) => {
 })
 
 t.test('GPUs out of systeminformation', (t) => {
-  const check = (answer: unknown, expected: object[]): void => { t.match(gpusOf(answer), expected) }
-  const still = { controllers: [{ vendor: 'Intel', vram: 256 }] }
+  const still = { controllers: [{ vendor: 'Red Hat, Inc.', model: 'Virtio', vram: 256 }] }
   for (const answer of [undefined, {}, { controllers: 'x' }, still]) t.same(gpusOf(answer), [])
-  check({ controllers: [{ vendor: 'NVIDIA', model: 'A', memoryTotal: 2, memoryUsed: 1 }] }, [{
-    vendor: 'nvidia', name: 'A', utilizationRatio: 0, vramTotalBytes: 2 * 1024 ** 2, vramUsedBytes: 1024 ** 2,
-    powerWatts: null, temperatureCelsius: null
-  }])
+  const check = (vendor: string, vram: number | null, expected: object): void => {
+    const answer = { controllers: [{ vendor, model: 'A', vram }] }
+    t.match(gpusOf(answer), [{ name: 'A', ...expected }], vendor)
+  }
+  check('NVIDIA', 2, { vendor: 'nvidia', vramTotalBytes: 2 * 1024 ** 2, vramUsedBytes: null })
+  check('Advanced Micro Devices, Inc. [AMD/ATI]', 2, { vendor: 'amd', vramTotalBytes: 2 * 1024 ** 2 })
+  check('Intel Corporation', 2, { vendor: 'intel', vramTotalBytes: null })
+  check('Apple', null, { vendor: 'apple', vramTotalBytes: null })
+  t.same(gpusOf({ controllers: [{ vendor: 'Spatial' }] }), [], 'a word that only contains a name')
   t.end()
 })
 
 t.test('GPUs out of nvidia-smi', (t) => {
   t.same(parseSmi(''), [])
   t.same(parseSmi('No devices were found\n'), [])
-  t.match(parseSmi('NVIDIA A, 50, 1024, 512, 71.50, 40\nTesla B, [N/A], 1024, 0, [N/A], 35\n'), [
+  t.match(parseSmi('NVIDIA A, 50, 1024, 512, 71.50, 40\nTesla, B, [N/A], 1024, 0, [N/A], 35\n'), [
     { vendor: 'nvidia', name: 'NVIDIA A', utilizationRatio: 0.5, vramUsedBytes: GIB / 2, powerWatts: 71.5 },
-    { name: 'Tesla B', utilizationRatio: null, vramTotalBytes: GIB, powerWatts: null, temperatureCelsius: 35 }
+    { name: 'Tesla, B', utilizationRatio: null, vramTotalBytes: GIB, powerWatts: null }
   ])
   t.end()
 })
@@ -136,30 +141,79 @@ const names = (tree: Record<string, string>) => async (folder: string): Promise<
     .map((path) => path.slice(folder.length + 1).split('/')[0]!))]
 const content = (tree: Record<string, string>) => async (path: string): Promise<string> => tree[path] ?? ''
 
+/** A machine that has these files; `smi`: what nvidia-smi answers. */
+function withFiles (tree: Record<string, string>, more: Partial<MachineIo> = {}): MachineIo {
+  const none = async (): Promise<never> => { throw new Error('not there\nmore') }
+  return {
+    platform: 'linux', read: content(tree), list: names(tree), ask: none, nvidiaSmi: none, space: none,
+    cpus: () => [], addresses: () => ({}), ...more
+  }
+}
+
+t.test('GPUs of a Linux machine', async (t) => {
+  const H200 = 'NVIDIA H200, 50, 143771, 1024, 350.5, 61\n'
+  const device = { '/dev/nvidia0': '', '/dev/nvidiactl': '' }
+  const driver = { '/proc/driver/nvidia/gpus/0000:01:00.0/information': 'Model: \t\t NVIDIA H200\nIRQ: 1' }
+  const pci = (slot: number, vendor: string, kind = '0x030000'): Record<string, string> => ({
+    [`/sys/bus/pci/devices/0000:0${slot}:00.0/vendor`]: `${vendor}\n`,
+    [`/sys/bus/pci/devices/0000:0${slot}:00.0/class`]: `${kind}\n`
+  })
+  const check = async (
+    title: string, tree: Record<string, string>, expected: object[], more: Partial<MachineIo> = {},
+    problem?: RegExp
+  ): Promise<void> => {
+    const { gpus, problems } = await readGpus(withFiles(tree, more))
+    t.match(gpus, expected, title)
+    t.equal(gpus.length, expected.length, title)
+    t.equal(problems.length, problem === undefined ? 0 : 1, title)
+    if (problem !== undefined) t.match(problems[0], problem)
+  }
+  const nvidiaSmi = async (): Promise<string> => H200
+  const unknown = { vramTotalBytes: null, utilizationRatio: null }
+  await check('none', {}, [])
+  await check('the NVIDIA tools', { ...device, ...driver },
+    [{ vendor: 'nvidia', name: 'NVIDIA H200', vramTotalBytes: 143_771 * 1024 ** 2, utilizationRatio: 0.5 }],
+    { nvidiaSmi })
+  await check('two', device, [{ name: 'NVIDIA H200' }, { name: 'NVIDIA, strange', powerWatts: null }],
+    { nvidiaSmi: async () => `${H200}NVIDIA, strange, 1, 2, 3, [N/A], 4\n` })
+  await check('a driver without its tool', { ...device, ...driver },
+    [{ vendor: 'nvidia', name: 'NVIDIA H200', ...unknown }], {}, /^nvidia-smi: not there$/)
+  await check('a device file alone', device, [{ name: 'NVIDIA GPU', ...unknown }], {}, /nvidia-smi/)
+  await check('a tool that answers without memory', device, [{ name: 'NVIDIA GB10', vramTotalBytes: null }],
+    { nvidiaSmi: async () => 'NVIDIA GB10, [N/A], [N/A], [N/A], 4, 40\n' })
+  await check('a card without its driver: no program is run', pci(1, '0x10de', '0x030200'),
+    [{ vendor: 'nvidia', ...unknown }])
+  await check('a built-in GPU', pci(0, '0x8086'), [{ vendor: 'intel', ...unknown }])
+  await check('a display chip of a server, and other devices',
+    { ...pci(0, '0x1a03'), ...pci(1, '0x10de', '0x040300'), ...pci(2, '0x8086', '0x120000') }, [])
+  await check('an accelerator of AMD without a display, listed after NVIDIA',
+    { ...pci(1, '0x1002', '0x120000'), ...device }, [{ vendor: 'nvidia' }, { vendor: 'amd' }], { nvidiaSmi })
+})
+
 t.test('GPUs out of the files of amdgpu', async (t) => {
-  const device = '/sys/class/drm/card1/device'
+  const device = '/sys/bus/pci/devices/0000:03:00.0'
+  const card = { [`${device}/vendor`]: '0x1002\n', [`${device}/class`]: '0x030000\n' }
   const tree = {
-    '/sys/class/drm/card0/device/vendor': '0x1a03\n',
-    '/sys/class/drm/card1-DP-1/status': 'connected\n',
-    [`${device}/vendor`]: '0x1002\n',
+    ...card,
     [`${device}/gpu_busy_percent`]: '25\n',
     [`${device}/mem_info_vram_total`]: `${8 * GIB}\n`,
     [`${device}/mem_info_vram_used`]: `${GIB}\n`,
     [`${device}/hwmon/hwmon3/power1_average`]: '45000000\n',
     [`${device}/hwmon/hwmon3/temp1_input`]: '51000\n'
   }
-  t.same(await readAmdGpus(names(tree), content(tree)), [{
-    vendor: 'amd', name: 'AMD GPU', utilizationRatio: 0.25, vramTotalBytes: 8 * GIB, vramUsedBytes: GIB,
-    powerWatts: 45, temperatureCelsius: 51
-  }])
-  t.same(await readAmdGpus(names({}), content({})), [])
-  const bare = { [`${device}/vendor`]: '0x1002' }
-  t.match(await readAmdGpus(names(bare), content(bare)), [{ utilizationRatio: null, powerWatts: null }])
+  t.same(await readGpus(withFiles(tree)), {
+    gpus: [{
+      vendor: 'amd', name: 'AMD GPU', utilizationRatio: 0.25, vramTotalBytes: 8 * GIB, vramUsedBytes: GIB,
+      powerWatts: 45, temperatureCelsius: 51
+    }],
+    problems: []
+  })
+  t.match(await readGpus(withFiles(card)), { gpus: [{ utilizationRatio: null, powerWatts: null }] })
 })
 
 t.test('heat of the processor', async (t) => {
   const check = async (tree: Record<string, string>, expected: number | null): Promise<void> => {
-    t.equal(await readProcessorHeat(names(tree), content(tree)), expected)
+    t.equal(await readProcessorHeat(withFiles(tree)), expected)
   }
   const [mon, zone] = ['/sys/class/hwmon/hwmon', '/sys/class/thermal/thermal_zone']
   await check({}, null)
@@ -171,11 +225,11 @@ t.test('heat of the processor', async (t) => {
 })
 
 t.test('one picture of several GPUs', (t) => {
-  const gpu = (busy: number | null, watts: number | null, celsius: number | null): GpuReading => ({
-    vendor: 'v', name: 'n', vramTotalBytes: 1, vramUsedBytes: 0,
+  const gpu = (busy: number | null, watts: number | null, celsius: number | null): Gpu => ({
+    vendor: 'amd', name: 'n', vramTotalBytes: 1, vramUsedBytes: 0,
     utilizationRatio: busy, powerWatts: watts, temperatureCelsius: celsius
   })
-  const check = (gpus: GpuReading[], heat: number | null, expected: (number | null)[]): void => {
+  const check = (gpus: Gpu[], heat: number | null, expected: (number | null)[]): void => {
     const { gpuUsage, sysPower, temp, accelerator } = summarize(gpus, heat)
     t.same([gpuUsage, sysPower, temp], expected)
     t.equal(accelerator, gpus[0] ?? null)
@@ -201,24 +255,24 @@ function standIn (t: Test, source: string): string {
 }
 
 t.test('systeminformation is asked in a process of its own', async (t) => {
-  const asker = createAsker({ clock: systemClock })
-  t.teardown(asker.close)
-  const [memory, version] = await Promise.all([asker.ask('mem'), asker.ask('version')])
+  const ask = systemInformation(systemClock)
+  const [memory, version] = await Promise.all([ask('mem'), ask('version')])
   t.ok(memoryOf(memory).total > 0)
   t.type(version, 'string')
 })
 
 t.test('one process answers one question after the other', async (t) => {
-  const module = standIn(t, `
+  const ask = systemInformation(systemClock, standIn(t, `
     n: 0,
     async count (by) { this.n += by; return { n: this.n, home: process.env.HOME ?? null } },
-    refuse () { throw new Error('no such sensor') }`)
-  const asker = createAsker({ clock: systemClock, module })
-  t.teardown(asker.close)
-  const answers = [1, 10, 100].map((by) => asker.ask('count', by))
+    pid () { return process.pid },
+    refuse () { throw new Error('no such sensor') }`))
+  const answers = [1, 10, 100].map((by) => ask('count', by))
   t.same(await Promise.all(answers), [1, 11, 111].map((n) => ({ n, home: null })))
-  await t.rejects(asker.ask('refuse'), /no such sensor/)
-  await t.rejects(asker.ask('unknown'), /not a function/)
+  const pid = await ask('pid')
+  await t.rejects(ask('refuse'), /no such sensor/)
+  await t.rejects(ask('unknown'), /not a function/)
+  t.equal(await ask('pid'), pid)
 })
 
 t.test('a process that hangs or dies is ended, and the next question gets another', async (t) => {
@@ -227,20 +281,16 @@ t.test('a process that hangs or dies is ended, and the next question gets anothe
     die () { process.exit(3) },
     pid () { return process.pid }`)
   const clock = manualClock()
-  const asker = createAsker({ clock, module })
-  t.teardown(asker.close)
-  const first = await asker.ask('pid')
-  const hung = asker.ask('hang').then(() => 'answered', (error: Error) => error.message)
+  const ask = systemInformation(clock, module)
+  const first = await ask('pid')
+  const hung = ask('hang').then(() => 'answered', (error: Error) => error.message)
   await clock.advance(0)
   await clock.advance(14_999)
   t.equal(await Promise.race([hung, clock.advance(0)]), undefined)
   await clock.advance(1)
   t.match(await hung, /gave no answer in 15 s/)
-  const second = await asker.ask('pid')
+  const second = await ask('pid')
   t.not(second, first)
-  await t.rejects(asker.ask('die'), /ended without an answer/)
-  const third = await asker.ask('pid')
-  t.not(third, second)
-  await clock.advance(10_000)
-  t.not(await asker.ask('pid'), third, 'nobody asked for 10 s')
+  await t.rejects(ask('die'), /ended without an answer/)
+  t.not(await ask('pid'), second)
 })

@@ -7,17 +7,17 @@ import type { Members } from '../cluster/members/file.js'
 import type { MemberList } from '../cluster/members/member.js'
 import type { Gossip } from '../cluster/gossip/gossip.js'
 import type { Network } from '../cluster/routes.js'
-import { createVitals } from '../machine/vitals.js'
+import { createMachine } from '../machine/vitals.js'
 import type { Clock } from '../api/clock.js'
 import type { Logger, NodeInfo } from '../api/plugin.js'
-import type { Vitals } from '../machine/vitals.js'
+import type { MachineReader } from '../machine/vitals.js'
 
 /** The real cluster of a node that is alone, all of it in memory. */
 export interface LoneCluster {
   cluster: ClusterCore
   network: Network
   gossip: Gossip
-  vitals: () => Promise<Vitals>
+  machine: MachineReader
 }
 
 /** A cluster of one: its own master from the start. */
@@ -46,12 +46,12 @@ export function loneCluster (node: NodeInfo, clock: Clock, log: Logger): LoneClu
   })
   cluster.start()
   // In real time: what the machine says does not wait for a test's clock.
-  const vitals = createVitals({ home: node.home, clock: systemClock, log })
+  const machine = createMachine({ home: node.home, clock: systemClock, log })
   return {
     cluster,
-    vitals,
+    machine,
     gossip: createGossip({
-      clock, log, enabled: true, sample: vitals, publish: () => ({ peers: 0, bytes: 0 })
+      clock, log, enabled: true, sample: machine.vitals, publish: () => ({ peers: 0, bytes: 0 })
     }),
     network: {
       members,

@@ -3,7 +3,6 @@ import { createLearning, kernelError } from '../../kernel/index.js'
 import type { Context, ReadyCheck, Section } from '../../kernel/index.js'
 import { createDrivers } from './donors/driver.js'
 import type { Drivers } from './donors/driver.js'
-import type { ProbeIo } from './gpu-probe.js'
 import { createDifference, createLeases, withCopies } from './instances/copies.js'
 import { PlacedInstances } from './instances/document.js'
 import { InstanceEndings } from './instances/endings.js'
@@ -22,6 +21,7 @@ import { checkOverrides } from './machine/backends.js'
 import { startDetection } from './machine/detection.js'
 import type { Detection } from './machine/detection.js'
 import { createFit } from './machine/memory.js'
+import type { RuntimeFiles } from './machine/runtimes.js'
 import type { manifest } from './manifest.js'
 import type { RunnerOptions, Supervisor } from './process/supervisor.js'
 import { createLosses } from './routing/losses.js'
@@ -38,7 +38,7 @@ export type RunnersContext = Context<typeof manifest>
 /** What the plugin takes from the machine; tests give an in-memory runner and a made-up machine. */
 export interface MachineParts {
   createSupervisor (options: RunnerOptions): Supervisor
-  probe: ProbeIo
+  files: RuntimeFiles
   /** User the node runs as. */
   uid: number
 }
@@ -99,7 +99,7 @@ export function assemble (ctx: RunnersContext, machine: MachineParts): Assembly 
     lost: ({ runnerId }, message) => { void fleet.again(runnerId, message) }
   })
   const launch: LaunchParts = {
-    node, clock, log, env: machine.probe.env, config: ctx.config, bundle: withCopies(ctx.deps.bundle, models),
+    node, clock, log, env: machine.files.env, config: ctx.config, bundle: withCopies(ctx.deps.bundle, models),
     models, detection, instances, drivers, leases, logs: ctx.deps.logs
   }
   const fleet = openFleet(ctx, machine, { launch, statuses, recordFailure })
@@ -155,7 +155,8 @@ function openFleet (
   { launch, statuses, recordFailure }:
   { launch: LaunchParts, statuses: RunnerStatuses } & Pick<Assembly, 'recordFailure'>
 ): Fleet {
-  const { clock, log, emit, node: { nodeId }, deps: { models, memory } } = ctx
+  const { clock, log, emit, node: { nodeId }, deps } = ctx
+  const { models } = deps
   const advertise = createDifference((task, there) => { ctx.advertise(task, there) })
   const serving = createDifference((modelId, there) => { models?.serving(modelId, there) })
   const fleet: Fleet = createFleet({
@@ -165,7 +166,7 @@ function openFleet (
     lends: (assignment) => assignedRole(launch, assignment)?.kind === 'donor',
     launch: (assignment) => launchOptions(launch, assignment),
     admit: createFit({
-      memory,
+      machine: deps.machine,
       shard ({ instanceId }) {
         const instance = launch.instances.get(instanceId)
         return instance === undefined ? null : shardOf(instance, nodeId)
@@ -238,10 +239,11 @@ function sectionsOf (ctx: RunnersContext) {
 type Sections = ReturnType<typeof sectionsOf>
 
 /** Looks for the hardware there is; ends with the plugin. */
-function detect (ctx: RunnersContext, { probe, uid }: MachineParts): Detection {
+function detect (ctx: RunnersContext, { files, uid }: MachineParts): Detection {
   const detection = startDetection({
-    io: probe,
-    overrides: async () => await checkOverrides(probe.env, uid),
+    files,
+    gpus: async () => await ctx.deps.machine.gpus(),
+    overrides: async () => await checkOverrides(files.env, uid),
     declared: ctx.config.backends,
     options: ctx.config.engine_options,
     engines: ctx.deps.bundle.engines().map(({ name, decl: { backends, external } }) =>

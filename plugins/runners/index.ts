@@ -4,11 +4,11 @@ import type { Plugin } from '../../kernel/index.js'
 import { assemble } from './assembly.js'
 import type { Assembly, MachineParts, RunnersContext } from './assembly.js'
 import { donorHandler } from './donors/donor.js'
-import { systemProbe } from './gpu-probe.js'
 import { commandHandlers } from './instances/commands.js'
 import { createAnnouncer } from './instances/document.js'
 import { runnersFolder } from './instances/launch.js'
-import { nodeResources, nodeSystem } from './machine/detection.js'
+import { nodeResources } from './machine/detection.js'
+import { runtimeFiles } from './machine/runtimes.js'
 import { manifest } from './manifest.js'
 import { createSupervisor, resolveLimits, sweepOrphans } from './process/supervisor.js'
 import { cancelHandler } from './routing/cancel.js'
@@ -20,7 +20,7 @@ import type { Entering, Instances } from './service.js'
 /** The plugin on given parts of the machine. */
 export function createRunners (machine: MachineParts): Plugin {
   return definePlugin(manifest, (ctx) => {
-    resolveLimits({}, machine.probe.env)
+    resolveLimits({}, machine.files.env)
     const killed = sweepOrphans(runnersFolder(ctx.node.home))
     if (killed.length > 0) ctx.log.warn({ pids: killed }, 'ended runners that an earlier node left behind')
     const assembly = assemble(ctx, machine)
@@ -57,7 +57,6 @@ export function createRunners (machine: MachineParts): Plugin {
       services: {
         runners: routing,
         instances: instanceService(ctx, assembly, checks),
-        accelerators: { accelerators: detection.accelerators },
         work: assembly.work
       },
       state: {
@@ -65,7 +64,6 @@ export function createRunners (machine: MachineParts): Plugin {
         runners: assembly.runners,
         tasks: routing.tasks,
         instanceFailures: failures.view,
-        nodeSystem: nodeSystem(nodeId, detection.accelerators),
         nodeResources: nodeResources(nodeId, detection.backends, ctx.config.rpc_for_every_user)
       }
     }
@@ -125,4 +123,4 @@ function instanceService (
   }
 }
 
-export default createRunners({ createSupervisor, probe: systemProbe(), uid: process.getuid?.() ?? 0 })
+export default createRunners({ createSupervisor, files: runtimeFiles(), uid: process.getuid?.() ?? 0 })

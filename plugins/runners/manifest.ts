@@ -1,5 +1,5 @@
 import {
-  BundleService, ClusterService, CommandService, FreeMemoryService, LogRingService, SessionService,
+  BundleService, ClusterService, CommandService, LogRingService, MachineService, SessionService,
   StateService, TracerService
 } from '../../kernel/index.js'
 import type { Manifest } from '../../kernel/index.js'
@@ -8,7 +8,7 @@ import { config, conflicts, errors, events } from './declarations.js'
 import { commands } from './instances/commands.js'
 import { sections } from './instances/sections.js'
 import { routes } from './routes.js'
-import { AcceleratorService, InstanceService, RunnersService, RunnerWorkService } from './service.js'
+import { InstanceService, RunnersService, RunnerWorkService } from './service.js'
 
 /** Everything the plugin declares. */
 export const manifest = {
@@ -21,11 +21,10 @@ export const manifest = {
   consumesOptional: { models: ModelsService, state: StateService },
   consumes: {
     bundle: BundleService, commands: CommandService, session: SessionService, cluster: ClusterService,
-    memory: FreeMemoryService, tracers: TracerService, logs: LogRingService
+    machine: MachineService, tracers: TracerService, logs: LogRingService
   },
   provides: {
-    runners: RunnersService, instances: InstanceService, accelerators: AcceleratorService,
-    work: RunnerWorkService
+    runners: RunnersService, instances: InstanceService, work: RunnerWorkService
   },
   checks: {
     models: {
@@ -44,7 +43,6 @@ export const manifest = {
     runners: 'Status of each runner a live instance names.',
     tasks: 'Requests being served by any node and, for half a minute, those that ended; without content.',
     instanceFailures: 'Why instances could not serve, newest first, at most 64.',
-    nodeSystem: "Adds the accelerator found to the kernel's readings.",
     nodeResources: 'Adds the backends found or declared.'
   }
 } as const satisfies Manifest

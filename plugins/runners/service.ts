@@ -222,24 +222,3 @@ export interface Instances {
   onEnter (check: (entering: Entering) => void): () => void
 }
 export const InstanceService = defineService<Instances>('instances')
-
-/**
- * A GPU this node could serve from, in the shape of `nodeSystem.accelerator` in /state. The probe runs once,
- * so what changes by the second is null until something samples it.
- */
-export interface Accelerator {
-  vendor: string
-  name: string
-  utilizationRatio: number | null
-  vramTotalBytes: number | null
-  vramUsedBytes: number | null
-  powerWatts: number | null
-  temperatureCelsius: number | null
-}
-
-/** The GPUs of this node. */
-export interface Accelerators {
-  /** The GPUs found so far; empty until the probe has run, a second or two after the start. */
-  accelerators (): Accelerator[]
-}
-export const AcceleratorService = defineService<Accelerators>('accelerators')

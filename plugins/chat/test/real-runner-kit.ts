@@ -52,7 +52,7 @@ export async function startReal (
     })
     return supervisor
   }
-  const runners = createRunners({ createSupervisor: watched, probe: machine(), uid: process.getuid?.() ?? 0 })
+  const runners = createRunners({ createSupervisor: watched, files: machine(), uid: process.getuid?.() ?? 0 })
   const rig = await startPlugin(t, plugin, { plugins: [runners], fakes: [bundle], clock: systemClock })
   // Its timers do not keep a process; an open port does.
   const url = await rig.listen()

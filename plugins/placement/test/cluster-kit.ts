@@ -4,7 +4,7 @@ import type { BundledModel, JsonSchema, ModelCard } from '../../../kernel/index.
 import { BundleService, LogRingService } from '../../../kernel/index.js'
 import { createLogRing } from '../../../kernel/observe/log-ring.js'
 import { coreCluster } from '../../../kernel/test/cluster-core-kit.js'
-import { kernelsOn } from '../../../kernel/test/cluster-core-rig.js'
+import { kernelsOn, machine as sameMachine } from '../../../kernel/test/cluster-core-rig.js'
 import { fake } from '../../../kernel/testing/index.js'
 import { createRunners } from '../../runners/index.js'
 import { bodyOf } from '../../runners/service.js'
@@ -91,7 +91,7 @@ function ownParts (
     made.push({ node: node.name, runner })
     return runner
   }
-  const runners = createRunners({ createSupervisor, probe: machine(), uid: 1000 })
+  const runners = createRunners({ createSupervisor, files: machine(), uid: 1000 })
   return {
     plugins: [runners, placement],
     config: (plugin) => plugin === 'placement'
@@ -106,14 +106,17 @@ function ownParts (
         model: (id) => models.find(({ card: { modelId } }) => modelId === id)
       }).instance]
     ]),
-    vitals: async () => ({
-      memory: {
-        ramTotal: { inBytes: 16e9 }, ramAvailable: { inBytes: free.get(node.name) ?? 8e9 },
-        swapTotal: { inBytes: 0 }, swapAvailable: { inBytes: 0 }
-      },
-      system: { gpuUsage: null, temp: null, sysPower: null, pcpuUsage: 0.5, accelerator: null },
-      disk: null, network: null
-    })
+    machine: {
+      ...sameMachine,
+      vitals: async () => ({
+        memory: {
+          ramTotal: { inBytes: 16e9 }, ramAvailable: { inBytes: free.get(node.name) ?? 8e9 },
+          swapTotal: { inBytes: 0 }, swapAvailable: { inBytes: 0 }
+        },
+        system: { gpuUsage: null, temp: null, sysPower: null, pcpuUsage: 0.5, accelerator: null },
+        disk: null, network: null
+      })
+    }
   }
 }
 

@@ -1,6 +1,6 @@
-import type { Runtimes } from '../gpu-facts.js'
 import { realpath, stat } from 'node:fs/promises'
 import { isAbsolute } from 'node:path'
+import type { Runtimes } from './runtimes.js'
 
 /** The backend an engine will use, or why there is none. */
 export type BackendChoice =

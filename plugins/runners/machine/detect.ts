@@ -1,10 +1,14 @@
+import type { Gpu } from '../../../kernel/index.js'
 import { chooseBackend, declaredBackend, runtimesFor } from './backends.js'
 import type { BinaryOverride } from './backends.js'
 import type { conflicts } from '../declarations.js'
-import type { GpuFact, Runtimes } from '../gpu-facts.js'
+import type { Runtimes } from './runtimes.js'
 
 /** Dedicated memory from which an AMD or Intel GPU is worth serving from. */
 const SERVING_VRAM_BYTES = 4 * 1024 ** 3
+
+/** Makers whose GPUs share the machine's memory, so that they have no size of their own. */
+const SHARE_MEMORY: ReadonlySet<Gpu['vendor']> = new Set(['apple', 'intel'])
 
 export type ConflictCode = keyof typeof conflicts
 
@@ -14,13 +18,13 @@ export interface Conflict {
   observed: string
 }
 
-/** What the probes found. */
+/** What was found. */
 export interface Observation {
-  gpus: GpuFact[]
+  gpus: readonly Gpu[]
   runtimes: Runtimes
   binaries: BinaryOverride[]
   /** What could not be asked. */
-  problems: string[]
+  problems: readonly string[]
 }
 
 /** The part of an engine's declaration that matters here. */
@@ -94,7 +98,7 @@ function cpuOnly (backend: string | null, wanted: string | undefined, runtimes: 
 }
 
 /** Backends a GPU could serve with; none when it is too small to be worth it. */
-function usable (gpu: GpuFact, runtimes: Runtimes): string[] {
+function usable (gpu: Gpu, runtimes: Runtimes): string[] {
   const webgpu = runtimes.webgpu ? ['webgpu'] : []
   if (gpu.vendor === 'nvidia') return ['cuda', ...webgpu]
   if (gpu.vendor === 'apple') return webgpu
@@ -102,14 +106,14 @@ function usable (gpu: GpuFact, runtimes: Runtimes): string[] {
 }
 
 function degraded ({ gpus, problems }: Observation): Conflict[] {
-  const vague = gpus.filter((gpu) => gpu.vramTotalBytes === null && !gpu.unified)
+  const vague = gpus.filter((gpu) => gpu.vramTotalBytes === null && !SHARE_MEMORY.has(gpu.vendor))
   if (vague.length === 0) return []
   const names = [...new Set(vague.map(({ name }) => name))].join(', ')
   const causes = problems.length === 0 ? '' : ` (${problems.join('; ')})`
   return [{ code: 'gpu_detection_degraded', observed: `the memory of ${names} is unknown${causes}` }]
 }
 
-function unseenHardware (gpus: readonly GpuFact[], engine: string, backend: string | undefined): Conflict[] {
+function unseenHardware (gpus: readonly Gpu[], engine: string, backend: string | undefined): Conflict[] {
   const key = `plugins.runners.backends.${engine}`
   if (backend === 'cuda' && !gpus.some(({ vendor }) => vendor === 'nvidia')) {
     return [{ code: 'backend_override_conflict', observed: `${key} is cuda, but no NVIDIA GPU is visible` }]

@@ -1,21 +1,19 @@
-import type { Context, Logger, Caller } from '../../../kernel/index.js'
+import type { Context, Gpu, Logger, Caller, Machine } from '../../../kernel/index.js'
 import { overrideVariable, declaredBackend } from './backends.js'
 import type { BinaryOverride, checkOverrides } from './backends.js'
 import { conflicts } from '../declarations.js'
 import { byCode, detect, invalidBinaries } from './detect.js'
 import type { Conflict, ConflictCode, EngineOffer } from './detect.js'
-import { mergeGpus } from '../gpu-facts.js'
-import type { GpuFact, Runtimes } from '../gpu-facts.js'
-import { probeGpus, probeRuntimes } from '../gpu-probe.js'
-import type { ProbeIo } from '../gpu-probe.js'
 import { reasonOf } from '../process/errors.js'
-import type { Accelerator } from '../service.js'
+import { cudaHidden, findRuntimes } from './runtimes.js'
+import type { RuntimeFiles, Runtimes } from './runtimes.js'
 
-/** The GPU probe starts this long after the plugin, so as not to delay the first model. */
-const PROBE_DELAY_MS = 1_000
+/** GPUs are looked for this long after the start, so as not to delay the first model. */
+const GPU_DELAY_MS = 1_000
 
 interface DetectionParts {
-  io: ProbeIo
+  files: RuntimeFiles
+  gpus: Machine['gpus']
   overrides: () => ReturnType<typeof checkOverrides>
   declared: Readonly<Record<string, unknown>>
   /** Options by engine. */
@@ -32,7 +30,6 @@ export interface Detection {
   /** Resolves once the quick look at files is done; runners wait for it. */
   readonly probed: Promise<void>
   readonly runtimes: Runtimes
-  accelerators (): Accelerator[]
   /** Backends this node offers: what is found and, honoured unseen, what is declared. */
   backends (): string[]
   /** The binary override of an engine, usable or not, if one is set. */
@@ -43,12 +40,12 @@ export interface Detection {
 /** Looks at files at once and at the GPUs a moment later, both in the background; raises the conflicts. */
 export function startDetection (parts: DetectionParts): Detection {
   let runtimes: Runtimes = { cuda: false, webgpu: false, nvidiaDevice: false }
-  let gpus: GpuFact[] = []
+  let gpus: readonly Gpu[] = []
   let overrides: BinaryOverride[] = []
   let stopped = false
   warnUnknownEngines(parts)
   const quick = async (): Promise<void> => {
-    const [found, binaries] = await Promise.all([probeRuntimes(parts.io), parts.overrides()])
+    const [found, binaries] = await Promise.all([findRuntimes(parts.files), parts.overrides()])
     runtimes = found
     overrides = binaries
     if (!stopped) publish(parts, ['invalid_engine_binary'], invalidBinaries(binaries))
@@ -58,18 +55,15 @@ export function startDetection (parts: DetectionParts): Detection {
   })
   const full = async (): Promise<void> => {
     await probed
-    const raw = await probeGpus(parts.io)
-    gpus = mergeGpus(raw)
-    const found = detect(
-      { gpus, runtimes, binaries: [], problems: raw.problems },
-      parts.declared,
-      parts.engines
-    )
+    const { gpus: there, problems } = await parts.gpus()
+    const hidden = cudaHidden(parts.files.env['CUDA_VISIBLE_DEVICES'])
+    gpus = there.filter(({ vendor }) => vendor !== 'nvidia' || !hidden)
+    const found = detect({ gpus, runtimes, binaries: [], problems }, parts.declared, parts.engines)
     if (!stopped) {
       publish(parts, ['gpu_serving_disabled', 'gpu_detection_degraded', 'backend_override_conflict'], found)
     }
   }
-  const cancel = parts.clock.after(PROBE_DELAY_MS, () => {
+  const cancel = parts.clock.after(GPU_DELAY_MS, () => {
     full().catch((error: unknown) => {
       parts.log.warn({ error: reasonOf(error) }, 'could not look for GPUs')
     })
@@ -79,7 +73,6 @@ export function startDetection (parts: DetectionParts): Detection {
     get runtimes () {
       return runtimes
     },
-    accelerators: () => gpus.map(accelerator),
     binary: (engine) => overrides.find(({ variable }) => variable === overrideVariable(engine)),
     backends: () => offered(runtimes, gpus, parts.declared),
     stop () {
@@ -118,7 +111,7 @@ function warnUnknownEngines ({ declared, options, engines, log }: DetectionParts
   }
 }
 
-function offered (runtimes: Runtimes, gpus: GpuFact[], declared: DetectionParts['declared']): string[] {
+function offered (runtimes: Runtimes, gpus: readonly Gpu[], declared: DetectionParts['declared']): string[] {
   const wanted = Object.keys(declared).map((engine) => declaredBackend(declared, engine))
   const there = {
     cpu: true,
@@ -128,39 +121,14 @@ function offered (runtimes: Runtimes, gpus: GpuFact[], declared: DetectionParts[
   return (['cpu', 'cuda', 'webgpu'] as const).filter((name) => there[name] || wanted.includes(name))
 }
 
-function accelerator ({ vendor, name, vramTotalBytes }: GpuFact): Accelerator {
-  return {
-    vendor,
-    name,
-    utilizationRatio: null,
-    vramTotalBytes,
-    vramUsedBytes: null,
-    powerWatts: null,
-    temperatureCelsius: null
-  }
-}
-
 /** One part of /state, as its caller may see it. */
 export type View = (caller: Caller, base?: unknown) => unknown
 type ByNode = Record<string, Record<string, unknown>>
 
-/** What the kernel shows under nodeSystem, with this node's first accelerator in it: live readings count. */
-export function nodeSystem (nodeId: string, accelerators: () => Accelerator[]): View {
-  return (_caller, base) => {
-    const live = (base as ByNode | undefined)?.[nodeId]?.['accelerator'] as object | null | undefined
-    const found = accelerators()[0]
-    if (found === undefined) return withFields(base, nodeId, { accelerator: live ?? null })
-    const known = Object.entries(live ?? {}).filter(([, value]) => value !== null)
-    return withFields(base, nodeId, { accelerator: { ...found, ...Object.fromEntries(known) } })
-  }
-}
-
 /** What the kernel shows under nodeResources, with this node's backends and whether it may share a model. */
 export function nodeResources (nodeId: string, backends: () => string[], rpcForEveryUser: boolean): View {
-  return (_caller, base) => withFields(base, nodeId, { backends: backends(), rpcForEveryUser })
-}
-
-function withFields (base: unknown, nodeId: string, fields: Record<string, unknown>): ByNode {
-  const nodes = (base ?? {}) as ByNode
-  return { ...nodes, [nodeId]: { ...nodes[nodeId], ...fields } }
+  return (_caller, base) => {
+    const nodes = (base ?? {}) as ByNode
+    return { ...nodes, [nodeId]: { ...nodes[nodeId], backends: backends(), rpcForEveryUser } }
+  }
 }

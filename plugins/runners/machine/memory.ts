@@ -1,5 +1,5 @@
 import { showBytes } from '../../../kernel/cli/index.js'
-import type { ModelCard, FreeMemory } from '../../../kernel/index.js'
+import type { Machine, ModelCard } from '../../../kernel/index.js'
 import type { LaunchOptions } from '../instances/fleet.js'
 import { LaunchError } from '../process/errors.js'
 import type { Assignment, ShardBody } from '../instances/shapes.js'
@@ -68,7 +68,7 @@ export function shortage (
 }
 
 export interface FitParts {
-  memory: FreeMemory
+  machine: Pick<Machine, 'freeRam' | 'freeVram'>
   /** The assignment's part of the model; null for all of it. */
   shard (assignment: Assignment): ShardBody | null
 }
@@ -79,11 +79,11 @@ export interface FitParts {
  * enough.
  */
 export function createFit (
-  { memory, shard }: FitParts
+  { machine, shard }: FitParts
 ): (assignment: Assignment, options: Pick<LaunchOptions, 'spec'>) => Promise<void> {
   return async (assignment, { spec: { card, backend } }) => {
     const gpu = backend !== 'cpu'
-    const free = await (gpu ? memory.vram() : memory.ram()).catch(() => null)
+    const free = await (gpu ? machine.freeVram() : machine.freeRam()).catch(() => null)
     if (free === null) return
     const weights = weightsOf(card, shard(assignment))
     const problem = shortage({ modelId: card.modelId, weights, gpu, free })

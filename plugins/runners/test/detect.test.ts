@@ -2,16 +2,15 @@ import t from 'tap'
 import { chooseBackend, declaredBackend } from '../machine/backends.js'
 import { byCode, detect } from '../machine/detect.js'
 import type { ConflictCode, EngineOffer, Observation } from '../machine/detect.js'
-import type { GpuFact, Runtimes } from '../gpu-facts.js'
+import type { Gpu } from '../../../kernel/index.js'
+import type { Runtimes } from '../machine/runtimes.js'
 
 const GiB = 1024 ** 3
 const none: Runtimes = { cuda: false, webgpu: false, nvidiaDevice: false }
 const cudaHere: Runtimes = { cuda: true, webgpu: false, nvidiaDevice: true }
-const gpu = (vendor: GpuFact['vendor'], vram: number | null, unified = false): GpuFact => ({
-  vendor,
-  name: `${vendor} card`,
-  vramTotalBytes: vram,
-  unified
+const gpu = (vendor: Gpu['vendor'], vram: number | null): Gpu => ({
+  vendor, name: `${vendor} card`, vramTotalBytes: vram, vramUsedBytes: null, utilizationRatio: null,
+  powerWatts: null, temperatureCelsius: null
 })
 const nvidia = gpu('nvidia', 24 * GiB)
 const onnx = { name: 'onnx-tts', backends: ['cuda', 'webgpu', 'cpu'] }
@@ -111,12 +110,12 @@ check(
 )
 check(
   'an Intel GPU that shares memory',
-  { seen: { gpus: [gpu('intel', null, true)], runtimes: { ...none, webgpu: true } } },
+  { seen: { gpus: [gpu('intel', null)], runtimes: { ...none, webgpu: true } } },
   {}
 )
 check(
   'an Apple GPU left unused',
-  { seen: { gpus: [gpu('apple', null, true)], runtimes: { ...none, webgpu: true } } },
+  { seen: { gpus: [gpu('apple', null)], runtimes: { ...none, webgpu: true } } },
   { gpu_serving_disabled: /apple card/ }
 )
 
@@ -129,7 +128,7 @@ check(
 )
 check(
   'a failed probe without a GPU is no conflict',
-  { seen: { problems: ['systeminformation: timed out'] } },
+  { seen: { problems: ['nvidia-smi: timed out'] } },
   {}
 )
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { FreeMemory } from '../../../kernel/index.js'
+import type { Machine } from '../../../kernel/index.js'
 import { createFit, shortage, weightsOf } from '../machine/memory.js'
 import type { ShardBody } from '../instances/shapes.js'
 import { stateCard } from '../instances/shapes.js'
@@ -35,18 +35,18 @@ t.test('weights and 256 MiB must be below what is free', async (t) => {
   t.match(shortage({ ...ask, gpu: true, free: -5 }), /of GPU memory .* but only 0 B are free/)
 })
 
-const cases: [string, string, Partial<FreeMemory>, boolean][] = [
-  ['room in memory', 'cpu', { ram: async () => 2 * GIB }, true],
-  ['no room in memory', 'cpu', { ram: async () => GIB }, false],
-  ['no reading', 'cpu', { ram: async () => null }, true],
-  ['a reading that fails', 'cpu', { ram: async () => { throw new Error('no') } }, true],
-  ['a GPU is asked for its own', 'cuda', { vram: async () => GIB }, false],
-  ['a GPU with room', 'webgpu', { vram: async () => 2 * GIB }, true],
-  ['a GPU without a reading', 'cuda', { vram: async () => null }, true]
+const cases: [string, string, Partial<Machine>, boolean][] = [
+  ['room in memory', 'cpu', { freeRam: async () => 2 * GIB }, true],
+  ['no room in memory', 'cpu', { freeRam: async () => GIB }, false],
+  ['no reading', 'cpu', { freeRam: async () => null }, true],
+  ['a reading that fails', 'cpu', { freeRam: async () => { throw new Error('no') } }, true],
+  ['a GPU is asked for its own', 'cuda', { freeVram: async () => GIB }, false],
+  ['a GPU with room', 'webgpu', { freeVram: async () => 2 * GIB }, true],
+  ['a GPU without a reading', 'cuda', { freeVram: async () => null }, true]
 ]
 for (const [name, backend, memory, fits] of cases) {
   t.test(`before it is loaded: ${name}`, async (t) => {
-    const check = createFit({ memory: memory as FreeMemory, shard: () => null })
+    const check = createFit({ machine: memory as Machine, shard: () => null })
     const spec = { card: card('svc/m', { totalBytes: GIB }), backend } as never
     const done = check({ instanceId: 'I', runnerId: 'R', modelId: 'svc/m' }, { spec })
     if (fits) await done

@@ -1,8 +1,9 @@
 import t from 'tap'
-import { CommandService } from '../../../kernel/index.js'
+import { CommandService, MachineService } from '../../../kernel/index.js'
+import type { Gpu } from '../../../kernel/index.js'
 import { fake } from '../../../kernel/testing/index.js'
 import { InstanceService } from '../service.js'
-import { ensure, startRunners, until } from './rig.js'
+import { ensure, noGpus, startRunners, until } from './rig.js'
 import { card } from './samples.js'
 
 const VOICE = 'svc/voice-en'
@@ -203,12 +204,25 @@ t.test('a declared backend is honoured unseen', async (t) => {
   ])
 })
 
-t.test('a GPU left unused is an error in nodeHealth, and the accelerator is in nodeSystem', async (t) => {
+const h200: Gpu = {
+  vendor: 'nvidia', name: 'NVIDIA H200', utilizationRatio: null, vramTotalBytes: 143_771 * 1024 ** 2,
+  vramUsedBytes: null, powerWatts: null, temperatureCelsius: null
+}
+
+t.test('a GPU that CUDA_VISIBLE_DEVICES hides is none', async (t) => {
   const rig = await startRunners(t, {
-    probe: {
-      list: async (folder) => (folder === '/dev' ? ['nvidia0', 'nvidiactl'] : []),
-      nvidiaSmi: async () => 'NVIDIA H200, 143771\n'
-    }
+    files: { env: { CUDA_VISIBLE_DEVICES: '-1' } }, config: { backends: { 'onnx-tts': 'cuda' } },
+    fakes: [fake(MachineService, { ...noGpus, gpus: async () => ({ gpus: [h200], problems: [] }) })]
+  })
+  await rig.clock.advance(1000)
+  await until(() => rig.conflicts().length > 0)
+  t.match(rig.conflicts(), [{ code: 'backend_override_conflict' }])
+})
+
+t.test('a GPU left unused is an error in nodeHealth', async (t) => {
+  const rig = await startRunners(t, {
+    files: { list: async (folder) => (folder === '/dev' ? ['nvidia0', 'nvidiactl'] : []) },
+    fakes: [fake(MachineService, { ...noGpus, gpus: async () => ({ gpus: [h200], problems: [] }) })]
   })
   await rig.runner(VOICE)
   await rig.clock.advance(1000)
@@ -218,22 +232,11 @@ t.test('a GPU left unused is an error in nodeHealth, and the accelerator is in n
   t.match(state['nodeHealth'], {
     [nodeId]: { level: 'error', reasons: [{ code: 'gpu_serving_disabled', message: /NVIDIA H200/ }] }
   })
-  t.match(state['nodeSystem'], {
-    [nodeId]: {
-      pcpuUsage: Number,
-      accelerator: {
-        vendor: 'nvidia',
-        name: 'NVIDIA H200',
-        vramTotalBytes: 143_771 * 1024 ** 2,
-        utilizationRatio: null
-      }
-    }
-  })
   t.match(state['nodeResources'], { [nodeId]: { backends: ['cpu'], participation: 'full' } })
 })
 
 t.test('an unusable binary override is a warning', async (t) => {
-  const rig = await startRunners(t, { probe: { env: { SVC_LLAMA_SERVER_BIN: 'llama-server' } } })
+  const rig = await startRunners(t, { files: { env: { SVC_LLAMA_SERVER_BIN: 'llama-server' } } })
   await until(() => rig.conflicts().length > 0)
   t.match(rig.conflicts(), [
     { code: 'invalid_engine_binary', message: /SVC_LLAMA_SERVER_BIN: llama-server is not an absolute path/ }
@@ -246,14 +249,14 @@ const overrides: [string, boolean, string, Record<string, unknown>][] = [
 ]
 for (const [name, external, path, expected] of overrides) {
   t.test(name, async (t) => {
-    const rig = await startRunners(t, { external, probe: { env: { SVC_ONNX_TTS_SERVER_BIN: path } } })
+    const rig = await startRunners(t, { external, files: { env: { SVC_ONNX_TTS_SERVER_BIN: path } } })
     t.same((await rig.runner(VOICE)).options.spec.options, expected)
   })
 }
 
 t.test('nothing takes the place of an unusable override', async (t) => {
   const rig = await startRunners(t, {
-    external: true, probe: { env: { SVC_ONNX_TTS_SERVER_BIN: '/dev/null' } }
+    external: true, files: { env: { SVC_ONNX_TTS_SERVER_BIN: '/dev/null' } }
   })
   await until(() => rig.events.some(({ kind }) => kind === 'InstanceFailureRecorded'))
   t.match((await rig.state())['instanceFailures'], [
@@ -264,7 +267,7 @@ t.test('nothing takes the place of an unusable override', async (t) => {
 
 t.test('a wrong warmup deadline ends the boot with its name', async (t) => {
   await t.rejects(
-    startRunners(t, { probe: { env: { SVC_WARMUP_DEADLINE_SECONDS: 'soon' } } }),
+    startRunners(t, { files: { env: { SVC_WARMUP_DEADLINE_SECONDS: 'soon' } } }),
     /SVC_WARMUP_DEADLINE_SECONDS/
   )
 })

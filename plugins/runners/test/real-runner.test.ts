@@ -28,7 +28,7 @@ async function start (t: TestContext): Promise<Rig> {
     model: (id) => id === VOICE ? model : undefined,
     models: () => [model]
   })
-  const plugin = createRunners({ createSupervisor, probe: machine(), uid: process.getuid?.() ?? 0 })
+  const plugin = createRunners({ createSupervisor, files: machine(), uid: process.getuid?.() ?? 0 })
   const rig = await startPlugin(t, plugin, { fakes: [bundle], clock: systemClock })
   await ensure(rig, VOICE)
   await ready(rig)

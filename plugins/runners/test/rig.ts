@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto'
-import { BundleService, EngineError } from '../../../kernel/index.js'
-import type { EngineChunk, EngineTask, ModelCard } from '../../../kernel/index.js'
+import { BundleService, EngineError, MachineService } from '../../../kernel/index.js'
+import type { EngineChunk, EngineTask, Machine, ModelCard } from '../../../kernel/index.js'
 import { fake, startPlugin } from '../../../kernel/testing/index.js'
 import type { Fake, Rig, TestContext } from '../../../kernel/testing/index.js'
-import type { ProbeIo } from '../gpu-probe.js'
+import type { RuntimeFiles } from '../machine/runtimes.js'
 import { createRunners } from '../index.js'
 import { RunnerError } from '../process/errors.js'
 import { kindOf } from '../process/states.js'
@@ -154,9 +154,14 @@ export interface RigOptions {
   /** Models placed on the node at its start; all of them when absent. */
   place?: string[]
   config?: Record<string, unknown>
-  probe?: Partial<ProbeIo>
+  files?: Partial<RuntimeFiles>
   fakes?: Fake[]
   allow?: string[]
+}
+
+/** A machine of which nothing is known but that it has no GPU. */
+export const noGpus: Machine = {
+  freeRam: async () => null, freeVram: async () => null, gpus: async () => ({ gpus: [], problems: [] })
 }
 
 /** The plugin alone on the real kernel, with in-memory runners and a made-up machine. */
@@ -167,9 +172,12 @@ export async function startRunners (t: TestContext, options: RigOptions = {}): P
     runners.push(runner)
     return runner
   }
-  const plugin = createRunners({ createSupervisor, probe: machine(options.probe), uid: 1000 })
+  const plugin = createRunners({ createSupervisor, files: machine(options.files), uid: 1000 })
   const rig = await startPlugin(t, plugin, {
-    fakes: [bundle(options.cards ?? [card('svc/voice-en')], options.external), ...(options.fakes ?? [])],
+    fakes: [
+      bundle(options.cards ?? [card('svc/voice-en')], options.external), fake(MachineService, noGpus),
+      ...(options.fakes ?? [])
+    ],
     ...(options.config === undefined ? {} : { config: options.config }),
     ...(options.allow === undefined ? {} : { allow: options.allow })
   })

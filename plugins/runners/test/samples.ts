@@ -1,5 +1,5 @@
 import type { ModelCard, Section } from '../../../kernel/index.js'
-import type { ProbeIo } from '../gpu-probe.js'
+import type { RuntimeFiles } from '../machine/runtimes.js'
 import { stateCard } from '../instances/shapes.js'
 import type { Instance, Shard } from '../instances/shapes.js'
 
@@ -34,17 +34,14 @@ export function card (modelId: string, over: Partial<ModelCard> = {}): ModelCard
   }
 }
 
-/** A machine without any GPU; `over` changes what it shows. */
-export function machine (over: Partial<ProbeIo> = {}): ProbeIo {
+/** A machine without the runtimes of any GPU; `over` changes what it shows. */
+export function machine (over: Partial<RuntimeFiles> = {}): RuntimeFiles {
   return {
     platform: 'linux',
     arch: 'x64',
     env: {},
     list: async () => [],
-    read: async () => null,
     hasLibrary: async () => false,
-    controllers: async () => [],
-    nvidiaSmi: async () => { throw new Error('no nvidia-smi here') },
     runtimeFolder: () => '/ort',
     ...over
   }

@@ -1,7 +1,7 @@
 import os from 'node:os'
+import type { MachineIo } from './io.js'
 
-/** Text of a file, '' when it cannot be read. */
-export type ReadText = (path: string) => Promise<string>
+type ReadText = MachineIo['read']
 
 /** A control group's memory in bytes; `max` null means no limit. */
 export interface CgroupMemory { max: number | null, current: number, inactiveFile: number }
@@ -78,6 +78,11 @@ async function readCgroup (version: 1 | 2, folder: string, read: ReadText): Prom
   const [usage, stat] =
     await Promise.all([read(`${folder}/${FILES[version].usage}`), read(`${folder}/memory.stat`)])
   return parseCgroup(version, { limit, usage, stat })
+}
+
+/** Total and available memory. */
+export async function readMemory ({ platform, read, ask }: MachineIo): Promise<MemoryReading> {
+  return platform === 'linux' ? await readLinuxMemory(read) : memoryOf(await ask('mem'))
 }
 
 /** Memory of a Linux machine, cut by the limits of every group this process is in. */

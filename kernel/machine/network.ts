@@ -1,3 +1,5 @@
+import type { MachineIo } from './io.js'
+
 /** Bytes an interface received and sent since the machine started. */
 export type Traffic = ReadonlyMap<string, { rx: number, tx: number }>
 
@@ -6,6 +8,12 @@ export interface Rates { rxBytesPerSecond: number | null, txBytesPerSecond: numb
 
 /** An address of the machine; the rates are those of its whole interface. */
 export interface InterfaceReading extends Rates { name: string, address: string, family: string }
+
+/** Bytes by interface since the machine started. */
+export async function readTraffic ({ platform, read, ask, addresses }: MachineIo): Promise<Traffic> {
+  if (platform === 'linux') return parseNetDev(await read('/proc/net/dev'))
+  return trafficOf(await ask('networkStats', Object.keys(addresses()).join(',')))
+}
 
 /** Counters by interface out of /proc/net/dev: after the colon field 1 is received, field 9 sent. Pure. */
 export function parseNetDev (content: string): Traffic {
