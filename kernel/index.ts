@@ -2,15 +2,15 @@
 export { cardSchema } from './cards/schema.js'
 export { defineService, definePlugin, durableEvent, Reply } from './api/plugin.js'
 export type {
-  BundledModel, BundledModelDecl, Caller, CapabilityCall, CapabilityChunk, CapabilityDecl, ChunkMedia,
-  CheckDecl, CommandDecl, ConflictDecl, Context, EngineDecl, ErrorDecl, EventDecl, IoMode, Logger, Manifest,
+  Caller, CapabilityCall, CapabilityChunk, CapabilityDecl, ChunkMedia,
+  CheckDecl, CommandDecl, ConflictDecl, Context, ErrorDecl, EventDecl, IoMode, Logger, Manifest,
   NodeInfo, Plugin, ReadyCheck, RouteDecl, RouteRequest, Section, SectionDecl, ServiceRef, Started,
   StreamHead, StreamWriter, VerbDecl
 } from './api/plugin.js'
 export { EngineError } from './api/engine.js'
 export type {
-  CardFile, CardVoice, EngineChunk, EngineEnv, EngineModule, EngineSession, EngineTask, ModelCard, ModelSpec,
-  SpanAttrs
+  BundledModel, BundledModelDecl, CardFile, CardVoice, EngineChunk, EngineDecl, EngineEnv, EngineModule,
+  EngineSession, EngineTask, ModelCard, ModelSpec, SpanAttrs
 } from './api/engine.js'
 export { kernelError, SvcError } from './api/errors.js'
 export type { ErrorBody } from './http/error-body.js'

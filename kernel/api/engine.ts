@@ -141,3 +141,32 @@ export class EngineError extends Error {
     this.details = details
   }
 }
+
+/** An engine as its plugin declares it. */
+export interface EngineDecl {
+  readonly summary: string
+  /** file: URL of the engine module (default export: EngineModule). */
+  readonly module: string
+  /** Backends it can run on, best first. */
+  readonly backends: readonly string[]
+  /** True when it drives an external binary, whose override is `SVC_<ENGINE>_SERVER_BIN`. */
+  readonly external?: boolean
+  /** Memory in use per byte of weights (cache, activations, the runner itself); 1.30 when absent. */
+  readonly overhead?: number
+  /** Requests that share the work of one runner, above `max_concurrent`; the option `max_batch` overrides. */
+  readonly batch?: number
+  /** True when several nodes can run one model together, each a part. */
+  readonly multiNode?: boolean
+  /** How those parts talk: a word of the plugin that places models; its usual way when absent. */
+  readonly meta?: string
+  /** The binary of nodes lending memory; its override is `SVC_<NAME>_SERVER_BIN`, NAME without `-server`. */
+  readonly donor?: string
+  /** True when those parts may be shares of every layer. */
+  readonly tensor?: boolean
+}
+
+/** A model that ships inside a package: loaded in place from `folder` (file: URL) with its `card.yaml`. */
+export interface BundledModelDecl { readonly folder: string }
+
+/** A bundled model: its card and the absolute folder it is loaded from. */
+export interface BundledModel { card: ModelCard, directory: string }

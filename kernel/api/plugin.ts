@@ -1,5 +1,5 @@
 import type { Clock } from './clock.js'
-import type { ModelCard } from './engine.js'
+import type { BundledModelDecl, EngineDecl } from './engine.js'
 import type { Logger, NodeInfo } from './node.js'
 import type { FromSchema, JsonSchema } from './schema.js'
 import type { SvcError } from './errors.js'
@@ -126,30 +126,6 @@ export interface RouteDecl {
   readonly deadlineMs?: number
 }
 
-export interface EngineDecl {
-  readonly summary: string
-  /** file: URL of the engine module (default export: EngineModule). */
-  readonly module: string
-  /** Backends it can run on, best first. */
-  readonly backends: readonly string[]
-  /** True when it drives an external binary, whose override is `SVC_<ENGINE>_SERVER_BIN`. */
-  readonly external?: boolean
-  /** Memory in use per byte of weights (cache, activations, the runner itself); 1.30 when absent. */
-  readonly overhead?: number
-  /** Requests that share the work of one runner, above `max_concurrent`; the option `max_batch` overrides. */
-  readonly batch?: number
-  /** True when several nodes can run one model together, each a part; how they talk is `meta`. */
-  readonly multiNode?: boolean
-  readonly meta?: 'Ring' | 'LlamaRpc'
-  /** With `LlamaRpc`, what donors run; its override is `SVC_<NAME>_SERVER_BIN`, NAME without `-server`. */
-  readonly donor?: string
-  /** True when those parts may be shares of every layer. */
-  readonly tensor?: boolean
-}
-
-/** A model that ships inside a package: loaded in place from `folder` (file: URL) with its `card.yaml`. */
-export interface BundledModelDecl { readonly folder: string }
-
 /** A command-line verb; `load` is called only when the verb is used. */
 export interface VerbDecl {
   readonly summary: string
@@ -199,6 +175,10 @@ export interface Manifest {
   readonly models?: Readonly<Record<string, BundledModelDecl>>
   readonly verbs?: Readonly<Record<string, VerbDecl>>
   readonly checks?: Readonly<Record<string, CheckDecl>>
+  /** Parts of `svc status`; the default export of such a module is a `StatusPart`. */
+  readonly status?: Readonly<Record<string, CheckDecl>>
+  /** Variables the plugin reads that stand for no setting, each with its meaning. */
+  readonly variables?: Readonly<Record<string, string>>
   /**
    * What `svc up` prints to try it out, a line each. `{url}` is the node's, `{home}` an option for another
    * home, `{token}` a header of curl; lines with that are left out where the node listens on loopback only.
@@ -389,6 +369,3 @@ export function definePlugin<const M extends Manifest> (
 ): Plugin {
   return { manifest, start: start }
 }
-
-/** A bundled model: its card and the absolute folder it is loaded from. */
-export interface BundledModel { card: ModelCard, directory: string }

@@ -3,9 +3,8 @@ import { defineService } from './plugin.js'
 import type { GossipCounters } from '../cluster/gossip/counters.js'
 import type { GpuReport } from '../machine/gpu.js'
 import type { LogRing } from '../observe/log-ring.js'
-import type {
-  BundledModel, Caller, CapabilityCall, CapabilityChunk, EngineDecl, RouteRequest
-} from './plugin.js'
+import type { BundledModel, EngineDecl } from './engine.js'
+import type { Caller, CapabilityCall, CapabilityChunk, RouteRequest } from './plugin.js'
 
 /** An engine as declared, with the plugin that owns it and that plugin's options for it. */
 export interface RegisteredEngine { name: string, owner: string, decl: EngineDecl }

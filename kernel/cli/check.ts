@@ -17,7 +17,7 @@ export const warn = (name: string, message: string, remedy: string): Check =>
 export const fail = (name: string, message: string, remedy: string): Check =>
   ({ name, result: 'fail', message, remedy })
 
-/** What a check of a plugin works with. */
+/** What a plugin's part of `svc doctor` or `svc status` works with. */
 export interface CheckContext {
   /** The answer of GET /state. */
   readonly state: State
@@ -27,6 +27,18 @@ export interface CheckContext {
 
 /** The default export of the module of a declared check. */
 export interface Checker { run (ctx: CheckContext): Promise<Check[]> }
+
+/** The default export of the module of a declared part of `svc status`. */
+export interface StatusPart { run (ctx: CheckContext): Promise<StatusLines> }
+
+/** What a plugin adds to `svc status`. */
+export interface StatusLines {
+  /** Fields of the answer with `--json`. */
+  json: Record<string, unknown>
+  /** Lines above and below the table of the nodes. */
+  above: string[]
+  below: string[]
+}
 
 /** Free space below which a node reports disk_low and disk_full, bytes. */
 const LOW_BYTES = 10 * 2 ** 30

@@ -19,9 +19,6 @@ export interface State {
   nodeCapabilities: Record<string, string[]>
   nodeMemory?: Record<string, { ramTotal: Bytes, ramAvailable: Bytes } | null>
   lastSeen?: Record<string, string>
-  instances?: Record<string, Record<string, unknown>>
-  runners?: Record<string, Record<string, unknown>>
-  waitingInstances?: Record<string, { modelId: string }>
   cluster?: {
     term: number, quorum: 'ok' | 'lost', stale: boolean, partition: boolean, knownNodes: number
     liveNodes: number
@@ -127,55 +124,6 @@ function neverSeen (member: MemberRow): NodeRow {
     health: { level: 'ok', reasons: [] },
     capabilities: []
   }
-}
-
-export interface InstanceRow { instanceId: string, modelId: string | null, ready: boolean }
-
-const SERVING = new Set(['RunnerReady', 'RunnerRunning'])
-
-/** The instances, each ready when all of its runners can serve. */
-export function instancesOf ({ instances = {}, runners = {} }: State): InstanceRow[] {
-  return Object.entries(instances).map(([instanceId, tagged]) => {
-    const { shardAssignments } = (Object.values(tagged)[0] ?? {}) as
-      { shardAssignments?: { modelId?: string, runnerToShard?: Record<string, unknown> } }
-    const ids = Object.keys(shardAssignments?.runnerToShard ?? {})
-    const serves = (id: string): boolean => SERVING.has(Object.keys(runners[id] ?? {})[0] ?? '')
-    const modelId = shardAssignments?.modelId ?? null
-    return { instanceId, modelId, ready: ids.length > 0 && ids.every(serves) }
-  })
-}
-
-/** The models of which an instance does not serve, or waits for a place. */
-export function unservedModels (state: State): string[] {
-  const unready = instancesOf(state)
-    .flatMap(({ modelId, ready }) => modelId === null || ready ? [] : [modelId])
-  const waiting = Object.values(state.waitingInstances ?? {}).map(({ modelId }) => modelId)
-  return [...new Set([...unready, ...waiting])].sort()
-}
-
-/** What keeps a model from answering, and what mends it. */
-export interface Unavailable { modelId: string, brokenLink: string, message: string, remedy: string }
-
-/** Those of the models that cannot be asked; nothing of one about which the node does not tell. */
-export async function readUnavailable (client: Client, models: readonly string[]): Promise<Unavailable[]> {
-  const all = await Promise.all(models.map(async (modelId) => {
-    const path = modelId.split('/').map(encodeURIComponent).join('/')
-    try {
-      return await client.json<Availability>(`/models/${path}/availability`)
-    } catch (error) {
-      if (error instanceof CliError && error.status !== undefined) return null
-      throw error
-    }
-  }))
-  return all.flatMap((one) => one === null || one.available
-    ? []
-    : [{ modelId: one.model_id, brokenLink: one.broken_link!, message: one.message!, remedy: one.remedy! }])
-}
-
-/** The body of GET /models/{id}/availability; the last three are null where it is available. */
-interface Availability {
-  model_id: string, available: boolean, broken_link: string | null, message: string | null
-  remedy: string | null
 }
 
 export interface Warning { node: string | null, code: string, message: string, remedy: string }

@@ -1,7 +1,6 @@
 import { fail, ok, warn } from './check.js'
 import { clusterWarnings, startOrRemove } from './cluster-view.js'
-import { plain } from './output.js'
-import { showBytes, showSpan } from './text.js'
+import { showSpan } from './text.js'
 import type { Check } from './check.js'
 import type { DialRow, MemberList, NodeRow, State } from './cluster-view.js'
 
@@ -10,8 +9,6 @@ const SKEW_WARN_SECONDS = 5
 const SKEW_FAIL_SECONDS = 60
 /** The Date header has whole seconds. */
 const SKEW_STEP_SECONDS = 1
-/** Less memory than this share of the machine's is little. */
-const MEMORY_LITTLE = 0.05
 
 /** Master and quorum. Pure, as all here. */
 export function checkMaster (state: State, nodes: readonly NodeRow[]): Check[] {
@@ -117,16 +114,4 @@ export function checkDiscovery (on: boolean | null, problem: string | null): Che
     ? ok('discovery', `${setting}, multicast works here`)
     : warn('discovery', `${setting}, but multicast does not work here: ${problem}`,
         'Nodes still find each other by their tokens; else list addresses under cluster.peers.')
-}
-
-/** Nodes that are short of memory. */
-export function checkPressure (state: State): Check[] {
-  return Object.entries(state.nodeMemory ?? {}).flatMap(([nodeId, memory]) => {
-    if (memory === null) return []
-    const [free, total] = [memory.ramAvailable.inBytes, memory.ramTotal.inBytes]
-    if (free >= total * MEMORY_LITTLE) return []
-    const node = plain(state.nodeIdentities[nodeId]?.friendlyName ?? nodeId)
-    return [warn(`memory of ${node}`, `${showBytes(free)} free of ${showBytes(total)}`,
-      'See what is loaded there and stop what nobody needs: svc ps, svc stop MODEL')]
-  })
 }

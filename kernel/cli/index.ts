@@ -7,7 +7,7 @@ export { isModelId, modelInPath, MOMENTS, readModelId, readMoment, showBytes, sh
 export { followEvents, patiently, realPace } from './waiting.js'
 export type { Pace } from './waiting.js'
 export { fail, judgeDisk, ok, warn } from './check.js'
-export type { Check, CheckContext, Checker } from './check.js'
+export type { Check, CheckContext, Checker, StatusPart } from './check.js'
 export { checkClocks } from './doctor-cluster.js'
 export type { ClockReading } from './doctor-cluster.js'
 export type { State as ClusterState } from './cluster-view.js'

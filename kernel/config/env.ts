@@ -10,11 +10,10 @@ import type { Problem } from './problems.js'
 /** Environment variables, as in `process.env`. */
 export type Env = Readonly<Record<string, string | undefined>>
 
-/** Variables that mean something else than a setting. */
+/** Variables that mean something else than a setting, besides those that plugins declare. */
 const specials = [
-  'SVC_HOME', 'SVC_CONFIG', 'SVC_URL', 'SVC_TOKEN', 'SVC_WARMUP_DEADLINE_SECONDS', 'SVC_TELEMETRY_DISABLE',
-  'SVC_DEBUG', 'SVC_NO_LAUNCHER', 'SVC_EVENTLOG_FLOOR_BYTES', 'SVC_JOIN', 'SVC_HUB_TOKEN',
-  'SVC_HUB_TOKEN_HOST'
+  'SVC_HOME', 'SVC_CONFIG', 'SVC_URL', 'SVC_TOKEN', 'SVC_TELEMETRY_DISABLE', 'SVC_DEBUG', 'SVC_NO_LAUNCHER',
+  'SVC_JOIN'
 ]
 /** Engine binaries, what tests and benches use, and what svc's own processes tell each other. */
 const specialForms = /^SVC_(.+_SERVER_BIN|TEST_.+|BENCH_.+|LAUNCHER_.+|LISTEN_FD|RUNNER_MARK)$/
@@ -40,14 +39,16 @@ export function readEnv (
   known: Known, env: Env
 ): { overlays: Overlay[], problems: Problem[], warnings: Problem[] } {
   const targets = targetsByName(known)
+  const others = [...specials, ...known.owners.flatMap(({ variables = {} }) => Object.keys(variables))]
   const overlays: Overlay[] = []
   const problems: Problem[] = []
   const warnings: Problem[] = []
   for (const [name, text] of Object.entries(env)) {
-    if (text === undefined || !name.startsWith('SVC_') || isSpecial(name)) continue
+    if (text === undefined || !name.startsWith('SVC_')) continue
+    if (others.includes(name) || specialForms.test(name)) continue
     const [target, rival] = targets.get(name) ?? []
     if (target === undefined) {
-      warnings.push(unknownVariable(name, targets.keys()))
+      warnings.push(unknownVariable(name, [...targets.keys(), ...others]))
     } else if (rival !== undefined) {
       const both = `${formatPath(target.path)} and ${formatPath(rival.path)}`
       problems.push(at(name, '', `could mean ${both}; set it in svc.yaml instead`))
@@ -59,8 +60,6 @@ export function readEnv (
   }
   return { overlays, problems, warnings }
 }
-
-function isSpecial (name: string): boolean { return specials.includes(name) || specialForms.test(name) }
 
 /** Every variable and the settings it could mean; more than one is refused when it is used. */
 function targetsByName (known: Known): Map<string, Target[]> {
@@ -87,8 +86,8 @@ function badValue (known: Known, name: string, text: string, { path, schema }: T
   return { ...at(name, formatPath(path), `expected ${expected}, found ${found}`), expected }
 }
 
-function unknownVariable (name: string, names: Iterable<string>): Problem {
-  const suggestion = nearest(name, [...names, ...specials])
+function unknownVariable (name: string, names: readonly string[]): Problem {
+  const suggestion = nearest(name, names)
   const problem = at(name, '', 'no setting has this variable')
   return suggestion === undefined ? problem : { ...problem, suggestion }
 }

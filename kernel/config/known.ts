@@ -11,6 +11,8 @@ export interface ConfigOwner {
   readonly config?: JsonSchema
   /** Top-level keys the plugin owns, with their schemas. */
   readonly settings?: Readonly<Record<string, JsonSchema>>
+  /** Variables it reads that stand for no setting. */
+  readonly variables?: Readonly<Record<string, string>>
   /** False for a plugin that svc.yaml names by `module`. */
   readonly bundled: boolean
 }

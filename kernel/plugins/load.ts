@@ -155,11 +155,7 @@ async function loadThirdParty ({ path, module, resolvedFrom, name }: PluginModul
 }
 
 /** What a plugin's manifest says about settings. */
-export function ownerOf ({ name, config, settings }: Manifest, bundled: boolean): ConfigOwner {
-  return {
-    name,
-    bundled,
-    ...(config === undefined ? {} : { config }),
-    ...(settings === undefined ? {} : { settings })
-  }
+export function ownerOf ({ name, config, settings, variables }: Manifest, bundled: boolean): ConfigOwner {
+  const given = Object.entries({ config, settings, variables }).filter(([, value]) => value !== undefined)
+  return { name, bundled, ...Object.fromEntries(given) }
 }

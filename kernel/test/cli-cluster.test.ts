@@ -1,7 +1,9 @@
 import t from 'tap'
 import { cli, sendError, sendJson, standIn } from './cli-helpers.js'
 import { freePorts } from '../../test/node/ports.js'
+import { definePlugin } from '../api/plugin.js'
 import { readSpan, showBytes, showSpan } from '../cli/text.js'
+import type { StatusPart } from '../cli/check.js'
 import type { Test } from 'tap'
 
 const gib = (n: number): { inBytes: number } => ({ inBytes: n * 2 ** 30 })
@@ -114,17 +116,31 @@ t.test('nodes: without the right to list members the last sign of life decides',
   }
 })
 
-t.test('status: session, master, quorum, nodes, instances, and what to do', async (t) => {
-  const { out } = await cli(['status', '--url', await node(t)])
+/** A plugin with a part of its own in `svc status`. */
+const part: StatusPart = {
+  async run ({ state }) {
+    const counted = Object.keys(state.nodeIdentities).length
+    const above = [`Nodes that a plugin counts: ${counted}`]
+    return { json: { counted }, above, below: ['A line of a plugin.'] }
+  }
+}
+const counting = definePlugin({
+  name: 'counting', version: '1.0.0', kernel: '^1.0.0', summary: 'Counts nodes.',
+  status: { count: { summary: 'How many.', load: async () => ({ default: part }) } }
+}, () => ({}))
+
+t.test('status: session, master, quorum, nodes, what plugins add, and what to do', async (t) => {
+  const { out } = await cli(['status', '--url', await node(t)], { plugins: [counting] })
   t.match(out, /^Session s1, master cellar, term 4, quorum ok, 2 of 3 nodes live\n/)
-  t.match(out, /\nInstances: 1 of 2 ready\n/)
+  t.match(out, /\nNodes that a plugin counts: 3\nNODE /)
+  t.match(out, /\nA line of a plugin\.\n/)
   t.match(out, /cellar: Little is free\. \[disk_low\]\n {2}Free some\./)
   t.match(out, /barn: .*lost for 72 s\. \[node_lost\]\n {2}Start it .*`svc members remove barn-install`/)
   const cluster = { term: 4, quorum: 'lost', stale: true, partition: true, knownNodes: 3, liveNodes: 1 }
   const url = await node(t, { state: { masterNodeId: null, cluster } })
-  const alone = JSON.parse((await cli(['status', '--json', '--url', url])).out)
+  const alone = JSON.parse((await cli(['status', '--json', '--url', url], { plugins: [counting] })).out)
   t.match(alone.cluster, { sessionId: 's1', masterNodeId: null, quorum: 'lost', liveNodes: 1 })
-  t.match(alone.instances, [{ instanceId: 'i1', modelId: 'svc/voice-en', ready: true }, { ready: false }])
+  t.equal(alone.counted, 3)
   t.same(alone.warnings.map((warning: { code: string }) => warning.code),
     ['no_quorum', 'partition', 'node_lost', 'node_lost', 'disk_low'])
   t.match(alone.warnings[0], { node: null, message: /1 of 3/, remedy: /svc members remove ID/ })

@@ -13,6 +13,7 @@ export const owners: readonly ConfigOwner[] = [
   {
     name: 'runners',
     bundled: true,
+    variables: { SVC_WARMUP_DEADLINE_SECONDS: 'How long a warmup may take.' },
     config: section({
       threads: {
         type: 'integer',

@@ -47,6 +47,7 @@ export const manifest = {
   events,
   conflicts,
   state: { lastEventAppliedIdx: 'Index of the newest control event this node has in its log.' },
+  variables: { SVC_EVENTLOG_FLOOR_BYTES: 'Free bytes below which no event is written, for tests.' },
   checks: { eventLog: { summary: 'Whether events are kept.', load: () => import('./cli/doctor.js') } },
   verbs: {
     events: {

@@ -28,8 +28,17 @@ export const manifest = {
   },
   checks: {
     models: {
-      summary: 'Models that are placed and do not answer.', load: () => import('./instances/doctor.js')
+      summary: 'Memory, and models that are placed and do not answer.',
+      load: () => import('./instances/doctor.js')
     }
+  },
+  status: {
+    instances: {
+      summary: 'Instances, and models that cannot be asked.', load: () => import('./instances/status.js')
+    }
+  },
+  variables: {
+    SVC_WARMUP_DEADLINE_SECONDS: 'Longest time of a warmup, in place of the one that follows from the model.'
   },
   routes,
   events,

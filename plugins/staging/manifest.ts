@@ -18,6 +18,10 @@ export const manifest = {
   consumesOptional: { eventLog: EventLogService },
   provides: { models: ModelsService },
   checks: { rooms: { summary: 'Room in the store and for copies.', load: () => import('./doctor.js') } },
+  variables: {
+    SVC_HUB_TOKEN: 'Token of the hub.',
+    SVC_HUB_TOKEN_HOST: 'The host that gets it.'
+  },
   settings, routes, events, errors, conflicts, sections, commands, verbs,
   state: { downloads: 'Transfers of models, by node.' },
   stateWhereabouts: ['stagingRoot', 'directory', 'storePath', 'store_path']

@@ -5,13 +5,12 @@ import { createClient, isLoopbackUrl } from '../client.js'
 import { joinNodes, readMembers } from '../cluster-view.js'
 import { fail, ok, warn } from '../check.js'
 import {
-  checkClocks, checkDiscovery, checkHealth, checkListener, checkMaster, checkMembers, checkPressure,
-  checkVersions
+  checkClocks, checkDiscovery, checkHealth, checkListener, checkMaster, checkMembers, checkVersions
 } from '../doctor-cluster.js'
 import { checkDisk, checkHome, checkNode, checkPorts } from '../doctor-host.js'
 import { CliError } from '../errors.js'
-import { installationOf } from '../installed.js'
-import type { Check, CheckContext, Checker } from '../check.js'
+import { contributed } from '../installed.js'
+import type { Check } from '../check.js'
 import type { ClockReading } from '../doctor-cluster.js'
 import type { NodeRow, State } from '../cluster-view.js'
 import type { Verb, VerbContext } from '../verb.js'
@@ -62,8 +61,8 @@ async function checkCluster (ctx: VerbContext, local: boolean): Promise<Check[]>
   const answered = ok('answers', `${ctx.client.url} answered in ${Math.round(systemClock.mono() - began)} ms`)
   const list = await readMembers(ctx.client)
   const nodes = joinNodes(state, list)
-  const contributed = await pluginChecks(ctx, state)
-  const timed = contributed.some(({ name }) => name === CLOCKS)
+  const own = (await contributed<Check[]>(ctx, 'checks', state)).flat()
+  const timed = own.some(({ name }) => name === CLOCKS)
   return [
     answered,
     await checkReady(ctx),
@@ -72,8 +71,7 @@ async function checkCluster (ctx: VerbContext, local: boolean): Promise<Check[]>
     checkVersions(nodes, version()),
     ...timed ? [] : [checkClocks(await readClocks(ctx, nodes))],
     ...checkHealth(nodes),
-    ...checkPressure(state),
-    ...contributed,
+    ...own,
     ...await discovery(ctx, local)
   ]
 }
@@ -116,22 +114,6 @@ async function checkReady ({ client }: VerbContext): Promise<Check> {
     const [said] = error.message.split('\n')
     return warn('ready', missing.join('; ') || said!, 'Wait for it: svc status --wait')
   }
-}
-
-/** The checks that plugins declare, in the order of the plugins. */
-async function pluginChecks (ctx: VerbContext, state: State): Promise<Check[]> {
-  const look: CheckContext['look'] = async <T>(path: string) => {
-    try {
-      return await ctx.client.json<T>(path)
-    } catch (error) {
-      if (error instanceof CliError && error.status !== undefined) return error
-      throw error
-    }
-  }
-  const { plugins } = await installationOf(ctx)
-  const found = await Promise.all(plugins.flatMap(({ manifest }) => Object.values(manifest.checks ?? {}))
-    .map(async ({ load }) => await ((await load()).default as Checker).run({ state, look })))
-  return found.flat()
 }
 
 /** The clocks of the nodes that can be asked from here, by the Date of an answer. */

@@ -1,9 +1,8 @@
-import {
-  clusterWarnings, instancesOf, joinNodes, readMembers, readUnavailable, unservedModels
-} from '../cluster-view.js'
+import { clusterWarnings, joinNodes, readMembers } from '../cluster-view.js'
 import { CliError } from '../errors.js'
-import { plain } from '../output.js'
+import { contributed } from '../installed.js'
 import { notYet, retryFor } from '../waiting.js'
+import type { StatusLines } from '../check.js'
 import type { NodeRow, State, Warning } from '../cluster-view.js'
 import type { Verb, VerbContext } from '../verb.js'
 
@@ -16,25 +15,23 @@ export default {
     const [state, members, checks] = await Promise.all([
       ctx.client.json<State>('/state'), readMembers(ctx.client), readiness(ctx)
     ])
-    const unavailable = await readUnavailable(ctx.client, unservedModels(state))
+    const parts = await contributed<StatusLines>(ctx, 'status', state)
     const nodes = joinNodes(state, members)
-    const instances = instancesOf(state)
     const warnings = [...clusterWarnings(state, nodes), ...nodes.flatMap(healthWarnings)]
     if (ctx.out.json) {
       const { sessionId = null, masterNodeId, cluster } = state
       const whole = { sessionId, masterNodeId, ...cluster }
-      ctx.out.value({ nodes, cluster: whole, instances, unavailable, warnings, checks })
+      const more = Object.assign({}, ...parts.map(({ json }) => json)) as object
+      ctx.out.value({ nodes, cluster: whole, ...more, warnings, checks })
       return
     }
     ctx.out.line(headline(state, nodes))
-    ctx.out.line(`Instances: ${instances.filter((one) => one.ready).length} of ${instances.length} ready`)
+    for (const line of parts.flatMap(({ above }) => above)) ctx.out.line(line)
     ctx.out.table(['NODE', 'NAME', 'VERSION', 'HEALTH', 'MASTER', 'SERVES', 'URL'], nodes.map((n) =>
       [n.nodeId ?? '-', n.name ?? '-', n.version ?? '-', n.live ? n.health.level : 'lost',
         n.isMaster ? 'yes' : '-', n.capabilities.join(' ') || '-',
         n.url ?? (n.isLocal ? ctx.client.url : '-')]))
-    for (const { modelId, brokenLink, message, remedy } of unavailable) {
-      ctx.out.line(`${modelId}: ${plain(message)} [${brokenLink}]\n  ${plain(remedy)}`)
-    }
+    for (const line of parts.flatMap(({ below }) => below)) ctx.out.line(line)
     for (const { node, code, message, remedy } of warnings) {
       ctx.out.line(`${node ?? 'cluster'}: ${message} [${code}]\n  ${remedy}`)
     }

@@ -12,7 +12,7 @@ const OVERHEAD = 1.30
 /** What an engine can do, with what is assumed of one that does not say. */
 export function traitsOf (decl: EngineDecl): EngineTraits {
   const { backends, multiNode = false, meta, tensor = false, overhead = OVERHEAD } = decl
-  return { multiNode, tensor, overhead, backends, ...(meta === undefined ? {} : { meta }) }
+  return { multiNode, tensor, overhead, backends, ...(meta === 'LlamaRpc' ? { meta } : {}) }
 }
 
 /** What a view is made of. */

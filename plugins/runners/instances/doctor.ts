@@ -1,11 +1,17 @@
-import { fail, ok, plain, warn } from '../../../kernel/cli/index.js'
-import type { Check, Checker, ClusterState } from '../../../kernel/cli/index.js'
+import { fail, ok, plain, showBytes, warn } from '../../../kernel/cli/index.js'
+import type { Check, Checker } from '../../../kernel/cli/index.js'
+import type { ModelState } from './status.js'
 
-/** Models that are placed and do not answer. */
-export default { run: async ({ state }) => checkModels(state) } satisfies Checker
+/** Less memory than this share of the machine's is little. */
+const MEMORY_LITTLE = 0.05
+
+/** Nodes short of memory, and models that are placed and do not answer. */
+export default {
+  run: async ({ state }) => [...checkPressure(state), ...checkModels(state)]
+} satisfies Checker
 
 /** Models that are placed and do not answer, or wait for a place. Pure, as all here. */
-export function checkModels (state: ClusterState): Check[] {
+export function checkModels (state: ModelState): Check[] {
   const checks = Object.values(state.instances ?? {}).flatMap((tagged) => {
     const { modelId, nodeToRunner } = assignedIn(tagged)
     return Object.entries(nodeToRunner).map(([nodeId, runnerId]) =>
@@ -28,7 +34,7 @@ function assignedIn (tagged: Record<string, unknown>): Assigned {
 const kindOf = (status: Record<string, unknown> | undefined): string =>
   Object.keys(status ?? {})[0] ?? 'no runner'
 
-function checkRank (state: ClusterState, rank: { modelId: string, nodeId: string, kind: string }): Check {
+function checkRank (state: ModelState, rank: { modelId: string, nodeId: string, kind: string }): Check {
   const model = plain(rank.modelId)
   const name = `model ${model}`
   const message = `${rank.kind} on ${nameIn(state, rank.nodeId)}`
@@ -37,5 +43,17 @@ function checkRank (state: ClusterState, rank: { modelId: string, nodeId: string
   return make(name, message, `What keeps it from answering: svc why ${model}`)
 }
 
-const nameIn = ({ nodeIdentities }: ClusterState, nodeId: string): string =>
+const nameIn = ({ nodeIdentities }: ModelState, nodeId: string): string =>
   plain(nodeIdentities[nodeId]?.friendlyName ?? nodeId)
+
+/** Nodes that are short of memory. */
+export function checkPressure (state: ModelState): Check[] {
+  return Object.entries(state.nodeMemory ?? {}).flatMap(([nodeId, memory]) => {
+    if (memory === null) return []
+    const [free, total] = [memory.ramAvailable.inBytes, memory.ramTotal.inBytes]
+    if (free >= total * MEMORY_LITTLE) return []
+    const node = plain(state.nodeIdentities[nodeId]?.friendlyName ?? nodeId)
+    return [warn(`memory of ${node}`, `${showBytes(free)} free of ${showBytes(total)}`,
+      'See what is loaded there and stop what nobody needs: svc ps, svc stop MODEL')]
+  })
+}
