@@ -3,6 +3,7 @@ import { fake, startPlugin } from '../../../kernel/testing/index.js'
 import { StateService } from '../../../kernel/index.js'
 import { cli, sendError, sendJson, standIn } from '../../../kernel/test/cli-helpers.js'
 import eventLog from '../index.js'
+import runners from '../../runners/index.js'
 import { instanceOn, stateWith } from './history-kit.js'
 import { startLog } from './kit.js'
 import type { LogRig } from './kit.js'
@@ -10,12 +11,12 @@ import type { StateAt } from '../history/lookup.js'
 
 interface Failure { error: { reason: string, message: string, details: Record<string, unknown> } }
 
-/** The plugin with a state that the test makes. */
+/** The plugin with a state that the test makes; what runs models is off since then. */
 async function begin (
   t: Parameters<typeof startLog>[0], allow?: readonly string[]
 ): Promise<LogRig & { at (moment: string, status?: number): Promise<StateAt & Failure> }> {
   const state = stateWith(['a', 'b'], { instances: { i1: instanceOn('i1', 'a') } })
-  const rig = await startLog(t, { fakes: [fake(StateService, { read: async () => state })],
+  const rig = await startLog(t, { fakes: [fake(StateService, { read: async () => state })], off: [runners],
     ...(allow === undefined ? {} : { allow }) })
   return { ...rig,
     async at (moment, status = 200) {
