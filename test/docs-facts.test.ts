@@ -45,6 +45,35 @@ t.test('every file of the repository that a page names is there', (t) => {
   t.end()
 })
 
+/** Each walk, and how many files it passes at most: one more is a reason to look for one fewer. */
+const walks = {
+  'A boot': 13, 'A spoken sentence': 34, 'From a pull to a copy on another node': 41, 'A lost node': 17
+}
+
+t.test('the walks name files that are there, and get no longer', (t) => {
+  const text = read('docs/architecture.md')
+  for (const [title, most] of Object.entries(walks)) {
+    const passed = new Set<string>()
+    let folder = '.'
+    const section = new RegExp(`^##+ ${title}\\n([\\s\\S]*?)^##`, 'm').exec(text)?.[1] ?? ''
+    for (const [, named] of section.matchAll(/`([\w./-]+\.ts)`/g)) {
+      const above = folder.split('/').map((_, i, parts) => parts.slice(0, parts.length - i).join('/'))
+      const there = ['.', ...above].map((from) => join(from, named!))
+        .find((file) => existsSync(join(root, file)))
+      t.ok(there, `${title}: ${named}`)
+      if (there === undefined) continue
+      passed.add(there)
+      folder = dirname(there)
+    }
+    t.ok(passed.size > 0 && passed.size <= most, `${title}: ${passed.size} files, at most ${most}`)
+  }
+  const files = ['kernel', 'plugins', 'test'].flatMap((part) => under(part, '.ts')).map((file) => `/${file}`)
+  for (const [, named] of text.matchAll(/`([\w./-]+\.ts)`/g)) {
+    t.ok(files.some((file) => file.endsWith(`/${named}`)), `docs/architecture.md names ${named}`)
+  }
+  t.end()
+})
+
 t.test('every page of docs leads to the glossary', (t) => {
   for (const path of under('docs', '.md').filter((p) => !/glossary\.md$|decisions\/\d|recipes\//.test(p))) {
     t.match(read(path), /\]\([^)]*glossary\.md\)/, path)
