@@ -15,7 +15,7 @@ export const allowed: Partial<Record<Rule, Readonly<Record<string, string>>>> = 
     'kernel/cli/main.ts': 'the entry: hands it on as an argument',
     'kernel/cli/verbs/up.ts': 'takes out what the launcher told the node, so that no child sees it',
     'kernel/observe/log.ts': 'NO_COLOR',
-    'plugins/runners/gpu-probe.ts': 'the default of an argument',
+    'plugins/runners/machine/runtimes.ts': 'the default of an argument',
     'plugins/runners/process/limits.ts': 'the default of an argument',
     'plugins/runners/process/spawn.ts': 'PATH and the allow-list for a runner\'s environment'
   },
