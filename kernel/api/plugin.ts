@@ -327,6 +327,11 @@ export interface Context<M extends Manifest = Manifest> {
   /** Registers something to undo when the plugin stops. */
   effect (label: string, dispose: () => void | Promise<void>): void
   every (label: string, ms: number, fn: () => void): void
+  /**
+   * A check of values by a JSON Schema, for what comes from elsewhere: null, or a sentence naming the field.
+   * The schema is compiled with the first value.
+   */
+  checker (schema: JsonSchema): (value: unknown) => string | null
   /** Shows (or hides) a tag under `nodeCapabilities` in /state. */
   advertise (tag: string, on: boolean): void
   /** A named readiness check for GET /readyz; `model` is the query parameter, when given. */

@@ -48,6 +48,14 @@ export const options = {
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   rmSync(join(root, 'dist/chunks'), { recursive: true, force: true })
   const { metafile } = await build(options)
+  for (const [file, { imports }] of Object.entries(metafile.inputs)) {
+    if (file.startsWith('node_modules/')) continue
+    const lost = imports.find(({ kind, path }) => kind === 'dynamic-import' &&
+      path.startsWith('node_modules/') && metafile.inputs[path]?.format === 'cjs')
+    if (lost === undefined) continue
+    throw new Error(`${file}: import() would find no names in ${lost.path}, which is CommonJS. ` +
+      'Import it statically, in a file of its own that is imported with import()')
+  }
   // Which sources are in which file, for the test of what a verb loads.
   const sources = Object.entries(metafile.outputs).filter(([file]) => file.endsWith('.js'))
     .map(([file, { inputs }]) => [relative('dist', file), Object.keys(inputs)])

@@ -11,7 +11,6 @@ import type { JsonSchema } from '../api/schema.js'
 import type { ConfigOwner } from '../config/known.js'
 import type { Arrangement } from '../plugins/graph.js'
 import type { Installation } from '../plugins/load.js'
-import type { CheckContext } from './check.js'
 import type { VerbContext } from './verb.js'
 
 /** The plugins of a home as its svc.yaml has them. */
@@ -97,24 +96,4 @@ export function restartHint (ctx: VerbContext): string[] {
     `  curl -X POST -H "authorization: Bearer $(cat ${join(ctx.home, 'operator.token')})" ` +
     `${ctx.client.url}/admin/restart`
   ]
-}
-
-/** Runs what the plugins of this home declare as parts of `svc doctor` or `svc status`, in their order. */
-export async function contributed<T> (
-  ctx: VerbContext, kind: 'checks' | 'status', state: CheckContext['state']
-): Promise<T[]> {
-  const look: CheckContext['look'] = async <A>(path: string) => {
-    try {
-      return await ctx.client.json<A>(path)
-    } catch (error) {
-      if (error instanceof CliError && error.status !== undefined) return error
-      throw error
-    }
-  }
-  const { plugins } = await installationOf(ctx)
-  return await Promise.all(plugins.flatMap(({ manifest }) => Object.values(manifest[kind] ?? {}))
-    .map(async ({ load }) => {
-      const part = (await load()).default as { run (given: CheckContext): Promise<T> }
-      return await part.run({ state, look })
-    }))
 }

@@ -120,8 +120,8 @@ class LogShipper implements Shipper {
   readonly #options: ShipperOptions
   readonly #limits: ShipLimits
   // Loaded only where lines are shipped: it takes a tenth of a start.
-  readonly #agent: Promise<Agent> = import('undici')
-    .then((undici) => new undici.Agent({ connections: 1, pipelining: 1 }))
+  readonly #agent: Promise<Agent> = import('./agent.js')
+    .then(({ Agent }) => new Agent({ connections: 1, pipelining: 1 }))
 
   /** Aborts when pauses are to end, and when requests are. */
   readonly #stop = new AbortController()

@@ -124,6 +124,7 @@ function createContext (plugin: Plugin, host: PluginHost): LiveContext {
     every (label: string, ms: number, fn: () => void) {
       effect(`every ${label}`, host.clock.every(ms, guarded(fn, log, label)))
     },
+    checker: schemaChecker,
     advertise (tag: string, on: boolean) { host.advertise(tag, on) },
     readiness (name: string, check: (model?: string) => ReadyCheck | Promise<ReadyCheck>) {
       effect(`readiness ${name}`, host.readiness(name, check))

@@ -141,6 +141,6 @@ t.test('what a verb imports: nothing heavy before it is needed', async (t) => {
   }
   const heavy = /^node_modules\/(fastify|yjs|onnx|ajv|yaml|undici|pino|lamejs|protobufjs|systeminformation)/
   check(['--help'], heavy)
-  check(['status', '--url', 'http://127.0.0.1:1'], new RegExp(`${heavy.source}|^plugins/`))
+  check(['status', '--url', 'http://127.0.0.1:1'], heavy)
   check(['say', 'x', '--url', 'http://127.0.0.1:1'], heavy)
 })

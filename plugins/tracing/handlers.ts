@@ -1,13 +1,13 @@
 import { Reply } from '../../kernel/index.js'
 import type { Caller, SvcError } from '../../kernel/index.js'
-import { askPeers, mergeLists, mergeSpans, readList, readTrace } from './peers.js'
+import { askPeers, mergeLists, mergeSpans } from './peers.js'
 import { statsOf } from './stats.js'
 import { readSpans, TRACE_ID } from './trace-file.js'
-import type { FailedPeer, ListedTrace, PeersParts } from './peers.js'
+import type { FailedPeer, ListedTrace, PeerReaders, PeersParts } from './peers.js'
 import type { TraceStore } from './store.js'
 import type { ShownSpan } from './trace-file.js'
 
-export interface HandlerParts extends PeersParts {
+export interface HandlerParts extends PeersParts, PeerReaders {
   store: TraceStore
   nodeId: string
   error: (reason: 'trace_not_found' | 'trace_damaged', message: string) => SvcError
@@ -34,7 +34,7 @@ export function traceHandlers (parts: HandlerParts) {
     async clusterList (request: Listing): Promise<{ traces: ListedTrace[], failed: FailedPeer[] }> {
       const { limit } = request.query
       const { answers, failed } = await askPeers(parts, `/v1/traces?limit=${limit}`, request,
-        (text) => readList(JSON.parse(text)))
+        (text) => parts.readList(JSON.parse(text)))
       return { traces: mergeLists([own(), ...answers]).slice(0, limit), failed }
     },
     clusterGet: async (request: ById) => await gather(parts, request),
@@ -87,7 +87,7 @@ async function spansHere (parts: HandlerParts, id: string): Promise<{ taskId: st
 async function gather (parts: HandlerParts, request: ById) {
   const { params: { id } } = request
   const { answers, failed } = await askPeers(parts, `/v1/traces/${id}`, request,
-    (text) => readTrace(JSON.parse(text)))
+    (text) => parts.readTrace(JSON.parse(text)))
   const { store, nodeId } = parts
   const own = store.find(id) === undefined ? [] : [{ nodeId, value: await spansHere(parts, id) }]
   const all = [...own, ...answers]

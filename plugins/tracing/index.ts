@@ -5,6 +5,8 @@ import type { Context, Plugin, TraceStart } from '../../kernel/index.js'
 import { traceHandlers } from './handlers.js'
 import { manifest } from './manifest.js'
 import { createOtlp } from './otlp.js'
+import { partReader } from './part.js'
+import { peerReaders } from './peers.js'
 import { Recording } from './recording.js'
 import { TraceStore } from './store.js'
 import type { Otlp } from './otlp.js'
@@ -31,6 +33,7 @@ export default definePlugin(manifest, (ctx) => {
   const clocks = new PeerClocks({ clock: ctx.clock, cluster })
   ctx.effect('clocks of other nodes', () => { clocks.close() })
   const recording = {
+    readPart: partReader(ctx),
     clock: ctx.clock,
     randomHex: (bytes: number) => randomBytes(bytes).toString('hex'),
     nodeId: ctx.node.nodeId,
@@ -64,7 +67,7 @@ export default definePlugin(manifest, (ctx) => {
       }
     },
     routes: {
-      ...traceHandlers({ store, cluster, clock, nodeId: node.nodeId, error }),
+      ...traceHandlers({ store, cluster, clock, nodeId: node.nodeId, error, ...peerReaders(ctx) }),
       state: () => ({ enabled: tracer.enabled }),
       set: async ({ body }) => await ctx.command('set', body)
     },

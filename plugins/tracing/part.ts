@@ -1,4 +1,4 @@
-import { schemaChecker } from '../../kernel/index.js'
+import type { Context } from '../../kernel/index.js'
 import { SPANS_MAX } from './recorder.js'
 import type { SpanPart } from './recorder.js'
 
@@ -14,7 +14,7 @@ const object = <const P extends Record<string, unknown>>(properties: P, ...optio
   type: 'object', required: Object.keys(properties).filter((key) => !optional.includes(key)), properties
 })
 
-const problemOf = schemaChecker(object({
+const schema = object({
   receivedMs: { type: 'number' },
   sentMs: { type: 'number' },
   places: { type: 'array', maxItems: 64, items: object({ nodeId, process, rank: count }) },
@@ -40,12 +40,17 @@ const problemOf = schemaChecker(object({
     type: ['object', 'null']
   },
   dropped: count
-}))
+})
 
-/** What another process says it recorded, checked; null for anything else. Pure. */
-export function readPart (value: unknown): SpanPart | null {
-  if (problemOf(value) !== null) return null
-  const part = value as SpanPart
-  const fits = part.sentMs >= part.receivedMs && part.spans.every(({ place }) => place < part.places.length)
-  return fits ? part : null
+export type ReadPart = (value: unknown) => SpanPart | null
+
+/** Makes the reader of what another process says it recorded: null for anything that is no part. */
+export function partReader ({ checker }: Pick<Context, 'checker'>): ReadPart {
+  const problemOf = checker(schema)
+  return (value) => {
+    if (problemOf(value) !== null) return null
+    const part = value as SpanPart
+    const fits = part.sentMs >= part.receivedMs && part.spans.every(({ place }) => place < part.places.length)
+    return fits ? part : null
+  }
 }

@@ -1,5 +1,5 @@
-import { askMembers, MemberFault, schemaChecker } from '../../kernel/index.js'
-import type { Caller, Clock, Cluster } from '../../kernel/index.js'
+import { askMembers, MemberFault } from '../../kernel/index.js'
+import type { Caller, Clock, Cluster, Context } from '../../kernel/index.js'
 import type { TraceEntry } from './store.js'
 import type { ShownSpan } from './trace-file.js'
 
@@ -72,36 +72,46 @@ export function mergeSpans (lists: readonly NodeTraces<readonly ShownSpan[]>[]):
 const text = { type: 'string', maxLength: 512 } as const
 const count = { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER } as const
 
-/** Reads a list under `traces`, of each item only these fields; null for anything else. */
-function listReader<T> (most: number, properties: Record<keyof T & string, object>) {
-  const keys = Object.keys(properties)
-  const item = { type: 'object', required: keys, properties } as const
-  const problemOf = schemaChecker({
-    type: 'object', required: ['traces'],
-    properties: { traces: { type: 'array', maxItems: most, items: item } }
-  })
-  return (body: unknown): T[] | null => problemOf(body) !== null
-    ? null
-    : (body as { traces: Record<string, unknown>[] }).traces.map((one) =>
-        Object.fromEntries(keys.map((key) => [key, one[key]])) as T)
-}
-
-/** What another node answered to GET /v1/traces, without fields that are not known; null for nonsense. */
-export const readList = listReader<TraceEntry>(10_000, {
+const listed = {
   taskId: text, createdAt: text, modelId: text, commandId: text, taskKind: text, outcome: text,
   durationUs: count, fileSize: count
-})
-
-const readSpanList = listReader<ShownSpan>(8192, {
+}
+const span = {
   name: text, startUs: { type: 'integer' }, durationUs: count, rank: count, category: text, nodeId: text,
   attrs: { type: 'object' }
-})
+}
 
-/** What another node answered to GET /v1/traces/{id}; null for nonsense. */
-export function readTrace (body: unknown): { taskId: string, spans: ShownSpan[] } | null {
-  const spans = readSpanList(body)
-  const taskId = (body as { taskId?: unknown } | null)?.taskId
-  return spans === null || typeof taskId !== 'string' || taskId.length > text.maxLength
-    ? null
-    : { taskId, spans }
+/** Readers of what other nodes answer; without the fields that are not known, and null for nonsense. */
+export interface PeerReaders {
+  /** Of GET /v1/traces. */
+  readList: (body: unknown) => TraceEntry[] | null
+  /** Of GET /v1/traces/{id}. */
+  readTrace: (body: unknown) => { taskId: string, spans: ShownSpan[] } | null
+}
+
+export function peerReaders ({ checker }: Pick<Context, 'checker'>): PeerReaders {
+  /** Reads a list under `traces`, of each item only these fields; null for anything else. */
+  const listReader = <T>(most: number, properties: Record<keyof T & string, object>) => {
+    const keys = Object.keys(properties)
+    const item = { type: 'object', required: keys, properties } as const
+    const problemOf = checker({
+      type: 'object', required: ['traces'],
+      properties: { traces: { type: 'array', maxItems: most, items: item } }
+    })
+    return (body: unknown): T[] | null => problemOf(body) !== null
+      ? null
+      : (body as { traces: Record<string, unknown>[] }).traces.map((one) =>
+          Object.fromEntries(keys.map((key) => [key, one[key]])) as T)
+  }
+  const readSpanList = listReader<ShownSpan>(8192, span)
+  return {
+    readList: listReader<TraceEntry>(10_000, listed),
+    readTrace (body) {
+      const spans = readSpanList(body)
+      const taskId = (body as { taskId?: unknown } | null)?.taskId
+      return spans === null || typeof taskId !== 'string' || taskId.length > text.maxLength
+        ? null
+        : { taskId, spans }
+    }
+  }
 }

@@ -2,9 +2,9 @@ import { boundsOf, clockOffset } from '../../kernel/index.js'
 import type {
   Bounds, Clock, Hop, HopTarget, SpanAttrs, TaskAbout, Trace, TraceEnd, TraceStart
 } from '../../kernel/index.js'
-import { readPart } from './part.js'
 import { ROOT, sent, SpanRecorder, SPANS_MAX } from './recorder.js'
 import { readTraceparent, spanIdOf, writeTraceparent } from './traceparent.js'
+import type { ReadPart } from './part.js'
 import type { ClockNote, PlacedSpan, SpanPart, SpanPlace } from './recorder.js'
 import type { TraceRecord } from './trace-file.js'
 
@@ -14,6 +14,7 @@ const PARTS_MS = 2000
 const TOLERANCE_MS = 1000
 
 export interface RecordingParts {
+  readPart: ReadPart
   clock: Clock
   /** Hexadecimal digits of so many random bytes. */
   randomHex (bytes: number): string
@@ -83,7 +84,7 @@ export class Recording extends SpanRecorder implements Trace {
         if (over) return
         over = true
         const backMs = this.now()
-        const read = readPart(part)
+        const read = this.#parts.readPart(part)
         const found = read === null
           ? { recorded: false }
           : this.#adopt(read, { id: open.id, to, sentMs, backMs })

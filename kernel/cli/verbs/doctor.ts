@@ -9,7 +9,7 @@ import {
 } from '../doctor-cluster.js'
 import { checkDisk, checkHome, checkNode, checkPorts } from '../doctor-host.js'
 import { CliError } from '../errors.js'
-import { contributed } from '../installed.js'
+import { contributed } from '../contributed.js'
 import type { Check } from '../check.js'
 import type { ClockReading } from '../doctor-cluster.js'
 import type { NodeRow, State } from '../cluster-view.js'

@@ -1,6 +1,6 @@
 import { clusterWarnings, joinNodes, readMembers } from '../cluster-view.js'
+import { contributed } from '../contributed.js'
 import { CliError } from '../errors.js'
-import { contributed } from '../installed.js'
 import { notYet, retryFor } from '../waiting.js'
 import type { StatusLines } from '../check.js'
 import type { NodeRow, State, Warning } from '../cluster-view.js'

@@ -124,7 +124,7 @@ t.test('a runner that is ready long enough starts with a clean record', async (t
     const process = pid()
     await until('a moment of being ready', () => supervisor.report().secondsInStatus > 0.01)
     globalThis.process.kill(process, 'SIGKILL')
-    await until('noticed', () => pid() !== process)
+    await until('noticed', () => supervisor.report().pid !== process)
   }
   await ready()
   t.strictSame(failures, [])

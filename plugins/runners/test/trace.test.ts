@@ -1,6 +1,7 @@
 import t from 'tap'
 import { systemClock, TracerService } from '../../../kernel/index.js'
-import { readPart } from '../../tracing/part.js'
+import { schemaChecker } from '../../../kernel/api/validate.js'
+import { partReader } from '../../tracing/part.js'
 import { partOf, SpanRecorder } from '../../tracing/recorder.js'
 import { RunnerError } from '../process/errors.js'
 import { DEFAULT_LIMITS } from '../process/limits.js'
@@ -90,7 +91,7 @@ t.test('a traced task on another node takes back what that node recorded', async
     t.equal(given[0], there, 'its runner records too')
     const [hop, done] = trace.said as [unknown[], unknown[]]
     t.match(hop, ['hop', 'network', String, { node: 'beta' }])
-    t.ok(readPart(done[2]), 'the part came back')
+    t.ok(partReader({ checker: schemaChecker })(done[2]), 'the part came back')
     t.match(there.said, [['task', { modelId: VOICE }]])
     t.ok(there.names.includes('send'))
 

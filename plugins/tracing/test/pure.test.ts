@@ -1,13 +1,16 @@
 import t from 'tap'
+import { schemaChecker } from '../../../kernel/api/validate.js'
 import fc from 'fast-check'
 import { chromeText, lanes, readHead, readSpans } from '../trace-file.js'
 import { genAiAttributes } from '../otlp.js'
-import { mergeLists, mergeSpans, readList, readTrace } from '../peers.js'
+import { mergeLists, mergeSpans, peerReaders } from '../peers.js'
 import { statsOf } from '../stats.js'
 import { readTraceparent, writeTraceparent } from '../traceparent.js'
 import { showMicros, waterfall } from '../cli/waterfall.js'
 import { record, shown, traceSpan } from './samples.js'
 import type { TraceEntry } from '../store.js'
+
+const { readList, readTrace } = peerReaders({ checker: schemaChecker })
 
 const TRACE = '0af7651916cd43dd8448eb211c80319c'
 const SPAN = 'b7ad6b7169203331'

@@ -1,7 +1,10 @@
 import t from 'tap'
-import { readPart } from '../part.js'
+import { schemaChecker } from '../../../kernel/api/validate.js'
+import { partReader } from '../part.js'
 import { partOf, SpanRecorder, SPANS_MAX } from '../recorder.js'
 import type { SpanPart } from '../recorder.js'
+
+const readPart = partReader({ checker: schemaChecker })
 
 t.test('steps of a series are joined in pairs, and none is lost', (t) => {
   for (const count of [0, 1, 31, 32, 33, 127, 128, 129, 256, 257, 100_000]) {

@@ -1,6 +1,8 @@
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { partOf, SpanRecorder } from '../recorder.js'
+import { schemaChecker } from '../../../kernel/api/validate.js'
+import { partReader } from '../part.js'
 import { Recording } from '../recording.js'
 import { spanIdOf } from '../traceparent.js'
 import type { Bounds, TraceEnd, TraceStart } from '../../../kernel/index.js'
@@ -26,6 +28,7 @@ function rig (bounds?: Bounds): Rig {
     clock,
     done,
     begin: (start = {}) => new Recording({
+      readPart: partReader({ checker: schemaChecker }),
       clock,
       randomHex: (bytes) => (++random).toString(16).padStart(2 * bytes, '0'),
       nodeId: 'node-a',
