@@ -80,13 +80,24 @@ t.test('links that come and go while files are opened', async (t) => {
   const [root, victim] = [join(scratch(t), 'model'), scratch(t)]
   mkdirSync(join(root, 'a'), { recursive: true })
   let over = false
+  const a = join(root, 'a')
+  /** Whoever opens a file makes the folder anew when it looks in the moment without one. */
+  const put = (make: () => void): void => {
+    try {
+      make()
+    } catch (error) {
+      if (!['EEXIST', 'ENOTEMPTY'].includes((error as NodeJS.ErrnoException).code ?? '')) throw error
+      rmSync(a, { recursive: true })
+      put(make)
+    }
+  }
   const swap = (async () => {
     for (let i = 0; !over; i++) {
-      renameSync(join(root, 'a'), join(root, `real${i}`))
-      symlinkSync(victim, join(root, 'a'))
+      renameSync(a, join(root, `real${i}`))
+      put(() => { symlinkSync(victim, a) })
       await new Promise((resolve) => { setImmediate(resolve) })
-      rmSync(join(root, 'a'))
-      renameSync(join(root, `real${i}`), join(root, 'a'))
+      rmSync(a)
+      put(() => { renameSync(join(root, `real${i}`), a) })
       await new Promise((resolve) => { setImmediate(resolve) })
     }
   })()
