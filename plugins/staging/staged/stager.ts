@@ -230,6 +230,7 @@ export class Stager {
     const { log, roots } = this.#parts
     const { modelId } = job
     const kind = this.#placeFor(modelId)
+    roots[kind].requireUsable()
     // What ships with svc is copied: a link into a package would make its files ours.
     const linked = item !== null && !item.bundled && await linkAll(item, modelId, roots[kind])
     if (linked) log.info({ modelId }, 'linked a model from the store on the same disk')
