@@ -1,5 +1,8 @@
+import { once } from 'node:events'
 import { readdirSync, readFileSync } from 'node:fs'
+import { createServer } from 'node:http'
 import { join } from 'node:path'
+import { json } from 'node:stream/consumers'
 import t from 'tap'
 import { ELECTION_MS, HEARTBEAT_MS } from './cluster-kit.js'
 import { freePorts } from './ports.js'
@@ -7,6 +10,7 @@ import { does, TTS } from './engine.js'
 import { ask, streamed } from './http.js'
 import { faultsConfig, folder, placeOn, startNode, svc, until } from './kit.js'
 import { hardKill } from './proc.js'
+import type { AddressInfo } from 'node:net'
 import type { Test } from 'tap'
 import type { TestNode } from './kit.js'
 
@@ -154,4 +158,35 @@ t.test('a request that another node serves has one trace', async (t) => {
     t.ok(await enabledAt(two))
     hardKill(one.pid)
   })
+})
+
+interface Export { resourceSpans: { scopeSpans: { spans: Exported[] }[] }[] }
+interface Exported { name: string, spanId: string, parentSpanId?: string }
+
+t.test('a trace goes to the receiver named in the settings', async (t) => {
+  const got: { url: string | undefined, key: unknown, body: Export }[] = []
+  const receiver = createServer((request, response) => {
+    void json(request).then((body) => {
+      got.push({ url: request.url, key: request.headers['x-key'], body: body as Export })
+      response.setHeader('content-type', 'application/json').end('{}')
+    })
+  })
+  receiver.listen(0, '127.0.0.1')
+  t.teardown(() => { receiver.closeAllConnections(); receiver.close() })
+  await once(receiver, 'listening')
+  const { port } = receiver.address() as AddressInfo
+  const one = await startNode(t, { config: faultsConfig({
+    tracing: { otlp_url: `http://127.0.0.1:${port}/v1/traces`, otlp_headers: { 'x-key': 'abc' } }
+  }) })
+  t.equal((await svc(['traces', 'on', '--url', one.url, '--token', one.token])).status, 0)
+  await streamed(one, TTS, does('test/ok', 'count', { chunks: 3 }))
+  const { url, key, body } = await until('the trace at the receiver', () => got[0])
+  t.same([url, key], ['/v1/traces', 'abc'])
+  const spans = body.resourceSpans.flatMap(({ scopeSpans }) => scopeSpans.flatMap(({ spans }) => spans))
+  const parentOf = (span: Exported | undefined): Exported | undefined =>
+    spans.find(({ spanId }) => spanId === span?.parentSpanId)
+  const request = spans.find(({ parentSpanId }) => parentSpanId === undefined || parentSpanId === '')
+  t.equal(request?.name, 'text_to_speech test/ok')
+  const runner = spans.find(({ name }) => name === 'runner')
+  t.equal(parentOf(runner), request, spans.map(({ name }) => name).join())
 })
