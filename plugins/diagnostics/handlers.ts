@@ -1,18 +1,12 @@
 import { kernelError } from '../../kernel/index.js'
 import type { Context, RouteRequest } from '../../kernel/index.js'
-import { makeBundle } from './capture/bundle.js'
-import { machineFacts } from './capture/facts.js'
-import { captureParts } from './capture/parts.js'
 import { askAll } from './fan-out.js'
 import type { PeerAnswer } from './fan-out.js'
 import type { manifest } from './manifest.js'
 import type { Metrics } from './metrics/index.js'
-import { ownMoments, readMoments } from './moments.js'
-import type { NodeMoments, OwnEvents } from './moments.js'
-import type { NodeDiagnostics } from './node.js'
-import { processFacts } from './process-facts.js'
-import { mergeTimeline, openTasks, shownClock } from './timeline.js'
-import type { Timeline } from './timeline.js'
+import type { NodeDiagnostics } from './report.js'
+import { mergeTimeline, openTasks, ownMoments, readMoments, shownClock } from './timeline.js'
+import type { NodeMoments, OwnEvents, Timeline } from './timeline.js'
 
 /** What the handlers work with. */
 export interface HandlerParts {
@@ -31,8 +25,6 @@ type Asker = Pick<RouteRequest, 'caller' | 'signal'>
 const TIMELINE_ENTRIES = 1000
 /** How long a runner may take to let go of its tasks when nobody says, seconds. */
 const GRACE_SECONDS = 5
-/** A bundle is sent in pieces of this size, bytes. */
-const PIECE_BYTES = 64 * 1024
 
 const nowOf = ({ ctx }: HandlerParts): string => new Date(ctx.clock.now()).toISOString()
 
@@ -120,39 +112,4 @@ export async function cancelRunner (
       ? `${count} cancelled; the runner did not let go within ${graceSeconds} s and is started again.`
       : `${count} cancelled; the runner goes on.`
   return { runnerId, cancelledTasks: taskIds, restarted, message }
-}
-
-/** Answers with a bundle. */
-export async function capture (parts: HandlerParts, request: RouteRequest): Promise<void> {
-  const { ctx } = parts
-  const { deps } = ctx
-  const bundle = await makeBundle({
-    node: ctx.node.name,
-    version: ctx.node.version,
-    nowMs: ctx.clock.now(),
-    secrets: parts.secrets(),
-    parts: captureParts({
-      node: parts.own,
-      cluster: () => clusterDiagnostics(parts, request),
-      timeline: () => clusterTimeline(parts, request),
-      state: () => deps.state.read(),
-      events: () => parts.events.list(),
-      config: () => deps.inspection.config(),
-      gossip: () => deps.gossip.counters(),
-      eventLog: () => deps.eventLog?.status() ?? null,
-      facts: () => machineFacts(ctx.node.home, processFacts()),
-      metrics: () => parts.metrics.text(),
-      log: deps.log
-    })
-  })
-  const stream = request.open({
-    contentType: 'application/gzip',
-    headers: {
-      'content-disposition': `attachment; filename="${bundle.name}"`,
-      'content-length': String(bundle.bytes.byteLength)
-    }
-  })
-  for (let at = 0; at < bundle.bytes.byteLength; at += PIECE_BYTES) {
-    await stream.write(bundle.bytes.subarray(at, at + PIECE_BYTES))
-  }
 }

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { statfs } from 'node:fs/promises'
 import os from 'node:os'
-import type { ProcessFacts } from '../process-facts.js'
+import type { ProcessFacts } from '../report.js'
 
 /** Limits of the process that explain failures. */
 const LIMITS = ['Max open files', 'Max processes', 'Max address space', 'Max locked memory']

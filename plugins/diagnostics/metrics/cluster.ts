@@ -1,9 +1,6 @@
-import { Counter } from 'prom-client'
-import type { Registry } from 'prom-client'
 import type { Cluster, EventTap, Inspection, LinkReport, Session } from '../../../kernel/index.js'
-import { by, counter, gauge, sampledMetrics } from './sampled.js'
-import type { Group } from './index.js'
-import type { Figure, Sampled } from './sampled.js'
+import { by, counter, gauge } from './meters.js'
+import type { Figure, Meters, Row } from './meters.js'
 
 export interface ClusterMetricsParts {
   session: Session
@@ -13,27 +10,25 @@ export interface ClusterMetricsParts {
 }
 
 /** Nodes, sessions, elections, links and control events. */
-export function clusterMetrics (registry: Registry, parts: ClusterMetricsParts): Group {
-  const made = makeMetrics(registry)
+export function clusterMetrics (meters: Meters, parts: ClusterMetricsParts): void {
   const { session, cluster, tap } = parts
-  const sample = sampledMetrics(registry, TABLE)
+  meters.table(parts, TABLE)
+  const sessions = meters.counter('svc_cluster_session_changes_total',
+    'Sessions that this node went over to.')
+  const losses = meters.counter('svc_cluster_master_losses_total', 'Times this node lost its master.')
+  const elections = meters.counter('svc_cluster_elections_won_total', 'Times this node was elected master.')
+  const events = meters.counter('svc_events_total', 'Control events that this node told, by kind.', ['kind'])
   let known = { sessionId: session.sessionId, master: session.masterNodeId !== null }
-  const stops = [
-    session.onChange(() => {
-      const now = { sessionId: session.sessionId, master: session.masterNodeId !== null }
-      if (now.sessionId !== known.sessionId) made.sessions.inc()
-      if (known.master && !now.master) made.losses.inc()
-      known = now
-    }),
-    tap.onDurable(({ kind, payload }) => {
-      made.events.inc({ kind })
-      if (kind === 'MasterElected' && payload['masterNodeId'] === cluster.self.nodeId) made.elections.inc()
-    })
-  ]
-  return {
-    sample: () => { sample(parts) },
-    stop () { for (const stop of stops) stop() }
-  }
+  meters.onStop(session.onChange(() => {
+    const now = { sessionId: session.sessionId, master: session.masterNodeId !== null }
+    if (now.sessionId !== known.sessionId) sessions.inc()
+    if (known.master && !now.master) losses.inc()
+    known = now
+  }))
+  meters.onStop(tap.onDurable(({ kind, payload }) => {
+    events.inc({ kind })
+    if (kind === 'MasterElected' && payload['masterNodeId'] === cluster.self.nodeId) elections.inc()
+  }))
 }
 
 /** Totals of all links to other nodes, by direction. */
@@ -42,7 +37,7 @@ const perLink = (
 ): Figure[] => inspection.links().flatMap((link) =>
   by('direction', of(link)).map((figure) => ({ ...figure, source: link.installId })))
 
-const TABLE: readonly Sampled<ClusterMetricsParts>[] = [
+const TABLE: readonly Row<ClusterMetricsParts>[] = [
   gauge('svc_cluster_nodes', 'Members of the cluster as this node sees them: live or gone.',
     ({ cluster }) => {
       const live = cluster.nodes().filter((node) => node.live).length
@@ -61,24 +56,3 @@ const TABLE: readonly Sampled<ClusterMetricsParts>[] = [
   counter('svc_cluster_link_bytes_total', 'Bytes over links to other nodes.',
     (parts) => perLink(parts, ({ bytesIn, bytesOut }) => ({ in: bytesIn, out: bytesOut })), ['direction'])
 ]
-
-/** Metrics that are counted as things happen. */
-function makeMetrics (registry: Registry) {
-  const registers = [registry]
-  const plain = { labelNames: [] as const, registers }
-  return {
-    sessions: new Counter({
-      name: 'svc_cluster_session_changes_total', ...plain, help: 'Sessions that this node went over to.'
-    }),
-    losses: new Counter({
-      name: 'svc_cluster_master_losses_total', ...plain, help: 'Times this node lost its master.'
-    }),
-    elections: new Counter({
-      name: 'svc_cluster_elections_won_total', ...plain, help: 'Times this node was elected master.'
-    }),
-    events: new Counter({
-      name: 'svc_events_total', labelNames: ['kind'], registers,
-      help: 'Control events that this node told, by kind.'
-    })
-  }
-}

@@ -1,5 +1,6 @@
 import { collectDefaultMetrics, Gauge, Registry } from 'prom-client'
 import { clusterMetrics } from './cluster.js'
+import { Meters } from './meters.js'
 import { requestMetrics } from './requests.js'
 import { runnerMetrics } from './runners.js'
 import { storeMetrics } from './stores.js'
@@ -9,12 +10,8 @@ import type { RunnerMetricsParts } from './runners.js'
 import type { StoreMetricsParts } from './stores.js'
 
 /** Where the figures come from. */
-export interface MetricsParts
-  extends Omit<RequestMetricsParts, 'inspection'>, Omit<ClusterMetricsParts, 'inspection'>,
-  RunnerMetricsParts, StoreMetricsParts {
-  version: string
-  inspection: RequestMetricsParts['inspection'] & ClusterMetricsParts['inspection']
-}
+export type MetricsParts =
+  RequestMetricsParts & ClusterMetricsParts & RunnerMetricsParts & StoreMetricsParts & { version: string }
 
 /** The metrics of this node. */
 export interface Metrics {
@@ -22,9 +19,6 @@ export interface Metrics {
   text (): Promise<string>
   stop (): void
 }
-
-/** A group of metrics: brings its figures up to date before they are shown, and lets go of its sources. */
-export interface Group { sample (): void | Promise<void>, stop (): void }
 
 /** Begins to count. What others count is read when the metrics are asked for. */
 export function startMetrics (parts: MetricsParts): Metrics {
@@ -34,18 +28,16 @@ export function startMetrics (parts: MetricsParts): Metrics {
     name: 'svc_build_info', help: 'Always 1; the version is in the label.', labelNames: ['version'],
     registers: [registry]
   }).set({ version: parts.version }, 1)
-  const groups = [
-    requestMetrics(registry, parts), runnerMetrics(registry, parts), clusterMetrics(registry, parts),
-    storeMetrics(registry, parts)
-  ]
+  const meters = new Meters(registry)
+  requestMetrics(meters, parts)
+  runnerMetrics(meters, parts)
+  clusterMetrics(meters, parts)
+  storeMetrics(meters, parts)
   return {
     async text () {
-      for (const group of groups) await group.sample()
+      await meters.sample()
       return await registry.metrics()
     },
-    stop () {
-      for (const group of groups) group.stop()
-      registry.clear()
-    }
+    stop: () => { meters.stop() }
   }
 }

@@ -1,25 +1,25 @@
-import type { Registry } from 'prom-client'
 import type { RunnerReport } from '../../runners/service.js'
-import { gauge, sampledMetrics } from './sampled.js'
-import type { Group } from './index.js'
-import type { Sampled } from './sampled.js'
+import { gauge } from './meters.js'
+import type { Meters, Row } from './meters.js'
 
 export interface RunnerMetricsParts { runners: () => readonly RunnerReport[] }
+
+type RunnerRow = Row<RunnerMetricsParts['runners']>
 
 /** A metric that is added up by model: ids of runners would make new series for ever. */
 function byModel (
   kind: 'gauge' | 'counter', name: string, help: string, of: (runner: RunnerReport) => number
-): Sampled<readonly RunnerReport[]> {
+): RunnerRow {
   return {
     kind, name, help, labels: ['model'],
-    read: (runners) => runners.map((runner) =>
+    read: (runners) => runners().map((runner) =>
       ({ labels: { model: runner.modelId }, source: runner.runnerId, value: of(runner) }))
   }
 }
 
-const TABLE: readonly Sampled<readonly RunnerReport[]>[] = [
+const TABLE: readonly RunnerRow[] = [
   gauge('svc_runners', 'Runners of this node by where they are in their lives.',
-    (runners) => runners.map(({ modelId: model, statusKind: status }) =>
+    (runners) => runners().map(({ modelId: model, statusKind: status }) =>
       ({ labels: { model, status }, value: 1 })), ['model', 'status']),
   byModel('gauge', 'svc_runner_slots', 'Tasks that may be inside the runners at once.', (r) => r.slots),
   byModel('gauge', 'svc_runner_slots_used', 'Tasks inside the runners.', (r) => r.inProgressTasks.length),
@@ -44,7 +44,6 @@ const TABLE: readonly Sampled<readonly RunnerReport[]>[] = [
 ]
 
 /** Runners of this node. */
-export function runnerMetrics (registry: Registry, { runners }: RunnerMetricsParts): Group {
-  const sample = sampledMetrics(registry, TABLE)
-  return { sample: () => { sample(runners()) }, stop () {} }
+export function runnerMetrics (meters: Meters, { runners }: RunnerMetricsParts): void {
+  meters.table(runners, TABLE)
 }

@@ -1,13 +1,10 @@
 import { statfs } from 'node:fs/promises'
-import { Counter, Gauge } from 'prom-client'
-import type { Registry } from 'prom-client'
 import type { EventTap, LogRing, GossipCounters } from '../../../kernel/index.js'
 import type { EventLogView } from '../../event-log/service.js'
 import type { Models } from '../../staging/service.js'
 import type { Tracing } from '../../tracing/service.js'
-import { by, counter, gauge, sampledMetrics } from './sampled.js'
-import type { Group } from './index.js'
-import type { Sampled } from './sampled.js'
+import { by, counter, gauge } from './meters.js'
+import type { Meters, Row } from './meters.js'
 
 export interface StoreMetricsParts {
   /** Absolute path of the home. */
@@ -22,77 +19,47 @@ export interface StoreMetricsParts {
 }
 
 /** Models on disk, the event log, gossip, log lines and traces. */
-export function storeMetrics (registry: Registry, parts: StoreMetricsParts): Group {
-  const { gossip, eventLog, log, tracing } = parts
-  const staging = stagingMetrics(registry, parts)
-  const sampled = [
-    sampleOf(registry, GOSSIP, gossip), sampleOf(registry, EVENT_LOG, eventLog),
-    sampleOf(registry, LOG, log), sampleOf(registry, TRACING, tracing)
-  ]
-  return {
-    async sample () {
-      for (const sample of sampled) sample()
-      await staging.sample()
-    },
-    stop: staging.stop
-  }
+export function storeMetrics (meters: Meters, parts: StoreMetricsParts): void {
+  meters.table(parts, STAGED)
+  countTransfers(meters, parts.tap)
+  meters.table(parts.gossip, GOSSIP)
+  meters.table(parts.eventLog, EVENT_LOG)
+  meters.table(parts.log, LOG)
+  meters.table(parts.tracing, TRACING)
 }
 
-/** The metrics of what may be absent, as its plugin is off. */
-function sampleOf<S> (registry: Registry, table: readonly Sampled<S>[], source: S | undefined): () => void {
-  if (source === undefined) return () => {}
-  const sample = sampledMetrics(registry, table)
-  return () => { sample(source) }
-}
+const sizeOf = (value: unknown): number => typeof value === 'number' && value > 0 ? value : 0
 
-function stagingMetrics (registry: Registry, { home, tap, models }: StoreMetricsParts): Group {
-  const made = makeStaging(registry)
-  const size = (value: unknown): number => typeof value === 'number' && value > 0 ? value : 0
-  const stop = tap.onDurable(({ kind, payload }) => {
-    if (kind === 'DownloadFailed') made.downloads.inc({ result: 'failed' })
+function countTransfers (meters: Meters, tap: StoreMetricsParts['tap']): void {
+  const downloads = meters.counter('svc_downloads_total',
+    'Transfers of models to this node: started, completed and failed ones.', ['result'])
+  const downloaded = meters.counter('svc_downloaded_bytes_total',
+    'Size of the models whose transfer was completed.')
+  const freed = meters.counter('svc_staging_freed_bytes_total', 'Bytes that evictions and purges gave back.')
+  meters.onStop(tap.onDurable(({ kind, payload }) => {
+    if (kind === 'DownloadFailed') downloads.inc({ result: 'failed' })
     if (kind === 'NodeDownloadProgress') {
       const completed = payload['status'] === 'completed'
-      made.downloads.inc({ result: completed ? 'completed' : 'started' })
-      if (completed) made.downloaded.inc(size(payload['totalBytes']))
+      downloads.inc({ result: completed ? 'completed' : 'started' })
+      if (completed) downloaded.inc(sizeOf(payload['totalBytes']))
     }
-    if (kind === 'StagedModelEvicted' || kind === 'StagingPurged') made.freed.inc(size(payload['freedBytes']))
-  })
-  return {
-    async sample () {
-      const copies = (models?.located() ?? []).filter(({ kind }) => kind === 'staged')
-      made.copies.set(copies.length)
-      made.staged.set(copies.reduce((sum, { card }) => sum + card.totalBytes, 0))
-      // A disk that cannot be asked shows no figure rather than an old one.
-      const disk = await statfs(home).catch(() => null)
-      if (disk === null) made.free.remove()
-      else made.free.set(disk.bavail * disk.bsize)
-    },
-    stop
-  }
+    if (kind === 'StagedModelEvicted' || kind === 'StagingPurged') freed.inc(sizeOf(payload['freedBytes']))
+  }))
 }
 
-function makeStaging (registry: Registry) {
-  const plain = { labelNames: [] as const, registers: [registry] }
-  return {
-    copies: new Gauge({ name: 'svc_staged_models', ...plain, help: 'Staged copies of models on this node.' }),
-    staged: new Gauge({
-      name: 'svc_staged_bytes', ...plain, help: 'Size of the staged copies on this node, by their cards.'
-    }),
-    free: new Gauge({ name: 'svc_home_free_bytes', ...plain, help: 'Free space on the volume of the home.' }),
-    downloads: new Counter({
-      name: 'svc_downloads_total', labelNames: ['result'], registers: [registry],
-      help: 'Transfers of models to this node: started, completed and failed ones.'
-    }),
-    downloaded: new Counter({
-      name: 'svc_downloaded_bytes_total', ...plain, help: 'Size of the models whose transfer was completed.'
-    }),
-    freed: new Counter({
-      name: 'svc_staging_freed_bytes_total', ...plain, help: 'Bytes that evictions and purges gave back.'
-    })
-  }
-}
+const stagedBytes = ({ models }: StoreMetricsParts): number[] => (models?.located() ?? [])
+  .filter(({ kind }) => kind === 'staged').map(({ card }) => card.totalBytes)
 
-const GOSSIP: readonly Sampled<StoreMetricsParts['gossip']>[] = [
+const STAGED: readonly Row<StoreMetricsParts>[] = [
+  gauge('svc_staged_models', 'Staged copies of models on this node.', (parts) => stagedBytes(parts).length),
+  gauge('svc_staged_bytes', 'Size of the staged copies on this node, by their cards.',
+    (parts) => stagedBytes(parts).reduce((sum, bytes) => sum + bytes, 0)),
+  // A disk that cannot be asked shows no figure rather than an old one.
+  gauge('svc_home_free_bytes', 'Free space on the volume of the home.',
+    async ({ home }) => await statfs(home).then(({ bavail, bsize }) => bavail * bsize, () => null))
+]
+
+const GOSSIP: readonly Row<StoreMetricsParts['gossip']>[] = [
   gauge('svc_telemetry_queue_length', 'Readings that wait to be sent to other nodes.',
     (gossip) => gossip.counters().queueDepth),
   gauge('svc_telemetry_last_publish_age_seconds',
@@ -113,7 +80,7 @@ const GOSSIP: readonly Sampled<StoreMetricsParts['gossip']>[] = [
     (gossip) => gossip.counters().publishFailures)
 ]
 
-const EVENT_LOG: readonly Sampled<EventLogView>[] = [
+const EVENT_LOG: readonly Row<EventLogView>[] = [
   gauge('svc_event_log_mode', '1 for the mode the event log is in: normal, counting-only or memory.',
     (log) => ['normal', 'counting-only', 'memory'].map((mode) =>
       ({ labels: { mode }, value: log.status().mode === mode ? 1 : 0 })), ['mode']),
@@ -126,7 +93,7 @@ const EVENT_LOG: readonly Sampled<EventLogView>[] = [
     (log) => log.status().dropped)
 ]
 
-const LOG: readonly Sampled<NonNullable<StoreMetricsParts['log']>>[] = [
+const LOG: readonly Row<NonNullable<StoreMetricsParts['log']>>[] = [
   counter('svc_log_lines_total', 'Lines of the log, those of runners included.', (log) => log.nextSeq - 1),
   counter('svc_log_lines_shipped_total',
     'Lines for logging.ingest_url: sent, and dropped because it did not take them.',
@@ -135,7 +102,7 @@ const LOG: readonly Sampled<NonNullable<StoreMetricsParts['log']>>[] = [
       : by('result', { sent: shipping.sent, dropped: shipping.dropped }), ['result'])
 ]
 
-const TRACING: readonly Sampled<NonNullable<StoreMetricsParts['tracing']>>[] = [
+const TRACING: readonly Row<NonNullable<StoreMetricsParts['tracing']>>[] = [
   gauge('svc_tracing_enabled', '1 while new requests are traced.', (tracing) => tracing.enabled ? 1 : 0),
   counter('svc_traces_total', 'Traces by what became of them; recorded counts all.',
     (tracing) => {

@@ -1,9 +1,10 @@
+import { readdirSync } from 'node:fs'
+import os from 'node:os'
+import { getHeapStatistics } from 'node:v8'
 import type {
-  CallQueue, DialReport, Inspection, NodeInfo, PluginReport, Session
+  CallQueue, DialReport, Inspection, LinkReport, NodeInfo, PluginReport, Session
 } from '../../kernel/index.js'
 import type { RunnerReport } from '../runners/service.js'
-import { dataPlane } from './data-plane.js'
-import type { ProcessFacts } from './process-facts.js'
 import { warningsOf } from './warnings.js'
 import type { Stores } from './warnings.js'
 
@@ -103,5 +104,101 @@ Record<string, unknown> {
     openCommands: inspection.openCommands(),
     openStreams: inspection.openStreams(),
     dataPlane: dataPlane({ inspection, runners, queues })
+  }
+}
+
+/** What carries requests and their answers through this node, now and so far. Bytes. */
+export interface DataPlane {
+  /** Open now; all of these are 0 on an idle node. */
+  openStreams: number
+  openCommands: number
+  callsRunning: number
+  callsWaiting: number
+  runnerTasks: number
+  runnerTasksWaiting: number
+  chunksBuffered: number
+  bytesBuffered: number
+  /** Since the start of the runners and links that are there now. */
+  chunksReceived: number
+  chunksDropped: number
+  framesIn: number
+  framesOut: number
+  bytesIn: number
+  bytesOut: number
+  /** Each link to another node. */
+  links: readonly LinkReport[]
+}
+
+export interface DataPlaneInput {
+  inspection: Pick<Inspection, 'openStreams' | 'openCommands' | 'links'>
+  runners: readonly RunnerReport[]
+  queues: readonly CallQueue[]
+}
+
+const sum = <T>(all: readonly T[], of: (one: T) => number): number =>
+  all.reduce((total, one) => total + of(one), 0)
+
+/** Adds it up. Pure. */
+export function dataPlane ({ inspection, runners, queues }: DataPlaneInput): DataPlane {
+  const links = inspection.links()
+  return {
+    openStreams: inspection.openStreams(),
+    openCommands: inspection.openCommands(),
+    callsRunning: sum(queues, ({ running }) => running),
+    callsWaiting: sum(queues, ({ waiting }) => waiting),
+    runnerTasks: sum(runners, ({ inProgressTasks }) => inProgressTasks.length),
+    runnerTasksWaiting: sum(runners, ({ waitingTasks }) => waitingTasks),
+    chunksBuffered: sum(runners, ({ chunks }) => chunks.buffered),
+    bytesBuffered: sum(links, ({ buffered }) => buffered),
+    chunksReceived: sum(runners, ({ chunks }) => chunks.received),
+    chunksDropped: sum(runners, ({ chunks }) => chunks.dropped),
+    framesIn: sum(links, ({ framesIn }) => framesIn),
+    framesOut: sum(links, ({ framesOut }) => framesOut),
+    bytesIn: sum(links, ({ bytesIn }) => bytesIn),
+    bytesOut: sum(links, ({ bytesOut }) => bytesOut),
+    links
+  }
+}
+
+/** What the node's own process says of itself. Sizes in bytes, times in seconds. */
+export interface ProcessFacts {
+  pid: number
+  uptimeSeconds: number
+  memory: NodeJS.MemoryUsage
+  heapLimitBytes: number
+  hostname: string
+  nodeVersion: string
+  /** What keeps the event loop at work, by kind: sockets, servers, timers... */
+  handles: Record<string, number>
+  /** Open file descriptors; null where the system does not list them. */
+  openFiles: number | null
+}
+
+/** Reads them; never throws. */
+export function processFacts (): ProcessFacts {
+  return {
+    pid: process.pid,
+    uptimeSeconds: process.uptime(),
+    memory: process.memoryUsage(),
+    heapLimitBytes: getHeapStatistics().heap_size_limit,
+    hostname: os.hostname(),
+    nodeVersion: process.version,
+    handles: countByName(process.getActiveResourcesInfo()),
+    openFiles: openFiles()
+  }
+}
+
+/** How often each name is in the list. */
+export function countByName (names: readonly string[]): Record<string, number> {
+  const counts: Record<string, number> = {}
+  for (const name of names) counts[name] = (counts[name] ?? 0) + 1
+  return counts
+}
+
+function openFiles (): number | null {
+  try {
+    return readdirSync('/proc/self/fd').length
+  } catch {
+    return null
   }
 }

@@ -1,0 +1,64 @@
+import type { LogLine, LogRing, RouteRequest } from '../../../kernel/index.js'
+import { clusterDiagnostics, clusterTimeline } from '../handlers.js'
+import type { HandlerParts } from '../handlers.js'
+import { processFacts } from '../report.js'
+import { makeBundle } from './bundle.js'
+import { machineFacts } from './facts.js'
+import type { Part } from './bundle.js'
+
+/** Lines of the log that go into a bundle. */
+const LOG_LINES = 2000
+/** A bundle is sent in pieces of this size, bytes. */
+const PIECE_BYTES = 64 * 1024
+
+/** Answers with a bundle for a bug report. */
+export async function capture (parts: HandlerParts, request: RouteRequest): Promise<void> {
+  const { ctx } = parts
+  const { name, bytes } = await makeBundle({
+    node: ctx.node.name, version: ctx.node.version, nowMs: ctx.clock.now(), secrets: parts.secrets(),
+    parts: captureParts(parts, request)
+  })
+  const stream = request.open({
+    contentType: 'application/gzip',
+    headers: {
+      'content-disposition': `attachment; filename="${name}"`,
+      'content-length': String(bytes.byteLength)
+    }
+  })
+  for (let at = 0; at < bytes.byteLength; at += PIECE_BYTES) {
+    await stream.write(bytes.subarray(at, at + PIECE_BYTES))
+  }
+}
+
+/** The parts of a bundle, the most telling first: the last ones are left out when it grows too large. */
+function captureParts (parts: HandlerParts, request: RouteRequest): Part[] {
+  const { ctx: { deps, node }, own, events, metrics } = parts
+  const rows: [name: string, what: string, make: () => unknown][] = [
+    ['facts.json', 'Machine, system, limits and versions.', () => machineFacts(node.home, processFacts())],
+    ['node.json', 'This node: process, runners, flight recorders, plugins, warnings.', own],
+    ['cluster.json', 'The same of every node that answered, and why others did not.',
+      () => clusterDiagnostics(parts, request)],
+    ['config.json', 'The settings in force and where each comes from; secrets masked.',
+      () => deps.inspection.config()],
+    ['timeline.json', 'Events, flight recorders and open tasks of all nodes in one order.',
+      () => clusterTimeline(parts, request)],
+    ['events.json', 'Control events that this node told since its start.', events.list],
+    ['event-log.json', 'How the event log is.', () => deps.eventLog?.status() ?? null],
+    ['telemetry.json', 'How readings get to the other nodes.', () => deps.gossip.counters()],
+    ['metrics.txt', 'GET /metrics.', metrics.text],
+    ['state.json', 'GET /state as an operator sees it.', () => deps.state.read()]
+  ]
+  const { log } = deps
+  if (log !== undefined) {
+    rows.push(['log.jsonl', 'The newest lines of this node\'s log, without the output of runners.',
+      () => logText(log)])
+  }
+  return rows.map(([name, what, make]) => ({ name, what, make }))
+}
+
+/** What engines print is left out: nobody knows what is in it. */
+function logText (log: Pick<LogRing, 'lines'>): string {
+  return log.lines().filter(({ source }) => source === 'node').slice(-LOG_LINES).map(lineOf).join('')
+}
+
+const lineOf = ({ seq: _seq, source: _source, ...line }: LogLine): string => `${JSON.stringify(line)}\n`

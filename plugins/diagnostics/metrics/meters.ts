@@ -1,0 +1,124 @@
+import { Counter, Gauge, Histogram } from 'prom-client'
+import type { Registry } from 'prom-client'
+
+/**
+ * Feeds counters from totals that somebody else keeps. A total that falls belongs to something that began
+ * anew: all of it counts.
+ */
+export class CounterFeed {
+  readonly #last = new Map<string, number>()
+
+  /** `key` names the source of the total for as long as it exists. */
+  follow<L extends string> (
+    counter: Counter<L>, labels: Record<L, string>, key: string, total: number
+  ): void {
+    const last = this.#last.get(key) ?? 0
+    this.#last.set(key, total)
+    const risen = total < last ? total : total - last
+    if (risen > 0) counter.inc(labels, risen)
+  }
+
+  /** Forgets the sources that are gone. */
+  keep (there: (key: string) => boolean): void {
+    for (const key of this.#last.keys()) if (!there(key)) this.#last.delete(key)
+  }
+}
+
+/** A figure of a metric. Those of a gauge with the same labels are added up. */
+export interface Figure {
+  value: number
+  labels?: Record<string, string>
+  /** Of a total: what keeps it, where several do. */
+  source?: string
+}
+
+/** What a row reads: null where there is no figure. */
+type Found = number | null | readonly Figure[]
+
+/** A metric that is read when the metrics are asked for. */
+export interface Row<S> {
+  /** A counter is given as the total so far, which somebody else keeps. */
+  kind: 'gauge' | 'counter'
+  name: string
+  help: string
+  labels?: readonly string[]
+  read (from: S): Found | Promise<Found>
+}
+
+type MakeRow = <S>(name: string, help: string, read: Row<S>['read'], labels?: readonly string[]) => Row<S>
+/** Rows of a table. */
+export const gauge: MakeRow = (name, help, read, labels = []) => ({ kind: 'gauge', name, help, read, labels })
+export const counter: MakeRow = (name, help, read, labels = []) =>
+  ({ kind: 'counter', name, help, read, labels })
+
+/** Makes metrics in a registry, and lets go of what feeds them. */
+export class Meters {
+  readonly #registry: Registry
+  readonly #tables: (() => Promise<void>)[] = []
+  readonly #stops: (() => void)[] = []
+
+  constructor (registry: Registry) { this.#registry = registry }
+
+  /** A counter for what is counted as it happens. */
+  counter<L extends string = never> (name: string, help: string, labelNames: readonly L[] = []): Counter<L> {
+    return new Counter({ name, help, labelNames, registers: [this.#registry] })
+  }
+
+  /** `buckets`: upper bounds, seconds. */
+  seconds<L extends string> (
+    name: string, help: string, buckets: number[], labelNames: readonly L[]
+  ): Histogram<L> {
+    return new Histogram({ name, help, labelNames, buckets, registers: [this.#registry] })
+  }
+
+  /** Metrics that `sample` reads; none where the source is absent, as its plugin is off. */
+  table<S> (source: S | undefined, rows: readonly Row<S>[]): void {
+    if (source === undefined) return
+    const feed = new CounterFeed()
+    const made = rows.map(({ kind, name, help, labels = [], read }) => {
+      const options = { name, help, labelNames: [...labels], registers: [this.#registry] }
+      return { name, read, metric: kind === 'gauge' ? new Gauge(options) : new Counter(options) }
+    })
+    this.#tables.push(async () => {
+      const found = await Promise.all(made.map(async ({ read }) => await read(source)))
+      const there = new Set<string>()
+      for (const [i, { name, metric }] of made.entries()) {
+        const figures = figuresOf(found[i]!)
+        if (metric instanceof Gauge) {
+          metric.reset()
+          // A figure that is not known is left out: 0 would be one.
+          if (found[i] === null) metric.remove()
+        }
+        for (const { value, labels = {}, source: keeper = '' } of figures) {
+          const key = `${name} ${keeper} ${Object.values(labels).join(' ')}`
+          there.add(key)
+          if (metric instanceof Gauge) metric.inc(labels, value)
+          else feed.follow(metric, labels, key, value)
+        }
+      }
+      feed.keep((key) => there.has(key))
+    })
+  }
+
+  /** Called by `stop`. */
+  onStop (fn: () => void): void { this.#stops.push(fn) }
+
+  /** Brings the tables up to date. */
+  async sample (): Promise<void> {
+    for (const table of this.#tables) await table()
+  }
+
+  stop (): void {
+    for (const stop of this.#stops) stop()
+    this.#registry.clear()
+  }
+}
+
+function figuresOf (found: Found): readonly Figure[] {
+  if (found === null) return []
+  return typeof found === 'number' ? [{ value: found }] : found
+}
+
+/** Figures by the values of one label. */
+export const by = (label: string, values: Readonly<Record<string, number>>): Figure[] =>
+  Object.entries(values).map(([name, value]) => ({ labels: { [label]: name }, value }))
