@@ -11,7 +11,7 @@ import { readJoinToken } from './identity/join-token.js'
 import { openJoinTokens } from './identity/join-tokens.js'
 import { join } from './identity/join.js'
 import { openNodeKey } from './identity/key.js'
-import { createMeasuring } from './links/bandwidth.js'
+import { Bandwidth } from './links/bandwidth.js'
 import { createDiscovery } from './links/discovery.js'
 import { closeCodes } from './links/frames.js'
 import { Links } from './links/links.js'
@@ -25,7 +25,6 @@ import type { Gossip } from './gossip/gossip.js'
 import type { Bound } from './identity/addresses.js'
 import type { JoinTokens } from './identity/join-tokens.js'
 import type { NodeKey } from './identity/key.js'
-import type { Measuring } from './links/bandwidth.js'
 import type { Peer } from './links/link.js'
 import type { Members } from './members/file.js'
 import type { Applicant } from './members/member.js'
@@ -71,7 +70,7 @@ interface Opened {
 type Handler = Parameters<NodeLinks['start']>[0]
 
 /** What the links call; filled in step by step, since each part needs the one before. */
-interface Ends { cluster?: ClusterCore, gossip?: Gossip, measuring?: Measuring, handler?: Handler }
+interface Ends { cluster?: ClusterCore, gossip?: Gossip, measuring?: Bandwidth, handler?: Handler }
 
 /**
  * Listens for members and joins where that was asked for. A node that is alone is its own master when this
@@ -114,7 +113,7 @@ async function enter (opened: Opened, links: Links, ends: Ends): Promise<NodeLin
     clock, log, enabled: options.gossip, sample: options.vitals, periodMs: settings.heartbeat_ms,
     publish: (body) => ({ peers: links.broadcast('telemetry', body), bytes: JSON.stringify(body).length })
   })
-  const measuring = ends.measuring = createMeasuring({
+  const measuring = ends.measuring = new Bandwidth({
     self: options.node.installId, clock, random: randomShare,
     request: async (to, request) => await links.request(to, request)
   })
@@ -264,7 +263,7 @@ function clusterOver (opened: Opened, links: Links, joining: boolean): ClusterCo
   })
 }
 
-function networkOf (opened: Opened, links: Links, ends: Ends, measuring: Measuring): Network {
+function networkOf (opened: Opened, links: Links, ends: Ends, measuring: Bandwidth): Network {
   const { members, joinTokens, key, self, bound } = opened
   return {
     members,

@@ -1,7 +1,7 @@
-import { randomBytes, randomUUID } from 'node:crypto'
+import { randomUUID } from 'node:crypto'
 import { Reply } from '../api/plugin.js'
 import { kernelError } from '../api/errors.js'
-import { PROBE_BYTES, probeBody } from './links/bandwidth.js'
+import { probeBody } from './links/bandwidth.js'
 import { isOutside } from './identity/addresses.js'
 import type { ClusterCore, LinkPeer } from './cluster.js'
 import type { JoinTokens } from './identity/join-tokens.js'
@@ -146,7 +146,7 @@ export function clusterHandlers (parts: ClusterRouteParts): Handlers {
     },
     probe: (request) => {
       if (request.member === null) throw kernelError('not_found', 'Only members measure links.')
-      return new Reply(probeBody(PROBE_BYTES, randomBytes))
+      return new Reply(probeBody())
     }
   }
 }

@@ -6,7 +6,7 @@ import t from 'tap'
 import { Channels } from '../cluster/links/channels.js'
 import { Directory } from '../cluster/members/directory.js'
 import { clusterTiming, DEFAULT_TIMING } from '../cluster/election/timing.js'
-import { createMeasuring } from '../cluster/links/bandwidth.js'
+import { Bandwidth } from '../cluster/links/bandwidth.js'
 import { addressesOf, mayOpen } from '../cluster/identity/addresses.js'
 import { awaitsOthers } from '../cluster/open.js'
 import { readHardState, writeHardState } from '../cluster/driver.js'
@@ -237,7 +237,7 @@ t.test('links are measured by one end, now and then', async (t) => {
     if (busy) throw new Error('busy')
     return { status: 200, headers: {}, body: Readable.from([Buffer.alloc(1024)]) } as never
   }
-  const measuring = createMeasuring({ self: 'b', clock, random: () => 0.5, request })
+  const measuring = new Bandwidth({ self: 'b', clock, random: () => 0.5, request })
   measuring.up('a')
   measuring.up('c')
   await clock.advance(10_000)

@@ -1,80 +1,31 @@
+import { randomBytes } from 'node:crypto'
 import { Readable } from 'node:stream'
 import type { Clock } from '../../api/clock.js'
 import type { MemberRequest, MemberResponse } from '../../api/services.js'
 
-/** A real transfer: bytes moved in `ms`, seen at `atMs` (monotonic). */
-export interface TransferSample { bytes: number, ms: number, atMs: number }
-
-export interface Estimate { bytesPerSecond: number, atMs: number }
-
 /** A smaller transfer says more about the round trip than about the link. */
-export const MIN_SAMPLE_BYTES = 1024 * 1024
-/** Largest body of a probe. */
-export const MAX_PROBE_BYTES = 8 * 1024 * 1024
-/** A good size for a probe: enough for a sample, 32 ms on 1 Gbit/s. */
+const MIN_SAMPLE_BYTES = 1024 * 1024
+/** Size of a probe: enough for a sample, 32 ms on 1 Gbit/s. */
 export const PROBE_BYTES = 4 * 1024 * 1024
-/** After this time an old estimate counts half when a slower sample comes. */
-const HALF_LIFE_MS = 60_000
+/** More than this is not read of a probe's answer. */
+const MAX_PROBE_BYTES = 8 * 1024 * 1024
 const CHUNK_BYTES = 64 * 1024
+/** A slow link is measured for so long, ms. */
 const PROBE_LIMIT_MS = 5000
+/** Delay from a link's opening to its first measurement, up to twice this, ms. */
+const FIRST_MS = 3000
+/** Time between two measurements of a link, ms. */
+const AGAIN_MS = 30 * 60_000
 
-/**
- * The estimate after one more sample: a decaying maximum. A transfer is often slowed by its ends and never
- * faster than the link, so a faster sample is believed at once; a slower one only as far as the old estimate
- * has aged. Between samples an estimate stays as it is. Samples under 1 MiB, or without a duration, change
- * nothing. Pure.
- */
-export function nextEstimate (
-  previous: Estimate | null, sample: TransferSample, halfLifeMs = HALF_LIFE_MS
-): Estimate | null {
-  const { bytes, ms, atMs } = sample
-  if (!(bytes >= MIN_SAMPLE_BYTES) || !(ms > 0) || !Number.isFinite(bytes / ms)) return previous
-  const seen = bytes / ms * 1000
-  const age = previous === null ? 0 : Math.max(0, atMs - previous.atMs)
-  const aged = previous === null ? 0 : previous.bytesPerSecond * 2 ** (-age / halfLifeMs)
-  return { bytesPerSecond: Math.max(seen, aged), atMs }
-}
-
-/** Estimates of the links of this node, by the install id of the other end. */
-export interface Bandwidth {
-  /** A transfer to or from that node. */
-  sample (installId: string, transfer: { bytes: number, ms: number }): void
-  /** Null until a transfer of at least 1 MiB was seen. */
-  bytesPerSecond (installId: string): number | null
-  forget (installId: string): void
-}
-
-export function createBandwidth (clock: Clock): Bandwidth {
-  const links = new Map<string, Estimate>()
-  return {
-    sample (installId, transfer) {
-      const next = nextEstimate(links.get(installId) ?? null, { ...transfer, atMs: clock.mono() })
-      if (next !== null) links.set(installId, next)
-    },
-    bytesPerSecond (installId) {
-      const bytesPerSecond = links.get(installId)?.bytesPerSecond
-      return bytesPerSecond === undefined ? null : Math.round(bytesPerSecond)
-    },
-    forget (installId) { links.delete(installId) }
-  }
-}
-
-/**
- * The body of `GET /cluster/probe?bytes=`: that many bytes which nothing on the way can compress, made as
- * fast as they are taken. `random` gives that many bytes, e.g. node:crypto's `randomBytes`. Throws RangeError
- * unless `bytes` is an integer of 1 to 8 MiB.
- */
-export function probeBody (bytes: number, random: (size: number) => Uint8Array): Readable {
-  if (!Number.isInteger(bytes) || bytes < 1 || bytes > MAX_PROBE_BYTES) {
-    throw new RangeError(`bytes: ${bytes} is not an integer of 1 to ${MAX_PROBE_BYTES}`)
-  }
-  let left = bytes
+/** The body of `GET /cluster/probe`: bytes that nothing on the way can compress, made as they are taken. */
+export function probeBody (): Readable {
+  let left = PROBE_BYTES
   return new Readable({
     highWaterMark: 2 * CHUNK_BYTES,
     read () {
       const size = Math.min(CHUNK_BYTES, left)
       left -= size
-      this.push(size > 0 ? random(size) : null)
+      this.push(size > 0 ? randomBytes(size) : null)
     }
   })
 }
@@ -111,64 +62,64 @@ export async function measure (
   return { bytes: seen.bytes, ms: seen.startMs === null ? 0 : seen.lastMs - seen.startMs }
 }
 
-/** Delay from a link's opening to its first measurement, up to twice this, ms. */
-const FIRST_MS = 3000
-/** Time between two measurements of a link, ms. */
-const AGAIN_MS = 30 * 60_000
+/** Bytes per second of a transfer; null when it is too small, or too short, to tell. */
+export function rateOf ({ bytes, ms }: { bytes: number, ms: number }): number | null {
+  return bytes >= MIN_SAMPLE_BYTES && ms > 0 ? Math.round(bytes / ms * 1000) : null
+}
 
 const asNode = { id: 'node', mode: 'direct', authorities: new Set(['operator']) } as const
 
-export interface MeasuringOptions {
+export interface BandwidthOptions {
   self: string
   clock: Clock
   random: () => number
   request: (to: string, request: MemberRequest) => Promise<MemberResponse>
 }
 
-/** Measures the bandwidth of each link now and then, by fetching a few MiB of random bytes. */
-export interface Measuring {
-  up (installId: string): void
-  down (installId: string): void
-  /** Null until it was measured. */
-  bytesPerSecond (installId: string): number | null
-  close (): void
-}
+/**
+ * Measures the bandwidth of each link now and then, by fetching a few MiB of random bytes. One end measures:
+ * the one with the smaller install id.
+ */
+export class Bandwidth {
+  readonly #options: BandwidthOptions
+  /** Links that are up, each with what cancels its next measurement. */
+  readonly #due = new Map<string, () => void>()
+  readonly #measured = new Map<string, { rate: number | null, atMs: number }>()
 
-export function createMeasuring (options: MeasuringOptions): Measuring {
-  const { self, clock, random, request } = options
-  const bandwidth = createBandwidth(clock)
-  const due = new Map<string, () => void>()
-  const measuredAt = new Map<string, number>()
-  const later = (installId: string, ms: number): void => {
-    due.get(installId)?.()
-    due.set(installId, clock.after(ms, () => { void once(installId) }))
+  constructor (options: BandwidthOptions) { this.#options = options }
+
+  up (installId: string): void {
+    const { self, clock, random } = this.#options
+    if (self > installId) return
+    // A link that comes and goes is not measured each time.
+    const age = clock.mono() - (this.#measured.get(installId)?.atMs ?? -Infinity)
+    this.#plan(installId, Math.max(FIRST_MS * (1 + random()), AGAIN_MS - age))
   }
-  const once = async (installId: string): Promise<void> => {
+
+  down (installId: string): void {
+    this.#due.get(installId)?.()
+    this.#due.delete(installId)
+  }
+
+  /** Of the last measurement; null until there was one. */
+  bytesPerSecond (installId: string): number | null { return this.#measured.get(installId)?.rate ?? null }
+
+  close (): void { for (const installId of [...this.#due.keys()]) this.down(installId) }
+
+  #plan (installId: string, ms: number): void {
+    this.#due.get(installId)?.()
+    this.#due.set(installId, this.#options.clock.after(ms, () => { void this.#measure(installId) }))
+  }
+
+  async #measure (installId: string): Promise<void> {
+    const { request, clock } = this.#options
     try {
       const { body } = await request(installId, { method: 'GET', path: '/cluster/probe', caller: asNode })
-      bandwidth.sample(installId, await measure(body, clock))
-      measuredAt.set(installId, clock.mono())
+      const rate = rateOf(await measure(body, clock)) ?? this.bytesPerSecond(installId)
+      this.#measured.set(installId, { rate, atMs: clock.mono() })
     } catch {
       // The link is gone or the other end is busy: measured again next time.
     }
-    if (due.has(installId)) later(installId, AGAIN_MS)
-  }
-  return {
-    // One end measures: the one with the smaller install id.
-    up (installId) {
-      if (self > installId) return
-      // A link that comes and goes is not measured each time.
-      const age = clock.mono() - (measuredAt.get(installId) ?? -Infinity)
-      later(installId, Math.max(FIRST_MS * (1 + random()), AGAIN_MS - age))
-    },
-    down (installId) {
-      due.get(installId)?.()
-      due.delete(installId)
-    },
-    bytesPerSecond: (installId) => bandwidth.bytesPerSecond(installId),
-    close () {
-      for (const cancel of due.values()) cancel()
-      due.clear()
-    }
+    if (this.#due.has(installId)) this.#plan(installId, AGAIN_MS)
   }
 }
