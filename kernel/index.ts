@@ -29,7 +29,7 @@ export type {
 export { logLevels } from './observe/log-ring.js'
 export type { LogLevel, LogLine, LogRing, LogWant, RunnerRef } from './observe/log-ring.js'
 export type { Shipping } from './observe/log-ship.js'
-export type { GossipCounters } from './cluster/gossip/counters.js'
+export type { GossipCounters } from './cluster/gossip.js'
 export { timed, TRACE_HEADER, traceHeaders, TracerService } from './observe/tracer.js'
 export type {
   Hop, HopTarget, TaskAbout, Trace, TraceEnd, Tracer, Tracers, TraceStart

@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream'
 import { defineService } from './plugin.js'
-import type { GossipCounters } from '../cluster/gossip/counters.js'
+import type { GossipCounters } from '../cluster/gossip.js'
 import type { GpuReport } from '../machine/gpu.js'
 import type { LogRing } from '../observe/log-ring.js'
 import type { BundledModel, EngineDecl } from './engine.js'

@@ -5,7 +5,7 @@ import { kernelError } from '../api/errors.js'
 import { BootError } from '../api/errors.js'
 import { ClusterCore } from './cluster.js'
 import { clusterTiming } from './election/timing.js'
-import { createGossip } from './gossip/gossip.js'
+import { Gossip } from './gossip.js'
 import { addressesOf, EVERYWHERE, isOutside, mayOpen, readAddress } from './identity/addresses.js'
 import { readJoinToken } from './identity/join-token.js'
 import { openJoinTokens } from './identity/join-tokens.js'
@@ -21,7 +21,6 @@ import type { Clock } from '../api/clock.js'
 import type { Logger, NodeInfo } from '../api/plugin.js'
 import type { KernelConfig } from '../config/kernel-keys.js'
 import type { Vitals } from '../machine/vitals.js'
-import type { Gossip } from './gossip/gossip.js'
 import type { Bound } from './identity/addresses.js'
 import type { JoinTokens } from './identity/join-tokens.js'
 import type { NodeKey } from './identity/key.js'
@@ -109,7 +108,7 @@ async function enter (opened: Opened, links: Links, ends: Ends): Promise<NodeLin
   const { clock, log, settings } = options
   const joining = await joinBy(opened, links)
   const cluster = ends.cluster = openCluster(opened, links, joining)
-  const gossip = ends.gossip = createGossip({
+  const gossip = ends.gossip = new Gossip({
     clock, log, enabled: options.gossip, sample: options.vitals, periodMs: settings.heartbeat_ms,
     publish: (body) => ({ peers: links.broadcast('telemetry', body), bytes: JSON.stringify(body).length })
   })

@@ -1,8 +1,7 @@
-import { createGossip } from '../cluster/gossip/gossip.js'
+import { Gossip } from '../cluster/gossip.js'
 import { createKernel } from '../plugins/kernel.js'
 import { authorities } from '../plugins/kernel-manifest.js'
 import type { LightMyRequestResponse } from 'fastify'
-import type { Gossip } from '../cluster/gossip/gossip.js'
 import type { Network } from '../cluster/routes.js'
 import type { Logger } from '../api/plugin.js'
 import type { KernelOptions } from '../plugins/assembly.js'
@@ -71,7 +70,7 @@ export async function kernelsOn (t: Owner, c: CoreCluster, options: RigOptions =
   const rigs: NodeRig[] = []
   const start = async (node: CoreNode): Promise<NodeRig> => {
     const own = options.own?.(node) ?? {}
-    const gossip = createGossip({
+    const gossip = new Gossip({
       clock: c.clock, log, enabled: true, sample: (own.machine ?? machine).vitals,
       publish (body) {
         const peers = node.peers()

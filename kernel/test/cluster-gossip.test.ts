@@ -1,13 +1,13 @@
 import t from 'tap'
-import { createGossip } from '../cluster/gossip/gossip.js'
+import { Gossip, MAX_READING_BYTES } from '../cluster/gossip.js'
 import { manualClock } from '../testing/manual-clock.js'
-import type { GossipBody } from '../cluster/gossip/message.js'
-import type { Reading, Gossip } from '../cluster/gossip/gossip.js'
+import type { GossipBody } from '../cluster/gossip.js'
+import type { Vitals } from '../machine/vitals.js'
 import type { Logger } from '../api/plugin.js'
 import type { ManualClock } from '../testing/manual-clock.js'
 import type { Test } from 'tap'
 
-const reading = (free: number): Reading => ({
+const reading = (free: number): Vitals => ({
   memory: {
     ramTotal: { inBytes: 100 },
     ramAvailable: { inBytes: free },
@@ -25,7 +25,7 @@ interface Rig {
   bodies: GossipBody[]
   warned: string[]
   samples: () => number
-  set (next: { peers?: number, fail?: boolean, sample?: () => Promise<Reading> }): void
+  set (next: { peers?: number, fail?: boolean, sample?: () => Promise<Vitals> }): void
 }
 
 function rig (enabled = true): Rig {
@@ -39,7 +39,7 @@ function rig (enabled = true): Rig {
   }
   const log = { debug: ignore, info: ignore, warn, error: ignore, fatal: ignore }
   let samples = 0
-  const gossip = createGossip({
+  const gossip = new Gossip({
     clock, log, enabled,
     sample: () => { samples++; return state.sample() },
     publish (body) {
@@ -181,7 +181,7 @@ t.test('a sample that fails or hangs does not hold back other readings', async (
 
 t.test('a sample that comes after the end goes nowhere', async (t) => {
   const { gossip, clock, bodies, set } = rig()
-  let answer = (_: Reading): void => {}
+  let answer = (_: Vitals): void => {}
   set({ sample: () => new Promise((resolve) => { answer = resolve }) })
   gossip.start()
   gossip.close()
@@ -220,13 +220,12 @@ t.test('readings of peers: the newest, with the time it came', async (t) => {
   t.equal(gossip.latest('a', 'memory'), undefined)
 })
 
-t.test('nonsense of a peer is counted, ignored as a whole and logged once', (t) => {
+t.test('nonsense of a peer is ignored as a whole and logged once', (t) => {
   const { gossip, warned } = rig()
   const bad = [undefined, null, 'x', { v: 9 }, { v: 1, readings: { fine: 1, 'not fine': 2 } }]
   for (const body of bad) gossip.receive('a', body)
-  t.equal(gossip.refusedBodies, bad.length)
   t.equal(gossip.latest('a', 'fine'), undefined)
-  t.same(warned, ['a peer\'s readings were ignored is no object'])
+  t.same(warned, ['a peer\'s readings were ignored the value must be an object'])
   gossip.receive('b', 7)
   t.equal(warned.length, 2, 'each peer once')
   t.end()
@@ -238,5 +237,91 @@ t.test('a peer that invents keys without end takes bounded memory', (t) => {
   const kept = Array.from({ length: 1000 }, (_, i) => gossip.latest('a', `k${i}`))
   t.equal(kept.filter((r) => r !== undefined).length, 255)
   t.match(gossip.latest('a', 'memory'), { value: 999 }, 'what is heard often stays')
+  t.end()
+})
+
+t.test('what waits keeps its place and takes the newest value; a full queue drops its oldest', async (t) => {
+  const { gossip, clock, bodies } = rig()
+  for (const [i, key] of ['a', 'b', 'c', 'a'].entries()) gossip.offer(key, i)
+  for (let i = 0; i < 62; i++) gossip.offer(`k${i}`, i)
+  gossip.offer('c', 'newest')
+  gossip.start()
+  await clock.advance(0)
+  const keys = Object.keys(bodies[0]!.readings)
+  t.same(keys.slice(0, 2), ['k2', 'k3'], 'the four of the sample took the place of b, c, k0 and k1')
+  t.match(gossip.counters(), { readingsCoalesced: 2, readingsDropped: 5, maxQueueDepth: 64 })
+  addsUp(t, gossip)
+})
+
+t.test('a random course of offers and publishes adds up', async (t) => {
+  const { gossip, clock } = rig()
+  gossip.start()
+  for (let i = 0; i < 2000; i++) {
+    gossip.offer(`k${(i * 7919) % 101}`, i)
+    if (i % 13 === 0) await clock.advance(300)
+    if (i % 97 === 0) gossip.offer('big', 'x'.repeat(MAX_READING_BYTES))
+  }
+  addsUp(t, gossip)
+  t.match(gossip.counters(), { maxQueueDepth: 64 })
+})
+
+t.test('keys of readings', (t) => {
+  const { gossip } = rig()
+  for (const key of ['memory', 'download/svc/voice-en@1:2_3.4', 'k'.repeat(200)]) gossip.offer(key, 1)
+  for (const key of ['', 'k'.repeat(201), 'a b', '__proto__', 'constructor']) {
+    t.throws(() => { gossip.offer(key, 1) }, RangeError, JSON.stringify(key))
+  }
+  t.equal(gossip.counters().pendingReadings, 3)
+  t.end()
+})
+
+t.test('what is sent: plain JSON, not too deep and not too large', (t) => {
+  const nested = (depth: number): unknown => depth === 0 ? 1 : [nested(depth - 1)]
+  const check = (value: unknown, fine: boolean, title: string): void => {
+    const { gossip } = rig()
+    gossip.offer('key', value)
+    t.equal(gossip.counters().readingsDropped, fine ? 0 : 1, title)
+  }
+  check(null, true, 'null')
+  check({ a: [1, 'b', true] }, true, 'an object')
+  check({ a: 1, b: undefined }, true, 'an absent field')
+  check(Object.assign(Object.create(null) as object, { a: 1 }), true, 'an object without a prototype')
+  check(nested(16), true, 'depth 16')
+  check(nested(17), false, 'depth 17')
+  check(undefined, false, 'nothing')
+  check(NaN, false, 'no number')
+  check(Infinity, false, 'no finite number')
+  check(() => 1, false, 'a function')
+  check(10n, false, 'a bigint')
+  check(new Date(0), false, 'a date')
+  check(new Uint8Array(3), false, 'bytes')
+  check(JSON.parse('{"__proto__":1}'), false, 'a forbidden field')
+  check('x'.repeat(MAX_READING_BYTES - 2), true, 'the largest')
+  check('x'.repeat(MAX_READING_BYTES - 1), false, 'one byte too many')
+  check('ü'.repeat(MAX_READING_BYTES / 2), false, 'bytes count, not characters')
+  t.end()
+})
+
+t.test('bodies from peers', (t) => {
+  const many = (n: number): object => Object.fromEntries(Array.from({ length: n }, (_, i) => [`k${i}`, i]))
+  const check = (body: unknown, expected: RegExp | null): void => {
+    const { gossip, warned } = rig()
+    gossip.receive('a', body)
+    if (expected === null) t.same(warned, [])
+    else t.match(warned, [expected])
+  }
+  check({ v: 1, readings: {} }, null)
+  check({ v: 1, readings: { memory: null, 'a/b': [1] } }, null)
+  check({ v: 1, readings: many(64), more: 'is left alone' }, null)
+  for (const body of [undefined, null, 7, 'text', [], () => 1]) check(body, /the value must be an object/)
+  check({ readings: {} }, /v is missing/)
+  check({ v: 2, readings: {} }, /v must be/)
+  check({ v: 1 }, /readings is missing/)
+  check({ v: 1, readings: [] }, /readings must be an object/)
+  check({ v: 1, readings: many(65) }, /readings must NOT have more than 64 properties/)
+  check({ v: 1, readings: JSON.parse('{"__proto__":{"polluted":1}}') as unknown }, /the key "__proto__"/)
+  check({ v: 1, readings: { 'no key': 1 } }, /the key "no key"/)
+  check({ v: 1, readings: { a: 'x'.repeat(MAX_READING_BYTES) } }, /"a" is no plain JSON of at most 65536/)
+  check({ v: 1, readings: { a: new Uint8Array(1) } }, /"a" is no plain JSON/)
   t.end()
 })

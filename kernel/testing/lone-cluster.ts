@@ -1,11 +1,10 @@
 import { ClusterCore } from '../cluster/cluster.js'
 import { timingWith } from '../cluster/election/timing.js'
-import { createGossip } from '../cluster/gossip/gossip.js'
+import { Gossip } from '../cluster/gossip.js'
 import { systemClock } from '../api/clock.js'
 import { kernelError } from '../api/errors.js'
 import type { Members } from '../cluster/members/file.js'
 import type { MemberList } from '../cluster/members/member.js'
-import type { Gossip } from '../cluster/gossip/gossip.js'
 import type { Network } from '../cluster/routes.js'
 import { createMachine } from '../machine/vitals.js'
 import type { Clock } from '../api/clock.js'
@@ -50,7 +49,7 @@ export function loneCluster (node: NodeInfo, clock: Clock, log: Logger): LoneClu
   return {
     cluster,
     machine,
-    gossip: createGossip({
+    gossip: new Gossip({
       clock, log, enabled: true, sample: machine.vitals, publish: () => ({ peers: 0, bytes: 0 })
     }),
     network: {

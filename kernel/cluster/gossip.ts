@@ -1,0 +1,249 @@
+import { checkKey, checkValue } from './documents/values.js'
+import { problem, record, schemaOf } from './wire.js'
+import type { Clock } from '../api/clock.js'
+import type { Logger } from '../api/plugin.js'
+import type { Of } from './wire.js'
+
+/**
+ * The pressure of gossip since the start of this node, the answer of
+ * `GET /v1/diagnostics/telemetry`. At any time
+ * `readingsOffered = readingsCoalesced + readingsDropped + readingsPublished + pendingReadings`.
+ */
+export interface GossipCounters {
+  /** False with SVC_TELEMETRY_DISABLE=1: nothing is sampled or published, and every count stays 0. */
+  enabled: boolean
+  /** What carries the readings. */
+  transport: string
+  /** Most readings that may wait, one for each key. */
+  admissionCapacity: number
+  /** Readings that wait to be published. */
+  pendingReadings: number
+  /** Length of the queue now; there is one queue, so it equals `pendingReadings`. */
+  queueDepth: number
+  /** The longest the queue ever was. */
+  maxQueueDepth: number
+  readingsOffered: number
+  /** Readings replaced by a newer one of the same key while they waited. */
+  readingsCoalesced: number
+  /** Readings that gave way to others in a full queue, or were too large to be sent. */
+  readingsDropped: number
+  readingsPublished: number
+  /** Publishes that threw; their readings wait for the next one. */
+  publishFailures: number
+  /** Publishes that reached nobody; their readings wait for the next one. */
+  noPeerPublishes: number
+  /** Bytes handed to all peers together. */
+  bytesPublished: number
+  /** Seconds since a publish reached a peer; null when none did yet. */
+  lastSuccessfulPublishAgeSeconds: number | null
+}
+
+/** Largest reading, bytes of its JSON. */
+export const MAX_READING_BYTES = 64 * 1024
+/** Most readings in one body, and most that wait to be published. */
+const MAX_READINGS = 64
+/** Most bytes of readings in one body: half a frame of 1 MiB. */
+const BODY_BYTES = 512 * 1024
+/** Most keys kept of one peer; the one not heard of longest goes first. */
+const PEER_KEYS = 256
+/** Most topics that are warned of, so that no peer fills the memory with them. */
+const MAX_TOPICS = 1000
+const PERIOD_MS = 2000
+
+const bodySchema = record({
+  v: schemaOf<1>({ const: 1 }),
+  /** By key. */
+  readings: schemaOf<Readonly<Record<string, unknown>>>({ type: 'object', maxProperties: MAX_READINGS })
+})
+/** What travels between nodes. */
+export type GossipBody = Of<typeof bodySchema>
+
+/** Bytes of a reading as JSON; null when it is no plain JSON, is nested too deeply or is too large. */
+function readingBytes (value: unknown): number | null {
+  if (checkValue(value) !== null) return null
+  const bytes = Buffer.byteLength(JSON.stringify(value))
+  return bytes <= MAX_READING_BYTES ? bytes : null
+}
+
+const UNFIT = `is no plain JSON of at most ${MAX_READING_BYTES} bytes`
+
+/** What is wrong with a body from a peer; null when it is as agreed. */
+function bodyProblem (body: unknown): string | null {
+  const wrong = problem(bodySchema, body)
+  if (wrong !== null) return wrong
+  for (const [key, value] of Object.entries((body as GossipBody).readings)) {
+    const wrongKey = checkKey(key)
+    if (wrongKey !== null) return `the key "${key.slice(0, 40)}" ${wrongKey}`
+    if (readingBytes(value) === null) return `"${key}" ${UNFIT}`
+  }
+  return null
+}
+
+export interface GossipOptions {
+  clock: Clock
+  log: Logger
+  /** False with SVC_TELEMETRY_DISABLE=1. */
+  enabled: boolean
+  /** Hands a body to all peers; says how many took it and the bytes sent in all. Throws = failure. */
+  publish (body: GossipBody): { peers: number, bytes: number }
+  /** Milliseconds between two samples and between two publishes; 2000 when left out. */
+  periodMs?: number
+  /** Readings of this machine, by key. */
+  sample (): Promise<object>
+}
+
+interface Heard { readonly value: unknown, readonly atMs: number }
+
+/**
+ * What members tell each other of themselves now and then: latest wins, and what does not arrive is not sent
+ * again. Readings wait here for the next period, at most one of each key.
+ */
+export class Gossip {
+  readonly #options: GossipOptions
+  /** Readings that wait, with their bytes, the oldest first. */
+  readonly #waiting = new Map<string, { readonly value: unknown, readonly bytes: number }>()
+  /** The newest readings of every peer. */
+  readonly #peers = new Map<string, Map<string, Heard>>()
+  readonly #warned = new Set<string>()
+  readonly #counts = {
+    maxQueueDepth: 0, readingsOffered: 0, readingsCoalesced: 0, readingsDropped: 0, readingsPublished: 0,
+    publishFailures: 0, noPeerPublishes: 0, bytesPublished: 0
+  }
+
+  #lastSuccessMs: number | null = null
+  #sampling = false
+  #stop: (() => void) | undefined
+  #closed = false
+
+  constructor (options: GossipOptions) { this.#options = options }
+
+  /** Samples and publishes now, and then every period. */
+  start (): void {
+    const { clock, enabled, periodMs = PERIOD_MS } = this.#options
+    if (!enabled || this.#closed || this.#stop !== undefined) return
+    this.#stop = clock.every(periodMs, () => { this.#tick() })
+    this.#tick()
+  }
+
+  close (): void {
+    this.#closed = true
+    this.#stop?.()
+  }
+
+  /**
+   * A reading to publish at the next period; a newer one of the same key takes its place. Plain JSON of at
+   * most 64 KiB. Throws RangeError naming a key that is not `[a-zA-Z0-9/_.:@-]{1,200}`.
+   */
+  offer (key: string, value: unknown): void {
+    const wrong = checkKey(key)
+    if (wrong !== null) throw new RangeError(`"${key}" is no key of a reading: it ${wrong}`)
+    if (!this.#options.enabled || this.#closed) return
+    const bytes = readingBytes(value)
+    this.#counts.readingsOffered++
+    if (bytes === null) {
+      this.#counts.readingsDropped++
+      this.#warnOnce(`reading ${key}`, { reading: key }, `the reading "${key}" ${UNFIT} and was dropped`)
+      return
+    }
+    if (this.#waiting.has(key)) {
+      this.#counts.readingsCoalesced++
+    } else if (this.#waiting.size >= MAX_READINGS) {
+      const [oldest] = this.#waiting.keys()
+      this.#waiting.delete(oldest!)
+      this.#counts.readingsDropped++
+    }
+    this.#waiting.set(key, { value, bytes })
+    this.#counts.maxQueueDepth = Math.max(this.#counts.maxQueueDepth, this.#waiting.size)
+  }
+
+  /** A body from a peer. One that is not of the agreed form is ignored as a whole. */
+  receive (from: string, body: unknown): void {
+    const wrong = bodyProblem(body)
+    if (wrong !== null) {
+      this.#warnOnce(`body of ${from}`, { peer: from, why: wrong }, 'a peer\'s readings were ignored')
+      return
+    }
+    const kept = this.#peers.get(from) ?? new Map<string, Heard>()
+    this.#peers.set(from, kept)
+    const atMs = this.#options.clock.mono()
+    for (const [key, value] of Object.entries((body as GossipBody).readings)) {
+      // Out first: a map is ordered by when a key was added.
+      kept.delete(key)
+      kept.set(key, { value, atMs })
+    }
+    for (const key of kept.keys()) {
+      if (kept.size <= PEER_KEYS) break
+      kept.delete(key)
+    }
+  }
+
+  /** The newest reading of a peer and the monotonic time it came; a peer's `null` means unknown. */
+  latest (installId: string, key: string): Heard | undefined { return this.#peers.get(installId)?.get(key) }
+
+  /** Drops all readings of a peer. */
+  forget (installId: string): void { this.#peers.delete(installId) }
+
+  counters (): GossipCounters {
+    const { enabled, clock } = this.#options
+    const last = this.#lastSuccessMs
+    return {
+      enabled,
+      transport: 'websocket',
+      admissionCapacity: MAX_READINGS,
+      pendingReadings: this.#waiting.size,
+      queueDepth: this.#waiting.size,
+      ...this.#counts,
+      lastSuccessfulPublishAgeSeconds: last === null ? null : (clock.mono() - last) / 1000
+    }
+  }
+
+  /** A sample that hangs holds back its own readings only. */
+  #tick (): void {
+    if (this.#sampling) this.#flush()
+    else void this.#sample().then(() => { if (!this.#closed) this.#flush() })
+  }
+
+  async #sample (): Promise<void> {
+    this.#sampling = true
+    try {
+      for (const [key, value] of Object.entries(await this.#options.sample())) this.offer(key, value)
+    } catch (err) {
+      this.#warnOnce('sample', { err }, 'this machine could not be sampled; its readings are missing')
+    } finally {
+      this.#sampling = false
+    }
+  }
+
+  /** Publishes the oldest readings that fit into one body. */
+  #flush (): void {
+    const readings: Record<string, unknown> = {}
+    let left = BODY_BYTES
+    for (const [key, { value, bytes }] of this.#waiting) {
+      if (bytes > left) break
+      left -= bytes
+      readings[key] = value
+    }
+    const keys = Object.keys(readings)
+    if (keys.length === 0) return
+    try {
+      const { peers, bytes } = this.#options.publish({ v: 1, readings })
+      if (peers === 0) {
+        this.#counts.noPeerPublishes++
+        return
+      }
+      for (const key of keys) this.#waiting.delete(key)
+      this.#counts.readingsPublished += keys.length
+      this.#counts.bytesPublished += bytes
+      this.#lastSuccessMs = this.#options.clock.mono()
+    } catch (err) {
+      this.#counts.publishFailures++
+      this.#warnOnce('publish', { err }, 'readings could not be published; they go with the next ones')
+    }
+  }
+
+  #warnOnce (topic: string, fields: Record<string, unknown>, message: string): void {
+    if (this.#warned.has(topic) || this.#warned.size >= MAX_TOPICS) return
+    this.#warned.add(topic)
+    this.#options.log.warn(fields, message)
+  }
+}
