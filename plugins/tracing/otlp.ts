@@ -84,7 +84,9 @@ export function createOtlp (parts: OtlpParts): Otlp {
 }
 
 async function openSender ({ url, headers, timeoutMs = TIMEOUT_MS, node }: OtlpParts): Promise<Sender> {
-  const { OTLPTraceExporter, resourceFromAttributes } = await import('./otlp-sdk.js')
+  const [{ OTLPTraceExporter }, { resourceFromAttributes }] = await Promise.all([
+    import('@opentelemetry/exporter-trace-otlp-http'), import('@opentelemetry/resources')
+  ])
   const exporter = new OTLPTraceExporter({ url, headers, timeoutMillis: timeoutMs })
   const resource = resourceFromAttributes({
     'service.name': 'svc', 'service.version': node.version, 'service.instance.id': node.nodeId,

@@ -159,7 +159,7 @@ function isUsable (address: unknown): address is string {
 
 /** mDNS over IPv4 multicast. The library is imported only when a node looks for others. */
 async function openResponder (broken: (error: Error) => void): Promise<Opened> {
-  const { Bonjour } = await import('./bonjour.js')
+  const { Bonjour } = await import('bonjour-service')
   const socket = createSocket({ type: 'udp4', reuseAddr: true })
   socket.unref()
   const joined = new Set<string>()
