@@ -28,7 +28,6 @@ export type {
 } from './api/services.js'
 export { logLevels } from './observe/log-ring.js'
 export type { LogLevel, LogLine, LogRing, LogWant, RunnerRef } from './observe/log-ring.js'
-export type { Shipping } from './observe/log-ship.js'
 export type { GossipCounters } from './cluster/gossip.js'
 export { timed, TRACE_HEADER, traceHeaders, TracerService } from './observe/tracer.js'
 export type {

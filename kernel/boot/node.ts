@@ -1,4 +1,3 @@
-import { randomInt } from 'node:crypto'
 import { rmSync } from 'node:fs'
 import os from 'node:os'
 import { join } from 'node:path'
@@ -91,7 +90,6 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
     json: keys.logging.enabled,
     ingestUrl: keys.logging.ingest_url,
     clock: systemClock,
-    random: () => randomInt(2 ** 32) / 2 ** 32,
     base: { node: node.nodeId }
   })
   const address: Address = { host: keys.api.host, port: keys.api.port, url: null, outside: null }

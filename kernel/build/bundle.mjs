@@ -69,7 +69,8 @@ export const options = {
   absWorkingDir: root, entryPoints: ENTRIES.map((entry) => `${entry}.ts`), outbase: '.', outdir: 'dist',
   chunkNames: 'chunks/[name]-[hash]', bundle: true, splitting: true, format: 'esm', platform: 'node',
   target: 'node20', sourcemap: 'linked', sourcesContent: false, legalComments: 'none',
-  external: EXTERNAL, banner: { js: BANNER }, plugins: [ownUrls, namesOfCommonJs], metafile: true, logLevel: 'warning'
+  external: EXTERNAL, banner: { js: BANNER }, plugins: [ownUrls, namesOfCommonJs],
+  metafile: true, logLevel: 'warning'
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {

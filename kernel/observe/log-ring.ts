@@ -1,5 +1,4 @@
 import type { Clock } from '../api/clock.js'
-import type { Shipping } from './log-ship.js'
 
 /** Levels, lowest first, with pino's numbers. */
 const LEVELS = { trace: 10, debug: 20, info: 30, warn: 40, error: 50, fatal: 60 } as const
@@ -59,14 +58,25 @@ export interface LogRing {
   output (runner: RunnerRef, stream: 'stdout' | 'stderr', text: string): void
   /** Calls `fn` after each line; it must not log. Returns what stops that. */
   onLine (fn: () => void): () => void
-  /** How shipping to `logging.ingest_url` goes; null where no address is set. */
-  readonly shipping: Shipping | null
+  /** `logging.ingest_url`, for the plugin that sends lines there; undefined where it is not set. */
+  readonly ingestUrl: string | undefined
+  /** Has `sink` take the JSON lines of the node's log, the early ones too, until the node has stopped. */
+  sendTo (sink: LogSink): void
+}
+
+/** Takes the lines of the node's log as pino writes them. */
+export interface LogSink {
+  /** Must neither wait nor log. */
+  push (line: string): void
+  /** No more lines will come: sends what waits. */
+  close (): Promise<void>
 }
 
 /** The ring with the end into which the node's log writes. */
 export interface LogRingEnd extends LogRing {
   /** Takes a JSON line of the node's log, as pino writes it. */
   push (line: string): void
+  close (): Promise<void>
 }
 
 export interface LogRingOptions {
@@ -74,7 +84,7 @@ export interface LogRingOptions {
   /** Most lines that are kept, and most bytes of them (UTF-8). */
   lines?: number
   bytes?: number
-  shipping?: () => Shipping | null
+  ingestUrl?: string | undefined
 }
 
 const MAX_LINES = 5000
@@ -83,6 +93,8 @@ const MAX_BYTES = 4 * 1024 ** 2
 const MAX_OUTPUT = 8192
 /** Places at the front that may be empty before they are closed up. */
 const MAX_GONE = 1000
+/** Lines of the node's start that wait for a sink. */
+const MAX_EARLY = 200
 
 type Kept = Omit<LogLine, 'at' | 'fields'> & {
   readonly atMs: number
@@ -99,6 +111,8 @@ export function createLogRing (options: LogRingOptions): LogRingEnd {
   let gone = 0
   let bytes = 0
   let nextSeq = 1
+  const early: string[] = []
+  let sink: LogSink | undefined
   const add = (line: Omit<Kept, 'seq' | 'bytes'>): void => {
     const size = Buffer.byteLength(line.message) + Buffer.byteLength(line.rest)
     kept.push({ ...line, seq: nextSeq++, bytes: size })
@@ -116,8 +130,17 @@ export function createLogRing (options: LogRingOptions): LogRingEnd {
   return {
     get firstSeq () { return kept[gone]?.seq ?? nextSeq },
     get nextSeq () { return nextSeq },
-    get shipping () { return options.shipping?.() ?? null },
-    push (line) { add(parsed(line, clock.now())) },
+    ingestUrl: options.ingestUrl,
+    push (line) {
+      add(parsed(line, clock.now()))
+      if (sink !== undefined) sink.push(line)
+      else if (early.length < MAX_EARLY) early.push(line)
+    },
+    sendTo (to) {
+      sink = to
+      for (const line of early.splice(0)) to.push(line)
+    },
+    close: async () => { await sink?.close() },
     output (runner, stream, text) { add(fromRunner(runner, stream, text, clock.now())) },
     onLine (fn) {
       listeners.add(fn)

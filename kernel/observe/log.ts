@@ -3,31 +3,27 @@ import { multistream, pino, stdSerializers } from 'pino'
 import type { DestinationStream, StreamEntry } from 'pino'
 import pretty from 'pino-pretty'
 import { createLogRing } from './log-ring.js'
-import { createShipper } from './log-ship.js'
 import type { Clock } from '../api/clock.js'
 import type { Logger } from '../api/plugin.js'
 import type { LogRing } from './log-ring.js'
-import type { Shipper, ShipNews } from './log-ship.js'
 
 export interface LogOptions {
   /** `logging.level`. */
   level: string
   /** `logging.enabled`: JSON lines on stdout besides the readable ones on stderr. */
   json: boolean
-  /** `logging.ingest_url`: where JSON lines are shipped. */
+  /** `logging.ingest_url`: where a plugin sends JSON lines. */
   ingestUrl: string | undefined
   clock: Clock
-  /** Uniform in [0, 1). */
-  random: () => number
   base: Record<string, string>
 }
 
 export interface NodeLog {
   child (plugin: string): Logger
   root: Logger
-  /** The newest lines; it also tells how shipping goes. */
+  /** The newest lines. */
   readonly ring: LogRing
-  /** Ships what waits, for at most 2 s. */
+  /** Gives the sink time to send what waits. */
   close (): Promise<void>
 }
 
@@ -38,18 +34,16 @@ const SECRET = ['authorization', 'cookie', 'token', 'secret', 'password', 'key',
 const REDACT = SECRET.flatMap((name) => [name, `*.${name}`, `*.*.${name}`])
 
 /**
- * The node's log: people read stderr (coloured on a terminal), machines JSON on stdout and at the ingest
- * address. Callers pass fields, never prompts, payloads or headers; secrets are cut out all the same.
+ * The node's log: people read stderr (coloured on a terminal), machines JSON on stdout and what a
+ * plugin sends on. Callers pass fields, never prompts, payloads or headers; secrets are cut out all the same.
  */
 export function createLog (options: LogOptions): NodeLog {
   const level = options.level as 'info'
-  const shipper = openShipper(options, (news) => { tellOf(news, logger) })
-  const ring = createLogRing({ clock: options.clock, shipping: () => shipper?.shipping ?? null })
+  const ring = createLogRing({ clock: options.clock, ingestUrl: options.ingestUrl })
   const streams: StreamEntry[] = [
     { level, stream: readable() }, { level, stream: lineStream((line) => { ring.push(line) }) }
   ]
   if (options.json) streams.push({ level, stream: process.stdout })
-  if (shipper !== undefined) streams.push({ level, stream: lineStream((line) => { shipper.push(line) }) })
   const logger = pino({
     level: options.level,
     base: options.base,
@@ -62,25 +56,7 @@ export function createLog (options: LogOptions): NodeLog {
     root: logger,
     child: (plugin) => logger.child({ plugin }),
     ring,
-    async close () { await shipper?.close() }
-  }
-}
-
-function openShipper (
-  { ingestUrl, clock, random }: LogOptions, tell: (news: ShipNews) => void
-): Shipper | undefined {
-  return ingestUrl === undefined ? undefined : createShipper({ url: ingestUrl, clock, random, tell })
-}
-
-function tellOf (news: ShipNews, log: Logger): void {
-  if (news.kind === 'failing') {
-    log.warn({ problem: news.problem },
-      'log lines cannot be shipped to logging.ingest_url; they wait, and the oldest go when too many do')
-  } else if (news.kind === 'going') {
-    const { failures, dropped } = news
-    log.warn({ failures, dropped }, 'log lines are shipped again')
-  } else {
-    log.info({}, 'the log receiver takes no gzip; lines are shipped uncompressed')
+    close: ring.close
   }
 }
 

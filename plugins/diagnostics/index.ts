@@ -41,7 +41,7 @@ export default definePlugin(manifest, async (ctx) => {
 })
 
 function ownReport (ctx: DiagnosticsContext, loop: LoopMonitor): NodeDiagnostics {
-  const { session, inspection, runners, traffic, tracing, eventLog, log, gossip } = ctx.deps
+  const { session, inspection, runners, traffic, tracing, eventLog, ship, gossip } = ctx.deps
   return nodeDiagnostics({
     node: ctx.node,
     session,
@@ -53,7 +53,7 @@ function ownReport (ctx: DiagnosticsContext, loop: LoopMonitor): NodeDiagnostics
     loopDelayMs: loop.read(),
     tracingEnabled: tracing?.enabled ?? false,
     stores: {
-      eventLog: eventLog?.status() ?? null, shipping: log?.shipping ?? null, gossip: gossip.counters()
+      eventLog: eventLog?.status() ?? null, shipping: ship?.shipping ?? null, gossip: gossip.counters()
     }
   })
 }

@@ -4,6 +4,7 @@ import {
 } from '../../kernel/index.js'
 import type { Manifest } from '../../kernel/index.js'
 import { EventLogService } from '../event-log/service.js'
+import { ShippingService } from '../logs/service.js'
 import { RunnersService, RunnerWorkService } from '../runners/service.js'
 import { ModelsService } from '../staging/service.js'
 import { TracingService } from '../tracing/service.js'
@@ -15,14 +16,14 @@ export const manifest = {
   version: '1.0.0',
   kernel: '^1.0.0',
   summary: 'Shows what goes on inside the nodes: processes, runners, metrics, a bundle for bug reports.',
-  after: ['runners', 'staging', 'event-log', 'tracing'],
+  after: ['runners', 'staging', 'event-log', 'tracing', 'logs'],
   consumes: {
     inspection: InspectionService, session: SessionService, gossip: GossipService,
     cluster: ClusterService, state: StateService, tap: EventTapService, traffic: TrafficService
   },
   consumesOptional: {
     runners: RunnersService, work: RunnerWorkService, models: ModelsService, eventLog: EventLogService,
-    tracing: TracingService, log: LogRingService
+    tracing: TracingService, log: LogRingService, ship: ShippingService
   },
   routes,
   checks: {

@@ -1,5 +1,6 @@
-import type { Shipping, GossipCounters } from '../../kernel/index.js'
+import type { GossipCounters } from '../../kernel/index.js'
 import type { EventLogView } from '../event-log/service.js'
+import type { Shipping } from '../logs/service.js'
 import type { RunnerReport } from '../runners/service.js'
 
 /** How what is kept or sent away is doing; null where nothing keeps or sends it. */

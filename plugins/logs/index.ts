@@ -1,11 +1,14 @@
+import { randomInt } from 'node:crypto'
 import { ClusterService, definePlugin, kernelError, LogRingService } from '../../kernel/index.js'
-import type { Cluster, NodeView } from '../../kernel/index.js'
+import type { Cluster, Context, NodeView } from '../../kernel/index.js'
 import { gather } from './cluster.js'
 import { followCluster } from './cluster-follow.js'
 import { follow } from './follow.js'
 import { pageOf } from './lines.js'
 import { badSince, readQuery, wantOf } from './query.js'
 import { routes } from './routes.js'
+import { ShippingService } from './service.js'
+import { LogShipper, tell } from './ship.js'
 
 const EVENTS = { contentType: 'text/event-stream' }
 
@@ -14,8 +17,9 @@ export default definePlugin({
   name: 'logs',
   version: '1.0.0',
   kernel: '^1.0.0',
-  summary: 'Shows the newest lines of the logs of all nodes and of what their runners wrote.',
+  summary: 'Shows the newest lines of the logs of all nodes and of what their runners wrote, and ships them.',
   consumes: { ring: LogRingService, cluster: ClusterService },
+  provides: { shipping: ShippingService },
   routes,
   verbs: {
     logs: {
@@ -41,7 +45,10 @@ export default definePlugin({
   const { ring, cluster } = ctx.deps
   const { clock } = ctx
   const self = { nodeId: ctx.node.nodeId, node: ctx.node.name }
+  const shipper = shipperFor(ctx, ring.ingestUrl)
+  if (shipper !== null) ring.sendTo(shipper)
   return {
+    services: { shipping: { get shipping () { return shipper?.shipping ?? null } } },
     routes: {
       here: async (request) => {
         const query = readQuery(request.query, request.headers['last-event-id'])
@@ -63,6 +70,15 @@ export default definePlugin({
     }
   }
 })
+
+/** Sends lines to the address; null without one. */
+function shipperFor (
+  { clock, log }: Pick<Context, 'clock' | 'log'>, url: string | undefined
+): LogShipper | null {
+  if (url === undefined) return null
+  const random = (): number => randomInt(2 ** 32) / 2 ** 32
+  return new LogShipper({ url, clock, random, tell: (news) => { tell(log, news) } })
+}
 
 /** The node that was named, or all there are, as they are when it is called. Throws `node_not_found`. */
 function nodesFor (cluster: Cluster, ref: string | undefined): () => readonly NodeView[] {

@@ -1,6 +1,7 @@
 import { statfs } from 'node:fs/promises'
 import type { EventTap, LogRing, GossipCounters } from '../../../kernel/index.js'
 import type { EventLogView } from '../../event-log/service.js'
+import type { Shipping } from '../../logs/service.js'
 import type { Models } from '../../staging/service.js'
 import type { Tracing } from '../../tracing/service.js'
 import { by, counter, gauge } from './meters.js'
@@ -11,7 +12,8 @@ export interface StoreMetricsParts {
   home: string
   tap: Pick<EventTap, 'onDurable'>
   gossip: { counters (): GossipCounters }
-  log: Pick<LogRing, 'nextSeq' | 'shipping'> | undefined
+  log: Pick<LogRing, 'nextSeq'> | undefined
+  ship: { readonly shipping: Pick<Shipping, 'sent' | 'dropped'> | null } | undefined
   /** Absent where the plugin is off. */
   eventLog: EventLogView | undefined
   models: Pick<Models, 'located'> | undefined
@@ -25,6 +27,7 @@ export function storeMetrics (meters: Meters, parts: StoreMetricsParts): void {
   meters.table(parts.gossip, GOSSIP)
   meters.table(parts.eventLog, EVENT_LOG)
   meters.table(parts.log, LOG)
+  meters.table(parts.ship, SHIPPING)
   meters.table(parts.tracing, TRACING)
 }
 
@@ -94,7 +97,10 @@ const EVENT_LOG: readonly Row<EventLogView>[] = [
 ]
 
 const LOG: readonly Row<NonNullable<StoreMetricsParts['log']>>[] = [
-  counter('svc_log_lines_total', 'Lines of the log, those of runners included.', (log) => log.nextSeq - 1),
+  counter('svc_log_lines_total', 'Lines of the log, those of runners included.', (log) => log.nextSeq - 1)
+]
+
+const SHIPPING: readonly Row<NonNullable<StoreMetricsParts['ship']>>[] = [
   counter('svc_log_lines_shipped_total',
     'Lines for logging.ingest_url: sent, and dropped because it did not take them.',
     ({ shipping }) => shipping === null

@@ -159,7 +159,7 @@ async function spoken (t: Test): Promise<Rig> {
     plugins: [chat],
     fakes: [
       fake(RunnersService, { reports: () => [runnerReport({ flightRecorder })] }),
-      fake(InspectionService, inspection), fake(LogRingService, { lines, shipping: null, nextSeq: 3 }),
+      fake(InspectionService, inspection), fake(LogRingService, { lines, nextSeq: 3 }),
       fake(StateService, { read: async () => ({ sessionId: 'the session', tasks: {} }) }),
       fake(ClusterService, fakeCluster({ b: () => answer('no report') }) as never)
     ]

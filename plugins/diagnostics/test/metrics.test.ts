@@ -13,6 +13,7 @@ import { CounterFeed } from '../metrics/meters.js'
 import { startMetrics } from '../metrics/index.js'
 import { histogramProblems, readExposition } from './exposition.js'
 import { counters, endedTask, eventLog, fakeCluster, runnerReport, runnerWork } from './kit.js'
+import { ShippingService } from '../../logs/service.js'
 import type { CallOutcome, Traffic } from '../../../kernel/index.js'
 import type { Fake, Rig } from '../../../kernel/testing/index.js'
 import type { RunnerReport } from '../../runners/service.js'
@@ -25,7 +26,7 @@ function busy (runners: () => readonly RunnerReport[] = () => [runnerReport()]) 
   const work = runnerWork()
   const session = { sessionId: 's1', isMaster: true, masterNodeId: 'id-me' as string | null }
   const told = counters()
-  const log = { nextSeq: 11, shipping: { sent: 7, dropped: 2 } }
+  const log = { nextSeq: 11 }
   const inspection = {
     openStreams: () => 1, openCommands: () => 2,
     links: () => [{ installId: 'b', framesIn: 1, framesOut: 2, bytesIn: 30, bytesOut: 40, buffered: 5 }],
@@ -41,6 +42,7 @@ function busy (runners: () => readonly RunnerReport[] = () => [runnerReport()]) 
     fake(InspectionService, inspection),
     fake(EventLogService, eventLog()),
     fake(LogRingService, log as never),
+    fake(ShippingService, { shipping: { sent: 7, dropped: 2 } } as never),
     fake(ModelsService, {
       located: () => [
         { kind: 'staged', card: { totalBytes: 1000 } }, { kind: 'bundled', card: { totalBytes: 5 } }
@@ -229,7 +231,7 @@ t.test('calls are counted with how long they waited', async (t) => {
     inspection: { openStreams: () => 0, openCommands: () => 0, links: () => [] },
     session: { sessionId: 's', isMaster: false, masterNodeId: null, onChange: () => () => {} },
     cluster: fakeCluster({}), tap: { onDurable: () => () => {} }, gossip: { counters: () => told },
-    log: undefined, eventLog: undefined, models: undefined, tracing: undefined
+    log: undefined, ship: undefined, eventLog: undefined, models: undefined, tracing: undefined
   })
   t.teardown(metrics.stop)
   const outcome: CallOutcome = {

@@ -39,7 +39,7 @@ export async function startLogs (t: TestContext, options: StartOptions = {}): Pr
       return await peers.get(installId)!.answer(request)
     }
   })
-  const late = new Proxy({} as LogRingEnd, { get: (_, key) => Reflect.get(ring!, key) as unknown })
+  const late = new Proxy({} as LogRingEnd, { get: (_, key) => Reflect.get(ring ?? {}, key) as unknown })
   const fakes = [cluster, { id: LogRingService.id, instance: late }]
   const rig = await startPlugin(t, logs, { ...options, fakes })
   ring = createLogRing({ clock: rig.clock, lines: 500 })

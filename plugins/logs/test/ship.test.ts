@@ -4,9 +4,9 @@ import type { AddressInfo } from 'node:net'
 import { gunzipSync } from 'node:zlib'
 import t from 'tap'
 import type { Test } from 'tap'
-import { systemClock } from '../api/clock.js'
-import { createShipper, judge, pauseMs } from '../observe/log-ship.js'
-import type { Answer, Shipper, ShipNews, ShipperOptions, Verdict } from '../observe/log-ship.js'
+import { systemClock } from '../../../kernel/index.js'
+import { judge, LogShipper, pauseMs } from '../ship.js'
+import type { Answer, ShipNews, ShipperOptions, Verdict } from '../ship.js'
 
 t.test('what an answer means for the batch', (t) => {
   const rows: [Answer, number, boolean, Verdict][] = [
@@ -82,9 +82,9 @@ const patient = { sendTimeoutMs: 3_000_000 }
 
 function ship (
   t: Test, url: string, { limits = {}, ...more }: Partial<ShipperOptions> = {}
-): { shipper: Shipper, told: ShipNews[] } {
+): { shipper: LogShipper, told: ShipNews[] } {
   const told: ShipNews[] = []
-  const shipper = createShipper({
+  const shipper = new LogShipper({
     url, clock: quick, random: () => 0, tell: (news) => { told.push(news) }, ...more,
     limits: { ...patient, ...limits }
   })

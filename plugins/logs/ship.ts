@@ -1,8 +1,9 @@
 import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
-import { delay } from '../api/clock.js'
 import type { Agent } from 'undici'
-import type { Clock } from '../api/clock.js'
+import { delay } from '../../kernel/index.js'
+import type { Clock, Logger } from '../../kernel/index.js'
+import type { Shipping } from './service.js'
 
 /** Lines and bytes that wait for the receiver; beyond either the oldest are dropped. */
 const MAX_QUEUED_LINES = 10_000
@@ -23,32 +24,6 @@ const LINGER_MS = 250
 const CLOSE_MS = 2000
 /** Bytes of an answer that are read; it says nothing that matters. */
 const MAX_ANSWER = 16 * 1024
-
-/** How shipping goes, since the node started. */
-export interface Shipping {
-  /** Lines that the receiver took. */
-  readonly sent: number
-  /** Lines it never got: the queue was full, or it refused them. */
-  readonly dropped: number
-  /** Lines that wait, and their bytes (UTF-8). */
-  readonly waiting: number
-  readonly waitingBytes: number
-  /** Failed attempts in a row; 0 when the last one was taken. */
-  readonly failures: number
-  /** Why the last attempt failed, in words; null when it did not. */
-  readonly problem: string | null
-  /** ISO-8601 of the last batch that was taken. */
-  readonly lastSentAt: string | null
-}
-
-/** Ships log lines without ever holding the node up. */
-export interface Shipper {
-  /** Takes a line; drops the oldest when the queue is full. */
-  push (line: string): void
-  readonly shipping: Shipping
-  /** Tries once more to send what waits, for at most 2 s, then stops. */
-  close (): Promise<void>
-}
 
 /** What is told about shipping: one line when it fails and one when it goes again. */
 export type ShipNews =
@@ -109,18 +84,17 @@ function askedMs (retryAfter: string | undefined, nowMs: number): number {
   return Number.isNaN(date) ? 0 : Math.max(0, date - nowMs)
 }
 
-/** Sends JSON lines by POST, compressed; a failing receiver is retried with growing pauses. */
-export function createShipper (options: ShipperOptions): Shipper {
-  return new LogShipper(options)
-}
-
 const compress = promisify(gzip)
 
-class LogShipper implements Shipper {
+/**
+ * Sends JSON lines by POST, compressed, without ever holding the node up; a failing receiver is retried with
+ * growing pauses.
+ */
+export class LogShipper {
   readonly #options: ShipperOptions
   readonly #limits: ShipLimits
   // Loaded only where lines are shipped: it takes a tenth of a start.
-  readonly #agent: Promise<Agent> = import('./agent.js')
+  readonly #agent: Promise<Agent> = import('undici')
     .then(({ Agent }) => new Agent({ connections: 1, pipelining: 1 }))
 
   /** Aborts when pauses are to end, and when requests are. */
@@ -154,6 +128,7 @@ class LogShipper implements Shipper {
     }
   }
 
+  /** Takes a line; drops the oldest when the queue is full. */
   push (line: string): void {
     if (this.#closing !== null) return
     const size = Buffer.byteLength(line)
@@ -167,6 +142,7 @@ class LogShipper implements Shipper {
     this.#running ??= this.#run()
   }
 
+  /** Tries once more to send what waits, for at most 2 s, then stops. */
   close (): Promise<void> {
     this.#closing ??= this.#finish()
     return this.#closing
@@ -297,6 +273,19 @@ class LogShipper implements Shipper {
     await body.dump({ limit: MAX_ANSWER }).catch(() => {})
     const retryAfter = headers['retry-after']
     return typeof retryAfter === 'string' ? { status: statusCode, retryAfter } : { status: statusCode }
+  }
+}
+
+/** Says how shipping goes in the log. */
+export function tell (log: Logger, news: ShipNews): void {
+  if (news.kind === 'failing') {
+    log.warn({ problem: news.problem },
+      'log lines cannot be shipped to logging.ingest_url; they wait, and the oldest go when too many do')
+  } else if (news.kind === 'going') {
+    const { failures, dropped } = news
+    log.warn({ failures, dropped }, 'log lines are shipped again')
+  } else {
+    log.info({}, 'the log receiver takes no gzip; lines are shipped uncompressed')
   }
 }
 
