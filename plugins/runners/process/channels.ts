@@ -1,18 +1,13 @@
-import { ProtocolError, RunnerError } from './errors.js'
-import type { EngineChunk, EngineTask } from '../../../kernel/api/engine.js'
-import type { RunnerLimits } from './limits.js'
-import { CreditReturn, CreditWindow, TO_RUNNER } from './protocol.js'
+import { cancelled, ProtocolError, RunnerError } from './errors.js'
+import { chunkOf, CreditReturn, CreditWindow, TO_RUNNER } from './protocol.js'
 import type { Frame, RunnerMessage } from './protocol.js'
+import type { EngineChunk, EngineTask } from '../../../kernel/api/engine.js'
 import type { Clock, Hop, Trace } from '../../../kernel/index.js'
+import type { RunnerLimits } from './limits.js'
 import type { Link } from './link.js'
+import type { RunnerRecord } from './record.js'
 
 type Outcome = { readonly error: RunnerError | null }
-
-/** How a channel reaches its runner process. */
-interface ChannelIo {
-  grant (chunks: number, bytes: number): void
-  cancel (): void
-}
 
 /**
  * One task as the node sees it: its unread chunks, its credit and its terminal. The reader's end (`settle`)
@@ -21,7 +16,7 @@ interface ChannelIo {
  */
 export class TaskChannel {
   readonly taskId: string
-  readonly #io: ChannelIo
+  readonly #send: (kind: number, header: object) => void
   readonly #window: CreditWindow
   readonly #returns: CreditReturn
   readonly #queue: { chunk: EngineChunk, bytes: number }[] = []
@@ -31,9 +26,10 @@ export class TaskChannel {
   #lastChunkAt: number | null = null
   #cancelledAt: number | null = null
 
-  constructor (taskId: string, limits: RunnerLimits, io: ChannelIo) {
+  /** `send` sends a frame about this task to the runner. */
+  constructor (taskId: string, limits: RunnerLimits, send: (kind: number, header: object) => void) {
     this.taskId = taskId
-    this.#io = io
+    this.#send = send
     this.#window = new CreditWindow(limits.windowChunks, limits.windowBytes)
     this.#returns = new CreditReturn(limits.windowChunks, limits.windowBytes)
   }
@@ -80,7 +76,7 @@ export class TaskChannel {
   cancel (nowMs: number): void {
     if (this.#cancelledAt !== null) return
     this.#cancelledAt = nowMs
-    this.#io.cancel()
+    this.#send(TO_RUNNER.cancel, {})
   }
 
   /** The next chunk, or null at the clean end. Throws the task's RunnerError after the chunks before it. */
@@ -102,102 +98,79 @@ export class TaskChannel {
     if (lot === null) return
     if (!this.#window.open) this.#lastChunkAt = nowMs
     this.#window.grant(lot.chunks, lot.bytes)
-    if (!this.settled) this.#io.grant(lot.chunks, lot.bytes)
+    if (!this.settled) this.#send(TO_RUNNER.credit, lot)
   }
 }
 
 type TaskMessage = Extract<RunnerMessage, { type: 'chunk' | 'end' | 'fail' }>
 
-interface ChannelEvents {
-  /** The task has left the runner. `served` is false when it was lost, failed or cancelled. */
-  released (channel: TaskChannel, served: boolean): void
-  /** A chunk was not kept. */
-  dropped (): void
-  note (what: string): void
+/** A task inside the runner. */
+interface Entered {
+  channel: TaskChannel
+  /** The runner's part of its trace, where it is traced. */
+  hop: Hop | undefined
+  released: Released
 }
+
+/** Called when a task has left the runner. `served` is false when it was lost, failed or cancelled. */
+export type Released = (served: boolean) => void
 
 /** The tasks inside one runner process. Only the first terminal of a task counts; later ones are dropped. */
 export class TaskChannels {
   readonly #limits: RunnerLimits
   readonly #clock: Pick<Clock, 'mono'>
-  readonly #link: Link
-  readonly #events: ChannelEvents
-  readonly #channels = new Map<number, TaskChannel>()
-  /** Of the traced tasks. */
-  readonly #hops = new Map<number, Hop>()
+  readonly #link: Pick<Link, 'send'>
+  readonly #record: RunnerRecord
+  readonly #entered = new Map<number, Entered>()
   #lastNumber = 0
 
-  constructor (limits: RunnerLimits, clock: Pick<Clock, 'mono'>, link: Link, events: ChannelEvents) {
+  constructor (
+    limits: RunnerLimits, clock: Pick<Clock, 'mono'>, link: Pick<Link, 'send'>, record: RunnerRecord
+  ) {
     this.#limits = limits
     this.#clock = clock
     this.#link = link
-    this.#events = events
+    this.#record = record
   }
 
-  get size (): number { return this.#channels.size }
+  get size (): number { return this.#entered.size }
   /** Chunks that wait for their readers. */
-  get buffered (): number {
-    return [...this.#channels.values()].reduce((sum, { waiting }) => sum + waiting, 0)
-  }
-
-  get taskIds (): string[] { return [...this.#channels.values()].map((channel) => channel.taskId) }
+  get buffered (): number { return this.#channels.reduce((sum, { waiting }) => sum + waiting, 0) }
+  get taskIds (): string[] { return this.#channels.map(({ taskId }) => taskId) }
 
   /** When the oldest of the cancelled tasks that are still in the runner was cancelled. */
   get cancelledSince (): number | null {
-    const times = [...this.#channels.values()].map((channel) => channel.cancelledAt ?? Infinity)
-    const oldest = Math.min(...times)
+    const oldest = Math.min(...this.#channels.map(({ cancelledAt }) => cancelledAt ?? Infinity))
     return oldest === Infinity ? null : oldest
   }
 
-  open (taskId: string, task: EngineTask, trace?: Trace): TaskChannel {
+  get #channels (): TaskChannel[] { return [...this.#entered.values()].map(({ channel }) => channel) }
+
+  /** Hands a task to the runner. Throws TypeError for a payload that is not JSON. */
+  open (
+    taskId: string, { kind, payload }: EngineTask, released: Released, trace: Trace | undefined
+  ): TaskChannel {
     const number = ++this.#lastNumber
-    const channel = new TaskChannel(taskId, this.#limits, {
-      grant: (chunks, bytes) => { this.#link.send(TO_RUNNER.credit, number, { chunks, bytes }) },
-      cancel: () => { this.#link.send(TO_RUNNER.cancel, number, {}) }
+    const channel = new TaskChannel(taskId, this.#limits, (kind, header) => {
+      this.#link.send(kind, number, header)
     })
-    // Sent first: a payload that is not JSON throws before the task is entered.
-    const { kind, payload } = task
     const hop = trace?.hop('runner', { nodeId: null, installId: null })
+    // Sent first: a payload that is not JSON throws before the task is entered.
     this.#link.send(TO_RUNNER.task, number, { kind, payload, ...(hop === undefined ? {} : { trace: true }) })
-    if (hop !== undefined) this.#hops.set(number, hop)
-    this.#channels.set(number, channel)
-    this.#events.note(`task ${taskId} (${kind}) started`)
+    this.#entered.set(number, { channel, hop, released })
+    this.#record.note(`task ${taskId} (${kind}) started`)
     return channel
   }
 
+  /** Ends a task whose reader has gone, and cancels it in the runner. */
   cancel (channel: TaskChannel): void {
-    if ([...this.#channels.values()].includes(channel)) channel.cancel(this.#clock.mono())
-  }
-
-  /** Applies what the runner says about a task. Throws ProtocolError when it never had such a task. */
-  onMessage (number: number, message: TaskMessage, frame: Pick<Frame, 'media' | 'bytes'>): void {
-    const channel = this.#channels.get(number)
-    if (channel === undefined) {
-      const known = number >= 1 && number <= this.#lastNumber
-      if (!known) throw new ProtocolError(`a frame for unknown task ${number}`)
-      if (message.type === 'chunk') this.#events.dropped()
-      this.#events.note(`a second terminal or late chunk of task number ${number} was dropped`)
-    } else if (message.type === 'chunk') {
-      this.#onChunk(channel, message, frame)
-    } else {
-      this.#onTerminal(number, channel, message)
-    }
-  }
-
-  /** Fails tasks whose reader has waited too long for the next chunk. */
-  failIdle (nowMs: number): void {
-    const limit = this.#limits.chunkIdleMs
-    for (const channel of this.#channels.values()) {
-      if (channel.idleSince === null || nowMs - channel.idleSince <= limit) continue
-      channel.settle(new RunnerError('timeout', `The engine produced nothing for ${limit / 1000} s.`))
-      channel.cancel(nowMs)
-      this.#events.note(`task ${channel.taskId} produced nothing for ${limit} ms`)
-    }
+    channel.settle(cancelled())
+    if (this.#channels.includes(channel)) channel.cancel(this.#clock.mono())
   }
 
   /** Ends every task for its reader, and cancels it in the runner. */
   settleAll (error: RunnerError): void {
-    for (const channel of this.#channels.values()) {
+    for (const channel of this.#channels) {
       channel.settle(error)
       channel.cancel(this.#clock.mono())
     }
@@ -205,42 +178,68 @@ export class TaskChannels {
 
   /** Ends every task: the runner is gone. */
   loseAll (error: RunnerError): void {
-    for (const [number, channel] of [...this.#channels]) {
-      channel.settle(error)
-      this.#release(number, channel, false)
+    for (const [number, entered] of [...this.#entered]) {
+      entered.channel.settle(error)
+      this.#release(number, entered, false)
+    }
+  }
+
+  /** Fails tasks whose reader has waited too long for the next chunk. */
+  failIdle (nowMs: number): void {
+    const limit = this.#limits.chunkIdleMs
+    for (const channel of this.#channels) {
+      if (channel.idleSince === null || nowMs - channel.idleSince <= limit) continue
+      channel.settle(new RunnerError('timeout', `The engine produced nothing for ${limit / 1000} s.`))
+      channel.cancel(nowMs)
+      this.#record.note(`task ${channel.taskId} produced nothing for ${limit} ms`)
+    }
+  }
+
+  /** Applies what the runner says about a task. Throws ProtocolError when it never had such a task. */
+  onMessage (number: number, message: TaskMessage, frame: Pick<Frame, 'media' | 'bytes'>): void {
+    if (message.type === 'chunk') {
+      this.#record.forward()
+      this.#record.chunksReceived += 1
+    }
+    const entered = this.#entered.get(number)
+    if (entered === undefined) {
+      const known = number >= 1 && number <= this.#lastNumber
+      if (!known) throw new ProtocolError(`a frame for unknown task ${number}`)
+      if (message.type === 'chunk') this.#record.chunksDropped += 1
+      this.#record.note(`a second terminal or late chunk of task number ${number} was dropped`)
+    } else if (message.type === 'chunk') {
+      this.#onChunk(entered.channel, message, frame)
+    } else {
+      this.#onTerminal(number, entered, message)
     }
   }
 
   #onChunk (
     channel: TaskChannel, message: TaskMessage & { type: 'chunk' }, frame: Pick<Frame, 'media' | 'bytes'>
   ): void {
-    const chunk: EngineChunk = {
-      payload: message.payload,
-      ...(frame.media.byteLength === 0 ? {} : { media: frame.media }),
-      ...(message.timing === undefined ? {} : { timing: message.timing })
-    }
-    const result = channel.accept(message.index, chunk, frame.bytes, this.#clock.mono())
+    const nowMs = this.#clock.mono()
+    const result = channel.accept(message.index, chunkOf(message, frame), frame.bytes, nowMs)
     if (result === 'kept') return
-    this.#events.dropped()
-    this.#events.note(`chunk ${message.index} of task ${channel.taskId}: ${result}`)
-    if (result === 'gap') channel.cancel(this.#clock.mono())
+    this.#record.chunksDropped += 1
+    this.#record.note(`chunk ${message.index} of task ${channel.taskId}: ${result}`)
+    if (result === 'gap') channel.cancel(nowMs)
   }
 
-  #onTerminal (number: number, channel: TaskChannel, message: TaskMessage & { type: 'end' | 'fail' }): void {
+  #onTerminal (number: number, entered: Entered, message: TaskMessage & { type: 'end' | 'fail' }): void {
+    const { channel, hop } = entered
     const error = message.type === 'end'
       ? null
       : new RunnerError(message.reason, message.message, message.details)
-    this.#hops.get(number)?.done(message.trace)
+    hop?.done(message.trace)
     channel.settle(error)
-    this.#events.note(`task ${channel.taskId} ${error === null ? 'ended' : `failed: ${error.reason}`}`)
-    const served = error === null && channel.cancelledAt === null
-    this.#release(number, channel, served)
+    this.#record.note(`task ${channel.taskId} ${error === null ? 'ended' : `failed: ${error.reason}`}`)
+    this.#release(number, entered, error === null && channel.cancelledAt === null)
   }
 
-  #release (number: number, channel: TaskChannel, served: boolean): void {
-    this.#channels.delete(number)
-    this.#hops.get(number)?.done()
-    this.#hops.delete(number)
-    this.#events.released(channel, served)
+  #release (number: number, { hop, released }: Entered, served: boolean): void {
+    this.#entered.delete(number)
+    hop?.done()
+    if (served) this.#record.completedTasks += 1
+    released(served)
   }
 }

@@ -1,5 +1,4 @@
 import type { RunnerLimits } from './limits.js'
-import type { Ended } from './options.js'
 import { ProtocolError } from './errors.js'
 import type { WorkMessage } from './protocol.js'
 
@@ -88,6 +87,9 @@ export interface Ending {
   readonly readyAt: number | null
   readonly exit: { readonly code: number | null, readonly signal: string | null } | null
 }
+
+/** How a runner process ended. `message` is null after an orderly stop, `readyMs` how long it was ready. */
+export interface Ended { message: string | null, wedged: boolean, exitCode: number | null, readyMs: number }
 
 /** How the end of a runner process is reported: as asked for, by the node's reason, or by its own exit. */
 export function describeEnd (ending: Ending, limits: RunnerLimits, nowMs: number): Ended {

@@ -1,82 +1,53 @@
-/** Every deadline and bound of a runner. Times in milliseconds, sizes in bytes. */
-export interface RunnerLimits {
-  /** Spawn to the first frame. */
-  readonly firstReportMs: number
-  /** Loading without progress: the larger of this and the model's bytes at `loadBytesPerSecond`. */
-  readonly loadMinMs: number
-  readonly loadBytesPerSecond: number
-  /** Deadline of the warmup inference; `SVC_WARMUP_DEADLINE_SECONDS` replaces the default. */
-  readonly warmupMs: number
-  /** What the node adds before it kills by itself, so that the runner's own watchdog speaks first. */
-  readonly warmupGraceMs: number
-  /** Announced work is overdue after max(workMinMs, workFactor x measured time per unit x units). */
-  readonly workMinMs: number
-  readonly workFactor: number
-  /** Longest time the runner's event loop may stand still outside announced work. */
-  readonly loopBlockedMs: number
-  /** Longest pause between two chunks of a task, after the first, while the reader has credit. */
-  readonly chunkIdleMs: number
-  /** A cancelled task must have ended in the runner by then. */
-  readonly cancelMs: number
-  /** One step of the escalating stop: cancel, SIGTERM, SIGKILL. */
-  readonly stopStepMs: number
-  /** How often deadlines are looked at. A deadline counts as passed when two looks agree. */
-  readonly checkMs: number
-  readonly rssPollMs: number
-  /** Wait before a restart: first, doubled each time, at most, and the random share added on top. */
-  readonly backoffFirstMs: number
-  readonly backoffMaxMs: number
-  readonly backoffJitter: number
-  /** This many failures inside the window end the restarts. */
-  readonly breakerFailures: number
-  readonly breakerWindowMs: number
-  /** Ready for this long forgets earlier failures. */
-  readonly readyClearMs: number
-  /** Credit of one task: what the runner may send ahead of the reader. */
-  readonly windowChunks: number
-  readonly windowBytes: number
-  readonly maxFrameBytes: number
-  /** Frames other than chunks; a runner that sends more is killed. */
-  readonly controlFramesPerSecond: number
-  /** Output of the runner: a longer line is split, more lines are counted and dropped. */
-  readonly lineBytes: number
-  readonly linesPerSecond: number
-  readonly logFileBytes: number
-  readonly flightEntries: number
-}
-
 const KiB = 1024
 const MiB = 1024 * KiB
 
-export const DEFAULT_LIMITS: RunnerLimits = {
+/** Every deadline and bound of a runner, with its default. Times in milliseconds, sizes in bytes. */
+export const DEFAULT_LIMITS = {
+  /** Spawn to the first frame. */
   firstReportMs: 120_000,
+  /** Loading without progress: the larger of this and the model's bytes at `loadBytesPerSecond`. */
   loadMinMs: 120_000,
   loadBytesPerSecond: 20_000_000,
+  /** Deadline of the warmup inference; `SVC_WARMUP_DEADLINE_SECONDS` replaces the default. */
   warmupMs: 300_000,
+  /** What the node adds before it kills by itself, so that the runner's own watchdog speaks first. */
   warmupGraceMs: 750,
+  /** Announced work is overdue after max(workMinMs, workFactor x measured time per unit x units). */
   workMinMs: 10_000,
   workFactor: 10,
+  /** Longest time the runner's event loop may stand still outside announced work. */
   loopBlockedMs: 12_000,
+  /** Longest pause between two chunks of a task, after the first, while the reader has credit. */
   chunkIdleMs: 120_000,
+  /** A cancelled task must have ended in the runner by then. */
   cancelMs: 10_000,
+  /** One step of the escalating stop: cancel, SIGTERM, SIGKILL. */
   stopStepMs: 5_000,
+  /** How often deadlines are looked at. A deadline counts as passed when two looks agree. */
   checkMs: 250,
   rssPollMs: 1_000,
+  /** Wait before a restart: first, doubled each time, at most, and the random share added on top. */
   backoffFirstMs: 1_000,
   backoffMaxMs: 30_000,
   backoffJitter: 0.25,
+  /** This many failures inside the window end the restarts. */
   breakerFailures: 3,
   breakerWindowMs: 60_000,
+  /** Ready for this long forgets earlier failures. */
   readyClearMs: 600_000,
+  /** Credit of one task: what the runner may send ahead of the reader. */
   windowChunks: 64,
   windowBytes: MiB,
   maxFrameBytes: 16 * MiB,
+  /** Frames other than chunks; a runner that sends more is killed. */
   controlFramesPerSecond: 2_000,
+  /** Output of the runner: a longer line is split, more lines are counted and dropped. */
   lineBytes: 8 * KiB,
   linesPerSecond: 200,
   logFileBytes: 5_000_000,
   flightEntries: 128
 }
+export type RunnerLimits = Readonly<typeof DEFAULT_LIMITS>
 
 /** What the runner itself has to know of the limits; travels in the first frame. */
 export type HostLimits = Pick<RunnerLimits,

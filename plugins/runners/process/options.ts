@@ -2,8 +2,6 @@ import type { Clock, Logger, Trace } from '../../../kernel/index.js'
 import type { EngineChunk, EngineTask, ModelSpec } from '../../../kernel/api/engine.js'
 import type { RunnerCancel, RunnerReport, RunnerStatus } from '../service.js'
 import type { RunnerLimits } from './limits.js'
-import type { FlightRecorder } from './output.js'
-import type { TaskChannel } from './channels.js'
 
 /** What a supervisor is made from. */
 export interface RunnerOptions {
@@ -67,39 +65,3 @@ export interface Supervisor {
 
 /** Receives the lines a runner writes, except those dropped by the rate limit. */
 export type RunnerOutput = (stream: 'stdout' | 'stderr', text: string) => void
-
-/** What a runner process is made from. */
-export interface ProcessOptions {
-  spec: ModelSpec
-  engineModule: string
-  scratch: string
-  reads: (() => readonly string[]) | undefined
-  mark: string
-  limits: RunnerLimits
-  memoryLimitBytes: number | undefined
-  clock: Clock
-  log: Logger
-  flight: FlightRecorder
-  output: RunnerOutput | undefined
-  processorWaitMs: (pid: number) => number
-}
-
-/** How a runner process ended. `message` is null after an orderly stop. */
-export interface Ended { message: string | null, wedged: boolean, exitCode: number | null, readyMs: number }
-
-export interface ProcessEvents {
-  /** Stages of its life, in order. */
-  connected (): void
-  progress (loaded: number, total: number): void
-  loaded (info: Record<string, unknown>): void
-  warming (): void
-  ready (warmupMs: number): void
-  /** A task has left the runner. `served` is false when it was lost, failed or cancelled. */
-  released (channel: TaskChannel, served: boolean): void
-  /** A chunk came: the model computes. */
-  alive (): void
-  /** A chunk was dropped: late, double, or of a task that had ended. */
-  dropped (): void
-  /** Called once, last. */
-  ended (how: Ended): void
-}

@@ -4,7 +4,6 @@ import type { RunnerLimits } from './limits.js'
 import type { Readable } from 'node:stream'
 import { StringDecoder } from 'node:string_decoder'
 import { appendFile, rename, stat } from 'node:fs/promises'
-import type { FlightEntry } from '../service.js'
 
 /**
  * Pause between two reads (64 KiB each) of a flood of output: it is still drained, at some 30 MB/s, without
@@ -201,26 +200,4 @@ export class RingFile {
 
 async function sizeOf (path: string): Promise<number> {
   return await stat(path).then((found) => found.size, () => 0)
-}
-
-const MAX_TEXT = 500
-
-/** The last things that happened to a runner, for diagnostics; old entries fall out. */
-export class FlightRecorder {
-  readonly #size: number
-  readonly #now: () => number
-  #entries: FlightEntry[] = []
-
-  /** `now` is wall time in milliseconds since 1970. */
-  constructor (size: number, now: () => number) {
-    this.#size = size
-    this.#now = now
-  }
-
-  add (what: string): void {
-    this.#entries.push({ at: new Date(this.#now()).toISOString(), what: what.slice(0, MAX_TEXT) })
-    if (this.#entries.length > this.#size) this.#entries.shift()
-  }
-
-  entries (): FlightEntry[] { return [...this.#entries] }
 }

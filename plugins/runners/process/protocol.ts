@@ -202,6 +202,15 @@ export function readMessage (frame: Pick<Frame, 'kind' | 'header'>): RunnerMessa
   return reader(frame.header)
 }
 
+/** The chunk that a message and the media of its frame make up. */
+export function chunkOf (
+  { payload, timing }: RunnerMessage & { type: 'chunk' }, { media }: Pick<Frame, 'media'>
+): EngineChunk {
+  return {
+    payload, ...(media.byteLength === 0 ? {} : { media }), ...(timing === undefined ? {} : { timing })
+  }
+}
+
 /** What the runner recorded of a traced task; checked where it is read. */
 const traceIn = (h: Header): { trace?: unknown } => h['trace'] === undefined ? {} : { trace: h['trace'] }
 

@@ -1,23 +1,25 @@
+import { randomUUID } from 'node:crypto'
+import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { delay } from '../../../kernel/index.js'
+import { TaskChannels } from './channels.js'
+import { passedDeadline, describeEnd, WorkLedger } from './deadlines.js'
+import type { Ended, Phase } from './deadlines.js'
+import { ProtocolError, RunnerError } from './errors.js'
+import type { RunnerLimits } from './limits.js'
+import { Link } from './link.js'
+import type { RunnerOptions } from './options.js'
 import { drain, RingFile } from './output.js'
 import type { Listening } from './output.js'
-import { passedDeadline, describeEnd, WorkLedger } from './deadlines.js'
-import type { Phase } from './deadlines.js'
-import { cancelled, ProtocolError, RunnerError } from './errors.js'
-import { launch, signalGroup } from './spawn.js'
-import type { Launched } from './spawn.js'
-import { Link } from './link.js'
+import { removePidfile } from './pidfile.js'
+import { diagnose, familyBytes, processorWaitMs } from './proc.js'
 import { TO_RUNNER } from './protocol.js'
 import type { Frame, RunnerMessage } from './protocol.js'
-import { removePidfile } from './pidfile.js'
-import { diagnose, familyBytes } from './proc.js'
-import { TaskChannels } from './channels.js'
-import type { TaskChannel } from './channels.js'
-import type { EngineTask } from '../../../kernel/api/engine.js'
-import type { Trace } from '../../../kernel/index.js'
+import type { RunnerRecord } from './record.js'
+import { launch, signalGroup } from './spawn.js'
+import type { Launched } from './spawn.js'
 import type { Hold } from './confine.js'
-import type { ProcessEvents, ProcessOptions } from './options.js'
+import type { RunnerStatus } from '../service.js'
 
 /** Name of the runner's output file in its scratch folder. */
 const LOG_FILE = 'runner.log'
@@ -36,11 +38,20 @@ const EXPECTED: Partial<Record<RunnerMessage['type'], Phase>> = {
   fail: 'serving'
 }
 
+interface ProcessEvents {
+  /** It is in a new stage of its life. */
+  status: (status: RunnerStatus) => void
+  /** Called once, last. */
+  ended: (how: Ended) => void
+}
+
 /** One runner process from its start to its end: frames, deadlines, memory cap, output, stop. */
 export class RunnerProcess {
   readonly pid: number
   readonly tasks: TaskChannels
-  readonly #options: ProcessOptions
+  readonly #options: RunnerOptions
+  readonly #limits: RunnerLimits
+  readonly #record: RunnerRecord
   readonly #events: ProcessEvents
   readonly #launched: Launched
   readonly #link: Link
@@ -63,26 +74,27 @@ export class RunnerProcess {
   #whenEnded: () => void = () => {}
   readonly #ended: Promise<void>
 
-  constructor (options: ProcessOptions, events: ProcessEvents) {
+  /** Starts the process. Throws where the system refuses that. */
+  constructor (options: RunnerOptions, limits: RunnerLimits, record: RunnerRecord, events: ProcessEvents) {
+    const { clock, scratch, reads } = options
     this.#options = options
+    this.#limits = limits
+    this.#record = record
     this.#events = events
     this.#since = this.mono()
-    this.#entered = options.clock.mono()
-    this.#ledger = new WorkLedger(options.limits)
-    this.#ring = new RingFile(join(options.scratch, LOG_FILE), options.limits.logFileBytes)
+    this.#entered = clock.mono()
+    this.#ledger = new WorkLedger(limits)
+    this.#ring = new RingFile(join(scratch, LOG_FILE), limits.logFileBytes)
     this.#ended = new Promise((resolve) => { this.#whenEnded = resolve })
-    this.#launched = launch({ scratch: options.scratch, mark: options.mark, reads: options.reads })
+    mkdirSync(scratch, { recursive: true, mode: 0o700 })
+    this.#launched = launch({ scratch, mark: randomUUID(), reads })
     this.pid = this.#launched.pid
-    this.#link = new Link(this.#launched.frames, options.limits, options.clock, {
+    this.#link = new Link(this.#launched.frames, limits, clock, {
       message: (message, frame) => { this.#onMessage(message, frame) },
       broken: (error) => { this.kill(`the runner broke the frame protocol: ${error.message}`) },
       closed: (unread) => { this.#onLinkClosed(unread) }
     })
-    this.tasks = new TaskChannels(options.limits, this, this.#link, {
-      released: (channel, served) => { events.released(channel, served) },
-      dropped: () => { events.dropped() },
-      note: (what) => { options.flight.add(what) }
-    })
+    this.tasks = new TaskChannels(limits, this, this.#link, record)
     this.#launched.child.on('exit', (code, signal) => { this.#onExit(code, signal) })
     this.#launched.child.on('close', () => { this.#finish() })
     this.#launched.child.on('error', () => {})
@@ -100,34 +112,23 @@ export class RunnerProcess {
   get phase (): Phase { return this.#phase }
   get hold (): Hold { return this.#launched.hold }
 
+  /** Fields of its lines in the log. */
+  get #who (): { runnerId: string, modelId: string } {
+    return { runnerId: this.#options.runnerId, modelId: this.#options.spec.card.modelId }
+  }
+
   /**
    * The time that deadlines go by, ms: it stands still while the runner is ready to run and the machine has
    * no processor for it, which is no fault of the runner's.
    */
   readonly mono = (): number => this.#options.clock.mono() - this.#starvedMs
 
-  /** Hands a task to the runner. */
-  open (taskId: string, task: EngineTask, trace?: Trace): TaskChannel {
-    return this.tasks.open(taskId, task, trace)
-  }
-
-  /** Cancels a task whose reader has gone. */
-  cancel (channel: TaskChannel): void {
-    channel.settle(cancelled())
-    this.tasks.cancel(channel)
-  }
-
-  /** Cancels every task, for its reader at once. */
-  cancelAll (): void {
-    this.tasks.settleAll(cancelled())
-  }
-
   /** Kills the process; it counts as failed with this message, of several with the first. */
   kill (message: string, wedged = false): void {
     if (this.exited) return
     if (this.#failure === null && !this.#stopping) {
       this.#failure = { message, wedged }
-      this.#options.flight.add(`killed: ${message}; ${diagnose(this.pid)}`)
+      this.#record.note(`killed: ${message}; ${diagnose(this.pid)}`)
     }
     signalGroup(this.pid, 'SIGKILL')
   }
@@ -145,27 +146,28 @@ export class RunnerProcess {
   }
 
   #escalate (signal: NodeJS.Signals, steps: number): void {
-    const { clock, limits, flight } = this.#options
-    this.#undo.push(clock.after(steps * limits.stopStepMs, () => {
-      flight.add(`not stopped after ${steps * limits.stopStepMs} ms: ${signal} to the group`)
+    const afterMs = steps * this.#limits.stopStepMs
+    this.#undo.push(this.#options.clock.after(afterMs, () => {
+      this.#record.note(`not stopped after ${afterMs} ms: ${signal} to the group`)
       signalGroup(this.pid, signal)
     }))
   }
 
   #greet (): void {
-    const { spec, engineModule, limits, flight } = this.#options
-    const { warmupMs, loopBlockedMs, windowChunks, windowBytes, maxFrameBytes } = limits
-    flight.add(`process ${this.pid} started`)
+    const { spec, engineModule } = this.#options
+    const { warmupMs, loopBlockedMs, windowChunks, windowBytes, maxFrameBytes } = this.#limits
+    this.#record.note(`process ${this.pid} started`)
     this.#link.send(TO_RUNNER.spec, 0, {
       spec, engineModule, limits: { warmupMs, loopBlockedMs, windowChunks, windowBytes, maxFrameBytes }
     })
   }
 
   #watch (): void {
-    const { clock, limits, flight, output } = this.#options
+    const limits = this.#limits
+    const { clock, output } = this.#options
     const heard = (name: 'stdout' | 'stderr'): Listening => ({
       line: (text) => { output?.(name, text) },
-      dropped: (lines) => { flight.add(`${lines} lines of ${name} dropped`) }
+      dropped: (lines) => { this.#record.note(`${lines} lines of ${name} dropped`) }
     })
     this.#undo.push(
       drain(this.#launched.stdout, 'stdout', this.#ring, clock, limits, heard('stdout')),
@@ -180,27 +182,37 @@ export class RunnerProcess {
     if (expected !== undefined && expected !== this.#phase) {
       throw new ProtocolError(`"${message.type}" came while ${this.#phase}, not while ${expected}`)
     }
+    const { spec, log } = this.#options
+    const { status } = this.#events
     switch (message.type) {
-      case 'hello': this.#enter('loading'); this.#events.connected(); break
+      case 'hello':
+        this.#enter('loading')
+        status({ RunnerConnected: {} })
+        status({ RunnerLoading: { layersLoaded: 0, totalLayers: spec.card.nLayers } })
+        break
       case 'progress':
         this.#since = this.mono()
-        this.#events.progress(message.loaded, message.total)
+        status({ RunnerLoading: { layersLoaded: message.loaded, totalLayers: message.total } })
         break
-      case 'loaded': this.#events.loaded(message.info); break
-      case 'warming': this.#enter('warmup'); this.#events.warming(); break
+      case 'loaded':
+        log.debug({ ...this.#who, info: message.info }, 'model loaded')
+        status({ RunnerLoaded: {} })
+        break
+      case 'warming':
+        this.#enter('warmup')
+        status({ RunnerWarmingUp: {} })
+        break
       case 'ready':
         this.#enter('serving')
         this.#readyAt = this.#entered
-        this.#events.ready(message.warmupMs)
+        this.#record.forward()
+        log.info({ ...this.#who, warmupMs: Math.round(message.warmupMs) }, 'runner ready')
+        status({ RunnerReady: {} })
         break
       case 'work': this.#ledger.apply(message, this.mono()); break
-      case 'log':
-        this.#options.log[message.level]({ ...message.fields, pid: this.pid }, message.message)
-        break
+      case 'log': log[message.level]({ ...message.fields, pid: this.pid }, message.message); break
       case 'fatal': this.kill(`the engine failed (${message.stage}): ${message.message}`); break
-      default:
-        if (message.type === 'chunk') this.#events.alive()
-        this.tasks.onMessage(frame.task, message, frame)
+      default: this.tasks.onMessage(frame.task, message, frame)
     }
   }
 
@@ -208,13 +220,13 @@ export class RunnerProcess {
     this.#phase = phase
     this.#since = this.mono()
     this.#entered = this.#options.clock.mono()
-    this.#options.flight.add(`phase ${phase}`)
+    this.#record.note(`phase ${phase}`)
   }
 
   /** A deadline counts when two looks agree: one may come before frames that wait to be read. */
   #checkDeadlines (): void {
-    const { limits, spec, processorWaitMs } = this.#options
-    this.#starvedMs = Math.max(this.#starvedMs, processorWaitMs(this.pid))
+    const { spec, processorWaitMs: waitedMs = processorWaitMs } = this.#options
+    this.#starvedMs = Math.max(this.#starvedMs, waitedMs(this.pid))
     const now = this.mono()
     if (this.#stopping || this.#failure !== null) return
     if (!this.#ledger.busy) this.tasks.failIdle(now)
@@ -225,7 +237,7 @@ export class RunnerProcess {
       overdueWork: this.#ledger.overdue(now),
       cancelledSince: this.tasks.cancelledSince,
       quietSince: this.#ledger.quietSince(now)
-    }, limits, now)
+    }, this.#limits, now)
     if (passed !== null && passed.key === this.#suspect) this.kill(passed.message, passed.wedged)
     this.#suspect = passed?.key ?? ''
   }
@@ -242,11 +254,11 @@ export class RunnerProcess {
   #noteMemory (bytes: number): void {
     if (bytes < 1.25 * this.#notedBytes || bytes === 0) return
     this.#notedBytes = bytes
-    this.#options.flight.add(`memory ${Math.round(bytes / 1024 ** 2)} MiB`)
+    this.#record.note(`memory ${Math.round(bytes / 1024 ** 2)} MiB`)
   }
 
   #onLinkClosed (unread: number): void {
-    if (unread > 0) this.#options.flight.add(`the frames ended ${unread} bytes into one`)
+    if (unread > 0) this.#record.note(`the frames ended ${unread} bytes into one`)
     // A process without its frame socket can serve nobody.
     const kill = (): void => { this.kill('the runner closed its frame socket') }
     this.#undo.push(this.#options.clock.after(LAST_WORDS_MS, kill))
@@ -270,14 +282,14 @@ export class RunnerProcess {
       since: this.#entered,
       readyAt: this.#readyAt,
       exit: this.#exit
-    }, this.#options.limits, this.#options.clock.mono())
-    if (this.#ring.lost > 0) this.#options.flight.add(`${this.#ring.lost} lines of output could not be kept`)
+    }, this.#limits, this.#options.clock.mono())
+    if (this.#ring.lost > 0) this.#record.note(`${this.#ring.lost} lines of output could not be kept`)
     for (const undo of this.#undo) undo()
     this.#launched.stdout.destroy()
     this.#launched.stderr.destroy()
     removePidfile(this.#options.scratch)
     const { code, signal } = this.#exit ?? { code: null, signal: null }
-    this.#options.flight.add(`${how.message ?? 'process stopped'} (exit ${signal ?? code ?? 'unknown'})`)
+    this.#record.note(`${how.message ?? 'process stopped'} (exit ${signal ?? code ?? 'unknown'})`)
     const cause = how.message ?? 'it was stopped'
     this.tasks.loseAll(new RunnerError('instance_lost', `The instance serving this task was lost: ${cause}.`))
     this.#events.ended(how)

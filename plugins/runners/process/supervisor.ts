@@ -1,20 +1,18 @@
-import { randomUUID } from 'node:crypto'
-import { mkdirSync } from 'node:fs'
-import { Admission, SvcError, timed } from '../../../kernel/index.js'
+import { Admission, SvcError, timed, untilCalled } from '../../../kernel/index.js'
+import type { Release, Trace } from '../../../kernel/index.js'
+import type { EngineChunk, EngineTask } from '../../../kernel/api/engine.js'
 import { afterFailure, CLOSED } from './breaker.js'
+import type { BreakerState } from './breaker.js'
+import type { TaskChannel } from './channels.js'
+import type { Ended } from './deadlines.js'
 import { cancelled, reasonOf, RunnerError } from './errors.js'
-import { FlightRecorder } from './output.js'
 import { resolveLimits } from './limits.js'
 import type { RunnerLimits } from './limits.js'
-import { processorWaitMs } from './proc.js'
+import type { RunnerOptions, Supervisor } from './options.js'
+import { RunnerRecord } from './record.js'
 import { RunnerProcess } from './runner-process.js'
 import { kindOf, mayFollow, serves } from './states.js'
-import type { EngineChunk, EngineTask } from '../../../kernel/api/engine.js'
-import type { Release, Trace } from '../../../kernel/index.js'
 import type { RunnerCancel, RunnerReport, RunnerStatus } from '../service.js'
-import type { BreakerState } from './breaker.js'
-import type { RunnerOptions, Supervisor, Ended, ProcessEvents } from './options.js'
-import type { TaskChannel } from './channels.js'
 
 export { RunnerError } from './errors.js'
 export { DEFAULT_LIMITS, resolveLimits } from './limits.js'
@@ -38,36 +36,26 @@ class RunnerSupervisor implements Supervisor {
   readonly #who: { runnerId: string, modelId: string }
   readonly #limits: RunnerLimits
   readonly #admission: Admission
-  /** What releases the admission of each task inside the process. */
-  readonly #places = new Map<TaskChannel, Release>()
-  readonly #flight: FlightRecorder
+  readonly #record: RunnerRecord
   #status: RunnerStatus = { RunnerIdle: {} }
   #statusSince: number
   #breaker: BreakerState = CLOSED
   #process: RunnerProcess | null = null
   #started = false
-  #restarts = 0
   #cancelRestart: (() => void) | null = null
   #stopped: Promise<void> | null = null
-  #exitCode: number | null = null
-  #completed = 0
-  #lastForward: number | null = null
-  #waitedMs = 0
-  #admitted = 0
-  #chunks = 0
-  #dropped = 0
   /** Called when the process has no task any more, or is gone. */
   readonly #idle = new Set<() => void>()
 
   constructor (options: RunnerOptions) {
+    const { runnerId, spec: { card: { modelId } }, clock } = options
+    const { maxConcurrent: concurrency = DEFAULT_CONCURRENT, maxQueued: queue = DEFAULT_QUEUED } = options
     this.#options = options
-    this.#who = { runnerId: options.runnerId, modelId: options.spec.card.modelId }
+    this.#who = { runnerId, modelId }
     this.#limits = resolveLimits(options.limits)
-    const { maxConcurrent = DEFAULT_CONCURRENT, maxQueued = DEFAULT_QUEUED } = options
-    this.#admission = new Admission(`The runner of ${options.spec.card.modelId}`, options.clock,
-      { concurrency: maxConcurrent, queue: maxQueued })
-    this.#flight = new FlightRecorder(this.#limits.flightEntries, () => options.clock.now())
-    this.#statusSince = options.clock.mono()
+    this.#admission = new Admission(`The runner of ${modelId}`, clock, { concurrency, queue })
+    this.#record = new RunnerRecord(clock, this.#limits.flightEntries)
+    this.#statusSince = clock.mono()
   }
 
   get status (): RunnerStatus { return this.#status }
@@ -84,10 +72,10 @@ class RunnerSupervisor implements Supervisor {
     this.#mustServe()
     const since = this.#options.clock.mono()
     const place = await timed(trace, 'runner queue', 'queue', () => this.#enter(callerId, signal))
-    this.#waitedMs += this.#options.clock.mono() - since
-    this.#admitted += 1
+    this.#record.waitedMs += this.#options.clock.mono() - since
+    this.#record.admittedTasks += 1
     const { process, channel } = this.#hand({ taskId, task, trace }, signal, place)
-    const cancel = (): void => { process.cancel(channel) }
+    const cancel = (): void => { process.tasks.cancel(channel) }
     signal.addEventListener('abort', cancel, { once: true })
     try {
       for (;;) {
@@ -102,31 +90,33 @@ class RunnerSupervisor implements Supervisor {
   }
 
   report (): RunnerReport {
-    const { clock, runnerId, instanceId, spec } = this.#options
+    const { clock, runnerId, instanceId, spec, maxConcurrent = DEFAULT_CONCURRENT } = this.#options
+    const process = this.#process
+    const record = this.#record
     const seconds = (since: number): number => (clock.mono() - since) / 1000
     return {
       runnerId,
       instanceId,
       modelId: spec.card.modelId,
-      pid: this.#process?.pid ?? null,
-      processAlive: this.#process !== null && !this.#process.exited,
-      exitCode: this.#exitCode,
+      pid: process?.pid ?? null,
+      processAlive: process !== null && !process.exited,
+      exitCode: record.exitCode,
       statusKind: kindOf(this.#status),
       secondsInStatus: seconds(this.#statusSince),
       phase: this.#phase(),
-      restarts: this.#restarts,
-      flightRecorder: this.#flight.entries(),
-      inProgressTasks: this.#process?.tasks.taskIds ?? [],
-      completedTaskCount: this.#completed,
-      secondsSinceForward: this.#lastForward === null ? null : seconds(this.#lastForward),
-      rssBytes: this.#process?.rssBytes ?? null,
-      hold: this.#process?.hold ?? null,
-      slots: this.#options.maxConcurrent ?? DEFAULT_CONCURRENT,
+      restarts: record.restarts,
+      flightRecorder: record.entries(),
+      inProgressTasks: process?.tasks.taskIds ?? [],
+      completedTaskCount: record.completedTasks,
+      secondsSinceForward: record.forwardMono === null ? null : seconds(record.forwardMono),
+      rssBytes: process?.rssBytes ?? null,
+      hold: process?.hold ?? null,
+      slots: maxConcurrent,
       waitingTasks: this.#admission.waiting,
-      waitedSeconds: this.#waitedMs / 1000,
-      admittedTaskCount: this.#admitted,
+      waitedSeconds: record.waitedMs / 1000,
+      admittedTaskCount: record.admittedTasks,
       chunks: {
-        received: this.#chunks, dropped: this.#dropped, buffered: this.#process?.tasks.buffered ?? 0
+        received: record.chunksReceived, dropped: record.chunksDropped, buffered: process?.tasks.buffered ?? 0
       }
     }
   }
@@ -135,26 +125,21 @@ class RunnerSupervisor implements Supervisor {
     const process = this.#process
     const taskIds = process?.tasks.taskIds ?? []
     if (process === null || taskIds.length === 0) return { taskIds, restarted: false }
-    this.#flight.add(`an operator cancelled ${taskIds.length} task(s)`)
-    process.cancelAll()
-    await this.#letsGo(process, graceMs)
+    this.#record.note(`an operator cancelled ${taskIds.length} task(s)`)
+    process.tasks.settleAll(cancelled())
+    await this.#untilIdle(process, graceMs)
     if (process.exited || process.tasks.size === 0) return { taskIds, restarted: process.exited }
     process.kill(`an operator cancelled its tasks; it still worked on one ${graceMs / 1000} s later`)
     return { taskIds, restarted: true }
   }
 
   /** Resolves when the process has no task any more, or after `ms`. */
-  async #letsGo (process: RunnerProcess, ms: number): Promise<void> {
+  async #untilIdle (process: RunnerProcess, ms: number): Promise<void> {
     if (process.tasks.size === 0) return
-    await new Promise<void>((resolve) => {
-      const stop = this.#options.clock.after(ms, () => { done() })
-      const done = (): void => {
-        stop()
-        this.#idle.delete(done)
-        resolve()
-      }
-      this.#idle.add(done)
-    })
+    await untilCalled((fn) => {
+      this.#idle.add(fn)
+      return () => { this.#idle.delete(fn) }
+    }, new AbortController().signal, { clock: this.#options.clock, ms })
   }
 
   stop (): Promise<void> {
@@ -188,8 +173,10 @@ class RunnerSupervisor implements Supervisor {
     try {
       const process = this.#mustServe()
       if (signal.aborted) throw cancelled()
-      const channel = process.open(taskId, task, trace)
-      this.#places.set(channel, place)
+      const channel = process.tasks.open(taskId, task, (served) => {
+        place(served)
+        this.#onReleased(process)
+      }, trace)
       this.#move({ RunnerRunning: {} })
       return { process, channel }
     } catch (error) {
@@ -220,77 +207,32 @@ class RunnerSupervisor implements Supervisor {
     this.#status = status
     if (from !== to) this.#statusSince = this.#options.clock.mono()
     // Ready and running alternate with each task, and tasks have entries of their own.
-    if (from !== to && !(serves(from) && serves(to))) this.#flight.add(`status ${to}`)
+    if (from !== to && !(serves(from) && serves(to))) this.#record.note(`status ${to}`)
     this.#options.onStatus(status)
   }
 
   #launch (): void {
-    const { spec, engineModule, scratch, reads, memoryLimitBytes, clock, log } = this.#options
     this.#cancelRestart = null
     this.#move({ RunnerConnecting: {} })
     try {
-      mkdirSync(scratch, { recursive: true, mode: 0o700 })
-      this.#process = new RunnerProcess({
-        spec,
-        engineModule,
-        scratch,
-        reads,
-        memoryLimitBytes,
-        clock,
-        log,
-        mark: randomUUID(),
-        limits: this.#limits,
-        flight: this.#flight,
-        output: this.#options.output,
-        processorWaitMs: this.#options.processorWaitMs ?? processorWaitMs
-      }, this.#events())
+      this.#process = new RunnerProcess(this.#options, this.#limits, this.#record, {
+        status: (status) => { this.#move(status) },
+        ended: (how) => { this.#onEnded(how) }
+      })
     } catch (error) {
       this.#onEnded({ message: reasonOf(error), wedged: false, exitCode: null, readyMs: 0 })
     }
   }
 
-  #events (): ProcessEvents {
-    const { clock, spec, log } = this.#options
-    return {
-      connected: () => {
-        this.#move({ RunnerConnected: {} })
-        this.#move({ RunnerLoading: { layersLoaded: 0, totalLayers: spec.card.nLayers } })
-      },
-      progress: (layersLoaded, totalLayers) => {
-        this.#move({ RunnerLoading: { layersLoaded, totalLayers } })
-      },
-      loaded: (info) => {
-        log.debug({ ...this.#who, info }, 'model loaded')
-        this.#move({ RunnerLoaded: {} })
-      },
-      warming: () => { this.#move({ RunnerWarmingUp: {} }) },
-      ready: (warmupMs) => {
-        log.info({ ...this.#who, warmupMs: Math.round(warmupMs) }, 'runner ready')
-        this.#lastForward = clock.mono()
-        this.#move({ RunnerReady: {} })
-      },
-      alive: () => {
-        this.#lastForward = clock.mono()
-        this.#chunks += 1
-      },
-      dropped: () => { this.#dropped += 1 },
-      released: (channel, served) => { this.#onReleased(channel, served) },
-      ended: (how) => { this.#onEnded(how) }
-    }
-  }
-
-  #onReleased (channel: TaskChannel, served: boolean): void {
-    if (served) this.#completed += 1
-    this.#places.get(channel)?.(served)
-    this.#places.delete(channel)
-    if (this.#process?.tasks.size !== 0) return
+  #onReleased (process: RunnerProcess): void {
+    if (process.tasks.size > 0) return
     this.#move({ RunnerReady: {} })
     for (const done of this.#idle) done()
   }
 
   #onEnded (how: Ended): void {
     this.#process = null
-    this.#exitCode = how.exitCode
+    this.#record.exitCode = how.exitCode
     for (const done of this.#idle) done()
     if (how.message === null || this.#stopped !== null) return
     const { clock, log, random } = this.#options
@@ -303,10 +245,10 @@ class RunnerSupervisor implements Supervisor {
     }
     const delayMs = Math.round(verdict.delayMs)
     log.warn({ ...this.#who, reason: how.message, delayMs }, 'runner lost; starting it again')
-    this.#flight.add(`restart in ${delayMs} ms`)
+    this.#record.note(`restart in ${delayMs} ms`)
     this.#move({ RunnerIdle: {} })
     this.#refuseQueued(how.message)
-    this.#restarts += 1
+    this.#record.restarts += 1
     this.#cancelRestart = clock.after(verdict.delayMs, () => { this.#launch() })
   }
 
@@ -316,7 +258,7 @@ class RunnerSupervisor implements Supervisor {
     const fields = { ...this.#who, attempts, reason: errorMessage }
     if (wedged) log.fatal(fields, 'CRITICAL: runner wedged and given up')
     else log.error(fields, 'runner given up')
-    this.#flight.add(`given up after ${attempts} attempts`)
+    this.#record.note(`given up after ${attempts} attempts`)
     // A warmup overrun is the only wedge there is.
     const errorCode = wedged ? 'warmup_timeout' : 'runner_failed'
     this.#move({ RunnerFailed: { errorMessage, errorCode } })

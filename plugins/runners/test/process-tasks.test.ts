@@ -2,16 +2,17 @@ import t from 'tap'
 import { systemClock } from '../../../kernel/api/clock.js'
 import { RunnerError } from '../process/errors.js'
 import { DEFAULT_LIMITS, resolveLimits } from '../process/limits.js'
-import { readMessage } from '../process/protocol.js'
+import { readMessage, TO_RUNNER } from '../process/protocol.js'
+import { RunnerRecord } from '../process/record.js'
 import { TaskChannels, TaskChannel } from '../process/channels.js'
 import type { Link } from '../process/link.js'
 
 function channel (limits = DEFAULT_LIMITS) {
   const grants: { chunks: number, bytes: number }[] = []
   let cancels = 0
-  const made = new TaskChannel('t', limits, {
-    grant: (chunks, bytes) => { grants.push({ chunks, bytes }) },
-    cancel: () => { cancels += 1 }
+  const made = new TaskChannel('t', limits, (kind, header) => {
+    if (kind === TO_RUNNER.cancel) cancels += 1
+    else grants.push(header as typeof grants[number])
   })
   const accept = (index: number, bytes = 10): string =>
     made.accept(index, { payload: { index } }, bytes, index)
@@ -85,13 +86,14 @@ t.test('the table: one release per task, unknown tasks refused, a bad payload ta
   const released: string[] = []
   const send = (_kind: number, _task: number, header: object): void => { JSON.stringify(header) }
   const link = { send } as unknown as Link
-  const table = new TaskChannels(DEFAULT_LIMITS, systemClock, link, {
-    released: (channel) => { released.push(channel.taskId) }, dropped: () => {}, note: () => {}
-  })
+  const table = new TaskChannels(DEFAULT_LIMITS, systemClock, link, new RunnerRecord(systemClock, 8))
+  const open = (taskId: string, payload: Record<string, unknown> = {}): void => {
+    table.open(taskId, { kind: 'tts', payload }, () => { released.push(taskId) }, undefined)
+  }
   const frame = { media: new Uint8Array(0), bytes: 10 }
-  table.open('a', { kind: 'tts', payload: {} })
-  table.open('b', { kind: 'tts', payload: {} })
-  t.throws(() => table.open('c', { kind: 'tts', payload: { n: 1n } }), TypeError)
+  open('a')
+  open('b')
+  t.throws(() => { open('c', { n: 1n }) }, TypeError)
   t.strictSame(table.taskIds, ['a', 'b'])
   table.onMessage(1, { type: 'end' }, frame)
   table.onMessage(1, { type: 'end' }, frame)

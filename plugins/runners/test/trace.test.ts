@@ -6,6 +6,7 @@ import { partOf, SpanRecorder } from '../../tracing/recorder.js'
 import { RunnerError } from '../process/errors.js'
 import { DEFAULT_LIMITS } from '../process/limits.js'
 import { readMessage } from '../process/protocol.js'
+import { RunnerRecord } from '../process/record.js'
 import { TaskChannels } from '../process/channels.js'
 import { runTask } from '../routing/serve.js'
 import { hear, pair, query, task, VOICE } from './remote-kit.js'
@@ -48,13 +49,13 @@ t.test('a traced task takes what the runner recorded back with its end', (t) => 
   const sent: object[] = []
   const send = (_kind: number, _task: number, header: object): void => { sent.push(header) }
   const link = { send } as unknown as Link
-  const table = new TaskChannels(DEFAULT_LIMITS, systemClock, link,
-    { released: () => {}, dropped: () => {}, note: () => {} })
+  const table = new TaskChannels(DEFAULT_LIMITS, systemClock, link, new RunnerRecord(systemClock, 8))
+  const open = (taskId: string, trace?: Trace): void => { table.open(taskId, plain, () => {}, trace) }
   const frame = { media: new Uint8Array(0), bytes: 10 }
   const plain: EngineTask = { kind: 'tts', payload: {} }
-  table.open('a', plain)
+  open('a')
   const traces = [told(), told(), told()]
-  for (const [i, trace] of traces.entries()) table.open(`b${i}`, plain, trace)
+  for (const [i, trace] of traces.entries()) open(`b${i}`, trace)
   t.same(sent, [plain, ...traces.map(() => ({ kind: 'tts', payload: {}, trace: true }))])
   table.onMessage(1, { type: 'end' }, frame)
   table.onMessage(2, { type: 'end', trace: { a: 1 } }, frame)

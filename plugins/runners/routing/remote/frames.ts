@@ -1,6 +1,6 @@
 import type { EngineChunk } from '../../../../kernel/index.js'
 import { ProtocolError, RunnerError } from '../../process/errors.js'
-import { encodeFrame, FrameParser, FROM_RUNNER, readMessage } from '../../process/protocol.js'
+import { chunkOf, encodeFrame, FrameParser, FROM_RUNNER, readMessage } from '../../process/protocol.js'
 import type { Frame } from '../../process/protocol.js'
 import { DEFAULT_LIMITS } from '../../process/limits.js'
 
@@ -78,12 +78,7 @@ function readFrame (frame: Frame, index: number): EngineChunk | Ended {
   switch (message.type) {
     case 'chunk': {
       if (message.index !== index) throw new ProtocolError(`chunk ${message.index} came in place of ${index}`)
-      const { payload, timing } = message
-      return {
-        payload,
-        ...(frame.media.byteLength === 0 ? {} : { media: frame.media }),
-        ...(timing === undefined ? {} : { timing })
-      }
+      return chunkOf(message, frame)
     }
     case 'end': return { end: 'clean', trace: message.trace }
     case 'fail':
