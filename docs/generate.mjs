@@ -2,9 +2,11 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { referencePages, withTables } from '../dist/kernel/plugins/docs.js'
-import { version } from '../dist/kernel/boot/package.js'
-import { bundled } from '../dist/plugins/index.js'
+import '../test/tools/typescript.mjs'
+
+const { referencePages, withTables } = await import('./pages.js')
+const { version } = await import('../kernel/boot/package.js')
+const { bundled } = await import('../plugins/index.js')
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const read = (path) => readFileSync(join(root, path), 'utf8')

@@ -5,7 +5,8 @@ import t from 'tap'
 import { builtIn } from '../kernel/cli/builtin.js'
 import { exitCodeMeanings } from '../kernel/cli/errors.js'
 import { findSetting } from '../kernel/config/resolve.js'
-import { allRoutes, table } from '../kernel/plugins/docs.js'
+import { table } from '../docs/pages.js'
+import { allRoutes } from '../kernel/cli/declared.js'
 import { kernelManifest } from '../kernel/plugins/kernel-manifest.js'
 import { supportOf } from '../plugins/capabilities-tts/service.js'
 import { bundled } from '../plugins/index.js'
@@ -67,7 +68,8 @@ t.test('the walks name files that are there, and get no longer', (t) => {
     }
     t.ok(passed.size > 0 && passed.size <= most, `${title}: ${passed.size} files, at most ${most}`)
   }
-  const files = ['kernel', 'plugins', 'test'].flatMap((part) => under(part, '.ts')).map((file) => `/${file}`)
+  const files = ['kernel', 'plugins', 'test', 'docs'].flatMap((part) => under(part, '.ts'))
+    .map((file) => `/${file}`)
   for (const [, named] of text.matchAll(/`([\w./-]+\.ts)`/g)) {
     t.ok(files.some((file) => file.endsWith(`/${named}`)), `docs/architecture.md names ${named}`)
   }

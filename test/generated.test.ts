@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
-import { referencePages, withTables } from '../kernel/plugins/docs.js'
+import { referencePages, withTables } from '../docs/pages.js'
 import { version } from '../kernel/boot/package.js'
 import { bundled } from '../plugins/index.js'
 

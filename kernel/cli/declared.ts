@@ -1,10 +1,15 @@
+import { capabilityRouteDecls } from '../calls/route-decls.js'
+import { clusterRoutes } from '../cluster/routes.js'
 import { kernelKeys } from '../config/kernel-keys.js'
-import { allRoutes } from '../plugins/docs.js'
+import { systemRoutes } from '../http/system-routes.js'
+import { routesOf } from '../plugins/catalogue.js'
 import { kernelManifest } from '../plugins/kernel-manifest.js'
+import { stateSyncRoute } from '../state/sync.js'
 import { builtIn } from './builtin.js'
 import { exitCodeMeanings } from './errors.js'
 import { installationOf } from './installed.js'
 import type { Manifest, RouteDecl, VerbDecl } from '../api/plugin.js'
+import type { OwnedRoute } from '../plugins/catalogue.js'
 import type { JsonSchema } from '../api/schema.js'
 import type { VerbContext } from './verb.js'
 
@@ -19,6 +24,14 @@ export interface Declared {
   /** The kernel's own routes. */
   readonly routes: readonly RouteDecl[]
   readonly exitCodes: readonly (readonly [status: number, meaning: string])[]
+}
+
+/** Every route of the kernel and of the given plugins. */
+export function allRoutes (manifests: readonly Manifest[]): OwnedRoute[] {
+  const kernels = { ...systemRoutes, ...clusterRoutes, stateSync: stateSyncRoute, ...capabilityRouteDecls }
+  const own = Object.entries<RouteDecl>(kernels)
+    .map(([name, decl]) => ({ owner: 'kernel', name, decl }))
+  return [...own, ...routesOf(manifests)]
 }
 
 /** What the kernel and these plugins declare. */

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { setInFile } from '../config/edit.js'
-import { exampleYaml } from '../config/example.js'
+import { exampleYaml } from '../../docs/example.js'
 import { ConfigError } from '../config/problems.js'
 import { readConfigText } from '../config/text.js'
 import { brief, guest, owners, resolveText } from './config-fixture.js'

@@ -1,9 +1,9 @@
 import { stringify } from 'yaml'
-import type { JsonSchema } from '../api/schema.js'
-import { gatherKnown } from './known.js'
-import { isTree } from './paths.js'
-import { describe, show } from './values.js'
-import type { ConfigOwner } from './known.js'
+import type { JsonSchema } from '../kernel/api/schema.js'
+import { gatherKnown } from '../kernel/config/known.js'
+import { isTree } from '../kernel/config/paths.js'
+import { describe, show } from '../kernel/config/values.js'
+import type { ConfigOwner } from '../kernel/config/known.js'
 
 const width = 100
 
