@@ -41,7 +41,7 @@ export async function previews (
 
 /** What fits has its sums under `details`, as what does not. */
 function rowOf (
-  modelId: string, { sharding, instanceMeta, minNodes, result, memoryDeltaByNode }: Preview,
+  modelId: string, { sharding, instanceMeta, minNodes, result }: Preview,
   instance: (planned: Preview['result'] & { ok: true }) => unknown
 ): Record<string, unknown> {
   const shape = { model_id: modelId, sharding, instance_meta: instanceMeta, min_nodes: minNodes }
@@ -51,7 +51,11 @@ function rowOf (
   }
   const { ranks, stagedBytes, why } = result.plan
   return {
-    ...shape, instance: instance(result), memory_delta_by_node: memoryDeltaByNode, error: null, reason: null,
+    ...shape,
+    instance: instance(result),
+    memory_delta_by_node: Object.fromEntries(ranks.map(({ nodeId, neededBytes }) => [nodeId, neededBytes])),
+    error: null,
+    reason: null,
     details: { why, stagedBytes, ranks }
   }
 }

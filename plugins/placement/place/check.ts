@@ -3,7 +3,7 @@ import type { ModelCard } from '../../../kernel/index.js'
 import type { FactsReader } from '../facts.js'
 import { claimsByNode, gib, needOf, usableOf } from '../planner/memory.js'
 import type { ClusterView, NodeFacts, PlanRequest } from '../planner/types.js'
-import { planBriefly } from '../planner/plan.js'
+import { planBriefly } from '../planner/index.js'
 import { refusalError, refuse } from '../errors.js'
 import { bodyOf } from '../../runners/service.js'
 import type { Entering, Instance, RingInstance } from '../../runners/service.js'
@@ -91,7 +91,7 @@ export function checkFits (fitting: Fitting): void {
     if (view.nodes.some((node) => node.nodeId === nodeId)) continue
     throw kernelError('node_not_found', `No node ${nodeId.slice(0, 128)} is live.`)
   }
-  const result = planBriefly(requestOf(fitting, ranks), view, { steps: 0 })
+  const result = planBriefly(requestOf(fitting, ranks), view)
   if (!result.ok) throw refusalError(result)
   if ('LlamaRpcInstance' in instance) checkStar(ranks, view)
   else checkRing(ranks, view)

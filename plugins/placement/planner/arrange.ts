@@ -2,7 +2,7 @@ import { compareText, jobNeed, joins } from './candidates.js'
 import type { BackendOption, CandidateNode, Job, Neighbours } from './candidates.js'
 import type { Need } from './memory.js'
 import { findGroup } from './search.js'
-import type { SearchBudget } from './search.js'
+import type { Budget } from './search.js'
 
 /** A node of an arrangement: what it runs on and what it must hold. */
 export interface ArrangedNode {
@@ -13,18 +13,15 @@ export interface ArrangedNode {
   need: Need
 }
 
-/** The nodes that may be chosen from, and the search steps left. */
+/** The nodes that may be chosen from, and what the search for a ring among them may still cost. */
 export interface Pool {
   candidates: readonly CandidateNode[]
   neighbours: Neighbours
-  budget: SearchBudget
+  budget: Budget
 }
 
-/** A way to run on a candidate, and the layers it holds so. */
-interface Way { option: BackendOption, layers: number }
-
-/** The candidate at an index of the pool, run in one way. */
-interface Choice extends Way { at: number, candidate: CandidateNode }
+/** A candidate run in one way, and the layers it holds so. */
+interface Choice { candidate: CandidateNode, option: BackendOption, layers: number }
 
 /** Whether the job over so many nodes is cut across every layer; on one node it never is. */
 function isTensor (job: Job, size: number): boolean {
@@ -36,10 +33,10 @@ function isTensor (job: Job, size: number): boolean {
  * is as good as can be; then each node takes the best backend with which the whole still fits.
  */
 export function arrange (job: Job, pool: Pool, size: number): ArrangedNode[] | null {
-  const orders = new Set(pool.candidates.flatMap(({ options }) => options.map(({ order }) => order)))
+  const candidates = pool.candidates.filter((candidate) => joins(job, candidate, size))
+  const orders = new Set(candidates.flatMap(({ options }) => options.map(({ order }) => order)))
   for (const worst of [...orders].sort((a, b) => a - b)) {
-    const choices = choicesOf(job, pool, size, (candidate) => roomiest(job, candidate, size, worst))
-      .filter(({ layers }) => layers > 0)
+    const choices = candidates.flatMap((candidate) => roomiest(job, candidate, size, worst))
       .sort((a, b) => a.option.order - b.option.order || byPreference(a, b))
     const chosen = choose(job, pool, choices, size, job.layers)
     if (chosen !== null) return arranged(job, withBetterBackends(job, chosen))
@@ -52,34 +49,26 @@ export function arrange (job: Job, pool: Pool, size: number): ArrangedNode[] | n
  * group is connected.
  */
 export function arrangeAnyway (job: Job, pool: Pool, size: number): ArrangedNode[] | null {
-  const choices = choicesOf(job, pool, size, ({ options }) => ({
-    option: options.reduce((best, option) =>
-      option.usable.usableBytes > best.usable.usableBytes ? option : best),
-    layers: job.layers
-  })).sort((a, b) => b.option.usable.usableBytes - a.option.usable.usableBytes || byPreference(a, b))
+  const choices = pool.candidates.filter((candidate) => joins(job, candidate, size))
+    .map((candidate): Choice => ({
+      candidate,
+      layers: job.layers,
+      option: candidate.options.reduce((best, option) =>
+        option.usable.usableBytes > best.usable.usableBytes ? option : best)
+    }))
+    .sort((a, b) => b.option.usable.usableBytes - a.option.usable.usableBytes || byPreference(a, b))
   const chosen = choose(job, pool, choices, size, 0)
   return chosen === null ? null : arranged(job, chosen)
 }
 
-/** The candidates that may be one of `size` nodes, each in the way that `choose` gives it. */
-function choicesOf (
-  job: Job, { candidates, budget }: Pool, size: number, choose: (candidate: CandidateNode) => Way | null
-): Choice[] {
-  budget.meter.steps += candidates.length
-  return candidates.flatMap((candidate, at) => {
-    const way = joins(job, candidate, size) ? choose(candidate) : null
-    return way === null ? [] : [{ at, candidate, ...way }]
-  })
-}
-
-/** The way to run on the candidate that holds most, of those as good as the worst allowed. */
-function roomiest (job: Job, { options }: CandidateNode, size: number, worst: number): Way | null {
-  let best: Way | null = null
-  for (const option of options) {
+/** The way to run on the candidate that holds most, of those as good as the worst allowed; none holds 0. */
+function roomiest (job: Job, candidate: CandidateNode, size: number, worst: number): Choice[] {
+  let best: Choice | null = null
+  for (const option of candidate.options) {
     const layers = capacity(job, option, size)
-    if (option.order <= worst && (best === null || layers > best.layers)) best = { option, layers }
+    if (option.order <= worst && layers > (best?.layers ?? 0)) best = { candidate, option, layers }
   }
-  return best
+  return best === null ? [] : [best]
 }
 
 /** Layers the option can hold. A tensor rank holds a part of all layers, or it holds none. */
@@ -99,9 +88,7 @@ function choose (
   job: Job, { neighbours, budget }: Pool, choices: readonly Choice[], size: number, layers: number
 ): Choice[] | null {
   const topology = job.request.instanceMeta === 'LlamaRpc' ? 'star' : 'ring'
-  const seats = choices.map(({ at, layers }) => ({ candidate: at, layers }))
-  return findGroup(seats, neighbours, { topology, size, layers }, budget)
-    ?.map((i) => choices[i]!) ?? null
+  return findGroup(choices, neighbours, { topology, size, layers }, budget)
 }
 
 function withBetterBackends (job: Job, choices: readonly Choice[]): Choice[] {

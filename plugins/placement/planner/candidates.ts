@@ -1,6 +1,6 @@
 import { claimsByNode, needOf, usableOf } from './memory.js'
 import type { Need, NodeClaims, Part, Usable } from './memory.js'
-import type { ClusterView, EngineTraits, Meter, NodeFacts, PlanRequest } from './types.js'
+import type { ClusterView, EngineTraits, NodeFacts, PlanRequest } from './types.js'
 
 /** What is asked, with the engine's traits at hand. */
 export interface Job {
@@ -34,29 +34,28 @@ export function joins ({ request }: Job, { node }: CandidateNode, size: number):
   return size === 1 || request.instanceMeta !== 'LlamaRpc' || node.lends !== false
 }
 
-/** The candidates with which one of them is linked, all by their index. */
-export type Neighbours = (index: number) => readonly number[]
+/** The candidates with which one of them is linked. */
+export type Neighbours = (one: CandidateNode) => ReadonlySet<CandidateNode>
 
 /**
  * Connections between candidates. Both directions must be live; a pending candidate counts as linked with
  * all, since its connections may not be told either. Read when first asked: most placements take one node.
  */
 export function neighboursIn (
-  candidates: readonly CandidateNode[], edges: ClusterView['edges'], meter: Meter
+  candidates: readonly CandidateNode[], edges: ClusterView['edges']
 ): Neighbours {
-  const known = new Map<number, number[]>()
+  const known = new Map<CandidateNode, ReadonlySet<CandidateNode>>()
   let live: Set<string> | undefined
-  const key = (from: CandidateNode, to: CandidateNode): string => `${from.node.nodeId} ${to.node.nodeId}`
   const linked = (a: CandidateNode, b: CandidateNode): boolean => {
-    meter.steps++
     live ??= new Set(edges.map(({ from, to }) => `${from} ${to}`))
-    return a !== b && (a.pending || b.pending || (live.has(key(a, b)) && live.has(key(b, a))))
+    const [one, other] = [a.node.nodeId, b.node.nodeId]
+    return a !== b && (a.pending || b.pending ||
+      (live.has(`${one} ${other}`) && live.has(`${other} ${one}`)))
   }
-  return (index) => {
-    const list = known.get(index) ?? candidates.flatMap((other, i) =>
-      linked(candidates[index]!, other) ? [i] : [])
-    known.set(index, list)
-    return list
+  return (one) => {
+    const all = known.get(one) ?? new Set(candidates.filter((other) => linked(one, other)))
+    known.set(one, all)
+    return all
   }
 }
 
@@ -71,8 +70,8 @@ export interface Survey {
   management: NodeFacts[]
 }
 
-/** More than any machine has, and still exact in arithmetic. */
-const BOUNDLESS = 2 ** 50
+/** More memory than any machine has, and still exact in arithmetic: 2 PiB, half of it free. */
+const BOUNDLESS = { ramTotal: 2 ** 51, ramAvailable: 2 ** 50 }
 
 /** Terms of what a node needs for its part of the job. */
 export function jobNeed (job: Job, part: Part): Need {
@@ -118,22 +117,12 @@ function candidateOf (job: Job, node: NodeFacts, claims: NodeClaims): CandidateN
   const { memory } = node
   const pending = memory === null || node.backends === null || node.participation === null
   const options = backendsOf(job, node).map(({ backend, order }) => {
-    const usable = pending ? boundless() : usableOf({ ...node, memory }, backend, claims)
+    const usable = pending
+      ? usableOf({ ...node, memory: BOUNDLESS, vram: null }, backend, { reserved: [], releasing: [] })
+      : usableOf({ ...node, memory }, backend, claims)
     return { backend, order, usable, layers: layersThatFit(job, usable.usableBytes) }
   })
   return { node, pending, stagedBytes: node.stagedBytes.get(job.request.card.modelId) ?? 0, options }
-}
-
-function boundless (): Usable {
-  return {
-    memory: 'ram',
-    totalBytes: BOUNDLESS,
-    limitBytes: BOUNDLESS,
-    freeBytes: BOUNDLESS,
-    reservedBytes: 0,
-    releasingBytes: 0,
-    usableBytes: BOUNDLESS
-  }
 }
 
 /** By halves: a layer more never needs less. */

@@ -1,9 +1,81 @@
-export { plan, previews } from './plan.js'
-export { withChange } from './suggest.js'
-export { CACHE_TOKENS, FIXED_BYTES } from './memory.js'
-export { REFUSALS } from './types.js'
-export type { Preview, PreviewScope } from './plan.js'
-export type {
-  Change, ClusterView, EngineTraits, InstanceMemory, InstanceMeta, MemoryClaim, Meter, NodeFacts, Plan,
-  PlanRank, PlanRequest, PlanResult, Planned, Refusal, RefusalReason, Sharding, Suggestion
+import type { ModelCard } from '../../../kernel/index.js'
+import type { Unplanned } from './refusals.js'
+import { solve } from './solve.js'
+import { suggest } from './suggest.js'
+import type {
+  ClusterView, InstanceMeta, NodeFacts, PlanRequest, PlanResult, Sharding, Suggestion
 } from './types.js'
+
+export { CACHE_TOKENS, FIXED_BYTES } from './memory.js'
+export { withChange } from './suggest.js'
+export { REFUSALS } from './types.js'
+export type {
+  Change, ClusterView, EngineTraits, InstanceMemory, InstanceMeta, MemoryClaim, NodeFacts, Plan, PlanRank,
+  PlanRequest, PlanResult, Planned, Refusal, RefusalReason, Sharding, Suggestion
+} from './types.js'
+
+/** Chooses the nodes and parts for a model, or says why there is no choice and what would make one. Pure. */
+export function plan (request: PlanRequest, view: ClusterView): PlanResult {
+  const solved = solve(request, view)
+  return solved.ok ? solved : refusalOf(solved, suggest(request, view, solved))
+}
+
+/** The same without suggestions, for callers that try other requests anyway. */
+export function planBriefly (request: PlanRequest, view: ClusterView): PlanResult {
+  const solved = solve(request, view)
+  return solved.ok ? solved : refusalOf(solved, [])
+}
+
+function refusalOf (
+  { shortage: _, message, details, ...rest }: Unplanned, suggestions: Suggestion[]
+): PlanResult {
+  const [first] = suggestions
+  return {
+    ...rest,
+    message: first === undefined ? message : `${message} It can be placed if you ${first.text}.`,
+    details: { ...details, suggestions }
+  }
+}
+
+/** One combination and what comes of it. */
+export interface Preview {
+  sharding: Sharding
+  instanceMeta: InstanceMeta
+  minNodes: number
+  result: PlanResult
+}
+
+/** Which nodes are looked at: node ids or install ids; unknown ones are ignored. */
+export interface PreviewScope {
+  /** Only these nodes; all when left out or empty. */
+  nodeIds?: readonly string[]
+  excluded?: readonly string[]
+}
+
+const SHAPES = (['Pipeline', 'Tensor'] as const).flatMap((sharding) =>
+  (['Ring', 'LlamaRpc'] as const).map((instanceMeta) => ({ sharding, instanceMeta })))
+
+/**
+ * Every combination of sharding, meta and number of nodes that makes a difference: each plan once, under the
+ * first combination that gives it, and of each shape the first refusal, which holds for more nodes as well.
+ * One node is always Pipeline and Ring, so the other shapes start at two. Refusals have no suggestions.
+ */
+export function previews (
+  card: ModelCard, view: ClusterView, { nodeIds = [], excluded: out = [] }: PreviewScope = {}
+): Preview[] {
+  const has = (ids: readonly string[], { nodeId, installId }: NodeFacts): boolean =>
+    ids.includes(nodeId) || ids.includes(installId)
+  const nodes = view.nodes.filter((node) => !has(out, node) && (nodeIds.length === 0 || has(nodeIds, node)))
+  const excluded = view.nodes.filter((node) => !nodes.includes(node)).map(({ nodeId }) => nodeId)
+  return SHAPES.flatMap((shape) => {
+    const found: Preview[] = []
+    for (let minNodes = shape === SHAPES[0] ? 1 : 2; minNodes <= Math.max(1, nodes.length);) {
+      const result = planBriefly({ card, ...shape, minNodes, excluded }, view)
+      found.push({ ...shape, minNodes, result })
+      if (!result.ok) break
+      // Fewer nodes than this plan has would give it again.
+      minNodes = result.plan.ranks.length + 1
+    }
+    return found
+  })
+}

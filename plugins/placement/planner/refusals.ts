@@ -1,163 +1,140 @@
 import type { ArrangedNode } from './arrange.js'
 import { compareText } from './candidates.js'
-import type { CandidateNode } from './candidates.js'
+import type { CandidateNode, Job, Survey } from './candidates.js'
 import { gib } from './memory.js'
-import { least, shortOf } from './solve.js'
-import type { Problem } from './solve.js'
-import type { ClusterView, NodeFacts, PlanRequest, RefusalReason } from './types.js'
+import type { ClusterView, EngineTraits, NodeFacts, PlanRequest, RefusalReason } from './types.js'
 
-/** A refusal before the suggestions are added. */
-export interface Account { reason: RefusalReason, message: string, details: Record<string, unknown> }
+/** Why there is no plan, with the numbers beside it; without suggestions. */
+export interface Unplanned {
+  ok: false
+  reason: RefusalReason
+  message: string
+  details: Record<string, unknown>
+  /** Of `info_pending`: the nodes that have not told enough yet. */
+  pendingNodes?: string[]
+  /** Of `insufficient_memory`: the arrangement that misses least, and what it was chosen from. */
+  shortage?: Shortage
+}
+
+export interface Shortage { job: Job, nearest: ArrangedNode[], candidates: readonly CandidateNode[] }
 
 /** Nodes named in a message, and pairs of nodes in details. */
 const NAMED_MAX = 4
 const ONE_WAY_MAX = 16
 
-/** Puts a problem in words, with its numbers beside it. */
-export function accountOf (request: PlanRequest, view: ClusterView, problem: Problem): Account {
-  const told = inWords(request, view, problem)
-  return {
-    reason: problem.reason,
-    message: told.message,
-    details: { modelId: request.card.modelId, ...told.details }
-  }
+function unplanned (
+  reason: RefusalReason, { card: { modelId } }: PlanRequest, message: string, details: Record<string, unknown>
+): Unplanned {
+  return { ok: false, reason, message, details: { modelId, ...details } }
 }
 
-type Words = Omit<Account, 'reason'>
-
-function inWords (request: PlanRequest, view: ClusterView, problem: Problem): Words {
-  switch (problem.reason) {
-    case 'tensor_unsupported': return tensorUnsupported(request, problem.traits.tensor)
-    case 'too_few_layers': return tooFewLayers(request)
-    case 'no_backend': return noBackend(request, problem)
-    case 'exclusions_removed_all': return allExcluded(request, problem.survey.excluded)
-    case 'info_pending': return infoPending(problem.pending)
-    case 'spread_unsupported': return notSpread(problem)
-    case 'tensor_indivisible': return indivisible(request, problem.candidates)
-    case 'no_connected_cycle': return noCycle(problem, view)
-    case 'insufficient_memory': return noMemory(problem)
-  }
+/** The fewest nodes the request allows. */
+export function least ({ minNodes }: PlanRequest): number {
+  return Math.max(1, Math.ceil(minNodes))
 }
 
-function tensorUnsupported ({ card }: PlanRequest, engineTensor: boolean): Words {
-  const who = card.supportsTensor ? `Engine ${card.engine}` : `Model ${card.modelId}`
-  return {
-    message: `${who} does not support Tensor sharding.`,
-    details: {
-      engine: card.engine,
-      modelSupportsTensor: card.supportsTensor,
-      engineSupportsTensor: engineTensor
-    }
-  }
+export function tensorUnsupported (request: PlanRequest, traits: EngineTraits): Unplanned {
+  const { engine, modelId, supportsTensor } = request.card
+  const who = supportsTensor ? `Engine ${engine}` : `Model ${modelId}`
+  return unplanned('tensor_unsupported', request, `${who} does not support Tensor sharding.`,
+    { engine, modelSupportsTensor: supportsTensor, engineSupportsTensor: traits.tensor })
 }
 
-function tooFewLayers ({ card, minNodes }: PlanRequest): Words {
-  return {
-    message: `Model ${card.modelId} has ${count(card.nLayers, 'layer')}, too few for ${minNodes} nodes: ` +
-      'every node of a Pipeline holds at least one.',
-    details: { nLayers: card.nLayers, minNodes }
-  }
+export function tooFewLayers (request: PlanRequest): Unplanned {
+  const { card: { modelId, nLayers }, minNodes } = request
+  return unplanned('too_few_layers', request,
+    `Model ${modelId} has ${count(nLayers, 'layer')}, too few for ${minNodes} nodes: ` +
+    'every node of a Pipeline holds at least one.', { nLayers, minNodes })
 }
 
-function noBackend ({ card }: PlanRequest, { traits, survey }: Problem & { reason: 'no_backend' }): Words {
-  const details = {
-    engine: card.engine,
-    modelBackends: card.backends,
+/** `traits` and `survey` are null where no plugin brings the engine. */
+export function noBackend (
+  request: PlanRequest, traits: EngineTraits | null, survey: Survey | null
+): Unplanned {
+  const { modelId, engine, backends } = request.card
+  const nodes = (survey?.withoutBackend ?? []).map((node) => ({
+    ...idOf(node),
+    backends: node.backends !== null && Object.hasOwn(node.backends, engine) ? node.backends[engine] : []
+  }))
+  let message = `No node can run ${modelId}: engine ${engine} needs one of ` +
+    `${backends.join(', ') || 'no backend (the card names none)'}.`
+  if (traits === null) message = `Model ${modelId} needs engine ${engine}, which no plugin here brings.`
+  else if (nodes.length === 0) message = `No node runs models, so ${modelId} cannot be placed.`
+  return unplanned('no_backend', request, message, {
+    engine,
+    modelBackends: backends,
     engineBackends: traits?.backends ?? [],
-    nodes: (survey?.withoutBackend ?? []).map((node) => ({
-      ...idOf(node),
-      backends: node.backends !== null && Object.hasOwn(node.backends, card.engine)
-        ? node.backends[card.engine]
-        : []
-    })),
+    nodes,
     managementNodes: (survey?.management ?? []).map(idOf)
-  }
-  if (traits === null) {
-    const message = `Model ${card.modelId} needs engine ${card.engine}, which no plugin here brings.`
-    return { message, details }
-  }
-  const message = details.nodes.length === 0
-    ? `No node runs models, so ${card.modelId} cannot be placed.`
-    : `No node can run ${card.modelId}: engine ${card.engine} needs one of ` +
-      `${card.backends.join(', ') || 'no backend (the card names none)'}.`
-  return { message, details }
+  })
 }
 
-function allExcluded ({ card }: PlanRequest, excluded: readonly NodeFacts[]): Words {
-  return {
-    message: `The exclusions removed every node that can run ${card.modelId}: ${named(excluded)}.`,
-    details: { excludedNodes: excluded.map(idOf) }
-  }
+export function allExcluded (request: PlanRequest, excluded: readonly NodeFacts[]): Unplanned {
+  return unplanned('exclusions_removed_all', request,
+    `The exclusions removed every node that can run ${request.card.modelId}: ${named(excluded)}.`,
+    { excludedNodes: excluded.map(idOf) })
 }
 
-function infoPending (pending: readonly CandidateNode[]): Words {
+export function infoPending (request: PlanRequest, pending: readonly CandidateNode[]): Unplanned {
   const nodes = pending.map(({ node }) => node)
+  const missing = (node: NodeFacts): string[] =>
+    (['memory', 'backends', 'participation'] as const).filter((fact) => node[fact] === null)
+  const what = nodes.length === 1 ? 'it has' : 'they have'
+  const message = `Waiting for ${named(nodes)} to tell what ${what}; retry in a few seconds.`
+  const pendingNodes = nodes.map((node) => ({ ...idOf(node), missing: missing(node) }))
   return {
-    message: `Waiting for ${named(nodes)} to tell what ${nodes.length === 1 ? 'it has' : 'they have'}; ` +
-      'retry in a few seconds.',
-    details: { pendingNodes: nodes.map((node) => ({ ...idOf(node), missing: missingOf(node) })) }
+    ...unplanned('info_pending', request, message, { pendingNodes }),
+    pendingNodes: nodes.map(({ nodeId }) => nodeId)
   }
 }
 
-function missingOf (node: NodeFacts): string[] {
-  return (['memory', 'backends', 'participation'] as const).filter((fact) => node[fact] === null)
-}
-
-function indivisible ({ card, minNodes }: PlanRequest, candidates: number): Words {
-  const { heads, kvHeads, hiddenSize } = card
+export function indivisible (request: PlanRequest, candidates: number): Unplanned {
+  const { card: { heads, kvHeads, hiddenSize }, minNodes } = request
   const range = candidates > minNodes
     ? `any number of nodes from ${minNodes} to ${candidates}`
     : `${minNodes} nodes`
-  return {
-    message: `Tensor sharding deals out ${heads} heads, ${kvHeads} key-value heads and a width of ` +
-      `${hiddenSize} evenly, which ${range} cannot do.`,
-    details: { heads, kvHeads, hiddenSize, minNodes, candidates }
-  }
+  return unplanned('tensor_indivisible', request,
+    `Tensor sharding deals out ${heads} heads, ${kvHeads} key-value heads and a width of ` +
+    `${hiddenSize} evenly, which ${range} cannot do.`, { heads, kvHeads, hiddenSize, minNodes, candidates })
 }
 
-function notSpread ({ job, refusing }: Problem & { reason: 'spread_unsupported' }): Words {
-  const { card: { engine }, instanceMeta, minNodes } = job.request
-  const { multiNode, meta = 'Ring' } = job.traits
-  const engineSpreadsAs = multiNode ? meta : null
+/** `refusing`: the nodes that may not share a model, where only they are in the way. */
+export function notSpread ({ request, traits }: Job, refusing: readonly CandidateNode[]): Unplanned {
+  const { card: { engine }, instanceMeta, minNodes } = request
+  const { multiNode, meta = 'Ring' } = traits
+  const details = { engine, minNodes, engineSpreadsAs: multiNode ? meta : null }
   if (refusing.length > 0) {
     const nodes = refusing.map(({ node }) => node)
-    return {
-      message: `Too few nodes may share a model with others for min_nodes ${minNodes}: ` +
-        `plugins.runners.rpc_for_every_user is not set on ${named(nodes)}.`,
-      details: { engine, minNodes, engineSpreadsAs, refusingNodes: nodes.map(idOf) }
-    }
+    return unplanned('spread_unsupported', request,
+      `Too few nodes may share a model with others for min_nodes ${minNodes}: ` +
+      `plugins.runners.rpc_for_every_user is not set on ${named(nodes)}.`,
+      { ...details, refusingNodes: nodes.map(idOf) })
   }
   const how = multiNode ? `spreads a model over nodes as ${meta}, not as ${instanceMeta}`
     : 'runs a model on one node'
-  return {
-    message: `Engine ${engine} ${how}, so min_nodes ${minNodes} cannot be met.`,
-    details: { engine, minNodes, engineSpreadsAs }
-  }
+  return unplanned('spread_unsupported', request,
+    `Engine ${engine} ${how}, so min_nodes ${minNodes} cannot be met.`, details)
 }
 
-function noCycle (problem: Problem & { reason: 'no_connected_cycle' }, view: ClusterView): Words {
-  const { job: { request }, candidates, cut } = problem
-  return {
-    message: cycleMessage(request, candidates.length, cut),
-    details: {
-      minNodes: request.minNodes,
-      candidates: candidates.map(({ node }) => idOf(node)),
-      oneWayLinks: oneWayLinks(candidates, view),
-      searchCut: cut
-    }
-  }
-}
-
-function cycleMessage (request: PlanRequest, candidates: number, cut: boolean): string {
+/** `cut`: the search for a ring was given up. */
+export function noCycle (
+  request: PlanRequest, view: ClusterView, candidates: readonly CandidateNode[], cut: boolean
+): Unplanned {
   const { card: { modelId }, instanceMeta, minNodes } = request
-  if (candidates < least(request)) {
-    return `min_nodes is ${minNodes}, but ${count(candidates, 'node')} can run ${modelId}.`
-  }
+  const size = least(request)
   const shape = instanceMeta === 'LlamaRpc'
-    ? `No node has live links both ways to ${least(request) - 1} others`
-    : `No cycle of ${least(request)} or more nodes with live links both ways`
-  return `${shape} among the ${candidates} that can run ${modelId}` +
-    `${cut ? ' was found; the search was cut short' : ''}.`
+    ? `No node has live links both ways to ${size - 1} others`
+    : `No cycle of ${size} or more nodes with live links both ways`
+  const message = candidates.length < size
+    ? `min_nodes is ${minNodes}, but ${count(candidates.length, 'node')} can run ${modelId}.`
+    : `${shape} among the ${candidates.length} that can run ${modelId}` +
+      `${cut ? ' was found; the search was cut short' : ''}.`
+  return unplanned('no_connected_cycle', request, message, {
+    minNodes,
+    candidates: candidates.map(({ node }) => idOf(node)),
+    oneWayLinks: oneWayLinks(candidates, view),
+    searchCut: cut
+  })
 }
 
 /** Links that are live in one direction only: often the gap in a topology. */
@@ -172,21 +149,28 @@ function oneWayLinks (candidates: readonly CandidateNode[], view: ClusterView): 
     .map(([, link]) => link)
 }
 
-function noMemory ({ job, nearest, candidates }: Problem & { reason: 'insufficient_memory' }): Words {
+export function noMemory (shortage: Shortage): Unplanned {
+  const { job: { request }, nearest, candidates } = shortage
   const told = nearest.filter(({ candidate }) => !candidate.pending)
   const short = told.filter((member) => shortOf(member) > 0)
   const shown = short.slice(0, NAMED_MAX).map(arithmetic).join('; ')
   const more = short.length > NAMED_MAX ? `; and ${short.length - NAMED_MAX} more` : ''
   const best = nearest.length < candidates.length ? 'the nearest choice, ' : ''
+  const message = `Model ${request.card.modelId} does not fit on ${best}${count(nearest.length, 'node')}: ` +
+    `${shown}${more}.`
   return {
-    message: `Model ${job.request.card.modelId} does not fit on ${best}${count(nearest.length, 'node')}: ` +
-      `${shown}${more}.`,
-    details: {
-      sharding: nearest.length === 1 ? 'Pipeline' : job.request.sharding,
-      nodes: told.map((member) => ({ ...idOf(member.candidate.node), ...termsOf(member) })),
+    ...unplanned('insufficient_memory', request, message, {
+      sharding: nearest.length === 1 ? 'Pipeline' : request.sharding,
+      nodes: told.map(termsOf),
       candidates: candidates.map(({ node }) => idOf(node))
-    }
+    }),
+    shortage
   }
+}
+
+/** Bytes by which a member misses its part: at least 1 when it does, since equal is not enough. */
+export function shortOf ({ need, option }: ArrangedNode): number {
+  return Math.max(0, need.neededBytes - option.usable.usableBytes + 1)
 }
 
 /** `attic: needs 13.20 GiB (weights 9.75 GiB x 1.30 + cache 0.27 GiB + 0.25 GiB), has 11.90 GiB`. */
@@ -200,9 +184,8 @@ function arithmetic (member: ArrangedNode): string {
 
 /** Every term of the comparison, in bytes. */
 function termsOf (member: ArrangedNode): Record<string, unknown> {
-  const { option, startLayer, endLayer, need } = member
-  const { backend, usable } = option
-  return { backend, startLayer, endLayer, ...need, ...usable, shortBytes: shortOf(member) }
+  const { candidate: { node }, option: { backend, usable }, startLayer, endLayer, need } = member
+  return { ...idOf(node), backend, startLayer, endLayer, ...need, ...usable, shortBytes: shortOf(member) }
 }
 
 function idOf ({ nodeId, name }: NodeFacts): { nodeId: string, name: string } {

@@ -3,64 +3,57 @@ import type { ArrangedNode, Pool } from './arrange.js'
 import { joins, neighboursIn, survey } from './candidates.js'
 import type { CandidateNode, Job, Survey } from './candidates.js'
 import { gib } from './memory.js'
-import type { ClusterView, EngineTraits, Meter, Plan, PlanRequest } from './types.js'
+import {
+  allExcluded, indivisible, infoPending, least, noBackend, noCycle, noMemory, notSpread, shortOf,
+  tensorUnsupported, tooFewLayers
+} from './refusals.js'
+import type { Unplanned } from './refusals.js'
+import type { ClusterView, EngineTraits, Plan, Planned, PlanRequest } from './types.js'
 
-/** Why there is no plan, with what a message needs. */
-export type Problem =
-  | { reason: 'tensor_unsupported', traits: EngineTraits }
-  | { reason: 'too_few_layers' }
-  | { reason: 'no_backend', traits: EngineTraits | null, survey: Survey | null }
-  | { reason: 'exclusions_removed_all', survey: Survey }
-  | { reason: 'info_pending', pending: CandidateNode[] }
-  | { reason: 'spread_unsupported', job: Job, refusing: readonly CandidateNode[] }
-  | { reason: 'tensor_indivisible', candidates: number }
-  | { reason: 'no_connected_cycle', job: Job, candidates: readonly CandidateNode[], cut: boolean }
-  | { reason: 'insufficient_memory', job: Job, nearest: ArrangedNode[], candidates: readonly CandidateNode[] }
+/** Steps that the searches for rings of one request may take; only large, thin networks come near it. */
+const SEARCH_STEPS = 100_000
 
-export type Solved = { ok: true, plan: Plan } | { ok: false, problem: Problem }
-
-/** Links one request may look at; only rings in large, thin networks come near it. */
-const SOLVE_STEPS = 2_000_000
-
-/** Finds the plan or the first reason why there is none. */
-export function solve (request: PlanRequest, view: ClusterView, meter: Meter): Solved {
+/**
+ * Chooses the nodes and parts for a model, or gives the first reason why there is no choice. Pure: the same
+ * request and view give the same result, in whatever order nodes and edges are listed.
+ */
+export function solve (request: PlanRequest, view: ClusterView): Planned | Unplanned {
   const job = jobOf(request, view)
-  if ('reason' in job) return { ok: false, problem: job }
+  if ('reason' in job) return job
   const found = survey(job, view)
-  const told = poolOf(found.candidates.filter(({ pending }) => !pending), view, meter)
+  const told = poolOf(found.candidates.filter(({ pending }) => !pending), view)
   const plan = planAmong(job, told)
   if (plan !== null) return { ok: true, plan }
   const pending = found.candidates.filter((candidate) => candidate.pending)
-  if (pending.length === 0) return problemAmong(job, found, told)
+  if (pending.length === 0) return problemAmong(job, view, found, told)
   // Only nodes that could change the answer are worth waiting for: the most they could be, would it do?
-  const atMost = poolOf(found.candidates, view, meter)
-  if (planAmong(job, atMost) !== null) return { ok: false, problem: { reason: 'info_pending', pending } }
-  return problemAmong(job, found, atMost)
+  const atMost = poolOf(found.candidates, view)
+  if (planAmong(job, atMost) !== null) return infoPending(request, pending)
+  return problemAmong(job, view, found, atMost)
 }
 
 /** Whether there is a plan; cheaper than the reason why not. */
-export function canPlan (request: PlanRequest, view: ClusterView, meter: Meter): boolean {
+export function canPlan (request: PlanRequest, view: ClusterView): boolean {
   const job = jobOf(request, view)
   if ('reason' in job) return false
   const told = survey(job, view).candidates.filter(({ pending }) => !pending)
-  return planAmong(job, poolOf(told, view, meter)) !== null
+  return planAmong(job, poolOf(told, view)) !== null
 }
 
 /** What is asked with the engine's traits at hand, or what is wrong whatever the nodes are. */
-function jobOf (request: PlanRequest, view: ClusterView): Job | Problem {
+function jobOf (request: PlanRequest, view: ClusterView): Job | Unplanned {
   const { card, sharding, minNodes } = request
   const traits = Object.hasOwn(view.engines, card.engine) ? view.engines[card.engine]! : null
-  if (traits === null) return { reason: 'no_backend', traits, survey: null }
+  if (traits === null) return noBackend(request, null, null)
   if (sharding === 'Tensor' && !(card.supportsTensor && traits.tensor)) {
-    return { reason: 'tensor_unsupported', traits }
+    return tensorUnsupported(request, traits)
   }
-  if (sharding === 'Pipeline' && minNodes > 1 && minNodes > card.nLayers) return { reason: 'too_few_layers' }
+  if (sharding === 'Pipeline' && minNodes > 1 && minNodes > card.nLayers) return tooFewLayers(request)
   return { request, traits, layers: Math.max(1, card.nLayers) }
 }
 
-function poolOf (candidates: readonly CandidateNode[], view: ClusterView, meter: Meter): Pool {
-  const neighbours = neighboursIn(candidates, view.edges, meter)
-  return { candidates, neighbours, budget: { meter, end: meter.steps + SOLVE_STEPS, cut: false } }
+function poolOf (candidates: readonly CandidateNode[], view: ClusterView): Pool {
+  return { candidates, neighbours: neighboursIn(candidates, view.edges), budget: { steps: SEARCH_STEPS } }
 }
 
 function planAmong (job: Job, pool: Pool): Plan | null {
@@ -71,16 +64,6 @@ function planAmong (job: Job, pool: Pool): Plan | null {
   return null
 }
 
-function problemAmong (job: Job, found: Survey, pool: Pool): Solved {
-  const sizes = allowedSizes(job, pool.candidates.length)
-  // The arrangement that misses least memory, of these the one on the fewest nodes.
-  const nearest = sizes.map((size) => arrangeAnyway(job, pool, size)).reduce((best, nodes) =>
-    nodes === null || (best !== null && shortBytes(best) <= shortBytes(nodes)) ? best : nodes, null)
-  // Possible only where the search for a plan ran out of steps.
-  if (nearest !== null && shortBytes(nearest) === 0) return { ok: true, plan: planOf(job, nearest) }
-  return { ok: false, problem: problemOf(job, found, pool, sizes.length === 0, nearest) }
-}
-
 /** Whether the engine spreads a model over nodes in the way asked for. */
 function spreads ({ instanceMeta }: PlanRequest, { multiNode, meta = 'Ring' }: EngineTraits): boolean {
   return multiNode && meta === instanceMeta
@@ -89,64 +72,52 @@ function spreads ({ instanceMeta }: PlanRequest, { multiNode, meta = 'Ring' }: E
 /** Numbers of nodes worth trying, the fewest first. */
 function allowedSizes ({ request, traits, layers }: Job, candidates: number): number[] {
   const bySplit = request.sharding === 'Pipeline' ? layers : candidates
-  const most = Math.min(candidates, bySplit, spreads(request, traits) ? candidates : 1)
+  return sizesUpTo(request, Math.min(candidates, bySplit, spreads(request, traits) ? candidates : 1))
+}
+
+/** Numbers of nodes, up to `most`, over which the model can be dealt out. */
+function sizesUpTo (request: PlanRequest, most: number): number[] {
+  const { sharding, card: { heads, kvHeads, hiddenSize } } = request
   const sizes: number[] = []
   for (let size = least(request); size <= most; size++) {
-    if (request.sharding === 'Pipeline' || divides(request, size)) sizes.push(size)
+    // One node is not tensor sharding at all.
+    const even = size === 1 || sharding === 'Pipeline' ||
+      [heads, kvHeads, hiddenSize].every((n) => n > 0 && n % size === 0)
+    if (even) sizes.push(size)
   }
   return sizes
 }
 
-/** The fewest nodes the request allows. */
-export function least ({ minNodes }: PlanRequest): number {
-  return Math.max(1, Math.ceil(minNodes))
-}
-
-/** Whether heads and widths can be dealt out evenly. One node is not tensor sharding at all. */
-function divides ({ card: { heads, kvHeads, hiddenSize } }: PlanRequest, size: number): boolean {
-  return size === 1 || [heads, kvHeads, hiddenSize].every((n) => n > 0 && n % size === 0)
-}
-
-function problemOf (
-  job: Job, found: Survey, { candidates, budget: { cut } }: Pool, noSize: boolean,
-  nearest: ArrangedNode[] | null
-): Problem {
+/** The reason why nothing fits; a plan only where the search for one ran out of steps. */
+function problemAmong (
+  job: Job, view: ClusterView, found: Survey, { candidates, ...pool }: Pool
+): Planned | Unplanned {
   const { request, traits } = job
   if (candidates.length === 0) {
     return found.excluded.length > 0
-      ? { reason: 'exclusions_removed_all', survey: found }
-      : { reason: 'no_backend', traits, survey: found }
+      ? allExcluded(request, found.excluded)
+      : noBackend(request, traits, found)
   }
   const size = least(request)
   const refusing = candidates.filter((candidate) => !joins(job, candidate, size))
   const tooFew = candidates.length >= size && candidates.length - refusing.length < size
-  if (size > 1 && (!spreads(request, traits) || tooFew)) {
-    return { reason: 'spread_unsupported', job, refusing: tooFew ? refusing : [] }
+  if (size > 1 && (!spreads(request, traits) || tooFew)) return notSpread(job, tooFew ? refusing : [])
+  if (sizesUpTo(request, Math.max(size, candidates.length)).length === 0) {
+    return indivisible(request, candidates.length)
   }
-  if (noSize && indivisible(job, candidates.length)) {
-    return { reason: 'tensor_indivisible', candidates: candidates.length }
-  }
-  return nearest === null
-    ? { reason: 'no_connected_cycle', job, candidates, cut }
-    : { reason: 'insufficient_memory', job, nearest, candidates }
-}
-
-function indivisible ({ request }: Job, candidates: number): boolean {
-  if (request.sharding === 'Pipeline') return false
-  for (let size = least(request); size <= Math.max(least(request), candidates); size++) {
-    if (divides(request, size)) return false
-  }
-  return true
+  // The arrangement that misses least memory, of these the one on the fewest nodes.
+  const nearest = allowedSizes(job, candidates.length)
+    .map((size) => arrangeAnyway(job, { candidates, ...pool }, size))
+    .reduce((best, nodes) =>
+      nodes === null || (best !== null && shortBytes(best) <= shortBytes(nodes)) ? best : nodes, null)
+  if (nearest === null) return noCycle(request, view, candidates, pool.budget.steps < 0)
+  if (shortBytes(nearest) === 0) return { ok: true, plan: planOf(job, nearest) }
+  return noMemory({ job, nearest, candidates })
 }
 
 /** What is missing on all nodes of an arrangement together. */
 function shortBytes (members: readonly ArrangedNode[]): number {
   return members.reduce((sum, member) => sum + shortOf(member), 0)
-}
-
-/** Bytes by which a member misses its part: at least 1 when it does, since equal is not enough. */
-export function shortOf ({ need, option }: ArrangedNode): number {
-  return Math.max(0, need.neededBytes - option.usable.usableBytes + 1)
 }
 
 function planOf (job: Job, members: readonly ArrangedNode[]): Plan {

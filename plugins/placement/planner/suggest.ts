@@ -2,14 +2,14 @@ import type { ArrangedNode } from './arrange.js'
 import { compareText, jobNeed } from './candidates.js'
 import type { BackendOption, CandidateNode, Job } from './candidates.js'
 import { bytesToFree } from './memory.js'
-import { canPlan, least, shortOf } from './solve.js'
-import type { Problem } from './solve.js'
-import type {
-  Change, ClusterView, InstanceMemory, Meter, NodeFacts, PlanRequest, Suggestion
-} from './types.js'
+import { least, shortOf } from './refusals.js'
+import type { Shortage, Unplanned } from './refusals.js'
+import { canPlan } from './solve.js'
+import type { Change, ClusterView, InstanceMemory, NodeFacts, PlanRequest, Suggestion } from './types.js'
 
-/** Of each kind of change, how many are tried and how many are told. */
+/** Of each kind of change, how many are tried at most. */
 const TRIED_MAX = 8
+/** How many instances to stop are told, and how many nodes to free memory on; of other kinds it is one. */
 const TOLD_MAX = 3
 
 /** The request and the view after a change. */
@@ -38,76 +38,74 @@ function including (request: PlanRequest, view: ClusterView, nodeIds: readonly s
 
 /** Changes after which the request is planned, each tried; the easiest kind first. */
 export function suggest (
-  request: PlanRequest, view: ClusterView, problem: Problem, meter: Meter
+  request: PlanRequest, view: ClusterView, { reason, shortage }: Unplanned
 ): Suggestion[] {
-  if (problem.reason === 'info_pending') return []
-  const memory = problem.reason === 'insufficient_memory'
-  const kinds = [
-    otherShape(request, view),
-    fewerNodes(request, view),
-    fewerExclusions(request, view),
-    memory ? stops(view) : [],
-    memory ? frees(problem) : []
+  if (reason === 'info_pending') return []
+  const kinds: [Suggestion[], number][] = [
+    [otherShape(request, view), 1],
+    [fewerNodes(request, view), 1],
+    [fewerExclusions(request, view), 1]
   ]
-  return kinds.flatMap((changes) => {
+  if (shortage !== undefined) kinds.push([stops(view), TOLD_MAX], [frees(shortage), TOLD_MAX])
+  return kinds.flatMap(([changes, most]) => {
     const works: Suggestion[] = []
     for (const change of changes) {
       const changed = withChange(request, view, change)
-      if (!canPlan(changed.request, changed.view, meter)) continue
-      works.push({ ...change, text: textOf(change, view) })
-      if (works.length === toldMax(change)) break
+      if (works.length < most && canPlan(changed.request, changed.view)) works.push(change)
     }
     return works
   })
 }
 
-function toldMax ({ kind }: Change): number {
-  return kind === 'stop' || kind === 'free' ? TOLD_MAX : 1
-}
-
-/** The other sharding, and where nodes are linked in another way by this engine, that way. */
-function otherShape ({ card, sharding, instanceMeta }: PlanRequest, view: ClusterView): Change[] {
-  const changes: Change[] = [{ kind: 'sharding', sharding: sharding === 'Pipeline' ? 'Tensor' : 'Pipeline' }]
+/** Where nodes are linked in another way by this engine, that way; then the other sharding. */
+function otherShape (
+  { card, sharding: now, instanceMeta: asked }: PlanRequest, view: ClusterView
+): Suggestion[] {
+  const sharding = now === 'Pipeline' ? 'Tensor' : 'Pipeline'
+  const other: Suggestion = { kind: 'sharding', sharding, text: `set sharding to ${sharding}` }
   const traits = Object.hasOwn(view.engines, card.engine) ? view.engines[card.engine] : undefined
-  const meta = traits?.meta ?? 'Ring'
-  if (traits?.multiNode === true && meta !== instanceMeta) {
-    changes.unshift({ kind: 'instance_meta', instanceMeta: meta })
-  }
-  return changes
+  const instanceMeta = traits?.meta ?? 'Ring'
+  return traits?.multiNode === true && instanceMeta !== asked
+    ? [{ kind: 'instance_meta', instanceMeta, text: `set instance_meta to ${instanceMeta}` }, other]
+    : [other]
 }
 
 /** The next smaller numbers of nodes, and one. */
-function fewerNodes (request: PlanRequest, view: ClusterView): Change[] {
+function fewerNodes (request: PlanRequest, view: ClusterView): Suggestion[] {
   const most = Math.min(least(request) - 1, view.nodes.length)
   const counts = Array.from({ length: Math.min(most, TRIED_MAX) }, (_, i) => most - i)
   if (most > TRIED_MAX) counts.push(1)
-  return counts.map((minNodes) => ({ kind: 'min_nodes', minNodes }))
+  return counts.map((minNodes) => ({ kind: 'min_nodes', minNodes, text: `set min_nodes to ${minNodes}` }))
 }
 
 /** One excluded node each, then all of them. */
-function fewerExclusions ({ excluded }: PlanRequest, view: ClusterView): Change[] {
+function fewerExclusions ({ excluded }: PlanRequest, view: ClusterView): Suggestion[] {
   const ids = new Set(excluded)
-  const out = view.nodes
-    .filter(({ nodeId, installId }) => ids.has(nodeId) || ids.has(installId))
-    .map(({ nodeId }) => nodeId)
-    .sort(compareText)
-  const single = out.slice(0, TRIED_MAX).map((nodeId): Change => ({ kind: 'include', nodeIds: [nodeId] }))
-  return out.length > 1 ? [...single, { kind: 'include', nodeIds: out }] : single
+  const out = view.nodes.filter(({ nodeId, installId }) => ids.has(nodeId) || ids.has(installId))
+    .sort((a, b) => compareText(a.nodeId, b.nodeId))
+  const groups = out.slice(0, TRIED_MAX).map((node) => [node])
+  if (out.length > 1) groups.push(out)
+  return groups.map((nodes) => ({
+    kind: 'include',
+    nodeIds: nodes.map(({ nodeId }) => nodeId),
+    text: `no longer exclude ${nodes.map(({ name }) => name).join(', ')}`
+  }))
 }
 
 /** Running instances, those that give back least first. */
-function stops ({ instances = [] }: ClusterView): Change[] {
+function stops ({ instances = [] }: ClusterView): Suggestion[] {
   const sum = ({ memory }: InstanceMemory): number => memory.reduce((all, { bytes }) => all + bytes, 0)
   return [...instances]
     .sort((a, b) => sum(a) - sum(b) || compareText(a.instanceId, b.instanceId))
     .slice(0, TRIED_MAX)
-    .map(({ instanceId }) => ({ kind: 'stop', instanceId }))
+    .map(({ instanceId, modelId }) =>
+      ({ kind: 'stop', instanceId, text: `stop instance ${instanceId} (${modelId})` }))
 }
 
-type Free = Change & { kind: 'free' }
+type Free = Suggestion & { kind: 'free' }
 
 /** Memory to free on one node alone: of the nearest arrangement, or to hold the whole model; least first. */
-function frees ({ job, nearest, candidates }: Problem & { reason: 'insufficient_memory' }): Change[] {
+function frees ({ job, nearest, candidates }: Shortage): Suggestion[] {
   const alone = least(job.request) > 1 ? [] : candidates.flatMap((candidate) => aloneOn(job, candidate))
   const together = nearest.length === 1 ? [] : nearest.flatMap((member) => heldBy(job, nearest, member))
   const leastByNode = new Map<string, Free>()
@@ -139,34 +137,13 @@ function heldBy (job: Job, members: readonly ArrangedNode[], member: ArrangedNod
   return freeOn(node, option, jobNeed(job, { of: layers, parts: job.layers }).neededBytes)
 }
 
-function freeOn ({ nodeId }: NodeFacts, { backend, usable }: BackendOption, neededBytes: number): Free[] {
+function freeOn (
+  { nodeId, name, vram }: NodeFacts, { backend, usable }: BackendOption, neededBytes: number
+): Free[] {
   const bytes = bytesToFree(usable, neededBytes)
-  return bytes === null ? [] : [{ kind: 'free', nodeId, backend, bytes }]
-}
-
-function textOf (change: Change, view: ClusterView): string {
-  switch (change.kind) {
-    case 'sharding': return `set sharding to ${change.sharding}`
-    case 'instance_meta': return `set instance_meta to ${change.instanceMeta}`
-    case 'min_nodes': return `set min_nodes to ${change.minNodes}`
-    case 'include': return `no longer exclude ${change.nodeIds.map((id) => nameOf(view, id)).join(', ')}`
-    case 'free': {
-      const node = view.nodes.find(({ nodeId }) => nodeId === change.nodeId)
-      const kind = change.backend !== 'cpu' && node?.vram != null ? 'GPU memory' : 'memory'
-      return `free ${gibUp(change.bytes)} of ${kind} on ${nameOf(view, change.nodeId)}`
-    }
-    case 'stop': {
-      const stopped = view.instances?.find(({ instanceId }) => instanceId === change.instanceId)
-      return `stop instance ${change.instanceId} (${stopped?.modelId ?? ''})`
-    }
-  }
-}
-
-/** Rounded up, so that freeing what the text says is enough. */
-function gibUp (bytes: number): string {
-  return `${(Math.ceil(bytes / 1024 ** 3 * 100) / 100).toFixed(2)} GiB`
-}
-
-function nameOf (view: ClusterView, nodeId: string): string {
-  return view.nodes.find((node) => node.nodeId === nodeId)?.name ?? nodeId
+  if (bytes === null) return []
+  const memory = backend !== 'cpu' && vram !== null ? 'GPU memory' : 'memory'
+  // Rounded up, so that freeing what the text says is enough.
+  const gib = (Math.ceil(bytes / 1024 ** 3 * 100) / 100).toFixed(2)
+  return [{ kind: 'free', nodeId, backend, bytes, text: `free ${gib} GiB of ${memory} on ${name}` }]
 }

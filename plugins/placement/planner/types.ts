@@ -127,6 +127,3 @@ export interface Refusal {
 }
 export interface Planned { ok: true, plan: Plan }
 export type PlanResult = Planned | Refusal
-
-/** Counts the planner's steps, so that a test can bound its work without a clock. */
-export interface Meter { steps: number }

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { previews } from '../planner/index.js'
 import type { Preview } from '../planner/index.js'
-import { GIB, card, lm, node, view } from './planner-kit.js'
+import { card, lm, node, view } from './planner-kit.js'
 
 const three = [node('a', 50), node('b', 50), node('c', 50)]
 const tensor = card({ supportsTensor: true, heads: 32, kvHeads: 8, headSize: 128 })
@@ -58,10 +58,4 @@ t.test('only the nodes asked for, by either id, less the excluded', async (t) =>
   t.same(pipelines({ nodeIds: ['c', 'b'], excluded: ['install-b'] }), ['Pipeline Ring 1: c'])
   t.same(pipelines({ nodeIds: [] }).length, 3)
   t.same(pipelines({ nodeIds: ['nobody'] }), ['Pipeline Ring 1: exclusions_removed_all'])
-})
-
-t.test('what a placement takes on each node', async (t) => {
-  const [, two, , refusal] = previews(card({ totalBytes: 20 * GIB }), view(three))
-  t.same(two!.memoryDeltaByNode, { a: 13.25 * GIB, b: 13.25 * GIB })
-  t.equal(refusal!.memoryDeltaByNode, null)
 })

@@ -1,6 +1,8 @@
 import t from 'tap'
 import { plan, previews } from '../planner/index.js'
-import type { ClusterView, Meter, NodeFacts } from '../planner/index.js'
+import type { ClusterView, NodeFacts } from '../planner/index.js'
+import type { Neighbours } from '../planner/candidates.js'
+import { findGroup } from '../planner/search.js'
 import { card, links, mesh, node, planned, refused, request, seeded, view } from './planner-kit.js'
 import { breaches } from './planner-rules.js'
 
@@ -20,38 +22,38 @@ const grid = (width: number): ClusterView['edges'] => ids.flatMap((id, i) => [
   ...i + width >= SIZE ? [] : links([id, ids[i + width]!])
 ])
 
-t.test('64 nodes in a mesh plan 50 models in few steps', async (t) => {
-  const meter: Meter = { steps: 0 }
-  const results = models.map((model) => plan(request({ card: model }), meshed, meter))
+t.test('64 nodes in a mesh plan 50 models', async (t) => {
+  const results = models.map((model) => plan(request({ card: model }), meshed))
   const sizes = new Set(results.map((result) => result.ok ? result.plan.ranks.length : result.reason))
   t.ok(sizes.size > 10, 'from one node to a refusal')
   t.ok(sizes.has(1) && sizes.has('insufficient_memory'))
-  // Every node looked at a few hundred times per model; all simple cycles would be more than 10^80.
-  t.ok(meter.steps < models.length * SIZE * SIZE * 10, `${meter.steps} steps`)
 })
 
-t.test('a ring through all 64 nodes of a mesh takes a step each', async (t) => {
-  const meter: Meter = { steps: 0 }
+t.test('a ring in a mesh of 64 nodes takes a step for each of its nodes', async (t) => {
+  const seats = nodes.map((node) => ({ candidate: { node } as never, layers: 1 }))
+  const all = new Set(seats.map(({ candidate }) => candidate))
+  const others: Neighbours = (one) => new Set([...all].filter((other) => other !== one))
+  for (const size of [2, 3, 32, SIZE]) {
+    // Half of the budget is for the second pass, which must not be needed.
+    const budget = { steps: 2 * size }
+    const ring = findGroup(seats, others, { topology: 'ring', size, layers: size }, budget)
+    t.strictSame([ring?.length, budget.steps], [size, size])
+  }
   const asked = request({ minNodes: SIZE, card: models[20]! })
-  t.same(breaches(asked, meshed, planned(plan(asked, meshed, meter))), [])
-  t.ok(meter.steps < SIZE * SIZE * 4, `${meter.steps} steps`)
+  t.same(breaches(asked, meshed, planned(plan(asked, meshed))), [])
 })
 
 t.test('previews of the whole cluster', async (t) => {
-  const meter: Meter = { steps: 0 }
-  t.equal(previews(models[0]!, meshed, {}, meter).filter(({ result }) => result.ok).length, SIZE)
-  t.ok(meter.steps < SIZE * SIZE * SIZE * 4, `${meter.steps} steps`)
+  t.equal(previews(models[0]!, meshed).filter(({ result }) => result.ok).length, SIZE)
 })
 
 t.test('a mesh with gaps still has a ring through nearly all', async (t) => {
   for (const share of [0.9, 0.5, 0.2]) {
     const edges = mesh(nodes).filter(({ from, to }) => from < to && random() < share)
       .flatMap(({ from, to }) => links([from, to]))
-    const meter: Meter = { steps: 0 }
     const asked = request({ minNodes: SIZE - 2, card: models[20]! })
     const gapped = { ...meshed, edges }
-    t.same(breaches(asked, gapped, planned(plan(asked, gapped, meter))), [], `${share} of the links`)
-    t.ok(meter.steps < 10_000_000, `${share} of the links: ${meter.steps} steps`)
+    t.same(breaches(asked, gapped, planned(plan(asked, gapped))), [], `${share} of the links`)
   }
 })
 
@@ -60,20 +62,16 @@ t.test('one ring of 64 nodes is found, and in a chain there is none', async (t) 
   const asked = request({ minNodes: 3, card: models[20]! })
   const ring = { ...meshed, edges: [...chain, ...links([ids[0]!, ids[SIZE - 1]!])] }
   t.equal(planned(plan(asked, ring)).ranks.length, SIZE)
-  const meter: Meter = { steps: 0 }
-  const result = refused(plan(asked, { ...meshed, edges: chain }, meter))
+  const result = refused(plan(asked, { ...meshed, edges: chain }))
   t.match(result, { reason: 'no_connected_cycle', details: { searchCut: false } })
-  t.ok(meter.steps < 2_000_000, `${meter.steps} steps`)
 })
 
 t.test('a search that cannot be finished is cut short and says so', async (t) => {
   // A chessboard: a ring visits as many white as black fields, so none visits 63 of the 64. With 64 it does.
   const board = { ...meshed, edges: grid(8) }
   const odd = { ...board, nodes: nodes.slice(1) }
-  const meter: Meter = { steps: 0 }
-  const result = refused(plan(request({ minNodes: 63, card: models[20]! }), odd, meter))
+  const result = refused(plan(request({ minNodes: 63, card: models[20]! }), odd))
   t.match(result, { reason: 'no_connected_cycle', details: { searchCut: true } })
   t.match(result.message, /was found; the search was cut short\./)
-  t.ok(meter.steps < 50_000_000, `${meter.steps} steps`)
   t.equal(planned(plan(request({ minNodes: 4, card: models[20]! }), board)).ranks.length, 4)
 })
