@@ -1,6 +1,7 @@
 import { defineService } from '../../kernel/index.js'
 import type { ModelCard, NodeView } from '../../kernel/index.js'
 import type { DownloadView } from './transfer/job.js'
+import type { ClusterCopy } from './types.js'
 
 export type { DownloadView } from './transfer/job.js'
 export { whereOf } from './cli/api.js'
@@ -17,12 +18,7 @@ export interface LocatedModel {
 }
 
 /** Where a copy of a model is: whole, or on its way to the node. */
-export interface ModelCopy {
-  nodeId: string
-  nodeName: string
-  kind: 'store' | 'bundled' | 'staged' | 'cache' | 'receiving'
-  live: boolean
-}
+export type ModelCopy = Pick<ClusterCopy, 'nodeId' | 'nodeName' | 'kind' | 'live'>
 
 /** Whether a model can be asked, and else the first thing that is missing and what mends it. */
 export interface Judgement { available: boolean, brokenLink: string | null, remedy: string | null }

@@ -48,5 +48,37 @@ export interface Copy {
   ours: boolean
 }
 
+/** What a node says of a copy it has (section `modelCopies`). */
+export interface CopyEntry {
+  kind: 'bundled' | 'staged' | 'cache'
+  digest: string
+  sizeBytes: number
+  ready: boolean
+}
+
+/** What a store host says of a model in its store (section `storeModels`). */
+export interface StoreEntryFact {
+  digest: string
+  revision: string
+  totalBytes: number
+  source: string
+  choice?: HubChoice
+  downloadedAt: string
+  bundled: boolean
+  /** Without its files. */
+  card: ModelCard
+}
+
+/** A copy somewhere in the cluster: whole, or on its way to the node. */
+export interface ClusterCopy {
+  modelId: string
+  nodeId: string
+  nodeName: string
+  kind: 'store' | CopyEntry['kind'] | 'receiving'
+  sizeBytes: number
+  digest: string
+  live: boolean
+}
+
 /** How far a transfer is. */
 export interface Progress { bytes: number, totalBytes: number, files: number, totalFiles: number }

@@ -3,7 +3,7 @@ import { kernelError, Reply, SvcError } from '../../../kernel/index.js'
 import type { RouteRequest } from '../../../kernel/index.js'
 import { manifestDigest } from '../files/record.js'
 import { hashTree } from '../store/folder.js'
-import { eachNode } from '../peers/ask.js'
+import { eachNode } from '../peers/each-node.js'
 import { modelUrl } from '../peers/sources.js'
 import { StoreError } from '../store/types.js'
 import type { StartOptions } from '../store/types.js'
@@ -25,7 +25,7 @@ const NAMED: Readonly<Record<string, Reason>> = {
 /** A failure of the store as a client is told. */
 export function told (manager: ModelManager, error: unknown): unknown {
   if (!(error instanceof StoreError) || error instanceof SvcError) return error
-  return manager.options.ctx.error(NAMED[error.reason] ?? 'download_failed', error.message)
+  return manager.ctx.error(NAMED[error.reason] ?? 'download_failed', error.message)
 }
 
 /** A status without the path of a folder, which is for the operator alone. */
@@ -99,13 +99,10 @@ export async function cancelDownload (manager: ModelManager, request: Request): 
 async function cancelTransfers (
   manager: ModelManager, { caller }: Request, modelId: string
 ): Promise<boolean> {
-  const { cluster, clock, stager } = manager
-  const answers = await eachNode<boolean>({
-    cluster, clock, caller, nodes: cluster.nodes(), deadlineMs: CANCEL_MS,
-    here: async () => await stager.cancel(modelId),
-    request: {
-      method: 'DELETE', path: `${modelUrl(modelId)}/download`, headers: { [TRANSFERS_HEADER]: '1' }
-    },
+  const answers = await eachNode<boolean>(manager, manager.cluster.nodes(), {
+    method: 'DELETE', path: `${modelUrl(modelId)}/download`, headers: { [TRANSFERS_HEADER]: '1' },
+    caller, ms: CANCEL_MS,
+    here: async () => await manager.stager.cancel(modelId),
     read: (body) => (body as { status?: unknown } | null)?.status === 'cancelled',
     failed: () => false
   })
@@ -154,7 +151,7 @@ async function atHost (
     return await manager.access.forward(request, { method: 'POST', path, body })
   }
   await exportFolder(manager, modelId, pathOf(manager, body.source), request.signal)
-  const source = `node:${manager.node.installId}`
+  const source = `node:${manager.ctx.node.installId}`
   return await manager.access.forward(request, { method: 'POST', path, body: { ...body, source } })
 }
 
@@ -168,7 +165,7 @@ const EXPORT_MS = 24 * 3600_000
 async function exportFolder (
   manager: ModelManager, modelId: string, directory: string, signal: AbortSignal
 ): Promise<void> {
-  const { options: { ctx }, exchange, clock } = manager
+  const { ctx, exchange, clock } = manager
   try {
     const manifest = await hashTree(directory, { modelId, revision: 'local', signal })
     const { revision, files } = manifest
@@ -186,7 +183,7 @@ function pathOf (manager: ModelManager, source: string): string {
     if (!source.startsWith('file:///')) throw new Error('it is no file:///absolute/folder')
     return fileURLToPath(source)
   } catch (error) {
-    throw manager.options.ctx.error('import_refused', `${source} is no folder: ${(error as Error).message}`)
+    throw manager.ctx.error('import_refused', `${source} is no folder: ${(error as Error).message}`)
   }
 }
 

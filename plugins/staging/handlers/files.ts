@@ -32,7 +32,7 @@ function copyOf (manager: ModelManager, modelId: string, { from, digest }: Asked
 
 function missing (manager: ModelManager, modelId: string, { from }: Asked): Error {
   const where = from === 'self' ? 'on this node' : 'in the store'
-  return manager.options.ctx.error('model_not_found', `There is no model ${modelId} ${where}.`)
+  return manager.ctx.error('model_not_found', `There is no model ${modelId} ${where}.`)
 }
 
 /** GET /store/models/{id}/manifest: with the card, by which another node knows what it gets. */
@@ -67,12 +67,12 @@ export async function file (
   if (found === undefined) throw missing(manager, modelId, asked)
   const entry = fileOf(found.manifest, path)
   if (entry === undefined) {
-    throw manager.options.ctx.error('model_not_found', `${modelId} has no file ${path}.`)
+    throw manager.ctx.error('model_not_found', `${modelId} has no file ${path}.`)
   }
   await sendFile(request, {
     folder: found.directory, path, size: entry.size, sha256: entry.sha256,
     has: (range) => found.has?.(path, range) ?? true
-  }, { uplink: manager.uplink, error: (reason, message) => manager.options.ctx.error(reason, message) })
+  }, { uplink: manager.uplink, error: (reason, message) => manager.ctx.error(reason, message) })
 }
 
 /** Files of manifests by path: one is asked for thousands of times while a model is fetched. */

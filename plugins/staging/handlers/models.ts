@@ -1,8 +1,7 @@
 import { checkCard } from '../../../kernel/cards/index.js'
-import { kernelError, Reply } from '../../../kernel/index.js'
+import { askMember, kernelError, Reply } from '../../../kernel/index.js'
 import type { ModelCard, NodeView, RouteRequest } from '../../../kernel/index.js'
 import { modelListEntry } from '../cards/index.js'
-import { askNode } from '../peers/ask.js'
 import { modelPath } from '../peers/sources.js'
 import { startDownload } from './downloads.js'
 import { modelIdOf } from './ids.js'
@@ -10,6 +9,9 @@ import type { ModelManager } from '../manager/manager.js'
 
 /** Largest custom card as JSON, bytes: it goes to every node. */
 const CARD_BYTES = 64 * 1024
+/** Longest wait for the store's card, ms, and its longest answer, bytes: a card of 16,384 files. */
+const CARD_MS = 5000
+const CARD_ANSWER_BYTES = 16 * 1024 * 1024
 
 /** GET /v1/models and GET /models. */
 export async function models (manager: ModelManager): Promise<unknown> {
@@ -45,7 +47,7 @@ export async function card (manager: ModelManager, request: RouteRequest): Promi
   const modelId = modelIdOf((request.params as { model_id: string }).model_id)
   const known = manager.catalogue.cards().get(modelId)
   if (known === undefined) {
-    throw manager.options.ctx.error('model_not_found', `No model is called ${modelId}.`)
+    throw manager.ctx.error('model_not_found', `No model is called ${modelId}.`)
   }
   const whole = await wholeCard(manager, request, modelId)
   // What was written by hand counts, with the files that are there.
@@ -62,11 +64,10 @@ async function wholeCard (
   if (here !== undefined) return here.card
   const host = manager.access.known()
   if (host?.live !== true || host.self || request.member !== null) return undefined
-  const answer = await askNode(manager.cluster, host.installId, {
-    method: 'GET', path: `/models/${modelPath(modelId)}/card`, caller: request.caller,
-    signal: request.signal, timeoutMs: 5000
-  }).catch(() => undefined)
-  return answer?.status === 200 ? (answer.body as { card: ModelCard }).card : undefined
+  const { caller, signal } = request
+  const path = `/models/${modelPath(modelId)}/card`
+  return await askMember(manager, host, { path, caller, signal, ms: CARD_MS, bytes: CARD_ANSWER_BYTES })
+    .then((text) => (JSON.parse(text) as { card: ModelCard }).card, () => undefined)
 }
 
 /** POST /models/add. */
@@ -78,10 +79,10 @@ export async function add (
   const checked = cardOf(given)
   const known = manager.catalogue.cards().get(checked.modelId)
   if (known !== undefined && known.origin !== 'custom' && known.origin !== 'home') {
-    throw manager.options.ctx.error('card_exists',
+    throw manager.ctx.error('card_exists',
       `${checked.modelId} is a model of its own (${known.origin}).`)
   }
-  await manager.options.ctx.command('addCard', { card: checked })
+  await manager.ctx.command('addCard', { card: checked })
   return { model_id: checked.modelId, card: checked }
 }
 
@@ -121,7 +122,7 @@ async function addSource (manager: ModelManager, request: RouteRequest, source: 
 /** DELETE /models/custom/{id}. */
 export async function removeCustom (manager: ModelManager, request: RouteRequest): Promise<unknown> {
   const modelId = modelIdOf((request.params as { model_id: string }).model_id)
-  const { ctx } = manager.options
+  const { ctx } = manager
   if (ctx.sections.customCards.get(modelId) === undefined) {
     throw ctx.error('model_not_found', `No custom card is called ${modelId}.`)
   }

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { Caller, RouteRequest } from '../../../kernel/index.js'
-import { eachNode, onlyNode } from '../peers/ask.js'
+import { eachNode, onlyNode } from '../peers/each-node.js'
 import { modelUrl } from '../peers/sources.js'
 import type { Purged } from '../space/evictor.js'
 import { told } from './downloads.js'
@@ -37,7 +37,8 @@ export async function purge (manager: ModelManager, request: RouteRequest): Prom
 async function here (
   manager: ModelManager, modelId: string | undefined, trigger: PurgeTrigger
 ): Promise<NodePurged> {
-  const { node: { nodeId }, evictors: { staged, beside, cache }, options: { ctx } } = manager
+  const { evictors: { staged, beside, cache }, ctx } = manager
+  const { nodeId } = ctx.node
   const each: Purged[] = []
   for (const evictor of [staged, beside, cache]) each.push(await evictor.purge(modelId, trigger))
   const ids = (of: (purged: Purged) => string[]): string[] => [...new Set(each.flatMap(of))].sort()
@@ -52,15 +53,11 @@ async function here (
 async function everywhere (
   manager: ModelManager, modelId: string | undefined, caller: Caller, trigger: PurgeTrigger
 ): Promise<NodePurged[]> {
-  const { cluster, clock } = manager
-  return await eachNode<NodePurged>({
-    cluster, clock, nodes: cluster.nodes(), caller, deadlineMs: DEADLINE_MS,
+  return await eachNode<NodePurged>(manager, manager.cluster.nodes(), {
+    method: 'POST', path: '/store/purge-staging', body: modelId === undefined ? {} : { modelId },
+    headers: trigger === 'store_delete' ? { [DELETED_HEADER]: '1' } : {},
+    caller, ms: DEADLINE_MS, read: onlyNode,
     here: async () => await here(manager, modelId, trigger),
-    request: {
-      method: 'POST', path: '/store/purge-staging', body: modelId === undefined ? {} : { modelId },
-      ...trigger === 'store_delete' ? { headers: { [DELETED_HEADER]: '1' } } : {}
-    },
-    read: (answer) => onlyNode<NodePurged>(answer),
     failed: ({ nodeId }, error) => ({ nodeId, removed: [], skippedInUse: [], freedBytes: 0, error })
   })
 }
@@ -68,7 +65,7 @@ async function everywhere (
 /** DELETE /store/models/{id}: the store's copy, what a download has left, and staged copies not in use. */
 export async function remove (manager: ModelManager, request: RouteRequest): Promise<unknown> {
   const modelId = modelIdOf((request.params as { model_id: string }).model_id)
-  const { store, offered, access, options: { ctx }, node } = manager
+  const { store, offered, access, ctx } = manager
   if (store === null) return await access.forward(request, { method: 'DELETE', path: modelUrl(modelId) })
   if (offered?.get(modelId)?.bundled === true) {
     throw ctx.error('model_bundled', `${modelId} ships with svc and stays.`)
@@ -77,7 +74,7 @@ export async function remove (manager: ModelManager, request: RouteRequest): Pro
     throw ctx.error('model_not_found', `The store has no model ${modelId}.`)
   }
   await store.remove(modelId).catch((error: unknown) => { throw told(manager, error) })
-  ctx.emit('ModelDeleted', { nodeId: node.nodeId, modelId })
+  ctx.emit('ModelDeleted', { nodeId: ctx.node.nodeId, modelId })
   const nodes = await everywhere(manager, modelId, request.caller, 'store_delete')
   return { modelId, deleted: true, nodes }
 }

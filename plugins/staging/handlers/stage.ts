@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { delay, kernelError } from '../../../kernel/index.js'
 import type { NodeView, RouteRequest } from '../../../kernel/index.js'
-import { eachNode, onlyNode } from '../peers/ask.js'
+import { eachNode, onlyNode } from '../peers/each-node.js'
 import { modelUrl } from '../peers/sources.js'
 import type { StageJob } from '../staged/stager.js'
 import type { JobState } from '../transfer/job.js'
@@ -29,19 +29,15 @@ export async function stage (manager: ModelManager, request: RouteRequest): Prom
   const refs = either<string[]>(body, 'nodeIds', 'node_ids') ?? []
   const nodes = targets(manager, refs)
   // Who passed it on would not ask again.
-  if (request.member !== null) await manager.access.learned(manager.clock, request.signal)
+  if (request.member !== null) await manager.access.learned(request.signal)
   if (manager.access.known() === undefined && manager.catalogue.copies(modelId).length === 0) {
     throw manager.access.none()
   }
   const { wait = false, timeout_seconds: seconds = WAIT_SECONDS } = body
-  const results = await eachNode<Staged>({
-    cluster: manager.cluster, clock: manager.clock, nodes, caller: request.caller,
-    deadlineMs: (wait ? seconds + BEGIN_SECONDS : BEGIN_SECONDS) * 1000,
+  const results = await eachNode<Staged>(manager, nodes, {
+    method: 'POST', path: `${modelUrl(modelId)}/stage`, body: { wait, timeout_seconds: seconds },
+    caller: request.caller, ms: (wait ? seconds + BEGIN_SECONDS : BEGIN_SECONDS) * 1000, read: onlyNode,
     here: async () => await stageHere(manager, modelId, wait ? seconds : 0, request.signal),
-    request: {
-      method: 'POST', path: `${modelUrl(modelId)}/stage`, body: { wait, timeout_seconds: seconds }
-    },
-    read: (answer) => onlyNode<Staged>(answer),
     failed: ({ nodeId }, message) => ({ nodeId, status: 'failed', error: message, reason: 'unreachable' })
   })
   const ready = results.filter(({ status }) => status === 'complete').length
@@ -74,7 +70,7 @@ async function stageHere (
     await Promise.race([job.ended, late.catch(() => {})])
     done.abort()
   }
-  return statusOf(job, manager.node.nodeId)
+  return statusOf(job, manager.ctx.node.nodeId)
 }
 
 const STATUS: Partial<Record<JobState, Staged['status']>> = {

@@ -6,7 +6,7 @@ import type { ModelManager } from '../manager/manager.js'
 
 /** GET /store/storage: what this node keeps. Where it keeps it is for the operator alone. */
 export async function storage (manager: ModelManager, { caller }: RouteRequest): Promise<unknown> {
-  const { node, roots: { staged }, evictors } = manager
+  const { ctx: { node, deps }, roots: { staged }, evictors } = manager
   const [main, beside, volume, eventLogBytes, partialBytes] = await Promise.all([
     evictors.staged.storage(),
     evictors.beside.storage(),
@@ -31,7 +31,7 @@ export async function storage (manager: ModelManager, { caller }: RouteRequest):
     stagedTotalBytes: main.totalBytes + beside.totalBytes,
     partialBytes,
     eventLogBytes,
-    eventLogMode: manager.options.ctx.deps.eventLog?.status().mode ?? null,
+    eventLogMode: deps.eventLog?.status().mode ?? null,
     diskTotalBytes: volume.totalBytes,
     diskFreeBytes: volume.freeBytes
   }

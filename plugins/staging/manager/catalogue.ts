@@ -1,67 +1,52 @@
-import type { Cluster, ModelCard, NodeView, Section } from '../../../kernel/index.js'
-import { mergeCatalogue } from '../cards/index.js'
-import type { LocalCopies, LocalCopy } from '../staged/local-copies.js'
+import type { ModelCard, NodeView, Section } from '../../../kernel/index.js'
+import type { StagingContext } from '../context.js'
+import type { ProgressGossip } from '../peers/progress-gossip.js'
 import type { CardOrigin } from '../service.js'
-import type { HubChoice } from '../types.js'
-
-/** A copy somewhere in the cluster. */
-export interface ClusterCopy {
-  modelId: string
-  nodeId: string
-  nodeName: string
-  kind: 'store' | 'bundled' | 'staged' | 'cache' | 'receiving'
-  sizeBytes: number
-  digest: string
-  live: boolean
-}
+import type { LocalCopies } from '../staged/local-copies.js'
+import type { ClusterCopy } from '../types.js'
 
 /** A copy, without where it is. */
 type CopyFact = Omit<ClusterCopy, 'nodeId' | 'nodeName' | 'live'>
 
-export interface CatalogueParts {
-  cluster: Cluster
-  local: LocalCopies
-  sections: {
-    modelCopies: Section<CopyEntry>
-    storeModels: Section<StoreEntryFact>
-    homeCards: Section<ModelCard>
-    customCards: Section<ModelCard>
-  }
-  /** Transfers under way on any node. */
-  receiving: () => Iterable<{ installId: string, modelId: string, bytes: number }>
-}
-
 /** What the whole cluster knows of models: cards, and where the copies are. */
 export class Catalogue {
-  readonly #parts: CatalogueParts
+  readonly #ctx: Pick<StagingContext, 'deps' | 'sections'>
+  readonly #local: LocalCopies
+  readonly #gossip: Pick<ProgressGossip, 'receiving'>
 
-  constructor (parts: CatalogueParts) { this.#parts = parts }
+  constructor (
+    ctx: Pick<StagingContext, 'deps' | 'sections'>, local: LocalCopies,
+    gossip: Pick<ProgressGossip, 'receiving'>
+  ) {
+    this.#ctx = ctx
+    this.#local = local
+    this.#gossip = gossip
+  }
 
-  /** Every card by model id; what is said later in the list of origins counts. */
+  /** Every card by model id; of several the one of the later origin counts. */
   cards (): Map<string, { card: ModelCard, origin: CardOrigin }> {
-    const { local, sections: { storeModels, homeCards, customCards } } = this.#parts
-    const own = local.all()
-    const values = (section: Section<ModelCard>): ModelCard[] =>
-      [...section.entries()].map(({ value }) => value)
-    return mergeCatalogue([
-      { origin: 'store', cards: [...storeModels.entries()].map(({ value }) => value.card) },
-      { origin: 'bundled', cards: own.filter(({ kind }) => kind === 'bundled').map(({ card }) => card) },
-      { origin: 'staged', cards: own.filter(({ kind }) => kind !== 'bundled').map(({ card }) => card) },
-      { origin: 'home', cards: values(homeCards) },
-      { origin: 'custom', cards: values(customCards) }
-    ])
+    const { storeModels, homeCards, customCards } = this.#ctx.sections
+    const own = this.#local.all()
+    const cards = new Map<string, { card: ModelCard, origin: CardOrigin }>()
+    const add = (origin: CardOrigin, card: ModelCard): void => { cards.set(card.modelId, { card, origin }) }
+    for (const { value } of storeModels.entries()) add('store', value.card)
+    for (const { kind, card } of own) if (kind === 'bundled') add('bundled', card)
+    for (const { kind, card } of own) if (kind !== 'bundled') add('staged', card)
+    for (const { value } of homeCards.entries()) add('home', value)
+    for (const { value } of customCards.entries()) add('custom', value)
+    return cards
   }
 
   /** The card of one model, as `cards` has it, but for a copy that is here: that one is loaded by its own. */
   card (modelId: string): ModelCard | undefined {
-    const { local, sections: { storeModels, homeCards, customCards } } = this.#parts
-    return local.get(modelId)?.card ?? customCards.get(modelId) ?? this.#last(homeCards, modelId) ??
+    const { storeModels, homeCards, customCards } = this.#ctx.sections
+    return this.#local.get(modelId)?.card ?? customCards.get(modelId) ?? this.#last(homeCards, modelId) ??
       this.#last(storeModels, modelId)?.card
   }
 
   /** Where the copies of one model, or of all, are. */
   copies (wanted?: string): ClusterCopy[] {
-    const { cluster, sections: { modelCopies, storeModels }, receiving } = this.#parts
+    const { deps: { cluster }, sections: { modelCopies, storeModels } } = this.#ctx
     const nodes = new Map(cluster.nodes().map((node) => [node.nodeId, node]))
     const found: ClusterCopy[] = []
     const add = (node: NodeView | undefined, copy: CopyFact): void => {
@@ -75,7 +60,7 @@ export class Catalogue {
     for (const { nodeId, key, value: { kind, sizeBytes, digest } } of modelCopies.entries()) {
       add(nodes.get(nodeId), { modelId: key, kind, sizeBytes, digest })
     }
-    for (const { installId, modelId, bytes } of receiving()) {
+    for (const { installId, modelId, bytes } of this.#gossip.receiving()) {
       const node = cluster.resolve(installId)
       add(node, { modelId, kind: 'receiving', sizeBytes: bytes, digest: '' })
     }
@@ -95,7 +80,7 @@ export class Catalogue {
 
   /** Models that a runner somewhere in the cluster serves. */
   ready (): Set<string> {
-    const { cluster, sections: { modelCopies } } = this.#parts
+    const { deps: { cluster }, sections: { modelCopies } } = this.#ctx
     const live = new Set(cluster.nodes().filter((node) => node.live).map((node) => node.nodeId))
     const ready = [...modelCopies.entries()].filter(({ nodeId, value }) => value.ready && live.has(nodeId))
     return new Set(ready.map(({ key }) => key))
@@ -103,30 +88,9 @@ export class Catalogue {
 
   /** What the last of the nodes says under a key. Asked for with each model of a list, so not by a scan. */
   #last<T> (section: Section<T>, key: string): T | undefined {
-    const said = this.#parts.cluster.nodes().map(({ nodeId }) => section.get(key, nodeId))
+    const said = this.#ctx.deps.cluster.nodes().map(({ nodeId }) => section.get(key, nodeId))
     return said.findLast((value) => value !== undefined)
   }
-}
-
-/** What a node says of a copy it has (section `modelCopies`). */
-export interface CopyEntry {
-  kind: LocalCopy['kind']
-  digest: string
-  sizeBytes: number
-  ready: boolean
-}
-
-/** What a store host says of a model in its store (section `storeModels`). */
-export interface StoreEntryFact {
-  digest: string
-  revision: string
-  totalBytes: number
-  source: string
-  choice?: HubChoice
-  downloadedAt: string
-  bundled: boolean
-  /** Without its files. */
-  card: ModelCard
 }
 
 /** Characters of a description that other nodes are told. */

@@ -1,47 +1,35 @@
 import { join } from 'node:path'
 import { createLearning } from '../../../kernel/index.js'
-import type {
-  Bundle, Clock, Cluster, Context, Logger, ModelCard, NodeInfo, Section
-} from '../../../kernel/index.js'
-import { deriveCard, readHomeCards } from '../cards/index.js'
-import { Catalogue, tell, shortCard } from './catalogue.js'
-import { Exchange } from '../peers/exchange.js'
-import { ModelRoot } from '../files/root.js'
+import type { Clock, Cluster } from '../../../kernel/index.js'
+import { deriveCard } from '../cards/derive.js'
+import { readHomeCards } from '../cards/home.js'
+import type { StagingContext } from '../context.js'
 import { overlap, volumeOf } from '../files/folders.js'
-import { find } from '../peers/finder.js'
+import { ModelRoot } from '../files/root.js'
 import { createHubClient } from '../hub/client.js'
 import type { HubClient } from '../hub/types.js'
-import { LocalCopies } from '../staged/local-copies.js'
-import type { Roots } from '../staged/local-copies.js'
-import type { manifest } from '../manifest.js'
+import { Exchange } from '../peers/exchange.js'
+import { find } from '../peers/finder.js'
+import { ProgressGossip } from '../peers/progress-gossip.js'
 import { Uplink } from '../peers/send-file.js'
-import { Room } from '../space/room.js'
-import type { CopyEntry, StoreEntryFact } from './catalogue.js'
+import { StoreAccess } from '../peers/store-access.js'
 import type { Judge } from '../service.js'
-import { OfferedModels } from '../store/offered.js'
 import { Evictor } from '../space/evictor.js'
 import { inUseClosure } from '../space/plans.js'
+import { Room } from '../space/room.js'
 import { Uses } from '../space/uses.js'
+import { LocalCopies } from '../staged/local-copies.js'
+import type { Roots } from '../staged/local-copies.js'
 import { Stager } from '../staged/stager.js'
-import { failureOf } from '../transfer/job.js'
-import { StoreAccess } from '../peers/store-access.js'
+import { OfferedModels } from '../store/offered.js'
 import { KEEP_PARTIAL_MS, Store } from '../store/store.js'
 import type { Derive } from '../store/types.js'
-import { ProgressGossip } from '../peers/progress-gossip.js'
-
-export type StagingContext = Context<typeof manifest>
-
-/** Sections whose schemas say less than what is in them. */
-interface FactSections {
-  modelCopies: Section<CopyEntry>
-  storeModels: Section<StoreEntryFact>
-  homeCards: Section<ModelCard>
-  customCards: Section<ModelCard>
-}
+import { failureOf } from '../transfer/job.js'
+import type { CopyEntry } from '../types.js'
+import { Catalogue, shortCard, tell } from './catalogue.js'
 
 /** What the plugin takes from the machine and from svc.yaml, with every path absolute. */
 export interface ManagerOptions {
-  ctx: StagingContext
   random: () => number
   stagingPath: string
   cachePath: string
@@ -56,12 +44,10 @@ export interface ManagerOptions {
 
 /** Everything about models on this node; `opened` resolves when the disks have been looked at. */
 export class ModelManager {
+  readonly ctx: StagingContext
   readonly options: ManagerOptions
-  readonly node: NodeInfo
   readonly clock: Clock
-  readonly log: Logger
   readonly cluster: Cluster
-  readonly bundle: Bundle
   readonly uses = new Uses()
   readonly room: Room
   readonly uplink: Uplink
@@ -86,55 +72,68 @@ export class ModelManager {
   readonly #digests = new Map<string, string>()
   #closing = false
 
-  constructor (options: ManagerOptions) {
-    const { ctx, random } = options
-    const { clock, log, node, sections, deps: { cluster, bundle } } = ctx
+  constructor (ctx: StagingContext, options: ManagerOptions) {
+    const { clock, log, deps: { cluster } } = ctx
+    const { random, stagingPath, cachePath } = options
+    this.ctx = ctx
     this.options = options
-    this.node = node
     this.clock = clock
-    this.log = log
     this.cluster = cluster
-    this.bundle = bundle
+    const root = (path: string): ModelRoot => new ModelRoot({ root: path, clock })
+    this.roots = {
+      staged: root(stagingPath), beside: root(join(stagingPath, '.beside')), cache: root(cachePath)
+    }
     this.room = new Room(options.headroomBytes)
     this.uplink = new Uplink(options.uploadBytesPerSecond, clock)
     this.hub = options.hub === null ? null : createHubClient({ ...options.hub, clock, random, log })
-    const { stagingPath, cachePath } = options
-    this.roots = {
-      staged: new ModelRoot({ root: stagingPath, clock }),
-      beside: new ModelRoot({ root: join(stagingPath, '.beside'), clock }),
-      cache: new ModelRoot({ root: cachePath, clock })
-    }
-    this.local = new LocalCopies({ bundle, log, roots: this.roots, onChange: () => { this.share() } })
-    const { storeHosts } = sections
-    const facts: FactSections = sections as never
-    this.access = new StoreAccess({
-      cluster, storeHosts, storeModels: facts.storeModels, error: ctx.error, learning: createLearning(ctx),
-      remembered: () => [...sections.stores.entries()].map(({ key }) => key)
-    })
-    this.gossip = new ProgressGossip({
-      cluster, clock, jobs: () => this.stager.jobs(), nodeId: node.nodeId
-    })
-    this.catalogue = new Catalogue({
-      cluster, local: this.local, sections: facts, receiving: () => this.gossip.receiving()
-    })
-    this.exchange = new Exchange({ cluster, clock, access: this.access })
+    this.local = new LocalCopies(ctx, this.roots, () => { this.share() })
+    this.access = new StoreAccess(ctx, createLearning(ctx))
+    this.gossip = new ProgressGossip(ctx, () => this.stager.jobs())
+    this.catalogue = new Catalogue(ctx, this.local, this.gossip)
+    this.exchange = new Exchange(ctx, this.access)
     this.evictors = {
-      staged: this.#createEvictor('staged'), beside: this.#createEvictor('beside'),
-      cache: this.#createEvictor('cache')
+      staged: this.#evictorOf('staged'), beside: this.#evictorOf('beside'), cache: this.#evictorOf('cache')
     }
-    this.stager = this.#createStager()
+    const { roots, local, room, exchange, hub, derive } = this
+    this.stager = new Stager({
+      ctx, random, roots, local, room, exchange, hub, derive, evictor: this.evictors.staged,
+      find: async (modelId, digest, signal) => {
+        await this.access.learned(signal)
+        return await find(this, modelId, digest, signal)
+      },
+      // A companion is used in whichever version is here.
+      inUse: (modelId, digest) => this.uses.needs(modelId, digest) || this.uses.ids().some((used) =>
+        used !== modelId && inUseClosure([used], this.companionsOf).has(modelId)),
+      onChange: () => { this.gossip.changed() }
+    })
     this.opened = this.#open().catch((err: unknown) => {
       log.error({ err }, 'models on this node are known only in part')
     })
   }
 
-  /** The card of a model of the catalogue. */
-  card (modelId: string): ModelCard | undefined { return this.catalogue.card(modelId) }
+  #evictorOf (kind: keyof Roots): Evictor {
+    const { ctx, uses, companionsOf, options: { cleanupOnDeactivate, keepRecentBytes, headroomBytes } } = this
+    const root = this.roots[kind]
+    return new Evictor({
+      root, uses, companionsOf, clock: ctx.clock, log: ctx.log,
+      active: () => this.stager.active(),
+      // A version beside another has no place of its own once nothing uses it.
+      settings: kind === 'beside'
+        ? { cleanupOnDeactivate: true, keepRecentBytes: 0, headroomBytes }
+        : { cleanupOnDeactivate, keepRecentBytes, headroomBytes },
+      volume: async () => await volumeOf(root.root),
+      onEvicted: ({ modelId, freedBytes, trigger }) => {
+        this.local.removed(kind, modelId)
+        if (this.local.get(modelId) === undefined) this.stager.forget(modelId)
+        if (trigger === 'purge' || kind === 'beside') return
+        ctx.emit('StagedModelEvicted', { nodeId: ctx.node.nodeId, modelId, freedBytes, trigger })
+      }
+    })
+  }
 
   /** What a model needs beside its own files. */
-  companionsOf (modelId: string): string[] {
-    return this.card(modelId)?.companions.map((companion) => companion.modelId) ?? []
-  }
+  readonly companionsOf = (modelId: string): string[] =>
+    this.catalogue.card(modelId)?.companions.map((companion) => companion.modelId) ?? []
 
   /** A runner of the model became ready here, or is so no more. */
   serving (modelId: string, ready: boolean): void {
@@ -146,20 +145,16 @@ export class ModelManager {
   /** Tells the other nodes what this one has. */
   share (): void {
     if (this.#closing) return
-    const { sections } = this.options.ctx
-    const { nodeId } = this.node
-    const own = this.local.all()
-    const copies = new Map(own.map((copy): [string, CopyEntry] => [copy.card.modelId, {
+    const { log, sections, node: { nodeId } } = this.ctx
+    const copies = new Map(this.local.all().map((copy): [string, CopyEntry] => [copy.card.modelId, {
       kind: copy.kind, digest: copy.digest, sizeBytes: copy.manifest.totalBytes,
       ready: this.#serving.has(copy.card.modelId)
     }]))
     const left = [
       ...tell(sections.modelCopies, nodeId, copies),
-      ...tell(sections.storeModels as never, nodeId, this.offered?.facts() ?? new Map<string, never>())
+      ...tell(sections.storeModels, nodeId, this.offered?.facts() ?? new Map())
     ]
-    if (left.length > 0) {
-      this.log.error({ models: left }, 'too many models: the other nodes are not told of these')
-    }
+    if (left.length > 0) log.error({ models: left }, 'too many models: the other nodes are not told of these')
     this.exchange.offer(this.local.versions())
   }
 
@@ -176,7 +171,7 @@ export class ModelManager {
 
   /** Never rejects: what cannot be used is reported, the rest works. */
   async #open (): Promise<void> {
-    const { ctx, storePath } = this.options
+    const { storePath } = this.options
     await this.#separate()
     const { staged, beside, cache } = this.roots
     await this.#prepare(staged)
@@ -185,11 +180,18 @@ export class ModelManager {
     await this.#prepare(cache)
     await this.local.open()
     if (storePath !== null) await this.#openStore(storePath)
-    const since = new Date(this.clock.now()).toISOString()
-    const host = new Map(this.offered === null ? [] : [['store', { since }]])
-    tell(ctx.sections.storeHosts, this.node.nodeId, host)
-    await this.#homeCards()
+    await this.#tellAtStart()
     this.share()
+  }
+
+  /** Tells the others whether this node is a store host, and which cards its operator has written. */
+  async #tellAtStart (): Promise<void> {
+    const { clock, log, sections, node: { home, nodeId } } = this.ctx
+    const since = new Date(clock.now()).toISOString()
+    tell(sections.storeHosts, nodeId, new Map(this.offered === null ? [] : [['store', { since }]]))
+    const { cards, problems } = await readHomeCards(join(home, 'cards'))
+    for (const problem of problems) log.warn({ problem }, 'a card in the home cannot be used')
+    tell(sections.homeCards, nodeId, new Map(cards.map((card) => [card.modelId, shortCard(card)])))
   }
 
   /** Folders that overlap would each take the other's models for its own: of two, one is not used. */
@@ -222,7 +224,7 @@ export class ModelManager {
   async #sweep (root: ModelRoot): Promise<void> {
     const live = new Set(this.stager.active())
     await root.sweep({ olderThanMs: KEEP_PARTIAL_MS, live }).catch((err: unknown) => {
-      this.log.warn({ err }, 'what earlier transfers left could not be removed')
+      this.ctx.log.warn({ err }, 'what earlier transfers left could not be removed')
     })
   }
 
@@ -240,24 +242,21 @@ export class ModelManager {
 
   /** Reports a folder that cannot be used; the rest works on. */
   #reportUnusable (error: unknown): void {
-    const { message } = failureOf(error)
-    this.log.error({ err: error }, 'a folder of models cannot be used')
-    this.options.ctx.raise('staging_unusable', message)
+    this.ctx.log.error({ err: error }, 'a folder of models cannot be used')
+    this.ctx.raise('staging_unusable', failureOf(error).message)
   }
 
   async #openStore (path: string): Promise<void> {
-    const { random } = this.options
+    const { room, hub, derive, exchange: { fromNode }, options: { random }, ctx: { clock, log } } = this
     try {
-      const root = new ModelRoot({ root: path, clock: this.clock })
       const store = new Store({
-        root, random, clock: this.clock, log: this.log, hub: this.hub, room: this.room,
-        derive: this.derive, fromNode: this.exchange.fromNode,
+        root: new ModelRoot({ root: path, clock }), random, clock, log, hub, room, derive, fromNode,
         // Also told of progress, which is no news for the other nodes.
         onChange: (modelId) => { if (this.#stored(modelId)) this.share() }
       })
       await store.open()
       this.store = store
-      this.offered = new OfferedModels(this.store, this.local, new Date(this.clock.now()).toISOString())
+      this.offered = new OfferedModels(store, this.local, new Date(clock.now()).toISOString())
       for (const { modelId, digest } of this.offered.items()) this.#digests.set(modelId, digest)
     } catch (error) {
       this.#reportUnusable(error)
@@ -271,7 +270,7 @@ export class ModelManager {
     if (this.#digests.get(modelId) === item.digest) return false
     this.#digests.set(modelId, item.digest)
     const { revision, totalBytes } = item.manifest
-    this.options.ctx.emit('ModelStored', { nodeId: this.node.nodeId, modelId, revision, totalBytes })
+    this.ctx.emit('ModelStored', { nodeId: this.ctx.node.nodeId, modelId, revision, totalBytes })
     return true
   }
 
@@ -286,75 +285,11 @@ export class ModelManager {
     return { ...said.card, files, totalBytes: about.files.reduce((sum, { size }) => sum + size, 0) }
   }
 
-  async #homeCards (): Promise<void> {
-    const { cards, problems } = await readHomeCards(join(this.node.home, 'cards'))
-    for (const problem of problems) this.log.warn({ problem }, 'a card in the home cannot be used')
-    const entries = new Map(cards.map((card) => [card.modelId, shortCard(card)]))
-    tell(this.options.ctx.sections.homeCards as never, this.node.nodeId, entries as never)
-  }
-
   /** The content that an instance of the model is to run which is placed now. */
   digestOf (modelId: string): string | null {
     const stored = this.access.entry(modelId)
     if (stored !== undefined) return stored.bundled ? null : stored.digest
     const copies = this.catalogue.copies(modelId).filter(({ kind, live }) => live && kind !== 'receiving')
     return copies.some(({ kind }) => kind === 'bundled') ? null : copies[0]?.digest ?? null
-  }
-
-  #createEvictor (kind: keyof Roots): Evictor {
-    const { ctx, cleanupOnDeactivate, keepRecentBytes, headroomBytes } = this.options
-    const root = this.roots[kind]
-    return new Evictor({
-      root,
-      uses: this.uses, clock: this.clock, log: this.log,
-      companionsOf: (modelId) => this.companionsOf(modelId),
-      active: () => this.stager.active(),
-      // A version beside another has no place of its own once nothing uses it.
-      settings: kind === 'beside'
-        ? { cleanupOnDeactivate: true, keepRecentBytes: 0, headroomBytes }
-        : { cleanupOnDeactivate, keepRecentBytes, headroomBytes },
-      volume: async () => await volumeOf(root.root),
-      onEvicted: ({ modelId, freedBytes, trigger }) => {
-        this.local.removed(kind, modelId)
-        if (this.local.get(modelId) === undefined) this.stager.forget(modelId)
-        if (trigger === 'purge' || kind === 'beside') return
-        ctx.emit('StagedModelEvicted', { nodeId: this.node.nodeId, modelId, freedBytes, trigger })
-      }
-    })
-  }
-
-  #createStager (): Stager {
-    const { ctx, random } = this.options
-    const { nodeId } = this.node
-    return new Stager({
-      roots: this.roots, local: this.local, evictor: this.evictors.staged, room: this.room,
-      exchange: this.exchange, hub: this.hub, clock: this.clock, random, log: this.log,
-      find: async (modelId, digest, signal) => {
-        await this.access.learned(this.clock, signal)
-        return await find({
-          cluster: this.cluster, access: this.access, offered: this.offered, hub: this.hub?.url ?? null,
-          copies: (id) => this.catalogue.copies(id), error: ctx.error
-        }, modelId, digest, signal)
-      },
-      derive: async (folder, { modelId, revision, files }) =>
-        await this.derive(folder, { modelId, revision, files }),
-      onChange: () => { this.gossip.changed() },
-      onPending: ({ modelId, attemptId }) => {
-        ctx.emit('NodeDownloadProgress', { nodeId, modelId, attemptId, status: 'pending', totalBytes: 0 })
-      },
-      // A companion is used in whichever version is here.
-      inUse: (modelId, digest) => this.uses.needs(modelId, digest) || this.uses.ids().some((used) =>
-        used !== modelId && inUseClosure([used], (id) => this.companionsOf(id)).has(modelId)),
-      onCompleted: ({ modelId, attemptId, progress: { totalBytes } }) => {
-        ctx.clear('download_failed')
-        ctx.emit('NodeDownloadProgress', { nodeId, modelId, attemptId, status: 'completed', totalBytes })
-      },
-      onFailed: ({ modelId, attemptId, failure }) => {
-        const { reason, message } = failure!
-        // A name that is none is the asker's mistake, not this node's trouble.
-        if (reason !== 'model_not_found') ctx.raise('download_failed', `${modelId}: ${message}`)
-        ctx.emit('DownloadFailed', { nodeId, modelId, attemptId, reason, errorMessage: message })
-      }
-    })
   }
 }

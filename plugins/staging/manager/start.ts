@@ -1,22 +1,23 @@
 import { homedir } from 'node:os'
 import { isAbsolute, join, resolve } from 'node:path'
-import type { RouteRequest, Started, SvcError, Session } from '../../../kernel/index.js'
+import type { Context, ModelCard, RouteRequest, Session, Started, SvcError } from '../../../kernel/index.js'
+import type { StagingContext } from '../context.js'
+import { errors } from '../declarations.js'
+import { unlessAborted } from '../files/queues.js'
 import { cancelDownload, download, downloads, downloadState, pause } from '../handlers/downloads.js'
 import { file, manifest as manifestHandler } from '../handlers/files.js'
 import { add, card, copies, models, removeCustom } from '../handlers/models.js'
 import { purge, remove } from '../handlers/purge.js'
 import { stage } from '../handlers/stage.js'
-import { storage, health, registry } from '../handlers/storage.js'
-import { ModelManager } from './manager.js'
-import { effective } from '../settings.js'
+import { health, registry, storage } from '../handlers/storage.js'
 import type { manifest } from '../manifest.js'
-import type { ManagerOptions, StagingContext } from './manager.js'
-import { unlessAborted } from '../files/queues.js'
-import { errors } from '../declarations.js'
 import type { LocatedModel, Models } from '../service.js'
+import { effective } from '../settings.js'
 import { ModelGoing } from '../space/uses.js'
 import { failureOf } from '../transfer/job.js'
 import type { Failure } from '../transfer/job.js'
+import { ModelManager } from './manager.js'
+import type { ManagerOptions } from './manager.js'
 
 const GIB = 1024 ** 3
 /** How often transfers that nobody goes on with are looked for, ms. */
@@ -32,8 +33,9 @@ export interface StagingParts {
 }
 
 /** Starts the plugin on given parts of the machine. */
-export function start (ctx: StagingContext, parts: StagingParts): Started<typeof manifest> {
-  const manager = new ModelManager(optionsOf(ctx, parts))
+export function start (context: Context<typeof manifest>, parts: StagingParts): Started<typeof manifest> {
+  const ctx = context as unknown as StagingContext
+  const manager = new ModelManager(ctx, optionsOf(ctx, parts))
   ctx.effect('models', async () => { await manager.close() })
   ctx.effect('broken off transfers', ctx.clock.every(EXPIRE_MS, () => {
     void manager.opened.then(async () => { await manager.expire() })
@@ -52,9 +54,8 @@ export function start (ctx: StagingContext, parts: StagingParts): Started<typeof
         return { is }
       },
       addCard: ({ card }) => {
-        const { modelId } = card as { modelId: string }
-        customCards.put(modelId, card)
-        return { modelId }
+        customCards.put(card.modelId, card as ModelCard)
+        return { modelId: card.modelId }
       },
       removeCard: ({ modelId }) => {
         const removed = customCards.get(modelId) !== undefined
@@ -96,7 +97,7 @@ function optionsOf (ctx: StagingContext, { env, random, headroomBytes }: Staging
     path == null ? join(home, standard) : absolute(path, configPath)
   const { hub } = store
   return {
-    ctx, random, headroomBytes,
+    random, headroomBytes,
     stagingPath: at(own.cachePath, 'staging'),
     cachePath: at(hub.cache_path, 'hub'),
     storePath: store.store_path === undefined ? null : absolute(store.store_path, configPath),
@@ -126,13 +127,13 @@ const bytesOf = (mib: number | undefined): number | null => mib === undefined ? 
 
 /** The service by which other plugins find models on this node. */
 export function modelsService (manager: ModelManager): Models {
-  const { ctx } = manager.options
+  const { ctx } = manager
   return {
     opened: manager.opened,
     locate: (modelId, digest) => manager.local.get(modelId, digest),
     digest: (modelId) => manager.digestOf(modelId),
     located: () => manager.local.all(),
-    card: (modelId) => manager.card(modelId),
+    card: (modelId) => manager.catalogue.card(modelId),
     stagedBytes: (modelId) => new Map(manager.catalogue.copies(modelId)
       .filter(({ kind }) => kind !== 'store').map(({ nodeId, sizeBytes }) => [nodeId, sizeBytes])),
     copies: (modelId) => manager.catalogue.copies(modelId),
@@ -182,7 +183,8 @@ function told (ctx: StagingContext, { reason, message }: Failure): SvcError {
  * starts while the store is away would think that there is none. Says so where another node is one, too.
  */
 export function rememberStore (manager: ModelManager, session: Session): void {
-  const { node: { installId }, log, options: { ctx, storePath } } = manager
+  const { ctx, options: { storePath } } = manager
+  const { log, node: { installId } } = ctx
   const is = storePath !== null
   const tell = (): void => {
     const others = is ? manager.access.all().filter(({ self }) => !self) : []
@@ -209,7 +211,8 @@ const SETTLE_MS = 15_000
  * has its pass after the one of the start.
  */
 export function startupPass (manager: ModelManager, session: Session): void {
-  const { clock, evictors: { staged, beside }, stager, uses, log, options: { ctx } } = manager
+  const { ctx, evictors: { staged, beside }, stager, uses } = manager
+  const { clock, log } = ctx
   const early = new Set<string>()
   let begun = false
   let passed = false

@@ -1,4 +1,6 @@
-import type { Channel, Clock, Cluster } from '../../../kernel/index.js'
+import { kernelError } from '../../../kernel/index.js'
+import type { Channel } from '../../../kernel/index.js'
+import type { StagingContext } from '../context.js'
 import { askManifest } from './finder.js'
 import type { LocalCopy } from '../staged/local-copies.js'
 import { lanSource } from './sources.js'
@@ -31,13 +33,12 @@ export interface Joined {
   leave (): void
 }
 
-export interface ExchangeParts { cluster: Cluster, clock: Clock, access: StoreAccess }
-
 type Arriving = ModelContent & { modelId: string, directory: string }
 
 /** Chunks from other nodes, and for them. */
 export class Exchange {
-  readonly #parts: ExchangeParts
+  readonly #ctx: Pick<StagingContext, 'clock' | 'deps'>
+  readonly #access: StoreAccess
   readonly #channel: Channel<HoldingsMessage>
   readonly #holdings: Holdings
   readonly #stops: (() => void)[] = []
@@ -46,9 +47,10 @@ export class Exchange {
   /** By model id: what is being received, or is exported. */
   readonly #partial = new Map<string, PartialCopy>()
 
-  constructor (parts: ExchangeParts) {
-    this.#parts = parts
-    const { cluster, clock } = parts
+  constructor (ctx: Pick<StagingContext, 'clock' | 'deps'>, access: StoreAccess) {
+    this.#ctx = ctx
+    this.#access = access
+    const { clock, deps: { cluster } } = ctx
     this.#channel = cluster.channel('staging.chunks', (from, message) => {
       this.#holdings.receive(from, message)
     })
@@ -101,7 +103,7 @@ export class Exchange {
       state,
       sources: () => this.#sources(modelId, digest, sha256Of, state),
       onSources: (fn) => {
-        const each = [state.onChange(fn), this.#parts.cluster.onPeers(fn)]
+        const each = [state.onChange(fn), this.#ctx.deps.cluster.onPeers(fn)]
         return () => { for (const stop of each) stop() }
       },
       got: (chunk) => {
@@ -117,9 +119,9 @@ export class Exchange {
   #sources (
     modelId: string, digest: string, sha256Of: (path: string) => string, swarm: Swarm
   ): ChunkSource[] {
-    const { cluster, access } = this.#parts
-    const host = access.known()
-    const has = host?.live === true && !host.self && access.entry(modelId, host)?.digest === digest
+    const { cluster } = this.#ctx.deps
+    const host = this.#access.known()
+    const has = host?.live === true && !host.self && this.#access.entry(modelId, host)?.digest === digest
     const stores = has ? [host.installId] : []
     const peers = swarm.peers().filter((installId) => !stores.includes(installId))
     const common = { cluster, modelId, digest, sha256Of }
@@ -133,8 +135,10 @@ export class Exchange {
 
   /** What a model consists of on another node, and that node as a source of it. */
   readonly fromNode: StoreOptions['fromNode'] = async (modelId, installId, signal) => {
-    const { cluster } = this.#parts
-    const { manifest, digest } = await askManifest(cluster, installId, modelId, 'from=self', signal)
+    const { clock, deps: { cluster } } = this.#ctx
+    const node = cluster.resolve(installId)
+    if (node === undefined) throw kernelError('unreachable', `No node ${installId} is known.`)
+    const { manifest, digest } = await askManifest({ cluster, clock }, node, modelId, 'from=self', signal)
     const source = lanSource({
       cluster, modelId, installId, kind: 'peer', digest, has: () => true, sha256Of: hashesOf(manifest)
     })

@@ -1,4 +1,6 @@
-import type { Channel, Clock, Cluster } from '../../../kernel/index.js'
+import type { Channel } from '../../../kernel/index.js'
+import { schemaChecker } from '../../../kernel/cards/index.js'
+import type { StagingContext } from '../context.js'
 import type { DownloadView, Job } from '../transfer/job.js'
 
 /** How often transfers are told of while something moves, ms. */
@@ -8,25 +10,20 @@ const AGAIN_MS = 10_000
 /** Most entries of another node that are kept. */
 const MOST = 256
 
-export interface ProgressGossipParts {
-  cluster: Cluster
-  clock: Clock
-  nodeId: string
-  jobs: () => readonly Job[]
-}
-
 /** Tells the other nodes how this one's transfers go, and keeps what they tell: lossy, the newest counts. */
 export class ProgressGossip {
-  readonly #parts: ProgressGossipParts
+  readonly #ctx: Pick<StagingContext, 'clock' | 'deps' | 'node'>
+  readonly #jobs: () => readonly Job[]
   readonly #channel: Channel<unknown>
   readonly #others = new Map<string, DownloadView[]>()
   readonly #stops: (() => void)[]
   #changed = true
   #toldAt = -Infinity
 
-  constructor (parts: ProgressGossipParts) {
-    this.#parts = parts
-    const { cluster, clock } = parts
+  constructor (ctx: Pick<StagingContext, 'clock' | 'deps' | 'node'>, jobs: () => readonly Job[]) {
+    this.#ctx = ctx
+    this.#jobs = jobs
+    const { clock, deps: { cluster } } = ctx
     this.#channel = cluster.channel('staging.downloads', (from, message) => { this.#receive(from, message) })
     this.#stops = [
       clock.every(TELL_MS, () => { this.#tell() }),
@@ -42,8 +39,8 @@ export class ProgressGossip {
 
   /** /state.downloads: node id to its transfers. */
   view (): Record<string, DownloadView[]> {
-    const { cluster, nodeId } = this.#parts
-    const all: Record<string, DownloadView[]> = { [nodeId]: this.#own() }
+    const { deps: { cluster }, node } = this.#ctx
+    const all: Record<string, DownloadView[]> = { [node.nodeId]: this.#own() }
     for (const [installId, views] of this.#others) {
       const node = cluster.resolve(installId)
       if (node !== undefined) all[node.nodeId] = views
@@ -53,7 +50,7 @@ export class ProgressGossip {
 
   /** Transfers under way on any node, with what has come so far. */
   * receiving (): Iterable<{ installId: string, modelId: string, bytes: number }> {
-    const { cluster } = this.#parts
+    const { cluster } = this.#ctx.deps
     for (const [nodeId, views] of Object.entries(this.view())) {
       const node = cluster.resolve(nodeId)
       for (const view of views) {
@@ -71,12 +68,12 @@ export class ProgressGossip {
   }
 
   #own (): DownloadView[] {
-    return this.#parts.jobs().map((job) => job.view(this.#parts.nodeId))
+    return this.#jobs().map((job) => job.view(this.#ctx.node.nodeId))
   }
 
   #tell (): void {
-    const now = this.#parts.clock.mono()
-    const moving = this.#changed || this.#parts.jobs().some((job) => !job.over)
+    const now = this.#ctx.clock.mono()
+    const moving = this.#changed || this.#jobs().some((job) => !job.over)
     if (!moving && now - this.#toldAt < AGAIN_MS) return
     this.#changed = false
     this.#toldAt = now
@@ -84,20 +81,27 @@ export class ProgressGossip {
   }
 
   #receive (from: string, message: unknown): void {
-    if (!Array.isArray(message) || message.length > MOST) return
-    if (message.every(isView)) this.#others.set(from, message)
+    if (problemOf(message) === null) this.#others.set(from, message as DownloadView[])
   }
 }
 
-const KINDS = new Set(['DownloadPending', 'DownloadOngoing', 'DownloadCompleted', 'DownloadFailed'])
+const view = (more: object = {}) => ({
+  type: 'object', required: ['modelId', 'nodeId', ...Object.keys(more)],
+  properties: { modelId: { type: 'string' }, nodeId: { type: 'string' }, ...more }
+})
 
-function isView (value: unknown): value is DownloadView {
-  if (typeof value !== 'object' || value === null) return false
-  const [entry, ...more] = Object.entries(value)
-  if (entry === undefined || more.length > 0 || !KINDS.has(entry[0])) return false
-  const { modelId, nodeId } = (entry[1] ?? {}) as { modelId?: unknown, nodeId?: unknown }
-  if (typeof modelId !== 'string' || typeof nodeId !== 'string') return false
-  if (entry[0] !== 'DownloadOngoing') return true
-  const { downloadProgress } = entry[1] as { downloadProgress?: { downloaded?: unknown } }
-  return typeof downloadProgress?.downloaded === 'number'
-}
+/** What is wrong with a message of another node; null when it is a list of transfers. */
+const problemOf = schemaChecker({
+  type: 'array', maxItems: MOST,
+  items: {
+    type: 'object', minProperties: 1, maxProperties: 1, additionalProperties: false,
+    properties: {
+      DownloadPending: view(), DownloadCompleted: view(), DownloadFailed: view(),
+      DownloadOngoing: view({
+        downloadProgress: {
+          type: 'object', required: ['downloaded'], properties: { downloaded: { type: 'number' } }
+        }
+      })
+    }
+  }
+})

@@ -1,32 +1,25 @@
 import { delay, Reply } from '../../../kernel/index.js'
-import type { Clock, Cluster, NodeView, RouteRequest, Section, SvcError } from '../../../kernel/index.js'
-import { askNode } from './ask.js'
-import type { StoreEntryFact } from '../manager/catalogue.js'
-
-export interface StoreAccessParts {
-  cluster: Cluster
-  storeHosts: Section<{ since: string }>
-  /** Install ids of store hosts that the cluster remembers, also when they have not been met. */
-  remembered?: () => Iterable<string>
-  storeModels: Section<StoreEntryFact>
-  /** This node cannot know yet what the cluster has decided. */
-  learning?: () => boolean
-  error (
-    reason: 'store_not_configured' | 'store_unreachable', message?: string, details?: Record<string, unknown>
-  ): SvcError
-}
+import type { NodeView, RouteRequest, SvcError } from '../../../kernel/index.js'
+import type { StagingContext } from '../context.js'
+import type { StoreEntryFact } from '../types.js'
 
 /** How long, and how often, a node that has just started looks whether it has been told, ms. */
 const LEARN_MS = 10_000
 const LOOK_MS = 100
-/** Longest wait for what a store host answers to a request that was passed on, ms. */
+/** Longest wait for what a store host answers to a request that was passed on, ms; its longest answer. */
 const FORWARD_MS = 60_000
+const ANSWER_BYTES = 64 * 1024 * 1024
 
 /** Where the store of the cluster is, and what it says it has. */
 export class StoreAccess {
-  readonly #parts: StoreAccessParts
+  readonly #ctx: StagingContext
+  readonly #learning: () => boolean
 
-  constructor (parts: StoreAccessParts) { this.#parts = parts }
+  /** `learning`: whether this node cannot know yet what the cluster has decided. */
+  constructor (ctx: StagingContext, learning: () => boolean) {
+    this.#ctx = ctx
+    this.#learning = learning
+  }
 
   /**
    * The store host of the cluster, live or not; undefined where there is none. Of several, which is a
@@ -38,21 +31,21 @@ export class StoreAccess {
   }
 
   /** Waits, up to 10 s, until a node that has just started has been told where the store is. */
-  async learned (clock: Clock, signal: AbortSignal): Promise<void> {
-    const { learning } = this.#parts
-    for (let leftMs = LEARN_MS; leftMs > 0 && this.known() === undefined && learning?.() === true;) {
-      await delay(clock, LOOK_MS, signal)
+  async learned (signal: AbortSignal): Promise<void> {
+    for (let leftMs = LEARN_MS; leftMs > 0 && this.known() === undefined && this.#learning();) {
+      await delay(this.#ctx.clock, LOOK_MS, signal)
       leftMs -= LOOK_MS
     }
   }
 
   /** Every node that says, or said when it was last heard, that it has a store. */
   all (): NodeView[] {
-    const { cluster, storeHosts, remembered } = this.#parts
-    const known = new Set(remembered?.())
-    // What a lost node said last still counts: a store that is away is no cluster without a store.
+    const { deps: { cluster }, sections: { storeHosts, stores } } = this.#ctx
+    // What a lost node said last still counts: a store that is away is no cluster without a store. The
+    // cluster also remembers those that this node has not met yet.
+    const remembered = new Set([...stores.entries()].map(({ key }) => key))
     return cluster.nodes().filter(({ installId, nodeId }) =>
-      known.has(installId) || storeHosts.get('store', nodeId) !== undefined)
+      remembered.has(installId) || storeHosts.get('store', nodeId) !== undefined)
   }
 
   /** The store host, which can be reached. Throws `store_not_configured`, `store_unreachable`. */
@@ -60,7 +53,7 @@ export class StoreAccess {
     const host = this.known()
     if (host === undefined) throw this.none()
     if (!host.live) {
-      throw this.#parts.error('store_unreachable', `The store host ${host.name} cannot be reached.`,
+      throw this.#ctx.error('store_unreachable', `The store host ${host.name} cannot be reached.`,
         { node: host.nodeId })
     }
     return host
@@ -68,23 +61,22 @@ export class StoreAccess {
 
   /** Why no store host can be named: there is none, or this node has not been told of it yet. */
   none (): SvcError {
-    const { error, learning } = this.#parts
-    return learning?.() === true
-      ? error('store_unreachable', 'This node is only just meeting the others and has not been told yet ' +
-      'where the store is.', { retryAfterSeconds: 1 })
-      : error('store_not_configured')
+    if (!this.#learning()) return this.#ctx.error('store_not_configured')
+    const message = 'This node is only just meeting the others and has not been told yet where the store is.'
+    return this.#ctx.error('store_unreachable', message, { retryAfterSeconds: 1 })
   }
 
   /** The store host while it does not tell what it has. */
   silent (): NodeView | undefined {
     const host = this.known()
     if (host === undefined) return undefined
-    return !host.live || this.#parts.storeHosts.get('store', host.nodeId) === undefined ? host : undefined
+    const tells = host.live && this.#ctx.sections.storeHosts.get('store', host.nodeId) !== undefined
+    return tells ? undefined : host
   }
 
   /** What the store says of a model. `host`: for whoever asks of many models. */
   entry (modelId: string, host = this.known()): StoreEntryFact | undefined {
-    return host === undefined ? undefined : this.#parts.storeModels.get(modelId, host.nodeId)
+    return host === undefined ? undefined : this.#ctx.sections.storeModels.get(modelId, host.nodeId)
   }
 
   /**
@@ -96,13 +88,20 @@ export class StoreAccess {
   }): Promise<Reply> {
     const host = this.host()
     if (host.self || request.member !== null) {
-      throw this.#parts.error('store_unreachable', 'This node is no store host.')
+      throw this.#ctx.error('store_unreachable', 'This node is no store host.')
     }
-    const { timeoutMs = FORWARD_MS, ...rest } = call
-    const { status, body, headers } = await askNode(this.#parts.cluster, host.installId, {
-      ...rest, caller: request.caller, signal: request.signal, timeoutMs
-    })
-    const again = headers['retry-after']
-    return new Reply(body, status, again === undefined ? {} : { 'retry-after': again })
+    const { caller, signal } = request
+    const answer = await this.#ctx.deps.cluster.request(host.installId,
+      { timeoutMs: FORWARD_MS, ...call, caller, signal })
+    const parts: Uint8Array[] = []
+    let bytes = 0
+    for await (const part of answer.body as AsyncIterable<Uint8Array>) {
+      bytes += part.byteLength
+      if (bytes > ANSWER_BYTES) throw new Error(`the store's answer has more than ${ANSWER_BYTES} bytes`)
+      parts.push(part)
+    }
+    const again = answer.headers['retry-after']
+    return new Reply(JSON.parse(Buffer.concat(parts).toString()) as unknown, answer.status,
+      again === undefined ? {} : { 'retry-after': again })
   }
 }

@@ -1,6 +1,7 @@
 import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { Bundle, BundledModel, Logger } from '../../../kernel/index.js'
+import type { BundledModel } from '../../../kernel/index.js'
+import type { StagingContext } from '../context.js'
 import { hashFile } from '../files/hash.js'
 import { manifestDigest } from '../files/record.js'
 import type { ModelRoot } from '../files/root.js'
@@ -21,37 +22,37 @@ export interface Roots {
   cache: ModelRoot
 }
 
-export interface LocalCopiesParts {
-  bundle: Bundle
-  roots: Roots
-  log: Logger
-  onChange: () => void
-}
-
 type BroughtTo = keyof Roots
 
 /** What this node has: models that ship, that are staged, that it fetched itself. In memory, after `open`. */
 export class LocalCopies {
-  readonly #parts: LocalCopiesParts
+  readonly #ctx: Pick<StagingContext, 'deps' | 'log'>
+  readonly #roots: Roots
+  readonly #changed: () => void
   readonly #byKind = {
     bundled: new Map<string, LocalCopy>(), staged: new Map<string, LocalCopy>(),
     beside: new Map<string, LocalCopy>(), cache: new Map<string, LocalCopy>()
   }
 
-  constructor (parts: LocalCopiesParts) { this.#parts = parts }
+  constructor (ctx: Pick<StagingContext, 'deps' | 'log'>, roots: Roots, changed: () => void) {
+    this.#ctx = ctx
+    this.#roots = roots
+    this.#changed = changed
+  }
 
   /** Looks at the disk; what cannot be read is logged and left out. */
   async open (): Promise<void> {
-    const { bundle, roots, log } = this.#parts
+    const { deps: { bundle }, log } = this.#ctx
+    const { staged, beside, cache } = this.#roots
     const whole = async (what: string, work: () => Promise<void>): Promise<void> => {
       await work().catch((err: unknown) => { log.error({ err }, `${what} cannot be read`) })
     }
     let shipped: BundledModel[] = []
     await whole('the card of a model that ships', async () => { shipped = bundle.models() })
     await Promise.all([
-      whole('the folder of staged copies', async () => { await this.#list('staged', roots.staged) }),
-      whole('the folder of other versions', async () => { await this.#list('beside', roots.beside) }),
-      whole('the folder of copies from the hub', async () => { await this.#list('cache', roots.cache) }),
+      whole('the folder of staged copies', async () => { await this.#list('staged', staged) }),
+      whole('the folder of other versions', async () => { await this.#list('beside', beside) }),
+      whole('the folder of copies from the hub', async () => { await this.#list('cache', cache) }),
       ...shipped.map(async (model) => {
         const { modelId } = model.card
         await whole(`${modelId}, which ships,`, async () => {
@@ -59,7 +60,7 @@ export class LocalCopies {
         })
       })
     ])
-    this.#parts.onChange()
+    this.#changed()
   }
 
   /** The copy to load from, of that content if one is named: what ships is used in place. */
@@ -90,7 +91,7 @@ export class LocalCopies {
   added (kind: BroughtTo, copy: Copy): void {
     if (copy.record === null) return
     this.#byKind[kind].set(copy.modelId, localCopy(kind, copy.directory, copy.record))
-    this.#parts.onChange()
+    this.#changed()
   }
 
   /** Forgets the copies of a model whose folders are no longer there. */
@@ -104,7 +105,7 @@ export class LocalCopies {
   }
 
   removed (kind: BroughtTo, modelId: string): void {
-    if (this.#byKind[kind].delete(modelId)) this.#parts.onChange()
+    if (this.#byKind[kind].delete(modelId)) this.#changed()
   }
 
   async #list (kind: BroughtTo, root: ModelRoot): Promise<void> {

@@ -1,6 +1,7 @@
 import { link } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { Clock, Logger, ModelCard } from '../../../kernel/index.js'
+import type { ModelCard } from '../../../kernel/index.js'
+import type { StagingContext } from '../context.js'
 import { inFolder } from '../files/open.js'
 import { KeyedLock } from '../files/queues.js'
 import { manifestDigest } from '../files/record.js'
@@ -13,36 +14,32 @@ import type { HubClient } from '../hub/types.js'
 import type { Evictor } from '../space/evictor.js'
 import type { Room } from '../space/room.js'
 import { fetchSelection } from '../store/fetch.js'
-import type { StoreEntry } from '../store/types.js'
+import type { Derive, StoreEntry } from '../store/types.js'
 import { fetchModel } from '../transfer/fetch.js'
 import { failureOf, Job } from '../transfer/job.js'
-import type { ModelContent, ModelManifest } from '../types.js'
+import type { ModelContent } from '../types.js'
 import type { LocalCopies, LocalCopy, Roots } from './local-copies.js'
 
 /** A transfer to this node. What was asked for: the content with that digest, or whatever the store has. */
 export type StageJob = Job<{ digest: string | undefined }>
 
 export interface StagerParts {
+  ctx: Pick<StagingContext, 'clear' | 'clock' | 'emit' | 'log' | 'node' | 'raise'>
+  random: () => number
   roots: Roots
   local: LocalCopies
   evictor: Pick<Evictor, 'makeRoom'>
   room: Room
   exchange: Exchange
   hub: HubClient | null
+  /** Where a model can be had; see `find`. */
   find (modelId: string, digest: string | undefined, signal: AbortSignal): Promise<Found>
   /** Whether something on this node uses that content of a model. */
   inUse (modelId: string, digest: string): boolean
   /** Makes the card of what came from the hub. */
-  derive (folder: string, manifest: ModelManifest): Promise<ModelCard>
-  clock: Clock
-  random: () => number
-  log: Logger
+  derive: Derive
   /** Something about a job has changed. */
   onChange: () => void
-  onPending: (job: StageJob) => void
-  onCompleted: (job: StageJob) => void
-  /** A job failed; one that was cancelled, or ended with the node, has not. */
-  onFailed: (job: StageJob) => void
 }
 
 /** Ended jobs that are remembered, for /state. */
@@ -69,7 +66,7 @@ export class Stager {
     if (this.#closed) throw new Error('the node stops')
     const known = this.#open(modelId).find(({ ask }) => digest === undefined || ask.digest === digest)
     if (known !== undefined) return known
-    const { clock, onChange } = this.#parts
+    const { ctx: { clock }, onChange } = this.#parts
     const job: StageJob = new Job(modelId, { digest }, { clock, onChange })
     const key = digest === undefined ? modelId : `${modelId}@${digest}`
     this.#jobs.delete(key)
@@ -120,23 +117,38 @@ export class Stager {
   }
 
   async #run (job: StageJob): Promise<void> {
-    const { log, onPending, onCompleted, onFailed } = this.#parts
+    const { ctx: { clear, log } } = this.#parts
     const { modelId, signal } = job
     try {
-      onPending(job)
+      this.#tell(job, 'pending', 0)
       const arrival = this.#turns.run(modelId, async () => await this.#bring(job))
       this.#arrivals.set(job, arrival)
       await this.#companions(await arrival, job)
       job.complete()
-      onCompleted(job)
+      clear('download_failed')
+      this.#tell(job, 'completed', job.progress.totalBytes)
     } catch (error) {
       job.fail(error)
       if (signal.aborted) log.info({ modelId }, 'a transfer was broken off')
       else {
         log.error({ modelId, reason: job.failure?.reason, err: error }, 'a transfer failed')
-        onFailed(job)
+        this.#tellFailure(job)
       }
     }
+  }
+
+  #tell ({ modelId, attemptId }: StageJob, status: 'pending' | 'completed', totalBytes: number): void {
+    const { emit, node: { nodeId } } = this.#parts.ctx
+    emit('NodeDownloadProgress', { nodeId, modelId, attemptId, status, totalBytes })
+  }
+
+  /** One that was cancelled, or ended with the node, has not failed. */
+  #tellFailure ({ modelId, attemptId, failure }: StageJob): void {
+    const { emit, raise, node: { nodeId } } = this.#parts.ctx
+    const { reason, message } = failure!
+    // A name that is none is the asker's mistake, not this node's trouble.
+    if (reason !== 'model_not_found') raise('download_failed', `${modelId}: ${message}`)
+    emit('DownloadFailed', { nodeId, modelId, attemptId, reason, errorMessage: message })
   }
 
   /** Two models may name each other: only the arrival of a companion's own files is waited for. */
@@ -220,14 +232,14 @@ export class Stager {
     kind: keyof Roots, modelId: string, { manifest, card }: Pick<ModelContent, 'manifest' | 'card'>,
     source: string
   ): Promise<void> {
-    const { local, roots, clock } = this.#parts
+    const { local, roots, ctx: { clock } } = this.#parts
     const publishedAt = new Date(clock.now()).toISOString()
     local.added(kind, await roots[kind].publish(modelId, { manifest, card, source, publishedAt }))
   }
 
   /** Brings a copy from the store of this node, or over the network; the old one goes when it is whole. */
   async #copy (job: StageJob, content: ModelContent, item: StoreEntry | null): Promise<ModelCard> {
-    const { log, roots } = this.#parts
+    const { ctx: { log }, roots } = this.#parts
     const { modelId } = job
     const kind = this.#placeFor(modelId)
     roots[kind].requireUsable()
@@ -243,7 +255,7 @@ export class Stager {
     job: StageJob, root: ModelRoot, content: ModelContent, item: StoreEntry | null
   ): Promise<void> {
     const { manifest, digest } = content
-    const { room, evictor, clock, random, exchange, log } = this.#parts
+    const { room, evictor, random, exchange, ctx: { clock, log } } = this.#parts
     const { modelId, signal } = job
     const makeRoom = async (bytes: number): Promise<void> => { await evictor.makeRoom(bytes, modelId) }
     const { totalBytes } = manifest
@@ -266,7 +278,7 @@ export class Stager {
 
   /** Fetches from the hub into the cache of this node: the disk is checked, nothing is evicted for it. */
   async #fromHub (job: StageJob, { commit, fact, why }: Found & { from: 'hub' }): Promise<ModelCard> {
-    const { hub, local, room, derive, clock, random, log, roots: { cache: root } } = this.#parts
+    const { hub, local, room, derive, random, ctx: { clock, log }, roots: { cache: root } } = this.#parts
     const { modelId, signal } = job
     if (hub === null) throw why
     root.requireUsable()
@@ -284,7 +296,8 @@ export class Stager {
       await root.discard(modelId)
       throw otherContent(modelId, commit, hub.url)
     }
-    const card = await derive(root.incoming(modelId), manifest)
+    const { revision, files } = manifest
+    const card = await derive(root.incoming(modelId), { modelId, revision, files })
     await this.#publish('cache', modelId, { manifest, card }, `hub:${hub.url}@${selection.commit}`)
     return card
   }

@@ -1,8 +1,8 @@
 import type { LocalCopies, LocalCopy } from '../staged/local-copies.js'
 import { shortCard } from '../manager/catalogue.js'
-import type { StoreEntryFact } from '../manager/catalogue.js'
 import type { Store } from './store.js'
 import type { StoreEntry } from './types.js'
+import type { StoreEntryFact } from '../types.js'
 
 /** What a store host offers: the store's entries, and what ships; of one name the pulled one. */
 export class OfferedModels {

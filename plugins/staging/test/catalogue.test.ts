@@ -10,12 +10,12 @@ import { OfferedModels } from '../store/offered.js'
 import { Job } from '../transfer/job.js'
 import { ProgressGossip } from '../peers/progress-gossip.js'
 import { manifestOf, recordOf, sha256, write } from './files-kit.js'
-import { memorySection, Network, scratch } from './manager-kit.js'
+import { contextOf, memorySection, Network, scratch } from './manager-kit.js'
 import { memoryLog } from './store-kit.js'
 import { card } from '../../runners/test/samples.js'
 import type { Bundle, ModelCard } from '../../../kernel/index.js'
-import type { LocalCopiesParts, LocalCopy } from '../staged/local-copies.js'
-import type { CopyEntry, StoreEntryFact } from '../manager/catalogue.js'
+import type { LocalCopy, Roots } from '../staged/local-copies.js'
+import type { CopyEntry, StoreEntryFact } from '../types.js'
 import type { Store } from '../store/store.js'
 import type { Test } from './manager-kit.js'
 
@@ -48,7 +48,7 @@ function catalogueOf (local: LocalCopies = localOf()) {
     homeCards: memorySection<ModelCard>('n-me'), customCards: memorySection<ModelCard>('n-me')
   }
   const receiving: { installId: string, modelId: string, bytes: number }[] = []
-  const catalogue = new Catalogue({ cluster, local, sections, receiving: () => receiving })
+  const catalogue = new Catalogue(contextOf(cluster, { sections }), local, { receiving: () => receiving })
   return { net, sections, receiving, catalogue }
 }
 
@@ -145,16 +145,14 @@ interface Locals { local: LocalCopies, log: ReturnType<typeof memoryLog>, change
   staging: ModelRoot }
 
 async function locals (t: Test, bundle: Partial<Bundle> = {},
-  more: Partial<LocalCopiesParts> = {}): Promise<Locals> {
+  more: Partial<Roots> = {}): Promise<Locals> {
   const staging = new ModelRoot({ root: scratch(t), clock: systemClock })
   const log = memoryLog()
   let changes = 0
   await staging.prepare()
-  const local = new LocalCopies({
-    bundle: { models: () => [], ...bundle } as Bundle, log,
-    roots: { staged: staging, beside: unused(t), cache: unused(t) },
-    onChange: () => { changes++ }, ...more
-  })
+  const ctx = contextOf(new Network().node('me'), { log, deps: { bundle: { models: () => [], ...bundle } } })
+  const roots = { staged: staging, beside: unused(t), cache: unused(t), ...more }
+  const local = new LocalCopies(ctx, roots, () => { changes++ })
   return { local, log, staging, changes: () => changes }
 }
 
@@ -227,8 +225,8 @@ t.test('transfers are told to the others, and kept from them', async (t) => {
   const net = new Network()
   const [a, b] = [net.node('a'), net.node('b')]
   const jobs: Job[] = []
-  const one = new ProgressGossip({ cluster: a, clock, nodeId: 'n-a', jobs: () => jobs })
-  const two = new ProgressGossip({ cluster: b, clock, nodeId: 'n-b', jobs: () => [] })
+  const one = new ProgressGossip(contextOf(a, { clock }), () => jobs)
+  const two = new ProgressGossip(contextOf(b, { clock }), () => [])
   const settle = async (ms: number): Promise<void> => {
     await clock.advance(ms)
     for (let i = 0; i < 5; i++) await new Promise((resolve) => { setImmediate(resolve) })
@@ -248,7 +246,7 @@ t.test('transfers are told to the others, and kept from them', async (t) => {
   await settle(1000)
   t.match(two.view(), { 'n-a': [{ DownloadCompleted: { total: 10 } }] })
   t.same([...two.receiving()], [])
-  const late = new ProgressGossip({ cluster: net.node('c'), clock, nodeId: 'n-c', jobs: () => [] })
+  const late = new ProgressGossip(contextOf(net.node('c'), { clock }), () => [])
   await settle(11_000)
   t.match(late.view(), { 'n-a': [{ DownloadCompleted: {} }] }, 'who comes later hears of it too')
   net.lose('a')
@@ -267,7 +265,7 @@ const hostile: unknown[] = [
 t.test('what is no list of transfers is ignored', async (t) => {
   const net = new Network()
   const [a, b] = [net.node('a'), net.node('b')]
-  const gossip = new ProgressGossip({ cluster: b, clock: manualClock(), nodeId: 'n-b', jobs: () => [] })
+  const gossip = new ProgressGossip(contextOf(b, { clock: manualClock() }), () => [])
   const channel = a.channel<unknown>('staging.downloads', () => {})
   const settle = async (): Promise<void> => {
     for (let i = 0; i < 5; i++) await new Promise((resolve) => { setImmediate(resolve) })

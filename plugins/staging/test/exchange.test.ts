@@ -10,13 +10,15 @@ import { StoreAccess } from '../peers/store-access.js'
 import { fetchModel } from '../transfer/fetch.js'
 import { Uplink } from '../peers/send-file.js'
 import { CHUNK_BYTES } from '../types.js'
-import { errorOf, fakeRequest, json, memorySection, Network, scratch, until } from './manager-kit.js'
+import {
+  contextOf, errorOf, fakeRequest, json, known, memorySection, Network, scratch, until
+} from './manager-kit.js'
 import { contentOf, liveClock, manifestOf, wrongFiles } from './transfer-kit.js'
 import { card } from '../../runners/test/samples.js'
-import type { MemberRequest, MemberResponse } from '../../../kernel/index.js'
+import type { MemberRequest, MemberResponse, SvcError } from '../../../kernel/index.js'
 import type { LocalCopy } from '../staged/local-copies.js'
 import type { ModelManager } from '../manager/manager.js'
-import type { StoreEntryFact } from '../manager/catalogue.js'
+import type { StoreEntryFact } from '../types.js'
 import type { ModelManifest } from '../types.js'
 import type { Network as Net, NetNode, Test } from './manager-kit.js'
 import type { Content } from './transfer-kit.js'
@@ -65,8 +67,8 @@ async function serve (manager: ModelManager, { path, headers = {} }: MemberReque
     if (what === 'manifest') return json(200, await manifestHandler(manager, request))
     await file(manager, request)
   } catch (error) {
-    const { status = 500, message } = error as { status?: number, message: string }
-    return json(status, { error: { message } })
+    const { status = 500, reason = 'internal', message } = error as Partial<SvcError>
+    return json(status, { error: { reason, message } })
   }
   const { head } = request
   return { status: head?.status ?? 200, headers: head?.headers ?? {}, body: Readable.from([request.sent]) }
@@ -76,15 +78,17 @@ function member (t: Test, net: Net, name: string): Member {
   const cluster = net.node(name)
   const hosts = memorySection<{ since: string }>(`n-${name}`)
   const models = memorySection<StoreEntryFact>(`n-${name}`)
-  const access = new StoreAccess({ cluster, storeHosts: hosts, storeModels: models, error: errorOf })
-  const exchange = new Exchange({ cluster, clock: liveClock, access })
+  const sections = { storeHosts: hosts, storeModels: models }
+  const ctx = contextOf(cluster, { clock: liveClock, sections })
+  const access = new StoreAccess(ctx, known)
+  const exchange = new Exchange(ctx, access)
   t.teardown(() => { exchange.close() })
   const local = new Map<string, LocalCopy>()
   const versions = (modelId: string): LocalCopy[] => local.has(modelId) ? [local.get(modelId)!] : []
   const offered = new Map<string, LocalCopy>()
   const manager = {
     local: { versions }, offered, exchange, access, cluster, uplink: new Uplink(null, liveClock),
-    options: { ctx: { error: errorOf } }
+    ctx: { error: errorOf }
   } as unknown as ModelManager
   cluster.serve = async (request) => await serve(manager, request)
   const says = (nodeId: string, fact: StoreEntryFact): void => {

@@ -5,10 +5,10 @@ import { StoreAccess } from '../peers/store-access.js'
 import { systemClock } from '../../../kernel/index.js'
 import { manifestDigest } from '../files/record.js'
 import { manifestOf } from './files-kit.js'
-import { errorOf, fakeRequest, json, memorySection, Network } from './manager-kit.js'
+import { contextOf, fakeRequest, json, known, memorySection, Network } from './manager-kit.js'
 import { card } from '../../runners/test/samples.js'
 import type { Clock, MemberResponse } from '../../../kernel/index.js'
-import type { ClusterCopy, StoreEntryFact } from '../manager/catalogue.js'
+import type { ClusterCopy, StoreEntryFact } from '../types.js'
 import type { FinderParts } from '../peers/finder.js'
 import type { OfferedModels } from '../store/offered.js'
 import type { StoreEntry } from '../store/types.js'
@@ -48,8 +48,9 @@ function world (): World {
   const hosts = memorySection<{ since: string }>('n-me')
   const models = memorySection<StoreEntryFact>('n-me')
   const copies: ClusterCopy[] = []
-  const access = new StoreAccess({ cluster: me, storeHosts: hosts, storeModels: models, error: errorOf })
-  const parts = { cluster: me, access, offered: null, copies: () => copies, hub: null, error: errorOf }
+  const ctx = contextOf(me, { sections: { storeHosts: hosts, storeModels: models } })
+  const access = new StoreAccess(ctx, known)
+  const parts = { ctx, access, offered: null, catalogue: { copies: () => copies }, hub: null }
   return { net, me, nodes, hosts, models, parts, copies }
 }
 
@@ -102,7 +103,7 @@ t.test('a store that can be reached and has no such model: model_not_found, and 
   async (t) => {
     const w = world()
     isStore(w, 'host', false)
-    await t.rejects(find({ ...w.parts, hub: HUB }, ID, undefined, signal),
+    await t.rejects(find({ ...w.parts, hub: { url: HUB } }, ID, undefined, signal),
       { name: 'SvcError', reason: 'model_not_found', message: /store on host/ })
   })
 
@@ -130,7 +131,7 @@ t.test('a store that breaks is followed by a node with the same content', async 
 t.test('a node that has other content than it said does not count', async (t) => {
   const w = world()
   isStore(w, 'host')
-  w.nodes.host.serve = () => json(500, { error: { message: 'disk on fire' } })
+  w.nodes.host.serve = () => json(500, { error: { reason: 'internal', message: 'disk on fire' } })
   hasCopy(w, 'peer')
   w.nodes.peer.serve = () => said(other)
   await t.rejects(find(w.parts, ID, undefined, signal),
@@ -158,14 +159,14 @@ t.test('the store is lost', async (t) => {
     const w = world()
     isStore(w, 'host')
     lose(w, 'host')
-    t.match(await find({ ...w.parts, hub: HUB }, ID, undefined, signal),
+    t.match(await find({ ...w.parts, hub: { url: HUB } }, ID, undefined, signal),
       { from: 'hub', commit: COMMIT, fact: { digest }, why: { reason: 'store_unreachable' } })
   })
   await t.test('the hub is not asked when the store never spoke of the model', async (t) => {
     const w = world()
     isStore(w, 'host', false)
     lose(w, 'host')
-    await t.rejects(find({ ...w.parts, hub: HUB }, ID, undefined, signal),
+    await t.rejects(find({ ...w.parts, hub: { url: HUB } }, ID, undefined, signal),
       { name: 'SvcError', reason: 'store_unreachable' })
   })
 })
@@ -209,7 +210,7 @@ t.test('a name that did not come from this hub is never sent there', async (t) =
     isStore(w, 'host', false)
     w.models.says('n-host', ID, { ...fact, source })
     w.nodes.host.serve = () => { throw new Error('reset') }
-    await t.rejects(find({ ...w.parts, hub: HUB }, ID, undefined, signal),
+    await t.rejects(find({ ...w.parts, hub: { url: HUB } }, ID, undefined, signal),
       { name: 'SvcError', reason: 'store_unreachable' }, source)
   }
 })
@@ -294,17 +295,13 @@ t.test('StoreAccess: a node that has just started waits to be told where the sto
       return () => { clearTimeout(timer) }
     }
   }
-  const access = new StoreAccess({
-    cluster: w.parts.cluster, storeHosts: w.hosts, storeModels: w.models, error: errorOf, learning
-  })
-  await access.learned(clock, signal)
+  const sections = { storeHosts: w.hosts, storeModels: w.models }
+  const access = new StoreAccess(contextOf(w.me, { clock, sections }), learning)
+  await access.learned(signal)
   t.equal(access.host().name, 'host')
   const alone = world()
-  const never = new StoreAccess({
-    cluster: alone.parts.cluster, storeHosts: alone.hosts, storeModels: alone.models, error: errorOf,
-    learning: () => true
-  })
-  await never.learned(clock, signal)
+  const never = new StoreAccess(contextOf(alone.me, { clock }), () => true)
+  await never.learned(signal)
   t.throws(() => never.host(), { name: 'SvcError', reason: 'store_unreachable' }, 'but not for ever')
 })
 
@@ -313,14 +310,15 @@ t.test('a second store host is told of', (t) => {
   w.hosts.put('store', { since: '' })
   const said: unknown[] = []
   const ctx = {
-    sections: { stores: { get: () => ({}), observe: () => {} } }, effect: () => {}, clock: systemClock,
+    node: { installId: 'i-me' }, log: {}, clock: systemClock, effect: () => {},
+    sections: { stores: { get: () => ({}), observe: () => {} } },
     raise: (code: string, what: string) => { said.push([code, what]) },
     clear: (code: string) => { said.push(code) }
   }
   let again = (): void => {}
   const session = { masterNodeId: null, onChange: (fn: () => void) => { again = fn } }
   const manager = {
-    node: { installId: 'i-me' }, log: {}, access: w.parts.access, options: { ctx, storePath: '/store' }
+    access: w.parts.access, ctx, options: { storePath: '/store' }
   }
   rememberStore(manager as never, session as never)
   again()

@@ -10,12 +10,12 @@ import { StoreAccess } from '../peers/store-access.js'
 import { gguf, llama } from './cards-kit.js'
 import { startHub } from './hub-kit.js'
 import {
-  call, codes, errorOf, eventsOf, fakeRequest, json, memorySection, Network, pull, scratch, startNode, until
+  call, codes, contextOf, eventsOf, fakeRequest, json, known, memorySection, Network, pull, scratch,
+  startNode, until
 } from './manager-kit.js'
 import { card } from '../../runners/test/samples.js'
 import type { ModelContent } from '../types.js'
 import type { ModelManager } from '../manager/manager.js'
-import type { StoreEntryFact } from '../manager/catalogue.js'
 import type { FakeHub, HubFaults } from './hub-kit.js'
 import type { NetNode, Test } from './manager-kit.js'
 
@@ -168,14 +168,12 @@ function far (t: Test): Far {
   const host = net.node('host')
   const storeHosts = memorySection<{ since: string }>('n-me')
   storeHosts.says('n-host', 'store', { since: '' })
-  const access = new StoreAccess({
-    cluster, storeHosts, storeModels: memorySection<StoreEntryFact>('n-me'), error: errorOf
-  })
+  const access = new StoreAccess(contextOf(cluster, { sections: { storeHosts } }), known)
   const lent = new Map<string, Exported>()
   const stops: (() => void)[] = []
   t.teardown(() => { for (const stop of stops) stop() })
   const manager = {
-    cluster, access, store: null, offered: null, node: { installId: 'i-me', nodeId: 'n-me' },
+    cluster, access, store: null, offered: null,
     clock: { ...systemClock, after: (ms: number, fn: () => void) => {
       const stop = systemClock.after(ms, fn)
       stops.push(stop)
@@ -184,7 +182,7 @@ function far (t: Test): Far {
     catalogue: { cards: () => new Map() },
     derive: async (_folder: string, { modelId }: { modelId: string }) => card(modelId),
     exchange: { exportFolder: (copy: Exported) => { lent.set(copy.modelId, copy); return () => {} } },
-    options: { ctx: { error: errorOf, effect: () => {} } }
+    ctx: contextOf(cluster)
   } as unknown as ModelManager
   return { manager, host, lent }
 }

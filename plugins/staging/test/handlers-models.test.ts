@@ -13,12 +13,13 @@ import { gguf, llama } from './cards-kit.js'
 import { sha256 } from './files-kit.js'
 import { startHub } from './hub-kit.js'
 import {
-  call, errorOf, eventsOf, fakeRequest, json, memorySection, Network, pull, scratch, startNode
+  call, contextOf, errorOf, eventsOf, fakeRequest, json, known, memorySection, Network, pull, scratch,
+  startNode
 } from './manager-kit.js'
 import { card } from '../../runners/test/samples.js'
 import type { NodeView } from '../../../kernel/index.js'
 import type { ModelManager } from '../manager/manager.js'
-import type { StoreEntryFact } from '../manager/catalogue.js'
+import type { StoreEntryFact } from '../types.js'
 import type { Test } from './manager-kit.js'
 
 const ID = 'acme/llama'
@@ -250,11 +251,12 @@ t.test('the files of a card are asked of the store host', async (t) => {
   storeModels.says('n-host', ID, {
     digest: '', revision: '', totalBytes: 1, source: 'file', downloadedAt: '', bundled: false, card: short
   })
-  const access = new StoreAccess({ cluster, storeHosts, storeModels, error: errorOf })
-  const known = { card: short, origin: 'store' }
+  const access = new StoreAccess(contextOf(cluster, { sections: { storeHosts, storeModels } }), known)
+  const entry = { card: short, origin: 'store' }
   const manager = {
-    cluster, access, offered: null, local: { get: () => undefined }, options: { ctx: { error: errorOf } },
-    catalogue: { cards: () => new Map([[ID, known]]), copies: () => [] }
+    cluster, clock: manualClock(), access, offered: null, local: { get: () => undefined },
+    ctx: { error: errorOf },
+    catalogue: { cards: () => new Map([[ID, entry]]), copies: () => [] }
   } as unknown as ModelManager
   const ask = async (more = {}): Promise<unknown> =>
     await cardHandler(manager, fakeRequest({ params: { model_id: ID }, ...more }))

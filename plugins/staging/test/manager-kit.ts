@@ -5,6 +5,7 @@ import { Readable } from 'node:stream'
 import { systemClock } from '../../../kernel/api/clock.js'
 import { kernelError, SvcError } from '../../../kernel/index.js'
 import { startPlugin } from '../../../kernel/testing/index.js'
+import type { StagingContext } from '../context.js'
 import { errors } from '../declarations.js'
 import { createStaging } from '../index.js'
 import type {
@@ -130,6 +131,30 @@ export function memorySection<T> (self: string): MemorySection<T> {
     lost: (nodeId) => { old.add(nodeId) }
   }
 }
+
+/** The kernel as the parts of the plugin see it: that cluster, sections in memory, and what is given. */
+export function contextOf (
+  cluster: Cluster, { sections, ...more }: { sections?: Partial<StagingContext['sections']> } &
+    Partial<Record<Exclude<keyof StagingContext, 'sections'>, unknown>> = {}
+): StagingContext {
+  const { installId, nodeId } = cluster.self
+  const none = (): void => {}
+  const section = (): Section<never> => memorySection<never>(nodeId)
+  const context = {
+    clock: systemClock, log: { debug: none, info: none, warn: none, error: none, fatal: none },
+    node: { installId, nodeId }, deps: { cluster, bundle: { models: () => [] } },
+    error: errorOf, emit: none, raise: none, clear: none, effect: none,
+    ...more,
+    sections: {
+      modelCopies: section(), storeModels: section(), homeCards: section(), customCards: section(),
+      stores: section(), storeHosts: section(), ...sections
+    }
+  }
+  return context as unknown as StagingContext
+}
+
+/** No node is only just starting. */
+export const known = (): boolean => false
 
 /** What a node of the network answers to requests of others. */
 export type Serve = (request: MemberRequest, from: string) => Promise<MemberResponse> | MemberResponse

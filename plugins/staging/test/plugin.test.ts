@@ -248,8 +248,7 @@ t.test('ensure gives the copy that is here, or stages it', async (t) => {
 
 t.test('a use while the copy is just going is model_going', (t) => {
   const uses = new Uses()
-  const options = { ctx: { error: errorOf } }
-  const manager = { opened: Promise.resolve(), uses, options } as unknown as ModelManager
+  const manager = { opened: Promise.resolve(), uses, ctx: { error: errorOf } } as unknown as ModelManager
   const models = modelsService(manager)
   const back = uses.going(ID, (used) => used === ID)
   t.throws(() => models.use(ID, 'a test'),

@@ -8,15 +8,15 @@ import { LocalCopies } from '../staged/local-copies.js'
 import { Room } from '../space/room.js'
 import { Stager } from '../staged/stager.js'
 import { StoreAccess } from '../peers/store-access.js'
-import { errorOf, memorySection, Network, scratch } from './manager-kit.js'
+import { contextOf, known, Network, scratch } from './manager-kit.js'
 import { memoryLog } from './store-kit.js'
 import { contentOf, liveClock, manifestOf } from './transfer-kit.js'
 import { card } from '../../runners/test/samples.js'
-import type { Bundle, ModelCard } from '../../../kernel/index.js'
+import type { ModelCard } from '../../../kernel/index.js'
 import type { Found } from '../peers/finder.js'
 import type { StoreEntry } from '../store/types.js'
 import type { StagerParts } from '../staged/stager.js'
-import type { StoreEntryFact } from '../manager/catalogue.js'
+import type { StoreEntryFact } from '../types.js'
 import type { Test } from './manager-kit.js'
 
 export const ID = 'acme/model'
@@ -35,8 +35,6 @@ export interface World {
   log: ReturnType<typeof memoryLog>
 }
 
-const bundle = { models: () => [] } as unknown as Bundle
-
 /** A stager on real folders; `find` says where models are. */
 export async function world (
   t: Test, find: (modelId: string, signal: AbortSignal, digest?: string) => Found | Promise<Found>,
@@ -46,31 +44,24 @@ export async function world (
     .map((root) => new ModelRoot({ root, clock: systemClock }))
   for (const root of [staging, beside, cache]) await root!.prepare()
   const cluster = new Network().node('me')
-  const access = new StoreAccess({
-    cluster, storeHosts: memorySection('n-me'), storeModels: memorySection<StoreEntryFact>('n-me'),
-    error: errorOf
-  })
   const log = memoryLog()
-  const exchange = new Exchange({ cluster, clock: liveClock, access })
-  const roots = { staged: staging!, beside: beside!, cache: cache! }
-  const local = new LocalCopies({ bundle, roots, log, onChange: () => {} })
   const told: string[] = []
   const failures: Record<string, unknown>[] = []
+  const emit = (kind: string, payload: Record<string, unknown>): void => {
+    const { modelId, status, reason, errorMessage: message } = payload
+    told.push(`${kind === 'DownloadFailed' ? 'failed' : String(status)} ${String(modelId)}`)
+    if (kind === 'DownloadFailed') failures.push({ modelId, reason, message })
+  }
+  const ctx = contextOf(cluster, { clock: liveClock, log, emit })
+  const exchange = new Exchange(ctx, new StoreAccess(ctx, known))
+  const roots = { staged: staging!, beside: beside!, cache: cache! }
+  const local = new LocalCopies(ctx, roots, () => {})
   const stager = new Stager({
-    roots, local, evictor: { makeRoom: async () => ({ evicted: [] }) },
-    room: new Room(0), exchange, hub: null,
+    ctx, roots, local, evictor: { makeRoom: async () => ({ evicted: [] }) },
+    room: new Room(0), exchange, hub: null, random: () => 0.01,
     find: async (modelId, digest, signal) => await find(modelId, signal, digest),
     derive: async (_folder, { modelId }) => card(modelId),
-    clock: liveClock, random: () => 0.01, log,
-    onChange: () => {},
-    onPending: ({ modelId }) => { told.push(`pending ${modelId}`) },
-    onCompleted: ({ modelId }) => { told.push(`completed ${modelId}`) },
-    onFailed: ({ modelId, failure }) => {
-      const { reason, message } = failure!
-      told.push(`failed ${modelId}`)
-      failures.push({ modelId, reason, message })
-    },
-    inUse: () => false,
+    onChange: () => {}, inUse: () => false,
     ...more
   })
   t.teardown(() => { exchange.close() })

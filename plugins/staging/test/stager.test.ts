@@ -8,11 +8,10 @@ import { Room } from '../space/room.js'
 import { NoSafeFit } from '../space/plans.js'
 import { failureOf, Job } from '../transfer/job.js'
 import { ModelRoot } from '../files/root.js'
-import { errorOf, scratch, soon, until } from './manager-kit.js'
+import { contextOf, errorOf, Network, scratch, soon, until } from './manager-kit.js'
 import { gate, memoryLog } from './store-kit.js'
 import { CONTENT, factOf, ID, item, OTHER, offered, world } from './stager-kit.js'
 import { wrongFiles } from './transfer-kit.js'
-import type { Bundle } from '../../../kernel/index.js'
 import type { HubClient } from '../hub/types.js'
 import type { Evictor } from '../space/evictor.js'
 import type { Test } from './manager-kit.js'
@@ -177,10 +176,9 @@ t.test('what ships with this node is used in place: nobody is asked', async (t) 
   const shipped = { model: () => undefined, models: () =>
     [{ card: { ...one.card, files: [] }, directory: one.directory }] }
   const log = memoryLog()
-  const local = new LocalCopies({
-    bundle: shipped as unknown as Bundle, log, onChange: () => {},
-    roots: { staged: unused(t), beside: unused(t), cache: unused(t) }
-  })
+  const ctx = contextOf(new Network().node('me'), { log, deps: { bundle: shipped } })
+  const roots = { staged: unused(t), beside: unused(t), cache: unused(t) }
+  const local = new LocalCopies(ctx, roots, () => {})
   await local.open()
   const w = await world(t, () => { throw new Error('asked') }, { local })
   await w.stager.stage(ID).ended
