@@ -1,8 +1,5 @@
 import { spend } from './budget.js'
-import { ANY, intersect, SCALARS } from './charset.js'
-import type { CharSet } from './charset.js'
-import { RegexError } from './regex.js'
-import type { Regex } from './regex.js'
+import { ANY, charSet, RegexError, type CharSet, type Regex } from './regex.js'
 
 /** Edge of an automaton over numbers: code points, or bytes. */
 export interface Edge { low: number, high: number, to: number }
@@ -120,35 +117,49 @@ function closure (nfa: Nfa, states: readonly number[]): number[] {
   return [...seen].sort((a, b) => a - b)
 }
 
+/** The states of an automaton under construction: sets or pairs of other states, numbered as they are met. */
+class States {
+  /** Grows while it is gone through. */
+  readonly met: number[][] = []
+  private readonly numbers = new Map<string, number>()
+  private readonly refusal: string
+
+  /** `refusal` says of the pattern that there are too many. */
+  constructor (refusal: string) { this.refusal = refusal }
+
+  /** The number of a state. Throws RegexError above the most that are taken. */
+  number (state: number[]): number {
+    const key = state.join()
+    let number = this.numbers.get(key)
+    if (number === undefined) {
+      if (this.met.length >= MAX_STATES) {
+        throw new RegexError(`${this.refusal} (more than ${MAX_STATES} states)`)
+      }
+      number = this.met.push(state) - 1
+      this.numbers.set(key, number)
+    }
+    return number
+  }
+}
+
 /** Subset construction. */
 function determinise (nfa: Nfa, begin: number, end: number): Automaton {
-  const sets: number[][] = []
-  const known = new Map<string, number>()
-  const stateOf = (set: number[]): number => {
-    const key = set.join()
-    let state = known.get(key)
-    if (state === undefined) {
-      if (sets.length >= MAX_STATES) throw new RegexError(`is too complex (more than ${MAX_STATES} states)`)
-      state = sets.push(set) - 1
-      known.set(key, state)
-    }
-    return state
-  }
-  stateOf(closure(nfa, [begin]))
+  const states = new States('is too complex')
+  states.number(closure(nfa, [begin]))
   const edges: Edge[][] = []
-  for (let s = 0; s < sets.length; s++) {
-    const out = (sets[s] ?? []).flatMap((n) => nfa.edges[n] ?? [])
-    spend(20 * (sets[s]?.length ?? 0))
-    edges.push(slices(out).map(([low, high, targets]) => ({ low, high, to: stateOf(closure(nfa, targets)) })))
+  for (const set of states.met) {
+    const out = set.flatMap((n) => nfa.edges[n] ?? [])
+    spend(20 * set.length)
+    edges.push(slices(out).map(([low, high, targets]) =>
+      ({ low, high, to: states.number(closure(nfa, targets)) })))
   }
-  return pruned(edges, sets.map((set) => set.includes(end)))
+  return pruned(edges, states.met.map((set) => set.includes(end)))
 }
 
 /** Cuts overlapping edges into disjoint ranges with the states each one leads to. */
 function slices (edges: readonly { set: CharSet, to: number }[]): [number, number, number[]][] {
-  for (const e of edges) spend(20 * (e.set.length + SCALARS.length))
-  const flat = edges.flatMap((e) => intersect(e.set, SCALARS).map(([low, high]) =>
-    ({ low, high, to: e.to })))
+  const flat = edges.flatMap(({ set, to }) => set.map(([low, high]) => ({ low, high, to })))
+  spend(40 * edges.length + 20 * flat.length)
   const cuts = [...new Set(flat.flatMap((r) => [r.low, r.high + 1]))].sort((a, b) => a - b)
   if (cuts.length > 2 * MAX_EDGES) throw new RegexError(`has more than ${MAX_EDGES} ranges at one place`)
   spend(cuts.length * (flat.length + 10))
@@ -208,32 +219,17 @@ export function accepts ({ edges, accepting }: Automaton, text: string): boolean
 
 /** The texts that both accept. Throws RegexError where that gets too large. */
 export function both (a: Automaton, b: Automaton): Automaton {
-  const pairs: [number, number][] = [[0, 0]]
-  const known = new Map([['0,0', 0]])
+  const states = new States('is too complex with the other limits')
+  states.number([0, 0])
   const edges: Edge[][] = []
-  for (let s = 0; s < pairs.length; s++) {
-    const [p, q] = pairs[s] as [number, number]
-    const out: Edge[] = []
+  for (const [p, q] of states.met as [number, number][]) {
     spend(100 + 5 * (a.edges[p]?.length ?? 0) * (b.edges[q]?.length ?? 0))
-    for (const e of a.edges[p] ?? []) {
-      for (const f of b.edges[q] ?? []) {
-        const [low, high] = [Math.max(e.low, f.low), Math.min(e.high, f.high)]
-        if (low > high) continue
-        const key = `${e.to},${f.to}`
-        let to = known.get(key)
-        if (to === undefined) {
-          if (pairs.length >= MAX_STATES) {
-            throw new RegexError(`is too complex with the other limits (more than ${MAX_STATES} states)`)
-          }
-          to = pairs.push([e.to, f.to]) - 1
-          known.set(key, to)
-        }
-        out.push({ low, high, to })
-      }
-    }
-    edges.push(out)
+    edges.push((a.edges[p] ?? []).flatMap((e) => (b.edges[q] ?? []).flatMap((f) => {
+      const [low, high] = [Math.max(e.low, f.low), Math.min(e.high, f.high)]
+      return low > high ? [] : [{ low, high, to: states.number([e.to, f.to]) }]
+    })))
   }
-  return pruned(edges, pairs.map(([p, q]) => a.accepting[p] === true && b.accepting[q] === true))
+  return pruned(edges, states.met.map(([p = 0, q = 0]) => a.accepting[p] === true && b.accepting[q] === true))
 }
 
 /** Texts of `min` to `max` characters. Throws RegexError above the largest automaton. */
@@ -243,7 +239,7 @@ export function lengthAutomaton (min: number, max: number): Automaton {
     throw new RegexError(`cannot be enforced together with a length of ${last} (at most ${MAX_STATES - 1})`)
   }
   const states = Array.from({ length: last + 1 }, (_, i) => i)
-  const next = (i: number): CharSet => i < last || max === Infinity ? SCALARS : []
+  const next = (i: number): CharSet => i < last || max === Infinity ? ANY : []
   return pruned(states.map((i) => next(i).map(([low, high]) => ({ low, high, to: Math.min(i + 1, last) }))),
     states.map((i) => i >= min))
 }
@@ -283,22 +279,16 @@ export function allBut (texts: Iterable<string>): Automaton {
   const left = nodes.push({ next: new Map(), ends: false }) - 1
   const edges = nodes.map(({ next }) => {
     spend(500)
-    const own = [...next].map(([code, to]) => ({ set: [[code, code]] as CharSet, to }))
+    const own = [...next].map(([code, to]) => ({ set: charSet([[code, code]]), to }))
     return slices([{ set: ANY, to: left }, ...own]).map(([low, high, to]) =>
       ({ low, high, to: Math.min(...to) }))
   })
   return pruned(edges, nodes.map(({ ends }) => !ends))
 }
 
-/** Any bytes up to and including a marker (Knuth, Morris, Pratt 1977). */
+/** Any bytes up to and including a marker, where it stands for the first time. */
 export function upTo (marker: string): Automaton {
-  const wanted = Buffer.from(marker)
-  const edges = Array.from(wanted, (_, matched) =>
-    Array.from({ length: 256 }, (_, byte) => {
-      const text = [...wanted.subarray(0, matched), byte]
-      let to = Math.min(text.length, wanted.length)
-      while (to > 0 && !wanted.subarray(0, to).equals(Buffer.from(text.slice(-to)))) to--
-      return { low: byte, high: byte, to }
-    }))
-  return { edges: [...edges, []], accepting: [...edges.map(() => false), true] }
+  const parts = Array.from(Buffer.from(marker), (byte): Regex => ({ kind: 'chars', set: [[byte, byte]] }))
+  const { edges, accepting } = regexAutomaton({ kind: 'join', parts: [...parts, { kind: 'end' }] })
+  return { accepting, edges: edges.map((out, state) => accepting[state] === true ? [] : out) }
 }

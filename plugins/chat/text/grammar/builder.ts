@@ -1,21 +1,14 @@
 /** Makes the rules of one grammar. */
-import { invalid } from '../errors.js'
-import { oneOf, regexAutomaton, upTo } from './automaton.js'
-import type { Automaton } from './automaton.js'
-import { holeFrame, measureAll } from './machine.js'
-import type { Frame, Rule } from './machine.js'
-import { BoundNumber, ANY_INTEGER, ANY_NUMBER } from './number.js'
-import type { NumberLimits } from './number.js'
+import { oneOf, regexAutomaton, type Automaton } from './automaton.js'
+import { RuleSet, type Rule } from './machine.js'
+import { BoundNumber, ANY_INTEGER, ANY_NUMBER, NUMBER_LIMITS, type NumberLimits } from './number.js'
 import { parseRegex } from './regex.js'
-import { Choice, Fixed, Free, List, Repeat, Sequence } from './rules.js'
-import type { Brackets, ListShape } from './rules.js'
+import { Choice, Fixed, List, Sequence, type Brackets, type ListShape } from './rules.js'
 import { automatonContent, JsonString, lengthContent } from './string.js'
 
 /** Deepest nesting where a schema leaves the value open. */
 const MAX_DEPTH = 32
-const MAX_RULES = 10_000
 
-const matching = (pattern: string): Automaton => regexAutomaton(parseRegex(pattern))
 /** A run of white space: one space, or one or two line ends and up to 20 blanks of indentation. */
 const SPACE = '( |\\n\\n?[ \\t]{0,20})?'
 
@@ -37,136 +30,85 @@ export function jsonText (value: unknown, ascii: boolean): string {
 
 /** Builds the common rules. */
 export function commonRules (ascii: boolean): CommonRules {
-  const hole = holeFrame()
-  const rules: Rule[] = []
-  const made = <R extends Rule>(rule: R): R => {
-    rules.push(rule)
-    return rule
-  }
-  const pattern = (source: string): Rule => made(new Fixed(hole, matching(`^${source}$`)))
+  const set = new RuleSet('the common rules')
+  const pattern = (source: string): Rule => new Fixed(set, regexAutomaton(parseRegex(`^${source}$`)))
   const comma = pattern(`${SPACE},${SPACE}`)
   const around = (open: string, end: string): Brackets => ({
     open: pattern(`\\${open}${SPACE}`), comma, close: pattern(`${SPACE}\\${end}`), end: pattern(`\\${end}`)
   })
   const common = {
-    ascii, space: pattern(SPACE), colon: pattern(`${SPACE}:${SPACE}`),
+    ascii,
+    space: pattern(SPACE),
+    colon: pattern(`${SPACE}:${SPACE}`),
     braces: around('{', '}'),
     brackets: around('[', ']'),
-    text: made(new JsonString(hole, lengthContent(0, Infinity))),
-    number: made(new Fixed(hole, matching(ANY_NUMBER))),
-    integer: made(new Fixed(hole, matching(ANY_INTEGER)))
+    text: new JsonString(set, lengthContent(0, Infinity)),
+    number: pattern(ANY_NUMBER),
+    integer: pattern(ANY_INTEGER)
   }
-  const words = made(new Fixed(hole, oneOf(['true', 'false', 'null'])))
-  const any = (): Choice => {
-    const choice = made(new Choice(hole))
-    choice.options.push(common.text, common.number, words)
-    return choice
-  }
+  const words = new Fixed(set, oneOf(['true', 'false', 'null']))
+  const scalars = [common.text, common.number, words]
   const shape = { elements: [], min: 0, max: Infinity, needed: 0 }
-  let [inner, object]: Rule[] = [any(), words]
+  let [any, object]: Rule[] = [new Choice(set, scalars), words]
   for (let depth = 0; depth < MAX_DEPTH; depth++) {
-    const entry = made(new Sequence(hole, [common.text, common.colon, inner as Rule]))
-    object = made(new List(hole, common.braces, { ...shape, others: entry }))
-    const array = made(new List(hole, common.brackets, { ...shape, others: inner as Rule }))
-    const choice = any()
-    choice.options.push(object, array)
-    inner = choice
+    const entry = new Sequence(set, [common.text, common.colon, any as Rule])
+    object = new List(set, common.braces, { ...shape, others: entry })
+    const array = new List(set, common.brackets, { ...shape, others: any as Rule })
+    any = new Choice(set, [...scalars, object, array])
   }
-  measureAll(rules)
-  return { ...common, any: inner as Rule, object: object as Rule }
+  return { ...common, any: set.finished(any as Rule), object: object as Rule }
 }
 
-/** Makes rules, and measures them when all are there. */
-export class Builder {
+/** The rules of one grammar, beside the common ones. */
+export class Builder extends RuleSet {
   readonly common: CommonRules
-  private readonly path: string
-  private readonly hole: Frame = holeFrame()
-  private readonly rules: Rule[] = []
 
-  /** `path` is named where there are too many rules. */
   constructor (common: CommonRules, path: string) {
+    super(path)
     this.common = common
-    this.path = path
-  }
-
-  choice (options: readonly Rule[] = []): Choice {
-    const choice = this.made(new Choice(this.hole))
-    choice.options.push(...options)
-    return choice
-  }
-
-  sequence (parts: readonly Rule[]): Rule {
-    return this.made(new Sequence(this.hole, parts))
   }
 
   /** White space, then a value. */
   spaced (rule: Rule): Rule {
-    return this.sequence([this.common.space, rule])
-  }
-
-  repeat (first: Rule, others: Rule, max: number): Rule {
-    return this.made(new Repeat(this.hole, first, others, max))
+    return new Sequence(this, [this.common.space, rule])
   }
 
   /** One of the values, as it stands in JSON. */
   values (values: readonly unknown[]): Rule {
-    return this.made(new Fixed(this.hole, oneOf(values.map((value) => jsonText(value, this.common.ascii)))))
+    return new Fixed(this, oneOf(values.map((value) => jsonText(value, this.common.ascii))))
   }
 
   /** A text outside of JSON; a special token may spell it. */
   marker (text: string): Rule {
-    return this.made(new Fixed(this.hole, oneOf([text]), true))
+    return new Fixed(this, oneOf([text]), true)
   }
 
-  /** Free text up to and including a marker; `mayEnd`: the output may end before it. */
-  freeUpTo (marker: string, mayEnd: boolean): Rule {
-    return this.made(new Free(this.hole, upTo(marker), mayEnd))
-  }
-
-  /** Free text that begins in a way that the pattern matches, or not at all. */
-  freeFrom (pattern: string): Rule {
-    return this.made(new Free(this.hole, matching(pattern), true))
-  }
-
+  /** A text of `min` to `max` characters. */
   text (min: number, max: number): Rule {
-    const limited = min > 0 || max < Infinity
-    return limited ? this.made(new JsonString(this.hole, lengthContent(min, max))) : this.common.text
+    return min > 0 || max < Infinity ? new JsonString(this, lengthContent(min, max)) : this.common.text
   }
 
   /** A text that an automaton accepts. */
   accepted (automaton: Automaton): Rule {
-    return this.made(new JsonString(this.hole, automatonContent(automaton, this.common.ascii)))
+    return new JsonString(this, automatonContent(automaton, this.common.ascii))
   }
 
   number (limits: NumberLimits, integer: boolean): Rule {
-    if (Object.keys(limits).length === 0) return integer ? this.common.integer : this.common.number
-    return this.made(new BoundNumber(this.hole, limits, integer || limits.multipleOf !== undefined))
+    const limited = NUMBER_LIMITS.some((word) => limits[word] !== undefined)
+    if (!limited) return integer ? this.common.integer : this.common.number
+    return new BoundNumber(this, limits, integer || limits.multipleOf !== undefined)
   }
 
   entry (name: Rule, value: Rule): Rule {
-    return this.sequence([name, this.common.colon, value])
+    return new Sequence(this, [name, this.common.colon, value])
   }
 
   /** An object; the elements of its shape are entries. */
   object (shape: ListShape): Rule {
-    return this.made(new List(this.hole, this.common.braces, shape))
+    return new List(this, this.common.braces, shape)
   }
 
   array (shape: ListShape): Rule {
-    return this.made(new List(this.hole, this.common.brackets, shape))
-  }
-
-  /** The rule, after all that were made are measured. */
-  finished (rule: Rule): Rule {
-    // Inner rules were made last: going backwards, most sizes are known at the first pass.
-    measureAll(this.rules.reverse())
-    return rule
-  }
-
-  private made<R extends Rule> (rule: R): R {
-    if (this.rules.push(rule) > MAX_RULES) {
-      throw invalid(`${this.path}: the schema needs more than ${MAX_RULES} rules`, this.path)
-    }
-    return rule
+    return new List(this, this.common.brackets, shape)
   }
 }

@@ -6,7 +6,7 @@ import type { CommonRules } from './builder.js'
 import { kindsOf } from './flat.js'
 import type { All, Flat, Kind } from './flat.js'
 import type { Rule } from './machine.js'
-import type { Choice } from './rules.js'
+import { Choice } from './rules.js'
 import { enforced, SchemaDocument } from './schema.js'
 
 const MAX_MIN_ITEMS = 1000
@@ -54,7 +54,7 @@ class Compiler {
     spend(500 + key.length)
     const known = this.known.get(key)
     if (known !== undefined) return known
-    const choice = this.make.choice()
+    const choice = new Choice(this.make)
     this.known.set(key, choice)
     this.waiting.push({ choice, all: parts })
     return choice
@@ -77,12 +77,7 @@ class Compiler {
       case 'string': return this.string(flat)
       case 'boolean': return this.make.values([true, false])
       case 'null': return this.make.values([null])
-      default: {
-        const { minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf } = flat.limits
-        const limits = Object.entries({ minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf })
-        return this.make.number(Object.fromEntries(limits.filter(([, limit]) => limit !== undefined)),
-          kind === 'integer')
-      }
+      default: return this.make.number(flat.limits, kind === 'integer')
     }
   }
 

@@ -2,14 +2,15 @@ import { invalid } from '../errors.js'
 import type { TokenTable } from '../tokens.js'
 import { toolFormats, type ToolFormatName } from '../tool-formats.js'
 import type { GrammarRequest, SamplingParams } from '../types.js'
-import { Builder, commonRules } from './builder.js'
-import type { CommonRules } from './builder.js'
+import { upTo } from './automaton.js'
+import { Builder, commonRules, type CommonRules } from './builder.js'
 import { compileSchema } from './compile.js'
 import { GrammarConstraint } from './constraint.js'
 import type { Grammar, GrammarTools } from './constraint.js'
 import { configOf, endFrame, epoch } from './machine.js'
 import type { Rule } from './machine.js'
 import { Masks } from './mask.js'
+import { Free, Sequence } from './rules.js'
 import { toolRule } from './tools.js'
 import { buildTrie } from './trie.js'
 
@@ -63,7 +64,7 @@ export class GrammarFactory {
     if (entry === undefined) {
       const rule = this.rule(grammar, common)
       if (rule === null) return null
-      const start = configOf((marker === undefined ? rule : after(marker, rule, common)).start(endFrame()))
+      const start = configOf((marker === undefined ? rule : spaced(rule, common, marker)).start(endFrame()))
       if (start === null) throw invalid('the grammar allows no output', 'response_format')
       entry = { start, path: grammar.kind === 'tools' ? 'tools' : 'response_format' }
     }
@@ -102,16 +103,12 @@ export class GrammarFactory {
   }
 }
 
-/** White space, then the rule. */
-function spaced (rule: Rule, common: CommonRules): Rule {
+/** White space, then the rule; where there is a marker, free text up to it before (as thinking). */
+function spaced (rule: Rule, common: CommonRules, marker?: string): Rule {
   const make = new Builder(common, SCHEMA_PATH)
-  return make.finished(make.spaced(rule))
-}
-
-/** Free text up to `marker` (as thinking before an answer), then the rule. */
-function after (marker: string, rule: Rule, common: CommonRules): Rule {
-  const make = new Builder(common, SCHEMA_PATH)
-  return make.finished(make.sequence([make.freeUpTo(marker, false), make.spaced(rule)]))
+  const value = make.spaced(rule)
+  const free = marker === undefined ? undefined : new Free(make, upTo(marker), false)
+  return make.finished(free === undefined ? value : new Sequence(make, [free, value]))
 }
 
 function keyOf (value: unknown): string {

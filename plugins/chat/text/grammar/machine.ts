@@ -5,6 +5,7 @@
  * the output so far.
  */
 
+import { invalid } from '../errors.js'
 import { spend } from './budget.js'
 
 /** Place inside a rule; its meaning is the rule's. */
@@ -15,7 +16,44 @@ export type State = number | string
  */
 const MAX_FRAMES = 512
 
+const MAX_RULES = 10_000
+
 let nextId = 1
+
+/** The rules of one grammar. */
+export class RuleSet {
+  /** A continuation that is not known, see `mask.ts`. */
+  readonly hole = new Frame(null, 'hole', null)
+  private readonly path: string
+  private readonly rules: Rule[] = []
+
+  /** `path` is named where there are too many rules. */
+  constructor (path: string) { this.path = path }
+
+  /** Called by each new rule. Throws `invalid_request` above the most that are taken. */
+  add (rule: Rule): void {
+    if (this.rules.push(rule) <= MAX_RULES) return
+    throw invalid(`${this.path}: the schema needs more than ${MAX_RULES} rules`, this.path)
+  }
+
+  /** The rule, after `least` of all rules was computed; those without any value keep Infinity. */
+  finished<R extends Rule> (rule: R): R {
+    // Inner rules were made last: going backwards, most sizes are known at the first pass.
+    this.rules.reverse()
+    let changed = true
+    while (changed) {
+      changed = false
+      for (const each of this.rules) {
+        spend(20)
+        const least = each.measure()
+        if (least >= each.least) continue
+        each.least = least
+        changed = true
+      }
+    }
+    return rule
+  }
+}
 
 /** A kind of value. Subclasses are pure: everything that changes is in the state. */
 export abstract class Rule {
@@ -26,15 +64,24 @@ export abstract class Rule {
   readonly hole: Frame
   /** Whether a special token that spells a marker may stand at a frame of this rule. */
   readonly takesMarkers: boolean = false
+  /** The state before the first byte. */
+  protected readonly first: State = 0
 
-  constructor (hole: Frame) {
-    this.hole = hole
+  constructor (set: RuleSet) {
+    this.hole = set.hole
+    set.add(this)
   }
 
   /** Computes `least` from the rules below; called until nothing changes. */
-  abstract measure (): number
+  measure (): number {
+    return this.rest(this.first)
+  }
+
   /** The frames before the first byte of a value that `ret` follows. */
-  abstract start (ret: Frame): readonly Frame[]
+  start (ret: Frame): readonly Frame[] {
+    return [frameOf(this, this.first, ret)]
+  }
+
   /** The frames after one more byte; none where it does not fit. */
   abstract step (frame: Frame, byte: number): readonly Frame[]
   /** Bytes of the shortest way from this state to the end of the value. */
@@ -94,8 +141,6 @@ export class Frame {
 
 /** The end of the output. */
 export const endFrame = (): Frame => new Frame(null, 'end', null)
-/** A continuation that is not known. */
-export const holeFrame = (): Frame => new Frame(null, 'hole', null)
 
 /** The frame of `rule` in `state` that `ret` follows. */
 export function frameOf (rule: Rule, state: State, ret: Frame): Frame {
@@ -189,19 +234,4 @@ export function stepBytes (config: Config, bytes: Uint8Array): Config | null {
   let at: Config | null = config
   for (let i = 0; i < bytes.length && at !== null; i++) at = at.step(bytes[i] as number)
   return at
-}
-
-/** Computes `least` of all rules; those without any value keep Infinity. */
-export function measureAll (rules: readonly Rule[]): void {
-  let changed = true
-  while (changed) {
-    changed = false
-    for (const rule of rules) {
-      spend(20)
-      const least = rule.measure()
-      if (least >= rule.least) continue
-      rule.least = least
-      changed = true
-    }
-  }
 }

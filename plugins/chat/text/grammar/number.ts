@@ -1,6 +1,5 @@
 import { spend } from './budget.js'
-import { frameOf, Rule } from './machine.js'
-import type { Frame, State } from './machine.js'
+import { frameOf, Rule, type Frame, type RuleSet, type State } from './machine.js'
 
 /** Digits of one number; decimals of 15 digits are told apart by every double (DBL_DIG). */
 const DIGITS = 15
@@ -11,27 +10,27 @@ const ONE = power(SCALE)
 const LARGEST = (power(DIGITS) - 1n) * ONE
 
 /** Numbers without limits, as patterns: up to 15 digits on either side of the point, exponents of two. */
-export const ANY_INTEGER = '^-?(0|[1-9]\\d{0,14})$'
-export const ANY_NUMBER = '^-?(0|[1-9]\\d{0,14})(\\.\\d{1,15})?([eE][+-]?\\d{1,2})?$'
+export const ANY_INTEGER = '-?(0|[1-9]\\d{0,14})'
+export const ANY_NUMBER = `${ANY_INTEGER}(\\.\\d{1,15})?([eE][+-]?\\d{1,2})?`
 /** What the text of a number within limits begins with. */
 const PREFIX = /^-?(?:(?:0|[1-9]\d{0,14})(?:\.\d{0,14})?)?$/
 
-/** The limits of a number, by their keywords. */
-export interface NumberLimits {
-  minimum?: number, maximum?: number, exclusiveMinimum?: number, exclusiveMaximum?: number
-  /** For integers: a positive integer that divides the value. */
-  multipleOf?: number
-}
+/** Keywords that limit a number; `multipleOf` is a positive integer, and makes the number one. */
+export const NUMBER_LIMITS =
+  ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf'] as const
+/** The limits of a number. */
+export type NumberLimits = { [Keyword in (typeof NUMBER_LIMITS)[number]]?: number }
 
 /** A number within limits, without exponent. State: its text so far. */
 export class BoundNumber extends Rule {
+  protected override readonly first = ''
   private readonly low: bigint
   private readonly high: bigint
   private readonly divisor: bigint
   private readonly integer: boolean
 
-  constructor (hole: Frame, limits: NumberLimits, integer: boolean) {
-    super(hole)
+  constructor (set: RuleSet, limits: NumberLimits, integer: boolean) {
+    super(set)
     const { minimum, maximum, exclusiveMinimum: above, exclusiveMaximum: below, multipleOf = 1 } = limits
     // Upper limits are lower ones of the negative number.
     const lower = (limit: number | undefined, sign: 1 | -1, open: bigint): bigint =>
@@ -40,14 +39,6 @@ export class BoundNumber extends Rule {
     this.divisor = BigInt(multipleOf) * ONE
     this.low = largest(-LARGEST, lower(minimum, 1, 0n), lower(above, 1, 1n))
     this.high = -largest(-LARGEST, lower(maximum, -1, 0n), lower(below, -1, 1n))
-  }
-
-  measure (): number {
-    return this.rest('')
-  }
-
-  start (ret: Frame): readonly Frame[] {
-    return [frameOf(this, '', ret)]
   }
 
   step (frame: Frame, byte: number): readonly Frame[] {

@@ -1,5 +1,38 @@
-import { ANY, charSet, complement, DIGIT, NOT_LINE_END, SPACE, WORD } from './charset.js'
-import type { CharSet } from './charset.js'
+/** Patterns of JSON Schema: sets of characters, and the parts of a regular expression. */
+
+/** Characters as sorted, disjoint, closed ranges of code points. Halves of surrogate pairs are none. */
+export type CharSet = Ranges
+type Ranges = readonly (readonly [number, number])[]
+
+const LAST = 0x10ffff
+const SURROGATES = [0xd800, 0xdfff] as const
+
+/** The characters outside of these ranges, which may overlap. */
+function complement (ranges: Ranges): CharSet {
+  const out: [number, number][] = []
+  let from = 0
+  for (const [low, high] of [...ranges, SURROGATES].sort((a, b) => a[0] - b[0])) {
+    if (low > from) out.push([from, low - 1])
+    from = Math.max(from, high + 1)
+  }
+  if (from <= LAST) out.push([from, LAST])
+  return out
+}
+
+/** The characters in these ranges, which may overlap. */
+export const charSet = (ranges: Ranges): CharSet => complement(complement(ranges))
+
+const ofText = (text: string): Ranges => Array.from(text, (c) => single(c.codePointAt(0) as number)).flat()
+const single = (code: number): Ranges => [[code, code]]
+
+/** Every character. */
+export const ANY = complement([])
+const DIGIT = charSet([[0x30, 0x39]])
+const WORD = charSet([[0x30, 0x39], [0x41, 0x5a], [0x5f, 0x5f], [0x61, 0x7a]])
+/** White space and line ends of ECMA-262. */
+const SPACE = charSet([[0x2000, 0x200a], ...ofText('\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff')])
+/** What a dot stands for. */
+const NOT_LINE_END = complement(ofText('\n\r\u2028\u2029'))
 
 /** A regular expression: `begin` and `end` are the anchors. */
 export type Regex =
@@ -87,9 +120,9 @@ class Parser {
     if (c === '.') return { kind: 'chars', set: NOT_LINE_END }
     if (c === '^') return { kind: 'begin' }
     if (c === '$') return { kind: 'end' }
-    if (c === '\\') return { kind: 'chars', set: this.escape(false) }
+    if (c === '\\') return { kind: 'chars', set: charSet(this.escape(false)) }
     if ('*+?{}]'.includes(c)) throw this.error(`"${c}" with nothing to repeat or close`)
-    return { kind: 'chars', set: single(c.codePointAt(0) as number) }
+    return { kind: 'chars', set: charSet(ofText(c)) }
   }
 
   private group (): Regex {
@@ -124,17 +157,16 @@ class Parser {
       }
       ranges.push([low, high])
     }
-    const set = charSet(ranges)
-    return negated ? complement(set) : set
+    return negated ? complement(ranges) : charSet(ranges)
   }
 
-  private classAtom (): CharSet {
+  private classAtom (): Ranges {
     const c = this.source[this.at++]
     if (c === undefined) throw this.error('"[" without "]"')
-    return c === '\\' ? this.escape(true) : single(c.codePointAt(0) as number)
+    return c === '\\' ? this.escape(true) : ofText(c)
   }
 
-  private escape (inClass: boolean): CharSet {
+  private escape (inClass: boolean): Ranges {
     const c = this.source[this.at++]
     if (c === undefined) throw this.error('a pattern that ends in "\\"')
     const set = CLASS_ESCAPES[c]
@@ -149,7 +181,7 @@ class Parser {
     if (c === '0' && !/\d/.test(this.peek() ?? '')) return single(0)
     if (inClass && c === 'b') return single(8)
     if (/[A-Za-z0-9]/.test(c)) throw this.error(`"\\${c}"`)
-    return single(c.codePointAt(0) as number)
+    return ofText(c)
   }
 
   private unicode (): number {
@@ -164,7 +196,7 @@ class Parser {
     const end = this.source.indexOf('}', this.at)
     const digits = end < 0 ? '' : this.source.slice(this.at, end).join('')
     const code = /^[0-9a-fA-F]{1,8}$/.test(digits) ? parseInt(digits, 16) : Infinity
-    if (code > (ANY[0]?.[1] ?? 0)) throw this.error('"\\u{" without a code point')
+    if (code > LAST) throw this.error('"\\u{" without a code point')
     this.at = end + 1
     return code
   }
@@ -193,9 +225,8 @@ class Parser {
   }
 }
 
-const single = (code: number): CharSet => [[code, code]]
-
-function one (set: CharSet): number | null {
+/** The code point of a range that has only one. */
+function one (set: Ranges): number | null {
   const [range] = set
   return set.length === 1 && range !== undefined && range[0] === range[1] ? range[0] : null
 }

@@ -2,8 +2,7 @@
 import { distances, follow } from './automaton.js'
 import type { Automaton } from './automaton.js'
 import { spend } from './budget.js'
-import { frameOf, Rule, stepInto } from './machine.js'
-import type { Frame, State } from './machine.js'
+import { frameOf, Rule, stepInto, type Frame, type RuleSet, type State } from './machine.js'
 
 /** The bytes that an automaton accepts: fixed texts, numbers, white space. State: that of the automaton. */
 export class Fixed extends Rule {
@@ -11,19 +10,11 @@ export class Fixed extends Rule {
   private readonly automaton: Automaton
   private readonly rests: readonly number[]
 
-  constructor (hole: Frame, automaton: Automaton, takesMarkers = false) {
-    super(hole)
+  constructor (set: RuleSet, automaton: Automaton, takesMarkers = false) {
+    super(set)
     this.automaton = automaton
     this.takesMarkers = takesMarkers
     this.rests = distances(automaton, () => 1)
-  }
-
-  measure (): number {
-    return this.rest(0)
-  }
-
-  start (ret: Frame): readonly Frame[] {
-    return [frameOf(this, 0, ret)]
   }
 
   step (frame: Frame, byte: number): readonly Frame[] {
@@ -47,8 +38,8 @@ export class Fixed extends Rule {
 export class Free extends Fixed {
   private readonly mayEnd: boolean
 
-  constructor (hole: Frame, automaton: Automaton, mayEnd: boolean) {
-    super(hole, automaton, true)
+  constructor (set: RuleSet, automaton: Automaton, mayEnd: boolean) {
+    super(set, automaton, true)
     this.mayEnd = mayEnd
   }
 
@@ -71,7 +62,7 @@ abstract class Composite extends Rule {
   /** The ways on from a state. */
   protected abstract ways (state: number): readonly Way[]
 
-  start (ret: Frame): readonly Frame[] {
+  override start (ret: Frame): readonly Frame[] {
     return this.ways(0).flatMap(({ rule, to }) => rule.start(this.after(to, ret)))
   }
 
@@ -81,16 +72,9 @@ abstract class Composite extends Rule {
       stepInto(rule, this.after(to, ret), byte))
   }
 
-  measure (): number {
-    return this.shortest(0)
-  }
-
   rest (state: State): number {
-    return this.complete(state) ? 0 : this.shortest(state as number)
-  }
-
-  private shortest (state: number): number {
-    return Math.min(Infinity, ...this.ways(state).map(({ rule, to }) =>
+    if (this.complete(state)) return 0
+    return Math.min(Infinity, ...this.ways(state as number).map(({ rule, to }) =>
       rule.least + (to === null ? 0 : this.rest(to))))
   }
 
@@ -101,46 +85,35 @@ abstract class Composite extends Rule {
 
 /** One of several kinds of value. Options may be added until the first start. */
 export class Choice extends Composite {
-  readonly options: Rule[] = []
+  readonly options: Rule[]
+
+  constructor (set: RuleSet, options: Rule[] = []) {
+    super(set)
+    this.options = options
+  }
 
   protected ways (): readonly Way[] {
     return this.options.filter((o) => o.least < Infinity).map((rule) => ({ rule, to: null }))
   }
 }
 
-/** Several values one after the other. */
+/** Several values one after the other. Those after the first `required` may be left out, from the end. */
 export class Sequence extends Composite {
   private readonly parts: readonly Way[]
+  private readonly required: number
 
-  constructor (hole: Frame, parts: readonly Rule[]) {
-    super(hole)
+  constructor (set: RuleSet, parts: readonly Rule[], required = parts.length) {
+    super(set)
     this.parts = parts.map((rule, i) => ({ rule, to: i + 1 < parts.length ? i + 1 : null }))
+    this.required = required
   }
 
   protected ways (state: number): readonly Way[] {
     return this.parts.slice(state, state + 1)
   }
-}
-
-/** A value, then up to `max` - 1 times another one. */
-export class Repeat extends Composite {
-  private readonly first: Rule
-  private readonly others: Rule
-  private readonly max: number
-
-  constructor (hole: Frame, first: Rule, others: Rule, max: number) {
-    super(hole)
-    this.first = first
-    this.others = others
-    this.max = max
-  }
-
-  protected ways (done: number): readonly Way[] {
-    return done >= this.max ? [] : [{ rule: done === 0 ? this.first : this.others, to: done + 1 }]
-  }
 
   override complete (state: State): boolean {
-    return state !== 0
+    return state as number >= this.required
   }
 }
 
@@ -176,93 +149,68 @@ export class List extends Composite {
   private readonly countTo: number
   private readonly rests = new Map<number, number>()
 
-  constructor (hole: Frame, brackets: Brackets, shape: ListShape) {
-    super(hole)
+  constructor (set: RuleSet, brackets: Brackets, shape: ListShape) {
+    super(set)
     this.brackets = brackets
     this.shape = shape
     this.countTo = shape.max === Infinity ? shape.min : shape.max
+  }
+
+  override measure (): number {
+    const { elements, min } = this.shape
+    let required = elements.filter((e) => e.required).length
+    this.rests.clear()
+    // From the back, so that the recursion of `rest` stays short.
+    for (let at = elements.length; at >= 0; at--) {
+      const most = this.counted(at === elements.length ? Math.max(at, min) : at)
+      for (let count = most; count >= this.counted(required); count--) {
+        this.rest(this.stateOf(at, count, AFTER))
+      }
+      if (elements[at - 1]?.required === true) required--
+    }
+    return super.measure()
+  }
+
+  override rest (state: State): number {
+    const known = this.rests.get(state as number)
+    if (known !== undefined) return known
+    const rest = this.mayClose(state as number) ? 1 : super.rest(state)
+    this.rests.set(state as number, rest)
+    return rest
   }
 
   protected ways (state: number): readonly Way[] {
     const { open, comma, close, end } = this.brackets
     if (state === 0) return [{ rule: open, to: this.stateOf(0, 0, FIRST) }]
     const { at, count, phase } = this.placeOf(state)
+    const closing = this.mayClose(state) ? [{ rule: phase === FIRST ? end : close, to: null }] : []
+    if (phase === AFTER) return [...closing, { rule: comma, to: this.stateOf(at, count, NEXT) }]
+    return [...closing, ...this.elements(at, count)]
+  }
+
+  /** Elements that may come next: up to the next required one, then others. */
+  private elements (at: number, count: number): Way[] {
+    const { elements, others, max } = this.shape
     const ways: Way[] = []
-    const closes = phase !== NEXT && this.mayClose(at, count)
-    if (closes) ways.push({ rule: phase === FIRST ? end : close, to: null })
-    if (phase === AFTER) return [...ways, { rule: comma, to: this.stateOf(at, count, NEXT) }]
-    for (const i of this.candidates(at, count)) {
-      ways.push({ rule: this.element(i), to: this.stateOf(i + 1, this.counted(count + 1), AFTER) })
+    spend(10)
+    const add = (rule: Rule, next: number): void => {
+      const to = this.stateOf(next, this.counted(count + 1), AFTER)
+      spend(4)
+      if (rule.least + this.rest(to) < Infinity) ways.push({ rule, to })
     }
+    if (count >= max) return ways
+    for (const [i, { rule, required }] of elements.slice(at).entries()) {
+      add(rule, at + i + 1)
+      if (required) return ways
+    }
+    if (others !== null) add(others, elements.length)
     return ways
   }
 
-  override measure (): number {
-    const { elements, min } = this.shape
-    const { length } = elements
-    let required = elements.filter((e) => e.required).length
-    this.rests.clear()
-    // From the back, so that the recursion of restFrom stays short.
-    for (let at = length; at >= 0; at--) {
-      const most = this.counted(at === length ? Math.max(at, min) : at)
-      for (let count = most; count >= this.counted(required); count--) this.restFrom(at, count, 1)
-      if (elements[at - 1]?.required === true) required--
-    }
-    const least = 1 + this.restFrom(0, 0, 0)
-    this.rests.clear()
-    return least
-  }
-
-  override rest (state: State): number {
-    if (state === 0) return this.least
-    const { at, count, phase } = this.placeOf(state as number)
-    return phase === NEXT ? this.nextRest(at, count) : this.restFrom(at, count, phase === AFTER ? 1 : 0)
-  }
-
-  /** Elements that may come next: up to the next required one, then others (one past the last). */
-  private candidates (at: number, count: number): number[] {
-    const { elements, others } = this.shape
-    const out: number[] = []
-    spend(10)
-    for (let i = at; i < elements.length; i++) {
-      spend(4)
-      if (this.elementRest(i, count) < Infinity) out.push(i)
-      if (elements[i]?.required === true) return out
-    }
-    if (others !== null && this.elementRest(elements.length, count) < Infinity) out.push(elements.length)
-    return out
-  }
-
-  private mayClose (at: number, count: number): boolean {
-    return count >= this.shape.min && at >= this.shape.needed
-  }
-
-  /** Bytes of element i and all that must follow it. */
-  private elementRest (i: number, count: number): number {
-    if (count + 1 > this.shape.max) return Infinity
-    const { least } = this.element(i)
-    return least === Infinity ? Infinity : least + this.restFrom(i + 1, this.counted(count + 1), 1)
-  }
-
-  private nextRest (at: number, count: number): number {
-    return Math.min(Infinity, ...this.candidates(at, count).map((i) => this.elementRest(i, count)))
-  }
-
-  /** Bytes to the end of the list; `comma`: of a comma before another element. */
-  private restFrom (at: number, count: number, comma: number): number {
-    const place = Math.min(at, this.shape.elements.length)
-    if (this.mayClose(place, count)) return 1
-    const key = this.stateOf(place, count, comma)
-    const known = this.rests.get(key)
-    if (known !== undefined) return known
-    this.rests.set(key, Infinity)
-    const rest = comma + this.nextRest(place, count)
-    this.rests.set(key, rest)
-    return rest
-  }
-
-  private element (i: number): Rule {
-    return this.shape.elements[i]?.rule ?? this.shape.others as Rule
+  private mayClose (state: number): boolean {
+    if (state === 0) return false
+    const { at, count, phase } = this.placeOf(state)
+    return phase !== NEXT && count >= this.shape.min && at >= this.shape.needed
   }
 
   private counted (count: number): number {
@@ -270,8 +218,7 @@ export class List extends Composite {
   }
 
   private stateOf (at: number, count: number, phase: number): number {
-    const place = Math.min(at, this.shape.elements.length)
-    return 1 + (place * (this.countTo + 1) + count) * PHASES + phase
+    return 1 + (at * (this.countTo + 1) + count) * PHASES + phase
   }
 
   private placeOf (state: number): { at: number, count: number, phase: number } {

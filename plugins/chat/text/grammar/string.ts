@@ -2,9 +2,8 @@
 import { distances, follow } from './automaton.js'
 import type { Automaton, Edge } from './automaton.js'
 import { spend } from './budget.js'
-import { SCALARS } from './charset.js'
-import { frameOf, Rule } from './machine.js'
-import type { Frame, State } from './machine.js'
+import { frameOf, Rule, type Frame, type RuleSet, type State } from './machine.js'
+import { ANY } from './regex.js'
 
 /** What a string may hold, as an automaton over characters whose states are numbers from 0. */
 export interface Content {
@@ -22,7 +21,7 @@ export interface Content {
  */
 export function lengthContent (min: number, max: number): Content {
   return {
-    edges: (count) => count >= max ? [] : SCALARS.map(([low, high]) =>
+    edges: (count) => count >= max ? [] : ANY.map(([low, high]) =>
       ({ low, high, to: max === Infinity ? Math.min(count + 1, min) : count + 1 })),
     accepts: (count) => count >= min,
     rest: (count) => min > max ? Infinity : Math.max(0, min - count),
@@ -104,19 +103,12 @@ const isByte = (byte: number, character: string): boolean => byte === character.
  * A JSON string. State: that of its content between two characters, a text inside of one.
  */
 export class JsonString extends Rule {
+  protected override readonly first = OPEN
   private readonly content: Content
 
-  constructor (hole: Frame, content: Content) {
-    super(hole)
+  constructor (set: RuleSet, content: Content) {
+    super(set)
     this.content = content
-  }
-
-  measure (): number {
-    return 2 + this.content.rest(0)
-  }
-
-  start (ret: Frame): readonly Frame[] {
-    return [frameOf(this, OPEN, ret)]
   }
 
   step (frame: Frame, byte: number): readonly Frame[] {
@@ -130,7 +122,7 @@ export class JsonString extends Rule {
   }
 
   rest (state: State): number {
-    if (state === OPEN) return this.least
+    if (state === OPEN) return 2 + this.content.rest(0)
     if (typeof state === 'number') return this.content.rest(state) + 1
     const half = halfOf(state)
     const edges = this.content.edges(half.from)

@@ -2,11 +2,13 @@ import { EngineError } from '../../../../kernel/api/engine.js'
 import { invalid } from '../errors.js'
 import { isObject } from '../../json.js'
 import type { ToolFormat } from '../tool-formats.js'
+import { regexAutomaton, upTo } from './automaton.js'
 import { Budget } from './budget.js'
-import { Builder } from './builder.js'
-import type { CommonRules } from './builder.js'
+import { Builder, type CommonRules } from './builder.js'
 import { COMPILE_STEPS, compileSchema } from './compile.js'
 import type { Rule } from './machine.js'
+import { parseRegex } from './regex.js'
+import { Choice, Free, Sequence } from './rules.js'
 
 /** Most calls of one answer. */
 const MAX_CALLS = 16
@@ -46,7 +48,7 @@ export function toolRule (tools: readonly unknown[], choice: unknown, format: To
   }
   const make = new Builder(common, 'tools')
   const budget = new Budget(COMPILE_STEPS)
-  const call = make.choice(tools.flatMap((tool, i) => {
+  const call = new Choice(make, tools.flatMap((tool, i) => {
     const other = wanted.kind === 'function' && nameOf(tool, i) !== wanted.name
     return other ? [] : [callRule(make, tool, i, format, budget)]
   }))
@@ -55,11 +57,11 @@ export function toolRule (tools: readonly unknown[], choice: unknown, format: To
   }
   const calls = behindMarker(make, call, format, wanted.kind === 'function' ? 1 : MAX_CALLS)
   const { bare = false, marker } = format
-  const required = bare ? call : make.sequence([make.marker(marker), ...calls])
+  const required = bare ? call : new Sequence(make, [make.marker(marker), ...calls])
   if (wanted.kind !== 'auto') return make.finished(make.spaced(required))
   return make.finished(bare
-    ? make.choice([make.freeFrom(NO_CALL), required])
-    : make.sequence([make.freeUpTo(marker, true), ...calls]))
+    ? new Choice(make, [new Free(make, regexAutomaton(parseRegex(NO_CALL)), true), required])
+    : new Sequence(make, [new Free(make, upTo(marker), true), ...calls]))
 }
 
 /** One call as a JSON object. */
@@ -94,8 +96,9 @@ function behindMarker (
   }
   const ended = make.spaced(make.marker(end))
   if (most === 1) return [make.spaced(call), ended]
-  const again = make.sequence([make.marker(marker), make.spaced(call), ended])
-  return [make.spaced(call), make.repeat(ended, make.spaced(again), most)]
+  const again = make.spaced(new Sequence(make, [make.marker(marker), make.spaced(call), ended]))
+  const more = Array.from({ length: most - 1 }, () => again)
+  return [make.spaced(call), new Sequence(make, [ended, ...more], 1)]
 }
 
 function functionOf (tool: unknown, index: number): Record<string, unknown> {
