@@ -1,10 +1,7 @@
-import { invalid } from '../errors.js'
 import { allBut, both, lengthAutomaton } from './automaton.js'
 import { Budget, spend } from './budget.js'
-import { Builder } from './builder.js'
-import type { CommonRules } from './builder.js'
-import { kindsOf } from './flat.js'
-import type { All, Flat, Kind } from './flat.js'
+import { Builder, type CommonRules } from './builder.js'
+import { kindsOf, refused, type All, type Flat, type Kind } from './flat.js'
 import type { Rule } from './machine.js'
 import { Choice } from './rules.js'
 import { enforced, SchemaDocument } from './schema.js'
@@ -22,7 +19,7 @@ export const COMPILE_STEPS = 5_000_000
 export function compileSchema (schema: unknown, path: string, common: CommonRules,
   budget = new Budget(COMPILE_STEPS)): Rule {
   const rule = budget.run(path, () => new Compiler(new SchemaDocument(schema, path), common).compile())
-  if (rule.least === Infinity) throw invalid(`${path}: no value of finite size fits this schema`, path)
+  if (rule.least === Infinity) throw refused(path, ': no value of finite size fits this schema')
   return rule
 }
 
@@ -90,12 +87,11 @@ class Compiler {
     const others = said ?? (schemas.size === 0 ? [] : null)
     const open = others !== null && this.document.flatten(others).length > 0
     if (open && min > required.size + 1) {
-      throw invalid(`${path}/minProperties: ${min} different names cannot be enforced; declare them`,
-        `${path}/minProperties`)
+      throw refused(`${path}/minProperties`, `: ${min} different names cannot be enforced; declare them`)
     }
     const bounded = open || max < schemas.size ? max : Infinity
     if ((bounded === Infinity ? min : Math.min(bounded, schemas.size)) * schemas.size > MAX_COUNTED) {
-      throw invalid(`${path}: counting ${schemas.size} properties cannot be enforced`, path)
+      throw refused(path, `: counting ${schemas.size} properties cannot be enforced`)
     }
     const elements = [...schemas].map(([name, all]) =>
       ({ rule: this.make.entry(this.make.values([name]), this.ruleOf(all)), required: required.has(name) }))
@@ -113,7 +109,7 @@ class Compiler {
   private array ({ path, limits, first, items }: Flat): Rule {
     const { minItems: min = 0, maxItems: max = Infinity } = limits
     if (min > MAX_MIN_ITEMS) {
-      throw invalid(`${path}/minItems is ${min}, at most ${MAX_MIN_ITEMS} is taken`, `${path}/minItems`)
+      throw refused(`${path}/minItems`, ` is ${min}, at most ${MAX_MIN_ITEMS} is taken`)
     }
     const elements = first.map((all) => ({ rule: this.ruleOf(all), required: true }))
     // After a tuple without `items` nothing follows (narrower than the schema, still valid).

@@ -1,5 +1,7 @@
-import { invalid } from '../errors.js'
+/** Schemas without alternatives: what one says, and what two of them say together. */
+import type { EngineError } from '../../../../kernel/api/engine.js'
 import { isObject } from '../../json.js'
+import { invalid } from '../errors.js'
 import { spend } from './budget.js'
 
 /** A subschema and its path in the request, for messages. */
@@ -12,6 +14,9 @@ export type All = readonly Located[]
 export const KINDS = ['object', 'array', 'string', 'number', 'integer', 'boolean', 'null'] as const
 export type Kind = (typeof KINDS)[number]
 
+/** The refusal of what stands at `path` in the request; the message begins with the path. */
+export const refused = (path: string, why: string): EngineError => invalid(`${path}${why}`, path)
+
 /** How the value of a keyword is checked, and the end of the message where it is wrong. */
 interface Check { fits: (value: number) => boolean, words: string }
 const COUNT: Check = { fits: (n) => Number.isInteger(n) && n >= 0, words: ' is not a whole number from 0' }
@@ -20,20 +25,28 @@ const DIVISOR: Check = {
   fits: (n) => Number.isSafeInteger(n) && n > 0, words: ': only whole numbers from 1 can be enforced'
 }
 
-/** Keywords that are numbers: the kind of value they are about, and what two of them come to. */
+/** What a limit comes to with another one of its keyword, and whether a number keeps to it. */
+interface Sense { both: (a: number, b: number) => number, holds: (value: number, limit: number) => boolean }
+const LEAST: Sense = { both: Math.max, holds: (value, limit) => value >= limit }
+const MOST: Sense = { both: Math.min, holds: (value, limit) => value <= limit }
+const ABOVE: Sense = { both: Math.max, holds: (value, limit) => value > limit }
+const BELOW: Sense = { both: Math.min, holds: (value, limit) => value < limit }
+const MULTIPLE: Sense = { both: leastCommonMultiple, holds: (value, limit) => value % limit === 0 }
+
+/** Keywords that are numbers: they limit numbers, or the size of values of another kind. */
 const LIMITS = {
-  minimum: { kind: 'number', check: BOUND, both: Math.max },
-  maximum: { kind: 'number', check: BOUND, both: Math.min },
-  exclusiveMinimum: { kind: 'number', check: BOUND, both: Math.max },
-  exclusiveMaximum: { kind: 'number', check: BOUND, both: Math.min },
-  multipleOf: { kind: 'number', check: DIVISOR, both: leastCommonMultiple },
-  minLength: { kind: 'string', check: COUNT, both: Math.max },
-  maxLength: { kind: 'string', check: COUNT, both: Math.min },
-  minProperties: { kind: 'object', check: COUNT, both: Math.max },
-  maxProperties: { kind: 'object', check: COUNT, both: Math.min },
-  minItems: { kind: 'array', check: COUNT, both: Math.max },
-  maxItems: { kind: 'array', check: COUNT, both: Math.min }
-} as const satisfies Record<string, { kind: Kind, check: Check, both: (a: number, b: number) => number }>
+  minimum: { kind: 'number', check: BOUND, sense: LEAST },
+  maximum: { kind: 'number', check: BOUND, sense: MOST },
+  exclusiveMinimum: { kind: 'number', check: BOUND, sense: ABOVE },
+  exclusiveMaximum: { kind: 'number', check: BOUND, sense: BELOW },
+  multipleOf: { kind: 'number', check: DIVISOR, sense: MULTIPLE },
+  minLength: { kind: 'string', check: COUNT, sense: LEAST },
+  maxLength: { kind: 'string', check: COUNT, sense: MOST },
+  minProperties: { kind: 'object', check: COUNT, sense: LEAST },
+  maxProperties: { kind: 'object', check: COUNT, sense: MOST },
+  minItems: { kind: 'array', check: COUNT, sense: LEAST },
+  maxItems: { kind: 'array', check: COUNT, sense: MOST }
+} as const satisfies Record<string, { kind: Kind, check: Check, sense: Sense }>
 
 type Limit = keyof typeof LIMITS
 /** The numbers of a schema by their keywords. */
@@ -68,7 +81,7 @@ export function limitsOf (schema: Record<string, unknown>, path: string): Limits
     const { fits, words } = LIMITS[word].check
     if (value === undefined) return []
     if (typeof value === 'number' && fits(value)) return [[word, value]]
-    throw invalid(`${path}/${word}${words}`, `${path}/${word}`)
+    throw refused(`${path}/${word}`, words)
   }))
 }
 
@@ -121,7 +134,7 @@ function mergeValues (a: readonly unknown[] | null, b: readonly unknown[] | null
 const mergeLimits = (a: Limits, b: Limits): Limits =>
   Object.fromEntries(LIMIT_NAMES.flatMap((word) => {
     const [x, y] = [a[word], b[word]]
-    const value = x === undefined || y === undefined ? x ?? y : LIMITS[word].both(x, y)
+    const value = x === undefined || y === undefined ? x ?? y : LIMITS[word].sense.both(x, y)
     return value === undefined ? [] : [[word, value]]
   }))
 
@@ -131,16 +144,23 @@ function leastCommonMultiple (a: number, b: number): number {
   return a / x * b
 }
 
-/** The kinds of value a flat schema allows; without `type` those its other keywords are about. */
-export function kindsOf ({ kinds, values, limits, ...flat }: Flat): Kind[] {
-  if (kinds !== null) return [...kinds]
-  const all = KINDS.filter((kind) => kind !== 'integer')
-  if (values !== null) return all.filter((kind) => values.some((v) => isKind(v, kind)))
+/** The kinds of value that the keywords of a flat schema are about, `type`, `enum` and `const` left out. */
+export function impliedKinds ({ limits, ...flat }: Flat): Set<Kind> {
   const implied = new Set<Kind>(LIMIT_NAMES.filter((word) => limits[word] !== undefined)
     .map((word) => LIMITS[word].kind))
   if (flat.others !== undefined || flat.properties.size + flat.required.size > 0) implied.add('object')
   if (flat.items.length + flat.first.length > 0) implied.add('array')
   if (flat.patterns.length > 0) implied.add('string')
+  return implied
+}
+
+/** The kinds of value a flat schema allows; without `type` those its other keywords are about. */
+export function kindsOf (flat: Flat): Kind[] {
+  const { kinds, values } = flat
+  if (kinds !== null) return [...kinds]
+  const all = KINDS.filter((kind) => kind !== 'integer')
+  if (values !== null) return all.filter((kind) => values.some((v) => isKind(v, kind)))
+  const implied = impliedKinds(flat)
   return implied.size > 0 ? all.filter((kind) => implied.has(kind)) : all
 }
 
@@ -151,20 +171,12 @@ export function canonical (value: unknown): string {
   return `{${Object.keys(value).sort().map((k) => `${JSON.stringify(k)}:${canonical(value[k])}`).join()}}`
 }
 
-/** Whether a number keeps to the limits of a schema. */
-export function numberFits (limits: Limits, x: number): boolean {
-  const { minimum = -Infinity, maximum = Infinity, multipleOf } = limits
-  const { exclusiveMinimum: above = -Infinity, exclusiveMaximum: below = Infinity } = limits
-  return x >= minimum && x <= maximum && x > above && x < below &&
-    (multipleOf === undefined || x % multipleOf === 0)
-}
-
-/** Whether a schema has rules for what is inside of objects or arrays. */
-export function hasInnerRules (f: Flat): boolean {
-  return f.properties.size > 0 || f.others !== undefined || f.required.size > 0 || f.first.length > 0 ||
-    f.items.length > 0 || LIMIT_NAMES.some((word) =>
-    f.limits[word] !== undefined && ['object', 'array'].includes(LIMITS[word].kind))
-}
+/** Whether a number, or the size of a value of another kind, keeps to the limits for its kind. */
+export const fitsLimits = (limits: Limits, kind: Kind, size: number): boolean =>
+  LIMIT_NAMES.every((word) => {
+    const limit = limits[word]
+    return limit === undefined || LIMITS[word].kind !== kind || LIMITS[word].sense.holds(size, limit)
+  })
 
 /** Whether a JSON value is of a JSON Schema type. */
 export function isKind (value: unknown, kind: Kind): boolean {

@@ -1,18 +1,17 @@
-import { invalid } from '../errors.js'
+/** Reading JSON Schemas: references and alternatives are dissolved, what cannot be enforced is refused. */
 import { isObject } from '../../json.js'
-import { accepts, regexAutomaton } from './automaton.js'
-import type { Automaton } from './automaton.js'
+import { accepts, regexAutomaton, type Automaton } from './automaton.js'
 import { spend } from './budget.js'
 import {
-  anything, canonical, hasInnerRules, isKind, KINDS, kindsOf, LIMIT_NAMES, limitsOf, merge, numberFits
+  anything, canonical, fitsLimits, impliedKinds, isKind, KINDS, kindsOf, LIMIT_NAMES, limitsOf, merge, refused,
+  type All, type Flat, type Kind, type Located
 } from './flat.js'
-import type { All, Flat, Kind, Located } from './flat.js'
 import { FORMATS, parseRegex, RegexError } from './regex.js'
 
 /** Limits of one schema. */
-export const MAX_SCHEMA_BYTES = 65_536
-export const MAX_SCHEMA_DEPTH = 32
-export const MAX_ENUM = 1000
+const MAX_SCHEMA_BYTES = 65_536
+const MAX_SCHEMA_DEPTH = 32
+const MAX_ENUM = 1000
 /** Most alternatives of one place after allOf and anyOf are dissolved. */
 const MAX_ALTERNATIVES = 64
 
@@ -32,9 +31,9 @@ export class SchemaDocument {
   /** Throws EngineError `invalid_request` above the limits. */
   constructor (schema: unknown, path: string) {
     this.root = { schema, path }
-    const bytes = Buffer.byteLength(boundedJson(schema, path))
+    const bytes = Buffer.byteLength(JSON.stringify(schema) ?? '')
     if (bytes > MAX_SCHEMA_BYTES) {
-      throw invalid(`${path}: the schema has ${bytes} bytes, at most ${MAX_SCHEMA_BYTES} are taken`, path)
+      throw refused(path, `: the schema has ${bytes} bytes, at most ${MAX_SCHEMA_BYTES} are taken`)
     }
     checkDepth(schema, path, 1)
   }
@@ -49,17 +48,17 @@ export class SchemaDocument {
   /** Whether a listed value (enum, const) keeps to the rest of its schema. */
   allows (flat: Flat, value: unknown): boolean {
     if (flat.kinds !== null && ![...flat.kinds].some((k) => isKind(value, k))) return false
-    if (typeof value === 'number') return numberFits(flat.limits, value)
+    if (typeof value === 'number') return fitsLimits(flat.limits, 'number', value)
     if (typeof value === 'string') {
-      const { minLength = 0, maxLength = Infinity } = flat.limits
       const { length } = [...value]
       spend(length)
-      return length >= minLength && length <= maxLength &&
+      return fitsLimits(flat.limits, 'string', length) &&
         flat.patterns.every((p) => accepts(this.automaton(p), value))
     }
-    if (value !== null && typeof value === 'object' && hasInnerRules(flat)) {
-      throw invalid(`${flat.path}: enum or const with objects or arrays cannot be combined with rules for ` +
-        'their content', flat.path)
+    const implied = impliedKinds(flat)
+    if (value !== null && typeof value === 'object' && (implied.has('object') || implied.has('array'))) {
+      throw refused(flat.path, ': enum or const with objects or arrays cannot be combined with rules for ' +
+        'their content')
     }
     return true
   }
@@ -79,7 +78,7 @@ export class SchemaDocument {
     const { schema, path } = at
     if (schema === true) return [anything(path)]
     if (schema === false) return []
-    if (!isObject(schema)) throw invalid(`${path} is not a schema (an object, true or false)`, path)
+    if (!isObject(schema)) throw refused(path, ' is not a schema (an object, true or false)')
     this.checkKeywords(schema, path)
     spend(1000)
     let out = ownRules(schema, path)
@@ -96,11 +95,10 @@ export class SchemaDocument {
 
   private referred (ref: unknown, path: string, open: readonly string[]): Flat[] {
     if (typeof ref !== 'string' || !ref.startsWith('#')) {
-      throw invalid(`${path}/$ref: only references inside the schema ("#/$defs/…") are followed`,
-        `${path}/$ref`)
+      throw refused(`${path}/$ref`, ': only references inside the schema ("#/$defs/…") are followed')
     }
     spend(ref.length + 10 * open.length)
-    if (open.includes(ref)) throw invalid(`${path}/$ref: "${ref}" refers to itself`, `${path}/$ref`)
+    if (open.includes(ref)) throw refused(`${path}/$ref`, `: "${ref}" refers to itself`)
     return this.alternatives({ schema: this.lookUp(ref, path), path: `${this.root.path}${ref.slice(1)}` },
       [...open, ref])
   }
@@ -113,7 +111,7 @@ export class SchemaDocument {
       const found: unknown = (isObject(at) || Array.isArray(at)) && Object.hasOwn(at, key)
         ? (at as Record<string, unknown>)[key]
         : undefined
-      if (found === undefined) throw invalid(`${path}/$ref: there is no "${ref}"`, `${path}/$ref`)
+      if (found === undefined) throw refused(`${path}/$ref`, `: there is no "${ref}"`)
       at = found
     }
     return at
@@ -128,8 +126,8 @@ export class SchemaDocument {
       }
     }
     if (out.length > MAX_ALTERNATIVES) {
-      throw invalid(`${path}: allOf and anyOf make ${out.length} combinations, at most ${MAX_ALTERNATIVES} ` +
-        'are taken', path)
+      throw refused(path, `: allOf and anyOf make ${out.length} combinations, at most ${MAX_ALTERNATIVES} ` +
+        'are taken')
     }
     return out
   }
@@ -138,10 +136,10 @@ export class SchemaDocument {
     for (const word of Object.keys(schema)) {
       if (KEYWORDS.has(word) || word.startsWith('x-')) continue
       if (word === '$id' && schema === this.root.schema) continue
-      throw invalid(`${path}/${word}: the keyword "${word}" cannot be enforced`, `${path}/${word}`)
+      throw refused(`${path}/${word}`, `: the keyword "${word}" cannot be enforced`)
     }
     if (schema['uniqueItems'] === true) {
-      throw invalid(`${path}/uniqueItems: unique items cannot be enforced`, `${path}/uniqueItems`)
+      throw refused(`${path}/uniqueItems`, ': unique items cannot be enforced')
     }
   }
 
@@ -151,8 +149,8 @@ export class SchemaDocument {
       for (let j = i + 1; j < parts.length; j++) {
         const apart = (parts[i] ?? []).every((a) => (parts[j] ?? []).every((b) => this.disjoint(a, b, 0)))
         if (apart) continue
-        throw invalid(`${path}/oneOf: alternatives ${i} and ${j} cannot be told apart (by type, const, or ` +
-          'a required property with different const); use anyOf', `${path}/oneOf`)
+        throw refused(`${path}/oneOf`, `: alternatives ${i} and ${j} cannot be told apart (by type, const, ` +
+          'or a required property with different const); use anyOf')
       }
     }
   }
@@ -178,7 +176,7 @@ export function enforced<T> (make: () => T, path: string): T {
     return make()
   } catch (error) {
     if (!(error instanceof RegexError)) throw error
-    throw invalid(`${path}: the pattern ${error.message}`, path)
+    throw refused(path, `: the pattern ${error.message}`)
   }
 }
 
@@ -188,7 +186,7 @@ function ownRules (schema: Record<string, unknown>, path: string): Flat[] {
   const items = schema['items']
   const first = list(schema, 'prefixItems', path).map((part) => [part])
   if (Array.isArray(items)) {
-    throw invalid(`${path}/items is a list; tuples are written with prefixItems`, `${path}/items`)
+    throw refused(`${path}/items`, ' is a list; tuples are written with prefixItems')
   }
   return [{
     ...anything(path),
@@ -209,9 +207,7 @@ function kinds (schema: Record<string, unknown>, path: string): ReadonlySet<Kind
   if (type === undefined) return null
   const out = new Set<Kind>()
   for (const one of [type].flat()) {
-    if (!KINDS.includes(one as Kind)) {
-      throw invalid(`${path}/type: ${JSON.stringify(one)} is no type`, `${path}/type`)
-    }
+    if (!KINDS.includes(one as Kind)) throw refused(`${path}/type`, `: ${JSON.stringify(one)} is no type`)
     out.add(one as Kind)
   }
   if (schema['nullable'] === true) out.add('null')
@@ -220,16 +216,13 @@ function kinds (schema: Record<string, unknown>, path: string): ReadonlySet<Kind
 
 function values (schema: Record<string, unknown>, path: string): unknown[] | null {
   const listed = schema['enum']
-  if (listed !== undefined && !Array.isArray(listed)) {
-    throw invalid(`${path}/enum is not a list`, `${path}/enum`)
+  if (listed !== undefined && !Array.isArray(listed)) throw refused(`${path}/enum`, ' is not a list')
+  if (listed !== undefined && listed.length > MAX_ENUM) {
+    throw refused(`${path}/enum`, ` has ${listed.length} values, at most ${MAX_ENUM} are taken`)
   }
-  if (listed !== undefined && (listed as unknown[]).length > MAX_ENUM) {
-    throw invalid(`${path}/enum has ${(listed as unknown[]).length} values, at most ${MAX_ENUM} are taken`,
-      `${path}/enum`)
-  }
-  if (!Object.hasOwn(schema, 'const')) return listed as unknown[] | undefined ?? null
+  if (!Object.hasOwn(schema, 'const')) return listed ?? null
   const only = schema['const']
-  const fits = listed === undefined || (listed as unknown[]).some((v) => canonical(v) === canonical(only))
+  const fits = listed?.some((v) => canonical(v) === canonical(only)) ?? true
   return fits ? [only] : []
 }
 
@@ -237,7 +230,7 @@ function patterns (schema: Record<string, unknown>, path: string): Located[] {
   const out: Located[] = []
   const pattern = schema['pattern']
   if (pattern !== undefined) {
-    if (typeof pattern !== 'string') throw invalid(`${path}/pattern is not a text`, `${path}/pattern`)
+    if (typeof pattern !== 'string') throw refused(`${path}/pattern`, ' is not a text')
     out.push({ schema: pattern, path: `${path}/pattern` })
   }
   const format = String(schema['format'])
@@ -247,7 +240,7 @@ function patterns (schema: Record<string, unknown>, path: string): Located[] {
 
 function properties (schema: Record<string, unknown>, path: string): Map<string, All> {
   const listed = schema['properties'] ?? {}
-  if (!isObject(listed)) throw invalid(`${path}/properties is not an object`, `${path}/properties`)
+  if (!isObject(listed)) throw refused(`${path}/properties`, ' is not an object')
   spend(50 * Object.keys(listed).length)
   return new Map(Object.entries(listed).map(([name, s]) =>
     [name, [{ schema: s, path: `${path}/properties/${escaped(name)}` }]]))
@@ -259,14 +252,14 @@ const escaped = (name: string): string => name.replaceAll('~', '~0').replaceAll(
 function names (schema: Record<string, unknown>, path: string): string[] {
   const required = schema['required'] ?? []
   if (Array.isArray(required) && required.every((n) => typeof n === 'string')) return required
-  throw invalid(`${path}/required is not a list of names`, `${path}/required`)
+  throw refused(`${path}/required`, ' is not a list of names')
 }
 
 function list (schema: Record<string, unknown>, word: string, path: string): Located[] {
   const parts = schema[word]
   if (parts === undefined) return []
   if (!Array.isArray(parts) || parts.length === 0) {
-    throw invalid(`${path}/${word} is not a list of schemas`, `${path}/${word}`)
+    throw refused(`${path}/${word}`, ' is not a list of schemas')
   }
   return parts.map((part: unknown, i) => ({ schema: part, path: `${path}/${word}/${i}` }))
 }
@@ -279,19 +272,11 @@ function decode (part: string): string {
   }
 }
 
-function boundedJson (schema: unknown, path: string): string {
-  try {
-    return JSON.stringify(schema) ?? ''
-  } catch (error) {
-    throw invalid(`${path} cannot be read: ${(error as Error).message}`, path)
-  }
-}
-
 /** Refuses schemas inside schemas beyond the limit. */
 function checkDepth (schema: unknown, path: string, depth: number): void {
   if (!isObject(schema)) return
   if (depth > MAX_SCHEMA_DEPTH) {
-    throw invalid(`${path}: schemas are nested deeper than ${MAX_SCHEMA_DEPTH} levels`, path)
+    throw refused(path, `: schemas are nested deeper than ${MAX_SCHEMA_DEPTH} levels`)
   }
   for (const word of ['properties', '$defs', 'definitions']) {
     const parts = schema[word]
