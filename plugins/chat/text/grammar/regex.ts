@@ -30,7 +30,8 @@ export const ANY = complement([])
 const DIGIT = charSet([[0x30, 0x39]])
 const WORD = charSet([[0x30, 0x39], [0x41, 0x5a], [0x5f, 0x5f], [0x61, 0x7a]])
 /** White space and line ends of ECMA-262. */
-const SPACE = charSet([[0x2000, 0x200a], ...ofText('\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff')])
+const SPACE = charSet([[0x2000, 0x200a],
+  ...ofText('\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff')])
 /** What a dot stands for. */
 const NOT_LINE_END = complement(ofText('\n\r\u2028\u2029'))
 

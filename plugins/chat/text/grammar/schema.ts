@@ -3,8 +3,8 @@ import { isObject } from '../../json.js'
 import { accepts, regexAutomaton, type Automaton } from './automaton.js'
 import { spend } from './budget.js'
 import {
-  anything, canonical, fitsLimits, impliedKinds, isKind, KINDS, kindsOf, LIMIT_NAMES, limitsOf, merge, refused,
-  type All, type Flat, type Kind, type Located
+  anything, canonical, fitsLimits, impliedKinds, isKind, KINDS, kindsOf, LIMIT_NAMES, limitsOf, merge,
+  refused, type All, type Flat, type Kind, type Located
 } from './flat.js'
 import { FORMATS, parseRegex, RegexError } from './regex.js'
 
