@@ -1,4 +1,4 @@
-import { embeddingFields } from './api/embedding-task.js'
+import { embeddingFields } from './api/embeddings.js'
 import { chatFields } from './api/schema.js'
 import type { CapabilityDecl } from '../../kernel/index.js'
 

@@ -1,16 +1,15 @@
 import { randomUUID } from 'node:crypto'
 import { definePlugin } from '../../kernel/index.js'
+import { messages } from './api/anthropic.js'
 import { formatted } from './api/answer.js'
-import { embed, embeddings, ollamaEmbed, ollamaEmbeddings } from './api/embedding-routes.js'
-import {
-  ollamaChat, ollamaGenerate, ollamaPs, ollamaShow, ollamaTags
-} from './api/ollama-routes.js'
-import { ChatFormatter } from './api/openai-format.js'
-import { chat, completion, detokenize, messages, responses, tokenize } from './api/openai-routes.js'
+import { embed, embeddings, ollamaEmbed, ollamaEmbeddings } from './api/embeddings.js'
+import { ollamaChat, ollamaGenerate, ollamaPs, ollamaShow, ollamaTags } from './api/ollama.js'
+import { chat, chatFormat, completion, detokenize, tokenize } from './api/openai.js'
+import { responses } from './api/responses.js'
 import { chatTask } from './api/task.js'
 import { manifest } from './manifest.js'
 import type { CapabilityCall, CapabilityChunk } from '../../kernel/index.js'
-import type { ApiParts } from './api/openai-routes.js'
+import type { ApiParts } from './api/answer.js'
 import type { ChatBody } from './api/task.js'
 
 /** Chat: the engine for language models and the APIs people already use. */
@@ -29,18 +28,17 @@ export default definePlugin(manifest, (ctx) => {
       embeddings: async (input, call) => await embed(parts, input, call) as never
     },
     routes: {
-      chat: (request) => chat(parts, request, request.body),
-      completions: (request) => completion(parts, request, request.body),
-      tokenize: (request) => tokenize(parts, request, request.body),
-      detokenize: (request) => detokenize(parts, request, request.body),
-      embeddings: (request) => embeddings(parts, request, request.body),
-      messages: (request) => messages(parts, request, request.body),
-      responses: (request) => responses(parts, request, request.body),
-      ollamaChat: (request) => ollamaChat(parts, request, request.body),
-      ollamaGenerate: (request) =>
-        ollamaGenerate(parts, request, request.body),
-      ollamaEmbed: (request) => ollamaEmbed(parts, request, request.body),
-      ollamaEmbeddings: (request) => ollamaEmbeddings(parts, request, request.body),
+      chat: (request) => chat(parts, request),
+      completions: (request) => completion(parts, request),
+      tokenize: (request) => tokenize(parts, request),
+      detokenize: (request) => detokenize(parts, request),
+      embeddings: (request) => embeddings(parts, request),
+      messages: (request) => messages(parts, request),
+      responses: (request) => responses(parts, request),
+      ollamaChat: (request) => ollamaChat(parts, request),
+      ollamaGenerate: (request) => ollamaGenerate(parts, request),
+      ollamaEmbed: (request) => ollamaEmbed(parts, request),
+      ollamaEmbeddings: (request) => ollamaEmbeddings(parts, request),
       ollamaTags: () => ollamaTags(parts),
       ollamaPs: () => ollamaPs(parts),
       ollamaShow: ({ body }) => ollamaShow(parts, body),
@@ -53,8 +51,8 @@ export default definePlugin(manifest, (ctx) => {
 async function * chatChunks (
   parts: ApiParts, body: ChatBody, call: CapabilityCall
 ): AsyncGenerator<CapabilityChunk<never>> {
-  const asked = chatTask(body, parts.limits, parts.aliases)
-  const shape = (facts: ConstructorParameters<typeof ChatFormatter>[0]): ChatFormatter =>
-    new ChatFormatter(facts, { n: 1, includeUsage: false })
-  for await (const chunk of formatted(parts, asked, call, shape)) yield { payload: chunk as never }
+  const format = chatFormat({ n: 1, includeUsage: false })
+  for await (const chunks of formatted(parts, chatTask(body, parts), call, format)) {
+    for (const chunk of chunks) yield { payload: chunk as never }
+  }
 }

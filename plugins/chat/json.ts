@@ -26,6 +26,13 @@ export const idsOf = (value: unknown): number[] | undefined => {
   return Array.isArray(value) && value.every(isId) ? value as number[] : undefined
 }
 
+type Present<T> = { [K in keyof T]?: NonNullable<T[K]> }
+
+/** The fields that have a value: null is as good as absent. */
+export function present<T extends object> (fields: T): Present<T> {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value != null)) as Present<T>
+}
+
 /** A text as JSON; undefined where it is none. */
 export function parsed (text: string): unknown {
   try {

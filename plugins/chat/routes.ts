@@ -1,135 +1,99 @@
-import { messagesBody } from './api/anthropic-task.js'
-import { embeddingsBody, ollamaEmbedBody, ollamaEmbeddingsBody } from './api/embedding-task.js'
-import { anthropicFailure, ollamaFailure } from './api/errors.js'
-import { BODY_BYTES } from './api/errors.js'
-import { ollamaChatBody, ollamaGenerateBody, ollamaShowBody } from './api/ollama-task.js'
-import { responsesBody } from './api/responses-task.js'
-import { chatBody, completionBody, detokenizeBody, tokenizeBody } from './api/schema.js'
+import { anthropicFailure, messagesBody } from './api/anthropic.js'
+import { embeddingsBody, ollamaEmbedBody, ollamaEmbeddingsBody } from './api/embeddings.js'
+import { ollamaChatBody, ollamaFailure, ollamaGenerateBody, ollamaShowBody } from './api/ollama.js'
+import { detokenizeBody, tokenizeBody } from './api/openai.js'
+import { responsesBody } from './api/responses.js'
+import { chatBody, completionBody } from './api/schema.js'
 import type { RouteDecl } from '../../kernel/index.js'
 
-const model = {
-  method: 'POST', authority: 'invoke', stream: true, bodyLimit: BODY_BYTES
+/** Largest body in bytes. */
+export const BODY_BYTES = 4 * 1024 * 1024
+
+/** Fields that the answer of a route always has. */
+const reply = (...required: string[]) => ({ reply: { type: 'object', required } }) as const
+
+/** What routes have in common that a model serves. */
+const served = {
+  method: 'POST', authority: 'invoke', stream: true, bodyLimit: BODY_BYTES,
+  errors: [
+    'invalid_request', 'context_length_exceeded', 'no_instance', 'payload_too_large', 'overloaded',
+    'instance_lost', 'provider_error', 'session_changed', 'timeout'
+  ]
 } as const
 
 /** Ollama's clients read errors in a format of their own. */
-const ollama = { ...model, failure: ollamaFailure } as const
-
-/** What a request that a model serves may end with. */
-const errors = [
-  'invalid_request', 'context_length_exceeded', 'no_instance', 'payload_too_large', 'overloaded',
-  'instance_lost', 'provider_error', 'session_changed', 'timeout'
-] as const
-
-const answer = (...required: string[]) => ({ type: 'object', required }) as const
+const ollama = { ...served, failure: ollamaFailure } as const
+const ollamaGet = { method: 'GET', authority: 'read', failure: ollamaFailure } as const
 
 /** The routes of this plugin. */
 export const routes = {
   chat: {
-    ...model,
-    url: '/v1/chat/completions',
+    ...served, url: '/v1/chat/completions', body: chatBody,
     summary: 'Answers a conversation (OpenAI\'s route), whole or as server-sent events.',
-    body: chatBody,
-    reply: answer('id', 'object', 'created', 'model', 'choices', 'usage'),
-    errors
+    ...reply('id', 'object', 'created', 'model', 'choices', 'usage')
   },
   completions: {
-    ...model,
-    url: '/v1/completions',
+    ...served, url: '/v1/completions', body: completionBody,
     summary: 'Completes a text (OpenAI\'s older route), whole or as server-sent events.',
-    body: completionBody,
-    reply: answer('id', 'object', 'created', 'model', 'choices', 'usage'),
-    errors
+    ...reply('id', 'object', 'created', 'model', 'choices', 'usage')
   },
   tokenize: {
-    ...model,
-    url: '/v1/tokenize',
+    ...served, url: '/v1/tokenize', body: tokenizeBody,
     summary: 'The token ids of a text, or of a conversation as the model\'s template writes it.',
-    body: tokenizeBody,
-    reply: answer('tokens', 'count', 'max_model_len'),
-    errors
+    ...reply('tokens', 'count', 'max_model_len')
   },
   detokenize: {
-    ...model,
-    url: '/v1/detokenize',
-    summary: 'The text of token ids.',
-    body: detokenizeBody,
-    reply: answer('prompt'),
-    errors
+    ...served, url: '/v1/detokenize', body: detokenizeBody,
+    summary: 'The text of token ids.', ...reply('prompt')
   },
   embeddings: {
-    ...model,
-    url: '/v1/embeddings',
-    summary: 'One vector for each text (OpenAI\'s route).',
-    body: embeddingsBody,
-    reply: answer('object', 'data', 'model', 'usage'),
-    errors
+    ...served, url: '/v1/embeddings', body: embeddingsBody,
+    summary: 'One vector for each text (OpenAI\'s route).', ...reply('object', 'data', 'model', 'usage')
   },
   messages: {
-    ...model,
-    failure: anthropicFailure,
-    url: '/v1/messages',
+    ...served, failure: anthropicFailure, url: '/v1/messages', body: messagesBody,
     summary: 'Answers a conversation (Anthropic\'s route), whole or as server-sent events.',
-    body: messagesBody,
-    reply: answer('id', 'type', 'role', 'content', 'model', 'stop_reason', 'usage'),
-    errors
+    ...reply('id', 'type', 'role', 'content', 'model', 'stop_reason', 'usage')
   },
   responses: {
-    ...model,
-    url: '/v1/responses',
+    ...served, url: '/v1/responses', body: responsesBody,
     summary: 'Answers items of a conversation (OpenAI\'s Responses route), whole or as server-sent events.',
-    body: responsesBody,
-    reply: answer('id', 'object', 'created_at', 'status', 'model', 'output', 'usage'),
-    errors
+    ...reply('id', 'object', 'created_at', 'status', 'model', 'output', 'usage')
   },
   ollamaChat: {
-    ...ollama,
-    url: '/ollama/api/chat',
+    ...ollama, url: '/ollama/api/chat', body: ollamaChatBody,
     summary: 'Answers a conversation (Ollama\'s route), as lines of JSON or whole.',
-    body: ollamaChatBody,
-    reply: answer('model', 'created_at', 'message', 'done'),
-    errors
+    ...reply('model', 'created_at', 'message', 'done')
   },
   ollamaGenerate: {
-    ...ollama,
-    url: '/ollama/api/generate',
+    ...ollama, url: '/ollama/api/generate', body: ollamaGenerateBody,
     summary: 'Answers a prompt (Ollama\'s route), as lines of JSON or whole.',
-    body: ollamaGenerateBody,
-    reply: answer('model', 'created_at', 'response', 'done'),
-    errors
+    ...reply('model', 'created_at', 'response', 'done')
   },
   ollamaEmbed: {
-    ...ollama,
-    url: '/ollama/api/embed',
+    ...ollama, url: '/ollama/api/embed', body: ollamaEmbedBody,
     summary: 'One vector for each text (Ollama\'s route).',
-    body: ollamaEmbedBody,
-    reply: answer('model', 'embeddings', 'prompt_eval_count'),
-    errors
+    ...reply('model', 'embeddings', 'prompt_eval_count')
   },
   ollamaEmbeddings: {
-    ...ollama,
-    url: '/ollama/api/embeddings',
-    summary: 'The vector of one text (Ollama\'s older route).',
-    body: ollamaEmbeddingsBody,
-    reply: answer('embedding'),
-    errors
+    ...ollama, url: '/ollama/api/embeddings', body: ollamaEmbeddingsBody,
+    summary: 'The vector of one text (Ollama\'s older route).', ...reply('embedding')
   },
   ollamaTags: {
-    method: 'GET', url: '/ollama/api/tags', authority: 'read', failure: ollamaFailure,
-    summary: 'The language models this node can name, as Ollama lists them.', reply: answer('models')
+    ...ollamaGet, url: '/ollama/api/tags',
+    summary: 'The language models this node can name, as Ollama lists them.', ...reply('models')
   },
   ollamaPs: {
-    method: 'GET', url: '/ollama/api/ps', authority: 'read', failure: ollamaFailure,
-    summary: 'The language models that are ready, as Ollama lists them.', reply: answer('models')
+    ...ollamaGet, url: '/ollama/api/ps',
+    summary: 'The language models that are ready, as Ollama lists them.', ...reply('models')
   },
   ollamaShow: {
-    method: 'POST', url: '/ollama/api/show', authority: 'read',
+    method: 'POST', authority: 'read', failure: ollamaFailure, url: '/ollama/api/show', body: ollamaShowBody,
     summary: 'What is known of a language model, as Ollama shows it.',
-    failure: ollamaFailure,
-    body: ollamaShowBody, reply: answer('details', 'model_info', 'capabilities'),
-    errors: ['invalid_request', 'no_instance']
+    ...reply('details', 'model_info', 'capabilities'), errors: ['invalid_request', 'no_instance']
   },
   ollamaVersion: {
-    method: 'GET', url: '/ollama/api/version', authority: 'read', failure: ollamaFailure,
-    summary: 'The version of svc, where Ollama\'s clients look for one.', reply: answer('version')
+    ...ollamaGet, url: '/ollama/api/version',
+    summary: 'The version of svc, where Ollama\'s clients look for one.', ...reply('version')
   }
 } as const satisfies Record<string, RouteDecl>

@@ -1,22 +1,23 @@
 /** Runs a task and answers with it: as a stream, or whole. */
 import { runTask } from '../../runners/service.js'
-import { Collector, piecesOf, Totals } from './pieces.js'
 import { asRequestError } from './errors.js'
+import { Collector, piecesOf, Totals } from './pieces.js'
 import type {
-  CapabilityCall, CapabilityChunk, Clock, EngineChunk, EngineTask, ErrorBody, Invocations, RouteRequest,
+  CapabilityCall, CapabilityChunk, Clock, EngineChunk, ErrorBody, Invocations, RouteRequest,
   ServedFrame
 } from '../../../kernel/index.js'
-import type { Runners } from '../../runners/service.js'
-import type { Piece, Reading, TextPiece, EndPiece } from './pieces.js'
+import type { Runners, TaskRequest } from '../../runners/service.js'
+import type { Rules } from './errors.js'
+import type { EndPiece, Piece, Reading, TextPiece } from './pieces.js'
 
-/** The capability whose limit of calls at once every request of this plugin counts against. */
-export const CHAT = 'chat@1.0.0'
+/** The capability whose limit of calls at once every request for text counts against. */
+const CHAT = 'chat@1.0.0'
 
 /** Silence after which a stream shows that it is alive, ms. */
-export const BEAT_MS = 10_000
+const BEAT_MS = 10_000
 
-/** What answering needs. */
-export interface Answering {
+/** What the routes of every API work with. */
+export interface ApiParts extends Rules {
   runners: Runners
   invocations: Invocations
   clock: Clock
@@ -24,14 +25,11 @@ export interface Answering {
   newId: () => string
 }
 
-/** A request as a task of the engine. */
-export interface Asked {
-  modelId: string
-  /** The task a model's card has to name. */
-  capability: string
-  task: EngineTask
-  reading: Reading
-}
+/** A route's handler; `Body` is the schema of its body. */
+export type Handler<Body> = (parts: ApiParts, request: RouteRequest<{ readonly body: Body }>) => Promise<void>
+
+/** A request for text as a task of the engine. */
+export interface Asked extends TaskRequest { reading: Reading }
 
 /** What an answer says about itself. */
 export interface Facts {
@@ -52,10 +50,6 @@ export interface Formatter {
   end (totals: Totals): object[]
 }
 
-/** A server-sent event that has the name of its value's type. */
-export const namedEvent = (value: object): string =>
-  `event: ${(value as { type: string }).type}\ndata: ${JSON.stringify(value)}\n\n`
-
 /** How values are written to the stream. */
 export interface Framing {
   contentType: string
@@ -75,7 +69,42 @@ export interface AnswerFormat {
   whole: (answer: Collector, facts: Facts) => object
 }
 
-const factsOf = ({ clock, newId }: Answering, { commandId }: CapabilityCall, { modelId }: Asked): Facts => {
+/** A server-sent event that has the name of its value's type. */
+export const namedEvent = (value: object): string =>
+  `event: ${(value as { type: string }).type}\ndata: ${JSON.stringify(value)}\n\n`
+
+/** The engine's chunks. Throws what `runTask` throws; refusals name the fields of the request. */
+export async function * runRequest (
+  runners: Pick<Runners, 'route' | 'open'>, request: TaskRequest, call: CapabilityCall
+): AsyncGenerator<EngineChunk> {
+  try {
+    yield * runTask(runners, request, call)
+  } catch (error) {
+    throw asRequestError(error)
+  }
+}
+
+/** As `runRequest`, but yields nothing before all is there: until then a lost instance may be replaced. */
+export function runWhole (
+  { runners }: ApiParts, request: TaskRequest, call: CapabilityCall
+): AsyncGenerator<EngineChunk> {
+  return runRequest({
+    route: async (query) => await runners.route(query),
+    open: (route, task, signal) => atOnce(runners.open(route, task, signal))
+  }, request, call)
+}
+
+async function * atOnce (chunks: AsyncIterable<EngineChunk>): AsyncGenerator<EngineChunk> {
+  const all: EngineChunk[] = []
+  for await (const chunk of chunks) all.push(chunk)
+  yield * all
+}
+
+const piecesIn = (
+  parts: ApiParts, { reading }: Asked, chunks: AsyncIterable<EngineChunk>
+): AsyncGenerator<Piece> => piecesOf(chunks, reading, () => `call_${parts.newId()}`)
+
+const factsOf = ({ clock, newId }: ApiParts, { commandId }: CapabilityCall, { modelId }: Asked): Facts => {
   const startedMs = clock.mono()
   return {
     id: commandId, model: modelId, created: Math.floor(clock.now() / 1000), newId,
@@ -83,53 +112,34 @@ const factsOf = ({ clock, newId }: Answering, { commandId }: CapabilityCall, { m
   }
 }
 
-/** The pieces of an answer. Throws what `runTask` throws; refusals name the fields of the request. */
-async function * pieces (
-  parts: Answering, runners: Runners, asked: Asked, call: CapabilityCall
-): AsyncGenerator<Piece> {
-  const { modelId, capability, task, reading } = asked
-  try {
-    const chunks = runTask(runners, { modelId, capability, task }, call)
-    yield * piecesOf(chunks, reading, () => `call_${parts.newId()}`)
-  } catch (error) {
-    throw asRequestError(error)
-  }
-}
-
-/** The values of an answer in an API's format, as a capability streams them. */
+/** The values of an answer in an API's format, those of one piece together. Counts into `totals`. */
 export async function * formatted (
-  parts: Answering, asked: Asked, call: CapabilityCall, formatterOf: (facts: Facts) => Formatter
-): AsyncGenerator<object> {
+  parts: ApiParts, asked: Asked, call: CapabilityCall, { formatter: formatterOf }: AnswerFormat,
+  totals = new Totals()
+): AsyncGenerator<object[]> {
   const formatter = formatterOf(factsOf(parts, call, asked))
-  const totals = new Totals()
-  for await (const piece of pieces(parts, parts.runners, asked, call)) {
+  for await (const piece of piecesIn(parts, asked, runRequest(parts.runners, asked, call))) {
     totals.add(piece)
-    yield * piece.kind === 'start' ? formatter.begin(piece.promptTokens) : formatter.piece(piece)
+    yield piece.kind === 'start' ? formatter.begin(piece.promptTokens) : formatter.piece(piece)
   }
-  yield * formatter.end(totals)
+  yield formatter.end(totals)
 }
 
-/** Texts of a stream, after those it opens with. */
-async function * texts (
-  parts: Answering, asked: Asked, call: CapabilityCall, { framing, formatter: formatterOf }: AnswerFormat
-): AsyncGenerator<string> {
-  const formatter = formatterOf(factsOf(parts, call, asked))
-  const totals = new Totals()
-  const written = (values: object[]): string => values.map((value) => framing.value(value)).join('')
-  for await (const piece of pieces(parts, parts.runners, asked, call)) {
-    totals.add(piece)
-    const values = piece.kind === 'start' ? formatter.begin(piece.promptTokens) : formatter.piece(piece)
-    const text = written(values)
-    if (text !== '') yield text
-  }
-  yield written(formatter.end(totals)) + framing.end(totals)
-}
-
-/** Answers a request in an API's format, as a stream or whole. */
+/** Answers a request for text in an API's format, as a stream or whole. */
 export async function answer (
-  parts: Answering, request: RouteRequest, asked: Asked, stream: boolean, format: AnswerFormat
+  parts: ApiParts, request: RouteRequest, asked: Asked, stream: boolean, format: AnswerFormat
 ): Promise<void> {
-  await (stream ? answerStream : answerWhole)(parts, request, asked, format)
+  if (stream) await answerStream(parts, request, asked, format)
+  else await answerJson(parts, request, async (call) => await wholeAnswer(parts, asked, call, format))
+}
+
+async function wholeAnswer (
+  parts: ApiParts, asked: Asked, call: CapabilityCall, { whole }: AnswerFormat
+): Promise<object> {
+  const collected = new Collector()
+  const facts = factsOf(parts, call, asked)
+  for await (const piece of piecesIn(parts, asked, runWhole(parts, asked, call))) collected.add(piece)
+  return whole(collected, facts)
 }
 
 /**
@@ -137,31 +147,44 @@ export async function answer (
  * whether the engine has said anything or not, and a failure is one event before its end.
  */
 async function answerStream (
-  parts: Answering, request: RouteRequest, asked: Asked, format: AnswerFormat
+  parts: ApiParts, request: RouteRequest, asked: Asked, format: AnswerFormat
 ): Promise<void> {
   const { framing } = format
+  const chunks = async function * (call: CapabilityCall): AsyncGenerator<CapabilityChunk<{ text: string }>> {
+    for await (const text of beating(texts(parts, asked, call, format), parts.clock, BEAT_MS)) {
+      yield { payload: { text: text ?? framing.beat } }
+    }
+  }
   await parts.invocations.serve(request, {
     as: CHAT,
     contentType: framing.contentType,
-    frame: (frame) => streamText(framing, frame, request.requestId),
-    handler: (call) => beats(texts(parts, asked, call, format), parts.clock, framing.beat)
+    frame: (frame) => frameText(framing, frame, request.requestId) || null,
+    handler: chunks
   })
 }
 
-async function * beats (
-  source: AsyncIterable<string>, clock: Clock, beat: string
-): AsyncGenerator<CapabilityChunk<{ text: string }>> {
-  for await (const text of beating(source, clock, BEAT_MS)) yield { payload: { text: text ?? beat } }
+/** What is written of the values of an answer. */
+async function * texts (
+  parts: ApiParts, asked: Asked, call: CapabilityCall, format: AnswerFormat
+): AsyncGenerator<string> {
+  const totals = new Totals()
+  for await (const values of formatted(parts, asked, call, format, totals)) {
+    const text = values.map((value) => format.framing.value(value)).join('')
+    if (text !== '') yield text
+  }
+  yield format.framing.end(totals)
 }
 
-function streamText (framing: Framing, { kind, payload, error }: ServedFrame, id: string): string | null {
-  if (kind === 'started') return framing.begin((payload as { command_id: string }).command_id) || null
-  if (kind === 'chunk') return (payload as { text: string }).text || null
-  if (kind !== 'failed' && kind !== 'cancelled') return null
-  return framing.failed(error as ErrorBody | null ?? cancelled(id))
+function frameText (framing: Framing, { kind, payload, error }: ServedFrame, requestId: string): string {
+  switch (kind) {
+    case 'started': return framing.begin((payload as { command_id: string }).command_id)
+    case 'chunk': return (payload as { text: string }).text
+    case 'completed': return ''
+    default: return framing.failed(error as ErrorBody | null ?? cancelled(requestId))
+  }
 }
 
-const cancelled = (requestId: string): ErrorBody => {
+function cancelled (requestId: string): ErrorBody {
   const message = 'The call was cancelled.'
   const error = {
     message, type: 'Client Closed Request', param: null, code: 499, reason: 'cancelled', retryable: false,
@@ -170,22 +193,10 @@ const cancelled = (requestId: string): ErrorBody => {
   return { error, detail: message }
 }
 
-/** Answers whole, once the outcome is known. A lost instance is tried again where the client wants that. */
-async function answerWhole (
-  parts: Answering, request: RouteRequest, asked: Asked, { whole }: AnswerFormat
-): Promise<void> {
-  await answerJson(parts, request, async (call) => {
-    const collected = new Collector()
-    const facts = factsOf(parts, call, asked)
-    for await (const piece of pieces(parts, heldBack(parts.runners), asked, call)) collected.add(piece)
-    return whole(collected, facts)
-  })
-}
-
-/** Answers with the value that `make` resolves with, in a place of the capability `as`. */
+/** Answers with the value that `make` resolves with; counts against the limit of the capability `as`. */
 export async function answerJson (
-  { invocations, clock }: Pick<Answering, 'invocations' | 'clock'>, request: RouteRequest,
-  make: (call: CapabilityCall) => Promise<object>, as = CHAT
+  { invocations, clock }: ApiParts, request: RouteRequest, make: (call: CapabilityCall) => Promise<object>,
+  as = CHAT
 ): Promise<void> {
   await invocations.serve(request, {
     as,
@@ -196,38 +207,19 @@ export async function answerJson (
 
 /** Empty chunks while the value is made, which keep the call from its deadline; then the value. */
 async function * jsonChunks (make: () => Promise<object>, clock: Clock): AsyncGenerator<CapabilityChunk> {
-  for await (const made of beating(once(make), clock, BEAT_MS)) {
-    if (made === null) yield { payload: {} }
-    else yield { payload: {}, media: jsonMedia(made) }
+  const once = async function * (): AsyncGenerator<object> { yield await make() }
+  for await (const made of beating(once(), clock, BEAT_MS)) {
+    yield made === null ? { payload: {} } : { payload: {}, media: jsonMedia(made) }
   }
 }
-
-async function * once<T> (make: () => Promise<T>): AsyncGenerator<T> { yield await make() }
 
 const jsonMedia = (value: object): NonNullable<CapabilityChunk['media']> => ({
   bytes: Buffer.from(JSON.stringify(value)), mediaType: 'application/json', codec: 'json',
   sampleRate: 0, channels: 0, timestampSeconds: 0, durationSeconds: 0
 })
 
-/** Hands an answer on only when it is complete, so that a second try does not show. */
-export function heldBack (runners: Runners): Runners {
-  return {
-    route: async (query) => await runners.route(query),
-    open: (route, task, signal) => atOnce(runners.open(route, task, signal)),
-    card: (modelId) => runners.card(modelId),
-    models: (task) => runners.models(task),
-    reports: () => runners.reports()
-  }
-}
-
-async function * atOnce (chunks: AsyncIterable<EngineChunk>): AsyncGenerator<EngineChunk> {
-  const all: EngineChunk[] = []
-  for await (const chunk of chunks) all.push(chunk)
-  yield * all
-}
-
-/** What the source gives, and null after each `ms` of silence. Pulls one thing at a time. */
-export async function * beating<T> (
+/** What the source yields, and null after each `ms` of silence. Pulls one thing at a time. */
+async function * beating<T> (
   source: AsyncIterable<T>, clock: Clock, ms: number
 ): AsyncGenerator<T | null> {
   const iterator = source[Symbol.asyncIterator]()

@@ -1,6 +1,6 @@
 /** An engine's answer taken apart: text, reasoning and tool calls of each choice, as they come. */
 import { OutputReader } from '../text/parse/output.js'
-import type { ToolCallDelta } from '../text/parse/output.js'
+import type { OutputDelta, ToolCallDelta } from '../text/parse/output.js'
 import type { EngineChunk } from '../../../kernel/index.js'
 import type { TokenReport } from '../engine/mailbox.js'
 import type { Done } from '../engine/generation.js'
@@ -9,7 +9,7 @@ import type { ToolFormatName } from '../text/tool-formats.js'
 /** Why a choice ended, under OpenAI's names. */
 export type Finish = 'stop' | 'length' | 'tool_calls'
 
-/** The request was taken in: its prompt fits. Comes once, first. */
+/** The engine admitted the request: its prompt fits. Comes once, first. */
 export interface StartPiece { kind: 'start', promptTokens: number }
 /** What is new of a choice. */
 export interface TextPiece {
@@ -27,15 +27,15 @@ export type Piece = StartPiece | TextPiece | EndPiece
 
 /** How an answer is read. */
 export interface Reading {
-  /** Look for reasoning and tool calls; else the text is handed on as it is. */
+  /** Look for reasoning and tool calls; else the text is passed on as it is. */
   parse: boolean
   /** The request has tools. */
   tools: boolean
-  /** Calls that are handed on; later ones are left out. */
+  /** Calls that are passed on; later ones are left out. */
   mostCalls: number
 }
 
-/** What the engine says when it has taken a request in. */
+/** The engine's message that it admitted a request. */
 interface Admitted {
   kind: 'admitted', prompt_tokens: number, tool_format?: ToolFormatName, in_reasoning?: boolean
 }
@@ -44,73 +44,56 @@ type EngineMessage = Admitted | Delta | Done
 
 /**
  * The pieces of an answer, in the order in which the engine made them. The first is a `start`, also where
- * the engine does not say that it took the request in. `newId` makes the ids of tool calls.
+ * the engine sends no `admitted`. `newId` makes the ids of tool calls.
  */
 export async function * piecesOf (
   chunks: AsyncIterable<EngineChunk>, reading: Reading, newId: () => string
 ): AsyncGenerator<Piece> {
-  let choices: Choices | null = null
+  let read: ((message: EngineMessage) => Piece[]) | null = null
   for await (const { payload } of chunks) {
-    const told = payload as unknown as EngineMessage
-    if (choices === null) {
-      const admitted = told.kind === 'admitted' ? told : null
-      choices = new Choices(reading, newId, admitted)
+    const message = payload as unknown as EngineMessage
+    if (read === null) {
+      const admitted = message.kind === 'admitted' ? message : null
+      read = messageReader(reading, newId, admitted)
       yield { kind: 'start', promptTokens: admitted?.prompt_tokens ?? 0 }
     }
-    if (told.kind === 'delta') yield * choices.delta(told)
-    else if (told.kind === 'done') yield * choices.done(told)
+    yield * read(message)
   }
 }
 
-/** The choices of one answer, each with its own reader. */
-class Choices {
-  readonly #reading: Reading
-  readonly #newId: () => string
-  readonly #format: ToolFormatName
-  readonly #inReasoning: boolean
-  readonly #readers = new Map<number, OutputReader>()
-
-  constructor (reading: Reading, newId: () => string, admitted: Admitted | null) {
-    this.#reading = reading
-    this.#newId = newId
-    this.#format = admitted?.tool_format ?? 'hermes'
-    this.#inReasoning = admitted?.in_reasoning === true
+/** Makes pieces of an engine's messages. Each choice has its own reader. */
+function messageReader (
+  { parse, tools, mostCalls }: Reading, newId: () => string, admitted: Admitted | null
+): (message: EngineMessage) => Piece[] {
+  const readers = new Map<number, OutputReader>()
+  const readerOf = (index: number): OutputReader => {
+    const reader = readers.get(index) ?? new OutputReader({
+      tools: tools ? admitted?.tool_format ?? 'hermes' : null,
+      startsInReasoning: admitted?.in_reasoning === true,
+      newId
+    })
+    readers.set(index, reader)
+    return reader
   }
-
-  delta ({ index, text, tokens = [] }: Delta): Piece[] {
-    const nothing: TextPiece = { kind: 'text', index, content: '', reasoning: '', calls: [], tokens }
-    if (!this.#reading.parse) return [{ ...nothing, content: text }]
-    return this.#piece(index, this.#reader(index).push(text), tokens)
-  }
-
-  done ({ index, finish_reason: reason, stop_text: stop, usage, stats }: Done): Piece[] {
-    const end: EndPiece = { kind: 'end', index, finish: reason, usage, stats, stop }
-    if (!this.#reading.parse) return [end]
-    const reader = this.#reader(index)
-    const rest = this.#piece(index, reader.end(), [])
-    if (reason === 'stop' && reader.calls > 0) end.finish = 'tool_calls'
-    return [...rest, end]
-  }
-
-  #piece (
-    index: number, out: ReturnType<OutputReader['push']>, tokens: TokenReport[]
-  ): Piece[] {
-    const { content, reasoning } = out
-    const calls = out.toolCalls.filter((call) => call.index < this.#reading.mostCalls)
+  const texts = (index: number, read: OutputDelta, tokens: TokenReport[]): Piece[] => {
+    const { content, reasoning } = read
+    const calls = read.toolCalls.filter((call) => call.index < mostCalls)
     const empty = content === '' && reasoning === '' && calls.length === 0 && tokens.length === 0
     return empty ? [] : [{ kind: 'text', index, content, reasoning, calls, tokens }]
   }
-
-  #reader (index: number): OutputReader {
-    const known = this.#readers.get(index)
-    if (known !== undefined) return known
-    const reader = new OutputReader({
-      tools: this.#reading.tools ? this.#format : null,
-      startsInReasoning: this.#inReasoning,
-      newId: this.#newId
-    })
-    this.#readers.set(index, reader)
-    return reader
+  return (message) => {
+    if (message.kind === 'delta') {
+      const { index, text, tokens = [] } = message
+      if (parse) return texts(index, readerOf(index).push(text), tokens)
+      return [{ kind: 'text', index, content: text, reasoning: '', calls: [], tokens }]
+    }
+    if (message.kind !== 'done') return []
+    const { index, finish_reason: reason, stop_text: stop, usage, stats } = message
+    const end: EndPiece = { kind: 'end', index, finish: reason, usage, stats, stop }
+    if (!parse) return [end]
+    const reader = readerOf(index)
+    const rest = texts(index, reader.end(), [])
+    return [...rest, reason === 'stop' && reader.calls > 0 ? { ...end, finish: 'tool_calls' } : end]
   }
 }
 
@@ -124,6 +107,9 @@ export interface Whole {
   stop: string | null
 }
 
+const emptyChoice = (index: number): Whole =>
+  ({ index, content: '', reasoning: '', calls: [], tokens: [], finish: 'stop', stop: null })
+
 /** Puts pieces together. */
 export class Collector {
   readonly totals = new Totals()
@@ -132,10 +118,14 @@ export class Collector {
   /** The choices by index. */
   get choices (): Whole[] { return [...this.#choices.values()].sort((a, b) => a.index - b.index) }
 
+  /** The only choice, of an API that has no more; an empty one where nothing came. */
+  get only (): Whole { return this.choices[0] ?? emptyChoice(0) }
+
   add (piece: Piece): void {
     this.totals.add(piece)
     if (piece.kind === 'start') return
-    const whole = this.#choice(piece.index)
+    const whole = this.#choices.get(piece.index) ?? emptyChoice(piece.index)
+    this.#choices.set(piece.index, whole)
     if (piece.kind === 'end') {
       whole.finish = piece.finish
       whole.stop = piece.stop
@@ -149,16 +139,6 @@ export class Collector {
       call.arguments += text ?? ''
     }
   }
-
-  #choice (index: number): Whole {
-    const known = this.#choices.get(index)
-    if (known !== undefined) return known
-    const made: Whole = {
-      index, content: '', reasoning: '', calls: [], tokens: [], finish: 'stop', stop: null
-    }
-    this.#choices.set(index, made)
-    return made
-  }
 }
 
 /** Counts of an answer over all its choices. Rates are tokens per second. */
@@ -169,19 +149,16 @@ export class Totals {
   promptRate = 0
   generationRate = 0
   peakMemoryBytes = 0
-
-  /** Choices that have ended. */
-  ended = 0
+  #ended = 0
 
   add (piece: Piece): void {
     if (piece.kind === 'start') this.promptTokens = piece.promptTokens
     if (piece.kind !== 'end') return
     const { usage, stats } = piece
-    this.ended++
     this.promptTokens = usage.prompt_tokens
     this.completionTokens += usage.completion_tokens
-    // The choices share one prompt; the first one worked on it.
-    if (this.ended === 1) this.cachedTokens = usage.cached_tokens
+    // The choices share one prompt: what was cached of it counts once.
+    if (this.#ended++ === 0) this.cachedTokens = usage.cached_tokens
     this.promptRate = Math.max(this.promptRate, stats.prompt_tps ?? 0)
     this.generationRate += stats.generation_tps ?? 0
     this.peakMemoryBytes = Math.max(this.peakMemoryBytes, stats.peak_memory_bytes)

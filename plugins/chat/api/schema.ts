@@ -1,8 +1,10 @@
 /** Bodies of OpenAI's chat and completion routes. Unknown fields are ignored, null is as good as absent. */
 import { nullableFields } from '../sampling.js'
 
-const name = { type: 'string', minLength: 1 } as const
-const optional = <const T extends string>(type: T) => ({ type: [type, 'null'] }) as const
+/** A text that is not empty. */
+export const name = { type: 'string', minLength: 1 } as const
+/** A field where null is as good as absent. */
+export const optional = <const T extends string>(type: T) => ({ type: [type, 'null'] }) as const
 const whole = (minimum: number, maximum = Number.MAX_SAFE_INTEGER) =>
   ({ type: ['integer', 'null'], minimum, maximum }) as const
 
@@ -17,7 +19,8 @@ export const sampling = {
   n: whole(1)
 } as const
 
-const message = {
+/** A message of a conversation. */
+export const message = {
   type: 'object', required: ['role'],
   properties: {
     role: { enum: ['system', 'developer', 'user', 'assistant', 'tool'] },
@@ -42,7 +45,8 @@ const message = {
   }
 } as const
 
-const tool = {
+/** A tool that a model may call. */
+export const tool = {
   type: 'object', required: ['type', 'function'],
   properties: {
     type: { const: 'function' },
@@ -114,23 +118,4 @@ export const completionBody = {
     best_of: whole(1),
     suffix: optional('string')
   }
-} as const
-
-/** Body of POST /v1/tokenize. */
-export const tokenizeBody = {
-  type: 'object', required: ['model'],
-  properties: {
-    model: name,
-    prompt: { type: 'string' },
-    messages: { type: 'array', minItems: 1, items: message },
-    tools: { type: ['array', 'null'], items: tool },
-    add_special_tokens: { type: 'boolean' },
-    add_generation_prompt: { type: 'boolean' }
-  }
-} as const
-
-/** Body of POST /v1/detokenize. */
-export const detokenizeBody = {
-  type: 'object', required: ['model', 'tokens'],
-  properties: { model: name, tokens: { type: 'array', items: { type: 'integer', minimum: 0 } } }
 } as const

@@ -1,19 +1,68 @@
-/** OpenAI's requests as tasks of the engine. Pure. */
-import { atMost, checkSchema, refused } from './errors.js'
-import { toMessages } from './messages.js'
+/** Chat and completion requests as tasks of the engine; the other APIs are put into these first. Pure. */
+import { idsOf, present } from '../json.js'
 import { samplingOf } from '../sampling.js'
 import { MARKERS } from '../text/parse/output.js'
+import { atMost, checkSchema, refused } from './errors.js'
 import type { FromSchema } from '../../../kernel/index.js'
-import type { GrammarRequest } from '../text/types.js'
+import type { ChatMessage, GrammarRequest } from '../text/types.js'
 import type { Asked } from './answer.js'
-import type { Limits } from './errors.js'
-import type { InputMessage } from './messages.js'
+import type { Fields } from '../json.js'
+import type { Limits, Rules } from './errors.js'
 import type { chatBody, completionBody } from './schema.js'
+
+/** A message as a client sends it; null is as good as absent. */
+export interface InputMessage {
+  role: string
+  content?: string | unknown[] | null
+  name?: string | null
+  reasoning_content?: string | null
+  tool_call_id?: string | null
+  tool_calls?: unknown[] | null
+}
 
 /** The chat request every API is put into. */
 export type ChatBody = Omit<FromSchema<typeof chatBody>, 'messages'> & { messages: InputMessage[] }
 /** A request for text completion. */
 export type CompletionBody = FromSchema<typeof completionBody>
+/** A tool that a model may call. */
+export type Tool = NonNullable<ChatBody['tools']>[number]
+
+/** A tool under its name; what is null is left out. */
+export const functionTool = (name: string, more: Omit<Tool['function'], 'name'>): Tool =>
+  ({ type: 'function', function: { name, ...present(more) } })
+
+/** A call as messages of the assistant have it; `input` is the JSON of the arguments. */
+export const functionCall = (id: string, name: string, input: string): object =>
+  ({ id, type: 'function', function: { name, arguments: input } })
+
+/** The model a name stands for. */
+export function modelOf ({ aliases }: Pick<Rules, 'aliases'>, name: string): string {
+  return Object.hasOwn(aliases, name) ? aliases[name]! : name
+}
+
+/** A chat request as a task. Throws `invalid_request` for what is refused, naming the field. */
+export function chatTask (body: ChatBody, rules: Rules): Asked {
+  const { limits } = rules
+  refuseUnsupported(body)
+  atMost('messages', body.messages.length, limits.max_messages, 'messages')
+  const tools = toolsOf(body, limits)
+  const payload = {
+    messages: toMessages(body.messages),
+    ...lengthsOf(body, limits, body.max_completion_tokens ?? body.max_tokens),
+    params: {
+      ...paramsOf(body), ...logprobsOf(body), ...present({ grammar: grammarOf(body, tools, limits) })
+    },
+    markers: MARKERS,
+    ...present({ tools: tools.length > 0 ? tools : null, template_variables: templateVariables(body) })
+  }
+  const mostCalls = body.parallel_tool_calls === false ? 1 : Infinity
+  return {
+    modelId: modelOf(rules, body.model),
+    capability: 'chat',
+    task: { kind: 'chat', payload },
+    reading: { parse: true, tools: tools.length > 0, mostCalls }
+  }
+}
 
 /** Old or foreign fields that would change the answer, and what to send instead. */
 const UNSUPPORTED: Readonly<Record<string, string>> = {
@@ -22,63 +71,16 @@ const UNSUPPORTED: Readonly<Record<string, string>> = {
   web_search_options: 'is not served; leave it out'
 }
 
-/** The sampling parameters of a request. */
-function paramsOf (body: Pick<CompletionBody, 'logit_bias'>): Record<string, unknown> {
-  return { ...samplingOf('chat', body), ...body.logit_bias == null ? {} : { logit_bias: body.logit_bias } }
-}
-
-function lengthsOf (
-  body: Pick<CompletionBody, 'max_tokens' | 'stop' | 'n'>, limits: Limits, max = body.max_tokens
-): Record<string, unknown> {
-  const stop = body.stop == null ? [] : [body.stop].flat() as string[]
-  atMost('stop', stop.length, limits.max_stops, 'texts')
-  const n = body.n ?? 1
-  if (n > limits.max_answers) throw refused('n', `is ${n}; at most ${limits.max_answers} are made at once`)
-  return { n, stop, ...max == null ? {} : { max_tokens: max } }
-}
-
-/** The model a name stands for. */
-export function renamed (aliases: Readonly<Record<string, string>>, name: string): string {
-  return Object.hasOwn(aliases, name) ? aliases[name]! : name
-}
-
-/** A chat request as a task. Throws `invalid_request` for what is refused, naming the field. */
-export function chatTask (body: ChatBody, limits: Limits, aliases: Readonly<Record<string, string>>): Asked {
-  refuseUnsupported(body)
-  atMost('messages', body.messages.length, limits.max_messages, 'messages')
-  const tools = toolsOf(body, limits)
-  const payload: Record<string, unknown> = {
-    messages: toMessages(body.messages),
-    ...lengthsOf(body, limits, body.max_completion_tokens ?? body.max_tokens),
-    params: { ...paramsOf(body), ...logprobsOf(body), ...grammarOf(body, tools, limits) },
-    markers: MARKERS
-  }
-  if (tools.length > 0) payload['tools'] = tools
-  const variables = templateVariables(body)
-  if (Object.keys(variables).length > 0) payload['template_variables'] = variables
-  const mostCalls = body.parallel_tool_calls === false ? 1 : Infinity
-  return {
-    modelId: renamed(aliases, body.model),
-    capability: 'chat',
-    task: { kind: 'chat', payload },
-    reading: { parse: true, tools: tools.length > 0, mostCalls }
-  }
-}
-
 function refuseUnsupported (body: ChatBody): void {
-  const given = body as unknown as Record<string, unknown>
-  for (const [field, why] of Object.entries(UNSUPPORTED)) {
-    if (Object.hasOwn(given, field) && given[field] != null) throw refused(field, why)
-  }
+  const given = body as unknown as Fields
+  for (const [field, why] of Object.entries(UNSUPPORTED)) if (given[field] != null) throw refused(field, why)
   const modalities = given['modalities']
   if (Array.isArray(modalities) && modalities.some((modality) => modality !== 'text')) {
     throw refused('modalities', 'may be ["text"] only: answers are text')
   }
 }
 
-type Tools = NonNullable<ChatBody['tools']>
-
-function toolsOf (body: ChatBody, limits: Limits): Tools {
+function toolsOf (body: ChatBody, limits: Limits): Tool[] {
   const tools = body.tools ?? []
   atMost('tools', tools.length, limits.max_tools, 'tools')
   for (const [i, tool] of tools.entries()) {
@@ -99,16 +101,16 @@ function toolsOf (body: ChatBody, limits: Limits): Tools {
   return tools
 }
 
-/** The shape the output is kept to: that of the tool calls, or that of the response format. */
-function grammarOf (body: ChatBody, tools: Tools, limits: Limits): { grammar?: GrammarRequest } {
+/** The shape that is enforced: that of the tool calls, or that of the response format; null for none. */
+function grammarOf (body: ChatBody, tools: Tool[], limits: Limits): GrammarRequest | null {
   const format = formatOf(body, limits)
   const choice = body.tool_choice ?? 'auto'
-  if (tools.length === 0) return format === null ? {} : { grammar: format }
+  if (tools.length === 0) return format
   if (format !== null && choice === 'auto') {
     throw refused('response_format', 'cannot be kept to while tools may be called; set tool_choice to ' +
       '"none" or "required", or leave one of them out')
   }
-  return { grammar: { kind: 'tools', tools, choice } }
+  return { kind: 'tools', tools, choice }
 }
 
 function formatOf ({ response_format: format }: ChatBody, limits: Limits): GrammarRequest | null {
@@ -120,57 +122,117 @@ function formatOf ({ response_format: format }: ChatBody, limits: Limits): Gramm
   return { kind: 'schema', schema: given.schema }
 }
 
-function logprobsOf ({ logprobs, top_logprobs: top }: ChatBody): Record<string, unknown> {
+function logprobsOf ({ logprobs, top_logprobs: top }: ChatBody): object {
   if (top != null && top > 0 && logprobs !== true) throw refused('top_logprobs', 'needs logprobs: true')
   return logprobs === true ? { logprobs: true, top_logprobs: top ?? 0 } : {}
 }
 
-/** What a template gets from the request itself and from the model's files. */
-const RESERVED =
-  /^(messages|tools|documents|add_generation_prompt|continue_final_message|\w+_token)$/
+/** Variables that a template gets from the request itself and from the model's files. */
+const RESERVED = /^(messages|tools|documents|add_generation_prompt|continue_final_message|\w+_token)$/
 
-/** What a template may ask for beside the messages. */
-function templateVariables (body: ChatBody): Record<string, unknown> {
-  const effort = body.reasoning_effort
-  const own = Object.keys(body.chat_template_kwargs ?? {}).find((name) => RESERVED.test(name))
+/** What a template may ask for beside the messages; null for nothing. */
+function templateVariables (body: ChatBody): Record<string, unknown> | null {
+  const { reasoning_effort: effort, chat_template_kwargs: given } = body
+  const own = Object.keys(given ?? {}).find((name) => RESERVED.test(name))
   if (own !== undefined) {
     throw refused(`chat_template_kwargs.${own}`, 'is what the request or the model says itself; leave it out')
   }
+  const thinking = effort == null ? {} : { reasoning_effort: effort, enable_thinking: effort !== 'none' }
+  const variables = { ...thinking, ...given }
+  return Object.keys(variables).length > 0 ? variables : null
+}
+
+/** The sampling parameters of a request. */
+const paramsOf = (body: Pick<CompletionBody, 'logit_bias'>): object =>
+  ({ ...samplingOf('chat', body), ...present({ logit_bias: body.logit_bias }) })
+
+function lengthsOf (
+  body: Pick<CompletionBody, 'stop' | 'n'>, limits: Limits, most: number | null | undefined
+): object {
+  const stop = [body.stop ?? []].flat()
+  atMost('stop', stop.length, limits.max_stops, 'texts')
+  const n = body.n ?? 1
+  if (n > limits.max_answers) throw refused('n', `is ${n}; at most ${limits.max_answers} are made at once`)
+  return { n, stop, ...present({ max_tokens: most }) }
+}
+
+/** Messages as a chat template knows them. Throws `invalid_request` naming the message and the field. */
+export function toMessages (messages: readonly InputMessage[]): ChatMessage[] {
+  return messages.map((message, i) => toMessage(message, `messages.${i}`))
+}
+
+function toMessage (message: InputMessage, path: string): ChatMessage {
+  const { role, name, tool_calls: calls, tool_call_id: callId, reasoning_content: reasoning } = message
+  const content = textOf(message.content ?? null, `${path}.content`)
+  const hasCalls = role === 'assistant' && calls != null && calls.length > 0
+  if (content === null && !hasCalls) throw refused(`${path}.content`, 'is required')
+  if (role === 'tool' && callId == null) throw refused(`${path}.tool_call_id`, 'is required')
   return {
-    ...effort == null ? {} : { reasoning_effort: effort, enable_thinking: effort !== 'none' },
-    ...body.chat_template_kwargs ?? {}
+    // Templates know no "developer".
+    role: role === 'developer' ? 'system' : role,
+    content,
+    ...present({
+      name,
+      reasoning_content: role === 'assistant' ? reasoning : null,
+      tool_calls: hasCalls ? calls : null,
+      tool_call_id: role === 'tool' ? callId : null
+    })
   }
 }
 
+/** Parts of a content that no language model here reads, by their type. */
+const UNREADABLE: Readonly<Record<string, string>> = {
+  image_url: 'an image', input_image: 'an image', image: 'an image', input_audio: 'sound', file: 'a file',
+  input_file: 'a file', document: 'a document', video_url: 'a video'
+}
+
+/** The text of a content: as it is, or its text parts joined by line breaks. */
+export function textOf (content: string | unknown[] | null, path: string): string | null {
+  if (content === null || typeof content === 'string') return content
+  return content.map((part, i) => partText(part as Record<string, unknown>, `${path}.${i}`)).join('\n')
+}
+
+function partText (part: Record<string, unknown>, path: string): string {
+  const type = String(part['type'])
+  if (Object.hasOwn(UNREADABLE, type)) {
+    throw refused(path, `is ${UNREADABLE[type]}; language models here read text only`)
+  }
+  const text = type === 'refusal' ? part['refusal'] : part['text']
+  if (!['text', 'input_text', 'output_text', 'refusal'].includes(type)) {
+    throw refused(`${path}.type`, `"${type.slice(0, 64)}" is not known here; send parts of type text`)
+  }
+  if (typeof text !== 'string') throw refused(`${path}.text`, 'must be a string')
+  return text
+}
+
+/** OpenAI's own default of `max_tokens` for a text completion. */
+const DEFAULT_COMPLETION_TOKENS = 16
+
 /** A plain prompt as a task. Throws `invalid_request` for what is refused, naming the field. */
-export function completionTask (
-  body: CompletionBody, limits: Limits, aliases: Readonly<Record<string, string>>
-): Asked {
+export function completionTask (body: CompletionBody, rules: Rules): Asked {
   if (body.echo === true) throw refused('echo', 'is not served; put the prompt before the answer yourself')
   if ((body.best_of ?? 1) > 1) throw refused('best_of', 'is not served; ask for n answers and choose')
   if (body.suffix != null && body.suffix !== '') throw refused('suffix', 'is not served; leave it out')
   const logprobs = body.logprobs == null ? {} : { logprobs: true, top_logprobs: body.logprobs }
   const payload = {
     prompt: promptOf(body.prompt),
-    ...lengthsOf(body, limits, body.max_tokens ?? DEFAULT_COMPLETION_TOKENS),
+    ...lengthsOf(body, rules.limits, body.max_tokens ?? DEFAULT_COMPLETION_TOKENS),
     params: { ...paramsOf(body), ...logprobs }
   }
   return {
-    modelId: renamed(aliases, body.model),
+    modelId: modelOf(rules, body.model),
     capability: 'completions',
     task: { kind: 'completion', payload },
     reading: { parse: false, tools: false, mostCalls: 0 }
   }
 }
 
-/** OpenAI's own default of this route. */
-const DEFAULT_COMPLETION_TOKENS = 16
-
 /** A text, or token ids; also as the only entry of a list. */
 function promptOf (prompt: unknown): string | number[] {
-  const isId = (id: unknown): boolean => Number.isSafeInteger(id) && id as number >= 0
-  const only: unknown = Array.isArray(prompt) && prompt.length === 1 && !isId(prompt[0]) ? prompt[0] : prompt
+  const wrapped = Array.isArray(prompt) && prompt.length === 1 && idsOf(prompt) === undefined
+  const only: unknown = wrapped ? prompt[0] : prompt
   if (typeof only === 'string') return only
-  if (Array.isArray(only) && only.length > 0 && only.every(isId)) return only as number[]
+  const ids = idsOf(only) ?? []
+  if (ids.length > 0) return ids
   throw refused('prompt', 'must be a text, or token ids, or a list with one of them')
 }

@@ -2,12 +2,11 @@ import t from 'tap'
 import OpenAI from 'openai'
 import { Ollama } from 'ollama'
 import { kernelError } from '../../../kernel/index.js'
-import { embeddingList, numbersOf, ollamaEmbedded } from '../api/embedding-format.js'
-import { embeddingTask } from '../api/embedding-task.js'
+import { embeddingList, embeddingTask, numbersOf, ollamaEmbedded } from '../api/embeddings.js'
 import { MODEL, namesField, startChat } from './api-kit.js'
 import { encoderSession, engineOpen } from './engine-host.js'
 import type { Limits } from '../api/errors.js'
-import type { EmbeddingsBody } from '../api/embedding-task.js'
+import type { EmbeddingsBody } from '../api/embeddings.js'
 import type { Test } from 'tap'
 import type { Kit } from './api-kit.js'
 
@@ -17,7 +16,7 @@ const norm = (vector: readonly number[]): number => Math.hypot(...vector)
 
 t.test('requests as tasks', (t) => {
   const of = (more: object) =>
-    embeddingTask({ model: 'small', ...more } as EmbeddingsBody, limits, { small: 'a/b' })
+    embeddingTask({ model: 'small', ...more } as EmbeddingsBody, { limits, aliases: { small: 'a/b' } })
   const rows: [object, object][] = [
     [{ input: 'Hi' }, { input: ['Hi'] }],
     [{ input: ['Hi', [5, 6]] }, { input: ['Hi', [5, 6]] }],

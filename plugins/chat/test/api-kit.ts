@@ -29,7 +29,7 @@ export const delta = (text: string, index = 0, tokens?: TokenReport[]): EngineCh
   ({ payload: { kind: 'delta', index, text, ...tokens === undefined ? {} : { tokens } } })
 export const done = (reason = 'stop', index = 0, completion = 3): EngineChunk => ({
   payload: {
-    kind: 'done', index, finish_reason: reason,
+    kind: 'done', index, finish_reason: reason, stop_text: null,
     usage: { prompt_tokens: 5, completion_tokens: completion, cached_tokens: 2 },
     stats: { prompt_tps: 50, generation_tps: 20, peak_memory_bytes: 4096 }
   }

@@ -1,7 +1,6 @@
 import t from 'tap'
 import { EngineError, SvcError } from '../../../kernel/index.js'
-import { deeperThan } from '../api/errors.js'
-import { asRequestError } from '../api/errors.js'
+import { asRequestError, deeperThan } from '../api/errors.js'
 import { chatTask, completionTask } from '../api/task.js'
 import { hello, MODEL } from './api-kit.js'
 import type { Limits } from '../api/errors.js'
@@ -10,9 +9,9 @@ const limits: Limits = {
   max_messages: 4, max_stops: 2, max_answers: 2, max_inputs: 4, max_tools: 2, schema_kib: 1, schema_depth: 5
 }
 const aliases = { 'gpt-4o': MODEL }
-const task = (body: object) => chatTask({ ...hello, ...body }, limits, aliases)
+const task = (body: object) => chatTask({ ...hello, ...body }, { limits, aliases })
 const plain = (body: object) =>
-  completionTask({ model: MODEL, prompt: 'A', ...body }, limits, {})
+  completionTask({ model: MODEL, prompt: 'A', ...body }, { limits, aliases: {} })
 
 /** The refusal's field and words. */
 function refusal (make: () => unknown): [string | null, string] {

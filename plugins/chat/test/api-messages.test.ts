@@ -1,8 +1,8 @@
 import t from 'tap'
 import { kernelError } from '../../../kernel/index.js'
-import { fromAnthropic } from '../api/anthropic-task.js'
+import { fromAnthropic } from '../api/anthropic.js'
 import { admitted, delta, done, MODEL, namesField, saying, startChat, values } from './api-kit.js'
-import type { MessagesBody } from '../api/anthropic-task.js'
+import type { MessagesBody } from '../api/anthropic.js'
 
 const URL_ = '/v1/messages'
 const body = { model: MODEL, max_tokens: 50, messages: [{ role: 'user', content: 'Hi' }] }

@@ -1,8 +1,8 @@
 import t from 'tap'
 import { kernelError } from '../../../kernel/index.js'
-import { fromOllamaChat, fromOllamaGenerate, fromOllamaRaw } from '../api/ollama-task.js'
+import { fromOllamaChat, fromOllamaGenerate, fromOllamaRaw } from '../api/ollama.js'
 import { admitted, delta, hello, MODEL, namesField, saying, startChat } from './api-kit.js'
-import type { OllamaChat } from '../api/ollama-task.js'
+import type { OllamaChat } from '../api/ollama.js'
 
 const lines = (body: string): Record<string, never>[] =>
   body.split('\n').filter((line) => line !== '').map((line) => JSON.parse(line) as Record<string, never>)

@@ -1,7 +1,7 @@
 import t from 'tap'
 import OpenAI from 'openai'
 import { kernelError } from '../../../kernel/index.js'
-import { fromResponses } from '../api/responses-task.js'
+import { fromResponses } from '../api/responses.js'
 import { admitted, delta, done, MODEL, namesField, saying, startChat, values } from './api-kit.js'
 
 const URL_ = '/v1/responses'

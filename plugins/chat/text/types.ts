@@ -56,9 +56,10 @@ export interface LoadedText {
 export interface RenderOptions { tools?: unknown[], addGenerationPrompt: boolean, extra?: Record<string,
   unknown> }
 
-/** One message of a conversation, in the shape of the OpenAI API. */
+/** One message of a conversation, in the shape of the OpenAI API. Some templates show earlier reasoning. */
 export interface ChatMessage {
-  role: string, content: string | null, name?: string, tool_calls?: unknown[], tool_call_id?: string
+  role: string, content: string | null, name?: string, reasoning_content?: string, tool_calls?: unknown[]
+  tool_call_id?: string
 }
 
 /** The enforced shape of an output. */

@@ -16,7 +16,7 @@ export interface TaskRequest extends Pick<RouteQuery, 'modelId' | 'capability'> 
  * that permission. Throws what `Runners.route` and `Runners.open` throw.
  */
 export async function * runTask (
-  runners: Runners, { modelId, capability, task }: TaskRequest, call: CapabilityCall
+  runners: Pick<Runners, 'route' | 'open'>, { modelId, capability, task }: TaskRequest, call: CapabilityCall
 ): AsyncGenerator<EngineChunk> {
   const { commandId, caller, signal, trace } = call
   const query: RouteQuery = {

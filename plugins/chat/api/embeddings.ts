@@ -1,0 +1,161 @@
+/** Vectors of texts: the embeddings capability, and the routes of OpenAI's and Ollama's APIs. */
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { idsOf, present } from '../json.js'
+import { answerJson, runWhole } from './answer.js'
+import { atMost, refused } from './errors.js'
+import { name } from './schema.js'
+import { modelOf } from './task.js'
+import type { CapabilityCall, FromSchema } from '../../../kernel/index.js'
+import type { TaskRequest } from '../../runners/service.js'
+import type { ApiParts, Handler } from './answer.js'
+import type { Rules } from './errors.js'
+
+const inputs = { type: ['string', 'array'], minItems: 1 } as const
+const dimensions = { type: ['integer', 'null'], minimum: 1, maximum: 2 ** 31 } as const
+
+/** Fields of a request for vectors that decide what they are. */
+export const embeddingFields = {
+  model: name,
+  input: { ...inputs, description: 'A text, token ids, or a list of either.' },
+  dimensions: { ...dimensions, description: 'Only so many numbers of each vector, which are made length 1.' },
+  encoding_format: { enum: ['float', 'base64', null], description: 'base64: 32-bit floats, little-endian.' }
+} as const
+
+/** Body of POST /v1/embeddings. Unknown fields are ignored. */
+export const embeddingsBody = {
+  type: 'object', required: ['model', 'input'], properties: embeddingFields
+} as const
+
+/** Body of POST /ollama/api/embed. */
+export const ollamaEmbedBody = {
+  type: 'object', required: ['model', 'input'], properties: { model: name, input: inputs, dimensions }
+} as const
+
+/** Body of POST /ollama/api/embeddings, which takes one text. */
+export const ollamaEmbeddingsBody = {
+  type: 'object', required: ['model', 'prompt'], properties: { model: name, prompt: name }
+} as const
+
+/** A valid body of POST /v1/embeddings. */
+export type EmbeddingsBody = FromSchema<typeof embeddingsBody>
+type Wanted = Pick<EmbeddingsBody, 'model' | 'input' | 'dimensions'>
+
+/** The capability whose limit of calls at once these routes count against. */
+const EMBEDDINGS = 'embeddings@1.0.0'
+
+/** The capability: the answer of POST /v1/embeddings. */
+export async function embed (parts: ApiParts, body: EmbeddingsBody, call: CapabilityCall): Promise<object> {
+  const asked = embeddingTask(body, parts)
+  return await embeddingList(await vectorsOf(parts, asked, call), asked.modelId, body.encoding_format)
+}
+
+/** POST /v1/embeddings. */
+export const embeddings: Handler<typeof embeddingsBody> = async (parts, request) => {
+  await answerJson(parts, request, async (call) => await embed(parts, request.body, call), EMBEDDINGS)
+}
+
+/** POST /ollama/api/embed. */
+export const ollamaEmbed: Handler<typeof ollamaEmbedBody> = async (parts, request) => {
+  const asked = embeddingTask(request.body, parts)
+  const startedMs = parts.clock.mono()
+  await answerJson(parts, request, async (call) => {
+    const made = await vectorsOf(parts, asked, call)
+    return await ollamaEmbedded(made, asked.modelId, parts.clock.mono() - startedMs)
+  }, EMBEDDINGS)
+}
+
+/** POST /ollama/api/embeddings: the older route, with one text. */
+export const ollamaEmbeddings: Handler<typeof ollamaEmbeddingsBody> = async (parts, request) => {
+  const { model, prompt } = request.body
+  const asked = embeddingTask({ model, input: prompt }, parts)
+  await answerJson(parts, request, async (call) => {
+    const { vectors: [vector] } = await vectorsOf(parts, asked, call)
+    return { embedding: numbersOf(vector ?? new Uint8Array()) }
+  }, EMBEDDINGS)
+}
+
+const isInput = (value: unknown): boolean => typeof value === 'string' || (idsOf(value) ?? []).length > 0
+
+/** The texts, each as it is or as token ids. Throws `invalid_request` naming the first that is neither. */
+function inputsOf (input: Wanted['input']): unknown[] {
+  const all: unknown[] = isInput(input) ? [input] : input as unknown[]
+  const wrong = all.findIndex((each) => !isInput(each))
+  if (wrong >= 0) throw refused(`input.${wrong}`, 'must be a text or a list of token ids')
+  return all
+}
+
+/** A request as a task of the engine. Throws `invalid_request` for what is refused, naming the field. */
+export function embeddingTask ({ model, input: given, dimensions }: Wanted, rules: Rules): TaskRequest {
+  const input = inputsOf(given)
+  atMost('input', input.length, rules.limits.max_inputs, 'texts')
+  return {
+    modelId: modelOf(rules, model),
+    capability: 'embeddings',
+    task: { kind: 'embed', payload: { input, ...present({ dimensions }) } }
+  }
+}
+
+/** Vectors in the order of their texts, as little-endian 32-bit floats, and the tokens of all texts. */
+export interface Vectors { vectors: readonly Uint8Array[], tokens: number }
+
+/** Throws what `runTask` throws; refusals name the fields of the request. */
+async function vectorsOf (parts: ApiParts, asked: TaskRequest, call: CapabilityCall): Promise<Vectors> {
+  const vectors: Uint8Array[] = []
+  let tokens = 0
+  for await (const { payload, media } of runWhole(parts, asked, call)) {
+    if (payload['kind'] === 'done') tokens = (payload['usage'] as { prompt_tokens: number }).prompt_tokens
+    else if (media !== undefined) vectors[Number(payload['index'])] = media
+  }
+  return { vectors, tokens }
+}
+
+/** Decimal digits that distinguish every 32-bit float from its neighbours. */
+const DIGITS = 9
+/** Bytes converted before other work gets a turn. A request may have millions of numbers. */
+const TURN_BYTES = 64 * 1024
+
+/** The numbers of a vector, with just the digits that read back exactly as 32-bit floats. */
+export function numbersOf (vector: Uint8Array): number[] {
+  const view = new DataView(vector.buffer, vector.byteOffset, vector.byteLength)
+  return Array.from({ length: vector.byteLength / 4 }, (_, i) =>
+    Number(view.getFloat32(4 * i, true).toPrecision(DIGITS)))
+}
+
+const base64 = (vector: Uint8Array): string => Buffer.from(vector).toString('base64')
+
+/** Converts every vector with `write`. */
+async function written<T> (vectors: readonly Uint8Array[], write: (vector: Uint8Array) => T): Promise<T[]> {
+  const all: T[] = []
+  let bytes = 0
+  for (const vector of vectors) {
+    all.push(write(vector))
+    bytes += vector.length
+    if (bytes < TURN_BYTES) continue
+    bytes = 0
+    await nextTurn()
+  }
+  return all
+}
+
+/** POST /v1/embeddings. */
+export async function embeddingList (
+  { vectors, tokens }: Vectors, model: string, format: unknown
+): Promise<object> {
+  const embeddings = await written<unknown>(vectors, format === 'base64' ? base64 : numbersOf)
+  return {
+    object: 'list',
+    data: embeddings.map((embedding, index) => ({ object: 'embedding', index, embedding })),
+    model,
+    usage: { prompt_tokens: tokens, total_tokens: tokens }
+  }
+}
+
+/** POST /ollama/api/embed. */
+export async function ollamaEmbedded (
+  { vectors, tokens }: Vectors, model: string, elapsedMs: number
+): Promise<object> {
+  return {
+    model, embeddings: await written(vectors, numbersOf), total_duration: Math.round(elapsedMs * 1e6),
+    load_duration: 0, prompt_eval_count: tokens
+  }
+}

@@ -1,0 +1,270 @@
+/** OpenAI's API: POST /v1/chat/completions and /v1/completions; and vLLM's token routes beside it. */
+import { present } from '../json.js'
+import { answer, answerJson, runRequest } from './answer.js'
+import { refused } from './errors.js'
+import { message, name, tool } from './schema.js'
+import { chatTask, completionTask, functionCall, modelOf, toMessages } from './task.js'
+import type { CapabilityCall, EngineTask } from '../../../kernel/index.js'
+import type { TokenReport } from '../engine/mailbox.js'
+import type { AnswerFormat, ApiParts, Facts, Formatter, Framing, Handler } from './answer.js'
+import type { EndPiece, TextPiece, Totals, Whole } from './pieces.js'
+import type { chatBody, completionBody } from './schema.js'
+import type { CompletionBody } from './task.js'
+
+/** Body of POST /v1/tokenize. */
+export const tokenizeBody = {
+  type: 'object', required: ['model'],
+  properties: {
+    model: name,
+    prompt: { type: 'string' },
+    messages: { type: 'array', minItems: 1, items: message },
+    tools: { type: ['array', 'null'], items: tool },
+    add_special_tokens: { type: 'boolean' },
+    add_generation_prompt: { type: 'boolean' }
+  }
+} as const
+
+/** Body of POST /v1/detokenize. */
+export const detokenizeBody = {
+  type: 'object', required: ['model', 'tokens'],
+  properties: { model: name, tokens: { type: 'array', items: { type: 'integer', minimum: 0 } } }
+} as const
+
+/** POST /v1/chat/completions. */
+export const chat: Handler<typeof chatBody> = async (parts, request) => {
+  const { body } = request
+  await answer(parts, request, chatTask(body, parts), body.stream === true, chatFormat(optionsOf(body)))
+}
+
+/** POST /v1/completions. */
+export const completion: Handler<typeof completionBody> = async (parts, request) => {
+  const { body } = request
+  const format = completionFormat(optionsOf(body))
+  await answer(parts, request, completionTask(body, parts), body.stream === true, format)
+}
+
+const optionsOf = (
+  { n, stream_options: options }: Pick<CompletionBody, 'n' | 'stream_options'>
+): ChunkOptions => ({ n: n ?? 1, includeUsage: options?.include_usage === true })
+
+/** POST /v1/tokenize. */
+export const tokenize: Handler<typeof tokenizeBody> = async (parts, request) => {
+  const { model, prompt, messages, tools, add_special_tokens, add_generation_prompt } = request.body
+  if ((prompt === undefined) === (messages === undefined)) {
+    throw refused('prompt', 'or messages is required, and not both')
+  }
+  const payload = messages === undefined
+    ? present({ prompt, add_special_tokens })
+    : present({ messages: toMessages(messages), tools, add_generation_prompt })
+  await answerJson(parts, request, async (call) => {
+    const { tokens, count, context_length } = await replyTo(parts, model, { kind: 'tokenize', payload }, call)
+    return { tokens, count, max_model_len: context_length }
+  })
+}
+
+/** POST /v1/detokenize. */
+export const detokenize: Handler<typeof detokenizeBody> = async (parts, request) => {
+  const { model, tokens } = request.body
+  await answerJson(parts, request, async (call) => {
+    const { text } = await replyTo(parts, model, { kind: 'detokenize', payload: { tokens } }, call)
+    return { prompt: text }
+  })
+}
+
+/** Tasks of models that have a tokenizer. */
+const TEXT_TASKS = ['chat', 'completions', 'embeddings']
+
+/** The last message of the engine, of tasks that have one only. */
+async function replyTo (
+  parts: ApiParts, name: string, task: EngineTask, call: CapabilityCall
+): Promise<Record<string, unknown>> {
+  const modelId = modelOf(parts, name)
+  const tasks = parts.runners.card(modelId)?.tasks ?? []
+  const capability = TEXT_TASKS.find((known) => tasks.includes(known)) ?? 'chat'
+  let reply: Record<string, unknown> = {}
+  for await (const { payload } of runRequest(parts.runners, { modelId, capability, task }, call)) {
+    reply = payload
+  }
+  return reply
+}
+
+/** `usage` of an answer. */
+function usageOf ({ promptTokens, completionTokens, cachedTokens }: Totals): Record<string, unknown> {
+  return {
+    prompt_tokens: promptTokens,
+    completion_tokens: completionTokens,
+    total_tokens: promptTokens + completionTokens,
+    prompt_tokens_details: { cached_tokens: cachedTokens }
+  }
+}
+
+/** `logprobs` of tokens, as the chat route shows them; null for none. */
+function chatLogprobs (tokens: readonly TokenReport[]): object | null {
+  if (tokens.length === 0) return null
+  const content = tokens.map(({ text, logprob, top }) => ({
+    ...tokenLogprob(text, logprob),
+    top_logprobs: top.map((each) => tokenLogprob(each.text, each.logprob))
+  }))
+  return { content, refusal: null }
+}
+
+const tokenLogprob = (token: string, logprob: number | null) => ({
+  token, logprob,
+  // A part of a character has no text of its own, so its bytes are not known here.
+  bytes: token.includes('\ufffd') ? null : [...Buffer.from(token)]
+})
+
+const comment = (text: string): string => `: ${text}\n\n`
+/** One server-sent event. */
+const dataEvent = (value: unknown): string => `data: ${JSON.stringify(value)}\n\n`
+
+/** Server-sent events with svc's comments, ended by `[DONE]`. */
+const openAiFraming: Framing = {
+  contentType: 'text/event-stream',
+  begin: (commandId) => comment('keep-alive') + comment(`command_id ${commandId}`),
+  value: dataEvent,
+  end: (totals) => comment(`generation_stats ${JSON.stringify(statsOf(totals))}`) + 'data: [DONE]\n\n',
+  beat: comment('keep-alive'),
+  failed: (error) => dataEvent(error)
+}
+
+/** Figures of an answer: tokens per second and bytes. */
+function statsOf (totals: Totals): Record<string, unknown> {
+  return {
+    prompt_tps: totals.promptRate,
+    generation_tps: totals.generationRate,
+    prompt_tokens: totals.promptTokens,
+    generation_tokens: totals.completionTokens,
+    peak_memory_usage: { inBytes: totals.peakMemoryBytes }
+  }
+}
+
+/** How many answers there are, and whether their usage comes in a chunk of its own. */
+export interface ChunkOptions { n: number, includeUsage: boolean }
+
+/** What the chunks of a route are. */
+interface ChunkShape {
+  /** Fields of every chunk. */
+  kind: { object: string, system_fingerprint?: null }
+  /** What each choice begins with, if the route has such a chunk. */
+  first?: (index: number) => object
+  text (piece: TextPiece): object
+  ended (piece: EndPiece): object
+}
+
+const chunkOf = ({ id, created, model }: Facts, { object, ...more }: ChunkShape['kind'], choices: object[]) =>
+  ({ id, object, created, model, ...more, choices })
+
+/** Makes the chunks of a stream. The end of the last choice waits for the usage. */
+function chunkFormatter (
+  facts: Facts, { n, includeUsage }: ChunkOptions, { kind, first, text, ended }: ChunkShape
+): Formatter {
+  let last: object[] = []
+  const chunk = (...choices: object[]): object =>
+    ({ ...chunkOf(facts, kind, choices), ...includeUsage ? { usage: null } : {} })
+  return {
+    begin: () => first === undefined ? [] : Array.from({ length: n }, (_, index) => chunk(first(index))),
+    piece (piece) {
+      if (piece.kind === 'text') return [chunk(text(piece))]
+      const before = last
+      last = [chunk(ended(piece))]
+      return before
+    },
+    end (totals) {
+      const usage = usageOf(totals)
+      return includeUsage ? [...last, { ...chunk(), usage }] : last.map((value) => ({ ...value, usage }))
+    }
+  }
+}
+
+const chatChoice = (
+  index: number, delta: object, logprobs: object | null = null, finish: string | null = null
+): object => ({ index, delta, logprobs, finish_reason: finish })
+
+const chatChunks: ChunkShape = {
+  kind: { object: 'chat.completion.chunk', system_fingerprint: null },
+  first: (index) => chatChoice(index, { role: 'assistant', content: '' }),
+  text ({ index, content, reasoning, calls, tokens }) {
+    const delta: Record<string, unknown> = {}
+    if (reasoning !== '') delta['reasoning_content'] = reasoning
+    if (content !== '') delta['content'] = content
+    if (calls.length > 0) delta['tool_calls'] = calls.map(callDelta)
+    return chatChoice(index, delta, chatLogprobs(tokens))
+  },
+  ended: ({ index, finish }) => chatChoice(index, {}, null, finish)
+}
+
+function callDelta ({ index, id, name, arguments: text = '' }: TextPiece['calls'][number]): object {
+  if (id === undefined) return { index, function: { arguments: text } }
+  return { index, id, type: 'function', function: { name, arguments: text } }
+}
+
+function wholeChoice ({ index, content, reasoning, calls, tokens, finish }: Whole): object {
+  const message = {
+    role: 'assistant',
+    content: content === '' && calls.length > 0 ? null : content,
+    refusal: null,
+    ...reasoning === '' ? {} : { reasoning_content: reasoning },
+    ...calls.length === 0
+      ? {}
+      : { tool_calls: calls.map(({ id, name, arguments: text }) => functionCall(id, name, text)) }
+  }
+  return { index, message, logprobs: chatLogprobs(tokens), finish_reason: finish }
+}
+
+/** The format of POST /v1/chat/completions. */
+export const chatFormat = (options: ChunkOptions): AnswerFormat => ({
+  framing: openAiFraming,
+  formatter: (facts) => chunkFormatter(facts, options, chatChunks),
+  whole: ({ choices, totals }, facts) => ({
+    ...chunkOf(facts, { ...chatChunks.kind, object: 'chat.completion' }, choices.map(wholeChoice)),
+    usage: usageOf(totals)
+  })
+})
+
+/** `logprobs` of a text completion: lists beside each other. `offset`: where the first token's text lies. */
+function completionLogprobs (tokens: readonly TokenReport[], offset = 0): object | null {
+  if (tokens.length === 0) return null
+  let at = offset
+  const offsets = tokens.map(({ text }) => {
+    const from = at
+    at += text.length
+    return from
+  })
+  return {
+    tokens: tokens.map(({ text }) => text),
+    token_logprobs: tokens.map(({ logprob }) => logprob),
+    top_logprobs: tokens.map(({ top }) =>
+      Object.fromEntries(top.map(({ text, logprob }) => [text, logprob]))),
+    text_offset: offsets
+  }
+}
+
+const textChoice = (
+  index: number, text: string, logprobs: object | null = null, finish: string | null = null
+): object => ({ text, index, logprobs, finish_reason: finish })
+
+function textChunks (): ChunkShape {
+  /** Characters so far, by choice. */
+  const offsets = new Map<number, number>()
+  return {
+    kind: { object: 'text_completion' },
+    text ({ index, content, tokens }) {
+      const offset = offsets.get(index) ?? 0
+      offsets.set(index, offset + tokens.reduce((sum, { text }) => sum + text.length, 0))
+      return textChoice(index, content, completionLogprobs(tokens, offset))
+    },
+    ended: ({ index, finish }) => textChoice(index, '', null, finish)
+  }
+}
+
+/** The format of POST /v1/completions. */
+const completionFormat = (options: ChunkOptions): AnswerFormat => ({
+  framing: openAiFraming,
+  formatter: (facts) => chunkFormatter(facts, options, textChunks()),
+  whole: ({ choices, totals }, facts) => ({
+    ...chunkOf(facts, textChunks().kind, choices.map(({ index, content, tokens, finish }) =>
+      textChoice(index, content, completionLogprobs(tokens), finish))),
+    usage: usageOf(totals)
+  })
+})
