@@ -46,6 +46,15 @@ t.test('every file of the repository that a page names is there', (t) => {
   t.end()
 })
 
+t.test('what svc/plugin exports is explained, and stays small', (t) => {
+  const names = [...read('kernel/public.ts').matchAll(/^export (?:type )?\{([^}]*)\}/gm)]
+    .flatMap(([, list]) => list!.split(',').map((name) => name.trim()))
+  t.ok(names.length > 30 && names.length <= 45, `${names.length} names`)
+  const guide = read('docs/writing-a-plugin.md')
+  for (const name of names) t.match(guide, new RegExp(`\\b${name}\\b`), name)
+  t.end()
+})
+
 /** Each walk, and how many files it passes at most: one more is a reason to look for one fewer. */
 const walks = {
   'A boot': 13, 'A spoken sentence': 34, 'From a pull to a copy on another node': 41, 'A lost node': 17

@@ -10,8 +10,8 @@ import { build } from 'esbuild'
 const root = fileURLToPath(new URL('../..', import.meta.url))
 /** What is run or imported by its path. */
 const ENTRIES = [
-  'kernel/cli/main', 'kernel/cli/index', 'kernel/index', 'kernel/testing/index', 'kernel/boot/package',
-  'plugins/index', 'plugins/runners/service', 'plugins/event-log/service',
+  'kernel/cli/main', 'kernel/cli/index', 'kernel/index', 'kernel/public', 'kernel/testing/index',
+  'kernel/boot/package', 'plugins/index', 'plugins/runners/service', 'plugins/event-log/service',
   'plugins/runners/process/host', 'plugins/runners/process/watchdog', 'plugins/chat/engine/prompts-thread',
   'plugins/chat/engine/index', 'plugins/chat/llama/index', 'plugins/capabilities-tts/engine/index'
 ]

@@ -1,0 +1,19 @@
+/** What plugins of others are written with: `svc/plugin` outside of this repository. */
+export { definePlugin, defineService, durableEvent, Reply } from './api/plugin.js'
+export type {
+  Caller, CapabilityCall, CapabilityChunk, Context, Logger, Manifest, NodeInfo, Plugin, RouteRequest, Section,
+  ServiceRef, StreamWriter
+} from './api/plugin.js'
+export { EngineError } from './api/engine.js'
+export type {
+  EngineChunk, EngineEnv, EngineModule, EngineSession, EngineTask, ModelCard, ModelSpec
+} from './api/engine.js'
+export { kernelError, SvcError } from './api/errors.js'
+export {
+  ClusterService, EventTapService, InvocationService, SessionService, StateService
+} from './api/services.js'
+export type {
+  Channel, Cluster, EventTap, Invocations, NodeView, ServeOptions, Session, StateReader
+} from './api/services.js'
+export type { Clock } from './api/clock.js'
+export type { FromSchema, JsonSchema } from './api/schema.js'
