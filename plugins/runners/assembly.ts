@@ -28,8 +28,7 @@ import { createLosses } from './routing/losses.js'
 import type { Losses } from './routing/losses.js'
 import { createCanary, createReadiness } from './routing/readiness.js'
 import { TaskGossip } from './routing/remote/gossip.js'
-import { createRouting } from './routing/routing.js'
-import type { Routing } from './routing/routing.js'
+import { Routing } from './routing/routing.js'
 import { createTaskWatchers, hasEnded, runnerWork, TaskTable } from './routing/tasks.js'
 import type { Absence, Instances, RunnerStatus, RunnerWork } from './service.js'
 
@@ -202,7 +201,7 @@ function openRouting (
   const { clock, log, node, deps: { cluster, models, state } } = ctx
   const absent = new Set<(modelId: string) => Absence | null>()
   const watchers = createTaskWatchers(clock, node.nodeId)
-  const routing = createRouting({
+  const routing = new Routing({
     self: node, clock, log, cluster, bundle: launch.bundle, models, state, sections, placed: instances, fleet,
     tasks, gossip, watchers,
     newId: randomUUID,
@@ -220,8 +219,7 @@ function openRouting (
     },
     readiness: createReadiness({
       clock,
-      missing: routing.missing,
-      serving: routing.serving,
+      routing,
       idle: ({ assignment }) => tasks.outstanding(assignment.runnerId) === 0,
       canary: createCanary({ clock, log, newId: randomUUID })
     })

@@ -52,7 +52,7 @@ export function createRunners (machine: MachineParts): Plugin {
         donor: donorHandler({
           nodeId, cluster, instances: sections.instances, fleet, clock, log, newId: randomUUID
         }),
-        task: taskHandler({ ...ctx.deps, clock, take: routing.take, open: routing.open })
+        task: taskHandler({ ...ctx.deps, clock, routing })
       },
       services: {
         runners: routing,
@@ -62,7 +62,7 @@ export function createRunners (machine: MachineParts): Plugin {
       state: {
         instances: () => instances.view(),
         runners: assembly.runners,
-        tasks: routing.tasks,
+        tasks: () => routing.tasks(),
         instanceFailures: failures.view,
         nodeResources: nodeResources(nodeId, detection.backends, ctx.config.rpc_for_every_user)
       }
@@ -114,7 +114,7 @@ function instanceService (
     releasing: () => endings.releasing(),
     settling: () => endings.settling(),
     recordFailure,
-    onMissing: routing.onMissing,
+    onMissing: (place) => routing.onMissing(place),
     onAbsent,
     onEnter (check) {
       checks.add(check)

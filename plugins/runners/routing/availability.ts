@@ -19,7 +19,7 @@ export interface AvailabilityParts {
   self: { readonly nodeId: string, readonly installId: string }
   bundle: Bundle
   /** Absent where the plugin `staging` is off. */
-  models?: Pick<Models, 'card' | 'copies' | 'cards' | 'allCopies'> | undefined
+  models?: Pick<Models, 'card' | 'copies' | 'allCopies'> | undefined
   cluster: Pick<Cluster, 'nodes'>
   /** Tells which backends other nodes offer; absent where nobody reads the state. */
   state: StateReader | undefined
@@ -72,182 +72,182 @@ export interface Look {
   readonly runners: readonly PlacedRunner[]
 }
 
-/** Which models can be used, where, and what is missing. */
-export interface Availability {
-  /** The card of a model that is here, in the catalogue, or placed. Throws when it cannot be read. */
-  card (modelId: string): ModelCard | undefined
-  look (modelId: string, scope: Scope): Look
-  /** The first broken link of the model's chain; null when a request for `capability` could be served. */
-  broken (modelId: string, capability: string | null, look: Look): BrokenLink | null
-  /** The runners that take new requests. */
-  candidates (look: Look): Candidate[]
-  /** The models this node can name: those that are here, and those that others serve. */
-  cards (): Map<string, ModelCard>
-  /** The ones of them that have a ready runner somewhere. */
-  ready (): Set<string>
-  /** Every link of any model's chain; what all of them are made of is read once. */
-  chains: ReadChains
-}
-
-/** Where facts about models come from: asked model by model for a request, read once for a report on all. */
+/** What is asked model by model for a request, and read once for a report on all of them. */
 interface Source {
   /** What to call a node in a report. */
   nodeName (nodeId: string): string
-  card (modelId: string): ModelCard | undefined
   copies (modelId: string): readonly ModelCopy[] | undefined
   failure (instanceId: string): InstanceFailure | undefined
-  /** Whether another live node offers a backend for it; only a report asks. */
-  offered (card: ModelCard): boolean
+  /** What other live nodes offer; only a report asks. */
+  backends: ReadonlySet<string>
 }
 
-export function createAvailability (parts: AvailabilityParts): Availability {
-  const { tasks, away, gossip, bundle, cluster, sections, models, placed } = parts
-  const nodesNow = (): Map<string, NodeView> => new Map(cluster.nodes().map((node) => [node.nodeId, node]))
-  const runnersNow = (instances: readonly RingInstance[]): PlacedRunner[] =>
-    runnersOf(parts, instances, nodesNow)
-  const cardOf = (modelId: string): ModelCard | undefined =>
+interface Question extends Look { modelId: string, capability: string | null }
+
+/** Which models can be used, where, and what is missing. */
+export class Availability {
+  readonly #parts: AvailabilityParts
+
+  constructor (parts: AvailabilityParts) { this.#parts = parts }
+
+  /** The card of a model that is here, in the catalogue, or placed. Throws when it cannot be read. */
+  card (modelId: string): ModelCard | undefined {
+    const { bundle, models, placed } = this.#parts
     // The node with the store, which tells of its cards, may be away while others serve the model.
-    bundle.model(modelId)?.card ?? models?.card(modelId) ?? placedCard(placed.of(modelId))
-  const servingNow = (): PlacedRunner[] => runnersNow(placed.of()).filter(({ serving }) => serving)
-  const cards = (): Map<string, ModelCard> => {
-    const all = new Map(bundle.models().map(({ card }) => [card.modelId, card]))
-    for (const { modelId } of servingNow().filter(({ own }) => !own)) {
-      const card = all.get(modelId) ?? cardOf(modelId)
+    return bundle.model(modelId)?.card ?? models?.card(modelId) ?? placedCard(placed.of(modelId))
+  }
+
+  /** The models this node can name: those that are here, and those that others serve. */
+  cards (): Map<string, ModelCard> {
+    const all = new Map(this.#parts.bundle.models().map(({ card }) => [card.modelId, card]))
+    for (const { own, modelId } of this.#serving()) {
+      const card = own ? undefined : all.get(modelId) ?? this.card(modelId)
       if (card !== undefined) all.set(modelId, card)
     }
     return all
   }
-  const now: Source = {
-    nodeName: (nodeId) => nodeId,
-    card: cardOf,
-    copies: (modelId) => models?.copies(modelId),
-    failure: (instanceId) => [...sections.failures.entries()]
-      .find(({ value }) => value.instanceId === instanceId)?.value,
-    offered: () => false
+
+  /** The ones of them that have a ready runner somewhere. */
+  ready (): Set<string> { return new Set(this.#serving().map(({ modelId }) => modelId)) }
+
+  look (modelId: string, scope: Scope): Look {
+    const instances = this.#parts.placed.of(modelId)
+    const runners = this.#runners(instances)
+    return { instances, runners: scope === 'here' ? runners.filter(({ own }) => own) : runners }
   }
-  const factsOf = (source: Source, question: Question): ChainFacts =>
-    chainFacts(parts, source, question, () => [...cards().keys()])
-  return {
-    card: cardOf,
-    cards,
-    look (modelId, scope) {
-      const instances = placed.of(modelId)
-      const runners = runnersNow(instances)
-      return { instances, runners: scope === 'here' ? runners.filter(({ own }) => own) : runners }
-    },
-    candidates: ({ runners }) => runners.filter(({ serving }) => serving).map((runner) => {
+
+  /** The runners that take new requests. */
+  candidates ({ runners }: Look): Candidate[] {
+    const { tasks, away, gossip } = this.#parts
+    return runners.filter(({ serving }) => serving).map((runner) => {
       const { own, installId, runnerId } = runner
       const load = own
         ? tasks.outstanding(runnerId)
         : loadOf(runner, away.outstanding(runnerId), gossip.load(installId, runnerId))
       return { ...runner, load }
-    }),
-    ready: () => new Set(servingNow().map(({ modelId }) => modelId)),
-    broken: (modelId, capability, look) => brokenLink(factsOf(now, { modelId, capability, ...look })),
-    chains: async () => {
-      const nodes = nodesNow()
-      const source = await readOnce(parts, nodes)
-      return (modelId, capability) => {
-        const instances = placed.of(modelId)
-        const runners = runnersOf(parts, instances, () => nodes)
-        const facts = factsOf(source, { modelId, capability, instances, runners })
-        return { links: chainOf(facts), broken: brokenLink(facts) }
-      }
-    }
-  }
-}
-
-/**
- * The runners of these instances on live nodes. Nodes that are gone or have started anew are left out; the
- * list of nodes is only asked for where an instance names another one.
- */
-function runnersOf (
-  { self, sections, fleet }: AvailabilityParts, instances: readonly RingInstance[],
-  nodes: () => ReadonlyMap<string, NodeView>
-): PlacedRunner[] {
-  let known: ReadonlyMap<string, NodeView> | undefined
-  return instances.flatMap((ring) => {
-    const { instanceId, shardAssignments: { modelId, nodeToRunner } } = ring
-    return Object.entries(nodeToRunner).flatMap(([nodeId, runnerId]): PlacedRunner[] => {
-      const own = nodeId === self.nodeId
-      const node = own ? { ...self, live: true, leaving: false } : (known ??= nodes()).get(nodeId)
-      if (node?.live !== true) return []
-      const member = own ? fleet.get(runnerId) : undefined
-      const said = own ? undefined : sections.runners.get(runnerId, nodeId)
-      // What is on a leaving node is as good as gone for a new request.
-      const status = node.leaving === true ? null : member === undefined ? said ?? null : fleet.status(member)
-      const serving = status !== null && serves(kindOf(status)) && !isDraining(ring) && !lends(ring, nodeId)
-      const { installId } = node
-      return [{ nodeId, installId, instanceId, runnerId, modelId, own, status, serving }]
     })
-  })
-}
+  }
 
-/** What the chains of all models are made of, so that nothing is read again for each of them. */
-async function readOnce (
-  { self, bundle, models, state, sections }: AvailabilityParts, nodes: ReadonlyMap<string, NodeView>
-): Promise<Source> {
-  const { nodeResources = {} } = (await state?.read() ?? {}) as {
-    nodeResources?: Readonly<Record<string, { backends?: readonly string[] }>>
+  /** The first broken link of the model's chain; null when a request for `capability` could be served. */
+  broken (modelId: string, capability: string | null, look: Look): BrokenLink | null {
+    const { models, sections } = this.#parts
+    return brokenLink(this.#facts({
+      nodeName: (nodeId) => nodeId,
+      copies: (id) => models?.copies(id),
+      failure: (id) => [...sections.failures.entries()].find(({ value }) => value.instanceId === id)?.value,
+      backends: new Set()
+    }, { modelId, capability, ...look }))
   }
-  const cards = new Map(models?.cards().map(({ card }) => [card.modelId, card]))
-  const copies = models?.allCopies()
-  const failures = new Map<string, InstanceFailure>()
-  for (const { value } of sections.failures.entries()) {
-    if (!failures.has(value.instanceId)) failures.set(value.instanceId, value)
-  }
-  return {
-    nodeName: (nodeId) => nodes.get(nodeId)?.name ?? nodeId,
-    card: (modelId) => bundle.model(modelId)?.card ?? cards.get(modelId),
-    copies: (modelId) => copies === undefined ? undefined : copies.get(modelId) ?? [],
-    failure: (instanceId) => failures.get(instanceId),
-    offered (card) {
-      // Only a node that has the engine can tell which backends that is.
-      const offers = bundle.engine(card.engine)?.decl.backends ?? []
-      const fits = (name: string): boolean => offers.includes(name) && card.backends.includes(name)
-      return [...nodes.values()].some(({ nodeId, live }) =>
-        live && nodeId !== self.nodeId && nodeResources[nodeId]?.backends?.some(fits))
+
+  /** Every link of any model's chain; what all of them are made of is read once. */
+  readonly chains: ReadChains = async () => {
+    const { models, placed } = this.#parts
+    const nodes = this.#nodes()
+    const copies = models?.allCopies()
+    const failures = this.#failures()
+    const source: Source = {
+      nodeName: (nodeId) => nodes.get(nodeId)?.name ?? nodeId,
+      copies: (id) => copies === undefined ? undefined : copies.get(id) ?? [],
+      failure: (id) => failures.get(id),
+      backends: await this.#backendsElsewhere(nodes)
+    }
+    return (modelId, capability) => {
+      const instances = placed.of(modelId)
+      const runners = this.#runners(instances, () => nodes)
+      const facts = this.#facts(source, { modelId, capability, instances, runners })
+      return { links: chainOf(facts), broken: brokenLink(facts) }
     }
   }
-}
 
-interface Question extends Look { modelId: string, capability: string | null }
-
-/** Gathers what is known of one model. `known` names the models there are; asked only without a card. */
-function chainFacts (
-  parts: AvailabilityParts, source: Source, question: Question, known: () => string[]
-): ChainFacts {
-  const { modelId, capability, instances, runners } = question
-  const { card, cardProblem } = readCard(source, modelId)
-  const best = furthest(source, question)
-  const running = best?.runner != null && serves(kindOf(best.runner))
-  // A request that can be served asks nothing about files.
-  const copies = running ? undefined : source.copies(modelId)
-  const draining = instances.every(isDraining)
-  return {
-    modelId,
-    capability,
-    card,
-    cardProblem,
-    known: card === null && cardProblem === undefined ? known() : [],
-    copies: copies === undefined ? undefined : copiesOf(copies),
-    backend: card === null ? null : parts.backend(card),
-    elsewhere: runners.some(({ own }) => !own) || (card !== null && source.offered(card)),
-    placed: instances.length > 0,
-    nodes: best?.nodeIds.map((id) => source.nodeName(id)) ?? [],
-    draining: instances.length > 0 && draining,
-    absence: draining ? parts.absence(modelId) : null,
-    learning: parts.learning(),
-    runner: best?.runner ?? null,
-    failure: best?.failure
+  /** The failures by instance id; of several of one instance the first. */
+  #failures (): ReadonlyMap<string, InstanceFailure> {
+    const all = [...this.#parts.sections.failures.entries()]
+    return new Map(all.reverse().map(({ value }) => [value.instanceId, value]))
   }
-}
 
-function readCard (source: Source, modelId: string): { card: ModelCard | null, cardProblem?: string } {
-  try {
-    return { card: source.card(modelId) ?? null }
-  } catch (error) {
-    return { card: null, cardProblem: `its card cannot be read: ${reasonOf(error)}` }
+  async #backendsElsewhere (nodes: ReadonlyMap<string, NodeView>): Promise<ReadonlySet<string>> {
+    const { self, state } = this.#parts
+    const { nodeResources = {} } = (await state?.read() ?? {}) as
+      { nodeResources?: Readonly<Record<string, { backends?: readonly string[] }>> }
+    const others = [...nodes.values()].filter(({ nodeId, live }) => live && nodeId !== self.nodeId)
+    return new Set(others.flatMap(({ nodeId }) => nodeResources[nodeId]?.backends ?? []))
+  }
+
+  #nodes (): ReadonlyMap<string, NodeView> {
+    return new Map(this.#parts.cluster.nodes().map((node) => [node.nodeId, node]))
+  }
+
+  #serving (): PlacedRunner[] {
+    return this.#runners(this.#parts.placed.of()).filter(({ serving }) => serving)
+  }
+
+  /**
+   * The runners of these instances on live nodes. Nodes that are gone or have started anew are left out; the
+   * list of nodes is only asked for where an instance names another one.
+   */
+  #runners (instances: readonly RingInstance[], nodes = () => this.#nodes()): PlacedRunner[] {
+    const { self, sections, fleet } = this.#parts
+    let known: ReadonlyMap<string, NodeView> | undefined
+    return instances.flatMap((ring) => {
+      const { instanceId, shardAssignments: { modelId, nodeToRunner } } = ring
+      return Object.entries(nodeToRunner).flatMap(([nodeId, runnerId]): PlacedRunner[] => {
+        const own = nodeId === self.nodeId
+        const node = own ? { ...self, live: true, leaving: false } : (known ??= nodes()).get(nodeId)
+        if (node?.live !== true) return []
+        const member = own ? fleet.get(runnerId) : undefined
+        const said = own ? undefined : sections.runners.get(runnerId, nodeId)
+        // What is on a leaving node is as good as gone for a new request.
+        const status = node.leaving === true ? null
+          : member === undefined ? said ?? null : fleet.status(member)
+        const serving = status !== null && serves(kindOf(status)) && !isDraining(ring) && !lends(ring, nodeId)
+        const { installId } = node
+        return [{ nodeId, installId, instanceId, runnerId, modelId, own, status, serving }]
+      })
+    })
+  }
+
+  /** Gathers what is known of one model. */
+  #facts (source: Source, question: Question): ChainFacts {
+    const { backend, absence, learning } = this.#parts
+    const { modelId, capability, instances, runners } = question
+    const { card, cardProblem } = this.#readCard(modelId)
+    const best = furthest(source, question)
+    const running = best?.runner != null && serves(kindOf(best.runner))
+    // A request that can be served asks nothing about files.
+    const copies = running ? undefined : source.copies(modelId)
+    const draining = instances.every(isDraining)
+    return {
+      modelId,
+      capability,
+      card,
+      cardProblem,
+      known: card === null && cardProblem === undefined ? [...this.cards().keys()] : [],
+      copies: copies === undefined ? undefined : copiesOf(copies),
+      backend: card === null ? null : backend(card),
+      elsewhere: this.#elsewhere(source, question, card),
+      placed: instances.length > 0,
+      nodes: best?.nodeIds.map((id) => source.nodeName(id)) ?? [],
+      draining: instances.length > 0 && draining,
+      absence: draining ? absence(modelId) : null,
+      learning: learning(),
+      runner: best?.runner ?? null,
+      failure: best?.failure
+    }
+  }
+
+  #readCard (modelId: string): { card: ModelCard | null, cardProblem?: string } {
+    try {
+      return { card: this.card(modelId) ?? null }
+    } catch (error) {
+      return { card: null, cardProblem: `its card cannot be read: ${reasonOf(error)}` }
+    }
+  }
+
+  /** Whether another live node runs the model or could. Only a node that has the engine can tell. */
+  #elsewhere ({ backends }: Source, { runners }: Question, card: ModelCard | null): boolean {
+    if (runners.some(({ own }) => !own)) return true
+    const offers = card === null ? [] : this.#parts.bundle.engine(card.engine)?.decl.backends ?? []
+    return offers.some((name) => card!.backends.includes(name) && backends.has(name))
   }
 }
 

@@ -1,9 +1,8 @@
 import { delay } from '../../../kernel/index.js'
 import type { Clock, EngineTask, ReadyCheck, EngineChunk, Logger, ModelCard } from '../../../kernel/index.js'
-import type { Scope } from './availability.js'
-import type { BrokenLink } from './chain.js'
 import type { Member } from '../instances/fleet.js'
 import { reasonOf } from '../process/errors.js'
+import type { Routing } from './routing.js'
 
 /** A runner counts as proven while its last real inference is at most this old. */
 const FORWARD_FRESH_SECONDS = 30
@@ -12,10 +11,7 @@ export const CANARY_DEADLINE_MS = 5_000
 
 export interface ReadinessParts {
   clock: Clock
-  /** What keeps the model from being served by this node, or by any. */
-  missing (modelId: string, capability: null, scope: Scope): BrokenLink | null
-  /** Its ready runners on this node. */
-  serving (modelId: string): Member[]
+  routing: Pick<Routing, 'missing' | 'serving'>
   idle (member: Member): boolean
   canary (member: Member, task: EngineTask): Promise<boolean>
 }
@@ -30,13 +26,13 @@ export function createReadiness (parts: ReadinessParts): (model?: string) => Pro
 }
 
 async function oneModel (parts: ReadinessParts, model: string): Promise<ReadyCheck> {
-  if (parts.missing(model, null, 'here') !== null) {
-    const broken = parts.missing(model, null, 'anywhere')
+  if (parts.routing.missing(model, null, 'here') !== null) {
+    const broken = parts.routing.missing(model, null, 'anywhere')
     return broken === null
       ? { ok: true, detail: 'a runner on another node says that it is ready' }
       : { ok: false, detail: `${broken.problem}. ${broken.remedy}` }
   }
-  const members = parts.serving(model)
+  const members = parts.routing.serving(model)
   const fresh = members.find((member) => proven(member, parts.clock.mono()))
   if (fresh !== undefined) return { ok: true, detail: `last inference ${age(fresh, parts.clock)} ago` }
   const idle = members.find((member) => parts.idle(member))

@@ -5,7 +5,7 @@ import type { Fake, TestContext } from '../../../kernel/testing/index.js'
 import { ModelsService } from '../../staging/service.js'
 import type { Judge, ModelCopy, Models } from '../../staging/service.js'
 import { PlacedInstances } from '../instances/document.js'
-import { createAvailability } from '../routing/availability.js'
+import { Availability } from '../routing/availability.js'
 import type { AvailabilityParts } from '../routing/availability.js'
 import type { Member } from '../instances/fleet.js'
 import { InstanceService, RunnersService } from '../service.js'
@@ -143,15 +143,14 @@ t.test('a thousand models are judged by what is read once', async (t) => {
     const at = { instanceId: `i-${id}`, runnerId: `r-${id}`, nodeId: 'id-n2' }
     return { key: id, nodeId: 'id-n2', value: soloInstance(at, card(id)) }
   }
-  const { chains } = createAvailability({
+  const { chains } = new Availability({
     ...nothing,
     bundle: {
       model: () => undefined, models: once('models', []), engine: () => undefined, engines: () => []
     },
     models: {
-      card: () => undefined,
-      copies: () => [],
-      cards: once('cards', ids.map((id) => ({ card: card(id), origin: 'store' as const }))),
+      card,
+      copies: () => { throw new Error('asked model by model') },
       allCopies: once('copies', new Map(ids.map((id) => [id, [copy('n2')]])))
     },
     cluster: { nodes: once('nodes', [node('n2')]) },
@@ -167,7 +166,7 @@ t.test('a thousand models are judged by what is read once', async (t) => {
   const chain = await chains()
   t.ok(ids.every((id) => chain(id, null).broken === null))
   t.strictSame(counts,
-    { cards: 1, copies: 1, nodes: 1, state: 1, instances: 1, failures: 1 })
+    { copies: 1, nodes: 1, state: 1, instances: 1, failures: 1 })
 })
 
 t.test('a backend or an instance on another live node will do', async (t) => {
@@ -186,7 +185,7 @@ t.test('a backend or an instance on another live node will do', async (t) => {
     instances: Instance[], backends: Record<string, { backends: string[] }>,
     over: Partial<AvailabilityParts> = {}
   ): Promise<string> => {
-    const { chains } = createAvailability({
+    const { chains } = new Availability({
       ...nothing,
       bundle: {
         model: () => ({ card: card(VOICE), directory: '' }), models: () => [],

@@ -1,8 +1,8 @@
 import t from 'tap'
 import type { Cluster, NodeView, Section } from '../../../kernel/index.js'
 import type { Member } from '../instances/fleet.js'
-import { choose, createAvailability } from '../routing/availability.js'
-import type { Availability, AvailabilityParts, Candidate } from '../routing/availability.js'
+import { Availability, choose } from '../routing/availability.js'
+import type { AvailabilityParts, Candidate } from '../routing/availability.js'
 import { PlacedInstances } from '../instances/document.js'
 import type { RunnerStatus } from '../service.js'
 import { bodyOf } from '../instances/shapes.js'
@@ -66,7 +66,7 @@ function availability (instances: Section<Instance>, runners: Section<RunnerStat
     sections: { runners, failures: section([]) },
     fleet: { get: () => ({}) as Member, status: () => ({ RunnerReady: {} }) }
   }
-  return createAvailability(parts as AvailabilityParts)
+  return new Availability(parts as AvailabilityParts)
 }
 
 t.test('runners of other live nodes, with what those nodes say of them', async (t) => {

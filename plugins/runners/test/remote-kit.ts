@@ -12,8 +12,7 @@ import type {
 import type { ManualClock, TestContext } from '../../../kernel/testing/index.js'
 import { PlacedInstances } from '../instances/document.js'
 import type { Fleet, Member } from '../instances/fleet.js'
-import { createRouting } from '../routing/routing.js'
-import type { Routing } from '../routing/routing.js'
+import { Routing } from '../routing/routing.js'
 import type { RunnerStatus } from '../service.js'
 import type { Instance } from '../instances/shapes.js'
 import type { InstanceFailure } from '../instances/statuses.js'
@@ -96,13 +95,12 @@ export async function pair (t: TestContext, options: PairOptions = {}): Promise<
   const tasks = new TaskTable(() => 0)
   const failed: object[] = []
   let ids = 0
-  const asker = createRouting({
+  const asker = new Routing({
     self: ASKER,
     bundle: bundle(options.cards ?? []).instance as never,
     models: {
       card: (id) => id === VOICE && options.storeAway !== true ? card(VOICE) : undefined,
       copies: () => [{ nodeId, nodeName: 'beta', kind: 'staged', live: true }],
-      cards: () => [],
       allCopies: () => new Map()
     },
     cluster: { resolve, nodes, request: async (_to, sent) => await request(sent) },

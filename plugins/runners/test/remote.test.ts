@@ -105,8 +105,7 @@ t.test('a model whose card went with another node is known by its instance', asy
 
 t.test('/readyz: what another node serves is ready', async (t) => {
   const { asker, clock, live } = await pair(t)
-  const { missing, serving } = asker
-  const check = createReadiness({ clock, missing, serving, idle: () => true, canary: async () => false })
+  const check = createReadiness({ clock, routing: asker, idle: () => true, canary: async () => false })
   t.match(await check(VOICE), { ok: true, detail: /another node/ })
   live.clear()
   t.match(await check(VOICE), { ok: false })

@@ -29,10 +29,12 @@ interface ReceiveParts {
   clock: Clock
   commands: Pick<Commands, 'track'>
   tracers: Pick<Tracers, 'begin'>
-  /** Enters the task here. Throws `instance_lost`, `invalid_request`. */
-  take (assigned: Assigned, asker: Asker): Route
-  /** Runs a task that was entered. */
-  open (route: Route, task: EngineTask, signal: AbortSignal): AsyncIterable<EngineChunk>
+  routing: {
+    /** Enters the task here. Throws `instance_lost`, `invalid_request`. */
+    take (assigned: Assigned, asker: Asker): Route
+    /** Runs a task that was entered. */
+    open (route: Route, task: EngineTask, signal: AbortSignal): AsyncIterable<EngineChunk>
+  }
 }
 
 type TaskRequest = RouteRequest<typeof routes.task>
@@ -86,7 +88,7 @@ function traceOf (
  * Writes the frames of a task up to its terminal, which carries the trace.
  */
 async function answer (
-  parts: ReceiveParts, stream: StreamWriter,
+  { routing }: ReceiveParts, stream: StreamWriter,
   asked: TaskRequest['body'] & { asker: Asker, trace: Trace | undefined }, signal: AbortSignal
 ): Promise<void> {
   const { task, asker, ...assigned } = asked
@@ -105,7 +107,7 @@ async function answer (
   const recorded = (): Recorded => trace === undefined ? {} : { trace: trace.part() }
   let index = 0
   try {
-    for await (const chunk of parts.open(parts.take(assigned, asker), task, signal)) {
+    for await (const chunk of routing.open(routing.take(assigned, asker), task, signal)) {
       await write(chunkFrame(index++, chunk))
     }
     await write(endFrame(recorded()))

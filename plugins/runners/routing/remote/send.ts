@@ -29,37 +29,37 @@ interface RemoteTask {
 }
 
 /** Runs tasks on runners of other nodes. */
-export interface Sender {
+export class Sender {
+  readonly #parts: SendParts
+  /** By install id. */
+  readonly #admissions = new Map<string, Admission>()
+
+  constructor (parts: SendParts) { this.#parts = parts }
+
   /**
    * The chunks of the task as the other node sends them; the reader's pull is the backpressure. Throws
    * RunnerError: RemoteTaskError with the reason the other node gave, `overloaded`, or `instance_lost` when
    * that node cannot be reached, breaks off or sends something malformed.
    */
-  open (route: Route, remote: RemoteTask, signal: AbortSignal): AsyncGenerator<EngineChunk>
-}
-
-export function createSender (parts: SendParts): Sender {
-  const admissions = new Map<string, Admission>()
-  const admissionTo = (route: Route): Admission => {
-    const known = admissions.get(route.installId)
-    if (known !== undefined) return known
-    const name = `The way to ${nodeName(parts, route)}`
-    const made = new Admission(name, parts.clock, { concurrency: TASKS_PER_NODE, queue: 0 })
-    admissions.set(route.installId, made)
-    return made
-  }
-  return {
-    async * open (route, remote, signal) {
-      signal.throwIfAborted()
-      const release = await admissionTo(route).enter(remote.caller.id, signal).catch((error: unknown) => {
-        throw error instanceof SvcError ? new RunnerError(error.reason, error.message, error.details) : error
-      })
-      try {
-        yield * exchange(parts, route, remote, signal)
-      } finally {
-        release()
-      }
+  async * open (route: Route, remote: RemoteTask, signal: AbortSignal): AsyncGenerator<EngineChunk> {
+    signal.throwIfAborted()
+    const release = await this.#admissionTo(route).enter(remote.caller.id, signal).catch((error: unknown) => {
+      throw error instanceof SvcError ? new RunnerError(error.reason, error.message, error.details) : error
+    })
+    try {
+      yield * exchange(this.#parts, route, remote, signal)
+    } finally {
+      release()
     }
+  }
+
+  #admissionTo (route: Route): Admission {
+    const known = this.#admissions.get(route.installId)
+    if (known !== undefined) return known
+    const name = `The way to ${nodeName(this.#parts, route)}`
+    const made = new Admission(name, this.#parts.clock, { concurrency: TASKS_PER_NODE, queue: 0 })
+    this.#admissions.set(route.installId, made)
+    return made
   }
 }
 
