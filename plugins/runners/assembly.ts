@@ -6,8 +6,7 @@ import type { Drivers } from './donors/driver.js'
 import { createDifference, createLeases, withCopies } from './instances/copies.js'
 import { PlacedInstances } from './instances/document.js'
 import { InstanceEndings } from './instances/endings.js'
-import { createFleet } from './instances/fleet.js'
-import type { Fleet } from './instances/fleet.js'
+import { Fleet } from './instances/fleet.js'
 import {
   assignedRole, backendOf, launchOptions, prepareLaunch, pruneScratch, runnersFolder
 } from './instances/launch.js'
@@ -24,12 +23,11 @@ import { createFit } from './machine/memory.js'
 import type { RuntimeFiles } from './machine/runtimes.js'
 import type { manifest } from './manifest.js'
 import type { RunnerOptions, Supervisor } from './process/supervisor.js'
-import { createLosses } from './routing/losses.js'
-import type { Losses } from './routing/losses.js'
+import { Losses } from './routing/losses.js'
 import { createCanary, createReadiness } from './routing/readiness.js'
 import { TaskGossip } from './routing/remote/gossip.js'
 import { Routing } from './routing/routing.js'
-import { createTaskWatchers, hasEnded, runnerWork, TaskTable } from './routing/tasks.js'
+import { hasEnded, runnerWork, TaskTable, TaskWatchers } from './routing/tasks.js'
 import type { Absence, Instances, RunnerStatus, RunnerWork } from './service.js'
 
 export type RunnersContext = Context<typeof manifest>
@@ -84,7 +82,7 @@ export function assemble (ctx: RunnersContext, machine: MachineParts): Assembly 
     gossip.changed()
     if (hasEnded(status)) endings.taskEnded(runnerId)
   })
-  const losses = createLosses({
+  const losses = new Losses({
     clock, log, session, cluster,
     placed: (instanceId) => instances.get(instanceId) !== undefined,
     send: async (failures) => await ctx.command('tasksFailed', { failures }),
@@ -158,7 +156,7 @@ function openFleet (
   const { models } = deps
   const advertise = createDifference((task, there) => { ctx.advertise(task, there) })
   const serving = createDifference((modelId, there) => { models?.serving(modelId, there) })
-  const fleet: Fleet = createFleet({
+  const fleet: Fleet = new Fleet({
     clock, log, statuses,
     create: (options) => machine.createSupervisor(options),
     prepare: (assignment, waits) => prepareLaunch(launch, assignment, waits),
@@ -200,7 +198,7 @@ function openRouting (
 ): Pick<Assembly, 'routing' | 'readiness' | 'work' | 'onAbsent'> {
   const { clock, log, node, deps: { cluster, models, state } } = ctx
   const absent = new Set<(modelId: string) => Absence | null>()
-  const watchers = createTaskWatchers(clock, node.nodeId)
+  const watchers = new TaskWatchers(clock, node.nodeId)
   const routing = new Routing({
     self: node, clock, log, cluster, bundle: launch.bundle, models, state, sections, placed: instances, fleet,
     tasks, gossip, watchers,

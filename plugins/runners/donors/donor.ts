@@ -1,10 +1,11 @@
 import { connect } from 'node:net'
 import type { Socket } from 'node:net'
 import { kernelError } from '../../../kernel/index.js'
-import type { Clock, Cluster, Logger, RouteRequest, Section } from '../../../kernel/index.js'
+import type { Logger, RouteRequest, Section } from '../../../kernel/index.js'
 import type { Fleet } from '../instances/fleet.js'
 import { reasonOf } from '../process/errors.js'
-import { watchNode } from '../routing/remote/send.js'
+import { openAnswer, whileLive } from '../routing/remote/member.js'
+import type { MemberParts } from '../routing/remote/member.js'
 import type { routes } from '../routes.js'
 import { assignmentOf } from '../instances/shapes.js'
 import type { Instance } from '../instances/shapes.js'
@@ -16,12 +17,10 @@ import {
 /** How long the driver's node may take to start sending its side of a connection, ms. */
 const HEAD_MS = 10_000
 
-interface DonorParts {
+interface DonorParts extends MemberParts {
   nodeId: string
-  cluster: Pick<Cluster, 'request' | 'resolve'>
   instances: Section<Instance>
   fleet: Pick<Fleet, 'get'>
-  clock: Clock
   log: Logger
   newId (): string
 }
@@ -67,17 +66,13 @@ function checkDriver ({ nodeId, cluster, instances }: DonorParts, request: Donor
 
 async function carry (parts: DonorParts, request: DonorRequest, member: string): Promise<void> {
   const { body: { instanceId, runnerId, feedId } } = request
-  const end = new AbortController()
-  const unwatch = watchNode(parts.cluster, parts.clock, member, () => { end.abort() })
-  const signal = AbortSignal.any([request.signal, end.signal])
+  const { signal, end } = whileLive(parts, member, request.signal)
   try {
     const socket = await reach(parts, runnerId, signal)
     signal.addEventListener('abort', () => { socket.destroy() }, { once: true })
-    const feed = await parts.cluster.request(member, {
+    const feed = await openAnswer(parts, member, {
       method: 'GET', path: `${TUNNELS_PATH}/${feedId}`, caller: NODE_CALLER, signal, timeoutMs: HEAD_MS
     })
-    feed.body.on('error', () => {})
-    signal.addEventListener('abort', () => { feed.body.destroy() }, { once: true })
     if (feed.status !== 200) throw kernelError('instance_lost', `The driver's node answered ${feed.status}.`)
     const stream = request.open({ contentType: TUNNEL_TYPE, stallMs: STALL_MS })
     await Promise.race([receive(feed.body, socket), send(socket, stream)]).catch((error: unknown) => {
@@ -85,9 +80,8 @@ async function carry (parts: DonorParts, request: DonorRequest, member: string):
     })
     stream.cut()
   } finally {
-    unwatch()
     // Closes the socket and the stream from the driver.
-    end.abort()
+    end()
   }
 }
 

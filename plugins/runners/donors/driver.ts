@@ -1,10 +1,11 @@
 import { createServer } from 'node:net'
 import type { AddressInfo, Server, Socket } from 'node:net'
 import { kernelError, untilCalled } from '../../../kernel/index.js'
-import type { Clock, Cluster, Logger, RouteRequest, Section } from '../../../kernel/index.js'
+import type { Logger, RouteRequest, Section } from '../../../kernel/index.js'
 import { kindOf, serves } from '../process/states.js'
 import { reasonOf } from '../process/errors.js'
-import { watchNode } from '../routing/remote/send.js'
+import { openAnswer, whileLive } from '../routing/remote/member.js'
+import type { MemberParts } from '../routing/remote/member.js'
 import type { RunnerStatus } from '../service.js'
 import type { routes } from '../routes.js'
 import type { Assignment } from '../instances/shapes.js'
@@ -16,10 +17,8 @@ import {
 /** How long a donor may take to accept a connection, ms. */
 const HEAD_MS = 20_000
 
-interface DriverParts {
-  cluster: Pick<Cluster, 'request' | 'resolve'>
+interface DriverParts extends MemberParts {
   runners: Section<RunnerStatus>
-  clock: Clock
   log: Logger
   newId (): string
   /** A donor of a prepared driver restarted, or its connection broke: the driver must restart too. */
@@ -143,17 +142,12 @@ type PortParts = DriverParts & { feeds: Map<string, Feed>, broke: (message: stri
 
 /** Opens a local port that leads to the rpc-server of a donor. */
 async function openPort (parts: PortParts, instanceId: string, donor: DonorRank): Promise<DonorPort> {
-  const ends = new Set<AbortController>()
+  const sockets = new Set<Socket>()
   const server = createServer({ noDelay: true }, (socket) => {
-    const end = new AbortController()
-    ends.add(end)
+    sockets.add(socket)
     socket.on('error', () => {})
-    socket.once('close', () => {
-      ends.delete(end)
-      end.abort()
-    })
-    end.signal.addEventListener('abort', () => { socket.destroy() }, { once: true })
-    void pass(parts, instanceId, donor, socket, end)
+    socket.once('close', () => { sockets.delete(socket) })
+    void pass(parts, instanceId, donor, socket)
   })
   server.maxConnections = TUNNELS_MAX
   const port = await listen(server)
@@ -161,7 +155,7 @@ async function openPort (parts: PortParts, instanceId: string, donor: DonorRank)
     endpoint: `${LOOPBACK}:${port}`,
     close () {
       server.close()
-      for (const end of ends) end.abort()
+      for (const socket of sockets) socket.destroy()
     }
   }
 }
@@ -179,37 +173,40 @@ async function listen (server: Server): Promise<number> {
  * driver's program does not survive the loss of a connection: one it did not close itself goes to `broke`.
  */
 async function pass (
-  parts: PortParts, instanceId: string, donor: DonorRank, socket: Socket, end: AbortController
+  parts: PortParts, instanceId: string, donor: DonorRank, socket: Socket
 ): Promise<void> {
   const { cluster, feeds, log, broke } = parts
   const { nodeId, runnerId } = donor
   const feedId = parts.newId()
-  let unwatch = (): void => {}
-  let carries = false
+  const closed = new AbortController()
+  socket.once('close', () => { closed.abort() })
   let left = false
   for (const event of ['end', 'error'] as const) socket.once(event, () => { left = true })
+  const installId = cluster.resolve(nodeId)?.installId
+  if (installId === undefined) {
+    socket.destroy()
+    return
+  }
+  const { signal, end } = whileLive(parts, installId, closed.signal)
+  // Before the answer breaks off, whose error would count as one of the socket.
+  signal.addEventListener('abort', () => { socket.destroy() }, { once: true })
+  let carries = false
   try {
-    const node = cluster.resolve(nodeId)
-    if (end.signal.aborted || node === undefined) return
-    unwatch = watchNode(cluster, parts.clock, node.installId, () => { end.abort() })
-    feeds.set(feedId, { socket, installId: node.installId })
-    const answer = await cluster.request(node.installId, {
+    feeds.set(feedId, { socket, installId })
+    const answer = await openAnswer(parts, installId, {
       method: 'POST', path: TUNNELS_PATH, body: { instanceId, runnerId, feedId }, caller: NODE_CALLER,
-      signal: end.signal, timeoutMs: HEAD_MS
+      signal, timeoutMs: HEAD_MS
     })
-    answer.body.on('error', () => {})
-    end.signal.addEventListener('abort', () => { answer.body.destroy() }, { once: true })
     if (answer.status !== 200) throw new Error(`it answered ${answer.status}`)
     carries = true
     await receive(answer.body, socket)
   } catch (error) {
-    if (!end.signal.aborted) {
+    if (!signal.aborted) {
       log.warn({ instanceId, runnerId, nodeId, error: reasonOf(error) }, 'the way to a donor broke')
     }
   } finally {
-    unwatch()
+    end()
     feeds.delete(feedId)
-    end.abort()
     if (carries && !left) broke(`the connection to the rank on ${nodeId} broke`)
   }
 }

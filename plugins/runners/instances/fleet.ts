@@ -60,25 +60,8 @@ export interface FleetParts {
   onChange (): void
 }
 
-/** The runners of this node. */
-export interface Fleet {
-  start (assignment: Assignment): void
-  /** Restarts a runner, with its files and donors prepared afresh; its status tells `message` meanwhile. */
-  again (runnerId: string, message: string): Promise<void>
-  /** Resolves when the process is gone. */
-  stop (runnerId: string): Promise<void>
-  get (runnerId: string): Member | undefined
-  members (): Member[]
-  status (member: Member): RunnerStatus
-  /** True when the runner accepts tasks. */
-  ready (member: Member): boolean
-  reports (): RunnerReport[]
-}
-
-/** The runners of a node; none yet. */
-export const createFleet = (parts: FleetParts): Fleet => new RunnerFleet(parts)
-
-class RunnerFleet implements Fleet {
+/** The runners of this node; none at first. */
+export class Fleet {
   readonly #parts: FleetParts
   readonly #members = new Map<string, Member>()
   /** Ends the newest launch of each member; what comes from a launch that has ended is ignored. */
@@ -95,6 +78,7 @@ class RunnerFleet implements Fleet {
     void this.#launch(member)
   }
 
+  /** Restarts a runner, with its files and donors prepared afresh; its status tells `message` meanwhile. */
   async again (runnerId: string, message: string): Promise<void> {
     const member = this.#members.get(runnerId)
     if (member === undefined || member.gaveUp) return
@@ -107,6 +91,7 @@ class RunnerFleet implements Fleet {
     await this.#launch(member)
   }
 
+  /** Resolves when the process is gone. */
   async stop (runnerId: string): Promise<void> {
     const member = this.#members.get(runnerId)
     // While its process ends, its statuses still count.
@@ -120,10 +105,12 @@ class RunnerFleet implements Fleet {
 
   get (runnerId: string): Member | undefined { return this.#members.get(runnerId) }
   members (): Member[] { return [...this.#members.values()] }
+
   status ({ assignment }: Member): RunnerStatus {
     return this.#parts.statuses.get(assignment.runnerId) ?? { RunnerIdle: {} }
   }
 
+  /** True when the runner accepts tasks. */
   ready (member: Member): boolean {
     return !member.lends && member.supervisor !== null && serves(kindOf(this.status(member)))
   }

@@ -39,26 +39,14 @@ export interface LossesParts {
   tell (failure: TaskFailure): void
 }
 
+interface Missing { installId: string, nodeId: string, since: number, open: readonly OpenTask[] }
+
 /**
  * Has the master emit one TaskFailed event for each lost task. A node that sees a task fail reports it to the
  * master. Tasks on a node that died, and that no other node waits for, the master knows from gossip: they are
  * lost with their instance.
  */
-export interface Losses {
-  /** A task that this node served, or had another one serve, has failed. */
-  report (failure: TaskFailure): void
-  /** On the master: emits the events of those that have none yet. */
-  take (failures: readonly TaskFailure[]): void
-  /** The link to a node closed while it had these tasks. */
-  missing (installId: string, open: readonly OpenTask[]): void
-  close (): void
-}
-
-interface Missing { installId: string, nodeId: string, since: number, open: readonly OpenTask[] }
-
-export function createLosses (parts: LossesParts): Losses { return new TaskLosses(parts) }
-
-class TaskLosses implements Losses {
+export class Losses {
   readonly #parts: LossesParts
   /** By task id: reports that the master has not acknowledged yet. */
   readonly #unsent = new Map<string, TaskFailure>()
@@ -74,6 +62,7 @@ class TaskLosses implements Losses {
     this.#ignoreSession = parts.session.onChange(() => { this.#look(); void this.#send() })
   }
 
+  /** A task that this node served, or had another one serve, has failed. */
   report (failure: TaskFailure): void {
     if (this.#parts.session.isMaster) {
       this.take([failure])
@@ -83,6 +72,7 @@ class TaskLosses implements Losses {
     void this.#send()
   }
 
+  /** On the master: emits the events of those that have none yet. */
   take (failures: readonly TaskFailure[]): void {
     for (const failure of failures) {
       if (this.#told.has(failure.taskId)) continue
@@ -95,6 +85,7 @@ class TaskLosses implements Losses {
     }
   }
 
+  /** The link to a node closed while it had these tasks. */
   missing (installId: string, open: readonly OpenTask[]): void {
     const { clock, cluster } = this.#parts
     if (open.length === 0) return

@@ -8,9 +8,9 @@ import type { Fleet, Member } from '../instances/fleet.js'
 import { NOT_BEGUN, RunnerError } from '../process/errors.js'
 import { mergeTasks } from './remote/gossip.js'
 import type { TaskGossip } from './remote/gossip.js'
+import type { MemberParts } from './remote/member.js'
 import type { Assigned } from './remote/receive.js'
 import { Sender } from './remote/send.js'
-import type { SendParts } from './remote/send.js'
 import { serve } from './serve.js'
 import type { ServeParts } from './serve.js'
 import type { Instances, Route, RouteQuery, RunnerReport, Runners } from '../service.js'
@@ -23,7 +23,7 @@ export interface RoutingParts extends
   fleet: Fleet
   /** Tasks that this node serves, whoever asked. */
   tasks: TaskTable
-  cluster: AvailabilityParts['cluster'] & SendParts['cluster']
+  cluster: AvailabilityParts['cluster'] & MemberParts['cluster']
   /** What other nodes tell of their load and their tasks. */
   gossip: Pick<TaskGossip, 'load' | 'tasks'>
   /** Makes the id of a task. */
@@ -170,7 +170,7 @@ export class Routing implements Runners {
     if (member?.supervisor == null) {
       throw new RunnerError('instance_lost', `The runner of ${modelId} is gone.`, NOT_BEGUN)
     }
-    const callerId = tasks.callerOf(taskId)?.id
+    const callerId = tasks.askerOf(taskId).caller?.id
     const opened = trace === undefined
       ? member.supervisor.open(taskId, task, signal, callerId)
       : member.supervisor.open(taskId, task, signal, callerId, trace)
@@ -182,7 +182,7 @@ export class Routing implements Runners {
 
   #openThere (route: Route, task: EngineTask, signal: AbortSignal): AsyncIterable<EngineChunk> {
     const about = this.#away.get(route.taskId)
-    const caller = this.#away.callerOf(route.taskId)
+    const { caller } = this.#away.askerOf(route.taskId)
     if (about === undefined || caller === null) throw new Error(`task ${route.taskId} was never routed`)
     return this.#sender.open(route, { task, about, caller }, signal)
   }

@@ -33,12 +33,12 @@ export interface Asker {
 export const hasEnded = (status: TaskStatus): boolean => status !== 'Pending' && status !== 'Running'
 
 interface Entry {
-  task: Task
-  runnerId: string
-  asker: Asker
-  changedMono: number
-  /** Place in the order of all changes. */
-  change: number
+  readonly task: Task
+  readonly runnerId: string
+  readonly asker: Asker
+  /** When it last changed, and the number of that change among those of all tasks. */
+  readonly changedMono: number
+  readonly change: number
 }
 
 const NOBODY: Asker = { caller: null, member: null }
@@ -48,16 +48,15 @@ const HERE = ''
 /**
  * Tasks in memory: either those this node serves or those it has routed to other nodes. A task gets exactly
  * one terminal status; finished tasks stay visible for 30 s. `mono` is monotonic milliseconds; `changed` is
- * called after each change of a task. Look-ups take constant time.
+ * called after each change of a task.
  */
 export class TaskTable {
   readonly #mono: () => number
   readonly #changed: (task: Task, runnerId: string) => void
-  /** By status, each in order of last change. */
-  readonly #pending = new Map<string, Entry>()
-  readonly #running = new Map<string, Entry>()
+  /** Tasks without and with a terminal status, each in order of last change. */
+  readonly #live = new Map<string, Entry>()
   readonly #ended = new Map<string, Entry>()
-  /** Open tasks by runner and by the node that asked. */
+  /** Number of tasks without a terminal status, by runner and by the node that asked. */
   readonly #open = new Map<string, Map<string, number>>()
   #changes = 0
 
@@ -69,31 +68,27 @@ export class TaskTable {
   /** Enters a new task as Pending. */
   add (task: Omit<Task, 'status'>, runnerId: string, asker: Asker = NOBODY): void {
     this.#sweep()
-    const entry: Entry = {
-      task: { ...task, status: 'Pending' }, runnerId, asker, changedMono: 0, change: 0
-    }
-    this.#count(entry, 1)
-    this.#enter(this.#pending, entry)
+    this.#count(runnerId, asker, 1)
+    this.#enter(this.#live, { runnerId, asker }, { ...task, status: 'Pending' })
   }
 
   /** Pending becomes Running. False when the task is unknown, already running or over. */
   start (taskId: string): boolean {
     this.#sweep()
-    const entry = this.#pending.get(taskId)
-    if (entry === undefined) return false
-    this.#pending.delete(taskId)
-    this.#enter(this.#running, { ...entry, task: { ...entry.task, status: 'Running' } })
+    const entry = this.#live.get(taskId)
+    if (entry?.task.status !== 'Pending') return false
+    this.#live.delete(taskId)
+    this.#enter(this.#live, entry, { ...entry.task, status: 'Running' })
     return true
   }
 
   /** Sets a task's terminal status. False, and no change, when it has one already or is unknown. */
   finish (taskId: string, status: TerminalStatus): boolean {
-    const entry = this.#pending.get(taskId) ?? this.#running.get(taskId)
+    const entry = this.#live.get(taskId)
     if (entry === undefined) return false
-    this.#pending.delete(taskId)
-    this.#running.delete(taskId)
-    this.#count(entry, -1)
-    this.#enter(this.#ended, { ...entry, task: { ...entry.task, status } })
+    this.#live.delete(taskId)
+    this.#count(entry.runnerId, entry.asker, -1)
+    this.#enter(this.#ended, entry, { ...entry.task, status })
     return true
   }
 
@@ -101,18 +96,8 @@ export class TaskTable {
     return this.#entry(taskId)?.task
   }
 
-  /** Who asked for a task; null when that is not known. */
-  callerOf (taskId: string): Caller | null {
-    return this.#entry(taskId)?.asker.caller ?? null
-  }
-
-  /** False for a task that another node has passed on. */
-  enteredHere (taskId: string): boolean { return this.askerOf(taskId) === null }
-
-  /** Install id of the node that has passed a task on; null when it entered here, or is unknown. */
-  askerOf (taskId: string): string | null {
-    return this.#entry(taskId)?.asker.member ?? null
-  }
+  /** Who asked for a task; nobody where it is unknown. */
+  askerOf (taskId: string): Asker { return this.#entry(taskId)?.asker ?? NOBODY }
 
   /** Tasks of a runner that have no terminal status yet. */
   outstanding (runnerId: string): number {
@@ -148,23 +133,19 @@ export class TaskTable {
   }
 
   * #entries (): Iterable<Entry> {
-    yield * this.#pending.values()
-    yield * this.#running.values()
+    yield * this.#live.values()
     yield * this.#ended.values()
   }
 
-  #entry (taskId: string): Entry | undefined {
-    return this.#pending.get(taskId) ?? this.#running.get(taskId) ?? this.#ended.get(taskId)
+  #entry (taskId: string): Entry | undefined { return this.#live.get(taskId) ?? this.#ended.get(taskId) }
+
+  #enter (into: Map<string, Entry>, { runnerId, asker }: Pick<Entry, 'runnerId' | 'asker'>, task: Task): void {
+    const change = ++this.#changes
+    into.set(task.taskId, { task, runnerId, asker, changedMono: this.#mono(), change })
+    this.#changed(task, runnerId)
   }
 
-  #enter (into: Map<string, Entry>, entry: Entry): void {
-    entry.changedMono = this.#mono()
-    entry.change = ++this.#changes
-    into.set(entry.task.taskId, entry)
-    this.#changed(entry.task, entry.runnerId)
-  }
-
-  #count ({ runnerId, asker }: Entry, by: number): void {
+  #count (runnerId: string, asker: Asker, by: number): void {
     const byAsker = this.#open.get(runnerId) ?? new Map<string, number>()
     const who = asker.member ?? HERE
     const open = (byAsker.get(who) ?? 0) + by
@@ -177,9 +158,9 @@ export class TaskTable {
   /** Times out tasks that were never opened and drops finished ones. */
   #sweep (): void {
     const now = this.#mono()
-    for (const [taskId, { changedMono }] of this.#pending) {
+    for (const [taskId, { task, changedMono }] of this.#live) {
       if (now - changedMono < TASK_PENDING_MS) break
-      this.finish(taskId, 'TimedOut')
+      if (task.status === 'Pending') this.finish(taskId, 'TimedOut')
     }
     for (const [taskId, { changedMono }] of this.#ended) {
       if (this.#ended.size <= TASKS_FINISHED_MAX && now - changedMono < TASK_LINGER_MS) break
@@ -194,47 +175,39 @@ function sum (numbers: Iterable<number>): number {
   return total
 }
 
-/** Measures one task by its chunks: times, tokens and seconds of sound; never their content. */
-export interface TaskWatch {
-  see (chunk: EngineChunk): void
-  end (status: TerminalStatus): void
-}
-
 /** Passes finished tasks to the subscribers, such as metrics. */
-export interface TaskWatchers {
-  /** Undefined while there is no subscriber: then a task is not measured. */
-  begin (route: Route, tasks: TaskTable): TaskWatch | undefined
-  onTask (fn: (task: EndedTask) => void): () => void
-}
+export class TaskWatchers {
+  readonly #clock: Clock
+  readonly #nodeId: string
+  readonly #listeners = new Set<(task: EndedTask) => void>()
 
-/** `nodeId` is this node's. */
-export function createTaskWatchers (clock: Clock, nodeId: string): TaskWatchers {
-  const listeners = new Set<(task: EndedTask) => void>()
-  return {
-    begin (route, tasks) {
-      if (listeners.size === 0) return undefined
-      const { taskId, modelId } = route
-      const about = {
-        taskId, modelId,
-        capability: tasks.get(taskId)?.capability ?? '',
-        entered: tasks.enteredHere(taskId),
-        served: route.nodeId === nodeId
-      }
-      return new Watch(about, clock, (ended) => { for (const fn of listeners) fn(ended) })
-    },
-    onTask (fn) {
-      listeners.add(fn)
-      return () => { listeners.delete(fn) }
-    }
+  /** `nodeId` is this node's. */
+  constructor (clock: Clock, nodeId: string) {
+    this.#clock = clock
+    this.#nodeId = nodeId
+  }
+
+  /** Undefined while there is no subscriber: then a task is not measured. */
+  begin ({ taskId, modelId, nodeId }: Route, tasks: TaskTable): TaskWatch | undefined {
+    if (this.#listeners.size === 0) return undefined
+    const capability = tasks.get(taskId)?.capability ?? ''
+    const entered = tasks.askerOf(taskId).member === null
+    const about = { taskId, modelId, capability, entered, served: nodeId === this.#nodeId }
+    return new TaskWatch(about, this.#clock, (ended) => { for (const fn of this.#listeners) fn(ended) })
+  }
+
+  onTask (fn: (task: EndedTask) => void): () => void {
+    this.#listeners.add(fn)
+    return () => { this.#listeners.delete(fn) }
   }
 }
 
 /** The work of this node's runners, for other plugins. */
 export function runnerWork (
-  { onTask }: Pick<TaskWatchers, 'onTask'>, fleet: Pick<Fleet, 'get'>
+  watchers: Pick<TaskWatchers, 'onTask'>, fleet: Pick<Fleet, 'get'>
 ): RunnerWork {
   return {
-    onTask,
+    onTask: (fn) => watchers.onTask(fn),
     async cancel (runnerId, graceMs) {
       const member = fleet.get(runnerId)
       if (member === undefined) return null
@@ -248,7 +221,8 @@ interface Usage { prompt_tokens?: unknown, cached_tokens?: unknown, completion_t
 
 type About = Pick<EndedTask, 'taskId' | 'modelId' | 'capability' | 'entered' | 'served'>
 
-class Watch implements TaskWatch {
+/** Measures one task by its chunks: times, tokens and seconds of sound; never their content. */
+class TaskWatch {
   readonly #about: About
   readonly #clock: Clock
   readonly #tell: (task: EndedTask) => void

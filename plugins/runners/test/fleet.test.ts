@@ -1,7 +1,7 @@
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { LaunchError } from '../process/errors.js'
-import { createFleet } from '../instances/fleet.js'
+import { Fleet } from '../instances/fleet.js'
 import type { FleetParts, RunnerFailure } from '../instances/fleet.js'
 import type { RunnerStatus } from '../service.js'
 import { FakeRunner } from './rig.js'
@@ -14,7 +14,7 @@ function fleetOf (over: Partial<FleetParts>) {
   const failures: RunnerFailure[] = []
   const made: FakeRunner[] = []
   const ignore = (): void => {}
-  const fleet = createFleet({
+  const fleet = new Fleet({
     clock: manualClock(),
     log: { debug: ignore, info: ignore, warn: ignore, error: ignore, fatal: ignore },
     statuses: {

@@ -2,8 +2,8 @@ import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
 import type { ManualClock } from '../../../kernel/testing/index.js'
 import type { NodeView } from '../../../kernel/index.js'
-import { createLosses, GATHER_MS, GONE_MS, LOOK_MS } from '../routing/losses.js'
-import type { Losses, OpenTask, TaskFailure } from '../routing/losses.js'
+import { GATHER_MS, GONE_MS, LOOK_MS, Losses } from '../routing/losses.js'
+import type { OpenTask, TaskFailure } from '../routing/losses.js'
 
 interface Desk {
   losses: Losses
@@ -31,7 +31,7 @@ function desk (master: string | null): Desk {
   const session = { sessionId: 'S', masterNodeId: master, isMaster: master === 'a-1' }
   const nodes = ['a', 'b', 'c'].map((installId) =>
     ({ nodeId: `${installId}-1`, installId, name: installId, live: true }))
-  const losses = createLosses({
+  const losses = new Losses({
     clock,
     log: { debug () {}, info () {}, warn () {}, error () {}, fatal () {} },
     session: Object.assign(session, { onChange: (fn: () => void) => {

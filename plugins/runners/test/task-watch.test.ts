@@ -1,6 +1,6 @@
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
-import { createTaskWatchers, TaskTable } from '../routing/tasks.js'
+import { TaskTable, TaskWatchers } from '../routing/tasks.js'
 import { RunnerError } from '../process/errors.js'
 import { serve } from '../routing/serve.js'
 import type { Caller, EngineChunk } from '../../../kernel/index.js'
@@ -11,7 +11,7 @@ const log = { debug () {}, info () {}, warn () {}, error () {}, fatal () {} }
 
 function desk (options: { nodeId?: string, member?: string | null } = {}) {
   const clock = manualClock()
-  const watchers = createTaskWatchers(clock, 'here')
+  const watchers = new TaskWatchers(clock, 'here')
   const told: EndedTask[] = []
   const stop = watchers.onTask((task) => { told.push(task) })
   const tasks = new TaskTable(clock.mono)

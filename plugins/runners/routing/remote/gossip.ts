@@ -133,8 +133,8 @@ export class TaskGossip {
     if (!told.whole && tasks.length === 0 && ended.length === 0) return false
     const loads = Object.fromEntries(Object.entries(table.loads(to)).slice(0, TOLD_MAX))
     const given = Object.fromEntries(tasks.flatMap(({ taskId }) => {
-      const asker = table.askerOf(taskId)
-      return asker === null ? [] : [[taskId, asker]]
+      const { member } = table.askerOf(taskId)
+      return member === null ? [] : [[taskId, member]]
     }))
     if (!this.#channel.send(to, { whole: told.whole, loads, tasks, ended, given })) {
       this.#told.set(to, { whole: true, change: 0, open: new Set() })

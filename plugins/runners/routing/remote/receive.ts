@@ -7,7 +7,7 @@ import type { Route } from '../../service.js'
 import type { Asker } from '../tasks.js'
 import { chunkFrame, endFrame, failFrame, TASK_TYPE } from './frames.js'
 import type { Failure, Recorded } from './frames.js'
-import { watchNode } from './send.js'
+import { whileLive } from './member.js'
 
 /** Ends streams whose reader is lost, ms. The reader's own node decides how slow it may be. */
 const STALL_MS = 3_600_000
@@ -56,16 +56,13 @@ export function taskHandler (parts: ReceiveParts): (request: TaskRequest) => Pro
       summary: `${body.capability} with ${body.modelId} for another node`,
       abort: (reason) => { end.abort(kernelError(reason)) }
     })
-    const unwatch = watchNode(parts.cluster, parts.clock, member, () => {
-      end.abort(kernelError('cancelled', 'The node that asked is gone.'))
-      stream.cut()
-    })
+    const link = whileLive(parts, member, AbortSignal.any([request.signal, end.signal]),
+      () => { stream.cut() })
     const trace = traceOf(parts, request)
     try {
-      await answer(parts, stream, { ...body, asker: { caller, member }, trace },
-        AbortSignal.any([request.signal, end.signal]))
+      await answer(parts, stream, { ...body, asker: { caller, member }, trace }, link.signal)
     } finally {
-      unwatch()
+      link.end()
       untrack()
     }
   }

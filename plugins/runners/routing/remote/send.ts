@@ -1,12 +1,11 @@
 import { Admission, readRefusal, SvcError, traceHeaders } from '../../../../kernel/index.js'
-import type {
-  Hop,
-  Caller, Clock, Cluster, EngineChunk, EngineTask, MemberResponse
-} from '../../../../kernel/index.js'
+import type { Caller, EngineChunk, EngineTask, Hop, MemberResponse } from '../../../../kernel/index.js'
 import { NOT_BEGUN, ProtocolError, reasonOf, RunnerError } from '../../process/errors.js'
 import type { Route } from '../../service.js'
 import type { Task } from '../tasks.js'
 import { readTask, TASK_TYPE, RemoteTaskError } from './frames.js'
+import { openAnswer, whileLive } from './member.js'
+import type { MemberParts } from './member.js'
 
 /** The route that runs tasks for other nodes; declared in `routes.ts`. */
 const TASKS_PATH = '/runners/tasks'
@@ -14,11 +13,6 @@ const TASKS_PATH = '/runners/tasks'
 const HEAD_MS = 10_000
 /** Most tasks of this node that one other node serves at once: each has a connection of its own. */
 const TASKS_PER_NODE = 128
-
-export interface SendParts {
-  cluster: Pick<Cluster, 'request' | 'resolve'>
-  clock: Clock
-}
 
 /** What is sent of a task besides its route. */
 interface RemoteTask {
@@ -30,11 +24,11 @@ interface RemoteTask {
 
 /** Runs tasks on runners of other nodes. */
 export class Sender {
-  readonly #parts: SendParts
+  readonly #parts: MemberParts
   /** By install id. */
   readonly #admissions = new Map<string, Admission>()
 
-  constructor (parts: SendParts) { this.#parts = parts }
+  constructor (parts: MemberParts) { this.#parts = parts }
 
   /**
    * The chunks of the task as the other node sends them; the reader's pull is the backpressure. Throws
@@ -65,41 +59,31 @@ export class Sender {
 
 /** One request to another node. It ends when its reader stops, its signal aborts, or that node is gone. */
 async function * exchange (
-  parts: SendParts, route: Route, remote: RemoteTask, signal: AbortSignal
+  parts: MemberParts, route: Route, remote: RemoteTask, signal: AbortSignal
 ): AsyncGenerator<EngineChunk> {
-  const link = new AbortController()
-  const end = (): void => { link.abort() }
-  signal.throwIfAborted()
   const hop = route.trace?.hop('network', route, {
     node: parts.cluster.resolve(route.installId)?.name ?? route.installId
   })
-  signal.addEventListener('abort', end, { once: true })
-  const stopWatching = watchNode(parts.cluster, parts.clock, route.installId, end)
+  const link = whileLive(parts, route.installId, signal)
   try {
     const response = await ask(parts, route, remote, hop, link.signal)
-    const { body } = response
-    // Without a listener a connection that breaks after the reader has gone would crash the process.
-    body.on('error', () => {})
-    link.signal.addEventListener('abort', () => { body.destroy() })
     if (response.status !== 200) throw await refusal(response)
-    // Leaving the loop destroys the body.
-    yield * readTask(body as AsyncIterable<Uint8Array>, (recorded) => { hop?.done(recorded) })
+    yield * readTask(response.body as AsyncIterable<Uint8Array>, (recorded) => { hop?.done(recorded) })
   } catch (error) {
     throw error instanceof RemoteTaskError ? error : lost(parts, route, error, link.signal.aborted)
   } finally {
     hop?.done()
-    signal.removeEventListener('abort', end)
-    stopWatching()
+    link.end()
   }
 }
 
 async function ask (
-  { cluster }: SendParts, route: Route, { task, about, caller }: RemoteTask, hop: Hop | undefined,
+  parts: MemberParts, route: Route, { task, about, caller }: RemoteTask, hop: Hop | undefined,
   signal: AbortSignal
 ): Promise<MemberResponse> {
   const { taskId, modelId, instanceId, runnerId, installId } = route
   const { commandId, capability } = about
-  return await cluster.request(installId, {
+  return await openAnswer(parts, installId, {
     method: 'POST',
     path: TASKS_PATH,
     headers: { accept: TASK_TYPE, ...traceHeaders(hop) },
@@ -131,7 +115,7 @@ async function refusal ({ status, headers, body }: MemberResponse): Promise<Erro
 }
 
 /** The error for a task whose node went away, broke the connection or sent something malformed. */
-function lost (parts: SendParts, route: Route, error: unknown, ended: boolean): RunnerError {
+function lost (parts: MemberParts, route: Route, error: unknown, ended: boolean): RunnerError {
   const undone = error instanceof Refused || (error instanceof SvcError && 'addresses' in error.details)
   const how = ended ? 'was lost' : `broke off: ${reasonOf(error, 200)}`
   return new RunnerError('instance_lost',
@@ -139,21 +123,6 @@ function lost (parts: SendParts, route: Route, error: unknown, ended: boolean): 
     { nodeId: route.nodeId, instanceId: route.instanceId, ...(undone ? NOT_BEGUN : {}) })
 }
 
-function nodeName ({ cluster }: SendParts, { nodeId, installId }: Route): string {
+function nodeName ({ cluster }: MemberParts, { nodeId, installId }: Route): string {
   return `node ${cluster.resolve(installId)?.name ?? installId} (${nodeId})`
-}
-
-/** How often an open task looks whether the other node is still there. */
-const LOOK_MS = 1_000
-
-/**
- * Calls `gone` once the cluster no longer counts a node as live: a connection cut in the middle of nowhere
- * would not show for a long time. Returns what stops looking.
- */
-export function watchNode (
-  cluster: Pick<Cluster, 'resolve'>, clock: Clock, installId: string, gone: () => void
-): () => void {
-  return clock.every(LOOK_MS, () => {
-    if (cluster.resolve(installId)?.live !== true) gone()
-  })
 }
