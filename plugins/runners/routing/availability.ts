@@ -209,7 +209,7 @@ export class Availability {
   /** Gathers what is known of one model. */
   #facts (source: Source, question: Question): ChainFacts {
     const { backend, absence, learning } = this.#parts
-    const { modelId, capability, instances, runners } = question
+    const { modelId, capability, instances } = question
     const { card, cardProblem } = this.#readCard(modelId)
     const best = furthest(source, question)
     const running = best?.runner != null && serves(kindOf(best.runner))

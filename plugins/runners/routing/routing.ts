@@ -119,7 +119,7 @@ export class Routing implements Runners {
     return { taskId, instanceId, runnerId, modelId, nodeId, installId, trace }
   }
 
-  /** Right after the start of a session, before this node knows what is placed, it waits before it refuses. */
+  /** As `#pick`; right after the start of a session it waits until this node knows what is placed. */
   async #pickOnceKnown (query: RouteQuery): Promise<Route | SvcError> {
     const { clock, learning } = this.#parts
     const until = clock.mono() + SESSION_GRACE_MS

@@ -139,7 +139,9 @@ export class TaskTable {
 
   #entry (taskId: string): Entry | undefined { return this.#live.get(taskId) ?? this.#ended.get(taskId) }
 
-  #enter (into: Map<string, Entry>, { runnerId, asker }: Pick<Entry, 'runnerId' | 'asker'>, task: Task): void {
+  #enter (
+    into: Map<string, Entry>, { runnerId, asker }: Pick<Entry, 'runnerId' | 'asker'>, task: Task
+  ): void {
     const change = ++this.#changes
     into.set(task.taskId, { task, runnerId, asker, changedMono: this.#mono(), change })
     this.#changed(task, runnerId)
