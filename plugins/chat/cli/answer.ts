@@ -1,38 +1,29 @@
 import { serverEvents } from '../../../kernel/index.js'
 import { plain } from '../../../kernel/cli/index.js'
+import { fieldsOf, isObject, listOf, numberOf, parsed, textOf } from '../json.js'
 import type { VerbContext, VerbError } from '../../../kernel/cli/index.js'
-import { fieldsOf, isObject, numberOf, parsed, textOf } from '../json.js'
+import type { Fields } from '../json.js'
 import type { Sampling } from '../sampling.js'
 
 /** One message of a conversation. */
 export interface ChatMessage { role: 'system' | 'user' | 'assistant', content: string }
 
-/** What is asked for, as the route takes it. */
-export interface ChatAsk extends Sampling {
+/** A request of the chat route. */
+export interface ChatRequest extends Sampling {
   model: string
   messages: readonly ChatMessage[]
   max_tokens?: number
 }
 
-/** A chunk of the stream, as it came. */
-export type ChatChunk = Readonly<Record<string, unknown>>
-
-/** What the node says of the work behind an answer. Null where it does not say. */
-export interface GenerationStats {
-  promptTokens: number | null
-  promptRate: number | null
-  tokens: number | null
-  /** Tokens per second. */
-  rate: number | null
-}
-
-/** What a stream brings. */
+/** What a stream brings: chunks as they came, and figures of the work behind the answer. */
 export type AnswerPart =
-  | { readonly kind: 'chunk', readonly chunk: ChatChunk }
-  | { readonly kind: 'stats', readonly stats: GenerationStats }
+  | { readonly kind: 'chunk', readonly chunk: Fields }
+  | { readonly kind: 'stats', readonly stats: Fields }
 
 /** What a verb needs to ask. */
 type Asker = Pick<VerbContext, 'client' | 'fail'>
+
+const STATS = 'generation_stats '
 
 /**
  * Asks a model and yields its answer as it comes. Leaving the loop or aborting the signal closes the
@@ -40,41 +31,39 @@ type Asker = Pick<VerbContext, 'client' | 'fail'>
  * breaks off.
  */
 export async function * answerOf (
-  ctx: Asker, ask: ChatAsk, signal: AbortSignal
+  ctx: Asker, request: ChatRequest, signal: AbortSignal
 ): AsyncGenerator<AnswerPart> {
   const { bytes } = await ctx.client.open('/v1/chat/completions',
-    { body: { ...ask, stream: true }, accept: 'text/event-stream', signal })
+    { body: { ...request, stream: true }, accept: 'text/event-stream', signal })
   let complete = false
   for await (const part of serverEvents(bytes)) {
     // Read to its end: a connection that is closed before would look like a cancelled request.
     if (complete) continue
-    if (part.kind === 'comment') {
-      const stats = readStats(part.text)
-      if (stats !== undefined) yield { kind: 'stats', stats }
-    } else if (part.data === '[DONE]') complete = true
-    else yield { kind: 'chunk', chunk: readChunk(ctx, part.data) }
+    if (part.kind === 'event') {
+      complete = part.data === '[DONE]'
+      if (!complete) yield { kind: 'chunk', chunk: readChunk(ctx, part.data) }
+    } else if (part.text.startsWith(STATS)) {
+      yield { kind: 'stats', stats: fieldsOf(parsed(part.text.slice(STATS.length))) }
+    }
   }
   if (complete) return
   throw ctx.fail(1, 'the answer broke off: its stream ended without [DONE]; the log of the node says why')
 }
 
 /** The texts of a chunk's first choice, and why that choice ended. */
-export function readDelta (chunk: ChatChunk): { text: string, thought: string, finish: string | null } {
-  const [choice] = (Array.isArray(chunk['choices']) ? chunk['choices'] : []) as unknown[]
-  const delta = fieldsOf(fieldsOf(choice)['delta'])
-  const finish = fieldsOf(choice)['finish_reason']
+export function readDelta (chunk: Fields): { text: string, thought: string, finish: string | null } {
+  const { delta, finish_reason: finish } = listOf(chunk['choices'])[0] ?? {}
+  const { content, reasoning_content: thought } = fieldsOf(delta)
   return {
-    text: textOf(delta['content']),
-    thought: textOf(delta['reasoning_content']),
-    finish: typeof finish === 'string' ? finish : null
+    text: textOf(content), thought: textOf(thought), finish: typeof finish === 'string' ? finish : null
   }
 }
 
-/** The tokens of the answer that a chunk tells of; null when it does not. */
-export const usedTokens = (chunk: ChatChunk): number | null =>
-  numberOf(fieldsOf(chunk['usage'])['completion_tokens']) ?? null
+/** The tokens of the answer that a chunk reports; undefined when it reports none. */
+export const usedTokens = (chunk: Fields): number | undefined =>
+  numberOf(fieldsOf(chunk['usage'])['completion_tokens'])
 
-function readChunk (ctx: Asker, data: string): ChatChunk {
+function readChunk (ctx: Asker, data: string): Fields {
   const value = parsed(data)
   if (!isObject(value)) {
     throw ctx.fail(1, `the stream has an event that is no chunk: ${plain(data.slice(0, 200))}`)
@@ -92,17 +81,4 @@ function failureOf (ctx: Asker, error: Record<string, unknown>): VerbError {
   const failure = ctx.fail(1, typeof remedy === 'string' ? `${said}\n  ${plain(remedy)}` : said)
   // With --json the error object of the node is shown, as for a refusal.
   return words === '' ? failure : Object.assign(failure, { api: error })
-}
-
-const STATS = 'generation_stats '
-
-function readStats (comment: string): GenerationStats | undefined {
-  if (!comment.startsWith(STATS)) return undefined
-  const value = fieldsOf(parsed(comment.slice(STATS.length)))
-  return {
-    promptTokens: numberOf(value['prompt_tokens']) ?? null,
-    promptRate: numberOf(value['prompt_tps']) ?? null,
-    tokens: numberOf(value['generation_tokens']) ?? null,
-    rate: numberOf(value['generation_tps']) ?? null
-  }
 }

@@ -1,8 +1,8 @@
-import { addAbortSignal } from 'node:stream'
 import { plain } from '../../../kernel/cli/index.js'
 import { guideSearch } from '../guide/index.js'
+import { readPipe } from './input.js'
 import type { Found } from '../guide/index.js'
-import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
+import type { Verb } from '../../../kernel/cli/index.js'
 
 /** What is read of a pipe, characters: a question is shorter, and a log is not one. */
 const STDIN_MAX = 4096
@@ -14,24 +14,16 @@ const STDIN_MAX = 4096
  */
 export default {
   async run (ctx, words) {
-    const question = (words.join(' ') === '-' ? await piped(ctx) : words.join(' ')).trim()
+    const asked = words.join(' ')
+    // A character has at most 4 bytes.
+    const piped = asked === '-' ? (await readPipe(ctx, 4 * STDIN_MAX)).toString('utf8') : undefined
+    const question = (piped?.slice(0, STDIN_MAX) ?? asked).trim()
     if (question === '') throw ctx.fail(2, 'there is no question: svc help how do I pull a model')
     const found = guideSearch(await ctx.declared())(question)
     if (ctx.out.json) ctx.out.value({ question, ...found })
     else for (const line of linesOf(found)) ctx.out.line(plain(line))
   }
 } satisfies Verb
-
-async function piped (ctx: VerbContext): Promise<string> {
-  // A character of several bytes may come in two parts.
-  const decoder = new TextDecoder()
-  let text = ''
-  for await (const part of addAbortSignal(ctx.signal, ctx.io.stdin)) {
-    text += decoder.decode(Buffer.from(part as Uint8Array | string), { stream: true })
-    if (text.length > STDIN_MAX) break
-  }
-  return text.slice(0, STDIN_MAX)
-}
 
 /** What was found, as lines for people. */
 export function linesOf ({ answer, id, sure, near }: Found): string[] {

@@ -3,8 +3,7 @@ import { createInterface } from 'node:readline'
 import type { Interface } from 'node:readline'
 import type { VerbContext } from '../../../kernel/cli/index.js'
 import type { ChatMessage } from './answer.js'
-import { askOf } from './settings.js'
-import type { Settings } from './settings.js'
+import type { Settings } from './turn.js'
 import { takeTurn } from './turn.js'
 
 const PROMPT = '>>> '
@@ -61,7 +60,7 @@ class Repl {
   }
 
   async run (): Promise<number> {
-    this.#ctx.err.line(`${this.#settings.sampling.model}: /help shows the commands, Ctrl-D ends`)
+    this.#ctx.err.line(`${this.#settings.request.model}: /help shows the commands, Ctrl-D ends`)
     this.#prompt()
     for await (const line of this.#lines) {
       await this.#take(line)
@@ -144,8 +143,7 @@ class Repl {
     const answering = new AbortController()
     this.#answering = answering
     try {
-      const { text, cancelled } = await takeTurn(this.#ctx, askOf(this.#settings, asked),
-        { signal: answering.signal, stats: this.#settings.stats })
+      const { text, cancelled } = await takeTurn(this.#ctx, this.#settings, asked, answering.signal)
       if (!cancelled || text !== '') this.#messages = [...asked, { role: 'assistant', content: text }]
       if (cancelled) this.#ctx.err.line('(ended)')
       // It came too late to end anything.

@@ -1,9 +1,11 @@
 import { readModelId } from '../../../kernel/cli/index.js'
-import { addAbortSignal } from 'node:stream'
-import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
+import { present } from '../json.js'
+import { parametersOf, samplingOf } from '../sampling.js'
+import { COUNT, readNumber, readPipe } from './input.js'
 import { converse } from './repl.js'
-import { askOf, readSettings } from './settings.js'
 import { takeTurn } from './turn.js'
+import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
+import type { Settings } from './turn.js'
 
 /** Longest text that is read from a pipe, bytes. */
 const STDIN_MAX = 16 * 1024 * 1024
@@ -17,27 +19,30 @@ export default {
     if (content.trim() === '') {
       throw ctx.fail(2, `there is nothing to ask: svc run ${model!} "hello", or a text through a pipe`)
     }
-    const ask = askOf(settings, [{ role: 'user', content }])
-    const { cancelled } = await takeTurn(ctx, ask, { signal: ctx.signal, stats: settings.stats })
+    const { cancelled } = await takeTurn(ctx, settings, [{ role: 'user', content }], ctx.signal)
     if (cancelled) throw ctx.fail(130, 'interrupted')
   }
 } satisfies Verb
 
+/** Reads the options of `svc run`. Throws VerbError (2). */
+function readSettings (ctx: VerbContext, model: string, options: Record<string, unknown>): Settings {
+  const given = parametersOf('cli').map(({ name, field, flag, min, max, whole = false }) =>
+    [name, readNumber(ctx, flag, options[field], { min, max, whole })])
+  const max_tokens = readNumber(ctx, '--max-tokens', options['maxTokens'], COUNT)
+  return {
+    request: {
+      model, ...samplingOf('cli', Object.fromEntries(given) as object), ...present({ max_tokens })
+    },
+    system: (options['system'] as string | undefined) ?? '',
+    stats: options['stats'] === true
+  }
+}
+
 /** The words, and what comes through the pipe after them; `-` stands for the pipe alone. */
 async function promptOf (ctx: VerbContext, words: string): Promise<string> {
   if (words !== '-' && ctx.io.stdin.isTTY === true) return words
-  const piped = (await readStdin(ctx)).replace(/[\r\n]+$/, '')
+  const bytes = await readPipe(ctx, STDIN_MAX)
+  if (bytes.length > STDIN_MAX) throw ctx.fail(2, `the text of the pipe is over ${STDIN_MAX} bytes`)
+  const piped = bytes.toString('utf8').replace(/[\r\n]+$/, '')
   return [words === '-' ? '' : words, piped].filter((text) => text !== '').join('\n\n')
-}
-
-async function readStdin (ctx: VerbContext): Promise<string> {
-  const parts: Buffer[] = []
-  let size = 0
-  for await (const part of addAbortSignal(ctx.signal, ctx.io.stdin)) {
-    const bytes = Buffer.from(part as Uint8Array | string)
-    size += bytes.length
-    if (size > STDIN_MAX) throw ctx.fail(2, `the text of the pipe is over ${STDIN_MAX} bytes`)
-    parts.push(bytes)
-  }
-  return Buffer.concat(parts).toString('utf8')
 }

@@ -1,7 +1,6 @@
-import { plain, readModelId, showBytes } from '../../../kernel/cli/index.js'
+import { modelInPath, plain, readModelId, showBytes } from '../../../kernel/cli/index.js'
 import type { ModelCard } from '../../../kernel/index.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
-import { modelPath } from './api.js'
 import { whereOf } from '../../staging/service.js'
 import { instancesOf } from './seen.js'
 import type { SeenInstance, SeenState } from './seen.js'
@@ -27,10 +26,11 @@ export default {
 } satisfies Verb
 
 async function look ({ client }: VerbContext, modelId: string): Promise<Known> {
-  // A model that nobody knows is told by the route of its card.
-  const answer = await client.json<CardAnswer>(modelPath(modelId, 'card'))
+  const path = `/models/${modelInPath(modelId)}`
+  // First, and alone: it fails for a model that nobody knows.
+  const answer = await client.json<CardAnswer>(`${path}/card`)
   const [availability, state] = await Promise.all([
-    client.json<Availability>(modelPath(modelId, 'availability')), client.json<SeenState>('/state')
+    client.json<Availability>(`${path}/availability`), client.json<SeenState>('/state')
   ])
   return { ...answer, availability, instances: instancesOf(state, modelId) }
 }

@@ -1,13 +1,15 @@
 import { patiently } from '../../../kernel/cli/index.js'
-import type { VerbContext } from '../../../kernel/cli/index.js'
-import { visible } from './api.js'
+import { numberOf } from '../json.js'
 import { answerOf, readDelta } from './answer.js'
-import type { AnswerPart, ChatAsk, ChatChunk, GenerationStats } from './answer.js'
+import type { VerbContext } from '../../../kernel/cli/index.js'
+import type { Fields } from '../json.js'
+import type { AnswerPart, ChatMessage, ChatRequest } from './answer.js'
 
-/** How a question is asked. */
-export interface TurnOptions {
-  /** Ends this answer only. */
-  signal: AbortSignal
+/** What stays the same from question to question. */
+export interface Settings {
+  request: Omit<ChatRequest, 'messages'>
+  /** The system message; empty for none. */
+  system: string
   /** Whether the speed is shown. */
   stats: boolean
 }
@@ -16,16 +18,20 @@ export interface TurnOptions {
 export interface Turn { text: string, cancelled: boolean }
 
 /**
- * Asks, and shows the answer as it comes: its text, or with `--json` its chunks. Throws VerbError; what was
- * shown until then stays.
+ * Asks for the next answer of a conversation, and shows it as it comes: its text, or with `--json` its
+ * chunks. The signal ends this answer only. Throws VerbError; what was shown until then stays.
  */
-export async function takeTurn (ctx: VerbContext, ask: ChatAsk, options: TurnOptions): Promise<Turn> {
-  const { signal } = options
-  const printer = new Printer(ctx, options.stats)
+export async function takeTurn (
+  ctx: VerbContext, { request, system, stats }: Settings, conversation: readonly ChatMessage[],
+  signal: AbortSignal
+): Promise<Turn> {
+  const first: ChatMessage[] = system === '' ? [] : [{ role: 'system', content: system }]
+  const messages = [...first, ...conversation]
+  const printer = new Printer(ctx, stats)
   let cancelled = false
   try {
     await patiently(ctx, () => signal.aborted, async () => {
-      for await (const part of answerOf(ctx, ask, signal)) await printer.take(part)
+      for await (const part of answerOf(ctx, { ...request, messages }, signal)) await printer.take(part)
     })
   } catch (error) {
     if (!signal.aborted) throw error
@@ -38,12 +44,15 @@ export async function takeTurn (ctx: VerbContext, ask: ChatAsk, options: TurnOpt
   return { text: printer.text, cancelled }
 }
 
+/** The text without control characters other than new lines and tabs, so that it cannot steer a terminal. */
+export const visible = (text: string): string => text.replace(/[^\P{Cc}\n\t]/gu, '')
+
 /** Shows an answer: text on stdout, what the model thinks and figures on stderr. */
 class Printer {
   text = ''
   readonly #ctx: VerbContext
   readonly #withStats: boolean
-  #stats: GenerationStats | null = null
+  #stats: Fields | null = null
   #finish: string | null = null
   /** What was written last, so that the next thing begins on a line of its own. */
   #open: 'text' | 'thought' | null = null
@@ -70,7 +79,7 @@ class Printer {
   }
 
   /** A C1 control character in JSON is no escape by itself, and controls some terminals. */
-  #line (chunk: ChatChunk): void {
+  #line (chunk: Fields): void {
     this.#ctx.out.line(JSON.stringify(chunk).replace(/[\x7f-\x9f]/g,
       (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`))
   }
@@ -111,8 +120,11 @@ class Printer {
 }
 
 /** Figures of an answer in a line. */
-function words ({ promptTokens, promptRate, tokens, rate }: GenerationStats): string {
-  const number = (value: number | null): string => value === null ? '?' : String(Math.round(value * 10) / 10)
-  return `${number(rate)} tokens/s, ${number(tokens)} tokens; ` +
-    `prompt ${number(promptRate)} tokens/s, ${number(promptTokens)} tokens`
+function words (stats: Fields): string {
+  const figure = (name: string): string => {
+    const value = numberOf(stats[name])
+    return value === undefined ? '?' : String(Math.round(value * 10) / 10)
+  }
+  return `${figure('generation_tps')} tokens/s, ${figure('generation_tokens')} tokens; ` +
+    `prompt ${figure('prompt_tps')} tokens/s, ${figure('prompt_tokens')} tokens`
 }

@@ -2,9 +2,9 @@ import t from 'tap'
 import type { ServerResponse } from 'node:http'
 import { begin, chunk, data, end, nodeOf, sendError, sendJson, stream } from './cli-kit.js'
 import { card, instance, state } from './cli-model-kit.js'
-import { applyLoad, countFailures, percentile, spreadOf } from '../cli/load.js'
+import { applyLoad, countFailures } from '../cli/bench.js'
 import { Mp3Time } from '../../capabilities-tts/service.js'
-import { chatFigures, speechFigures, textOf } from '../cli/probes.js'
+import { chat, percentile, speech, spreadOf, textOf } from '../cli/measures.js'
 import type { Pace } from '../../../kernel/cli/index.js'
 import type { Asked } from '../../../kernel/test/cli-helpers.js'
 
@@ -220,17 +220,17 @@ t.test('figures', async (t) => {
   t.strictSame([percentile([7], 0.99), percentile([], 0.5)], [7, null])
   t.strictSame(spreadOf([null, 3, 1, null, 2]), { p50: 2, p99: 3 })
   t.strictSame(countFailures(['a', 'b', 'b']), [{ message: 'b', count: 2 }, { message: 'a', count: 1 }])
-  const sample = (rate: number | null): Parameters<typeof chatFigures>[0][number] =>
+  const sample = (rate: number | null): Parameters<typeof chat.figures>[0][number] =>
     ({ firstTokenMs: rate, tokens: 10, promptTokens: rate, rate })
-  t.strictSame(chatFigures([sample(5), sample(1), sample(3), sample(null)], 2), {
+  t.strictSame(chat.figures([sample(5), sample(1), sample(3), sample(null)], 2), {
     timeToFirstTokenMs: { p50: 3, p99: 5 }, tokensPerSecond: { p50: 3, p99: 1, total: 20 },
     tokens: 40, promptTokens: 3
   }, 'the slow end of a speed is the low one')
-  t.strictSame(chatFigures([], 0), {
+  t.strictSame(chat.figures([], 0), {
     timeToFirstTokenMs: { p50: null, p99: null }, tokensPerSecond: { p50: null, p99: null, total: null },
     tokens: 0, promptTokens: null
   })
-  t.strictSame(speechFigures([{ firstByteMs: 1, audioSeconds: 4, realTimeFactor: 0.5 }], 2), {
+  t.strictSame(speech.figures([{ firstByteMs: 1, audioSeconds: 4, realTimeFactor: 0.5 }], 2), {
     timeToFirstByteMs: { p50: 1, p99: 1 }, realTimeFactor: { p50: 0.5, p99: 0.5 }, audioSeconds: 4,
     audioSecondsPerSecond: 2
   })

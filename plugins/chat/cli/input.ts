@@ -1,12 +1,12 @@
-import { modelInPath } from '../../../kernel/cli/index.js'
+/** What verbs are given: numbers of options, and text through a pipe. */
+import { addAbortSignal } from 'node:stream'
 import type { VerbContext } from '../../../kernel/cli/index.js'
-
-/** The address of what belongs to a model: `/models/acme/chat/card`. */
-export const modelPath = (modelId: string, what: 'card' | 'availability'): string =>
-  `/models/${modelInPath(modelId)}/${what}`
 
 /** Numbers that an option takes. */
 export interface Range { min: number, max: number, whole: boolean }
+
+/** Whole numbers from one on. */
+export const COUNT: Range = { min: 1, max: Number.MAX_SAFE_INTEGER, whole: true }
 
 /** The value of an option as a number; undefined when it was not given. Throws VerbError (2). */
 export function readNumber (
@@ -21,8 +21,15 @@ export function readNumber (
   throw ctx.fail(2, `${flag} ${text.slice(0, 200)}: expected ${kind} ${range}`)
 }
 
-/** Whole numbers from one on. */
-export const COUNT: Range = { min: 1, max: Number.MAX_SAFE_INTEGER, whole: true }
-
-/** The text without control characters other than new lines and tabs, so that it cannot steer a terminal. */
-export const visible = (text: string): string => text.replace(/[^\P{Cc}\n\t]/gu, '')
+/** What comes through the pipe; it is read no further once there are more than `most` bytes. */
+export async function readPipe ({ signal, io: { stdin } }: VerbContext, most: number): Promise<Buffer> {
+  const parts: Buffer[] = []
+  let size = 0
+  for await (const part of addAbortSignal(signal, stdin)) {
+    const bytes = Buffer.from(part as Uint8Array | string)
+    parts.push(bytes)
+    size += bytes.length
+    if (size > most) break
+  }
+  return Buffer.concat(parts)
+}
