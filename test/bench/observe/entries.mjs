@@ -1,17 +1,15 @@
-/** The store of the event log, as built, with events to put into it. */
+/** The store of the event log, with events to put into it. The bundle has no entry for it: its sources run. */
 import { randomUUID } from 'node:crypto'
 import { statfs } from 'node:fs/promises'
-import { join } from 'node:path'
-import { pathToFileURL } from 'node:url'
-import { dist } from '../lib/paths.mjs'
+import '../../tools/typescript.mjs'
 
-const built = (path) => import(pathToFileURL(join(dist, path)).href)
-const { entryAfter, START } = await built('plugins/event-log/log/entries.js')
-const { openStore } = await built('plugins/event-log/store/store.js')
-const { loadSqlite } = await built('plugins/event-log/store/sqlite.js')
-export const { rowOf } = await built('plugins/event-log/store/queue.js')
-export const { STORE_LIMITS } = await built('plugins/event-log/store/limits.js')
-const { systemClock } = await built('kernel/index.js')
+const source = (path) => import(new URL(`../../../${path}`, import.meta.url).href)
+const { entryAfter, START } = await source('plugins/event-log/log/entries.ts')
+const { openStore } = await source('plugins/event-log/store/store.ts')
+const { loadSqlite } = await source('plugins/event-log/store/sqlite.ts')
+export const { rowOf } = await source('plugins/event-log/store/queue.ts')
+export const { STORE_LIMITS } = await source('plugins/event-log/store/limits.ts')
+const { systemClock } = await source('kernel/index.ts')
 
 const SECOND_MS = 1000
 const quiet = {
