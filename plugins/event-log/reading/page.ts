@@ -1,6 +1,6 @@
+import { kindOf } from '../log/entries.js'
 import { firstAfter } from '../log/log.js'
 import { merged, within } from '../store/gaps.js'
-import { matching } from '../store/queue.js'
 import type { Entry, TaggedEvent } from '../log/entries.js'
 import type { EventLog } from '../log/log.js'
 import type { Range } from '../store/gaps.js'
@@ -26,6 +26,15 @@ export async function readLog (
     : await store.read({ ...query, until: Math.min(query.until ?? base, base), limit: wanted })
   const all = [...older, ...recent]
   return newest ? all.slice(-limit) : all.slice(0, limit)
+}
+
+/** Those of the entries that a query asks for; its limit is left aside. */
+function matching (entries: readonly Entry[], query: StoreQuery): Entry[] {
+  const { after, until = Infinity, kinds, origins, sinceMs } = query
+  return entries.filter((entry) => entry.idx > after && entry.idx <= until &&
+    (kinds === undefined || kinds.includes(kindOf(entry.event))) &&
+    (origins === undefined || origins.includes(entry.origin)) &&
+    (sinceMs === undefined || Date.parse(entry.at) >= sinceMs))
 }
 
 /** Index of the oldest event kept, in memory or on disk; null when there is none. */

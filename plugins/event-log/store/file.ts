@@ -1,5 +1,5 @@
-import { open, rename, stat, unlink } from 'node:fs/promises'
-import type { Gap, Range } from './gaps.js'
+import { rename, rm, stat } from 'node:fs/promises'
+import type { Range } from './gaps.js'
 import type { Row } from './queue.js'
 import type { Db, OpenDb } from './sqlite.js'
 import type { Snapshot } from './types.js'
@@ -35,12 +35,13 @@ const INSERT_ROWS = 'INSERT OR IGNORE INTO ev SELECT ' +
   ['$[2].idx', '$[0]', '$[2].sid', '$[2].origin', '$[1]', '$[2]']
     .map((path) => `json_extract(value, '${path}')`).join(', ') + ' FROM json_each(?)'
 
-/** The first entry's `prev`; its body may be damaged. */
-const FIRST_PREV = 'SELECT CASE WHEN json_valid(body) THEN json_extract(body, \'$.prev\') ELSE idx - 1 END ' +
-  'FROM ev ORDER BY idx LIMIT 1'
+/** `prev` is that of the first entry, whose body may be damaged. */
+const CONTENTS = 'SELECT (SELECT min(idx) FROM ev) AS lo, (SELECT max(idx) FROM ev) AS hi, ' +
+  '(SELECT count(*) FROM ev) AS count, (SELECT max(at) FROM ev) AS at, (SELECT CASE WHEN json_valid(body) ' +
+  "THEN json_extract(body, '$.prev') ELSE idx - 1 END FROM ev ORDER BY idx LIMIT 1) AS prev"
 
-/** Where SQLite keeps what is not in the file itself yet. */
-export const SIDECARS = ['-wal', '-shm', '-journal'] as const
+/** Where SQLite keeps what is not in the file itself yet, and the file. */
+const PARTS = ['-wal', '-shm', '-journal', '']
 
 /** What a file holds. */
 export interface Contents {
@@ -52,11 +53,9 @@ export interface Contents {
   count: number
   /** Newest time of an entry, ms. */
   newestMs: number
-  /** Indices that were not written. */
+  /** Indices that entries in it show to be missing. */
   gaps: Range[]
 }
-
-export const EMPTY: Contents = { entries: null, prev: 0, count: 0, newestMs: 0, gaps: [] }
 
 /** Opens a file for writing, and makes it when told to. Rejects with DbError. */
 export async function openForWriting (openDb: OpenDb, path: string, make: boolean): Promise<Db> {
@@ -71,30 +70,19 @@ export async function openForWriting (openDb: OpenDb, path: string, make: boolea
   }
 }
 
-/** Reads what a file holds; null for one that is unfinished or empty. Rejects with DbError. */
+/** Reads what a file holds; null for one whose making was interrupted. Rejects with DbError. */
 export async function contentsOf (db: Db): Promise<Contents | null> {
-  const [{ tables }] = await db.all<{ tables: number }>(
-    "SELECT count(*) AS tables FROM sqlite_master WHERE type = 'table'") as [{ tables: number }]
-  if (tables < TABLES) return null
-  type Found = Record<'lo' | 'hi' | 'at' | 'prev', number | null> & Record<'count' | 'snaps', number>
-  const [found] = await db.all<Found>(
-    'SELECT (SELECT min(idx) FROM ev) AS lo, (SELECT max(idx) FROM ev) AS hi, ' +
-    '(SELECT max(at) FROM ev) AS at, (SELECT count(*) FROM ev) AS count, ' +
-    `(${FIRST_PREV}) AS prev, EXISTS(SELECT 1 FROM snap) AS snaps`)
-  const gaps = await db.all<{ lo: number, hi: number }>('SELECT lo, hi FROM gap ORDER BY lo')
-  const { lo, hi, at, prev, count, snaps } = found!
-  if (count + snaps + gaps.length === 0) return null
+  const tables = await db.all("SELECT 1 FROM sqlite_master WHERE type = 'table'")
+  if (tables.length < TABLES) return null
+  type Found = Record<'lo' | 'hi' | 'at' | 'prev', number | null> & { count: number }
+  const [found] = await db.all<Found>(CONTENTS)
+  const gaps = await db.all<{ lo: number, hi: number }>('SELECT lo, hi FROM gap')
+  const { lo, hi, at, prev, count } = found!
   return {
     entries: lo === null || hi === null ? null : [lo, hi],
     prev: prev ?? 0, count, newestMs: at ?? 0,
     gaps: gaps.map((gap): Range => [gap.lo, gap.hi])
   }
-}
-
-/** Bytes of the snapshots in a file. Rejects with DbError. */
-export async function snapshotBytes (db: Db): Promise<number> {
-  const [found] = await db.all<{ bytes: number | null }>('SELECT sum(length(body)) AS bytes FROM snap')
-  return found?.bytes ?? 0
 }
 
 /** True when SQLite finds nothing wrong with the file. Rejects with DbError. */
@@ -106,7 +94,7 @@ export async function isSound (db: Db): Promise<boolean> {
 /** What is written together. */
 export interface Group {
   readonly rows: readonly Row[]
-  readonly gaps: readonly Gap[]
+  readonly gaps: readonly Range[]
   readonly snapshots: readonly Snapshot[]
 }
 
@@ -119,9 +107,7 @@ export async function writeGroup (db: Db, { rows, gaps, snapshots }: Group): Pro
   if (gaps.length + snapshots.length === 0) return await insert()
   await inTransaction(db, async () => {
     await insert()
-    for (const { from, to, count } of gaps) {
-      await db.run('INSERT OR REPLACE INTO gap VALUES(?, ?, ?)', [from, to, count])
-    }
+    for (const gap of gaps) await db.run('INSERT OR REPLACE INTO gap VALUES(?, ?, 0)', gap)
     for (const { idx, at, sid, cause, body } of snapshots) {
       await db.run('INSERT INTO snap(idx, at, sid, cause, body) VALUES(?, ?, ?, ?, ?)',
         [idx, at, sid, cause, body])
@@ -129,11 +115,14 @@ export async function writeGroup (db: Db, { rows, gaps, snapshots }: Group): Pro
   })
 }
 
-/** Deletes every second snapshot, neither the oldest nor the newest: what is written next uses their room. */
-export async function thinSnapshots (db: Db): Promise<void> {
-  await db.run('DELETE FROM snap WHERE n IN (SELECT n FROM ' +
-    '(SELECT n, row_number() OVER (ORDER BY n) AS place FROM snap) WHERE place % 2 = 0) ' +
-    'AND n < (SELECT max(n) FROM snap)')
+/**
+ * When the snapshots have more than `most` bytes: deletes every second one, neither the oldest nor the
+ * newest. What is written next uses their room. Rejects with DbError.
+ */
+export async function thinSnapshots (db: Db, most: number): Promise<void> {
+  await db.run('DELETE FROM snap WHERE (SELECT sum(octet_length(body)) FROM snap) > ? AND n IN ' +
+    '(SELECT n FROM (SELECT n, row_number() OVER (ORDER BY n) AS place FROM snap) WHERE place % 2 = 0) ' +
+    'AND n < (SELECT max(n) FROM snap)', [most])
 }
 
 /** Takes away what lies behind an index. Rejects with DbError. */
@@ -160,37 +149,26 @@ async function inTransaction (db: Db, work: () => Promise<void>): Promise<void> 
 
 /** Closes a file for good: all of it is in the one file then, which can be read on a full disk too. */
 export async function seal (db: Db): Promise<void> {
-  try {
-    await db.run('PRAGMA journal_mode = DELETE')
-  } finally {
-    await db.close()
-  }
+  await db.run('PRAGMA journal_mode = DELETE').catch(() => {})
+  await db.close().catch(() => {})
 }
 
-/** Bytes of a file on disk, its sidecars too. */
+/** Bytes of a file on disk, all parts of it. */
 export async function bytesOf (path: string): Promise<number> {
-  const sizes = await Promise.all(['', ...SIDECARS].map((more) =>
-    stat(path + more).then(({ size }) => size, () => 0)))
+  const sizes = await Promise.all(PARTS.map((part) => stat(path + part).then(({ size }) => size, () => 0)))
   return sizes.reduce((sum, size) => sum + size, 0)
-}
-
-/** Makes the names in a folder survive a loss of power. */
-export async function syncFolder (path: string): Promise<void> {
-  const handle = await open(path, 'r')
-  try { await handle.sync() } finally { await handle.close() }
 }
 
 /** Removes a file; one that is not there is no fault. */
 export async function removeFile (path: string): Promise<void> {
-  for (const more of [...SIDECARS, '']) await unlink(path + more).catch(ignoreMissing)
+  for (const part of PARTS) await rm(path + part, { force: true })
 }
 
-/** Moves a file with its sidecars to another name. */
+/** Moves a file, with all parts there are, to another name. */
 export async function moveFile (from: string, to: string): Promise<void> {
-  for (const more of SIDECARS) await rename(from + more, to + more).catch(ignoreMissing)
-  await rename(from, to)
-}
-
-function ignoreMissing (error: NodeJS.ErrnoException): void {
-  if (error.code !== 'ENOENT') throw error
+  for (const part of PARTS) {
+    await rename(from + part, to + part).catch((error: NodeJS.ErrnoException) => {
+      if (error.code !== 'ENOENT' || part === '') throw error
+    })
+  }
 }

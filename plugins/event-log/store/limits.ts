@@ -50,9 +50,6 @@ export const STORE_LIMITS: StoreLimits = {
   patienceMs: 10_000
 }
 
-/** Most entries in one answer of the store. */
-export const PAGE_ROWS = 1000
-
 /**
  * Indices are reserved in such steps, so that none is given twice when the newest were not yet on the disk.
  * Each step waits for the disk once: at 10,000 events a second, about once a second.

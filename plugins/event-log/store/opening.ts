@@ -1,7 +1,7 @@
 import { statfs } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { EventLog, RING_BYTES, RING_ENTRIES } from '../log/log.js'
-import { PAGE_ROWS, STORE_LIMITS } from './limits.js'
+import { STORE_LIMITS } from './limits.js'
 import { inTime } from './reads.js'
 import { loadSqlite } from './sqlite.js'
 import { openStore } from './store.js'
@@ -58,7 +58,6 @@ export function memoryStore (): EventStore {
     read: async () => [],
     snapshotBefore: async () => null,
     status: () => ({ mode: 'memory', counted: 0, gaps: [], firstIdx: null, bytes: 0, queued: 0, dropped: 0 }),
-    onMode: () => () => {},
     close: async () => {}
   }
 }
@@ -78,10 +77,13 @@ export interface OpeningOptions {
 
 /** The log in memory with the store behind it: what it holds at the start, and each change from then on. */
 export async function openLog (options: OpeningOptions): Promise<{ log: EventLog, store: EventStore }> {
-  const { parts, home, counting, logger, unavailable } = options
+  const { parts, home, logger, unavailable } = options
   const { store, newest } = await startStore(parts, {
     ...options,
     folder: join(home, 'events'),
+    onMode ({ mode, counted }) {
+      options.counting(mode === 'counting-only' ? `${counted} events were counted so far` : null)
+    },
     onDamaged (damaged) {
       const file = basename(damaged.file)
       logger.error({ file, error: damaged.error }, 'a damaged file of the event log was set aside')
@@ -100,12 +102,6 @@ export async function openLog (options: OpeningOptions): Promise<{ log: EventLog
     // A log that begins again further on leaves what is stored up to there as it is.
     else store.cut(change.base?.idx ?? change.after)
   })
-  const report = (): void => {
-    const { mode, counted } = store.status()
-    counting(mode === 'counting-only' ? `${counted} events were counted so far` : null)
-  }
-  store.onMode(report)
-  report()
   return { log, store }
 }
 
@@ -119,7 +115,9 @@ async function startStore (
   const { clock, folder } = options
   const opening = load().then((openDb) =>
     openStore({ ...options, openDb, limits, freeBytes: () => freeBytes(folder) }))
-  const ready = opening.then(async (store) => ({ store, newest: await newestOf(store, RING_STORED) }))
+  const ready = opening.then(async (store) => ({
+    store, newest: await store.read({ after: 0, limit: RING_STORED, newest: true })
+  }))
   try {
     return await inTime(clock, limits.patienceMs, ready, () =>
       new Error(`${folder} did not answer within ${limits.patienceMs} ms`))
@@ -129,15 +127,8 @@ async function startStore (
   }
 }
 
-/** The newest entries of the store that follow each other, at most 1,000. Rejects when the disk does. */
-export async function newestOf (store: Pick<EventStore, 'read'>, most: number): Promise<Entry[]> {
-  const page = await store.read({ after: 0, limit: Math.min(most, PAGE_ROWS), newest: true })
-  const from = page.findLastIndex((entry, i) => i > 0 && page[i - 1]!.idx !== entry.prev)
-  return page.slice(Math.max(0, from))
-}
-
-/** Fills an empty log. */
+/** Fills an empty log with the newest entries that follow each other. */
 export function restore (log: EventLog, entries: readonly Entry[]): void {
-  // The position before the first entry is not known, unless it is the first of all: it is the base then.
+  // Of the position before an entry the index alone is known: a log that begins there begins behind it.
   for (const entry of entries) if (!log.append(entry)) log.restart(entry)
 }

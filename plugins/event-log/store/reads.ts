@@ -9,6 +9,9 @@ export class SlowDiskError extends Error {
   override readonly name = 'SlowDiskError'
 }
 
+/** Most entries in one page. */
+const PAGE_ROWS = 1000
+
 /** Rows that are parsed without letting other work run. */
 const BATCH = 100
 
@@ -27,7 +30,6 @@ export interface ReadsOptions {
  */
 export class Reads {
   readonly #options: ReadsOptions
-  readonly #open = new Map<string, Db>()
   #last: Promise<unknown> = Promise.resolve()
   /** A statement ran past its deadline and has not come back. */
   #stuck = false
@@ -37,14 +39,15 @@ export class Reads {
 
   /** A page of entries up to index `most`. Rejects with SlowDiskError, DbError. */
   async page (query: StoreQuery, most: number): Promise<Entry[]> {
-    const { after, until = most, newest = false, sinceMs = -Infinity, limit } = query
+    const { after, until = most, newest = false, sinceMs = -Infinity } = query
+    const limit = Math.min(Math.max(1, query.limit), PAGE_ROWS)
     const top = Math.min(until, most)
     const bodies = await this.#work(async () => {
       const found: string[] = []
       const files = this.#options.files().filter(({ entries, newestMs }) =>
         entries !== null && entries[0] <= top && entries[1] > after && newestMs >= sinceMs)
-      for (const { path, entries } of newest ? files.reverse() : files) {
-        const { sql, values } = select(query, Math.min(top, entries![1]), limit - found.length)
+      for (const { path } of newest ? files.reverse() : files) {
+        const { sql, values } = select(query, top, limit - found.length)
         const rows = await this.#all<{ body: string }>(path, sql, values)
         found.push(...rows.map(({ body }) => body))
         if (found.length >= limit) break
@@ -68,41 +71,29 @@ export class Reads {
     })
   }
 
-  /** Closes the connection to a file. Waits for the statement that is running, unless that is stuck. */
-  async release (path: string): Promise<void> {
-    if (!this.#stuck) await this.#last.catch(() => {})
-    const db = this.#open.get(path)
-    this.#open.delete(path)
-    if (this.#stuck) db?.close().catch(() => {})
-    else await db?.close().catch(() => {})
-  }
-
-  async close (): Promise<void> {
-    for (const path of [...this.#open.keys()]) await this.release(path)
+  /** Resolves when the read that is under way has ended; at once when that is stuck. */
+  async done (): Promise<void> {
+    if (!this.#stuck) await this.#last
   }
 
   async #all<T> (path: string, sql: string, values: readonly SqlValue[]): Promise<T[]> {
-    let db = this.#open.get(path)
-    if (db === undefined) {
-      db = await this.#options.openDb(path, false)
-      this.#open.set(path, db)
-    }
+    const db = await this.#options.openDb(path, false)
     this.#running = db
     try {
       return await db.all<T>(sql, values)
     } finally {
       this.#running = null
+      await db.close().catch(() => {})
     }
   }
 
   /** One at a time, each with a deadline. */
   async #work<T> (read: () => Promise<T>): Promise<T> {
-    const turn = this.#last.catch(() => {})
-    const mine = turn.then(async () => {
+    const mine = this.#last.then(async () => {
       if (this.#stuck) throw new SlowDiskError('an earlier read of the event log has not come back')
       return await this.#withDeadline(read)
     })
-    this.#last = mine
+    this.#last = mine.catch(() => {})
     return await mine
   }
 
@@ -120,15 +111,16 @@ export class Reads {
 /** `+at` keeps SQLite from using the index on `at`: rows are read in the order of `idx`. */
 function select (query: StoreQuery, top: number, limit: number): { sql: string, values: SqlValue[] } {
   const { after, kinds, origins, sinceMs, newest = false } = query
-  const list = (column: string): string => ` AND ${column} IN (SELECT value FROM json_each(?))`
-  const sql = 'SELECT body FROM ev WHERE idx > ? AND idx <= ?' +
-    (sinceMs === undefined ? '' : ' AND +at >= ?') +
-    (kinds === undefined ? '' : list('kind')) + (origins === undefined ? '' : list('origin')) +
-    ` ORDER BY idx${newest ? ' DESC' : ''} LIMIT ?`
+  const wants: [sql: string, value: SqlValue | undefined][] = [
+    ['idx > ?', after], ['idx <= ?', top], ['+at >= ?', sinceMs],
+    ['kind IN (SELECT value FROM json_each(?))', kinds && JSON.stringify(kinds)],
+    ['origin IN (SELECT value FROM json_each(?))', origins && JSON.stringify(origins)]
+  ]
+  const given = wants.filter((want): want is [string, SqlValue] => want[1] !== undefined)
+  const where = given.map(([sql]) => sql).join(' AND ')
   return {
-    sql,
-    values: [after, top, ...(sinceMs === undefined ? [] : [sinceMs]),
-      ...[kinds, origins].filter((names) => names !== undefined).map((names) => JSON.stringify(names)), limit]
+    sql: `SELECT body FROM ev WHERE ${where} ORDER BY idx${newest ? ' DESC' : ''} LIMIT ?`,
+    values: [...given.map(([, value]) => value), limit]
   }
 }
 

@@ -1,14 +1,16 @@
 /** The used part of the package sqlite3. Its own types are missing where it could not be installed. */
 interface Database {
   serialize (): void
-  run (sql: string, values: readonly SqlValue[], done: (error: Error | null) => void): void
-  all<T> (sql: string, values: readonly SqlValue[], done: (error: Error | null, rows: T[]) => void): void
+  run (sql: string, values: readonly SqlValue[], done: Done<undefined>): void
+  all<T> (sql: string, values: readonly SqlValue[], done: Done<T[]>): void
   interrupt (): void
-  close (done: (error: Error | null) => void): void
+  close (done: Done<undefined>): void
 }
 
+type Done<T> = (error: Error & { code?: string } | null, value?: T) => void
+
 interface Sqlite {
-  Database: new (path: string, mode: number, done: (error: Error | null) => void) => Database
+  Database: new (path: string, mode: number, done: Done<undefined>) => Database
   OPEN_READWRITE: number
   OPEN_CREATE: number
 }
@@ -52,35 +54,23 @@ export async function loadSqlite (): Promise<OpenDb> {
   // Not a literal, or the compiler would need the package.
   const name: string = 'sqlite3'
   const { default: sqlite } = await import(name) as { default: Sqlite }
-  return (path, make) => new Promise((resolve, reject) => {
-    const mode = sqlite.OPEN_READWRITE | (make ? sqlite.OPEN_CREATE : 0)
-    const database = new sqlite.Database(path, mode, (error) => {
-      if (error === null) resolve(wrap(database, path))
-      else reject(asDbError(error, path))
-    })
-  })
-}
-
-function wrap (database: Database, path: string): Db {
-  database.serialize()
-  const call = <T>(begin: (done: (error: Error | null, value?: T) => void) => void): Promise<T> =>
-    new Promise((resolve, reject) => {
+  return async (path, make) => {
+    const call = <T>(begin: (done: Done<T>) => void): Promise<T> => new Promise((resolve, reject) => {
       begin((error, value) => {
         if (error === null) resolve(value as T)
-        else reject(asDbError(error, path))
+        else reject(new DbError(`${path}: ${error.message}`, error.code ?? 'SQLITE_ERROR', path))
       })
     })
-  return {
-    run: (sql, values = []) => call<undefined>((done) => { database.run(sql, values, (e) => { done(e) }) }),
-    all: <T>(sql: string, values: readonly SqlValue[] = []) => call<T[]>((done) => {
-      database.all<T>(sql, values, (error, rows) => { done(error, rows) })
-    }),
-    interrupt: () => { database.interrupt() },
-    close: () => call<undefined>((done) => { database.close(done) })
+    const mode = sqlite.OPEN_READWRITE | (make ? sqlite.OPEN_CREATE : 0)
+    let database!: Database
+    await call<undefined>((done) => { database = new sqlite.Database(path, mode, done) })
+    database.serialize()
+    return {
+      run: (sql, values = []) => call<undefined>((done) => { database.run(sql, values, done) }),
+      all: <T>(sql: string, values: readonly SqlValue[] = []) =>
+        call<T[]>((done) => { database.all<T>(sql, values, done) }),
+      interrupt: () => { database.interrupt() },
+      close: () => call<undefined>((done) => { database.close(done) })
+    }
   }
-}
-
-function asDbError (error: Error, path: string): DbError {
-  const { code } = error as { code?: unknown }
-  return new DbError(`${path}: ${error.message}`, typeof code === 'string' ? code : 'SQLITE_ERROR', path)
 }

@@ -1,16 +1,15 @@
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
-import { inTime } from './reads.js'
 import { LogFiles } from './files.js'
-import { merged, Missed, rangeOf, skipped, within } from './gaps.js'
+import { merged, Missed, skipped, within } from './gaps.js'
 import { RESERVE } from './limits.js'
-import { openPosition } from './position.js'
-import { gapsOf, rowOf, sizeOf, WriteQueue } from './queue.js'
-import { Reads } from './reads.js'
+import { readPosition, writePosition } from './position.js'
+import { rowOf, rowsOf, sizeOf, WriteQueue } from './queue.js'
+import { inTime, Reads, SlowDiskError } from './reads.js'
 import { DbError } from './sqlite.js'
 import type { Entry } from '../log/entries.js'
-import type { Gap } from './gaps.js'
+import type { Gap, Range } from './gaps.js'
 import type { Position } from './position.js'
 import type { Op } from './queue.js'
 import type { EventStore, Moment, Snapshot, StoreOptions, StoreQuery, StoreStatus } from './types.js'
@@ -20,9 +19,8 @@ import type { EventStore, Moment, Snapshot, StoreOptions, StoreQuery, StoreStatu
  * folder cannot be made or listed.
  */
 export async function openStore (options: StoreOptions): Promise<EventStore> {
-  const { folder, logger } = options
-  await mkdir(folder, { recursive: true, mode: 0o700 })
-  const store = new Store(options, await openPosition(join(folder, 'position'), logger))
+  await mkdir(options.folder, { recursive: true, mode: 0o700 })
+  const store = new Store(options)
   await store.open()
   return store
 }
@@ -30,24 +28,27 @@ export async function openStore (options: StoreOptions): Promise<EventStore> {
 class Store implements EventStore {
   reserved = 0
   readonly #options: StoreOptions
-  readonly #position: Position
+  /** What the position file says; null before it was written. */
+  #position: Position | null = null
+  /** A warning said that the position cannot be written. */
+  #warned = false
   readonly #files: LogFiles
   readonly #reads: Reads
-  readonly #queue: WriteQueue
-  readonly #modeListeners = new Set<(status: StoreStatus) => void>()
+  readonly #queue = new WriteQueue()
   #mode: 'normal' | 'counting-only' = 'normal'
   /** Newest index that was accepted, written or not. */
   #tail = 0
   #counted = 0
   #dropped = 0
-  /** Events that were counted or dropped since something was last written; reported when writing goes on. */
+  /** Events that were counted or dropped; they are told when something behind them is written. */
   readonly #missed = new Missed()
   /** Events that were not written before the start, until it is clear whether other nodes send them. */
   #lost: Gap | null = null
-  /** The work that changes the files now; there is never a second one. */
-  #working: Promise<void> | null = null
+  /** What changes the files takes turns; this is the last of it. */
+  #turn: Promise<unknown> = Promise.resolve()
+  #writing = false
   #cancelGroup: (() => void) | null = null
-  #stopLooking: (() => void) | null = null
+  #cancelLook: (() => void) | null = null
   /** While nothing is written: since when there has been enough room, monotonic ms. */
   #roomSince: number | null = null
   /** Entries written since the start. */
@@ -57,33 +58,28 @@ class Store implements EventStore {
   /** Files that proved damaged since a group was last written. */
   #damages = 0
 
-  constructor (options: StoreOptions, position: Position) {
+  constructor (options: StoreOptions) {
     const { openDb, limits, clock } = options
     this.#options = options
-    this.#position = position
-    this.#queue = new WriteQueue({ entries: limits.queueEntries, bytes: limits.queueBytes })
     this.#reads = new Reads({ openDb, clock, deadlineMs: limits.readMs, files: () => this.#files.list })
     this.#files = new LogFiles({
-      ...options, now: () => clock.now(), release: (path) => this.#reads.release(path)
+      ...options, now: () => clock.now(), readsDone: () => this.#reads.done()
     })
   }
 
   async open (): Promise<void> {
-    const { logger, freeBytes, folder } = this.#options
     const files = this.#files
     const failure = await files.scan().then(() => null, (error: Error) => error.message)
     this.#unread = failure !== null
-    if (files.unused.length > 0) {
-      logger.warn({ folder, files: files.unused },
-        'these files of an earlier version are not read any more; delete them if nobody needs them')
-    }
     this.#tail = files.tail
-    const { reserved, missing } = this.#position.found
+    const { reserved, missing } = await readPosition(this.#positionPath)
     this.reserved = Math.max(reserved, files.tail)
     const damage = files.damagedFrom === null ? null
       : { from: files.damagedFrom, to: this.reserved, count: 0 }
     this.#lost = [missing, damage].find((gap) => gap !== null && gap.to > files.tail) ?? null
-    const free = await freeBytes()
+    // Takes its room on the disk while there is some.
+    await this.#remember(0)
+    const free = await this.#options.freeBytes()
     if (failure !== null) this.#stop(failure)
     else this.#stopBelowFloor(free)
   }
@@ -94,39 +90,40 @@ class Store implements EventStore {
   }
 
   #accept (entry: Entry, text: string | undefined): void {
-    this.#resolveLost(entry)
+    const lost = this.#resolveLost(entry)
     this.#tail = Math.max(this.#tail, entry.idx)
-    if (this.#mode !== 'normal') {
-      this.#counted++
-      this.#missed.add(entry.idx)
-      return
-    }
-    const row = rowOf(entry, text)
-    if (this.#queue.fits(row.text.length)) {
-      this.#pushMissed()
-      this.#queue.push({ type: 'append', row })
-      return
-    }
-    if (this.#missed.gap === null) {
-      this.#options.logger.warn({ queued: this.#queue.entries },
-        'the disk of the event log is too slow: events are dropped, and counted, until it has caught up')
-    }
-    this.#dropped++
+    if (this.#mode === 'normal') {
+      const row = rowOf(entry, text, lost)
+      if (this.#fits(row.text.length)) {
+        this.#queue.push({ type: 'append', row })
+        return
+      }
+      if (this.#missed.gap === null) {
+        this.#options.logger.warn({ queued: this.#queue.entries },
+          'the disk of the event log is too slow: events are dropped, and counted, until it has caught up')
+      }
+      this.#dropped++
+    } else this.#counted++
     this.#missed.add(entry.idx)
   }
 
-  /** The first entry at or after what was lost shows whether that comes back or is missing for good. */
-  #resolveLost ({ idx, prev }: Entry): void {
-    const lost = this.#lost
-    if (lost === null || idx < lost.from) return
-    this.#lost = null
-    if (idx > lost.to && prev < lost.from) this.#missed.join([lost])
+  /** True when something of so many bytes may wait too. */
+  #fits (bytes: number): boolean {
+    const { queueEntries, queueBytes } = this.#options.limits
+    return this.#queue.entries < queueEntries && this.#queue.bytes + bytes <= queueBytes
   }
 
-  /** There is room in the queue again: the gap is written before what follows. */
-  #pushMissed (): void {
-    const runs = this.#missed.take()
-    if (runs.length > 0) this.#queue.push({ type: 'gap', runs })
+  /**
+   * The first entry at or after what was lost shows whether that comes back or is missing for good. Returns
+   * the newest index that is missing for good; 0 without one.
+   */
+  #resolveLost ({ idx, prev }: Entry): number {
+    const lost = this.#lost
+    if (lost === null || idx < lost.from) return 0
+    this.#lost = null
+    if (idx <= lost.to || prev >= lost.from) return 0
+    this.#missed.add(lost.from, lost.to, lost.count)
+    return lost.to
   }
 
   cut (after: number): void {
@@ -141,68 +138,67 @@ class Store implements EventStore {
 
   record (snapshot: Snapshot): void {
     const op: Op = { type: 'snapshot', snapshot }
-    if (this.#mode !== 'normal' || !this.#queue.fits(sizeOf(op))) return
+    if (this.#mode !== 'normal' || !this.#fits(sizeOf(op))) return
     this.#queue.push(op)
     this.#wake()
   }
 
   async flushed (): Promise<void> {
-    if (this.#mode !== 'normal' || this.#queue.empty) return
+    if (this.#mode !== 'normal' || this.#queue.ops.length === 0) return
     const done = new Promise<void>((resolve) => { this.#queue.push({ type: 'mark', resolve }) })
     this.#wake()
     await done
   }
 
   async read (query: StoreQuery): Promise<Entry[]> {
-    return await this.#mended(async () => await this.#queue.page(query, (rest, top) =>
-      this.#reads.page(rest, top)))
+    const { until = Infinity } = query
+    const waits = this.#queue.rows.some(({ idx }) => idx <= until)
+    if (waits) {
+      const { clock, limits: { readMs } } = this.#options
+      await inTime(clock, readMs, this.flushed(), () =>
+        new SlowDiskError(`the newest events were not written within ${readMs} ms`))
+    }
+    return await this.#mended(() => this.#reads.page(query, this.#queue.top))
   }
 
   async snapshotBefore (at: Moment): Promise<Snapshot | null> {
-    return await this.#mended(async () => await this.#reads.snapshot(at, this.#queue.pending().top))
+    return await this.#mended(() => this.#reads.snapshot(at, this.#queue.top))
   }
 
   /** Reads, and reads again without a file that was deleted meanwhile or proves damaged. */
   async #mended<T> (read: () => Promise<T>): Promise<T> {
-    for (;;) {
-      try {
-        return await read()
-      } catch (error) {
-        if (!(error instanceof DbError) || !await this.#mend(error)) throw error
-      }
+    try {
+      return await read()
+    } catch (error) {
+      if (!(error instanceof DbError) || !await this.#mend(error)) throw error
+      return await this.#mended(read)
     }
   }
 
-  /** Sets a damaged file aside, between two groups of the writer. False when that does not help. */
+  /** Sets a damaged file aside. False when that does not help. */
   async #mend (error: DbError): Promise<boolean> {
     const isGone = (): boolean =>
       error.path !== null && !this.#files.list.some(({ path }) => path === error.path)
     if (isGone()) return true
-    if (!error.corrupt) return false
-    while (this.#working !== null) await this.#working
     // Another read may have found it first.
-    return isGone() || (this.#mode === 'normal' && await this.#alone(this.#files.setAside(error)))
+    return error.corrupt && await this.#alone(async () =>
+      isGone() || (this.#mode === 'normal' && await this.#files.setAside(error)))
   }
 
   status (): StoreStatus {
-    const { top, entries } = this.#queue.pending()
     const { head, tail, bytes, gaps } = this.#files
-    const missed = [...skipped(entries, Math.min(tail, top)), this.#missed.gap, this.#lost]
-      .filter((gap) => gap !== null)
+    const { top, rows } = this.#queue
+    const lost: Range[] = this.#lost === null ? [] : [[this.#lost.from, this.#lost.to]]
+    const waiting = skipped(rows, Math.min(tail, top))
     return {
       mode: this.#mode,
       counted: this.#counted,
       dropped: this.#dropped,
-      gaps: merged([...within(gaps, 0, top), ...missed.map(rangeOf)]),
-      firstIdx: head ?? entries[0]?.idx ?? null,
+      gaps: merged([...within(gaps, 0, top), ...waiting, ...this.#missed.ranges, ...lost]),
+      firstIdx: head,
       bytes,
       queued: this.#queue.entries
     }
-  }
-
-  onMode (fn: (status: StoreStatus) => void): () => void {
-    this.#modeListeners.add(fn)
-    return () => { this.#modeListeners.delete(fn) }
   }
 
   async close (): Promise<void> {
@@ -214,20 +210,26 @@ class Store implements EventStore {
   async #end (): Promise<void> {
     await this.flushed()
     this.#cancelGroup?.()
-    this.#stopLooking?.()
-    while (this.#working !== null) await this.#working
-    await this.#remember(0)
-    await this.#files.close()
-    await this.#reads.close()
-    await this.#position.close()
+    this.#cancelLook?.()
+    await this.#alone(async () => {
+      await this.#remember(0)
+      await this.#files.close()
+    })
+  }
+
+  /** Work that changes the files waits for its turn. */
+  #alone<T> (work: () => Promise<T>): Promise<T> {
+    const mine = this.#turn.then(work)
+    this.#turn = mine.catch(() => {})
+    return mine
   }
 
   /** Starts the writer now if there is enough for a group, else in `groupMs`. */
   #wake (): void {
     const { clock, limits } = this.#options
-    if (this.#working !== null || this.#mode !== 'normal' || this.#queue.empty) return
-    if (this.#enough) this.#start()
-    else this.#cancelGroup ??= clock.after(limits.groupMs, () => { this.#start() })
+    if (this.#writing || this.#mode !== 'normal' || this.#queue.ops.length === 0) return
+    if (this.#enough) this.#write()
+    else this.#cancelGroup ??= clock.after(limits.groupMs, () => { this.#write() })
   }
 
   get #enough (): boolean {
@@ -235,27 +237,19 @@ class Store implements EventStore {
     return this.#queue.awaited || this.#queue.entries >= groupEntries || this.#queue.bytes >= groupBytes
   }
 
-  #start (): void {
+  #write (): void {
     this.#cancelGroup?.()
     this.#cancelGroup = null
-    if (this.#working === null) void this.#alone(this.#write())
-  }
-
-  /** Runs work that changes the files; the writer waits until it is done. */
-  async #alone<T> (work: Promise<T>): Promise<T> {
-    const done = (): void => {
-      this.#working = null
+    this.#writing = true
+    void this.#alone(async () => {
+      while (this.#mode === 'normal' && this.#queue.ops.length > 0) {
+        await this.#writeGroup()
+        if (!this.#enough) break
+      }
+    }).finally(() => {
+      this.#writing = false
       this.#wake()
-    }
-    this.#working = work.then(done, done)
-    return await work
-  }
-
-  async #write (): Promise<void> {
-    do {
-      await this.#writeGroup()
-      if (this.#mode === 'normal' && this.#queue.empty) this.#pushMissed()
-    } while (this.#mode === 'normal' && !this.#queue.empty && this.#enough)
+    })
   }
 
   /**
@@ -263,10 +257,11 @@ class Store implements EventStore {
    * small groups would fall behind when that is busy.
    */
   async #writeGroup (): Promise<void> {
-    const { limits: { checkEntries, groupBytes }, onGap, freeBytes } = this.#options
-    const ops = this.#queue.next({ entries: checkEntries - this.#written % checkEntries, bytes: groupBytes })
+    const { limits: { checkEntries, groupBytes }, freeBytes } = this.#options
+    const ops = this.#queue.next(checkEntries - this.#written % checkEntries, groupBytes)
+    const reserved = this.#position?.reserved ?? 0
     try {
-      if (this.#tail + RESERVE / 2 >= this.#position.reserved) await this.#remember(RESERVE)
+      if (this.#tail + RESERVE / 2 >= reserved) await this.#remember(RESERVE)
       await this.#files.write(ops)
     } catch (error) {
       await this.#failed(error as Error)
@@ -274,11 +269,17 @@ class Store implements EventStore {
     }
     this.#damages = 0
     this.#queue.done(ops.length)
-    for (const gap of gapsOf(ops)) if (gap.count > 0) onGap(gap)
+    const rows = rowsOf(ops)
+    this.#tell(this.#queue.ops.length === 0 ? Infinity : rows.at(-1)?.idx ?? 0)
     await this.#rotate()
-    const entries = ops.filter(({ type }) => type === 'append').length
-    this.#written += entries
-    if (entries > 0 && this.#written % checkEntries === 0) this.#stopBelowFloor(await freeBytes())
+    this.#written += rows.length
+    if (rows.length > 0 && this.#written % checkEntries === 0) this.#stopBelowFloor(await freeBytes())
+  }
+
+  /** Tells of the events that were missed up to this index. */
+  #tell (upTo: number): void {
+    const gap = this.#missed.take(upTo)
+    if (gap !== null && gap.count > 0) this.#options.onGap(gap)
   }
 
   async #rotate (): Promise<void> {
@@ -304,37 +305,39 @@ class Store implements EventStore {
 
   /** Stops writing: from here on events are counted. Inference and the control of the cluster go on. */
   #stop (why: string): void {
-    const { logger, folder, clock, limits } = this.#options
+    const { logger, folder } = this.#options
     this.#mode = 'counting-only'
-    this.#refuse(this.#queue.drain())
+    this.#refuse()
     this.#roomSince = null
     logger.fatal({ why, folder },
       'CRITICAL: events are only counted, not written; free some space, or see what is wrong with the disk')
-    this.#stopLooking = clock.every(limits.checkMs, () => {
-      if (this.#working === null) void this.#alone(this.#look())
-    })
-    this.#notifyMode()
+    this.#lookLater()
+    this.#report()
   }
 
-  /** Counts what waited. All of it is older than what was missed before. */
-  #refuse (ops: readonly Op[]): void {
-    const later = this.#missed.take()
-    for (const op of ops) {
-      if (op.type === 'gap') this.#missed.join(op.runs)
-      if (op.type === 'append') {
-        this.#counted++
-        this.#missed.add(op.row.entry.idx)
-      }
+  /** Counts what waited, but for what a cut behind it takes away. The cuts go on waiting. */
+  #refuse (): void {
+    let waiting: number[] = []
+    for (const op of this.#queue.done(this.#queue.ops.length)) {
+      if (op.type === 'append') waiting.push(op.row.idx)
       if (op.type !== 'cut') continue
-      this.#missed.cut(op.after)
+      waiting = waiting.filter((idx) => idx <= op.after)
       this.#queue.push(op)
     }
-    this.#missed.join(later)
+    this.#counted += waiting.length
+    for (const idx of waiting) this.#missed.add(idx)
+  }
+
+  #lookLater (): void {
+    const { clock, limits } = this.#options
+    this.#cancelLook = clock.after(limits.checkMs, () => {
+      void this.#alone(() => this.#look()).then(() => { if (this.#mode !== 'normal') this.#lookLater() })
+    })
   }
 
   /** In counting-only mode: begins to write again if there is room. */
   async #look (): Promise<void> {
-    this.#notifyMode()
+    this.#report()
     try {
       await this.#remember(RESERVE)
       if (this.#hasRoom(await this.#options.freeBytes())) await this.#resume()
@@ -355,9 +358,8 @@ class Store implements EventStore {
     return clock.mono() - this.#roomSince >= holdMs
   }
 
-  /** Writes again, to a new file that begins with the gap. Rejects with DbError. */
+  /** Writes again, to a new file: making it shows that the disk takes it. Rejects with DbError. */
   async #resume (): Promise<void> {
-    const { logger, onGap } = this.#options
     const files = this.#files
     if (this.#unread) {
       await files.scan()
@@ -365,36 +367,30 @@ class Store implements EventStore {
       this.#missed.found(files.tail)
       this.#unread = false
     }
-    await files.startAnew()
-    let written: Gap | null = null
-    // Events may be counted, and cut, while this is being written.
-    while (!this.#queue.empty || !isDeepStrictEqual(written, this.#missed.gap)) {
-      const cuts = this.#queue.next({ entries: 1, bytes: 1 })
-      await files.write(cuts)
-      this.#queue.done(cuts.length)
-      if (cuts.length > 0) await files.startAnew()
-      const gap = this.#missed.gap
-      if (gap !== null) await files.write([{ type: 'gap', runs: [gap] }])
-      written = gap
-    }
-    this.#missed.take()
+    await files.begin(this.#tail + 1)
     this.#mode = 'normal'
-    this.#stopLooking?.()
-    this.#stopLooking = null
-    logger.info({ gap: written }, 'events are written again')
-    this.#notifyMode()
-    if (written !== null && written.count > 0) onGap(written)
+    this.#options.logger.info({ gap: this.#missed.gap }, 'events are written again')
+    this.#report()
+    this.#tell(Infinity)
+    this.#wake()
   }
 
-  /** Writes the position file, with `ahead` more indices reserved. */
+  get #positionPath (): string { return join(this.#options.folder, 'position') }
+
+  /** Writes the position file, with `ahead` more indices reserved. The first failure is logged. */
   async #remember (ahead: number): Promise<void> {
-    await this.#position.keep({
-      reserved: Math.max(this.reserved, this.#tail + ahead), missing: this.#missed.gap ?? this.#lost
-    })
+    const reserved = Math.max(this.reserved, this.#tail + ahead)
+    const position = { reserved, missing: this.#missed.gap ?? this.#lost }
+    if (isDeepStrictEqual(position, this.#position)) return
+    try {
+      await writePosition(this.#positionPath, position)
+      this.#position = position
+    } catch (error) {
+      const { message } = error as Error
+      if (!this.#warned) this.#options.logger.warn({ message }, 'the position of the event log is not kept')
+      this.#warned = true
+    }
   }
 
-  #notifyMode (): void {
-    const status = this.status()
-    for (const fn of [...this.#modeListeners]) fn(status)
-  }
+  #report (): void { this.#options.onMode(this.status()) }
 }

@@ -83,8 +83,6 @@ export interface EventStore {
    */
   snapshotBefore (at: Moment): Promise<Snapshot | null>
   status (): StoreStatus
-  /** Calls `fn` when the mode changes, and at each look at the disk while events are counted. */
-  onMode (fn: (status: StoreStatus) => void): () => void
   close (): Promise<void>
 }
 
@@ -107,6 +105,8 @@ export interface StoreOptions {
   readonly freeBytes: () => Promise<number | null>
   /** Exactly these events were counted, or dropped, and not written; writing goes on. */
   readonly onGap: (gap: Gap) => void
+  /** The mode has changed; also called at each look at the disk while events are counted. */
+  readonly onMode: (status: StoreStatus) => void
   /** A damaged file was set aside; also called while the store opens. */
   readonly onDamaged: (damaged: Damaged) => void
 }

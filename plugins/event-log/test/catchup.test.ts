@@ -6,7 +6,7 @@ import { findInStore, roomIn } from '../replication/start.js'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { EventLog } from '../log/log.js'
 import { Replication } from '../replication/replication.js'
-import { newestOf, restore } from '../store/opening.js'
+import { restore } from '../store/opening.js'
 import { memoryStore } from '../store/opening.js'
 import { chain, diskTest, everything, full, openRig, tempFolder } from './store-kit.js'
 import type { Test } from 'tap'
@@ -40,7 +40,7 @@ class Cluster {
   async start (id: string, stores = true): Promise<void> {
     const store = stores ? (await openRig(this.#t, join(this.folder, id))).store : memoryStore()
     const log = new EventLog(RING)
-    restore(log, await newestOf(store, RING))
+    restore(log, await store.read({ after: 0, limit: RING, newest: true }))
     log.onChange((change) => {
       if (change.type === 'append') store.append([change.entry])
       else store.cut(change.base?.idx ?? change.after)

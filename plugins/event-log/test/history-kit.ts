@@ -51,7 +51,6 @@ export function memoryStore (): EventStore & {
       return { mode: 'normal', counted: 0, gaps: this.gaps, firstIdx: entries[0]?.idx ?? null, bytes: 0,
         queued: 0, dropped: 0 }
     },
-    onMode: () => () => {},
     close: async () => {}
   }
 }

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { EventLog } from '../log/log.js'
-import { newestOf, restore } from '../store/opening.js'
+import { restore } from '../store/opening.js'
 import { instanceOn, startHistoryRig, stateWith } from './history-kit.js'
 import { diskTest, openRig, tempFolder } from './store-kit.js'
 
@@ -165,7 +165,7 @@ diskTest('on the disk: what was recorded and what happened is there after a rest
   await clock.advance(3_600_000)
   const { store: disk } = await openRig(t, folder)
   const log = new EventLog(5)
-  restore(log, await newestOf(disk, 5))
+  restore(log, await disk.read({ after: 0, limit: 5, newest: true }))
   const after = startHistoryRig(t, { disk, log, clock })
   t.match(await after.then(0), { snapshot: { idx: 0, cause: 'start' }, derived: { members: ['a', 'b'] } })
   t.match(await after.then(1), { snapshot: { idx: 1, cause: 'NodeJoined' }, events: [] })

@@ -1,9 +1,8 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { merged, Missed, within } from '../store/gaps.js'
-import { gapsOf, WriteQueue } from '../store/queue.js'
+import { merged, Missed, skipped, within } from '../store/gaps.js'
+import { WriteQueue } from '../store/queue.js'
 import type { Op } from '../store/queue.js'
-import type { Entry } from '../log/entries.js'
 
 t.test('ranges', async (t) => {
   t.same(merged([]), [])
@@ -13,6 +12,9 @@ t.test('ranges', async (t) => {
   t.equal(merged(many).length, 1000, 'a list has an end')
   t.same(merged(many)[0], [0, 5001])
   t.same(merged(many).at(-1), [14_990, 14_991])
+  const entries = [{ idx: 5, prev: 3 }, { idx: 9, prev: 5 }, { idx: 20, prev: 15 }]
+  t.same(skipped(entries, 3), [[10, 15]], 'an index that nobody used is no gap')
+  t.same(skipped(entries, 1), [[2, 3], [10, 15]])
 })
 
 t.test('what is missing is counted exactly, whatever indices are left out and whatever is cut', async (t) => {
@@ -22,25 +24,26 @@ t.test('what is missing is counted exactly, whatever indices are left out and wh
       arbitrary: fc.record({ do: fc.constant('add' as const), skip: fc.constantFrom(0, 0, 0, 1, 7) })
     },
     { weight: 1, arbitrary: fc.record({ do: fc.constant('cut' as const), back: fc.nat({ max: 6 }) }) })
-  fc.assert(fc.property(fc.array(move, { maxLength: 60 }), fc.nat({ max: 60 }), (moves, split) => {
+  fc.assert(fc.property(fc.array(move, { maxLength: 60 }), fc.nat({ max: 200 }), (moves, upTo) => {
     const log: number[] = [10]
-    const parts = [new Missed(), new Missed()] as const
-    moves.forEach((one, i) => {
-      const part = parts[i < split ? 0 : 1]
+    const missed = new Missed()
+    for (const one of moves) {
       const last = log.at(-1)!
       if (one.do === 'add') {
-        part.add(last + 1 + one.skip)
+        missed.add(last + 1 + one.skip)
         log.push(last + 1 + one.skip)
       } else {
         log.splice(Math.max(1, log.length - one.back))
-        for (const each of parts) each.cut(log.at(-1)!)
+        missed.cut(log.at(-1)!)
       }
-    })
-    parts[0].join(parts[1].take())
+    }
     const events = log.slice(1)
-    const { gap } = parts[0]
-    if (events.length === 0) return gap === null
-    return gap?.count === events.length && gap.from === events[0] && gap.to === events.at(-1)
+    const { gap, ranges } = missed
+    const all = [missed.take(upTo), missed.gap].filter((one) => one !== null)
+    if (events.length === 0) return gap === null && all.length === 0
+    return gap?.count === events.length && gap.from === events[0] && gap.to === events.at(-1) &&
+      events.every((idx) => ranges.some(([from, to]) => idx >= from && idx <= to)) &&
+      all.reduce((sum, { count }) => sum + count, 0) === events.length
   }), { numRuns: 500, seed: 3 })
 })
 
@@ -55,29 +58,27 @@ t.test('on disk after all', async (t) => {
   }
 })
 
-t.test('the queue: groups, limits and a cut that is alone', async (t) => {
-  const queue = new WriteQueue({ entries: 3, bytes: 1000 })
+t.test('the queue: groups, and a cut that is alone', async (t) => {
+  const queue = new WriteQueue()
   const append = (idx: number, bytes = 10): Op =>
-    ({ type: 'append', row: { ms: 0, text: 'x'.repeat(bytes), entry: { idx } as Entry } })
+    ({ type: 'append', row: { ms: 0, idx, prev: 0, text: 'x'.repeat(bytes) } })
   const cut: Op = { type: 'cut', after: 1 }
   let reached = 0
   const mark: Op = { type: 'mark', resolve: () => { reached++ } }
   for (const op of [append(1), append(2), cut, append(2, 600), mark]) queue.push(op)
-  t.equal(queue.fits(10), false, 'three entries wait')
-  t.same(queue.pending(), { top: 0, entries: [{ idx: 1 }, { idx: 2 }] })
-  t.same(queue.next({ entries: 9, bytes: 1000 }).length, 2)
-  t.equal(queue.fits(10), false, 'what is being written counts')
+  t.same([queue.entries, queue.bytes, queue.top], [3, 720, 1])
+  t.same(queue.next(9, 1000).length, 2)
+  t.equal(queue.entries, 3, 'what is being written counts')
   queue.done(2)
-  t.equal(queue.fits(10), true)
-  t.equal(queue.fits(900), false)
-  t.same(queue.next({ entries: 9, bytes: 1000 }), [cut])
-  t.same(queue.next({ entries: 9, bytes: 1000 }), [cut], 'it comes first again until it is done')
+  t.equal(queue.entries, 1)
+  t.same(queue.next(9, 1000), [cut])
+  t.same(queue.next(9, 1000), [cut], 'it comes first again until it is done')
   queue.done(1)
-  queue.push({ type: 'gap', runs: [{ from: 3, to: 3, count: 1 }, { from: 5, to: 5, count: 1 }] })
-  t.same(gapsOf(queue.next({ entries: 9, bytes: 1000 })), [{ from: 3, to: 5, count: 2 }])
+  t.equal(queue.top, Number.MAX_SAFE_INTEGER)
   queue.push(append(6))
-  t.same(queue.next({ entries: 9, bytes: 100 }).length, 1, 'one, however large')
+  t.same(queue.next(9, 100).length, 1, 'one, however large')
+  t.same(queue.next(2, 1000).length, 2)
   t.same([queue.awaited, reached], [true, 0])
-  t.same(queue.drain().length, 4)
-  t.same([queue.entries, queue.bytes, queue.empty, queue.awaited, reached], [0, 0, true, false, 1])
+  t.same(queue.done(3).length, 3)
+  t.same([queue.entries, queue.bytes, queue.awaited, reached], [0, 0, false, 1])
 })

@@ -64,6 +64,7 @@ export async function openRig (
   const store = await openStore({
     folder, openDb, clock: systemClock, logger: recorder(rig.logged),
     freeBytes: async () => Infinity,
+    onMode: () => {},
     onGap: (gap) => { rig.gaps.push(gap) },
     onDamaged: (damaged) => { rig.damaged.push(damaged) },
     ...options,

@@ -1,9 +1,9 @@
-import { existsSync, readdirSync, statSync, writeFileSync } from 'node:fs'
+import { readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { monitorLoop } from '../../../kernel/index.js'
 import { EVENT_BYTES } from '../replication/outbox.js'
 import { STORE_LIMITS } from '../store/limits.js'
-import { chain, diskTest, everything, full, openDb, openRig, tempFolder } from './store-kit.js'
+import { chain, diskTest, everything, full, openRig, tempFolder } from './store-kit.js'
 import type { Entry } from '../log/entries.js'
 import type { StoreRig } from './store-kit.js'
 
@@ -85,29 +85,6 @@ diskTest('with few events the snapshots stay within their part of one file', asy
   t.equal(files(rig.folder).length, 1)
   t.equal((await rig.store.snapshotBefore({ ms: 999 }))!.at, 500, 'the newest is kept')
   t.ok((await rig.store.snapshotBefore({ ms: 250 })) !== null, 'and some of the older ones')
-})
-
-diskTest('the store of an earlier version is read; what only that used is named once', async (t) => {
-  const folder = tempFolder(t)
-  const first = await openRig(t, folder, { limits: { ...small, totalBytes: 1e12 } })
-  const entries = chain(1000, { text: 'x'.repeat(200) })
-  await feed(first, entries)
-  await first.store.close()
-  // It was killed when it had copied the newest entries into one file and not yet moved the others away.
-  const copies = await openRig(t, tempFolder(t))
-  await feed(copies, entries.slice(650))
-  await copies.store.close()
-  const db = await openDb(join(copies.folder, 'seg-651.db'), false)
-  await db.run('DELETE FROM gap')
-  await db.run('VACUUM INTO ?', [join(folder, 'seg-651.db')])
-  await db.close()
-  for (const name of ['seg-1.db.gz', 'old-2.db']) writeFileSync(join(folder, name), 'x')
-  const rig = await openRig(t, folder)
-  t.same(await everything(rig.store), entries, 'each entry once')
-  t.same(rig.store.status().gaps, [])
-  t.match(rig.logged, [{ level: 'warn', message: /earlier version .* delete them/,
-    fields: { files: ['old-2.db', 'seg-1.db.gz'] } }])
-  t.ok(existsSync(join(folder, 'old-2.db')), 'they are left where they are')
 })
 
 diskTest('the event loop goes on while files are closed and deleted', async (t) => {

@@ -35,6 +35,7 @@ export async function store (folder, limits = {}) {
     folder, clock: systemClock, logger: quiet, openDb: await loadSqlite(),
     limits: { ...STORE_LIMITS, floorBytes: 0, headroomBytes: 0, ...limits },
     freeBytes: () => statfs(folder).then(({ bavail, bsize }) => bavail * bsize),
+    onMode () {},
     onGap (gap) { throw new Error(`events were lost: ${JSON.stringify(gap)}`) },
     onDamaged ({ error }) { throw new Error(error) }
   })
