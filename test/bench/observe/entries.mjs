@@ -1,4 +1,4 @@
-/** The store of the event log, with events to put into it. The bundle has no entry for it: its sources run. */
+/** The store of the event log, with events to put into it. No entry of the bundle: the source runs. */
 import { randomUUID } from 'node:crypto'
 import { statfs } from 'node:fs/promises'
 import '../../tools/typescript.mjs'
