@@ -4,7 +4,7 @@ import { delay } from '../api/clock.js'
 import { kernelError, SvcError } from '../api/errors.js'
 import type { Clock } from '../api/clock.js'
 import type { Logger } from '../api/plugin.js'
-import type { Outcome, Receipt, Refusal } from './election/types.js'
+import type { Outcome, Receipt, Refusal } from './election/protocol.js'
 
 /**
  * What a command does, on the master, in one go. It writes through its sections and returns its result.

@@ -1,35 +1,19 @@
 import { readVersioned, writeVersioned } from '../boot/home.js'
 import { Election } from './election/core.js'
-import { TICK } from './election/timing.js'
+import { DEFAULT_TIMING, TICK } from './election/timing.js'
 import type { Clock } from '../api/clock.js'
-import type { Status } from './election/core.js'
-import type { Message } from './election/messages.js'
-import type { Io, Log } from './election/ports.js'
-import type { QuorumSetting } from './election/quorum.js'
+import type { ElectionOptions, Status } from './election/core.js'
+import type { HardStateRecord, Io, Leader, Log, Message, Outcome } from './election/protocol.js'
 import type { Timing } from './election/timing.js'
-import type { Leader, Outcome, HardStateRecord, StreamEnd, Token } from './election/types.js'
 
 /** What the election tells the node around it, each after the step that caused it. */
-export interface ElectionEvents {
-  sessionChanged (next: Leader | null, previous: Leader | null): void
-  becameMaster (leader: Leader): void
-  terminal (stream: string, why: StreamEnd): void
-  storageChanged (storing: boolean): void
-  staleRefused (stale: Leader, voted: Token): void
-}
+export type ElectionEvents =
+  Pick<Io, 'sessionChanged' | 'becameMaster' | 'terminal' | 'storageChanged' | 'staleRefused'>
 
-export interface DriverOptions {
-  id: string
-  quorum: QuorumSetting
-  timing: Timing
-  stored: HardStateRecord | null
-  /** Writes the hard state so that it survives a crash; false when the disk refused. */
-  persist: (record: HardStateRecord) => boolean
+export interface DriverOptions extends ElectionOptions, Pick<Io, 'send' | 'persist' | 'random'> {
   log: Log
   clock: Clock
-  /** 0 to 1, from a source nobody can guess. */
-  random: () => number
-  send: (to: string, message: Message) => void
+  timing: Timing
   events: ElectionEvents
 }
 
@@ -53,11 +37,10 @@ export class ElectionDriver {
 
   /** Throws RangeError for a quorum that two halves could both reach. */
   constructor (options: DriverOptions) {
-    const { id, quorum, stored, timing, log } = options
     this.#options = options
     this.#clock = options.clock
-    this.#tickMs = Math.max(10, TICK * timing.heartbeat / 2000)
-    this.#core = new Election({ id, quorum, stored, timing }, this.#io(), log)
+    this.#tickMs = Math.max(10, TICK * options.timing.heartbeat / DEFAULT_TIMING.heartbeat)
+    this.#core = new Election(options, this.#io(), options.log)
   }
 
   /** Begins. A node that is `alone` is its own master when this returns. */

@@ -2,7 +2,7 @@ import { Listeners } from './listeners.js'
 import type { Logger } from '../api/plugin.js'
 import type { Session } from '../api/services.js'
 import type { ElectionDriver } from './driver.js'
-import type { Leader } from './election/types.js'
+import type { Leader } from './election/protocol.js'
 
 /** The session as plugins and `/state` know it. */
 export class SessionView implements Session {

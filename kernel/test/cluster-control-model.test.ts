@@ -5,7 +5,7 @@ import { ControlLog } from '../cluster/log/log.js'
 import { keptLog, put, testDisk } from './cluster-documents-kit.js'
 import type { TestDisk } from './cluster-documents-kit.js'
 import type { Write } from '../cluster/documents/kv-doc.js'
-import type { Entry, Receipt } from '../cluster/election/types.js'
+import type { Entry, Receipt } from '../cluster/election/protocol.js'
 
 /** The model: a list of entries, each with the whole contents after it. */
 interface ModelEntry {

@@ -5,7 +5,7 @@ import t from 'tap'
 import { HomeError } from '../boot/home.js'
 import { command, controlRig, put, session, sizeOf, testDisk } from './cluster-documents-kit.js'
 import type { PartBody, WholeBody } from '../cluster/log/entries.js'
-import type { Entry } from '../cluster/election/types.js'
+import type { Entry } from '../cluster/election/protocol.js'
 
 t.test('a document full of splits is replaced within its session, and followers get the new one', (t) => {
   const { control } = controlRig()

@@ -5,7 +5,7 @@ import { manualClock } from '../testing/index.js'
 import { coreCluster, failure } from './cluster-core-kit.js'
 import type { Section } from '../api/plugin.js'
 import type { ClusterCore } from '../cluster/cluster.js'
-import type { Refusal } from '../cluster/election/types.js'
+import type { Refusal } from '../cluster/election/protocol.js'
 import type { CoreCluster, CoreNode, CoreOptions, Owner } from './cluster-core-kit.js'
 
 const decl = { writer: 'master', summary: 'Numbers by name.', value: { type: 'integer' } } as const

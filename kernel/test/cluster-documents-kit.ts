@@ -6,7 +6,7 @@ import type { ManualClock } from '../testing/index.js'
 import type { Write } from '../cluster/documents/kv-doc.js'
 import type { WholeBody } from '../cluster/log/entries.js'
 import type { ControlOptions, SnapshotStore } from '../cluster/log/options.js'
-import type { Entry } from '../cluster/election/types.js'
+import type { Entry } from '../cluster/election/protocol.js'
 
 /** A log that keeps its warnings and errors. */
 export interface KeptLog extends Logger { readonly lines: string[] }

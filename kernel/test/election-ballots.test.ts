@@ -1,11 +1,11 @@
 import t from 'tap'
-import { byBallot, byPosition, byScore, greatest, RULES } from '../cluster/election/rules.js'
-import { majorityOf, readQuorum, votesNeeded, votesOf } from '../cluster/election/quorum.js'
+import {
+  RULES, byBallot, byPosition, byScore, greatest, majorityOf, readQuorum, votesNeeded, votesOf
+} from '../cluster/election/rules.js'
 import { newSessionId } from '../cluster/election/campaign.js'
 import { DEFAULT_ELECTION_TIMEOUT, DEFAULT_TIMING, timingWith } from '../cluster/election/timing.js'
-import type { Order } from '../cluster/election/rules.js'
-import type { QuorumSetting } from '../cluster/election/quorum.js'
-import type { Ballot, Leader } from '../cluster/election/types.js'
+import type { Order, QuorumSetting } from '../cluster/election/rules.js'
+import type { Ballot, Leader } from '../cluster/election/protocol.js'
 
 t.test('orders', (t) => {
   const check = <T>(what: string, order: Order<T>, rising: readonly T[]): void => {

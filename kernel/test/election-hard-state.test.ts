@@ -4,8 +4,7 @@ import { Election } from '../cluster/election/core.js'
 import { RULES } from '../cluster/election/rules.js'
 import { HardState } from '../cluster/election/hard-state.js'
 import { MOVES } from '../cluster/election/elector.js'
-import type { Io, Log } from '../cluster/election/ports.js'
-import type { HardStateRecord, Role } from '../cluster/election/types.js'
+import type { HardStateRecord, Io, Log, Role } from '../cluster/election/protocol.js'
 
 interface Disk {
   works: boolean

@@ -1,7 +1,6 @@
-import type { Adoption, Log } from '../../kernel/cluster/election/ports.js'
 import type {
-  Entry, LogPosition, NodeId, HardStateRecord, Receipt
-} from '../../kernel/cluster/election/types.js'
+  Adoption, Entry, HardStateRecord, Log, LogPosition, NodeId, Receipt
+} from '../../kernel/cluster/election/protocol.js'
 
 /** An entry, the digest of everything up to it, and the voters as it leaves them. */
 export interface Logged extends Entry {

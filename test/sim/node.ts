@@ -1,9 +1,8 @@
 import { Election } from '../../kernel/cluster/election/core.js'
-import type { Message } from '../../kernel/cluster/election/messages.js'
-import type { Io, Log } from '../../kernel/cluster/election/ports.js'
-import type { QuorumSetting } from '../../kernel/cluster/election/quorum.js'
-import type { Rules } from '../../kernel/cluster/election/rules.js'
-import type { Leader, NodeId, Outcome, StreamEnd, Token } from '../../kernel/cluster/election/types.js'
+import type {
+  Io, Leader, Log, Message, NodeId, Outcome, StreamEnd, Token
+} from '../../kernel/cluster/election/protocol.js'
+import type { QuorumSetting, Rules } from '../../kernel/cluster/election/rules.js'
 import type { Disk, Write } from './log-twin.js'
 import type { Schedule } from './schedule.js'
 

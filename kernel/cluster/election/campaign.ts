@@ -3,8 +3,7 @@ import { setLeader } from './follower.js'
 import { become } from './master.js'
 import { greatest } from './rules.js'
 import type { Campaigning, RequestingVotes, Elector, PreVoting } from './elector.js'
-import type { MessageOf } from './messages.js'
-import type { Leader, NodeId, SessionId } from './types.js'
+import type { Leader, MessageOf, NodeId, SessionId } from './protocol.js'
 
 /** Whether this node has reason to believe that there is no master. */
 export function suspects (e: Elector, now: number): boolean {

@@ -1,8 +1,7 @@
 import { finish } from './follower.js'
 import { onCommand } from './master.js'
 import type { Elector, Waiting } from './elector.js'
-import type { MessageOf } from './messages.js'
-import type { Change, CommandId, Leader, NodeId } from './types.js'
+import type { Change, CommandId, Leader, MessageOf, NodeId } from './protocol.js'
 
 /** Takes in a command at this node. It waits for a master as long as an election may take. */
 export function submit (e: Elector, id: CommandId, change: Change, now: number): void {

@@ -8,16 +8,14 @@ import { onAppend, openStream, stepDown } from './follower.js'
 import {
   catchUp, hearWhileProbing, meet, onAck, onCommand, onNack, onNeed, onProbe, startProbe, tickMaster
 } from './master.js'
-import { readQuorum } from './quorum.js'
-import { readMessage } from './messages.js'
-import { RULES } from './rules.js'
+import { RULES, readQuorum } from './rules.js'
+import { readMessage } from './protocol.js'
 import { timingWith } from './timing.js'
-import type { Message, MessageKind, MessageOf } from './messages.js'
-import type { Io, Log } from './ports.js'
-import type { QuorumSetting } from './quorum.js'
-import type { Rules } from './rules.js'
+import type {
+  CommandId, HardStateRecord, Io, Leader, Log, Message, MessageKind, MessageOf, NodeId, Role, StreamId
+} from './protocol.js'
+import type { QuorumSetting, Rules } from './rules.js'
 import type { Timing } from './timing.js'
-import type { CommandId, Leader, NodeId, HardStateRecord, Role, StreamId } from './types.js'
 
 /** What a node says about its place in the cluster. */
 export interface Status {
@@ -26,16 +24,12 @@ export interface Status {
   readonly leader: Leader | null
   /** Highest term voted in. */
   readonly term: number
-  /** A master that slept and has not heard yet whether it still is one. */
-  readonly unverified: boolean
   /** `lost`: a majority is asked for and is not in reach. */
   readonly quorum: 'ok' | 'lost'
   /** No master, or one that was not heard lately: what is read here may be old. */
   readonly stale: boolean
   /** Some node that was known is out of reach. */
   readonly partition: boolean
-  /** Every other node is gone: suspect this node first. */
-  readonly alone: boolean
   readonly knownNodes: readonly NodeId[]
   readonly liveNodes: readonly NodeId[]
   readonly eligible: boolean
@@ -50,11 +44,9 @@ export function statusOf (e: Elector, now: number): Status {
     role: e.phase.role,
     leader: e.leader,
     term: e.hardState.voted.term,
-    unverified: e.phase.role === 'master' && e.phase.probe !== null,
     quorum: e.votes(live) >= e.needed() ? 'ok' : 'lost',
     stale: !e.hasLiveMaster(now),
     partition: live.length < known.length,
-    alone: e.liveness.lostEveryone(now),
     knownNodes: known,
     liveNodes: live,
     eligible: e.eligible(now),

@@ -1,14 +1,12 @@
 import { Liveness } from './liveness.js'
 import { HardState } from './hard-state.js'
-import { votesNeeded, votesOf } from './quorum.js'
-import type { Heartbeat, Message } from './messages.js'
-import type { Io, Log } from './ports.js'
-import type { Quorum } from './quorum.js'
-import type { Rules } from './rules.js'
-import type { Timing } from './timing.js'
+import { votesNeeded, votesOf } from './rules.js'
 import type {
-  Ballot, Change, CommandId, Leader, NodeId, HardStateRecord, Receipt, Role, SessionId, StreamId
-} from './types.js'
+  Ballot, Change, CommandId, HardStateRecord, Heartbeat, Io, Leader, Log, Message, NodeId, Receipt, Role,
+  SessionId, StreamId
+} from './protocol.js'
+import type { Quorum, Rules } from './rules.js'
+import type { Timing } from './timing.js'
 
 export interface Follower { readonly role: 'follower' }
 

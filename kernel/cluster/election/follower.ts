@@ -1,6 +1,5 @@
 import type { Elector } from './elector.js'
-import type { MessageOf } from './messages.js'
-import type { CommandId, Leader, NodeId, Outcome, SessionId, StreamId } from './types.js'
+import type { CommandId, Leader, MessageOf, NodeId, Outcome, SessionId, StreamId } from './protocol.js'
 
 /**
  * Follows `next`, or nobody. When the session ends by that, its open streams get their one terminal and its

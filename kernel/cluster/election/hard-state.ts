@@ -1,7 +1,4 @@
-import type { HardStateRecord, Token } from './types.js'
-
-/** Writes the record so that it survives a crash, before it returns. False when the disk refused. */
-export type Persist = (record: HardStateRecord) => boolean
+import type { HardStateRecord, Io, Token } from './protocol.js'
 
 /**
  * A node's hard state (as Raft calls it): the highest term it voted in or followed a master of, and that
@@ -9,7 +6,7 @@ export type Persist = (record: HardStateRecord) => boolean
  * still follow a master, which raises `floor` in memory only, and then acknowledges nothing.
  */
 export class HardState {
-  readonly #persist: Persist
+  readonly #persist: Io['persist']
   readonly #counts: (persisted: boolean) => boolean
   #record: HardStateRecord
   #floor: Token
@@ -19,7 +16,7 @@ export class HardState {
    * @param stored what the disk held; null on the first start
    * @param counts which answers of `persist` count as written (rule `writeCounts`)
    */
-  constructor (stored: HardStateRecord | null, persist: Persist, counts: (persisted: boolean) => boolean) {
+  constructor (stored: HardStateRecord | null, persist: Io['persist'], counts: (persisted: boolean) => boolean) {
     this.#persist = persist
     this.#counts = counts
     this.#record = stored ?? { term: 0, votedFor: null, boot: 0 }

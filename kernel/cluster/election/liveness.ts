@@ -1,5 +1,4 @@
-import type { Heartbeat } from './messages.js'
-import type { Leader, NodeId } from './types.js'
+import type { Heartbeat, Leader, NodeId } from './protocol.js'
 
 interface Peer {
   connected: boolean
@@ -92,9 +91,6 @@ export class Liveness {
     }
     return alive
   }
-
-  /** Whether every node that was ever known is gone. Then the fault is more likely here than there. */
-  lostEveryone (now: number): boolean { return this.#peers.size > 0 && this.alive(now).length === 0 }
 
   /** This node stood still: the silence it counted was its own, and what it heard last is old. */
   forgive (now: number): void {

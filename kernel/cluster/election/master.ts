@@ -1,7 +1,8 @@
 import { accept, finish, setLeader, stepDown } from './follower.js'
 import type { Elector, Mastering } from './elector.js'
-import type { Heartbeat, Message, MessageOf } from './messages.js'
-import type { Change, CommandId, Entry, Leader, NodeId, Outcome, Receipt, Refusal } from './types.js'
+import type {
+  Change, CommandId, Entry, Heartbeat, Leader, Message, MessageOf, NodeId, Outcome, Receipt, Refusal
+} from './protocol.js'
 
 /** Enters the first entry of the new session, then tells everyone. */
 export function become (e: Elector, leader: Leader, now: number): void {

@@ -1,6 +1,7 @@
-import type { Heartbeat, Message, MessageOf } from './messages.js'
+import type {
+  Ballot, Heartbeat, Leader, LogPosition, Message, MessageOf, Mode, NodeId, Receipt, Token
+} from './protocol.js'
 import type { Timing } from './timing.js'
-import type { Ballot, LogPosition, Leader, Mode, NodeId, Receipt, Token } from './types.js'
 
 /** Below 0 when `a` comes first, above 0 when `b` does, 0 when they are equal. */
 export type Order<T> = (a: T, b: T) => number
@@ -36,63 +37,6 @@ export function greatest<T> (values: Iterable<T>, order: Order<T>): T | undefine
   let best: T | undefined
   for (const value of values) if (best === undefined || order(value, best) > 0) best = value
   return best
-}
-
-/**
- * The decisions of the algorithm, each a pure function. The phases ask them and do the rest, so that a test
- * can take one rule away and show what it is for.
- */
-export interface Rules {
-  /** A gap between two steps that is so long that this node itself stood still. */
-  stalled (gap: number, timing: Timing): boolean
-  /** Whether a node that heard its master `since` ms ago supports no other one. */
-  sticksToMaster (since: number, timing: Timing): boolean
-  /** An election starts only when no peer knows a live master, and enough peers agree. */
-  mayCampaign (preVote: { denied: boolean, grants: number, needed: number }): boolean
-  /** A refusal counts when it names a master other than the node that asked. */
-  denies (answer: MessageOf<'pre-vote-answer'>, self: NodeId): boolean
-  ballotOrder (a: Ballot, b: Ballot): number
-  /** A ballot of a term that is over is told so. */
-  answersOldBallot (): boolean
-  /** One vote per term. */
-  mayVote (voted: Token, request: Token): boolean
-  /** A candidate's log must be at least as long as the voter's. */
-  upToDate (candidate: LogPosition, voter: LogPosition): boolean
-  /** Only a vote that was written to the disk counts. */
-  writeCounts (persisted: boolean): boolean
-  voteResult (count: VoteCount): 'won' | 'lost' | 'open'
-  /** Accepting any master ends an own candidacy; so does a vote for somebody else. */
-  candidacyStands (voted: Token, own: Token, acceptedOther: boolean): boolean
-  /** A master whose term is below the one voted in is refused. */
-  mayFollow (mode: Mode, voted: Token, leader: Token): boolean
-  /** A refused master is told the term and the master that stood against it. */
-  answersRefused (): boolean
-  /** A log is never replaced by a shorter one. */
-  mayReplace (incoming: LogPosition, own: LogPosition): boolean
-  /** A change is acknowledged when enough nodes hold it. */
-  heldByEnough (copies: number, needed: number): boolean
-  /** Whether a message proves that a master that stood still is one yet: an answer to its last probe. */
-  verifies (message: Message, nonce: number): boolean
-  /** A master that stood still does nothing until its probe was answered. */
-  mayActAsMaster (verified: boolean): boolean
-  /** Whether a master whose probe nobody answers may go on. */
-  trustsSilence (probe: Unanswered, timing: Timing): boolean
-  /** Of two masters that meet, whether this one stays. */
-  staysMaster (meeting: Meeting): boolean
-  /** Whether a refused master may raise the term of its session instead of ending it. */
-  mayRaiseTerm (mode: Mode, verified: boolean): boolean
-  /** A master that reaches too few voters for too long stops. */
-  keepsMastership (state: Reach, timing: Timing): boolean
-  /** Whether the master's own heartbeat says that it is master no more. */
-  hasResigned (leader: Leader, beat: Heartbeat): boolean
-  /** A command is entered once; a retry gets the first answer. */
-  enteredBefore (receipt: Receipt | undefined): Receipt | undefined
-  /** A command for another session is refused. */
-  fitsSession (commandSid: string, sid: string): boolean
-  /** Streams end with their session, and not when only its term rises. */
-  sessionEnds (old: Leader | null, next: Leader | null): boolean
-  /** The list of voters changes by one, and only when nothing before it is open. */
-  mayChangeVoters (change: VoterChange): 'yes' | VoterRefusal
 }
 
 export interface Unanswered {
@@ -148,6 +92,7 @@ function voteResult (state: VoteCount): 'won' | 'lost' | 'open' {
   return complete || expired ? 'won' : 'open'
 }
 
+/** A master whose term is below the one voted in is refused. */
 function mayFollow (mode: Mode, voted: Token, leader: Token): boolean {
   if (leader.term !== voted.term) return leader.term > voted.term
   // A majority elects one master per term, so whoever leads it was elected. Else two halves may both have
@@ -156,18 +101,21 @@ function mayFollow (mode: Mode, voted: Token, leader: Token): boolean {
 }
 
 /**
- * The other mode asks until it has its majority, or stops. Here whoever lives must answer first: it may have
- * elected another master meanwhile. One that is cut off counts as gone soon.
+ * Whether a master whose probe nobody answers may go on. With a majority it asks until it has one, or stops.
+ * With quorum 1 whoever lives must answer first, since it may have elected another master meanwhile; peers
+ * that are cut off count as gone after `silence`.
  */
 function trustsSilence ({ mode, waited, alive, known }: Unanswered, { silence }: Timing): boolean {
   return mode === 'available' && (known === 0 || (alive === 0 && waited > silence))
 }
 
+/** Of two masters that meet, whether this one stays. */
 function staysMaster ({ mode, verified, mine, other, ageStep }: Meeting): boolean {
   if (mode === 'majority') return mine.term >= other.term
   return verified && byScore(mine, other, ageStep) > 0
 }
 
+/** Whether the master's own heartbeat says that it is master no more. */
 function hasResigned (leader: Leader, beat: Heartbeat): boolean {
   if (beat.boot !== leader.boot) return beat.boot > leader.boot
   // A beat from before it became master may arrive late: then its term was lower, or it was still asking
@@ -176,6 +124,7 @@ function hasResigned (leader: Leader, beat: Heartbeat): boolean {
     beat.leader?.sid !== leader.sid
 }
 
+/** The list of voters changes by one, and only when nothing before it is open. */
 function mayChangeVoters ({ master, from, to, settled }: VoterChange): 'yes' | VoterRefusal {
   const added = to.filter((id) => !from.includes(id)).length
   const removed = from.filter((id) => !to.includes(id)).length
@@ -185,34 +134,109 @@ function mayChangeVoters ({ master, from, to, settled }: VoterChange): 'yes' | V
   return settled ? 'yes' : 'voters_busy'
 }
 
-export const RULES: Rules = {
-  stalled: (gap, timing) => gap > timing.stall,
-  sticksToMaster: (since, timing) => since < timing.sticky,
-  mayCampaign: ({ denied, grants, needed }) => !denied && grants >= needed,
-  denies: (answer, self) => !answer.grant && answer.leader !== null && answer.leader.master !== self,
+/**
+ * The decisions of the algorithm, each a pure function. The phases ask them and do the rest, so that a test
+ * can take one rule away and show what it is for.
+ */
+export const RULES = {
+  /** A gap between two steps that is so long that this node itself stood still. */
+  stalled: (gap: number, timing: Timing): boolean => gap > timing.stall,
+  /** Whether a node that heard its master `since` ms ago supports no other one. */
+  sticksToMaster: (since: number, timing: Timing): boolean => since < timing.sticky,
+  /** An election starts only when no peer knows a live master, and enough peers agree. */
+  mayCampaign: ({ denied, grants, needed }: { denied: boolean, grants: number, needed: number }): boolean =>
+    !denied && grants >= needed,
+  /** A refusal counts when it names a master other than the node that asked. */
+  denies: (answer: MessageOf<'pre-vote-answer'>, self: NodeId): boolean =>
+    !answer.grant && answer.leader !== null && answer.leader.master !== self,
   ballotOrder: byBallot,
-  answersOldBallot: () => true,
-  mayVote: (voted, request) => request.term > voted.term ||
+  /** A ballot of a term that is over is told so. */
+  answersOldBallot: (): boolean => true,
+  /** One vote per term. */
+  mayVote: (voted: Token, request: Token): boolean => request.term > voted.term ||
     (request.term === voted.term && request.master === voted.master),
-  upToDate: (candidate, voter) => byPosition(candidate, voter) >= 0,
-  writeCounts: (persisted) => persisted,
+  /** A candidate's log must be at least as long as the voter's. */
+  upToDate: (candidate: LogPosition, voter: LogPosition): boolean => byPosition(candidate, voter) >= 0,
+  /** Only a vote that was written to the disk counts. */
+  writeCounts: (persisted: boolean): boolean => persisted,
   voteResult,
-  candidacyStands: (voted, own, acceptedOther) => !acceptedOther && voted.term === own.term &&
-    voted.master === own.master,
+  /** Accepting any master ends an own candidacy; so does a vote for somebody else. */
+  candidacyStands: (voted: Token, own: Token, acceptedOther: boolean): boolean =>
+    !acceptedOther && voted.term === own.term && voted.master === own.master,
   mayFollow,
-  answersRefused: () => true,
-  mayReplace: (incoming, own) => byPosition(incoming, own) >= 0,
-  heldByEnough: (copies, needed) => copies >= needed,
-  verifies: (message, nonce) => message.kind === 'probe-answer' && message.nonce === nonce,
-  mayActAsMaster: (verified) => verified,
+  /** A refused master is told the term and the master that stood against it. */
+  answersRefused: (): boolean => true,
+  /** A log is never replaced by a shorter one. */
+  mayReplace: (incoming: LogPosition, own: LogPosition): boolean => byPosition(incoming, own) >= 0,
+  /** A change is acknowledged when enough nodes hold it. */
+  heldByEnough: (copies: number, needed: number): boolean => copies >= needed,
+  /** Whether a message proves that a master that stood still is one yet: an answer to its last probe. */
+  verifies: (message: Message, nonce: number): boolean =>
+    message.kind === 'probe-answer' && message.nonce === nonce,
+  /** A master that stood still does nothing until its probe was answered. */
+  mayActAsMaster: (verified: boolean): boolean => verified,
   trustsSilence,
   staysMaster,
-  mayRaiseTerm: (mode, verified) => mode === 'available' && verified,
-  keepsMastership: ({ mode, reachable, needed, age }, timing) =>
+  /** Whether a refused master may raise the term of its session instead of ending it. */
+  mayRaiseTerm: (mode: Mode, verified: boolean): boolean => mode === 'available' && verified,
+  /** A master that reaches too few voters for too long stops. */
+  keepsMastership: ({ mode, reachable, needed, age }: Reach, timing: Timing): boolean =>
     mode === 'available' || reachable >= needed || age <= timing.silence,
   hasResigned,
-  enteredBefore: (receipt) => receipt,
-  fitsSession: (commandSid, sid) => commandSid === sid,
-  sessionEnds: (old, next) => old !== null && old.sid !== next?.sid,
+  /** A command is entered once; a retry gets the first answer. */
+  enteredBefore: (receipt: Receipt | undefined): Receipt | undefined => receipt,
+  /** A command for another session is refused. */
+  fitsSession: (commandSid: string, sid: string): boolean => commandSid === sid,
+  /** Streams end with their session, and not when only its term rises. */
+  sessionEnds: (old: Leader | null, next: Leader | null): boolean => old !== null && old.sid !== next?.sid,
   mayChangeVoters
+}
+export type Rules = typeof RULES
+
+/**
+ * `cluster.quorum`: 1 stays available everywhere; a majority, or more than that, never loses what it
+ * acknowledged.
+ */
+export type QuorumSetting = 'majority' | number
+
+export interface Quorum {
+  readonly mode: Mode
+  /**
+   * Least number of voters asked for, or all of them while there are fewer; a majority of the list is needed
+   * in any case.
+   */
+  readonly atLeast: number
+}
+
+/**
+ * Reads `cluster.quorum` for a list of voters.
+ * @throws RangeError that names the numbers and what to set, for a number that is not 1 and not above half
+ *   of the voters
+ */
+export function readQuorum (setting: QuorumSetting, voters: readonly NodeId[]): Quorum {
+  if (setting === 1) return { mode: 'available', atLeast: 1 }
+  const least = majorityOf(voters.length)
+  if (setting === 'majority') return { mode: 'majority', atLeast: 1 }
+  if (Number.isInteger(setting) && setting >= least) return { mode: 'majority', atLeast: setting }
+  throw new RangeError(`cluster.quorum is ${setting}, but ${voters.length} voters need at least ${least}, ` +
+    'so that two halves cannot both decide: set "majority", or 1 to stay available without that promise')
+}
+
+/** Smallest number of voters of which any two groups share one. */
+export function majorityOf (voters: number): number {
+  return Math.floor(voters / 2) + 1
+}
+
+/** How many votes are needed. Infinite while a node that needs a majority knows no voters. */
+export function votesNeeded (quorum: Quorum, voters: readonly NodeId[]): number {
+  if (quorum.mode === 'available') return 1
+  const { length } = voters
+  return length === 0 ? Infinity : Math.max(majorityOf(length), Math.min(quorum.atLeast, length))
+}
+
+/** How many of `nodes` have a vote: all of them in the available mode, else the voters. */
+export function votesOf (quorum: Quorum, voters: readonly NodeId[], nodes: Iterable<NodeId>): number {
+  let n = 0
+  for (const id of nodes) if (quorum.mode === 'available' || voters.includes(id)) n++
+  return n
 }

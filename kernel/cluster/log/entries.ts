@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { bytes, count, fits, json, listOf, orNull, problem, record, schemaOf, text, word } from '../wire.js'
 import type { Changes, KvDoc } from '../documents/kv-doc.js'
 import type { Of } from '../wire.js'
-import type { Entry, NodeId } from '../election/types.js'
+import type { Entry, NodeId } from '../election/protocol.js'
 import type { KeptReceipt } from './receipts.js'
 import type { Snapshot } from './snapshot.js'
 

@@ -3,7 +3,7 @@ import { checkValue, keep } from '../documents/values.js'
 import { MAX_RESULT_BYTES } from './receipts.js'
 import type { Logger } from '../../api/plugin.js'
 import type { Changes, KvDoc } from '../documents/kv-doc.js'
-import type { Entry } from '../election/types.js'
+import type { Entry } from '../election/protocol.js'
 import type { ControlOptions } from './options.js'
 
 /** Bytes of the control document's live entries as updates carry them. */

@@ -1,7 +1,7 @@
 import type { Clock } from '../../api/clock.js'
 import type { Logger } from '../../api/plugin.js'
 import type { Write } from '../documents/kv-doc.js'
-import type { NodeId } from '../election/types.js'
+import type { NodeId } from '../election/protocol.js'
 
 /** What the master made of a command entry. */
 export interface Executed { readonly writes: readonly Write[], readonly result: unknown }

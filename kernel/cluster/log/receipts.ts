@@ -1,4 +1,4 @@
-import type { Receipt } from '../election/types.js'
+import type { Receipt } from '../election/protocol.js'
 
 /** Where a command was entered and what came of it; `result` is undefined once it was given up. */
 export interface KeptReceipt {

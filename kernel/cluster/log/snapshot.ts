@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { HomeError, writeWhole } from '../../boot/home.js'
 import { checkKey, checkValue } from '../documents/values.js'
-import type { NodeId } from '../election/types.js'
+import type { NodeId } from '../election/protocol.js'
 import type { ControlOptions, SnapshotStore } from './options.js'
 import type { KeptReceipt } from './receipts.js'
 

@@ -4,7 +4,7 @@ import { ObservedDoc } from './observed.js'
 import { Replica } from './replica.js'
 import type { Clock } from '../../api/clock.js'
 import type { Logger } from '../../api/plugin.js'
-import type { NodeId } from '../election/types.js'
+import type { NodeId } from '../election/protocol.js'
 import type { Ask, DocMessage } from './messages.js'
 import type { Taken } from './replica.js'
 

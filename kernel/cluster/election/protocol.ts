@@ -1,0 +1,221 @@
+import {
+  anyOf, anything, count, fits, flag, listOf, only, orNull, record, schemaOf, span, text, word
+} from '../wire.js'
+import type { Of, Schema } from '../wire.js'
+
+/** Stable identity of a member: the same before and after a restart. `boot` tells the starts apart. */
+export type NodeId = string
+export type SessionId = string
+export type StreamId = string
+export type CommandId = string
+export type Mode = 'available' | 'majority'
+
+const tokenFields = { term: count, master: text }
+const tokenSchema = record(tokenFields)
+const leaderSchema = record({
+  ...tokenFields,
+  sid: text,
+  /** How often the master had started when the session began. */
+  boot: count
+})
+const positionFields = { term: count, seq: count }
+const positionSchema = record(positionFields)
+const ballotSchema = record({
+  ...positionFields,
+  eligible: flag,
+  /** Always 0, and not compared: earlier versions ask for it. */
+  weight: schemaOf<number>({ type: 'number' }),
+  nodeId: text
+})
+const changeSchema = record({ kind: word('command', 'voters'), payload: anything })
+const outcomeSchema = anyOf<unknown>(
+  record({ ok: only(true), sid: text, term: count, seq: count }), record({ ok: only(false), code: text })
+) as Schema<Outcome>
+
+/** Fencing token. Totally ordered by term, then master; carried by every directive. */
+export type Token = Of<typeof tokenSchema>
+/**
+ * One mastership. `sid` is what clients see and never comes back under another master; `term` may rise
+ * within it.
+ */
+export type Leader = Of<typeof leaderSchema>
+/** Last log position: the term and number of a node's last entry. */
+export type LogPosition = Of<typeof positionSchema>
+/** What a node offers of itself in a campaign. */
+export type Ballot = Of<typeof ballotSchema>
+/** A change of the control data: one for an application, or of the list of voters. */
+export type Change = Of<typeof changeSchema>
+export type Role = 'follower' | 'pre-vote' | 'campaign' | 'claim' | 'master'
+
+/**
+ * The messages of the election by kind, field by field. Their names are those on the wire: `claim` is a vote
+ * request, `promised` the term that a node's hard state has its vote in, `fresh` a last log position.
+ */
+const MESSAGES = {
+  /** To every connected peer each `timing.heartbeat`; at once when a node becomes or stops being master. */
+  heartbeat: record({
+    /** Rises by one with every heartbeat of a boot, so that an old one is known when it arrives late. */
+    count,
+    boot: count,
+    role: word<Role>('follower', 'pre-vote', 'campaign', 'claim', 'master'),
+    leader: orNull(leaderSchema),
+    promised: count,
+    fresh: positionSchema,
+    /** From a master: the other nodes that follow it. Else none. */
+    followers: listOf<NodeId>(text),
+    /** From a master: milliseconds since it began. Else 0. */
+    age: span,
+    /** Whether the sender's disk takes votes. */
+    durable: flag
+  }),
+  /** "May I start an election?" */
+  'pre-vote': record({ round: count }),
+  'pre-vote-answer': record({ round: count, grant: flag, leader: orNull(leaderSchema) }),
+  /** Opens the campaign for `term`, or joins it. */
+  ballot: record({ term: count, ballot: ballotSchema }),
+  /** Answer to a ballot whose term is over: the least term worth campaigning above. */
+  stale: record({ term: count }),
+  /** Vote request: "I have the best ballot: vote for me." */
+  claim: record({ leader: leaderSchema, fresh: positionSchema }),
+  /** A vote. `abstain`: this node's disk takes none. It neither helps nor stands in the way. */
+  'claim-answer': record({ sid: text, vote: word('yes', 'no', 'abstain'), promised: count }),
+  /** Control data from the master. What is in `body` only the log knows. */
+  append: record({ leader: leaderSchema, fresh: positionSchema, body: anything }),
+  /** "Your append does not fit what I have: send all of it." */
+  need: record({ sid: text }),
+  /** The sender holds the entries of this session up to `seq`, on its disk where the mode asks for it. */
+  ack: record({ sid: text, term: count, seq: count }),
+  /** Refusal of a master whose term is below the one of the sender's vote. */
+  nack: record({ sid: text, promised: tokenSchema }),
+  /** A master that stood still asks whether it still is one. Only an answer with this very nonce counts. */
+  probe: record({ nonce: count }),
+  'probe-answer': record({ nonce: count, leader: orNull(leaderSchema), promised: count }),
+  command: record({ id: text, sid: text, change: changeSchema }),
+  'command-answer': record({ id: text, sid: text, outcome: outcomeSchema })
+}
+
+export type MessageKind = keyof typeof MESSAGES
+export type MessageOf<K extends MessageKind> = { readonly kind: K } & Of<(typeof MESSAGES)[K]>
+export type Message = { [K in MessageKind]: MessageOf<K> }[MessageKind]
+export type Heartbeat = MessageOf<'heartbeat'>
+
+const schemas = new Map<unknown, Schema<unknown>>(Object.entries(MESSAGES))
+
+/**
+ * A message from another node, or null when its kind is unknown here or a field is missing or of the wrong
+ * type. Fields that are unknown here are left alone: another version may have added them.
+ */
+export function readMessage (value: unknown): Message | null {
+  if (typeof value !== 'object' || value === null) return null
+  const schema = schemas.get((value as { kind?: unknown }).kind)
+  return schema !== undefined && fits(schema, value) ? value as Message : null
+}
+
+/** A node's hard state as it lies on its disk. */
+export interface HardStateRecord {
+  /** Highest term this node voted in, or followed a master of. */
+  readonly term: number
+  /** Who got the vote of that term. */
+  readonly votedFor: NodeId | null
+  /** Number of starts of this node. */
+  readonly boot: number
+}
+
+/**
+ * One entry of the control data. `session` is the first of every term, `anoint` raises the term of a
+ * session.
+ */
+export interface Entry {
+  readonly kind: 'session' | 'anoint' | Change['kind']
+  readonly id: string
+  readonly sid: SessionId
+  readonly term: number
+  readonly payload: unknown
+  /** Of a command: the node that asked for it. Not part of the data. */
+  readonly from?: NodeId
+}
+
+/** Where a command was entered. The same for every retry of its id. */
+export interface Receipt extends LogPosition {
+  readonly sid: SessionId
+  /** The command's result; only the log knows its meaning. */
+  readonly result?: unknown
+}
+
+export type Refusal =
+  /** No master was known for the election timeout. */
+  'no_master' |
+  /** The session of the command ended; it may or may not have been carried out. Retry with the same id. */
+  'session_changed' |
+  /** The command names a session that this node does not lead. */
+  'stale_session' |
+  /** The master did not answer in time; it may or may not have been carried out. Retry with the same id. */
+  'no_answer' |
+  /** The master could not write it to its disk. */
+  'storage_failed' |
+  /** The change of voters adds or removes more than one, or is not a list of node ids. */
+  'voters_invalid' |
+  /** The master does not take itself out: let it resign first. */
+  'voters_self' |
+  /** An earlier change of voters, or the start of this session, is not held by a majority yet. */
+  'voters_busy'
+
+export type Outcome = ({ readonly ok: true } & Receipt) | { readonly ok: false, readonly code: Refusal }
+
+/** Why a stream ended without its own terminal. */
+export type StreamEnd = 'session_changed' | 'no_master'
+
+/**
+ * Every effect of the core. Methods return at once; what they queue leaves after the step that called them.
+ */
+export interface Io {
+  /** May lose, delay, repeat and reorder. */
+  send (to: NodeId, message: Message): void
+  /**
+   * Writes the hard state so that it survives a crash, before it returns and before any message of the same
+   * step leaves. False when the disk refused.
+   */
+  persist (record: HardStateRecord): boolean
+  /** 0 (inclusive) to 1 (exclusive). Session ids need a source nobody can guess. */
+  random (): number
+  /** Ends an open stream. Called once for each stream at most. */
+  terminal (stream: StreamId, why: StreamEnd): void
+  /** The one answer to `command` or `changeVoters`. */
+  commandResult (id: CommandId, outcome: Outcome): void
+  becameMaster (leader: Leader): void
+  /**
+   * Another session, another term of the same session, or none. Called before anything of `next` is
+   * admitted.
+   */
+  sessionChanged (next: Leader | null, previous: Leader | null): void
+  /** The disk began to refuse votes, or takes them again. A node that cannot vote is not eligible. */
+  storageChanged (storing: boolean): void
+  /**
+   * Someone acts as a master below the term that this node voted in. Once for each term of a session.
+   */
+  staleRefused (stale: Leader, voted: Token): void
+}
+
+/**
+ * How data from a master was taken. `gap`: it continues something this node does not hold; `refused`:
+ * it breaks the rules of the document; `failed`: the disk does not take it. Nothing changed then.
+ */
+export type Adoption = 'adopted' | 'gap' | 'refused' | 'failed'
+
+/**
+ * The log as the core sees it: entries of one writer, of which it knows the last position and never the
+ * contents. In the majority mode entries are on disk when `append` and `adopt` return.
+ */
+export interface Log {
+  last (): LogPosition
+  /** The voters as the newest entry held here says, whether acknowledged or not. Empty while unknown. */
+  voters (): readonly NodeId[]
+  /** Adds an entry as the master; its seq is `last().seq` after it. False when the disk refused. */
+  append (entry: Entry): boolean
+  /** Where a command was entered; undefined when it is not held here. */
+  find (id: CommandId): Receipt | undefined
+  /** What a follower lacks that holds this session up to `seq`; all of it when null. */
+  body (seq: number | null): unknown
+  /** Takes over what `body` made on the master. The core has checked that it is not older. */
+  adopt (body: unknown): Adoption
+}
