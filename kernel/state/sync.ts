@@ -4,12 +4,11 @@ import * as encoding from 'lib0/encoding'
 import { messageYjsSyncStep1, messageYjsSyncStep2, messageYjsUpdate } from 'y-protocols/sync'
 import { decodeStateVector, mergeUpdates } from 'yjs'
 import { KvDoc } from '../cluster/documents/kv-doc.js'
-import { createBudget } from '../cluster/links/budget.js'
+import { Budget } from '../cluster/links/limits.js'
 import { READINGS } from './state.js'
 import type { WebSocket } from 'ws'
 import type { Clock } from '../api/clock.js'
 import type { Caller, Logger, RouteDecl } from '../api/plugin.js'
-import type { Budget } from '../cluster/links/budget.js'
 
 /** The outer message kind of the y-websocket protocol that carries a sync message. */
 const MESSAGE_SYNC = 0
@@ -97,7 +96,7 @@ class Replica {
 
   add (socket: WebSocket): void {
     const { perSecond, burst } = MESSAGES
-    const reader = { budget: createBudget(perSecond, burst, this.#options.clock.mono()), pings: 0 }
+    const reader = { budget: new Budget(perSecond, burst, this.#options.clock.mono()), pings: 0 }
     this.#readers.set(socket, reader)
     socket.on('close', () => {
       this.#readers.delete(socket)

@@ -5,7 +5,9 @@ import { WebSocket } from 'ws'
 import { systemClock } from '../api/clock.js'
 import { dial } from '../cluster/identity/tls.js'
 import { encodeFrame } from '../cluster/links/frames.js'
-import { helloFrame, rawSocket, tempKey, testNode, unite, until, updown } from './cluster-links-kit.js'
+import {
+  helloFrame, peerOf, rawSocket, tempKey, testNode, unite, until, updown
+} from './cluster-links-kit.js'
 import type { LinkLimits } from '../cluster/links/limits.js'
 import type { NodeKey } from '../cluster/identity/key.js'
 import type { Owner, TestNode } from './cluster-links-kit.js'
@@ -21,7 +23,7 @@ async function scene (
   unite([a, b, { id: key.installId, key }])
   a.links.start()
   b.links.start()
-  await until('linked', () => a.links.peer(b.id) !== undefined && b.links.peer(a.id) !== undefined)
+  await until('linked', () => peerOf(a, b.id) !== undefined && peerOf(b, a.id) !== undefined)
   return { a, b, key }
 }
 
@@ -58,10 +60,10 @@ t.test('one that breaks the protocol is told of once, and waits before it is lin
   t.same(peerLines(a, key.installId).length, 2, 'up and down once')
   const again = await scene(t, { violationMinMs: 1 })
   for (let i = 0; i < 3; i++) {
-    await until('let in', () => again.a.links.peer(again.b.id) !== undefined)
+    await until('let in', () => peerOf(again.a, again.b.id) !== undefined)
     again.a.links.drop(again.b.id, 4411, 'off_protocol')
   }
-  await until('linked again', () => again.a.links.peer(again.b.id) !== undefined)
+  await until('linked again', () => peerOf(again.a, again.b.id) !== undefined)
   t.ok(again.a.told.filter((line) => line.startsWith('violation ')).length >= 3)
 })
 
@@ -75,7 +77,7 @@ t.test('T-Y04: broken frames close their link only', async (t) => {
     if (greet) raw.ws.send(hello)
     raw.ws.send(data)
     t.equal(await raw.code, code, `${what} ${greet ? 'after' : 'before'} the hello`)
-    await until('closed', () => a.links.peer(key.installId) === undefined)
+    await until('closed', () => peerOf(a, key.installId) === undefined)
   }
   for (const greet of [false, true]) {
     await check('a text frame', greet, 4401, 'hello')
@@ -105,7 +107,7 @@ t.test('T-Y04: broken frames close their link only', async (t) => {
     raw.ws.terminate()
   }
   for (const code of codes) t.ok(code >= 4400 && code <= 4413, `close code ${code}`)
-  await until('the last is gone', () => a.links.peer(key.installId) === undefined)
+  await until('the last is gone', () => peerOf(a, key.installId) === undefined)
   t.strictSame([peerLines(a, b.id), peerLines(b, a.id)], [[`up ${b.id}`], [`up ${a.id}`]], 'nothing else')
   t.equal(b.links.send(a.id, 'election', 'alive'), true)
   await until('a frame', () => a.told.includes(`election ${b.id} "alive"`))
@@ -124,7 +126,7 @@ t.test('T-Y10: a reader that takes nothing', async (t) => {
   const { a, b, key } = await scene(t)
   const raw = await rawSocket(t, key, a)
   raw.ws.send(helloFrame(a, key.installId))
-  await until('up', () => a.links.peer(key.installId) !== undefined)
+  await until('up', () => peerOf(a, key.installId) !== undefined)
   raw.ws.pause()
   const block = new Uint8Array(256 * 1024)
   let refused = false
@@ -133,7 +135,7 @@ t.test('T-Y10: a reader that takes nothing', async (t) => {
     await new Promise(setImmediate)
   }
   t.ok(refused, 'documents are refused first')
-  const held = a.links.peer(key.installId)!.buffered
+  const held = peerOf(a, key.installId)!.buffered
   t.ok(held > 768 * 1024 && held <= 1536 * 1024 + 4096, `${held} bytes wait`)
   t.equal(a.links.send(key.installId, 'channel', 1), false)
   t.equal(a.links.send(key.installId, 'election', 1), true)
@@ -141,7 +143,7 @@ t.test('T-Y10: a reader that takes nothing', async (t) => {
   for (let i = 0; i < 100; i++) {
     const open = a.links.send(key.installId, 'telemetry', block)
     if (!open) break
-    most = Math.max(most, a.links.peer(key.installId)!.buffered)
+    most = Math.max(most, peerOf(a, key.installId)!.buffered)
   }
   t.ok(most <= 6 * 1024 * 1024, `at most ${most} bytes waited`)
   t.equal(updown(a).at(-1), `down ${key.installId} slow_reader`)
@@ -205,8 +207,8 @@ t.test('a frame too large is not sent, what listeners throw harms nothing', asyn
   })
   unite([a, bad])
   bad.links.start()
-  await until('linked', () => bad.links.peer(a.id) !== undefined && a.links.peer(bad.id) !== undefined)
+  await until('linked', () => peerOf(bad, a.id) !== undefined && peerOf(a, bad.id) !== undefined)
   a.links.send(bad.id, 'channel', 1)
-  await until('arrived', () => bad.links.peer(a.id)!.framesIn >= 2)
-  t.not(bad.links.peer(a.id), undefined)
+  await until('arrived', () => peerOf(bad, a.id)!.framesIn >= 2)
+  t.not(peerOf(bad, a.id), undefined)
 })

@@ -11,6 +11,7 @@ import { encodeFrame } from '../cluster/links/frames.js'
 import { tempHome, tempKey } from './cluster-identity-kit.js'
 import type { Caller, Logger } from '../api/plugin.js'
 import type { Hello } from '../cluster/links/frames.js'
+import type { Peer } from '../cluster/links/link.js'
 import type { LinksOptions } from '../cluster/links/links.js'
 import type { JoinTokens } from '../cluster/identity/join-tokens.js'
 import type { NodeKey } from '../cluster/identity/key.js'
@@ -108,6 +109,10 @@ export function unite (
 
 /** What a node was told of links, without frames. */
 export const updown = (node: TestNode): string[] => node.told.filter((line) => /^(up|down) /.test(line))
+
+/** The link of a node to a member, as it is told; undefined while there is none. */
+export const peerOf = (node: TestNode, installId: string): Peer | undefined =>
+  node.links.peers().find((peer) => peer.installId === installId)
 
 /** A WebSocket of a hand-made peer, whose key is given. */
 export async function rawSocket (

@@ -3,12 +3,12 @@ import fc from 'fast-check'
 import { createEncoder, toUint8Array, writeAny, writeVarString, writeVarUint } from 'lib0/encoding'
 import t from 'tap'
 import { backoffMs } from '../api/backoff.js'
-import { createBudget, MAX_DEBT_MS } from '../cluster/links/budget.js'
+import { Budget, MAX_DEBT_MS } from '../cluster/links/limits.js'
 import {
   closeCodes, closeWord, decodeFrame, encodeFrame, FrameError, readGreeting
 } from '../cluster/links/frames.js'
 import { dialReason } from '../cluster/links/connect.js'
-import { replaces } from '../cluster/links/registry.js'
+import { replaces } from '../cluster/links/links.js'
 import { writeCaller } from '../http/passed-on.js'
 import type { Rival } from '../cluster/links/link.js'
 
@@ -89,7 +89,7 @@ t.test('a greeting\'s fields', (t) => {
 })
 
 t.test('the budget', (t) => {
-  const budget = createBudget(100, 10, 0)
+  const budget = new Budget(100, 10, 0)
   t.equal(budget.take(10, 0), 0, 'begins full')
   t.equal(budget.take(1, 0), 10, 'a debt takes time')
   t.equal(budget.take(0, 10), 0)

@@ -1,7 +1,7 @@
 import { connect, createServer } from 'node:net'
 import t from 'tap'
 import {
-  caller, helloFrame, rawSocket, tempKey, testNode, unite, until, updown
+  caller, helloFrame, peerOf, rawSocket, tempKey, testNode, unite, until, updown
 } from './cluster-links-kit.js'
 import type { AddressInfo } from 'node:net'
 import type { TestNode } from './cluster-links-kit.js'
@@ -11,7 +11,7 @@ const B = 'bbbbbbbb-0000-4000-8000-000000000002'
 const C = 'cccccccc-0000-4000-8000-000000000003'
 
 const linked = (node: TestNode, ...ids: string[]): Promise<void> =>
-  until(`${node.id} linked with ${ids.join()}`, () => ids.every((id) => node.links.peer(id) !== undefined))
+  until(`${node.id} linked with ${ids.join()}`, () => ids.every((id) => peerOf(node, id) !== undefined))
 
 t.test('two that dial each other at once keep one link, told of once', async (t) => {
   const random = (): number => 0
@@ -23,7 +23,7 @@ t.test('two that dial each other at once keep one link, told of once', async (t)
     await linked(a, B)
     await linked(b, A)
     // Both ends chose the same link when frames go both ways over one that only one of them dialled.
-    await until('one dialler', () => a.links.peer(B)?.outgoing !== b.links.peer(A)?.outgoing)
+    await until('one dialler', () => peerOf(a, B)?.outgoing !== peerOf(b, A)?.outgoing)
     const seen = a.told.length
     t.equal(b.links.send(A, 'channel', { round }), true)
     await until('a frame', () => a.told.length > seen)
@@ -73,14 +73,14 @@ t.test('three nodes, one closes', async (t) => {
   t.equal(a.links.broadcast('election', { bytes: Uint8Array.of(1, 2) }), 2)
   const heard = ({ told }: TestNode): boolean => told.some((line) => line.startsWith('election'))
   await until('the broadcast', () => [b, c].every(heard))
-  await until('a round trip', () => (a.links.peer(B)?.rttMs ?? null) !== null)
-  t.match(a.links.peer(B), { nodeId: b.hello.nodeId, hello: { name: b.hello.name }, installId: B })
+  await until('a round trip', () => (peerOf(a, B)?.rttMs ?? null) !== null)
+  t.match(peerOf(a, B), { nodeId: b.hello.nodeId, hello: { name: b.hello.name }, installId: B })
   t.equal(a.links.peers().length, 2)
   await c.links.close()
   await until('down', () => updown(a).length === 3 && updown(b).length === 3)
   t.equal(updown(a)[2], `down ${C} stopping`)
   t.equal(a.links.send(C, 'election', null), false)
-  t.equal(a.links.peer(C), undefined)
+  t.equal(peerOf(a, C), undefined)
 })
 
 t.test('IPv6 loopback, and a hint without a member\'s address', async (t) => {
@@ -149,7 +149,7 @@ t.test('the hello', async (t) => {
     const raw = await rawSocket(t, key, a)
     for (const frame of frames) raw.ws.send(frame)
     t.equal(await raw.code, code, what)
-    await until('no link', () => a.links.peer(key.installId) === undefined)
+    await until('no link', () => peerOf(a, key.installId) === undefined)
   }
   await check('another install id than the key\'s', [helloFrame(a, B)], 4405)
   await check('another cluster', [helloFrame(a, key.installId, { clusterId: 'other' })], 4404)
@@ -173,7 +173,7 @@ t.test('a member that starts anew replaces its old link, which is told', async (
   second.ws.send(helloFrame(a, key.installId, { nodeId: 'next' }))
   t.equal(await first.code, 4409)
   t.strictSame(a.told, [`up ${key.installId}`, `down ${key.installId} restarted`, `up ${key.installId}`])
-  t.equal(a.links.peer(key.installId)?.nodeId, 'next')
+  t.equal(peerOf(a, key.installId)?.nodeId, 'next')
 })
 
 t.test('one link takes over from another without a word', async (t) => {
@@ -193,7 +193,7 @@ t.test('one link takes over from another without a word', async (t) => {
   // The other end closes one as a duplicate before this node has the hello of the other.
   const third = await rawSocket(t, key, a)
   second.ws.close(4409)
-  await until('no current link', () => a.links.peer(key.installId) === undefined)
+  await until('no current link', () => peerOf(a, key.installId) === undefined)
   t.equal(a.links.send(key.installId, 'election', 1), true, 'what is sent goes over the one that is left')
   t.strictSame(a.told, up)
   third.ws.send(helloFrame(a, key.installId, {}, 3))
@@ -201,7 +201,7 @@ t.test('one link takes over from another without a word', async (t) => {
 
   const fourth = await rawSocket(t, key, a)
   third.ws.close(4409)
-  await until('no current link', () => a.links.peer(key.installId) === undefined)
+  await until('no current link', () => peerOf(a, key.installId) === undefined)
   t.strictSame(a.told, up)
   fourth.ws.terminate()
   await until('down', () => a.told.length > 1)
@@ -222,7 +222,7 @@ t.test('a removed member is dropped at once', async (t) => {
     removed: [{ installId: B, fingerprint: b.key.fingerprint, at }]
   })
   t.equal(updown(a).at(-1), `down ${B} not_member`)
-  t.equal(a.links.peer(B), undefined)
+  t.equal(peerOf(a, B), undefined)
   await until('told', () => updown(b).at(-1) === `down ${A} not_member`)
   await until('turned away', () => b.links.dials().some(({ reason }) => reason === 'closed'))
   t.strictSame(a.links.dials(), [])

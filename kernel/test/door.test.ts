@@ -12,7 +12,7 @@ import { dial } from '../cluster/identity/tls.js'
 import { definePlugin } from '../index.js'
 import { InspectionService } from '../api/services.js'
 import { startPlugin } from '../testing/index.js'
-import { tempKey, testNode, unite, until } from './cluster-links-kit.js'
+import { peerOf, tempKey, testNode, unite, until } from './cluster-links-kit.js'
 import type { RouteRequest } from '../index.js'
 import type { Rig } from '../testing/index.js'
 
@@ -199,7 +199,7 @@ t.test('strangers at the members\' listener keep neither members nor joiners out
   await crowd(t, at.port, 40)
   b.links.start()
   a.links.start()
-  await until('linked', () => a.links.peer(b.id) !== undefined && b.links.peer(a.id) !== undefined)
+  await until('linked', () => peerOf(a, b.id) !== undefined && peerOf(b, a.id) !== undefined)
   const { clusterId } = a.members.current()
   const { fingerprint } = a.key
   const invitation = { clusterId, seeds: [a.address], fingerprint, ttlSeconds: 60, by: 'operator' }

@@ -16,7 +16,9 @@ export class HardState {
    * @param stored what the disk held; null on the first start
    * @param counts which answers of `persist` count as written (rule `writeCounts`)
    */
-  constructor (stored: HardStateRecord | null, persist: Io['persist'], counts: (persisted: boolean) => boolean) {
+  constructor (
+    stored: HardStateRecord | null, persist: Io['persist'], counts: (persisted: boolean) => boolean
+  ) {
     this.#persist = persist
     this.#counts = counts
     this.#record = stored ?? { term: 0, votedFor: null, boot: 0 }

@@ -52,8 +52,6 @@ export function closeWord (code: number): string {
   return words.get(code) ?? (code === 1006 ? 'lost' : 'closed')
 }
 
-export type { MemberRequest, MemberResponse } from '../../api/services.js'
-
 export type FrameKind = 'election' | 'document' | 'telemetry' | 'channel'
 
 /** Version of the frames: varUint version, varUint kind, one value in lib0's `any` encoding. */

@@ -1,70 +1,79 @@
-export type { MemberRequest, MemberResponse } from '../../api/services.js'
-
-/** Sizes in bytes, times in milliseconds. */
-export interface LinkLimits {
-  /** Largest frame. */
-  frameBytes: number
-  /** Documents and channels that may wait for credit together; channels get half of it. */
-  bulkBufferedBytes: number
-  /** Bytes in the socket's own buffer that close a link. */
-  bufferedBytes: number
-  /** Documents and channels on their way that the other end has not given credit for. */
-  windowBytes: number
-  /** How much of documents and channels one peer gets credit for; beyond it, it waits. */
-  bytesPerSecond: number
-  burstBytes: number
-  framesPerSecond: number
-  burstFrames: number
-  /** For the WebSocket handshake and both hellos together. */
-  helloMs: number
-  /** For TCP and TLS to one address. */
-  dialMs: number
-  /** Between pings; a link on which nothing comes while three were sent is closed. */
-  pingMs: number
-  backoffMinMs: number
-  backoffMaxMs: number
-  /** Back-off before a member that broke the protocol is linked again: the first, and the longest. */
-  violationMinMs: number
-  violationMaxMs: number
-  /** How long a closed link may take to say so before it is cut. */
-  closeMs: number
-  /** Connections of keys that are no members', at once, while a join token is open. */
-  strangers: number
-  /** How long such a connection may live. */
-  strangerMs: number
-  joinBodyBytes: number
-  connections: number
-  /** Default of MemberRequest.timeoutMs. */
-  requestHeadMs: number
-  /** Connections for requests to one member. */
-  requestSockets: number
-}
-
 const KiB = 1024
 const MiB = 1024 * KiB
 
-/** What links are held to when nothing else is asked for. */
-export const defaultLimits: LinkLimits = {
+/** What links are held to. Sizes in bytes, times in milliseconds. */
+export const defaultLimits = {
+  /** Largest frame. */
   frameBytes: MiB,
+  /** Documents and channels that may wait for credit together; channels get half of it. */
   bulkBufferedBytes: MiB,
+  /** Bytes in the socket's own buffer that close a link. */
   bufferedBytes: 4 * MiB,
+  /** Documents and channels on their way that the other end has not given credit for. */
   windowBytes: 2 * MiB,
+  /** How much of documents and channels one peer gets credit for; beyond it, it waits. */
   bytesPerSecond: 16 * MiB,
   burstBytes: 32 * MiB,
   framesPerSecond: 2000,
   burstFrames: 4000,
+  /** For the WebSocket handshake and both hellos together. */
   helloMs: 5000,
+  /** For TCP and TLS to one address. */
   dialMs: 3000,
+  /** Between pings; a link on which nothing comes while three were sent is closed. */
   pingMs: 2000,
   backoffMinMs: 250,
   backoffMaxMs: 5000,
+  /** Back-off before a member that broke the protocol is linked again: the first, and the longest. */
   violationMinMs: 1000,
   violationMaxMs: 60_000,
+  /** How long a closed link may take to say so before it is cut. */
   closeMs: 1000,
+  /** Connections of keys that are no members', at once, while a join token is open. */
   strangers: 16,
+  /** How long such a connection may live. */
   strangerMs: 40_000,
   joinBodyBytes: 16 * KiB,
   connections: 1024,
+  /** Default of MemberRequest.timeoutMs. */
   requestHeadMs: 120_000,
+  /** Connections for requests to one member. */
   requestSockets: 256
+}
+export type LinkLimits = typeof defaultLimits
+
+/**
+ * Debts beyond this are forgiven: a burst of many small frames that arrived as one must not silence a peer so
+ * long that it is taken for dead.
+ */
+export const MAX_DEBT_MS = 500
+
+/**
+ * A token bucket that fills with `perSecond` up to `burst` and begins full. Time is given, in milliseconds of
+ * any monotonic clock.
+ */
+export class Budget {
+  readonly #perSecond: number
+  readonly #burst: number
+  #level: number
+  #at: number
+
+  constructor (perSecond: number, burst: number, startMs: number) {
+    this.#perSecond = perSecond
+    this.#burst = burst
+    this.#level = burst
+    this.#at = startMs
+  }
+
+  /**
+   * Takes `amount`, even when that leaves a debt: what has arrived cannot be sent back. Returns how many
+   * milliseconds nothing more may be taken, at most MAX_DEBT_MS; 0 when there is no debt.
+   */
+  take (amount: number, nowMs: number): number {
+    const passed = Math.max(0, nowMs - this.#at)
+    this.#at = Math.max(this.#at, nowMs)
+    const filled = Math.min(this.#burst, this.#level + passed * this.#perSecond / 1000)
+    this.#level = Math.max(filled - amount, -this.#perSecond * MAX_DEBT_MS / 1000)
+    return this.#level >= 0 ? 0 : Math.ceil(-this.#level * 1000 / this.#perSecond)
+  }
 }

@@ -1,13 +1,10 @@
 import { WebSocket } from 'ws'
-import { createBudget } from './budget.js'
 import { closeCodes, closeWord, decodeFrame, encodeFrame, FrameError, readGreeting } from './frames.js'
+import { Budget } from './limits.js'
 import type { RawData } from 'ws'
 import type { Clock } from '../../api/clock.js'
-import type { Budget } from './budget.js'
 import type { CloseWord, FrameKind, Greeting, Hello, WireKind } from './frames.js'
 import type { LinkLimits } from './limits.js'
-
-export type { MemberRequest, MemberResponse } from '../../api/services.js'
 
 /** A member that a link is up to; a picture of the moment it was asked for. */
 export interface Peer {
@@ -98,6 +95,8 @@ export class Link {
   readonly gone: Promise<void>
   /** The other end's; undefined before it came. */
   greeting: Greeting | undefined
+  /** Resolves when the other end's hello was accepted; rejects with the reason when it closed before. */
+  readonly greeted: Promise<void>
   rttMs: number | null = null
   bytesIn = 0
   bytesOut = 0
@@ -113,6 +112,8 @@ export class Link {
   /** Pings since the newest frame came. */
   #unanswered = 0
   #stop: () => void
+  #accept!: () => void
+  #fail!: (error: Error) => void
   /** Documents and channels: those that wait, their bytes, the bytes sent, those that credit came for. */
   #queue: Uint8Array[] = []
   #queued = 0
@@ -133,14 +134,17 @@ export class Link {
     this.serial = options.serial
     this.address = options.address
     this.since = clock.mono()
-    this.#bytes = createBudget(limits.bytesPerSecond, limits.burstBytes, this.since)
-    this.#frames = createBudget(limits.framesPerSecond, limits.burstFrames, this.since)
+    this.#bytes = new Budget(limits.bytesPerSecond, limits.burstBytes, this.since)
+    this.#frames = new Budget(limits.framesPerSecond, limits.burstFrames, this.since)
     this.#stop = clock.after(limits.helloMs, () => { this.end('no_hello') })
     ws.on('message', (data, binary) => { this.#receive(data, binary) })
     // Errors are followed by a close.
     ws.on('error', () => {})
     ws.on('close', (code) => { this.#lost(code) })
     this.gone = new Promise((resolve) => { ws.once('close', () => { resolve() }) })
+    this.greeted = new Promise((resolve, reject) => { [this.#accept, this.#fail] = [resolve, reject] })
+    // Nobody waits for a link that the other end opened.
+    this.greeted.catch(() => {})
     this.#write(encodeFrame('hello', options.greeting))
   }
 
@@ -214,7 +218,7 @@ export class Link {
     if (this.#state === 'ended') return
     this.#quit()
     this.#close(code, reason)
-    this.#options.hooks.closed(this, reason, true)
+    this.#closed(reason, true)
   }
 
   /** Closes it in favour of a better link: frames under way are still delivered, and nothing is reported. */
@@ -243,7 +247,12 @@ export class Link {
   #lost (code: number): void {
     if (this.#state === 'ended') return
     this.#quit()
-    this.#options.hooks.closed(this, closeWord(code), false)
+    this.#closed(closeWord(code), false)
+  }
+
+  #closed (reason: string, mine: boolean): void {
+    this.#options.hooks.closed(this, reason, mine)
+    this.#fail(new Error(reason === 'lost' ? 'closed' : reason))
   }
 
   #write (frame: Uint8Array): void {
@@ -292,6 +301,7 @@ export class Link {
     this.#stop()
     const word = this.#options.hooks.greeted(this, greeting)
     if (word !== undefined) throw new FrameError(word, 'the hello is refused')
+    this.#accept()
   }
 
   #answer (stamp: unknown): void {

@@ -6,18 +6,35 @@ import { closeCodes, encodeFrame, VIOLATIONS } from './frames.js'
 import { defaultLimits } from './limits.js'
 import { Link } from './link.js'
 import { createListener } from './listener.js'
-import { Registry } from './registry.js'
 import { createRequests } from './requests.js'
 import type { WebSocket } from 'ws'
 import type { DialReport, MemberRequest, MemberResponse } from '../../api/services.js'
 import type { Member } from '../members/member.js'
 import type { Target } from './dialler.js'
-import type { FrameKind, Hello } from './frames.js'
+import type { CloseWord, FrameKind, Greeting, Hello } from './frames.js'
 import type { LinkLimits } from './limits.js'
-import type { LinkHooks, Peer } from './link.js'
+import type { LinkHooks, Peer, Rival } from './link.js'
 import type { Listener, ListenerOptions } from './listener.js'
-import type { LinkEvents } from './registry.js'
 import type { Requests } from './requests.js'
+
+export interface LinkEvents {
+  /** The first link to a member is up: both hellos were exchanged. */
+  up (peer: Peer): void
+  /** The last link to a member is gone. */
+  down (installId: string, reason: string): void
+  frame (installId: string, kind: FrameKind, body: unknown): void
+  /** A member broke the protocol; `reason` is the name of the close code. Called once per back-off. */
+  violation (installId: string, reason: string): void
+}
+
+/** What this node has with one member. */
+interface Known {
+  /** Every link that may still carry frames, greeted or not. */
+  open: Set<Link>
+  current: Link | undefined
+  /** Node id that `events.up` was called with; null while it is down. */
+  told: string | null
+}
 
 export interface LinksOptions extends Omit<ListenerOptions, 'accept' | 'limits'> {
   hello: () => Hello
@@ -32,14 +49,13 @@ export interface LinksOptions extends Omit<ListenerOptions, 'accept' | 'limits'>
  * order, `close` at the end.
  */
 export class Links {
-  readonly #registry: Registry
+  /** Members that some link is open to, or that `events.up` told of. */
+  readonly #members = new Map<string, Known>()
   readonly #dialler: Dialler
   readonly #requests: Requests
   readonly #options: LinksOptions
   readonly #limits: LinkLimits
   readonly #hooks: LinkHooks
-  /** What waits for a dialled link's hello. */
-  readonly #waiting = new Map<Link, { resolve: () => void, reject: (error: Error) => void }>()
   /** Members in back-off after they broke the protocol `times` in a row, until `until` (monotonic ms). */
   readonly #barred = new Map<string, { until: number, times: number }>()
   #listener: Promise<Listener> | undefined
@@ -48,19 +64,14 @@ export class Links {
   #closed = false
 
   constructor (options: LinksOptions) {
-    const { key, members, clock, random, log, events } = options
+    const { key, members, clock, random } = options
     this.#options = options
     const limits = this.#limits = { ...defaultLimits, ...options.limits }
     const self = key.installId
-    this.#registry = new Registry({
-      self, log, events,
-      clusterId: () => members.current().clusterId,
-      changed: () => { this.#dialler.update() }
-    })
     this.#dialler = new Dialler({
       clock, limits, random,
       members: () => members.current().members.filter(({ installId }) => installId !== self),
-      linked: (installId) => this.#registry.current(installId) !== undefined,
+      linked: (installId) => this.#current(installId) !== undefined,
       attempt: (target, signal) => this.#attempt(target, signal)
     })
     this.#requests = createRequests({
@@ -71,7 +82,7 @@ export class Links {
     this.#hooks = this.#linkHooks()
     this.#stop.push(members.onChange(() => { this.#membersChanged() }))
     this.#stop.push(clock.every(limits.pingMs, () => {
-      for (const link of this.#registry.currents()) link.tick()
+      for (const link of this.#currents()) link.tick()
     }))
   }
 
@@ -104,20 +115,19 @@ export class Links {
    * (4429).
    */
   send (to: string, kind: FrameKind, body: unknown): boolean {
-    const link = this.#registry.outlet(to)
+    const link = this.#outlet(to)
     return link !== undefined && link.send(kind, this.#encode(kind, body))
   }
 
   /** Encodes once; the number of peers it went to. */
   broadcast (kind: FrameKind, body: unknown): number {
-    const links = this.#registry.currents()
+    const links = this.#currents()
     if (links.length === 0) return 0
     const frame = this.#encode(kind, body)
     return links.reduce((sent, link) => sent + (link.send(kind, frame) ? 1 : 0), 0)
   }
 
-  peers (): Peer[] { return this.#registry.currents().map((link) => link.describe()) }
-  peer (installId: string): Peer | undefined { return this.#registry.current(installId)?.describe() }
+  peers (): Peer[] { return this.#currents().map((link) => link.describe()) }
   dials (): readonly DialReport[] { return this.#dialler.dials() }
 
   /** An address (host:port) to try; any member's key is accepted there. Ignored when it is not an address. */
@@ -133,7 +143,7 @@ export class Links {
 
   /** Ends the link to a member and every request to and from it. */
   drop (installId: string, code: number, reason: string): void {
-    for (const link of this.#registry.of(installId)) link.endWith(code, reason)
+    for (const link of this.#open(installId)) link.endWith(code, reason)
     this.#requests.drop(installId)
     void this.#listener?.then((listener) => { listener.dropRequests(installId) })
   }
@@ -144,7 +154,7 @@ export class Links {
     for (const stop of this.#stop) stop()
     this.#dialler.close()
     this.#requests.close()
-    const links = this.#registry.all()
+    const links = this.#all()
     const gone = links.map((link) => link.gone)
     for (const link of links) link.end('stopping')
     await Promise.all(gone)
@@ -167,20 +177,20 @@ export class Links {
     const { socket, member } = await connectMember(target, options, signal)
     const { installId } = member
     // Two links that this node dialled could each be the one that an end closes.
-    const current = this.#registry.current(installId)
+    const current = this.#current(installId)
     const mine = (link: Link): boolean => (link.outgoing && link.open) || link === current
     if (this.#isBarred(installId)) {
       socket.on('error', () => {}).destroy()
       throw new Error('too_soon')
     }
-    if (this.#registry.of(installId).some(mine)) {
+    if (this.#open(installId).some(mine)) {
       socket.on('error', () => {}).destroy()
       return installId
     }
     await upgrade(socket, options, signal, async (ws) => {
       const link = this.#adopt(ws, member, { outgoing: true, address: target.address })
       if (!link.open) throw new Error('not_member')
-      await new Promise<void>((resolve, reject) => { this.#waiting.set(link, { resolve, reject }) })
+      await link.greeted
     })
     return installId
   }
@@ -189,14 +199,14 @@ export class Links {
     const { hello, clock } = this.#options
     const { installId, fingerprint } = member
     const serial = ++this.#serial
-    const alone = !this.#registry.of(installId).some((other) => other.open)
+    const alone = !this.#open(installId).some((other) => other.open)
     const link = new Link({
       ws, serial, installId, fingerprint, ...from, clock,
       greeting: { hello: hello(), serial, alone },
       limits: this.#limits,
       hooks: this.#hooks
     })
-    this.#registry.add(link)
+    this.#known(installId).open.add(link)
     // Removed while the connection was made.
     if (this.#options.members.find(installId)?.fingerprint !== fingerprint) link.end('not_member')
     if (this.#closed) link.end('stopping')
@@ -206,11 +216,7 @@ export class Links {
   #linkHooks (): LinkHooks {
     const { log, events } = this.#options
     return {
-      greeted: (link, greeting) => {
-        const refused = this.#registry.greeted(link, greeting)
-        if (refused === undefined) this.#settled(link)
-        return refused
-      },
+      greeted: (link, greeting) => this.#greeted(link, greeting),
       frame: (link, kind, body) => {
         try {
           events.frame(link.installId, kind, body)
@@ -222,11 +228,92 @@ export class Links {
         const { installId: peer, address } = link
         log.info({ peer, address, reason: word, by: mine ? 'this node' : 'the other end' }, 'a link closed')
         if (mine && VIOLATIONS.has(word)) this.#bar(peer, word)
-        this.#registry.closed(link, word)
-        this.#settled(link, word)
+        this.#linkClosed(link, word)
       }
     }
   }
+
+  /** The other end's hello: takes the link into use, or fades it where a better one is. */
+  #greeted (link: Link, { hello }: Greeting): CloseWord | undefined {
+    const { key, members } = this.#options
+    if (hello.installId !== link.installId) return 'wrong_identity'
+    if (hello.clusterId !== members.current().clusterId) return 'other_cluster'
+    const state = this.#known(link.installId)
+    const { current } = state
+    if (current !== undefined && !replaces(link.rival, current.rival, key.installId, link.installId)) {
+      link.fade()
+      return undefined
+    }
+    this.#use(link, state)
+    // Of an older process start nothing counts any more.
+    if (current?.rival.nodeId === hello.nodeId) current.fade()
+    else current?.end('duplicate')
+    return undefined
+  }
+
+  #use (link: Link, state: Known): void {
+    const { installId } = link
+    const { nodeId } = link.greeting!.hello
+    state.current = link
+    if (state.told !== null && state.told !== nodeId) this.#down(installId, state, 'restarted')
+    if (state.told === null) {
+      state.told = nodeId
+      this.#tell(() => { this.#options.events.up(link.describe()) })
+    }
+    this.#dialler.update()
+  }
+
+  #linkClosed (link: Link, word: string): void {
+    const { installId } = link
+    const state = this.#known(installId)
+    state.open.delete(link)
+    if (state.current === link) {
+      state.current = undefined
+      // Another connection may yet take over from one that was closed as a duplicate.
+      if (word !== 'duplicate' || state.open.size === 0) this.#down(installId, state, word)
+      this.#dialler.update()
+    } else if (state.current === undefined && state.open.size === 0) {
+      this.#down(installId, state, word)
+    }
+    if (state.open.size === 0 && state.told === null) this.#members.delete(installId)
+  }
+
+  #down (installId: string, state: Known, reason: string): void {
+    if (state.told === null) return
+    state.told = null
+    this.#tell(() => { this.#options.events.down(installId, reason) })
+  }
+
+  /** An exception of a listener must not harm the link. */
+  #tell (act: () => void): void {
+    try {
+      act()
+    } catch (error) {
+      this.#options.log.error({ err: error }, 'a listener of cluster links failed')
+    }
+  }
+
+  #known (installId: string): Known {
+    let found = this.#members.get(installId)
+    if (found === undefined) {
+      this.#members.set(installId, found = { open: new Set(), current: undefined, told: null })
+    }
+    return found
+  }
+
+  #current (installId: string): Link | undefined { return this.#members.get(installId)?.current }
+
+  /** What to send through: the current link, or the one that is about to take over from it. */
+  #outlet (installId: string): Link | undefined {
+    const state = this.#members.get(installId)
+    if (state === undefined || state.told === null) return undefined
+    return state.current ?? [...state.open].find((link) => link.open)
+  }
+
+  /** The links that are used, one per member. */
+  #currents (): Link[] { return [...this.#members.values()].flatMap(({ current }) => current ?? []) }
+  #all (): Link[] { return [...this.#members.values()].flatMap(({ open }) => [...open]) }
+  #open (installId: string): Link[] { return [...this.#members.get(installId)?.open ?? []] }
 
   #isBarred (installId: string): boolean {
     return this.#options.clock.mono() < (this.#barred.get(installId)?.until ?? -Infinity)
@@ -243,17 +330,10 @@ export class Links {
     this.#options.events.violation(installId, word)
   }
 
-  #settled (link: Link, reason?: string): void {
-    const waiting = this.#waiting.get(link)
-    this.#waiting.delete(link)
-    if (reason === undefined) waiting?.resolve()
-    else waiting?.reject(new Error(reason === 'lost' ? 'closed' : reason))
-  }
-
   #membersChanged (): void {
     const { members } = this.#options
     const keys = new Map(members.current().members.map((member) => [member.installId, member.fingerprint]))
-    for (const link of this.#registry.all()) {
+    for (const link of this.#all()) {
       if (keys.get(link.installId) !== link.fingerprint) link.endWith(closeCodes.not_member, 'not_member')
     }
     this.#requests.keep(keys)
@@ -263,7 +343,7 @@ export class Links {
 
   /** Where requests to a member go: where its link leads, what it says of itself, what the file has. */
   #addresses (installId: string): readonly string[] {
-    const link = this.#registry.current(installId)
+    const link = this.#current(installId)
     const said = link?.greeting?.hello.address
     const at = said === null || said === undefined ? undefined : readAddress(said)
     const from = link === undefined || link.outgoing ? undefined : readAddress(link.address)
@@ -272,4 +352,21 @@ export class Links {
     const listed = this.#options.members.find(installId)?.addresses ?? []
     return [...new Set([...dialled, ...(at === undefined ? [] : [said!]), ...seen, ...listed])]
   }
+}
+
+/**
+ * True when `next`, whose hello came later, replaces `current`. Both ends see the same facts, so that they
+ * keep the same one: a link of another process start replaces; so does one that the other end opened later
+ * without having the first any more (its end is dead, we have not noticed yet); else the one that the smaller
+ * id dialled stays.
+ */
+export function replaces (next: Rival, current: Rival, self: string, peer: string): boolean {
+  if (next.nodeId !== current.nodeId) return next.serial > current.serial
+  const later = next.theirs.serial > current.theirs.serial
+  if (later && next.theirs.alone) return true
+  if (!later && current.theirs.alone) return false
+  if (next.outgoing === current.outgoing) {
+    return next.outgoing ? next.serial > current.serial : later
+  }
+  return next.outgoing === (self < peer)
 }
