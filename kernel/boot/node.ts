@@ -3,7 +3,7 @@ import os from 'node:os'
 import { join } from 'node:path'
 import { systemClock } from '../api/clock.js'
 import { newNodeId } from '../cluster/identity/node-id.js'
-import { openNodeLinks } from '../cluster/open.js'
+import { NodeLinks } from '../cluster/open.js'
 import { createConfigApi } from '../config/api.js'
 import { version } from './package.js'
 import { homeFile, installId, lockHome, prepareHome, startTicks, writeVersioned } from './home.js'
@@ -17,7 +17,6 @@ import { createMachine } from '../machine/vitals.js'
 import type { KernelConfig } from '../config/kernel-keys.js'
 import type { NodeInfo, Plugin } from '../api/plugin.js'
 import type { Served } from '../http/origin.js'
-import type { NodeLinks } from '../cluster/open.js'
 import type { KernelOptions } from '../plugins/assembly.js'
 import type { Kernel } from '../plugins/kernel.js'
 import type { Setup } from '../plugins/load.js'
@@ -100,7 +99,7 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
     home: options.home, clock: systemClock, known: () => setup.authorities,
     operator: operatorToken(options.home)
   })
-  const links = await openNodeLinks({
+  const links = await NodeLinks.open({
     stands: tokens.stands,
     node, settings: keys.cluster, vitals: machine.vitals,
     api: address,
@@ -160,7 +159,7 @@ function kernelOptions (options: NodeOptions, setup: Setup, made: Made): KernelO
   return {
     node: made.node,
     cluster: made.links.cluster,
-    network: made.links.network,
+    network: made.links,
     gossip: made.links.gossip,
     machine: made.machine,
     clock: systemClock,
@@ -269,7 +268,7 @@ function running (parts: Running): SvcNode {
       const processes = [process.pid, ...options.launcher === undefined ? [] : [options.launcher]]
         .map((pid) => ({ pid, startTicks: startTicks(pid) }))
       writeVersioned(runFile, 1, { url: address.url, pid: process.pid, nodeId: node.nodeId, processes })
-      if (parts.links.network.members.current().members.length === 1) {
+      if (parts.links.members.current().members.length === 1) {
         kernel.bus.emit('kernel', 'NodeJoined', { nodeId: node.nodeId })
       }
       const plugins = parts.setup.order.map((p) => p.manifest.name)

@@ -3,28 +3,18 @@ import { closeCodes, closeWord, decodeFrame, encodeFrame, FrameError, readGreeti
 import { Budget } from './limits.js'
 import type { RawData } from 'ws'
 import type { Clock } from '../../api/clock.js'
+import type { LinkReport } from '../../api/services.js'
 import type { CloseWord, FrameKind, Greeting, Hello, WireKind } from './frames.js'
 import type { LinkLimits } from './limits.js'
 
 /** A member that a link is up to; a picture of the moment it was asked for. */
-export interface Peer {
-  readonly installId: string
-  readonly nodeId: string
-  readonly hello: Hello
+export interface Peer extends LinkReport, Pick<Hello, 'nodeId' | 'name' | 'version' | 'apiUrl'> {
   /** The other end, ip:port. */
   readonly address: string
   /** This node dialled. */
   readonly outgoing: boolean
   /** Of the newest answered ping, in milliseconds. */
   readonly rttMs: number | null
-  /** When the connection opened, by the monotonic clock. */
-  readonly since: number
-  bytesIn: number
-  bytesOut: number
-  framesIn: number
-  framesOut: number
-  /** Bytes that wait to be sent. */
-  buffered: number
 }
 
 /** What decides between two links to the same member. */
@@ -90,7 +80,6 @@ export class Link {
   readonly outgoing: boolean
   readonly serial: number
   readonly address: string
-  readonly since: number
   /** Resolves when the connection is gone. */
   readonly gone: Promise<void>
   /** The other end's; undefined before it came. */
@@ -133,9 +122,9 @@ export class Link {
     this.outgoing = options.outgoing
     this.serial = options.serial
     this.address = options.address
-    this.since = clock.mono()
-    this.#bytes = new Budget(limits.bytesPerSecond, limits.burstBytes, this.since)
-    this.#frames = new Budget(limits.framesPerSecond, limits.burstFrames, this.since)
+    const now = clock.mono()
+    this.#bytes = new Budget(limits.bytesPerSecond, limits.burstBytes, now)
+    this.#frames = new Budget(limits.framesPerSecond, limits.burstFrames, now)
     this.#stop = clock.after(limits.helloMs, () => { this.end('no_hello') })
     ws.on('message', (data, binary) => { this.#receive(data, binary) })
     // Errors are followed by a close.
@@ -157,12 +146,12 @@ export class Link {
     return { nodeId: hello.nodeId, outgoing: this.outgoing, serial: this.serial, theirs: { serial, alone } }
   }
 
+  /** Only after the hello. */
   describe (): Peer {
-    const { hello } = this.greeting!
-    const { installId, address, outgoing, rttMs, since } = this
-    const { bytesIn, bytesOut, framesIn, framesOut, buffered } = this
+    const { nodeId, name, version, apiUrl } = this.greeting!.hello
+    const { installId, address, outgoing, rttMs, bytesIn, bytesOut, framesIn, framesOut, buffered } = this
     return {
-      installId, nodeId: hello.nodeId, hello, address, outgoing, rttMs, since,
+      installId, nodeId, name, version, apiUrl, address, outgoing, rttMs,
       bytesIn, bytesOut, framesIn, framesOut, buffered
     }
   }
@@ -210,28 +199,25 @@ export class Link {
     this.#unanswered++
   }
 
-  /** Closes with the code of a word. */
-  end (word: CloseWord): void { this.endWith(closeCodes[word], word) }
-
-  /** Closes with any code; the other end gets it if it reads. */
-  endWith (code: number, reason: string): void {
+  /** Closes it; the other end gets the code of that word if it reads. */
+  end (word: CloseWord): void {
     if (this.#state === 'ended') return
     this.#quit()
-    this.#close(code, reason)
-    this.#closed(reason, true)
+    this.#close(word)
+    this.#closed(word, true)
   }
 
   /** Closes it in favour of a better link: frames under way are still delivered, and nothing is reported. */
   fade (): void {
     if (this.#state !== 'open') return
     this.#state = 'fading'
-    this.#close(closeCodes.duplicate, 'duplicate')
+    this.#close('duplicate')
   }
 
-  #close (code: number, reason: string): void {
+  #close (word: CloseWord): void {
     const { clock, limits } = this.#options
     this.#stop()
-    this.#ws.close(code, Buffer.from(reason).subarray(0, 100).toString())
+    this.#ws.close(closeCodes[word], word)
     const cut = clock.after(limits.closeMs, () => { this.#ws.terminate() })
     this.#ws.once('close', cut)
   }

@@ -142,8 +142,8 @@ export class Links {
   }
 
   /** Ends the link to a member and every request to and from it. */
-  drop (installId: string, code: number, reason: string): void {
-    for (const link of this.#open(installId)) link.endWith(code, reason)
+  drop (installId: string, word: CloseWord = 'not_member'): void {
+    for (const link of this.#open(installId)) link.end(word)
     this.#requests.drop(installId)
     void this.#listener?.then((listener) => { listener.dropRequests(installId) })
   }
@@ -334,7 +334,7 @@ export class Links {
     const { members } = this.#options
     const keys = new Map(members.current().members.map((member) => [member.installId, member.fingerprint]))
     for (const link of this.#all()) {
-      if (keys.get(link.installId) !== link.fingerprint) link.endWith(closeCodes.not_member, 'not_member')
+      if (keys.get(link.installId) !== link.fingerprint) link.end('not_member')
     }
     this.#requests.keep(keys)
     void this.#listener?.then((listener) => { listener.keep(keys) })
