@@ -2,7 +2,6 @@ import { join } from 'node:path'
 import { kernelError } from '../api/errors.js'
 import { Channels } from './links/channels.js'
 import { CommandRouter } from './commands.js'
-import { Digests } from './replicas/digests.js'
 import { Directory } from './members/directory.js'
 import { ControlLog } from './log/log.js'
 import { Replicas } from './replicas/replicas.js'
@@ -10,12 +9,13 @@ import { Listeners } from './listeners.js'
 import { ElectionDriver, readHardState, writeHardState } from './driver.js'
 import { Membership } from './members/membership.js'
 import { createSections } from './sections.js'
-import { SessionStreams, SessionView } from './session.js'
+import { SessionView } from './session.js'
 import type { Clock } from '../api/clock.js'
 import type { Logger, NodeInfo } from '../api/plugin.js'
 import type { Channel, Cluster, MemberRequest, MemberResponse } from '../api/services.js'
 import type { LinkedNode } from './members/directory.js'
 import type { Status } from './election/core.js'
+import type { Position } from './log/log.js'
 import type { QuorumSetting } from './election/rules.js'
 import type { Timing } from './election/timing.js'
 import type { Leader } from './election/protocol.js'
@@ -60,13 +60,20 @@ export interface ClusterOptions {
   emit: (kind: string, payload: Record<string, unknown>) => void
 }
 
+/** How far a node's documents are and what they hash to; told once per heartbeat. */
+interface Digest {
+  /** The node id of its start. */
+  readonly boot: string
+  readonly observed: { readonly seq: number, readonly hash: string }
+  readonly control: Position
+}
+
 /** The cluster as this node sees it. Nothing runs before `start`. */
 export class ClusterCore {
   readonly service: Cluster
   readonly session: SessionView
   readonly sections: Sections
   readonly commands: CommandRouter
-  readonly streams: SessionStreams
   readonly membership: Membership
   readonly directory: Directory
   readonly control: ControlLog
@@ -74,7 +81,7 @@ export class ClusterCore {
   readonly #options: ClusterOptions
   readonly #driver: ElectionDriver
   readonly #channels: Channels
-  readonly #digests: Digests
+  readonly #digests: Channel<Digest>
   /** Sends this node's member list to its peers. */
   readonly #knownMembers: Channel<MemberList>
   /** Announces that a node is stopping; repeated on every link that opens after that. */
@@ -132,7 +139,6 @@ export class ClusterCore {
       now: () => clock.now()
     })
     this.session = new SessionView(this.#driver, (id) => this.directory.nodeIdOf(id), installId, log)
-    this.streams = new SessionStreams(this.#driver)
     this.sections = createSections({
       self: node, control: this.control, replicas: this.replicas, commands: this.commands,
       masterNodeId: () => this.session.masterNodeId, log
@@ -146,15 +152,8 @@ export class ClusterCore {
       this.membership.merge(known)
     })
     this.#leaving = this.#channels.open<null>('kernel.leaving', (from) => { this.directory.leaves(from) })
-    this.#digests = new Digests({
-      channels: this.#channels,
-      control: this.control,
-      replicas: this.replicas,
-      boot: node.nodeId,
-      masterInstallId: () => this.#driver.leader?.master ?? null,
-      need: (master, sid) => { transport.send(master, 'election', { kind: 'need', sid }) },
-      diverged: (who) => { this.#diverged(who, 'control') }
-    })
+    this.#digests = this.#channels.open<Digest>('kernel.digest',
+      (from, digest) => { this.#compare(from, digest) })
     this.service = this.#openService()
     this.control.observe(() => { queueMicrotask(() => { void this.#introduce() }) })
   }
@@ -167,6 +166,9 @@ export class ClusterCore {
   }
 
   status (): Status { return this.#driver.status() }
+
+  /** See ElectionDriver.openStream. */
+  openStream (id: string, end: () => void): () => void { return this.#driver.openStream(id, end) }
 
   /** A link to that node is up. */
   up (peer: LinkPeer): void {
@@ -246,7 +248,6 @@ export class ClusterCore {
           this.#emitSession('MasterElected', leader)
           this.#noteLive()
         },
-        terminal: (stream) => { this.streams.terminal(stream) },
         staleRefused: ({ sid, term, master }, voted) => {
           this.#emitNode('StaleDirectiveRefused', node.installId, {
             masterNodeId: this.directory.nodeIdOf(master) ?? master, sessionId: sid, term,
@@ -261,7 +262,6 @@ export class ClusterCore {
   }
 
   #sessionChanged (next: Leader | null, previous: Leader | null): void {
-    if (next !== null) this.streams.bind()
     this.session.changed(next)
     if (next === null || next.sid === previous?.sid) return
     if (next.master === this.#options.node.installId) this.#emitSession('SessionChanged', next)
@@ -301,12 +301,25 @@ export class ClusterCore {
 
   /** Once per heartbeat: what every node tells the others, and what the master looks after. */
   #beat (): void {
-    this.#digests.tell()
+    const { nodeId: boot } = this.#options.node
+    this.#digests.broadcast({ boot, observed: this.replicas.digest(), control: this.control.position() })
     void this.#introduce()
     this.#noteLive()
     this.membership.alignVoters().catch((err: unknown) => {
       this.#options.log.warn({ err }, 'the voters could not be changed; tried again with the next heartbeat')
     })
+  }
+
+  /** A replica at the same position with a different hash reloads the document. */
+  #compare (from: string, { boot, observed, control: theirs }: Digest): void {
+    this.replicas.compare(from, { boot, ...observed })
+    if (from !== this.#driver.leader?.master) return
+    const mine = this.control.position()
+    const same = (['sid', 'term', 'seq', 'gen'] as const).every((field) => mine[field] === theirs[field])
+    if (!same || mine.hash === theirs.hash || mine.sid === null) return
+    this.control.distrust()
+    this.#options.transport.send(from, 'election', { kind: 'need', sid: mine.sid })
+    this.#diverged(from, 'control')
   }
 
   /**

@@ -8,7 +8,7 @@ import type { Timing } from './election/timing.js'
 
 /** What the election tells the node around it, each after the step that caused it. */
 export type ElectionEvents =
-  Pick<Io, 'sessionChanged' | 'becameMaster' | 'terminal' | 'storageChanged' | 'staleRefused'>
+  Pick<Io, 'sessionChanged' | 'becameMaster' | 'storageChanged' | 'staleRefused'>
 
 export interface DriverOptions extends ElectionOptions, Pick<Io, 'send' | 'persist' | 'random'> {
   log: Log
@@ -29,7 +29,12 @@ export class ElectionDriver {
   readonly #clock: Clock
   readonly #options: DriverOptions
   readonly #tickMs: number
+  /** Who waits for the outcome of a command. */
   readonly #open = new Map<string, ((outcome: Outcome) => void)[]>()
+  /** What to call when an open stream's session ends. */
+  readonly #ends = new Map<string, () => void>()
+  /** Streams that were opened while no master was known. */
+  readonly #unbound = new Set<string>()
   #outbox: { to: string, message: Message }[] = []
   #effects: (() => void)[] = []
   #stepping = false
@@ -81,8 +86,19 @@ export class ElectionDriver {
     return await this.#submit(id, (core, now) => { core.changeVoters(id, voters, now) })
   }
 
-  openStream (id: string): void { this.#step((core) => { core.openStream(id) }) }
-  closeStream (id: string): void { this.#core.closeStream(id) }
+  /**
+   * A stream belongs to the session of now, or to the next one while no master is known. `end` is called once
+   * if that session ends first. Returns what to call when the stream ended by itself.
+   */
+  openStream (id: string, end: () => void): () => void {
+    this.#ends.set(id, end)
+    if (this.leader === null) this.#unbound.add(id)
+    else this.#step((core) => { core.openStream(id) })
+    return () => {
+      this.#ends.delete(id)
+      if (!this.#unbound.delete(id)) this.#core.closeStream(id)
+    }
+  }
 
   status (): Status { return this.#core.status(this.#clock.mono()) }
   get leader (): Leader | null { return this.#core.leader }
@@ -95,6 +111,18 @@ export class ElectionDriver {
       else waiting.push(resolve)
       this.#step(act)
     })
+  }
+
+  #bind (): void {
+    const waiting = [...this.#unbound]
+    this.#unbound.clear()
+    for (const id of waiting) this.#step((core) => { core.openStream(id) })
+  }
+
+  #ended (stream: string): void {
+    const end = this.#ends.get(stream)
+    this.#ends.delete(stream)
+    end?.()
   }
 
   #step (act: (core: Election, now: number) => void): void {
@@ -122,7 +150,7 @@ export class ElectionDriver {
       send: (to, message) => { this.#outbox.push({ to, message }) },
       persist,
       random,
-      terminal: (stream, why) => { later(() => { events.terminal(stream, why) }) },
+      terminal: (stream) => { later(() => { this.#ended(stream) }) },
       commandResult: (id, outcome) => {
         later(() => {
           const waiting = this.#open.get(id) ?? []
@@ -131,7 +159,12 @@ export class ElectionDriver {
         })
       },
       becameMaster: (leader) => { later(() => { events.becameMaster(leader) }) },
-      sessionChanged: (next, previous) => { later(() => { events.sessionChanged(next, previous) }) },
+      sessionChanged: (next, previous) => {
+        later(() => {
+          if (next !== null) this.#bind()
+          events.sessionChanged(next, previous)
+        })
+      },
       storageChanged: (storing) => { later(() => { events.storageChanged(storing) }) },
       staleRefused: (stale, voted) => { later(() => { events.staleRefused(stale, voted) }) }
     }

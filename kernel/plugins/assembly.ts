@@ -75,7 +75,7 @@ export function assemble (options: KernelOptions) {
   const bus = openBus(options, log)
   const health = createHealth()
   health.declare(kernelManifest.conflicts)
-  const commands = createCommands((id, end) => cluster.streams.open(id, end))
+  const commands = createCommands((id, end) => cluster.openStream(id, end))
   const changes = createChanges()
   bus.on('*', changes.notify)
   const manifests = options.plugins.map((p) => p.manifest)

@@ -58,7 +58,7 @@ t.test('open streams end once when their session does', async (t) => {
   const { c, master, others } = await start(t)
   const ended: string[] = []
   const open = (node: CoreNode, id: string): (() => void) =>
-    node.core.streams.open(id, () => { ended.push(id) })
+    node.core.openStream(id, () => { ended.push(id) })
   for (const node of others) open(node, `at ${node.name}`)
   const close = open(others[0]!, 'ends by itself')
   close()
@@ -83,7 +83,7 @@ t.test('open streams end once when their session does', async (t) => {
 
 t.test('commands of a node end with the session', async (t) => {
   const { c, master, others: [node] } = await start(t, 2)
-  const commands = createCommands((id, end) => node!.core.streams.open(id, end))
+  const commands = createCommands((id, end) => node!.core.openStream(id, end))
   const caller = { id: 'ann', mode: 'direct', authorities: new Set<string>() } as const
   const reasons: string[] = []
   const track = (commandId: string): (() => void) => commands.track({
