@@ -186,8 +186,9 @@ export class NodeLinks implements Network {
       await this.#links.listen({ host: EVERYWHERE, port })
     } catch (error) {
       this.#bound.host = host
-      throw kernelError('loopback_only', `This node listens for members on ${host}:${port} only, and cannot ` +
-        `listen on ${EVERYWHERE}:${port}: ${(error as Error).message}.`, { addresses: [`${host}:${port}`] })
+      throw kernelError('loopback_only', `This node listens for members on ${host}:${port} only, and ` +
+        `cannot listen on ${EVERYWHERE}:${port}: ${(error as Error).message}.`,
+      { addresses: [`${host}:${port}`] })
     }
     log.info({ host: EVERYWHERE, port }, 'members are listened for on every address, for other machines')
     await this.#cluster?.moved()
