@@ -1,6 +1,6 @@
 /** The session of a decoder: tasks `chat` and `completion`. */
-import {
-  EngineError, type EngineChunk, type EngineSession, type EngineTask, type ModelSpec, type SpanSink
+import type {
+  EngineChunk, EngineSession, EngineTask, ModelSpec, SpanSink
 } from '../../../kernel/api/engine.js'
 import type { KvBatch } from './cache.js'
 import { Generation, type Done } from './generation.js'
@@ -8,7 +8,7 @@ import { limitsOf } from './limits.js'
 import type { Loaded } from './load.js'
 import { Mailbox } from './mailbox.js'
 import {
-  detokenized, readTextRequest, tokenized, unknownTask, type ModelFacts, type TextRequest
+  detokenized, overloaded, readTextRequest, tokenized, unknownTask, type ModelFacts, type TextRequest
 } from './request.js'
 import { Scheduler, type Clock } from './scheduler.js'
 
@@ -104,7 +104,9 @@ export class DecoderSession implements EngineSession {
     request: TextRequest, signal: AbortSignal, trace: SpanSink | undefined
   ): AsyncGenerator<EngineChunk> {
     if (signal.aborted) return
-    this.checkQueue(request.n)
+    const { waiting, active } = this.scheduler.load
+    const open = waiting + active
+    if (open + request.n > this.most) throw overloaded(this.facts.modelId, open, this.most)
     const mailbox = new Mailbox<Done>()
     const inReasoning = this.endsInReasoning(request.prompt)
     const takeBack = this.scheduler.submit(this.jobs({ ...request, trace }, inReasoning, mailbox))
@@ -136,16 +138,6 @@ export class DecoderSession implements EngineSession {
   private endsInReasoning (prompt: readonly number[]): boolean {
     const end = this.facts.text.decode(prompt.slice(-REASONING_TOKENS), false)
     return end.lastIndexOf(REASONING) > end.lastIndexOf(REASONING_END)
-  }
-
-  /** @throws EngineError overloaded */
-  private checkQueue (more: number): void {
-    const { waiting, active } = this.scheduler.load
-    const free = this.most - waiting - active
-    if (more <= free) return
-    const open = waiting + active
-    throw new EngineError('overloaded', `${this.facts.modelId} has ${open} answers to write already; ` +
-      `at most ${this.most} may be open at once`, { open, limit: this.most })
   }
 
   private jobs (request: Traced, inReasoning: boolean, mailbox: Mailbox<Done>): Generation[] {

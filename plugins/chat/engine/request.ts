@@ -114,7 +114,8 @@ function readParams (reader: Reader, value: unknown, facts: ParameterFacts): Sam
   }
 }
 
-function readMessages (value: unknown): ChatMessage[] {
+/** The messages of a conversation. @throws EngineError invalid_request */
+export function readMessages (value: unknown): ChatMessage[] {
   const fine = Array.isArray(value) && value.length > 0 && value.every((message) =>
     isObject(message) && typeof message['role'] === 'string' &&
     (message['content'] == null || typeof message['content'] === 'string'))
@@ -229,6 +230,11 @@ export function detokenized ({ tokens }: Record<string, unknown>, text: LoadedTe
   const ids = givenIds(tokens, text, 'tokens')
   return { kind: 'text', text: text.decode(ids, false) }
 }
+
+/** The refusal of an answer above the most that may be open at once. */
+export const overloaded = (modelId: string, open: number, limit: number): EngineError =>
+  new EngineError('overloaded', `${modelId} has ${open} answers to write already; ` +
+    `at most ${limit} may be open at once`, { open, limit })
 
 /** The refusal of a task that a model does not serve. */
 export const unknownTask = (kind: string, served: string): EngineError =>

@@ -8,13 +8,12 @@ import { setTimeout as delay } from 'node:timers/promises'
 import {
   EngineError, type EngineModule, type EngineSession, type ModelCard
 } from '../../../kernel/api/engine.js'
-import { binaryOf, examine } from './binary.js'
+import { findServer } from './binary.js'
+import { rpcOf, sizesOf } from './command-line.js'
 import { startDonor } from './donor.js'
 import type { EngineParts, Clock } from './program.js'
-import { rpcOf } from './rpc.js'
 import { LlamaServer } from './server.js'
 import { LlamaSession } from './session.js'
-import { sizesOf } from './sizes.js'
 
 /** A runner process has the system's clock only. A pause does not keep it alive. */
 const SYSTEM: Clock = {
@@ -47,7 +46,7 @@ export function llamaEngine (parts: EngineParts): EngineModule {
       const model = join(directory, modelFile(card))
       const embeds = card.tasks.includes('embeddings')
       const sizes = sizesOf(spec, embeds)
-      const binary = await examine(binaryOf(options))
+      const binary = await findServer(options)
       const { modelId, totalBytes: modelBytes } = card
       const server = await LlamaServer.start({
         binary, model, modelId, modelBytes, threads, backend, sizes, embeds, rpc, env, ...parts
@@ -60,7 +59,7 @@ export function llamaEngine (parts: EngineParts): EngineModule {
         await server.close()
         throw error
       }
-      void server.ended.then((how) => { if (!server.closing) parts.die(new Error(`llama-server ${how}`)) })
+      server.program.dieWithIt()
       return session
     }
   }

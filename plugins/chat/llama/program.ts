@@ -1,9 +1,8 @@
-/** An external program as a child of the runner process: its output, its end. */
+/** An external program as a child of the runner process: its start, its output, its end. */
 import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { createServer, type AddressInfo } from 'node:net'
-import type { EngineEnv } from '../../../kernel/api/engine.js'
-import { LineCutter, Output } from './output.js'
+import { EngineError, type EngineEnv } from '../../../kernel/api/engine.js'
 
 /** Time as a runner process has it; a test brings its own. */
 export interface Clock {
@@ -22,7 +21,7 @@ export interface EngineParts {
 }
 
 /** What a program is started with. */
-export interface ProgramParts extends Pick<EngineParts, 'clock' | 'echo'> {
+export interface ProgramParts extends EngineParts {
   /** What it is called in messages. */
   name: string
   path: string
@@ -32,6 +31,12 @@ export interface ProgramParts extends Pick<EngineParts, 'clock' | 'echo'> {
 
 export const LOOPBACK = '127.0.0.1'
 const CLOSE_MS = 3_000
+const LINE_CHARS = 500
+const KEPT_LINES = 5
+/** Lines for the node's log in each window; the rest is counted. */
+const LOGGED_LINES = 10
+const WINDOW_MS = 10_000
+const ALARMING = /\b(error|fail(ed|ure)?|warn(ing)?|abort(ed)?|assert|exception|fatal|out of memory)\b/i
 
 /** A port of this machine's own address that nobody listens on just now. */
 export async function freePort (): Promise<number> {
@@ -48,11 +53,13 @@ export class Program {
   /** Resolves to what happened when the program has ended. */
   readonly ended: Promise<string>
   private readonly child: ChildProcess
-  private readonly clock: Clock
+  private readonly parts: ProgramParts
   private end: string | null = null
+  /** Its end was asked for. */
+  private closing = false
 
-  constructor ({ name, path, args, env, clock, echo }: ProgramParts) {
-    this.clock = clock
+  constructor (parts: ProgramParts) {
+    const { name, path, args, env, clock, echo } = this.parts = parts
     env.log('info', `starting ${name}`, { binary: path, arguments: args.join(' ') })
     const child = this.child = spawn(path, args, { stdio: ['ignore', 'pipe', 'pipe'] })
     const output = new Output((line, leftOut) => {
@@ -81,16 +88,87 @@ export class Program {
 
   get pid (): number | undefined { return this.child.pid }
 
+  /**
+   * Waits until it is ready, asking after each pause.
+   * @throws EngineError when the program ends before, and what `ready` throws
+   */
+  async until (ready: () => Promise<boolean>, pauseMs: number): Promise<void> {
+    while (!await ready()) {
+      const end = await this.endOf(pauseMs)
+      if (end !== null) throw new EngineError('provider_error', `${this.parts.name} ${end}`)
+    }
+  }
+
+  /** From now on the runner ends with the program, unless that is closed. */
+  dieWithIt (): void {
+    const { name, die } = this.parts
+    void this.ended.then((how) => { if (!this.closing) die(new Error(`${name} ${how}`)) })
+  }
+
   /** How the program has ended; null while it has not, also a moment later. */
   async endOf (withinMs: number): Promise<string | null> {
-    await Promise.race([this.ended, this.clock.pause(withinMs)])
+    await Promise.race([this.ended, this.parts.clock.pause(withinMs)])
     return this.end
   }
 
   /** Ends the program: by asking, then by force. */
   async close (): Promise<void> {
+    this.closing = true
     this.child.kill('SIGTERM')
     if (await this.endOf(CLOSE_MS) === null) this.child.kill('SIGKILL')
     await this.ended
+  }
+}
+
+/** Cuts output into lines, long ones into their first 500 characters. */
+export class LineCutter {
+  private readonly decoder = new TextDecoder()
+  private rest = ''
+
+  push (bytes: Uint8Array): string[] {
+    const lines = (this.rest + this.decoder.decode(bytes, { stream: true })).split(/[\r\n]+/)
+    // One character more than is kept shows that the line is too long.
+    this.rest = (lines.pop() as string).slice(0, LINE_CHARS + 1)
+    return lines.filter((line) => line !== '').map(cut)
+  }
+}
+
+const cut = (line: string): string => line.length > LINE_CHARS ? `${line.slice(0, LINE_CHARS)}…` : line
+
+/** Keeps the last lines, and hands alarming ones to a log, a few at a time. `now` is monotonic, in ms. */
+export class Output {
+  private readonly log: (line: string, leftOut: number) => void
+  private readonly now: () => number
+  private readonly kept: string[] = []
+  private since = -Infinity
+  private logged = 0
+  private leftOut = 0
+
+  constructor (log: (line: string, leftOut: number) => void, now: () => number) {
+    this.log = log
+    this.now = now
+  }
+
+  add (line: string): void {
+    this.kept.push(line)
+    if (this.kept.length > KEPT_LINES) this.kept.shift()
+    if (ALARMING.test(line)) this.alarm(line)
+  }
+
+  /** The last lines in one. */
+  get last (): string { return this.kept.join(' | ') }
+
+  private alarm (line: string): void {
+    const now = this.now()
+    if (now - this.since >= WINDOW_MS) {
+      this.since = now
+      this.logged = 0
+    }
+    if (++this.logged > LOGGED_LINES) {
+      this.leftOut++
+      return
+    }
+    this.log(line, this.leftOut)
+    this.leftOut = 0
   }
 }

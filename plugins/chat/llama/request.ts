@@ -1,5 +1,5 @@
 /** From the payload of a task to the bodies that llama.cpp's server takes. Pure. */
-import { readParameters } from '../engine/request.js'
+import { readMessages, readParameters } from '../engine/request.js'
 import { readEmbed, type VectorShape } from '../engine/vectors.js'
 import { parametersOf, type SamplingNumbers } from '../sampling.js'
 import type { GrammarRequest, SamplingParams } from '../text/types.js'
@@ -15,13 +15,6 @@ type Body = Record<string, unknown>
 const MAX_IDS = 2 ** 31 - 1
 /** The server takes seeds below this one, which means a seed of its own choice. */
 const SEEDS = 2 ** 32 - 1
-
-/** What is checked as for every other language model. The prompt is not: only the server can read it. */
-function commonOf (payload: Fields, facts: Facts) {
-  const { asked, ...parameters } = readParameters(payload, { ...facts, vocabularySize: MAX_IDS })
-  // One token of the context at least is the prompt's.
-  return { ...parameters, maxTokens: Math.min(asked, facts.contextLength - 1) }
-}
 
 /** Every parameter is sent, as the server's own defaults are others. */
 function samplingOf (params: SamplingParams, { contextLength }: Facts): Body {
@@ -44,18 +37,12 @@ function copiesOf (body: Body, n: number, seed: number | null): Body[] {
   })
 }
 
-function messagesOf (value: unknown): unknown[] {
-  const fine = Array.isArray(value) && value.length > 0 && value.map(fieldsOf).every(({ role, content }) =>
-    typeof role === 'string' && (content == null || typeof content === 'string'))
-  if (!fine) throw invalid('messages takes at least one message with a role and a text', 'messages')
-  return (value as Fields[]).map((message) => ({ ...message, content: message['content'] ?? '' }))
-}
-
 /** The messages and what else the template reads. @throws EngineError invalid_request */
 export function templateBody (payload: Fields): Body {
   const { tools, template_variables: variables, add_generation_prompt: add } = payload
   return {
-    messages: messagesOf(payload['messages']),
+    messages: readMessages(payload['messages']).map((message) =>
+      ({ ...message, content: message.content ?? '' })),
     ...Array.isArray(tools) && tools.length > 0 ? { tools } : {},
     ...variables == null ? {} : { chat_template_kwargs: fieldsOf(variables) },
     ...add === false ? { add_generation_prompt: false } : {}
@@ -87,24 +74,39 @@ function chatGrammar (grammar: GrammarRequest): Body {
   }
 }
 
-/** Bodies for `/v1/chat/completions`, one for each answer. @throws EngineError invalid_request */
-export function chatBodies (payload: Fields, facts: Facts): { bodies: Body[], tops: number } {
-  const { params, n, stop, maxTokens } = commonOf(payload, facts)
-  const { topLogprobs, logprobs, grammar, seed } = params
+/**
+ * The bodies for a route, one for each answer, which `own` and what both routes have in common make. All but
+ * the prompt is checked as for every other language model: only the server can read that.
+ */
+function bodiesOf (
+  payload: Fields, facts: Facts, own: (params: SamplingParams, maxTokens: number) => Body
+): { bodies: Body[], tops: number } {
+  const { params, n, stop, asked } = readParameters(payload, { ...facts, vocabularySize: MAX_IDS })
+  // One token of the context at least is the prompt's.
+  const maxTokens = Math.min(asked, facts.contextLength - 1)
   const body = {
-    ...templateBody(payload),
-    ...chatGrammar(grammar),
+    ...own(params, maxTokens),
     ...samplingOf(params, facts),
-    max_tokens: maxTokens,
     stop,
     stream: true,
-    stream_options: { include_usage: true },
     return_progress: true,
-    cache_prompt: true,
-    // The server reports the chosen token only beside at least one candidate.
-    ...logprobs ? { logprobs: true, top_logprobs: Math.max(1, topLogprobs) } : {}
+    cache_prompt: true
   }
-  return { bodies: copiesOf(body, n, seed), tops: topLogprobs }
+  return { bodies: copiesOf(body, n, params.seed), tops: params.topLogprobs }
+}
+
+/** The server reports the chosen token only beside at least one candidate. */
+const candidates = ({ topLogprobs }: SamplingParams): number => Math.max(1, topLogprobs)
+
+/** Bodies for `/v1/chat/completions`, one for each answer. @throws EngineError invalid_request */
+export function chatBodies (payload: Fields, facts: Facts): { bodies: Body[], tops: number } {
+  return bodiesOf(payload, facts, (params, maxTokens) => ({
+    ...templateBody(payload),
+    ...chatGrammar(params.grammar),
+    max_tokens: maxTokens,
+    stream_options: { include_usage: true },
+    ...params.logprobs ? { logprobs: true, top_logprobs: candidates(params) } : {}
+  }))
 }
 
 function completionGrammar ({ grammar, grammarAfter }: SamplingParams): Body {
@@ -129,20 +131,12 @@ export function promptOf (prompt: unknown, path = 'prompt'): string | number[] {
 
 /** Bodies for `/completion`, one for each answer. @throws EngineError invalid_request */
 export function completionBodies (payload: Fields, facts: Facts): { bodies: Body[], tops: number } {
-  const { params, n, stop, maxTokens } = commonOf(payload, facts)
-  const { topLogprobs, logprobs, seed } = params
-  const body = {
+  return bodiesOf(payload, facts, (params, maxTokens) => ({
     prompt: promptOf(payload['prompt']),
     ...completionGrammar(params),
-    ...samplingOf(params, facts),
     n_predict: maxTokens,
-    stop,
-    stream: true,
-    return_progress: true,
-    cache_prompt: true,
-    ...logprobs ? { n_probs: Math.max(1, topLogprobs) } : {}
-  }
-  return { bodies: copiesOf(body, n, seed), tops: topLogprobs }
+    ...params.logprobs ? { n_probs: candidates(params) } : {}
+  }))
 }
 
 /** A request for embeddings. */

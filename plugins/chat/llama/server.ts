@@ -4,22 +4,19 @@
  */
 import { randomBytes } from 'node:crypto'
 import { readFile, rm, writeFile } from 'node:fs/promises'
-import { EngineError, type EngineEnv } from '../../../kernel/api/engine.js'
-import { serverArguments, type StartOptions } from './arguments.js'
+import type { EngineEnv } from '../../../kernel/api/engine.js'
 import type { Binary } from './binary.js'
+import { serverArguments, type StartOptions } from './command-line.js'
 import { Client, type Address } from './http.js'
-import { freePort, LOOPBACK, Program, type Clock } from './program.js'
+import { freePort, LOOPBACK, Program, type EngineParts } from './program.js'
 
 /** What a server is made of, beside its address and key, which are made here. */
-export interface ServerParts extends Omit<StartOptions, 'flags' | 'address' | 'keyFile'> {
+export interface ServerParts extends Omit<StartOptions, 'flags' | 'address' | 'keyFile'>, EngineParts {
   binary: Binary
   modelId: string
   /** Bytes of the model's files: the server has about as much in memory when it is ready. */
   modelBytes: number
   env: EngineEnv
-  clock: Clock
-  /** Takes the server's own log, line by line. */
-  echo: (line: string) => void
 }
 
 /** In the runner's own folder, which is its working folder: the path of a socket has to be short. */
@@ -38,10 +35,8 @@ async function memory (pid: number | undefined, name: 'VmRSS' | 'VmHWM'): Promis
 /** A server that runs, or did. */
 export class LlamaServer {
   readonly client: Client
-  private readonly program: Program
+  readonly program: Program
   private readonly parts: ServerParts
-  /** Its end was asked for. */
-  closing = false
 
   private constructor (program: Program, client: Client, parts: ServerParts) {
     this.program = program
@@ -63,33 +58,24 @@ export class LlamaServer {
     return new LlamaServer(program, new Client(address, key, modelId), parts)
   }
 
-  get pid (): number | undefined { return this.program.pid }
-
-  /** Resolves to what happened when the server has ended. */
-  get ended (): Promise<string> { return this.program.ended }
-
   /** The most memory it has had, in bytes; 0 where the system does not tell. */
-  async peakBytes (): Promise<number> { return await memory(this.pid, 'VmHWM') }
+  async peakBytes (): Promise<number> { return await memory(this.program.pid, 'VmHWM') }
 
   /** Waits until the model is loaded, reporting how far that is. @throws EngineError when the server ends */
   async ready (): Promise<void> {
-    const { env, modelBytes } = this.parts
+    const { client, program, parts: { env, modelBytes } } = this
     const total = Math.max(modelBytes, 1)
-    while (!await this.client.healthy()) {
-      const end = await this.program.endOf(POLL_MS)
-      if (end !== null) throw new EngineError('provider_error', `llama-server ${end}`)
-      env.progress(Math.min(await memory(this.pid, 'VmRSS'), total - 1), total)
-    }
+    await program.until(async () => {
+      if (await client.healthy()) return true
+      env.progress(Math.min(await memory(program.pid, 'VmRSS'), total - 1), total)
+      return false
+    }, POLL_MS)
     await rm(KEY_FILE, { force: true })
     env.progress(total, total)
   }
 
-  /** How the server has ended; null while it has not, also a moment later. */
-  async endOf (withinMs: number): Promise<string | null> { return await this.program.endOf(withinMs) }
-
   /** Ends the server: by asking, then by force. */
   async close (): Promise<void> {
-    this.closing = true
     this.client.close()
     await this.program.close()
     await rm(SOCKET, { force: true })

@@ -2,9 +2,10 @@
 import {
   EngineError, type EngineChunk, type EngineSession, type EngineTask, type ModelSpec, type SpanSink
 } from '../../../kernel/api/engine.js'
-import { unknownTask } from '../engine/request.js'
+import { overloaded, unknownTask } from '../engine/request.js'
 import { vectorChunk } from '../engine/vectors.js'
 import { ChatReader, CompletionReader, PieceSpans, type AnswerReader, type Piece } from './answer.js'
+import type { Sizes } from './command-line.js'
 import { BrokenAnswer } from './errors.js'
 import type { Client } from './http.js'
 import { fieldsOf, idsOf, listOf, numberOf, textOf, type Fields } from '../json.js'
@@ -12,7 +13,6 @@ import {
   chatBodies, completionBodies, embedRequest, promptOf, templateBody, type Facts
 } from './request.js'
 import type { LlamaServer } from './server.js'
-import type { Sizes } from './sizes.js'
 
 /** How long the end of the server may take to be known after its connections broke. */
 const END_MS = 1_000
@@ -78,7 +78,7 @@ export class LlamaSession implements EngineSession {
   }
 
   info (): Record<string, unknown> {
-    const { facts: { contextLength }, sizes: { slots }, server: { pid } } = this
+    const { facts: { contextLength }, sizes: { slots }, server: { program: { pid } } } = this
     return { contextLength, answersAtOnce: slots, build: textOf(this.props['build_info']), serverPid: pid }
   }
 
@@ -112,7 +112,8 @@ export class LlamaSession implements EngineSession {
     asked: Asked, signal: AbortSignal, trace: SpanSink | undefined
   ): AsyncGenerator<EngineChunk> {
     const { bodies } = asked
-    this.checkQueue(bodies.length)
+    const { open, sizes: { most }, facts: { modelId } } = this
+    if (open + bodies.length > most) throw overloaded(modelId, open, most)
     this.open += bodies.length
     let begun = false
     try {
@@ -124,14 +125,6 @@ export class LlamaSession implements EngineSession {
     } finally {
       this.open -= bodies.length
     }
-  }
-
-  /** @throws EngineError overloaded */
-  private checkQueue (more: number): void {
-    const { open, sizes: { most } } = this
-    if (open + more <= most) return
-    throw new EngineError('overloaded', `${this.facts.modelId} has ${open} answers to write already; ` +
-      `at most ${most} may be open at once`, { open, limit: most })
   }
 
   private async * answer (
@@ -192,7 +185,7 @@ export class LlamaSession implements EngineSession {
   /** A broken connection as what it means: the server has ended, or failed. */
   private async explained (error: unknown): Promise<unknown> {
     if (!(error instanceof BrokenAnswer)) return error
-    const end = await this.server.endOf(END_MS)
+    const end = await this.server.program.endOf(END_MS)
     return end === null
       ? new EngineError('provider_error', error.message)
       : new EngineError('instance_lost', `llama-server ${end}`)

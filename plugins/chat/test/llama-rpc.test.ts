@@ -5,8 +5,9 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
 import type { EngineSession } from '../../../kernel/api/engine.js'
-import { donorArguments, donorBinariesOf, startDonor } from '../llama/donor.js'
-import { rpcArguments, rpcOf } from '../llama/rpc.js'
+import { donorPaths } from '../llama/binary.js'
+import { rpcArguments, rpcOf } from '../llama/command-line.js'
+import { donorArguments, startDonor } from '../llama/donor.js'
 import {
   ask, chunksOf, donorIn, entries, folder, lives, notingEnv, rig, specOf, talk, until, type TestCase
 } from './llama-kit.js'
@@ -62,14 +63,14 @@ t.test('which program a donor runs', async (t) => {
   const { binary } = donorIn(directory)
   const beside = join(directory, 'llama-server')
   const told = { donorBinary: '/opt/rpc', serverBinary: beside }
-  t.strictSame(await donorBinariesOf(told), ['/opt/rpc'], 'as told')
-  t.strictSame(await donorBinariesOf({ serverBinary: beside }), [binary], 'the one beside the server')
+  t.strictSame(await donorPaths(told), ['/opt/rpc'], 'as told')
+  t.strictSame(await donorPaths({ serverBinary: beside }), [binary], 'the one beside the server')
   renameSync(binary, join(directory, 'ggml-rpc-server'))
   const newer = join(directory, 'ggml-rpc-server')
-  t.strictSame(await donorBinariesOf({ serverBinary: beside }), [newer], 'as newer builds call it')
-  t.strictSame(await donorBinariesOf({ serverBinary: '/none/llama-server' }), IN_PATH, 'those in PATH')
-  t.strictSame(await donorBinariesOf({}), IN_PATH)
-  await t.rejects(donorBinariesOf({ donorBinary: 'rpc-server' }), { message: /takes an absolute path/ })
+  t.strictSame(await donorPaths({ serverBinary: beside }), [newer], 'as newer builds call it')
+  t.strictSame(await donorPaths({ serverBinary: '/none/llama-server' }), IN_PATH, 'those in PATH')
+  t.strictSame(await donorPaths({}), IN_PATH)
+  await t.rejects(donorPaths({ donorBinary: 'rpc-server' }), { message: /takes an absolute path/ })
 })
 
 async function donorOf (t: TestCase, scenario: Parameters<typeof donorIn>[1] = {}): Promise<{

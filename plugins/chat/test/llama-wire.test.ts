@@ -1,13 +1,12 @@
 import t from 'tap'
 import { ChatReader, CompletionReader } from '../llama/answer.js'
-import { serverArguments } from '../llama/arguments.js'
 import { readHelp } from '../llama/binary.js'
+import { serverArguments, sizesOf } from '../llama/command-line.js'
 import { serverError } from '../llama/errors.js'
 import { modelFile } from '../llama/index.js'
 import { merged } from '../llama/session.js'
-import { LineCutter, Output } from '../llama/output.js'
+import { LineCutter, Output } from '../llama/program.js'
 import { chatBodies, completionBodies, embedRequest, promptOf } from '../llama/request.js'
-import { sizesOf } from '../llama/sizes.js'
 import { cardOf, specOf } from './llama-kit.js'
 
 const facts = { modelId: 'test/gguf', contextLength: 100, defaults: {} }

@@ -1,0 +1,162 @@
+/** The command line of a server: how much it takes on, and over which nodes its model is spread. Pure. */
+import { EngineError, type ModelSpec } from '../../../kernel/api/engine.js'
+import { option } from '../engine/limits.js'
+import { fieldsOf, listOf, textOf } from '../json.js'
+import type { Address } from './http.js'
+
+const MIB = 2 ** 20
+/**
+ * The server takes the memory of all its tokens at once when it starts, and placement counts this many. A
+ * small model gets more, in what placement leaves free beside.
+ */
+const DEFAULT_TOKENS = 8_192
+const SMALL_BYTES = 128 * MIB
+const DEFAULT_PROMPT_CACHE = 128 * MIB
+const MAX_SLOTS = 16
+const DEFAULT_QUEUE = 256
+/** Keys and values are kept as 16-bit floats. */
+const VALUE_BYTES = 2
+/** An embedding is made in one go, with memory for all tokens of the text. */
+const MAX_EMBEDDED = 8_192
+
+/** Bounds of a server. */
+export interface Sizes {
+  /** Tokens of one prompt and its answer. */
+  contextLength: number
+  /** Answers written at once. */
+  slots: number
+  /** Answers written or waiting at once. */
+  most: number
+  /** Memory for prompts that may come again. */
+  promptCacheMib: number
+}
+
+/**
+ * Options: `context_length` (a shorter one than the model's), `kv_cache_bytes`, `prefix_cache_bytes`,
+ * `max_batch` (answers at once) and `max_queue` (answers waiting).
+ * @throws EngineError model_invalid for an option that is no such number
+ */
+export function sizesOf (spec: ModelSpec, embeds: boolean): Sizes {
+  const { card, options } = spec
+  const { nLayers, kvHeads, headSize } = card
+  const tokenBytes = Math.max(1, 2 * nLayers * kvHeads * headSize * VALUE_BYTES)
+  const usual = Math.max(DEFAULT_TOKENS * tokenBytes, SMALL_BYTES)
+  const tokens = Math.floor(option(options, 'kv_cache_bytes', 2 * tokenBytes, usual) / tokenBytes)
+  const longest = Math.min(card.contextLength, tokens, embeds ? MAX_EMBEDDED : Infinity)
+  const contextLength = Math.min(option(options, 'context_length', 2, longest), longest)
+  const fitting = Math.max(1, Math.floor(tokens / contextLength))
+  const slots = Math.min(option(options, 'max_batch', 1, MAX_SLOTS), fitting)
+  return {
+    contextLength,
+    slots,
+    most: slots + option(options, 'max_queue', 1, DEFAULT_QUEUE),
+    promptCacheMib: Math.floor(option(options, 'prefix_cache_bytes', 0, DEFAULT_PROMPT_CACHE) / MIB)
+  }
+}
+
+/** A donor: where its rpc-server is reached from here, and its share of the layers. */
+export interface Donor { address: string, layers: number }
+
+/** The plan of a model over several nodes, as its driver is told. */
+export interface RpcPlan {
+  /** Layers that stay on this node. */
+  layers: number
+  /** In the order of the plan. */
+  donors: readonly Donor[]
+}
+
+const RPC_FLAGS = ['--rpc', '--tensor-split', '--n-gpu-layers']
+const ADDRESS = /^127\.0\.0\.1:[1-9]\d{0,4}$/
+const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) > 0
+
+/** The plan in the options of a spec; null for a model on one node. @throws EngineError for a broken one */
+export function rpcOf ({ rpc }: Readonly<Record<string, unknown>>): RpcPlan | null {
+  if (rpc === undefined) return null
+  const { layers } = fieldsOf(rpc)
+  const donors = listOf(fieldsOf(rpc)['donors']).map(({ address, layers }) =>
+    ({ address: textOf(address), layers: Number(layers) }))
+  const fine = donors.every(({ address, layers }) => ADDRESS.test(address) && isCount(layers))
+  if (isCount(layers) && donors.length > 0 && fine) return { layers, donors }
+  throw new EngineError('provider_error', 'the option rpc must name the own layers and those of donors')
+}
+
+/**
+ * The options for a plan. A server counts the layers it hands out from the last one and one more for the
+ * output, in shares of its devices: those of the donors first, then its own GPU. With `cpu` its own layers
+ * are those it does not hand out.
+ * @throws EngineError where the server cannot do that
+ */
+export function rpcArguments (
+  { layers, donors }: RpcPlan, backend: string, flags: ReadonlySet<string>
+): string[] {
+  const missing = RPC_FLAGS.filter((name) => !flags.has(name))
+  if (missing.length > 0) {
+    throw new EngineError('provider_error', `this llama-server does not know ${missing.join(', ')}: it was ` +
+      'built without RPC (GGML_RPC). Set SVC_LLAMA_SERVER_BIN to one that was, and restart svc')
+  }
+  const shares = [...donors.map((donor) => donor.layers), ...backend === 'cpu' ? [] : [layers]]
+  const handedOut = shares.reduce((sum, share) => sum + share, 1)
+  shares[shares.length - 1]! += 1
+  return [
+    '--rpc', donors.map(({ address }) => address).join(','), '--tensor-split', shares.join(','),
+    '--n-gpu-layers', String(handedOut)
+  ]
+}
+
+/** What a server is started with. */
+export interface StartOptions {
+  flags: ReadonlySet<string>
+  /** The model's file, or its first part. */
+  model: string
+  address: Address
+  /** File with the key clients must show; not on the command line, which every user can read. */
+  keyFile: string
+  threads: number
+  backend: string
+  sizes: Sizes
+  /** Makes embeddings, and nothing else. */
+  embeds: boolean
+  /** How the model is spread over donors; null for a model that this server has alone. */
+  rpc?: RpcPlan | null
+}
+
+/** More layers than any model has. */
+const ALL_LAYERS = '999'
+
+const placeOf = (address: Address): string[] => 'socketPath' in address
+  ? ['--host', address.socketPath]
+  : ['--host', address.host, '--port', String(address.port)]
+
+/** Options that are given only to a server that knows them, as it would not start otherwise. */
+function optional ({ flags, backend, sizes, embeds, rpc = null }: StartOptions): string[][] {
+  const { contextLength, promptCacheMib } = sizes
+  return [
+    // It serves nobody but this runner.
+    flags.has('--no-ui') ? ['--no-ui'] : ['--no-webui'],
+    ['--offline'],
+    ['--jinja'],
+    // An answer ends where the context does.
+    ['--no-context-shift'],
+    ['--cache-ram', String(promptCacheMib)],
+    ...rpc === null ? alone(backend) : [],
+    ...embeds
+      ? [['--embeddings'], ['--batch-size', String(contextLength)], ['--ubatch-size', String(contextLength)]]
+      : []
+  ].filter(([name]) => flags.has(name as string))
+}
+
+/** Where the layers of a model are that has no donors. */
+const alone = (backend: string): string[][] => backend === 'cpu'
+  ? [['--n-gpu-layers', '0'], ['--device', 'none']]
+  : [['--n-gpu-layers', ALL_LAYERS]]
+
+/** The arguments for a server. @throws EngineError for donors where the server cannot use any */
+export function serverArguments (options: StartOptions): string[] {
+  const { model, address, keyFile, threads, sizes, rpc = null, backend, flags } = options
+  return [
+    '--model', model, ...placeOf(address), '--api-key-file', keyFile, '--threads', String(threads),
+    // The server shares the context out between the answers.
+    '--ctx-size', String(sizes.contextLength * sizes.slots), '--parallel', String(sizes.slots),
+    ...optional(options).flat(), ...rpc === null ? [] : rpcArguments(rpc, backend, flags)
+  ]
+}
