@@ -2,8 +2,7 @@
 import { OutputReader } from '../text/parse/output.js'
 import type { OutputDelta, ToolCallDelta } from '../text/parse/output.js'
 import type { EngineChunk } from '../../../kernel/index.js'
-import type { TokenReport } from '../engine/mailbox.js'
-import type { Done } from '../engine/generation.js'
+import type { Done, TokenReport } from '../engine/pieces.js'
 import type { ToolFormatName } from '../text/tool-formats.js'
 
 /** Why a choice ended, under OpenAI's names. */

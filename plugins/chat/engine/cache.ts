@@ -3,9 +3,7 @@
  * side, and copying rows between batches.
  */
 import type { CacheTensor } from './bind.js'
-
-/** Numbers of one tensor. Half-precision floats are kept as their bits. */
-export type Part = Float32Array | Uint16Array
+import type { Part } from './tensors.js'
 
 /**
  * The KV cache of some sequences. The graph gets `room` entries of each row of a growing tensor; a shorter

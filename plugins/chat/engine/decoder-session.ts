@@ -3,10 +3,10 @@ import type {
   EngineChunk, EngineSession, EngineTask, ModelSpec, SpanSink
 } from '../../../kernel/api/engine.js'
 import type { KvBatch } from './cache.js'
-import { Generation, type Done } from './generation.js'
+import { Generation } from './generation.js'
 import { limitsOf } from './limits.js'
 import type { Loaded } from './load.js'
-import { Mailbox } from './mailbox.js'
+import { Mailbox } from './pieces.js'
 import {
   detokenized, overloaded, readTextRequest, tokenized, unknownTask, type ModelFacts, type TextRequest
 } from './request.js'
@@ -107,7 +107,7 @@ export class DecoderSession implements EngineSession {
     const { waiting, active } = this.scheduler.load
     const open = waiting + active
     if (open + request.n > this.most) throw overloaded(this.facts.modelId, open, this.most)
-    const mailbox = new Mailbox<Done>()
+    const mailbox = new Mailbox()
     const inReasoning = this.endsInReasoning(request.prompt)
     const takeBack = this.scheduler.submit(this.jobs({ ...request, trace }, inReasoning, mailbox))
     const onAbort = (): void => {
@@ -140,7 +140,7 @@ export class DecoderSession implements EngineSession {
     return end.lastIndexOf(REASONING) > end.lastIndexOf(REASONING_END)
   }
 
-  private jobs (request: Traced, inReasoning: boolean, mailbox: Mailbox<Done>): Generation[] {
+  private jobs (request: Traced, inReasoning: boolean, mailbox: Mailbox): Generation[] {
     const { prompt, maxTokens, stop, n, markers, continues, trace } = request
     const { text } = this.facts
     // The shape that was asked for is that of the answer, not of the reasoning before it.

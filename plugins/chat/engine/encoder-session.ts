@@ -2,6 +2,7 @@
 import {
   EngineError, type EngineChunk, type EngineSession, type EngineTask, type ModelSpec, type SpanSink
 } from '../../../kernel/api/engine.js'
+import { invalid } from '../text/errors.js'
 import type { LoadedText } from '../text/types.js'
 import { callsOf, type Encoder } from './encoder.js'
 import { readEmbed, vectorChunk, type Pooling, type VectorShape } from './vectors.js'
@@ -14,9 +15,6 @@ export interface LoadedEncoder {
 }
 
 interface EmbedRequest { texts: number[][], shape: VectorShape }
-
-const invalid = (path: string, message: string): EngineError =>
-  new EngineError('invalid_request', message, { issues: [{ path, message }] })
 
 /**
  * Answers one chunk per text, `{ kind: 'embedding', index, dimensions }` with the numbers as little-endian
@@ -82,7 +80,7 @@ export class EncoderSession implements EngineSession {
 
   private check (ids: readonly number[], index: number): void {
     const { contextLength } = this.loaded
-    if (ids.length === 0) throw invalid('input', `input ${index} has no token`)
+    if (ids.length === 0) throw invalid(`input ${index} has no token`, 'input')
     if (ids.length <= contextLength) return
     throw new EngineError('context_length_exceeded',
       `context_length_exceeded: input ${index} has ${ids.length} ` +

@@ -1,9 +1,8 @@
 /** Models that turn texts into vectors. */
-import { Tensor, type InferenceSession } from 'onnxruntime-node'
+import type { InferenceSession, Tensor } from 'onnxruntime-node'
 import { EngineError, type EngineEnv } from '../../../kernel/api/engine.js'
-import { growing, listed, whole, type Port, type Sizes, type WholePort } from './bind.js'
-import { floatsOfHalves } from './half.js'
-import { wholeTensor, type Feeds } from './model.js'
+import { growing, listed, whole, type Port, type Real, type Sizes, type WholePort } from './bind.js'
+import { floatsOfHalves, realTensor, wholeTensor, type Feeds } from './tensors.js'
 import { pool, type Pooling } from './vectors.js'
 
 /** Inputs by what they are fed with. */
@@ -13,7 +12,7 @@ interface EncoderBinding {
   types: WholePort | null
   positions: WholePort | null
   /** Caches of a decoder that is used as an encoder: fed empty. */
-  pasts: Array<{ name: string, half: boolean, dims: (rows: number) => number[] }>
+  pasts: Array<{ name: string, type: Real, dims: (rows: number) => number[] }>
   output: string
   /** The output has one vector per text already. */
   pooled: boolean
@@ -41,7 +40,7 @@ function pastOf (port: Port, sizes: Sizes): EncoderBinding['pasts'][number] {
   }
   const { lead, heads, width } = shape
   const dims = (rows: number): number[] => [...lead === 2 ? [2] : [], rows, heads, 0, width]
-  return { name: port.name, half: port.type === 'float16', dims }
+  return { name: port.name, type: port.type === 'float16' ? 'float16' : 'float32', dims }
 }
 
 /** Finds out what each input is for. @throws EngineError model_invalid */
@@ -136,11 +135,9 @@ export class Encoder {
     feed(mask, (text, i) => i < text.length ? 1 : 0)
     feed(types, () => 0)
     feed(positions, (_, i) => i)
-    for (const { name, half, dims } of pasts) {
-      const empty = dims(rows)
-      feeds[name] = half
-        ? new Tensor('float16', new Uint16Array(0), empty)
-        : new Tensor('float32', new Float32Array(0), empty)
+    for (const { name, type, dims } of pasts) {
+      const none = type === 'float16' ? new Uint16Array(0) : new Float32Array(0)
+      feeds[name] = realTensor(type, none, dims(rows))
     }
     return feeds
   }

@@ -1,20 +1,8 @@
 /** One answer: the tokens of a sequence on their way to text. */
 import type { SpanSink } from '../../../kernel/api/engine.js'
-import { AnswerSpans } from './answer-spans.js'
 import type { ChosenToken, LoadedText, TextStream, TokenChooser } from '../text/types.js'
-import type { Delta, Mailbox, TokenReport } from './mailbox.js'
+import { AnswerSpans, type Delta, type Done, type Mailbox, type TokenReport } from './pieces.js'
 import type { Job } from './sequence.js'
-
-/** The end of an answer. Rates are tokens per second, null where nothing was measured. */
-export interface Done {
-  kind: 'done'
-  index: number
-  finish_reason: 'stop' | 'length'
-  /** The stop text that ended it, if one did. */
-  stop_text: string | null
-  usage: { prompt_tokens: number, completion_tokens: number, cached_tokens: number }
-  stats: { prompt_tps: number | null, generation_tps: number | null, peak_memory_bytes: number }
-}
 
 /** What an answer is made with. */
 export interface GenerationParts {
@@ -27,7 +15,7 @@ export interface GenerationParts {
   /** Report every token. */
   logprobs: boolean
   text: LoadedText
-  mailbox: Mailbox<Done>
+  mailbox: Mailbox
   now: () => number
   /** Called after the last piece. */
   onEnd: () => void
@@ -85,7 +73,7 @@ export class Generation implements Job {
     this.send(stream.end().text)
     const { cached, written, firstAt, startedAt } = this
     this.spans?.ended({ input_tokens: prompt.length, output_tokens: written, cached_tokens: cached })
-    mailbox.done({
+    mailbox.push({
       kind: 'done',
       index,
       finish_reason: this.reason,
@@ -114,6 +102,6 @@ export class Generation implements Job {
     const delta: Delta = { kind: 'delta', index, text }
     if (this.reports.length > 0) delta.tokens = this.reports
     this.reports = []
-    mailbox.delta(delta)
+    mailbox.push(delta)
   }
 }

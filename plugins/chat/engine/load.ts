@@ -3,7 +3,7 @@ import { readFile, stat } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import type { InferenceSession } from 'onnxruntime-node'
 import { EngineError, type EngineEnv, type ModelSpec } from '../../../kernel/api/engine.js'
-import { decodeModel, encodeModel, openSession } from '../../onnx/engine.js'
+import { openSession } from '../../onnx/engine.js'
 import { fieldsOf } from '../json.js'
 import { parametersOf } from '../sampling.js'
 import { loadText } from '../text/index.js'
@@ -12,9 +12,8 @@ import { bind, namesOf, type Port } from './bind.js'
 import type { LoadedEncoder } from './encoder-session.js'
 import { Encoder, bindEncoder, isEncoder } from './encoder.js'
 import { findFiles, type ModelFiles } from './files.js'
-import { sliceBeforeHead } from './last-token.js'
+import { changedGraph } from './graph-changes.js'
 import { OnnxDecoder } from './model.js'
-import { giveNewEntries } from './new-entries.js'
 import { poolingOf } from './vectors.js'
 import { Prompts } from './prompts.js'
 import { probe, type Probed } from './probe.js'
@@ -71,27 +70,15 @@ async function decoderOf (
 
 type Changed = Probing & { sliced: boolean }
 
-/**
- * The graph with its head on the last token only, and with new entries of the state as outputs, as far as
- * that can be had; undefined where neither can.
- */
-async function changedGraph (
-  { graph, genai }: ModelFiles, { backend, card }: ModelSpec
-): Promise<{ bytes: Uint8Array, sliced: boolean } | undefined> {
-  const names = namesOf(genai)
-  const model = decodeModel(await readFile(graph))
-  const sliced = sliceBeforeHead(model, names.logits)
-  // On other devices states may stay in their memory: what is faster there was not measured.
-  const fresh = backend === 'cpu' && giveNewEntries(model, card, names)
-  return sliced || fresh ? { bytes: encodeModel(model), sliced } : undefined
-}
-
+/** The model with its graph changed for speed; undefined where that cannot be. */
 async function openChanged (
   files: ModelFiles, spec: ModelSpec, env: EngineEnv
 ): Promise<Changed | undefined> {
   if ((await stat(files.graph)).size > MAX_CHANGED_BYTES) return undefined
   try {
-    const made = await changedGraph(files, spec)
+    // On other devices states may stay in their memory: what is faster there was not measured.
+    const entries = spec.backend === 'cpu'
+    const made = changedGraph(await readFile(files.graph), entries, spec.card, namesOf(files.genai))
     if (made === undefined) return undefined
     const opened = await open(made.bytes, spec, dirname(files.graph))
     return { ...await decoderOf(opened, files, spec, env), sliced: made.sliced }

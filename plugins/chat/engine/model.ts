@@ -4,33 +4,18 @@ import { EngineError, type EngineEnv } from '../../../kernel/api/engine.js'
 import type { Binding, WholePort } from './bind.js'
 import {
   continued, dimsOf, emptyBatch, fullBatch, hasRoom, offsetOf, packRows, sizeOf, stateBytes,
-  tokenBytes, viewOf, type Decoder, type Forward, type KvBatch, type Padding, type Part,
-  type RowSource
+  tokenBytes, viewOf, type Decoder, type Forward, type KvBatch, type Padding, type RowSource
 } from './cache.js'
-import { floatsOfHalves } from './half.js'
+import { floatsOf, realTensor, wholeTensor, type Feeds, type Part } from './tensors.js'
 
 /** How the graph takes several sequences; found out by probe.ts. */
 export interface BatchSupport { padding: Padding, ragged: boolean, chunked: boolean, maxRows: number }
-
-/** Inputs or outputs by name. */
-export type Feeds = Record<string, Tensor>
-
-/** Whole numbers as the port takes them. */
-export function wholeTensor (port: WholePort, values: ArrayLike<number>, dims: readonly number[]): Tensor {
-  if (port.type === 'int32') return new Tensor('int32', Int32Array.from(values), dims)
-  const data = new BigInt64Array(values.length)
-  for (let i = 0; i < values.length; i++) data[i] = BigInt(values[i] as number)
-  return new Tensor('int64', data, dims)
-}
 
 /**
  * Entries that rows get more than they need, so that they are copied once per so many tokens: few enough that
  * looking at them costs about what the copying does, which takes three times as long per entry.
  */
 const spareOf = (span: number): number => Math.ceil(Math.sqrt(3 * span))
-
-const real = (type: 'float32' | 'float16', part: Part, dims: readonly number[]): Tensor =>
-  part instanceof Float32Array ? new Tensor('float32', part, dims) : new Tensor(type, part, dims)
 
 /** Entries that the graph looks at: padding behind is left out. */
 const totalOf = ({ span, room }: KvBatch, added: number, padding: Padding): number =>
@@ -41,16 +26,14 @@ function maskOf (port: WholePort, batch: KvBatch, added: number, padding: Paddin
   const { lengths } = batch
   const total = totalOf(batch, added, padding)
   const dims = [lengths.length, total]
-  const from = lengths.map((length, row) => row * total + offsetOf(padding, total, length + added))
-  const to = (row: number): number => (from[row] as number) + (lengths[row] as number) + added
-  if (port.type === 'int32') {
-    const mask = new Int32Array(lengths.length * total)
-    from.forEach((start, row) => mask.fill(1, start, to(row)))
-    return new Tensor('int32', mask, dims)
-  }
-  const mask = new BigInt64Array(lengths.length * total)
-  from.forEach((start, row) => mask.fill(1n, start, to(row)))
-  return new Tensor('int64', mask, dims)
+  const size = lengths.length * total
+  const mask = port.type === 'int32' ? new Int32Array(size) : new BigInt64Array(size)
+  lengths.forEach((length, row) => {
+    const from = row * total + offsetOf(padding, total, length + added)
+    if (mask instanceof Int32Array) mask.fill(1, from, from + length + added)
+    else mask.fill(1n, from, from + length + added)
+  })
+  return new Tensor(port.type, mask, dims)
 }
 
 /** Where the graph puts the new entries of each row. */
@@ -150,7 +133,7 @@ export class OnnxDecoder implements Decoder<KvBatch> {
     }
     binding.tensors.forEach((tensor, i) => {
       const part = viewOf(tensor, batch.parts[i] as Part, batch)
-      feeds[tensor.input] = real(tensor.type, part, dimsOf(tensor, rows, batch.room))
+      feeds[tensor.input] = realTensor(tensor.type, part, dimsOf(tensor, rows, batch.room))
     })
     return feeds
   }
@@ -174,10 +157,8 @@ export class OnnxDecoder implements Decoder<KvBatch> {
       throw new EngineError('model_invalid', `output "${name}" of the graph has shape ` +
         `[${tensor?.dims.join(', ') ?? ''}]: [rows, tokens, vocabulary] was expected`)
     }
-    return Array.from({ length: rows }, (_, row) => {
-      const data = tensor.data as Part
-      const last = data.subarray((row + 1) * each - size, (row + 1) * each)
-      return last instanceof Float32Array ? last : floatsOfHalves(last)
-    })
+    const data = tensor.data as Part
+    return Array.from({ length: rows }, (_, row) =>
+      floatsOf(data.subarray((row + 1) * each - size, (row + 1) * each)))
   }
 }

@@ -2,25 +2,23 @@
  * Finds out by small runs how a graph takes several sequences: where padding goes, and whether prompts can be
  * fed in pieces. A graph that gives other results in a batch than alone gets no batch.
  */
-import type { Forward, KvBatch, Part } from './cache.js'
-import { floatsOfHalves } from './half.js'
+import type { Forward, KvBatch } from './cache.js'
 import type { BatchSupport, OnnxDecoder } from './model.js'
+import { floatsOf, type Part } from './tensors.js'
 
 /** Largest difference of two results that counts as rounding, relative to the largest number. */
 const ROUNDING = { float32: 1e-3, float16: 2e-2 } as const
 /** Token ids that every vocabulary has; the sequences have different lengths. */
 const PROMPTS: ReadonlyArray<readonly number[]> = [[1, 5, 3, 7, 2], [4, 6, 1]]
-const NEXT = [3, 5]
+const NEXT = [[3], [5]]
 const PIECE = 3
 
 /** What was found; `deviation` is the relative difference of a batch to single runs. */
 export interface Probed { batching: BatchSupport, deviation: number, vocabularySize: number }
 
-const floats = (part: Part): Float32Array => part instanceof Float32Array ? part : floatsOfHalves(part)
-
 /** Largest difference relative to the largest number; infinite for NaN or different sizes. */
 export function deviationOf (a: Part, b: Part): number {
-  const [left, right] = [floats(a), floats(b)]
+  const [left, right] = [floatsOf(a), floatsOf(b)]
   if (left.length !== right.length) return Infinity
   let worst = 0
   let largest = 0
@@ -43,19 +41,24 @@ function rowDeviation (
   return Math.max(deviationOf(alone.logits[0] as Float32Array, all.logits[row] as Float32Array), ...parts)
 }
 
-async function singles (decoder: OnnxDecoder, prompts: typeof PROMPTS): Promise<Array<Forward<KvBatch>>> {
+/** Feeds each sequence its tokens, in a call of its own. */
+async function feedEach (
+  decoder: OnnxDecoder, batches: readonly KvBatch[], tokens: ReadonlyArray<readonly number[]>
+): Promise<Array<Forward<KvBatch>>> {
   const made: Array<Forward<KvBatch>> = []
-  for (const prompt of prompts) made.push(await decoder.forward(decoder.empty(), [prompt], true))
+  for (const [i, batch] of batches.entries()) {
+    made.push(await decoder.forward(batch, [tokens[i] as number[]], true))
+  }
   return made
 }
 
 /** The difference that a batch makes; infinite where the graph cannot do it. */
 async function tryBatch (
-  decoder: OnnxDecoder, starts: ReadonlyArray<Forward<KvBatch>>, alone: ReadonlyArray<Forward<KvBatch>>
+  decoder: OnnxDecoder, starts: readonly KvBatch[], alone: ReadonlyArray<Forward<KvBatch>>
 ): Promise<number> {
   try {
-    const rows = starts.map(({ batch }) => ({ batch, row: 0, length: batch.span }))
-    const together = await decoder.forward(decoder.pack(rows), NEXT.map((id) => [id]), true)
+    const rows = starts.map((batch) => ({ batch, row: 0, length: batch.span }))
+    const together = await decoder.forward(decoder.pack(rows), NEXT, true)
     return Math.max(...alone.map((one, row) => rowDeviation(decoder, one, together, row)))
   } catch {
     return Infinity
@@ -73,33 +76,24 @@ async function tryPieces (decoder: OnnxDecoder, whole: Forward<KvBatch>): Promis
   }
 }
 
-async function nextOf (
-  decoder: OnnxDecoder, starts: ReadonlyArray<Forward<KvBatch>>
-): Promise<Array<Forward<KvBatch>>> {
-  const made: Array<Forward<KvBatch>> = []
-  for (const [row, { batch }] of starts.entries()) {
-    made.push(await decoder.forward(batch, [[NEXT[row] as number]], true))
-  }
-  return made
-}
-
 /** Tries the ways and sets the batching of the decoder. @throws what a single run of the graph throws */
 export async function probe (decoder: OnnxDecoder): Promise<Probed> {
   const rounding = ROUNDING[decoder.binding.tensors[0]?.type ?? 'float32']
-  const starts = await singles(decoder, PROMPTS)
-  const [first] = starts as [Forward<KvBatch>]
+  const begun = await feedEach(decoder, PROMPTS.map(() => decoder.empty()), PROMPTS)
+  const [first] = begun as [Forward<KvBatch>]
   const chunked = await tryPieces(decoder, first) <= rounding
   decoder.batching = { padding: 'left', ragged: false, chunked, maxRows: 1 }
+  const starts = begun.map(({ batch }) => batch)
   const deviation = decoder.binding.single ? 0 : await probeBatches(decoder, starts, rounding)
   return { batching: decoder.batching, deviation, vocabularySize: first.logits[0]?.length ?? 0 }
 }
 
 /** Answers the least difference of a batch, whether it is used or not. */
 async function probeBatches (
-  decoder: OnnxDecoder, starts: ReadonlyArray<Forward<KvBatch>>, rounding: number
+  decoder: OnnxDecoder, starts: readonly KvBatch[], rounding: number
 ): Promise<number> {
   const { batching } = decoder
-  const alone = await nextOf(decoder, starts)
+  const alone = await feedEach(decoder, starts, NEXT)
   let best = Infinity
   for (const padding of decoder.binding.mask === null ? [] : ['left', 'right'] as const) {
     decoder.batching = { ...batching, padding, ragged: true, maxRows: Infinity }
@@ -108,8 +102,8 @@ async function probeBatches (
     if (deviation <= rounding) return deviation
   }
   decoder.batching = batching
-  const same = [starts[0], starts[0]] as Array<Forward<KvBatch>>
-  const deviation = await tryBatch(decoder, same, await nextOf(decoder, same))
+  const same = [starts[0], starts[0]] as KvBatch[]
+  const deviation = await tryBatch(decoder, same, await feedEach(decoder, same, NEXT))
   if (deviation <= rounding) decoder.batching = { ...batching, maxRows: Infinity }
   return Math.min(best, deviation)
 }

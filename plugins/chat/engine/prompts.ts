@@ -1,6 +1,5 @@
 /** From what a request says to token ids. Long texts are read by a thread, so that nobody waits for them. */
 import { once } from 'node:events'
-import { setTimeout as delay } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
 import { EngineError } from '../../../kernel/api/engine.js'
 import { invalid } from '../text/errors.js'
@@ -65,34 +64,24 @@ export class Prompts {
 
   private async apart (written: string): Promise<number[][]> {
     const worker = this.worker ??= this.begin()
-    const over = new AbortController()
+    const late = AbortSignal.timeout(this.longestMs)
+    let answer: Answer
     worker.ref()
     worker.postMessage(written)
     try {
-      const [answer] = await Promise.race([
-        once(worker, 'message', { signal: over.signal }) as Promise<[Answer]>,
-        delay(this.longestMs, [], { ref: false, signal: over.signal })
-      ])
-      if (answer === undefined) {
-        throw invalid(`the prompt takes longer than ${this.longestMs / 1000} s to read; send a shorter one`,
-          'prompt')
-      }
-      worker.unref()
-      if ('ids' in answer) return answer.ids
-      throw new EngineError(answer.reason, answer.message, answer.details)
+      [answer] = await once(worker, 'message', { signal: late }) as [Answer]
     } catch (error) {
-      // A refusal is an answer; a thread that gave none is not asked again.
-      if (!(error instanceof EngineError) || worker.listenerCount('message') > 0) this.drop(worker)
-      throw error
-    } finally {
-      over.abort()
+      // A thread that gave no answer is not asked again.
+      this.worker = undefined
+      worker.on('error', () => {})
+      void worker.terminate()
+      if (!late.aborted) throw error
+      throw invalid(`the prompt takes longer than ${this.longestMs / 1000} s to read; send a shorter one`,
+        'prompt')
     }
-  }
-
-  private drop (worker: Worker): void {
-    this.worker = undefined
-    worker.on('error', () => {})
-    void worker.terminate()
+    worker.unref()
+    if ('ids' in answer) return answer.ids
+    throw new EngineError(answer.reason, answer.message, answer.details)
   }
 
   private begin (): Worker {

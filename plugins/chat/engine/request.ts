@@ -3,6 +3,7 @@ import { EngineError } from '../../../kernel/api/engine.js'
 import type { Prompts } from './prompts.js'
 import { isObject } from '../json.js'
 import { SAMPLING, type SamplingNumbers } from '../sampling.js'
+import { invalid } from '../text/errors.js'
 import type { ChatMessage, GrammarRequest, LoadedText, SamplingParams } from '../text/types.js'
 
 /** A checked request for text. */
@@ -120,8 +121,7 @@ export function readMessages (value: unknown): ChatMessage[] {
     isObject(message) && typeof message['role'] === 'string' &&
     (message['content'] == null || typeof message['content'] === 'string'))
   if (fine) return value as ChatMessage[]
-  throw new EngineError('invalid_request', 'messages takes at least one message with a role and a text',
-    { issues: [{ path: 'messages', message: 'messages takes at least one message with a role and a text' }] })
+  throw invalid('messages takes at least one message with a role and a text', 'messages')
 }
 
 /** Token ids of a conversation. @throws EngineError for messages that the template refuses */
@@ -140,8 +140,7 @@ export function chatPrompt (payload: Record<string, unknown>, text: LoadedText):
 export function givenIds (prompt: unknown, text: LoadedText, path: string): number[] {
   const range = { min: 0, max: text.vocabularySize - 1, whole: true }
   if (Array.isArray(prompt) && prompt.every((id) => within(id, range))) return prompt
-  const message = `${path} takes a text or token ids below ${text.vocabularySize}`
-  throw new EngineError('invalid_request', message, { issues: [{ path, message }] })
+  throw invalid(`${path} takes a text or token ids below ${text.vocabularySize}`, path)
 }
 
 /** Token ids of a conversation, read where that holds nobody up. @throws EngineError */

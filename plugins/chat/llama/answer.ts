@@ -1,8 +1,6 @@
 /** From the events of llama.cpp's server to the chunks of an answer. Pure. */
 import type { SpanSink } from '../../../kernel/api/engine.js'
-import { AnswerSpans } from '../engine/answer-spans.js'
-import type { Done } from '../engine/generation.js'
-import type { Delta, TokenReport } from '../engine/mailbox.js'
+import { AnswerSpans, type Delta, type Done, type TokenReport } from '../engine/pieces.js'
 import { fieldsOf, listOf, numberOf, textOf, type Fields } from '../json.js'
 
 /** The prompt fits and is worked on. Comes first, from a server that reports it. */

@@ -7,7 +7,7 @@ import plugin from '../index.js'
 import type { EngineChunk, EngineTask, ModelCard, SvcError } from '../../../kernel/index.js'
 import type { Rig, StartOptions, TestContext } from '../../../kernel/testing/index.js'
 import type { Test } from 'tap'
-import type { TokenReport } from '../engine/mailbox.js'
+import type { TokenReport } from '../engine/pieces.js'
 
 export const MODEL = 'acme/writer'
 export const card = {

@@ -3,7 +3,7 @@ import t from 'tap'
 import { SpanRecorder } from '../../tracing/recorder.js'
 import type { EngineSession } from '../../../kernel/api/engine.js'
 import { bindEncoder, callsOf } from '../engine/encoder.js'
-import { Mailbox } from '../engine/mailbox.js'
+import { Mailbox, type Done } from '../engine/pieces.js'
 import { normalised, pool, poolingOf } from '../engine/vectors.js'
 import { encoderSession } from './engine-host.js'
 import { refusal } from './engine-kit.js'
@@ -117,7 +117,7 @@ t.test('a decoder that makes vectors is fed an empty cache', (t) => {
   const output = { name: 'last_hidden_state', type: 'float32', shape: ['b', 's', 8] }
   const { pasts } = bindEncoder([ids, past], [output], { kvHeads: 0, headSize: 0 })
   t.same(pasts[0]?.dims(3), [3, 2, 0, 4])
-  t.equal(pasts[0]?.half, true)
+  t.equal(pasts[0]?.type, 'float16')
   t.throws(() => bindEncoder([ids, { ...past, name: 'pixels' }], [output], { kvHeads: 0, headSize: 0 }),
     /"pixels"/)
   t.throws(() => bindEncoder([ids], [{ ...output, name: 'x' }], { kvHeads: 0, headSize: 0 }),
@@ -126,12 +126,12 @@ t.test('a decoder that makes vectors is fed an empty cache', (t) => {
 })
 
 t.test('what a slow reader has not read is joined', async (t) => {
-  const mailbox = new Mailbox<{ kind: 'done', index: number }>()
+  const mailbox = new Mailbox()
   const token = { id: 1, text: 'x', logprob: -1, top: [] }
-  for (let i = 0; i < 300; i++) mailbox.delta({ kind: 'delta', index: 0, text: 'x', tokens: [token] })
-  mailbox.delta({ kind: 'delta', index: 1, text: 'y' })
-  mailbox.delta({ kind: 'delta', index: 1, text: 'z'.repeat(20_000) })
-  mailbox.done({ kind: 'done', index: 0 })
+  for (let i = 0; i < 300; i++) mailbox.push({ kind: 'delta', index: 0, text: 'x', tokens: [token] })
+  mailbox.push({ kind: 'delta', index: 1, text: 'y' })
+  mailbox.push({ kind: 'delta', index: 1, text: 'z'.repeat(20_000) })
+  mailbox.push({ kind: 'done', index: 0 } as Done)
   mailbox.fail(new Error('lost'))
   const pieces: unknown[] = []
   const read = async (): Promise<void> => { for await (const piece of mailbox.read()) pieces.push(piece) }

@@ -1,4 +1,12 @@
-/** Half-precision floats, which onnxruntime hands over as unsigned 16-bit integers. */
+/** Tensors of onnxruntime, and half-precision floats, which it hands over as unsigned 16-bit integers. */
+import { Tensor } from 'onnxruntime-node'
+import type { Real, WholePort } from './bind.js'
+
+/** Numbers of one tensor. Half-precision floats are kept as their bits. */
+export type Part = Float32Array | Uint16Array
+
+/** Inputs or outputs by name. */
+export type Feeds = Record<string, Tensor>
 
 /**
  * onnxruntime-node up to 1.30 loses half-precision inputs where JavaScript has a type for them, as Node 24
@@ -28,4 +36,20 @@ export function floatsOfHalves (halves: Uint16Array): Float32Array {
   const floats = new Float32Array(halves.length)
   for (let i = 0; i < halves.length; i++) floats[i] = known[halves[i] as number] as number
   return floats
+}
+
+/** The values of a tensor of real numbers. */
+export const floatsOf = (part: Part): Float32Array =>
+  part instanceof Float32Array ? part : floatsOfHalves(part)
+
+/** Real numbers as a tensor. */
+export const realTensor = (type: Real, part: Part, dims: readonly number[]): Tensor =>
+  part instanceof Float32Array ? new Tensor('float32', part, dims) : new Tensor(type, part, dims)
+
+/** Whole numbers as the port takes them. */
+export function wholeTensor (port: WholePort, values: ArrayLike<number>, dims: readonly number[]): Tensor {
+  if (port.type === 'int32') return new Tensor('int32', Int32Array.from(values), dims)
+  const data = new BigInt64Array(values.length)
+  for (let i = 0; i < values.length; i++) data[i] = BigInt(values[i] as number)
+  return new Tensor('int64', data, dims)
 }

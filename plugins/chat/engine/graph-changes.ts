@@ -1,0 +1,120 @@
+/**
+ * What is changed in the graph of a decoder before it is opened. Its head works on the last token only, so
+ * that a prompt does not pay for the logits of all its tokens. And it gives back the new entries of keys and
+ * values only: onnxruntime-node copies every output into fresh memory, and the whole KV cache is most of what
+ * a decoder gives back.
+ */
+import {
+  ELEMENT, decodeModel, encodeModel, indexGraph, int64Tensor, nodeOf, opsetOf, portOf, tensorInfo, tensorName,
+  valueName, type GraphIndex, type OnnxModel, type OnnxNode
+} from '../../onnx/engine.js'
+import { NEW, PLACES, bind, type Names, type Port, type Sizes, type CacheTensor } from './bind.js'
+
+/** Since then the bounds of a Slice are inputs. */
+const SLICE_OPSET = 10
+/** Nodes between the head and the logits that work on each number by itself. */
+const AFTER_HEAD = new Set(['Cast', 'Mul', 'Div', 'Add', 'Tanh', 'Identity'])
+const HEADS = new Set(['MatMul', 'MatMulNBits', 'MatMulInteger'])
+/** The longest way from the logits to the head, softcaps and scales included. */
+const MAX_STEPS = 12
+
+const SLICE = 'svc_last_token'
+const BOUNDS: ReadonlyArray<[name: string, value: number]> =
+  [[`${SLICE}_start`, -1], [`${SLICE}_end`, 2 ** 62], [`${SLICE}_axis`, 1]]
+
+/** The node that makes a tensor; undefined for inputs and weights. */
+function producerOf ({ model, producer, initializers }: GraphIndex, tensor = ''): OnnxNode | undefined {
+  const at = producer.get(tensor)
+  return at === undefined || initializers.has(tensor) ? undefined : model.graph.node[at]
+}
+
+/** The node whose first input is the hidden state of all tokens. */
+function findHead (index: GraphIndex, logits: string): OnnxNode | undefined {
+  let node = producerOf(index, logits)
+  for (let steps = 0; node !== undefined && !HEADS.has(node.opType) && steps < MAX_STEPS; steps++) {
+    if (!AFTER_HEAD.has(node.opType)) return undefined
+    // The other inputs are constants: scales, and limits of a softcap.
+    node = producerOf(index, node.input.find((name) => producerOf(index, name) !== undefined))
+  }
+  if (node?.opType !== 'MatMulInteger') return node !== undefined && HEADS.has(node.opType) ? node : undefined
+  const quantize = producerOf(index, node.input[0])
+  return quantize?.opType === 'DynamicQuantizeLinear' ? quantize : undefined
+}
+
+/**
+ * Changes a model to slice before its head. Answers false, and changes nothing, where it cannot be told for
+ * certain from the graph which node that is.
+ */
+export function sliceBeforeHead (model: OnnxModel, logits: string): boolean {
+  if (opsetOf(model) < SLICE_OPSET) return false
+  const index = indexGraph(model)
+  const head = findHead(index, logits)
+  const hidden = head?.input[0] ?? ''
+  if (head === undefined || !index.producer.has(hidden)) return false
+  const { node, initializer } = model.graph
+  node.splice(node.indexOf(head), 0, nodeOf('Slice', [hidden, ...BOUNDS.map(([name]) => name)], SLICE))
+  initializer.push(...BOUNDS.map(([name, value]) => int64Tensor(name, [value])))
+  head.input[0] = SLICE
+  return true
+}
+
+/** Since then there is GatherElements. */
+const MIN_OPSET = 11
+
+/** An input or output as sessions describe it. */
+function sessionPort (bytes: Uint8Array): Port {
+  const { name, elemType, dims } = portOf(bytes)
+  const type = Object.entries(ELEMENT).find(([, number]) => number === elemType)?.[0]
+  return { name, type: type ?? `number ${elemType}`, shape: dims }
+}
+
+/** Sizes of a tensor around its rows and entries, as `Expand` takes them. */
+const shapeOf = ({ lead, heads, width }: CacheTensor): number[] =>
+  lead === 1 ? [1, heads, 1, width] : [lead, 1, heads, 1, width]
+
+const indexOf = (tensor: CacheTensor): string => `svc_index_${shapeOf(tensor).join('x')}`
+
+/**
+ * Changes a model to give new entries as outputs instead of the whole KV cache; the input `svc_places` (int64
+ * `[rows, 1, added, 1]`) says where in it they are. Answers false, and changes nothing, below opset 11.
+ * @throws EngineError for a graph that cannot be bound
+ */
+export function giveNewEntries (model: OnnxModel, sizes: Sizes, names?: Names): boolean {
+  if (opsetOf(model) < MIN_OPSET) return false
+  const { graph } = model
+  // Older files list weights among the inputs.
+  const weights = new Set(graph.initializer.map((bytes) => tensorName(bytes).name))
+  const inputs = graph.input.map(sessionPort).filter(({ name }) => !weights.has(name))
+  const binding = bind(inputs, graph.output.map(sessionPort), sizes, names)
+  const tensors = binding.tensors.filter(({ grows }) => grows)
+  for (const [name, shape] of new Map(tensors.map((tensor) => [indexOf(tensor), shapeOf(tensor)]))) {
+    graph.initializer.push(int64Tensor(`${name}_shape`, shape))
+    graph.node.push(nodeOf('Expand', [PLACES, `${name}_shape`], name))
+  }
+  const gone = new Set(tensors.map(({ output }) => output))
+  graph.output = graph.output.filter((bytes) => !gone.has(valueName(bytes)))
+  for (const tensor of tensors) {
+    const lead = tensor.lead === 1 ? [] : [tensor.lead]
+    const name = NEW + tensor.output
+    const picked = nodeOf('GatherElements', [tensor.output, indexOf(tensor)], name, { axis: lead.length + 2 })
+    graph.node.push(picked)
+    graph.output.push(
+      tensorInfo(name, ELEMENT[tensor.type], [...lead, 'rows', tensor.heads, 'added', tensor.width]))
+  }
+  graph.input.push(tensorInfo(PLACES, ELEMENT.int64, ['rows', 1, 'added', 1]))
+  return true
+}
+
+/**
+ * The bytes of a graph with both changes, as far as they can be made, and whether its head was `sliced`;
+ * undefined where neither can. `entries`: whether new entries are wanted.
+ * @throws EngineError for a graph that cannot be bound
+ */
+export function changedGraph (
+  file: Uint8Array, entries: boolean, sizes: Sizes, names: Names
+): { bytes: Uint8Array, sliced: boolean } | undefined {
+  const model = decodeModel(file)
+  const sliced = sliceBeforeHead(model, names.logits)
+  const changed = (entries && giveNewEntries(model, sizes, names)) || sliced
+  return changed ? { bytes: encodeModel(model), sliced } : undefined
+}
