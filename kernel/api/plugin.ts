@@ -133,6 +133,8 @@ export interface VerbDecl {
   readonly args?: string
   readonly options?: readonly (readonly [flags: string, description: string])[]
   readonly examples?: readonly string[]
+  /** True when its argument may be the id of a command: errors of the command line then name the verb. */
+  readonly explainsCommands?: boolean
   readonly load: () => Promise<{ default: unknown }>
 }
 
@@ -171,6 +173,8 @@ export interface Manifest {
   readonly state?: Readonly<Record<string, string>>
   /** Fields anywhere in GET /state that hold addresses or paths: null for callers without `operator`. */
   readonly stateWhereabouts?: readonly string[]
+  /** Keys of GET /state that change all the time: replicas get them every 2 s, `svc state --follow` never. */
+  readonly stateReadings?: readonly string[]
   readonly engines?: Readonly<Record<string, EngineDecl>>
   readonly models?: Readonly<Record<string, BundledModelDecl>>
   readonly verbs?: Readonly<Record<string, VerbDecl>>
@@ -179,6 +183,11 @@ export interface Manifest {
   readonly status?: Readonly<Record<string, CheckDecl>>
   /** Variables the plugin reads that stand for no setting, each with its meaning. */
   readonly variables?: Readonly<Record<string, string>>
+  /**
+   * Settings that each node of `svc dev` has for itself, by dotted path: their values at the first node,
+   * where `{home}` is its home; null, and at the others, the default.
+   */
+  readonly devSettings?: Readonly<Record<string, string | null>>
   /**
    * What `svc up` prints to try it out, a line each. `{url}` is the node's, `{home}` an option for another
    * home, `{token}` a header of curl; lines with that are left out where the node listens on loopback only.

@@ -1,7 +1,7 @@
-import { readFileSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { CliError } from './errors.js'
-import type { Plugin } from '../api/plugin.js'
+import type { Installation } from '../plugins/installation.js'
 import type { CheckContext } from './check.js'
 import type { VerbContext } from './verb.js'
 
@@ -17,7 +17,7 @@ export async function contributed<T> (
       throw error
     }
   }
-  const plugins = await pluginsOf(ctx)
+  const { plugins } = await homePlugins(ctx)
   return await Promise.all(plugins.flatMap(({ manifest }) => Object.values(manifest[kind] ?? {}))
     .map(async ({ load }) => {
       const part = (await load()).default as { run (given: CheckContext): Promise<T> }
@@ -25,14 +25,22 @@ export async function contributed<T> (
     }))
 }
 
-/** Only a file that names a module is read as svc.yaml is: that takes a parser and a compiler, 40 ms. */
-async function pluginsOf (ctx: VerbContext): Promise<readonly Plugin[]> {
-  const path = ctx.io.env['SVC_CONFIG'] || join(ctx.home, 'svc.yaml')
-  if (!textOf(path).includes('module')) return await ctx.plugins()
-  const { installationOf } = await import('./installed.js')
-  return (await installationOf(ctx)).plugins
+/**
+ * The plugins of a home, and what could not be loaded. Without a svc.yaml they are those that ship, and its
+ * reader, which is slow to load, is not needed.
+ */
+export async function homePlugins (
+  { home, io, plugins }: Pick<VerbContext, 'home' | 'io' | 'plugins'>, configFlag?: string
+): Promise<Pick<Installation, 'plugins' | 'failures'>> {
+  const bundled = await plugins()
+  if (!existsSync(configFlag ?? (io.env['SVC_CONFIG'] || join(home, 'svc.yaml')))) {
+    return { plugins: bundled.map((plugin) => ({ ...plugin, source: 'bundled' })), failures: [] }
+  }
+  const { readInstallation } = await import('../plugins/installation.js')
+  return await readInstallation({ home, env: io.env, bundled, configFlag })
 }
 
-function textOf (path: string): string {
-  try { return readFileSync(path, 'utf8') } catch { return '' }
+/** What of a home could not be loaded, one sentence each. */
+export function failuresOf ({ failures }: Pick<Installation, 'failures'>): string[] {
+  return failures.map(({ name, module, message }) => `plugins.${name}: cannot load ${module}: ${message}`)
 }

@@ -1,8 +1,8 @@
-import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { createClient, ownToken } from './client.js'
 import { startDevNode, describeEnding, devEnv, isMemberOf } from './dev-node.js'
 import type { DevNode, UpLine } from './dev-node.js'
+import type { Plugin } from '../api/plugin.js'
 import type { Ports } from './ports.js'
 import type { Client } from './client.js'
 import type { State } from './cluster-view.js'
@@ -18,6 +18,7 @@ const STOP_LIMIT_MS = 16_000
 export interface DevOptions {
   homes: readonly { name: string, home: string, ports: Ports }[]
   script: string
+  plugins: readonly Plugin[]
   env: NodeJS.ProcessEnv
   stop: AbortSignal
 }
@@ -43,8 +44,7 @@ export function startDev (ctx: VerbContext, options: DevOptions): DevCluster {
     env: devEnv(options.env, {
       port: home.ports.cluster,
       peers: homes.filter((one) => one !== home).map((one) => one.ports.cluster),
-      // The others copy models from the first one.
-      ...(home === first ? { store: join(home.home, 'store') } : {})
+      own: ownSettings(options.plugins, home === first ? first.home : null)
     }),
     script: options.script,
     stop,
@@ -70,6 +70,13 @@ export function startDev (ctx: VerbContext, options: DevOptions): DevCluster {
       await Promise.race([all, sleep(STOP_LIMIT_MS, undefined, { ref: false })])
     }
   }
+}
+
+/** The settings that plugins want to be each node's own, with their values at the first node. */
+function ownSettings (plugins: readonly Plugin[], firstHome: string | null): Record<string, string | null> {
+  const all = plugins.flatMap(({ manifest }) => Object.entries(manifest.devSettings ?? {}))
+  return Object.fromEntries(all.map(([path, value]) =>
+    [path, firstHome === null ? null : value?.replace('{home}', firstHome) ?? null]))
 }
 
 function clientOf ({ signal }: VerbContext, url: string, home: string): Client {

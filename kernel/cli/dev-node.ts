@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { launch } from '../boot/launcher.js'
+import { envName } from '../config/env.js'
 import type { ChildProcess } from 'node:child_process'
 import type { Ending } from '../boot/launcher.js'
 import type { Ports } from './ports.js'
@@ -45,8 +46,7 @@ export interface DevNode {
 const ownSettings = new Set([
   'SVC_HOME', 'SVC_URL', 'SVC_TOKEN', 'SVC_JOIN', 'SVC_NO_LAUNCHER',
   'SVC_NAME', 'SVC_API_HOST', 'SVC_API_PORT',
-  'SVC_CLUSTER_HOST', 'SVC_CLUSTER_PORT', 'SVC_CLUSTER_ADVERTISE', 'SVC_CLUSTER_PEERS',
-  'SVC_MODEL_STORE_STORE_PATH', 'SVC_NODE_CACHE_PATH'
+  'SVC_CLUSTER_HOST', 'SVC_CLUSTER_PORT', 'SVC_CLUSTER_ADVERTISE', 'SVC_CLUSTER_PEERS'
 ])
 
 /** What a development node is told besides the settings of all. */
@@ -55,20 +55,22 @@ export interface DevSettings {
   port: number
   /** Ports of the others. */
   peers?: readonly number[]
-  /** Folder of the model store on the node that has it. */
-  store?: string
+  /** Settings of plugins that it has for itself, by dotted path; null is the default. */
+  own?: Readonly<Record<string, string | null>>
 }
 
 /** The environment of a development node: its own port for members, and where the others are. */
 export function devEnv (
-  env: NodeJS.ProcessEnv, { port, peers = [], store }: DevSettings
+  env: NodeJS.ProcessEnv, { port, peers = [], own = {} }: DevSettings
 ): NodeJS.ProcessEnv {
+  const given = Object.entries(own).map(([path, value]) => [envName(path.split('.')), value] as const)
+  const dropped = new Set([...ownSettings, ...given.map(([name]) => name)])
   return {
-    ...Object.fromEntries(Object.entries(env).filter(([name]) => !ownSettings.has(name))),
+    ...Object.fromEntries(Object.entries(env).filter(([name]) => !dropped.has(name))),
+    ...Object.fromEntries(given.filter(([, value]) => value !== null)),
     SVC_CLUSTER_PORT: String(port),
     // With other ports than last time nobody would find the others under the addresses they remember.
     ...(peers.length === 0 ? {} : { SVC_CLUSTER_PEERS: peers.map((peer) => `127.0.0.1:${peer}`).join(',') }),
-    ...(store === undefined ? {} : { SVC_MODEL_STORE_STORE_PATH: store }),
     SVC_CLUSTER_DISCOVERY: 'false'
   }
 }

@@ -69,14 +69,18 @@ export class CliError extends Error {
   readonly api: ApiError | undefined
   /** HTTP status of the answer; undefined when there was none. */
   readonly status: number | undefined
+  /** The command that failed for a reason which the answer does not say. */
+  readonly commandId: string | undefined
   constructor (
-    exitCode: ExitCode, message: string, answer: { api?: ApiError | undefined, status?: number } = {}
+    exitCode: ExitCode, message: string,
+    answer: { api?: ApiError | undefined, status?: number, commandId?: string | undefined } = {}
   ) {
     super(message)
     this.name = 'CliError'
     this.exitCode = exitCode
     this.api = answer.api
     this.status = answer.status
+    this.commandId = answer.commandId
   }
 }
 
@@ -92,7 +96,7 @@ const COMMAND_ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
 /**
  * Turns an error object of the API (from a body or from a `failed` frame) into a CliError. The headers of the
- * answer may name the command, which `svc why` explains.
+ * answer may name the command.
  */
 export function apiFailure (
   status: number, api: ApiError | undefined, text = '', headers: IncomingHttpHeaders = {}
@@ -102,22 +106,22 @@ export function apiFailure (
     const words = `the node answered ${status}${said === '' ? '' : `: ${said}`}`
     return new CliError(exitCodeFor(status), words, { status })
   }
-  return new CliError(exitCodeFor(status, api.reason), sentence(status, api, headers[COMMAND_HEADER]),
-    { api, status })
+  const id = headers[COMMAND_HEADER]
+  // A node that is only busy or starting says all there is to say itself.
+  const odd = status >= 500 && status !== 503 && typeof id === 'string' && COMMAND_ID.test(id)
+  return new CliError(exitCodeFor(status, api.reason), sentence(status, api),
+    { api, status, commandId: odd ? id : undefined })
 }
 
-function sentence (status: number, api: ApiError, commandId: string | string[] | undefined): string {
+function sentence (status: number, api: ApiError): string {
   const issues = (api.details?.['issues'] as { path: string, message: string }[] | undefined) ?? []
   const remedy = api.details?.['remedy']
-  // A node that is only busy or starting says all there is to say itself.
-  const odd = status >= 500 && status !== 503 && typeof commandId === 'string' && COMMAND_ID.test(commandId)
   return [
     `${api.message} (${status} ${api.reason})`,
     ...issues.filter((issue) => !api.message.includes(issue.message))
       .map((issue) => `  ${issue.path}: ${issue.message}`),
     ...(typeof remedy === 'string' ? [`  ${remedy}`] : []),
-    ...(status >= 500 && api.requestId !== undefined ? [`  request id ${api.requestId}`] : []),
-    ...(odd ? [`  what happened: svc why ${commandId}`] : [])
+    ...(status >= 500 && api.requestId !== undefined ? [`  request id ${api.requestId}`] : [])
   ].join('\n')
 }
 

@@ -5,12 +5,13 @@ import { saveConfigFile } from '../config/file.js'
 import { findSetting } from '../config/resolve.js'
 import { nearest } from '../config/nearest.js'
 import { arrange } from '../plugins/graph.js'
-import { readInstallation } from '../plugins/load.js'
+import { readInstallation } from '../plugins/installation.js'
+import { failuresOf } from './contributed.js'
 import { CliError, exitCodes } from './errors.js'
 import type { JsonSchema } from '../api/schema.js'
 import type { ConfigOwner } from '../config/known.js'
 import type { Arrangement } from '../plugins/graph.js'
-import type { Installation } from '../plugins/load.js'
+import type { Installation } from '../plugins/installation.js'
 import type { VerbContext } from './verb.js'
 
 /** The plugins of a home as its svc.yaml has them. */
@@ -20,11 +21,6 @@ export async function installationOf (
   return await readInstallation({
     home, env: io.env, bundled: await plugins(), configFlag: configFlag as string | undefined
   })
-}
-
-/** What of a home could not be loaded, one sentence each. */
-export function failuresOf ({ failures }: Installation): string[] {
-  return failures.map(({ name, module, message }) => `plugins.${name}: cannot load ${module}: ${message}`)
 }
 
 /** The plugins that svc.yaml switches off. */

@@ -1,10 +1,10 @@
-import { readFileSync } from 'node:fs'
 import { homedir } from 'node:os'
-import { join, resolve } from 'node:path'
+import { resolve } from 'node:path'
 import { Command, CommanderError } from 'commander'
 import { version } from '../boot/package.js'
 import { builtIn, collectVerbs, groups, inGroup, topNames } from './builtin.js'
 import { createClient, ownToken, runningUrl } from './client.js'
+import { failuresOf, homePlugins } from './contributed.js'
 import { CliError, exitCodeMeanings, exitCodes, interrupted, usageError } from './errors.js'
 import { invoke } from './invoke.js'
 import { createOut, createProgress } from './output.js'
@@ -49,7 +49,8 @@ export async function runCli (argv: readonly string[], options: CliOptions): Pro
   } catch (error) {
     if (error instanceof CommanderError) return commanderStatus(error)
     const debug = options.io.env['SVC_DEBUG'] === '1'
-    return report(options.signal.aborted ? interrupted() : error, err, json, debug)
+    const known = options.signal.aborted ? interrupted() : error
+    return report(known, err, json, debug, json ? '' : await explanation(known, options))
   } finally {
     err.end()
   }
@@ -72,24 +73,22 @@ async function execute (argv: string[], options: CliOptions): Promise<number> {
 
 /**
  * The verbs that a command line can mean. Plugins are imported only where the built-in verbs do not have it,
- * those that svc.yaml names only where the bundled ones do not either.
+ * those that svc.yaml names only where the bundled ones do not either, and none to print the version.
  */
 async function verbsFor (argv: readonly string[], options: CliOptions): Promise<KnownVerb[]> {
   const words = operands(argv)
   const known = (verbs: readonly KnownVerb[]): boolean =>
     verbs.some(({ name }) => name.split(' ').every((word, i) => words[i] === word))
-  if (known(builtIn)) return [...builtIn]
+  const asksVersion = words.length === 0 && argv.some((word) => word === '-V' || word === '--version')
+  if (asksVersion || known(builtIn)) return [...builtIn]
   const bundled = await options.plugins()
   const verbs = collectVerbs(builtIn, bundled.map(({ manifest }) => manifest))
   if (known(verbs.filter(({ name }) => name !== HELP))) return verbs
   const { home, io } = createContext({ home: valueOf(argv, '--home') }, options)
-  if (!namesModule(valueOf(argv, '--config') ?? io.env['SVC_CONFIG'] ?? join(home, 'svc.yaml'))) return verbs
-  const { failuresOf, installationOf } = await import('./installed.js')
-  const own = { home, io, plugins: async () => bundled }
-  const installation = await installationOf(own, valueOf(argv, '--config'))
+  const found = await homePlugins({ home, io, plugins: async () => bundled }, valueOf(argv, '--config'))
   const err = createProgress(io)
-  for (const failure of failuresOf(installation)) err.line(`${err.paint('yellow', 'warning:')} ${failure}`)
-  return installation.plugins.filter(({ source }) => source !== 'bundled').reduce((so, { manifest }) => {
+  for (const failure of failuresOf(found)) err.line(`${err.paint('yellow', 'warning:')} ${failure}`)
+  return found.plugins.filter(({ source }) => source !== 'bundled').reduce((so, { manifest }) => {
     try {
       return collectVerbs(so, [manifest])
     } catch (error) {
@@ -97,15 +96,6 @@ async function verbsFor (argv: readonly string[], options: CliOptions): Promise<
       return so
     }
   }, verbs)
-}
-
-/** Whether a svc.yaml may name a plugin: a look at its text, since the parser is slow to load. */
-function namesModule (path: string): boolean {
-  try {
-    return readFileSync(path, 'utf8').includes('module')
-  } catch {
-    return false
-  }
 }
 
 /** The value of an option before commander has read the words. */
@@ -202,14 +192,24 @@ function commanderStatus (error: CommanderError): number {
   return fine ? exitCodes.ok : exitCodes.usage
 }
 
+/** The verb of a plugin that tells what became of the command that failed. */
+async function explanation (error: unknown, { plugins }: CliOptions): Promise<string> {
+  if (!(error instanceof CliError) || error.commandId === undefined) return ''
+  const verbs = (await plugins()).flatMap(({ manifest }) => Object.entries(manifest.verbs ?? {}))
+  const found = verbs.find(([, verb]) => verb.explainsCommands === true)
+  return found === undefined ? '' : `\n  what happened: svc ${found[0]} ${error.commandId}`
+}
+
 /** Shows an error on stderr: a sentence, or with `--json` the node's error body. */
-function report (error: unknown, err: Progress, json: boolean, debug: boolean): number {
+function report (
+  error: unknown, err: Progress, json: boolean, debug: boolean, more: string
+): number {
   const known = error instanceof CliError ? error : undefined
   const message = error instanceof Error ? error.message : String(error)
   err.end()
   const shown = known?.api ?? { message, reason: 'cli', exitCode: known?.exitCode ?? exitCodes.failed }
   if (json) err.line(JSON.stringify({ error: shown }))
-  else err.line(`${err.paint('red', 'svc:')} ${message}`)
+  else err.line(`${err.paint('red', 'svc:')} ${message}${more}`)
   if (known === undefined && debug && error instanceof Error) err.line(String(error.stack))
   return known?.exitCode ?? exitCodes.failed
 }

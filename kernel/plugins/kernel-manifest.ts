@@ -139,6 +139,7 @@ export const kernelManifest = {
   conflicts,
   events,
   stateWhereabouts: ['apiUrl', 'sinkMultiaddr', 'configPath'],
+  stateReadings: ['lastSeen', 'nodeMemory', 'nodeSystem', 'nodeDisk', 'nodeNetwork', 'lastEventAppliedIdx'],
   state: {
     sessionId: 'The cluster session; changes when a new master begins one.',
     masterNodeId: 'The elected master, or null while none is known.',

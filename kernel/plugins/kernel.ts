@@ -18,7 +18,7 @@ import { createServer, START_LIMIT_MS } from '../http/server.js'
 import { socketScope } from '../http/sockets.js'
 import { systemHandlers, systemRoutes } from '../http/system-routes.js'
 import { TracerService } from '../observe/tracer.js'
-import { createStateSource } from '../state/source.js'
+import { createStateSource, namedBy } from '../state/source.js'
 import { assemble } from './assembly.js'
 import { commandName, startOne } from './context.js'
 import { parseNeed } from './graph.js'
@@ -131,7 +131,8 @@ function inspectionOf ({ options, started, commands, streams }: Booting): Inspec
 function mountOwn (kernel: Booting): void {
   const { app, options, capabilities, state, changes } = kernel
   const sync = createStateSync({
-    state: state.now, changed: changes.next, clock: options.clock, log: kernel.log
+    state: state.now, changed: changes.next, readings: namedBy(kernel, 'stateReadings'),
+    clock: options.clock, log: kernel.log
   })
   app.addHook('preClose', async () => { sync.close() })
   const handlers: Record<string, unknown> = { ...systemHandlers(kernel), ...clusterHandlers(options) }

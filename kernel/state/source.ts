@@ -54,7 +54,7 @@ export function createStateSource (kernel: Assembly): StateSource {
       log.error({ err, view: key }, 'a state view failed')
     })
     if (caller.authorities.has('operator')) return state
-    return redact(state, whereabouts(kernel)) as Record<string, unknown>
+    return redact(state, namedBy(kernel, 'stateWhereabouts')) as Record<string, unknown>
   }
   let reading: Promise<Record<string, unknown>> | undefined
   return {
@@ -71,11 +71,13 @@ export function createStateSource (kernel: Assembly): StateSource {
   }
 }
 
-/** What callers without `operator` do not see; that of plugins that are off may be in earlier states. */
-function whereabouts ({ options: { plugins, off } }: Assembly): ReadonlySet<string> {
+/** The names that manifests have in such a list; those of plugins that are off may be in earlier states. */
+export function namedBy (
+  { options: { plugins, off } }: Pick<Assembly, 'options'>, list: 'stateWhereabouts' | 'stateReadings'
+): ReadonlySet<string> {
   const plugged = [...plugins, ...off.map(({ plugin }) => plugin)].map(({ manifest }) => manifest)
   const manifests: Manifest[] = [kernelManifest, ...plugged]
-  return new Set(manifests.flatMap(({ stateWhereabouts = [] }) => stateWhereabouts))
+  return new Set(manifests.flatMap((manifest) => manifest[list] ?? []))
 }
 
 async function earlier (kernel: Assembly, moment: string, caller: Caller): Promise<unknown> {
@@ -89,7 +91,8 @@ async function earlier (kernel: Assembly, moment: string, caller: Caller): Promi
       keeper === undefined ? {} : { plugin: keeper.plugin.manifest.name })
   }
   const then = await history.at(moment)
-  return caller.authorities.has('operator') ? then : redact({ ...then, events: null }, whereabouts(kernel))
+  if (caller.authorities.has('operator')) return then
+  return redact({ ...then, events: null }, namedBy(kernel, 'stateWhereabouts'))
 }
 
 function keepPublishing (kernel: Assembly, send: () => Promise<void>): () => void {

@@ -3,12 +3,6 @@ import type { NodeHealth } from '../plugins/health.js'
 import type { LinkFact, NodeReport } from '../api/services.js'
 import type { Vitals } from '../machine/vitals.js'
 
-/** Keys that come by gossip: they change all the time. */
-export const READINGS: ReadonlySet<string> = new Set([
-  'lastSeen', 'nodeMemory', 'nodeSystem', 'nodeDisk', 'nodeNetwork', 'tasks', 'downloads',
-  'lastEventAppliedIdx'
-])
-
 /** A plugin's view of a `/state` key; `base` is what the kernel would have shown under it. */
 export type StateView = (caller: Caller, base: unknown) => unknown
 

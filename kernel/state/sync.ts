@@ -5,7 +5,6 @@ import { messageYjsSyncStep1, messageYjsSyncStep2, messageYjsUpdate } from 'y-pr
 import { decodeStateVector, mergeUpdates } from 'yjs'
 import { KvDoc } from '../cluster/documents/kv-doc.js'
 import { Budget } from '../cluster/links/limits.js'
-import { READINGS } from './state.js'
 import type { WebSocket } from 'ws'
 import type { Clock } from '../api/clock.js'
 import type { Caller, Logger, RouteDecl } from '../api/plugin.js'
@@ -19,7 +18,7 @@ const ALIVE = Uint8Array.of(MESSAGE_AWARENESS, 1, 0)
 const ALIVE_MS = 10_000
 /** A reader that leaves so many pings unanswered is gone. */
 const MOST_PINGS = 3
-/** Readings change all the time: they are written this often. */
+/** Readings are written this often. */
 const READINGS_MS = 2000
 /** Messages of one reader: it asks once, and then tells every 15 s that it lives. */
 const MESSAGES = { perSecond: 20, burst: 100 }
@@ -52,6 +51,8 @@ export interface StateSyncOptions {
   state: (caller: Caller) => Promise<Record<string, unknown>>
   /** Resolves after the next change of state, or when the signal aborts. */
   changed: (signal: AbortSignal) => Promise<void>
+  /** Keys that change all the time: they are written now and then. */
+  readings: ReadonlySet<string>
   clock: Clock
   log: Logger
 }
@@ -195,10 +196,11 @@ class Replica {
   }
 
   #changes (state: Record<string, unknown>): Map<string, unknown> {
-    const now = this.#options.clock.mono()
-    const readings = now - this.#readingsAt >= READINGS_MS
-    if (readings) this.#readingsAt = now
-    const shown = Object.entries(state).filter(([key]) => readings || !READINGS.has(key))
+    const { clock, readings } = this.#options
+    const now = clock.mono()
+    const due = now - this.#readingsAt >= READINGS_MS
+    if (due) this.#readingsAt = now
+    const shown = Object.entries(state).filter(([key]) => due || !readings.has(key))
     return new Map(shown.flatMap(([key, value]): [string, unknown][] => {
       const next = JSON.stringify(key === 'topology' ? withoutTimes(value) : value)
       return next === JSON.stringify(this.#kv.live.get(key)) ? [] : [[key, JSON.parse(next)]]

@@ -242,8 +242,9 @@ t.test('two ports a node, all different', async (t) => {
 
 t.test('each node has its own settings; the rest reaches all of them', (t) => {
   const env = devEnv({ PATH: '/bin', SVC_NAME: 'x', SVC_API_PORT: '1', SVC_CLUSTER_QUORUM: 'majority',
-    SVC_CLUSTER_PEERS: 'a:1', SVC_TOKEN: 't', SVC_MODEL_STORE_STORE_PATH: '/b' },
-  { port: 7, store: '/a' })
+    SVC_CLUSTER_PEERS: 'a:1', SVC_TOKEN: 't', SVC_MODEL_STORE_STORE_PATH: '/b',
+    SVC_NODE_CACHE_PATH: '/c' },
+  { port: 7, own: { 'model_store.store_path': '/a', node_cache_path: null } })
   t.same(env, { PATH: '/bin', SVC_CLUSTER_QUORUM: 'majority', SVC_CLUSTER_PORT: '7',
     SVC_MODEL_STORE_STORE_PATH: '/a', SVC_CLUSTER_DISCOVERY: 'false' })
   t.notOk(isMemberOf('/nowhere', '/nowhere'))

@@ -2,6 +2,7 @@ import t from 'tap'
 import { createServer } from 'node:net'
 import type { AddressInfo } from 'node:net'
 import { exitCodeFor, exitCodeMeanings, exitCodes } from '../cli/errors.js'
+import { definePlugin } from '../api/plugin.js'
 import { cli, sendError, standIn } from './cli-helpers.js'
 
 t.test('every status and reason has its exit code', async (t) => {
@@ -104,8 +105,13 @@ t.test('an error of a command names what explains it', async (t) => {
     [`500_${id}`, true], [`504_${id}`, true], [`503_${id}`, false], [`404_${id}`, false],
     ['500_$(reboot)', false]
   ]
+  const verbs = { why: { summary: 'x', explainsCommands: true, load: async () => ({ default: null }) } }
+  const named = { name: 'p', version: '1.0.0', kernel: '^1.0.0', summary: 's' } as const
+  const plugin = definePlugin({ ...named, verbs }, () => ({}))
+  const alone = await cli(['state', '--url', url, '--token', rows[0]![0]])
+  t.notMatch(alone.err, /what happened/, 'nobody explains')
   for (const [token, named] of rows) {
-    const { err } = await cli(['state', '--url', url, '--token', token])
+    const { err } = await cli(['state', '--url', url, '--token', token], { plugins: [plugin] })
     t.equal(err.includes(`\n  what happened: svc why ${id}\n`), named, token)
     t.notMatch(err, 'reboot')
   }

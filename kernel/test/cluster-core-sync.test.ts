@@ -214,7 +214,7 @@ t.test('a view that looks at its caller is not shared with callers of other auth
   const made = createStateSync({
     state: async ({ id, authorities }) => ({ mine: { id, may: [...authorities].sort() } }),
     changed: async (signal) => { await once(signal, 'abort') },
-    clock: manualClock(), log
+    readings: new Set(), clock: manualClock(), log
   })
   const seen = async (id: string, ...authorities: string[]): Promise<unknown> => {
     const socket = Object.assign(new EventEmitter(), {

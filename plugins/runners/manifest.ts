@@ -47,6 +47,7 @@ export const manifest = {
   sections,
   commands,
   stateWhereabouts: ['hostsByNode', 'donorEndpoints'],
+  stateReadings: ['tasks'],
   state: {
     instances: 'Instances by id: which model runs where.',
     runners: 'Status of each runner a live instance names.',

@@ -24,5 +24,8 @@ export const manifest = {
   },
   settings, routes, events, errors, conflicts, sections, commands, verbs,
   state: { downloads: 'Transfers of models, by node.' },
+  stateReadings: ['downloads'],
+  // The others copy models from the first one.
+  devSettings: { 'model_store.store_path': '{home}/store', node_cache_path: null },
   stateWhereabouts: ['stagingRoot', 'directory', 'storePath', 'store_path']
 } as const satisfies Manifest

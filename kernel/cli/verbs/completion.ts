@@ -2,7 +2,7 @@ import { builtIn, collectVerbs, longFlag, takesValue, topNames } from '../builti
 import { installationOf } from '../installed.js'
 import { listingPath } from '../invoke.js'
 import { globalOptions, helpTopics } from '../program.js'
-import type { Installation } from '../../plugins/load.js'
+import type { Installation } from '../../plugins/installation.js'
 import type { KnownVerb } from '../builtin.js'
 import type { Listing } from '../invoke.js'
 import type { Verb } from '../verb.js'

@@ -2,8 +2,9 @@ import { formatProblems } from '../../config/problems.js'
 import { resolveConfig } from '../../config/resolve.js'
 import { describe, parseTyped } from '../../config/values.js'
 import { checkManifests } from '../../plugins/registry.js'
+import { failuresOf } from '../contributed.js'
 import {
-  arranged, changeSetting, disabledIn, failuresOf, installationOf, restartHint, settingSchema
+  arranged, changeSetting, disabledIn, installationOf, restartHint, settingSchema
 } from '../installed.js'
 import type { Entry } from '../../config/resolve.js'
 import type { Verb } from '../verb.js'

@@ -21,6 +21,7 @@ export default {
     const cluster = startDev(ctx, {
       homes,
       script: process.argv[1]!,
+      plugins: await ctx.plugins(),
       env: ctx.io.env,
       stop: stop.signal
     })

@@ -1,5 +1,6 @@
 import { kernelManifest } from '../../plugins/kernel-manifest.js'
-import { failuresOf, installationOf } from '../installed.js'
+import { failuresOf } from '../contributed.js'
+import { installationOf } from '../installed.js'
 import type { Manifest } from '../../api/plugin.js'
 import type { Verb } from '../verb.js'
 

@@ -1,9 +1,8 @@
 import { describe } from '../../config/values.js'
 import { parseNeed } from '../../plugins/graph.js'
 import { fieldsOf } from '../fields.js'
-import {
-  arranged, changeSetting, disabledIn, failuresOf, findPlugin, installationOf, restartHint
-} from '../installed.js'
+import { failuresOf } from '../contributed.js'
+import { arranged, changeSetting, disabledIn, findPlugin, installationOf, restartHint } from '../installed.js'
 import type { Manifest } from '../../api/plugin.js'
 import type { Out, Verb } from '../verb.js'
 

@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import { systemClock } from '../../api/clock.js'
-import { READINGS } from '../../state/state.js'
 import { apiFailure, CliError, exitCodes, interrupted, readApiError } from '../errors.js'
 import { MOMENTS, readMoment } from '../text.js'
 import type { Replica, ReplicaError } from '../../state/follower.js'
@@ -45,11 +44,13 @@ async function stateThen (ctx: VerbContext, text: string, follow: boolean): Prom
 
 /** Prints what changed, after the whole state at first, until interrupted. */
 async function followState (ctx: VerbContext): Promise<never> {
+  const { manifests } = await ctx.declared()
+  const readings = new Set(manifests.flatMap(({ stateReadings = [] }) => stateReadings))
   let shown: ReadonlyMap<string, unknown> = new Map()
   let replica: Replica | undefined
   const show = (): void => {
     if (replica === undefined) return
-    const now = new Map([...replica.current()].filter(([key]) => !READINGS.has(key)))
+    const now = new Map([...replica.current()].filter(([key]) => !readings.has(key)))
     print(ctx, shown, now)
     shown = now
   }

@@ -42,6 +42,7 @@ export const verbs = {
   why: {
     summary: 'show what keeps a model from answering, or what became of a request (command or task id)',
     args: '<model-or-id>',
+    explainsCommands: true,
     examples: [
       'svc why acme/chat', 'svc why svc/voice-en --json', 'svc why 6f0d5f9e-8f1c-4a52-9a39-0f3d5a1c2b44'
     ],
